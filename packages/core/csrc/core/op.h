@@ -1,0 +1,90 @@
+// Operators: the parsed record, what the dispatcher derives from it, and the table of handlers.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rabbet/abi.h"
+
+namespace rabbet {
+
+struct Formula;  // formula.h
+struct Inferred;
+
+struct Param : RbArgInfo {
+  std::string name_text;
+  int32_t fixed_len = 0;      // int[2]: 2
+  std::string default_text;   // as written; empty: required
+  bool has_default = false;
+  std::vector<int64_t> default_ints;  // storage of a list default
+  std::string default_str;
+};
+
+/// One slot of an operator's table, indexed by key bit.
+struct Handler {
+  RbFn fn = nullptr;
+  void* self = nullptr;
+  uint32_t flags = 0;  // RB_K_*
+  uint64_t dtype_mask = 0;
+  const char* provider = nullptr;  // wheel and version, for messages
+};
+
+constexpr int kBackendBits = 16;  // key bits 0..15: backends by id
+constexpr int kKeyBits = 64;
+
+enum class DTypeRule : uint8_t { kPromote, kFloat, kBoolean, kFirst, kGeneral };
+/// Shape rules; kNamed: a function of infer.cpp, kFormula: a formula, kData: the kernel decides.
+enum class ShapeRule : uint8_t { kBroadcast, kReduce, kSameAsFirst, kGufunc, kNamed, kFormula, kData };
+
+struct Op {
+  RbOpInfo info;       // what plugins see; pointers into this struct
+  std::string name;    // "max.dim"
+  std::string base;    // "max": what users call
+  std::vector<Param> params;
+  std::vector<RbArgInfo> arg_infos;
+  std::vector<std::string> ret_names;
+  std::vector<const char*> ret_name_ptrs;
+  bool returns_list = false;  // Tensor[]
+  bool detached = false;
+  std::string schema, doc, ref, family;
+  std::vector<std::string> aliases;
+  bool as_function = true, as_method = true, as_inplace = false;
+
+  // Rules, parsed at registration (cheap parts) or at first use (formulas).
+  std::string file;  // "elementwise.rec:12", for messages
+  std::vector<std::string> dtype_text;  // one per result
+  std::string compute_text, shape_text, decomp_text, core_text;
+  std::vector<std::pair<std::string, std::string>> lets;
+  std::vector<std::pair<std::string, std::string>> vjps;  // argument, formula
+  DTypeRule dtype_rule = DTypeRule::kGeneral;
+  ShapeRule shape_rule = ShapeRule::kNamed;
+  uint64_t compute_args = 0;   // Tensor arguments that core casts to the compute dtype
+  bool casts = true;           // compute none: false
+  bool has_dims = false;       // some argument is a dim, newdim or dim[]
+  int32_t first_tensor = -1;   // index of the first Tensor or Tensor[] argument
+  uint64_t tensor_args = 0;    // bit per Tensor / Tensor[] argument
+  std::shared_ptr<Formula> formula;  // compiled lets, decomp, vjps, dtype, compute, shape; null until needed
+
+  uint64_t mask = ~0ull;  // key bits that this operator does not fall through
+  Handler table[kKeyBits];
+  std::string provider;  // who registered it: "rabbet-core 0.1.0"
+
+  bool has_decomp() const { return !decomp_text.empty(); }
+  bool is_view() const { return (info.flags & RB_OP_VIEW) != 0; }
+};
+
+inline const Op* impl(const RbOp* op) { return reinterpret_cast<const Op*>(op); }
+inline const RbOp* handle(const Op* op) { return reinterpret_cast<const RbOp*>(op); }
+
+/// Parse record text (records.cpp). Throws Error naming file and line. Nothing is registered.
+std::vector<std::unique_ptr<Op>> parse_records(const std::string& text, const std::string& file);
+/// Compile every formula of `op` and check the names in it (formula.cpp); throws Error naming file:line.
+/// `known(name)` tells whether an operator exists.
+void check_formulas(Op& op, bool (*known)(const char* name));
+
+/// The registry (registry.cpp).
+const Op* find_op(const char* name);
+std::vector<const Op*> all_ops();
+
+}  // namespace rabbet

@@ -1,0 +1,162 @@
+// Tensors and storages. A small tensor lives with its storage and data in one cached block.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "rabbet/abi.h"
+
+namespace rabbet {
+
+constexpr int kMaxDims = 32;
+constexpr int kInlineDims = 5;
+constexpr int kSlots = 4;
+constexpr int kInlineBytes = 64;
+
+struct Op;
+struct Tensor;
+
+struct Storage {
+  std::atomic<int32_t> refs;
+  std::atomic<uint32_t> version;
+  void* data;
+  uint64_t nbytes;
+  void (*del)(Storage*);  // frees the memory, not this struct; null: nothing to free
+  void* ctx;
+  Tensor* host;  // the tensor in whose block this struct lies
+  int32_t device;
+  uint8_t backend, readonly;
+};
+
+/// How a view was made out of `parent`: the call, with its values copied. Freed with the tensor.
+struct ViewRecord {
+  Tensor* parent;  // owned
+  const Op* op;
+  int32_t nargs;
+  uint32_t bytes;
+  RbValue args[1];  // args[0] is the place of the parent; lists follow the array
+};
+
+struct Tensor : RbTensor {
+  std::atomic<int32_t> refs;
+  int32_t tensor_dead;  // the block outlives the tensor while its storage is in use
+  Storage* storage;
+  ViewRecord* view;
+  void* pyobj;
+  void* slots[kSlots];
+  int64_t dims[2 * kInlineDims];  // shape, then strides, while ndim <= kInlineDims
+  Storage inline_storage;
+  alignas(64) char inline_data[kInlineBytes];
+};
+
+inline Tensor* impl(RbTensor* t) { return static_cast<Tensor*>(t); }
+inline const Tensor* impl(const RbTensor* t) { return static_cast<const Tensor*>(t); }
+
+void tensor_destroy(Tensor* t);
+inline void retain(RbTensor* t) { impl(t)->refs.fetch_add(1, std::memory_order_relaxed); }
+inline void release(RbTensor* t) {
+  Tensor* p = impl(t);
+  // A sole owner needs no locked instruction.
+  if (p->refs.load(std::memory_order_acquire) == 1 || p->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    tensor_destroy(p);
+  }
+}
+
+/// Owning pointer.
+class TensorRef {
+ public:
+  TensorRef() = default;
+  explicit TensorRef(RbTensor* owned) : t_(impl(owned)) {}  // takes ownership
+  static TensorRef share(RbTensor* t) {
+    if (t) retain(t);
+    return TensorRef(t);
+  }
+  TensorRef(TensorRef&& o) noexcept : t_(o.t_) { o.t_ = nullptr; }
+  TensorRef(const TensorRef& o) : t_(o.t_) {
+    if (t_) retain(t_);
+  }
+  TensorRef& operator=(TensorRef o) noexcept {
+    Tensor* swap = t_;
+    t_ = o.t_;
+    o.t_ = swap;
+    return *this;
+  }
+  ~TensorRef() {
+    if (t_) rabbet::release(t_);
+  }
+  Tensor* get() const { return t_; }
+  Tensor* operator->() const { return t_; }
+  explicit operator bool() const { return t_ != nullptr; }
+  Tensor* release_ownership() {
+    Tensor* t = t_;
+    t_ = nullptr;
+    return t;
+  }
+
+ private:
+  Tensor* t_ = nullptr;
+};
+
+/// Uninitialised; `strides` null: row-major. Throws on a negative or overflowing size and without memory.
+Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape, const int64_t* strides);
+/// Shares the storage of `base`; `data` is the first element's address. No view record is made.
+Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const int64_t* strides, void* data);
+/// A tensor over foreign memory; del(ctx) when the last user is gone.
+Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, const int64_t* shape,
+                     const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*));
+/// Attach the record that `t` was made by `op(args)` out of args[0].
+void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs);
+
+/// Drop what an owned value holds, and make it RB_NONE.
+void value_release(RbValue* v);
+RbTensor** tensors_new(uint32_t n);
+
+int64_t count_elements(int ndim, const int64_t* shape);  // throws on overflow
+bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides);
+
+/// Called with the PyObject that a dying tensor still owns; set by the binding.
+extern void (*release_pyobj)(void*);
+
+/// Live tensors and their bytes, for reports and leak tests.
+struct MemoryCounts {
+  int64_t tensors, storages, bytes;
+};
+MemoryCounts memory_counts();
+
+inline RbValue value_none() {
+  RbValue v;
+  v.tag = RB_NONE;
+  v.len = 0;
+  v.v.i = 0;
+  return v;
+}
+inline RbValue value_int(int64_t i) {
+  RbValue v;
+  v.tag = RB_INT;
+  v.len = 0;
+  v.v.i = i;
+  return v;
+}
+inline RbValue value_bool(bool b) {
+  RbValue v;
+  v.tag = RB_BOOL;
+  v.len = 0;
+  v.v.i = b;
+  return v;
+}
+inline RbValue value_float(double f) {
+  RbValue v;
+  v.tag = RB_FLOAT;
+  v.len = 0;
+  v.v.f = f;
+  return v;
+}
+inline RbValue value_tensor(RbTensor* t) {
+  RbValue v;
+  v.tag = RB_TENSOR;
+  v.len = 0;
+  v.v.t = t;
+  return v;
+}
+
+}  // namespace rabbet
