@@ -66,6 +66,8 @@ struct Op {
   uint64_t tensor_args = 0;    // bit per Tensor / Tensor[] argument
   std::shared_ptr<Formula> formula;  // compiled lets, decomp, vjps, dtype, compute, shape; null until needed
 
+  // Core itself runs the operator on every backend (core_functions.cpp); null: a kernel or a decomposition.
+  void (*core_fn)(const Op&, int backend, int device, const RbValue* args, int nargs, RbValue* rets) = nullptr;
   uint64_t mask = ~0ull;  // key bits that this operator does not fall through
   Handler table[kKeyBits];
   std::string provider;  // who registered it: "rabbet-core 0.1.0"
@@ -83,8 +85,13 @@ std::vector<std::unique_ptr<Op>> parse_records(const std::string& text, const st
 /// `known(name)` tells whether an operator exists.
 void check_formulas(Op& op, bool (*known)(const char* name));
 
+/// What plugins see of the operator; derives saves_args and saves_rets from the formulas at first use.
+const RbOpInfo* op_info(const Op& op);
+
 /// The registry (registry.cpp).
 const Op* find_op(const char* name);
 std::vector<const Op*> all_ops();
+/// check_formulas on every registered operator: the build runs it over core's own records.
+void check_all_formulas();
 
 }  // namespace rabbet

@@ -114,8 +114,11 @@ RbTensor** tensors_new(uint32_t n);
 int64_t count_elements(int ndim, const int64_t* shape);  // throws on overflow
 bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides);
 
-/// Called with the PyObject that a dying tensor still owns; set by the binding.
+/// Called with the PyObject that a dying tensor owns: one whose lowest bit is set in Tensor::pyobj (an object that
+/// Python dropped while the tensor lived on). Set by the binding.
 extern void (*release_pyobj)(void*);
+/// What runs for a slot's pointer when its tensor dies.
+extern void (*slot_deleters[kSlots])(void*);
 
 /// Live tensors and their bytes, for reports and leak tests.
 struct MemoryCounts {

@@ -1,0 +1,38 @@
+// Backends by interned name. Id 0 is `meta`: shapes and dtypes without memory.
+#pragma once
+#include <string>
+
+#include "rabbet/abi.h"
+
+namespace rabbet {
+
+constexpr int kMaxBackends = 16;
+constexpr int kMeta = 0;
+
+struct BackendEntry {
+  std::string name, provider;
+  RbBackend desc{};
+};
+
+int backend_count();
+const BackendEntry& backend_entry(int id);
+inline const char* backend_name(int id) { return backend_entry(id).name.c_str(); }
+inline bool has_host_memory(int id) { return (backend_entry(id).desc.flags & RB_B_HOST_MEMORY) != 0; }
+/// -1: not loaded.
+int find_backend(const char* name);
+/// Loads it through the backend loader if needed; throws RB_E_PLUGIN saying what to install.
+int require_backend(const char* name);
+/// The backend of calls that name no device; loads `cpu` at first.
+int default_backend();
+/// Used by a registration transaction only.
+int register_backend(const RbBackend& backend, const std::string& provider);
+/// Take back the last `n`, which an aborted transaction registered.
+void drop_backends(size_t n);
+
+/// Asked for a backend that is not loaded: load it and return RB_OK, or set the error record.
+void set_backend_loader(int32_t (*loader)(const char* name));
+/// Number of devices of a backend; throws if it cannot tell.
+int device_count(int backend);
+void synchronize(int backend, int device);
+
+}  // namespace rabbet

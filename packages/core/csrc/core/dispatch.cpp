@@ -1,0 +1,146 @@
+#include "dispatch.h"
+
+#include <cstring>
+
+#include "backends.h"
+#include "core_functions.h"
+#include "dtype.h"
+#include "formula.h"
+#include "infer.h"
+#include "run_backend.h"
+#include "runtime.h"
+#include "thread_state.h"
+
+namespace rabbet {
+
+namespace {
+
+constexpr uint64_t kBackendMask = (1ull << kBackendBits) - 1;
+constexpr int kMaxArgs = 32;
+
+struct Keys {
+  uint64_t keys = 0;
+  int32_t level = 0;
+};
+
+inline void add_keys(Keys& k, const RbTensor* t) {
+  k.keys |= t->keys[0];
+  if (t->level > k.level) k.level = t->level;
+}
+
+inline Keys keys_of(const RbValue* args, int32_t nargs) {
+  Keys k;
+  for (int32_t i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSOR) {
+      add_keys(k, args[i].v.t);
+    } else if (args[i].tag == RB_TENSORS) {
+      for (uint32_t j = 0; j < args[i].len; ++j) {
+        if (args[i].v.ts[j]) add_keys(k, args[i].v.ts[j]);
+      }
+    }
+  }
+  return k;
+}
+
+// Calls without a tensor argument, and creation with `device=`, go where that argument says.
+int device_argument(const Op& op, const RbValue* args, int32_t nargs, int32_t* index) {
+  for (int32_t i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_DEVICE && op.params[i].type == RB_A_DEVICE) {
+      *index = args[i].v.dev.index;
+      return args[i].v.dev.backend;
+    }
+  }
+  return -1;
+}
+
+int32_t device_index_of(const RbValue* args, int32_t nargs) {
+  for (int32_t i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSOR) return args[i].v.t->device.id;
+    if (args[i].tag == RB_TENSORS && args[i].len && args[i].v.ts[0]) return args[i].v.ts[0]->device.id;
+  }
+  return 0;
+}
+
+// Run the topmost handler among the keys of `c`.
+inline int32_t run_top(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
+  const Op* op = impl(c->op);
+  const uint64_t keys = c->keys[0] & op->mask;
+  if (__builtin_expect(keys > kBackendMask, 0)) {
+    const int bit = 63 - __builtin_clzll(keys);
+    const Handler& exact = op->table[bit];
+    if (exact.fn) return exact.fn(exact.self, c, args, nargs, rets, nrets);
+    const LayerEntry& layer = layer_entry(bit);
+    if (layer.desc.fallback) return layer.desc.fallback(layer.desc.self, c, args, nargs, rets, nrets);
+    RbCall below = *c;
+    below.keys[0] &= (1ull << bit) - 1;
+    return run_top(&below, args, nargs, rets, nrets);
+  }
+  return run_backend(c, args, nargs, rets, nrets);
+}
+
+int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets, uint32_t flags) {
+  const Keys k = keys_of(args, nargs);
+  const ThreadState& state = thread_state();
+  RbCall c;
+  c.struct_size = sizeof(RbCall);
+  c.flags = flags;
+  c.host = &kHost;
+  c.op = handle(op);
+  c.stream = nullptr;
+  c.keys[0] = (k.keys | state.include) & ~state.exclude;
+  c.keys[1] = 0;
+  c.device_index = 0;
+  c.level = k.level;
+  c.frame = nullptr;
+  if (__builtin_expect(!(c.keys[0] & kBackendMask) || op->info.kind == RB_KIND_CREATION, 0)) {
+    const int32_t rc = guarded([&] {
+      int32_t index = 0;
+      int backend = device_argument(*op, args, nargs, &index);
+      if (backend < 0 && !(c.keys[0] & kBackendMask)) backend = default_backend();
+      if (backend < 0) {
+        index = device_index_of(args, nargs);
+      } else {
+        c.keys[0] = (c.keys[0] & ~kBackendMask) | 1ull << backend;
+      }
+      c.device_index = index;
+    });
+    if (rc != RB_OK) return rc;
+  } else {
+    c.device_index = device_index_of(args, nargs);
+  }
+  return run_top(&c, args, nargs, rets, nrets);
+}
+
+}  // namespace
+
+int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets, uint32_t flags) {
+  if (__builtin_expect(op->has_dims, 0)) {
+    if (nargs > kMaxArgs) return set_error(RB_E_ARG, op->name + ": too many arguments");
+    RbValue wrapped[kMaxArgs];
+    std::memcpy(wrapped, args, nargs * sizeof(RbValue));
+    DimScratch scratch;
+    const int32_t rc = guarded([&] { wrap_dims(*op, wrapped, nargs, scratch); });
+    if (rc != RB_OK) return rc;
+    return call_wrapped(op, wrapped, nargs, rets, nrets, flags);
+  }
+  return call_wrapped(op, args, nargs, rets, nrets, flags);
+}
+
+int32_t redispatch(const RbCall* c, int layer, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
+  RbCall below = *c;
+  below.keys[0] &= (1ull << layer) - 1;
+  return run_top(&below, args, nargs, rets, nrets);
+}
+
+int32_t redispatch_new(const RbCall* c, int layer, const RbValue* args, int32_t nargs, RbValue* rets,
+                       int32_t nrets) {
+  const Keys k = keys_of(args, nargs);
+  const ThreadState& state = thread_state();
+  RbCall below = *c;
+  below.keys[0] = ((k.keys | state.include) & ~state.exclude) & ((1ull << layer) - 1);
+  if (!(below.keys[0] & kBackendMask)) below.keys[0] |= c->keys[0] & kBackendMask;
+  below.level = k.level;
+  return run_top(&below, args, nargs, rets, nrets);
+}
+
+}  // namespace rabbet

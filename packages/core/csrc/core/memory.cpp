@@ -1,0 +1,111 @@
+#include "memory.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "backends.h"
+#include "error.h"
+
+namespace rabbet {
+
+namespace {
+
+constexpr uint64_t kCacheCap = 1ull << 31;  // bytes kept per backend; beyond it blocks go back at once
+
+struct Key {
+  int device;
+  uint64_t nbytes;
+  bool operator==(const Key& o) const { return device == o.device && nbytes == o.nbytes; }
+};
+struct KeyHash {
+  size_t operator()(const Key& k) const { return k.nbytes * 0x9e3779b97f4a7c15ull + k.device; }
+};
+
+struct Cache {
+  std::mutex mutex;
+  std::unordered_map<Key, std::vector<RbBuffer>, KeyHash> bins;
+  CacheCounts counts{};
+};
+// Never destroyed: tensors may outlive static destructors.
+Cache* const caches = new Cache[kMaxBackends];
+
+// Four sizes per power of two: at most a quarter is lost, and nearby sizes share blocks.
+uint64_t bin_size(uint64_t nbytes) {
+  if (nbytes <= 4096) return (nbytes + 511) / 512 * 512;
+  const uint64_t step = (1ull << (63 - __builtin_clzll(nbytes - 1))) / 4;
+  return (nbytes + step - 1) / step * step;
+}
+
+void release_all(int backend, Cache& cache) {
+  const RbAllocator* allocator = backend_entry(backend).desc.allocator;
+  for (auto& [key, buffers] : cache.bins) {
+    for (RbBuffer& buffer : buffers) allocator->free(allocator->self, &buffer, nullptr);
+  }
+  cache.bins.clear();
+  cache.counts.cached = 0;
+}
+
+}  // namespace
+
+RbBuffer cached_alloc(int backend, int device, uint64_t nbytes) {
+  const RbAllocator* allocator = backend_entry(backend).desc.allocator;
+  Cache& cache = caches[backend];
+  const uint64_t size = bin_size(nbytes);
+  std::lock_guard<std::mutex> lock(cache.mutex);
+  RbBuffer buffer{};
+  auto bin = cache.bins.find(Key{device, size});
+  if (bin != cache.bins.end() && !bin->second.empty()) {
+    buffer = bin->second.back();
+    bin->second.pop_back();
+    cache.counts.cached -= size;
+  } else {
+    int32_t rc = allocator->alloc(allocator->self, device, size, nullptr, &buffer);
+    if (rc != RB_OK) {
+      release_all(backend, cache);
+      rc = allocator->alloc(allocator->self, device, size, nullptr, &buffer);
+    }
+    if (rc != RB_OK) {
+      fail(RB_E_OOM, "out of memory on %s: could not allocate %llu bytes (%llu in use)",
+           backend_name(backend), (unsigned long long)nbytes, (unsigned long long)cache.counts.in_use);
+    }
+    buffer.nbytes = size;
+    buffer.device_index = device;
+  }
+  cache.counts.in_use += size;
+  cache.counts.peak = std::max(cache.counts.peak, cache.counts.in_use);
+  return buffer;
+}
+
+void cached_free(int backend, RbBuffer buffer) {
+  Cache& cache = caches[backend];
+  std::lock_guard<std::mutex> lock(cache.mutex);
+  cache.counts.in_use -= buffer.nbytes;
+  if (cache.counts.cached + buffer.nbytes > kCacheCap) {
+    const RbAllocator* allocator = backend_entry(backend).desc.allocator;
+    allocator->free(allocator->self, &buffer, nullptr);
+    return;
+  }
+  cache.counts.cached += buffer.nbytes;
+  cache.bins[Key{buffer.device_index, buffer.nbytes}].push_back(buffer);
+}
+
+void empty_cache() {
+  for (int backend = 1; backend < backend_count(); ++backend) {
+    std::lock_guard<std::mutex> lock(caches[backend].mutex);
+    release_all(backend, caches[backend]);
+  }
+}
+
+CacheCounts cache_counts(int backend) {
+  std::lock_guard<std::mutex> lock(caches[backend].mutex);
+  return caches[backend].counts;
+}
+
+void reset_peak(int backend) {
+  std::lock_guard<std::mutex> lock(caches[backend].mutex);
+  caches[backend].counts.peak = caches[backend].counts.in_use;
+}
+
+}  // namespace rabbet

@@ -1,0 +1,196 @@
+// The registry of operators and the transactions that fill it.
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+
+#include "core_functions.h"
+#include "error.h"
+#include "runtime.h"
+
+namespace rabbet {
+
+struct EmbeddedFile {
+  const char* name;
+  const char* text;
+};
+extern const EmbeddedFile kRecordFiles[];
+extern const int kRecordFileCount;
+
+namespace {
+
+struct Registered {
+  int64_t ticket;
+  RbKernel kernel;
+  std::string op, target, provider;
+};
+
+struct Registry {
+  std::mutex mutex;  // serialises registration; lookups after it take it too, dispatch never does
+  std::unordered_map<std::string, Op*> by_name;
+  std::vector<std::unique_ptr<Op>> ops;
+  std::vector<Registered> kernels;  // also those whose operator or backend is not here yet
+  std::deque<std::string> providers;  // stable storage for Handler::provider
+  int64_t next_ticket = 1;
+  Registry();
+};
+
+Registry& registry() {
+  static Registry* instance = new Registry;
+  return *instance;
+}
+
+int key_bit(const std::string& target) {
+  const int backend = find_backend(target.c_str());
+  return backend >= 0 ? backend : find_layer(target.c_str());
+}
+
+const char* keep(Registry& r, const std::string& text) {
+  for (const std::string& known : r.providers) {
+    if (known == text) return known.c_str();
+  }
+  r.providers.push_back(text);
+  return r.providers.back().c_str();
+}
+
+// Put the kernel into its operator's table if both ends exist by now.
+void place(Registry& r, const Registered& k) {
+  auto found = r.by_name.find(k.op);
+  const int bit = key_bit(k.target);
+  if (found == r.by_name.end() || bit < 0) return;
+  Handler& handler = found->second->table[bit];
+  handler.self = k.kernel.self;
+  handler.flags = k.kernel.flags;
+  handler.dtype_mask = k.kernel.dtype_mask ? k.kernel.dtype_mask : ~0ull;
+  handler.provider = keep(r, k.provider);
+  __atomic_store_n(&handler.fn, k.kernel.fn, __ATOMIC_RELEASE);
+}
+
+void add_op(Registry& r, std::unique_ptr<Op> op) {
+  core_attach(*op);
+  r.by_name[op->name] = op.get();
+  r.ops.push_back(std::move(op));
+}
+
+Registry::Registry() {
+  for (int i = 0; i < kRecordFileCount; ++i) {
+    for (auto& op : parse_records(kRecordFiles[i].text, kRecordFiles[i].name)) {
+      if (by_name.count(op->name)) {
+        fail(RB_E_INTERNAL, "%s: operator '%s' is recorded twice", op->file.c_str(), op->name.c_str());
+      }
+      op->provider = "rabbet-core " RABBET_VERSION;
+      add_op(*this, std::move(op));
+    }
+  }
+}
+
+bool op_known(const char* name) { return registry().by_name.count(name) != 0; }
+
+void check_kernel(const Registry& r, const RbTxn& txn, const RbKernel& kernel, const std::string& target) {
+  const Op* op = nullptr;
+  auto found = r.by_name.find(kernel.op);
+  if (found != r.by_name.end()) op = found->second;
+  for (auto& staged : txn.ops) {
+    if (staged->name == kernel.op) op = staged.get();
+  }
+  if (op && kernel.schema && op->schema != kernel.schema) {
+    fail(RB_E_PLUGIN, "%s: the kernel of '%s' was compiled against the schema\n  %s\nbut this core has\n  %s",
+         txn.provider.c_str(), kernel.op, kernel.schema, op->schema.c_str());
+  }
+  for (const Registered& other : r.kernels) {
+    if (other.op == kernel.op && other.target == target && other.provider != txn.provider) {
+      fail(RB_E_PLUGIN, "%s: a kernel of '%s' for '%s' is registered already, by %s", txn.provider.c_str(), kernel.op,
+           target.c_str(), other.provider.c_str());
+    }
+  }
+}
+
+}  // namespace
+
+const Op* find_op(const char* name) {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  auto found = r.by_name.find(name);
+  return found == r.by_name.end() ? nullptr : found->second;
+}
+
+std::vector<const Op*> all_ops() {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  std::vector<const Op*> ops;
+  for (auto& op : r.ops) ops.push_back(op.get());
+  return ops;
+}
+
+void txn_add_ops(RbTxn& txn, const std::string& text, const std::string& file) {
+  for (auto& op : parse_records(text, file)) {
+    op->provider = txn.provider;
+    txn.ops.push_back(std::move(op));
+  }
+}
+
+void txn_commit(RbTxn& txn) {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  for (auto& op : txn.ops) {
+    auto found = r.by_name.find(op->name);
+    if (found != r.by_name.end() && found->second->schema != op->schema) {
+      fail(RB_E_PLUGIN, "%s: operator '%s' is registered already, by %s, with another schema:\n  %s\n  %s",
+           txn.provider.c_str(), op->name.c_str(), found->second->provider.c_str(), found->second->schema.c_str(),
+           op->schema.c_str());
+    }
+  }
+  for (auto& [kernel, target] : txn.kernels) check_kernel(r, txn, kernel, target);
+
+  std::vector<std::string> fresh;
+  for (auto& op : txn.ops) {
+    if (r.by_name.count(op->name)) continue;  // the same schema twice is one operator
+    fresh.push_back(op->name);
+    add_op(r, std::move(op));
+  }
+  for (int bit : txn.layers) activate_layer(bit);
+  for (auto& [kernel, target] : txn.kernels) {
+    r.kernels.push_back({r.next_ticket++, kernel, kernel.op, target, txn.provider});
+    place(r, r.kernels.back());
+  }
+  // Kernels that waited for an operator, a backend or a layer of this transaction.
+  if (!fresh.empty() || !txn.layers.empty() || !txn.backends.empty()) {
+    for (const Registered& k : r.kernels) place(r, k);
+  }
+}
+
+int64_t register_kernel(const RbKernel& kernel, const std::string& provider) {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  RbTxn txn;
+  txn.provider = provider;
+  check_kernel(r, txn, kernel, kernel.backend);
+  r.kernels.erase(std::remove_if(r.kernels.begin(), r.kernels.end(),
+                                 [&](const Registered& k) { return k.op == kernel.op && k.target == kernel.backend; }),
+                  r.kernels.end());
+  r.kernels.push_back({r.next_ticket++, kernel, kernel.op, kernel.backend, provider});
+  place(r, r.kernels.back());
+  return r.kernels.back().ticket;
+}
+
+void unregister_kernel(int64_t ticket) {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  for (auto it = r.kernels.begin(); it != r.kernels.end(); ++it) {
+    if (it->ticket != ticket) continue;
+    auto found = r.by_name.find(it->op);
+    const int bit = key_bit(it->target);
+    if (found != r.by_name.end() && bit >= 0 && found->second->table[bit].self == it->kernel.self) {
+      found->second->table[bit] = Handler{};
+    }
+    r.kernels.erase(it);
+    return;
+  }
+}
+
+void check_all_formulas() {
+  for (const Op* op : all_ops()) check_formulas(*const_cast<Op*>(op), op_known);
+}
+
+}  // namespace rabbet

@@ -1,0 +1,522 @@
+#include "run_backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "backends.h"
+#include "core_functions.h"
+#include "dispatch.h"
+#include "dtype.h"
+#include "error.h"
+#include "formula.h"
+#include "infer.h"
+#include "runtime.h"
+#include "thread_state.h"
+
+namespace rabbet {
+
+namespace {
+
+constexpr uint64_t kBackendMask = (1ull << kBackendBits) - 1;
+constexpr int kMaxArgs = 32;
+
+// Below every layer: what core does on its own behalf is not recorded, cast or batched again.
+class LayersOff {
+ public:
+  LayersOff() : state_(thread_state()), before_(state_.exclude) { state_.exclude |= ~kBackendMask; }
+  ~LayersOff() { state_.exclude = before_; }
+  LayersOff(const LayersOff&) = delete;
+  LayersOff& operator=(const LayersOff&) = delete;
+
+ private:
+  ThreadState& state_;
+  uint64_t before_;
+};
+
+inline void bump_version(const RbTensor* t) { impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed); }
+
+std::string dtype_names(uint64_t mask) {
+  std::string names;
+  for (int d = 0; d < RB_DTYPE_COUNT; ++d) {
+    if (mask >> d & 1) names += (names.empty() ? "" : ", ") + std::string(kDTypes[d].name);
+  }
+  return names;
+}
+
+[[noreturn]] void fail_mixed(const Op& op, const RbValue* args, int nargs) {
+  const char* name = nullptr;
+  const RbTensor* first = nullptr;
+  for (int i = 0; i < nargs; ++i) {
+    const RbTensor* t = args[i].tag == RB_TENSOR                       ? args[i].v.t
+                        : args[i].tag == RB_TENSORS && args[i].len ? args[i].v.ts[0]
+                                                                       : nullptr;
+    if (args[i].tag == RB_TENSORS) {
+      for (uint32_t j = 0; j < args[i].len; ++j) {
+        if (args[i].v.ts[j] && first && args[i].v.ts[j]->backend != first->backend) t = args[i].v.ts[j];
+      }
+    }
+    if (!t) continue;
+    if (!first) {
+      first = t;
+      name = op.params[i].name;
+    } else if (t->backend != first->backend) {
+      fail(RB_E_DEVICE, "%s: expected all tensors on one device, but '%s' is on %s and '%s' is on %s", op.name.c_str(),
+           name, backend_name(first->backend), op.params[i].name, backend_name(t->backend));
+    }
+  }
+  fail(RB_E_DEVICE, "%s: expected all tensors on one device", op.name.c_str());
+}
+
+[[noreturn]] void fail_no_kernel(const Op& op, int backend) {
+  std::string have;
+  for (int id = 1; id < backend_count(); ++id) {
+    if (op.table[id].fn) have += (have.empty() ? "" : ", ") + std::string(backend_name(id));
+  }
+  fail(RB_E_NOTIMPL, "%s: no kernel for '%s' in %s, and the operator has no decomposition; kernels exist for: %s",
+       op.name.c_str(), backend_name(backend), backend_entry(backend).provider.c_str(),
+       have.empty() ? "no backend" : have.c_str());
+}
+
+// ---- destinations
+
+bool same_geometry(const RbTensor* a, const RbTensor* b) {
+  return a->data == b->data && a->ndim == b->ndim && !std::memcmp(a->shape, b->shape, a->ndim * sizeof(int64_t)) &&
+         !std::memcmp(a->strides, b->strides, a->ndim * sizeof(int64_t));
+}
+
+struct Extent {
+  const char *low, *high;
+};
+Extent extent(const RbTensor* t) {
+  int64_t low = 0, high = 1;
+  for (int i = 0; i < t->ndim; ++i) {
+    const int64_t reach = (t->shape[i] - 1) * t->strides[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  const int64_t item = kDTypes[t->dtype_id].itemsize;
+  const char* data = static_cast<const char*>(t->data);
+  return {data + low * item, data + high * item};
+}
+
+bool may_overlap(const RbTensor* a, const RbTensor* b) {
+  if (impl(a)->storage != impl(b)->storage || a->numel == 0 || b->numel == 0) return false;
+  const Extent x = extent(a), y = extent(b);
+  return x.low < y.high && y.low < x.high;
+}
+
+// Whether a kernel that fills `target` while it reads its arguments could read what it has overwritten.
+bool hazard(const Op& op, const RbTensor* target, const RbValue* args, int nargs) {
+  const bool elementwise = op.info.kind == RB_KIND_ELEMENTWISE;
+  const bool first_is_target =
+      elementwise || op.info.kind == RB_KIND_INDEXING || op.info.kind == RB_KIND_RANDOM || op.name == "index_put";
+  auto clash = [&](const RbTensor* t, int i) {
+    if (!t || !may_overlap(t, target)) return false;
+    const bool exact = same_geometry(t, target) && t->dtype_id == target->dtype_id;
+    return !(exact && (elementwise || (first_is_target && i == 0)));
+  };
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSOR && clash(args[i].v.t, i)) return true;
+    if (args[i].tag != RB_TENSORS) continue;
+    for (uint32_t j = 0; j < args[i].len; ++j) {
+      if (clash(args[i].v.ts[j], -1)) return true;
+    }
+  }
+  return false;
+}
+
+void check_writable(const Op& op, const RbTensor* t, const char* what) {
+  if (t->flags & RB_T_READONLY) {
+    fail(RB_E_STATE, "%s: %s is read-only memory (it came from a read-only array); clone() it first", op.name.c_str(),
+         what);
+  }
+  for (int i = 0; i < t->ndim; ++i) {
+    if (t->strides[i] == 0 && t->shape[i] > 1) {
+      fail(RB_E_ARG,
+           "%s: several elements of %s refer to one place in memory (an expanded tensor); clone() it before writing",
+           op.name.c_str(), what);
+    }
+  }
+}
+
+std::string shape_text(int ndim, const int64_t* shape) {
+  std::string text = "(";
+  for (int i = 0; i < ndim; ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + (ndim == 1 ? ",)" : ")");
+}
+
+void check_destination(const Op& op, const RbTensor* target, const TensorSpec& spec) {
+  check_writable(op, target, "the destination");
+  if (target->ndim != spec.ndim || std::memcmp(target->shape, spec.shape, spec.ndim * sizeof(int64_t))) {
+    fail(RB_E_ARG, "%s: the destination has shape %s, but the result has shape %s", op.name.c_str(),
+         shape_text(target->ndim, target->shape).c_str(), shape_text(spec.ndim, spec.shape).c_str());
+  }
+  if (!can_cast(spec.dtype, target->dtype_id)) {
+    fail(RB_E_TYPE, "%s: a result of dtype %s cannot be written to a destination of dtype %s", op.name.c_str(),
+         kDTypes[spec.dtype].name, kDTypes[target->dtype_id].name);
+  }
+}
+
+// Strides of a tensor that fills its memory without gaps, in whatever order of dimensions.
+bool is_dense(const RbTensor* t) {
+  int order[kMaxDims];
+  int n = 0;
+  for (int i = 0; i < t->ndim; ++i) {
+    if (t->strides[i] <= 0) return false;
+    if (t->shape[i] != 1) order[n++] = i;
+  }
+  std::sort(order, order + n, [&](int a, int b) { return t->strides[a] < t->strides[b]; });
+  int64_t dense = 1;
+  for (int i = 0; i < n; ++i) {
+    if (t->strides[order[i]] != dense) return false;
+    dense *= t->shape[order[i]];
+  }
+  return true;
+}
+
+// An elementwise result keeps the memory layout of the first input of its shape, as in PyTorch.
+const int64_t* inherited_strides(const Op& op, const RbValue* args, int nargs, const TensorSpec& spec) {
+  if (op.info.kind != RB_KIND_ELEMENTWISE) return nullptr;
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag != RB_TENSOR) continue;
+    const RbTensor* t = args[i].v.t;
+    if (t->ndim != spec.ndim || std::memcmp(t->shape, spec.shape, spec.ndim * sizeof(int64_t))) continue;
+    return !(t->flags & RB_T_CONTIGUOUS) && is_dense(t) ? t->strides : nullptr;
+  }
+  return nullptr;
+}
+
+// ---- arguments
+
+struct Arguments {  // a private copy of the values, with what keeps replaced tensors alive
+  RbValue values[kMaxArgs];
+  std::vector<TensorRef> kept;
+  std::vector<std::vector<RbTensor*>> lists;
+};
+
+TensorRef cast(const RbTensor* t, int dtype) {
+  TensorRef out(tensor_new(t->backend, t->device.id, dtype, t->ndim, t->shape,
+                           !(t->flags & RB_T_CONTIGUOUS) && is_dense(t) ? t->strides : nullptr));
+  copy_tensor(t, out.get());
+  return out;
+}
+
+TensorRef row_major(const RbTensor* t) {
+  TensorRef out(tensor_new(t->backend, t->device.id, t->dtype_id, t->ndim, t->shape, nullptr));
+  copy_tensor(t, out.get());
+  return out;
+}
+
+// Replace each tensor of the arguments for which `replace` returns one.
+template <class Replace>
+void replace_tensors(Arguments& a, int nargs, const Replace& replace) {
+  for (int i = 0; i < nargs; ++i) {
+    RbValue& v = a.values[i];
+    if (v.tag == RB_TENSOR) {
+      TensorRef fresh = replace(v.v.t, i);
+      if (!fresh) continue;
+      v.v.t = fresh.get();
+      a.kept.push_back(std::move(fresh));
+    } else if (v.tag == RB_TENSORS) {
+      std::vector<RbTensor*> list(v.v.ts, v.v.ts + v.len);
+      bool changed = false;
+      for (RbTensor*& t : list) {
+        TensorRef fresh = t ? replace(t, i) : TensorRef();
+        if (!fresh) continue;
+        t = fresh.get();
+        a.kept.push_back(std::move(fresh));
+        changed = true;
+      }
+      if (!changed) continue;
+      a.lists.push_back(std::move(list));
+      v.v.ts = a.lists.back().data();
+    }
+  }
+}
+
+void prepare(const Op& op, const Handler& handler, int compute, Arguments& a, int nargs) {
+  if (compute >= 0 && op.casts) {
+    replace_tensors(a, nargs, [&](const RbTensor* t, int i) {
+      return (op.compute_args >> i & 1) && t->dtype_id != compute ? cast(t, compute) : TensorRef();
+    });
+  }
+  if (handler.flags & RB_K_CONTIGUOUS) {
+    replace_tensors(a, nargs, [&](const RbTensor* t, int) {
+      return t->flags & RB_T_CONTIGUOUS ? TensorRef() : row_major(t);
+    });
+  }
+}
+
+int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& inferred) {
+  if (inferred.compute >= 0) return inferred.compute;
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSOR) return args[i].v.t->dtype_id;
+  }
+  return op.info.nrets ? inferred.rets[0].dtype : RB_F32;
+}
+
+void check_dtype(const Op& op, const Handler& handler, int backend, int compute) {
+  if (handler.dtype_mask >> compute & 1) return;
+  fail(RB_E_NOTIMPL, "%s on '%s' supports %s; got %s", op.name.c_str(), backend_name(backend),
+       dtype_names(handler.dtype_mask).c_str(), kDTypes[compute].name);
+}
+
+void bump_mutated(const Op& op, const RbValue* args, int nargs, bool check_only) {
+  for (int i = 0; i < nargs; ++i) {
+    if (!(op.params[i].flags & RB_ARG_MUTATED)) continue;
+    if (args[i].tag == RB_TENSOR) {
+      if (check_only) {
+        check_writable(op, args[i].v.t, op.params[i].name);
+      } else {
+        bump_version(args[i].v.t);
+      }
+    } else if (args[i].tag == RB_TENSORS) {
+      for (uint32_t j = 0; j < args[i].len; ++j) {
+        if (check_only) {
+          check_writable(op, args[i].v.ts[j], op.params[i].name);
+        } else {
+          bump_version(args[i].v.ts[j]);
+        }
+      }
+    }
+  }
+}
+
+void check_kernel_result(const Op& op, int backend, const Handler& handler, int32_t rc) {
+  if (__builtin_expect(rc == RB_OK, 1)) return;
+  add_error_frame("while running " + op.name + " on " + backend_name(backend) + " [" +
+                  (handler.provider ? handler.provider : "?") + "]");
+  rethrow(rc);
+}
+
+// ---- the ways to a result
+
+void make_views(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets) {
+  if (c->flags & RB_CALL_OUT) fail(RB_E_ARG, "%s: a view has no in-place or out= form", op.name.c_str());
+  Tensor* view = make_view(op, args, nargs);
+  if (!op.detached) set_view_record(view, &op, args, nargs);
+  rets[0] = value_tensor(view);
+}
+
+// Results of their own, then copied into the destinations.
+void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets) {
+  for (int32_t i = 0; i < nrets; ++i) {
+    TensorRef result(results[i].v.t);
+    TensorSpec spec;
+    spec.ndim = result->ndim;
+    spec.dtype = result->dtype_id;
+    std::copy(result->shape, result->shape + result->ndim, spec.shape);
+    check_destination(op, rets[i].v.t, spec);
+    copy_tensor(result.get(), rets[i].v.t);
+  }
+}
+
+void run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backend, const RbValue* args, int nargs,
+                RbValue* rets, int32_t nrets) {
+  Inferred inferred;
+  infer(op, args, nargs, inferred);
+  check_dtype(op, handler, backend, compute_dtype(op, args, nargs, inferred));
+  bump_mutated(op, args, nargs, true);
+
+  Arguments a;
+  std::memcpy(a.values, args, nargs * sizeof(RbValue));
+  prepare(op, handler, inferred.compute, a, nargs);
+
+  const bool given = (c->flags & RB_CALL_OUT) != 0;
+  RbValue dests[kMaxRets];
+  TensorRef fresh[kMaxRets];
+  for (int32_t i = 0; i < nrets; ++i) {
+    const TensorSpec& spec = inferred.rets[i];
+    RbTensor* target = given ? rets[i].v.t : nullptr;
+    if (target) check_destination(op, target, spec);
+    if (target && target->dtype_id == spec.dtype && !hazard(op, target, a.values, nargs)) {
+      dests[i] = value_tensor(target);
+      continue;
+    }
+    fresh[i] = TensorRef(tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
+                                    inherited_strides(op, args, nargs, spec)));
+    dests[i] = value_tensor(fresh[i].get());
+  }
+  check_kernel_result(op, backend, handler, handler.fn(handler.self, c, a.values, nargs, dests, nrets));
+  bump_mutated(op, args, nargs, false);
+  for (int32_t i = 0; i < nrets; ++i) {
+    if (!given) {
+      rets[i] = value_tensor(fresh[i].release_ownership());
+    } else if (fresh[i]) {
+      copy_tensor(fresh[i].get(), rets[i].v.t);
+    } else {
+      bump_version(rets[i].v.t);
+    }
+  }
+}
+
+void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int backend, const RbValue* args, int nargs,
+                    RbValue* rets, int32_t nrets) {
+  Arguments a;
+  std::memcpy(a.values, args, nargs * sizeof(RbValue));
+  prepare(op, handler, -1, a, nargs);
+  RbValue results[kMaxRets];
+  for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
+  RbCall plain = *c;
+  plain.flags &= ~static_cast<uint32_t>(RB_CALL_OUT);
+  check_kernel_result(op, backend, handler, handler.fn(handler.self, &plain, a.values, nargs, results, nrets));
+  if (c->flags & RB_CALL_OUT) {
+    write_back(op, results, nrets, rets);
+  } else {
+    std::copy(results, results + nrets, rets);
+  }
+}
+
+void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
+  if (op.shape_rule == ShapeRule::kData) {
+    fail(RB_E_NOTIMPL, "%s: the result's shape depends on the data, which a meta tensor does not have",
+         op.name.c_str());
+  }
+  Inferred inferred;
+  infer(op, args, nargs, inferred);
+  for (int32_t i = 0; i < nrets; ++i) {
+    const TensorSpec& spec = inferred.rets[i];
+    if (c->flags & RB_CALL_OUT) {
+      check_destination(op, rets[i].v.t, spec);
+      bump_version(rets[i].v.t);
+    } else {
+      rets[i] = value_tensor(tensor_new(kMeta, 0, spec.dtype, spec.ndim, spec.shape,
+                                        inherited_strides(op, args, nargs, spec)));
+    }
+  }
+}
+
+void run_core_function(const RbCall* c, const Op& op, int backend, const RbValue* args, int nargs, RbValue* rets,
+                       int32_t nrets) {
+  if (!(c->flags & RB_CALL_OUT)) return op.core_fn(op, backend, c->device_index, args, nargs, rets);
+  RbValue results[kMaxRets];
+  op.core_fn(op, backend, c->device_index, args, nargs, results);
+  write_back(op, results, nrets, rets);
+}
+
+void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
+  const Op& op = *impl(c->op);
+  const uint64_t backends = c->keys[0] & kBackendMask;
+  if (nargs > kMaxArgs || nrets > kMaxRets) fail(RB_E_ARG, "%s: too many arguments", op.name.c_str());
+  if (backends & (backends - 1)) fail_mixed(op, args, nargs);
+  const int backend = __builtin_ctzll(backends);
+  LayersOff layers_off;
+  const Handler& handler = op.table[backend];
+  if (op.is_view() && !op.has_decomp()) return make_views(c, op, args, nargs, rets);
+  if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
+  if (backend == kMeta && op.info.kind != RB_KIND_COMPOSITE) return run_meta(c, op, args, nargs, rets, nrets);
+  if (!handler.fn) {
+    if (!op.has_decomp()) fail_no_kernel(op, backend);
+    return decompose(c, args, nargs, rets, nrets);
+  }
+  if (handler.flags & RB_K_ALLOCATES) return run_allocating(c, op, handler, backend, args, nargs, rets, nrets);
+  run_kernel(c, op, handler, backend, args, nargs, rets, nrets);
+}
+
+// ---- the quick way: an elementwise call on contiguous tensors of one shape and one floating dtype
+
+inline bool is_number(const RbValue& v) { return v.tag >= RB_BOOL && v.tag <= RB_FLOAT; }
+
+// The tensor whose shape, dtype and device the result has, or null.
+inline const RbTensor* uniform_input(const Op& op, const RbValue* args, int nargs) {
+  const RbTensor* first = nullptr;
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSOR) {
+      const RbTensor* t = args[i].v.t;
+      if (!(t->flags & RB_T_CONTIGUOUS)) return nullptr;
+      if (!first) {
+        if (kDTypes[t->dtype_id].category != kFloat) return nullptr;
+        first = t;
+      } else if (t->dtype_id != first->dtype_id || t->ndim != first->ndim || t->device.id != first->device.id) {
+        return nullptr;
+      } else {
+        for (int d = 0; d < t->ndim; ++d) {
+          if (t->shape[d] != first->shape[d]) return nullptr;
+        }
+      }
+    } else if (!is_number(args[i]) && args[i].tag != RB_STR && args[i].tag != RB_NONE) {
+      return nullptr;
+    }
+  }
+  return op.dtype_rule == DTypeRule::kGeneral ? nullptr : first;
+}
+
+// Destination of an in-place call that the quick way may write to directly.
+inline bool plain_destination(const RbTensor* target, const RbTensor* like, const RbValue* args, int nargs) {
+  if (target->dtype_id != like->dtype_id || target->flags != RB_T_CONTIGUOUS || target->ndim != like->ndim) return false;
+  for (int d = 0; d < like->ndim; ++d) {
+    if (target->shape[d] != like->shape[d]) return false;
+  }
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSOR && args[i].v.t->data != target->data &&
+        impl(args[i].v.t)->storage == impl(target)->storage) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
+  const Op& op = *impl(c->op);
+  const uint64_t backends = c->keys[0] & kBackendMask;
+  if (__builtin_expect(op.info.kind == RB_KIND_ELEMENTWISE && nrets == 1 && !(backends & (backends - 1)), 1)) {
+    const Handler& handler = op.table[__builtin_ctzll(backends)];
+    const RbTensor* like = handler.fn && !handler.flags ? uniform_input(op, args, nargs) : nullptr;
+    if (like && (handler.dtype_mask >> like->dtype_id & 1)) {
+      const bool given = (c->flags & RB_CALL_OUT) != 0;
+      const bool boolean = op.dtype_rule == DTypeRule::kBoolean;
+      if (!given) {
+        RbValue dest;
+        const int32_t made = guarded([&] {
+          dest = value_tensor(tensor_new(like->backend, like->device.id, boolean ? +RB_BOOL8 : +like->dtype_id,
+                                         like->ndim, like->shape, nullptr));
+        });
+        if (made != RB_OK) return made;
+        const int32_t rc = handler.fn(handler.self, c, args, nargs, &dest, 1);
+        if (__builtin_expect(rc == RB_OK, 1)) {
+          rets[0] = dest;
+          return RB_OK;
+        }
+        release(dest.v.t);
+        return guarded([&] { check_kernel_result(op, like->backend, handler, rc); });
+      }
+      if (!boolean && plain_destination(rets[0].v.t, like, args, nargs)) {
+        const int32_t rc = handler.fn(handler.self, c, args, nargs, rets, 1);
+        if (__builtin_expect(rc != RB_OK, 0)) {
+          return guarded([&] { check_kernel_result(op, like->backend, handler, rc); });
+        }
+        bump_version(rets[0].v.t);
+        return RB_OK;
+      }
+    }
+  }
+  return guarded([&] { run_general(c, args, nargs, rets, nrets); });
+}
+
+void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
+  const Op& op = *impl(c->op);
+  if (!op.has_decomp()) fail(RB_E_NOTIMPL, "%s: the operator has no decomposition", op.name.c_str());
+  if (!op.shape_text.empty() && op.info.kind == RB_KIND_COMPOSITE) validate_composite(op, args, nargs);
+  if (!(c->flags & RB_CALL_OUT)) return run_decomp(op, args, nargs, rets, nrets);
+  RbValue results[kMaxRets];
+  for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
+  run_decomp(op, args, nargs, results, nrets);
+  static const Op* const copy = find_op("copy");
+  for (int32_t i = 0; i < nrets; ++i) {
+    TensorRef result(results[i].v.t);
+    RbTensor* target = rets[i].v.t;
+    TensorSpec spec;
+    spec.ndim = result->ndim;
+    spec.dtype = result->dtype_id;
+    std::copy(result->shape, result->shape + result->ndim, spec.shape);
+    check_destination(op, target, spec);
+    // A full call: when a layer asked for the decomposition, it sees the write.
+    const RbValue copy_args[2] = {value_tensor(target), value_tensor(result.get())};
+    RbValue ret = value_tensor(target);
+    check(call(copy, copy_args, 2, &ret, 1, RB_CALL_OUT));
+  }
+}
+
+}  // namespace rabbet

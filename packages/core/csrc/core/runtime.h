@@ -1,0 +1,76 @@
+// Services of the running process: plugins, layers, registration, threads, random numbers.
+#pragma once
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends.h"
+#include "op.h"
+
+struct RbTxn {  // what a plugin has staged; applied whole or not at all
+  std::string provider;
+  std::vector<std::unique_ptr<rabbet::Op>> ops;
+  std::vector<std::pair<RbKernel, std::string>> kernels;  // with the backend's or layer's name
+  std::deque<std::string> names;                          // the kernels' operator names
+  std::vector<int> layers, backends;                      // ids, provisional until commit
+};
+
+namespace rabbet {
+
+extern const RbHost kHost;
+
+// -- registration (registry.cpp)
+void txn_add_ops(RbTxn& txn, const std::string& text, const std::string& file);
+void txn_commit(RbTxn& txn);  // throws Error and changes nothing if something does not fit
+/// Register kernels outside a plugin; returns a ticket for unregister_kernel.
+int64_t register_kernel(const RbKernel& kernel, const std::string& provider);
+void unregister_kernel(int64_t ticket);
+
+// -- layers (layers.cpp)
+struct LayerEntry {
+  std::string name, provider;
+  RbLayer desc{};
+  std::vector<std::string> before, after;
+  int bit = -1;
+  bool active = false;
+};
+int stage_layer(const RbLayer& layer, const std::string& provider);  // returns its key bit
+void activate_layer(int bit);
+void drop_layer(int bit);
+const LayerEntry& layer_entry(int bit);
+int find_layer(const char* name);  // key bit, -1: not loaded
+std::vector<const LayerEntry*> layers_in_order();
+
+// -- plugins (plugin.cpp)
+struct LoadedPlugin {
+  std::string name, version, path;
+  int abi_major, abi_built, abi_min;
+};
+/// dlopen, negotiate, run init in a transaction. Sets the error record and returns a code on failure.
+int32_t load_plugin(const char* path);
+std::vector<LoadedPlugin> loaded_plugins();
+void publish(const char* name, uint32_t version, const void* table);
+const void* published(const char* name, uint32_t min_version);
+
+// -- slots (host.cpp)
+int slot_new(const char* name, int layer, void (*del)(void*));
+
+// -- threads (pool.cpp)
+void parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, void*), void* ctx);
+int num_threads();
+void set_num_threads(int n);
+
+}  // namespace rabbet
+
+struct RbGenerator {  // Philox counters; guarded by its own lock
+  std::atomic<uint64_t> seed{0}, offset{0};
+};
+
+namespace rabbet {
+// -- random numbers (generator.cpp)
+RbGenerator& default_generator(int backend, int device);
+void seed_all(uint64_t seed);
+RbRngSlice reserve(RbGenerator& generator, uint64_t counters);
+}  // namespace rabbet

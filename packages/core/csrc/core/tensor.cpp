@@ -1,0 +1,326 @@
+#include "tensor.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "backends.h"
+#include "dtype.h"
+#include "error.h"
+#include "memory.h"
+#include "thread_state.h"
+
+namespace rabbet {
+
+void (*release_pyobj)(void*) = nullptr;
+void (*slot_deleters[kSlots])(void*) = {};
+
+namespace {
+
+
+
+// Counting every small tensor would put two shared atomics on the hot path; each thread counts for itself
+// and the totals are summed at need. A block freed on another thread makes one negative, the sum stays right.
+struct Counters {
+  std::atomic<int64_t> tensors{0}, storages{0}, bytes{0};
+  Counters* next = nullptr;
+};
+std::atomic<Counters*> all_counters{nullptr};
+thread_local Counters* counters_ __attribute__((tls_model("initial-exec"))) = nullptr;
+
+Counters* make_counters() {
+  auto* c = new Counters;  // kept for the process: a few bytes per thread
+  c->next = all_counters.load();
+  while (!all_counters.compare_exchange_weak(c->next, c)) {
+  }
+  return counters_ = c;
+}
+inline Counters& counters() { return counters_ ? *counters_ : *make_counters(); }
+inline void bump(std::atomic<int64_t>& counter, int64_t by) {  // one writer: its own thread
+  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
+void free_cached(Storage* s) {
+  cached_free(s->backend, RbBuffer{s->data, reinterpret_cast<uint64_t>(s->ctx), nullptr, s->device, 0});
+}
+void free_block(Storage* s) { block_free(s->data, s->nbytes); }
+
+// Backends whose buffers carry a context keep the whole RbBuffer.
+void free_boxed(Storage* s) {
+  auto* buffer = static_cast<RbBuffer*>(s->ctx);
+  cached_free(s->backend, *buffer);
+  delete buffer;
+}
+
+struct Adopted {
+  void* ctx;
+  void (*del)(void*);
+};
+void free_adopted(Storage* s) {
+  auto* adopted = static_cast<Adopted*>(s->ctx);
+  if (adopted->del) adopted->del(adopted->ctx);
+  delete adopted;
+}
+
+inline void storage_release(Storage* s) {
+  if (s->refs.load(std::memory_order_acquire) != 1 && s->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  bump(counters().storages, -1);
+  bump(counters().bytes, -static_cast<int64_t>(s->nbytes));
+  if (s->del) s->del(s);
+  block_free(s->host, sizeof(Tensor));
+}
+
+// A block with everything but storage and memory set.
+Tensor* tensor_block(int backend, int device, int dtype, int ndim, const int64_t* shape, const int64_t* strides) {
+  if (__builtin_expect(ndim > kMaxDims, 0)) {
+    fail(RB_E_ARG, "a tensor has at most %d dimensions, got %d", kMaxDims, ndim);
+  }
+  auto* t = static_cast<Tensor*>(block_alloc(sizeof(Tensor)));
+  t->device.type = backend_entry(backend).desc.dlpack_type;
+  t->device.id = device;
+  t->ndim = ndim;
+  t->dtype = kDTypes[dtype].dlpack;
+  int64_t* dims = t->dims;
+  if (__builtin_expect(ndim > kInlineDims, 0)) {
+    dims = static_cast<int64_t*>(block_alloc(2 * ndim * sizeof(int64_t)));
+  }
+  t->shape = dims;
+  t->strides = dims + ndim;
+  int64_t numel = 1, dense = 1;
+  bool contiguous = true;
+  if (strides) {
+    for (int i = ndim - 1; i >= 0; --i) {
+      dims[i] = shape[i];
+      dims[ndim + i] = strides[i];
+      if (shape[i] != 1 && strides[i] != dense) contiguous = false;
+      dense *= shape[i];
+    }
+    numel = dense;
+    contiguous = contiguous || numel == 0;
+  } else {
+    for (int i = ndim - 1; i >= 0; --i) {
+      dims[i] = shape[i];
+      dims[ndim + i] = numel;
+      numel *= shape[i] ? shape[i] : 1;  // strides of empty tensors stay positive
+      dense *= shape[i];
+    }
+    numel = dense;
+  }
+  t->byte_offset = 0;
+  t->view_size = sizeof(RbTensor);
+  t->dtype_id = static_cast<uint16_t>(dtype);
+  t->backend = static_cast<uint8_t>(backend);
+  t->layout = 0;
+  t->keys[0] = 1ull << backend;
+  t->keys[1] = 0;
+  t->numel = numel;
+  t->flags = contiguous ? static_cast<uint32_t>(RB_T_CONTIGUOUS) : 0u;
+  t->level = 0;
+  t->owner = nullptr;
+  t->ext = nullptr;
+  t->refs.store(1, std::memory_order_relaxed);
+  t->tensor_dead = 0;
+  t->view = nullptr;
+  t->pyobj = nullptr;
+  for (void*& slot : t->slots) slot = nullptr;
+  bump(counters().tensors, 1);
+  return t;
+}
+
+void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Storage*), void* ctx, bool readonly = false) {
+  Storage& s = t->inline_storage;
+  s.refs.store(1, std::memory_order_relaxed);
+  s.version.store(0, std::memory_order_relaxed);
+  s.data = data;
+  s.nbytes = nbytes;
+  s.del = del;
+  s.ctx = ctx;
+  s.host = t;
+  s.device = t->device.id;
+  s.backend = t->backend;
+  s.readonly = readonly;
+  t->storage = &s;
+  t->data = data;
+  bump(counters().storages, 1);
+  bump(counters().bytes, static_cast<int64_t>(nbytes));
+}
+
+void discard_block(Tensor* t) {  // before a storage exists
+  if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
+  bump(counters().tensors, -1);
+  block_free(t, sizeof(Tensor));
+}
+
+}  // namespace
+
+int64_t count_elements(int ndim, const int64_t* shape) {
+  int64_t n = 1;
+  for (int i = 0; i < ndim; ++i) {
+    if (shape[i] < 0) {
+      fail(RB_E_ARG, "a tensor's size must not be negative, got %lld for dimension %d", (long long)shape[i], i);
+    }
+    if (__builtin_mul_overflow(n, shape[i] ? shape[i] : 1, &n) || n > (1ll << 58)) {
+      fail(RB_E_OOM, "a tensor of this shape is too large: its number of elements overflows");
+    }
+  }
+  for (int i = 0; i < ndim; ++i) {
+    if (shape[i] == 0) return 0;
+  }
+  return n;
+}
+
+bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides) {
+  int64_t dense = 1;
+  bool contiguous = true;
+  for (int i = ndim - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != dense) contiguous = false;
+    dense *= shape[i];
+  }
+  return contiguous;
+}
+
+Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape, const int64_t* strides) {
+  const int64_t numel = count_elements(ndim, shape);
+  Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides);
+  const uint64_t nbytes = static_cast<uint64_t>(numel) * kDTypes[dtype].itemsize;
+  if (backend == kMeta) {
+    init_storage(t, nullptr, 0, nullptr, nullptr);
+    return t;
+  }
+  if (has_host_memory(backend)) {
+    if (nbytes <= kInlineBytes) {
+      init_storage(t, t->inline_data, nbytes, nullptr, nullptr);
+      return t;
+    }
+    if (nbytes <= 4096) {
+      init_storage(t, block_alloc(nbytes), nbytes, free_block, nullptr);
+      return t;
+    }
+  }
+  try {
+    const RbBuffer buffer = cached_alloc(backend, device, nbytes ? nbytes : 1);
+    if (buffer.ctx) {
+      init_storage(t, buffer.data, nbytes, free_boxed, new RbBuffer(buffer));
+    } else {
+      init_storage(t, buffer.data, nbytes, free_cached, reinterpret_cast<void*>(buffer.nbytes));
+    }
+  } catch (...) {
+    discard_block(t);
+    throw;
+  }
+  return t;
+}
+
+Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const int64_t* strides, void* data) {
+  Tensor* t = tensor_block(base->backend, base->device.id, base->dtype_id, ndim, shape, strides);
+  Storage* s = impl(base)->storage;
+  s->refs.fetch_add(1, std::memory_order_relaxed);
+  t->storage = s;
+  t->data = data;
+  t->flags |= base->flags & RB_T_READONLY;
+  return t;
+}
+
+Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, const int64_t* shape,
+                     const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*)) {
+  const int64_t numel = count_elements(ndim, shape);
+  Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides);
+  int64_t low = 0, high = 0;  // reach of the strides, for the storage's extent
+  for (int i = 0; i < ndim; ++i) {
+    const int64_t reach = (shape[i] - 1) * t->strides[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  const int64_t item = kDTypes[dtype].itemsize;
+  char* first = static_cast<char*>(data);
+  const uint64_t nbytes = numel ? static_cast<uint64_t>((high - low + 1) * item) : 0;
+  init_storage(t, numel ? first + low * item : first, nbytes, free_adopted, new Adopted{ctx, del},
+               (flags & RB_T_READONLY) != 0);
+  t->data = data;
+  t->flags |= flags & RB_T_READONLY;
+  return t;
+}
+
+void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
+  size_t lists = 0;
+  for (int i = 1; i < nargs; ++i) {
+    if (args[i].tag == RB_INTS) lists += args[i].len * sizeof(int64_t);
+  }
+  const size_t head = offsetof(ViewRecord, args) + nargs * sizeof(RbValue);
+  auto* record = static_cast<ViewRecord*>(block_alloc(head + lists));
+  record->parent = impl(args[0].v.t);
+  retain(record->parent);
+  record->op = op;
+  record->nargs = nargs;
+  record->bytes = static_cast<uint32_t>(head + lists);
+  auto* ints = reinterpret_cast<int64_t*>(reinterpret_cast<char*>(record) + head);
+  record->args[0] = value_none();
+  for (int i = 1; i < nargs; ++i) {
+    record->args[i] = args[i];
+    if (args[i].tag == RB_INTS) {
+      std::memcpy(ints, args[i].v.is, args[i].len * sizeof(int64_t));
+      record->args[i].v.is = ints;
+      ints += args[i].len;
+    }
+  }
+  t->view = record;
+}
+
+void tensor_destroy(Tensor* t) {
+  // A loop, not recursion: a view holds its parent, and chains of views can be long.
+  while (t) {
+    for (int i = 0; i < kSlots; ++i) {
+      if (t->slots[i]) {
+        void* p = t->slots[i];
+        t->slots[i] = nullptr;
+        slot_deleters[i](p);
+      }
+    }
+    const auto pyobj = reinterpret_cast<uintptr_t>(t->pyobj);
+    if (pyobj & 1) release_pyobj(reinterpret_cast<void*>(pyobj & ~uintptr_t{1}));
+    Tensor* parent = nullptr;
+    if (ViewRecord* record = t->view) {
+      parent = record->parent;
+      block_free(record, record->bytes);
+    }
+    if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
+    bump(counters().tensors, -1);
+    Storage* s = t->storage;
+    if (s != &t->inline_storage) {
+      // The inline storage of this block is not in use, so the block itself can go.
+      block_free(t, sizeof(Tensor));
+    } else {
+      t->tensor_dead = 1;
+    }
+    storage_release(s);
+    t = nullptr;
+    if (parent && parent->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) t = parent;
+  }
+}
+
+RbTensor** tensors_new(uint32_t n) {
+  return static_cast<RbTensor**>(std::calloc(n ? n : 1, sizeof(RbTensor*)));
+}
+
+void value_release(RbValue* v) {
+  if (v->tag == RB_TENSOR) {
+    if (v->v.t) release(v->v.t);
+  } else if (v->tag == RB_TENSORS) {
+    for (uint32_t i = 0; i < v->len; ++i) {
+      if (v->v.ts[i]) release(v->v.ts[i]);
+    }
+    std::free(const_cast<RbTensor**>(v->v.ts));
+  }
+  *v = value_none();
+}
+
+MemoryCounts memory_counts() {
+  MemoryCounts total{};
+  for (Counters* c = all_counters.load(); c; c = c->next) {
+    total.tensors += c->tensors.load(std::memory_order_relaxed);
+    total.storages += c->storages.load(std::memory_order_relaxed);
+    total.bytes += c->bytes.load(std::memory_order_relaxed);
+  }
+  return total;
+}
+
+}  // namespace rabbet

@@ -1,0 +1,71 @@
+// What every thread keeps: dispatch state, the error record, free lists of small blocks.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "rabbet/abi.h"
+
+namespace rabbet {
+
+constexpr int kBlockUnit = 64;
+constexpr int kBlockClasses = 65;  // blocks up to 4096 bytes
+
+struct FreeBlock {
+  FreeBlock* next;
+};
+
+struct ThreadState {
+  uint64_t include = 0, exclude = 0;
+  int32_t in_parallel = 0;
+  FreeBlock* free_blocks[kBlockClasses] = {};
+  int32_t free_counts[kBlockClasses] = {};
+
+  RbError error{};
+  std::string message, op, frames;
+  void (*foreign_del)(void*) = nullptr;
+};
+
+// One 8-byte pointer with the initial-exec model: a larger block can exhaust the static TLS space when
+// the library is loaded late.
+extern thread_local ThreadState* thread_state_ __attribute__((tls_model("initial-exec")));
+ThreadState* make_thread_state();
+
+inline ThreadState& thread_state() {
+  ThreadState* state = thread_state_;
+  return __builtin_expect(state != nullptr, 1) ? *state : *make_thread_state();
+}
+
+/// Blocks of up to 4096 bytes from thread-local free lists, larger ones from the C library; 64-byte aligned.
+void* block_alloc_slow(uint64_t nbytes);
+void block_free_slow(void* p, uint64_t nbytes);
+
+inline void* block_alloc(uint64_t nbytes) {
+  const uint64_t cls = (nbytes + kBlockUnit - 1) / kBlockUnit;
+  if (__builtin_expect(cls < kBlockClasses, 1)) {
+    ThreadState& state = thread_state();
+    FreeBlock* block = state.free_blocks[cls];
+    if (__builtin_expect(block != nullptr, 1)) {
+      state.free_blocks[cls] = block->next;
+      --state.free_counts[cls];
+      return block;
+    }
+  }
+  return block_alloc_slow(nbytes);
+}
+
+inline void block_free(void* p, uint64_t nbytes) {
+  const uint64_t cls = (nbytes + kBlockUnit - 1) / kBlockUnit;
+  if (__builtin_expect(cls < kBlockClasses, 1)) {
+    ThreadState& state = thread_state();
+    if (__builtin_expect(state.free_counts[cls] < 512, 1)) {
+      FreeBlock* block = static_cast<FreeBlock*>(p);
+      block->next = state.free_blocks[cls];
+      state.free_blocks[cls] = block;
+      ++state.free_counts[cls];
+      return;
+    }
+  }
+  block_free_slow(p, nbytes);
+}
+
+}  // namespace rabbet
