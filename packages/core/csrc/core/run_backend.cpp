@@ -145,8 +145,13 @@ std::string shape_text(int ndim, const int64_t* shape) {
   return text + (ndim == 1 ? ",)" : ")");
 }
 
-void check_destination(const Op& op, const RbTensor* target, const TensorSpec& spec) {
+void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec) {
   check_writable(op, target, "the destination");
+  if (target->ndim == 1 && target->shape[0] == 0 && count_elements(spec.ndim, spec.shape) != 0) {
+    // out=torch.empty(0) is PyTorch's idiom for "allocate it for me".
+    TensorRef fresh(tensor_new(target->backend, target->device.id, target->dtype_id, spec.ndim, spec.shape, nullptr));
+    tensor_set_data(impl(target), fresh.get());
+  }
   if (target->ndim != spec.ndim || std::memcmp(target->shape, spec.shape, spec.ndim * sizeof(int64_t))) {
     fail(RB_E_ARG, "%s: the destination has shape %s, but the result has shape %s", op.name.c_str(),
          shape_text(target->ndim, target->shape).c_str(), shape_text(spec.ndim, spec.shape).c_str());

@@ -66,7 +66,7 @@ inline void storage_release(Storage* s) {
   bump(counters().storages, -1);
   bump(counters().bytes, -static_cast<int64_t>(s->nbytes));
   if (s->del) s->del(s);
-  block_free(s->host, sizeof(Tensor));
+  if (s->host->tensor_dead) block_free(s->host, sizeof(Tensor));
 }
 
 // A block with everything but storage and memory set.
@@ -119,6 +119,7 @@ Tensor* tensor_block(int backend, int device, int dtype, int ndim, const int64_t
   t->ext = nullptr;
   t->refs.store(1, std::memory_order_relaxed);
   t->tensor_dead = 0;
+  t->inline_storage.refs.store(0, std::memory_order_relaxed);
   t->view = nullptr;
   t->pyobj = nullptr;
   for (void*& slot : t->slots) slot = nullptr;
@@ -240,6 +241,30 @@ Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, c
   return t;
 }
 
+void tensor_set_data(Tensor* t, const RbTensor* src) {
+  Storage* old = t->storage;
+  Storage* fresh = impl(src)->storage;
+  fresh->refs.fetch_add(1, std::memory_order_relaxed);
+  if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
+  int64_t* dims = t->dims;
+  if (src->ndim > kInlineDims) dims = static_cast<int64_t*>(block_alloc(2 * src->ndim * sizeof(int64_t)));
+  std::memmove(dims, src->shape, src->ndim * sizeof(int64_t));
+  std::memmove(dims + src->ndim, src->strides, src->ndim * sizeof(int64_t));
+  t->shape = dims;
+  t->strides = dims + src->ndim;
+  t->ndim = src->ndim;
+  t->data = src->data;
+  t->device = src->device;
+  t->dtype = src->dtype;
+  t->dtype_id = src->dtype_id;
+  t->keys[0] = (t->keys[0] & ~(1ull << t->backend)) | 1ull << src->backend;
+  t->backend = src->backend;
+  t->numel = src->numel;
+  t->flags = src->flags;
+  t->storage = fresh;
+  storage_release(old);
+}
+
 void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
   size_t lists = 0;
   for (int i = 1; i < nargs; ++i) {
@@ -285,11 +310,9 @@ void tensor_destroy(Tensor* t) {
     if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
     bump(counters().tensors, -1);
     Storage* s = t->storage;
-    if (s != &t->inline_storage) {
-      // The inline storage of this block is not in use, so the block itself can go.
+    t->tensor_dead = 1;
+    if (s != &t->inline_storage && t->inline_storage.refs.load(std::memory_order_acquire) == 0) {
       block_free(t, sizeof(Tensor));
-    } else {
-      t->tensor_dead = 1;
     }
     storage_release(s);
     t = nullptr;

@@ -39,7 +39,7 @@ struct ViewRecord {
 
 struct Tensor : RbTensor {
   std::atomic<int32_t> refs;
-  int32_t tensor_dead;  // the block outlives the tensor while its storage is in use
+  int32_t tensor_dead;  // the block outlives the tensor while its inline storage is in use, and vice versa
   Storage* storage;
   ViewRecord* view;
   void* pyobj;
@@ -104,6 +104,8 @@ Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const
 /// A tensor over foreign memory; del(ctx) when the last user is gone.
 Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, const int64_t* shape,
                      const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*));
+/// Make `t` refer to the memory, shape, dtype and device of `src`; its identity and slots stay.
+void tensor_set_data(Tensor* t, const RbTensor* src);
 /// Attach the record that `t` was made by `op(args)` out of args[0].
 void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs);
 
