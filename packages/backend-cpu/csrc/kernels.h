@@ -1,0 +1,28 @@
+// Each family of kernels registers itself with one function.
+#pragma once
+#include "rabbet/plugin.hpp"
+
+namespace rbcpu {
+
+constexpr const char* kBackendName = "cpu";
+
+using Family = int32_t (*)(const RbHost*, RbTxn*);
+int32_t add_elementwise(const RbHost*, RbTxn*);
+int32_t add_copy(const RbHost*, RbTxn*);
+int32_t add_create(const RbHost*, RbTxn*);
+int32_t add_random(const RbHost*, RbTxn*);
+int32_t add_reduce(const RbHost*, RbTxn*);
+int32_t add_arg_reduce(const RbHost*, RbTxn*);
+int32_t add_moments(const RbHost*, RbTxn*);
+int32_t add_along(const RbHost*, RbTxn*);
+int32_t add_sort(const RbHost*, RbTxn*);
+int32_t add_movement(const RbHost*, RbTxn*);
+int32_t add_scatter(const RbHost*, RbTxn*);
+int32_t add_index(const RbHost*, RbTxn*);
+int32_t add_search(const RbHost*, RbTxn*);
+int32_t add_matmul(const RbHost*, RbTxn*);
+int32_t add_conv(const RbHost*, RbTxn*);
+int32_t add_pool(const RbHost*, RbTxn*);
+int32_t add_optim(const RbHost*, RbTxn*);
+
+}  // namespace rbcpu

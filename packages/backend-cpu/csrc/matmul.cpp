@@ -1,0 +1,198 @@
+// matmul and linear.
+#include <cstdlib>
+#include <memory>
+
+#include "gemm.h"
+#include "kernels.h"
+#include "level.h"
+#include "view.h"
+
+namespace rbcpu {
+
+void* gemm_workspace() {
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  thread_local std::unique_ptr<void, Free> space;
+  if (!space) {
+    space.reset(std::aligned_alloc(64, (RB_PICK_LEVEL(gemm_table).workspace_bytes + 63) & ~size_t{63}));
+    if (!space) throw std::bad_alloc();
+  }
+  return space.get();
+}
+void gemm_run(const Gemm<float>& g) { RB_PICK_LEVEL(gemm_table).f32(g, gemm_workspace()); }
+void gemm_run(const Gemm<double>& g) { RB_PICK_LEVEL(gemm_table).f64(g, gemm_workspace()); }
+
+namespace {
+
+constexpr uint64_t kMaskMatmul = kMaskInt | kMaskFloat | kMaskComplex;
+
+// An operand as a view of the type that is multiplied: the 16-bit floats become float32.
+struct Operand {
+  View view;
+  std::unique_ptr<rb::Scratch<float>> copy;
+
+  explicit Operand(const View& from) : view(from) {
+    if (from.dtype != RB_F16 && from.dtype != RB_BF16) return;
+    copy = std::make_unique<rb::Scratch<float>>(from.numel());
+    view = dense_view(copy->data(), RB_F32, from);
+    copy_view(view, from);
+  }
+};
+
+// The result as row-major memory of the type that is computed, written back at the end where it is not that.
+struct Result {
+  View target, view;
+  std::unique_ptr<rb::Scratch<char>> copy;
+
+  explicit Result(const RbTensor& out) : target(view_of(out)), view(target) {
+    const bool half = target.dtype == RB_F16 || target.dtype == RB_BF16;
+    if (!half && is_dense(target)) return;
+    const int dtype = half ? static_cast<int>(RB_F32) : target.dtype;
+    copy = std::make_unique<rb::Scratch<char>>(target.numel() * kItemSize[dtype]);
+    view = dense_view(copy->data(), dtype, target);
+  }
+  void finish() const {
+    if (copy) copy_view(target, view);
+  }
+};
+
+void insert_dim(View& v, int at) {
+  for (int d = v.ndim; d > at; --d) {
+    v.shape[d] = v.shape[d - 1];
+    v.strides[d] = v.strides[d - 1];
+  }
+  v.shape[at] = 1;
+  v.strides[at] = 0;
+  ++v.ndim;
+}
+
+// Offset of batch element `index` (row-major over the result's batch dimensions) in `v`, broadcast.
+int64_t batch_offset(const View& v, const View& out, int64_t index) {
+  int64_t offset = 0;
+  for (int d = out.ndim - 3, k = v.ndim - 3; d >= 0; --d, --k) {
+    const int64_t i = index % out.shape[d];
+    index /= out.shape[d];
+    if (k >= 0 && v.shape[k] != 1) offset += i * v.strides[k];
+  }
+  return offset;
+}
+
+void matmul_views(const char* op, View a, View b, View out, const void* bias) {
+  if (a.ndim == 1) {
+    insert_dim(a, 0);
+    insert_dim(out, b.ndim == 1 ? out.ndim : out.ndim - 1);
+  }
+  if (b.ndim == 1) {
+    insert_dim(b, 1);
+    insert_dim(out, out.ndim);
+  }
+  const int64_t m = out.shape[out.ndim - 2], n = out.shape[out.ndim - 1], k = a.shape[a.ndim - 1];
+  int64_t batch = 1;
+  for (int d = 0; d < out.ndim - 2; ++d) batch *= out.shape[d];
+  dispatch_dtype<kMaskMatmul & ~kMaskHalf>(op, out.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    gemm_batch<T>(batch, m, n, k, [&](int64_t i) {
+      Gemm<T> g;
+      g.k = k;
+      g.a = reinterpret_cast<const T*>(a.data) + batch_offset(a, out, i);
+      g.as_m = a.strides[a.ndim - 2];
+      g.as_k = a.strides[a.ndim - 1];
+      g.b = reinterpret_cast<const T*>(b.data) + batch_offset(b, out, i);
+      g.bs_k = b.strides[b.ndim - 2];
+      g.bs_n = b.strides[b.ndim - 1];
+      g.c = reinterpret_cast<T*>(out.data) + i * m * n;
+      g.ldc = n;
+      g.mode = kGemmStore;
+      g.bias = static_cast<const T*>(bias);
+      return g;
+    });
+  });
+}
+
+// Leading dimensions of `v` as one, if its strides allow that: a stack of rows is one tall matrix.
+bool flatten_leading(View& v) {
+  int64_t rows = 1, stride = 0;
+  for (int d = v.ndim - 2; d >= 0; --d) {
+    if (v.shape[d] == 1) continue;
+    if (rows == 1) {
+      stride = v.strides[d];
+    } else if (v.strides[d] != stride * rows) {
+      return false;
+    }
+    rows *= v.shape[d];
+  }
+  v.shape[0] = rows;
+  v.strides[0] = stride;
+  v.shape[1] = v.shape[v.ndim - 1];
+  v.strides[1] = v.strides[v.ndim - 1];
+  v.ndim = 2;
+  return true;
+}
+
+void check_inner(const char* op, const View& a, const View& b, int64_t ka, int64_t kb) {
+  if (ka == kb) return;
+  rb::fail(RB_E_ARG, "%s: inner sizes differ: %lld and %lld (%d-d and %d-d arguments)", op, static_cast<long long>(ka),
+           static_cast<long long>(kb), a.ndim, b.ndim);
+}
+
+void matmul_kernel(const rb::Args& args) {
+  const Operand a(view_of(args.tensor(0))), b(view_of(args.tensor(1)));
+  const Result out(args.ret());
+  if (a.view.ndim == 0 || b.view.ndim == 0) rb::fail(RB_E_ARG, "matmul: both arguments need at least 1 dimension");
+  check_inner("matmul", a.view, b.view, a.view.shape[a.view.ndim - 1], b.view.shape[b.view.ndim == 1 ? 0 : b.view.ndim - 2]);
+  View av = a.view, ov = out.view;
+  // (..., m, k) @ (k, n): one product of many rows.
+  if (b.view.ndim == 2 && av.ndim > 2 && flatten_leading(av)) {
+    ov = dense_view(ov.data, ov.dtype, ov);
+    flatten_leading(ov);
+  } else {
+    av = a.view;
+  }
+  matmul_views("matmul", av, b.view, ov, nullptr);
+  out.finish();
+}
+
+void linear_kernel(const rb::Args& args) {
+  const Operand x(view_of(args.tensor(0))), w(view_of(args.tensor(1)));
+  const Result out(args.ret());
+  View wt = w.view, xv = x.view, ov = out.view;
+  if (wt.ndim == 1) insert_dim(wt, 0);
+  if (xv.ndim == 0 || wt.ndim != 2) rb::fail(RB_E_ARG, "linear: expected weight of 2 dimensions and input of at least 1");
+  check_inner("linear", xv, wt, xv.shape[xv.ndim - 1], wt.shape[1]);
+  std::swap(wt.shape[0], wt.shape[1]);
+  std::swap(wt.strides[0], wt.strides[1]);
+  // The bias as dense elements of the computed type.
+  std::unique_ptr<rb::Scratch<char>> bias;
+  if (const RbTensor* given = args.optional_tensor(2)) {
+    bias = std::make_unique<rb::Scratch<char>>(wt.shape[1] * kItemSize[ov.dtype]);
+    View row = wt;
+    row.ndim = 1;
+    row.shape[0] = wt.shape[1];
+    copy_view(dense_view(bias->data(), ov.dtype, row), view_of(*given));
+  }
+  if (w.view.ndim == 1) insert_dim(ov, ov.ndim);
+  if (xv.ndim == 1) {
+    insert_dim(xv, 0);
+    insert_dim(ov, 0);
+  }
+  if (flatten_leading(xv)) {
+    ov = dense_view(ov.data, ov.dtype, ov);
+    flatten_leading(ov);
+  } else if (ov.ndim > 2) {
+    xv = x.view;
+  }
+  matmul_views("linear", xv, wt, ov, bias ? bias->data() : nullptr);
+  out.finish();
+}
+
+const rb::KernelSpec kKernels[] = {
+    {"matmul", rb::wrap<matmul_kernel>, 0, kMaskMatmul},
+    {"linear", rb::wrap<linear_kernel>, 0, kMaskMatmul},
+};
+
+}  // namespace
+
+int32_t add_matmul(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+
+}  // namespace rbcpu
