@@ -27,11 +27,19 @@ void run_to_device(const Op&, int, int, const RbValue* args, int, RbValue* rets)
   rets[0] = value_tensor(out.release_ownership());
 }
 
+void run_contiguous_clone(const Op&, int, int, const RbValue* args, int, RbValue* rets) {
+  const RbTensor* src = args[0].v.t;
+  TensorRef out(tensor_new(src->backend, src->device.id, src->dtype_id, src->ndim, src->shape, nullptr));
+  if (src->backend != kMeta) copy_tensor(src, out.get());
+  rets[0] = value_tensor(out.release_ownership());
+}
+
 struct CoreOp {
   const char* name;
   decltype(Op::core_fn) fn;
 };
-const CoreOp kCoreOps[] = {{"empty", run_empty}, {"empty_like", run_empty}, {"to_device", run_to_device}};
+const CoreOp kCoreOps[] = {{"empty", run_empty}, {"empty_like", run_empty}, {"to_device", run_to_device},
+                           {"contiguous_clone", run_contiguous_clone}};
 
 // Within one backend the `copy` kernel serves; it casts and takes any strides.
 void copy_by_kernel(const RbTensor* src, RbTensor* dst) {

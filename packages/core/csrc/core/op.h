@@ -15,6 +15,7 @@ struct Inferred;
 struct Param : RbArgInfo {
   std::string name_text;
   int32_t fixed_len = 0;      // int[2]: 2
+  bool optional_items = false;  // Tensor?[]
   std::string default_text;   // as written; empty: required
   bool has_default = false;
   std::vector<int64_t> default_ints;  // storage of a list default
@@ -49,7 +50,8 @@ struct Op {
   bool detached = false;
   std::string schema, doc, ref, family;
   std::vector<std::string> aliases;
-  bool as_function = true, as_method = true, as_inplace = false;
+  bool as_function = true, as_method = true, as_inplace = false, expose_given = false;
+  std::string accepts;  // "int" or "real": dtypes that it is defined for; empty: all
 
   // Rules, parsed at registration (cheap parts) or at first use (formulas).
   std::string file;  // "elementwise.rec:12", for messages
@@ -65,6 +67,8 @@ struct Op {
   int32_t first_tensor = -1;   // index of the first Tensor or Tensor[] argument
   uint64_t tensor_args = 0;    // bit per Tensor / Tensor[] argument
   std::shared_ptr<Formula> formula;  // compiled lets, decomp, vjps, dtype, compute, shape; null until needed
+  const Formula* formula_ready = nullptr;  // the same, read without a lock
+  bool info_ready = false;                 // op_info has derived what the derivatives save
 
   // Core itself runs the operator on every backend (core_functions.cpp); null: a kernel or a decomposition.
   void (*core_fn)(const Op&, int backend, int device, const RbValue* args, int nargs, RbValue* rets) = nullptr;
@@ -81,9 +85,8 @@ inline const RbOp* handle(const Op* op) { return reinterpret_cast<const RbOp*>(o
 
 /// Parse record text (records.cpp). Throws Error naming file and line. Nothing is registered.
 std::vector<std::unique_ptr<Op>> parse_records(const std::string& text, const std::string& file);
-/// Compile every formula of `op` and check the names in it (formula.cpp); throws Error naming file:line.
-/// `known(name)` tells whether an operator exists.
-void check_formulas(Op& op, bool (*known)(const char* name));
+/// Compile every formula of `op`, which checks all names in it; throws Error naming file:line.
+void check_formulas(const Op& op);
 
 /// What plugins see of the operator; derives saves_args and saves_rets from the formulas at first use.
 const RbOpInfo* op_info(const Op& op);

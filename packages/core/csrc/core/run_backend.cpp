@@ -12,6 +12,7 @@
 #include "formula.h"
 #include "infer.h"
 #include "runtime.h"
+#include "shape_rules.h"
 #include "thread_state.h"
 
 namespace rabbet {
@@ -137,12 +138,6 @@ void check_writable(const Op& op, const RbTensor* t, const char* what) {
            op.name.c_str(), what);
     }
   }
-}
-
-std::string shape_text(int ndim, const int64_t* shape) {
-  std::string text = "(";
-  for (int i = 0; i < ndim; ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + (ndim == 1 ? ",)" : ")");
 }
 
 void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec) {

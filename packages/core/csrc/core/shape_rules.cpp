@@ -1,0 +1,417 @@
+#include "shape_rules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "dtype.h"
+#include "error.h"
+#include "promotion.h"
+
+namespace rabbet {
+
+namespace {
+
+std::string text(const RbTensor& t) { return shape_text(t.ndim, t.shape); }
+
+const RbTensor* tensor(const RbValue& v) { return v.tag == RB_TENSOR ? v.v.t : nullptr; }
+
+void set(TensorSpec& out, std::initializer_list<int64_t> shape) {
+  out.ndim = static_cast<int32_t>(shape.size());
+  std::copy(shape.begin(), shape.end(), out.shape);
+}
+void copy_shape(const RbTensor& t, TensorSpec& out) {
+  out.ndim = t.ndim;
+  std::copy(t.shape, t.shape + t.ndim, out.shape);
+}
+
+void need_rank(const Op& op, const RbTensor& t, int rank, int arg) {
+  if (t.ndim != rank) {
+    fail(RB_E_ARG, "%s: '%s' must have %d dimension%s, got shape %s", op.name.c_str(), op.params[arg].name, rank,
+         rank == 1 ? "" : "s", text(t).c_str());
+  }
+}
+
+// ---- joining and indexing
+
+void cat(const Op& op, const RbValue* args, int, Inferred& out) {
+  if (args[0].len == 0) fail(RB_E_ARG, "%s: expected at least one tensor", op.name.c_str());
+  const int64_t dim = args[1].v.i;
+  const RbTensor* first = nullptr;
+  for (uint32_t i = 0; i < args[0].len; ++i) {  // PyTorch lets empty 1-d tensors pass
+    const RbTensor* t = args[0].v.ts[i];
+    if (!(t->ndim == 1 && t->shape[0] == 0)) {
+      first = t;
+      break;
+    }
+  }
+  if (!first) first = args[0].v.ts[0];
+  if (first->ndim == 0) fail(RB_E_ARG, "%s: 0-dimensional tensors cannot be joined; use stack()", op.name.c_str());
+  copy_shape(*first, out.rets[0]);
+  out.rets[0].shape[dim] = 0;
+  for (uint32_t i = 0; i < args[0].len; ++i) {
+    const RbTensor& t = *args[0].v.ts[i];
+    if (t.ndim == 1 && t.shape[0] == 0) continue;
+    bool fits = t.ndim == first->ndim;
+    for (int d = 0; fits && d < t.ndim; ++d) fits = d == dim || t.shape[d] == first->shape[d];
+    if (!fits) {
+      fail(RB_E_ARG, "%s: sizes must match except in dimension %lld: tensor 0 has shape %s, tensor %u has shape %s",
+           op.name.c_str(), (long long)dim, text(*first).c_str(), i, text(t).c_str());
+    }
+    out.rets[0].shape[dim] += t.shape[dim];
+  }
+}
+
+void pad(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor& x = *args[0].v.t;
+  copy_shape(x, out.rets[0]);
+  if (args[1].len % 2 || static_cast<int>(args[1].len / 2) > x.ndim) {
+    fail(RB_E_ARG, "%s: expected (before, after) pairs for at most %d dimensions, got %u numbers", op.name.c_str(),
+         x.ndim, args[1].len);
+  }
+  for (uint32_t i = 0; i < args[1].len / 2; ++i) {
+    int64_t& size = out.rets[0].shape[x.ndim - 1 - static_cast<int>(i)];
+    size += args[1].v.is[2 * i] + args[1].v.is[2 * i + 1];
+    if (size < 0) {
+      fail(RB_E_ARG, "%s: the padding makes dimension %d of shape %s negative", op.name.c_str(),
+           x.ndim - 1 - static_cast<int>(i), text(x).c_str());
+    }
+  }
+}
+
+bool is_index_dtype(int dtype) { return dtype == RB_I64 || dtype == RB_I32; }
+void need_index(const Op& op, const RbTensor& t, int arg) {
+  if (t.dtype_id != RB_I64) {
+    fail(RB_E_TYPE, "%s: '%s' must have dtype int64, got %s", op.name.c_str(), op.params[arg].name,
+         kDTypes[t.dtype_id].name);
+  }
+}
+
+void index_select(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor& x = *args[0].v.t;
+  const RbTensor& index = *args[2].v.t;
+  if (index.ndim > 1) fail(RB_E_ARG, "%s: 'index' must have 1 dimension, got shape %s", op.name.c_str(), text(index).c_str());
+  if (!is_index_dtype(index.dtype_id)) need_index(op, index, 2);
+  copy_shape(x, out.rets[0]);
+  if (x.ndim) out.rets[0].shape[args[1].v.i] = index.numel;
+}
+
+void index(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor& x = *args[0].v.t;
+  const RbValue& list = args[1];
+  if (static_cast<int>(list.len) > x.ndim) {
+    fail(RB_E_INDEX, "%s: %u indices for a tensor of %d dimensions", op.name.c_str(), list.len, x.ndim);
+  }
+  TensorSpec joined;
+  joined.ndim = 0;
+  int first = -1, last = -1;
+  bool adjacent = true;
+  for (uint32_t i = 0; i < list.len; ++i) {
+    const RbTensor* t = list.v.ts[i];
+    if (!t) continue;
+    if (!is_index_dtype(t->dtype_id)) need_index(op, *t, 1);
+    broadcast_into(op, t->ndim, t->shape, joined);
+    if (last >= 0 && static_cast<int>(i) != last + 1) adjacent = false;
+    if (first < 0) first = static_cast<int>(i);
+    last = static_cast<int>(i);
+  }
+  // The joined shape stands where the indices are if they are adjacent, else in front (NumPy's rule).
+  TensorSpec& to = out.rets[0];
+  to.ndim = 0;
+  auto put_joined = [&] {
+    for (int d = 0; d < joined.ndim; ++d) to.shape[to.ndim++] = joined.shape[d];
+  };
+  if (x.ndim + joined.ndim > kMaxDims) fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
+  if (first >= 0 && !adjacent) put_joined();
+  for (int d = 0; d < x.ndim; ++d) {
+    const bool indexed = d < static_cast<int>(list.len) && list.v.ts[d];
+    if (!indexed) to.shape[to.ndim++] = x.shape[d];
+    else if (d == first && adjacent) put_joined();
+  }
+}
+
+// ---- products
+
+void matmul(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor &a = *args[0].v.t, &b = *args[1].v.t;
+  if (a.ndim == 0 || b.ndim == 0) {
+    fail(RB_E_ARG, "%s: both arguments need at least 1 dimension: %s is %s, %s is %s", op.name.c_str(),
+         op.params[0].name, text(a).c_str(), op.params[1].name, text(b).c_str());
+  }
+  const int64_t inner_a = a.shape[a.ndim - 1], inner_b = b.shape[b.ndim == 1 ? 0 : b.ndim - 2];
+  if (inner_a != inner_b) {
+    fail(RB_E_ARG, "%s: inner sizes differ: %s is %s, %s is %s", op.name.c_str(), op.params[0].name, text(a).c_str(),
+         op.params[1].name, text(b).c_str());
+  }
+  TensorSpec& to = out.rets[0];
+  to.ndim = 0;
+  if (a.ndim > 2) broadcast_into(op, a.ndim - 2, a.shape, to);
+  if (b.ndim > 2) broadcast_into(op, b.ndim - 2, b.shape, to);
+  if (a.ndim > 1) to.shape[to.ndim++] = a.shape[a.ndim - 2];
+  if (b.ndim > 1) to.shape[to.ndim++] = b.shape[b.ndim - 1];
+}
+
+void fixed_ranks(const Op& op, const RbValue* args, int rank_a, int rank_b, Inferred& out) {
+  need_rank(op, *args[0].v.t, rank_a, 0);
+  need_rank(op, *args[1].v.t, rank_b, 1);
+  matmul(op, args, 2, out);
+}
+void mm(const Op& op, const RbValue* args, int, Inferred& out) { fixed_ranks(op, args, 2, 2, out); }
+void mv(const Op& op, const RbValue* args, int, Inferred& out) { fixed_ranks(op, args, 2, 1, out); }
+void dot(const Op& op, const RbValue* args, int, Inferred& out) { fixed_ranks(op, args, 1, 1, out); }
+void bmm(const Op& op, const RbValue* args, int, Inferred& out) {
+  fixed_ranks(op, args, 3, 3, out);
+  const RbTensor &a = *args[0].v.t, &b = *args[1].v.t;
+  if (a.shape[0] != b.shape[0]) {
+    fail(RB_E_ARG, "%s: batch sizes differ: %s is %s, %s is %s", op.name.c_str(), op.params[0].name, text(a).c_str(),
+         op.params[1].name, text(b).c_str());
+  }
+}
+void outer(const Op& op, const RbValue* args, int, Inferred& out) {
+  need_rank(op, *args[0].v.t, 1, 0);
+  need_rank(op, *args[1].v.t, 1, 1);
+  set(out.rets[0], {args[0].v.t->shape[0], args[1].v.t->shape[0]});
+}
+
+void linear(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor &x = *args[0].v.t, &w = *args[1].v.t;
+  const RbTensor* bias = tensor(args[2]);
+  need_rank(op, w, 2, 1);
+  if (x.ndim == 0 || x.shape[x.ndim - 1] != w.shape[1]) {
+    fail(RB_E_ARG, "%s: inner sizes differ: input is %s, weight is %s (out_features, in_features)", op.name.c_str(),
+         text(x).c_str(), text(w).c_str());
+  }
+  if (bias && (bias->ndim != 1 || bias->shape[0] != w.shape[0])) {
+    fail(RB_E_ARG, "%s: expected 'bias' of shape (%lld,), got %s", op.name.c_str(), (long long)w.shape[0],
+         text(*bias).c_str());
+  }
+  copy_shape(x, out.rets[0]);
+  out.rets[0].shape[x.ndim - 1] = w.shape[0];
+}
+
+// ---- windows
+
+int64_t pair(const RbValue& v, int i) { return v.v.is[v.len == 1 ? 0 : i]; }
+
+void need_pair(const Op& op, const RbValue* args, int arg, int64_t least) {
+  const RbValue& v = args[arg];
+  if (v.tag != RB_INTS || (v.len != 1 && v.len != 2)) {
+    fail(RB_E_ARG, "%s: '%s' must be one or two integers", op.name.c_str(), op.params[arg].name);
+  }
+  for (int i = 0; i < 2; ++i) {
+    if (pair(v, i) < least) {
+      fail(RB_E_ARG, "%s: '%s' must be at least %lld, got %lld", op.name.c_str(), op.params[arg].name,
+           (long long)least, (long long)pair(v, i));
+    }
+  }
+}
+
+void conv2d(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor &x = *args[0].v.t, &w = *args[1].v.t;
+  const RbTensor* bias = tensor(args[2]);
+  need_rank(op, x, 4, 0);
+  need_rank(op, w, 4, 1);
+  need_pair(op, args, 3, 1);
+  need_pair(op, args, 4, 0);
+  need_pair(op, args, 5, 1);
+  const int64_t groups = args[6].v.i;
+  if (groups < 1 || x.shape[1] % groups || w.shape[0] % groups) {
+    fail(RB_E_ARG, "%s: groups=%lld must be positive and divide the %lld input and %lld output channels",
+         op.name.c_str(), (long long)groups, (long long)x.shape[1], (long long)w.shape[0]);
+  }
+  if (x.shape[1] != w.shape[1] * groups) {
+    fail(RB_E_ARG, "%s: weight %s with groups=%lld expects %lld input channels, but input is %s", op.name.c_str(),
+         text(w).c_str(), (long long)groups, (long long)(w.shape[1] * groups), text(x).c_str());
+  }
+  if (bias && (bias->ndim != 1 || bias->shape[0] != w.shape[0])) {
+    fail(RB_E_ARG, "%s: expected 'bias' of shape (%lld,), got %s", op.name.c_str(), (long long)w.shape[0],
+         text(*bias).c_str());
+  }
+  int64_t size[2];
+  for (int i = 0; i < 2; ++i) {
+    const int64_t reach = pair(args[5], i) * (w.shape[2 + i] - 1) + 1;
+    const int64_t room = x.shape[2 + i] + 2 * pair(args[4], i) - reach;
+    if (room < 0) {
+      fail(RB_E_ARG, "%s: the kernel covers %lld elements, but the padded input %s has only %lld in dimension %d",
+           op.name.c_str(), (long long)reach, text(x).c_str(), (long long)(room + reach), 2 + i);
+    }
+    size[i] = room / pair(args[3], i) + 1;
+  }
+  set(out.rets[0], {x.shape[0], w.shape[0], size[0], size[1]});
+}
+
+int param_index(const Op& op, const char* name) {
+  for (size_t i = 0; i < op.params.size(); ++i) {
+    if (op.params[i].name_text == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void pool2d(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor& x = *args[0].v.t;
+  if (x.ndim != 3 && x.ndim != 4) {
+    fail(RB_E_ARG, "%s: expected an input (N, C, H, W) or (C, H, W), got shape %s", op.name.c_str(), text(x).c_str());
+  }
+  need_pair(op, args, 1, 1);
+  const RbValue& stride = args[2].tag == RB_INTS && args[2].len ? args[2] : args[1];
+  if (args[2].tag == RB_INTS && args[2].len) need_pair(op, args, 2, 1);
+  need_pair(op, args, 3, 0);
+  const int dilation = param_index(op, "dilation"), ceil_mode = param_index(op, "ceil_mode");
+  if (dilation >= 0) need_pair(op, args, dilation, 1);
+  copy_shape(x, out.rets[0]);
+  for (int i = 0; i < 2; ++i) {
+    const int64_t kernel = pair(args[1], i), p = pair(args[3], i), s = pair(stride, i);
+    const int64_t spread = dilation >= 0 ? pair(args[dilation], i) : 1;
+    if (p * 2 > kernel) {
+      fail(RB_E_ARG, "%s: padding %lld is more than half of the kernel size %lld", op.name.c_str(), (long long)p,
+           (long long)kernel);
+    }
+    const int64_t size = x.shape[x.ndim - 2 + i];
+    const int64_t room = size + 2 * p - spread * (kernel - 1) - 1;
+    if (room < 0) {
+      fail(RB_E_ARG, "%s: the kernel of size %lld does not fit the input %s in dimension %d", op.name.c_str(),
+           (long long)kernel, text(x).c_str(), x.ndim - 2 + i);
+    }
+    int64_t n = room / s + 1;
+    if (args[ceil_mode].v.i) {
+      n = (room + s - 1) / s + 1;
+      if ((n - 1) * s >= size + p) --n;  // no window may begin beyond the input
+    }
+    out.rets[0].shape[x.ndim - 2 + i] = n;
+  }
+  for (int r = 1; r < op.info.nrets; ++r) {
+    out.rets[r].ndim = out.rets[0].ndim;
+    std::copy(out.rets[0].shape, out.rets[0].shape + out.rets[0].ndim, out.rets[r].shape);
+  }
+}
+
+void adaptive_pool2d(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor& x = *args[0].v.t;
+  if (x.ndim != 3 && x.ndim != 4) {
+    fail(RB_E_ARG, "%s: expected an input (N, C, H, W) or (C, H, W), got shape %s", op.name.c_str(), text(x).c_str());
+  }
+  need_pair(op, args, 1, 0);
+  copy_shape(x, out.rets[0]);
+  for (int i = 0; i < 2; ++i) out.rets[0].shape[x.ndim - 2 + i] = pair(args[1], i);
+}
+
+void normalize_moments(const Op&, const RbValue* args, int, Inferred& out) {
+  const RbTensor& x = *args[0].v.t;
+  copy_shape(x, out.rets[0]);
+  for (int r = 1; r < 3; ++r) {
+    copy_shape(x, out.rets[r]);
+    for (int d = 0; d < x.ndim; ++d) {
+      const bool all = args[1].tag != RB_INTS || args[1].len == 0;
+      for (uint32_t k = 0; !all && k < args[1].len; ++k) {
+        if (args[1].v.is[k] == d) out.rets[r].shape[d] = 1;
+      }
+      if (all) out.rets[r].shape[d] = 1;
+    }
+  }
+}
+
+// ---- creation
+
+double number(const RbValue& v) { return v.tag == RB_FLOAT ? v.v.f : static_cast<double>(v.v.i); }
+
+void arange(const Op& op, const RbValue* args, int, Inferred& out) {
+  const bool only_end = args[1].tag == RB_NONE;
+  const double start = only_end ? 0 : number(args[0]), end = number(args[only_end ? 0 : 1]), step = number(args[2]);
+  if (step == 0 || (end - start) / step < 0 || !std::isfinite((end - start) / step)) {
+    fail(RB_E_ARG, "%s: start %g, end %g and step %g give no finite range", op.name.c_str(), start, end, step);
+  }
+  set(out.rets[0], {static_cast<int64_t>(std::ceil((end - start) / step))});
+}
+
+void linspace(const Op& op, const RbValue* args, int, Inferred& out) {
+  if (args[2].v.i < 0) fail(RB_E_ARG, "%s: steps must not be negative, got %lld", op.name.c_str(), (long long)args[2].v.i);
+  set(out.rets[0], {args[2].v.i});
+}
+
+struct Rule {
+  const char* name;
+  void (*fn)(const Op&, const RbValue*, int, Inferred&);
+};
+const Rule kRules[] = {{"cat", cat},
+                       {"pad", pad},
+                       {"index_select", index_select},
+                       {"index", index},
+                       {"matmul", matmul},
+                       {"mm", mm},
+                       {"mv", mv},
+                       {"dot", dot},
+                       {"bmm", bmm},
+                       {"outer", outer},
+                       {"linear", linear},
+                       {"conv2d", conv2d},
+                       {"pool2d", pool2d},
+                       {"adaptive_pool2d", adaptive_pool2d},
+                       {"normalize_moments", normalize_moments},
+                       {"arange", arange},
+                       {"linspace", linspace}};
+
+}  // namespace
+
+void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out) {
+  const char* name = op.shape_text.c_str() + std::strlen("function ");
+  for (const Rule& rule : kRules) {
+    if (!std::strcmp(rule.name, name)) return rule.fn(op, args, nargs, out);
+  }
+  fail(RB_E_INTERNAL, "%s: %s: no shape function '%s'", op.file.c_str(), op.name.c_str(), name);
+}
+
+void check_reducible(const Op& op, const RbTensor& x, const bool* gone) {
+  if (x.numel != 0) return;
+  static const char* const without_identity[] = {"amax", "amin", "max.dim", "min.dim", "argmax", "argmin"};
+  for (const char* name : without_identity) {
+    if (op.name != name) continue;
+    for (int d = 0; d < x.ndim; ++d) {
+      if (gone[d] && x.shape[d] == 0) {
+        fail(RB_E_ARG, "%s: dimension %d of shape %s is empty, and a maximum or minimum over nothing does not exist",
+             op.name.c_str(), d, text(x).c_str());
+      }
+    }
+  }
+}
+
+void check_arguments(const Op& op, const RbValue* args, int nargs) {
+  const int at = param_index(op, "index");
+  if (at < 0 || op.info.kind != RB_KIND_INDEXING || args[at].tag != RB_TENSOR || at >= nargs) return;
+  const RbTensor &x = *args[0].v.t, &idx = *args[at].v.t;
+  need_index(op, idx, at);
+  if (op.base == "index_add") {
+    if (idx.ndim > 1) fail(RB_E_ARG, "%s: 'index' must have 1 dimension, got shape %s", op.name.c_str(), text(idx).c_str());
+    const RbTensor& src = *args[3].v.t;
+    const int64_t dim = args[1].v.i;
+    bool fits = src.ndim == x.ndim;
+    for (int d = 0; fits && d < x.ndim; ++d) fits = src.shape[d] == (d == dim ? idx.numel : x.shape[d]);
+    if (!fits) {
+      fail(RB_E_ARG, "%s: 'source' has shape %s, expected that of the input %s with size %lld in dimension %lld",
+           op.name.c_str(), text(src).c_str(), text(x).c_str(), (long long)idx.numel, (long long)dim);
+    }
+    return;
+  }
+  if (std::max(idx.ndim, 1) != std::max(x.ndim, 1)) {
+    fail(RB_E_ARG, "%s: 'index' and the input must have as many dimensions: index is %s, input is %s", op.name.c_str(),
+         text(idx).c_str(), text(x).c_str());
+  }
+  const RbTensor* src = at + 1 < nargs ? tensor(args[at + 1]) : nullptr;
+  for (int d = 0; d < std::min(idx.ndim, x.ndim); ++d) {
+    const bool along = d == args[1].v.i;
+    if ((!along && idx.shape[d] > x.shape[d]) || (src && (src->ndim != idx.ndim || idx.shape[d] > src->shape[d]))) {
+      fail(RB_E_ARG, "%s: 'index' of shape %s reaches beyond %s of shape %s in dimension %d", op.name.c_str(),
+           text(idx).c_str(), src && idx.shape[d] <= x.shape[d] ? op.params[at + 1].name : op.params[0].name,
+           src && idx.shape[d] <= x.shape[d] ? text(*src).c_str() : text(x).c_str(), d);
+    }
+  }
+}
+
+void check_accepted(const Op& op, const RbValue*, int, int dtype) {
+  if (op.accepts.empty()) return;
+  const bool ok = op.accepts == "int" ? is_integral(dtype) : !is_complex(dtype);
+  if (ok) return;
+  fail(RB_E_TYPE, "%s: expected %s dtypes, got %s", op.name.c_str(), op.accepts == "int" ? "integer or bool" : "real",
+       kDTypes[dtype].name);
+}
+
+}  // namespace rabbet
