@@ -12,7 +12,7 @@ int32_t add_copy(const RbHost*, RbTxn*);
 int32_t add_create(const RbHost*, RbTxn*);
 int32_t add_random(const RbHost*, RbTxn*);
 int32_t add_reduce(const RbHost*, RbTxn*);
-int32_t add_arg_reduce(const RbHost*, RbTxn*);
+int32_t add_minmax(const RbHost*, RbTxn*);
 int32_t add_moments(const RbHost*, RbTxn*);
 int32_t add_along(const RbHost*, RbTxn*);
 int32_t add_sort(const RbHost*, RbTxn*);

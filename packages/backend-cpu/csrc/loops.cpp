@@ -64,9 +64,11 @@ void swap_dims(LoopSpace& s, int a, int b) {
   for (int k = 0; k < s.nin; ++k) std::swap(s.in_strides[k][a], s.in_strides[k][b]);
 }
 
-// Whether dimension a should stand further in than b: by the output's stride, then by the inputs'.
+// Whether dimension a should stand further in than b: by the output's stride, then by the inputs'. A stride of 0
+// says nothing (scattering freezes a dimension of the output): the last input, the source, decides.
 bool faster(const LoopSpace& s, int a, int b) {
   int64_t x = magnitude(s.out_strides[a]), y = magnitude(s.out_strides[b]);
+  if (x == 0 || y == 0) return magnitude(s.in_strides[s.nin - 1][a]) < magnitude(s.in_strides[s.nin - 1][b]);
   for (int k = 0; x == y && k < s.nin; ++k) {
     x = magnitude(s.in_strides[k][a]);
     y = magnitude(s.in_strides[k][b]);

@@ -1,0 +1,115 @@
+#include "indexing.h"
+
+namespace rbcpu {
+namespace {
+
+struct Wide {
+  uint64_t a, b;
+};
+
+// Where the index does not change along the run, whole slices move.
+template <class T>
+int gather(const LoopArgs* a) {
+  const int64_t step = static_cast<const IndexStep*>(a->ctx)->bytes;
+  const char *index = a->in[0], *from = a->in[1];
+  char* to = a->out;
+  const int64_t si = a->in_stride[0], sf = a->in_stride[1], so = a->out_stride, n = a->n;
+  if (si == 0) {
+    from += *reinterpret_cast<const int64_t*>(index) * step;
+    if (sf == sizeof(T) && so == sizeof(T)) {
+      std::memcpy(to, from, n * sizeof(T));
+      return 0;
+    }
+    for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * so) = *reinterpret_cast<const T*>(from + i * sf);
+    return 0;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t k = *reinterpret_cast<const int64_t*>(index + i * si);
+    *reinterpret_cast<T*>(to + i * so) = *reinterpret_cast<const T*>(from + i * sf + k * step);
+  }
+  return 0;
+}
+
+template <class T>
+int scatter(const LoopArgs* a) {
+  const int64_t step = static_cast<const IndexStep*>(a->ctx)->bytes;
+  const int64_t si = a->in_stride[0], sf = a->in_stride[1], so = a->out_stride;
+  for (int64_t i = 0; i < a->n; ++i) {
+    const int64_t k = *reinterpret_cast<const int64_t*>(a->in[0] + i * si);
+    *reinterpret_cast<T*>(a->out + i * so + k * step) = *reinterpret_cast<const T*>(a->in[1] + i * sf);
+  }
+  return 0;
+}
+
+template <class T>
+int scatter_add(const LoopArgs* a) {
+  using C = compute_t<T>;
+  const IndexStep& ctx = *static_cast<const IndexStep*>(a->ctx);
+  const int64_t si = a->in_stride[0], sf = a->in_stride[1], so = a->out_stride, n = a->n;
+  const C factor = ctx.factor ? *static_cast<const C*>(ctx.factor) : C(1);
+  if (si == 0 && sf == sizeof(T) && so == sizeof(T) && !ctx.factor) {
+    T* to = reinterpret_cast<T*>(a->out + *reinterpret_cast<const int64_t*>(a->in[0]) * ctx.bytes);
+    const T* from = reinterpret_cast<const T*>(a->in[1]);
+    for (int64_t i = 0; i < n; ++i) to[i] = T(C(to[i]) + C(from[i]));
+    return 0;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t k = *reinterpret_cast<const int64_t*>(a->in[0] + i * si);
+    T& to = *reinterpret_cast<T*>(a->out + i * so + k * ctx.bytes);
+    const C x = C(*reinterpret_cast<const T*>(a->in[1] + i * sf));
+    to = T(C(to) + (ctx.factor ? C(factor * x) : x));
+  }
+  return 0;
+}
+
+
+}  // namespace
+
+Loop gather_loop(int item) {
+  switch (item) {
+    case 1: return gather<uint8_t>;
+    case 2: return gather<uint16_t>;
+    case 4: return gather<uint32_t>;
+    case 8: return gather<uint64_t>;
+    default: return gather<Wide>;
+  }
+}
+Loop scatter_loop(int item) {
+  switch (item) {
+    case 1: return scatter<uint8_t>;
+    case 2: return scatter<uint16_t>;
+    case 4: return scatter<uint32_t>;
+    case 8: return scatter<uint64_t>;
+    default: return scatter<Wide>;
+  }
+}
+Loop scatter_add_loop(int dtype) {
+  Loop loop = nullptr;
+  visit_dtype(dtype, [&](auto tag) { loop = &scatter_add<typename decltype(tag)::type>; });
+  return loop;
+}
+
+CheckedIndex::CheckedIndex(const char* op, const RbTensor& index, int64_t size, int dim, bool negative) {
+  if (!(kMaskInt >> index.dtype_id & 1)) {
+    rb::fail(RB_E_TYPE, "%s: expected indices of int64, got %s", op, kDTypeNames[index.dtype_id]);
+  }
+  values_ = std::make_unique<rb::Scratch<int64_t>>(index.numel);
+  view = dense_view(values_->data(), RB_I64, view_of(index));
+  copy_view(view, view_of(index));
+  int64_t* v = values_->data();
+  const int64_t low = negative ? -size : 0;
+  for (int64_t i = 0; i < index.numel; ++i) {
+    if (__builtin_expect(v[i] < low || v[i] >= size, 0)) {
+      rb::fail(RB_E_INDEX, "%s: index %lld is out of range for dimension %d with size %lld", op,
+               static_cast<long long>(v[i]), dim, static_cast<long long>(size));
+    }
+    if (v[i] < 0) v[i] += size;
+  }
+}
+
+int64_t freeze_dim(const View& v, int dim, int64_t* strides) {
+  for (int d = 0; d < v.ndim; ++d) strides[d] = d == dim ? 0 : v.strides[d] * v.item();
+  return v.ndim ? v.strides[dim] * v.item() : 0;
+}
+
+}  // namespace rbcpu

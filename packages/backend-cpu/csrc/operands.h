@@ -1,0 +1,39 @@
+// Operands and results of the matrix kernels in the type that is multiplied.
+#pragma once
+#include <memory>
+
+#include "view.h"
+
+namespace rbcpu {
+
+// An operand as a view of the type that is multiplied: the 16-bit floats become float32.
+struct Operand {
+  View view;
+  std::unique_ptr<rb::Scratch<float>> copy;
+
+  explicit Operand(const View& from) : view(from) {
+    if (from.dtype != RB_F16 && from.dtype != RB_BF16) return;
+    copy = std::make_unique<rb::Scratch<float>>(from.numel());
+    view = dense_view(copy->data(), RB_F32, from);
+    copy_view(view, from);
+  }
+};
+
+// The result as row-major memory of the type that is computed, written back at the end where it is not that.
+struct Result {
+  View target, view;
+  std::unique_ptr<rb::Scratch<char>> copy;
+
+  explicit Result(const RbTensor& out) : target(view_of(out)), view(target) {
+    const bool half = target.dtype == RB_F16 || target.dtype == RB_BF16;
+    if (!half && is_dense(target)) return;
+    const int dtype = half ? static_cast<int>(RB_F32) : target.dtype;
+    copy = std::make_unique<rb::Scratch<char>>(target.numel() * kItemSize[dtype]);
+    view = dense_view(copy->data(), dtype, target);
+  }
+  void finish() const {
+    if (copy) copy_view(target, view);
+  }
+};
+
+}  // namespace rbcpu
