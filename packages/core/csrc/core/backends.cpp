@@ -7,6 +7,9 @@
 
 namespace rabbet {
 
+// meta tensors are never exported: there is no memory behind kDLExtDev here.
+BackendTraits backend_traits[kMaxBackends] = {{12, false}};
+
 namespace {
 
 struct Table {
@@ -17,7 +20,6 @@ struct Table {
     entries[kMeta].name = "meta";
     entries[kMeta].provider = "rabbet-core";
     entries[kMeta].desc.name = "meta";
-    entries[kMeta].desc.dlpack_type = 12;  // kDLExtDev: never exported, there is no memory
   }
 };
 Table& table() {
@@ -71,6 +73,7 @@ int register_backend(const RbBackend& backend, const std::string& provider) {
   t.entries[id].name = backend.name;
   t.entries[id].provider = provider;
   t.entries[id].desc = backend;
+  backend_traits[id] = {backend.dlpack_type, (backend.flags & RB_B_HOST_MEMORY) != 0};
   t.count.store(id + 1, std::memory_order_release);
   return id;
 }

@@ -14,10 +14,17 @@ struct BackendEntry {
   RbBackend desc{};
 };
 
+/// What every allocation asks about a backend, without a call.
+struct BackendTraits {
+  int32_t dlpack_type;
+  bool host_memory;
+};
+extern BackendTraits backend_traits[kMaxBackends];
+
 int backend_count();
 const BackendEntry& backend_entry(int id);
 inline const char* backend_name(int id) { return backend_entry(id).name.c_str(); }
-inline bool has_host_memory(int id) { return (backend_entry(id).desc.flags & RB_B_HOST_MEMORY) != 0; }
+inline bool has_host_memory(int id) { return backend_traits[id].host_memory; }
 /// -1: not loaded.
 int find_backend(const char* name);
 /// Loads it through the backend loader if needed; throws RB_E_PLUGIN saying what to install.

@@ -20,10 +20,11 @@ constexpr int kMaxArgs = 32;
 
 struct Keys {
   uint64_t keys = 0;
-  int32_t level = 0;
+  int32_t level = 0, device = 0;
 };
 
 inline void add_keys(Keys& k, const RbTensor* t) {
+  if (!k.keys) k.device = t->device.id;
   k.keys |= t->keys[0];
   if (t->level > k.level) k.level = t->level;
 }
@@ -53,14 +54,6 @@ int device_argument(const Op& op, const RbValue* args, int32_t nargs, int32_t* i
   return -1;
 }
 
-int32_t device_index_of(const RbValue* args, int32_t nargs) {
-  for (int32_t i = 0; i < nargs; ++i) {
-    if (args[i].tag == RB_TENSOR) return args[i].v.t->device.id;
-    if (args[i].tag == RB_TENSORS && args[i].len && args[i].v.ts[0]) return args[i].v.ts[0]->device.id;
-  }
-  return 0;
-}
-
 // Run the topmost handler among the keys of `c`.
 inline int32_t run_top(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
   const Op* op = impl(c->op);
@@ -78,7 +71,7 @@ inline int32_t run_top(const RbCall* c, const RbValue* args, int32_t nargs, RbVa
   return run_backend(c, args, nargs, rets, nrets);
 }
 
-int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets, uint32_t flags) {
+inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets, uint32_t flags) {
   const Keys k = keys_of(args, nargs);
   const ThreadState& state = thread_state();
   RbCall c;
@@ -89,7 +82,7 @@ int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* 
   c.stream = nullptr;
   c.keys[0] = (k.keys | state.include) & ~state.exclude;
   c.keys[1] = 0;
-  c.device_index = 0;
+  c.device_index = k.device;
   c.level = k.level;
   c.frame = nullptr;
   if (__builtin_expect(!(c.keys[0] & kBackendMask) || op->info.kind == RB_KIND_CREATION, 0)) {
@@ -97,16 +90,12 @@ int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* 
       int32_t index = 0;
       int backend = device_argument(*op, args, nargs, &index);
       if (backend < 0 && !(c.keys[0] & kBackendMask)) backend = default_backend();
-      if (backend < 0) {
-        index = device_index_of(args, nargs);
-      } else {
+      if (backend >= 0) {
         c.keys[0] = (c.keys[0] & ~kBackendMask) | 1ull << backend;
+        c.device_index = index;
       }
-      c.device_index = index;
     });
     if (rc != RB_OK) return rc;
-  } else {
-    c.device_index = device_index_of(args, nargs);
   }
   return run_top(&c, args, nargs, rets, nrets);
 }

@@ -141,6 +141,7 @@ int32_t host_slot_new(const char* name, int32_t layer, void (*del)(void*), int32
 }
 void host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
   impl(t)->slots[slot] = p;
+  impl(t)->has_slots = 1;
   const uint64_t key = 1ull << slot_layers[slot];
   t->keys[0] = on ? t->keys[0] | key : t->keys[0] & ~key;
 }

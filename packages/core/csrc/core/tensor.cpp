@@ -18,23 +18,6 @@ namespace {
 
 
 
-// Counting every small tensor would put two shared atomics on the hot path; each thread counts for itself
-// and the totals are summed at need. A block freed on another thread makes one negative, the sum stays right.
-struct Counters {
-  std::atomic<int64_t> tensors{0}, storages{0}, bytes{0};
-  Counters* next = nullptr;
-};
-std::atomic<Counters*> all_counters{nullptr};
-thread_local Counters* counters_ __attribute__((tls_model("initial-exec"))) = nullptr;
-
-Counters* make_counters() {
-  auto* c = new Counters;  // kept for the process: a few bytes per thread
-  c->next = all_counters.load();
-  while (!all_counters.compare_exchange_weak(c->next, c)) {
-  }
-  return counters_ = c;
-}
-inline Counters& counters() { return counters_ ? *counters_ : *make_counters(); }
 inline void bump(std::atomic<int64_t>& counter, int64_t by) {  // one writer: its own thread
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
 }
@@ -61,21 +44,25 @@ void free_adopted(Storage* s) {
   delete adopted;
 }
 
-inline void storage_release(Storage* s) {
-  if (s->refs.load(std::memory_order_acquire) != 1 && s->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  bump(counters().storages, -1);
-  bump(counters().bytes, -static_cast<int64_t>(s->nbytes));
+inline void storage_release(Storage* s, ThreadState& state) {
+  if (s->refs.load(std::memory_order_acquire) == 1) {
+    s->refs.store(0, std::memory_order_relaxed);
+  } else if (s->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+    return;
+  }
+  bump(state.live->bytes, -static_cast<int64_t>(s->nbytes));
   if (s->del) s->del(s);
-  if (s->host->tensor_dead) block_free(s->host, sizeof(Tensor));
+  if (s->host->tensor_dead) block_free(s->host, sizeof(Tensor), state);
 }
 
 // A block with everything but storage and memory set.
-Tensor* tensor_block(int backend, int device, int dtype, int ndim, const int64_t* shape, const int64_t* strides) {
+inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const int64_t* shape, const int64_t* strides,
+                            ThreadState& state) {
   if (__builtin_expect(ndim > kMaxDims, 0)) {
     fail(RB_E_ARG, "a tensor has at most %d dimensions, got %d", kMaxDims, ndim);
   }
-  auto* t = static_cast<Tensor*>(block_alloc(sizeof(Tensor)));
-  t->device.type = backend_entry(backend).desc.dlpack_type;
+  auto* t = static_cast<Tensor*>(block_alloc(sizeof(Tensor), state));
+  t->device.type = backend_traits[backend].dlpack_type;
   t->device.id = device;
   t->ndim = ndim;
   t->dtype = kDTypes[dtype].dlpack;
@@ -119,15 +106,17 @@ Tensor* tensor_block(int backend, int device, int dtype, int ndim, const int64_t
   t->ext = nullptr;
   t->refs.store(1, std::memory_order_relaxed);
   t->tensor_dead = 0;
+  t->has_slots = 0;
   t->inline_storage.refs.store(0, std::memory_order_relaxed);
   t->view = nullptr;
   t->pyobj = nullptr;
   for (void*& slot : t->slots) slot = nullptr;
-  bump(counters().tensors, 1);
+  bump(state.live->tensors, 1);
   return t;
 }
 
-void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Storage*), void* ctx, bool readonly = false) {
+inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Storage*), void* ctx, ThreadState& state,
+                         bool readonly = false) {
   Storage& s = t->inline_storage;
   s.refs.store(1, std::memory_order_relaxed);
   s.version.store(0, std::memory_order_relaxed);
@@ -141,16 +130,29 @@ void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Storage*),
   s.readonly = readonly;
   t->storage = &s;
   t->data = data;
-  bump(counters().storages, 1);
-  bump(counters().bytes, static_cast<int64_t>(nbytes));
+  bump(state.live->bytes, static_cast<int64_t>(nbytes));
 }
 
 void discard_block(Tensor* t) {  // before a storage exists
   if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
-  bump(counters().tensors, -1);
+  bump(thread_state().live->tensors, -1);
   block_free(t, sizeof(Tensor));
 }
 
+}  // namespace
+
+namespace {
+// Sizes are small as a rule: no overflow is possible then, and one pass is enough.
+inline int64_t count_quickly(int ndim, const int64_t* shape) {
+  int64_t n = 1;
+  for (int i = 0; i < ndim; ++i) {
+    if (__builtin_expect(static_cast<uint64_t>(shape[i]) >= 1ull << 16 || n >= 1ll << 40, 0)) {
+      return count_elements(ndim, shape);
+    }
+    n *= shape[i];
+  }
+  return n;
+}
 }  // namespace
 
 int64_t count_elements(int ndim, const int64_t* shape) {
@@ -181,29 +183,29 @@ bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides) {
 }
 
 Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape, const int64_t* strides) {
-  const int64_t numel = count_elements(ndim, shape);
-  Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides);
+  const int64_t numel = count_quickly(ndim, shape);
+  ThreadState& state = thread_state();
+  Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides, state);
   const uint64_t nbytes = static_cast<uint64_t>(numel) * kDTypes[dtype].itemsize;
-  if (backend == kMeta) {
-    init_storage(t, nullptr, 0, nullptr, nullptr);
-    return t;
-  }
   if (has_host_memory(backend)) {
     if (nbytes <= kInlineBytes) {
-      init_storage(t, t->inline_data, nbytes, nullptr, nullptr);
+      init_storage(t, t->inline_data, nbytes, nullptr, nullptr, state);
       return t;
     }
     if (nbytes <= 4096) {
-      init_storage(t, block_alloc(nbytes), nbytes, free_block, nullptr);
+      init_storage(t, block_alloc(nbytes, state), nbytes, free_block, nullptr, state);
       return t;
     }
+  } else if (backend == kMeta) {
+    init_storage(t, nullptr, 0, nullptr, nullptr, state);
+    return t;
   }
   try {
     const RbBuffer buffer = cached_alloc(backend, device, nbytes ? nbytes : 1);
     if (buffer.ctx) {
-      init_storage(t, buffer.data, nbytes, free_boxed, new RbBuffer(buffer));
+      init_storage(t, buffer.data, nbytes, free_boxed, new RbBuffer(buffer), state);
     } else {
-      init_storage(t, buffer.data, nbytes, free_cached, reinterpret_cast<void*>(buffer.nbytes));
+      init_storage(t, buffer.data, nbytes, free_cached, reinterpret_cast<void*>(buffer.nbytes), state);
     }
   } catch (...) {
     discard_block(t);
@@ -213,7 +215,7 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
 }
 
 Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const int64_t* strides, void* data) {
-  Tensor* t = tensor_block(base->backend, base->device.id, base->dtype_id, ndim, shape, strides);
+  Tensor* t = tensor_block(base->backend, base->device.id, base->dtype_id, ndim, shape, strides, thread_state());
   Storage* s = impl(base)->storage;
   s->refs.fetch_add(1, std::memory_order_relaxed);
   t->storage = s;
@@ -225,7 +227,8 @@ Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const
 Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, const int64_t* shape,
                      const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*)) {
   const int64_t numel = count_elements(ndim, shape);
-  Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides);
+  ThreadState& state = thread_state();
+  Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides, state);
   int64_t low = 0, high = 0;  // reach of the strides, for the storage's extent
   for (int i = 0; i < ndim; ++i) {
     const int64_t reach = (shape[i] - 1) * t->strides[i];
@@ -234,7 +237,7 @@ Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, c
   const int64_t item = kDTypes[dtype].itemsize;
   char* first = static_cast<char*>(data);
   const uint64_t nbytes = numel ? static_cast<uint64_t>((high - low + 1) * item) : 0;
-  init_storage(t, numel ? first + low * item : first, nbytes, free_adopted, new Adopted{ctx, del},
+  init_storage(t, numel ? first + low * item : first, nbytes, free_adopted, new Adopted{ctx, del}, state,
                (flags & RB_T_READONLY) != 0);
   t->data = data;
   t->flags |= flags & RB_T_READONLY;
@@ -262,7 +265,7 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
   t->numel = src->numel;
   t->flags = src->flags;
   t->storage = fresh;
-  storage_release(old);
+  storage_release(old, thread_state());
 }
 
 void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
@@ -290,31 +293,36 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
   t->view = record;
 }
 
+namespace {
+void drop_slots(Tensor* t) {
+  for (int i = 0; i < kSlots; ++i) {
+    void* p = t->slots[i];
+    t->slots[i] = nullptr;
+    if (p) slot_deleters[i](p);
+  }
+}
+}  // namespace
+
 void tensor_destroy(Tensor* t) {
   // A loop, not recursion: a view holds its parent, and chains of views can be long.
+  ThreadState& state = thread_state();
   while (t) {
-    for (int i = 0; i < kSlots; ++i) {
-      if (t->slots[i]) {
-        void* p = t->slots[i];
-        t->slots[i] = nullptr;
-        slot_deleters[i](p);
-      }
-    }
+    if (t->has_slots) drop_slots(t);
     const auto pyobj = reinterpret_cast<uintptr_t>(t->pyobj);
     if (pyobj & 1) release_pyobj(reinterpret_cast<void*>(pyobj & ~uintptr_t{1}));
     Tensor* parent = nullptr;
     if (ViewRecord* record = t->view) {
       parent = record->parent;
-      block_free(record, record->bytes);
+      block_free(record, record->bytes, state);
     }
-    if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
-    bump(counters().tensors, -1);
+    if (__builtin_expect(t->shape != t->dims, 0)) block_free(t->shape, 2 * t->ndim * sizeof(int64_t), state);
+    bump(state.live->tensors, -1);
     Storage* s = t->storage;
     t->tensor_dead = 1;
     if (s != &t->inline_storage && t->inline_storage.refs.load(std::memory_order_acquire) == 0) {
-      block_free(t, sizeof(Tensor));
+      block_free(t, sizeof(Tensor), state);
     }
-    storage_release(s);
+    storage_release(s, state);
     t = nullptr;
     if (parent && parent->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) t = parent;
   }
@@ -338,9 +346,8 @@ void value_release(RbValue* v) {
 
 MemoryCounts memory_counts() {
   MemoryCounts total{};
-  for (Counters* c = all_counters.load(); c; c = c->next) {
+  for (LiveCounts* c = live_counts(); c; c = c->next) {
     total.tensors += c->tensors.load(std::memory_order_relaxed);
-    total.storages += c->storages.load(std::memory_order_relaxed);
     total.bytes += c->bytes.load(std::memory_order_relaxed);
   }
   return total;

@@ -39,7 +39,8 @@ struct ViewRecord {
 
 struct Tensor : RbTensor {
   std::atomic<int32_t> refs;
-  int32_t tensor_dead;  // the block outlives the tensor while its inline storage is in use, and vice versa
+  uint8_t tensor_dead;  // the block outlives the tensor while its inline storage is in use, and vice versa
+  uint8_t has_slots;
   Storage* storage;
   ViewRecord* view;
   void* pyobj;
@@ -124,7 +125,7 @@ extern void (*slot_deleters[kSlots])(void*);
 
 /// Live tensors and their bytes, for reports and leak tests.
 struct MemoryCounts {
-  int64_t tensors, storages, bytes;
+  int64_t tensors, bytes;
 };
 MemoryCounts memory_counts();
 

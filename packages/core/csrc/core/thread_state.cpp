@@ -10,6 +10,8 @@ thread_local ThreadState* thread_state_ __attribute__((tls_model("initial-exec")
 
 namespace {
 
+std::atomic<LiveCounts*> all_counts{nullptr};
+
 void free_all(ThreadState& state) {
   for (FreeBlock*& head : state.free_blocks) {
     while (head) {
@@ -37,10 +39,16 @@ thread_local Cleaner cleaner;
 ThreadState* make_thread_state() {
   auto* state = new ThreadState;
   state->error.struct_size = sizeof(RbError);
+  state->live = new LiveCounts;
+  state->live->next = all_counts.load();
+  while (!all_counts.compare_exchange_weak(state->live->next, state->live)) {
+  }
   thread_state_ = state;
   cleaner.state = state;
   return state;
 }
+
+LiveCounts* live_counts() { return all_counts.load(); }
 
 void* block_alloc_slow(uint64_t nbytes) {
   const uint64_t rounded = (nbytes + kBlockUnit - 1) / kBlockUnit * kBlockUnit;

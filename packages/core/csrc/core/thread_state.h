@@ -1,5 +1,6 @@
 // What every thread keeps: dispatch state, the error record, free lists of small blocks.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -14,8 +15,16 @@ struct FreeBlock {
   FreeBlock* next;
 };
 
+// A thread's share of the live counts. Only its own thread writes; the shares are summed at need, and one may
+// be negative when objects die on another thread than the one that made them.
+struct LiveCounts {
+  std::atomic<int64_t> tensors{0}, bytes{0};
+  LiveCounts* next = nullptr;
+};
+
 struct ThreadState {
   uint64_t include = 0, exclude = 0;
+  LiveCounts* live = nullptr;  // outlives the thread
   int32_t in_parallel = 0;
   FreeBlock* free_blocks[kBlockClasses] = {};
   int32_t free_counts[kBlockClasses] = {};
@@ -35,14 +44,16 @@ inline ThreadState& thread_state() {
   return __builtin_expect(state != nullptr, 1) ? *state : *make_thread_state();
 }
 
+/// The shares of all threads, a list.
+LiveCounts* live_counts();
+
 /// Blocks of up to 4096 bytes from thread-local free lists, larger ones from the C library; 64-byte aligned.
 void* block_alloc_slow(uint64_t nbytes);
 void block_free_slow(void* p, uint64_t nbytes);
 
-inline void* block_alloc(uint64_t nbytes) {
+inline void* block_alloc(uint64_t nbytes, ThreadState& state) {
   const uint64_t cls = (nbytes + kBlockUnit - 1) / kBlockUnit;
   if (__builtin_expect(cls < kBlockClasses, 1)) {
-    ThreadState& state = thread_state();
     FreeBlock* block = state.free_blocks[cls];
     if (__builtin_expect(block != nullptr, 1)) {
       state.free_blocks[cls] = block->next;
@@ -53,10 +64,11 @@ inline void* block_alloc(uint64_t nbytes) {
   return block_alloc_slow(nbytes);
 }
 
-inline void block_free(void* p, uint64_t nbytes) {
+inline void* block_alloc(uint64_t nbytes) { return block_alloc(nbytes, thread_state()); }
+
+inline void block_free(void* p, uint64_t nbytes, ThreadState& state) {
   const uint64_t cls = (nbytes + kBlockUnit - 1) / kBlockUnit;
   if (__builtin_expect(cls < kBlockClasses, 1)) {
-    ThreadState& state = thread_state();
     if (__builtin_expect(state.free_counts[cls] < 512, 1)) {
       FreeBlock* block = static_cast<FreeBlock*>(p);
       block->next = state.free_blocks[cls];
@@ -67,5 +79,7 @@ inline void block_free(void* p, uint64_t nbytes) {
   }
   block_free_slow(p, nbytes);
 }
+
+inline void block_free(void* p, uint64_t nbytes) { block_free(p, nbytes, thread_state()); }
 
 }  // namespace rabbet
