@@ -2,6 +2,7 @@
 // and on any device.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels.h"
 #include "rabbet/philox.h"
@@ -70,13 +71,33 @@ void from_uniform(const rb::Args& a, int generator, const F& f) {
   });
 }
 
+// The largest T below x.
+template <class T>
+T below(double x) {
+  const T rounded = convert<T>(x);
+  if constexpr (is_half_v<T>) {
+    T r = rounded;
+    if (static_cast<double>(static_cast<float>(r)) < x) return r;
+    const uint16_t magnitude = r.bits & 0x7fffu;
+    r.bits = static_cast<uint16_t>(magnitude == 0 ? 0x8001u : r.bits & 0x8000u ? r.bits + 1 : r.bits - 1);
+    return r;
+  } else {
+    return static_cast<double>(rounded) < x ? rounded : std::nextafter(rounded, -std::numeric_limits<T>::infinity());
+  }
+}
+
 void uniform_kernel(const rb::Args& a) {
   const double from = a.has(1) ? a.real(1) : 0.0, to = a.has(2) ? a.real(2) : 1.0;
   if (!(from <= to)) rb::fail(RB_E_ARG, "uniform: `from` (%g) must not exceed `to` (%g)", from, to);
+  double top = from;  // the largest value of the dtype below `to`, which rounding must not reach
+  if (from < to) {
+    dispatch_dtype<kMaskFloat>("uniform", a.ret().dtype_id, [&](auto tag) {
+      top = static_cast<double>(compute_t<typename decltype(tag)::type>(below<typename decltype(tag)::type>(to)));
+    });
+  }
   from_uniform<kMaskFloat>(a, 3, [=](auto u, int64_t) {
     using C = decltype(u);
-    const C x = C(from) + u * C(to - from);
-    return from < to && x >= C(to) ? std::nextafter(C(to), C(from)) : x;  // rounding must not reach `to`
+    return std::min(C(from) + u * C(to - from), C(top));
   });
 }
 

@@ -50,6 +50,7 @@ inline int64_t offset_at(int64_t i, int n, const int64_t* shape, const int64_t* 
 /// Call f(offset, run length, first index) for the runs of the innermost reduced dimension in [begin, end).
 template <class F>
 void walk_reduced(const Reduction& r, int64_t begin, int64_t end, const F& f) {
+  if (begin >= end) return;
   if (r.nr == 0) return f(int64_t{0}, end - begin, begin);
   const int inner = r.nr - 1;
   int64_t index[kMaxDims], rest = begin, base = 0;
