@@ -9,14 +9,17 @@
 
 namespace rbcpu {
 
-const FnTable& fn_table(int dtype) {
-  static const FnTable* const tables[RB_DTYPE_COUNT] = {
-      int_table(RB_BOOL8), int_table(RB_U8), int_table(RB_I8), int_table(RB_I16), int_table(RB_I32), int_table(RB_I64),
-      int_table(RB_U16), int_table(RB_U32), int_table(RB_U64), RB_PICK_LEVEL(float_tables).f32,
-      RB_PICK_LEVEL(float_tables).f32, RB_PICK_LEVEL(float_tables).f32, RB_PICK_LEVEL(float_tables).f64,
-      complex_table(RB_C64), complex_table(RB_C128)};
-  return *tables[dtype];
+namespace {
+const FnTable* tables[RB_DTYPE_COUNT];  // filled by add_elementwise, before any kernel can run
+void fill_tables() {
+  const FloatTables& floats = RB_PICK_LEVEL(float_tables);
+  for (int d = 0; d < RB_DTYPE_COUNT; ++d) {
+    tables[d] = d == RB_F64 ? floats.f64 : (kMaskFloat >> d & 1) ? floats.f32 : (kMaskComplex >> d & 1) ? complex_table(d) : int_table(d);
+  }
 }
+}  // namespace
+
+const FnTable& fn_table(int dtype) { return *tables[dtype]; }
 
 namespace {
 
@@ -151,6 +154,32 @@ int32_t run_loop(Loop loop, Operands& o, int nin, bool to_bool, const RbTensor& 
   return __builtin_expect(status, 0) ? report(status, call) : RB_OK;
 }
 
+// Few elements, no broadcasting, no 16-bit floats: straight to the loop. False where that does not hold.
+template <int Nin>
+inline bool run_quick(Fn fn, const RbValue* args, bool to_bool, const RbTensor& out, int64_t grain, int& status) {
+  const RbTensor* first = args[0].v.t;
+  if (args[0].tag != RB_TENSOR || !(first->flags & out.flags & RB_T_CONTIGUOUS) || first->numel != out.numel) return false;
+  const int dtype = first->dtype_id;
+  const int64_t n = out.numel;
+  const Loop loop = tables[dtype]->loops[static_cast<int>(fn)];
+  if (n == 0 || n > grain || !loop || is_half(dtype) || out.dtype_id != (to_bool ? static_cast<int>(RB_BOOL8) : dtype)) return false;
+  LoopArgs a;
+  a.n = n;
+  a.ctx = nullptr;
+  a.out = static_cast<char*>(out.data);
+  a.out_stride = kItemSize[out.dtype_id];
+  a.in[0] = static_cast<const char*>(first->data);
+  a.in_stride[0] = kItemSize[dtype];
+  if constexpr (Nin == 2) {
+    const RbTensor* second = args[1].v.t;
+    if (args[1].tag != RB_TENSOR || second->dtype_id != dtype || !(second->flags & RB_T_CONTIGUOUS) || second->numel != n) return false;
+    a.in[1] = static_cast<const char*>(second->data);
+    a.in_stride[1] = kItemSize[dtype];
+  }
+  status = loop(&a);
+  return true;
+}
+
 int32_t run_fn(Fn fn, const RbValue* const* values, int nin, bool to_bool, RbTensor& out, int64_t grain,
                const RbCall* call) {
   Operands o;
@@ -170,6 +199,11 @@ struct FnSpec {
 
 int32_t plain(void* self, const RbCall* call, const RbValue* args, int32_t, RbValue* rets, int32_t) noexcept {
   const FnSpec& spec = *static_cast<const FnSpec*>(self);
+  int status = 0;
+  if (spec.nin == 1 ? run_quick<1>(spec.fn, args, spec.to_bool, *rets[0].v.t, spec.grain, status)
+                    : run_quick<2>(spec.fn, args, spec.to_bool, *rets[0].v.t, spec.grain, status)) {
+    return __builtin_expect(status, 0) ? report(status, call) : RB_OK;
+  }
   const RbValue* values[] = {args, args + 1, args + 2};
   return run_fn(spec.fn, values, spec.nin, spec.to_bool, *rets[0].v.t, spec.grain, call);
 }
@@ -204,6 +238,8 @@ template <Fn Simple, Fn Scaled>
 int32_t with_alpha(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets, int32_t) noexcept {
   const RbValue* values[] = {args, args + 1, args + 2};
   if (nargs < 3 || args[2].tag == RB_NONE || is_one(args[2])) {
+    int status = 0;
+    if (run_quick<2>(Simple, args, false, *rets[0].v.t, kGrain, status)) return RB_OK;
     return run_fn(Simple, values, 2, false, *rets[0].v.t, kGrain, call);
   }
   return run_fn(Scaled, values, 3, false, *rets[0].v.t, kGrain, call);
@@ -358,6 +394,7 @@ const rb::KernelSpec kSpecial[] = {
 }  // namespace
 
 int32_t add_elementwise(const RbHost* host, RbTxn* txn) {
+  fill_tables();
   for (const FnSpec& spec : kPlain) {
     const rb::KernelSpec kernel = {spec.op, plain, 0, mask_of(spec.fn), &spec};
     if (int32_t code = rb::add_kernels(host, txn, kBackendName, &kernel, 1)) return code;

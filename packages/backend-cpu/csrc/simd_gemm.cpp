@@ -94,16 +94,50 @@ constexpr Micro<T> kMicro[] = {nullptr,     micro<T, 1>, micro<T, 2>, micro<T, 3
 #endif
 };
 
+// Blocks of 16-byte vectors turned by 90 degrees.
+typedef float F4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef double D2 __attribute__((vector_size(16), aligned(8), may_alias));
+typedef int32_t I4 __attribute__((vector_size(16)));
+typedef int64_t I2 __attribute__((vector_size(16)));
+
+inline __attribute__((always_inline)) void transpose_block(const float* from, int64_t stride, float* to, int64_t to_stride) {
+  const F4 r0 = *reinterpret_cast<const F4*>(from), r1 = *reinterpret_cast<const F4*>(from + stride);
+  const F4 r2 = *reinterpret_cast<const F4*>(from + 2 * stride), r3 = *reinterpret_cast<const F4*>(from + 3 * stride);
+  const F4 a = __builtin_shuffle(r0, r1, I4{0, 4, 1, 5}), b = __builtin_shuffle(r0, r1, I4{2, 6, 3, 7});
+  const F4 c = __builtin_shuffle(r2, r3, I4{0, 4, 1, 5}), d = __builtin_shuffle(r2, r3, I4{2, 6, 3, 7});
+  *reinterpret_cast<F4*>(to) = __builtin_shuffle(a, c, I4{0, 1, 4, 5});
+  *reinterpret_cast<F4*>(to + to_stride) = __builtin_shuffle(a, c, I4{2, 3, 6, 7});
+  *reinterpret_cast<F4*>(to + 2 * to_stride) = __builtin_shuffle(b, d, I4{0, 1, 4, 5});
+  *reinterpret_cast<F4*>(to + 3 * to_stride) = __builtin_shuffle(b, d, I4{2, 3, 6, 7});
+}
+inline __attribute__((always_inline)) void transpose_block(const double* from, int64_t stride, double* to, int64_t to_stride) {
+  const D2 r0 = *reinterpret_cast<const D2*>(from), r1 = *reinterpret_cast<const D2*>(from + stride);
+  *reinterpret_cast<D2*>(to) = __builtin_shuffle(r0, r1, I2{0, 2});
+  *reinterpret_cast<D2*>(to + to_stride) = __builtin_shuffle(r0, r1, I2{1, 3});
+}
+
+// to[p * to_stride + r] = from[r * stride + p] for r < rows, p < depth.
+template <class T>
+void transpose_into(const T* from, int64_t stride, int64_t rows, int64_t depth, T* to, int64_t to_stride) {
+  constexpr int64_t B = 16 / sizeof(T);
+  int64_t r = 0;
+  for (; r + B <= rows; r += B) {
+    const T* row = from + r * stride;
+    int64_t p = 0;
+    for (; p + B <= depth; p += B) transpose_block(row + p, stride, to + p * to_stride + r, to_stride);
+    for (; p < depth; ++p) {
+      for (int64_t i = 0; i < B; ++i) to[p * to_stride + r + i] = row[i * stride + p];
+    }
+  }
+  for (; r < rows; ++r) {
+    for (int64_t p = 0; p < depth; ++p) to[p * to_stride + r] = from[r * stride + p];
+  }
+}
+
 // rows x depth of a as depth groups of `rows` elements.
 template <class T>
 void pack_a(const T* a, int64_t as_m, int64_t as_k, int64_t rows, int64_t depth, T* to) {
-  if (as_k == 1) {
-    for (int64_t r = 0; r < rows; ++r) {
-      const T* from = a + r * as_m;
-      for (int64_t p = 0; p < depth; ++p) to[p * rows + r] = from[p];
-    }
-    return;
-  }
+  if (as_k == 1) return transpose_into(a, as_m, rows, depth, to, rows);
   for (int64_t p = 0; p < depth; ++p) {
     for (int64_t r = 0; r < rows; ++r) to[p * rows + r] = a[p * as_k + r * as_m];
   }
@@ -121,24 +155,15 @@ void pack_b(const T* b, int64_t bs_k, int64_t bs_n, int64_t depth, int64_t cols,
     }
     return;
   }
-  if (bs_n == 1) {
+  if (bs_k == 1) {
+    transpose_into(b, bs_n, cols, depth, to, W);
+  } else {
     for (int64_t p = 0; p < depth; ++p) {
-      for (int64_t j = 0; j < cols; ++j) to[p * W + j] = b[p * bs_k + j];
-      for (int64_t j = cols; j < W; ++j) to[p * W + j] = T(0);
+      for (int64_t j = 0; j < cols; ++j) to[p * W + j] = b[p * bs_k + j * bs_n];
     }
-    return;
   }
-  // Along k first in strips, so that reads run along memory where b is a transpose.
-  constexpr int64_t kStrip = 16;
-  for (int64_t p0 = 0; p0 < depth; p0 += kStrip) {
-    const int64_t p1 = p0 + kStrip < depth ? p0 + kStrip : depth;
-    for (int64_t j = 0; j < cols; ++j) {
-      const T* from = b + j * bs_n;
-      for (int64_t p = p0; p < p1; ++p) to[p * W + j] = from[p * bs_k];
-    }
-    for (int64_t j = cols; j < W; ++j) {
-      for (int64_t p = p0; p < p1; ++p) to[p * W + j] = T(0);
-    }
+  for (int64_t p = 0; p < depth && cols < W; ++p) {
+    for (int64_t j = cols; j < W; ++j) to[p * W + j] = T(0);
   }
 }
 
