@@ -149,6 +149,7 @@ void host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
 uint32_t host_version_get(const RbTensor* t) { return impl(t)->storage->version.load(std::memory_order_relaxed); }
 void host_version_bump(RbTensor* t) { impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed); }
 int32_t host_same_storage(const RbTensor* a, const RbTensor* b) { return impl(a)->storage == impl(b)->storage; }
+int32_t host_use_count(const RbTensor* t) { return impl(t)->refs.load(std::memory_order_acquire); }
 RbTensor* host_view_parent(const RbTensor* t) { return impl(t)->view ? impl(t)->view->parent : nullptr; }
 int32_t host_view_replay(const RbTensor* t, RbTensor* root, RbTensor** out) {
   return guarded([&] {
@@ -222,7 +223,7 @@ const RbHost kHost = {
     redispatch_new,     host_decompose,     host_vjp,            host_retain,       host_release,
     host_tensor_new,    host_tensor_adopt,  host_tensor_alias,   host_tensors_new,  host_value_release,
     host_slot_new,      host_slot_set,      host_version_get,    host_version_bump, host_same_storage,
-    host_view_parent,   host_view_replay,   host_tls_get,        host_tls_set,      host_layer_mode,
+    host_use_count,     host_view_parent,   host_view_replay,   host_tls_get,        host_tls_set,      host_layer_mode,
     host_err_set,       host_err_foreign,   host_err_get,        host_err_clear,    host_rng_reserve,
     host_parallel_for,  host_num_threads,   host_block_alloc,    host_block_free,   host_log,
     host_publish,       host_get_ext,

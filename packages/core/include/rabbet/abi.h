@@ -404,6 +404,7 @@ struct RbHost { /* lives as long as the process; all members are required unless
   uint32_t (*version_get)(const RbTensor*);
   void (*version_bump)(RbTensor*);
   int32_t (*same_storage)(const RbTensor*, const RbTensor*);
+  int32_t (*use_count)(const RbTensor*); /* owners of the tensor; 1: the caller's reference is the only one */
   RbTensor* (*view_parent)(const RbTensor*);          /* borrowed; null: not a view */
   /* Call on `root` the chain of view operators that made `t` out of its root (its last view_parent). */
   int32_t (*view_replay)(const RbTensor* t, RbTensor* root, RbTensor** out);

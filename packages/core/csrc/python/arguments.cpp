@@ -1,0 +1,662 @@
+#include "arguments.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "core/dtype.h"
+#include "data.h"
+#include "tensor_type.h"
+#include "value_types.h"
+
+namespace rabbet::python {
+
+// ---- Arena
+
+void* Arena::take_more(size_t bytes) {
+  auto* chunk = static_cast<Chunk*>(std::malloc(sizeof(Chunk) + 8 + bytes));
+  if (!chunk) throw std::bad_alloc();
+  chunk->next = more_;
+  more_ = chunk;
+  return reinterpret_cast<char*>(chunk) + sizeof(Chunk) + 8;  // 16-byte aligned
+}
+
+void Arena::hold(PyObject* o) {
+  auto* h = take<Held>(1);
+  *h = {Py_NewRef(o), nullptr, held_};
+  held_ = h;
+}
+
+void Arena::hold(TensorRef t) {
+  auto* h = take<Held>(1);
+  *h = {nullptr, t.release_ownership(), held_};
+  held_ = h;
+}
+
+void Arena::clear() {
+  for (Held* h = held_; h; h = h->next) {
+    Py_XDECREF(h->object);
+    if (h->tensor) release(h->tensor);
+  }
+  while (more_) {
+    Chunk* next = more_->next;
+    std::free(more_);
+    more_ = next;
+  }
+}
+
+// ---- numbers
+
+namespace {
+
+struct NumpyTypes {  // looked up once NumPy is imported by someone; never imported from here
+  PyTypeObject *ndarray = nullptr, *generic = nullptr, *integer = nullptr;
+};
+
+const NumpyTypes* numpy_types() {
+  static NumpyTypes types;
+  static bool found = false;
+  if (found) return &types;
+  Ref name(PyUnicode_FromString("numpy"));
+  Ref module(name ? PyImport_GetModule(name.get()) : nullptr);
+  if (!module) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  NumpyTypes t;
+  t.ndarray = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module.get(), "ndarray"));
+  t.generic = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module.get(), "generic"));
+  t.integer = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module.get(), "integer"));
+  if (!t.ndarray || !t.generic || !t.integer) {  // being imported right now
+    PyErr_Clear();
+    return nullptr;
+  }
+  types = t;
+  found = true;
+  return &types;
+}
+
+bool python_number(PyObject* o, RbValue* out, Arena& arena) {
+  if (PyFloat_Check(o)) {
+    *out = value_float(PyFloat_AS_DOUBLE(o));
+    return true;
+  }
+  if (PyBool_Check(o)) {
+    *out = value_bool(o == Py_True);
+    return true;
+  }
+  if (PyLong_Check(o)) {
+    const long long i = PyLong_AsLongLong(o);
+    if (i == -1 && PyErr_Occurred()) throw PythonError{};
+    *out = value_int(i);
+    return true;
+  }
+  if (PyComplex_Check(o)) {
+    double* parts = arena.take<double>(2);
+    parts[0] = PyComplex_RealAsDouble(o);
+    parts[1] = PyComplex_ImagAsDouble(o);
+    out->tag = RB_COMPLEX;
+    out->len = 0;
+    out->v.fs = parts;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool is_ndarray(PyObject* o) {
+  const NumpyTypes* numpy = numpy_types();
+  return numpy && PyObject_TypeCheck(o, numpy->ndarray);
+}
+bool is_numpy_scalar(PyObject* o) {
+  const NumpyTypes* numpy = numpy_types();
+  return numpy && PyObject_TypeCheck(o, numpy->generic);
+}
+
+bool is_number(PyObject* o) {
+  return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o) || is_numpy_scalar(o);
+}
+
+bool number_value(PyObject* o, RbValue* out, Arena& arena) {
+  if (python_number(o, out, arena)) return true;
+  if (is_tensor(o) || PyUnicode_Check(o) || is_ndarray(o)) return false;
+  if (is_numpy_scalar(o)) {
+    Ref item(must(PyObject_CallMethod(o, "item", nullptr)));
+    return python_number(item.get(), out, arena);
+  }
+  if (PyIndex_Check(o)) {
+    Ref item(must(PyNumber_Index(o)));
+    return python_number(item.get(), out, arena);
+  }
+  const PyNumberMethods* number = Py_TYPE(o)->tp_as_number;
+  if (number && number->nb_float && !PySequence_Check(o)) {  // Fraction, Decimal
+    Ref item(must(PyNumber_Float(o)));
+    return python_number(item.get(), out, arena);
+  }
+  return false;
+}
+
+bool int_value(PyObject* o, int64_t* out) {
+  if (__builtin_expect(!PyLong_Check(o), 0)) {
+    if (!PyIndex_Check(o) || is_tensor(o) || is_ndarray(o)) return false;
+    const NumpyTypes* numpy = numpy_types();
+    if (numpy && PyObject_TypeCheck(o, numpy->generic) && !PyObject_TypeCheck(o, numpy->integer)) return false;
+    Ref item(must(PyNumber_Index(o)));
+    *out = PyLong_AsLongLong(item.get());
+  } else {
+    if (PyBool_Check(o)) return false;
+    *out = PyLong_AsLongLong(o);
+  }
+  if (*out == -1 && PyErr_Occurred()) throw PythonError{};
+  return true;
+}
+
+RbValue scalar_of_tensor(const RbTensor* t, Arena& arena) {
+  Ref item(tensor_item(t));
+  RbValue v = value_none();
+  python_number(item.get(), &v, arena);
+  return v;
+}
+
+namespace {
+
+bool is_int_tensor(PyObject* o) {
+  return is_tensor(o) && tensor_of(o)->ndim == 0 && is_integral(tensor_of(o)->dtype_id) &&
+         tensor_of(o)->dtype_id != RB_BOOL8;
+}
+
+bool int_like(PyObject* o, int64_t* out) {
+  if (int_value(o, out)) return true;
+  if (!is_int_tensor(o)) return false;
+  Ref item(tensor_item(tensor_of(o)));
+  return int_value(item.get(), out);
+}
+
+// ---- one argument
+
+struct Converter {
+  const Overload& overload;
+  Arena& arena;
+  Mismatch& mismatch;
+  bool tensor_seen = false, number_seen = false;
+
+  bool fail(Mismatch::Kind kind, int param, PyObject* got, int64_t detail = 0) {
+    mismatch.kind = kind;
+    mismatch.param = param;
+    mismatch.got = got;
+    mismatch.detail = detail;
+    return false;
+  }
+
+  bool ints(int index, PyObject* o, RbValue* out) {
+    const ParamSpec& p = overload.params[index];
+    int64_t one;
+    if (int_value(o, &one)) {
+      const int n = p.fixed_len ? p.fixed_len : 1;
+      int64_t* list = arena.take<int64_t>(n);
+      for (int i = 0; i < n; ++i) list[i] = one;
+      *out = value_ints(list, n);
+      return true;
+    }
+    if (PyUnicode_Check(o) || is_tensor(o) || !PySequence_Check(o)) return fail(Mismatch::kType, index, o);
+    Ref items(must(PySequence_Tuple(o)));
+    return int_items(index, &PyTuple_GET_ITEM(items.get(), 0), PyTuple_GET_SIZE(items.get()), o, out);
+  }
+
+  bool int_items(int index, PyObject* const* items, Py_ssize_t n, PyObject* whole, RbValue* out) {
+    const ParamSpec& p = overload.params[index];
+    int64_t* list = arena.take<int64_t>(static_cast<size_t>(n > p.fixed_len ? n : p.fixed_len) + 1);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      if (!int_like(items[i], &list[i])) {
+        arena.hold(items[i]);
+        return fail(Mismatch::kElement, index, items[i], i);
+      }
+    }
+    if (p.fixed_len && n != p.fixed_len) {
+      if (n == 1) {
+        for (int i = 1; i < p.fixed_len; ++i) list[i] = list[0];
+        n = p.fixed_len;
+      } else if (n != 0 || !p.has_default || p.default_value.len != 0) {
+        return fail(Mismatch::kLength, index, whole, n);
+      }
+    }
+    *out = value_ints(list, static_cast<int>(n));
+    return true;
+  }
+
+  bool floats(int index, PyObject* o, RbValue* out) {
+    if (PyUnicode_Check(o) || is_tensor(o) || !PySequence_Check(o)) return fail(Mismatch::kType, index, o);
+    Ref items(must(PySequence_Tuple(o)));
+    const Py_ssize_t n = PyTuple_GET_SIZE(items.get());
+    double* list = arena.take<double>(static_cast<size_t>(n) + 1);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      PyObject* item = PyTuple_GET_ITEM(items.get(), i);
+      RbValue v;
+      if (!real_number(item, &v)) {
+        arena.hold(item);
+        return fail(Mismatch::kElement, index, item, i);
+      }
+      list[i] = v.v.f;
+    }
+    out->tag = RB_FLOATS;
+    out->len = static_cast<uint32_t>(n);
+    out->v.fs = list;
+    return true;
+  }
+
+  bool tensors(int index, PyObject* o, RbValue* out) {
+    if (!PyTuple_Check(o) && !PyList_Check(o)) return fail(Mismatch::kType, index, o);
+    // A tuple of its own: a list might be changed while the operator runs.
+    Ref items(must(PySequence_Tuple(o)));
+    const Py_ssize_t n = PyTuple_GET_SIZE(items.get());
+    RbTensor** list = arena.take<RbTensor*>(static_cast<size_t>(n) + 1);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      PyObject* item = PyTuple_GET_ITEM(items.get(), i);
+      if (is_tensor(item)) {
+        list[i] = tensor_of(item);
+        tensor_seen = true;
+      } else if (item == Py_None && overload.params[index].optional) {
+        list[i] = nullptr;
+      } else {
+        arena.hold(item);
+        return fail(Mismatch::kElement, index, item, i);
+      }
+    }
+    arena.hold(items.get());
+    *out = value_tensors(list, static_cast<int>(n));
+    return true;
+  }
+
+  // An int or float (also a 0-d tensor) as RB_FLOAT.
+  bool real_number(PyObject* o, RbValue* out) {
+    if (PyFloat_CheckExact(o)) {
+      *out = value_float(PyFloat_AS_DOUBLE(o));
+      return true;
+    }
+    if (is_tensor(o)) {
+      if (tensor_of(o)->ndim != 0) return false;
+      *out = scalar_of_tensor(tensor_of(o), arena);
+    } else if (!number_value(o, out, arena)) {
+      return false;
+    }
+    if (out->tag == RB_COMPLEX) return false;
+    if (out->tag != RB_FLOAT) *out = value_float(static_cast<double>(out->v.i));
+    return true;
+  }
+
+  bool scalar(int index, PyObject* o, RbValue* out) {
+    if (is_tensor(o)) {
+      if (tensor_of(o)->ndim != 0) return fail(Mismatch::kType, index, o);
+      *out = scalar_of_tensor(tensor_of(o), arena);
+      return true;
+    }
+    return number_value(o, out, arena) || fail(Mismatch::kType, index, o);
+  }
+
+  bool tensor(int index, PyObject* o, RbValue* out) {
+    if (is_tensor(o)) {
+      *out = value_tensor(tensor_of(o));
+      return tensor_seen = true;
+    }
+    if (overload.params[index].numbers && number_value(o, out, arena)) return number_seen = true;
+    return fail(Mismatch::kType, index, o);
+  }
+
+  bool other(int index, PyObject* o, RbValue* out) {
+    const ParamSpec& p = overload.params[index];
+    switch (p.type) {
+      case RB_A_INT:
+      case RB_A_DIM:
+      case RB_A_NEWDIM: {
+        int64_t i;
+        const bool tensor_is_for_another = (overload.lists_only >> index) & 1;
+        if (tensor_is_for_another ? !int_value(o, &i) : !int_like(o, &i)) return fail(Mismatch::kType, index, o);
+        *out = value_int(i);
+        return true;
+      }
+      case RB_A_FLOAT:
+        return real_number(o, out) || fail(Mismatch::kType, index, o);
+      case RB_A_SCALAR:
+        return scalar(index, o, out);
+      case RB_A_BOOL:
+        if (!PyBool_Check(o)) {
+          if (!is_numpy_scalar(o) || std::strncmp(Py_TYPE(o)->tp_name, "numpy.bool", 10) != 0) {
+            return fail(Mismatch::kType, index, o);
+          }
+          const int truth = PyObject_IsTrue(o);
+          if (truth < 0) throw PythonError{};
+          *out = value_bool(truth != 0);
+          return true;
+        }
+        *out = value_bool(o == Py_True);
+        return true;
+      case RB_A_STR: {
+        if (!PyUnicode_Check(o)) return fail(Mismatch::kType, index, o);
+        Py_ssize_t length;
+        const char* text = PyUnicode_AsUTF8AndSize(o, &length);
+        if (!text) throw PythonError{};
+        out->tag = RB_STR;
+        out->len = static_cast<uint32_t>(length);
+        out->v.s = text;
+        return true;
+      }
+      case RB_A_DTYPE: {
+        const int dtype = dtype_of(o);
+        if (dtype < 0) return fail(Mismatch::kType, index, o);
+        *out = value_dtype(dtype);
+        return true;
+      }
+      case RB_A_DEVICE: {
+        if (!looks_like_device(o)) return fail(Mismatch::kType, index, o);
+        const DeviceSpec device = parse_device(o);
+        *out = value_device(device.backend, device.index);
+        return true;
+      }
+      case RB_A_GENERATOR:
+        if (Py_TYPE(o) != generator_type) return fail(Mismatch::kType, index, o);
+        out->tag = RB_GENERATOR;
+        out->len = 0;
+        out->v.gen = reinterpret_cast<GeneratorObject*>(o)->state;
+        return true;
+      case RB_A_TENSORS:
+        return tensors(index, o, out);
+      case RB_A_FLOATS:
+        return floats(index, o, out);
+      default:  // dim[], perm, size[], bsize[], int[]
+        return ints(index, o, out);
+    }
+  }
+
+  bool convert(int index, PyObject* o, RbValue* out) {
+    const ParamSpec& p = overload.params[index];
+    if (o == Py_None && p.optional) {
+      *out = value_none();
+      return true;
+    }
+    return __builtin_expect(p.type == RB_A_TENSOR, 1) ? tensor(index, o, out) : other(index, o, out);
+  }
+};
+
+// ---- keywords
+
+struct Alias {
+  const char *from, *to;
+};
+// NumPy's and PyTorch's other names of parameters.
+const Alias kAliases[] = {
+    {"axis", "dim"},     {"axis", "dims"},    {"keepdims", "keepdim"},          {"x", "input"},
+    {"x1", "input"},     {"x2", "other"},     {"self", "input"},                {"input", "x"},
+    {"size", "shape"},   {"shape", "size"},   {"split_size_or_sections", "split_size"},
+    {"dims", "dim"},     {"dim", "dims"},     {"split_size_or_sections", "split_sizes"},
+    {"tensor", "input"}, {"a_min", "min"},    {"a_max", "max"},                 {"ddof", "correction"},
+};
+
+int param_index(const Overload& overload, PyObject* name) {
+  const int n = static_cast<int>(overload.params.size());
+  for (int i = 0; i < n; ++i) {
+    if (overload.params[i].name == name) return i;
+  }
+  for (int i = 0; i < n; ++i) {
+    if (PyUnicode_Compare(overload.params[i].name, name) == 0) return i;
+  }
+  for (const Alias& alias : kAliases) {
+    if (PyUnicode_CompareWithASCIIString(name, alias.from) != 0) continue;
+    for (int i = 0; i < n; ++i) {
+      if (PyUnicode_CompareWithASCIIString(overload.params[i].name, alias.to) == 0) return i;
+    }
+  }
+  return -1;
+}
+
+bool is_keyword(PyObject* name, const char* text) { return PyUnicode_CompareWithASCIIString(name, text) == 0; }
+
+bool takes_memory_format(const Overload& overload) {
+  const std::string& name = overload.op->name;
+  return overload.creation || name == "clone" || name == "contiguous";
+}
+
+enum class Extra { kTaken, kRefused, kUnknown };
+
+// Keywords that every operator, or every creation, understands beside its schema.
+Extra take_extra(const Overload& overload, PyObject* name, PyObject* value, Extras& extras) {
+  if (is_keyword(name, "out")) {
+    if (value != Py_None) extras.out = value;
+    return Extra::kTaken;
+  }
+  if (overload.creation) {
+    if (is_keyword(name, "requires_grad")) {
+      extras.requires_grad = value;
+      return Extra::kTaken;
+    }
+    if (is_keyword(name, "pin_memory")) {
+      return value == Py_False || value == Py_None ? Extra::kTaken : Extra::kRefused;
+    }
+    if (is_keyword(name, "layout")) {
+      return value == strided_layout || value == Py_None ? Extra::kTaken : Extra::kRefused;
+    }
+  }
+  if (is_keyword(name, "memory_format") && takes_memory_format(overload)) {
+    const bool plain = value == Py_None || (Py_TYPE(value) == memory_format_type && value != channels_last_format);
+    return plain ? Extra::kTaken : Extra::kRefused;
+  }
+  if (is_keyword(name, "non_blocking") && overload.op->name == "copy") return Extra::kTaken;
+  return Extra::kUnknown;
+}
+
+// var(x, unbiased=False) is var(x, correction=0).
+bool take_unbiased(const Overload& overload, PyObject* name, PyObject* value, RbValue* values, uint64_t* given) {
+  if (!is_keyword(name, "unbiased") || !PyBool_Check(value)) return false;
+  for (size_t i = 0; i < overload.params.size(); ++i) {
+    if (PyUnicode_CompareWithASCIIString(overload.params[i].name, "correction") != 0) continue;
+    values[i] = value_int(value == Py_True);
+    *given |= 1ull << i;
+    return true;
+  }
+  return false;
+}
+
+bool parse_keywords(Converter& c, PyObject* const* args, PyObject* kwnames, uint64_t given, RbValue* values,
+                    Extras& extras, uint64_t* all_given) {
+  const Overload& overload = c.overload;
+  const Py_ssize_t n = PyTuple_GET_SIZE(kwnames);
+  for (Py_ssize_t k = 0; k < n; ++k) {
+    PyObject* name = PyTuple_GET_ITEM(kwnames, k);
+    const int index = param_index(overload, name);
+    if (index < 0) {
+      const Extra extra = take_extra(overload, name, args[k], extras);
+      if (extra == Extra::kTaken || take_unbiased(overload, name, args[k], values, &given)) continue;
+      c.fail(extra == Extra::kRefused ? Mismatch::kUnsupported : Mismatch::kUnknown, -1, args[k]);
+      c.mismatch.second = name;
+      return false;
+    }
+    if (given >> index & 1) {
+      c.mismatch.second = name;
+      return c.fail(Mismatch::kTwice, index, args[k]);
+    }
+    given |= 1ull << index;
+    if (!c.convert(index, args[k], &values[index])) return false;
+  }
+  *all_given = given;
+  return true;
+}
+
+bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, RbValue* values,
+           Extras& extras) {
+  const Overload& overload = c.overload;
+  const int n = static_cast<int>(overload.params.size());
+  Py_ssize_t positional = nargs;
+  if (__builtin_expect(nargs > overload.positional, 0)) {
+    int64_t first;
+    if (overload.varargs < 0 || !int_like(args[overload.varargs], &first)) {
+      return c.fail(Mismatch::kTooMany, -1, nullptr, nargs);
+    }
+    positional = overload.varargs;
+    if (!c.int_items(overload.varargs, args + positional, nargs - positional, args[positional],
+                     &values[overload.varargs])) {
+      return false;
+    }
+  }
+  for (Py_ssize_t i = 0; i < positional; ++i) {
+    if (!c.convert(static_cast<int>(i), args[i], &values[i])) return false;
+  }
+  const int filled = static_cast<int>(positional == nargs ? nargs : overload.varargs + 1);
+  uint64_t given = (1ull << filled) - 1;
+  if (kwnames && PyTuple_GET_SIZE(kwnames) > 0) {
+    if (!parse_keywords(c, args + nargs, kwnames, given, values, extras, &given)) return false;
+  }
+  for (int i = filled; i < n; ++i) {
+    if (given >> i & 1) continue;
+    if (!overload.params[i].has_default) return c.fail(Mismatch::kMissing, i, nullptr);
+    values[i] = overload.params[i].default_value;
+  }
+  if (__builtin_expect(c.number_seen && !c.tensor_seen, 0)) return c.fail(Mismatch::kNoTensor, -1, nullptr);
+  return true;
+}
+
+}  // namespace
+
+Parsed parse_arguments(const Overload& overload, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                       RbValue* values, Arena& arena, Extras& extras, Mismatch& mismatch) {
+  try {
+    Converter converter{overload, arena, mismatch};
+    return parse(converter, args, nargs, kwnames, values, extras) ? Parsed::kYes : Parsed::kNo;
+  } catch (const PythonError&) {
+  } catch (...) {
+    raise_current_exception();
+  }
+  return Parsed::kError;
+}
+
+namespace {
+bool is_int_list(int type) {
+  return type == RB_A_DIMS || type == RB_A_PERM || type == RB_A_SIZE || type == RB_A_BSIZE || type == RB_A_INTS;
+}
+}  // namespace
+
+Overload make_overload(const Op* op) {
+  Overload overload{op, {}, 0, -1, 0, false, nullptr};
+  const int kind = op->info.kind;
+  const bool numbers = kind == RB_KIND_ELEMENTWISE || op->family == "elementwise";
+  overload.creation = kind == RB_KIND_CREATION || kind == RB_KIND_RANDOM;
+  for (const Param& p : op->params) {
+    ParamSpec spec;
+    spec.name = PyUnicode_InternFromString(p.name);  // kept: operators are never removed
+    if (!spec.name) throw PythonError{};
+    spec.type = p.type;
+    spec.fixed_len = p.fixed_len;
+    spec.optional = (p.flags & RB_ARG_OPTIONAL) != 0;
+    spec.keyword_only = (p.flags & RB_ARG_KEYWORD_ONLY) != 0;
+    spec.numbers = numbers && p.type == RB_A_TENSOR;
+    spec.has_default = p.has_default;
+    spec.default_value = p.default_value;
+    if (!spec.keyword_only) ++overload.positional;
+    overload.params.push_back(spec);
+  }
+  const int last = overload.positional - 1;
+  const bool alone = last == 0 || (last == 1 && op->params[0].type == RB_A_TENSOR);
+  if (alone && is_int_list(op->params[last].type)) overload.varargs = last;
+  return overload;
+}
+
+// ---- messages
+
+namespace {
+
+std::string type_name(PyObject* o) {
+  if (is_tensor(o) && Py_TYPE(o) == tensor_type) return "Tensor";
+  return Py_TYPE(o)->tp_name;
+}
+
+std::string expected(const ParamSpec& p) {
+  std::string text;
+  switch (p.type) {
+    case RB_A_TENSOR:
+      text = p.numbers ? "Tensor or number" : "Tensor";
+      break;
+    case RB_A_TENSORS:
+      text = "tuple of Tensors";
+      break;
+    case RB_A_SCALAR:
+      text = "number";
+      break;
+    case RB_A_INT:
+    case RB_A_DIM:
+    case RB_A_NEWDIM:
+      text = "int";
+      break;
+    case RB_A_FLOAT:
+      text = "float";
+      break;
+    case RB_A_BOOL:
+      text = "bool";
+      break;
+    case RB_A_STR:
+      text = "str";
+      break;
+    case RB_A_DTYPE:
+      text = "dtype";
+      break;
+    case RB_A_DEVICE:
+      text = "device";
+      break;
+    case RB_A_GENERATOR:
+      text = "Generator";
+      break;
+    case RB_A_FLOATS:
+      text = "tuple of floats";
+      break;
+    default:
+      text = "int or tuple of ints";
+  }
+  return p.optional ? text + " or None" : text;
+}
+
+std::string utf8(PyObject* text) {
+  const char* s = PyUnicode_AsUTF8(text);
+  if (s) return s;
+  PyErr_Clear();
+  return "?";
+}
+
+}  // namespace
+
+std::string describe(const Overload& overload, const Mismatch& m) {
+  const std::string argument =
+      m.param >= 0 ? "argument '" + utf8(overload.params[m.param].name) + "'" : std::string();
+  switch (m.kind) {
+    case Mismatch::kType:
+      return argument + " must be " + expected(overload.params[m.param]) + ", not " + type_name(m.got);
+    case Mismatch::kElement:
+      return argument + " must be " + expected(overload.params[m.param]) + ", but element " +
+             std::to_string(m.detail) + " is " + type_name(m.got);
+    case Mismatch::kLength:
+      return argument + " must have " + std::to_string(overload.params[m.param].fixed_len) + " elements, got " +
+             std::to_string(m.detail);
+    case Mismatch::kTooMany:
+      return "takes at most " + std::to_string(overload.positional) + " positional argument" +
+             (overload.positional == 1 ? "" : "s") + ", got " + std::to_string(m.detail);
+    case Mismatch::kMissing:
+      return "missing required " + argument;
+    case Mismatch::kUnknown:
+      return "got an unexpected keyword argument '" + utf8(m.second) + "'";
+    case Mismatch::kUnsupported:
+      return "the value given for '" + utf8(m.second) + "' (" + type_name(m.got) + ") is not supported here";
+    case Mismatch::kTwice:
+      return "got multiple values for " + argument;
+    case Mismatch::kNoTensor:
+      return "at least one argument must be a Tensor, all are numbers";
+    default:
+      return "the arguments do not fit";
+  }
+}
+
+std::string describe_call(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  std::string text = "(";
+  for (Py_ssize_t i = 0; i < nargs; ++i) text += (i ? ", " : "") + type_name(args[i]);
+  for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
+    text += (text.size() > 1 ? ", " : "") + utf8(PyTuple_GET_ITEM(kwnames, k)) + "=" + type_name(args[nargs + k]);
+  }
+  return text + ")";
+}
+
+}  // namespace rabbet::python

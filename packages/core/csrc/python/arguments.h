@@ -1,0 +1,115 @@
+// The one parser from Python arguments to values, driven by the operators' schemas.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "core/op.h"
+#include "core/tensor.h"
+#include "core_ops.h"
+#include "ref.h"
+
+namespace rabbet::python {
+
+/// Memory for lists and complex numbers of one call, and objects that must outlive it.
+class Arena {
+ public:
+  Arena() = default;
+  ~Arena() {
+    if (__builtin_expect(held_ != nullptr || more_ != nullptr, 0)) clear();
+  }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  void* take(size_t bytes) {
+    bytes = (bytes + 7) & ~size_t{7};
+    if (__builtin_expect(used_ + bytes <= sizeof inline_, 1)) {
+      void* p = inline_ + used_;
+      used_ += bytes;
+      return p;
+    }
+    return take_more(bytes);
+  }
+  template <class T>
+  T* take(size_t n) {
+    return static_cast<T*>(take(n * sizeof(T)));
+  }
+  /// Keep a new reference until the arena goes.
+  void hold(PyObject* o);
+  void hold(TensorRef t);
+
+ private:
+  struct Held {
+    PyObject* object;
+    Tensor* tensor;
+    Held* next;
+  };
+  struct Chunk {
+    Chunk* next;
+  };
+  void* take_more(size_t bytes);
+  void clear();
+
+  size_t used_ = 0;
+  Held* held_ = nullptr;
+  Chunk* more_ = nullptr;
+  alignas(16) char inline_[512];
+};
+
+struct ParamSpec {
+  PyObject* name;  // interned
+  int type;        // RB_A_*
+  int fixed_len;
+  bool optional, keyword_only, numbers, has_default;
+  RbValue default_value;
+};
+
+/// One operator as Python calls it.
+struct Overload {
+  const Op* op;
+  std::vector<ParamSpec> params;
+  int positional;    // how many may be given by position
+  int varargs;       // x.view(2, 3): index of the list that takes all further positional arguments, or -1
+  int lists_only;    // bit set of parameters for which tensors are no numbers (another overload takes them)
+  bool creation;     // accepts requires_grad=, pin_memory=, layout=
+  PyTypeObject* result;  // of several results; made when first needed
+};
+Overload make_overload(const Op* op);
+
+/// Keywords that no schema mentions.
+struct Extras {
+  PyObject* out = nullptr;            // borrowed
+  PyObject* requires_grad = nullptr;  // borrowed
+};
+
+/// Why arguments do not fit an overload.
+struct Mismatch {
+  enum Kind { kNone, kType, kElement, kTooMany, kMissing, kUnknown, kTwice, kLength, kNoTensor, kUnsupported };
+  Kind kind = kNone;
+  int param = -1;
+  int64_t detail = 0;         // index of an element, or the number of arguments
+  PyObject* got = nullptr;    // borrowed from the arguments
+  PyObject* second = nullptr;  // borrowed, kept alive by the arena
+};
+
+enum class Parsed { kYes, kNo, kError };
+
+/// Fill `values` (one per parameter). kNo: `mismatch` says why; kError: a Python exception is set.
+Parsed parse_arguments(const Overload& overload, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                       RbValue* values, Arena& arena, Extras& extras, Mismatch& mismatch);
+
+/// The value of a number, bool or NumPy scalar; false when `o` is none (no Python exception is set then).
+bool number_value(PyObject* o, RbValue* out, Arena& arena);
+/// Whether `o` is a number for operators (Python's or NumPy's).
+bool is_number(PyObject* o);
+bool is_ndarray(PyObject* o);
+bool is_numpy_scalar(PyObject* o);
+/// An int, or what has __index__, but no bool; false when `o` is none. Throws on overflow.
+bool int_value(PyObject* o, int64_t* out);
+/// The value of a 0-d tensor in host memory as number. Throws.
+RbValue scalar_of_tensor(const RbTensor* t, Arena& arena);
+
+/// One line such as "argument 'other' must be Tensor or number, not str".
+std::string describe(const Overload& overload, const Mismatch& mismatch);
+/// "(Tensor, str, alpha=int)"
+std::string describe_call(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+}  // namespace rabbet::python

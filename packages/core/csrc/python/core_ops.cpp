@@ -1,0 +1,45 @@
+#include "core_ops.h"
+
+#include "errors.h"
+
+namespace rabbet::python {
+
+CoreOps ops;
+
+bool init_core_ops() {
+  bool complete = true;
+#define X(name)                                                                             \
+  ops.name = find_op(#name);                                                                \
+  if (!ops.name && complete) {                                                              \
+    PyErr_SetString(PyExc_ImportError, "librabbet_core has no operator '" #name             \
+                                       "': rabbet._C and the library are not of one build"); \
+    complete = false;                                                                       \
+  }
+  RABBET_BINDING_OPS(X)
+#undef X
+  return complete;
+}
+
+namespace {
+int spread(const Op* op, std::initializer_list<RbValue> args, RbValue* values) {
+  int n = 0;
+  for (const RbValue& v : args) values[n++] = v;
+  fill_defaults(op, values, n);
+  return static_cast<int>(op->params.size());
+}
+}  // namespace
+
+TensorRef run_op(const Op* op, std::initializer_list<RbValue> args) {
+  RbValue values[kMaxParams];
+  const int n = spread(op, args, values);
+  return call1(op, values, n);
+}
+
+void run_inplace(const Op* op, std::initializer_list<RbValue> args) {
+  RbValue values[kMaxParams];
+  const int n = spread(op, args, values);
+  RbValue target = values[0];
+  check(call(op, values, n, &target, 1, RB_CALL_OUT));
+}
+
+}  // namespace rabbet::python

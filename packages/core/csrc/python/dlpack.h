@@ -1,0 +1,13 @@
+// DLPack in both directions, without copying.
+#pragma once
+#include "core/tensor.h"
+#include "ref.h"
+
+namespace rabbet::python {
+
+PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names);
+PyObject* tensor_dlpack_device(PyObject* self, PyObject*);
+/// A tensor over the memory of an object with __dlpack__, or of a capsule. Throws.
+TensorRef from_dlpack(PyObject* object);
+
+}  // namespace rabbet::python

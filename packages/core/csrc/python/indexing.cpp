@@ -1,0 +1,253 @@
+#include "indexing.h"
+
+#include <vector>
+
+#include "arguments.h"
+#include "core/dtype.h"
+#include "core_ops.h"
+#include "data.h"
+#include "errors.h"
+#include "tensor_type.h"
+
+namespace rabbet::python {
+
+namespace {
+
+[[noreturn]] void index_error(const char* format, long long a, long long b) {
+  PyErr_Format(PyExc_IndexError, format, a, b);
+  throw PythonError{};
+}
+
+RbValue optional_int(PyObject* o) {
+  if (o == Py_None) return value_none();
+  int64_t i;
+  if (!int_value(o, &i)) raise(PyExc_TypeError, "slice indices must be integers or None, not %s", Py_TYPE(o)->tp_name);
+  return value_int(i);
+}
+
+// A plain integer index: an int, a NumPy integer or a 0-d integer tensor; bools are masks.
+bool integer_index(PyObject* o, int64_t* out) {
+  if (PyBool_Check(o)) return false;
+  if (is_tensor(o)) {
+    const Tensor* t = tensor_of(o);
+    if (t->ndim != 0 || !is_integral(t->dtype_id) || t->dtype_id == RB_BOOL8) return false;
+    Ref number(tensor_item(t));
+    if (!number) throw PythonError{};
+    return int_value(number.get(), out);
+  }
+  return int_value(o, out);
+}
+
+// The result of the view part of an index, and what is left for `index`: a tensor per dimension or null.
+struct Split {
+  TensorRef view;
+  std::vector<TensorRef> indices;
+  bool advanced = false;
+
+  std::vector<RbTensor*> pointers() const {
+    std::vector<RbTensor*> list;
+    for (const TensorRef& t : indices) list.push_back(t.get());
+    while (!list.empty() && !list.back()) list.pop_back();
+    return list;
+  }
+};
+
+class Reader {
+ public:
+  explicit Reader(const Tensor* x) { split_.view = TensorRef::share(const_cast<Tensor*>(x)); }
+
+  Split run(PyObject* key) {
+    if (!PyTuple_Check(key)) {
+      count_dims(&key, 1);
+      item(key);
+    } else {
+      PyObject** items = &PyTuple_GET_ITEM(key, 0);
+      const Py_ssize_t n = PyTuple_GET_SIZE(key);
+      count_dims(items, n);
+      for (Py_ssize_t i = 0; i < n; ++i) item(items[i]);
+    }
+    return std::move(split_);
+  }
+
+ private:
+  static bool is_mask(PyObject* o) {
+    return is_tensor(o) && (tensor_of(o)->dtype_id == RB_BOOL8 || tensor_of(o)->dtype_id == RB_U8);
+  }
+
+  // How many dimensions the items use up, so that an ellipsis knows its length.
+  void count_dims(PyObject** items, Py_ssize_t n) {
+    int ellipses = 0;
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      PyObject* o = items[i];
+      if (o == Py_Ellipsis) {
+        ++ellipses;
+      } else if (is_mask(o)) {
+        used_ += tensor_of(o)->ndim;
+      } else if (o != Py_None && !PyBool_Check(o)) {
+        used_ += 1;
+      }
+    }
+    if (ellipses > 1) raise(PyExc_IndexError, "an index can have only one ellipsis ('...')");
+    const int ndim = split_.view->ndim;
+    if (used_ > ndim) index_error("too many indices: %lld for a tensor of %lld dimensions", used_, ndim);
+    skipped_ = ndim - used_;
+  }
+
+  void keep_dim() {
+    split_.indices.emplace_back();
+    ++at_;
+  }
+
+  void item(PyObject* o) {
+    int64_t i;
+    if (o == Py_None) {
+      split_.view = run_op(ops.unsqueeze, {value_tensor(split_.view.get()), value_int(at_)});
+      keep_dim();
+    } else if (o == Py_Ellipsis) {
+      for (int d = 0; d < skipped_; ++d) keep_dim();
+    } else if (PySlice_Check(o)) {
+      slice(reinterpret_cast<PySliceObject*>(o));
+    } else if (PyBool_Check(o)) {
+      bool_item(o == Py_True);
+    } else if (integer_index(o, &i)) {
+      split_.view = run_op(ops.select, {value_tensor(split_.view.get()), value_int(at_), value_int(i)});
+    } else {
+      tensor_item_index(o);
+    }
+  }
+
+  void slice(PySliceObject* s) {
+    RbValue step = optional_int(s->step);
+    if (step.tag == RB_NONE) step = value_int(1);
+    if (step.v.i <= 0) raise(PyExc_ValueError, "slice step must be positive, got %lld", static_cast<long long>(step.v.i));
+    if (s->start != Py_None || s->stop != Py_None || step.v.i != 1) {
+      split_.view = run_op(ops.slice, {value_tensor(split_.view.get()), value_int(at_), optional_int(s->start),
+                                       optional_int(s->stop), step});
+    }
+    keep_dim();
+  }
+
+  // x[True] adds a dimension of size 1, x[False] one of size 0.
+  void bool_item(bool keep) {
+    split_.view = run_op(ops.unsqueeze, {value_tensor(split_.view.get()), value_int(at_)});
+    if (!keep) {
+      split_.view = run_op(ops.slice, {value_tensor(split_.view.get()), value_int(at_), value_int(0), value_int(0),
+                                       value_int(1)});
+    }
+    keep_dim();
+  }
+
+  void tensor_item_index(PyObject* o) {
+    if (!is_tensor(o) && !PyList_Check(o) && !PyTuple_Check(o) && !looks_like_data(o)) {
+      raise(PyExc_IndexError, "an index must be an integer, slice, ellipsis, None, list, or tensor of integers or bools, "
+            "not %s", Py_TYPE(o)->tp_name);
+    }
+    TensorRef index = as_tensor(o, -1, nullptr);
+    if (index->numel == 0 && !is_tensor(o)) index = cast_to(index.get(), RB_I64);
+    split_.advanced = true;
+    if (index->dtype_id == RB_BOOL8 || index->dtype_id == RB_U8) return mask(index.get());
+    if (!is_integral(index->dtype_id)) {
+      raise(PyExc_IndexError, "a tensor used as an index must have an integer or bool dtype, got %s",
+            dtype_info(index->dtype_id).name);
+    }
+    split_.indices.push_back(cast_to(index.get(), RB_I64));
+    ++at_;
+  }
+
+  void mask(RbTensor* m) {
+    for (int d = 0; d < m->ndim; ++d) {
+      if (m->shape[d] != split_.view->shape[at_ + d]) {
+        PyErr_Format(PyExc_IndexError, "the mask has size %lld in dimension %d, but the indexed tensor has size %lld there",
+                     static_cast<long long>(m->shape[d]), d, static_cast<long long>(split_.view->shape[at_ + d]));
+        throw PythonError{};
+      }
+    }
+    if (m->ndim == 0) {
+      split_.view = run_op(ops.unsqueeze, {value_tensor(split_.view.get()), value_int(at_)});
+      TensorRef column = run_op(ops.nonzero, {value_tensor(run_op(ops.unsqueeze, {value_tensor(m), value_int(0)}).get())});
+      split_.indices.push_back(run_op(ops.select, {value_tensor(column.get()), value_int(1), value_int(0)}));
+      ++at_;
+      return;
+    }
+    TensorRef found = run_op(ops.nonzero, {value_tensor(m)});
+    for (int d = 0; d < m->ndim; ++d) {
+      split_.indices.push_back(run_op(ops.select, {value_tensor(found.get()), value_int(1), value_int(d)}));
+      ++at_;
+    }
+  }
+
+  Split split_;
+  int at_ = 0;       // dimension of the view that the next item takes
+  int used_ = 0, skipped_ = 0;
+};
+
+TensorRef advanced_index(const Split& s) {
+  const std::vector<RbTensor*> list = s.pointers();
+  return run_op(ops.index, {value_tensor(s.view.get()), value_tensors(list.data(), static_cast<int>(list.size()))});
+}
+
+// The value of an assignment as tensor of the target's dtype and device.
+TensorRef assigned(PyObject* value, const Tensor* target) {
+  const DeviceSpec device{target->backend, target->device.id};
+  if (is_tensor(value)) {
+    const Tensor* v = tensor_of(value);
+    const bool elsewhere = v->backend != target->backend && v->ndim == 0;
+    return elsewhere ? move_to(v, device) : TensorRef::share(const_cast<Tensor*>(v));
+  }
+  return make_tensor(value, target->dtype_id, &device);
+}
+
+// NumPy allows leading dimensions of size 1 in the value.
+TensorRef drop_leading_ones(TensorRef v, int ndim) {
+  while (v->ndim > ndim && v->shape[0] == 1) {
+    v = run_op(ops.select, {value_tensor(v.get()), value_int(0), value_int(0)});
+  }
+  return v;
+}
+
+void assign(PyObject* self, PyObject* key, PyObject* value) {
+  const Tensor* x = tensor_of(self);
+  Split s = Reader(x).run(key);
+  if (!s.advanced) {
+    Arena arena;
+    RbValue number;
+    if (!is_tensor(value) && number_value(value, &number, arena)) {
+      return run_inplace(ops.fill, {value_tensor(s.view.get()), number});
+    }
+    TensorRef v = drop_leading_ones(assigned(value, x), s.view->ndim);
+    return run_inplace(ops.copy, {value_tensor(s.view.get()), value_tensor(v.get())});
+  }
+  TensorRef v = cast_to(assigned(value, x).get(), x->dtype_id);
+  const std::vector<RbTensor*> list = s.pointers();
+  run_inplace(ops.index_put, {value_tensor(s.view.get()), value_tensors(list.data(), static_cast<int>(list.size())),
+                              value_tensor(v.get()), value_bool(false)});
+}
+
+}  // namespace
+
+PyObject* tensor_subscript(PyObject* self, PyObject* key) {
+  return object_boundary([&]() -> PyObject* {
+    const Tensor* x = tensor_of(self);
+    int64_t i;
+    if (PyLong_CheckExact(key) && x->ndim > 0 && int_value(key, &i)) {
+      return wrap(run_op(ops.select, {value_tensor(const_cast<Tensor*>(x)), value_int(0), value_int(i)})
+                      .release_ownership());
+    }
+    Split s = Reader(x).run(key);
+    if (s.advanced) return wrap(advanced_index(s).release_ownership());
+    if (s.view.get() == x && x->ndim > 0) {  // x[...] and x[:] are new views
+      s.view = run_op(ops.slice, {value_tensor(s.view.get()), value_int(0), value_none(), value_none(), value_int(1)});
+    }
+    return wrap(s.view.release_ownership());
+  });
+}
+
+int tensor_assign(PyObject* self, PyObject* key, PyObject* value) {
+  return boundary<int>(-1, [&] {
+    if (!value) raise(PyExc_TypeError, "elements of a tensor cannot be deleted");
+    assign(self, key, value);
+    return 0;
+  });
+}
+
+}  // namespace rabbet::python

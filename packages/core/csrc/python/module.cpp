@@ -1,0 +1,332 @@
+// The module rabbet._C: what is not on the way of an operator call.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <optional>
+
+#include "convert.h"
+#include "core/backends.h"
+#include "core/dtype.h"
+#include "core/memory.h"
+#include "core/runtime.h"
+#include "core_ops.h"
+#include "data.h"
+#include "dlpack.h"
+#include "errors.h"
+#include "op_type.h"
+#include "python_kernel.h"
+#include "rabbet/python.h"
+#include "tensor_type.h"
+#include "value_types.h"
+
+namespace py = pybind11;
+
+namespace rabbet::python {
+
+namespace {
+
+py::object owned(PyObject* o) { return py::reinterpret_steal<py::object>(must(o)); }
+py::object wrapped(TensorRef t) { return owned(wrap(t.release_ownership())); }
+
+int dtype_argument(const py::object& o) {
+  if (o.is_none()) return -1;
+  const int dtype = dtype_of(o.ptr());
+  if (dtype < 0) raise(PyExc_TypeError, "expected a dtype, got %s", Py_TYPE(o.ptr())->tp_name);
+  return dtype;
+}
+
+// ---- loaders that Python provides
+
+PyObject* backend_loader = nullptr;
+
+int32_t load_backend(const char* name) {
+  WithGil gil;
+  if (!backend_loader) return set_error(RB_E_PLUGIN, std::string("no backend for device '") + name + "' is loaded");
+  Ref done(PyObject_CallFunction(backend_loader, "s", name));
+  return done ? +RB_OK : capture_error();
+}
+
+// ---- what is registered
+
+const Op* op_named(const std::string& name) {
+  const Op* op = find_op(name.c_str());
+  if (!op) raise(PyExc_KeyError, "no operator '%s'", name.c_str());
+  return op;
+}
+
+const char* const kTypeNames[] = {"Tensor", "Tensor[]", "Scalar", "int", "float", "bool", "str", "dtype", "device",
+                                  "Generator", "dim", "newdim", "dim[]", "perm", "size[]", "bsize[]", "int[]", "float[]"};
+const char* const kKindNames[] = {"elementwise", "reduction", "along", "movement", "batched",
+                                  "indexing", "creation", "random", "composite", "opaque"};
+const char* const kAutocastNames[] = {"pass", "low", "fp32", "promote"};
+
+py::dict describe_param(const Param& p) {
+  py::dict d;
+  d["name"] = p.name_text;
+  d["type"] = kTypeNames[p.type];
+  d["optional"] = (p.flags & RB_ARG_OPTIONAL) != 0;
+  d["keyword_only"] = (p.flags & RB_ARG_KEYWORD_ONLY) != 0;
+  d["mutated"] = (p.flags & RB_ARG_MUTATED) != 0;
+  d["linear"] = (p.flags & RB_ARG_LINEAR) != 0;
+  d["bilinear"] = (p.flags & RB_ARG_BILINEAR) != 0;
+  d["vjp"] = (p.flags & RB_ARG_HAS_VJP) != 0;
+  d["fixed_len"] = p.fixed_len;
+  d["has_default"] = p.has_default;
+  d["default"] = p.has_default ? owned(value_to_python(&p.default_value)) : py::none();
+  return d;
+}
+
+py::dict describe_op(const std::string& name) {
+  const Op* op = op_named(name);
+  py::dict d;
+  d["name"] = op->name;
+  d["base"] = op->base;
+  d["schema"] = op->schema;
+  d["kind"] = kKindNames[op->info.kind];
+  d["autocast"] = kAutocastNames[op->info.autocast];
+  py::list params;
+  for (const Param& p : op->params) params.append(describe_param(p));
+  d["params"] = params;
+  d["rets"] = op->ret_names;
+  d["returns_list"] = op->returns_list;
+  d["view"] = op->is_view();
+  d["maybe_view"] = (op->info.flags & RB_OP_MAYBE_VIEW) != 0;
+  d["detached"] = op->detached;
+  d["doc"] = op->doc;
+  d["ref"] = op->ref;
+  d["accepts"] = op->accepts;
+  d["alias"] = op->aliases;
+  d["function"] = op->as_function;
+  d["method"] = op->as_method;
+  d["inplace"] = op->as_inplace;
+  d["has_vjp"] = !op->vjps.empty();
+  d["has_decomp"] = op->has_decomp();
+  d["provider"] = op->provider;
+  d["file"] = op->file;
+  d["family"] = op->family;
+  py::dict formulas;
+  if (op->has_decomp()) formulas["decomp"] = op->decomp_text;
+  for (auto& [arg, text] : op->vjps) formulas[py::str("vjp " + arg)] = text;
+  d["formulas"] = formulas;
+  py::dict kernels;
+  for (int bit = 0; bit < backend_count(); ++bit) {
+    if (op->table[bit].fn) kernels[backend_name(bit)] = op->table[bit].provider ? op->table[bit].provider : "?";
+  }
+  d["kernels"] = kernels;
+  return d;
+}
+
+std::vector<std::string> record_names() {
+  std::vector<std::string> names;
+  for (const Op* op : all_ops()) names.push_back(op->name);
+  return names;
+}
+
+py::list describe_layers() {
+  py::list list;
+  for (const LayerEntry* layer : layers_in_order()) {
+    py::dict d;
+    d["name"] = layer->name;
+    d["phase"] = layer->desc.phase;
+    d["before"] = layer->before;
+    d["after"] = layer->after;
+    d["provider"] = layer->provider;
+    list.append(d);
+  }
+  return list;
+}
+
+py::list describe_backends() {
+  py::list list;
+  for (int id = 0; id < backend_count(); ++id) {
+    const BackendEntry& entry = backend_entry(id);
+    const CacheCounts counts = cache_counts(id);
+    py::dict d;
+    d["name"] = entry.name;
+    d["provider"] = entry.provider;
+    d["host_memory"] = has_host_memory(id);
+    d["devices"] = device_count(id);
+    d["bytes_in_use"] = counts.in_use;
+    d["bytes_cached"] = counts.cached;
+    d["bytes_peak"] = counts.peak;
+    list.append(d);
+  }
+  return list;
+}
+
+py::list describe_plugins() {
+  py::list list;
+  for (const LoadedPlugin& p : loaded_plugins()) {
+    py::dict d;
+    d["name"] = p.name;
+    d["version"] = p.version;
+    d["path"] = p.path;
+    d["abi"] = py::make_tuple(p.abi_major, p.abi_built);
+    d["abi_min"] = p.abi_min;
+    list.append(d);
+  }
+  return list;
+}
+
+// ---- registration from Python
+
+class KernelHandle {
+ public:
+  KernelHandle(int64_t ticket, std::string op, std::string backend)
+      : op(std::move(op)), backend(std::move(backend)), ticket_(ticket) {}
+  void revoke() {
+    if (ticket_) unregister_kernel(ticket_);
+    ticket_ = 0;
+  }
+  const std::string op, backend;
+
+ private:
+  int64_t ticket_;
+};
+
+KernelHandle add_python_kernel(const std::string& op, const std::string& backend, const py::function& fn,
+                               const std::string& provider) {
+  const RbKernel kernel = make_python_kernel(op.c_str(), backend.c_str(), fn.ptr());
+  return {register_kernel(kernel, provider), op, backend};
+}
+
+void add_ops(const std::string& text, const std::string& file, const std::string& provider) {
+  RbTxn txn;
+  txn.provider = provider;
+  txn_add_ops(txn, text, file);
+  for (auto& op : txn.ops) check_formulas(*op);
+  txn_commit(txn);
+  refresh_ops();
+}
+
+void load(const std::string& path) {
+  int32_t code;
+  {
+    py::gil_scoped_release released;
+    code = load_plugin(path.c_str());
+  }
+  check(code);
+  refresh_ops();
+}
+
+// ---- rabbet/python.h
+
+RbTensor* unwrap(PyObject* o) { return is_tensor(o) ? tensor_of(o) : nullptr; }
+const RbPython python_table = {sizeof(RbPython), 0, &kHost, nullptr, wrap, unwrap, raise_error, capture_error,
+                               value_to_python};
+
+void translate(std::exception_ptr p) {
+  try {
+    std::rethrow_exception(p);
+  } catch (const PythonError&) {  // the exception is set
+  } catch (const std::exception&) {
+    throw;  // pybind11's own
+  } catch (...) {
+    raise_current_exception();
+  }
+}
+
+bool init_types(PyObject* module) {
+  return init_errors(module) && init_value_types(module) && init_core_ops() && init_tensor_type(module);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, m) {
+  m.doc() = "The binding of librabbet_core; see packages/core/csrc/python/README.md.";
+  py::register_exception_translator(translate);
+  if (!init_types(m.ptr())) throw py::error_already_set();
+  init_op_type(m.ptr());
+  set_backend_loader(load_backend);
+
+  static RbPython table = python_table;
+  table.tensor_type = tensor_type;
+  m.add_object("python_v0", py::reinterpret_steal<py::object>(PyCapsule_New(&table, RB_PYTHON_CAPSULE, nullptr)));
+  m.attr("abi") = py::make_tuple(RB_ABI_MAJOR, RB_ABI_MINOR);
+  m.attr("__version__") = RABBET_VERSION;
+
+  m.def("op", [](const std::string& name) {
+    PyObject* o = find_op_object(name);
+    if (!o) raise(PyExc_KeyError, "no operator '%s'", name.c_str());
+    return py::reinterpret_borrow<py::object>(o);
+  });
+  m.def("op_names", public_op_names, "Public names of operators, aliases included.");
+  m.def("record_names", record_names, "Names of all records, overloads and hidden ones included.");
+  m.def("op_info", describe_op);
+  m.def("check_records", check_all_formulas, "Compile every formula of every record; raises for the first bad one.");
+  m.def("return_types", [] { return owned(result_types()); });
+
+  m.def("tensor", [](const py::object& data, const py::object& dtype, const py::object& device) {
+    if (device.is_none()) return wrapped(make_tensor(data.ptr(), dtype_argument(dtype), nullptr));
+    const DeviceSpec spec = parse_device(device.ptr());
+    return wrapped(make_tensor(data.ptr(), dtype_argument(dtype), &spec));
+  }, py::arg("data"), py::arg("dtype") = py::none(), py::arg("device") = py::none());
+  m.def("as_tensor", [](const py::object& data, const py::object& dtype, const py::object& device) {
+    if (py::isinstance<py::none>(device)) {
+      const int want = dtype_argument(dtype);
+      if (is_tensor(data.ptr()) && (want < 0 || want == tensor_of(data.ptr())->dtype_id)) return data;
+      return wrapped(as_tensor(data.ptr(), want, nullptr));
+    }
+    const DeviceSpec spec = parse_device(device.ptr());
+    return wrapped(as_tensor(data.ptr(), dtype_argument(dtype), &spec));
+  }, py::arg("data"), py::arg("dtype") = py::none(), py::arg("device") = py::none());
+  m.def("from_buffer", [](const py::object& o, const py::object& dtype, const std::optional<std::vector<int64_t>>& shape,
+                          int64_t offset, int64_t count) {
+    return wrapped(from_buffer(o.ptr(), dtype_argument(dtype), shape ? &*shape : nullptr, offset, count));
+  }, py::arg("buffer"), py::arg("dtype") = py::none(), py::arg("shape") = py::none(), py::arg("offset") = 0,
+        py::arg("count") = -1);
+  m.def("from_dlpack", [](const py::object& o) { return wrapped(from_dlpack(o.ptr())); });
+
+  m.def("load_plugin", load, py::arg("path"));
+  m.def("set_backend_loader", [](const py::object& f) {
+    Py_XDECREF(backend_loader);
+    backend_loader = f.inc_ref().ptr();
+  });
+  m.def("backends", describe_backends);
+  m.def("layers", describe_layers);
+  m.def("plugins", describe_plugins);
+  m.def("live_counts", [] {
+    const MemoryCounts c = memory_counts();
+    py::dict d;
+    d["tensors"] = c.tensors;
+    d["bytes"] = c.bytes;
+    return d;
+  });
+  m.def("empty_cache", empty_cache);
+  m.def("reset_peak", [](const py::object& device) { reset_peak(parse_device(device.ptr()).backend); });
+  m.def("synchronize", [](const py::object& device) {
+    const DeviceSpec spec = parse_device(device.ptr());
+    synchronize(spec.backend, spec.index < 0 ? 0 : spec.index);
+  });
+
+  m.def("add_ops", add_ops, py::arg("text"), py::arg("file"), py::arg("provider"));
+  py::class_<KernelHandle>(m, "KernelHandle")
+      .def("revoke", &KernelHandle::revoke)
+      .def_readonly("op", &KernelHandle::op)
+      .def_readonly("backend", &KernelHandle::backend);
+  m.def("add_python_kernel", add_python_kernel, py::arg("op"), py::arg("backend"), py::arg("fn"), py::arg("provider"));
+
+  m.def("get_default_dtype", [] { return py::reinterpret_borrow<py::object>(dtype_objects[default_dtype()]); });
+  m.def("set_default_dtype", [](const py::object& o) {
+    const int dtype = dtype_argument(o);
+    if (dtype < 0 || !is_floating(dtype)) raise(PyExc_TypeError, "the default dtype must be a floating dtype");
+    set_default_dtype(dtype);
+  });
+  m.def("promote_types", [](const py::object& a, const py::object& b) {
+    return py::reinterpret_borrow<py::object>(dtype_objects[promote(dtype_argument(a), dtype_argument(b))]);
+  });
+  m.def("can_cast", [](const py::object& a, const py::object& b) { return can_cast(dtype_argument(a), dtype_argument(b)); });
+  m.def("get_num_threads", num_threads);
+  m.def("set_num_threads", set_num_threads);
+  m.def("seed_all", seed_all);
+  m.def("default_generator", [](const py::object& device) {
+    const DeviceSpec spec = parse_device(device.ptr());
+    return owned(make_default_generator(spec.backend, spec.index < 0 ? 0 : spec.index));
+  });
+  m.def("set_repr", [](const py::object& f) {
+    Py_XDECREF(repr_callback);
+    repr_callback = f.inc_ref().ptr();
+  });
+}
+
+}  // namespace rabbet::python

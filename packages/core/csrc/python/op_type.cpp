@@ -1,0 +1,486 @@
+#include "op_type.h"
+
+#include <structmember.h>
+
+#include <cstring>
+
+
+#include <memory>
+#include <unordered_map>
+
+#include "core/infer.h"
+#include "convert.h"
+#include "tensor_type.h"
+#include "value_types.h"
+
+namespace rabbet::python {
+
+PyTypeObject* op_type;
+
+namespace {
+
+struct OpObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  std::vector<Overload>* overloads;  // owned; Op objects live as long as the process
+  const char* name;                  // owned
+  bool inplace;
+  int self_index;  // parameter that takes the method's object; 0 but for `x.where(condition, other)`
+};
+
+OpObject* as_op(PyObject* o) { return reinterpret_cast<OpObject*>(o); }
+
+// ---- the call
+
+int64_t elements(const Overload& overload, const RbValue* values) {
+  int64_t total = 0;
+  const int n = static_cast<int>(overload.params.size());
+  for (int i = 0; i < n; ++i) {
+    const RbValue& v = values[i];
+    if (v.tag == RB_TENSOR) {
+      total += v.v.t->numel;
+    } else if (v.tag == RB_TENSORS) {
+      for (uint32_t j = 0; j < v.len; ++j) total += v.v.ts[j] ? v.v.ts[j]->numel : 0;
+    } else if (v.tag == RB_INTS && overload.creation) {
+      int64_t size = 1;
+      for (uint32_t j = 0; j < v.len && size < kLargeCall; ++j) size *= v.v.is[j] > 0 ? v.v.is[j] : 1;
+      total += size;
+    }
+  }
+  return total;
+}
+
+int32_t run(const Overload& overload, const RbValue* values, RbValue* rets, uint32_t flags) {
+  const int nargs = static_cast<int>(overload.params.size());
+  const int nrets = overload.op->info.nrets;
+  if (__builtin_expect(elements(overload, values) < kLargeCall, 1)) {
+    return call(overload.op, values, nargs, rets, nrets, flags);
+  }
+  int32_t code;
+  Py_BEGIN_ALLOW_THREADS;
+  code = call(overload.op, values, nargs, rets, nrets, flags);
+  Py_END_ALLOW_THREADS;
+  return code;
+}
+
+PyObject* wrong_out(const OpObject* o, PyObject* got, int nrets) {
+  PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be %s, not %s", o->name,
+               nrets == 1 ? "Tensor" : "tuple of Tensors, one for each result", Py_TYPE(got)->tp_name);
+  return nullptr;
+}
+
+PyObject* run_out(const OpObject* o, const Overload& overload, const RbValue* values, PyObject* out) {
+  const int nrets = overload.op->info.nrets;
+  RbValue rets[kMaxRets];
+  if (is_tensor(out) && nrets == 1 && !overload.op->returns_list) {
+    rets[0] = value_tensor(tensor_of(out));
+  } else {
+    if (!PyTuple_Check(out) || PyTuple_GET_SIZE(out) != nrets || overload.op->returns_list) {
+      return wrong_out(o, out, nrets);
+    }
+    for (int i = 0; i < nrets; ++i) {
+      if (!is_tensor(PyTuple_GET_ITEM(out, i))) return wrong_out(o, PyTuple_GET_ITEM(out, i), nrets);
+      rets[i] = value_tensor(tensor_of(PyTuple_GET_ITEM(out, i)));
+    }
+  }
+  const int32_t code = run(overload, values, rets, RB_CALL_OUT);
+  return code == RB_OK ? Py_NewRef(out) : raise_error(code);
+}
+
+PyObject* run_inplace(const OpObject* o, const Overload& overload, const RbValue* values, PyObject* self,
+                      const Extras& extras) {
+  if (extras.out) {
+    PyErr_Format(PyExc_TypeError, "%s(): an in-place operator takes no argument 'out'", o->name);
+    return nullptr;
+  }
+  if (values[0].tag != RB_TENSOR) {
+    PyErr_Format(PyExc_TypeError, "%s(): the tensor to be written must come first", o->name);
+    return nullptr;
+  }
+  RbValue rets[kMaxRets];
+  rets[0] = values[0];
+  const int32_t code = run(overload, values, rets, RB_CALL_OUT);
+  return code == RB_OK ? Py_NewRef(self) : raise_error(code);
+}
+
+PyObject* finish(const OpObject* o, const Overload& overload, const RbValue* values, PyObject* const* args,
+                 Py_ssize_t nargs, const Extras& extras) {
+  if (__builtin_expect(o->inplace, 0)) {
+    PyObject* self = nargs > 0 ? args[0] : nullptr;
+    if (!self) self = wrap_borrowed(values[0].v.t);  // given by keyword
+    else Py_INCREF(self);
+    Ref owned(self);
+    return self ? run_inplace(o, overload, values, self, extras) : nullptr;
+  }
+  if (__builtin_expect(extras.out != nullptr, 0)) return run_out(o, overload, values, extras.out);
+  const int nrets = overload.op->info.nrets;
+  RbValue rets[kMaxRets];
+  for (int i = 0; i < nrets; ++i) rets[i] = value_none();
+  const int32_t code = run(overload, values, rets, 0);
+  if (__builtin_expect(code != RB_OK, 0)) return raise_error(code);
+  if (__builtin_expect(nrets == 1 && rets[0].tag == RB_TENSOR && !extras.requires_grad, 1)) return wrap(rets[0].v.t);
+  return object_boundary([&] {
+    Ref result(results_to_python(overload.op, rets, nrets));
+    if (extras.requires_grad) set_requires_grad(result.get(), extras.requires_grad);
+    return result.release();
+  });
+}
+
+PyObject* no_match(const OpObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return object_boundary([&]() -> PyObject* {
+    std::string text;
+    for (const Overload& overload : *o->overloads) {
+      RbValue values[kMaxParams];
+      Arena arena;
+      Extras extras;
+      Mismatch mismatch;
+      if (parse_arguments(overload, args, nargs, kwnames, values, arena, extras, mismatch) == Parsed::kError) {
+        PyErr_Clear();
+      }
+      const std::string why = describe(overload, mismatch);
+      if (o->overloads->size() == 1) {
+        text = std::string(o->name) + "(): " + why + "\n  " + overload.op->schema + "\n  got " +
+               describe_call(args, nargs, kwnames);
+      } else {
+        text += "\n  " + overload.op->schema + ": " + why;
+      }
+    }
+    if (o->overloads->size() > 1) {
+      text = std::string(o->name) + "(): no signature takes " + describe_call(args, nargs, kwnames) + ":" + text;
+    }
+    PyErr_SetString(PyExc_TypeError, text.c_str());
+    return nullptr;
+  });
+}
+
+PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  const OpObject* o = as_op(self);
+  const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+  for (const Overload& overload : *o->overloads) {
+    RbValue values[kMaxParams];
+    Arena arena;
+    Extras extras;
+    Mismatch mismatch;
+    switch (parse_arguments(overload, args, nargs, kwnames, values, arena, extras, mismatch)) {
+      case Parsed::kYes:
+        return finish(o, overload, values, args, nargs, extras);
+      case Parsed::kError:
+        return nullptr;
+      case Parsed::kNo:
+        break;
+    }
+  }
+  return no_match(o, args, nargs, kwnames);
+}
+
+// `x.where(condition, other)`: the object is not the first parameter of the record.
+PyObject* op_call_moved(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  const OpObject* o = as_op(self);
+  const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+  if (nargs <= o->self_index) return op_call(self, args, nargsf, kwnames);
+  const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  if (total > kMaxParams) return op_call(self, args, nargsf, kwnames);
+  PyObject* moved[kMaxParams];
+  for (Py_ssize_t i = 0; i < total; ++i) moved[i] = args[i];
+  for (int i = 0; i < o->self_index; ++i) moved[i] = args[i + 1];
+  moved[o->self_index] = args[0];
+  return op_call(self, moved, static_cast<size_t>(nargs), kwnames);
+}
+
+// ---- the object
+
+PyObject* op_bind(PyObject* self, PyObject* object, PyObject*) {
+  return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
+}
+
+PyObject* op_repr(PyObject* self) { return PyUnicode_FromFormat("<operator rabbet.%s>", as_op(self)->name); }
+
+PyObject* op_get_name(PyObject* self, void*) { return PyUnicode_FromString(as_op(self)->name); }
+
+PyObject* op_get_doc(PyObject* self, void*) {
+  std::string text;
+  for (const Overload& overload : *as_op(self)->overloads) {
+    if (!text.empty()) text += "\n\n";
+    text += overload.op->schema + "\n\n" + overload.op->doc;
+  }
+  return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+}
+
+bool is_number_text(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789.+-e") == std::string::npos;
+}
+
+// Defaults that Python's tokenizer reads back; others (none today) are shown as None.
+std::string default_text(const Param& p) {
+  const std::string& t = p.default_text;
+  const bool plain = t == "None" || t == "True" || t == "False" || t[0] == '\'' || t[0] == '"' || t[0] == '[';
+  return plain || is_number_text(t) ? t : "None";
+}
+
+PyObject* op_get_text_signature(PyObject* self, void*) {
+  const OpObject* o = as_op(self);
+  if (o->overloads->size() != 1) Py_RETURN_NONE;
+  const Op* op = o->overloads->front().op;
+  std::string text = "(";
+  bool keyword_only = false;
+  for (const Param& p : op->params) {
+    if (text.size() > 1) text += ", ";
+    if ((p.flags & RB_ARG_KEYWORD_ONLY) && !keyword_only) {
+      text += "*, ";
+      keyword_only = true;
+    }
+    text += p.name_text;
+    if (p.has_default) text += "=" + default_text(p);
+  }
+  text += ")";
+  return PyUnicode_FromString(text.c_str());
+}
+
+PyObject* op_get_module(PyObject*, void*) { return PyUnicode_FromString("rabbet"); }
+PyObject* op_get_overloads(PyObject* self, void*) {
+  return object_boundary([&] {
+    const auto& overloads = *as_op(self)->overloads;
+    Ref names(must(PyTuple_New(static_cast<Py_ssize_t>(overloads.size()))));
+    for (size_t i = 0; i < overloads.size(); ++i) {
+      PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i),
+                       must(PyUnicode_FromString(overloads[i].op->name.c_str())));
+    }
+    return names.release();
+  });
+}
+PyObject* op_get_inplace(PyObject* self, void*) { return PyBool_FromLong(as_op(self)->inplace); }
+// Pickled by name; rabbet._C.op finds it again.
+PyObject* op_reduce(PyObject* self, PyObject*) {
+  Ref module(PyImport_ImportModule("rabbet._C"));
+  if (!module) return nullptr;
+  Ref finder(PyObject_GetAttrString(module.get(), "op"));
+  return finder ? Py_BuildValue("O(s)", finder.get(), as_op(self)->name) : nullptr;
+}
+void op_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  delete as_op(self)->overloads;
+  delete[] as_op(self)->name;
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyGetSetDef op_getset[] = {
+    {"__name__", op_get_name, nullptr, nullptr, nullptr},
+    {"__qualname__", op_get_name, nullptr, nullptr, nullptr},
+    {"__doc__", op_get_doc, nullptr, nullptr, nullptr},
+    {"__text_signature__", op_get_text_signature, nullptr, nullptr, nullptr},
+    {"__module__", op_get_module, nullptr, nullptr, nullptr},
+    {"overloads", op_get_overloads, nullptr, "Names of the records that it calls, in order.", nullptr},
+    {"inplace", op_get_inplace, nullptr, "Whether it writes its first argument.", nullptr},
+    {}};
+PyMethodDef op_methods[] = {{"__reduce__", op_reduce, METH_NOARGS, nullptr}, {}};
+PyMemberDef op_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(OpObject, vectorcall), READONLY, nullptr}, {}};
+PyType_Slot op_slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                          {Py_tp_descr_get, reinterpret_cast<void*>(op_bind)},
+                          {Py_tp_repr, reinterpret_cast<void*>(op_repr)},
+                          {Py_tp_dealloc, reinterpret_cast<void*>(op_dealloc)},
+                          {Py_tp_getset, op_getset},
+                          {Py_tp_methods, op_methods},
+                          {Py_tp_members, op_members},
+                          {}};
+PyType_Spec op_spec = {"rabbet.Op", sizeof(OpObject), 0,
+                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+                           Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                       op_slots};
+
+// ---- all objects, by name
+
+struct Objects {
+  std::unordered_map<std::string, PyObject*> by_name;  // owned; "add", "subtract", "add_", "max.dim"
+  std::vector<std::string> names;                      // public ones, in record order
+  std::unordered_map<const Op*, PyTypeObject*> results;
+  std::unordered_map<const Op*, bool> seen;
+};
+Objects& objects() {  // guarded by Python's lock
+  static Objects* instance = new Objects;
+  return *instance;
+}
+
+char* copy_text(const std::string& text) {
+  char* copy = new char[text.size() + 1];
+  std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
+PyObject* new_op(const std::string& name, bool inplace, int self_index = 0) {
+  PyObject* self = must(op_type->tp_alloc(op_type, 0));
+  OpObject* o = as_op(self);
+  o->vectorcall = self_index ? op_call_moved : op_call;
+  o->overloads = new std::vector<Overload>;
+  o->name = copy_text(name);
+  o->inplace = inplace;
+  o->self_index = self_index;
+  return self;
+}
+
+// Tensors decide between max.dim(input, dim) and max.other(input, other).
+void settle_lists(std::vector<Overload>& overloads) {
+  for (Overload& overload : overloads) {
+    overload.lists_only = 0;
+    for (size_t i = 0; i < overload.params.size(); ++i) {
+      for (const Overload& other : overloads) {
+        if (&other == &overload || i >= other.params.size()) continue;
+        const int type = other.params[i].type;
+        if (type == RB_A_TENSOR) overload.lists_only |= 1 << i;
+      }
+    }
+  }
+}
+
+PyObject* object_named(const std::string& name, bool inplace) {
+  PyObject*& o = objects().by_name[name];
+  if (!o) o = new_op(name, inplace);
+  return o;
+}
+
+void add_overload(PyObject* o, const Op* op) {
+  as_op(o)->overloads->push_back(make_overload(op));
+  settle_lists(*as_op(o)->overloads);
+}
+
+void set_method(const std::string& name, PyObject* o) {
+  // What the type defines itself (view(dtype), `T`) stays.
+  Ref key(must(PyUnicode_FromString(name.c_str())));
+  if (PyDict_Contains(tensor_type->tp_dict, key.get())) return;
+  if (PyObject_SetAttr(reinterpret_cast<PyObject*>(tensor_type), key.get(), o) < 0) throw PythonError{};
+}
+
+int method_self(const Op* op) {
+  for (size_t i = 0; i < op->params.size(); ++i) {
+    if (op->params[i].name_text == "input" && op->params[i].type == RB_A_TENSOR) return static_cast<int>(i);
+  }
+  return 0;
+}
+
+void add_names(const Op* op, const std::string& name) {
+  Objects& all = objects();
+  const bool exposed = op->as_function || op->as_method;
+  const bool fresh = !all.by_name.count(name);
+  if (exposed || op->name == name) {
+    PyObject* o = object_named(name, false);
+    add_overload(o, op);
+    if (fresh) all.names.push_back(name);
+    if (op->as_method) {
+      const int self_index = method_self(op);
+      if (self_index == 0) {
+        set_method(name, o);
+      } else {
+        PyObject* method = new_op(name, false, self_index);
+        add_overload(method, op);
+        set_method(name, method);
+        Py_DECREF(method);
+      }
+    }
+  }
+  if (op->as_inplace) {
+    PyObject* o = object_named(name + "_", true);
+    add_overload(o, op);
+    set_method(name + "_", o);
+  }
+}
+
+}  // namespace
+
+void refresh_ops() {
+  Objects& all = objects();
+  for (const Op* op : all_ops()) {
+    if (all.seen[op]) continue;
+    all.seen[op] = true;
+    if (op->params.size() > static_cast<size_t>(kMaxParams)) {
+      raise(PyExc_RuntimeError, "operator '%s' has more than %d parameters", op->name.c_str(), kMaxParams);
+    }
+    if (op->name != op->base) add_overload(object_named(op->name, false), op);
+    add_names(op, op->base);
+    for (const std::string& alias : op->aliases) add_names(op, alias);
+  }
+}
+
+void init_op_type(PyObject* module) {
+  op_type = reinterpret_cast<PyTypeObject*>(must(PyType_FromSpec(&op_spec)));
+  if (PyModule_AddObjectRef(module, "Op", reinterpret_cast<PyObject*>(op_type)) < 0) throw PythonError{};
+  refresh_ops();
+}
+
+PyObject* find_op_object(const std::string& name) {
+  auto found = objects().by_name.find(name);
+  return found == objects().by_name.end() ? nullptr : found->second;
+}
+
+std::vector<std::string> public_op_names() { return objects().names; }
+
+// ---- results
+
+PyTypeObject* result_type(const Op* op) {
+  PyTypeObject*& type = objects().results[op];
+  if (type) return type;
+  std::string name = "rabbet.return_types." + op->name;
+  for (size_t i = sizeof "rabbet.return_types"; i < name.size(); ++i) {
+    if (name[i] == '.') name[i] = '_';
+  }
+  if (op->name.compare(0, op->base.size() + 1, op->base + ".") == 0) name = "rabbet.return_types." + op->base;
+  const size_t n = op->ret_names.size();
+  auto* fields = new PyStructSequence_Field[n + 1];
+  for (size_t i = 0; i < n; ++i) fields[i] = {op->ret_names[i].c_str(), nullptr};
+  fields[n] = {nullptr, nullptr};
+  PyStructSequence_Desc desc = {copy_text(name), copy_text(op->doc), fields, static_cast<int>(n)};
+  PyTypeObject* made = PyStructSequence_NewType(&desc);
+  if (!made) throw PythonError{};
+  return type = made;
+}
+
+PyObject* result_types() {
+  Ref dict(must(PyDict_New()));
+  for (auto& [op, type] : objects().results) {
+    (void)op;
+    if (PyDict_SetItemString(dict.get(), type->tp_name, reinterpret_cast<PyObject*>(type)) < 0) throw PythonError{};
+  }
+  return dict.release();
+}
+
+namespace {
+
+PyObject* take_result(RbValue* v) {
+  if (v->tag == RB_TENSOR) {
+    RbTensor* t = v->v.t;
+    *v = value_none();
+    return must(wrap(t));
+  }
+  if (v->tag == RB_TENSORS) {
+    Ref tuple(must(PyTuple_New(v->len)));
+    auto** ts = const_cast<RbTensor**>(v->v.ts);
+    for (uint32_t i = 0; i < v->len; ++i) {
+      RbTensor* t = ts[i];
+      ts[i] = nullptr;
+      PyTuple_SET_ITEM(tuple.get(), i, t ? must(wrap(t)) : Py_NewRef(Py_None));
+    }
+    return tuple.release();
+  }
+  return must(value_to_python(v));
+}
+
+struct ReleaseAll {
+  RbValue* rets;
+  int n;
+  ~ReleaseAll() {
+    for (int i = 0; i < n; ++i) value_release(&rets[i]);
+  }
+};
+
+}  // namespace
+
+PyObject* results_to_python(const Op* op, RbValue* rets, int nrets) {
+  ReleaseAll rest{rets, nrets};
+  if (nrets == 0) return Py_NewRef(Py_None);
+  if (nrets == 1) return take_result(&rets[0]);
+  Ref result(must(PyStructSequence_New(result_type(op))));
+  for (int i = 0; i < nrets; ++i) PyStructSequence_SetItem(result.get(), i, take_result(&rets[i]));
+  return result.release();
+}
+
+}  // namespace rabbet::python

@@ -1,0 +1,30 @@
+// The Op type: one callable object per public name; it serves as function and as method.
+#pragma once
+#include "arguments.h"
+
+namespace rabbet::python {
+
+extern PyTypeObject* op_type;
+
+/// Make the type, an object for every operator, and put methods on Tensor. Throws PythonError or Error.
+void init_op_type(PyObject* module);
+/// Operators that were registered since: new objects, new overloads of old ones, methods. Throws.
+void refresh_ops();
+
+/// The object of a public name, an alias, an in-place name ("add_") or an overload ("max.dim"); borrowed,
+/// null (without an exception) if there is none.
+PyObject* find_op_object(const std::string& name);
+/// Public names, in record order.
+std::vector<std::string> public_op_names();
+
+/// Values to Python: takes over what `rets` own, also on error. Throws.
+PyObject* results_to_python(const Op* op, RbValue* rets, int nrets);
+/// The type of an operator's several results, `rabbet.return_types.max`. Throws.
+PyTypeObject* result_type(const Op* op);
+/// All result types made so far, by name; new reference.
+PyObject* result_types();
+
+/// Python's lock is released around calls on at least this many elements.
+constexpr int64_t kLargeCall = 1 << 16;
+
+}  // namespace rabbet::python

@@ -1,0 +1,93 @@
+// Attributes of Tensor that need no other wheel.
+#include "core/backends.h"
+#include "core/dtype.h"
+#include "core_ops.h"
+#include "data.h"
+#include "errors.h"
+#include "tensor_type.h"
+#include "value_types.h"
+
+namespace rabbet::python {
+
+namespace {
+
+PyObject* get_shape(PyObject* o, void*) { return make_size(tensor_of(o)->ndim, tensor_of(o)->shape); }
+PyObject* get_ndim(PyObject* o, void*) { return PyLong_FromLong(tensor_of(o)->ndim); }
+PyObject* get_dtype(PyObject* o, void*) { return Py_NewRef(dtype_objects[tensor_of(o)->dtype_id]); }
+PyObject* get_device(PyObject* o, void*) { return device_of(tensor_of(o)); }
+PyObject* get_layout(PyObject*, void*) { return Py_NewRef(strided_layout); }
+PyObject* get_itemsize(PyObject* o, void*) { return PyLong_FromLong(dtype_info(tensor_of(o)->dtype_id).itemsize); }
+PyObject* get_nbytes(PyObject* o, void*) {
+  return PyLong_FromLongLong(tensor_of(o)->numel * dtype_info(tensor_of(o)->dtype_id).itemsize);
+}
+PyObject* get_is_meta(PyObject* o, void*) { return PyBool_FromLong(tensor_of(o)->backend == kMeta); }
+
+PyObject* is_on(PyObject* o, const char* name) {
+  return PyBool_FromLong(backend_entry(tensor_of(o)->backend).name == name);
+}
+PyObject* get_is_cpu(PyObject* o, void*) { return is_on(o, "cpu"); }
+PyObject* get_is_cuda(PyObject* o, void*) { return is_on(o, "cuda"); }
+
+PyObject* wrapped(const Op* op, PyObject* o) {
+  return object_boundary([&] { return wrap(run_op(op, {value_tensor(tensor_of(o))}).release_ownership()); });
+}
+
+PyObject* get_transposed(PyObject* o, void*) {
+  const Tensor* t = tensor_of(o);
+  if (t->ndim == 2) return wrapped(ops.t, o);
+  return object_boundary([&] {
+    int64_t dims[kMaxDims];
+    for (int i = 0; i < t->ndim; ++i) dims[i] = t->ndim - 1 - i;
+    return wrap(run_op(ops.permute, {value_tensor(tensor_of(o)), value_ints(dims, t->ndim)}).release_ownership());
+  });
+}
+PyObject* get_matrix_transposed(PyObject* o, void*) { return wrapped(ops.mT, o); }
+PyObject* get_adjoint(PyObject* o, void*) {
+  return object_boundary([&] {
+    TensorRef turned = run_op(ops.mT, {value_tensor(tensor_of(o))});
+    if (!is_complex(turned->dtype_id)) return wrap(turned.release_ownership());
+    return wrap(run_op(ops.conj, {value_tensor(turned.get())}).release_ownership());
+  });
+}
+PyObject* get_real(PyObject* o, void*) {
+  return is_complex(tensor_of(o)->dtype_id) ? wrapped(ops.real, o) : Py_NewRef(o);
+}
+PyObject* get_imag(PyObject* o, void*) {
+  if (is_complex(tensor_of(o)->dtype_id)) return wrapped(ops.imag, o);
+  PyErr_SetString(PyExc_RuntimeError, "imag: the tensor is not complex");
+  return nullptr;
+}
+
+PyObject* get_data(PyObject* o, void*) { return wrapped(ops.detach, o); }
+int set_data(PyObject* o, PyObject* value, void*) {
+  if (!value || !is_tensor(value)) {
+    PyErr_SetString(PyExc_TypeError, "data can be set to a Tensor only");
+    return -1;
+  }
+  tensor_set_data(tensor_of(o), tensor_of(value));
+  return 0;
+}
+
+}  // namespace
+
+PyGetSetDef tensor_getset[] = {
+    {"shape", get_shape, nullptr, "Sizes of the dimensions, a Size.", nullptr},
+    {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
+    {"dtype", get_dtype, nullptr, "Type of the elements.", nullptr},
+    {"device", get_device, nullptr, "Where the elements are.", nullptr},
+    {"layout", get_layout, nullptr, "rabbet.strided.", nullptr},
+    {"itemsize", get_itemsize, nullptr, "Bytes per element.", nullptr},
+    {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
+    {"is_meta", get_is_meta, nullptr, "Whether it has shape and dtype, but no data.", nullptr},
+    {"is_cpu", get_is_cpu, nullptr, "Whether it is on the CPU.", nullptr},
+    {"is_cuda", get_is_cuda, nullptr, "Whether it is on a CUDA device.", nullptr},
+    {"T", get_transposed, nullptr, "The dimensions in reverse order.", nullptr},
+    {"mT", get_matrix_transposed, nullptr, "The last two dimensions swapped.", nullptr},
+    {"H", get_adjoint, nullptr, "The last two dimensions swapped, conjugated.", nullptr},
+    {"mH", get_adjoint, nullptr, "The last two dimensions swapped, conjugated.", nullptr},
+    {"real", get_real, nullptr, "Real part.", nullptr},
+    {"imag", get_imag, nullptr, "Imaginary part of a complex tensor.", nullptr},
+    {"data", get_data, set_data, "The tensor cut from the graph; assigning replaces memory, shape and dtype.", nullptr},
+    {}};
+
+}  // namespace rabbet::python

@@ -1,0 +1,264 @@
+// Methods of Tensor that are no operators: geometry, conversion to Python, `to`.
+#include <cstring>
+#include <vector>
+
+#include "arguments.h"
+#include "core/backends.h"
+#include "core/dtype.h"
+#include "core_ops.h"
+#include "data.h"
+#include "dlpack.h"
+#include "errors.h"
+#include "tensor_type.h"
+#include "value_types.h"
+
+namespace rabbet::python {
+
+namespace {
+
+int64_t wrapped_dim(const Tensor* t, PyObject* o, const char* method) {
+  int64_t d;
+  if (!int_value(o, &d)) raise(PyExc_TypeError, "%s(): dim must be an int, not %s", method, Py_TYPE(o)->tp_name);
+  const int64_t range = t->ndim ? t->ndim : 1;
+  if (d < -range || d >= range) {
+    raise(PyExc_IndexError, "%s(): dim %lld is out of range for a tensor of %d dimensions", method,
+          static_cast<long long>(d), static_cast<int>(t->ndim));
+  }
+  return d < 0 ? d + range : d;
+}
+
+PyObject* per_dim(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names, const char* method,
+                  bool strides) {
+  return object_boundary([&]() -> PyObject* {
+    const Tensor* t = tensor_of(self);
+    const Py_ssize_t given = nargs + (names ? PyTuple_GET_SIZE(names) : 0);
+    if (given > 1) raise(PyExc_TypeError, "%s() takes at most one argument, dim", method);
+    if (given == 0 || args[0] == Py_None) {
+      if (!strides) return make_size(t->ndim, t->shape);
+      Ref tuple(must(PyTuple_New(t->ndim)));
+      for (int i = 0; i < t->ndim; ++i) PyTuple_SET_ITEM(tuple.get(), i, must(PyLong_FromLongLong(t->strides[i])));
+      return tuple.release();
+    }
+    const int64_t d = wrapped_dim(t, args[0], method);
+    if (t->ndim == 0) raise(PyExc_IndexError, "%s(): a 0-d tensor has no dimensions", method);
+    return PyLong_FromLongLong(strides ? t->strides[d] : t->shape[d]);
+  });
+}
+PyObject* size(PyObject* s, PyObject* const* a, Py_ssize_t n, PyObject* k) { return per_dim(s, a, n, k, "size", false); }
+PyObject* stride(PyObject* s, PyObject* const* a, Py_ssize_t n, PyObject* k) { return per_dim(s, a, n, k, "stride", true); }
+
+PyObject* dim(PyObject* s, PyObject*) { return PyLong_FromLong(tensor_of(s)->ndim); }
+PyObject* numel(PyObject* s, PyObject*) { return PyLong_FromLongLong(tensor_of(s)->numel); }
+PyObject* element_size(PyObject* s, PyObject*) { return PyLong_FromLong(dtype_info(tensor_of(s)->dtype_id).itemsize); }
+PyObject* data_ptr(PyObject* s, PyObject*) { return PyLong_FromVoidPtr(tensor_of(s)->data); }
+PyObject* storage_offset(PyObject* s, PyObject*) {
+  const Tensor* t = tensor_of(s);
+  const int64_t bytes = static_cast<char*>(t->data) - static_cast<char*>(t->storage->data);
+  return PyLong_FromLongLong(t->data ? bytes / dtype_info(t->dtype_id).itemsize : 0);
+}
+PyObject* storage_id(PyObject* s, PyObject*) { return PyLong_FromVoidPtr(tensor_of(s)->storage); }
+PyObject* storage_nbytes(PyObject* s, PyObject*) {
+  return PyLong_FromUnsignedLongLong(tensor_of(s)->storage->nbytes);
+}
+PyObject* is_contiguous(PyObject* s, PyObject* const*, Py_ssize_t, PyObject*) {
+  return PyBool_FromLong((tensor_of(s)->flags & RB_T_CONTIGUOUS) != 0);
+}
+PyObject* is_floating_point(PyObject* s, PyObject*) { return PyBool_FromLong(is_floating(tensor_of(s)->dtype_id)); }
+PyObject* is_complex_(PyObject* s, PyObject*) { return PyBool_FromLong(is_complex(tensor_of(s)->dtype_id)); }
+PyObject* item(PyObject* s, PyObject*) { return tensor_item(tensor_of(s)); }
+PyObject* tolist(PyObject* s, PyObject*) { return tensor_to_list(tensor_of(s)); }
+
+// ---- conversion
+
+PyObject* converted(PyObject* self, int dtype, const DeviceSpec* device, bool copy) {
+  Tensor* t = tensor_of(self);
+  TensorRef moved = device ? move_to(t, *device) : TensorRef::share(t);
+  TensorRef cast = dtype < 0 ? moved : cast_to(moved.get(), dtype);
+  if (cast.get() == t) {
+    if (!copy) return Py_NewRef(self);
+    cast = run_op(ops.clone, {value_tensor(t)});
+  }
+  return wrap(cast.release_ownership());
+}
+
+// to(dtype), to(device), to(device, dtype), to(other), all with non_blocking=, copy=, memory_format=
+PyObject* to(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  return object_boundary([&]() -> PyObject* {
+    int dtype = -1;
+    bool copy = false, have_device = false;
+    DeviceSpec device{};
+    auto take = [&](PyObject* o) {
+      if (o == Py_None) return;
+      if (is_tensor(o)) {
+        dtype = tensor_of(o)->dtype_id;
+        device = {tensor_of(o)->backend, tensor_of(o)->device.id};
+        have_device = true;
+      } else if (dtype_of(o) >= 0) {
+        dtype = dtype_of(o);
+      } else if (looks_like_device(o)) {
+        device = parse_device(o);
+        have_device = true;
+      } else {
+        raise(PyExc_TypeError, "to(): expected a dtype, device or Tensor, not %s", Py_TYPE(o)->tp_name);
+      }
+    };
+    Py_ssize_t flags = 0;
+    for (Py_ssize_t i = 0; i < nargs; ++i) {
+      if (PyBool_Check(args[i])) {  // non_blocking, copy by position
+        if (++flags == 2) copy = args[i] == Py_True;
+      } else {
+        take(args[i]);
+      }
+    }
+    for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
+      const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, i));
+      PyObject* value = args[nargs + i];
+      if (!name) throw PythonError{};
+      if (!std::strcmp(name, "dtype") || !std::strcmp(name, "device") || !std::strcmp(name, "other")) {
+        take(value);
+      } else if (!std::strcmp(name, "copy")) {
+        copy = PyObject_IsTrue(value) == 1;
+      } else if (std::strcmp(name, "non_blocking") && std::strcmp(name, "memory_format")) {
+        raise(PyExc_TypeError, "to() got an unexpected keyword argument '%s'", name);
+      }
+    }
+    return converted(self, dtype, have_device ? &device : nullptr, copy);
+  });
+}
+
+template <int DType>
+PyObject* as_dtype(PyObject* self, PyObject*) {
+  return object_boundary([&] { return converted(self, DType, nullptr, false); });
+}
+
+PyObject* cpu(PyObject* self, PyObject*) {
+  return object_boundary([&] {
+    const DeviceSpec device{default_backend(), 0};
+    return converted(self, -1, &device, false);
+  });
+}
+PyObject* cuda(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject*) {
+  return object_boundary([&] {
+    DeviceSpec device{require_backend("cuda"), 0};
+    if (nargs > 0 && args[0] != Py_None) {
+      int64_t index;
+      device = int_value(args[0], &index) ? DeviceSpec{device.backend, static_cast<int32_t>(index)} : parse_device(args[0]);
+    }
+    return converted(self, -1, &device, false);
+  });
+}
+
+// view(sizes...) is the operator; view(dtype) reads the same bytes as another type.
+PyObject* view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  return object_boundary([&]() -> PyObject* {
+    Tensor* t = tensor_of(self);
+    if (nargs == 1 && !names && is_dtype(args[0])) {
+      const int dtype = dtype_of(args[0]), from = dtype_info(t->dtype_id).itemsize, item = dtype_info(dtype).itemsize;
+      if (from != item) raise(PyExc_RuntimeError, "view(dtype): the element sizes differ (%d and %d bytes)", from, item);
+      TensorRef same(tensor_share(t, t->ndim, t->shape, t->strides, t->data));
+      same->dtype_id = static_cast<uint16_t>(dtype);
+      same->dtype = dtype_info(dtype).dlpack;
+      return wrap(same.release_ownership());
+    }
+    std::vector<int64_t> sizes;
+    PyObject* list = nargs == 1 && (PyTuple_Check(args[0]) || PyList_Check(args[0])) ? args[0] : nullptr;
+    const Py_ssize_t n = list ? PySequence_Size(list) : nargs;
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      Ref o(list ? PySequence_GetItem(list, i) : Py_NewRef(args[i]));
+      int64_t s;
+      if (!int_value(o.get(), &s)) raise(PyExc_TypeError, "view(): sizes must be ints, not %s", Py_TYPE(o.get())->tp_name);
+      sizes.push_back(s);
+    }
+    if (names) raise(PyExc_TypeError, "view() takes no keyword arguments");
+    return wrap(run_op(ops.view, {value_tensor(t), value_ints(sizes.data(), static_cast<int>(sizes.size()))})
+                    .release_ownership());
+  });
+}
+
+PyObject* same_shape_as(PyObject* self, PyObject* other, const Op* op, const char* method) {
+  return object_boundary([&]() -> PyObject* {
+    if (!is_tensor(other)) raise(PyExc_TypeError, "%s(): expected a Tensor, not %s", method, Py_TYPE(other)->tp_name);
+    const Tensor* o = tensor_of(other);
+    return wrap(run_op(op, {value_tensor(tensor_of(self)), value_ints(o->shape, o->ndim)}).release_ownership());
+  });
+}
+PyObject* view_as(PyObject* self, PyObject* other) { return same_shape_as(self, other, ops.view, "view_as"); }
+PyObject* reshape_as(PyObject* self, PyObject* other) { return same_shape_as(self, other, ops.reshape, "reshape_as"); }
+PyObject* type_as(PyObject* self, PyObject* other) {
+  return object_boundary([&]() -> PyObject* {
+    if (!is_tensor(other)) raise(PyExc_TypeError, "type_as(): expected a Tensor, not %s", Py_TYPE(other)->tp_name);
+    return converted(self, tensor_of(other)->dtype_id, nullptr, false);
+  });
+}
+PyObject* is_set_to(PyObject* self, PyObject* other) {
+  if (!is_tensor(other)) Py_RETURN_FALSE;
+  return PyBool_FromLong(tensor_of(self)->storage == tensor_of(other)->storage &&
+                         tensor_of(self)->data == tensor_of(other)->data);
+}
+
+PyObject* make_subclass(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  return object_boundary([&]() -> PyObject* {
+    if (nargs < 2 || !PyType_Check(args[0]) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(args[0]), tensor_type) ||
+        !is_tensor(args[1])) {
+      raise(PyExc_TypeError, "_make_subclass(cls, tensor, requires_grad=False): cls must be a subclass of Tensor");
+    }
+    Tensor* t = tensor_of(args[1]);
+    Ref made(must(wrap_as(reinterpret_cast<PyTypeObject*>(args[0]),
+                          tensor_share(t, t->ndim, t->shape, t->strides, t->data))));
+    PyObject* grad = nargs > 2 ? args[2] : names && PyTuple_GET_SIZE(names) == 1 ? args[nargs] : Py_False;
+    set_requires_grad(made.get(), grad);
+    return made.release();
+  });
+}
+
+template <class F>
+PyCFunction as_cfunction(F f) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
+}
+constexpr int kFast = METH_FASTCALL | METH_KEYWORDS;
+
+}  // namespace
+
+PyMethodDef tensor_methods[] = {
+    {"size", as_cfunction(size), kFast, "Sizes of all dimensions, or of one."},
+    {"stride", as_cfunction(stride), kFast, "Strides in elements, of all dimensions or of one."},
+    {"dim", dim, METH_NOARGS, "Number of dimensions."},
+    {"ndimension", dim, METH_NOARGS, "Number of dimensions."},
+    {"numel", numel, METH_NOARGS, "Number of elements."},
+    {"nelement", numel, METH_NOARGS, "Number of elements."},
+    {"element_size", element_size, METH_NOARGS, "Bytes per element."},
+    {"data_ptr", data_ptr, METH_NOARGS, "Address of the first element."},
+    {"storage_offset", storage_offset, METH_NOARGS, "Elements between the storage's begin and the first element."},
+    {"_storage_id", storage_id, METH_NOARGS, "A number that tensors of one storage share."},
+    {"_storage_nbytes", storage_nbytes, METH_NOARGS, "Bytes of the storage."},
+    {"is_contiguous", as_cfunction(is_contiguous), kFast, "Whether row-major without gaps."},
+    {"is_floating_point", is_floating_point, METH_NOARGS, "Whether the dtype is floating."},
+    {"is_complex", is_complex_, METH_NOARGS, "Whether the dtype is complex."},
+    {"is_set_to", is_set_to, METH_O, "Whether both begin at one place of one storage."},
+    {"item", item, METH_NOARGS, "The one element as a Python number."},
+    {"tolist", tolist, METH_NOARGS, "Nested lists of Python numbers."},
+    {"to", as_cfunction(to), kFast, "Converted to a dtype, a device, or those of another tensor."},
+    {"float", as_dtype<RB_F32>, METH_NOARGS, "As float32."},
+    {"double", as_dtype<RB_F64>, METH_NOARGS, "As float64."},
+    {"half", as_dtype<RB_F16>, METH_NOARGS, "As float16."},
+    {"bfloat16", as_dtype<RB_BF16>, METH_NOARGS, "As bfloat16."},
+    {"long", as_dtype<RB_I64>, METH_NOARGS, "As int64."},
+    {"int", as_dtype<RB_I32>, METH_NOARGS, "As int32."},
+    {"short", as_dtype<RB_I16>, METH_NOARGS, "As int16."},
+    {"char", as_dtype<RB_I8>, METH_NOARGS, "As int8."},
+    {"byte", as_dtype<RB_U8>, METH_NOARGS, "As uint8."},
+    {"bool", as_dtype<RB_BOOL8>, METH_NOARGS, "As bool."},
+    {"cfloat", as_dtype<RB_C64>, METH_NOARGS, "As complex64."},
+    {"cdouble", as_dtype<RB_C128>, METH_NOARGS, "As complex128."},
+    {"cpu", cpu, METH_NOARGS, "On the CPU."},
+    {"cuda", as_cfunction(cuda), kFast, "On a CUDA device."},
+    {"view", as_cfunction(view), kFast, "The same elements in another shape, or their bytes as another dtype."},
+    {"view_as", view_as, METH_O, "view() with the shape of another tensor."},
+    {"reshape_as", reshape_as, METH_O, "reshape() with the shape of another tensor."},
+    {"type_as", type_as, METH_O, "Cast to the dtype of another tensor."},
+    {"__dlpack__", as_cfunction(tensor_dlpack), kFast, "A DLPack capsule that shares the memory."},
+    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, "DLPack's (type, index) of the device."},
+    {"_make_subclass", as_cfunction(make_subclass), kFast | METH_STATIC, "A tensor of a subclass that shares memory."},
+    {}};
+
+}  // namespace rabbet::python

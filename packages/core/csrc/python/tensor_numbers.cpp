@@ -1,0 +1,216 @@
+// Number slots of Tensor: a + b, a += b, -a, a < b, int(a) ...
+#include <vector>
+
+#include "arguments.h"
+#include "core/dtype.h"
+#include "core_ops.h"
+#include "data.h"
+#include "errors.h"
+#include "tensor_type.h"
+
+namespace rabbet::python {
+
+namespace {
+
+// A tensor or number as operand; false: Python should ask the other operand.
+inline bool operand(PyObject* o, RbValue* v, Arena& arena) {
+  if (is_tensor(o)) {
+    *v = value_tensor(tensor_of(o));
+    return true;
+  }
+  if (number_value(o, v, arena)) return true;
+  if (PyErr_Occurred()) throw PythonError{};
+  if (!is_ndarray(o)) return false;
+  TensorRef t = as_tensor(o, -1, nullptr);
+  *v = value_tensor(t.get());
+  arena.hold(std::move(t));
+  return true;
+}
+
+inline PyObject* finish(const Op* op, RbValue* values, int given) {
+  const int n = static_cast<int>(op->params.size());
+  if (n > given) fill_defaults(op, values, given);
+  RbValue ret = value_none();
+  const int64_t elements = (values[0].tag == RB_TENSOR ? values[0].v.t->numel : 0) +
+                           (values[1].tag == RB_TENSOR ? values[1].v.t->numel : 0);
+  int32_t code;
+  if (__builtin_expect(elements < 65536, 1)) {
+    code = call(op, values, n, &ret, 1);
+  } else {
+    Py_BEGIN_ALLOW_THREADS;
+    code = call(op, values, n, &ret, 1);
+    Py_END_ALLOW_THREADS;
+  }
+  return __builtin_expect(code == RB_OK, 1) ? wrap(ret.v.t) : raise_error(code);
+}
+
+template <const Op* CoreOps::* Which>
+PyObject* binary(PyObject* a, PyObject* b) {
+  RbValue values[kMaxParams];
+  if (__builtin_expect(is_tensor(a) && is_tensor(b), 1)) {
+    values[0] = value_tensor(tensor_of(a));
+    values[1] = value_tensor(tensor_of(b));
+    return finish(ops.*Which, values, 2);
+  }
+  return object_boundary([&]() -> PyObject* {
+    Arena arena;
+    if (!operand(a, &values[0], arena) || !operand(b, &values[1], arena)) Py_RETURN_NOTIMPLEMENTED;
+    return finish(ops.*Which, values, 2);
+  });
+}
+
+template <const Op* CoreOps::* Which>
+PyObject* inplace(PyObject* a, PyObject* b) {
+  return object_boundary([&]() -> PyObject* {
+    RbValue values[kMaxParams];
+    Arena arena;
+    values[0] = value_tensor(tensor_of(a));
+    if (!operand(b, &values[1], arena)) Py_RETURN_NOTIMPLEMENTED;
+    const Op* op = ops.*Which;
+    fill_defaults(op, values, 2);
+    RbValue target = values[0];
+    check(call(op, values, static_cast<int32_t>(op->params.size()), &target, 1, RB_CALL_OUT));
+    return Py_NewRef(a);
+  });
+}
+
+PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
+  if (modulus != Py_None) {
+    PyErr_SetString(PyExc_TypeError, "pow() of tensors takes no modulus");
+    return nullptr;
+  }
+  return binary<&CoreOps::pow>(a, b);
+}
+PyObject* inplace_power(PyObject* a, PyObject* b, PyObject*) { return inplace<&CoreOps::pow>(a, b); }
+
+template <const Op* CoreOps::* Which>
+PyObject* unary(PyObject* a) {
+  RbValue values[kMaxParams];
+  values[0] = value_tensor(tensor_of(a));
+  values[1] = value_none();
+  return finish(ops.*Which, values, 1);
+}
+
+PyObject* positive(PyObject* a) { return Py_NewRef(a); }
+
+PyObject* item_of(PyObject* a, const char* what) {
+  const Tensor* t = tensor_of(a);
+  if (t->numel == 1) return tensor_item(t);
+  PyErr_Format(PyExc_ValueError, "%s of a tensor with %lld elements is ambiguous: it must have one element", what,
+               static_cast<long long>(t->numel));
+  return nullptr;
+}
+
+int truth(PyObject* a) {
+  Ref item(item_of(a, "the truth value"));
+  return item ? PyObject_IsTrue(item.get()) : -1;
+}
+PyObject* to_int(PyObject* a) {
+  Ref item(item_of(a, "int()"));
+  return item ? PyNumber_Long(item.get()) : nullptr;
+}
+PyObject* to_float(PyObject* a) {
+  Ref item(item_of(a, "float()"));
+  return item ? PyNumber_Float(item.get()) : nullptr;
+}
+PyObject* to_index(PyObject* a) {
+  const Tensor* t = tensor_of(a);
+  if (!is_integral(t->dtype_id) || t->numel != 1) {
+    PyErr_SetString(PyExc_TypeError, "only integer tensors of one element can be used as an index");
+    return nullptr;
+  }
+  Ref item(tensor_item(t));
+  return item ? PyNumber_Long(item.get()) : nullptr;
+}
+
+PyObject* compare(PyObject* a, PyObject* b, int which) {
+  static const Op* CoreOps::* const table[] = {&CoreOps::lt, &CoreOps::le, &CoreOps::eq,
+                                               &CoreOps::ne, &CoreOps::gt, &CoreOps::ge};
+  return object_boundary([&]() -> PyObject* {
+    RbValue values[kMaxParams];
+    Arena arena;
+    if (b == Py_None || !operand(a, &values[0], arena) || !operand(b, &values[1], arena)) Py_RETURN_NOTIMPLEMENTED;
+    return finish(ops.*table[which], values, 2);
+  });
+}
+
+Py_ssize_t length(PyObject* a) {
+  const Tensor* t = tensor_of(a);
+  if (t->ndim == 0) {
+    PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+    return -1;
+  }
+  return static_cast<Py_ssize_t>(t->shape[0]);
+}
+
+PyObject* iterate(PyObject* a) {
+  return object_boundary([&]() -> PyObject* {
+    const Tensor* t = tensor_of(a);
+    if (t->ndim == 0) raise(PyExc_TypeError, "iteration over a 0-d tensor");
+    Ref list(must(PyList_New(t->shape[0])));
+    for (int64_t i = 0; i < t->shape[0]; ++i) {
+      TensorRef row = run_op(ops.select, {value_tensor(const_cast<Tensor*>(t)), value_int(0), value_int(i)});
+      PyList_SET_ITEM(list.get(), i, must(wrap(row.release_ownership())));
+    }
+    return PyObject_GetIter(list.get());
+  });
+}
+
+int contains(PyObject* a, PyObject* value) {
+  return boundary<int>(-1, [&] {
+    RbValue v;
+    Arena arena;
+    if (!operand(value, &v, arena)) {
+      raise(PyExc_TypeError, "a tensor can contain tensors and numbers only, not %s", Py_TYPE(value)->tp_name);
+    }
+    TensorRef hit = run_op(ops.any, {value_tensor(run_op(ops.eq, {value_tensor(tensor_of(a)), v}).get())});
+    Ref item(must(tensor_item(hit.get())));
+    return PyObject_IsTrue(item.get());
+  });
+}
+
+template <class F>
+void* slot(F f) {
+  return reinterpret_cast<void*>(f);
+}
+
+}  // namespace
+
+PyType_Slot tensor_number_slots[] = {{Py_nb_add, slot(binary<&CoreOps::add>)},
+                                     {Py_nb_subtract, slot(binary<&CoreOps::sub>)},
+                                     {Py_nb_multiply, slot(binary<&CoreOps::mul>)},
+                                     {Py_nb_true_divide, slot(binary<&CoreOps::div>)},
+                                     {Py_nb_floor_divide, slot(binary<&CoreOps::floor_divide>)},
+                                     {Py_nb_remainder, slot(binary<&CoreOps::remainder>)},
+                                     {Py_nb_matrix_multiply, slot(binary<&CoreOps::matmul>)},
+                                     {Py_nb_power, slot(power)},
+                                     {Py_nb_and, slot(binary<&CoreOps::bitwise_and>)},
+                                     {Py_nb_or, slot(binary<&CoreOps::bitwise_or>)},
+                                     {Py_nb_xor, slot(binary<&CoreOps::bitwise_xor>)},
+                                     {Py_nb_lshift, slot(binary<&CoreOps::bitwise_left_shift>)},
+                                     {Py_nb_rshift, slot(binary<&CoreOps::bitwise_right_shift>)},
+                                     {Py_nb_inplace_add, slot(inplace<&CoreOps::add>)},
+                                     {Py_nb_inplace_subtract, slot(inplace<&CoreOps::sub>)},
+                                     {Py_nb_inplace_multiply, slot(inplace<&CoreOps::mul>)},
+                                     {Py_nb_inplace_true_divide, slot(inplace<&CoreOps::div>)},
+                                     {Py_nb_inplace_floor_divide, slot(inplace<&CoreOps::floor_divide>)},
+                                     {Py_nb_inplace_remainder, slot(inplace<&CoreOps::remainder>)},
+                                     {Py_nb_inplace_power, slot(inplace_power)},
+                                     {Py_nb_inplace_and, slot(inplace<&CoreOps::bitwise_and>)},
+                                     {Py_nb_inplace_or, slot(inplace<&CoreOps::bitwise_or>)},
+                                     {Py_nb_inplace_xor, slot(inplace<&CoreOps::bitwise_xor>)},
+                                     {Py_nb_negative, slot(unary<&CoreOps::neg>)},
+                                     {Py_nb_positive, slot(positive)},
+                                     {Py_nb_absolute, slot(unary<&CoreOps::abs>)},
+                                     {Py_nb_invert, slot(unary<&CoreOps::bitwise_not>)},
+                                     {Py_nb_bool, slot(truth)},
+                                     {Py_nb_int, slot(to_int)},
+                                     {Py_nb_float, slot(to_float)},
+                                     {Py_nb_index, slot(to_index)},
+                                     {Py_tp_richcompare, slot(compare)},
+                                     {Py_mp_length, slot(length)},
+                                     {Py_sq_contains, slot(contains)},
+                                     {Py_tp_iter, slot(iterate)},
+                                     {}};
+
+}  // namespace rabbet::python

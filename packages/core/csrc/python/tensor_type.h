@@ -1,0 +1,46 @@
+// The Tensor type: identity between a tensor and its Python object, and access to either from the other.
+#pragma once
+#include "core/tensor.h"
+#include "ref.h"
+
+namespace rabbet::python {
+
+struct TensorObject {
+  PyObject_HEAD
+  Tensor* t;  // owned, unless the tensor owns this object (lowest bit of Tensor::pyobj)
+  PyObject* dict;
+  PyObject* weakrefs;
+};
+
+extern PyTypeObject* tensor_type;
+
+inline bool is_tensor(PyObject* o) {
+  return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type);
+}
+inline Tensor* tensor_of(PyObject* o) { return reinterpret_cast<TensorObject*>(o)->t; }
+
+/// New reference to the one Python object of `t`; takes over the caller's reference to `t`, also on error.
+PyObject* wrap(RbTensor* t);
+/// The same for a tensor that stays with its owner.
+inline PyObject* wrap_borrowed(RbTensor* t) {
+  retain(t);
+  return wrap(t);
+}
+/// A new object of a subclass for a tensor that has no Python object yet; takes over the reference.
+PyObject* wrap_as(PyTypeObject* cls, Tensor* t);
+
+/// Make the type (without operators) and add it to `module`; false with a Python exception set.
+bool init_tensor_type(PyObject* module);
+
+/// The parts of the type that other files define.
+extern PyMethodDef tensor_methods[];   // tensor_methods.cpp
+extern PyGetSetDef tensor_getset[];    // tensor_attributes.cpp
+extern PyType_Slot tensor_number_slots[];  // tensor_numbers.cpp, null-terminated
+
+/// Whether autograd is loaded and `o` requires a gradient; throws PythonError.
+bool requires_grad(PyObject* o);
+void set_requires_grad(PyObject* o, PyObject* value);
+/// Called by tensor.__repr__; null: a plain text.
+extern PyObject* repr_callback;
+
+}  // namespace rabbet::python

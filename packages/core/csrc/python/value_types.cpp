@@ -1,0 +1,424 @@
+#include "value_types.h"
+
+#include <cstring>
+#include <string>
+
+#include "core/dtype.h"
+#include "data.h"
+#include "errors.h"
+#include "tensor_type.h"
+
+namespace rabbet::python {
+
+PyTypeObject *dtype_type, *device_type, *size_type, *generator_type, *layout_type, *memory_format_type;
+PyObject* dtype_objects[RB_DTYPE_COUNT];
+PyObject *strided_layout, *channels_last_format;
+
+namespace {
+
+template <class T>
+T* as(PyObject* o) {
+  return reinterpret_cast<T*>(o);
+}
+void free_plain(PyObject* self) {  // an instance of a heap type holds its type
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+// ---- dtype
+
+const DTypeInfo& info_of(PyObject* self) { return dtype_info(as<DTypeObject>(self)->id); }
+
+PyObject* dtype_repr(PyObject* self) { return PyUnicode_FromFormat("rabbet.%s", info_of(self).name); }
+PyObject* dtype_name(PyObject* self, void*) { return PyUnicode_FromString(info_of(self).name); }
+PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromLong(info_of(self).itemsize); }
+PyObject* dtype_floating(PyObject* self, void*) { return PyBool_FromLong(info_of(self).category == kFloat); }
+PyObject* dtype_complex(PyObject* self, void*) { return PyBool_FromLong(info_of(self).category == kComplex); }
+PyObject* dtype_signed(PyObject* self, void*) {
+  const auto code = info_of(self).dlpack.code;
+  return PyBool_FromLong(code != 1 && code != 6);
+}
+PyObject* dtype_to_real(PyObject* self, PyObject*) {
+  return Py_NewRef(dtype_objects[to_real(as<DTypeObject>(self)->id)]);
+}
+PyObject* dtype_to_complex(PyObject* self, PyObject*) {
+  const int id = as<DTypeObject>(self)->id;
+  return Py_NewRef(dtype_objects[to_complex(id)]);
+}
+// Pickled by name: `rabbet.float32`.
+PyObject* dtype_reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(info_of(self).name); }
+
+PyGetSetDef dtype_getset[] = {{"name", dtype_name, nullptr, "Name without the module.", nullptr},
+                              {"itemsize", dtype_itemsize, nullptr, "Bytes of an element.", nullptr},
+                              {"is_floating_point", dtype_floating, nullptr, "Whether a real float.", nullptr},
+                              {"is_complex", dtype_complex, nullptr, "Whether complex.", nullptr},
+                              {"is_signed", dtype_signed, nullptr, "Whether it holds negative values.", nullptr},
+                              {}};
+PyMethodDef dtype_methods[] = {
+    {"to_real", dtype_to_real, METH_NOARGS, "The real dtype of a complex one; others as they are."},
+    {"to_complex", dtype_to_complex, METH_NOARGS, "The complex dtype of a real one."},
+    {"__reduce__", dtype_reduce, METH_NOARGS, nullptr},
+    {}};
+PyType_Slot dtype_slots[] = {{Py_tp_repr, reinterpret_cast<void*>(dtype_repr)},
+                             {Py_tp_getset, dtype_getset},
+                             {Py_tp_methods, dtype_methods},
+                             {Py_tp_dealloc, reinterpret_cast<void*>(free_plain)},
+                             {Py_tp_doc, const_cast<char*>("Element type of a tensor.")},
+                             {}};
+PyType_Spec dtype_spec = {"rabbet.dtype", sizeof(DTypeObject), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, dtype_slots};
+
+// ---- device
+
+std::string device_text(const DeviceObject* d) {
+  std::string s = backend_name(d->backend);
+  if (d->index >= 0) s += ":" + std::to_string(d->index);
+  return s;
+}
+PyObject* device_str(PyObject* self) { return PyUnicode_FromString(device_text(as<DeviceObject>(self)).c_str()); }
+PyObject* device_repr(PyObject* self) {
+  const DeviceObject* d = as<DeviceObject>(self);
+  if (d->index < 0) return PyUnicode_FromFormat("device(type='%s')", backend_name(d->backend));
+  return PyUnicode_FromFormat("device(type='%s', index=%d)", backend_name(d->backend), static_cast<int>(d->index));
+}
+PyObject* device_type_name(PyObject* self, void*) {
+  return PyUnicode_FromString(backend_name(as<DeviceObject>(self)->backend));
+}
+PyObject* device_index(PyObject* self, void*) {
+  const int index = as<DeviceObject>(self)->index;
+  return index < 0 ? Py_NewRef(Py_None) : PyLong_FromLong(index);
+}
+PyObject* device_compare(PyObject* a, PyObject* b, int op) {
+  if (!is_device(a) || !is_device(b) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+  const bool same = as<DeviceObject>(a)->backend == as<DeviceObject>(b)->backend &&
+                    as<DeviceObject>(a)->index == as<DeviceObject>(b)->index;
+  return PyBool_FromLong(same == (op == Py_EQ));
+}
+Py_hash_t device_hash(PyObject* self) {
+  const DeviceObject* d = as<DeviceObject>(self);
+  return (d->backend + 1) * 1000003 + d->index + 1;
+}
+PyObject* device_reduce(PyObject* self, PyObject*) {
+  return Py_BuildValue("O(s)", device_type, device_text(as<DeviceObject>(self)).c_str());
+}
+PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"type", "index", nullptr};
+  PyObject *type = nullptr, *index = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", const_cast<char**>(names), &type, &index)) {
+    return nullptr;
+  }
+  return object_boundary([&] {
+    DeviceSpec spec = parse_device(type);
+    if (index && index != Py_None) {
+      if (spec.index >= 0) raise(PyExc_RuntimeError, "device(): the index is given twice, in %R and as %R", type, index);
+      const long i = PyLong_AsLong(index);
+      if (i == -1 && PyErr_Occurred()) throw PythonError{};
+      if (i < 0) raise(PyExc_RuntimeError, "device(): the index must not be negative, got %ld", i);
+      spec.index = static_cast<int32_t>(i);
+    }
+    return must(make_device(spec.backend, spec.index));
+  });
+}
+PyGetSetDef device_getset[] = {{"type", device_type_name, nullptr, "Name of the backend.", nullptr},
+                               {"index", device_index, nullptr, "Number of the device, or None.", nullptr},
+                               {}};
+PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, nullptr}, {}};
+PyType_Slot device_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(device_new)},
+    {Py_tp_repr, reinterpret_cast<void*>(device_repr)},
+    {Py_tp_str, reinterpret_cast<void*>(device_str)},
+    {Py_tp_hash, reinterpret_cast<void*>(device_hash)},
+    {Py_tp_richcompare, reinterpret_cast<void*>(device_compare)},
+    {Py_tp_getset, device_getset},
+    {Py_tp_methods, device_methods},
+    {Py_tp_dealloc, reinterpret_cast<void*>(free_plain)},
+    {Py_tp_doc, const_cast<char*>("device(type, index=None): where a tensor's memory is, such as 'cpu' or 'cuda:0'.")},
+    {}};
+PyType_Spec device_spec = {"rabbet.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT, device_slots};
+
+// ---- Size
+
+PyObject* size_from_tuple(PyObject* tuple) {  // steals
+  if (!tuple || !PyTuple_CheckExact(tuple)) return tuple;
+  Ref owned(tuple);
+  const Py_ssize_t n = PyTuple_GET_SIZE(tuple);
+  PyObject* size = size_type->tp_alloc(size_type, n);
+  if (!size) return nullptr;
+  for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(size, i, Py_NewRef(PyTuple_GET_ITEM(tuple, i)));
+  return size;
+}
+PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  PyObject* size = PyTuple_Type.tp_new(type, args, kwargs);
+  if (!size) return nullptr;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(size); ++i) {
+    if (!PyIndex_Check(PyTuple_GET_ITEM(size, i))) {
+      PyErr_Format(PyExc_TypeError, "Size(): element %zd must be int, not %s", i,
+                   Py_TYPE(PyTuple_GET_ITEM(size, i))->tp_name);
+      Py_DECREF(size);
+      return nullptr;
+    }
+  }
+  return size;
+}
+PyObject* size_repr(PyObject* self) {
+  Ref list(PySequence_List(self));
+  return list ? PyUnicode_FromFormat("rabbet.Size(%R)", list.get()) : nullptr;
+}
+PyObject* size_numel(PyObject* self, PyObject*) {
+  Ref product(PyLong_FromLong(1));
+  for (Py_ssize_t i = 0; product && i < PyTuple_GET_SIZE(self); ++i) {
+    product = Ref(PyNumber_Multiply(product.get(), PyTuple_GET_ITEM(self, i)));
+  }
+  return product.release();
+}
+PyObject* size_subscript(PyObject* self, PyObject* key) {
+  return size_from_tuple(PyTuple_Type.tp_as_mapping->mp_subscript(self, key));
+}
+PyObject* size_concat(PyObject* self, PyObject* other) {
+  return size_from_tuple(PyTuple_Type.tp_as_sequence->sq_concat(self, other));
+}
+PyObject* size_repeat(PyObject* self, Py_ssize_t n) {
+  return size_from_tuple(PyTuple_Type.tp_as_sequence->sq_repeat(self, n));
+}
+PyObject* size_reduce(PyObject* self, PyObject*) {
+  Ref tuple(PyTuple_GetSlice(self, 0, PyTuple_GET_SIZE(self)));
+  Ref list(PySequence_List(self));
+  return list ? Py_BuildValue("O(O)", size_type, list.get()) : nullptr;
+}
+PyMethodDef size_methods[] = {{"numel", size_numel, METH_NOARGS, "Product of the sizes."},
+                              {"__reduce__", size_reduce, METH_NOARGS, nullptr},
+                              {}};
+PyType_Slot size_slots[] = {{Py_tp_new, reinterpret_cast<void*>(size_new)},
+                            {Py_tp_repr, reinterpret_cast<void*>(size_repr)},
+                            {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},
+                            {Py_sq_concat, reinterpret_cast<void*>(size_concat)},
+                            {Py_sq_repeat, reinterpret_cast<void*>(size_repeat)},
+                            {Py_tp_methods, size_methods},
+                            {Py_tp_doc, const_cast<char*>("Sizes of a tensor's dimensions, a tuple of ints.")},
+                            {}};
+PyType_Spec size_spec = {"rabbet.Size", 0, 0, Py_TPFLAGS_DEFAULT, size_slots};
+
+// ---- Generator
+
+constexpr uint64_t kInitialSeed = 5489;
+
+PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"device", nullptr};
+  PyObject* device = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", const_cast<char**>(names), &device)) return nullptr;
+  return object_boundary([&] {
+    const DeviceSpec spec = device && device != Py_None ? parse_device(device) : DeviceSpec{default_backend(), -1};
+    PyObject* self = must(type->tp_alloc(type, 0));
+    GeneratorObject* g = as<GeneratorObject>(self);
+    g->state = new RbGenerator;
+    g->state->seed = kInitialSeed;
+    g->owned = true;
+    g->backend = spec.backend;
+    g->index = spec.index;
+    return self;
+  });
+}
+void generator_free(PyObject* self) {
+  if (as<GeneratorObject>(self)->owned) delete as<GeneratorObject>(self)->state;
+  free_plain(self);
+}
+PyObject* generator_manual_seed(PyObject* self, PyObject* seed) {
+  // Negative seeds are taken modulo 2**64, as PyTorch does.
+  Ref number(PyNumber_Index(seed));
+  if (!number) return nullptr;
+  const unsigned long long value = PyLong_AsUnsignedLongLongMask(number.get());
+  if (value == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return nullptr;
+  as<GeneratorObject>(self)->state->seed = value;
+  as<GeneratorObject>(self)->state->offset = 0;
+  return Py_NewRef(self);
+}
+PyObject* generator_initial_seed(PyObject* self, PyObject*) {
+  return PyLong_FromUnsignedLongLong(as<GeneratorObject>(self)->state->seed.load());
+}
+PyObject* generator_seed(PyObject* self, PyObject*) {
+  Ref os(PyImport_ImportModule("os"));
+  if (!os) return nullptr;
+  Ref bytes(PyObject_CallMethod(os.get(), "urandom", "i", 8));
+  if (!bytes) return nullptr;
+  uint64_t seed = 0;
+  std::memcpy(&seed, PyBytes_AsString(bytes.get()), sizeof seed);
+  seed >>= 11;  // exact as a double, so that it survives JSON
+  as<GeneratorObject>(self)->state->seed = seed;
+  as<GeneratorObject>(self)->state->offset = 0;
+  return PyLong_FromUnsignedLongLong(seed);
+}
+PyObject* generator_get_state(PyObject* self, PyObject*) {
+  return object_boundary([&] {
+    const RbGenerator* g = as<GeneratorObject>(self)->state;
+    const uint64_t words[2] = {g->seed.load(), g->offset.load()};
+    const int64_t n = sizeof words;
+    Tensor* t = tensor_new(require_backend("cpu"), 0, RB_U8, 1, &n, nullptr);
+    std::memcpy(t->data, words, sizeof words);
+    return wrap(t);
+  });
+}
+PyObject* generator_set_state(PyObject* self, PyObject* state) {
+  uint64_t words[2];
+  const Tensor* t = is_tensor(state) ? tensor_of(state) : nullptr;
+  if (!t || t->dtype_id != RB_U8 || t->numel != sizeof words || !(t->flags & RB_T_CONTIGUOUS) || !t->data ||
+      !has_host_memory(t->backend)) {
+    PyErr_SetString(PyExc_TypeError,
+                    "Generator.set_state: expected the uint8 tensor of 16 elements that get_state returned");
+    return nullptr;
+  }
+  std::memcpy(words, t->data, sizeof words);
+  as<GeneratorObject>(self)->state->seed = words[0];
+  as<GeneratorObject>(self)->state->offset = words[1];
+  return Py_NewRef(self);
+}
+PyObject* generator_device(PyObject* self, void*) {
+  return make_device(as<GeneratorObject>(self)->backend, as<GeneratorObject>(self)->index);
+}
+PyMethodDef generator_methods[] = {
+    {"manual_seed", generator_manual_seed, METH_O, "Set the seed and start its sequence afresh; returns self."},
+    {"initial_seed", generator_initial_seed, METH_NOARGS, "The seed in use."},
+    {"seed", generator_seed, METH_NOARGS, "Take a seed from the operating system and return it."},
+    {"get_state", generator_get_state, METH_NOARGS, "Seed and position as a uint8 tensor."},
+    {"set_state", generator_set_state, METH_O, "Go back to a state that get_state returned."},
+    {}};
+PyGetSetDef generator_getset[] = {{"device", generator_device, nullptr, "Device that it serves.", nullptr}, {}};
+PyType_Slot generator_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(generator_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(generator_free)},
+    {Py_tp_methods, generator_methods},
+    {Py_tp_getset, generator_getset},
+    {Py_tp_doc, const_cast<char*>("Generator(device='cpu'): state of a random number sequence (Philox-4x32-10).")},
+    {}};
+PyType_Spec generator_spec = {"rabbet.Generator", sizeof(GeneratorObject), 0, Py_TPFLAGS_DEFAULT, generator_slots};
+
+// ---- layout, memory_format
+
+PyObject* constant_repr(PyObject* self) { return PyUnicode_FromFormat("rabbet.%s", as<ConstantObject>(self)->name); }
+PyObject* constant_reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(as<ConstantObject>(self)->name); }
+PyMethodDef constant_methods[] = {{"__reduce__", constant_reduce, METH_NOARGS, nullptr}, {}};
+PyType_Slot constant_slots[] = {{Py_tp_repr, reinterpret_cast<void*>(constant_repr)},
+                                {Py_tp_methods, constant_methods},
+                                {Py_tp_dealloc, reinterpret_cast<void*>(free_plain)},
+                                {}};
+PyType_Spec layout_spec = {"rabbet.layout", sizeof(ConstantObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, constant_slots};
+PyType_Spec memory_format_spec = {"rabbet.memory_format", sizeof(ConstantObject), 0,
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, constant_slots};
+
+bool add_constant(PyObject* module, PyTypeObject* type, const char* name, PyObject** out) {
+  PyObject* o = type->tp_alloc(type, 0);
+  if (!o) return false;
+  as<ConstantObject>(o)->name = name;
+  if (out) *out = Py_NewRef(o);
+  Ref owned(o);
+  return PyModule_AddObjectRef(module, name, o) == 0;
+}
+
+PyTypeObject* add_type(PyObject* module, PyType_Spec* spec, PyObject* base = nullptr) {
+  PyObject* type = PyType_FromSpecWithBases(spec, base);
+  if (!type || PyModule_AddObjectRef(module, std::strrchr(spec->name, '.') + 1, type) < 0) return nullptr;
+  return as<PyTypeObject>(type);
+}
+
+}  // namespace
+
+bool init_value_types(PyObject* module) {
+  dtype_type = add_type(module, &dtype_spec);
+  device_type = add_type(module, &device_spec);
+  size_type = add_type(module, &size_spec, as<PyObject>(reinterpret_cast<PyObject*>(&PyTuple_Type)));
+  generator_type = add_type(module, &generator_spec);
+  layout_type = add_type(module, &layout_spec);
+  memory_format_type = add_type(module, &memory_format_spec);
+  if (!dtype_type || !device_type || !size_type || !generator_type || !layout_type || !memory_format_type) return false;
+  for (int id = 0; id < RB_DTYPE_COUNT; ++id) {
+    PyObject* o = dtype_type->tp_alloc(dtype_type, 0);
+    if (!o) return false;
+    as<DTypeObject>(o)->id = id;
+    dtype_objects[id] = o;
+    if (PyModule_AddObjectRef(module, dtype_info(id).name, o) < 0) return false;
+  }
+  return add_constant(module, layout_type, "strided", &strided_layout) &&
+         add_constant(module, memory_format_type, "contiguous_format", nullptr) &&
+         add_constant(module, memory_format_type, "preserve_format", nullptr) &&
+         add_constant(module, memory_format_type, "channels_last", &channels_last_format);
+}
+
+int dtype_of(PyObject* o) {
+  if (is_dtype(o)) return as<DTypeObject>(o)->id;
+  if (o == as<PyObject>(reinterpret_cast<PyObject*>(&PyBool_Type))) return RB_BOOL8;
+  if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) return RB_I64;
+  if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) return RB_F64;
+  if (o == reinterpret_cast<PyObject*>(&PyComplex_Type)) return RB_C128;
+  return -1;
+}
+
+PyObject* make_device(int backend, int index) {
+  PyObject* o = device_type->tp_alloc(device_type, 0);
+  if (!o) return nullptr;
+  as<DeviceObject>(o)->backend = backend;
+  as<DeviceObject>(o)->index = index;
+  return o;
+}
+
+PyObject* device_of(const RbTensor* t) {
+  const bool plain = t->backend == kMeta || has_host_memory(t->backend);
+  return make_device(t->backend, plain ? -1 : t->device.id);
+}
+
+bool looks_like_device(PyObject* o) {
+  return is_device(o) || PyUnicode_Check(o) || (PyLong_Check(o) && !PyBool_Check(o));
+}
+
+DeviceSpec parse_device(PyObject* o) {
+  if (is_device(o)) return {as<DeviceObject>(o)->backend, as<DeviceObject>(o)->index};
+  if (PyLong_Check(o) && !PyBool_Check(o)) {  // as PyTorch: an index of the accelerator
+    const long index = PyLong_AsLong(o);
+    if (index == -1 && PyErr_Occurred()) throw PythonError{};
+    if (index < 0) raise(PyExc_RuntimeError, "device: the index must not be negative, got %ld", index);
+    return {require_backend("cuda"), static_cast<int32_t>(index)};
+  }
+  if (!PyUnicode_Check(o)) raise(PyExc_TypeError, "device must be a str, a device or an int, not %s", Py_TYPE(o)->tp_name);
+  const char* text = PyUnicode_AsUTF8(o);
+  if (!text) throw PythonError{};
+  const char* colon = std::strchr(text, ':');
+  const std::string name = colon ? std::string(text, colon) : std::string(text);
+  if (name.empty()) raise(PyExc_RuntimeError, "device: expected a name such as 'cpu' or 'cuda:0', got %R", o);
+  int32_t index = -1;
+  if (colon) {
+    const char* digits = colon + 1;
+    if (!*digits || std::strspn(digits, "0123456789") != std::strlen(digits) || std::strlen(digits) > 5 ||
+        (digits[0] == '0' && digits[1])) {
+      raise(PyExc_RuntimeError, "device: expected a number behind ':', got %R", o);
+    }
+    index = static_cast<int32_t>(std::atoi(digits));
+  }
+  return {require_backend(name.c_str()), index};
+}
+
+PyObject* make_size(int ndim, const int64_t* shape) {
+  PyObject* size = size_type->tp_alloc(size_type, ndim);
+  if (!size) return nullptr;
+  for (int i = 0; i < ndim; ++i) {
+    PyObject* n = PyLong_FromLongLong(shape[i]);
+    if (!n) {
+      Py_DECREF(size);
+      return nullptr;
+    }
+    PyTuple_SET_ITEM(size, i, n);
+  }
+  return size;
+}
+
+PyObject* make_default_generator(int backend, int index) {
+  PyObject* o = generator_type->tp_alloc(generator_type, 0);
+  if (!o) return nullptr;
+  GeneratorObject* g = as<GeneratorObject>(o);
+  g->state = &default_generator(backend, index < 0 ? 0 : index);
+  g->owned = false;
+  g->backend = backend;
+  g->index = index;
+  return o;
+}
+
+}  // namespace rabbet::python

@@ -1,0 +1,63 @@
+// The small Python types beside Tensor: dtype, device, Size, Generator, layout and memory_format.
+#pragma once
+#include <memory>
+
+#include "core/runtime.h"
+#include "ref.h"
+
+namespace rabbet::python {
+
+struct DTypeObject {
+  PyObject_HEAD
+  int id;
+};
+struct DeviceObject {
+  PyObject_HEAD
+  int32_t backend;
+  int32_t index;  // -1: none was given
+};
+struct GeneratorObject {
+  PyObject_HEAD
+  RbGenerator* state;
+  int32_t backend, index;
+  bool owned;  // false: a device's default generator, which lives as long as the process
+};
+struct ConstantObject {  // rabbet.strided, rabbet.contiguous_format, ...
+  PyObject_HEAD
+  const char* name;
+};
+
+extern PyTypeObject* dtype_type;
+extern PyTypeObject* device_type;
+extern PyTypeObject* size_type;
+extern PyTypeObject* generator_type;
+extern PyTypeObject* layout_type;
+extern PyTypeObject* memory_format_type;
+extern PyObject* dtype_objects[RB_DTYPE_COUNT];  // borrowed singletons
+extern PyObject* strided_layout;
+extern PyObject* channels_last_format;
+
+/// Make the types and singletons and add them to `module`; false with a Python exception set.
+bool init_value_types(PyObject* module);
+
+inline bool is_dtype(PyObject* o) { return Py_TYPE(o) == dtype_type; }
+inline bool is_device(PyObject* o) { return Py_TYPE(o) == device_type; }
+
+/// Id of a dtype object or of the types bool, int, float, complex; -1 for anything else.
+int dtype_of(PyObject* o);
+/// New reference.
+PyObject* make_device(int backend, int index);
+/// The device of a tensor; host memory and `meta` have no index.
+PyObject* device_of(const RbTensor* t);
+/// Parse "cpu", "cuda:0", a device object or an index; loads the backend where needed. Throws.
+struct DeviceSpec {
+  int32_t backend, index;
+};
+DeviceSpec parse_device(PyObject* o);
+/// Whether `o` can stand for a device (its text may still be wrong).
+bool looks_like_device(PyObject* o);
+PyObject* make_size(int ndim, const int64_t* shape);
+/// `generator` stays with core; borrowed by the object.
+PyObject* make_default_generator(int backend, int index);
+
+}  // namespace rabbet::python
