@@ -1,0 +1,511 @@
+// rabbet.autograd._C: the tape's table for Python. Reaches core through rabbet/python.h and the tape through
+// the table that the plugin published.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <string>
+#include <vector>
+
+#include "rabbet/autograd.h"
+#include "rabbet/python.h"
+
+namespace py = pybind11;
+
+namespace {
+
+const RbPython* core = nullptr;
+const RbAutograd* tape = nullptr;
+PyTypeObject* node_type = nullptr;
+
+
+void check(int32_t code) {
+  if (code == RB_OK) return;
+  core->raise_error(code);
+  throw py::error_already_set();
+}
+
+RbTensor* tensor(const py::handle& o, const char* what) {
+  RbTensor* t = core->unwrap(o.ptr());
+  if (!t) {
+    throw py::type_error(std::string(what) + ": expected a Tensor, got " + Py_TYPE(o.ptr())->tp_name);
+  }
+  return t;
+}
+py::object wrap_owned(RbTensor* t) {
+  if (!t) return py::none();
+  PyObject* o = core->wrap(t);
+  if (!o) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(o);
+}
+py::object wrap_borrowed(RbTensor* t) {
+  if (t) core->host->retain(t);
+  return wrap_owned(t);
+}
+
+// ---- grad_fn objects: one Python object per request, equal when they stand for one node
+
+struct NodeObject {
+  PyObject_HEAD
+  RbNode* node;
+  PyObject* metadata;
+};
+NodeObject* as_node(PyObject* o) { return reinterpret_cast<NodeObject*>(o); }
+
+PyObject* wrap_node(RbNode* owned) {
+  if (!owned) Py_RETURN_NONE;
+  PyObject* o = node_type->tp_alloc(node_type, 0);
+  if (!o) {
+    tape->node_release(owned);
+    return nullptr;
+  }
+  as_node(o)->node = owned;
+  return o;
+}
+void node_dealloc(PyObject* o) {
+  PyTypeObject* type = Py_TYPE(o);
+  Py_XDECREF(as_node(o)->metadata);
+  RbNode* node = as_node(o)->node;
+  type->tp_free(o);
+  Py_DECREF(type);
+  if (node) tape->node_release(node);
+}
+PyObject* node_name(PyObject* o, PyObject*) { return PyUnicode_FromString(tape->node_name(as_node(o)->node)); }
+PyObject* node_repr(PyObject* o) {
+  return PyUnicode_FromFormat("<%s object at %p>", tape->node_name(as_node(o)->node), as_node(o)->node);
+}
+Py_hash_t node_hash(PyObject* o) { return _Py_HashPointer(as_node(o)->node); }
+PyObject* node_compare(PyObject* a, PyObject* b, int op) {
+  if (Py_TYPE(b) != node_type || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+  return PyBool_FromLong((as_node(a)->node == as_node(b)->node) == (op == Py_EQ));
+}
+PyObject* node_next(PyObject* o, void*) {
+  RbNode* n = as_node(o)->node;
+  const int32_t count = tape->node_inputs(n);
+  PyObject* tuple = PyTuple_New(count);
+  for (int32_t i = 0; tuple && i < count; ++i) {
+    uint32_t output = 0;
+    RbNode* next = tape->node_input(n, i, &output);
+    if (next) tape->node_retain(next);
+    PyObject* entry = Py_BuildValue("(NI)", wrap_node(next), output);
+    if (!entry) Py_CLEAR(tuple);
+    else PyTuple_SET_ITEM(tuple, i, entry);
+  }
+  return tuple;
+}
+PyObject* node_variable(PyObject* o, void*) {
+  RbTensor* t = tape->node_variable(as_node(o)->node);
+  if (!t) {
+    PyErr_Format(PyExc_AttributeError, "%s has no attribute 'variable': only AccumulateGrad has",
+                 tape->node_name(as_node(o)->node));
+    return nullptr;
+  }
+  core->host->retain(t);
+  return core->wrap(t);
+}
+PyObject* node_metadata(PyObject* o, void*) {
+  if (!as_node(o)->metadata) as_node(o)->metadata = PyDict_New();
+  return Py_XNewRef(as_node(o)->metadata);
+}
+PyObject* node_sequence(PyObject* o, PyObject*) {
+  return PyLong_FromUnsignedLongLong(tape->node_sequence(as_node(o)->node));
+}
+
+// ---- hooks: a Python callable behind a C hook
+
+void drop_callable(void* ctx) {
+  if (!Py_IsInitialized()) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  Py_DECREF(static_cast<PyObject*>(ctx));
+  PyGILState_Release(gil);
+}
+
+int32_t call_grad_hook(void* ctx, RbTensor* grad, RbTensor** replacement) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  int32_t code = RB_OK;
+  core->host->retain(grad);
+  PyObject* g = core->wrap(grad);
+  PyObject* result = g ? PyObject_CallOneArg(static_cast<PyObject*>(ctx), g) : nullptr;
+  if (!result) {
+    code = core->capture_error();
+  } else if (result != Py_None) {
+    RbTensor* t = core->unwrap(result);
+    if (!t) {
+      PyErr_Format(PyExc_TypeError, "a gradient hook must return a Tensor or None, not %s", Py_TYPE(result)->tp_name);
+      code = core->capture_error();
+    } else {
+      core->host->retain(t);
+      *replacement = t;
+    }
+  }
+  Py_XDECREF(result);
+  Py_XDECREF(g);
+  PyGILState_Release(gil);
+  return code;
+}
+
+PyObject* to_tuple(RbTensor** list, int32_t n) {
+  PyObject* tuple = PyTuple_New(n);
+  for (int32_t i = 0; tuple && i < n; ++i) {
+    PyObject* o = Py_None;
+    if (list[i]) {
+      core->host->retain(list[i]);
+      o = core->wrap(list[i]);
+    } else {
+      Py_INCREF(o);
+    }
+    PyTuple_SET_ITEM(tuple, i, o);
+  }
+  return tuple;
+}
+bool from_tuple(PyObject* result, RbTensor** list, int32_t n) {
+  if (result == Py_None) return true;
+  PyObject* items = core->unwrap(result) ? PyTuple_Pack(1, result) : PySequence_Tuple(result);
+  if (!items) return false;
+  bool ok = PyTuple_GET_SIZE(items) == n;
+  if (!ok) PyErr_Format(PyExc_RuntimeError, "a node hook returned %zd gradients, expected %d", PyTuple_GET_SIZE(items), n);
+  for (int32_t i = 0; ok && i < n; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(items, i);
+    RbTensor* t = item == Py_None ? nullptr : core->unwrap(item);
+    if (item != Py_None && !t) {
+      PyErr_Format(PyExc_TypeError, "a node hook must return Tensors or None, not %s", Py_TYPE(item)->tp_name);
+      ok = false;
+      break;
+    }
+    if (t) core->host->retain(t);
+    if (list[i]) core->host->release(list[i]);
+    list[i] = t;
+  }
+  Py_DECREF(items);
+  return ok;
+}
+template <bool Before>
+int32_t call_node_hook(void* ctx, RbTensor** inputs, int32_t ninputs, RbTensor** outputs, int32_t noutputs) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  int32_t code = RB_OK;
+  PyObject* in = Before ? nullptr : to_tuple(inputs, ninputs);
+  PyObject* out = to_tuple(outputs, noutputs);
+  PyObject* hook = static_cast<PyObject*>(ctx);
+  PyObject* result = !out || (!Before && !in) ? nullptr
+                     : Before                ? PyObject_CallOneArg(hook, out)
+                                             : PyObject_CallFunctionObjArgs(hook, in, out, nullptr);
+  const bool ok = result && (Before ? from_tuple(result, outputs, noutputs) : from_tuple(result, inputs, ninputs));
+  if (!ok) code = core->capture_error();
+  Py_XDECREF(result);
+  Py_XDECREF(in);
+  Py_XDECREF(out);
+  PyGILState_Release(gil);
+  return code;
+}
+
+/// What register_hook returns: removes the hook, also as a context manager.
+class Handle {
+ public:
+  Handle(py::object owner, int64_t id) : owner_(std::move(owner)), id_(id) {}
+  void remove() {
+    if (!id_) return;
+    if (RbTensor* t = core->unwrap(owner_.ptr())) {
+      tape->remove_grad_hook(t, id_);
+    } else {
+      tape->remove_node_hook(as_node(owner_.ptr())->node, id_);
+    }
+    id_ = 0;
+    owner_ = py::none();
+  }
+
+ private:
+  py::object owner_;
+  int64_t id_;
+};
+
+PyObject* make_handle(PyObject* owner, int64_t id) {
+  return py::cast(Handle(py::reinterpret_borrow<py::object>(owner), id)).release().ptr();
+}
+
+PyObject* add_grad_hook(PyObject* self, PyObject* hook, int32_t after) {
+  if (!PyCallable_Check(hook)) {
+    PyErr_Format(PyExc_TypeError, "register_hook: expected a callable, not %s", Py_TYPE(hook)->tp_name);
+    return nullptr;
+  }
+  Py_INCREF(hook);
+  const int64_t id = tape->add_grad_hook(core->unwrap(self), call_grad_hook, hook, drop_callable, after);
+  if (id < 0) {
+    Py_DECREF(hook);
+    return core->raise_error(RB_E_STATE);
+  }
+  return make_handle(self, id);
+}
+template <bool Before>
+PyObject* add_node_hook(PyObject* self, PyObject* hook) {
+  if (!PyCallable_Check(hook)) {
+    PyErr_Format(PyExc_TypeError, "register_hook: expected a callable, not %s", Py_TYPE(hook)->tp_name);
+    return nullptr;
+  }
+  Py_INCREF(hook);
+  return make_handle(self, tape->add_node_hook(as_node(self)->node, call_node_hook<Before>, hook, drop_callable, Before));
+}
+
+// ---- attributes of Tensor
+
+RbTensor* self_tensor(PyObject* o) { return core->unwrap(o); }
+
+PyObject* get_requires_grad(PyObject* o, void*) { return PyBool_FromLong(tape->requires_grad(self_tensor(o))); }
+int set_requires_grad(PyObject* o, PyObject* value, void*) {
+  const int on = value ? PyObject_IsTrue(value) : 0;
+  if (on < 0) return -1;
+  const int32_t code = tape->set_requires_grad(self_tensor(o), on);
+  if (code != RB_OK) core->raise_error(code);
+  return code == RB_OK ? 0 : -1;
+}
+PyObject* get_grad(PyObject* o, void*) {
+  RbTensor* g = tape->get_grad(self_tensor(o));
+  if (!g) Py_RETURN_NONE;
+  core->host->retain(g);
+  return core->wrap(g);
+}
+int set_grad(PyObject* o, PyObject* value, void*) {
+  RbTensor* g = nullptr;
+  if (value && value != Py_None) {
+    g = core->unwrap(value);
+    if (!g) {
+      PyErr_Format(PyExc_TypeError, "grad can be set to a Tensor or None, not %s", Py_TYPE(value)->tp_name);
+      return -1;
+    }
+  }
+  const int32_t code = tape->set_grad(self_tensor(o), g);
+  if (code != RB_OK) core->raise_error(code);
+  return code == RB_OK ? 0 : -1;
+}
+PyObject* get_grad_fn(PyObject* o, void*) {
+  uint32_t output = 0;
+  return wrap_node(tape->grad_fn(self_tensor(o), &output));
+}
+PyObject* get_output_nr(PyObject* o, void*) {
+  uint32_t output = 0;
+  RbNode* n = tape->grad_fn(self_tensor(o), &output);
+  if (n) tape->node_release(n);
+  return PyLong_FromUnsignedLong(output);
+}
+PyObject* get_is_leaf(PyObject* o, void*) { return PyBool_FromLong(tape->is_leaf(self_tensor(o))); }
+PyObject* get_retains_grad(PyObject* o, void*) { return PyBool_FromLong(tape->retains_grad(self_tensor(o))); }
+PyObject* get_version(PyObject* o, void*) { return PyLong_FromUnsignedLong(core->host->version_get(self_tensor(o))); }
+
+PyObject* requires_grad_(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  const Py_ssize_t given = nargs + (names ? PyTuple_GET_SIZE(names) : 0);
+  if (set_requires_grad(o, given > 0 ? args[0] : Py_True, nullptr) < 0) return nullptr;
+  return Py_NewRef(o);
+}
+PyObject* retain_grad(PyObject* o, PyObject*) {
+  const int32_t code = tape->retain_grad(self_tensor(o));
+  if (code != RB_OK) return core->raise_error(code);
+  Py_RETURN_NONE;
+}
+PyObject* detach_(PyObject* o, PyObject*) {
+  const int32_t code = tape->detach_in_place(self_tensor(o));
+  if (code != RB_OK) return core->raise_error(code);
+  return Py_NewRef(o);
+}
+PyObject* register_hook(PyObject* o, PyObject* hook) { return add_grad_hook(o, hook, 0); }
+PyObject* register_post(PyObject* o, PyObject* hook) { return add_grad_hook(o, hook, 1); }
+
+int32_t run_unlocked(RbTensor* const* outputs, RbTensor* const* grads, int32_t n, RbTensor* const* inputs,
+                     int32_t ninputs, uint32_t flags, RbTensor** results) {
+  int32_t code;
+  Py_BEGIN_ALLOW_THREADS;
+  code = tape->run(outputs, grads, n, inputs, ninputs, flags, results);
+  Py_END_ALLOW_THREADS;
+  return code;
+}
+
+// tensor.backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)
+PyObject* backward(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  static const char* const keywords[] = {"gradient", "retain_graph", "create_graph", "inputs"};
+  PyObject* given[4] = {Py_None, Py_None, Py_False, Py_None};
+  if (nargs > 4) {
+    PyErr_Format(PyExc_TypeError, "backward() takes at most 4 arguments, got %zd", nargs);
+    return nullptr;
+  }
+  for (Py_ssize_t i = 0; i < nargs; ++i) given[i] = args[i];
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
+    int at = -1;
+    for (int k = 0; k < 4; ++k) {
+      if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), keywords[k]) == 0) at = k;
+    }
+    if (at < 0) {
+      PyErr_Format(PyExc_TypeError, "backward() got an unexpected keyword argument '%U'", PyTuple_GET_ITEM(names, i));
+      return nullptr;
+    }
+    given[at] = args[nargs + i];
+  }
+  const bool create = PyObject_IsTrue(given[2]) == 1;
+  const bool retain = given[1] == Py_None ? create : PyObject_IsTrue(given[1]) == 1;
+  uint32_t flags = RB_BACKWARD_ACCUMULATE | (create ? RB_BACKWARD_CREATE : 0u) | (retain ? RB_BACKWARD_RETAIN : 0u);
+  RbTensor* output = self_tensor(o);
+  RbTensor* grad = given[0] == Py_None ? nullptr : core->unwrap(given[0]);
+  if (given[0] != Py_None && !grad) {
+    PyErr_Format(PyExc_TypeError, "backward(): gradient must be a Tensor or None, not %s", Py_TYPE(given[0])->tp_name);
+    return nullptr;
+  }
+  std::vector<RbTensor*> inputs;
+  PyObject* list = nullptr;
+  if (given[3] != Py_None) {
+    list = core->unwrap(given[3]) ? PyTuple_Pack(1, given[3]) : PySequence_Tuple(given[3]);
+    if (!list) return nullptr;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list); ++i) inputs.push_back(core->unwrap(PyTuple_GET_ITEM(list, i)));
+    bool ok = !inputs.empty();
+    for (RbTensor* t : inputs) ok = ok && t;
+    if (!ok) {
+      Py_DECREF(list);
+      PyErr_SetString(PyExc_TypeError, "backward(): inputs must be Tensors, at least one");
+      return nullptr;
+    }
+  }
+  const int32_t code =
+      run_unlocked(&output, &grad, 1, inputs.data(), static_cast<int32_t>(inputs.size()), flags, nullptr);
+  Py_XDECREF(list);
+  if (code != RB_OK) return core->raise_error(code);
+  Py_RETURN_NONE;
+}
+
+PyGetSetDef tensor_getset[] = {
+    {"requires_grad", get_requires_grad, set_requires_grad, "Whether gradients are computed for the tensor.", nullptr},
+    {"grad", get_grad, set_grad, "The accumulated gradient, or None.", nullptr},
+    {"grad_fn", get_grad_fn, nullptr, "The recorded call that made the tensor, or None for a leaf.", nullptr},
+    {"output_nr", get_output_nr, nullptr, "Which result of grad_fn the tensor is.", nullptr},
+    {"is_leaf", get_is_leaf, nullptr, "Whether no recorded call made the tensor.", nullptr},
+    {"retains_grad", get_retains_grad, nullptr, "Whether retain_grad() was called.", nullptr},
+    {"_version", get_version, nullptr, "Number of in-place writes to the storage.", nullptr},
+    {}};
+template <class F>
+PyCFunction as_cfunction(F f) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
+}
+PyMethodDef tensor_methods[] = {
+    {"requires_grad_", as_cfunction(requires_grad_), METH_FASTCALL | METH_KEYWORDS, "Set requires_grad; returns self."},
+    {"backward", as_cfunction(backward), METH_FASTCALL | METH_KEYWORDS,
+     "Add d(self)/d(leaf), weighted by `gradient`, to .grad of all leaves."},
+    {"retain_grad", retain_grad, METH_NOARGS, "Keep .grad of a tensor that is no leaf."},
+    {"detach_", detach_, METH_NOARGS, "Cut the tensor from the graph; returns self."},
+    {"register_hook", register_hook, METH_O, "Call hook(grad) when the gradient is ready; it may return another one."},
+    {"register_post_accumulate_grad_hook", register_post, METH_O, "Call hook(tensor) after .grad was updated."},
+    {}};
+
+py::dict tensor_attributes() {
+  py::dict attributes;
+  auto* type = core->tensor_type;
+  for (PyGetSetDef* d = tensor_getset; d->name; ++d) {
+    attributes[d->name] = py::reinterpret_steal<py::object>(PyDescr_NewGetSet(type, d));
+  }
+  for (PyMethodDef* d = tensor_methods; d->ml_name; ++d) {
+    attributes[d->ml_name] = py::reinterpret_steal<py::object>(PyDescr_NewMethod(type, d));
+  }
+  return attributes;
+}
+
+// ---- user functions
+
+int32_t call_custom(void* ctx, RbTensor* const* grads, int32_t noutputs, RbTensor** results, int32_t ninputs) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  int32_t code = RB_OK;
+  PyObject* given = to_tuple(const_cast<RbTensor**>(grads), noutputs);
+  PyObject* result = given ? PyObject_CallOneArg(static_cast<PyObject*>(ctx), given) : nullptr;
+  if (!result || !from_tuple(result, results, ninputs)) code = core->capture_error();
+  Py_XDECREF(result);
+  Py_XDECREF(given);
+  PyGILState_Release(gil);
+  return code;
+}
+
+void record_custom(const std::string& name, const std::vector<py::object>& inputs, const std::vector<py::object>& outputs,
+                   uint64_t non_differentiable, const py::function& backward) {
+  std::vector<RbTensor*> in, out;
+  for (const py::object& o : inputs) in.push_back(tensor(o, "Function"));
+  for (const py::object& o : outputs) out.push_back(tensor(o, "Function"));
+  RbNode* node = nullptr;
+  Py_INCREF(backward.ptr());
+  check(tape->record_custom(name.c_str(), in.data(), static_cast<int32_t>(in.size()), out.data(),
+                            static_cast<int32_t>(out.size()), non_differentiable, call_custom, backward.ptr(),
+                            drop_callable, &node));
+  tape->node_release(node);
+}
+
+// ---- grad and backward on lists
+
+py::object run(const std::vector<py::object>& outputs, const std::vector<py::object>& grads,
+               const std::vector<py::object>& inputs, uint32_t flags) {
+  std::vector<RbTensor*> out, given, in, results(inputs.size(), nullptr);
+  for (const py::object& o : outputs) out.push_back(tensor(o, "backward"));
+  for (const py::object& o : grads) given.push_back(o.is_none() ? nullptr : tensor(o, "backward"));
+  for (const py::object& o : inputs) in.push_back(tensor(o, "grad"));
+  check(run_unlocked(out.data(), given.data(), static_cast<int32_t>(out.size()), in.data(),
+                     static_cast<int32_t>(in.size()), flags, results.data()));
+  py::tuple answer(inputs.size());
+  for (size_t i = 0; i < results.size(); ++i) answer[i] = wrap_owned(results[i]);
+  return std::move(answer);
+}
+
+PyMethodDef node_methods[] = {
+    {"name", node_name, METH_NOARGS, "Name of the recorded call, such as MulBackward."},
+    {"_sequence_nr", node_sequence, METH_NOARGS, "Above those of all nodes that its inputs come from."},
+    {"register_hook", add_node_hook<false>, METH_O, "Call hook(grad_inputs, grad_outputs) after the node ran."},
+    {"register_prehook", add_node_hook<true>, METH_O, "Call hook(grad_outputs) before the node runs."},
+    {}};
+PyGetSetDef node_getset[] = {
+    {"next_functions", node_next, nullptr, "(node, output number) for each input.", nullptr},
+    {"variable", node_variable, nullptr, "The leaf of an AccumulateGrad.", nullptr},
+    {"metadata", node_metadata, nullptr, "A dict for the user's notes.", nullptr},
+    {}};
+template <class F>
+void* slot(F f) {
+  return reinterpret_cast<void*>(f);
+}
+PyType_Slot node_slots[] = {{Py_tp_dealloc, slot(node_dealloc)},
+                            {Py_tp_repr, slot(node_repr)},
+                            {Py_tp_hash, slot(node_hash)},
+                            {Py_tp_richcompare, slot(node_compare)},
+                            {Py_tp_methods, node_methods},
+                            {Py_tp_getset, node_getset},
+                            {Py_tp_doc, const_cast<char*>("A recorded call of the autograd graph.")},
+                            {}};
+PyType_Spec node_spec = {"rabbet.autograd.graph.Node", sizeof(NodeObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
+
+/// The thread's grad mode: recording is off while the layer is excluded.
+bool is_enabled() {
+  RbTls tls;
+  core->host->tls_get(&tls);
+  return !(tls.exclude >> tape->layer & 1);
+}
+void set_enabled(bool on) { core->host->layer_mode(tape->layer, -1, on ? 0 : 1); }
+
+}  // namespace
+
+PYBIND11_MODULE(_C, m) {
+  core = static_cast<const RbPython*>(PyCapsule_Import(RB_PYTHON_CAPSULE, 0));
+  if (!core) throw py::error_already_set();
+  tape = static_cast<const RbAutograd*>(core->host->get_ext(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION));
+  if (!tape) throw py::import_error("rabbet.autograd: the plugin 'autograd' is not loaded; import rabbet.autograd");
+  node_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&node_spec));
+  m.add_object("Node", py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(node_type)));
+  py::class_<Handle>(m, "RemovableHandle", "Removes a hook.")
+      .def("remove", &Handle::remove)
+      .def("__enter__", [](py::object self) { return self; })
+      .def("__exit__", [](Handle& self, const py::args&) { self.remove(); });
+  m.def("tensor_attributes", tensor_attributes);
+  m.def("is_grad_enabled", is_enabled);
+  m.def("set_grad_enabled", set_enabled);
+  m.def("run", run, py::arg("outputs"), py::arg("grads"), py::arg("inputs"), py::arg("flags"));
+  m.def("record_custom", record_custom);
+  m.def("set_anomaly", [](bool on) { tape->set_anomaly(on); });
+  m.def("live_nodes", [] { return tape->live_nodes(); });
+  m.def("gradient_edge", [](const py::object& o) {
+    RbTensor* t = tensor(o, "gradient_edge");
+    uint32_t output = 0;
+    RbNode* n = tape->grad_fn(t, &output);
+    if (!n) n = tape->accumulator(t);
+    return py::reinterpret_steal<py::object>(Py_BuildValue("(NI)", wrap_node(n), output));
+  });
+  m.attr("RETAIN") = int{RB_BACKWARD_RETAIN};
+  m.attr("CREATE") = int{RB_BACKWARD_CREATE};
+  m.attr("ACCUMULATE") = int{RB_BACKWARD_ACCUMULATE};
+  m.attr("ALLOW_UNUSED") = int{RB_BACKWARD_ALLOW_UNUSED};
+}

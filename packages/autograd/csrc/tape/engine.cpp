@@ -1,0 +1,584 @@
+// The engine: runs the tape backwards, newest node first, on the calling thread.
+#include "engine.h"
+
+#include <algorithm>
+#include <cctype>
+#include <mutex>
+#include <unordered_map>
+
+namespace tape {
+
+std::atomic<int32_t> check_nan{0};
+
+namespace {
+
+// One run at a time: nodes buffer gradients in themselves, and leaves are shared between threads. A hook may
+// start a run inside a run (checkpointing), on the same thread.
+std::recursive_mutex engine_mutex;
+uint64_t next_run = 1;
+
+struct Ops {
+  const RbOp *add, *sum_to, *cast, *real, *clone, *zeros, *ones_like, *fill, *isnan, *any, *contiguous_clone;
+};
+const Ops& ops() {
+  static const Ops o = {host->find_op("add"),   host->find_op("sum_to"),    host->find_op("cast"),
+                        host->find_op("real"),  host->find_op("clone"),     host->find_op("zeros"),
+                        host->find_op("ones_like"), host->find_op("fill"),  host->find_op("isnan"),
+                        host->find_op("any"),   host->find_op("contiguous_clone")};
+  return o;
+}
+
+RbValue none() { return RbValue{}; }
+RbValue dtype_value(int dtype) {
+  RbValue v{};
+  v.tag = RB_DTYPE;
+  v.v.i = dtype;
+  return v;
+}
+
+std::string shape_text(int ndim, const int64_t* shape) {
+  std::string s = "(";
+  for (int i = 0; i < ndim; ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
+  return s + (ndim == 1 ? ",)" : ")");
+}
+
+int32_t sum(RbTensor* a, RbTensor* b, Ref& out) {
+  RbValue args[3] = {tensor_value(a), tensor_value(b), none()};
+  args[2].tag = RB_INT;
+  args[2].v.i = 1;
+  return call1(ops().add, args, 3, out);
+}
+
+bool same_shape(const RbTensor* t, const RbMeta& m) {
+  return t->ndim == m.ndim && std::equal(t->shape, t->shape + t->ndim, m.shape);
+}
+
+// Make a gradient fit the tensor it belongs to: sums over broadcast dimensions, dtype, complex to real.
+int32_t fit(Ref& grad, const RbMeta& to, const Node* from) {
+  RbTensor* g = grad.get();
+  if (!same_shape(g, to)) {
+    bool reducible = g->ndim >= to.ndim;
+    for (int i = 0; reducible && i < to.ndim; ++i) {
+      const int64_t want = to.shape[i], have = g->shape[g->ndim - to.ndim + i];
+      reducible = want == have || want == 1;
+    }
+    if (!reducible) {
+      return fail(RB_E_ARG, "%s: the gradient has shape %s, but the tensor has shape %s", node_name(from),
+                  shape_text(g->ndim, g->shape).c_str(), shape_text(to.ndim, to.shape).c_str());
+    }
+    const RbValue args[2] = {tensor_value(g), ints_value(to.shape, static_cast<uint32_t>(to.ndim))};
+    Ref reduced;
+    if (int32_t rc = call1(ops().sum_to, args, 2, reduced)) return rc;
+    grad = std::move(reduced);
+  }
+  if (is_complex(grad.get()->dtype_id) && !is_complex(to.dtype_id)) {
+    const RbValue arg = tensor_value(grad.get());
+    Ref part;
+    if (int32_t rc = call1(ops().real, &arg, 1, part)) return rc;
+    grad = std::move(part);
+  }
+  if (grad.get()->dtype_id != to.dtype_id) {
+    const RbValue args[2] = {tensor_value(grad.get()), dtype_value(to.dtype_id)};
+    Ref cast;
+    if (int32_t rc = call1(ops().cast, args, 2, cast)) return rc;
+    grad = std::move(cast);
+  }
+  return RB_OK;
+}
+
+struct Capture {
+  Node* node;
+  uint32_t output;
+};
+
+class Run {
+ public:
+  Run(uint32_t flags, RbTensor** results) : flags_(flags), results_(results), id_(next_run++) {}
+  ~Run() {
+    for (Node* n : heap_) abandon(n);
+    for (Capture& c : captures_) {
+      if (c.node) node_release(c.node);
+    }
+  }
+
+  int32_t seed(RbTensor* output, RbTensor* grad);
+  int32_t watch(RbTensor* const* inputs, int32_t n);
+  int32_t finish(int32_t ninputs);
+  int32_t go();
+
+ private:
+  bool creates() const { return (flags_ & RB_BACKWARD_CREATE) != 0; }
+  static bool older(const Node* a, const Node* b) { return a->seq < b->seq; }
+
+  void abandon(Node* n) {
+    for (int i = 0; i < n->nrets; ++i) {
+      if (n->grads[i]) host->release(n->grads[i]);
+      n->grads[i] = nullptr;
+    }
+    n->run = 0;
+    node_release(n);
+  }
+
+  int32_t push(Node* n, uint32_t output, Ref grad);
+  int32_t process(Node* n);
+  int32_t tensor_hooks(Node* n, bool after_accumulation);
+  int32_t accumulate(Node* n);
+  int32_t apply(Node* n, std::vector<RbTensor*>& results);
+  int32_t apply_op(Node* n, std::vector<RbTensor*>& results);
+  int32_t apply_view_write(Node* n, std::vector<RbTensor*>& results);
+  int32_t apply_custom(Node* n, std::vector<RbTensor*>& results);
+  int32_t node_hooks(Node* n, std::vector<RbTensor*>& results, bool before);
+  int32_t refuse_nan(const Node* n, const std::vector<RbTensor*>& results);
+  bool leads_on(const Node* n) const { return needed_.empty() || needed_.count(n) != 0; }
+  void find_needed(Node* root);
+
+  uint32_t flags_;
+  RbTensor** results_;
+  uint64_t id_;
+  std::vector<Node*> heap_;
+  std::vector<Capture> captures_;
+  // With inputs given: the nodes on a path to one of them (value: visited and found useful).
+  std::unordered_map<const Node*, bool> visited_;
+  std::unordered_map<const Node*, bool> needed_;
+  std::vector<Node*> roots_;
+};
+
+int32_t Run::push(Node* n, uint32_t output, Ref grad) {
+  if (n->run != id_) {
+    if (n->run != 0) {
+      return fail(RB_E_STATE, "backward: %s is part of a backward run that is still going on; a hook must not run "
+                  "backward through the same graph", node_name(n));
+    }
+    n->run = id_;
+    node_retain(n);
+    heap_.push_back(n);
+    std::push_heap(heap_.begin(), heap_.end(), older);
+  }
+  RbTensor*& buffer = n->grads[output];
+  if (!buffer) {
+    buffer = grad.take();
+    return RB_OK;
+  }
+  Ref total;
+  if (int32_t rc = sum(buffer, grad.get(), total)) return rc;
+  host->release(buffer);
+  buffer = total.take();
+  return RB_OK;
+}
+
+int32_t Run::seed(RbTensor* output, RbTensor* grad) {
+  int32_t status = RB_OK;
+  const Meta* m = current_meta(output, &status);
+  if (status != RB_OK) return status;
+  if (!is_recorded(m)) {
+    return fail(RB_E_STATE, "backward: an output does not require grad and has no grad_fn: nothing was recorded");
+  }
+  Ref g = Ref::share(grad);
+  if (!grad) {
+    if (output->numel != 1) {
+      return fail(RB_E_STATE, "backward: the gradient can be left out for a scalar output only, this one has shape %s",
+                  shape_text(output->ndim, output->shape).c_str());
+    }
+    const RbValue args[3] = {tensor_value(output), none(), none()};
+    TlsGuard guard;
+    host->layer_mode(layer, -1, 1);
+    if (int32_t rc = call1(ops().ones_like, args, 3, g)) return rc;
+  } else if (grad->ndim != output->ndim || !std::equal(grad->shape, grad->shape + grad->ndim, output->shape)) {
+    return fail(RB_E_ARG, "backward: the gradient has shape %s, but its output has shape %s",
+                shape_text(grad->ndim, grad->shape).c_str(), shape_text(output->ndim, output->shape).c_str());
+  }
+  const Edge edge = gradient_edge(output);
+  if (!edge.fn) return fail(RB_E_OOM, "backward: out of memory");
+  const int32_t rc = push(edge.fn, edge.output, std::move(g));
+  if (rc == RB_OK) roots_.push_back(edge.fn);
+  node_release(edge.fn);  // the heap holds it
+  return rc;
+}
+
+int32_t Run::watch(RbTensor* const* inputs, int32_t n) {
+  for (int32_t i = 0; i < n; ++i) {
+    int32_t status = RB_OK;
+    const Meta* m = current_meta(inputs[i], &status);
+    if (status != RB_OK) return status;
+    if (!is_recorded(m)) {
+      return fail(RB_E_STATE, "grad: input %d does not require grad", i);
+    }
+    const Edge edge = gradient_edge(inputs[i]);
+    captures_.push_back({edge.fn, edge.output});
+  }
+  if (n) {
+    for (Node* root : roots_) find_needed(root);
+    if (needed_.empty()) needed_[nullptr] = true;  // nothing leads to an input: run nothing
+  }
+  return RB_OK;
+}
+
+// Depth first without recursion: a node is useful if it is watched or leads to a useful one.
+void Run::find_needed(Node* root) {
+  struct Frame {
+    Node* node;
+    int next;
+  };
+  std::vector<Frame> stack{{root, 0}};
+  if (visited_.count(root)) return;
+  visited_[root] = true;
+  while (!stack.empty()) {
+    Frame& top = stack.back();
+    Node* n = top.node;
+    if (top.next < n->nedges) {
+      Node* child = n->edges[top.next++].fn;
+      if (child && !visited_.count(child)) {
+        visited_[child] = true;
+        stack.push_back({child, 0});
+      }
+      continue;
+    }
+    bool useful = false;
+    for (const Capture& c : captures_) useful |= c.node == n;
+    for (int i = 0; i < n->nedges; ++i) useful |= n->edges[i].fn && needed_.count(n->edges[i].fn);
+    if (useful) needed_[n] = true;
+    stack.pop_back();
+  }
+}
+
+int32_t Run::go() {
+  while (!heap_.empty()) {
+    std::pop_heap(heap_.begin(), heap_.end(), older);
+    Node* n = heap_.back();
+    heap_.pop_back();
+    const int32_t rc = process(n);
+    abandon(n);
+    if (rc != RB_OK) return rc;
+  }
+  return RB_OK;
+}
+
+int32_t Run::tensor_hooks(Node* n, bool after_accumulation) {
+  for (int i = 0; i < n->nrets; ++i) {
+    if (!n->grads[i]) continue;
+    const bool leaf = n->kind == NodeKind::kAccumulate;
+    const Meta* m = leaf ? meta_of(n->tensor) : &n->metas[i];
+    if (!m || !m->hooks) continue;
+    const std::vector<GradHook> list = *m->hooks;  // a hook may remove itself
+    for (const GradHook& h : list) {
+      if (h.after_accumulation != after_accumulation) continue;
+      RbTensor* replacement = nullptr;
+      if (int32_t rc = h.fn(h.ctx, after_accumulation ? n->tensor : n->grads[i], &replacement)) return rc;
+      if (!replacement) continue;
+      if (!same_shape(replacement, n->out_metas[i])) {
+        host->release(replacement);
+        return fail(RB_E_ARG, "a hook of %s returned a gradient of another shape than the tensor's %s", node_name(n),
+                    shape_text(n->out_metas[i].ndim, n->out_metas[i].shape).c_str());
+      }
+      host->release(n->grads[i]);
+      n->grads[i] = replacement;
+    }
+  }
+  return RB_OK;
+}
+
+int32_t Run::process(Node* n) {
+  if (int32_t rc = tensor_hooks(n, false)) return rc;
+  for (int i = 0; i < n->nrets; ++i) {
+    Meta& m = n->metas[i];
+    if (!m.retains || !n->grads[i]) continue;
+    Ref total = Ref::share(n->grads[i]);
+    if (m.grad) {
+      if (int32_t rc = sum(m.grad, n->grads[i], total)) return rc;
+      host->release(m.grad);
+    }
+    m.grad = total.take();
+  }
+  bool watched = false;
+  for (size_t k = 0; k < captures_.size(); ++k) {
+    const Capture& c = captures_[k];
+    if (c.node != n) continue;
+    watched = true;
+    if (results_ && n->grads[c.output] && !results_[k]) {
+      host->retain(n->grads[c.output]);
+      results_[k] = n->grads[c.output];
+    }
+  }
+  if (n->kind == NodeKind::kAccumulate) {
+    if (!(flags_ & RB_BACKWARD_ACCUMULATE) || (!captures_.empty() && !watched)) return RB_OK;
+    if (int32_t rc = accumulate(n)) return rc;
+    return tensor_hooks(n, true);
+  }
+  if (!captures_.empty()) {
+    bool onward = false;
+    for (int i = 0; i < n->nedges; ++i) onward |= n->edges[i].fn && leads_on(n->edges[i].fn);
+    if (!onward) return RB_OK;
+  }
+  if (n->released) {
+    return fail(RB_E_STATE, "backward through the graph a second time: the values that %s saved were freed by the first "
+                "run; pass retain_graph=True to it", node_name(n));
+  }
+  std::vector<RbTensor*> results(n->nedges, nullptr);
+  struct Release {
+    std::vector<RbTensor*>& list;
+    ~Release() {
+      for (RbTensor* t : list) {
+        if (t) host->release(t);
+      }
+    }
+  } release{results};
+  if (n->hooks) {
+    if (int32_t rc = node_hooks(n, results, true)) return rc;
+  }
+  if (int32_t rc = apply(n, results)) return rc;
+  if (check_nan.load(std::memory_order_relaxed)) {
+    if (int32_t rc = refuse_nan(n, results)) return rc;
+  }
+  if (n->hooks) {
+    if (int32_t rc = node_hooks(n, results, false)) return rc;
+  }
+  for (int i = 0; i < n->nedges; ++i) {
+    if (!results[i] || !n->edges[i].fn) continue;
+    Ref grad(results[i]);
+    results[i] = nullptr;
+    if (int32_t rc = fit(grad, n->edge_metas[i], n)) return rc;
+    if (int32_t rc = push(n->edges[i].fn, n->edges[i].output, std::move(grad))) return rc;
+  }
+  if (!(flags_ & RB_BACKWARD_RETAIN)) {
+    if (n->kind == NodeKind::kOp) drop_saved(n);
+    if (n->kind != NodeKind::kOp) n->released = true;
+  }
+  return RB_OK;
+}
+
+int32_t Run::accumulate(Node* n) {
+  RbTensor* leaf = n->tensor;
+  Meta* m = meta_of(leaf);
+  RbTensor* grad = n->grads[0];
+  if (!m) return RB_OK;
+  if (m->grad && !creates() && !(m->grad->keys[0] & layer_key)) {
+    const RbValue args[3] = {tensor_value(m->grad), tensor_value(grad), [] {
+                               RbValue v{};
+                               v.tag = RB_INT;
+                               v.v.i = 1;
+                               return v;
+                             }()};
+    RbValue out = tensor_value(m->grad);
+    return host->call(ops().add, args, 3, &out, 1, RB_CALL_OUT);
+  }
+  if (m->grad) {
+    Ref total;
+    if (int32_t rc = sum(m->grad, grad, total)) return rc;
+    host->release(m->grad);
+    m->grad = total.take();
+    return RB_OK;
+  }
+  // Take the gradient itself if nobody else holds it and it fills memory of its own; else a copy.
+  const bool own = host->use_count(grad) == 1 && (grad->flags & RB_T_CONTIGUOUS) && !host->view_parent(grad);
+  if (own || creates()) {
+    m->grad = grad;
+    n->grads[0] = nullptr;
+    return RB_OK;
+  }
+  const RbValue arg = tensor_value(grad);
+  Ref copy;
+  if (int32_t rc = call1(ops().contiguous_clone, &arg, 1, copy)) return rc;
+  m->grad = copy.take();
+  return RB_OK;
+}
+
+int32_t Run::apply(Node* n, std::vector<RbTensor*>& results) {
+  switch (n->kind) {
+    case NodeKind::kOp:
+      return apply_op(n, results);
+    case NodeKind::kViewWrite:
+      return apply_view_write(n, results);
+    case NodeKind::kCustom:
+      return apply_custom(n, results);
+    case NodeKind::kNotDifferentiable:
+      return fail(RB_E_NOTIMPL, "%s has no derivative: add `vjp ARGUMENT FORMULA` to its record, or call it under "
+                  "no_grad() or on detach()ed tensors", n->info->name);
+    case NodeKind::kAccumulate:
+      break;
+  }
+  return RB_OK;
+}
+
+int32_t check_version(const Node* n, const RbTensor* t, uint32_t saved, const char* what) {
+  const uint32_t now = host->version_get(t);
+  if (now == saved) return RB_OK;
+  return fail(RB_E_STATE, "one of the variables needed for gradient computation has been modified by an inplace "
+              "operation: %s saved '%s' of shape %s at version %u, and it is at version %u now", node_name(n), what,
+              shape_text(t->ndim, t->shape).c_str(), saved, now);
+}
+
+int32_t Run::apply_op(Node* n, std::vector<RbTensor*>& results) {
+  uint64_t wanted = 0;
+  for (int i = 0; i < n->nedges; ++i) {
+    if (n->edges[i].fn && (captures_.empty() || leads_on(n->edges[i].fn))) wanted |= 1ull << n->edge_args[i];
+  }
+  for (int i = 0; i < n->nargs; ++i) {
+    if (n->args[i].tag != RB_TENSOR) continue;
+    if (int32_t rc = check_version(n, n->args[i].v.t, n->arg_versions[i], n->info->args[i].name)) return rc;
+  }
+  RbValue outs[8], grads[8], given[32];
+  for (int i = 0; i < n->nrets; ++i) {
+    outs[i] = n->outs[i];
+    if (outs[i].tag == RB_TENSOR) {
+      RbTensor* t = outs[i].v.t;
+      if (int32_t rc = check_version(n, t, n->out_versions[i], n->info->ret_names[i])) return rc;
+      if (creates() && !meta_of(t)) set_history(t, n, static_cast<uint32_t>(i));
+    } else {
+      outs[i].tag = RB_META;
+      outs[i].len = 0;
+      outs[i].v.meta = &n->out_metas[i];
+    }
+    grads[i] = RbValue{};
+    grads[i].tag = RB_ZERO;
+    if (n->grads[i]) grads[i] = tensor_value(n->grads[i]);
+  }
+  for (int i = 0; i < n->nargs; ++i) given[i] = RbValue{};
+  const int32_t rc = host->vjp(n->op, wanted, n->args, n->nargs, outs, n->nrets, grads, given);
+  if (creates()) {  // a saved result must not keep its own node alive
+    for (int i = 0; i < n->nrets; ++i) {
+      if (n->outs[i].tag != RB_TENSOR) continue;
+      Meta* m = meta_of(n->outs[i].v.t);
+      if (!m || m->fn != n) continue;
+      RbTensor* fresh = nullptr;
+      if (host->tensor_alias(n->outs[i].v.t, &fresh) == RB_OK) {
+        host->release(n->outs[i].v.t);
+        n->outs[i].v.t = fresh;
+      }
+    }
+  }
+  if (rc != RB_OK) return rc;
+  int in_list = 0, last = -1;
+  for (int i = 0; i < n->nedges; ++i) {
+    const int a = n->edge_args[i];
+    in_list = a == last ? in_list + 1 : 0;
+    last = a;
+    if (given[a].tag == RB_TENSOR) {
+      host->retain(given[a].v.t);
+      results[i] = given[a].v.t;
+    } else if (given[a].tag == RB_TENSORS && in_list < static_cast<int>(given[a].len)) {
+      results[i] = given[a].v.ts[in_list];
+      if (results[i]) host->retain(results[i]);
+    }
+  }
+  for (int i = 0; i < n->nargs; ++i) host->value_release(&given[i]);
+  return RB_OK;
+}
+
+int32_t Run::apply_view_write(Node* n, std::vector<RbTensor*>& results) {
+  RbTensor* g = n->grads[0];
+  if (!g) return RB_OK;
+  if (n->edges[1].fn) {
+    Ref part;
+    if (int32_t rc = host->view_replay(n->tensor, g, part.out())) return rc;
+    results[1] = part.take();
+  }
+  if (!n->edges[0].fn) return RB_OK;
+  const RbValue arg = tensor_value(g);
+  Ref rest, hole;
+  if (int32_t rc = call1(ops().contiguous_clone, &arg, 1, rest)) return rc;
+  if (int32_t rc = host->view_replay(n->tensor, rest.get(), hole.out())) return rc;
+  RbValue fill_args[2] = {tensor_value(hole.get()), RbValue{}};
+  fill_args[1].tag = RB_INT;
+  RbValue out = tensor_value(hole.get());
+  if (int32_t rc = host->call(ops().fill, fill_args, 2, &out, 1, RB_CALL_OUT)) return rc;
+  results[0] = rest.take();
+  return RB_OK;
+}
+
+int32_t Run::apply_custom(Node* n, std::vector<RbTensor*>& results) {
+  return n->custom(n->ctx, n->grads, n->nrets, results.data(), n->nedges);
+}
+
+int32_t Run::node_hooks(Node* n, std::vector<RbTensor*>& results, bool before) {
+  const std::vector<NodeHook> list = *n->hooks;
+  for (const NodeHook& h : list) {
+    if (h.before != before) continue;
+    if (int32_t rc = h.fn(h.ctx, results.data(), n->nedges, n->grads, n->nrets)) return rc;
+  }
+  return RB_OK;
+}
+
+int32_t Run::refuse_nan(const Node* n, const std::vector<RbTensor*>& results) {
+  for (RbTensor* t : results) {
+    if (!t || !differentiable(t->dtype_id)) continue;
+    TlsGuard guard;
+    host->layer_mode(layer, -1, 1);
+    const RbValue arg = tensor_value(t);
+    Ref nan, some;
+    if (int32_t rc = call1(ops().isnan, &arg, 1, nan)) return rc;
+    RbValue args[3] = {tensor_value(nan.get()), none(), none()};
+    args[2].tag = RB_BOOL;
+    if (int32_t rc = call1(ops().any, args, 3, some)) return rc;
+    if (some.get()->data && *static_cast<const uint8_t*>(some.get()->data)) {
+      return fail(RB_E_STATE, "%s returned NaN in its gradient", node_name(n));
+    }
+  }
+  return RB_OK;
+}
+
+int32_t Run::finish(int32_t ninputs) {
+  if (!results_) return RB_OK;
+  for (int32_t i = 0; i < ninputs; ++i) {
+    if (!results_[i] && !(flags_ & RB_BACKWARD_ALLOW_UNUSED)) {
+      return fail(RB_E_STATE, "grad: the outputs do not depend on input %d; pass allow_unused=True to get None for it", i);
+    }
+  }
+  return RB_OK;
+}
+
+}  // namespace
+
+const char* node_name(const Node* n) {
+  switch (n->kind) {
+    case NodeKind::kAccumulate:
+      return "AccumulateGrad";
+    case NodeKind::kViewWrite:
+      return "ViewWriteBackward";
+    case NodeKind::kCustom:
+      return n->name->c_str();
+    default:
+      break;
+  }
+  static std::mutex mutex;
+  static std::unordered_map<const RbOpInfo*, std::string> names;
+  std::lock_guard<std::mutex> lock(mutex);
+  std::string& name = names[n->info];
+  if (name.empty()) {
+    bool upper = true;
+    for (const char* c = n->info->name; *c && *c != '.'; ++c) {
+      if (*c == '_' || *c == ':') {
+        upper = true;
+        continue;
+      }
+      name += upper ? static_cast<char>(std::toupper(*c)) : *c;
+      upper = false;
+    }
+    name += "Backward";
+  }
+  return name.c_str();
+}
+
+int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs, RbTensor* const* inputs,
+                     int32_t ninputs, uint32_t flags, RbTensor** results) {
+  std::lock_guard<std::recursive_mutex> lock(engine_mutex);
+  TlsGuard guard;
+  host->layer_mode(layer, -1, flags & RB_BACKWARD_CREATE ? 0 : 1);
+  RbTensor** captured = flags & RB_BACKWARD_ACCUMULATE ? nullptr : results;
+  int32_t status = RB_OK;
+  {
+    Run run(flags, captured);
+    for (int32_t i = 0; i < noutputs && status == RB_OK; ++i) status = run.seed(outputs[i], grads ? grads[i] : nullptr);
+    if (status == RB_OK) status = run.watch(inputs, ninputs);
+    if (status == RB_OK) status = run.go();
+    if (status == RB_OK) status = run.finish(ninputs);
+  }
+  if (status != RB_OK && captured) {
+    for (int32_t i = 0; i < ninputs; ++i) {
+      if (captured[i]) host->release(captured[i]);
+      captured[i] = nullptr;
+    }
+  }
+  return status;
+}
+
+}  // namespace tape

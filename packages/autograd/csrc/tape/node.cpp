@@ -1,0 +1,266 @@
+#include "node.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <mutex>
+
+namespace tape {
+
+namespace {
+
+std::atomic<int64_t> live{0};
+
+// Accumulators are shared by all threads that record with a leaf: one lock per group of leaves.
+std::mutex accumulator_locks[64];
+std::mutex& lock_of(const Meta* m) { return accumulator_locks[reinterpret_cast<uintptr_t>(m) / sizeof(Meta) % 64]; }
+
+void drop_hooks(std::vector<GradHook>*& hooks) {
+  if (!hooks) return;
+  for (GradHook& h : *hooks) {
+    if (h.del) h.del(h.ctx);
+  }
+  delete hooks;
+  hooks = nullptr;
+}
+
+template <class T>
+T* carve(char*& at, size_t n) {
+  T* p = reinterpret_cast<T*>(at);
+  at += (n * sizeof(T) + 7) / 8 * 8;
+  return p;
+}
+constexpr size_t padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
+
+// Gradients of a run that was broken off.
+void drop_grads(Node* n) {
+  for (int i = 0; i < n->nrets; ++i) {
+    if (n->grads[i]) host->release(n->grads[i]);
+    n->grads[i] = nullptr;
+  }
+}
+
+// Nodes whose last reference went while another is being destroyed: chains are unwound by a loop.
+thread_local std::vector<Node*>* pending = nullptr;
+
+void destroy_one(Node* n) {
+  if (n->kind == NodeKind::kAccumulate && n->tensor) {
+    Meta* m = meta_of(n->tensor);
+    if (m) {
+      std::lock_guard<std::mutex> lock(lock_of(m));
+      if (m->acc == n) m->acc = nullptr;
+    }
+  }
+  drop_saved(n);
+  drop_grads(n);
+  for (int i = 0; i < n->nedges; ++i) {
+    if (n->edges[i].fn) node_release(n->edges[i].fn);
+  }
+  for (int i = 0; i < n->nrets; ++i) {
+    drop_hooks(n->metas[i].hooks);
+    if (n->metas[i].grad) host->release(n->metas[i].grad);
+  }
+  if (n->hooks) {
+    for (NodeHook& h : *n->hooks) {
+      if (h.del) h.del(h.ctx);
+    }
+    delete n->hooks;
+  }
+  if (n->ctx && n->ctx_del) n->ctx_del(n->ctx);
+  delete n->name;
+  RbTensor* tensor = n->tensor;
+  host->block_free(n, n->bytes);
+  live.fetch_sub(1, std::memory_order_relaxed);
+  if (tensor) host->release(tensor);
+}
+
+bool retain_if_alive(Node* n) {
+  int32_t refs = n->refs.load(std::memory_order_relaxed);
+  while (refs > 0) {
+    if (n->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acq_rel)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int64_t live_nodes() { return live.load(); }
+
+int32_t fail(int32_t code, const char* format, ...) {
+  char message[1024];
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(message, sizeof message, format, args);
+  va_end(args);
+  return host->err_set(code, message);
+}
+
+Node* make_node(NodeKind kind, const NodeShape& s, char** extra) {
+  const size_t bytes = padded(sizeof(Node)) + padded(s.nedges * sizeof(Edge)) + padded(s.nedges * sizeof(int16_t)) +
+                       padded(s.nedges * sizeof(RbMeta)) + padded(s.nargs * sizeof(RbValue)) +
+                       padded(s.nargs * sizeof(uint32_t)) + padded(s.nrets * sizeof(RbValue)) +
+                       padded(s.nrets * sizeof(uint32_t)) + padded(s.nrets * sizeof(Meta)) +
+                       padded(s.nrets * sizeof(RbMeta)) + padded(s.nrets * sizeof(RbTensor*)) + padded(s.extra);
+  char* block = static_cast<char*>(host->block_alloc(bytes));
+  if (!block) return nullptr;
+  char* at = block;
+  Node* n = carve<Node>(at, 1);
+  n->refs.store(1, std::memory_order_relaxed);
+  n->bytes = static_cast<uint32_t>(bytes);
+  n->seq = 0;
+  n->op = nullptr;
+  n->info = nullptr;
+  n->kind = kind;
+  n->released = false;
+  n->nedges = static_cast<uint16_t>(s.nedges);
+  n->nargs = static_cast<uint16_t>(s.nargs);
+  n->nrets = static_cast<uint16_t>(s.nrets);
+  n->edges = carve<Edge>(at, s.nedges);
+  n->edge_args = carve<int16_t>(at, s.nedges);
+  n->edge_metas = carve<RbMeta>(at, s.nedges);
+  n->args = carve<RbValue>(at, s.nargs);
+  n->arg_versions = carve<uint32_t>(at, s.nargs);
+  n->outs = carve<RbValue>(at, s.nrets);
+  n->out_versions = carve<uint32_t>(at, s.nrets);
+  n->metas = carve<Meta>(at, s.nrets);
+  n->out_metas = carve<RbMeta>(at, s.nrets);
+  n->grads = carve<RbTensor*>(at, s.nrets);
+  for (int i = 0; i < s.nedges; ++i) n->edges[i] = Edge{nullptr, 0};
+  for (int i = 0; i < s.nargs; ++i) n->args[i].tag = RB_NONE;
+  for (int i = 0; i < s.nrets; ++i) {
+    n->outs[i].tag = RB_NONE;
+    n->metas[i] = Meta{};
+    n->grads[i] = nullptr;
+  }
+  n->run = 0;
+  n->hooks = nullptr;
+  n->tensor = nullptr;
+  n->custom = nullptr;
+  n->ctx = nullptr;
+  n->ctx_del = nullptr;
+  n->name = nullptr;
+  *extra = at;
+  live.fetch_add(1, std::memory_order_relaxed);
+  return n;
+}
+
+void node_retain(Node* n) { n->refs.fetch_add(1, std::memory_order_relaxed); }
+
+void node_release(Node* n) {
+  if (n->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (pending) {
+    pending->push_back(n);
+    return;
+  }
+  std::vector<Node*> list{n};
+  pending = &list;
+  while (!list.empty()) {
+    Node* next = list.back();
+    list.pop_back();
+    destroy_one(next);
+  }
+  pending = nullptr;
+}
+
+void drop_saved(Node* n) {
+  for (int i = 0; i < n->nargs; ++i) {
+    RbValue& v = n->args[i];
+    if (v.tag == RB_TENSOR) host->release(v.v.t);
+    if (v.tag == RB_TENSORS) {
+      for (uint32_t j = 0; j < v.len; ++j) {
+        if (v.v.ts[j]) host->release(v.v.ts[j]);
+      }
+    }
+    v.tag = RB_NONE;
+  }
+  for (int i = 0; i < n->nrets; ++i) {
+    if (n->outs[i].tag == RB_TENSOR) host->release(n->outs[i].v.t);
+    n->outs[i].tag = RB_NONE;
+  }
+  n->released = true;
+}
+
+void copy_meta(RbMeta& to, const RbTensor* t, char** extra) {
+  auto* dims = reinterpret_cast<int64_t*>(*extra);
+  *extra += t->ndim * sizeof(int64_t);
+  for (int i = 0; i < t->ndim; ++i) dims[i] = t->shape[i];
+  to = RbMeta{t->ndim, t->dtype_id, t->backend, t->layout, t->device.id, 0, dims};
+}
+
+Meta* new_meta(RbTensor* t) {
+  auto* m = new Meta;
+  m->version = host->version_get(t);
+  host->slot_set(t, slot, m, 0);
+  return m;
+}
+
+void delete_meta(void* p) {
+  auto* m = static_cast<Meta*>(p);
+  Node* fn = m->fn;
+  if (m->embedded) {
+    // Hooks stay with the node: the gradient still passes here. What the tensor retained goes with it.
+    m->retains = false;
+    RbTensor* grad = m->grad;
+    m->grad = nullptr;
+    if (grad) host->release(grad);
+  } else {
+    drop_hooks(m->hooks);
+    if (m->grad) host->release(m->grad);
+    delete m;
+  }
+  if (fn) node_release(fn);
+}
+
+void set_history(RbTensor* t, Node* fn, uint32_t output) {
+  Meta* old = meta_of(t);
+  auto* m = new Meta;
+  m->fn = fn;
+  m->output = output;
+  m->version = host->version_get(t);
+  node_retain(fn);
+  host->slot_set(t, slot, m, 1);
+  if (old) delete_meta(old);
+}
+
+Meta* current_meta(RbTensor* t, int32_t* status) {
+  *status = RB_OK;
+  Meta* m = meta_of(t);
+  RbTensor* root = host->view_parent(t);
+  if (__builtin_expect(!root, 1)) return m;
+  while (RbTensor* up = host->view_parent(root)) root = up;
+  const Meta* base = meta_of(root);
+  if (!base || !base->rebased || (m && m->version == host->version_get(t))) return m;
+  // The base was written since: the view's history is that of the same view of the new base.
+  TlsGuard guard;
+  host->layer_mode(layer, -1, 0);
+  Ref fresh;
+  *status = host->view_replay(t, root, fresh.out());
+  if (*status != RB_OK) return nullptr;
+  const Meta* made = meta_of(fresh.get());
+  if (!made || !made->fn) return m;
+  set_history(t, made->fn, made->output);
+  return meta_of(t);
+}
+
+Edge gradient_edge(RbTensor* t) {
+  Meta* m = meta_of(t);
+  if (!is_recorded(m)) return Edge{nullptr, 0};
+  if (m->fn) {
+    node_retain(m->fn);
+    return Edge{m->fn, m->output};
+  }
+  std::lock_guard<std::mutex> lock(lock_of(m));
+  if (m->acc && retain_if_alive(m->acc)) return Edge{m->acc, 0};
+  NodeShape shape;
+  shape.nrets = 1;
+  shape.extra = t->ndim * sizeof(int64_t);
+  char* extra = nullptr;
+  Node* n = make_node(NodeKind::kAccumulate, shape, &extra);
+  if (!n) return Edge{nullptr, 0};
+  copy_meta(n->out_metas[0], t, &extra);
+  host->retain(t);
+  n->tensor = t;
+  m->acc = n;
+  return Edge{n, 0};
+}
+
+}  // namespace tape

@@ -1,0 +1,189 @@
+// Nodes of the tape and the per-tensor record that points to them.
+#pragma once
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "rabbet/abi.h"
+#include "rabbet/autograd.h"
+
+namespace tape {
+
+extern const RbHost* host;
+extern int32_t layer, slot;
+extern uint32_t slot_offset;
+extern uint64_t layer_key;
+
+using Node = RbNode;
+
+struct GradHook {
+  int64_t id;
+  RbGradHook fn;
+  void* ctx;
+  void (*del)(void*);
+  bool after_accumulation;
+};
+struct NodeHook {
+  int64_t id;
+  RbNodeHook fn;
+  void* ctx;
+  void (*del)(void*);
+  bool before;
+};
+
+/// What the tape knows of a tensor; the tensor's slot points to it. The records of a node's outputs lie in the node.
+struct Meta {
+  Node* fn = nullptr;   // strong; null: a leaf
+  Node* acc = nullptr;  // weak: a leaf's accumulator, which clears it when it goes
+  RbTensor* grad = nullptr;
+  std::vector<GradHook>* hooks = nullptr;
+  uint32_t output = 0;
+  uint32_t version = 0;  // of the storage, when a view's history was made
+  bool requires_grad = false, retains = false, embedded = false;
+  bool rebased = false;  // the history came from a write in place
+};
+
+struct Edge {
+  Node* fn;  // strong, or null where no gradient is wanted
+  uint32_t output;
+};
+
+enum class NodeKind : uint8_t { kOp, kAccumulate, kViewWrite, kCustom, kNotDifferentiable };
+
+}  // namespace tape
+
+/// One recorded call. A block of its own: this header, then edges, saved values, output records.
+struct RbNode {
+  std::atomic<int32_t> refs;
+  uint32_t bytes;
+  uint64_t seq;  // above those of all nodes that its inputs come from
+  const RbOp* op;
+  const RbOpInfo* info;
+  tape::NodeKind kind;
+  bool released;  // the saved values were freed by a run without retain_graph
+  uint16_t nedges, nargs, nrets;
+  tape::Edge* edges;
+  int16_t* edge_args;     // argument index of each edge
+  RbValue* args;          // owned tensors, RbMeta, or plain values with their lists in this block
+  uint32_t* arg_versions;
+  RbValue* outs;
+  uint32_t* out_versions;
+  tape::Meta* metas;      // one per result
+  RbMeta* edge_metas;     // shape and dtype of each edge's tensor
+  RbMeta* out_metas;      // of each result, for zeros
+  // While a run goes on: gradients of the results, and which run it is.
+  RbTensor** grads;
+  uint64_t run;
+  std::vector<tape::NodeHook>* hooks;
+
+  // kAccumulate: the leaf (strong). kViewWrite: the view that was written (strong).
+  RbTensor* tensor;
+  // kCustom
+  RbCustomBackward custom;
+  void* ctx;
+  void (*ctx_del)(void*);
+  std::string* name;
+};
+
+namespace tape {
+
+inline Meta* meta_of(const RbTensor* t) {
+  return *reinterpret_cast<Meta* const*>(reinterpret_cast<const char*>(t) + slot_offset);
+}
+inline bool is_recorded(const Meta* m) { return m && (m->fn || m->requires_grad); }
+
+inline bool differentiable(int dtype) { return dtype >= RB_F16; }
+inline bool is_complex(int dtype) { return dtype >= RB_C64; }
+
+struct NodeShape {  // what make_node needs to lay out a block
+  int nedges = 0, nargs = 0, nrets = 0;
+  size_t extra = 0;  // bytes for lists, strings and sizes
+};
+/// A node with everything but edges, args and seq zeroed; `*extra` is the room for lists. Null without memory.
+Node* make_node(NodeKind kind, const NodeShape& shape, char** extra);
+void node_retain(Node* n);
+/// Iterative: chains of any length.
+void node_release(Node* n);
+/// Free what the derivative reads; running the node again is an error then.
+void drop_saved(Node* n);
+int64_t live_nodes();
+
+/// The edge through which gradients of `t` flow: its node, or a leaf's accumulator; owned.
+Edge gradient_edge(RbTensor* t);
+/// The record of `t`, brought up to date if `t` is a view whose base was written; null: none.
+Meta* current_meta(RbTensor* t, int32_t* status);
+/// Make `fn`'s result `output` the history of `t`, instead of what it had.
+void set_history(RbTensor* t, Node* fn, uint32_t output);
+Meta* new_meta(RbTensor* t);
+void delete_meta(void* meta);
+
+void copy_meta(RbMeta& to, const RbTensor* t, char** extra);
+
+int32_t fail(int32_t code, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+/// Owned tensor.
+class Ref {
+ public:
+  Ref() = default;
+  explicit Ref(RbTensor* owned) : t_(owned) {}
+  static Ref share(RbTensor* t) {
+    if (t) host->retain(t);
+    return Ref(t);
+  }
+  Ref(Ref&& o) noexcept : t_(o.t_) { o.t_ = nullptr; }
+  Ref& operator=(Ref&& o) noexcept {
+    std::swap(t_, o.t_);
+    return *this;
+  }
+  ~Ref() {
+    if (t_) host->release(t_);
+  }
+  RbTensor* get() const { return t_; }
+  RbTensor** out() { return &t_; }
+  RbTensor* take() {
+    RbTensor* t = t_;
+    t_ = nullptr;
+    return t;
+  }
+  explicit operator bool() const { return t_ != nullptr; }
+
+ private:
+  RbTensor* t_ = nullptr;
+};
+
+inline RbValue tensor_value(RbTensor* t) {
+  RbValue v{};
+  v.tag = RB_TENSOR;
+  v.v.t = t;
+  return v;
+}
+inline RbValue ints_value(const int64_t* p, uint32_t n) {
+  RbValue v{};
+  v.tag = RB_INTS;
+  v.len = n;
+  v.v.is = p;
+  return v;
+}
+
+/// Call an operator by name (looked up once per call site through `find`) with one tensor result.
+inline int32_t call1(const RbOp* op, const RbValue* args, int32_t nargs, Ref& out) {
+  RbValue r{};
+  const int32_t rc = host->call(op, args, nargs, &r, 1, 0);
+  if (rc == RB_OK) out = Ref(r.v.t);
+  return rc;
+}
+
+/// Keeps the thread's dispatch state and puts it back.
+class TlsGuard {
+ public:
+  TlsGuard() { host->tls_get(&saved_); }
+  ~TlsGuard() { host->tls_set(&saved_); }
+  TlsGuard(const TlsGuard&) = delete;
+  TlsGuard& operator=(const TlsGuard&) = delete;
+
+ private:
+  RbTls saved_;
+};
+
+}  // namespace tape

@@ -1,0 +1,253 @@
+// The plugin's entry, and the table that it publishes for bindings and other plugins.
+#include <mutex>
+
+#include "engine.h"
+#include "record.h"
+
+#ifndef RABBET_AUTOGRAD_WHEEL
+#define RABBET_AUTOGRAD_WHEEL "0.1.0"
+#endif
+
+namespace tape {
+
+const RbHost* host = nullptr;
+int32_t layer = 0, slot = 0;
+uint32_t slot_offset = 0;
+uint64_t layer_key = 0;
+
+namespace {
+
+std::atomic<int64_t> next_hook{1};
+
+int32_t requires_grad(const RbTensor* t) {
+  int32_t status = RB_OK;
+  const Meta* m = current_meta(const_cast<RbTensor*>(t), &status);
+  return status == RB_OK && is_recorded(m);
+}
+
+int32_t set_requires_grad(RbTensor* t, int32_t on) {
+  Meta* m = meta_of(t);
+  if (m && m->fn) {
+    if (on) return RB_OK;
+    return fail(RB_E_STATE, "requires_grad can be cleared on leaf tensors only; use detach() for a tensor without history");
+  }
+  if (on && !differentiable(t->dtype_id)) {
+    return fail(RB_E_TYPE, "only tensors of floating or complex dtype can require gradients");
+  }
+  if (!m && !on) return RB_OK;
+  if (!m) m = new_meta(t);
+  m->requires_grad = on != 0;
+  host->slot_set(t, slot, m, on);
+  return RB_OK;
+}
+
+int32_t is_leaf(const RbTensor* t) {
+  int32_t status = RB_OK;
+  const Meta* m = current_meta(const_cast<RbTensor*>(t), &status);
+  return !(m && m->fn);
+}
+
+Meta* gradient_holder(const RbTensor* t) {
+  Meta* m = meta_of(t);
+  return m && m->fn ? &m->fn->metas[m->output] : m;
+}
+
+RbTensor* get_grad(const RbTensor* t) {
+  const Meta* m = gradient_holder(t);
+  return m ? m->grad : nullptr;
+}
+
+int32_t set_grad(RbTensor* t, RbTensor* grad) {
+  if (grad) {
+    bool fits = grad->ndim == t->ndim && grad->dtype_id == t->dtype_id && grad->backend == t->backend;
+    for (int i = 0; fits && i < t->ndim; ++i) fits = grad->shape[i] == t->shape[i];
+    if (!fits) return fail(RB_E_ARG, "grad: expected a tensor of the same shape, dtype and device as the tensor itself");
+    if (grad == t) return fail(RB_E_ARG, "grad: a tensor cannot be its own gradient");
+  }
+  Meta* m = gradient_holder(t);
+  if (!m && !grad) return RB_OK;
+  if (!m) m = new_meta(t);
+  RbTensor* old = m->grad;
+  if (grad) host->retain(grad);
+  m->grad = grad;
+  if (old) host->release(old);
+  return RB_OK;
+}
+
+int32_t retain_grad(RbTensor* t) {
+  int32_t status = RB_OK;
+  Meta* m = current_meta(t, &status);
+  if (status != RB_OK) return status;
+  if (!is_recorded(m)) return fail(RB_E_STATE, "retain_grad: the tensor does not require grad");
+  if (m->fn) m->fn->metas[m->output].retains = true;
+  return RB_OK;
+}
+
+int32_t retains_grad(const RbTensor* t) {
+  const Meta* m = meta_of(t);
+  return m && m->fn && m->fn->metas[m->output].retains;
+}
+
+RbNode* grad_fn(RbTensor* t, uint32_t* output) {
+  int32_t status = RB_OK;
+  const Meta* m = current_meta(t, &status);
+  if (status != RB_OK || !m || !m->fn) return nullptr;
+  *output = m->output;
+  node_retain(m->fn);
+  return m->fn;
+}
+
+RbNode* accumulator(RbTensor* t) {
+  const Meta* m = meta_of(t);
+  return m && !m->fn && m->requires_grad ? gradient_edge(t).fn : nullptr;
+}
+
+int32_t node_inputs(const RbNode* n) { return n->nedges; }
+RbNode* node_input(const RbNode* n, int32_t i, uint32_t* output) {
+  *output = n->edges[i].output;
+  return n->edges[i].fn;
+}
+RbTensor* node_variable(const RbNode* n) { return n->kind == NodeKind::kAccumulate ? n->tensor : nullptr; }
+uint64_t node_sequence(const RbNode* n) { return n->seq; }
+
+std::mutex hooks_mutex;
+
+int64_t add_grad_hook(RbTensor* t, RbGradHook fn, void* ctx, void (*del)(void*), int32_t after_accumulation) {
+  int32_t status = RB_OK;
+  Meta* m = current_meta(t, &status);
+  if (status != RB_OK) return -1;
+  if (!is_recorded(m)) {
+    fail(RB_E_STATE, "register_hook: the tensor does not require grad");
+    return -1;
+  }
+  if (after_accumulation && m->fn) {
+    fail(RB_E_STATE, "register_post_accumulate_grad_hook: only leaf tensors accumulate gradients");
+    return -1;
+  }
+  Meta* place = m->fn ? &m->fn->metas[m->output] : m;
+  std::lock_guard<std::mutex> lock(hooks_mutex);
+  if (!place->hooks) place->hooks = new std::vector<GradHook>;
+  const int64_t id = next_hook++;
+  place->hooks->push_back({id, fn, ctx, del, after_accumulation != 0});
+  return id;
+}
+
+int64_t add_node_hook(RbNode* n, RbNodeHook fn, void* ctx, void (*del)(void*), int32_t before) {
+  std::lock_guard<std::mutex> lock(hooks_mutex);
+  if (!n->hooks) n->hooks = new std::vector<NodeHook>;
+  const int64_t id = next_hook++;
+  n->hooks->push_back({id, fn, ctx, del, before != 0});
+  return id;
+}
+
+template <class List>
+bool take_out(List* list, int64_t id, void** ctx, void (**del)(void*)) {
+  if (!list) return false;
+  for (auto it = list->begin(); it != list->end(); ++it) {
+    if (it->id != id) continue;
+    *ctx = it->ctx;
+    *del = it->del;
+    list->erase(it);
+    return true;
+  }
+  return false;
+}
+
+void remove_grad_hook(RbTensor* t, int64_t id) {
+  Meta* m = meta_of(t);
+  void* ctx = nullptr;
+  void (*del)(void*) = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(hooks_mutex);
+    if (!m) return;
+    Meta* place = m->fn ? &m->fn->metas[m->output] : m;
+    if (!take_out(place->hooks, id, &ctx, &del)) return;
+  }
+  if (del) del(ctx);
+}
+
+void remove_node_hook(RbNode* n, int64_t id) {
+  void* ctx = nullptr;
+  void (*del)(void*) = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(hooks_mutex);
+    if (!take_out(n->hooks, id, &ctx, &del)) return;
+  }
+  if (del) del(ctx);
+}
+
+int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs, RbTensor* const* outputs,
+                      int32_t noutputs, uint64_t non_differentiable, RbCustomBackward backward, void* ctx,
+                      void (*del)(void*), RbNode** out) {
+  NodeShape shape;
+  shape.nedges = ninputs;
+  shape.nrets = noutputs;
+  for (int32_t i = 0; i < ninputs; ++i) shape.extra += inputs[i]->ndim * sizeof(int64_t);
+  for (int32_t i = 0; i < noutputs; ++i) shape.extra += outputs[i]->ndim * sizeof(int64_t);
+  char* extra = nullptr;
+  Node* n = make_node(NodeKind::kCustom, shape, &extra);
+  if (!n) return fail(RB_E_OOM, "%s: out of memory while recording", name);
+  n->name = new std::string(name);
+  n->custom = backward;
+  n->ctx = ctx;
+  n->ctx_del = del;
+  uint64_t seq = 0;
+  for (int32_t i = 0; i < ninputs; ++i) {
+    n->edges[i] = gradient_edge(inputs[i]);
+    n->edge_args[i] = static_cast<int16_t>(i);
+    if (n->edges[i].fn && n->edges[i].fn->seq > seq) seq = n->edges[i].fn->seq;
+    copy_meta(n->edge_metas[i], inputs[i], &extra);
+  }
+  n->seq = seq + 1;
+  for (int32_t i = 0; i < noutputs; ++i) {
+    copy_meta(n->out_metas[i], outputs[i], &extra);
+    if ((non_differentiable >> i & 1) || !differentiable(outputs[i]->dtype_id)) continue;
+    set_history(outputs[i], n, static_cast<uint32_t>(i));
+  }
+  *out = n;
+  return RB_OK;
+}
+
+int32_t detach_in_place(RbTensor* t) {
+  if (host->view_parent(t)) return fail(RB_E_STATE, "detach_: a view cannot be detached in place; use detach()");
+  Meta* m = meta_of(t);
+  if (!m) return RB_OK;
+  host->slot_set(t, slot, nullptr, 0);
+  delete_meta(m);
+  return RB_OK;
+}
+
+void set_anomaly(int32_t on) { check_nan.store(on); }
+
+RbAutograd table;
+
+int32_t init(const RbHost* h, RbTxn* txn) {
+  host = h;
+  static const char* const before[] = {nullptr};
+  static const char* const after[] = {"autocast", nullptr};
+  RbLayer desc{};
+  desc.struct_size = RB_SIZE(RbLayer, self);
+  desc.name = "autograd";
+  desc.phase = 400;
+  desc.on_missing = RB_L_FALLBACK;
+  desc.before = before;
+  desc.after = after;
+  desc.fallback = handle_call;
+  if (int32_t rc = host->add_layer(txn, &desc, &layer)) return rc;
+  layer_key = 1ull << layer;
+  if (int32_t rc = host->slot_new("autograd", layer, delete_meta, &slot, &slot_offset)) return rc;
+  table = RbAutograd{sizeof(RbAutograd), layer, requires_grad, set_requires_grad, is_leaf, get_grad, set_grad,
+                     retain_grad, retains_grad, grad_fn, accumulator, node_retain, node_release, node_name,
+                     node_inputs, node_input, node_variable, node_sequence, run_backward, add_grad_hook,
+                     add_node_hook, remove_grad_hook, remove_node_hook, record_custom, detach_in_place, set_anomaly,
+                     live_nodes};
+  return host->publish(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION, &table);
+}
+
+const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0,
+                         "rabbet-autograd", RABBET_AUTOGRAD_WHEEL, init, nullptr};
+
+}  // namespace
+}  // namespace tape
+
+extern "C" RB_EXPORT const RbPlugin* rabbet_plugin_v0(void) { return &tape::plugin; }
