@@ -219,20 +219,45 @@ void dot_rows(const Gemv<T>& g, int64_t i) {
   }
 }
 
-// Columns of a run along memory: sums of multiples of columns, four vectors of rows at a time.
+// Columns of a run along memory: four of them at a time are added to a block of sums in the first-level cache.
 template <class T>
-void axpy_rows(const Gemv<T>& g, int64_t i) {
+void axpy_columns(const Gemv<T>& g) {
   using V = typename VectorOf<T>::type;
   constexpr int L = kLanes<T>;
-  V sum[4] = {};
-  for (int64_t p = 0; p < g.k; ++p) {
-    const T x = g.x[p * g.xs];
-    const T* col = g.a + i + p * g.as_k;
-#pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) sum[v] += x * *reinterpret_cast<const V*>(col + v * L);
-  }
-  for (int v = 0; v < 4; ++v) {
-    for (int l = 0; l < L; ++l) g.y[(i + v * L + l) * g.ys] = sum[v][l] + start(g, i + v * L + l);
+  constexpr int64_t kBlock = 8192 / sizeof(T);
+  alignas(64) T sum[kBlock];
+  for (int64_t i0 = 0; i0 < g.m; i0 += kBlock) {
+    const int64_t n = g.m - i0 < kBlock ? g.m - i0 : kBlock;
+    for (int64_t i = 0; i < n; ++i) sum[i] = T(0);
+    int64_t p = 0;
+    for (; p + 4 <= g.k; p += 4) {
+      const T* c0 = g.a + i0 + p * g.as_k;
+      const T *c1 = c0 + g.as_k, *c2 = c1 + g.as_k, *c3 = c2 + g.as_k;
+      const T x0 = g.x[p * g.xs], x1 = g.x[(p + 1) * g.xs], x2 = g.x[(p + 2) * g.xs], x3 = g.x[(p + 3) * g.xs];
+      int64_t i = 0;
+      for (; i + L <= n; i += L) {
+        V s = *reinterpret_cast<V*>(sum + i);
+        s += x0 * *reinterpret_cast<const V*>(c0 + i);
+        s += x1 * *reinterpret_cast<const V*>(c1 + i);
+        s += x2 * *reinterpret_cast<const V*>(c2 + i);
+        s += x3 * *reinterpret_cast<const V*>(c3 + i);
+        *reinterpret_cast<V*>(sum + i) = s;
+      }
+      for (; i < n; ++i) {
+        T s = sum[i];
+        s += x0 * c0[i];
+        s += x1 * c1[i];
+        s += x2 * c2[i];
+        s += x3 * c3[i];
+        sum[i] = s;
+      }
+    }
+    for (; p < g.k; ++p) {
+      const T x = g.x[p * g.xs];
+      const T* column = g.a + i0 + p * g.as_k;
+      for (int64_t i = 0; i < n; ++i) sum[i] += x * column[i];
+    }
+    for (int64_t i = 0; i < n; ++i) g.y[(i0 + i) * g.ys] = sum[i] + start(g, i0 + i);
   }
 }
 
@@ -260,10 +285,8 @@ void gemv(const Gemv<T>& g) {
     for (; i < g.m; ++i) dot_rows<T, 1>(g, i);
     return;
   }
-  if (g.as_m == 1) {
-    for (; i + 4 * kLanes<T> <= g.m; i += 4 * kLanes<T>) axpy_rows(g, i);
-  }
-  plain_rows(g, i, g.m);
+  if (g.as_m == 1) return axpy_columns(g);
+  plain_rows(g, 0, g.m);
 }
 
 template <class T>

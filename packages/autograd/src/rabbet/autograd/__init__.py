@@ -1,9 +1,10 @@
 """Reverse-mode differentiation: the tape, grad modes, `Function`, `grad`, checks."""
 
+import sys
 from collections.abc import Sequence
 
 from rabbet import Tensor
-from rabbet._plugins import require_layer
+from rabbet._plugins import module_imported, require_layer
 
 require_layer("autograd")
 
@@ -119,3 +120,6 @@ def grad(
 
         results = tuple(rabbet.zeros_like(x) if g is None else g for x, g in zip(watched, results, strict=True))
     return results
+
+
+module_imported(sys.modules[__name__])

@@ -1,0 +1,26 @@
+"""Fixtures: the native library under a host of our own."""
+
+import os
+from pathlib import Path
+
+import pytest
+from native_host import Host
+from rabbet_backend_cpu import library_path
+
+
+def library() -> Path:
+    """The library under test: RABBET_BACKEND_CPU_LIBRARY, else the installed one."""
+    given = os.environ.get("RABBET_BACKEND_CPU_LIBRARY")
+    return Path(given) if given else library_path()
+
+
+@pytest.fixture(scope="session")
+def native_library() -> Path:
+    return library()
+
+
+@pytest.fixture(scope="session")
+def host(native_library: Path, tmp_path_factory: pytest.TempPathFactory) -> Host:
+    loaded = Host(native_library, tmp_path_factory.mktemp("host"))
+    loaded.lib.set_threads(2)
+    return loaded

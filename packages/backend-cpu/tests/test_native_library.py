@@ -1,0 +1,113 @@
+"""What the library may depend on, and what its parts may define."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from native_host import INCLUDE, Host
+
+SOURCES = Path(__file__).parents[1] / "csrc"
+
+
+def symbols(path: Path, *flags: str) -> list[str]:
+    nm = shutil.which("nm")
+    if nm is None:
+        pytest.skip("needs nm")
+    return subprocess.run([nm, *flags, str(path)], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_library_exports_one_symbol(native_library: Path) -> None:
+    names = [line.split()[-1] for line in symbols(native_library, "-D", "--defined-only")]
+    assert names == ["rabbet_plugin_v0"]
+
+
+def test_library_needs_neither_core_nor_python(native_library: Path) -> None:
+    undefined = [line.split()[-1] for line in symbols(native_library, "-D", "--undefined-only")]
+    assert not [name for name in undefined if re.match(r"_?Py|rabbet|_ZN6rabbet", name)]
+
+
+def test_sources_include_public_headers_only() -> None:
+    for path in SOURCES.iterdir():
+        for header in re.findall(r'#include "([^"]+)"', path.read_text()):
+            public = header.startswith("rabbet/") and (INCLUDE / header).exists()
+            assert public or (SOURCES / header).exists(), f"{path.name} includes {header}"
+
+
+@pytest.mark.parametrize("source", sorted(p.name for p in SOURCES.glob("simd_*.cpp")))
+def test_level_files_define_no_weak_symbols(source: str, tmp_path: Path) -> None:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("needs g++")
+    target = tmp_path / "level.o"
+    flags = ["-std=gnu++17", "-O3", "-fPIC", "-fvisibility=hidden", "-DRB_LEVEL=v2", f"-I{INCLUDE}"]
+    subprocess.run([compiler, *flags, "-c", str(SOURCES / source), "-o", str(target)], check=True)
+    shared = [line for line in symbols(target, "-C") if re.search(r" [WVu] ", line)]
+    assert not shared, "one of these could replace the baseline's copy and crash older machines"
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 4096, (2 << 20) - 1, 2 << 20, (5 << 20) + 3])
+def test_allocations_are_aligned_and_writable(host: Host, nbytes: int) -> None:
+    assert host.lib.try_allocation(nbytes) == 0
+
+
+def test_impossible_allocation_is_an_error(host: Host) -> None:
+    assert host.lib.try_allocation(1 << 63) == 5
+    assert "cannot allocate" in host.lib.last_message().decode()
+
+
+def test_every_primitive_has_a_kernel(host: Host) -> None:
+    kernels = set(host.kernels())
+    core_runs = {"empty", "empty_like", "to_device", "contiguous_clone"}
+    for path in sorted((INCLUDE.parent / "ops").glob("*.rec")):
+        for name, block in primitives(path.read_text()):
+            assert name in kernels or name in core_runs, f"{path.name}: {name}\n{block}"
+
+
+def primitives(text: str) -> list[tuple[str, str]]:
+    """Records that a backend must have a kernel for: no decomposition, not a view."""
+    found = []
+    kind = ""
+    for block in re.split(r"\n(?=\S)", text):
+        family = re.match(r"family\s+kind\s+(\w+)", block)
+        if family:
+            kind = family[1]
+        head = re.match(r"([a-z_0-9.]+)\(.*\) -> (.*)", block)
+        if not head:
+            continue
+        own = re.search(r"^\s+kind\s+(\w+)", block, re.M)
+        decomposed = re.search(r"^\s+decomp\s", block, re.M)
+        if (own[1] if own else kind) != "composite" and not decomposed and "view" not in head[2]:
+            found.append((head[1], block))
+    return found
+
+
+def test_levels_agree_bit_for_bit(host: Host, native_library: Path, tmp_path: Path) -> None:
+    """Elementwise functions, sums and softmax of the baseline level, run in another process."""
+    script = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+import numpy as np
+from pathlib import Path
+from native_host import Host
+from test_native_library import level_results
+np.savez({str(tmp_path / "baseline.npz")!r}, **level_results(Host(Path({str(native_library)!r}), Path({str(tmp_path)!r}))))
+"""
+    import os
+    import sys
+
+    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "RABBET_CPU_LEVEL": "2"})
+    baseline = np.load(tmp_path / "baseline.npz")
+    for name, ours in level_results(host).items():
+        np.testing.assert_array_equal(ours, baseline[name], err_msg=name)
+
+
+def level_results(host: Host) -> dict[str, np.ndarray]:
+    x = np.random.default_rng(5).normal(size=(37, 1001)).astype(np.float32) * 3
+    out = {op: host.filled(op, [x], x.shape, "float32") for op in ("exp", "tanh", "erf", "sin", "sigmoid")}
+    out["log"] = host.filled("log", [np.abs(x)], x.shape, "float32")
+    out["sum"] = host.filled("sum", [x, None, False], (), "float32")
+    out["sum0"] = host.filled("sum", [x, [0], False], (1001,), "float32")
+    out["softmax"] = host.filled("softmax", [x, 1], x.shape, "float32")
+    return out

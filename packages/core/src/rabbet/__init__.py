@@ -1,0 +1,147 @@
+"""Rabbet: tensors and deep learning with PyTorch's programming model, in parts that fit together.
+
+This package is `rabbet-core`. Every operator with a record is a function here (`rabbet.add`); `rabbet.ops` has all
+of them, hidden ones included. `rabbet.nn`, `rabbet.optim`, `rabbet.autograd` and the backends are other wheels.
+"""
+
+import os as _os
+import sys as _sys
+
+from . import _C
+from ._C import (
+    ArgumentError,
+    DeviceError,
+    DTypeError,
+    Generator,
+    InternalError,
+    NotImplementedForError,
+    Op,
+    OutOfMemoryError,
+    OutOfRangeError,
+    PluginError,
+    RabbetError,
+    Size,
+    StateError,
+    Tensor,
+    device,
+    dtype,
+)
+
+__version__: str = _C.__version__
+
+_DTYPES = {
+    "uint8": (), "int8": (), "int16": ("short",), "int32": ("int",), "int64": ("long",), "uint16": (), "uint32": (),
+    "uint64": (), "float16": ("half",), "bfloat16": (), "float32": ("float",), "float64": ("double",),
+    "complex64": ("cfloat",), "complex128": ("cdouble",), "bool": (),
+}  # fmt: skip
+_OTHER_WHEELS = {
+    "autograd": "rabbet-autograd",
+    "nn": "rabbet-nn",
+    "optim": "rabbet-optim",
+    "func": "rabbet-vmap",
+    "vmap": "rabbet-vmap",
+    "autocast": "rabbet-autocast",
+    "amp": "rabbet-autocast",
+}
+_OWN_MODULES = {"library", "serialization", "testing"}
+_FROM_AUTOGRAD = {
+    "no_grad",
+    "enable_grad",
+    "inference_mode",
+    "set_grad_enabled",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+}
+
+
+def get_include() -> str:
+    """Return the folder of the public headers: compile plugins with `-I` this."""
+    here = _os.path.join(_os.path.dirname(_C.__file__), "include")
+    if _os.path.isdir(here):
+        return here
+    return _os.path.normpath(_os.path.join(_os.path.dirname(__file__), "..", "..", "include"))
+
+
+def _extend_path() -> None:
+    """Find the parts of this package that other wheels, perhaps editable ones, keep elsewhere."""
+    for entry in _sys.path:
+        folder = _os.path.join(entry or ".", "rabbet")
+        if folder not in __path__ and _os.path.isdir(folder):
+            __path__.append(folder)
+
+
+class _Ops:
+    """Every operator by name, hidden ones and overloads included: `ops.linear`, `ops("max.dim")`."""
+
+    def __getattr__(self, name: str) -> Op:
+        try:
+            found = _C.op(name)
+        except KeyError:
+            raise AttributeError(f"there is no operator '{name}'") from None
+        setattr(self, name, found)
+        return found
+
+    def __call__(self, name: str) -> Op:
+        return _C.op(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted(set(_C.record_names()) | set(_C.op_names()))
+
+
+ops = _Ops()
+
+
+def _fill_namespace() -> None:
+    scope = globals()
+    for name in _C.op_names():
+        if not name.startswith("_"):
+            scope.setdefault(name, _C.op(name))
+    for name, aliases in _DTYPES.items():
+        for label in (name, *aliases):
+            scope[label] = getattr(_C, name)
+    for name in ("strided", "contiguous_format", "preserve_format", "channels_last"):
+        scope[name] = getattr(_C, name)
+    scope.update(inf=1e999, nan=1e999 - 1e999, pi=3.141592653589793, e=2.718281828459045, newaxis=None)
+
+
+_fill_namespace()
+_extend_path()
+
+from . import _plugins  # noqa: E402
+from ._functions import *  # noqa: E402, F403
+from ._random import *  # noqa: E402, F403
+from ._tensor import install as _install  # noqa: E402
+from .serialization import load, save  # noqa: E402
+
+_install()
+_plugins.install()
+
+
+def __getattr__(name: str) -> object:
+    if name in _FROM_AUTOGRAD:
+        value = getattr(_submodule("autograd"), name)
+        globals()[name] = value
+        return value
+    if name == "default_generator":
+        return _C.default_generator("cpu")
+    if name in _OTHER_WHEELS or name in _OWN_MODULES:
+        return _submodule(name)
+    raise AttributeError(f"module 'rabbet' has no attribute '{name}'")
+
+
+def _submodule(name: str) -> object:
+    import importlib
+
+    try:
+        return importlib.import_module(f"rabbet.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"rabbet.{name}":
+            raise
+    _extend_path()
+    try:
+        return importlib.import_module(f"rabbet.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"rabbet.{name}":
+            raise
+        wheel = _OTHER_WHEELS.get(name, "rabbet-core")
+        raise ImportError(f"rabbet.{name} needs the wheel '{wheel}': pip install {wheel}") from None

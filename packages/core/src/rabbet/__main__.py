@@ -1,0 +1,28 @@
+"""The command `rabbet`, also `python -m rabbet`."""
+
+import sys
+
+USAGE = """usage: rabbet COMMAND
+
+  doctor [--layers] [--json]   what is installed, what works, and how to fix what does not
+  version                      the version of rabbet-core"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    args = sys.argv[1:] if arguments is None else arguments
+    if args[:1] == ["doctor"]:
+        from ._doctor import main as doctor
+
+        return doctor(args[1:])
+    if args == ["version"]:
+        from . import __version__
+
+        print(__version__)
+        return 0
+    print(USAGE, file=sys.stderr if args not in (["-h"], ["--help"]) else sys.stdout)
+    return 0 if args in (["-h"], ["--help"]) else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""Methods of Tensor that need no C: interop with NumPy, copying, constructors like `new_zeros`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import _C, _functions
+from ._C import Tensor
+
+_ops = _C.op
+
+
+def _array(self: Tensor) -> Any:
+    import numpy
+
+    return numpy.asarray(memoryview(self))
+
+
+def numpy_(self: Tensor, *, force: bool = False) -> Any:
+    """Return a NumPy array that shares the memory.
+
+    Raises:
+        RuntimeError: if the tensor requires grad (unless force=True) or has a dtype that NumPy lacks.
+    """
+    if _requires_grad(self):
+        if not force:
+            raise RuntimeError("numpy(): the tensor requires grad; use tensor.detach().numpy()")
+        self = self.detach()
+    if not self.is_cpu:
+        if not force:
+            raise TypeError(f"numpy(): the tensor is on {self.device}; use tensor.cpu().numpy()")
+        self = self.cpu()
+    if self.dtype is _C.bfloat16:
+        raise TypeError("numpy(): NumPy has no bfloat16; use tensor.float().numpy()")
+    return _array(self)
+
+
+def _requires_grad(self: Tensor) -> bool:
+    return any(layer["name"] == "autograd" for layer in _C.layers()) and self.requires_grad
+
+
+def array_(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
+    """NumPy's protocol: numpy.asarray(tensor)."""
+    array = numpy_(self)
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def deepcopy_(self: Tensor, memo: dict[int, Any]) -> Tensor:
+    """copy.deepcopy: leaves only, as the graph is not copied."""
+    if id(self) in memo:
+        return memo[id(self)]
+    grad_loaded = any(layer["name"] == "autograd" for layer in _C.layers())
+    if grad_loaded and not self.is_leaf:
+        raise RuntimeError("only leaf tensors support deepcopy; use detach().clone()")
+    fresh = self.detach().clone()
+    if type(self) is not Tensor:
+        fresh = Tensor._make_subclass(type(self), fresh)
+    memo[id(self)] = fresh
+    if grad_loaded:
+        if self.requires_grad:
+            fresh.requires_grad = True
+        if self.grad is not None:
+            fresh.grad = deepcopy_(self.grad, memo)
+    for key, value in getattr(self, "__dict__", {}).items():
+        import copy
+
+        fresh.__dict__[key] = copy.deepcopy(value, memo)
+    return fresh
+
+
+def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
+    """Pickle: the elements' bytes, dtype and shape."""
+    from .serialization import _rebuild_tensor, tensor_bytes
+
+    state = (tensor_bytes(self.detach()), str(self.dtype)[7:], tuple(self.shape), _requires_grad(self), type(self))
+    return _rebuild_tensor, state, (self.__dict__ or None) if type(self) is not Tensor else None
+
+
+def setstate_(self: Tensor, state: dict[str, Any]) -> None:
+    self.__dict__.update(state)
+
+
+def _like(creator: str) -> Any:
+    def method(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+        sizes = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+        made = _ops(creator)(sizes, dtype=dtype or self.dtype, device=device or self.device)
+        if requires_grad:
+            made.requires_grad = True
+        return made
+
+    method.__name__ = f"new_{creator}"
+    method.__doc__ = f"{creator}() with the dtype and device of this tensor."
+    return method
+
+
+def new_full(self: Tensor, size: Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """full() with the dtype and device of this tensor."""
+    return _ops("full")(size, fill_value, dtype=dtype or self.dtype, device=device or self.device)
+
+
+def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """tensor() with the dtype and device of this tensor."""
+    return _functions.tensor(data, dtype=dtype or self.dtype, device=device or self.device)
+
+
+def type_(self: Tensor, dtype: Any = None) -> Any:
+    """The dtype's name without an argument, else the tensor cast to it."""
+    return f"rabbet.{str(self.dtype)[7:]}" if dtype is None else self.to(dtype)
+
+
+def format_(self: Tensor, spec: str) -> str:
+    """Numbers format themselves when the tensor has one element."""
+    return format(self.item(), spec) if self.ndim == 0 and spec else repr(self)
+
+
+def complex_(self: Tensor) -> complex:
+    return complex(self.item())
+
+
+def clamp_(name: str, key: str) -> Any:
+    def method(self: Tensor, value: Any) -> Tensor:
+        return _ops(name)(self, **{key: value})
+
+    return method
+
+
+def random_(self: Tensor, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Tensor:
+    """Fill with integers from [from_, to), by default all that the dtype holds exactly."""
+    if to is None and self.dtype.is_floating_point:
+        to = 2 ** {"float16": 11, "bfloat16": 8, "float32": 24}.get(str(self.dtype)[7:], 53)
+    elif to is None:
+        to = _functions.iinfo(self.dtype).max if self.dtype is not _C.bool else 2
+    with _quietly():
+        return self.copy_(_ops("random")(self, from_, to, generator=generator))
+
+
+def _quietly() -> Any:
+    import contextlib
+
+    if any(layer["name"] == "autograd" for layer in _C.layers()):
+        import rabbet
+
+        return rabbet.no_grad()
+    return contextlib.nullcontext()
+
+
+def is_pinned(self: Tensor) -> bool:
+    """Whether the memory is pinned; no backend pins memory yet."""
+    return False
+
+
+_FROM_FUNCTIONS = (
+    "allclose", "bincount", "clamp_max", "clamp_min", "diag", "diff", "equal", "isclose", "kron", "nan_to_num", "norm",
+    "tensor_split", "tile", "trace", "unique", "broadcast_to", "cov",
+)  # fmt: skip
+_METHODS: dict[str, Any] = {
+    "numpy": numpy_,
+    "__array__": array_,
+    "__deepcopy__": deepcopy_,
+    "__reduce_ex__": reduce_,
+    "__setstate__": setstate_,
+    "__format__": format_,
+    "__complex__": complex_,
+    "new_zeros": _like("zeros"),
+    "new_ones": _like("ones"),
+    "new_empty": _like("empty"),
+    "new_full": new_full,
+    "new_tensor": new_tensor,
+    "type": type_,
+    "clamp_min_": clamp_("clamp_", "min"),
+    "clamp_max_": clamp_("clamp_", "max"),
+    "random_": random_,
+    "is_pinned": is_pinned,
+}
+
+
+def install() -> None:
+    """Put the methods on Tensor, and the printer behind its repr."""
+    for name, function in _METHODS.items():
+        setattr(Tensor, name, function)
+    for name in _FROM_FUNCTIONS:
+        setattr(Tensor, name, getattr(_functions, name))
+    Tensor.bernoulli = _bernoulli
+    Tensor.multinomial = _multinomial
+    _C.set_repr(_represent)
+
+
+def _bernoulli(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    from ._random import bernoulli
+
+    return bernoulli(self, *args, **kwargs)
+
+
+def _multinomial(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    from ._random import multinomial
+
+    return multinomial(self, *args, **kwargs)
+
+
+def _represent(tensor: Tensor) -> str:
+    from ._printing import represent
+
+    return represent(tensor)

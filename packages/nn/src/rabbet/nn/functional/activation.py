@@ -1,0 +1,211 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import rabbet
+from rabbet import Tensor
+
+gelu = rabbet.gelu
+logsigmoid = rabbet.logsigmoid
+sigmoid = rabbet.sigmoid
+softplus = rabbet.softplus
+tanh = rabbet.tanh
+
+_relu = rabbet.relu
+_relu_in_place = Tensor.relu_
+_silu = rabbet.silu
+_softmax = rabbet.softmax
+_log_softmax = rabbet.log_softmax
+
+
+def _in_place(op: Callable[..., Tensor], input: Tensor, *args: Any) -> Tensor:
+    """Write `op(input, *args)` over `input`.
+
+    Computed from a clone: the tape may save what `op` reads, which must not be overwritten.
+    """
+    return input.copy_(op(input.clone(), *args))
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return the larger of `input` and 0."""
+    return _relu_in_place(input) if inplace else _relu(input)
+
+
+def relu_(input: Tensor) -> Tensor:
+    """Replace `input` by the larger of it and 0."""
+    return _relu_in_place(input)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """Return `input` where positive, else `negative_slope * input`."""
+    if inplace:
+        return _in_place(rabbet.leaky_relu, input, negative_slope)
+    return rabbet.leaky_relu(input, negative_slope)
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """Replace `input` by its `leaky_relu`."""
+    return _in_place(rabbet.leaky_relu, input, negative_slope)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Return `input` where positive, else `alpha * (exp(input) - 1)`."""
+    return _in_place(rabbet.elu, input, alpha) if inplace else rabbet.elu(input, alpha)
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """Replace `input` by its `elu`."""
+    return _in_place(rabbet.elu, input, alpha)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Return `input` where positive, else `alpha * (exp(input / alpha) - 1)`."""
+    if alpha == 0:
+        raise RuntimeError("celu: expected alpha to be nonzero, got 0")
+    if inplace:
+        return _in_place(celu, input, alpha)
+    low = alpha * rabbet.expm1(rabbet.clamp(input, max=0.0) / alpha)
+    return rabbet.where(input > 0, input, low)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return the scaled `elu` that keeps mean 0 and variance 1 (Klambauer et al. 2017)."""
+    if inplace:
+        return _in_place(selu, input)
+    return rabbet.elu(input, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return `input * sigmoid(input)`."""
+    return _in_place(_silu, input) if inplace else _silu(input)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return `input * tanh(softplus(input))`."""
+    return _in_place(mish, input) if inplace else input * tanh(softplus(input))
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """Return `input` limited to [min_val, max_val]."""
+    if min_val > max_val:
+        raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
+    if inplace:
+        return _in_place(rabbet.hardtanh, input, min_val, max_val)
+    return rabbet.hardtanh(input, min_val, max_val)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """Replace `input` by itself limited to [min_val, max_val]."""
+    return hardtanh(input, min_val, max_val, True)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return `input` limited to [0, 6]."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return `relu6(input + 3) / 6`."""
+    return (
+        _in_place(hardsigmoid, input) if inplace else rabbet.hardtanh(input + 3.0, 0.0, 6.0) / 6.0
+    )
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return `input * hardsigmoid(input)`."""
+    return _in_place(hardswish, input) if inplace else input * hardsigmoid(input)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """Return `input` where it passes `threshold`, else `value`."""
+    if inplace:
+        return input.masked_fill_(input <= threshold, value)
+    return rabbet.where(input > threshold, input, value)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """Return `input` where its magnitude passes `lambd`, else 0."""
+    return rabbet.where(rabbet.abs(input) > lambd, input, 0.0)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """Return `input` moved towards 0 by `lambd`, and 0 where it would pass it."""
+    if lambd < 0:
+        raise RuntimeError(f"softshrink: expected lambd to be at least 0, got {lambd}")
+    return input - rabbet.clamp(input, -lambd, lambd)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """Return `input / (1 + |input|)`."""
+    return input / (rabbet.abs(input) + 1)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """Return `input - tanh(input)`."""
+    return input - tanh(input)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """Return the first half of `input` along `dim` times the sigmoid of the second."""
+    size = input.shape[dim]
+    if size % 2:
+        raise RuntimeError(f"glu: expected an even size in dimension {dim}, got {size}")
+    first, second = rabbet.split(input, size // 2, dim) if size else (input, input)
+    return first * sigmoid(second)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """Return `input` where positive, else `weight * input`; one weight, or one per channel (dimension 1)."""
+    count = weight.numel()
+    if weight.ndim > 1:
+        raise RuntimeError(f"prelu: expected a weight with at most 1 dimension, got {weight.ndim}")
+    if count != 1:
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if count != channels:
+            raise RuntimeError(
+                f"prelu: expected 1 weight or one for each of {channels} channels, got {count}"
+            )
+        weight = weight.reshape([-1] + [1] * (input.ndim - 2))
+    return rabbet.where(input > 0, input, weight * input)
+
+
+def _given_dim(name: str, input: Tensor, dim: int | None) -> int:
+    if dim is not None:
+        return dim
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. "
+        "Change the call to include dim=X as an argument.",
+        stacklevel=3,
+    )
+    return 0 if input.ndim in (0, 1, 3) else 1
+
+
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """Return `exp(input) / sum(exp(input))` along `dim`, computed in `dtype` if given."""
+    if dim is None:
+        dim = _given_dim("softmax", input, dim)
+    return _softmax(input, dim) if dtype is None else _softmax(input, dim, dtype=dtype)
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """Return `log(softmax(input))` along `dim`, computed in `dtype` if given."""
+    if dim is None:
+        dim = _given_dim("log_softmax", input, dim)
+    return _log_softmax(input, dim) if dtype is None else _log_softmax(input, dim, dtype=dtype)
+
+
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """Return `softmax(-input)` along `dim`."""
+    return softmax(-input, _given_dim("softmin", input, dim), dtype=dtype)

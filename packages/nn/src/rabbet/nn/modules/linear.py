@@ -1,0 +1,238 @@
+"""Linear maps and look-ups."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import rabbet
+from rabbet import Tensor
+
+from .. import functional as F
+from .. import init
+from ..parameter import Parameter
+from .module import Module
+
+_linear = F.linear
+
+
+class Identity(Module):
+    """Return the input; takes and ignores any arguments."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input
+
+
+class Linear(Module):
+    """Map `(*, in_features)` to `(*, out_features)` by `input @ weight.T + bias`.
+
+    Args:
+        in_features: last size of the input.
+        out_features: last size of the output.
+        bias: whether there is a bias.
+    """
+
+    weight: Parameter
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        shape = [out_features, in_features]
+        self.weight = Parameter(rabbet.empty(shape, device=device, dtype=dtype))
+        self.register_parameter(
+            "bias",
+            Parameter(rabbet.empty([out_features], device=device, dtype=dtype)) if bias else None,
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Fill weight and bias with values uniform on +-1 / sqrt(in_features)."""
+        init_weight_and_bias(self.weight, self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        # Straight from the dict: attribute access on a Module costs about 0.3 us.
+        own = self._parameters
+        try:
+            weight, bias = own["weight"], own["bias"]
+        except KeyError:  # replaced by an ordinary attribute
+            weight, bias = self.weight, self.bias
+        return _linear(input, weight, bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+def init_weight_and_bias(weight: Tensor, bias: Tensor | None) -> None:
+    """Start a layer's weight and bias as PyTorch does: both uniform on +-1 / sqrt(fan_in)."""
+    fan_in = math.prod(weight.shape[1:])
+    if 0 not in weight.shape:
+        init.kaiming_uniform_(weight, a=math.sqrt(5))
+    if bias is not None and bias.numel():
+        bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0.0
+        init.uniform_(bias, -bound, bound)
+
+
+class Bilinear(Module):
+    """Map `(*, in1)` and `(*, in2)` to `(*, out)` by `input1 @ weight[k] @ input2 + bias[k]`."""
+
+    weight: Parameter
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if in1_features <= 0:
+            raise ValueError(f"in1_features must be > 0, but got {in1_features}")
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        shape = [out_features, in1_features, in2_features]
+        self.weight = Parameter(rabbet.empty(shape, device=device, dtype=dtype))
+        self.register_parameter(
+            "bias",
+            Parameter(rabbet.empty([out_features], device=device, dtype=dtype)) if bias else None,
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Fill weight and bias with values uniform on +-1 / sqrt(in1_features)."""
+        bound = 1 / math.sqrt(self.weight.shape[1])
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
+        )
+
+
+class Embedding(Module):
+    """A row of `weight` for each index.
+
+    Args:
+        num_embeddings: number of rows.
+        embedding_dim: size of a row.
+        padding_idx: a row that starts as zeros and gets no gradient; negative counts from the end.
+        max_norm, norm_type, scale_grad_by_freq, sparse: only the defaults are supported.
+        _weight: the rows to start with, instead of normal values.
+    """
+
+    weight: Parameter
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        for name, value in (
+            ("max_norm", max_norm),
+            ("scale_grad_by_freq", scale_grad_by_freq),
+            ("sparse", sparse),
+        ):
+            if value:
+                raise NotImplementedError(f"Embedding: {name}={value!r} is not supported")
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise ValueError(
+                    f"Padding_idx must be within num_embeddings {num_embeddings}, got {padding_idx}"
+                )
+            padding_idx %= num_embeddings
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.padding_idx = padding_idx
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.sparse = sparse
+        shape = [num_embeddings, embedding_dim]
+        if _weight is None:
+            values = rabbet.empty(shape, device=device, dtype=dtype)
+        elif list(_weight.shape) != shape:
+            raise ValueError(
+                "Shape of weight does not match num_embeddings and embedding_dim: "
+                f"expected {shape}, got {list(_weight.shape)}"
+            )
+        else:
+            values = _weight
+        self.weight = Parameter(values, requires_grad=not _freeze)
+        if _weight is None:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Fill with standard normal values, the padding row with zeros."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            init.zeros_(self.weight.detach()[self.padding_idx])
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Embedding:
+        """Return an Embedding with the given rows, which are not trained if `freeze`."""
+        if embeddings.ndim != 2:
+            raise ValueError(
+                "Embeddings parameter is expected to be 2-dimensional, "
+                f"got shape {tuple(embeddings.shape)}"
+            )
+        return cls(
+            embeddings.shape[0],
+            embeddings.shape[1],
+            padding_idx,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            sparse,
+            _weight=embeddings,
+            _freeze=freeze,
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.embedding(input, self.weight, self.padding_idx)
+
+    def extra_repr(self) -> str:
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"

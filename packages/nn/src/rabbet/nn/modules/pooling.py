@@ -1,0 +1,145 @@
+"""Pooling layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rabbet import Tensor
+
+from .. import functional as F
+from .module import Module
+
+Sizes = int | Sequence[int]
+
+
+class _MaxPool(Module):
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+        self.dilation = dilation
+        self.return_indices = return_indices
+        self.ceil_mode = ceil_mode
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return (
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.ceil_mode,
+            self.return_indices,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+        )
+
+
+class MaxPool1d(_MaxPool):
+    """The maximum of each window of (N, C, L)."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.max_pool1d(input, *self._arguments())
+
+
+class MaxPool2d(_MaxPool):
+    """The maximum of each window of (N, C, H, W)."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.max_pool2d(input, *self._arguments())
+
+
+class _AvgPool(Module):
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return (
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPool):
+    """The mean of each window of (N, C, L)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.avg_pool1d(input, *self._arguments())
+
+
+class AvgPool2d(_AvgPool):
+    """The mean of each window of (N, C, H, W)."""
+
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
+        self.divisor_override = divisor_override
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.avg_pool2d(input, *self._arguments(), self.divisor_override)
+
+
+class AdaptiveAvgPool1d(Module):
+    """Means over windows that divide the line into `output_size`."""
+
+    def __init__(self, output_size: Sizes) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool1d(input, self.output_size)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool2d(Module):
+    """Means over windows that divide the plane into `output_size`; None keeps a size."""
+
+    def __init__(self, output_size: int | Sequence[int | None] | None) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(input, self.output_size)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
