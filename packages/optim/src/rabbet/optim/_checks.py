@@ -1,0 +1,35 @@
+"""Checks and small helpers of options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rabbet import Tensor
+
+
+def check_at_least_zero(value: Any, text: str) -> None:
+    """Raise ValueError `text: value` unless the number is at least 0."""
+    if isinstance(value, Tensor):
+        value = value.item()
+    if not 0.0 <= value:
+        raise ValueError(f"{text}: {value}")
+
+
+def check_lr(lr: Any) -> None:
+    """Raise ValueError unless `lr` is one number of at least 0."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    check_at_least_zero(lr, "Invalid learning rate")
+
+
+def check_modes(foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
+    """Refuse modes that exclude each other."""
+    if fused and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+    if fused and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+
+
+def as_number(value: Any) -> float:
+    """`value` as a Python number."""
+    return value.item() if isinstance(value, Tensor) else value

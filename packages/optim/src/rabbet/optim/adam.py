@@ -1,0 +1,239 @@
+"""Adam (Kingma and Ba 2015)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import rabbet
+from rabbet import Tensor, ops
+from rabbet.autograd import enable_grad, no_grad
+
+from ._checks import as_number, check_at_least_zero, check_lr, check_modes
+from .optimizer import Optimizer
+
+__all__ = ["Adam", "adam"]
+
+_fused_adam = ops.fused_adam
+
+
+class Adam(Optimizer):
+    """Steps scaled by running means of the gradient and of its square.
+
+    Args:
+        params: tensors, (name, tensor) pairs or group dicts.
+        lr: learning rate.
+        betas: parts of the two running means that are kept at each step.
+        eps: added to the root of the mean square.
+        weight_decay: multiple of the parameter that is added to the gradient.
+        amsgrad: divide by the largest mean square so far (Reddi et al. 2018).
+        maximize: go up instead of down.
+        differentiable: record the step on the tape.
+        decoupled_weight_decay: shrink the parameter instead of adding to the gradient, as AdamW.
+        foreach, capturable, fused: accepted for PyTorch's sake; the usual step is one operator anyway.
+    """
+
+    _number_state = frozenset({"step"})
+    _decoupled = False
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float | Tensor = 0.0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        check_lr(lr)
+        check_at_least_zero(eps, "Invalid epsilon value")
+        for i in range(2):
+            if not 0.0 <= as_number(betas[i]) < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {i}: {betas[i]}")
+        check_at_least_zero(weight_decay, "Invalid weight_decay value")
+        check_modes(foreach, fused, differentiable)
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "betas": betas,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "amsgrad": amsgrad,
+                "maximize": maximize,
+                "foreach": foreach,
+                "capturable": capturable,
+                "differentiable": differentiable,
+                "fused": fused,
+                "decoupled_weight_decay": decoupled_weight_decay,
+            },
+        )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name in ("amsgrad", "maximize", "capturable", "differentiable"):
+                group.setdefault(name, False)
+            group.setdefault("foreach", None)
+            group.setdefault("fused", None)
+            group.setdefault("decoupled_weight_decay", self._decoupled)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters by their gradients; returns the closure's loss."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            if group["differentiable"]:
+                self._step_plainly(group)
+            else:
+                self._step_group(group)
+        return loss
+
+    def _begin(self, param: Tensor, amsgrad: bool) -> dict[str, Any]:
+        """State of a parameter before its first step."""
+        state = self.state[param]
+        values = param.detach()
+        state["step"] = 0
+        state["exp_avg"] = rabbet.zeros_like(values)
+        state["exp_avg_sq"] = rabbet.zeros_like(values)
+        if amsgrad:
+            state["max_exp_avg_sq"] = rabbet.zeros_like(values)
+        return state
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        amsgrad = group["amsgrad"]
+        state_of = self.state
+        # Parameters that have made the same number of steps share one call; mostly these are all.
+        by_step: dict[float, tuple[list[Tensor], ...]] = {}
+        last = None
+        for param in group["params"]:
+            grad = param.grad
+            if grad is None:
+                continue
+            if not grad.is_floating_point():
+                with no_grad():
+                    self._step_plainly(group)
+                return
+            state = state_of[param] or self._begin(param, amsgrad)
+            step = state["step"]
+            if step != last:
+                lists = by_step.get(step)
+                if lists is None:
+                    lists = by_step[step] = ([], [], [], [], [])
+                params, grads, means, squares, largest = lists
+                last = step
+            params.append(param)
+            grads.append(grad)
+            means.append(state["exp_avg"])
+            squares.append(state["exp_avg_sq"])
+            if amsgrad:
+                largest.append(state["max_exp_avg_sq"])
+        if not by_step:
+            return
+        beta1, beta2 = group["betas"]
+        beta1, beta2 = as_number(beta1), as_number(beta2)
+        options = (
+            as_number(group["lr"]),
+            beta1,
+            beta2,
+            group["eps"],
+            as_number(group["weight_decay"]),
+            group["decoupled_weight_decay"],
+            group["maximize"],
+        )
+        for step, lists in by_step.items():
+            count = step + 1
+            _fused_adam(*lists, *options, 1 - beta1**count, 1 - beta2**count)
+            for param in lists[0]:
+                state_of[param]["step"] = count
+
+    def _step_plainly(self, group: dict[str, Any]) -> None:
+        """The same step by ordinary operators."""
+        amsgrad = group["amsgrad"]
+        params = [p for p in group["params"] if p.grad is not None]
+        states = [self.state[p] or self._begin(p, amsgrad) for p in params]
+        for state in states:
+            state["step"] += 1
+        names = ["exp_avg", "exp_avg_sq"] + (["max_exp_avg_sq"] if amsgrad else [])
+        columns = [[state[name] for state in states] for name in names]
+        adam(
+            params,
+            [p.grad for p in params],
+            columns[0],
+            columns[1],
+            columns[2] if amsgrad else [],
+            [state["step"] for state in states],
+            amsgrad=amsgrad,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=group["maximize"],
+            decoupled_weight_decay=group["decoupled_weight_decay"],
+        )
+        for name, column in zip(names, columns, strict=True):
+            for state, value in zip(states, column, strict=True):
+                state[name] = value
+
+
+def adam(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    max_exp_avg_sqs: list[Tensor],
+    state_steps: list[float],
+    *,
+    amsgrad: bool,
+    beta1: float,
+    beta2: float,
+    lr: float | Tensor,
+    weight_decay: float | Tensor,
+    eps: float,
+    maximize: bool,
+    decoupled_weight_decay: bool = False,
+) -> None:
+    """One step by ordinary operators, which change `params` and replace the entries of the other lists.
+
+    `state_steps` counts this step already. Complex numbers count as pairs of real ones.
+    """
+    for i, (param, grad) in enumerate(zip(params, grads, strict=True)):
+        if maximize:
+            grad = -grad
+        if isinstance(weight_decay, Tensor) or weight_decay != 0:
+            if decoupled_weight_decay:
+                param.mul_(1 - lr * weight_decay)
+            else:
+                grad = grad + param * weight_decay
+        count = as_number(state_steps[i])
+        exp_avgs[i] = exp_avgs[i] * beta1 + grad * (1 - beta1)
+        exp_avg_sqs[i] = exp_avg_sqs[i] * beta2 + _square(grad) * (1 - beta2)
+        square = exp_avg_sqs[i]
+        if amsgrad:
+            max_exp_avg_sqs[i] = square = _by_parts(rabbet.maximum, max_exp_avg_sqs[i], square)
+        scaled = square / (1 - beta2**count)
+        root = _by_parts(lambda x: rabbet.sqrt(x) + eps, scaled)
+        mean = exp_avgs[i] / (1 - beta1**count)
+        param.sub_(_by_parts(lambda m, r: m / r, mean, root) * lr)
+
+
+def _by_parts(fn: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """`fn` on real and imaginary parts each, if the tensors are complex."""
+    if not tensors[0].is_complex():
+        return fn(*tensors)
+    real = fn(*(rabbet.real(t) for t in tensors))
+    return rabbet.complex(real, fn(*(rabbet.imag(t) for t in tensors)))
+
+
+def _square(x: Tensor) -> Tensor:
+    return _by_parts(lambda part: part * part, x)
