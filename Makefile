@@ -1,0 +1,79 @@
+# The one door: make demo | test | test-full | check | bench | wheels | docs | clean
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+STAMPS := $(CURDIR)/build/stamps
+export PATH := $(BIN):$(PATH)
+export UV_PROJECT_ENVIRONMENT := $(VENV)
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
+
+PACKAGES := core backend-cpu autograd nn optim testing rabbet
+stamps = $(foreach p,$(PACKAGES),$(STAMPS)/$(p))
+sources = $(shell find packages/$(1) -type f -not -path '*/build/*' -not -path '*/tests/*' -not -name '*.pyc')
+
+.PHONY: demo test test-full check bench wheels docs clean setup
+
+demo: setup $(STAMPS)/group-examples
+	$(BIN)/python examples/digits.py
+
+test: setup $(STAMPS)/group-test
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-full: setup $(STAMPS)/group-test wheels
+	$(BIN)/python -m pytest -n 2
+
+check: setup $(STAMPS)/group-test $(STAMPS)/group-check wheels
+	$(BIN)/ruff format --check packages tests examples benchmarks tools
+	$(BIN)/ruff check packages tests examples benchmarks tools
+	$(BIN)/python tools/check_native.py
+	$(BIN)/python tools/wheel_sizes.py dist
+	$(BIN)/python -m pytest -m slow tests/test_subsets.py
+
+bench: setup
+	$(BIN)/python benchmarks/run_all.py
+
+wheels: $(STAMPS)/tools
+	mkdir -p dist
+	for p in $(PACKAGES); do $(BIN)/python -m pip wheel -q --no-build-isolation --no-deps -w dist packages/$$p || exit 1; done
+	ls -l dist
+
+docs: setup $(STAMPS)/group-docs
+	$(BIN)/python tools/write_reference.py docs/reference
+	$(BIN)/mkdocs build -q
+
+setup: $(stamps)
+
+clean:
+	rm -rf $(VENV) build dist site packages/*/build
+
+# ---- the environment, from the lock file
+
+$(STAMPS)/venv:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip uv
+	mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/tools: $(STAMPS)/venv uv.lock
+	$(BIN)/python tools/install_locked.py build
+	touch $@
+
+$(STAMPS)/group-%: $(STAMPS)/tools
+	$(BIN)/python tools/install_locked.py $*
+	touch $@
+
+# ---- the packages: installed as users get them, each with a build folder of its own that makes rebuilds quick
+
+define install_rule
+$(STAMPS)/$(1): $(STAMPS)/tools $(call sources,$(1)) $(2)
+	$(BIN)/python -m pip install -q --no-build-isolation --no-deps --force-reinstall packages/$(1)
+	touch $$@
+endef
+$(eval $(call install_rule,core,))
+$(eval $(call install_rule,backend-cpu,$(STAMPS)/core))
+$(eval $(call install_rule,autograd,$(STAMPS)/core))
+$(eval $(call install_rule,nn,))
+$(eval $(call install_rule,optim,))
+$(eval $(call install_rule,testing,))
+$(eval $(call install_rule,rabbet,))

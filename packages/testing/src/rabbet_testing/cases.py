@@ -1,0 +1,246 @@
+"""Inputs for every operator, drawn from its record: the types of its arguments say what fits."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import rabbet
+from rabbet import _C
+
+
+@dataclass
+class Case:
+    """One call: `rabbet.ops(op)(*args, **kwargs)`."""
+
+    op: str
+    args: list[Any]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    label: str = ""
+
+    def run(self, *args: Any) -> Any:
+        """Call the operator, with other arguments if given."""
+        return rabbet.ops(self.op)(*(args or self.args), **self.kwargs)
+
+    def __str__(self) -> str:
+        return f"{self.op}[{self.label}]" if self.label else self.op
+
+
+def op_names() -> list[str]:
+    """All records that a call can reach."""
+    return [n for n in _C.record_names() if not _C.op_info(n)["kind"] == "creation"]
+
+
+_POSITIVE = {"log", "log2", "log10", "sqrt", "rsqrt", "pow", "reciprocal"}
+_INSIDE_ONE = {"asin", "acos"}
+
+
+class Maker:
+    """Draws tensors; equal seeds give equal tensors."""
+
+    def __init__(self, seed: int, dtype: Any, requires_grad: bool) -> None:
+        rabbet.manual_seed(seed)
+        self.dtype, self.requires_grad = dtype, requires_grad
+
+    def tensor(self, *shape: int, op: str = "", spread: bool = True) -> Any:
+        """Values in about [-2, 2], away from the kinks at 0 and from each other."""
+        n = 1
+        for s in shape:
+            n *= s
+        grid = rabbet.linspace(-1.9, 2.1, max(n, 1), dtype=rabbet.float64)[:n]
+        x = grid[rabbet.randperm(n)] if spread and n else grid
+        if op in _POSITIVE:
+            x = x.abs() + 0.3
+        if op in _INSIDE_ONE:
+            x = x / 2.5
+        x = (x.reshape(shape)).to(self.dtype)
+        if self.dtype.is_complex:
+            x = x + 0.3j * x.flip(list(range(x.ndim))) if x.ndim else x + 0.2j
+        if self.requires_grad:
+            x.requires_grad = True
+        return x
+
+    def index(self, size: int, *shape: int) -> Any:
+        """int64 indices below `size`."""
+        return rabbet.randint(0, size, shape)
+
+
+def _case(name: str, args: list[Any], label: str = "", **kwargs: Any) -> Case:
+    return Case(name, args, kwargs, label)
+
+
+# Operators whose arguments the schema alone does not settle.
+_SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
+    "where": lambda m: [_case("where", [m.index(2, 3, 4) > 0, m.tensor(3, 4), m.tensor(4)])],
+    "masked_fill": lambda m: [_case("masked_fill", [m.tensor(3, 4), m.index(2, 3, 4) > 0, 0.5])],
+    "clamp": lambda m: [
+        _case("clamp", [m.tensor(3, 4), -0.7, 0.9], "numbers"),
+        _case("clamp", [m.tensor(3, 4)], "min", min=-0.7),
+        _case("clamp", [m.tensor(3, 4)], "max", max=0.7),
+    ],
+    "pow": lambda m: [
+        _case("pow", [m.tensor(3, 4, op="pow"), m.tensor(3, 4)], "tensors"),
+        _case("pow", [m.tensor(3, 4, op="pow"), 3], "number"),
+        _case("pow", [2.5, m.tensor(3)], "base"),
+    ],
+    "div": lambda m: [_case("div", [m.tensor(3, 4), m.tensor(4)]), _case("div", [m.tensor(3), 2.5], "number")],
+    "remainder": lambda m: [_case("remainder", [m.tensor(3, 4), 0.77])],
+    "fmod": lambda m: [_case("fmod", [m.tensor(3, 4), 0.77])],
+    "fill": lambda m: [],
+    "copy": lambda m: [],
+    "zero": lambda m: [],
+    "cast": lambda m: [_case("cast", [m.tensor(3, 4), rabbet.complex128 if m.dtype.is_complex else rabbet.float64])],
+    "complex": lambda m: [_case("complex", [m.tensor(3), m.tensor(3)])] if not m.dtype.is_complex else [],
+    "sgn_vjp": lambda m: [],
+    "view": lambda m: [_case("view", [m.tensor(3, 4), [2, 6]])],
+    "reshape": lambda m: [_case("reshape", [m.tensor(3, 4).t(), [2, -1]])],
+    "expand": lambda m: [_case("expand", [m.tensor(3, 1), [2, 3, 4]])],
+    "permute": lambda m: [_case("permute", [m.tensor(2, 3, 4), [2, 0, 1]])],
+    "movedim": lambda m: [_case("movedim", [m.tensor(2, 3, 4), [0], [2]])],
+    "transpose": lambda m: [_case("transpose", [m.tensor(2, 3, 4), 0, -1])],
+    "select": lambda m: [_case("select", [m.tensor(3, 4), 1, -2])],
+    "select_scatter": lambda m: [_case("select_scatter", [m.tensor(3, 4), m.tensor(3), 1, 2])],
+    "slice": lambda m: [_case("slice", [m.tensor(5, 3), 0, 1, 5, 2])],
+    "slice_scatter": lambda m: [_case("slice_scatter", [m.tensor(5, 3), m.tensor(2, 3), 0, 1, 5, 2])],
+    "narrow": lambda m: [_case("narrow", [m.tensor(3, 4), 1, 1, 2])],
+    "squeeze": lambda m: [_case("squeeze", [m.tensor(3, 1, 2, 1)]), _case("squeeze", [m.tensor(3, 1), [1]], "dim")],
+    "unflatten": lambda m: [_case("unflatten", [m.tensor(2, 6), 1, [2, -1]])],
+    "diagonal": lambda m: [_case("diagonal", [m.tensor(3, 4), 1])],
+    "diagonal_scatter": lambda m: [_case("diagonal_scatter", [m.tensor(3, 4), m.tensor(3), 1])],
+    "as_strided": lambda m: [],
+    "split": lambda m: [_case("split", [m.tensor(5, 2), 2])],
+    "split.sizes": lambda m: [_case("split.sizes", [m.tensor(5, 2), [2, 3]])],
+    "chunk": lambda m: [_case("chunk", [m.tensor(5, 2), 2])],
+    "cat": lambda m: [_case("cat", [[m.tensor(2, 3), m.tensor(1, 3)]])],
+    "stack": lambda m: [_case("stack", [[m.tensor(2, 3), m.tensor(2, 3)], 1])],
+    "repeat": lambda m: [_case("repeat", [m.tensor(2, 3), [2, 1, 2]])],
+    "pad_constant": lambda m: [_case("pad_constant", [m.tensor(2, 3), [1, 2, 0, 1], 0.5])],
+    "sum_to": lambda m: [_case("sum_to", [m.tensor(4, 3, 2), [3, 1]])],
+    "to_device": lambda m: [],
+    "restore": lambda m: [_case("restore", [m.tensor(3), [3, 4], [1], False])],
+    "gather": lambda m: [_case("gather", [m.tensor(4, 3), 0, m.index(4, 2, 3)])],
+    "scatter_add": lambda m: [_case("scatter_add", [m.tensor(4, 3), 0, m.index(4, 5, 3), m.tensor(5, 3)])],
+    "scatter": lambda m: [_case("scatter", [m.tensor(4, 3), 0, rabbet.tensor([[0, 1, 2], [2, 3, 0]]), m.tensor(2, 3)])],
+    "scatter.value": lambda m: [_case("scatter.value", [m.tensor(4, 3), 0, m.index(4, 2, 3), 0.5])],
+    "gather_as": lambda m: [_case("gather_as", [m.tensor(4, 3), 0, m.index(4, 2, 3), [3, 3]])],
+    "pad_to": lambda m: [_case("pad_to", [m.tensor(2, 3), [4, 3]])],
+    "index_select": lambda m: [_case("index_select", [m.tensor(4, 3), 0, m.index(4, 6)])],
+    "index_add": lambda m: [_case("index_add", [m.tensor(4, 3), 0, m.index(4, 5), m.tensor(5, 3)])],
+    "index": lambda m: [_case("index", [m.tensor(4, 3, 2), [m.index(4, 5), None, m.index(2, 5)]])],
+    "index_put": lambda m: [
+        _case("index_put", [m.tensor(4, 3), [rabbet.tensor([0, 2])], m.tensor(2, 3)]),
+        _case("index_put", [m.tensor(4, 3), [m.index(4, 5)], m.tensor(5, 3), True], "accumulate"),
+    ],
+    "masked_select": lambda m: [_case("masked_select", [m.tensor(3, 4), m.index(2, 3, 4) > 0])],
+    "mask_indices": lambda m: [],
+    "nonzero": lambda m: [_case("nonzero", [m.tensor(3, 4)])],
+    "expand_as": lambda m: [_case("expand_as", [m.tensor(3, 1), rabbet.zeros(2, 3, 4)])],
+    "searchsorted": lambda m: [_case("searchsorted", [rabbet.linspace(-2, 2, 9, dtype=m.dtype), m.tensor(3, 4)])]
+    if not m.dtype.is_complex
+    else [],
+    "embedding": lambda m: [
+        _case("embedding", [m.tensor(5, 3), m.index(5, 2, 4)]),
+        _case("embedding", [m.tensor(5, 3), m.index(5, 2, 4), 2], "padding"),
+    ],
+    "matmul": lambda m: [
+        _case("matmul", [m.tensor(3, 4), m.tensor(4, 2)], "2x2"),
+        _case("matmul", [m.tensor(4), m.tensor(4)], "1x1"),
+        _case("matmul", [m.tensor(3, 4), m.tensor(4)], "2x1"),
+        _case("matmul", [m.tensor(4), m.tensor(2, 4, 3)], "1x3"),
+        _case("matmul", [m.tensor(2, 1, 3, 4), m.tensor(5, 4, 2)], "batched"),
+    ],
+    "mm": lambda m: [_case("mm", [m.tensor(3, 4), m.tensor(4, 2)])],
+    "bmm": lambda m: [_case("bmm", [m.tensor(2, 3, 4), m.tensor(2, 4, 2)])],
+    "mv": lambda m: [_case("mv", [m.tensor(3, 4), m.tensor(4)])],
+    "dot": lambda m: [_case("dot", [m.tensor(4), m.tensor(4)])],
+    "outer": lambda m: [_case("outer", [m.tensor(3), m.tensor(4)])],
+    "addmm": lambda m: [_case("addmm", [m.tensor(2), m.tensor(3, 4), m.tensor(4, 2)], beta=0.5, alpha=2.0)],
+    "baddbmm": lambda m: [_case("baddbmm", [m.tensor(2, 3, 2), m.tensor(2, 3, 4), m.tensor(2, 4, 2)], beta=0.5)],
+    "linear": lambda m: [
+        _case("linear", [m.tensor(2, 3, 4), m.tensor(5, 4), m.tensor(5)]),
+        _case("linear", [m.tensor(3, 4), m.tensor(5, 4)], "no bias"),
+    ],
+    "conv2d": lambda m: [
+        _case("conv2d", [m.tensor(2, 2, 5, 4), m.tensor(3, 2, 3, 2), m.tensor(3), [2, 1], [1, 0]]),
+        _case("conv2d", [m.tensor(1, 4, 6, 6), m.tensor(4, 2, 2, 2), None, 1, 1, 2, 2], "groups dilation"),
+    ],
+    "conv2d_dx": lambda m: [
+        _case("conv2d_dx", [m.tensor(1, 3, 3, 3), m.tensor(3, 2, 3, 3), [1, 2, 5, 5], [1, 1], [0, 0], [1, 1], 1])
+    ],
+    "conv2d_dw": lambda m: [
+        _case("conv2d_dw", [m.tensor(1, 2, 5, 5), m.tensor(1, 3, 3, 3), [3, 2, 3, 3], [1, 1], [0, 0], [1, 1], 1])
+    ],
+    "normalize_moments": lambda m: [_case("normalize_moments", [m.tensor(3, 5), [1], 1e-5])],
+    "layer_norm": lambda m: [_case("layer_norm", [m.tensor(3, 5), [5], m.tensor(5), m.tensor(5)])],
+    "dropout": lambda m: [],
+    "max_pool2d_with_indices": lambda m: [
+        _case("max_pool2d_with_indices", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]]),
+    ],
+    "avg_pool2d": lambda m: [_case("avg_pool2d", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]])],
+    "avg_pool2d_dx": lambda m: [
+        _case("avg_pool2d_dx", [m.tensor(1, 2, 3, 3), [1, 2, 6, 6], [2, 2], [2, 2], [0, 0], False, True, None])
+    ],
+    "adaptive_avg_pool2d": lambda m: [_case("adaptive_avg_pool2d", [m.tensor(1, 2, 5, 7), [2, 3]])],
+    "adaptive_avg_pool2d_dx": lambda m: [_case("adaptive_avg_pool2d_dx", [m.tensor(1, 2, 2, 3), [1, 2, 5, 7]])],
+    "scaled_dot_product_attention": lambda m: [
+        _case("scaled_dot_product_attention", [m.tensor(2, 3, 4), m.tensor(2, 3, 4), m.tensor(2, 3, 4)]),
+        _case("scaled_dot_product_attention", [m.tensor(2, 3, 4), m.tensor(2, 3, 4), m.tensor(2, 3, 4)], "causal",
+              is_causal=True),
+    ],
+    "fused_adam": lambda m: [],
+    "fused_sgd": lambda m: [],
+    "var": lambda m: [_case("var", [m.tensor(3, 4)]), _case("var", [m.tensor(3, 4), [1]], "dim", correction=0)],
+    "std": lambda m: [_case("std", [m.tensor(3, 4), [1]])],
+    "logsumexp": lambda m: [_case("logsumexp", [m.tensor(3, 4), [1]])],
+    "topk": lambda m: [_case("topk", [m.tensor(3, 4), 2])],
+    "roll": lambda m: [_case("roll", [m.tensor(3, 4), [1, -2], [0, 1]])],
+    "affine_scan": lambda m: [_case("affine_scan", [m.tensor(3, 4), m.tensor(3, 4), 1])],
+    "softplus": lambda m: [_case("softplus", [m.tensor(3, 4)])],
+    "prod.dim": lambda m: [_case("prod.dim", [m.tensor(3, 4), 1])],
+}  # fmt: skip
+
+
+def _argument(param: dict[str, Any], m: Maker, op: str, first: bool) -> Any:
+    kind = param["type"]
+    if kind == "Tensor":
+        return m.tensor(3, 4, op=op) if first else m.tensor(4)
+    if kind in ("dim", "newdim"):
+        return -1
+    if kind == "dim[]":
+        return [0]
+    raise LookupError(f"{op}: give a case for it: argument '{param['name']}' has type {kind}")
+
+
+def _by_schema(name: str, m: Maker) -> list[Case]:
+    info = _C.op_info(name)
+    args, first = [], True
+    for p in info["params"]:
+        if p["keyword_only"] or (p["has_default"] and p["type"] != "Tensor"):
+            break
+        args.append(_argument(p, m, info["base"], first))
+        first = False
+    made = [_case(name, args)]
+    names = {p["name"]: p for p in info["params"]}
+    if info["kind"] == "reduction" and names.get("dim", {}).get("has_default"):
+        dim: Any = 1 if names["dim"]["type"] == "dim" else [1]
+        made.append(_case(name, [m.tensor(3, 4, op=info["base"])], "dim keepdim", dim=dim, keepdim=True)
+                    if "keepdim" in names else _case(name, [m.tensor(3, 4)], "dim", dim=dim))
+    if info["kind"] == "elementwise" and len(args) == 2:
+        made.append(_case(name, [m.tensor(2, 3, op=info["base"]), 1.25], "number"))
+    return made
+
+
+def cases(name: str, dtype: Any = None, seed: int = 0, requires_grad: bool = False) -> Iterator[Case]:
+    """Calls of operator `name` with floating tensors of `dtype` (float64 by default)."""
+    m = Maker(seed, dtype or rabbet.float64, requires_grad)
+    yield from (_SPECIAL[name](m) if name in _SPECIAL else _by_schema(name, m))
+
+
+def differentiable_ops() -> list[str]:
+    """Records that have a derivative of their own or by decomposition, and floating results."""
+    names = []
+    for name in op_names():
+        info = _C.op_info(name)
+        if info["detached"] or info["kind"] == "random" or not (info["has_vjp"] or info["has_decomp"]):
+            continue
+        names.append(name)
+    return names

@@ -1,0 +1,46 @@
+"""Checks of the native side: header dialects, struct layout against the golden file, format of the sources."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from abi_layout import HEADER, ROOT, layout
+
+GOLDEN = ROOT / "tests/abi_layout.json"
+
+
+def header_compiles() -> list[str]:
+    """Problems of the header as C11 and C++17 with every warning an error."""
+    problems = []
+    for compiler, std, lang in (("gcc", "c11", "c"), ("g++", "c++17", "c++")):
+        command = [compiler, f"-std={std}", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", lang]
+        if subprocess.run([*command, str(HEADER)]).returncode:
+            problems.append(f"rabbet/abi.h is not clean as {std}")
+    return problems
+
+
+def layout_grew() -> list[str]:
+    """Members that moved, changed size or went since the golden file; appended ones are fine."""
+    now, problems = layout(), []
+    for name, old in json.loads(GOLDEN.read_text()).items():
+        new = now.get(name)
+        if new is None:
+            problems.append(f"struct {name} is gone")
+        elif new["members"][: len(old["members"])] != old["members"]:
+            problems.append(f"struct {name}: members moved or changed; they may only be appended")
+    return problems
+
+
+def formatted() -> list[str]:
+    """Native sources that clang-format would change."""
+    files = [str(f) for p in ("cpp", "h", "hpp") for f in ROOT.glob(f"packages/*/**/*.{p}") if "build" not in f.parts]
+    done = subprocess.run(["clang-format", "--dry-run", "--Werror", *files], capture_output=True, text=True)
+    return [line for line in done.stderr.splitlines() if "error:" in line][:20]
+
+
+if __name__ == "__main__":
+    found = header_compiles() + layout_grew() + formatted()
+    print("\n".join(found) or "native checks passed")
+    sys.exit(bool(found))
