@@ -422,7 +422,7 @@ int32_t Run::apply_op(Node* n, std::vector<RbTensor*>& results) {
     if (outs[i].tag == RB_TENSOR) {
       RbTensor* t = outs[i].v.t;
       if (int32_t rc = check_version(n, t, n->out_versions[i], n->info->ret_names[i])) return rc;
-      if (creates() && !meta_of(t)) set_history(t, n, static_cast<uint32_t>(i));
+      if (creates() && differentiable(t->dtype_id) && !meta_of(t)) set_history(t, n, static_cast<uint32_t>(i));
     } else {
       outs[i].tag = RB_META;
       outs[i].len = 0;

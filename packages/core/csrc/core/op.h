@@ -62,6 +62,7 @@ struct Op {
   DTypeRule dtype_rule = DTypeRule::kGeneral;
   ShapeRule shape_rule = ShapeRule::kNamed;
   uint64_t compute_args = 0;   // Tensor arguments that core casts to the compute dtype
+  uint64_t never_cast = 0;     // `nocast`: masks and indices
   bool casts = true;           // compute none: false
   bool has_dims = false;       // some argument is a dim, newdim or dim[]
   int32_t first_tensor = -1;   // index of the first Tensor or Tensor[] argument

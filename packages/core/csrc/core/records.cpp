@@ -307,6 +307,8 @@ class Parser {
       op_->aliases = split(value, ',');
     } else if (name == "ref") {
       op_->ref = value;
+    } else if (name == "nocast") {
+      for (const std::string& arg : split(value, ',')) op_->never_cast |= 1ull << (&param(arg, "nocast") - op_->params.data());
     } else if (name == "accepts") {
       if (value != "int" && value != "real") error("accepts: expected int or real, got '" + value + "'");
       op_->accepts = value;
@@ -472,6 +474,7 @@ void Parser::finish_record() {
   }
   default_exposure();
   dtype_rules();
+  op.compute_args &= ~op.never_cast;
   shape_rule();
   for (const Param& p : op.params) op.arg_infos.push_back(p);
   for (const std::string& name : op.ret_names) op.ret_name_ptrs.push_back(name.c_str());

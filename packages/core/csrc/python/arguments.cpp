@@ -255,7 +255,7 @@ struct Converter {
       if (is_tensor(item)) {
         list[i] = tensor_of(item);
         tensor_seen = true;
-      } else if (item == Py_None && overload.params[index].optional) {
+      } else if (item == Py_None && overload.params[index].optional_items) {
         list[i] = nullptr;
       } else {
         arena.hold(item);
@@ -548,6 +548,7 @@ Overload make_overload(const Op* op) {
     spec.keyword_only = (p.flags & RB_ARG_KEYWORD_ONLY) != 0;
     spec.numbers = numbers && p.type == RB_A_TENSOR;
     spec.has_default = p.has_default;
+    spec.optional_items = p.optional_items;
     spec.default_value = p.default_value;
     if (!spec.keyword_only) ++overload.positional;
     overload.params.push_back(spec);

@@ -48,9 +48,6 @@ class Parameter(_OwnedTensor):
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         return Tensor._make_subclass(cls, _checked(data, cls.__name__), requires_grad)
 
-    def __repr__(self) -> str:
-        return "Parameter containing:\n" + super().__repr__()
-
 
 class Buffer(_OwnedTensor):
     """A tensor that joins `Module.buffers()` when it is assigned to a module's attribute.

@@ -11,7 +11,7 @@ def check_at_least_zero(value: Any, text: str) -> None:
     """Raise ValueError `text: value` unless the number is at least 0."""
     if isinstance(value, Tensor):
         value = value.item()
-    if not 0.0 <= value:
+    if not value >= 0.0:
         raise ValueError(f"{text}: {value}")
 
 

@@ -19,8 +19,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     """
     if tuple(input1.shape[:-1]) != tuple(input2.shape[:-1]):
         raise RuntimeError(
-            "bilinear: expected equal leading sizes, got input1 "
-            f"{tuple(input1.shape)} and input2 {tuple(input2.shape)}"
+            f"bilinear: expected equal leading sizes, got input1 {tuple(input1.shape)} and input2 {tuple(input2.shape)}"
         )
     out, in1, in2 = weight.shape
     if (input1.shape[-1], input2.shape[-1]) != (in1, in2):
@@ -57,15 +56,11 @@ def embedding(
         return ops.embedding(weight, input)
     count = weight.shape[0]
     if not -count <= padding_idx < count:
-        raise ValueError(
-            f"embedding: padding_idx must be within num_embeddings {count}, got {padding_idx}"
-        )
+        raise ValueError(f"embedding: padding_idx must be within num_embeddings {count}, got {padding_idx}")
     return ops.embedding(weight, input, padding_idx % count)
 
 
-def _refuse_embedding_options(
-    max_norm: float | None, scale_grad_by_freq: bool, sparse: bool
-) -> None:
+def _refuse_embedding_options(max_norm: float | None, scale_grad_by_freq: bool, sparse: bool) -> None:
     options = {
         "max_norm": max_norm,
         "scale_grad_by_freq": scale_grad_by_freq,

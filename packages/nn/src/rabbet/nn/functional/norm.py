@@ -24,9 +24,7 @@ def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 def _check_channels(op: str, input: Tensor, **values: Tensor | None) -> None:
     for name, value in values.items():
         if value is not None and value.numel() != input.shape[1]:
-            raise RuntimeError(
-                f"{op}: {name} should contain {input.shape[1]} elements, not {value.numel()}"
-            )
+            raise RuntimeError(f"{op}: {name} should contain {input.shape[1]} elements, not {value.numel()}")
 
 
 def batch_norm(
@@ -61,9 +59,7 @@ def batch_norm(
     )
     if not training:
         if running_mean is None or running_var is None:
-            raise RuntimeError(
-                "batch_norm: Expected running_mean and running_var to be defined when training=False"
-            )
+            raise RuntimeError("batch_norm: Expected running_mean and running_var to be defined when training=False")
         # Two operations per element instead of four.
         scale = rabbet.rsqrt(running_var + eps)
         if weight is not None:
@@ -72,10 +68,7 @@ def batch_norm(
         return _affine(input, scale, shift if bias is None else shift + bias)
     count = input.numel() // input.shape[1] if input.shape[1] else 0
     if count <= 1:
-        raise ValueError(
-            "Expected more than 1 value per channel when training, "
-            f"got input size {list(input.shape)}"
-        )
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
     y, mean, var = _moments(input, [0, *range(2, input.ndim)], eps)
     if running_mean is not None:
         _blend(running_mean, mean, momentum, 1.0)
@@ -114,10 +107,7 @@ def instance_norm(
     )
     count = input.numel() // (input.shape[0] * input.shape[1]) if input.numel() else 0
     if count <= 1:
-        raise ValueError(
-            "Expected more than 1 spatial element when training, "
-            f"got input size {list(input.shape)}"
-        )
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(input.shape)}")
     y, mean, var = _moments(input, list(range(2, input.ndim)), eps)
     if running_mean is not None:
         _blend(running_mean, mean.detach().mean(0), momentum, 1.0)
@@ -166,8 +156,7 @@ def rms_norm(
     sizes = tuple(normalized_shape)
     if not sizes or tuple(input.shape[-len(sizes) :]) != sizes:
         raise RuntimeError(
-            f"rms_norm: expected input with shape [*, {', '.join(map(str, sizes))}], "
-            f"got {tuple(input.shape)}"
+            f"rms_norm: expected input with shape [*, {', '.join(map(str, sizes))}], got {tuple(input.shape)}"
         )
     if weight is not None and tuple(weight.shape) != sizes:
         raise RuntimeError(f"rms_norm: expected weight of shape {sizes}, got {tuple(weight.shape)}")

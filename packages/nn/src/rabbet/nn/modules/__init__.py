@@ -1,44 +1,11 @@
 """Layers, by family."""
 
-from .module import (
-    Module,
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
-from .container import (
-    ModuleDict,
-    ModuleList,
-    ParameterDict,
-    ParameterList,
-    Sequential,
-)
-from .linear import (
-    Bilinear,
-    Embedding,
-    Identity,
-    Linear,
-)
-from .conv import (
-    Conv1d,
-    Conv2d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-)
-from .norm import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    GroupNorm,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    LayerNorm,
-    RMSNorm,
-)
 from .activation import (
     CELU,
     ELU,
     GELU,
     GLU,
+    SELU,
     Hardshrink,
     Hardsigmoid,
     Hardswish,
@@ -50,9 +17,8 @@ from .activation import (
     PReLU,
     ReLU,
     ReLU6,
-    SELU,
-    SiLU,
     Sigmoid,
+    SiLU,
     Softmax,
     Softmin,
     Softplus,
@@ -62,11 +28,61 @@ from .activation import (
     Tanhshrink,
     Threshold,
 )
+from .attention import (
+    MultiheadAttention,
+)
+from .container import (
+    ModuleDict,
+    ModuleList,
+    ParameterDict,
+    ParameterList,
+    Sequential,
+)
+from .conv import (
+    Conv1d,
+    Conv2d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+)
 from .dropout import (
     Dropout,
     Dropout1d,
     Dropout2d,
     Dropout3d,
+)
+from .linear import (
+    Bilinear,
+    Embedding,
+    Identity,
+    Linear,
+)
+from .loss import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CosineSimilarity,
+    CrossEntropyLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MSELoss,
+    NLLLoss,
+    PairwiseDistance,
+    SmoothL1Loss,
+)
+from .module import (
+    Module,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from .norm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    LayerNorm,
+    RMSNorm,
 )
 from .pooling import (
     AdaptiveAvgPool1d,
@@ -87,25 +103,9 @@ from .shape import (
     Unflatten,
     ZeroPad2d,
 )
-from .attention import (
-    MultiheadAttention,
-)
 from .transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
-)
-from .loss import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CosineSimilarity,
-    CrossEntropyLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    MSELoss,
-    NLLLoss,
-    PairwiseDistance,
-    SmoothL1Loss,
 )
 
 __all__ = [

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-
 _ids = itertools.count()
 
 # Hooks that run for every module.
@@ -76,7 +75,11 @@ class HookedModule:
     _forward_hooks_with_kwargs: OrderedDict[int, bool]
     _backward_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _backward_hooks: OrderedDict[int, Callable[..., Any]]
+    _hooked: bool  # whether a call has to look for hooks; may stay True when the last one has gone
     forward: Callable[..., Any]
+
+    def _has_hooks(self) -> bool:
+        return bool(self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks)
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
@@ -87,9 +90,8 @@ class HookedModule:
         as `hook(module, args, kwargs)` and may return `(args, kwargs)`.
         """
         flags = (self._forward_pre_hooks_with_kwargs,) if with_kwargs else ()
-        return add_hook(
-            self._forward_pre_hooks, hook, "register_forward_pre_hook", prepend=prepend, flags=flags
-        )
+        self._hooked = True
+        return add_hook(self._forward_pre_hooks, hook, "register_forward_pre_hook", prepend=prepend, flags=flags)
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
@@ -99,29 +101,26 @@ class HookedModule:
         With `with_kwargs` the hook is called as `hook(module, args, kwargs, output)`.
         """
         flags = (self._forward_hooks_with_kwargs,) if with_kwargs else ()
-        return add_hook(
-            self._forward_hooks, hook, "register_forward_hook", prepend=prepend, flags=flags
-        )
+        self._hooked = True
+        return add_hook(self._forward_hooks, hook, "register_forward_hook", prepend=prepend, flags=flags)
 
-    def register_full_backward_pre_hook(
-        self, hook: Callable[..., Any], prepend: bool = False
-    ) -> RemovableHandle:
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Run `hook(module, grad_output)` before the module's backward; a result replaces `grad_output`."""
-        return add_hook(
-            self._backward_pre_hooks, hook, "register_full_backward_pre_hook", prepend=prepend
-        )
+        self._hooked = True
+        return add_hook(self._backward_pre_hooks, hook, "register_full_backward_pre_hook", prepend=prepend)
 
-    def register_full_backward_hook(
-        self, hook: Callable[..., Any], prepend: bool = False
-    ) -> RemovableHandle:
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Run `hook(module, grad_input, grad_output)` after the module's backward.
 
         A result that is not None replaces `grad_input`. Both are tuples over the positional arguments and
         the outputs; places without a gradient hold None.
         """
+        self._hooked = True
         return add_hook(self._backward_hooks, hook, "register_full_backward_hook", prepend=prepend)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._has_hooks():
+            self._hooked = False
         for hook in list(global_forward_pre_hooks.values()):
             args = _replaced_args(args, hook(self, args))
         for key, hook in list(self._forward_pre_hooks.items()):
@@ -130,8 +129,7 @@ class HookedModule:
                 if result is not None:
                     if not (isinstance(result, tuple) and len(result) == 2):
                         raise RuntimeError(
-                            "forward pre-hook must return None or a tuple of (new_args, new_kwargs), "
-                            f"but got {result}."
+                            f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {result}."
                         )
                     args, kwargs = result
             else:
@@ -141,9 +139,7 @@ class HookedModule:
         if self._backward_hooks or self._backward_pre_hooks:
             from ._backward import AroundBackward
 
-            around = AroundBackward(
-                self, list(self._backward_pre_hooks.values()), list(self._backward_hooks.values())
-            )
+            around = AroundBackward(self, list(self._backward_pre_hooks.values()), list(self._backward_hooks.values()))
             args = around.watch_inputs(args)
 
         output = self.forward(*args, **kwargs)

@@ -58,11 +58,7 @@ class Sequential(Module):
 
     def __delitem__(self, index: int | slice) -> None:
         names = list(self._modules)
-        doomed = (
-            names[index]
-            if isinstance(index, slice)
-            else [names[_place(len(self), index, "Sequential")]]
-        )
+        doomed = names[index] if isinstance(index, slice) else [names[_place(len(self), index, "Sequential")]]
         for name in doomed:
             delattr(self, name)
         self._renumber(list(self._modules.values()))
@@ -72,16 +68,12 @@ class Sequential(Module):
 
     def __add__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):
-            raise ValueError(
-                f"add operator supports only objects of Sequential class, but {type(other)} is given."
-            )
+            raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
         return Sequential(*self, *other)
 
     def __iadd__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):
-            raise ValueError(
-                f"add operator supports only objects of Sequential class, but {type(other)} is given."
-            )
+            raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
         return self.extend(list(other))
 
     def append(self, module: Module) -> Sequential:
@@ -165,10 +157,7 @@ class ModuleList(Module):
     def extend(self, modules: Iterable[Module]) -> ModuleList:
         """Add modules at the end; returns self."""
         if not isinstance(modules, Iterable):
-            raise TypeError(
-                "ModuleList.extend should be called with an iterable, but got "
-                + type(modules).__name__
-            )
+            raise TypeError("ModuleList.extend should be called with an iterable, but got " + type(modules).__name__)
         for module in list(modules):
             self.append(module)
         return self
@@ -236,9 +225,7 @@ class ModuleDict(Module):
         pairs = modules.items() if isinstance(modules, (Mapping, ModuleDict)) else modules
         for i, pair in enumerate(pairs):
             if not isinstance(pair, Iterable) or len(pair := list(pair)) != 2:
-                raise ValueError(
-                    f"ModuleDict update sequence element #{i} should be a (name, module) pair"
-                )
+                raise ValueError(f"ModuleDict update sequence element #{i} should be a (name, module) pair")
             self[pair[0]] = pair[1]
 
 
@@ -292,10 +279,7 @@ class ParameterList(Module):
     def extend(self, values: Iterable[Any]) -> ParameterList:
         """Add values at the end; returns self."""
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
-            raise TypeError(
-                "ParameterList.extend should be called with an iterable, but got "
-                + type(values).__name__
-            )
+            raise TypeError("ParameterList.extend should be called with an iterable, but got " + type(values).__name__)
         for value in list(values):
             self.append(value)
         return self
@@ -359,7 +343,7 @@ class ParameterDict(Module):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a name, or `default`."""
-        return self[key] if key in self else default
+        return getattr(self, key) if key in self._names else default
 
     def pop(self, key: str) -> Any:
         """Take a value out and return it."""

@@ -71,10 +71,7 @@ class Linear(Module):
         return _linear(input, weight, bias)
 
     def extra_repr(self) -> str:
-        return (
-            f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"bias={self.bias is not None}"
-        )
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 def init_weight_and_bias(weight: Tensor, bias: Tensor | None) -> None:
@@ -170,9 +167,7 @@ class Embedding(Module):
                 raise NotImplementedError(f"Embedding: {name}={value!r} is not supported")
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError(
-                    f"Padding_idx must be within num_embeddings {num_embeddings}, got {padding_idx}"
-                )
+                raise ValueError(f"Padding_idx must be within num_embeddings {num_embeddings}, got {padding_idx}")
             padding_idx %= num_embeddings
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
@@ -215,8 +210,7 @@ class Embedding(Module):
         """Return an Embedding with the given rows, which are not trained if `freeze`."""
         if embeddings.ndim != 2:
             raise ValueError(
-                "Embeddings parameter is expected to be 2-dimensional, "
-                f"got shape {tuple(embeddings.shape)}"
+                f"Embeddings parameter is expected to be 2-dimensional, got shape {tuple(embeddings.shape)}"
             )
         return cls(
             embeddings.shape[0],

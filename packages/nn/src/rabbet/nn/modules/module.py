@@ -38,6 +38,7 @@ class Module(HookedModule, StatefulModule):
             raise TypeError(f"{type(self).__name__}.__init__: Module takes no arguments, got {got}")
         own = self.__dict__
         own["training"] = True
+        own["_hooked"] = False
         own["_parameters"] = {}
         own["_buffers"] = {}
         own["_non_persistent_buffers_set"] = set()
@@ -47,19 +48,11 @@ class Module(HookedModule, StatefulModule):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the result of a call; every subclass defines it."""
-        raise NotImplementedError(
-            f'Module [{type(self).__name__}] is missing the required "forward" function'
-        )
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if (
-            self._forward_hooks
-            or self._forward_pre_hooks
-            or self._backward_hooks
-            or self._backward_pre_hooks
-            or _global_hooks
-            or _global_pre_hooks
-        ):
+        # One attribute instead of four dicts: a look-up on a class with __getattr__ costs about 50 ns.
+        if self._hooked or _global_hooks or _global_pre_hooks:
             return self._call_with_hooks(args, kwargs)
         return self.forward(*args, **kwargs)
 
@@ -109,8 +102,7 @@ class Module(HookedModule, StatefulModule):
         elif (buffers := own.get("_buffers")) is not None and name in buffers:
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(
-                    f"cannot assign '{type(value).__name__}' as buffer '{name}' "
-                    "(rabbet.Tensor or None expected)"
+                    f"cannot assign '{type(value).__name__}' as buffer '{name}' (rabbet.Tensor or None expected)"
                 )
             buffers[name] = value
         else:
@@ -143,6 +135,7 @@ class Module(HookedModule, StatefulModule):
         for name in _HOOK_DICTS:
             self.__dict__.setdefault(name, OrderedDict())
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
+        self.__dict__["_hooked"] = self._has_hooks()
 
     # ---- registration
 
@@ -172,8 +165,7 @@ class Module(HookedModule, StatefulModule):
         self._check_name(name, "buffer", "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
-                f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' "
-                "(rabbet.Tensor or None required)"
+                f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (rabbet.Tensor or None required)"
             )
         self._buffers[name] = tensor
         if persistent:
@@ -284,9 +276,7 @@ class Module(HookedModule, StatefulModule):
     ) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
         modules: Iterable[tuple[str, Module]] = (
-            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
-            if recurse
-            else [(prefix, self)]
+            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         )
         for path, module in modules:
             for name, value in module.__dict__[group].items():
@@ -360,8 +350,7 @@ class Module(HookedModule, StatefulModule):
     def share_memory(self: T) -> T:
         """Move the tensors to shared memory; rabbet has none yet."""
         raise NotImplementedError(
-            f"{type(self).__name__}.share_memory: tensors in memory shared between processes "
-            "are not supported"
+            f"{type(self).__name__}.share_memory: tensors in memory shared between processes are not supported"
         )
 
     # ---- conversion
@@ -395,8 +384,7 @@ class Module(HookedModule, StatefulModule):
         device, dtype = _parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
-                "nn.Module.to only accepts floating point or complex dtypes, "
-                f"but got desired dtype={dtype}"
+                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
             )
         target = {} if device is None else {"device": device}
 
@@ -496,14 +484,10 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
             like = arg
         elif isinstance(arg, rabbet.dtype):
             dtype = arg
-        elif isinstance(arg, (str, rabbet.device)) or (
-            isinstance(arg, int) and not isinstance(arg, bool)
-        ):
+        elif isinstance(arg, (str, rabbet.device)) or (isinstance(arg, int) and not isinstance(arg, bool)):
             device = arg
         elif arg is not None and not isinstance(arg, bool):  # a bool is non_blocking
-            raise TypeError(
-                f"to: expected a device, a dtype or a Tensor, got {type(arg).__name__} {arg!r}"
-            )
+            raise TypeError(f"to: expected a device, a dtype or a Tensor, got {type(arg).__name__} {arg!r}")
     if like is not None:
         return like.device, like.dtype
     return device, dtype
