@@ -131,7 +131,7 @@ def check_checkpoint(model, make, images, path: Path) -> None:
 
 
 def draw(histories: dict, wrong, path: Path) -> None:
-    """Learning curves above, misclassified held-out digits of the CNN below."""
+    """Learning curves above, misclassified held-out digits below."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -146,10 +146,10 @@ def draw(histories: dict, wrong, path: Path) -> None:
         axes.set_xlabel("epoch")
         axes.set_ylabel("training loss" if key == "loss" else "held-out accuracy")
         axes.legend()
-    for i, (image, said, truth) in enumerate(wrong[:10]):
+    for i, (name, image, said, truth) in enumerate(wrong[:10]):
         axes = figure.add_subplot(grid[1, i])
         axes.imshow(image.numpy()[0], cmap="gray_r")
-        axes.set_title(f"{truth} read\nas {said}", fontsize=8)
+        axes.set_title(f"{name}: {truth}\nread as {said}", fontsize=8)
         axes.axis("off")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
@@ -178,7 +178,8 @@ def main() -> int:
             scores[name.lower()] = round(accuracy(model, data[1], data[3]), 4)
             check_checkpoint(model, make, data[1], options.out / f"digits_{name.lower()}.safetensors")
             said = predict(model, data[1])
-            wrong = [(data[1][i], int(said[i]), int(data[3][i])) for i in (said != data[3]).nonzero().flatten().tolist()]
+            for i in (said != data[3]).nonzero().flatten().tolist():
+                wrong.append((name, data[1][i], int(said[i]), int(data[3][i])))
     except FloatingPointError as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
