@@ -255,7 +255,7 @@ int32_t Run::go() {
 
 int32_t Run::tensor_hooks(Node* n, bool after_accumulation) {
   for (int i = 0; i < n->nrets; ++i) {
-    if (!n->grads[i]) continue;
+    if (!n->grads[i] && !after_accumulation) continue;
     const bool leaf = n->kind == NodeKind::kAccumulate;
     const Meta* m = leaf ? meta_of(n->tensor) : &n->metas[i];
     if (!m || !m->hooks) continue;

@@ -60,7 +60,7 @@ class _Format:
             self.scientific = max(abs(v) for v in finite) > 1.0e8
         if _options.sci_mode is not None and floating:
             self.scientific = _options.sci_mode
-        self.width = max((len(self._text(v)) for v in values), default=0)
+        self.width = max((len(self._text(v)) for v in finite), default=0)
 
     def _text(self, v: Any) -> str:
         if not self.floating:

@@ -1,0 +1,89 @@
+"""Bad input: a clear error that names the operator, the argument, what was expected and what came."""
+
+import pytest
+import rabbet
+
+X = rabbet.arange(6, dtype=rabbet.float32).reshape(2, 3)
+
+BAD = [
+    (lambda: rabbet.matmul(X, X), RuntimeError, r"matmul: inner sizes differ: input is \(2, 3\), other is \(2, 3\)"),
+    (lambda: X + rabbet.zeros(4), RuntimeError, r"add: shapes \(2, 3\) and \(4,\) do not broadcast"),
+    (lambda: X.view(4), RuntimeError, r"view: size \(4,\) does not fit an input of 6 elements"),
+    (lambda: X.t().view(6), RuntimeError, "use reshape"),
+    (lambda: X.view(-1, -1), RuntimeError, "only one size can be -1"),
+    (lambda: X.sum(2), IndexError, "sum: dim 2 is out of range for a tensor of 2 dimensions, expected -2 to 1"),
+    (lambda: X.sum((0, 0)), RuntimeError, "sum: dimension 0 appears twice in 'dim'"),
+    (lambda: X[5], IndexError, "select: index 5 is out of range for dimension 0 of size 2"),
+    (lambda: X[0, 0, 0], IndexError, "too many indices"),
+    (lambda: X[::-1], ValueError, "slice step must be positive"),
+    (lambda: X[1.5], IndexError, "an index must be"),
+    (lambda: X[rabbet.tensor([0, 7])], IndexError, "7"),
+    (lambda: X.gather(1, rabbet.tensor([[9, 0, 0]])), IndexError, "gather"),
+    (lambda: X.gather(1, X), TypeError, "gather: 'index' must have dtype int64, got float32"),
+    (lambda: rabbet.arange(4).mean(), TypeError, "mean: expected a floating or complex dtype, got int64"),
+    (lambda: X & 1.0, TypeError, "bitwise_and: expected integer or bool dtypes, got float32"),
+    (lambda: rabbet.zeros(2, dtype=rabbet.complex64) < 0, TypeError, "lt: expected real dtypes"),
+    (lambda: rabbet.arange(3).div(0, rounding_mode="floor"), RuntimeError, "integer division by zero"),
+    (lambda: rabbet.arange(3).add_(0.5), TypeError, "float32 cannot be written to a destination of dtype int64"),
+    (lambda: X.add_(rabbet.zeros(2, 2, 3)), RuntimeError, r"the destination has shape \(2, 3\)"),
+    (lambda: rabbet.zeros(1).expand(3).add_(1), RuntimeError, "several elements of the destination refer to one place"),
+    (lambda: rabbet.zeros(0).max(), RuntimeError, "amax: dimension 0 of shape"),
+    (lambda: rabbet.cat([]), RuntimeError, "cat: expected at least one tensor"),
+    (lambda: rabbet.cat([X, rabbet.zeros(2, 4)]), RuntimeError, "cat: sizes must match except in dimension 0"),
+    (lambda: rabbet.zeros(-1), RuntimeError, "must not be negative"),
+    (lambda: rabbet.zeros(2**40, 2**40), MemoryError, "too large"),
+    (lambda: rabbet.zeros(2, device="nowhere"), RuntimeError, "no backend for device 'nowhere' is installed"),
+    (lambda: X + rabbet.zeros(2, 3, device="meta"), RuntimeError, "'input' is on cpu and 'other' is on meta"),
+    (lambda: rabbet.zeros(2, device="meta").item(), RuntimeError, "item"),
+    (lambda: rabbet.tensor([[1, 2], [3]]), ValueError, "ragged|length"),
+    (lambda: rabbet.tensor("text"), TypeError, "numbers"),
+    (lambda: rabbet.tensor([300], dtype=rabbet.uint8), OverflowError, "300"),
+    (lambda: rabbet.add(X), TypeError, "other"),
+    (lambda: rabbet.add(X, "a"), TypeError, "argument 'other' must be"),
+    (lambda: rabbet.add(X, X, beta=1), TypeError, "beta"),
+    (lambda: rabbet.ops.conv2d(X, X), RuntimeError, "conv2d: 'input' must have 4 dimensions"),
+    (lambda: rabbet.ops.linear(X, rabbet.zeros(4, 4)), RuntimeError, "linear: inner sizes differ"),
+    (lambda: rabbet.einsum("ij,jk", X), RuntimeError, "einsum"),
+    (lambda: bool(X), ValueError, "ambiguous"),
+    (lambda: rabbet.arange(1, 5, -1), RuntimeError, "arange"),
+    (lambda: rabbet.set_num_threads(0), RuntimeError, "set_num_threads: expected 1 to"),
+    (lambda: rabbet.no_such_thing, AttributeError, "no_such_thing"),
+]
+
+
+@pytest.mark.parametrize("call,error,message", BAD, ids=range(len(BAD)))
+def test_bad_input_raises_a_clear_error(call, error, message):
+    before = X.clone()
+    with pytest.raises(error, match=message):
+        call()
+    assert rabbet.equal(X, before)
+
+
+def test_an_error_names_the_operator_and_what_was_running():
+    with pytest.raises(rabbet.RabbetError) as caught:
+        X.gather(1, rabbet.tensor([[9, 0, 0]]))
+    assert "while running gather on cpu [rabbet-backend-cpu" in str(caught.value)
+
+
+def test_a_failed_write_leaves_the_target_as_it_was():
+    x = rabbet.zeros(3)
+    with pytest.raises(IndexError):
+        x.scatter_add_(0, rabbet.tensor([0, 1, 5]), rabbet.ones(3))
+    assert x.tolist() == [0, 0, 0]
+
+
+def test_errors_can_be_caught_as_pytorch_users_do_and_by_their_nature():
+    with pytest.raises(RuntimeError):
+        rabbet.matmul(X, X)
+    with pytest.raises(ValueError):
+        rabbet.matmul(X, X)
+    with pytest.raises(rabbet.ArgumentError):
+        rabbet.matmul(X, X)
+
+
+def test_read_only_memory_is_not_written():
+    np = pytest.importorskip("numpy")
+    array = np.zeros(3)
+    array.flags.writeable = False
+    with pytest.raises(RuntimeError, match="read-only"):
+        rabbet.from_numpy(array).add_(1)
