@@ -220,22 +220,33 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         dim = input.ndim - 1 - i
         size = input.shape[dim]
         _check_reach(mode, before, after, size, dim)
-        source = _SOURCES[mode](rabbet.arange(-before, size + after, device=input.device), size)
-        input = rabbet.index_select(input, dim, source)
+        places = rabbet.arange(-before, size + after, device=input.device)
+        # What negative widths take away is gone before the rest wraps around.
+        first, last = max(-before, 0), size - max(-after, 0)
+        input = rabbet.index_select(input, dim, _SOURCES[mode](places, size, first, last))
     return input
 
 
+def _reflected(i: Tensor, size: int, first: int, last: int) -> Tensor:
+    return (size - 1) - rabbet.abs(rabbet.abs(i) - (size - 1))
+
+
+def _nearest(i: Tensor, size: int, first: int, last: int) -> Tensor:
+    return rabbet.clamp(i, 0, size - 1)
+
+
+def _wrapped(i: Tensor, size: int, first: int, last: int) -> Tensor:
+    return rabbet.remainder(i - first, last - first) + first
+
+
 # Where the element at place `i`, which may lie outside, comes from.
-_SOURCES = {
-    "reflect": lambda i, n: (n - 1) - (rabbet.abs(i) - (n - 1)).abs() if n > 1 else i * 0,
-    "replicate": lambda i, n: rabbet.clamp(i, 0, n - 1),
-    "circular": lambda i, n: rabbet.remainder(i, n),
-}
+_SOURCES = {"reflect": _reflected, "replicate": _nearest, "circular": _wrapped}
 
 
 def _check_reach(mode: str, before: int, after: int, size: int, dim: int) -> None:
-    limit = {"reflect": size - 1, "circular": size, "replicate": None}[mode]
-    if size == 0 or size + before + after < 0 or (limit is not None and max(before, after) > limit):
+    left = size + min(before, 0) + min(after, 0)
+    limit = {"reflect": size - 1, "circular": left, "replicate": None}[mode]
+    if left <= 0 or (limit is not None and max(before, after) > limit):
         raise RuntimeError(
             f"pad: widths ({before}, {after}) are too large for mode {mode!r} in dimension {dim} with size {size}"
         )

@@ -94,6 +94,18 @@ class _AvgPool(Module):
 class AvgPool1d(_AvgPool):
     """The mean of each window of (N, C, L)."""
 
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        step = kernel_size if stride is None else stride
+        sizes = [(n,) if isinstance(n, int) else tuple(n) for n in (kernel_size, step, padding)]
+        super().__init__(sizes[0], sizes[1], sizes[2], ceil_mode, count_include_pad)
+
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool1d(input, *self._arguments())
 
