@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 import rabbet
 from rabbet.autograd import gradcheck, gradgradcheck
 
@@ -167,9 +166,9 @@ TARGETS = np.array([0, 5, 2, 2])
 def test_cross_entropy_of_classes(reduction, ignored, smoothing, weighted):
     weight = np.arange(1.0, 7.0) if weighted else np.ones(6)
     log_p = np.log(softmax(X, 1))
-    counts = weight[TARGETS] * (TARGETS != ignored)
+    counts = weight[TARGETS] * (ignored != TARGETS)
     loss = -(1 - smoothing) * log_p[np.arange(4), TARGETS] * counts
-    loss -= smoothing / 6 * (log_p * weight).sum(1) * (TARGETS != ignored)
+    loss -= smoothing / 6 * (log_p * weight).sum(1) * (ignored != TARGETS)
     expected = {"mean": loss.sum() / counts.sum(), "sum": loss.sum(), "none": loss}[reduction]
     x = rabbet.tensor(X, requires_grad=True)
     options = {"ignore_index": ignored, "reduction": reduction, "label_smoothing": smoothing}

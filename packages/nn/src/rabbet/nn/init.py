@@ -71,10 +71,10 @@ def trunc_normal_(
     """Fill with normal values that lie in [a, b]."""
     if std <= 0 or a >= b:
         raise ValueError(f"trunc_normal_: expected std > 0 and a < b, got std={std}, a={a} and b={b}")
-    if mean < a - 2 * std or mean > b + 2 * std:
+    if mean < a - 7 * std or mean > b + 7 * std:
         warnings.warn(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
-            "The distribution of values may be incorrect.",
+            "trunc_normal_: mean is more than 7 std from [a, b], where float64 cannot tell the "
+            "probabilities of values apart",
             stacklevel=2,
         )
     low, high = (math.erf((edge - mean) / (std * math.sqrt(2.0))) for edge in (a, b))
