@@ -65,14 +65,18 @@ using Row2 = void (*)(const T*, const T*, T*, int64_t);
 template <bool Log, class C>
 Row1<C> forward_row() {
   const RowTable& t = row_table();
-  if constexpr (std::is_same_v<C, float>) return Log ? t.log_softmax_f32 : t.softmax_f32;
-  else return Log ? t.log_softmax_f64 : t.softmax_f64;
+  if constexpr (std::is_same_v<C, float>)
+    return Log ? t.log_softmax_f32 : t.softmax_f32;
+  else
+    return Log ? t.log_softmax_f64 : t.softmax_f64;
 }
 template <bool Log, class C>
 Row2<C> backward_row() {
   const RowTable& t = row_table();
-  if constexpr (std::is_same_v<C, float>) return Log ? t.log_softmax_vjp_f32 : t.softmax_vjp_f32;
-  else return Log ? t.log_softmax_vjp_f64 : t.softmax_vjp_f64;
+  if constexpr (std::is_same_v<C, float>)
+    return Log ? t.log_softmax_vjp_f32 : t.softmax_vjp_f32;
+  else
+    return Log ? t.log_softmax_vjp_f64 : t.softmax_vjp_f64;
 }
 
 template <class T, class C>

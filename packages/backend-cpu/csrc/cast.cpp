@@ -47,11 +47,16 @@ int cast(const LoopArgs* a) {
 
 Loop same_loop(int item) {
   switch (item) {
-    case 1: return same<uint8_t>;
-    case 2: return same<uint16_t>;
-    case 4: return same<uint32_t>;
-    case 8: return same<uint64_t>;
-    default: return same<Wide>;
+    case 1:
+      return same<uint8_t>;
+    case 2:
+      return same<uint16_t>;
+    case 4:
+      return same<uint32_t>;
+    case 8:
+      return same<uint64_t>;
+    default:
+      return same<Wide>;
   }
 }
 
@@ -102,10 +107,18 @@ bool run_transpose(const LoopSpace& s, int item) {
                        }
                        const int64_t to_row = s.out_strides[row], from_col = s.in_strides[0][inner];
                        switch (item) {
-                         case 1: transpose_plane<uint8_t>(to, to_row, from, from_col, n, cols); break;
-                         case 2: transpose_plane<uint16_t>(to, to_row, from, from_col, n, cols); break;
-                         case 4: transpose_plane<uint32_t>(to, to_row, from, from_col, n, cols); break;
-                         default: transpose_plane<uint64_t>(to, to_row, from, from_col, n, cols); break;
+                         case 1:
+                           transpose_plane<uint8_t>(to, to_row, from, from_col, n, cols);
+                           break;
+                         case 2:
+                           transpose_plane<uint16_t>(to, to_row, from, from_col, n, cols);
+                           break;
+                         case 4:
+                           transpose_plane<uint32_t>(to, to_row, from, from_col, n, cols);
+                           break;
+                         default:
+                           transpose_plane<uint64_t>(to, to_row, from, from_col, n, cols);
+                           break;
                        }
                      }
                    });
@@ -118,9 +131,8 @@ Loop cast_loop(int to, int from) {
   if (to == from) return same_loop(kItemSize[to]);
   Loop loop = nullptr;
   visit_dtype(to, [&](auto to_tag) {
-    visit_dtype(from, [&](auto from_tag) {
-      loop = &cast<typename decltype(to_tag)::type, typename decltype(from_tag)::type>;
-    });
+    visit_dtype(
+        from, [&](auto from_tag) { loop = &cast<typename decltype(to_tag)::type, typename decltype(from_tag)::type>; });
   });
   return loop;
 }

@@ -14,9 +14,9 @@ constexpr int64_t kStripElements = 65536;  // of the column matrix at a time: st
 constexpr int64_t kManyJobs = 8;           // from here on images go to threads, below that tiles of one product
 
 struct Geometry {
-  int64_t n, c, h, w;      // input
-  int64_t o, kh, kw;       // output channels, window
-  int64_t oh, ow;          // output plane
+  int64_t n, c, h, w;  // input
+  int64_t o, kh, kw;   // output channels, window
+  int64_t oh, ow;      // output plane
   int64_t sh, sw, ph, pw, dh, dw, groups;
   int64_t cg() const { return c / groups; }
   int64_t og() const { return o / groups; }
@@ -24,7 +24,9 @@ struct Geometry {
   int64_t plane() const { return oh * ow; }
   bool pointwise() const { return kh == 1 && kw == 1 && sh == 1 && sw == 1 && ph == 0 && pw == 0; }
   // Output rows per strip.
-  int64_t strip() const { return pointwise() ? oh : std::clamp<int64_t>(kStripElements / std::max<int64_t>(1, depth() * ow), 1, oh); }
+  int64_t strip() const {
+    return pointwise() ? oh : std::clamp<int64_t>(kStripElements / std::max<int64_t>(1, depth() * ow), 1, oh);
+  }
 };
 
 long long ll(int64_t x) { return static_cast<long long>(x); }
@@ -52,15 +54,15 @@ Geometry geometry(const rb::Args& a, const int64_t* x, const int64_t* w, const i
   g.kh = w[2];
   g.kw = w[3];
   if (g.groups < 1 || g.c % g.groups || g.o % g.groups || w[1] != g.c / g.groups) {
-    rb::fail(RB_E_ARG, "%s: weight (%lld, %lld, %lld, %lld) does not fit %lld input channels in %lld groups", op, ll(w[0]), ll(w[1]),
-             ll(w[2]), ll(w[3]), ll(g.c), ll(g.groups));
+    rb::fail(RB_E_ARG, "%s: weight (%lld, %lld, %lld, %lld) does not fit %lld input channels in %lld groups", op,
+             ll(w[0]), ll(w[1]), ll(w[2]), ll(w[3]), ll(g.c), ll(g.groups));
   }
   const int64_t rows = g.h + 2 * g.ph - g.dh * (g.kh - 1) - 1, cols = g.w + 2 * g.pw - g.dw * (g.kw - 1) - 1;
   g.oh = rows < 0 ? 0 : rows / g.sh + 1;
   g.ow = cols < 0 ? 0 : cols / g.sw + 1;
   if (g.kh < 1 || g.kw < 1 || y[0] != g.n || y[1] != g.o || y[2] != g.oh || y[3] != g.ow) {
-    rb::fail(RB_E_ARG, "%s: expected an output of (%lld, %lld, %lld, %lld), got (%lld, %lld, %lld, %lld)", op, ll(g.n), ll(g.o),
-             ll(g.oh), ll(g.ow), ll(y[0]), ll(y[1]), ll(y[2]), ll(y[3]));
+    rb::fail(RB_E_ARG, "%s: expected an output of (%lld, %lld, %lld, %lld), got (%lld, %lld, %lld, %lld)", op, ll(g.n),
+             ll(g.o), ll(g.oh), ll(g.ow), ll(y[0]), ll(y[1]), ll(y[2]), ll(y[3]));
   }
   return g;
 }
@@ -145,7 +147,8 @@ void for_images(const Geometry& g, const F& f) {
 void conv2d_kernel(const rb::Args& a) {
   const RbTensor &xt = a.tensor(0), &wt = a.tensor(1);
   const RbTensor* bt = a.optional_tensor(2);
-  if (xt.ndim != 4 || wt.ndim != 4) rb::fail(RB_E_ARG, "conv2d: expected input and weight of 4 dimensions, got %d and %d", xt.ndim, wt.ndim);
+  if (xt.ndim != 4 || wt.ndim != 4)
+    rb::fail(RB_E_ARG, "conv2d: expected input and weight of 4 dimensions, got %d and %d", xt.ndim, wt.ndim);
   const Geometry g = geometry(a, xt.shape, wt.shape, a.ret().shape, 3);
   const Operand x(view_of(xt)), w(view_of(wt));
   const Result out(a.ret());
@@ -156,7 +159,8 @@ void conv2d_kernel(const rb::Args& a) {
     std::fill_n(bias.data(), g.o, T(0));
     if (bt) {
       View dense = view_of(*bt);
-      if (dense.ndim != 1 || dense.shape[0] != g.o) rb::fail(RB_E_ARG, "conv2d: `bias` must have %lld elements", ll(g.o));
+      if (dense.ndim != 1 || dense.shape[0] != g.o)
+        rb::fail(RB_E_ARG, "conv2d: `bias` must have %lld elements", ll(g.o));
       copy_view(dense_view(bias.data(), out.view.dtype, dense), dense);
     }
     if (out.target.numel() == 0) return;
@@ -186,7 +190,8 @@ void check_shape_argument(const rb::Args& a, rb::Span<int64_t> shape) {
 
 void conv2d_dx_kernel(const rb::Args& a) {
   const RbTensor &gt = a.tensor(0), &wt = a.tensor(1);
-  if (gt.ndim != 4 || wt.ndim != 4) rb::fail(RB_E_ARG, "conv2d_dx: expected `g` and `w` of 4 dimensions, got %d and %d", gt.ndim, wt.ndim);
+  if (gt.ndim != 4 || wt.ndim != 4)
+    rb::fail(RB_E_ARG, "conv2d_dx: expected `g` and `w` of 4 dimensions, got %d and %d", gt.ndim, wt.ndim);
   check_shape_argument(a, a.ints(2));
   const Geometry g = geometry(a, a.ret().shape, wt.shape, gt.shape, 3);
   const Operand grad(view_of(gt)), w(view_of(wt));
@@ -215,11 +220,12 @@ void conv2d_dx_kernel(const rb::Args& a) {
   out.finish();
 }
 
-// dweight = sum over images of g (og x plane) times the transposed column matrix. Images fall into a fixed number of chunks
-// with sums of their own, added in order.
+// dweight = sum over images of g (og x plane) times the transposed column matrix. Images fall into a fixed number of
+// chunks with sums of their own, added in order.
 void conv2d_dw_kernel(const rb::Args& a) {
   const RbTensor &xt = a.tensor(0), &gt = a.tensor(1);
-  if (xt.ndim != 4 || gt.ndim != 4) rb::fail(RB_E_ARG, "conv2d_dw: expected `x` and `g` of 4 dimensions, got %d and %d", xt.ndim, gt.ndim);
+  if (xt.ndim != 4 || gt.ndim != 4)
+    rb::fail(RB_E_ARG, "conv2d_dw: expected `x` and `g` of 4 dimensions, got %d and %d", xt.ndim, gt.ndim);
   check_shape_argument(a, a.ints(2));
   const Geometry g = geometry(a, xt.shape, a.ret().shape, gt.shape, 3);
   const Operand x(view_of(xt)), grad(view_of(gt));

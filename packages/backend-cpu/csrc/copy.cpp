@@ -74,11 +74,16 @@ struct Wide {
 };
 Loop select_loop(int item) {
   switch (item) {
-    case 1: return select<uint8_t>;
-    case 2: return select<uint16_t>;
-    case 4: return select<uint32_t>;
-    case 8: return select<uint64_t>;
-    default: return select<Wide>;
+    case 1:
+      return select<uint8_t>;
+    case 2:
+      return select<uint16_t>;
+    case 4:
+      return select<uint32_t>;
+    case 8:
+      return select<uint64_t>;
+    default:
+      return select<Wide>;
   }
 }
 
@@ -113,7 +118,7 @@ void where_kernel(const rb::Args& a) { run_select(a, 0, 1, 2); }
 void masked_fill_kernel(const rb::Args& a) { run_select(a, 1, 2, 0); }
 
 const rb::KernelSpec kKernels[] = {
-    {"copy", assign_second}, {"fill", assign_second},          {"cast", assign_first},
+    {"copy", assign_second}, {"fill", assign_second},           {"cast", assign_first},
     {"clone", assign_first}, {"where", rb::wrap<where_kernel>}, {"masked_fill", rb::wrap<masked_fill_kernel>},
 };
 

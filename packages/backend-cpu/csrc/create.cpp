@@ -61,7 +61,8 @@ void linspace_kernel(const rb::Args& a) {
   const int64_t steps = a.ret().numel;
   const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0.0;
   generate("linspace", a.ret(), [=](int64_t i) {
-    return i < (steps + 1) / 2 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(steps - 1 - i);
+    return i < (steps + 1) / 2 ? start + step * static_cast<double>(i)
+                               : end - step * static_cast<double>(steps - 1 - i);
   });
 }
 
@@ -78,10 +79,10 @@ void eye_kernel(const rb::Args& a) {
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"full", rb::wrap<full_kernel>},         {"full_like", rb::wrap<full_kernel>},
-    {"zeros", rb::wrap<zeros_kernel>},       {"zeros_like", rb::wrap<zeros_kernel>},
-    {"ones", rb::wrap<ones_kernel>},         {"ones_like", rb::wrap<ones_kernel>},
-    {"arange", rb::wrap<arange_kernel>},     {"linspace", rb::wrap<linspace_kernel>},
+    {"full", rb::wrap<full_kernel>},     {"full_like", rb::wrap<full_kernel>},
+    {"zeros", rb::wrap<zeros_kernel>},   {"zeros_like", rb::wrap<zeros_kernel>},
+    {"ones", rb::wrap<ones_kernel>},     {"ones_like", rb::wrap<ones_kernel>},
+    {"arange", rb::wrap<arange_kernel>}, {"linspace", rb::wrap<linspace_kernel>},
     {"eye", rb::wrap<eye_kernel>},
 };
 

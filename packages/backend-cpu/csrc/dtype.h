@@ -72,14 +72,14 @@ template <class T>
 using compute_t = std::conditional_t<is_half_v<T>, float, T>;
 
 constexpr int kItemSize[RB_DTYPE_COUNT] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 8, 16};
-constexpr const char* kDTypeNames[RB_DTYPE_COUNT] = {
-    "bool",   "uint8",   "int8",     "int16",   "int32",   "int64",     "uint16",    "uint32",
-    "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
+constexpr const char* kDTypeNames[RB_DTYPE_COUNT] = {"bool",     "uint8",   "int8",    "int16",     "int32",
+                                                     "int64",    "uint16",  "uint32",  "uint64",    "float16",
+                                                     "bfloat16", "float32", "float64", "complex64", "complex128"};
 
 constexpr uint64_t bit(int dtype) { return uint64_t{1} << dtype; }
 constexpr uint64_t kMaskBool = bit(RB_BOOL8);
-constexpr uint64_t kMaskInt = bit(RB_U8) | bit(RB_I8) | bit(RB_I16) | bit(RB_I32) | bit(RB_I64) |
-                              bit(RB_U16) | bit(RB_U32) | bit(RB_U64);
+constexpr uint64_t kMaskInt =
+    bit(RB_U8) | bit(RB_I8) | bit(RB_I16) | bit(RB_I32) | bit(RB_I64) | bit(RB_U16) | bit(RB_U32) | bit(RB_U64);
 constexpr uint64_t kMaskHalf = bit(RB_F16) | bit(RB_BF16);
 constexpr uint64_t kMaskFloat = kMaskHalf | bit(RB_F32) | bit(RB_F64);
 constexpr uint64_t kMaskComplex = bit(RB_C64) | bit(RB_C128);
@@ -91,12 +91,12 @@ inline int item_size(const RbTensor& t) { return kItemSize[t.dtype_id]; }
 /// Call f(TypeTag<T>{}) with the type of `dtype`, restricted to the dtypes in Mask; returns false if it is not one.
 template <uint64_t Mask = kMaskAll, class F>
 bool visit_dtype(int dtype, F&& f) {
-#define RB_CASE(id, T)                   \
-  case id:                               \
+#define RB_CASE(id, T)                     \
+  case id:                                 \
     if constexpr ((Mask & bit(id)) != 0) { \
-      f(TypeTag<T>{});                   \
-      return true;                       \
-    }                                    \
+      f(TypeTag<T>{});                     \
+      return true;                         \
+    }                                      \
     return false;
   switch (dtype) {
     RB_CASE(RB_BOOL8, bool)
@@ -114,7 +114,8 @@ bool visit_dtype(int dtype, F&& f) {
     RB_CASE(RB_F64, double)
     RB_CASE(RB_C64, c64)
     RB_CASE(RB_C128, c128)
-    default: return false;
+    default:
+      return false;
   }
 #undef RB_CASE
 }
@@ -148,7 +149,8 @@ inline To convert(From x) {
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
     // Via int64, so that out-of-range values wrap alike everywhere; uint64 keeps its upper half.
     if constexpr (std::is_same_v<To, uint64_t>) {
-      return x >= From(9223372036854775808.0) ? static_cast<uint64_t>(x) : static_cast<uint64_t>(static_cast<int64_t>(x));
+      return x >= From(9223372036854775808.0) ? static_cast<uint64_t>(x)
+                                              : static_cast<uint64_t>(static_cast<int64_t>(x));
     } else if constexpr (sizeof(To) <= 2) {
       return static_cast<To>(static_cast<int32_t>(x));
     } else if constexpr (std::is_same_v<To, int32_t>) {

@@ -14,7 +14,10 @@ const FnTable* tables[RB_DTYPE_COUNT];  // filled by add_elementwise, before any
 void fill_tables() {
   const FloatTables& floats = RB_PICK_LEVEL(float_tables);
   for (int d = 0; d < RB_DTYPE_COUNT; ++d) {
-    tables[d] = d == RB_F64 ? floats.f64 : (kMaskFloat >> d & 1) ? floats.f32 : (kMaskComplex >> d & 1) ? complex_table(d) : int_table(d);
+    tables[d] = d == RB_F64               ? floats.f64
+                : (kMaskFloat >> d & 1)   ? floats.f32
+                : (kMaskComplex >> d & 1) ? complex_table(d)
+                                          : int_table(d);
   }
 }
 }  // namespace
@@ -136,8 +139,8 @@ inline int32_t gather(Operands& o, const RbValue* const* values, int nin, const 
   return RB_OK;
 }
 
-int32_t run_loop(Loop loop, Operands& o, int nin, bool to_bool, const RbTensor& out, int64_t grain,
-                 const RbCall* call, const void* ctx = nullptr) {
+int32_t run_loop(Loop loop, Operands& o, int nin, bool to_bool, const RbTensor& out, int64_t grain, const RbCall* call,
+                 const void* ctx = nullptr) {
   if (__builtin_expect(!loop, 0)) return report_dtype(call, o.dtype);
   const int expected = to_bool ? static_cast<int>(RB_BOOL8) : o.dtype;
   if (__builtin_expect(out.dtype_id != expected, 0)) {
@@ -158,11 +161,13 @@ int32_t run_loop(Loop loop, Operands& o, int nin, bool to_bool, const RbTensor& 
 template <int Nin>
 inline bool run_quick(Fn fn, const RbValue* args, bool to_bool, const RbTensor& out, int64_t grain, int& status) {
   const RbTensor* first = args[0].v.t;
-  if (args[0].tag != RB_TENSOR || !(first->flags & out.flags & RB_T_CONTIGUOUS) || first->numel != out.numel) return false;
+  if (args[0].tag != RB_TENSOR || !(first->flags & out.flags & RB_T_CONTIGUOUS) || first->numel != out.numel)
+    return false;
   const int dtype = first->dtype_id;
   const int64_t n = out.numel;
   const Loop loop = tables[dtype]->loops[static_cast<int>(fn)];
-  if (n == 0 || n > grain || !loop || is_half(dtype) || out.dtype_id != (to_bool ? static_cast<int>(RB_BOOL8) : dtype)) return false;
+  if (n == 0 || n > grain || !loop || is_half(dtype) || out.dtype_id != (to_bool ? static_cast<int>(RB_BOOL8) : dtype))
+    return false;
   LoopArgs a;
   a.n = n;
   a.ctx = nullptr;
@@ -172,7 +177,9 @@ inline bool run_quick(Fn fn, const RbValue* args, bool to_bool, const RbTensor& 
   a.in_stride[0] = kItemSize[dtype];
   if constexpr (Nin == 2) {
     const RbTensor* second = args[1].v.t;
-    if (args[1].tag != RB_TENSOR || second->dtype_id != dtype || !(second->flags & RB_T_CONTIGUOUS) || second->numel != n) return false;
+    if (args[1].tag != RB_TENSOR || second->dtype_id != dtype || !(second->flags & RB_T_CONTIGUOUS) ||
+        second->numel != n)
+      return false;
     a.in[1] = static_cast<const char*>(second->data);
     a.in_stride[1] = kItemSize[dtype];
   }
@@ -215,18 +222,62 @@ int32_t plain(void* self, const RbCall* call, const RbValue* args, int32_t, RbVa
 #define RB_HEAVY2(name) {#name, Fn::k_##name, 2, false, kGrainHeavy}
 #define RB_TO_BOOL2(name) {#name, Fn::k_##name, 2, true, kGrain}
 const FnSpec kPlain[] = {
-    RB_LIGHT1(neg), RB_LIGHT1(sgn), {"sign", Fn::k_sgn, 1, false, kGrain}, RB_HEAVY1(exp), RB_HEAVY1(expm1),
-    RB_HEAVY1(log), RB_HEAVY1(log2), RB_HEAVY1(log10), RB_HEAVY1(log1p), RB_LIGHT1(sqrt), RB_LIGHT1(rsqrt),
-    RB_LIGHT1(reciprocal), RB_HEAVY1(sin), RB_HEAVY1(cos), RB_HEAVY1(tan), RB_HEAVY1(asin), RB_HEAVY1(acos),
-    RB_HEAVY1(atan), RB_HEAVY1(sinh), RB_HEAVY1(cosh), RB_HEAVY1(tanh), RB_HEAVY1(sigmoid), RB_HEAVY1(erf),
-    RB_HEAVY1(erfc), RB_LIGHT1(floor), RB_LIGHT1(ceil), RB_LIGHT1(trunc), RB_LIGHT1(relu), RB_HEAVY1(silu),
-    RB_LIGHT1(bitwise_not), RB_LIGHT1(conj),
-    RB_TO_BOOL1(isnan), RB_TO_BOOL1(isinf), RB_TO_BOOL1(isfinite), RB_TO_BOOL1(logical_not),
-    RB_LIGHT2(mul), RB_LIGHT2(remainder), RB_LIGHT2(fmod), RB_HEAVY2(atan2), RB_LIGHT2(maximum), RB_LIGHT2(minimum),
-    RB_LIGHT2(relu_vjp), RB_LIGHT2(bitwise_and), RB_LIGHT2(bitwise_or), RB_LIGHT2(bitwise_xor),
-    RB_LIGHT2(bitwise_left_shift), RB_LIGHT2(bitwise_right_shift),
-    RB_TO_BOOL2(eq), RB_TO_BOOL2(ne), RB_TO_BOOL2(lt), RB_TO_BOOL2(le), RB_TO_BOOL2(gt), RB_TO_BOOL2(ge),
-    RB_TO_BOOL2(logical_and), RB_TO_BOOL2(logical_or), RB_TO_BOOL2(logical_xor),
+    RB_LIGHT1(neg),
+    RB_LIGHT1(sgn),
+    {"sign", Fn::k_sgn, 1, false, kGrain},
+    RB_HEAVY1(exp),
+    RB_HEAVY1(expm1),
+    RB_HEAVY1(log),
+    RB_HEAVY1(log2),
+    RB_HEAVY1(log10),
+    RB_HEAVY1(log1p),
+    RB_LIGHT1(sqrt),
+    RB_LIGHT1(rsqrt),
+    RB_LIGHT1(reciprocal),
+    RB_HEAVY1(sin),
+    RB_HEAVY1(cos),
+    RB_HEAVY1(tan),
+    RB_HEAVY1(asin),
+    RB_HEAVY1(acos),
+    RB_HEAVY1(atan),
+    RB_HEAVY1(sinh),
+    RB_HEAVY1(cosh),
+    RB_HEAVY1(tanh),
+    RB_HEAVY1(sigmoid),
+    RB_HEAVY1(erf),
+    RB_HEAVY1(erfc),
+    RB_LIGHT1(floor),
+    RB_LIGHT1(ceil),
+    RB_LIGHT1(trunc),
+    RB_LIGHT1(relu),
+    RB_HEAVY1(silu),
+    RB_LIGHT1(bitwise_not),
+    RB_LIGHT1(conj),
+    RB_TO_BOOL1(isnan),
+    RB_TO_BOOL1(isinf),
+    RB_TO_BOOL1(isfinite),
+    RB_TO_BOOL1(logical_not),
+    RB_LIGHT2(mul),
+    RB_LIGHT2(remainder),
+    RB_LIGHT2(fmod),
+    RB_HEAVY2(atan2),
+    RB_LIGHT2(maximum),
+    RB_LIGHT2(minimum),
+    RB_LIGHT2(relu_vjp),
+    RB_LIGHT2(bitwise_and),
+    RB_LIGHT2(bitwise_or),
+    RB_LIGHT2(bitwise_xor),
+    RB_LIGHT2(bitwise_left_shift),
+    RB_LIGHT2(bitwise_right_shift),
+    RB_TO_BOOL2(eq),
+    RB_TO_BOOL2(ne),
+    RB_TO_BOOL2(lt),
+    RB_TO_BOOL2(le),
+    RB_TO_BOOL2(gt),
+    RB_TO_BOOL2(ge),
+    RB_TO_BOOL2(logical_and),
+    RB_TO_BOOL2(logical_or),
+    RB_TO_BOOL2(logical_xor),
 };
 
 // ---- kernels that look at their arguments first -----------------------------------------------------------
@@ -306,7 +357,8 @@ int round_loop(const LoopArgs* a) {
     const T x = *reinterpret_cast<const T*>(a->in[0] + i * a->in_stride[0]);
     T& r = *reinterpret_cast<T*>(a->out + i * a->out_stride);
     if constexpr (std::is_floating_point_v<T>) {
-      const T scaled = decimals > 0 ? std::nearbyint(x * T(factor)) / T(factor) : std::nearbyint(x / T(factor)) * T(factor);
+      const T scaled =
+          decimals > 0 ? std::nearbyint(x * T(factor)) / T(factor) : std::nearbyint(x / T(factor)) * T(factor);
       r = std::isfinite(x) ? scaled : x;
     } else {
       r = decimals > 0 ? x : convert<T>(std::nearbyint(static_cast<double>(x) / factor) * factor);
@@ -321,9 +373,9 @@ int32_t round_kernel(void*, const RbCall* call, const RbValue* args, int32_t nar
   Operands o;
   if (int32_t code = gather(o, values, 1, *rets[0].v.t, call)) return code;
   Loop loop = nullptr;
-  visit_dtype<kMaskInt | bit(RB_F32) | bit(RB_F64)>(is_half(o.dtype) ? static_cast<int>(RB_F32) : o.dtype, [&](auto tag) {
-    loop = &round_loop<typename decltype(tag)::type>;
-  });
+  visit_dtype<kMaskInt | bit(RB_F32) | bit(RB_F64)>(
+      is_half(o.dtype) ? static_cast<int>(RB_F32) : o.dtype,
+      [&](auto tag) { loop = &round_loop<typename decltype(tag)::type>; });
   return run_loop(loop, o, 1, false, *rets[0].v.t, kGrainHeavy, call, &decimals);
 }
 

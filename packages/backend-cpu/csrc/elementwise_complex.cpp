@@ -8,17 +8,18 @@ template <class C>
 auto c_abs(C x) {
   return std::abs(x);
 }
-#define RB_STD(name) \
-  template <class C> \
-  C c_##name(C x) {  \
+#define RB_STD(name)     \
+  template <class C>     \
+  C c_##name(C x) {      \
     return std::name(x); \
   }
-RB_STD(exp) RB_STD(log) RB_STD(sqrt) RB_STD(sin) RB_STD(cos) RB_STD(tan) RB_STD(asin) RB_STD(acos) RB_STD(atan)
-RB_STD(sinh) RB_STD(cosh) RB_STD(tanh)
+RB_STD(exp)
+RB_STD(log) RB_STD(sqrt) RB_STD(sin) RB_STD(cos) RB_STD(tan) RB_STD(asin) RB_STD(acos) RB_STD(atan) RB_STD(sinh)
+    RB_STD(cosh) RB_STD(tanh)
 #undef RB_STD
 
-template <class C>
-C c_scale(C x, double factor) {
+        template <class C>
+        C c_scale(C x, double factor) {
   using R = typename C::value_type;
   return C(x.real() * R(factor), x.imag() * R(factor));
 }

@@ -112,28 +112,38 @@ int ternary(const LoopArgs* a) {
 
 template <class T, class Op>
 constexpr rbcpu::Loop pick_unary() {
-  if constexpr (supports<Op, T>) return &unary<T, T, Op>;
-  else return nullptr;
+  if constexpr (supports<Op, T>)
+    return &unary<T, T, Op>;
+  else
+    return nullptr;
 }
 template <class T, class Op>
 constexpr rbcpu::Loop pick_test() {
-  if constexpr (supports<Op, T>) return &unary<T, bool, Op>;
-  else return nullptr;
+  if constexpr (supports<Op, T>)
+    return &unary<T, bool, Op>;
+  else
+    return nullptr;
 }
 template <class T, class Op>
 constexpr rbcpu::Loop pick_binary() {
-  if constexpr (supports<Op, T>) return &binary<T, T, Op>;
-  else return nullptr;
+  if constexpr (supports<Op, T>)
+    return &binary<T, T, Op>;
+  else
+    return nullptr;
 }
 template <class T, class Op>
 constexpr rbcpu::Loop pick_compare() {
-  if constexpr (supports<Op, T>) return &binary<T, bool, Op>;
-  else return nullptr;
+  if constexpr (supports<Op, T>)
+    return &binary<T, bool, Op>;
+  else
+    return nullptr;
 }
 template <class T, class Op>
 constexpr rbcpu::Loop pick_ternary() {
-  if constexpr (supports<Op, T>) return &ternary<T, Op>;
-  else return nullptr;
+  if constexpr (supports<Op, T>)
+    return &ternary<T, Op>;
+  else
+    return nullptr;
 }
 
 template <class T>
@@ -142,16 +152,16 @@ constexpr rbcpu::FnTable table = {{
     RB_UNARY(RB_ROW)
 #undef RB_ROW
 #define RB_ROW(name) pick_test<T, op_##name>(),
-    RB_TEST(RB_ROW)
+        RB_TEST(RB_ROW)
 #undef RB_ROW
 #define RB_ROW(name) pick_binary<T, op_##name>(),
-    RB_BINARY(RB_ROW)
+            RB_BINARY(RB_ROW)
 #undef RB_ROW
 #define RB_ROW(name) pick_compare<T, op_##name>(),
-    RB_COMPARE(RB_ROW)
+                RB_COMPARE(RB_ROW)
 #undef RB_ROW
 #define RB_ROW(name) pick_ternary<T, op_##name>(),
-    RB_TERNARY(RB_ROW)
+                    RB_TERNARY(RB_ROW)
 #undef RB_ROW
 }};
 

@@ -42,8 +42,8 @@ View broadcast_shape(const char* op, rb::Span<RbTensor*> indices) {
     for (int k = 0; k < t->ndim; ++k) {
       int64_t& size = b.shape[b.ndim - t->ndim + k];
       if (size != t->shape[k] && size != 1 && t->shape[k] != 1) {
-        rb::fail(RB_E_INDEX, "%s: index tensors do not broadcast: sizes %lld and %lld", op, static_cast<long long>(size),
-                 static_cast<long long>(t->shape[k]));
+        rb::fail(RB_E_INDEX, "%s: index tensors do not broadcast: sizes %lld and %lld", op,
+                 static_cast<long long>(size), static_cast<long long>(t->shape[k]));
       }
       if (size == 1) size = t->shape[k];
     }
@@ -154,7 +154,8 @@ void index_put_kernel(const rb::Args& a) {
     for (int d = 0; d < adv.ndim; ++d) s.in_strides[1][d] = 0;
   }
   copy_into_result(a.ret(), x);
-  run_space(s, accumulate ? scatter_add_loop(out.dtype) : scatter_loop(out.item()), std::numeric_limits<int64_t>::max());
+  run_space(s, accumulate ? scatter_add_loop(out.dtype) : scatter_loop(out.item()),
+            std::numeric_limits<int64_t>::max());
 }
 
 void nonzero_kernel(const rb::Args& a) {

@@ -62,25 +62,34 @@ int scatter_add(const LoopArgs* a) {
   return 0;
 }
 
-
 }  // namespace
 
 Loop gather_loop(int item) {
   switch (item) {
-    case 1: return gather<uint8_t>;
-    case 2: return gather<uint16_t>;
-    case 4: return gather<uint32_t>;
-    case 8: return gather<uint64_t>;
-    default: return gather<Wide>;
+    case 1:
+      return gather<uint8_t>;
+    case 2:
+      return gather<uint16_t>;
+    case 4:
+      return gather<uint32_t>;
+    case 8:
+      return gather<uint64_t>;
+    default:
+      return gather<Wide>;
   }
 }
 Loop scatter_loop(int item) {
   switch (item) {
-    case 1: return scatter<uint8_t>;
-    case 2: return scatter<uint16_t>;
-    case 4: return scatter<uint32_t>;
-    case 8: return scatter<uint64_t>;
-    default: return scatter<Wide>;
+    case 1:
+      return scatter<uint8_t>;
+    case 2:
+      return scatter<uint16_t>;
+    case 4:
+      return scatter<uint32_t>;
+    case 8:
+      return scatter<uint64_t>;
+    default:
+      return scatter<Wide>;
   }
 }
 Loop scatter_add_loop(int dtype) {

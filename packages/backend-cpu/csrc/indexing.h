@@ -22,8 +22,8 @@ Loop scatter_loop(int item);
 /// The same, added to (of bools: or).
 Loop scatter_add_loop(int dtype);
 
-/// Dense int64 values of `index`, each in [0, size), or in [-size, size) and wrapped if `negative`; raises an RB_E_INDEX
-/// error naming op, index and size.
+/// Dense int64 values of `index`, each in [0, size), or in [-size, size) and wrapped if `negative`; raises an
+/// RB_E_INDEX error naming op, index and size.
 class CheckedIndex {
  public:
   CheckedIndex(const char* op, const RbTensor& index, int64_t size, int dim, bool negative);

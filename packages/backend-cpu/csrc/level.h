@@ -1,7 +1,7 @@
-// Instruction-set levels. A file named simd_*.cpp is compiled once per level with RB_LEVEL = v2, v3, v4 (x86-64-v2, ...; other
-// machines: v2 only, with the compiler's default) and exports one table named <name>_<level>. Such a file
+// Instruction-set levels. A file named simd_*.cpp is compiled once per level with RB_LEVEL = v2, v3, v4 (x86-64-v2,
+// ...; other machines: v2 only, with the compiler's default) and exports one table named <name>_<level>. Such a file
 // defines nothing with external or weak linkage but that table: a weak symbol compiled for AVX-512 that the
-// linker picked for all would crash older machines (tests/native/check_symbols.py).
+// linker picked for all would crash older machines (tests/test_native_library.py).
 #pragma once
 
 #define RB_CONCAT_(a, b) a##_##b

@@ -11,8 +11,8 @@ namespace rbcpu {
 /// The lines along `dim` of N views of one shape; a 0-d view has one line of one element.
 template <int N>
 struct Lines {
-  int64_t n = 1, count = 1;          // length and number of lines
-  std::array<int64_t, N> step{};     // stride along a line
+  int64_t n = 1, count = 1;       // length and number of lines
+  std::array<int64_t, N> step{};  // stride along a line
   int nd = 0;
   int64_t shape[kMaxDims];
   int64_t strides[N][kMaxDims];

@@ -154,8 +154,7 @@ void run_flat(int64_t begin, int64_t end, void* ctx) {
 }
 }  // namespace
 
-int run_elementwise(Loop loop, const RbTensor& out, const LoopInput* inputs, int nin, int64_t grain,
-                    const void* ctx) {
+int run_elementwise(Loop loop, const RbTensor& out, const LoopInput* inputs, int nin, int64_t grain, const void* ctx) {
   const int64_t n = out.numel;
   const int out_item = item_size(out);
   bool flat = (out.flags & RB_T_CONTIGUOUS) != 0;

@@ -10,8 +10,8 @@ namespace rbcpu {
 
 constexpr int kMaxDims = 32;
 constexpr int kMaxInputs = 3;
-constexpr int64_t kGrain = 32768;          // elements per task, bandwidth-bound
-constexpr int64_t kGrainHeavy = 8192;      // transcendental functions
+constexpr int64_t kGrain = 32768;      // elements per task, bandwidth-bound
+constexpr int64_t kGrainHeavy = 8192;  // transcendental functions
 
 /// One run of the innermost dimension; strides in bytes, any value.
 struct LoopArgs {

@@ -137,7 +137,8 @@ void matmul_kernel(const rb::Args& args) {
   const Operand a(view_of(args.tensor(0))), b(view_of(args.tensor(1)));
   const Result out(args.ret());
   if (a.view.ndim == 0 || b.view.ndim == 0) rb::fail(RB_E_ARG, "matmul: both arguments need at least 1 dimension");
-  check_inner("matmul", a.view, b.view, a.view.shape[a.view.ndim - 1], b.view.shape[b.view.ndim == 1 ? 0 : b.view.ndim - 2]);
+  check_inner("matmul", a.view, b.view, a.view.shape[a.view.ndim - 1],
+              b.view.shape[b.view.ndim == 1 ? 0 : b.view.ndim - 2]);
   View av = a.view, ov = out.view;
   // (..., m, k) @ (k, n): one product of many rows.
   if (b.view.ndim == 2 && av.ndim > 2 && flatten_leading(av)) {
@@ -152,17 +153,18 @@ void matmul_kernel(const rb::Args& args) {
 
 void linear_kernel(const rb::Args& args) {
   const RbTensor* row = args.optional_tensor(2);
-  const bool plain_bias = args.ret().ndim == 2 && (!row || ((row->flags & RB_T_CONTIGUOUS) != 0 && row->dtype_id == args.ret().dtype_id &&
-                                   row->numel == args.ret().shape[1]));
-  if (plain_bias &&
-      plain_product(args.tensor(0), args.tensor(1), true, args.ret(), row ? row->data : nullptr)) {
+  const bool plain_bias =
+      args.ret().ndim == 2 && (!row || ((row->flags & RB_T_CONTIGUOUS) != 0 && row->dtype_id == args.ret().dtype_id &&
+                                        row->numel == args.ret().shape[1]));
+  if (plain_bias && plain_product(args.tensor(0), args.tensor(1), true, args.ret(), row ? row->data : nullptr)) {
     return;
   }
   const Operand x(view_of(args.tensor(0))), w(view_of(args.tensor(1)));
   const Result out(args.ret());
   View wt = w.view, xv = x.view, ov = out.view;
   if (wt.ndim == 1) insert_dim(wt, 0);
-  if (xv.ndim == 0 || wt.ndim != 2) rb::fail(RB_E_ARG, "linear: expected weight of 2 dimensions and input of at least 1");
+  if (xv.ndim == 0 || wt.ndim != 2)
+    rb::fail(RB_E_ARG, "linear: expected weight of 2 dimensions and input of at least 1");
   check_inner("linear", xv, wt, xv.shape[xv.ndim - 1], wt.shape[1]);
   std::swap(wt.shape[0], wt.shape[1]);
   std::swap(wt.strides[0], wt.strides[1]);

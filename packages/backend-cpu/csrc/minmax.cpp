@@ -46,7 +46,9 @@ struct Extreme {
     C value;
   };
   static Acc identity() { return {worst<C>(Max)}; }
-  static void step(Acc& acc, C x, int64_t) { acc.value = (Max ? x > acc.value : x < acc.value) || is_nan(x) ? x : acc.value; }
+  static void step(Acc& acc, C x, int64_t) {
+    acc.value = (Max ? x > acc.value : x < acc.value) || is_nan(x) ? x : acc.value;
+  }
   static void merge(Acc& acc, const Acc& later) { step(acc, later.value, 0); }
   static void block(Acc& acc, const C* x, int64_t n, int64_t) {
     if (n > 0) step(acc, extreme_of<Max>(x, n), 0);

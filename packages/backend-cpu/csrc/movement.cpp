@@ -81,7 +81,8 @@ void pad_constant_kernel(const rb::Args& a) {
   zero.tag = RB_INT;
   fill_view(to, a.has(2) ? a.args[2] : zero);
   if (pad.len % 2 || pad.len / 2 > static_cast<uint32_t>(from.ndim)) {
-    rb::fail(RB_E_ARG, "pad: expected (before, after) pairs for at most %d dimensions, got %u numbers", from.ndim, pad.len);
+    rb::fail(RB_E_ARG, "pad: expected (before, after) pairs for at most %d dimensions, got %u numbers", from.ndim,
+             pad.len);
   }
   for (uint32_t i = 0; i < pad.len / 2; ++i) {
     const int d = from.ndim - 1 - static_cast<int>(i);
@@ -128,7 +129,8 @@ void check_same_shape(const char* op, const View& part, const RbTensor& src) {
   char expected[256] = "", got[256] = "";
   size_t used = 0;
   for (int d = 0; d < part.ndim && used < sizeof expected; ++d) {
-    used += std::snprintf(expected + used, sizeof expected - used, d ? ", %lld" : "%lld", static_cast<long long>(part.shape[d]));
+    used += std::snprintf(expected + used, sizeof expected - used, d ? ", %lld" : "%lld",
+                          static_cast<long long>(part.shape[d]));
   }
   used = 0;
   for (int d = 0; d < src.ndim && used < sizeof got; ++d) {

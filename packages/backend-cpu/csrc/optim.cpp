@@ -1,11 +1,10 @@
 // fused_adam and fused_sgd on lists of tensors, in place.
-#include "optim_rows.h"
-
 #include <cmath>
 #include <memory>
 
 #include "kernels.h"
 #include "level.h"
+#include "optim_rows.h"
 #include "view.h"
 
 namespace rbcpu {
@@ -74,14 +73,17 @@ void for_tensors(const rb::Args& a, const char* const (&names)[N], const Step& s
     lists[k] = a.tensors(k);
     const bool may_be_empty = k >= 2;
     if (lists[k].len != lists[0].len && !(may_be_empty && lists[k].len == 0)) {
-      rb::fail(RB_E_ARG, "%s: `%s` has %u tensors, `%s` has %u", a.op_name(), names[0], lists[0].len, names[k], lists[k].len);
+      rb::fail(RB_E_ARG, "%s: `%s` has %u tensors, `%s` has %u", a.op_name(), names[0], lists[0].len, names[k],
+               lists[k].len);
     }
     for (uint32_t i = 0; i < lists[k].len; ++i) {
       const RbTensor *t = lists[k][i], *p = lists[0][i];
       bool ok = t && t->ndim == p->ndim && t->dtype_id == p->dtype_id;
       for (int d = 0; ok && d < p->ndim; ++d) ok = t->shape[d] == p->shape[d];
-      if (!ok) rb::fail(RB_E_ARG, "%s: `%s`[%u] differs from the parameter in shape or dtype", a.op_name(), names[k], i);
-      if (!(kMaskFloat >> p->dtype_id & 1)) rb::fail(RB_E_TYPE, "%s: expected floating parameters, got %s", a.op_name(), kDTypeNames[p->dtype_id]);
+      if (!ok)
+        rb::fail(RB_E_ARG, "%s: `%s`[%u] differs from the parameter in shape or dtype", a.op_name(), names[k], i);
+      if (!(kMaskFloat >> p->dtype_id & 1))
+        rb::fail(RB_E_TYPE, "%s: expected floating parameters, got %s", a.op_name(), kDTypeNames[p->dtype_id]);
     }
   }
   for (uint32_t i = 0; i < lists[0].len; ++i) {

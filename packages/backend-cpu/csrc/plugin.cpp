@@ -42,9 +42,11 @@ int32_t allocate(void*, int32_t device, uint64_t nbytes, void*, RbBuffer* out) {
   void* data = nullptr;
   out->flags = 0;
   if (nbytes >= kHuge) {
-    if (nbytes > (uint64_t{1} << 62)) return rb::set_error(RB_E_OOM, "cpu: cannot allocate %llu bytes", static_cast<unsigned long long>(nbytes));
+    if (nbytes > (uint64_t{1} << 62))
+      return rb::set_error(RB_E_OOM, "cpu: cannot allocate %llu bytes", static_cast<unsigned long long>(nbytes));
     const uint64_t size = (nbytes + kHuge - 1) & ~(kHuge - 1);
-    char* base = static_cast<char*>(mmap(nullptr, size + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    char* base =
+        static_cast<char*>(mmap(nullptr, size + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (base != MAP_FAILED) {
       const uint64_t head = (kHuge - (reinterpret_cast<uintptr_t>(base) & (kHuge - 1))) & (kHuge - 1);
       if (head) munmap(base, head);
@@ -82,7 +84,8 @@ int32_t sync_device(void*, int32_t) { return RB_OK; }
 
 const RbDevices kDevices = {RB_SIZE(RbDevices, fork_child), 0, nullptr, count_devices, sync_device, nullptr, nullptr};
 const RbAllocator kAllocator = {RB_SIZE(RbAllocator, free), 0, nullptr, allocate, release};
-const RbBackend kBackend = {RB_SIZE(RbBackend, allocator), RB_B_HOST_MEMORY, kBackendName, 1, 0, &kDevices, &kAllocator};
+const RbBackend kBackend = {
+    RB_SIZE(RbBackend, allocator), RB_B_HOST_MEMORY, kBackendName, 1, 0, &kDevices, &kAllocator};
 
 int32_t init(const RbHost* host, RbTxn* txn) {
   rb::host = host;
@@ -98,8 +101,9 @@ int32_t init(const RbHost* host, RbTxn* txn) {
   return RB_OK;
 }
 
-const RbPlugin kPlugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0,
-                          "rabbet-backend-cpu", RABBET_BACKEND_CPU_VERSION, init, nullptr};
+const RbPlugin kPlugin = {
+    RB_SIZE(RbPlugin, retire),  RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0, "rabbet-backend-cpu",
+    RABBET_BACKEND_CPU_VERSION, init,         nullptr};
 
 }  // namespace
 }  // namespace rbcpu

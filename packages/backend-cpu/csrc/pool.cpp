@@ -34,7 +34,8 @@ Planes planes(const rb::Args& a, const RbTensor& in, const RbTensor& out) {
   }
   Planes p = {1, in.shape[in.ndim - 2], in.shape[in.ndim - 1], out.shape[out.ndim - 2], out.shape[out.ndim - 1]};
   for (int d = 0; d < in.ndim - 2; ++d) {
-    if (in.shape[d] != out.shape[d]) rb::fail(RB_E_ARG, "%s: the result has another number of planes than the input", a.op_name());
+    if (in.shape[d] != out.shape[d])
+      rb::fail(RB_E_ARG, "%s: the result has another number of planes than the input", a.op_name());
     p.count *= in.shape[d];
   }
   return p;
@@ -49,7 +50,8 @@ void read_pair(const rb::Args& a, int arg, const char* name, int64_t least, int6
   if (v.len > 2) rb::fail(RB_E_ARG, "%s: `%s` must have 2 entries, got %u", a.op_name(), name, v.len);
   p = v[0];
   q = v[v.len - 1];
-  if (p < least || q < least) rb::fail(RB_E_ARG, "%s: `%s` must be at least %lld", a.op_name(), name, static_cast<long long>(least));
+  if (p < least || q < least)
+    rb::fail(RB_E_ARG, "%s: `%s` must be at least %lld", a.op_name(), name, static_cast<long long>(least));
 }
 Window window(const rb::Args& a, int first, bool dilation) {
   Window w;
@@ -62,7 +64,8 @@ Window window(const rb::Args& a, int first, bool dilation) {
   if (a.has(first + 1)) read_pair(a, first + 1, "stride", 1, w.sh, w.sw);
   read_pair(a, first + 2, "padding", 0, w.ph, w.pw);
   if (dilation) read_pair(a, first + 3, "dilation", 1, w.dh, w.dw);
-  if (2 * w.ph > w.kh || 2 * w.pw > w.kw) rb::fail(RB_E_ARG, "%s: `padding` must be at most half of `kernel_size`", a.op_name());
+  if (2 * w.ph > w.kh || 2 * w.pw > w.kw)
+    rb::fail(RB_E_ARG, "%s: `padding` must be at most half of `kernel_size`", a.op_name());
   return w;
 }
 

@@ -1,5 +1,5 @@
-// Random numbers: rabbet/philox.h maps counters to elements, so that a seed gives the same numbers at any number of threads
-// and on any device.
+// Random numbers: rabbet/philox.h maps counters to elements, so that a seed gives the same numbers at any number of
+// threads and on any device.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -132,7 +132,8 @@ void bernoulli_tensor_kernel(const rb::Args& a) {
   rb::Scratch<double> dense(shape.numel());
   copy_view(dense_view(dense.data(), RB_F64, shape), given);
   for (int64_t i = 0; i < shape.numel(); ++i) {
-    if (!(dense[i] >= 0.0 && dense[i] <= 1.0)) rb::fail(RB_E_ARG, "bernoulli: probabilities must lie in [0, 1], got %g", dense[i]);
+    if (!(dense[i] >= 0.0 && dense[i] <= 1.0))
+      rb::fail(RB_E_ARG, "bernoulli: probabilities must lie in [0, 1], got %g", dense[i]);
   }
   from_uniform<kMaskReal>(a, 2, [&](auto u, int64_t i) { return u < static_cast<decltype(u)>(dense[i]) ? 1 : 0; });
 }
@@ -172,7 +173,8 @@ void random_kernel(const rb::Args& a) {
   RbTensor& out = a.ret();
   const int64_t from = a.integer(1), to = a.integer(2);
   if (from >= to) {
-    rb::fail(RB_E_ARG, "random: `from` (%lld) must be below `to` (%lld)", static_cast<long long>(from), static_cast<long long>(to));
+    rb::fail(RB_E_ARG, "random: `from` (%lld) must be below `to` (%lld)", static_cast<long long>(from),
+             static_cast<long long>(to));
   }
   const uint64_t range = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
   const bool wide = range > (uint64_t{1} << 32);
@@ -181,7 +183,8 @@ void random_kernel(const rb::Args& a) {
     using T = typename decltype(tag)::type;
     auto shifted = [&](uint64_t x) { return convert<T>(static_cast<int64_t>(static_cast<uint64_t>(from) + x)); };
     if (wide) {
-      per_two_words<T>(out, slice, [&](uint32_t low, uint32_t high, int64_t) { return shifted(rb_below_64(low, high, range)); });
+      per_two_words<T>(out, slice,
+                       [&](uint32_t low, uint32_t high, int64_t) { return shifted(rb_below_64(low, high, range)); });
     } else {
       per_word<T>(out, slice, [&](uint32_t word, int64_t) { return shifted(rb_below_32(word, range)); });
     }

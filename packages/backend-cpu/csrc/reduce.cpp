@@ -71,7 +71,8 @@ void mark_dims(const rb::Args& a, int arg, int ndim, bool* reduced) {
   for (int d = 0; d < ndim; ++d) reduced[d] = all;
   if (all) return;
   for (int64_t d : a.ints(arg)) {
-    if (d < 0 || (d >= ndim && !(ndim == 0 && d == 0))) rb::fail(RB_E_INDEX, "%s: dimension %lld is out of range", a.op_name(), static_cast<long long>(d));
+    if (d < 0 || (d >= ndim && !(ndim == 0 && d == 0)))
+      rb::fail(RB_E_INDEX, "%s: dimension %lld is out of range", a.op_name(), static_cast<long long>(d));
     if (ndim) reduced[d] = true;
   }
 }
@@ -83,8 +84,9 @@ void check_not_empty(const char* op, const Reduction& r) {
 namespace {
 
 template <class T>
-using sum_t = std::conditional_t<is_float_v<T>, double,
-                                 std::conditional_t<is_complex_v<T>, c128, std::conditional_t<std::is_unsigned_v<T>, uint64_t, int64_t>>>;
+using sum_t = std::conditional_t<
+    is_float_v<T>, double,
+    std::conditional_t<is_complex_v<T>, c128, std::conditional_t<std::is_unsigned_v<T>, uint64_t, int64_t>>>;
 
 template <class T>
 struct Sum {
@@ -157,7 +159,8 @@ void kernel(const rb::Args& a) {
   dispatch_dtype<Mask>(a.op_name(), x.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if (out.dtype_id != (ToBool ? static_cast<int>(RB_BOOL8) : x.dtype_id)) {
-      rb::fail(RB_E_INTERNAL, "%s: result dtype %s for input dtype %s", a.op_name(), kDTypeNames[out.dtype_id], kDTypeNames[x.dtype_id]);
+      rb::fail(RB_E_INTERNAL, "%s: result dtype %s for input dtype %s", a.op_name(), kDTypeNames[out.dtype_id],
+               kDTypeNames[x.dtype_id]);
     }
     reduce_to<T, Op<T>, std::conditional_t<ToBool, bool, T>>(r, out);
   });

@@ -11,7 +11,8 @@
 
 namespace rbcpu {
 
-/// The dimensions of `x` split into kept ones (with the result's strides) and reduced ones, size-1 and mergeable ones gone.
+/// The dimensions of `x` split into kept ones (with the result's strides) and reduced ones, size-1 and mergeable ones
+/// gone.
 struct Reduction {
   const char* data;
   int nk = 0, nr = 0;
@@ -32,9 +33,9 @@ void mark_dims(const rb::Args& a, int arg, int ndim, bool* reduced);
 /// For reductions without an identity: raise if there are results but nothing to reduce.
 void check_not_empty(const char* op, const Reduction& r);
 
-constexpr int64_t kReduceBlock = 512;    // elements gathered at a time
-constexpr int64_t kRowChunk = 16384;     // reduced elements per chunk, when outputs are few
-constexpr int64_t kColumns = 128;        // outputs that run side by side
+constexpr int64_t kReduceBlock = 512;  // elements gathered at a time
+constexpr int64_t kRowChunk = 16384;   // reduced elements per chunk, when outputs are few
+constexpr int64_t kColumns = 128;      // outputs that run side by side
 constexpr int64_t kColumnChunk = 1024;
 
 // Offset of index `i` of a row-major space.
@@ -101,8 +102,7 @@ void reduce_row(const Reduction& r, const T* x, int64_t begin, int64_t end, type
 }
 
 template <class T, class Op>
-void reduce_columns(const Reduction& r, const T* x, int64_t cols, int64_t begin, int64_t end,
-                    typename Op::Acc* acc) {
+void reduce_columns(const Reduction& r, const T* x, int64_t cols, int64_t begin, int64_t end, typename Op::Acc* acc) {
   using C = compute_t<T>;
   const int64_t stride = r.nr ? r.red_in[r.nr - 1] : 0;
   walk_reduced(r, begin, end, [&](int64_t offset, int64_t n, int64_t index) {
@@ -120,7 +120,8 @@ void reduce(const Reduction& r, const Write& write) {
   if (r.outputs == 0) return;
   const T* data = reinterpret_cast<const T*>(r.data);
   const bool inner_run = r.nr > 0 && r.red_in[r.nr - 1] == 1;
-  const bool by_column = r.nk > 0 && r.kept_in[r.nk - 1] == 1 && !inner_run && r.kept_shape[r.nk - 1] >= 4 && r.count > 1;
+  const bool by_column =
+      r.nk > 0 && r.kept_in[r.nk - 1] == 1 && !inner_run && r.kept_shape[r.nk - 1] >= 4 && r.count > 1;
   const int64_t width = by_column ? r.kept_shape[r.nk - 1] : 1;
   const int64_t strips = by_column ? (width + kColumns - 1) / kColumns : 1;
   const int64_t units = r.outputs / width * strips;

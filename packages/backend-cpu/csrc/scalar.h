@@ -12,28 +12,32 @@ namespace {
 enum : int { kB = 1, kI = 2, kF = 4, kC = 8, kReal = 7, kAny = 15, kFC = 12, kBI = 3 };
 
 template <class T>
-constexpr int category_v = std::is_same<T, bool>::value ? kB
-                           : std::is_integral<T>::value ? kI
-                           : std::is_floating_point<T>::value ? kF : kC;
+constexpr int category_v = std::is_same<T, bool>::value       ? kB
+                           : std::is_integral<T>::value       ? kI
+                           : std::is_floating_point<T>::value ? kF
+                                                              : kC;
 template <class T>
 constexpr bool is_fp = category_v<T> == kF;
 template <class T>
 constexpr bool is_f32 = std::is_same<T, float>::value;
 
 // libm by overload, so that bodies need no std:: templates (weak symbols would mix the levels).
-#define RB_LIBM(name)                                                        \
-  RB_INLINE float m_##name(float x) { return __builtin_##name##f(x); }       \
+#define RB_LIBM(name)                                                  \
+  RB_INLINE float m_##name(float x) { return __builtin_##name##f(x); } \
   RB_INLINE double m_##name(double x) { return __builtin_##name(x); }
-#define RB_LIBM2(name)                                                                     \
-  RB_INLINE float m_##name(float x, float y) { return __builtin_##name##f(x, y); }         \
+#define RB_LIBM2(name)                                                             \
+  RB_INLINE float m_##name(float x, float y) { return __builtin_##name##f(x, y); } \
   RB_INLINE double m_##name(double x, double y) { return __builtin_##name(x, y); }
-RB_LIBM(exp) RB_LIBM(expm1) RB_LIBM(log) RB_LIBM(log2) RB_LIBM(log10) RB_LIBM(log1p) RB_LIBM(sqrt) RB_LIBM(sin)
-RB_LIBM(cos) RB_LIBM(tan) RB_LIBM(asin) RB_LIBM(acos) RB_LIBM(atan) RB_LIBM(sinh) RB_LIBM(cosh) RB_LIBM(tanh)
-RB_LIBM(erf) RB_LIBM(erfc) RB_LIBM(floor) RB_LIBM(ceil) RB_LIBM(trunc) RB_LIBM(rint) RB_LIBM(fabs)
-RB_LIBM2(fmod) RB_LIBM2(pow) RB_LIBM2(atan2) RB_LIBM2(copysign)
+RB_LIBM(exp)
+RB_LIBM(expm1) RB_LIBM(log) RB_LIBM(log2) RB_LIBM(log10) RB_LIBM(log1p) RB_LIBM(sqrt) RB_LIBM(sin) RB_LIBM(cos)
+    RB_LIBM(tan) RB_LIBM(asin) RB_LIBM(acos) RB_LIBM(atan) RB_LIBM(sinh) RB_LIBM(cosh) RB_LIBM(tanh) RB_LIBM(erf)
+        RB_LIBM(erfc) RB_LIBM(floor) RB_LIBM(ceil) RB_LIBM(trunc) RB_LIBM(rint) RB_LIBM(fabs) RB_LIBM2(fmod)
+            RB_LIBM2(pow) RB_LIBM2(atan2) RB_LIBM2(copysign)
 
-// float32 goes to the polynomials of vecmath.h.
-RB_INLINE float s_exp(float x) { return vm_exp(x); }
+    // float32 goes to the polynomials of vecmath.h.
+    RB_INLINE float s_exp(float x) {
+  return vm_exp(x);
+}
 RB_INLINE double s_exp(double x) { return m_exp(x); }
 RB_INLINE float s_log(float x) { return vm_log(x); }
 RB_INLINE double s_log(double x) { return m_log(x); }
@@ -51,35 +55,35 @@ RB_INLINE double s_erf(double x) { return m_erf(x); }
 #define RB_COMPLEX_CASE(expression)
 #endif
 
-#define RB_OP1(name, categories, body)             \
-  struct op_##name {                               \
-    static constexpr int types = categories;       \
-    template <class T>                             \
-    RB_INLINE T f(T x) body                        \
+#define RB_OP1(name, categories, body)       \
+  struct op_##name {                         \
+    static constexpr int types = categories; \
+    template <class T>                       \
+    RB_INLINE T f(T x) body                  \
   };
-#define RB_OP2(name, categories, body)             \
-  struct op_##name {                               \
-    static constexpr int types = categories;       \
-    template <class T>                             \
-    RB_INLINE T f(T x, T y) body                   \
+#define RB_OP2(name, categories, body)       \
+  struct op_##name {                         \
+    static constexpr int types = categories; \
+    template <class T>                       \
+    RB_INLINE T f(T x, T y) body             \
   };
-#define RB_TEST1(name, categories, body)           \
-  struct op_##name {                               \
-    static constexpr int types = categories;       \
-    template <class T>                             \
-    RB_INLINE bool f(T x) body                     \
+#define RB_TEST1(name, categories, body)     \
+  struct op_##name {                         \
+    static constexpr int types = categories; \
+    template <class T>                       \
+    RB_INLINE bool f(T x) body               \
   };
-#define RB_TEST2(name, categories, body)           \
-  struct op_##name {                               \
-    static constexpr int types = categories;       \
-    template <class T>                             \
-    RB_INLINE bool f(T x, T y) body                \
+#define RB_TEST2(name, categories, body)     \
+  struct op_##name {                         \
+    static constexpr int types = categories; \
+    template <class T>                       \
+    RB_INLINE bool f(T x, T y) body          \
   };
-#define RB_OP3(name, categories, body)             \
-  struct op_##name {                               \
-    static constexpr int types = categories;       \
-    template <class T>                             \
-    RB_INLINE T f(T x, T y, T z) body              \
+#define RB_OP3(name, categories, body)       \
+  struct op_##name {                         \
+    static constexpr int types = categories; \
+    template <class T>                       \
+    RB_INLINE T f(T x, T y, T z) body        \
   };
 
 template <class T>
@@ -91,20 +95,27 @@ RB_INLINE bool not_a_number(T x) {
 
 RB_OP1(neg, kI | kFC, { return T(-x); })
 RB_OP1(abs, kReal, {
-  if constexpr (is_fp<T>) return m_fabs(x);
-  else if constexpr (std::is_signed<T>::value) return T(x < T(0) ? T(-x) : x);
-  else return x;
+  if constexpr (is_fp<T>)
+    return m_fabs(x);
+  else if constexpr (std::is_signed<T>::value)
+    return T(x < T(0) ? T(-x) : x);
+  else
+    return x;
 })
 RB_OP1(sgn, kAny, {
   RB_COMPLEX_CASE(x == T(0) ? T(0) : x / c_abs(x))
-  if constexpr (category_v<T> == kB) return x;
-  else if constexpr (category_v<T> != kC) return not_a_number(x) ? x : T((x > T(0)) - (x < T(0)));
+  if constexpr (category_v<T> == kB)
+    return x;
+  else if constexpr (category_v<T> != kC)
+    return not_a_number(x) ? x : T((x > T(0)) - (x < T(0)));
 })
 RB_OP1(exp, kFC, { RB_COMPLEX_CASE(c_exp(x)) if constexpr (is_fp<T>) return s_exp(x); })
 RB_OP1(expm1, kFC, { RB_COMPLEX_CASE(c_expm1(x)) if constexpr (is_fp<T>) return m_expm1(x); })
 RB_OP1(log, kFC, { RB_COMPLEX_CASE(c_log(x)) if constexpr (is_fp<T>) return s_log(x); })
 RB_OP1(log2, kFC, { RB_COMPLEX_CASE(c_scale(c_log(x), 1.4426950408889634)) if constexpr (is_fp<T>) return s_log2(x); })
-RB_OP1(log10, kFC, { RB_COMPLEX_CASE(c_scale(c_log(x), 0.43429448190325183)) if constexpr (is_fp<T>) return m_log10(x); })
+RB_OP1(log10, kFC, {
+  RB_COMPLEX_CASE(c_scale(c_log(x), 0.43429448190325183)) if constexpr (is_fp<T>) return m_log10(x);
+})
 RB_OP1(log1p, kFC, { RB_COMPLEX_CASE(c_log1p(x)) if constexpr (is_fp<T>) return m_log1p(x); })
 RB_OP1(sqrt, kFC, { RB_COMPLEX_CASE(c_sqrt(x)) if constexpr (is_fp<T>) return m_sqrt(x); })
 RB_OP1(rsqrt, kFC, { RB_COMPLEX_CASE(T(1) / c_sqrt(x)) if constexpr (is_fp<T>) return T(1) / m_sqrt(x); })
@@ -118,20 +129,45 @@ RB_OP1(atan, kFC, { RB_COMPLEX_CASE(c_atan(x)) if constexpr (is_fp<T>) return m_
 RB_OP1(sinh, kFC, { RB_COMPLEX_CASE(c_sinh(x)) if constexpr (is_fp<T>) return m_sinh(x); })
 RB_OP1(cosh, kFC, { RB_COMPLEX_CASE(c_cosh(x)) if constexpr (is_fp<T>) return m_cosh(x); })
 RB_OP1(tanh, kFC, { RB_COMPLEX_CASE(c_tanh(x)) if constexpr (is_fp<T>) return s_tanh(x); })
-RB_OP1(sigmoid, kFC, { RB_COMPLEX_CASE(T(1) / (T(1) + c_exp(-x))) if constexpr (is_fp<T>) return T(1) / (T(1) + s_exp(-x)); })
+RB_OP1(sigmoid, kFC, {
+  RB_COMPLEX_CASE(T(1) / (T(1) + c_exp(-x))) if constexpr (is_fp<T>) return T(1) / (T(1) + s_exp(-x));
+})
 RB_OP1(erf, kF, { return s_erf(x); })
 RB_OP1(erfc, kF, { return m_erfc(x); })
-RB_OP1(floor, kReal, { if constexpr (is_fp<T>) return m_floor(x); else return x; })
-RB_OP1(ceil, kReal, { if constexpr (is_fp<T>) return m_ceil(x); else return x; })
-RB_OP1(trunc, kReal, { if constexpr (is_fp<T>) return m_trunc(x); else return x; })
-RB_OP1(round, kReal, { if constexpr (is_fp<T>) return m_rint(x); else return x; })
+RB_OP1(floor, kReal, {
+  if constexpr (is_fp<T>)
+    return m_floor(x);
+  else
+    return x;
+})
+RB_OP1(ceil, kReal, {
+  if constexpr (is_fp<T>)
+    return m_ceil(x);
+  else
+    return x;
+})
+RB_OP1(trunc, kReal, {
+  if constexpr (is_fp<T>)
+    return m_trunc(x);
+  else
+    return x;
+})
+RB_OP1(round, kReal, {
+  if constexpr (is_fp<T>)
+    return m_rint(x);
+  else
+    return x;
+})
 RB_OP1(relu, kI | kF, { return x < T(0) ? T(0) : x; })  // NaN stays
 RB_OP1(silu, kFC, { RB_COMPLEX_CASE(x / (T(1) + c_exp(-x))) if constexpr (is_fp<T>) return x / (T(1) + s_exp(-x)); })
 RB_OP1(gelu, kF, { return T(0.5) * x * (T(1) + s_erf(x * T(0.7071067811865476))); })
-RB_OP1(gelu_tanh, kF, {
-  return T(0.5) * x * (T(1) + s_tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x)));
+RB_OP1(gelu_tanh, kF, { return T(0.5) * x * (T(1) + s_tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x))); })
+RB_OP1(bitwise_not, kBI, {
+  if constexpr (category_v<T> == kB)
+    return !x;
+  else
+    return T(~x);
 })
-RB_OP1(bitwise_not, kBI, { if constexpr (category_v<T> == kB) return !x; else return T(~x); })
 RB_OP1(conj, kAny, { RB_COMPLEX_CASE(T(x.real(), -x.imag())) return x; })
 
 RB_TEST1(isnan, kAny, {
@@ -140,13 +176,17 @@ RB_TEST1(isnan, kAny, {
 })
 RB_TEST1(isinf, kAny, {
   RB_COMPLEX_CASE(m_fabs(x.real()) == __builtin_inf() || m_fabs(x.imag()) == __builtin_inf())
-  if constexpr (is_fp<T>) return m_fabs(x) == T(__builtin_inf());
-  else return false;
+  if constexpr (is_fp<T>)
+    return m_fabs(x) == T(__builtin_inf());
+  else
+    return false;
 })
 RB_TEST1(isfinite, kAny, {
   RB_COMPLEX_CASE(m_fabs(x.real()) < __builtin_inf() && m_fabs(x.imag()) < __builtin_inf())
-  if constexpr (is_fp<T>) return m_fabs(x) < T(__builtin_inf());
-  else return true;
+  if constexpr (is_fp<T>)
+    return m_fabs(x) < T(__builtin_inf());
+  else
+    return true;
 })
 RB_TEST1(logical_not, kAny, { return x == T(0); })
 
@@ -160,13 +200,17 @@ RB_OP2(div, kFC, { return x / y; })
 // Quotients of integers: the loops have checked y != 0; -y instead of x / -1, which would trap at the minimum.
 template <class T>
 RB_INLINE T int_div(T x, T y) {
-  if constexpr (std::is_signed<T>::value) return y == T(-1) ? T(-x) : T(x / y);
-  else return T(x / y);
+  if constexpr (std::is_signed<T>::value)
+    return y == T(-1) ? T(-x) : T(x / y);
+  else
+    return T(x / y);
 }
 template <class T>
 RB_INLINE T int_mod(T x, T y) {
-  if constexpr (std::is_signed<T>::value) return y == T(-1) ? T(0) : T(x % y);
-  else return T(x % y);
+  if constexpr (std::is_signed<T>::value)
+    return y == T(-1) ? T(0) : T(x % y);
+  else
+    return T(x % y);
 }
 RB_OP2(div_floor, kBI | kF, {
   if constexpr (is_fp<T>) {
@@ -183,8 +227,10 @@ RB_OP2(div_floor, kBI | kF, {
   }
 })
 RB_OP2(div_trunc, kBI | kF, {
-  if constexpr (is_fp<T>) return m_trunc(x / y);
-  else return int_div(x, y);
+  if constexpr (is_fp<T>)
+    return m_trunc(x / y);
+  else
+    return int_div(x, y);
 })
 RB_OP2(remainder, kBI | kF, {
   if constexpr (is_fp<T>) {
@@ -196,12 +242,15 @@ RB_OP2(remainder, kBI | kF, {
   }
 })
 RB_OP2(fmod, kBI | kF, {
-  if constexpr (is_fp<T>) return m_fmod(x, y);
-  else return int_mod(x, y);
+  if constexpr (is_fp<T>)
+    return m_fmod(x, y);
+  else
+    return int_mod(x, y);
 })
 RB_OP2(pow, kAny, {
   RB_COMPLEX_CASE(c_pow(x, y))
-  if constexpr (is_fp<T>) return m_pow(x, y);
+  if constexpr (is_fp<T>)
+    return m_pow(x, y);
   else if constexpr (category_v<T> != kC) {
     T result = 1;
     for (; y > T(0); y = T(y >> 1)) {  // the loops have refused negative exponents

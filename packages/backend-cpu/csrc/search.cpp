@@ -9,15 +9,18 @@ namespace {
 
 template <class C>
 bool before(C a, C b) {  // NaN counts as the largest
-  if constexpr (std::is_floating_point_v<C>) return a < b || (b != b && a == a);
-  else return a < b;
+  if constexpr (std::is_floating_point_v<C>)
+    return a < b || (b != b && a == a);
+  else
+    return a < b;
 }
 
 void searchsorted_kernel(const rb::Args& a) {
   const RbTensor& sorted = a.tensor(0);
   RbTensor& out = a.ret();
   const bool right = a.has(2) && a.boolean(2);
-  if (sorted.ndim != 1) rb::fail(RB_E_ARG, "searchsorted: `sorted_sequence` must have 1 dimension, got %d", sorted.ndim);
+  if (sorted.ndim != 1)
+    rb::fail(RB_E_ARG, "searchsorted: `sorted_sequence` must have 1 dimension, got %d", sorted.ndim);
   const int64_t n = sorted.shape[0];
   // Where input is a number it stands for one value of the sequence's dtype.
   rb::Scratch<char> wanted(std::max<int64_t>(out.numel, 1) * 16);

@@ -88,9 +88,10 @@ __attribute__((noinline)) void micro(int64_t depth, const T* a, const T* b, int6
 template <class T>
 using Micro = void (*)(int64_t, const T*, const T*, int64_t, T*, int64_t, bool, const T*, int);
 template <class T>
-constexpr Micro<T> kMicro[] = {nullptr,     micro<T, 1>, micro<T, 2>, micro<T, 3>, micro<T, 4>, micro<T, 5>, micro<T, 6>,
+constexpr Micro<T> kMicro[] = {
+    nullptr,     micro<T, 1>, micro<T, 2>, micro<T, 3>,  micro<T, 4>,  micro<T, 5>, micro<T, 6>,
 #if defined(__AVX512F__)
-                               micro<T, 7>, micro<T, 8>, micro<T, 9>, micro<T, 10>, micro<T, 11>, micro<T, 12>
+    micro<T, 7>, micro<T, 8>, micro<T, 9>, micro<T, 10>, micro<T, 11>, micro<T, 12>
 #endif
 };
 
@@ -100,7 +101,8 @@ typedef double D2 __attribute__((vector_size(16), aligned(8), may_alias));
 typedef int32_t I4 __attribute__((vector_size(16)));
 typedef int64_t I2 __attribute__((vector_size(16)));
 
-inline __attribute__((always_inline)) void transpose_block(const float* from, int64_t stride, float* to, int64_t to_stride) {
+inline __attribute__((always_inline)) void transpose_block(const float* from, int64_t stride, float* to,
+                                                           int64_t to_stride) {
   const F4 r0 = *reinterpret_cast<const F4*>(from), r1 = *reinterpret_cast<const F4*>(from + stride);
   const F4 r2 = *reinterpret_cast<const F4*>(from + 2 * stride), r3 = *reinterpret_cast<const F4*>(from + 3 * stride);
   const F4 a = __builtin_shuffle(r0, r1, I4{0, 4, 1, 5}), b = __builtin_shuffle(r0, r1, I4{2, 6, 3, 7});
@@ -110,7 +112,8 @@ inline __attribute__((always_inline)) void transpose_block(const float* from, in
   *reinterpret_cast<F4*>(to + 2 * to_stride) = __builtin_shuffle(b, d, I4{0, 1, 4, 5});
   *reinterpret_cast<F4*>(to + 3 * to_stride) = __builtin_shuffle(b, d, I4{2, 3, 6, 7});
 }
-inline __attribute__((always_inline)) void transpose_block(const double* from, int64_t stride, double* to, int64_t to_stride) {
+inline __attribute__((always_inline)) void transpose_block(const double* from, int64_t stride, double* to,
+                                                           int64_t to_stride) {
   const D2 r0 = *reinterpret_cast<const D2*>(from), r1 = *reinterpret_cast<const D2*>(from + stride);
   *reinterpret_cast<D2*>(to) = __builtin_shuffle(r0, r1, I2{0, 2});
   *reinterpret_cast<D2*>(to + to_stride) = __builtin_shuffle(r0, r1, I2{1, 3});
@@ -333,8 +336,8 @@ void gemm(const Gemm<T>& g, void* workspace) {
           const T* b = direct ? b_block + j : packed_b + j * depth;
           for (int64_t q = 0; q < panels; ++q) {
             const int64_t r0 = mb * q / panels, rows = mb * (q + 1) / panels - r0;
-            kMicro<T>[rows](depth, packed_a + r0 * depth, b, direct ? g.bs_k : W, g.c + (i0 + r0) * g.ldc + j0 + j,
-                            g.ldc, add || p0 > 0, g.bias ? g.bias + j0 + j : nullptr, static_cast<int>(cols));
+            kMicro<T>[rows](depth, packed_a + r0* depth, b, direct ? g.bs_k : W, g.c + (i0 + r0)* g.ldc + j0 + j, g.ldc,
+                            add || p0 > 0, g.bias ? g.bias + j0 + j : nullptr, static_cast<int>(cols));
           }
         }
       }
@@ -346,6 +349,5 @@ void gemm(const Gemm<T>& g, void* workspace) {
 
 namespace rbcpu {
 extern const GemmTable RB_LEVEL_NAME(gemm_table) = {
-    static_cast<size_t>((kBlockRows + kBlockCols + kCols<float>) * kDepth) * sizeof(double), gemm<float>,
-    gemm<double>};
+    static_cast<size_t>((kBlockRows + kBlockCols + kCols<float>)*kDepth) * sizeof(double), gemm<float>, gemm<double>};
 }

@@ -14,8 +14,10 @@ struct Item {
 };
 template <class C>
 bool ordered(C a, C b) {  // a strictly before b, ascending
-  if constexpr (std::is_floating_point_v<C>) return a < b || (b != b && a == a);
-  else return a < b;
+  if constexpr (std::is_floating_point_v<C>)
+    return a < b || (b != b && a == a);
+  else
+    return a < b;
 }
 
 void sort_kernel(const rb::Args& a) {

@@ -1,11 +1,14 @@
 """Fixtures: the native library under a host of our own."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
-from native_host import Host
 from rabbet_backend_cpu import library_path
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest imports tests as files, their helper is a module
+from native_host import Host
 
 
 def library() -> Path:

@@ -12,9 +12,8 @@ import numpy as np
 
 HERE = Path(__file__).parent
 INCLUDE = HERE.parents[1] / "core" / "include"
-DTYPES = (
-    "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128"
-).split()
+DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"]
+DTYPES += ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 ARG, TYPE, INDEX, NOTIMPL, OOM = 1, 2, 3, 4, 5
 
 
@@ -82,7 +81,9 @@ class Host:
             raise FileNotFoundError("no C++ compiler for the native tests; set CXX")
         target = build_dir / "libfake_host.so"
         command = [compiler, "-std=c++17", "-O1", "-shared", "-fPIC", f"-I{INCLUDE}"]
-        subprocess.run([*command, str(HERE / "native" / "fake_host.cpp"), "-o", str(target), "-pthread", "-ldl"], check=True)
+        subprocess.run(
+            [*command, str(HERE / "native" / "fake_host.cpp"), "-o", str(target), "-pthread", "-ldl"], check=True
+        )
         self.lib = C.CDLL(str(target))
         for name in ("last_message", "kernel_name"):
             getattr(self.lib, name).restype = C.c_char_p

@@ -104,7 +104,14 @@ def test_binary_matches_numpy(host: Host, op: str, dtype: str) -> None:
     if not host.supports(op, dtype):
         pytest.skip("the kernel says so in its dtype mask")
     rng = np.random.default_rng(4)
-    for left, right in [((6, 7), (6, 7)), ((6, 7), (7,)), ((6, 1), (1, 7)), ((), (4,)), ((70000,), (70000,)), ((0, 3), (3,))]:
+    for left, right in [
+        ((6, 7), (6, 7)),
+        ((6, 7), (7,)),
+        ((6, 1), (1, 7)),
+        ((), (4,)),
+        ((70000,), (70000,)),
+        ((0, 3), (3,)),
+    ]:
         y = random_array(rng, dtype, right)
         if op in DIVIDING:
             y = np.asarray(np.where(y == 0, np.ones_like(y), y))
@@ -161,7 +168,9 @@ def test_nan_wins_and_signs_stay(host: Host) -> None:
 @pytest.mark.parametrize("op", ["exp", "log", "log2", "tanh", "sigmoid", "sin", "cos", "erf"])
 def test_float32_functions_stay_within_3_ulp(host: Host, op: str) -> None:
     rng = np.random.default_rng(1)
-    x = np.concatenate([rng.uniform(-80, 80, 50000), rng.normal(size=50000), rng.normal(size=5000) * 1e-4]).astype(np.float32)
+    x = np.concatenate([rng.uniform(-80, 80, 50000), rng.normal(size=50000), rng.normal(size=5000) * 1e-4]).astype(
+        np.float32
+    )
     x = np.abs(x) + np.float32(1e-30) if op in POSITIVE else x
     got = host.filled(op, [x], x.shape, "float32").astype(np.float64)
     want = {**REAL_OR_COMPLEX, **REAL}[op](x.astype(np.float64))
@@ -195,7 +204,9 @@ def test_cast_matches_numpy(host: Host, source: str, target: str) -> None:
         x = np.abs(x.astype(np.float64)).astype(source)  # negative floats to unsigned are undefined in C
     for layout in layouts(x):
         with np.errstate(all="ignore"):
-            want = (layout.real if np.dtype(source).kind == "c" and np.dtype(target).kind not in "cb" else layout).astype(target)
+            want = (
+                layout.real if np.dtype(source).kind == "c" and np.dtype(target).kind not in "cb" else layout
+            ).astype(target)
         np.testing.assert_array_equal(host.filled("cast", [layout, 0], (6, 7), target), want)
 
 

@@ -1,8 +1,10 @@
 """What the library may depend on, and what its parts may define."""
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -92,11 +94,9 @@ import numpy as np
 from pathlib import Path
 from native_host import Host
 from test_native_library import level_results
-np.savez({str(tmp_path / "baseline.npz")!r}, **level_results(Host(Path({str(native_library)!r}), Path({str(tmp_path)!r}))))
+host = Host(Path({str(native_library)!r}), Path({str(tmp_path)!r}))
+np.savez({str(tmp_path / "baseline.npz")!r}, **level_results(host))
 """
-    import os
-    import sys
-
     subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "RABBET_CPU_LEVEL": "2"})
     baseline = np.load(tmp_path / "baseline.npz")
     for name, ours in level_results(host).items():

@@ -1,5 +1,6 @@
-// The smallest host that can run the plugin: no core, no Python. It collects the kernels that the plugin registers, and runs
-// them on memory that the test owns. That it links and loads at all shows that the library needs only rabbet/abi.h.
+// The smallest host that can run the plugin: no core, no Python. It collects the kernels that the plugin registers, and
+// runs them on memory that the test owns. That it links and loads at all shows that the library needs only
+// rabbet/abi.h.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -64,7 +65,8 @@ int32_t rng_reserve(RbGenerator*, int32_t, int32_t, uint64_t n, RbRngSlice* slic
   return RB_OK;
 }
 // Results of kernels that allocate; freed by `free_tensor`.
-int32_t tensor_new(int32_t backend, int32_t, int32_t dtype, int32_t ndim, const int64_t* shape, const int64_t*, RbTensor** out) {
+int32_t tensor_new(int32_t backend, int32_t, int32_t dtype, int32_t ndim, const int64_t* shape, const int64_t*,
+                   RbTensor** out) {
   auto* t = static_cast<RbTensor*>(std::calloc(1, sizeof(RbTensor)));
   t->shape = static_cast<int64_t*>(std::calloc(2 * ndim + 2, sizeof(int64_t)));
   t->strides = t->shape + ndim + 1;
@@ -93,7 +95,8 @@ int load(const char* path) {
   auto entry = reinterpret_cast<RbPluginEntry>(dlsym(library, RB_PLUGIN_SYMBOL));
   if (!entry) return err_set(RB_E_PLUGIN, "no entry point");
   const RbPlugin* plugin = entry();
-  if (plugin->abi_major != RB_ABI_MAJOR || plugin->abi_built != RB_ABI_MINOR) return err_set(RB_E_PLUGIN, "another ABI");
+  if (plugin->abi_major != RB_ABI_MAJOR || plugin->abi_built != RB_ABI_MINOR)
+    return err_set(RB_E_PLUGIN, "another ABI");
   RbHost& h = state.host;
   std::memset(&h, 0, sizeof h);
   h.struct_size = sizeof h;

@@ -1,6 +1,6 @@
 /* rabbet/philox.h: Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
- * SC 2011) and the mapping from counters to tensor elements, shared by all backends so that a seed gives the same numbers on
- * every device (up to the last bits of log, sin and cos). C99, C++ and CUDA.
+ * SC 2011) and the mapping from counters to tensor elements, shared by all backends so that a seed gives the same
+ * numbers on every device (up to the last bits of log, sin and cos). C99, C++ and CUDA.
  *
  * A kernel reserves a slice of counters (RbHost.rng_reserve): key = seed, counters offset, offset + 1, ...
  * One counter gives four 32-bit words. Element i of the row-major result uses

@@ -44,8 +44,8 @@ class Error : public std::exception {
 };
 
 /// Throw Error{code, printf-formatted message}.
-[[noreturn]] __attribute__((format(printf, 2, 3), cold, noinline)) inline void fail(int32_t code,
-                                                                                    const char* format, ...) {
+[[noreturn]] __attribute__((format(printf, 2, 3), cold, noinline)) inline void fail(int32_t code, const char* format,
+                                                                                    ...) {
   va_list list;
   va_start(list, format);
   Error error(code, format, list);
@@ -54,8 +54,7 @@ class Error : public std::exception {
 }
 
 /// Store a printf-formatted message in the thread's error record; returns `code`. For code that does not throw.
-__attribute__((format(printf, 2, 3), cold, noinline)) inline int32_t set_error(int32_t code,
-                                                                               const char* format, ...) {
+__attribute__((format(printf, 2, 3), cold, noinline)) inline int32_t set_error(int32_t code, const char* format, ...) {
   char message[480];
   va_list list;
   va_start(list, format);
@@ -215,8 +214,8 @@ class Scratch {
   explicit Scratch(size_t n) : bytes_(n * sizeof(T) + (n == 0)) {
     static_assert(std::is_trivially_destructible_v<T>);
     if (n > (SIZE_MAX >> 4) / sizeof(T)) throw std::bad_alloc();
-    data_ = static_cast<T*>(bytes_ <= kSmall ? host->block_alloc(bytes_)
-                                             : std::aligned_alloc(64, (bytes_ + 63) / 64 * 64));
+    data_ =
+        static_cast<T*>(bytes_ <= kSmall ? host->block_alloc(bytes_) : std::aligned_alloc(64, (bytes_ + 63) / 64 * 64));
     if (!data_) throw std::bad_alloc();
   }
   ~Scratch() {

@@ -1,0 +1,85 @@
+"""The same kernels through rabbet: records, promotion, out= and in-place forms, threads."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import rabbet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from rabbet import _C
+
+# Elementwise operators of plain tensors, from the records themselves.
+PLAIN = [
+    name
+    for name in _C.record_names()
+    if "." not in name
+    for info in [_C.op_info(name)]
+    if info["kind"] == "elementwise"
+    and info["ref"].startswith("numpy.")
+    and info["function"]
+    and not info["accepts"]
+    and all(p["type"] == "Tensor" for p in info["params"] if not p["has_default"])
+    and name not in {"where", "pow", "div"}
+]
+
+
+def strided(draw: Any, array: np.ndarray) -> tuple[Any, np.ndarray]:
+    """A tensor that views the values through a drawn permutation and step."""
+    order = draw(st.permutations(range(array.ndim)))
+    base = rabbet.tensor(np.ascontiguousarray(np.transpose(array, order)).repeat(2, 0) if array.ndim else array)
+    inverse = [order.index(d) for d in range(array.ndim)]
+    return (base[::2].permute(inverse) if array.ndim else base), array
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_any_strides_and_broadcasting(name: str, data: st.DataObject) -> None:
+    info = _C.op_info(name)
+    count = sum(p["type"] == "Tensor" for p in info["params"])
+    shapes = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=count, max_dims=3, max_side=4))
+    rng = np.random.default_rng(1)
+    pairs = [strided(data.draw, np.asarray(rng.uniform(0.1, 0.9, s))) for s in shapes.input_shapes]
+    got = getattr(rabbet, name)(*[t for t, _ in pairs])
+    want = getattr(np, info["ref"].split(".", 1)[1])(*[a for _, a in pairs])
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-10, atol=1e-12)
+
+
+def test_out_and_in_place_write_to_strided_memory() -> None:
+    base = rabbet.zeros(4, 6)
+    target = base[:, ::2]
+    x = rabbet.tensor(np.arange(12.0, dtype=np.float32).reshape(4, 3))
+    rabbet.add(x, x, out=target)
+    np.testing.assert_array_equal(np.asarray(base)[:, ::2], 2 * np.asarray(x))
+    target.mul_(3)
+    np.testing.assert_array_equal(np.asarray(base)[:, ::2], 6 * np.asarray(x))
+    assert (np.asarray(base)[:, 1::2] == 0).all()
+
+
+def test_results_do_not_depend_on_threads() -> None:
+    before = rabbet.get_num_threads()
+    x = rabbet.tensor(np.random.default_rng(2).normal(size=(400, 700)).astype(np.float32))
+    found = []
+    for threads in (1, 2):
+        rabbet.set_num_threads(threads)
+        found.append([np.asarray(t) for t in (x.sum(), x @ x.T, x.softmax(0), x.var(0), x.exp())])
+    rabbet.set_num_threads(before)
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    "call,error",
+    [
+        (lambda x: x.index_select(0, rabbet.tensor([7])), IndexError),
+        (lambda x: x @ x, ValueError),
+        (lambda x: rabbet.tensor([1, 2]) // 0, ValueError),
+        (lambda x: rabbet.zeros(0, 3).amax(0), ValueError),
+    ],
+    ids=["index", "matmul", "division", "empty"],
+)
+def test_bad_input_raises(call: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        call(rabbet.ones(2, 3))
