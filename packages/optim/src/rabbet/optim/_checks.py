@@ -32,4 +32,5 @@ def check_modes(foreach: bool | None, fused: bool | None, differentiable: bool) 
 
 def as_number(value: Any) -> float:
     """`value` as a Python number."""
-    return value.item() if isinstance(value, Tensor) else value
+    number: float = value.item() if isinstance(value, Tensor) else value
+    return number

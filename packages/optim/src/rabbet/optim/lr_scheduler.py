@@ -114,7 +114,8 @@ def _check_optimizer(scheduler: Any, optimizer: Any) -> None:
 
 
 def _number(rate: Any) -> float:
-    return rate.item() if isinstance(rate, Tensor) else rate
+    number: float = rate.item() if isinstance(rate, Tensor) else rate
+    return number
 
 
 def _set_lr(group: dict[str, Any], rate: float) -> None:
@@ -196,7 +197,7 @@ class StepLR(LRScheduler):
             return self._present()
         return [rate * self.gamma for rate in self._present()]
 
-    def _get_closed_form_lr(self) -> list[float]:  # type: ignore[override]
+    def _get_closed_form_lr(self) -> list[float]:
         factor = self.gamma ** (self.last_epoch // self.step_size)
         return [base * factor for base in self.base_lrs]
 
@@ -219,7 +220,7 @@ class MultiStepLR(LRScheduler):
         factor = self.gamma ** self.milestones.get(self.last_epoch, 0)
         return [rate * factor for rate in self._present()]
 
-    def _get_closed_form_lr(self) -> list[float]:  # type: ignore[override]
+    def _get_closed_form_lr(self) -> list[float]:
         passed = bisect.bisect_right(sorted(self.milestones.elements()), self.last_epoch)
         return [base * self.gamma**passed for base in self.base_lrs]
 
@@ -247,7 +248,7 @@ class ConstantLR(LRScheduler):
             return self._present()
         return [rate / self.factor for rate in self._present()]
 
-    def _get_closed_form_lr(self) -> list[float]:  # type: ignore[override]
+    def _get_closed_form_lr(self) -> list[float]:
         factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
         return [base * factor for base in self.base_lrs]
 
@@ -287,7 +288,7 @@ class LinearLR(LRScheduler):
         ratio = self._factor(self.last_epoch) / self._factor(self.last_epoch - 1)
         return [rate * ratio for rate in self._present()]
 
-    def _get_closed_form_lr(self) -> list[float]:  # type: ignore[override]
+    def _get_closed_form_lr(self) -> list[float]:
         return [base * self._factor(self.last_epoch) for base in self.base_lrs]
 
 
@@ -303,7 +304,7 @@ class ExponentialLR(LRScheduler):
             return self._present()
         return [rate * self.gamma for rate in self._present()]
 
-    def _get_closed_form_lr(self) -> list[float]:  # type: ignore[override]
+    def _get_closed_form_lr(self) -> list[float]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
@@ -322,7 +323,7 @@ class PolynomialLR(LRScheduler):
         before = 1.0 - (self.last_epoch - 1) / self.total_iters
         return [rate * (left / before) ** self.power for rate in self._present()]
 
-    def _get_closed_form_lr(self) -> list[float]:  # type: ignore[override]
+    def _get_closed_form_lr(self) -> list[float]:
         left = 1.0 - min(self.last_epoch, self.total_iters) / self.total_iters
         return [base * left**self.power for base in self.base_lrs]
 
@@ -354,7 +355,7 @@ class CosineAnnealingLR(LRScheduler):
         part = (1 + math.cos(math.pi * epoch / self.T_max)) / 2
         return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
 
-    def _get_closed_form_lr(self) -> list[float]:  # type: ignore[override]
+    def _get_closed_form_lr(self) -> list[float]:
         return self._closed(self.last_epoch)
 
 

@@ -224,9 +224,10 @@ class ModuleDict(Module):
             )
         pairs = modules.items() if isinstance(modules, (Mapping, ModuleDict)) else modules
         for i, pair in enumerate(pairs):
-            if not isinstance(pair, Iterable) or len(pair := list(pair)) != 2:
+            entry = list(pair) if isinstance(pair, Iterable) else []
+            if len(entry) != 2:
                 raise ValueError(f"ModuleDict update sequence element #{i} should be a (name, module) pair")
-            self[pair[0]] = pair[1]
+            self[entry[0]] = entry[1]
 
 
 def _as_parameter(value: Any) -> Any:
@@ -363,9 +364,10 @@ class ParameterDict(Module):
                 "ParameterDict.update should be called with an iterable of key/value pairs, but got "
                 + type(parameters).__name__
             )
+        pairs: Iterable[Any] = parameters
         if isinstance(parameters, (Mapping, ParameterDict)):
-            parameters = parameters.items()
-        for key, value in parameters:
+            pairs = parameters.items()
+        for key, value in pairs:
             self[key] = value
 
     def extra_repr(self) -> str:

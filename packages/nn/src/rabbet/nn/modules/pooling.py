@@ -126,7 +126,7 @@ class AvgPool2d(_AvgPool):
         self.divisor_override = divisor_override
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool2d(input, *self._arguments(), self.divisor_override)
+        return F.avg_pool2d(input, *self._arguments(), divisor_override=self.divisor_override)
 
 
 class AdaptiveAvgPool1d(Module):
