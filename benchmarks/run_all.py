@@ -1,0 +1,47 @@
+"""Run every benchmark and write RESULTS.md and a picture of the ratios."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from common import HERE, machine, table
+
+BENCHMARKS = ["overhead", "kernels", "training"]
+
+
+def draw(results: list[dict], path: Path) -> None:
+    """Bars of torch's time over ours."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = [r for result in results for r in result["rows"] if r.get("torch")]
+    if not rows:
+        return
+    figure, axes = plt.subplots(figsize=(8, 0.28 * len(rows) + 1))
+    axes.barh([r["what"] for r in rows], [r["torch"] / r["rabbet"] for r in rows])
+    axes.axvline(1.0, color="black", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_xlabel("torch's time / rabbet's time (right of the line: rabbet is faster)")
+    axes.invert_yaxis()
+    figure.tight_layout()
+    figure.savefig(path, dpi=100)
+
+
+def main() -> None:
+    """Each benchmark runs in a process of its own."""
+    for name in BENCHMARKS:
+        subprocess.run([sys.executable, "-W", "ignore", str(HERE / f"{name}.py")], check=True)
+    results = [json.loads((HERE / "results" / f"{name}.json").read_text()) for name in BENCHMARKS]
+    lines = ["# Results", "", f"Measured with `make bench` on: {machine()}, 2 threads. Least time of several repeats, rabbet,",
+             "torch 2.13 and NumPy in one run; read the ratios, the machine is shared.", "", "![ratios](ratios.png)", ""]
+    for result in results:
+        lines += [table(result["title"], result["rows"]), ""]
+    (HERE / "RESULTS.md").write_text("\n".join(lines))
+    draw(results, HERE / "ratios.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""Broken plugins break only themselves, and say at which stage, why, and what to do."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import rabbet
+
+SOURCE = """
+#include "rabbet/abi.h"
+#include <string.h>
+%(extra)s
+static int32_t init(const RbHost* host, RbTxn* txn) { %(init)s }
+static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), %(major)s, %(minor)s, %(minor)s, 0, 0, "odd", "1.0", init, 0};
+RB_EXPORT const RbPlugin* %(symbol)s(void) { return &plugin; }
+"""
+GOOD = {"extra": "", "init": "(void)host; (void)txn; return RB_OK;", "major": "RB_ABI_MAJOR", "minor": "RB_ABI_MINOR",
+        "symbol": "rabbet_plugin_v0"}  # fmt: skip
+KERNEL = """
+static int32_t run(void* s, const RbCall* c, const RbValue* a, int32_t n, RbValue* r, int32_t m)
+{ (void)s; (void)c; (void)a; (void)n; (void)r; (void)m; return RB_OK; }
+static RbKernel kernel(const char* op, const char* schema)
+{ RbKernel k; memset(&k, 0, sizeof k); k.struct_size = sizeof k; k.op = op; k.backend = "odd"; k.schema = schema;
+  k.fn = run; return k; }
+"""
+BROKEN = {
+    "missing library": ({"extra": "extern int nowhere_to_be_found(void);",
+                         "init": "(void)host; (void)txn; return nowhere_to_be_found();"},
+                        "undefined symbol: nowhere_to_be_found"),
+    "wrong symbol": ({"symbol": "something_else"}, "exports no symbol 'rabbet_plugin_v0'"),
+    "newer ABI": ({"minor": "99"}, "was built for plugin ABI 0.99, this core offers 0.1: upgrade rabbet-core"),
+    "other major": ({"major": "7"}, "was built for plugin ABI 7.1, this core offers 0.1"),
+    "init raises": ({"init": '(void)txn; return host->err_set(RB_E_DEVICE, "the board is not plugged in");'},
+                    "the board is not plugged in"),
+    "wrong schema": ({"extra": KERNEL,
+                      "init": 'RbKernel k = kernel("add", "add(Tensor a) -> Tensor"); return host->add_kernel(txn, &k);'},
+                     r"compiled against the schema\n  add\(Tensor a\) -> Tensor\nbut this core has\n  add\(Tensor input"),
+    "bad record": ({"init": 'return host->add_ops(txn, "odd::f(Tensor x) -> Tensor\\n  kond elementwise\\n");'},
+                   "odd 1.0:2: unknown field 'kond'"),
+    "bad layer": ({"init": "int32_t id; RbLayer l; memset(&l, 0, sizeof l); l.struct_size = sizeof l; l.name = \"odd\"; "
+                           "l.phase = 9999; return host->add_layer(txn, &l, &id);"}, "phase must be below 800"),
+    "null struct": ({"init": "RbKernel k; memset(&k, 0, sizeof k); return host->add_kernel(txn, &k);"},
+                    "add_kernel: the struct is too short"),
+}  # fmt: skip
+
+
+def build(folder: Path, name: str, **changes: str) -> Path:
+    source, library = folder / f"{name}.c", folder / f"lib{name}.so"
+    source.write_text(SOURCE % {**GOOD, **changes})
+    command = ["gcc", "-std=c11", "-shared", "-fPIC", "-Wall", "-Wno-unused-function", "-I", rabbet.get_include(), str(source)]
+    subprocess.run([*command, "-o", str(library)], check=True)
+    return library
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_library_is_refused_and_leaves_no_trace(kind, tmp_path):
+    changes, message = BROKEN[kind]
+    records, layers = rabbet._C.record_names(), rabbet._C.layers()
+    with pytest.raises(RuntimeError, match=message):
+        rabbet._C.load_plugin(str(build(tmp_path, "odd", **changes)))
+    assert rabbet._C.record_names() == records and rabbet._C.layers() == layers
+    assert (rabbet.ones(2) + 1).tolist() == [2, 2]
+
+
+def test_a_failing_init_takes_back_what_it_staged(tmp_path):
+    init = (
+        'if (host->add_ops(txn, "odd::g(Tensor x) -> Tensor\\n  shape x.shape\\n")) return 1; '
+        'return host->err_set(RB_E_STATE, "changed my mind");'
+    )
+    with pytest.raises(RuntimeError, match="changed my mind"):
+        rabbet._C.load_plugin(str(build(tmp_path, "odd", init=init)))
+    assert "odd::g" not in rabbet._C.record_names()
+
+
+def install(folder: Path, name: str, manifest: str | None, library: Path | None = None, code: str = "") -> None:
+    """A wheel as pip would have left it in `folder`."""
+    package = folder / f"{name}_plugin"
+    package.mkdir()
+    (package / "__init__.py").write_text(code)
+    if manifest is not None:
+        (package / "rabbet_plugin.toml").write_text(manifest)
+    if library:
+        library.rename(package / library.name)
+    info = folder / f"{name}_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[rabbet.plugins]\n{name} = {name}_plugin\n")
+
+
+def run(folder: Path, code: str, **env: str) -> str:
+    paths = [str(folder), *[p for p in sys.path if p]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **env}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+MANIFEST = 'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 1]\n'
+FAIL_AND_WORK = """
+import rabbet
+try:
+    rabbet.zeros(2, device="odd")
+except RuntimeError as error:
+    print(error)
+assert (rabbet.ones(2) * 3).sum().item() == 6
+x = rabbet.ones(2, requires_grad=True); (x * x).sum().backward(); assert x.grad.tolist() == [2, 2]
+"""
+
+
+@pytest.mark.parametrize("kind", ["missing library", "newer ABI", "init raises", "wrong schema"])
+def test_a_broken_backend_leaves_the_others_working_and_is_explained(kind, tmp_path):
+    changes, message = BROKEN[kind]
+    install(tmp_path, "odd", MANIFEST.format("odd", "backend"), build(tmp_path, "odd", **changes))
+    text = run(tmp_path, FAIL_AND_WORK)
+    import re
+
+    assert re.search(message, text) and "failed at stage load" in text and "Fix:" in text
+
+
+@pytest.mark.parametrize(
+    "manifest,cause",
+    [
+        (None, "has no rabbet_plugin.toml"),
+        ("garbage [", "Expected|Invalid|after"),
+        ('name = "odd"\nkind = "toaster"\nprovides = ["odd"]\n', "'kind' must be backend, transform or ops"),
+        ('name = "odd"\nkind = "backend"\n', "'provides' must be a list"),
+    ],
+)
+def test_a_broken_manifest_leaves_the_others_working_and_is_explained(manifest, cause, tmp_path):
+    install(tmp_path, "odd", manifest)
+    import re
+
+    assert re.search(cause, run(tmp_path, FAIL_AND_WORK))
+
+
+@pytest.mark.parametrize(
+    "code,cause",
+    [
+        ("def rabbet_tensor_atributes():\n    return {}\n", "unknown hook 'rabbet_tensor_atributes'"),
+        ("raise OSError('no licence')\n", "no licence"),
+    ],
+)
+def test_bad_python_hooks_fail_one_plugin(code, cause, tmp_path):
+    manifest = MANIFEST.format("odd", "transform") + 'attributes = ["odd"]\n'
+    install(tmp_path, "odd", manifest, build(tmp_path, "odd"), code)
+    report = json.loads(run(tmp_path, "import sys\nfrom rabbet._doctor import main\nmain(['--json'])"))
+    stages = {p["name"]: p for p in report["plugins"]}
+    assert stages["odd"]["stage"] == "FAILED" and cause in stages["odd"]["cause"] and stages["odd"]["fix"]
+    assert stages["cpu"]["stage"] == "ACTIVE" and stages["autograd"]["stage"] == "ACTIVE"
+
+
+def test_plugins_can_be_chosen_by_the_environment(tmp_path):
+    code = "import rabbet\ntry:\n    rabbet.zeros(1)\nexcept RuntimeError as e:\n    print(e)\n"
+    assert "pip install rabbet-backend-cpu" in run(tmp_path, code, RABBET_PLUGINS="0")
+    assert run(tmp_path, code, RABBET_PLUGINS="cpu") == ""
+
+
+def test_strict_mode_raises_at_once(tmp_path):
+    install(tmp_path, "odd", "garbage [")
+    code = "import rabbet\ntry:\n    rabbet.zeros(1)\nexcept Exception as e:\n    print(type(e).__name__)\n"
+    assert "TOMLDecodeError" in run(tmp_path, code, RABBET_PLUGINS_STRICT="1")
+
+
+def test_an_operator_of_a_plugin_gets_python_names(tmp_path):
+    init = (
+        "RbKernel k = kernel(\"odd::twice\", 0); k.backend = \"cpu\"; k.flags = RB_K_CONTIGUOUS; k.fn = twice; "
+        'if (host->add_ops(txn, "odd::twice(Tensor x) -> Tensor\\n  kind elementwise\\n  linear x\\n  vjp x  2 * grad\\n")) '
+        "return 1; return host->add_kernel(txn, &k);"
+    )
+    extra = KERNEL + """
+static int32_t twice(void* s, const RbCall* c, const RbValue* a, int32_t n, RbValue* r, int32_t m)
+{ (void)s; (void)c; (void)n; (void)m;
+  for (int64_t i = 0; i < a[0].v.t->numel; ++i) ((float*)r[0].v.t->data)[i] = 2 * ((float*)a[0].v.t->data)[i];
+  return RB_OK; }
+"""
+    library = build(tmp_path, "twice", init=init, extra=extra)
+    code = f"""
+import rabbet
+rabbet._C.load_plugin({str(library)!r})
+x = rabbet.tensor([1.0, 2.0], requires_grad=True)
+y = rabbet.ops("odd::twice")(x)
+y.sum().backward()
+print(y.tolist(), x.grad.tolist())
+"""
+    assert run(tmp_path, code) == "[2.0, 4.0] [2.0, 2.0]\n"
+
+
+def test_library_registers_operators_in_python():
+    from rabbet import library
+
+    @library.op("mine::cube(Tensor x) -> Tensor", vjp={"x": "grad * 3 * x * x"}, fields={"shape": "x.shape"})
+    def cube(x):
+        """The third power."""
+        return x.detach() ** 3
+
+    x = rabbet.tensor([2.0], requires_grad=True)
+    y = cube(x)
+    y.sum().backward()
+    assert y.item() == 8 and x.grad.item() == 12
+    assert "decomposition" not in library.explain("mine::cube", x) and "layer autograd" in library.explain("mine::cube", x)
+    with pytest.raises(RuntimeError, match="no argument 'z'"):
+        library.register_records("mine::bad(Tensor x) -> Tensor\n  vjp z  grad\n")
+    with pytest.raises(RuntimeError, match="unknown operator 'gard'"):
+        library.register_records("mine::bad(Tensor x) -> Tensor\n  vjp x  gard(x)\n")
+
+
+def test_doctor_says_what_works(tmp_path):
+    text = run(tmp_path, "from rabbet._doctor import main\nraise SystemExit(main([]))")
+    assert "rabbet-backend-cpu" in text and "phase 400" in text and "live tensors" in text
