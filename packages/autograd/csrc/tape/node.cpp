@@ -8,11 +8,27 @@ namespace tape {
 
 namespace {
 
-std::atomic<int64_t> live{0};
+// Each thread counts what it makes and frees; the sum over threads is right.
+struct Count {
+  std::atomic<int64_t> nodes{0};
+  Count* next = nullptr;
+};
+std::atomic<Count*> counts{nullptr};
+thread_local Count* own_count = nullptr;
+
+void count_node(int64_t by) {
+  if (!own_count) {
+    own_count = new Count;  // kept for the process: a few bytes per thread
+    own_count->next = counts.load();
+    while (!counts.compare_exchange_weak(own_count->next, own_count)) {
+    }
+  }
+  own_count->nodes.store(own_count->nodes.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
 
 // Accumulators are shared by all threads that record with a leaf: one lock per group of leaves.
 std::mutex accumulator_locks[64];
-std::mutex& lock_of(const Meta* m) { return accumulator_locks[reinterpret_cast<uintptr_t>(m) / sizeof(Meta) % 64]; }
+std::mutex& lock_of(const Node* n) { return accumulator_locks[reinterpret_cast<uintptr_t>(n) / 64 % 64]; }
 
 void drop_hooks(std::vector<GradHook>*& hooks) {
   if (!hooks) return;
@@ -42,14 +58,18 @@ void drop_grads(Node* n) {
 // Nodes whose last reference went while another is being destroyed: chains are unwound by a loop.
 thread_local std::vector<Node*>* pending = nullptr;
 
-void destroy_one(Node* n) {
-  if (n->kind == NodeKind::kAccumulate && n->tensor) {
-    Meta* m = meta_of(n->tensor);
-    if (m) {
-      std::lock_guard<std::mutex> lock(lock_of(m));
-      if (m->acc == n) m->acc = nullptr;
-    }
+// Nobody records with the leaf any more: its accumulator lets go of it and waits in the leaf's record.
+void idle(Node* n) {
+  RbTensor* leaf = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(lock_of(n));
+    if (n->refs.load(std::memory_order_acquire) == 0) std::swap(leaf, n->tensor);
   }
+  if (leaf) host->release(leaf);
+}
+
+void destroy_one(Node* n) {
+  if (n->kind == NodeKind::kAccumulate && !n->orphan) return idle(n);
   drop_saved(n);
   drop_grads(n);
   for (int i = 0; i < n->nedges; ++i) {
@@ -69,21 +89,17 @@ void destroy_one(Node* n) {
   delete n->name;
   RbTensor* tensor = n->tensor;
   host->block_free(n, n->bytes);
-  live.fetch_sub(1, std::memory_order_relaxed);
+  count_node(-1);
   if (tensor) host->release(tensor);
-}
-
-bool retain_if_alive(Node* n) {
-  int32_t refs = n->refs.load(std::memory_order_relaxed);
-  while (refs > 0) {
-    if (n->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acq_rel)) return true;
-  }
-  return false;
 }
 
 }  // namespace
 
-int64_t live_nodes() { return live.load(); }
+int64_t live_nodes() {
+  int64_t total = 0;
+  for (Count* c = counts.load(); c; c = c->next) total += c->nodes.load(std::memory_order_relaxed);
+  return total;
+}
 
 int32_t fail(int32_t code, const char* format, ...) {
   char message[1024];
@@ -132,6 +148,7 @@ Node* make_node(NodeKind kind, const NodeShape& s, char** extra) {
     n->grads[i] = nullptr;
   }
   n->run = 0;
+  n->orphan = false;
   n->hooks = nullptr;
   n->tensor = nullptr;
   n->custom = nullptr;
@@ -139,7 +156,7 @@ Node* make_node(NodeKind kind, const NodeShape& s, char** extra) {
   n->ctx_del = nullptr;
   n->name = nullptr;
   *extra = at;
-  live.fetch_add(1, std::memory_order_relaxed);
+  count_node(1);
   return n;
 }
 
@@ -205,6 +222,11 @@ void delete_meta(void* p) {
   } else {
     drop_hooks(m->hooks);
     if (m->grad) host->release(m->grad);
+    if (m->acc) {  // idle: a graph that used it would keep the leaf alive
+      m->acc->orphan = true;
+      m->acc->refs.store(1, std::memory_order_relaxed);
+      node_release(m->acc);
+    }
     delete m;
   }
   if (fn) node_release(fn);
@@ -241,6 +263,21 @@ Meta* current_meta(RbTensor* t, int32_t* status) {
   return meta_of(t);
 }
 
+namespace {
+// Idle: without references, and without a hold on its leaf.
+Node* make_accumulator(const RbTensor* t) {
+  NodeShape shape;
+  shape.nrets = 1;
+  shape.extra = t->ndim * sizeof(int64_t);
+  char* extra = nullptr;
+  Node* n = make_node(NodeKind::kAccumulate, shape, &extra);
+  if (!n) return nullptr;
+  copy_meta(n->out_metas[0], t, &extra);
+  n->refs.store(0, std::memory_order_relaxed);
+  return n;
+}
+}  // namespace
+
 Edge gradient_edge(RbTensor* t) {
   Meta* m = meta_of(t);
   if (!is_recorded(m)) return Edge{nullptr, 0};
@@ -248,18 +285,28 @@ Edge gradient_edge(RbTensor* t) {
     node_retain(m->fn);
     return Edge{m->fn, m->output};
   }
-  std::lock_guard<std::mutex> lock(lock_of(m));
-  if (m->acc && retain_if_alive(m->acc)) return Edge{m->acc, 0};
-  NodeShape shape;
-  shape.nrets = 1;
-  shape.extra = t->ndim * sizeof(int64_t);
-  char* extra = nullptr;
-  Node* n = make_node(NodeKind::kAccumulate, shape, &extra);
-  if (!n) return Edge{nullptr, 0};
-  copy_meta(n->out_metas[0], t, &extra);
-  host->retain(t);
-  n->tensor = t;
-  m->acc = n;
+  Node* n = __atomic_load_n(&m->acc, __ATOMIC_ACQUIRE);
+  if (!n) {
+    n = make_accumulator(t);
+    if (!n) return Edge{nullptr, 0};
+    Node* first = nullptr;
+    if (!__atomic_compare_exchange_n(&m->acc, &first, n, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+      n->orphan = true;  // another thread was quicker
+      n->refs.store(1, std::memory_order_relaxed);
+      node_release(n);
+      n = first;
+    }
+  }
+  int32_t refs = n->refs.load(std::memory_order_relaxed);
+  while (refs > 0) {  // in use already: no lock
+    if (n->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acq_rel)) return Edge{n, 0};
+  }
+  std::lock_guard<std::mutex> lock(lock_of(n));
+  n->refs.fetch_add(1, std::memory_order_acq_rel);
+  if (!n->tensor) {
+    host->retain(t);
+    n->tensor = t;
+  }
   return Edge{n, 0};
 }
 

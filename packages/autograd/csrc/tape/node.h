@@ -35,7 +35,7 @@ struct NodeHook {
 /// What the tape knows of a tensor; the tensor's slot points to it. The records of a node's outputs lie in the node.
 struct Meta {
   Node* fn = nullptr;   // strong; null: a leaf
-  Node* acc = nullptr;  // weak: a leaf's accumulator, which clears it when it goes
+  Node* acc = nullptr;  // a leaf's accumulator: owned by this record, and holding the leaf while a graph uses it
   RbTensor* grad = nullptr;
   std::vector<GradHook>* hooks = nullptr;
   uint32_t output = 0;
@@ -62,6 +62,7 @@ struct RbNode {
   const RbOpInfo* info;
   tape::NodeKind kind;
   bool released;  // the saved values were freed by a run without retain_graph
+  bool orphan;    // an accumulator whose leaf is gone
   uint16_t nedges, nargs, nrets;
   tape::Edge* edges;
   int16_t* edge_args;     // argument index of each edge

@@ -84,12 +84,13 @@ struct Recorder {
   RbTensor* replaced = nullptr;  // an argument that the call overwrites ...
   RbTensor* original = nullptr;  // ... and the copy of what it held, if a derivative reads it
 
-  /// Node with edges and saved arguments; call before an in-place call overwrites histories.
-  Node* begin(int32_t nrets, int32_t* status) const;
+  /// Node with edges and saved arguments, and room for `result_dims` sizes of the results; call before an
+  /// in-place call overwrites histories.
+  Node* begin(int32_t nrets, size_t result_dims, int32_t* status) const;
   static void finish(Node* n, const RbValue* rets, int32_t nrets, uint64_t save_rets);
 };
 
-Node* Recorder::begin(int32_t nrets, int32_t* status) const {
+Node* Recorder::begin(int32_t nrets, size_t result_dims, int32_t* status) const {
   uint64_t save_args = 0, save_rets = 0;
   saves(info, need, &save_args, &save_rets);
   NodeShape shape;
@@ -98,7 +99,7 @@ Node* Recorder::begin(int32_t nrets, int32_t* status) const {
   for (int32_t i = 0; i < nargs; ++i) {
     shape.extra += list_bytes(args[i]);
     if (args[i].tag == RB_TENSOR) {
-      shape.extra += args[i].v.t->ndim * 8 + ((need >> i & 1) ? 0 : 0);
+      shape.extra += args[i].v.t->ndim * 8;
       if (!(save_args >> i & 1)) shape.extra += sizeof(RbMeta);
       if (need >> i & 1) ++shape.nedges;
     } else if (args[i].tag == RB_TENSORS && (need >> i & 1)) {
@@ -106,7 +107,7 @@ Node* Recorder::begin(int32_t nrets, int32_t* status) const {
       for (uint32_t j = 0; j < args[i].len; ++j) shape.extra += args[i].v.ts[j] ? args[i].v.ts[j]->ndim * 8 : 0;
     }
   }
-  shape.extra += static_cast<size_t>(nrets) * 33 * 8;
+  shape.extra += result_dims * sizeof(int64_t);
   char* extra = nullptr;
   Node* n = make_node(kind, shape, &extra);
   if (!n) {
@@ -208,7 +209,9 @@ int32_t record_call(const RbCall* call, const RbOpInfo* info, const RbValue* arg
   if (status != RB_OK || !any_differentiable(rets, nrets)) return status;
   Recorder recorder{call, info, args, nargs, need};
   if (!(info->flags & RB_OP_HAS_VJP)) recorder.kind = NodeKind::kNotDifferentiable;
-  Node* n = recorder.begin(nrets, &status);
+  size_t dims = 0;
+  for (int32_t i = 0; i < nrets; ++i) dims += rets[i].v.t->ndim;
+  Node* n = recorder.begin(nrets, dims, &status);
   if (!n) {
     for (int32_t i = 0; i < nrets; ++i) host->value_release(&rets[i]);
     return status;
@@ -335,7 +338,7 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
   recorder.replaced = target;
   recorder.original = original.get();
   if (!(info->flags & RB_OP_HAS_VJP)) recorder.kind = NodeKind::kNotDifferentiable;
-  Node* n = recorder.begin(1, &status);
+  Node* n = recorder.begin(1, target->ndim, &status);
   if (!n) return status;
   const Edge root_edge = root ? gradient_edge(root) : Edge{nullptr, 0};
   status = host->redispatch(call, layer, args, nargs, rets, nrets);
