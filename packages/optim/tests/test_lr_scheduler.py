@@ -198,7 +198,8 @@ def test_callable_objects_travel_in_the_state():
     a = lr_scheduler.LambdaLR(make(), Slope(0.1))
     b = lr_scheduler.LambdaLR(make(), Slope(0.7))
     b.load_state_dict(a.state_dict())
-    assert b.lr_lambdas[0].rate == 0.1 and lr_scheduler.LambdaLR(make(), abs).state_dict()["lr_lambdas"]
+    assert b.lr_lambdas[0].rate == 0.1
+    assert lr_scheduler.LambdaLR(make(), abs).state_dict()["lr_lambdas"] == [{}]
 
 
 def test_stepping_before_the_optimizer_warns():

@@ -97,7 +97,7 @@ def run(library, make, start=START, steps=STEPS, dtype=None):
 def advance(library, optimizer, params, steps):
     for i in steps:
         for j, p in enumerate(params):
-            g = gradient(i, j, p.detach().numpy())
+            g = gradient(i, j, p.detach().double().numpy())
             p.grad = None if g is None else library.tensor(g, dtype=p.dtype)
         optimizer.step()
 
@@ -301,6 +301,7 @@ def test_copies_keep_state():
     import pickle
 
     _, optimizer = run(rabbet, lambda p: optim.Adam(p), steps=2)
+    optimizer.zero_grad()
     for other in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
         p = other.param_groups[0]["params"][0]
         assert other.state[p]["step"] == 2 and p is not optimizer.param_groups[0]["params"][0]

@@ -162,13 +162,13 @@ class LambdaLR(LRScheduler):
 
 
 def _without_functions(state: dict[str, Any], fns: list[Any]) -> dict[str, Any]:
-    kept = [dict(fn.__dict__) if not hasattr(fn, "__code__") else None for fn in fns]
+    kept = [None if hasattr(fn, "__code__") else dict(getattr(fn, "__dict__", {})) for fn in fns]
     return {**state, "lr_lambdas": kept}
 
 
 def _with_functions(state: dict[str, Any], fns: list[Any]) -> dict[str, Any]:
     for fn, saved in zip(fns, state["lr_lambdas"], strict=True):
-        if saved is not None:
+        if saved:
             fn.__dict__.update(saved)
     return {**state, "lr_lambdas": fns}
 
