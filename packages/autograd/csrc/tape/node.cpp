@@ -14,7 +14,7 @@ struct Count {
   Count* next = nullptr;
 };
 std::atomic<Count*> counts{nullptr};
-thread_local Count* own_count = nullptr;
+thread_local Count* own_count __attribute__((tls_model("initial-exec"))) = nullptr;
 
 void count_node(int64_t by) {
   if (!own_count) {
@@ -25,10 +25,6 @@ void count_node(int64_t by) {
   }
   own_count->nodes.store(own_count->nodes.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
 }
-
-// Accumulators are shared by all threads that record with a leaf: one lock per group of leaves.
-std::mutex accumulator_locks[64];
-std::mutex& lock_of(const Node* n) { return accumulator_locks[reinterpret_cast<uintptr_t>(n) / 64 % 64]; }
 
 void drop_hooks(std::vector<GradHook>*& hooks) {
   if (!hooks) return;
@@ -55,21 +51,15 @@ void drop_grads(Node* n) {
   }
 }
 
-// Nodes whose last reference went while another is being destroyed: chains are unwound by a loop.
-thread_local std::vector<Node*>* pending = nullptr;
-
-// Nobody records with the leaf any more: its accumulator lets go of it and waits in the leaf's record.
-void idle(Node* n) {
-  RbTensor* leaf = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(lock_of(n));
-    if (n->refs.load(std::memory_order_acquire) == 0) std::swap(leaf, n->tensor);
-  }
-  if (leaf) host->release(leaf);
-}
+// Nodes whose last reference went while another is being destroyed, linked through RbNode::next: chains are
+// unwound by a loop.
+struct Release {
+  Node* pending = nullptr;
+  bool running = false;
+};
+thread_local Release releasing __attribute__((tls_model("initial-exec")));
 
 void destroy_one(Node* n) {
-  if (n->kind == NodeKind::kAccumulate && !n->orphan) return idle(n);
   drop_saved(n);
   drop_grads(n);
   for (int i = 0; i < n->nedges; ++i) {
@@ -87,7 +77,7 @@ void destroy_one(Node* n) {
   }
   if (n->ctx && n->ctx_del) n->ctx_del(n->ctx);
   delete n->name;
-  RbTensor* tensor = n->tensor;
+  RbTensor* tensor = n->kind == NodeKind::kAccumulate ? nullptr : n->tensor;
   host->block_free(n, n->bytes);
   count_node(-1);
   if (tensor) host->release(tensor);
@@ -148,7 +138,6 @@ Node* make_node(NodeKind kind, const NodeShape& s, char** extra) {
     n->grads[i] = nullptr;
   }
   n->run = 0;
-  n->orphan = false;
   n->hooks = nullptr;
   n->tensor = nullptr;
   n->custom = nullptr;
@@ -160,22 +149,28 @@ Node* make_node(NodeKind kind, const NodeShape& s, char** extra) {
   return n;
 }
 
-void node_retain(Node* n) { n->refs.fetch_add(1, std::memory_order_relaxed); }
+void node_retain(Node* n) {
+  if (n->kind == NodeKind::kAccumulate) {
+    host->retain(n->tensor);
+  } else {
+    n->refs.fetch_add(1, std::memory_order_relaxed);
+  }
+}
 
 void node_release(Node* n) {
-  if (n->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (pending) {
-    pending->push_back(n);
-    return;
-  }
-  std::vector<Node*> list{n};
-  pending = &list;
-  while (!list.empty()) {
-    Node* next = list.back();
-    list.pop_back();
+  if (n->kind == NodeKind::kAccumulate) return host->release(n->tensor);
+  // A sole owner needs no locked instruction.
+  if (n->refs.load(std::memory_order_acquire) != 1 && n->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  Release& r = releasing;
+  n->next = r.pending;
+  r.pending = n;
+  if (r.running) return;
+  r.running = true;
+  while (Node* next = r.pending) {
+    r.pending = next->next;
     destroy_one(next);
   }
-  pending = nullptr;
+  r.running = false;
 }
 
 void drop_saved(Node* n) {
@@ -212,7 +207,8 @@ Meta* new_meta(RbTensor* t) {
 
 void delete_meta(void* p) {
   auto* m = static_cast<Meta*>(p);
-  Node* fn = m->fn;
+  Node *fn = m->fn, *acc = m->acc;  // no graph uses the accumulator: it would keep the leaf alive
+  m->acc = nullptr;
   if (m->embedded) {
     // Hooks stay with the node: the gradient still passes here. What the tensor retained goes with it.
     m->retains = false;
@@ -222,24 +218,32 @@ void delete_meta(void* p) {
   } else {
     drop_hooks(m->hooks);
     if (m->grad) host->release(m->grad);
-    if (m->acc) {  // idle: a graph that used it would keep the leaf alive
-      m->acc->orphan = true;
-      m->acc->refs.store(1, std::memory_order_relaxed);
-      node_release(m->acc);
-    }
     delete m;
   }
+  if (acc) destroy_one(acc);
   if (fn) node_release(fn);
 }
 
 void set_history(RbTensor* t, Node* fn, uint32_t output) {
-  Meta* old = meta_of(t);
   auto* m = new Meta;
   m->fn = fn;
   m->output = output;
   m->version = host->version_get(t);
   node_retain(fn);
-  host->slot_set(t, slot, m, 1);
+  replace_meta(t, m, 1);
+}
+
+void replace_meta(RbTensor* t, Meta* m, int32_t on) {
+  Meta* old = meta_of(t);
+  if (old && old->acc && !m) {
+    m = new Meta;
+    m->version = host->version_get(t);
+  }
+  if (old && m) {  // graphs may still point to the accumulator
+    m->acc = old->acc;
+    old->acc = nullptr;
+  }
+  host->slot_set(t, slot, m, on);
   if (old) delete_meta(old);
 }
 
@@ -264,8 +268,7 @@ Meta* current_meta(RbTensor* t, int32_t* status) {
 }
 
 namespace {
-// Idle: without references, and without a hold on its leaf.
-Node* make_accumulator(const RbTensor* t) {
+Node* make_accumulator(RbTensor* t) {
   NodeShape shape;
   shape.nrets = 1;
   shape.extra = t->ndim * sizeof(int64_t);
@@ -273,7 +276,7 @@ Node* make_accumulator(const RbTensor* t) {
   Node* n = make_node(NodeKind::kAccumulate, shape, &extra);
   if (!n) return nullptr;
   copy_meta(n->out_metas[0], t, &extra);
-  n->refs.store(0, std::memory_order_relaxed);
+  n->tensor = t;
   return n;
 }
 }  // namespace
@@ -291,22 +294,11 @@ Edge gradient_edge(RbTensor* t) {
     if (!n) return Edge{nullptr, 0};
     Node* first = nullptr;
     if (!__atomic_compare_exchange_n(&m->acc, &first, n, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-      n->orphan = true;  // another thread was quicker
-      n->refs.store(1, std::memory_order_relaxed);
-      node_release(n);
+      destroy_one(n);  // another thread was quicker
       n = first;
     }
   }
-  int32_t refs = n->refs.load(std::memory_order_relaxed);
-  while (refs > 0) {  // in use already: no lock
-    if (n->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acq_rel)) return Edge{n, 0};
-  }
-  std::lock_guard<std::mutex> lock(lock_of(n));
-  n->refs.fetch_add(1, std::memory_order_acq_rel);
-  if (!n->tensor) {
-    host->retain(t);
-    n->tensor = t;
-  }
+  host->retain(t);  // an edge to an accumulator is a hold on its leaf
   return Edge{n, 0};
 }
 

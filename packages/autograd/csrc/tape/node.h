@@ -35,7 +35,7 @@ struct NodeHook {
 /// What the tape knows of a tensor; the tensor's slot points to it. The records of a node's outputs lie in the node.
 struct Meta {
   Node* fn = nullptr;   // strong; null: a leaf
-  Node* acc = nullptr;  // a leaf's accumulator: owned by this record, and holding the leaf while a graph uses it
+  Node* acc = nullptr;  // a leaf's accumulator, owned by this record; edges to it hold the leaf instead
   RbTensor* grad = nullptr;
   std::vector<GradHook>* hooks = nullptr;
   uint32_t output = 0;
@@ -62,7 +62,6 @@ struct RbNode {
   const RbOpInfo* info;
   tape::NodeKind kind;
   bool released;  // the saved values were freed by a run without retain_graph
-  bool orphan;    // an accumulator whose leaf is gone
   uint16_t nedges, nargs, nrets;
   tape::Edge* edges;
   int16_t* edge_args;     // argument index of each edge
@@ -78,8 +77,9 @@ struct RbNode {
   uint64_t run;
   std::vector<tape::NodeHook>* hooks;
 
-  // kAccumulate: the leaf (strong). kViewWrite: the view that was written (strong).
+  // kAccumulate: the leaf (borrowed: it owns the node). kViewWrite: how the written view was made (strong).
   RbTensor* tensor;
+  RbNode* next;  // among nodes that wait to be destroyed
   // kCustom
   RbCustomBackward custom;
   void* ctx;
@@ -117,6 +117,8 @@ Meta* current_meta(RbTensor* t, int32_t* status);
 /// Make `fn`'s result `output` the history of `t`, instead of what it had.
 void set_history(RbTensor* t, Node* fn, uint32_t output);
 Meta* new_meta(RbTensor* t);
+/// Put `m` (null: nothing) in the place of the tensor's record; a leaf's accumulator moves along.
+void replace_meta(RbTensor* t, Meta* m, int32_t on);
 void delete_meta(void* meta);
 
 void copy_meta(RbMeta& to, const RbTensor* t, char** extra);

@@ -210,10 +210,7 @@ int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs
 
 int32_t detach_in_place(RbTensor* t) {
   if (host->view_parent(t)) return fail(RB_E_STATE, "detach_: a view cannot be detached in place; use detach()");
-  Meta* m = meta_of(t);
-  if (!m) return RB_OK;
-  host->slot_set(t, slot, nullptr, 0);
-  delete_meta(m);
+  if (meta_of(t)) replace_meta(t, nullptr, 0);
   return RB_OK;
 }
 

@@ -191,9 +191,7 @@ void attach(Node* n, int32_t i, RbTensor* t) {
   m.embedded = true;
   m.version = host->version_get(t);
   node_retain(n);
-  Meta* old = meta_of(t);
-  host->slot_set(t, slot, &m, 1);
-  if (old) delete_meta(old);
+  replace_meta(t, &m, 1);
 }
 
 bool any_differentiable(const RbValue* rets, int32_t nrets) {
@@ -280,10 +278,7 @@ int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, Edge root_edge)
   set_history(root, n, 0);
   meta_of(root)->rebased = true;
   node_release(n);
-  if (Meta* old = meta_of(view)) {  // rebuilt from the base when it is used next
-    host->slot_set(view, slot, nullptr, 0);
-    delete_meta(old);
-  }
+  replace_meta(view, nullptr, 0);  // rebuilt from the base when it is used next
   return RB_OK;
 }
 
@@ -299,11 +294,7 @@ int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* 
   status = host->redispatch(call, layer, args, nargs, rets, nrets);
   if (status == RB_OK && recorded && root) return rebase_view(target, root, nullptr, edge);
   if (edge.fn) node_release(edge.fn);
-  if (status == RB_OK && recorded) {
-    Meta* old = meta_of(target);
-    host->slot_set(target, slot, nullptr, 0);
-    delete_meta(old);
-  }
+  if (status == RB_OK && recorded) replace_meta(target, nullptr, 0);
   return status;
 }
 
