@@ -159,6 +159,14 @@ def test_pickle_and_deepcopy_keep_values():
         assert rabbet.equal(x, other) and other is not x
 
 
+def test_deepcopy_copies_gradients_each_to_its_tensor():
+    tensors = [rabbet.ones(n, requires_grad=True) for n in range(1, 20)]
+    for t in tensors:
+        (t * t).sum().backward()
+    for old, new in zip(tensors, copy.deepcopy(tensors)):
+        assert rabbet.equal(old.grad, new.grad) and old.grad is not new.grad and new.requires_grad
+
+
 def test_meta_tensors_have_shapes_without_data():
     x = rabbet.zeros(1000, 1000, 1000, 1000, device="meta")
     y = (x.sum(0) + 1).reshape(1000, -1)

@@ -61,7 +61,9 @@ def deepcopy_(self: Tensor, memo: dict[int, Any]) -> Tensor:
         if self.requires_grad:
             fresh.requires_grad = True
         if self.grad is not None:
-            fresh.grad = deepcopy_(self.grad, memo)
+            grad = self.grad
+            memo.setdefault(id(memo), []).append(grad)  # alive as long as its id is a key
+            fresh.grad = deepcopy_(grad, memo)
     for key, value in getattr(self, "__dict__", {}).items():
         import copy
 
