@@ -1,0 +1,82 @@
+"""Built wheels in empty environments, in every useful subset: what is missing is named with its wheel."""
+
+import subprocess
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DIST = ROOT / "dist"
+pytestmark = pytest.mark.slow
+
+CORE = """
+import rabbet
+assert rabbet.zeros(2, 3, device="meta").sum(1).shape == (2,)
+try:
+    rabbet.zeros(2)
+except RuntimeError as error:
+    assert "pip install rabbet-backend-cpu" in str(error), error
+else:
+    raise SystemExit("zeros(2) worked without a backend")
+try:
+    rabbet.nn
+except ImportError as error:
+    assert "pip install rabbet-nn" in str(error), error
+"""
+CPU = """
+import rabbet
+x = rabbet.arange(6).reshape(2, 3).float()
+assert (x @ x.t()).tolist() == [[5, 14], [14, 50]] and x.sum().item() == 15
+try:
+    x.backward()
+except AttributeError as error:
+    assert "pip install rabbet-autograd" in str(error), error
+else:
+    raise SystemExit("backward worked without autograd")
+"""
+AUTOGRAD = """
+import rabbet
+x = rabbet.tensor([1.0, 2.0], requires_grad=True)
+(x * x).sum().backward()
+assert x.grad.tolist() == [2, 4]
+try:
+    rabbet.optim
+except ImportError as error:
+    assert "pip install rabbet-optim" in str(error), error
+"""
+ALL = """
+import rabbet
+from rabbet import nn, optim
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = optim.Adam(model.parameters(), lr=0.05)
+x = rabbet.randn(64, 4)
+y = x.sum(1, True)
+for _ in range(200):
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+assert loss.item() < 0.1, loss
+"""
+SUBSETS = {
+    "core": (["core"], CORE),
+    "core+cpu": (["core", "backend_cpu"], CPU),
+    "core+cpu+autograd": (["core", "backend_cpu", "autograd"], AUTOGRAD),
+    "all": (["core", "backend_cpu", "autograd", "nn", "optim", "testing"], ALL),
+}
+
+
+def wheel(name: str) -> str:
+    found = sorted(DIST.glob(f"rabbet_{name}-*.whl"))
+    assert found, f"no wheel of rabbet_{name} in {DIST}: run make wheels"
+    return str(found[-1])
+
+
+@pytest.mark.parametrize("subset", SUBSETS)
+def test_a_subset_of_the_wheels_works_alone(subset, tmp_path):
+    names, code = SUBSETS[subset]
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env/bin/python"
+    install = [str(python), "-m", "pip", "install", "-q", "--no-deps"]
+    subprocess.run([*install, "pluggy", *map(wheel, names)], check=True)
+    done = subprocess.run([str(python), "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
