@@ -15,7 +15,7 @@ sources = $(shell find packages/$(1) -type f -not -path '*/build/*' -not -path '
 
 .PHONY: demo test test-full check bench wheels docs clean setup
 
-demo: setup $(STAMPS)/group-examples
+demo: $(filter-out $(STAMPS)/testing,$(stamps)) $(STAMPS)/group-examples
 	$(BIN)/python examples/digits.py
 
 test: setup $(STAMPS)/group-test
