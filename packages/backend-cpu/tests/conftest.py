@@ -24,6 +24,9 @@ def native_library() -> Path:
 
 @pytest.fixture(scope="session")
 def host(native_library: Path, tmp_path_factory: pytest.TempPathFactory) -> Host:
-    loaded = Host(native_library, tmp_path_factory.mktemp("host"))
+    folder = tmp_path_factory.mktemp("host")
+    # A copy: the library that rabbet itself has loaded must keep its own host.
+    copy = Path(shutil.copy(native_library, folder / "copy_of_the_library.so"))
+    loaded = Host(copy, folder)
     loaded.lib.set_threads(2)
     return loaded
