@@ -51,15 +51,31 @@ def duration(seconds: float | None) -> str:
 
 def table(title: str, rows: list[dict[str, Any]]) -> str:
     """A Markdown table: what, rabbet, torch, numpy, target, ratio torch / rabbet."""
-    lines = [f"### {title}", "", "| what | rabbet | torch | NumPy | target | met | torch / rabbet |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        f"### {title}",
+        "",
+        "| what | rabbet | torch | NumPy | target | met | torch / rabbet |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in rows:
         ratio = row["torch"] / row["rabbet"] if row.get("torch") else None
         limit, times = row.get("limit"), row.get("times")
         goal = f"<= {duration(limit)}" if limit else f">= {times}x torch" if times else ""
-        met = "" if not goal else ("?" if times and ratio is None else
-                                   "yes" if (limit and row["rabbet"] <= limit) or (times and ratio >= times) else "no")
-        lines.append(f"| {row['what']} | {duration(row['rabbet'])} | {duration(row.get('torch'))} | "
-                     f"{duration(row.get('numpy'))} | {goal} | {met} | {f'{ratio:.1f}' if ratio else '-'} |")
+        met = (
+            ""
+            if not goal
+            else (
+                "?"
+                if times and ratio is None
+                else "yes"
+                if (limit and row["rabbet"] <= limit) or (times and ratio >= times)
+                else "no"
+            )
+        )
+        lines.append(
+            f"| {row['what']} | {duration(row['rabbet'])} | {duration(row.get('torch'))} | "
+            f"{duration(row.get('numpy'))} | {goal} | {met} | {f'{ratio:.1f}' if ratio else '-'} |"
+        )
     return "\n".join(lines)
 
 

@@ -32,7 +32,9 @@ def rows(torch) -> list[dict]:
         row["rabbet"] = best(lambda ours=ours, call=call: call(rabbet, nn.functional, *ours))
         if torch:
             theirs = setup(torch)
-            row["torch"] = best(lambda theirs=theirs, call=call: call(torch, torch.nn.functional, *theirs))
+            row["torch"] = best(
+                lambda theirs=theirs, call=call: call(torch, torch.nn.functional, *theirs)
+            )
         found.append(row)
     return found
 

@@ -69,13 +69,24 @@ STATEMENTS = [
 
 def tensors(t) -> dict:
     """Names in the statements."""
-    return {"a": t.tensor([1.0]), "b": t.tensor([0.0]), "r": t.tensor([1.0], requires_grad=True),
-            "x": t.randn(4, 4), "add": t.add, "zeros": t.zeros}
+    return {
+        "a": t.tensor([1.0]),
+        "b": t.tensor([0.0]),
+        "r": t.tensor([1.0], requires_grad=True),
+        "x": t.randn(4, 4),
+        "add": t.add,
+        "zeros": t.zeros,
+    }
 
 
 def arrays() -> dict:
     """The same for NumPy."""
-    return {"a": np.ones(1, "float32"), "b": np.zeros(1, "float32"), "x": np.ones((4, 4), "float32"), "np": np}
+    return {
+        "a": np.ones(1, "float32"),
+        "b": np.zeros(1, "float32"),
+        "x": np.ones((4, 4), "float32"),
+        "np": np,
+    }
 
 
 def rows(torch) -> list[dict]:
@@ -83,10 +94,21 @@ def rows(torch) -> list[dict]:
     found: list[dict] = []
 
     def pair(what, make, **goal):
-        found.append({"what": what, "rabbet": best(make(rabbet, nn, optim)),
-                      "torch": best(make(torch, torch.nn, torch.optim)) if torch else None, "numpy": None, **goal})
+        found.append(
+            {
+                "what": what,
+                "rabbet": best(make(rabbet, nn, optim)),
+                "torch": best(make(torch, torch.nn, torch.optim)) if torch else None,
+                "numpy": None,
+                **goal,
+            }
+        )
 
-    scopes = {"rabbet": tensors(rabbet), "torch": tensors(torch) if torch else None, "numpy": arrays()}
+    scopes = {
+        "rabbet": tensors(rabbet),
+        "torch": tensors(torch) if torch else None,
+        "numpy": arrays(),
+    }
     for what, code, in_numpy, goal in STATEMENTS:
         row = {"what": what, "rabbet": statement(code, scopes["rabbet"]), **goal}
         row["torch"] = statement(code, scopes["torch"]) if torch else None
@@ -95,8 +117,15 @@ def rows(torch) -> list[dict]:
 
     pair("100-op chain, forward and backward", chain, times=8)
     pair("tiny MLP step, Adam", mlp_step, times=10)
-    found.append({"what": "import", "rabbet": import_time("rabbet"), "torch": import_time("torch") if torch else None,
-                  "numpy": import_time("numpy"), "limit": 0.05})
+    found.append(
+        {
+            "what": "import",
+            "rabbet": import_time("rabbet"),
+            "torch": import_time("torch") if torch else None,
+            "numpy": import_time("numpy"),
+            "limit": 0.05,
+        }
+    )
     return found
 
 

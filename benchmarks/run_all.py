@@ -35,8 +35,15 @@ def main() -> None:
     for name in BENCHMARKS:
         subprocess.run([sys.executable, "-W", "ignore", str(HERE / f"{name}.py")], check=True)
     results = [json.loads((HERE / "results" / f"{name}.json").read_text()) for name in BENCHMARKS]
-    lines = ["# Results", "", f"Measured with `make bench` on: {machine()}, 2 threads. Least time of several repeats, rabbet,",
-             "torch 2.13 and NumPy in one run; read the ratios, the machine is shared.", "", "![ratios](ratios.png)", ""]
+    lines = [
+        "# Results",
+        "",
+        f"Measured with `make bench` on: {machine()}, 2 threads. Least time of several repeats, rabbet,",
+        "torch 2.13 and NumPy in one run; read the ratios, the machine is shared.",
+        "",
+        "![ratios](ratios.png)",
+        "",
+    ]
     for result in results:
         lines += [table(result["title"], result["rows"]), ""]
     (HERE / "RESULTS.md").write_text("\n".join(lines))

@@ -7,7 +7,9 @@ from rabbet import nn, optim
 
 def mlp(t, nn, optim):
     """784-512-512-10, batch 64, Adam."""
-    model = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    model = nn.Sequential(
+        nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
+    )
     return model, t.randn(64, 784), optim.Adam(model.parameters())
 
 
@@ -40,7 +42,12 @@ def rows(torch) -> list[dict]:
     """All measurements."""
     found = []
     for what, make in (("MLP 784-512-512-10 step, Adam", mlp), ("CNN 32 x 32 step, SGD", cnn)):
-        row = {"what": what, "numpy": None, "rabbet": best(step_of(make, rabbet, nn, optim)), "torch": None}
+        row = {
+            "what": what,
+            "numpy": None,
+            "rabbet": best(step_of(make, rabbet, nn, optim)),
+            "torch": None,
+        }
         if torch:
             row["torch"] = best(step_of(make, torch, torch.nn, torch.optim))
         found.append(row)

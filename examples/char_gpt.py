@@ -29,7 +29,11 @@ class Attention(nn.Module):
 
     def forward(self, x):
         batch, length, width = x.shape
-        parts = self.qkv(x).reshape(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        parts = (
+            self.qkv(x)
+            .reshape(batch, length, 3, self.heads, width // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         mixed = F.scaled_dot_product_attention(parts[0], parts[1], parts[2], is_causal=True)
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
 
@@ -41,7 +45,9 @@ class Block(nn.Module):
         super().__init__()
         self.norm1, self.attention = nn.LayerNorm(width), Attention(width, heads)
         self.norm2 = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x):
         x = x + self.attention(self.norm1(x))
@@ -80,7 +86,9 @@ def main() -> int:
     parser.add_argument("--context", type=int, default=64)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON in the last line")
+    parser.add_argument(
+        "--json", action="store_true", help="print the figures as JSON in the last line"
+    )
     options = parser.parse_args()
     rabbet.manual_seed(options.seed)
     corpus = text()
@@ -91,7 +99,9 @@ def main() -> int:
     optimizer = optim.AdamW(model.parameters(), lr=options.lr)
     began, first, last = time.perf_counter(), math.nan, math.nan
     for step in range(1, options.steps + 1):
-        at = rabbet.randint(0, len(data) - options.context - 1, (options.batch, 1)) + rabbet.arange(options.context + 1)
+        at = rabbet.randint(0, len(data) - options.context - 1, (options.batch, 1)) + rabbet.arange(
+            options.context + 1
+        )
         batch = data[at]
         logits = model(batch[:, :-1])
         loss = F.cross_entropy(logits.reshape(-1, len(alphabet)), batch[:, 1:].reshape(-1))
@@ -101,19 +111,34 @@ def main() -> int:
         optimizer.step()
         value = loss.item()
         if not math.isfinite(value):
-            print(f"the loss is {value} at step {step}: training diverged; try a learning rate below {options.lr}",
-                  file=sys.stderr)
+            print(
+                f"the loss is {value} at step {step}: training diverged; try a learning rate below {options.lr}",
+                file=sys.stderr,
+            )
             return 1
         first = value if step == 1 else first
         last = value if step == 1 else 0.95 * last + 0.05 * value
         if step % 50 == 0:
             rate = step * options.batch * options.context / (time.perf_counter() - began)
-            print(f"step {step}/{options.steps}  loss {last:.3f}  {rate:.0f} letters/s", file=sys.stderr)
+            print(
+                f"step {step}/{options.steps}  loss {last:.3f}  {rate:.0f} letters/s",
+                file=sys.stderr,
+            )
     spent = time.perf_counter() - began
-    written = "".join(alphabet[i] for i in sample(model, [code[c] for c in "The "], 300, options.context))
+    written = "".join(
+        alphabet[i] for i in sample(model, [code[c] for c in "The "], 300, options.context)
+    )
     if options.json:
-        print(json.dumps({"first_loss": round(first, 4), "loss": round(last, 4), "seconds": round(spent, 1),
-                          "sample": written}))
+        print(
+            json.dumps(
+                {
+                    "first_loss": round(first, 4),
+                    "loss": round(last, 4),
+                    "seconds": round(spent, 1),
+                    "sample": written,
+                }
+            )
+        )
     else:
         print(written)
     return 0

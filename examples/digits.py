@@ -68,7 +68,9 @@ def progress(name: str, epoch: int, epochs: int, loss: float, rate: float, accur
     """Draw the bar on stderr."""
     done = int(30 * epoch / epochs)
     bar = "#" * done + "." * (30 - done)
-    sys.stderr.write(f"\r{name} [{bar}] {epoch}/{epochs}  loss {loss:.4f}  {rate:7.0f} images/s  held out {accuracy:.2%}")
+    sys.stderr.write(
+        f"\r{name} [{bar}] {epoch}/{epochs}  loss {loss:.4f}  {rate:7.0f} images/s  held out {accuracy:.2%}"
+    )
     sys.stderr.write("\n" if epoch == epochs else "")
     sys.stderr.flush()
 
@@ -117,7 +119,14 @@ def train(name: str, model, data, epochs: int, lr: float, augment: bool) -> dict
         schedule.step()
         history["loss"].append(total / size)
         history["accuracy"].append(accuracy(model, test_x, test_y))
-        progress(name, epoch, epochs, total / size, size / (time.perf_counter() - began), history["accuracy"][-1])
+        progress(
+            name,
+            epoch,
+            epochs,
+            total / size,
+            size / (time.perf_counter() - began),
+            history["accuracy"][-1],
+        )
     return history
 
 
@@ -127,7 +136,9 @@ def check_checkpoint(model, make, images, path: Path) -> None:
     fresh = make()
     fresh.load_state_dict(rabbet.load(path))
     if not rabbet.equal(predict(model, images), predict(fresh, images)):
-        raise RuntimeError(f"the model reloaded from {path} predicts otherwise than the one that was saved")
+        raise RuntimeError(
+            f"the model reloaded from {path} predicts otherwise than the one that was saved"
+        )
 
 
 def draw(histories: dict, wrong, path: Path) -> None:
@@ -158,25 +169,36 @@ def draw(histories: dict, wrong, path: Path) -> None:
 def main() -> int:
     """Run the example; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=100, help="epochs of the MLP; the CNN takes a quarter")
+    parser.add_argument(
+        "--epochs", type=int, default=100, help="epochs of the MLP; the CNN takes a quarter"
+    )
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for checkpoints and the picture")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON in the last line")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out"), help="folder for checkpoints and the picture"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the figures as JSON in the last line"
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     data = load_digits()
     histories, scores, spent = {}, {}, 0.0
     wrong = []
     try:
-        for name, make, epochs in (("MLP", Mlp, options.epochs), ("CNN", Cnn, max(options.epochs // 4, 1))):
+        for name, make, epochs in (
+            ("MLP", Mlp, options.epochs),
+            ("CNN", Cnn, max(options.epochs // 4, 1)),
+        ):
             rabbet.manual_seed(options.seed)
             model = make()
             began = time.perf_counter()
             histories[name] = train(name, model, data, epochs, options.lr, augment=True)
             spent += time.perf_counter() - began
             scores[name.lower()] = round(accuracy(model, data[1], data[3]), 4)
-            check_checkpoint(model, make, data[1], options.out / f"digits_{name.lower()}.safetensors")
+            check_checkpoint(
+                model, make, data[1], options.out / f"digits_{name.lower()}.safetensors"
+            )
             said = predict(model, data[1])
             for i in (said != data[3]).nonzero().flatten().tolist():
                 wrong.append((name, data[1][i], int(said[i]), int(data[3][i])))
@@ -187,8 +209,12 @@ def main() -> int:
     if options.json:
         print(json.dumps({**scores, "train_seconds": round(spent, 2)}))
     else:
-        print(f"held-out accuracy: MLP {scores['mlp']:.2%}, CNN {scores['cnn']:.2%}; trained in {spent:.1f} s")
-        print(f"checkpoints and {options.out / 'digits.png'} written; reloaded models predict alike")
+        print(
+            f"held-out accuracy: MLP {scores['mlp']:.2%}, CNN {scores['cnn']:.2%}; trained in {spent:.1f} s"
+        )
+        print(
+            f"checkpoints and {options.out / 'digits.png'} written; reloaded models predict alike"
+        )
     return 0
 
 

@@ -9,7 +9,13 @@ import pytest
 import rabbet
 
 ROOT = Path(__file__).resolve().parent.parent
-PUBLIC = {"rabbet/abi.h", "rabbet/plugin.hpp", "rabbet/philox.h", "rabbet/python.h", "rabbet/autograd.h"}
+PUBLIC = {
+    "rabbet/abi.h",
+    "rabbet/plugin.hpp",
+    "rabbet/philox.h",
+    "rabbet/python.h",
+    "rabbet/autograd.h",
+}
 
 
 def library(wheel: str, name: str) -> Path:
@@ -19,7 +25,9 @@ def library(wheel: str, name: str) -> Path:
 
 
 def symbols(path: Path, *options: str) -> set[str]:
-    text = subprocess.run(["nm", "-D", *options, str(path)], check=True, capture_output=True, text=True).stdout
+    text = subprocess.run(
+        ["nm", "-D", *options, str(path)], check=True, capture_output=True, text=True
+    ).stdout
     return {line.split()[-1].split("@")[0] for line in text.splitlines()}
 
 
@@ -40,7 +48,9 @@ def test_no_undefined_symbol_is_cores(wheel, name):
 
 @pytest.mark.parametrize("wheel,name", [*LIBRARIES[:2], ("rabbet-core", "librabbet_core")])
 def test_libraries_need_no_python(wheel, name):
-    assert not [s for s in symbols(library(wheel, name), "--undefined-only") if re.match(r"_?Py", s)]
+    assert not [
+        s for s in symbols(library(wheel, name), "--undefined-only") if re.match(r"_?Py", s)
+    ]
 
 
 @pytest.mark.parametrize("wheel,name", LIBRARIES[:2])
@@ -50,10 +60,17 @@ def test_a_plugin_exports_one_symbol(wheel, name):
 
 @pytest.mark.parametrize("package", ["backend-cpu", "autograd"])
 def test_only_public_headers_are_included(package):
-    sources = [f for p in ("*.cpp", "*.h") for f in (ROOT / "packages" / package).rglob(p) if "build" not in f.parts]
+    sources = [
+        f
+        for p in ("*.cpp", "*.h")
+        for f in (ROOT / "packages" / package).rglob(p)
+        if "build" not in f.parts
+    ]
     assert sources
     for source in sources:
-        for header in re.findall(r'#include [<"](rabbet/[^>"]+|.*core/[^>"]+)[>"]', source.read_text()):
+        for header in re.findall(
+            r'#include [<"](rabbet/[^>"]+|.*core/[^>"]+)[>"]', source.read_text()
+        ):
             assert header in PUBLIC, f"{source} includes {header}"
 
 

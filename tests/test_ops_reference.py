@@ -8,7 +8,9 @@ import rabbet
 from rabbet import _C
 from rabbet_testing import assert_close, cases
 
-WITH_REFERENCE = [n for n in _C.record_names() if _C.op_info(n)["ref"] and _C.op_info(n)["kind"] != "creation"]
+WITH_REFERENCE = [
+    n for n in _C.record_names() if _C.op_info(n)["ref"] and _C.op_info(n)["kind"] != "creation"
+]
 # Where NumPy's function takes its arguments in another form.
 ADAPTED = {
     "transpose": lambda x, dims: np.transpose(x, dims),
@@ -17,8 +19,12 @@ ADAPTED = {
     "index_select": lambda x, dim, index: np.take(x, index, dim),
     "cat": lambda xs, dim=0: np.concatenate(xs, dim),
     "stack": lambda xs, dim=0: np.stack(xs, dim),
-    "var": lambda x, dim=None, correction=1, keepdim=False: np.var(x, _axis(dim), ddof=correction, keepdims=keepdim),
-    "std": lambda x, dim=None, correction=1, keepdim=False: np.std(x, _axis(dim), ddof=correction, keepdims=keepdim),
+    "var": lambda x, dim=None, correction=1, keepdim=False: np.var(
+        x, _axis(dim), ddof=correction, keepdims=keepdim
+    ),
+    "std": lambda x, dim=None, correction=1, keepdim=False: np.std(
+        x, _axis(dim), ddof=correction, keepdims=keepdim
+    ),
     "flip": lambda x, dims: np.flip(x, tuple(dims)),
     "roll": lambda x, shifts, dims: np.roll(x, shifts, dims),
     "clamp": lambda x, min=None, max=None: np.clip(x, min, max),

@@ -50,7 +50,17 @@ BROKEN = {
 def build(folder: Path, name: str, **changes: str) -> Path:
     source, library = folder / f"{name}.c", folder / f"lib{name}.so"
     source.write_text(SOURCE % {**GOOD, **changes})
-    command = ["gcc", "-std=c11", "-shared", "-fPIC", "-Wall", "-Wno-unused-function", "-I", rabbet.get_include(), str(source)]
+    command = [
+        "gcc",
+        "-std=c11",
+        "-shared",
+        "-fPIC",
+        "-Wall",
+        "-Wno-unused-function",
+        "-I",
+        rabbet.get_include(),
+        str(source),
+    ]
     subprocess.run([*command, "-o", str(library)], check=True)
     return library
 
@@ -75,7 +85,9 @@ def test_a_failing_init_takes_back_what_it_staged(tmp_path):
     assert "odd::g" not in rabbet._C.record_names()
 
 
-def install(folder: Path, name: str, manifest: str | None, library: Path | None = None, code: str = "") -> None:
+def install(
+    folder: Path, name: str, manifest: str | None, library: Path | None = None, code: str = ""
+) -> None:
     """A wheel as pip would have left it in `folder`."""
     package = folder / f"{name}_plugin"
     package.mkdir()
@@ -93,12 +105,16 @@ def install(folder: Path, name: str, manifest: str | None, library: Path | None 
 def run(folder: Path, code: str, **env: str) -> str:
     paths = [str(folder), *[p for p in sys.path if p]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **env}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-MANIFEST = 'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 1]\n'
+MANIFEST = (
+    'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 1]\n'
+)
 FAIL_AND_WORK = """
 import rabbet
 try:
@@ -125,7 +141,10 @@ def test_a_broken_backend_leaves_the_others_working_and_is_explained(kind, tmp_p
     [
         (None, "has no rabbet_plugin.toml"),
         ("garbage [", "Expected|Invalid|after"),
-        ('name = "odd"\nkind = "toaster"\nprovides = ["odd"]\n', "'kind' must be backend, transform or ops"),
+        (
+            'name = "odd"\nkind = "toaster"\nprovides = ["odd"]\n',
+            "'kind' must be backend, transform or ops",
+        ),
         ('name = "odd"\nkind = "backend"\n', "'provides' must be a list"),
     ],
 )
@@ -139,16 +158,25 @@ def test_a_broken_manifest_leaves_the_others_working_and_is_explained(manifest, 
 @pytest.mark.parametrize(
     "code,cause",
     [
-        ("def rabbet_tensor_atributes():\n    return {}\n", "unknown hook 'rabbet_tensor_atributes'"),
+        (
+            "def rabbet_tensor_atributes():\n    return {}\n",
+            "unknown hook 'rabbet_tensor_atributes'",
+        ),
         ("raise OSError('no licence')\n", "no licence"),
     ],
 )
 def test_bad_python_hooks_fail_one_plugin(code, cause, tmp_path):
     manifest = MANIFEST.format("odd", "transform") + 'attributes = ["odd"]\n'
     install(tmp_path, "odd", manifest, build(tmp_path, "odd"), code)
-    report = json.loads(run(tmp_path, "import sys\nfrom rabbet._doctor import main\nmain(['--json'])"))
+    report = json.loads(
+        run(tmp_path, "import sys\nfrom rabbet._doctor import main\nmain(['--json'])")
+    )
     stages = {p["name"]: p for p in report["plugins"]}
-    assert stages["odd"]["stage"] == "FAILED" and cause in stages["odd"]["cause"] and stages["odd"]["fix"]
+    assert (
+        stages["odd"]["stage"] == "FAILED"
+        and cause in stages["odd"]["cause"]
+        and stages["odd"]["fix"]
+    )
     assert stages["cpu"]["stage"] == "ACTIVE" and stages["autograd"]["stage"] == "ACTIVE"
 
 
@@ -166,16 +194,19 @@ def test_strict_mode_raises_at_once(tmp_path):
 
 def test_an_operator_of_a_plugin_gets_python_names(tmp_path):
     init = (
-        "RbKernel k = kernel(\"odd::twice\", 0); k.backend = \"cpu\"; k.flags = RB_K_CONTIGUOUS; k.fn = twice; "
+        'RbKernel k = kernel("odd::twice", 0); k.backend = "cpu"; k.flags = RB_K_CONTIGUOUS; k.fn = twice; '
         'if (host->add_ops(txn, "odd::twice(Tensor x) -> Tensor\\n  kind elementwise\\n  linear x\\n  vjp x  2 * grad\\n")) '
         "return 1; return host->add_kernel(txn, &k);"
     )
-    extra = KERNEL + """
+    extra = (
+        KERNEL
+        + """
 static int32_t twice(void* s, const RbCall* c, const RbValue* a, int32_t n, RbValue* r, int32_t m)
 { (void)s; (void)c; (void)n; (void)m;
   for (int64_t i = 0; i < a[0].v.t->numel; ++i) ((float*)r[0].v.t->data)[i] = 2 * ((float*)a[0].v.t->data)[i];
   return RB_OK; }
 """
+    )
     library = build(tmp_path, "twice", init=init, extra=extra)
     code = f"""
 import rabbet
@@ -191,7 +222,9 @@ print(y.tolist(), x.grad.tolist())
 def test_library_registers_operators_in_python():
     from rabbet import library
 
-    @library.op("mine::cube(Tensor x) -> Tensor", vjp={"x": "grad * 3 * x * x"}, fields={"shape": "x.shape"})
+    @library.op(
+        "mine::cube(Tensor x) -> Tensor", vjp={"x": "grad * 3 * x * x"}, fields={"shape": "x.shape"}
+    )
     def cube(x):
         """The third power."""
         return x.detach() ** 3
@@ -200,7 +233,9 @@ def test_library_registers_operators_in_python():
     y = cube(x)
     y.sum().backward()
     assert y.item() == 8 and x.grad.item() == 12
-    assert "decomposition" not in library.explain("mine::cube", x) and "layer autograd" in library.explain("mine::cube", x)
+    assert "decomposition" not in library.explain(
+        "mine::cube", x
+    ) and "layer autograd" in library.explain("mine::cube", x)
     with pytest.raises(RuntimeError, match="no argument 'z'"):
         library.register_records("mine::bad(Tensor x) -> Tensor\n  vjp z  grad\n")
     with pytest.raises(RuntimeError, match="unknown operator 'gard'"):

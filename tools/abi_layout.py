@@ -15,7 +15,9 @@ def structs(text: str) -> dict[str, list[str]]:
     """Names of all structs of the header with their members, in order."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     found: dict[str, list[str]] = {}
-    for match in re.finditer(r"(?:typedef struct (\w+)|struct (\w+)) \{(.*?)\n\}", text, flags=re.S):
+    for match in re.finditer(
+        r"(?:typedef struct (\w+)|struct (\w+)) \{(.*?)\n\}", text, flags=re.S
+    ):
         body = re.sub(r"(union|struct) \{.*\} v;", "int v;", match[3], flags=re.S)
         body = re.sub(r"\(\*(\w+)\)\s*\([^;]*\)", r"\1", body, flags=re.S)
         members = []
@@ -30,10 +32,12 @@ def structs(text: str) -> dict[str, list[str]]:
 
 def layout() -> dict[str, object]:
     """Compile a program that reports sizeof and offsetof; returns its answer."""
-    lines = ['#include <stdio.h>', '#include "rabbet/abi.h"', "int main(void) {", '  printf("{");']
+    lines = ["#include <stdio.h>", '#include "rabbet/abi.h"', "int main(void) {", '  printf("{");']
     for i, (name, members) in enumerate(structs(HEADER.read_text()).items()):
         comma = ", " if i else ""
-        lines.append(f'  printf("{comma}\\"{name}\\": {{\\"size\\": %zu, \\"members\\": [", sizeof({name}));')
+        lines.append(
+            f'  printf("{comma}\\"{name}\\": {{\\"size\\": %zu, \\"members\\": [", sizeof({name}));'
+        )
         for k, member in enumerate(members):
             gap = ", " if k else ""
             lines.append(
@@ -45,8 +49,12 @@ def layout() -> dict[str, object]:
         source, program = Path(folder) / "layout.c", Path(folder) / "layout"
         source.write_text("\n".join(lines))
         include = HEADER.parent.parent
-        subprocess.run(["gcc", "-std=c11", f"-I{include}", str(source), "-o", str(program)], check=True)
-        return json.loads(subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout)
+        subprocess.run(
+            ["gcc", "-std=c11", f"-I{include}", str(source), "-o", str(program)], check=True
+        )
+        return json.loads(
+            subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout
+        )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,17 @@ def header_compiles() -> list[str]:
     """Problems of the header as C11 and C++17 with every warning an error."""
     problems = []
     for compiler, std, lang in (("gcc", "c11", "c"), ("g++", "c++17", "c++")):
-        command = [compiler, f"-std={std}", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", lang]
+        command = [
+            compiler,
+            f"-std={std}",
+            "-pedantic",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-fsyntax-only",
+            "-x",
+            lang,
+        ]
         if subprocess.run([*command, str(HEADER)]).returncode:
             problems.append(f"rabbet/abi.h is not clean as {std}")
     return problems
@@ -35,8 +45,15 @@ def layout_grew() -> list[str]:
 
 def formatted() -> list[str]:
     """Native sources that clang-format would change."""
-    files = [str(f) for p in ("cpp", "h", "hpp") for f in ROOT.glob(f"packages/*/**/*.{p}") if "build" not in f.parts]
-    done = subprocess.run(["clang-format", "--dry-run", "--Werror", *files], capture_output=True, text=True)
+    files = [
+        str(f)
+        for p in ("cpp", "h", "hpp")
+        for f in ROOT.glob(f"packages/*/**/*.{p}")
+        if "build" not in f.parts
+    ]
+    done = subprocess.run(
+        ["clang-format", "--dry-run", "--Werror", *files], capture_output=True, text=True
+    )
     return [line for line in done.stderr.splitlines() if "error:" in line][:20]
 
 

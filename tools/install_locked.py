@@ -10,7 +10,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main(group: str) -> None:
     """Export the group's locked versions with uv, then let pip install them (pip knows local indexes)."""
-    command = ["uv", "export", "-q", "--frozen", "--no-hashes", "--no-emit-project", "--only-group", group]
+    command = [
+        "uv",
+        "export",
+        "-q",
+        "--frozen",
+        "--no-hashes",
+        "--no-emit-project",
+        "--only-group",
+        group,
+    ]
     text = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write(text)

@@ -7,7 +7,7 @@ import pytest
 import rabbet
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rabbet.autograd import Function, _C, detect_anomaly, grad, gradcheck, gradgradcheck, graph
+from rabbet.autograd import _C, Function, detect_anomaly, grad, gradcheck, gradgradcheck, graph
 from rabbet.autograd.function import once_differentiable
 from rabbet.autograd.gradcheck import GradcheckError
 
@@ -81,14 +81,20 @@ def test_backward_with_inputs_fills_only_those():
 ERRORS = [
     (lambda: rabbet.ones(2).sum().backward(), "does not require grad"),
     (lambda: (leaf(1.0, 2.0) * 2).backward(), "can be left out for a scalar output only"),
-    (lambda: (leaf(1.0, 2.0) * 2).backward(rabbet.ones(3, dtype=F64)), r"the gradient has shape \(3,\)"),
+    (
+        lambda: (leaf(1.0, 2.0) * 2).backward(rabbet.ones(3, dtype=F64)),
+        r"the gradient has shape \(3,\)",
+    ),
     (lambda: rabbet.ones(2, dtype=rabbet.int64, requires_grad=True), "floating or complex"),
     (lambda: setattr(leaf(1.0), "grad", rabbet.ones(3)), "same shape, dtype and device"),
     (lambda: setattr(leaf(1.0) * 1, "requires_grad", False), "leaf tensors only"),
     (lambda: rabbet.ones(2).register_hook(print), "does not require grad"),
     (lambda: leaf(1.0).add_(1), "leaf tensor that requires grad cannot be written in place"),
     (lambda: leaf(1.0, 2.0)[0].add_(1), "view of a leaf"),
-    (lambda: rabbet.add(leaf(1.0), 1, out=rabbet.empty(1, dtype=F64)), "out= does not support gradients"),
+    (
+        lambda: rabbet.add(leaf(1.0), 1, out=rabbet.empty(1, dtype=F64)),
+        "out= does not support gradients",
+    ),
     (lambda: leaf(1.0, 2.0).numpy(), "requires grad"),
 ]
 
@@ -113,7 +119,9 @@ def test_a_saved_tensor_must_not_be_written():
     x = leaf(2.0)
     y = x.exp()
     y.add_(1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation: ExpBackward saved 'out'"):
+    with pytest.raises(
+        RuntimeError, match="modified by an inplace operation: ExpBackward saved 'out'"
+    ):
         y.sum().backward()
     w = rabbet.ones(1, dtype=F64)
     z = x * w
@@ -369,7 +377,9 @@ def test_a_function_with_a_wrong_number_of_gradients_is_refused():
         def backward(ctx, g):
             return g
 
-    with pytest.raises(RuntimeError, match="Wrong.backward returned 1 gradients, expected one for each of the 2"):
+    with pytest.raises(
+        RuntimeError, match=r"Wrong\.backward returned 1 gradients, expected one for each of the 2"
+    ):
         Wrong.apply(leaf(1.0), leaf(2.0)).sum().backward()
 
 

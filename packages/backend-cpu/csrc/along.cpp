@@ -7,7 +7,8 @@ namespace rbcpu {
 namespace {
 
 template <class T>
-using scan_t = std::conditional_t<is_float_v<T>, double, std::conditional_t<std::is_same_v<T, c64>, c128, T>>;
+using scan_t =
+    std::conditional_t<is_float_v<T>, double, std::conditional_t<std::is_same_v<T, c64>, c128, T>>;
 
 template <bool Product>
 void scan_kernel(const rb::Args& a) {
@@ -49,7 +50,8 @@ void affine_scan_kernel(const rb::Args& a) {
         T* to = static_cast<T*>(out.data) + lines.offset(2, line);
         Acc acc = Acc(0);
         for (int64_t i = 0; i < lines.n; ++i) {
-          acc = Acc(Acc(convert<Acc>(f[i * lines.step[0]]) * acc) + convert<Acc>(s[i * lines.step[1]]));
+          acc = Acc(Acc(convert<Acc>(f[i * lines.step[0]]) * acc) +
+                    convert<Acc>(s[i * lines.step[1]]));
           to[i * lines.step[2]] = convert<T>(acc);
         }
       }
@@ -115,7 +117,8 @@ void softmax_kernel(const rb::Args& a) {
   });
 }
 
-// The records know these as formulas over any shapes; a fused kernel serves equal ones and makes its own result.
+// The records know these as formulas over any shapes; a fused kernel serves equal ones and makes
+// its own result.
 template <bool Log>
 void softmax_vjp_kernel(const rb::Args& a) {
   const RbTensor &g = a.tensor(0), &y = a.tensor(1);
@@ -127,14 +130,16 @@ void softmax_vjp_kernel(const rb::Args& a) {
   int64_t dim = a.integer(2);
   if (dim < 0) dim += std::max(g.ndim, 1);
   RbTensor* out = nullptr;
-  rb::check(rb::host->tensor_new(g.backend, g.device.id, g.dtype_id, g.ndim, g.shape, nullptr, &out));
+  rb::check(
+      rb::host->tensor_new(g.backend, g.device.id, g.dtype_id, g.ndim, g.shape, nullptr, &out));
   a.set_ret(0, out);
   const Lines<3> lines({view_of(g), view_of(y), view_of(*out)}, static_cast<int>(dim));
   dispatch_dtype<kMaskFloat>(a.op_name(), g.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = compute_t<T>;
     const Row2<C> row = backward_row<Log, C>();
-    const bool direct = std::is_same_v<T, C> && lines.step[0] == 1 && lines.step[1] == 1 && lines.step[2] == 1;
+    const bool direct =
+        std::is_same_v<T, C> && lines.step[0] == 1 && lines.step[1] == 1 && lines.step[2] == 1;
     for_lines(lines, 3, [&](int64_t begin, int64_t end) {
       rb::Scratch<C> buffer(direct ? 0 : 2 * lines.n);
       for (int64_t line = begin; line < end; ++line) {
@@ -142,7 +147,8 @@ void softmax_vjp_kernel(const rb::Args& a) {
         const T* value = static_cast<const T*>(y.data) + lines.offset(1, line);
         T* to = static_cast<T*>(out->data) + lines.offset(2, line);
         if (direct) {
-          row(reinterpret_cast<const C*>(from), reinterpret_cast<const C*>(value), reinterpret_cast<C*>(to), lines.n);
+          row(reinterpret_cast<const C*>(from), reinterpret_cast<const C*>(value),
+              reinterpret_cast<C*>(to), lines.n);
           continue;
         }
         load_line(from, lines.step[0], lines.n, buffer.data());
@@ -167,6 +173,8 @@ const rb::KernelSpec kKernels[] = {
 
 }  // namespace
 
-int32_t add_along(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_along(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

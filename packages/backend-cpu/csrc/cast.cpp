@@ -24,7 +24,8 @@ int same(const LoopArgs* a) {
   }
   const char* x = a->in[0];
   char* r = a->out;
-  for (int64_t i = 0; i < n; ++i, x += si, r += so) *reinterpret_cast<T*>(r) = *reinterpret_cast<const T*>(x);
+  for (int64_t i = 0; i < n; ++i, x += si, r += so)
+    *reinterpret_cast<T*>(r) = *reinterpret_cast<const T*>(x);
   return 0;
 }
 
@@ -60,9 +61,11 @@ Loop same_loop(int item) {
   }
 }
 
-// Two dimensions, the source's fast one being the target's slow one: tiles keep both sides in cache.
+// Two dimensions, the source's fast one being the target's slow one: tiles keep both sides in
+// cache.
 template <class T>
-void transpose_plane(char* to, int64_t to_row, const char* from, int64_t from_col, int64_t rows, int64_t cols) {
+void transpose_plane(char* to, int64_t to_row, const char* from, int64_t from_col, int64_t rows,
+                     int64_t cols) {
   // to[r][c] = from[c][r]: `to` is dense along c, `from` along r.
   constexpr int64_t kTile = 32;
   for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
@@ -82,7 +85,8 @@ void transpose_plane(char* to, int64_t to_row, const char* from, int64_t from_co
 bool run_transpose(const LoopSpace& s, int item) {
   if (s.ndim < 2 || item == 16) return false;
   const int inner = s.ndim - 1;
-  if (s.out_strides[inner] != item || s.in_strides[0][inner] == item || s.shape[inner] < 8) return false;
+  if (s.out_strides[inner] != item || s.in_strides[0][inner] == item || s.shape[inner] < 8)
+    return false;
   int row = -1;
   for (int d = 0; d < inner; ++d) {
     if (s.in_strides[0][d] == item && s.shape[d] >= 8) row = d;
@@ -131,8 +135,9 @@ Loop cast_loop(int to, int from) {
   if (to == from) return same_loop(kItemSize[to]);
   Loop loop = nullptr;
   visit_dtype(to, [&](auto to_tag) {
-    visit_dtype(
-        from, [&](auto from_tag) { loop = &cast<typename decltype(to_tag)::type, typename decltype(from_tag)::type>; });
+    visit_dtype(from, [&](auto from_tag) {
+      loop = &cast<typename decltype(to_tag)::type, typename decltype(from_tag)::type>;
+    });
   });
   return loop;
 }

@@ -10,8 +10,10 @@ namespace rbcpu {
 namespace {
 
 constexpr uint64_t kMaskConv = kMaskFloat | kMaskComplex;
-constexpr int64_t kStripElements = 65536;  // of the column matrix at a time: stays in the second-level cache
-constexpr int64_t kManyJobs = 8;           // from here on images go to threads, below that tiles of one product
+constexpr int64_t kStripElements =
+    65536;  // of the column matrix at a time: stays in the second-level cache
+constexpr int64_t kManyJobs =
+    8;  // from here on images go to threads, below that tiles of one product
 
 struct Geometry {
   int64_t n, c, h, w;  // input
@@ -25,21 +27,27 @@ struct Geometry {
   bool pointwise() const { return kh == 1 && kw == 1 && sh == 1 && sw == 1 && ph == 0 && pw == 0; }
   // Output rows per strip.
   int64_t strip() const {
-    return pointwise() ? oh : std::clamp<int64_t>(kStripElements / std::max<int64_t>(1, depth() * ow), 1, oh);
+    return pointwise()
+               ? oh
+               : std::clamp<int64_t>(kStripElements / std::max<int64_t>(1, depth() * ow), 1, oh);
   }
 };
 
 long long ll(int64_t x) { return static_cast<long long>(x); }
 
-// Input of shape x, weight of shape w, output of shape y; the numbers are arguments `first`, ... of the call.
-Geometry geometry(const rb::Args& a, const int64_t* x, const int64_t* w, const int64_t* y, int first) {
+// Input of shape x, weight of shape w, output of shape y; the numbers are arguments `first`, ... of
+// the call.
+Geometry geometry(const rb::Args& a, const int64_t* x, const int64_t* w, const int64_t* y,
+                  int first) {
   const char* op = a.op_name();
   auto pair = [&](int i, const char* name, int64_t least, int64_t& p, int64_t& q) {
     const auto v = a.ints(i);
-    if (v.len != 1 && v.len != 2) rb::fail(RB_E_ARG, "%s: `%s` must have 2 entries, got %u", op, name, v.len);
+    if (v.len != 1 && v.len != 2)
+      rb::fail(RB_E_ARG, "%s: `%s` must have 2 entries, got %u", op, name, v.len);
     p = v[0];
     q = v[v.len - 1];
-    if (p < least || q < least) rb::fail(RB_E_ARG, "%s: `%s` must be at least %lld", op, name, ll(least));
+    if (p < least || q < least)
+      rb::fail(RB_E_ARG, "%s: `%s` must be at least %lld", op, name, ll(least));
   };
   Geometry g;
   pair(first, "stride", 1, g.sh, g.sw);
@@ -54,15 +62,18 @@ Geometry geometry(const rb::Args& a, const int64_t* x, const int64_t* w, const i
   g.kh = w[2];
   g.kw = w[3];
   if (g.groups < 1 || g.c % g.groups || g.o % g.groups || w[1] != g.c / g.groups) {
-    rb::fail(RB_E_ARG, "%s: weight (%lld, %lld, %lld, %lld) does not fit %lld input channels in %lld groups", op,
-             ll(w[0]), ll(w[1]), ll(w[2]), ll(w[3]), ll(g.c), ll(g.groups));
+    rb::fail(RB_E_ARG,
+             "%s: weight (%lld, %lld, %lld, %lld) does not fit %lld input channels in %lld groups",
+             op, ll(w[0]), ll(w[1]), ll(w[2]), ll(w[3]), ll(g.c), ll(g.groups));
   }
-  const int64_t rows = g.h + 2 * g.ph - g.dh * (g.kh - 1) - 1, cols = g.w + 2 * g.pw - g.dw * (g.kw - 1) - 1;
+  const int64_t rows = g.h + 2 * g.ph - g.dh * (g.kh - 1) - 1,
+                cols = g.w + 2 * g.pw - g.dw * (g.kw - 1) - 1;
   g.oh = rows < 0 ? 0 : rows / g.sh + 1;
   g.ow = cols < 0 ? 0 : cols / g.sw + 1;
   if (g.kh < 1 || g.kw < 1 || y[0] != g.n || y[1] != g.o || y[2] != g.oh || y[3] != g.ow) {
-    rb::fail(RB_E_ARG, "%s: expected an output of (%lld, %lld, %lld, %lld), got (%lld, %lld, %lld, %lld)", op, ll(g.n),
-             ll(g.o), ll(g.oh), ll(g.ow), ll(y[0]), ll(y[1]), ll(y[2]), ll(y[3]));
+    rb::fail(RB_E_ARG,
+             "%s: expected an output of (%lld, %lld, %lld, %lld), got (%lld, %lld, %lld, %lld)", op,
+             ll(g.n), ll(g.o), ll(g.oh), ll(g.ow), ll(y[0]), ll(y[1]), ll(y[2]), ll(y[3]));
   }
   return g;
 }
@@ -78,7 +89,8 @@ Inside inside(const Geometry& g, int64_t j) {
   return {std::min(begin, g.ow), std::max(std::min(begin, g.ow), std::min(end, g.ow))};
 }
 
-// Rows [r0, r1) of the output plane: col[(c, i, j), (row, column)] = the input element under it, or 0.
+// Rows [r0, r1) of the output plane: col[(c, i, j), (row, column)] = the input element under it, or
+// 0.
 template <class T>
 void im2col(const Geometry& g, const T* x, int64_t r0, int64_t r1, T* col) {
   for (int64_t c = 0; c < g.cg(); ++c) {
@@ -148,7 +160,8 @@ void conv2d_kernel(const rb::Args& a) {
   const RbTensor &xt = a.tensor(0), &wt = a.tensor(1);
   const RbTensor* bt = a.optional_tensor(2);
   if (xt.ndim != 4 || wt.ndim != 4)
-    rb::fail(RB_E_ARG, "conv2d: expected input and weight of 4 dimensions, got %d and %d", xt.ndim, wt.ndim);
+    rb::fail(RB_E_ARG, "conv2d: expected input and weight of 4 dimensions, got %d and %d", xt.ndim,
+             wt.ndim);
   const Geometry g = geometry(a, xt.shape, wt.shape, a.ret().shape, 3);
   const Operand x(view_of(xt)), w(view_of(wt));
   const Result out(a.ret());
@@ -167,10 +180,12 @@ void conv2d_kernel(const rb::Args& a) {
     const int64_t strip = g.strip();
     for_images(g, [&](int64_t job, bool split) {
       const int64_t image = job / g.groups, group = job % g.groups;
-      const T* from = reinterpret_cast<const T*>(x.view.data) + (image * g.c + group * g.cg()) * g.h * g.w;
+      const T* from =
+          reinterpret_cast<const T*>(x.view.data) + (image * g.c + group * g.cg()) * g.h * g.w;
       T* to = reinterpret_cast<T*>(out.view.data) + (image * g.o + group * g.og()) * g.plane();
       rb::Scratch<T> col(g.pointwise() ? 0 : g.depth() * strip * g.ow);
-      for (int64_t o = 0; bt && o < g.og(); ++o) std::fill_n(to + o * g.plane(), g.plane(), bias[group * g.og() + o]);
+      for (int64_t o = 0; bt && o < g.og(); ++o)
+        std::fill_n(to + o * g.plane(), g.plane(), bias[group * g.og() + o]);
       for (int64_t r0 = 0; r0 < g.oh; r0 += strip) {
         const int64_t r1 = std::min(g.oh, r0 + strip), width = (r1 - r0) * g.ow;
         if (!g.pointwise()) im2col(g, from, r0, r1, col.data());
@@ -185,13 +200,15 @@ void conv2d_kernel(const rb::Args& a) {
 }
 
 void check_shape_argument(const rb::Args& a, rb::Span<int64_t> shape) {
-  if (shape.len != 4) rb::fail(RB_E_ARG, "%s: `shape` must have 4 entries, got %u", a.op_name(), shape.len);
+  if (shape.len != 4)
+    rb::fail(RB_E_ARG, "%s: `shape` must have 4 entries, got %u", a.op_name(), shape.len);
 }
 
 void conv2d_dx_kernel(const rb::Args& a) {
   const RbTensor &gt = a.tensor(0), &wt = a.tensor(1);
   if (gt.ndim != 4 || wt.ndim != 4)
-    rb::fail(RB_E_ARG, "conv2d_dx: expected `g` and `w` of 4 dimensions, got %d and %d", gt.ndim, wt.ndim);
+    rb::fail(RB_E_ARG, "conv2d_dx: expected `g` and `w` of 4 dimensions, got %d and %d", gt.ndim,
+             wt.ndim);
   check_shape_argument(a, a.ints(2));
   const Geometry g = geometry(a, a.ret().shape, wt.shape, gt.shape, 3);
   const Operand grad(view_of(gt)), w(view_of(wt));
@@ -203,15 +220,17 @@ void conv2d_dx_kernel(const rb::Args& a) {
     const int64_t strip = g.strip();
     for_images(g, [&](int64_t job, bool split) {
       const int64_t image = job / g.groups, group = job % g.groups;
-      const T* from = reinterpret_cast<const T*>(grad.view.data) + (image * g.o + group * g.og()) * g.plane();
+      const T* from =
+          reinterpret_cast<const T*>(grad.view.data) + (image * g.o + group * g.og()) * g.plane();
       T* to = reinterpret_cast<T*>(out.view.data) + (image * g.c + group * g.cg()) * g.h * g.w;
       rb::Scratch<T> col(g.pointwise() ? 0 : g.depth() * strip * g.ow);
       if (!g.pointwise()) std::fill_n(to, g.cg() * g.h * g.w, T(0));
       for (int64_t r0 = 0; r0 < g.oh; r0 += strip) {
         const int64_t r1 = std::min(g.oh, r0 + strip), width = (r1 - r0) * g.ow;
         // weight transposed by its strides
-        product<T>({g.depth(), width, g.og(), weight + group * g.og() * g.depth(), 1, g.depth(), from + r0 * g.ow,
-                    g.plane(), 1, g.pointwise() ? to : col.data(), width, kGemmStore, nullptr},
+        product<T>({g.depth(), width, g.og(), weight + group * g.og() * g.depth(), 1, g.depth(),
+                    from + r0 * g.ow, g.plane(), 1, g.pointwise() ? to : col.data(), width,
+                    kGemmStore, nullptr},
                    split);
         if (!g.pointwise()) col2im(g, col.data(), r0, r1, to);
       }
@@ -220,12 +239,13 @@ void conv2d_dx_kernel(const rb::Args& a) {
   out.finish();
 }
 
-// dweight = sum over images of g (og x plane) times the transposed column matrix. Images fall into a fixed number of
-// chunks with sums of their own, added in order.
+// dweight = sum over images of g (og x plane) times the transposed column matrix. Images fall into
+// a fixed number of chunks with sums of their own, added in order.
 void conv2d_dw_kernel(const rb::Args& a) {
   const RbTensor &xt = a.tensor(0), &gt = a.tensor(1);
   if (xt.ndim != 4 || gt.ndim != 4)
-    rb::fail(RB_E_ARG, "conv2d_dw: expected `x` and `g` of 4 dimensions, got %d and %d", xt.ndim, gt.ndim);
+    rb::fail(RB_E_ARG, "conv2d_dw: expected `x` and `g` of 4 dimensions, got %d and %d", xt.ndim,
+             gt.ndim);
   check_shape_argument(a, a.ints(2));
   const Geometry g = geometry(a, xt.shape, a.ret().shape, gt.shape, 3);
   const Operand x(view_of(xt)), grad(view_of(gt));
@@ -235,7 +255,8 @@ void conv2d_dw_kernel(const rb::Args& a) {
     T* total = reinterpret_cast<T*>(out.view.data);
     const int64_t size = out.target.numel(), strip = g.strip();
     constexpr int64_t kPartialBytes = int64_t{16} << 20;
-    const int64_t room = kPartialBytes / std::max<int64_t>(1, size * static_cast<int64_t>(sizeof(T)));
+    const int64_t room =
+        kPartialBytes / std::max<int64_t>(1, size * static_cast<int64_t>(sizeof(T)));
     const int64_t chunks = std::clamp<int64_t>(room, 1, std::clamp<int64_t>(g.n, 1, kManyJobs));
     rb::Scratch<T> partial(size * (chunks - 1));
     auto run = [&](int64_t chunk, bool split) {
@@ -244,13 +265,16 @@ void conv2d_dw_kernel(const rb::Args& a) {
       rb::Scratch<T> col(g.pointwise() ? 0 : g.depth() * strip * g.ow);
       for (int64_t image = g.n * chunk / chunks; image < g.n * (chunk + 1) / chunks; ++image) {
         for (int64_t group = 0; group < g.groups; ++group) {
-          const T* from = reinterpret_cast<const T*>(x.view.data) + (image * g.c + group * g.cg()) * g.h * g.w;
-          const T* dy = reinterpret_cast<const T*>(grad.view.data) + (image * g.o + group * g.og()) * g.plane();
+          const T* from =
+              reinterpret_cast<const T*>(x.view.data) + (image * g.c + group * g.cg()) * g.h * g.w;
+          const T* dy = reinterpret_cast<const T*>(grad.view.data) +
+                        (image * g.o + group * g.og()) * g.plane();
           for (int64_t r0 = 0; r0 < g.oh; r0 += strip) {
             const int64_t r1 = std::min(g.oh, r0 + strip), width = (r1 - r0) * g.ow;
             if (!g.pointwise()) im2col(g, from, r0, r1, col.data());
-            product<T>({g.og(), g.depth(), width, dy + r0 * g.ow, g.plane(), 1, g.pointwise() ? from : col.data(), 1,
-                        width, sum + group * g.og() * g.depth(), g.depth(), kGemmAccumulate, nullptr},
+            product<T>({g.og(), g.depth(), width, dy + r0 * g.ow, g.plane(), 1,
+                        g.pointwise() ? from : col.data(), 1, width,
+                        sum + group * g.og() * g.depth(), g.depth(), kGemmAccumulate, nullptr},
                        split);
           }
         }
@@ -280,6 +304,8 @@ const rb::KernelSpec kKernels[] = {
 
 }  // namespace
 
-int32_t add_conv(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_conv(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

@@ -19,7 +19,8 @@ int32_t assign(RbTensor& out, const RbValue& src, const char* op) {
   }
   if (!rb::is_number(src)) return rb::set_error(RB_E_TYPE, "%s: expected a tensor or a number", op);
   if (src.tag == RB_COMPLEX && !(kMaskComplex >> out.dtype_id & 1)) {
-    return rb::set_error(RB_E_TYPE, "%s: a complex number does not fit into %s", op, kDTypeNames[out.dtype_id]);
+    return rb::set_error(RB_E_TYPE, "%s: a complex number does not fit into %s", op,
+                         kDTypeNames[out.dtype_id]);
   }
   alignas(16) char element[16];
   store_value(src, out.dtype_id, element);
@@ -29,20 +30,24 @@ int32_t assign(RbTensor& out, const RbValue& src, const char* op) {
 }
 
 // input (shape only), source
-int32_t assign_second(void*, const RbCall*, const RbValue* args, int32_t, RbValue* rets, int32_t) noexcept {
+int32_t assign_second(void*, const RbCall*, const RbValue* args, int32_t, RbValue* rets,
+                      int32_t) noexcept {
   return assign(*rets[0].v.t, args[1], "fill");
 }
-int32_t assign_first(void*, const RbCall*, const RbValue* args, int32_t, RbValue* rets, int32_t) noexcept {
+int32_t assign_first(void*, const RbCall*, const RbValue* args, int32_t, RbValue* rets,
+                     int32_t) noexcept {
   return assign(*rets[0].v.t, args[0], "copy");
 }
 
 template <class T>
 int select(const LoopArgs* a) {
-  const int64_t n = a->n, sc = a->in_stride[0], sx = a->in_stride[1], sy = a->in_stride[2], so = a->out_stride;
+  const int64_t n = a->n, sc = a->in_stride[0], sx = a->in_stride[1], sy = a->in_stride[2],
+                so = a->out_stride;
   const char *c = a->in[0], *x = a->in[1], *y = a->in[2];
   char* r = a->out;
   if constexpr (std::is_integral_v<T>) {
-    if (sc == 1 && so == sizeof(T) && (sx == 0 || sx == sizeof(T)) && (sy == 0 || sy == sizeof(T))) {
+    if (sc == 1 && so == sizeof(T) && (sx == 0 || sx == sizeof(T)) &&
+        (sy == 0 || sy == sizeof(T))) {
       const uint8_t* cc = reinterpret_cast<const uint8_t*>(c);
       const T* xx = reinterpret_cast<const T*>(x);
       const T* yy = reinterpret_cast<const T*>(y);
@@ -99,12 +104,12 @@ void run_select(const rb::Args& a, int condition, int yes, int no) {
     if (v.tag == RB_TENSOR) {
       in[k].tensor = v.v.t;
       if (k == 0 && v.v.t->dtype_id != RB_BOOL8) {
-        rb::fail(RB_E_TYPE, "%s: expected a bool %s, got %s", a.op_name(), condition == 0 ? "condition" : "mask",
-                 kDTypeNames[v.v.t->dtype_id]);
+        rb::fail(RB_E_TYPE, "%s: expected a bool %s, got %s", a.op_name(),
+                 condition == 0 ? "condition" : "mask", kDTypeNames[v.v.t->dtype_id]);
       }
       if (k > 0 && v.v.t->dtype_id != out.dtype_id) {
-        rb::fail(RB_E_INTERNAL, "%s: operands arrived as %s and %s", a.op_name(), kDTypeNames[v.v.t->dtype_id],
-                 kDTypeNames[out.dtype_id]);
+        rb::fail(RB_E_INTERNAL, "%s: operands arrived as %s and %s", a.op_name(),
+                 kDTypeNames[v.v.t->dtype_id], kDTypeNames[out.dtype_id]);
       }
     } else if (rb::is_number(v)) {
       store_value(v, dtype, numbers[k]);
@@ -118,12 +123,18 @@ void where_kernel(const rb::Args& a) { run_select(a, 0, 1, 2); }
 void masked_fill_kernel(const rb::Args& a) { run_select(a, 1, 2, 0); }
 
 const rb::KernelSpec kKernels[] = {
-    {"copy", assign_second}, {"fill", assign_second},           {"cast", assign_first},
-    {"clone", assign_first}, {"where", rb::wrap<where_kernel>}, {"masked_fill", rb::wrap<masked_fill_kernel>},
+    {"copy", assign_second},
+    {"fill", assign_second},
+    {"cast", assign_first},
+    {"clone", assign_first},
+    {"where", rb::wrap<where_kernel>},
+    {"masked_fill", rb::wrap<masked_fill_kernel>},
 };
 
 }  // namespace
 
-int32_t add_copy(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_copy(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

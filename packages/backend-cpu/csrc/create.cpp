@@ -21,7 +21,8 @@ void full_kernel(const rb::Args& a) {
   const RbValue& value = a.args[1];
   if (!rb::is_number(value)) rb::fail(RB_E_TYPE, "%s: `fill_value` must be a number", a.op_name());
   if (value.tag == RB_COMPLEX && !(kMaskComplex >> out.dtype_id & 1)) {
-    rb::fail(RB_E_TYPE, "%s: a complex number does not fit into %s", a.op_name(), kDTypeNames[out.dtype_id]);
+    rb::fail(RB_E_TYPE, "%s: a complex number does not fit into %s", a.op_name(),
+             kDTypeNames[out.dtype_id]);
   }
   fill_view(view_of(out), value);
 }
@@ -88,6 +89,8 @@ const rb::KernelSpec kKernels[] = {
 
 }  // namespace
 
-int32_t add_create(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_create(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

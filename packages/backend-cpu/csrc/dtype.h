@@ -43,7 +43,8 @@ struct F16 {
   }
   static uint16_t round(float f) {
     uint32_t u = float_to_bits(f), sign = (u >> 16) & 0x8000u, mag = u & 0x7fffffffu;
-    uint32_t normal = (mag + 0xc8000fffu + ((mag >> 13) & 1u)) >> 13;  // exponent - 112, nearest even
+    uint32_t normal =
+        (mag + 0xc8000fffu + ((mag >> 13) & 1u)) >> 13;  // exponent - 112, nearest even
     // Subnormals: adding 0.5 aligns the last bit with 2^-24, and the addition rounds.
     uint32_t tiny = float_to_bits(bits_to_float(mag) + 0.5f) - 0x3f000000u;
     uint32_t r = mag < 0x38800000u ? tiny : normal;
@@ -72,14 +73,14 @@ template <class T>
 using compute_t = std::conditional_t<is_half_v<T>, float, T>;
 
 constexpr int kItemSize[RB_DTYPE_COUNT] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 8, 16};
-constexpr const char* kDTypeNames[RB_DTYPE_COUNT] = {"bool",     "uint8",   "int8",    "int16",     "int32",
-                                                     "int64",    "uint16",  "uint32",  "uint64",    "float16",
-                                                     "bfloat16", "float32", "float64", "complex64", "complex128"};
+constexpr const char* kDTypeNames[RB_DTYPE_COUNT] = {
+    "bool",   "uint8",   "int8",     "int16",   "int32",   "int64",     "uint16",    "uint32",
+    "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
 
 constexpr uint64_t bit(int dtype) { return uint64_t{1} << dtype; }
 constexpr uint64_t kMaskBool = bit(RB_BOOL8);
-constexpr uint64_t kMaskInt =
-    bit(RB_U8) | bit(RB_I8) | bit(RB_I16) | bit(RB_I32) | bit(RB_I64) | bit(RB_U16) | bit(RB_U32) | bit(RB_U64);
+constexpr uint64_t kMaskInt = bit(RB_U8) | bit(RB_I8) | bit(RB_I16) | bit(RB_I32) | bit(RB_I64) |
+                              bit(RB_U16) | bit(RB_U32) | bit(RB_U64);
 constexpr uint64_t kMaskHalf = bit(RB_F16) | bit(RB_BF16);
 constexpr uint64_t kMaskFloat = kMaskHalf | bit(RB_F32) | bit(RB_F64);
 constexpr uint64_t kMaskComplex = bit(RB_C64) | bit(RB_C128);
@@ -88,7 +89,8 @@ constexpr uint64_t kMaskAll = kMaskReal | kMaskComplex;
 
 inline int item_size(const RbTensor& t) { return kItemSize[t.dtype_id]; }
 
-/// Call f(TypeTag<T>{}) with the type of `dtype`, restricted to the dtypes in Mask; returns false if it is not one.
+/// Call f(TypeTag<T>{}) with the type of `dtype`, restricted to the dtypes in Mask; returns false
+/// if it is not one.
 template <uint64_t Mask = kMaskAll, class F>
 bool visit_dtype(int dtype, F&& f) {
 #define RB_CASE(id, T)                     \
@@ -128,8 +130,8 @@ void dispatch_dtype(const char* op, int dtype, F&& f) {
   }
 }
 
-/// Conversion between any two element types, as a C cast: floats to integers truncate, complex to real takes
-/// the real part, everything to bool asks whether it is nonzero.
+/// Conversion between any two element types, as a C cast: floats to integers truncate, complex to
+/// real takes the real part, everything to bool asks whether it is nonzero.
 template <class To, class From>
 inline To convert(From x) {
   if constexpr (std::is_same_v<To, From>) {
@@ -139,7 +141,8 @@ inline To convert(From x) {
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
   } else if constexpr (is_complex_v<From> && is_complex_v<To>) {
-    return To(static_cast<typename To::value_type>(x.real()), static_cast<typename To::value_type>(x.imag()));
+    return To(static_cast<typename To::value_type>(x.real()),
+              static_cast<typename To::value_type>(x.imag()));
   } else if constexpr (is_complex_v<From>) {
     return convert<To>(x.real());
   } else if constexpr (is_complex_v<To>) {

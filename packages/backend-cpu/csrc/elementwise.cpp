@@ -1,4 +1,5 @@
-// Elementwise kernels: which loop a call means, its operands, and the 16-bit floats by way of float32.
+// Elementwise kernels: which loop a call means, its operands, and the 16-bit floats by way of
+// float32.
 #include <algorithm>
 #include <cmath>
 
@@ -32,7 +33,8 @@ struct alignas(16) Number {
 
 bool is_half(int dtype) { return dtype == RB_F16 || dtype == RB_BF16; }
 
-// Chunks go to float32, through the float32 loop, and back: one rounding per call, as one operation promises.
+// Chunks go to float32, through the float32 loop, and back: one rounding per call, as one operation
+// promises.
 struct HalfContext {
   Loop loop;
   const void* ctx;
@@ -66,7 +68,8 @@ int half_loop(const LoopArgs* a) {
           const H* x = reinterpret_cast<const H*>(from);
           for (int64_t i = 0; i < b.n; ++i) in[k][i] = x[i];
         } else {
-          for (int64_t i = 0; i < b.n; ++i) in[k][i] = *reinterpret_cast<const H*>(from + i * stride);
+          for (int64_t i = 0; i < b.n; ++i)
+            in[k][i] = *reinterpret_cast<const H*>(from + i * stride);
         }
         b.in_stride[k] = sizeof(float);
       }
@@ -94,11 +97,14 @@ int half_loop(const LoopArgs* a) {
 const char* name_of(const RbCall* call) { return rb::host->op_info(call->op)->name; }
 
 __attribute__((cold, noinline)) int32_t report(int status, const RbCall* call) {
-  if (status & kLoopZeroDivision) return rb::set_error(RB_E_ARG, "%s: integer division by zero", name_of(call));
-  return rb::set_error(RB_E_ARG, "%s: integers to negative integer powers are not allowed", name_of(call));
+  if (status & kLoopZeroDivision)
+    return rb::set_error(RB_E_ARG, "%s: integer division by zero", name_of(call));
+  return rb::set_error(RB_E_ARG, "%s: integers to negative integer powers are not allowed",
+                       name_of(call));
 }
 __attribute__((cold, noinline)) int32_t report_dtype(const RbCall* call, int dtype) {
-  return rb::set_error(RB_E_TYPE, "%s: the cpu backend has no kernel for %s", name_of(call), kDTypeNames[dtype]);
+  return rb::set_error(RB_E_TYPE, "%s: the cpu backend has no kernel for %s", name_of(call),
+                       kDTypeNames[dtype]);
 }
 
 // Gather operands; `dtype` becomes the compute dtype, which all tensors have.
@@ -108,15 +114,16 @@ struct Operands {
   int dtype;
   uint32_t numbers;
 };
-inline int32_t gather(Operands& o, const RbValue* const* values, int nin, const RbTensor& out, const RbCall* call) {
+inline int32_t gather(Operands& o, const RbValue* const* values, int nin, const RbTensor& out,
+                      const RbCall* call) {
   o.dtype = -1;
   o.numbers = 0;
   for (int k = 0; k < nin; ++k) {
     if (values[k]->tag != RB_TENSOR) continue;
     const RbTensor* t = values[k]->v.t;
     if (o.dtype >= 0 && t->dtype_id != o.dtype) {
-      return rb::set_error(RB_E_INTERNAL, "%s: operands arrived as %s and %s", name_of(call), kDTypeNames[o.dtype],
-                           kDTypeNames[t->dtype_id]);
+      return rb::set_error(RB_E_INTERNAL, "%s: operands arrived as %s and %s", name_of(call),
+                           kDTypeNames[o.dtype], kDTypeNames[t->dtype_id]);
     }
     o.dtype = t->dtype_id;
   }
@@ -129,7 +136,8 @@ inline int32_t gather(Operands& o, const RbValue* const* values, int nin, const 
       continue;
     }
     if (!rb::is_number(*values[k])) {
-      return rb::set_error(RB_E_TYPE, "%s: operand %d is neither a tensor nor a number", name_of(call), k);
+      return rb::set_error(RB_E_TYPE, "%s: operand %d is neither a tensor nor a number",
+                           name_of(call), k);
     }
     o.in[k].tensor = nullptr;
     o.in[k].value = &o.storage[k];
@@ -139,34 +147,39 @@ inline int32_t gather(Operands& o, const RbValue* const* values, int nin, const 
   return RB_OK;
 }
 
-int32_t run_loop(Loop loop, Operands& o, int nin, bool to_bool, const RbTensor& out, int64_t grain, const RbCall* call,
-                 const void* ctx = nullptr) {
+int32_t run_loop(Loop loop, Operands& o, int nin, bool to_bool, const RbTensor& out, int64_t grain,
+                 const RbCall* call, const void* ctx = nullptr) {
   if (__builtin_expect(!loop, 0)) return report_dtype(call, o.dtype);
   const int expected = to_bool ? static_cast<int>(RB_BOOL8) : o.dtype;
   if (__builtin_expect(out.dtype_id != expected, 0)) {
-    return rb::set_error(RB_E_INTERNAL, "%s: expected a result of %s, got %s", name_of(call), kDTypeNames[expected],
-                         kDTypeNames[out.dtype_id]);
+    return rb::set_error(RB_E_INTERNAL, "%s: expected a result of %s, got %s", name_of(call),
+                         kDTypeNames[expected], kDTypeNames[out.dtype_id]);
   }
   int status;
   if (is_half(o.dtype)) {
     HalfContext half{loop, ctx, nin, o.numbers, !to_bool};
-    status = run_elementwise(o.dtype == RB_BF16 ? half_loop<BF16> : half_loop<F16>, out, o.in, nin, grain, &half);
+    status = run_elementwise(o.dtype == RB_BF16 ? half_loop<BF16> : half_loop<F16>, out, o.in, nin,
+                             grain, &half);
   } else {
     status = run_elementwise(loop, out, o.in, nin, grain, ctx);
   }
   return __builtin_expect(status, 0) ? report(status, call) : RB_OK;
 }
 
-// Few elements, no broadcasting, no 16-bit floats: straight to the loop. False where that does not hold.
+// Few elements, no broadcasting, no 16-bit floats: straight to the loop. False where that does not
+// hold.
 template <int Nin>
-inline bool run_quick(Fn fn, const RbValue* args, bool to_bool, const RbTensor& out, int64_t grain, int& status) {
+inline bool run_quick(Fn fn, const RbValue* args, bool to_bool, const RbTensor& out, int64_t grain,
+                      int& status) {
   const RbTensor* first = args[0].v.t;
-  if (args[0].tag != RB_TENSOR || !(first->flags & out.flags & RB_T_CONTIGUOUS) || first->numel != out.numel)
+  if (args[0].tag != RB_TENSOR || !(first->flags & out.flags & RB_T_CONTIGUOUS) ||
+      first->numel != out.numel)
     return false;
   const int dtype = first->dtype_id;
   const int64_t n = out.numel;
   const Loop loop = tables[dtype]->loops[static_cast<int>(fn)];
-  if (n == 0 || n > grain || !loop || is_half(dtype) || out.dtype_id != (to_bool ? static_cast<int>(RB_BOOL8) : dtype))
+  if (n == 0 || n > grain || !loop || is_half(dtype) ||
+      out.dtype_id != (to_bool ? static_cast<int>(RB_BOOL8) : dtype))
     return false;
   LoopArgs a;
   a.n = n;
@@ -177,8 +190,8 @@ inline bool run_quick(Fn fn, const RbValue* args, bool to_bool, const RbTensor& 
   a.in_stride[0] = kItemSize[dtype];
   if constexpr (Nin == 2) {
     const RbTensor* second = args[1].v.t;
-    if (args[1].tag != RB_TENSOR || second->dtype_id != dtype || !(second->flags & RB_T_CONTIGUOUS) ||
-        second->numel != n)
+    if (args[1].tag != RB_TENSOR || second->dtype_id != dtype ||
+        !(second->flags & RB_T_CONTIGUOUS) || second->numel != n)
       return false;
     a.in[1] = static_cast<const char*>(second->data);
     a.in_stride[1] = kItemSize[dtype];
@@ -187,14 +200,14 @@ inline bool run_quick(Fn fn, const RbValue* args, bool to_bool, const RbTensor& 
   return true;
 }
 
-int32_t run_fn(Fn fn, const RbValue* const* values, int nin, bool to_bool, RbTensor& out, int64_t grain,
-               const RbCall* call) {
+int32_t run_fn(Fn fn, const RbValue* const* values, int nin, bool to_bool, RbTensor& out,
+               int64_t grain, const RbCall* call) {
   Operands o;
   if (int32_t code = gather(o, values, nin, out, call)) return code;
   return run_loop(fn_table(o.dtype).loops[static_cast<int>(fn)], o, nin, to_bool, out, grain, call);
 }
 
-// ---- kernels that are one function ----------------------------------------------------------------------
+// ---- kernels that are one function
 
 struct FnSpec {
   const char* op;
@@ -204,7 +217,8 @@ struct FnSpec {
   int64_t grain;
 };
 
-int32_t plain(void* self, const RbCall* call, const RbValue* args, int32_t, RbValue* rets, int32_t) noexcept {
+int32_t plain(void* self, const RbCall* call, const RbValue* args, int32_t, RbValue* rets,
+              int32_t) noexcept {
   const FnSpec& spec = *static_cast<const FnSpec*>(self);
   int status = 0;
   if (spec.nin == 1 ? run_quick<1>(spec.fn, args, spec.to_bool, *rets[0].v.t, spec.grain, status)
@@ -280,13 +294,16 @@ const FnSpec kPlain[] = {
     RB_TO_BOOL2(logical_xor),
 };
 
-// ---- kernels that look at their arguments first -----------------------------------------------------------
+// ---- kernels that look at their arguments first
 
-bool is_one(const RbValue& v) { return v.tag == RB_FLOAT ? v.v.f == 1.0 : v.tag != RB_COMPLEX && v.v.i == 1; }
+bool is_one(const RbValue& v) {
+  return v.tag == RB_FLOAT ? v.v.f == 1.0 : v.tag != RB_COMPLEX && v.v.i == 1;
+}
 
 // input, other, alpha
 template <Fn Simple, Fn Scaled>
-int32_t with_alpha(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets, int32_t) noexcept {
+int32_t with_alpha(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+                   int32_t) noexcept {
   const RbValue* values[] = {args, args + 1, args + 2};
   if (nargs < 3 || args[2].tag == RB_NONE || is_one(args[2])) {
     int status = 0;
@@ -300,7 +317,8 @@ bool is_str(const RbValue* args, int32_t nargs, int i, const char* text) {
   return i < nargs && args[i].tag == RB_STR && std::strcmp(args[i].v.s, text) == 0;
 }
 
-int32_t div_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets, int32_t) noexcept {
+int32_t div_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+                   int32_t) noexcept {
   const RbValue* values[] = {args, args + 1};
   Fn fn = Fn::k_div;
   if (nargs > 2 && args[2].tag == RB_STR) {
@@ -309,13 +327,15 @@ int32_t div_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs
     } else if (is_str(args, nargs, 2, "trunc")) {
       fn = Fn::k_div_trunc;
     } else {
-      return rb::set_error(RB_E_ARG, "div: rounding_mode must be None, 'floor' or 'trunc', got '%s'", args[2].v.s);
+      return rb::set_error(
+          RB_E_ARG, "div: rounding_mode must be None, 'floor' or 'trunc', got '%s'", args[2].v.s);
     }
   }
   return run_fn(fn, values, 2, false, *rets[0].v.t, kGrain, call);
 }
 
-int32_t pow_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbValue* rets, int32_t) noexcept {
+int32_t pow_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbValue* rets,
+                   int32_t) noexcept {
   const RbValue* values[] = {args, args + 1};
   if (args[0].tag == RB_TENSOR && rb::is_number(args[1]) && args[1].tag != RB_COMPLEX) {
     const double exponent = rb::to_double(args[1]);
@@ -330,19 +350,24 @@ int32_t pow_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbVa
 }
 
 template <Fn Exact, Fn Tanh, int Nin>
-int32_t gelu_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets, int32_t) noexcept {
+int32_t gelu_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+                    int32_t) noexcept {
   const RbValue* values[] = {args, args + 1};
-  if (is_str(args, nargs, Nin, "tanh")) return run_fn(Tanh, values, Nin, false, *rets[0].v.t, kGrainHeavy, call);
+  if (is_str(args, nargs, Nin, "tanh"))
+    return run_fn(Tanh, values, Nin, false, *rets[0].v.t, kGrainHeavy, call);
   if (nargs > Nin && args[Nin].tag == RB_STR && !is_str(args, nargs, Nin, "none")) {
-    return rb::set_error(RB_E_ARG, "gelu: approximate must be 'none' or 'tanh', got '%s'", args[Nin].v.s);
+    return rb::set_error(RB_E_ARG, "gelu: approximate must be 'none' or 'tanh', got '%s'",
+                         args[Nin].v.s);
   }
   return run_fn(Exact, values, Nin, false, *rets[0].v.t, kGrainHeavy, call);
 }
 
-int32_t clamp_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets, int32_t) noexcept {
+int32_t clamp_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+                     int32_t) noexcept {
   const bool low = nargs > 1 && args[1].tag != RB_NONE, high = nargs > 2 && args[2].tag != RB_NONE;
   const RbValue* values[] = {args, args + 1, args + 2};
-  if (!low && !high) return rb::set_error(RB_E_ARG, "clamp: at least one of `min` and `max` must be given");
+  if (!low && !high)
+    return rb::set_error(RB_E_ARG, "clamp: at least one of `min` and `max` must be given");
   if (low && high) return run_fn(Fn::k_clamp, values, 3, false, *rets[0].v.t, kGrain, call);
   if (high) values[1] = args + 2;
   return run_fn(low ? Fn::k_maximum : Fn::k_minimum, values, 2, false, *rets[0].v.t, kGrain, call);
@@ -357,8 +382,8 @@ int round_loop(const LoopArgs* a) {
     const T x = *reinterpret_cast<const T*>(a->in[0] + i * a->in_stride[0]);
     T& r = *reinterpret_cast<T*>(a->out + i * a->out_stride);
     if constexpr (std::is_floating_point_v<T>) {
-      const T scaled =
-          decimals > 0 ? std::nearbyint(x * T(factor)) / T(factor) : std::nearbyint(x / T(factor)) * T(factor);
+      const T scaled = decimals > 0 ? std::nearbyint(x * T(factor)) / T(factor)
+                                    : std::nearbyint(x / T(factor)) * T(factor);
       r = std::isfinite(x) ? scaled : x;
     } else {
       r = decimals > 0 ? x : convert<T>(std::nearbyint(static_cast<double>(x) / factor) * factor);
@@ -366,9 +391,12 @@ int round_loop(const LoopArgs* a) {
   }
   return 0;
 }
-int32_t round_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets, int32_t) noexcept {
+int32_t round_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+                     int32_t) noexcept {
   const RbValue* values[] = {args};
-  int decimals = nargs > 1 && args[1].tag == RB_INT ? static_cast<int>(std::clamp<int64_t>(args[1].v.i, -400, 400)) : 0;
+  int decimals = nargs > 1 && args[1].tag == RB_INT
+                     ? static_cast<int>(std::clamp<int64_t>(args[1].v.i, -400, 400))
+                     : 0;
   if (decimals == 0) return run_fn(Fn::k_round, values, 1, false, *rets[0].v.t, kGrain, call);
   Operands o;
   if (int32_t code = gather(o, values, 1, *rets[0].v.t, call)) return code;
@@ -379,7 +407,7 @@ int32_t round_kernel(void*, const RbCall* call, const RbValue* args, int32_t nar
   return run_loop(loop, o, 1, false, *rets[0].v.t, kGrainHeavy, call, &decimals);
 }
 
-// ---- complex to real and back -----------------------------------------------------------------------------
+// ---- complex to real and back
 
 int32_t zero_fill(RbTensor& out) {
   static const Number zero = {};
@@ -387,7 +415,8 @@ int32_t zero_fill(RbTensor& out) {
   const Loop loop = fn_table(out.dtype_id).loops[static_cast<int>(Fn::k_conj)];
   if (is_half(out.dtype_id)) {
     HalfContext half{loop, nullptr, 1, 1, true};
-    run_elementwise(out.dtype_id == RB_BF16 ? half_loop<BF16> : half_loop<F16>, out, &in, 1, kGrain, &half);
+    run_elementwise(out.dtype_id == RB_BF16 ? half_loop<BF16> : half_loop<F16>, out, &in, 1, kGrain,
+                    &half);
   } else {
     run_elementwise(loop, out, &in, 1, kGrain);
   }
@@ -395,7 +424,8 @@ int32_t zero_fill(RbTensor& out) {
 }
 
 template <ComplexPart Part>
-int32_t part_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbValue* rets, int32_t) noexcept {
+int32_t part_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbValue* rets,
+                    int32_t) noexcept {
   RbTensor& out = *rets[0].v.t;
   if (args[0].tag == RB_TENSOR && (kMaskComplex >> args[0].v.t->dtype_id & 1)) {
     const int dtype = args[0].v.t->dtype_id;
@@ -405,15 +435,18 @@ int32_t part_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbV
   }
   const RbValue* values[] = {args};
   if (Part == ComplexPart::kImag) return zero_fill(out);
-  return run_fn(Part == ComplexPart::kAbs ? Fn::k_abs : Fn::k_conj, values, 1, false, out, kGrain, call);
+  return run_fn(Part == ComplexPart::kAbs ? Fn::k_abs : Fn::k_conj, values, 1, false, out, kGrain,
+                call);
 }
 
-int32_t complex_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbValue* rets, int32_t) noexcept {
+int32_t complex_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbValue* rets,
+                       int32_t) noexcept {
   RbTensor& out = *rets[0].v.t;
   const RbValue* values[] = {args, args + 1};
   Operands o;
   if (int32_t code = gather(o, values, 2, out, call)) return code;
-  if ((o.dtype != RB_F32 || out.dtype_id != RB_C64) && (o.dtype != RB_F64 || out.dtype_id != RB_C128)) {
+  if ((o.dtype != RB_F32 || out.dtype_id != RB_C64) &&
+      (o.dtype != RB_F64 || out.dtype_id != RB_C128)) {
     return report_dtype(call, o.dtype);
   }
   run_elementwise(complex_join_loop(o.dtype), out, o.in, 2, kGrain);

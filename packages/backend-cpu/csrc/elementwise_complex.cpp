@@ -13,9 +13,11 @@ auto c_abs(C x) {
   C c_##name(C x) {      \
     return std::name(x); \
   }
+// clang-format off
 RB_STD(exp)
 RB_STD(log) RB_STD(sqrt) RB_STD(sin) RB_STD(cos) RB_STD(tan) RB_STD(asin) RB_STD(acos) RB_STD(atan) RB_STD(sinh)
     RB_STD(cosh) RB_STD(tanh)
+// clang-format on
 #undef RB_STD
 
         template <class C>
@@ -28,7 +30,8 @@ template <class C>
 C c_expm1(C z) {
   using R = typename C::value_type;
   R s = std::sin(z.imag() / R(2));
-  return C(std::expm1(z.real()) * std::cos(z.imag()) - R(2) * s * s, std::exp(z.real()) * std::sin(z.imag()));
+  return C(std::expm1(z.real()) * std::cos(z.imag()) - R(2) * s * s,
+           std::exp(z.real()) * std::sin(z.imag()));
 }
 // |1 + z|^2 = 1 + x (2 + x) + y^2
 template <class C>
@@ -82,7 +85,8 @@ template <class R>
 int join(const LoopArgs* a) {
   const char *x = a->in[0], *y = a->in[1];
   char* r = a->out;
-  for (int64_t i = 0; i < a->n; ++i, x += a->in_stride[0], y += a->in_stride[1], r += a->out_stride) {
+  for (int64_t i = 0; i < a->n;
+       ++i, x += a->in_stride[0], y += a->in_stride[1], r += a->out_stride) {
     at<std::complex<R>>(r) = std::complex<R>(load<R>(x), load<R>(y));
   }
   return 0;
@@ -97,8 +101,12 @@ constexpr rbcpu::Loop kParts[3][2] = {{&part<C64, part_real<C64>>, &part<C128, p
 
 namespace rbcpu {
 
-Loop complex_part_loop(ComplexPart which, int dtype) { return kParts[static_cast<int>(which)][dtype == RB_C128]; }
-Loop complex_join_loop(int real_dtype) { return real_dtype == RB_F64 ? &join<double> : &join<float>; }
+Loop complex_part_loop(ComplexPart which, int dtype) {
+  return kParts[static_cast<int>(which)][dtype == RB_C128];
+}
+Loop complex_join_loop(int real_dtype) {
+  return real_dtype == RB_F64 ? &join<double> : &join<float>;
+}
 
 const FnTable* complex_table(int dtype) {
   if (dtype == RB_C64) return &table<std::complex<float>>;

@@ -1,4 +1,5 @@
-// 1-d loops over the scalar bodies and the table of them for one dtype. Internal linkage, as in scalar.h.
+// 1-d loops over the scalar bodies and the table of them for one dtype. Internal linkage, as in
+// scalar.h.
 #pragma once
 #include "ops.h"
 #include "scalar.h"
@@ -16,7 +17,8 @@ RB_INLINE T& at(char* p) {
   return *reinterpret_cast<T*>(p);
 }
 
-// Outputs may be the inputs themselves (in-place calls), element for element: hence ivdep instead of restrict.
+// Outputs may be the inputs themselves (in-place calls), element for element: hence ivdep instead
+// of restrict.
 template <class T, class R, class Op>
 int unary(const LoopArgs* a) {
   const int64_t n = a->n;
@@ -29,20 +31,23 @@ int unary(const LoopArgs* a) {
   }
   const char* x = a->in[0];
   char* r = a->out;
-  for (int64_t i = 0; i < n; ++i, x += a->in_stride[0], r += a->out_stride) at<R>(r) = Op::template f<T>(load<T>(x));
+  for (int64_t i = 0; i < n; ++i, x += a->in_stride[0], r += a->out_stride)
+    at<R>(r) = Op::template f<T>(load<T>(x));
   return 0;
 }
 
 template <class T, class Op>
 int check_operands(const LoopArgs* a) {
-  constexpr bool divides = std::is_same<Op, op_div_floor>::value || std::is_same<Op, op_div_trunc>::value ||
-                           std::is_same<Op, op_remainder>::value || std::is_same<Op, op_fmod>::value;
+  constexpr bool divides =
+      std::is_same<Op, op_div_floor>::value || std::is_same<Op, op_div_trunc>::value ||
+      std::is_same<Op, op_remainder>::value || std::is_same<Op, op_fmod>::value;
   constexpr bool raises = std::is_same<Op, op_pow>::value && std::is_signed<T>::value;
   if constexpr (std::is_integral<T>::value && (divides || raises)) {
     const char* y = a->in[1];
     const int64_t n = a->in_stride[1] == 0 ? 1 : a->n;
     bool bad = false;
-    for (int64_t i = 0; i < n; ++i, y += a->in_stride[1]) bad |= divides ? load<T>(y) == T(0) : load<T>(y) < T(0);
+    for (int64_t i = 0; i < n; ++i, y += a->in_stride[1])
+      bad |= divides ? load<T>(y) == T(0) : load<T>(y) < T(0);
     if (bad) return divides ? rbcpu::kLoopZeroDivision : rbcpu::kLoopNegativePower;
   }
   return 0;

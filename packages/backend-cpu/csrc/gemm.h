@@ -1,5 +1,6 @@
-// Matrix products c = a b (+ c, + bias) through strides: no transposed copies. simd_gemm.cpp holds the blocked
-// kernels of float32 and float64 per instruction-set level; this header splits work into tiles for the pool.
+// Matrix products c = a b (+ c, + bias) through strides: no transposed copies. simd_gemm.cpp holds
+// the blocked kernels of float32 and float64 per instruction-set level; this header splits work
+// into tiles for the pool.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -37,7 +38,8 @@ void gemm_run(const Gemm<T>& g) {
   }
 }
 
-/// Tiles of one product: their number follows from the sizes alone, so results do not depend on threads.
+/// Tiles of one product: their number follows from the sizes alone, so results do not depend on
+/// threads.
 struct GemmTiles {
   int64_t rows, cols;    // of a tile
   int64_t down, across;  // number of tiles
@@ -46,17 +48,20 @@ struct GemmTiles {
   GemmTiles(int64_t m, int64_t n, int64_t k) {
     constexpr double kTask = 1.5e6;
     constexpr int64_t kRows = 12, kCols = 32;  // multiples of the largest micro-kernel
-    const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    const double flops =
+        2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     const double tiles = std::clamp(flops / kTask, 1.0, 64.0);
-    down = std::clamp<int64_t>(std::llround(std::sqrt(tiles * static_cast<double>(m) / static_cast<double>(n))), 1,
-                               (m + kRows - 1) / kRows);
+    down = std::clamp<int64_t>(
+        std::llround(std::sqrt(tiles * static_cast<double>(m) / static_cast<double>(n))), 1,
+        (m + kRows - 1) / kRows);
     down = std::min<int64_t>(down, std::llround(tiles));
     across = std::clamp<int64_t>(static_cast<int64_t>(tiles) / down, 1, (n + kCols - 1) / kCols);
     rows = down == 1 ? m : ((m + down - 1) / down + kRows - 1) / kRows * kRows;
     cols = across == 1 ? n : ((n + across - 1) / across + kCols - 1) / kCols * kCols;
     down = (m + rows - 1) / rows;
     across = (n + cols - 1) / cols;
-    grain = std::max<int64_t>(1, static_cast<int64_t>(kTask / (flops / static_cast<double>(down * across) + 1.0)));
+    grain = std::max<int64_t>(
+        1, static_cast<int64_t>(kTask / (flops / static_cast<double>(down * across) + 1.0)));
   }
 };
 
@@ -69,7 +74,8 @@ void gemm_batch(int64_t batch, int64_t m, int64_t n, int64_t k, const At& at) {
   rb::parallel_for(batch * each, tiles.grain, [&](int64_t begin, int64_t end) {
     for (int64_t job = begin; job < end; ++job) {
       Gemm<T> g = at(job / each);
-      const int64_t tile = job % each, i = tile / tiles.across * tiles.rows, j = tile % tiles.across * tiles.cols;
+      const int64_t tile = job % each, i = tile / tiles.across * tiles.rows,
+                    j = tile % tiles.across * tiles.cols;
       g.m = std::min(tiles.rows, m - i);
       g.n = std::min(tiles.cols, n - j);
       g.a += i * g.as_m;

@@ -1,4 +1,5 @@
-// What one matrix product is: shared with the per-level kernels, so without anything of the standard library.
+// What one matrix product is: shared with the per-level kernels, so without anything of the
+// standard library.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
 namespace rbcpu {
 namespace {
 
-// Advanced indexing of `x`: positions of the result, the byte offset that the index tensors add at each of them, and
-// the strides of the dimensions that are not indexed.
+// Advanced indexing of `x`: positions of the result, the byte offset that the index tensors add at
+// each of them, and the strides of the dimensions that are not indexed.
 struct Advanced {
   int ndim = 0;
   int64_t shape[kMaxDims];
@@ -20,7 +20,8 @@ struct Advanced {
 
  private:
   void push(int64_t size, int64_t x_stride, int64_t offset_stride) {
-    if (ndim == kMaxDims) rb::fail(RB_E_ARG, "index: the result has more than %d dimensions", kMaxDims);
+    if (ndim == kMaxDims)
+      rb::fail(RB_E_ARG, "index: the result has more than %d dimensions", kMaxDims);
     shape[ndim] = size;
     x_strides[ndim] = x_stride;
     offset_strides[ndim++] = offset_stride;
@@ -79,7 +80,8 @@ Advanced::Advanced(const char* op, const View& x, rb::Span<RbTensor*> indices) {
   for (int d = 0; d <= x.ndim; ++d) {
     if (d == place) {
       const View full = dense_view(nullptr, RB_I64, b);
-      for (int k = 0; k < b.ndim; ++k) push(b.shape[k], 0, full.strides[k] * static_cast<int64_t>(sizeof(int64_t)));
+      for (int k = 0; k < b.ndim; ++k)
+        push(b.shape[k], 0, full.strides[k] * static_cast<int64_t>(sizeof(int64_t)));
     }
     if (d == x.ndim) break;
     const bool indexed = d < static_cast<int>(indices.len) && indices[d];
@@ -130,15 +132,17 @@ void index_put_kernel(const rb::Args& a) {
   if (a.args[2].tag == RB_TENSOR) {
     const RbTensor& values = a.tensor(2);
     if (values.dtype_id != x.dtype_id) {
-      rb::fail(RB_E_TYPE, "index_put: expected `values` of %s like `input`, got %s", kDTypeNames[x.dtype_id],
-               kDTypeNames[values.dtype_id]);
+      rb::fail(RB_E_TYPE, "index_put: expected `values` of %s like `input`, got %s",
+               kDTypeNames[x.dtype_id], kDTypeNames[values.dtype_id]);
     }
     // Leading dimensions of size 1 may be more than the places have.
     int extra = values.ndim - adv.ndim;
     for (int k = 0; k < values.ndim; ++k) {
       const int d = k - extra;
       if (values.shape[k] != 1 && (d < 0 || values.shape[k] != adv.shape[d])) {
-        rb::fail(RB_E_ARG, "index_put: `values` (size %lld at dimension %d) do not broadcast to the indexed places",
+        rb::fail(RB_E_ARG,
+                 "index_put: `values` (size %lld at dimension %d) do not broadcast to the indexed "
+                 "places",
                  static_cast<long long>(values.shape[k]), k);
       }
     }
@@ -148,7 +152,8 @@ void index_put_kernel(const rb::Args& a) {
       s.in_strides[1][d] = k < 0 || values.shape[k] == 1 ? 0 : values.strides[k] * out.item();
     }
   } else {
-    if (!rb::is_number(a.args[2])) rb::fail(RB_E_TYPE, "index_put: `values` must be a tensor or a number");
+    if (!rb::is_number(a.args[2]))
+      rb::fail(RB_E_TYPE, "index_put: `values` must be a tensor or a number");
     store_value(a.args[2], out.dtype, number);
     s.in[1] = number;
     for (int d = 0; d < adv.ndim; ++d) s.in_strides[1][d] = 0;
@@ -187,6 +192,8 @@ const rb::KernelSpec kKernels[] = {
 
 }  // namespace
 
-int32_t add_index(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_index(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

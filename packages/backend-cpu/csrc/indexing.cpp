@@ -20,7 +20,8 @@ int gather(const LoopArgs* a) {
       std::memcpy(to, from, n * sizeof(T));
       return 0;
     }
-    for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * so) = *reinterpret_cast<const T*>(from + i * sf);
+    for (int64_t i = 0; i < n; ++i)
+      *reinterpret_cast<T*>(to + i * so) = *reinterpret_cast<const T*>(from + i * sf);
     return 0;
   }
   for (int64_t i = 0; i < n; ++i) {
@@ -36,7 +37,8 @@ int scatter(const LoopArgs* a) {
   const int64_t si = a->in_stride[0], sf = a->in_stride[1], so = a->out_stride;
   for (int64_t i = 0; i < a->n; ++i) {
     const int64_t k = *reinterpret_cast<const int64_t*>(a->in[0] + i * si);
-    *reinterpret_cast<T*>(a->out + i * so + k * step) = *reinterpret_cast<const T*>(a->in[1] + i * sf);
+    *reinterpret_cast<T*>(a->out + i * so + k * step) =
+        *reinterpret_cast<const T*>(a->in[1] + i * sf);
   }
   return 0;
 }
@@ -98,7 +100,8 @@ Loop scatter_add_loop(int dtype) {
   return loop;
 }
 
-CheckedIndex::CheckedIndex(const char* op, const RbTensor& index, int64_t size, int dim, bool negative) {
+CheckedIndex::CheckedIndex(const char* op, const RbTensor& index, int64_t size, int dim,
+                           bool negative) {
   if (!(kMaskInt >> index.dtype_id & 1)) {
     rb::fail(RB_E_TYPE, "%s: expected indices of int64, got %s", op, kDTypeNames[index.dtype_id]);
   }

@@ -1,7 +1,8 @@
 // What gather, scatter and advanced indexing share: checked indices and loops that follow them.
 //
-// All of them are one walk over a space of positions (run_space): in[0] is the int64 index at a position, and the
-// indexed side contributes a base address from the other dimensions, to which the loop adds index * step bytes.
+// All of them are one walk over a space of positions (run_space): in[0] is the int64 index at a
+// position, and the indexed side contributes a base address from the other dimensions, to which the
+// loop adds index * step bytes.
 #pragma once
 #include <memory>
 
@@ -22,8 +23,8 @@ Loop scatter_loop(int item);
 /// The same, added to (of bools: or).
 Loop scatter_add_loop(int dtype);
 
-/// Dense int64 values of `index`, each in [0, size), or in [-size, size) and wrapped if `negative`; raises an
-/// RB_E_INDEX error naming op, index and size.
+/// Dense int64 values of `index`, each in [0, size), or in [-size, size) and wrapped if `negative`;
+/// raises an RB_E_INDEX error naming op, index and size.
 class CheckedIndex {
  public:
   CheckedIndex(const char* op, const RbTensor& index, int64_t size, int dim, bool negative);
@@ -34,7 +35,8 @@ class CheckedIndex {
   std::unique_ptr<rb::Scratch<int64_t>> values_;
 };
 
-/// Strides of `v` in bytes with dimension `dim` frozen (its step is returned), for the first `ndim` dimensions.
+/// Strides of `v` in bytes with dimension `dim` frozen (its step is returned), for the first `ndim`
+/// dimensions.
 int64_t freeze_dim(const View& v, int dim, int64_t* strides);
 
 }  // namespace rbcpu

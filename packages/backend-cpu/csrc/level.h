@@ -1,7 +1,9 @@
-// Instruction-set levels. A file named simd_*.cpp is compiled once per level with RB_LEVEL = v2, v3, v4 (x86-64-v2,
-// ...; other machines: v2 only, with the compiler's default) and exports one table named <name>_<level>. Such a file
-// defines nothing with external or weak linkage but that table: a weak symbol compiled for AVX-512 that the
-// linker picked for all would crash older machines (tests/test_native_library.py).
+// Instruction-set levels. A file named simd_*.cpp is compiled once per level with RB_LEVEL = v2,
+// v3, v4 (x86-64-v2,
+// ...; other machines: v2 only, with the compiler's default) and exports one table named
+// <name>_<level>. Such a file defines nothing with external or weak linkage but that table: a weak
+// symbol compiled for AVX-512 that the linker picked for all would crash older machines
+// (tests/test_native_library.py).
 #pragma once
 
 #define RB_CONCAT_(a, b) a##_##b
@@ -15,7 +17,8 @@ int cpu_level();
 
 /// The table that belongs to this CPU.
 template <class T>
-const T& pick_level([[maybe_unused]] const T& v2, [[maybe_unused]] const T& v3, [[maybe_unused]] const T& v4) {
+const T& pick_level([[maybe_unused]] const T& v2, [[maybe_unused]] const T& v3,
+                    [[maybe_unused]] const T& v4) {
   const int level = cpu_level();
   return level >= 4 ? v4 : level == 3 ? v3 : v2;
 }

@@ -64,11 +64,13 @@ void swap_dims(LoopSpace& s, int a, int b) {
   for (int k = 0; k < s.nin; ++k) std::swap(s.in_strides[k][a], s.in_strides[k][b]);
 }
 
-// Whether dimension a should stand further in than b: by the output's stride, then by the inputs'. A stride of 0
-// says nothing (scattering freezes a dimension of the output): the last input, the source, decides.
+// Whether dimension a should stand further in than b: by the output's stride, then by the inputs'.
+// A stride of 0 says nothing (scattering freezes a dimension of the output): the last input, the
+// source, decides.
 bool faster(const LoopSpace& s, int a, int b) {
   int64_t x = magnitude(s.out_strides[a]), y = magnitude(s.out_strides[b]);
-  if (x == 0 || y == 0) return magnitude(s.in_strides[s.nin - 1][a]) < magnitude(s.in_strides[s.nin - 1][b]);
+  if (x == 0 || y == 0)
+    return magnitude(s.in_strides[s.nin - 1][a]) < magnitude(s.in_strides[s.nin - 1][b]);
   for (int k = 0; x == y && k < s.nin; ++k) {
     x = magnitude(s.in_strides[k][a]);
     y = magnitude(s.in_strides[k][b]);
@@ -154,7 +156,8 @@ void run_flat(int64_t begin, int64_t end, void* ctx) {
 }
 }  // namespace
 
-int run_elementwise(Loop loop, const RbTensor& out, const LoopInput* inputs, int nin, int64_t grain, const void* ctx) {
+int run_elementwise(Loop loop, const RbTensor& out, const LoopInput* inputs, int nin, int64_t grain,
+                    const void* ctx) {
   const int64_t n = out.numel;
   const int out_item = item_size(out);
   bool flat = (out.flags & RB_T_CONTIGUOUS) != 0;
@@ -194,7 +197,8 @@ int run_elementwise(Loop loop, const RbTensor& out, const LoopInput* inputs, int
     space.in[k] = static_cast<const char*>(t ? t->data : inputs[k].value);
     for (int d = 0; d < out.ndim; ++d) {
       int from = t ? d - (out.ndim - t->ndim) : -1;
-      space.in_strides[k][d] = from < 0 || t->shape[from] == 1 ? 0 : t->strides[from] * inputs[k].item;
+      space.in_strides[k][d] =
+          from < 0 || t->shape[from] == 1 ? 0 : t->strides[from] * inputs[k].item;
     }
   }
   return run_space(space, loop, grain);

@@ -1,5 +1,7 @@
-// The one loops header: broadcasting, strided, threaded loops over 1..3 inputs. A kernel supplies a 1-d loop
-// (`Loop`) per dtype and instruction-set level; everything about shapes and threads lives in loops.cpp.
+// The one loops header: broadcasting, strided, threaded loops over 1..3 inputs. A kernel supplies a
+// 1-d loop
+// (`Loop`) per dtype and instruction-set level; everything about shapes and threads lives in
+// loops.cpp.
 #pragma once
 #include <cstdint>
 

@@ -15,7 +15,8 @@ void* gemm_workspace() {
   };
   thread_local std::unique_ptr<void, Free> space;
   if (!space) {
-    space.reset(std::aligned_alloc(64, (RB_PICK_LEVEL(gemm_table).workspace_bytes + 63) & ~size_t{63}));
+    space.reset(
+        std::aligned_alloc(64, (RB_PICK_LEVEL(gemm_table).workspace_bytes + 63) & ~size_t{63}));
     if (!space) throw std::bad_alloc();
   }
   return space.get();
@@ -102,41 +103,43 @@ bool flatten_leading(View& v) {
 
 void check_inner(const char* op, const View& a, const View& b, int64_t ka, int64_t kb) {
   if (ka == kb) return;
-  rb::fail(RB_E_ARG, "%s: inner sizes differ: %lld and %lld (%d-d and %d-d arguments)", op, static_cast<long long>(ka),
-           static_cast<long long>(kb), a.ndim, b.ndim);
+  rb::fail(RB_E_ARG, "%s: inner sizes differ: %lld and %lld (%d-d and %d-d arguments)", op,
+           static_cast<long long>(ka), static_cast<long long>(kb), a.ndim, b.ndim);
 }
 
 // The common case without views: two matrices of float32 or float64, `b` as given or transposed.
-bool plain_product(const RbTensor& a, const RbTensor& b, bool transposed, const RbTensor& out, const void* bias) {
+bool plain_product(const RbTensor& a, const RbTensor& b, bool transposed, const RbTensor& out,
+                   const void* bias) {
   if (a.ndim != 2 || b.ndim != 2 || !(out.flags & RB_T_CONTIGUOUS) || a.dtype_id != b.dtype_id ||
       a.dtype_id != out.dtype_id || a.shape[1] != b.shape[transposed ? 1 : 0]) {
     return false;
   }
-  return visit_dtype<bit(RB_F32) | bit(RB_F64)>(a.dtype_id, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    Gemm<T> g;
-    g.m = a.shape[0];
-    g.n = b.shape[transposed ? 0 : 1];
-    g.k = a.shape[1];
-    g.a = static_cast<const T*>(a.data);
-    g.as_m = a.strides[0];
-    g.as_k = a.strides[1];
-    g.b = static_cast<const T*>(b.data);
-    g.bs_k = b.strides[transposed ? 1 : 0];
-    g.bs_n = b.strides[transposed ? 0 : 1];
-    g.c = static_cast<T*>(out.data);
-    g.ldc = g.n;
-    g.mode = kGemmStore;
-    g.bias = static_cast<const T*>(bias);
-    gemm_batch<T>(1, g.m, g.n, g.k, [&](int64_t) { return g; });
-  });
+  return visit_dtype < bit(RB_F32) | bit(RB_F64) > (a.dtype_id, [&](auto tag) {
+                                       using T = typename decltype(tag)::type;
+                                       Gemm<T> g;
+                                       g.m = a.shape[0];
+                                       g.n = b.shape[transposed ? 0 : 1];
+                                       g.k = a.shape[1];
+                                       g.a = static_cast<const T*>(a.data);
+                                       g.as_m = a.strides[0];
+                                       g.as_k = a.strides[1];
+                                       g.b = static_cast<const T*>(b.data);
+                                       g.bs_k = b.strides[transposed ? 1 : 0];
+                                       g.bs_n = b.strides[transposed ? 0 : 1];
+                                       g.c = static_cast<T*>(out.data);
+                                       g.ldc = g.n;
+                                       g.mode = kGemmStore;
+                                       g.bias = static_cast<const T*>(bias);
+                                       gemm_batch<T>(1, g.m, g.n, g.k, [&](int64_t) { return g; });
+                                     });
 }
 
 void matmul_kernel(const rb::Args& args) {
   if (plain_product(args.tensor(0), args.tensor(1), false, args.ret(), nullptr)) return;
   const Operand a(view_of(args.tensor(0))), b(view_of(args.tensor(1)));
   const Result out(args.ret());
-  if (a.view.ndim == 0 || b.view.ndim == 0) rb::fail(RB_E_ARG, "matmul: both arguments need at least 1 dimension");
+  if (a.view.ndim == 0 || b.view.ndim == 0)
+    rb::fail(RB_E_ARG, "matmul: both arguments need at least 1 dimension");
   check_inner("matmul", a.view, b.view, a.view.shape[a.view.ndim - 1],
               b.view.shape[b.view.ndim == 1 ? 0 : b.view.ndim - 2]);
   View av = a.view, ov = out.view;
@@ -153,10 +156,11 @@ void matmul_kernel(const rb::Args& args) {
 
 void linear_kernel(const rb::Args& args) {
   const RbTensor* row = args.optional_tensor(2);
-  const bool plain_bias =
-      args.ret().ndim == 2 && (!row || ((row->flags & RB_T_CONTIGUOUS) != 0 && row->dtype_id == args.ret().dtype_id &&
-                                        row->numel == args.ret().shape[1]));
-  if (plain_bias && plain_product(args.tensor(0), args.tensor(1), true, args.ret(), row ? row->data : nullptr)) {
+  const bool plain_bias = args.ret().ndim == 2 && (!row || ((row->flags & RB_T_CONTIGUOUS) != 0 &&
+                                                            row->dtype_id == args.ret().dtype_id &&
+                                                            row->numel == args.ret().shape[1]));
+  if (plain_bias &&
+      plain_product(args.tensor(0), args.tensor(1), true, args.ret(), row ? row->data : nullptr)) {
     return;
   }
   const Operand x(view_of(args.tensor(0))), w(view_of(args.tensor(1)));
@@ -199,6 +203,8 @@ const rb::KernelSpec kKernels[] = {
 
 }  // namespace
 
-int32_t add_matmul(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_matmul(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

@@ -1,4 +1,5 @@
-// amax, amin, max.dim, min.dim, argmax, argmin. NaN counts as the extreme; of equals the first index is taken.
+// amax, amin, max.dim, min.dim, argmax, argmin. NaN counts as the extreme; of equals the first
+// index is taken.
 #include <limits>
 
 #include "kernels.h"
@@ -134,6 +135,8 @@ const rb::KernelSpec kKernels[] = {
 
 }  // namespace
 
-int32_t add_minmax(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_minmax(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

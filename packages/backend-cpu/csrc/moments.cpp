@@ -1,4 +1,5 @@
-// var and normalize_moments: means and sums of squared deviations, merged pairwise (Chan, Golub, LeVeque 1979).
+// var and normalize_moments: means and sums of squared deviations, merged pairwise (Chan, Golub,
+// LeVeque 1979).
 #include <cmath>
 
 #include "kernels.h"
@@ -90,28 +91,32 @@ void var_kernel(const rb::Args& a) {
 template <class T>
 void normalize_rows(const T* x, T* y, T* means, T* vars, int64_t rows, int64_t n, double eps) {
   const RowTable& t = row_table();
-  rb::parallel_for(rows, std::max<int64_t>(1, kGrain / 2 / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const T* from = x + i * n;
-      double mean, var;
-      if constexpr (std::is_same_v<T, float>) {
-        mean = t.sum_f32(from, n) / static_cast<double>(n);
-        var = t.squares_f32(from, n, mean) / static_cast<double>(n);
-        t.standardize_f32(from, y + i * n, n, static_cast<float>(mean), static_cast<float>(1.0 / std::sqrt(var + eps)));
-      } else {
-        mean = t.sum_f64(from, n) / static_cast<double>(n);
-        var = t.squares_f64(from, n, mean) / static_cast<double>(n);
-        t.standardize_f64(from, y + i * n, n, mean, 1.0 / std::sqrt(var + eps));
-      }
-      means[i] = static_cast<T>(mean);
-      vars[i] = static_cast<T>(var);
-    }
-  });
+  rb::parallel_for(rows, std::max<int64_t>(1, kGrain / 2 / std::max<int64_t>(n, 1)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end; ++i) {
+                       const T* from = x + i * n;
+                       double mean, var;
+                       if constexpr (std::is_same_v<T, float>) {
+                         mean = t.sum_f32(from, n) / static_cast<double>(n);
+                         var = t.squares_f32(from, n, mean) / static_cast<double>(n);
+                         t.standardize_f32(from, y + i * n, n, static_cast<float>(mean),
+                                           static_cast<float>(1.0 / std::sqrt(var + eps)));
+                       } else {
+                         mean = t.sum_f64(from, n) / static_cast<double>(n);
+                         var = t.squares_f64(from, n, mean) / static_cast<double>(n);
+                         t.standardize_f64(from, y + i * n, n, mean, 1.0 / std::sqrt(var + eps));
+                       }
+                       means[i] = static_cast<T>(mean);
+                       vars[i] = static_cast<T>(var);
+                     }
+                   });
 }
 
-// Any dimensions: moments first, then (x - mean) * rstd with both broadcast over the reduced dimensions.
+// Any dimensions: moments first, then (x - mean) * rstd with both broadcast over the reduced
+// dimensions.
 template <class T>
-void normalize_any(const View& x, const bool* reduced, RbTensor& y, RbTensor& mean, RbTensor& var, double eps) {
+void normalize_any(const View& x, const bool* reduced, RbTensor& y, RbTensor& mean, RbTensor& var,
+                   double eps) {
   using C = compute_t<T>;
   const int dtype = std::is_same_v<C, double> ? RB_F64 : RB_F32;
   const RbTensor* outs[] = {&mean, &var};
@@ -172,8 +177,8 @@ void normalize_moments_kernel(const rb::Args& a) {
     using T = typename decltype(tag)::type;
     if constexpr (!is_half_v<T>) {
       if (trailing) {
-        return normalize_rows(static_cast<const T*>(x.data), static_cast<T*>(y.data), static_cast<T*>(mean.data),
-                              static_cast<T*>(var.data), rows, n, eps);
+        return normalize_rows(static_cast<const T*>(x.data), static_cast<T*>(y.data),
+                              static_cast<T*>(mean.data), static_cast<T*>(var.data), rows, n, eps);
       }
     }
     normalize_any<T>(view_of(x), reduced, y, mean, var, eps);
@@ -187,6 +192,8 @@ const rb::KernelSpec kKernels[] = {
 
 }  // namespace
 
-int32_t add_moments(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_moments(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

@@ -13,9 +13,11 @@ void flip_kernel(const rb::Args& a) {
   for (int64_t d : a.ints(1)) {
     if (d < 0 || d >= x.ndim) {
       if (x.ndim == 0 && d == 0) continue;
-      rb::fail(RB_E_INDEX, "flip: dimension %lld is out of range for %d dimensions", static_cast<long long>(d), x.ndim);
+      rb::fail(RB_E_INDEX, "flip: dimension %lld is out of range for %d dimensions",
+               static_cast<long long>(d), x.ndim);
     }
-    if (seen[d]) rb::fail(RB_E_ARG, "flip: dimension %lld appears twice in `dims`", static_cast<long long>(d));
+    if (seen[d])
+      rb::fail(RB_E_ARG, "flip: dimension %lld appears twice in `dims`", static_cast<long long>(d));
     seen[d] = true;
     if (x.shape[d] == 0) continue;
     x.data += (x.shape[d] - 1) * x.strides[d] * x.item();
@@ -31,8 +33,11 @@ void roll_parts(View to, View from, const int64_t* shifts, const int64_t* dims, 
   const int64_t size = from.shape[d];
   if (size == 0) return;
   const int64_t shift = (shifts[0] % size + size) % size;
-  roll_parts(narrowed(to, d, shift, size - shift), narrowed(from, d, 0, size - shift), shifts + 1, dims + 1, n - 1);
-  if (shift) roll_parts(narrowed(to, d, 0, shift), narrowed(from, d, size - shift, shift), shifts + 1, dims + 1, n - 1);
+  roll_parts(narrowed(to, d, shift, size - shift), narrowed(from, d, 0, size - shift), shifts + 1,
+             dims + 1, n - 1);
+  if (shift)
+    roll_parts(narrowed(to, d, 0, shift), narrowed(from, d, size - shift, shift), shifts + 1,
+               dims + 1, n - 1);
 }
 
 void roll_kernel(const rb::Args& a) {
@@ -66,7 +71,8 @@ void cat_kernel(const rb::Args& a) {
   const int dim = static_cast<int>(a.integer(1));
   int64_t at = 0;
   for (const RbTensor* t : a.tensors(0)) {
-    if (t->ndim == 1 && t->shape[0] == 0 && out.ndim != 1) continue;  // PyTorch's legacy: an empty 1-d tensor fits all
+    if (t->ndim == 1 && t->shape[0] == 0 && out.ndim != 1)
+      continue;  // PyTorch's legacy: an empty 1-d tensor fits all
     const int64_t n = t->shape[dim];
     if (at + n > out.shape[dim]) rb::fail(RB_E_INTERNAL, "cat: the result is too small");
     copy_view(narrowed(out, dim, at, n), view_of(*t));
@@ -81,8 +87,9 @@ void pad_constant_kernel(const rb::Args& a) {
   zero.tag = RB_INT;
   fill_view(to, a.has(2) ? a.args[2] : zero);
   if (pad.len % 2 || pad.len / 2 > static_cast<uint32_t>(from.ndim)) {
-    rb::fail(RB_E_ARG, "pad: expected (before, after) pairs for at most %d dimensions, got %u numbers", from.ndim,
-             pad.len);
+    rb::fail(RB_E_ARG,
+             "pad: expected (before, after) pairs for at most %d dimensions, got %u numbers",
+             from.ndim, pad.len);
   }
   for (uint32_t i = 0; i < pad.len / 2; ++i) {
     const int d = from.ndim - 1 - static_cast<int>(i);
@@ -100,26 +107,29 @@ template <bool Lower>
 void triangle_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
   RbTensor& out = a.ret();
-  if (x.ndim < 2) rb::fail(RB_E_ARG, "%s: expected at least 2 dimensions, got %d", a.op_name(), x.ndim);
+  if (x.ndim < 2)
+    rb::fail(RB_E_ARG, "%s: expected at least 2 dimensions, got %d", a.op_name(), x.ndim);
   const int64_t diagonal = a.has(1) ? a.integer(1) : 0;
   copy_into_result(out, x);
   const View v = view_of(out);
   const int64_t rows = v.shape[v.ndim - 2], cols = v.shape[v.ndim - 1], item = v.item();
   if (out.numel == 0) return;
-  rb::parallel_for(out.numel / cols, std::max<int64_t>(1, kGrain / cols), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      int64_t rest = row, offset = 0;
-      for (int d = v.ndim - 2; d >= 0; --d) {
-        offset += rest % v.shape[d] * v.strides[d];
-        rest /= v.shape[d];
-      }
-      const int64_t edge = row % rows + diagonal;  // the last column of the lower triangle
-      const int64_t first = Lower ? std::clamp<int64_t>(edge + 1, 0, cols) : 0;
-      const int64_t last = Lower ? cols : std::clamp<int64_t>(edge, 0, cols);
-      char* p = v.data + (offset + first * v.strides[v.ndim - 1]) * item;
-      for (int64_t j = first; j < last; ++j, p += v.strides[v.ndim - 1] * item) std::memset(p, 0, item);
-    }
-  });
+  rb::parallel_for(
+      out.numel / cols, std::max<int64_t>(1, kGrain / cols), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          int64_t rest = row, offset = 0;
+          for (int d = v.ndim - 2; d >= 0; --d) {
+            offset += rest % v.shape[d] * v.strides[d];
+            rest /= v.shape[d];
+          }
+          const int64_t edge = row % rows + diagonal;  // the last column of the lower triangle
+          const int64_t first = Lower ? std::clamp<int64_t>(edge + 1, 0, cols) : 0;
+          const int64_t last = Lower ? cols : std::clamp<int64_t>(edge, 0, cols);
+          char* p = v.data + (offset + first * v.strides[v.ndim - 1]) * item;
+          for (int64_t j = first; j < last; ++j, p += v.strides[v.ndim - 1] * item)
+            std::memset(p, 0, item);
+        }
+      });
 }
 
 void check_same_shape(const char* op, const View& part, const RbTensor& src) {
@@ -134,7 +144,8 @@ void check_same_shape(const char* op, const View& part, const RbTensor& src) {
   }
   used = 0;
   for (int d = 0; d < src.ndim && used < sizeof got; ++d) {
-    used += std::snprintf(got + used, sizeof got - used, d ? ", %lld" : "%lld", static_cast<long long>(src.shape[d]));
+    used += std::snprintf(got + used, sizeof got - used, d ? ", %lld" : "%lld",
+                          static_cast<long long>(src.shape[d]));
   }
   rb::fail(RB_E_ARG, "%s: expected `src` of shape (%s), got (%s)", op, expected, got);
 }
@@ -150,8 +161,11 @@ void slice_scatter_kernel(const rb::Args& a) {
     if (v < 0) v += size;
     return std::clamp<int64_t>(v, 0, size);
   };
-  const int64_t start = bound(3, 0), end = std::max(start, bound(4, size)), step = a.has(5) ? a.integer(5) : 1;
-  if (step <= 0) rb::fail(RB_E_ARG, "slice_scatter: `step` must be positive, got %lld", static_cast<long long>(step));
+  const int64_t start = bound(3, 0), end = std::max(start, bound(4, size)),
+                step = a.has(5) ? a.integer(5) : 1;
+  if (step <= 0)
+    rb::fail(RB_E_ARG, "slice_scatter: `step` must be positive, got %lld",
+             static_cast<long long>(step));
   const View part = narrowed(view_of(out), dim, start, (end - start + step - 1) / step, step);
   check_same_shape("slice_scatter", part, src);
   copy_into_result(out, x);
@@ -162,10 +176,12 @@ void diagonal_scatter_kernel(const rb::Args& a) {
   const RbTensor &x = a.tensor(0), &src = a.tensor(1);
   RbTensor& out = a.ret();
   const int64_t offset = a.has(2) ? a.integer(2) : 0;
-  const int d1 = static_cast<int>(a.has(3) ? a.integer(3) : 0), d2 = static_cast<int>(a.has(4) ? a.integer(4) : 1);
+  const int d1 = static_cast<int>(a.has(3) ? a.integer(3) : 0),
+            d2 = static_cast<int>(a.has(4) ? a.integer(4) : 1);
   const View v = view_of(out);
   if (x.ndim < 2 || d1 == d2 || d1 >= x.ndim || d2 >= x.ndim) {
-    rb::fail(RB_E_ARG, "diagonal_scatter: expected two different dimensions of %d, got %d and %d", x.ndim, d1, d2);
+    rb::fail(RB_E_ARG, "diagonal_scatter: expected two different dimensions of %d, got %d and %d",
+             x.ndim, d1, d2);
   }
   View part = v;
   part.ndim = 0;
@@ -197,6 +213,8 @@ const rb::KernelSpec kKernels[] = {
 
 }  // namespace
 
-int32_t add_movement(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_movement(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

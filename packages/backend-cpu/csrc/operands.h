@@ -19,7 +19,8 @@ struct Operand {
   }
 };
 
-// The result as row-major memory of the type that is computed, written back at the end where it is not that.
+// The result as row-major memory of the type that is computed, written back at the end where it is
+// not that.
 struct Result {
   View target, view;
   std::unique_ptr<rb::Scratch<char>> copy;

@@ -1,8 +1,9 @@
-// The elementwise functions by name: each list becomes an enum and, per dtype and instruction-set level, one table of
-// loops.
+// The elementwise functions by name: each list becomes an enum and, per dtype and instruction-set
+// level, one table of loops.
 #pragma once
 #include "loops.h"
 
+// clang-format off
 // T -> T
 #define RB_UNARY(X)                                                                                                  \
   X(neg)                                                                                                             \
@@ -21,6 +22,7 @@
 #define RB_COMPARE(X) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(logical_and) X(logical_or) X(logical_xor)
 // T, T, T -> T
 #define RB_TERNARY(X) X(add_alpha) X(sub_alpha) X(clamp) X(affine) X(standardize)
+// clang-format on
 
 namespace rbcpu {
 
@@ -37,7 +39,8 @@ struct FnTable {
   Loop loops[kFnCount];
 };
 
-// Floats, per level (simd_elementwise.cpp); the rest once (elementwise_int.cpp, elementwise_complex.cpp).
+// Floats, per level (simd_elementwise.cpp); the rest once (elementwise_int.cpp,
+// elementwise_complex.cpp).
 struct FloatTables {
   const FnTable* f32;
   const FnTable* f64;

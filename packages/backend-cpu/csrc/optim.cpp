@@ -18,7 +18,8 @@ bool half(int dtype) { return dtype == RB_F16 || dtype == RB_BF16; }
 class Slot {
  public:
   Slot() = default;
-  Slot(const RbTensor& t, bool direct, bool written) : tensor_(&t), written_(written && !direct), data_(t.data) {
+  Slot(const RbTensor& t, bool direct, bool written)
+      : tensor_(&t), written_(written && !direct), data_(t.data) {
     if (direct) return;
     const View v = view_of(t);
     const int dtype = half(t.dtype_id) ? static_cast<int>(RB_F32) : t.dtype_id;
@@ -64,8 +65,9 @@ bool gapless(const RbTensor& t) {
   return expected == t.numel;
 }
 
-// Checks the lists of one call and runs step(i, slots) for each parameter; lists[0] are the parameters, lists[1] the
-// gradients (the only ones that are not written). An empty list gives null slots.
+// Checks the lists of one call and runs step(i, slots) for each parameter; lists[0] are the
+// parameters, lists[1] the gradients (the only ones that are not written). An empty list gives null
+// slots.
 template <int N, class Step>
 void for_tensors(const rb::Args& a, const char* const (&names)[N], const Step& step) {
   rb::Span<RbTensor*> lists[N];
@@ -73,23 +75,26 @@ void for_tensors(const rb::Args& a, const char* const (&names)[N], const Step& s
     lists[k] = a.tensors(k);
     const bool may_be_empty = k >= 2;
     if (lists[k].len != lists[0].len && !(may_be_empty && lists[k].len == 0)) {
-      rb::fail(RB_E_ARG, "%s: `%s` has %u tensors, `%s` has %u", a.op_name(), names[0], lists[0].len, names[k],
-               lists[k].len);
+      rb::fail(RB_E_ARG, "%s: `%s` has %u tensors, `%s` has %u", a.op_name(), names[0],
+               lists[0].len, names[k], lists[k].len);
     }
     for (uint32_t i = 0; i < lists[k].len; ++i) {
       const RbTensor *t = lists[k][i], *p = lists[0][i];
       bool ok = t && t->ndim == p->ndim && t->dtype_id == p->dtype_id;
       for (int d = 0; ok && d < p->ndim; ++d) ok = t->shape[d] == p->shape[d];
       if (!ok)
-        rb::fail(RB_E_ARG, "%s: `%s`[%u] differs from the parameter in shape or dtype", a.op_name(), names[k], i);
+        rb::fail(RB_E_ARG, "%s: `%s`[%u] differs from the parameter in shape or dtype", a.op_name(),
+                 names[k], i);
       if (!(kMaskFloat >> p->dtype_id & 1))
-        rb::fail(RB_E_TYPE, "%s: expected floating parameters, got %s", a.op_name(), kDTypeNames[p->dtype_id]);
+        rb::fail(RB_E_TYPE, "%s: expected floating parameters, got %s", a.op_name(),
+                 kDTypeNames[p->dtype_id]);
     }
   }
   for (uint32_t i = 0; i < lists[0].len; ++i) {
     const RbTensor& p = *lists[0][i];
     bool direct = !half(p.dtype_id) && gapless(p);
-    for (int k = 1; k < N; ++k) direct = direct && (lists[k].len == 0 || same_strides(p, *lists[k][i]));
+    for (int k = 1; k < N; ++k)
+      direct = direct && (lists[k].len == 0 || same_strides(p, *lists[k][i]));
     Slot slots[N];
     for (int k = 0; k < N; ++k) {
       if (lists[k].len) slots[k] = Slot(*lists[k][i], direct, k != 1);
@@ -110,17 +115,20 @@ void adam_kernel(const rb::Args& a) {
   s.maximize = a.boolean(11);
   s.step_size = s.lr / a.real(12);
   s.root_correction2 = std::sqrt(a.real(13));
-  static const char* const names[] = {"params", "grads", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"};
+  static const char* const names[] = {"params", "grads", "exp_avgs", "exp_avg_sqs",
+                                      "max_exp_avg_sqs"};
   const OptimTable& table = RB_PICK_LEVEL(optim_table);
   for_tensors(a, names, [&](const RbTensor& p, const Slot* slots) {
     if (!slots[2].data() && p.numel) rb::fail(RB_E_ARG, "fused_adam: `exp_avgs` is empty");
     if (!slots[3].data() && p.numel) rb::fail(RB_E_ARG, "fused_adam: `exp_avg_sqs` is empty");
     auto run = [&](auto zero, auto fn) {
       using T = decltype(zero);
-      const AdamRow<T> row = {static_cast<T*>(slots[0].data()), static_cast<const T*>(slots[1].data()),
+      const AdamRow<T> row = {static_cast<T*>(slots[0].data()),
+                              static_cast<const T*>(slots[1].data()),
                               static_cast<T*>(slots[2].data()), static_cast<T*>(slots[3].data()),
                               static_cast<T*>(slots[4].data())};
-      rb::parallel_for(p.numel, kOptimGrain, [&](int64_t begin, int64_t end) { fn(row, s, begin, end); });
+      rb::parallel_for(p.numel, kOptimGrain,
+                       [&](int64_t begin, int64_t end) { fn(row, s, begin, end); });
     };
     if (p.dtype_id == RB_F64) {
       run(0.0, table.adam_f64);
@@ -144,9 +152,11 @@ void sgd_kernel(const rb::Args& a) {
   for_tensors(a, names, [&](const RbTensor& p, const Slot* slots) {
     auto run = [&](auto zero, auto fn) {
       using T = decltype(zero);
-      const SgdRow<T> row = {static_cast<T*>(slots[0].data()), static_cast<const T*>(slots[1].data()),
+      const SgdRow<T> row = {static_cast<T*>(slots[0].data()),
+                             static_cast<const T*>(slots[1].data()),
                              static_cast<T*>(slots[2].data())};
-      rb::parallel_for(p.numel, kOptimGrain, [&](int64_t begin, int64_t end) { fn(row, s, begin, end); });
+      rb::parallel_for(p.numel, kOptimGrain,
+                       [&](int64_t begin, int64_t end) { fn(row, s, begin, end); });
     };
     if (p.dtype_id == RB_F64) {
       run(0.0, table.sgd_f64);
@@ -163,6 +173,8 @@ const rb::KernelSpec kKernels[] = {
 
 }  // namespace
 
-int32_t add_optim(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_optim(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

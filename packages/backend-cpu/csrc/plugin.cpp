@@ -43,12 +43,14 @@ int32_t allocate(void*, int32_t device, uint64_t nbytes, void*, RbBuffer* out) {
   out->flags = 0;
   if (nbytes >= kHuge) {
     if (nbytes > (uint64_t{1} << 62))
-      return rb::set_error(RB_E_OOM, "cpu: cannot allocate %llu bytes", static_cast<unsigned long long>(nbytes));
+      return rb::set_error(RB_E_OOM, "cpu: cannot allocate %llu bytes",
+                           static_cast<unsigned long long>(nbytes));
     const uint64_t size = (nbytes + kHuge - 1) & ~(kHuge - 1);
-    char* base =
-        static_cast<char*>(mmap(nullptr, size + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    char* base = static_cast<char*>(
+        mmap(nullptr, size + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (base != MAP_FAILED) {
-      const uint64_t head = (kHuge - (reinterpret_cast<uintptr_t>(base) & (kHuge - 1))) & (kHuge - 1);
+      const uint64_t head =
+          (kHuge - (reinterpret_cast<uintptr_t>(base) & (kHuge - 1))) & (kHuge - 1);
       if (head) munmap(base, head);
       if (head != kHuge) munmap(base + head + size, kHuge - head);
       data = base + head;
@@ -59,7 +61,8 @@ int32_t allocate(void*, int32_t device, uint64_t nbytes, void*, RbBuffer* out) {
     data = std::aligned_alloc(64, nbytes ? (nbytes + 63) & ~uint64_t{63} : 64);
   }
   if (!data) {
-    return rb::set_error(RB_E_OOM, "cpu: cannot allocate %llu bytes", static_cast<unsigned long long>(nbytes));
+    return rb::set_error(RB_E_OOM, "cpu: cannot allocate %llu bytes",
+                         static_cast<unsigned long long>(nbytes));
   }
   out->data = data;
   out->nbytes = nbytes;
@@ -82,7 +85,8 @@ int32_t count_devices(void*, int32_t* n) {
 }
 int32_t sync_device(void*, int32_t) { return RB_OK; }
 
-const RbDevices kDevices = {RB_SIZE(RbDevices, fork_child), 0, nullptr, count_devices, sync_device, nullptr, nullptr};
+const RbDevices kDevices = {
+    RB_SIZE(RbDevices, fork_child), 0, nullptr, count_devices, sync_device, nullptr, nullptr};
 const RbAllocator kAllocator = {RB_SIZE(RbAllocator, free), 0, nullptr, allocate, release};
 const RbBackend kBackend = {
     RB_SIZE(RbBackend, allocator), RB_B_HOST_MEMORY, kBackendName, 1, 0, &kDevices, &kAllocator};
@@ -92,8 +96,9 @@ int32_t init(const RbHost* host, RbTxn* txn) {
   int32_t id = -1;
   if (int32_t code = host->add_backend(txn, &kBackend, &id)) return code;
   static const Family families[] = {
-      add_elementwise, add_copy,    add_create, add_random, add_reduce, add_minmax, add_moments, add_along, add_sort,
-      add_movement,    add_scatter, add_index,  add_search, add_matmul, add_conv,   add_pool,    add_optim,
+      add_elementwise, add_copy,   add_create, add_random,   add_reduce,  add_minmax,
+      add_moments,     add_along,  add_sort,   add_movement, add_scatter, add_index,
+      add_search,      add_matmul, add_conv,   add_pool,     add_optim,
   };
   for (Family add : families) {
     if (int32_t code = add(host, txn)) return code;
@@ -101,9 +106,16 @@ int32_t init(const RbHost* host, RbTxn* txn) {
   return RB_OK;
 }
 
-const RbPlugin kPlugin = {
-    RB_SIZE(RbPlugin, retire),  RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0, "rabbet-backend-cpu",
-    RABBET_BACKEND_CPU_VERSION, init,         nullptr};
+const RbPlugin kPlugin = {RB_SIZE(RbPlugin, retire),
+                          RB_ABI_MAJOR,
+                          RB_ABI_MINOR,
+                          RB_ABI_MINOR,
+                          0,
+                          0,
+                          "rabbet-backend-cpu",
+                          RABBET_BACKEND_CPU_VERSION,
+                          init,
+                          nullptr};
 
 }  // namespace
 }  // namespace rbcpu

@@ -1,4 +1,5 @@
-// Pooling over planes: max_pool2d_with_indices, avg_pool2d, adaptive_avg_pool2d and their derivatives.
+// Pooling over planes: max_pool2d_with_indices, avg_pool2d, adaptive_avg_pool2d and their
+// derivatives.
 #include <algorithm>
 #include <memory>
 
@@ -32,7 +33,8 @@ Planes planes(const rb::Args& a, const RbTensor& in, const RbTensor& out) {
   if ((in.ndim != 3 && in.ndim != 4) || out.ndim != in.ndim) {
     rb::fail(RB_E_ARG, "%s: expected input of 3 or 4 dimensions, got %d", a.op_name(), in.ndim);
   }
-  Planes p = {1, in.shape[in.ndim - 2], in.shape[in.ndim - 1], out.shape[out.ndim - 2], out.shape[out.ndim - 1]};
+  Planes p = {1, in.shape[in.ndim - 2], in.shape[in.ndim - 1], out.shape[out.ndim - 2],
+              out.shape[out.ndim - 1]};
   for (int d = 0; d < in.ndim - 2; ++d) {
     if (in.shape[d] != out.shape[d])
       rb::fail(RB_E_ARG, "%s: the result has another number of planes than the input", a.op_name());
@@ -44,14 +46,17 @@ Planes planes(const rb::Args& a, const RbTensor& in, const RbTensor& out) {
 struct Window {
   int64_t kh, kw, sh, sw, ph, pw, dh = 1, dw = 1;
 };
-void read_pair(const rb::Args& a, int arg, const char* name, int64_t least, int64_t& p, int64_t& q) {
+void read_pair(const rb::Args& a, int arg, const char* name, int64_t least, int64_t& p,
+               int64_t& q) {
   const auto v = a.ints(arg);
   if (v.len == 0) return;
-  if (v.len > 2) rb::fail(RB_E_ARG, "%s: `%s` must have 2 entries, got %u", a.op_name(), name, v.len);
+  if (v.len > 2)
+    rb::fail(RB_E_ARG, "%s: `%s` must have 2 entries, got %u", a.op_name(), name, v.len);
   p = v[0];
   q = v[v.len - 1];
   if (p < least || q < least)
-    rb::fail(RB_E_ARG, "%s: `%s` must be at least %lld", a.op_name(), name, static_cast<long long>(least));
+    rb::fail(RB_E_ARG, "%s: `%s` must be at least %lld", a.op_name(), name,
+             static_cast<long long>(least));
 }
 Window window(const rb::Args& a, int first, bool dilation) {
   Window w;
@@ -71,9 +76,10 @@ Window window(const rb::Args& a, int first, bool dilation) {
 
 template <class F>
 void for_planes(const Planes& p, int64_t work, const F& f) {
-  rb::parallel_for(p.count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, work)), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) f(i);
-  });
+  rb::parallel_for(p.count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, work)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end; ++i) f(i);
+                   });
 }
 
 void max_pool_kernel(const rb::Args& a) {
@@ -107,7 +113,8 @@ void max_pool_kernel(const rb::Args& a) {
               }
             }
           }
-          if (best_at < 0) rb::fail(RB_E_ARG, "max_pool2d: a window lies in the padding altogether");
+          if (best_at < 0)
+            rb::fail(RB_E_ARG, "max_pool2d: a window lies in the padding altogether");
           to[r * p.ow + c] = T(best);
           at[r * p.ow + c] = best_at;
         }
@@ -135,13 +142,16 @@ struct Average {
   Average(const rb::Args& a, int first) : w(window(a, first, false)) {
     count_pad = !a.has(first + 4) || a.boolean(first + 4);
     divisor = a.has(first + 5) ? a.integer(first + 5) : 0;
-    if (a.has(first + 5) && divisor == 0) rb::fail(RB_E_ARG, "avg_pool2d: `divisor_override` must not be 0");
+    if (a.has(first + 5) && divisor == 0)
+      rb::fail(RB_E_ARG, "avg_pool2d: `divisor_override` must not be 0");
   }
   Span1 rows(int64_t r, const Planes& p) const { return span(r, w.sh, w.ph, w.kh, p.h); }
   Span1 cols(int64_t c, const Planes& p) const { return span(c, w.sw, w.pw, w.kw, p.w); }
   int64_t divide_by(const Span1& r, const Span1& c) const {
     if (divisor) return divisor;
-    return count_pad ? r.full * c.full : std::max<int64_t>(0, r.end - r.begin) * std::max<int64_t>(0, c.end - c.begin);
+    return count_pad
+               ? r.full * c.full
+               : std::max<int64_t>(0, r.end - r.begin) * std::max<int64_t>(0, c.end - c.begin);
   }
 };
 struct Adaptive {
@@ -228,6 +238,8 @@ const rb::KernelSpec kKernels[] = {
 
 }  // namespace
 
-int32_t add_pool(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_pool(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

@@ -1,5 +1,5 @@
-// Random numbers: rabbet/philox.h maps counters to elements, so that a seed gives the same numbers at any number of
-// threads and on any device.
+// Random numbers: rabbet/philox.h maps counters to elements, so that a seed gives the same numbers
+// at any number of threads and on any device.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,8 +18,8 @@ RbRngSlice reserve(RbGenerator* generator, const RbTensor& out, int64_t n, int b
   return slice;
 }
 
-// Row-major elements of `out`: fill(T* to, first element, how many) into dense memory, in ranges that begin at
-// multiples of 4 (whole counters).
+// Row-major elements of `out`: fill(T* to, first element, how many) into dense memory, in ranges
+// that begin at multiples of 4 (whole counters).
 template <class T, class Fill>
 void generate(RbTensor& out, const Fill& fill) {
   const bool dense = (out.flags & RB_T_CONTIGUOUS) != 0;
@@ -53,7 +53,8 @@ void per_two_words(RbTensor& out, const RbRngSlice& slice, const Value& value) {
   });
 }
 
-// f(u, element) with u uniform on [0, 1): float out of one word, double out of two for float64 results.
+// f(u, element) with u uniform on [0, 1): float out of one word, double out of two for float64
+// results.
 template <uint64_t Mask, class F>
 void from_uniform(const rb::Args& a, int generator, const F& f) {
   RbTensor& out = a.ret();
@@ -66,7 +67,8 @@ void from_uniform(const rb::Args& a, int generator, const F& f) {
         return convert<T>(f(rb_uniform_f64(low, high), i));
       });
     } else {
-      per_word<T>(out, slice, [&](uint32_t word, int64_t i) { return convert<T>(f(rb_uniform_f32(word), i)); });
+      per_word<T>(out, slice,
+                  [&](uint32_t word, int64_t i) { return convert<T>(f(rb_uniform_f32(word), i)); });
     }
   });
 }
@@ -79,10 +81,14 @@ T below(double x) {
     T r = rounded;
     if (static_cast<double>(static_cast<float>(r)) < x) return r;
     const uint16_t magnitude = r.bits & 0x7fffu;
-    r.bits = static_cast<uint16_t>(magnitude == 0 ? 0x8001u : r.bits & 0x8000u ? r.bits + 1 : r.bits - 1);
+    r.bits = static_cast<uint16_t>(magnitude == 0     ? 0x8001u
+                                   : r.bits & 0x8000u ? r.bits + 1
+                                                      : r.bits - 1);
     return r;
   } else {
-    return static_cast<double>(rounded) < x ? rounded : std::nextafter(rounded, -std::numeric_limits<T>::infinity());
+    return static_cast<double>(rounded) < x
+               ? rounded
+               : std::nextafter(rounded, -std::numeric_limits<T>::infinity());
   }
 }
 
@@ -92,7 +98,8 @@ void uniform_kernel(const rb::Args& a) {
   double top = from;  // the largest value of the dtype below `to`, which rounding must not reach
   if (from < to) {
     dispatch_dtype<kMaskFloat>("uniform", a.ret().dtype_id, [&](auto tag) {
-      top = static_cast<double>(compute_t<typename decltype(tag)::type>(below<typename decltype(tag)::type>(to)));
+      top = static_cast<double>(
+          compute_t<typename decltype(tag)::type>(below<typename decltype(tag)::type>(to)));
     });
   }
   from_uniform<kMaskFloat>(a, 3, [=](auto u, int64_t) {
@@ -113,13 +120,15 @@ void exponential_kernel(const rb::Args& a) {
 void bernoulli_kernel(const rb::Args& a) {
   const double p = a.has(1) ? a.real(1) : 0.5;
   if (!(p >= 0.0 && p <= 1.0)) rb::fail(RB_E_ARG, "bernoulli: `p` must lie in [0, 1], got %g", p);
-  from_uniform<kMaskReal>(a, 2, [=](auto u, int64_t) { return u < static_cast<decltype(u)>(p) ? 1 : 0; });
+  from_uniform<kMaskReal>(a, 2,
+                          [=](auto u, int64_t) { return u < static_cast<decltype(u)>(p) ? 1 : 0; });
 }
 
 void bernoulli_tensor_kernel(const rb::Args& a) {
   const RbTensor& p = a.tensor(1);
   if (!(kMaskFloat >> p.dtype_id & 1)) {
-    rb::fail(RB_E_TYPE, "bernoulli: expected floating probabilities, got %s", kDTypeNames[p.dtype_id]);
+    rb::fail(RB_E_TYPE, "bernoulli: expected floating probabilities, got %s",
+             kDTypeNames[p.dtype_id]);
   }
   const View shape = view_of(a.ret());
   const View given = view_of(p);
@@ -135,7 +144,8 @@ void bernoulli_tensor_kernel(const rb::Args& a) {
     if (!(dense[i] >= 0.0 && dense[i] <= 1.0))
       rb::fail(RB_E_ARG, "bernoulli: probabilities must lie in [0, 1], got %g", dense[i]);
   }
-  from_uniform<kMaskReal>(a, 2, [&](auto u, int64_t i) { return u < static_cast<decltype(u)>(dense[i]) ? 1 : 0; });
+  from_uniform<kMaskReal>(
+      a, 2, [&](auto u, int64_t i) { return u < static_cast<decltype(u)>(dense[i]) ? 1 : 0; });
 }
 
 void normal_kernel(const rb::Args& a) {
@@ -150,7 +160,8 @@ void normal_kernel(const rb::Args& a) {
       generate<T>(out, [&](T* to, int64_t first, int64_t n) {
         for (int64_t i = 0; i < n; i += 2) {
           double pair[2];
-          rb_normal_f64(rb_philox(slice.seed, slice.offset + static_cast<uint64_t>(first + i) / 2), pair, pair + 1);
+          rb_normal_f64(rb_philox(slice.seed, slice.offset + static_cast<uint64_t>(first + i) / 2),
+                        pair, pair + 1);
           for (int64_t k = 0; k < 2 && i + k < n; ++k) to[i + k] = mean + std * pair[k];
         }
       });
@@ -158,7 +169,8 @@ void normal_kernel(const rb::Args& a) {
       const float m = static_cast<float>(mean), s = static_cast<float>(std);
       generate<T>(out, [&](T* to, int64_t first, int64_t n) {
         for (int64_t i = 0; i < n; i += 4) {
-          const RbPhilox r = rb_philox(slice.seed, slice.offset + static_cast<uint64_t>(first + i) / 4);
+          const RbPhilox r =
+              rb_philox(slice.seed, slice.offset + static_cast<uint64_t>(first + i) / 4);
           float four[4];
           rb_normal_f32(r.w[0], r.w[1], four, four + 1);
           rb_normal_f32(r.w[2], r.w[3], four + 2, four + 3);
@@ -173,25 +185,30 @@ void random_kernel(const rb::Args& a) {
   RbTensor& out = a.ret();
   const int64_t from = a.integer(1), to = a.integer(2);
   if (from >= to) {
-    rb::fail(RB_E_ARG, "random: `from` (%lld) must be below `to` (%lld)", static_cast<long long>(from),
-             static_cast<long long>(to));
+    rb::fail(RB_E_ARG, "random: `from` (%lld) must be below `to` (%lld)",
+             static_cast<long long>(from), static_cast<long long>(to));
   }
   const uint64_t range = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
   const bool wide = range > (uint64_t{1} << 32);
   const RbRngSlice slice = reserve(a.generator(3), out, out.numel, wide ? 64 : 32);
   dispatch_dtype<kMaskReal>("random", out.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    auto shifted = [&](uint64_t x) { return convert<T>(static_cast<int64_t>(static_cast<uint64_t>(from) + x)); };
+    auto shifted = [&](uint64_t x) {
+      return convert<T>(static_cast<int64_t>(static_cast<uint64_t>(from) + x));
+    };
     if (wide) {
-      per_two_words<T>(out, slice,
-                       [&](uint32_t low, uint32_t high, int64_t) { return shifted(rb_below_64(low, high, range)); });
+      per_two_words<T>(out, slice, [&](uint32_t low, uint32_t high, int64_t) {
+        return shifted(rb_below_64(low, high, range));
+      });
     } else {
-      per_word<T>(out, slice, [&](uint32_t word, int64_t) { return shifted(rb_below_32(word, range)); });
+      per_word<T>(out, slice,
+                  [&](uint32_t word, int64_t) { return shifted(rb_below_32(word, range)); });
     }
   });
 }
 
-// Fisher-Yates from the end; step k (0, 1, ...) draws for place n - 1 - k with the k-th element's 64 bits.
+// Fisher-Yates from the end; step k (0, 1, ...) draws for place n - 1 - k with the k-th element's
+// 64 bits.
 void randperm_kernel(const rb::Args& a) {
   RbTensor& out = a.ret();
   const int64_t n = out.numel;
@@ -202,7 +219,8 @@ void randperm_kernel(const rb::Args& a) {
   for (int64_t k = 0; k + 1 < n; ++k) {
     if (k % 2 == 0) r = rb_philox(slice.seed, slice.offset + static_cast<uint64_t>(k) / 2);
     const int64_t place = n - 1 - k, w = k % 2 * 2;
-    std::swap(order[place], order[rb_below_64(r.w[w], r.w[w + 1], static_cast<uint64_t>(place) + 1)]);
+    std::swap(order[place],
+              order[rb_below_64(r.w[w], r.w[w + 1], static_cast<uint64_t>(place) + 1)]);
   }
   copy_view(view_of(out), dense_view(order.data(), RB_I64, view_of(out)));
 }
@@ -219,6 +237,8 @@ const rb::KernelSpec kKernels[] = {
 
 }  // namespace
 
-int32_t add_random(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_random(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

@@ -12,7 +12,8 @@ const RowTable& row_table() {
   return table;
 }
 
-Reduction::Reduction(const View& x, const bool* reduced, const RbTensor* const* outs, int nouts) : data(x.data) {
+Reduction::Reduction(const View& x, const bool* reduced, const RbTensor* const* outs, int nouts)
+    : data(x.data) {
   for (int d = 0, o = 0; d < x.ndim; ++d) {
     const bool keepdim = nouts > 0 && outs[0]->ndim == x.ndim;
     if (reduced[d]) {
@@ -72,13 +73,15 @@ void mark_dims(const rb::Args& a, int arg, int ndim, bool* reduced) {
   if (all) return;
   for (int64_t d : a.ints(arg)) {
     if (d < 0 || (d >= ndim && !(ndim == 0 && d == 0)))
-      rb::fail(RB_E_INDEX, "%s: dimension %lld is out of range", a.op_name(), static_cast<long long>(d));
+      rb::fail(RB_E_INDEX, "%s: dimension %lld is out of range", a.op_name(),
+               static_cast<long long>(d));
     if (ndim) reduced[d] = true;
   }
 }
 
 void check_not_empty(const char* op, const Reduction& r) {
-  if (r.count == 0 && r.outputs > 0) rb::fail(RB_E_ARG, "%s: cannot reduce over a dimension of size 0", op);
+  if (r.count == 0 && r.outputs > 0)
+    rb::fail(RB_E_ARG, "%s: cannot reduce over a dimension of size 0", op);
 }
 
 namespace {
@@ -86,7 +89,8 @@ namespace {
 template <class T>
 using sum_t = std::conditional_t<
     is_float_v<T>, double,
-    std::conditional_t<is_complex_v<T>, c128, std::conditional_t<std::is_unsigned_v<T>, uint64_t, int64_t>>>;
+    std::conditional_t<is_complex_v<T>, c128,
+                       std::conditional_t<std::is_unsigned_v<T>, uint64_t, int64_t>>>;
 
 template <class T>
 struct Sum {
@@ -108,7 +112,9 @@ struct Sum {
 };
 template <class T>
 struct Mean : Sum<T> {
-  static T finish(const typename Sum<T>::Acc& acc, int64_t n) { return convert<T>(acc / static_cast<double>(n)); }
+  static T finish(const typename Sum<T>::Acc& acc, int64_t n) {
+    return convert<T>(acc / static_cast<double>(n));
+  }
 };
 template <class T>
 struct Prod {
@@ -159,8 +165,8 @@ void kernel(const rb::Args& a) {
   dispatch_dtype<Mask>(a.op_name(), x.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if (out.dtype_id != (ToBool ? static_cast<int>(RB_BOOL8) : x.dtype_id)) {
-      rb::fail(RB_E_INTERNAL, "%s: result dtype %s for input dtype %s", a.op_name(), kDTypeNames[out.dtype_id],
-               kDTypeNames[x.dtype_id]);
+      rb::fail(RB_E_INTERNAL, "%s: result dtype %s for input dtype %s", a.op_name(),
+               kDTypeNames[out.dtype_id], kDTypeNames[x.dtype_id]);
     }
     reduce_to<T, Op<T>, std::conditional_t<ToBool, bool, T>>(r, out);
   });
@@ -178,6 +184,8 @@ const rb::KernelSpec kKernels[] = {
 
 }  // namespace
 
-int32_t add_reduce(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_reduce(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

@@ -1,8 +1,10 @@
-// The reduction engine: any dimensions, any strides, one order of summation whatever the number of threads.
+// The reduction engine: any dimensions, any strides, one order of summation whatever the number of
+// threads.
 //
-// An Op<T> supplies   Acc, identity(), step(acc, x, index), merge(acc, later), finish(acc, count) -> result, and
-// block(acc, x, n, index) for n contiguous elements. Elements are visited in row-major order of the reduced
-// dimensions, cut into chunks whose number follows from the shape alone; chunks are merged in order.
+// An Op<T> supplies   Acc, identity(), step(acc, x, index), merge(acc, later), finish(acc, count)
+// -> result, and block(acc, x, n, index) for n contiguous elements. Elements are visited in
+// row-major order of the reduced dimensions, cut into chunks whose number follows from the shape
+// alone; chunks are merged in order.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -11,8 +13,8 @@
 
 namespace rbcpu {
 
-/// The dimensions of `x` split into kept ones (with the result's strides) and reduced ones, size-1 and mergeable ones
-/// gone.
+/// The dimensions of `x` split into kept ones (with the result's strides) and reduced ones, size-1
+/// and mergeable ones gone.
 struct Reduction {
   const char* data;
   int nk = 0, nr = 0;
@@ -20,7 +22,8 @@ struct Reduction {
   int64_t red_shape[kMaxDims], red_in[kMaxDims];
   int64_t outputs = 1, count = 1;
 
-  /// reduced[d] says whether dimension d goes. `outs` have the kept dimensions, or all with size 1 (keepdim).
+  /// reduced[d] says whether dimension d goes. `outs` have the kept dimensions, or all with size 1
+  /// (keepdim).
   Reduction(const View& x, const bool* reduced, const RbTensor* const* outs, int nouts);
 
  private:
@@ -48,7 +51,8 @@ inline int64_t offset_at(int64_t i, int n, const int64_t* shape, const int64_t* 
   return offset;
 }
 
-/// Call f(offset, run length, first index) for the runs of the innermost reduced dimension in [begin, end).
+/// Call f(offset, run length, first index) for the runs of the innermost reduced dimension in
+/// [begin, end).
 template <class F>
 void walk_reduced(const Reduction& r, int64_t begin, int64_t end, const F& f) {
   if (begin >= end) return;
@@ -102,7 +106,8 @@ void reduce_row(const Reduction& r, const T* x, int64_t begin, int64_t end, type
 }
 
 template <class T, class Op>
-void reduce_columns(const Reduction& r, const T* x, int64_t cols, int64_t begin, int64_t end, typename Op::Acc* acc) {
+void reduce_columns(const Reduction& r, const T* x, int64_t cols, int64_t begin, int64_t end,
+                    typename Op::Acc* acc) {
   using C = compute_t<T>;
   const int64_t stride = r.nr ? r.red_in[r.nr - 1] : 0;
   walk_reduced(r, begin, end, [&](int64_t offset, int64_t n, int64_t index) {
@@ -113,15 +118,16 @@ void reduce_columns(const Reduction& r, const T* x, int64_t cols, int64_t begin,
   });
 }
 
-/// Run the reduction; write(output offsets' index, acc) stores one result: write(k, acc), k a row-major kept index.
+/// Run the reduction; write(output offsets' index, acc) stores one result: write(k, acc), k a
+/// row-major kept index.
 template <class T, class Op, class Write>
 void reduce(const Reduction& r, const Write& write) {
   using Acc = typename Op::Acc;
   if (r.outputs == 0) return;
   const T* data = reinterpret_cast<const T*>(r.data);
   const bool inner_run = r.nr > 0 && r.red_in[r.nr - 1] == 1;
-  const bool by_column =
-      r.nk > 0 && r.kept_in[r.nk - 1] == 1 && !inner_run && r.kept_shape[r.nk - 1] >= 4 && r.count > 1;
+  const bool by_column = r.nk > 0 && r.kept_in[r.nk - 1] == 1 && !inner_run &&
+                         r.kept_shape[r.nk - 1] >= 4 && r.count > 1;
   const int64_t width = by_column ? r.kept_shape[r.nk - 1] : 1;
   const int64_t strips = by_column ? (width + kColumns - 1) / kColumns : 1;
   const int64_t units = r.outputs / width * strips;
@@ -129,35 +135,39 @@ void reduce(const Reduction& r, const Write& write) {
   const int64_t chunks = units >= 64 ? 1 : std::max<int64_t>(1, (r.count + chunk - 1) / chunk);
   std::vector<Acc> partial;
   if (chunks > 1) partial.assign(r.outputs * chunks, Op::identity());
-  const int64_t job_size = std::max<int64_t>(1, r.count / chunks * (by_column ? std::min(width, kColumns) : 1));
-  rb::parallel_for(units * chunks, std::max<int64_t>(1, kGrain / job_size), [&](int64_t first, int64_t last) {
-    for (int64_t job = first; job < last; ++job) {
-      const int64_t unit = job / chunks, part = job % chunks;
-      const int64_t begin = r.count * part / chunks, end = r.count * (part + 1) / chunks;
-      if (by_column) {
-        const int64_t j0 = unit % strips * kColumns, cols = std::min(kColumns, width - j0);
-        const int64_t k = unit / strips * width + j0;
-        Acc acc[kColumns];
-        for (int64_t j = 0; j < cols; ++j) acc[j] = Op::identity();
-        reduce_columns<T, Op>(r, data + offset_at(k, r.nk, r.kept_shape, r.kept_in), cols, begin, end, acc);
-        for (int64_t j = 0; j < cols; ++j) {
-          if (chunks > 1) {
-            partial[(k + j) * chunks + part] = acc[j];
+  const int64_t job_size =
+      std::max<int64_t>(1, r.count / chunks * (by_column ? std::min(width, kColumns) : 1));
+  rb::parallel_for(
+      units * chunks, std::max<int64_t>(1, kGrain / job_size), [&](int64_t first, int64_t last) {
+        for (int64_t job = first; job < last; ++job) {
+          const int64_t unit = job / chunks, part = job % chunks;
+          const int64_t begin = r.count * part / chunks, end = r.count * (part + 1) / chunks;
+          if (by_column) {
+            const int64_t j0 = unit % strips * kColumns, cols = std::min(kColumns, width - j0);
+            const int64_t k = unit / strips * width + j0;
+            Acc acc[kColumns];
+            for (int64_t j = 0; j < cols; ++j) acc[j] = Op::identity();
+            reduce_columns<T, Op>(r, data + offset_at(k, r.nk, r.kept_shape, r.kept_in), cols,
+                                  begin, end, acc);
+            for (int64_t j = 0; j < cols; ++j) {
+              if (chunks > 1) {
+                partial[(k + j) * chunks + part] = acc[j];
+              } else {
+                write(k + j, acc[j]);
+              }
+            }
           } else {
-            write(k + j, acc[j]);
+            Acc acc = Op::identity();
+            reduce_row<T, Op>(r, data + offset_at(unit, r.nk, r.kept_shape, r.kept_in), begin, end,
+                              acc);
+            if (chunks > 1) {
+              partial[unit * chunks + part] = acc;
+            } else {
+              write(unit, acc);
+            }
           }
         }
-      } else {
-        Acc acc = Op::identity();
-        reduce_row<T, Op>(r, data + offset_at(unit, r.nk, r.kept_shape, r.kept_in), begin, end, acc);
-        if (chunks > 1) {
-          partial[unit * chunks + part] = acc;
-        } else {
-          write(unit, acc);
-        }
-      }
-    }
-  });
+      });
   if (chunks == 1) return;
   for (int64_t k = 0; k < r.outputs; ++k) {
     Acc* parts = &partial[k * chunks];

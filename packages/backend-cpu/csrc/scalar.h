@@ -1,5 +1,6 @@
-// Scalar bodies of the elementwise functions, one text for every dtype. `types` says for which categories a
-// function exists. Included by one translation unit per dtype group and level; everything has internal linkage.
+// Scalar bodies of the elementwise functions, one text for every dtype. `types` says for which
+// categories a function exists. Included by one translation unit per dtype group and level;
+// everything has internal linkage.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -28,11 +29,13 @@ constexpr bool is_f32 = std::is_same<T, float>::value;
 #define RB_LIBM2(name)                                                             \
   RB_INLINE float m_##name(float x, float y) { return __builtin_##name##f(x, y); } \
   RB_INLINE double m_##name(double x, double y) { return __builtin_##name(x, y); }
-RB_LIBM(exp)
-RB_LIBM(expm1) RB_LIBM(log) RB_LIBM(log2) RB_LIBM(log10) RB_LIBM(log1p) RB_LIBM(sqrt) RB_LIBM(sin) RB_LIBM(cos)
-    RB_LIBM(tan) RB_LIBM(asin) RB_LIBM(acos) RB_LIBM(atan) RB_LIBM(sinh) RB_LIBM(cosh) RB_LIBM(tanh) RB_LIBM(erf)
-        RB_LIBM(erfc) RB_LIBM(floor) RB_LIBM(ceil) RB_LIBM(trunc) RB_LIBM(rint) RB_LIBM(fabs) RB_LIBM2(fmod)
-            RB_LIBM2(pow) RB_LIBM2(atan2) RB_LIBM2(copysign)
+// clang-format off
+RB_LIBM(exp) RB_LIBM(expm1) RB_LIBM(log) RB_LIBM(log2) RB_LIBM(log10) RB_LIBM(log1p)
+RB_LIBM(sqrt) RB_LIBM(sin) RB_LIBM(cos) RB_LIBM(tan) RB_LIBM(asin) RB_LIBM(acos) RB_LIBM(atan)
+RB_LIBM(sinh) RB_LIBM(cosh) RB_LIBM(tanh) RB_LIBM(erf) RB_LIBM(erfc) RB_LIBM(floor)
+RB_LIBM(ceil) RB_LIBM(trunc) RB_LIBM(rint) RB_LIBM(fabs) RB_LIBM2(fmod) RB_LIBM2(pow)
+RB_LIBM2(atan2) RB_LIBM2(copysign)
+    // clang-format on
 
     // float32 goes to the polynomials of vecmath.h.
     RB_INLINE float s_exp(float x) {
@@ -91,7 +94,7 @@ RB_INLINE bool not_a_number(T x) {
   return x != x;
 }
 
-// ---- one argument -------------------------------------------------------------------------------------
+// ---- one argument
 
 RB_OP1(neg, kI | kFC, { return T(-x); })
 RB_OP1(abs, kReal, {
@@ -112,13 +115,17 @@ RB_OP1(sgn, kAny, {
 RB_OP1(exp, kFC, { RB_COMPLEX_CASE(c_exp(x)) if constexpr (is_fp<T>) return s_exp(x); })
 RB_OP1(expm1, kFC, { RB_COMPLEX_CASE(c_expm1(x)) if constexpr (is_fp<T>) return m_expm1(x); })
 RB_OP1(log, kFC, { RB_COMPLEX_CASE(c_log(x)) if constexpr (is_fp<T>) return s_log(x); })
-RB_OP1(log2, kFC, { RB_COMPLEX_CASE(c_scale(c_log(x), 1.4426950408889634)) if constexpr (is_fp<T>) return s_log2(x); })
+RB_OP1(log2, kFC, {
+  RB_COMPLEX_CASE(c_scale(c_log(x), 1.4426950408889634)) if constexpr (is_fp<T>) return s_log2(x);
+})
 RB_OP1(log10, kFC, {
   RB_COMPLEX_CASE(c_scale(c_log(x), 0.43429448190325183)) if constexpr (is_fp<T>) return m_log10(x);
 })
 RB_OP1(log1p, kFC, { RB_COMPLEX_CASE(c_log1p(x)) if constexpr (is_fp<T>) return m_log1p(x); })
 RB_OP1(sqrt, kFC, { RB_COMPLEX_CASE(c_sqrt(x)) if constexpr (is_fp<T>) return m_sqrt(x); })
-RB_OP1(rsqrt, kFC, { RB_COMPLEX_CASE(T(1) / c_sqrt(x)) if constexpr (is_fp<T>) return T(1) / m_sqrt(x); })
+RB_OP1(rsqrt, kFC, {
+  RB_COMPLEX_CASE(T(1) / c_sqrt(x)) if constexpr (is_fp<T>) return T(1) / m_sqrt(x);
+})
 RB_OP1(reciprocal, kFC, { return T(1) / x; })
 RB_OP1(sin, kFC, { RB_COMPLEX_CASE(c_sin(x)) if constexpr (is_fp<T>) return m_sin(x); })
 RB_OP1(cos, kFC, { RB_COMPLEX_CASE(c_cos(x)) if constexpr (is_fp<T>) return m_cos(x); })
@@ -130,7 +137,8 @@ RB_OP1(sinh, kFC, { RB_COMPLEX_CASE(c_sinh(x)) if constexpr (is_fp<T>) return m_
 RB_OP1(cosh, kFC, { RB_COMPLEX_CASE(c_cosh(x)) if constexpr (is_fp<T>) return m_cosh(x); })
 RB_OP1(tanh, kFC, { RB_COMPLEX_CASE(c_tanh(x)) if constexpr (is_fp<T>) return s_tanh(x); })
 RB_OP1(sigmoid, kFC, {
-  RB_COMPLEX_CASE(T(1) / (T(1) + c_exp(-x))) if constexpr (is_fp<T>) return T(1) / (T(1) + s_exp(-x));
+  RB_COMPLEX_CASE(T(1) / (T(1) + c_exp(-x)))
+  if constexpr (is_fp<T>) return T(1) / (T(1) + s_exp(-x));
 })
 RB_OP1(erf, kF, { return s_erf(x); })
 RB_OP1(erfc, kF, { return m_erfc(x); })
@@ -159,9 +167,13 @@ RB_OP1(round, kReal, {
     return x;
 })
 RB_OP1(relu, kI | kF, { return x < T(0) ? T(0) : x; })  // NaN stays
-RB_OP1(silu, kFC, { RB_COMPLEX_CASE(x / (T(1) + c_exp(-x))) if constexpr (is_fp<T>) return x / (T(1) + s_exp(-x)); })
+RB_OP1(silu, kFC, {
+  RB_COMPLEX_CASE(x / (T(1) + c_exp(-x))) if constexpr (is_fp<T>) return x / (T(1) + s_exp(-x));
+})
 RB_OP1(gelu, kF, { return T(0.5) * x * (T(1) + s_erf(x * T(0.7071067811865476))); })
-RB_OP1(gelu_tanh, kF, { return T(0.5) * x * (T(1) + s_tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x))); })
+RB_OP1(gelu_tanh, kF, {
+  return T(0.5) * x * (T(1) + s_tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x)));
+})
 RB_OP1(bitwise_not, kBI, {
   if constexpr (category_v<T> == kB)
     return !x;
@@ -190,14 +202,15 @@ RB_TEST1(isfinite, kAny, {
 })
 RB_TEST1(logical_not, kAny, { return x == T(0); })
 
-// ---- two arguments ------------------------------------------------------------------------------------
+// ---- two arguments
 
 RB_OP2(add, kAny, { return T(x + y); })  // of bools: or
 RB_OP2(sub, kI | kFC, { return T(x - y); })
 RB_OP2(mul, kAny, { return T(x * y); })
 RB_OP2(div, kFC, { return x / y; })
 
-// Quotients of integers: the loops have checked y != 0; -y instead of x / -1, which would trap at the minimum.
+// Quotients of integers: the loops have checked y != 0; -y instead of x / -1, which would trap at
+// the minimum.
 template <class T>
 RB_INLINE T int_div(T x, T y) {
   if constexpr (std::is_signed<T>::value)
@@ -298,7 +311,7 @@ RB_TEST2(logical_and, kAny, { return (x != T(0)) & (y != T(0)); })
 RB_TEST2(logical_or, kAny, { return (x != T(0)) | (y != T(0)); })
 RB_TEST2(logical_xor, kAny, { return (x != T(0)) != (y != T(0)); })
 
-// ---- three arguments ----------------------------------------------------------------------------------
+// ---- three arguments
 
 RB_OP3(add_alpha, kAny, { return T(x + T(z * y)); })
 RB_OP3(sub_alpha, kI | kFC, { return T(x - T(z * y)); })

@@ -7,7 +7,8 @@
 namespace rbcpu {
 namespace {
 
-constexpr int64_t kSerial = std::numeric_limits<int64_t>::max();  // writes may meet: one thread, one order
+constexpr int64_t kSerial =
+    std::numeric_limits<int64_t>::max();  // writes may meet: one thread, one order
 
 // A 0-d tensor as one of size (1,), so that a dimension exists.
 View at_least_1d(View v) {
@@ -30,12 +31,14 @@ void set_bytes(int64_t* strides, const View& v) {
 }
 
 // index.shape[d] <= other.shape[d], except along `dim` where `skip_dim`.
-void check_index_shape(const char* op, const View& index, const View& other, int dim, bool skip_dim, const char* name) {
+void check_index_shape(const char* op, const View& index, const View& other, int dim, bool skip_dim,
+                       const char* name) {
   bool ok = index.ndim == other.ndim;
-  for (int d = 0; ok && d < index.ndim; ++d) ok = (skip_dim && d == dim) || index.shape[d] <= other.shape[d];
+  for (int d = 0; ok && d < index.ndim; ++d)
+    ok = (skip_dim && d == dim) || index.shape[d] <= other.shape[d];
   if (!ok) {
-    rb::fail(RB_E_ARG, "%s: `index` must have as many dimensions as `%s` and be no larger%s", op, name,
-             skip_dim ? ", except along `dim`" : "");
+    rb::fail(RB_E_ARG, "%s: `index` must have as many dimensions as `%s` and be no larger%s", op,
+             name, skip_dim ? ", except along `dim`" : "");
   }
 }
 
@@ -91,8 +94,8 @@ void run_scatter(const rb::Args& a, Loop loop, const View* src, const void* valu
 View same_dtype(const rb::Args& a, int arg, const char* name) {
   const RbTensor &x = a.tensor(0), &src = a.tensor(arg);
   if (src.dtype_id != x.dtype_id) {
-    rb::fail(RB_E_TYPE, "%s: expected `%s` of %s like `input`, got %s", a.op_name(), name, kDTypeNames[x.dtype_id],
-             kDTypeNames[src.dtype_id]);
+    rb::fail(RB_E_TYPE, "%s: expected `%s` of %s like `input`, got %s", a.op_name(), name,
+             kDTypeNames[x.dtype_id], kDTypeNames[src.dtype_id]);
   }
   return at_least_1d(view_of(src));
 }
@@ -112,13 +115,15 @@ void scatter_value_kernel(const rb::Args& a) {
 }
 
 void check_1d(const char* op, const View& index) {
-  if (index.ndim > 1) rb::fail(RB_E_ARG, "%s: `index` must have 1 dimension, got %d", op, index.ndim);
+  if (index.ndim > 1)
+    rb::fail(RB_E_ARG, "%s: `index` must have 1 dimension, got %d", op, index.ndim);
 }
 
 // Positions are those of `slices`; the index varies along `dim` only.
 void set_line_index(LoopSpace& s, const View& at, const View& slices, int dim) {
   s.in[0] = at.data;
-  for (int d = 0; d < slices.ndim; ++d) s.in_strides[0][d] = d == dim ? static_cast<int64_t>(sizeof(int64_t)) : 0;
+  for (int d = 0; d < slices.ndim; ++d)
+    s.in_strides[0][d] = d == dim ? static_cast<int64_t>(sizeof(int64_t)) : 0;
 }
 
 void index_select_kernel(const rb::Args& a) {
@@ -146,8 +151,10 @@ void index_add_kernel(const rb::Args& a) {
   bool ok = src.ndim == out.ndim && src.shape[dim] == index.view.numel();
   for (int d = 0; ok && d < out.ndim; ++d) ok = d == dim || src.shape[d] == out.shape[d];
   if (!ok) {
-    rb::fail(RB_E_ARG, "index_add: `source` must have the shape of `input` with %lld slices along dimension %d",
-             static_cast<long long>(index.view.numel()), dim);
+    rb::fail(
+        RB_E_ARG,
+        "index_add: `source` must have the shape of `input` with %lld slices along dimension %d",
+        static_cast<long long>(index.view.numel()), dim);
   }
   copy_into_result(a.ret(), x);
   alignas(16) char factor[16];
@@ -178,6 +185,8 @@ const rb::KernelSpec kKernels[] = {
 
 }  // namespace
 
-int32_t add_scatter(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_scatter(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

@@ -20,7 +20,8 @@ void searchsorted_kernel(const rb::Args& a) {
   RbTensor& out = a.ret();
   const bool right = a.has(2) && a.boolean(2);
   if (sorted.ndim != 1)
-    rb::fail(RB_E_ARG, "searchsorted: `sorted_sequence` must have 1 dimension, got %d", sorted.ndim);
+    rb::fail(RB_E_ARG, "searchsorted: `sorted_sequence` must have 1 dimension, got %d",
+             sorted.ndim);
   const int64_t n = sorted.shape[0];
   // Where input is a number it stands for one value of the sequence's dtype.
   rb::Scratch<char> wanted(std::max<int64_t>(out.numel, 1) * 16);
@@ -54,6 +55,8 @@ const rb::KernelSpec kKernels[] = {{"searchsorted", rb::wrap<searchsorted_kernel
 
 }  // namespace
 
-int32_t add_search(const RbHost* host, RbTxn* txn) { return rb::add_kernels(host, txn, kBackendName, kKernels); }
+int32_t add_search(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
 
 }  // namespace rbcpu

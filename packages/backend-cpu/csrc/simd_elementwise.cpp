@@ -4,7 +4,8 @@
 
 namespace {
 
-// sin and cos: the polynomial's reduction holds up to kTrigLimit; blocks with larger arguments go to libm.
+// sin and cos: the polynomial's reduction holds up to kTrigLimit; blocks with larger arguments go
+// to libm.
 template <uint32_t Quarter>
 int trig(const LoopArgs* a) {
   constexpr int64_t kBlock = 64;

@@ -1,5 +1,5 @@
-// Blocked matrix products of float32 and float64, once per instruction-set level. Compiled with contraction, so that
-// a * b + c is one instruction where the level has it.
+// Blocked matrix products of float32 and float64, once per instruction-set level. Compiled with
+// contraction, so that a * b + c is one instruction where the level has it.
 #include <stddef.h>
 
 #include "gemm_types.h"
@@ -14,7 +14,8 @@ constexpr int kVectorBytes = 32, kMaxRows = 6;
 #else
 constexpr int kVectorBytes = 16, kMaxRows = 6;
 #endif
-// A packed panel of b (kDepth x 2 vectors) stays in the first-level cache, a block of a in the second.
+// A packed panel of b (kDepth x 2 vectors) stays in the first-level cache, a block of a in the
+// second.
 constexpr int64_t kDepth = kVectorBytes == 64 ? 192 : 256;
 constexpr int64_t kBlockRows = kMaxRows * 10;
 constexpr int64_t kBlockCols = 512;
@@ -39,8 +40,8 @@ using rbcpu::Gemm;
 
 // c (Rows x kCols, of which `cols` are wanted) from a packed panel of a and kCols columns of b.
 template <class T, int Rows>
-__attribute__((noinline)) void micro(int64_t depth, const T* a, const T* b, int64_t ldb, T* c, int64_t ldc, bool add,
-                                     const T* bias, int cols) {
+__attribute__((noinline)) void micro(int64_t depth, const T* a, const T* b, int64_t ldb, T* c,
+                                     int64_t ldc, bool add, const T* bias, int cols) {
   using V = typename VectorOf<T>::type;
   constexpr int L = kLanes<T>;
   V lo[Rows], hi[Rows];
@@ -101,33 +102,40 @@ typedef double D2 __attribute__((vector_size(16), aligned(8), may_alias));
 typedef int32_t I4 __attribute__((vector_size(16)));
 typedef int64_t I2 __attribute__((vector_size(16)));
 
-inline __attribute__((always_inline)) void transpose_block(const float* from, int64_t stride, float* to,
-                                                           int64_t to_stride) {
-  const F4 r0 = *reinterpret_cast<const F4*>(from), r1 = *reinterpret_cast<const F4*>(from + stride);
-  const F4 r2 = *reinterpret_cast<const F4*>(from + 2 * stride), r3 = *reinterpret_cast<const F4*>(from + 3 * stride);
-  const F4 a = __builtin_shuffle(r0, r1, I4{0, 4, 1, 5}), b = __builtin_shuffle(r0, r1, I4{2, 6, 3, 7});
-  const F4 c = __builtin_shuffle(r2, r3, I4{0, 4, 1, 5}), d = __builtin_shuffle(r2, r3, I4{2, 6, 3, 7});
+inline __attribute__((always_inline)) void transpose_block(const float* from, int64_t stride,
+                                                           float* to, int64_t to_stride) {
+  const F4 r0 = *reinterpret_cast<const F4*>(from),
+           r1 = *reinterpret_cast<const F4*>(from + stride);
+  const F4 r2 = *reinterpret_cast<const F4*>(from + 2 * stride),
+           r3 = *reinterpret_cast<const F4*>(from + 3 * stride);
+  const F4 a = __builtin_shuffle(r0, r1, I4{0, 4, 1, 5}),
+           b = __builtin_shuffle(r0, r1, I4{2, 6, 3, 7});
+  const F4 c = __builtin_shuffle(r2, r3, I4{0, 4, 1, 5}),
+           d = __builtin_shuffle(r2, r3, I4{2, 6, 3, 7});
   *reinterpret_cast<F4*>(to) = __builtin_shuffle(a, c, I4{0, 1, 4, 5});
   *reinterpret_cast<F4*>(to + to_stride) = __builtin_shuffle(a, c, I4{2, 3, 6, 7});
   *reinterpret_cast<F4*>(to + 2 * to_stride) = __builtin_shuffle(b, d, I4{0, 1, 4, 5});
   *reinterpret_cast<F4*>(to + 3 * to_stride) = __builtin_shuffle(b, d, I4{2, 3, 6, 7});
 }
-inline __attribute__((always_inline)) void transpose_block(const double* from, int64_t stride, double* to,
-                                                           int64_t to_stride) {
-  const D2 r0 = *reinterpret_cast<const D2*>(from), r1 = *reinterpret_cast<const D2*>(from + stride);
+inline __attribute__((always_inline)) void transpose_block(const double* from, int64_t stride,
+                                                           double* to, int64_t to_stride) {
+  const D2 r0 = *reinterpret_cast<const D2*>(from),
+           r1 = *reinterpret_cast<const D2*>(from + stride);
   *reinterpret_cast<D2*>(to) = __builtin_shuffle(r0, r1, I2{0, 2});
   *reinterpret_cast<D2*>(to + to_stride) = __builtin_shuffle(r0, r1, I2{1, 3});
 }
 
 // to[p * to_stride + r] = from[r * stride + p] for r < rows, p < depth.
 template <class T>
-void transpose_into(const T* from, int64_t stride, int64_t rows, int64_t depth, T* to, int64_t to_stride) {
+void transpose_into(const T* from, int64_t stride, int64_t rows, int64_t depth, T* to,
+                    int64_t to_stride) {
   constexpr int64_t B = 16 / sizeof(T);
   int64_t r = 0;
   for (; r + B <= rows; r += B) {
     const T* row = from + r * stride;
     int64_t p = 0;
-    for (; p + B <= depth; p += B) transpose_block(row + p, stride, to + p * to_stride + r, to_stride);
+    for (; p + B <= depth; p += B)
+      transpose_block(row + p, stride, to + p * to_stride + r, to_stride);
     for (; p < depth; ++p) {
       for (int64_t i = 0; i < B; ++i) to[p * to_stride + r + i] = row[i * stride + p];
     }
@@ -154,7 +162,8 @@ void pack_b(const T* b, int64_t bs_k, int64_t bs_n, int64_t depth, int64_t cols,
     using V = typename VectorOf<T>::type;
     for (int64_t p = 0; p < depth; ++p) {
       *reinterpret_cast<V*>(to + p * W) = *reinterpret_cast<const V*>(b + p * bs_k);
-      *reinterpret_cast<V*>(to + p * W + kLanes<T>) = *reinterpret_cast<const V*>(b + p * bs_k + kLanes<T>);
+      *reinterpret_cast<V*>(to + p * W + kLanes<T>) =
+          *reinterpret_cast<const V*>(b + p * bs_k + kLanes<T>);
     }
     return;
   }
@@ -222,7 +231,8 @@ void dot_rows(const Gemv<T>& g, int64_t i) {
   }
 }
 
-// Columns of a run along memory: four of them at a time are added to a block of sums in the first-level cache.
+// Columns of a run along memory: four of them at a time are added to a block of sums in the
+// first-level cache.
 template <class T>
 void axpy_columns(const Gemv<T>& g) {
   using V = typename VectorOf<T>::type;
@@ -236,7 +246,8 @@ void axpy_columns(const Gemv<T>& g) {
     for (; p + 4 <= g.k; p += 4) {
       const T* c0 = g.a + i0 + p * g.as_k;
       const T *c1 = c0 + g.as_k, *c2 = c1 + g.as_k, *c3 = c2 + g.as_k;
-      const T x0 = g.x[p * g.xs], x1 = g.x[(p + 1) * g.xs], x2 = g.x[(p + 2) * g.xs], x3 = g.x[(p + 3) * g.xs];
+      const T x0 = g.x[p * g.xs], x1 = g.x[(p + 1) * g.xs], x2 = g.x[(p + 2) * g.xs],
+              x3 = g.x[(p + 3) * g.xs];
       int64_t i = 0;
       for (; i + L <= n; i += L) {
         V s = *reinterpret_cast<V*>(sum + i);
@@ -328,7 +339,8 @@ void gemm(const Gemm<T>& g, void* workspace) {
         const int64_t panels = (mb + kMaxRows - 1) / kMaxRows;
         for (int64_t q = 0; q < panels; ++q) {
           const int64_t r0 = mb * q / panels, rows = mb * (q + 1) / panels - r0;
-          pack_a<T>(g.a + (i0 + r0) * g.as_m + p0 * g.as_k, g.as_m, g.as_k, rows, depth, packed_a + r0 * depth);
+          pack_a<T>(g.a + (i0 + r0) * g.as_m + p0 * g.as_k, g.as_m, g.as_k, rows, depth,
+                    packed_a + r0 * depth);
         }
         for (int64_t j = 0; j < nb; j += W) {
           const int64_t cols = nb - j < W ? nb - j : W;
@@ -336,8 +348,9 @@ void gemm(const Gemm<T>& g, void* workspace) {
           const T* b = direct ? b_block + j : packed_b + j * depth;
           for (int64_t q = 0; q < panels; ++q) {
             const int64_t r0 = mb * q / panels, rows = mb * (q + 1) / panels - r0;
-            kMicro<T>[rows](depth, packed_a + r0* depth, b, direct ? g.bs_k : W, g.c + (i0 + r0)* g.ldc + j0 + j, g.ldc,
-                            add || p0 > 0, g.bias ? g.bias + j0 + j : nullptr, static_cast<int>(cols));
+            kMicro<T>[rows](depth, packed_a + r0 * depth, b, direct ? g.bs_k : W,
+                            g.c + (i0 + r0) * g.ldc + j0 + j, g.ldc, add || p0 > 0,
+                            g.bias ? g.bias + j0 + j : nullptr, static_cast<int>(cols));
           }
         }
       }
@@ -349,5 +362,6 @@ void gemm(const Gemm<T>& g, void* workspace) {
 
 namespace rbcpu {
 extern const GemmTable RB_LEVEL_NAME(gemm_table) = {
-    static_cast<size_t>((kBlockRows + kBlockCols + kCols<float>)*kDepth) * sizeof(double), gemm<float>, gemm<double>};
+    static_cast<size_t>((kBlockRows + kBlockCols + kCols<float>)*kDepth) * sizeof(double),
+    gemm<float>, gemm<double>};
 }

@@ -47,10 +47,12 @@ void sgd(const SgdRow<T>& r, const SgdStep& s, int64_t begin, int64_t end) {
   const T sign = s.maximize ? T(-1) : T(1), decay = T(s.weight_decay), lr = T(s.lr);
   if (!r.buffer) {
 #pragma GCC ivdep
-    for (int64_t i = begin; i < end; ++i) r.param[i] -= lr * (r.grad[i] * sign + decay * r.param[i]);
+    for (int64_t i = begin; i < end; ++i)
+      r.param[i] -= lr * (r.grad[i] * sign + decay * r.param[i]);
     return;
   }
-  const T keep = s.first_step ? T(0) : T(s.momentum), fresh = s.first_step ? T(1) : T(1.0 - s.dampening);
+  const T keep = s.first_step ? T(0) : T(s.momentum),
+          fresh = s.first_step ? T(1) : T(1.0 - s.dampening);
   const T ahead = s.nesterov ? T(s.momentum) : T(1), direct = s.nesterov ? T(1) : T(0);
 #pragma GCC ivdep
   for (int64_t i = begin; i < end; ++i) {
@@ -65,5 +67,6 @@ void sgd(const SgdRow<T>& r, const SgdStep& s, int64_t begin, int64_t end) {
 }  // namespace
 
 namespace rbcpu {
-extern const OptimTable RB_LEVEL_NAME(optim_table) = {adam<float>, adam<double>, sgd<float>, sgd<double>};
+extern const OptimTable RB_LEVEL_NAME(optim_table) = {adam<float>, adam<double>, sgd<float>,
+                                                      sgd<double>};
 }

@@ -1,5 +1,5 @@
-// Runs of float32 and float64: sums, extremes, softmax. Lanes are as many at every level, so that the results are the
-// same bits everywhere.
+// Runs of float32 and float64: sums, extremes, softmax. Lanes are as many at every level, so that
+// the results are the same bits everywhere.
 #include "level.h"
 #include "rows.h"
 #include "scalar.h"
@@ -33,7 +33,8 @@ constexpr int kWidth = kVectorBytes / static_cast<int>(sizeof(T));
 template <class T>
 constexpr int kParts = kLanes / kWidth<T>;  // registers that make up the lanes
 
-// One element or a vector of them. (The vector type must not pass as a template argument: that drops its alignment.)
+// One element or a vector of them. (The vector type must not pass as a template argument: that
+// drops its alignment.)
 template <bool Wide, class T>
 RB_INLINE auto read(const T* p) {
   if constexpr (Wide) {

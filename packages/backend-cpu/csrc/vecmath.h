@@ -1,6 +1,7 @@
-// float32 functions as branch-free polynomials, so that loops over them vectorise and every instruction-set level,
-// scalar tails included, gives the same bits. The coefficients are minimax fits (relative error below
-// 6e-9 before rounding); measured errors are 1 to 2 ulp, erf 3e-7 absolute.
+// float32 functions as branch-free polynomials, so that loops over them vectorise and every
+// instruction-set level, scalar tails included, gives the same bits. The coefficients are minimax
+// fits (relative error below 6e-9 before rounding); measured errors are 1 to 2 ulp, erf 3e-7
+// absolute.
 #pragma once
 #include <cstdint>
 
@@ -11,7 +12,8 @@ namespace {
 RB_INLINE float vm_float(uint32_t u) { return __builtin_bit_cast(float, u); }
 RB_INLINE uint32_t vm_bits(float f) { return __builtin_bit_cast(uint32_t, f); }
 
-constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+constexpr float kRound =
+    12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
 
 RB_INLINE float vm_exp(float x) {
   float c = x > 89.0f ? 89.0f : x;

@@ -70,7 +70,8 @@ void fill_view(const View& to, const void* element);
 void fill_view(const View& to, const RbValue& number);
 /// The loop that copies from one dtype to another (null never).
 Loop cast_loop(int to, int from);
-/// For kernels that change a copy of an argument: nothing to do where the result is the argument (in-place).
+/// For kernels that change a copy of an argument: nothing to do where the result is the argument
+/// (in-place).
 inline void copy_into_result(const RbTensor& out, const RbTensor& from) {
   if (out.data != from.data) copy_view(view_of(out), view_of(from));
 }

@@ -1,14 +1,16 @@
 """Fixtures: the native library under a host of our own."""
 
 import os
-import sys
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from rabbet_backend_cpu import library_path
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest imports tests as files, their helper is a module
+sys.path.insert(
+    0, str(Path(__file__).parent)
+)  # pytest imports tests as files, their helper is a module
 from native_host import Host
 
 

@@ -82,7 +82,15 @@ class Host:
         target = build_dir / "libfake_host.so"
         command = [compiler, "-std=c++17", "-O1", "-shared", "-fPIC", f"-I{INCLUDE}"]
         subprocess.run(
-            [*command, str(HERE / "native" / "fake_host.cpp"), "-o", str(target), "-pthread", "-ldl"], check=True
+            [
+                *command,
+                str(HERE / "native" / "fake_host.cpp"),
+                "-o",
+                str(target),
+                "-pthread",
+                "-ldl",
+            ],
+            check=True,
         )
         self.lib = C.CDLL(str(target))
         for name in ("last_message", "kernel_name"):
@@ -140,9 +148,17 @@ class Host:
             v.tag, v.len, v.v.p = 7, len(x), C.addressof(text)
         elif isinstance(x, TensorList):
             items = [None if i is None else self._tensor(i) for i in x]
-            v.tag, v.len, v.v.p = 9, len(x), C.addressof(self._keep((C.c_void_p * (len(x) + 1))(*items)))
+            v.tag, v.len, v.v.p = (
+                9,
+                len(x),
+                C.addressof(self._keep((C.c_void_p * (len(x) + 1))(*items))),
+            )
         elif isinstance(x, (list, tuple)):
-            v.tag, v.len, v.v.p = 10, len(x), C.addressof(self._keep((C.c_int64 * (len(x) + 1))(*x)))
+            v.tag, v.len, v.v.p = (
+                10,
+                len(x),
+                C.addressof(self._keep((C.c_int64 * (len(x) + 1))(*x))),
+            )
         else:
             raise TypeError(f"no value for {type(x)}")
         return v
@@ -168,7 +184,9 @@ class Host:
         self.lib.free_tensor(C.byref(t))
         return out
 
-    def filled(self, op: str, args: Sequence[Any], shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    def filled(
+        self, op: str, args: Sequence[Any], shape: tuple[int, ...], dtype: str
+    ) -> np.ndarray:
         """Run the kernel into one fresh array and return it."""
         out = np.empty(shape, dtype)
         self.run(op, args, [out])
@@ -182,7 +200,9 @@ def layouts(array: np.ndarray) -> list[np.ndarray]:
         return found
     if array.ndim > 1:
         found.append(np.asfortranarray(array))
-    gaps = np.zeros(tuple(2 * n for n in array.shape), array.dtype)[tuple(slice(None, None, 2) for _ in array.shape)]
+    gaps = np.zeros(tuple(2 * n for n in array.shape), array.dtype)[
+        tuple(slice(None, None, 2) for _ in array.shape)
+    ]
     gaps[...] = array
     return [*found, gaps, np.ascontiguousarray(array[::-1])[::-1]]
 
@@ -204,7 +224,13 @@ def wide(array: np.ndarray) -> np.ndarray:
     return array.astype(kinds.get(array.dtype.kind, array.dtype))
 
 
-TOLERANCE = {"float16": 4e-3, "float32": 5e-6, "complex64": 2e-5, "float64": 1e-12, "complex128": 1e-12}
+TOLERANCE = {
+    "float16": 4e-3,
+    "float32": 5e-6,
+    "complex64": 2e-5,
+    "float64": 1e-12,
+    "complex128": 1e-12,
+}
 
 
 def assert_close(got: np.ndarray, want: Any, scale: float = 1.0) -> None:

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from native_host import ARG, DTYPES, TYPE, BFloat16, Host, KernelError, assert_close, layouts, random_array, wide
+from native_host import (
+    ARG,
+    DTYPES,
+    TYPE,
+    BFloat16,
+    Host,
+    KernelError,
+    assert_close,
+    layouts,
+    random_array,
+    wide,
+)
 
 special = pytest.importorskip("scipy.special")
 
@@ -129,7 +140,9 @@ def test_binary_matches_numpy(host: Host, op: str, dtype: str) -> None:
     data=st.data(),
 )
 @settings(max_examples=60, deadline=None)
-def test_mul_broadcasts_any_strides(host: Host, shapes: Any, dtype: str, data: st.DataObject) -> None:
+def test_mul_broadcasts_any_strides(
+    host: Host, shapes: Any, dtype: str, data: st.DataObject
+) -> None:
     rng = np.random.default_rng(0)
     pair = []
     for shape in shapes.input_shapes:
@@ -168,9 +181,9 @@ def test_nan_wins_and_signs_stay(host: Host) -> None:
 @pytest.mark.parametrize("op", ["exp", "log", "log2", "tanh", "sigmoid", "sin", "cos", "erf"])
 def test_float32_functions_stay_within_3_ulp(host: Host, op: str) -> None:
     rng = np.random.default_rng(1)
-    x = np.concatenate([rng.uniform(-80, 80, 50000), rng.normal(size=50000), rng.normal(size=5000) * 1e-4]).astype(
-        np.float32
-    )
+    x = np.concatenate(
+        [rng.uniform(-80, 80, 50000), rng.normal(size=50000), rng.normal(size=5000) * 1e-4]
+    ).astype(np.float32)
     x = np.abs(x) + np.float32(1e-30) if op in POSITIVE else x
     got = host.filled(op, [x], x.shape, "float32").astype(np.float64)
     want = {**REAL_OR_COMPLEX, **REAL}[op](x.astype(np.float64))
@@ -201,23 +214,33 @@ def test_cast_matches_numpy(host: Host, source: str, target: str) -> None:
     x = random_array(np.random.default_rng(6), source, (6, 7))
     if np.dtype(target).kind == "u":
         x = np.asarray(x.real if np.dtype(source).kind == "c" else x)
-        x = np.abs(x.astype(np.float64)).astype(source)  # negative floats to unsigned are undefined in C
+        x = np.abs(x.astype(np.float64)).astype(
+            source
+        )  # negative floats to unsigned are undefined in C
     for layout in layouts(x):
         with np.errstate(all="ignore"):
             want = (
-                layout.real if np.dtype(source).kind == "c" and np.dtype(target).kind not in "cb" else layout
+                layout.real
+                if np.dtype(source).kind == "c" and np.dtype(target).kind not in "cb"
+                else layout
             ).astype(target)
         np.testing.assert_array_equal(host.filled("cast", [layout, 0], (6, 7), target), want)
 
 
 def test_float16_conversions_are_exact(host: Host) -> None:
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
-    np.testing.assert_array_equal(host.filled("cast", [every, 0], every.shape, "float32"), every.astype(np.float32))
+    np.testing.assert_array_equal(
+        host.filled("cast", [every, 0], every.shape, "float32"), every.astype(np.float32)
+    )
     rng = np.random.default_rng(7)
     x = (rng.normal(size=50000) * 10.0 ** rng.uniform(-9, 6, 50000)).astype(np.float32)
-    x = np.concatenate([x, np.float32([65504, 65519.99, 65520, np.inf, np.nan, 6e-8, 2.98e-8, 2.99e-8])])
+    x = np.concatenate(
+        [x, np.float32([65504, 65519.99, 65520, np.inf, np.nan, 6e-8, 2.98e-8, 2.99e-8])]
+    )
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(host.filled("cast", [x, 0], x.shape, "float16"), x.astype(np.float16))
+        np.testing.assert_array_equal(
+            host.filled("cast", [x, 0], x.shape, "float16"), x.astype(np.float16)
+        )
 
 
 def test_transposed_copies(host: Host) -> None:
@@ -229,17 +252,29 @@ def test_transposed_copies(host: Host) -> None:
 
 def test_where_and_masked_fill(host: Host) -> None:
     rng = np.random.default_rng(9)
-    mask, x, y = random_array(rng, "bool", (4, 1, 6)), rng.normal(size=(4, 5, 6)), rng.normal(size=(5, 6))
-    np.testing.assert_array_equal(host.filled("where", [mask, x, y], x.shape, "float64"), np.where(mask, x, y))
-    np.testing.assert_array_equal(host.filled("where", [mask, 2.0, x], x.shape, "float64"), np.where(mask, 2.0, x))
+    mask, x, y = (
+        random_array(rng, "bool", (4, 1, 6)),
+        rng.normal(size=(4, 5, 6)),
+        rng.normal(size=(5, 6)),
+    )
+    np.testing.assert_array_equal(
+        host.filled("where", [mask, x, y], x.shape, "float64"), np.where(mask, x, y)
+    )
+    np.testing.assert_array_equal(
+        host.filled("where", [mask, 2.0, x], x.shape, "float64"), np.where(mask, 2.0, x)
+    )
     filled = host.filled("masked_fill", [x, mask, -np.inf], x.shape, "float64")
     np.testing.assert_array_equal(filled, np.where(mask, -np.inf, x))
 
 
 def test_integer_division_rounds_as_asked(host: Host) -> None:
     x, y = np.array([-(2**63), 5, -7, 7]), np.array([-1, -2, 2, -2])
-    np.testing.assert_array_equal(host.filled("div", [x, y, "floor"], (4,), "int64")[1:], [-3, -4, -4])
-    np.testing.assert_array_equal(host.filled("div", [x, y, "trunc"], (4,), "int64")[1:], [-2, -3, -3])
+    np.testing.assert_array_equal(
+        host.filled("div", [x, y, "floor"], (4,), "int64")[1:], [-3, -4, -4]
+    )
+    np.testing.assert_array_equal(
+        host.filled("div", [x, y, "trunc"], (4,), "int64")[1:], [-2, -3, -3]
+    )
     np.testing.assert_array_equal(host.filled("remainder", [x, y], (4,), "int64"), [0, -1, 1, -1])
 
 
@@ -250,15 +285,24 @@ BAD: list[tuple[str, list[Any], int, str]] = [
     ("fmod", [INT, INT], ARG, "fmod: integer division by zero"),
     ("pow", [INT, -1], ARG, "pow: integers to negative integer powers"),
     ("div", [INT, 1, "nearest"], ARG, "rounding_mode must be"),
-    ("bitwise_and", [np.ones(4), np.ones(4)], TYPE, "bitwise_and: the cpu backend has no kernel for float64"),
+    (
+        "bitwise_and",
+        [np.ones(4), np.ones(4)],
+        TYPE,
+        "bitwise_and: the cpu backend has no kernel for float64",
+    ),
     ("clamp", [INT, None, None], ARG, "at least one of `min` and `max`"),
     ("fill", [INT, 1j], TYPE, "a complex number does not fit into int64"),
     ("where", [INT, INT, INT], TYPE, "expected a bool condition, got int64"),
 ]
 
 
-@pytest.mark.parametrize("op,args,code,message", BAD, ids=[f"{b[0]}-{i}" for i, b in enumerate(BAD)])
-def test_bad_input_is_an_error(host: Host, op: str, args: list[Any], code: int, message: str) -> None:
+@pytest.mark.parametrize(
+    "op,args,code,message", BAD, ids=[f"{b[0]}-{i}" for i, b in enumerate(BAD)]
+)
+def test_bad_input_is_an_error(
+    host: Host, op: str, args: list[Any], code: int, message: str
+) -> None:
     with pytest.raises(KernelError, match=message.replace("(", r"\(")) as caught:
         host.filled(op, args, (4,), args[0].dtype.name)
     assert caught.value.code == code

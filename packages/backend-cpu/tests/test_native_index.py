@@ -38,14 +38,20 @@ def test_gather_and_scatter(host: Host, rng: np.random.Generator, dim: int, dtyp
     unique = np.argsort(rng.random(base.shape), dim)
     for x in layouts(base):
         part = x[tuple(slice(None) if d == dim else slice(0, n) for d, n in enumerate(index.shape))]
-        same(host.filled("gather", [x, dim, index], index.shape, dtype), np.take_along_axis(part, index, dim))
+        same(
+            host.filled("gather", [x, dim, index], index.shape, dtype),
+            np.take_along_axis(part, index, dim),
+        )
         added = host.filled("scatter_add", [x, dim, index, src], x.shape, dtype)
-        np.testing.assert_allclose(added, scattered(base, dim, index, src, True), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            added, scattered(base, dim, index, src, True), rtol=1e-5, atol=1e-5
+        )
         valued = host.filled("scatter.value", [x, dim, index, 2], x.shape, dtype)
         same(valued, scattered(base, dim, index, 2, False))
         whole = random_array(rng, dtype, base.shape)
         same(
-            host.filled("scatter", [x, dim, unique, whole], x.shape, dtype), scattered(base, dim, unique, whole, False)
+            host.filled("scatter", [x, dim, unique, whole], x.shape, dtype),
+            scattered(base, dim, unique, whole, False),
         )
 
 
@@ -69,40 +75,84 @@ def test_advanced_indexing(host: Host, rng: np.random.Generator) -> None:
     base = rng.normal(size=(4, 5, 6))
     a, b, c = rng.integers(-4, 4, 3), rng.integers(-5, 5, (2, 3)), rng.integers(0, 6, 3)
     for x in layouts(base):
-        for indices in ([a], [a, b], [None, b], [a, None, c], [None, b, c], [a, b, c], [None, None, c]):
+        for indices in (
+            [a],
+            [a, b],
+            [None, b],
+            [a, None, c],
+            [None, b, c],
+            [a, b, c],
+            [None, None, c],
+        ):
             key = tuple(slice(None) if i is None else i for i in indices)
             want = base[key]
             same(host.filled("index", [x, TensorList(indices)], want.shape, "float64"), want)
             values = rng.normal(size=want.shape[-1:])
             put = base.copy()
             np.add.at(put, key, values)
-            got = host.filled("index_put", [x, TensorList(indices), values, True], base.shape, "float64")
+            got = host.filled(
+                "index_put", [x, TensorList(indices), values, True], base.shape, "float64"
+            )
             np.testing.assert_allclose(got, put)
             put = base.copy()
             put[key] = 1.5
-            same(host.filled("index_put", [x, TensorList(indices), 1.5, False], base.shape, "float64"), put)
+            same(
+                host.filled(
+                    "index_put", [x, TensorList(indices), 1.5, False], base.shape, "float64"
+                ),
+                put,
+            )
 
 
 X = np.arange(120.0).reshape(4, 5, 6)
 BAD: list[tuple[str, list[Any], int, str]] = [
-    ("gather", [X, 0, np.array([[[4]]])], INDEX, "gather: index 4 is out of range for dimension 0 with size 4"),
-    ("index_select", [X, 1, np.array([-1])], INDEX, "index -1 is out of range for dimension 1 with size 5"),
+    (
+        "gather",
+        [X, 0, np.array([[[4]]])],
+        INDEX,
+        "gather: index 4 is out of range for dimension 0 with size 4",
+    ),
+    (
+        "index_select",
+        [X, 1, np.array([-1])],
+        INDEX,
+        "index -1 is out of range for dimension 1 with size 5",
+    ),
     ("scatter", [X, 0, np.array([[[9]]]), X], INDEX, "scatter: index 9 is out of range"),
     ("scatter_add", [X, 0, np.array([[[-1]]]), X], INDEX, "scatter_add: index -1"),
     ("index_add", [X, 0, np.array([4]), X[:1], 1], INDEX, "index_add: index 4"),
     ("index_put", [X, TensorList([np.array([-5])]), 1.0, False], INDEX, "index_put: index -5"),
     ("index_select", [X, 1, np.array([0.5])], TYPE, "expected indices of int64, got float64"),
-    ("scatter", [X, 0, np.array([[[0]]]), X.astype("f4")], TYPE, "expected `src` of float64 like `input`, got float32"),
-    ("gather", [X, 0, np.zeros((1, 9, 1), int)], ARG, "gather: `index` must have as many dimensions"),
-    ("slice_scatter", [X, X, 1, 1, None, 2], ARG, r"expected `src` of shape \(4, 2, 6\), got \(4, 5, 6\)"),
+    (
+        "scatter",
+        [X, 0, np.array([[[0]]]), X.astype("f4")],
+        TYPE,
+        "expected `src` of float64 like `input`, got float32",
+    ),
+    (
+        "gather",
+        [X, 0, np.zeros((1, 9, 1), int)],
+        ARG,
+        "gather: `index` must have as many dimensions",
+    ),
+    (
+        "slice_scatter",
+        [X, X, 1, 1, None, 2],
+        ARG,
+        r"expected `src` of shape \(4, 2, 6\), got \(4, 5, 6\)",
+    ),
     ("slice_scatter", [X, X, 1, 1, None, 0], ARG, "`step` must be positive"),
     ("flip", [X, [1, 1]], ARG, "dimension 1 appears twice"),
     ("roll", [X, [1, 2], [0]], ARG, "`shifts` has 2 entries and `dims` 1"),
 ]
 
 
-@pytest.mark.parametrize("op,args,code,message", BAD, ids=[f"{b[0]}-{i}" for i, b in enumerate(BAD)])
-def test_bad_input_changes_nothing(host: Host, op: str, args: list[Any], code: int, message: str) -> None:
+@pytest.mark.parametrize(
+    "op,args,code,message", BAD, ids=[f"{b[0]}-{i}" for i, b in enumerate(BAD)]
+)
+def test_bad_input_changes_nothing(
+    host: Host, op: str, args: list[Any], code: int, message: str
+) -> None:
     out = np.full(X.shape, -7.0)
     with pytest.raises(KernelError, match=message) as caught:
         host.run(op, args, [out])
@@ -133,11 +183,17 @@ def test_movement(host: Host, rng: np.random.Generator, dtype: str) -> None:
     part, diagonal = random_array(rng, dtype, (3, 2, 5)), random_array(rng, dtype, (4, 3))
     for x in layouts(base):
         same(host.filled("flip", [x, [0, 2]], (3, 4, 5), dtype), np.flip(base, (0, 2)))
-        same(host.filled("roll", [x, [1, -2], [0, 2]], (3, 4, 5), dtype), np.roll(base, (1, -2), (0, 2)))
+        same(
+            host.filled("roll", [x, [1, -2], [0, 2]], (3, 4, 5), dtype),
+            np.roll(base, (1, -2), (0, 2)),
+        )
         same(host.filled("roll", [x, [7], []], (3, 4, 5), dtype), np.roll(base, 7))
         same(host.filled("tril", [x, 1], (3, 4, 5), dtype), np.tril(base, 1))
         same(host.filled("triu", [x, -1], (3, 4, 5), dtype), np.triu(base, -1))
-        same(host.filled("cat", [TensorList([x, base]), 1], (3, 8, 5), dtype), np.concatenate([base, base], 1))
+        same(
+            host.filled("cat", [TensorList([x, base]), 1], (3, 8, 5), dtype),
+            np.concatenate([base, base], 1),
+        )
         padded = host.filled("pad_constant", [x, [1, 0, -2, 1], 3], (3, 3, 6), dtype)
         same(padded, np.pad(base[:, 2:], ((0, 0), (0, 1), (1, 0)), constant_values=3))
         sliced = base.copy()
@@ -151,7 +207,9 @@ def test_movement(host: Host, rng: np.random.Generator, dtype: str) -> None:
 def test_creation(host: Host) -> None:
     same(host.filled("arange", [1.0, 8.0, 1.0], (7,), "float32"), np.arange(1, 8))
     same(host.filled("arange", [7, None, 1], (7,), "int64"), np.arange(7))
-    np.testing.assert_allclose(host.filled("linspace", [0.0, 1.0, 7], (7,), "float64"), np.linspace(0, 1, 7))
+    np.testing.assert_allclose(
+        host.filled("linspace", [0.0, 1.0, 7], (7,), "float64"), np.linspace(0, 1, 7)
+    )
     same(host.filled("eye", [3, 5], (3, 5), "int32"), np.eye(3, 5))
     same(host.filled("full", [(3, 5), 7], (3, 5), "uint8"), np.full((3, 5), 7))
     same(host.filled("zeros_like", [X], (2, 2), "bool"), np.zeros((2, 2)))

@@ -18,7 +18,9 @@ def symbols(path: Path, *flags: str) -> list[str]:
     nm = shutil.which("nm")
     if nm is None:
         pytest.skip("needs nm")
-    return subprocess.run([nm, *flags, str(path)], check=True, capture_output=True, text=True).stdout.splitlines()
+    return subprocess.run(
+        [nm, *flags, str(path)], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
 
 
 def test_library_exports_one_symbol(native_library: Path) -> None:
@@ -97,7 +99,9 @@ from test_native_library import level_results
 host = Host(Path({str(native_library)!r}), Path({str(tmp_path)!r}))
 np.savez({str(tmp_path / "baseline.npz")!r}, **level_results(host))
 """
-    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "RABBET_CPU_LEVEL": "2"})
+    subprocess.run(
+        [sys.executable, "-c", script], check=True, env={**os.environ, "RABBET_CPU_LEVEL": "2"}
+    )
     baseline = np.load(tmp_path / "baseline.npz")
     for name, ours in level_results(host).items():
         np.testing.assert_array_equal(ours, baseline[name], err_msg=name)
@@ -105,7 +109,10 @@ np.savez({str(tmp_path / "baseline.npz")!r}, **level_results(host))
 
 def level_results(host: Host) -> dict[str, np.ndarray]:
     x = np.random.default_rng(5).normal(size=(37, 1001)).astype(np.float32) * 3
-    out = {op: host.filled(op, [x], x.shape, "float32") for op in ("exp", "tanh", "erf", "sin", "sigmoid")}
+    out = {
+        op: host.filled(op, [x], x.shape, "float32")
+        for op in ("exp", "tanh", "erf", "sin", "sigmoid")
+    }
     out["log"] = host.filled("log", [np.abs(x)], x.shape, "float32")
     out["sum"] = host.filled("sum", [x, None, False], (), "float32")
     out["sum0"] = host.filled("sum", [x, [0], False], (1001,), "float32")

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native_host import ARG, TYPE, BFloat16, Host, KernelError, assert_close, layouts, random_array, wide
+from native_host import (
+    ARG,
+    TYPE,
+    BFloat16,
+    Host,
+    KernelError,
+    assert_close,
+    layouts,
+    random_array,
+    wide,
+)
 
 PRODUCTS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((3, 4), (4, 5)), ((4,), (4,)), ((4,), (4, 5)), ((3, 4), (4,)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)),
@@ -16,9 +26,13 @@ PRODUCTS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "uint8", "complex64", "complex128"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "int64", "uint8", "complex64", "complex128"]
+)
 @pytest.mark.parametrize("left,right", PRODUCTS, ids=str)
-def test_matmul_matches_numpy(host: Host, left: tuple[int, ...], right: tuple[int, ...], dtype: str) -> None:
+def test_matmul_matches_numpy(
+    host: Host, left: tuple[int, ...], right: tuple[int, ...], dtype: str
+) -> None:
     rng = np.random.default_rng(1)
     a, b = random_array(rng, dtype, left), random_array(rng, dtype, right)
     if a.size > 10000 and dtype not in ("float32", "float64"):
@@ -28,7 +42,12 @@ def test_matmul_matches_numpy(host: Host, left: tuple[int, ...], right: tuple[in
         assert_close(host.filled("matmul", [va, vb], want.shape, dtype), want, 60)
 
 
-@given(m=st.integers(1, 40), k=st.integers(1, 300), n=st.integers(1, 80), turn=st.tuples(st.booleans(), st.booleans()))
+@given(
+    m=st.integers(1, 40),
+    k=st.integers(1, 300),
+    n=st.integers(1, 80),
+    turn=st.tuples(st.booleans(), st.booleans()),
+)
 @settings(max_examples=80, deadline=None)
 def test_every_tile_edge(host: Host, m: int, k: int, n: int, turn: tuple[bool, bool]) -> None:
     rng = np.random.default_rng(m * 1000 + n)
@@ -52,7 +71,9 @@ def test_linear(host: Host, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(3)
     w, bias = rng.normal(size=(5, 7)), rng.normal(size=5)
     for x in layouts(rng.normal(size=shape)):
-        assert_close(host.filled("linear", [x, w, bias], (*shape[:-1], 5), "float64"), x @ w.T + bias, 10)
+        assert_close(
+            host.filled("linear", [x, w, bias], (*shape[:-1], 5), "float64"), x @ w.T + bias, 10
+        )
         assert_close(host.filled("linear", [x, w, None], (*shape[:-1], 5), "float64"), x @ w.T, 10)
 
 
@@ -80,7 +101,10 @@ CONVOLUTIONS = [  # n, channels, h, w, outputs, kernel, stride, padding, dilatio
 def taps(case: tuple) -> list[tuple[int, int, slice, slice]]:
     """For each weight position the slices of the padded input under it."""
     _, _, h, w, _, k, s, p, d, _ = case
-    oh, ow = ((h + 2 * p[0] - d[0] * (k[0] - 1) - 1) // s[0] + 1, (w + 2 * p[1] - d[1] * (k[1] - 1) - 1) // s[1] + 1)
+    oh, ow = (
+        (h + 2 * p[0] - d[0] * (k[0] - 1) - 1) // s[0] + 1,
+        (w + 2 * p[1] - d[1] * (k[1] - 1) - 1) // s[1] + 1,
+    )
     rows = [slice(i * d[0], i * d[0] + (oh - 1) * s[0] + 1, s[0]) for i in range(k[0])]
     cols = [slice(j * d[1], j * d[1] + (ow - 1) * s[1] + 1, s[1]) for j in range(k[1])]
     return [(i, j, rows[i], cols[j]) for i in range(k[0]) for j in range(k[1])]
@@ -91,7 +115,12 @@ def convolve(case: tuple, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     padded = np.pad(x, ((0, 0), (0, 0), (p[0], p[0]), (p[1], p[1])))
     parts = []
     for xs, ws in zip(np.split(padded, groups, 1), np.split(w, groups, 0), strict=True):
-        parts.append(sum(np.einsum("nchw,oc->nohw", xs[:, :, r, c], ws[:, :, i, j]) for i, j, r, c in taps(case)))
+        parts.append(
+            sum(
+                np.einsum("nchw,oc->nohw", xs[:, :, r, c], ws[:, :, i, j])
+                for i, j, r, c in taps(case)
+            )
+        )
     return np.concatenate(parts, 1)
 
 
@@ -113,35 +142,47 @@ def test_convolution_and_its_transposes(host: Host, case: tuple, dtype: str) -> 
     dx = host.filled("conv2d_dx", [g, weight, x.shape, *tail], x.shape, dtype)
     dw = host.filled("conv2d_dw", [x, g, weight.shape, *tail], weight.shape, dtype)
     inner = np.sum(wide(g) * want)
-    slack = {"float16": 3e-2, "float32": 1e-4}.get(dtype, 1e-10) * (1 + np.abs(wide(g) * want).sum())
+    slack = {"float16": 3e-2, "float32": 1e-4}.get(dtype, 1e-10) * (
+        1 + np.abs(wide(g) * want).sum()
+    )
     assert abs(np.sum(wide(dx) * wide(x)) - inner) <= slack
     assert abs(np.sum(wide(dw) * wide(weight)) - inner) <= slack
 
 
 def test_convolution_refuses_misfits(host: Host) -> None:
     x, w = np.ones((1, 4, 5, 5)), np.ones((2, 3, 3, 3))
-    with pytest.raises(KernelError, match=r"conv2d: weight \(2, 3, 3, 3\) does not fit 4 input channels"):
+    with pytest.raises(
+        KernelError, match=r"conv2d: weight \(2, 3, 3, 3\) does not fit 4 input channels"
+    ):
         host.filled("conv2d", [x, w, None, (1, 1), (0, 0), (1, 1), 1], (1, 2, 3, 3), "float64")
     with pytest.raises(KernelError, match="`stride` must be at least 1"):
-        host.filled("conv2d", [x, w[:, :2], None, (0, 1), (0, 0), (1, 1), 2], (1, 2, 3, 3), "float64")
+        host.filled(
+            "conv2d", [x, w[:, :2], None, (0, 1), (0, 0), (1, 1), 2], (1, 2, 3, 3), "float64"
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
 @pytest.mark.parametrize(
-    "kernel,stride,padding", [((2, 2), (), (0, 0)), ((3, 2), (2, 1), (1, 1)), ((3, 3), (1, 1), (1, 0))]
+    "kernel,stride,padding",
+    [((2, 2), (), (0, 0)), ((3, 2), (2, 1), (1, 1)), ((3, 3), (1, 1), (1, 0))],
 )
 def test_max_pool(host: Host, kernel: tuple, stride: tuple, padding: tuple, dtype: str) -> None:
     x = random_array(np.random.default_rng(5), dtype, (2, 3, 8, 9))
     s = stride or kernel
-    size = [(n + 2 * p - k) // t + 1 for n, p, k, t in zip(x.shape[2:], padding, kernel, s, strict=True)]
+    size = [
+        (n + 2 * p - k) // t + 1 for n, p, k, t in zip(x.shape[2:], padding, kernel, s, strict=True)
+    ]
     values, indices = np.empty((2, 3, *size), dtype), np.empty((2, 3, *size), "int64")
-    host.run("max_pool2d_with_indices", [x, kernel, stride, padding, (1, 1), False], [values, indices])
+    host.run(
+        "max_pool2d_with_indices", [x, kernel, stride, padding, (1, 1), False], [values, indices]
+    )
     for r, c in itertools.product(range(size[0]), range(size[1])):
         top, left = r * s[0] - padding[0], c * s[1] - padding[1]
         window = x[:, :, max(top, 0) : top + kernel[0], max(left, 0) : left + kernel[1]]
         np.testing.assert_array_equal(values[:, :, r, c], window.max((2, 3)))
     np.testing.assert_array_equal(
-        np.take_along_axis(x.reshape(2, 3, -1), indices.reshape(2, 3, -1), 2), values.reshape(2, 3, -1)
+        np.take_along_axis(x.reshape(2, 3, -1), indices.reshape(2, 3, -1), 2),
+        values.reshape(2, 3, -1),
     )
 
 

@@ -15,8 +15,12 @@ def arrays(rng: np.random.Generator, dtype: str) -> TensorList:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("amsgrad", [False, True])
-@pytest.mark.parametrize("decay,decoupled,maximize", [(0.0, False, False), (0.1, False, True), (0.1, True, False)])
-def test_adam(host: Host, dtype: str, amsgrad: bool, decay: float, decoupled: bool, maximize: bool) -> None:
+@pytest.mark.parametrize(
+    "decay,decoupled,maximize", [(0.0, False, False), (0.1, False, True), (0.1, True, False)]
+)
+def test_adam(
+    host: Host, dtype: str, amsgrad: bool, decay: float, decoupled: bool, maximize: bool
+) -> None:
     rng = np.random.default_rng(1)
     lr, b1, b2, eps = 0.01, 0.8, 0.95, 1e-6
     params = arrays(rng, dtype)
@@ -28,7 +32,9 @@ def test_adam(host: Host, dtype: str, amsgrad: bool, decay: float, decoupled: bo
         grads = arrays(rng, dtype)
         corrections = 1 - b1**t, 1 - b2**t
         lists = [params, grads, ours[0], ours[1], ours[2] if amsgrad else TensorList()]
-        host.run("fused_adam", [*lists, lr, b1, b2, eps, decay, decoupled, maximize, *corrections], [])
+        host.run(
+            "fused_adam", [*lists, lr, b1, b2, eps, decay, decoupled, maximize, *corrections], []
+        )
         for i, grad in enumerate(grads):
             g = grad.astype(np.float64) * (-1 if maximize else 1)
             if decoupled:
@@ -55,18 +61,28 @@ def test_adam(host: Host, dtype: str, amsgrad: bool, decay: float, decoupled: bo
     ],
 )
 def test_sgd(
-    host: Host, dtype: str, momentum: float, dampening: float, nesterov: bool, decay: float, maximize: bool
+    host: Host,
+    dtype: str,
+    momentum: float,
+    dampening: float,
+    nesterov: bool,
+    decay: float,
+    maximize: bool,
 ) -> None:
     rng = np.random.default_rng(2)
     lr = 0.1
     params = arrays(rng, dtype)
     want = [p.astype(np.float64) for p in params]
-    buffers = TensorList(np.full_like(p, np.nan) for p in params)  # the first step must not read them
+    buffers = TensorList(
+        np.full_like(p, np.nan) for p in params
+    )  # the first step must not read them
     kept: list[Any] = [None] * len(want)
     for t in range(3):
         grads = arrays(rng, dtype)
         lists = [params, grads, buffers if momentum else TensorList()]
-        host.run("fused_sgd", [*lists, lr, momentum, dampening, decay, nesterov, maximize, t == 0], [])
+        host.run(
+            "fused_sgd", [*lists, lr, momentum, dampening, decay, nesterov, maximize, t == 0], []
+        )
         for i, grad in enumerate(grads):
             g = grad.astype(np.float64) * (-1 if maximize else 1) + decay * want[i]
             if momentum:
@@ -80,7 +96,9 @@ def test_sgd(
 def test_mismatched_lists_are_errors(host: Host) -> None:
     three, four = TensorList([np.zeros(3)]), TensorList([np.zeros(4)])
     tail = [0.1, 0.0, 0.0, 0.0, False, False, True]
-    with pytest.raises(KernelError, match=r"`grads`\[0\] differs from the parameter in shape or dtype"):
+    with pytest.raises(
+        KernelError, match=r"`grads`\[0\] differs from the parameter in shape or dtype"
+    ):
         host.run("fused_sgd", [three, four, TensorList(), *tail], [])
     with pytest.raises(KernelError, match="`params` has 1 tensors, `grads` has 0"):
         host.run("fused_sgd", [three, TensorList(), TensorList(), *tail], [])

@@ -50,7 +50,9 @@ def test_element_i_is_word_i_mod_4_of_counter_i_div_4(host: Host) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("op,args,law", DRAWS, ids=[d[0] for d in DRAWS])
-def test_distribution_and_threads(host: Host, op: str, args: list[Any], law: Any, dtype: str) -> None:
+def test_distribution_and_threads(
+    host: Host, op: str, args: list[Any], law: Any, dtype: str
+) -> None:
     found = []
     for threads in (1, 2, 5):
         host.lib.set_threads(threads)

@@ -40,7 +40,9 @@ def test_reductions_match_numpy(host: Host, dtype: str, shape: tuple[int, ...]) 
     x = random_array(np.random.default_rng(1), dtype, shape)
     kind = x.dtype.kind
     scale = 10 * max(1.0, x.size**0.5)  # the sum's own magnitude
-    for view, (dim, keepdim) in itertools.product(layouts(x) if x.size < 1000 else [x], cases(shape)):
+    for view, (dim, keepdim) in itertools.product(
+        layouts(x) if x.size < 1000 else [x], cases(shape)
+    ):
         w = wide(view)
         n = count(shape, dim)
 
@@ -57,7 +59,16 @@ def test_reductions_match_numpy(host: Host, dtype: str, shape: tuple[int, ...]) 
             check("mean", np.mean(w, axis=dim, keepdims=keepdim), scale=10)
         if kind in "fc" and n > 1:
             out = "float32" if dtype == "complex64" else dtype
-            check("var", np.var(w, axis=dim, ddof=1, keepdims=keepdim), view, dim, 1, keepdim, out=out, scale=20)
+            check(
+                "var",
+                np.var(w, axis=dim, ddof=1, keepdims=keepdim),
+                view,
+                dim,
+                1,
+                keepdim,
+                out=out,
+                scale=20,
+            )
         if kind != "c" and n:
             check("amax", np.max(w, axis=dim, keepdims=keepdim))
             check("amin", np.min(w, axis=dim, keepdims=keepdim))
@@ -76,22 +87,37 @@ def test_reductions_match_numpy(host: Host, dtype: str, shape: tuple[int, ...]) 
 def test_nan_is_the_extreme(host: Host, place: int) -> None:
     x = np.random.default_rng(2).normal(size=(4, 600)).astype(np.float32)
     x[2, place] = np.nan
-    assert np.isnan(host.filled("amax", [x, [1], False], (4,), "float32")).tolist() == [False, False, True, False]
+    assert np.isnan(host.filled("amax", [x, [1], False], (4,), "float32")).tolist() == [
+        False,
+        False,
+        True,
+        False,
+    ]
     assert host.filled("argmin", [x, 1, False], (4,), "int64")[2] == place
     assert np.isnan(host.filled("amin", [x, [0], False], (600,), "float32")).sum() == 1
 
 
 @pytest.mark.parametrize("op,dim", [("amax", [0]), ("argmin", 0)])
 def test_extremes_of_nothing_are_an_error(host: Host, op: str, dim: Any) -> None:
-    with pytest.raises(KernelError, match=f"{op}: cannot reduce over a dimension of size 0") as caught:
-        host.filled(op, [np.zeros((0, 3), np.float32), dim, False], (3,), "float32" if op == "amax" else "int64")
+    with pytest.raises(
+        KernelError, match=f"{op}: cannot reduce over a dimension of size 0"
+    ) as caught:
+        host.filled(
+            op,
+            [np.zeros((0, 3), np.float32), dim, False],
+            (3,),
+            "float32" if op == "amax" else "int64",
+        )
     assert caught.value.code == ARG
 
 
 def test_results_do_not_depend_on_threads(host: Host) -> None:
     rng = np.random.default_rng(3)
     x = rng.normal(size=(3, 70001)).astype(np.float32)
-    a, b = rng.normal(size=(130, 300)).astype(np.float32), rng.normal(size=(300, 257)).astype(np.float32)
+    a, b = (
+        rng.normal(size=(130, 300)).astype(np.float32),
+        rng.normal(size=(300, 257)).astype(np.float32),
+    )
     found = []
     for threads in (1, 2, 5):
         host.lib.set_threads(threads)
@@ -140,7 +166,9 @@ def test_softmax_and_derivatives(host: Host, shape: tuple[int, ...], dim: int, d
         assert_close(host.filled("log_softmax", [view, dim], shape, dtype), log, 3)
         y, z = soft.astype(dtype), log.astype(dtype)
         d_soft = host.run_allocating("softmax_vjp", [g, np.asarray(y), dim])
-        assert_close(d_soft, wide(y) * (wide(g) - np.sum(wide(g) * wide(y), axis, keepdims=True)), 10)
+        assert_close(
+            d_soft, wide(y) * (wide(g) - np.sum(wide(g) * wide(y), axis, keepdims=True)), 10
+        )
         d_log = host.run_allocating("log_softmax_vjp", [g, np.asarray(z), dim])
         assert_close(d_log, wide(g) - np.exp(wide(z)) * np.sum(wide(g), axis, keepdims=True), 10)
 
@@ -152,7 +180,9 @@ def test_scans(host: Host, shape: tuple[int, ...], dim: int, dtype: str) -> None
     x = random_array(rng, dtype, shape)
     for view in layouts(x):
         w = wide(view)
-        assert_close(host.filled("cumsum", [view, dim], shape, dtype), np.cumsum(w, dim) if shape else w, 50)
+        assert_close(
+            host.filled("cumsum", [view, dim], shape, dtype), np.cumsum(w, dim) if shape else w, 50
+        )
         with np.errstate(all="ignore"):
             want = np.cumprod(w, dim) if shape else w
             assert_close(host.filled("cumprod", [view, dim], shape, dtype), want, 50)
@@ -197,7 +227,9 @@ def test_sort_is_stable_with_nan_last(host: Host, dtype: str, descending: bool) 
     ],
     ids=str,
 )
-def test_normalize_moments(host: Host, shape: tuple[int, ...], dims: tuple[int, ...], dtype: str) -> None:
+def test_normalize_moments(
+    host: Host, shape: tuple[int, ...], dims: tuple[int, ...], dtype: str
+) -> None:
     x = (np.random.default_rng(9).normal(size=shape) * 3 + 5).astype(dtype)
     mean, var = wide(x).mean(dims, keepdims=True), wide(x).var(dims, keepdims=True)
     for view in layouts(x):

@@ -28,7 +28,9 @@ PLAIN = [
 def strided(draw: Any, array: np.ndarray) -> tuple[Any, np.ndarray]:
     """A tensor that views the values through a drawn permutation and step."""
     order = draw(st.permutations(range(array.ndim)))
-    base = rabbet.tensor(np.ascontiguousarray(np.transpose(array, order)).repeat(2, 0) if array.ndim else array)
+    base = rabbet.tensor(
+        np.ascontiguousarray(np.transpose(array, order)).repeat(2, 0) if array.ndim else array
+    )
     inverse = [order.index(d) for d in range(array.ndim)]
     return (base[::2].permute(inverse) if array.ndim else base), array
 

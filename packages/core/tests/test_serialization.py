@@ -7,13 +7,27 @@ import pytest
 import rabbet
 from rabbet.serialization import SerializationError
 
-DTYPES = ["bool", "uint8", "int16", "int64", "float16", "bfloat16", "float32", "float64", "complex128"]
+DTYPES = [
+    "bool",
+    "uint8",
+    "int16",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex128",
+]
 
 
 def test_a_structure_comes_back_as_it_was(tmp_path):
     shared = rabbet.randn(3)
     value = {
-        "model": {"w": shared, "tied": shared, 3: [1, 2.5, None, True, "text", b"bytes", (1, 2), 1 + 2j]},
+        "model": {
+            "w": shared,
+            "tied": shared,
+            3: [1, 2.5, None, True, "text", b"bytes", (1, 2), 1 + 2j],
+        },
         "nan": float("nan"),
         "dtype": rabbet.float16,
         "empty": rabbet.zeros(0, 2),
@@ -22,7 +36,11 @@ def test_a_structure_comes_back_as_it_was(tmp_path):
     rabbet.save(value, tmp_path / "x.rb")
     got = rabbet.load(tmp_path / "x.rb")
     assert got["model"]["w"] is got["model"]["tied"] and rabbet.equal(got["model"]["w"], shared)
-    assert got["model"][3] == value["model"][3] and np.isnan(got["nan"]) and got["dtype"] is rabbet.float16
+    assert (
+        got["model"][3] == value["model"][3]
+        and np.isnan(got["nan"])
+        and got["dtype"] is rabbet.float16
+    )
     assert got["empty"].shape == (0, 2) and got["scalar"].item() == 4
 
 
@@ -64,7 +82,12 @@ DAMAGED = [
     (_file(_entry(shape=[-2]), b"\0" * 8), "damaged shape"),
     (_file(_entry(), b"\0" * 4), "truncated"),
     (_file(_entry(shape=[3]), b"\0" * 8), "needs 12 bytes"),
-    (_file({**_entry(), "y": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}}, b"\0" * 12), "overlap"),
+    (
+        _file(
+            {**_entry(), "y": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}}, b"\0" * 12
+        ),
+        "overlap",
+    ),
     (_file({"__metadata__": {"rabbet.skeleton": '{"t": "gone"}'}}), "does not hold"),
     (_file({"__metadata__": {"rabbet.skeleton": "{"}}), "skeleton is damaged"),
 ]

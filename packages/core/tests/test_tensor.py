@@ -100,7 +100,19 @@ def test_a_mask_selects_and_assigns():
     assert t.tolist() == array.tolist()
 
 
-NUMERIC = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128"]
+NUMERIC = [
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
 
 
 @pytest.mark.parametrize("b", NUMERIC)
@@ -112,7 +124,9 @@ def test_promotion_follows_pytorchs_table(a, b):
     assert str(ours)[7:] == str(theirs)[6:]
 
 
-@pytest.mark.parametrize("number,expected", [(1, "int32"), (1.5, "float32"), (True, "int32"), (1j, "complex64")])
+@pytest.mark.parametrize(
+    "number,expected", [(1, "int32"), (1.5, "float32"), (True, "int32"), (1j, "complex64")]
+)
 def test_a_number_only_changes_the_category(number, expected):
     assert (rabbet.ones(2, dtype=rabbet.int32) + number).dtype is getattr(rabbet, expected)
     assert (rabbet.ones(2, dtype=rabbet.float16) + 1.5).dtype is rabbet.float16
@@ -124,7 +138,16 @@ def test_a_0d_tensor_gives_way_to_one_with_dimensions():
 
 def test_views_share_memory_and_copies_do_not():
     x = rabbet.zeros(2, 3)
-    for view in (x.t(), x[0], x[:, 1:], x.reshape(6), x.view(3, 2), x.expand(4, 2, 3), x.unsqueeze(1), x.detach()):
+    for view in (
+        x.t(),
+        x[0],
+        x[:, 1:],
+        x.reshape(6),
+        x.view(3, 2),
+        x.expand(4, 2, 3),
+        x.unsqueeze(1),
+        x.detach(),
+    ):
         view.flatten()[0:1].fill_(0)
         assert view._storage_id() == x._storage_id()
     assert x.clone()._storage_id() != x._storage_id()
@@ -206,7 +229,12 @@ def test_results_do_not_depend_on_the_number_of_threads():
         found = []
         for n in (1, 2, 4):
             rabbet.set_num_threads(n)
-            found.append([f(x) for f in (rabbet.sum, rabbet.exp, lambda t: t @ t.t(), lambda t: t.softmax(1))])
+            found.append(
+                [
+                    f(x)
+                    for f in (rabbet.sum, rabbet.exp, lambda t: t @ t.t(), lambda t: t.softmax(1))
+                ]
+            )
     finally:
         rabbet.set_num_threads(threads)
     for other in found[1:]:
@@ -230,7 +258,10 @@ def test_kernels_run_after_fork_and_in_threads():
 
 def test_import_loads_neither_numpy_nor_a_plugin():
     code = "import sys, rabbet; assert 'numpy' not in sys.modules; assert not rabbet._C.plugins(); print('ok')"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "ok\n"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+        == "ok\n"
+    )
 
 
 @pytest.mark.parametrize(

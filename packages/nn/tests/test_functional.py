@@ -37,7 +37,9 @@ def correlate(x, w):
     out = np.zeros((n, o, h - kh + 1, ww - kw + 1))
     for i in range(out.shape[2]):
         for j in range(out.shape[3]):
-            out[:, :, i, j] = np.tensordot(x[:, :, i : i + kh, j : j + kw], w, ([1, 2, 3], [1, 2, 3]))
+            out[:, :, i, j] = np.tensordot(
+                x[:, :, i : i + kh, j : j + kw], w, ([1, 2, 3], [1, 2, 3])
+            )
     return out
 
 
@@ -53,7 +55,12 @@ Q = softmax(normal(4, 6), 1)
 # (name, function here, the same in NumPy, inputs)
 CASES = [
     ("linear", F.linear, lambda x, w, b: x @ w.T + b, [X, normal(3, 6), normal(3)]),
-    ("bilinear", F.bilinear, lambda a, b, w: np.einsum("bi,kij,bj->bk", a, w, b), [X, normal(4, 3), normal(2, 6, 3)]),
+    (
+        "bilinear",
+        F.bilinear,
+        lambda a, b, w: np.einsum("bi,kij,bj->bk", a, w, b),
+        [X, normal(4, 3), normal(2, 6, 3)],
+    ),
     ("relu", F.relu, lambda x: np.maximum(x, 0), [X]),
     ("leaky_relu", F.leaky_relu, lambda x: np.where(x > 0, x, 0.01 * x), [X]),
     ("elu", F.elu, lambda x: np.where(x > 0, x, np.expm1(x)), [X]),
@@ -80,8 +87,18 @@ CASES = [
     ),
     ("max_pool2d", lambda x: F.max_pool2d(x, 2), lambda x: windows(x, 2).max(-1), [IMAGE]),
     ("avg_pool2d", lambda x: F.avg_pool2d(x, 2), lambda x: windows(x, 2).mean(-1), [IMAGE]),
-    ("adaptive_avg_pool2d", lambda x: F.adaptive_avg_pool2d(x, (2, 3)), lambda x: windows(x, 2).mean(-1), [IMAGE]),
-    ("layer_norm", lambda x, w: F.layer_norm(x, (6,), w), lambda x, w: normalized(x, (-1,)) * w, [X, normal(6)]),
+    (
+        "adaptive_avg_pool2d",
+        lambda x: F.adaptive_avg_pool2d(x, (2, 3)),
+        lambda x: windows(x, 2).mean(-1),
+        [IMAGE],
+    ),
+    (
+        "layer_norm",
+        lambda x, w: F.layer_norm(x, (6,), w),
+        lambda x, w: normalized(x, (-1,)) * w,
+        [X, normal(6)],
+    ),
     (
         "rms_norm",
         lambda x: F.rms_norm(x, (6,), eps=0.1),
@@ -102,12 +119,32 @@ CASES = [
         [IMAGE, normal(4), normal(4)],
     ),
     ("normalize", F.normalize, lambda x: x / np.linalg.norm(x, axis=1, keepdims=True), [X]),
-    ("pad", lambda x: F.pad(x, (1, 2), value=3.0), lambda x: np.pad(x, ((0, 0), (1, 2)), constant_values=3.0), [X]),
-    ("attention", F.scaled_dot_product_attention, attention, [normal(2, 3, 4), normal(2, 5, 4), normal(2, 5, 6)]),
+    (
+        "pad",
+        lambda x: F.pad(x, (1, 2), value=3.0),
+        lambda x: np.pad(x, ((0, 0), (1, 2)), constant_values=3.0),
+        [X],
+    ),
+    (
+        "attention",
+        F.scaled_dot_product_attention,
+        attention,
+        [normal(2, 3, 4), normal(2, 5, 4), normal(2, 5, 6)],
+    ),
     ("mse_loss", F.mse_loss, lambda a, b: ((a - b) ** 2).mean(), [X, normal(4, 6)]),
     ("l1_loss", F.l1_loss, lambda a, b: abs(a - b).mean(), [X, normal(4, 6)]),
-    ("huber_loss", F.huber_loss, lambda a, b: special.huber(1.0, a - b).mean(), [X, 2 * normal(4, 6)]),
-    ("smooth_l1_loss", F.smooth_l1_loss, lambda a, b: special.huber(1.0, a - b).mean(), [X, 2 * normal(4, 6)]),
+    (
+        "huber_loss",
+        F.huber_loss,
+        lambda a, b: special.huber(1.0, a - b).mean(),
+        [X, 2 * normal(4, 6)],
+    ),
+    (
+        "smooth_l1_loss",
+        F.smooth_l1_loss,
+        lambda a, b: special.huber(1.0, a - b).mean(),
+        [X, 2 * normal(4, 6)],
+    ),
     (
         "binary_cross_entropy",
         F.binary_cross_entropy,
@@ -126,10 +163,24 @@ CASES = [
         lambda x, t: special.rel_entr(t, softmax(x, 1)).sum() / 4,
         [X, Q],
     ),
-    ("cross_entropy", F.cross_entropy, lambda x, t: -(t * np.log(softmax(x, 1))).sum(1).mean(), [X, Q]),
+    (
+        "cross_entropy",
+        F.cross_entropy,
+        lambda x, t: -(t * np.log(softmax(x, 1))).sum(1).mean(),
+        [X, Q],
+    ),
 ]
 # Not smooth, or smooth only once: no second differences.
-ONCE = {"max_pool2d", "l1_loss", "relu", "prelu", "huber_loss", "smooth_l1_loss", "hardtanh", "relu6"}
+ONCE = {
+    "max_pool2d",
+    "l1_loss",
+    "relu",
+    "prelu",
+    "huber_loss",
+    "smooth_l1_loss",
+    "hardtanh",
+    "relu6",
+}
 
 
 @pytest.mark.parametrize("name,fn,ref,inputs", CASES, ids=[c[0] for c in CASES])
@@ -187,7 +238,9 @@ def test_the_default_ignored_class_does_not_count(target):
     if len(rows) == 0:
         assert np.isnan(out.item())
     else:
-        np.testing.assert_allclose(out.item(), -np.log(softmax(X, 1))[rows, target[rows]].mean(), 1e-12)
+        np.testing.assert_allclose(
+            out.item(), -np.log(softmax(X, 1))[rows, target[rows]].mean(), 1e-12
+        )
 
 
 def test_cross_entropy_takes_other_integer_targets():
@@ -267,7 +320,8 @@ def test_max_pool_returns_indices():
     values, indices = F.max_pool2d(rabbet.tensor(IMAGE), 2, return_indices=True)
     flat = IMAGE.reshape(2, 4, -1)
     np.testing.assert_array_equal(
-        np.take_along_axis(flat, indices.numpy().reshape(2, 4, -1), 2), values.numpy().reshape(2, 4, -1)
+        np.take_along_axis(flat, indices.numpy().reshape(2, 4, -1), 2),
+        values.numpy().reshape(2, 4, -1),
     )
 
 
@@ -278,10 +332,14 @@ def test_batch_norm_updates_running_statistics(momentum):
     F.batch_norm(x, mean, var, training=True, momentum=momentum)
     assert not mean.requires_grad
     np.testing.assert_allclose(mean.numpy(), momentum * IMAGE.mean((0, 2, 3)), 1e-12)
-    np.testing.assert_allclose(var.numpy(), 1 - momentum + momentum * IMAGE.var((0, 2, 3), ddof=1), 1e-12)
+    np.testing.assert_allclose(
+        var.numpy(), 1 - momentum + momentum * IMAGE.var((0, 2, 3), ddof=1), 1e-12
+    )
     out = F.batch_norm(x, mean, var)
     c = (slice(None), None, None)
-    np.testing.assert_allclose(out.detach().numpy(), (IMAGE - mean.numpy()[c]) / np.sqrt(var.numpy()[c] + 1e-5), 1e-9)
+    np.testing.assert_allclose(
+        out.detach().numpy(), (IMAGE - mean.numpy()[c]) / np.sqrt(var.numpy()[c] + 1e-5), 1e-9
+    )
 
 
 # ---- bad input
@@ -293,7 +351,10 @@ BAD = [
     (lambda: F.bilinear(T(2, 3), T(2, 4), T(1, 3, 3)), "expects last sizes 3 and 3"),
     (lambda: F.embedding(rabbet.tensor([7]), T(5, 3)), "out of range"),
     (lambda: F.embedding(rabbet.tensor([1]), T(5, 3), padding_idx=5), "padding_idx must be within"),
-    (lambda: F.embedding(rabbet.tensor([1]), T(5, 3), max_norm=1.0), "max_norm=1.0 is not supported"),
+    (
+        lambda: F.embedding(rabbet.tensor([1]), T(5, 3), max_norm=1.0),
+        "max_norm=1.0 is not supported",
+    ),
     (lambda: F.one_hot(T(3)), "int64"),
     (lambda: F.one_hot(rabbet.tensor([-1])), "non-negative"),
     (lambda: F.one_hot(rabbet.tensor([4]), 3), "smaller than num_classes"),
@@ -303,7 +364,10 @@ BAD = [
     (lambda: F.conv1d(T(1, 3, 5, 5), T(2, 3, 3)), "conv1d: expected input of 2 or 3"),
     (lambda: F.conv1d(T(1, 3, 5), T(2, 3, 3), stride=(1, 1)), "conv1d: expected stride"),
     (lambda: F.conv_transpose2d(T(1, 3, 5, 5), T(2, 3, 3, 3)), "expects 2 channels"),
-    (lambda: F.conv_transpose2d(T(1, 3, 5, 5), T(3, 3, 3, 3), output_padding=1), "output padding must be smaller"),
+    (
+        lambda: F.conv_transpose2d(T(1, 3, 5, 5), T(3, 3, 3, 3), output_padding=1),
+        "output padding must be smaller",
+    ),
     (lambda: F.pad(T(3), (1, 1, 1, 1)), "at most 1"),
     (lambda: F.pad(T(3), (1,)), "pairs"),
     (lambda: F.pad(T(3), (1, 1), "mirror"), "expected mode"),
@@ -338,7 +402,10 @@ BAD = [
     (lambda: F.cross_entropy(T(2, 2), rabbet.tensor([0, -1])), "Target -1 is out of bounds"),
     (lambda: F.cross_entropy(T(2, 2), T(2, 3)), "class probabilities"),
     (lambda: F.cross_entropy(T(2, 2), rabbet.tensor([True, False])), "integer classes"),
-    (lambda: F.cross_entropy(T(2, 2), rabbet.tensor([0, 1]), label_smoothing=2.0), "label_smoothing"),
+    (
+        lambda: F.cross_entropy(T(2, 2), rabbet.tensor([0, 1]), label_smoothing=2.0),
+        "label_smoothing",
+    ),
     (lambda: F.cross_entropy(T(2, 2), rabbet.tensor([0, 1]), T(3)), "all 2 classes"),
     (lambda: F.cross_entropy(T(()), rabbet.tensor(0)), "0-d"),
     (lambda: F.nll_loss(T(2, 3, 4), rabbet.tensor([0, 1])), "expected target of shape (2, 4)"),
@@ -353,7 +420,9 @@ BAD = [
 @pytest.mark.parametrize("i", range(len(BAD)))
 def test_bad_input_is_refused_clearly(i):
     call, text = BAD[i]
-    with pytest.raises((RuntimeError, ValueError, IndexError, TypeError, NotImplementedError)) as error:
+    with pytest.raises(
+        (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError)
+    ) as error:
         call()
     assert text in str(error.value)
 

@@ -80,7 +80,13 @@ def test_orthogonal_is_orthogonal_or_says_what_it_needs():
 
 @pytest.mark.parametrize(
     "name,param,gain",
-    [("linear", None, 1), ("relu", None, 2**0.5), ("tanh", None, 5 / 3), ("leaky_relu", 1, 1), ("selu", None, 0.75)],
+    [
+        ("linear", None, 1),
+        ("relu", None, 2**0.5),
+        ("tanh", None, 5 / 3),
+        ("leaky_relu", 1, 1),
+        ("selu", None, 0.75),
+    ],
 )
 def test_gains(name, param, gain):
     assert init.calculate_gain(name, param) == pytest.approx(gain)

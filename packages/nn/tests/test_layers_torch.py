@@ -216,7 +216,9 @@ def test_weighted_loss_equals_pytorch(case):
     name, kwargs, inputs = case
     tensors = {k: v for k, v in kwargs.items() if isinstance(v, np.ndarray)}
     ours = getattr(nn, name)(**{**kwargs, **{k: rabbet.tensor(v) for k, v in tensors.items()}})
-    theirs = getattr(torch.nn, name)(**{**kwargs, **{k: torch.tensor(v) for k, v in tensors.items()}})
+    theirs = getattr(torch.nn, name)(
+        **{**kwargs, **{k: torch.tensor(v) for k, v in tensors.items()}}
+    )
     compare(ours, theirs, inputs)
 
 
@@ -225,10 +227,24 @@ def test_layer_prints_like_pytorch(case):
     name, args, kwargs, _ = case
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert repr(getattr(nn, name)(*args, **kwargs)) == repr(getattr(torch.nn, name)(*args, **kwargs))
+        assert repr(getattr(nn, name)(*args, **kwargs)) == repr(
+            getattr(torch.nn, name)(*args, **kwargs)
+        )
 
 
-INPLACE = ["ReLU", "LeakyReLU", "ELU", "CELU", "SELU", "SiLU", "Mish", "Hardtanh", "ReLU6", "Hardswish", "Hardsigmoid"]
+INPLACE = [
+    "ReLU",
+    "LeakyReLU",
+    "ELU",
+    "CELU",
+    "SELU",
+    "SiLU",
+    "Mish",
+    "Hardtanh",
+    "ReLU6",
+    "Hardswish",
+    "Hardsigmoid",
+]
 
 
 @pytest.mark.parametrize("name", INPLACE)
@@ -283,7 +299,9 @@ def test_attention_equals_pytorch(batch_first, need_weights, masks, kdim):
     np.testing.assert_allclose(out.detach().numpy(), expected.detach().numpy(), 1e-9, 1e-10)
     assert (weights is None) == (expected_weights is None)
     if weights is not None:
-        np.testing.assert_allclose(weights.detach().numpy(), expected_weights.detach().numpy(), 1e-9, 1e-10)
+        np.testing.assert_allclose(
+            weights.detach().numpy(), expected_weights.detach().numpy(), 1e-9, 1e-10
+        )
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
@@ -291,12 +309,16 @@ def test_attention_equals_pytorch(batch_first, need_weights, masks, kdim):
 @pytest.mark.parametrize("bias", [False, True])
 def test_transformer_encoder_equals_pytorch(norm_first, activation, bias):
     kwargs = {"dropout": 0.0, "activation": activation, "norm_first": norm_first, "bias": bias}
-    ours = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, **kwargs), 2, nn.LayerNorm(8)).double()
+    ours = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(8, 2, 16, **kwargs), 2, nn.LayerNorm(8)
+    ).double()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         layer = torch.nn.TransformerEncoderLayer(8, 2, 16, **kwargs)
         theirs = torch.nn.TransformerEncoder(layer, 2, torch.nn.LayerNorm(8)).double()
-    theirs.load_state_dict({k: torch.from_numpy(v.numpy().copy()) for k, v in ours.state_dict().items()})
+    theirs.load_state_dict(
+        {k: torch.from_numpy(v.numpy().copy()) for k, v in ours.state_dict().items()}
+    )
     compare(ours, theirs, [normal(5, 3, 8)])
 
 
@@ -316,7 +338,9 @@ def test_pad_equals_pytorch(mode, widths):
     out = nn.functional.pad(rabbet.tensor(x), widths, mode)
     if mode != "constant" and len(widths) == 2:  # PyTorch pads (C, L) or (N, C, L) then
         x, out = x[0], out[0]
-    np.testing.assert_array_equal(out.numpy(), torch.nn.functional.pad(torch.tensor(x), widths, mode).numpy())
+    np.testing.assert_array_equal(
+        out.numpy(), torch.nn.functional.pad(torch.tensor(x), widths, mode).numpy()
+    )
 
 
 @pytest.mark.parametrize("p", [1, 2, 3.5, float("inf")])

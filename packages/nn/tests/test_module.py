@@ -81,7 +81,11 @@ BAD_REGISTRATIONS = [
     (lambda m: m.register_parameter("", None), KeyError, "can't be empty"),
     (lambda m: m.register_parameter("forward", None), KeyError, "already exists"),
     (lambda m: m.register_parameter(3, None), TypeError, "should be a string"),
-    (lambda m: m.register_parameter("p", rabbet.ones(1)), TypeError, "nn.Parameter or None required"),
+    (
+        lambda m: m.register_parameter("p", rabbet.ones(1)),
+        TypeError,
+        "nn.Parameter or None required",
+    ),
     (lambda m: m.register_buffer("b", 3), TypeError, "Tensor or None required"),
     (lambda m: m.register_buffer("first", None), KeyError, "already exists"),
     (lambda m: m.add_module("m", 3), TypeError, "not a Module subclass"),
@@ -285,13 +289,21 @@ BAD_LAYERS = [
     (lambda: nn.Conv2d(4, 4, 3, 2, padding="same"), ValueError, "strided"),
     (lambda: nn.Conv2d(4, 4, 3, padding_mode="mirror"), ValueError, "padding_mode must be one of"),
     (lambda: nn.ConvTranspose2d(4, 4, 3, padding_mode="reflect"), ValueError, 'Only "zeros"'),
-    (lambda: nn.ConvTranspose2d(1, 1, 3)(rabbet.zeros(1, 1, 2, 2), [9, 9]), ValueError, "allows 4 to 4"),
+    (
+        lambda: nn.ConvTranspose2d(1, 1, 3)(rabbet.zeros(1, 1, 2, 2), [9, 9]),
+        ValueError,
+        "allows 4 to 4",
+    ),
     (lambda: nn.Embedding(3, 2, padding_idx=3), ValueError, "Padding_idx must be within"),
     (lambda: nn.Embedding(3, 2, max_norm=1.0), NotImplementedError, "max_norm"),
     (lambda: nn.Embedding(3, 2, sparse=True), NotImplementedError, "sparse"),
     (lambda: nn.Embedding.from_pretrained(rabbet.zeros(3)), ValueError, "2-dimensional"),
     (lambda: nn.Embedding(3, 2, _weight=rabbet.zeros(2, 2)), ValueError, "Shape of weight"),
-    (lambda: nn.BatchNorm1d(3)(rabbet.zeros(1, 3, 2, 2)), ValueError, "expected 2D or 3D input (got 4D input)"),
+    (
+        lambda: nn.BatchNorm1d(3)(rabbet.zeros(1, 3, 2, 2)),
+        ValueError,
+        "expected 2D or 3D input (got 4D input)",
+    ),
     (lambda: nn.GroupNorm(2, 3), ValueError, "must be divisible by num_groups"),
     (lambda: nn.Dropout(-0.1), ValueError, "between 0 and 1, but got -0.1"),
     (lambda: nn.GELU("fast"), ValueError, "'none' or 'tanh'"),
@@ -303,10 +315,20 @@ BAD_LAYERS = [
     (lambda: nn.MultiheadAttention(6, 4), ValueError, "divisible by num_heads"),
     (lambda: nn.MultiheadAttention(0, 1), ValueError, "greater than 0"),
     (lambda: nn.MultiheadAttention(4, 2, add_zero_attn=True), NotImplementedError, "add_zero_attn"),
-    (lambda: nn.MultiheadAttention(4, 2)(*[rabbet.zeros(2, 3, 5)] * 3), RuntimeError, "last size 4"),
-    (lambda: nn.MultiheadAttention(4, 2)(*[rabbet.zeros(4)] * 3), RuntimeError, "2 or 3 dimensions"),
     (
-        lambda: nn.MultiheadAttention(4, 2)(*[rabbet.zeros(2, 3, 4)] * 3, attn_mask=rabbet.zeros(3, 3)),
+        lambda: nn.MultiheadAttention(4, 2)(*[rabbet.zeros(2, 3, 5)] * 3),
+        RuntimeError,
+        "last size 4",
+    ),
+    (
+        lambda: nn.MultiheadAttention(4, 2)(*[rabbet.zeros(4)] * 3),
+        RuntimeError,
+        "2 or 3 dimensions",
+    ),
+    (
+        lambda: nn.MultiheadAttention(4, 2)(
+            *[rabbet.zeros(2, 3, 4)] * 3, attn_mask=rabbet.zeros(3, 3)
+        ),
         RuntimeError,
         "should be (2, 2)",
     ),
@@ -315,8 +337,16 @@ BAD_LAYERS = [
         RuntimeError,
         "Need attn_mask",
     ),
-    (lambda: nn.TransformerEncoderLayer(4, 2, activation="sin"), RuntimeError, "relu/gelu, not sin"),
-    (lambda: nn.CrossEntropyLoss(reduction="avg")(rabbet.zeros(1, 2), rabbet.tensor([0])), ValueError, "avg"),
+    (
+        lambda: nn.TransformerEncoderLayer(4, 2, activation="sin"),
+        RuntimeError,
+        "relu/gelu, not sin",
+    ),
+    (
+        lambda: nn.CrossEntropyLoss(reduction="avg")(rabbet.zeros(1, 2), rabbet.tensor([0])),
+        ValueError,
+        "avg",
+    ),
 ]
 
 

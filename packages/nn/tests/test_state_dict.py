@@ -79,7 +79,9 @@ def test_only_dicts_are_loaded(bad):
 
 
 def test_values_must_be_tensors():
-    with pytest.raises(RuntimeError, match=r'parameter named "fc\.bias", expected a rabbet\.Tensor'):
+    with pytest.raises(
+        RuntimeError, match=r'parameter named "fc\.bias", expected a rabbet\.Tensor'
+    ):
         net().load_state_dict({"fc.bias": [1.0, 2.0]}, strict=False)
 
 

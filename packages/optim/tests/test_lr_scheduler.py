@@ -13,7 +13,11 @@ COS = [0.01 + 0.09 * (1 + math.cos(math.pi * i / 4)) / 2 for i in range(N + 1)]
 # (scheduler, arguments, rates of a first rate of 0.1)
 CLOSED = [
     ("StepLR", (3, 0.5), [0.1 * 0.5 ** (i // 3) for i in range(N + 1)]),
-    ("MultiStepLR", ([2, 5, 5], 0.3), [0.1 * 0.3 ** ((i >= 2) + 2 * (i >= 5)) for i in range(N + 1)]),
+    (
+        "MultiStepLR",
+        ([2, 5, 5], 0.3),
+        [0.1 * 0.3 ** ((i >= 2) + 2 * (i >= 5)) for i in range(N + 1)],
+    ),
     ("ExponentialLR", (0.9,), [0.1 * 0.9**i for i in range(N + 1)]),
     ("CosineAnnealingLR", (4, 0.01), COS),
     ("LinearLR", (0.2, 0.9, 5), [0.1 * (0.2 + 0.7 * min(i, 5) / 5) for i in range(N + 1)]),
@@ -48,7 +52,9 @@ def rates(optimizer, scheduler, steps=N):
 @pytest.mark.parametrize("name,args,expected", CLOSED, ids=[c[0] for c in CLOSED])
 def test_rates_equal_the_closed_form(name, args, expected):
     optimizer = make()
-    assert rates(optimizer, getattr(lr_scheduler, name)(optimizer, *args)) == pytest.approx(expected)
+    assert rates(optimizer, getattr(lr_scheduler, name)(optimizer, *args)) == pytest.approx(
+        expected
+    )
 
 
 @pytest.mark.parametrize("name,args,expected", CLOSED, ids=[c[0] for c in CLOSED])
@@ -94,11 +100,19 @@ def test_one_cycle_equals_pytorch(i, name, extra):
 def test_one_cycle_by_its_definition():
     optimizer = make()
     scheduler = lr_scheduler.OneCycleLR(
-        optimizer, 1.0, total_steps=11, pct_start=0.5, anneal_strategy="linear", cycle_momentum=False
+        optimizer,
+        1.0,
+        total_steps=11,
+        pct_start=0.5,
+        anneal_strategy="linear",
+        cycle_momentum=False,
     )
     got = rates(optimizer, scheduler, 10)
     up, first, last = 4.5, 1 / 25, 1 / 25e4
-    expected = [first + (1 - first) * i / up if i <= up else 1 + (last - 1) * (i - up) / (10 - up) for i in range(11)]
+    expected = [
+        first + (1 - first) * i / up if i <= up else 1 + (last - 1) * (i - up) / (10 - up)
+        for i in range(11)
+    ]
     assert got == pytest.approx(expected)
     scheduler.step()
     with pytest.raises(ValueError, match="Tried to step 12 times"):
@@ -106,7 +120,11 @@ def test_one_cycle_by_its_definition():
 
 
 def sequence(module, optimizer):
-    parts = [module.ConstantLR(optimizer, 0.1, 2), module.ExponentialLR(optimizer, 0.9), module.StepLR(optimizer, 2)]
+    parts = [
+        module.ConstantLR(optimizer, 0.1, 2),
+        module.ExponentialLR(optimizer, 0.9),
+        module.StepLR(optimizer, 2),
+    ]
     return module.SequentialLR(optimizer, parts, [3, 7])
 
 
@@ -224,18 +242,38 @@ BAD = [
     (lambda: lr_scheduler.LinearLR(make(), 0.0), ValueError, "greater than 0"),
     (lambda: lr_scheduler.LinearLR(make(), 0.5, 2.0), ValueError, "between 0 and 1"),
     (lambda: lr_scheduler.ConstantLR(make(), 2.0), ValueError, "between 0 and 1"),
-    (lambda: lr_scheduler.LambdaLR(make(), [abs, abs]), ValueError, "expected 1 values in lr_lambda, got 2"),
+    (
+        lambda: lr_scheduler.LambdaLR(make(), [abs, abs]),
+        ValueError,
+        "expected 1 values in lr_lambda, got 2",
+    ),
     (lambda: lr_scheduler.OneCycleLR(make(), 1.0), ValueError, "total_steps OR"),
     (lambda: lr_scheduler.OneCycleLR(make(), 1.0, -1), ValueError, "positive integer total_steps"),
-    (lambda: lr_scheduler.OneCycleLR(make(), 1.0, epochs=0, steps_per_epoch=1), ValueError, "positive integer epochs"),
+    (
+        lambda: lr_scheduler.OneCycleLR(make(), 1.0, epochs=0, steps_per_epoch=1),
+        ValueError,
+        "positive integer epochs",
+    ),
     (lambda: lr_scheduler.OneCycleLR(make(), 1.0, 5, pct_start=1.5), ValueError, "pct_start"),
-    (lambda: lr_scheduler.OneCycleLR(make(), 1.0, 5, anneal_strategy="x"), ValueError, "anneal_strategy"),
+    (
+        lambda: lr_scheduler.OneCycleLR(make(), 1.0, 5, anneal_strategy="x"),
+        ValueError,
+        "anneal_strategy",
+    ),
     (lambda: lr_scheduler.OneCycleLR(make(), [1.0, 2.0], 5), ValueError, "max_lr"),
     (lambda: lr_scheduler.SequentialLR(make(), [], []), ValueError, "at least one scheduler"),
     (lambda: sequence(lr_scheduler, make()).step(3), ValueError, "given epoch"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(make(), factor=1.0), ValueError, "Factor should be < 1.0"),
+    (
+        lambda: lr_scheduler.ReduceLROnPlateau(make(), factor=1.0),
+        ValueError,
+        "Factor should be < 1.0",
+    ),
     (lambda: lr_scheduler.ReduceLROnPlateau(make(), "up"), ValueError, "mode up is unknown"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(make(), threshold_mode="x"), ValueError, "threshold mode x"),
+    (
+        lambda: lr_scheduler.ReduceLROnPlateau(make(), threshold_mode="x"),
+        ValueError,
+        "threshold mode x",
+    ),
     (lambda: lr_scheduler.ReduceLROnPlateau(3), TypeError, "not an Optimizer"),
     (lambda: lr_scheduler.LRScheduler(make()), NotImplementedError, "get_lr"),
 ]

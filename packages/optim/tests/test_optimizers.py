@@ -22,7 +22,9 @@ def options(**values):
         yield dict(zip(values, combination, strict=True))
 
 
-ADAM = list(options(lr=[0.05], amsgrad=[False, True], maximize=[False, True], weight_decay=[0, 0.1]))
+ADAM = list(
+    options(lr=[0.05], amsgrad=[False, True], maximize=[False, True], weight_decay=[0, 0.1])
+)
 ADAM += [{"lr": 0.1, "betas": (0.5, 0.6), "eps": 0.1}, {}]
 SGD = [
     o
@@ -41,7 +43,14 @@ CASES = [(name, o) for name in ("Adam", "AdamW") for o in ADAM] + [("SGD", o) fo
 
 class AdamReference:
     def __init__(
-        self, decoupled, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=None, amsgrad=False, maximize=False
+        self,
+        decoupled,
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=None,
+        amsgrad=False,
+        maximize=False,
     ):
         default = 0.01 if decoupled else 0
         self.decay = default if weight_decay is None else weight_decay
@@ -64,7 +73,9 @@ class AdamReference:
 
 
 class SGDReference:
-    def __init__(self, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, maximize=False):
+    def __init__(
+        self, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, maximize=False
+    ):
         self.lr, self.momentum, self.dampening = lr, momentum, dampening
         self.decay, self.nesterov, self.maximize = weight_decay, nesterov, maximize
         self.buffer = None
@@ -72,7 +83,9 @@ class SGDReference:
     def __call__(self, x, g):
         g = (-g if self.maximize else g) + self.decay * x
         if self.momentum:
-            fresh = g if self.buffer is None else self.momentum * self.buffer + (1 - self.dampening) * g
+            fresh = (
+                g if self.buffer is None else self.momentum * self.buffer + (1 - self.dampening) * g
+            )
             self.buffer = fresh
             g = g + self.momentum * fresh if self.nesterov else fresh
         return x - self.lr * g
@@ -117,7 +130,9 @@ def test_trajectory_equals_the_reference(name, o, differentiable):
             x = x if g is None else update(x, g)
         expected.append(x)
     with rabbet.no_grad():
-        params, _ = run(rabbet, lambda p: getattr(optim, name)(p, **o, differentiable=differentiable))
+        params, _ = run(
+            rabbet, lambda p: getattr(optim, name)(p, **o, differentiable=differentiable)
+        )
     for got, want in zip(values(params), expected, strict=True):
         np.testing.assert_allclose(got, want, 1e-10, 1e-12)
 
@@ -136,12 +151,17 @@ def test_trajectory_and_state_equal_pytorch(name, o):
     assert repr(optimizer) == repr(other).replace("foreach: False", "foreach: None")
     assert state["state"].keys() == expected["state"].keys()
     for key, entry in expected["state"].items():
-        assert {k for k, v in state["state"][key].items()} == {k for k, v in entry.items() if v is not None}
+        assert {k for k, v in state["state"][key].items()} == {
+            k for k, v in entry.items() if v is not None
+        }
         for k, v in entry.items():
             if v is not None:
                 np.testing.assert_allclose(state["state"][key][k].numpy(), v.numpy(), 1e-10, 1e-12)
     # PyTorch goes on from our state.
-    packed = {k: {n: torch.from_numpy(v.numpy().copy()) for n, v in s.items()} for k, s in state["state"].items()}
+    packed = {
+        k: {n: torch.from_numpy(v.numpy().copy()) for n, v in s.items()}
+        for k, s in state["state"].items()
+    }
     other.load_state_dict({"state": packed, "param_groups": expected["param_groups"]})
     advance(rabbet, optimizer, mine, range(4, 8))
     advance(torch, other, theirs, range(4, 8))
@@ -150,19 +170,33 @@ def test_trajectory_and_state_equal_pytorch(name, o):
 
 
 @pytest.mark.parametrize(
-    "name,o", [("SGD", {"lr": 0.05, "momentum": 0.9}), ("Adam", {"lr": 0.05, "amsgrad": True}), ("AdamW", {})]
+    "name,o",
+    [
+        ("SGD", {"lr": 0.05, "momentum": 0.9}),
+        ("Adam", {"lr": 0.05, "amsgrad": True}),
+        ("AdamW", {}),
+    ],
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_lower_precision_stays_close(name, o, dtype):
-    params, _ = run(rabbet, lambda p: getattr(optim, name)(p, **o), steps=3, dtype=getattr(rabbet, dtype))
+    params, _ = run(
+        rabbet, lambda p: getattr(optim, name)(p, **o), steps=3, dtype=getattr(rabbet, dtype)
+    )
     exact, _ = run(rabbet, lambda p: getattr(optim, name)(p, **o), steps=3)
     tolerance = {"float32": 1e-5, "float16": 0.02, "bfloat16": 0.1}[dtype]
     for p, q in zip(params, exact, strict=True):
-        np.testing.assert_allclose(p.detach().float().numpy(), q.detach().numpy(), tolerance, tolerance)
+        np.testing.assert_allclose(
+            p.detach().float().numpy(), q.detach().numpy(), tolerance, tolerance
+        )
 
 
 @pytest.mark.parametrize(
-    "name,o", [("SGD", {"lr": 0.1, "momentum": 0.5}), ("Adam", {"lr": 0.1, "amsgrad": True}), ("AdamW", {"lr": 0.1})]
+    "name,o",
+    [
+        ("SGD", {"lr": 0.1, "momentum": 0.5}),
+        ("Adam", {"lr": 0.1, "amsgrad": True}),
+        ("AdamW", {"lr": 0.1}),
+    ],
 )
 def test_complex_parameters_step_as_pairs_of_reals(name, o):
     z = rabbet.tensor([1.0 + 2.0j, -0.5 + 0.1j]).requires_grad_()
@@ -196,11 +230,15 @@ def test_loaded_state_is_cast_and_copied():
     params = [rabbet.tensor(x, dtype=rabbet.float32).requires_grad_() for x in START]
     other = optim.Adam(params)
     state = optimizer.state_dict()
-    assert state["state"][0]["step"].dtype == rabbet.float32 and state["state"][0]["step"].item() == 2
+    assert (
+        state["state"][0]["step"].dtype == rabbet.float32 and state["state"][0]["step"].item() == 2
+    )
     other.load_state_dict(state)
     entry = other.state[params[0]]
     assert entry["exp_avg"].dtype == rabbet.float32 and entry["step"] == 2
-    same = optim.Adam([p.detach().clone().requires_grad_() for p in optimizer.param_groups[0]["params"]])
+    same = optim.Adam(
+        [p.detach().clone().requires_grad_() for p in optimizer.param_groups[0]["params"]]
+    )
     same.load_state_dict(state)
     own = same.state[same.param_groups[0]["params"][0]]["exp_avg"]
     own.fill_(7)
@@ -347,25 +385,53 @@ BAD = [
     (lambda: optim.SGD([leaf()], momentum=-0.5), ValueError, "Invalid momentum value: -0.5"),
     (lambda: optim.SGD([leaf()], weight_decay=-1), ValueError, "Invalid weight_decay value: -1"),
     (lambda: optim.SGD([leaf()], nesterov=True), ValueError, "Nesterov momentum requires"),
-    (lambda: optim.SGD([leaf()], fused=True, foreach=True), RuntimeError, "cannot be `True` together"),
-    (lambda: optim.SGD([leaf()], fused=True, differentiable=True), RuntimeError, "does not support"),
+    (
+        lambda: optim.SGD([leaf()], fused=True, foreach=True),
+        RuntimeError,
+        "cannot be `True` together",
+    ),
+    (
+        lambda: optim.SGD([leaf()], fused=True, differentiable=True),
+        RuntimeError,
+        "does not support",
+    ),
     (lambda: optim.Adam([leaf()], lr=-2.0), ValueError, "Invalid learning rate: -2.0"),
     (lambda: optim.Adam([leaf()], eps=-1), ValueError, "Invalid epsilon value: -1"),
-    (lambda: optim.Adam([leaf()], betas=(1.0, 0.9)), ValueError, "Invalid beta parameter at index 0: 1.0"),
-    (lambda: optim.AdamW([leaf()], betas=(0.9, -1)), ValueError, "Invalid beta parameter at index 1: -1"),
+    (
+        lambda: optim.Adam([leaf()], betas=(1.0, 0.9)),
+        ValueError,
+        "Invalid beta parameter at index 0: 1.0",
+    ),
+    (
+        lambda: optim.AdamW([leaf()], betas=(0.9, -1)),
+        ValueError,
+        "Invalid beta parameter at index 1: -1",
+    ),
     (lambda: optim.AdamW([leaf()], weight_decay=-1), ValueError, "Invalid weight_decay value: -1"),
     (lambda: optim.SGD([]), ValueError, "empty parameter list"),
     (lambda: optim.SGD(leaf()), TypeError, "iterable of Tensors or dicts"),
     (lambda: optim.SGD([3.0]), TypeError, "can only optimize Tensors"),
     (lambda: optim.SGD([leaf() * 2]), ValueError, "non-leaf"),
     (lambda: optim.SGD([P, P]), ValueError, "more than once in one parameter group"),
-    (lambda: optim.SGD([{"params": [P]}, {"params": [P]}]), ValueError, "more than one parameter group"),
+    (
+        lambda: optim.SGD([{"params": [P]}, {"params": [P]}]),
+        ValueError,
+        "more than one parameter group",
+    ),
     (lambda: optim.SGD([{"params": {leaf()}}]), TypeError, "ordered collections"),
     (lambda: optim.SGD([{"params": [leaf()]}, 3]), TypeError, "must be a dict"),
     (lambda: optim.SGD([("a", leaf()), leaf()]), ValueError, "with/without names"),
     (lambda: loaded({}), ValueError, "expected keys 'state' and 'param_groups'"),
-    (lambda: loaded({"state": {}, "param_groups": []}), ValueError, "different number of parameter groups"),
-    (lambda: loaded({"state": {}, "param_groups": [{"params": [0, 1]}]}), ValueError, "doesn't match the size"),
+    (
+        lambda: loaded({"state": {}, "param_groups": []}),
+        ValueError,
+        "different number of parameter groups",
+    ),
+    (
+        lambda: loaded({"state": {}, "param_groups": [{"params": [0, 1]}]}),
+        ValueError,
+        "doesn't match the size",
+    ),
 ]
 
 

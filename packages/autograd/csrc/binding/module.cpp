@@ -1,5 +1,5 @@
-// rabbet.autograd._C: the tape's table for Python. Reaches core through rabbet/python.h and the tape through
-// the table that the plugin published.
+// rabbet.autograd._C: the tape's table for Python. Reaches core through rabbet/python.h and the
+// tape through the table that the plugin published.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -17,7 +17,6 @@ const RbPython* core = nullptr;
 const RbAutograd* tape = nullptr;
 PyTypeObject* node_type = nullptr;
 
-
 void check(int32_t code) {
   if (code == RB_OK) return;
   core->raise_error(code);
@@ -27,7 +26,8 @@ void check(int32_t code) {
 RbTensor* tensor(const py::handle& o, const char* what) {
   RbTensor* t = core->unwrap(o.ptr());
   if (!t) {
-    throw py::type_error(std::string(what) + ": expected a Tensor, got " + Py_TYPE(o.ptr())->tp_name);
+    throw py::type_error(std::string(what) + ": expected a Tensor, got " +
+                         Py_TYPE(o.ptr())->tp_name);
   }
   return t;
 }
@@ -45,8 +45,7 @@ py::object wrap_borrowed(RbTensor* t) {
 // ---- grad_fn objects: one Python object per request, equal when they stand for one node
 
 struct NodeObject {
-  PyObject_HEAD
-  RbNode* node;
+  PyObject_HEAD RbNode* node;
   PyObject* metadata;
 };
 NodeObject* as_node(PyObject* o) { return reinterpret_cast<NodeObject*>(o); }
@@ -69,9 +68,12 @@ void node_dealloc(PyObject* o) {
   Py_DECREF(type);
   if (node) tape->node_release(node);
 }
-PyObject* node_name(PyObject* o, PyObject*) { return PyUnicode_FromString(tape->node_name(as_node(o)->node)); }
+PyObject* node_name(PyObject* o, PyObject*) {
+  return PyUnicode_FromString(tape->node_name(as_node(o)->node));
+}
 PyObject* node_repr(PyObject* o) {
-  return PyUnicode_FromFormat("<%s object at %p>", tape->node_name(as_node(o)->node), as_node(o)->node);
+  return PyUnicode_FromFormat("<%s object at %p>", tape->node_name(as_node(o)->node),
+                              as_node(o)->node);
 }
 Py_hash_t node_hash(PyObject* o) { return _Py_HashPointer(as_node(o)->node); }
 PyObject* node_compare(PyObject* a, PyObject* b, int op) {
@@ -87,8 +89,10 @@ PyObject* node_next(PyObject* o, void*) {
     RbNode* next = tape->node_input(n, i, &output);
     if (next) tape->node_retain(next);
     PyObject* entry = Py_BuildValue("(NI)", wrap_node(next), output);
-    if (!entry) Py_CLEAR(tuple);
-    else PyTuple_SET_ITEM(tuple, i, entry);
+    if (!entry)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SET_ITEM(tuple, i, entry);
   }
   return tuple;
 }
@@ -130,7 +134,8 @@ int32_t call_grad_hook(void* ctx, RbTensor* grad, RbTensor** replacement) {
   } else if (result != Py_None) {
     RbTensor* t = core->unwrap(result);
     if (!t) {
-      PyErr_Format(PyExc_TypeError, "a gradient hook must return a Tensor or None, not %s", Py_TYPE(result)->tp_name);
+      PyErr_Format(PyExc_TypeError, "a gradient hook must return a Tensor or None, not %s",
+                   Py_TYPE(result)->tp_name);
       code = core->capture_error();
     } else {
       core->host->retain(t);
@@ -162,12 +167,15 @@ bool from_tuple(PyObject* result, RbTensor** list, int32_t n) {
   PyObject* items = core->unwrap(result) ? PyTuple_Pack(1, result) : PySequence_Tuple(result);
   if (!items) return false;
   bool ok = PyTuple_GET_SIZE(items) == n;
-  if (!ok) PyErr_Format(PyExc_RuntimeError, "a node hook returned %zd gradients, expected %d", PyTuple_GET_SIZE(items), n);
+  if (!ok)
+    PyErr_Format(PyExc_RuntimeError, "a node hook returned %zd gradients, expected %d",
+                 PyTuple_GET_SIZE(items), n);
   for (int32_t i = 0; ok && i < n; ++i) {
     PyObject* item = PyTuple_GET_ITEM(items, i);
     RbTensor* t = item == Py_None ? nullptr : core->unwrap(item);
     if (item != Py_None && !t) {
-      PyErr_Format(PyExc_TypeError, "a node hook must return Tensors or None, not %s", Py_TYPE(item)->tp_name);
+      PyErr_Format(PyExc_TypeError, "a node hook must return Tensors or None, not %s",
+                   Py_TYPE(item)->tp_name);
       ok = false;
       break;
     }
@@ -179,16 +187,18 @@ bool from_tuple(PyObject* result, RbTensor** list, int32_t n) {
   return ok;
 }
 template <bool Before>
-int32_t call_node_hook(void* ctx, RbTensor** inputs, int32_t ninputs, RbTensor** outputs, int32_t noutputs) {
+int32_t call_node_hook(void* ctx, RbTensor** inputs, int32_t ninputs, RbTensor** outputs,
+                       int32_t noutputs) {
   PyGILState_STATE gil = PyGILState_Ensure();
   int32_t code = RB_OK;
   PyObject* in = Before ? nullptr : to_tuple(inputs, ninputs);
   PyObject* out = to_tuple(outputs, noutputs);
   PyObject* hook = static_cast<PyObject*>(ctx);
   PyObject* result = !out || (!Before && !in) ? nullptr
-                     : Before                ? PyObject_CallOneArg(hook, out)
-                                             : PyObject_CallFunctionObjArgs(hook, in, out, nullptr);
-  const bool ok = result && (Before ? from_tuple(result, outputs, noutputs) : from_tuple(result, inputs, ninputs));
+                     : Before                 ? PyObject_CallOneArg(hook, out)
+                              : PyObject_CallFunctionObjArgs(hook, in, out, nullptr);
+  const bool ok = result && (Before ? from_tuple(result, outputs, noutputs)
+                                    : from_tuple(result, inputs, ninputs));
   if (!ok) code = core->capture_error();
   Py_XDECREF(result);
   Py_XDECREF(in);
@@ -223,11 +233,13 @@ PyObject* make_handle(PyObject* owner, int64_t id) {
 
 PyObject* add_grad_hook(PyObject* self, PyObject* hook, int32_t after) {
   if (!PyCallable_Check(hook)) {
-    PyErr_Format(PyExc_TypeError, "register_hook: expected a callable, not %s", Py_TYPE(hook)->tp_name);
+    PyErr_Format(PyExc_TypeError, "register_hook: expected a callable, not %s",
+                 Py_TYPE(hook)->tp_name);
     return nullptr;
   }
   Py_INCREF(hook);
-  const int64_t id = tape->add_grad_hook(core->unwrap(self), call_grad_hook, hook, drop_callable, after);
+  const int64_t id =
+      tape->add_grad_hook(core->unwrap(self), call_grad_hook, hook, drop_callable, after);
   if (id < 0) {
     Py_DECREF(hook);
     return core->raise_error(RB_E_STATE);
@@ -237,18 +249,22 @@ PyObject* add_grad_hook(PyObject* self, PyObject* hook, int32_t after) {
 template <bool Before>
 PyObject* add_node_hook(PyObject* self, PyObject* hook) {
   if (!PyCallable_Check(hook)) {
-    PyErr_Format(PyExc_TypeError, "register_hook: expected a callable, not %s", Py_TYPE(hook)->tp_name);
+    PyErr_Format(PyExc_TypeError, "register_hook: expected a callable, not %s",
+                 Py_TYPE(hook)->tp_name);
     return nullptr;
   }
   Py_INCREF(hook);
-  return make_handle(self, tape->add_node_hook(as_node(self)->node, call_node_hook<Before>, hook, drop_callable, Before));
+  return make_handle(self, tape->add_node_hook(as_node(self)->node, call_node_hook<Before>, hook,
+                                               drop_callable, Before));
 }
 
 // ---- attributes of Tensor
 
 RbTensor* self_tensor(PyObject* o) { return core->unwrap(o); }
 
-PyObject* get_requires_grad(PyObject* o, void*) { return PyBool_FromLong(tape->requires_grad(self_tensor(o))); }
+PyObject* get_requires_grad(PyObject* o, void*) {
+  return PyBool_FromLong(tape->requires_grad(self_tensor(o)));
+}
 int set_requires_grad(PyObject* o, PyObject* value, void*) {
   const int on = value ? PyObject_IsTrue(value) : 0;
   if (on < 0) return -1;
@@ -267,7 +283,8 @@ int set_grad(PyObject* o, PyObject* value, void*) {
   if (value && value != Py_None) {
     g = core->unwrap(value);
     if (!g) {
-      PyErr_Format(PyExc_TypeError, "grad can be set to a Tensor or None, not %s", Py_TYPE(value)->tp_name);
+      PyErr_Format(PyExc_TypeError, "grad can be set to a Tensor or None, not %s",
+                   Py_TYPE(value)->tp_name);
       return -1;
     }
   }
@@ -286,8 +303,12 @@ PyObject* get_output_nr(PyObject* o, void*) {
   return PyLong_FromUnsignedLong(output);
 }
 PyObject* get_is_leaf(PyObject* o, void*) { return PyBool_FromLong(tape->is_leaf(self_tensor(o))); }
-PyObject* get_retains_grad(PyObject* o, void*) { return PyBool_FromLong(tape->retains_grad(self_tensor(o))); }
-PyObject* get_version(PyObject* o, void*) { return PyLong_FromUnsignedLong(core->host->version_get(self_tensor(o))); }
+PyObject* get_retains_grad(PyObject* o, void*) {
+  return PyBool_FromLong(tape->retains_grad(self_tensor(o)));
+}
+PyObject* get_version(PyObject* o, void*) {
+  return PyLong_FromUnsignedLong(core->host->version_get(self_tensor(o)));
+}
 
 PyObject* requires_grad_(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   const Py_ssize_t given = nargs + (names ? PyTuple_GET_SIZE(names) : 0);
@@ -307,8 +328,8 @@ PyObject* detach_(PyObject* o, PyObject*) {
 PyObject* register_hook(PyObject* o, PyObject* hook) { return add_grad_hook(o, hook, 0); }
 PyObject* register_post(PyObject* o, PyObject* hook) { return add_grad_hook(o, hook, 1); }
 
-int32_t run_unlocked(RbTensor* const* outputs, RbTensor* const* grads, int32_t n, RbTensor* const* inputs,
-                     int32_t ninputs, uint32_t flags, RbTensor** results) {
+int32_t run_unlocked(RbTensor* const* outputs, RbTensor* const* grads, int32_t n,
+                     RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results) {
   int32_t code;
   Py_BEGIN_ALLOW_THREADS;
   code = tape->run(outputs, grads, n, inputs, ninputs, flags, results);
@@ -331,18 +352,21 @@ PyObject* backward(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObjec
       if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), keywords[k]) == 0) at = k;
     }
     if (at < 0) {
-      PyErr_Format(PyExc_TypeError, "backward() got an unexpected keyword argument '%U'", PyTuple_GET_ITEM(names, i));
+      PyErr_Format(PyExc_TypeError, "backward() got an unexpected keyword argument '%U'",
+                   PyTuple_GET_ITEM(names, i));
       return nullptr;
     }
     given[at] = args[nargs + i];
   }
   const bool create = PyObject_IsTrue(given[2]) == 1;
   const bool retain = given[1] == Py_None ? create : PyObject_IsTrue(given[1]) == 1;
-  uint32_t flags = RB_BACKWARD_ACCUMULATE | (create ? RB_BACKWARD_CREATE : 0u) | (retain ? RB_BACKWARD_RETAIN : 0u);
+  uint32_t flags = RB_BACKWARD_ACCUMULATE | (create ? RB_BACKWARD_CREATE : 0u) |
+                   (retain ? RB_BACKWARD_RETAIN : 0u);
   RbTensor* output = self_tensor(o);
   RbTensor* grad = given[0] == Py_None ? nullptr : core->unwrap(given[0]);
   if (given[0] != Py_None && !grad) {
-    PyErr_Format(PyExc_TypeError, "backward(): gradient must be a Tensor or None, not %s", Py_TYPE(given[0])->tp_name);
+    PyErr_Format(PyExc_TypeError, "backward(): gradient must be a Tensor or None, not %s",
+                 Py_TYPE(given[0])->tp_name);
     return nullptr;
   }
   std::vector<RbTensor*> inputs;
@@ -350,7 +374,8 @@ PyObject* backward(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObjec
   if (given[3] != Py_None) {
     list = core->unwrap(given[3]) ? PyTuple_Pack(1, given[3]) : PySequence_Tuple(given[3]);
     if (!list) return nullptr;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list); ++i) inputs.push_back(core->unwrap(PyTuple_GET_ITEM(list, i)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list); ++i)
+      inputs.push_back(core->unwrap(PyTuple_GET_ITEM(list, i)));
     bool ok = !inputs.empty();
     for (RbTensor* t : inputs) ok = ok && t;
     if (!ok) {
@@ -359,17 +384,19 @@ PyObject* backward(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObjec
       return nullptr;
     }
   }
-  const int32_t code =
-      run_unlocked(&output, &grad, 1, inputs.data(), static_cast<int32_t>(inputs.size()), flags, nullptr);
+  const int32_t code = run_unlocked(&output, &grad, 1, inputs.data(),
+                                    static_cast<int32_t>(inputs.size()), flags, nullptr);
   Py_XDECREF(list);
   if (code != RB_OK) return core->raise_error(code);
   Py_RETURN_NONE;
 }
 
 PyGetSetDef tensor_getset[] = {
-    {"requires_grad", get_requires_grad, set_requires_grad, "Whether gradients are computed for the tensor.", nullptr},
+    {"requires_grad", get_requires_grad, set_requires_grad,
+     "Whether gradients are computed for the tensor.", nullptr},
     {"grad", get_grad, set_grad, "The accumulated gradient, or None.", nullptr},
-    {"grad_fn", get_grad_fn, nullptr, "The recorded call that made the tensor, or None for a leaf.", nullptr},
+    {"grad_fn", get_grad_fn, nullptr, "The recorded call that made the tensor, or None for a leaf.",
+     nullptr},
     {"output_nr", get_output_nr, nullptr, "Which result of grad_fn the tensor is.", nullptr},
     {"is_leaf", get_is_leaf, nullptr, "Whether no recorded call made the tensor.", nullptr},
     {"retains_grad", get_retains_grad, nullptr, "Whether retain_grad() was called.", nullptr},
@@ -380,13 +407,16 @@ PyCFunction as_cfunction(F f) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
 }
 PyMethodDef tensor_methods[] = {
-    {"requires_grad_", as_cfunction(requires_grad_), METH_FASTCALL | METH_KEYWORDS, "Set requires_grad; returns self."},
+    {"requires_grad_", as_cfunction(requires_grad_), METH_FASTCALL | METH_KEYWORDS,
+     "Set requires_grad; returns self."},
     {"backward", as_cfunction(backward), METH_FASTCALL | METH_KEYWORDS,
      "Add d(self)/d(leaf), weighted by `gradient`, to .grad of all leaves."},
     {"retain_grad", retain_grad, METH_NOARGS, "Keep .grad of a tensor that is no leaf."},
     {"detach_", detach_, METH_NOARGS, "Cut the tensor from the graph; returns self."},
-    {"register_hook", register_hook, METH_O, "Call hook(grad) when the gradient is ready; it may return another one."},
-    {"register_post_accumulate_grad_hook", register_post, METH_O, "Call hook(tensor) after .grad was updated."},
+    {"register_hook", register_hook, METH_O,
+     "Call hook(grad) when the gradient is ready; it may return another one."},
+    {"register_post_accumulate_grad_hook", register_post, METH_O,
+     "Call hook(tensor) after .grad was updated."},
     {}};
 
 py::dict tensor_attributes() {
@@ -403,7 +433,8 @@ py::dict tensor_attributes() {
 
 // ---- user functions
 
-int32_t call_custom(void* ctx, RbTensor* const* grads, int32_t noutputs, RbTensor** results, int32_t ninputs) {
+int32_t call_custom(void* ctx, RbTensor* const* grads, int32_t noutputs, RbTensor** results,
+                    int32_t ninputs) {
   PyGILState_STATE gil = PyGILState_Ensure();
   int32_t code = RB_OK;
   PyObject* given = to_tuple(const_cast<RbTensor**>(grads), noutputs);
@@ -415,16 +446,17 @@ int32_t call_custom(void* ctx, RbTensor* const* grads, int32_t noutputs, RbTenso
   return code;
 }
 
-void record_custom(const std::string& name, const std::vector<py::object>& inputs, const std::vector<py::object>& outputs,
-                   uint64_t non_differentiable, const py::function& backward) {
+void record_custom(const std::string& name, const std::vector<py::object>& inputs,
+                   const std::vector<py::object>& outputs, uint64_t non_differentiable,
+                   const py::function& backward) {
   std::vector<RbTensor*> in, out;
   for (const py::object& o : inputs) in.push_back(tensor(o, "Function"));
   for (const py::object& o : outputs) out.push_back(tensor(o, "Function"));
   RbNode* node = nullptr;
   Py_INCREF(backward.ptr());
   check(tape->record_custom(name.c_str(), in.data(), static_cast<int32_t>(in.size()), out.data(),
-                            static_cast<int32_t>(out.size()), non_differentiable, call_custom, backward.ptr(),
-                            drop_callable, &node));
+                            static_cast<int32_t>(out.size()), non_differentiable, call_custom,
+                            backward.ptr(), drop_callable, &node));
   tape->node_release(node);
 }
 
@@ -445,9 +477,12 @@ py::object run(const std::vector<py::object>& outputs, const std::vector<py::obj
 
 PyMethodDef node_methods[] = {
     {"name", node_name, METH_NOARGS, "Name of the recorded call, such as MulBackward."},
-    {"_sequence_nr", node_sequence, METH_NOARGS, "Above those of all nodes that its inputs come from."},
-    {"register_hook", add_node_hook<false>, METH_O, "Call hook(grad_inputs, grad_outputs) after the node ran."},
-    {"register_prehook", add_node_hook<true>, METH_O, "Call hook(grad_outputs) before the node runs."},
+    {"_sequence_nr", node_sequence, METH_NOARGS,
+     "Above those of all nodes that its inputs come from."},
+    {"register_hook", add_node_hook<false>, METH_O,
+     "Call hook(grad_inputs, grad_outputs) after the node ran."},
+    {"register_prehook", add_node_hook<true>, METH_O,
+     "Call hook(grad_outputs) before the node runs."},
     {}};
 PyGetSetDef node_getset[] = {
     {"next_functions", node_next, nullptr, "(node, output number) for each input.", nullptr},
@@ -458,14 +493,15 @@ template <class F>
 void* slot(F f) {
   return reinterpret_cast<void*>(f);
 }
-PyType_Slot node_slots[] = {{Py_tp_dealloc, slot(node_dealloc)},
-                            {Py_tp_repr, slot(node_repr)},
-                            {Py_tp_hash, slot(node_hash)},
-                            {Py_tp_richcompare, slot(node_compare)},
-                            {Py_tp_methods, node_methods},
-                            {Py_tp_getset, node_getset},
-                            {Py_tp_doc, const_cast<char*>("A recorded call of the autograd graph.")},
-                            {}};
+PyType_Slot node_slots[] = {
+    {Py_tp_dealloc, slot(node_dealloc)},
+    {Py_tp_repr, slot(node_repr)},
+    {Py_tp_hash, slot(node_hash)},
+    {Py_tp_richcompare, slot(node_compare)},
+    {Py_tp_methods, node_methods},
+    {Py_tp_getset, node_getset},
+    {Py_tp_doc, const_cast<char*>("A recorded call of the autograd graph.")},
+    {}};
 PyType_Spec node_spec = {"rabbet.autograd.graph.Node", sizeof(NodeObject), 0,
                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
 
@@ -483,7 +519,9 @@ PYBIND11_MODULE(_C, m) {
   core = static_cast<const RbPython*>(PyCapsule_Import(RB_PYTHON_CAPSULE, 0));
   if (!core) throw py::error_already_set();
   tape = static_cast<const RbAutograd*>(core->host->get_ext(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION));
-  if (!tape) throw py::import_error("rabbet.autograd: the plugin 'autograd' is not loaded; import rabbet.autograd");
+  if (!tape)
+    throw py::import_error(
+        "rabbet.autograd: the plugin 'autograd' is not loaded; import rabbet.autograd");
   node_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&node_spec));
   m.add_object("Node", py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(node_type)));
   py::class_<Handle>(m, "RemovableHandle", "Removes a hook.")

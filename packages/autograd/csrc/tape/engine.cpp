@@ -12,19 +12,27 @@ std::atomic<int32_t> check_nan{0};
 
 namespace {
 
-// One run at a time: nodes buffer gradients in themselves, and leaves are shared between threads. A hook may
-// start a run inside a run (checkpointing), on the same thread.
+// One run at a time: nodes buffer gradients in themselves, and leaves are shared between threads. A
+// hook may start a run inside a run (checkpointing), on the same thread.
 std::recursive_mutex engine_mutex;
 uint64_t next_run = 1;
 
 struct Ops {
-  const RbOp *add, *sum_to, *cast, *real, *clone, *zeros, *ones_like, *fill, *isnan, *any, *contiguous_clone;
+  const RbOp *add, *sum_to, *cast, *real, *clone, *zeros, *ones_like, *fill, *isnan, *any,
+      *contiguous_clone;
 };
 const Ops& ops() {
-  static const Ops o = {host->find_op("add"),   host->find_op("sum_to"),    host->find_op("cast"),
-                        host->find_op("real"),  host->find_op("clone"),     host->find_op("zeros"),
-                        host->find_op("ones_like"), host->find_op("fill"),  host->find_op("isnan"),
-                        host->find_op("any"),   host->find_op("contiguous_clone")};
+  static const Ops o = {host->find_op("add"),
+                        host->find_op("sum_to"),
+                        host->find_op("cast"),
+                        host->find_op("real"),
+                        host->find_op("clone"),
+                        host->find_op("zeros"),
+                        host->find_op("ones_like"),
+                        host->find_op("fill"),
+                        host->find_op("isnan"),
+                        host->find_op("any"),
+                        host->find_op("contiguous_clone")};
   return o;
 }
 
@@ -53,7 +61,8 @@ bool same_shape(const RbTensor* t, const RbMeta& m) {
   return t->ndim == m.ndim && std::equal(t->shape, t->shape + t->ndim, m.shape);
 }
 
-// Make a gradient fit the tensor it belongs to: sums over broadcast dimensions, dtype, complex to real.
+// Make a gradient fit the tensor it belongs to: sums over broadcast dimensions, dtype, complex to
+// real.
 int32_t fit(Ref& grad, const RbMeta& to, const Node* from) {
   RbTensor* g = grad.get();
   if (!same_shape(g, to)) {
@@ -63,8 +72,9 @@ int32_t fit(Ref& grad, const RbMeta& to, const Node* from) {
       reducible = want == have || want == 1;
     }
     if (!reducible) {
-      return fail(RB_E_ARG, "%s: the gradient has shape %s, but the tensor has shape %s", node_name(from),
-                  shape_text(g->ndim, g->shape).c_str(), shape_text(to.ndim, to.shape).c_str());
+      return fail(RB_E_ARG, "%s: the gradient has shape %s, but the tensor has shape %s",
+                  node_name(from), shape_text(g->ndim, g->shape).c_str(),
+                  shape_text(to.ndim, to.shape).c_str());
     }
     const RbValue args[2] = {tensor_value(g), ints_value(to.shape, static_cast<uint32_t>(to.ndim))};
     Ref reduced;
@@ -146,8 +156,11 @@ class Run {
 int32_t Run::push(Node* n, uint32_t output, Ref grad) {
   if (n->run != id_) {
     if (n->run != 0) {
-      return fail(RB_E_STATE, "backward: %s is part of a backward run that is still going on; a hook must not run "
-                  "backward through the same graph", node_name(n));
+      return fail(
+          RB_E_STATE,
+          "backward: %s is part of a backward run that is still going on; a hook must not run "
+          "backward through the same graph",
+          node_name(n));
     }
     n->run = id_;
     node_retain(n);
@@ -171,21 +184,27 @@ int32_t Run::seed(RbTensor* output, RbTensor* grad) {
   const Meta* m = current_meta(output, &status);
   if (status != RB_OK) return status;
   if (!is_recorded(m)) {
-    return fail(RB_E_STATE, "backward: an output does not require grad and has no grad_fn: nothing was recorded");
+    return fail(
+        RB_E_STATE,
+        "backward: an output does not require grad and has no grad_fn: nothing was recorded");
   }
   Ref g = Ref::share(grad);
   if (!grad) {
     if (output->numel != 1) {
-      return fail(RB_E_STATE, "backward: the gradient can be left out for a scalar output only, this one has shape %s",
-                  shape_text(output->ndim, output->shape).c_str());
+      return fail(
+          RB_E_STATE,
+          "backward: the gradient can be left out for a scalar output only, this one has shape %s",
+          shape_text(output->ndim, output->shape).c_str());
     }
     const RbValue args[3] = {tensor_value(output), none(), none()};
     TlsGuard guard;
     host->layer_mode(layer, -1, 1);
     if (int32_t rc = call1(ops().ones_like, args, 3, g)) return rc;
-  } else if (grad->ndim != output->ndim || !std::equal(grad->shape, grad->shape + grad->ndim, output->shape)) {
+  } else if (grad->ndim != output->ndim ||
+             !std::equal(grad->shape, grad->shape + grad->ndim, output->shape)) {
     return fail(RB_E_ARG, "backward: the gradient has shape %s, but its output has shape %s",
-                shape_text(grad->ndim, grad->shape).c_str(), shape_text(output->ndim, output->shape).c_str());
+                shape_text(grad->ndim, grad->shape).c_str(),
+                shape_text(output->ndim, output->shape).c_str());
   }
   const Edge edge = gradient_edge(output);
   if (!edge.fn) return fail(RB_E_OOM, "backward: out of memory");
@@ -263,12 +282,14 @@ int32_t Run::tensor_hooks(Node* n, bool after_accumulation) {
     for (const GradHook& h : list) {
       if (h.after_accumulation != after_accumulation) continue;
       RbTensor* replacement = nullptr;
-      if (int32_t rc = h.fn(h.ctx, after_accumulation ? n->tensor : n->grads[i], &replacement)) return rc;
+      if (int32_t rc = h.fn(h.ctx, after_accumulation ? n->tensor : n->grads[i], &replacement))
+        return rc;
       if (!replacement) continue;
       if (!same_shape(replacement, n->out_metas[i])) {
         host->release(replacement);
-        return fail(RB_E_ARG, "a hook of %s returned a gradient of another shape than the tensor's %s", node_name(n),
-                    shape_text(n->out_metas[i].ndim, n->out_metas[i].shape).c_str());
+        return fail(RB_E_ARG,
+                    "a hook of %s returned a gradient of another shape than the tensor's %s",
+                    node_name(n), shape_text(n->out_metas[i].ndim, n->out_metas[i].shape).c_str());
       }
       host->release(n->grads[i]);
       n->grads[i] = replacement;
@@ -310,8 +331,11 @@ int32_t Run::process(Node* n) {
     if (!onward) return RB_OK;
   }
   if (n->released) {
-    return fail(RB_E_STATE, "backward through the graph a second time: the values that %s saved were freed by the first "
-                "run; pass retain_graph=True to it", node_name(n));
+    return fail(RB_E_STATE,
+                "backward through the graph a second time: the values that %s saved were freed by "
+                "the first "
+                "run; pass retain_graph=True to it",
+                node_name(n));
   }
   std::vector<RbTensor*> results(n->nedges, nullptr);
   struct Release {
@@ -369,7 +393,8 @@ int32_t Run::accumulate(Node* n) {
     return RB_OK;
   }
   // Take the gradient itself if nobody else holds it and it fills memory of its own; else a copy.
-  const bool own = host->use_count(grad) == 1 && (grad->flags & RB_T_CONTIGUOUS) && !host->view_parent(grad);
+  const bool own =
+      host->use_count(grad) == 1 && (grad->flags & RB_T_CONTIGUOUS) && !host->view_parent(grad);
   if (own || creates()) {
     m->grad = grad;
     n->grads[0] = nullptr;
@@ -391,8 +416,11 @@ int32_t Run::apply(Node* n, std::vector<RbTensor*>& results) {
     case NodeKind::kCustom:
       return apply_custom(n, results);
     case NodeKind::kNotDifferentiable:
-      return fail(RB_E_NOTIMPL, "%s has no derivative: add `vjp ARGUMENT FORMULA` to its record, or call it under "
-                  "no_grad() or on detach()ed tensors", n->info->name);
+      return fail(
+          RB_E_NOTIMPL,
+          "%s has no derivative: add `vjp ARGUMENT FORMULA` to its record, or call it under "
+          "no_grad() or on detach()ed tensors",
+          n->info->name);
     case NodeKind::kAccumulate:
       break;
   }
@@ -402,19 +430,23 @@ int32_t Run::apply(Node* n, std::vector<RbTensor*>& results) {
 int32_t check_version(const Node* n, const RbTensor* t, uint32_t saved, const char* what) {
   const uint32_t now = host->version_get(t);
   if (now == saved) return RB_OK;
-  return fail(RB_E_STATE, "one of the variables needed for gradient computation has been modified by an inplace "
-              "operation: %s saved '%s' of shape %s at version %u, and it is at version %u now", node_name(n), what,
-              shape_text(t->ndim, t->shape).c_str(), saved, now);
+  return fail(
+      RB_E_STATE,
+      "one of the variables needed for gradient computation has been modified by an inplace "
+      "operation: %s saved '%s' of shape %s at version %u, and it is at version %u now",
+      node_name(n), what, shape_text(t->ndim, t->shape).c_str(), saved, now);
 }
 
 int32_t Run::apply_op(Node* n, std::vector<RbTensor*>& results) {
   uint64_t wanted = 0;
   for (int i = 0; i < n->nedges; ++i) {
-    if (n->edges[i].fn && (captures_.empty() || leads_on(n->edges[i].fn))) wanted |= 1ull << n->edge_args[i];
+    if (n->edges[i].fn && (captures_.empty() || leads_on(n->edges[i].fn)))
+      wanted |= 1ull << n->edge_args[i];
   }
   for (int i = 0; i < n->nargs; ++i) {
     if (n->args[i].tag != RB_TENSOR) continue;
-    if (int32_t rc = check_version(n, n->args[i].v.t, n->arg_versions[i], n->info->args[i].name)) return rc;
+    if (int32_t rc = check_version(n, n->args[i].v.t, n->arg_versions[i], n->info->args[i].name))
+      return rc;
   }
   RbValue outs[8], grads[8], given[32];
   for (int i = 0; i < n->nrets; ++i) {
@@ -422,7 +454,8 @@ int32_t Run::apply_op(Node* n, std::vector<RbTensor*>& results) {
     if (outs[i].tag == RB_TENSOR) {
       RbTensor* t = outs[i].v.t;
       if (int32_t rc = check_version(n, t, n->out_versions[i], n->info->ret_names[i])) return rc;
-      if (creates() && differentiable(t->dtype_id) && !meta_of(t)) set_history(t, n, static_cast<uint32_t>(i));
+      if (creates() && differentiable(t->dtype_id) && !meta_of(t))
+        set_history(t, n, static_cast<uint32_t>(i));
     } else {
       outs[i].tag = RB_META;
       outs[i].len = 0;
@@ -520,7 +553,10 @@ int32_t Run::finish(int32_t ninputs) {
   if (!results_) return RB_OK;
   for (int32_t i = 0; i < ninputs; ++i) {
     if (!results_[i] && !(flags_ & RB_BACKWARD_ALLOW_UNUSED)) {
-      return fail(RB_E_STATE, "grad: the outputs do not depend on input %d; pass allow_unused=True to get None for it", i);
+      return fail(
+          RB_E_STATE,
+          "grad: the outputs do not depend on input %d; pass allow_unused=True to get None for it",
+          i);
     }
   }
   return RB_OK;
@@ -558,8 +594,8 @@ const char* node_name(const Node* n) {
   return name.c_str();
 }
 
-int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs, RbTensor* const* inputs,
-                     int32_t ninputs, uint32_t flags, RbTensor** results) {
+int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
+                     RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results) {
   std::lock_guard<std::recursive_mutex> lock(engine_mutex);
   TlsGuard guard;
   host->layer_mode(layer, -1, flags & RB_BACKWARD_CREATE ? 0 : 1);
@@ -567,7 +603,8 @@ int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t n
   int32_t status = RB_OK;
   {
     Run run(flags, captured);
-    for (int32_t i = 0; i < noutputs && status == RB_OK; ++i) status = run.seed(outputs[i], grads ? grads[i] : nullptr);
+    for (int32_t i = 0; i < noutputs && status == RB_OK; ++i)
+      status = run.seed(outputs[i], grads ? grads[i] : nullptr);
     if (status == RB_OK) status = run.watch(inputs, ninputs);
     if (status == RB_OK) status = run.go();
     if (status == RB_OK) status = run.finish(ninputs);

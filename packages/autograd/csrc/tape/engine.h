@@ -4,8 +4,8 @@
 namespace tape {
 
 /// See RbAutograd.run.
-int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs, RbTensor* const* inputs,
-                     int32_t ninputs, uint32_t flags, RbTensor** results);
+int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
+                     RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results);
 extern std::atomic<int32_t> check_nan;
 
 /// "MulBackward": the operator's name in the style of PyTorch's grad_fn.

@@ -23,7 +23,8 @@ void count_node(int64_t by) {
     while (!counts.compare_exchange_weak(own_count->next, own_count)) {
     }
   }
-  own_count->nodes.store(own_count->nodes.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+  own_count->nodes.store(own_count->nodes.load(std::memory_order_relaxed) + by,
+                         std::memory_order_relaxed);
 }
 
 void drop_hooks(std::vector<GradHook>*& hooks) {
@@ -51,8 +52,8 @@ void drop_grads(Node* n) {
   }
 }
 
-// Nodes whose last reference went while another is being destroyed, linked through RbNode::next: chains are
-// unwound by a loop.
+// Nodes whose last reference went while another is being destroyed, linked through RbNode::next:
+// chains are unwound by a loop.
 struct Release {
   Node* pending = nullptr;
   bool running = false;
@@ -101,11 +102,12 @@ int32_t fail(int32_t code, const char* format, ...) {
 }
 
 Node* make_node(NodeKind kind, const NodeShape& s, char** extra) {
-  const size_t bytes = padded(sizeof(Node)) + padded(s.nedges * sizeof(Edge)) + padded(s.nedges * sizeof(int16_t)) +
-                       padded(s.nedges * sizeof(RbMeta)) + padded(s.nargs * sizeof(RbValue)) +
-                       padded(s.nargs * sizeof(uint32_t)) + padded(s.nrets * sizeof(RbValue)) +
-                       padded(s.nrets * sizeof(uint32_t)) + padded(s.nrets * sizeof(Meta)) +
-                       padded(s.nrets * sizeof(RbMeta)) + padded(s.nrets * sizeof(RbTensor*)) + padded(s.extra);
+  const size_t bytes = padded(sizeof(Node)) + padded(s.nedges * sizeof(Edge)) +
+                       padded(s.nedges * sizeof(int16_t)) + padded(s.nedges * sizeof(RbMeta)) +
+                       padded(s.nargs * sizeof(RbValue)) + padded(s.nargs * sizeof(uint32_t)) +
+                       padded(s.nrets * sizeof(RbValue)) + padded(s.nrets * sizeof(uint32_t)) +
+                       padded(s.nrets * sizeof(Meta)) + padded(s.nrets * sizeof(RbMeta)) +
+                       padded(s.nrets * sizeof(RbTensor*)) + padded(s.extra);
   char* block = static_cast<char*>(host->block_alloc(bytes));
   if (!block) return nullptr;
   char* at = block;
@@ -160,7 +162,9 @@ void node_retain(Node* n) {
 void node_release(Node* n) {
   if (n->kind == NodeKind::kAccumulate) return host->release(n->tensor);
   // A sole owner needs no locked instruction.
-  if (n->refs.load(std::memory_order_acquire) != 1 && n->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (n->refs.load(std::memory_order_acquire) != 1 &&
+      n->refs.fetch_sub(1, std::memory_order_acq_rel) != 1)
+    return;
   Release& r = releasing;
   n->next = r.pending;
   r.pending = n;
@@ -210,7 +214,8 @@ void delete_meta(void* p) {
   Node *fn = m->fn, *acc = m->acc;  // no graph uses the accumulator: it would keep the leaf alive
   m->acc = nullptr;
   if (m->embedded) {
-    // Hooks stay with the node: the gradient still passes here. What the tensor retained goes with it.
+    // Hooks stay with the node: the gradient still passes here. What the tensor retained goes with
+    // it.
     m->retains = false;
     RbTensor* grad = m->grad;
     m->grad = nullptr;
@@ -293,7 +298,8 @@ Edge gradient_edge(RbTensor* t) {
     n = make_accumulator(t);
     if (!n) return Edge{nullptr, 0};
     Node* first = nullptr;
-    if (!__atomic_compare_exchange_n(&m->acc, &first, n, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    if (!__atomic_compare_exchange_n(&m->acc, &first, n, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
       destroy_one(n);  // another thread was quicker
       n = first;
     }

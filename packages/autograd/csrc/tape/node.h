@@ -32,10 +32,12 @@ struct NodeHook {
   bool before;
 };
 
-/// What the tape knows of a tensor; the tensor's slot points to it. The records of a node's outputs lie in the node.
+/// What the tape knows of a tensor; the tensor's slot points to it. The records of a node's outputs
+/// lie in the node.
 struct Meta {
-  Node* fn = nullptr;   // strong; null: a leaf
-  Node* acc = nullptr;  // a leaf's accumulator, owned by this record; edges to it hold the leaf instead
+  Node* fn = nullptr;  // strong; null: a leaf
+  Node* acc =
+      nullptr;  // a leaf's accumulator, owned by this record; edges to it hold the leaf instead
   RbTensor* grad = nullptr;
   std::vector<GradHook>* hooks = nullptr;
   uint32_t output = 0;
@@ -64,20 +66,21 @@ struct RbNode {
   bool released;  // the saved values were freed by a run without retain_graph
   uint16_t nedges, nargs, nrets;
   tape::Edge* edges;
-  int16_t* edge_args;     // argument index of each edge
-  RbValue* args;          // owned tensors, RbMeta, or plain values with their lists in this block
+  int16_t* edge_args;  // argument index of each edge
+  RbValue* args;       // owned tensors, RbMeta, or plain values with their lists in this block
   uint32_t* arg_versions;
   RbValue* outs;
   uint32_t* out_versions;
-  tape::Meta* metas;      // one per result
-  RbMeta* edge_metas;     // shape and dtype of each edge's tensor
-  RbMeta* out_metas;      // of each result, for zeros
+  tape::Meta* metas;   // one per result
+  RbMeta* edge_metas;  // shape and dtype of each edge's tensor
+  RbMeta* out_metas;   // of each result, for zeros
   // While a run goes on: gradients of the results, and which run it is.
   RbTensor** grads;
   uint64_t run;
   std::vector<tape::NodeHook>* hooks;
 
-  // kAccumulate: the leaf (borrowed: it owns the node). kViewWrite: how the written view was made (strong).
+  // kAccumulate: the leaf (borrowed: it owns the node). kViewWrite: how the written view was made
+  // (strong).
   RbTensor* tensor;
   RbNode* next;  // among nodes that wait to be destroyed
   // kCustom
@@ -101,7 +104,8 @@ struct NodeShape {  // what make_node needs to lay out a block
   int nedges = 0, nargs = 0, nrets = 0;
   size_t extra = 0;  // bytes for lists, strings and sizes
 };
-/// A node with everything but edges, args and seq zeroed; `*extra` is the room for lists. Null without memory.
+/// A node with everything but edges, args and seq zeroed; `*extra` is the room for lists. Null
+/// without memory.
 Node* make_node(NodeKind kind, const NodeShape& shape, char** extra);
 void node_retain(Node* n);
 /// Iterative: chains of any length.

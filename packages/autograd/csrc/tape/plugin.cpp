@@ -29,7 +29,9 @@ int32_t set_requires_grad(RbTensor* t, int32_t on) {
   Meta* m = meta_of(t);
   if (m && m->fn) {
     if (on) return RB_OK;
-    return fail(RB_E_STATE, "requires_grad can be cleared on leaf tensors only; use detach() for a tensor without history");
+    return fail(RB_E_STATE,
+                "requires_grad can be cleared on leaf tensors only; use detach() for a tensor "
+                "without history");
   }
   if (on && !differentiable(t->dtype_id)) {
     return fail(RB_E_TYPE, "only tensors of floating or complex dtype can require gradients");
@@ -59,9 +61,13 @@ RbTensor* get_grad(const RbTensor* t) {
 
 int32_t set_grad(RbTensor* t, RbTensor* grad) {
   if (grad) {
-    bool fits = grad->ndim == t->ndim && grad->dtype_id == t->dtype_id && grad->backend == t->backend;
+    bool fits =
+        grad->ndim == t->ndim && grad->dtype_id == t->dtype_id && grad->backend == t->backend;
     for (int i = 0; fits && i < t->ndim; ++i) fits = grad->shape[i] == t->shape[i];
-    if (!fits) return fail(RB_E_ARG, "grad: expected a tensor of the same shape, dtype and device as the tensor itself");
+    if (!fits)
+      return fail(
+          RB_E_ARG,
+          "grad: expected a tensor of the same shape, dtype and device as the tensor itself");
     if (grad == t) return fail(RB_E_ARG, "grad: a tensor cannot be its own gradient");
   }
   Meta* m = gradient_holder(t);
@@ -107,12 +113,15 @@ RbNode* node_input(const RbNode* n, int32_t i, uint32_t* output) {
   *output = n->edges[i].output;
   return n->edges[i].fn;
 }
-RbTensor* node_variable(const RbNode* n) { return n->kind == NodeKind::kAccumulate ? n->tensor : nullptr; }
+RbTensor* node_variable(const RbNode* n) {
+  return n->kind == NodeKind::kAccumulate ? n->tensor : nullptr;
+}
 uint64_t node_sequence(const RbNode* n) { return n->seq; }
 
 std::mutex hooks_mutex;
 
-int64_t add_grad_hook(RbTensor* t, RbGradHook fn, void* ctx, void (*del)(void*), int32_t after_accumulation) {
+int64_t add_grad_hook(RbTensor* t, RbGradHook fn, void* ctx, void (*del)(void*),
+                      int32_t after_accumulation) {
   int32_t status = RB_OK;
   Meta* m = current_meta(t, &status);
   if (status != RB_OK) return -1;
@@ -176,9 +185,9 @@ void remove_node_hook(RbNode* n, int64_t id) {
   if (del) del(ctx);
 }
 
-int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs, RbTensor* const* outputs,
-                      int32_t noutputs, uint64_t non_differentiable, RbCustomBackward backward, void* ctx,
-                      void (*del)(void*), RbNode** out) {
+int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs,
+                      RbTensor* const* outputs, int32_t noutputs, uint64_t non_differentiable,
+                      RbCustomBackward backward, void* ctx, void (*del)(void*), RbNode** out) {
   NodeShape shape;
   shape.nedges = ninputs;
   shape.nrets = noutputs;
@@ -209,7 +218,8 @@ int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs
 }
 
 int32_t detach_in_place(RbTensor* t) {
-  if (host->view_parent(t)) return fail(RB_E_STATE, "detach_: a view cannot be detached in place; use detach()");
+  if (host->view_parent(t))
+    return fail(RB_E_STATE, "detach_: a view cannot be detached in place; use detach()");
   if (meta_of(t)) replace_meta(t, nullptr, 0);
   return RB_OK;
 }
@@ -233,16 +243,39 @@ int32_t init(const RbHost* h, RbTxn* txn) {
   if (int32_t rc = host->add_layer(txn, &desc, &layer)) return rc;
   layer_key = 1ull << layer;
   if (int32_t rc = host->slot_new("autograd", layer, delete_meta, &slot, &slot_offset)) return rc;
-  table = RbAutograd{sizeof(RbAutograd), layer, requires_grad, set_requires_grad, is_leaf, get_grad, set_grad,
-                     retain_grad, retains_grad, grad_fn, accumulator, node_retain, node_release, node_name,
-                     node_inputs, node_input, node_variable, node_sequence, run_backward, add_grad_hook,
-                     add_node_hook, remove_grad_hook, remove_node_hook, record_custom, detach_in_place, set_anomaly,
+  table = RbAutograd{sizeof(RbAutograd),
+                     layer,
+                     requires_grad,
+                     set_requires_grad,
+                     is_leaf,
+                     get_grad,
+                     set_grad,
+                     retain_grad,
+                     retains_grad,
+                     grad_fn,
+                     accumulator,
+                     node_retain,
+                     node_release,
+                     node_name,
+                     node_inputs,
+                     node_input,
+                     node_variable,
+                     node_sequence,
+                     run_backward,
+                     add_grad_hook,
+                     add_node_hook,
+                     remove_grad_hook,
+                     remove_node_hook,
+                     record_custom,
+                     detach_in_place,
+                     set_anomaly,
                      live_nodes};
   return host->publish(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION, &table);
 }
 
-const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0,
-                         "rabbet-autograd", RABBET_AUTOGRAD_WHEEL, init, nullptr};
+const RbPlugin plugin = {
+    RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR,          RB_ABI_MINOR, RB_ABI_MINOR, 0, 0,
+    "rabbet-autograd",         RABBET_AUTOGRAD_WHEEL, init,         nullptr};
 
 }  // namespace
 }  // namespace tape

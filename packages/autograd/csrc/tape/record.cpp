@@ -7,7 +7,9 @@ namespace tape {
 
 namespace {
 
-inline bool wants_gradient(const RbTensor* t) { return (t->keys[0] & layer_key) && is_recorded(meta_of(t)); }
+inline bool wants_gradient(const RbTensor* t) {
+  return (t->keys[0] & layer_key) && is_recorded(meta_of(t));
+}
 
 // A bit for each argument that holds a recorded tensor; views are brought up to date first.
 int32_t recorded_arguments(const RbValue* args, int32_t nargs, uint64_t* out) {
@@ -84,8 +86,8 @@ struct Recorder {
   RbTensor* replaced = nullptr;  // an argument that the call overwrites ...
   RbTensor* original = nullptr;  // ... and the copy of what it held, if a derivative reads it
 
-  /// Node with edges and saved arguments, and room for `result_dims` sizes of the results; call before an
-  /// in-place call overwrites histories.
+  /// Node with edges and saved arguments, and room for `result_dims` sizes of the results; call
+  /// before an in-place call overwrites histories.
   Node* begin(int32_t nrets, size_t result_dims, int32_t* status) const;
   static void finish(Node* n, const RbValue* rets, int32_t nrets, uint64_t save_rets);
 };
@@ -104,7 +106,8 @@ Node* Recorder::begin(int32_t nrets, size_t result_dims, int32_t* status) const 
       if (need >> i & 1) ++shape.nedges;
     } else if (args[i].tag == RB_TENSORS && (need >> i & 1)) {
       shape.nedges += static_cast<int>(args[i].len);
-      for (uint32_t j = 0; j < args[i].len; ++j) shape.extra += args[i].v.ts[j] ? args[i].v.ts[j]->ndim * 8 : 0;
+      for (uint32_t j = 0; j < args[i].len; ++j)
+        shape.extra += args[i].v.ts[j] ? args[i].v.ts[j]->ndim * 8 : 0;
     }
   }
   shape.extra += result_dims * sizeof(int64_t);
@@ -201,8 +204,8 @@ bool any_differentiable(const RbValue* rets, int32_t nrets) {
   return false;
 }
 
-int32_t record_call(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs, RbValue* rets,
-                    int32_t nrets, uint64_t need) {
+int32_t record_call(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
+                    RbValue* rets, int32_t nrets, uint64_t need) {
   int32_t status = host->redispatch(call, layer, args, nargs, rets, nrets);
   if (status != RB_OK || !any_differentiable(rets, nrets)) return status;
   Recorder recorder{call, info, args, nargs, need};
@@ -239,13 +242,17 @@ RbTensor* root_of(const RbTensor* t) {
 int32_t check_target(const RbOpInfo* info, const RbTensor* target, const RbTensor* root) {
   const Meta* m = meta_of(root ? root : target);
   if (m && m->requires_grad && !m->fn) {
-    return fail(RB_E_STATE, "%s_: a %sleaf tensor that requires grad cannot be written in place; use no_grad(), or "
-                "write to a copy", info->name, root ? "view of a " : "");
+    return fail(
+        RB_E_STATE,
+        "%s_: a %sleaf tensor that requires grad cannot be written in place; use no_grad(), or "
+        "write to a copy",
+        info->name, root ? "view of a " : "");
   }
   return RB_OK;
 }
 
-// The base of a written view gets a history: everywhere else its old one, in the view that of `value`.
+// The base of a written view gets a history: everywhere else its old one, in the view that of
+// `value`.
 int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, Edge root_edge) {
   NodeShape shape;
   shape.nedges = 2;
@@ -283,8 +290,8 @@ int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, Edge root_edge)
 }
 
 // A write of values that carry no gradient over a recorded tensor: random numbers.
-int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs, RbValue* rets,
-                       int32_t nrets) {
+int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
+                       RbValue* rets, int32_t nrets) {
   RbTensor* target = rets[0].v.t;
   RbTensor* root = root_of(target);
   int32_t status = check_target(info, target, root);
@@ -298,19 +305,25 @@ int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* 
   return status;
 }
 
-int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs, RbValue* rets,
-                     int32_t nrets, uint64_t need) {
+int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
+                     RbValue* rets, int32_t nrets, uint64_t need) {
   RbTensor* target = rets[0].v.t;
-  const bool in_place = nrets == 1 && nargs > 0 && args[0].tag == RB_TENSOR && args[0].v.t == target;
+  const bool in_place =
+      nrets == 1 && nargs > 0 && args[0].tag == RB_TENSOR && args[0].v.t == target;
   if (!in_place) {
-    return fail(RB_E_STATE, "%s: out= does not support gradients, but an argument requires grad", info->name);
+    return fail(RB_E_STATE, "%s: out= does not support gradients, but an argument requires grad",
+                info->name);
   }
   RbTensor* root = root_of(target);
   int32_t status = check_target(info, target, root);
   if (status != RB_OK) return status;
-  if (root && is_recorded(meta_of(root)) && !meta_of(root)->rebased && !is_recorded(meta_of(target))) {
-    return fail(RB_E_STATE, "%s_: the target is a view that was made under no_grad() of a tensor that requires grad; "
-                "make the view, or write to it, under the same mode", info->name);
+  if (root && is_recorded(meta_of(root)) && !meta_of(root)->rebased &&
+      !is_recorded(meta_of(target))) {
+    return fail(
+        RB_E_STATE,
+        "%s_: the target is a view that was made under no_grad() of a tensor that requires grad; "
+        "make the view, or write to it, under the same mode",
+        info->name);
   }
   uint64_t save_args = 0, save_rets = 0;
   saves(info, need, &save_args, &save_rets);
@@ -353,7 +366,8 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
 
 }  // namespace
 
-int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
+int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+                    int32_t nrets) {
   const RbOpInfo* info = host->op_info(call->op);
   const bool writes = (call->flags & RB_CALL_OUT) != 0;
   if (info->flags & RB_OP_DETACHED) {

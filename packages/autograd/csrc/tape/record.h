@@ -4,6 +4,7 @@
 namespace tape {
 
 /// The layer's fallback: every operator passes here while some argument is recorded.
-int32_t handle_call(void* self, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets);
+int32_t handle_call(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
+                    RbValue* rets, int32_t nrets);
 
 }  // namespace tape

@@ -1,5 +1,6 @@
-/* rabbet/autograd.h: the table that the autograd plugin publishes as "rabbet.autograd", for its own Python
- * binding and for other plugins (func.grad). All functions return a status code unless said otherwise. */
+/* rabbet/autograd.h: the table that the autograd plugin publishes as "rabbet.autograd", for its own
+ * Python binding and for other plugins (func.grad). All functions return a status code unless said
+ * otherwise. */
 #ifndef RABBET_AUTOGRAD_H
 #define RABBET_AUTOGRAD_H
 #include "rabbet/abi.h"
@@ -13,33 +14,34 @@ extern "C" {
 
 typedef struct RbNode RbNode; /* one recorded call; reference-counted */
 
-enum { /* flags of `run` */
-  RB_BACKWARD_RETAIN = 1,      /* keep saved values for another run */
-  RB_BACKWARD_CREATE = 2,      /* record the run itself */
-  RB_BACKWARD_ACCUMULATE = 4,  /* add to .grad of leaves (of `inputs` only, if given) */
-  RB_BACKWARD_ALLOW_UNUSED = 8 /* an input that the outputs do not depend on gives null */
+enum {                              /* flags of `run` */
+       RB_BACKWARD_RETAIN = 1,      /* keep saved values for another run */
+       RB_BACKWARD_CREATE = 2,      /* record the run itself */
+       RB_BACKWARD_ACCUMULATE = 4,  /* add to .grad of leaves (of `inputs` only, if given) */
+       RB_BACKWARD_ALLOW_UNUSED = 8 /* an input that the outputs do not depend on gives null */
 };
 
 /* A hook sees a gradient and may replace it by an owned tensor. */
 typedef int32_t (*RbGradHook)(void* ctx, RbTensor* grad, RbTensor** replacement);
-/* A node hook sees the gradients of a node's inputs (after) or outputs (before); entries may be null and may be
- * replaced by owned tensors, the old ones being released. */
-typedef int32_t (*RbNodeHook)(void* ctx, RbTensor** inputs, int32_t ninputs, RbTensor** outputs, int32_t noutputs);
-/* The backward of a user's function: grads has `noutputs` entries (null: zero), results receives owned tensors or
- * null for each of the `ninputs` inputs. */
-typedef int32_t (*RbCustomBackward)(void* ctx, RbTensor* const* grads, int32_t noutputs, RbTensor** results,
-                                    int32_t ninputs);
+/* A node hook sees the gradients of a node's inputs (after) or outputs (before); entries may be
+ * null and may be replaced by owned tensors, the old ones being released. */
+typedef int32_t (*RbNodeHook)(void* ctx, RbTensor** inputs, int32_t ninputs, RbTensor** outputs,
+                              int32_t noutputs);
+/* The backward of a user's function: grads has `noutputs` entries (null: zero), results receives
+ * owned tensors or null for each of the `ninputs` inputs. */
+typedef int32_t (*RbCustomBackward)(void* ctx, RbTensor* const* grads, int32_t noutputs,
+                                    RbTensor** results, int32_t ninputs);
 
 typedef struct RbAutograd {
   uint32_t struct_size;
   int32_t layer;
   int32_t (*requires_grad)(const RbTensor*); /* 1 or 0 */
   int32_t (*set_requires_grad)(RbTensor*, int32_t on);
-  int32_t (*is_leaf)(const RbTensor*); /* 1 or 0 */
-  RbTensor* (*get_grad)(const RbTensor*); /* borrowed or null */
+  int32_t (*is_leaf)(const RbTensor*);            /* 1 or 0 */
+  RbTensor* (*get_grad)(const RbTensor*);         /* borrowed or null */
   int32_t (*set_grad)(RbTensor*, RbTensor* grad); /* null clears */
   int32_t (*retain_grad)(RbTensor*);
-  int32_t (*retains_grad)(const RbTensor*); /* 1 or 0 */
+  int32_t (*retains_grad)(const RbTensor*);        /* 1 or 0 */
   RbNode* (*grad_fn)(RbTensor*, uint32_t* output); /* owned, or null for a leaf */
   RbNode* (*accumulator)(RbTensor* leaf);          /* owned */
   void (*node_retain)(RbNode*);
@@ -50,21 +52,23 @@ typedef struct RbAutograd {
   RbTensor* (*node_variable)(const RbNode*); /* the leaf of an accumulator, borrowed; else null */
   uint64_t (*node_sequence)(const RbNode*);
 
-  /* d(outputs) with output gradients `grads` (entries may be null for scalars). With inputs: results receives
-   * owned gradients unless accumulating. */
-  int32_t (*run)(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs, RbTensor* const* inputs,
-                 int32_t ninputs, uint32_t flags, RbTensor** results);
+  /* d(outputs) with output gradients `grads` (entries may be null for scalars). With inputs:
+   * results receives owned gradients unless accumulating. */
+  int32_t (*run)(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
+                 RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results);
 
   /* Hooks return an id > 0 for `remove_*_hook`. `del(ctx)` runs when the hook goes. */
-  int64_t (*add_grad_hook)(RbTensor*, RbGradHook, void* ctx, void (*del)(void*), int32_t after_accumulation);
+  int64_t (*add_grad_hook)(RbTensor*, RbGradHook, void* ctx, void (*del)(void*),
+                           int32_t after_accumulation);
   int64_t (*add_node_hook)(RbNode*, RbNodeHook, void* ctx, void (*del)(void*), int32_t before);
   void (*remove_grad_hook)(RbTensor*, int64_t id);
   void (*remove_node_hook)(RbNode*, int64_t id);
 
-  /* Give `outputs` a history made of a user's backward. Bit i of `non_differentiable`: output i gets none. */
-  int32_t (*record_custom)(const char* name, RbTensor* const* inputs, int32_t ninputs, RbTensor* const* outputs,
-                           int32_t noutputs, uint64_t non_differentiable, RbCustomBackward, void* ctx,
-                           void (*del)(void*), RbNode** out);
+  /* Give `outputs` a history made of a user's backward. Bit i of `non_differentiable`: output i
+   * gets none. */
+  int32_t (*record_custom)(const char* name, RbTensor* const* inputs, int32_t ninputs,
+                           RbTensor* const* outputs, int32_t noutputs, uint64_t non_differentiable,
+                           RbCustomBackward, void* ctx, void (*del)(void*), RbNode** out);
   int32_t (*detach_in_place)(RbTensor*);
   void (*set_anomaly)(int32_t check_nan); /* per process */
   int64_t (*live_nodes)(void);

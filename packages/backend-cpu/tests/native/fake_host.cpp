@@ -1,6 +1,6 @@
-// The smallest host that can run the plugin: no core, no Python. It collects the kernels that the plugin registers, and
-// runs them on memory that the test owns. That it links and loads at all shows that the library needs only
-// rabbet/abi.h.
+// The smallest host that can run the plugin: no core, no Python. It collects the kernels that the
+// plugin registers, and runs them on memory that the test owns. That it links and loads at all
+// shows that the library needs only rabbet/abi.h.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -53,7 +53,8 @@ void parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, void*), 
   const int64_t parts = std::min<int64_t>(state.threads, (n + grain - 1) / grain);
   if (parts <= 1) return f(0, n, ctx);
   std::vector<std::thread> threads;
-  for (int64_t i = 0; i < parts; ++i) threads.emplace_back([=] { f(n * i / parts, n * (i + 1) / parts, ctx); });
+  for (int64_t i = 0; i < parts; ++i)
+    threads.emplace_back([=] { f(n * i / parts, n * (i + 1) / parts, ctx); });
   for (std::thread& t : threads) t.join();
 }
 int32_t num_threads() { return state.threads; }
@@ -65,8 +66,8 @@ int32_t rng_reserve(RbGenerator*, int32_t, int32_t, uint64_t n, RbRngSlice* slic
   return RB_OK;
 }
 // Results of kernels that allocate; freed by `free_tensor`.
-int32_t tensor_new(int32_t backend, int32_t, int32_t dtype, int32_t ndim, const int64_t* shape, const int64_t*,
-                   RbTensor** out) {
+int32_t tensor_new(int32_t backend, int32_t, int32_t dtype, int32_t ndim, const int64_t* shape,
+                   const int64_t*, RbTensor** out) {
   auto* t = static_cast<RbTensor*>(std::calloc(1, sizeof(RbTensor)));
   t->shape = static_cast<int64_t*>(std::calloc(2 * ndim + 2, sizeof(int64_t)));
   t->strides = t->shape + ndim + 1;
@@ -150,7 +151,8 @@ int try_allocation(uint64_t nbytes) {
   RbBuffer buffer;
   const RbAllocator* a = state.backend.allocator;
   if (int code = a->alloc(a->self, 0, nbytes, nullptr, &buffer)) return code;
-  const bool aligned = reinterpret_cast<uintptr_t>(buffer.data) % (nbytes >= (2u << 20) ? 2u << 20 : 64) == 0;
+  const bool aligned =
+      reinterpret_cast<uintptr_t>(buffer.data) % (nbytes >= (2u << 20) ? 2u << 20 : 64) == 0;
   std::memset(buffer.data, 0x5a, nbytes);
   a->free(a->self, &buffer, nullptr);
   return aligned ? 0 : -1;

@@ -44,11 +44,13 @@ int require_backend(const char* name) {
   if (id >= 0) return id;
   auto loader = table().loader.load();
   if (!loader) {
-    fail(RB_E_PLUGIN, "no backend for device '%s' is loaded: load the plugin of rabbet-backend-%s", name, name);
+    fail(RB_E_PLUGIN, "no backend for device '%s' is loaded: load the plugin of rabbet-backend-%s",
+         name, name);
   }
   check(loader(name));
   id = find_backend(name);
-  if (id < 0) fail(RB_E_PLUGIN, "the plugin for device '%s' loaded but did not register that backend", name);
+  if (id < 0)
+    fail(RB_E_PLUGIN, "the plugin for device '%s' loaded but did not register that backend", name);
   return id;
 }
 
@@ -65,11 +67,12 @@ int default_backend() {
 int register_backend(const RbBackend& backend, const std::string& provider) {
   Table& t = table();
   if (find_backend(backend.name) >= 0) {
-    fail(RB_E_PLUGIN, "backend '%s' of %s is registered already, by %s", backend.name, provider.c_str(),
-         t.entries[find_backend(backend.name)].provider.c_str());
+    fail(RB_E_PLUGIN, "backend '%s' of %s is registered already, by %s", backend.name,
+         provider.c_str(), t.entries[find_backend(backend.name)].provider.c_str());
   }
   const int id = t.count.load();
-  if (id == kMaxBackends) fail(RB_E_PLUGIN, "more than %d backends in one process", kMaxBackends - 1);
+  if (id == kMaxBackends)
+    fail(RB_E_PLUGIN, "more than %d backends in one process", kMaxBackends - 1);
   t.entries[id].name = backend.name;
   t.entries[id].provider = provider;
   t.entries[id].desc = backend;

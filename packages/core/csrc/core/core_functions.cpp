@@ -12,7 +12,8 @@ namespace rabbet {
 
 namespace {
 
-void run_empty(const Op& op, int backend, int device, const RbValue* args, int nargs, RbValue* rets) {
+void run_empty(const Op& op, int backend, int device, const RbValue* args, int nargs,
+               RbValue* rets) {
   Inferred inferred;
   infer(op, args, nargs, inferred);
   const TensorSpec& spec = inferred.rets[0];
@@ -22,14 +23,16 @@ void run_empty(const Op& op, int backend, int device, const RbValue* args, int n
 void run_to_device(const Op&, int, int, const RbValue* args, int, RbValue* rets) {
   const RbTensor* src = args[0].v.t;
   const auto target = args[1].v.dev;
-  TensorRef out(tensor_new(target.backend, target.index, src->dtype_id, src->ndim, src->shape, nullptr));
+  TensorRef out(
+      tensor_new(target.backend, target.index, src->dtype_id, src->ndim, src->shape, nullptr));
   if (target.backend != kMeta) copy_tensor(src, out.get());
   rets[0] = value_tensor(out.release_ownership());
 }
 
 void run_contiguous_clone(const Op&, int, int, const RbValue* args, int, RbValue* rets) {
   const RbTensor* src = args[0].v.t;
-  TensorRef out(tensor_new(src->backend, src->device.id, src->dtype_id, src->ndim, src->shape, nullptr));
+  TensorRef out(
+      tensor_new(src->backend, src->device.id, src->dtype_id, src->ndim, src->shape, nullptr));
   if (src->backend != kMeta) copy_tensor(src, out.get());
   rets[0] = value_tensor(out.release_ownership());
 }
@@ -38,7 +41,9 @@ struct CoreOp {
   const char* name;
   decltype(Op::core_fn) fn;
 };
-const CoreOp kCoreOps[] = {{"empty", run_empty}, {"empty_like", run_empty}, {"to_device", run_to_device},
+const CoreOp kCoreOps[] = {{"empty", run_empty},
+                           {"empty_like", run_empty},
+                           {"to_device", run_to_device},
                            {"contiguous_clone", run_contiguous_clone}};
 
 // Within one backend the `copy` kernel serves; it casts and takes any strides.
@@ -75,24 +80,29 @@ void core_attach(Op& op) {
 }
 
 void copy_tensor(const RbTensor* src, RbTensor* dst) {
-  if (src->backend == dst->backend && src->device.id == dst->device.id) return copy_by_kernel(src, dst);
+  if (src->backend == dst->backend && src->device.id == dst->device.id)
+    return copy_by_kernel(src, dst);
   if (src->backend == kMeta) fail(RB_E_DEVICE, "cannot copy out of a meta tensor: it has no data");
-  // Devices copy equal dtypes between row-major blocks; casts and strides are done on the source's side.
+  // Devices copy equal dtypes between row-major blocks; casts and strides are done on the source's
+  // side.
   TensorRef from = row_major(src);
   if (from->dtype_id != dst->dtype_id) {
-    TensorRef cast(tensor_new(src->backend, src->device.id, dst->dtype_id, src->ndim, src->shape, nullptr));
+    TensorRef cast(
+        tensor_new(src->backend, src->device.id, dst->dtype_id, src->ndim, src->shape, nullptr));
     copy_by_kernel(from.get(), cast.get());
     from = cast;
   }
   TensorRef to = TensorRef::share(dst);
   if (!(dst->flags & RB_T_CONTIGUOUS)) {
-    to = TensorRef(tensor_new(dst->backend, dst->device.id, dst->dtype_id, dst->ndim, dst->shape, nullptr));
+    to = TensorRef(
+        tensor_new(dst->backend, dst->device.id, dst->dtype_id, dst->ndim, dst->shape, nullptr));
   }
   if (has_host_memory(from->backend) && has_host_memory(to->backend)) {
     std::memcpy(to->data, from->data, from->numel * kDTypes[from->dtype_id].itemsize);
-  } else if (!device_copy(to->backend, from.get(), to.get()) && !device_copy(from->backend, from.get(), to.get())) {
-    fail(RB_E_DEVICE, "no way to copy from %s to %s: neither backend offers `copy`", backend_name(from->backend),
-         backend_name(to->backend));
+  } else if (!device_copy(to->backend, from.get(), to.get()) &&
+             !device_copy(from->backend, from.get(), to.get())) {
+    fail(RB_E_DEVICE, "no way to copy from %s to %s: neither backend offers `copy`",
+         backend_name(from->backend), backend_name(to->backend));
   }
   if (to.get() != dst) copy_by_kernel(to.get(), dst);
 }

@@ -40,7 +40,8 @@ void reshape(const Op& op, const RbValue* args, int, RbValue* rets, int) {
   int64_t shape[kMaxDims], strides[kMaxDims];
   std::copy(args[1].v.is, args[1].v.is + ndim, shape);
   resolve_size("reshape", x->numel, ndim, shape);
-  TensorRef source = view_strides(*x, ndim, shape, strides) ? TensorRef::share(x) : row_major_clone(x);
+  TensorRef source =
+      view_strides(*x, ndim, shape, strides) ? TensorRef::share(x) : row_major_clone(x);
   rets[0] = value_tensor(view(source.get(), shape, ndim).release_ownership());
 }
 
@@ -56,13 +57,15 @@ void repeat(const Op& op, const RbValue* args, int, RbValue* rets, int) {
   RbTensor* x = args[0].v.t;
   const int n = static_cast<int>(args[1].len);
   if (n < x->ndim || 2 * n > kMaxDims) {
-    fail(RB_E_ARG, "%s: expected at least %d repeats (one per dimension) and at most %d, got %d", op.name.c_str(),
-         x->ndim, kMaxDims / 2, n);
+    fail(RB_E_ARG, "%s: expected at least %d repeats (one per dimension) and at most %d, got %d",
+         op.name.c_str(), x->ndim, kMaxDims / 2, n);
   }
   int64_t apart[kMaxDims], pairs[kMaxDims], joined[kMaxDims];
   for (int i = 0; i < n; ++i) {
     const int64_t times = args[1].v.is[i], size = i < n - x->ndim ? 1 : x->shape[i - (n - x->ndim)];
-    if (times < 0) fail(RB_E_ARG, "%s: repeats must not be negative, got %lld", op.name.c_str(), (long long)times);
+    if (times < 0)
+      fail(RB_E_ARG, "%s: repeats must not be negative, got %lld", op.name.c_str(),
+           (long long)times);
     apart[2 * i] = 1;
     apart[2 * i + 1] = pairs[2 * i + 1] = size;
     pairs[2 * i] = times;

@@ -26,8 +26,10 @@ struct Keys {
 inline void add_keys(Keys& k, const RbTensor* t) {
   if (!k.keys) k.device = t->device.id;
   k.keys |= t->keys[0];
-  // What a layer knows of a base holds for its views: a write through another view may have told it since.
-  for (const ViewRecord* view = impl(t)->view; __builtin_expect(view != nullptr, 0); view = view->parent->view) {
+  // What a layer knows of a base holds for its views: a write through another view may have told it
+  // since.
+  for (const ViewRecord* view = impl(t)->view; __builtin_expect(view != nullptr, 0);
+       view = view->parent->view) {
     k.keys |= view->parent->keys[0];
   }
   if (t->level > k.level) k.level = t->level;
@@ -59,7 +61,8 @@ int device_argument(const Op& op, const RbValue* args, int32_t nargs, int32_t* i
 }
 
 // Run the topmost handler among the keys of `c`.
-inline int32_t run_top(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
+inline int32_t run_top(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
+                       int32_t nrets) {
   const Op* op = impl(c->op);
   const uint64_t keys = c->keys[0] & op->mask;
   if (__builtin_expect(keys > kBackendMask, 0)) {
@@ -67,7 +70,8 @@ inline int32_t run_top(const RbCall* c, const RbValue* args, int32_t nargs, RbVa
     const Handler& exact = op->table[bit];
     if (exact.fn) return exact.fn(exact.self, c, args, nargs, rets, nrets);
     const LayerEntry& layer = layer_entry(bit);
-    if (layer.desc.fallback) return layer.desc.fallback(layer.desc.self, c, args, nargs, rets, nrets);
+    if (layer.desc.fallback)
+      return layer.desc.fallback(layer.desc.self, c, args, nargs, rets, nrets);
     RbCall below = *c;
     below.keys[0] &= (1ull << bit) - 1;
     return run_top(&below, args, nargs, rets, nrets);
@@ -75,7 +79,8 @@ inline int32_t run_top(const RbCall* c, const RbValue* args, int32_t nargs, RbVa
   return run_backend(c, args, nargs, rets, nrets);
 }
 
-inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets, uint32_t flags) {
+inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
+                            int32_t nrets, uint32_t flags) {
   const Keys k = keys_of(args, nargs);
   const ThreadState& state = thread_state();
   RbCall c;
@@ -106,7 +111,8 @@ inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, Rb
 
 }  // namespace
 
-int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets, uint32_t flags) {
+int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
+             uint32_t flags) {
   if (__builtin_expect(op->has_dims, 0)) {
     if (nargs > kMaxArgs) return set_error(RB_E_ARG, op->name + ": too many arguments");
     RbValue wrapped[kMaxArgs];
@@ -119,14 +125,15 @@ int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, in
   return call_wrapped(op, args, nargs, rets, nrets, flags);
 }
 
-int32_t redispatch(const RbCall* c, int layer, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
+int32_t redispatch(const RbCall* c, int layer, const RbValue* args, int32_t nargs, RbValue* rets,
+                   int32_t nrets) {
   RbCall below = *c;
   below.keys[0] &= (1ull << layer) - 1;
   return run_top(&below, args, nargs, rets, nrets);
 }
 
-int32_t redispatch_new(const RbCall* c, int layer, const RbValue* args, int32_t nargs, RbValue* rets,
-                       int32_t nrets) {
+int32_t redispatch_new(const RbCall* c, int layer, const RbValue* args, int32_t nargs,
+                       RbValue* rets, int32_t nrets) {
   const Keys k = keys_of(args, nargs);
   const ThreadState& state = thread_state();
   RbCall below = *c;

@@ -5,9 +5,10 @@
 
 namespace rabbet {
 
-/// Full call. With RB_CALL_OUT in `flags` rets hold borrowed destinations. Returns a status code; the
-/// message is in the thread's error record.
-int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets, uint32_t flags = 0);
+/// Full call. With RB_CALL_OUT in `flags` rets hold borrowed destinations. Returns a status code;
+/// the message is in the thread's error record.
+int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
+             uint32_t flags = 0);
 
 /// Full call with one tensor result, owned; throws Error.
 inline TensorRef call1(const Op* op, const RbValue* args, int32_t nargs);

@@ -7,13 +7,20 @@ namespace rabbet {
 
 // DLPack type codes: 0 signed, 1 unsigned, 2 float, 4 bfloat, 5 complex, 6 bool.
 const DTypeInfo kDTypes[RB_DTYPE_COUNT] = {
-    {"bool", 1, kBool, {6, 8, 1}},         {"uint8", 1, kInt, {1, 8, 1}},
-    {"int8", 1, kInt, {0, 8, 1}},          {"int16", 2, kInt, {0, 16, 1}},
-    {"int32", 4, kInt, {0, 32, 1}},        {"int64", 8, kInt, {0, 64, 1}},
-    {"uint16", 2, kInt, {1, 16, 1}},       {"uint32", 4, kInt, {1, 32, 1}},
-    {"uint64", 8, kInt, {1, 64, 1}},       {"float16", 2, kFloat, {2, 16, 1}},
-    {"bfloat16", 2, kFloat, {4, 16, 1}},   {"float32", 4, kFloat, {2, 32, 1}},
-    {"float64", 8, kFloat, {2, 64, 1}},    {"complex64", 8, kComplex, {5, 64, 1}},
+    {"bool", 1, kBool, {6, 8, 1}},
+    {"uint8", 1, kInt, {1, 8, 1}},
+    {"int8", 1, kInt, {0, 8, 1}},
+    {"int16", 2, kInt, {0, 16, 1}},
+    {"int32", 4, kInt, {0, 32, 1}},
+    {"int64", 8, kInt, {0, 64, 1}},
+    {"uint16", 2, kInt, {1, 16, 1}},
+    {"uint32", 4, kInt, {1, 32, 1}},
+    {"uint64", 8, kInt, {1, 64, 1}},
+    {"float16", 2, kFloat, {2, 16, 1}},
+    {"bfloat16", 2, kFloat, {4, 16, 1}},
+    {"float32", 4, kFloat, {2, 32, 1}},
+    {"float64", 8, kFloat, {2, 64, 1}},
+    {"complex64", 8, kComplex, {5, 64, 1}},
     {"complex128", 16, kComplex, {5, 128, 1}},
 };
 
@@ -25,9 +32,9 @@ struct Alias {
   const char* name;
   int dtype;
 };
-const Alias kAliases[] = {{"float", RB_F32},   {"double", RB_F64},  {"half", RB_F16},
-                          {"long", RB_I64},    {"int", RB_I32},     {"short", RB_I16},
-                          {"cfloat", RB_C64},  {"cdouble", RB_C128}};
+const Alias kAliases[] = {{"float", RB_F32},  {"double", RB_F64},  {"half", RB_F16},
+                          {"long", RB_I64},   {"int", RB_I32},     {"short", RB_I16},
+                          {"cfloat", RB_C64}, {"cdouble", RB_C128}};
 
 bool is_unsigned(int d) { return kDTypes[d].dlpack.code == 1; }
 

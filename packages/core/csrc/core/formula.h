@@ -10,15 +10,16 @@ struct Formula;  // the compiled formulas of one operator: nodes shared by lets,
 /// The compiled formulas of `op`, made at first use (thread-safe).
 const Formula& compiled(const Op& op);
 
-/// Run the decomposition; the operators in it are full calls. Fills owned `rets` (nrets of them; for a
-/// Tensor[] result one RB_TENSORS value). Throws Error.
+/// Run the decomposition; the operators in it are full calls. Fills owned `rets` (nrets of them;
+/// for a Tensor[] result one RB_TENSORS value). Throws Error.
 void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);
 
 /// Evaluate derivative formulas, see RbHost.vjp. Lets are evaluated once for all wanted arguments.
-void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, const RbValue* outs, int nouts,
-             const RbValue* grads, RbValue* results);
+void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, const RbValue* outs,
+             int nouts, const RbValue* grads, RbValue* results);
 
-/// Evaluate the operator's `dtype`/`compute`/`shape` formulas on host data only (used by infer.cpp).
+/// Evaluate the operator's `dtype`/`compute`/`shape` formulas on host data only (used by
+/// infer.cpp).
 int eval_dtype(const Op& op, int ret, const RbValue* args, int nargs);
 int eval_compute(const Op& op, const RbValue* args, int nargs);
 int eval_shape(const Op& op, const RbValue* args, int nargs, int64_t* shape);  // returns ndim

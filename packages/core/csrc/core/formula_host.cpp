@@ -39,7 +39,8 @@ std::vector<int64_t> shape_of(const Val& x, const std::string& where) {
 int64_t wrap(int64_t dim, int64_t ndim, const std::string& where) {
   const int64_t range = std::max<int64_t>(ndim, 1);
   if (dim < -range || dim >= range) {
-    fail(RB_E_INDEX, "%s: dim %lld is out of range for a tensor of %lld dimensions, expected %lld to %lld",
+    fail(RB_E_INDEX,
+         "%s: dim %lld is out of range for a tensor of %lld dimensions, expected %lld to %lld",
          where.c_str(), (long long)dim, (long long)ndim, (long long)-range, (long long)(range - 1));
   }
   return dim < 0 ? dim + range : dim;
@@ -60,7 +61,9 @@ std::vector<bool> dim_mask(const Val& dim, int64_t ndim, const std::string& wher
 
 // ---- functions
 
-Val f_len(const Args& a, const std::string& w) { return Val::integer(as_list(a[0], w).items->size()); }
+Val f_len(const Args& a, const std::string& w) {
+  return Val::integer(as_list(a[0], w).items->size());
+}
 Val f_numel(const Args& a, const std::string& w) {
   const auto shape = shape_of(a[0], w);
   const auto mask = dim_mask(a.size() > 1 ? a[1] : Val(), shape.size(), w);
@@ -71,7 +74,8 @@ Val f_numel(const Args& a, const std::string& w) {
 Val f_inverse(const Args& a, const std::string& w) {
   const auto perm = ints(a[0], w);
   std::vector<int64_t> out(perm.size());
-  for (size_t i = 0; i < perm.size(); ++i) out[wrap(perm[i], perm.size(), w)] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < perm.size(); ++i)
+    out[wrap(perm[i], perm.size(), w)] = static_cast<int64_t>(i);
   return int_list(out);
 }
 Val f_keepdim_shape(const Args& a, const std::string& w) {
@@ -96,7 +100,9 @@ Val f_flatten_shape(const Args& a, const std::string& w) {
   const int64_t ndim = shape.size();
   if (ndim == 0) return int_list({1});
   const int64_t from = wrap(a[1].v.v.i, ndim, w), to = wrap(a[2].v.v.i, ndim, w);
-  if (from > to) fail(RB_E_ARG, "%s: start_dim %lld comes after end_dim %lld", w.c_str(), (long long)from, (long long)to);
+  if (from > to)
+    fail(RB_E_ARG, "%s: start_dim %lld comes after end_dim %lld", w.c_str(), (long long)from,
+         (long long)to);
   std::vector<int64_t> out(shape.begin(), shape.begin() + from);
   int64_t joined = 1;
   for (int64_t i = from; i <= to; ++i) joined *= shape[i];
@@ -110,13 +116,16 @@ Val f_unflatten_shape(const Args& a, const std::string& w) {
   const int64_t d = wrap(a[1].v.v.i, shape.size(), w);
   int64_t known = 1, unknown = -1;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == -1) unknown = i;
-    else known *= sizes[i];
+    if (sizes[i] == -1)
+      unknown = i;
+    else
+      known *= sizes[i];
   }
-  if (unknown >= 0 && known > 0 && shape[d] % known == 0) known *= sizes[unknown] = shape[d] / known;
+  if (unknown >= 0 && known > 0 && shape[d] % known == 0)
+    known *= sizes[unknown] = shape[d] / known;
   if (known != shape[d]) {
-    fail(RB_E_ARG, "%s: the sizes do not multiply to %lld, the size of dimension %lld", w.c_str(), (long long)shape[d],
-         (long long)d);
+    fail(RB_E_ARG, "%s: the sizes do not multiply to %lld, the size of dimension %lld", w.c_str(),
+         (long long)shape[d], (long long)d);
   }
   std::vector<int64_t> out(shape.begin(), shape.begin() + d);
   out.insert(out.end(), sizes.begin(), sizes.end());
@@ -127,7 +136,8 @@ Val f_move_permutation(const Args& a, const std::string& w) {
   const int64_t ndim = a[0].v.v.i;
   const auto from = ints(a[1], w), to = ints(a[2], w);
   if (from.size() != to.size()) {
-    fail(RB_E_ARG, "%s: source has %zu dimensions and destination %zu, expected as many", w.c_str(), from.size(), to.size());
+    fail(RB_E_ARG, "%s: source has %zu dimensions and destination %zu, expected as many", w.c_str(),
+         from.size(), to.size());
   }
   std::vector<int64_t> out(ndim, -1);
   std::vector<bool> moved(ndim, false);
@@ -157,7 +167,8 @@ Val f_split_sizes(const Args& a, const std::string& w) {
 }
 Val f_chunk_size(const Args& a, const std::string& w) {
   const int64_t size = a[0].v.v.i, chunks = a[1].v.v.i;
-  if (chunks <= 0) fail(RB_E_ARG, "%s: chunks must be positive, got %lld", w.c_str(), (long long)chunks);
+  if (chunks <= 0)
+    fail(RB_E_ARG, "%s: chunks must be positive, got %lld", w.c_str(), (long long)chunks);
   return Val::integer(std::max<int64_t>((size + chunks - 1) / chunks, size ? 1 : 0));
 }
 Val f_checked_offsets(const Args& a, const std::string& w) {
@@ -170,8 +181,8 @@ Val f_checked_offsets(const Args& a, const std::string& w) {
     sum += s;
   }
   if (sum != a[1].v.v.i) {
-    fail(RB_E_ARG, "%s: the sizes add up to %lld, but the dimension has size %lld", w.c_str(), (long long)sum,
-         (long long)a[1].v.v.i);
+    fail(RB_E_ARG, "%s: the sizes add up to %lld, but the dimension has size %lld", w.c_str(),
+         (long long)sum, (long long)a[1].v.v.i);
   }
   return int_list(out);
 }
@@ -187,8 +198,9 @@ Val f_last_dims(const Args& a, const std::string& w) {
     std::string have, expected;
     for (int64_t s : shape) have += (have.empty() ? "" : ", ") + std::to_string(s);
     for (int64_t s : want) expected += (expected.empty() ? "" : ", ") + std::to_string(s);
-    fail(RB_E_ARG, "%s: normalized_shape [%s] does not match the last dimensions of the input's shape [%s]", w.c_str(),
-         expected.c_str(), have.c_str());
+    fail(RB_E_ARG,
+         "%s: normalized_shape [%s] does not match the last dimensions of the input's shape [%s]",
+         w.c_str(), expected.c_str(), have.c_str());
   }
   std::vector<int64_t> out;
   for (size_t i = shape.size() - want.size(); i < shape.size(); ++i) out.push_back(i);
@@ -201,7 +213,8 @@ Val f_broadcast_shape(const Args& a, const std::string& w) {
   for (size_t i = 0; i < y.size(); ++i) {
     int64_t& to = x[lead + i];
     if (to != y[i] && to != 1 && y[i] != 1) {
-      fail(RB_E_ARG, "%s: sizes %lld and %lld do not broadcast", w.c_str(), (long long)to, (long long)y[i]);
+      fail(RB_E_ARG, "%s: sizes %lld and %lld do not broadcast", w.c_str(), (long long)to,
+           (long long)y[i]);
     }
     if (to == 1) to = y[i];
   }
@@ -220,10 +233,18 @@ int dtype_of(const Val& x) {
   const Described d = describe(x);
   return d.known ? d.dtype : x.tag() == RB_DTYPE ? static_cast<int>(x.v.v.i) : number_dtype(x.v);
 }
-Val f_is_complex(const Args& a, const std::string&) { return Val::boolean(is_complex(dtype_of(a[0]))); }
-Val f_is_bool(const Args& a, const std::string&) { return Val::boolean(dtype_of(a[0]) == RB_BOOL8); }
-Val f_min(const Args& a, const std::string&) { return number_value(a[1]) < number_value(a[0]) ? a[1] : a[0]; }
-Val f_max(const Args& a, const std::string&) { return number_value(a[1]) > number_value(a[0]) ? a[1] : a[0]; }
+Val f_is_complex(const Args& a, const std::string&) {
+  return Val::boolean(is_complex(dtype_of(a[0])));
+}
+Val f_is_bool(const Args& a, const std::string&) {
+  return Val::boolean(dtype_of(a[0]) == RB_BOOL8);
+}
+Val f_min(const Args& a, const std::string&) {
+  return number_value(a[1]) < number_value(a[0]) ? a[1] : a[0];
+}
+Val f_max(const Args& a, const std::string&) {
+  return number_value(a[1]) > number_value(a[0]) ? a[1] : a[0];
+}
 
 // ---- functions of dtype rules
 
@@ -231,9 +252,12 @@ Promotion promotion(const Args& a) {
   Promotion p;
   auto join = [&p](const Val& x) {
     const Described d = describe(x);
-    if (d.known) p.add_tensor(d.ndim, d.dtype);
-    else if (x.is_number()) p.add_number(x.v);
-    else if (x.tag() == RB_DTYPE) p.add_tensor(1, static_cast<int>(x.v.v.i));
+    if (d.known)
+      p.add_tensor(d.ndim, d.dtype);
+    else if (x.is_number())
+      p.add_number(x.v);
+    else if (x.tag() == RB_DTYPE)
+      p.add_tensor(1, static_cast<int>(x.v.v.i));
   };
   for (const Val& x : a) {
     if (x.items) {
@@ -257,12 +281,15 @@ Val d_float(const Args& a, const std::string& w) {
 Val d_floating(const Args& a, const std::string& w) {
   const int dtype = promoted(a, w);
   if (is_integral(dtype)) {
-    fail(RB_E_TYPE, "%s: expected a floating or complex dtype, got %s", w.c_str(), kDTypes[dtype].name);
+    fail(RB_E_TYPE, "%s: expected a floating or complex dtype, got %s", w.c_str(),
+         kDTypes[dtype].name);
   }
   return Val::dtype(dtype);
 }
 Val d_real(const Args& a, const std::string& w) { return Val::dtype(to_real(promoted(a, w))); }
-Val d_complex(const Args& a, const std::string& w) { return Val::dtype(to_complex(promoted(a, w))); }
+Val d_complex(const Args& a, const std::string& w) {
+  return Val::dtype(to_complex(promoted(a, w)));
+}
 Val d_int_to_int64(const Args& a, const std::string& w) {
   const int dtype = promoted(a, w);
   return Val::dtype(is_integral(dtype) ? +RB_I64 : dtype);
@@ -334,7 +361,8 @@ Val arithmetic(Operator op, const Val& x, const Val& y, const std::string& where
       return Val::number(a / b);
     case Operator::kFloorDiv:
     case Operator::kMod: {
-      if (!integers || y.v.v.i == 0) fail(RB_E_INTERNAL, "%s: // and %% need integers", where.c_str());
+      if (!integers || y.v.v.i == 0)
+        fail(RB_E_INTERNAL, "%s: // and %% need integers", where.c_str());
       const int64_t q = floor_div(x.v.v.i, y.v.v.i);
       return Val::integer(op == Operator::kMod ? x.v.v.i - q * y.v.v.i : q);
     }
@@ -399,11 +427,13 @@ bool is_host_function(const char* name, bool dtype_rule) {
   return f && (!f->dtype_rule || dtype_rule);
 }
 
-Val run_host_function(const std::string& name, const std::vector<Val>& args, const std::string& where) {
+Val run_host_function(const std::string& name, const std::vector<Val>& args,
+                      const std::string& where) {
   const HostFunction* f = find_function(name.c_str());
   const int n = static_cast<int>(args.size());
   if (n < f->least || n > f->most) {
-    fail(RB_E_INTERNAL, "%s: %s takes %d to %d arguments, got %d", where.c_str(), name.c_str(), f->least, f->most, n);
+    fail(RB_E_INTERNAL, "%s: %s takes %d to %d arguments, got %d", where.c_str(), name.c_str(),
+         f->least, f->most, n);
   }
   return f->fn(args, where);
 }
@@ -419,7 +449,8 @@ Val host_binary(Operator op, const Val& x, const Val& y, const std::string& wher
   if (!numbers && (op == Operator::kEq || op == Operator::kNe)) {
     return Val::boolean(equal(x, y) == (op == Operator::kEq));
   }
-  if (!numbers) fail(RB_E_INTERNAL, "%s: a formula computes with something that is no number", where.c_str());
+  if (!numbers)
+    fail(RB_E_INTERNAL, "%s: a formula computes with something that is no number", where.c_str());
   if (x.tag() == RB_COMPLEX || y.tag() == RB_COMPLEX) return complex_arithmetic(op, x, y, where);
   return arithmetic(op, x, y, where);
 }

@@ -9,20 +9,20 @@
 namespace rabbet {
 
 enum class NodeKind : uint8_t {
-  kNumber,   // value
-  kString,   // text
-  kArgument, // index
-  kResult,   // index
-  kGradient, // index of the result
-  kLet,      // index
-  kLocal,    // index of a comprehension variable
-  kDType,    // index: dtype id
+  kNumber,    // value
+  kString,    // text
+  kArgument,  // index
+  kResult,    // index
+  kGradient,  // index of the result
+  kLet,       // index
+  kLocal,     // index of a comprehension variable
+  kDType,     // index: dtype id
   kZero,
-  kUnary,     // text: - not
-  kBinary,    // text: + - * / // % ** & | == != < <= > >= is "is not" and or
-  kCond,      // kids: value, condition, otherwise
-  kCall,      // callee with kids per parameter (-1: default)
-  kHost,      // text: function on host data
+  kUnary,   // text: - not
+  kBinary,  // text: + - * / // % ** & | == != < <= > >= is "is not" and or
+  kCond,    // kids: value, condition, otherwise
+  kCall,    // callee with kids per parameter (-1: default)
+  kHost,    // text: function on host data
   kList,
   kComprehension,  // kids: item, iterables...; index: first local, count: number of locals
   kIndex,          // kids: list, index
@@ -31,8 +31,27 @@ enum class NodeKind : uint8_t {
 };
 
 enum class Operator : uint8_t {
-  kNeg, kNot, kAdd, kSub, kMul, kDiv, kFloorDiv, kMod, kPow, kBitAnd, kBitOr,
-  kEq, kNe, kLt, kLe, kGt, kGe, kIs, kIsNot, kAnd, kOr
+  kNeg,
+  kNot,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kFloorDiv,
+  kMod,
+  kPow,
+  kBitAnd,
+  kBitOr,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kIs,
+  kIsNot,
+  kAnd,
+  kOr
 };
 
 struct Node {

@@ -39,8 +39,8 @@ class Compiler {
 
  private:
   [[noreturn]] void error(const std::string& message) const {
-    fail(RB_E_PLUGIN, "%s: %s: %s, in formula '%s'", op_.file.c_str(), op_.name.c_str(), message.c_str(),
-         source_.c_str());
+    fail(RB_E_PLUGIN, "%s: %s: %s, in formula '%s'", op_.file.c_str(), op_.name.c_str(),
+         message.c_str(), source_.c_str());
   }
 
   // ---- tokens
@@ -52,11 +52,13 @@ class Compiler {
     const char c = source_[at_];
     const size_t start = at_;
     if (std::isalpha(static_cast<unsigned char>(c)) || c == '_') {
-      while (at_ < source_.size() && (std::isalnum(static_cast<unsigned char>(source_[at_])) || source_[at_] == '_')) {
+      while (at_ < source_.size() &&
+             (std::isalnum(static_cast<unsigned char>(source_[at_])) || source_[at_] == '_')) {
         ++at_;
       }
       token_.kind = Token::kName;
-    } else if (std::isdigit(static_cast<unsigned char>(c)) || (c == '.' && std::isdigit(static_cast<unsigned char>(source_[at_ + 1])))) {
+    } else if (std::isdigit(static_cast<unsigned char>(c)) ||
+               (c == '.' && std::isdigit(static_cast<unsigned char>(source_[at_ + 1])))) {
       char* end = nullptr;
       std::strtod(source_.c_str() + at_, &end);
       at_ = end - source_.c_str();
@@ -131,12 +133,14 @@ class Compiler {
   }
   int disjunction() {
     int left = conjunction();
-    while (accept_word("or")) left = operation(NodeKind::kBinary, Operator::kOr, {left, conjunction()});
+    while (accept_word("or"))
+      left = operation(NodeKind::kBinary, Operator::kOr, {left, conjunction()});
     return left;
   }
   int conjunction() {
     int left = negation();
-    while (accept_word("and")) left = operation(NodeKind::kBinary, Operator::kAnd, {left, negation()});
+    while (accept_word("and"))
+      left = operation(NodeKind::kBinary, Operator::kAnd, {left, negation()});
     return left;
   }
   int negation() {
@@ -147,14 +151,22 @@ class Compiler {
     int left = bit_or();
     for (;;) {
       Operator op;
-      if (accept("==")) op = Operator::kEq;
-      else if (accept("!=")) op = Operator::kNe;
-      else if (accept("<=")) op = Operator::kLe;
-      else if (accept(">=")) op = Operator::kGe;
-      else if (accept("<")) op = Operator::kLt;
-      else if (accept(">")) op = Operator::kGt;
-      else if (accept_word("is")) op = accept_word("not") ? Operator::kIsNot : Operator::kIs;
-      else return left;
+      if (accept("=="))
+        op = Operator::kEq;
+      else if (accept("!="))
+        op = Operator::kNe;
+      else if (accept("<="))
+        op = Operator::kLe;
+      else if (accept(">="))
+        op = Operator::kGe;
+      else if (accept("<"))
+        op = Operator::kLt;
+      else if (accept(">"))
+        op = Operator::kGt;
+      else if (accept_word("is"))
+        op = accept_word("not") ? Operator::kIsNot : Operator::kIs;
+      else
+        return left;
       left = operation(NodeKind::kBinary, op, {left, bit_or()});
     }
   }
@@ -171,19 +183,27 @@ class Compiler {
   int sum() {
     int left = product();
     for (;;) {
-      if (accept("+")) left = operation(NodeKind::kBinary, Operator::kAdd, {left, product()});
-      else if (accept("-")) left = operation(NodeKind::kBinary, Operator::kSub, {left, product()});
-      else return left;
+      if (accept("+"))
+        left = operation(NodeKind::kBinary, Operator::kAdd, {left, product()});
+      else if (accept("-"))
+        left = operation(NodeKind::kBinary, Operator::kSub, {left, product()});
+      else
+        return left;
     }
   }
   int product() {
     int left = unary();
     for (;;) {
-      if (accept("*")) left = operation(NodeKind::kBinary, Operator::kMul, {left, unary()});
-      else if (accept("/")) left = operation(NodeKind::kBinary, Operator::kDiv, {left, unary()});
-      else if (accept("//")) left = operation(NodeKind::kBinary, Operator::kFloorDiv, {left, unary()});
-      else if (accept("%")) left = operation(NodeKind::kBinary, Operator::kMod, {left, unary()});
-      else return left;
+      if (accept("*"))
+        left = operation(NodeKind::kBinary, Operator::kMul, {left, unary()});
+      else if (accept("/"))
+        left = operation(NodeKind::kBinary, Operator::kDiv, {left, unary()});
+      else if (accept("//"))
+        left = operation(NodeKind::kBinary, Operator::kFloorDiv, {left, unary()});
+      else if (accept("%"))
+        left = operation(NodeKind::kBinary, Operator::kMod, {left, unary()});
+      else
+        return left;
     }
   }
   int unary() {
@@ -239,7 +259,8 @@ class Compiler {
     if (token_.kind == Token::kNumber) {
       const std::string text = token_.text;
       next();
-      if (text.find_first_of(".eE") == std::string::npos) return number(value_int(std::atoll(text.c_str())));
+      if (text.find_first_of(".eE") == std::string::npos)
+        return number(value_int(std::atoll(text.c_str())));
       return number(value_float(std::strtod(text.c_str(), nullptr)));
     }
     if (token_.kind == Token::kString) {
@@ -261,7 +282,8 @@ class Compiler {
   int list() {
     std::vector<int32_t> items;
     const size_t scope = scope_.size();
-    // A comprehension names its variables after the item, so the item is read twice: look ahead for `for`.
+    // A comprehension names its variables after the item, so the item is read twice: look ahead for
+    // `for`.
     const size_t mark = at_;
     const Token first = token_;
     if (const size_t loop = find_loop()) {
@@ -338,11 +360,13 @@ class Compiler {
     if (word == "grad") return node(NodeKind::kGradient, {}, 0);
     if (word.rfind("grad_", 0) == 0) {
       for (size_t i = 0; i < op_.ret_names.size(); ++i) {
-        if (word.substr(5) == op_.ret_names[i]) return node(NodeKind::kGradient, {}, static_cast<int>(i));
+        if (word.substr(5) == op_.ret_names[i])
+          return node(NodeKind::kGradient, {}, static_cast<int>(i));
       }
     }
     for (size_t i = 0; i < op_.params.size(); ++i) {
-      if (op_.params[i].name_text == word) return node(NodeKind::kArgument, {}, static_cast<int>(i));
+      if (op_.params[i].name_text == word)
+        return node(NodeKind::kArgument, {}, static_cast<int>(i));
     }
     for (size_t i = 0; i < op_.lets.size(); ++i) {
       if (op_.lets[i].first == word) return node(NodeKind::kLet, {}, static_cast<int>(i));
@@ -360,7 +384,9 @@ class Compiler {
   // Whether `.word(` follows: an overload such as split.sizes(...), not an attribute.
   bool overload_follows() const {
     size_t i = at_;
-    while (i < source_.size() && (std::isalnum(static_cast<unsigned char>(source_[i])) || source_[i] == '_')) ++i;
+    while (i < source_.size() &&
+           (std::isalnum(static_cast<unsigned char>(source_[i])) || source_[i] == '_'))
+      ++i;
     return i > at_ && i < source_.size() && source_[i] == '(';
   }
   int overloaded_call(const std::string& base) {
@@ -415,7 +441,8 @@ class Compiler {
     }
     for (size_t i = 0; i < kids.size(); ++i) {
       const Param& p = target->params[i];
-      if (kids[i] < 0 && !p.has_default) error("'" + callee + "' needs the argument '" + p.name_text + "'");
+      if (kids[i] < 0 && !p.has_default)
+        error("'" + callee + "' needs the argument '" + p.name_text + "'");
     }
     const int made = node(NodeKind::kCall, kids);
     f_.nodes[made].callee = target;
@@ -438,7 +465,8 @@ std::shared_ptr<Formula> compile_formulas(const Op& op) {
   auto f = std::make_shared<Formula>();
   Compiler compiler(op, *f);
   for (auto& [name, text] : op.lets) f->lets.push_back({name, compiler.compile(text, false)});
-  if (op.has_decomp() && op.decomp_text.rfind("function ", 0) != 0) f->decomp = compiler.compile(op.decomp_text, false);
+  if (op.has_decomp() && op.decomp_text.rfind("function ", 0) != 0)
+    f->decomp = compiler.compile(op.decomp_text, false);
   f->vjps.assign(op.params.size(), -1);
   for (auto& [arg, text] : op.vjps) {
     for (size_t i = 0; i < op.params.size(); ++i) {

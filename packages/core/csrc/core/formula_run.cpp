@@ -20,23 +20,31 @@ namespace {
 // ---- operators that formulas write as symbols
 
 struct Builtins {
-  const Op *add, *sub, *mul, *div, *neg, *pow, *eq, *ne, *lt, *le, *gt, *ge, *bit_and, *bit_or, *conj, *real, *imag;
+  const Op *add, *sub, *mul, *div, *neg, *pow, *eq, *ne, *lt, *le, *gt, *ge, *bit_and, *bit_or,
+      *conj, *real, *imag;
   const Op *zeros, *ones, *empty, *where;
 };
 const Builtins& builtins() {
-  static const Builtins b = {find_op("add"), find_op("sub"),  find_op("mul"),         find_op("div"),
-                             find_op("neg"), find_op("pow"),  find_op("eq"),          find_op("ne"),
-                             find_op("lt"),  find_op("le"),   find_op("gt"),          find_op("ge"),
-                             find_op("bitwise_and"),          find_op("bitwise_or"),  find_op("conj"),
-                             find_op("real"), find_op("imag"), find_op("zeros"),      find_op("ones"),
-                             find_op("empty"), find_op("where")};
+  static const Builtins b = {find_op("add"),         find_op("sub"),        find_op("mul"),
+                             find_op("div"),         find_op("neg"),        find_op("pow"),
+                             find_op("eq"),          find_op("ne"),         find_op("lt"),
+                             find_op("le"),          find_op("gt"),         find_op("ge"),
+                             find_op("bitwise_and"), find_op("bitwise_or"), find_op("conj"),
+                             find_op("real"),        find_op("imag"),       find_op("zeros"),
+                             find_op("ones"),        find_op("empty"),      find_op("where")};
   return b;
 }
 
 class Runner {
  public:
   Runner(const Op& op, const Formula& f, const RbValue* args, int nargs)
-      : op_(op), f_(f), args_(args), nargs_(nargs), lets_(f.lets.size()), let_done_(f.lets.size()), locals_(f.locals) {}
+      : op_(op),
+        f_(f),
+        args_(args),
+        nargs_(nargs),
+        lets_(f.lets.size()),
+        let_done_(f.lets.size()),
+        locals_(f.locals) {}
 
   void set_results(const RbValue* outs, int n) {
     outs_ = outs;
@@ -146,20 +154,34 @@ class Runner {
   static const Op* tensor_operator(Operator op) {
     const Builtins& b = builtins();
     switch (op) {
-      case Operator::kAdd: return b.add;
-      case Operator::kSub: return b.sub;
-      case Operator::kMul: return b.mul;
-      case Operator::kDiv: return b.div;
-      case Operator::kPow: return b.pow;
-      case Operator::kEq: return b.eq;
-      case Operator::kNe: return b.ne;
-      case Operator::kLt: return b.lt;
-      case Operator::kLe: return b.le;
-      case Operator::kGt: return b.gt;
-      case Operator::kGe: return b.ge;
-      case Operator::kBitAnd: return b.bit_and;
-      case Operator::kBitOr: return b.bit_or;
-      default: return nullptr;
+      case Operator::kAdd:
+        return b.add;
+      case Operator::kSub:
+        return b.sub;
+      case Operator::kMul:
+        return b.mul;
+      case Operator::kDiv:
+        return b.div;
+      case Operator::kPow:
+        return b.pow;
+      case Operator::kEq:
+        return b.eq;
+      case Operator::kNe:
+        return b.ne;
+      case Operator::kLt:
+        return b.lt;
+      case Operator::kLe:
+        return b.le;
+      case Operator::kGt:
+        return b.gt;
+      case Operator::kGe:
+        return b.ge;
+      case Operator::kBitAnd:
+        return b.bit_and;
+      case Operator::kBitOr:
+        return b.bit_or;
+      default:
+        return nullptr;
     }
   }
 
@@ -179,7 +201,8 @@ class Runner {
     if (x.tag() == RB_ZERO || y.tag() == RB_ZERO) return with_zero(n.op, x, y);
     if (!x.is_tensor() && !y.is_tensor()) return host_binary(n.op, x, y, where());
     // A host bool says "everywhere" or "nowhere" of a mask.
-    if ((n.op == Operator::kBitAnd || n.op == Operator::kBitOr) && (x.tag() == RB_BOOL || y.tag() == RB_BOOL)) {
+    if ((n.op == Operator::kBitAnd || n.op == Operator::kBitOr) &&
+        (x.tag() == RB_BOOL || y.tag() == RB_BOOL)) {
       const Val &flag = x.tag() == RB_BOOL ? x : y, &mask = x.tag() == RB_BOOL ? y : x;
       const bool keeps_mask = (n.op == Operator::kBitAnd) == (flag.v.v.i != 0);
       return keeps_mask ? mask : flag;
@@ -251,7 +274,8 @@ class Runner {
       frame.set(static_cast<int>(i), std::move(v));
     }
     if (some_zero && vanishes(n.callee, frame)) return Val::zero();
-    if (n.callee == builtins().where && frame.values[0].tag == RB_BOOL) {  // a condition on host data
+    if (n.callee == builtins().where &&
+        frame.values[0].tag == RB_BOOL) {  // a condition on host data
       return frame.kept(frame.values[0].v.i ? 1 : 2);
     }
     frame.fill_defaults();
@@ -265,7 +289,9 @@ class Runner {
       if (!(callee->params[i].flags & (RB_ARG_LINEAR | RB_ARG_BILINEAR))) continue;
       linear = true;
       const RbValue& v = frame.values[i];
-      if (v.tag == RB_TENSOR || (v.tag == RB_FLOAT && v.v.f != 0) || (v.tag == RB_INT && v.v.i != 0)) return false;
+      if (v.tag == RB_TENSOR || (v.tag == RB_FLOAT && v.v.f != 0) ||
+          (v.tag == RB_INT && v.v.i != 0))
+        return false;
     }
     return linear;
   }
@@ -419,8 +445,8 @@ void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int
   }
 }
 
-void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, const RbValue* outs, int nouts,
-             const RbValue* grads, RbValue* results) {
+void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, const RbValue* outs,
+             int nouts, const RbValue* grads, RbValue* results) {
   const Formula& f = compiled(op);
   Runner runner(op, f, args, nargs);
   runner.set_results(outs, nouts);
@@ -430,7 +456,8 @@ void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, cons
     for (int i = 0; i < nargs; ++i) {
       if (!(wanted >> i & 1)) continue;
       if (f.vjps[i] < 0) {
-        fail(RB_E_NOTIMPL, "%s: no derivative is recorded for the argument '%s'", op.name.c_str(), op.params[i].name);
+        fail(RB_E_NOTIMPL, "%s: no derivative is recorded for the argument '%s'", op.name.c_str(),
+             op.params[i].name);
       }
       Val v = runner.eval(f.vjps[i]);
       const bool zero_number = v.is_number() && v.tag() != RB_COMPLEX && number_value(v) == 0;

@@ -92,7 +92,8 @@ RbValue take_tensors(Val& x, const std::string& where) {
   out.v.ts = array;
   try {
     for (Val& item : *items.items) {
-      if (item.tag() != RB_ZERO && item.tag() != RB_NONE) array[out.len] = take_tensor(item, where).v.t;
+      if (item.tag() != RB_ZERO && item.tag() != RB_NONE)
+        array[out.len] = take_tensor(item, where).v.t;
       ++out.len;
     }
   } catch (...) {
@@ -160,7 +161,8 @@ Val CallFrame::run() {
   if (nrets == 1 && rets[0].tag == RB_TENSOR) return Val::own(TensorRef(rets[0].v.t));
   Val list = Val::list();
   if (nrets == 1) {
-    for (uint32_t i = 0; i < rets[0].len; ++i) list.items->push_back(Val::own(TensorRef(rets[0].v.ts[i])));
+    for (uint32_t i = 0; i < rets[0].len; ++i)
+      list.items->push_back(Val::own(TensorRef(rets[0].v.ts[i])));
     std::free(const_cast<RbTensor**>(rets[0].v.ts));
   } else {
     for (int i = 0; i < nrets; ++i) list.items->push_back(Val::own(TensorRef(rets[i].v.t)));

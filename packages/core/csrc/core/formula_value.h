@@ -73,15 +73,18 @@ Val conj_number(const Val& v);
 enum class Operator : uint8_t;
 Val host_binary(Operator op, const Val& x, const Val& y, const std::string& where);
 bool is_host_function(const char* name, bool dtype_rule);
-Val run_host_function(const std::string& name, const std::vector<Val>& args, const std::string& where);
+Val run_host_function(const std::string& name, const std::vector<Val>& args,
+                      const std::string& where);
 
-/// The value as an owned RB_TENSOR / RB_TENSORS; a number becomes a 0-d tensor of the default device.
+/// The value as an owned RB_TENSOR / RB_TENSORS; a number becomes a 0-d tensor of the default
+/// device.
 RbValue take_tensor(Val& v, const std::string& where);
 RbValue take_tensors(Val& v, const std::string& where);
 
 /// One call: values converted for the boundary, kept alive until it is over.
 struct CallFrame {
-  explicit CallFrame(const Op& op) : op(op), values(op.params.size(), value_none()), given(op.params.size()) {}
+  explicit CallFrame(const Op& op)
+      : op(op), values(op.params.size(), value_none()), given(op.params.size()) {}
   void set(int i, Val v);
   void fill_defaults();
   Val run();

@@ -18,7 +18,8 @@ int slot_new(const char* name, int, void (*del)(void*)) {
   static std::mutex mutex;
   static int used = 0;
   std::lock_guard<std::mutex> lock(mutex);
-  if (used == kSlots) fail(RB_E_PLUGIN, "slot '%s': all %d per-tensor slots are taken", name, kSlots);
+  if (used == kSlots)
+    fail(RB_E_PLUGIN, "slot '%s': all %d per-tensor slots are taken", name, kSlots);
   slot_deleters[used] = del;
   return used++;
 }
@@ -69,8 +70,10 @@ int32_t host_add_ops(RbTxn* txn, const char* records) {
 }
 int32_t host_add_kernel(RbTxn* txn, const RbKernel* kernel) {
   return guarded([&] {
-    if (kernel->struct_size < RB_SIZE(RbKernel, self) || !kernel->op || !kernel->backend || !kernel->fn) {
-      fail(RB_E_PLUGIN, "%s: add_kernel: the struct is too short or op, backend or fn is null", txn->provider.c_str());
+    if (kernel->struct_size < RB_SIZE(RbKernel, self) || !kernel->op || !kernel->backend ||
+        !kernel->fn) {
+      fail(RB_E_PLUGIN, "%s: add_kernel: the struct is too short or op, backend or fn is null",
+           txn->provider.c_str());
     }
     RbKernel full{};
     std::memcpy(&full, kernel, std::min<size_t>(kernel->struct_size, sizeof full));
@@ -82,7 +85,8 @@ int32_t host_add_kernel(RbTxn* txn, const RbKernel* kernel) {
 int32_t host_add_layer(RbTxn* txn, const RbLayer* layer, int32_t* id) {
   return guarded([&] {
     if (layer->struct_size < RB_SIZE(RbLayer, self) || !layer->name) {
-      fail(RB_E_PLUGIN, "%s: add_layer: the struct is too short or its name is null", txn->provider.c_str());
+      fail(RB_E_PLUGIN, "%s: add_layer: the struct is too short or its name is null",
+           txn->provider.c_str());
     }
     *id = stage_layer(*layer, txn->provider);
     txn->layers.push_back(*id);
@@ -90,9 +94,10 @@ int32_t host_add_layer(RbTxn* txn, const RbLayer* layer, int32_t* id) {
 }
 int32_t host_add_backend(RbTxn* txn, const RbBackend* backend, int32_t* id) {
   return guarded([&] {
-    if (backend->struct_size < RB_SIZE(RbBackend, allocator) || !backend->name || !backend->allocator ||
-        !backend->allocator->alloc || !backend->allocator->free) {
-      fail(RB_E_PLUGIN, "%s: add_backend: the struct is too short, or its name or allocator is null",
+    if (backend->struct_size < RB_SIZE(RbBackend, allocator) || !backend->name ||
+        !backend->allocator || !backend->allocator->alloc || !backend->allocator->free) {
+      fail(RB_E_PLUGIN,
+           "%s: add_backend: the struct is too short, or its name or allocator is null",
            txn->provider.c_str());
     }
     *id = register_backend(*backend, txn->provider);
@@ -102,28 +107,31 @@ int32_t host_add_backend(RbTxn* txn, const RbBackend* backend, int32_t* id) {
 
 const RbOp* host_find_op(const char* name) { return handle(find_op(name)); }
 const RbOpInfo* host_op_info(const RbOp* op) { return op_info(*impl(op)); }
-int32_t host_call(const RbOp* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets, uint32_t flags) {
+int32_t host_call(const RbOp* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
+                  uint32_t flags) {
   return call(impl(op), args, nargs, rets, nrets, flags);
 }
-int32_t host_decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
+int32_t host_decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
+                       int32_t nrets) {
   return guarded([&] { decompose(c, args, nargs, rets, nrets); });
 }
-int32_t host_vjp(const RbOp* op, uint64_t wanted, const RbValue* args, int32_t nargs, const RbValue* outs,
-                 int32_t nouts, const RbValue* grads, RbValue* results) {
+int32_t host_vjp(const RbOp* op, uint64_t wanted, const RbValue* args, int32_t nargs,
+                 const RbValue* outs, int32_t nouts, const RbValue* grads, RbValue* results) {
   return guarded([&] { run_vjp(*impl(op), wanted, args, nargs, outs, nouts, grads, results); });
 }
 
 void host_retain(RbTensor* t) { retain(t); }
 void host_release(RbTensor* t) { release(t); }
-int32_t host_tensor_new(int32_t backend, int32_t device, int32_t dtype, int32_t ndim, const int64_t* shape,
-                        const int64_t* strides, RbTensor** out) {
+int32_t host_tensor_new(int32_t backend, int32_t device, int32_t dtype, int32_t ndim,
+                        const int64_t* shape, const int64_t* strides, RbTensor** out) {
   return guarded([&] { *out = tensor_new(backend, device, dtype, ndim, shape, strides); });
 }
 int32_t host_tensor_adopt(void* data, int32_t backend, int32_t device, int32_t dtype, int32_t ndim,
                           const int64_t* shape, const int64_t* strides, uint32_t flags, void* ctx,
                           void (*del)(void*), RbTensor** out) {
-  return guarded(
-      [&] { *out = tensor_adopt(data, backend, device, dtype, ndim, shape, strides, flags, ctx, del); });
+  return guarded([&] {
+    *out = tensor_adopt(data, backend, device, dtype, ndim, shape, strides, flags, ctx, del);
+  });
 }
 int32_t host_tensor_alias(RbTensor* t, RbTensor** out) {
   return guarded([&] { *out = tensor_share(t, t->ndim, t->shape, t->strides, t->data); });
@@ -131,7 +139,8 @@ int32_t host_tensor_alias(RbTensor* t, RbTensor** out) {
 RbTensor** host_tensors_new(uint32_t n) { return tensors_new(n); }
 void host_value_release(RbValue* v) { value_release(v); }
 
-int32_t host_slot_new(const char* name, int32_t layer, void (*del)(void*), int32_t* slot, uint32_t* offset) {
+int32_t host_slot_new(const char* name, int32_t layer, void (*del)(void*), int32_t* slot,
+                      uint32_t* offset) {
   return guarded([&] {
     *slot = slot_new(name, layer, del);
     slot_layers[*slot] = layer;
@@ -146,11 +155,19 @@ void host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
   t->keys[0] = on ? t->keys[0] | key : t->keys[0] & ~key;
 }
 
-uint32_t host_version_get(const RbTensor* t) { return impl(t)->storage->version.load(std::memory_order_relaxed); }
-void host_version_bump(RbTensor* t) { impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed); }
-int32_t host_same_storage(const RbTensor* a, const RbTensor* b) { return impl(a)->storage == impl(b)->storage; }
+uint32_t host_version_get(const RbTensor* t) {
+  return impl(t)->storage->version.load(std::memory_order_relaxed);
+}
+void host_version_bump(RbTensor* t) {
+  impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed);
+}
+int32_t host_same_storage(const RbTensor* a, const RbTensor* b) {
+  return impl(a)->storage == impl(b)->storage;
+}
 int32_t host_use_count(const RbTensor* t) { return impl(t)->refs.load(std::memory_order_acquire); }
-RbTensor* host_view_parent(const RbTensor* t) { return impl(t)->view ? impl(t)->view->parent : nullptr; }
+RbTensor* host_view_parent(const RbTensor* t) {
+  return impl(t)->view ? impl(t)->view->parent : nullptr;
+}
 int32_t host_view_replay(const RbTensor* t, RbTensor* root, RbTensor** out) {
   return guarded([&] {
     const Tensor* original = view_root(impl(t));
@@ -178,7 +195,9 @@ void host_layer_mode(int32_t layer, int32_t include, int32_t exclude) {
   set_bit(state.exclude, layer, exclude);
 }
 
-int32_t host_err_set(int32_t code, const char* message) { return set_error(code, message ? message : ""); }
+int32_t host_err_set(int32_t code, const char* message) {
+  return set_error(code, message ? message : "");
+}
 int32_t host_err_foreign(const char* tag, void* object, void (*del)(void*)) {
   set_error(RB_E_FOREIGN, tag);
   ThreadState& state = thread_state();
@@ -190,8 +209,11 @@ int32_t host_err_foreign(const char* tag, void* object, void (*del)(void*)) {
 const RbError* host_err_get() { return &thread_state().error; }
 void host_err_clear() { set_error(RB_OK, ""); }
 
-int32_t host_rng_reserve(RbGenerator* generator, int32_t backend, int32_t device, uint64_t counters, RbRngSlice* out) {
-  return guarded([&] { *out = reserve(generator ? *generator : default_generator(backend, device), counters); });
+int32_t host_rng_reserve(RbGenerator* generator, int32_t backend, int32_t device, uint64_t counters,
+                         RbRngSlice* out) {
+  return guarded([&] {
+    *out = reserve(generator ? *generator : default_generator(backend, device), counters);
+  });
 }
 void host_parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, void*), void* ctx) {
   parallel_for(n, grain, f, ctx);
@@ -212,21 +234,23 @@ void host_log(int32_t level, const char* message) {
 int32_t host_publish(const char* name, uint32_t version, const void* table) {
   return guarded([&] { publish(name, version, table); });
 }
-const void* host_get_ext(const char* name, uint32_t min_version) { return published(name, min_version); }
+const void* host_get_ext(const char* name, uint32_t min_version) {
+  return published(name, min_version);
+}
 
 }  // namespace
 
 const RbHost kHost = {
-    sizeof(RbHost),     RB_ABI_MAJOR,       RB_ABI_MINOR,        RABBET_VERSION,    host_txn_begin,
-    host_txn_commit,    host_txn_abort,     host_add_ops,        host_add_kernel,   host_add_layer,
-    host_add_backend,   host_find_op,       host_op_info,        host_call,         redispatch,
-    redispatch_new,     host_decompose,     host_vjp,            host_retain,       host_release,
-    host_tensor_new,    host_tensor_adopt,  host_tensor_alias,   host_tensors_new,  host_value_release,
-    host_slot_new,      host_slot_set,      host_version_get,    host_version_bump, host_same_storage,
-    host_use_count,     host_view_parent,   host_view_replay,   host_tls_get,        host_tls_set,      host_layer_mode,
-    host_err_set,       host_err_foreign,   host_err_get,        host_err_clear,    host_rng_reserve,
-    host_parallel_for,  host_num_threads,   host_block_alloc,    host_block_free,   host_log,
-    host_publish,       host_get_ext,
+    sizeof(RbHost),   RB_ABI_MAJOR,      RB_ABI_MINOR,      RABBET_VERSION,    host_txn_begin,
+    host_txn_commit,  host_txn_abort,    host_add_ops,      host_add_kernel,   host_add_layer,
+    host_add_backend, host_find_op,      host_op_info,      host_call,         redispatch,
+    redispatch_new,   host_decompose,    host_vjp,          host_retain,       host_release,
+    host_tensor_new,  host_tensor_adopt, host_tensor_alias, host_tensors_new,  host_value_release,
+    host_slot_new,    host_slot_set,     host_version_get,  host_version_bump, host_same_storage,
+    host_use_count,   host_view_parent,  host_view_replay,  host_tls_get,      host_tls_set,
+    host_layer_mode,  host_err_set,      host_err_foreign,  host_err_get,      host_err_clear,
+    host_rng_reserve, host_parallel_for, host_num_threads,  host_block_alloc,  host_block_free,
+    host_log,         host_publish,      host_get_ext,
 };
 
 }  // namespace rabbet

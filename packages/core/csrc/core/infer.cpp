@@ -31,9 +31,12 @@ void broadcast_into(const Op& op, int ndim, const int64_t* shape, TensorSpec& ou
   for (int i = 0; i < ndim; ++i) {
     if (to[i] == shape[i] || shape[i] == 1) continue;
     if (to[i] != 1) {
-      fail(RB_E_ARG, "%s: shapes %s and %s do not broadcast: sizes %lld and %lld in dimension %d differ and neither is 1",
-           op.name.c_str(), shape_text(out.ndim, out.shape).c_str(), shape_text(ndim, shape).c_str(), (long long)to[i],
-           (long long)shape[i], out.ndim - ndim + i);
+      fail(RB_E_ARG,
+           "%s: shapes %s and %s do not broadcast: sizes %lld and %lld in dimension %d differ and "
+           "neither is 1",
+           op.name.c_str(), shape_text(out.ndim, out.shape).c_str(),
+           shape_text(ndim, shape).c_str(), (long long)to[i], (long long)shape[i],
+           out.ndim - ndim + i);
     }
     to[i] = shape[i];
   }
@@ -80,8 +83,10 @@ void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
   const bool keepdim = keep >= 0 && args[keep].v.i;
   out.ndim = 0;
   for (int d = 0; d < x.ndim; ++d) {
-    if (!gone[d]) out.shape[out.ndim++] = x.shape[d];
-    else if (keepdim) out.shape[out.ndim++] = 1;
+    if (!gone[d])
+      out.shape[out.ndim++] = x.shape[d];
+    else if (keepdim)
+      out.shape[out.ndim++] = 1;
   }
   check_reducible(op, x, gone);
 }
@@ -89,7 +94,9 @@ void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
 // `(m,k),(k,n)->(m,n)`: one tensor with its last dimensions named.
 void gufunc(const Op& op, const RbValue* args, TensorSpec& out) {
   const RbTensor& x = *args[op.first_tensor].v.t;
-  const int core = static_cast<int>(std::count(op.core_text.begin(), op.core_text.begin() + op.core_text.find(')'), ',')) + 1;
+  const int core = static_cast<int>(std::count(
+                       op.core_text.begin(), op.core_text.begin() + op.core_text.find(')'), ',')) +
+                   1;
   if (x.ndim < core) {
     fail(RB_E_ARG, "%s: expected at least %d dimensions, got shape %s", op.name.c_str(), core,
          shape_text(x.ndim, x.shape).c_str());
@@ -167,7 +174,8 @@ void infer(const Op& op, const RbValue* args, int nargs, Inferred& out) {
     out.rets[i].dtype = i > 0 && op.dtype_rule != DTypeRule::kGeneral && op.dtype_text.size() == 1
                             ? out.rets[0].dtype
                             : result_dtype(op, i, args, nargs);
-    if (out.rets[i].dtype < 0) fail(RB_E_TYPE, "%s: expected at least one tensor argument", op.name.c_str());
+    if (out.rets[i].dtype < 0)
+      fail(RB_E_TYPE, "%s: expected at least one tensor argument", op.name.c_str());
   }
   out.compute = compute_dtype(op, args, nargs, out);
   check_accepted(op, args, nargs, out.compute >= 0 ? out.compute : out.rets[0].dtype);
@@ -183,8 +191,10 @@ namespace {
 int64_t wrap_one(const Op& op, int64_t dim, int64_t ndim) {
   const int64_t range = std::max<int64_t>(ndim, 1);
   if (__builtin_expect(dim < -range || dim >= range, 0)) {
-    fail(RB_E_INDEX, "%s: dim %lld is out of range for a tensor of %lld dimensions, expected %lld to %lld",
-         op.name.c_str(), (long long)dim, (long long)ndim, (long long)-range, (long long)(range - 1));
+    fail(RB_E_INDEX,
+         "%s: dim %lld is out of range for a tensor of %lld dimensions, expected %lld to %lld",
+         op.name.c_str(), (long long)dim, (long long)ndim, (long long)-range,
+         (long long)(range - 1));
   }
   return dim < 0 ? dim + range : dim;
 }
@@ -210,7 +220,8 @@ void wrap_dims(const Op& op, RbValue* args, int nargs, DimScratch& scratch) {
       for (uint32_t k = 0; k < v.len; ++k) {
         to[k] = wrap_one(op, v.v.is[k], ndim);
         if (seen >> to[k] & 1) {
-          fail(RB_E_ARG, "%s: dimension %lld appears twice in '%s'", op.name.c_str(), (long long)to[k], op.params[i].name);
+          fail(RB_E_ARG, "%s: dimension %lld appears twice in '%s'", op.name.c_str(),
+               (long long)to[k], op.params[i].name);
         }
         seen |= 1ull << to[k];
       }

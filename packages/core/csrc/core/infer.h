@@ -31,10 +31,12 @@ struct DimScratch {
 };
 void wrap_dims(const Op& op, RbValue* args, int nargs, DimScratch& scratch);
 
-/// Make the view that a `view(x)` primitive describes (views.cpp). Owned result, without a view record.
+/// Make the view that a `view(x)` primitive describes (views.cpp). Owned result, without a view
+/// record.
 Tensor* make_view(const Op& op, const RbValue* args, int nargs);
 
-/// Strides of a view of `t` with `shape`, if one exists without copying. -1 must be resolved already.
+/// Strides of a view of `t` with `shape`, if one exists without copying. -1 must be resolved
+/// already.
 bool view_strides(const RbTensor& t, int ndim, const int64_t* shape, int64_t* strides);
 /// Replace one -1 in `shape` so that it has `numel` elements; throws RB_E_ARG when impossible.
 void resolve_size(const char* op, int64_t numel, int ndim, int64_t* shape);

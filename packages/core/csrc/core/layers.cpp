@@ -15,7 +15,9 @@ LayerEntry* const layers = new LayerEntry[kKeyBits];  // by key bit; never destr
 std::mutex mutex;
 
 // Phase 0..99 gets bits 63..59, phase 100..199 bits 58..54, and so on: an earlier phase runs first.
-int highest_bit(uint32_t phase) { return 63 - static_cast<int>(phase) / kPhaseSpan * kBitsPerPhase; }
+int highest_bit(uint32_t phase) {
+  return 63 - static_cast<int>(phase) / kPhaseSpan * kBitsPerPhase;
+}
 
 bool names(const std::vector<std::string>& list, const std::string& name) {
   for (const std::string& entry : list) {
@@ -36,9 +38,11 @@ const LayerEntry* conflict_at(const LayerEntry& entry, int bit) {
   for (int other = kBackendBits; other < kKeyBits; ++other) {
     if (layers[other].bit < 0 || other == bit) continue;
     const bool runs_before = bit > other;
-    if (runs_before ? must_precede(layers[other], entry) : must_precede(entry, layers[other])) return &layers[other];
+    if (runs_before ? must_precede(layers[other], entry) : must_precede(entry, layers[other]))
+      return &layers[other];
     const uint32_t phase = layers[other].desc.phase;
-    if (phase != entry.desc.phase && (entry.desc.phase < phase) != runs_before) return &layers[other];
+    if (phase != entry.desc.phase && (entry.desc.phase < phase) != runs_before)
+      return &layers[other];
   }
   return nullptr;
 }
@@ -48,8 +52,8 @@ const LayerEntry* conflict_at(const LayerEntry& entry, int bit) {
 int stage_layer(const RbLayer& layer, const std::string& provider) {
   std::lock_guard<std::mutex> lock(mutex);
   if (layer.phase >= kPhaseSpan * kPhases) {
-    fail(RB_E_PLUGIN, "layer '%s' of %s: phase must be below %d, got %u", layer.name, provider.c_str(),
-         kPhaseSpan * kPhases, layer.phase);
+    fail(RB_E_PLUGIN, "layer '%s' of %s: phase must be below %d, got %u", layer.name,
+         provider.c_str(), kPhaseSpan * kPhases, layer.phase);
   }
   LayerEntry entry;
   entry.name = layer.name;
@@ -59,8 +63,8 @@ int stage_layer(const RbLayer& layer, const std::string& provider) {
   for (auto p = layer.after; p && *p; ++p) entry.after.push_back(*p);
   for (int bit = kBackendBits; bit < kKeyBits; ++bit) {
     if (layers[bit].bit >= 0 && layers[bit].name == entry.name) {
-      fail(RB_E_PLUGIN, "layer '%s' of %s is registered already, by %s", layer.name, provider.c_str(),
-           layers[bit].provider.c_str());
+      fail(RB_E_PLUGIN, "layer '%s' of %s is registered already, by %s", layer.name,
+           provider.c_str(), layers[bit].provider.c_str());
     }
   }
   // From the middle outwards, so that later neighbours find a gap on either side.
@@ -76,10 +80,13 @@ int stage_layer(const RbLayer& layer, const std::string& provider) {
     return bit;
   }
   if (conflict) {
-    fail(RB_E_PLUGIN, "layer '%s' of %s cannot be ordered: its phase, before and after contradict layer '%s' of %s",
+    fail(RB_E_PLUGIN,
+         "layer '%s' of %s cannot be ordered: its phase, before and after contradict layer '%s' of "
+         "%s",
          layer.name, provider.c_str(), conflict->name.c_str(), conflict->provider.c_str());
   }
-  fail(RB_E_PLUGIN, "layer '%s' of %s: phase %u is full", layer.name, provider.c_str(), layer.phase);
+  fail(RB_E_PLUGIN, "layer '%s' of %s: phase %u is full", layer.name, provider.c_str(),
+       layer.phase);
 }
 
 void activate_layer(int bit) { layers[bit].active = true; }

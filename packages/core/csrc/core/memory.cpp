@@ -12,7 +12,8 @@ namespace rabbet {
 
 namespace {
 
-constexpr uint64_t kCacheCap = 1ull << 31;  // bytes kept per backend; beyond it blocks go back at once
+constexpr uint64_t kCacheCap = 1ull
+                               << 31;  // bytes kept per backend; beyond it blocks go back at once
 
 struct Key {
   int device;
@@ -68,7 +69,8 @@ RbBuffer cached_alloc(int backend, int device, uint64_t nbytes) {
     }
     if (rc != RB_OK) {
       fail(RB_E_OOM, "out of memory on %s: could not allocate %llu bytes (%llu in use)",
-           backend_name(backend), (unsigned long long)nbytes, (unsigned long long)cache.counts.in_use);
+           backend_name(backend), (unsigned long long)nbytes,
+           (unsigned long long)cache.counts.in_use);
     }
     buffer.nbytes = size;
     buffer.device_index = device;

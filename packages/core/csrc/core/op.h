@@ -14,9 +14,9 @@ struct Inferred;
 
 struct Param : RbArgInfo {
   std::string name_text;
-  int32_t fixed_len = 0;      // int[2]: 2
+  int32_t fixed_len = 0;        // int[2]: 2
   bool optional_items = false;  // Tensor?[]
-  std::string default_text;   // as written; empty: required
+  std::string default_text;     // as written; empty: required
   bool has_default = false;
   std::vector<int64_t> default_ints;  // storage of a list default
   std::string default_str;
@@ -36,12 +36,20 @@ constexpr int kKeyBits = 64;
 
 enum class DTypeRule : uint8_t { kPromote, kFloat, kBoolean, kFirst, kGeneral };
 /// Shape rules; kNamed: a function of infer.cpp, kFormula: a formula, kData: the kernel decides.
-enum class ShapeRule : uint8_t { kBroadcast, kReduce, kSameAsFirst, kGufunc, kNamed, kFormula, kData };
+enum class ShapeRule : uint8_t {
+  kBroadcast,
+  kReduce,
+  kSameAsFirst,
+  kGufunc,
+  kNamed,
+  kFormula,
+  kData
+};
 
 struct Op {
-  RbOpInfo info;       // what plugins see; pointers into this struct
-  std::string name;    // "max.dim"
-  std::string base;    // "max": what users call
+  RbOpInfo info;     // what plugins see; pointers into this struct
+  std::string name;  // "max.dim"
+  std::string base;  // "max": what users call
   std::vector<Param> params;
   std::vector<RbArgInfo> arg_infos;
   std::vector<std::string> ret_names;
@@ -54,25 +62,28 @@ struct Op {
   std::string accepts;  // "int" or "real": dtypes that it is defined for; empty: all
 
   // Rules, parsed at registration (cheap parts) or at first use (formulas).
-  std::string file;  // "elementwise.rec:12", for messages
+  std::string file;                     // "elementwise.rec:12", for messages
   std::vector<std::string> dtype_text;  // one per result
   std::string compute_text, shape_text, decomp_text, core_text;
   std::vector<std::pair<std::string, std::string>> lets;
   std::vector<std::pair<std::string, std::string>> vjps;  // argument, formula
   DTypeRule dtype_rule = DTypeRule::kGeneral;
   ShapeRule shape_rule = ShapeRule::kNamed;
-  uint64_t compute_args = 0;   // Tensor arguments that core casts to the compute dtype
-  uint64_t never_cast = 0;     // `nocast`: masks and indices
-  bool casts = true;           // compute none: false
-  bool has_dims = false;       // some argument is a dim, newdim or dim[]
-  int32_t first_tensor = -1;   // index of the first Tensor or Tensor[] argument
-  uint64_t tensor_args = 0;    // bit per Tensor / Tensor[] argument
-  std::shared_ptr<Formula> formula;  // compiled lets, decomp, vjps, dtype, compute, shape; null until needed
+  uint64_t compute_args = 0;  // Tensor arguments that core casts to the compute dtype
+  uint64_t never_cast = 0;    // `nocast`: masks and indices
+  bool casts = true;          // compute none: false
+  bool has_dims = false;      // some argument is a dim, newdim or dim[]
+  int32_t first_tensor = -1;  // index of the first Tensor or Tensor[] argument
+  uint64_t tensor_args = 0;   // bit per Tensor / Tensor[] argument
+  std::shared_ptr<Formula>
+      formula;  // compiled lets, decomp, vjps, dtype, compute, shape; null until needed
   const Formula* formula_ready = nullptr;  // the same, read without a lock
   bool info_ready = false;                 // op_info has derived what the derivatives save
 
-  // Core itself runs the operator on every backend (core_functions.cpp); null: a kernel or a decomposition.
-  void (*core_fn)(const Op&, int backend, int device, const RbValue* args, int nargs, RbValue* rets) = nullptr;
+  // Core itself runs the operator on every backend (core_functions.cpp); null: a kernel or a
+  // decomposition.
+  void (*core_fn)(const Op&, int backend, int device, const RbValue* args, int nargs,
+                  RbValue* rets) = nullptr;
   uint64_t mask = ~0ull;  // key bits that this operator does not fall through
   Handler table[kKeyBits];
   std::string provider;  // who registered it: "rabbet-core 0.1.0"
@@ -89,7 +100,8 @@ std::vector<std::unique_ptr<Op>> parse_records(const std::string& text, const st
 /// Compile every formula of `op`, which checks all names in it; throws Error naming file:line.
 void check_formulas(const Op& op);
 
-/// What plugins see of the operator; derives saves_args and saves_rets from the formulas at first use.
+/// What plugins see of the operator; derives saves_args and saves_rets from the formulas at first
+/// use.
 const RbOpInfo* op_info(const Op& op);
 
 /// The registry (registry.cpp).

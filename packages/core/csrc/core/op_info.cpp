@@ -32,8 +32,8 @@ class Reads {
         for (int kid : n.kids) visit(kid, false);
         return;
       case NodeKind::kCall: {
-        const bool only_meta =
-            n.callee->name == "zeros_like" || n.callee->name == "ones_like" || n.callee->name == "empty_like";
+        const bool only_meta = n.callee->name == "zeros_like" || n.callee->name == "ones_like" ||
+                               n.callee->name == "empty_like";
         for (size_t i = 0; i < n.kids.size(); ++i) visit(n.kids[i], i > 0 || !only_meta);
         return;
       }
@@ -53,7 +53,6 @@ class Reads {
  private:
   const Op& op_;
   const Formula& f_;
-
 };
 
 }  // namespace

@@ -25,15 +25,18 @@ Plugins& plugins() {
 
 void negotiate(const RbPlugin& p, const char* path) {
   if (p.struct_size < RB_SIZE(RbPlugin, init) || !p.name || !p.version || !p.init) {
-    fail(RB_E_PLUGIN, "%s: its RbPlugin struct is incomplete (struct_size %u, name, version and init are required)",
+    fail(RB_E_PLUGIN,
+         "%s: its RbPlugin struct is incomplete (struct_size %u, name, version and init are "
+         "required)",
          path, p.struct_size);
   }
   const bool fits = p.abi_major == RB_ABI_MAJOR &&
                     (RB_ABI_MAJOR == 0 ? p.abi_built == RB_ABI_MINOR : p.abi_min <= RB_ABI_MINOR);
   if (!fits) {
-    const bool newer = p.abi_major > RB_ABI_MAJOR || (p.abi_major == RB_ABI_MAJOR && p.abi_built > RB_ABI_MINOR);
-    fail(RB_E_PLUGIN, "plugin '%s' %s was built for plugin ABI %d.%d, this core offers %d.%d: %s", p.name, p.version,
-         p.abi_major, p.abi_built, RB_ABI_MAJOR, RB_ABI_MINOR,
+    const bool newer =
+        p.abi_major > RB_ABI_MAJOR || (p.abi_major == RB_ABI_MAJOR && p.abi_built > RB_ABI_MINOR);
+    fail(RB_E_PLUGIN, "plugin '%s' %s was built for plugin ABI %d.%d, this core offers %d.%d: %s",
+         p.name, p.version, p.abi_major, p.abi_built, RB_ABI_MAJOR, RB_ABI_MINOR,
          newer ? "upgrade rabbet-core" : "install a newer build of the plugin");
   }
 }
@@ -47,7 +50,9 @@ void load(const char* path) {
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) fail(RB_E_PLUGIN, "dlopen failed: %s", dlerror());
   auto entry = reinterpret_cast<RbPluginEntry>(dlsym(library, RB_PLUGIN_SYMBOL));
-  if (!entry) fail(RB_E_PLUGIN, "%s exports no symbol '%s': it is not a plugin for this core", path, RB_PLUGIN_SYMBOL);
+  if (!entry)
+    fail(RB_E_PLUGIN, "%s exports no symbol '%s': it is not a plugin for this core", path,
+         RB_PLUGIN_SYMBOL);
   const RbPlugin* plugin = entry();
   if (!plugin) fail(RB_E_PLUGIN, "%s: %s() returned null", path, RB_PLUGIN_SYMBOL);
   {
@@ -93,7 +98,9 @@ void publish(const char* name, uint32_t version, const void* table) {
 const void* published(const char* name, uint32_t min_version) {
   std::lock_guard<std::mutex> lock(plugins().mutex);
   auto found = plugins().published.find(name);
-  return found == plugins().published.end() || found->second.first < min_version ? nullptr : found->second.second;
+  return found == plugins().published.end() || found->second.first < min_version
+             ? nullptr
+             : found->second.second;
 }
 
 }  // namespace rabbet

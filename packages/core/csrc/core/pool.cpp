@@ -1,5 +1,6 @@
-// One claim-based thread pool. The caller and the workers claim chunks; the caller never waits for a worker
-// that has not claimed anything, so a busy machine cannot stall it. Inner regions run inline.
+// One claim-based thread pool. The caller and the workers claim chunks; the caller never waits for
+// a worker that has not claimed anything, so a busy machine cannot stall it. Inner regions run
+// inline.
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -28,8 +29,8 @@ constexpr int kSpins = 2000;  // about 50 us, with a yield every 64
 using Body = void (*)(int64_t, int64_t, void*);
 
 struct Job {
-  // High half: number of the region; low half: next chunk to claim. A claim by compare-and-swap fails when
-  // the region it was read for is over, so a late worker can never run an old body.
+  // High half: number of the region; low half: next chunk to claim. A claim by compare-and-swap
+  // fails when the region it was read for is over, so a late worker can never run an old body.
   std::atomic<uint64_t> claim{0};
   std::atomic<int64_t> n{0};
   std::atomic<uint32_t> chunks{0}, done{0};
@@ -70,7 +71,8 @@ void pause_once(int i) {
 void work(Job& job) {
   for (;;) {
     uint64_t claim = job.claim.load(std::memory_order_acquire);
-    const uint32_t chunk = static_cast<uint32_t>(claim), chunks = job.chunks.load(std::memory_order_relaxed);
+    const uint32_t chunk = static_cast<uint32_t>(claim),
+                   chunks = job.chunks.load(std::memory_order_relaxed);
     if (chunk >= chunks) return;
     const int64_t n = job.n.load(std::memory_order_relaxed);
     const Body body = job.body.load(std::memory_order_relaxed);
@@ -139,7 +141,8 @@ int num_threads() {
 }
 
 void set_num_threads(int n) {
-  if (n < 1 || n > kMaxThreads) fail(RB_E_ARG, "set_num_threads: expected 1 to %d, got %d", kMaxThreads, n);
+  if (n < 1 || n > kMaxThreads)
+    fail(RB_E_ARG, "set_num_threads: expected 1 to %d, got %d", kMaxThreads, n);
   pool->threads.store(n);
 }
 
@@ -155,7 +158,8 @@ void parallel_for(int64_t n, int64_t grain, Body body, void* ctx) {
     return;
   }
   if (p->workers < threads - 1) start_workers(p, threads);
-  const uint32_t chunks = static_cast<uint32_t>(std::min<int64_t>(pieces, int64_t{threads} * kChunksPerThread));
+  const uint32_t chunks =
+      static_cast<uint32_t>(std::min<int64_t>(pieces, int64_t{threads} * kChunksPerThread));
   Job& job = p->job;
   // Close the old region (no chunk can be claimed), describe the new one, then open it.
   const uint64_t region = (job.claim.load(std::memory_order_relaxed) >> 32) + 1;

@@ -17,11 +17,20 @@ struct TypeName {
   int plain, list;  // argument types of `text` and `text[]`; -1: there is none
 };
 const TypeName kTypes[] = {
-    {"Tensor", RB_A_TENSOR, RB_A_TENSORS}, {"Scalar", RB_A_SCALAR, -1},    {"int", RB_A_INT, RB_A_INTS},
-    {"float", RB_A_FLOAT, RB_A_FLOATS},    {"bool", RB_A_BOOL, -1},        {"str", RB_A_STR, -1},
-    {"dtype", RB_A_DTYPE, -1},             {"device", RB_A_DEVICE, -1},    {"Generator", RB_A_GENERATOR, -1},
-    {"dim", RB_A_DIM, RB_A_DIMS},          {"newdim", RB_A_NEWDIM, -1},    {"perm", RB_A_PERM, -1},
-    {"size", -1, RB_A_SIZE},               {"bsize", -1, RB_A_BSIZE},
+    {"Tensor", RB_A_TENSOR, RB_A_TENSORS},
+    {"Scalar", RB_A_SCALAR, -1},
+    {"int", RB_A_INT, RB_A_INTS},
+    {"float", RB_A_FLOAT, RB_A_FLOATS},
+    {"bool", RB_A_BOOL, -1},
+    {"str", RB_A_STR, -1},
+    {"dtype", RB_A_DTYPE, -1},
+    {"device", RB_A_DEVICE, -1},
+    {"Generator", RB_A_GENERATOR, -1},
+    {"dim", RB_A_DIM, RB_A_DIMS},
+    {"newdim", RB_A_NEWDIM, -1},
+    {"perm", RB_A_PERM, -1},
+    {"size", -1, RB_A_SIZE},
+    {"bsize", -1, RB_A_BSIZE},
 };
 const char* const kKinds[] = {"elementwise", "reduction", "along",  "movement",  "batched",
                               "indexing",    "creation",  "random", "composite", "opaque"};
@@ -115,7 +124,8 @@ class Parser {
     op_->family = file_.substr(0, file_.find('.'));
     op_->info.kind = family_kind_;
     const size_t open = line.find('(');
-    if (open == std::string::npos) error("expected 'name(parameters) -> result', got '" + line + "'");
+    if (open == std::string::npos)
+      error("expected 'name(parameters) -> result', got '" + line + "'");
     op_->name = strip(line.substr(0, open));
     size_t close = open;
     for (int depth = 0; close < line.size(); ++close) {
@@ -192,7 +202,8 @@ class Parser {
     for (const TypeName& known : kTypes) {
       if (type != known.text) continue;
       p.type = list ? known.list : known.plain;
-      if (p.type < 0) error("type '" + type + (list ? "[]" : "") + "' does not exist, in '" + part + "'");
+      if (p.type < 0)
+        error("type '" + type + (list ? "[]" : "") + "' does not exist, in '" + part + "'");
       if (optional) p.flags |= RB_ARG_OPTIONAL;
       return;
     }
@@ -213,7 +224,8 @@ class Parser {
     const bool is_list = p.type == RB_A_INTS || p.type == RB_A_DIMS || p.type == RB_A_SIZE;
     if (text[0] == '[' || is_list) {
       const std::string body = text[0] == '[' ? text.substr(1, text.size() - 2) : text;
-      for (const std::string& item : split(body, ',')) p.default_ints.push_back(std::atoll(item.c_str()));
+      for (const std::string& item : split(body, ','))
+        p.default_ints.push_back(std::atoll(item.c_str()));
       if (text[0] != '[') p.default_ints.resize(p.fixed_len ? p.fixed_len : 1, p.default_ints[0]);
       RbValue v = value_none();
       v.tag = RB_INTS;
@@ -308,9 +320,11 @@ class Parser {
     } else if (name == "ref") {
       op_->ref = value;
     } else if (name == "nocast") {
-      for (const std::string& arg : split(value, ',')) op_->never_cast |= 1ull << (&param(arg, "nocast") - op_->params.data());
+      for (const std::string& arg : split(value, ','))
+        op_->never_cast |= 1ull << (&param(arg, "nocast") - op_->params.data());
     } else if (name == "accepts") {
-      if (value != "int" && value != "real") error("accepts: expected int or real, got '" + value + "'");
+      if (value != "int" && value != "real")
+        error("accepts: expected int or real, got '" + value + "'");
       op_->accepts = value;
     } else if (name == "doc") {
       op_->doc = value;
@@ -364,7 +378,8 @@ uint64_t named_arguments(const Op& op, const std::string& rule, const char* func
   const std::string head = std::string(function) + "(";
   if (rule.rfind(head, 0) != 0 || rule.find(')') != rule.size() - 1) return 0;
   uint64_t mask = 0;
-  for (const std::string& name : split(rule.substr(head.size(), rule.size() - head.size() - 1), ',')) {
+  for (const std::string& name :
+       split(rule.substr(head.size(), rule.size() - head.size() - 1), ',')) {
     for (size_t i = 0; i < op.params.size(); ++i) {
       if (op.params[i].name_text == name) mask |= 1ull << i;
     }
@@ -394,20 +409,23 @@ void Parser::dtype_rules() {
       op.dtype_text.assign(op.ret_names.size(), op.params[op.first_tensor].name_text);
     }
   }
-  if (op.info.kind != RB_KIND_COMPOSITE && op.dtype_text.size() != op.ret_names.size() && !op.is_view()) {
+  if (op.info.kind != RB_KIND_COMPOSITE && op.dtype_text.size() != op.ret_names.size() &&
+      !op.is_view()) {
     error("'" + op.name + "' has " + std::to_string(op.ret_names.size()) + " results and " +
           std::to_string(op.dtype_text.size()) + " dtype rules");
   }
   if (op.dtype_text.empty()) return;
   const std::string& rule = op.dtype_text[0];
-  const uint64_t promoted = named_arguments(op, rule, "promote"), floated = named_arguments(op, rule, "float");
+  const uint64_t promoted = named_arguments(op, rule, "promote"),
+                 floated = named_arguments(op, rule, "float");
   if (promoted == tensors && promoted) {
     op.dtype_rule = DTypeRule::kPromote;
   } else if (floated == tensors && floated) {
     op.dtype_rule = DTypeRule::kFloat;
   } else if (rule == "bool") {
     op.dtype_rule = DTypeRule::kBoolean;
-  } else if (op.first_tensor >= 0 && rule == op.params[op.first_tensor].name_text && tensors == 1ull << op.first_tensor) {
+  } else if (op.first_tensor >= 0 && rule == op.params[op.first_tensor].name_text &&
+             tensors == 1ull << op.first_tensor) {
     op.dtype_rule = DTypeRule::kFirst;
   }
   if (op.compute_text == "none") {
@@ -438,9 +456,9 @@ void Parser::dtype_rules() {
 void Parser::shape_rule() {
   Op& op = *op_;
   if (!op.shape_text.empty()) {
-    op.shape_rule = op.shape_text == "data"                        ? ShapeRule::kData
+    op.shape_rule = op.shape_text == "data"                    ? ShapeRule::kData
                     : op.shape_text.rfind("function ", 0) == 0 ? ShapeRule::kNamed
-                                                                   : ShapeRule::kFormula;
+                                                               : ShapeRule::kFormula;
     return;
   }
   switch (op.info.kind) {
@@ -470,7 +488,8 @@ void Parser::finish_record() {
       if (op.first_tensor < 0) op.first_tensor = static_cast<int32_t>(i);
       op.tensor_args |= 1ull << i;
     }
-    if (p.type == RB_A_DIM || p.type == RB_A_NEWDIM || p.type == RB_A_DIMS || p.type == RB_A_PERM) op.has_dims = true;
+    if (p.type == RB_A_DIM || p.type == RB_A_NEWDIM || p.type == RB_A_DIMS || p.type == RB_A_PERM)
+      op.has_dims = true;
   }
   default_exposure();
   dtype_rules();

@@ -30,7 +30,7 @@ struct Registry {
   std::mutex mutex;  // serialises registration; lookups after it take it too, dispatch never does
   std::unordered_map<std::string, Op*> by_name;
   std::vector<std::unique_ptr<Op>> ops;
-  std::vector<Registered> kernels;  // also those whose operator or backend is not here yet
+  std::vector<Registered> kernels;    // also those whose operator or backend is not here yet
   std::deque<std::string> providers;  // stable storage for Handler::provider
   int64_t next_ticket = 1;
   Registry();
@@ -77,7 +77,8 @@ Registry::Registry() {
   for (int i = 0; i < kRecordFileCount; ++i) {
     for (auto& op : parse_records(kRecordFiles[i].text, kRecordFiles[i].name)) {
       if (by_name.count(op->name)) {
-        fail(RB_E_INTERNAL, "%s: operator '%s' is recorded twice", op->file.c_str(), op->name.c_str());
+        fail(RB_E_INTERNAL, "%s: operator '%s' is recorded twice", op->file.c_str(),
+             op->name.c_str());
       }
       op->provider = "rabbet-core " RABBET_VERSION;
       add_op(*this, std::move(op));
@@ -85,7 +86,8 @@ Registry::Registry() {
   }
 }
 
-void check_kernel(const Registry& r, const RbTxn& txn, const RbKernel& kernel, const std::string& target) {
+void check_kernel(const Registry& r, const RbTxn& txn, const RbKernel& kernel,
+                  const std::string& target) {
   const Op* op = nullptr;
   auto found = r.by_name.find(kernel.op);
   if (found != r.by_name.end()) op = found->second;
@@ -93,13 +95,14 @@ void check_kernel(const Registry& r, const RbTxn& txn, const RbKernel& kernel, c
     if (staged->name == kernel.op) op = staged.get();
   }
   if (op && kernel.schema && op->schema != kernel.schema) {
-    fail(RB_E_PLUGIN, "%s: the kernel of '%s' was compiled against the schema\n  %s\nbut this core has\n  %s",
+    fail(RB_E_PLUGIN,
+         "%s: the kernel of '%s' was compiled against the schema\n  %s\nbut this core has\n  %s",
          txn.provider.c_str(), kernel.op, kernel.schema, op->schema.c_str());
   }
   for (const Registered& other : r.kernels) {
     if (other.op == kernel.op && other.target == target && other.provider != txn.provider) {
-      fail(RB_E_PLUGIN, "%s: a kernel of '%s' for '%s' is registered already, by %s", txn.provider.c_str(), kernel.op,
-           target.c_str(), other.provider.c_str());
+      fail(RB_E_PLUGIN, "%s: a kernel of '%s' for '%s' is registered already, by %s",
+           txn.provider.c_str(), kernel.op, target.c_str(), other.provider.c_str());
     }
   }
 }
@@ -134,9 +137,10 @@ void txn_commit(RbTxn& txn) {
   for (auto& op : txn.ops) {
     auto found = r.by_name.find(op->name);
     if (found != r.by_name.end() && found->second->schema != op->schema) {
-      fail(RB_E_PLUGIN, "%s: operator '%s' is registered already, by %s, with another schema:\n  %s\n  %s",
-           txn.provider.c_str(), op->name.c_str(), found->second->provider.c_str(), found->second->schema.c_str(),
-           op->schema.c_str());
+      fail(RB_E_PLUGIN,
+           "%s: operator '%s' is registered already, by %s, with another schema:\n  %s\n  %s",
+           txn.provider.c_str(), op->name.c_str(), found->second->provider.c_str(),
+           found->second->schema.c_str(), op->schema.c_str());
     }
   }
   for (auto& [kernel, target] : txn.kernels) check_kernel(r, txn, kernel, target);
@@ -165,7 +169,9 @@ int64_t register_kernel(const RbKernel& kernel, const std::string& provider) {
   txn.provider = provider;
   check_kernel(r, txn, kernel, kernel.backend);
   r.kernels.erase(std::remove_if(r.kernels.begin(), r.kernels.end(),
-                                 [&](const Registered& k) { return k.op == kernel.op && k.target == kernel.backend; }),
+                                 [&](const Registered& k) {
+                                   return k.op == kernel.op && k.target == kernel.backend;
+                                 }),
                   r.kernels.end());
   r.kernels.push_back({r.next_ticket++, kernel, kernel.op, kernel.backend, provider});
   place(r, r.kernels.back());

@@ -35,7 +35,9 @@ class LayersOff {
   uint64_t before_;
 };
 
-inline void bump_version(const RbTensor* t) { impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed); }
+inline void bump_version(const RbTensor* t) {
+  impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed);
+}
 
 std::string dtype_names(uint64_t mask) {
   std::string names;
@@ -49,12 +51,13 @@ std::string dtype_names(uint64_t mask) {
   const char* name = nullptr;
   const RbTensor* first = nullptr;
   for (int i = 0; i < nargs; ++i) {
-    const RbTensor* t = args[i].tag == RB_TENSOR                       ? args[i].v.t
+    const RbTensor* t = args[i].tag == RB_TENSOR                   ? args[i].v.t
                         : args[i].tag == RB_TENSORS && args[i].len ? args[i].v.ts[0]
-                                                                       : nullptr;
+                                                                   : nullptr;
     if (args[i].tag == RB_TENSORS) {
       for (uint32_t j = 0; j < args[i].len; ++j) {
-        if (args[i].v.ts[j] && first && args[i].v.ts[j]->backend != first->backend) t = args[i].v.ts[j];
+        if (args[i].v.ts[j] && first && args[i].v.ts[j]->backend != first->backend)
+          t = args[i].v.ts[j];
       }
     }
     if (!t) continue;
@@ -62,8 +65,10 @@ std::string dtype_names(uint64_t mask) {
       first = t;
       name = op.params[i].name;
     } else if (t->backend != first->backend) {
-      fail(RB_E_DEVICE, "%s: expected all tensors on one device, but '%s' is on %s and '%s' is on %s", op.name.c_str(),
-           name, backend_name(first->backend), op.params[i].name, backend_name(t->backend));
+      fail(RB_E_DEVICE,
+           "%s: expected all tensors on one device, but '%s' is on %s and '%s' is on %s",
+           op.name.c_str(), name, backend_name(first->backend), op.params[i].name,
+           backend_name(t->backend));
     }
   }
   fail(RB_E_DEVICE, "%s: expected all tensors on one device", op.name.c_str());
@@ -74,7 +79,8 @@ std::string dtype_names(uint64_t mask) {
   for (int id = 1; id < backend_count(); ++id) {
     if (op.table[id].fn) have += (have.empty() ? "" : ", ") + std::string(backend_name(id));
   }
-  fail(RB_E_NOTIMPL, "%s: no kernel for '%s' in %s, and the operator has no decomposition; kernels exist for: %s",
+  fail(RB_E_NOTIMPL,
+       "%s: no kernel for '%s' in %s, and the operator has no decomposition; kernels exist for: %s",
        op.name.c_str(), backend_name(backend), backend_entry(backend).provider.c_str(),
        have.empty() ? "no backend" : have.c_str());
 }
@@ -82,7 +88,8 @@ std::string dtype_names(uint64_t mask) {
 // ---- destinations
 
 bool same_geometry(const RbTensor* a, const RbTensor* b) {
-  return a->data == b->data && a->ndim == b->ndim && !std::memcmp(a->shape, b->shape, a->ndim * sizeof(int64_t)) &&
+  return a->data == b->data && a->ndim == b->ndim &&
+         !std::memcmp(a->shape, b->shape, a->ndim * sizeof(int64_t)) &&
          !std::memcmp(a->strides, b->strides, a->ndim * sizeof(int64_t));
 }
 
@@ -106,11 +113,12 @@ bool may_overlap(const RbTensor* a, const RbTensor* b) {
   return x.low < y.high && y.low < x.high;
 }
 
-// Whether a kernel that fills `target` while it reads its arguments could read what it has overwritten.
+// Whether a kernel that fills `target` while it reads its arguments could read what it has
+// overwritten.
 bool hazard(const Op& op, const RbTensor* target, const RbValue* args, int nargs) {
   const bool elementwise = op.info.kind == RB_KIND_ELEMENTWISE;
-  const bool first_is_target =
-      elementwise || op.info.kind == RB_KIND_INDEXING || op.info.kind == RB_KIND_RANDOM || op.name == "index_put";
+  const bool first_is_target = elementwise || op.info.kind == RB_KIND_INDEXING ||
+                               op.info.kind == RB_KIND_RANDOM || op.name == "index_put";
   auto clash = [&](const RbTensor* t, int i) {
     if (!t || !may_overlap(t, target)) return false;
     const bool exact = same_geometry(t, target) && t->dtype_id == target->dtype_id;
@@ -128,13 +136,15 @@ bool hazard(const Op& op, const RbTensor* target, const RbValue* args, int nargs
 
 void check_writable(const Op& op, const RbTensor* t, const char* what) {
   if (t->flags & RB_T_READONLY) {
-    fail(RB_E_STATE, "%s: %s is read-only memory (it came from a read-only array); clone() it first", op.name.c_str(),
-         what);
+    fail(RB_E_STATE,
+         "%s: %s is read-only memory (it came from a read-only array); clone() it first",
+         op.name.c_str(), what);
   }
   for (int i = 0; i < t->ndim; ++i) {
     if (t->strides[i] == 0 && t->shape[i] > 1) {
       fail(RB_E_ARG,
-           "%s: several elements of %s refer to one place in memory (an expanded tensor); clone() it before writing",
+           "%s: several elements of %s refer to one place in memory (an expanded tensor); clone() "
+           "it before writing",
            op.name.c_str(), what);
     }
   }
@@ -144,16 +154,19 @@ void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec) {
   check_writable(op, target, "the destination");
   if (target->ndim == 1 && target->shape[0] == 0 && count_elements(spec.ndim, spec.shape) != 0) {
     // out=torch.empty(0) is PyTorch's idiom for "allocate it for me".
-    TensorRef fresh(tensor_new(target->backend, target->device.id, target->dtype_id, spec.ndim, spec.shape, nullptr));
+    TensorRef fresh(tensor_new(target->backend, target->device.id, target->dtype_id, spec.ndim,
+                               spec.shape, nullptr));
     tensor_set_data(impl(target), fresh.get());
   }
-  if (target->ndim != spec.ndim || std::memcmp(target->shape, spec.shape, spec.ndim * sizeof(int64_t))) {
+  if (target->ndim != spec.ndim ||
+      std::memcmp(target->shape, spec.shape, spec.ndim * sizeof(int64_t))) {
     fail(RB_E_ARG, "%s: the destination has shape %s, but the result has shape %s", op.name.c_str(),
-         shape_text(target->ndim, target->shape).c_str(), shape_text(spec.ndim, spec.shape).c_str());
+         shape_text(target->ndim, target->shape).c_str(),
+         shape_text(spec.ndim, spec.shape).c_str());
   }
   if (!can_cast(spec.dtype, target->dtype_id)) {
-    fail(RB_E_TYPE, "%s: a result of dtype %s cannot be written to a destination of dtype %s", op.name.c_str(),
-         kDTypes[spec.dtype].name, kDTypes[target->dtype_id].name);
+    fail(RB_E_TYPE, "%s: a result of dtype %s cannot be written to a destination of dtype %s",
+         op.name.c_str(), kDTypes[spec.dtype].name, kDTypes[target->dtype_id].name);
   }
 }
 
@@ -175,12 +188,14 @@ bool is_dense(const RbTensor* t) {
 }
 
 // An elementwise result keeps the memory layout of the first input of its shape, as in PyTorch.
-const int64_t* inherited_strides(const Op& op, const RbValue* args, int nargs, const TensorSpec& spec) {
+const int64_t* inherited_strides(const Op& op, const RbValue* args, int nargs,
+                                 const TensorSpec& spec) {
   if (op.info.kind != RB_KIND_ELEMENTWISE) return nullptr;
   for (int i = 0; i < nargs; ++i) {
     if (args[i].tag != RB_TENSOR) continue;
     const RbTensor* t = args[i].v.t;
-    if (t->ndim != spec.ndim || std::memcmp(t->shape, spec.shape, spec.ndim * sizeof(int64_t))) continue;
+    if (t->ndim != spec.ndim || std::memcmp(t->shape, spec.shape, spec.ndim * sizeof(int64_t)))
+      continue;
     return !(t->flags & RB_T_CONTIGUOUS) && is_dense(t) ? t->strides : nullptr;
   }
   return nullptr;
@@ -292,7 +307,8 @@ void check_kernel_result(const Op& op, int backend, const Handler& handler, int3
 // ---- the ways to a result
 
 void make_views(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets) {
-  if (c->flags & RB_CALL_OUT) fail(RB_E_ARG, "%s: a view has no in-place or out= form", op.name.c_str());
+  if (c->flags & RB_CALL_OUT)
+    fail(RB_E_ARG, "%s: a view has no in-place or out= form", op.name.c_str());
   Tensor* view = make_view(op, args, nargs);
   if (!op.detached) set_view_record(view, &op, args, nargs);
   rets[0] = value_tensor(view);
@@ -311,8 +327,8 @@ void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets) {
   }
 }
 
-void run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backend, const RbValue* args, int nargs,
-                RbValue* rets, int32_t nrets) {
+void run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backend,
+                const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   Inferred inferred;
   infer(op, args, nargs, inferred);
   check_dtype(op, handler, backend, compute_dtype(op, args, nargs, inferred));
@@ -337,7 +353,8 @@ void run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
                                     inherited_strides(op, args, nargs, spec)));
     dests[i] = value_tensor(fresh[i].get());
   }
-  check_kernel_result(op, backend, handler, handler.fn(handler.self, c, a.values, nargs, dests, nrets));
+  check_kernel_result(op, backend, handler,
+                      handler.fn(handler.self, c, a.values, nargs, dests, nrets));
   bump_mutated(op, args, nargs, false);
   for (int32_t i = 0; i < nrets; ++i) {
     if (!given) {
@@ -350,8 +367,8 @@ void run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
   }
 }
 
-void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int backend, const RbValue* args, int nargs,
-                    RbValue* rets, int32_t nrets) {
+void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int backend,
+                    const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   Arguments a;
   std::memcpy(a.values, args, nargs * sizeof(RbValue));
   prepare(op, handler, -1, a, nargs);
@@ -359,7 +376,8 @@ void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int b
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
   RbCall plain = *c;
   plain.flags &= ~static_cast<uint32_t>(RB_CALL_OUT);
-  check_kernel_result(op, backend, handler, handler.fn(handler.self, &plain, a.values, nargs, results, nrets));
+  check_kernel_result(op, backend, handler,
+                      handler.fn(handler.self, &plain, a.values, nargs, results, nrets));
   if (c->flags & RB_CALL_OUT) {
     write_back(op, results, nrets, rets);
   } else {
@@ -367,9 +385,11 @@ void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int b
   }
 }
 
-void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
+void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets,
+              int32_t nrets) {
   if (op.shape_rule == ShapeRule::kData) {
-    fail(RB_E_NOTIMPL, "%s: the result's shape depends on the data, which a meta tensor does not have",
+    fail(RB_E_NOTIMPL,
+         "%s: the result's shape depends on the data, which a meta tensor does not have",
          op.name.c_str());
   }
   Inferred inferred;
@@ -386,8 +406,8 @@ void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbV
   }
 }
 
-void run_core_function(const RbCall* c, const Op& op, int backend, const RbValue* args, int nargs, RbValue* rets,
-                       int32_t nrets) {
+void run_core_function(const RbCall* c, const Op& op, int backend, const RbValue* args, int nargs,
+                       RbValue* rets, int32_t nrets) {
   if (!(c->flags & RB_CALL_OUT)) return op.core_fn(op, backend, c->device_index, args, nargs, rets);
   RbValue results[kMaxRets];
   op.core_fn(op, backend, c->device_index, args, nargs, results);
@@ -397,19 +417,22 @@ void run_core_function(const RbCall* c, const Op& op, int backend, const RbValue
 void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   const Op& op = *impl(c->op);
   const uint64_t backends = c->keys[0] & kBackendMask;
-  if (nargs > kMaxArgs || nrets > kMaxRets) fail(RB_E_ARG, "%s: too many arguments", op.name.c_str());
+  if (nargs > kMaxArgs || nrets > kMaxRets)
+    fail(RB_E_ARG, "%s: too many arguments", op.name.c_str());
   if (backends & (backends - 1)) fail_mixed(op, args, nargs);
   const int backend = __builtin_ctzll(backends);
   LayersOff layers_off;
   const Handler& handler = op.table[backend];
   if (op.is_view() && !op.has_decomp()) return make_views(c, op, args, nargs, rets);
   if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
-  if (backend == kMeta && op.info.kind != RB_KIND_COMPOSITE) return run_meta(c, op, args, nargs, rets, nrets);
+  if (backend == kMeta && op.info.kind != RB_KIND_COMPOSITE)
+    return run_meta(c, op, args, nargs, rets, nrets);
   if (!handler.fn) {
     if (!op.has_decomp()) fail_no_kernel(op, backend);
     return decompose(c, args, nargs, rets, nrets);
   }
-  if (handler.flags & RB_K_ALLOCATES) return run_allocating(c, op, handler, backend, args, nargs, rets, nrets);
+  if (handler.flags & RB_K_ALLOCATES)
+    return run_allocating(c, op, handler, backend, args, nargs, rets, nrets);
   run_kernel(c, op, handler, backend, args, nargs, rets, nrets);
 }
 
@@ -427,7 +450,8 @@ inline const RbTensor* uniform_input(const Op& op, const RbValue* args, int narg
       if (!first) {
         if (kDTypes[t->dtype_id].category != kFloat) return nullptr;
         first = t;
-      } else if (t->dtype_id != first->dtype_id || t->ndim != first->ndim || t->device.id != first->device.id) {
+      } else if (t->dtype_id != first->dtype_id || t->ndim != first->ndim ||
+                 t->device.id != first->device.id) {
         return nullptr;
       } else {
         for (int d = 0; d < t->ndim; ++d) {
@@ -442,8 +466,11 @@ inline const RbTensor* uniform_input(const Op& op, const RbValue* args, int narg
 }
 
 // Destination of an in-place call that the quick way may write to directly.
-inline bool plain_destination(const RbTensor* target, const RbTensor* like, const RbValue* args, int nargs) {
-  if (target->dtype_id != like->dtype_id || target->flags != RB_T_CONTIGUOUS || target->ndim != like->ndim) return false;
+inline bool plain_destination(const RbTensor* target, const RbTensor* like, const RbValue* args,
+                              int nargs) {
+  if (target->dtype_id != like->dtype_id || target->flags != RB_T_CONTIGUOUS ||
+      target->ndim != like->ndim)
+    return false;
   for (int d = 0; d < like->ndim; ++d) {
     if (target->shape[d] != like->shape[d]) return false;
   }
@@ -458,10 +485,12 @@ inline bool plain_destination(const RbTensor* target, const RbTensor* like, cons
 
 }  // namespace
 
-int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
+int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
+                    int32_t nrets) {
   const Op& op = *impl(c->op);
   const uint64_t backends = c->keys[0] & kBackendMask;
-  if (__builtin_expect(op.info.kind == RB_KIND_ELEMENTWISE && nrets == 1 && !(backends & (backends - 1)), 1)) {
+  if (__builtin_expect(
+          op.info.kind == RB_KIND_ELEMENTWISE && nrets == 1 && !(backends & (backends - 1)), 1)) {
     const Handler& handler = op.table[__builtin_ctzll(backends)];
     const RbTensor* like = handler.fn && !handler.flags ? uniform_input(op, args, nargs) : nullptr;
     if (like && (handler.dtype_mask >> like->dtype_id & 1)) {
@@ -470,8 +499,9 @@ int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue
       if (!given) {
         RbValue dest;
         const int32_t made = guarded([&] {
-          dest = value_tensor(tensor_new(like->backend, like->device.id, boolean ? +RB_BOOL8 : +like->dtype_id,
-                                         like->ndim, like->shape, nullptr));
+          dest = value_tensor(tensor_new(like->backend, like->device.id,
+                                         boolean ? +RB_BOOL8 : +like->dtype_id, like->ndim,
+                                         like->shape, nullptr));
         });
         if (made != RB_OK) return made;
         const int32_t rc = handler.fn(handler.self, c, args, nargs, &dest, 1);
@@ -497,8 +527,10 @@ int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue
 
 void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
   const Op& op = *impl(c->op);
-  if (!op.has_decomp()) fail(RB_E_NOTIMPL, "%s: the operator has no decomposition", op.name.c_str());
-  if (!op.shape_text.empty() && op.info.kind == RB_KIND_COMPOSITE) validate_composite(op, args, nargs);
+  if (!op.has_decomp())
+    fail(RB_E_NOTIMPL, "%s: the operator has no decomposition", op.name.c_str());
+  if (!op.shape_text.empty() && op.info.kind == RB_KIND_COMPOSITE)
+    validate_composite(op, args, nargs);
   if (!(c->flags & RB_CALL_OUT)) return run_decomp(op, args, nargs, rets, nrets);
   RbValue results[kMaxRets];
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();

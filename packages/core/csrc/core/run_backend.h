@@ -5,13 +5,17 @@
 
 namespace rabbet {
 
-int32_t run_backend(const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets);
+int32_t run_backend(const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+                    int32_t nrets);
 
-/// The decomposition of call->op as full calls, also into given destinations (RB_CALL_OUT). Throws Error.
-void decompose(const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets);
+/// The decomposition of call->op as full calls, also into given destinations (RB_CALL_OUT). Throws
+/// Error.
+void decompose(const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+               int32_t nrets);
 
-int32_t redispatch(const RbCall* call, int layer, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets);
-int32_t redispatch_new(const RbCall* call, int layer, const RbValue* args, int32_t nargs, RbValue* rets,
-                       int32_t nrets);
+int32_t redispatch(const RbCall* call, int layer, const RbValue* args, int32_t nargs, RbValue* rets,
+                   int32_t nrets);
+int32_t redispatch_new(const RbCall* call, int layer, const RbValue* args, int32_t nargs,
+                       RbValue* rets, int32_t nrets);
 
 }  // namespace rabbet

@@ -48,7 +48,8 @@ struct LoadedPlugin {
   std::string name, version, path;
   int abi_major, abi_built, abi_min;
 };
-/// dlopen, negotiate, run init in a transaction. Sets the error record and returns a code on failure.
+/// dlopen, negotiate, run init in a transaction. Sets the error record and returns a code on
+/// failure.
 int32_t load_plugin(const char* path);
 std::vector<LoadedPlugin> loaded_plugins();
 void publish(const char* name, uint32_t version, const void* table);

@@ -27,8 +27,8 @@ void copy_shape(const RbTensor& t, TensorSpec& out) {
 
 void need_rank(const Op& op, const RbTensor& t, int rank, int arg) {
   if (t.ndim != rank) {
-    fail(RB_E_ARG, "%s: '%s' must have %d dimension%s, got shape %s", op.name.c_str(), op.params[arg].name, rank,
-         rank == 1 ? "" : "s", text(t).c_str());
+    fail(RB_E_ARG, "%s: '%s' must have %d dimension%s, got shape %s", op.name.c_str(),
+         op.params[arg].name, rank, rank == 1 ? "" : "s", text(t).c_str());
   }
 }
 
@@ -46,7 +46,8 @@ void cat(const Op& op, const RbValue* args, int, Inferred& out) {
     }
   }
   if (!first) first = args[0].v.ts[0];
-  if (first->ndim == 0) fail(RB_E_ARG, "%s: 0-dimensional tensors cannot be joined; use stack()", op.name.c_str());
+  if (first->ndim == 0)
+    fail(RB_E_ARG, "%s: 0-dimensional tensors cannot be joined; use stack()", op.name.c_str());
   copy_shape(*first, out.rets[0]);
   out.rets[0].shape[dim] = 0;
   for (uint32_t i = 0; i < args[0].len; ++i) {
@@ -55,7 +56,9 @@ void cat(const Op& op, const RbValue* args, int, Inferred& out) {
     bool fits = t.ndim == first->ndim;
     for (int d = 0; fits && d < t.ndim; ++d) fits = d == dim || t.shape[d] == first->shape[d];
     if (!fits) {
-      fail(RB_E_ARG, "%s: sizes must match except in dimension %lld: tensor 0 has shape %s, tensor %u has shape %s",
+      fail(RB_E_ARG,
+           "%s: sizes must match except in dimension %lld: tensor 0 has shape %s, tensor %u has "
+           "shape %s",
            op.name.c_str(), (long long)dim, text(*first).c_str(), i, text(t).c_str());
     }
     out.rets[0].shape[dim] += t.shape[dim];
@@ -66,8 +69,8 @@ void pad(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor& x = *args[0].v.t;
   copy_shape(x, out.rets[0]);
   if (args[1].len % 2 || static_cast<int>(args[1].len / 2) > x.ndim) {
-    fail(RB_E_ARG, "%s: expected (before, after) pairs for at most %d dimensions, got %u numbers", op.name.c_str(),
-         x.ndim, args[1].len);
+    fail(RB_E_ARG, "%s: expected (before, after) pairs for at most %d dimensions, got %u numbers",
+         op.name.c_str(), x.ndim, args[1].len);
   }
   for (uint32_t i = 0; i < args[1].len / 2; ++i) {
     int64_t& size = out.rets[0].shape[x.ndim - 1 - static_cast<int>(i)];
@@ -90,7 +93,9 @@ void need_index(const Op& op, const RbTensor& t, int arg) {
 void index_select(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor& x = *args[0].v.t;
   const RbTensor& index = *args[2].v.t;
-  if (index.ndim > 1) fail(RB_E_ARG, "%s: 'index' must have 1 dimension, got shape %s", op.name.c_str(), text(index).c_str());
+  if (index.ndim > 1)
+    fail(RB_E_ARG, "%s: 'index' must have 1 dimension, got shape %s", op.name.c_str(),
+         text(index).c_str());
   if (!is_index_dtype(index.dtype_id)) need_index(op, index, 2);
   copy_shape(x, out.rets[0]);
   if (x.ndim) out.rets[0].shape[args[1].v.i] = index.numel;
@@ -100,7 +105,8 @@ void index(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor& x = *args[0].v.t;
   const RbValue& list = args[1];
   if (static_cast<int>(list.len) > x.ndim) {
-    fail(RB_E_INDEX, "%s: %u indices for a tensor of %d dimensions", op.name.c_str(), list.len, x.ndim);
+    fail(RB_E_INDEX, "%s: %u indices for a tensor of %d dimensions", op.name.c_str(), list.len,
+         x.ndim);
   }
   TensorSpec joined;
   joined.ndim = 0;
@@ -115,18 +121,22 @@ void index(const Op& op, const RbValue* args, int, Inferred& out) {
     if (first < 0) first = static_cast<int>(i);
     last = static_cast<int>(i);
   }
-  // The joined shape stands where the indices are if they are adjacent, else in front (NumPy's rule).
+  // The joined shape stands where the indices are if they are adjacent, else in front (NumPy's
+  // rule).
   TensorSpec& to = out.rets[0];
   to.ndim = 0;
   auto put_joined = [&] {
     for (int d = 0; d < joined.ndim; ++d) to.shape[to.ndim++] = joined.shape[d];
   };
-  if (x.ndim + joined.ndim > kMaxDims) fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
+  if (x.ndim + joined.ndim > kMaxDims)
+    fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
   if (first >= 0 && !adjacent) put_joined();
   for (int d = 0; d < x.ndim; ++d) {
     const bool indexed = d < static_cast<int>(list.len) && list.v.ts[d];
-    if (!indexed) to.shape[to.ndim++] = x.shape[d];
-    else if (d == first && adjacent) put_joined();
+    if (!indexed)
+      to.shape[to.ndim++] = x.shape[d];
+    else if (d == first && adjacent)
+      put_joined();
   }
 }
 
@@ -135,13 +145,13 @@ void index(const Op& op, const RbValue* args, int, Inferred& out) {
 void matmul(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor &a = *args[0].v.t, &b = *args[1].v.t;
   if (a.ndim == 0 || b.ndim == 0) {
-    fail(RB_E_ARG, "%s: both arguments need at least 1 dimension: %s is %s, %s is %s", op.name.c_str(),
-         op.params[0].name, text(a).c_str(), op.params[1].name, text(b).c_str());
+    fail(RB_E_ARG, "%s: both arguments need at least 1 dimension: %s is %s, %s is %s",
+         op.name.c_str(), op.params[0].name, text(a).c_str(), op.params[1].name, text(b).c_str());
   }
   const int64_t inner_a = a.shape[a.ndim - 1], inner_b = b.shape[b.ndim == 1 ? 0 : b.ndim - 2];
   if (inner_a != inner_b) {
-    fail(RB_E_ARG, "%s: inner sizes differ: %s is %s, %s is %s", op.name.c_str(), op.params[0].name, text(a).c_str(),
-         op.params[1].name, text(b).c_str());
+    fail(RB_E_ARG, "%s: inner sizes differ: %s is %s, %s is %s", op.name.c_str(), op.params[0].name,
+         text(a).c_str(), op.params[1].name, text(b).c_str());
   }
   TensorSpec& to = out.rets[0];
   to.ndim = 0;
@@ -158,13 +168,15 @@ void fixed_ranks(const Op& op, const RbValue* args, int rank_a, int rank_b, Infe
 }
 void mm(const Op& op, const RbValue* args, int, Inferred& out) { fixed_ranks(op, args, 2, 2, out); }
 void mv(const Op& op, const RbValue* args, int, Inferred& out) { fixed_ranks(op, args, 2, 1, out); }
-void dot(const Op& op, const RbValue* args, int, Inferred& out) { fixed_ranks(op, args, 1, 1, out); }
+void dot(const Op& op, const RbValue* args, int, Inferred& out) {
+  fixed_ranks(op, args, 1, 1, out);
+}
 void bmm(const Op& op, const RbValue* args, int, Inferred& out) {
   fixed_ranks(op, args, 3, 3, out);
   const RbTensor &a = *args[0].v.t, &b = *args[1].v.t;
   if (a.shape[0] != b.shape[0]) {
-    fail(RB_E_ARG, "%s: batch sizes differ: %s is %s, %s is %s", op.name.c_str(), op.params[0].name, text(a).c_str(),
-         op.params[1].name, text(b).c_str());
+    fail(RB_E_ARG, "%s: batch sizes differ: %s is %s, %s is %s", op.name.c_str(), op.params[0].name,
+         text(a).c_str(), op.params[1].name, text(b).c_str());
   }
 }
 void outer(const Op& op, const RbValue* args, int, Inferred& out) {
@@ -178,12 +190,12 @@ void linear(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor* bias = tensor(args[2]);
   need_rank(op, w, 2, 1);
   if (x.ndim == 0 || x.shape[x.ndim - 1] != w.shape[1]) {
-    fail(RB_E_ARG, "%s: inner sizes differ: input is %s, weight is %s (out_features, in_features)", op.name.c_str(),
-         text(x).c_str(), text(w).c_str());
+    fail(RB_E_ARG, "%s: inner sizes differ: input is %s, weight is %s (out_features, in_features)",
+         op.name.c_str(), text(x).c_str(), text(w).c_str());
   }
   if (bias && (bias->ndim != 1 || bias->shape[0] != w.shape[0])) {
-    fail(RB_E_ARG, "%s: expected 'bias' of shape (%lld,), got %s", op.name.c_str(), (long long)w.shape[0],
-         text(*bias).c_str());
+    fail(RB_E_ARG, "%s: expected 'bias' of shape (%lld,), got %s", op.name.c_str(),
+         (long long)w.shape[0], text(*bias).c_str());
   }
   copy_shape(x, out.rets[0]);
   out.rets[0].shape[x.ndim - 1] = w.shape[0];
@@ -200,8 +212,8 @@ void need_pair(const Op& op, const RbValue* args, int arg, int64_t least) {
   }
   for (int i = 0; i < 2; ++i) {
     if (pair(v, i) < least) {
-      fail(RB_E_ARG, "%s: '%s' must be at least %lld, got %lld", op.name.c_str(), op.params[arg].name,
-           (long long)least, (long long)pair(v, i));
+      fail(RB_E_ARG, "%s: '%s' must be at least %lld, got %lld", op.name.c_str(),
+           op.params[arg].name, (long long)least, (long long)pair(v, i));
     }
   }
 }
@@ -216,23 +228,27 @@ void conv2d(const Op& op, const RbValue* args, int, Inferred& out) {
   need_pair(op, args, 5, 1);
   const int64_t groups = args[6].v.i;
   if (groups < 1 || x.shape[1] % groups || w.shape[0] % groups) {
-    fail(RB_E_ARG, "%s: groups=%lld must be positive and divide the %lld input and %lld output channels",
+    fail(RB_E_ARG,
+         "%s: groups=%lld must be positive and divide the %lld input and %lld output channels",
          op.name.c_str(), (long long)groups, (long long)x.shape[1], (long long)w.shape[0]);
   }
   if (x.shape[1] != w.shape[1] * groups) {
-    fail(RB_E_ARG, "%s: weight %s with groups=%lld expects %lld input channels, but input is %s", op.name.c_str(),
-         text(w).c_str(), (long long)groups, (long long)(w.shape[1] * groups), text(x).c_str());
+    fail(RB_E_ARG, "%s: weight %s with groups=%lld expects %lld input channels, but input is %s",
+         op.name.c_str(), text(w).c_str(), (long long)groups, (long long)(w.shape[1] * groups),
+         text(x).c_str());
   }
   if (bias && (bias->ndim != 1 || bias->shape[0] != w.shape[0])) {
-    fail(RB_E_ARG, "%s: expected 'bias' of shape (%lld,), got %s", op.name.c_str(), (long long)w.shape[0],
-         text(*bias).c_str());
+    fail(RB_E_ARG, "%s: expected 'bias' of shape (%lld,), got %s", op.name.c_str(),
+         (long long)w.shape[0], text(*bias).c_str());
   }
   int64_t size[2];
   for (int i = 0; i < 2; ++i) {
     const int64_t reach = pair(args[5], i) * (w.shape[2 + i] - 1) + 1;
     const int64_t room = x.shape[2 + i] + 2 * pair(args[4], i) - reach;
     if (room < 0) {
-      fail(RB_E_ARG, "%s: the kernel covers %lld elements, but the padded input %s has only %lld in dimension %d",
+      fail(RB_E_ARG,
+           "%s: the kernel covers %lld elements, but the padded input %s has only %lld in "
+           "dimension %d",
            op.name.c_str(), (long long)reach, text(x).c_str(), (long long)(room + reach), 2 + i);
     }
     size[i] = room / pair(args[3], i) + 1;
@@ -250,7 +266,8 @@ int param_index(const Op& op, const char* name) {
 void pool2d(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor& x = *args[0].v.t;
   if (x.ndim != 3 && x.ndim != 4) {
-    fail(RB_E_ARG, "%s: expected an input (N, C, H, W) or (C, H, W), got shape %s", op.name.c_str(), text(x).c_str());
+    fail(RB_E_ARG, "%s: expected an input (N, C, H, W) or (C, H, W), got shape %s", op.name.c_str(),
+         text(x).c_str());
   }
   need_pair(op, args, 1, 1);
   const RbValue& stride = args[2].tag == RB_INTS && args[2].len ? args[2] : args[1];
@@ -263,14 +280,14 @@ void pool2d(const Op& op, const RbValue* args, int, Inferred& out) {
     const int64_t kernel = pair(args[1], i), p = pair(args[3], i), s = pair(stride, i);
     const int64_t spread = dilation >= 0 ? pair(args[dilation], i) : 1;
     if (p * 2 > kernel) {
-      fail(RB_E_ARG, "%s: padding %lld is more than half of the kernel size %lld", op.name.c_str(), (long long)p,
-           (long long)kernel);
+      fail(RB_E_ARG, "%s: padding %lld is more than half of the kernel size %lld", op.name.c_str(),
+           (long long)p, (long long)kernel);
     }
     const int64_t size = x.shape[x.ndim - 2 + i];
     const int64_t room = size + 2 * p - spread * (kernel - 1) - 1;
     if (room < 0) {
-      fail(RB_E_ARG, "%s: the kernel of size %lld does not fit the input %s in dimension %d", op.name.c_str(),
-           (long long)kernel, text(x).c_str(), x.ndim - 2 + i);
+      fail(RB_E_ARG, "%s: the kernel of size %lld does not fit the input %s in dimension %d",
+           op.name.c_str(), (long long)kernel, text(x).c_str(), x.ndim - 2 + i);
     }
     int64_t n = room / s + 1;
     if (args[ceil_mode].v.i) {
@@ -288,7 +305,8 @@ void pool2d(const Op& op, const RbValue* args, int, Inferred& out) {
 void adaptive_pool2d(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor& x = *args[0].v.t;
   if (x.ndim != 3 && x.ndim != 4) {
-    fail(RB_E_ARG, "%s: expected an input (N, C, H, W) or (C, H, W), got shape %s", op.name.c_str(), text(x).c_str());
+    fail(RB_E_ARG, "%s: expected an input (N, C, H, W) or (C, H, W), got shape %s", op.name.c_str(),
+         text(x).c_str());
   }
   need_pair(op, args, 1, 0);
   copy_shape(x, out.rets[0]);
@@ -316,15 +334,19 @@ double number(const RbValue& v) { return v.tag == RB_FLOAT ? v.v.f : static_cast
 
 void arange(const Op& op, const RbValue* args, int, Inferred& out) {
   const bool only_end = args[1].tag == RB_NONE;
-  const double start = only_end ? 0 : number(args[0]), end = number(args[only_end ? 0 : 1]), step = number(args[2]);
+  const double start = only_end ? 0 : number(args[0]), end = number(args[only_end ? 0 : 1]),
+               step = number(args[2]);
   if (step == 0 || (end - start) / step < 0 || !std::isfinite((end - start) / step)) {
-    fail(RB_E_ARG, "%s: start %g, end %g and step %g give no finite range", op.name.c_str(), start, end, step);
+    fail(RB_E_ARG, "%s: start %g, end %g and step %g give no finite range", op.name.c_str(), start,
+         end, step);
   }
   set(out.rets[0], {static_cast<int64_t>(std::ceil((end - start) / step))});
 }
 
 void linspace(const Op& op, const RbValue* args, int, Inferred& out) {
-  if (args[2].v.i < 0) fail(RB_E_ARG, "%s: steps must not be negative, got %lld", op.name.c_str(), (long long)args[2].v.i);
+  if (args[2].v.i < 0)
+    fail(RB_E_ARG, "%s: steps must not be negative, got %lld", op.name.c_str(),
+         (long long)args[2].v.i);
   set(out.rets[0], {args[2].v.i});
 }
 
@@ -362,12 +384,15 @@ void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out)
 
 void check_reducible(const Op& op, const RbTensor& x, const bool* gone) {
   if (x.numel != 0) return;
-  static const char* const without_identity[] = {"amax", "amin", "max.dim", "min.dim", "argmax", "argmin"};
+  static const char* const without_identity[] = {"amax",    "amin",   "max.dim",
+                                                 "min.dim", "argmax", "argmin"};
   for (const char* name : without_identity) {
     if (op.name != name) continue;
     for (int d = 0; d < x.ndim; ++d) {
       if (gone[d] && x.shape[d] == 0) {
-        fail(RB_E_ARG, "%s: dimension %d of shape %s is empty, and a maximum or minimum over nothing does not exist",
+        fail(RB_E_ARG,
+             "%s: dimension %d of shape %s is empty, and a maximum or minimum over nothing does "
+             "not exist",
              op.name.c_str(), d, text(x).c_str());
       }
     }
@@ -376,31 +401,41 @@ void check_reducible(const Op& op, const RbTensor& x, const bool* gone) {
 
 void check_arguments(const Op& op, const RbValue* args, int nargs) {
   const int at = param_index(op, "index");
-  if (at < 0 || op.info.kind != RB_KIND_INDEXING || args[at].tag != RB_TENSOR || at >= nargs) return;
+  if (at < 0 || op.info.kind != RB_KIND_INDEXING || args[at].tag != RB_TENSOR || at >= nargs)
+    return;
   const RbTensor &x = *args[0].v.t, &idx = *args[at].v.t;
   need_index(op, idx, at);
   if (op.base == "index_add") {
-    if (idx.ndim > 1) fail(RB_E_ARG, "%s: 'index' must have 1 dimension, got shape %s", op.name.c_str(), text(idx).c_str());
+    if (idx.ndim > 1)
+      fail(RB_E_ARG, "%s: 'index' must have 1 dimension, got shape %s", op.name.c_str(),
+           text(idx).c_str());
     const RbTensor& src = *args[3].v.t;
     const int64_t dim = args[1].v.i;
     bool fits = src.ndim == x.ndim;
-    for (int d = 0; fits && d < x.ndim; ++d) fits = src.shape[d] == (d == dim ? idx.numel : x.shape[d]);
+    for (int d = 0; fits && d < x.ndim; ++d)
+      fits = src.shape[d] == (d == dim ? idx.numel : x.shape[d]);
     if (!fits) {
-      fail(RB_E_ARG, "%s: 'source' has shape %s, expected that of the input %s with size %lld in dimension %lld",
-           op.name.c_str(), text(src).c_str(), text(x).c_str(), (long long)idx.numel, (long long)dim);
+      fail(RB_E_ARG,
+           "%s: 'source' has shape %s, expected that of the input %s with size %lld in dimension "
+           "%lld",
+           op.name.c_str(), text(src).c_str(), text(x).c_str(), (long long)idx.numel,
+           (long long)dim);
     }
     return;
   }
   if (std::max(idx.ndim, 1) != std::max(x.ndim, 1)) {
-    fail(RB_E_ARG, "%s: 'index' and the input must have as many dimensions: index is %s, input is %s", op.name.c_str(),
-         text(idx).c_str(), text(x).c_str());
+    fail(RB_E_ARG,
+         "%s: 'index' and the input must have as many dimensions: index is %s, input is %s",
+         op.name.c_str(), text(idx).c_str(), text(x).c_str());
   }
   const RbTensor* src = at + 1 < nargs ? tensor(args[at + 1]) : nullptr;
   for (int d = 0; d < std::min(idx.ndim, x.ndim); ++d) {
     const bool along = d == args[1].v.i;
-    if ((!along && idx.shape[d] > x.shape[d]) || (src && (src->ndim != idx.ndim || idx.shape[d] > src->shape[d]))) {
-      fail(RB_E_ARG, "%s: 'index' of shape %s reaches beyond %s of shape %s in dimension %d", op.name.c_str(),
-           text(idx).c_str(), src && idx.shape[d] <= x.shape[d] ? op.params[at + 1].name : op.params[0].name,
+    if ((!along && idx.shape[d] > x.shape[d]) ||
+        (src && (src->ndim != idx.ndim || idx.shape[d] > src->shape[d]))) {
+      fail(RB_E_ARG, "%s: 'index' of shape %s reaches beyond %s of shape %s in dimension %d",
+           op.name.c_str(), text(idx).c_str(),
+           src && idx.shape[d] <= x.shape[d] ? op.params[at + 1].name : op.params[0].name,
            src && idx.shape[d] <= x.shape[d] ? text(*src).c_str() : text(x).c_str(), d);
     }
   }
@@ -410,8 +445,8 @@ void check_accepted(const Op& op, const RbValue*, int, int dtype) {
   if (op.accepts.empty()) return;
   const bool ok = op.accepts == "int" ? is_integral(dtype) : !is_complex(dtype);
   if (ok) return;
-  fail(RB_E_TYPE, "%s: expected %s dtypes, got %s", op.name.c_str(), op.accepts == "int" ? "integer or bool" : "real",
-       kDTypes[dtype].name);
+  fail(RB_E_TYPE, "%s: expected %s dtypes, got %s", op.name.c_str(),
+       op.accepts == "int" ? "integer or bool" : "real", kDTypes[dtype].name);
 }
 
 }  // namespace rabbet

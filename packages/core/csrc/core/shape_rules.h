@@ -9,7 +9,8 @@ namespace rabbet {
 std::string shape_text(int ndim, const int64_t* shape);
 /// Run the function that the record names; fills every result's shape.
 void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out);
-/// Whether every reduction over no elements has a value; throws where it has none (amax, argmax, ...).
+/// Whether every reduction over no elements has a value; throws where it has none (amax, argmax,
+/// ...).
 void check_reducible(const Op& op, const RbTensor& x, const bool* gone);
 /// What the shape rule of some operators does not see: equal ranks, index dtypes.
 void check_arguments(const Op& op, const RbValue* args, int nargs);

@@ -16,14 +16,13 @@ void (*slot_deleters[kSlots])(void*) = {};
 
 namespace {
 
-
-
 inline void bump(std::atomic<int64_t>& counter, int64_t by) {  // one writer: its own thread
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
 }
 
 void free_cached(Storage* s) {
-  cached_free(s->backend, RbBuffer{s->data, reinterpret_cast<uint64_t>(s->ctx), nullptr, s->device, 0});
+  cached_free(s->backend,
+              RbBuffer{s->data, reinterpret_cast<uint64_t>(s->ctx), nullptr, s->device, 0});
 }
 void free_block(Storage* s) { block_free(s->data, s->nbytes); }
 
@@ -56,8 +55,8 @@ inline void storage_release(Storage* s, ThreadState& state) {
 }
 
 // A block with everything but storage and memory set.
-inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const int64_t* shape, const int64_t* strides,
-                            ThreadState& state) {
+inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const int64_t* shape,
+                            const int64_t* strides, ThreadState& state) {
   if (__builtin_expect(ndim > kMaxDims, 0)) {
     fail(RB_E_ARG, "a tensor has at most %d dimensions, got %d", kMaxDims, ndim);
   }
@@ -115,8 +114,8 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
   return t;
 }
 
-inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Storage*), void* ctx, ThreadState& state,
-                         bool readonly = false) {
+inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Storage*), void* ctx,
+                         ThreadState& state, bool readonly = false) {
   Storage& s = t->inline_storage;
   s.refs.store(1, std::memory_order_relaxed);
   s.version.store(0, std::memory_order_relaxed);
@@ -159,7 +158,8 @@ int64_t count_elements(int ndim, const int64_t* shape) {
   int64_t n = 1;
   for (int i = 0; i < ndim; ++i) {
     if (shape[i] < 0) {
-      fail(RB_E_ARG, "a tensor's size must not be negative, got %lld for dimension %d", (long long)shape[i], i);
+      fail(RB_E_ARG, "a tensor's size must not be negative, got %lld for dimension %d",
+           (long long)shape[i], i);
     }
     if (__builtin_mul_overflow(n, shape[i] ? shape[i] : 1, &n) || n > (1ll << 58)) {
       fail(RB_E_OOM, "a tensor of this shape is too large: its number of elements overflows");
@@ -182,7 +182,8 @@ bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides) {
   return contiguous;
 }
 
-Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape, const int64_t* strides) {
+Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
+                   const int64_t* strides) {
   const int64_t numel = count_quickly(ndim, shape);
   ThreadState& state = thread_state();
   Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides, state);
@@ -205,7 +206,8 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
     if (buffer.ctx) {
       init_storage(t, buffer.data, nbytes, free_boxed, new RbBuffer(buffer), state);
     } else {
-      init_storage(t, buffer.data, nbytes, free_cached, reinterpret_cast<void*>(buffer.nbytes), state);
+      init_storage(t, buffer.data, nbytes, free_cached, reinterpret_cast<void*>(buffer.nbytes),
+                   state);
     }
   } catch (...) {
     discard_block(t);
@@ -214,8 +216,10 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
   return t;
 }
 
-Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const int64_t* strides, void* data) {
-  Tensor* t = tensor_block(base->backend, base->device.id, base->dtype_id, ndim, shape, strides, thread_state());
+Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const int64_t* strides,
+                     void* data) {
+  Tensor* t = tensor_block(base->backend, base->device.id, base->dtype_id, ndim, shape, strides,
+                           thread_state());
   Storage* s = impl(base)->storage;
   s->refs.fetch_add(1, std::memory_order_relaxed);
   t->storage = s;
@@ -237,8 +241,8 @@ Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, c
   const int64_t item = kDTypes[dtype].itemsize;
   char* first = static_cast<char*>(data);
   const uint64_t nbytes = numel ? static_cast<uint64_t>((high - low + 1) * item) : 0;
-  init_storage(t, numel ? first + low * item : first, nbytes, free_adopted, new Adopted{ctx, del}, state,
-               (flags & RB_T_READONLY) != 0);
+  init_storage(t, numel ? first + low * item : first, nbytes, free_adopted, new Adopted{ctx, del},
+               state, (flags & RB_T_READONLY) != 0);
   t->data = data;
   t->flags |= flags & RB_T_READONLY;
   return t;
@@ -250,7 +254,8 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
   fresh->refs.fetch_add(1, std::memory_order_relaxed);
   if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
   int64_t* dims = t->dims;
-  if (src->ndim > kInlineDims) dims = static_cast<int64_t*>(block_alloc(2 * src->ndim * sizeof(int64_t)));
+  if (src->ndim > kInlineDims)
+    dims = static_cast<int64_t*>(block_alloc(2 * src->ndim * sizeof(int64_t)));
   std::memmove(dims, src->shape, src->ndim * sizeof(int64_t));
   std::memmove(dims + src->ndim, src->strides, src->ndim * sizeof(int64_t));
   t->shape = dims;
@@ -315,7 +320,8 @@ void tensor_destroy(Tensor* t) {
       parent = record->parent;
       block_free(record, record->bytes, state);
     }
-    if (__builtin_expect(t->shape != t->dims, 0)) block_free(t->shape, 2 * t->ndim * sizeof(int64_t), state);
+    if (__builtin_expect(t->shape != t->dims, 0))
+      block_free(t->shape, 2 * t->ndim * sizeof(int64_t), state);
     bump(state.live->tensors, -1);
     Storage* s = t->storage;
     t->tensor_dead = 1;

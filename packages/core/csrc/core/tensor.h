@@ -39,7 +39,8 @@ struct ViewRecord {
 
 struct Tensor : RbTensor {
   std::atomic<int32_t> refs;
-  uint8_t tensor_dead;  // the block outlives the tensor while its inline storage is in use, and vice versa
+  uint8_t tensor_dead;  // the block outlives the tensor while its inline storage is in use, and
+                        // vice versa
   uint8_t has_slots;
   Storage* storage;
   ViewRecord* view;
@@ -58,7 +59,8 @@ inline void retain(RbTensor* t) { impl(t)->refs.fetch_add(1, std::memory_order_r
 inline void release(RbTensor* t) {
   Tensor* p = impl(t);
   // A sole owner needs no locked instruction.
-  if (p->refs.load(std::memory_order_acquire) == 1 || p->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+  if (p->refs.load(std::memory_order_acquire) == 1 ||
+      p->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     tensor_destroy(p);
   }
 }
@@ -98,10 +100,13 @@ class TensorRef {
   Tensor* t_ = nullptr;
 };
 
-/// Uninitialised; `strides` null: row-major. Throws on a negative or overflowing size and without memory.
-Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape, const int64_t* strides);
+/// Uninitialised; `strides` null: row-major. Throws on a negative or overflowing size and without
+/// memory.
+Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
+                   const int64_t* strides);
 /// Shares the storage of `base`; `data` is the first element's address. No view record is made.
-Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const int64_t* strides, void* data);
+Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const int64_t* strides,
+                     void* data);
 /// A tensor over foreign memory; del(ctx) when the last user is gone.
 Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, const int64_t* shape,
                      const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*));
@@ -117,8 +122,8 @@ RbTensor** tensors_new(uint32_t n);
 int64_t count_elements(int ndim, const int64_t* shape);  // throws on overflow
 bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides);
 
-/// Called with the PyObject that a dying tensor owns: one whose lowest bit is set in Tensor::pyobj (an object that
-/// Python dropped while the tensor lived on). Set by the binding.
+/// Called with the PyObject that a dying tensor owns: one whose lowest bit is set in Tensor::pyobj
+/// (an object that Python dropped while the tensor lived on). Set by the binding.
 extern void (*release_pyobj)(void*);
 /// What runs for a slot's pointer when its tensor dies.
 extern void (*slot_deleters[kSlots])(void*);

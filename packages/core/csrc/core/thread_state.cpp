@@ -53,7 +53,8 @@ LiveCounts* live_counts() { return all_counts.load(); }
 void* block_alloc_slow(uint64_t nbytes) {
   const uint64_t rounded = (nbytes + kBlockUnit - 1) / kBlockUnit * kBlockUnit;
   void* p = std::aligned_alloc(kBlockUnit, rounded ? rounded : kBlockUnit);
-  if (!p) fail(RB_E_OOM, "out of memory: could not allocate %llu bytes", (unsigned long long)nbytes);
+  if (!p)
+    fail(RB_E_OOM, "out of memory: could not allocate %llu bytes", (unsigned long long)nbytes);
   return p;
 }
 

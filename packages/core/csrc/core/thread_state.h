@@ -15,8 +15,8 @@ struct FreeBlock {
   FreeBlock* next;
 };
 
-// A thread's share of the live counts. Only its own thread writes; the shares are summed at need, and one may
-// be negative when objects die on another thread than the one that made them.
+// A thread's share of the live counts. Only its own thread writes; the shares are summed at need,
+// and one may be negative when objects die on another thread than the one that made them.
 struct LiveCounts {
   std::atomic<int64_t> tensors{0}, bytes{0};
   LiveCounts* next = nullptr;
@@ -34,8 +34,8 @@ struct ThreadState {
   void (*foreign_del)(void*) = nullptr;
 };
 
-// One 8-byte pointer with the initial-exec model: a larger block can exhaust the static TLS space when
-// the library is loaded late.
+// One 8-byte pointer with the initial-exec model: a larger block can exhaust the static TLS space
+// when the library is loaded late.
 extern thread_local ThreadState* thread_state_ __attribute__((tls_model("initial-exec")));
 ThreadState* make_thread_state();
 
@@ -47,7 +47,8 @@ inline ThreadState& thread_state() {
 /// The shares of all threads, a list.
 LiveCounts* live_counts();
 
-/// Blocks of up to 4096 bytes from thread-local free lists, larger ones from the C library; 64-byte aligned.
+/// Blocks of up to 4096 bytes from thread-local free lists, larger ones from the C library; 64-byte
+/// aligned.
 void* block_alloc_slow(uint64_t nbytes);
 void block_free_slow(void* p, uint64_t nbytes);
 

@@ -29,7 +29,8 @@ struct Geometry {
 
 void check_rank(const char* op, int64_t ndim) {
   if (ndim > kMaxDims) {
-    fail(RB_E_ARG, "%s: a tensor has at most %d dimensions, got %lld", op, kMaxDims, (long long)ndim);
+    fail(RB_E_ARG, "%s: a tensor has at most %d dimensions, got %lld", op, kMaxDims,
+         (long long)ndim);
   }
 }
 
@@ -43,9 +44,11 @@ void view_shape(Geometry& g, const RbTensor& t, const RbValue* args) {
   resolve_size("view", t.numel, ndim, shape);
   if (!view_strides(t, ndim, shape, strides)) {
     fail(RB_E_ARG,
-         "view: size %s is not compatible with the input's size %s and strides %s (a dimension of the view would span "
+         "view: size %s is not compatible with the input's size %s and strides %s (a dimension of "
+         "the view would span "
          "non-adjacent memory); use reshape() instead",
-         shape_text(ndim, shape).c_str(), shape_text(t.ndim, t.shape).c_str(), shape_text(t.ndim, t.strides).c_str());
+         shape_text(ndim, shape).c_str(), shape_text(t.ndim, t.shape).c_str(),
+         shape_text(t.ndim, t.strides).c_str());
   }
   g.ndim = ndim;
   std::copy(shape, shape + ndim, g.shape);
@@ -63,17 +66,19 @@ void expand(Geometry& g, const RbTensor& t, const RbValue* args) {
   for (int i = ndim - 1; i >= 0; --i) {
     const int64_t want = args[1].v.is[i];
     if (i < lead) {
-      if (want < 0) fail(RB_E_ARG, "expand: size -1 is not allowed for the new leading dimension %d", i);
+      if (want < 0)
+        fail(RB_E_ARG, "expand: size -1 is not allowed for the new leading dimension %d", i);
       g.shape[i] = want;
       g.strides[i] = 0;
       continue;
     }
     const int64_t have = t.shape[i - lead];
     if (want != -1 && want != have && have != 1) {
-      fail(RB_E_ARG, "expand: dimension %d has size %lld in the input %s and cannot become %lld", i, (long long)have,
-           shape_text(t.ndim, t.shape).c_str(), (long long)want);
+      fail(RB_E_ARG, "expand: dimension %d has size %lld in the input %s and cannot become %lld", i,
+           (long long)have, shape_text(t.ndim, t.shape).c_str(), (long long)want);
     }
-    if (want < -1) fail(RB_E_ARG, "expand: size %lld for dimension %d is negative", (long long)want, i);
+    if (want < -1)
+      fail(RB_E_ARG, "expand: size %lld for dimension %d is negative", (long long)want, i);
     g.shape[i] = want == -1 ? have : want;
     g.strides[i] = have == 1 && g.shape[i] != 1 ? 0 : t.strides[i - lead];
   }
@@ -82,8 +87,8 @@ void expand(Geometry& g, const RbTensor& t, const RbValue* args) {
 
 void permute(Geometry& g, const RbTensor& t, const RbValue* args) {
   if (static_cast<int>(args[1].len) != t.ndim) {
-    fail(RB_E_ARG, "permute: expected %d dimensions in 'dims' for an input of shape %s, got %u", t.ndim,
-         shape_text(t.ndim, t.shape).c_str(), args[1].len);
+    fail(RB_E_ARG, "permute: expected %d dimensions in 'dims' for an input of shape %s, got %u",
+         t.ndim, shape_text(t.ndim, t.shape).c_str(), args[1].len);
   }
   for (int i = 0; i < t.ndim; ++i) {
     g.shape[i] = t.shape[args[1].v.is[i]];
@@ -115,8 +120,8 @@ void select(Geometry& g, const RbTensor& t, const RbValue* args) {
   const int64_t d = args[1].v.i, size = t.shape[d];
   int64_t index = args[2].v.i;
   if (index < -size || index >= size) {
-    fail(RB_E_INDEX, "select: index %lld is out of range for dimension %lld of size %lld", (long long)index,
-         (long long)d, (long long)size);
+    fail(RB_E_INDEX, "select: index %lld is out of range for dimension %lld of size %lld",
+         (long long)index, (long long)d, (long long)size);
   }
   if (index < 0) index += size;
   g.offset = index * t.strides[d];
@@ -166,7 +171,8 @@ void diagonal(Geometry& g, const RbTensor& t, const RbValue* args) {
   if (t.ndim < 2) fail(RB_E_ARG, "diagonal: expected at least 2 dimensions, got %d", t.ndim);
   const int64_t offset = args[1].v.i, d1 = args[2].v.i, d2 = args[3].v.i;
   if (d1 == d2) fail(RB_E_ARG, "diagonal: dim1 and dim2 must differ, both are %lld", (long long)d1);
-  const int64_t rows = t.shape[d1] + std::min<int64_t>(offset, 0), cols = t.shape[d2] - std::max<int64_t>(offset, 0);
+  const int64_t rows = t.shape[d1] + std::min<int64_t>(offset, 0),
+                cols = t.shape[d2] - std::max<int64_t>(offset, 0);
   const int64_t length = std::max<int64_t>(std::min(rows, cols), 0);
   if (length) g.offset = offset >= 0 ? offset * t.strides[d2] : -offset * t.strides[d1];
   g.remove(static_cast<int>(std::max(d1, d2)));
@@ -182,7 +188,8 @@ void as_strided(Geometry& g, const RbTensor& t, const RbValue* args) {
   const int ndim = static_cast<int>(args[1].len);
   check_rank("as_strided", ndim);
   if (args[2].len != args[1].len) {
-    fail(RB_E_ARG, "as_strided: size has %u entries and stride has %u, expected as many", args[1].len, args[2].len);
+    fail(RB_E_ARG, "as_strided: size has %u entries and stride has %u, expected as many",
+         args[1].len, args[2].len);
   }
   const int64_t here = (static_cast<char*>(t.data) - static_cast<char*>(s.data)) / item;
   const int64_t start = is_int(args[3]) ? args[3].v.i : here;
@@ -195,7 +202,9 @@ void as_strided(Geometry& g, const RbTensor& t, const RbValue* args) {
     (reach < 0 ? low : high) += reach;
   }
   if (numel && t.backend != 0 && (low < 0 || static_cast<uint64_t>((high + 1) * item) > s.nbytes)) {
-    fail(RB_E_ARG, "as_strided: size %s with stride %s and offset %lld reaches beyond the storage of %llu elements",
+    fail(RB_E_ARG,
+         "as_strided: size %s with stride %s and offset %lld reaches beyond the storage of %llu "
+         "elements",
          shape_text(ndim, g.shape).c_str(), shape_text(ndim, g.strides).c_str(), (long long)start,
          (unsigned long long)(s.nbytes / item));
   }
@@ -209,10 +218,18 @@ struct Rule {
   const char* name;
   void (*fn)(Geometry&, const RbTensor&, const RbValue*);
 };
-const Rule kRules[] = {{"view", view_shape},   {"expand", expand},       {"permute", permute},
-                       {"transpose", transpose}, {"t", t_},              {"mT", matrix_transpose},
-                       {"select", select},     {"slice", slice},         {"unsqueeze", unsqueeze},
-                       {"squeeze", squeeze},   {"diagonal", diagonal},   {"as_strided", as_strided},
+const Rule kRules[] = {{"view", view_shape},
+                       {"expand", expand},
+                       {"permute", permute},
+                       {"transpose", transpose},
+                       {"t", t_},
+                       {"mT", matrix_transpose},
+                       {"select", select},
+                       {"slice", slice},
+                       {"unsqueeze", unsqueeze},
+                       {"squeeze", squeeze},
+                       {"diagonal", diagonal},
+                       {"as_strided", as_strided},
                        {"detach", same}};
 
 }  // namespace
@@ -232,13 +249,13 @@ void resolve_size(const char* op, int64_t numel, int ndim, int64_t* shape) {
   }
   if (unknown >= 0) {
     if (known == 0 || numel % known) {
-      fail(RB_E_ARG, "%s: size %s does not fit an input of %lld elements", op, shape_text(ndim, shape).c_str(),
-           (long long)numel);
+      fail(RB_E_ARG, "%s: size %s does not fit an input of %lld elements", op,
+           shape_text(ndim, shape).c_str(), (long long)numel);
     }
     shape[unknown] = numel / known;
   } else if (known != numel) {
-    fail(RB_E_ARG, "%s: size %s does not fit an input of %lld elements", op, shape_text(ndim, shape).c_str(),
-         (long long)numel);
+    fail(RB_E_ARG, "%s: size %s does not fit an input of %lld elements", op,
+         shape_text(ndim, shape).c_str(), (long long)numel);
   }
 }
 
@@ -251,12 +268,14 @@ bool view_strides(const RbTensor& t, int ndim, const int64_t* shape, int64_t* st
     }
     return true;
   }
-  // Split the input's dimensions into runs that lie evenly in memory; each run must be a product of new sizes.
+  // Split the input's dimensions into runs that lie evenly in memory; each run must be a product of
+  // new sizes.
   int to = ndim - 1;
   int64_t run_stride = t.strides[t.ndim - 1], run_size = 1, taken = 1;
   for (int d = t.ndim - 1; d >= 0; --d) {
     run_size *= t.shape[d];
-    const bool run_ends = d == 0 || (t.shape[d - 1] != 1 && t.strides[d - 1] != run_size * run_stride);
+    const bool run_ends =
+        d == 0 || (t.shape[d - 1] != 1 && t.strides[d - 1] != run_size * run_stride);
     if (!run_ends) continue;
     while (to >= 0 && (taken < run_size || shape[to] == 1)) {
       strides[to] = taken * run_stride;
@@ -281,7 +300,8 @@ Tensor* make_view(const Op& op, const RbValue* args, int) {
     return tensor_share(&t, g.ndim, g.shape, g.strides,
                         static_cast<char*>(t.data) + g.offset * kDTypes[t.dtype_id].itemsize);
   }
-  fail(RB_E_INTERNAL, "%s: the operator is recorded as a view, but core has no rule for it", op.name.c_str());
+  fail(RB_E_INTERNAL, "%s: the operator is recorded as a view, but core has no rule for it",
+       op.name.c_str());
 }
 
 }  // namespace rabbet

@@ -140,7 +140,8 @@ bool int_value(PyObject* o, int64_t* out) {
   if (__builtin_expect(!PyLong_Check(o), 0)) {
     if (!PyIndex_Check(o) || is_tensor(o) || is_ndarray(o)) return false;
     const NumpyTypes* numpy = numpy_types();
-    if (numpy && PyObject_TypeCheck(o, numpy->generic) && !PyObject_TypeCheck(o, numpy->integer)) return false;
+    if (numpy && PyObject_TypeCheck(o, numpy->generic) && !PyObject_TypeCheck(o, numpy->integer))
+      return false;
     Ref item(must(PyNumber_Index(o)));
     *out = PyLong_AsLongLong(item.get());
   } else {
@@ -198,9 +199,11 @@ struct Converter {
       *out = value_ints(list, n);
       return true;
     }
-    if (PyUnicode_Check(o) || is_tensor(o) || !PySequence_Check(o)) return fail(Mismatch::kType, index, o);
+    if (PyUnicode_Check(o) || is_tensor(o) || !PySequence_Check(o))
+      return fail(Mismatch::kType, index, o);
     Ref items(must(PySequence_Tuple(o)));
-    return int_items(index, &PyTuple_GET_ITEM(items.get(), 0), PyTuple_GET_SIZE(items.get()), o, out);
+    return int_items(index, &PyTuple_GET_ITEM(items.get(), 0), PyTuple_GET_SIZE(items.get()), o,
+                     out);
   }
 
   bool int_items(int index, PyObject* const* items, Py_ssize_t n, PyObject* whole, RbValue* out) {
@@ -225,7 +228,8 @@ struct Converter {
   }
 
   bool floats(int index, PyObject* o, RbValue* out) {
-    if (PyUnicode_Check(o) || is_tensor(o) || !PySequence_Check(o)) return fail(Mismatch::kType, index, o);
+    if (PyUnicode_Check(o) || is_tensor(o) || !PySequence_Check(o))
+      return fail(Mismatch::kType, index, o);
     Ref items(must(PySequence_Tuple(o)));
     const Py_ssize_t n = PyTuple_GET_SIZE(items.get());
     double* list = arena.take<double>(static_cast<size_t>(n) + 1);
@@ -310,7 +314,8 @@ struct Converter {
       case RB_A_NEWDIM: {
         int64_t i;
         const bool tensor_is_for_another = (overload.lists_only >> index) & 1;
-        if (tensor_is_for_another ? !int_value(o, &i) : !int_like(o, &i)) return fail(Mismatch::kType, index, o);
+        if (tensor_is_for_another ? !int_value(o, &i) : !int_like(o, &i))
+          return fail(Mismatch::kType, index, o);
         *out = value_int(i);
         return true;
       }
@@ -373,7 +378,8 @@ struct Converter {
       *out = value_none();
       return true;
     }
-    return __builtin_expect(p.type == RB_A_TENSOR, 1) ? tensor(index, o, out) : other(index, o, out);
+    return __builtin_expect(p.type == RB_A_TENSOR, 1) ? tensor(index, o, out)
+                                                      : other(index, o, out);
   }
 };
 
@@ -384,11 +390,24 @@ struct Alias {
 };
 // NumPy's and PyTorch's other names of parameters.
 const Alias kAliases[] = {
-    {"axis", "dim"},     {"axis", "dims"},    {"keepdims", "keepdim"},          {"x", "input"},
-    {"x1", "input"},     {"x2", "other"},     {"self", "input"},                {"input", "x"},
-    {"size", "shape"},   {"shape", "size"},   {"split_size_or_sections", "split_size"},
-    {"dims", "dim"},     {"dim", "dims"},     {"split_size_or_sections", "split_sizes"},
-    {"tensor", "input"}, {"a_min", "min"},    {"a_max", "max"},                 {"ddof", "correction"},
+    {"axis", "dim"},
+    {"axis", "dims"},
+    {"keepdims", "keepdim"},
+    {"x", "input"},
+    {"x1", "input"},
+    {"x2", "other"},
+    {"self", "input"},
+    {"input", "x"},
+    {"size", "shape"},
+    {"shape", "size"},
+    {"split_size_or_sections", "split_size"},
+    {"dims", "dim"},
+    {"dim", "dims"},
+    {"split_size_or_sections", "split_sizes"},
+    {"tensor", "input"},
+    {"a_min", "min"},
+    {"a_max", "max"},
+    {"ddof", "correction"},
 };
 
 int param_index(const Overload& overload, PyObject* name) {
@@ -408,7 +427,9 @@ int param_index(const Overload& overload, PyObject* name) {
   return -1;
 }
 
-bool is_keyword(PyObject* name, const char* text) { return PyUnicode_CompareWithASCIIString(name, text) == 0; }
+bool is_keyword(PyObject* name, const char* text) {
+  return PyUnicode_CompareWithASCIIString(name, text) == 0;
+}
 
 bool takes_memory_format(const Overload& overload) {
   const std::string& name = overload.op->name;
@@ -436,7 +457,8 @@ Extra take_extra(const Overload& overload, PyObject* name, PyObject* value, Extr
     }
   }
   if (is_keyword(name, "memory_format") && takes_memory_format(overload)) {
-    const bool plain = value == Py_None || (Py_TYPE(value) == memory_format_type && value != channels_last_format);
+    const bool plain =
+        value == Py_None || (Py_TYPE(value) == memory_format_type && value != channels_last_format);
     return plain ? Extra::kTaken : Extra::kRefused;
   }
   if (is_keyword(name, "non_blocking") && overload.op->name == "copy") return Extra::kTaken;
@@ -444,7 +466,8 @@ Extra take_extra(const Overload& overload, PyObject* name, PyObject* value, Extr
 }
 
 // var(x, unbiased=False) is var(x, correction=0).
-bool take_unbiased(const Overload& overload, PyObject* name, PyObject* value, RbValue* values, uint64_t* given) {
+bool take_unbiased(const Overload& overload, PyObject* name, PyObject* value, RbValue* values,
+                   uint64_t* given) {
   if (!is_keyword(name, "unbiased") || !PyBool_Check(value)) return false;
   for (size_t i = 0; i < overload.params.size(); ++i) {
     if (PyUnicode_CompareWithASCIIString(overload.params[i].name, "correction") != 0) continue;
@@ -455,8 +478,8 @@ bool take_unbiased(const Overload& overload, PyObject* name, PyObject* value, Rb
   return false;
 }
 
-bool parse_keywords(Converter& c, PyObject* const* args, PyObject* kwnames, uint64_t given, RbValue* values,
-                    Extras& extras, uint64_t* all_given) {
+bool parse_keywords(Converter& c, PyObject* const* args, PyObject* kwnames, uint64_t given,
+                    RbValue* values, Extras& extras, uint64_t* all_given) {
   const Overload& overload = c.overload;
   const Py_ssize_t n = PyTuple_GET_SIZE(kwnames);
   for (Py_ssize_t k = 0; k < n; ++k) {
@@ -464,7 +487,8 @@ bool parse_keywords(Converter& c, PyObject* const* args, PyObject* kwnames, uint
     const int index = param_index(overload, name);
     if (index < 0) {
       const Extra extra = take_extra(overload, name, args[k], extras);
-      if (extra == Extra::kTaken || take_unbiased(overload, name, args[k], values, &given)) continue;
+      if (extra == Extra::kTaken || take_unbiased(overload, name, args[k], values, &given))
+        continue;
       c.fail(extra == Extra::kRefused ? Mismatch::kUnsupported : Mismatch::kUnknown, -1, args[k]);
       c.mismatch.second = name;
       return false;
@@ -480,8 +504,8 @@ bool parse_keywords(Converter& c, PyObject* const* args, PyObject* kwnames, uint
   return true;
 }
 
-bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, RbValue* values,
-           Extras& extras) {
+bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+           RbValue* values, Extras& extras) {
   const Overload& overload = c.overload;
   const int n = static_cast<int>(overload.params.size());
   Py_ssize_t positional = nargs;
@@ -509,14 +533,16 @@ bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwna
     if (!overload.params[i].has_default) return c.fail(Mismatch::kMissing, i, nullptr);
     values[i] = overload.params[i].default_value;
   }
-  if (__builtin_expect(c.number_seen && !c.tensor_seen, 0)) return c.fail(Mismatch::kNoTensor, -1, nullptr);
+  if (__builtin_expect(c.number_seen && !c.tensor_seen, 0))
+    return c.fail(Mismatch::kNoTensor, -1, nullptr);
   return true;
 }
 
 }  // namespace
 
-Parsed parse_arguments(const Overload& overload, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-                       RbValue* values, Arena& arena, Extras& extras, Mismatch& mismatch) {
+Parsed parse_arguments(const Overload& overload, PyObject* const* args, Py_ssize_t nargs,
+                       PyObject* kwnames, RbValue* values, Arena& arena, Extras& extras,
+                       Mismatch& mismatch) {
   try {
     Converter converter{overload, arena, mismatch};
     return parse(converter, args, nargs, kwnames, values, extras) ? Parsed::kYes : Parsed::kNo;
@@ -529,7 +555,8 @@ Parsed parse_arguments(const Overload& overload, PyObject* const* args, Py_ssize
 
 namespace {
 bool is_int_list(int type) {
-  return type == RB_A_DIMS || type == RB_A_PERM || type == RB_A_SIZE || type == RB_A_BSIZE || type == RB_A_INTS;
+  return type == RB_A_DIMS || type == RB_A_PERM || type == RB_A_SIZE || type == RB_A_BSIZE ||
+         type == RB_A_INTS;
 }
 }  // namespace
 
@@ -626,13 +653,14 @@ std::string describe(const Overload& overload, const Mismatch& m) {
       m.param >= 0 ? "argument '" + utf8(overload.params[m.param].name) + "'" : std::string();
   switch (m.kind) {
     case Mismatch::kType:
-      return argument + " must be " + expected(overload.params[m.param]) + ", not " + type_name(m.got);
+      return argument + " must be " + expected(overload.params[m.param]) + ", not " +
+             type_name(m.got);
     case Mismatch::kElement:
       return argument + " must be " + expected(overload.params[m.param]) + ", but element " +
              std::to_string(m.detail) + " is " + type_name(m.got);
     case Mismatch::kLength:
-      return argument + " must have " + std::to_string(overload.params[m.param].fixed_len) + " elements, got " +
-             std::to_string(m.detail);
+      return argument + " must have " + std::to_string(overload.params[m.param].fixed_len) +
+             " elements, got " + std::to_string(m.detail);
     case Mismatch::kTooMany:
       return "takes at most " + std::to_string(overload.positional) + " positional argument" +
              (overload.positional == 1 ? "" : "s") + ", got " + std::to_string(m.detail);
@@ -641,7 +669,8 @@ std::string describe(const Overload& overload, const Mismatch& m) {
     case Mismatch::kUnknown:
       return "got an unexpected keyword argument '" + utf8(m.second) + "'";
     case Mismatch::kUnsupported:
-      return "the value given for '" + utf8(m.second) + "' (" + type_name(m.got) + ") is not supported here";
+      return "the value given for '" + utf8(m.second) + "' (" + type_name(m.got) +
+             ") is not supported here";
     case Mismatch::kTwice:
       return "got multiple values for " + argument;
     case Mismatch::kNoTensor:
@@ -655,7 +684,8 @@ std::string describe_call(PyObject* const* args, Py_ssize_t nargs, PyObject* kwn
   std::string text = "(";
   for (Py_ssize_t i = 0; i < nargs; ++i) text += (i ? ", " : "") + type_name(args[i]);
   for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
-    text += (text.size() > 1 ? ", " : "") + utf8(PyTuple_GET_ITEM(kwnames, k)) + "=" + type_name(args[nargs + k]);
+    text += (text.size() > 1 ? ", " : "") + utf8(PyTuple_GET_ITEM(kwnames, k)) + "=" +
+            type_name(args[nargs + k]);
   }
   return text + ")";
 }

@@ -66,10 +66,12 @@ struct ParamSpec {
 struct Overload {
   const Op* op;
   std::vector<ParamSpec> params;
-  int positional;    // how many may be given by position
-  int varargs;       // x.view(2, 3): index of the list that takes all further positional arguments, or -1
-  int lists_only;    // bit set of parameters for which tensors are no numbers (another overload takes them)
-  bool creation;     // accepts requires_grad=, pin_memory=, layout=
+  int positional;  // how many may be given by position
+  int varargs;  // x.view(2, 3): index of the list that takes all further positional arguments, or
+                // -1
+  int lists_only;  // bit set of parameters for which tensors are no numbers (another overload takes
+                   // them)
+  bool creation;   // accepts requires_grad=, pin_memory=, layout=
   PyTypeObject* result;  // of several results; made when first needed
 };
 Overload make_overload(const Op* op);
@@ -82,21 +84,34 @@ struct Extras {
 
 /// Why arguments do not fit an overload.
 struct Mismatch {
-  enum Kind { kNone, kType, kElement, kTooMany, kMissing, kUnknown, kTwice, kLength, kNoTensor, kUnsupported };
+  enum Kind {
+    kNone,
+    kType,
+    kElement,
+    kTooMany,
+    kMissing,
+    kUnknown,
+    kTwice,
+    kLength,
+    kNoTensor,
+    kUnsupported
+  };
   Kind kind = kNone;
   int param = -1;
-  int64_t detail = 0;         // index of an element, or the number of arguments
-  PyObject* got = nullptr;    // borrowed from the arguments
+  int64_t detail = 0;          // index of an element, or the number of arguments
+  PyObject* got = nullptr;     // borrowed from the arguments
   PyObject* second = nullptr;  // borrowed, kept alive by the arena
 };
 
 enum class Parsed { kYes, kNo, kError };
 
 /// Fill `values` (one per parameter). kNo: `mismatch` says why; kError: a Python exception is set.
-Parsed parse_arguments(const Overload& overload, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-                       RbValue* values, Arena& arena, Extras& extras, Mismatch& mismatch);
+Parsed parse_arguments(const Overload& overload, PyObject* const* args, Py_ssize_t nargs,
+                       PyObject* kwnames, RbValue* values, Arena& arena, Extras& extras,
+                       Mismatch& mismatch);
 
-/// The value of a number, bool or NumPy scalar; false when `o` is none (no Python exception is set then).
+/// The value of a number, bool or NumPy scalar; false when `o` is none (no Python exception is set
+/// then).
 bool number_value(PyObject* o, RbValue* out, Arena& arena);
 /// Whether `o` is a number for operators (Python's or NumPy's).
 bool is_number(PyObject* o);

@@ -11,7 +11,7 @@ namespace rabbet::python {
 
 namespace {
 // Standard struct codes; complex and half as NumPy writes them.
-const char* const kFormats[RB_DTYPE_COUNT] = {"?", "B", "b", "h", "i", "q", "H",   "I",
+const char* const kFormats[RB_DTYPE_COUNT] = {"?", "B", "b",     "h", "i", "q",  "H", "I",
                                               "Q", "e", nullptr, "f", "d", "Zf", "Zd"};
 }  // namespace
 
@@ -22,11 +22,13 @@ int dtype_of_format(const char* format, Py_ssize_t itemsize) {
   if (*format == '@' || *format == '=' || *format == '<') ++format;
   if (*format == '>' || *format == '!') return -1;
   for (int d = 0; d < RB_DTYPE_COUNT; ++d) {
-    if (kFormats[d] && !std::strcmp(kFormats[d], format)) return dtype_info(d).itemsize == itemsize ? d : -1;
+    if (kFormats[d] && !std::strcmp(kFormats[d], format))
+      return dtype_info(d).itemsize == itemsize ? d : -1;
   }
   if (std::strlen(format) != 1) return -1;
   // `l` and `n` have the platform's size: go by it.
-  const bool is_signed = std::strchr("bhilqn", *format), is_unsigned = std::strchr("BHILQN", *format);
+  const bool is_signed = std::strchr("bhilqn", *format),
+             is_unsigned = std::strchr("BHILQN", *format);
   static const int signed_dtypes[] = {RB_I8, RB_I16, RB_I32, RB_I64};
   static const int unsigned_dtypes[] = {RB_U8, RB_U16, RB_U32, RB_U64};
   for (int i = 0; i < 4; ++i) {
@@ -44,9 +46,11 @@ int tensor_get_buffer(PyObject* self, Py_buffer* view, int flags) {
     PyErr_SetString(PyExc_BufferError, why);
     return -1;
   };
-  if (!has_host_memory(t->backend)) return refuse("the tensor's memory is not on the CPU: use .cpu() first");
+  if (!has_host_memory(t->backend))
+    return refuse("the tensor's memory is not on the CPU: use .cpu() first");
   if (!kFormats[t->dtype_id]) return refuse("bfloat16 has no buffer format: use .float() first");
-  if ((flags & PyBUF_WRITABLE) && (t->flags & RB_T_READONLY)) return refuse("the tensor's memory is read-only");
+  if ((flags & PyBUF_WRITABLE) && (t->flags & RB_T_READONLY))
+    return refuse("the tensor's memory is read-only");
   const bool contiguous = (t->flags & RB_T_CONTIGUOUS) != 0;
   if (!contiguous && (flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
     return refuse("the tensor is not contiguous: use .contiguous() first");

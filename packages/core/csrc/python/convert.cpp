@@ -59,7 +59,8 @@ PyObject* value_to_python(const RbValue* v) {
     case RB_FLOATS:
       return make_list(v->len, [&](uint32_t i) { return PyFloat_FromDouble(v->v.fs[i]); });
     case RB_GENERATOR: {
-      // The Python object that owns it is not known here; the kernel gets one that borrows the state.
+      // The Python object that owns it is not known here; the kernel gets one that borrows the
+      // state.
       PyObject* o = generator_type->tp_alloc(generator_type, 0);
       if (!o) return nullptr;
       auto* g = reinterpret_cast<GeneratorObject*>(o);
@@ -72,7 +73,8 @@ PyObject* value_to_python(const RbValue* v) {
     case RB_META:
       return meta_to_python(v->v.meta);
     default:
-      PyErr_Format(PyExc_TypeError, "a value with tag %u has no Python form", static_cast<unsigned>(v->tag));
+      PyErr_Format(PyExc_TypeError, "a value with tag %u has no Python form",
+                   static_cast<unsigned>(v->tag));
       return nullptr;
   }
 }
@@ -103,7 +105,8 @@ RbValue value_from_python(PyObject* o, Arena& arena) {
       auto** ts = arena.take<RbTensor*>(static_cast<size_t>(n));
       for (Py_ssize_t i = 0; i < n; ++i) {
         PyObject* item = PyTuple_GET_ITEM(items.get(), i);
-        if (!is_tensor(item)) raise(PyExc_TypeError, "a list of tensors holds a %s", Py_TYPE(item)->tp_name);
+        if (!is_tensor(item))
+          raise(PyExc_TypeError, "a list of tensors holds a %s", Py_TYPE(item)->tp_name);
         ts[i] = tensor_of(item);
       }
       return value_tensors(ts, static_cast<int>(n));
@@ -117,7 +120,8 @@ RbValue value_from_python(PyObject* o, Arena& arena) {
     }
     return value_ints(is, static_cast<int>(n));
   }
-  if (!number_value(o, &v, arena)) raise(PyExc_TypeError, "no operator argument can be a %s", Py_TYPE(o)->tp_name);
+  if (!number_value(o, &v, arena))
+    raise(PyExc_TypeError, "no operator argument can be a %s", Py_TYPE(o)->tp_name);
   return v;
 }
 

@@ -8,12 +8,12 @@ CoreOps ops;
 
 bool init_core_ops() {
   bool complete = true;
-#define X(name)                                                                             \
-  ops.name = find_op(#name);                                                                \
-  if (!ops.name && complete) {                                                              \
-    PyErr_SetString(PyExc_ImportError, "librabbet_core has no operator '" #name             \
+#define X(name)                                                                              \
+  ops.name = find_op(#name);                                                                 \
+  if (!ops.name && complete) {                                                               \
+    PyErr_SetString(PyExc_ImportError, "librabbet_core has no operator '" #name              \
                                        "': rabbet._C and the library are not of one build"); \
-    complete = false;                                                                       \
+    complete = false;                                                                        \
   }
   RABBET_BINDING_OPS(X)
 #undef X

@@ -8,6 +8,7 @@
 
 namespace rabbet::python {
 
+// clang-format off
 #define RABBET_BINDING_OPS(X)                                                                        \
   X(add) X(sub) X(mul) X(div) X(floor_divide) X(remainder) X(pow) X(matmul)                          \
   X(bitwise_and) X(bitwise_or) X(bitwise_xor) X(bitwise_not) X(bitwise_left_shift)                   \
@@ -15,6 +16,7 @@ namespace rabbet::python {
   X(t) X(mT) X(permute) X(conj) X(real) X(imag) X(detach) X(unbind) X(select) X(slice) X(unsqueeze)  \
   X(expand) X(view) X(reshape) X(index) X(index_put) X(nonzero) X(masked_fill) X(copy) X(fill)       \
   X(cast) X(to_device) X(clone) X(full) X(zeros) X(ones) X(empty)
+// clang-format on
 
 struct CoreOps {
 #define X(name) const Op* name = nullptr;

@@ -18,7 +18,8 @@ namespace {
 // ---- one element
 
 float half_to_float(uint16_t h) {
-  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, exponent = h >> 10 & 31,
+                 fraction = h & 1023;
   uint32_t bits;
   if (exponent == 31) {
     bits = sign | 0x7f800000 | fraction << 13;
@@ -48,19 +49,32 @@ T read(const void* p) {
 
 PyObject* element_to_python(const void* p, int dtype) {
   switch (dtype) {
-    case RB_BOOL8: return PyBool_FromLong(read<uint8_t>(p) != 0);
-    case RB_U8: return PyLong_FromLong(read<uint8_t>(p));
-    case RB_I8: return PyLong_FromLong(read<int8_t>(p));
-    case RB_I16: return PyLong_FromLong(read<int16_t>(p));
-    case RB_I32: return PyLong_FromLong(read<int32_t>(p));
-    case RB_I64: return PyLong_FromLongLong(read<int64_t>(p));
-    case RB_U16: return PyLong_FromLong(read<uint16_t>(p));
-    case RB_U32: return PyLong_FromUnsignedLong(read<uint32_t>(p));
-    case RB_U64: return PyLong_FromUnsignedLongLong(read<uint64_t>(p));
-    case RB_F16: return PyFloat_FromDouble(half_to_float(read<uint16_t>(p)));
-    case RB_BF16: return PyFloat_FromDouble(bfloat_to_float(read<uint16_t>(p)));
-    case RB_F32: return PyFloat_FromDouble(read<float>(p));
-    case RB_F64: return PyFloat_FromDouble(read<double>(p));
+    case RB_BOOL8:
+      return PyBool_FromLong(read<uint8_t>(p) != 0);
+    case RB_U8:
+      return PyLong_FromLong(read<uint8_t>(p));
+    case RB_I8:
+      return PyLong_FromLong(read<int8_t>(p));
+    case RB_I16:
+      return PyLong_FromLong(read<int16_t>(p));
+    case RB_I32:
+      return PyLong_FromLong(read<int32_t>(p));
+    case RB_I64:
+      return PyLong_FromLongLong(read<int64_t>(p));
+    case RB_U16:
+      return PyLong_FromLong(read<uint16_t>(p));
+    case RB_U32:
+      return PyLong_FromUnsignedLong(read<uint32_t>(p));
+    case RB_U64:
+      return PyLong_FromUnsignedLongLong(read<uint64_t>(p));
+    case RB_F16:
+      return PyFloat_FromDouble(half_to_float(read<uint16_t>(p)));
+    case RB_BF16:
+      return PyFloat_FromDouble(bfloat_to_float(read<uint16_t>(p)));
+    case RB_F32:
+      return PyFloat_FromDouble(read<float>(p));
+    case RB_F64:
+      return PyFloat_FromDouble(read<double>(p));
     case RB_C64: {
       const auto z = read<std::complex<float>>(p);
       return PyComplex_FromDoubles(z.real(), z.imag());
@@ -89,7 +103,8 @@ struct Nested {
       n = PySequence_Fast_GET_SIZE(o);
       items = PySequence_Fast_ITEMS(o);
     } else if (!is_leaf(o)) {
-      kept.emplace_back(must(PySequence_Fast(o, "tensor data must be numbers or nested sequences of numbers")));
+      kept.emplace_back(
+          must(PySequence_Fast(o, "tensor data must be numbers or nested sequences of numbers")));
       n = PySequence_Fast_GET_SIZE(kept.back().get());
       items = PySequence_Fast_ITEMS(kept.back().get());
     } else {
@@ -101,7 +116,8 @@ struct Nested {
       if (!leaves.empty() || (seen_leaf_level_ && depth >= leaf_level_)) ragged(depth);
       shape.push_back(n);
     } else if (shape[depth] != n) {
-      raise(PyExc_ValueError, "expected a sequence of length %lld at depth %zu, got length %zd: the data is ragged",
+      raise(PyExc_ValueError,
+            "expected a sequence of length %lld at depth %zu, got length %zd: the data is ragged",
             static_cast<long long>(shape[depth]), depth, n);
     }
     for (Py_ssize_t i = 0; i < n; ++i) {
@@ -115,11 +131,13 @@ struct Nested {
 
  private:
   static bool is_leaf(PyObject* o) {
-    return PyLong_Check(o) || PyFloat_Check(o) || PyBool_Check(o) || PyComplex_Check(o) || is_tensor(o) ||
-           is_numpy_scalar(o) || !PySequence_Check(o) || PyUnicode_Check(o) || PyBytes_Check(o);
+    return PyLong_Check(o) || PyFloat_Check(o) || PyBool_Check(o) || PyComplex_Check(o) ||
+           is_tensor(o) || is_numpy_scalar(o) || !PySequence_Check(o) || PyUnicode_Check(o) ||
+           PyBytes_Check(o);
   }
   [[noreturn]] void ragged(size_t depth) const {
-    raise(PyExc_ValueError, "tensor data is ragged: numbers and sequences are mixed at depth %zu", depth);
+    raise(PyExc_ValueError, "tensor data is ragged: numbers and sequences are mixed at depth %zu",
+          depth);
   }
   bool seen_leaf_level_ = false;
   size_t leaf_level_ = 0;
@@ -134,10 +152,13 @@ int category_dtype(PyObject* o) {
   Arena arena;
   RbValue v;
   if (number_value(o, &v, arena)) {
-    return v.tag == RB_BOOL ? +RB_BOOL8 : v.tag == RB_INT ? +RB_I64 : v.tag == RB_FLOAT ? default_dtype()
-                                                                                       : to_complex(default_dtype());
+    return v.tag == RB_BOOL    ? +RB_BOOL8
+           : v.tag == RB_INT   ? +RB_I64
+           : v.tag == RB_FLOAT ? default_dtype()
+                               : to_complex(default_dtype());
   }
-  raise(PyExc_TypeError, "tensor data must be numbers or nested sequences of numbers, got %s", Py_TYPE(o)->tp_name);
+  raise(PyExc_TypeError, "tensor data must be numbers or nested sequences of numbers, got %s",
+        Py_TYPE(o)->tp_name);
 }
 
 // The wide dtype in which the elements are read before the cast.
@@ -152,7 +173,8 @@ void write_leaf(PyObject* given, int wide, char* to) {
   PyObject* o = given;
   if (is_tensor(o)) {
     if (tensor_of(o)->numel != 1) {
-      raise(PyExc_ValueError, "only one-element tensors can be elements of tensor data; use stack() to join tensors");
+      raise(PyExc_ValueError,
+            "only one-element tensors can be elements of tensor data; use stack() to join tensors");
     }
     held = Ref(must(tensor_item(tensor_of(o))));
     o = held.get();
@@ -191,7 +213,8 @@ void check_int_range(PyObject* o, int dtype) {
   const bool is_unsigned = dtype_info(dtype).dlpack.code == 1;
   if (bits == 64) return;
   const long long v = PyLong_AsLongLong(o);
-  const long long low = is_unsigned ? 0 : -(1ll << (bits - 1)), high = is_unsigned ? (1ll << bits) - 1 : (1ll << (bits - 1)) - 1;
+  const long long low = is_unsigned ? 0 : -(1ll << (bits - 1)),
+                  high = is_unsigned ? (1ll << bits) - 1 : (1ll << (bits - 1)) - 1;
   if ((v == -1 && PyErr_Occurred()) || v < low || v > high) {
     PyErr_Format(PyExc_OverflowError, "%R does not fit the dtype %s", o, dtype_info(dtype).name);
     throw PythonError{};
@@ -207,8 +230,8 @@ TensorRef from_sequence(PyObject* data, int dtype, const DeviceSpec& device) {
   }
   const int wide = wide_dtype(dtype);
   const int cpu = default_backend();
-  TensorRef t(tensor_new(device.backend == kMeta ? kMeta : cpu, 0, wide, static_cast<int>(nested.shape.size()),
-                         nested.shape.data(), nullptr));
+  TensorRef t(tensor_new(device.backend == kMeta ? kMeta : cpu, 0, wide,
+                         static_cast<int>(nested.shape.size()), nested.shape.data(), nullptr));
   if (device.backend != kMeta) {
     char* to = static_cast<char*>(t->data);
     const int item = dtype_info(wide).itemsize;
@@ -223,8 +246,11 @@ TensorRef from_sequence(PyObject* data, int dtype, const DeviceSpec& device) {
 
 DeviceSpec default_device() { return {default_backend(), 0}; }
 
-// The object's own way to become an array, for what has no buffer (NumPy subclasses, array interfaces).
-bool has_buffer(PyObject* o) { return PyObject_CheckBuffer(o) && !PyBytes_Check(o) && !PyByteArray_Check(o); }
+// The object's own way to become an array, for what has no buffer (NumPy subclasses, array
+// interfaces).
+bool has_buffer(PyObject* o) {
+  return PyObject_CheckBuffer(o) && !PyBytes_Check(o) && !PyByteArray_Check(o);
+}
 
 struct Exporter {
   Py_buffer buffer;
@@ -243,7 +269,8 @@ void drop_exporter(void* p) {
 PyObject* tensor_item(const RbTensor* t) {
   return object_boundary([&]() -> PyObject* {
     if (t->numel != 1) {
-      raise(PyExc_RuntimeError, "item(): a tensor with %lld elements has no one value", static_cast<long long>(t->numel));
+      raise(PyExc_RuntimeError, "item(): a tensor with %lld elements has no one value",
+            static_cast<long long>(t->numel));
     }
     if (t->backend == kMeta) raise(PyExc_RuntimeError, "item(): a meta tensor has no data");
     const TensorRef host = to_host(t);
@@ -283,15 +310,19 @@ TensorRef cast_to(const RbTensor* t, int dtype) {
 
 TensorRef move_to(const RbTensor* t, const DeviceSpec& device) {
   const int index = device.index < 0 ? 0 : device.index;
-  if (t->backend == device.backend && t->device.id == index) return TensorRef::share(const_cast<RbTensor*>(t));
-  return run_op(ops.to_device, {value_tensor(const_cast<RbTensor*>(t)), value_device(device.backend, index)});
+  if (t->backend == device.backend && t->device.id == index)
+    return TensorRef::share(const_cast<RbTensor*>(t));
+  return run_op(ops.to_device,
+                {value_tensor(const_cast<RbTensor*>(t)), value_device(device.backend, index)});
 }
 
 bool looks_like_data(PyObject* o) {
-  return is_sequence(o) || is_ndarray(o) || (has_buffer(o) && !is_tensor(o)) || PyObject_HasAttrString(o, "__array__");
+  return is_sequence(o) || is_ndarray(o) || (has_buffer(o) && !is_tensor(o)) ||
+         PyObject_HasAttrString(o, "__array__");
 }
 
-TensorRef from_buffer(PyObject* object, int dtype, const std::vector<int64_t>* shape, int64_t offset, int64_t count) {
+TensorRef from_buffer(PyObject* object, int dtype, const std::vector<int64_t>* shape,
+                      int64_t offset, int64_t count) {
   auto exporter = std::make_unique<Exporter>();
   Py_buffer& b = exporter->buffer;
   const int flags = PyBUF_STRIDES | PyBUF_FORMAT;
@@ -309,19 +340,24 @@ TensorRef from_buffer(PyObject* object, int dtype, const std::vector<int64_t>* s
   if (dtype < 0) {
     dtype = dtype_of_format(b.format, b.itemsize);
     if (dtype < 0) {
-      refuse(PyExc_TypeError, "cannot make a tensor of data with the format '%s'%s", b.format ? b.format : "B",
-             b.format && (*b.format == '>' || *b.format == '!') ? ": its byte order is not the machine's" : "");
+      refuse(PyExc_TypeError, "cannot make a tensor of data with the format '%s'%s",
+             b.format ? b.format : "B",
+             b.format && (*b.format == '>' || *b.format == '!')
+                 ? ": its byte order is not the machine's"
+                 : "");
     }
     for (int i = 0; i < b.ndim; ++i) {
       if (b.strides && b.strides[i] % b.itemsize) {
-        refuse(PyExc_ValueError, "a stride of %zd bytes is no multiple of the element size %zd", b.strides[i], b.itemsize);
+        refuse(PyExc_ValueError, "a stride of %zd bytes is no multiple of the element size %zd",
+               b.strides[i], b.itemsize);
       }
       sizes.push_back(b.shape[i]);
       strides.push_back(b.strides ? b.strides[i] / b.itemsize : 0);
     }
   } else {
     const int64_t item = dtype_info(dtype).itemsize;
-    if (!PyBuffer_IsContiguous(&b, 'C')) refuse(PyExc_ValueError, "from_buffer: the buffer must be contiguous");
+    if (!PyBuffer_IsContiguous(&b, 'C'))
+      refuse(PyExc_ValueError, "from_buffer: the buffer must be contiguous");
     const int64_t room = b.len - offset;
     if (offset < 0 || room < 0) {
       refuse(PyExc_ValueError, "from_buffer: offset %lld is outside of the buffer of %lld bytes",
@@ -340,20 +376,23 @@ TensorRef from_buffer(PyObject* object, int dtype, const std::vector<int64_t>* s
       throw;
     }
     if (n > room / item) {
-      refuse(PyExc_ValueError, "from_buffer: %lld elements of %s need %lld bytes, the buffer has %lld after offset %lld",
-             static_cast<long long>(n), dtype_info(dtype).name, static_cast<long long>(n * item),
-             static_cast<long long>(room), static_cast<long long>(offset));
+      refuse(
+          PyExc_ValueError,
+          "from_buffer: %lld elements of %s need %lld bytes, the buffer has %lld after offset %lld",
+          static_cast<long long>(n), dtype_info(dtype).name, static_cast<long long>(n * item),
+          static_cast<long long>(room), static_cast<long long>(offset));
     }
     data += offset;
   }
   if (reinterpret_cast<uintptr_t>(data) % std::min<int64_t>(dtype_info(dtype).itemsize, 8)) {
-    refuse(PyExc_ValueError, "from_buffer: the memory is not aligned for %s", dtype_info(dtype).name);
+    refuse(PyExc_ValueError, "from_buffer: the memory is not aligned for %s",
+           dtype_info(dtype).name);
   }
   try {
     const bool use_strides = !strides.empty();
-    TensorRef t(tensor_adopt(data, default_backend(), 0, dtype, static_cast<int>(sizes.size()), sizes.data(),
-                             use_strides ? strides.data() : nullptr, b.readonly ? RB_T_READONLY : 0, exporter.get(),
-                             drop_exporter));
+    TensorRef t(tensor_adopt(data, default_backend(), 0, dtype, static_cast<int>(sizes.size()),
+                             sizes.data(), use_strides ? strides.data() : nullptr,
+                             b.readonly ? RB_T_READONLY : 0, exporter.get(), drop_exporter));
     exporter.release();
     return t;
   } catch (...) {
@@ -364,7 +403,8 @@ TensorRef from_buffer(PyObject* object, int dtype, const std::vector<int64_t>* s
 
 TensorRef make_tensor(PyObject* data, int dtype, const DeviceSpec* device) {
   if (is_tensor(data)) {
-    const TensorRef copy = run_op(ops.clone, {value_tensor(run_op(ops.detach, {value_tensor(tensor_of(data))}).get())});
+    const TensorRef copy = run_op(
+        ops.clone, {value_tensor(run_op(ops.detach, {value_tensor(tensor_of(data))}).get())});
     const TensorRef cast = cast_to(copy.get(), dtype < 0 ? +copy->dtype_id : dtype);
     return device ? move_to(cast.get(), *device) : cast;
   }
@@ -403,7 +443,8 @@ TensorRef legacy_tensor(PyObject* args, PyObject* device) {
   } else {
     for (Py_ssize_t i = 0; i < n; ++i) {
       int64_t size;
-      if (!PyLong_Check(PyTuple_GET_ITEM(args, i)) || !int_value(PyTuple_GET_ITEM(args, i), &size)) break;
+      if (!PyLong_Check(PyTuple_GET_ITEM(args, i)) || !int_value(PyTuple_GET_ITEM(args, i), &size))
+        break;
       sizes.push_back(size);
     }
     if (static_cast<Py_ssize_t>(sizes.size()) != n) {

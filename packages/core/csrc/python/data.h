@@ -10,10 +10,12 @@ namespace rabbet::python {
 TensorRef make_tensor(PyObject* data, int dtype, const DeviceSpec* device);
 /// Like make_tensor, but a tensor or an array of that dtype and device is taken as it is. Throws.
 TensorRef as_tensor(PyObject* data, int dtype, const DeviceSpec* device);
-/// Share the memory of an object with the buffer protocol, which it keeps alive. `dtype` -1: from the
-/// buffer's format; else its bytes from `offset` on are read as `dtype`, at most `count` elements
+/// Share the memory of an object with the buffer protocol, which it keeps alive. `dtype` -1: from
+/// the buffer's format; else its bytes from `offset` on are read as `dtype`, at most `count`
+/// elements
 /// (-1: all), or as many as `shape` holds. Throws.
-TensorRef from_buffer(PyObject* object, int dtype, const std::vector<int64_t>* shape, int64_t offset, int64_t count);
+TensorRef from_buffer(PyObject* object, int dtype, const std::vector<int64_t>* shape,
+                      int64_t offset, int64_t count);
 /// The arguments of `Tensor(...)`: nothing, data (float32), sizes. Throws.
 TensorRef legacy_tensor(PyObject* args, PyObject* device);
 

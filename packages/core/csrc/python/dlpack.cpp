@@ -71,7 +71,9 @@ void drop_unused_capsule(PyObject* capsule, const char* name) {
   m->deleter(m);
 }
 void drop_plain(PyObject* c) { drop_unused_capsule<DLManagedTensor>(c, "dltensor"); }
-void drop_versioned(PyObject* c) { drop_unused_capsule<DLManagedTensorVersioned>(c, "dltensor_versioned"); }
+void drop_versioned(PyObject* c) {
+  drop_unused_capsule<DLManagedTensorVersioned>(c, "dltensor_versioned");
+}
 
 template <class Managed>
 Managed* export_tensor(Tensor* t) {
@@ -80,7 +82,8 @@ Managed* export_tensor(Tensor* t) {
   retain(t);
   e->dims.assign(t->shape, t->shape + t->ndim);
   e->dims.insert(e->dims.end(), t->strides, t->strides + t->ndim);
-  e->managed.tensor = {t->data, t->device, t->ndim, t->dtype, e->dims.data(), e->dims.data() + t->ndim, 0};
+  e->managed.tensor = {
+      t->data, t->device, t->ndim, t->dtype, e->dims.data(), e->dims.data() + t->ndim, 0};
   e->managed.manager_ctx = e;
   e->managed.deleter = drop_exported<Managed>;
   return &e->managed;
@@ -97,8 +100,8 @@ int dtype_of(const RbDType& d) {
     const RbDType& known = dtype_info(id).dlpack;
     if (known.code == d.code && known.bits == d.bits && d.lanes == 1) return id;
   }
-  raise(PyExc_TypeError, "from_dlpack: no dtype for DLPack code %d with %d bits and %d lanes", int{d.code}, int{d.bits},
-        int{d.lanes});
+  raise(PyExc_TypeError, "from_dlpack: no dtype for DLPack code %d with %d bits and %d lanes",
+        int{d.code}, int{d.bits}, int{d.lanes});
 }
 
 template <class Managed>
@@ -107,8 +110,9 @@ TensorRef import_tensor(Managed* m, uint32_t flags) {
   const int dtype = dtype_of(d.dtype);
   const int backend = backend_for_dlpack(d.device.type);
   if (d.ndim > kMaxDims) raise(PyExc_ValueError, "from_dlpack: more than %d dimensions", kMaxDims);
-  return TensorRef(tensor_adopt(static_cast<char*>(d.data) + d.byte_offset, backend, d.device.id, dtype, d.ndim, d.shape,
-                                d.strides, flags, m, drop_imported<Managed>));
+  return TensorRef(tensor_adopt(static_cast<char*>(d.data) + d.byte_offset, backend, d.device.id,
+                                dtype, d.ndim, d.shape, d.strides, flags, m,
+                                drop_imported<Managed>));
 }
 
 }  // namespace
@@ -124,7 +128,8 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
     bool versioned = false;
     for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
       PyObject* value = args[nargs + i];
-      const bool is_version = PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "max_version") == 0;
+      const bool is_version =
+          PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "max_version") == 0;
       if (is_version && PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 2) {
         versioned = PyLong_AsLong(PyTuple_GET_ITEM(value, 0)) >= 1;
       }
@@ -134,9 +139,11 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
     }
     if (!t->data && t->numel) raise(PyExc_BufferError, "__dlpack__: a meta tensor has no data");
     if (!versioned && (t->flags & RB_T_READONLY)) {
-      raise(PyExc_BufferError, "__dlpack__: the tensor is read-only, which an unversioned capsule cannot say");
+      raise(PyExc_BufferError,
+            "__dlpack__: the tensor is read-only, which an unversioned capsule cannot say");
     }
-    if (!versioned) return must(PyCapsule_New(export_tensor<DLManagedTensor>(t), "dltensor", drop_plain));
+    if (!versioned)
+      return must(PyCapsule_New(export_tensor<DLManagedTensor>(t), "dltensor", drop_plain));
     auto* m = export_tensor<DLManagedTensorVersioned>(t);
     m->version = {1, 0};
     m->flags = t->flags & RB_T_READONLY ? kReadOnly : 0;
@@ -149,7 +156,8 @@ TensorRef from_dlpack(PyObject* object) {
   if (!PyCapsule_CheckExact(object)) {
     Ref method(PyObject_GetAttrString(object, "__dlpack__"));
     if (!method) {
-      raise(PyExc_TypeError, "from_dlpack: expected an object with __dlpack__, not %s", Py_TYPE(object)->tp_name);
+      raise(PyExc_TypeError, "from_dlpack: expected an object with __dlpack__, not %s",
+            Py_TYPE(object)->tp_name);
     }
     Ref none(must(PyTuple_New(0)));
     Ref keywords(must(Py_BuildValue("{s:(ii)}", "max_version", 1, 0)));
@@ -161,8 +169,10 @@ TensorRef from_dlpack(PyObject* object) {
     if (!capsule) throw PythonError{};
   }
   if (PyCapsule_IsValid(capsule.get(), "dltensor_versioned")) {
-    auto* m = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule.get(), "dltensor_versioned"));
-    if (m->version.major != 1) raise(PyExc_BufferError, "from_dlpack: DLPack version %u is not supported", m->version.major);
+    auto* m = static_cast<DLManagedTensorVersioned*>(
+        PyCapsule_GetPointer(capsule.get(), "dltensor_versioned"));
+    if (m->version.major != 1)
+      raise(PyExc_BufferError, "from_dlpack: DLPack version %u is not supported", m->version.major);
     TensorRef t = import_tensor(m, m->flags & kReadOnly ? RB_T_READONLY : 0);
     PyCapsule_SetName(capsule.get(), "used_dltensor_versioned");
     return t;

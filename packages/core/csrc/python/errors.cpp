@@ -21,7 +21,8 @@ struct Spec {
 const Spec kSpecs[] = {
     {RB_E_ARG, "rabbet.ArgumentError", &PyExc_ValueError, "A wrong value or shape."},
     {RB_E_TYPE, "rabbet.DTypeError", &PyExc_TypeError, "A wrong type or dtype."},
-    {RB_E_INDEX, "rabbet.OutOfRangeError", &PyExc_IndexError, "An index or dimension out of range."},
+    {RB_E_INDEX, "rabbet.OutOfRangeError", &PyExc_IndexError,
+     "An index or dimension out of range."},
     {RB_E_NOTIMPL, "rabbet.NotImplementedForError", &PyExc_NotImplementedError,
      "No kernel or rule for this operator, device or dtype."},
     {RB_E_OOM, "rabbet.OutOfMemoryError", &PyExc_MemoryError, "Memory could not be allocated."},
@@ -49,7 +50,8 @@ void restore_exception(PyObject* owned) {
 #if PY_VERSION_HEX >= 0x030C0000
   PyErr_SetRaisedException(owned);
 #else
-  PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(owned))), owned, PyException_GetTraceback(owned));
+  PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(owned))), owned,
+                PyException_GetTraceback(owned));
 #endif
 }
 
@@ -60,7 +62,8 @@ void drop_exception(void* exception) {
 }
 
 Ref text(const char* s) {
-  return Ref(s ? PyUnicode_DecodeUTF8(s, static_cast<Py_ssize_t>(std::strlen(s)), "replace") : Py_NewRef(Py_None));
+  return Ref(s ? PyUnicode_DecodeUTF8(s, static_cast<Py_ssize_t>(std::strlen(s)), "replace")
+               : Py_NewRef(Py_None));
 }
 
 bool define(PyObject* module, const Spec& spec, PyObject* base) {
@@ -77,10 +80,10 @@ bool define(PyObject* module, const Spec& spec, PyObject* base) {
 bool init_errors(PyObject* module) {
   Ref attributes(Py_BuildValue("{s:O,s:O}", "op", Py_None, "frames", Py_None));
   if (!attributes) return false;
-  PyObject* base = PyErr_NewExceptionWithDoc(
-      "rabbet.RabbetError",
-      "Base of rabbet's errors. `op`: the operator in whose call it arose; `frames`: what was running.",
-      PyExc_RuntimeError, attributes.get());
+  PyObject* base = PyErr_NewExceptionWithDoc("rabbet.RabbetError",
+                                             "Base of rabbet's errors. `op`: the operator in whose "
+                                             "call it arose; `frames`: what was running.",
+                                             PyExc_RuntimeError, attributes.get());
   if (!base || PyModule_AddObjectRef(module, "RabbetError", base) < 0) return false;
   classes[RB_OK] = base;
   for (const Spec& spec : kSpecs) {
@@ -91,17 +94,20 @@ bool init_errors(PyObject* module) {
 
 PyObject* raise_error(int32_t code) {
   const RbError* e = kHost.err_get();
-  if (e && e->code == RB_E_FOREIGN && e->foreign && e->foreign_tag && !std::strcmp(e->foreign_tag, "pyobj")) {
+  if (e && e->code == RB_E_FOREIGN && e->foreign && e->foreign_tag &&
+      !std::strcmp(e->foreign_tag, "pyobj")) {
     PyObject* exception = Py_NewRef(static_cast<PyObject*>(e->foreign));
     kHost.err_clear();
     restore_exception(exception);
     return nullptr;
   }
   if (!e || e->code == RB_OK) {
-    PyErr_Format(classes[RB_E_INTERNAL], "a call failed with code %d and left no message", static_cast<int>(code));
+    PyErr_Format(classes[RB_E_INTERNAL], "a call failed with code %d and left no message",
+                 static_cast<int>(code));
     return nullptr;
   }
-  PyObject* cls = e->code > 0 && e->code <= RB_E_PLUGIN && classes[e->code] ? classes[e->code] : classes[RB_OK];
+  PyObject* cls =
+      e->code > 0 && e->code <= RB_E_PLUGIN && classes[e->code] ? classes[e->code] : classes[RB_OK];
   std::string message = e->message ? e->message : "";
   if (e->frames && *e->frames) message.append("\n").append(e->frames);
   Ref op = text(e->op), frames = text(e->frames), full = text(message.c_str());
@@ -117,7 +123,8 @@ PyObject* raise_error(int32_t code) {
 }
 
 int32_t capture_error() {
-  if (!PyErr_Occurred()) return set_error(RB_E_INTERNAL, "a Python call failed without an exception");
+  if (!PyErr_Occurred())
+    return set_error(RB_E_INTERNAL, "a Python call failed without an exception");
   return kHost.err_foreign("pyobj", current_exception(), drop_exception);
 }
 

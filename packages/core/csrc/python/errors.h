@@ -18,7 +18,8 @@ int32_t capture_error();
 /// The exception being handled, from inside a catch block, as a Python exception.
 void raise_current_exception() noexcept;
 
-/// Raise a Python exception with a printf-like text (PyErr_Format's language) and throw PythonError.
+/// Raise a Python exception with a printf-like text (PyErr_Format's language) and throw
+/// PythonError.
 template <class... Args>
 [[noreturn]] void raise(PyObject* type, const char* format, Args... args) {
   PyErr_Format(type, format, args...);

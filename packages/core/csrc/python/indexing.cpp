@@ -21,7 +21,8 @@ namespace {
 RbValue optional_int(PyObject* o) {
   if (o == Py_None) return value_none();
   int64_t i;
-  if (!int_value(o, &i)) raise(PyExc_TypeError, "slice indices must be integers or None, not %s", Py_TYPE(o)->tp_name);
+  if (!int_value(o, &i))
+    raise(PyExc_TypeError, "slice indices must be integers or None, not %s", Py_TYPE(o)->tp_name);
   return value_int(i);
 }
 
@@ -38,7 +39,8 @@ bool integer_index(PyObject* o, int64_t* out) {
   return int_value(o, out);
 }
 
-// The result of the view part of an index, and what is left for `index`: a tensor per dimension or null.
+// The result of the view part of an index, and what is left for `index`: a tensor per dimension or
+// null.
 struct Split {
   TensorRef view;
   std::vector<TensorRef> indices;
@@ -89,7 +91,8 @@ class Reader {
     }
     if (ellipses > 1) raise(PyExc_IndexError, "an index can have only one ellipsis ('...')");
     const int ndim = split_.view->ndim;
-    if (used_ > ndim) index_error("too many indices: %lld for a tensor of %lld dimensions", used_, ndim);
+    if (used_ > ndim)
+      index_error("too many indices: %lld for a tensor of %lld dimensions", used_, ndim);
     skipped_ = ndim - used_;
   }
 
@@ -110,7 +113,8 @@ class Reader {
     } else if (PyBool_Check(o)) {
       bool_item(o == Py_True);
     } else if (integer_index(o, &i)) {
-      split_.view = run_op(ops.select, {value_tensor(split_.view.get()), value_int(at_), value_int(i)});
+      split_.view =
+          run_op(ops.select, {value_tensor(split_.view.get()), value_int(at_), value_int(i)});
     } else {
       tensor_item_index(o);
     }
@@ -119,10 +123,12 @@ class Reader {
   void slice(PySliceObject* s) {
     RbValue step = optional_int(s->step);
     if (step.tag == RB_NONE) step = value_int(1);
-    if (step.v.i <= 0) raise(PyExc_ValueError, "slice step must be positive, got %lld", static_cast<long long>(step.v.i));
+    if (step.v.i <= 0)
+      raise(PyExc_ValueError, "slice step must be positive, got %lld",
+            static_cast<long long>(step.v.i));
     if (s->start != Py_None || s->stop != Py_None || step.v.i != 1) {
-      split_.view = run_op(ops.slice, {value_tensor(split_.view.get()), value_int(at_), optional_int(s->start),
-                                       optional_int(s->stop), step});
+      split_.view = run_op(ops.slice, {value_tensor(split_.view.get()), value_int(at_),
+                                       optional_int(s->start), optional_int(s->stop), step});
     }
     keep_dim();
   }
@@ -131,23 +137,27 @@ class Reader {
   void bool_item(bool keep) {
     split_.view = run_op(ops.unsqueeze, {value_tensor(split_.view.get()), value_int(at_)});
     if (!keep) {
-      split_.view = run_op(ops.slice, {value_tensor(split_.view.get()), value_int(at_), value_int(0), value_int(0),
-                                       value_int(1)});
+      split_.view = run_op(ops.slice, {value_tensor(split_.view.get()), value_int(at_),
+                                       value_int(0), value_int(0), value_int(1)});
     }
     keep_dim();
   }
 
   void tensor_item_index(PyObject* o) {
     if (!is_tensor(o) && !PyList_Check(o) && !PyTuple_Check(o) && !looks_like_data(o)) {
-      raise(PyExc_IndexError, "an index must be an integer, slice, ellipsis, None, list, or tensor of integers or bools, "
-            "not %s", Py_TYPE(o)->tp_name);
+      raise(PyExc_IndexError,
+            "an index must be an integer, slice, ellipsis, None, list, or tensor of integers or "
+            "bools, "
+            "not %s",
+            Py_TYPE(o)->tp_name);
     }
     TensorRef index = as_tensor(o, -1, nullptr);
     if (index->numel == 0 && !is_tensor(o)) index = cast_to(index.get(), RB_I64);
     split_.advanced = true;
     if (index->dtype_id == RB_BOOL8 || index->dtype_id == RB_U8) return mask(index.get());
     if (!is_integral(index->dtype_id)) {
-      raise(PyExc_IndexError, "a tensor used as an index must have an integer or bool dtype, got %s",
+      raise(PyExc_IndexError,
+            "a tensor used as an index must have an integer or bool dtype, got %s",
             dtype_info(index->dtype_id).name);
     }
     split_.indices.push_back(cast_to(index.get(), RB_I64));
@@ -157,33 +167,41 @@ class Reader {
   void mask(RbTensor* m) {
     for (int d = 0; d < m->ndim; ++d) {
       if (m->shape[d] != split_.view->shape[at_ + d]) {
-        PyErr_Format(PyExc_IndexError, "the mask has size %lld in dimension %d, but the indexed tensor has size %lld there",
-                     static_cast<long long>(m->shape[d]), d, static_cast<long long>(split_.view->shape[at_ + d]));
+        PyErr_Format(
+            PyExc_IndexError,
+            "the mask has size %lld in dimension %d, but the indexed tensor has size %lld there",
+            static_cast<long long>(m->shape[d]), d,
+            static_cast<long long>(split_.view->shape[at_ + d]));
         throw PythonError{};
       }
     }
     if (m->ndim == 0) {
       split_.view = run_op(ops.unsqueeze, {value_tensor(split_.view.get()), value_int(at_)});
-      TensorRef column = run_op(ops.nonzero, {value_tensor(run_op(ops.unsqueeze, {value_tensor(m), value_int(0)}).get())});
-      split_.indices.push_back(run_op(ops.select, {value_tensor(column.get()), value_int(1), value_int(0)}));
+      TensorRef column =
+          run_op(ops.nonzero,
+                 {value_tensor(run_op(ops.unsqueeze, {value_tensor(m), value_int(0)}).get())});
+      split_.indices.push_back(
+          run_op(ops.select, {value_tensor(column.get()), value_int(1), value_int(0)}));
       ++at_;
       return;
     }
     TensorRef found = run_op(ops.nonzero, {value_tensor(m)});
     for (int d = 0; d < m->ndim; ++d) {
-      split_.indices.push_back(run_op(ops.select, {value_tensor(found.get()), value_int(1), value_int(d)}));
+      split_.indices.push_back(
+          run_op(ops.select, {value_tensor(found.get()), value_int(1), value_int(d)}));
       ++at_;
     }
   }
 
   Split split_;
-  int at_ = 0;       // dimension of the view that the next item takes
+  int at_ = 0;  // dimension of the view that the next item takes
   int used_ = 0, skipped_ = 0;
 };
 
 TensorRef advanced_index(const Split& s) {
   const std::vector<RbTensor*> list = s.pointers();
-  return run_op(ops.index, {value_tensor(s.view.get()), value_tensors(list.data(), static_cast<int>(list.size()))});
+  return run_op(ops.index, {value_tensor(s.view.get()),
+                            value_tensors(list.data(), static_cast<int>(list.size()))});
 }
 
 // The value of an assignment as tensor of the target's dtype and device.
@@ -219,7 +237,8 @@ void assign(PyObject* self, PyObject* key, PyObject* value) {
   }
   TensorRef v = cast_to(assigned(value, x).get(), x->dtype_id);
   const std::vector<RbTensor*> list = s.pointers();
-  run_inplace(ops.index_put, {value_tensor(s.view.get()), value_tensors(list.data(), static_cast<int>(list.size())),
+  run_inplace(ops.index_put, {value_tensor(s.view.get()),
+                              value_tensors(list.data(), static_cast<int>(list.size())),
                               value_tensor(v.get()), value_bool(false)});
 }
 
@@ -230,13 +249,15 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
     const Tensor* x = tensor_of(self);
     int64_t i;
     if (PyLong_CheckExact(key) && x->ndim > 0 && int_value(key, &i)) {
-      return wrap(run_op(ops.select, {value_tensor(const_cast<Tensor*>(x)), value_int(0), value_int(i)})
-                      .release_ownership());
+      return wrap(
+          run_op(ops.select, {value_tensor(const_cast<Tensor*>(x)), value_int(0), value_int(i)})
+              .release_ownership());
     }
     Split s = Reader(x).run(key);
     if (s.advanced) return wrap(advanced_index(s).release_ownership());
     if (s.view.get() == x && x->ndim > 0) {  // x[...] and x[:] are new views
-      s.view = run_op(ops.slice, {value_tensor(s.view.get()), value_int(0), value_none(), value_none(), value_int(1)});
+      s.view = run_op(ops.slice, {value_tensor(s.view.get()), value_int(0), value_none(),
+                                  value_none(), value_int(1)});
     }
     return wrap(s.view.release_ownership());
   });

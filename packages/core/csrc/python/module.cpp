@@ -41,7 +41,8 @@ PyObject* backend_loader = nullptr;
 
 int32_t load_backend(const char* name) {
   WithGil gil;
-  if (!backend_loader) return set_error(RB_E_PLUGIN, std::string("no backend for device '") + name + "' is loaded");
+  if (!backend_loader)
+    return set_error(RB_E_PLUGIN, std::string("no backend for device '") + name + "' is loaded");
   Ref done(PyObject_CallFunction(backend_loader, "s", name));
   return done ? +RB_OK : capture_error();
 }
@@ -54,10 +55,11 @@ const Op* op_named(const std::string& name) {
   return op;
 }
 
-const char* const kTypeNames[] = {"Tensor", "Tensor[]", "Scalar", "int", "float", "bool", "str", "dtype", "device",
-                                  "Generator", "dim", "newdim", "dim[]", "perm", "size[]", "bsize[]", "int[]", "float[]"};
-const char* const kKindNames[] = {"elementwise", "reduction", "along", "movement", "batched",
-                                  "indexing", "creation", "random", "composite", "opaque"};
+const char* const kTypeNames[] = {"Tensor", "Tensor[]", "Scalar", "int",       "float", "bool",
+                                  "str",    "dtype",    "device", "Generator", "dim",   "newdim",
+                                  "dim[]",  "perm",     "size[]", "bsize[]",   "int[]", "float[]"};
+const char* const kKindNames[] = {"elementwise", "reduction", "along",  "movement",  "batched",
+                                  "indexing",    "creation",  "random", "composite", "opaque"};
 const char* const kAutocastNames[] = {"pass", "low", "fp32", "promote"};
 
 py::dict describe_param(const Param& p) {
@@ -110,7 +112,8 @@ py::dict describe_op(const std::string& name) {
   d["formulas"] = formulas;
   py::dict kernels;
   for (int bit = 0; bit < backend_count(); ++bit) {
-    if (op->table[bit].fn) kernels[backend_name(bit)] = op->table[bit].provider ? op->table[bit].provider : "?";
+    if (op->table[bit].fn)
+      kernels[backend_name(bit)] = op->table[bit].provider ? op->table[bit].provider : "?";
   }
   d["kernels"] = kernels;
   return d;
@@ -184,8 +187,8 @@ class KernelHandle {
   int64_t ticket_;
 };
 
-KernelHandle add_python_kernel(const std::string& op, const std::string& backend, const py::function& fn,
-                               const std::string& provider) {
+KernelHandle add_python_kernel(const std::string& op, const std::string& backend,
+                               const py::function& fn, const std::string& provider) {
   const RbKernel kernel = make_python_kernel(op.c_str(), backend.c_str(), fn.ptr());
   return {register_kernel(kernel, provider), op, backend};
 }
@@ -212,8 +215,8 @@ void load(const std::string& path) {
 // ---- rabbet/python.h
 
 RbTensor* unwrap(PyObject* o) { return is_tensor(o) ? tensor_of(o) : nullptr; }
-const RbPython python_table = {sizeof(RbPython), 0, &kHost, nullptr, wrap, unwrap, raise_error, capture_error,
-                               value_to_python};
+const RbPython python_table = {sizeof(RbPython), 0,           &kHost,        nullptr,        wrap,
+                               unwrap,           raise_error, capture_error, value_to_python};
 
 void translate(std::exception_ptr p) {
   try {
@@ -227,7 +230,8 @@ void translate(std::exception_ptr p) {
 }
 
 bool init_types(PyObject* module) {
-  return init_errors(module) && init_value_types(module) && init_core_ops() && init_tensor_type(module);
+  return init_errors(module) && init_value_types(module) && init_core_ops() &&
+         init_tensor_type(module);
 }
 
 }  // namespace
@@ -241,7 +245,8 @@ PYBIND11_MODULE(_C, m) {
 
   static RbPython table = python_table;
   table.tensor_type = tensor_type;
-  m.add_object("python_v0", py::reinterpret_steal<py::object>(PyCapsule_New(&table, RB_PYTHON_CAPSULE, nullptr)));
+  m.add_object("python_v0", py::reinterpret_steal<py::object>(
+                                PyCapsule_New(&table, RB_PYTHON_CAPSULE, nullptr)));
   m.attr("abi") = py::make_tuple(RB_ABI_MAJOR, RB_ABI_MINOR);
   m.attr("__version__") = RABBET_VERSION;
 
@@ -253,28 +258,41 @@ PYBIND11_MODULE(_C, m) {
   m.def("op_names", public_op_names, "Public names of operators, aliases included.");
   m.def("record_names", record_names, "Names of all records, overloads and hidden ones included.");
   m.def("op_info", describe_op);
-  m.def("check_records", check_all_formulas, "Compile every formula of every record; raises for the first bad one.");
+  m.def("check_records", check_all_formulas,
+        "Compile every formula of every record; raises for the first bad one.");
   m.def("return_types", [] { return owned(result_types()); });
 
-  m.def("tensor", [](const py::object& data, const py::object& dtype, const py::object& device) {
-    if (device.is_none()) return wrapped(make_tensor(data.ptr(), dtype_argument(dtype), nullptr));
-    const DeviceSpec spec = parse_device(device.ptr());
-    return wrapped(make_tensor(data.ptr(), dtype_argument(dtype), &spec));
-  }, py::arg("data"), py::arg("dtype") = py::none(), py::arg("device") = py::none());
-  m.def("as_tensor", [](const py::object& data, const py::object& dtype, const py::object& device) {
-    if (py::isinstance<py::none>(device)) {
-      const int want = dtype_argument(dtype);
-      if (is_tensor(data.ptr()) && (want < 0 || want == tensor_of(data.ptr())->dtype_id)) return data;
-      return wrapped(as_tensor(data.ptr(), want, nullptr));
-    }
-    const DeviceSpec spec = parse_device(device.ptr());
-    return wrapped(as_tensor(data.ptr(), dtype_argument(dtype), &spec));
-  }, py::arg("data"), py::arg("dtype") = py::none(), py::arg("device") = py::none());
-  m.def("from_buffer", [](const py::object& o, const py::object& dtype, const std::optional<std::vector<int64_t>>& shape,
-                          int64_t offset, int64_t count) {
-    return wrapped(from_buffer(o.ptr(), dtype_argument(dtype), shape ? &*shape : nullptr, offset, count));
-  }, py::arg("buffer"), py::arg("dtype") = py::none(), py::arg("shape") = py::none(), py::arg("offset") = 0,
-        py::arg("count") = -1);
+  m.def(
+      "tensor",
+      [](const py::object& data, const py::object& dtype, const py::object& device) {
+        if (device.is_none())
+          return wrapped(make_tensor(data.ptr(), dtype_argument(dtype), nullptr));
+        const DeviceSpec spec = parse_device(device.ptr());
+        return wrapped(make_tensor(data.ptr(), dtype_argument(dtype), &spec));
+      },
+      py::arg("data"), py::arg("dtype") = py::none(), py::arg("device") = py::none());
+  m.def(
+      "as_tensor",
+      [](const py::object& data, const py::object& dtype, const py::object& device) {
+        if (py::isinstance<py::none>(device)) {
+          const int want = dtype_argument(dtype);
+          if (is_tensor(data.ptr()) && (want < 0 || want == tensor_of(data.ptr())->dtype_id))
+            return data;
+          return wrapped(as_tensor(data.ptr(), want, nullptr));
+        }
+        const DeviceSpec spec = parse_device(device.ptr());
+        return wrapped(as_tensor(data.ptr(), dtype_argument(dtype), &spec));
+      },
+      py::arg("data"), py::arg("dtype") = py::none(), py::arg("device") = py::none());
+  m.def(
+      "from_buffer",
+      [](const py::object& o, const py::object& dtype,
+         const std::optional<std::vector<int64_t>>& shape, int64_t offset, int64_t count) {
+        return wrapped(
+            from_buffer(o.ptr(), dtype_argument(dtype), shape ? &*shape : nullptr, offset, count));
+      },
+      py::arg("buffer"), py::arg("dtype") = py::none(), py::arg("shape") = py::none(),
+      py::arg("offset") = 0, py::arg("count") = -1);
   m.def("from_dlpack", [](const py::object& o) { return wrapped(from_dlpack(o.ptr())); });
 
   m.def("load_plugin", load, py::arg("path"));
@@ -293,7 +311,8 @@ PYBIND11_MODULE(_C, m) {
     return d;
   });
   m.def("empty_cache", empty_cache);
-  m.def("reset_peak", [](const py::object& device) { reset_peak(parse_device(device.ptr()).backend); });
+  m.def("reset_peak",
+        [](const py::object& device) { reset_peak(parse_device(device.ptr()).backend); });
   m.def("synchronize", [](const py::object& device) {
     const DeviceSpec spec = parse_device(device.ptr());
     synchronize(spec.backend, spec.index < 0 ? 0 : spec.index);
@@ -304,18 +323,24 @@ PYBIND11_MODULE(_C, m) {
       .def("revoke", &KernelHandle::revoke)
       .def_readonly("op", &KernelHandle::op)
       .def_readonly("backend", &KernelHandle::backend);
-  m.def("add_python_kernel", add_python_kernel, py::arg("op"), py::arg("backend"), py::arg("fn"), py::arg("provider"));
+  m.def("add_python_kernel", add_python_kernel, py::arg("op"), py::arg("backend"), py::arg("fn"),
+        py::arg("provider"));
 
-  m.def("get_default_dtype", [] { return py::reinterpret_borrow<py::object>(dtype_objects[default_dtype()]); });
+  m.def("get_default_dtype",
+        [] { return py::reinterpret_borrow<py::object>(dtype_objects[default_dtype()]); });
   m.def("set_default_dtype", [](const py::object& o) {
     const int dtype = dtype_argument(o);
-    if (dtype < 0 || !is_floating(dtype)) raise(PyExc_TypeError, "the default dtype must be a floating dtype");
+    if (dtype < 0 || !is_floating(dtype))
+      raise(PyExc_TypeError, "the default dtype must be a floating dtype");
     set_default_dtype(dtype);
   });
   m.def("promote_types", [](const py::object& a, const py::object& b) {
-    return py::reinterpret_borrow<py::object>(dtype_objects[promote(dtype_argument(a), dtype_argument(b))]);
+    return py::reinterpret_borrow<py::object>(
+        dtype_objects[promote(dtype_argument(a), dtype_argument(b))]);
   });
-  m.def("can_cast", [](const py::object& a, const py::object& b) { return can_cast(dtype_argument(a), dtype_argument(b)); });
+  m.def("can_cast", [](const py::object& a, const py::object& b) {
+    return can_cast(dtype_argument(a), dtype_argument(b));
+  });
   m.def("get_num_threads", num_threads);
   m.def("set_num_threads", set_num_threads);
   m.def("seed_all", seed_all);

@@ -3,13 +3,11 @@
 #include <structmember.h>
 
 #include <cstring>
-
-
 #include <memory>
 #include <unordered_map>
 
-#include "core/infer.h"
 #include "convert.h"
+#include "core/infer.h"
 #include "tensor_type.h"
 #include "value_types.h"
 
@@ -20,12 +18,12 @@ PyTypeObject* op_type;
 namespace {
 
 struct OpObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   std::vector<Overload>* overloads;  // owned; Op objects live as long as the process
   const char* name;                  // owned
   bool inplace;
-  int self_index;  // parameter that takes the method's object; 0 but for `x.where(condition, other)`
+  int self_index;  // parameter that takes the method's object; 0 but for `x.where(condition,
+                   // other)`
 };
 
 OpObject* as_op(PyObject* o) { return reinterpret_cast<OpObject*>(o); }
@@ -43,7 +41,8 @@ int64_t elements(const Overload& overload, const RbValue* values) {
       for (uint32_t j = 0; j < v.len; ++j) total += v.v.ts[j] ? v.v.ts[j]->numel : 0;
     } else if (v.tag == RB_INTS && overload.creation) {
       int64_t size = 1;
-      for (uint32_t j = 0; j < v.len && size < kLargeCall; ++j) size *= v.v.is[j] > 0 ? v.v.is[j] : 1;
+      for (uint32_t j = 0; j < v.len && size < kLargeCall; ++j)
+        size *= v.v.is[j] > 0 ? v.v.is[j] : 1;
       total += size;
     }
   }
@@ -65,11 +64,13 @@ int32_t run(const Overload& overload, const RbValue* values, RbValue* rets, uint
 
 PyObject* wrong_out(const OpObject* o, PyObject* got, int nrets) {
   PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be %s, not %s", o->name,
-               nrets == 1 ? "Tensor" : "tuple of Tensors, one for each result", Py_TYPE(got)->tp_name);
+               nrets == 1 ? "Tensor" : "tuple of Tensors, one for each result",
+               Py_TYPE(got)->tp_name);
   return nullptr;
 }
 
-PyObject* run_out(const OpObject* o, const Overload& overload, const RbValue* values, PyObject* out) {
+PyObject* run_out(const OpObject* o, const Overload& overload, const RbValue* values,
+                  PyObject* out) {
   const int nrets = overload.op->info.nrets;
   RbValue rets[kMaxRets];
   if (is_tensor(out) && nrets == 1 && !overload.op->returns_list) {
@@ -79,7 +80,8 @@ PyObject* run_out(const OpObject* o, const Overload& overload, const RbValue* va
       return wrong_out(o, out, nrets);
     }
     for (int i = 0; i < nrets; ++i) {
-      if (!is_tensor(PyTuple_GET_ITEM(out, i))) return wrong_out(o, PyTuple_GET_ITEM(out, i), nrets);
+      if (!is_tensor(PyTuple_GET_ITEM(out, i)))
+        return wrong_out(o, PyTuple_GET_ITEM(out, i), nrets);
       rets[i] = value_tensor(tensor_of(PyTuple_GET_ITEM(out, i)));
     }
   }
@@ -87,8 +89,8 @@ PyObject* run_out(const OpObject* o, const Overload& overload, const RbValue* va
   return code == RB_OK ? Py_NewRef(out) : raise_error(code);
 }
 
-PyObject* run_inplace(const OpObject* o, const Overload& overload, const RbValue* values, PyObject* self,
-                      const Extras& extras) {
+PyObject* run_inplace(const OpObject* o, const Overload& overload, const RbValue* values,
+                      PyObject* self, const Extras& extras) {
   if (extras.out) {
     PyErr_Format(PyExc_TypeError, "%s(): an in-place operator takes no argument 'out'", o->name);
     return nullptr;
@@ -103,12 +105,14 @@ PyObject* run_inplace(const OpObject* o, const Overload& overload, const RbValue
   return code == RB_OK ? Py_NewRef(self) : raise_error(code);
 }
 
-PyObject* finish(const OpObject* o, const Overload& overload, const RbValue* values, PyObject* const* args,
-                 Py_ssize_t nargs, const Extras& extras) {
+PyObject* finish(const OpObject* o, const Overload& overload, const RbValue* values,
+                 PyObject* const* args, Py_ssize_t nargs, const Extras& extras) {
   if (__builtin_expect(o->inplace, 0)) {
     PyObject* self = nargs > 0 ? args[0] : nullptr;
-    if (!self) self = wrap_borrowed(values[0].v.t);  // given by keyword
-    else Py_INCREF(self);
+    if (!self)
+      self = wrap_borrowed(values[0].v.t);  // given by keyword
+    else
+      Py_INCREF(self);
     Ref owned(self);
     return self ? run_inplace(o, overload, values, self, extras) : nullptr;
   }
@@ -118,7 +122,8 @@ PyObject* finish(const OpObject* o, const Overload& overload, const RbValue* val
   for (int i = 0; i < nrets; ++i) rets[i] = value_none();
   const int32_t code = run(overload, values, rets, 0);
   if (__builtin_expect(code != RB_OK, 0)) return raise_error(code);
-  if (__builtin_expect(nrets == 1 && rets[0].tag == RB_TENSOR && !extras.requires_grad, 1)) return wrap(rets[0].v.t);
+  if (__builtin_expect(nrets == 1 && rets[0].tag == RB_TENSOR && !extras.requires_grad, 1))
+    return wrap(rets[0].v.t);
   return object_boundary([&] {
     Ref result(results_to_python(overload.op, rets, nrets));
     if (extras.requires_grad) set_requires_grad(result.get(), extras.requires_grad);
@@ -134,7 +139,8 @@ PyObject* no_match(const OpObject* o, PyObject* const* args, Py_ssize_t nargs, P
       Arena arena;
       Extras extras;
       Mismatch mismatch;
-      if (parse_arguments(overload, args, nargs, kwnames, values, arena, extras, mismatch) == Parsed::kError) {
+      if (parse_arguments(overload, args, nargs, kwnames, values, arena, extras, mismatch) ==
+          Parsed::kError) {
         PyErr_Clear();
       }
       const std::string why = describe(overload, mismatch);
@@ -146,7 +152,8 @@ PyObject* no_match(const OpObject* o, PyObject* const* args, Py_ssize_t nargs, P
       }
     }
     if (o->overloads->size() > 1) {
-      text = std::string(o->name) + "(): no signature takes " + describe_call(args, nargs, kwnames) + ":" + text;
+      text = std::string(o->name) + "(): no signature takes " +
+             describe_call(args, nargs, kwnames) + ":" + text;
     }
     PyErr_SetString(PyExc_TypeError, text.c_str());
     return nullptr;
@@ -193,7 +200,9 @@ PyObject* op_bind(PyObject* self, PyObject* object, PyObject*) {
   return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
 }
 
-PyObject* op_repr(PyObject* self) { return PyUnicode_FromFormat("<operator rabbet.%s>", as_op(self)->name); }
+PyObject* op_repr(PyObject* self) {
+  return PyUnicode_FromFormat("<operator rabbet.%s>", as_op(self)->name);
+}
 
 PyObject* op_get_name(PyObject* self, void*) { return PyUnicode_FromString(as_op(self)->name); }
 
@@ -213,7 +222,8 @@ bool is_number_text(const std::string& text) {
 // Defaults that Python's tokenizer reads back; others (none today) are shown as None.
 std::string default_text(const Param& p) {
   const std::string& t = p.default_text;
-  const bool plain = t == "None" || t == "True" || t == "False" || t[0] == '\'' || t[0] == '"' || t[0] == '[';
+  const bool plain =
+      t == "None" || t == "True" || t == "False" || t[0] == '\'' || t[0] == '"' || t[0] == '[';
   return plain || is_number_text(t) ? t : "None";
 }
 
@@ -270,7 +280,8 @@ PyGetSetDef op_getset[] = {
     {"__doc__", op_get_doc, nullptr, nullptr, nullptr},
     {"__text_signature__", op_get_text_signature, nullptr, nullptr, nullptr},
     {"__module__", op_get_module, nullptr, nullptr, nullptr},
-    {"overloads", op_get_overloads, nullptr, "Names of the records that it calls, in order.", nullptr},
+    {"overloads", op_get_overloads, nullptr, "Names of the records that it calls, in order.",
+     nullptr},
     {"inplace", op_get_inplace, nullptr, "Whether it writes its first argument.", nullptr},
     {}};
 PyMethodDef op_methods[] = {{"__reduce__", op_reduce, METH_NOARGS, nullptr}, {}};
@@ -285,15 +296,16 @@ PyType_Slot op_slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call
                           {Py_tp_members, op_members},
                           {}};
 PyType_Spec op_spec = {"rabbet.Op", sizeof(OpObject), 0,
-                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
-                           Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL |
+                           Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                        op_slots};
 
 // ---- all objects, by name
 
 struct Objects {
-  std::unordered_map<std::string, PyObject*> by_name;  // owned; "add", "subtract", "add_", "max.dim"
-  std::vector<std::string> names;                      // public ones, in record order
+  std::unordered_map<std::string, PyObject*>
+      by_name;                     // owned; "add", "subtract", "add_", "max.dim"
+  std::vector<std::string> names;  // public ones, in record order
   std::unordered_map<const Op*, PyTypeObject*> results;
   std::unordered_map<const Op*, bool> seen;
 };
@@ -348,12 +360,14 @@ void set_method(const std::string& name, PyObject* o) {
   // What the type defines itself (view(dtype), `T`) stays.
   Ref key(must(PyUnicode_FromString(name.c_str())));
   if (PyDict_Contains(tensor_type->tp_dict, key.get())) return;
-  if (PyObject_SetAttr(reinterpret_cast<PyObject*>(tensor_type), key.get(), o) < 0) throw PythonError{};
+  if (PyObject_SetAttr(reinterpret_cast<PyObject*>(tensor_type), key.get(), o) < 0)
+    throw PythonError{};
 }
 
 int method_self(const Op* op) {
   for (size_t i = 0; i < op->params.size(); ++i) {
-    if (op->params[i].name_text == "input" && op->params[i].type == RB_A_TENSOR) return static_cast<int>(i);
+    if (op->params[i].name_text == "input" && op->params[i].type == RB_A_TENSOR)
+      return static_cast<int>(i);
   }
   return 0;
 }
@@ -393,7 +407,8 @@ void refresh_ops() {
     if (all.seen[op]) continue;
     all.seen[op] = true;
     if (op->params.size() > static_cast<size_t>(kMaxParams)) {
-      raise(PyExc_RuntimeError, "operator '%s' has more than %d parameters", op->name.c_str(), kMaxParams);
+      raise(PyExc_RuntimeError, "operator '%s' has more than %d parameters", op->name.c_str(),
+            kMaxParams);
     }
     if (op->name != op->base) add_overload(object_named(op->name, false), op);
     add_names(op, op->base);
@@ -403,7 +418,8 @@ void refresh_ops() {
 
 void init_op_type(PyObject* module) {
   op_type = reinterpret_cast<PyTypeObject*>(must(PyType_FromSpec(&op_spec)));
-  if (PyModule_AddObjectRef(module, "Op", reinterpret_cast<PyObject*>(op_type)) < 0) throw PythonError{};
+  if (PyModule_AddObjectRef(module, "Op", reinterpret_cast<PyObject*>(op_type)) < 0)
+    throw PythonError{};
   refresh_ops();
 }
 
@@ -423,7 +439,8 @@ PyTypeObject* result_type(const Op* op) {
   for (size_t i = sizeof "rabbet.return_types"; i < name.size(); ++i) {
     if (name[i] == '.') name[i] = '_';
   }
-  if (op->name.compare(0, op->base.size() + 1, op->base + ".") == 0) name = "rabbet.return_types." + op->base;
+  if (op->name.compare(0, op->base.size() + 1, op->base + ".") == 0)
+    name = "rabbet.return_types." + op->base;
   const size_t n = op->ret_names.size();
   auto* fields = new PyStructSequence_Field[n + 1];
   for (size_t i = 0; i < n; ++i) fields[i] = {op->ret_names[i].c_str(), nullptr};
@@ -438,7 +455,8 @@ PyObject* result_types() {
   Ref dict(must(PyDict_New()));
   for (auto& [op, type] : objects().results) {
     (void)op;
-    if (PyDict_SetItemString(dict.get(), type->tp_name, reinterpret_cast<PyObject*>(type)) < 0) throw PythonError{};
+    if (PyDict_SetItemString(dict.get(), type->tp_name, reinterpret_cast<PyObject*>(type)) < 0)
+      throw PythonError{};
   }
   return dict.release();
 }

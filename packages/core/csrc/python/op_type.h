@@ -6,13 +6,14 @@ namespace rabbet::python {
 
 extern PyTypeObject* op_type;
 
-/// Make the type, an object for every operator, and put methods on Tensor. Throws PythonError or Error.
+/// Make the type, an object for every operator, and put methods on Tensor. Throws PythonError or
+/// Error.
 void init_op_type(PyObject* module);
 /// Operators that were registered since: new objects, new overloads of old ones, methods. Throws.
 void refresh_ops();
 
-/// The object of a public name, an alias, an in-place name ("add_") or an overload ("max.dim"); borrowed,
-/// null (without an exception) if there is none.
+/// The object of a public name, an alias, an in-place name ("add_") or an overload ("max.dim");
+/// borrowed, null (without an exception) if there is none.
 PyObject* find_op_object(const std::string& name);
 /// Public names, in record order.
 std::vector<std::string> public_op_names();

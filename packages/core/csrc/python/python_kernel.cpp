@@ -10,7 +10,8 @@ namespace {
 
 bool take_result(PyObject* o, RbValue* ret) {
   if (!is_tensor(o)) {
-    PyErr_Format(PyExc_TypeError, "a kernel must return a Tensor for each result, got %s", Py_TYPE(o)->tp_name);
+    PyErr_Format(PyExc_TypeError, "a kernel must return a Tensor for each result, got %s",
+                 Py_TYPE(o)->tp_name);
     return false;
   }
   retain(tensor_of(o));
@@ -22,7 +23,8 @@ bool take_results(PyObject* result, RbValue* rets, int32_t nrets) {
   if (nrets == 1) return take_result(result, &rets[0]);
   if (nrets == 0) return true;
   if (!PyTuple_Check(result) || PyTuple_GET_SIZE(result) != nrets) {
-    PyErr_Format(PyExc_TypeError, "a kernel with %d results must return a tuple of as many Tensors", static_cast<int>(nrets));
+    PyErr_Format(PyExc_TypeError, "a kernel with %d results must return a tuple of as many Tensors",
+                 static_cast<int>(nrets));
     return false;
   }
   for (int32_t i = 0; i < nrets; ++i) {
@@ -34,7 +36,8 @@ bool take_results(PyObject* result, RbValue* rets, int32_t nrets) {
   return true;
 }
 
-int32_t run(void* self, const RbCall*, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
+int32_t run(void* self, const RbCall*, const RbValue* args, int32_t nargs, RbValue* rets,
+            int32_t nrets) {
   WithGil gil;
   Ref given(PyTuple_New(nargs));
   if (!given) return capture_error();

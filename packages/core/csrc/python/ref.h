@@ -47,7 +47,8 @@ class WithGil {
   PyGILState_STATE state_;
 };
 
-/// Whether the interpreter can still run code; deleters on other threads ask before they take the lock.
+/// Whether the interpreter can still run code; deleters on other threads ask before they take the
+/// lock.
 inline bool interpreter_alive() {
 #if PY_VERSION_HEX >= 0x030D0000
   return Py_IsInitialized() && !Py_IsFinalizing();

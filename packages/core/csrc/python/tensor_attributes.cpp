@@ -11,16 +11,22 @@ namespace rabbet::python {
 
 namespace {
 
-PyObject* get_shape(PyObject* o, void*) { return make_size(tensor_of(o)->ndim, tensor_of(o)->shape); }
+PyObject* get_shape(PyObject* o, void*) {
+  return make_size(tensor_of(o)->ndim, tensor_of(o)->shape);
+}
 PyObject* get_ndim(PyObject* o, void*) { return PyLong_FromLong(tensor_of(o)->ndim); }
 PyObject* get_dtype(PyObject* o, void*) { return Py_NewRef(dtype_objects[tensor_of(o)->dtype_id]); }
 PyObject* get_device(PyObject* o, void*) { return device_of(tensor_of(o)); }
 PyObject* get_layout(PyObject*, void*) { return Py_NewRef(strided_layout); }
-PyObject* get_itemsize(PyObject* o, void*) { return PyLong_FromLong(dtype_info(tensor_of(o)->dtype_id).itemsize); }
+PyObject* get_itemsize(PyObject* o, void*) {
+  return PyLong_FromLong(dtype_info(tensor_of(o)->dtype_id).itemsize);
+}
 PyObject* get_nbytes(PyObject* o, void*) {
   return PyLong_FromLongLong(tensor_of(o)->numel * dtype_info(tensor_of(o)->dtype_id).itemsize);
 }
-PyObject* get_is_meta(PyObject* o, void*) { return PyBool_FromLong(tensor_of(o)->backend == kMeta); }
+PyObject* get_is_meta(PyObject* o, void*) {
+  return PyBool_FromLong(tensor_of(o)->backend == kMeta);
+}
 
 PyObject* is_on(PyObject* o, const char* name) {
   return PyBool_FromLong(backend_entry(tensor_of(o)->backend).name == name);
@@ -29,7 +35,8 @@ PyObject* get_is_cpu(PyObject* o, void*) { return is_on(o, "cpu"); }
 PyObject* get_is_cuda(PyObject* o, void*) { return is_on(o, "cuda"); }
 
 PyObject* wrapped(const Op* op, PyObject* o) {
-  return object_boundary([&] { return wrap(run_op(op, {value_tensor(tensor_of(o))}).release_ownership()); });
+  return object_boundary(
+      [&] { return wrap(run_op(op, {value_tensor(tensor_of(o))}).release_ownership()); });
 }
 
 PyObject* get_transposed(PyObject* o, void*) {
@@ -38,7 +45,8 @@ PyObject* get_transposed(PyObject* o, void*) {
   return object_boundary([&] {
     int64_t dims[kMaxDims];
     for (int i = 0; i < t->ndim; ++i) dims[i] = t->ndim - 1 - i;
-    return wrap(run_op(ops.permute, {value_tensor(tensor_of(o)), value_ints(dims, t->ndim)}).release_ownership());
+    return wrap(run_op(ops.permute, {value_tensor(tensor_of(o)), value_ints(dims, t->ndim)})
+                    .release_ownership());
   });
 }
 PyObject* get_matrix_transposed(PyObject* o, void*) { return wrapped(ops.mT, o); }
@@ -87,7 +95,8 @@ PyGetSetDef tensor_getset[] = {
     {"mH", get_adjoint, nullptr, "The last two dimensions swapped, conjugated.", nullptr},
     {"real", get_real, nullptr, "Real part.", nullptr},
     {"imag", get_imag, nullptr, "Imaginary part of a complex tensor.", nullptr},
-    {"data", get_data, set_data, "The tensor cut from the graph; assigning replaces memory, shape and dtype.", nullptr},
+    {"data", get_data, set_data,
+     "The tensor cut from the graph; assigning replaces memory, shape and dtype.", nullptr},
     {}};
 
 }  // namespace rabbet::python

@@ -18,7 +18,8 @@ namespace {
 
 int64_t wrapped_dim(const Tensor* t, PyObject* o, const char* method) {
   int64_t d;
-  if (!int_value(o, &d)) raise(PyExc_TypeError, "%s(): dim must be an int, not %s", method, Py_TYPE(o)->tp_name);
+  if (!int_value(o, &d))
+    raise(PyExc_TypeError, "%s(): dim must be an int, not %s", method, Py_TYPE(o)->tp_name);
   const int64_t range = t->ndim ? t->ndim : 1;
   if (d < -range || d >= range) {
     raise(PyExc_IndexError, "%s(): dim %lld is out of range for a tensor of %d dimensions", method,
@@ -27,8 +28,8 @@ int64_t wrapped_dim(const Tensor* t, PyObject* o, const char* method) {
   return d < 0 ? d + range : d;
 }
 
-PyObject* per_dim(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names, const char* method,
-                  bool strides) {
+PyObject* per_dim(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names,
+                  const char* method, bool strides) {
   return object_boundary([&]() -> PyObject* {
     const Tensor* t = tensor_of(self);
     const Py_ssize_t given = nargs + (names ? PyTuple_GET_SIZE(names) : 0);
@@ -36,7 +37,8 @@ PyObject* per_dim(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObj
     if (given == 0 || args[0] == Py_None) {
       if (!strides) return make_size(t->ndim, t->shape);
       Ref tuple(must(PyTuple_New(t->ndim)));
-      for (int i = 0; i < t->ndim; ++i) PyTuple_SET_ITEM(tuple.get(), i, must(PyLong_FromLongLong(t->strides[i])));
+      for (int i = 0; i < t->ndim; ++i)
+        PyTuple_SET_ITEM(tuple.get(), i, must(PyLong_FromLongLong(t->strides[i])));
       return tuple.release();
     }
     const int64_t d = wrapped_dim(t, args[0], method);
@@ -44,12 +46,18 @@ PyObject* per_dim(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObj
     return PyLong_FromLongLong(strides ? t->strides[d] : t->shape[d]);
   });
 }
-PyObject* size(PyObject* s, PyObject* const* a, Py_ssize_t n, PyObject* k) { return per_dim(s, a, n, k, "size", false); }
-PyObject* stride(PyObject* s, PyObject* const* a, Py_ssize_t n, PyObject* k) { return per_dim(s, a, n, k, "stride", true); }
+PyObject* size(PyObject* s, PyObject* const* a, Py_ssize_t n, PyObject* k) {
+  return per_dim(s, a, n, k, "size", false);
+}
+PyObject* stride(PyObject* s, PyObject* const* a, Py_ssize_t n, PyObject* k) {
+  return per_dim(s, a, n, k, "stride", true);
+}
 
 PyObject* dim(PyObject* s, PyObject*) { return PyLong_FromLong(tensor_of(s)->ndim); }
 PyObject* numel(PyObject* s, PyObject*) { return PyLong_FromLongLong(tensor_of(s)->numel); }
-PyObject* element_size(PyObject* s, PyObject*) { return PyLong_FromLong(dtype_info(tensor_of(s)->dtype_id).itemsize); }
+PyObject* element_size(PyObject* s, PyObject*) {
+  return PyLong_FromLong(dtype_info(tensor_of(s)->dtype_id).itemsize);
+}
 PyObject* data_ptr(PyObject* s, PyObject*) { return PyLong_FromVoidPtr(tensor_of(s)->data); }
 PyObject* storage_offset(PyObject* s, PyObject*) {
   const Tensor* t = tensor_of(s);
@@ -63,8 +71,12 @@ PyObject* storage_nbytes(PyObject* s, PyObject*) {
 PyObject* is_contiguous(PyObject* s, PyObject* const*, Py_ssize_t, PyObject*) {
   return PyBool_FromLong((tensor_of(s)->flags & RB_T_CONTIGUOUS) != 0);
 }
-PyObject* is_floating_point(PyObject* s, PyObject*) { return PyBool_FromLong(is_floating(tensor_of(s)->dtype_id)); }
-PyObject* is_complex_(PyObject* s, PyObject*) { return PyBool_FromLong(is_complex(tensor_of(s)->dtype_id)); }
+PyObject* is_floating_point(PyObject* s, PyObject*) {
+  return PyBool_FromLong(is_floating(tensor_of(s)->dtype_id));
+}
+PyObject* is_complex_(PyObject* s, PyObject*) {
+  return PyBool_FromLong(is_complex(tensor_of(s)->dtype_id));
+}
 PyObject* item(PyObject* s, PyObject*) { return tensor_item(tensor_of(s)); }
 PyObject* tolist(PyObject* s, PyObject*) { return tensor_to_list(tensor_of(s)); }
 
@@ -81,7 +93,8 @@ PyObject* converted(PyObject* self, int dtype, const DeviceSpec* device, bool co
   return wrap(cast.release_ownership());
 }
 
-// to(dtype), to(device), to(device, dtype), to(other), all with non_blocking=, copy=, memory_format=
+// to(dtype), to(device), to(device, dtype), to(other), all with non_blocking=, copy=,
+// memory_format=
 PyObject* to(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return object_boundary([&]() -> PyObject* {
     int dtype = -1;
@@ -99,7 +112,8 @@ PyObject* to(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* 
         device = parse_device(o);
         have_device = true;
       } else {
-        raise(PyExc_TypeError, "to(): expected a dtype, device or Tensor, not %s", Py_TYPE(o)->tp_name);
+        raise(PyExc_TypeError, "to(): expected a dtype, device or Tensor, not %s",
+              Py_TYPE(o)->tp_name);
       }
     };
     Py_ssize_t flags = 0;
@@ -114,7 +128,8 @@ PyObject* to(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* 
       const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, i));
       PyObject* value = args[nargs + i];
       if (!name) throw PythonError{};
-      if (!std::strcmp(name, "dtype") || !std::strcmp(name, "device") || !std::strcmp(name, "other")) {
+      if (!std::strcmp(name, "dtype") || !std::strcmp(name, "device") ||
+          !std::strcmp(name, "other")) {
         take(value);
       } else if (!std::strcmp(name, "copy")) {
         copy = PyObject_IsTrue(value) == 1;
@@ -142,7 +157,8 @@ PyObject* cuda(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
     DeviceSpec device{require_backend("cuda"), 0};
     if (nargs > 0 && args[0] != Py_None) {
       int64_t index;
-      device = int_value(args[0], &index) ? DeviceSpec{device.backend, static_cast<int32_t>(index)} : parse_device(args[0]);
+      device = int_value(args[0], &index) ? DeviceSpec{device.backend, static_cast<int32_t>(index)}
+                                          : parse_device(args[0]);
     }
     return converted(self, -1, &device, false);
   });
@@ -153,40 +169,53 @@ PyObject* view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
   return object_boundary([&]() -> PyObject* {
     Tensor* t = tensor_of(self);
     if (nargs == 1 && !names && is_dtype(args[0])) {
-      const int dtype = dtype_of(args[0]), from = dtype_info(t->dtype_id).itemsize, item = dtype_info(dtype).itemsize;
-      if (from != item) raise(PyExc_RuntimeError, "view(dtype): the element sizes differ (%d and %d bytes)", from, item);
+      const int dtype = dtype_of(args[0]), from = dtype_info(t->dtype_id).itemsize,
+                item = dtype_info(dtype).itemsize;
+      if (from != item)
+        raise(PyExc_RuntimeError, "view(dtype): the element sizes differ (%d and %d bytes)", from,
+              item);
       TensorRef same(tensor_share(t, t->ndim, t->shape, t->strides, t->data));
       same->dtype_id = static_cast<uint16_t>(dtype);
       same->dtype = dtype_info(dtype).dlpack;
       return wrap(same.release_ownership());
     }
     std::vector<int64_t> sizes;
-    PyObject* list = nargs == 1 && (PyTuple_Check(args[0]) || PyList_Check(args[0])) ? args[0] : nullptr;
+    PyObject* list =
+        nargs == 1 && (PyTuple_Check(args[0]) || PyList_Check(args[0])) ? args[0] : nullptr;
     const Py_ssize_t n = list ? PySequence_Size(list) : nargs;
     for (Py_ssize_t i = 0; i < n; ++i) {
       Ref o(list ? PySequence_GetItem(list, i) : Py_NewRef(args[i]));
       int64_t s;
-      if (!int_value(o.get(), &s)) raise(PyExc_TypeError, "view(): sizes must be ints, not %s", Py_TYPE(o.get())->tp_name);
+      if (!int_value(o.get(), &s))
+        raise(PyExc_TypeError, "view(): sizes must be ints, not %s", Py_TYPE(o.get())->tp_name);
       sizes.push_back(s);
     }
     if (names) raise(PyExc_TypeError, "view() takes no keyword arguments");
-    return wrap(run_op(ops.view, {value_tensor(t), value_ints(sizes.data(), static_cast<int>(sizes.size()))})
+    return wrap(run_op(ops.view,
+                       {value_tensor(t), value_ints(sizes.data(), static_cast<int>(sizes.size()))})
                     .release_ownership());
   });
 }
 
 PyObject* same_shape_as(PyObject* self, PyObject* other, const Op* op, const char* method) {
   return object_boundary([&]() -> PyObject* {
-    if (!is_tensor(other)) raise(PyExc_TypeError, "%s(): expected a Tensor, not %s", method, Py_TYPE(other)->tp_name);
+    if (!is_tensor(other))
+      raise(PyExc_TypeError, "%s(): expected a Tensor, not %s", method, Py_TYPE(other)->tp_name);
     const Tensor* o = tensor_of(other);
-    return wrap(run_op(op, {value_tensor(tensor_of(self)), value_ints(o->shape, o->ndim)}).release_ownership());
+    return wrap(run_op(op, {value_tensor(tensor_of(self)), value_ints(o->shape, o->ndim)})
+                    .release_ownership());
   });
 }
-PyObject* view_as(PyObject* self, PyObject* other) { return same_shape_as(self, other, ops.view, "view_as"); }
-PyObject* reshape_as(PyObject* self, PyObject* other) { return same_shape_as(self, other, ops.reshape, "reshape_as"); }
+PyObject* view_as(PyObject* self, PyObject* other) {
+  return same_shape_as(self, other, ops.view, "view_as");
+}
+PyObject* reshape_as(PyObject* self, PyObject* other) {
+  return same_shape_as(self, other, ops.reshape, "reshape_as");
+}
 PyObject* type_as(PyObject* self, PyObject* other) {
   return object_boundary([&]() -> PyObject* {
-    if (!is_tensor(other)) raise(PyExc_TypeError, "type_as(): expected a Tensor, not %s", Py_TYPE(other)->tp_name);
+    if (!is_tensor(other))
+      raise(PyExc_TypeError, "type_as(): expected a Tensor, not %s", Py_TYPE(other)->tp_name);
     return converted(self, tensor_of(other)->dtype_id, nullptr, false);
   });
 }
@@ -198,14 +227,18 @@ PyObject* is_set_to(PyObject* self, PyObject* other) {
 
 PyObject* make_subclass(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return object_boundary([&]() -> PyObject* {
-    if (nargs < 2 || !PyType_Check(args[0]) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(args[0]), tensor_type) ||
+    if (nargs < 2 || !PyType_Check(args[0]) ||
+        !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(args[0]), tensor_type) ||
         !is_tensor(args[1])) {
-      raise(PyExc_TypeError, "_make_subclass(cls, tensor, requires_grad=False): cls must be a subclass of Tensor");
+      raise(PyExc_TypeError,
+            "_make_subclass(cls, tensor, requires_grad=False): cls must be a subclass of Tensor");
     }
     Tensor* t = tensor_of(args[1]);
     Ref made(must(wrap_as(reinterpret_cast<PyTypeObject*>(args[0]),
                           tensor_share(t, t->ndim, t->shape, t->strides, t->data))));
-    PyObject* grad = nargs > 2 ? args[2] : names && PyTuple_GET_SIZE(names) == 1 ? args[nargs] : Py_False;
+    PyObject* grad = nargs > 2                               ? args[2]
+                     : names && PyTuple_GET_SIZE(names) == 1 ? args[nargs]
+                                                             : Py_False;
     set_requires_grad(made.get(), grad);
     return made.release();
   });
@@ -228,7 +261,8 @@ PyMethodDef tensor_methods[] = {
     {"nelement", numel, METH_NOARGS, "Number of elements."},
     {"element_size", element_size, METH_NOARGS, "Bytes per element."},
     {"data_ptr", data_ptr, METH_NOARGS, "Address of the first element."},
-    {"storage_offset", storage_offset, METH_NOARGS, "Elements between the storage's begin and the first element."},
+    {"storage_offset", storage_offset, METH_NOARGS,
+     "Elements between the storage's begin and the first element."},
     {"_storage_id", storage_id, METH_NOARGS, "A number that tensors of one storage share."},
     {"_storage_nbytes", storage_nbytes, METH_NOARGS, "Bytes of the storage."},
     {"is_contiguous", as_cfunction(is_contiguous), kFast, "Whether row-major without gaps."},
@@ -252,13 +286,16 @@ PyMethodDef tensor_methods[] = {
     {"cdouble", as_dtype<RB_C128>, METH_NOARGS, "As complex128."},
     {"cpu", cpu, METH_NOARGS, "On the CPU."},
     {"cuda", as_cfunction(cuda), kFast, "On a CUDA device."},
-    {"view", as_cfunction(view), kFast, "The same elements in another shape, or their bytes as another dtype."},
+    {"view", as_cfunction(view), kFast,
+     "The same elements in another shape, or their bytes as another dtype."},
     {"view_as", view_as, METH_O, "view() with the shape of another tensor."},
     {"reshape_as", reshape_as, METH_O, "reshape() with the shape of another tensor."},
     {"type_as", type_as, METH_O, "Cast to the dtype of another tensor."},
     {"__dlpack__", as_cfunction(tensor_dlpack), kFast, "A DLPack capsule that shares the memory."},
-    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, "DLPack's (type, index) of the device."},
-    {"_make_subclass", as_cfunction(make_subclass), kFast | METH_STATIC, "A tensor of a subclass that shares memory."},
+    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS,
+     "DLPack's (type, index) of the device."},
+    {"_make_subclass", as_cfunction(make_subclass), kFast | METH_STATIC,
+     "A tensor of a subclass that shares memory."},
     {}};
 
 }  // namespace rabbet::python

@@ -81,7 +81,9 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
   }
   return binary<&CoreOps::pow>(a, b);
 }
-PyObject* inplace_power(PyObject* a, PyObject* b, PyObject*) { return inplace<&CoreOps::pow>(a, b); }
+PyObject* inplace_power(PyObject* a, PyObject* b, PyObject*) {
+  return inplace<&CoreOps::pow>(a, b);
+}
 
 template <const Op* CoreOps::* Which>
 PyObject* unary(PyObject* a) {
@@ -96,7 +98,8 @@ PyObject* positive(PyObject* a) { return Py_NewRef(a); }
 PyObject* item_of(PyObject* a, const char* what) {
   const Tensor* t = tensor_of(a);
   if (t->numel == 1) return tensor_item(t);
-  PyErr_Format(PyExc_ValueError, "%s of a tensor with %lld elements is ambiguous: it must have one element", what,
+  PyErr_Format(PyExc_ValueError,
+               "%s of a tensor with %lld elements is ambiguous: it must have one element", what,
                static_cast<long long>(t->numel));
   return nullptr;
 }
@@ -129,7 +132,8 @@ PyObject* compare(PyObject* a, PyObject* b, int which) {
   return object_boundary([&]() -> PyObject* {
     RbValue values[kMaxParams];
     Arena arena;
-    if (b == Py_None || !operand(a, &values[0], arena) || !operand(b, &values[1], arena)) Py_RETURN_NOTIMPLEMENTED;
+    if (b == Py_None || !operand(a, &values[0], arena) || !operand(b, &values[1], arena))
+      Py_RETURN_NOTIMPLEMENTED;
     return finish(ops.*table[which], values, 2);
   });
 }
@@ -149,7 +153,8 @@ PyObject* iterate(PyObject* a) {
     if (t->ndim == 0) raise(PyExc_TypeError, "iteration over a 0-d tensor");
     Ref list(must(PyList_New(t->shape[0])));
     for (int64_t i = 0; i < t->shape[0]; ++i) {
-      TensorRef row = run_op(ops.select, {value_tensor(const_cast<Tensor*>(t)), value_int(0), value_int(i)});
+      TensorRef row =
+          run_op(ops.select, {value_tensor(const_cast<Tensor*>(t)), value_int(0), value_int(i)});
       PyList_SET_ITEM(list.get(), i, must(wrap(row.release_ownership())));
     }
     return PyObject_GetIter(list.get());
@@ -161,9 +166,11 @@ int contains(PyObject* a, PyObject* value) {
     RbValue v;
     Arena arena;
     if (!operand(value, &v, arena)) {
-      raise(PyExc_TypeError, "a tensor can contain tensors and numbers only, not %s", Py_TYPE(value)->tp_name);
+      raise(PyExc_TypeError, "a tensor can contain tensors and numbers only, not %s",
+            Py_TYPE(value)->tp_name);
     }
-    TensorRef hit = run_op(ops.any, {value_tensor(run_op(ops.eq, {value_tensor(tensor_of(a)), v}).get())});
+    TensorRef hit =
+        run_op(ops.any, {value_tensor(run_op(ops.eq, {value_tensor(tensor_of(a)), v}).get())});
     Ref item(must(tensor_item(hit.get())));
     return PyObject_IsTrue(item.get());
   });
@@ -176,41 +183,42 @@ void* slot(F f) {
 
 }  // namespace
 
-PyType_Slot tensor_number_slots[] = {{Py_nb_add, slot(binary<&CoreOps::add>)},
-                                     {Py_nb_subtract, slot(binary<&CoreOps::sub>)},
-                                     {Py_nb_multiply, slot(binary<&CoreOps::mul>)},
-                                     {Py_nb_true_divide, slot(binary<&CoreOps::div>)},
-                                     {Py_nb_floor_divide, slot(binary<&CoreOps::floor_divide>)},
-                                     {Py_nb_remainder, slot(binary<&CoreOps::remainder>)},
-                                     {Py_nb_matrix_multiply, slot(binary<&CoreOps::matmul>)},
-                                     {Py_nb_power, slot(power)},
-                                     {Py_nb_and, slot(binary<&CoreOps::bitwise_and>)},
-                                     {Py_nb_or, slot(binary<&CoreOps::bitwise_or>)},
-                                     {Py_nb_xor, slot(binary<&CoreOps::bitwise_xor>)},
-                                     {Py_nb_lshift, slot(binary<&CoreOps::bitwise_left_shift>)},
-                                     {Py_nb_rshift, slot(binary<&CoreOps::bitwise_right_shift>)},
-                                     {Py_nb_inplace_add, slot(inplace<&CoreOps::add>)},
-                                     {Py_nb_inplace_subtract, slot(inplace<&CoreOps::sub>)},
-                                     {Py_nb_inplace_multiply, slot(inplace<&CoreOps::mul>)},
-                                     {Py_nb_inplace_true_divide, slot(inplace<&CoreOps::div>)},
-                                     {Py_nb_inplace_floor_divide, slot(inplace<&CoreOps::floor_divide>)},
-                                     {Py_nb_inplace_remainder, slot(inplace<&CoreOps::remainder>)},
-                                     {Py_nb_inplace_power, slot(inplace_power)},
-                                     {Py_nb_inplace_and, slot(inplace<&CoreOps::bitwise_and>)},
-                                     {Py_nb_inplace_or, slot(inplace<&CoreOps::bitwise_or>)},
-                                     {Py_nb_inplace_xor, slot(inplace<&CoreOps::bitwise_xor>)},
-                                     {Py_nb_negative, slot(unary<&CoreOps::neg>)},
-                                     {Py_nb_positive, slot(positive)},
-                                     {Py_nb_absolute, slot(unary<&CoreOps::abs>)},
-                                     {Py_nb_invert, slot(unary<&CoreOps::bitwise_not>)},
-                                     {Py_nb_bool, slot(truth)},
-                                     {Py_nb_int, slot(to_int)},
-                                     {Py_nb_float, slot(to_float)},
-                                     {Py_nb_index, slot(to_index)},
-                                     {Py_tp_richcompare, slot(compare)},
-                                     {Py_mp_length, slot(length)},
-                                     {Py_sq_contains, slot(contains)},
-                                     {Py_tp_iter, slot(iterate)},
-                                     {}};
+PyType_Slot tensor_number_slots[] = {
+    {Py_nb_add, slot(binary<&CoreOps::add>)},
+    {Py_nb_subtract, slot(binary<&CoreOps::sub>)},
+    {Py_nb_multiply, slot(binary<&CoreOps::mul>)},
+    {Py_nb_true_divide, slot(binary<&CoreOps::div>)},
+    {Py_nb_floor_divide, slot(binary<&CoreOps::floor_divide>)},
+    {Py_nb_remainder, slot(binary<&CoreOps::remainder>)},
+    {Py_nb_matrix_multiply, slot(binary<&CoreOps::matmul>)},
+    {Py_nb_power, slot(power)},
+    {Py_nb_and, slot(binary<&CoreOps::bitwise_and>)},
+    {Py_nb_or, slot(binary<&CoreOps::bitwise_or>)},
+    {Py_nb_xor, slot(binary<&CoreOps::bitwise_xor>)},
+    {Py_nb_lshift, slot(binary<&CoreOps::bitwise_left_shift>)},
+    {Py_nb_rshift, slot(binary<&CoreOps::bitwise_right_shift>)},
+    {Py_nb_inplace_add, slot(inplace<&CoreOps::add>)},
+    {Py_nb_inplace_subtract, slot(inplace<&CoreOps::sub>)},
+    {Py_nb_inplace_multiply, slot(inplace<&CoreOps::mul>)},
+    {Py_nb_inplace_true_divide, slot(inplace<&CoreOps::div>)},
+    {Py_nb_inplace_floor_divide, slot(inplace<&CoreOps::floor_divide>)},
+    {Py_nb_inplace_remainder, slot(inplace<&CoreOps::remainder>)},
+    {Py_nb_inplace_power, slot(inplace_power)},
+    {Py_nb_inplace_and, slot(inplace<&CoreOps::bitwise_and>)},
+    {Py_nb_inplace_or, slot(inplace<&CoreOps::bitwise_or>)},
+    {Py_nb_inplace_xor, slot(inplace<&CoreOps::bitwise_xor>)},
+    {Py_nb_negative, slot(unary<&CoreOps::neg>)},
+    {Py_nb_positive, slot(positive)},
+    {Py_nb_absolute, slot(unary<&CoreOps::abs>)},
+    {Py_nb_invert, slot(unary<&CoreOps::bitwise_not>)},
+    {Py_nb_bool, slot(truth)},
+    {Py_nb_int, slot(to_int)},
+    {Py_nb_float, slot(to_float)},
+    {Py_nb_index, slot(to_index)},
+    {Py_tp_richcompare, slot(compare)},
+    {Py_mp_length, slot(length)},
+    {Py_sq_contains, slot(contains)},
+    {Py_tp_iter, slot(iterate)},
+    {}};
 
 }  // namespace rabbet::python

@@ -74,7 +74,8 @@ void tensor_dealloc(PyObject* self) {
     return;
   }
   if (t && t->refs.load(std::memory_order_acquire) > 1 && has_state(o)) {
-    // The tensor lives on, in a graph or a view. It takes the object over, so that the same one comes back.
+    // The tensor lives on, in a graph or a view. It takes the object over, so that the same one
+    // comes back.
     Py_SET_REFCNT(self, 1);
     t->pyobj = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(self) | 1);
     release(t);
@@ -141,7 +142,9 @@ PyObject* tensor_new_object(PyTypeObject* cls, PyObject* args, PyObject* kwargs)
     if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
       PyObject* given = PyDict_GetItemString(kwargs, "device");
       if (!given || PyDict_GET_SIZE(kwargs) != 1) {
-        raise(PyExc_TypeError, "Tensor(): the only keyword argument is 'device'; use rabbet.tensor(data, dtype=...)");
+        raise(
+            PyExc_TypeError,
+            "Tensor(): the only keyword argument is 'device'; use rabbet.tensor(data, dtype=...)");
       }
       device = Ref::borrow(given);
     }
@@ -184,7 +187,8 @@ PyObject* wrap(RbTensor* rt) {
     return reinterpret_cast<PyObject*>(o);
   }
   TensorObject* o = object_of(t);
-  if (tensor_owns(t)) {  // back into Python's hands: the tensor's reference to the object becomes the caller's
+  if (tensor_owns(t)) {  // back into Python's hands: the tensor's reference to the object becomes
+                         // the caller's
     t->pyobj = o;
     return reinterpret_cast<PyObject*>(o);
   }
@@ -224,7 +228,8 @@ void set_requires_grad(PyObject* o, PyObject* value) {
 }
 
 bool init_tensor_type(PyObject* module) {
-  std::vector<PyGetSetDef>* getset = new std::vector<PyGetSetDef>;  // the type keeps pointers to its entries
+  std::vector<PyGetSetDef>* getset =
+      new std::vector<PyGetSetDef>;  // the type keeps pointers to its entries
   for (const PyGetSetDef* g = tensor_getset; g->name; ++g) getset->push_back(*g);
   getset->push_back(dict_getset);
   getset->push_back(PyGetSetDef{});
@@ -243,7 +248,8 @@ bool init_tensor_type(PyObject* module) {
       {Py_mp_ass_subscript, reinterpret_cast<void*>(tensor_assign)},
       {Py_bf_getbuffer, reinterpret_cast<void*>(tensor_get_buffer)},
       {Py_bf_releasebuffer, reinterpret_cast<void*>(tensor_release_buffer)},
-      {Py_tp_doc, const_cast<char*>("A multi-dimensional array of elements of one dtype on one device.")}};
+      {Py_tp_doc,
+       const_cast<char*>("A multi-dimensional array of elements of one dtype on one device.")}};
   for (const PyType_Slot* s = tensor_number_slots; s->slot; ++s) slots.push_back(*s);
   slots.push_back({});
   PyType_Spec spec = {"rabbet.Tensor", sizeof(TensorObject), 0,

@@ -1,4 +1,5 @@
-// The Tensor type: identity between a tensor and its Python object, and access to either from the other.
+// The Tensor type: identity between a tensor and its Python object, and access to either from the
+// other.
 #pragma once
 #include "core/tensor.h"
 #include "ref.h"
@@ -6,8 +7,8 @@
 namespace rabbet::python {
 
 struct TensorObject {
-  PyObject_HEAD
-  Tensor* t;  // owned, unless the tensor owns this object (lowest bit of Tensor::pyobj)
+  PyObject_HEAD Tensor*
+      t;  // owned, unless the tensor owns this object (lowest bit of Tensor::pyobj)
   PyObject* dict;
   PyObject* weakrefs;
 };
@@ -19,7 +20,8 @@ inline bool is_tensor(PyObject* o) {
 }
 inline Tensor* tensor_of(PyObject* o) { return reinterpret_cast<TensorObject*>(o)->t; }
 
-/// New reference to the one Python object of `t`; takes over the caller's reference to `t`, also on error.
+/// New reference to the one Python object of `t`; takes over the caller's reference to `t`, also on
+/// error.
 PyObject* wrap(RbTensor* t);
 /// The same for a tensor that stays with its owner.
 inline PyObject* wrap_borrowed(RbTensor* t) {
@@ -33,8 +35,8 @@ PyObject* wrap_as(PyTypeObject* cls, Tensor* t);
 bool init_tensor_type(PyObject* module);
 
 /// The parts of the type that other files define.
-extern PyMethodDef tensor_methods[];   // tensor_methods.cpp
-extern PyGetSetDef tensor_getset[];    // tensor_attributes.cpp
+extern PyMethodDef tensor_methods[];       // tensor_methods.cpp
+extern PyGetSetDef tensor_getset[];        // tensor_attributes.cpp
 extern PyType_Slot tensor_number_slots[];  // tensor_numbers.cpp, null-terminated
 
 /// Whether autograd is loaded and `o` requires a gradient; throws PythonError.

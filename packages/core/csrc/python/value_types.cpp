@@ -10,7 +10,8 @@
 
 namespace rabbet::python {
 
-PyTypeObject *dtype_type, *device_type, *size_type, *generator_type, *layout_type, *memory_format_type;
+PyTypeObject *dtype_type, *device_type, *size_type, *generator_type, *layout_type,
+    *memory_format_type;
 PyObject* dtype_objects[RB_DTYPE_COUNT];
 PyObject *strided_layout, *channels_last_format;
 
@@ -30,11 +31,17 @@ void free_plain(PyObject* self) {  // an instance of a heap type holds its type
 
 const DTypeInfo& info_of(PyObject* self) { return dtype_info(as<DTypeObject>(self)->id); }
 
-PyObject* dtype_repr(PyObject* self) { return PyUnicode_FromFormat("rabbet.%s", info_of(self).name); }
+PyObject* dtype_repr(PyObject* self) {
+  return PyUnicode_FromFormat("rabbet.%s", info_of(self).name);
+}
 PyObject* dtype_name(PyObject* self, void*) { return PyUnicode_FromString(info_of(self).name); }
 PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromLong(info_of(self).itemsize); }
-PyObject* dtype_floating(PyObject* self, void*) { return PyBool_FromLong(info_of(self).category == kFloat); }
-PyObject* dtype_complex(PyObject* self, void*) { return PyBool_FromLong(info_of(self).category == kComplex); }
+PyObject* dtype_floating(PyObject* self, void*) {
+  return PyBool_FromLong(info_of(self).category == kFloat);
+}
+PyObject* dtype_complex(PyObject* self, void*) {
+  return PyBool_FromLong(info_of(self).category == kComplex);
+}
 PyObject* dtype_signed(PyObject* self, void*) {
   const auto code = info_of(self).dlpack.code;
   return PyBool_FromLong(code != 1 && code != 6);
@@ -47,14 +54,17 @@ PyObject* dtype_to_complex(PyObject* self, PyObject*) {
   return Py_NewRef(dtype_objects[to_complex(id)]);
 }
 // Pickled by name: `rabbet.float32`.
-PyObject* dtype_reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(info_of(self).name); }
+PyObject* dtype_reduce(PyObject* self, PyObject*) {
+  return PyUnicode_FromString(info_of(self).name);
+}
 
-PyGetSetDef dtype_getset[] = {{"name", dtype_name, nullptr, "Name without the module.", nullptr},
-                              {"itemsize", dtype_itemsize, nullptr, "Bytes of an element.", nullptr},
-                              {"is_floating_point", dtype_floating, nullptr, "Whether a real float.", nullptr},
-                              {"is_complex", dtype_complex, nullptr, "Whether complex.", nullptr},
-                              {"is_signed", dtype_signed, nullptr, "Whether it holds negative values.", nullptr},
-                              {}};
+PyGetSetDef dtype_getset[] = {
+    {"name", dtype_name, nullptr, "Name without the module.", nullptr},
+    {"itemsize", dtype_itemsize, nullptr, "Bytes of an element.", nullptr},
+    {"is_floating_point", dtype_floating, nullptr, "Whether a real float.", nullptr},
+    {"is_complex", dtype_complex, nullptr, "Whether complex.", nullptr},
+    {"is_signed", dtype_signed, nullptr, "Whether it holds negative values.", nullptr},
+    {}};
 PyMethodDef dtype_methods[] = {
     {"to_real", dtype_to_real, METH_NOARGS, "The real dtype of a complex one; others as they are."},
     {"to_complex", dtype_to_complex, METH_NOARGS, "The complex dtype of a real one."},
@@ -76,11 +86,14 @@ std::string device_text(const DeviceObject* d) {
   if (d->index >= 0) s += ":" + std::to_string(d->index);
   return s;
 }
-PyObject* device_str(PyObject* self) { return PyUnicode_FromString(device_text(as<DeviceObject>(self)).c_str()); }
+PyObject* device_str(PyObject* self) {
+  return PyUnicode_FromString(device_text(as<DeviceObject>(self)).c_str());
+}
 PyObject* device_repr(PyObject* self) {
   const DeviceObject* d = as<DeviceObject>(self);
   if (d->index < 0) return PyUnicode_FromFormat("device(type='%s')", backend_name(d->backend));
-  return PyUnicode_FromFormat("device(type='%s', index=%d)", backend_name(d->backend), static_cast<int>(d->index));
+  return PyUnicode_FromFormat("device(type='%s', index=%d)", backend_name(d->backend),
+                              static_cast<int>(d->index));
 }
 PyObject* device_type_name(PyObject* self, void*) {
   return PyUnicode_FromString(backend_name(as<DeviceObject>(self)->backend));
@@ -105,13 +118,16 @@ PyObject* device_reduce(PyObject* self, PyObject*) {
 PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"type", "index", nullptr};
   PyObject *type = nullptr, *index = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", const_cast<char**>(names), &type, &index)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", const_cast<char**>(names), &type,
+                                   &index)) {
     return nullptr;
   }
   return object_boundary([&] {
     DeviceSpec spec = parse_device(type);
     if (index && index != Py_None) {
-      if (spec.index >= 0) raise(PyExc_RuntimeError, "device(): the index is given twice, in %R and as %R", type, index);
+      if (spec.index >= 0)
+        raise(PyExc_RuntimeError, "device(): the index is given twice, in %R and as %R", type,
+              index);
       const long i = PyLong_AsLong(index);
       if (i == -1 && PyErr_Occurred()) throw PythonError{};
       if (i < 0) raise(PyExc_RuntimeError, "device(): the index must not be negative, got %ld", i);
@@ -120,9 +136,10 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
     return must(make_device(spec.backend, spec.index));
   });
 }
-PyGetSetDef device_getset[] = {{"type", device_type_name, nullptr, "Name of the backend.", nullptr},
-                               {"index", device_index, nullptr, "Number of the device, or None.", nullptr},
-                               {}};
+PyGetSetDef device_getset[] = {
+    {"type", device_type_name, nullptr, "Name of the backend.", nullptr},
+    {"index", device_index, nullptr, "Number of the device, or None.", nullptr},
+    {}};
 PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, nullptr}, {}};
 PyType_Slot device_slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(device_new)},
@@ -133,9 +150,12 @@ PyType_Slot device_slots[] = {
     {Py_tp_getset, device_getset},
     {Py_tp_methods, device_methods},
     {Py_tp_dealloc, reinterpret_cast<void*>(free_plain)},
-    {Py_tp_doc, const_cast<char*>("device(type, index=None): where a tensor's memory is, such as 'cpu' or 'cuda:0'.")},
+    {Py_tp_doc,
+     const_cast<char*>(
+         "device(type, index=None): where a tensor's memory is, such as 'cpu' or 'cuda:0'.")},
     {}};
-PyType_Spec device_spec = {"rabbet.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT, device_slots};
+PyType_Spec device_spec = {"rabbet.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT,
+                           device_slots};
 
 // ---- Size
 
@@ -145,7 +165,8 @@ PyObject* size_from_tuple(PyObject* tuple) {  // steals
   const Py_ssize_t n = PyTuple_GET_SIZE(tuple);
   PyObject* size = size_type->tp_alloc(size_type, n);
   if (!size) return nullptr;
-  for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(size, i, Py_NewRef(PyTuple_GET_ITEM(tuple, i)));
+  for (Py_ssize_t i = 0; i < n; ++i)
+    PyTuple_SET_ITEM(size, i, Py_NewRef(PyTuple_GET_ITEM(tuple, i)));
   return size;
 }
 PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -189,14 +210,15 @@ PyObject* size_reduce(PyObject* self, PyObject*) {
 PyMethodDef size_methods[] = {{"numel", size_numel, METH_NOARGS, "Product of the sizes."},
                               {"__reduce__", size_reduce, METH_NOARGS, nullptr},
                               {}};
-PyType_Slot size_slots[] = {{Py_tp_new, reinterpret_cast<void*>(size_new)},
-                            {Py_tp_repr, reinterpret_cast<void*>(size_repr)},
-                            {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},
-                            {Py_sq_concat, reinterpret_cast<void*>(size_concat)},
-                            {Py_sq_repeat, reinterpret_cast<void*>(size_repeat)},
-                            {Py_tp_methods, size_methods},
-                            {Py_tp_doc, const_cast<char*>("Sizes of a tensor's dimensions, a tuple of ints.")},
-                            {}};
+PyType_Slot size_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(size_new)},
+    {Py_tp_repr, reinterpret_cast<void*>(size_repr)},
+    {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},
+    {Py_sq_concat, reinterpret_cast<void*>(size_concat)},
+    {Py_sq_repeat, reinterpret_cast<void*>(size_repeat)},
+    {Py_tp_methods, size_methods},
+    {Py_tp_doc, const_cast<char*>("Sizes of a tensor's dimensions, a tuple of ints.")},
+    {}};
 PyType_Spec size_spec = {"rabbet.Size", 0, 0, Py_TPFLAGS_DEFAULT, size_slots};
 
 // ---- Generator
@@ -206,9 +228,12 @@ constexpr uint64_t kInitialSeed = 5489;
 PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"device", nullptr};
   PyObject* device = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", const_cast<char**>(names), &device)) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", const_cast<char**>(names),
+                                   &device))
+    return nullptr;
   return object_boundary([&] {
-    const DeviceSpec spec = device && device != Py_None ? parse_device(device) : DeviceSpec{default_backend(), -1};
+    const DeviceSpec spec =
+        device && device != Py_None ? parse_device(device) : DeviceSpec{default_backend(), -1};
     PyObject* self = must(type->tp_alloc(type, 0));
     GeneratorObject* g = as<GeneratorObject>(self);
     g->state = new RbGenerator;
@@ -261,10 +286,11 @@ PyObject* generator_get_state(PyObject* self, PyObject*) {
 PyObject* generator_set_state(PyObject* self, PyObject* state) {
   uint64_t words[2];
   const Tensor* t = is_tensor(state) ? tensor_of(state) : nullptr;
-  if (!t || t->dtype_id != RB_U8 || t->numel != sizeof words || !(t->flags & RB_T_CONTIGUOUS) || !t->data ||
-      !has_host_memory(t->backend)) {
-    PyErr_SetString(PyExc_TypeError,
-                    "Generator.set_state: expected the uint8 tensor of 16 elements that get_state returned");
+  if (!t || t->dtype_id != RB_U8 || t->numel != sizeof words || !(t->flags & RB_T_CONTIGUOUS) ||
+      !t->data || !has_host_memory(t->backend)) {
+    PyErr_SetString(
+        PyExc_TypeError,
+        "Generator.set_state: expected the uint8 tensor of 16 elements that get_state returned");
     return nullptr;
   }
   std::memcpy(words, t->data, sizeof words);
@@ -276,26 +302,35 @@ PyObject* generator_device(PyObject* self, void*) {
   return make_device(as<GeneratorObject>(self)->backend, as<GeneratorObject>(self)->index);
 }
 PyMethodDef generator_methods[] = {
-    {"manual_seed", generator_manual_seed, METH_O, "Set the seed and start its sequence afresh; returns self."},
+    {"manual_seed", generator_manual_seed, METH_O,
+     "Set the seed and start its sequence afresh; returns self."},
     {"initial_seed", generator_initial_seed, METH_NOARGS, "The seed in use."},
     {"seed", generator_seed, METH_NOARGS, "Take a seed from the operating system and return it."},
     {"get_state", generator_get_state, METH_NOARGS, "Seed and position as a uint8 tensor."},
     {"set_state", generator_set_state, METH_O, "Go back to a state that get_state returned."},
     {}};
-PyGetSetDef generator_getset[] = {{"device", generator_device, nullptr, "Device that it serves.", nullptr}, {}};
+PyGetSetDef generator_getset[] = {
+    {"device", generator_device, nullptr, "Device that it serves.", nullptr}, {}};
 PyType_Slot generator_slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(generator_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(generator_free)},
     {Py_tp_methods, generator_methods},
     {Py_tp_getset, generator_getset},
-    {Py_tp_doc, const_cast<char*>("Generator(device='cpu'): state of a random number sequence (Philox-4x32-10).")},
+    {Py_tp_doc,
+     const_cast<char*>(
+         "Generator(device='cpu'): state of a random number sequence (Philox-4x32-10).")},
     {}};
-PyType_Spec generator_spec = {"rabbet.Generator", sizeof(GeneratorObject), 0, Py_TPFLAGS_DEFAULT, generator_slots};
+PyType_Spec generator_spec = {"rabbet.Generator", sizeof(GeneratorObject), 0, Py_TPFLAGS_DEFAULT,
+                              generator_slots};
 
 // ---- layout, memory_format
 
-PyObject* constant_repr(PyObject* self) { return PyUnicode_FromFormat("rabbet.%s", as<ConstantObject>(self)->name); }
-PyObject* constant_reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(as<ConstantObject>(self)->name); }
+PyObject* constant_repr(PyObject* self) {
+  return PyUnicode_FromFormat("rabbet.%s", as<ConstantObject>(self)->name);
+}
+PyObject* constant_reduce(PyObject* self, PyObject*) {
+  return PyUnicode_FromString(as<ConstantObject>(self)->name);
+}
 PyMethodDef constant_methods[] = {{"__reduce__", constant_reduce, METH_NOARGS, nullptr}, {}};
 PyType_Slot constant_slots[] = {{Py_tp_repr, reinterpret_cast<void*>(constant_repr)},
                                 {Py_tp_methods, constant_methods},
@@ -304,7 +339,8 @@ PyType_Slot constant_slots[] = {{Py_tp_repr, reinterpret_cast<void*>(constant_re
 PyType_Spec layout_spec = {"rabbet.layout", sizeof(ConstantObject), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, constant_slots};
 PyType_Spec memory_format_spec = {"rabbet.memory_format", sizeof(ConstantObject), 0,
-                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, constant_slots};
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                  constant_slots};
 
 bool add_constant(PyObject* module, PyTypeObject* type, const char* name, PyObject** out) {
   PyObject* o = type->tp_alloc(type, 0);
@@ -317,7 +353,8 @@ bool add_constant(PyObject* module, PyTypeObject* type, const char* name, PyObje
 
 PyTypeObject* add_type(PyObject* module, PyType_Spec* spec, PyObject* base = nullptr) {
   PyObject* type = PyType_FromSpecWithBases(spec, base);
-  if (!type || PyModule_AddObjectRef(module, std::strrchr(spec->name, '.') + 1, type) < 0) return nullptr;
+  if (!type || PyModule_AddObjectRef(module, std::strrchr(spec->name, '.') + 1, type) < 0)
+    return nullptr;
   return as<PyTypeObject>(type);
 }
 
@@ -326,11 +363,14 @@ PyTypeObject* add_type(PyObject* module, PyType_Spec* spec, PyObject* base = nul
 bool init_value_types(PyObject* module) {
   dtype_type = add_type(module, &dtype_spec);
   device_type = add_type(module, &device_spec);
-  size_type = add_type(module, &size_spec, as<PyObject>(reinterpret_cast<PyObject*>(&PyTuple_Type)));
+  size_type =
+      add_type(module, &size_spec, as<PyObject>(reinterpret_cast<PyObject*>(&PyTuple_Type)));
   generator_type = add_type(module, &generator_spec);
   layout_type = add_type(module, &layout_spec);
   memory_format_type = add_type(module, &memory_format_spec);
-  if (!dtype_type || !device_type || !size_type || !generator_type || !layout_type || !memory_format_type) return false;
+  if (!dtype_type || !device_type || !size_type || !generator_type || !layout_type ||
+      !memory_format_type)
+    return false;
   for (int id = 0; id < RB_DTYPE_COUNT; ++id) {
     PyObject* o = dtype_type->tp_alloc(dtype_type, 0);
     if (!o) return false;
@@ -375,20 +415,23 @@ DeviceSpec parse_device(PyObject* o) {
   if (PyLong_Check(o) && !PyBool_Check(o)) {  // as PyTorch: an index of the accelerator
     const long index = PyLong_AsLong(o);
     if (index == -1 && PyErr_Occurred()) throw PythonError{};
-    if (index < 0) raise(PyExc_RuntimeError, "device: the index must not be negative, got %ld", index);
+    if (index < 0)
+      raise(PyExc_RuntimeError, "device: the index must not be negative, got %ld", index);
     return {require_backend("cuda"), static_cast<int32_t>(index)};
   }
-  if (!PyUnicode_Check(o)) raise(PyExc_TypeError, "device must be a str, a device or an int, not %s", Py_TYPE(o)->tp_name);
+  if (!PyUnicode_Check(o))
+    raise(PyExc_TypeError, "device must be a str, a device or an int, not %s", Py_TYPE(o)->tp_name);
   const char* text = PyUnicode_AsUTF8(o);
   if (!text) throw PythonError{};
   const char* colon = std::strchr(text, ':');
   const std::string name = colon ? std::string(text, colon) : std::string(text);
-  if (name.empty()) raise(PyExc_RuntimeError, "device: expected a name such as 'cpu' or 'cuda:0', got %R", o);
+  if (name.empty())
+    raise(PyExc_RuntimeError, "device: expected a name such as 'cpu' or 'cuda:0', got %R", o);
   int32_t index = -1;
   if (colon) {
     const char* digits = colon + 1;
-    if (!*digits || std::strspn(digits, "0123456789") != std::strlen(digits) || std::strlen(digits) > 5 ||
-        (digits[0] == '0' && digits[1])) {
+    if (!*digits || std::strspn(digits, "0123456789") != std::strlen(digits) ||
+        std::strlen(digits) > 5 || (digits[0] == '0' && digits[1])) {
       raise(PyExc_RuntimeError, "device: expected a number behind ':', got %R", o);
     }
     index = static_cast<int32_t>(std::atoi(digits));

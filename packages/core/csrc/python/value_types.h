@@ -8,23 +8,19 @@
 namespace rabbet::python {
 
 struct DTypeObject {
-  PyObject_HEAD
-  int id;
+  PyObject_HEAD int id;
 };
 struct DeviceObject {
-  PyObject_HEAD
-  int32_t backend;
+  PyObject_HEAD int32_t backend;
   int32_t index;  // -1: none was given
 };
 struct GeneratorObject {
-  PyObject_HEAD
-  RbGenerator* state;
+  PyObject_HEAD RbGenerator* state;
   int32_t backend, index;
   bool owned;  // false: a device's default generator, which lives as long as the process
 };
 struct ConstantObject {  // rabbet.strided, rabbet.contiguous_format, ...
-  PyObject_HEAD
-  const char* name;
+  PyObject_HEAD const char* name;
 };
 
 extern PyTypeObject* dtype_type;

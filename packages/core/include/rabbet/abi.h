@@ -2,9 +2,10 @@
  *
  * Rules of this header
  *  1. It is C11 and C++17. A plugin includes it, links nothing of core, and exports ONE symbol,
- *     `const RbPlugin* rabbet_plugin_v0(void)`. Core hands it a table of functions (RbHost) in `init`.
- *  2. Every struct that may grow begins with `struct_size`. Members are only appended. Use RB_HAS before
- *     touching a member that a shorter, older struct may lack.
+ *     `const RbPlugin* rabbet_plugin_v0(void)`. Core hands it a table of functions (RbHost) in
+ * `init`.
+ *  2. Every struct that may grow begins with `struct_size`. Members are only appended. Use RB_HAS
+ * before touching a member that a shorter, older struct may lack.
  *  3. Nothing is thrown across. A function returns RB_OK or a code whose message lies in core's
  *     thread-local error record (err_set).
  *  4. Arguments are borrowed for the length of the call, results are owned by the receiver.
@@ -21,7 +22,8 @@
 #define RB_ABI_MAJOR 0
 #define RB_ABI_MINOR 1
 
-/* Bytes up to and including `last`; never sizeof(T), in whose tail padding a new member can hide. */
+/* Bytes up to and including `last`; never sizeof(T), in whose tail padding a new member can hide.
+ */
 #define RB_SIZE(T, last) ((uint32_t)(offsetof(T, last) + sizeof(((T*)0)->last)))
 /* Whether `*p` is long enough to hold member `f` and it is not null. */
 #define RB_HAS(p, f) \
@@ -37,7 +39,7 @@
 extern "C" {
 #endif
 
-/* ---- dtypes --------------------------------------------------------------------------------------- */
+/* ---- dtypes */
 
 /* Process-independent dtype ids, fixed by this header. */
 enum {
@@ -68,22 +70,22 @@ typedef struct RbDType { /* DLPack's dtype */
   uint16_t lanes;
 } RbDType;
 
-/* ---- tensors and values --------------------------------------------------------------------------- */
+/* ---- tensors and values */
 
 typedef struct RbOp RbOp;               /* an operator; opaque */
 typedef struct RbTxn RbTxn;             /* a registration transaction; opaque */
 typedef struct RbGenerator RbGenerator; /* random number generator state; opaque */
 typedef struct RbHost RbHost;
 
-enum { /* RbTensor.flags */
-  RB_T_CONTIGUOUS = 1, /* row-major without gaps */
-  RB_T_READONLY = 2,   /* memory that must not be written (a read-only NumPy array) */
-  RB_T_WRAPPER = 4     /* `ext` is a transform's wrapper; `data` is null */
+enum {                      /* RbTensor.flags */
+       RB_T_CONTIGUOUS = 1, /* row-major without gaps */
+       RB_T_READONLY = 2,   /* memory that must not be written (a read-only NumPy array) */
+       RB_T_WRAPPER = 4     /* `ext` is a transform's wrapper; `data` is null */
 };
 
-/* The public part of every tensor. Passing a tensor is passing a pointer to this; core allocates it.
- * Bytes 0..47 are a DLTensor. `data` points at the first element: `byte_offset` is 0 in tensors that
- * core hands out. `strides` is never null and counts elements. */
+/* The public part of every tensor. Passing a tensor is passing a pointer to this; core allocates
+ * it. Bytes 0..47 are a DLTensor. `data` points at the first element: `byte_offset` is 0 in tensors
+ * that core hands out. `strides` is never null and counts elements. */
 typedef struct RbTensor {
   void* data;
   RbDevice device;
@@ -114,22 +116,22 @@ typedef struct RbMeta {
 } RbMeta;
 
 enum { /* RbValue.tag */
-  RB_NONE = 0,
-  RB_BOOL,      /* v.i */
-  RB_INT,       /* v.i */
-  RB_FLOAT,     /* v.f */
-  RB_COMPLEX,   /* v.fs: real, imaginary */
-  RB_DTYPE,     /* v.i: a dtype id */
-  RB_DEVICE,    /* v.dev: {backend id, index} */
-  RB_STR,       /* v.s, len bytes, also zero-terminated */
-  RB_TENSOR,    /* v.t */
-  RB_TENSORS,   /* v.ts, len; an entry may be null (Tensor?[]) */
-  RB_INTS,      /* v.is, len */
-  RB_FLOATS,    /* v.fs, len */
-  RB_GENERATOR, /* v.gen */
-  RB_META,      /* v.meta */
-  RB_ZERO,      /* a gradient that is known to be zero */
-  RB_OBJECT     /* v.p, foreign */
+       RB_NONE = 0,
+       RB_BOOL,      /* v.i */
+       RB_INT,       /* v.i */
+       RB_FLOAT,     /* v.f */
+       RB_COMPLEX,   /* v.fs: real, imaginary */
+       RB_DTYPE,     /* v.i: a dtype id */
+       RB_DEVICE,    /* v.dev: {backend id, index} */
+       RB_STR,       /* v.s, len bytes, also zero-terminated */
+       RB_TENSOR,    /* v.t */
+       RB_TENSORS,   /* v.ts, len; an entry may be null (Tensor?[]) */
+       RB_INTS,      /* v.is, len */
+       RB_FLOATS,    /* v.fs, len */
+       RB_GENERATOR, /* v.gen */
+       RB_META,      /* v.meta */
+       RB_ZERO,      /* a gradient that is known to be zero */
+       RB_OBJECT     /* v.p, foreign */
 };
 
 /* One argument or result: 16 bytes, passed on the stack. A number may stand where an elementwise
@@ -153,10 +155,11 @@ typedef struct RbValue {
   } v;
 } RbValue;
 
-/* ---- calls: one convention for kernels, layers, fallbacks and Python --------------------------------- */
+/* ---- calls: one convention for kernels, layers, fallbacks and Python */
 
 enum { /* RbCall.flags */
-  RB_CALL_OUT = 1 /* rets hold the tensors to be written (in-place and out= calls); they stay borrowed */
+       RB_CALL_OUT =
+           1 /* rets hold the tensors to be written (in-place and out= calls); they stay borrowed */
 };
 
 typedef struct RbCall {
@@ -169,18 +172,19 @@ typedef struct RbCall {
   void* frame;                 /* the transform's frame when a transform handles the call */
 } RbCall;
 
-typedef int32_t (*RbFn)(void* self, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
-                        int32_t nrets);
+typedef int32_t (*RbFn)(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
+                        RbValue* rets, int32_t nrets);
 
 enum { /* RbKernel.flags */
-  RB_K_ALLOCATES = 1,  /* makes its own results (data-dependent shapes); else rets are allocated by core */
-  RB_K_NEEDS_GIL = 2,  /* a Python kernel */
-  RB_K_CONTIGUOUS = 4, /* core passes contiguous tensors only */
+       RB_K_ALLOCATES =
+           1, /* makes its own results (data-dependent shapes); else rets are allocated by core */
+       RB_K_NEEDS_GIL = 2,  /* a Python kernel */
+       RB_K_CONTIGUOUS = 4, /* core passes contiguous tensors only */
 };
 
-/* A kernel for one backend. Unless RB_K_ALLOCATES is set it only fills `rets`, whose shape and dtype core
- * derived from the operator's record; elementwise tensors arrive cast to the compute dtype, with their own
- * shapes, to be broadcast to the result's; results can have any strides. */
+/* A kernel for one backend. Unless RB_K_ALLOCATES is set it only fills `rets`, whose shape and
+ * dtype core derived from the operator's record; elementwise tensors arrive cast to the compute
+ * dtype, with their own shapes, to be broadcast to the result's; results can have any strides. */
 typedef struct RbKernel {
   uint32_t struct_size, flags;
   const char* op;      /* record name, e.g. "max.dim" */
@@ -208,35 +212,35 @@ typedef struct RbLayer {
   void* self;
 } RbLayer;
 
-/* ---- what a layer may ask about an operator ---------------------------------------------------------- */
+/* ---- what a layer may ask about an operator */
 
 enum { /* RbArgInfo.type */
-  RB_A_TENSOR,
-  RB_A_TENSORS,
-  RB_A_SCALAR, /* bool, int, float or complex number */
-  RB_A_INT,
-  RB_A_FLOAT,
-  RB_A_BOOL,
-  RB_A_STR,
-  RB_A_DTYPE,
-  RB_A_DEVICE,
-  RB_A_GENERATOR,
-  RB_A_DIM,    /* a dimension; core wraps negatives */
-  RB_A_NEWDIM, /* a dimension of the result, one more than the argument has */
-  RB_A_DIMS,   /* dim[]; RB_NONE: all */
-  RB_A_PERM,
-  RB_A_SIZE,  /* size[] */
-  RB_A_BSIZE, /* bsize[]: a size that may have more dimensions than the argument (expand) */
-  RB_A_INTS,
-  RB_A_FLOATS
+       RB_A_TENSOR,
+       RB_A_TENSORS,
+       RB_A_SCALAR, /* bool, int, float or complex number */
+       RB_A_INT,
+       RB_A_FLOAT,
+       RB_A_BOOL,
+       RB_A_STR,
+       RB_A_DTYPE,
+       RB_A_DEVICE,
+       RB_A_GENERATOR,
+       RB_A_DIM,    /* a dimension; core wraps negatives */
+       RB_A_NEWDIM, /* a dimension of the result, one more than the argument has */
+       RB_A_DIMS,   /* dim[]; RB_NONE: all */
+       RB_A_PERM,
+       RB_A_SIZE,  /* size[] */
+       RB_A_BSIZE, /* bsize[]: a size that may have more dimensions than the argument (expand) */
+       RB_A_INTS,
+       RB_A_FLOATS
 };
 enum { /* RbArgInfo.flags */
-  RB_ARG_OPTIONAL = 1,
-  RB_ARG_KEYWORD_ONLY = 2,
-  RB_ARG_MUTATED = 4, /* written in place, beyond the results */
-  RB_ARG_LINEAR = 8,
-  RB_ARG_BILINEAR = 16,
-  RB_ARG_HAS_VJP = 32
+       RB_ARG_OPTIONAL = 1,
+       RB_ARG_KEYWORD_ONLY = 2,
+       RB_ARG_MUTATED = 4, /* written in place, beyond the results */
+       RB_ARG_LINEAR = 8,
+       RB_ARG_BILINEAR = 16,
+       RB_ARG_HAS_VJP = 32
 };
 typedef struct RbArgInfo {
   const char* name;
@@ -248,23 +252,24 @@ typedef struct RbArgInfo {
 } RbArgInfo;
 
 enum { /* RbOpInfo.kind */
-  RB_KIND_ELEMENTWISE,
-  RB_KIND_REDUCTION,
-  RB_KIND_ALONG,
-  RB_KIND_MOVEMENT,
-  RB_KIND_BATCHED,
-  RB_KIND_INDEXING,
-  RB_KIND_CREATION,
-  RB_KIND_RANDOM,
-  RB_KIND_COMPOSITE,
-  RB_KIND_OPAQUE
+       RB_KIND_ELEMENTWISE,
+       RB_KIND_REDUCTION,
+       RB_KIND_ALONG,
+       RB_KIND_MOVEMENT,
+       RB_KIND_BATCHED,
+       RB_KIND_INDEXING,
+       RB_KIND_CREATION,
+       RB_KIND_RANDOM,
+       RB_KIND_COMPOSITE,
+       RB_KIND_OPAQUE
 };
 enum { /* RbOpInfo.flags */
-  RB_OP_HAS_VJP = 1,
-  RB_OP_HAS_DECOMP = 2,
-  RB_OP_VIEW = 4,       /* the result shares memory with argument 0 */
-  RB_OP_MAYBE_VIEW = 8, /* the result may do so */
-  RB_OP_DETACHED = 16   /* results never carry a gradient, by definition (detach, random, creation) */
+       RB_OP_HAS_VJP = 1,
+       RB_OP_HAS_DECOMP = 2,
+       RB_OP_VIEW = 4,       /* the result shares memory with argument 0 */
+       RB_OP_MAYBE_VIEW = 8, /* the result may do so */
+       RB_OP_DETACHED =
+           16 /* results never carry a gradient, by definition (detach, random, creation) */
 };
 enum { RB_AUTOCAST_PASS, RB_AUTOCAST_LOW, RB_AUTOCAST_FP32, RB_AUTOCAST_PROMOTE };
 typedef struct RbOpInfo {
@@ -276,7 +281,7 @@ typedef struct RbOpInfo {
   const char* const* ret_names;
 } RbOpInfo;
 
-/* ---- errors --------------------------------------------------------------------------------------- */
+/* ---- errors */
 
 enum {
   RB_OK = 0,
@@ -301,7 +306,7 @@ typedef struct RbError { /* the thread's error record; valid until the next erro
   const char* foreign_tag; /* "pyobj": a Python exception */
 } RbError;
 
-/* ---- devices -------------------------------------------------------------------------------------- */
+/* ---- devices */
 
 typedef struct RbBuffer {
   void* data;
@@ -322,9 +327,11 @@ typedef struct RbDevices {
   void* self;
   int32_t (*count)(void* self, int32_t* n); /* must neither create a context nor fail */
   int32_t (*sync)(void* self, int32_t device);
-  /* Copy between tensors of equal shape and dtype, one of them on this backend, the other there or in
-   * plain host memory. May be null where the memory is host memory: core then calls the `copy` kernel. */
-  int32_t (*copy)(void* self, const RbTensor* src, const RbTensor* dst, void* stream, uint32_t nonblocking);
+  /* Copy between tensors of equal shape and dtype, one of them on this backend, the other there or
+   * in plain host memory. May be null where the memory is host memory: core then calls the `copy`
+   * kernel. */
+  int32_t (*copy)(void* self, const RbTensor* src, const RbTensor* dst, void* stream,
+                  uint32_t nonblocking);
   void (*fork_child)(void* self); /* after fork, in the child; may be null */
 } RbDevices;
 typedef struct RbBackend {
@@ -346,7 +353,7 @@ typedef struct RbTls { /* the thread's dispatch state; copy it to carry it to an
   int32_t depth, reserved;
 } RbTls;
 
-/* ---- the host table --------------------------------------------------------------------------------- */
+/* ---- the host table */
 
 struct RbHost { /* lives as long as the process; all members are required unless said otherwise */
   uint32_t struct_size;
@@ -357,7 +364,8 @@ struct RbHost { /* lives as long as the process; all members are required unless
   int32_t (*txn_begin)(const char* plugin, RbTxn** out);
   int32_t (*txn_commit)(RbTxn*);
   void (*txn_abort)(RbTxn*);
-  int32_t (*add_ops)(RbTxn*, const char* records); /* text in the record language (docs/reference/records) */
+  int32_t (*add_ops)(
+      RbTxn*, const char* records); /* text in the record language (docs/reference/records) */
   int32_t (*add_kernel)(RbTxn*, const RbKernel*);
   int32_t (*add_layer)(RbTxn*, const RbLayer*, int32_t* layer);
   int32_t (*add_backend)(RbTxn*, const RbBackend*, int32_t* backend);
@@ -365,75 +373,88 @@ struct RbHost { /* lives as long as the process; all members are required unless
   /* Operators. */
   const RbOp* (*find_op)(const char* name); /* null: unknown */
   const RbOpInfo* (*op_info)(const RbOp*);
-  int32_t (*call)(const RbOp*, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets, uint32_t flags);
-  /* Run whatever is below `layer`. `redispatch` trusts that args are those of `call`; `redispatch_new`
-   * derives keys and level afresh. */
-  int32_t (*redispatch)(const RbCall*, int32_t layer, const RbValue* args, int32_t nargs, RbValue* rets,
-                        int32_t nrets);
-  int32_t (*redispatch_new)(const RbCall*, int32_t layer, const RbValue* args, int32_t nargs, RbValue* rets,
-                            int32_t nrets);
+  int32_t (*call)(const RbOp*, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
+                  uint32_t flags);
+  /* Run whatever is below `layer`. `redispatch` trusts that args are those of `call`;
+   * `redispatch_new` derives keys and level afresh. */
+  int32_t (*redispatch)(const RbCall*, int32_t layer, const RbValue* args, int32_t nargs,
+                        RbValue* rets, int32_t nrets);
+  int32_t (*redispatch_new)(const RbCall*, int32_t layer, const RbValue* args, int32_t nargs,
+                            RbValue* rets, int32_t nrets);
   /* Run the operator's decomposition; the operators in it are full calls. */
-  int32_t (*decompose)(const RbCall*, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets);
-  /* Evaluate the derivative formulas of the arguments in `wanted` (a bit each). args and outs may hold
-   * RB_META where the value is not read (RbArgInfo.saves_*); grads: RB_TENSOR, or RB_ZERO. results: nargs
-   * entries, of which the wanted ones become RB_TENSOR, RB_TENSORS or RB_ZERO. Sums over broadcast
-   * dimensions and casts to the argument's dtype are left to the caller. */
-  int32_t (*vjp)(const RbOp*, uint64_t wanted, const RbValue* args, int32_t nargs, const RbValue* outs,
-                 int32_t nouts, const RbValue* grads, RbValue* results);
+  int32_t (*decompose)(const RbCall*, const RbValue* args, int32_t nargs, RbValue* rets,
+                       int32_t nrets);
+  /* Evaluate the derivative formulas of the arguments in `wanted` (a bit each). args and outs may
+   * hold RB_META where the value is not read (RbArgInfo.saves_*); grads: RB_TENSOR, or RB_ZERO.
+   * results: nargs entries, of which the wanted ones become RB_TENSOR, RB_TENSORS or RB_ZERO. Sums
+   * over broadcast dimensions and casts to the argument's dtype are left to the caller. */
+  int32_t (*vjp)(const RbOp*, uint64_t wanted, const RbValue* args, int32_t nargs,
+                 const RbValue* outs, int32_t nouts, const RbValue* grads, RbValue* results);
 
   /* Tensors. */
   void (*retain)(RbTensor*);
   void (*release)(RbTensor*);
   /* Uninitialised; strides null: row-major. */
-  int32_t (*tensor_new)(int32_t backend, int32_t device, int32_t dtype, int32_t ndim, const int64_t* shape,
-                        const int64_t* strides, RbTensor** out);
+  int32_t (*tensor_new)(int32_t backend, int32_t device, int32_t dtype, int32_t ndim,
+                        const int64_t* shape, const int64_t* strides, RbTensor** out);
   /* Foreign memory; `del(ctx)` runs once, on any thread, when the last user is gone. */
   int32_t (*tensor_adopt)(void* data, int32_t backend, int32_t device, int32_t dtype, int32_t ndim,
                           const int64_t* shape, const int64_t* strides, uint32_t flags, void* ctx,
                           void (*del)(void* ctx), RbTensor** out);
-  int32_t (*tensor_alias)(RbTensor*, RbTensor** out); /* same storage and version, no slots, no view record */
-  RbTensor** (*tensors_new)(uint32_t n);              /* array for an RB_TENSORS result */
-  void (*value_release)(RbValue*);                    /* drop what an owned value holds */
+  int32_t (*tensor_alias)(RbTensor*,
+                          RbTensor** out); /* same storage and version, no slots, no view record */
+  RbTensor** (*tensors_new)(uint32_t n);   /* array for an RB_TENSORS result */
+  void (*value_release)(RbValue*);         /* drop what an owned value holds */
 
-  /* Per-tensor plugin data. The slot's pointer lies at `*offset` bytes from the RbTensor: read it directly,
-   * write it with slot_set, which also sets or clears the layer's key. `del` runs when the tensor dies. */
-  int32_t (*slot_new)(const char* name, int32_t layer, void (*del)(void*), int32_t* slot, uint32_t* offset);
+  /* Per-tensor plugin data. The slot's pointer lies at `*offset` bytes from the RbTensor: read it
+   * directly, write it with slot_set, which also sets or clears the layer's key. `del` runs when
+   * the tensor dies. */
+  int32_t (*slot_new)(const char* name, int32_t layer, void (*del)(void*), int32_t* slot,
+                      uint32_t* offset);
   void (*slot_set)(RbTensor*, int32_t slot, void* p, int32_t on);
 
   /* Writes and views. The version counts in-place writes to the storage; core bumps it. */
   uint32_t (*version_get)(const RbTensor*);
   void (*version_bump)(RbTensor*);
   int32_t (*same_storage)(const RbTensor*, const RbTensor*);
-  int32_t (*use_count)(const RbTensor*); /* owners of the tensor; 1: the caller's reference is the only one */
-  RbTensor* (*view_parent)(const RbTensor*);          /* borrowed; null: not a view */
-  /* Call on `root` the chain of view operators that made `t` out of its root (its last view_parent). */
+  int32_t (*use_count)(
+      const RbTensor*); /* owners of the tensor; 1: the caller's reference is the only one */
+  RbTensor* (*view_parent)(const RbTensor*); /* borrowed; null: not a view */
+  /* Call on `root` the chain of view operators that made `t` out of its root (its last
+   * view_parent). */
   int32_t (*view_replay)(const RbTensor* t, RbTensor* root, RbTensor** out);
 
   /* Dispatch state of the thread. */
   void (*tls_get)(RbTls*);
   void (*tls_set)(const RbTls*);
-  void (*layer_mode)(int32_t layer, int32_t include, int32_t exclude); /* 1 set, 0 clear, -1 leave */
+  void (*layer_mode)(int32_t layer, int32_t include,
+                     int32_t exclude); /* 1 set, 0 clear, -1 leave */
 
   /* Errors. err_set formats nothing: pass the finished text; it returns `code`. */
   int32_t (*err_set)(int32_t code, const char* message);
-  int32_t (*err_foreign)(const char* tag, void* object, void (*del)(void*)); /* returns RB_E_FOREIGN */
+  int32_t (*err_foreign)(const char* tag, void* object,
+                         void (*del)(void*)); /* returns RB_E_FOREIGN */
   const RbError* (*err_get)(void);
   void (*err_clear)(void);
 
   /* Services. */
   int32_t (*rng_reserve)(RbGenerator* generator, int32_t backend, int32_t device, uint64_t counters,
                          RbRngSlice* out); /* generator null: the device's default one */
-  /* Split [0, n) into ranges of at least `grain`; run f(begin, end, ctx) on the pool and the caller. */
-  void (*parallel_for)(int64_t n, int64_t grain, void (*f)(int64_t begin, int64_t end, void* ctx), void* ctx);
+  /* Split [0, n) into ranges of at least `grain`; run f(begin, end, ctx) on the pool and the
+   * caller. */
+  void (*parallel_for)(int64_t n, int64_t grain, void (*f)(int64_t begin, int64_t end, void* ctx),
+                       void* ctx);
   int32_t (*num_threads)(void);
-  void* (*block_alloc)(uint64_t nbytes); /* small blocks from thread-local free lists, 64-byte aligned */
+  void* (*block_alloc)(
+      uint64_t nbytes); /* small blocks from thread-local free lists, 64-byte aligned */
   void (*block_free)(void* p, uint64_t nbytes);
   void (*log)(int32_t level, const char* message); /* 0 debug, 1 info, 2 warning, 3 error */
-  int32_t (*publish)(const char* name, uint32_t version, const void* table); /* tables by name, between plugins */
-  const void* (*get_ext)(const char* name, uint32_t min_version);            /* null: not there */
+  int32_t (*publish)(const char* name, uint32_t version,
+                     const void* table); /* tables by name, between plugins */
+  const void* (*get_ext)(const char* name, uint32_t min_version); /* null: not there */
 };
 
-/* ---- what a plugin exports --------------------------------------------------------------------------- */
+/* ---- what a plugin exports */
 
 typedef struct RbPlugin {
   uint32_t struct_size;

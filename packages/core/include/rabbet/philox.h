@@ -1,18 +1,20 @@
-/* rabbet/philox.h: Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
- * SC 2011) and the mapping from counters to tensor elements, shared by all backends so that a seed gives the same
- * numbers on every device (up to the last bits of log, sin and cos). C99, C++ and CUDA.
+/* rabbet/philox.h: Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
+ * 1, 2, 3", SC 2011) and the mapping from counters to tensor elements, shared by all backends so
+ * that a seed gives the same numbers on every device (up to the last bits of log, sin and cos).
+ * C99, C++ and CUDA.
  *
- * A kernel reserves a slice of counters (RbHost.rng_reserve): key = seed, counters offset, offset + 1, ...
- * One counter gives four 32-bit words. Element i of the row-major result uses
+ * A kernel reserves a slice of counters (RbHost.rng_reserve): key = seed, counters offset, offset +
+ * 1, ... One counter gives four 32-bit words. Element i of the row-major result uses
  *
  *   32 bits per element (everything but the cases below): counter offset + i / 4, word i % 4
  *   64 bits per element (float64 results; integers from a range wider than 2^32):
- *                                                 counter offset + i / 2, words 2 * (i % 2) and 2 * (i % 2) + 1
+ *                                                 counter offset + i / 2, words 2 * (i % 2) and 2 *
+ * (i % 2) + 1
  *
  * and reserves rb_philox_counters(n, bits) counters.
- *   uniform      rb_uniform_f32(word) in [0, 1) with 24 bits; rb_uniform_f64(low, high) with 53 bits
- *   normal       elements 2 j and 2 j + 1 are one Box-Muller pair of their two values (words or pairs of words):
- *                the first gives the radius, the second the angle; the even element is the cosine
+ *   uniform      rb_uniform_f32(word) in [0, 1) with 24 bits; rb_uniform_f64(low, high) with 53
+ * bits normal       elements 2 j and 2 j + 1 are one Box-Muller pair of their two values (words or
+ * pairs of words): the first gives the radius, the second the angle; the even element is the cosine
  *   integers     from + (word * range >> 32), or from + the high half of word64 * range
  *   exponential  -log(1 - uniform) / rate
  */
@@ -60,7 +62,9 @@ RB_PHILOX_FN uint64_t rb_philox_counters(uint64_t n, int bits) {
   return bits == 64 ? n / 2 + (n & 1) : n / 4 + ((n & 3) != 0);
 }
 
-RB_PHILOX_FN float rb_uniform_f32(uint32_t word) { return (float)(word >> 8) * 5.9604644775390625e-8f; }
+RB_PHILOX_FN float rb_uniform_f32(uint32_t word) {
+  return (float)(word >> 8) * 5.9604644775390625e-8f;
+}
 RB_PHILOX_FN double rb_uniform_f64(uint32_t low, uint32_t high) {
   return (double)((((uint64_t)high << 32) | low) >> 11) * 1.1102230246251565e-16;
 }

@@ -1,5 +1,5 @@
-// rabbet/plugin.hpp: a thin C++17 veneer over rabbet/abi.h for plugin authors. Header only; include it from
-// C++ files of a plugin, never from core.
+// rabbet/plugin.hpp: a thin C++17 veneer over rabbet/abi.h for plugin authors. Header only; include
+// it from C++ files of a plugin, never from core.
 //
 //   void scale(const rb::Args& a) {                     // may throw
 //     const RbTensor& x = a.tensor(0);
@@ -44,8 +44,8 @@ class Error : public std::exception {
 };
 
 /// Throw Error{code, printf-formatted message}.
-[[noreturn]] __attribute__((format(printf, 2, 3), cold, noinline)) inline void fail(int32_t code, const char* format,
-                                                                                    ...) {
+[[noreturn]] __attribute__((format(printf, 2, 3), cold, noinline)) inline void fail(
+    int32_t code, const char* format, ...) {
   va_list list;
   va_start(list, format);
   Error error(code, format, list);
@@ -53,8 +53,11 @@ class Error : public std::exception {
   throw error;
 }
 
-/// Store a printf-formatted message in the thread's error record; returns `code`. For code that does not throw.
-__attribute__((format(printf, 2, 3), cold, noinline)) inline int32_t set_error(int32_t code, const char* format, ...) {
+/// Store a printf-formatted message in the thread's error record; returns `code`. For code that
+/// does not throw.
+__attribute__((format(printf, 2, 3), cold, noinline)) inline int32_t set_error(int32_t code,
+                                                                               const char* format,
+                                                                               ...) {
   char message[480];
   va_list list;
   va_start(list, format);
@@ -63,7 +66,8 @@ __attribute__((format(printf, 2, 3), cold, noinline)) inline int32_t set_error(i
   return host->err_set(code, message);
 }
 
-/// A host function returned an error whose message is already stored: carries the code to the boundary.
+/// A host function returned an error whose message is already stored: carries the code to the
+/// boundary.
 struct Stored {
   int32_t code;
 };
@@ -111,7 +115,8 @@ inline int64_t to_int(const RbValue& v) {
   return v.tag == RB_BOOL || v.tag == RB_INT ? v.v.i : static_cast<int64_t>(to_double(v));
 }
 
-/// The arguments and results of one call, with typed access. Accessors throw when the type is another one.
+/// The arguments and results of one call, with typed access. Accessors throw when the type is
+/// another one.
 class Args {
  public:
   void* self;
@@ -182,8 +187,8 @@ int32_t wrap(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
   return guarded([&] { F(Args{self, call, args, nargs, rets, nrets}); });
 }
 
-/// Run `body(begin, end)` over [0, n) on the host's pool. An exception in `body` is carried to the caller
-/// (of several, the first one that was noticed).
+/// Run `body(begin, end)` over [0, n) on the host's pool. An exception in `body` is carried to the
+/// caller (of several, the first one that was noticed).
 template <class Body>
 void parallel_for(int64_t n, int64_t grain, const Body& body) {
   if (n <= 0) return;
@@ -200,22 +205,24 @@ void parallel_for(int64_t n, int64_t grain, const Body& body) {
         try {
           (*c.body)(begin, end);
         } catch (...) {
-          if (!__atomic_exchange_n(&c.taken, 1, __ATOMIC_ACQ_REL)) c.error = std::current_exception();
+          if (!__atomic_exchange_n(&c.taken, 1, __ATOMIC_ACQ_REL))
+            c.error = std::current_exception();
         }
       },
       &ctx);
   if (ctx.taken) std::rethrow_exception(ctx.error);
 }
 
-/// Scratch memory of trivially destructible elements from the host's block lists, released at the end of scope.
+/// Scratch memory of trivially destructible elements from the host's block lists, released at the
+/// end of scope.
 template <class T>
 class Scratch {
  public:
   explicit Scratch(size_t n) : bytes_(n * sizeof(T) + (n == 0)) {
     static_assert(std::is_trivially_destructible_v<T>);
     if (n > (SIZE_MAX >> 4) / sizeof(T)) throw std::bad_alloc();
-    data_ =
-        static_cast<T*>(bytes_ <= kSmall ? host->block_alloc(bytes_) : std::aligned_alloc(64, (bytes_ + 63) / 64 * 64));
+    data_ = static_cast<T*>(bytes_ <= kSmall ? host->block_alloc(bytes_)
+                                             : std::aligned_alloc(64, (bytes_ + 63) / 64 * 64));
     if (!data_) throw std::bad_alloc();
   }
   ~Scratch() {
@@ -246,7 +253,8 @@ struct KernelSpec {
 };
 
 /// Register `count` kernels for `backend` inside a transaction; stops at the first error.
-inline int32_t add_kernels(const RbHost* h, RbTxn* txn, const char* backend, const KernelSpec* specs, size_t count) {
+inline int32_t add_kernels(const RbHost* h, RbTxn* txn, const char* backend,
+                           const KernelSpec* specs, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     RbKernel kernel;
     std::memset(&kernel, 0, sizeof kernel);
@@ -262,7 +270,8 @@ inline int32_t add_kernels(const RbHost* h, RbTxn* txn, const char* backend, con
   return RB_OK;
 }
 template <size_t N>
-int32_t add_kernels(const RbHost* h, RbTxn* txn, const char* backend, const KernelSpec (&specs)[N]) {
+int32_t add_kernels(const RbHost* h, RbTxn* txn, const char* backend,
+                    const KernelSpec (&specs)[N]) {
   return add_kernels(h, txn, backend, specs, N);
 }
 

@@ -1,5 +1,6 @@
 /* rabbet/python.h: how a native plugin part that binds Python meets core's Tensor type.
- * Get the table from the capsule `rabbet._C.python_v0` (PyCapsule_Import). Every function needs Python's lock. */
+ * Get the table from the capsule `rabbet._C.python_v0` (PyCapsule_Import). Every function needs
+ * Python's lock. */
 #ifndef RABBET_PYTHON_H
 #define RABBET_PYTHON_H
 #include <Python.h>
@@ -16,7 +17,8 @@ typedef struct RbPython {
   uint32_t struct_size, version;
   const RbHost* host;
   PyTypeObject* tensor_type;
-  /* New reference to the one Python object of `t`; takes over the caller's reference to `t`, also on error. */
+  /* New reference to the one Python object of `t`; takes over the caller's reference to `t`, also
+   * on error. */
   PyObject* (*wrap)(RbTensor* t);
   /* Borrowed; null, without an error set, for anything that is not a Tensor. */
   RbTensor* (*unwrap)(PyObject* object);

@@ -101,7 +101,9 @@ def _fill_namespace() -> None:
             scope[label] = getattr(_C, name)
     for name in ("strided", "contiguous_format", "preserve_format", "channels_last"):
         scope[name] = getattr(_C, name)
-    scope.update(inf=1e999, nan=1e999 - 1e999, pi=3.141592653589793, e=2.718281828459045, newaxis=None)
+    scope.update(
+        inf=1e999, nan=1e999 - 1e999, pi=3.141592653589793, e=2.718281828459045, newaxis=None
+    )
 
 
 _fill_namespace()

@@ -22,9 +22,14 @@ def report(load: bool = True) -> dict[str, Any]:
         name = backend["name"]
         infos = [_C.op_info(r) for r in records]
         kernels = sum(name in i["kernels"] for i in infos)
-        needed = [i for i in infos if not i["has_decomp"] and not i["view"] and i["kind"] != "composite"]
-        coverage[name] = {"kernels": kernels, "primitives": len(needed),
-                          "primitives_with_kernel": sum(name in i["kernels"] for i in needed)}
+        needed = [
+            i for i in infos if not i["has_decomp"] and not i["view"] and i["kind"] != "composite"
+        ]
+        coverage[name] = {
+            "kernels": kernels,
+            "primitives": len(needed),
+            "primitives_with_kernel": sum(name in i["kernels"] for i in needed),
+        }
     return {
         "core": _C.__version__,
         "abi": ".".join(map(str, _C.abi)),
@@ -52,7 +57,11 @@ def _plugin_lines(plugin: dict[str, Any]) -> list[str]:
     head = f"  {plugin['name']:<12} {plugin['wheel']} {plugin['version']}  {plugin['kind']}  {plugin['stage']}"
     if plugin["stage"] != "FAILED":
         return [head]
-    return [head, f"      failed at {plugin['failed_at']}: {plugin['cause']}", f"      fix: {plugin['fix']}"]
+    return [
+        head,
+        f"      failed at {plugin['failed_at']}: {plugin['cause']}",
+        f"      fix: {plugin['fix']}",
+    ]
 
 
 def _layer_lines(layers: list[dict[str, Any]]) -> list[str]:
@@ -86,8 +95,10 @@ def text(data: dict[str, Any], layers_only: bool = False) -> str:
         )
     lines += ["Layers, first to run first:", *_layer_lines(data["layers"])]
     live = data["live"]
-    lines.append(f"{data['operators']} operators, {live['tensors']} live tensors ({live['bytes']} bytes), "
-                 f"{data['threads']} threads")
+    lines.append(
+        f"{data['operators']} operators, {live['tensors']} live tensors ({live['bytes']} bytes), "
+        f"{data['threads']} threads"
+    )
     return "\n".join(lines)
 
 
@@ -95,7 +106,10 @@ def main(arguments: list[str]) -> int:
     """Run the command; the exit code is 1 if a plugin failed."""
     unknown = set(arguments) - {"--json", "--layers"}
     if unknown:
-        print(f"rabbet doctor: unknown option {sorted(unknown)[0]}; options: --json, --layers", file=sys.stderr)
+        print(
+            f"rabbet doctor: unknown option {sorted(unknown)[0]}; options: --json, --layers",
+            file=sys.stderr,
+        )
         return 2
     data = report()
     if "--json" in arguments:

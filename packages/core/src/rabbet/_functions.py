@@ -1,6 +1,7 @@
 """Functions beside the op records: creation from data, joins, comparisons, einsum and other compositions."""
 
 import builtins
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -55,7 +56,9 @@ def tensor(
         TypeError: for elements that are no numbers.
     """
     if pin_memory:
-        raise _C.NotImplementedForError("tensor: pin_memory=True needs a backend with pinned memory")
+        raise _C.NotImplementedForError(
+            "tensor: pin_memory=True needs a backend with pinned memory"
+        )
     made = _C.tensor(data, dtype, device)
     if requires_grad:
         made.requires_grad = True
@@ -67,7 +70,9 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     return _C.as_tensor(data, dtype, device)
 
 
-def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: builtins.bool | None = None) -> Tensor:
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: builtins.bool | None = None
+) -> Tensor:
     """Return `obj` as a tensor; copy=True always copies, copy=False raises if a copy is needed."""
     if copy:
         return _C.tensor(obj, dtype, device)
@@ -98,13 +103,23 @@ def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tenso
     return _C.tensor(value, dtype or get_default_dtype(), device)
 
 
-def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None) -> Tensor:
+def empty_strided(
+    size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None
+) -> Tensor:
     """Uninitialised, with the given strides in elements."""
     extent = 1 + sum((s - 1) * t for s, t in zip(size, stride, strict=True)) if all(size) else 0
     return _ops("empty")(extent, dtype=dtype, device=device).as_strided(size, stride)
 
 
-def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None) -> Tensor:
+def logspace(
+    start: float,
+    end: float,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Tensor:
     """`steps` powers of `base` with exponents from `start` to `end`."""
     exponents = _ops("linspace")(start, end, steps, dtype=dtype, device=device)
     return _ops("exp")(exponents * math.log(base))
@@ -156,7 +171,12 @@ class _TypeInfo:
         return f"{type(self).__name__}({inner})"
 
 
-_FLOAT_FORMATS = {"float16": (10, 15), "bfloat16": (7, 127), "float32": (23, 127), "float64": (52, 1023)}
+_FLOAT_FORMATS = {
+    "float16": (10, 15),
+    "bfloat16": (7, 127),
+    "float32": (23, 127),
+    "float64": (52, 1023),
+}
 
 
 class finfo(_TypeInfo):
@@ -171,8 +191,16 @@ class finfo(_TypeInfo):
         largest = (2 - 2.0**-fraction) * 2.0**bias
         tiny = 2.0 ** (1 - bias)
         digits = int(fraction * math.log10(2))
-        super().__init__(bits=1 + fraction + (bias + 1).bit_length(), eps=2.0**-fraction, max=largest, min=-largest,
-                         tiny=tiny, smallest_normal=tiny, resolution=10.0**-digits, dtype=name)
+        super().__init__(
+            bits=1 + fraction + (bias + 1).bit_length(),
+            eps=2.0**-fraction,
+            max=largest,
+            min=-largest,
+            tiny=tiny,
+            smallest_normal=tiny,
+            resolution=10.0**-digits,
+            dtype=name,
+        )
 
 
 class iinfo(_TypeInfo):
@@ -184,19 +212,37 @@ class iinfo(_TypeInfo):
             raise TypeError(f"iinfo: expected an integer dtype, got {type}; use finfo")
         bits = int(name.lstrip("uint"))
         unsigned = name.startswith("u")
-        super().__init__(bits=bits, max=2 ** (bits if unsigned else bits - 1) - 1,
-                         min=0 if unsigned else -(2 ** (bits - 1)), dtype=name)
+        super().__init__(
+            bits=bits,
+            max=2 ** (bits if unsigned else bits - 1) - 1,
+            min=0 if unsigned else -(2 ** (bits - 1)),
+            dtype=name,
+        )
 
 
-def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
+def isclose(
+    input: Tensor,
+    other: Tensor,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: builtins.bool = False,
+) -> Tensor:
     """|input - other| <= atol + rtol * |other|, element by element."""
     close = (input == other) | (
-        ((input - other).abs() <= atol + rtol * other.abs()) & _ops("isfinite")(other) & _ops("isfinite")(input)
+        ((input - other).abs() <= atol + rtol * other.abs())
+        & _ops("isfinite")(other)
+        & _ops("isfinite")(input)
     )
     return close | (_ops("isnan")(input) & _ops("isnan")(other)) if equal_nan else close
 
 
-def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
+def allclose(
+    input: Tensor,
+    other: Tensor,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: builtins.bool = False,
+) -> builtins.bool:
     """Whether isclose() holds everywhere."""
     return builtins.bool(isclose(input, other, rtol, atol, equal_nan).all())
 
@@ -292,17 +338,21 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     return hstack([t.reshape(-1, 1) if t.ndim <= 1 else t for t in tensors])
 
 
-def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(
+    input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0
+) -> tuple[Tensor, ...]:
     """Split into sections as equal as possible, or before the given indices."""
     n = input.size(dim)
     if isinstance(indices_or_sections, int):
         sections = indices_or_sections
         if sections <= 0:
-            raise RuntimeError(f"tensor_split: the number of sections must be positive, got {sections}")
+            raise RuntimeError(
+                f"tensor_split: the number of sections must be positive, got {sections}"
+            )
         sizes = [n // sections + (i < n % sections) for i in range(sections)]
         return input.split(sizes, dim)
     bounds = [0, *(max(0, min(n, i + n if i < 0 else i)) for i in indices_or_sections), n]
-    return tuple(input.narrow(dim, a, max(b - a, 0)) for a, b in zip(bounds, bounds[1:], strict=False))
+    return tuple(input.narrow(dim, a, max(b - a, 0)) for a, b in itertools.pairwise(bounds))
 
 
 def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
@@ -334,7 +384,10 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     if swap:
         axes[:2] = axes[1::-1]
     shape = [a.numel() for a in axes]
-    grids = [a.reshape([-1 if j == i else 1 for j in range(len(axes))]).expand(shape) for i, a in enumerate(axes)]
+    grids = [
+        a.reshape([-1 if j == i else 1 for j in range(len(axes))]).expand(shape)
+        for i, a in enumerate(axes)
+    ]
     if swap:
         grids = [g.transpose(0, 1) for g in grids]
         grids[:2] = grids[1::-1]
@@ -351,7 +404,9 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 def block_diag(*tensors: Tensor) -> Tensor:
     """A matrix with the given matrices on its diagonal."""
     parts = [_at_least(t, 2) for t in tensors]
-    out = _ops("zeros")(sum(p.size(0) for p in parts), sum(p.size(1) for p in parts), dtype=parts[0].dtype)
+    out = _ops("zeros")(
+        sum(p.size(0) for p in parts), sum(p.size(1) for p in parts), dtype=parts[0].dtype
+    )
     row = col = 0
     for p in parts:
         out[row : row + p.size(0), col : col + p.size(1)] = p
@@ -366,7 +421,9 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     if input.ndim != 1:
         raise RuntimeError(f"diag: expected 1 or 2 dimensions, got {input.ndim}")
     n = input.numel() + abs(diagonal)
-    return _ops("zeros")(n, n, dtype=input.dtype, device=input.device).diagonal_scatter(input, diagonal)
+    return _ops("zeros")(n, n, dtype=input.dtype, device=input.device).diagonal_scatter(
+        input, diagonal
+    )
 
 
 # ---- arithmetic
@@ -382,7 +439,9 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
     return _ops("clamp")(input, max=max)
 
 
-def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+def nan_to_num(
+    input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
     """NaN and infinities replaced, the latter by the dtype's limits by default."""
     if not input.is_floating_point():
         return input.clone()
@@ -393,17 +452,33 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
     return where(input == -math.inf, limits.min if neginf is None else neginf, out)
 
 
-def std_mean(input: Tensor, dim: Any = None, *, correction: int = 1, keepdim: builtins.bool = False) -> tuple[Tensor, Tensor]:
+def std_mean(
+    input: Tensor, dim: Any = None, *, correction: int = 1, keepdim: builtins.bool = False
+) -> tuple[Tensor, Tensor]:
     """(std, mean) over `dim`."""
-    return (_ops("std")(input, dim, correction=correction, keepdim=keepdim), input.mean(dim, keepdim))
+    return (
+        _ops("std")(input, dim, correction=correction, keepdim=keepdim),
+        input.mean(dim, keepdim),
+    )
 
 
-def var_mean(input: Tensor, dim: Any = None, *, correction: int = 1, keepdim: builtins.bool = False) -> tuple[Tensor, Tensor]:
+def var_mean(
+    input: Tensor, dim: Any = None, *, correction: int = 1, keepdim: builtins.bool = False
+) -> tuple[Tensor, Tensor]:
     """(var, mean) over `dim`."""
-    return (_ops("var")(input, dim, correction=correction, keepdim=keepdim), input.mean(dim, keepdim))
+    return (
+        _ops("var")(input, dim, correction=correction, keepdim=keepdim),
+        input.mean(dim, keepdim),
+    )
 
 
-def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:
+def norm(
+    input: Tensor,
+    p: Any = "fro",
+    dim: Any = None,
+    keepdim: builtins.bool = False,
+    dtype: Any = None,
+) -> Tensor:
     """Vector norm of order `p` over `dim` (all by default): a number, inf, -inf or 'fro' (2)."""
     x = input if dtype is None else input.to(dtype)
     if not (x.is_floating_point() or x.is_complex()):
@@ -442,8 +517,10 @@ def cov(input: Tensor, *, correction: int = 1) -> Tensor:
     """Covariance matrix of variables in rows."""
     x = _at_least(input, 2)
     centred = x - x.mean(1, True)
-    return (centred @ centred.mH / (x.size(1) - correction)).squeeze() if input.ndim < 2 else (
-        centred @ centred.mH / (x.size(1) - correction)
+    return (
+        (centred @ centred.mH / (x.size(1) - correction)).squeeze()
+        if input.ndim < 2
+        else (centred @ centred.mH / (x.size(1) - correction))
     )
 
 
@@ -465,7 +542,9 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
     left, right = [d % a.ndim for d in left], [d % b.ndim for d in right]
     if [a.size(d) for d in left] != [b.size(d) for d in right]:
-        raise RuntimeError(f"tensordot: sizes differ: {tuple(a.shape)} over {left}, {tuple(b.shape)} over {right}")
+        raise RuntimeError(
+            f"tensordot: sizes differ: {tuple(a.shape)} over {left}, {tuple(b.shape)} over {right}"
+        )
     keep_a = [d for d in range(a.ndim) if d not in left]
     keep_b = [d for d in range(b.ndim) if d not in right]
     inner = math.prod(a.size(d) for d in left)
@@ -518,16 +597,22 @@ def _parse_einsum(equation: str, tensors: Sequence[Tensor]) -> tuple[list[list[A
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(tensors):
-        raise RuntimeError(f"einsum: the equation '{equation}' has {len(terms)} operands, got {len(tensors)} tensors")
+        raise RuntimeError(
+            f"einsum: the equation '{equation}' has {len(terms)} operands, got {len(tensors)} tensors"
+        )
     labels = []
     for term, t in zip(terms, tensors, strict=True):
         before, dots, after = term.partition("...")
         spare = t.ndim - len(before) - len(after)
         if spare < 0 or (spare > 0 and not dots):
-            raise RuntimeError(f"einsum: the operand '{term}' does not fit a tensor of {t.ndim} dimensions")
+            raise RuntimeError(
+                f"einsum: the operand '{term}' does not fit a tensor of {t.ndim} dimensions"
+            )
         for label in before + after:
             if not label.isalpha():
-                raise RuntimeError(f"einsum: a label must be a letter, got {label!r} in '{equation}'")
+                raise RuntimeError(
+                    f"einsum: a label must be a letter, got {label!r} in '{equation}'"
+                )
         labels.append([*before, *range(-spare, 0), *after])
     ellipsis = builtins.sorted({x for row in labels for x in row if isinstance(x, int)})
     if arrow:
@@ -538,7 +623,9 @@ def _parse_einsum(equation: str, tensors: Sequence[Tensor]) -> tuple[list[list[A
         out = [*ellipsis, *builtins.sorted(x for x in set(flat) if flat.count(x) == 1)]
     unknown = [x for x in out if not any(x in row for row in labels)]
     if unknown or len(set(out)) != len(out):
-        raise RuntimeError(f"einsum: the result of '{equation}' repeats a label or has one that no operand has")
+        raise RuntimeError(
+            f"einsum: the result of '{equation}' repeats a label or has one that no operand has"
+        )
     return labels, out
 
 
@@ -552,7 +639,9 @@ def _take_diagonals(t: Tensor, labels: list[Any]) -> tuple[Tensor, list[Any]]:
     return t, labels
 
 
-def _contract(a: Tensor, la: list[Any], b: Tensor, lb: list[Any], keep: set[Any]) -> tuple[Tensor, list[Any]]:
+def _contract(
+    a: Tensor, la: list[Any], b: Tensor, lb: list[Any], keep: set[Any]
+) -> tuple[Tensor, list[Any]]:
     """Product of two operands, summed over what nobody needs any more, as one batched matrix product."""
     for labels, other in ((la, lb), (lb, la)):
         gone = [x for x in labels if x not in other and x not in keep]

@@ -13,7 +13,11 @@ from . import _C
 
 GROUP = "rabbet.plugins"
 MANIFEST = "rabbet_plugin.toml"
-KNOWN_WHEELS = {"cpu": "rabbet-backend-cpu", "cuda": "rabbet-backend-cuda", "autograd": "rabbet-autograd"}
+KNOWN_WHEELS = {
+    "cpu": "rabbet-backend-cpu",
+    "cuda": "rabbet-backend-cuda",
+    "autograd": "rabbet-autograd",
+}
 LAZY_ATTRIBUTES = {
     "autograd": (
         "requires_grad", "requires_grad_", "grad", "grad_fn", "is_leaf", "backward", "register_hook",
@@ -45,7 +49,11 @@ class Plugin:
             return f"reinstall it: pip install --force-reinstall {self.wheel}"
         if "plugin ABI" in text:
             newer = "upgrade rabbet-core" in text
-            return "pip install --upgrade rabbet-core" if newer else f"pip install --upgrade {self.wheel}"
+            return (
+                "pip install --upgrade rabbet-core"
+                if newer
+                else f"pip install --upgrade {self.wheel}"
+            )
         if "cannot open shared object" in text:
             return "install the missing library, or set LD_LIBRARY_PATH to where it is"
         return f"report it to the authors of {self.wheel}"
@@ -150,9 +158,13 @@ def _read_manifest(plugin: Plugin) -> None:
 def _check_manifest(manifest: dict[str, Any]) -> None:
     for key, kind in (("name", str), ("kind", str), ("provides", list)):
         if not isinstance(manifest.get(key), kind):
-            raise ValueError(f"{MANIFEST}: '{key}' must be a {kind.__name__}, got {manifest.get(key)!r}")
+            raise ValueError(
+                f"{MANIFEST}: '{key}' must be a {kind.__name__}, got {manifest.get(key)!r}"
+            )
     if manifest["kind"] not in ("backend", "transform", "ops"):
-        raise ValueError(f"{MANIFEST}: 'kind' must be backend, transform or ops, got {manifest['kind']!r}")
+        raise ValueError(
+            f"{MANIFEST}: 'kind' must be backend, transform or ops, got {manifest['kind']!r}"
+        )
 
 
 def plugins() -> dict[str, Plugin]:
@@ -258,7 +270,9 @@ def require_backend(name: str) -> None:
         raise _C.PluginError(_missing(name, f"backend for device '{name}'"))
     load(plugin)
     if plugin.stage == "FAILED":
-        raise _C.PluginError(f"no backend for device '{name}': {plugin.explain()}") from plugin.cause
+        raise _C.PluginError(
+            f"no backend for device '{name}': {plugin.explain()}"
+        ) from plugin.cause
 
 
 def require_layer(name: str) -> None:
@@ -313,7 +327,9 @@ def activate(layer: str, attribute: str) -> None:
         raise AttributeError(f"Tensor.{attribute} needs the wheel '{wheel}': pip install {wheel}")
     _ensure_active(plugin)
     if plugin.stage == "FAILED":
-        raise AttributeError(f"Tensor.{attribute} needs a plugin that failed: {plugin.explain()}") from plugin.cause
+        raise AttributeError(
+            f"Tensor.{attribute} needs a plugin that failed: {plugin.explain()}"
+        ) from plugin.cause
 
 
 def _ensure_active(plugin: Plugin) -> None:

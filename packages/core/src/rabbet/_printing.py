@@ -35,10 +35,18 @@ def set_printoptions(
     characters per line, a profile ('default', 'short', 'full'), and whether to use exponents."""
     if profile is not None:
         if profile not in _PROFILES:
-            raise ValueError(f"set_printoptions: profile must be one of {', '.join(_PROFILES)}, got {profile!r}")
-        _options.precision, _options.threshold, _options.edgeitems, _options.linewidth = _PROFILES[profile]
-    for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems),
-                        ("linewidth", linewidth)):
+            raise ValueError(
+                f"set_printoptions: profile must be one of {', '.join(_PROFILES)}, got {profile!r}"
+            )
+        _options.precision, _options.threshold, _options.edgeitems, _options.linewidth = _PROFILES[
+            profile
+        ]
+    for name, value in (
+        ("precision", precision),
+        ("threshold", threshold),
+        ("edgeitems", edgeitems),
+        ("linewidth", linewidth),
+    ):
         if value is not None:
             setattr(_options, name, value)
     _options.sci_mode = sci_mode
@@ -113,7 +121,11 @@ def _write(data: Any, depth: int, indent: int, write: Any) -> str:
         lines = [", ".join(cells[i : i + per_line]) for i in range(0, len(cells), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
     gap = "," + "\n" * (depth - 1) + " " * (indent + 1)
-    return "[" + gap.join("..." if x is None else _write(x, depth - 1, indent + 1, write) for x in data) + "]"
+    return (
+        "["
+        + gap.join("..." if x is None else _write(x, depth - 1, indent + 1, write) for x in data)
+        + "]"
+    )
 
 
 def _body(t: Tensor, indent: int) -> str:
@@ -125,7 +137,9 @@ def _body(t: Tensor, indent: int) -> str:
     edge = _options.edgeitems if t.numel() > _options.threshold else 10**9
     data = _summarised(t, edge) if t.numel() > _options.threshold else t.tolist()
     leaves = _leaves(data)
-    write: Any = _ComplexFormat(leaves) if t.is_complex() else _Format(leaves, t.is_floating_point())
+    write: Any = (
+        _ComplexFormat(leaves) if t.is_complex() else _Format(leaves, t.is_floating_point())
+    )
     return _write(data, t.ndim, indent, write)
 
 
@@ -140,8 +154,13 @@ def _grad_part(t: Tensor) -> list[str]:
 def represent(t: Tensor) -> str:
     """The text of repr(tensor): elements, then what is not the default."""
     default = {_C.get_default_dtype(), _C.int64, _C.bool}
-    prefix = "tensor(" if type(t) is Tensor else "Parameter containing:\ntensor(" if (
-        type(t).__name__ == "Parameter") else f"{type(t).__name__}("
+    prefix = (
+        "tensor("
+        if type(t) is Tensor
+        else "Parameter containing:\ntensor("
+        if (type(t).__name__ == "Parameter")
+        else f"{type(t).__name__}("
+    )
     indent = len(prefix.rsplit("\n", 1)[-1])
     parts = []
     if t.is_meta:
@@ -152,8 +171,11 @@ def represent(t: Tensor) -> str:
             parts.append(f"size={tuple(t.shape)}")
     if not t.is_meta and not t.is_cpu:
         parts.append(f"device='{t.device}'")
-    if t.dtype not in default or (t.numel() == 0 and t.dtype is not _C.get_default_dtype()) or t.is_meta:
-        if not (t.is_meta and t.dtype is _C.get_default_dtype()):
-            parts.append(f"dtype={t.dtype}")
+    if (
+        t.dtype not in default
+        or (t.numel() == 0 and t.dtype is not _C.get_default_dtype())
+        or t.is_meta
+    ) and not (t.is_meta and t.dtype is _C.get_default_dtype()):
+        parts.append(f"dtype={t.dtype}")
     parts += _grad_part(t)
     return prefix + ", ".join([body, *parts]) + ")"

@@ -14,8 +14,6 @@ __all__ = [
 _ops = _C.op
 
 
-
-
 def manual_seed(seed: int) -> Generator:
     """Seed the generators of all devices; returns the CPU's."""
     if not -(2**63) <= seed < 2**64:
@@ -52,35 +50,66 @@ def _sizes(size: tuple[Any, ...]) -> Sequence[int]:
     return size[0] if len(size) == 1 and not isinstance(size[0], int) else size
 
 
-def _drawn(op: str, size: Any, args: tuple[Any, ...], generator: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+def _drawn(
+    op: str,
+    size: Any,
+    args: tuple[Any, ...],
+    generator: Any,
+    dtype: Any,
+    device: Any,
+    requires_grad: bool,
+) -> Tensor:
     made = _ops(op)(_ops("empty")(size, dtype=dtype, device=device), *args, generator=generator)
     if requires_grad:
         made.requires_grad = True
     return made
 
 
-def rand(*size: Any, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def rand(
+    *size: Any,
+    generator: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Uniform on [0, 1)."""
     return _drawn("uniform_", _sizes(size), (), generator, dtype, device, requires_grad)
 
 
-def randn(*size: Any, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def randn(
+    *size: Any,
+    generator: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Standard normal."""
     return _drawn("normal_", _sizes(size), (), generator, dtype, device, requires_grad)
 
 
 def rand_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Uniform on [0, 1) in the shape of `input`."""
-    return _drawn("uniform_", input.shape, (), None, dtype or input.dtype, device or input.device, False)
+    return _drawn(
+        "uniform_", input.shape, (), None, dtype or input.dtype, device or input.device, False
+    )
 
 
 def randn_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Standard normal in the shape of `input`."""
-    return _drawn("normal_", input.shape, (), None, dtype or input.dtype, device or input.device, False)
+    return _drawn(
+        "normal_", input.shape, (), None, dtype or input.dtype, device or input.device, False
+    )
 
 
-def randint(low: int, high: Any = None, size: Any = None, *, generator: Any = None, dtype: Any = None,
-            device: Any = None) -> Tensor:
+def randint(
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+) -> Tensor:
     """Integers from [low, high); randint(high, size) starts at 0."""
     if size is None:
         low, high, size = 0, low, high
@@ -103,8 +132,15 @@ def randperm(n: int, *, generator: Any = None, dtype: Any = None, device: Any = 
     return _ops("randperm")(n, dtype=dtype, device=device, generator=generator)
 
 
-def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None,
-           device: Any = None) -> Tensor:
+def normal(
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+) -> Tensor:
     """Normal numbers with the given means and standard deviations, numbers (then with `size`) or tensors."""
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
         shape = (mean + std).shape
@@ -121,11 +157,15 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
     if p is not None:
         return _ops("bernoulli_")(_ops("empty_like")(input), p, generator=generator)
     if not input.is_floating_point():
-        raise _C.DTypeError(f"bernoulli: expected a floating tensor of probabilities, got {input.dtype}")
+        raise _C.DTypeError(
+            f"bernoulli: expected a floating tensor of probabilities, got {input.dtype}"
+        )
     return _ops("bernoulli.tensor")(input, input, generator=generator)
 
 
-def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None
+) -> Tensor:
     """Indices drawn from each row with probabilities in proportion to `input` (rows, categories).
 
     Raises:
@@ -135,9 +175,13 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     if input.ndim not in (1, 2) or num_samples <= 0:
         raise RuntimeError("multinomial: expected 1 or 2 dimensions and num_samples > 0")
     if bool((weights < 0).any()) or bool((weights.sum(1) <= 0).any()):
-        raise RuntimeError("multinomial: weights must not be negative, and each row needs a positive sum")
+        raise RuntimeError(
+            "multinomial: weights must not be negative, and each row needs a positive sum"
+        )
     if not replacement and int((weights > 0).sum(1).min()) < num_samples:
-        raise RuntimeError("multinomial: fewer categories with positive weight than samples; use replacement=True")
+        raise RuntimeError(
+            "multinomial: fewer categories with positive weight than samples; use replacement=True"
+        )
     if replacement:
         edges = (weights / weights.sum(1, True)).double().cumsum(1)
         draws = rand(weights.size(0), num_samples, generator=generator, dtype=_C.float64)

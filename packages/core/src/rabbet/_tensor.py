@@ -75,7 +75,13 @@ def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
     """Pickle: the elements' bytes, dtype and shape."""
     from .serialization import _rebuild_tensor, tensor_bytes
 
-    state = (tensor_bytes(self.detach()), str(self.dtype)[7:], tuple(self.shape), _requires_grad(self), type(self))
+    state = (
+        tensor_bytes(self.detach()),
+        str(self.dtype)[7:],
+        tuple(self.shape),
+        _requires_grad(self),
+        type(self),
+    )
     return _rebuild_tensor, state, (self.__dict__ or None) if type(self) is not Tensor else None
 
 
@@ -84,7 +90,9 @@ def setstate_(self: Tensor, state: dict[str, Any]) -> None:
 
 
 def _like(creator: str) -> Any:
-    def method(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    def method(
+        self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
         sizes = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
         made = _ops(creator)(sizes, dtype=dtype or self.dtype, device=device or self.device)
         if requires_grad:
@@ -96,7 +104,9 @@ def _like(creator: str) -> Any:
     return method
 
 
-def new_full(self: Tensor, size: Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def new_full(
+    self: Tensor, size: Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None
+) -> Tensor:
     """full() with the dtype and device of this tensor."""
     return _ops("full")(size, fill_value, dtype=dtype or self.dtype, device=device or self.device)
 
@@ -127,7 +137,9 @@ def clamp_(name: str, key: str) -> Any:
     return method
 
 
-def random_(self: Tensor, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Tensor:
+def random_(
+    self: Tensor, from_: int = 0, to: int | None = None, *, generator: Any = None
+) -> Tensor:
     """Fill with integers from [from_, to), by default all that the dtype holds exactly."""
     if to is None and self.dtype.is_floating_point:
         to = 2 ** {"float16": 11, "bfloat16": 8, "float32": 24}.get(str(self.dtype)[7:], 53)

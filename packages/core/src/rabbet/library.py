@@ -39,7 +39,9 @@ class _Registered:
         return impl(self.name, backend)
 
 
-def op(schema: str, *, vjp: dict[str, str] | None = None, fields: dict[str, str] | None = None) -> Any:
+def op(
+    schema: str, *, vjp: dict[str, str] | None = None, fields: dict[str, str] | None = None
+) -> Any:
     """Decorator: register an operator whose Python function is its CPU kernel.
 
     Args:
@@ -92,11 +94,13 @@ def explain(name: str, *args: Any) -> str:
     info = _C.op_info(name)
     tensors = [a for a in args if isinstance(a, Tensor)]
     lines = [info["schema"], f"  registered by {info['provider']} ({info['file']})"]
-    recorded = [layer for layer in _C.layers()]
+    recorded = list(_C.layers())
     for layer in recorded:
         active = layer["name"] == "autograd" and any(t.requires_grad for t in tensors)
         why = "an argument requires grad" if active else "no argument asks for it"
-        lines.append(f"  layer {layer['name']} [{layer['provider']}]: {'runs' if active else 'skipped'}, {why}")
+        lines.append(
+            f"  layer {layer['name']} [{layer['provider']}]: {'runs' if active else 'skipped'}, {why}"
+        )
     device = tensors[0].device.type if tensors else "cpu"
     if device in info["kernels"]:
         lines.append(f"  kernel for {device} [{info['kernels'][device]}]")

@@ -41,9 +41,13 @@ def tensor_bytes(t: Tensor) -> bytes:
     return bytes(memoryview(flat).cast("B")) if flat.ndim else memoryview(flat).tobytes()
 
 
-def _rebuild_tensor(data: bytes, dtype: str, shape: tuple[int, ...], requires_grad: bool, cls: type) -> Tensor:
-    made = _C.from_buffer(bytearray(data), getattr(_C, dtype), list(shape)) if data else _C.op("empty")(
-        shape, dtype=getattr(_C, dtype)
+def _rebuild_tensor(
+    data: bytes, dtype: str, shape: tuple[int, ...], requires_grad: bool, cls: type
+) -> Tensor:
+    made = (
+        _C.from_buffer(bytearray(data), getattr(_C, dtype), list(shape))
+        if data
+        else _C.op("empty")(shape, dtype=getattr(_C, dtype))
     )
     if cls is not Tensor:
         return Tensor._make_subclass(cls, made, requires_grad)
@@ -64,7 +68,9 @@ class _Packer:
 
     def tensor(self, t: Tensor, path: str) -> str:
         if t.is_meta:
-            raise SerializationError(f"save: the tensor at '{path}' is on the meta device and has no data")
+            raise SerializationError(
+                f"save: the tensor at '{path}' is on the meta device and has no data"
+            )
         key = (t._storage_id(), t.data_ptr(), tuple(t.shape), tuple(t.stride()), str(t.dtype))
         if key not in self._names:
             self._names[key] = path
@@ -83,11 +89,16 @@ class _Packer:
         if isinstance(value, bytes):
             return {"b": base64.b64encode(value).decode()}
         if isinstance(value, dict):
-            items = [[self.pack(k, path), self.pack(v, f"{path}.{k}" if path else str(k))] for k, v in value.items()]
+            items = [
+                [self.pack(k, path), self.pack(v, f"{path}.{k}" if path else str(k))]
+                for k, v in value.items()
+            ]
             return {"d": items}
         if isinstance(value, (list, tuple)):
             kind = "l" if isinstance(value, list) else "u"
-            return {kind: [self.pack(v, f"{path}.{i}" if path else str(i)) for i, v in enumerate(value)]}
+            return {
+                kind: [self.pack(v, f"{path}.{i}" if path else str(i)) for i, v in enumerate(value)]
+            }
         if isinstance(value, _C.dtype):
             return {"y": str(value)[7:]}
         raise SerializationError(
@@ -104,14 +115,21 @@ def _unpack(node: Any, tensors: dict[str, Tensor], file: str) -> Any:
     ((kind, value),) = node.items()
     if kind == "t":
         if value not in tensors:
-            raise SerializationError(f"{file}: the skeleton names a tensor '{value}' that the file does not hold")
+            raise SerializationError(
+                f"{file}: the skeleton names a tensor '{value}' that the file does not hold"
+            )
         return tensors[value]
     if kind == "d":
         return {_key(_unpack(k, tensors, file), file): _unpack(v, tensors, file) for k, v in value}
     if kind in ("l", "u"):
         items = [_unpack(v, tensors, file) for v in value]
         return items if kind == "l" else tuple(items)
-    simple = {"f": float, "c": lambda v: complex(*v), "b": base64.b64decode, "y": lambda v: getattr(_C, v)}
+    simple = {
+        "f": float,
+        "c": lambda v: complex(*v),
+        "b": base64.b64decode,
+        "y": lambda v: getattr(_C, v),
+    }
     if kind not in simple:
         raise SerializationError(f"{file}: the skeleton has an unknown kind '{kind}'")
     return simple[kind](value)
@@ -121,7 +139,9 @@ def _key(key: Any, file: str) -> Any:
     try:
         hash(key)
     except TypeError:
-        raise SerializationError(f"{file}: the skeleton has a dict key of type {type(key).__name__}") from None
+        raise SerializationError(
+            f"{file}: the skeleton has a dict key of type {type(key).__name__}"
+        ) from None
     return key
 
 
@@ -131,9 +151,13 @@ def _key(key: Any, file: str) -> Any:
 def _is_plain(obj: Any) -> bool:
     if not isinstance(obj, dict) or not obj:
         return False
-    if not all(isinstance(k, str) and k != "__metadata__" and isinstance(v, Tensor) for k, v in obj.items()):
+    if not all(
+        isinstance(k, str) and k != "__metadata__" and isinstance(v, Tensor) for k, v in obj.items()
+    ):
         return False
-    places = {(v._storage_id(), v.data_ptr(), tuple(v.shape), tuple(v.stride())) for v in obj.values()}
+    places = {
+        (v._storage_id(), v.data_ptr(), tuple(v.shape), tuple(v.stride())) for v in obj.values()
+    }
     return len(places) == len(obj)
 
 
@@ -193,24 +217,34 @@ def save(obj: Any, f: Any) -> None:
 
 def _read_header(data: Any, file: str) -> tuple[dict[str, Any], int]:
     if len(data) < 8:
-        raise SerializationError(f"{file}: {len(data)} bytes are too few for a safetensors file; it is truncated")
+        raise SerializationError(
+            f"{file}: {len(data)} bytes are too few for a safetensors file; it is truncated"
+        )
     length = int.from_bytes(data[:8], "little")
     if length > _MAX_HEADER:
-        raise SerializationError(f"{file}: a header of {length} bytes is too large; this is no safetensors file")
+        raise SerializationError(
+            f"{file}: a header of {length} bytes is too large; this is no safetensors file"
+        )
     if 8 + length > len(data):
-        raise SerializationError(f"{file}: the header should have {length} bytes, {len(data) - 8} follow; it is truncated")
+        raise SerializationError(
+            f"{file}: the header should have {length} bytes, {len(data) - 8} follow; it is truncated"
+        )
     try:
         header = json.loads(bytes(data[8 : 8 + length]))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise SerializationError(f"{file}: the header is no JSON: {error}") from None
     if not isinstance(header, dict):
-        raise SerializationError(f"{file}: the header must be a JSON object, got {type(header).__name__}")
+        raise SerializationError(
+            f"{file}: the header must be a JSON object, got {type(header).__name__}"
+        )
     return header, 8 + length
 
 
 def _check_entry(name: str, entry: Any, room: int, file: str) -> tuple[str, list[int], int, int]:
     if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
-        raise SerializationError(f"{file}: the entry of '{name}' lacks dtype, shape or data_offsets")
+        raise SerializationError(
+            f"{file}: the entry of '{name}' lacks dtype, shape or data_offsets"
+        )
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if dtype not in _DTYPES:
         raise SerializationError(f"{file}: '{name}' has the unknown dtype {dtype!r}")
@@ -219,7 +253,9 @@ def _check_entry(name: str, entry: Any, room: int, file: str) -> tuple[str, list
     if not whole or not spans or not 0 <= offsets[0] <= offsets[1]:
         raise SerializationError(f"{file}: '{name}' has a damaged shape or data_offsets")
     if offsets[1] > room:
-        raise SerializationError(f"{file}: '{name}' ends at byte {offsets[1]} of the data, which has {room}; it is truncated")
+        raise SerializationError(
+            f"{file}: '{name}' ends at byte {offsets[1]} of the data, which has {room}; it is truncated"
+        )
     nbytes = math.prod(shape) * getattr(_C, _DTYPES[dtype]).itemsize
     if nbytes != offsets[1] - offsets[0]:
         raise SerializationError(
@@ -243,7 +279,9 @@ def _read_tensors(data: Any, header: dict[str, Any], start: int, file: str) -> d
         if begin == end:
             tensors[name] = _C.op("empty")(shape, dtype=kind)
         elif (start + begin) % min(kind.itemsize, 8):
-            tensors[name] = _C.from_buffer(bytearray(data[start + begin : start + end]), kind, shape)
+            tensors[name] = _C.from_buffer(
+                bytearray(data[start + begin : start + end]), kind, shape
+            )
         else:
             tensors[name] = _C.from_buffer(data, kind, shape, start + begin)
     return tensors
@@ -260,7 +298,9 @@ def _open(f: Any) -> tuple[Any, str]:
         size = os.fstat(file.fileno()).st_size
         if size == 0:
             raise SerializationError(f"{path}: the file is empty")
-        return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE), str(path)
+        return mmap.mmap(
+            file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
+        ), str(path)
 
 
 def _mover(map_location: Any) -> Any:

@@ -27,7 +27,7 @@ class Case:
 
 def op_names() -> list[str]:
     """All records that a call can reach."""
-    return [n for n in _C.record_names() if not _C.op_info(n)["kind"] == "creation"]
+    return [n for n in _C.record_names() if _C.op_info(n)["kind"] != "creation"]
 
 
 _POSITIVE = {"log", "log2", "log10", "sqrt", "rsqrt", "pow", "reciprocal", "log1p"}
@@ -221,14 +221,19 @@ def _by_schema(name: str, m: Maker) -> list[Case]:
     names = {p["name"]: p for p in info["params"]}
     if info["kind"] == "reduction" and names.get("dim", {}).get("has_default"):
         dim: Any = 1 if names["dim"]["type"] == "dim" else [1]
-        made.append(_case(name, [m.tensor(3, 4, op=info["base"])], "dim keepdim", dim=dim, keepdim=True)
-                    if "keepdim" in names else _case(name, [m.tensor(3, 4)], "dim", dim=dim))
+        made.append(
+            _case(name, [m.tensor(3, 4, op=info["base"])], "dim keepdim", dim=dim, keepdim=True)
+            if "keepdim" in names
+            else _case(name, [m.tensor(3, 4)], "dim", dim=dim)
+        )
     if info["kind"] == "elementwise" and len(args) == 2:
         made.append(_case(name, [m.tensor(2, 3, op=info["base"]), 1.25], "number"))
     return made
 
 
-def cases(name: str, dtype: Any = None, seed: int = 0, requires_grad: bool = False) -> Iterator[Case]:
+def cases(
+    name: str, dtype: Any = None, seed: int = 0, requires_grad: bool = False
+) -> Iterator[Case]:
     """Calls of operator `name` with floating tensors of `dtype` (float64 by default)."""
     m = Maker(seed, dtype or rabbet.float64, requires_grad)
     yield from (_SPECIAL[name](m) if name in _SPECIAL else _by_schema(name, m))
@@ -239,7 +244,11 @@ def differentiable_ops() -> list[str]:
     names = []
     for name in op_names():
         info = _C.op_info(name)
-        if info["detached"] or info["kind"] == "random" or not (info["has_vjp"] or info["has_decomp"]):
+        if (
+            info["detached"]
+            or info["kind"] == "random"
+            or not (info["has_vjp"] or info["has_decomp"])
+        ):
             continue
         names.append(name)
     return names

@@ -17,12 +17,26 @@ def to_numpy(value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
-def assert_close(actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None, message: str = "") -> None:
+def assert_close(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    message: str = "",
+) -> None:
     """Raise AssertionError unless shape and elements agree; tolerances default by the dtype of `actual`."""
-    name = str(actual.dtype)[7:] if isinstance(actual, rabbet.Tensor) else str(np.asarray(actual).dtype)
+    name = (
+        str(actual.dtype)[7:]
+        if isinstance(actual, rabbet.Tensor)
+        else str(np.asarray(actual).dtype)
+    )
     default_rtol, default_atol = _TOLERANCES.get(name, (0.0, 0.0))
     got, want = to_numpy(actual), to_numpy(expected)
     assert got.shape == want.shape, f"{message}: shape {got.shape}, expected {want.shape}"
     np.testing.assert_allclose(
-        got, want, default_rtol if rtol is None else rtol, default_atol if atol is None else atol, err_msg=message
+        got,
+        want,
+        default_rtol if rtol is None else rtol,
+        default_atol if atol is None else atol,
+        err_msg=message,
     )

@@ -55,11 +55,15 @@ def _flags(retain_graph: bool | None, create_graph: bool) -> int:
     return (_C.RETAIN if retain else 0) | (_C.CREATE if create_graph else 0)
 
 
-def _checked(outputs: Tensor | Sequence[Tensor], grads: Tensor | Sequence[Tensor] | None, name: str) -> tuple:
+def _checked(
+    outputs: Tensor | Sequence[Tensor], grads: Tensor | Sequence[Tensor] | None, name: str
+) -> tuple:
     outs = _tuple(outputs)
     given = _tuple(grads, len(outs))
     if len(given) != len(outs):
-        raise ValueError(f"{name}: expected one gradient for each of the {len(outs)} outputs, got {len(given)}")
+        raise ValueError(
+            f"{name}: expected one gradient for each of the {len(outs)} outputs, got {len(given)}"
+        )
     return outs, given
 
 
@@ -113,12 +117,16 @@ def grad(
     outs, given = _checked(outputs, grad_outputs, "grad")
     watched = _tuple(inputs)
     allow = materialize_grads if allow_unused is None else allow_unused
-    flags = _flags(retain_graph, create_graph) | (_C.ALLOW_UNUSED if allow or materialize_grads else 0)
+    flags = _flags(retain_graph, create_graph) | (
+        _C.ALLOW_UNUSED if allow or materialize_grads else 0
+    )
     results = _C.run(outs, given, watched, flags)
     if materialize_grads:
         import rabbet
 
-        results = tuple(rabbet.zeros_like(x) if g is None else g for x, g in zip(watched, results, strict=True))
+        results = tuple(
+            rabbet.zeros_like(x) if g is None else g for x, g in zip(watched, results, strict=True)
+        )
     return results
 
 

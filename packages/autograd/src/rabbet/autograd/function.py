@@ -26,7 +26,9 @@ class FunctionCtx:
         """Keep tensors; `saved_tensors` gives them back and checks that nobody wrote to them since."""
         for t in tensors:
             if t is not None and not isinstance(t, Tensor):
-                raise TypeError(f"save_for_backward: expected Tensors or None, got {type(t).__name__}")
+                raise TypeError(
+                    f"save_for_backward: expected Tensors or None, got {type(t).__name__}"
+                )
         self._saved = tensors
         self._versions = tuple(0 if t is None else t._version for t in tensors)
 
@@ -79,7 +81,9 @@ class Function:
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         """Return one gradient (or None) for each argument of `forward`."""
-        raise NotImplementedError("a Function must define backward(ctx, *grads) to be differentiated")
+        raise NotImplementedError(
+            "a Function must define backward(ctx, *grads) to be differentiated"
+        )
 
     setup_context: Callable[..., None] | None = None
 
@@ -106,13 +110,22 @@ class Function:
 
 def _fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Tensor, ...]) -> Any:
     """An input that is returned as it is gets a tensor of its own, unless it was written in place."""
-    if isinstance(output, Tensor) and any(output is a for a in args) and not any(output is d for d in dirty):
+    if (
+        isinstance(output, Tensor)
+        and any(output is a for a in args)
+        and not any(output is d for d in dirty)
+    ):
         return output.detach()
     return output
 
 
-def _record(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], outputs: tuple[Any, ...],
-            returned: tuple[Any, ...]) -> None:
+def _record(
+    cls: type[Function],
+    ctx: FunctionCtx,
+    args: tuple[Any, ...],
+    outputs: tuple[Any, ...],
+    returned: tuple[Any, ...],
+) -> None:
     tensors = [(i, a) for i, a in enumerate(args) if isinstance(a, Tensor)]
     made = [o for o in outputs if isinstance(o, Tensor)]
     shapes = [(o.shape, o.dtype, o.device) for o in made]
@@ -132,7 +145,7 @@ def _record(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], output
             )
         results = cls.backward(ctx, *grads)
         results = results if isinstance(results, tuple) else (results,)
-        if len(results) > len(args) and all(r is None for r in results[len(args):]):
+        if len(results) > len(args) and all(r is None for r in results[len(args) :]):
             results = results[: len(args)]
         if len(results) != len(args):
             raise RuntimeError(
@@ -143,6 +156,10 @@ def _record(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], output
 
     for d in ctx._dirty:
         if d.is_leaf and d.requires_grad:
-            raise RuntimeError(f"{cls.__name__}: a leaf tensor that requires grad was written in place")
+            raise RuntimeError(
+                f"{cls.__name__}: a leaf tensor that requires grad was written in place"
+            )
     with set_grad_enabled(True):
-        _C.record_custom(f"{cls.__name__}Backward", [t for _, t in tensors], made, plain, run_backward)
+        _C.record_custom(
+            f"{cls.__name__}Backward", [t for _, t in tensors], made, plain, run_backward
+        )

@@ -16,7 +16,9 @@ class GradcheckError(RuntimeError):
 def _outputs(fn: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
     result = fn(*inputs)
     results = [result] if isinstance(result, Tensor) else list(result)
-    return [r for r in results if isinstance(r, Tensor) and (r.is_floating_point() or r.is_complex())]
+    return [
+        r for r in results if isinstance(r, Tensor) and (r.is_floating_point() or r.is_complex())
+    ]
 
 
 def _inner(a: Tensor, b: Tensor) -> float:
@@ -25,7 +27,9 @@ def _inner(a: Tensor, b: Tensor) -> float:
     return (product.real if product.is_complex() else product).item()
 
 
-def _numerical(fn: Callable[..., Any], inputs: list[Any], which: int, cotangents: list[Tensor], eps: float) -> Tensor:
+def _numerical(
+    fn: Callable[..., Any], inputs: list[Any], which: int, cotangents: list[Tensor], eps: float
+) -> Tensor:
     """Gradient of Re<cotangents, fn> with respect to one input, element by element."""
     x = inputs[which].detach()
     flat = x.contiguous().clone().reshape(-1)
@@ -35,7 +39,9 @@ def _numerical(fn: Callable[..., Any], inputs: list[Any], which: int, cotangents
     def value(at: Tensor) -> float:
         probe = list(inputs)
         probe[which] = at.reshape(x.shape)
-        return sum(_inner(o.detach(), c) for o, c in zip(_outputs(fn, probe), cotangents, strict=True))
+        return sum(
+            _inner(o.detach(), c) for o, c in zip(_outputs(fn, probe), cotangents, strict=True)
+        )
 
     for i in range(flat.numel()):
         parts = []
@@ -44,16 +50,22 @@ def _numerical(fn: Callable[..., Any], inputs: list[Any], which: int, cotangents
             shift[i] = step
             parts.append((value(flat + shift) - value(flat - shift)) / (2 * eps))
         columns.append(complex(*parts) if x.is_complex() else parts[0])
-    return rabbet.tensor(columns, dtype=x.dtype).reshape(x.shape) if columns else rabbet.zeros_like(x)
+    return (
+        rabbet.tensor(columns, dtype=x.dtype).reshape(x.shape) if columns else rabbet.zeros_like(x)
+    )
 
 
 def _cotangents(outputs: list[Tensor]) -> list[Tensor]:
     """Fixed, unequal weights, so that errors in different elements do not cancel."""
     made = []
     for o in outputs:
-        ramp = rabbet.linspace(0.3, 1.7, max(o.numel(), 1), dtype=rabbet.float64)[: o.numel()].reshape(o.shape)
+        ramp = rabbet.linspace(0.3, 1.7, max(o.numel(), 1), dtype=rabbet.float64)[
+            : o.numel()
+        ].reshape(o.shape)
         ramp = ramp * (1 - 2 * (rabbet.arange(o.numel()).reshape(o.shape) % 2))
-        made.append((ramp + 0.5j * ramp.flip(list(range(o.ndim))) if o.is_complex() else ramp).to(o.dtype))
+        made.append(
+            (ramp + 0.5j * ramp.flip(list(range(o.ndim))) if o.is_complex() else ramp).to(o.dtype)
+        )
     return made
 
 
@@ -81,13 +93,15 @@ def gradcheck(
     checked = [i for i, x in enumerate(given) if isinstance(x, Tensor) and x.requires_grad]
     if not checked:
         raise ValueError("gradcheck: no input requires grad")
-    outputs = [o for o in _outputs(fn, given)]
+    outputs = list(_outputs(fn, given))
     cotangents = _cotangents(outputs)
     recorded = [(o, c) for o, c in zip(outputs, cotangents, strict=True) if o.requires_grad]
     watched = [given[i] for i in checked]
     analytical: tuple[Tensor | None, ...] = (None,) * len(watched)
     if recorded:
-        analytical = _C.run([o for o, _ in recorded], [c for _, c in recorded], watched, _C.ALLOW_UNUSED | _C.RETAIN)
+        analytical = _C.run(
+            [o for o, _ in recorded], [c for _, c in recorded], watched, _C.ALLOW_UNUSED | _C.RETAIN
+        )
     for i, got in zip(checked, analytical, strict=True):
         want = _numerical(fn, given, i, cotangents, eps)
         have = rabbet.zeros_like(want) if got is None else got.detach()
@@ -118,14 +132,23 @@ def gradgradcheck(
 
     def first_derivative(*args: Any) -> tuple[Tensor, ...]:
         fresh = [
-            a if not isinstance(a, Tensor) or i not in wanted or a.requires_grad else a.detach().requires_grad_()
+            a
+            if not isinstance(a, Tensor) or i not in wanted or a.requires_grad
+            else a.detach().requires_grad_()
             for i, a in enumerate(args)
         ]
         outputs = [o for o in _outputs(fn, fresh) if o.requires_grad]
         if not outputs:
             return tuple(rabbet.zeros_like(fresh[i]) for i in wanted)
         cotangents = _cotangents(outputs)
-        found = _C.run(outputs, cotangents, [fresh[i] for i in wanted], _C.CREATE | _C.RETAIN | _C.ALLOW_UNUSED)
-        return tuple(rabbet.zeros_like(fresh[i]) if g is None else g for i, g in zip(wanted, found, strict=True))
+        found = _C.run(
+            outputs, cotangents, [fresh[i] for i in wanted], _C.CREATE | _C.RETAIN | _C.ALLOW_UNUSED
+        )
+        return tuple(
+            rabbet.zeros_like(fresh[i]) if g is None else g
+            for i, g in zip(wanted, found, strict=True)
+        )
 
-    return gradcheck(first_derivative, given, eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)
+    return gradcheck(
+        first_derivative, given, eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception
+    )

@@ -44,15 +44,21 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     return _GAINS[nonlinearity]
 
 
-def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
+def uniform_(
+    tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
+) -> Tensor:
     """Fill with values uniform on [a, b)."""
     if a > b:
-        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}")
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}"
+        )
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
+def normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
+) -> Tensor:
     """Fill with normal values."""
     if std < 0:
         raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
@@ -70,7 +76,9 @@ def trunc_normal_(
 ) -> Tensor:
     """Fill with normal values that lie in [a, b]."""
     if std <= 0 or a >= b:
-        raise ValueError(f"trunc_normal_: expected std > 0 and a < b, got std={std}, a={a} and b={b}")
+        raise ValueError(
+            f"trunc_normal_: expected std > 0 and a < b, got std={std}, a={a} and b={b}"
+        )
     if mean < a - 7 * std or mean > b + 7 * std:
         warnings.warn(
             "trunc_normal_: mean is more than 7 std from [a, b], where float64 cannot tell the "
@@ -116,7 +124,9 @@ def zeros_(tensor: Tensor) -> Tensor:
 def eye_(tensor: Tensor) -> Tensor:
     """Fill a matrix with 1 on the diagonal and 0 elsewhere."""
     if tensor.ndim != 2:
-        raise ValueError(f"eye_: Only tensors with 2 dimensions are supported, got shape {tuple(tensor.shape)}")
+        raise ValueError(
+            f"eye_: Only tensors with 2 dimensions are supported, got shape {tuple(tensor.shape)}"
+        )
     with no_grad():
         return tensor.copy_(rabbet.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
@@ -124,7 +134,9 @@ def eye_(tensor: Tensor) -> Tensor:
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Fill a convolution's weight so that it passes on as many input channels as it can."""
     if tensor.ndim not in (3, 4, 5):
-        raise ValueError(f"dirac_: Only tensors with 3, 4, or 5 dimensions are supported, got {tensor.ndim}")
+        raise ValueError(
+            f"dirac_: Only tensors with 3, 4, or 5 dimensions are supported, got {tensor.ndim}"
+        )
     out = tensor.shape[0]
     if groups < 1 or out % groups:
         raise ValueError(f"dim 0 must be divisible by groups, got {out} and {groups}")
@@ -161,7 +173,9 @@ def _fan(tensor: Tensor, mode: str) -> int:
 _calculate_correct_fan = _fan
 
 
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+def xavier_uniform_(
+    tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
+) -> Tensor:
     """Fill with uniform values of variance `2 gain^2 / (fan_in + fan_out)` (Glorot and Bengio 2010)."""
     bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
@@ -219,10 +233,14 @@ def _empty(tensor: Tensor) -> bool:
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill with a (semi-)orthogonal matrix, later dimensions joined into one (Saxe et al. 2013)."""
     if tensor.ndim < 2:
-        raise ValueError(f"Only tensors with 2 or more dimensions are supported, got shape {tuple(tensor.shape)}")
+        raise ValueError(
+            f"Only tensors with 2 or more dimensions are supported, got shape {tuple(tensor.shape)}"
+        )
     qr = getattr(getattr(rabbet, "linalg", None), "qr", None)
     if qr is None:
-        raise NotImplementedError("orthogonal_: needs rabbet.linalg.qr, which this version of rabbet does not have")
+        raise NotImplementedError(
+            "orthogonal_: needs rabbet.linalg.qr, which this version of rabbet does not have"
+        )
     if tensor.numel() == 0:
         return tensor
     rows, cols = tensor.shape[0], tensor.numel() // tensor.shape[0]
@@ -236,10 +254,14 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None =
         return tensor.copy_(q.reshape(tensor.shape)).mul_(gain)
 
 
-def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
+def sparse_(
+    tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None
+) -> Tensor:
     """Fill a matrix with normal values and set a part `sparsity` of each column to 0."""
     if tensor.ndim != 2:
-        raise ValueError(f"sparse_: Only tensors with 2 dimensions are supported, got {tuple(tensor.shape)}")
+        raise ValueError(
+            f"sparse_: Only tensors with 2 dimensions are supported, got {tuple(tensor.shape)}"
+        )
     zeros = math.ceil(sparsity * tensor.shape[0])
     with no_grad():
         tensor.normal_(0, std, generator=generator)

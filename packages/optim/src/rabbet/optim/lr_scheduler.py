@@ -110,7 +110,9 @@ class LRScheduler:
 
 def _check_optimizer(scheduler: Any, optimizer: Any) -> None:
     if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"{type(scheduler).__name__}: {type(optimizer).__name__} is not an Optimizer")
+        raise TypeError(
+            f"{type(scheduler).__name__}: {type(optimizer).__name__} is not an Optimizer"
+        )
 
 
 def _number(rate: Any) -> float:
@@ -132,7 +134,9 @@ def _per_group(scheduler: Any, optimizer: Optimizer, name: str, value: Any) -> l
     if not isinstance(value, (list, tuple)):
         return [value] * groups
     if len(value) != groups:
-        raise ValueError(f"{type(scheduler).__name__}: expected {groups} values in {name}, got {len(value)}")
+        raise ValueError(
+            f"{type(scheduler).__name__}: expected {groups} values in {name}, got {len(value)}"
+        )
     return list(value)
 
 
@@ -150,7 +154,10 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        return [base * fn(self.last_epoch) for base, fn in zip(self.base_lrs, self.lr_lambdas, strict=True)]
+        return [
+            base * fn(self.last_epoch)
+            for base, fn in zip(self.base_lrs, self.lr_lambdas, strict=True)
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the optimizer; of functions only the state of callable objects."""
@@ -179,13 +186,18 @@ class MultiplicativeLR(LambdaLR):
     def get_lr(self) -> list[float]:
         if self._is_initial:
             return self._present()
-        return [rate * fn(self.last_epoch) for rate, fn in zip(self._present(), self.lr_lambdas, strict=True)]
+        return [
+            rate * fn(self.last_epoch)
+            for rate, fn in zip(self._present(), self.lr_lambdas, strict=True)
+        ]
 
 
 class StepLR(LRScheduler):
     """The rate times `gamma` after each `step_size` steps."""
 
-    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
+    def __init__(
+        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
         if step_size < 1:
             raise ValueError(f"StepLR: expected step_size to be at least 1, got {step_size}")
         self.step_size = step_size
@@ -236,7 +248,9 @@ class ConstantLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not 0 <= factor <= 1:
-            raise ValueError(f"Constant multiplicative factor expected to be between 0 and 1, got {factor}")
+            raise ValueError(
+                f"Constant multiplicative factor expected to be between 0 and 1, got {factor}"
+            )
         self.factor = factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
@@ -270,7 +284,9 @@ class LinearLR(LRScheduler):
                 f"got {start_factor}"
             )
         if not 0 <= end_factor <= 1:
-            raise ValueError(f"Ending multiplicative factor expected to be between 0 and 1, got {end_factor}")
+            raise ValueError(
+                f"Ending multiplicative factor expected to be between 0 and 1, got {end_factor}"
+            )
         self.start_factor = start_factor
         self.end_factor = end_factor
         self.total_iters = total_iters
@@ -311,7 +327,9 @@ class ExponentialLR(LRScheduler):
 class PolynomialLR(LRScheduler):
     """The initial rate times `(1 - epoch / total_iters) ** power`."""
 
-    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+    def __init__(
+        self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
+    ) -> None:
         self.total_iters = total_iters
         self.power = power
         super().__init__(optimizer, last_epoch)
@@ -331,7 +349,9 @@ class PolynomialLR(LRScheduler):
 class CosineAnnealingLR(LRScheduler):
     """Half a cosine from the initial rate to `eta_min` in `T_max` steps, and back (Loshchilov and Hutter 2017)."""
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+    def __init__(
+        self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
         if T_max < 1:
             raise ValueError(f"CosineAnnealingLR: expected T_max to be at least 1, got {T_max}")
         self.T_max = T_max
@@ -347,8 +367,13 @@ class CosineAnnealingLR(LRScheduler):
         if (epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
             # The step after the bottom, where the ratio below is 0 / 0.
             rise = (1 - math.cos(math.pi / self.T_max)) / 2
-            return [rate + (base - low) * rise for base, rate in zip(self.base_lrs, self._present(), strict=True)]
-        ratio = (1 + math.cos(math.pi * epoch / self.T_max)) / (1 + math.cos(math.pi * (epoch - 1) / self.T_max))
+            return [
+                rate + (base - low) * rise
+                for base, rate in zip(self.base_lrs, self._present(), strict=True)
+            ]
+        ratio = (1 + math.cos(math.pi * epoch / self.T_max)) / (
+            1 + math.cos(math.pi * (epoch - 1) / self.T_max)
+        )
         return [ratio * (rate - low) + low for rate in self._present()]
 
     def _closed(self, epoch: int) -> list[float]:
@@ -399,7 +424,9 @@ class OneCycleLR(LRScheduler):
         if not isinstance(pct_start, float) or not 0 <= pct_start <= 1:
             raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+            raise ValueError(
+                f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
+            )
         self._anneal_func_type = anneal_strategy
         up = float(pct_start * self.total_steps) - 1
         end = self.total_steps - 1
@@ -422,7 +449,9 @@ class OneCycleLR(LRScheduler):
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
             if not any(name in optimizer.defaults for name in ("momentum", "betas")):
-                raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+                raise ValueError(
+                    "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+                )
             self.use_beta1 = "betas" in optimizer.defaults
             low = _per_group(self, optimizer, "base_momentum", base_momentum)
             high = _per_group(self, optimizer, "max_momentum", max_momentum)
@@ -446,7 +475,9 @@ class OneCycleLR(LRScheduler):
     def get_lr(self) -> list[float]:
         step = self.last_epoch
         if step > self.total_steps:
-            raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
+            raise ValueError(
+                f"Tried to step {step} times. The specified number of total steps is {self.total_steps}"
+            )
         begin = 0.0
         for i, phase in enumerate(self._schedule_phases):
             if step <= phase[0] or i == len(self._schedule_phases) - 1:
@@ -458,7 +489,9 @@ class OneCycleLR(LRScheduler):
         for group in self.optimizer.param_groups:
             rates.append(self._between(group[lr_from], group[lr_to], part))
             if self.cycle_momentum:
-                self._set_momentum(group, self._between(group[momentum_from], group[momentum_to], part))
+                self._set_momentum(
+                    group, self._between(group[momentum_from], group[momentum_to], part)
+                )
         return rates
 
 
@@ -494,7 +527,9 @@ class SequentialLR(LRScheduler):
     ) -> None:
         _check_optimizer(self, optimizer)
         if not schedulers:
-            raise ValueError("SequentialLR expects at least one scheduler to be chained, but got none")
+            raise ValueError(
+                "SequentialLR expects at least one scheduler to be chained, but got none"
+            )
         for i, scheduler in enumerate(schedulers):
             if not hasattr(scheduler, "optimizer") or isinstance(scheduler, ReduceLROnPlateau):
                 raise ValueError(

@@ -145,7 +145,9 @@ class Optimizer:
                 item = item[1]
             params.append(item)
         if names and len(names) != len(params):
-            raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+            raise ValueError(
+                "all optimizer params should be with/without names. Some param names are missing"
+            )
         named_before = [("param_names" in group) for group in self.param_groups]
         if named_before and named_before[0] != bool(names):
             raise ValueError(
@@ -154,15 +156,21 @@ class Optimizer:
             )
         for param in params:
             if not isinstance(param, Tensor):
-                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
-            if not self.defaults.get("differentiable") and not (param.is_leaf or getattr(param, "retains_grad", False)):
+                raise TypeError(
+                    f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}"
+                )
+            if not self.defaults.get("differentiable") and not (
+                param.is_leaf or getattr(param, "retains_grad", False)
+            ):
                 raise ValueError("can't optimize a non-leaf Tensor")
         param_group["params"] = params
         if names:
             param_group["param_names"] = names
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
-                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+                raise ValueError(
+                    f"parameter group didn't specify a value of required optimization parameter {name}"
+                )
             param_group.setdefault(name, default)
         if len({id(p) for p in params}) != len(params):
             raise ValueError("some parameters appear more than once in one parameter group")
@@ -199,22 +207,30 @@ class Optimizer:
         """Run `hook(optimizer, args, kwargs)` after each step."""
         return add_hook(self._optimizer_step_post_hooks, hook, "register_step_post_hook")
 
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Run `hook(optimizer)` before `state_dict`."""
         what = "register_state_dict_pre_hook"
         return add_hook(self._optimizer_state_dict_pre_hooks, hook, what, prepend)
 
-    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Run `hook(optimizer, state_dict)` after `state_dict`; a result replaces it."""
         what = "register_state_dict_post_hook"
         return add_hook(self._optimizer_state_dict_post_hooks, hook, what, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Run `hook(optimizer, state_dict)` before `load_state_dict`; a result replaces `state_dict`."""
         what = "register_load_state_dict_pre_hook"
         return add_hook(self._optimizer_load_state_dict_pre_hooks, hook, what, prepend)
 
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Run `hook(optimizer)` after `load_state_dict`."""
         what = "register_load_state_dict_post_hook"
         return add_hook(self._optimizer_load_state_dict_post_hooks, hook, what, prepend)

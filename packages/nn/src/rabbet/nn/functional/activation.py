@@ -89,7 +89,9 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return _in_place(mish, input) if inplace else input * tanh(softplus(input))
 
 
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
     """Return `input` limited to [min_val, max_val]."""
     if min_val > max_val:
         raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
@@ -110,7 +112,9 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """Return `relu6(input + 3) / 6`."""
-    return _in_place(hardsigmoid, input) if inplace else rabbet.hardtanh(input + 3.0, 0.0, 6.0) / 6.0
+    return (
+        _in_place(hardsigmoid, input) if inplace else rabbet.hardtanh(input + 3.0, 0.0, 6.0) / 6.0
+    )
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -164,7 +168,9 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     if count != 1:
         channels = input.shape[1] if input.ndim > 1 else 1
         if count != channels:
-            raise RuntimeError(f"prelu: expected 1 weight or one for each of {channels} channels, got {count}")
+            raise RuntimeError(
+                f"prelu: expected 1 weight or one for each of {channels} channels, got {count}"
+            )
         weight = weight.reshape([-1] + [1] * (input.ndim - 2))
     return rabbet.where(input > 0, input, weight * input)
 
@@ -179,20 +185,26 @@ def _given_dim(name: str, input: Tensor, dim: int | None) -> int:
     return 0 if input.ndim in (0, 1, 3) else 1
 
 
-def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
     """Return `exp(input) / sum(exp(input))` along `dim`, computed in `dtype` if given."""
     if dim is None:
         dim = _given_dim("softmax", input, dim)
     return _softmax(input, dim) if dtype is None else _softmax(input, dim, dtype=dtype)
 
 
-def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
     """Return `log(softmax(input))` along `dim`, computed in `dtype` if given."""
     if dim is None:
         dim = _given_dim("log_softmax", input, dim)
     return _log_softmax(input, dim) if dtype is None else _log_softmax(input, dim, dtype=dtype)
 
 
-def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
     """Return `softmax(-input)` along `dim`."""
     return softmax(-input, _given_dim("softmin", input, dim), dtype=dtype)

@@ -62,7 +62,9 @@ def conv2d(
         if padding == "valid":
             padding = 0
         elif padding != "same":
-            raise RuntimeError(f"Invalid padding string: {padding!r}, should be one of 'valid', 'same'")
+            raise RuntimeError(
+                f"Invalid padding string: {padding!r}, should be one of 'valid', 'same'"
+            )
         else:
             if _pair(stride, "stride", "conv2d") != (1, 1):
                 raise RuntimeError("padding='same' is not supported for strided convolutions")
@@ -128,7 +130,9 @@ def conv_transpose2d(
     """
     if input.ndim == 3:
         batch = input.unsqueeze(0)
-        return conv_transpose2d(batch, weight, bias, stride, padding, output_padding, groups, dilation).squeeze(0)
+        return conv_transpose2d(
+            batch, weight, bias, stride, padding, output_padding, groups, dilation
+        ).squeeze(0)
     if input.ndim != 4 or weight.ndim != 4:
         raise RuntimeError(
             "conv_transpose2d: expected input of 3 or 4 and weight of 4 dimensions, "
@@ -192,7 +196,9 @@ def conv_transpose1d(
     return plane.squeeze(-2)
 
 
-def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+def pad(
+    input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Tensor:
     """Add elements around the last dimensions, or take some away where a width is negative.
 
     Args:
@@ -210,7 +216,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if mode == "constant":
         return ops.pad_constant(input, widths, 0 if value is None else value)
     if mode not in _SOURCES:
-        raise NotImplementedError(f"pad: expected mode 'constant', 'reflect', 'replicate' or 'circular', got {mode!r}")
+        raise NotImplementedError(
+            f"pad: expected mode 'constant', 'reflect', 'replicate' or 'circular', got {mode!r}"
+        )
     if value is not None and value != 0:
         raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
     for i in range(len(widths) // 2):

@@ -22,7 +22,9 @@ def vector_norm(input: Tensor, p: float, dim: int | None = None, keepdim: bool =
     return rabbet.sum(magnitude**p, dim, keepdim) ** (1.0 / p)
 
 
-def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
+def normalize(
+    input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
+) -> Tensor:
     """Return `input` divided by its p-norm along `dim`, or by `eps` where that is larger."""
     norm = rabbet.clamp(vector_norm(input, p, dim, True), min=eps)
     return input / norm if out is None else rabbet.div(input, norm, out=out)
@@ -35,6 +37,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return rabbet.sum(unit1 * unit2, dim)
 
 
-def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
     """Return the p-norm of `x1 - x2 + eps` along the last dimension."""
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)

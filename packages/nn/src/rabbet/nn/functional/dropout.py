@@ -46,19 +46,25 @@ def _expect_ndim(input: Tensor, name: str, allowed: tuple[int, ...]) -> None:
         raise RuntimeError(f"{name}: expected {wanted} dimensions, got shape {tuple(input.shape)}")
 
 
-def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
     """Zero whole channels of (N, C, L) or (C, L)."""
     _expect_ndim(input, "dropout1d", (2, 3))
     return _channels(input, p, training, inplace, input.ndim - 1)
 
 
-def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
     """Zero whole channels of (N, C, H, W); three dimensions are taken as (N, C, L)."""
     _expect_ndim(input, "dropout2d", (3, 4))
     return _channels(input, p, training, inplace, 2)
 
 
-def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
     """Zero whole channels of (N, C, D, H, W) or (C, D, H, W)."""
     _expect_ndim(input, "dropout3d", (4, 5))
     return _channels(input, p, training, inplace, input.ndim - 3)

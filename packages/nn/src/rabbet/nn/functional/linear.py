@@ -56,11 +56,15 @@ def embedding(
         return ops.embedding(weight, input)
     count = weight.shape[0]
     if not -count <= padding_idx < count:
-        raise ValueError(f"embedding: padding_idx must be within num_embeddings {count}, got {padding_idx}")
+        raise ValueError(
+            f"embedding: padding_idx must be within num_embeddings {count}, got {padding_idx}"
+        )
     return ops.embedding(weight, input, padding_idx % count)
 
 
-def _refuse_embedding_options(max_norm: float | None, scale_grad_by_freq: bool, sparse: bool) -> None:
+def _refuse_embedding_options(
+    max_norm: float | None, scale_grad_by_freq: bool, sparse: bool
+) -> None:
     options = {
         "max_norm": max_norm,
         "scale_grad_by_freq": scale_grad_by_freq,

@@ -94,12 +94,16 @@ def cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0:
         raise ValueError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if input.ndim == 0:
-        raise ValueError("cross_entropy: expected input with a dimension of classes, got a 0-d tensor")
+        raise ValueError(
+            "cross_entropy: expected input with a dimension of classes, got a 0-d tensor"
+        )
     class_dim = 0 if input.ndim == 1 else 1
     scores = _log_softmax(input, class_dim)
     if target.is_floating_point():
         return _probability_loss(scores, target, weight, reduction, label_smoothing, class_dim)
-    return _class_loss("cross_entropy", scores, target, weight, ignore_index, reduction, label_smoothing)
+    return _class_loss(
+        "cross_entropy", scores, target, weight, ignore_index, reduction, label_smoothing
+    )
 
 
 def nll_loss(
@@ -168,7 +172,9 @@ def _checked_target(op: str, scores: Tensor, target: Tensor) -> Tensor:
     if list(target.shape) == expected:
         return target if target.dtype == _int64 else target.to(dtype=_int64)
     if target.ndim == len(expected) and expected and target.shape[0] != expected[0]:
-        raise ValueError(f"Expected input batch_size ({expected[0]}) to match target batch_size ({target.shape[0]}).")
+        raise ValueError(
+            f"Expected input batch_size ({expected[0]}) to match target batch_size ({target.shape[0]})."
+        )
     raise RuntimeError(
         f"{op}: expected target of shape {tuple(expected)} for input {tuple(scores.shape)}, got {tuple(target.shape)}"
     )
@@ -287,7 +293,9 @@ def huber_loss(
 ) -> Tensor:
     """Return `gap ** 2 / 2` where the gap is at most `delta`, else `delta * (gap - delta / 2)`, reduced."""
     if delta <= 0:
-        raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}")
+        raise RuntimeError(
+            f"huber_loss does not support non-positive values for delta, got {delta}"
+        )
     _warn_if_broadcast("huber_loss", input, target)
     name = reduction_name(reduction, None, None)
     gap = rabbet.abs(input - target)
@@ -346,7 +354,9 @@ def binary_cross_entropy_with_logits(
     """
     name = reduction_name(reduction, size_average, reduce)
     if input.shape != target.shape:
-        raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
+        raise ValueError(
+            f"Target size ({target.shape}) must be the same as input size ({input.shape})"
+        )
     log_p = rabbet.logsigmoid(input)
     if pos_weight is not None:
         log_p = log_p * ((pos_weight - 1) * target + 1)

@@ -24,7 +24,9 @@ def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 def _check_channels(op: str, input: Tensor, **values: Tensor | None) -> None:
     for name, value in values.items():
         if value is not None and value.numel() != input.shape[1]:
-            raise RuntimeError(f"{op}: {name} should contain {input.shape[1]} elements, not {value.numel()}")
+            raise RuntimeError(
+                f"{op}: {name} should contain {input.shape[1]} elements, not {value.numel()}"
+            )
 
 
 def batch_norm(
@@ -59,7 +61,9 @@ def batch_norm(
     )
     if not training:
         if running_mean is None or running_var is None:
-            raise RuntimeError("batch_norm: Expected running_mean and running_var to be defined when training=False")
+            raise RuntimeError(
+                "batch_norm: Expected running_mean and running_var to be defined when training=False"
+            )
         # Two operations per element instead of four.
         scale = rabbet.rsqrt(running_var + eps)
         if weight is not None:
@@ -68,7 +72,9 @@ def batch_norm(
         return _affine(input, scale, shift if bias is None else shift + bias)
     count = input.numel() // input.shape[1] if input.shape[1] else 0
     if count <= 1:
-        raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {list(input.shape)}"
+        )
     y, mean, var = _moments(input, [0, *range(2, input.ndim)], eps)
     if running_mean is not None:
         _blend(running_mean, mean, momentum, 1.0)
@@ -107,7 +113,9 @@ def instance_norm(
     )
     count = input.numel() // (input.shape[0] * input.shape[1]) if input.numel() else 0
     if count <= 1:
-        raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(input.shape)}")
+        raise ValueError(
+            f"Expected more than 1 spatial element when training, got input size {list(input.shape)}"
+        )
     y, mean, var = _moments(input, list(range(2, input.ndim)), eps)
     if running_mean is not None:
         _blend(running_mean, mean.detach().mean(0), momentum, 1.0)

@@ -22,7 +22,9 @@ def max_pool2d_with_indices(
     return_indices: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Return the maximum of each window and its index in the flattened plane."""
-    values, indices = _max_pool2d(input, kernel_size, stride or kernel_size, padding, dilation, ceil_mode)
+    values, indices = _max_pool2d(
+        input, kernel_size, stride or kernel_size, padding, dilation, ceil_mode
+    )
     return values, indices
 
 
@@ -86,12 +88,18 @@ def avg_pool2d(
 def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
     """Return means over windows that divide the plane into `output_size`; None keeps a size."""
     if input.ndim not in (3, 4):
-        raise RuntimeError(f"adaptive_avg_pool2d: expected 3 or 4 dimensions, got shape {tuple(input.shape)}")
-    sizes = (output_size,) * 2 if output_size is None or isinstance(output_size, int) else output_size
+        raise RuntimeError(
+            f"adaptive_avg_pool2d: expected 3 or 4 dimensions, got shape {tuple(input.shape)}"
+        )
+    sizes = (
+        (output_size,) * 2 if output_size is None or isinstance(output_size, int) else output_size
+    )
     if len(sizes) != 2:
         raise RuntimeError(f"adaptive_avg_pool2d: output_size must be 2, got {tuple(sizes)}")
     whole = input.shape[-2:]
-    return ops.adaptive_avg_pool2d(input, [n if size is None else size for size, n in zip(sizes, whole, strict=True)])
+    return ops.adaptive_avg_pool2d(
+        input, [n if size is None else size for size, n in zip(sizes, whole, strict=True)]
+    )
 
 
 def _line(value: Pair, name: str, op: str) -> int:
@@ -148,7 +156,9 @@ def avg_pool1d(
     window = _line(kernel_size, "kernel_size", op)
     step = _line(stride or window, "stride", op)
     pads = (0, _line(padding, "padding", op))
-    plane = _avg_pool2d(input.unsqueeze(-2), (1, window), (1, step), pads, ceil_mode, count_include_pad, None)
+    plane = _avg_pool2d(
+        input.unsqueeze(-2), (1, window), (1, step), pads, ceil_mode, count_include_pad, None
+    )
     return plane.squeeze(-2)
 
 

@@ -16,7 +16,9 @@ class AroundBackward:
     has passed the module's inputs, the hooks see both.
     """
 
-    def __init__(self, module: Any, pre_hooks: list[Callable[..., Any]], hooks: list[Callable[..., Any]]) -> None:
+    def __init__(
+        self, module: Any, pre_hooks: list[Callable[..., Any]], hooks: list[Callable[..., Any]]
+    ) -> None:
         self.module = module
         self.pre_hooks = pre_hooks
         self.hooks = hooks
@@ -70,7 +72,9 @@ class AroundBackward:
         full = _placed((None,) * self.input_count, self.input_places, grads)
         if self.grad_output is not None:
             for hook in self.hooks:
-                full = _replaced(full, hook(self.module, full, self.grad_output), "full backward hook")
+                full = _replaced(
+                    full, hook(self.module, full, self.grad_output), "full backward hook"
+                )
         self.grad_output = None
         return tuple(full[i] for i in self.input_places)
 

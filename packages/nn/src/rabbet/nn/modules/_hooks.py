@@ -79,7 +79,12 @@ class HookedModule:
     forward: Callable[..., Any]
 
     def _has_hooks(self) -> bool:
-        return bool(self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks)
+        return bool(
+            self._forward_hooks
+            or self._forward_pre_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+        )
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
@@ -91,7 +96,9 @@ class HookedModule:
         """
         flags = (self._forward_pre_hooks_with_kwargs,) if with_kwargs else ()
         self._hooked = True
-        return add_hook(self._forward_pre_hooks, hook, "register_forward_pre_hook", prepend=prepend, flags=flags)
+        return add_hook(
+            self._forward_pre_hooks, hook, "register_forward_pre_hook", prepend=prepend, flags=flags
+        )
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
@@ -102,14 +109,22 @@ class HookedModule:
         """
         flags = (self._forward_hooks_with_kwargs,) if with_kwargs else ()
         self._hooked = True
-        return add_hook(self._forward_hooks, hook, "register_forward_hook", prepend=prepend, flags=flags)
+        return add_hook(
+            self._forward_hooks, hook, "register_forward_hook", prepend=prepend, flags=flags
+        )
 
-    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_full_backward_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Run `hook(module, grad_output)` before the module's backward; a result replaces `grad_output`."""
         self._hooked = True
-        return add_hook(self._backward_pre_hooks, hook, "register_full_backward_pre_hook", prepend=prepend)
+        return add_hook(
+            self._backward_pre_hooks, hook, "register_full_backward_pre_hook", prepend=prepend
+        )
 
-    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_full_backward_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Run `hook(module, grad_input, grad_output)` after the module's backward.
 
         A result that is not None replaces `grad_input`. Both are tuples over the positional arguments and
@@ -139,7 +154,9 @@ class HookedModule:
         if self._backward_hooks or self._backward_pre_hooks:
             from ._backward import AroundBackward
 
-            around = AroundBackward(self, list(self._backward_pre_hooks.values()), list(self._backward_hooks.values()))
+            around = AroundBackward(
+                self, list(self._backward_pre_hooks.values()), list(self._backward_hooks.values())
+            )
             args = around.watch_inputs(args)
 
         output = self.forward(*args, **kwargs)

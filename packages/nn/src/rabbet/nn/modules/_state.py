@@ -65,11 +65,15 @@ class StatefulModule:
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Run `hook(module, incompatible_keys)` after the module and its children took their state."""
-        return add_hook(self._load_state_dict_post_hooks, hook, "register_load_state_dict_post_hook")
+        return add_hook(
+            self._load_state_dict_post_hooks, hook, "register_load_state_dict_post_hook"
+        )
 
     def get_extra_state(self) -> Any:
         """What else belongs into the state dict; override together with `set_extra_state`."""
-        raise RuntimeError(f"{type(self).__name__}.get_extra_state: not defined, although set_extra_state is")
+        raise RuntimeError(
+            f"{type(self).__name__}.get_extra_state: not defined, although set_extra_state is"
+        )
 
     def set_extra_state(self, state: Any) -> None:
         """Take what `get_extra_state` returned; override together with it."""
@@ -77,7 +81,9 @@ class StatefulModule:
             f"{type(self).__name__}.set_extra_state: not defined, although the state dict holds extra state"
         )
 
-    def state_dict(self, *, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
+    def state_dict(
+        self, *, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
         """Return parameters and persistent buffers by name, sharing memory with the module.
 
         Args:
@@ -96,13 +102,17 @@ class StatefulModule:
         self._save_to_state_dict(destination, prefix, keep_vars)
         for name, module in self._modules.items():
             if module is not None:
-                module.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+                module.state_dict(
+                    destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
+                )
         for hook in list(self._state_dict_hooks.values()):
             result = hook(self, destination, prefix, local_metadata)
             destination = destination if result is None else result
         return destination
 
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
         for name, value in self._own_state().items():
             destination[prefix + name] = value if keep_vars else value.detach()
         if type(self).get_extra_state is not StatefulModule.get_extra_state:
@@ -111,7 +121,9 @@ class StatefulModule:
     def _own_state(self) -> dict[str, Tensor]:
         state = {n: p for n, p in self._parameters.items() if p is not None}
         kept_back = self._non_persistent_buffers_set
-        state.update((n, b) for n, b in self._buffers.items() if b is not None and n not in kept_back)
+        state.update(
+            (n, b) for n, b in self._buffers.items() if b is not None and n not in kept_back
+        )
         return state
 
     def load_state_dict(
@@ -142,7 +154,9 @@ class StatefulModule:
                 errors.insert(0, f"Missing key(s) in state_dict: {_quoted(missing)}. ")
         if errors:
             listed = "\n\t".join(errors)
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
+            raise RuntimeError(
+                f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}"
+            )
         return IncompatibleKeys(missing, unexpected)
 
     def _load_from_state_dict(
@@ -189,7 +203,9 @@ class StatefulModule:
         if strict:
             unexpected_keys += self._unknown_keys(state_dict, prefix, own)
 
-    def _unknown_keys(self, state_dict: dict[str, Any], prefix: str, own: dict[str, Tensor]) -> list[str]:
+    def _unknown_keys(
+        self, state_dict: dict[str, Any], prefix: str, own: dict[str, Tensor]
+    ) -> list[str]:
         unknown = []
         for key in state_dict:
             if not key.startswith(prefix) or key == prefix + _EXTRA_STATE:
@@ -255,7 +271,9 @@ def _load(
             continue
         child_prefix = f"{prefix}{name}."
         child_state = OrderedDict((k, v) for k, v in state.items() if k.startswith(child_prefix))
-        _load(child, child_state, child_prefix, metadata, strict, assign, missing, unexpected, errors)
+        _load(
+            child, child_state, child_prefix, metadata, strict, assign, missing, unexpected, errors
+        )
     for hook in list(module._load_state_dict_post_hooks.values()):
         result = hook(module, IncompatibleKeys(missing, unexpected))
         if result is not None:

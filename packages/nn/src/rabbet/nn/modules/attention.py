@@ -66,7 +66,9 @@ class MultiheadAttention(Module):
                 f"and num_heads={num_heads} instead"
             )
         if embed_dim % num_heads:
-            raise ValueError(f"embed_dim must be divisible by num_heads, got {embed_dim} and {num_heads}")
+            raise ValueError(
+                f"embed_dim must be divisible by num_heads, got {embed_dim} and {num_heads}"
+            )
         if add_bias_kv or add_zero_attn:
             name = "add_bias_kv" if add_bias_kv else "add_zero_attn"
             raise NotImplementedError(f"MultiheadAttention: {name}=True is not supported")
@@ -83,9 +85,13 @@ class MultiheadAttention(Module):
             return Parameter(rabbet.empty(list(shape), device=device, dtype=dtype))
 
         joint = self._qkv_same_embed_dim
-        self.register_parameter("in_proj_weight", parameter(3 * embed_dim, embed_dim) if joint else None)
+        self.register_parameter(
+            "in_proj_weight", parameter(3 * embed_dim, embed_dim) if joint else None
+        )
         for name, size in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
-            self.register_parameter(f"{name}_proj_weight", None if joint else parameter(embed_dim, size))
+            self.register_parameter(
+                f"{name}_proj_weight", None if joint else parameter(embed_dim, size)
+            )
         self.register_parameter("in_proj_bias", parameter(3 * embed_dim) if bias else None)
         self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
         self._reset_parameters()
@@ -163,7 +169,9 @@ class MultiheadAttention(Module):
                     f"in {name}, got shape {tuple(x.shape)}"
                 )
             if x.shape[-1] != size:
-                raise RuntimeError(f"MultiheadAttention: expected last size {size} in {name}, got {tuple(x.shape)}")
+                raise RuntimeError(
+                    f"MultiheadAttention: expected last size {size} in {name}, got {tuple(x.shape)}"
+                )
         if ndim == 2:
             return [x.unsqueeze(0) for x in inputs]
         return list(inputs) if self.batch_first else [x.transpose(0, 1) for x in inputs]
@@ -199,13 +207,17 @@ class MultiheadAttention(Module):
             else:
                 expected = (length, keys)
             if tuple(mask.shape) != expected:
-                raise RuntimeError(f"The shape of the attn_mask is {tuple(mask.shape)}, but should be {expected}.")
+                raise RuntimeError(
+                    f"The shape of the attn_mask is {tuple(mask.shape)}, but should be {expected}."
+                )
             if mask.ndim == 3:
                 mask = mask.reshape([batch, self.num_heads, length, keys])
         padding = additive_mask(key_padding_mask, "key_padding_mask", dtype)
         if padding is None:
             return mask
         if tuple(padding.shape) not in ((batch, keys), (keys,) if batch == 1 else (batch, keys)):
-            raise RuntimeError(f"key_padding_mask: expected shape {(batch, keys)}, got {tuple(padding.shape)}")
+            raise RuntimeError(
+                f"key_padding_mask: expected shape {(batch, keys)}, got {tuple(padding.shape)}"
+            )
         padding = padding.reshape([batch, 1, 1, keys])
         return padding if mask is None else mask + padding

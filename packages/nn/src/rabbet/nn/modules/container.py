@@ -58,7 +58,11 @@ class Sequential(Module):
 
     def __delitem__(self, index: int | slice) -> None:
         names = list(self._modules)
-        doomed = names[index] if isinstance(index, slice) else [names[_place(len(self), index, "Sequential")]]
+        doomed = (
+            names[index]
+            if isinstance(index, slice)
+            else [names[_place(len(self), index, "Sequential")]]
+        )
         for name in doomed:
             delattr(self, name)
         self._renumber(list(self._modules.values()))
@@ -68,12 +72,16 @@ class Sequential(Module):
 
     def __add__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):
-            raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
+            raise ValueError(
+                f"add operator supports only objects of Sequential class, but {type(other)} is given."
+            )
         return Sequential(*self, *other)
 
     def __iadd__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):
-            raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
+            raise ValueError(
+                f"add operator supports only objects of Sequential class, but {type(other)} is given."
+            )
         return self.extend(list(other))
 
     def append(self, module: Module) -> Sequential:
@@ -157,7 +165,10 @@ class ModuleList(Module):
     def extend(self, modules: Iterable[Module]) -> ModuleList:
         """Add modules at the end; returns self."""
         if not isinstance(modules, Iterable):
-            raise TypeError("ModuleList.extend should be called with an iterable, but got " + type(modules).__name__)
+            raise TypeError(
+                "ModuleList.extend should be called with an iterable, but got "
+                + type(modules).__name__
+            )
         for module in list(modules):
             self.append(module)
         return self
@@ -226,7 +237,9 @@ class ModuleDict(Module):
         for i, pair in enumerate(pairs):
             entry = list(pair) if isinstance(pair, Iterable) else []
             if len(entry) != 2:
-                raise ValueError(f"ModuleDict update sequence element #{i} should be a (name, module) pair")
+                raise ValueError(
+                    f"ModuleDict update sequence element #{i} should be a (name, module) pair"
+                )
             self[entry[0]] = entry[1]
 
 
@@ -280,7 +293,10 @@ class ParameterList(Module):
     def extend(self, values: Iterable[Any]) -> ParameterList:
         """Add values at the end; returns self."""
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
-            raise TypeError("ParameterList.extend should be called with an iterable, but got " + type(values).__name__)
+            raise TypeError(
+                "ParameterList.extend should be called with an iterable, but got "
+                + type(values).__name__
+            )
         for value in list(values):
             self.append(value)
         return self

@@ -45,9 +45,13 @@ class _Convolution(Module):
         if groups <= 0:
             raise ValueError(f"groups must be a positive integer, got {groups}")
         if in_channels % groups:
-            raise ValueError(f"in_channels must be divisible by groups, got {in_channels} and {groups}")
+            raise ValueError(
+                f"in_channels must be divisible by groups, got {in_channels} and {groups}"
+            )
         if out_channels % groups:
-            raise ValueError(f"out_channels must be divisible by groups, got {out_channels} and {groups}")
+            raise ValueError(
+                f"out_channels must be divisible by groups, got {out_channels} and {groups}"
+            )
         if padding_mode not in _PADDING_MODES:
             raise ValueError(
                 f"padding_mode must be one of {set(_PADDING_MODES)}, but got padding_mode='{padding_mode}'"
@@ -60,7 +64,9 @@ class _Convolution(Module):
         self.padding: tuple[int, ...] | str
         if isinstance(padding, str):
             if padding not in ("same", "valid"):
-                raise ValueError(f"Invalid padding string {padding!r}, should be one of ['valid', 'same']")
+                raise ValueError(
+                    f"Invalid padding string {padding!r}, should be one of ['valid', 'same']"
+                )
             if padding == "same" and any(s != 1 for s in self.stride):
                 raise ValueError("padding='same' is not supported for strided convolutions")
             self.padding = padding
@@ -81,7 +87,9 @@ class _Convolution(Module):
     def _sizes(self, value: Sizes, name: str) -> tuple[int, ...]:
         sizes = (value,) * self.dims if isinstance(value, int) else tuple(value)
         if len(sizes) != self.dims:
-            raise ValueError(f"{type(self).__name__}: expected {name} to be an int or {self.dims} ints, got {sizes}")
+            raise ValueError(
+                f"{type(self).__name__}: expected {name} to be an int or {self.dims} ints, got {sizes}"
+            )
         return sizes
 
     def reset_parameters(self) -> None:
@@ -152,7 +160,9 @@ class Conv1d(_Convolution):
 
     def forward(self, input: Tensor) -> Tensor:
         input, padding = self._padded(input)
-        return F.conv1d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return F.conv1d(
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+        )
 
 
 class Conv2d(_Convolution):
@@ -202,7 +212,9 @@ class Conv2d(_Convolution):
 
     def forward(self, input: Tensor) -> Tensor:
         input, padding = self._padded(input)
-        return F.conv2d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return F.conv2d(
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+        )
 
 
 class _Transposed(_Convolution):
@@ -226,7 +238,9 @@ class _Transposed(_Convolution):
         dtype: Any = None,
     ) -> None:
         if padding_mode != "zeros":
-            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}, got {padding_mode!r}')
+            raise ValueError(
+                f'Only "zeros" padding mode is supported for {type(self).__name__}, got {padding_mode!r}'
+            )
         super().__init__(
             in_channels,
             out_channels,

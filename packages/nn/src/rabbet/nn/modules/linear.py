@@ -167,7 +167,9 @@ class Embedding(Module):
                 raise NotImplementedError(f"Embedding: {name}={value!r} is not supported")
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError(f"Padding_idx must be within num_embeddings {num_embeddings}, got {padding_idx}")
+                raise ValueError(
+                    f"Padding_idx must be within num_embeddings {num_embeddings}, got {padding_idx}"
+                )
             padding_idx %= num_embeddings
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim

@@ -14,7 +14,9 @@ from .module import Module
 class _Loss(Module):
     """A loss with a reduction: 'mean', 'sum' or 'none'."""
 
-    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
+    def __init__(
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None:
         super().__init__()
         former = size_average is not None or reduce is not None
         self.reduction = reduction_name(reduction, size_average, reduce) if former else reduction

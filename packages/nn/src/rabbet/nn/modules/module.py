@@ -48,7 +48,9 @@ class Module(HookedModule, StatefulModule):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the result of a call; every subclass defines it."""
-        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+        raise NotImplementedError(
+            f'Module [{type(self).__name__}] is missing the required "forward" function'
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # One attribute instead of four dicts: a look-up on a class with __getattr__ costs about 50 ns.
@@ -276,7 +278,9 @@ class Module(HookedModule, StatefulModule):
     ) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
         modules: Iterable[tuple[str, Module]] = (
-            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
+            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+            if recurse
+            else [(prefix, self)]
         )
         for path, module in modules:
             for name, value in module.__dict__[group].items():
@@ -484,10 +488,14 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
             like = arg
         elif isinstance(arg, rabbet.dtype):
             dtype = arg
-        elif isinstance(arg, (str, rabbet.device)) or (isinstance(arg, int) and not isinstance(arg, bool)):
+        elif isinstance(arg, (str, rabbet.device)) or (
+            isinstance(arg, int) and not isinstance(arg, bool)
+        ):
             device = arg
         elif arg is not None and not isinstance(arg, bool):  # a bool is non_blocking
-            raise TypeError(f"to: expected a device, a dtype or a Tensor, got {type(arg).__name__} {arg!r}")
+            raise TypeError(
+                f"to: expected a device, a dtype or a Tensor, got {type(arg).__name__} {arg!r}"
+            )
     if like is not None:
         return like.device, like.dtype
     return device, dtype

@@ -48,8 +48,12 @@ class _RunningNorm(Module):
             values = Parameter(rabbet.empty([num_features], **made)) if wanted else None
             self.register_parameter(name, values)
         tracked = track_running_stats
-        self.register_buffer("running_mean", rabbet.zeros([num_features], **made) if tracked else None)
-        self.register_buffer("running_var", rabbet.ones([num_features], **made) if tracked else None)
+        self.register_buffer(
+            "running_mean", rabbet.zeros([num_features], **made) if tracked else None
+        )
+        self.register_buffer(
+            "running_var", rabbet.ones([num_features], **made) if tracked else None
+        )
         count = rabbet.zeros([], dtype=rabbet.int64, device=device) if tracked else None
         self.register_buffer("num_batches_tracked", count)
         self.reset_parameters()
@@ -167,7 +171,9 @@ class _InstanceNorm(_RunningNorm):
         *,
         bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
@@ -277,7 +283,9 @@ class RMSNorm(Module):
         self.elementwise_affine = elementwise_affine
         values = None
         if elementwise_affine:
-            values = Parameter(rabbet.empty(list(self.normalized_shape), device=device, dtype=dtype))
+            values = Parameter(
+                rabbet.empty(list(self.normalized_shape), device=device, dtype=dtype)
+            )
         self.register_parameter("weight", values)
         self.reset_parameters()
 
@@ -290,7 +298,9 @@ class RMSNorm(Module):
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
 
 
 class GroupNorm(Module):
@@ -319,7 +329,9 @@ class GroupNorm(Module):
     ) -> None:
         super().__init__()
         if num_channels % num_groups:
-            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+            raise ValueError(
+                f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
+            )
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps

@@ -36,7 +36,9 @@ class Unflatten(Module):
         if not isinstance(unflattened_size, (tuple, list)) or not all(
             isinstance(size, int) for size in unflattened_size
         ):
-            raise TypeError(f"unflattened_size must be a tuple of ints, but found {unflattened_size!r}")
+            raise TypeError(
+                f"unflattened_size must be a tuple of ints, but found {unflattened_size!r}"
+            )
         self.dim = dim
         self.unflattened_size = unflattened_size
 
@@ -55,7 +57,9 @@ class _Pad(Module):
         super().__init__()
         widths = (padding,) * (2 * self.dims) if isinstance(padding, int) else tuple(padding)
         if len(widths) != 2 * self.dims:
-            raise ValueError(f"{type(self).__name__}: expected an int or {2 * self.dims} ints, got {widths}")
+            raise ValueError(
+                f"{type(self).__name__}: expected an int or {2 * self.dims} ints, got {widths}"
+            )
         self.padding = widths
 
     def _fill(self) -> dict[str, Any]:

@@ -20,7 +20,9 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     parameters = list(parameters)
     wanted = sum(p.numel() for p in parameters)
     if vec.numel() != wanted:
-        raise ValueError(f"vector_to_parameters: expected {wanted} elements for these parameters, got {vec.numel()}")
+        raise ValueError(
+            f"vector_to_parameters: expected {wanted} elements for these parameters, got {vec.numel()}"
+        )
     begin = 0
     for parameter in parameters:
         end = begin + parameter.numel()
