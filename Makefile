@@ -31,7 +31,7 @@ check: setup $(STAMPS)/group-test $(STAMPS)/group-check wheels
 	$(BIN)/python tools/wheel_sizes.py dist
 	$(BIN)/python -m pytest -m slow tests/test_subsets.py
 
-bench: setup
+bench: setup $(STAMPS)/group-test $(STAMPS)/group-examples
 	$(BIN)/python benchmarks/run_all.py
 
 wheels: $(STAMPS)/tools

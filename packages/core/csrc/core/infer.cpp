@@ -52,13 +52,6 @@ const RbTensor* first_tensor(const Op& op, const RbValue* args) {
   return nullptr;
 }
 
-int param_index(const Op& op, const char* name) {
-  for (size_t i = 0; i < op.params.size(); ++i) {
-    if (op.params[i].name_text == name) return static_cast<int>(i);
-  }
-  return -1;
-}
-
 void broadcast(const Op& op, const RbValue* args, int nargs, TensorSpec& out) {
   out.ndim = 0;
   for (int i = 0; i < nargs; ++i) {
@@ -68,9 +61,8 @@ void broadcast(const Op& op, const RbValue* args, int nargs, TensorSpec& out) {
 
 void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
   const RbTensor& x = *args[0].v.t;
-  const int at = param_index(op, "dim"), keep = param_index(op, "keepdim");
   bool gone[kMaxDims] = {};
-  const RbValue& dim = args[at];
+  const RbValue& dim = args[op.dim_arg];
   if (dim.tag == RB_INT) {
     if (x.ndim) gone[dim.v.i] = true;
   } else if (dim.tag == RB_INTS && dim.len) {
@@ -80,7 +72,7 @@ void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
   } else {
     std::fill(gone, gone + x.ndim, true);
   }
-  const bool keepdim = keep >= 0 && args[keep].v.i;
+  const bool keepdim = op.keepdim_arg >= 0 && args[op.keepdim_arg].v.i;
   out.ndim = 0;
   for (int d = 0; d < x.ndim; ++d) {
     if (!gone[d])
@@ -117,6 +109,24 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
     case ShapeRule::kGufunc:
       gufunc(op, args, first);
       break;
+    case ShapeRule::kSizeArgument: {
+      const RbValue& size = args[op.shape_arg];
+      if (size.len > kMaxDims)
+        fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
+      first.ndim = static_cast<int32_t>(size.len);
+      std::copy(size.v.is, size.v.is + size.len, first.shape);
+      break;
+    }
+    case ShapeRule::kSameAsArgument: {
+      const RbValue& like = args[op.shape_arg];
+      first.ndim = 0;  // a number
+      if (like.tag == RB_TENSOR) {
+        first.ndim = like.v.t->ndim;
+        std::copy(like.v.t->shape, like.v.t->shape + first.ndim, first.shape);
+      }
+      check_arguments(op, args, nargs);
+      break;
+    }
     case ShapeRule::kFormula:
       first.ndim = eval_shape(op, args, nargs, first.shape);
       check_arguments(op, args, nargs);
@@ -141,7 +151,25 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
 }
 
 int result_dtype(const Op& op, int ret, const RbValue* args, int nargs) {
+  if (op.dtype_arg >= 0 && args[op.dtype_arg].tag == RB_DTYPE && ret == 0) {
+    return static_cast<int>(args[op.dtype_arg].v.i);
+  }
   switch (op.dtype_rule) {
+    case DTypeRule::kFloating: {
+      if (op.info.nrets > 1) break;
+      const int dtype = promote_arguments(args, nargs, 1ull << op.first_tensor);
+      if (is_integral(dtype)) {
+        fail(RB_E_TYPE, "%s: expected a floating or complex dtype, got %s", op.name.c_str(),
+             kDTypes[dtype].name);
+      }
+      return dtype;
+    }
+    case DTypeRule::kIntToInt64: {
+      const int dtype = promote_arguments(args, nargs, 1ull << op.first_tensor);
+      return is_integral(dtype) ? +RB_I64 : dtype;
+    }
+    case DTypeRule::kDefault:
+      return default_dtype();
     case DTypeRule::kPromote:
       return promote_arguments(args, nargs, op.tensor_args);
     case DTypeRule::kFloat: {

@@ -34,12 +34,23 @@ struct Handler {
 constexpr int kBackendBits = 16;  // key bits 0..15: backends by id
 constexpr int kKeyBits = 64;
 
-enum class DTypeRule : uint8_t { kPromote, kFloat, kBoolean, kFirst, kGeneral };
+enum class DTypeRule : uint8_t {
+  kPromote,
+  kFloat,
+  kBoolean,
+  kFirst,
+  kFloating,    // the first tensor's, which must be floating or complex
+  kIntToInt64,  // the first tensor's, integers as int64
+  kDefault,     // the default floating dtype
+  kGeneral
+};
 /// Shape rules; kNamed: a function of infer.cpp, kFormula: a formula, kData: the kernel decides.
 enum class ShapeRule : uint8_t {
   kBroadcast,
   kReduce,
   kSameAsFirst,
+  kSameAsArgument,  // of the tensor Op::shape_arg
+  kSizeArgument,    // the list Op::shape_arg
   kGufunc,
   kNamed,
   kFormula,
@@ -68,6 +79,9 @@ struct Op {
   std::vector<std::pair<std::string, std::string>> lets;
   std::vector<std::pair<std::string, std::string>> vjps;  // argument, formula
   DTypeRule dtype_rule = DTypeRule::kGeneral;
+  int8_t dtype_arg = -1;  // `... if dtype is None else dtype`: index of that argument
+  int8_t shape_arg = -1, dim_arg = -1, keepdim_arg = -1;
+  const void* rule = nullptr;  // the named shape or view function, found at first use
   ShapeRule shape_rule = ShapeRule::kNamed;
   uint64_t compute_args = 0;  // Tensor arguments that core casts to the compute dtype
   uint64_t never_cast = 0;    // `nocast`: masks and indices

@@ -361,6 +361,13 @@ class Parser {
 
   // ---- what follows from the fields
 
+  int8_t param_index(const char* name) const {
+    for (size_t i = 0; i < op_->params.size(); ++i) {
+      if (op_->params[i].name_text == name) return static_cast<int8_t>(i);
+    }
+    return -1;
+  }
+
   void finish_record();
   void default_exposure();
   void dtype_rules();
@@ -415,7 +422,13 @@ void Parser::dtype_rules() {
           std::to_string(op.dtype_text.size()) + " dtype rules");
   }
   if (op.dtype_text.empty()) return;
-  const std::string& rule = op.dtype_text[0];
+  std::string rule = op.dtype_text[0];
+  static const std::string kGiven = " if dtype is None else dtype";
+  if (rule.size() > kGiven.size() &&
+      rule.compare(rule.size() - kGiven.size(), kGiven.size(), kGiven) == 0) {
+    rule.resize(rule.size() - kGiven.size());
+    op.dtype_arg = param_index("dtype");
+  }
   const uint64_t promoted = named_arguments(op, rule, "promote"),
                  floated = named_arguments(op, rule, "float");
   if (promoted == tensors && promoted) {
@@ -427,6 +440,14 @@ void Parser::dtype_rules() {
   } else if (op.first_tensor >= 0 && rule == op.params[op.first_tensor].name_text &&
              tensors == 1ull << op.first_tensor) {
     op.dtype_rule = DTypeRule::kFirst;
+  } else if (op.first_tensor >= 0 &&
+             rule == "floating(" + op.params[op.first_tensor].name_text + ")") {
+    op.dtype_rule = DTypeRule::kFloating;
+  } else if (op.first_tensor >= 0 &&
+             rule == "int_to_int64(" + op.params[op.first_tensor].name_text + ")") {
+    op.dtype_rule = DTypeRule::kIntToInt64;
+  } else if (rule == "default_float()") {
+    op.dtype_rule = DTypeRule::kDefault;
   }
   if (op.compute_text == "none") {
     op.casts = false;
@@ -455,6 +476,17 @@ void Parser::dtype_rules() {
 
 void Parser::shape_rule() {
   Op& op = *op_;
+  op.dim_arg = param_index("dim");
+  op.keepdim_arg = param_index("keepdim");
+  for (size_t i = 0; i < op.params.size(); ++i) {
+    const Param& p = op.params[i];
+    const bool size = p.type == RB_A_SIZE && op.shape_text == p.name_text;
+    const bool tensor = p.type == RB_A_TENSOR && op.shape_text == p.name_text + ".shape";
+    if (!size && !tensor) continue;
+    op.shape_arg = static_cast<int8_t>(i);
+    op.shape_rule = size ? ShapeRule::kSizeArgument : ShapeRule::kSameAsArgument;
+    return;
+  }
   if (!op.shape_text.empty()) {
     op.shape_rule = op.shape_text == "data"                    ? ShapeRule::kData
                     : op.shape_text.rfind("function ", 0) == 0 ? ShapeRule::kNamed

@@ -375,9 +375,14 @@ const Rule kRules[] = {{"cat", cat},
 }  // namespace
 
 void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out) {
+  if (const void* known = __atomic_load_n(&op.rule, __ATOMIC_ACQUIRE)) {
+    return static_cast<const Rule*>(known)->fn(op, args, nargs, out);
+  }
   const char* name = op.shape_text.c_str() + std::strlen("function ");
   for (const Rule& rule : kRules) {
-    if (!std::strcmp(rule.name, name)) return rule.fn(op, args, nargs, out);
+    if (std::strcmp(rule.name, name)) continue;
+    __atomic_store_n(&const_cast<Op&>(op).rule, &rule, __ATOMIC_RELEASE);
+    return rule.fn(op, args, nargs, out);
   }
   fail(RB_E_INTERNAL, "%s: %s: no shape function '%s'", op.file.c_str(), op.name.c_str(), name);
 }

@@ -293,15 +293,21 @@ bool view_strides(const RbTensor& t, int ndim, const int64_t* shape, int64_t* st
 
 Tensor* make_view(const Op& op, const RbValue* args, int) {
   const RbTensor& t = *args[0].v.t;
-  for (const Rule& rule : kRules) {
-    if (op.name != rule.name) continue;
-    Geometry g(t);
-    rule.fn(g, t, args);
-    return tensor_share(&t, g.ndim, g.shape, g.strides,
-                        static_cast<char*>(t.data) + g.offset * kDTypes[t.dtype_id].itemsize);
+  auto* rule = static_cast<const Rule*>(__atomic_load_n(&op.rule, __ATOMIC_ACQUIRE));
+  if (!rule) {
+    for (const Rule& known : kRules) {
+      if (op.name == known.name) rule = &known;
+    }
+    __atomic_store_n(&const_cast<Op&>(op).rule, rule, __ATOMIC_RELEASE);
   }
-  fail(RB_E_INTERNAL, "%s: the operator is recorded as a view, but core has no rule for it",
-       op.name.c_str());
+  if (!rule) {
+    fail(RB_E_INTERNAL, "%s: the operator is recorded as a view, but core has no rule for it",
+         op.name.c_str());
+  }
+  Geometry g(t);
+  rule->fn(g, t, args);
+  return tensor_share(&t, g.ndim, g.shape, g.strides,
+                      static_cast<char*>(t.data) + g.offset * kDTypes[t.dtype_id].itemsize);
 }
 
 }  // namespace rabbet
