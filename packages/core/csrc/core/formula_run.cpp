@@ -288,6 +288,7 @@ class Runner {
     for (size_t i = 0; i < callee->params.size(); ++i) {
       if (!(callee->params[i].flags & (RB_ARG_LINEAR | RB_ARG_BILINEAR))) continue;
       linear = true;
+      if (!(frame.given >> i & 1)) continue;
       const RbValue& v = frame.values[i];
       if (v.tag == RB_TENSOR || (v.tag == RB_FLOAT && v.v.f != 0) ||
           (v.tag == RB_INT && v.v.i != 0))

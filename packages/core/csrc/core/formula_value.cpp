@@ -107,7 +107,7 @@ RbValue take_tensors(Val& x, const std::string& where) {
 
 void CallFrame::set(int i, Val v) {
   const Param& p = op.params[i];
-  given[i] = true;
+  given |= 1u << i;
   if (v.items) {
     if (p.type == RB_A_TENSORS) {
       std::vector<RbTensor*> list;
@@ -137,19 +137,24 @@ void CallFrame::set(int i, Val v) {
       values[i] = value_float(static_cast<double>(v.v.v.i));
     }
   }
-  kept_.emplace_back(i, std::move(v));
+  if (i < 6) {
+    first_[i] = std::move(v);
+  } else {
+    others_.emplace_back(i, std::move(v));
+  }
 }
 
 Val CallFrame::kept(int i) const {
-  for (auto& [index, value] : kept_) {
+  if (i < 6) return first_[i];
+  for (auto& [index, value] : others_) {
     if (index == i) return value;
   }
   return Val::borrow(values[i]);
 }
 
 void CallFrame::fill_defaults() {
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (!given[i]) values[i] = op.params[i].default_value;
+  for (int i = 0; i < count; ++i) {
+    if (!(given >> i & 1)) values[i] = op.params[i].default_value;
   }
 }
 
@@ -157,7 +162,7 @@ Val CallFrame::run() {
   RbValue rets[8];
   const int nrets = op.info.nrets;
   for (int i = 0; i < nrets; ++i) rets[i] = value_none();
-  check(call(&op, values.data(), static_cast<int32_t>(values.size()), rets, nrets));
+  check(call(&op, values, count, rets, nrets));
   if (nrets == 1 && rets[0].tag == RB_TENSOR) return Val::own(TensorRef(rets[0].v.t));
   Val list = Val::list();
   if (nrets == 1) {

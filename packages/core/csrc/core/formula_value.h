@@ -83,8 +83,7 @@ RbValue take_tensors(Val& v, const std::string& where);
 
 /// One call: values converted for the boundary, kept alive until it is over.
 struct CallFrame {
-  explicit CallFrame(const Op& op)
-      : op(op), values(op.params.size(), value_none()), given(op.params.size()) {}
+  explicit CallFrame(const Op& op) : op(op), count(static_cast<int>(op.params.size())) {}
   void set(int i, Val v);
   void fill_defaults();
   Val run();
@@ -92,11 +91,14 @@ struct CallFrame {
   Val kept(int i) const;
 
   const Op& op;
-  std::vector<RbValue> values;
-  std::vector<bool> given;
+  const int count;
+  RbValue values[32];  // those that were set, and all after fill_defaults
+  uint32_t given = 0;
 
  private:
-  std::vector<std::pair<int, Val>> kept_;
+  // Most operators have few arguments: those need no memory of their own.
+  Val first_[6];
+  std::vector<std::pair<int, Val>> others_;
   std::vector<std::vector<int64_t>> ints_;
   std::vector<std::vector<RbTensor*>> tensors_;
 };
