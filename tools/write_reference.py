@@ -1,13 +1,23 @@
-"""Write docs/reference/ops.md: every operator out of its record."""
+"""Write the reference pages: operators out of their records, the rest out of docstrings."""
 
+import importlib
+import inspect
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from rabbet import _C
 
+PAGES = {
+    "functions": ["rabbet._functions", "rabbet._random", "rabbet.serialization", "rabbet.library"],
+    "autograd": ["rabbet.autograd", "rabbet.autograd.graph"],
+    "nn": ["rabbet.nn", "rabbet.nn.functional", "rabbet.nn.init", "rabbet.nn.utils"],
+    "optim": ["rabbet.optim", "rabbet.optim.lr_scheduler"],
+}
 
-def page() -> str:
-    """Markdown, one section per family."""
+
+def operators() -> str:
+    """Markdown, one section per family of records."""
     families: dict[str, list[dict]] = {}
     for name in _C.record_names():
         info = _C.op_info(name)
@@ -19,11 +29,46 @@ def page() -> str:
             lines += [f"### {info['name']}", "", f"    {info['schema']}", "", info["doc"], ""]
             if info["alias"]:
                 lines += ["Also: " + ", ".join(f"`{a}`" for a in info["alias"]) + ".", ""]
-            for what, formula in info["formulas"].items():
-                lines += [f"- `{what}`: `{formula}`"]
+            lines += [f"- `{what}`: `{formula}`" for what, formula in info["formulas"].items()]
             lines.append("")
     return "\n".join(lines)
 
 
+def public(module: ModuleType) -> list[str]:
+    """Names of a module's own functions and classes, in order."""
+    names = getattr(module, "__all__", None) or sorted(n for n in vars(module) if n[0] != "_")
+    found = [(n, getattr(module, n, None)) for n in names]
+    return [n for n, o in found if inspect.isclass(o) or inspect.isroutine(o)]
+
+
+def signature(thing: object) -> str:
+    """As written, or nothing where Python cannot tell."""
+    try:
+        return str(inspect.signature(thing))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return "(...)"
+
+
+def module_page(title: str, names: list[str]) -> str:
+    """Markdown: signature and docstring of everything public."""
+    lines = [f"# {title}", ""]
+    for module_name in names:
+        module = importlib.import_module(module_name)
+        lines += [f"## {module_name.replace('._', ' ')}", "", inspect.getdoc(module) or "", ""]
+        for name in public(module):
+            thing = getattr(module, name)
+            doc = inspect.getdoc(thing) or ""
+            lines += [f"### {name}", "", f"    {name}{signature(thing)}", ""]
+            lines += ["```text", doc, "```", ""] if doc else []
+    return "\n".join(lines)
+
+
+def main(folder: str) -> None:
+    """Write all pages."""
+    Path(folder, "ops.md").write_text(operators())
+    for title, names in PAGES.items():
+        Path(folder, f"{title}.md").write_text(module_page(title, names))
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1], "ops.md").write_text(page())
+    main(sys.argv[1])
