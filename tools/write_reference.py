@@ -26,9 +26,16 @@ def operators() -> str:
     for family, infos in families.items():
         lines += [f"## {family}", ""]
         for info in infos:
-            lines += [f"### {info['name']}", "", f"    {info['schema']}", "", info["doc"], ""]
+            lines += [
+                f"### {info['name']}",
+                "",
+                f"    {info['schema']}",
+                "",
+                plain(info["doc"]),
+                "",
+            ]
             if info["alias"]:
-                lines += ["Also: " + ", ".join(f"`{a}`" for a in info["alias"]) + ".", ""]
+                lines += ["Other names: " + ", ".join(f"`{a}`" for a in info["alias"]) + ".", ""]
             lines += [f"- `{what}`: `{formula}`" for what, formula in info["formulas"].items()]
             lines.append("")
     return "\n".join(lines)
