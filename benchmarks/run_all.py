@@ -38,7 +38,7 @@ def main() -> None:
     lines = [
         "# Results",
         "",
-        f"Measured with `python benchmarks/run_all.py` (what `make bench` runs; install torch==2.13.0 into .venv for its",
+        "Measured with `python benchmarks/run_all.py` (what `make bench` runs; install torch==2.13.0 into .venv for its",
         f"column) on: {machine()}, 2 threads. Least time of several repeats, rabbet,",
         "torch 2.13 and NumPy in one run; read the ratios, the machine is shared.",
         "",

@@ -31,11 +31,11 @@ def operators() -> str:
                 "",
                 f"    {info['schema']}",
                 "",
-                plain(info["doc"]),
+                info["doc"],
                 "",
             ]
             if info["alias"]:
-                lines += ["Other names: " + ", ".join(f"`{a}`" for a in info["alias"]) + ".", ""]
+                lines += ["Also: " + ", ".join(f"`{a}`" for a in info["alias"]) + ".", ""]
             lines += [f"- `{what}`: `{formula}`" for what, formula in info["formulas"].items()]
             lines.append("")
     return "\n".join(lines)
