@@ -113,6 +113,7 @@ Val f_flatten_shape(const Args& a, const std::string& w) {
 Val f_unflatten_shape(const Args& a, const std::string& w) {
   const auto shape = ints(a[0], w);
   auto sizes = ints(a[2], w);
+  if (shape.empty()) fail(RB_E_INDEX, "%s: a 0-dimensional tensor has no dimension to split", w.c_str());
   const int64_t d = wrap(a[1].v.v.i, shape.size(), w);
   int64_t known = 1, unknown = -1;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -141,6 +142,11 @@ Val f_move_permutation(const Args& a, const std::string& w) {
   }
   std::vector<int64_t> out(ndim, -1);
   std::vector<bool> moved(ndim, false);
+  if (ndim == 0) {  // dim 0 and -1 of a 0-d tensor name nothing that could move
+    for (const int64_t d : from) wrap(d, ndim, w);
+    for (const int64_t d : to) wrap(d, ndim, w);
+    return int_list(out);
+  }
   for (size_t i = 0; i < from.size(); ++i) {
     const int64_t s = wrap(from[i], ndim, w), d = wrap(to[i], ndim, w);
     if (moved[s] || out[d] >= 0) fail(RB_E_ARG, "%s: a dimension is named twice", w.c_str());
