@@ -113,7 +113,8 @@ Val f_flatten_shape(const Args& a, const std::string& w) {
 Val f_unflatten_shape(const Args& a, const std::string& w) {
   const auto shape = ints(a[0], w);
   auto sizes = ints(a[2], w);
-  if (shape.empty()) fail(RB_E_INDEX, "%s: a 0-dimensional tensor has no dimension to split", w.c_str());
+  if (shape.empty())
+    fail(RB_E_INDEX, "%s: a 0-dimensional tensor has no dimension to split", w.c_str());
   const int64_t d = wrap(a[1].v.v.i, shape.size(), w);
   int64_t known = 1, unknown = -1;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -191,6 +192,25 @@ Val f_checked_offsets(const Args& a, const std::string& w) {
          (long long)sum, (long long)a[1].v.v.i);
   }
   return int_list(out);
+}
+// Where `length` entries of dimension `dim` begin, counted from the front.
+Val f_checked_start(const Args& a, const std::string& w) {
+  const auto shape = ints(a[0], w);
+  const int64_t dim = a[1].v.v.i, start = a[2].v.v.i, length = a[3].v.v.i;
+  if (shape.empty()) fail(RB_E_INDEX, "%s: a 0-dimensional tensor has no dim", w.c_str());
+  const int64_t size = shape[wrap(dim, shape.size(), w)];
+  if (length < 0)
+    fail(RB_E_ARG, "%s: length must not be negative, got %lld", w.c_str(), (long long)length);
+  if (start < -size || start > size) {
+    fail(RB_E_INDEX, "%s: start %lld is out of range for dimension %lld of size %lld", w.c_str(),
+         (long long)start, (long long)dim, (long long)size);
+  }
+  const int64_t from = start < 0 ? start + size : start;
+  if (length > size - from) {
+    fail(RB_E_ARG, "%s: %lld entries from %lld on reach beyond dimension %lld of size %lld",
+         w.c_str(), (long long)length, (long long)from, (long long)dim, (long long)size);
+  }
+  return Val::integer(from);
 }
 Val f_range(const Args& a, const std::string&) {
   std::vector<int64_t> out;
@@ -326,6 +346,7 @@ const HostFunction kFunctions[] = {{"len", 1, 1, f_len, false},
                                    {"split_sizes", 2, 2, f_split_sizes, false},
                                    {"chunk_size", 2, 2, f_chunk_size, false},
                                    {"checked_offsets", 2, 2, f_checked_offsets, false},
+                                   {"checked_start", 4, 4, f_checked_start, false},
                                    {"range", 1, 1, f_range, false},
                                    {"last_dims", 2, 2, f_last_dims, false},
                                    {"broadcast_shape", 2, 2, f_broadcast_shape, false},

@@ -343,6 +343,11 @@ class Runner {
     const int64_t size = static_cast<int64_t>(items.items->size());
     int64_t i = at.v.v.i;
     if (i < 0) i += size;
+    const Node& of = f_.nodes[n.kids[0]];
+    if (size == 0 && of.kind == NodeKind::kAttribute && of.index == 0) {
+      rabbet::fail(RB_E_INDEX, "%s: a 0-dimensional tensor has no dim %lld", op_.name.c_str(),
+                   (long long)at.v.v.i);
+    }
     if (i < 0 || i >= size) {
       rabbet::fail(RB_E_INDEX, "%s: index %lld is out of range for %lld entries", op_.name.c_str(),
                    (long long)at.v.v.i, (long long)size);

@@ -82,6 +82,18 @@ void pad(const Op& op, const RbValue* args, int, Inferred& out) {
   }
 }
 
+void roll(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor& x = *args[0].v.t;
+  const uint32_t shifts = args[1].len, dims = args[2].len;
+  if (dims != shifts && !(dims == 0 && shifts == 1)) {
+    fail(RB_E_ARG, "%s: expected one entry of 'shifts' for each of the %u in 'dims', got %u",
+         op.name.c_str(), dims, shifts);
+  }
+  if (x.ndim == 0 && dims)
+    fail(RB_E_INDEX, "%s: a 0-dimensional tensor has no dim", op.name.c_str());
+  copy_shape(x, out.rets[0]);
+}
+
 bool is_index_dtype(int dtype) { return dtype == RB_I64 || dtype == RB_I32; }
 void need_index(const Op& op, const RbTensor& t, int arg) {
   if (t.dtype_id != RB_I64) {
@@ -356,6 +368,7 @@ struct Rule {
 };
 const Rule kRules[] = {{"cat", cat},
                        {"pad", pad},
+                       {"roll", roll},
                        {"index_select", index_select},
                        {"index", index},
                        {"matmul", matmul},
