@@ -18,10 +18,10 @@ sources = $(shell find packages/$(1) -type f -not -path '*/build/*' -not -path '
 demo: $(filter-out $(STAMPS)/testing,$(stamps)) $(STAMPS)/group-examples
 	$(BIN)/python examples/digits.py
 
-test: setup $(STAMPS)/group-test
+test: setup $(STAMPS)/group-test $(STAMPS)/group-examples
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-test-full: setup $(STAMPS)/group-test wheels
+test-full: setup $(STAMPS)/group-test $(STAMPS)/group-examples wheels
 	$(BIN)/python -m pytest -n 2
 
 check: setup $(STAMPS)/group-test $(STAMPS)/group-check wheels

@@ -1,0 +1,58 @@
+"""What the documents say runs: Python blocks in order, C blocks through the compiler, links to files that exist."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import rabbet
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/tutorial").glob("*.md"))]
+GENERATED = {
+    ROOT / line for line in (ROOT / ".gitignore").read_text().splitlines() if ".md" in line
+}
+LINKING = [*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("packages/*/README.md"),
+           *sorted(set((ROOT / "docs").rglob("*.md")) - GENERATED)]  # fmt: skip
+# Names that a page takes for granted.
+GIVEN = {
+    "training.md": "images, labels = rabbet.rand(192, 1, 8, 8), rabbet.randint(0, 10, (192,))",
+}
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.S | re.M)
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=name_of)
+def test_python_in_the_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scope = {"rabbet": rabbet}
+    exec(GIVEN.get(page.name, ""), scope)
+    for i, block in enumerate(blocks(page, "python")):
+        exec(compile(block, f"{page.name}, block {i + 1}", "exec"), scope)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "c")], ids=name_of)
+def test_c_in_the_page_compiles(page, tmp_path):
+    given = "static RbBackend backend; static RbKernel add_kernel;\n"
+    for block in blocks(page, "c"):
+        header, rest = block.split("\n", 1)
+        source = tmp_path / "block.c"
+        source.write_text(f"{header}\n{given}{rest}")
+        command = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+        subprocess.run([*command, f"-I{rabbet.get_include()}", str(source)], check=True)
+
+
+@pytest.mark.parametrize("page", LINKING, ids=name_of)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    for target in re.findall(r"\[[^\]]*\]\(([^)#\s]+)", text):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path = (page.parent / target).resolve()
+        assert path.exists() or path in GENERATED, f"{name_of(page)} links to {target}"

@@ -1,0 +1,113 @@
+"""The rules of the repository that no tool checks."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = sorted(p.parent for p in ROOT.glob("packages/*/pyproject.toml"))
+OWN = re.compile(r"rabbet(-[a-z-]+)?$")
+DESIGNED = {  # what a package may depend on, of ours (the design's table of packages)
+    "rabbet-core": set(),
+    "rabbet-backend-cpu": {"rabbet-core"},
+    "rabbet-autograd": {"rabbet-core"},
+    "rabbet-nn": {"rabbet-core", "rabbet-autograd"},
+    "rabbet-optim": {"rabbet-core", "rabbet-autograd"},
+    "rabbet-testing": {"rabbet-core"},
+}
+
+
+def project(package: Path) -> dict:
+    return tomllib.loads((package / "pyproject.toml").read_text())
+
+
+def requirements(package: Path) -> dict[str, str]:
+    """Name to version range, extras included."""
+    table = project(package)["project"]
+    extras = table.get("optional-dependencies", {}).values()
+    found = {}
+    for line in [*table.get("dependencies", []), *(r for extra in extras for r in extra)]:
+        name, versions = re.match(r"([\w-]+)(?:\[[\w,]+\])?(.*)", line).groups()
+        found[name] = versions
+    return found
+
+
+def tracked(*patterns: str) -> list[Path]:
+    skip = {"build", "dist", "site", ".venv"}
+    return [f for p in patterns for f in ROOT.glob(p) if not skip & set(f.relative_to(ROOT).parts)]
+
+
+def test_there_are_packages():
+    assert len(PACKAGES) >= 7
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda p: p.name)
+def test_a_wheel_names_ranges_of_the_others(package):
+    for name, versions in requirements(package).items():
+        if OWN.match(name):
+            assert re.fullmatch(r">=\d+\.\d+,<\d+(\.\d+)?", versions), f"{name}{versions}"
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda p: p.name)
+def test_a_wheel_depends_on_what_the_design_allows(package):
+    name = project(package)["project"]["name"]
+    own = {n for n in requirements(package) if OWN.match(n)}
+    assert name == "rabbet" or own <= DESIGNED[name]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda p: p.name)
+def test_a_package_builds_with_scikit_build_and_says_what_it_is(package):
+    table = project(package)
+    assert table["build-system"]["build-backend"] == "scikit_build_core.build"
+    assert table["project"]["requires-python"] == ">=3.11" and table["project"]["description"]
+    assert (package / "README.md").read_text().strip()
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda p: p.name)
+def test_python_sources_are_typed_and_only_core_owns_the_namespace(package):
+    modules = list(package.glob("src/**/*.py"))
+    if modules:
+        assert list(package.glob("src/**/py.typed")), f"{package.name} ships no py.typed"
+    if package.name != "core":
+        assert package / "src/rabbet/__init__.py" not in modules
+
+
+def test_versions_in_manifests_agree_with_the_wheels_they_are_in():
+    for manifest in tracked("packages/*/src/**/rabbet_plugin.toml"):
+        said = tomllib.loads(manifest.read_text())
+        assert said["abi"][0] == 0, manifest
+        assert said["kind"] in ("backend", "transform", "ops"), manifest
+        assert "version" not in said, f"{manifest}: the wheel's metadata holds the version"
+
+
+def test_sources_stay_short_enough_to_read():
+    for source in tracked("packages/*/*src/**/*.py", "packages/*/csrc/**/*.cpp",
+                          "packages/*/csrc/**/*.h", "tests/*.py", "tools/*.py",
+                          "examples/*.py", "benchmarks/*.py"):  # fmt: skip
+        lines = len(source.read_text().splitlines())
+        assert lines <= 900, f"{source.relative_to(ROOT)} has {lines} lines: split it by concept"
+
+
+def test_every_target_that_documents_name_is_in_the_makefile():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    for page in tracked("*.md", "docs/**/*.md", "examples/*.md", "packages/*/README.md"):
+        used = re.findall(r"(?:^    |`)make ([a-z-]+)", page.read_text(), flags=re.M)
+        assert set(used) <= targets, f"{page.relative_to(ROOT)}: {set(used) - targets}"
+
+
+def test_ci_uses_the_one_door():
+    script = ROOT / ".ci/run"
+    assert script.stat().st_mode & 0o100 and "make test" in script.read_text()
+
+
+def test_all_packages_stand_in_the_lock_file():
+    locked = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    members = {p["name"] for p in locked if "editable" in p.get("source", {})}
+    assert members == {project(p)["project"]["name"] for p in PACKAGES}
+
+
+def test_the_makefile_builds_every_package():
+    line = re.search(r"^PACKAGES := (.*)$", (ROOT / "Makefile").read_text(), flags=re.M)
+    assert sorted(line[1].split()) == [p.name for p in PACKAGES]
