@@ -19,10 +19,10 @@ demo: $(filter-out $(STAMPS)/testing,$(stamps)) $(STAMPS)/group-examples
 	$(BIN)/python examples/digits.py
 
 test: setup $(STAMPS)/group-test $(STAMPS)/group-examples
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-full: setup $(STAMPS)/group-test $(STAMPS)/group-examples wheels
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: setup $(STAMPS)/group-test $(STAMPS)/group-check wheels
 	$(BIN)/ruff format --check packages tests examples benchmarks tools

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,13 @@ def name_of(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=name_of)
-def test_python_in_the_page_runs(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    scope = {"rabbet": rabbet}
-    exec(GIVEN.get(page.name, ""), scope)
-    for i, block in enumerate(blocks(page, "python")):
-        exec(compile(block, f"{page.name}, block {i + 1}", "exec"), scope)
+def test_python_in_the_page_runs(page, tmp_path):
+    script = tmp_path / "page.py"
+    given = "import rabbet\n" + GIVEN.get(page.name, "")
+    script.write_text("\n".join([given, *blocks(page, "python")]))
+    command = [sys.executable, "-W", "error", str(script)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "c")], ids=name_of)
