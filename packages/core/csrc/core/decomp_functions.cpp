@@ -7,6 +7,7 @@
 #include "error.h"
 #include "formula.h"
 #include "infer.h"
+#include "shape_rules.h"
 
 namespace rabbet {
 
@@ -69,7 +70,7 @@ void repeat(const Op& op, const RbValue* args, int, RbValue* rets, int) {
     apart[2 * i] = 1;
     apart[2 * i + 1] = pairs[2 * i + 1] = size;
     pairs[2 * i] = times;
-    joined[i] = times * size;
+    joined[i] = checked_product(op.name, times, size);
   }
   static const Op* const reshape_op = find_op("reshape");
   const RbValue first[2] = {value_tensor(x), ints_value(apart, 2 * n)};

@@ -9,6 +9,7 @@
 #include "formula_nodes.h"
 #include "formula_value.h"
 #include "promotion.h"
+#include "shape_rules.h"
 
 namespace rabbet {
 
@@ -118,10 +119,13 @@ Val f_unflatten_shape(const Args& a, const std::string& w) {
   const int64_t d = wrap(a[1].v.v.i, shape.size(), w);
   int64_t known = 1, unknown = -1;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == -1)
+    if (sizes[i] != -1) {
+      known = checked_product(w, known, sizes[i]);
+    } else if (unknown >= 0) {
+      fail(RB_E_ARG, "%s: only one size can be -1", w.c_str());
+    } else {
       unknown = i;
-    else
-      known *= sizes[i];
+    }
   }
   if (unknown >= 0 && known > 0 && shape[d] % known == 0)
     known *= sizes[unknown] = shape[d] / known;
@@ -176,7 +180,7 @@ Val f_chunk_size(const Args& a, const std::string& w) {
   const int64_t size = a[0].v.v.i, chunks = a[1].v.v.i;
   if (chunks <= 0)
     fail(RB_E_ARG, "%s: chunks must be positive, got %lld", w.c_str(), (long long)chunks);
-  return Val::integer(std::max<int64_t>((size + chunks - 1) / chunks, size ? 1 : 0));
+  return Val::integer(std::max<int64_t>(size / chunks + (size % chunks != 0), size ? 1 : 0));
 }
 Val f_checked_offsets(const Args& a, const std::string& w) {
   const auto sizes = ints(a[0], w);
@@ -185,7 +189,7 @@ Val f_checked_offsets(const Args& a, const std::string& w) {
   for (int64_t s : sizes) {
     if (s < 0) fail(RB_E_ARG, "%s: size %lld is negative", w.c_str(), (long long)s);
     out.push_back(sum);
-    sum += s;
+    sum = checked_sum(w, sum, s);
   }
   if (sum != a[1].v.v.i) {
     fail(RB_E_ARG, "%s: the sizes add up to %lld, but the dimension has size %lld", w.c_str(),

@@ -10,6 +10,22 @@
 
 namespace rabbet {
 
+int64_t checked_sum(const std::string& op, int64_t a, int64_t b) {
+  int64_t out;
+  if (__builtin_add_overflow(a, b, &out))
+    fail(RB_E_ARG, "%s: sizes %lld and %lld are too large together", op.c_str(), (long long)a,
+         (long long)b);
+  return out;
+}
+
+int64_t checked_product(const std::string& op, int64_t a, int64_t b) {
+  int64_t out;
+  if (__builtin_mul_overflow(a, b, &out))
+    fail(RB_E_ARG, "%s: sizes %lld and %lld are too large together", op.c_str(), (long long)a,
+         (long long)b);
+  return out;
+}
+
 namespace {
 
 std::string text(const RbTensor& t) { return shape_text(t.ndim, t.shape); }
@@ -74,10 +90,15 @@ void pad(const Op& op, const RbValue* args, int, Inferred& out) {
   }
   for (uint32_t i = 0; i < args[1].len / 2; ++i) {
     int64_t& size = out.rets[0].shape[x.ndim - 1 - static_cast<int>(i)];
-    size += args[1].v.is[2 * i] + args[1].v.is[2 * i + 1];
-    if (size < 0) {
-      fail(RB_E_ARG, "%s: the padding makes dimension %d of shape %s negative", op.name.c_str(),
-           x.ndim - 1 - static_cast<int>(i), text(x).c_str());
+    const int64_t before = args[1].v.is[2 * i], after = args[1].v.is[2 * i + 1];
+    // Both ends are cropped first: what is added at one end does not make up for the other.
+    const int64_t crop =
+        checked_sum(op.name, std::min<int64_t>(before, 0), std::min<int64_t>(after, 0));
+    const bool too_much = size + crop < 0;
+    size = checked_sum(op.name, size, checked_sum(op.name, before, after));
+    if (too_much) {
+      fail(RB_E_ARG, "%s: the padding crops more than dimension %d of shape %s has",
+           op.name.c_str(), x.ndim - 1 - static_cast<int>(i), text(x).c_str());
     }
   }
 }
@@ -244,7 +265,7 @@ void conv2d(const Op& op, const RbValue* args, int, Inferred& out) {
          "%s: groups=%lld must be positive and divide the %lld input and %lld output channels",
          op.name.c_str(), (long long)groups, (long long)x.shape[1], (long long)w.shape[0]);
   }
-  if (x.shape[1] != w.shape[1] * groups) {
+  if (x.shape[1] != checked_product(op.name, w.shape[1], groups)) {
     fail(RB_E_ARG, "%s: weight %s with groups=%lld expects %lld input channels, but input is %s",
          op.name.c_str(), text(w).c_str(), (long long)groups, (long long)(w.shape[1] * groups),
          text(x).c_str());
@@ -255,13 +276,20 @@ void conv2d(const Op& op, const RbValue* args, int, Inferred& out) {
   }
   int64_t size[2];
   for (int i = 0; i < 2; ++i) {
-    const int64_t reach = pair(args[5], i) * (w.shape[2 + i] - 1) + 1;
-    const int64_t room = x.shape[2 + i] + 2 * pair(args[4], i) - reach;
+    if (w.shape[2 + i] < 1) {
+      fail(RB_E_ARG, "%s: the kernel of shape %s has no elements", op.name.c_str(),
+           text(w).c_str());
+    }
+    const int64_t reach =
+        checked_sum(op.name, checked_product(op.name, pair(args[5], i), w.shape[2 + i] - 1), 1);
+    const int64_t padded =
+        checked_sum(op.name, x.shape[2 + i], checked_product(op.name, 2, pair(args[4], i)));
+    const int64_t room = padded - reach;
     if (room < 0) {
       fail(RB_E_ARG,
            "%s: the kernel covers %lld elements, but the padded input %s has only %lld in "
            "dimension %d",
-           op.name.c_str(), (long long)reach, text(x).c_str(), (long long)(room + reach), 2 + i);
+           op.name.c_str(), (long long)reach, text(x).c_str(), (long long)padded, 2 + i);
     }
     size[i] = room / pair(args[3], i) + 1;
   }
@@ -291,19 +319,20 @@ void pool2d(const Op& op, const RbValue* args, int, Inferred& out) {
   for (int i = 0; i < 2; ++i) {
     const int64_t kernel = pair(args[1], i), p = pair(args[3], i), s = pair(stride, i);
     const int64_t spread = dilation >= 0 ? pair(args[dilation], i) : 1;
-    if (p * 2 > kernel) {
+    if (p > kernel / 2) {
       fail(RB_E_ARG, "%s: padding %lld is more than half of the kernel size %lld", op.name.c_str(),
            (long long)p, (long long)kernel);
     }
     const int64_t size = x.shape[x.ndim - 2 + i];
-    const int64_t room = size + 2 * p - spread * (kernel - 1) - 1;
+    const int64_t room = checked_sum(op.name, size, 2 * p) -
+                         checked_sum(op.name, checked_product(op.name, spread, kernel - 1), 1);
     if (room < 0) {
       fail(RB_E_ARG, "%s: the kernel of size %lld does not fit the input %s in dimension %d",
            op.name.c_str(), (long long)kernel, text(x).c_str(), x.ndim - 2 + i);
     }
     int64_t n = room / s + 1;
     if (args[ceil_mode].v.i) {
-      n = (room + s - 1) / s + 1;
+      n += room % s != 0;
       if ((n - 1) * s >= size + p) --n;  // no window may begin beyond the input
     }
     out.rets[0].shape[x.ndim - 2 + i] = n;
@@ -344,15 +373,26 @@ void normalize_moments(const Op&, const RbValue* args, int, Inferred& out) {
 
 double number(const RbValue& v) { return v.tag == RB_FLOAT ? v.v.f : static_cast<double>(v.v.i); }
 
+bool whole(const RbValue& v) { return v.tag == RB_INT || v.tag == RB_BOOL; }
+
 void arange(const Op& op, const RbValue* args, int, Inferred& out) {
   const bool only_end = args[1].tag == RB_NONE;
-  const double start = only_end ? 0 : number(args[0]), end = number(args[only_end ? 0 : 1]),
-               step = number(args[2]);
-  if (step == 0 || (end - start) / step < 0 || !std::isfinite((end - start) / step)) {
+  const RbValue &first = only_end ? value_int(0) : args[0], &last = args[only_end ? 0 : 1];
+  const double start = number(first), end = number(last), step = number(args[2]);
+  int64_t span = 0;
+  if (whole(first) && whole(last) && whole(args[2]) && args[2].v.i &&
+      !__builtin_sub_overflow(last.v.i, first.v.i, &span) && span != INT64_MIN) {
+    // Integers exactly: doubles cannot tell neighbours beyond 2 ** 53 apart.
+    const int64_t by = args[2].v.i;
+    if (span == 0 || (span < 0) == (by < 0))
+      return set(out.rets[0], {span / by + (span % by != 0)});
+  }
+  const double count = std::ceil((end - start) / step);
+  if (step == 0 || !(count >= 0) || !(count < 9e18)) {
     fail(RB_E_ARG, "%s: start %g, end %g and step %g give no finite range", op.name.c_str(), start,
          end, step);
   }
-  set(out.rets[0], {static_cast<int64_t>(std::ceil((end - start) / step))});
+  set(out.rets[0], {static_cast<int64_t>(count)});
 }
 
 void linspace(const Op& op, const RbValue* args, int, Inferred& out) {

@@ -7,6 +7,9 @@
 namespace rabbet {
 
 std::string shape_text(int ndim, const int64_t* shape);
+/// a + b and a * b; throw RB_E_ARG where that is no int64 (sizes are whatever the caller wrote).
+int64_t checked_sum(const std::string& op, int64_t a, int64_t b);
+int64_t checked_product(const std::string& op, int64_t a, int64_t b);
 /// Run the function that the record names; fills every result's shape.
 void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out);
 /// Whether every reduction over no elements has a value; throws where it has none (amax, argmax,

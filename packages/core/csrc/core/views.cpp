@@ -50,6 +50,7 @@ void view_shape(Geometry& g, const RbTensor& t, const RbValue* args) {
          shape_text(ndim, shape).c_str(), shape_text(t.ndim, t.shape).c_str(),
          shape_text(t.ndim, t.strides).c_str());
   }
+  count_elements(ndim, shape);
   g.ndim = ndim;
   std::copy(shape, shape + ndim, g.shape);
   std::copy(strides, strides + ndim, g.strides);
@@ -82,6 +83,7 @@ void expand(Geometry& g, const RbTensor& t, const RbValue* args) {
     g.shape[i] = want == -1 ? have : want;
     g.strides[i] = have == 1 && g.shape[i] != 1 ? 0 : t.strides[i - lead];
   }
+  count_elements(ndim, g.shape);
   g.ndim = ndim;
 }
 
@@ -138,8 +140,8 @@ void slice(Geometry& g, const RbTensor& t, const RbValue* args) {
   };
   const int64_t start = bound(args[2], 0), end = std::max(bound(args[3], size), start);
   g.offset = start < size ? start * t.strides[d] : 0;
-  g.shape[d] = (end - start + step - 1) / step;
-  g.strides[d] = t.strides[d] * step;
+  g.shape[d] = end > start ? (end - start - 1) / step + 1 : 0;
+  if (g.shape[d] > 1) g.strides[d] = t.strides[d] * step;  // step is then smaller than the size
 }
 
 void unsqueeze(Geometry& g, const RbTensor& t, const RbValue* args) {
@@ -193,15 +195,23 @@ void as_strided(Geometry& g, const RbTensor& t, const RbValue* args) {
   }
   const int64_t here = (static_cast<char*>(t.data) - static_cast<char*>(s.data)) / item;
   const int64_t start = is_int(args[3]) ? args[3].v.i : here;
-  int64_t low = start, high = start;
+  if (start < 0)
+    fail(RB_E_ARG, "as_strided: storage_offset must not be negative, got %lld", (long long)start);
+  int64_t last = start;  // the farthest element
+  bool beyond = false;
   const int64_t numel = count_elements(ndim, args[1].v.is);
   for (int i = 0; i < ndim; ++i) {
     g.shape[i] = args[1].v.is[i];
     g.strides[i] = args[2].v.is[i];
-    const int64_t reach = (g.shape[i] - 1) * g.strides[i];
-    (reach < 0 ? low : high) += reach;
+    if (g.strides[i] < 0) {
+      fail(RB_E_ARG, "as_strided: strides must not be negative, got %lld for dimension %d",
+           (long long)g.strides[i], i);
+    }
+    int64_t reach = 0;
+    beyond = beyond || (numel && (__builtin_mul_overflow(g.shape[i] - 1, g.strides[i], &reach) ||
+                                  __builtin_add_overflow(last, reach, &last)));
   }
-  if (numel && t.backend != 0 && (low < 0 || static_cast<uint64_t>((high + 1) * item) > s.nbytes)) {
+  if (beyond || (numel && t.backend != 0 && static_cast<uint64_t>(last) >= s.nbytes / item)) {
     fail(RB_E_ARG,
          "as_strided: size %s with stride %s and offset %lld reaches beyond the storage of %llu "
          "elements",
@@ -209,7 +219,7 @@ void as_strided(Geometry& g, const RbTensor& t, const RbValue* args) {
          (unsigned long long)(s.nbytes / item));
   }
   g.ndim = ndim;
-  g.offset = start - here;
+  g.offset = numel ? start - here : 0;  // nothing is read: the address stays inside the storage
 }
 
 void same(Geometry&, const RbTensor&, const RbValue*) {}
@@ -244,7 +254,7 @@ void resolve_size(const char* op, int64_t numel, int ndim, int64_t* shape) {
     } else if (shape[i] < 0) {
       fail(RB_E_ARG, "%s: size %lld for dimension %d is negative", op, (long long)shape[i], i);
     } else {
-      known *= shape[i];
+      known = checked_product(op, known, shape[i]);
     }
   }
   if (unknown >= 0) {
