@@ -29,6 +29,7 @@ check: setup $(STAMPS)/group-test $(STAMPS)/group-check wheels
 	$(BIN)/ruff check packages tests examples benchmarks tools
 	$(BIN)/python tools/check_native.py
 	$(BIN)/python tools/write_stubs.py --check
+	$(BIN)/python tools/check_types.py
 	$(BIN)/python tools/wheel_sizes.py dist
 	$(BIN)/python -m pytest -m slow tests/test_subsets.py
 

@@ -182,6 +182,9 @@ _FLOAT_FORMATS = {
 class finfo(_TypeInfo):
     """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
 
+    max: builtins.float
+    min: builtins.float
+
     def __init__(self, type: Any = None) -> None:
         dtype = type or get_default_dtype()
         name = {"complex64": "float32", "complex128": "float64"}.get(str(dtype)[7:], str(dtype)[7:])
@@ -205,6 +208,9 @@ class finfo(_TypeInfo):
 
 class iinfo(_TypeInfo):
     """Limits of an integer dtype: bits, max, min."""
+
+    max: builtins.int
+    min: builtins.int
 
     def __init__(self, type: Any) -> None:
         name = str(type)[7:]

@@ -21,6 +21,7 @@ class Specs:
     @hookspec
     def rabbet_tensor_attributes(self) -> dict[str, object]:
         """Return descriptors to put on the Tensor type, by name."""
+        raise NotImplementedError
 
     @hookspec
     def rabbet_doctor(self, report: dict[str, Any]) -> None:
@@ -29,6 +30,7 @@ class Specs:
     @hookspec
     def rabbet_conformance_params(self, level: str) -> dict[str, Any]:
         """Return parameters for the conformance kit, such as tolerances, for a level ("L1", "L2", ...)."""
+        raise NotImplementedError
 
 
 def _implementations(module: ModuleType) -> Any:

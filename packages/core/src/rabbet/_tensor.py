@@ -164,6 +164,18 @@ def is_pinned(self: Tensor) -> bool:
     return False
 
 
+def _bernoulli(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    from ._random import bernoulli
+
+    return bernoulli(self, *args, **kwargs)
+
+
+def _multinomial(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    from ._random import multinomial
+
+    return multinomial(self, *args, **kwargs)
+
+
 _FROM_FUNCTIONS = (
     "allclose", "bincount", "clamp_max", "clamp_min", "diag", "diff", "equal", "isclose", "kron", "nan_to_num", "norm",
     "tensor_split", "tile", "trace", "unique", "broadcast_to", "cov",
@@ -186,6 +198,8 @@ _METHODS: dict[str, Any] = {
     "clamp_max_": clamp_("clamp_", "max"),
     "random_": random_,
     "is_pinned": is_pinned,
+    "bernoulli": _bernoulli,
+    "multinomial": _multinomial,
 }
 
 
@@ -195,21 +209,7 @@ def install() -> None:
         setattr(Tensor, name, function)
     for name in _FROM_FUNCTIONS:
         setattr(Tensor, name, getattr(_functions, name))
-    Tensor.bernoulli = _bernoulli
-    Tensor.multinomial = _multinomial
     _C.set_repr(_represent)
-
-
-def _bernoulli(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    from ._random import bernoulli
-
-    return bernoulli(self, *args, **kwargs)
-
-
-def _multinomial(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    from ._random import multinomial
-
-    return multinomial(self, *args, **kwargs)
 
 
 def _represent(tensor: Tensor) -> str:

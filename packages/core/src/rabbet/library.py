@@ -59,8 +59,8 @@ def op(
         record = {"kind": "opaque", "shape": "data", "expose": "none", **(fields or {})}
         lines = [schema, *(f"  {key} {value}" for key, value in record.items())]
         lines += [f"  vjp {arg} {formula}" for arg, formula in (vjp or {}).items()]
-        if inspect.getdoc(function):
-            lines.append(f"  doc {inspect.getdoc(function).splitlines()[0]}")
+        if doc := inspect.getdoc(function):
+            lines.append(f"  doc {doc.splitlines()[0]}")
         file = f"{function.__module__}.{function.__qualname__}"
         _C.add_ops("\n".join(lines) + "\n", file, provider)
         _C.add_python_kernel(name, "cpu", function, provider)

@@ -9,6 +9,7 @@ import base64
 import json
 import math
 import os
+from collections.abc import Callable
 from typing import Any
 
 from . import _C
@@ -124,7 +125,7 @@ def _unpack(node: Any, tensors: dict[str, Tensor], file: str) -> Any:
     if kind in ("l", "u"):
         items = [_unpack(v, tensors, file) for v in value]
         return items if kind == "l" else tuple(items)
-    simple = {
+    simple: dict[str, Callable[[Any], Any]] = {
         "f": float,
         "c": lambda v: complex(*v),
         "b": base64.b64decode,

@@ -44,9 +44,9 @@ def rabbet_tensor_attributes() -> dict[str, object]:
     return _C.tensor_attributes()
 
 
-def _tuple(value: Tensor | Sequence[Tensor] | None, length: int = 0) -> list[Tensor | None]:
+def _tuple(value: Tensor | Sequence[Tensor] | None) -> list[Tensor]:
     if value is None:
-        return [None] * length
+        return []
     return [value] if isinstance(value, Tensor) else list(value)
 
 
@@ -57,9 +57,9 @@ def _flags(retain_graph: bool | None, create_graph: bool) -> int:
 
 def _checked(
     outputs: Tensor | Sequence[Tensor], grads: Tensor | Sequence[Tensor] | None, name: str
-) -> tuple:
+) -> tuple[list[Tensor], list[Tensor | None]]:
     outs = _tuple(outputs)
-    given = _tuple(grads, len(outs))
+    given: list[Tensor | None] = [*_tuple(grads)] if grads is not None else [None] * len(outs)
     if len(given) != len(outs):
         raise ValueError(
             f"{name}: expected one gradient for each of the {len(outs)} outputs, got {len(given)}"

@@ -23,7 +23,9 @@ class _OwnedTensor(Tensor):
         return _rebuild, (type(self), self.detach(), self.requires_grad, dict(self.__dict__))
 
 
-def _rebuild(cls: type, data: Tensor, requires_grad: bool, attributes: dict[str, Any]) -> Any:
+def _rebuild(
+    cls: type[Tensor], data: Tensor, requires_grad: bool, attributes: dict[str, Any]
+) -> Any:
     owned = Tensor._make_subclass(cls, data, requires_grad)
     owned.__dict__.update(attributes)
     return owned
@@ -56,6 +58,8 @@ class Buffer(_OwnedTensor):
         data: the values; the buffer shares their memory.
         persistent: whether it is part of the module's `state_dict`.
     """
+
+    persistent: bool
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         values = _checked(data, cls.__name__)

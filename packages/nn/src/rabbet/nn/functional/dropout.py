@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import rabbet
 from rabbet import Tensor, ops
 
@@ -25,7 +27,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return input
 
 
-def _mask(input: Tensor, shape: object, p: float) -> Tensor:
+def _mask(input: Tensor, shape: Sequence[int], p: float) -> Tensor:
     mask = rabbet.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
     return mask if p == 1 else mask.mul_(1 / (1 - p))
 

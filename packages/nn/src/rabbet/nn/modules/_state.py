@@ -119,7 +119,7 @@ class StatefulModule:
             destination[prefix + _EXTRA_STATE] = self.get_extra_state()
 
     def _own_state(self) -> dict[str, Tensor]:
-        state = {n: p for n, p in self._parameters.items() if p is not None}
+        state: dict[str, Tensor] = {n: p for n, p in self._parameters.items() if p is not None}
         kept_back = self._non_persistent_buffers_set
         state.update(
             (n, b) for n, b in self._buffers.items() if b is not None and n not in kept_back

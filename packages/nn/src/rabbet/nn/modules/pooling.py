@@ -78,7 +78,7 @@ class _AvgPool(Module):
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
-    def _arguments(self) -> tuple[Any, ...]:
+    def _arguments(self) -> tuple[Sizes, Sizes, Sizes, bool, bool]:
         return (
             self.kernel_size,
             self.stride,

@@ -1,0 +1,66 @@
+"""Type stubs name what exists at run time, no more and no less."""
+
+import ast
+from pathlib import Path
+
+import rabbet
+from rabbet import _C
+
+SOURCES = Path(__file__).resolve().parent.parent / "packages"
+CORE = SOURCES / "core/src/rabbet"
+TYPES_ONLY = {"layout", "memory_format"}  # reachable as type(x.layout), named for annotations
+
+
+def bound(statements: list[ast.stmt]) -> set[str]:
+    """Names that a stub's statements bind, private ones left out."""
+    names: set[str] = set()
+    for s in statements:
+        if isinstance(s, ast.FunctionDef | ast.ClassDef):
+            names.add(s.name)
+        elif isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name):
+            names.add(s.target.id)
+        elif isinstance(s, ast.ImportFrom) and s.module != "typing":
+            names |= {a.asname for a in s.names if a.asname == a.name}
+    return {n for n in names if not n.startswith("_")}
+
+
+def stub(path: Path) -> list[ast.stmt]:
+    return ast.parse(path.read_text()).body
+
+
+def members(path: Path, name: str) -> set[str]:
+    body = next(s.body for s in stub(path) if isinstance(s, ast.ClassDef) and s.name == name)
+    return bound(body)
+
+
+def public(names: object) -> set[str]:
+    return {n for n in names if not n.startswith("_")}
+
+
+def test_the_binding():
+    assert bound(stub(CORE / "_C.pyi")) == public(vars(_C))
+
+
+def test_the_binding_of_autograd():
+    stated = bound(stub(SOURCES / "autograd/src/rabbet/autograd/_C.pyi"))
+    assert stated == public(vars(rabbet.autograd._C))
+
+
+def test_tensor():
+    stated = members(CORE / "_C.pyi", "Tensor") | members(CORE / "_ops.pyi", "Methods")
+    rabbet.zeros(1, requires_grad=True)  # the tape contributes attributes
+    assert stated == public(dir(rabbet.Tensor))
+
+
+def hidden(name: str) -> bool:
+    """Whether no record of the name is meant to be called as a function of the namespace."""
+    return not any(_C.op_info(record)["function"] for record in _C.op(name).overloads)
+
+
+def test_the_namespace():
+    stated = bound(stub(CORE / "__init__.pyi")) | bound(stub(CORE / "_ops.pyi")) - {"Methods"}
+    stated |= {*rabbet._functions.__all__, *rabbet._random.__all__}
+    modules = {"library", "serialization", *rabbet._OTHER_WHEELS, *rabbet._OWN_MODULES}
+    there = public(dir(rabbet)) | rabbet._FROM_AUTOGRAD | {"default_generator"}
+    there -= {name for name in _C.op_names() if hidden(name) and name not in stated}
+    assert stated - TYPES_ONLY - modules == there - modules
