@@ -58,12 +58,29 @@ def test_every_tile_edge(host: Host, m: int, k: int, n: int, turn: tuple[bool, b
     assert_close(host.filled("linear", [a, b.T, bias], (m, n), "float64"), a @ b + bias, 100)
 
 
-def test_bfloat16_accumulates_in_float32(host: Host) -> None:
-    rng = np.random.default_rng(2)
-    a, b = BFloat16(rng.normal(size=(33, 400))), BFloat16(rng.normal(size=(400, 17)))
-    out = BFloat16(np.zeros((33, 17)))
+@given(
+    m=st.integers(1, 70),
+    k=st.integers(1, 200),
+    n=st.integers(1, 70),
+    turn=st.tuples(st.booleans(), st.booleans()),
+)
+@settings(max_examples=60, deadline=None)
+def test_bfloat16_accumulates_in_float32(
+    host: Host, m: int, k: int, n: int, turn: tuple[bool, bool]
+) -> None:
+    rng = np.random.default_rng(m + 100 * n)
+    a = BFloat16(rng.normal(size=(k, m)).T if turn[0] else rng.normal(size=(m, k)))
+    b = BFloat16(rng.normal(size=(n, k)).T if turn[1] else rng.normal(size=(k, n)))
+    bias = BFloat16(rng.normal(size=n))
+    want = a.float32().astype(np.float64) @ b.float32()
+    scale = np.abs(a.float32()) @ np.abs(b.float32())
+    out = BFloat16(np.zeros((m, n)))
     host.run("matmul", [a, b], [out])
-    np.testing.assert_allclose(out.float32(), a.float32() @ b.float32(), rtol=1e-2, atol=1e-2)
+    # Half an ulp of bfloat16 for the one rounding, and float32 sums.
+    assert (np.abs(out.float32() - want) <= 2.0**-8 * np.abs(want) + 1e-5 * scale).all()
+    host.run("linear", [a, BFloat16(b.float32().T), bias], [out])
+    want = want + bias.float32()
+    assert (np.abs(out.float32() - want) <= 2.0**-8 * np.abs(want) + 1e-5 * (scale + 4)).all()
 
 
 @pytest.mark.parametrize("shape", [(7,), (3, 7), (2, 3, 7), (0, 7)], ids=str)
