@@ -1,9 +1,6 @@
 """Whole training steps: time, and peak memory in a process of their own."""
 
 import importlib
-import json
-import os
-import resource
 import subprocess
 import sys
 
@@ -116,13 +113,18 @@ def print_peak(name: str, case: str) -> None:
     """Most resident memory while training, beyond what the imported library needs, in bytes."""
     modules = library(name)
     (modules[0].ones(64, 64) @ modules[0].ones(64, 64)).sum()
-    page = os.sysconf("SC_PAGE_SIZE")
-    with open("/proc/self/statm") as file:
-        before = int(file.read().split()[1]) * page
+    before = resident("VmRSS")
     step = step_of(CASES[case][1], *modules)
     for _ in range(10):
         step()
-    print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before))
+    print(resident("VmHWM") - before)
+
+
+def resident(what: str) -> int:
+    """Bytes of resident memory, now (VmRSS) or at most so far (VmHWM)."""
+    with open("/proc/self/status") as file:
+        line = next(line for line in file if line.startswith(what))
+    return int(line.split()[1]) * 1024
 
 
 def peak(name: str, case: str) -> float:
