@@ -99,7 +99,7 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
   t->keys[0] = 1ull << backend;
   t->keys[1] = 0;
   t->numel = numel;
-  t->flags = contiguous ? static_cast<uint32_t>(RB_T_CONTIGUOUS) : 0u;
+  t->flags = (contiguous ? static_cast<uint32_t>(RB_T_CONTIGUOUS) : 0u) | state.tensor_flags;
   t->level = 0;
   t->owner = nullptr;
   t->ext = nullptr;
@@ -224,7 +224,7 @@ Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const
   s->refs.fetch_add(1, std::memory_order_relaxed);
   t->storage = s;
   t->data = data;
-  t->flags |= base->flags & RB_T_READONLY;
+  t->flags = (t->flags & RB_T_CONTIGUOUS) | (base->flags & (RB_T_READONLY | RB_T_INFERENCE));
   return t;
 }
 
@@ -268,7 +268,7 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
   t->keys[0] = (t->keys[0] & ~(1ull << t->backend)) | 1ull << src->backend;
   t->backend = src->backend;
   t->numel = src->numel;
-  t->flags = src->flags;
+  t->flags = (src->flags & ~uint32_t{RB_T_VIEW}) | (t->flags & RB_T_VIEW);
   t->storage = fresh;
   storage_release(old, thread_state());
 }
@@ -279,12 +279,14 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
     if (args[i].tag == RB_INTS) lists += args[i].len * sizeof(int64_t);
   }
   const size_t head = offsetof(ViewRecord, args) + nargs * sizeof(RbValue);
-  auto* record = static_cast<ViewRecord*>(block_alloc(head + lists));
+  const bool fits = head + lists <= t->record_room();
+  auto* record =
+      reinterpret_cast<ViewRecord*>(fits ? t->record_space() : block_alloc(head + lists));
   record->parent = impl(args[0].v.t);
   retain(record->parent);
   record->op = op;
   record->nargs = nargs;
-  record->bytes = static_cast<uint32_t>(head + lists);
+  record->bytes = fits ? 0 : static_cast<uint32_t>(head + lists);
   auto* ints = reinterpret_cast<int64_t*>(reinterpret_cast<char*>(record) + head);
   record->args[0] = value_none();
   for (int i = 1; i < nargs; ++i) {
@@ -296,6 +298,7 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
     }
   }
   t->view = record;
+  t->flags |= RB_T_VIEW;
 }
 
 namespace {
@@ -318,7 +321,7 @@ void tensor_destroy(Tensor* t) {
     Tensor* parent = nullptr;
     if (ViewRecord* record = t->view) {
       parent = record->parent;
-      block_free(record, record->bytes, state);
+      if (record->bytes) block_free(record, record->bytes, state);
     }
     if (__builtin_expect(t->shape != t->dims, 0))
       block_free(t->shape, 2 * t->ndim * sizeof(int64_t), state);
