@@ -560,9 +560,11 @@ int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue
       if (!given) {
         RbValue dest;
         const int32_t made = guarded([&] {
-          dest = value_tensor(tensor_new(like->backend, like->device.id,
-                                         boolean ? +RB_BOOL8 : +like->dtype_id, like->ndim,
-                                         like->shape, nullptr));
+          const int dtype = boolean ? +RB_BOOL8 : +like->dtype_id;
+          dest = value_tensor(has_host_memory(like->backend)
+                                  ? tensor_like(like, dtype)
+                                  : tensor_new(like->backend, like->device.id, dtype, like->ndim,
+                                               like->shape, nullptr));
         });
         if (made != RB_OK) return made;
         const int32_t rc = handler.fn(handler.self, c, args, nargs, &dest, 1);

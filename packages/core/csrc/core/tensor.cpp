@@ -54,6 +54,16 @@ inline void storage_release(Storage* s, ThreadState& state) {
   if (s->host->tensor_dead) block_free(s->host, sizeof(Tensor), state);
 }
 
+inline void clear_private(Tensor* t) {
+  t->refs.store(1, std::memory_order_relaxed);
+  t->tensor_dead = 0;
+  t->has_slots = 0;
+  t->inline_storage.refs.store(0, std::memory_order_relaxed);
+  t->view = nullptr;
+  t->pyobj = nullptr;
+  for (void*& slot : t->slots) slot = nullptr;
+}
+
 // A block with everything but storage and memory set.
 inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const int64_t* shape,
                             const int64_t* strides, ThreadState& state) {
@@ -103,13 +113,7 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
   t->level = 0;
   t->owner = nullptr;
   t->ext = nullptr;
-  t->refs.store(1, std::memory_order_relaxed);
-  t->tensor_dead = 0;
-  t->has_slots = 0;
-  t->inline_storage.refs.store(0, std::memory_order_relaxed);
-  t->view = nullptr;
-  t->pyobj = nullptr;
-  for (void*& slot : t->slots) slot = nullptr;
+  clear_private(t);
   bump(state.live->tensors, 1);
   return t;
 }
@@ -212,6 +216,41 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
   } catch (...) {
     discard_block(t);
     throw;
+  }
+  return t;
+}
+
+Tensor* tensor_like(const RbTensor* like, int dtype) {
+  const uint64_t nbytes = static_cast<uint64_t>(like->numel) * kDTypes[dtype].itemsize;
+  const int ndim = like->ndim;
+  if (__builtin_expect(nbytes > 4096 || ndim > kInlineDims, 0))
+    return tensor_new(like->backend, like->device.id, dtype, ndim, like->shape, nullptr);
+  ThreadState& state = thread_state();
+  auto* t = static_cast<Tensor*>(block_alloc(sizeof(Tensor), state));
+  static_cast<RbTensor&>(*t) = *like;
+  t->dtype = kDTypes[dtype].dlpack;
+  t->dtype_id = static_cast<uint16_t>(dtype);
+  t->shape = t->dims;
+  t->strides = t->dims + ndim;
+  for (int64_t i = ndim - 1, dense = 1; i >= 0; --i) {
+    const int64_t size = like->shape[i];
+    t->dims[i] = size;
+    t->dims[ndim + i] = dense;
+    dense *= size ? size : 1;
+  }
+  t->byte_offset = 0;
+  t->keys[0] = 1ull << like->backend;
+  t->keys[1] = 0;
+  t->flags = uint32_t{RB_T_CONTIGUOUS} | state.tensor_flags;
+  t->level = 0;
+  t->owner = nullptr;
+  t->ext = nullptr;
+  clear_private(t);
+  bump(state.live->tensors, 1);
+  if (nbytes <= kInlineBytes) {
+    init_storage(t, t->inline_data, nbytes, nullptr, nullptr, state);
+  } else {
+    init_storage(t, block_alloc(nbytes, state), nbytes, free_block, nullptr, state);
   }
   return t;
 }
