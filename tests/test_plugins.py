@@ -113,7 +113,7 @@ def run(folder: Path, code: str, **env: str) -> str:
 
 
 MANIFEST = (
-    'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 1]\n'
+    'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 2]\n'
 )
 FAIL_AND_WORK = """
 import rabbet

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <optional>
 
 #include "backends.h"
 #include "dispatch.h"
@@ -10,6 +11,7 @@
 #include "error.h"
 #include "formula.h"
 #include "formula_nodes.h"
+#include "formula_quick.h"
 #include "formula_value.h"
 #include "promotion.h"
 
@@ -454,9 +456,8 @@ void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int
 void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, const RbValue* outs,
              int nouts, const RbValue* grads, RbValue* results) {
   const Formula& f = compiled(op);
-  Runner runner(op, f, args, nargs);
-  runner.set_results(outs, nouts);
-  runner.set_gradients(grads);
+  QuickFormula quick(op, f, args, nargs, outs, nouts, grads);
+  std::optional<Runner> general;
   for (int i = 0; i < nargs; ++i) results[i] = value_none();
   try {
     for (int i = 0; i < nargs; ++i) {
@@ -465,7 +466,13 @@ void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, cons
         fail(RB_E_NOTIMPL, "%s: no derivative is recorded for the argument '%s'", op.name.c_str(),
              op.params[i].name);
       }
-      Val v = runner.eval(f.vjps[i]);
+      if (op.params[i].type != RB_A_TENSORS && quick.vjp(i, &results[i])) continue;
+      if (!general) {
+        general.emplace(op, f, args, nargs);
+        general->set_results(outs, nouts);
+        general->set_gradients(grads);
+      }
+      Val v = general->eval(f.vjps[i]);
       const bool zero_number = v.is_number() && v.tag() != RB_COMPLEX && number_value(v) == 0;
       if (v.tag() == RB_ZERO || v.tag() == RB_NONE || zero_number) {
         results[i].tag = RB_ZERO;

@@ -522,9 +522,16 @@ void Parser::finish_record() {
     }
     if (p.type == RB_A_DIM || p.type == RB_A_NEWDIM || p.type == RB_A_DIMS || p.type == RB_A_PERM)
       op.has_dims = true;
+    if (p.flags & RB_ARG_MUTATED) op.mutates = true;
   }
   default_exposure();
   dtype_rules();
+  op.one_dtype = op.dtype_text.size() == 1 && op.dtype_rule != DTypeRule::kGeneral;
+  if (op.casts && !op.compute_text.empty()) {
+    op.compute_rule = op.compute_text == "out"            ? ComputeRule::kOut
+                      : op.compute_text == "promote(all)" ? ComputeRule::kPromoteAll
+                                                          : ComputeRule::kFormula;
+  }
   op.compute_args &= ~op.never_cast;
   shape_rule();
   for (const Param& p : op.params) op.arg_infos.push_back(p);

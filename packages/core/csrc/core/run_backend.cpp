@@ -140,6 +140,12 @@ void check_writable(const Op& op, const RbTensor* t, const char* what) {
          "%s: %s is read-only memory (it came from a read-only array); clone() it first",
          op.name.c_str(), what);
   }
+  if ((t->flags & RB_T_INFERENCE) && !(thread_state().tensor_flags & RB_T_INFERENCE)) {
+    fail(RB_E_STATE,
+         "%s: inplace update to inference tensor outside InferenceMode is not allowed: %s was made "
+         "in inference_mode(); clone() it to get a normal tensor",
+         op.name.c_str(), what);
+  }
   for (int i = 0; i < t->ndim; ++i) {
     if (t->strides[i] == 0 && t->shape[i] > 1) {
       fail(RB_E_ARG,
@@ -204,6 +210,7 @@ const int64_t* inherited_strides(const Op& op, const RbValue* args, int nargs,
 // ---- arguments
 
 struct Arguments {  // a private copy of the values, with what keeps replaced tensors alive
+  Arguments(const RbValue* args, int nargs) { std::memcpy(values, args, nargs * sizeof(RbValue)); }
   RbValue values[kMaxArgs];
   std::vector<TensorRef> kept;
   std::vector<std::vector<RbTensor*>> lists;
@@ -249,6 +256,26 @@ void replace_tensors(Arguments& a, int nargs, const Replace& replace) {
   }
 }
 
+// Whether `prepare` has anything to do.
+bool fits_kernel(const Op& op, const Handler& handler, int compute, const RbValue* args,
+                 int nargs) {
+  const uint64_t cast_args = compute >= 0 && op.casts ? op.compute_args : 0;
+  const bool dense = (handler.flags & RB_K_CONTIGUOUS) != 0;
+  for (uint64_t rest = op.tensor_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i >= nargs) break;
+    const bool is_list = args[i].tag == RB_TENSORS;
+    if (!is_list && args[i].tag != RB_TENSOR) continue;
+    for (uint32_t k = 0; k < (is_list ? args[i].len : 1); ++k) {
+      const RbTensor* t = is_list ? args[i].v.ts[k] : args[i].v.t;
+      if (!t) continue;
+      if ((cast_args >> i & 1) && t->dtype_id != compute) return false;
+      if (dense && !(t->flags & RB_T_CONTIGUOUS)) return false;
+    }
+  }
+  return true;
+}
+
 void prepare(const Op& op, const Handler& handler, int compute, Arguments& a, int nargs) {
   if (compute >= 0 && op.casts) {
     replace_tensors(a, nargs, [&](const RbTensor* t, int i) {
@@ -277,6 +304,7 @@ void check_dtype(const Op& op, const Handler& handler, int backend, int compute)
 }
 
 void bump_mutated(const Op& op, const RbValue* args, int nargs, bool check_only) {
+  if (!op.mutates) return;
   for (int i = 0; i < nargs; ++i) {
     if (!(op.params[i].flags & RB_ARG_MUTATED)) continue;
     if (args[i].tag == RB_TENSOR) {
@@ -314,6 +342,60 @@ void make_views(const RbCall* c, const Op& op, const RbValue* args, int nargs, R
   rets[0] = value_tensor(view);
 }
 
+// Destinations that hold part of the results: those that cannot be written directly are made.
+int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int backend,
+                 const Inferred& inferred, const RbValue* args, const RbValue* values, int nargs,
+                 RbValue* rets, int32_t nrets) {
+  RbValue dests[kMaxRets];
+  TensorRef fresh[kMaxRets];
+  for (int32_t i = 0; i < nrets; ++i) {
+    const TensorSpec& spec = inferred.rets[i];
+    RbTensor* target = rets[i].v.t;
+    check_destination(op, target, spec);
+    if (target->dtype_id == spec.dtype && !hazard(op, target, values, nargs)) {
+      dests[i] = value_tensor(target);
+      continue;
+    }
+    fresh[i] = TensorRef(tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
+                                    inherited_strides(op, args, nargs, spec)));
+    dests[i] = value_tensor(fresh[i].get());
+  }
+  const int32_t rc = handler.fn(handler.self, c, values, nargs, dests, nrets);
+  if (rc != RB_OK) return rc;
+  for (int32_t i = 0; i < nrets; ++i) {
+    if (fresh[i]) {
+      copy_tensor(fresh[i].get(), rets[i].v.t);
+    } else {
+      bump_version(rets[i].v.t);
+    }
+  }
+  return RB_OK;
+}
+
+// New results.
+int32_t run_fresh(const RbCall* c, const Op& op, const Handler& handler, int backend,
+                  const Inferred& inferred, const RbValue* args, const RbValue* values, int nargs,
+                  RbValue* rets, int32_t nrets) {
+  struct Fresh {
+    RbValue values[kMaxRets];
+    int n = 0;
+    ~Fresh() {
+      for (int i = 0; i < n; ++i) release(values[i].v.t);
+    }
+  } fresh;
+  for (; fresh.n < nrets; ++fresh.n) {
+    const TensorSpec& spec = inferred.rets[fresh.n];
+    fresh.values[fresh.n] =
+        value_tensor(tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
+                                inherited_strides(op, args, nargs, spec)));
+  }
+  const int32_t rc = handler.fn(handler.self, c, values, nargs, fresh.values, nrets);
+  if (rc != RB_OK) return rc;
+  for (int32_t i = 0; i < nrets; ++i) rets[i] = fresh.values[i];
+  fresh.n = 0;
+  return RB_OK;
+}
+
 // Results of their own, then copied into the destinations.
 void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets) {
   for (int32_t i = 0; i < nrets; ++i) {
@@ -334,43 +416,22 @@ void run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
   check_dtype(op, handler, backend, compute_dtype(op, args, nargs, inferred));
   bump_mutated(op, args, nargs, true);
 
-  Arguments a;
-  std::memcpy(a.values, args, nargs * sizeof(RbValue));
-  prepare(op, handler, inferred.compute, a, nargs);
-
-  const bool given = (c->flags & RB_CALL_OUT) != 0;
-  RbValue dests[kMaxRets];
-  TensorRef fresh[kMaxRets];
-  for (int32_t i = 0; i < nrets; ++i) {
-    const TensorSpec& spec = inferred.rets[i];
-    RbTensor* target = given ? rets[i].v.t : nullptr;
-    if (target) check_destination(op, target, spec);
-    if (target && target->dtype_id == spec.dtype && !hazard(op, target, a.values, nargs)) {
-      dests[i] = value_tensor(target);
-      continue;
-    }
-    fresh[i] = TensorRef(tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
-                                    inherited_strides(op, args, nargs, spec)));
-    dests[i] = value_tensor(fresh[i].get());
+  const auto run = (c->flags & RB_CALL_OUT) ? run_into : run_fresh;
+  int32_t rc;
+  if (__builtin_expect(fits_kernel(op, handler, inferred.compute, args, nargs), 1)) {
+    rc = run(c, op, handler, backend, inferred, args, args, nargs, rets, nrets);
+  } else {
+    Arguments a(args, nargs);
+    prepare(op, handler, inferred.compute, a, nargs);
+    rc = run(c, op, handler, backend, inferred, args, a.values, nargs, rets, nrets);
   }
-  check_kernel_result(op, backend, handler,
-                      handler.fn(handler.self, c, a.values, nargs, dests, nrets));
+  check_kernel_result(op, backend, handler, rc);
   bump_mutated(op, args, nargs, false);
-  for (int32_t i = 0; i < nrets; ++i) {
-    if (!given) {
-      rets[i] = value_tensor(fresh[i].release_ownership());
-    } else if (fresh[i]) {
-      copy_tensor(fresh[i].get(), rets[i].v.t);
-    } else {
-      bump_version(rets[i].v.t);
-    }
-  }
 }
 
 void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int backend,
                     const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
-  Arguments a;
-  std::memcpy(a.values, args, nargs * sizeof(RbValue));
+  Arguments a(args, nargs);
   prepare(op, handler, -1, a, nargs);
   RbValue results[kMaxRets];
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
@@ -423,7 +484,6 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   const int backend = __builtin_ctzll(backends);
   LayersOff layers_off;
   const Handler& handler = op.table[backend];
-  if (op.is_view() && !op.has_decomp()) return make_views(c, op, args, nargs, rets);
   if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
   if (backend == kMeta && op.info.kind != RB_KIND_COMPOSITE)
     return run_meta(c, op, args, nargs, rets, nrets);
@@ -468,7 +528,8 @@ inline const RbTensor* uniform_input(const Op& op, const RbValue* args, int narg
 // Destination of an in-place call that the quick way may write to directly.
 inline bool plain_destination(const RbTensor* target, const RbTensor* like, const RbValue* args,
                               int nargs) {
-  if (target->dtype_id != like->dtype_id || target->flags != RB_T_CONTIGUOUS ||
+  const uint32_t harmless = RB_T_VIEW | thread_state().tensor_flags;
+  if (target->dtype_id != like->dtype_id || (target->flags & ~harmless) != RB_T_CONTIGUOUS ||
       target->ndim != like->ndim)
     return false;
   for (int d = 0; d < like->ndim; ++d) {
@@ -499,9 +560,11 @@ int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue
       if (!given) {
         RbValue dest;
         const int32_t made = guarded([&] {
-          dest = value_tensor(tensor_new(like->backend, like->device.id,
-                                         boolean ? +RB_BOOL8 : +like->dtype_id, like->ndim,
-                                         like->shape, nullptr));
+          const int dtype = boolean ? +RB_BOOL8 : +like->dtype_id;
+          dest = value_tensor(has_host_memory(like->backend)
+                                  ? tensor_like(like, dtype)
+                                  : tensor_new(like->backend, like->device.id, dtype, like->ndim,
+                                               like->shape, nullptr));
         });
         if (made != RB_OK) return made;
         const int32_t rc = handler.fn(handler.self, c, args, nargs, &dest, 1);
@@ -522,6 +585,8 @@ int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue
       }
     }
   }
+  if (op.is_view_primitive() && !(backends & (backends - 1)))
+    return guarded([&] { make_views(c, op, args, nargs, rets); });
   return guarded([&] { run_general(c, args, nargs, rets, nrets); });
 }
 

@@ -458,9 +458,9 @@ void check_reducible(const Op& op, const RbTensor& x, const bool* gone) {
 }
 
 void check_arguments(const Op& op, const RbValue* args, int nargs) {
+  if (op.info.kind != RB_KIND_INDEXING) return;
   const int at = param_index(op, "index");
-  if (at < 0 || op.info.kind != RB_KIND_INDEXING || args[at].tag != RB_TENSOR || at >= nargs)
-    return;
+  if (at < 0 || at >= nargs || args[at].tag != RB_TENSOR) return;
   const RbTensor &x = *args[0].v.t, &idx = *args[at].v.t;
   need_index(op, idx, at);
   if (op.base == "index_add") {

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define RB_ABI_MAJOR 0
-#define RB_ABI_MINOR 1
+#define RB_ABI_MINOR 2
 
 /* Bytes up to and including `last`; never sizeof(T), in whose tail padding a new member can hide.
  */
@@ -80,7 +80,9 @@ typedef struct RbHost RbHost;
 enum {                      /* RbTensor.flags */
        RB_T_CONTIGUOUS = 1, /* row-major without gaps */
        RB_T_READONLY = 2,   /* memory that must not be written (a read-only NumPy array) */
-       RB_T_WRAPPER = 4     /* `ext` is a transform's wrapper; `data` is null */
+       RB_T_WRAPPER = 4,    /* `ext` is a transform's wrapper; `data` is null */
+       RB_T_VIEW = 8,       /* made by a view operator: view_parent is not null */
+       RB_T_INFERENCE = 16  /* made in inference mode: never recorded, written only there */
 };
 
 /* The public part of every tensor. Passing a tensor is passing a pointer to this; core allocates
@@ -249,6 +251,9 @@ typedef struct RbArgInfo {
   uint64_t saves_args; /* arguments whose values the vjp of this one reads, a bit each */
   uint64_t saves_rets; /* likewise results */
   RbValue default_value;
+  uint64_t
+      reads_args; /* arguments that the vjp of this one mentions at all: value, shape or dtype */
+  uint64_t reads_rets; /* likewise results */
 } RbArgInfo;
 
 enum { /* RbOpInfo.kind */
@@ -350,7 +355,8 @@ typedef struct RbRngSlice { /* Philox-4x32-10: key = seed, counters offset, offs
 
 typedef struct RbTls { /* the thread's dispatch state; copy it to carry it to another thread */
   uint64_t include, exclude;
-  int32_t depth, reserved;
+  int32_t depth;
+  uint32_t tensor_flags; /* RB_T_INFERENCE or 0: flags of new tensors that are no views */
 } RbTls;
 
 /* ---- the host table */
