@@ -341,6 +341,7 @@ class Runner {
 
   Val index(const Node& n) {
     const Val list = eval(n.kids[0]), at = eval(n.kids[1]);
+    if (list.tag() == RB_ZERO) return list;  // one of several gradients that are zero
     const Val items = as_list(list, where());
     const int64_t size = static_cast<int64_t>(items.items->size());
     int64_t i = at.v.v.i;

@@ -354,21 +354,6 @@ void adaptive_pool2d(const Op& op, const RbValue* args, int, Inferred& out) {
   for (int i = 0; i < 2; ++i) out.rets[0].shape[x.ndim - 2 + i] = pair(args[1], i);
 }
 
-void normalize_moments(const Op&, const RbValue* args, int, Inferred& out) {
-  const RbTensor& x = *args[0].v.t;
-  copy_shape(x, out.rets[0]);
-  for (int r = 1; r < 3; ++r) {
-    copy_shape(x, out.rets[r]);
-    for (int d = 0; d < x.ndim; ++d) {
-      const bool all = args[1].tag != RB_INTS || args[1].len == 0;
-      for (uint32_t k = 0; !all && k < args[1].len; ++k) {
-        if (args[1].v.is[k] == d) out.rets[r].shape[d] = 1;
-      }
-      if (all) out.rets[r].shape[d] = 1;
-    }
-  }
-}
-
 // ---- creation
 
 double number(const RbValue& v) { return v.tag == RB_FLOAT ? v.v.f : static_cast<double>(v.v.i); }
@@ -402,42 +387,42 @@ void linspace(const Op& op, const RbValue* args, int, Inferred& out) {
   set(out.rets[0], {args[2].v.i});
 }
 
-struct Rule {
-  const char* name;
-  void (*fn)(const Op&, const RbValue*, int, Inferred&);
-};
-const Rule kRules[] = {{"cat", cat},
-                       {"pad", pad},
-                       {"roll", roll},
-                       {"index_select", index_select},
-                       {"index", index},
-                       {"matmul", matmul},
-                       {"mm", mm},
-                       {"mv", mv},
-                       {"dot", dot},
-                       {"bmm", bmm},
-                       {"outer", outer},
-                       {"linear", linear},
-                       {"conv2d", conv2d},
-                       {"pool2d", pool2d},
-                       {"adaptive_pool2d", adaptive_pool2d},
-                       {"normalize_moments", normalize_moments},
-                       {"arange", arange},
-                       {"linspace", linspace}};
+const ShapeFunction kRules[] = {{"cat", cat},
+                                {"pad", pad},
+                                {"roll", roll},
+                                {"index_select", index_select},
+                                {"index", index},
+                                {"matmul", matmul},
+                                {"mm", mm},
+                                {"mv", mv},
+                                {"dot", dot},
+                                {"bmm", bmm},
+                                {"outer", outer},
+                                {"linear", linear},
+                                {"conv2d", conv2d},
+                                {"pool2d", pool2d},
+                                {"adaptive_pool2d", adaptive_pool2d},
+                                {"arange", arange},
+                                {"linspace", linspace}};
 
 }  // namespace
 
 void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   if (const void* known = __atomic_load_n(&op.rule, __ATOMIC_ACQUIRE)) {
-    return static_cast<const Rule*>(known)->fn(op, args, nargs, out);
+    return static_cast<const ShapeFunction*>(known)->fn(op, args, nargs, out);
   }
   const char* name = op.shape_text.c_str() + std::strlen("function ");
-  for (const Rule& rule : kRules) {
-    if (std::strcmp(rule.name, name)) continue;
-    __atomic_store_n(&const_cast<Op&>(op).rule, &rule, __ATOMIC_RELEASE);
-    return rule.fn(op, args, nargs, out);
+  const ShapeFunction* found = nullptr;
+  for (const ShapeFunction& rule : kRules) {
+    if (!std::strcmp(rule.name, name)) found = &rule;
   }
-  fail(RB_E_INTERNAL, "%s: %s: no shape function '%s'", op.file.c_str(), op.name.c_str(), name);
+  for (const ShapeFunction& rule : nn_shape_functions()) {
+    if (!std::strcmp(rule.name, name)) found = &rule;
+  }
+  if (!found)
+    fail(RB_E_INTERNAL, "%s: %s: no shape function '%s'", op.file.c_str(), op.name.c_str(), name);
+  __atomic_store_n(&const_cast<Op&>(op).rule, found, __ATOMIC_RELEASE);
+  found->fn(op, args, nargs, out);
 }
 
 void check_reducible(const Op& op, const RbTensor& x, const bool* gone) {

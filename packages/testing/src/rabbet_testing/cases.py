@@ -68,6 +68,27 @@ def _case(name: str, args: list[Any], label: str = "", **kwargs: Any) -> Case:
     return Case(name, args, kwargs, label)
 
 
+def _batch_norm_backward(m: Maker) -> list[Case]:
+    """With the moments of the input, as the operator wants them."""
+    x = m.tensor(3, 2, 2)
+    mean, var = x.detach().mean([0, 2]), x.detach().var([0, 2], correction=0)
+    given = [m.tensor(2), m.tensor(2, op="log")]
+    return [
+        _case("batch_norm_backward", [m.tensor(3, 2, 2), x, mean, var, m.tensor(2), 1e-5, True]),
+        _case("batch_norm_backward", [m.tensor(3, 2, 2), x, *given, None, 1e-5, False], "eval"),
+    ]
+
+
+def _cross_entropy_backward(m: Maker) -> list[Case]:
+    """With the sums that the forward operator keeps."""
+    x, target = m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2])
+    weight = rabbet.tensor([0.5, 2.0, 1.0], dtype=m.dtype)
+    options = ["mean", 1, 0.2]
+    _, lse, total = rabbet.ops("cross_entropy_loss")(x.detach(), target, weight, *options)
+    g = m.tensor()
+    return [_case("cross_entropy_backward", [g, x, target, weight, lse, total, *options])]
+
+
 # Operators whose arguments the schema alone does not settle.
 _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
     "where": lambda m: [_case("where", [m.index(2, 3, 4) > 0, m.tensor(3, 4), m.tensor(4)])],
@@ -168,8 +189,66 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
     "conv2d_dw": lambda m: [
         _case("conv2d_dw", [m.tensor(1, 2, 5, 5), m.tensor(1, 3, 3, 3), [3, 2, 3, 3], [1, 1], [0, 0], [1, 1], 1])
     ],
-    "normalize_moments": lambda m: [_case("normalize_moments", [m.tensor(3, 5), [1], 1e-5])],
-    "layer_norm": lambda m: [_case("layer_norm", [m.tensor(3, 5), [5], m.tensor(5), m.tensor(5)])],
+    "layer_norm": lambda m: [
+        _case("layer_norm", [m.tensor(3, 5), [5], m.tensor(5), m.tensor(5)]),
+        _case("layer_norm", [m.tensor(2, 3, 2), [3, 2], None, m.tensor(3, 2)], "bias"),
+    ],
+    "layer_norm_backward": lambda m: [
+        _case("layer_norm_backward", [m.tensor(3, 5), m.tensor(3, 5), [5], m.tensor(5), 1e-5]),
+    ],
+    "rms_norm": lambda m: [
+        _case("rms_norm", [m.tensor(3, 5), [5], m.tensor(5)]),
+        _case("rms_norm", [m.tensor(2, 3, 2), [3, 2]], "no weight"),
+    ],
+    "rms_norm_backward": lambda m: [
+        _case("rms_norm_backward", [m.tensor(3, 5), m.tensor(3, 5), [5], m.tensor(5), 1e-5]),
+    ],
+    "group_norm": lambda m: [
+        _case("group_norm", [m.tensor(2, 4, 3), 2, m.tensor(4), m.tensor(4)]),
+        _case("group_norm", [m.tensor(2, 6), 2], "plain"),
+    ],
+    "group_norm_backward": lambda m: [
+        _case("group_norm_backward", [m.tensor(2, 4, 3), m.tensor(2, 4, 3), 2, m.tensor(4), 1e-5]),
+    ],
+    "batch_norm_train": lambda m: [
+        _case("batch_norm_train", [m.tensor(3, 2, 2, 2), m.tensor(2), m.tensor(2)]),
+        _case("batch_norm_train", [m.tensor(5, 2)], "plain"),
+    ],
+    "batch_norm_eval": lambda m: [
+        _case("batch_norm_eval", [m.tensor(3, 2, 2), m.tensor(2), m.tensor(2, op="log"), m.tensor(2), m.tensor(2)]),
+    ],
+    "batch_norm_backward": lambda m: _batch_norm_backward(m),
+    "mean_vjp": lambda m: [_case("mean_vjp", [m.tensor(2), m.tensor(3, 2, 2)])],
+    "var_vjp": lambda m: [_case("var_vjp", [m.tensor(2), m.tensor(3, 2, 2), m.tensor(2)])],
+    "per_channel": lambda m: [_case("per_channel", [m.tensor(3), 4])],
+    "cross_entropy_loss": lambda m: [
+        _case("cross_entropy_loss", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2])]),
+        _case("cross_entropy_loss", [m.tensor(3), rabbet.tensor(1)], "one item"),
+        _case("cross_entropy_loss", [m.tensor(2, 3, 2), m.index(3, 2, 2), None, "none", -100, 0.3], "places"),
+        _case("cross_entropy_loss", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), rabbet.tensor([0.5, 2.0, 1.0]),
+                                     "mean", 1, 0.2], "weighted"),
+    ],
+    "cross_entropy_backward": lambda m: _cross_entropy_backward(m),
+    "cross_entropy_steps": lambda m: [
+        _case("cross_entropy_steps", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), m.tensor(3, op="log"), "mean", 1,
+                                      0.2])
+    ],
+    "cross_entropy_counts": lambda m: [
+        _case("cross_entropy_counts", [rabbet.tensor([0, 2, 1, 2]), m.tensor(3), 1, m.dtype])
+    ],
+    "class_weights": lambda m: [_case("class_weights", [m.tensor(3), rabbet.zeros(2, 3, 2)])],
+    "logsumexp_vjp": lambda m: [_case("logsumexp_vjp", [m.tensor(2, 2), m.tensor(2, 3, 2)])],
+    "nll_loss": lambda m: [
+        _case("nll_loss", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), rabbet.tensor([0.5, 2.0, 1.0]), "mean", 1]),
+        _case("nll_loss", [m.tensor(2, 3, 2), m.index(3, 2, 2), None, "none"], "places"),
+    ],
+    "nll_loss_backward": lambda m: [
+        _case("nll_loss_backward", [m.tensor(4), rabbet.tensor([0, 2, 1, 2]), None, rabbet.tensor(4.0), [4, 3],
+                                    "none", -100]),
+    ],
+    "nll_loss_steps": lambda m: [
+        _case("nll_loss_steps", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), m.tensor(3, op="log"), "mean", 1])
+    ],
     "dropout": lambda m: [],
     "max_pool2d_with_indices": lambda m: [
         _case("max_pool2d_with_indices", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]]),
