@@ -48,7 +48,10 @@ int32_t run_fused(void* self, const RbCall*, const RbValue* args, int32_t nargs,
   FusedContext ctx;
   ctx.body = table.bodies[body];
   ctx.inputs = kShapes[body].inputs;
-  std::memcpy(ctx.numbers, operands.numbers, sizeof ctx.numbers);
+  for (int k = 0; k < kMaxNumbers; ++k) {
+    ctx.f64[k] = operands.numbers[k];
+    ctx.f32[k] = static_cast<float>(operands.numbers[k]);
+  }
   LoopInput in[kMaxInputs];
   const int item = item_size(out);
   for (int k = 0; k < ctx.inputs; ++k) in[k] = {operands.in[k], nullptr, item};

@@ -17,7 +17,8 @@ struct FusedBody {
 struct FusedContext {
   FusedBody body;
   int inputs;
-  double numbers[kMaxNumbers];
+  float f32[kMaxNumbers];  // the numbers in both compute types
+  double f64[kMaxNumbers];
 };
 
 /// Per instruction-set level (simd_fused.cpp): the bodies, and the loops that feed them memory of

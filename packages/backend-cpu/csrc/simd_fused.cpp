@@ -37,6 +37,9 @@ RB_INLINE void run_body(const FusedBody& b, int64_t n, double* r, const double* 
   b.f64(n, r, in, p);
 }
 
+RB_INLINE const float* numbers(const FusedContext& c, float) { return c.f32; }
+RB_INLINE const double* numbers(const FusedContext& c, double) { return c.f64; }
+
 // Memory of type S with any strides, computed as T. What is not a contiguous T already goes through
 // chunks that stay in the cache; results of the 16-bit floats are rounded once, at the end.
 template <class S, class T>
@@ -44,8 +47,7 @@ int fused(const LoopArgs* a) {
   constexpr bool same = std::is_same<S, T>::value;
   constexpr int64_t kChunk = 512;
   const FusedContext& c = *static_cast<const FusedContext*>(a->ctx);
-  T p[rbcpu::kMaxNumbers];
-  for (int k = 0; k < rbcpu::kMaxNumbers; ++k) p[k] = static_cast<T>(c.numbers[k]);
+  const T* p = numbers(c, T());
   const T* in[rbcpu::kMaxInputs];
   bool direct = same && a->out_stride == sizeof(T);
   for (int k = 0; k < c.inputs; ++k) {

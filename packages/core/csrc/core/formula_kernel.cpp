@@ -78,7 +78,8 @@ bool run_vjp_kernel(const Op& op, int argument, const RbValue* args, int nargs, 
                     const RbValue* grads, RbValue* result) {
   const Handler* table = __atomic_load_n(&op.vjp_table, __ATOMIC_ACQUIRE);
   const int nparams = static_cast<int>(op.params.size());
-  if (!table || !formula_kernels.load(std::memory_order_relaxed) || op.info.nrets != 1 || grads[0].tag != RB_TENSOR || nparams + 2 > kMaxValues)
+  if (!table || !formula_kernels.load(std::memory_order_relaxed) || op.info.nrets != 1 ||
+      grads[0].tag != RB_TENSOR || nparams + 2 > kMaxValues)
     return false;
   const RbTensor* g = grads[0].v.t;
   const Handler& handler = table[argument * kBackendBits + g->backend];
