@@ -8,6 +8,7 @@ constexpr const char* kBackendName = "cpu";
 
 using Family = int32_t (*)(const RbHost*, RbTxn*);
 int32_t add_elementwise(const RbHost*, RbTxn*);
+int32_t add_fused(const RbHost*, RbTxn*);
 int32_t add_copy(const RbHost*, RbTxn*);
 int32_t add_create(const RbHost*, RbTxn*);
 int32_t add_random(const RbHost*, RbTxn*);

@@ -105,6 +105,9 @@ struct Op {
                   RbValue* rets) = nullptr;
   uint64_t mask = ~0ull;  // key bits that this operator does not fall through
   Handler table[kKeyBits];
+  // Kernels of whole derivative formulas: kBackendBits of them per argument; null: there are none.
+  std::unique_ptr<Handler[]> vjp_storage;
+  const Handler* vjp_table = nullptr;
   std::string provider;  // who registered it: "rabbet-core 0.1.0"
 
   bool has_decomp() const { return !decomp_text.empty(); }
