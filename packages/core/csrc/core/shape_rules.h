@@ -10,6 +10,9 @@ std::string shape_text(int ndim, const int64_t* shape);
 /// a + b and a * b; throw RB_E_ARG where that is no int64 (sizes are whatever the caller wrote).
 int64_t checked_sum(const std::string& op, int64_t a, int64_t b);
 int64_t checked_product(const std::string& op, int64_t a, int64_t b);
+/// The tensor of a list that says how many dimensions there are: the first that is not empty and 1-d,
+/// as PyTorch joins those with tensors of any shape; else the first.
+const RbTensor* first_joined(const RbValue& list);
 /// Run the function that the record names; fills every result's shape.
 void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out);
 /// Whether every reduction over no elements has a value; throws where it has none (amax, argmax,
