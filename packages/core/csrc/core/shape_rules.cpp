@@ -28,6 +28,20 @@ int64_t checked_product(const std::string& op, int64_t a, int64_t b) {
 
 namespace {
 
+// An empty 1-d tensor, which PyTorch's `cat` skips beside tensors of any shape.
+bool joins_anything(const RbTensor& t) { return t.ndim == 1 && t.shape[0] == 0; }
+
+}  // namespace
+
+const RbTensor* first_joined(const RbValue& list) {
+  for (uint32_t i = 0; i < list.len; ++i) {
+    if (list.v.ts[i] && !joins_anything(*list.v.ts[i])) return list.v.ts[i];
+  }
+  return list.v.ts[0];
+}
+
+namespace {
+
 std::string text(const RbTensor& t) { return shape_text(t.ndim, t.shape); }
 
 const RbTensor* tensor(const RbValue& v) { return v.tag == RB_TENSOR ? v.v.t : nullptr; }
@@ -53,22 +67,14 @@ void need_rank(const Op& op, const RbTensor& t, int rank, int arg) {
 void cat(const Op& op, const RbValue* args, int, Inferred& out) {
   if (args[0].len == 0) fail(RB_E_ARG, "%s: expected at least one tensor", op.name.c_str());
   const int64_t dim = args[1].v.i;
-  const RbTensor* first = nullptr;
-  for (uint32_t i = 0; i < args[0].len; ++i) {  // PyTorch lets empty 1-d tensors pass
-    const RbTensor* t = args[0].v.ts[i];
-    if (!(t->ndim == 1 && t->shape[0] == 0)) {
-      first = t;
-      break;
-    }
-  }
-  if (!first) first = args[0].v.ts[0];
+  const RbTensor* first = first_joined(args[0]);
   if (first->ndim == 0)
     fail(RB_E_ARG, "%s: 0-dimensional tensors cannot be joined; use stack()", op.name.c_str());
   copy_shape(*first, out.rets[0]);
   out.rets[0].shape[dim] = 0;
   for (uint32_t i = 0; i < args[0].len; ++i) {
     const RbTensor& t = *args[0].v.ts[i];
-    if (t.ndim == 1 && t.shape[0] == 0) continue;
+    if (joins_anything(t)) continue;
     bool fits = t.ndim == first->ndim;
     for (int d = 0; fits && d < t.ndim; ++d) fits = d == dim || t.shape[d] == first->shape[d];
     if (!fits) {
@@ -130,6 +136,9 @@ void index_select(const Op& op, const RbValue* args, int, Inferred& out) {
     fail(RB_E_ARG, "%s: 'index' must have 1 dimension, got shape %s", op.name.c_str(),
          text(index).c_str());
   if (!is_index_dtype(index.dtype_id)) need_index(op, index, 2);
+  if (x.ndim == 0 && index.numel != 1)
+    fail(RB_E_INDEX, "%s: a 0-dimensional input has one element to select, 'index' has %lld",
+         op.name.c_str(), (long long)index.numel);
   copy_shape(x, out.rets[0]);
   if (x.ndim) out.rets[0].shape[args[1].v.i] = index.numel;
 }
@@ -454,7 +463,7 @@ void check_arguments(const Op& op, const RbValue* args, int nargs) {
            text(idx).c_str());
     const RbTensor& src = *args[3].v.t;
     const int64_t dim = args[1].v.i;
-    bool fits = src.ndim == x.ndim;
+    bool fits = src.ndim == x.ndim && (x.ndim > 0 || idx.numel == 1);
     for (int d = 0; fits && d < x.ndim; ++d)
       fits = src.shape[d] == (d == dim ? idx.numel : x.shape[d]);
     if (!fits) {

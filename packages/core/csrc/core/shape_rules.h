@@ -17,6 +17,9 @@ struct ShapeFunction {
   void (*fn)(const Op&, const RbValue* args, int nargs, Inferred& out);
 };
 const std::vector<ShapeFunction>& nn_shape_functions();
+/// The tensor of a list that says how many dimensions there are: the first that is not empty and 1-d,
+/// as PyTorch joins those with tensors of any shape; else the first.
+const RbTensor* first_joined(const RbValue& list);
 /// Run the function that the record names; fills every result's shape.
 void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out);
 /// Whether every reduction over no elements has a value; throws where it has none (amax, argmax,

@@ -462,8 +462,9 @@ struct RbHost { /* lives as long as the process; all members are required unless
   void (*parallel_for)(int64_t n, int64_t grain, void (*f)(int64_t begin, int64_t end, void* ctx),
                        void* ctx);
   int32_t (*num_threads)(void);
-  void* (*block_alloc)(
-      uint64_t nbytes); /* small blocks from thread-local free lists, 64-byte aligned */
+  /* 64-byte aligned: small blocks from thread-local free lists, large ones from the cache of host
+   * memory. Null: there is none left. */
+  void* (*block_alloc)(uint64_t nbytes);
   void (*block_free)(void* p, uint64_t nbytes);
   void (*log)(int32_t level, const char* message); /* 0 debug, 1 info, 2 warning, 3 error */
   int32_t (*publish)(const char* name, uint32_t version,
