@@ -187,13 +187,34 @@ bool is_dense(const RbTensor* t) {
   return true;
 }
 
-// An elementwise result keeps the memory layout of the first input of its shape, as in PyTorch.
+// Dense strides for `shape` in the order in which the dimensions of `like` lie in memory.
+void strides_in_order_of(const RbTensor* like, const int64_t* shape, int64_t* strides) {
+  int order[kMaxDims];
+  for (int i = 0; i < like->ndim; ++i) order[i] = like->ndim - 1 - i;
+  std::stable_sort(order, order + like->ndim,
+                   [&](int a, int b) { return like->strides[a] < like->strides[b]; });
+  int64_t dense = 1;
+  for (int i = 0; i < like->ndim; ++i) {
+    strides[order[i]] = dense;
+    dense *= std::max<int64_t>(shape[order[i]], 1);
+  }
+}
+
+// Strides of result `i` where it is not row-major, or null: an elementwise result keeps the memory
+// layout of the first input of its shape, as in PyTorch; others follow the record's `layout`.
 const int64_t* inherited_strides(const Op& op, const RbValue* args, int nargs,
-                                 const TensorSpec& spec) {
+                                 const TensorSpec& spec, int i, int64_t* space) {
+  if (static_cast<size_t>(i) < op.layout_args.size()) {
+    const RbValue& v = args[op.layout_args[i]];
+    if (v.tag != RB_TENSOR || v.v.t->ndim != spec.ndim || v.v.t->flags & RB_T_CONTIGUOUS)
+      return nullptr;
+    strides_in_order_of(v.v.t, spec.shape, space);
+    return space;
+  }
   if (op.info.kind != RB_KIND_ELEMENTWISE) return nullptr;
-  for (int i = 0; i < nargs; ++i) {
-    if (args[i].tag != RB_TENSOR) continue;
-    const RbTensor* t = args[i].v.t;
+  for (int k = 0; k < nargs; ++k) {
+    if (args[k].tag != RB_TENSOR) continue;
+    const RbTensor* t = args[k].v.t;
     if (t->ndim != spec.ndim || std::memcmp(t->shape, spec.shape, spec.ndim * sizeof(int64_t)))
       continue;
     return !(t->flags & RB_T_CONTIGUOUS) && is_dense(t) ? t->strides : nullptr;
@@ -349,8 +370,9 @@ void run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
       dests[i] = value_tensor(target);
       continue;
     }
+    int64_t space[kMaxDims];
     fresh[i] = TensorRef(tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
-                                    inherited_strides(op, args, nargs, spec)));
+                                    inherited_strides(op, args, nargs, spec, i, space)));
     dests[i] = value_tensor(fresh[i].get());
   }
   check_kernel_result(op, backend, handler,
@@ -400,8 +422,9 @@ void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbV
       check_destination(op, rets[i].v.t, spec);
       bump_version(rets[i].v.t);
     } else {
+      int64_t space[kMaxDims];
       rets[i] = value_tensor(tensor_new(kMeta, 0, spec.dtype, spec.ndim, spec.shape,
-                                        inherited_strides(op, args, nargs, spec)));
+                                        inherited_strides(op, args, nargs, spec, i, space)));
     }
   }
 }

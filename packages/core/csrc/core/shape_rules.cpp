@@ -7,6 +7,8 @@
 #include "dtype.h"
 #include "error.h"
 #include "promotion.h"
+#include "shape_helpers.h"
+#include "shape_rules_layers.h"
 
 namespace rabbet {
 
@@ -27,26 +29,6 @@ int64_t checked_product(const std::string& op, int64_t a, int64_t b) {
 }
 
 namespace {
-
-std::string text(const RbTensor& t) { return shape_text(t.ndim, t.shape); }
-
-const RbTensor* tensor(const RbValue& v) { return v.tag == RB_TENSOR ? v.v.t : nullptr; }
-
-void set(TensorSpec& out, std::initializer_list<int64_t> shape) {
-  out.ndim = static_cast<int32_t>(shape.size());
-  std::copy(shape.begin(), shape.end(), out.shape);
-}
-void copy_shape(const RbTensor& t, TensorSpec& out) {
-  out.ndim = t.ndim;
-  std::copy(t.shape, t.shape + t.ndim, out.shape);
-}
-
-void need_rank(const Op& op, const RbTensor& t, int rank, int arg) {
-  if (t.ndim != rank) {
-    fail(RB_E_ARG, "%s: '%s' must have %d dimension%s, got shape %s", op.name.c_str(),
-         op.params[arg].name, rank, rank == 1 ? "" : "s", text(t).c_str());
-  }
-}
 
 // ---- joining and indexing
 
@@ -296,13 +278,6 @@ void conv2d(const Op& op, const RbValue* args, int, Inferred& out) {
   set(out.rets[0], {x.shape[0], w.shape[0], size[0], size[1]});
 }
 
-int param_index(const Op& op, const char* name) {
-  for (size_t i = 0; i < op.params.size(); ++i) {
-    if (op.params[i].name_text == name) return static_cast<int>(i);
-  }
-  return -1;
-}
-
 void pool2d(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor& x = *args[0].v.t;
   if (x.ndim != 3 && x.ndim != 4) {
@@ -422,6 +397,10 @@ const Rule kRules[] = {{"cat", cat},
                        {"pool2d", pool2d},
                        {"adaptive_pool2d", adaptive_pool2d},
                        {"normalize_moments", normalize_moments},
+                       {"attention", attention_shape},
+                       {"attention_backward", attention_backward_shape},
+                       {"recurrent_layer", recurrent_layer_shape},
+                       {"recurrent_layer_backward", recurrent_layer_backward_shape},
                        {"arange", arange},
                        {"linspace", linspace}};
 
