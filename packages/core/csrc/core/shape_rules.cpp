@@ -7,6 +7,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "promotion.h"
+#include "shape_helpers.h"
 
 namespace rabbet {
 
@@ -41,26 +42,6 @@ const RbTensor* first_joined(const RbValue& list) {
 }
 
 namespace {
-
-std::string text(const RbTensor& t) { return shape_text(t.ndim, t.shape); }
-
-const RbTensor* tensor(const RbValue& v) { return v.tag == RB_TENSOR ? v.v.t : nullptr; }
-
-void set(TensorSpec& out, std::initializer_list<int64_t> shape) {
-  out.ndim = static_cast<int32_t>(shape.size());
-  std::copy(shape.begin(), shape.end(), out.shape);
-}
-void copy_shape(const RbTensor& t, TensorSpec& out) {
-  out.ndim = t.ndim;
-  std::copy(t.shape, t.shape + t.ndim, out.shape);
-}
-
-void need_rank(const Op& op, const RbTensor& t, int rank, int arg) {
-  if (t.ndim != rank) {
-    fail(RB_E_ARG, "%s: '%s' must have %d dimension%s, got shape %s", op.name.c_str(),
-         op.params[arg].name, rank, rank == 1 ? "" : "s", text(t).c_str());
-  }
-}
 
 // ---- joining and indexing
 
@@ -305,13 +286,6 @@ void conv2d(const Op& op, const RbValue* args, int, Inferred& out) {
   set(out.rets[0], {x.shape[0], w.shape[0], size[0], size[1]});
 }
 
-int param_index(const Op& op, const char* name) {
-  for (size_t i = 0; i < op.params.size(); ++i) {
-    if (op.params[i].name_text == name) return static_cast<int>(i);
-  }
-  return -1;
-}
-
 void pool2d(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor& x = *args[0].v.t;
   if (x.ndim != 3 && x.ndim != 4) {
@@ -425,8 +399,10 @@ void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out)
   for (const ShapeFunction& rule : kRules) {
     if (!std::strcmp(rule.name, name)) found = &rule;
   }
-  for (const ShapeFunction& rule : nn_shape_functions()) {
-    if (!std::strcmp(rule.name, name)) found = &rule;
+  for (const auto* more : {&nn_shape_functions(), &layer_shape_functions()}) {
+    for (const ShapeFunction& rule : *more) {
+      if (!std::strcmp(rule.name, name)) found = &rule;
+    }
   }
   if (!found)
     fail(RB_E_INTERNAL, "%s: %s: no shape function '%s'", op.file.c_str(), op.name.c_str(), name);
