@@ -222,15 +222,18 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
         _case("linear", [m.tensor(2, 3, 4), m.tensor(5, 4), m.tensor(5)]),
         _case("linear", [m.tensor(3, 4), m.tensor(5, 4)], "no bias"),
     ],
-    "conv2d": lambda m: [
-        _case("conv2d", [m.tensor(2, 2, 5, 4), m.tensor(3, 2, 3, 2), m.tensor(3), [2, 1], [1, 0]]),
-        _case("conv2d", [m.tensor(1, 4, 6, 6), m.tensor(4, 2, 2, 2), None, 1, 1, 2, 2], "groups dilation"),
+    "convolution": lambda m: [
+        _case("convolution", [m.tensor(2, 2, 5, 4), m.tensor(3, 2, 3, 2), m.tensor(3), [2, 1], [1, 0]]),
+        _case("convolution", [m.tensor(1, 4, 6, 6), m.tensor(4, 2, 2, 2), None, [1], [1], [2], 2], "groups dilation"),
+        _case("convolution", [m.tensor(2, 2, 7), m.tensor(3, 2, 3), m.tensor(3), [2], [1]], "line"),
+        _case("convolution", [m.tensor(1, 2, 3, 4, 3), m.tensor(2, 2, 2, 3, 2), m.tensor(2), [1, 2, 1], [1, 1, 0]],
+              "volume"),
     ],
-    "conv2d_dx": lambda m: [
-        _case("conv2d_dx", [m.tensor(1, 3, 3, 3), m.tensor(3, 2, 3, 3), [1, 2, 5, 5], [1, 1], [0, 0], [1, 1], 1])
+    "convolution_dx": lambda m: [
+        _case("convolution_dx", [m.tensor(1, 3, 3, 3), m.tensor(3, 2, 3, 3), [1, 2, 5, 5], [1, 1], [0, 0], [1, 1], 1])
     ],
-    "conv2d_dw": lambda m: [
-        _case("conv2d_dw", [m.tensor(1, 2, 5, 5), m.tensor(1, 3, 3, 3), [3, 2, 3, 3], [1, 1], [0, 0], [1, 1], 1])
+    "convolution_dw": lambda m: [
+        _case("convolution_dw", [m.tensor(1, 2, 5, 5), m.tensor(1, 3, 3, 3), [3, 2, 3, 3], [1, 1], [0, 0], [1, 1], 1])
     ],
     "layer_norm": lambda m: [
         _case("layer_norm", [m.tensor(3, 5), [5], m.tensor(5), m.tensor(5)]),
@@ -293,15 +296,27 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
         _case("nll_loss_steps", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), m.tensor(3, op="log"), "mean", 1])
     ],
     "dropout": lambda m: [],
-    "max_pool2d_with_indices": lambda m: [
-        _case("max_pool2d_with_indices", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]]),
+    "max_pool_with_indices": lambda m: [
+        _case("max_pool_with_indices", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]]),
+        _case("max_pool_with_indices", [m.tensor(2, 3, 4, 4), [2, 2, 2], [], [1]], "volume"),
     ],
-    "avg_pool2d": lambda m: [_case("avg_pool2d", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]])],
-    "avg_pool2d_dx": lambda m: [
-        _case("avg_pool2d_dx", [m.tensor(1, 2, 3, 3), [1, 2, 6, 6], [2, 2], [2, 2], [0, 0], False, True, None])
+    "max_pool_dx": lambda m: [
+        _case("max_pool_dx", [m.tensor(1, 2, 2, 2), m.index(20, 1, 2, 2, 2), [1, 2, 4, 5], 2])
     ],
-    "adaptive_avg_pool2d": lambda m: [_case("adaptive_avg_pool2d", [m.tensor(1, 2, 5, 7), [2, 3]])],
-    "adaptive_avg_pool2d_dx": lambda m: [_case("adaptive_avg_pool2d_dx", [m.tensor(1, 2, 2, 3), [1, 2, 5, 7]])],
+    "adaptive_max_pool_with_indices": lambda m: [
+        _case("adaptive_max_pool_with_indices", [m.tensor(1, 2, 5, 7), [2, 3]])
+    ],
+    "avg_pool": lambda m: [
+        _case("avg_pool", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]]),
+        _case("avg_pool", [m.tensor(2, 3, 4, 4), [2, 2, 2], [], [1]], "volume"),
+    ],
+    "avg_pool_dx": lambda m: [
+        _case("avg_pool_dx", [m.tensor(1, 2, 3, 3), [1, 2, 6, 6], [2, 2], [2, 2], [0, 0], False, True, None])
+    ],
+    "adaptive_avg_pool": lambda m: [_case("adaptive_avg_pool", [m.tensor(1, 2, 5, 7), [2, 3]])],
+    "adaptive_avg_pool_dx": lambda m: [
+        _case("adaptive_avg_pool_dx", [m.tensor(1, 2, 2, 3), [1, 2, 5, 7], 2])
+    ],
     "scaled_dot_product_attention": lambda m: [
         _case("scaled_dot_product_attention", _qkv(m)),
         _case("scaled_dot_product_attention", _qkv(m), "causal", is_causal=True),
