@@ -91,7 +91,7 @@ struct Op {
   uint64_t compute_args = 0;  // Tensor arguments that core casts to the compute dtype
   uint64_t never_cast = 0;    // `nocast`: masks and indices
   bool casts = true;          // compute none: false
-  bool has_dims = false;      // some argument is a dim, newdim or dim[]
+  uint64_t dim_args = 0;      // bit per argument that is a dim, newdim, dim[] or perm
   bool mutates = false;       // some argument is written in place, beyond the results
   bool one_dtype = false;     // dtype_text holds one rule, which all results share
   int32_t first_tensor = -1;  // index of the first Tensor or Tensor[] argument

@@ -524,7 +524,7 @@ void Parser::finish_record() {
       op.tensor_args |= 1ull << i;
     }
     if (p.type == RB_A_DIM || p.type == RB_A_NEWDIM || p.type == RB_A_DIMS || p.type == RB_A_PERM)
-      op.has_dims = true;
+      op.dim_args |= 1ull << i;
     if (p.flags & RB_ARG_MUTATED) op.mutates = true;
   }
   default_exposure();
