@@ -84,8 +84,12 @@ class SGD(Optimizer):
         for group in self.param_groups:
             if group["differentiable"]:
                 self._step_plainly(group)
-            else:
+                continue
+            try:
                 self._step_group(group)
+            except NotImplementedError:  # a backend without the operator: nothing is written yet
+                with no_grad():
+                    self._step_plainly(group)
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
