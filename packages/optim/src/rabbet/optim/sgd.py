@@ -122,11 +122,10 @@ class SGD(Optimizer):
         begun: tuple[list[Tensor], ...] = ([], [], [])
         first: tuple[list[Tensor], ...] = ([], [], [])
         for param, grad in zip(params, grads, strict=True):
-            own = state[param]
-            buffer = own.get("momentum_buffer")
+            buffer = state[param].get("momentum_buffer")
             lists = begun
             if buffer is None:
-                buffer = own["momentum_buffer"] = rabbet.zeros_like(param.detach())
+                buffer = rabbet.empty_like(param.detach())
                 lists = first
             for items, item in zip(lists, (param, grad, buffer), strict=True):
                 items.append(item)
@@ -134,6 +133,8 @@ class SGD(Optimizer):
             _fused_sgd(*begun, *options, False)
         if first[0]:
             _fused_sgd(*first, *options, True)
+            for param, _, buffer in zip(*first, strict=True):
+                state[param]["momentum_buffer"] = buffer
 
     def _step_plainly(self, group: dict[str, Any]) -> None:
         """The same step by ordinary operators."""
