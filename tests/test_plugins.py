@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,13 +27,18 @@ static RbKernel kernel(const char* op, const char* schema)
 { RbKernel k; memset(&k, 0, sizeof k); k.struct_size = sizeof k; k.op = op; k.backend = "odd"; k.schema = schema;
   k.fn = run; return k; }
 """
+OFFERED = re.search(  # what core's header says
+    r"RB_ABI_MAJOR (\d+)\n#define RB_ABI_MINOR (\d+)",
+    (Path(rabbet.get_include()) / "rabbet" / "abi.h").read_text(),
+)
+MAJOR, MINOR = OFFERED.groups()
 BROKEN = {
     "missing library": ({"extra": "extern int nowhere_to_be_found(void);",
                          "init": "(void)host; (void)txn; return nowhere_to_be_found();"},
                         "undefined symbol: nowhere_to_be_found"),
     "wrong symbol": ({"symbol": "something_else"}, "exports no symbol 'rabbet_plugin_v0'"),
-    "newer ABI": ({"minor": "99"}, "was built for plugin ABI 0.99, this core offers 0.1: upgrade rabbet-core"),
-    "other major": ({"major": "7"}, "was built for plugin ABI 7.1, this core offers 0.1"),
+    "newer ABI": ({"minor": "99"}, f"was built for plugin ABI {MAJOR}.99, this core offers {MAJOR}.{MINOR}: upgrade rabbet-core"),
+    "other major": ({"major": "7"}, f"was built for plugin ABI 7.{MINOR}, this core offers {MAJOR}.{MINOR}"),
     "init raises": ({"init": '(void)txn; return host->err_set(RB_E_DEVICE, "the board is not plugged in");'},
                     "the board is not plugged in"),
     "wrong schema": ({"extra": KERNEL,
@@ -131,7 +137,6 @@ def test_a_broken_backend_leaves_the_others_working_and_is_explained(kind, tmp_p
     changes, message = BROKEN[kind]
     install(tmp_path, "odd", MANIFEST.format("odd", "backend"), build(tmp_path, "odd", **changes))
     text = run(tmp_path, FAIL_AND_WORK)
-    import re
 
     assert re.search(message, text) and "failed at stage load" in text and "Fix:" in text
 
@@ -150,7 +155,6 @@ def test_a_broken_backend_leaves_the_others_working_and_is_explained(kind, tmp_p
 )
 def test_a_broken_manifest_leaves_the_others_working_and_is_explained(manifest, cause, tmp_path):
     install(tmp_path, "odd", manifest)
-    import re
 
     assert re.search(cause, run(tmp_path, FAIL_AND_WORK))
 

@@ -29,5 +29,7 @@ int32_t add_matmul(const RbHost*, RbTxn*);
 int32_t add_conv(const RbHost*, RbTxn*);
 int32_t add_pool(const RbHost*, RbTxn*);
 int32_t add_optim(const RbHost*, RbTxn*);
+int32_t add_attention(const RbHost*, RbTxn*);
+int32_t add_recurrent(const RbHost*, RbTxn*);
 
 }  // namespace rbcpu

@@ -181,6 +181,25 @@ void check_inner(const char* op, const View& a, const View& b, int64_t ka, int64
            static_cast<long long>(ka), static_cast<long long>(kb), a.ndim, b.ndim);
 }
 
+// So small that packing would cost more than the product: rows of c in registers. The limits are
+// sizes alone, as everywhere in the order of summation.
+template <class T>
+bool tiny_product(const Gemm<T>& g) {
+  constexpr int64_t kCols = 16, kWork = 512;
+  if (g.n > kCols || g.m > kWork || g.k > kWork || g.m * g.n * g.k > kWork) return false;
+  for (int64_t i = 0; i < g.m; ++i) {
+    T row[kCols];
+    for (int64_t j = 0; j < g.n; ++j) row[j] = g.bias ? g.bias[j] : T(0);
+    for (int64_t p = 0; p < g.k; ++p) {
+      const T x = g.a[i * g.as_m + p * g.as_k];
+      const T* b = g.b + p * g.bs_k;
+      for (int64_t j = 0; j < g.n; ++j) row[j] += x * b[j * g.bs_n];
+    }
+    for (int64_t j = 0; j < g.n; ++j) g.c[i * g.ldc + j] = row[j];
+  }
+  return true;
+}
+
 // The common case without views: two matrices of float32 or float64, `b` as given or transposed.
 bool plain_product(const RbTensor& a, const RbTensor& b, bool transposed, const RbTensor& out,
                    const void* bias) {
@@ -204,7 +223,7 @@ bool plain_product(const RbTensor& a, const RbTensor& b, bool transposed, const 
     g.ldc = g.n;
     g.mode = kGemmStore;
     g.bias = static_cast<const T*>(bias);
-    gemm_batch<T>(1, g.m, g.n, g.k, [&](int64_t) { return g; });
+    if (!tiny_product(g)) gemm_batch<T>(1, g.m, g.n, g.k, [&](int64_t) { return g; });
   });
 }
 

@@ -151,13 +151,13 @@ def test_convolution_and_its_transposes(host: Host, case: tuple, dtype: str) -> 
     bias = random_array(rng, dtype, (outputs,))
     tail = [stride, padding, dilation, groups]
     want = convolve(case, wide(x), wide(weight))
-    assert_close(host.filled("conv2d", [x, weight, None, *tail], want.shape, dtype), want, 30)
-    with_bias = host.filled("conv2d", [x, weight, bias, *tail], want.shape, dtype)
+    assert_close(host.filled("convolution", [x, weight, None, *tail], want.shape, dtype), want, 30)
+    with_bias = host.filled("convolution", [x, weight, bias, *tail], want.shape, dtype)
     assert_close(with_bias, want + wide(bias)[:, None, None], 30)
     # <g, conv(x, w)> = <dx(g, w), x> = <dw(x, g), w>: both are transposes of the bilinear map.
     g = random_array(rng, dtype, want.shape)
-    dx = host.filled("conv2d_dx", [g, weight, x.shape, *tail], x.shape, dtype)
-    dw = host.filled("conv2d_dw", [x, g, weight.shape, *tail], weight.shape, dtype)
+    dx = host.filled("convolution_dx", [g, weight, x.shape, *tail], x.shape, dtype)
+    dw = host.filled("convolution_dw", [x, g, weight.shape, *tail], weight.shape, dtype)
     inner = np.sum(wide(g) * want)
     slack = {"float16": 3e-2, "float32": 1e-4}.get(dtype, 1e-10) * (
         1 + np.abs(wide(g) * want).sum()
@@ -169,12 +169,12 @@ def test_convolution_and_its_transposes(host: Host, case: tuple, dtype: str) -> 
 def test_convolution_refuses_misfits(host: Host) -> None:
     x, w = np.ones((1, 4, 5, 5)), np.ones((2, 3, 3, 3))
     with pytest.raises(
-        KernelError, match=r"conv2d: weight \(2, 3, 3, 3\) does not fit 4 input channels"
+        KernelError, match=r"convolution: a weight of \(2, 3, ...\) does not fit 4 input channels"
     ):
-        host.filled("conv2d", [x, w, None, (1, 1), (0, 0), (1, 1), 1], (1, 2, 3, 3), "float64")
+        host.filled("convolution", [x, w, None, (1, 1), (0, 0), (1, 1), 1], (1, 2, 3, 3), "float64")
     with pytest.raises(KernelError, match="`stride` must be at least 1"):
         host.filled(
-            "conv2d", [x, w[:, :2], None, (0, 1), (0, 0), (1, 1), 2], (1, 2, 3, 3), "float64"
+            "convolution", [x, w[:, :2], None, (0, 1), (0, 0), (1, 1), 2], (1, 2, 3, 3), "float64"
         )
 
 
@@ -191,7 +191,7 @@ def test_max_pool(host: Host, kernel: tuple, stride: tuple, padding: tuple, dtyp
     ]
     values, indices = np.empty((2, 3, *size), dtype), np.empty((2, 3, *size), "int64")
     host.run(
-        "max_pool2d_with_indices", [x, kernel, stride, padding, (1, 1), False], [values, indices]
+        "max_pool_with_indices", [x, kernel, stride, padding, (1, 1), False], [values, indices]
     )
     for r, c in itertools.product(range(size[0]), range(size[1])):
         top, left = r * s[0] - padding[0], c * s[1] - padding[1]
@@ -208,7 +208,7 @@ def test_avg_pool_and_its_transpose(host: Host, include_pad: bool, divisor: int 
     rng = np.random.default_rng(6)
     x, g = rng.normal(size=(2, 7, 6)), rng.normal(size=(2, 4, 3))
     tail = [(3, 3), (2, 2), (1, 1), False, include_pad, divisor]
-    y = host.filled("avg_pool2d", [x, *tail], (2, 4, 3), "float64")
+    y = host.filled("avg_pool", [x, *tail], (2, 4, 3), "float64")
     inside = np.pad(np.ones((7, 6)), 1)
     for r, c in itertools.product(range(4), range(3)):
         part = (slice(2 * r, 2 * r + 3), slice(2 * c, 2 * c + 3))
@@ -216,7 +216,7 @@ def test_avg_pool_and_its_transpose(host: Host, include_pad: bool, divisor: int 
         np.testing.assert_allclose(
             y[:, r, c], np.pad(x, ((0, 0), (1, 1), (1, 1)))[(slice(None), *part)].sum((1, 2)) / by
         )
-    dx = host.filled("avg_pool2d_dx", [g, x.shape, *tail], x.shape, "float64")
+    dx = host.filled("avg_pool_dx", [g, x.shape, *tail], x.shape, "float64")
     np.testing.assert_allclose(np.sum(dx * x), np.sum(g * y))
 
 
@@ -224,10 +224,10 @@ def test_avg_pool_and_its_transpose(host: Host, include_pad: bool, divisor: int 
 def test_adaptive_avg_pool_and_its_transpose(host: Host, size: tuple[int, int]) -> None:
     rng = np.random.default_rng(7)
     x, g = rng.normal(size=(2, 3, 8, 9)), rng.normal(size=(2, 3, *size))
-    y = host.filled("adaptive_avg_pool2d", [x, size], g.shape, "float64")
+    y = host.filled("adaptive_avg_pool", [x, size], g.shape, "float64")
     for r, c in itertools.product(range(size[0]), range(size[1])):
         rows = slice(r * 8 // size[0], -(-(r + 1) * 8 // size[0]))
         cols = slice(c * 9 // size[1], -(-(c + 1) * 9 // size[1]))
         np.testing.assert_allclose(y[:, :, r, c], x[:, :, rows, cols].mean((2, 3)))
-    dx = host.filled("adaptive_avg_pool2d_dx", [g, x.shape], x.shape, "float64")
+    dx = host.filled("adaptive_avg_pool_dx", [g, x.shape, 2], x.shape, "float64")
     np.testing.assert_allclose(np.sum(dx * x), np.sum(g * y))

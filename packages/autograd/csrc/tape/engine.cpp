@@ -14,6 +14,8 @@ std::atomic<int32_t> check_nan{0};
 
 namespace {
 
+thread_local Node* running __attribute__((tls_model("initial-exec"))) = nullptr;
+
 // One run at a time: nodes buffer gradients in themselves, and leaves are shared between threads. A
 // hook may start a run inside a run (checkpointing), on the same thread.
 std::recursive_mutex engine_mutex;
@@ -610,7 +612,11 @@ int32_t Run::apply_view_write(Node* n, Gradients& results) {
 }
 
 int32_t Run::apply_custom(Node* n, Gradients& results) {
-  return n->custom(n->ctx, n->grads, n->nrets, results.data(), n->nedges);
+  Node* outer = running;
+  running = n;
+  const int32_t rc = n->custom(n->ctx, n->grads, n->nrets, results.data(), n->nedges);
+  running = outer;
+  return rc;
 }
 
 int32_t Run::node_hooks(Node* n, Gradients& results, bool before) {
@@ -655,6 +661,8 @@ int32_t Run::finish(int32_t ninputs) {
 }
 
 }  // namespace
+
+Node* running_node() { return running; }
 
 const char* node_name(const Node* n) {
   switch (n->kind) {

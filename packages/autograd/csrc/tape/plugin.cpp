@@ -1,4 +1,5 @@
 // The plugin's entry, and the table that it publishes for bindings and other plugins.
+#include <algorithm>
 #include <mutex>
 
 #include "engine.h"
@@ -221,7 +222,17 @@ int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs
   for (int32_t i = 0; i < noutputs; ++i) {
     copy_meta(n->out_metas[i], outputs[i], &extra);
     if ((non_differentiable >> i & 1) || !differentiable(outputs[i]->dtype_id)) continue;
-    set_history(outputs[i], n, static_cast<uint32_t>(i));
+    const uint32_t output = static_cast<uint32_t>(i);
+    const bool is_input = std::find(inputs, inputs + ninputs, outputs[i]) != inputs + ninputs;
+    if (is_input && (outputs[i]->flags & RB_T_VIEW)) {  // written in place: so was its base
+      if (int32_t rc = record_view_write(outputs[i], n, output)) {
+        node_release(n);
+        return rc;
+      }
+    } else {
+      set_history(outputs[i], n, output);
+      if (is_input) meta_of(outputs[i])->rebased = true;
+    }
   }
   *out = n;
   return RB_OK;
@@ -281,7 +292,9 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      set_anomaly,
                      live_nodes,
                      push_saved_hooks,
-                     pop_saved_hooks};
+                     pop_saved_hooks,
+                     running_node,
+                     set_history};
   return host->publish(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION, &table);
 }
 

@@ -100,7 +100,7 @@ struct Recorder {
   int32_t save_results(Node* n, const RbValue* rets, int32_t nrets) const;
 
  private:
-  NodeShape layout(const RbValue* rets, int32_t nrets) const;
+  NodeShape layout(const RbValue* rets, int32_t nrets, uint64_t* shared) const;
   bool wants(int32_t i) const { return need >> i & 1; }
   bool reads_arg(int32_t i) const { return reads.args >> i & 1; }
   bool saves_arg(int32_t i) const { return reads.save_args >> i & 1; }
@@ -108,7 +108,8 @@ struct Recorder {
   int32_t keep_argument(Node* n, int32_t i, const RbMeta* meta, char** extra) const;
 };
 
-NodeShape Recorder::layout(const RbValue* rets, int32_t nrets) const {
+// `shared`: tensor arguments that have the shape and dtype of result 0.
+NodeShape Recorder::layout(const RbValue* rets, int32_t nrets, uint64_t* shared) const {
   const RbTensor* like = rets[0].v.t;
   NodeShape shape;
   shape.nargs = reads.args ? nargs : 0;
@@ -120,7 +121,12 @@ NodeShape Recorder::layout(const RbValue* rets, int32_t nrets) const {
     const RbValue& v = args[i];
     if (v.tag == RB_TENSOR) {
       shape.nedges += wants(i);
-      if (needs_meta(i) && !same_meta(v.v.t, like)) shape.extra += meta_bytes(v.v.t);
+      if (!needs_meta(i)) continue;
+      if (same_meta(v.v.t, like)) {
+        *shared |= 1ull << i;
+      } else {
+        shape.extra += meta_bytes(v.v.t);
+      }
       continue;
     }
     if (v.tag == RB_TENSORS && wants(i)) {
@@ -163,7 +169,8 @@ int32_t Recorder::keep_argument(Node* n, int32_t i, const RbMeta* meta, char** e
 Node* Recorder::begin(const RbValue* rets, int32_t nrets, int32_t* status) const {
   const NodeKind kind = info->flags & RB_OP_HAS_VJP ? NodeKind::kOp : NodeKind::kNotDifferentiable;
   char* extra = nullptr;
-  Node* n = make_node(kind, layout(rets, nrets), &extra);
+  uint64_t shared = 0;
+  Node* n = make_node(kind, layout(rets, nrets, &shared), &extra);
   if (!n) {
     *status = fail(RB_E_OOM, "%s: out of memory while recording", info->name);
     return nullptr;
@@ -179,20 +186,21 @@ Node* Recorder::begin(const RbValue* rets, int32_t nrets, int32_t* status) const
     *edge++ = Edge{target.fn, meta, target.output, static_cast<int16_t>(i)};
     if (target.fn) seq = std::max(seq, target.fn->seq);
   };
-  auto meta_for = [&](const RbTensor* t) {
-    return same_meta(t, like) ? &n->out_metas[0] : new_meta_copy(t, &extra);
-  };
   for (uint64_t rest = need | reads.args; rest; rest &= rest - 1) {
     const int32_t i = __builtin_ctzll(rest);
     const RbValue& v = args[i];
     const RbMeta* meta = nullptr;
-    if (v.tag == RB_TENSOR && needs_meta(i)) meta = meta_for(v.v.t);
-    if (wants(i)) {
-      if (v.tag == RB_TENSOR) {
-        add_edge(v.v.t, i, meta);
-      } else {
-        for (uint32_t j = 0; j < v.len; ++j)
-          add_edge(v.v.ts[j], i, v.v.ts[j] ? meta_for(v.v.ts[j]) : nullptr);
+    if (v.tag == RB_TENSOR && needs_meta(i))
+      meta = shared >> i & 1 ? &n->out_metas[0] : new_meta_copy(v.v.t, &extra);
+    if (wants(i) && v.tag == RB_TENSOR) {
+      add_edge(v.v.t, i, meta);
+    } else if (wants(i)) {
+      for (uint32_t j = 0; j < v.len; ++j) {
+        RbTensor* t = v.v.ts[j];
+        add_edge(t, i,
+                 !t                   ? nullptr
+                 : same_meta(t, like) ? &n->out_metas[0]
+                                      : new_meta_copy(t, &extra));
       }
     }
     if (!reads_arg(i)) continue;
@@ -288,7 +296,8 @@ int32_t check_target(const RbOpInfo* info, const RbTensor* target, const RbTenso
 
 // The base of a written view gets a history: everywhere else its old one, in the view that of
 // `value`.
-int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, Target root_target) {
+int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, uint32_t output,
+                    Target root_target) {
   NodeShape shape;
   shape.nedges = 2;
   shape.nrets = 1;
@@ -298,7 +307,7 @@ int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, Target root_tar
   if (!n) return fail(RB_E_OOM, "out of memory while recording a write to a view");
   copy_meta(n->out_metas[0], root, &extra);
   n->edges[0] = Edge{root_target.fn, &n->out_metas[0], root_target.output, 0};
-  n->edges[1] = Edge{value, new_meta_copy(view, &extra), 0, 1};
+  n->edges[1] = Edge{value, new_meta_copy(view, &extra), output, 1};
   n->seq = 1 + std::max(root_target.fn ? root_target.fn->seq : 0, value ? value->seq : 0);
   if (value) node_retain(value);
   {
@@ -330,7 +339,7 @@ int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* 
   const bool recorded = is_recorded(meta_of(root ? root : target));
   const Target edge = recorded && root ? gradient_target(root) : Target{nullptr, 0};
   status = host->redispatch(call, layer, args, nargs, rets, nrets);
-  if (status == RB_OK && recorded && root) return rebase_view(target, root, nullptr, edge);
+  if (status == RB_OK && recorded && root) return rebase_view(target, root, nullptr, 0, edge);
   if (edge.fn) node_release(edge.fn);
   if (status == RB_OK && recorded) replace_meta(target, nullptr, 0);
   return status;
@@ -382,7 +391,7 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
     return status;
   }
   if (root) {
-    status = rebase_view(target, root, n, root_edge);
+    status = rebase_view(target, root, n, 0, root_edge);
   } else {
     node_retain(n);
     attach(n, 0, target);
@@ -393,6 +402,17 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
 }
 
 }  // namespace
+
+int32_t record_view_write(RbTensor* view, Node* value, uint32_t output) {
+  RbTensor* root = root_of(view);
+  const Meta* m = meta_of(root);
+  if (m && m->requires_grad && !m->fn) {
+    return fail(RB_E_STATE, "%s: a view of a leaf tensor that requires grad was written in place",
+                value->name->c_str());
+  }
+  const Target target = is_recorded(m) ? gradient_target(root) : Target{nullptr, 0};
+  return rebase_view(view, root, value, output, target);
+}
 
 int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t nrets) {

@@ -85,6 +85,10 @@ typedef struct RbAutograd {
   /* The thread's stack of saved-tensors hooks. `del(ctx)` runs when nothing is packed with it. */
   void (*push_saved_hooks)(const RbSavedHooks*, void* ctx, void (*del)(void*));
   void (*pop_saved_hooks)(void);
+  /* The custom node whose backward runs on this thread, borrowed; null: none. */
+  RbNode* (*running_node)(void);
+  /* Make result `output` of a node the history of a tensor. */
+  void (*set_history)(RbTensor*, RbNode*, uint32_t output);
 } RbAutograd;
 
 #ifdef __cplusplus

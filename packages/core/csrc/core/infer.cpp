@@ -238,7 +238,9 @@ int64_t wrap_one(const Op& op, int64_t dim, int64_t ndim) {
 void wrap_dims(const Op& op, RbValue* args, int nargs, DimScratch& scratch) {
   const RbTensor* x = first_tensor(op, args);
   const int64_t ndim = x ? x->ndim : 0;
-  for (int i = 0; i < nargs; ++i) {
+  for (uint64_t rest = op.dim_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i >= nargs) break;
     const int type = op.params[i].type;
     RbValue& v = args[i];
     if (type == RB_A_DIM && v.tag == RB_INT) {

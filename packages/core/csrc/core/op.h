@@ -84,12 +84,14 @@ struct Op {
   ComputeRule compute_rule = ComputeRule::kNone;
   int8_t dtype_arg = -1;  // `... if dtype is None else dtype`: index of that argument
   int8_t shape_arg = -1, dim_arg = -1, keepdim_arg = -1;
-  const void* rule = nullptr;  // the named shape or view function, found at first use
+  std::vector<int8_t> layout_args;  // `layout`: for each result the argument in whose order of
+                                    // dimensions it lies in memory
+  const void* rule = nullptr;       // the named shape or view function, found at first use
   ShapeRule shape_rule = ShapeRule::kNamed;
   uint64_t compute_args = 0;  // Tensor arguments that core casts to the compute dtype
   uint64_t never_cast = 0;    // `nocast`: masks and indices
   bool casts = true;          // compute none: false
-  bool has_dims = false;      // some argument is a dim, newdim or dim[]
+  uint64_t dim_args = 0;      // bit per argument that is a dim, newdim, dim[] or perm
   bool mutates = false;       // some argument is written in place, beyond the results
   bool one_dtype = false;     // dtype_text holds one rule, which all results share
   int32_t first_tensor = -1;  // index of the first Tensor or Tensor[] argument

@@ -322,6 +322,9 @@ class Parser {
     } else if (name == "nocast") {
       for (const std::string& arg : split(value, ','))
         op_->never_cast |= 1ull << (&param(arg, "nocast") - op_->params.data());
+    } else if (name == "layout") {
+      for (const std::string& arg : split(value, ','))
+        op_->layout_args.push_back(static_cast<int8_t>(&param(arg, "layout") - op_->params.data()));
     } else if (name == "accepts") {
       if (value != "int" && value != "real")
         error("accepts: expected int or real, got '" + value + "'");
@@ -521,7 +524,7 @@ void Parser::finish_record() {
       op.tensor_args |= 1ull << i;
     }
     if (p.type == RB_A_DIM || p.type == RB_A_NEWDIM || p.type == RB_A_DIMS || p.type == RB_A_PERM)
-      op.has_dims = true;
+      op.dim_args |= 1ull << i;
     if (p.flags & RB_ARG_MUTATED) op.mutates = true;
   }
   default_exposure();

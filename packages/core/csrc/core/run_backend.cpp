@@ -183,13 +183,34 @@ void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec) {
   }
 }
 
-// An elementwise result keeps the memory layout of the first input of its shape, as in PyTorch.
-const int64_t* inherited_strides(bool elementwise, const RbValue* args, int nargs,
-                                 const TensorSpec& spec) {
+// Dense strides for `shape` in the order in which the dimensions of `like` lie in memory.
+void strides_in_order_of(const RbTensor* like, const int64_t* shape, int64_t* strides) {
+  int order[kMaxDims];
+  for (int i = 0; i < like->ndim; ++i) order[i] = like->ndim - 1 - i;
+  std::stable_sort(order, order + like->ndim,
+                   [&](int a, int b) { return like->strides[a] < like->strides[b]; });
+  int64_t dense = 1;
+  for (int i = 0; i < like->ndim; ++i) {
+    strides[order[i]] = dense;
+    dense *= std::max<int64_t>(shape[order[i]], 1);
+  }
+}
+
+// Strides of result `i` where it is not row-major, or null: an elementwise result keeps the memory
+// layout of the first input of its shape, as in PyTorch; others follow the record's `layout`.
+const int64_t* inherited_strides(const Op& op, bool elementwise, const RbValue* args, int nargs,
+                                 const TensorSpec& spec, int i, int64_t* space) {
+  if (static_cast<size_t>(i) < op.layout_args.size()) {
+    const RbValue& v = args[op.layout_args[i]];
+    if (v.tag != RB_TENSOR || v.v.t->ndim != spec.ndim || v.v.t->flags & RB_T_CONTIGUOUS)
+      return nullptr;
+    strides_in_order_of(v.v.t, spec.shape, space);
+    return space;
+  }
   if (!elementwise) return nullptr;
-  for (int i = 0; i < nargs; ++i) {
-    if (args[i].tag != RB_TENSOR) continue;
-    const RbTensor* t = args[i].v.t;
+  for (int k = 0; k < nargs; ++k) {
+    if (args[k].tag != RB_TENSOR) continue;
+    const RbTensor* t = args[k].v.t;
     if (t->ndim != spec.ndim || std::memcmp(t->shape, spec.shape, spec.ndim * sizeof(int64_t)))
       continue;
     return !(t->flags & RB_T_CONTIGUOUS) && is_dense(t) ? t->strides : nullptr;
@@ -340,9 +361,10 @@ int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int back
       dests[i] = value_tensor(target);
       continue;
     }
-    fresh[i] =
-        TensorRef(tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
-                             inherited_strides(is_elementwise(op, handler), args, nargs, spec)));
+    int64_t space[kMaxDims];
+    fresh[i] = TensorRef(tensor_new(
+        backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
+        inherited_strides(op, is_elementwise(op, handler), args, nargs, spec, i, space)));
     dests[i] = value_tensor(fresh[i].get());
   }
   const int32_t rc = handler.fn(handler.self, c, values, nargs, dests, nrets);
@@ -370,9 +392,10 @@ int32_t run_fresh(const RbCall* c, const Op& op, const Handler& handler, int bac
   } fresh;
   for (; fresh.n < nrets; ++fresh.n) {
     const TensorSpec& spec = inferred.rets[fresh.n];
-    fresh.values[fresh.n] =
-        value_tensor(tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
-                                inherited_strides(is_elementwise(op, handler), args, nargs, spec)));
+    int64_t space[kMaxDims];
+    fresh.values[fresh.n] = value_tensor(tensor_new(
+        backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
+        inherited_strides(op, is_elementwise(op, handler), args, nargs, spec, fresh.n, space)));
   }
   const int32_t rc = handler.fn(handler.self, c, values, nargs, fresh.values, nrets);
   if (rc != RB_OK) return rc;
@@ -455,9 +478,10 @@ void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbV
       check_destination(op, rets[i].v.t, spec);
       bump_version(rets[i].v.t);
     } else {
-      rets[i] = value_tensor(
-          tensor_new(kMeta, 0, spec.dtype, spec.ndim, spec.shape,
-                     inherited_strides(op.info.kind == RB_KIND_ELEMENTWISE, args, nargs, spec)));
+      int64_t space[kMaxDims];
+      rets[i] = value_tensor(tensor_new(
+          kMeta, 0, spec.dtype, spec.ndim, spec.shape,
+          inherited_strides(op, op.info.kind == RB_KIND_ELEMENTWISE, args, nargs, spec, i, space)));
     }
   }
 }

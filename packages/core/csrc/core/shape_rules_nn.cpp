@@ -4,30 +4,15 @@
 
 #include "dtype.h"
 #include "error.h"
-#include "shape_rules.h"
+#include "shape_helpers.h"
 
 namespace rabbet {
 
 namespace {
 
-std::string text(const RbTensor& t) { return shape_text(t.ndim, t.shape); }
-const RbTensor* tensor(const RbValue& v) { return v.tag == RB_TENSOR ? v.v.t : nullptr; }
-
 void set_shape(TensorSpec& out, int ndim, const int64_t* shape) {
   out.ndim = ndim;
   std::copy(shape, shape + ndim, out.shape);
-}
-void copy_shape(const RbTensor& t, TensorSpec& out) { set_shape(out, t.ndim, t.shape); }
-
-int find_param(const Op& op, const char* name) {
-  for (size_t i = 0; i < op.params.size(); ++i) {
-    if (op.params[i].name_text == name) return static_cast<int>(i);
-  }
-  return -1;
-}
-const RbTensor* find_tensor(const Op& op, const RbValue* args, const char* name) {
-  const int i = find_param(op, name);
-  return i < 0 ? nullptr : tensor(args[i]);
 }
 
 // ---- the last dimensions
@@ -48,7 +33,7 @@ void layer_norm(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbValue& sizes = args[1];
   check_normalized(op, x, sizes);
   for (const char* name : {"weight", "bias"}) {
-    const RbTensor* t = find_tensor(op, args, name);
+    const RbTensor* t = named_tensor(op, args, name);
     if (!t) continue;
     if (t->ndim != static_cast<int>(sizes.len) ||
         !std::equal(t->shape, t->shape + t->ndim, sizes.v.is)) {
@@ -80,7 +65,7 @@ void check_channels(const Op& op, const RbTensor& x, const RbValue* args) {
   if (x.ndim < 2)
     fail(RB_E_ARG, "%s: expected (N, C, *), got shape %s", op.base.c_str(), text(x).c_str());
   for (const char* name : {"mean", "var", "weight", "bias"}) {
-    const RbTensor* t = find_tensor(op, args, name);
+    const RbTensor* t = named_tensor(op, args, name);
     if (t && (t->ndim != 1 || t->shape[0] != x.shape[1])) {
       fail(RB_E_ARG, "%s: %s should contain %lld elements, got shape %s", op.name.c_str(), name,
            (long long)x.shape[1], text(*t).c_str());
@@ -111,7 +96,7 @@ void channel_gradients(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor& x = *args[1].v.t;
   need_same(op, *args[0].v.t, x);
   check_channels(op, x, args);
-  const int groups = find_param(op, "num_groups");
+  const int groups = param_index(op, "num_groups");
   if (groups >= 0) check_groups(op, x, args[groups].v.i);
   copy_shape(x, out.rets[0]);
   for (int r = 1; r < op.info.nrets; ++r) set_shape(out.rets[r], 1, x.shape + 1);
@@ -131,7 +116,7 @@ void class_loss(const Op& op, const RbValue* args, int, Inferred& out) {
   const std::string reduction(args[3].v.s, args[3].len);
   if (reduction != "none" && reduction != "mean" && reduction != "sum")
     fail(RB_E_ARG, "%s: %s is not a valid value for reduction", name, reduction.c_str());
-  const int smoothing = find_param(op, "label_smoothing");
+  const int smoothing = param_index(op, "label_smoothing");
   if (smoothing >= 0) {
     const RbValue& v = args[smoothing];
     const double s = v.tag == RB_FLOAT ? v.v.f : static_cast<double>(v.v.i);
