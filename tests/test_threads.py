@@ -13,7 +13,6 @@ import pytest
 import rabbet
 import rabbet.nn.functional as F
 from rabbet import _C
-from rabbet_testing.cases import cases, op_names
 
 
 @pytest.fixture(autouse=True)
@@ -124,19 +123,35 @@ def test_bits_are_equal_for_any_number_of_threads(name):
     assert results[0] and all(r == results[0] for r in results[1:])
 
 
-def test_bits_of_all_records_cases_are_equal_for_any_number_of_threads():
+def simple_records():
+    """Records of one or two tensors, perhaps with a dim, that compute with floats."""
+    for name in _C.record_names():
+        info = _C.op_info(name)
+        types = [p["type"] for p in info["params"] if not (p["keyword_only"] or p["has_default"])]
+        if info["kind"] in ("elementwise", "reduction", "along", "composite") and types in (
+            ["Tensor"],
+            ["Tensor", "Tensor"],
+            ["Tensor", "dim"],
+        ):
+            yield name, types
+
+
+def test_bits_of_simple_records_are_equal_for_any_number_of_threads():
+    x, y = tensor(203, 1001).abs(), tensor(203, 1001, seed=1).abs()
     checked = 0
-    for name in op_names():
-        if _C.op_info(name)["kind"] == "random":
-            continue
-        for case in cases(name, dtype=rabbet.float32):
+    for name, types in simple_records():
+        for dim in (0, 1) if "dim" in types else (None,):
+            arguments = [x, y][: types.count("Tensor")] + ([] if dim is None else [dim])
             results = []
-            for n in (1, 4):
-                rabbet.set_num_threads(n)
-                results.append(list(leaves(case.run())))
-            assert results[0] == results[1], str(case)
+            try:
+                for n in (1, 2, 4):
+                    rabbet.set_num_threads(n)
+                    results.append(list(leaves(rabbet.ops(name)(*arguments))))
+            except (rabbet.DTypeError, rabbet.ArgumentError, NotImplementedError):
+                continue  # not for two matrices of floats
+            assert results[0] == results[1] == results[2], (name, dim)
             checked += 1
-    assert checked > 150
+    assert checked > 90
 
 
 def test_several_python_threads_get_what_one_gets():
