@@ -1,5 +1,6 @@
 // Creation: core has allocated the result, these fill it.
 #include <cmath>
+#include <cstring>
 
 #include "kernels.h"
 #include "view.h"
@@ -14,7 +15,16 @@ void fill_int(RbTensor& out, int64_t value) {
   fill_view(view_of(out), number);
 }
 
-void zeros_kernel(const rb::Args& a) { fill_int(a.ret(), 0); }
+void zeros_kernel(const rb::Args& a) {
+  constexpr int64_t kSerial = 1 << 15;  // bytes: more is worth the pool
+  RbTensor& out = a.ret();
+  const int64_t bytes = out.numel * kItemSize[out.dtype_id];
+  if ((out.flags & RB_T_CONTIGUOUS) && bytes <= kSerial) {  // zero is all bits 0 in every dtype
+    if (bytes) std::memset(out.data, 0, static_cast<size_t>(bytes));
+  } else {
+    fill_int(out, 0);
+  }
+}
 void ones_kernel(const rb::Args& a) { fill_int(a.ret(), 1); }
 void full_kernel(const rb::Args& a) {
   RbTensor& out = a.ret();

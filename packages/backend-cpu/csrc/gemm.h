@@ -12,15 +12,23 @@
 
 namespace rbcpu {
 
+const GemmTable& gemm_table();
 /// Packing space of the calling thread.
 void* gemm_workspace();
-/// One product on the calling thread.
-void gemm_run(const Gemm<float>& g);
-void gemm_run(const Gemm<double>& g);
+
+/// One product, or a tile of one, whose shape is chosen, on the calling thread.
+inline void gemm_tile(const Gemm<float>& g) { gemm_table().f32(g, gemm_workspace()); }
+inline void gemm_tile(const Gemm<double>& g) { gemm_table().f64(g, gemm_workspace()); }
+inline GemmShape gemm_shape(const Gemm<float>& g) { return gemm_table().shape_f32(g.m, g.n); }
+inline GemmShape gemm_shape(const Gemm<double>& g) { return gemm_table().shape_f64(g.m, g.n); }
 
 /// Any other dtype: rows of c gather multiples of rows of b.
 template <class T>
-void gemm_run(const Gemm<T>& g) {
+GemmShape gemm_shape(const Gemm<T>&) {
+  return kGemmBlock;
+}
+template <class T>
+void gemm_tile(const Gemm<T>& g) {
   for (int64_t i = 0; i < g.m; ++i) {
     T* c = g.c + i * g.ldc;
     if (g.mode == kGemmStore) {
@@ -38,53 +46,80 @@ void gemm_run(const Gemm<T>& g) {
   }
 }
 
-/// Tiles of one product: their number follows from the sizes alone, so results do not depend on
-/// threads.
+/// One product on the calling thread.
+template <class T>
+void gemm_run(Gemm<T> g) {
+  g.shape = gemm_shape(g);
+  gemm_tile(g);
+}
+
+/// Tiles of one product for the pool. They may follow the number of threads: no bit of the result
+/// depends on them.
 struct GemmTiles {
   int64_t rows, cols;    // of a tile
   int64_t down, across;  // number of tiles
   int64_t grain;         // tiles per task
 
-  GemmTiles(int64_t m, int64_t n, int64_t k) {
-    constexpr double kTask = 1.5e6;
-    constexpr int64_t kRows = 12, kCols = 32;  // multiples of the largest micro-kernel
+  GemmTiles(int64_t m, int64_t n, int64_t k, int64_t batch, double task = 1.5e6) {
+    const GemmTable& table = gemm_table();
     const double flops =
         2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-    const double tiles = std::clamp(flops / kTask, 1.0, 64.0);
+    const int threads = rb::host->num_threads();
+    const double most = threads == 1 ? 1.0 : std::ceil(4.0 * threads / static_cast<double>(batch));
+    const double tiles = std::clamp(flops / task, 1.0, most);
+    // Every row of tiles packs b again, every column of tiles packs a.
     down = std::clamp<int64_t>(
         std::llround(std::sqrt(tiles * static_cast<double>(m) / static_cast<double>(n))), 1,
-        (m + kRows - 1) / kRows);
+        (m + table.rows - 1) / table.rows);
     down = std::min<int64_t>(down, std::llround(tiles));
-    across = std::clamp<int64_t>(static_cast<int64_t>(tiles) / down, 1, (n + kCols - 1) / kCols);
-    rows = down == 1 ? m : ((m + down - 1) / down + kRows - 1) / kRows * kRows;
-    cols = across == 1 ? n : ((n + across - 1) / across + kCols - 1) / kCols * kCols;
+    across = std::clamp<int64_t>(static_cast<int64_t>(tiles) / down, 1,
+                                 (n + table.cols - 1) / table.cols);
+    rows = share(m, down, table.rows);
+    cols = share(n, across, table.cols);
     down = (m + rows - 1) / rows;
     across = (n + cols - 1) / cols;
     grain = std::max<int64_t>(
-        1, static_cast<int64_t>(kTask / (flops / static_cast<double>(down * across) + 1.0)));
+        1, static_cast<int64_t>(task / (flops / static_cast<double>(down * across) + 1.0)));
+  }
+
+ private:
+  static int64_t share(int64_t n, int64_t parts, int64_t unit) {
+    return parts == 1 ? n : ((n + parts - 1) / parts + unit - 1) / unit * unit;
   }
 };
+
+/// f(index, i, j, rows, cols) for every tile of `batch` products, on the pool.
+template <class F>
+void for_tiles(int64_t batch, int64_t m, int64_t n, const GemmTiles& tiles, const F& f) {
+  const int64_t each = tiles.down * tiles.across;
+  rb::parallel_for(batch * each, tiles.grain, [&](int64_t begin, int64_t end) {
+    for (int64_t job = begin; job < end; ++job) {
+      const int64_t tile = job % each, i = tile / tiles.across * tiles.rows,
+                    j = tile % tiles.across * tiles.cols;
+      f(job / each, i, j, std::min(tiles.rows, m - i), std::min(tiles.cols, n - j));
+    }
+  });
+}
 
 /// `batch` products of one geometry, on the pool; at(i) gives the i-th as a Gemm<T>.
 template <class T, class At>
 void gemm_batch(int64_t batch, int64_t m, int64_t n, int64_t k, const At& at) {
   if (batch == 0 || m == 0 || n == 0) return;
-  const GemmTiles tiles(m, n, std::max<int64_t>(k, 1));
-  const int64_t each = tiles.down * tiles.across;
-  rb::parallel_for(batch * each, tiles.grain, [&](int64_t begin, int64_t end) {
-    for (int64_t job = begin; job < end; ++job) {
-      Gemm<T> g = at(job / each);
-      const int64_t tile = job % each, i = tile / tiles.across * tiles.rows,
-                    j = tile % tiles.across * tiles.cols;
-      g.m = std::min(tiles.rows, m - i);
-      g.n = std::min(tiles.cols, n - j);
-      g.a += i * g.as_m;
-      g.b += j * g.bs_n;
-      g.c += i * g.ldc + j;
-      if (g.bias) g.bias += j;
-      gemm_run(g);
-    }
-  });
+  const GemmTiles tiles(m, n, std::max<int64_t>(k, 1), batch);
+  for_tiles(batch, m, n, tiles,
+            [&](int64_t index, int64_t i, int64_t j, int64_t rows, int64_t cols) {
+              Gemm<T> g = at(index);
+              g.m = m;
+              g.n = n;
+              g.shape = gemm_shape(g);
+              g.m = rows;
+              g.n = cols;
+              g.a += i * g.as_m;
+              g.b += j * g.bs_n;
+              g.c += i * g.ldc + j;
+              if (g.bias) g.bias += j;
+              gemm_tile(g);
+            });
 }
 
 }  // namespace rbcpu

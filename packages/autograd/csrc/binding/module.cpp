@@ -37,10 +37,6 @@ py::object wrap_owned(RbTensor* t) {
   if (!o) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(o);
 }
-py::object wrap_borrowed(RbTensor* t) {
-  if (t) core->host->retain(t);
-  return wrap_owned(t);
-}
 
 // ---- grad_fn objects: one Python object per request, equal when they stand for one node
 
@@ -195,7 +191,7 @@ int32_t call_node_hook(void* ctx, RbTensor** inputs, int32_t ninputs, RbTensor**
   PyObject* out = to_tuple(outputs, noutputs);
   PyObject* hook = static_cast<PyObject*>(ctx);
   PyObject* result = !out || (!Before && !in) ? nullptr
-                     : Before                 ? PyObject_CallOneArg(hook, out)
+                     : Before ? PyObject_CallOneArg(hook, out)
                               : PyObject_CallFunctionObjArgs(hook, in, out, nullptr);
   const bool ok = result && (Before ? from_tuple(result, outputs, noutputs)
                                     : from_tuple(result, inputs, ninputs));
@@ -307,6 +303,10 @@ PyObject* get_retains_grad(PyObject* o, void*) {
   return PyBool_FromLong(tape->retains_grad(self_tensor(o)));
 }
 PyObject* get_version(PyObject* o, void*) {
+  if (self_tensor(o)->flags & RB_T_INFERENCE) {
+    PyErr_SetString(PyExc_RuntimeError, "Inference tensors do not track version counter.");
+    return nullptr;
+  }
   return PyLong_FromUnsignedLong(core->host->version_get(self_tensor(o)));
 }
 
@@ -324,6 +324,9 @@ PyObject* detach_(PyObject* o, PyObject*) {
   const int32_t code = tape->detach_in_place(self_tensor(o));
   if (code != RB_OK) return core->raise_error(code);
   return Py_NewRef(o);
+}
+PyObject* is_inference(PyObject* o, PyObject*) {
+  return PyBool_FromLong((self_tensor(o)->flags & RB_T_INFERENCE) != 0);
 }
 PyObject* register_hook(PyObject* o, PyObject* hook) { return add_grad_hook(o, hook, 0); }
 PyObject* register_post(PyObject* o, PyObject* hook) { return add_grad_hook(o, hook, 1); }
@@ -360,8 +363,9 @@ PyObject* backward(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObjec
   }
   const bool create = PyObject_IsTrue(given[2]) == 1;
   const bool retain = given[1] == Py_None ? create : PyObject_IsTrue(given[1]) == 1;
-  uint32_t flags = RB_BACKWARD_ACCUMULATE | (create ? RB_BACKWARD_CREATE : 0u) |
-                   (retain ? RB_BACKWARD_RETAIN : 0u);
+  uint32_t flags = RB_BACKWARD_ACCUMULATE;
+  if (create) flags |= RB_BACKWARD_CREATE;
+  if (retain) flags |= RB_BACKWARD_RETAIN;
   RbTensor* output = self_tensor(o);
   RbTensor* grad = given[0] == Py_None ? nullptr : core->unwrap(given[0]);
   if (given[0] != Py_None && !grad) {
@@ -412,6 +416,7 @@ PyMethodDef tensor_methods[] = {
     {"backward", as_cfunction(backward), METH_FASTCALL | METH_KEYWORDS,
      "Add d(self)/d(leaf), weighted by `gradient`, to .grad of all leaves."},
     {"retain_grad", retain_grad, METH_NOARGS, "Keep .grad of a tensor that is no leaf."},
+    {"is_inference", is_inference, METH_NOARGS, "Whether the tensor was made in inference_mode()."},
     {"detach_", detach_, METH_NOARGS, "Cut the tensor from the graph; returns self."},
     {"register_hook", register_hook, METH_O,
      "Call hook(grad) when the gradient is ready; it may return another one."},
@@ -429,6 +434,13 @@ py::dict tensor_attributes() {
     attributes[d->ml_name] = py::reinterpret_steal<py::object>(PyDescr_NewMethod(type, d));
   }
   return attributes;
+}
+
+/// The thread's grad mode: recording is off while the layer is excluded.
+bool is_enabled() {
+  RbTls tls;
+  core->host->tls_get(&tls);
+  return !(tls.exclude >> tape->layer & 1);
 }
 
 // ---- user functions
@@ -458,6 +470,53 @@ void record_custom(const std::string& name, const std::vector<py::object>& input
                             static_cast<int32_t>(out.size()), non_differentiable, call_custom,
                             backward.ptr(), drop_callable, &node));
   tape->node_release(node);
+}
+
+// ---- saved-tensors hooks: the context is the tuple (pack, unpack), a packed value a Python object
+
+int32_t call_pack(void* ctx, RbTensor* t, void** packed) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  core->host->retain(t);
+  PyObject* given = core->wrap(t);
+  PyObject* pack = PyTuple_GET_ITEM(static_cast<PyObject*>(ctx), 0);
+  PyObject* result = given ? PyObject_CallOneArg(pack, given) : nullptr;
+  const int32_t code = result ? RB_OK : core->capture_error();
+  *packed = result;
+  Py_XDECREF(given);
+  PyGILState_Release(gil);
+  return code;
+}
+
+int32_t call_unpack(void* ctx, void* packed, RbTensor** out) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* unpack = PyTuple_GET_ITEM(static_cast<PyObject*>(ctx), 1);
+  PyObject* result = PyObject_CallOneArg(unpack, static_cast<PyObject*>(packed));
+  RbTensor* t = result ? core->unwrap(result) : nullptr;
+  if (result && !t) {
+    PyErr_Format(PyExc_TypeError, "saved_tensors_hooks: unpack_hook must return a Tensor, not %s",
+                 Py_TYPE(result)->tp_name);
+  }
+  const int32_t code = t ? RB_OK : core->capture_error();
+  if (t) core->host->retain(t);
+  *out = t;
+  Py_XDECREF(result);
+  PyGILState_Release(gil);
+  return code;
+}
+
+void push_saved_hooks(const py::object& pack, const py::object& unpack) {
+  static const RbSavedHooks hooks = {call_pack, call_unpack, drop_callable};
+  tape->push_saved_hooks(&hooks, py::make_tuple(pack, unpack).release().ptr(), drop_callable);
+}
+
+// A saved output as backward sees it: with its history while backward itself is recorded.
+py::object saved_output(const py::object& o, uint32_t output) {
+  RbNode* n = tape->running_node();
+  if (!n || !is_enabled()) return o;
+  RbTensor* alias = nullptr;
+  check(core->host->tensor_alias(tensor(o, "saved_tensors"), &alias));
+  tape->set_history(alias, n, output);
+  return wrap_owned(alias);
 }
 
 // ---- grad and backward on lists
@@ -505,12 +564,19 @@ PyType_Slot node_slots[] = {
 PyType_Spec node_spec = {"rabbet.autograd.graph.Node", sizeof(NodeObject), 0,
                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
 
-/// The thread's grad mode: recording is off while the layer is excluded.
-bool is_enabled() {
+/// Whether new tensors of the thread are inference tensors.
+bool is_inference_mode() {
   RbTls tls;
   core->host->tls_get(&tls);
-  return !(tls.exclude >> tape->layer & 1);
+  return (tls.tensor_flags & RB_T_INFERENCE) != 0;
 }
+void set_inference_mode(bool on) {
+  RbTls tls;
+  core->host->tls_get(&tls);
+  tls.tensor_flags = on ? uint32_t{RB_T_INFERENCE} : 0u;
+  core->host->tls_set(&tls);
+}
+
 void set_enabled(bool on) { core->host->layer_mode(tape->layer, -1, on ? 0 : 1); }
 
 }  // namespace
@@ -531,6 +597,11 @@ PYBIND11_MODULE(_C, m) {
   m.def("tensor_attributes", tensor_attributes);
   m.def("is_grad_enabled", is_enabled);
   m.def("set_grad_enabled", set_enabled);
+  m.def("is_inference_mode", is_inference_mode);
+  m.def("set_inference_mode", set_inference_mode);
+  m.def("push_saved_hooks", push_saved_hooks);
+  m.def("saved_output", saved_output);
+  m.def("pop_saved_hooks", [] { tape->pop_saved_hooks(); });
   m.def("run", run, py::arg("outputs"), py::arg("grads"), py::arg("inputs"), py::arg("flags"));
   m.def("record_custom", record_custom);
   m.def("set_anomaly", [](bool on) { tape->set_anomaly(on); });

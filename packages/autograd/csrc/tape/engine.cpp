@@ -9,11 +9,15 @@
 #include <new>
 #include <unordered_map>
 
+#include "saved.h"
+
 namespace tape {
 
 std::atomic<int32_t> check_nan{0};
 
 namespace {
+
+thread_local Node* running __attribute__((tls_model("initial-exec"))) = nullptr;
 
 // One run at a time: nodes buffer gradients in themselves, and leaves are shared between threads. A
 // hook may start a run inside a run (checkpointing), on the same thread.
@@ -64,14 +68,19 @@ int32_t sum(RbTensor* a, RbTensor* b, Ref& out) {
   return call1(ops().add, args, 3, out);
 }
 
-bool same_shape(const RbTensor* t, const RbMeta& m) {
-  return t->ndim == m.ndim && std::equal(t->shape, t->shape + t->ndim, m.shape);
+inline bool same_shape(const RbTensor* t, const RbMeta& m) {
+  if (t->ndim != m.ndim) return false;
+  for (int i = 0; i < t->ndim; ++i) {
+    if (t->shape[i] != m.shape[i]) return false;
+  }
+  return true;
 }
 
 // Make a gradient fit the tensor it belongs to: sums over broadcast dimensions, dtype, complex to
 // real.
 int32_t fit(Ref& grad, const RbMeta& to, const Node* from) {
   RbTensor* g = grad.get();
+  if (__builtin_expect(g->dtype_id == to.dtype_id && same_shape(g, to), 1)) return RB_OK;
   if (!same_shape(g, to)) {
     bool reducible = g->ndim >= to.ndim;
     for (int i = 0; reducible && i < to.ndim; ++i) {
@@ -103,9 +112,36 @@ int32_t fit(Ref& grad, const RbMeta& to, const Node* from) {
   return RB_OK;
 }
 
+constexpr int kMaxArgs = 32, kMaxRets = 8;
+
 struct Capture {
   Node* node;
   uint32_t output;
+};
+
+// Gradients of a node's inputs while it runs; of few inputs as a rule.
+class Gradients {
+ public:
+  explicit Gradients(int n) : n_(n), list_(n <= kInline ? inline_ : new RbTensor*[n]) {
+    for (int i = 0; i < n; ++i) list_[i] = nullptr;
+  }
+  ~Gradients() {
+    for (int i = 0; i < n_; ++i) {
+      if (list_[i]) host->release(list_[i]);
+    }
+    if (list_ != inline_) delete[] list_;
+  }
+  Gradients(const Gradients&) = delete;
+  Gradients& operator=(const Gradients&) = delete;
+  RbTensor*& operator[](int i) { return list_[i]; }
+  RbTensor** data() { return list_; }
+  int size() const { return n_; }
+
+ private:
+  static constexpr int kInline = 8;
+  const int n_;
+  RbTensor** list_;
+  RbTensor* inline_[kInline];
 };
 
 class Run {
@@ -140,12 +176,12 @@ class Run {
   int32_t process(Node* n);
   int32_t tensor_hooks(Node* n, bool after_accumulation);
   int32_t accumulate(Node* n);
-  int32_t apply(Node* n, std::vector<RbTensor*>& results);
-  int32_t apply_op(Node* n, std::vector<RbTensor*>& results);
-  int32_t apply_view_write(Node* n, std::vector<RbTensor*>& results);
-  int32_t apply_custom(Node* n, std::vector<RbTensor*>& results);
-  int32_t node_hooks(Node* n, std::vector<RbTensor*>& results, bool before);
-  int32_t refuse_nan(const Node* n, const std::vector<RbTensor*>& results);
+  int32_t apply(Node* n, Gradients& results);
+  int32_t apply_op(Node* n, Gradients& results);
+  int32_t apply_view_write(Node* n, Gradients& results);
+  int32_t apply_custom(Node* n, Gradients& results);
+  int32_t node_hooks(Node* n, Gradients& results, bool before);
+  int32_t refuse_nan(const Node* n, Gradients& results);
   bool leads_on(const Node* n) const { return needed_.empty() || needed_.count(n) != 0; }
   void find_needed(Node* root);
 
@@ -213,7 +249,7 @@ int32_t Run::seed(RbTensor* output, RbTensor* grad) {
                 shape_text(grad->ndim, grad->shape).c_str(),
                 shape_text(output->ndim, output->shape).c_str());
   }
-  const Edge edge = gradient_edge(output);
+  const Target edge = gradient_target(output);
   if (!edge.fn) return fail(RB_E_OOM, "backward: out of memory");
   const int32_t rc = push(edge.fn, edge.output, std::move(g));
   if (rc == RB_OK) roots_.push_back(edge.fn);
@@ -229,7 +265,7 @@ int32_t Run::watch(RbTensor* const* inputs, int32_t n) {
     if (!is_recorded(m)) {
       return fail(RB_E_STATE, "grad: input %d does not require grad", i);
     }
-    const Edge edge = gradient_edge(inputs[i]);
+    const Target edge = gradient_target(inputs[i]);
     captures_.push_back({edge.fn, edge.output});
   }
   if (n) {
@@ -344,15 +380,7 @@ int32_t Run::process(Node* n) {
                 "run; pass retain_graph=True to it",
                 node_name(n));
   }
-  std::vector<RbTensor*> results(n->nedges, nullptr);
-  struct Release {
-    std::vector<RbTensor*>& list;
-    ~Release() {
-      for (RbTensor* t : list) {
-        if (t) host->release(t);
-      }
-    }
-  } release{results};
+  Gradients results(n->nedges);
   if (n->hooks) {
     if (int32_t rc = node_hooks(n, results, true)) return rc;
   }
@@ -367,7 +395,7 @@ int32_t Run::process(Node* n) {
     if (!results[i] || !n->edges[i].fn) continue;
     Ref grad(results[i]);
     results[i] = nullptr;
-    if (int32_t rc = fit(grad, n->edge_metas[i], n)) return rc;
+    if (int32_t rc = fit(grad, *n->edges[i].meta, n)) return rc;
     if (int32_t rc = push(n->edges[i].fn, n->edges[i].output, std::move(grad))) return rc;
   }
   if (!(flags_ & RB_BACKWARD_RETAIN)) {
@@ -414,7 +442,7 @@ int32_t Run::accumulate(Node* n) {
   return RB_OK;
 }
 
-int32_t Run::apply(Node* n, std::vector<RbTensor*>& results) {
+int32_t Run::apply(Node* n, Gradients& results) {
   switch (n->kind) {
     case NodeKind::kOp:
       return apply_op(n, results);
@@ -444,23 +472,82 @@ int32_t check_version(const Node* n, const RbTensor* t, uint32_t saved, const ch
       node_name(n), what, shape_text(t->ndim, t->shape).c_str(), saved, now);
 }
 
-int32_t Run::apply_op(Node* n, std::vector<RbTensor*>& results) {
+// Saved values as the derivatives read them: checked, and unpacked where a hook packed them.
+class Loaded {
+ public:
+  explicit Loaded(bool records) : records_(records) {}
+  int32_t load(const Node* n) {
+    if (!n->nargs) {
+      args = nothing;
+      return RB_OK;
+    }
+    args = n->args;
+    for (int i = 0; n->holds && i < n->nargs; ++i) {
+      const RbValue& v = n->args[i];
+      if (v.tag == RB_TENSOR) {
+        if (int32_t rc = check_version(n, v.v.t, n->arg_versions[i], n->info->args[i].name))
+          return rc;
+      } else if (__builtin_expect(is_packed(v), 0)) {
+        if (args == n->args) {
+          std::copy(n->args, n->args + n->nargs, unpacked_);
+          args = unpacked_;
+        }
+        if (int32_t rc = load_saved(v, &unpacked_[i], hold_, lists_)) return rc;
+        for (int k = 0; k < n->nedges; ++k) {
+          if (n->edges[k].arg != i || !n->edges[k].fn) continue;
+          if (int32_t rc = give_history(n->edges[k].fn, n->edges[k].output, &unpacked_[i]))
+            return rc;
+        }
+      }
+    }
+    return RB_OK;
+  }
+  int32_t load_result(Node* n, int i, RbValue* out) {
+    if (int32_t rc = load_saved(n->outs[i], out, hold_, lists_)) return rc;
+    return give_history(n, static_cast<uint32_t>(i), out);
+  }
+
+  const RbValue* args = nullptr;
+
+ private:
+  // What a hook gave back has the history of what was packed.
+  int32_t give_history(Node* fn, uint32_t output, RbValue* v) {
+    if (!records_ || v->tag != RB_TENSOR || !differentiable(v->v.t->dtype_id)) return RB_OK;
+    Ref alias;
+    if (int32_t rc = host->tensor_alias(v->v.t, alias.out())) return rc;
+    set_history(alias.get(), fn, output);
+    *v = tensor_value(alias.get());
+    hold_.push_back(std::move(alias));
+    return RB_OK;
+  }
+
+  static const RbValue nothing[kMaxArgs];
+  const bool records_;
+  RbValue unpacked_[kMaxArgs];
+  std::vector<Ref> hold_;
+  std::vector<std::vector<RbTensor*>> lists_;
+};
+const RbValue Loaded::nothing[kMaxArgs] = {};
+
+int32_t Run::apply_op(Node* n, Gradients& results) {
   uint64_t wanted = 0;
   for (int i = 0; i < n->nedges; ++i) {
     if (n->edges[i].fn && (captures_.empty() || leads_on(n->edges[i].fn)))
-      wanted |= 1ull << n->edge_args[i];
+      wanted |= 1ull << n->edges[i].arg;
   }
-  for (int i = 0; i < n->nargs; ++i) {
-    if (n->args[i].tag != RB_TENSOR) continue;
-    if (int32_t rc = check_version(n, n->args[i].v.t, n->arg_versions[i], n->info->args[i].name))
-      return rc;
-  }
-  RbValue outs[8], grads[8], given[32];
+  Loaded loaded(creates());
+  if (int32_t rc = loaded.load(n)) return rc;
+  RbValue outs[kMaxRets], grads[kMaxRets], given[kMaxArgs];
   for (int i = 0; i < n->nrets; ++i) {
-    outs[i] = n->outs[i];
-    if (outs[i].tag == RB_TENSOR) {
+    if (n->outs) outs[i] = n->outs[i];
+    if (n->outs && is_packed(outs[i])) {
+      if (int32_t rc = loaded.load_result(n, i, &outs[i])) return rc;
+    } else if (n->outs && outs[i].tag == RB_TENSOR) {
       RbTensor* t = outs[i].v.t;
       if (int32_t rc = check_version(n, t, n->out_versions[i], n->info->ret_names[i])) return rc;
+    }
+    if (n->outs && outs[i].tag == RB_TENSOR) {
+      RbTensor* t = outs[i].v.t;
       if (creates() && differentiable(t->dtype_id) && !meta_of(t))
         set_history(t, n, static_cast<uint32_t>(i));
     } else {
@@ -472,10 +559,10 @@ int32_t Run::apply_op(Node* n, std::vector<RbTensor*>& results) {
     grads[i].tag = RB_ZERO;
     if (n->grads[i]) grads[i] = tensor_value(n->grads[i]);
   }
-  for (int i = 0; i < n->nargs; ++i) given[i] = RbValue{};
-  const int32_t rc = host->vjp(n->op, wanted, n->args, n->nargs, outs, n->nrets, grads, given);
+  const int nargs = n->info->nargs;
+  const int32_t rc = host->vjp(n->op, wanted, loaded.args, nargs, outs, n->nrets, grads, given);
   if (creates()) {  // a saved result must not keep its own node alive
-    for (int i = 0; i < n->nrets; ++i) {
+    for (int i = 0; n->outs && i < n->nrets; ++i) {
       if (n->outs[i].tag != RB_TENSOR) continue;
       Meta* m = meta_of(n->outs[i].v.t);
       if (!m || m->fn != n) continue;
@@ -487,24 +574,30 @@ int32_t Run::apply_op(Node* n, std::vector<RbTensor*>& results) {
     }
   }
   if (rc != RB_OK) return rc;
-  int in_list = 0, last = -1;
+  // An argument's gradient goes to its edge; a list's entries go to one edge each.
   for (int i = 0; i < n->nedges; ++i) {
-    const int a = n->edge_args[i];
-    in_list = a == last ? in_list + 1 : 0;
-    last = a;
-    if (given[a].tag == RB_TENSOR) {
-      host->retain(given[a].v.t);
-      results[i] = given[a].v.t;
-    } else if (given[a].tag == RB_TENSORS && in_list < static_cast<int>(given[a].len)) {
-      results[i] = given[a].v.ts[in_list];
-      if (results[i]) host->retain(results[i]);
+    RbValue& v = given[n->edges[i].arg];
+    if (v.tag == RB_TENSOR) {
+      results[i] = v.v.t;
+      v.tag = RB_NONE;
+    } else if (v.tag == RB_TENSORS) {
+      const int first = i, a = n->edges[i].arg;
+      for (; i < n->nedges && n->edges[i].arg == a; ++i) {
+        if (i - first >= static_cast<int>(v.len)) continue;
+        results[i] = v.v.ts[i - first];
+        if (results[i]) host->retain(results[i]);
+      }
+      --i;
     }
   }
-  for (int i = 0; i < n->nargs; ++i) host->value_release(&given[i]);
+  for (uint64_t rest = wanted; rest; rest &= rest - 1) {
+    RbValue& v = given[__builtin_ctzll(rest)];
+    if (v.tag == RB_TENSOR || v.tag == RB_TENSORS) host->value_release(&v);
+  }
   return RB_OK;
 }
 
-int32_t Run::apply_view_write(Node* n, std::vector<RbTensor*>& results) {
+int32_t Run::apply_view_write(Node* n, Gradients& results) {
   RbTensor* g = n->grads[0];
   if (!g) return RB_OK;
   if (n->edges[1].fn) {
@@ -525,11 +618,15 @@ int32_t Run::apply_view_write(Node* n, std::vector<RbTensor*>& results) {
   return RB_OK;
 }
 
-int32_t Run::apply_custom(Node* n, std::vector<RbTensor*>& results) {
-  return n->custom(n->ctx, n->grads, n->nrets, results.data(), n->nedges);
+int32_t Run::apply_custom(Node* n, Gradients& results) {
+  Node* outer = running;
+  running = n;
+  const int32_t rc = n->custom(n->ctx, n->grads, n->nrets, results.data(), n->nedges);
+  running = outer;
+  return rc;
 }
 
-int32_t Run::node_hooks(Node* n, std::vector<RbTensor*>& results, bool before) {
+int32_t Run::node_hooks(Node* n, Gradients& results, bool before) {
   const std::vector<NodeHook> list = *n->hooks;
   for (const NodeHook& h : list) {
     if (h.before != before) continue;
@@ -538,8 +635,9 @@ int32_t Run::node_hooks(Node* n, std::vector<RbTensor*>& results, bool before) {
   return RB_OK;
 }
 
-int32_t Run::refuse_nan(const Node* n, const std::vector<RbTensor*>& results) {
-  for (RbTensor* t : results) {
+int32_t Run::refuse_nan(const Node* n, Gradients& results) {
+  for (int i = 0; i < results.size(); ++i) {
+    RbTensor* t = results[i];
     if (!t || !differentiable(t->dtype_id)) continue;
     TlsGuard guard;
     host->layer_mode(layer, -1, 1);
@@ -570,6 +668,8 @@ int32_t Run::finish(int32_t ninputs) {
 }
 
 }  // namespace
+
+Node* running_node() { return running; }
 
 const char* node_name(const Node* n) {
   switch (n->kind) {

@@ -7,6 +7,8 @@ namespace tape {
 int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
                      RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results);
 extern std::atomic<int32_t> check_nan;
+/// See RbAutograd.running_node.
+Node* running_node();
 
 /// "MulBackward": the operator's name in the style of PyTorch's grad_fn.
 const char* node_name(const Node* n);

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <mutex>
 
+#include "saved.h"
+
 namespace tape {
 
 namespace {
@@ -102,50 +104,39 @@ int32_t fail(int32_t code, const char* format, ...) {
 }
 
 Node* make_node(NodeKind kind, const NodeShape& s, char** extra) {
-  const size_t bytes = padded(sizeof(Node)) + padded(s.nedges * sizeof(Edge)) +
-                       padded(s.nedges * sizeof(int16_t)) + padded(s.nedges * sizeof(RbMeta)) +
-                       padded(s.nargs * sizeof(RbValue)) + padded(s.nargs * sizeof(uint32_t)) +
-                       padded(s.nrets * sizeof(RbValue)) + padded(s.nrets * sizeof(uint32_t)) +
-                       padded(s.nrets * sizeof(Meta)) + padded(s.nrets * sizeof(RbMeta)) +
-                       padded(s.nrets * sizeof(RbTensor*)) + padded(s.extra);
+  const size_t kept_rets = s.saves_rets ? s.nrets : 0;
+  const size_t bytes = sizeof(Node) + s.nedges * sizeof(Edge) + s.nargs * sizeof(RbValue) +
+                       padded(s.nargs * sizeof(uint32_t)) + kept_rets * sizeof(RbValue) +
+                       padded(kept_rets * sizeof(uint32_t)) +
+                       s.nrets * (sizeof(Meta) + sizeof(RbMeta) + sizeof(RbTensor*)) +
+                       padded(s.extra);
   char* block = static_cast<char*>(host->block_alloc(bytes));
   if (!block) return nullptr;
-  char* at = block;
-  Node* n = carve<Node>(at, 1);
+  char* at = block + sizeof(Node);
+  Node* n = new (block) Node{};
   n->refs.store(1, std::memory_order_relaxed);
   n->bytes = static_cast<uint32_t>(bytes);
-  n->seq = 0;
-  n->op = nullptr;
-  n->info = nullptr;
   n->kind = kind;
-  n->released = false;
   n->nedges = static_cast<uint16_t>(s.nedges);
   n->nargs = static_cast<uint16_t>(s.nargs);
   n->nrets = static_cast<uint16_t>(s.nrets);
   n->edges = carve<Edge>(at, s.nedges);
-  n->edge_args = carve<int16_t>(at, s.nedges);
-  n->edge_metas = carve<RbMeta>(at, s.nedges);
   n->args = carve<RbValue>(at, s.nargs);
   n->arg_versions = carve<uint32_t>(at, s.nargs);
-  n->outs = carve<RbValue>(at, s.nrets);
-  n->out_versions = carve<uint32_t>(at, s.nrets);
+  if (kept_rets) {
+    n->outs = carve<RbValue>(at, kept_rets);
+    n->out_versions = carve<uint32_t>(at, kept_rets);
+    for (size_t i = 0; i < kept_rets; ++i) n->outs[i].tag = RB_NONE;
+  }
   n->metas = carve<Meta>(at, s.nrets);
   n->out_metas = carve<RbMeta>(at, s.nrets);
   n->grads = carve<RbTensor*>(at, s.nrets);
-  for (int i = 0; i < s.nedges; ++i) n->edges[i] = Edge{nullptr, 0};
+  for (int i = 0; i < s.nedges; ++i) n->edges[i] = Edge{};
   for (int i = 0; i < s.nargs; ++i) n->args[i].tag = RB_NONE;
   for (int i = 0; i < s.nrets; ++i) {
-    n->outs[i].tag = RB_NONE;
     n->metas[i] = Meta{};
     n->grads[i] = nullptr;
   }
-  n->run = 0;
-  n->hooks = nullptr;
-  n->tensor = nullptr;
-  n->custom = nullptr;
-  n->ctx = nullptr;
-  n->ctx_del = nullptr;
-  n->name = nullptr;
   *extra = at;
   count_node(1);
   return n;
@@ -178,28 +169,12 @@ void node_release(Node* n) {
 }
 
 void drop_saved(Node* n) {
-  for (int i = 0; i < n->nargs; ++i) {
-    RbValue& v = n->args[i];
-    if (v.tag == RB_TENSOR) host->release(v.v.t);
-    if (v.tag == RB_TENSORS) {
-      for (uint32_t j = 0; j < v.len; ++j) {
-        if (v.v.ts[j]) host->release(v.v.ts[j]);
-      }
-    }
-    v.tag = RB_NONE;
-  }
-  for (int i = 0; i < n->nrets; ++i) {
-    if (n->outs[i].tag == RB_TENSOR) host->release(n->outs[i].v.t);
-    n->outs[i].tag = RB_NONE;
+  if (n->holds) {
+    for (int i = 0; i < n->nargs; ++i) drop_saved_value(n->args[i]);
+    for (int i = 0; n->outs && i < n->nrets; ++i) drop_saved_value(n->outs[i]);
+    n->holds = false;
   }
   n->released = true;
-}
-
-void copy_meta(RbMeta& to, const RbTensor* t, char** extra) {
-  auto* dims = reinterpret_cast<int64_t*>(*extra);
-  *extra += t->ndim * sizeof(int64_t);
-  for (int i = 0; i < t->ndim; ++i) dims[i] = t->shape[i];
-  to = RbMeta{t->ndim, t->dtype_id, t->backend, t->layout, t->device.id, 0, dims};
 }
 
 Meta* new_meta(RbTensor* t) {
@@ -255,8 +230,8 @@ void replace_meta(RbTensor* t, Meta* m, int32_t on) {
 Meta* current_meta(RbTensor* t, int32_t* status) {
   *status = RB_OK;
   Meta* m = meta_of(t);
+  if (__builtin_expect(!(t->flags & RB_T_VIEW), 1)) return m;
   RbTensor* root = host->view_parent(t);
-  if (__builtin_expect(!root, 1)) return m;
   while (RbTensor* up = host->view_parent(root)) root = up;
   const Meta* base = meta_of(root);
   if (!base || !base->rebased || (m && m->version == host->version_get(t))) return m;
@@ -286,17 +261,17 @@ Node* make_accumulator(RbTensor* t) {
 }
 }  // namespace
 
-Edge gradient_edge(RbTensor* t) {
+Target gradient_target(RbTensor* t) {
   Meta* m = meta_of(t);
-  if (!is_recorded(m)) return Edge{nullptr, 0};
+  if (!is_recorded(m)) return Target{nullptr, 0};
   if (m->fn) {
     node_retain(m->fn);
-    return Edge{m->fn, m->output};
+    return Target{m->fn, m->output};
   }
   Node* n = __atomic_load_n(&m->acc, __ATOMIC_ACQUIRE);
   if (!n) {
     n = make_accumulator(t);
-    if (!n) return Edge{nullptr, 0};
+    if (!n) return Target{nullptr, 0};
     Node* first = nullptr;
     if (!__atomic_compare_exchange_n(&m->acc, &first, n, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE)) {
@@ -305,7 +280,7 @@ Edge gradient_edge(RbTensor* t) {
     }
   }
   host->retain(t);  // an edge to an accumulator is a hold on its leaf
-  return Edge{n, 0};
+  return Target{n, 0};
 }
 
 }  // namespace tape

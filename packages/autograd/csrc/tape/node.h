@@ -47,7 +47,14 @@ struct Meta {
 };
 
 struct Edge {
-  Node* fn;  // strong, or null where no gradient is wanted
+  Node* fn = nullptr;            // strong, or null where no gradient is wanted
+  const RbMeta* meta = nullptr;  // shape and dtype of the edge's tensor, in the node's block
+  uint32_t output = 0;
+  int16_t arg = 0;  // index of the argument
+};
+/// Where the gradient of a tensor flows: a node, held, and the number of its output.
+struct Target {
+  Node* fn;
   uint32_t output;
 };
 
@@ -63,17 +70,18 @@ struct RbNode {
   const RbOp* op;
   const RbOpInfo* info;
   tape::NodeKind kind;
-  bool released;  // the saved values were freed by a run without retain_graph
-  uint16_t nedges, nargs, nrets;
+  bool released;                  // the saved values were freed by a run without retain_graph
+  bool holds;                     // some of args and outs is owned
+  uint16_t nedges, nargs, nrets;  // nargs: 0 if the derivatives read no argument
   tape::Edge* edges;
-  int16_t* edge_args;  // argument index of each edge
-  RbValue* args;       // owned tensors, RbMeta, or plain values with their lists in this block
+  // What the derivatives read: owned tensors, or what a saved-tensors hook made of them
+  // (RB_OBJECT: a tape::Packed), RbMeta, or plain values with their lists in this block; else none.
+  RbValue* args;
   uint32_t* arg_versions;
-  RbValue* outs;
+  RbValue* outs;  // likewise results; null if none is saved
   uint32_t* out_versions;
-  tape::Meta* metas;   // one per result
-  RbMeta* edge_metas;  // shape and dtype of each edge's tensor
-  RbMeta* out_metas;   // of each result, for zeros
+  tape::Meta* metas;  // one per result
+  RbMeta* out_metas;  // of each result
   // While a run goes on: gradients of the results, and which run it is.
   RbTensor** grads;
   uint64_t run;
@@ -102,10 +110,11 @@ inline bool is_complex(int dtype) { return dtype >= RB_C64; }
 
 struct NodeShape {  // what make_node needs to lay out a block
   int nedges = 0, nargs = 0, nrets = 0;
+  bool saves_rets = false;
   size_t extra = 0;  // bytes for lists, strings and sizes
 };
-/// A node with everything but edges, args and seq zeroed; `*extra` is the room for lists. Null
-/// without memory.
+/// A node with everything but the metas of edges and results zeroed or empty; `*extra` is the room
+/// for lists. Null without memory.
 Node* make_node(NodeKind kind, const NodeShape& shape, char** extra);
 void node_retain(Node* n);
 /// Iterative: chains of any length.
@@ -114,8 +123,8 @@ void node_release(Node* n);
 void drop_saved(Node* n);
 int64_t live_nodes();
 
-/// The edge through which gradients of `t` flow: its node, or a leaf's accumulator; owned.
-Edge gradient_edge(RbTensor* t);
+/// Where gradients of `t` flow: its node, or a leaf's accumulator; owned.
+Target gradient_target(RbTensor* t);
 /// The record of `t`, brought up to date if `t` is a view whose base was written; null: none.
 Meta* current_meta(RbTensor* t, int32_t* status);
 /// Make `fn`'s result `output` the history of `t`, instead of what it had.
@@ -125,7 +134,31 @@ Meta* new_meta(RbTensor* t);
 void replace_meta(RbTensor* t, Meta* m, int32_t on);
 void delete_meta(void* meta);
 
-void copy_meta(RbMeta& to, const RbTensor* t, char** extra);
+inline void copy_meta(RbMeta& to, const RbTensor* t, char** extra) {
+  auto* dims = reinterpret_cast<int64_t*>(*extra);
+  const int n = t->ndim;
+  *extra += n * sizeof(int64_t);
+  for (int i = 0; i < n; ++i) dims[i] = t->shape[i];
+  to = RbMeta{n, t->dtype_id, t->backend, t->layout, t->device.id, 0, dims};
+}
+/// A copy of shape and dtype in the room for lists: meta_bytes(t) bytes.
+inline const RbMeta* new_meta_copy(const RbTensor* t, char** extra) {
+  auto* meta = reinterpret_cast<RbMeta*>(*extra);
+  *extra += sizeof(RbMeta);
+  copy_meta(*meta, t, extra);
+  return meta;
+}
+inline size_t meta_bytes(const RbTensor* t) { return sizeof(RbMeta) + t->ndim * sizeof(int64_t); }
+/// Whether `t` has the shape, dtype and device of `like`, and so can share its RbMeta.
+inline bool same_meta(const RbTensor* t, const RbTensor* like) {
+  if (t->ndim != like->ndim || t->dtype_id != like->dtype_id || t->backend != like->backend ||
+      t->device.id != like->device.id || t->layout != like->layout)
+    return false;
+  for (int i = 0; i < t->ndim; ++i) {
+    if (t->shape[i] != like->shape[i]) return false;
+  }
+  return true;
+}
 
 int32_t fail(int32_t code, const char* format, ...) __attribute__((format(printf, 2, 3)));
 

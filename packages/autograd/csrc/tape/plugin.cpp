@@ -1,8 +1,10 @@
 // The plugin's entry, and the table that it publishes for bindings and other plugins.
+#include <algorithm>
 #include <mutex>
 
 #include "engine.h"
 #include "record.h"
+#include "saved.h"
 
 #ifndef RABBET_AUTOGRAD_WHEEL
 #define RABBET_AUTOGRAD_WHEEL "0.1.0"
@@ -35,6 +37,15 @@ int32_t set_requires_grad(RbTensor* t, int32_t on) {
   }
   if (on && !differentiable(t->dtype_id)) {
     return fail(RB_E_TYPE, "only tensors of floating or complex dtype can require gradients");
+  }
+  if (on && (t->flags & RB_T_INFERENCE)) {
+    RbTls tls;
+    host->tls_get(&tls);
+    if (!(tls.tensor_flags & RB_T_INFERENCE)) {
+      return fail(RB_E_STATE,
+                  "Setting requires_grad=True on inference tensor outside InferenceMode is not "
+                  "allowed.");
+    }
   }
   if (!m && !on) return RB_OK;
   if (!m) m = new_meta(t);
@@ -105,7 +116,7 @@ RbNode* grad_fn(RbTensor* t, uint32_t* output) {
 
 RbNode* accumulator(RbTensor* t) {
   const Meta* m = meta_of(t);
-  return m && !m->fn && m->requires_grad ? gradient_edge(t).fn : nullptr;
+  return m && !m->fn && m->requires_grad ? gradient_target(t).fn : nullptr;
 }
 
 int32_t node_inputs(const RbNode* n) { return n->nedges; }
@@ -191,7 +202,7 @@ int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs
   NodeShape shape;
   shape.nedges = ninputs;
   shape.nrets = noutputs;
-  for (int32_t i = 0; i < ninputs; ++i) shape.extra += inputs[i]->ndim * sizeof(int64_t);
+  for (int32_t i = 0; i < ninputs; ++i) shape.extra += meta_bytes(inputs[i]);
   for (int32_t i = 0; i < noutputs; ++i) shape.extra += outputs[i]->ndim * sizeof(int64_t);
   char* extra = nullptr;
   Node* n = make_node(NodeKind::kCustom, shape, &extra);
@@ -202,16 +213,26 @@ int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs
   n->ctx_del = del;
   uint64_t seq = 0;
   for (int32_t i = 0; i < ninputs; ++i) {
-    n->edges[i] = gradient_edge(inputs[i]);
-    n->edge_args[i] = static_cast<int16_t>(i);
-    if (n->edges[i].fn && n->edges[i].fn->seq > seq) seq = n->edges[i].fn->seq;
-    copy_meta(n->edge_metas[i], inputs[i], &extra);
+    const Target target = gradient_target(inputs[i]);
+    n->edges[i] =
+        Edge{target.fn, new_meta_copy(inputs[i], &extra), target.output, static_cast<int16_t>(i)};
+    if (target.fn && target.fn->seq > seq) seq = target.fn->seq;
   }
   n->seq = seq + 1;
   for (int32_t i = 0; i < noutputs; ++i) {
     copy_meta(n->out_metas[i], outputs[i], &extra);
     if ((non_differentiable >> i & 1) || !differentiable(outputs[i]->dtype_id)) continue;
-    set_history(outputs[i], n, static_cast<uint32_t>(i));
+    const uint32_t output = static_cast<uint32_t>(i);
+    const bool is_input = std::find(inputs, inputs + ninputs, outputs[i]) != inputs + ninputs;
+    if (is_input && (outputs[i]->flags & RB_T_VIEW)) {  // written in place: so was its base
+      if (int32_t rc = record_view_write(outputs[i], n, output)) {
+        node_release(n);
+        return rc;
+      }
+    } else {
+      set_history(outputs[i], n, output);
+      if (is_input) meta_of(outputs[i])->rebased = true;
+    }
   }
   *out = n;
   return RB_OK;
@@ -269,7 +290,11 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      record_custom,
                      detach_in_place,
                      set_anomaly,
-                     live_nodes};
+                     live_nodes,
+                     push_saved_hooks,
+                     pop_saved_hooks,
+                     running_node,
+                     set_history};
   return host->publish(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION, &table);
 }
 

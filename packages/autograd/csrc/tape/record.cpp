@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "saved.h"
+
 namespace tape {
 
 namespace {
@@ -17,7 +19,7 @@ int32_t recorded_arguments(const RbValue* args, int32_t nargs, uint64_t* out) {
   int32_t status = RB_OK;
   for (int32_t i = 0; i < nargs; ++i) {
     if (args[i].tag == RB_TENSOR) {
-      if (host->view_parent(args[i].v.t)) {
+      if (__builtin_expect((args[i].v.t->flags & RB_T_VIEW) != 0, 0)) {
         current_meta(args[i].v.t, &status);
         if (status != RB_OK) return status;
       }
@@ -36,15 +38,20 @@ int32_t recorded_arguments(const RbValue* args, int32_t nargs, uint64_t* out) {
   return RB_OK;
 }
 
-// What the derivatives of the wanted arguments read.
-void saves(const RbOpInfo* info, uint64_t need, uint64_t* args, uint64_t* rets) {
-  *args = *rets = 0;
-  for (uint64_t rest = need; rest; rest &= rest - 1) {
-    const RbArgInfo& a = info->args[__builtin_ctzll(rest)];
-    *args |= a.saves_args;
-    *rets |= a.saves_rets;
+// What the derivatives of the wanted arguments read: bits of arguments and results whose values
+// are read, and that are mentioned at all.
+struct Reads {
+  uint64_t save_args = 0, save_rets = 0, args = 0, rets = 0;
+  Reads(const RbOpInfo* info, uint64_t need) {
+    for (uint64_t rest = need; rest; rest &= rest - 1) {
+      const RbArgInfo& a = info->args[__builtin_ctzll(rest)];
+      save_args |= a.saves_args;
+      save_rets |= a.saves_rets;
+      args |= a.reads_args;
+      rets |= a.reads_rets;
+    }
   }
-}
+};
 
 size_t list_bytes(const RbValue& v) {
   switch (v.tag) {
@@ -82,148 +89,184 @@ struct Recorder {
   const RbValue* args;
   int32_t nargs;
   uint64_t need;
-  NodeKind kind = NodeKind::kOp;
+  Reads reads{info, need};
   RbTensor* replaced = nullptr;  // an argument that the call overwrites ...
   RbTensor* original = nullptr;  // ... and the copy of what it held, if a derivative reads it
 
-  /// Node with edges and saved arguments, and room for `result_dims` sizes of the results; call
-  /// before an in-place call overwrites histories.
-  Node* begin(int32_t nrets, size_t result_dims, int32_t* status) const;
-  static void finish(Node* n, const RbValue* rets, int32_t nrets, uint64_t save_rets);
+  /// Node with edges and saved arguments for results of the shapes of `rets`; call before an
+  /// in-place call overwrites histories.
+  Node* begin(const RbValue* rets, int32_t nrets, int32_t* status) const;
+  /// Save what the derivatives read of the results.
+  int32_t save_results(Node* n, const RbValue* rets, int32_t nrets) const;
+
+ private:
+  NodeShape layout(const RbValue* rets, int32_t nrets, uint64_t* shared) const;
+  bool wants(int32_t i) const { return need >> i & 1; }
+  bool reads_arg(int32_t i) const { return reads.args >> i & 1; }
+  bool saves_arg(int32_t i) const { return reads.save_args >> i & 1; }
+  bool needs_meta(int32_t i) const { return wants(i) || (reads_arg(i) && !saves_arg(i)); }
+  int32_t keep_argument(Node* n, int32_t i, const RbMeta* meta, char** extra) const;
 };
 
-Node* Recorder::begin(int32_t nrets, size_t result_dims, int32_t* status) const {
-  uint64_t save_args = 0, save_rets = 0;
-  saves(info, need, &save_args, &save_rets);
+// `shared`: tensor arguments that have the shape and dtype of result 0.
+NodeShape Recorder::layout(const RbValue* rets, int32_t nrets, uint64_t* shared) const {
+  const RbTensor* like = rets[0].v.t;
   NodeShape shape;
-  shape.nargs = nargs;
+  shape.nargs = reads.args ? nargs : 0;
   shape.nrets = nrets;
-  for (int32_t i = 0; i < nargs; ++i) {
-    shape.extra += list_bytes(args[i]);
-    if (args[i].tag == RB_TENSOR) {
-      shape.extra += args[i].v.t->ndim * 8;
-      if (!(save_args >> i & 1)) shape.extra += sizeof(RbMeta);
-      if (need >> i & 1) ++shape.nedges;
-    } else if (args[i].tag == RB_TENSORS && (need >> i & 1)) {
-      shape.nedges += static_cast<int>(args[i].len);
-      for (uint32_t j = 0; j < args[i].len; ++j)
-        shape.extra += args[i].v.ts[j] ? args[i].v.ts[j]->ndim * 8 : 0;
+  shape.saves_rets = reads.save_rets != 0;
+  for (int32_t i = 0; i < nrets; ++i) shape.extra += rets[i].v.t->ndim * sizeof(int64_t);
+  for (uint64_t rest = need | reads.args; rest; rest &= rest - 1) {
+    const int32_t i = __builtin_ctzll(rest);
+    const RbValue& v = args[i];
+    if (v.tag == RB_TENSOR) {
+      shape.nedges += wants(i);
+      if (!needs_meta(i)) continue;
+      if (same_meta(v.v.t, like)) {
+        *shared |= 1ull << i;
+      } else {
+        shape.extra += meta_bytes(v.v.t);
+      }
+      continue;
     }
+    if (v.tag == RB_TENSORS && wants(i)) {
+      shape.nedges += static_cast<int>(v.len);
+      for (uint32_t j = 0; j < v.len; ++j) {
+        const RbTensor* t = v.v.ts[j];
+        if (t && !same_meta(t, like)) shape.extra += meta_bytes(t);
+      }
+    }
+    if (reads_arg(i)) shape.extra += list_bytes(v);
   }
-  shape.extra += result_dims * sizeof(int64_t);
+  return shape;
+}
+
+int32_t Recorder::keep_argument(Node* n, int32_t i, const RbMeta* meta, char** extra) const {
+  const RbValue& v = args[i];
+  RbValue& to = n->args[i];
+  if (v.tag == RB_TENSOR) {
+    if (!saves_arg(i)) {
+      to.tag = RB_META;
+      to.len = 0;
+      to.v.meta = meta;
+      return RB_OK;
+    }
+    RbTensor* kept = v.v.t == replaced && original ? original : v.v.t;
+    n->holds = true;
+    n->arg_versions[i] = host->version_get(kept);
+    return save_tensor(kept, &to);
+  }
+  if (v.tag != RB_TENSORS) {
+    keep_plain(to, v, extra);
+    return RB_OK;
+  }
+  to.v.p = *extra;
+  *extra += list_bytes(v);
+  n->holds = true;
+  return save_tensors(v, &to);
+}
+
+Node* Recorder::begin(const RbValue* rets, int32_t nrets, int32_t* status) const {
+  const NodeKind kind = info->flags & RB_OP_HAS_VJP ? NodeKind::kOp : NodeKind::kNotDifferentiable;
   char* extra = nullptr;
-  Node* n = make_node(kind, shape, &extra);
+  uint64_t shared = 0;
+  Node* n = make_node(kind, layout(rets, nrets, &shared), &extra);
   if (!n) {
     *status = fail(RB_E_OOM, "%s: out of memory while recording", info->name);
     return nullptr;
   }
   n->op = call->op;
   n->info = info;
+  for (int32_t i = 0; i < nrets; ++i) copy_meta(n->out_metas[i], rets[i].v.t, &extra);
+  const RbTensor* like = rets[0].v.t;
   uint64_t seq = 0;
-  int edge = 0;
-  auto add_edge = [&](RbTensor* t, int32_t i) {
-    n->edges[edge] = t ? gradient_edge(t) : Edge{nullptr, 0};
-    n->edge_args[edge] = static_cast<int16_t>(i);
-    if (n->edges[edge].fn) seq = std::max(seq, n->edges[edge].fn->seq);
-    if (t) copy_meta(n->edge_metas[edge], t, &extra);
-    ++edge;
+  Edge* edge = n->edges;
+  auto add_edge = [&](RbTensor* t, int32_t i, const RbMeta* meta) {
+    const Target target = t ? gradient_target(t) : Target{nullptr, 0};
+    *edge++ = Edge{target.fn, meta, target.output, static_cast<int16_t>(i)};
+    if (target.fn) seq = std::max(seq, target.fn->seq);
   };
-  for (int32_t i = 0; i < nargs; ++i) {
+  for (uint64_t rest = need | reads.args; rest; rest &= rest - 1) {
+    const int32_t i = __builtin_ctzll(rest);
     const RbValue& v = args[i];
-    if (v.tag == RB_TENSOR) {
-      RbTensor* t = v.v.t;
-      const int64_t* dims = nullptr;
-      if (need >> i & 1) {
-        add_edge(t, i);
-        dims = n->edge_metas[edge - 1].shape;
-      }
-      if (save_args >> i & 1) {
-        RbTensor* kept = t == replaced && original ? original : t;
-        host->retain(kept);
-        n->args[i] = tensor_value(kept);
-        n->arg_versions[i] = host->version_get(kept);
-      } else {
-        auto* meta = reinterpret_cast<RbMeta*>(extra);
-        extra += sizeof(RbMeta);
-        if (dims) {
-          *meta = n->edge_metas[edge - 1];
-        } else {
-          copy_meta(*meta, t, &extra);
-        }
-        n->args[i].tag = RB_META;
-        n->args[i].len = 0;
-        n->args[i].v.meta = meta;
-      }
-    } else if (v.tag == RB_TENSORS) {
-      keep_plain(n->args[i], v, &extra);
+    const RbMeta* meta = nullptr;
+    if (v.tag == RB_TENSOR && needs_meta(i))
+      meta = shared >> i & 1 ? &n->out_metas[0] : new_meta_copy(v.v.t, &extra);
+    if (wants(i) && v.tag == RB_TENSOR) {
+      add_edge(v.v.t, i, meta);
+    } else if (wants(i)) {
       for (uint32_t j = 0; j < v.len; ++j) {
-        if (v.v.ts[j]) host->retain(v.v.ts[j]);
-        if (need >> i & 1) add_edge(v.v.ts[j], i);
+        RbTensor* t = v.v.ts[j];
+        add_edge(t, i,
+                 !t                   ? nullptr
+                 : same_meta(t, like) ? &n->out_metas[0]
+                                      : new_meta_copy(t, &extra));
       }
-      n->arg_versions[i] = 0;
-    } else {
-      keep_plain(n->args[i], v, &extra);
+    }
+    if (!reads_arg(i)) continue;
+    *status = keep_argument(n, i, meta, &extra);
+    if (__builtin_expect(*status != RB_OK, 0)) {
+      node_release(n);
+      return nullptr;
     }
   }
   n->seq = seq + 1;
-  n->ctx = extra;  // room for the results' sizes; finish() takes it over
   return n;
 }
 
-void Recorder::finish(Node* n, const RbValue* rets, int32_t nrets, uint64_t save_rets) {
-  char* extra = static_cast<char*>(n->ctx);
-  n->ctx = nullptr;
+int32_t Recorder::save_results(Node* n, const RbValue* rets, int32_t nrets) const {
   for (int32_t i = 0; i < nrets; ++i) {
-    RbTensor* t = rets[i].v.t;
-    copy_meta(n->out_metas[i], t, &extra);
-    if (save_rets >> i & 1) {
-      RbTensor* alias = nullptr;  // without the slot: the node must not keep itself alive
-      if (host->tensor_alias(t, &alias) == RB_OK) {
-        n->outs[i] = tensor_value(alias);
-        n->out_versions[i] = host->version_get(t);
-      }
-    }
+    if (!(reads.save_rets >> i & 1)) continue;
+    RbTensor* alias = nullptr;  // without the slot: the node must not keep itself alive
+    if (int32_t rc = host->tensor_alias(rets[i].v.t, &alias)) return rc;
+    n->holds = true;
+    n->out_versions[i] = host->version_get(alias);
+    if (int32_t rc = save_owned(alias, &n->outs[i])) return rc;
   }
+  return RB_OK;
 }
 
-// Point a fresh result at its node; the record lies in the node.
-void attach(Node* n, int32_t i, RbTensor* t) {
+// Point a tensor at its node; the record lies in the node. Takes over a reference to the node.
+inline void attach(Node* n, int32_t i, RbTensor* t) {
   Meta& m = n->metas[i];
   m.fn = n;
   m.output = static_cast<uint32_t>(i);
   m.embedded = true;
-  m.version = host->version_get(t);
-  node_retain(n);
-  replace_meta(t, &m, 1);
+  if (t->flags & RB_T_VIEW) m.version = host->version_get(t);
+  if (__builtin_expect(!meta_of(t), 1)) {
+    host->slot_set(t, slot, &m, 1);
+  } else {
+    replace_meta(t, &m, 1);
+  }
 }
 
-bool any_differentiable(const RbValue* rets, int32_t nrets) {
-  for (int32_t i = 0; i < nrets; ++i) {
-    if (rets[i].tag == RB_TENSOR && differentiable(rets[i].v.t->dtype_id)) return true;
-  }
-  return false;
+int count_differentiable(const RbValue* rets, int32_t nrets) {
+  int count = 0;
+  for (int32_t i = 0; i < nrets; ++i)
+    count += rets[i].tag == RB_TENSOR && differentiable(rets[i].v.t->dtype_id);
+  return count;
 }
 
 int32_t record_call(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
                     RbValue* rets, int32_t nrets, uint64_t need) {
   int32_t status = host->redispatch(call, layer, args, nargs, rets, nrets);
-  if (status != RB_OK || !any_differentiable(rets, nrets)) return status;
-  Recorder recorder{call, info, args, nargs, need};
-  if (!(info->flags & RB_OP_HAS_VJP)) recorder.kind = NodeKind::kNotDifferentiable;
-  size_t dims = 0;
-  for (int32_t i = 0; i < nrets; ++i) dims += rets[i].v.t->ndim;
-  Node* n = recorder.begin(nrets, dims, &status);
-  if (!n) {
+  if (status != RB_OK) return status;
+  const int users = count_differentiable(rets, nrets);
+  if (!users) return RB_OK;
+  const Recorder recorder{call, info, args, nargs, need};
+  Node* n = recorder.begin(rets, nrets, &status);
+  if (n && recorder.reads.save_rets) {
+    status = recorder.save_results(n, rets, nrets);
+    if (status != RB_OK) node_release(n);
+  }
+  if (__builtin_expect(status != RB_OK, 0)) {
     for (int32_t i = 0; i < nrets; ++i) host->value_release(&rets[i]);
     return status;
   }
-  uint64_t save_args = 0, save_rets = 0;
-  saves(info, need, &save_args, &save_rets);
-  Recorder::finish(n, rets, nrets, save_rets);
+  n->refs.store(users, std::memory_order_relaxed);  // nobody else knows it yet
   for (int32_t i = 0; i < nrets; ++i) {
     if (differentiable(rets[i].v.t->dtype_id)) attach(n, i, rets[i].v.t);
   }
-  node_release(n);
   return RB_OK;
 }
 
@@ -253,22 +296,19 @@ int32_t check_target(const RbOpInfo* info, const RbTensor* target, const RbTenso
 
 // The base of a written view gets a history: everywhere else its old one, in the view that of
 // `value`.
-int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, Edge root_edge) {
+int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, uint32_t output,
+                    Target root_target) {
   NodeShape shape;
   shape.nedges = 2;
   shape.nrets = 1;
-  shape.extra = (3 * root->ndim + view->ndim) * sizeof(int64_t);
+  shape.extra = root->ndim * sizeof(int64_t) + meta_bytes(view);
   char* extra = nullptr;
   Node* n = make_node(NodeKind::kViewWrite, shape, &extra);
   if (!n) return fail(RB_E_OOM, "out of memory while recording a write to a view");
-  n->edges[0] = root_edge;
-  n->edges[1] = Edge{value, 0};
-  n->seq = 1 + std::max(root_edge.fn ? root_edge.fn->seq : 0, value ? value->seq : 0);
-  copy_meta(n->edge_metas[0], root, &extra);
-  copy_meta(n->edge_metas[1], view, &extra);
   copy_meta(n->out_metas[0], root, &extra);
-  n->edge_args[0] = 0;
-  n->edge_args[1] = 1;
+  n->edges[0] = Edge{root_target.fn, &n->out_metas[0], root_target.output, 0};
+  n->edges[1] = Edge{value, new_meta_copy(view, &extra), output, 1};
+  n->seq = 1 + std::max(root_target.fn ? root_target.fn->seq : 0, value ? value->seq : 0);
   if (value) node_retain(value);
   {
     // How the view was made, kept on an alias of the base: the base itself will point here.
@@ -297,9 +337,9 @@ int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* 
   int32_t status = check_target(info, target, root);
   if (status != RB_OK) return status;
   const bool recorded = is_recorded(meta_of(root ? root : target));
-  const Edge edge = recorded && root ? gradient_edge(root) : Edge{nullptr, 0};
+  const Target edge = recorded && root ? gradient_target(root) : Target{nullptr, 0};
   status = host->redispatch(call, layer, args, nargs, rets, nrets);
-  if (status == RB_OK && recorded && root) return rebase_view(target, root, nullptr, edge);
+  if (status == RB_OK && recorded && root) return rebase_view(target, root, nullptr, 0, edge);
   if (edge.fn) node_release(edge.fn);
   if (status == RB_OK && recorded) replace_meta(target, nullptr, 0);
   return status;
@@ -325,10 +365,9 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
         "make the view, or write to it, under the same mode",
         info->name);
   }
-  uint64_t save_args = 0, save_rets = 0;
-  saves(info, need, &save_args, &save_rets);
+  Recorder recorder{call, info, args, nargs, need};
   Ref original;
-  if (save_args & 1) {
+  if (recorder.reads.save_args & 1) {
     static const RbOp* const clone = host->find_op("clone");
     TlsGuard guard;
     host->layer_mode(layer, -1, 1);
@@ -338,25 +377,23 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
     const Meta* m = meta_of(target);
     if (m && m->fn) set_history(original.get(), m->fn, m->output);
   }
-  Recorder recorder{call, info, args, nargs, need};
   recorder.replaced = target;
   recorder.original = original.get();
-  if (!(info->flags & RB_OP_HAS_VJP)) recorder.kind = NodeKind::kNotDifferentiable;
-  Node* n = recorder.begin(1, target->ndim, &status);
+  Node* n = recorder.begin(rets, 1, &status);
   if (!n) return status;
-  const Edge root_edge = root ? gradient_edge(root) : Edge{nullptr, 0};
+  const Target root_edge = root ? gradient_target(root) : Target{nullptr, 0};
   status = host->redispatch(call, layer, args, nargs, rets, nrets);
+  // The target's new value may be saved as the result; it is already that of the write.
+  if (status == RB_OK) status = recorder.save_results(n, rets, 1);
   if (status != RB_OK) {
-    n->ctx = nullptr;
     if (root_edge.fn) node_release(root_edge.fn);
     node_release(n);
     return status;
   }
-  // The target's new value may be saved as the result; it is already that of the write.
-  Recorder::finish(n, rets, 1, save_rets);
   if (root) {
-    status = rebase_view(target, root, n, root_edge);
+    status = rebase_view(target, root, n, 0, root_edge);
   } else {
+    node_retain(n);
     attach(n, 0, target);
     n->metas[0].rebased = true;
   }
@@ -365,6 +402,17 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
 }
 
 }  // namespace
+
+int32_t record_view_write(RbTensor* view, Node* value, uint32_t output) {
+  RbTensor* root = root_of(view);
+  const Meta* m = meta_of(root);
+  if (m && m->requires_grad && !m->fn) {
+    return fail(RB_E_STATE, "%s: a view of a leaf tensor that requires grad was written in place",
+                value->name->c_str());
+  }
+  const Target target = is_recorded(m) ? gradient_target(root) : Target{nullptr, 0};
+  return rebase_view(view, root, value, output, target);
+}
 
 int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t nrets) {

@@ -7,4 +7,8 @@ namespace tape {
 int32_t handle_call(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
                     RbValue* rets, int32_t nrets);
 
+/// A user's function wrote `view` in place, and result `output` of `value` is its history now: give
+/// the base of the view the history that follows.
+int32_t record_view_write(RbTensor* view, Node* value, uint32_t output);
+
 }  // namespace tape

@@ -32,6 +32,15 @@ typedef int32_t (*RbNodeHook)(void* ctx, RbTensor** inputs, int32_t ninputs, RbT
 typedef int32_t (*RbCustomBackward)(void* ctx, RbTensor* const* grads, int32_t noutputs,
                                     RbTensor** results, int32_t ninputs);
 
+/* Hooks that replace tensors while they wait for backward. `pack` may return a code; `*packed` is
+ * owned and goes through `drop`. `unpack` gives an owned tensor, and may be called several times.
+ */
+typedef struct RbSavedHooks {
+  int32_t (*pack)(void* ctx, RbTensor* tensor, void** packed);
+  int32_t (*unpack)(void* ctx, void* packed, RbTensor** tensor);
+  void (*drop)(void* packed);
+} RbSavedHooks;
+
 typedef struct RbAutograd {
   uint32_t struct_size;
   int32_t layer;
@@ -72,6 +81,14 @@ typedef struct RbAutograd {
   int32_t (*detach_in_place)(RbTensor*);
   void (*set_anomaly)(int32_t check_nan); /* per process */
   int64_t (*live_nodes)(void);
+
+  /* The thread's stack of saved-tensors hooks. `del(ctx)` runs when nothing is packed with it. */
+  void (*push_saved_hooks)(const RbSavedHooks*, void* ctx, void (*del)(void*));
+  void (*pop_saved_hooks)(void);
+  /* The custom node whose backward runs on this thread, borrowed; null: none. */
+  RbNode* (*running_node)(void);
+  /* Make result `output` of a node the history of a tensor. */
+  void (*set_history)(RbTensor*, RbNode*, uint32_t output);
 } RbAutograd;
 
 #ifdef __cplusplus

@@ -25,13 +25,7 @@ struct Keys {
 
 inline void add_keys(Keys& k, const RbTensor* t) {
   if (!k.keys) k.device = t->device.id;
-  k.keys |= t->keys[0];
-  // What a layer knows of a base holds for its views: a write through another view may have told it
-  // since.
-  for (const ViewRecord* view = impl(t)->view; __builtin_expect(view != nullptr, 0);
-       view = view->parent->view) {
-    k.keys |= view->parent->keys[0];
-  }
+  k.keys |= keys_of(t);
   if (t->level > k.level) k.level = t->level;
 }
 
@@ -113,7 +107,12 @@ inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, Rb
 
 int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
              uint32_t flags) {
-  if (__builtin_expect(op->has_dims, 0)) {
+  bool has_dims = false;  // that are given
+  for (uint64_t rest = op->dim_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    has_dims = has_dims || (i < nargs && args[i].tag != RB_NONE);
+  }
+  if (has_dims) {
     if (nargs > kMaxArgs) return set_error(RB_E_ARG, op->name + ": too many arguments");
     RbValue wrapped[kMaxArgs];
     std::memcpy(wrapped, args, nargs * sizeof(RbValue));

@@ -468,6 +468,7 @@ std::shared_ptr<Formula> compile_formulas(const Op& op) {
   if (op.has_decomp() && op.decomp_text.rfind("function ", 0) != 0)
     f->decomp = compiler.compile(op.decomp_text, false);
   f->vjps.assign(op.params.size(), -1);
+  f->refused.assign(op.params.size(), 0);
   for (auto& [arg, text] : op.vjps) {
     for (size_t i = 0; i < op.params.size(); ++i) {
       if (op.params[i].name_text == arg) f->vjps[i] = compiler.compile(text, false);

@@ -3,13 +3,16 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <optional>
 
 #include "backends.h"
 #include "dispatch.h"
 #include "dtype.h"
 #include "error.h"
 #include "formula.h"
+#include "formula_kernel.h"
 #include "formula_nodes.h"
+#include "formula_quick.h"
 #include "formula_value.h"
 #include "promotion.h"
 
@@ -339,6 +342,7 @@ class Runner {
 
   Val index(const Node& n) {
     const Val list = eval(n.kids[0]), at = eval(n.kids[1]);
+    if (list.tag() == RB_ZERO) return list;  // one of several gradients that are zero
     const Val items = as_list(list, where());
     const int64_t size = static_cast<int64_t>(items.items->size());
     int64_t i = at.v.v.i;
@@ -454,18 +458,24 @@ void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int
 void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, const RbValue* outs,
              int nouts, const RbValue* grads, RbValue* results) {
   const Formula& f = compiled(op);
-  Runner runner(op, f, args, nargs);
-  runner.set_results(outs, nouts);
-  runner.set_gradients(grads);
+  QuickFormula quick(op, f, args, nargs, outs, nouts, grads);
+  std::optional<Runner> general;
   for (int i = 0; i < nargs; ++i) results[i] = value_none();
   try {
     for (int i = 0; i < nargs; ++i) {
       if (!(wanted >> i & 1)) continue;
+      if (run_vjp_kernel(op, i, args, nargs, outs, grads, &results[i])) continue;
       if (f.vjps[i] < 0) {
         fail(RB_E_NOTIMPL, "%s: no derivative is recorded for the argument '%s'", op.name.c_str(),
              op.params[i].name);
       }
-      Val v = runner.eval(f.vjps[i]);
+      if (op.params[i].type != RB_A_TENSORS && quick.vjp(i, &results[i])) continue;
+      if (!general) {
+        general.emplace(op, f, args, nargs);
+        general->set_results(outs, nouts);
+        general->set_gradients(grads);
+      }
+      Val v = general->eval(f.vjps[i]);
       const bool zero_number = v.is_number() && v.tag() != RB_COMPLEX && number_value(v) == 0;
       if (v.tag() == RB_ZERO || v.tag() == RB_NONE || zero_number) {
         results[i].tag = RB_ZERO;

@@ -178,12 +178,13 @@ int32_t host_view_replay(const RbTensor* t, RbTensor* root, RbTensor** out) {
 
 void host_tls_get(RbTls* tls) {
   const ThreadState& state = thread_state();
-  *tls = RbTls{state.include, state.exclude, 0, 0};
+  *tls = RbTls{state.include, state.exclude, 0, state.tensor_flags};
 }
 void host_tls_set(const RbTls* tls) {
   ThreadState& state = thread_state();
   state.include = tls->include;
   state.exclude = tls->exclude;
+  state.tensor_flags = tls->tensor_flags;
 }
 void set_bit(uint64_t& word, int bit, int32_t to) {
   if (to == 1) word |= 1ull << bit;

@@ -188,9 +188,16 @@ int result_dtype(const Op& op, int ret, const RbValue* args, int nargs) {
 }
 
 int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& out) {
-  if (!op.casts || op.compute_text.empty()) return -1;
-  if (op.compute_text == "out") return out.rets[0].dtype;
-  if (op.compute_text == "promote(all)") return promote_arguments(args, nargs, op.compute_args);
+  switch (op.compute_rule) {
+    case ComputeRule::kNone:
+      return -1;
+    case ComputeRule::kOut:
+      return out.rets[0].dtype;
+    case ComputeRule::kPromoteAll:
+      return promote_arguments(args, nargs, op.compute_args);
+    case ComputeRule::kFormula:
+      break;
+  }
   return eval_compute(op, args, nargs);
 }
 
@@ -199,9 +206,8 @@ int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& 
 void infer(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   shapes(op, args, nargs, out);
   for (int i = 0; i < op.info.nrets; ++i) {
-    out.rets[i].dtype = i > 0 && op.dtype_rule != DTypeRule::kGeneral && op.dtype_text.size() == 1
-                            ? out.rets[0].dtype
-                            : result_dtype(op, i, args, nargs);
+    out.rets[i].dtype =
+        i > 0 && op.one_dtype ? out.rets[0].dtype : result_dtype(op, i, args, nargs);
     if (out.rets[i].dtype < 0)
       fail(RB_E_TYPE, "%s: expected at least one tensor argument", op.name.c_str());
   }
@@ -232,7 +238,9 @@ int64_t wrap_one(const Op& op, int64_t dim, int64_t ndim) {
 void wrap_dims(const Op& op, RbValue* args, int nargs, DimScratch& scratch) {
   const RbTensor* x = first_tensor(op, args);
   const int64_t ndim = x ? x->ndim : 0;
-  for (int i = 0; i < nargs; ++i) {
+  for (uint64_t rest = op.dim_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i >= nargs) break;
     const int type = op.params[i].type;
     RbValue& v = args[i];
     if (type == RB_A_DIM && v.tag == RB_INT) {

@@ -44,6 +44,8 @@ enum class DTypeRule : uint8_t {
   kDefault,     // the default floating dtype
   kGeneral
 };
+/// What the Tensor arguments are cast to: nothing, the result's dtype, the promotion of them all.
+enum class ComputeRule : uint8_t { kNone, kOut, kPromoteAll, kFormula };
 /// Shape rules; kNamed: a function of infer.cpp, kFormula: a formula, kData: the kernel decides.
 enum class ShapeRule : uint8_t {
   kBroadcast,
@@ -79,14 +81,19 @@ struct Op {
   std::vector<std::pair<std::string, std::string>> lets;
   std::vector<std::pair<std::string, std::string>> vjps;  // argument, formula
   DTypeRule dtype_rule = DTypeRule::kGeneral;
+  ComputeRule compute_rule = ComputeRule::kNone;
   int8_t dtype_arg = -1;  // `... if dtype is None else dtype`: index of that argument
   int8_t shape_arg = -1, dim_arg = -1, keepdim_arg = -1;
-  const void* rule = nullptr;  // the named shape or view function, found at first use
+  std::vector<int8_t> layout_args;  // `layout`: for each result the argument in whose order of
+                                    // dimensions it lies in memory
+  const void* rule = nullptr;       // the named shape or view function, found at first use
   ShapeRule shape_rule = ShapeRule::kNamed;
   uint64_t compute_args = 0;  // Tensor arguments that core casts to the compute dtype
   uint64_t never_cast = 0;    // `nocast`: masks and indices
   bool casts = true;          // compute none: false
-  bool has_dims = false;      // some argument is a dim, newdim or dim[]
+  uint64_t dim_args = 0;      // bit per argument that is a dim, newdim, dim[] or perm
+  bool mutates = false;       // some argument is written in place, beyond the results
+  bool one_dtype = false;     // dtype_text holds one rule, which all results share
   int32_t first_tensor = -1;  // index of the first Tensor or Tensor[] argument
   uint64_t tensor_args = 0;   // bit per Tensor / Tensor[] argument
   std::shared_ptr<Formula>
@@ -100,10 +107,15 @@ struct Op {
                   RbValue* rets) = nullptr;
   uint64_t mask = ~0ull;  // key bits that this operator does not fall through
   Handler table[kKeyBits];
+  // Kernels of whole derivative formulas: kBackendBits of them per argument; null: there are none.
+  std::unique_ptr<Handler[]> vjp_storage;
+  const Handler* vjp_table = nullptr;
   std::string provider;  // who registered it: "rabbet-core 0.1.0"
 
   bool has_decomp() const { return !decomp_text.empty(); }
   bool is_view() const { return (info.flags & RB_OP_VIEW) != 0; }
+  /// A view whose geometry core derives itself (views.cpp).
+  bool is_view_primitive() const { return is_view() && decomp_text.empty(); }
 };
 
 inline const Op* impl(const RbOp* op) { return reinterpret_cast<const Op*>(op); }

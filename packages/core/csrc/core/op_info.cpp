@@ -19,9 +19,11 @@ class Reads {
     const Node& n = f_.nodes[at];
     switch (n.kind) {
       case NodeKind::kArgument:
+        all_args |= 1ull << n.index;
         if (value && (op_.tensor_args >> n.index & 1)) args |= 1ull << n.index;
         return;
       case NodeKind::kResult:
+        all_rets |= 1ull << n.index;
         if (value) rets |= 1ull << n.index;
         return;
       case NodeKind::kLet:
@@ -48,7 +50,8 @@ class Reads {
     }
   }
 
-  uint64_t args = 0, rets = 0;
+  uint64_t args = 0, rets = 0;          // whose values are read
+  uint64_t all_args = 0, all_rets = 0;  // that are mentioned at all
 
  private:
   const Op& op_;
@@ -69,6 +72,8 @@ const RbOpInfo* op_info(const Op& op) {
     reads.visit(f.vjps[i], true);
     writable.arg_infos[i].saves_args = reads.args;
     writable.arg_infos[i].saves_rets = reads.rets;
+    writable.arg_infos[i].reads_args = reads.all_args;
+    writable.arg_infos[i].reads_rets = reads.all_rets;
   }
   __atomic_store_n(&writable.info_ready, true, __ATOMIC_RELEASE);
   return &op.info;

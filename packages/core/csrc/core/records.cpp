@@ -322,6 +322,9 @@ class Parser {
     } else if (name == "nocast") {
       for (const std::string& arg : split(value, ','))
         op_->never_cast |= 1ull << (&param(arg, "nocast") - op_->params.data());
+    } else if (name == "layout") {
+      for (const std::string& arg : split(value, ','))
+        op_->layout_args.push_back(static_cast<int8_t>(&param(arg, "layout") - op_->params.data()));
     } else if (name == "accepts") {
       if (value != "int" && value != "real")
         error("accepts: expected int or real, got '" + value + "'");
@@ -521,10 +524,17 @@ void Parser::finish_record() {
       op.tensor_args |= 1ull << i;
     }
     if (p.type == RB_A_DIM || p.type == RB_A_NEWDIM || p.type == RB_A_DIMS || p.type == RB_A_PERM)
-      op.has_dims = true;
+      op.dim_args |= 1ull << i;
+    if (p.flags & RB_ARG_MUTATED) op.mutates = true;
   }
   default_exposure();
   dtype_rules();
+  op.one_dtype = op.dtype_text.size() == 1 && op.dtype_rule != DTypeRule::kGeneral;
+  if (op.casts && !op.compute_text.empty()) {
+    op.compute_rule = op.compute_text == "out"            ? ComputeRule::kOut
+                      : op.compute_text == "promote(all)" ? ComputeRule::kPromoteAll
+                                                          : ComputeRule::kFormula;
+  }
   op.compute_args &= ~op.never_cast;
   shape_rule();
   for (const Param& p : op.params) op.arg_infos.push_back(p);

@@ -10,6 +10,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "formula.h"
+#include "formula_kernel.h"
 #include "infer.h"
 #include "runtime.h"
 #include "shape_rules.h"
@@ -113,10 +114,16 @@ bool may_overlap(const RbTensor* a, const RbTensor* b) {
   return x.low < y.high && y.low < x.high;
 }
 
+inline bool is_formula(const Handler& handler) { return (handler.flags & RB_K_FORMULA) != 0; }
+
+inline bool is_elementwise(const Op& op, const Handler& handler) {
+  return op.info.kind == RB_KIND_ELEMENTWISE || is_formula(handler);
+}
+
 // Whether a kernel that fills `target` while it reads its arguments could read what it has
 // overwritten.
-bool hazard(const Op& op, const RbTensor* target, const RbValue* args, int nargs) {
-  const bool elementwise = op.info.kind == RB_KIND_ELEMENTWISE;
+bool hazard(const Op& op, bool elementwise, const RbTensor* target, const RbValue* args,
+            int nargs) {
   const bool first_is_target = elementwise || op.info.kind == RB_KIND_INDEXING ||
                                op.info.kind == RB_KIND_RANDOM || op.name == "index_put";
   auto clash = [&](const RbTensor* t, int i) {
@@ -138,6 +145,12 @@ void check_writable(const Op& op, const RbTensor* t, const char* what) {
   if (t->flags & RB_T_READONLY) {
     fail(RB_E_STATE,
          "%s: %s is read-only memory (it came from a read-only array); clone() it first",
+         op.name.c_str(), what);
+  }
+  if ((t->flags & RB_T_INFERENCE) && !(thread_state().tensor_flags & RB_T_INFERENCE)) {
+    fail(RB_E_STATE,
+         "%s: inplace update to inference tensor outside InferenceMode is not allowed: %s was made "
+         "in inference_mode(); clone() it to get a normal tensor",
          op.name.c_str(), what);
   }
   for (int i = 0; i < t->ndim; ++i) {
@@ -170,30 +183,34 @@ void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec) {
   }
 }
 
-// Strides of a tensor that fills its memory without gaps, in whatever order of dimensions.
-bool is_dense(const RbTensor* t) {
+// Dense strides for `shape` in the order in which the dimensions of `like` lie in memory.
+void strides_in_order_of(const RbTensor* like, const int64_t* shape, int64_t* strides) {
   int order[kMaxDims];
-  int n = 0;
-  for (int i = 0; i < t->ndim; ++i) {
-    if (t->strides[i] <= 0) return false;
-    if (t->shape[i] != 1) order[n++] = i;
-  }
-  std::sort(order, order + n, [&](int a, int b) { return t->strides[a] < t->strides[b]; });
+  for (int i = 0; i < like->ndim; ++i) order[i] = like->ndim - 1 - i;
+  std::stable_sort(order, order + like->ndim,
+                   [&](int a, int b) { return like->strides[a] < like->strides[b]; });
   int64_t dense = 1;
-  for (int i = 0; i < n; ++i) {
-    if (t->strides[order[i]] != dense) return false;
-    dense *= t->shape[order[i]];
+  for (int i = 0; i < like->ndim; ++i) {
+    strides[order[i]] = dense;
+    dense *= std::max<int64_t>(shape[order[i]], 1);
   }
-  return true;
 }
 
-// An elementwise result keeps the memory layout of the first input of its shape, as in PyTorch.
-const int64_t* inherited_strides(const Op& op, const RbValue* args, int nargs,
-                                 const TensorSpec& spec) {
-  if (op.info.kind != RB_KIND_ELEMENTWISE) return nullptr;
-  for (int i = 0; i < nargs; ++i) {
-    if (args[i].tag != RB_TENSOR) continue;
-    const RbTensor* t = args[i].v.t;
+// Strides of result `i` where it is not row-major, or null: an elementwise result keeps the memory
+// layout of the first input of its shape, as in PyTorch; others follow the record's `layout`.
+const int64_t* inherited_strides(const Op& op, bool elementwise, const RbValue* args, int nargs,
+                                 const TensorSpec& spec, int i, int64_t* space) {
+  if (static_cast<size_t>(i) < op.layout_args.size()) {
+    const RbValue& v = args[op.layout_args[i]];
+    if (v.tag != RB_TENSOR || v.v.t->ndim != spec.ndim || v.v.t->flags & RB_T_CONTIGUOUS)
+      return nullptr;
+    strides_in_order_of(v.v.t, spec.shape, space);
+    return space;
+  }
+  if (!elementwise) return nullptr;
+  for (int k = 0; k < nargs; ++k) {
+    if (args[k].tag != RB_TENSOR) continue;
+    const RbTensor* t = args[k].v.t;
     if (t->ndim != spec.ndim || std::memcmp(t->shape, spec.shape, spec.ndim * sizeof(int64_t)))
       continue;
     return !(t->flags & RB_T_CONTIGUOUS) && is_dense(t) ? t->strides : nullptr;
@@ -204,6 +221,7 @@ const int64_t* inherited_strides(const Op& op, const RbValue* args, int nargs,
 // ---- arguments
 
 struct Arguments {  // a private copy of the values, with what keeps replaced tensors alive
+  Arguments(const RbValue* args, int nargs) { std::memcpy(values, args, nargs * sizeof(RbValue)); }
   RbValue values[kMaxArgs];
   std::vector<TensorRef> kept;
   std::vector<std::vector<RbTensor*>> lists;
@@ -249,6 +267,26 @@ void replace_tensors(Arguments& a, int nargs, const Replace& replace) {
   }
 }
 
+// Whether `prepare` has anything to do.
+bool fits_kernel(const Op& op, const Handler& handler, int compute, const RbValue* args,
+                 int nargs) {
+  const uint64_t cast_args = compute >= 0 && op.casts ? op.compute_args : 0;
+  const bool dense = (handler.flags & RB_K_CONTIGUOUS) != 0;
+  for (uint64_t rest = op.tensor_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i >= nargs) break;
+    const bool is_list = args[i].tag == RB_TENSORS;
+    if (!is_list && args[i].tag != RB_TENSOR) continue;
+    for (uint32_t k = 0; k < (is_list ? args[i].len : 1); ++k) {
+      const RbTensor* t = is_list ? args[i].v.ts[k] : args[i].v.t;
+      if (!t) continue;
+      if ((cast_args >> i & 1) && t->dtype_id != compute) return false;
+      if (dense && !(t->flags & RB_T_CONTIGUOUS)) return false;
+    }
+  }
+  return true;
+}
+
 void prepare(const Op& op, const Handler& handler, int compute, Arguments& a, int nargs) {
   if (compute >= 0 && op.casts) {
     replace_tensors(a, nargs, [&](const RbTensor* t, int i) {
@@ -277,6 +315,7 @@ void check_dtype(const Op& op, const Handler& handler, int backend, int compute)
 }
 
 void bump_mutated(const Op& op, const RbValue* args, int nargs, bool check_only) {
+  if (!op.mutates) return;
   for (int i = 0; i < nargs; ++i) {
     if (!(op.params[i].flags & RB_ARG_MUTATED)) continue;
     if (args[i].tag == RB_TENSOR) {
@@ -297,13 +336,6 @@ void bump_mutated(const Op& op, const RbValue* args, int nargs, bool check_only)
   }
 }
 
-void check_kernel_result(const Op& op, int backend, const Handler& handler, int32_t rc) {
-  if (__builtin_expect(rc == RB_OK, 1)) return;
-  add_error_frame("while running " + op.name + " on " + backend_name(backend) + " [" +
-                  (handler.provider ? handler.provider : "?") + "]");
-  rethrow(rc);
-}
-
 // ---- the ways to a result
 
 void make_views(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets) {
@@ -312,6 +344,64 @@ void make_views(const RbCall* c, const Op& op, const RbValue* args, int nargs, R
   Tensor* view = make_view(op, args, nargs);
   if (!op.detached) set_view_record(view, &op, args, nargs);
   rets[0] = value_tensor(view);
+}
+
+// Destinations that hold part of the results: those that cannot be written directly are made.
+int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int backend,
+                 const Inferred& inferred, const RbValue* args, const RbValue* values, int nargs,
+                 RbValue* rets, int32_t nrets) {
+  RbValue dests[kMaxRets];
+  TensorRef fresh[kMaxRets];
+  for (int32_t i = 0; i < nrets; ++i) {
+    const TensorSpec& spec = inferred.rets[i];
+    RbTensor* target = rets[i].v.t;
+    check_destination(op, target, spec);
+    if (target->dtype_id == spec.dtype &&
+        !hazard(op, is_elementwise(op, handler), target, values, nargs)) {
+      dests[i] = value_tensor(target);
+      continue;
+    }
+    int64_t space[kMaxDims];
+    fresh[i] = TensorRef(tensor_new(
+        backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
+        inherited_strides(op, is_elementwise(op, handler), args, nargs, spec, i, space)));
+    dests[i] = value_tensor(fresh[i].get());
+  }
+  const int32_t rc = handler.fn(handler.self, c, values, nargs, dests, nrets);
+  if (rc != RB_OK) return rc;
+  for (int32_t i = 0; i < nrets; ++i) {
+    if (fresh[i]) {
+      copy_tensor(fresh[i].get(), rets[i].v.t);
+    } else {
+      bump_version(rets[i].v.t);
+    }
+  }
+  return RB_OK;
+}
+
+// New results.
+int32_t run_fresh(const RbCall* c, const Op& op, const Handler& handler, int backend,
+                  const Inferred& inferred, const RbValue* args, const RbValue* values, int nargs,
+                  RbValue* rets, int32_t nrets) {
+  struct Fresh {
+    RbValue values[kMaxRets];
+    int n = 0;
+    ~Fresh() {
+      for (int i = 0; i < n; ++i) release(values[i].v.t);
+    }
+  } fresh;
+  for (; fresh.n < nrets; ++fresh.n) {
+    const TensorSpec& spec = inferred.rets[fresh.n];
+    int64_t space[kMaxDims];
+    fresh.values[fresh.n] = value_tensor(tensor_new(
+        backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
+        inherited_strides(op, is_elementwise(op, handler), args, nargs, spec, fresh.n, space)));
+  }
+  const int32_t rc = handler.fn(handler.self, c, values, nargs, fresh.values, nrets);
+  if (rc != RB_OK) return rc;
+  for (int32_t i = 0; i < nrets; ++i) rets[i] = fresh.values[i];
+  fresh.n = 0;
+  return RB_OK;
 }
 
 // Results of their own, then copied into the destinations.
@@ -327,50 +417,38 @@ void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets) {
   }
 }
 
-void run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backend,
+// False: a kernel of a whole formula has declined, and nothing has been done.
+bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backend,
                 const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   Inferred inferred;
-  infer(op, args, nargs, inferred);
-  check_dtype(op, handler, backend, compute_dtype(op, args, nargs, inferred));
+  if (is_formula(handler)) {
+    if (nrets != 1 || !infer_plain(op, args, nargs, inferred) ||
+        !(handler.dtype_mask >> inferred.rets[0].dtype & 1))
+      return false;
+  } else {
+    infer(op, args, nargs, inferred);
+    check_dtype(op, handler, backend, compute_dtype(op, args, nargs, inferred));
+  }
   bump_mutated(op, args, nargs, true);
 
-  Arguments a;
-  std::memcpy(a.values, args, nargs * sizeof(RbValue));
-  prepare(op, handler, inferred.compute, a, nargs);
-
-  const bool given = (c->flags & RB_CALL_OUT) != 0;
-  RbValue dests[kMaxRets];
-  TensorRef fresh[kMaxRets];
-  for (int32_t i = 0; i < nrets; ++i) {
-    const TensorSpec& spec = inferred.rets[i];
-    RbTensor* target = given ? rets[i].v.t : nullptr;
-    if (target) check_destination(op, target, spec);
-    if (target && target->dtype_id == spec.dtype && !hazard(op, target, a.values, nargs)) {
-      dests[i] = value_tensor(target);
-      continue;
-    }
-    fresh[i] = TensorRef(tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
-                                    inherited_strides(op, args, nargs, spec)));
-    dests[i] = value_tensor(fresh[i].get());
+  const auto run = (c->flags & RB_CALL_OUT) ? run_into : run_fresh;
+  int32_t rc;
+  if (__builtin_expect(fits_kernel(op, handler, inferred.compute, args, nargs), 1)) {
+    rc = run(c, op, handler, backend, inferred, args, args, nargs, rets, nrets);
+  } else {
+    Arguments a(args, nargs);
+    prepare(op, handler, inferred.compute, a, nargs);
+    rc = run(c, op, handler, backend, inferred, args, a.values, nargs, rets, nrets);
   }
-  check_kernel_result(op, backend, handler,
-                      handler.fn(handler.self, c, a.values, nargs, dests, nrets));
+  if (rc == RB_E_NOTIMPL && is_formula(handler)) return false;
+  check_kernel_result(op, backend, handler, rc);
   bump_mutated(op, args, nargs, false);
-  for (int32_t i = 0; i < nrets; ++i) {
-    if (!given) {
-      rets[i] = value_tensor(fresh[i].release_ownership());
-    } else if (fresh[i]) {
-      copy_tensor(fresh[i].get(), rets[i].v.t);
-    } else {
-      bump_version(rets[i].v.t);
-    }
-  }
+  return true;
 }
 
 void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int backend,
                     const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
-  Arguments a;
-  std::memcpy(a.values, args, nargs * sizeof(RbValue));
+  Arguments a(args, nargs);
   prepare(op, handler, -1, a, nargs);
   RbValue results[kMaxRets];
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
@@ -400,8 +478,10 @@ void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbV
       check_destination(op, rets[i].v.t, spec);
       bump_version(rets[i].v.t);
     } else {
-      rets[i] = value_tensor(tensor_new(kMeta, 0, spec.dtype, spec.ndim, spec.shape,
-                                        inherited_strides(op, args, nargs, spec)));
+      int64_t space[kMaxDims];
+      rets[i] = value_tensor(tensor_new(
+          kMeta, 0, spec.dtype, spec.ndim, spec.shape,
+          inherited_strides(op, op.info.kind == RB_KIND_ELEMENTWISE, args, nargs, spec, i, space)));
     }
   }
 }
@@ -423,7 +503,6 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   const int backend = __builtin_ctzll(backends);
   LayersOff layers_off;
   const Handler& handler = op.table[backend];
-  if (op.is_view() && !op.has_decomp()) return make_views(c, op, args, nargs, rets);
   if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
   if (backend == kMeta && op.info.kind != RB_KIND_COMPOSITE)
     return run_meta(c, op, args, nargs, rets, nrets);
@@ -433,7 +512,8 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   }
   if (handler.flags & RB_K_ALLOCATES)
     return run_allocating(c, op, handler, backend, args, nargs, rets, nrets);
-  run_kernel(c, op, handler, backend, args, nargs, rets, nrets);
+  if (!run_kernel(c, op, handler, backend, args, nargs, rets, nrets))
+    decompose(c, args, nargs, rets, nrets);
 }
 
 // ---- the quick way: an elementwise call on contiguous tensors of one shape and one floating dtype
@@ -441,7 +521,7 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
 inline bool is_number(const RbValue& v) { return v.tag >= RB_BOOL && v.tag <= RB_FLOAT; }
 
 // The tensor whose shape, dtype and device the result has, or null.
-inline const RbTensor* uniform_input(const Op& op, const RbValue* args, int nargs) {
+inline const RbTensor* uniform_input(const RbValue* args, int nargs) {
   const RbTensor* first = nullptr;
   for (int i = 0; i < nargs; ++i) {
     if (args[i].tag == RB_TENSOR) {
@@ -462,13 +542,22 @@ inline const RbTensor* uniform_input(const Op& op, const RbValue* args, int narg
       return nullptr;
     }
   }
-  return op.dtype_rule == DTypeRule::kGeneral ? nullptr : first;
+  return first;
+}
+
+// Whether the quick way knows how to run `op` with this handler.
+inline bool is_quick(const Op& op, const Handler& handler) {
+  if (!handler.fn) return false;
+  if (handler.flags)
+    return handler.flags == RB_K_FORMULA && formula_kernels.load(std::memory_order_relaxed);
+  return op.info.kind == RB_KIND_ELEMENTWISE && op.dtype_rule != DTypeRule::kGeneral;
 }
 
 // Destination of an in-place call that the quick way may write to directly.
 inline bool plain_destination(const RbTensor* target, const RbTensor* like, const RbValue* args,
                               int nargs) {
-  if (target->dtype_id != like->dtype_id || target->flags != RB_T_CONTIGUOUS ||
+  const uint32_t harmless = RB_T_VIEW | thread_state().tensor_flags;
+  if (target->dtype_id != like->dtype_id || (target->flags & ~harmless) != RB_T_CONTIGUOUS ||
       target->ndim != like->ndim)
     return false;
   for (int d = 0; d < like->ndim; ++d) {
@@ -485,23 +574,48 @@ inline bool plain_destination(const RbTensor* target, const RbTensor* like, cons
 
 }  // namespace
 
+// Strides of a tensor that fills its memory without gaps, in whatever order of dimensions.
+bool is_dense(const RbTensor* t) {
+  int order[kMaxDims];
+  int n = 0;
+  for (int i = 0; i < t->ndim; ++i) {
+    if (t->strides[i] <= 0) return false;
+    if (t->shape[i] != 1) order[n++] = i;
+  }
+  std::sort(order, order + n, [&](int a, int b) { return t->strides[a] < t->strides[b]; });
+  int64_t dense = 1;
+  for (int i = 0; i < n; ++i) {
+    if (t->strides[order[i]] != dense) return false;
+    dense *= t->shape[order[i]];
+  }
+  return true;
+}
+
+void check_kernel_result(const Op& op, int backend, const Handler& handler, int32_t rc) {
+  if (__builtin_expect(rc == RB_OK, 1)) return;
+  add_error_frame("while running " + op.name + " on " + backend_name(backend) + " [" +
+                  (handler.provider ? handler.provider : "?") + "]");
+  rethrow(rc);
+}
+
 int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t nrets) {
   const Op& op = *impl(c->op);
   const uint64_t backends = c->keys[0] & kBackendMask;
-  if (__builtin_expect(
-          op.info.kind == RB_KIND_ELEMENTWISE && nrets == 1 && !(backends & (backends - 1)), 1)) {
+  if (__builtin_expect(nrets == 1 && !(backends & (backends - 1)), 1)) {
     const Handler& handler = op.table[__builtin_ctzll(backends)];
-    const RbTensor* like = handler.fn && !handler.flags ? uniform_input(op, args, nargs) : nullptr;
+    const RbTensor* like = is_quick(op, handler) ? uniform_input(args, nargs) : nullptr;
     if (like && (handler.dtype_mask >> like->dtype_id & 1)) {
       const bool given = (c->flags & RB_CALL_OUT) != 0;
       const bool boolean = op.dtype_rule == DTypeRule::kBoolean;
       if (!given) {
         RbValue dest;
         const int32_t made = guarded([&] {
-          dest = value_tensor(tensor_new(like->backend, like->device.id,
-                                         boolean ? +RB_BOOL8 : +like->dtype_id, like->ndim,
-                                         like->shape, nullptr));
+          const int dtype = boolean ? +RB_BOOL8 : +like->dtype_id;
+          dest = value_tensor(has_host_memory(like->backend)
+                                  ? tensor_like(like, dtype)
+                                  : tensor_new(like->backend, like->device.id, dtype, like->ndim,
+                                               like->shape, nullptr));
         });
         if (made != RB_OK) return made;
         const int32_t rc = handler.fn(handler.self, c, args, nargs, &dest, 1);
@@ -510,11 +624,15 @@ int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue
           return RB_OK;
         }
         release(dest.v.t);
+        if (rc == RB_E_NOTIMPL && is_formula(handler))
+          return guarded([&] { run_general(c, args, nargs, rets, nrets); });
         return guarded([&] { check_kernel_result(op, like->backend, handler, rc); });
       }
       if (!boolean && plain_destination(rets[0].v.t, like, args, nargs)) {
         const int32_t rc = handler.fn(handler.self, c, args, nargs, rets, 1);
         if (__builtin_expect(rc != RB_OK, 0)) {
+          if (rc == RB_E_NOTIMPL && is_formula(handler))
+            return guarded([&] { run_general(c, args, nargs, rets, nrets); });
           return guarded([&] { check_kernel_result(op, like->backend, handler, rc); });
         }
         bump_version(rets[0].v.t);
@@ -522,6 +640,8 @@ int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue
       }
     }
   }
+  if (op.is_view_primitive() && !(backends & (backends - 1)))
+    return guarded([&] { make_views(c, op, args, nargs, rets); });
   return guarded([&] { run_general(c, args, nargs, rets, nrets); });
 }
 

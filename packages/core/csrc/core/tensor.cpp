@@ -54,6 +54,16 @@ inline void storage_release(Storage* s, ThreadState& state) {
   if (s->host->tensor_dead) block_free(s->host, sizeof(Tensor), state);
 }
 
+inline void clear_private(Tensor* t) {
+  t->refs.store(1, std::memory_order_relaxed);
+  t->tensor_dead = 0;
+  t->has_slots = 0;
+  t->inline_storage.refs.store(0, std::memory_order_relaxed);
+  t->view = nullptr;
+  t->pyobj = nullptr;
+  for (void*& slot : t->slots) slot = nullptr;
+}
+
 // A block with everything but storage and memory set.
 inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const int64_t* shape,
                             const int64_t* strides, ThreadState& state) {
@@ -99,17 +109,11 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
   t->keys[0] = 1ull << backend;
   t->keys[1] = 0;
   t->numel = numel;
-  t->flags = contiguous ? static_cast<uint32_t>(RB_T_CONTIGUOUS) : 0u;
+  t->flags = (contiguous ? static_cast<uint32_t>(RB_T_CONTIGUOUS) : 0u) | state.tensor_flags;
   t->level = 0;
   t->owner = nullptr;
   t->ext = nullptr;
-  t->refs.store(1, std::memory_order_relaxed);
-  t->tensor_dead = 0;
-  t->has_slots = 0;
-  t->inline_storage.refs.store(0, std::memory_order_relaxed);
-  t->view = nullptr;
-  t->pyobj = nullptr;
-  for (void*& slot : t->slots) slot = nullptr;
+  clear_private(t);
   bump(state.live->tensors, 1);
   return t;
 }
@@ -216,6 +220,41 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
   return t;
 }
 
+Tensor* tensor_like(const RbTensor* like, int dtype) {
+  const uint64_t nbytes = static_cast<uint64_t>(like->numel) * kDTypes[dtype].itemsize;
+  const int ndim = like->ndim;
+  if (__builtin_expect(nbytes > 4096 || ndim > kInlineDims, 0))
+    return tensor_new(like->backend, like->device.id, dtype, ndim, like->shape, nullptr);
+  ThreadState& state = thread_state();
+  auto* t = static_cast<Tensor*>(block_alloc(sizeof(Tensor), state));
+  static_cast<RbTensor&>(*t) = *like;
+  t->dtype = kDTypes[dtype].dlpack;
+  t->dtype_id = static_cast<uint16_t>(dtype);
+  t->shape = t->dims;
+  t->strides = t->dims + ndim;
+  for (int64_t i = ndim - 1, dense = 1; i >= 0; --i) {
+    const int64_t size = like->shape[i];
+    t->dims[i] = size;
+    t->dims[ndim + i] = dense;
+    dense *= size ? size : 1;
+  }
+  t->byte_offset = 0;
+  t->keys[0] = 1ull << like->backend;
+  t->keys[1] = 0;
+  t->flags = uint32_t{RB_T_CONTIGUOUS} | state.tensor_flags;
+  t->level = 0;
+  t->owner = nullptr;
+  t->ext = nullptr;
+  clear_private(t);
+  bump(state.live->tensors, 1);
+  if (nbytes <= kInlineBytes) {
+    init_storage(t, t->inline_data, nbytes, nullptr, nullptr, state);
+  } else {
+    init_storage(t, block_alloc(nbytes, state), nbytes, free_block, nullptr, state);
+  }
+  return t;
+}
+
 Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const int64_t* strides,
                      void* data) {
   Tensor* t = tensor_block(base->backend, base->device.id, base->dtype_id, ndim, shape, strides,
@@ -224,7 +263,7 @@ Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const
   s->refs.fetch_add(1, std::memory_order_relaxed);
   t->storage = s;
   t->data = data;
-  t->flags |= base->flags & RB_T_READONLY;
+  t->flags = (t->flags & RB_T_CONTIGUOUS) | (base->flags & (RB_T_READONLY | RB_T_INFERENCE));
   return t;
 }
 
@@ -268,7 +307,7 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
   t->keys[0] = (t->keys[0] & ~(1ull << t->backend)) | 1ull << src->backend;
   t->backend = src->backend;
   t->numel = src->numel;
-  t->flags = src->flags;
+  t->flags = (src->flags & ~uint32_t{RB_T_VIEW}) | (t->flags & RB_T_VIEW);
   t->storage = fresh;
   storage_release(old, thread_state());
 }
@@ -279,12 +318,14 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
     if (args[i].tag == RB_INTS) lists += args[i].len * sizeof(int64_t);
   }
   const size_t head = offsetof(ViewRecord, args) + nargs * sizeof(RbValue);
-  auto* record = static_cast<ViewRecord*>(block_alloc(head + lists));
+  const bool fits = head + lists <= t->record_room();
+  auto* record =
+      reinterpret_cast<ViewRecord*>(fits ? t->record_space() : block_alloc(head + lists));
   record->parent = impl(args[0].v.t);
   retain(record->parent);
   record->op = op;
   record->nargs = nargs;
-  record->bytes = static_cast<uint32_t>(head + lists);
+  record->bytes = fits ? 0 : static_cast<uint32_t>(head + lists);
   auto* ints = reinterpret_cast<int64_t*>(reinterpret_cast<char*>(record) + head);
   record->args[0] = value_none();
   for (int i = 1; i < nargs; ++i) {
@@ -296,6 +337,7 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
     }
   }
   t->view = record;
+  t->flags |= RB_T_VIEW;
 }
 
 namespace {
@@ -318,7 +360,7 @@ void tensor_destroy(Tensor* t) {
     Tensor* parent = nullptr;
     if (ViewRecord* record = t->view) {
       parent = record->parent;
-      block_free(record, record->bytes, state);
+      if (record->bytes) block_free(record, record->bytes, state);
     }
     if (__builtin_expect(t->shape != t->dims, 0))
       block_free(t->shape, 2 * t->ndim * sizeof(int64_t), state);

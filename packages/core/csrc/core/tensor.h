@@ -28,12 +28,12 @@ struct Storage {
   uint8_t backend, readonly;
 };
 
-/// How a view was made out of `parent`: the call, with its values copied. Freed with the tensor.
+/// How a view was made out of `parent`: the call, with its values copied. Goes with the tensor.
 struct ViewRecord {
   Tensor* parent;  // owned
   const Op* op;
   int32_t nargs;
-  uint32_t bytes;
+  uint32_t bytes;   // of a block of its own; 0: it lies in the tensor
   RbValue args[1];  // args[0] is the place of the parent; lists follow the array
 };
 
@@ -49,6 +49,11 @@ struct Tensor : RbTensor {
   int64_t dims[2 * kInlineDims];  // shape, then strides, while ndim <= kInlineDims
   Storage inline_storage;
   alignas(64) char inline_data[kInlineBytes];
+
+  /// A view uses neither inline member, except for the count of references to the storage, which
+  /// stays 0: its record lies there if it fits.
+  char* record_space() { return reinterpret_cast<char*>(&inline_storage.data); }
+  size_t record_room() { return inline_data + kInlineBytes - record_space(); }
 };
 
 inline Tensor* impl(RbTensor* t) { return static_cast<Tensor*>(t); }
@@ -104,6 +109,8 @@ class TensorRef {
 /// memory.
 Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
                    const int64_t* strides);
+/// As tensor_new with the shape and device of `like`, which is contiguous and in host memory.
+Tensor* tensor_like(const RbTensor* like, int dtype);
 /// Shares the storage of `base`; `data` is the first element's address. No view record is made.
 Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const int64_t* strides,
                      void* data);
@@ -112,7 +119,7 @@ Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, c
                      const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*));
 /// Make `t` refer to the memory, shape, dtype and device of `src`; its identity and slots stay.
 void tensor_set_data(Tensor* t, const RbTensor* src);
-/// Attach the record that `t` was made by `op(args)` out of args[0].
+/// Attach the record that `t`, made by tensor_share, is the result of `op(args)` out of args[0].
 void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs);
 
 /// Drop what an owned value holds, and make it RB_NONE.

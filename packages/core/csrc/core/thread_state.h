@@ -27,6 +27,7 @@ struct ThreadState {
   uint64_t include = 0, exclude = 0;
   LiveCounts* live = nullptr;  // outlives the thread
   int32_t in_parallel = 0;
+  uint32_t tensor_flags = 0;  // of new tensors: RB_T_INFERENCE in inference mode
   FreeBlock* free_blocks[kBlockClasses] = {};
   int32_t free_counts[kBlockClasses] = {};
 

@@ -253,8 +253,8 @@ void resolve_size(const char* op, int64_t numel, int ndim, int64_t* shape) {
       unknown = i;
     } else if (shape[i] < 0) {
       fail(RB_E_ARG, "%s: size %lld for dimension %d is negative", op, (long long)shape[i], i);
-    } else {
-      known = checked_product(op, known, shape[i]);
+    } else if (__builtin_mul_overflow(known, shape[i], &known)) {
+      fail(RB_E_ARG, "%s: size %s is too large", op, shape_text(ndim, shape).c_str());
     }
   }
   if (unknown >= 0) {

@@ -26,6 +26,18 @@ RbValue optional_int(PyObject* o) {
   return value_int(i);
 }
 
+struct SliceBounds {
+  RbValue start, stop, step;
+};
+SliceBounds slice_bounds(const PySliceObject* s) {
+  SliceBounds b{optional_int(s->start), optional_int(s->stop), optional_int(s->step)};
+  if (b.step.tag == RB_NONE) b.step = value_int(1);
+  if (b.step.v.i <= 0)
+    raise(PyExc_ValueError, "slice step must be positive, got %lld",
+          static_cast<long long>(b.step.v.i));
+  return b;
+}
+
 // A plain integer index: an int, a NumPy integer or a 0-d integer tensor; bools are masks.
 bool integer_index(PyObject* o, int64_t* out) {
   if (PyBool_Check(o)) return false;
@@ -121,14 +133,10 @@ class Reader {
   }
 
   void slice(PySliceObject* s) {
-    RbValue step = optional_int(s->step);
-    if (step.tag == RB_NONE) step = value_int(1);
-    if (step.v.i <= 0)
-      raise(PyExc_ValueError, "slice step must be positive, got %lld",
-            static_cast<long long>(step.v.i));
-    if (s->start != Py_None || s->stop != Py_None || step.v.i != 1) {
-      split_.view = run_op(ops.slice, {value_tensor(split_.view.get()), value_int(at_),
-                                       optional_int(s->start), optional_int(s->stop), step});
+    const SliceBounds b = slice_bounds(s);
+    if (s->start != Py_None || s->stop != Py_None || b.step.v.i != 1) {
+      split_.view = run_op(
+          ops.slice, {value_tensor(split_.view.get()), value_int(at_), b.start, b.stop, b.step});
     }
     keep_dim();
   }
@@ -252,6 +260,12 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
       return wrap(
           run_op(ops.select, {value_tensor(const_cast<Tensor*>(x)), value_int(0), value_int(i)})
               .release_ownership());
+    }
+    if (PySlice_Check(key) && x->ndim > 0) {
+      const SliceBounds b = slice_bounds(reinterpret_cast<PySliceObject*>(key));
+      return wrap(run_op(ops.slice, {value_tensor(const_cast<Tensor*>(x)), value_int(0), b.start,
+                                     b.stop, b.step})
+                      .release_ownership());
     }
     Split s = Reader(x).run(key);
     if (s.advanced) return wrap(advanced_index(s).release_ownership());

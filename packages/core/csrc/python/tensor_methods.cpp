@@ -179,20 +179,19 @@ PyObject* view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
       same->dtype = dtype_info(dtype).dlpack;
       return wrap(same.release_ownership());
     }
-    std::vector<int64_t> sizes;
+    int64_t sizes[kMaxDims];
     PyObject* list =
         nargs == 1 && (PyTuple_Check(args[0]) || PyList_Check(args[0])) ? args[0] : nullptr;
     const Py_ssize_t n = list ? PySequence_Size(list) : nargs;
+    if (n > kMaxDims)
+      raise(PyExc_ValueError, "view(): a tensor has at most %d dimensions, got %zd", kMaxDims, n);
     for (Py_ssize_t i = 0; i < n; ++i) {
       Ref o(list ? PySequence_GetItem(list, i) : Py_NewRef(args[i]));
-      int64_t s;
-      if (!int_value(o.get(), &s))
+      if (!int_value(o.get(), &sizes[i]))
         raise(PyExc_TypeError, "view(): sizes must be ints, not %s", Py_TYPE(o.get())->tp_name);
-      sizes.push_back(s);
     }
     if (names) raise(PyExc_TypeError, "view() takes no keyword arguments");
-    return wrap(run_op(ops.view,
-                       {value_tensor(t), value_ints(sizes.data(), static_cast<int>(sizes.size()))})
+    return wrap(run_op(ops.view, {value_tensor(t), value_ints(sizes, static_cast<int>(n))})
                     .release_ownership());
   });
 }

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define RB_ABI_MAJOR 0
-#define RB_ABI_MINOR 1
+#define RB_ABI_MINOR 2
 
 /* Bytes up to and including `last`; never sizeof(T), in whose tail padding a new member can hide.
  */
@@ -80,7 +80,9 @@ typedef struct RbHost RbHost;
 enum {                      /* RbTensor.flags */
        RB_T_CONTIGUOUS = 1, /* row-major without gaps */
        RB_T_READONLY = 2,   /* memory that must not be written (a read-only NumPy array) */
-       RB_T_WRAPPER = 4     /* `ext` is a transform's wrapper; `data` is null */
+       RB_T_WRAPPER = 4,    /* `ext` is a transform's wrapper; `data` is null */
+       RB_T_VIEW = 8,       /* made by a view operator: view_parent is not null */
+       RB_T_INFERENCE = 16  /* made in inference mode: never recorded, written only there */
 };
 
 /* The public part of every tensor. Passing a tensor is passing a pointer to this; core allocates
@@ -180,16 +182,27 @@ enum { /* RbKernel.flags */
            1, /* makes its own results (data-dependent shapes); else rets are allocated by core */
        RB_K_NEEDS_GIL = 2,  /* a Python kernel */
        RB_K_CONTIGUOUS = 4, /* core passes contiguous tensors only */
+       RB_K_FORMULA = 8,    /* computes a whole formula of the record, see RbKernel */
 };
 
 /* A kernel for one backend. Unless RB_K_ALLOCATES is set it only fills `rets`, whose shape and
  * dtype core derived from the operator's record; elementwise tensors arrive cast to the compute
- * dtype, with their own shapes, to be broadcast to the result's; results can have any strides. */
+ * dtype, with their own shapes, to be broadcast to the result's; results can have any strides.
+ *
+ * RB_K_FORMULA: a kernel for a whole elementwise formula, instead of one call for each operator in
+ * it. `op` is the name of a record with a decomposition, or "NAME.vjp.ARGUMENT" for a derivative;
+ * `schema` is the text of the formula (see docs/reference/records): where the record says something
+ * else, core does not use the kernel. A derivative's arguments are those of the operator, then its
+ * results, then their gradients; what the formula does not read is left undefined. Core calls such
+ * a kernel only where nothing has to be recorded or transformed and all tensors that the formula
+ * reads have one floating dtype, which the result (one tensor, of their broadcast shape) has too;
+ * numbers are real. It may decline by returning RB_E_NOTIMPL before it writes anything: then, and
+ * for all other operands, core evaluates the formula. */
 typedef struct RbKernel {
   uint32_t struct_size, flags;
   const char* op;      /* record name, e.g. "max.dim" */
   const char* backend; /* backend or layer name */
-  const char* schema;  /* the signature compiled against, or null */
+  const char* schema;  /* the signature or formula compiled against, or null */
   RbFn fn;
   void* self;
   void (*self_free)(void*);
@@ -249,6 +262,9 @@ typedef struct RbArgInfo {
   uint64_t saves_args; /* arguments whose values the vjp of this one reads, a bit each */
   uint64_t saves_rets; /* likewise results */
   RbValue default_value;
+  uint64_t
+      reads_args; /* arguments that the vjp of this one mentions at all: value, shape or dtype */
+  uint64_t reads_rets; /* likewise results */
 } RbArgInfo;
 
 enum { /* RbOpInfo.kind */
@@ -350,7 +366,8 @@ typedef struct RbRngSlice { /* Philox-4x32-10: key = seed, counters offset, offs
 
 typedef struct RbTls { /* the thread's dispatch state; copy it to carry it to another thread */
   uint64_t include, exclude;
-  int32_t depth, reserved;
+  int32_t depth;
+  uint32_t tensor_flags; /* RB_T_INFERENCE or 0: flags of new tensors that are no views */
 } RbTls;
 
 /* ---- the host table */

@@ -22,6 +22,7 @@ LAZY_ATTRIBUTES = {
     "autograd": (
         "requires_grad", "requires_grad_", "grad", "grad_fn", "is_leaf", "backward", "register_hook",
         "register_post_accumulate_grad_hook", "retain_grad", "retains_grad", "output_nr", "detach_", "_version",
+        "is_inference",
     ),
 }  # fmt: skip
 

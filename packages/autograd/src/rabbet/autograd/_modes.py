@@ -9,8 +9,12 @@ from . import _C
 F = TypeVar("F", bound=Callable[..., Any])
 
 is_grad_enabled = _C.is_grad_enabled
-_set = _C.set_grad_enabled
-_inference_depth = 0
+is_inference_mode_enabled = _C.is_inference_mode
+
+
+def _set(on: bool) -> None:
+    # In inference mode nothing is recorded, whatever is switched on inside.
+    _C.set_grad_enabled(on and not is_inference_mode_enabled())
 
 
 class _Mode:
@@ -117,30 +121,34 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """no_grad() for code that never differentiates what it makes. Context manager and decorator."""
+    """no_grad() for code whose results are never differentiated. Context manager and decorator.
+
+    Tensors made inside are inference tensors (`is_inference()`): they have no version counter, are
+    never saved for backward and cannot be written in place outside. clone() gives a normal tensor.
+    `inference_mode(False)` leaves the mode and records again.
+    """
+
+    def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
+        instance = super().__new__(cls)
+        if isinstance(mode, bool):
+            return instance
+        instance.__init__()  # type: ignore[misc]
+        return instance(mode)
 
     def __init__(self, mode: bool = True) -> None:
         super().__init__()
         self.mode = mode
-        self.on = not mode
+        self._inference_before: list[bool] = []
 
     def __enter__(self) -> None:
-        global _inference_depth
         self._before.append(is_grad_enabled())
-        if self.mode:
-            _set(False)
-            _inference_depth += 1
+        self._inference_before.append(is_inference_mode_enabled())
+        _C.set_inference_mode(self.mode)
+        _C.set_grad_enabled(not self.mode)
 
     def __exit__(self, *exc: object) -> None:
-        global _inference_depth
-        _set(self._before.pop())
-        if self.mode:
-            _inference_depth -= 1
+        _C.set_inference_mode(self._inference_before.pop())
+        _C.set_grad_enabled(self._before.pop())
 
     def _fresh(self) -> "_Mode":
         return inference_mode(self.mode)
-
-
-def is_inference_mode_enabled() -> bool:
-    """Whether the code runs inside inference_mode()."""
-    return _inference_depth > 0

@@ -9,6 +9,7 @@ from rabbet import Tensor
 
 from . import _C
 from ._modes import is_grad_enabled, no_grad, set_grad_enabled
+from .graph import active_hooks
 
 
 class FunctionCtx:
@@ -17,8 +18,10 @@ class FunctionCtx:
     def __init__(self) -> None:
         self.needs_input_grad: tuple[bool, ...] = ()
         self.materialize_grads = True
-        self._saved: tuple[Tensor | None, ...] = ()
+        self._saved: tuple[Any, ...] = ()
         self._versions: tuple[int, ...] = ()
+        self._outputs: tuple[int | None, ...] = ()  # of those saved: which output it is
+        self._unpack: Callable[[Any], Tensor] | None = None
         self._non_differentiable: tuple[Tensor, ...] = ()
         self._dirty: tuple[Tensor, ...] = ()
 
@@ -30,18 +33,44 @@ class FunctionCtx:
                     f"save_for_backward: expected Tensors or None, got {type(t).__name__}"
                 )
         self._saved = tensors
-        self._versions = tuple(0 if t is None else t._version for t in tensors)
+        self._outputs = (None,) * len(tensors)
+        self._versions = tuple(0 if t is None or t.is_inference() else t._version for t in tensors)
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
         """The tensors given to save_for_backward."""
+        if self._unpack is not None:
+            return tuple(None if t is None else self._unpack(t) for t in self._saved)
         for t, version in zip(self._saved, self._versions, strict=True):
-            if t is not None and t._version != version:
+            if t is not None and not t.is_inference() and t._version != version:
                 raise RuntimeError(
                     "one of the variables needed for gradient computation has been modified by an inplace operation: "
                     f"{type(self).__name__} saved a tensor at version {version}, it is at version {t._version} now"
                 )
-        return self._saved
+        return tuple(
+            t if output is None else _C.saved_output(t, output)
+            for t, output in zip(self._saved, self._outputs, strict=True)
+        )
+
+    def _settle(self, outputs: list[Tensor]) -> None:
+        """Prepare what was saved for waiting: the graph must not keep itself alive."""
+        for t in self._saved:
+            if t is not None and t.is_inference():
+                raise RuntimeError(
+                    "Inference tensors cannot be saved for backward. To work around you can make a clone "
+                    "to get a normal tensor and use it in autograd."
+                )
+        numbers = {id(o): i for i, o in enumerate(outputs)}
+        self._outputs = tuple(None if t is None else numbers.get(id(t)) for t in self._saved)
+        self._saved = tuple(
+            t if output is None else t.detach()
+            for t, output in zip(self._saved, self._outputs, strict=True)
+        )
+        hooks = active_hooks()
+        if hooks is not None:
+            pack, self._unpack = hooks
+            with no_grad():
+                self._saved = tuple(None if t is None else pack(t) for t in self._saved)
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Say that these outputs carry no gradient."""
@@ -62,9 +91,25 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapped(ctx: FunctionCtx, *grads: Tensor) -> Any:
         with no_grad():
-            return function(ctx, *grads)
+            results = function(ctx, *grads)
+        recorded = [g for g in grads if isinstance(g, Tensor) and g.requires_grad]
+        if not is_grad_enabled() or not recorded:
+            return results
+        single = not isinstance(results, tuple)
+        results = tuple(
+            r.detach() if isinstance(r, Tensor) else r for r in ((results,) if single else results)
+        )
+        made = [r for r in results if isinstance(r, Tensor) and r.is_floating_point()]
+        _C.record_custom("OnceDifferentiable", recorded, made, 0, _refuse_twice)
+        return results[0] if single else results
 
     return wrapped
+
+
+def _refuse_twice(grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    raise RuntimeError(
+        "trying to differentiate twice a function that was marked with @once_differentiable"
+    )
 
 
 class Function:
@@ -129,20 +174,23 @@ def _record(
     tensors = [(i, a) for i, a in enumerate(args) if isinstance(a, Tensor)]
     made = [o for o in outputs if isinstance(o, Tensor)]
     shapes = [(o.shape, o.dtype, o.device) for o in made]
+    places = [k for k, o in enumerate(outputs) if isinstance(o, Tensor)]
     plain = 0
-    for i, (o, r) in enumerate(
-        (o, r) for o, r in zip(outputs, returned, strict=True) if isinstance(o, Tensor)
-    ):
-        if any(o is n or r is n for n in ctx._non_differentiable):
+    for i, k in enumerate(places):
+        if any(outputs[k] is n or returned[k] is n for n in ctx._non_differentiable):
             plain |= 1 << i
     indices = [i for i, _ in tensors]
+    noutputs = len(outputs)
 
-    def run_backward(grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    def run_backward(given: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
         if ctx.materialize_grads:
-            grads = tuple(
+            given = tuple(
                 rabbet.zeros(s, dtype=t, device=d) if g is None else g
-                for g, (s, t, d) in zip(grads, shapes, strict=True)
+                for g, (s, t, d) in zip(given, shapes, strict=True)
             )
+        grads: list[Tensor | None] = [None] * noutputs  # also for outputs that are no tensors
+        for k, g in zip(places, given, strict=True):
+            grads[k] = g
         results = cls.backward(ctx, *grads)
         results = results if isinstance(results, tuple) else (results,)
         if len(results) > len(args) and all(r is None for r in results[len(args) :]):
@@ -159,6 +207,12 @@ def _record(
             raise RuntimeError(
                 f"{cls.__name__}: a leaf tensor that requires grad was written in place"
             )
+        if not any(d is o for o in made):
+            raise RuntimeError(
+                f"{cls.__name__}: some elements marked as dirty during the forward method were not "
+                "returned as output. The inputs that are modified inplace must all be outputs of the Function"
+            )
+    ctx._settle(made)
     with set_grad_enabled(True):
         _C.record_custom(
             f"{cls.__name__}Backward", [t for _, t in tensors], made, plain, run_backward

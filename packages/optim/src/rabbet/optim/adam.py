@@ -15,6 +15,7 @@ from .optimizer import Optimizer
 __all__ = ["Adam", "adam"]
 
 _fused_adam = ops.fused_adam
+_REAL = frozenset({rabbet.float32, rabbet.float64, rabbet.float16, rabbet.bfloat16})
 
 
 class Adam(Optimizer):
@@ -111,7 +112,56 @@ class Adam(Optimizer):
             state["max_exp_avg_sq"] = rabbet.zeros_like(values)
         return state
 
+    def _step_together(self, group: dict[str, Any]) -> bool:
+        """The step of a group whose parameters all have gradients and made as many steps as the first.
+
+        False: the group is another one, and nothing was done.
+        """
+        params = group["params"]
+        state_of = self.state
+        if not params or not all(map(state_of.__contains__, params)):
+            return False
+        states = [state_of[param] for param in params]
+        grads = [param.grad for param in params]
+        try:
+            means = [state["exp_avg"] for state in states]
+            squares = [state["exp_avg_sq"] for state in states]
+            step = states[0]["step"]
+            for state, grad in zip(states, grads, strict=True):
+                if grad is None or state["step"] != step or grad.dtype not in _REAL:
+                    return False
+        except KeyError:  # a parameter whose steps are still to begin
+            return False
+        beta1, beta2 = group["betas"]
+        lr, weight_decay = group["lr"], group["weight_decay"]
+        if not (type(lr) is type(beta1) is type(beta2) is float) or isinstance(
+            weight_decay, Tensor
+        ):
+            return False
+        count = step + 1
+        _fused_adam(
+            params,
+            grads,
+            means,
+            squares,
+            [],
+            lr,
+            beta1,
+            beta2,
+            group["eps"],
+            weight_decay,
+            group["decoupled_weight_decay"],
+            group["maximize"],
+            1 - beta1**count,
+            1 - beta2**count,
+        )
+        for state in states:
+            state["step"] = count
+        return True
+
     def _step_group(self, group: dict[str, Any]) -> None:
+        if not group["amsgrad"] and self._step_together(group):
+            return
         amsgrad = group["amsgrad"]
         state_of = self.state
         # Parameters that have made the same number of steps share one call; mostly these are all.

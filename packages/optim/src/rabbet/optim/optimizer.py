@@ -24,6 +24,9 @@ _HOOK_DICTS = (
 )
 
 
+_VARARGS, _VARKEYWORDS = 0x04, 0x08  # flags of code objects
+
+
 class _Required:
     """Marks an option that every group must give."""
 
@@ -36,6 +39,20 @@ required = _Required()
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     """Let a subclass's `step` run the hooks and note that it was called."""
+    code = getattr(step, "__code__", None)
+    usual = (
+        code is not None
+        and code.co_varnames[: code.co_argcount] == ("self", "closure")
+        and not code.co_kwonlyargcount
+        and not code.co_flags & (_VARARGS | _VARKEYWORDS)
+    )
+
+    @functools.wraps(step)
+    def plain(self: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+        if self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks:
+            return hooked(self) if closure is None else hooked(self, closure)
+        self._opt_called = True
+        return step(self, closure)
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -55,8 +72,9 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             hook(self, args, kwargs)
         return value
 
-    hooked._runs_hooks = True  # type: ignore[attr-defined]
-    return hooked
+    chosen = plain if usual else hooked  # without a tuple and a dict per step where that will do
+    chosen._runs_hooks = True  # type: ignore[attr-defined]
+    return chosen
 
 
 class Optimizer:
