@@ -12,16 +12,23 @@ namespace rbcpu {
 using c64 = std::complex<float>;
 using c128 = std::complex<double>;
 
-inline float bits_to_float(uint32_t u) { return __builtin_bit_cast(float, u); }
-inline uint32_t float_to_bits(float f) { return __builtin_bit_cast(uint32_t, f); }
+inline __attribute__((always_inline)) float bits_to_float(uint32_t u) {
+  return __builtin_bit_cast(float, u);
+}
+inline __attribute__((always_inline)) uint32_t float_to_bits(float f) {
+  return __builtin_bit_cast(uint32_t, f);
+}
+
+// Level files (level.h) use these: nothing of them may remain as a function of its own.
+#define RB_ALWAYS inline __attribute__((always_inline))
 
 /// bfloat16: the upper half of a float32, rounded to nearest even.
 struct BF16 {
   uint16_t bits;
   BF16() = default;
-  explicit BF16(float f) : bits(round(f)) {}
-  operator float() const { return bits_to_float(static_cast<uint32_t>(bits) << 16); }
-  static uint16_t round(float f) {
+  RB_ALWAYS explicit BF16(float f) : bits(round(f)) {}
+  RB_ALWAYS operator float() const { return bits_to_float(static_cast<uint32_t>(bits) << 16); }
+  static RB_ALWAYS uint16_t round(float f) {
     uint32_t u = float_to_bits(f);
     uint32_t nearest = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
     uint32_t quiet = (u >> 16) | 0x40u;
@@ -33,15 +40,15 @@ struct BF16 {
 struct F16 {
   uint16_t bits;
   F16() = default;
-  explicit F16(float f) : bits(round(f)) {}
-  operator float() const {
+  RB_ALWAYS explicit F16(float f) : bits(round(f)) {}
+  RB_ALWAYS operator float() const {
     uint32_t h = bits, sign = (h & 0x8000u) << 16, body = (h & 0x7fffu) << 13;
     // Rebias the exponent with a multiplication, which also normalises subnormals.
     float scaled = bits_to_float(body) * bits_to_float(0x77800000u);  // 2^112
     uint32_t finite = float_to_bits(scaled), special = body | 0x7f800000u;
     return bits_to_float(((h & 0x7c00u) == 0x7c00u ? special : finite) | sign);
   }
-  static uint16_t round(float f) {
+  static RB_ALWAYS uint16_t round(float f) {
     uint32_t u = float_to_bits(f), sign = (u >> 16) & 0x8000u, mag = u & 0x7fffffffu;
     uint32_t normal =
         (mag + 0xc8000fffu + ((mag >> 13) & 1u)) >> 13;  // exponent - 112, nearest even
@@ -133,7 +140,7 @@ void dispatch_dtype(const char* op, int dtype, F&& f) {
 /// Conversion between any two element types, as a C cast: floats to integers truncate, complex to
 /// real takes the real part, everything to bool asks whether it is nonzero.
 template <class To, class From>
-inline To convert(From x) {
+RB_ALWAYS To convert(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
   } else if constexpr (is_half_v<From>) {
