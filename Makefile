@@ -1,4 +1,4 @@
-# The one door: make demo | test | test-full | check | bench | wheels | docs | clean
+# The one door: make demo | test | test-full | test-sanitize | check | bench | wheels | docs | clean
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := $(CURDIR)/.venv
@@ -13,7 +13,7 @@ PACKAGES := core backend-cpu autograd nn optim testing rabbet
 stamps = $(foreach p,$(PACKAGES),$(STAMPS)/$(p))
 sources = $(shell find packages/$(1) -type f -not -path '*/build/*' -not -path '*/tests/*' -not -name '*.pyc')
 
-.PHONY: demo test test-full check bench wheels docs clean setup
+.PHONY: demo test test-full test-sanitize check bench wheels docs clean setup
 
 demo: $(filter-out $(STAMPS)/testing,$(stamps)) $(STAMPS)/group-examples
 	$(BIN)/python examples/digits.py
@@ -23,6 +23,10 @@ test: setup $(STAMPS)/group-test $(STAMPS)/group-examples
 
 test-full: setup $(STAMPS)/group-test $(STAMPS)/group-examples wheels
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-sanitize: setup $(STAMPS)/group-test
+	$(BIN)/python tools/sanitize.py thread
+	$(BIN)/python tools/sanitize.py address
 
 check: setup $(STAMPS)/group-test $(STAMPS)/group-check wheels
 	$(BIN)/ruff format --check packages tests examples benchmarks tools

@@ -1,13 +1,57 @@
-"""Timing side by side: the least time per call over several repeats."""
+"""Timing side by side: the least time per call over several repeats, in turns."""
 
+import functools
 import json
+import os
 import platform
+import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+THREADS = 2
+
+
+def side_by_side(
+    calls: dict[str, Callable[[], Any]], repeats: int = 9, slice_seconds: float = 0.03
+) -> dict[str, float]:
+    """Seconds per call of each, the least of `repeats` turns of about `slice_seconds`.
+
+    The calls take turns, so that a busy moment of the machine meets all of them alike.
+    """
+    numbers = {}
+    for name, call in calls.items():
+        call()
+        began = time.perf_counter()
+        call()
+        once = time.perf_counter() - began
+        numbers[name] = max(1, int(slice_seconds / max(once, 1e-9)))
+    least = dict.fromkeys(calls, float("inf"))
+    for _ in range(repeats):
+        for name, call in calls.items():
+            number = numbers[name]
+            began = time.perf_counter_ns()
+            for _ in range(number):
+                call()
+            least[name] = min(least[name], (time.perf_counter_ns() - began) / number)
+    return {name: nanoseconds * 1e-9 for name, nanoseconds in least.items()}
+
+
+@functools.cache
+def limits(threads: int = THREADS) -> dict[str, float]:
+    """What the machine can do (limits.cpp): `flops` per second in float32, `bytes` per second."""
+    program = HERE / "results" / "limits"
+    program.parent.mkdir(exist_ok=True)
+    compiler = os.environ.get("CXX", "g++")
+    subprocess.run(
+        [compiler, "-O3", "-march=native", "-pthread", str(HERE / "limits.cpp"), "-o", program],
+        check=True,
+    )
+    found = subprocess.run([program, str(threads)], check=True, capture_output=True, text=True)
+    return json.loads(found.stdout)
 
 
 def best(call: Callable[[], Any], number: int = 0, repeats: int = 7) -> float:
@@ -50,12 +94,12 @@ def duration(seconds: float | None) -> str:
 
 
 def table(title: str, rows: list[dict[str, Any]]) -> str:
-    """A Markdown table: what, rabbet, torch, numpy, target, ratio torch / rabbet."""
+    """A Markdown table; `bound` is the time at the machine's limit, `limit` and `times` are targets."""
     lines = [
         f"### {title}",
         "",
-        "| what | rabbet | torch | NumPy | target | met | torch / rabbet |",
-        "|---|---|---|---|---|---|---|",
+        "| what | rabbet | torch | NumPy | machine's limit | target | met | torch / rabbet |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         ratio = row["torch"] / row["rabbet"] if row.get("torch") else None
@@ -74,8 +118,13 @@ def table(title: str, rows: list[dict[str, Any]]) -> str:
         )
         lines.append(
             f"| {row['what']} | {duration(row['rabbet'])} | {duration(row.get('torch'))} | "
-            f"{duration(row.get('numpy'))} | {goal} | {met} | {f'{ratio:.1f}' if ratio else '-'} |"
+            f"{duration(row.get('numpy'))} | {duration(row.get('bound'))} | {goal} | {met} | "
+            f"{f'{ratio:.2f}' if ratio else '-'} |"
         )
+    ratios = [row["torch"] / row["rabbet"] for row in rows if row.get("torch")]
+    if ratios:
+        mean = statistics.geometric_mean(ratios)
+        lines += ["", f"Geometric mean {mean:.2f}, least {min(ratios):.2f}."]
     return "\n".join(lines)
 
 
@@ -94,8 +143,6 @@ def machine() -> str:
         if line.startswith("model name"):
             model = line.split(":", 1)[1].strip()
             break
-    import os
-
     return f"{model}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
 
 
@@ -106,5 +153,5 @@ def torch_or_none() -> Any:
     except ImportError:
         print("torch is not installed: no comparison (pip install torch==2.13.0)")
         return None
-    torch.set_num_threads(2)
+    torch.set_num_threads(THREADS)
     return torch

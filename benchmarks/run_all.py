@@ -7,7 +7,7 @@ from pathlib import Path
 
 from common import HERE, machine, table
 
-BENCHMARKS = ["overhead", "kernels", "training"]
+BENCHMARKS = ["overhead", "kernels", "training", "optimizers", "threads"]
 
 
 def draw(results: list[dict], path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,13 +27,18 @@ static RbKernel kernel(const char* op, const char* schema)
 { RbKernel k; memset(&k, 0, sizeof k); k.struct_size = sizeof k; k.op = op; k.backend = "odd"; k.schema = schema;
   k.fn = run; return k; }
 """
+OFFERED = re.search(  # what core's header says
+    r"RB_ABI_MAJOR (\d+)\n#define RB_ABI_MINOR (\d+)",
+    (Path(rabbet.get_include()) / "rabbet" / "abi.h").read_text(),
+)
+MAJOR, MINOR = OFFERED.groups()
 BROKEN = {
     "missing library": ({"extra": "extern int nowhere_to_be_found(void);",
                          "init": "(void)host; (void)txn; return nowhere_to_be_found();"},
                         "undefined symbol: nowhere_to_be_found"),
     "wrong symbol": ({"symbol": "something_else"}, "exports no symbol 'rabbet_plugin_v0'"),
-    "newer ABI": ({"minor": "99"}, "was built for plugin ABI 0.99, this core offers 0.2: upgrade rabbet-core"),
-    "other major": ({"major": "7"}, "was built for plugin ABI 7.2, this core offers 0.2"),
+    "newer ABI": ({"minor": "99"}, f"was built for plugin ABI {MAJOR}.99, this core offers {MAJOR}.{MINOR}: upgrade rabbet-core"),
+    "other major": ({"major": "7"}, f"was built for plugin ABI 7.{MINOR}, this core offers {MAJOR}.{MINOR}"),
     "init raises": ({"init": '(void)txn; return host->err_set(RB_E_DEVICE, "the board is not plugged in");'},
                     "the board is not plugged in"),
     "wrong schema": ({"extra": KERNEL,
@@ -131,7 +137,6 @@ def test_a_broken_backend_leaves_the_others_working_and_is_explained(kind, tmp_p
     changes, message = BROKEN[kind]
     install(tmp_path, "odd", MANIFEST.format("odd", "backend"), build(tmp_path, "odd", **changes))
     text = run(tmp_path, FAIL_AND_WORK)
-    import re
 
     assert re.search(message, text) and "failed at stage load" in text and "Fix:" in text
 
@@ -150,7 +155,6 @@ def test_a_broken_backend_leaves_the_others_working_and_is_explained(kind, tmp_p
 )
 def test_a_broken_manifest_leaves_the_others_working_and_is_explained(manifest, cause, tmp_path):
     install(tmp_path, "odd", manifest)
-    import re
 
     assert re.search(cause, run(tmp_path, FAIL_AND_WORK))
 
@@ -217,6 +221,62 @@ y.sum().backward()
 print(y.tolist(), x.grad.tolist())
 """
     assert run(tmp_path, code) == "[2.0, 4.0] [2.0, 2.0]\n"
+
+
+FORMULA_KERNELS = r"""
+#define SIGNATURE "odd::f(Tensor x, Tensor y) -> Tensor"
+static int32_t fill(void* s, const RbCall* c, const RbValue* a, int32_t n, RbValue* r, int32_t m)
+{ (void)c; (void)n; (void)m;
+  if (a[1].tag != RB_TENSOR || ((float*)a[1].v.t->data)[0] < 0) return RB_E_NOTIMPL;
+  for (int64_t i = 0; i < r[0].v.t->numel; ++i) ((float*)r[0].v.t->data)[i] = *(float*)s;
+  return RB_OK; }
+static float forward = 100, backward = 200;
+static int32_t add(const RbHost* host, RbTxn* txn, const char* name, const char* text, float* self)
+{ RbKernel k; memset(&k, 0, sizeof k); k.struct_size = sizeof k; k.flags = RB_K_FORMULA; k.op = name;
+  k.backend = "cpu"; k.schema = text; k.fn = fill; k.self = self; return host->add_kernel(txn, &k); }
+"""
+
+
+def test_kernels_of_whole_formulas_of_a_plugin(tmp_path):
+    """Core uses one where its text is that of the record, nothing is recorded and it does not decline."""
+    init = (
+        r'return host->add_ops(txn, SIGNATURE "\n  kind composite\n  decomp x + y\n  vjp x  grad * y\n  vjp y  grad * x\n")'
+        r' || add(host, txn, "odd::f", SIGNATURE "\ndecomp x + y\n", &forward)'
+        r' || add(host, txn, "odd::f.vjp.x", SIGNATURE "\nvjp x grad * y\n", &backward)'
+        r' || add(host, txn, "odd::f.vjp.y", SIGNATURE "\nvjp y grad / x\n", &backward)'
+        r' || add(host, txn, "odd::f.vjp.z", SIGNATURE "\nvjp z grad\n", &backward)'
+        r' || add(host, txn, "odd::g", "odd::g(Tensor x) -> Tensor\ndecomp x\n", &backward);'
+    )
+    library = build(tmp_path, "formula", extra=FORMULA_KERNELS, init=init)
+    code = f"""
+import rabbet
+rabbet._C.load_plugin({str(library)!r})
+f = rabbet.ops("odd::f")
+x, y = rabbet.tensor([1.0, 2.0]), rabbet.tensor([3.0, 4.0])
+info = rabbet._C.op_info("odd::f")
+print(info["kernels"], info["formula_kernels"])
+print(f(x, y).tolist(), f(x.double(), y.double()).tolist() == f(x, y).double().tolist())
+print(f(x, -y).tolist(), f(x.int(), y.int()).tolist(), f(x, y.double()).tolist())
+out = rabbet.zeros(2)
+f(x, -y, out=out)
+print(out.tolist(), f(x[:1], y).tolist())
+x.requires_grad = y.requires_grad = True
+f(x, y).backward(rabbet.ones(2))
+print(x.grad.tolist(), y.grad.tolist())
+g, = rabbet.autograd.grad(f(x, y).sum(), x, create_graph=True)
+print(g.tolist(), g.requires_grad)
+rabbet._C.use_formula_kernels(False)
+print(f(x, y).tolist(), rabbet.autograd.grad(f(x, y).sum(), x)[0].tolist())
+"""
+    assert run(tmp_path, code).splitlines() == [
+        "{'cpu': 'odd 1.0'} {'decomp': {'cpu': 'odd 1.0'}, 'vjp x': {'cpu': 'odd 1.0'}}",
+        "[100.0, 100.0] False",
+        "[-2.0, -2.0] [4, 6] [4.0, 6.0]",
+        "[-2.0, -2.0] [100.0, 100.0]",
+        "[200.0, 200.0] [1.0, 2.0]",
+        "[3.0, 4.0] True",
+        "[4.0, 6.0] [3.0, 4.0]",
+    ]
 
 
 def test_library_registers_operators_in_python():

@@ -5,54 +5,13 @@
 #include <cstring>
 #include <type_traits>
 
+#include "half.h"
 #include "rabbet/plugin.hpp"
 
 namespace rbcpu {
 
 using c64 = std::complex<float>;
 using c128 = std::complex<double>;
-
-inline float bits_to_float(uint32_t u) { return __builtin_bit_cast(float, u); }
-inline uint32_t float_to_bits(float f) { return __builtin_bit_cast(uint32_t, f); }
-
-/// bfloat16: the upper half of a float32, rounded to nearest even.
-struct BF16 {
-  uint16_t bits;
-  BF16() = default;
-  explicit BF16(float f) : bits(round(f)) {}
-  operator float() const { return bits_to_float(static_cast<uint32_t>(bits) << 16); }
-  static uint16_t round(float f) {
-    uint32_t u = float_to_bits(f);
-    uint32_t nearest = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-    uint32_t quiet = (u >> 16) | 0x40u;
-    return static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? quiet : nearest);
-  }
-};
-
-/// IEEE binary16. Both conversions are branch-free so that loops over them vectorise.
-struct F16 {
-  uint16_t bits;
-  F16() = default;
-  explicit F16(float f) : bits(round(f)) {}
-  operator float() const {
-    uint32_t h = bits, sign = (h & 0x8000u) << 16, body = (h & 0x7fffu) << 13;
-    // Rebias the exponent with a multiplication, which also normalises subnormals.
-    float scaled = bits_to_float(body) * bits_to_float(0x77800000u);  // 2^112
-    uint32_t finite = float_to_bits(scaled), special = body | 0x7f800000u;
-    return bits_to_float(((h & 0x7c00u) == 0x7c00u ? special : finite) | sign);
-  }
-  static uint16_t round(float f) {
-    uint32_t u = float_to_bits(f), sign = (u >> 16) & 0x8000u, mag = u & 0x7fffffffu;
-    uint32_t normal =
-        (mag + 0xc8000fffu + ((mag >> 13) & 1u)) >> 13;  // exponent - 112, nearest even
-    // Subnormals: adding 0.5 aligns the last bit with 2^-24, and the addition rounds.
-    uint32_t tiny = float_to_bits(bits_to_float(mag) + 0.5f) - 0x3f000000u;
-    uint32_t r = mag < 0x38800000u ? tiny : normal;
-    r = mag >= 0x47800000u ? 0x7c00u : r;
-    r = mag > 0x7f800000u ? 0x7e00u | ((mag >> 13) & 0x3ffu) : r;
-    return static_cast<uint16_t>(r | sign);
-  }
-};
 
 template <class T>
 struct TypeTag {

@@ -17,11 +17,89 @@ RB_INLINE T& at(char* p) {
   return *reinterpret_cast<T*>(p);
 }
 
+// Functions that are long enough to be worth whole blocks: loops of fixed length, which leave no
+// scalar remainder, over the data or over a buffer that the last elements are copied to.
+template <class Op, class... Ops>
+constexpr bool is_one_of = (std::is_same<Op, Ops>::value || ...);
+template <class T, class Op>
+constexpr bool is_long =
+    (is_f32<T> &&
+     is_one_of<Op, op_exp, op_expm1, op_log, op_log2, op_log10, op_log1p, op_tanh, op_sigmoid,
+               op_erf, op_silu, op_gelu, op_gelu_tanh, op_pow, op_gelu_vjp, op_gelu_tanh_vjp>);
+constexpr int64_t kStep = 64;     // elements of a block
+constexpr int64_t kGather = 512;  // elements of a buffer
+
+template <class T>
+using Block = Pack<T, 2>;
+
+template <class T, class Op>
+__attribute__((noinline)) void blocks(const T* x, T* r, int64_t n) {
+  using V = Block<T>;
+  for (int64_t i = 0; i < n; i += kLanesOf<V>) pack_store(r + i, Op::f(pack_load<V>(x + i)));
+}
+template <class T, class Op>
+__attribute__((noinline)) void blocks(const T* x, const T* y, T* r, int64_t n) {
+  using V = Block<T>;
+  for (int64_t i = 0; i < n; i += kLanesOf<V>)
+    pack_store(r + i, Op::f(pack_load<V>(x + i), pack_load<V>(y + i)));
+}
+// n elements at any stride to a buffer, filled up to a whole block with an ordinary value.
+template <class T>
+RB_INLINE void gather(T* to, const char* from, int64_t stride, int64_t n) {
+  if (stride == sizeof(T))
+    __builtin_memcpy(to, from, static_cast<uint64_t>(n) * sizeof(T));
+  else if (const T c = load<T>(from); stride == 0)
+    for (int64_t i = 0; i < n; ++i) to[i] = c;
+  else
+    for (int64_t i = 0; i < n; ++i) to[i] = load<T>(from + i * stride);
+  for (int64_t i = n; i % kStep; ++i) to[i] = T(1);
+}
+template <class T>
+RB_INLINE void scatter(char* to, int64_t stride, const T* from, int64_t n) {
+  if (stride == sizeof(T))
+    __builtin_memcpy(to, from, static_cast<uint64_t>(n) * sizeof(T));
+  else
+    for (int64_t i = 0; i < n; ++i) at<T>(to + i * stride) = from[i];
+}
+// Arity inputs through `blocks`.
+template <class T, class Op, int Arity>
+RB_INLINE void run_blocks(const LoopArgs* a) {
+  alignas(64) T buffer[Arity][kGather], result[kGather];
+  bool dense = a->out_stride == sizeof(T);
+  for (int k = 0; k < Arity; ++k) dense = dense && a->in_stride[k] == sizeof(T);
+  int64_t done = 0;
+  if (dense && a->n >= kStep) {
+    done = a->n / kStep * kStep;
+    T* r = reinterpret_cast<T*>(a->out);
+    const T* x = reinterpret_cast<const T*>(a->in[0]);
+    if constexpr (Arity == 1)
+      blocks<T, Op>(x, r, done);
+    else
+      blocks<T, Op>(x, reinterpret_cast<const T*>(a->in[1]), r, done);
+  }
+  while (done < a->n) {
+    const int64_t n = a->n - done < kGather ? a->n - done : kGather;
+    const int64_t whole = (n + kStep - 1) / kStep * kStep;
+    for (int k = 0; k < Arity; ++k)
+      gather(buffer[k], a->in[k] + done * a->in_stride[k], a->in_stride[k], n);
+    if constexpr (Arity == 1)
+      blocks<T, Op>(buffer[0], result, whole);
+    else
+      blocks<T, Op>(buffer[0], buffer[1], result, whole);
+    scatter(a->out + done * a->out_stride, a->out_stride, result, n);
+    done += n;
+  }
+}
+
 // Outputs may be the inputs themselves (in-place calls), element for element: hence ivdep instead
 // of restrict.
 template <class T, class R, class Op>
 int unary(const LoopArgs* a) {
   const int64_t n = a->n;
+  if constexpr (is_long<T, Op>) {
+    run_blocks<T, Op, 1>(a);
+    return 0;
+  }
   if (a->in_stride[0] == sizeof(T) && a->out_stride == sizeof(R)) {
     const T* x = reinterpret_cast<const T*>(a->in[0]);
     R* r = reinterpret_cast<R*>(a->out);
@@ -57,6 +135,10 @@ template <class T, class R, class Op>
 int binary(const LoopArgs* a) {
   const int64_t n = a->n, sx = a->in_stride[0], sy = a->in_stride[1];
   if (int status = check_operands<T, Op>(a)) return status;
+  if constexpr (is_long<T, Op>) {
+    run_blocks<T, Op, 2>(a);
+    return 0;
+  }
   if (a->out_stride == sizeof(R)) {
     const T* x = reinterpret_cast<const T*>(a->in[0]);
     const T* y = reinterpret_cast<const T*>(a->in[1]);

@@ -60,14 +60,13 @@ struct GemmTiles {
   int64_t down, across;  // number of tiles
   int64_t grain;         // tiles per task
 
-  GemmTiles(int64_t m, int64_t n, int64_t k, int64_t batch) {
-    constexpr double kTask = 1.5e6;
+  GemmTiles(int64_t m, int64_t n, int64_t k, int64_t batch, double task = 1.5e6) {
     const GemmTable& table = gemm_table();
     const double flops =
         2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     const int threads = rb::host->num_threads();
     const double most = threads == 1 ? 1.0 : std::ceil(4.0 * threads / static_cast<double>(batch));
-    const double tiles = std::clamp(flops / kTask, 1.0, most);
+    const double tiles = std::clamp(flops / task, 1.0, most);
     // Every row of tiles packs b again, every column of tiles packs a.
     down = std::clamp<int64_t>(
         std::llround(std::sqrt(tiles * static_cast<double>(m) / static_cast<double>(n))), 1,
@@ -80,7 +79,7 @@ struct GemmTiles {
     down = (m + rows - 1) / rows;
     across = (n + cols - 1) / cols;
     grain = std::max<int64_t>(
-        1, static_cast<int64_t>(kTask / (flops / static_cast<double>(down * across) + 1.0)));
+        1, static_cast<int64_t>(task / (flops / static_cast<double>(down * across) + 1.0)));
   }
 
  private:
@@ -89,29 +88,38 @@ struct GemmTiles {
   }
 };
 
+/// f(index, i, j, rows, cols) for every tile of `batch` products, on the pool.
+template <class F>
+void for_tiles(int64_t batch, int64_t m, int64_t n, const GemmTiles& tiles, const F& f) {
+  const int64_t each = tiles.down * tiles.across;
+  rb::parallel_for(batch * each, tiles.grain, [&](int64_t begin, int64_t end) {
+    for (int64_t job = begin; job < end; ++job) {
+      const int64_t tile = job % each, i = tile / tiles.across * tiles.rows,
+                    j = tile % tiles.across * tiles.cols;
+      f(job / each, i, j, std::min(tiles.rows, m - i), std::min(tiles.cols, n - j));
+    }
+  });
+}
+
 /// `batch` products of one geometry, on the pool; at(i) gives the i-th as a Gemm<T>.
 template <class T, class At>
 void gemm_batch(int64_t batch, int64_t m, int64_t n, int64_t k, const At& at) {
   if (batch == 0 || m == 0 || n == 0) return;
   const GemmTiles tiles(m, n, std::max<int64_t>(k, 1), batch);
-  const int64_t each = tiles.down * tiles.across;
-  rb::parallel_for(batch * each, tiles.grain, [&](int64_t begin, int64_t end) {
-    for (int64_t job = begin; job < end; ++job) {
-      Gemm<T> g = at(job / each);
-      g.m = m;
-      g.n = n;
-      g.shape = gemm_shape(g);
-      const int64_t tile = job % each, i = tile / tiles.across * tiles.rows,
-                    j = tile % tiles.across * tiles.cols;
-      g.m = std::min(tiles.rows, m - i);
-      g.n = std::min(tiles.cols, n - j);
-      g.a += i * g.as_m;
-      g.b += j * g.bs_n;
-      g.c += i * g.ldc + j;
-      if (g.bias) g.bias += j;
-      gemm_tile(g);
-    }
-  });
+  for_tiles(batch, m, n, tiles,
+            [&](int64_t index, int64_t i, int64_t j, int64_t rows, int64_t cols) {
+              Gemm<T> g = at(index);
+              g.m = m;
+              g.n = n;
+              g.shape = gemm_shape(g);
+              g.m = rows;
+              g.n = cols;
+              g.a += i * g.as_m;
+              g.b += j * g.bs_n;
+              g.c += i * g.ldc + j;
+              if (g.bias) g.bias += j;
+              gemm_tile(g);
+            });
 }
 
 }  // namespace rbcpu

@@ -8,12 +8,17 @@ constexpr const char* kBackendName = "cpu";
 
 using Family = int32_t (*)(const RbHost*, RbTxn*);
 int32_t add_elementwise(const RbHost*, RbTxn*);
+int32_t add_fused(const RbHost*, RbTxn*);
 int32_t add_copy(const RbHost*, RbTxn*);
 int32_t add_create(const RbHost*, RbTxn*);
 int32_t add_random(const RbHost*, RbTxn*);
 int32_t add_reduce(const RbHost*, RbTxn*);
 int32_t add_minmax(const RbHost*, RbTxn*);
 int32_t add_moments(const RbHost*, RbTxn*);
+int32_t add_norm(const RbHost*, RbTxn*);
+int32_t add_batch_norm(const RbHost*, RbTxn*);
+int32_t add_loss(const RbHost*, RbTxn*);
+int32_t add_softmax(const RbHost*, RbTxn*);
 int32_t add_along(const RbHost*, RbTxn*);
 int32_t add_sort(const RbHost*, RbTxn*);
 int32_t add_movement(const RbHost*, RbTxn*);
@@ -24,5 +29,7 @@ int32_t add_matmul(const RbHost*, RbTxn*);
 int32_t add_conv(const RbHost*, RbTxn*);
 int32_t add_pool(const RbHost*, RbTxn*);
 int32_t add_optim(const RbHost*, RbTxn*);
+int32_t add_attention(const RbHost*, RbTxn*);
+int32_t add_recurrent(const RbHost*, RbTxn*);
 
 }  // namespace rbcpu

@@ -1,8 +1,16 @@
 // matmul and linear.
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
 #include "gemm.h"
+#include "gemm_bf16.h"
 #include "kernels.h"
 #include "level.h"
 #include "operands.h"
@@ -23,6 +31,56 @@ void* gemm_workspace() {
 const GemmTable& gemm_table() { return RB_PICK_LEVEL(gemm_table); }
 
 namespace {
+
+// How this CPU multiplies bfloat16, found once. Tiles need the kernel's permission.
+enum class Bf16Unit { none, dot, tiles };
+Bf16Unit bf16_unit() {
+  static const Bf16Unit unit = [] {
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    constexpr unsigned kDotBit = 1u << 5;                // AVX512-BF16
+    constexpr unsigned kTileBits = 1u << 22 | 1u << 24;  // AMX-BF16, AMX-TILE
+    constexpr int kRequestPermission = 0x1023, kTileData = 18;
+    if (cpu_level() < 4 || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & kDotBit))
+      return Bf16Unit::none;
+    __get_cpuid_count(7, 0, &a, &b, &c, &d);
+    const char* off = std::getenv("RABBET_CPU_AMX");
+    if ((d & kTileBits) == kTileBits && !(off && off[0] == '0') &&
+        syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) {
+      return Bf16Unit::tiles;
+    }
+    return Bf16Unit::dot;
+#else
+    return Bf16Unit::none;
+#endif
+  }();
+  return unit;
+}
+
+// `batch` products of one geometry; at(i) gives the i-th.
+template <class At>
+void bf16_batch(int64_t batch, int64_t m, int64_t n, int64_t k, const At& at) {
+  if (batch == 0 || m == 0 || n == 0) return;
+  constexpr double kTask = 2e7;
+  const GemmTiles tiles(m, n, std::max<int64_t>(k, 1), batch, kTask);
+  for_tiles(batch, m, n, tiles,
+            [&](int64_t index, int64_t i, int64_t j, int64_t rows, int64_t cols) {
+              GemmBf16 g = at(index);
+              g.m = rows;
+              g.n = cols;
+              g.a += i * g.as_m;
+              g.b += j * g.bs_n;
+              g.c += i * g.cs_m + j * g.cs_n;
+              if (g.bias) g.bias += i * g.bias_m + j * g.bias_n;
+              thread_local std::vector<float> space;
+              const size_t need = (gemm_bf16_workspace(rows, cols, k) + 64) / sizeof(float);
+              if (space.size() < need) space.resize(need);
+              void* start = space.data();
+              size_t room = space.size() * sizeof(float);
+              gemm_bf16(g, bf16_unit() == Bf16Unit::tiles,
+                        std::align(64, need * sizeof(float) - 64, start, room));
+            });
+}
 
 constexpr uint64_t kMaskMatmul = kMaskInt | kMaskFloat | kMaskComplex;
 
@@ -47,6 +105,7 @@ int64_t batch_offset(const View& v, const View& out, int64_t index) {
   return offset;
 }
 
+// `bias` has the type of the sums: float for bfloat16.
 void matmul_views(const char* op, View a, View b, View out, const void* bias) {
   if (a.ndim == 1) {
     insert_dim(a, 0);
@@ -59,18 +118,35 @@ void matmul_views(const char* op, View a, View b, View out, const void* bias) {
   const int64_t m = out.shape[out.ndim - 2], n = out.shape[out.ndim - 1], k = a.shape[a.ndim - 1];
   int64_t batch = 1;
   for (int d = 0; d < out.ndim - 2; ++d) batch *= out.shape[d];
+  // What all kinds of products share.
+  auto operands = [&](auto& g, int64_t i, auto element) {
+    using T = decltype(element);
+    g.k = k;
+    g.a = reinterpret_cast<const T*>(a.data) + batch_offset(a, out, i);
+    g.as_m = a.strides[a.ndim - 2];
+    g.as_k = a.strides[a.ndim - 1];
+    g.b = reinterpret_cast<const T*>(b.data) + batch_offset(b, out, i);
+    g.bs_k = b.strides[b.ndim - 2];
+    g.bs_n = b.strides[b.ndim - 1];
+    g.c = reinterpret_cast<T*>(out.data) + i * m * n;
+  };
+  if (out.dtype == RB_BF16) {
+    return bf16_batch(batch, m, n, k, [&](int64_t i) {
+      GemmBf16 g;
+      operands(g, i, uint16_t{});
+      g.cs_m = n;
+      g.cs_n = 1;
+      g.bias = static_cast<const float*>(bias);
+      g.bias_m = 0;
+      g.bias_n = 1;
+      return g;
+    });
+  }
   dispatch_dtype<kMaskMatmul & ~kMaskHalf>(op, out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     gemm_batch<T>(batch, m, n, k, [&](int64_t i) {
       Gemm<T> g;
-      g.k = k;
-      g.a = reinterpret_cast<const T*>(a.data) + batch_offset(a, out, i);
-      g.as_m = a.strides[a.ndim - 2];
-      g.as_k = a.strides[a.ndim - 1];
-      g.b = reinterpret_cast<const T*>(b.data) + batch_offset(b, out, i);
-      g.bs_k = b.strides[b.ndim - 2];
-      g.bs_n = b.strides[b.ndim - 1];
-      g.c = reinterpret_cast<T*>(out.data) + i * m * n;
+      operands(g, i, T{});
       g.ldc = n;
       g.mode = kGemmStore;
       g.bias = static_cast<const T*>(bias);
@@ -151,10 +227,16 @@ bool plain_product(const RbTensor& a, const RbTensor& b, bool transposed, const 
   });
 }
 
+bool native_bf16(const RbTensor& a, const RbTensor& b, const RbTensor& out) {
+  return out.dtype_id == RB_BF16 && a.dtype_id == RB_BF16 && b.dtype_id == RB_BF16 &&
+         bf16_unit() != Bf16Unit::none;
+}
+
 void matmul_kernel(const rb::Args& args) {
   if (plain_product(args.tensor(0), args.tensor(1), false, args.ret(), nullptr)) return;
-  const Operand a(view_of(args.tensor(0))), b(view_of(args.tensor(1)));
-  const Result out(args.ret());
+  const bool native = native_bf16(args.tensor(0), args.tensor(1), args.ret());
+  const Operand a(view_of(args.tensor(0)), native), b(view_of(args.tensor(1)), native);
+  const Result out(args.ret(), native);
   if (a.view.ndim == 0 || b.view.ndim == 0)
     rb::fail(RB_E_ARG, "matmul: both arguments need at least 1 dimension");
   check_inner("matmul", a.view, b.view, a.view.shape[a.view.ndim - 1],
@@ -180,8 +262,9 @@ void linear_kernel(const rb::Args& args) {
       plain_product(args.tensor(0), args.tensor(1), true, args.ret(), row ? row->data : nullptr)) {
     return;
   }
-  const Operand x(view_of(args.tensor(0))), w(view_of(args.tensor(1)));
-  const Result out(args.ret());
+  const bool native = native_bf16(args.tensor(0), args.tensor(1), args.ret());
+  const Operand x(view_of(args.tensor(0)), native), w(view_of(args.tensor(1)), native);
+  const Result out(args.ret(), native);
   View wt = w.view, xv = x.view, ov = out.view;
   if (wt.ndim == 1) insert_dim(wt, 0);
   if (xv.ndim == 0 || wt.ndim != 2)
@@ -189,14 +272,15 @@ void linear_kernel(const rb::Args& args) {
   check_inner("linear", xv, wt, xv.shape[xv.ndim - 1], wt.shape[1]);
   std::swap(wt.shape[0], wt.shape[1]);
   std::swap(wt.strides[0], wt.strides[1]);
-  // The bias as dense elements of the computed type.
+  // The bias as dense elements of the type of the sums.
   std::unique_ptr<rb::Scratch<char>> bias;
   if (const RbTensor* given = args.optional_tensor(2)) {
-    bias = std::make_unique<rb::Scratch<char>>(wt.shape[1] * kItemSize[ov.dtype]);
+    const int dtype = native ? static_cast<int>(RB_F32) : ov.dtype;
+    bias = std::make_unique<rb::Scratch<char>>(wt.shape[1] * kItemSize[dtype]);
     View row = wt;
     row.ndim = 1;
     row.shape[0] = wt.shape[1];
-    copy_view(dense_view(bias->data(), ov.dtype, row), view_of(*given));
+    copy_view(dense_view(bias->data(), dtype, row), view_of(*given));
   }
   if (w.view.ndim == 1) insert_dim(ov, ov.ndim);
   if (xv.ndim == 1) {

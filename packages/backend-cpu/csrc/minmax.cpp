@@ -29,10 +29,8 @@ bool beats(C x, C best) {
 }
 template <bool Max, class C>
 C extreme_of(const C* x, int64_t n) {
-  if constexpr (std::is_same_v<C, float>) {
-    return Max ? row_table().max_f32(x, n) : row_table().min_f32(x, n);
-  } else if constexpr (std::is_same_v<C, double>) {
-    return Max ? row_table().max_f64(x, n) : row_table().min_f64(x, n);
+  if constexpr (std::is_floating_point_v<C>) {
+    return Max ? rows<C>().max(x, n) : rows<C>().min(x, n);
   } else {
     C best = x[0];
     for (int64_t i = 1; i < n; ++i) best = (Max ? x[i] > best : x[i] < best) ? x[i] : best;
@@ -76,7 +74,11 @@ struct ArgExtreme {
     const C best = extreme_of<Max>(x, n);
     if (acc.index >= 0 && !beats<Max>(best, acc.value)) return;
     int64_t i = 0;
-    while (!(x[i] == best || (is_nan(best) && is_nan(x[i])))) ++i;
+    if constexpr (std::is_floating_point_v<C>) {
+      i = rows<C>().find(x, n, best);
+    } else {
+      while (x[i] != best) ++i;
+    }
     acc = {best, index + i};
   }
 };

@@ -1,10 +1,15 @@
-// Pooling over planes: max_pool2d_with_indices, avg_pool2d, adaptive_avg_pool2d and their
-// derivatives.
+// Pooling over lines, planes and volumes: maximum and mean over windows of a given or of an
+// adapted size, and their derivatives.
 #include <algorithm>
+#include <limits>
 #include <memory>
+#include <type_traits>
 
 #include "kernels.h"
+#include "level.h"
+#include "pool_rows.h"
 #include "view.h"
+#include "workspace.h"
 
 namespace rbcpu {
 namespace {
@@ -26,165 +31,323 @@ struct Dense {
   }
 };
 
-struct Planes {
-  int64_t count, h, w, oh, ow;
+// `count` volumes; directions that are missing have size 1.
+struct Volumes {
+  int64_t count, in[3], out[3];
+  int64_t in_size() const { return in[0] * in[1] * in[2]; }
+  int64_t out_size() const { return out[0] * out[1] * out[2]; }
 };
-Planes planes(const rb::Args& a, const RbTensor& in, const RbTensor& out) {
-  if ((in.ndim != 3 && in.ndim != 4) || out.ndim != in.ndim) {
-    rb::fail(RB_E_ARG, "%s: expected input of 3 or 4 dimensions, got %d", a.op_name(), in.ndim);
+Volumes volumes(const rb::Args& a, const RbTensor& in, const RbTensor& out, int rank) {
+  if (rank < 1 || rank > 3 || (in.ndim != rank + 1 && in.ndim != rank + 2) || out.ndim != in.ndim) {
+    rb::fail(RB_E_ARG, "%s: expected input of %d or %d dimensions, got %d", a.op_name(), rank + 1,
+             rank + 2, in.ndim);
   }
-  Planes p = {1, in.shape[in.ndim - 2], in.shape[in.ndim - 1], out.shape[out.ndim - 2],
-              out.shape[out.ndim - 1]};
-  for (int d = 0; d < in.ndim - 2; ++d) {
+  Volumes v;
+  v.count = 1;
+  for (int d = 0; d < 3; ++d) {
+    const int at = in.ndim - 3 + d;
+    v.in[d] = d < 3 - rank ? 1 : in.shape[at];
+    v.out[d] = d < 3 - rank ? 1 : out.shape[at];
+  }
+  for (int d = 0; d < in.ndim - rank; ++d) {
     if (in.shape[d] != out.shape[d])
       rb::fail(RB_E_ARG, "%s: the result has another number of planes than the input", a.op_name());
-    p.count *= in.shape[d];
+    v.count *= in.shape[d];
   }
-  return p;
+  return v;
 }
 
-struct Window {
-  int64_t kh, kw, sh, sw, ph, pw, dh = 1, dw = 1;
+// The part of one direction that one window sees: `count` elements from `begin` on, `step` apart;
+// `full` counts the padding as well.
+struct Span {
+  int64_t begin, count, step, full;
 };
-void read_pair(const rb::Args& a, int arg, const char* name, int64_t least, int64_t& p,
-               int64_t& q) {
-  const auto v = a.ints(arg);
-  if (v.len == 0) return;
-  if (v.len > 2)
-    rb::fail(RB_E_ARG, "%s: `%s` must have 2 entries, got %u", a.op_name(), name, v.len);
-  p = v[0];
-  q = v[v.len - 1];
-  if (p < least || q < least)
-    rb::fail(RB_E_ARG, "%s: `%s` must be at least %lld", a.op_name(), name,
-             static_cast<long long>(least));
-}
-Window window(const rb::Args& a, int first, bool dilation) {
-  Window w;
-  w.kh = w.kw = 0;
-  read_pair(a, first, "kernel_size", 1, w.kh, w.kw);
-  if (w.kh == 0) rb::fail(RB_E_ARG, "%s: `kernel_size` is empty", a.op_name());
-  w.sh = w.kh;
-  w.sw = w.kw;
-  w.ph = w.pw = 0;
-  if (a.has(first + 1)) read_pair(a, first + 1, "stride", 1, w.sh, w.sw);
-  read_pair(a, first + 2, "padding", 0, w.ph, w.pw);
-  if (dilation) read_pair(a, first + 3, "dilation", 1, w.dh, w.dw);
-  if (2 * w.ph > w.kh || 2 * w.pw > w.kw)
-    rb::fail(RB_E_ARG, "%s: `padding` must be at most half of `kernel_size`", a.op_name());
-  return w;
-}
+struct Window {
+  int64_t kernel[3], stride[3], padding[3], dilation[3];
+
+  Window(const rb::Args& a, int first, int rank, bool dilated) {
+    read(a, first, "kernel_size", rank, 1, 1, kernel);
+    std::copy(kernel, kernel + 3, stride);
+    if (a.has(first + 1) && a.ints(first + 1).len) read(a, first + 1, "stride", rank, 1, 1, stride);
+    read(a, first + 2, "padding", rank, 0, 0, padding);
+    std::fill(dilation, dilation + 3, 1);
+    if (dilated) read(a, first + 3, "dilation", rank, 1, 1, dilation);
+    for (int d = 0; d < 3; ++d) {
+      if (2 * padding[d] > dilation[d] * (kernel[d] - 1) + 1)
+        rb::fail(RB_E_ARG, "%s: `padding` must be at most half of `kernel_size`", a.op_name());
+    }
+  }
+  Span span(const Volumes& v, int d, int64_t i) const {
+    const int64_t start = i * stride[d] - padding[d], step = dilation[d];
+    const int64_t skip = start < 0 ? (-start + step - 1) / step : 0, begin = start + skip * step;
+    const int64_t room = v.in[d] - begin;
+    const int64_t inside = room <= 0 ? 0 : (room + step - 1) / step;
+    return {begin, std::clamp<int64_t>(kernel[d] - skip, 0, inside), step,
+            std::min(start + kernel[d], v.in[d] + padding[d]) - start};
+  }
+  // All windows of a row see the same positions but at its ends.
+  static constexpr bool kRegular = true;
+
+ private:
+  static void read(const rb::Args& a, int arg, const char* name, int rank, int64_t least,
+                   int64_t missing, int64_t* to) {
+    const auto v = a.ints(arg);
+    if (v.len != 1 && v.len != static_cast<uint32_t>(rank))
+      rb::fail(RB_E_ARG, "%s: `%s` must have %d entries, got %u", a.op_name(), name, rank, v.len);
+    for (int d = 0; d < 3; ++d) {
+      to[d] = d < 3 - rank ? missing : v[v.len == 1 ? 0 : d - (3 - rank)];
+      if (to[d] < least)
+        rb::fail(RB_E_ARG, "%s: `%s` must be at least %lld", a.op_name(), name,
+                 static_cast<long long>(least));
+    }
+  }
+};
+// Windows that divide each direction.
+struct Adapted {
+  Span span(const Volumes& v, int d, int64_t i) const {
+    const int64_t begin = i * v.in[d] / v.out[d],
+                  end = ((i + 1) * v.in[d] + v.out[d] - 1) / v.out[d];
+    return {begin, end - begin, 1, end - begin};
+  }
+  static constexpr bool kRegular = false;
+};
 
 template <class F>
-void for_planes(const Planes& p, int64_t work, const F& f) {
-  rb::parallel_for(p.count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, work)),
+void for_volumes(const Volumes& v, int64_t work, const F& f) {
+  rb::parallel_for(v.count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, work)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t i = begin; i < end; ++i) f(i);
                    });
 }
 
-void max_pool_kernel(const rb::Args& a) {
+// f(first input element, output columns [begin, begin + n), step): one position of the window for
+// all the outputs of a row that see it inside the input.
+template <class F>
+void for_columns(const Volumes& v, const Window& w, const F& f) {
+  for (int64_t j = 0; j < w.kernel[2]; ++j) {
+    const int64_t shift = j * w.dilation[2] - w.padding[2], s = w.stride[2];
+    const int64_t begin = shift >= 0 ? 0 : (-shift + s - 1) / s;
+    const int64_t end =
+        std::min(v.out[2], v.in[2] - shift <= 0 ? 0 : (v.in[2] - shift + s - 1) / s);
+    if (begin < end) f(begin * s + shift, begin, end - begin, s);
+  }
+}
+template <class F>
+void for_columns(const Volumes& v, const Adapted& w, const F& f) {
+  for (int64_t c = 0; c < v.out[2]; ++c) {
+    const Span s = w.span(v, 2, c);
+    for (int64_t j = 0; j < s.count; ++j) f(s.begin + j, c, 1, 1);
+  }
+}
+
+// f(row of the input volume) for each row that output row (z, r) sees.
+template <class Rule, class F>
+void for_rows(const Volumes& v, const Rule& rule, int64_t z, int64_t r, const F& f) {
+  const Span depth = rule.span(v, 0, z), height = rule.span(v, 1, r);
+  for (int64_t k = 0; k < depth.count; ++k) {
+    for (int64_t i = 0; i < height.count; ++i)
+      f((depth.begin + k * depth.step) * v.in[1] + height.begin + i * height.step);
+  }
+}
+
+template <class T>
+constexpr bool kTabled = std::is_same_v<T, float> || std::is_same_v<T, double>;
+inline const PoolTable<float>& pool_table(float) { return RB_PICK_LEVEL(pool_table).f32; }
+inline const PoolTable<double>& pool_table(double) { return RB_PICK_LEVEL(pool_table).f64; }
+
+template <class T, class C, class I>
+void take_max(const T* row, int64_t n, int64_t step, C* best, I* at, I place) {
+  if constexpr (kTabled<T> && std::is_same_v<I, int32_t>) {
+    pool_table(T()).max_row(row, n, step, best, at, place);
+  } else {
+    max_row<T, C, I>(row, n, step, best, at, place);
+  }
+}
+template <class T, class C>
+void take_sum(const T* row, int64_t n, int64_t step, C* sum) {
+  if constexpr (kTabled<T>) {
+    pool_table(T()).add_row(row, n, step, sum);
+  } else {
+    add_row<T, C>(row, n, step, sum);
+  }
+}
+template <class T>
+compute_t<T> run_sum(const T* from, int64_t n) {
+  if constexpr (kTabled<T>) {
+    return pool_table(T()).sum_run(from, n);
+  } else {
+    return sum_run<T, compute_t<T>>(from, n);
+  }
+}
+template <class C>
+void give_share(const C* share, int64_t n, int64_t step, C* to) {
+  if constexpr (kTabled<C>) {
+    pool_table(C()).spread_row(share, n, step, to);
+  } else {
+    spread_row<C>(share, n, step, to);
+  }
+}
+
+// I: int32 where it counts all elements of a volume.
+template <class T, class I, class Rule>
+void max_volumes(const rb::Args& a, const Volumes& v, const Rule& rule, const T* data, T* values,
+                 int64_t* indices) {
+  using C = compute_t<T>;
+  constexpr C kLeast = std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity()
+                                                            : std::numeric_limits<C>::lowest();
+  const int64_t cols = v.out[2];
+  const rb::Scratch<I> first(cols);
+  for (int64_t c = 0; c < cols; ++c) {
+    const Span s = rule.span(v, 2, c);
+    if (s.count == 0)
+      rb::fail(RB_E_ARG, "%s: a window lies in the padding altogether", a.op_name());
+    first[c] = static_cast<I>(s.begin);
+  }
+  for (int d = 0; d < 2; ++d) {
+    for (int64_t i = 0; i < v.out[d]; ++i) {
+      if (rule.span(v, d, i).count == 0)
+        rb::fail(RB_E_ARG, "%s: a window lies in the padding altogether", a.op_name());
+    }
+  }
+  for_volumes(v, 4 * (v.in_size() + v.out_size()), [&](int64_t volume) {
+    const T* from = data + volume * v.in_size();
+    const rb::Scratch<C> best(cols);
+    const rb::Scratch<I> at(cols);
+    int64_t out = volume * v.out_size();
+    for (int64_t z = 0; z < v.out[0]; ++z) {
+      for (int64_t r = 0; r < v.out[1]; ++r, out += cols) {
+        bool begun = false;
+        for_rows(v, rule, z, r, [&](int64_t row) {
+          const T* line = from + row * v.in[2];
+          for (int64_t c = 0; !begun && c < cols; ++c) {
+            best[c] = kLeast;
+            at[c] = static_cast<I>(row * v.in[2] + first[c]);
+          }
+          begun = true;
+          for_columns(v, rule, [&](int64_t place, int64_t begin, int64_t n, int64_t step) {
+            take_max<T, C, I>(line + place, n, step, best.data() + begin, at.data() + begin,
+                              static_cast<I>(row * v.in[2] + place));
+          });
+        });
+        for (int64_t c = 0; c < cols; ++c) {
+          values[out + c] = T(best[c]);
+          indices[out + c] = at[c];
+        }
+      }
+    }
+  });
+}
+
+template <class Rule>
+void max_pool(const rb::Args& a, const Volumes& v, const Rule& rule) {
   const RbTensor& x = a.tensor(0);
-  const Planes p = planes(a, x, a.ret(0));
-  const Window w = window(a, 1, true);
+  if (a.ret(0).numel == 0) return;
   const Dense<int64_t> indices(a.ret(1));
   dispatch_dtype<kMaskInt | kMaskFloat>(a.op_name(), x.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using C = compute_t<T>;
     const Dense<T> values(a.ret(0));
     const T* data = static_cast<const T*>(x.data);
-    for_planes(p, p.oh * p.ow * w.kh * w.kw, [&](int64_t plane) {
-      const T* from = data + plane * p.h * p.w;
-      T* to = values.data + plane * p.oh * p.ow;
-      int64_t* at = indices.data + plane * p.oh * p.ow;
-      for (int64_t r = 0; r < p.oh; ++r) {
-        for (int64_t c = 0; c < p.ow; ++c) {
-          int64_t best_at = -1;
-          C best = C(0);
-          for (int64_t i = 0; i < w.kh; ++i) {
-            const int64_t row = r * w.sh - w.ph + i * w.dh;
-            if (row < 0 || row >= p.h) continue;
-            for (int64_t j = 0; j < w.kw; ++j) {
-              const int64_t col = c * w.sw - w.pw + j * w.dw;
-              if (col < 0 || col >= p.w) continue;
-              const C v = C(from[row * p.w + col]);
-              if (best_at < 0 || v > best || v != v) {
-                best = v;
-                best_at = row * p.w + col;
-              }
-            }
-          }
-          if (best_at < 0)
-            rb::fail(RB_E_ARG, "max_pool2d: a window lies in the padding altogether");
-          to[r * p.ow + c] = T(best);
-          at[r * p.ow + c] = best_at;
-        }
-      }
-    });
+    if (v.in_size() <= INT32_MAX) {
+      max_volumes<T, int32_t>(a, v, rule, data, values.data, indices.data);
+    } else {
+      max_volumes<T, int64_t>(a, v, rule, data, values.data, indices.data);
+    }
     values.finish();
   });
   indices.finish();
 }
 
-// One window of average pooling: its elements and what their sum is divided by.
-struct Span1 {
-  int64_t begin, end, full;  // inside the plane; with padding
-};
-Span1 span(int64_t i, int64_t stride, int64_t pad, int64_t size, int64_t n) {
-  const int64_t begin = i * stride - pad, end = std::min(begin + size, n + pad);
-  return {std::max<int64_t>(begin, 0), std::min(end, n), end - begin};
+void max_pool_kernel(const rb::Args& a) {
+  const int rank = static_cast<int>(a.ints(1).len);
+  max_pool(a, volumes(a, a.tensor(0), a.ret(0), rank), Window(a, 1, rank, true));
+}
+void adaptive_max_kernel(const rb::Args& a) {
+  max_pool(a, volumes(a, a.tensor(0), a.ret(0), static_cast<int>(a.ints(1).len)), Adapted());
 }
 
-struct Average {
-  Window w;
-  bool count_pad;
-  int64_t divisor;  // 0: none given
+void max_pool_dx_kernel(const rb::Args& a) {
+  const RbTensor &g = a.tensor(0), &index = a.tensor(1);
+  const Volumes v = volumes(a, a.ret(), g, static_cast<int>(a.integer(3)));
+  bool same = index.ndim == g.ndim && index.dtype_id == RB_I64;
+  for (int d = 0; same && d < g.ndim; ++d) same = index.shape[d] == g.shape[d];
+  if (!same) rb::fail(RB_E_ARG, "%s: `indices` must be int64 of the shape of `g`", a.op_name());
+  const int64_t* at = static_cast<const int64_t*>(index.data);
+  for (int64_t i = 0; i < index.numel; ++i) {
+    if (at[i] < 0 || at[i] >= v.in_size())
+      rb::fail(RB_E_ARG, "%s: index %lld is out of range for %lld elements", a.op_name(),
+               static_cast<long long>(at[i]), static_cast<long long>(v.in_size()));
+  }
+  dispatch_dtype<kMaskFloat>(a.op_name(), g.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = compute_t<T>;
+    const Dense<T> out(a.ret());
+    const T* data = static_cast<const T*>(g.data);
+    for_volumes(v, v.in_size() + 4 * v.out_size(), [&](int64_t volume) {
+      const T* from = data + volume * v.out_size();
+      const int64_t* place = at + volume * v.out_size();
+      T* to = out.data + volume * v.in_size();
+      if constexpr (std::is_same_v<T, C>) {
+        std::fill_n(to, v.in_size(), T(0));
+        for (int64_t i = 0; i < v.out_size(); ++i) to[place[i]] += from[i];
+      } else {
+        const Workspace<C> sum(v.in_size());
+        std::fill_n(sum.data(), v.in_size(), C(0));
+        for (int64_t i = 0; i < v.out_size(); ++i) sum[place[i]] += C(from[i]);
+        for (int64_t i = 0; i < v.in_size(); ++i) to[i] = T(sum[i]);
+      }
+    });
+    out.finish();
+  });
+}
 
-  Average(const rb::Args& a, int first) : w(window(a, first, false)) {
-    count_pad = !a.has(first + 4) || a.boolean(first + 4);
-    divisor = a.has(first + 5) ? a.integer(first + 5) : 0;
-    if (a.has(first + 5) && divisor == 0)
-      rb::fail(RB_E_ARG, "avg_pool2d: `divisor_override` must not be 0");
+// What a sum over a window is divided by.
+struct Divisor {
+  bool count_pad = true;
+  int64_t given = 0;  // 0: none
+
+  Divisor() = default;
+  Divisor(const rb::Args& a, int first) {
+    count_pad = !a.has(first) || a.boolean(first);
+    given = a.has(first + 1) ? a.integer(first + 1) : 0;
+    if (a.has(first + 1) && given == 0)
+      rb::fail(RB_E_ARG, "%s: `divisor_override` must not be 0", a.op_name());
   }
-  Span1 rows(int64_t r, const Planes& p) const { return span(r, w.sh, w.ph, w.kh, p.h); }
-  Span1 cols(int64_t c, const Planes& p) const { return span(c, w.sw, w.pw, w.kw, p.w); }
-  int64_t divide_by(const Span1& r, const Span1& c) const {
-    if (divisor) return divisor;
-    return count_pad
-               ? r.full * c.full
-               : std::max<int64_t>(0, r.end - r.begin) * std::max<int64_t>(0, c.end - c.begin);
+  int64_t of(const Span& z, const Span& r, const Span& c) const {
+    if (given) return given;
+    return count_pad ? z.full * r.full * c.full : z.count * r.count * c.count;
   }
-};
-struct Adaptive {
-  static Span1 part(int64_t i, int64_t n, int64_t parts) {
-    const int64_t begin = i * n / parts, end = ((i + 1) * n + parts - 1) / parts;
-    return {begin, end, end - begin};
-  }
-  Span1 rows(int64_t r, const Planes& p) const { return part(r, p.h, p.oh); }
-  Span1 cols(int64_t c, const Planes& p) const { return part(c, p.w, p.ow); }
-  int64_t divide_by(const Span1& r, const Span1& c) const { return r.full * c.full; }
 };
 
 template <class Rule>
-void average(const rb::Args& a, const Rule& rule) {
+void average(const rb::Args& a, const Volumes& v, const Rule& rule, const Divisor& divisor) {
   const RbTensor& x = a.tensor(0);
-  const Planes p = planes(a, x, a.ret());
+  if (a.ret().numel == 0) return;
   dispatch_dtype<kMaskFloat>(a.op_name(), x.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = compute_t<T>;
     const Dense<T> out(a.ret());
     const T* data = static_cast<const T*>(x.data);
-    for_planes(p, 2 * (p.h * p.w + p.oh * p.ow), [&](int64_t plane) {
-      const T* from = data + plane * p.h * p.w;
-      T* to = out.data + plane * p.oh * p.ow;
-      for (int64_t r = 0; r < p.oh; ++r) {
-        const Span1 rows = rule.rows(r, p);
-        for (int64_t c = 0; c < p.ow; ++c) {
-          const Span1 cols = rule.cols(c, p);
-          C sum = C(0);
-          for (int64_t i = rows.begin; i < rows.end; ++i) {
-            for (int64_t j = cols.begin; j < cols.end; ++j) sum += C(from[i * p.w + j]);
-          }
-          to[r * p.ow + c] = T(sum / C(rule.divide_by(rows, cols)));
+    const int64_t cols = v.out[2];
+    for_volumes(v, 2 * (v.in_size() + v.out_size()), [&](int64_t volume) {
+      const T* from = data + volume * v.in_size();
+      T* to = out.data + volume * v.out_size();
+      if (!Rule::kRegular && v.out_size() == 1) {
+        *to = T(run_sum(from, v.in_size()) / C(v.in_size()));
+        return;
+      }
+      const rb::Scratch<C> sum(cols);
+      for (int64_t z = 0; z < v.out[0]; ++z) {
+        for (int64_t r = 0; r < v.out[1]; ++r, to += cols) {
+          std::fill_n(sum.data(), cols, C(0));
+          for_rows(v, rule, z, r, [&](int64_t row) {
+            const T* line = from + row * v.in[2];
+            for_columns(v, rule, [&](int64_t place, int64_t begin, int64_t n, int64_t step) {
+              take_sum<T, C>(line + place, n, step, sum.data() + begin);
+            });
+          });
+          const Span depth = rule.span(v, 0, z), height = rule.span(v, 1, r);
+          for (int64_t c = 0; c < cols; ++c)
+            to[c] = T(sum[c] / C(divisor.of(depth, height, rule.span(v, 2, c))));
         }
       }
     });
@@ -194,46 +357,77 @@ void average(const rb::Args& a, const Rule& rule) {
 
 // The transpose: each gradient is spread over its window.
 template <class Rule>
-void spread(const rb::Args& a, const Rule& rule) {
+void spread(const rb::Args& a, const Volumes& v, const Rule& rule, const Divisor& divisor) {
   const RbTensor& g = a.tensor(0);
-  const Planes p = planes(a, a.ret(), g);
   dispatch_dtype<kMaskFloat>(a.op_name(), g.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = compute_t<T>;
     const Dense<T> out(a.ret());
     const T* data = static_cast<const T*>(g.data);
-    for_planes(p, 2 * (p.h * p.w + p.oh * p.ow), [&](int64_t plane) {
-      const T* from = data + plane * p.oh * p.ow;
-      T* to = out.data + plane * p.h * p.w;
-      rb::Scratch<C> sum(p.h * p.w);
-      std::fill_n(sum.data(), p.h * p.w, C(0));
-      for (int64_t r = 0; r < p.oh; ++r) {
-        const Span1 rows = rule.rows(r, p);
-        for (int64_t c = 0; c < p.ow; ++c) {
-          const Span1 cols = rule.cols(c, p);
-          const C share = C(from[r * p.ow + c]) / C(rule.divide_by(rows, cols));
-          for (int64_t i = rows.begin; i < rows.end; ++i) {
-            for (int64_t j = cols.begin; j < cols.end; ++j) sum[i * p.w + j] += share;
-          }
+    const int64_t cols = v.out[2];
+    for_volumes(v, 2 * (v.in_size() + v.out_size()), [&](int64_t volume) {
+      const T* from = data + volume * v.out_size();
+      T* to = out.data + volume * v.in_size();
+      constexpr bool kSame = std::is_same_v<T, C>;
+      const Workspace<C> wide(kSame ? 0 : v.in_size());
+      C* sum;
+      if constexpr (kSame) {
+        sum = to;
+      } else {
+        sum = wide.data();
+      }
+      if (!Rule::kRegular && v.out_size() == 1) {
+        std::fill_n(to, v.in_size(), T(C(from[0]) / C(v.in_size())));
+        return;
+      }
+      std::fill_n(sum, v.in_size(), C(0));
+      const rb::Scratch<C> share(cols);
+      for (int64_t z = 0; z < v.out[0]; ++z) {
+        for (int64_t r = 0; r < v.out[1]; ++r, from += cols) {
+          const Span depth = rule.span(v, 0, z), height = rule.span(v, 1, r);
+          for (int64_t c = 0; c < cols; ++c)
+            share[c] = C(from[c]) / C(divisor.of(depth, height, rule.span(v, 2, c)));
+          for_rows(v, rule, z, r, [&](int64_t row) {
+            C* line = sum + row * v.in[2];
+            for_columns(v, rule, [&](int64_t place, int64_t begin, int64_t n, int64_t step) {
+              give_share<C>(share.data() + begin, n, step, line + place);
+            });
+          });
         }
       }
-      for (int64_t i = 0; i < p.h * p.w; ++i) to[i] = T(sum[i]);
+      if constexpr (!kSame) {
+        for (int64_t i = 0; i < v.in_size(); ++i) to[i] = T(sum[i]);
+      }
     });
     out.finish();
   });
 }
 
-void avg_pool_kernel(const rb::Args& a) { average(a, Average(a, 1)); }
-void avg_pool_dx_kernel(const rb::Args& a) { spread(a, Average(a, 2)); }
-void adaptive_kernel(const rb::Args& a) { average(a, Adaptive()); }
-void adaptive_dx_kernel(const rb::Args& a) { spread(a, Adaptive()); }
+void avg_pool_kernel(const rb::Args& a) {
+  const int rank = static_cast<int>(a.ints(1).len);
+  average(a, volumes(a, a.tensor(0), a.ret(), rank), Window(a, 1, rank, false), Divisor(a, 5));
+}
+void avg_pool_dx_kernel(const rb::Args& a) {
+  const int rank = static_cast<int>(a.ints(2).len);
+  spread(a, volumes(a, a.ret(), a.tensor(0), rank), Window(a, 2, rank, false), Divisor(a, 6));
+}
+void adaptive_kernel(const rb::Args& a) {
+  average(a, volumes(a, a.tensor(0), a.ret(), static_cast<int>(a.ints(1).len)), Adapted(),
+          Divisor());
+}
+void adaptive_dx_kernel(const rb::Args& a) {
+  spread(a, volumes(a, a.ret(), a.tensor(0), static_cast<int>(a.integer(2))), Adapted(), Divisor());
+}
 
 const rb::KernelSpec kKernels[] = {
-    {"max_pool2d_with_indices", rb::wrap<max_pool_kernel>, RB_K_CONTIGUOUS, kMaskInt | kMaskFloat},
-    {"avg_pool2d", rb::wrap<avg_pool_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
-    {"avg_pool2d_dx", rb::wrap<avg_pool_dx_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
-    {"adaptive_avg_pool2d", rb::wrap<adaptive_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
-    {"adaptive_avg_pool2d_dx", rb::wrap<adaptive_dx_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
+    {"max_pool_with_indices", rb::wrap<max_pool_kernel>, RB_K_CONTIGUOUS, kMaskInt | kMaskFloat},
+    {"max_pool_dx", rb::wrap<max_pool_dx_kernel>, RB_K_CONTIGUOUS, 0},
+    {"adaptive_max_pool_with_indices", rb::wrap<adaptive_max_kernel>, RB_K_CONTIGUOUS,
+     kMaskInt | kMaskFloat},
+    {"avg_pool", rb::wrap<avg_pool_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
+    {"avg_pool_dx", rb::wrap<avg_pool_dx_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
+    {"adaptive_avg_pool", rb::wrap<adaptive_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
+    {"adaptive_avg_pool_dx", rb::wrap<adaptive_dx_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
 };
 
 }  // namespace

@@ -100,10 +100,8 @@ struct Sum {
   static void step(Acc& acc, C x, int64_t) { acc += Acc(x); }
   static void merge(Acc& acc, const Acc& later) { acc += later; }
   static void block(Acc& acc, const C* x, int64_t n, int64_t) {
-    if constexpr (std::is_same_v<C, float>) {
-      acc += row_table().sum_f32(x, n);
-    } else if constexpr (std::is_same_v<C, double>) {
-      acc += row_table().sum_f64(x, n);
+    if constexpr (std::is_floating_point_v<C>) {
+      acc += rows<C>().sum(x, n);
     } else {
       for (int64_t i = 0; i < n; ++i) acc += Acc(x[i]);
     }

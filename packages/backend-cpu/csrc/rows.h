@@ -4,33 +4,42 @@
 
 namespace rbcpu {
 
+template <class T>
+struct Rows {
+  /// Sum with lanes of T inside blocks, double between blocks.
+  double (*sum)(const T* x, int64_t n);
+  /// Sum of (x - mean)^2.
+  double (*squares)(const T* x, int64_t n, double mean);
+  double (*dot)(const T* x, const T* y, int64_t n);
+  /// Largest and smallest; NaN wins. n > 0.
+  T (*max)(const T* x, int64_t n);
+  T (*min)(const T* x, int64_t n);
+  /// First position of `value`, one of the run; NaN finds NaN.
+  int64_t (*find)(const T* x, int64_t n, T value);
+  /// r = softmax(x), log(softmax(x)); r may be x.
+  void (*softmax)(const T* x, T* r, int64_t n);
+  void (*log_softmax)(const T* x, T* r, int64_t n);
+  /// log(sum(exp(x))); n > 0.
+  double (*logsumexp)(const T* x, int64_t n);
+  /// r = exp(x - lse) * factor; r may be x.
+  void (*softmax_from)(const T* x, T* r, int64_t n, T lse, T factor);
+  /// Derivatives of softmax and its logarithm: out * (g - sum(g * out)); g - exp(out) * sum(g).
+  void (*softmax_vjp)(const T* g, const T* out, T* r, int64_t n);
+  void (*log_softmax_vjp)(const T* g, const T* out, T* r, int64_t n);
+};
 struct RowTable {
-  // Sum with lanes of the element type inside blocks of 512, double between blocks.
-  double (*sum_f32)(const float* x, int64_t n);
-  double (*sum_f64)(const double* x, int64_t n);
-  // Sum of (x - mean)^2.
-  double (*squares_f32)(const float* x, int64_t n, double mean);
-  double (*squares_f64)(const double* x, int64_t n, double mean);
-  // Largest and smallest; NaN wins. n > 0.
-  float (*max_f32)(const float* x, int64_t n);
-  float (*min_f32)(const float* x, int64_t n);
-  double (*max_f64)(const double* x, int64_t n);
-  double (*min_f64)(const double* x, int64_t n);
-  // r = softmax(x), log(softmax(x)); r may be x.
-  void (*softmax_f32)(const float* x, float* r, int64_t n);
-  void (*log_softmax_f32)(const float* x, float* r, int64_t n);
-  void (*softmax_f64)(const double* x, double* r, int64_t n);
-  void (*log_softmax_f64)(const double* x, double* r, int64_t n);
-  // Their derivatives: out * (g - sum(g * out)); g - exp(out) * sum(g).
-  void (*softmax_vjp_f32)(const float* g, const float* out, float* r, int64_t n);
-  void (*log_softmax_vjp_f32)(const float* g, const float* out, float* r, int64_t n);
-  void (*softmax_vjp_f64)(const double* g, const double* out, double* r, int64_t n);
-  void (*log_softmax_vjp_f64)(const double* g, const double* out, double* r, int64_t n);
-  // r = (x - shift) * scale
-  void (*standardize_f32)(const float* x, float* r, int64_t n, float shift, float scale);
-  void (*standardize_f64)(const double* x, double* r, int64_t n, double shift, double scale);
+  Rows<float> f32;
+  Rows<double> f64;
 };
 extern const RowTable row_table_v2, row_table_v3, row_table_v4;
 const RowTable& row_table();
+
+template <class T>
+const Rows<T>& rows() {
+  if constexpr (sizeof(T) == 8)
+    return row_table().f64;
+  else
+    return row_table().f32;
+}
 
 }  // namespace rbcpu

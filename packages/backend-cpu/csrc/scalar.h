@@ -17,6 +17,8 @@ constexpr int category_v = std::is_same<T, bool>::value       ? kB
                            : std::is_integral<T>::value       ? kI
                            : std::is_floating_point<T>::value ? kF
                                                               : kC;
+template <class T, int K>
+constexpr int category_v<Pack<T, K>> = category_v<T>;
 template <class T>
 constexpr bool is_fp = category_v<T> == kF;
 template <class T>
@@ -35,21 +37,20 @@ RB_LIBM(sqrt) RB_LIBM(sin) RB_LIBM(cos) RB_LIBM(tan) RB_LIBM(asin) RB_LIBM(acos)
 RB_LIBM(sinh) RB_LIBM(cosh) RB_LIBM(tanh) RB_LIBM(erf) RB_LIBM(erfc) RB_LIBM(floor)
 RB_LIBM(ceil) RB_LIBM(trunc) RB_LIBM(rint) RB_LIBM(fabs) RB_LIBM2(fmod) RB_LIBM2(pow)
 RB_LIBM2(atan2) RB_LIBM2(copysign)
-    // clang-format on
 
-    // float32 goes to the polynomials of vecmath.h.
-    RB_INLINE float s_exp(float x) {
-  return vm_exp(x);
+// float32 goes to the polynomials of vecmath.h.
+#define RB_VECTOR(name)                      \
+  template <class V>                         \
+  RB_INLINE V s_##name(const V& x) {         \
+    if constexpr (std::is_same<V, double>::value) return m_##name(x); else return vm_##name(x); \
+  }
+RB_VECTOR(exp) RB_VECTOR(expm1) RB_VECTOR(log) RB_VECTOR(log2) RB_VECTOR(log10) RB_VECTOR(log1p)
+RB_VECTOR(tanh) RB_VECTOR(erf)
+template <class V>
+RB_INLINE V s_pow(const V& x, const V& y) {
+    if constexpr (std::is_same<V, double>::value) return m_pow(x, y); else return vm_pow(x, y);
 }
-RB_INLINE double s_exp(double x) { return m_exp(x); }
-RB_INLINE float s_log(float x) { return vm_log(x); }
-RB_INLINE double s_log(double x) { return m_log(x); }
-RB_INLINE float s_log2(float x) { return vm_log2(x); }
-RB_INLINE double s_log2(double x) { return m_log2(x); }
-RB_INLINE float s_tanh(float x) { return vm_tanh(x); }
-RB_INLINE double s_tanh(double x) { return m_tanh(x); }
-RB_INLINE float s_erf(float x) { return vm_erf(x); }
-RB_INLINE double s_erf(double x) { return m_erf(x); }
+// clang-format on
 
 #ifdef RB_COMPLEX_BODIES
 #define RB_COMPLEX_CASE(expression) \
@@ -113,15 +114,15 @@ RB_OP1(sgn, kAny, {
     return not_a_number(x) ? x : T((x > T(0)) - (x < T(0)));
 })
 RB_OP1(exp, kFC, { RB_COMPLEX_CASE(c_exp(x)) if constexpr (is_fp<T>) return s_exp(x); })
-RB_OP1(expm1, kFC, { RB_COMPLEX_CASE(c_expm1(x)) if constexpr (is_fp<T>) return m_expm1(x); })
+RB_OP1(expm1, kFC, { RB_COMPLEX_CASE(c_expm1(x)) if constexpr (is_fp<T>) return s_expm1(x); })
 RB_OP1(log, kFC, { RB_COMPLEX_CASE(c_log(x)) if constexpr (is_fp<T>) return s_log(x); })
 RB_OP1(log2, kFC, {
   RB_COMPLEX_CASE(c_scale(c_log(x), 1.4426950408889634)) if constexpr (is_fp<T>) return s_log2(x);
 })
 RB_OP1(log10, kFC, {
-  RB_COMPLEX_CASE(c_scale(c_log(x), 0.43429448190325183)) if constexpr (is_fp<T>) return m_log10(x);
+  RB_COMPLEX_CASE(c_scale(c_log(x), 0.43429448190325183)) if constexpr (is_fp<T>) return s_log10(x);
 })
-RB_OP1(log1p, kFC, { RB_COMPLEX_CASE(c_log1p(x)) if constexpr (is_fp<T>) return m_log1p(x); })
+RB_OP1(log1p, kFC, { RB_COMPLEX_CASE(c_log1p(x)) if constexpr (is_fp<T>) return s_log1p(x); })
 RB_OP1(sqrt, kFC, { RB_COMPLEX_CASE(c_sqrt(x)) if constexpr (is_fp<T>) return m_sqrt(x); })
 RB_OP1(rsqrt, kFC, {
   RB_COMPLEX_CASE(T(1) / c_sqrt(x)) if constexpr (is_fp<T>) return T(1) / m_sqrt(x);
@@ -263,7 +264,7 @@ RB_OP2(fmod, kBI | kF, {
 RB_OP2(pow, kAny, {
   RB_COMPLEX_CASE(c_pow(x, y))
   if constexpr (is_fp<T>)
-    return m_pow(x, y);
+    return s_pow(x, y);
   else if constexpr (category_v<T> != kC) {
     T result = 1;
     for (; y > T(0); y = T(y >> 1)) {  // the loops have refused negative exponents

@@ -4,35 +4,45 @@
 
 namespace {
 
-// sin and cos: the polynomial's reduction holds up to kTrigLimit; blocks with larger arguments go
+// sin and cos: the polynomial's reduction holds up to kTrigLimit; chunks with larger arguments go
 // to libm.
-template <uint32_t Quarter>
+template <class T, uint32_t Quarter>
+__attribute__((noinline)) void trig_chunk(const T* x, T* r, int64_t n) {
+  using V = Block<T>;
+  typename V::Mask small(-1);
+  for (int64_t i = 0; i < n; i += kLanesOf<V>)
+    small = small & (vm_abs(pack_load<V>(x + i)) < V(kTrigLimit<V>));
+  if (vm_any(small == typename V::Mask(0))) {
+    for (int64_t i = 0; i < n; ++i) r[i] = Quarter ? m_cos(x[i]) : m_sin(x[i]);
+  } else {
+    for (int64_t i = 0; i < n; i += kLanesOf<V>)
+      pack_store(r + i, vm_sincos(pack_load<V>(x + i), Quarter));
+  }
+}
+template <class T, uint32_t Quarter>
 int trig(const LoopArgs* a) {
-  constexpr int64_t kBlock = 64;
-  const char* x = a->in[0];
-  char* r = a->out;
-  const int64_t sx = a->in_stride[0], sr = a->out_stride;
-  float buffer[kBlock];
-  for (int64_t done = 0; done < a->n; done += kBlock) {
-    const int64_t n = a->n - done < kBlock ? a->n - done : kBlock;
-    const char* bx = x + done * sx;
-    char* br = r + done * sr;
-    for (int64_t i = 0; i < n; ++i) buffer[i] = load<float>(bx + i * sx);
-    bool large = false;
-    for (int64_t i = 0; i < n; ++i) large |= !(vm_abs(buffer[i]) < kTrigLimit);
-    if (large) {
-      for (int64_t i = 0; i < n; ++i) buffer[i] = Quarter ? m_cos(buffer[i]) : m_sin(buffer[i]);
+  alignas(64) T buffer[kGather];
+  const bool dense = a->in_stride[0] == sizeof(T) && a->out_stride == sizeof(T);
+  for (int64_t done = 0; done < a->n;) {
+    const char* from = a->in[0] + done * a->in_stride[0];
+    char* to = a->out + done * a->out_stride;
+    int64_t n = a->n - done < kGather ? a->n - done : kGather;
+    if (dense && n >= kStep) {
+      n = n / kStep * kStep;
+      trig_chunk<T, Quarter>(reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to), n);
     } else {
-      for (int64_t i = 0; i < n; ++i) buffer[i] = vm_sincos(buffer[i], Quarter);
+      gather(buffer, from, a->in_stride[0], n);
+      trig_chunk<T, Quarter>(buffer, buffer, (n + kStep - 1) / kStep * kStep);
+      scatter(to, a->out_stride, buffer, n);
     }
-    for (int64_t i = 0; i < n; ++i) at<float>(br + i * sr) = buffer[i];
+    done += n;
   }
   return 0;
 }
 
 constexpr rbcpu::FnTable with_trig(rbcpu::FnTable t) {
-  t.loops[static_cast<int>(rbcpu::Fn::k_sin)] = &trig<0>;
-  t.loops[static_cast<int>(rbcpu::Fn::k_cos)] = &trig<1>;
+  t.loops[static_cast<int>(rbcpu::Fn::k_sin)] = &trig<float, 0>;
+  t.loops[static_cast<int>(rbcpu::Fn::k_cos)] = &trig<float, 1>;
   return t;
 }
 constexpr rbcpu::FnTable f32_table = with_trig(table<float>);

@@ -1,114 +1,13 @@
-// Runs of float32 and float64: sums, extremes, softmax. Lanes are as many at every level, so that
-// the results are the same bits everywhere.
+// Runs of float32 and float64: sums, extremes, softmax and what cross-entropy needs of it.
 #include "level.h"
 #include "rows.h"
-#include "scalar.h"
+#include "simd_sum.h"
 
 namespace {
 
-#define RB_INLINE_MEMBER inline __attribute__((always_inline))
+using rbcpu::Rows;
 
-#if defined(__AVX512F__)
-constexpr int kVectorBytes = 64;
-#elif defined(__AVX2__)
-constexpr int kVectorBytes = 32;
-#else
-constexpr int kVectorBytes = 16;
-#endif
-constexpr int kLanes = 16;
-constexpr int64_t kBlock = 512;
-
-template <class T>
-struct VectorOf;
-template <>
-struct VectorOf<float> {
-  typedef float type __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
-};
-template <>
-struct VectorOf<double> {
-  typedef double type __attribute__((vector_size(kVectorBytes), aligned(8), may_alias));
-};
-template <class T>
-constexpr int kWidth = kVectorBytes / static_cast<int>(sizeof(T));
-template <class T>
-constexpr int kParts = kLanes / kWidth<T>;  // registers that make up the lanes
-
-// One element or a vector of them. (The vector type must not pass as a template argument: that
-// drops its alignment.)
-template <bool Wide, class T>
-RB_INLINE auto read(const T* p) {
-  if constexpr (Wide) {
-    return *reinterpret_cast<const typename VectorOf<T>::type*>(p);
-  } else {
-    return *p;
-  }
-}
-
-// A tree over the lanes, of fixed shape.
-template <class T>
-RB_INLINE T fold(T* lanes) {
-  for (int step = kLanes / 2; step > 0; step /= 2) {
-    for (int i = 0; i < step; ++i) lanes[i] += lanes[i + step];
-  }
-  return lanes[0];
-}
-
-// Sum of f.at(i) over a run: 2 x 16 lanes of T within a block, double across blocks.
-template <class T, class F>
-RB_INLINE double blocked_sum(int64_t n, const F& f) {
-  constexpr int W = kWidth<T>, P = kParts<T>;
-  using V = typename VectorOf<T>::type;
-  double total = 0;
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const int64_t end = begin + kBlock < n ? begin + kBlock : n;
-    int64_t i = begin;
-    T rest = 0;
-    if (end - begin >= 2 * kLanes) {
-      V low[P] = {}, high[P] = {};
-      for (; i + 2 * kLanes <= end; i += 2 * kLanes) {
-#pragma GCC unroll 8
-        for (int p = 0; p < P; ++p) {
-          low[p] += f.template at<true>(i + p * W);
-          high[p] += f.template at<true>(i + kLanes + p * W);
-        }
-      }
-      alignas(64) T lanes[kLanes];
-#pragma GCC unroll 8
-      for (int p = 0; p < P; ++p) *reinterpret_cast<V*>(lanes + p * W) = low[p] + high[p];
-      rest = fold(lanes);
-    }
-    for (; i < end; ++i) rest += f.template at<false>(i);
-    total += static_cast<double>(rest);
-  }
-  return total;
-}
-
-template <class T>
-struct Elements {
-  const T* x;
-  template <bool Wide>
-  RB_INLINE_MEMBER auto at(int64_t i) const {
-    return read<Wide>(x + i);
-  }
-};
-template <class T>
-struct Squares {
-  const T* x;
-  T mean;
-  template <bool Wide>
-  RB_INLINE_MEMBER auto at(int64_t i) const {
-    const auto d = read<Wide>(x + i) - mean;
-    return d * d;
-  }
-};
-template <class T>
-struct Products {
-  const T *x, *y;
-  template <bool Wide>
-  RB_INLINE_MEMBER auto at(int64_t i) const {
-    return read<Wide>(x + i) * read<Wide>(y + i);
-  }
-};
+constexpr int kChunk = 64;  // elements that an exponential run takes at a time
 
 template <class T>
 double sum(const T* x, int64_t n) {
@@ -116,10 +15,11 @@ double sum(const T* x, int64_t n) {
 }
 template <class T>
 double squares(const T* x, int64_t n, double mean) {
-  const T m = static_cast<T>(mean);
-  const double shift = mean - static_cast<double>(m);
-  // (x - mean)^2 summed = s - n shift^2, shift being what rounding the mean to T lost.
-  return blocked_sum<T>(n, Squares<T>{x, m}) - static_cast<double>(n) * shift * shift;
+  return run_squares(x, n, mean);
+}
+template <class T>
+double dot(const T* x, const T* y, int64_t n) {
+  return blocked_sum<T>(n, Products<T>{x, y});
 }
 
 // `Max` or the smallest; once a lane holds NaN it keeps it.
@@ -150,36 +50,100 @@ T extreme(const T* x, int64_t n) {
   return best;
 }
 
+// First position of `value`, which is there; of the first NaN if it is NaN.
+template <class T>
+int64_t find(const T* x, int64_t n, T value) {
+  const bool nan = value != value;
+  for (int64_t begin = 0; begin < n; begin += kChunk) {
+    const int64_t m = n - begin < kChunk ? n - begin : kChunk;
+    int hit = 0;
+    if (nan) {
+      for (int64_t i = 0; i < m; ++i) hit |= x[begin + i] != x[begin + i];
+    } else {
+      for (int64_t i = 0; i < m; ++i) hit |= x[begin + i] == value;
+    }
+    if (!hit) continue;
+    for (int64_t i = 0; i < m; ++i) {
+      if (nan ? x[begin + i] != x[begin + i] : x[begin + i] == value) return begin + i;
+    }
+  }
+  return 0;
+}
+
+// Sum of exp(x - top), which is also stored in r if `Store`.
+template <class T, bool Store>
+RB_INLINE double exp_sum(const T* x, T* r, int64_t n, T top) {
+  double total = 0;
+  for (int64_t begin = 0; begin < n; begin += kSumBlock) {
+    const int64_t end = begin + kSumBlock < n ? begin + kSumBlock : n;
+    alignas(64) T lanes[kChunk] = {};
+    int64_t i = begin;
+    for (; i + kChunk <= end; i += kChunk) {
+#pragma GCC ivdep
+      for (int l = 0; l < kChunk; ++l) {
+        const T e = s_exp(x[i + l] - top);
+        if constexpr (Store) r[i + l] = e;
+        lanes[l] += e;
+      }
+    }
+    if (i < end) {  // through a padded buffer: short rows would run element by element
+      const int m = static_cast<int>(end - i), full = (m + kLanes - 1) / kLanes * kLanes;
+      alignas(64) T buffer[kChunk];
+      for (int l = 0; l < m; ++l) buffer[l] = x[i + l];
+      for (int l = m; l < full; ++l) buffer[l] = top;
+#pragma GCC ivdep
+      for (int l = 0; l < full; ++l) buffer[l] = s_exp(buffer[l] - top);
+      for (int l = 0; l < m; ++l) {
+        lanes[l] += buffer[l];
+        if constexpr (Store) r[i + l] = buffer[l];
+      }
+    }
+    alignas(64) T quarter[kLanes];
+    for (int l = 0; l < kLanes; ++l) {
+      quarter[l] = (lanes[l] + lanes[l + 16]) + (lanes[l + 32] + lanes[l + 48]);
+    }
+    total += static_cast<double>(fold(quarter));
+  }
+  return total;
+}
+
 template <class T>
 void softmax(const T* x, T* r, int64_t n) {
   if (n == 0) return;
   const T top = extreme<T, true>(x, n);
+  const T factor = static_cast<T>(1.0 / exp_sum<T, true>(x, r, n, top));
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) r[i] = s_exp(x[i] - top);
-  const T scale = static_cast<T>(1.0 / sum(r, n));
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) r[i] *= scale;
+  for (int64_t i = 0; i < n; ++i) r[i] *= factor;
 }
-
 template <class T>
 void log_softmax(const T* x, T* r, int64_t n) {
   if (n == 0) return;
   const T top = extreme<T, true>(x, n);
-  double total = 0;
-  T buffer[kBlock];
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const int64_t m = n - begin < kBlock ? n - begin : kBlock;
-    for (int64_t i = 0; i < m; ++i) buffer[i] = s_exp(x[begin + i] - top);
-    total += sum(buffer, m);
-  }
-  const T log_total = static_cast<T>(__builtin_log(total));
+  const T log_total = static_cast<T>(__builtin_log(exp_sum<T, false>(x, nullptr, n, top)));
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) r[i] = (x[i] - top) - log_total;
+}
+template <class T>
+double logsumexp(const T* x, int64_t n) {
+  const T top = extreme<T, true>(x, n);
+  // Infinite extremes stand for themselves: inf - inf is no number.
+  const T finite = top - top == T(0) ? top : T(0);
+  if (top != top || finite != top) return static_cast<double>(top);
+  return static_cast<double>(top) + __builtin_log(exp_sum<T, false>(x, nullptr, n, top));
+}
+template <class T>
+void softmax_from(const T* x, T* r, int64_t n, T lse, T factor) {
+  int64_t i = 0;
+#pragma GCC ivdep
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int l = 0; l < kLanes; ++l) r[i + l] = s_exp(x[i + l] - lse) * factor;
+  }
+  for (; i < n; ++i) r[i] = s_exp(x[i] - lse) * factor;
 }
 
 template <class T>
 void softmax_vjp(const T* g, const T* out, T* r, int64_t n) {
-  const T s = static_cast<T>(blocked_sum<T>(n, Products<T>{g, out}));
+  const T s = static_cast<T>(dot(g, out, n));
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) r[i] = out[i] * (g[i] - s);
 }
@@ -189,33 +153,16 @@ void log_softmax_vjp(const T* g, const T* out, T* r, int64_t n) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) r[i] = g[i] - s_exp(out[i]) * s;
 }
+
 template <class T>
-void standardize(const T* x, T* r, int64_t n, T shift, T scale) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) r[i] = (x[i] - shift) * scale;
+constexpr Rows<T> kernels() {
+  return {sum<T>,         squares<T>,        dot<T>,         extreme<T, true>, extreme<T, false>,
+          find<T>,        softmax<T>,        log_softmax<T>, logsumexp<T>,     softmax_from<T>,
+          softmax_vjp<T>, log_softmax_vjp<T>};
 }
 
 }  // namespace
 
 namespace rbcpu {
-extern const RowTable RB_LEVEL_NAME(row_table) = {
-    sum<float>,
-    sum<double>,
-    squares<float>,
-    squares<double>,
-    extreme<float, true>,
-    extreme<float, false>,
-    extreme<double, true>,
-    extreme<double, false>,
-    softmax<float>,
-    log_softmax<float>,
-    softmax<double>,
-    log_softmax<double>,
-    softmax_vjp<float>,
-    log_softmax_vjp<float>,
-    softmax_vjp<double>,
-    log_softmax_vjp<double>,
-    standardize<float>,
-    standardize<double>,
-};
+extern const RowTable RB_LEVEL_NAME(row_table) = {kernels<float>(), kernels<double>()};
 }

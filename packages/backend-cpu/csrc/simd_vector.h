@@ -98,8 +98,6 @@ RB_ALWAYS void transpose_block(const double* from, int64_t stride, double* to, i
 }
 
 #if defined(__AVX512F__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12's own _mm512_undefined_epi32
 // 16 rows of 16 four-byte elements turned: 16-byte pieces are gathered so that each lane of a
 // register belongs to another four rows, then turned within lanes. Rows from `rows` on (4, 8, 12 or
 // 16) are not read.
@@ -127,7 +125,6 @@ RB_ALWAYS void transpose16(const void* from, int64_t stride_bytes, int rows, __m
     out[4 * c + 3] = _mm512_unpackhi_epi64(b, e);
   }
 }
-#pragma GCC diagnostic pop
 #endif
 
 }  // namespace

@@ -59,9 +59,9 @@ class BFloat16:
     """An array of bfloat16, kept as its bits."""
 
     def __init__(self, values: Any) -> None:
-        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+        bits = np.asarray(values, np.float32).view(np.uint32)
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        self.bits = rounded.astype(np.uint16).reshape(np.shape(values))
+        self.bits = rounded.astype(np.uint16)
 
     def float32(self) -> np.ndarray:
         """The values as float32."""

@@ -144,6 +144,9 @@ def test_float32_sum_is_accurate(host: Host) -> None:
 LINES: list[tuple[tuple[int, ...], int]] = [
     ((5,), 0),
     ((4, 1000), 1),
+    ((70, 9), 1),
+    ((3, 40, 300), 1),
+    ((5, 40, 3), 1),
     ((4, 7), 0),
     ((2, 3, 4), 1),
     ((), 0),
@@ -165,11 +168,11 @@ def test_softmax_and_derivatives(host: Host, shape: tuple[int, ...], dim: int, d
         assert_close(host.filled("softmax", [view, dim], shape, dtype), soft)
         assert_close(host.filled("log_softmax", [view, dim], shape, dtype), log, 3)
         y, z = soft.astype(dtype), log.astype(dtype)
-        d_soft = host.run_allocating("softmax_vjp", [g, np.asarray(y), dim])
+        d_soft = host.filled("softmax_vjp", [g, np.asarray(y), dim], shape, dtype)
         assert_close(
             d_soft, wide(y) * (wide(g) - np.sum(wide(g) * wide(y), axis, keepdims=True)), 10
         )
-        d_log = host.run_allocating("log_softmax_vjp", [g, np.asarray(z), dim])
+        d_log = host.filled("log_softmax_vjp", [g, np.asarray(z), dim], shape, dtype)
         assert_close(d_log, wide(g) - np.exp(wide(z)) * np.sum(wide(g), axis, keepdims=True), 10)
 
 
@@ -212,29 +215,3 @@ def test_sort_is_stable_with_nan_last(host: Host, dtype: str, descending: bool) 
         want = np.argsort(-key if descending else key, dim, kind="stable")
         np.testing.assert_array_equal(indices, want)
         np.testing.assert_array_equal(values, np.take_along_axis(view, want, dim))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-@pytest.mark.parametrize(
-    "shape,dims",
-    [
-        ((4, 100), (1,)),
-        ((4, 100), (0,)),
-        ((2, 3, 4, 5), (0, 2, 3)),
-        ((2, 3, 4, 5), (1,)),
-        ((3, 7000), (1,)),
-        ((1, 3, 1, 1), (0, 2, 3)),
-    ],
-    ids=str,
-)
-def test_normalize_moments(
-    host: Host, shape: tuple[int, ...], dims: tuple[int, ...], dtype: str
-) -> None:
-    x = (np.random.default_rng(9).normal(size=shape) * 3 + 5).astype(dtype)
-    mean, var = wide(x).mean(dims, keepdims=True), wide(x).var(dims, keepdims=True)
-    for view in layouts(x):
-        y, m, v = np.empty(shape, dtype), np.empty(mean.shape, dtype), np.empty(mean.shape, dtype)
-        host.run("normalize_moments", [view, dims, 1e-5], [y, m, v])
-        assert_close(y, (wide(x) - mean) / np.sqrt(var + 1e-5), 5)
-        assert_close(m, mean)
-        assert_close(v, var, 5)

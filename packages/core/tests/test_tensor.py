@@ -195,7 +195,7 @@ def test_meta_tensors_have_shapes_without_data():
     y = (x.sum(0) + 1).reshape(1000, -1)
     assert y.shape == (1000, 1000000) and y.is_meta
     w = rabbet.empty(5, 3, 3, 3, device="meta")
-    assert rabbet.ops.conv2d(rabbet.empty(2, 3, 8, 8, device="meta"), w).shape == (2, 5, 6, 6)
+    assert rabbet.ops.convolution(rabbet.empty(2, 3, 8, 8, device="meta"), w).shape == (2, 5, 6, 6)
 
 
 def test_out_writes_where_it_is_told():

@@ -141,6 +141,35 @@ def test_clip_grad_norm(norm_type, max_norm):
     np.testing.assert_allclose(clipped, flat * min(1, max_norm / (norm + 1e-6)))
 
 
+@pytest.mark.parametrize("way", ["list", "one by one"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("norm_type", [1.0, 2.0, float("inf"), 3.0])
+def test_clipping_of_many_gradients(way, dtype, norm_type, monkeypatch):
+    def missing(*args):
+        raise NotImplementedError
+
+    if way == "one by one":
+        for name in ("_foreach_norm", "_foreach_scale", "_foreach_clamp"):
+            monkeypatch.setattr(f"rabbet.nn.utils.clip_grad.{name}", missing)
+    rng, params = np.random.default_rng(0), []
+    empty = [] if norm_type == float("inf") else [(0,)]  # it has no largest element
+    for shape in [(40000,), (3, 5), (), *empty, (16384,), (7, 6)]:
+        p = nn.Parameter(rabbet.zeros(shape, dtype=getattr(rabbet, dtype)))
+        p.grad = rabbet.tensor(rng.normal(size=shape)).to(p.dtype)
+        params.append(p)
+    params[-1].grad = rabbet.tensor(rng.normal(size=(6, 14))).to(params[0].dtype)[:, ::2].t()
+    flat = np.concatenate([p.grad.double().numpy().ravel() for p in params])
+    norm = np.linalg.norm(flat, norm_type)
+    near = 1e-2 if dtype == "bfloat16" else 1e-5
+    total = utils.clip_grad_norm_(params, 0.5 * norm, norm_type)
+    assert total.dtype == params[0].dtype and total.item() == pytest.approx(norm, rel=near)
+    got = np.concatenate([p.grad.double().numpy().ravel() for p in params])
+    np.testing.assert_allclose(got, 0.5 * flat, near, near)
+    utils.clip_grad_value_(params, 0.25)
+    got = np.concatenate([p.grad.double().numpy().ravel() for p in params])
+    np.testing.assert_allclose(got, np.clip(0.5 * flat, -0.25, 0.25), near, near)
+
+
 def test_clip_grad_norm_at_the_edges():
     assert utils.clip_grad_norm_([nn.Parameter(rabbet.zeros(1))], 1.0).item() == 0
     bad = with_grads([float("inf")])

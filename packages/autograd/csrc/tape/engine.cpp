@@ -1,9 +1,12 @@
 // The engine: runs the tape backwards, newest node first, on the calling thread.
 #include "engine.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cctype>
 #include <mutex>
+#include <new>
 #include <unordered_map>
 
 #include "saved.h"
@@ -19,6 +22,10 @@ thread_local Node* running __attribute__((tls_model("initial-exec"))) = nullptr;
 // One run at a time: nodes buffer gradients in themselves, and leaves are shared between threads. A
 // hook may start a run inside a run (checkpointing), on the same thread.
 std::recursive_mutex engine_mutex;
+
+// A forked child has only the thread that forked: a backward pass of another one does not end there.
+[[maybe_unused]] const int fork_handler = pthread_atfork(
+    nullptr, nullptr, [] { new (&engine_mutex) std::recursive_mutex; });
 uint64_t next_run = 1;
 
 struct Ops {

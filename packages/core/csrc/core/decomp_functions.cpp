@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "decomp_recurrent.h"
 #include "dispatch.h"
 #include "error.h"
 #include "formula.h"
@@ -85,7 +86,11 @@ struct Entry {
   const char* name;
   DecompFn fn;
 };
-const Entry kFunctions[] = {{"reshape", reshape}, {"contiguous", contiguous}, {"repeat", repeat}};
+const Entry kFunctions[] = {{"reshape", reshape},
+                            {"contiguous", contiguous},
+                            {"repeat", repeat},
+                            {"recurrent_layer", recurrent_layer_decomp},
+                            {"recurrent_layer_backward", recurrent_layer_backward_decomp}};
 
 }  // namespace
 

@@ -25,13 +25,7 @@ struct Keys {
 
 inline void add_keys(Keys& k, const RbTensor* t) {
   if (!k.keys) k.device = t->device.id;
-  k.keys |= t->keys[0];
-  // What a layer knows of a base holds for its views: a write through another view may have told it
-  // since.
-  for (const ViewRecord* view = impl(t)->view; __builtin_expect(view != nullptr, 0);
-       view = view->parent->view) {
-    k.keys |= view->parent->keys[0];
-  }
+  k.keys |= keys_of(t);
   if (t->level > k.level) k.level = t->level;
 }
 

@@ -1,5 +1,7 @@
 // The formula language of op records: a parser and a tree-walking runner.
 #pragma once
+#include <string>
+
 #include "op.h"
 #include "tensor.h"
 
@@ -13,6 +15,10 @@ const Formula& compiled(const Op& op);
 /// Run the decomposition; the operators in it are full calls. Fills owned `rets` (nrets of them;
 /// for a Tensor[] result one RB_TENSORS value). Throws Error.
 void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);
+
+/// What a kernel of a whole formula has to state (RbKernel.schema): the signature, the lets, and
+/// the decomposition (argument -1) or the derivative for an argument; a line each.
+std::string formula_text(const Op& op, int argument);
 
 /// Evaluate derivative formulas, see RbHost.vjp. Lets are evaluated once for all wanted arguments.
 void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, const RbValue* outs,

@@ -10,6 +10,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "formula.h"
+#include "formula_kernel.h"
 #include "formula_nodes.h"
 #include "formula_quick.h"
 #include "formula_value.h"
@@ -341,6 +342,7 @@ class Runner {
 
   Val index(const Node& n) {
     const Val list = eval(n.kids[0]), at = eval(n.kids[1]);
+    if (list.tag() == RB_ZERO) return list;  // one of several gradients that are zero
     const Val items = as_list(list, where());
     const int64_t size = static_cast<int64_t>(items.items->size());
     int64_t i = at.v.v.i;
@@ -462,6 +464,7 @@ void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, cons
   try {
     for (int i = 0; i < nargs; ++i) {
       if (!(wanted >> i & 1)) continue;
+      if (run_vjp_kernel(op, i, args, nargs, outs, grads, &results[i])) continue;
       if (f.vjps[i] < 0) {
         fail(RB_E_NOTIMPL, "%s: no derivative is recorded for the argument '%s'", op.name.c_str(),
              op.params[i].name);

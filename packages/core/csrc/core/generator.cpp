@@ -2,6 +2,7 @@
 #include <map>
 #include <mutex>
 
+#include "fork.h"
 #include "runtime.h"
 
 namespace rabbet {
@@ -13,7 +14,11 @@ struct Generators {
   uint64_t seed = 5489;  // of generators made later
 };
 Generators& generators() {
-  static Generators* instance = new Generators;
+  static Generators* instance = [] {
+    auto* made = new Generators;
+    hold_over_fork(made->mutex);
+    return made;
+  }();
   return *instance;
 }
 }  // namespace

@@ -48,7 +48,7 @@ const RbTensor* first_tensor(const Op& op, const RbValue* args) {
   if (op.first_tensor < 0) return nullptr;
   const RbValue& v = args[op.first_tensor];
   if (v.tag == RB_TENSOR) return v.v.t;
-  if (v.tag == RB_TENSORS && v.len) return v.v.ts[0];
+  if (v.tag == RB_TENSORS && v.len) return first_joined(v);
   return nullptr;
 }
 

@@ -10,7 +10,7 @@ struct TensorSpec {
   int32_t dtype;
   int64_t shape[kMaxDims];
 };
-constexpr int kMaxRets = 4;
+constexpr int kMaxRets = 5;
 struct Inferred {
   TensorSpec rets[kMaxRets];
   int32_t compute;  // dtype to which Op::compute_args are cast; -1: no cast

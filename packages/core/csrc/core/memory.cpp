@@ -1,19 +1,21 @@
 #include "memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "backends.h"
 #include "error.h"
+#include "fork.h"
 
 namespace rabbet {
 
 namespace {
-
-constexpr uint64_t kCacheCap = 1ull
-                               << 31;  // bytes kept per backend; beyond it blocks go back at once
 
 struct Key {
   int device;
@@ -29,8 +31,31 @@ struct Cache {
   std::unordered_map<Key, std::vector<RbBuffer>, KeyHash> bins;
   CacheCounts counts{};
 };
+Cache* make_caches() {
+  auto* made = new Cache[kMaxBackends];
+  for (int i = 0; i < kMaxBackends; ++i) hold_over_fork(made[i].mutex);
+  return made;
+}
 // Never destroyed: tensors may outlive static destructors.
-Cache* const caches = new Cache[kMaxBackends];
+Cache* const caches = make_caches();
+
+uint64_t main_memory() {
+  uint64_t bytes = static_cast<uint64_t>(std::max(sysconf(_SC_PHYS_PAGES), 1L)) *
+                   static_cast<uint64_t>(std::max(sysconf(_SC_PAGESIZE), 1L));
+  if (std::FILE* file = std::fopen("/sys/fs/cgroup/memory.max", "re")) {
+    unsigned long long limit = 0;
+    if (std::fscanf(file, "%llu", &limit) == 1 && limit) bytes = std::min<uint64_t>(bytes, limit);
+    std::fclose(file);
+  }
+  return bytes;
+}
+
+// Bytes kept per backend; beyond it blocks go back at once. A device's memory is kept whole: who
+// runs out of it gets what is cached back.
+uint64_t cache_cap(int backend) {
+  static const uint64_t host_cap = main_memory() / 4;
+  return has_host_memory(backend) ? host_cap : UINT64_MAX;
+}
 
 // Four sizes per power of two: at most a quarter is lost, and nearby sizes share blocks.
 uint64_t bin_size(uint64_t nbytes) {
@@ -68,9 +93,11 @@ RbBuffer cached_alloc(int backend, int device, uint64_t nbytes) {
       rc = allocator->alloc(allocator->self, device, size, nullptr, &buffer);
     }
     if (rc != RB_OK) {
-      fail(RB_E_OOM, "out of memory on %s: could not allocate %llu bytes (%llu in use)",
-           backend_name(backend), (unsigned long long)nbytes,
-           (unsigned long long)cache.counts.in_use);
+      fail(
+          RB_E_OOM,
+          "out of memory on %s: could not allocate %llu bytes (%llu are in use, at most %llu were)",
+          backend_name(backend), (unsigned long long)nbytes,
+          (unsigned long long)cache.counts.in_use, (unsigned long long)cache.counts.peak);
     }
     buffer.nbytes = size;
     buffer.device_index = device;
@@ -84,13 +111,43 @@ void cached_free(int backend, RbBuffer buffer) {
   Cache& cache = caches[backend];
   std::lock_guard<std::mutex> lock(cache.mutex);
   cache.counts.in_use -= buffer.nbytes;
-  if (cache.counts.cached + buffer.nbytes > kCacheCap) {
+  if (cache.counts.cached + buffer.nbytes > cache_cap(backend)) {
     const RbAllocator* allocator = backend_entry(backend).desc.allocator;
     allocator->free(allocator->self, &buffer, nullptr);
     return;
   }
   cache.counts.cached += buffer.nbytes;
   cache.bins[Key{buffer.device_index, buffer.nbytes}].push_back(buffer);
+}
+
+namespace {
+// The backend whose memory large host blocks are; asked once, so that a block goes back where it
+// came from. 0: there is none.
+int host_backend() {
+  static const int id = [] {
+    for (int i = 1; i < backend_count(); ++i) {
+      if (has_host_memory(i)) return i;
+    }
+    return 0;
+  }();
+  return id;
+}
+}  // namespace
+
+void* host_alloc(uint64_t nbytes) {
+  if (const int backend = host_backend()) return cached_alloc(backend, 0, nbytes).data;
+  void* p = std::aligned_alloc(64, (nbytes + 63) / 64 * 64);
+  if (!p)
+    fail(RB_E_OOM, "out of memory: could not allocate %llu bytes", (unsigned long long)nbytes);
+  return p;
+}
+
+void host_free(void* p, uint64_t nbytes) {
+  if (const int backend = host_backend()) {
+    cached_free(backend, RbBuffer{p, bin_size(nbytes), nullptr, 0, 0});
+  } else {
+    std::free(p);
+  }
 }
 
 void empty_cache() {

@@ -9,6 +9,9 @@ namespace rabbet {
 /// Memory for `nbytes` on a device, from the cache or the backend; throws RB_E_OOM naming sizes.
 RbBuffer cached_alloc(int backend, int device, uint64_t nbytes);
 void cached_free(int backend, RbBuffer buffer);
+/// Host memory from the cache of the backend that offers it, for scratch of kernels.
+void* host_alloc(uint64_t nbytes);
+void host_free(void* p, uint64_t nbytes);
 /// Give all cached blocks back to the backends.
 void empty_cache();
 

@@ -84,7 +84,9 @@ struct Op {
   ComputeRule compute_rule = ComputeRule::kNone;
   int8_t dtype_arg = -1;  // `... if dtype is None else dtype`: index of that argument
   int8_t shape_arg = -1, dim_arg = -1, keepdim_arg = -1;
-  const void* rule = nullptr;  // the named shape or view function, found at first use
+  std::vector<int8_t> layout_args;  // `layout`: for each result the argument in whose order of
+                                    // dimensions it lies in memory
+  const void* rule = nullptr;       // the named shape or view function, found at first use
   ShapeRule shape_rule = ShapeRule::kNamed;
   uint64_t compute_args = 0;  // Tensor arguments that core casts to the compute dtype
   uint64_t never_cast = 0;    // `nocast`: masks and indices
@@ -105,6 +107,9 @@ struct Op {
                   RbValue* rets) = nullptr;
   uint64_t mask = ~0ull;  // key bits that this operator does not fall through
   Handler table[kKeyBits];
+  // Kernels of whole derivative formulas: kBackendBits of them per argument; null: there are none.
+  std::unique_ptr<Handler[]> vjp_storage;
+  const Handler* vjp_table = nullptr;
   std::string provider;  // who registered it: "rabbet-core 0.1.0"
 
   bool has_decomp() const { return !decomp_text.empty(); }

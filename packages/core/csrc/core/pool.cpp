@@ -1,17 +1,19 @@
 // One claim-based thread pool. The caller and the workers claim chunks; the caller never waits for
-// a worker that has not claimed anything, so a busy machine cannot stall it. Inner regions run
-// inline.
+// a worker that has not claimed anything, so a busy machine cannot stall it. Inner regions, and
+// those of a thread that calls while another one's region runs, run inline.
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <climits>
+#include <cstdio>
 #include <cstdlib>
-#include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "error.h"
@@ -24,7 +26,12 @@ namespace {
 
 constexpr int kMaxThreads = 256;
 constexpr int kChunksPerThread = 4;
-constexpr int kSpins = 2000;  // about 50 us, with a yield every 64
+constexpr int kPausesPerYield = 64;
+constexpr int64_t kAwakeNs = 100'000;  // how long a worker without work looks out for more
+// To wake a sleeping worker costs the caller 6 us, and the worker comes 15 to 25 us later.
+constexpr int64_t kWorthWakingNs = 50'000;
+constexpr int64_t kWorthWakingPieces = 12;  // a piece of `grain` is 5 us or more
+constexpr int64_t kAligned = 64;            // boundaries of long chunks: whole cache lines
 
 using Body = void (*)(int64_t, int64_t, void*);
 
@@ -40,12 +47,15 @@ struct Job {
 
 struct Pool {
   Job job;
-  std::atomic<uint32_t> epoch{0};  // futex word: changes when there is work
+  std::atomic<uint32_t> epoch{0};  // futex word: changes when there is something to see
   std::atomic<int> sleeping{0};
   std::atomic<bool> busy{false};
-  std::atomic<int> threads{0};  // wanted, callers included
-  int workers = 0;              // started; guarded by mutex
-  std::mutex mutex;
+  std::atomic<int> threads{0};            // wanted, callers included
+  std::atomic<int> workers{0};            // running
+  std::atomic<bool> runs[kMaxThreads]{};  // which of them
+  // Of the thread that has set `busy`:
+  int64_t unhelped_ns = 0;  // work that the caller did alone while workers slept, since a pause
+  int64_t last_end_ns = 0;
 };
 
 Pool* pool = new Pool;  // replaced in a forked child, whose workers are gone
@@ -53,56 +63,92 @@ Pool* pool = new Pool;  // replaced in a forked child, whose workers are gone
 void futex_wait(std::atomic<uint32_t>* word, uint32_t expected) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
 }
-void futex_wake_all(std::atomic<uint32_t>* word) {
-  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+void futex_wake(std::atomic<uint32_t>* word, int count) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
 }
 
+int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * int64_t{1'000'000'000} + t.tv_nsec;
+}
+
+// The yields let others have the processor: who waits here may wait for one of them.
 void pause_once(int i) {
-  if (i % 64 == 63) {
+  if (i % kPausesPerYield == kPausesPerYield - 1) {
     sched_yield();
   } else {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
 #endif
   }
 }
 
-// Claim and run chunks of the present region until none is left.
-void work(Job& job) {
+int64_t chunk_begin(int64_t n, uint32_t chunks, uint32_t chunk) {
+  if (chunk == chunks) return n;
+  const int64_t begin = n / chunks * chunk + std::min<int64_t>(chunk, n % chunks);
+  return n / chunks >= 16 * kAligned ? begin / kAligned * kAligned : begin;
+}
+
+// Claim and run one chunk of the present region; false if none is left.
+bool run_chunk(Job& job) {
   for (;;) {
     uint64_t claim = job.claim.load(std::memory_order_acquire);
     const uint32_t chunk = static_cast<uint32_t>(claim),
                    chunks = job.chunks.load(std::memory_order_relaxed);
-    if (chunk >= chunks) return;
+    if (chunk >= chunks) return false;
     const int64_t n = job.n.load(std::memory_order_relaxed);
     const Body body = job.body.load(std::memory_order_relaxed);
     void* ctx = job.ctx.load(std::memory_order_relaxed);
     if (!job.claim.compare_exchange_weak(claim, claim + 1, std::memory_order_acq_rel)) continue;
-    const int64_t begin = n / chunks * chunk + std::min<int64_t>(chunk, n % chunks);
-    const int64_t end = begin + n / chunks + (chunk < n % chunks ? 1 : 0);
-    body(begin, end, ctx);
+    body(chunk_begin(n, chunks, chunk), chunk_begin(n, chunks, chunk + 1), ctx);
     job.done.fetch_add(1, std::memory_order_acq_rel);
+    return true;
   }
 }
 
-void worker_main(Pool* p) {
+// Wait until the epoch is another one than `seen`: awake for a while, then asleep.
+uint32_t await_epoch(Pool* p, uint32_t seen) {
+  const int64_t asleep_from = now_ns() + kAwakeNs;
+  for (int i = 0;; ++i) {
+    const uint32_t now = p->epoch.load(std::memory_order_acquire);
+    if (now != seen) return now;
+    pause_once(i);
+    if (i % kPausesPerYield == kPausesPerYield - 1 && now_ns() > asleep_from) break;
+  }
+  p->sleeping.fetch_add(1);
+  futex_wait(&p->epoch, seen);
+  p->sleeping.fetch_sub(1);
+  return p->epoch.load(std::memory_order_acquire);
+}
+
+void worker_main(Pool* p, int index) {
+  pthread_setname_np(pthread_self(), "rabbet");
   thread_state().in_parallel = 1;
   uint32_t seen = p->epoch.load(std::memory_order_acquire);
-  for (;;) {
-    work(p->job);
-    uint32_t now = seen;
-    for (int i = 0; i < kSpins && now == seen; ++i) {
-      pause_once(i);
-      now = p->epoch.load(std::memory_order_acquire);
+  while (index < p->threads.load(std::memory_order_relaxed) - 1) {
+    while (run_chunk(p->job)) {
     }
-    if (now == seen) {
-      p->sleeping.fetch_add(1);
-      futex_wait(&p->epoch, seen);
-      p->sleeping.fetch_sub(1);
-      now = p->epoch.load(std::memory_order_acquire);
-    }
-    seen = now;
+    seen = await_epoch(p, seen);
   }
+  // If more threads are wanted again by now, the next region sees that this one is gone.
+  p->workers.fetch_sub(1);
+  p->runs[index].store(false, std::memory_order_release);
+}
+
+// Processors that the process may use: by affinity and by the control group's quota.
+int available_processors() {
+  cpu_set_t set;
+  int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  if (std::FILE* file = std::fopen("/sys/fs/cgroup/cpu.max", "re")) {
+    long long quota = 0, period = 0;
+    if (std::fscanf(file, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0)
+      n = static_cast<int>(std::min<long long>(n, (quota + period - 1) / period));
+    std::fclose(file);
+  }
+  return n;
 }
 
 int default_threads() {
@@ -112,21 +158,64 @@ int default_threads() {
       if (n > 0) return std::min(n, kMaxThreads);
     }
   }
-  cpu_set_t set;
-  const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return std::clamp(n, 1, kMaxThreads);
+  return std::clamp(available_processors(), 1, kMaxThreads);
 }
 
-void reset_in_child() { pool = new Pool; }
+// The child has only the thread that forked; whatever the old pool was doing is not its business.
+void reset_in_child() {
+  Pool* fresh = new Pool;
+  fresh->threads.store(pool->threads.load());
+  pool = fresh;
+}
 
+// Only the thread that has set `busy` calls this.
 void start_workers(Pool* p, int wanted) {
-  std::lock_guard<std::mutex> lock(p->mutex);
   static const int registered = pthread_atfork(nullptr, nullptr, reset_in_child);
   (void)registered;
-  while (p->workers < wanted - 1) {
-    std::thread(worker_main, p).detach();
-    ++p->workers;
+  // Signals are for the program's own threads: a handler that runs here would not interrupt them.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (int i = 0; i < wanted - 1; ++i) {
+    if (p->runs[i].load(std::memory_order_acquire)) continue;
+    p->runs[i].store(true, std::memory_order_relaxed);
+    p->workers.fetch_add(1);
+    try {
+      std::thread(worker_main, p, i).detach();
+    } catch (const std::system_error&) {  // no more threads: those there are do the work
+      p->runs[i].store(false, std::memory_order_relaxed);
+      p->workers.fetch_sub(1);
+      break;
+    }
   }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void wake(Pool* p, uint32_t chunks) {
+  const int asleep = p->sleeping.load();
+  if (asleep > 0) futex_wake(&p->epoch, std::min(asleep, static_cast<int>(chunks) - 1));
+}
+
+// The caller's share of a region that is perhaps too short to wake workers for: after each chunk it
+// knows better. Short regions in quick succession count together.
+void work_and_measure(Pool* p, uint32_t chunks) {
+  const int64_t began = now_ns();
+  if (began - p->last_end_ns > kAwakeNs) p->unhelped_ns = 0;
+  bool woken = p->unhelped_ns >= kWorthWakingNs;
+  if (woken) wake(p, chunks);
+  int64_t now = began;
+  for (uint32_t mine = 1; run_chunk(p->job); ++mine) {
+    now = now_ns();
+    if (woken) continue;
+    const uint32_t claimed = static_cast<uint32_t>(p->job.claim.load(std::memory_order_relaxed));
+    const int64_t left = (now - began) / mine * (chunks - std::min(claimed, chunks));
+    if (left > 0 && p->unhelped_ns + (now - began) + left >= kWorthWakingNs) {
+      wake(p, chunks);
+      woken = true;
+    }
+  }
+  p->unhelped_ns = woken ? 0 : p->unhelped_ns + (now - began);
+  p->last_end_ns = now;
 }
 
 }  // namespace
@@ -143,12 +232,16 @@ int num_threads() {
 void set_num_threads(int n) {
   if (n < 1 || n > kMaxThreads)
     fail(RB_E_ARG, "set_num_threads: expected 1 to %d, got %d", kMaxThreads, n);
-  pool->threads.store(n);
+  Pool* p = pool;
+  p->threads.store(n);
+  // Workers that are too many leave when they see this.
+  p->epoch.fetch_add(1);
+  if (p->sleeping.load() > 0) futex_wake(&p->epoch, kMaxThreads);
 }
 
 void parallel_for(int64_t n, int64_t grain, Body body, void* ctx) {
   if (n <= 0) return;
-  const int64_t pieces = grain > 0 ? (n + grain - 1) / grain : n;
+  const int64_t pieces = grain > 0 ? (n - 1) / grain + 1 : n;
   ThreadState& state = thread_state();
   Pool* p = pool;
   const int threads = pieces > 1 && !state.in_parallel ? num_threads() : 1;
@@ -157,7 +250,7 @@ void parallel_for(int64_t n, int64_t grain, Body body, void* ctx) {
     body(0, n, ctx);
     return;
   }
-  if (p->workers < threads - 1) start_workers(p, threads);
+  if (p->workers.load(std::memory_order_relaxed) < threads - 1) start_workers(p, threads);
   const uint32_t chunks =
       static_cast<uint32_t>(std::min<int64_t>(pieces, int64_t{threads} * kChunksPerThread));
   Job& job = p->job;
@@ -170,11 +263,19 @@ void parallel_for(int64_t n, int64_t grain, Body body, void* ctx) {
   job.body.store(body, std::memory_order_relaxed);
   job.ctx.store(ctx, std::memory_order_relaxed);
   job.claim.store((region + 1) << 32, std::memory_order_release);
-  p->epoch.fetch_add(1, std::memory_order_acq_rel);
-  if (p->sleeping.load() > 0) futex_wake_all(&p->epoch);
+  p->epoch.fetch_add(1);
 
   state.in_parallel = 1;
-  work(job);
+  if (p->sleeping.load() == 0) {
+    while (run_chunk(job)) {
+    }
+  } else if (pieces >= kWorthWakingPieces) {
+    wake(p, chunks);
+    while (run_chunk(job)) {
+    }
+  } else {
+    work_and_measure(p, chunks);
+  }
   for (int i = 0; job.done.load(std::memory_order_acquire) != chunks; ++i) pause_once(i);
   state.in_parallel = 0;
   p->busy.store(false, std::memory_order_release);

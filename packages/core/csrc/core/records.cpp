@@ -322,6 +322,9 @@ class Parser {
     } else if (name == "nocast") {
       for (const std::string& arg : split(value, ','))
         op_->never_cast |= 1ull << (&param(arg, "nocast") - op_->params.data());
+    } else if (name == "layout") {
+      for (const std::string& arg : split(value, ','))
+        op_->layout_args.push_back(static_cast<int8_t>(&param(arg, "layout") - op_->params.data()));
     } else if (name == "accepts") {
       if (value != "int" && value != "real")
         error("accepts: expected int or real, got '" + value + "'");

@@ -7,6 +7,7 @@
 
 #include "core_functions.h"
 #include "error.h"
+#include "formula.h"
 #include "runtime.h"
 
 namespace rabbet {
@@ -54,12 +55,52 @@ const char* keep(Registry& r, const std::string& text) {
   return r.providers.back().c_str();
 }
 
+// Where the kernel `name` goes: an operator, and the argument for "NAME.vjp.ARGUMENT", else -1.
+struct Place {
+  Op* op = nullptr;
+  int argument = -1;
+};
+Place find_place(const Registry& r, const std::string& name) {
+  Place place;
+  auto found = r.by_name.find(name);
+  if (found != r.by_name.end()) {
+    place.op = found->second;
+    return place;
+  }
+  const size_t dot = name.rfind(".vjp.");
+  if (dot == std::string::npos) return place;
+  found = r.by_name.find(name.substr(0, dot));
+  if (found == r.by_name.end()) return place;
+  for (size_t i = 0; i < found->second->params.size(); ++i) {
+    if (found->second->params[i].name_text != name.substr(dot + 5)) continue;
+    place.op = found->second;
+    place.argument = static_cast<int>(i);
+  }
+  return place;
+}
+
+// The handler of the kernel's place, made if it is not there yet; null where there is none.
+Handler* find_handler(const Registered& k, const Place& place) {
+  const int bit = key_bit(k.target);
+  if (!place.op || bit < 0) return nullptr;
+  if (k.kernel.flags & RB_K_FORMULA) {
+    const std::string text = formula_text(*place.op, place.argument);
+    if (bit >= kBackendBits || !k.kernel.schema || text != k.kernel.schema) return nullptr;
+  }
+  if (place.argument < 0) return &place.op->table[bit];
+  if (!(k.kernel.flags & RB_K_FORMULA)) return nullptr;
+  if (!place.op->vjp_table) {
+    place.op->vjp_storage.reset(new Handler[place.op->params.size() * kBackendBits]);
+    __atomic_store_n(&place.op->vjp_table, place.op->vjp_storage.get(), __ATOMIC_RELEASE);
+  }
+  return &place.op->vjp_storage[place.argument * kBackendBits + bit];
+}
+
 // Put the kernel into its operator's table if both ends exist by now.
 void place(Registry& r, const Registered& k) {
-  auto found = r.by_name.find(k.op);
-  const int bit = key_bit(k.target);
-  if (found == r.by_name.end() || bit < 0) return;
-  Handler& handler = found->second->table[bit];
+  Handler* const target = find_handler(k, find_place(r, k.op));
+  if (!target) return;
+  Handler& handler = *target;
   handler.self = k.kernel.self;
   handler.flags = k.kernel.flags;
   handler.dtype_mask = k.kernel.dtype_mask ? k.kernel.dtype_mask : ~0ull;
@@ -94,7 +135,7 @@ void check_kernel(const Registry& r, const RbTxn& txn, const RbKernel& kernel,
   for (auto& staged : txn.ops) {
     if (staged->name == kernel.op) op = staged.get();
   }
-  if (op && kernel.schema && op->schema != kernel.schema) {
+  if (op && kernel.schema && !(kernel.flags & RB_K_FORMULA) && op->schema != kernel.schema) {
     fail(RB_E_PLUGIN,
          "%s: the kernel of '%s' was compiled against the schema\n  %s\nbut this core has\n  %s",
          txn.provider.c_str(), kernel.op, kernel.schema, op->schema.c_str());
@@ -183,11 +224,8 @@ void unregister_kernel(int64_t ticket) {
   std::lock_guard<std::mutex> lock(r.mutex);
   for (auto it = r.kernels.begin(); it != r.kernels.end(); ++it) {
     if (it->ticket != ticket) continue;
-    auto found = r.by_name.find(it->op);
-    const int bit = key_bit(it->target);
-    if (found != r.by_name.end() && bit >= 0 && found->second->table[bit].self == it->kernel.self) {
-      found->second->table[bit] = Handler{};
-    }
+    Handler* const handler = find_handler(*it, find_place(r, it->op));
+    if (handler && handler->self == it->kernel.self) *handler = Handler{};
     r.kernels.erase(it);
     return;
   }

@@ -10,6 +10,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "formula.h"
+#include "formula_kernel.h"
 #include "infer.h"
 #include "runtime.h"
 #include "shape_rules.h"
@@ -113,10 +114,16 @@ bool may_overlap(const RbTensor* a, const RbTensor* b) {
   return x.low < y.high && y.low < x.high;
 }
 
+inline bool is_formula(const Handler& handler) { return (handler.flags & RB_K_FORMULA) != 0; }
+
+inline bool is_elementwise(const Op& op, const Handler& handler) {
+  return op.info.kind == RB_KIND_ELEMENTWISE || is_formula(handler);
+}
+
 // Whether a kernel that fills `target` while it reads its arguments could read what it has
 // overwritten.
-bool hazard(const Op& op, const RbTensor* target, const RbValue* args, int nargs) {
-  const bool elementwise = op.info.kind == RB_KIND_ELEMENTWISE;
+bool hazard(const Op& op, bool elementwise, const RbTensor* target, const RbValue* args,
+            int nargs) {
   const bool first_is_target = elementwise || op.info.kind == RB_KIND_INDEXING ||
                                op.info.kind == RB_KIND_RANDOM || op.name == "index_put";
   auto clash = [&](const RbTensor* t, int i) {
@@ -176,30 +183,34 @@ void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec) {
   }
 }
 
-// Strides of a tensor that fills its memory without gaps, in whatever order of dimensions.
-bool is_dense(const RbTensor* t) {
+// Dense strides for `shape` in the order in which the dimensions of `like` lie in memory.
+void strides_in_order_of(const RbTensor* like, const int64_t* shape, int64_t* strides) {
   int order[kMaxDims];
-  int n = 0;
-  for (int i = 0; i < t->ndim; ++i) {
-    if (t->strides[i] <= 0) return false;
-    if (t->shape[i] != 1) order[n++] = i;
-  }
-  std::sort(order, order + n, [&](int a, int b) { return t->strides[a] < t->strides[b]; });
+  for (int i = 0; i < like->ndim; ++i) order[i] = like->ndim - 1 - i;
+  std::stable_sort(order, order + like->ndim,
+                   [&](int a, int b) { return like->strides[a] < like->strides[b]; });
   int64_t dense = 1;
-  for (int i = 0; i < n; ++i) {
-    if (t->strides[order[i]] != dense) return false;
-    dense *= t->shape[order[i]];
+  for (int i = 0; i < like->ndim; ++i) {
+    strides[order[i]] = dense;
+    dense *= std::max<int64_t>(shape[order[i]], 1);
   }
-  return true;
 }
 
-// An elementwise result keeps the memory layout of the first input of its shape, as in PyTorch.
-const int64_t* inherited_strides(const Op& op, const RbValue* args, int nargs,
-                                 const TensorSpec& spec) {
-  if (op.info.kind != RB_KIND_ELEMENTWISE) return nullptr;
-  for (int i = 0; i < nargs; ++i) {
-    if (args[i].tag != RB_TENSOR) continue;
-    const RbTensor* t = args[i].v.t;
+// Strides of result `i` where it is not row-major, or null: an elementwise result keeps the memory
+// layout of the first input of its shape, as in PyTorch; others follow the record's `layout`.
+const int64_t* inherited_strides(const Op& op, bool elementwise, const RbValue* args, int nargs,
+                                 const TensorSpec& spec, int i, int64_t* space) {
+  if (static_cast<size_t>(i) < op.layout_args.size()) {
+    const RbValue& v = args[op.layout_args[i]];
+    if (v.tag != RB_TENSOR || v.v.t->ndim != spec.ndim || v.v.t->flags & RB_T_CONTIGUOUS)
+      return nullptr;
+    strides_in_order_of(v.v.t, spec.shape, space);
+    return space;
+  }
+  if (!elementwise) return nullptr;
+  for (int k = 0; k < nargs; ++k) {
+    if (args[k].tag != RB_TENSOR) continue;
+    const RbTensor* t = args[k].v.t;
     if (t->ndim != spec.ndim || std::memcmp(t->shape, spec.shape, spec.ndim * sizeof(int64_t)))
       continue;
     return !(t->flags & RB_T_CONTIGUOUS) && is_dense(t) ? t->strides : nullptr;
@@ -325,13 +336,6 @@ void bump_mutated(const Op& op, const RbValue* args, int nargs, bool check_only)
   }
 }
 
-void check_kernel_result(const Op& op, int backend, const Handler& handler, int32_t rc) {
-  if (__builtin_expect(rc == RB_OK, 1)) return;
-  add_error_frame("while running " + op.name + " on " + backend_name(backend) + " [" +
-                  (handler.provider ? handler.provider : "?") + "]");
-  rethrow(rc);
-}
-
 // ---- the ways to a result
 
 void make_views(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets) {
@@ -352,12 +356,15 @@ int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int back
     const TensorSpec& spec = inferred.rets[i];
     RbTensor* target = rets[i].v.t;
     check_destination(op, target, spec);
-    if (target->dtype_id == spec.dtype && !hazard(op, target, values, nargs)) {
+    if (target->dtype_id == spec.dtype &&
+        !hazard(op, is_elementwise(op, handler), target, values, nargs)) {
       dests[i] = value_tensor(target);
       continue;
     }
-    fresh[i] = TensorRef(tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
-                                    inherited_strides(op, args, nargs, spec)));
+    int64_t space[kMaxDims];
+    fresh[i] = TensorRef(tensor_new(
+        backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
+        inherited_strides(op, is_elementwise(op, handler), args, nargs, spec, i, space)));
     dests[i] = value_tensor(fresh[i].get());
   }
   const int32_t rc = handler.fn(handler.self, c, values, nargs, dests, nrets);
@@ -385,9 +392,10 @@ int32_t run_fresh(const RbCall* c, const Op& op, const Handler& handler, int bac
   } fresh;
   for (; fresh.n < nrets; ++fresh.n) {
     const TensorSpec& spec = inferred.rets[fresh.n];
-    fresh.values[fresh.n] =
-        value_tensor(tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
-                                inherited_strides(op, args, nargs, spec)));
+    int64_t space[kMaxDims];
+    fresh.values[fresh.n] = value_tensor(tensor_new(
+        backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
+        inherited_strides(op, is_elementwise(op, handler), args, nargs, spec, fresh.n, space)));
   }
   const int32_t rc = handler.fn(handler.self, c, values, nargs, fresh.values, nrets);
   if (rc != RB_OK) return rc;
@@ -409,11 +417,18 @@ void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets) {
   }
 }
 
-void run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backend,
+// False: a kernel of a whole formula has declined, and nothing has been done.
+bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backend,
                 const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   Inferred inferred;
-  infer(op, args, nargs, inferred);
-  check_dtype(op, handler, backend, compute_dtype(op, args, nargs, inferred));
+  if (is_formula(handler)) {
+    if (nrets != 1 || !infer_plain(op, args, nargs, inferred) ||
+        !(handler.dtype_mask >> inferred.rets[0].dtype & 1))
+      return false;
+  } else {
+    infer(op, args, nargs, inferred);
+    check_dtype(op, handler, backend, compute_dtype(op, args, nargs, inferred));
+  }
   bump_mutated(op, args, nargs, true);
 
   const auto run = (c->flags & RB_CALL_OUT) ? run_into : run_fresh;
@@ -425,8 +440,10 @@ void run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
     prepare(op, handler, inferred.compute, a, nargs);
     rc = run(c, op, handler, backend, inferred, args, a.values, nargs, rets, nrets);
   }
+  if (rc == RB_E_NOTIMPL && is_formula(handler)) return false;
   check_kernel_result(op, backend, handler, rc);
   bump_mutated(op, args, nargs, false);
+  return true;
 }
 
 void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int backend,
@@ -461,8 +478,10 @@ void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbV
       check_destination(op, rets[i].v.t, spec);
       bump_version(rets[i].v.t);
     } else {
-      rets[i] = value_tensor(tensor_new(kMeta, 0, spec.dtype, spec.ndim, spec.shape,
-                                        inherited_strides(op, args, nargs, spec)));
+      int64_t space[kMaxDims];
+      rets[i] = value_tensor(tensor_new(
+          kMeta, 0, spec.dtype, spec.ndim, spec.shape,
+          inherited_strides(op, op.info.kind == RB_KIND_ELEMENTWISE, args, nargs, spec, i, space)));
     }
   }
 }
@@ -493,7 +512,8 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   }
   if (handler.flags & RB_K_ALLOCATES)
     return run_allocating(c, op, handler, backend, args, nargs, rets, nrets);
-  run_kernel(c, op, handler, backend, args, nargs, rets, nrets);
+  if (!run_kernel(c, op, handler, backend, args, nargs, rets, nrets))
+    decompose(c, args, nargs, rets, nrets);
 }
 
 // ---- the quick way: an elementwise call on contiguous tensors of one shape and one floating dtype
@@ -501,7 +521,7 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
 inline bool is_number(const RbValue& v) { return v.tag >= RB_BOOL && v.tag <= RB_FLOAT; }
 
 // The tensor whose shape, dtype and device the result has, or null.
-inline const RbTensor* uniform_input(const Op& op, const RbValue* args, int nargs) {
+inline const RbTensor* uniform_input(const RbValue* args, int nargs) {
   const RbTensor* first = nullptr;
   for (int i = 0; i < nargs; ++i) {
     if (args[i].tag == RB_TENSOR) {
@@ -522,7 +542,15 @@ inline const RbTensor* uniform_input(const Op& op, const RbValue* args, int narg
       return nullptr;
     }
   }
-  return op.dtype_rule == DTypeRule::kGeneral ? nullptr : first;
+  return first;
+}
+
+// Whether the quick way knows how to run `op` with this handler.
+inline bool is_quick(const Op& op, const Handler& handler) {
+  if (!handler.fn) return false;
+  if (handler.flags)
+    return handler.flags == RB_K_FORMULA && formula_kernels.load(std::memory_order_relaxed);
+  return op.info.kind == RB_KIND_ELEMENTWISE && op.dtype_rule != DTypeRule::kGeneral;
 }
 
 // Destination of an in-place call that the quick way may write to directly.
@@ -546,14 +574,37 @@ inline bool plain_destination(const RbTensor* target, const RbTensor* like, cons
 
 }  // namespace
 
+// Strides of a tensor that fills its memory without gaps, in whatever order of dimensions.
+bool is_dense(const RbTensor* t) {
+  int order[kMaxDims];
+  int n = 0;
+  for (int i = 0; i < t->ndim; ++i) {
+    if (t->strides[i] <= 0) return false;
+    if (t->shape[i] != 1) order[n++] = i;
+  }
+  std::sort(order, order + n, [&](int a, int b) { return t->strides[a] < t->strides[b]; });
+  int64_t dense = 1;
+  for (int i = 0; i < n; ++i) {
+    if (t->strides[order[i]] != dense) return false;
+    dense *= t->shape[order[i]];
+  }
+  return true;
+}
+
+void check_kernel_result(const Op& op, int backend, const Handler& handler, int32_t rc) {
+  if (__builtin_expect(rc == RB_OK, 1)) return;
+  add_error_frame("while running " + op.name + " on " + backend_name(backend) + " [" +
+                  (handler.provider ? handler.provider : "?") + "]");
+  rethrow(rc);
+}
+
 int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t nrets) {
   const Op& op = *impl(c->op);
   const uint64_t backends = c->keys[0] & kBackendMask;
-  if (__builtin_expect(
-          op.info.kind == RB_KIND_ELEMENTWISE && nrets == 1 && !(backends & (backends - 1)), 1)) {
+  if (__builtin_expect(nrets == 1 && !(backends & (backends - 1)), 1)) {
     const Handler& handler = op.table[__builtin_ctzll(backends)];
-    const RbTensor* like = handler.fn && !handler.flags ? uniform_input(op, args, nargs) : nullptr;
+    const RbTensor* like = is_quick(op, handler) ? uniform_input(args, nargs) : nullptr;
     if (like && (handler.dtype_mask >> like->dtype_id & 1)) {
       const bool given = (c->flags & RB_CALL_OUT) != 0;
       const bool boolean = op.dtype_rule == DTypeRule::kBoolean;
@@ -573,11 +624,15 @@ int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue
           return RB_OK;
         }
         release(dest.v.t);
+        if (rc == RB_E_NOTIMPL && is_formula(handler))
+          return guarded([&] { run_general(c, args, nargs, rets, nrets); });
         return guarded([&] { check_kernel_result(op, like->backend, handler, rc); });
       }
       if (!boolean && plain_destination(rets[0].v.t, like, args, nargs)) {
         const int32_t rc = handler.fn(handler.self, c, args, nargs, rets, 1);
         if (__builtin_expect(rc != RB_OK, 0)) {
+          if (rc == RB_E_NOTIMPL && is_formula(handler))
+            return guarded([&] { run_general(c, args, nargs, rets, nrets); });
           return guarded([&] { check_kernel_result(op, like->backend, handler, rc); });
         }
         bump_version(rets[0].v.t);

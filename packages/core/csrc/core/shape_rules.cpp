@@ -7,6 +7,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "promotion.h"
+#include "shape_helpers.h"
 
 namespace rabbet {
 
@@ -28,47 +29,33 @@ int64_t checked_product(const std::string& op, int64_t a, int64_t b) {
 
 namespace {
 
-std::string text(const RbTensor& t) { return shape_text(t.ndim, t.shape); }
+// An empty 1-d tensor, which PyTorch's `cat` skips beside tensors of any shape.
+bool joins_anything(const RbTensor& t) { return t.ndim == 1 && t.shape[0] == 0; }
 
-const RbTensor* tensor(const RbValue& v) { return v.tag == RB_TENSOR ? v.v.t : nullptr; }
+}  // namespace
 
-void set(TensorSpec& out, std::initializer_list<int64_t> shape) {
-  out.ndim = static_cast<int32_t>(shape.size());
-  std::copy(shape.begin(), shape.end(), out.shape);
-}
-void copy_shape(const RbTensor& t, TensorSpec& out) {
-  out.ndim = t.ndim;
-  std::copy(t.shape, t.shape + t.ndim, out.shape);
-}
-
-void need_rank(const Op& op, const RbTensor& t, int rank, int arg) {
-  if (t.ndim != rank) {
-    fail(RB_E_ARG, "%s: '%s' must have %d dimension%s, got shape %s", op.name.c_str(),
-         op.params[arg].name, rank, rank == 1 ? "" : "s", text(t).c_str());
+const RbTensor* first_joined(const RbValue& list) {
+  for (uint32_t i = 0; i < list.len; ++i) {
+    if (list.v.ts[i] && !joins_anything(*list.v.ts[i])) return list.v.ts[i];
   }
+  return list.v.ts[0];
 }
+
+namespace {
 
 // ---- joining and indexing
 
 void cat(const Op& op, const RbValue* args, int, Inferred& out) {
   if (args[0].len == 0) fail(RB_E_ARG, "%s: expected at least one tensor", op.name.c_str());
   const int64_t dim = args[1].v.i;
-  const RbTensor* first = nullptr;
-  for (uint32_t i = 0; i < args[0].len; ++i) {  // PyTorch lets empty 1-d tensors pass
-    const RbTensor* t = args[0].v.ts[i];
-    if (!(t->ndim == 1 && t->shape[0] == 0)) {
-      first = t;
-      break;
-    }
-  }
-  if (!first) first = args[0].v.ts[0];
+  const RbTensor* first = first_joined(args[0]);
   if (first->ndim == 0)
     fail(RB_E_ARG, "%s: 0-dimensional tensors cannot be joined; use stack()", op.name.c_str());
   copy_shape(*first, out.rets[0]);
   out.rets[0].shape[dim] = 0;
   for (uint32_t i = 0; i < args[0].len; ++i) {
     const RbTensor& t = *args[0].v.ts[i];
-    if (t.ndim == 1 && t.shape[0] == 0) continue;
+    if (joins_anything(t)) continue;
     bool fits = t.ndim == first->ndim;
     for (int d = 0; fits && d < t.ndim; ++d) fits = d == dim || t.shape[d] == first->shape[d];
     if (!fits) {
@@ -130,6 +117,9 @@ void index_select(const Op& op, const RbValue* args, int, Inferred& out) {
     fail(RB_E_ARG, "%s: 'index' must have 1 dimension, got shape %s", op.name.c_str(),
          text(index).c_str());
   if (!is_index_dtype(index.dtype_id)) need_index(op, index, 2);
+  if (x.ndim == 0 && index.numel != 1)
+    fail(RB_E_INDEX, "%s: a 0-dimensional input has one element to select, 'index' has %lld",
+         op.name.c_str(), (long long)index.numel);
   copy_shape(x, out.rets[0]);
   if (x.ndim) out.rets[0].shape[args[1].v.i] = index.numel;
 }
@@ -236,29 +226,35 @@ void linear(const Op& op, const RbValue* args, int, Inferred& out) {
 
 // ---- windows
 
-int64_t pair(const RbValue& v, int i) { return v.v.is[v.len == 1 ? 0 : i]; }
+// Sizes of windows are given once or for each of `rank` directions.
+int64_t size_at(const RbValue& v, int i) { return v.v.is[v.len == 1 ? 0 : i]; }
 
-void need_pair(const Op& op, const RbValue* args, int arg, int64_t least) {
+void need_sizes(const Op& op, const RbValue* args, int arg, int rank, int64_t least) {
   const RbValue& v = args[arg];
-  if (v.tag != RB_INTS || (v.len != 1 && v.len != 2)) {
-    fail(RB_E_ARG, "%s: '%s' must be one or two integers", op.name.c_str(), op.params[arg].name);
+  if (v.tag != RB_INTS || (v.len != 1 && v.len != static_cast<uint32_t>(rank))) {
+    fail(RB_E_ARG, "%s: '%s' must be 1 or %d integers, got %d", op.name.c_str(),
+         op.params[arg].name, rank, v.tag == RB_INTS ? static_cast<int>(v.len) : 0);
   }
-  for (int i = 0; i < 2; ++i) {
-    if (pair(v, i) < least) {
+  for (int i = 0; i < rank; ++i) {
+    if (size_at(v, i) < least) {
       fail(RB_E_ARG, "%s: '%s' must be at least %lld, got %lld", op.name.c_str(),
-           op.params[arg].name, (long long)least, (long long)pair(v, i));
+           op.params[arg].name, (long long)least, (long long)size_at(v, i));
     }
   }
 }
 
-void conv2d(const Op& op, const RbValue* args, int, Inferred& out) {
+void convolution(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor &x = *args[0].v.t, &w = *args[1].v.t;
   const RbTensor* bias = tensor(args[2]);
-  need_rank(op, x, 4, 0);
-  need_rank(op, w, 4, 1);
-  need_pair(op, args, 3, 1);
-  need_pair(op, args, 4, 0);
-  need_pair(op, args, 5, 1);
+  if (w.ndim < 3 || w.ndim > 5) {
+    fail(RB_E_ARG, "%s: 'weight' must have 3, 4 or 5 dimensions, got shape %s", op.name.c_str(),
+         text(w).c_str());
+  }
+  const int rank = w.ndim - 2;
+  need_rank(op, x, w.ndim, 0);
+  need_sizes(op, args, 3, rank, 1);
+  need_sizes(op, args, 4, rank, 0);
+  need_sizes(op, args, 5, rank, 1);
   const int64_t groups = args[6].v.i;
   if (groups < 1 || x.shape[1] % groups || w.shape[0] % groups) {
     fail(RB_E_ARG,
@@ -274,16 +270,18 @@ void conv2d(const Op& op, const RbValue* args, int, Inferred& out) {
     fail(RB_E_ARG, "%s: expected 'bias' of shape (%lld,), got %s", op.name.c_str(),
          (long long)w.shape[0], text(*bias).c_str());
   }
-  int64_t size[2];
-  for (int i = 0; i < 2; ++i) {
+  out.rets[0].ndim = x.ndim;
+  out.rets[0].shape[0] = x.shape[0];
+  out.rets[0].shape[1] = w.shape[0];
+  for (int i = 0; i < rank; ++i) {
     if (w.shape[2 + i] < 1) {
       fail(RB_E_ARG, "%s: the kernel of shape %s has no elements", op.name.c_str(),
            text(w).c_str());
     }
     const int64_t reach =
-        checked_sum(op.name, checked_product(op.name, pair(args[5], i), w.shape[2 + i] - 1), 1);
+        checked_sum(op.name, checked_product(op.name, size_at(args[5], i), w.shape[2 + i] - 1), 1);
     const int64_t padded =
-        checked_sum(op.name, x.shape[2 + i], checked_product(op.name, 2, pair(args[4], i)));
+        checked_sum(op.name, x.shape[2 + i], checked_product(op.name, 2, size_at(args[4], i)));
     const int64_t room = padded - reach;
     if (room < 0) {
       fail(RB_E_ARG,
@@ -291,82 +289,81 @@ void conv2d(const Op& op, const RbValue* args, int, Inferred& out) {
            "dimension %d",
            op.name.c_str(), (long long)reach, text(x).c_str(), (long long)padded, 2 + i);
     }
-    size[i] = room / pair(args[3], i) + 1;
+    out.rets[0].shape[2 + i] = room / size_at(args[3], i) + 1;
   }
-  set(out.rets[0], {x.shape[0], w.shape[0], size[0], size[1]});
 }
 
-int param_index(const Op& op, const char* name) {
-  for (size_t i = 0; i < op.params.size(); ++i) {
-    if (op.params[i].name_text == name) return static_cast<int>(i);
-  }
-  return -1;
-}
-
-void pool2d(const Op& op, const RbValue* args, int, Inferred& out) {
+// The number of directions: as many as there are sizes in argument `arg`.
+int pool_rank(const Op& op, const RbValue* args, int arg) {
   const RbTensor& x = *args[0].v.t;
-  if (x.ndim != 3 && x.ndim != 4) {
-    fail(RB_E_ARG, "%s: expected an input (N, C, H, W) or (C, H, W), got shape %s", op.name.c_str(),
+  const int rank = args[arg].tag == RB_INTS ? static_cast<int>(args[arg].len) : 0;
+  if (rank < 1 || rank > 3) {
+    fail(RB_E_ARG, "%s: '%s' must be 1, 2 or 3 integers, got %d", op.name.c_str(),
+         op.params[arg].name, rank);
+  }
+  if (x.ndim != rank + 1 && x.ndim != rank + 2) {
+    static const char* const kShapes[] = {"(N, C, L) or (C, L)", "(N, C, H, W) or (C, H, W)",
+                                          "(N, C, D, H, W) or (C, D, H, W)"};
+    fail(RB_E_ARG, "%s: expected an input %s, got shape %s", op.name.c_str(), kShapes[rank - 1],
          text(x).c_str());
   }
-  need_pair(op, args, 1, 1);
-  const RbValue& stride = args[2].tag == RB_INTS && args[2].len ? args[2] : args[1];
-  if (args[2].tag == RB_INTS && args[2].len) need_pair(op, args, 2, 1);
-  need_pair(op, args, 3, 0);
-  const int dilation = param_index(op, "dilation"), ceil_mode = param_index(op, "ceil_mode");
-  if (dilation >= 0) need_pair(op, args, dilation, 1);
-  copy_shape(x, out.rets[0]);
-  for (int i = 0; i < 2; ++i) {
-    const int64_t kernel = pair(args[1], i), p = pair(args[3], i), s = pair(stride, i);
-    const int64_t spread = dilation >= 0 ? pair(args[dilation], i) : 1;
-    if (p > kernel / 2) {
-      fail(RB_E_ARG, "%s: padding %lld is more than half of the kernel size %lld", op.name.c_str(),
-           (long long)p, (long long)kernel);
-    }
-    const int64_t size = x.shape[x.ndim - 2 + i];
-    const int64_t room = checked_sum(op.name, size, 2 * p) -
-                         checked_sum(op.name, checked_product(op.name, spread, kernel - 1), 1);
-    if (room < 0) {
-      fail(RB_E_ARG, "%s: the kernel of size %lld does not fit the input %s in dimension %d",
-           op.name.c_str(), (long long)kernel, text(x).c_str(), x.ndim - 2 + i);
-    }
-    int64_t n = room / s + 1;
-    if (args[ceil_mode].v.i) {
-      n += room % s != 0;
-      if ((n - 1) * s >= size + p) --n;  // no window may begin beyond the input
-    }
-    out.rets[0].shape[x.ndim - 2 + i] = n;
-  }
+  return rank;
+}
+
+void same_for_all_results(const Op& op, Inferred& out) {
   for (int r = 1; r < op.info.nrets; ++r) {
     out.rets[r].ndim = out.rets[0].ndim;
     std::copy(out.rets[0].shape, out.rets[0].shape + out.rets[0].ndim, out.rets[r].shape);
   }
 }
 
-void adaptive_pool2d(const Op& op, const RbValue* args, int, Inferred& out) {
+void pool(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor& x = *args[0].v.t;
-  if (x.ndim != 3 && x.ndim != 4) {
-    fail(RB_E_ARG, "%s: expected an input (N, C, H, W) or (C, H, W), got shape %s", op.name.c_str(),
-         text(x).c_str());
-  }
-  need_pair(op, args, 1, 0);
+  const int rank = pool_rank(op, args, 1);
+  need_sizes(op, args, 1, rank, 1);
+  const RbValue& stride = args[2].tag == RB_INTS && args[2].len ? args[2] : args[1];
+  if (args[2].tag == RB_INTS && args[2].len) need_sizes(op, args, 2, rank, 1);
+  need_sizes(op, args, 3, rank, 0);
+  const int dilation = param_index(op, "dilation"), ceil_mode = param_index(op, "ceil_mode");
+  if (dilation >= 0) need_sizes(op, args, dilation, rank, 1);
   copy_shape(x, out.rets[0]);
-  for (int i = 0; i < 2; ++i) out.rets[0].shape[x.ndim - 2 + i] = pair(args[1], i);
+  for (int i = 0; i < rank; ++i) {
+    const int64_t kernel = size_at(args[1], i), p = size_at(args[3], i), s = size_at(stride, i);
+    const int64_t spread = dilation >= 0 ? size_at(args[dilation], i) : 1;
+    const int64_t reach =
+        checked_sum(op.name, checked_product(op.name, spread, kernel - 1), 1);
+    if (p > reach / 2) {
+      fail(RB_E_ARG, "%s: padding %lld is more than half of the kernel size %lld", op.name.c_str(),
+           (long long)p, (long long)reach);
+    }
+    const int64_t size = x.shape[x.ndim - rank + i];
+    const int64_t room = checked_sum(op.name, size, 2 * p) - reach;
+    const int64_t reachable = args[ceil_mode].v.i ? checked_sum(op.name, room, s - 1) : room;
+    int64_t n = reachable < 0 ? 0 : reachable / s + 1;
+    if (args[ceil_mode].v.i && (n - 1) * s >= size + p) --n;  // a window begins in the input
+    if (n < 1 || size < 1) {
+      fail(RB_E_ARG, "%s: the kernel of size %lld does not fit the input %s in dimension %d",
+           op.name.c_str(), (long long)kernel, text(x).c_str(), x.ndim - rank + i);
+    }
+    out.rets[0].shape[x.ndim - rank + i] = n;
+  }
+  same_for_all_results(op, out);
 }
 
-void normalize_moments(const Op&, const RbValue* args, int, Inferred& out) {
+void adaptive_pool(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor& x = *args[0].v.t;
+  const int rank = pool_rank(op, args, 1);
+  need_sizes(op, args, 1, rank, 0);
   copy_shape(x, out.rets[0]);
-  for (int r = 1; r < 3; ++r) {
-    copy_shape(x, out.rets[r]);
-    for (int d = 0; d < x.ndim; ++d) {
-      const bool all = args[1].tag != RB_INTS || args[1].len == 0;
-      for (uint32_t k = 0; !all && k < args[1].len; ++k) {
-        if (args[1].v.is[k] == d) out.rets[r].shape[d] = 1;
-      }
-      if (all) out.rets[r].shape[d] = 1;
+  for (int i = 0; i < rank; ++i) {
+    const int64_t size = size_at(args[1], i);
+    if (size > 0 && x.shape[x.ndim - rank + i] == 0) {
+      fail(RB_E_ARG, "%s: no window of the input %s has elements", op.name.c_str(),
+           text(x).c_str());
     }
+    out.rets[0].shape[x.ndim - rank + i] = size;
   }
+  same_for_all_results(op, out);
 }
 
 // ---- creation
@@ -402,42 +399,44 @@ void linspace(const Op& op, const RbValue* args, int, Inferred& out) {
   set(out.rets[0], {args[2].v.i});
 }
 
-struct Rule {
-  const char* name;
-  void (*fn)(const Op&, const RbValue*, int, Inferred&);
-};
-const Rule kRules[] = {{"cat", cat},
-                       {"pad", pad},
-                       {"roll", roll},
-                       {"index_select", index_select},
-                       {"index", index},
-                       {"matmul", matmul},
-                       {"mm", mm},
-                       {"mv", mv},
-                       {"dot", dot},
-                       {"bmm", bmm},
-                       {"outer", outer},
-                       {"linear", linear},
-                       {"conv2d", conv2d},
-                       {"pool2d", pool2d},
-                       {"adaptive_pool2d", adaptive_pool2d},
-                       {"normalize_moments", normalize_moments},
-                       {"arange", arange},
-                       {"linspace", linspace}};
+const ShapeFunction kRules[] = {{"cat", cat},
+                                {"pad", pad},
+                                {"roll", roll},
+                                {"index_select", index_select},
+                                {"index", index},
+                                {"matmul", matmul},
+                                {"mm", mm},
+                                {"mv", mv},
+                                {"dot", dot},
+                                {"bmm", bmm},
+                                {"outer", outer},
+                                {"linear", linear},
+                                {"convolution", convolution},
+                                {"pool", pool},
+                                {"adaptive_pool", adaptive_pool},
+                                {"arange", arange},
+                                {"linspace", linspace}};
 
 }  // namespace
 
 void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   if (const void* known = __atomic_load_n(&op.rule, __ATOMIC_ACQUIRE)) {
-    return static_cast<const Rule*>(known)->fn(op, args, nargs, out);
+    return static_cast<const ShapeFunction*>(known)->fn(op, args, nargs, out);
   }
   const char* name = op.shape_text.c_str() + std::strlen("function ");
-  for (const Rule& rule : kRules) {
-    if (std::strcmp(rule.name, name)) continue;
-    __atomic_store_n(&const_cast<Op&>(op).rule, &rule, __ATOMIC_RELEASE);
-    return rule.fn(op, args, nargs, out);
+  const ShapeFunction* found = nullptr;
+  for (const ShapeFunction& rule : kRules) {
+    if (!std::strcmp(rule.name, name)) found = &rule;
   }
-  fail(RB_E_INTERNAL, "%s: %s: no shape function '%s'", op.file.c_str(), op.name.c_str(), name);
+  for (const auto* more : {&nn_shape_functions(), &layer_shape_functions()}) {
+    for (const ShapeFunction& rule : *more) {
+      if (!std::strcmp(rule.name, name)) found = &rule;
+    }
+  }
+  if (!found)
+    fail(RB_E_INTERNAL, "%s: %s: no shape function '%s'", op.file.c_str(), op.name.c_str(), name);
+  __atomic_store_n(&const_cast<Op&>(op).rule, found, __ATOMIC_RELEASE);
+  found->fn(op, args, nargs, out);
 }
 
 void check_reducible(const Op& op, const RbTensor& x, const bool* gone) {
@@ -469,7 +468,7 @@ void check_arguments(const Op& op, const RbValue* args, int nargs) {
            text(idx).c_str());
     const RbTensor& src = *args[3].v.t;
     const int64_t dim = args[1].v.i;
-    bool fits = src.ndim == x.ndim;
+    bool fits = src.ndim == x.ndim && (x.ndim > 0 || idx.numel == 1);
     for (int d = 0; fits && d < x.ndim; ++d)
       fits = src.shape[d] == (d == dim ? idx.numel : x.shape[d]);
     if (!fits) {

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "error.h"
+#include "memory.h"
 
 namespace rabbet {
 
@@ -51,6 +52,7 @@ ThreadState* make_thread_state() {
 LiveCounts* live_counts() { return all_counts.load(); }
 
 void* block_alloc_slow(uint64_t nbytes) {
+  if (nbytes > kLargestBlock) return host_alloc(nbytes);
   const uint64_t rounded = (nbytes + kBlockUnit - 1) / kBlockUnit * kBlockUnit;
   void* p = std::aligned_alloc(kBlockUnit, rounded ? rounded : kBlockUnit);
   if (!p)
@@ -58,6 +60,12 @@ void* block_alloc_slow(uint64_t nbytes) {
   return p;
 }
 
-void block_free_slow(void* p, uint64_t) { std::free(p); }
+void block_free_slow(void* p, uint64_t nbytes) {
+  if (nbytes > kLargestBlock) {
+    host_free(p, nbytes);
+  } else {
+    std::free(p);
+  }
+}
 
 }  // namespace rabbet

@@ -9,7 +9,8 @@
 namespace rabbet {
 
 constexpr int kBlockUnit = 64;
-constexpr int kBlockClasses = 65;  // blocks up to 4096 bytes
+constexpr int kBlockClasses = 65;
+constexpr uint64_t kLargestBlock = (kBlockClasses - 1) * kBlockUnit;  // of the free lists
 
 struct FreeBlock {
   FreeBlock* next;
@@ -48,8 +49,8 @@ inline ThreadState& thread_state() {
 /// The shares of all threads, a list.
 LiveCounts* live_counts();
 
-/// Blocks of up to 4096 bytes from thread-local free lists, larger ones from the C library; 64-byte
-/// aligned.
+/// Blocks of up to kLargestBlock bytes from thread-local free lists, larger ones from the cache of
+/// host memory (memory.h); 64-byte aligned.
 void* block_alloc_slow(uint64_t nbytes);
 void block_free_slow(void* p, uint64_t nbytes);
 

@@ -7,6 +7,7 @@
 #include "convert.h"
 #include "core/backends.h"
 #include "core/dtype.h"
+#include "core/formula_kernel.h"
 #include "core/memory.h"
 #include "core/runtime.h"
 #include "core_ops.h"
@@ -116,6 +117,19 @@ py::dict describe_op(const std::string& name) {
       kernels[backend_name(bit)] = op->table[bit].provider ? op->table[bit].provider : "?";
   }
   d["kernels"] = kernels;
+  py::dict formula_kernels;  // those of whole formulas, by the formula's name
+  auto note = [&](const std::string& formula, int bit, const Handler& handler) {
+    if (!handler.fn || !(handler.flags & RB_K_FORMULA)) return;
+    const py::str key(formula);
+    if (!formula_kernels.contains(key)) formula_kernels[key] = py::dict();
+    formula_kernels[key][backend_name(bit)] = handler.provider ? handler.provider : "?";
+  };
+  for (int bit = 0; bit < backend_count(); ++bit) {
+    note("decomp", bit, op->table[bit]);
+    for (size_t i = 0; op->vjp_table && i < op->params.size(); ++i)
+      note("vjp " + op->params[i].name_text, bit, op->vjp_table[i * kBackendBits + bit]);
+  }
+  d["formula_kernels"] = formula_kernels;
   return d;
 }
 
@@ -260,6 +274,9 @@ PYBIND11_MODULE(_C, m) {
   m.def("op_info", describe_op);
   m.def("check_records", check_all_formulas,
         "Compile every formula of every record; raises for the first bad one.");
+  m.def(
+      "use_formula_kernels", [](bool on) { return formula_kernels.exchange(on); },
+      "Whether kernels of whole formulas run, in all threads; returns what was set before.");
   m.def("return_types", [] { return owned(result_types()); });
 
   m.def(

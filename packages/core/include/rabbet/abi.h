@@ -182,16 +182,27 @@ enum { /* RbKernel.flags */
            1, /* makes its own results (data-dependent shapes); else rets are allocated by core */
        RB_K_NEEDS_GIL = 2,  /* a Python kernel */
        RB_K_CONTIGUOUS = 4, /* core passes contiguous tensors only */
+       RB_K_FORMULA = 8,    /* computes a whole formula of the record, see RbKernel */
 };
 
 /* A kernel for one backend. Unless RB_K_ALLOCATES is set it only fills `rets`, whose shape and
  * dtype core derived from the operator's record; elementwise tensors arrive cast to the compute
- * dtype, with their own shapes, to be broadcast to the result's; results can have any strides. */
+ * dtype, with their own shapes, to be broadcast to the result's; results can have any strides.
+ *
+ * RB_K_FORMULA: a kernel for a whole elementwise formula, instead of one call for each operator in
+ * it. `op` is the name of a record with a decomposition, or "NAME.vjp.ARGUMENT" for a derivative;
+ * `schema` is the text of the formula (see docs/reference/records): where the record says something
+ * else, core does not use the kernel. A derivative's arguments are those of the operator, then its
+ * results, then their gradients; what the formula does not read is left undefined. Core calls such
+ * a kernel only where nothing has to be recorded or transformed and all tensors that the formula
+ * reads have one floating dtype, which the result (one tensor, of their broadcast shape) has too;
+ * numbers are real. It may decline by returning RB_E_NOTIMPL before it writes anything: then, and
+ * for all other operands, core evaluates the formula. */
 typedef struct RbKernel {
   uint32_t struct_size, flags;
   const char* op;      /* record name, e.g. "max.dim" */
   const char* backend; /* backend or layer name */
-  const char* schema;  /* the signature compiled against, or null */
+  const char* schema;  /* the signature or formula compiled against, or null */
   RbFn fn;
   void* self;
   void (*self_free)(void*);
@@ -451,8 +462,9 @@ struct RbHost { /* lives as long as the process; all members are required unless
   void (*parallel_for)(int64_t n, int64_t grain, void (*f)(int64_t begin, int64_t end, void* ctx),
                        void* ctx);
   int32_t (*num_threads)(void);
-  void* (*block_alloc)(
-      uint64_t nbytes); /* small blocks from thread-local free lists, 64-byte aligned */
+  /* 64-byte aligned: small blocks from thread-local free lists, large ones from the cache of host
+   * memory. Null: there is none left. */
+  void* (*block_alloc)(uint64_t nbytes);
   void (*block_free)(void* p, uint64_t nbytes);
   void (*log)(int32_t level, const char* message); /* 0 debug, 1 info, 2 warning, 3 error */
   int32_t (*publish)(const char* name, uint32_t version,

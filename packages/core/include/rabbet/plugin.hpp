@@ -213,7 +213,7 @@ void parallel_for(int64_t n, int64_t grain, const Body& body) {
   if (ctx.taken) std::rethrow_exception(ctx.error);
 }
 
-/// Scratch memory of trivially destructible elements from the host's block lists, released at the
+/// Scratch memory of trivially destructible elements from the host's cached blocks, released at the
 /// end of scope.
 template <class T>
 class Scratch {
@@ -221,24 +221,16 @@ class Scratch {
   explicit Scratch(size_t n) : bytes_(n * sizeof(T) + (n == 0)) {
     static_assert(std::is_trivially_destructible_v<T>);
     if (n > (SIZE_MAX >> 4) / sizeof(T)) throw std::bad_alloc();
-    data_ = static_cast<T*>(bytes_ <= kSmall ? host->block_alloc(bytes_)
-                                             : std::aligned_alloc(64, (bytes_ + 63) / 64 * 64));
+    data_ = static_cast<T*>(host->block_alloc(bytes_));
     if (!data_) throw std::bad_alloc();
   }
-  ~Scratch() {
-    if (bytes_ <= kSmall) {
-      host->block_free(data_, bytes_);
-    } else {
-      std::free(data_);
-    }
-  }
+  ~Scratch() { host->block_free(data_, bytes_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   T* data() const { return data_; }
   T& operator[](size_t i) const { return data_[i]; }
 
  private:
-  static constexpr size_t kSmall = 4096;
   size_t bytes_;
   T* data_;
 };

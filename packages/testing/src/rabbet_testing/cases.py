@@ -32,6 +32,7 @@ def op_names() -> list[str]:
 
 _POSITIVE = {"log", "log2", "log10", "sqrt", "rsqrt", "pow", "reciprocal", "log1p"}
 _INSIDE_ONE = {"asin", "acos"}
+_PROBABILITY = {"binary_error"}
 
 
 class Maker:
@@ -52,6 +53,8 @@ class Maker:
             x = x.abs() + 0.3
         if op in _INSIDE_ONE:
             x = x / 2.5
+        if op in _PROBABILITY:
+            x = x / 4.5 + 0.45
         x = (x.reshape(shape)).to(self.dtype)
         if self.dtype.is_complex:
             x = x + 0.3j * x.flip(list(range(x.ndim))) if x.ndim else x + 0.2j
@@ -66,6 +69,70 @@ class Maker:
 
 def _case(name: str, args: list[Any], label: str = "", **kwargs: Any) -> Case:
     return Case(name, args, kwargs, label)
+
+
+def _batch_norm_backward(m: Maker) -> list[Case]:
+    """With the moments of the input, as the operator wants them."""
+    x = m.tensor(3, 2, 2)
+    mean, var = x.detach().mean([0, 2]), x.detach().var([0, 2], correction=0)
+    given = [m.tensor(2), m.tensor(2, op="log")]
+    return [
+        _case("batch_norm_backward", [m.tensor(3, 2, 2), x, mean, var, m.tensor(2), 1e-5, True]),
+        _case("batch_norm_backward", [m.tensor(3, 2, 2), x, *given, None, 1e-5, False], "eval"),
+    ]
+
+
+def _cross_entropy_backward(m: Maker) -> list[Case]:
+    """With the sums that the forward operator keeps."""
+    x, target = m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2])
+    weight = rabbet.tensor([0.5, 2.0, 1.0], dtype=m.dtype)
+    options = ["mean", 1, 0.2]
+    _, lse, total = rabbet.ops("cross_entropy_loss")(x.detach(), target, weight, *options)
+    g = m.tensor()
+    return [_case("cross_entropy_backward", [g, x, target, weight, lse, total, *options])]
+
+
+def _qkv(m: Maker, heads: tuple[int, int] | None = None) -> list[Any]:
+    """query (2, 4, 2), key (2, 5, 2), value (2, 5, 3), with a dimension of heads if given."""
+    q, kv = ((heads[0],), (heads[1],)) if heads else ((), ())
+    return [m.tensor(2, *q, 4, 2), m.tensor(2, *kv, 5, 2), m.tensor(2, *kv, 5, 3)]
+
+
+def _attention_results(m: Maker, mask: Any, causal: bool, scale: Any, grouped: bool) -> list[Any]:
+    """Arguments of `attention_backward`, whose gradients hold for any values."""
+    q = (4,) if grouped else ()
+    tensors = [m.tensor(2, *q, 4, 3), m.tensor(2, *q, 4), *_qkv(m, (4, 2) if grouped else None)]
+    return [*tensors, mask, m.tensor(2, *q, 4, 3), m.tensor(2, *q, 4), causal, scale, grouped]
+
+
+_RECURRENT = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
+
+
+def _recurrent(m: Maker, mode: str, rows: int = 4) -> list[Any]:
+    """mode, gates, h0 (2, 3), c0, weight_hh, bias_hh."""
+    g = _RECURRENT[mode]
+    c0 = m.tensor(2, 3) if mode == "lstm" else None
+    return [mode, m.tensor(rows, g * 3), m.tensor(2, 3), c0, m.tensor(g * 3, 3), m.tensor(g * 3)]
+
+
+def _recurrent_results(m: Maker, mode: str, rows: int = 4) -> list[Any]:
+    """Arguments of `recurrent_layer_backward`, whose gradients hold for any values."""
+    cells = rows if mode == "lstm" else 0
+    saved = rows if mode in ("lstm", "gru") else 0
+    kept = [m.tensor(cells, 3), m.tensor(saved, 12)]
+    grads = [m.tensor(rows, 3), m.tensor(2, 3), m.tensor(2 if cells else 0, 3)]
+    results = [m.tensor(rows, 3), m.tensor(cells, 3), m.tensor(saved, 12)]
+    c0 = m.tensor(2, 3) if cells else None
+    return [
+        mode,
+        *grads,
+        *kept,
+        *results,
+        m.tensor(2, 3),
+        c0,
+        m.tensor(3 * _RECURRENT[mode], 3),
+        True,
+    ]
 
 
 # Operators whose arguments the schema alone does not settle.
@@ -158,35 +225,152 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
         _case("linear", [m.tensor(2, 3, 4), m.tensor(5, 4), m.tensor(5)]),
         _case("linear", [m.tensor(3, 4), m.tensor(5, 4)], "no bias"),
     ],
-    "conv2d": lambda m: [
-        _case("conv2d", [m.tensor(2, 2, 5, 4), m.tensor(3, 2, 3, 2), m.tensor(3), [2, 1], [1, 0]]),
-        _case("conv2d", [m.tensor(1, 4, 6, 6), m.tensor(4, 2, 2, 2), None, 1, 1, 2, 2], "groups dilation"),
+    "convolution": lambda m: [
+        _case("convolution", [m.tensor(2, 2, 5, 4), m.tensor(3, 2, 3, 2), m.tensor(3), [2, 1], [1, 0]]),
+        _case("convolution", [m.tensor(1, 4, 6, 6), m.tensor(4, 2, 2, 2), None, [1], [1], [2], 2], "groups dilation"),
+        _case("convolution", [m.tensor(2, 2, 7), m.tensor(3, 2, 3), m.tensor(3), [2], [1]], "line"),
+        _case("convolution", [m.tensor(1, 2, 3, 4, 3), m.tensor(2, 2, 2, 3, 2), m.tensor(2), [1, 2, 1], [1, 1, 0]],
+              "volume"),
     ],
-    "conv2d_dx": lambda m: [
-        _case("conv2d_dx", [m.tensor(1, 3, 3, 3), m.tensor(3, 2, 3, 3), [1, 2, 5, 5], [1, 1], [0, 0], [1, 1], 1])
+    "convolution_dx": lambda m: [
+        _case("convolution_dx", [m.tensor(1, 3, 3, 3), m.tensor(3, 2, 3, 3), [1, 2, 5, 5], [1, 1], [0, 0], [1, 1], 1])
     ],
-    "conv2d_dw": lambda m: [
-        _case("conv2d_dw", [m.tensor(1, 2, 5, 5), m.tensor(1, 3, 3, 3), [3, 2, 3, 3], [1, 1], [0, 0], [1, 1], 1])
+    "convolution_dw": lambda m: [
+        _case("convolution_dw", [m.tensor(1, 2, 5, 5), m.tensor(1, 3, 3, 3), [3, 2, 3, 3], [1, 1], [0, 0], [1, 1], 1])
     ],
-    "normalize_moments": lambda m: [_case("normalize_moments", [m.tensor(3, 5), [1], 1e-5])],
-    "layer_norm": lambda m: [_case("layer_norm", [m.tensor(3, 5), [5], m.tensor(5), m.tensor(5)])],
+    "layer_norm": lambda m: [
+        _case("layer_norm", [m.tensor(3, 5), [5], m.tensor(5), m.tensor(5)]),
+        _case("layer_norm", [m.tensor(2, 3, 2), [3, 2], None, m.tensor(3, 2)], "bias"),
+    ],
+    "layer_norm_backward": lambda m: [
+        _case("layer_norm_backward", [m.tensor(3, 5), m.tensor(3, 5), [5], m.tensor(5), 1e-5]),
+    ],
+    "rms_norm": lambda m: [
+        _case("rms_norm", [m.tensor(3, 5), [5], m.tensor(5)]),
+        _case("rms_norm", [m.tensor(2, 3, 2), [3, 2]], "no weight"),
+    ],
+    "rms_norm_backward": lambda m: [
+        _case("rms_norm_backward", [m.tensor(3, 5), m.tensor(3, 5), [5], m.tensor(5), 1e-5]),
+    ],
+    "group_norm": lambda m: [
+        _case("group_norm", [m.tensor(2, 4, 3), 2, m.tensor(4), m.tensor(4)]),
+        _case("group_norm", [m.tensor(2, 6), 2], "plain"),
+    ],
+    "group_norm_backward": lambda m: [
+        _case("group_norm_backward", [m.tensor(2, 4, 3), m.tensor(2, 4, 3), 2, m.tensor(4), 1e-5]),
+    ],
+    "batch_norm_train": lambda m: [
+        _case("batch_norm_train", [m.tensor(3, 2, 2, 2), m.tensor(2), m.tensor(2)]),
+        _case("batch_norm_train", [m.tensor(5, 2)], "plain"),
+    ],
+    "batch_norm_eval": lambda m: [
+        _case("batch_norm_eval", [m.tensor(3, 2, 2), m.tensor(2), m.tensor(2, op="log"), m.tensor(2), m.tensor(2)]),
+    ],
+    "batch_norm_backward": lambda m: _batch_norm_backward(m),
+    "mean_vjp": lambda m: [_case("mean_vjp", [m.tensor(2), m.tensor(3, 2, 2)])],
+    "var_vjp": lambda m: [_case("var_vjp", [m.tensor(2), m.tensor(3, 2, 2), m.tensor(2)])],
+    "per_channel": lambda m: [_case("per_channel", [m.tensor(3), 4])],
+    "cross_entropy_loss": lambda m: [
+        _case("cross_entropy_loss", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2])]),
+        _case("cross_entropy_loss", [m.tensor(3), rabbet.tensor(1)], "one item"),
+        _case("cross_entropy_loss", [m.tensor(2, 3, 2), m.index(3, 2, 2), None, "none", -100, 0.3], "places"),
+        _case("cross_entropy_loss", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), rabbet.tensor([0.5, 2.0, 1.0]),
+                                     "mean", 1, 0.2], "weighted"),
+    ],
+    "cross_entropy_backward": lambda m: _cross_entropy_backward(m),
+    "cross_entropy_steps": lambda m: [
+        _case("cross_entropy_steps", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), m.tensor(3, op="log"), "mean", 1,
+                                      0.2])
+    ],
+    "cross_entropy_counts": lambda m: [
+        _case("cross_entropy_counts", [rabbet.tensor([0, 2, 1, 2]), m.tensor(3), 1, m.dtype])
+    ],
+    "class_weights": lambda m: [_case("class_weights", [m.tensor(3), rabbet.zeros(2, 3, 2)])],
+    "logsumexp_vjp": lambda m: [_case("logsumexp_vjp", [m.tensor(2, 2), m.tensor(2, 3, 2)])],
+    "nll_loss": lambda m: [
+        _case("nll_loss", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), rabbet.tensor([0.5, 2.0, 1.0]), "mean", 1]),
+        _case("nll_loss", [m.tensor(2, 3, 2), m.index(3, 2, 2), None, "none"], "places"),
+    ],
+    "nll_loss_backward": lambda m: [
+        _case("nll_loss_backward", [m.tensor(4), rabbet.tensor([0, 2, 1, 2]), None, rabbet.tensor(4.0), [4, 3],
+                                    "none", -100]),
+    ],
+    "nll_loss_steps": lambda m: [
+        _case("nll_loss_steps", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), m.tensor(3, op="log"), "mean", 1])
+    ],
     "dropout": lambda m: [],
-    "max_pool2d_with_indices": lambda m: [
-        _case("max_pool2d_with_indices", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]]),
+    "max_pool_with_indices": lambda m: [
+        _case("max_pool_with_indices", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]]),
+        _case("max_pool_with_indices", [m.tensor(2, 3, 4, 4), [2, 2, 2], [], [1]], "volume"),
     ],
-    "avg_pool2d": lambda m: [_case("avg_pool2d", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]])],
-    "avg_pool2d_dx": lambda m: [
-        _case("avg_pool2d_dx", [m.tensor(1, 2, 3, 3), [1, 2, 6, 6], [2, 2], [2, 2], [0, 0], False, True, None])
+    "max_pool_dx": lambda m: [
+        _case("max_pool_dx", [m.tensor(1, 2, 2, 2), m.index(20, 1, 2, 2, 2), [1, 2, 4, 5], 2])
     ],
-    "adaptive_avg_pool2d": lambda m: [_case("adaptive_avg_pool2d", [m.tensor(1, 2, 5, 7), [2, 3]])],
-    "adaptive_avg_pool2d_dx": lambda m: [_case("adaptive_avg_pool2d_dx", [m.tensor(1, 2, 2, 3), [1, 2, 5, 7]])],
+    "adaptive_max_pool_with_indices": lambda m: [
+        _case("adaptive_max_pool_with_indices", [m.tensor(1, 2, 5, 7), [2, 3]])
+    ],
+    "avg_pool": lambda m: [
+        _case("avg_pool", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]]),
+        _case("avg_pool", [m.tensor(2, 3, 4, 4), [2, 2, 2], [], [1]], "volume"),
+    ],
+    "avg_pool_dx": lambda m: [
+        _case("avg_pool_dx", [m.tensor(1, 2, 3, 3), [1, 2, 6, 6], [2, 2], [2, 2], [0, 0], False, True, None])
+    ],
+    "adaptive_avg_pool": lambda m: [_case("adaptive_avg_pool", [m.tensor(1, 2, 5, 7), [2, 3]])],
+    "adaptive_avg_pool_dx": lambda m: [
+        _case("adaptive_avg_pool_dx", [m.tensor(1, 2, 2, 3), [1, 2, 5, 7], 2])
+    ],
     "scaled_dot_product_attention": lambda m: [
-        _case("scaled_dot_product_attention", [m.tensor(2, 3, 4), m.tensor(2, 3, 4), m.tensor(2, 3, 4)]),
-        _case("scaled_dot_product_attention", [m.tensor(2, 3, 4), m.tensor(2, 3, 4), m.tensor(2, 3, 4)], "causal",
-              is_causal=True),
+        _case("scaled_dot_product_attention", _qkv(m)),
+        _case("scaled_dot_product_attention", _qkv(m), "causal", is_causal=True),
+        _case("scaled_dot_product_attention", _qkv(m, heads=(4, 2)), "grouped", enable_gqa=True),
+    ],
+    "attention": lambda m: [
+        _case("attention", _qkv(m)),
+        _case("attention", [*_qkv(m), m.tensor(4, 5), True, 0.4], "mask causal"),
+        _case("attention", [*_qkv(m), m.index(2, 2, 4, 5) + rabbet.eye(4, 5) > 0], "bool mask"),
+        _case("attention", [*_qkv(m, heads=(4, 2)), m.tensor(5), False, None, True], "grouped"),
+        _case("attention", [m.tensor(3, 2), m.tensor(2, 5, 2), m.tensor(4, 1, 5, 3)], "broadcast"),
+    ],
+    "attention_backward": lambda m: [
+        _case("attention_backward", _attention_results(m, None, False, None, False)),
+        _case("attention_backward", _attention_results(m, m.tensor(4, 5), True, 0.4, False), "mask causal"),
+        _case("attention_backward", _attention_results(m, None, False, None, True), "grouped"),
+    ],
+    "attention_scores": lambda m: [_case("attention_scores", [*_qkv(m)[:2], m.tensor(4, 5)])],
+    "attention_weights": lambda m: [_case("attention_weights", [m.tensor(2, 4, 5)])],
+    "attention_score_grads": lambda m: [
+        _case("attention_score_grads", _attention_results(m, None, False, None, False))
+    ],
+    "recurrent_layer": lambda m: [
+        *(_case("recurrent_layer", _recurrent(m, mode), mode) for mode in _RECURRENT),
+        *(_case("recurrent_layer", [*_recurrent(m, mode, 5), [2, 2, 1], True], f"{mode} packed")
+          for mode in _RECURRENT),
+    ],
+    "recurrent_layer_backward": lambda m: [
+        *(_case("recurrent_layer_backward", [*_recurrent_results(m, mode), [], False], mode) for mode in _RECURRENT),
+        *(_case("recurrent_layer_backward", [*_recurrent_results(m, mode, 5), [2, 2, 1], True], f"{mode} packed")
+          for mode in _RECURRENT),
+    ],
+    "recurrent_step": lambda m: [
+        _case("recurrent_step", [mode, m.tensor(2, g * 3), *_recurrent(m, mode)[2:]], mode)
+        for mode, g in _RECURRENT.items()
+    ],
+    "recurrent_step_grads": lambda m: [
+        _case("recurrent_step_grads", [mode, m.tensor(2, 3), m.tensor(2, 3), m.tensor(2, 12), m.tensor(2, 3),
+              m.tensor(2, 3), m.tensor(2, 3), m.tensor(2, 3), m.tensor(2, 12), m.tensor(g * 3, 3)], mode)
+        for mode, g in _RECURRENT.items()
     ],
     "fused_adam": lambda m: [],
     "fused_sgd": lambda m: [],
+    "fused_rmsprop": lambda m: [],
+    "fused_adagrad": lambda m: [],
+    "fused_adamax": lambda m: [],
+    "fused_nadam": lambda m: [],
+    "fused_radam": lambda m: [],
+    "foreach_norm": lambda m: [_case("foreach_norm", [[m.tensor(2, 3), m.tensor(4)], 2.0])],
+    "foreach_scale": lambda m: [],
+    "foreach_clamp": lambda m: [],
     "var": lambda m: [_case("var", [m.tensor(3, 4)]), _case("var", [m.tensor(3, 4), [1]], "dim", correction=0)],
     "std": lambda m: [_case("std", [m.tensor(3, 4), [1]])],
     "logsumexp": lambda m: [_case("logsumexp", [m.tensor(3, 4), [1]])],
@@ -194,6 +378,7 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
     "roll": lambda m: [_case("roll", [m.tensor(3, 4), [1, -2], [0, 1]])],
     "affine_scan": lambda m: [_case("affine_scan", [m.tensor(3, 4), m.tensor(3, 4), 1])],
     "softplus": lambda m: [_case("softplus", [m.tensor(3, 4)])],
+    "threshold": lambda m: [_case("threshold", [m.tensor(3, 4), 0.1, -0.7])],
     "prod.dim": lambda m: [_case("prod.dim", [m.tensor(3, 4), 1])],
 }  # fmt: skip
 

@@ -22,6 +22,13 @@ def check_lr(lr: Any) -> None:
     check_at_least_zero(lr, "Invalid learning rate")
 
 
+def check_betas(betas: Any) -> None:
+    """Raise ValueError unless both are at least 0 and below 1."""
+    for i in range(2):
+        if not 0.0 <= as_number(betas[i]) < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {betas[i]}")
+
+
 def check_modes(foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
     """Refuse modes that exclude each other."""
     if fused and foreach:

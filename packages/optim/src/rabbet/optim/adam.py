@@ -9,7 +9,7 @@ import rabbet
 from rabbet import Tensor, ops
 from rabbet.autograd import _C, enable_grad, no_grad
 
-from ._checks import as_number, check_at_least_zero, check_lr, check_modes
+from ._checks import as_number, check_at_least_zero, check_betas, check_lr, check_modes
 from .optimizer import Optimizer
 
 __all__ = ["Adam", "adam"]
@@ -55,9 +55,7 @@ class Adam(Optimizer):
     ) -> None:
         check_lr(lr)
         check_at_least_zero(eps, "Invalid epsilon value")
-        for i in range(2):
-            if not 0.0 <= as_number(betas[i]) < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {i}: {betas[i]}")
+        check_betas(betas)
         check_at_least_zero(weight_decay, "Invalid weight_decay value")
         check_modes(foreach, fused, differentiable)
         super().__init__(
@@ -95,8 +93,12 @@ class Adam(Optimizer):
         for group in self.param_groups:
             if group["differentiable"]:
                 self._step_plainly(group)
-            else:
+                continue
+            try:
                 self._step_group(group)
+            except NotImplementedError:  # a backend without the operator: nothing is written yet
+                with no_grad():
+                    self._step_plainly(group)
         return loss
 
     def _begin(self, param: Tensor, amsgrad: bool) -> dict[str, Any]:

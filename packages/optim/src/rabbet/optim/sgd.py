@@ -84,8 +84,12 @@ class SGD(Optimizer):
         for group in self.param_groups:
             if group["differentiable"]:
                 self._step_plainly(group)
-            else:
+                continue
+            try:
                 self._step_group(group)
+            except NotImplementedError:  # a backend without the operator: nothing is written yet
+                with no_grad():
+                    self._step_plainly(group)
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
@@ -118,11 +122,10 @@ class SGD(Optimizer):
         begun: tuple[list[Tensor], ...] = ([], [], [])
         first: tuple[list[Tensor], ...] = ([], [], [])
         for param, grad in zip(params, grads, strict=True):
-            own = state[param]
-            buffer = own.get("momentum_buffer")
+            buffer = state[param].get("momentum_buffer")
             lists = begun
             if buffer is None:
-                buffer = own["momentum_buffer"] = rabbet.zeros_like(param.detach())
+                buffer = rabbet.empty_like(param.detach())
                 lists = first
             for items, item in zip(lists, (param, grad, buffer), strict=True):
                 items.append(item)
@@ -130,6 +133,8 @@ class SGD(Optimizer):
             _fused_sgd(*begun, *options, False)
         if first[0]:
             _fused_sgd(*first, *options, True)
+            for param, _, buffer in zip(*first, strict=True):
+                state[param]["momentum_buffer"] = buffer
 
     def _step_plainly(self, group: dict[str, Any]) -> None:
         """The same step by ordinary operators."""

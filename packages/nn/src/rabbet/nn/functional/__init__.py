@@ -33,7 +33,15 @@ from .activation import (
     threshold,
 )
 from .attention import scaled_dot_product_attention
-from .convolution import conv1d, conv2d, conv_transpose1d, conv_transpose2d, pad
+from .convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+    pad,
+)
 from .distance import cosine_similarity, normalize, pairwise_distance
 from .dropout import dropout, dropout1d, dropout2d, dropout3d
 from .linear import bilinear, embedding, linear, one_hot
@@ -52,14 +60,32 @@ from .norm import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
 from .pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
     avg_pool1d,
     avg_pool2d,
+    avg_pool3d,
     max_pool1d,
+    max_pool1d_with_indices,
     max_pool2d,
     max_pool2d_with_indices,
+    max_pool3d,
+    max_pool3d_with_indices,
 )
 
 __all__ = [
+    "conv3d",
+    "conv_transpose3d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "avg_pool3d",
+    "max_pool1d_with_indices",
+    "max_pool3d",
+    "max_pool3d_with_indices",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "avg_pool1d",

@@ -7,26 +7,21 @@ from collections.abc import Sequence
 import rabbet
 from rabbet import Tensor, ops
 
-_conv2d = ops.conv2d
-Pair = int | Sequence[int]
+Sizes = int | Sequence[int]
+_convolution = ops.convolution
 
 
-def _pair(value: Pair, name: str, op: str) -> tuple[int, int]:
+def sizes_of(value: Sizes, rank: int, name: str, op: str) -> list[int]:
+    """One int for each of `rank` directions."""
     if isinstance(value, int):
-        return value, value
-    if len(value) == 1:
-        return value[0], value[0]
-    if len(value) != 2:
-        raise RuntimeError(f"{op}: expected {name} to be an int or 2 ints, got {tuple(value)}")
-    return value[0], value[1]
-
-
-def _single(value: Pair, name: str, op: str) -> int:
-    if isinstance(value, int):
-        return value
-    if len(value) != 1:
-        raise RuntimeError(f"{op}: expected {name} to be an int or 1 int, got {tuple(value)}")
-    return value[0]
+        return [value] * rank
+    sizes = list(value)
+    if len(sizes) == 1:
+        return sizes * rank
+    if len(sizes) != rank:
+        wanted = f"an int or {rank} int{'s' if rank > 1 else ''}"
+        raise RuntimeError(f"{op}: expected {name} to be {wanted}, got {tuple(value)}")
+    return sizes
 
 
 def same_padding(kernel_size: Sequence[int], dilation: Sequence[int]) -> list[int]:
@@ -38,13 +33,70 @@ def same_padding(kernel_size: Sequence[int], dilation: Sequence[int]) -> list[in
     return widths
 
 
+def _check_ranks(op: str, rank: int, input: Tensor, weight: Tensor) -> None:
+    if input.ndim not in (rank + 1, rank + 2) or weight.ndim != rank + 2:
+        raise RuntimeError(
+            f"{op}: expected input of {rank + 1} or {rank + 2} and weight of {rank + 2} dimensions, "
+            f"got {tuple(input.shape)} and {tuple(weight.shape)}"
+        )
+
+
+def _convolve(
+    rank: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sizes,
+    padding: Sizes | str,
+    dilation: Sizes,
+    groups: int,
+) -> Tensor:
+    op = f"conv{rank}d"
+    _check_ranks(op, rank, input, weight)
+    steps = sizes_of(stride, rank, "stride", op)
+    spread = sizes_of(dilation, rank, "dilation", op)
+    if isinstance(padding, str):
+        if padding not in ("valid", "same"):
+            raise RuntimeError(
+                f"Invalid padding string: {padding!r}, should be one of 'valid', 'same'"
+            )
+        pads = [0] * rank
+        if padding == "same":
+            if any(step != 1 for step in steps):
+                raise RuntimeError("padding='same' is not supported for strided convolutions")
+            widths = same_padding(weight.shape[2:], spread)
+            if widths[::2] == widths[1::2]:
+                pads = widths[::-2]
+            else:
+                input = ops.pad_constant(input, widths)
+    else:
+        pads = sizes_of(padding, rank, "padding", op)
+    if input.ndim == rank + 1:
+        batch = input.unsqueeze(0)
+        return _convolution(batch, weight, bias, steps, pads, spread, groups).squeeze(0)
+    return _convolution(input, weight, bias, steps, pads, spread, groups)
+
+
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolve a line with filters: as `conv2d`, with (N, C, L) or (C, L) and (O, C / groups, k)."""
+    return _convolve(1, input, weight, bias, stride, padding, dilation, groups)
+
+
 def conv2d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Pair = 1,
-    padding: Pair | str = 0,
-    dilation: Pair = 1,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
     groups: int = 1,
 ) -> Tensor:
     """Convolve a plane with filters.
@@ -57,67 +109,108 @@ def conv2d(
         padding: zeros around the input, or 'valid' (none) or 'same' (the output has the input's size).
         dilation: step between the elements of a filter.
         groups: into how many independent groups the channels fall.
+
+    Raises:
+        RuntimeError: for shapes that do not fit, or 'same' with a stride.
     """
-    if isinstance(padding, str):
-        if padding == "valid":
-            padding = 0
-        elif padding != "same":
-            raise RuntimeError(
-                f"Invalid padding string: {padding!r}, should be one of 'valid', 'same'"
-            )
-        else:
-            if _pair(stride, "stride", "conv2d") != (1, 1):
-                raise RuntimeError("padding='same' is not supported for strided convolutions")
-            steps = _pair(dilation, "dilation", "conv2d")
-            left, right, top, bottom = same_padding(weight.shape[2:], steps)
-            if left == right and top == bottom:
-                padding = (top, left)
-            else:
-                input, padding = ops.pad_constant(input, [left, right, top, bottom]), 0
-    if input.ndim == 3:
-        batch = input.unsqueeze(0)
-        return _conv2d(batch, weight, bias, stride, padding, dilation, groups).squeeze(0)
-    return _conv2d(input, weight, bias, stride, padding, dilation, groups)
+    return _convolve(2, input, weight, bias, stride, padding, dilation, groups)
 
 
-def conv1d(
+def conv3d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Pair = 1,
-    padding: Pair | str = 0,
-    dilation: Pair = 1,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolve a line with filters: as `conv2d`, with (N, C, L) or (C, L) and (O, C / groups, k)."""
-    if input.ndim not in (2, 3) or weight.ndim != 3:
+    """Convolve a volume with filters: as `conv2d`, with (N, C, D, H, W) or (C, D, H, W) and
+    (O, C / groups, kD, kH, kW)."""
+    return _convolve(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def _convolve_transposed(
+    rank: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sizes,
+    padding: Sizes,
+    output_padding: Sizes,
+    groups: int,
+    dilation: Sizes,
+) -> Tensor:
+    op = f"conv_transpose{rank}d"
+    _check_ranks(op, rank, input, weight)
+    if input.ndim == rank + 1:
+        return _convolve_transposed(
+            rank,
+            input.unsqueeze(0),
+            weight,
+            bias,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
+        ).squeeze(0)
+    if input.shape[1] != weight.shape[0]:
         raise RuntimeError(
-            "conv1d: expected input of 2 or 3 and weight of 3 dimensions, "
-            f"got {tuple(input.shape)} and {tuple(weight.shape)}"
+            f"{op}: weight {tuple(weight.shape)} expects {weight.shape[0]} channels, "
+            f"got {input.shape[1]} in {tuple(input.shape)}"
         )
-    if not isinstance(padding, str):
-        padding = (0, _single(padding, "padding", "conv1d"))
-    plane = conv2d(
-        input.unsqueeze(-2),
-        weight.unsqueeze(-2),
-        bias,
-        (1, _single(stride, "stride", "conv1d")),
-        padding,
-        (1, _single(dilation, "dilation", "conv1d")),
-        groups,
+    steps = sizes_of(stride, rank, "stride", op)
+    pads = sizes_of(padding, rank, "padding", op)
+    extra = sizes_of(output_padding, rank, "output_padding", op)
+    spread = sizes_of(dilation, rank, "dilation", op)
+    sizes = []
+    for d in range(rank):
+        if not 0 <= extra[d] < max(steps[d], spread[d]):
+            raise RuntimeError(
+                "output padding must be smaller than either stride or dilation, but got "
+                f"output_padding {extra[d]}, stride {steps[d]}, dilation {spread[d]}"
+            )
+        kernel = spread[d] * (weight.shape[2 + d] - 1) + 1
+        sizes.append((input.shape[2 + d] - 1) * steps[d] - 2 * pads[d] + kernel + extra[d])
+        if sizes[-1] < 0:
+            raise RuntimeError(
+                f"{op}: padding {pads[d]} leaves an output of {sizes[-1]} elements in direction {d}"
+            )
+    shape = [input.shape[0], weight.shape[1] * groups, *sizes]
+    result = ops.convolution_dx(input, weight, shape, steps, pads, spread, groups)
+    if bias is None:
+        return result
+    if tuple(bias.shape) != (shape[1],):
+        raise RuntimeError(f"{op}: expected a bias of shape ({shape[1]},), got {tuple(bias.shape)}")
+    return result + bias.reshape([-1] + [1] * rank)
+
+
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+) -> Tensor:
+    """Spread each element of a line over a window: as `conv_transpose2d`, in one direction."""
+    return _convolve_transposed(
+        1, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
-    return plane.squeeze(-2)
 
 
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Pair = 1,
-    padding: Pair = 0,
-    output_padding: Pair = 0,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
     groups: int = 1,
-    dilation: Pair = 1,
+    dilation: Sizes = 1,
 ) -> Tensor:
     """Spread each element of a plane over a window: the gradient of `conv2d` with respect to its input.
 
@@ -127,73 +220,29 @@ def conv_transpose2d(
         bias: (O,).
         stride, padding, dilation, groups: of that convolution.
         output_padding: added to one side of the output's size, less than stride or dilation.
+
+    Raises:
+        RuntimeError: for shapes that do not fit, or an `output_padding` that is too large.
     """
-    if input.ndim == 3:
-        batch = input.unsqueeze(0)
-        return conv_transpose2d(
-            batch, weight, bias, stride, padding, output_padding, groups, dilation
-        ).squeeze(0)
-    if input.ndim != 4 or weight.ndim != 4:
-        raise RuntimeError(
-            "conv_transpose2d: expected input of 3 or 4 and weight of 4 dimensions, "
-            f"got {tuple(input.shape)} and {tuple(weight.shape)}"
-        )
-    if input.shape[1] != weight.shape[0]:
-        raise RuntimeError(
-            f"conv_transpose2d: weight {tuple(weight.shape)} expects {weight.shape[0]} channels, "
-            f"got {input.shape[1]} in {tuple(input.shape)}"
-        )
-    steps, pads, extra, dilations = (
-        _pair(value, name, "conv_transpose2d")
-        for value, name in (
-            (stride, "stride"),
-            (padding, "padding"),
-            (output_padding, "output_padding"),
-            (dilation, "dilation"),
-        )
+    return _convolve_transposed(
+        2, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
-    sizes = []
-    for d in range(2):
-        if not 0 <= extra[d] < max(steps[d], dilations[d]):
-            raise RuntimeError(
-                "output padding must be smaller than either stride or dilation, but got "
-                f"output_padding {extra[d]}, stride {steps[d]}, dilation {dilations[d]}"
-            )
-        kernel = dilations[d] * (weight.shape[2 + d] - 1) + 1
-        sizes.append((input.shape[2 + d] - 1) * steps[d] - 2 * pads[d] + kernel + extra[d])
-    shape = [input.shape[0], weight.shape[1] * groups, *sizes]
-    result = ops.conv2d_dx(input, weight, shape, steps, pads, dilations, groups)
-    return result if bias is None else result + bias.reshape([-1, 1, 1])
 
 
-def conv_transpose1d(
+def conv_transpose3d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Pair = 1,
-    padding: Pair = 0,
-    output_padding: Pair = 0,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
     groups: int = 1,
-    dilation: Pair = 1,
+    dilation: Sizes = 1,
 ) -> Tensor:
-    """Spread each element of a line over a window: as `conv_transpose2d`, in one direction."""
-    if input.ndim not in (2, 3) or weight.ndim != 3:
-        raise RuntimeError(
-            "conv_transpose1d: expected input of 2 or 3 and weight of 3 dimensions, "
-            f"got {tuple(input.shape)} and {tuple(weight.shape)}"
-        )
-    op = "conv_transpose1d"
-    plane = conv_transpose2d(
-        input.unsqueeze(-2),
-        weight.unsqueeze(-2),
-        bias,
-        (1, _single(stride, "stride", op)),
-        (0, _single(padding, "padding", op)),
-        (0, _single(output_padding, "output_padding", op)),
-        groups,
-        (1, _single(dilation, "dilation", op)),
+    """Spread each element of a volume over a window: as `conv_transpose2d`, in three directions."""
+    return _convolve_transposed(
+        3, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
-    return plane.squeeze(-2)
 
 
 def pad(

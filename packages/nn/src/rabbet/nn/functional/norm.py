@@ -4,29 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import rabbet
 from rabbet import Tensor, ops
 
 layer_norm = ops.layer_norm
-_moments = ops.normalize_moments
-
-
-def _per_channel(values: Tensor, ndim: int) -> Tensor:
-    return values if ndim == 2 else values.reshape([-1] + [1] * (ndim - 2))
-
-
-def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    if weight is not None:
-        y = y * _per_channel(weight, y.ndim)
-    return y if bias is None else y + _per_channel(bias, y.ndim)
-
-
-def _check_channels(op: str, input: Tensor, **values: Tensor | None) -> None:
-    for name, value in values.items():
-        if value is not None and value.numel() != input.shape[1]:
-            raise RuntimeError(
-                f"{op}: {name} should contain {input.shape[1]} elements, not {value.numel()}"
-            )
+_batch_norm_train = ops.batch_norm_train
+_batch_norm_eval = ops.batch_norm_eval
+_group_norm = ops.group_norm
+_rms_norm = ops.rms_norm
 
 
 def batch_norm(
@@ -49,43 +33,43 @@ def batch_norm(
         momentum: the part of the new statistics in the running ones.
         eps: added to the variance.
     """
-    if input.ndim < 2:
-        raise RuntimeError(f"batch_norm: expected (N, C, *), got shape {tuple(input.shape)}")
-    _check_channels(
-        "batch_norm",
-        input,
-        running_mean=running_mean,
-        running_var=running_var,
-        weight=weight,
-        bias=bias,
-    )
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError(
                 "batch_norm: Expected running_mean and running_var to be defined when training=False"
             )
-        # Two operations per element instead of four.
-        scale = rabbet.rsqrt(running_var + eps)
-        if weight is not None:
-            scale = scale * weight
-        shift = -running_mean * scale
-        return _affine(input, scale, shift if bias is None else shift + bias)
-    count = input.numel() // input.shape[1] if input.shape[1] else 0
+        return _batch_norm_eval(input, running_mean, running_var, weight, bias, eps)
+    count = _values_per_channel("batch_norm", input, running_mean, running_var)
     if count <= 1:
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {list(input.shape)}"
         )
-    y, mean, var = _moments(input, [0, *range(2, input.ndim)], eps)
+    y, mean, var = _batch_norm_train(input, weight, bias, eps)
     if running_mean is not None:
         _blend(running_mean, mean, momentum, 1.0)
     if running_var is not None:
         _blend(running_var, var, momentum, count / (count - 1))
-    return _affine(y, weight, bias)
+    return y
+
+
+def _values_per_channel(
+    op: str, input: Tensor, running_mean: Tensor | None, running_var: Tensor | None
+) -> int:
+    """How many elements each channel has; the running statistics must fit the channels."""
+    if input.ndim < 2:
+        raise RuntimeError(f"{op}: expected (N, C, *), got shape {tuple(input.shape)}")
+    channels = input.shape[1]
+    for name, value in (("running_mean", running_mean), ("running_var", running_var)):
+        if value is not None and value.numel() != channels:
+            raise RuntimeError(
+                f"{op}: {name} should contain {channels} elements, not {value.numel()}"
+            )
+    return input.numel() // channels if channels else 0
 
 
 def _blend(running: Tensor, new: Tensor, momentum: float, factor: float) -> None:
     """Move `running` towards `factor * new` by the part `momentum`."""
-    running.mul_(1 - momentum).add_(new.detach().reshape([-1]), alpha=momentum * factor)
+    running.mul_(1 - momentum).add_(new.detach(), alpha=momentum * factor)
 
 
 def instance_norm(
@@ -103,25 +87,25 @@ def instance_norm(
         raise RuntimeError(f"instance_norm: expected (N, C, *), got shape {tuple(input.shape)}")
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    _check_channels(
-        "instance_norm",
-        input,
-        running_mean=running_mean,
-        running_var=running_var,
-        weight=weight,
-        bias=bias,
-    )
-    count = input.numel() // (input.shape[0] * input.shape[1]) if input.numel() else 0
+    _values_per_channel("instance_norm", input, running_mean, running_var)
+    batch, channels = input.shape[0], input.shape[1]
+    count = input.numel() // (batch * channels) if input.numel() else 0
     if count <= 1:
         raise ValueError(
             f"Expected more than 1 spatial element when training, got input size {list(input.shape)}"
         )
-    y, mean, var = _moments(input, list(range(2, input.ndim)), eps)
+    if running_mean is None and running_var is None:
+        return _group_norm(input, channels, weight, bias, eps)
+    # Every channel of every item as a channel of one item.
+    rows = input.reshape([1, batch * channels, *input.shape[2:]])
+    repeated = [None if v is None else v.repeat([batch]) for v in (weight, bias)]
+    y, mean, var = _batch_norm_train(rows, *repeated, eps)
     if running_mean is not None:
-        _blend(running_mean, mean.detach().mean(0), momentum, 1.0)
+        _blend(running_mean, mean.reshape([batch, channels]).mean(0), momentum, 1.0)
     if running_var is not None:
-        _blend(running_var, var.detach().mean(0), momentum, count / (count - 1))
-    return _affine(y, weight, bias)
+        factor = count / (count - 1)
+        _blend(running_var, var.reshape([batch, channels]).mean(0), momentum, factor)
+    return y.reshape(input.shape)
 
 
 def group_norm(
@@ -132,19 +116,7 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise groups of channels of each item of (N, C, *) (Wu and He 2018)."""
-    if input.ndim < 2:
-        raise RuntimeError(f"group_norm: expected (N, C, *), got shape {tuple(input.shape)}")
-    batch, channels = input.shape[0], input.shape[1]
-    if num_groups < 1 or channels % num_groups:
-        raise RuntimeError(
-            "Expected number of channels in input to be divisible by num_groups, "
-            f"but got input of shape {list(input.shape)} and num_groups={num_groups}"
-        )
-    _check_channels("group_norm", input, weight=weight, bias=bias)
-    per_group = input.numel() // (batch * num_groups) if batch else 1
-    groups = input.reshape([batch, num_groups, per_group])
-    y = _moments(groups, [2], eps)[0].reshape(input.shape)
-    return _affine(y, weight, bias)
+    return _group_norm(input, num_groups, weight, bias, eps)
 
 
 def rms_norm(
@@ -161,18 +133,9 @@ def rms_norm(
         weight: scale, of shape `normalized_shape`.
         eps: added to the mean square; the dtype's machine epsilon if None.
     """
-    sizes = tuple(normalized_shape)
-    if not sizes or tuple(input.shape[-len(sizes) :]) != sizes:
-        raise RuntimeError(
-            f"rms_norm: expected input with shape [*, {', '.join(map(str, sizes))}], got {tuple(input.shape)}"
-        )
-    if weight is not None and tuple(weight.shape) != sizes:
-        raise RuntimeError(f"rms_norm: expected weight of shape {sizes}, got {tuple(weight.shape)}")
     if eps is None:
         eps = _MACHINE_EPSILON.get(str(input.dtype).rpartition(".")[2], 2.0**-23)
-    dims = list(range(-len(sizes), 0))
-    y = input * rabbet.rsqrt(rabbet.mean(input * input, dims, True) + eps)
-    return y if weight is None else y * weight
+    return _rms_norm(input, normalized_shape, weight, eps)
 
 
 # Half precision computes its statistics in float32.

@@ -1,4 +1,4 @@
-"""Pooling: one value for each window of a plane or a line."""
+"""Pooling: one value for each window of a line, a plane or a volume."""
 
 from __future__ import annotations
 
@@ -7,33 +7,140 @@ from typing import Any
 
 from rabbet import Tensor, ops
 
-_max_pool2d = ops.max_pool2d_with_indices
-_avg_pool2d = ops.avg_pool2d
-Pair = int | Sequence[int]
+from .convolution import Sizes, sizes_of
+
+_max_pool = ops.max_pool_with_indices
+_avg_pool = ops.avg_pool
+_SHAPES = {
+    1: "(N, C, L) or (C, L)",
+    2: "(N, C, H, W) or (C, H, W)",
+    3: "(N, C, D, H, W) or (C, D, H, W)",
+}
 
 
-def max_pool2d_with_indices(
+def _check_rank(input: Tensor, rank: int, op: str) -> None:
+    if input.ndim not in (rank + 1, rank + 2):
+        raise RuntimeError(
+            f"{op}: expected {rank + 1} or {rank + 2} dimensions, {_SHAPES[rank]}, "
+            f"got shape {tuple(input.shape)}"
+        )
+
+
+def _max(
+    rank: int,
     input: Tensor,
-    kernel_size: Pair,
-    stride: Pair | None = None,
-    padding: Pair = 0,
-    dilation: Pair = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = True,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    dilation: Sizes,
+    ceil_mode: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return the maximum of each window and its index in the flattened plane."""
-    values, indices = _max_pool2d(
-        input, kernel_size, stride or kernel_size, padding, dilation, ceil_mode
+    op = f"max_pool{rank}d"
+    _check_rank(input, rank, op)
+    window = sizes_of(kernel_size, rank, "kernel_size", op)
+    values, indices = _max_pool(
+        input,
+        window,
+        sizes_of(stride or window, rank, "stride", op),
+        sizes_of(padding, rank, "padding", op),
+        sizes_of(dilation, rank, "dilation", op),
+        ceil_mode,
     )
     return values, indices
 
 
+def _average(
+    rank: int,
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor:
+    op = f"avg_pool{rank}d"
+    _check_rank(input, rank, op)
+    if divisor_override == 0:
+        raise RuntimeError(f"{op}: divisor must be not zero")
+    window = sizes_of(kernel_size, rank, "kernel_size", op)
+    return _avg_pool(
+        input,
+        window,
+        sizes_of(stride or window, rank, "stride", op),
+        sizes_of(padding, rank, "padding", op),
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+    )
+
+
+def _adapted(
+    rank: int, input: Tensor, output_size: int | Sequence[int | None] | None, op: str
+) -> list[int]:
+    """The output's sizes; None keeps that of the input."""
+    _check_rank(input, rank, op)
+    wanted = (
+        (output_size,) * rank
+        if output_size is None or isinstance(output_size, int)
+        else tuple(output_size)
+    )
+    if len(wanted) != rank:
+        raise RuntimeError(f"{op}: output_size must be {rank} sizes, got {wanted}")
+    sizes = [
+        n if size is None else size for size, n in zip(wanted, input.shape[-rank:], strict=True)
+    ]
+    if any(size < 0 for size in sizes):
+        raise RuntimeError(f"{op}: output_size must not be negative, got {tuple(sizes)}")
+    return sizes
+
+
+def max_pool1d_with_indices(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Return the maximum of each window and its index in the flattened line."""
+    return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Return the maximum of each window of (N, C, L) or (C, L); arguments as in `max_pool2d`."""
+    pooled = _max(1, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return pooled if return_indices else pooled[0]
+
+
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Return the maximum of each window and its index in the flattened plane."""
+    return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
 def max_pool2d(
     input: Tensor,
-    kernel_size: Pair,
-    stride: Pair | None = None,
-    padding: Pair = 0,
-    dilation: Pair = 1,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
@@ -48,15 +155,54 @@ def max_pool2d(
         ceil_mode: whether a window may reach over the end.
         return_indices: also return where in the flattened plane the maxima stand.
     """
-    pooled = _max_pool2d(input, kernel_size, stride or kernel_size, padding, dilation, ceil_mode)
-    return tuple(pooled) if return_indices else pooled[0]
+    pooled = _max(2, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return pooled if return_indices else pooled[0]
+
+
+def max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Return the maximum of each window and its index in the flattened volume."""
+    return _max(3, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Return the maximum of each window of (N, C, D, H, W) or (C, D, H, W); arguments as in `max_pool2d`."""
+    pooled = _max(3, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return pooled if return_indices else pooled[0]
+
+
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Return the mean of each window of (N, C, L) or (C, L); arguments as in `avg_pool2d`."""
+    return _average(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
 def avg_pool2d(
     input: Tensor,
-    kernel_size: Pair,
-    stride: Pair | None = None,
-    padding: Pair = 0,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -72,98 +218,72 @@ def avg_pool2d(
         count_include_pad: whether padding counts in the divisor.
         divisor_override: divide by this instead of the number of elements.
     """
-    if divisor_override == 0:
-        raise RuntimeError("avg_pool2d: divisor must be not zero")
-    return _avg_pool2d(
-        input,
-        kernel_size,
-        stride or kernel_size,
-        padding,
-        ceil_mode,
-        count_include_pad,
-        divisor_override,
+    return _average(
+        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
+
+
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """Return the mean of each window of (N, C, D, H, W) or (C, D, H, W); arguments as in `avg_pool2d`."""
+    return _average(
+        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
+    """Return means over windows that divide the line into `output_size`."""
+    return ops.adaptive_avg_pool(input, _adapted(1, input, output_size, "adaptive_avg_pool1d"))
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
     """Return means over windows that divide the plane into `output_size`; None keeps a size."""
-    if input.ndim not in (3, 4):
-        raise RuntimeError(
-            f"adaptive_avg_pool2d: expected 3 or 4 dimensions, got shape {tuple(input.shape)}"
-        )
-    sizes = (
-        (output_size,) * 2 if output_size is None or isinstance(output_size, int) else output_size
-    )
-    if len(sizes) != 2:
-        raise RuntimeError(f"adaptive_avg_pool2d: output_size must be 2, got {tuple(sizes)}")
-    whole = input.shape[-2:]
-    return ops.adaptive_avg_pool2d(
-        input, [n if size is None else size for size, n in zip(sizes, whole, strict=True)]
-    )
+    return ops.adaptive_avg_pool(input, _adapted(2, input, output_size, "adaptive_avg_pool2d"))
 
 
-def _line(value: Pair, name: str, op: str) -> int:
-    if isinstance(value, int):
-        return value
-    if len(value) != 1:
-        raise RuntimeError(f"{op}: expected {name} to be an int or 1 int, got {tuple(value)}")
-    return value[0]
+def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
+    """Return means over windows that divide the volume into `output_size`; None keeps a size."""
+    return ops.adaptive_avg_pool(input, _adapted(3, input, output_size, "adaptive_avg_pool3d"))
 
 
-def _check_line(input: Tensor, op: str) -> None:
-    if input.ndim not in (2, 3):
-        raise RuntimeError(f"{op}: expected (N, C, L) or (C, L), got shape {tuple(input.shape)}")
-
-
-def max_pool1d(
-    input: Tensor,
-    kernel_size: Pair,
-    stride: Pair | None = None,
-    padding: Pair = 0,
-    dilation: Pair = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
+def adaptive_max_pool1d(
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
 ) -> Any:
-    """Return the maximum of each window of (N, C, L) or (C, L); arguments as in `max_pool2d`."""
-    op = "max_pool1d"
-    _check_line(input, op)
-    window = _line(kernel_size, "kernel_size", op)
-    step = _line(stride or window, "stride", op)
-    pooled = _max_pool2d(
-        input.unsqueeze(-2),
-        (1, window),
-        (1, step),
-        (0, _line(padding, "padding", op)),
-        (1, _line(dilation, "dilation", op)),
-        ceil_mode,
-    )
-    if return_indices:
-        return pooled[0].squeeze(-2), pooled[1].squeeze(-2)
-    return pooled[0].squeeze(-2)
+    """Return maxima over windows that divide the line into `output_size`.
+
+    With `return_indices` also where in the flattened line they stand.
+    """
+    sizes = _adapted(1, input, output_size, "adaptive_max_pool1d")
+    values, indices = ops.adaptive_max_pool_with_indices(input, sizes)
+    return (values, indices) if return_indices else values
 
 
-def avg_pool1d(
-    input: Tensor,
-    kernel_size: Pair,
-    stride: Pair | None = None,
-    padding: Pair = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor:
-    """Return the mean of each window of (N, C, L) or (C, L); arguments as in `avg_pool2d`."""
-    op = "avg_pool1d"
-    _check_line(input, op)
-    window = _line(kernel_size, "kernel_size", op)
-    step = _line(stride or window, "stride", op)
-    pads = (0, _line(padding, "padding", op))
-    plane = _avg_pool2d(
-        input.unsqueeze(-2), (1, window), (1, step), pads, ceil_mode, count_include_pad, None
-    )
-    return plane.squeeze(-2)
+def adaptive_max_pool2d(
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
+) -> Any:
+    """Return maxima over windows that divide the plane into `output_size`; None keeps a size.
+
+    With `return_indices` also where in the flattened plane they stand.
+    """
+    sizes = _adapted(2, input, output_size, "adaptive_max_pool2d")
+    values, indices = ops.adaptive_max_pool_with_indices(input, sizes)
+    return (values, indices) if return_indices else values
 
 
-def adaptive_avg_pool1d(input: Tensor, output_size: Pair) -> Tensor:
-    """Return means over windows that divide the line into `output_size`."""
-    _check_line(input, "adaptive_avg_pool1d")
-    size = _line(output_size, "output_size", "adaptive_avg_pool1d")
-    return ops.adaptive_avg_pool2d(input.unsqueeze(-2), [1, size]).squeeze(-2)
+def adaptive_max_pool3d(
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
+) -> Any:
+    """Return maxima over windows that divide the volume into `output_size`; None keeps a size.
+
+    With `return_indices` also where in the flattened volume they stand.
+    """
+    sizes = _adapted(3, input, output_size, "adaptive_max_pool3d")
+    values, indices = ops.adaptive_max_pool_with_indices(input, sizes)
+    return (values, indices) if return_indices else values

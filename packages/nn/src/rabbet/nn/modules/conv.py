@@ -217,6 +217,46 @@ class Conv2d(_Convolution):
         )
 
 
+class Conv3d(_Convolution):
+    """Convolve (N, in_channels, D, H, W) with `out_channels` filters; arguments as in `Conv2d`."""
+
+    dims = 3
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        input, padding = self._padded(input)
+        return F.conv3d(
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+        )
+
+
 class _Transposed(_Convolution):
     """A convolution that spreads its input; the transpose of the others as a linear map."""
 
@@ -305,3 +345,12 @@ class ConvTranspose2d(_Transposed):
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         return F.conv_transpose2d(*self._arguments(input, output_size))
+
+
+class ConvTranspose3d(_Transposed):
+    """Spread (N, in_channels, D, H, W) over windows; arguments as in `ConvTranspose2d`."""
+
+    dims = 3
+
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        return F.conv_transpose3d(*self._arguments(input, output_size))

@@ -62,6 +62,13 @@ class MaxPool2d(_MaxPool):
         return F.max_pool2d(input, *self._arguments())
 
 
+class MaxPool3d(_MaxPool):
+    """The maximum of each window of (N, C, D, H, W)."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.max_pool3d(input, *self._arguments())
+
+
 class _AvgPool(Module):
     def __init__(
         self,
@@ -129,29 +136,79 @@ class AvgPool2d(_AvgPool):
         return F.avg_pool2d(input, *self._arguments(), divisor_override=self.divisor_override)
 
 
-class AdaptiveAvgPool1d(Module):
-    """Means over windows that divide the line into `output_size`."""
+class AvgPool3d(_AvgPool):
+    """The mean of each window of (N, C, D, H, W)."""
 
-    def __init__(self, output_size: Sizes) -> None:
-        super().__init__()
-        self.output_size = output_size
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
+        self.divisor_override = divisor_override
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool1d(input, self.output_size)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
+        return F.avg_pool3d(input, *self._arguments(), divisor_override=self.divisor_override)
 
 
-class AdaptiveAvgPool2d(Module):
-    """Means over windows that divide the plane into `output_size`; None keeps a size."""
-
+class _Adaptive(Module):
     def __init__(self, output_size: int | Sequence[int | None] | None) -> None:
         super().__init__()
         self.output_size = output_size
 
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_Adaptive):
+    """Means over windows that divide the line into `output_size`; None keeps a size."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool1d(input, self.output_size)
+
+
+class AdaptiveAvgPool2d(_Adaptive):
+    """Means over windows that divide the plane into `output_size`; None keeps a size."""
+
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(input, self.output_size)
 
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
+
+class AdaptiveAvgPool3d(_Adaptive):
+    """Means over windows that divide the volume into `output_size`; None keeps a size."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool3d(input, self.output_size)
+
+
+class _AdaptiveMax(_Adaptive):
+    def __init__(
+        self, output_size: int | Sequence[int | None] | None, return_indices: bool = False
+    ) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+
+class AdaptiveMaxPool1d(_AdaptiveMax):
+    """Maxima over windows that divide the line into `output_size`; None keeps a size."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool2d(_AdaptiveMax):
+    """Maxima over windows that divide the plane into `output_size`; None keeps a size."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMax):
+    """Maxima over windows that divide the volume into `output_size`; None keeps a size."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)

@@ -1,5 +1,6 @@
-"""Gradient clipping, and parameters as one vector."""
+"""Gradient clipping, parameters as one vector, sequences of different lengths (`rnn`)."""
 
+from . import rnn
 from .clip_grad import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .convert_parameters import parameters_to_vector, vector_to_parameters
 
@@ -9,5 +10,6 @@ __all__ = [
     "clip_grads_with_norm_",
     "get_total_norm",
     "parameters_to_vector",
+    "rnn",
     "vector_to_parameters",
 ]

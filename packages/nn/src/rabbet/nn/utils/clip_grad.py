@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import rabbet
-from rabbet import Tensor
+from rabbet import Tensor, ops
 from rabbet.autograd import no_grad
 
 from ..functional.distance import vector_norm
+
+_foreach_norm, _foreach_scale = ops.foreach_norm, ops.foreach_scale
+_foreach_clamp = ops.foreach_clamp
+
+
+def _serves_lists(tensors: list[Tensor]) -> bool:
+    """Whether the operators on lists take these: floating tensors of one device."""
+    return len({t.device for t in tensors}) == 1 and all(t.is_floating_point() for t in tensors)
+
+
+def _norms(tensors: list[Tensor], order: float) -> Tensor:
+    """The norm of each tensor as a vector, in one pass where that is possible."""
+    if _serves_lists(tensors) and order in (1.0, 2.0, float("inf")):
+        with suppress(NotImplementedError):  # a backend without it
+            return _foreach_norm(tensors, order)
+    first = vector_norm(tensors[0], order)
+    rest = [vector_norm(t, order).to(device=first.device, dtype=first.dtype) for t in tensors[1:]]
+    return rabbet.stack([first, *rest])
+
+
+def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [p.grad for p in _tensors(parameters) if p.grad is not None]
 
 
 def _tensors(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -23,12 +46,12 @@ def get_total_norm(
 ) -> Tensor:
     """Return the norm of all tensors taken as one vector; 0 if there are none."""
     with no_grad():
-        norms = [vector_norm(t, float(norm_type)) for t in _tensors(tensors)]
-        if not norms:
+        listed = _tensors(tensors)
+        if not listed:
             return rabbet.tensor(0.0)
-        first = norms[0]
-        joined = rabbet.stack([n.to(device=first.device, dtype=first.dtype) for n in norms])
-        total = vector_norm(joined, float(norm_type))
+        total = vector_norm(_norms(listed, float(norm_type)), float(norm_type))
+        first = listed[0]
+        total = total.to(dtype=rabbet.real(first).dtype if first.is_complex() else first.dtype)
         if error_if_nonfinite and not bool(rabbet.isfinite(total)):
             raise RuntimeError(
                 f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
@@ -47,10 +70,15 @@ def clip_grads_with_norm_(
     """Scale the gradients of `parameters` by `max_norm / total_norm` where that is below 1."""
     with no_grad():
         factor = rabbet.clamp(float(max_norm) / (total_norm + 1e-6), max=1.0)
-        for parameter in _tensors(parameters):
-            if parameter.grad is not None:
-                grad = parameter.grad
-                grad.mul_(factor.to(device=grad.device, dtype=grad.dtype))
+        grads = _grads(parameters)
+        if not grads:
+            return
+        if _serves_lists(grads):
+            with suppress(NotImplementedError):
+                _foreach_scale(grads, factor.item())
+                return
+        for grad in grads:
+            grad.mul_(factor.to(device=grad.device, dtype=grad.dtype))
 
 
 def clip_grad_norm_(
@@ -70,8 +98,7 @@ def clip_grad_norm_(
         foreach: accepted for PyTorch's sake; it changes nothing.
     """
     parameters = _tensors(parameters)
-    grads = [p.grad for p in parameters if p.grad is not None]
-    total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
+    total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(parameters, max_norm, total, foreach)
     return total
 
@@ -82,6 +109,12 @@ def clip_grad_value_(
     """Limit every element of the gradients to [-clip_value, clip_value], in place."""
     limit = float(clip_value)
     with no_grad():
-        for parameter in _tensors(parameters):
-            if parameter.grad is not None:
-                parameter.grad.clamp_(-limit, limit)
+        grads = _grads(parameters)
+        if not grads:
+            return
+        if _serves_lists(grads):
+            with suppress(NotImplementedError):
+                _foreach_clamp(grads, -limit, limit)
+                return
+        for grad in grads:
+            grad.clamp_(-limit, limit)

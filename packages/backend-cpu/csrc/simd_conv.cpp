@@ -1,0 +1,346 @@
+// Convolution of float32 and float64 strips, once per instruction-set level: windows are gathered
+// into panels of pixels that stay in the first-level cache, and a micro-kernel multiplies them with
+// packed weights. Compiled with contraction, so that a * b + c is one instruction where the level
+// has it.
+#include "conv_types.h"
+#include "conv_vector.h"
+#include "level.h"
+
+namespace {
+
+using rbcpu::ConvPlane;
+using rbcpu::ConvStrip;
+using rbcpu::ConvWeight;
+
+#if defined(__AVX512F__)
+constexpr int kMaxRows = 8, kMaxVectors = 3;
+#else
+constexpr int kMaxRows = 6, kMaxVectors = 2;
+#endif
+// A panel (kDepth x kMaxVectors vectors) and one panel of weights share the first-level cache.
+constexpr int64_t kDepth = 192;
+template <class T>
+constexpr int64_t kWidth = kMaxVectors * kLanes<T>;
+
+// Panels of nearly equal height instead of full ones and a thin rest.
+int64_t panels_of(int64_t m) { return (m + kMaxRows - 1) / kMaxRows; }
+
+// Rows x cols (of Vectors vectors) of the result from panels of the weight and of the pixels.
+template <class T, int Rows, int Vectors>
+__attribute__((noinline)) void micro(int64_t depth, const T* a, const T* b, T* c, int64_t ldc,
+                                     bool add, const T* bias, int64_t cols) {
+  constexpr int L = kLanes<T>;
+  Vec<T> sum[Rows][Vectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) sum[r][v] = Vec<T>{};
+  }
+  for (int64_t p = 0; p < depth; ++p) {
+    Vec<T> x[Vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) x[v] = load(b + v * L);
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) sum[r][v] += a[r] * x[v];
+    }
+    a += Rows;
+    b += Vectors * L;
+  }
+  const int64_t last = cols - (Vectors - 1) * L;
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r) {
+    T* out = c + r * ldc;
+    const T start = bias ? bias[r] : T(0);
+#pragma GCC unroll 4
+    for (int v = 0; v + 1 < Vectors; ++v)
+      store(out + v * L, sum[r][v] + (add ? load(out + v * L) : Vec<T>{} + start));
+    T* end = out + (Vectors - 1) * L;
+    if (last == L) {
+      store(end, sum[r][Vectors - 1] + (add ? load(end) : Vec<T>{} + start));
+    } else {
+      store_part(end, last, sum[r][Vectors - 1] + (add ? load_part(end, last) : Vec<T>{} + start));
+    }
+  }
+}
+
+template <class T>
+using Micro = void (*)(int64_t, const T*, const T*, T*, int64_t, bool, const T*, int64_t);
+#define RB_ROWS(n) micro<T, n, 1>, micro<T, n, 2>, micro<T, n, kMaxVectors>
+template <class T>
+constexpr Micro<T> kMicro[][3] = {
+    {nullptr, nullptr, nullptr},
+    {RB_ROWS(1)},
+    {RB_ROWS(2)},
+    {RB_ROWS(3)},
+    {RB_ROWS(4)},
+    {RB_ROWS(5)},
+    {RB_ROWS(6)},
+#if defined(__AVX512F__)
+    {RB_ROWS(7)},
+    {RB_ROWS(8)},
+#endif
+};
+#undef RB_ROWS
+
+// A run of pixels of one panel: neighbours in the source and in the panel.
+struct Run {
+  int64_t source, at, length;
+};
+// The runs of pixels [first, first + count).
+template <class T>
+int find_runs(const ConvStrip<T>& s, int64_t first, int64_t count, Run* runs) {
+  const int64_t plane = s.rows * s.cols;
+  int64_t image = first / plane, row = first % plane / s.cols, col = first % s.cols;
+  int n = 0;
+  for (int64_t at = 0; at < count; ++n) {
+    const int64_t length = s.cols - col < count - at ? s.cols - col : count - at;
+    runs[n] = {image * s.image_step + row * s.row_step + col, at, length};
+    at += length;
+    col = 0;
+    if (++row == s.rows) {
+      row = 0;
+      ++image;
+    }
+  }
+  return n;
+}
+
+#if defined(__AVX512F__)
+template <class T>
+struct Mask;
+template <>
+struct Mask<float> {
+  using type = __mmask16;
+};
+template <>
+struct Mask<double> {
+  using type = __mmask8;
+};
+RB_CONV_INLINE Vec<float> merge(Vec<float> v, __mmask16 m, const float* p) {
+  return _mm512_mask_loadu_ps(v, m, p);
+}
+RB_CONV_INLINE Vec<double> merge(Vec<double> v, __mmask8 m, const double* p) {
+  return _mm512_mask_loadu_pd(v, m, p);
+}
+
+// Lanes of one vector of a panel that come from one run.
+template <class T>
+struct Piece {
+  int64_t source;  // of lane 0
+  typename Mask<T>::type lanes;
+};
+
+template <class T, int Pieces>
+void fill_vector(const ConvStrip<T>& s, const int64_t* offset, int64_t depth, const Piece<T>* piece,
+                 int pieces, int64_t step, T* to) {
+  const int n = Pieces ? Pieces : pieces;
+  for (int64_t k = 0; k < depth; ++k) {
+    const T* from = s.source + offset[k];
+    Vec<T> v{};
+    for (int i = 0; i < n; ++i) v = merge(v, piece[i].lanes, from + piece[i].source);
+    store(to + k * step, v);
+  }
+}
+
+template <class T>
+void fill_panel(const ConvStrip<T>& s, const int64_t* offset, int64_t depth, const Run* runs,
+                int count, int64_t vectors, T* to) {
+  constexpr int L = kLanes<T>;
+  int r = 0;
+  for (int64_t v = 0; v < vectors; ++v) {
+    Piece<T> piece[L];
+    int n = 0;
+    for (; r < count && runs[r].at < (v + 1) * L; ++r) {
+      const int64_t begin = runs[r].at > v * L ? runs[r].at - v * L : 0,
+                    stop = runs[r].at + runs[r].length - v * L, end = stop < L ? stop : L;
+      piece[n++] = {runs[r].source - (runs[r].at - v * L),
+                    static_cast<typename Mask<T>::type>(((1u << (end - begin)) - 1) << begin)};
+      if (stop > L) break;
+    }
+    T* column = to + v * L;
+    const int64_t step = vectors * L;
+    if (n == 1) {
+      fill_vector<T, 1>(s, offset, depth, piece, n, step, column);
+    } else if (n == 2) {
+      fill_vector<T, 2>(s, offset, depth, piece, n, step, column);
+    } else {
+      fill_vector<T, 0>(s, offset, depth, piece, n, step, column);
+    }
+  }
+}
+#else
+template <class T>
+void fill_panel(const ConvStrip<T>& s, const int64_t* offset, int64_t depth, const Run* runs,
+                int count, int64_t vectors, T* to) {
+  const int64_t step = vectors * kLanes<T>, used = runs[count - 1].at + runs[count - 1].length;
+  for (int64_t k = 0; k < depth; ++k, to += step) {
+    const T* from = s.source + offset[k];
+    for (int i = 0; i < count; ++i) {
+      const T* run = from + runs[i].source;
+      T* place = to + runs[i].at;
+      int64_t j = 0;
+      for (; j + kLanes<T> <= runs[i].length; j += kLanes<T>) store(place + j, load(run + j));
+      for (; j < runs[i].length; ++j) place[j] = run[j];
+    }
+    clear_run(to + used, step - used);
+  }
+}
+#endif
+
+// The result of several images from channel-major rows of all their pixels to its places.
+template <class T>
+void spread_stage(const ConvStrip<T>& s) {
+  const int64_t plane = s.rows * s.cols;
+  for (int64_t c = 0; c < s.m; ++c) {
+    for (int64_t i = 0; i < s.images; ++i)
+      copy_run(s.stage + (c * s.images + i) * plane, plane,
+               s.out + c * s.out_channel + i * s.out_image);
+  }
+}
+
+template <class T>
+void strip(const ConvStrip<T>& s) {
+  const int64_t pixels = s.images * s.rows * s.cols, panels = panels_of(s.m),
+                blocks = (s.depth + kDepth - 1) / kDepth;
+  const bool staged = s.images > 1;
+  T* const target = staged ? s.stage : s.out;
+  const int64_t step = staged ? pixels : s.out_channel;
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t k0 = s.depth * block / blocks, depth = s.depth * (block + 1) / blocks - k0;
+    for (int64_t p = 0; p < pixels; p += kWidth<T>) {
+      const int64_t count = pixels - p < kWidth<T> ? pixels - p : kWidth<T>,
+                    vectors = (count + kLanes<T> - 1) / kLanes<T>;
+      Run runs[kWidth<T>];
+      const int n = find_runs(s, p, count, runs);
+      fill_panel(s, s.offset + k0, depth, runs, n, vectors, s.panel);
+      for (int64_t q = 0; q < panels; ++q) {
+        const int64_t m0 = s.m * q / panels, rows = s.m * (q + 1) / panels - m0;
+        kMicro<T>[rows][vectors - 1](depth, s.weight + m0* s.depth + k0* rows, s.panel,
+                                     target + m0* step + p, step, block > 0,
+                                     s.bias ? s.bias + m0 : nullptr, count);
+      }
+    }
+  }
+  if (staged) spread_stage(s);
+}
+
+// Four rows of four elements turned; rows are `step` apart.
+typedef float F4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t I4 __attribute__((vector_size(16)));
+RB_CONV_INLINE void turn_four(const float* from, int64_t step, float* to, int64_t to_step) {
+  const F4 r0 = *reinterpret_cast<const F4*>(from), r1 = *reinterpret_cast<const F4*>(from + step);
+  const F4 r2 = *reinterpret_cast<const F4*>(from + 2 * step),
+           r3 = *reinterpret_cast<const F4*>(from + 3 * step);
+  const F4 a = __builtin_shuffle(r0, r1, I4{0, 4, 1, 5}),
+           b = __builtin_shuffle(r0, r1, I4{2, 6, 3, 7});
+  const F4 c = __builtin_shuffle(r2, r3, I4{0, 4, 1, 5}),
+           d = __builtin_shuffle(r2, r3, I4{2, 6, 3, 7});
+  *reinterpret_cast<F4*>(to) = __builtin_shuffle(a, c, I4{0, 1, 4, 5});
+  *reinterpret_cast<F4*>(to + to_step) = __builtin_shuffle(a, c, I4{2, 3, 6, 7});
+  *reinterpret_cast<F4*>(to + 2 * to_step) = __builtin_shuffle(b, d, I4{0, 1, 4, 5});
+  *reinterpret_cast<F4*>(to + 3 * to_step) = __builtin_shuffle(b, d, I4{2, 3, 6, 7});
+}
+RB_CONV_INLINE void turn_four(const double* from, int64_t step, double* to, int64_t to_step) {
+  for (int64_t r = 0; r < 4; ++r) {
+    for (int64_t k = 0; k < 4; ++k) to[k * to_step + r] = from[r * step + k];
+  }
+}
+
+template <class T>
+void pack_weight(const ConvWeight<T>& w) {
+  const int64_t panels = panels_of(w.m);
+  for (int64_t q = w.first; q < w.last; ++q) {
+    const int64_t m0 = w.m * q / panels, rows = w.m * (q + 1) / panels - m0;
+    const T* from = w.from + m0 * w.row;
+    T* to = w.to + m0 * w.depth;
+    for (int64_t k = 0; k < w.depth;) {
+      const T* column = from + w.offset[k];
+      const int64_t run = k + 4 <= w.depth && w.offset[k + 3] == w.offset[k] + 3 ? 4 : 1;
+      int64_t r = 0;
+      if (run == 4) {
+        for (; r + 4 <= rows; r += 4) turn_four(column + r * w.row, w.row, to + r, rows);
+      } else if (w.row == 1) {
+        for (; r < rows; ++r) to[r] = column[r];
+      }
+      for (; r < rows; ++r) {
+        for (int64_t i = 0; i < run; ++i) to[i * rows + r] = column[r * w.row + i];
+      }
+      k += run;
+      to += run * rows;
+    }
+  }
+}
+
+// Every second element of `from`; reads nothing beyond element 2 * (n - 1).
+template <class T>
+void copy_even(const T* from, int64_t n, T* to) {
+  int64_t i = 0;
+#if defined(__AVX512F__)
+  constexpr int L = kLanes<T>;
+  for (; i + L < n; i += L) {
+    const Vec<T> a = load(from + 2 * i), b = load(from + 2 * i + L);
+    if constexpr (L == 16) {
+      typedef int32_t I __attribute__((vector_size(64)));
+      store(to + i,
+            __builtin_shuffle(a, b, I{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30}));
+    } else {
+      typedef int64_t I __attribute__((vector_size(64)));
+      store(to + i, __builtin_shuffle(a, b, I{0, 2, 4, 6, 8, 10, 12, 14}));
+    }
+  }
+#endif
+  for (; i < n; ++i) to[i] = from[2 * i];
+}
+
+template <class T>
+void copy_plane(const ConvPlane<T>& p) {
+  for (int64_t r = 0; r < p.rows; ++r) {
+    if (!(p.used_rows >> (r % p.row_period) & 1)) continue;
+    const int64_t y = p.top + r;
+    T* to = p.to + r * p.phases * p.pitch;
+    for (int64_t f = 0; f < p.phases; ++f, to += p.pitch) {
+      if (f < 64 && !(p.used_phases >> f & 1)) continue;
+      if (!p.from || y < 0 || y >= p.h) {
+        clear_run(to, p.pitch);
+        continue;
+      }
+      // Elements [begin, end) lie inside the plane.
+      const int64_t first = p.left + f, room = p.w - first;
+      int64_t begin = first >= 0 ? 0 : (-first + p.phases - 1) / p.phases;
+      if (begin > p.pitch) begin = p.pitch;
+      int64_t end = room <= 0 ? 0 : (room + p.phases - 1) / p.phases;
+      if (end > p.pitch) end = p.pitch;
+      if (end < begin) end = begin;
+      const T* from = p.from + y * p.w + first + begin * p.phases;
+      clear_run(to, begin);
+      if (p.phases == 1) {
+        copy_run(from, end - begin, to + begin);
+      } else if (p.phases == 2) {
+        copy_even(from, end - begin, to + begin);
+      } else {
+        for (int64_t c = 0; c < end - begin; ++c) to[begin + c] = from[c * p.phases];
+      }
+      clear_run(to + end, p.pitch - end);
+    }
+  }
+}
+
+template <class T>
+void interleave(const T* even, const T* odd, int64_t n, T* to) {
+  for (int64_t i = 0; i < n; ++i) {
+    to[2 * i] = even[i];
+    to[2 * i + 1] = odd[i];
+  }
+}
+
+template <class T>
+constexpr rbcpu::ConvTable<T> kTable = {kMaxRows,       kDepth * kWidth<T>, copy_plane<T>,
+                                        pack_weight<T>, strip<T>,           interleave<T>};
+
+}  // namespace
+
+namespace rbcpu {
+extern const ConvTables RB_LEVEL_NAME(conv_table) = {kTable<float>, kTable<double>};
+}

@@ -1,0 +1,160 @@
+// Runs of the normalisations: moments, scaling, gradients.
+#include "level.h"
+#include "norm_rows.h"
+#include "simd_sum.h"
+
+namespace {
+
+using rbcpu::GradientSums;
+using rbcpu::NormRows;
+
+constexpr int64_t kTile = 512;     // columns that are summed in T side by side
+constexpr int64_t kRowBlock = 32;  // rows until those sums go to double
+
+template <class T>
+void moments(const T* x, int64_t n, double* mean, double* squares) {
+  *mean = blocked_sum<T>(n, Elements<T>{x}) / static_cast<double>(n);
+  *squares = run_squares(x, n, *mean);
+}
+template <class T>
+double sum_of_squares(const T* x, int64_t n) {
+  return blocked_sum<T>(n, Squares<T>{x, T(0)});
+}
+
+template <class T>
+void affine(const T* x, const T* w, const T* b, T* y, int64_t n, T mean, T rstd) {
+  if (w && b) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd * w[i] + b[i];
+  } else if (w) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd * w[i];
+  } else if (b) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd + b[i];
+  } else {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd;
+  }
+}
+template <class T>
+void scale(const T* x, T* y, int64_t n, T mean, T factor, T shift) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * factor + shift;
+}
+
+template <class T>
+GradientSums sums(const T* g, const T* w, const T* x, int64_t n, T mean) {
+  if (w) {
+    return {blocked_sum<T>(n, Products<T>{g, w}),
+            blocked_sum<T>(n, WeightedDeviations<T>{g, w, x, mean})};
+  }
+  return {blocked_sum<T>(n, Elements<T>{g}), blocked_sum<T>(n, Deviations<T>{g, x, mean})};
+}
+template <class T>
+void gradient(const T* g, const T* w, const T* x, T* dx, T* dw, T* db, int64_t n, T mean, T rstd,
+              T a, T b) {
+  if (w) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) {
+      const T normal = (x[i] - mean) * rstd, gi = g[i];
+      dw[i] += gi * normal;
+      db[i] += gi;
+      dx[i] = (gi * w[i] - a - normal * b) * rstd;
+    }
+  } else {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) {
+      const T normal = (x[i] - mean) * rstd, gi = g[i];
+      dw[i] += gi * normal;
+      db[i] += gi;
+      dx[i] = (gi - a - normal * b) * rstd;
+    }
+  }
+}
+template <class T>
+void combine(const T* g, const T* x, T* dx, int64_t n, T mean, T a, T b, T c) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) dx[i] = g[i] * a + (x[i] - mean) * b + c;
+}
+
+template <class T>
+void scale_columns(const T* x, T* y, int64_t n, const T* mean, const T* factor, const T* shift) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean[i]) * factor[i] + shift[i];
+}
+template <class T>
+void combine_columns(const T* g, const T* x, T* dx, int64_t n, const T* mean, const T* a,
+                     const T* b, const T* c) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) dx[i] = g[i] * a[i] + (x[i] - mean[i]) * b[i] + c[i];
+}
+
+// Sums of columns, `Count` of them at a time: in T over kRowBlock rows, in double across. add(i,
+// tile) adds row i to the tiles.
+template <class T, int Count, class Add>
+RB_INLINE void sum_columns(int64_t rows, int64_t n, double* const* totals, const Add& add) {
+  for (int64_t j = 0; j < n; j += kTile) {
+    const int64_t m = n - j < kTile ? n - j : kTile;
+    for (int64_t begin = 0; begin < rows; begin += kRowBlock) {
+      const int64_t end = begin + kRowBlock < rows ? begin + kRowBlock : rows;
+      alignas(64) T tile[Count][kTile] = {};
+      for (int64_t i = begin; i < end; ++i) add(i, j, m, tile);
+      for (int k = 0; k < Count; ++k) {
+        for (int64_t c = 0; c < m; ++c) totals[k][j + c] += static_cast<double>(tile[k][c]);
+      }
+    }
+  }
+}
+template <class T>
+void column_sums(const T* x, int64_t stride, int64_t rows, int64_t n, double* sum) {
+  double* const totals[] = {sum};
+  sum_columns<T, 1>(rows, n, totals, [&](int64_t i, int64_t j, int64_t m, T(*tile)[kTile]) {
+    const T* row = x + i * stride + j;
+    T* to = tile[0];
+#pragma GCC ivdep
+    for (int64_t c = 0; c < m; ++c) to[c] += row[c];
+  });
+}
+template <class T>
+void column_squares(const T* x, int64_t stride, int64_t rows, int64_t n, const T* mean,
+                    double* squares) {
+  double* const totals[] = {squares};
+  sum_columns<T, 1>(rows, n, totals, [&](int64_t i, int64_t j, int64_t m, T(*tile)[kTile]) {
+    const T *row = x + i * stride + j, *centre = mean + j;
+    T* to = tile[0];
+#pragma GCC ivdep
+    for (int64_t c = 0; c < m; ++c) {
+      const T d = row[c] - centre[c];
+      to[c] += d * d;
+    }
+  });
+}
+template <class T>
+void column_gradients(const T* g, const T* x, int64_t stride, int64_t rows, int64_t n,
+                      const T* mean, double* plain, double* scaled) {
+  double* const totals[] = {plain, scaled};
+  sum_columns<T, 2>(rows, n, totals, [&](int64_t i, int64_t j, int64_t m, T(*tile)[kTile]) {
+    const T *row = x + i * stride + j, *grad = g + i * stride + j, *centre = mean + j;
+    T *to = tile[0], *to_scaled = tile[1];
+#pragma GCC ivdep
+    for (int64_t c = 0; c < m; ++c) {
+      to[c] += grad[c];
+      to_scaled[c] += grad[c] * (row[c] - centre[c]);
+    }
+  });
+}
+
+template <class T>
+constexpr NormRows<T> rows() {
+  return {moments<T>,     sum_of_squares<T>, affine<T>,
+          scale<T>,       sums<T>,           gradient<T>,
+          combine<T>,     scale_columns<T>,  combine_columns<T>,
+          column_sums<T>, column_squares<T>, column_gradients<T>};
+}
+
+}  // namespace
+
+namespace rbcpu {
+extern const NormTable RB_LEVEL_NAME(norm_table) = {rows<float>(), rows<double>()};
+}

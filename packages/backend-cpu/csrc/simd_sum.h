@@ -1,0 +1,145 @@
+// Vectors of an instruction-set level, and blocked sums over contiguous runs. For simd_*.cpp files
+// only: everything has internal linkage. Sixteen lanes at every level, so that the results are the
+// same bits everywhere.
+#pragma once
+#include "scalar.h"
+
+namespace {
+
+#define RB_INLINE_MEMBER inline __attribute__((always_inline))
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+constexpr int kLanes = 16;
+constexpr int64_t kSumBlock = 2048;
+
+template <class T>
+struct VectorOf;
+template <>
+struct VectorOf<float> {
+  typedef float type __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
+};
+template <>
+struct VectorOf<double> {
+  typedef double type __attribute__((vector_size(kVectorBytes), aligned(8), may_alias));
+};
+template <class T>
+constexpr int kWidth = kVectorBytes / static_cast<int>(sizeof(T));
+template <class T>
+constexpr int kParts = kLanes / kWidth<T>;  // registers that make up the lanes
+
+// One element or a vector of them. (The vector type must not pass as a template argument: that
+// drops its alignment.)
+template <bool Wide, class T>
+RB_INLINE auto read(const T* p) {
+  if constexpr (Wide) {
+    return *reinterpret_cast<const typename VectorOf<T>::type*>(p);
+  } else {
+    return *p;
+  }
+}
+
+// A tree over the lanes, of fixed shape.
+template <class T>
+RB_INLINE T fold(T* lanes) {
+#pragma GCC unroll 4
+  for (int step = kLanes / 2; step > 0; step /= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < step; ++i) lanes[i] += lanes[i + step];
+  }
+  return lanes[0];
+}
+
+// Sum of f.at(i) over a run: 4 x 16 lanes of T within a block, 16 of double across blocks.
+template <class T, class F>
+RB_INLINE double blocked_sum(int64_t n, const F& f) {
+  constexpr int W = kWidth<T>, P = kParts<T>;
+  using V = typename VectorOf<T>::type;
+  alignas(64) double total[kLanes] = {};
+  for (int64_t begin = 0; begin < n; begin += kSumBlock) {
+    const int64_t end = begin + kSumBlock < n ? begin + kSumBlock : n;
+    int64_t i = begin;
+    V sums[4][P] = {};
+    for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) {
+#pragma GCC unroll 8
+        for (int p = 0; p < P; ++p) sums[k][p] += f.template at<true>(i + k * kLanes + p * W);
+      }
+    }
+    for (; i + kLanes <= end; i += kLanes) {
+#pragma GCC unroll 8
+      for (int p = 0; p < P; ++p) sums[0][p] += f.template at<true>(i + p * W);
+    }
+    alignas(64) T lanes[kLanes];
+#pragma GCC unroll 8
+    for (int p = 0; p < P; ++p) {
+      *reinterpret_cast<V*>(lanes + p * W) = (sums[0][p] + sums[1][p]) + (sums[2][p] + sums[3][p]);
+    }
+    for (int k = 0; i < end; ++i, ++k) lanes[k] += f.template at<false>(i);
+    for (int k = 0; k < kLanes; ++k) total[k] += static_cast<double>(lanes[k]);
+  }
+  return fold(total);
+}
+
+template <class T>
+struct Elements {
+  const T* x;
+  template <bool Wide>
+  RB_INLINE_MEMBER auto at(int64_t i) const {
+    return read<Wide>(x + i);
+  }
+};
+template <class T>
+struct Squares {
+  const T* x;
+  T mean;
+  template <bool Wide>
+  RB_INLINE_MEMBER auto at(int64_t i) const {
+    const auto d = read<Wide>(x + i) - mean;
+    return d * d;
+  }
+};
+template <class T>
+struct Products {
+  const T *x, *y;
+  template <bool Wide>
+  RB_INLINE_MEMBER auto at(int64_t i) const {
+    return read<Wide>(x + i) * read<Wide>(y + i);
+  }
+};
+// x * (y - mean)
+template <class T>
+struct Deviations {
+  const T *x, *y;
+  T mean;
+  template <bool Wide>
+  RB_INLINE_MEMBER auto at(int64_t i) const {
+    return read<Wide>(x + i) * (read<Wide>(y + i) - mean);
+  }
+};
+// x * w * (y - mean)
+template <class T>
+struct WeightedDeviations {
+  const T *x, *w, *y;
+  T mean;
+  template <bool Wide>
+  RB_INLINE_MEMBER auto at(int64_t i) const {
+    return read<Wide>(x + i) * read<Wide>(w + i) * (read<Wide>(y + i) - mean);
+  }
+};
+
+template <class T>
+RB_INLINE double run_squares(const T* x, int64_t n, double mean) {
+  const T m = static_cast<T>(mean);
+  const double shift = mean - static_cast<double>(m);
+  // (x - mean)^2 summed = s - n shift^2, shift being what rounding the mean to T lost.
+  return blocked_sum<T>(n, Squares<T>{x, m}) - static_cast<double>(n) * shift * shift;
+}
+
+}  // namespace

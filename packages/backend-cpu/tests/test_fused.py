@@ -1,0 +1,296 @@
+"""Kernels of whole formulas give the bits that the formula gives, evaluated one operator at a time."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rabbet
+from rabbet import _C
+
+HALF = [rabbet.bfloat16, rabbet.float16]
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0, 1e-40, -1e-40, 3e38, 88.5, -104.5]
+# Values for arguments whose type does not say what fits.
+WORDS: dict[tuple[str, str], list[Any]] = {
+    ("gelu", "approximate"): ["none", "tanh"],
+    ("gelu_vjp", "approximate"): ["none", "tanh"],
+    ("div", "rounding_mode"): [None],
+}
+NUMBERS = [1, 0.7, -2]
+STAND_INS = {"pow": [0, 1, 2, 3, -1, 0.5, 2.5, -2]}
+
+
+def fused() -> list[tuple[str, str | None]]:
+    """Each kernel: the operator and, for a derivative, the argument."""
+    rabbet.zeros(1)  # loads the backend
+    found: list[tuple[str, str | None]] = []
+    for name in _C.record_names():
+        info = _C.op_info(name)
+        for formula, backends in info["formula_kernels"].items():
+            if "cpu" in backends:
+                found.append((name, formula[4:] if formula.startswith("vjp ") else None))
+    return found
+
+
+KERNELS = fused()
+FORWARD = [name for name, arg in KERNELS if arg is None]
+BACKWARD = sorted({name for name, arg in KERNELS if arg is not None})
+
+
+def step_by_step(run: Callable[..., Any], *args: Any) -> Any:
+    before = _C.use_formula_kernels(False)
+    try:
+        return run(*args)
+    finally:
+        _C.use_formula_kernels(before)
+
+
+def draw(rng: np.random.Generator, dtype: Any, *shape: int, special: bool = True) -> Any:
+    x = rng.standard_normal(shape) * 2
+    if special and x.size:
+        flat = x.reshape(-1)
+        flat[rng.integers(0, x.size, x.size // 2)] = rng.choice(SPECIAL, x.size // 2)
+    return rabbet.tensor(x, dtype=dtype)
+
+
+def layouts(rng: np.random.Generator, dtype: Any, count: int) -> Iterator[list[Any]]:
+    """`count` tensors: of one shape, broadcast against each other, with strides, empty, 0-d."""
+    yield [draw(rng, dtype, 1100) for _ in range(count)]
+    shapes = [(5, 1, 13), (3, 13), (1,)]
+    yield [draw(rng, dtype, *shapes[i % 3]) for i in range(count)]
+    yield [draw(rng, dtype, *shapes[(i + 1) % 3]) for i in range(count)]
+    yield [
+        draw(rng, dtype, 9, 14)[:, ::2] if i % 2 else draw(rng, dtype, 7, 9).t()
+        for i in range(count)
+    ]
+    yield [draw(rng, dtype, 0, 3) for _ in range(count)]
+    yield [draw(rng, dtype) for _ in range(count)]
+
+
+def calls(name: str) -> Iterator[tuple[int, Callable[..., Any]]]:
+    """Ways to call the operator: how many tensors each takes, and the call."""
+    op = rabbet.ops(name)
+    info = _C.op_info(name)
+    params = info["params"]
+    tensors = [p["name"] for p in params if p["type"] == "Tensor"]
+    plain: list[dict[str, Any]] = [{}]
+    for p in params:
+        if p["type"] == "Tensor":
+            continue
+        choices = WORDS.get((name, p["name"]))
+        if choices is None and p["type"] == "Scalar":
+            choices = NUMBERS if not p["has_default"] else [p["default"], *NUMBERS]
+        if choices:
+            plain = [{**given, p["name"]: c} for given in plain for c in choices]
+    for given in plain:
+        yield len(tensors), lambda *x, given=given: op(**dict(zip(tensors, x)), **given)
+    for p in params:
+        if p["type"] != "Tensor" or len(tensors) < 2 or info["family"] != "elementwise":
+            continue  # elsewhere a number is no Tensor
+        for value in STAND_INS.get(name, [0.5]):
+            others = [t for t in tensors if t != p["name"]]
+            yield (
+                len(others),
+                lambda *x, fixed={p["name"]: value}, others=others: op(
+                    **dict(zip(others, x)), **fixed
+                ),
+            )
+    for p in params:
+        if p["type"] == "Tensor" and p["optional"]:
+            others = [t for t in tensors if t != p["name"]]
+            yield len(others), lambda *x, others=others: op(**dict(zip(others, x)))
+
+
+def same_bits(a: Any, b: Any) -> None:
+    assert (a is None) == (b is None)
+    if a is None:
+        return
+    assert a.dtype == b.dtype and a.shape == b.shape
+    wide = rabbet.float64 if a.dtype == rabbet.float64 else rabbet.float32  # exact
+    x, y = (np.ascontiguousarray(t.detach().to(wide).numpy()) for t in (a, b))
+    both = np.isnan(x) & np.isnan(y)
+    bits = np.uint64 if x.itemsize == 8 else np.uint32
+    np.testing.assert_array_equal(np.where(both, 0, x.view(bits)), np.where(both, 0, y.view(bits)))
+
+
+def test_the_operators_that_matter_have_kernels() -> None:
+    forward = "lerp addcmul addcdiv logaddexp exp2 square frac leaky_relu elu softplus hardtanh logsigmoid"
+    assert set(forward.split()) <= set(FORWARD)
+    backward = """mul.input mul.other div.input div.other pow.input atan2.input maximum.other clamp.input exp.input
+        log.input sqrt.input tanh.input sigmoid.input erf.input relu.input silu.input gelu.input gelu_vjp.x lerp.weight
+        addcmul.tensor1 addcdiv.tensor2 logaddexp.input leaky_relu.input elu.input softplus.input hardtanh.input"""
+    assert {tuple(w.split(".")) for w in backward.split()} <= set(KERNELS)
+
+
+def test_core_uses_every_kernel_that_was_written(tmp_path: Path) -> None:
+    """Each kernel's formula is that of core's record, else core would not use it."""
+    root = Path(__file__).parents[2]
+    tool = root / "backend-cpu" / "tools" / "write_fused.py"
+    ops_h = root / "backend-cpu" / "csrc" / "ops.h"
+    subprocess.run(
+        [sys.executable, str(tool), str(root / "core" / "ops"), str(ops_h), str(tmp_path)],
+        check=True,
+    )
+    text = (tmp_path / "fused_kernels.inc").read_text()
+    names = {line[3:] for line in text.splitlines() if line.startswith("// ")}
+    written = {n for n in names if " " not in n}
+    assert written == {name if arg is None else f"{name}.vjp.{arg}" for name, arg in KERNELS}
+
+
+@pytest.mark.parametrize("dtype", [rabbet.float32, rabbet.float64], ids=str)
+@pytest.mark.parametrize("name", FORWARD)
+def test_forward_gives_the_bits_of_the_decomposition(name: str, dtype: Any) -> None:
+    rng = np.random.default_rng(1)
+    for count, call in calls(name):
+        for x in layouts(rng, dtype, count):
+            same_bits(call(*x), step_by_step(call, *x))
+
+
+def gradients(call: Callable[..., Any], x: list[Any], seed: int) -> list[Any]:
+    leaves = [t.detach().requires_grad_() for t in x]
+    out = call(*leaves)
+    out.backward(draw(np.random.default_rng(seed), out.dtype, *out.shape))
+    return [t.grad for t in leaves]
+
+
+@pytest.mark.parametrize("dtype", [rabbet.float32, rabbet.float64], ids=str)
+@pytest.mark.parametrize("name", BACKWARD)
+def test_backward_gives_the_bits_of_the_formula(name: str, dtype: Any) -> None:
+    rng = np.random.default_rng(2)
+    for count, call in calls(name):
+        for x in layouts(rng, dtype, count):
+            stepped = step_by_step(gradients, call, x, 3)
+            for a, b in zip(gradients(call, x, 3), stepped, strict=True):
+                same_bits(a, b)
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+@pytest.mark.parametrize("name", FORWARD)
+def test_half_precision_computes_in_float32_and_rounds_once(name: str, dtype: Any) -> None:
+    rng = np.random.default_rng(4)
+    for count, call in calls(name):
+        for x in layouts(rng, dtype, count):
+            wide = [t.to(rabbet.float32) for t in x]
+            same_bits(call(*x), step_by_step(call, *wide).to(dtype))
+
+
+def evaluate(name: str, argument: str, values: dict[str, Any]) -> Any:
+    """The derivative's formula by Python: the language is a subset of it."""
+    from rabbet import ops
+
+    class Names(dict[str, Any]):
+        def __missing__(self, key: str) -> Any:
+            return (lambda x: x) if key in ("conj", "real") else ops(key)
+
+    names = Names(values)
+    path = Path(__file__).parents[2] / "core" / "ops" / "elementwise.rec"
+    block = path.read_text().split(f"\n{name}(")[1].split("\n  doc")[0]
+    for line in block.splitlines():
+        if line.strip().startswith("let "):
+            let, _, formula = line.strip()[4:].partition(" = ")
+            names[let.strip()] = eval(formula, {}, names)
+    return eval(_C.op_info(name)["formulas"][f"vjp {argument}"], {}, names)
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+@pytest.mark.parametrize(
+    "name",
+    ["tanh", "sigmoid", "exp", "sqrt", "silu", "mul", "div", "atan2", "logaddexp", "elu", "erf"],
+)
+def test_half_precision_derivatives_round_once(name: str, dtype: Any) -> None:
+    info = _C.op_info(name)
+    params = [p["name"] for p in info["params"] if p["type"] == "Tensor"]
+    x = [draw(np.random.default_rng(5), dtype, 700).requires_grad_() for _ in params]
+    out = rabbet.ops(name)(*x)
+    g = draw(np.random.default_rng(6), dtype, 700)
+    out.backward(g)
+    values = {n: t.detach().to(rabbet.float32) for n, t in zip(params, x)}
+    values |= {"out": out.detach().to(rabbet.float32), "grad": g.to(rabbet.float32)}
+    values |= {p["name"]: p["default"] for p in info["params"] if p["has_default"]}
+    for n, t in zip(params, x):
+        same_bits(t.grad, step_by_step(evaluate, name, n, values).to(dtype))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_large_tensors_give_the_same_bits_on_all_threads(threads: int) -> None:
+    rng = np.random.default_rng(7)
+    x, y = draw(rng, rabbet.float32, 300, 1000), draw(rng, rabbet.float32, 1000)
+    before = rabbet.get_num_threads()
+    try:
+        rabbet.set_num_threads(threads)
+        whole = rabbet.logaddexp(x, y)
+    finally:
+        rabbet.set_num_threads(before)
+    for i in (0, 151, 299):
+        same_bits(whole[i], step_by_step(rabbet.logaddexp, x[i], y))
+
+
+def test_results_in_place_and_into_views() -> None:
+    rng = np.random.default_rng(8)
+    for name in ("lerp", "addcmul", "addcdiv"):
+        x, y, z = (draw(rng, rabbet.float32, 6, 7) for _ in range(3))
+        want = step_by_step(rabbet.ops(name), x, y, z)
+        out = rabbet.zeros(7, 6).t()
+        assert rabbet.ops(name)(x, y, z, out=out) is out
+        same_bits(out, want)
+        base = rabbet.zeros(8, 8)
+        rabbet.ops(name)(x, y, z, out=base[1:7, :7])
+        same_bits(base[1:7, :7].clone(), want)
+        assert base[0].eq(0).all().item() and base[:, 7].eq(0).all().item()
+        # An argument that overlaps the destination elsewhere: as if the result were made first.
+        buffer = draw(rng, rabbet.float32, 20)
+        p, q = buffer[:19], buffer[1:]
+        want = step_by_step(rabbet.ops(name), p, q, 0.5)
+        rabbet.ops(name)(p, q, 0.5, out=p)
+        same_bits(p.clone(), want)
+    x = draw(rng, rabbet.float32, 6, 7)
+    want, version = x + x * 2.0 * x, x._version
+    assert x.addcmul_(x, x, value=2.0) is x and x._version > version
+    same_bits(x, want)
+
+
+def test_the_layout_of_the_gradient_is_kept() -> None:
+    x = rabbet.randn(3, 4, 5).permute(2, 0, 1).requires_grad_()
+    (g,) = rabbet.autograd.grad(x.tanh(), x, rabbet.randn(3, 4, 5).permute(2, 0, 1))
+    assert g.stride() == x.stride()
+
+
+def test_operands_that_are_not_plain_run_the_formula() -> None:
+    integers = rabbet.tensor([1, 2, 3])
+    assert rabbet.lerp(integers, integers + 2, 0.5).tolist() == [2.0, 3.0, 4.0]
+    assert rabbet.square(integers).dtype == rabbet.int64
+    mixed = rabbet.lerp(rabbet.ones(2), rabbet.ones(2, dtype=rabbet.float64) * 3, 0.5)
+    assert mixed.dtype == rabbet.float64 and mixed.tolist() == [2.0, 2.0]
+    z = rabbet.tensor([1 + 2j])
+    assert rabbet.square(z).tolist() == [-3 + 4j]
+    assert rabbet.addcmul(rabbet.ones(1), rabbet.ones(1), rabbet.ones(1), value=2j).tolist() == [
+        1 + 2j
+    ]
+    w = z.clone().requires_grad_()
+    (w * w).backward(rabbet.tensor([1 + 0j]))
+    assert w.grad.tolist() == [2 - 4j]
+    assert rabbet.lerp(rabbet.ones(2, device="meta"), rabbet.ones(2, device="meta"), 0.5).shape == (
+        2,
+    )
+
+
+def test_errors_name_the_operator() -> None:
+    with pytest.raises(ValueError, match=r"lerp: shapes \(2,\) and \(3,\) do not broadcast"):
+        rabbet.lerp(rabbet.ones(2), rabbet.ones(3), 0.5)
+    with pytest.raises((ValueError, RuntimeError), match="destination has shape"):
+        rabbet.lerp(rabbet.ones(2), rabbet.ones(2), 0.5, out=rabbet.ones(3))
+    with pytest.raises(ValueError, match="approximate must be 'none' or 'tanh'"):
+        x = rabbet.ones(2, requires_grad=True)
+        rabbet.gelu(x, approximate="cubic")
+
+
+def test_second_derivatives_are_recorded() -> None:
+    x = rabbet.tensor([0.3, -0.4], dtype=rabbet.float64, requires_grad=True)
+    (g,) = rabbet.autograd.grad(x.tanh().sum(), x, create_graph=True)
+    assert g.requires_grad
+    (h,) = rabbet.autograd.grad(g.sum(), x)
+    t = np.tanh(x.detach().numpy())
+    np.testing.assert_allclose(h.numpy(), -2 * t * (1 - t * t), rtol=1e-12)

@@ -1,0 +1,45 @@
+// What shape functions share.
+#pragma once
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+
+#include "error.h"
+#include "shape_rules.h"
+
+namespace rabbet {
+
+inline std::string text(const RbTensor& t) { return shape_text(t.ndim, t.shape); }
+
+inline const RbTensor* tensor(const RbValue& v) { return v.tag == RB_TENSOR ? v.v.t : nullptr; }
+
+inline void set(TensorSpec& out, std::initializer_list<int64_t> shape) {
+  out.ndim = static_cast<int32_t>(shape.size());
+  std::copy(shape.begin(), shape.end(), out.shape);
+}
+inline void copy_shape(const RbTensor& t, TensorSpec& out) {
+  out.ndim = t.ndim;
+  std::copy(t.shape, t.shape + t.ndim, out.shape);
+}
+
+inline void need_rank(const Op& op, const RbTensor& t, int rank, int arg) {
+  if (t.ndim != rank) {
+    fail(RB_E_ARG, "%s: '%s' must have %d dimension%s, got shape %s", op.name.c_str(),
+         op.params[arg].name, rank, rank == 1 ? "" : "s", text(t).c_str());
+  }
+}
+
+inline int param_index(const Op& op, const char* name) {
+  for (size_t i = 0; i < op.params.size(); ++i) {
+    if (op.params[i].name_text == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+/// The tensor given for the parameter `name`, or null.
+inline const RbTensor* named_tensor(const Op& op, const RbValue* args, const char* name) {
+  const int i = param_index(op, name);
+  return i < 0 ? nullptr : tensor(args[i]);
+}
+
+}  // namespace rabbet

@@ -1,0 +1,152 @@
+"""What the optimizers of one fused operator share: a state of running tensors and a count of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import rabbet
+from rabbet import Tensor
+from rabbet.autograd import enable_grad, no_grad
+
+from ._checks import as_number, check_at_least_zero, check_lr, check_modes
+from .optimizer import Optimizer
+
+
+class Stepwise(Optimizer):
+    """Steps that depend on the parameter, its gradient, its state and the number of the step.
+
+    Subclasses say how the state begins and make the step twice: for lists by a fused operator, and for
+    one parameter by ordinary operators, which serve complex numbers, `differentiable=True` and backends
+    without the fused one.
+    """
+
+    _number_state = frozenset({"step"})
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        options: dict[str, Any],
+        foreach: bool | None,
+        differentiable: bool,
+        fused: bool | None = None,
+    ) -> None:
+        check_lr(options["lr"])
+        check_at_least_zero(options["eps"], "Invalid epsilon value")
+        check_at_least_zero(options["weight_decay"], "Invalid weight_decay value")
+        check_modes(foreach, fused, differentiable)
+        super().__init__(params, {**options, "foreach": foreach, "differentiable": differentiable})
+
+    def _begin(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """State of a parameter before its first step, the count aside."""
+        raise NotImplementedError
+
+    def _step_fused(
+        self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
+    ) -> None:
+        """Step `states[0]["step"]`, which all parameters share, in place."""
+        raise NotImplementedError
+
+    def _step_one(
+        self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
+    ) -> None:
+        """The same for one parameter, real numbers only; replaces the entries of `state`."""
+        raise NotImplementedError
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name in ("maximize", "differentiable", "capturable"):
+                if name in self.defaults or name in group:
+                    group.setdefault(name, False)
+            group.setdefault("foreach", None)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters by their gradients; returns the closure's loss."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            self._step_group(group)
+        return loss
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        by_step: dict[float, list[tuple[Tensor, Tensor, dict[str, Any]]]] = {}
+        for param in group["params"]:
+            if param.grad is None:
+                continue
+            state = self.state[param]
+            if not state:
+                state.update({"step": 0, **self._begin(param.detach(), group)})
+            by_step.setdefault(state["step"], []).append((param, param.grad, state))
+        for members in by_step.values():
+            for _, _, state in members:
+                state["step"] += 1
+            plain = group["differentiable"]
+            if not plain and all(
+                p.is_floating_point() and g.is_floating_point() for p, g, _ in members
+            ):
+                try:
+                    columns = [list(column) for column in zip(*members, strict=True)]
+                    self._step_fused(group, *columns)
+                    continue
+                except (
+                    NotImplementedError
+                ):  # a backend without the operator: nothing is written yet
+                    pass
+            for param, grad, state in members:
+                if plain:
+                    self._step_plainly(group, param, grad, state)
+                else:
+                    with no_grad():
+                        self._step_plainly(group, param, grad, state)
+
+    def _step_plainly(
+        self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
+    ) -> None:
+        if group["maximize"]:
+            grad = -grad
+        if not param.is_complex():
+            self._step_one(group, param, grad, state)
+            return
+        # Complex numbers count as pairs of real ones.
+        parts = {n: _pair(v) if _is_complex(v) else v for n, v in state.items()}
+        both = _pair(param)
+        self._step_one(group, both, _pair(grad), parts)
+        param.copy_(_joined(both))
+        for name, value in parts.items():
+            state[name] = _joined(value) if _is_complex(state[name]) else value
+
+
+def _is_complex(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_complex()
+
+
+def _pair(z: Tensor) -> Tensor:
+    return rabbet.stack([rabbet.real(z), rabbet.imag(z)])
+
+
+def _joined(pair: Tensor) -> Tensor:
+    return rabbet.complex(pair[0], pair[1])
+
+
+def column(states: list[Any], name: str) -> list[Tensor]:
+    """One entry of all states; empty where they lack it."""
+    return [state[name] for state in states if name in state]
+
+
+def decayed(group: dict[str, Any], param: Tensor, grad: Tensor) -> Tensor:
+    """The gradient with weight decay added, or the parameter shrunk where that is decoupled."""
+    decay = group["weight_decay"]
+    if not isinstance(decay, Tensor) and decay == 0:
+        return grad
+    if group.get("decoupled_weight_decay"):
+        param.mul_(1 - group["lr"] * decay)
+        return grad
+    return grad + param * decay
+
+
+def numbers(group: dict[str, Any], *names: str) -> tuple[float, ...]:
+    """Options as Python numbers."""
+    return tuple(as_number(group[name]) for name in names)

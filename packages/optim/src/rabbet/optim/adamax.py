@@ -1,0 +1,78 @@
+"""Adamax (Kingma and Ba 2015)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import rabbet
+from rabbet import Tensor, ops
+
+from ._checks import check_betas
+from ._stepwise import Stepwise, column, decayed, numbers
+
+__all__ = ["Adamax"]
+
+_fused_adamax = ops.fused_adamax
+
+
+class Adamax(Stepwise):
+    """Adam with a decaying maximum of magnitudes instead of the mean square.
+
+    Args:
+        params: tensors, (name, tensor) pairs or group dicts.
+        lr: learning rate.
+        betas: parts of mean and maximum that are kept at each step.
+        eps: added to the magnitudes.
+        weight_decay: multiple of the parameter that is added to the gradient.
+        maximize: go up instead of down.
+        differentiable: record the step on the tape.
+        foreach, capturable: accepted for PyTorch's sake; the usual step is one operator anyway.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_betas(betas)
+        options = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "capturable": capturable,
+        }
+        super().__init__(params, options, foreach, differentiable)
+
+    def _begin(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {"exp_avg": rabbet.zeros_like(param), "exp_inf": rabbet.zeros_like(param)}
+
+    def _step_fused(
+        self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        lr, eps, decay = numbers(group, "lr", "eps", "weight_decay")
+        lists = params, grads, column(states, "exp_avg"), column(states, "exp_inf")
+        correction = 1 - beta1 ** states[0]["step"]
+        _fused_adamax(*lists, lr, beta1, beta2, eps, decay, group["maximize"], correction)
+
+    def _step_one(
+        self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        grad = decayed(group, param, grad)
+        state["exp_avg"] = mean = state["exp_avg"] + (grad - state["exp_avg"]) * (1 - beta1)
+        state["exp_inf"] = largest = rabbet.maximum(
+            state["exp_inf"] * beta2, rabbet.abs(grad) + group["eps"]
+        )
+        param.sub_(mean / largest * (group["lr"] / (1 - beta1 ** state["step"])))

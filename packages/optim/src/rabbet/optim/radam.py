@@ -1,0 +1,104 @@
+"""RAdam (Liu et al. 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import rabbet
+from rabbet import Tensor, ops
+
+from ._checks import check_betas
+from ._stepwise import Stepwise, column, decayed, numbers
+
+__all__ = ["RAdam"]
+
+_fused_radam = ops.fused_radam
+
+
+class RAdam(Stepwise):
+    """Adam that uses the mean square only where enough steps make it a good estimate.
+
+    Args:
+        params: tensors, (name, tensor) pairs or group dicts.
+        lr: learning rate.
+        betas: parts of the two running means that are kept at each step.
+        eps: added to the root of the mean square.
+        weight_decay: multiple of the parameter that is added to the gradient.
+        decoupled_weight_decay: shrink the parameter instead of adding to the gradient.
+        maximize: go up instead of down.
+        differentiable: record the step on the tape.
+        foreach, capturable: accepted for PyTorch's sake; the usual step is one operator anyway.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_betas(betas)
+        options = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "capturable": capturable,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        super().__init__(params, options, foreach, differentiable)
+
+    def _begin(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {"exp_avg": rabbet.zeros_like(param), "exp_avg_sq": rabbet.zeros_like(param)}
+
+    def _rectification(self, beta2: float, step: float) -> float:
+        """The factor of the adaptive step; 0 while the variance of the mean square is unbounded."""
+        last = 2 / (1 - beta2) - 1
+        rho = last - 2 * step * beta2**step / (1 - beta2**step)
+        if rho <= 5:
+            return 0.0
+        ratio = (rho - 4) * (rho - 2) * last / ((last - 4) * (last - 2) * rho)
+        return float((ratio * (1 - beta2**step)) ** 0.5)
+
+    def _step_fused(
+        self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
+    ) -> None:
+        step, beta1, beta2 = states[0]["step"], *group["betas"]
+        lr, eps, decay = numbers(group, "lr", "eps", "weight_decay")
+        _fused_radam(
+            params,
+            grads,
+            column(states, "exp_avg"),
+            column(states, "exp_avg_sq"),
+            lr,
+            beta1,
+            beta2,
+            eps,
+            decay,
+            group["decoupled_weight_decay"],
+            group["maximize"],
+            1 - beta1**step,
+            self._rectification(beta2, step),
+        )
+
+    def _step_one(
+        self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
+    ) -> None:
+        step, beta1, beta2 = state["step"], *group["betas"]
+        grad = decayed(group, param, grad)
+        state["exp_avg"] = mean = state["exp_avg"] + (grad - state["exp_avg"]) * (1 - beta1)
+        state["exp_avg_sq"] = square = state["exp_avg_sq"] * beta2 + grad * grad * (1 - beta2)
+        change = mean * (group["lr"] / (1 - beta1**step))
+        factor = self._rectification(beta2, step)
+        if factor:
+            change = change * factor / (rabbet.sqrt(square) + group["eps"])
+        param.sub_(change)

@@ -1,0 +1,285 @@
+"""0-d, empty, size-1, 5-d and strided inputs: generated calls of all simple records beside PyTorch, and
+the answers that follow from NumPy or from the definition."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import rabbet
+import rabbet.nn.functional as F
+from rabbet import _C
+
+SHAPES = [(), (0,), (1,), (3,), (0, 3), (1, 4), (2, 0, 3), (2, 1, 3, 1, 2)]
+
+# Where PyTorch's answer is another one on purpose, or there is none.
+DIFFERENT = {
+    "dropout": "other signature",
+    "expand_as": "broadcasts both ways inside formulas",
+    "fill": "the value may have any shape that broadcasts",
+    "floor_divide": "PyTorch defines no derivative",
+    "imag": "0 for real tensors, as in NumPy",
+    "mT": "an attribute",
+    "linear": "tests below",
+    "masked_select": "takes a bool mask: tests below",
+    "searchsorted": "1-d sequences only",
+}
+# Records whose derivative is known to be zero leave `.grad` unset; PyTorch fills in zeros.
+ZERO_GRADIENT = {"ceil", "fill", "floor", "floor_divide", "round", "sgn", "sign", "trunc"}
+
+
+def generated() -> list[str]:
+    names = []
+    for name in _C.record_names():
+        info = _C.op_info(name)
+        if info["kind"] in ("creation", "random") or name in DIFFERENT:
+            continue
+        if not (info["function"] or info["method"]):
+            continue  # what torch has under this name may be something else
+        if required_types(name) in (
+            ["Tensor"],
+            ["Tensor", "Tensor"],
+            ["Tensor", "dim"],
+            ["Tensor", "newdim"],
+            ["Tensor", "dim[]"],
+        ):
+            names.append(name)
+    return names
+
+
+def required_types(name: str) -> list[str]:
+    return [
+        p["type"]
+        for p in _C.op_info(name)["params"]
+        if not p["keyword_only"] and not p["has_default"]
+    ]
+
+
+def torch_function(torch: Any, name: str) -> Any:
+    base = name.split(".")[0]
+    for space in (torch, torch.Tensor, torch.nn.functional, torch.special):
+        if callable(getattr(space, base, None)):
+            return getattr(space, base)
+    return None
+
+
+def calls(name: str, ndim: int) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Further arguments: none, or every dim, with and without keepdim."""
+    types, params = required_types(name), {p["name"]: p for p in _C.op_info(name)["params"]}
+    dims: list[Any] = list(range(-max(ndim, 1), max(ndim, 1)))
+    if types[1:2] == ["newdim"]:
+        return [((d,), {}) for d in [*dims, -ndim - 1, ndim]]
+    keep = [{}, {"keepdim": True}] if "keepdim" in params else [{}]
+    if types[1:2] in (["dim"], ["dim[]"]):
+        lists = types[1] == "dim[]"
+        return [(([d] if lists else d,), k) for d, k in itertools.product(dims, keep)]
+    made: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), {})]
+    if "dim" in params and types == ["Tensor"]:
+        lists = "[]" in params["dim"]["type"]
+        made += [((), {"dim": [d] if lists else d, **k}) for d, k in itertools.product(dims, keep)]
+    return made
+
+
+def arrays(shape: tuple[int, ...], seed: int) -> np.ndarray:
+    return np.asarray(np.random.default_rng(seed).uniform(-1.9, 2.1, size=shape))
+
+
+def both(torch: Any, x: np.ndarray, strided: bool) -> tuple[Any, Any]:
+    """The values as leaves of both libraries, each a transposed view if wanted."""
+    made = []
+    for library in (rabbet, torch):
+        t = library.from_numpy(np.array(x.T, order="C") if strided else x.copy())
+        t = t.permute(list(range(x.ndim))[::-1]) if strided else t
+        made.append(t.detach().requires_grad_())
+    return made[0], made[1]
+
+
+def attempt(call: Any) -> tuple[Any, Exception | None]:
+    try:
+        got = call()
+    except Exception as error:
+        return None, error
+    return list(got) if isinstance(got, (list, tuple)) else [got], None
+
+
+def check(torch: Any, name: str, ours: Any, theirs: Any, inputs: list[Any], label: str) -> None:
+    mine, their = [i[0] for i in inputs], [i[1] for i in inputs]
+    got, error = attempt(lambda: ours(*mine))
+    want, expected = attempt(lambda: theirs(*their))
+    assert (error is None) == (expected is None), f"{label}: {error!r}, PyTorch: {expected!r}"
+    if error:
+        return
+    assert len(got) == len(want), label
+    for a, b in zip(got, want, strict=True):
+        if not isinstance(b, torch.Tensor):
+            assert a == b, label
+            continue
+        np.testing.assert_allclose(
+            a.detach().numpy(), b.detach().numpy(), rtol=1e-6, atol=1e-9, err_msg=label
+        )
+        assert tuple(a.shape) == tuple(b.shape), label
+        assert str(a.dtype).split(".")[1] == str(b.dtype).split(".")[1], label
+    roots = [(a, b) for a, b in zip(got, want, strict=True) if getattr(b, "requires_grad", False)]
+    if not roots or name in ZERO_GRADIENT:
+        return
+    weights = [np.asarray(arrays(tuple(b.shape), 7)) for _, b in roots]
+    rabbet.autograd.backward(
+        [a for a, _ in roots],
+        [rabbet.from_numpy(w).to(a.dtype) for w, (a, _) in zip(weights, roots, strict=True)],
+    )
+    torch.autograd.backward(
+        [b for _, b in roots],
+        [torch.from_numpy(w).to(b.dtype) for w, (_, b) in zip(weights, roots, strict=True)],
+    )
+    for a, b in inputs:
+        assert (a.grad is None) == (b.grad is None), label
+        if b.grad is not None:
+            np.testing.assert_allclose(
+                a.grad.numpy(), b.grad.numpy(force=True), rtol=1e-6, atol=1e-9, err_msg=label
+            )
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize("name", generated())
+def test_edge_shapes_agree_with_torch(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    theirs = torch_function(torch, name)
+    if theirs is None:
+        pytest.skip("PyTorch has no such function")
+    ours = rabbet.ops(name)
+    for shape, strided in itertools.product(SHAPES, (False, True)):
+        if strided and len(shape) < 2:
+            continue
+        x = arrays(shape, 1)
+        label = f"{name}{shape}{' strided' if strided else ''}"
+        if required_types(name) == ["Tensor", "Tensor"]:
+            for other in {shape, (), shape[-1:]}:
+                y = arrays(other, 2)
+                inputs = [both(torch, x, strided), both(torch, y, False)]
+                check(torch, name, ours, theirs, inputs, f"{label} {other}")
+                check(torch, name, ours, theirs, inputs_again(inputs), f"{label} {other} swapped")
+            continue
+        for args, kwargs in calls(name, len(shape)):
+            check(
+                torch,
+                name,
+                lambda t, a=args, k=kwargs: ours(t, *a, **k),
+                lambda t, a=args, k=kwargs: theirs(t, *a, **k),
+                [both(torch, x, strided)],
+                f"{label} {args} {kwargs}",
+            )
+
+
+def inputs_again(inputs: list[Any]) -> list[Any]:
+    """Fresh leaves in the opposite order."""
+    return [tuple(t.detach().requires_grad_() for t in pair) for pair in reversed(inputs)]
+
+
+# ---- what the sweep does not draw
+
+
+def leaf(x: Any) -> Any:
+    return rabbet.tensor(np.asarray(x, dtype=np.float64), requires_grad=True)
+
+
+@pytest.mark.parametrize("mask", [True, False])
+def test_masked_select_of_a_number_is_1d(mask: bool) -> None:
+    x = leaf(2.5)
+    y = rabbet.masked_select(x, rabbet.tensor(mask))
+    assert y.tolist() == ([2.5] if mask else [])
+    y.sum().backward()
+    assert x.grad.item() == float(mask)
+
+
+def test_masked_select_broadcasts_a_number_mask() -> None:
+    x = leaf([[1.0, 2.0], [3.0, 4.0]])
+    rabbet.masked_select(x, rabbet.tensor(True)).sum().backward()
+    assert x.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize("name", ["prod", "cumprod"])
+def test_products_along_the_dim_of_a_number(name: str) -> None:
+    x = leaf(3.0)
+    y = getattr(rabbet, name)(x, 0)
+    assert y.item() == 3.0
+    y.backward()
+    assert x.grad.item() == 1.0
+
+
+def test_product_of_nothing_has_an_empty_gradient() -> None:
+    x = leaf(np.zeros((2, 0)))
+    y = rabbet.prod(x, 1)
+    assert y.tolist() == [1.0, 1.0]
+    y.sum().backward()
+    assert x.grad.shape == (2, 0)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1, -2])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_cat_skips_the_empty_1d_tensor_wherever_it_stands(dim: int, place: int) -> None:
+    a, b, nothing = leaf(np.ones((2, 3))), leaf(np.full((2, 3), 2.0)), leaf(np.zeros(0))
+    tensors = [a, b]
+    tensors.insert(place, nothing)
+    y = rabbet.cat(tensors, dim)
+    weights = np.arange(12.0).reshape(y.shape)
+    assert np.array_equal(
+        y.detach().numpy(), np.concatenate([np.ones((2, 3)), np.full((2, 3), 2.0)], dim)
+    )
+    y.backward(rabbet.tensor(weights))
+    first, second = np.split(weights, 2, dim)
+    assert np.array_equal(a.grad.numpy(), first)
+    assert np.array_equal(b.grad.numpy(), second)
+    assert nothing.grad.shape == (0,)
+
+
+def test_cat_of_empty_1d_tensors_only_knows_dim_0() -> None:
+    nothing = rabbet.zeros(0)
+    assert rabbet.cat([nothing, nothing]).shape == (0,)
+    with pytest.raises(IndexError, match="cat: dim 1 is out of range"):
+        rabbet.cat([nothing, nothing], 1)
+
+
+@pytest.mark.parametrize(
+    "shape,out", [((0, 4), 5), ((2, 0, 4), 5), ((3, 0), 5), ((3, 4), 0), ((4,), 5), ((0,), 2)]
+)
+def test_linear_of_empty_inputs(shape: tuple[int, ...], out: int) -> None:
+    x, w = leaf(arrays(shape, 1)), leaf(arrays((out, shape[-1]), 2))
+    b = leaf(arrays((out,), 3))
+    y = F.linear(x, w, b)
+    assert np.allclose(
+        y.detach().numpy(), arrays(shape, 1) @ arrays((out, shape[-1]), 2).T + arrays((out,), 3)
+    )
+    y.sum().backward()
+    rows = int(np.prod(shape[:-1]))
+    assert np.allclose(w.grad.numpy(), arrays(shape, 1).reshape(rows, shape[-1]).sum(0))
+    assert b.grad.tolist() == [rows] * out
+    assert x.grad.shape == shape
+
+
+def test_logsumexp_of_nothing_is_minus_infinity() -> None:
+    x = leaf(np.zeros((2, 0, 3)))
+    assert rabbet.logsumexp(x, 1).tolist() == [[-np.inf] * 3] * 2
+    assert rabbet.logsumexp(x, [0, 1], True).shape == (1, 1, 3)
+    assert rabbet.logsumexp(x, 0).shape == (0, 3)
+    rabbet.logsumexp(x, 1).sum().backward()
+    assert x.grad.shape == (2, 0, 3)
+
+
+def test_chunks_of_nothing_are_as_many_as_wanted() -> None:
+    assert [c.shape for c in rabbet.chunk(rabbet.zeros(0, 2), 3)] == [(0, 2)] * 3
+
+
+@pytest.mark.parametrize("width", [0, 3])
+def test_embedding_of_one_index_and_of_empty_rows(width: int) -> None:
+    w = leaf(arrays((4, width), 1))
+    F.embedding(rabbet.tensor(2), w).sum().backward()
+    assert w.grad.sum().item() == width
+
+
+@pytest.mark.parametrize("index", [[], [0, 0]])
+def test_a_number_has_one_element_to_select(index: list[int]) -> None:
+    index = rabbet.tensor(index, dtype=rabbet.int64)
+    with pytest.raises(IndexError, match="index_select: a 0-dimensional input has one element"):
+        rabbet.index_select(rabbet.tensor(1.0), 0, index)
+    with pytest.raises(rabbet.ArgumentError, match="index_add: 'source'"):
+        rabbet.index_add(rabbet.tensor(1.0), 0, index, rabbet.tensor(1.0))

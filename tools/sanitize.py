@@ -1,0 +1,96 @@
+"""Build the native parts with a sanitizer, in build/sanitize/NAME, and run their tests.
+
+    python tools/sanitize.py address [PYTEST ARGUMENTS]   # AddressSanitizer and UndefinedBehaviorSanitizer
+    python tools/sanitize.py thread                       # ThreadSanitizer, on the native test of the pool
+
+The packages are installed beside the usual ones, which stay as they are. Leaks are looked for in the
+native tests only: the interpreter itself frees not everything.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+NATIVE = ["core", "backend-cpu", "autograd"]
+PURE = ["nn", "optim", "testing"]
+TESTS = ["packages/core/tests", "packages/backend-cpu/tests", "packages/autograd/tests"]
+TESTS += ["tests/test_threads.py", "tests/test_edge_cases.py", "tests/test_memory.py"]
+FLAGS = {
+    "address": "-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all",
+    "thread": "-fsanitize=thread",
+}
+COMMON = "-O1 -g1 -fno-omit-frame-pointer"
+
+
+def run(command: list[str], **env: str) -> None:
+    print("+", " ".join(command), flush=True)
+    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, **env})
+
+
+def library(name: str) -> str:
+    """The path of a runtime library of the compiler."""
+    compiler = os.environ.get("CXX", "c++")
+    found = subprocess.check_output([compiler, f"-print-file-name={name}"], text=True)
+    return found.strip()
+
+
+def install(folder: Path, flags: str) -> Path:
+    """Install the packages, native code with `flags`, in a folder; returns it."""
+    site = folder / "site"
+    for package in NATIVE + PURE:
+        options = []
+        if package in NATIVE:
+            options += [f"-Cbuild-dir={folder / package}", "-Ccmake.build-type=Sanitize"]
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
+        pip += ["--upgrade", "--target", str(site), *options, f"packages/{package}"]
+        run(pip, CXXFLAGS=f"{COMMON} {flags}")
+    return site
+
+
+def native_tests(folder: Path, flags: str) -> None:
+    """Compile and run the C++ test of the pool, which needs no Python."""
+    folder.mkdir(parents=True, exist_ok=True)
+    core = ROOT / "packages/core"
+    sources = [core / "tests/native/pool_test.cpp"]
+    sources += [core / "csrc/core" / f"{name}.cpp" for name in ("pool", "fork")]
+    program = folder / "pool_test"
+    includes = [f"-I{core / 'include'}", f"-I{core / 'csrc/core'}"]
+    compiler = os.environ.get("CXX", "c++")
+    run(
+        [compiler, "-std=c++17", *COMMON.split(), *flags.split(), *includes, *map(str, sources)]
+        + ["-o", str(program), "-lpthread"]
+    )
+    run(
+        [str(program)],
+        UBSAN_OPTIONS="print_stacktrace=1",
+    )
+
+
+def main() -> None:
+    kind = sys.argv[1] if len(sys.argv) > 1 else ""
+    if kind not in FLAGS:
+        sys.exit(f"sanitize.py: expected one of {', '.join(FLAGS)}, got '{kind}'")
+    folder = ROOT / "build" / "sanitize" / kind
+    native_tests(folder, FLAGS[kind])
+    if kind == "thread":  # the interpreter is not built for it
+        return
+    site = install(folder, FLAGS[kind])
+    # The runtime must come first in the process, and needs the C++ library's throw behind it.
+    preload = f"{library('libasan.so')} {library('libstdc++.so.6')}"
+    arguments = sys.argv[2:] or ["-m", "not slow", "-p", "no:cacheprovider", "-q", *TESTS]
+    run(
+        [sys.executable, "-m", "pytest", *arguments],
+        LD_PRELOAD=preload,
+        PYTHONPATH=os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")])),
+        PYTHONMALLOC="malloc",
+        ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:handle_segv=1",
+        UBSAN_OPTIONS="print_stacktrace=1",
+        RABBET_NUM_THREADS="2",
+        RABBET_SANITIZED=kind,
+    )
+
+
+if __name__ == "__main__":
+    main()
