@@ -79,6 +79,70 @@ CASES = {
         [[0.0, -INF, INF, 1.0, 1.0], [0.0, 0.0, -INF, -800.0, 801.0]],
         [[0.5, 0, 1, 1, 0], [0.5, 1, 0, 0, 1]],
     ),
+    "celu": (lambda m, x: functional(m).celu(x, 2.0), [[0.0, -2.0, 3.0]], [[1, math.exp(-1), 1]]),
+    "selu": (
+        lambda m, x: functional(m).selu(x),
+        [[0.0, 1.0, 1000.0]],
+        [[1.7580993408473766, 1.0507009873554805, 1.0507009873554805]],
+    ),
+    "mish": (lambda m, x: functional(m).mish(x), [[0.0, -800.0, 800.0]], [[0.6, 0, 1]]),
+    "hardsigmoid": (
+        lambda m, x: functional(m).hardsigmoid(x),
+        [[-3.0, 3.0, 0.0]],
+        [[0, 0, 1 / 6]],
+    ),
+    "hardswish": (
+        lambda m, x: functional(m).hardswish(x),
+        [[-3.0, 3.0, 0.0, 1.5, 4.0]],
+        [[0, 1, 0.5, 1, 1]],
+    ),
+    "threshold": (
+        lambda m, x: functional(m).threshold(x, 0.5, 7.0),
+        [[0.5, 0.6, NAN]],
+        [[0, 1, 1]],
+    ),
+    "hardshrink": (
+        lambda m, x: functional(m).hardshrink(x, 0.5),
+        [[0.5, -0.5, 0.6, -0.6]],
+        [[0, 0, 1, 1]],
+    ),
+    "softshrink": (
+        lambda m, x: functional(m).softshrink(x, 0.5),
+        [[0.5, -0.5, 0.6, -0.6]],
+        [[0, 0, 1, 1]],
+    ),
+    "softsign": (lambda m, x: functional(m).softsign(x), [[0.0, 1.0, -3.0]], [[1, 0.25, 0.0625]]),
+    "tanhshrink": (lambda m, x: functional(m).tanhshrink(x), [[0.0, 1000.0]], [[0, 1]]),
+    "prelu": (
+        lambda m, x, w: functional(m).prelu(x, w),
+        [[0.0, 1.0, -2.0], [0.25]],
+        [[0.25, 1, 0.25], [-2]],
+    ),
+    "l1_loss": (
+        lambda m, x, y: functional(m).l1_loss(x, y, reduction="none"),
+        [[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]],
+        [[-1, 0, 1], [1, 0, -1]],
+    ),
+    "smooth_l1_loss": (
+        lambda m, x, y: functional(m).smooth_l1_loss(x, y, reduction="none", beta=2.0),
+        [[2.0, 1.0, -3.0, 0.0], [0.0, 0.0, 0.0, 0.0]],
+        [[1, 0.5, -1, 0], [-1, -0.5, 1, 0]],
+    ),
+    "huber_loss": (
+        lambda m, x, y: functional(m).huber_loss(x, y, reduction="none", delta=2.0),
+        [[2.0, 1.0, -3.0, 0.0], [0.0, 0.0, 0.0, 0.0]],
+        [[2, 1, -2, 0], [-2, -1, 2, 0]],
+    ),
+    "binary_cross_entropy": (
+        lambda m, x, y: functional(m).binary_cross_entropy(x, y, reduction="none"),
+        [[0.5, 0.0, 1.0, 1.0], [1.0, 0.0, 0.0, 1.0]],
+        [[-2, 0, 1e12, 0], [0, 100, -100, -100]],
+    ),
+    "binary_cross_entropy_with_logits": (
+        lambda m, x, y: functional(m).binary_cross_entropy_with_logits(x, y, reduction="none"),
+        [[0.0, 800.0, -800.0], [1.0, 0.0, 0.0]],
+        [[-0.5, 1, 0], [0, -800, 800]],
+    ),
     "square": (lambda m, x: m.square(x), [[0.0, -3.0]], [[0, -6]]),
     "frac": (lambda m, x: m.frac(x), [[1.5, -0.5, 2.0]], [[1, 1, 1]]),
 }

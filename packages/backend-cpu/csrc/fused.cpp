@@ -11,7 +11,8 @@ namespace rbcpu {
 namespace {
 
 struct FusedOperands {
-  const RbTensor* in[kMaxInputs];
+  const RbTensor* in[kMaxInputs];  // null: a number in the place of a tensor
+  double constants[kMaxInputs];
   double numbers[kMaxNumbers];
 };
 struct FusedShape {
@@ -54,7 +55,12 @@ int32_t run_fused(void* self, const RbCall*, const RbValue* args, int32_t nargs,
   }
   LoopInput in[kMaxInputs];
   const int item = item_size(out);
-  for (int k = 0; k < ctx.inputs; ++k) in[k] = {operands.in[k], nullptr, item};
+  for (int k = 0; k < ctx.inputs; ++k) {
+    ctx.constant[k] = !operands.in[k];
+    ctx.constant64[k] = operands.constants[k];
+    ctx.constant32[k] = static_cast<float>(operands.constants[k]);
+    in[k] = {operands.in[k], &ctx.constant64[k], item};
+  }
   const Loop loop = out.dtype_id == RB_F32   ? table.f32
                     : out.dtype_id == RB_F64 ? table.f64
                     : out.dtype_id == RB_F16 ? table.f16

@@ -19,6 +19,9 @@ struct FusedContext {
   int inputs;
   float f32[kMaxNumbers];  // the numbers in both compute types
   double f64[kMaxNumbers];
+  bool constant[kMaxInputs];  // numbers in the place of tensors, of stride 0
+  float constant32[kMaxInputs];
+  double constant64[kMaxInputs];
 };
 
 /// Per instruction-set level (simd_fused.cpp): the bodies, and the loops that feed them memory of

@@ -49,54 +49,88 @@ void transpose_into(const T* from, int64_t stride, int64_t rows, int64_t depth, 
   }
 }
 
-// rows x depth of a as depth groups of `rows` elements.
+// Copy `n` elements, whole vectors first.
 template <class T>
-void pack_a(const T* a, int64_t as_m, int64_t as_k, int64_t rows, int64_t depth, T* to) {
-  if (as_k == 1) return transpose_into(a, as_m, rows, depth, to, rows);
+RB_ALWAYS void copy_run(const T* from, int64_t n, T* to) {
+  constexpr int L = kLanes<T>;
+  int64_t i = 0;
+  for (; i + L <= n; i += L) store_vector(to + i, load_vector(from + i));
+  const int rest = static_cast<int>(n - i);
+  if (rest) store_part(to + i, load_part(from + i, rest), rest);
+}
+
+// mb x depth of a as panels of nearly equal height, panel q from row mb * q / panels on; each is
+// depth groups of as many elements as it has rows.
+template <class T>
+void pack_a(const T* a, int64_t as_m, int64_t as_k, int64_t mb, int64_t panels, int64_t depth,
+            T* to) {
   if (as_m == 1) {
-    constexpr int L = kLanes<T>;
-    for (int64_t p = 0; p < depth; ++p, a += as_k, to += rows) {
-      int64_t r = 0;
-      for (; r + L <= rows; r += L) store_vector(to + r, load_vector(a + r));
-      if (r < rows)
-        store_part(to + r, load_part(a + r, static_cast<int>(rows - r)),
-                   static_cast<int>(rows - r));
+    // Along memory, not panel by panel: rows of a block share cache lines.
+    for (int64_t p = 0; p < depth; ++p) {
+      for (int64_t q = 0, r0 = 0; q < panels; ++q) {
+        const int64_t rows = mb * (q + 1) / panels - r0;
+        copy_run(a + p * as_k + r0, rows, to + r0 * depth + p * rows);
+        r0 += rows;
+      }
     }
     return;
   }
-  for (int64_t p = 0; p < depth; ++p) {
-    for (int64_t r = 0; r < rows; ++r) to[p * rows + r] = a[p * as_k + r * as_m];
+  for (int64_t q = 0, r0 = 0; q < panels; ++q) {
+    const int64_t rows = mb * (q + 1) / panels - r0;
+    const T* from = a + r0 * as_m;
+    T* panel = to + r0 * depth;
+    if (as_k == 1) {
+      transpose_into(from, as_m, rows, depth, panel, rows);
+    } else {
+      for (int64_t p = 0; p < depth; ++p) {
+        for (int64_t r = 0; r < rows; ++r) panel[p * rows + r] = from[p * as_k + r * as_m];
+      }
+    }
+    r0 += rows;
   }
 }
 
-// depth x cols of b as depth groups of `width` elements, zero beyond `cols`.
+// The width of the panel of b that begins with `cols` columns left: whole vectors.
 template <class T>
-void pack_b(const T* b, int64_t bs_k, int64_t bs_n, int64_t depth, int64_t cols, int64_t width,
+int64_t panel_width(int64_t cols, int64_t most) {
+  constexpr int64_t L = kLanes<T>;
+  return cols >= most ? most : (cols + L - 1) / L * L;
+}
+
+// depth x nb of b as panels of `most` columns, the last one narrower: depth groups of its width, 0
+// beyond the last column. Panel j begins at j * depth.
+template <class T>
+void pack_b(const T* b, int64_t bs_k, int64_t bs_n, int64_t depth, int64_t nb, int64_t most,
             T* to) {
   constexpr int L = kLanes<T>;
   if (bs_n == 1) {
-    const int64_t full = cols / L * L;
-    const int rest = static_cast<int>(cols - full);
-    for (int64_t p = 0; p < depth; ++p, b += bs_k, to += width) {
-      int64_t j = 0;
-      for (; j < full; j += L) store_vector(to + j, load_vector(b + j));
-      if (rest) {
-        store_vector(to + j, load_part(b + j, rest));
-        j += L;
+    for (int64_t p = 0; p < depth; ++p) {
+      const T* row = b + p * bs_k;
+      for (int64_t j0 = 0; j0 < nb; j0 += most) {
+        const int64_t width = panel_width<T>(nb - j0, most),
+                      end = nb - j0 < width ? nb : j0 + width;
+        T* out = to + j0 * depth + p * width;
+        int64_t j = j0;
+        for (; j + L <= end; j += L, out += L) store_vector(out, load_vector(row + j));
+        if (j < end) store_vector(out, load_part(row + j, static_cast<int>(end - j)));
       }
-      for (; j < width; j += L) store_vector(to + j, typename VectorOf<T>::type{});
     }
     return;
   }
-  if (bs_k == 1) {
-    transpose_into(b, bs_n, cols, depth, to, width);
-  } else {
-    for (int64_t p = 0; p < depth; ++p) {
-      for (int64_t j = 0; j < cols; ++j) to[p * width + j] = b[p * bs_k + j * bs_n];
+  for (int64_t j0 = 0; j0 < nb; j0 += most) {
+    const int64_t width = panel_width<T>(nb - j0, most), cols = nb - j0 < width ? nb - j0 : width;
+    const T* from = b + j0 * bs_n;
+    T* panel = to + j0 * depth;
+    if (bs_k == 1) {
+      transpose_into(from, bs_n, cols, depth, panel, width);
+    } else {
+      for (int64_t p = 0; p < depth; ++p) {
+        for (int64_t j = 0; j < cols; ++j) panel[p * width + j] = from[p * bs_k + j * bs_n];
+      }
     }
-  }
-  for (int64_t p = 0; p < depth && cols < width; ++p) {
-    for (int64_t j = cols; j < width; ++j) to[p * width + j] = T(0);
+    for (int64_t p = 0; p < depth && cols < width; ++p) {
+      for (int64_t j = cols; j < width; ++j) panel[p * width + j] = T(0);
+    }
   }
 }
 

@@ -14,8 +14,8 @@ using rbcpu::LoopArgs;
 template <class T, class F>
 void fused_loop(int64_t n, T* r, const T* const* in, const T* given) {
   const T* x0 = in[0];
-  const T* x1 = in[F::tensors > 1 ? 1 : 0];
-  const T* x2 = in[F::tensors > 2 ? 2 : 0];
+  const T* x1 = in[F::inputs > 1 ? 1 : 0];
+  const T* x2 = in[F::inputs > 2 ? 2 : 0];
   T p[F::numbers + 1] = {};
   for (int k = 0; k < F::numbers; ++k) p[k] = given[k];
 #pragma GCC ivdep
@@ -39,6 +39,8 @@ RB_INLINE void run_body(const FusedBody& b, int64_t n, double* r, const double* 
 
 RB_INLINE const float* numbers(const FusedContext& c, float) { return c.f32; }
 RB_INLINE const double* numbers(const FusedContext& c, double) { return c.f64; }
+RB_INLINE const float* constants(const FusedContext& c, float) { return c.constant32; }
+RB_INLINE const double* constants(const FusedContext& c, double) { return c.constant64; }
 
 // Memory of type S with any strides, computed as T. What is not a contiguous T already goes through
 // chunks that stay in the cache; results of the 16-bit floats are rounded once, at the end.
@@ -49,7 +51,7 @@ int fused(const LoopArgs* a) {
   const FusedContext& c = *static_cast<const FusedContext*>(a->ctx);
   const T* p = numbers(c, T());
   const T* in[rbcpu::kMaxInputs];
-  bool direct = same && a->out_stride == sizeof(T);
+  bool direct = same && a->out_stride == sizeof(T);  // a constant has stride 0
   for (int k = 0; k < c.inputs; ++k) {
     in[k] = reinterpret_cast<const T*>(a->in[k]);
     direct = direct && a->in_stride[k] == sizeof(T);
@@ -62,7 +64,8 @@ int fused(const LoopArgs* a) {
   alignas(64) T out[kChunk];
   for (int k = 0; k < c.inputs; ++k) {
     if (a->in_stride[k] != 0) continue;
-    const T value = static_cast<T>(*reinterpret_cast<const S*>(a->in[k]));
+    const T value = c.constant[k] ? constants(c, T())[k]
+                                  : static_cast<T>(*reinterpret_cast<const S*>(a->in[k]));
     const int64_t n = a->n < kChunk ? a->n : kChunk;
     for (int64_t i = 0; i < n; ++i) chunk[k][i] = value;
     in[k] = chunk[k];

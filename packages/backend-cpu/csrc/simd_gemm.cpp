@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxRows = kVectorBytes == 64 ? 8 : 6;
 constexpr int kMaxVecs = kVectorBytes == 64 ? 3 : 2;
 // A packed panel of b (kDepth x kCols) and the blocks of a and b stay in the second-level cache.
-constexpr int64_t kDepth = 384;
+constexpr int64_t kDepth = 256;
 constexpr int64_t kBlockRows = kMaxRows * 16;
 constexpr int64_t kBlockCols = 528;  // a multiple of every kCols
 // Up to here packing b costs more than reading it where it lies, if its rows run along memory.
@@ -141,32 +141,31 @@ void block(const Gemm<T>& g, const Workspace<T>& space) {
   const bool direct_b = g.bs_n == 1 && g.m <= kDirectRows;
   for (int64_t j0 = 0; j0 < g.n; j0 += kBlockCols) {
     const int64_t nb = g.n - j0 < kBlockCols ? g.n - j0 : kBlockCols;
+    const int64_t direct = direct_b ? nb / W * W : 0;  // columns that are read where they lie
     for (int64_t p0 = 0; p0 < g.k; p0 += kDepth) {
       const int64_t depth = g.k - p0 < kDepth ? g.k - p0 : kDepth;
       const T* b_block = g.b + p0 * g.bs_k + j0 * g.bs_n;
+      if (direct < nb) {
+        pack_b<T>(b_block + direct * g.bs_n, g.bs_k, g.bs_n, depth, nb - direct, W,
+                  space.b + direct * depth);
+      }
       for (int64_t i0 = 0; i0 < g.m; i0 += kBlockRows) {
         const int64_t mb = g.m - i0 < kBlockRows ? g.m - i0 : kBlockRows;
         // Panels of nearly equal height instead of full ones and a thin rest.
         const int64_t panels = (mb + kMaxRows - 1) / kMaxRows;
-        for (int64_t q = 0; q < panels; ++q) {
-          const int64_t r0 = mb * q / panels, rows = mb * (q + 1) / panels - r0;
-          pack_a<T>(g.a + (i0 + r0) * g.as_m + p0 * g.as_k, g.as_m, g.as_k, rows, depth,
-                    space.a + r0 * depth);
-        }
+        pack_a<T>(g.a + i0 * g.as_m + p0 * g.as_k, g.as_m, g.as_k, mb, panels, depth, space.a);
         for (int64_t j = 0; j < nb; j += W) {
-          const int64_t cols = nb - j < W ? nb - j : W;
-          const int64_t width = (cols + L - 1) / L * L;
-          const bool direct = direct_b && cols == W;
-          const T* b = direct ? b_block + j : space.b + j * depth;
-          if (!direct && i0 == 0)
-            pack_b<T>(b_block + j * g.bs_n, g.bs_k, g.bs_n, depth, cols, width,
-                      space.b + j * depth);
+          const int64_t width = panel_width<T>(nb - j, W);
+          const bool in_place = j < direct;
+          const T* b = in_place ? b_block + j : space.b + j * depth;
           const Micro<T>* kernels = kernels_of<T>(width / L);
-          for (int64_t q = 0; q < panels; ++q) {
-            const int64_t r0 = mb * q / panels, rows = mb * (q + 1) / panels - r0;
-            kernels[rows](depth, space.a + r0 * depth, b, direct ? g.bs_k : width,
+          for (int64_t q = 0, r0 = 0; q < panels; ++q) {
+            const int64_t rows = mb * (q + 1) / panels - r0;
+            kernels[rows](depth, space.a + r0 * depth, b, in_place ? g.bs_k : width,
                           {g.c + (i0 + r0) * g.ldc + j0 + j, g.ldc, g.alpha, add || p0 > 0,
-                           g.bias ? g.bias + j0 + j : nullptr, static_cast<int>(cols)});
+                           g.bias ? g.bias + j0 + j : nullptr,
+                           static_cast<int>(nb - j < width ? nb - j : width)});
+            r0 += rows;
           }
         }
       }

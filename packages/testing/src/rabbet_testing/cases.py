@@ -32,6 +32,7 @@ def op_names() -> list[str]:
 
 _POSITIVE = {"log", "log2", "log10", "sqrt", "rsqrt", "pow", "reciprocal", "log1p"}
 _INSIDE_ONE = {"asin", "acos"}
+_PROBABILITY = {"binary_error"}
 
 
 class Maker:
@@ -52,6 +53,8 @@ class Maker:
             x = x.abs() + 0.3
         if op in _INSIDE_ONE:
             x = x / 2.5
+        if op in _PROBABILITY:
+            x = x / 4.5 + 0.45
         x = (x.reshape(shape)).to(self.dtype)
         if self.dtype.is_complex:
             x = x + 0.3j * x.flip(list(range(x.ndim))) if x.ndim else x + 0.2j
@@ -375,6 +378,7 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
     "roll": lambda m: [_case("roll", [m.tensor(3, 4), [1, -2], [0, 1]])],
     "affine_scan": lambda m: [_case("affine_scan", [m.tensor(3, 4), m.tensor(3, 4), 1])],
     "softplus": lambda m: [_case("softplus", [m.tensor(3, 4)])],
+    "threshold": lambda m: [_case("threshold", [m.tensor(3, 4), 0.1, -0.7])],
     "prod.dim": lambda m: [_case("prod.dim", [m.tensor(3, 4), 1])],
 }  # fmt: skip
 

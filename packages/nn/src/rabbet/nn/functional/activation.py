@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rabbet
-from rabbet import Tensor
+from rabbet import Tensor, ops
 
 gelu = rabbet.gelu
 logsigmoid = rabbet.logsigmoid
@@ -20,6 +20,17 @@ _relu_in_place = Tensor.relu_
 _silu = rabbet.silu
 _softmax = rabbet.softmax
 _log_softmax = rabbet.log_softmax
+_celu = ops.celu
+_selu = ops.selu
+_mish = ops.mish
+_hardsigmoid = ops.hardsigmoid
+_hardswish = ops.hardswish
+_threshold = ops.threshold
+_hardshrink = ops.hardshrink
+_softshrink = ops.softshrink
+_softsign = ops.softsign
+_tanhshrink = ops.tanhshrink
+_prelu = ops.prelu
 
 
 def _in_place(op: Callable[..., Tensor], input: Tensor, *args: Any) -> Tensor:
@@ -68,15 +79,12 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
         raise RuntimeError("celu: expected alpha to be nonzero, got 0")
     if inplace:
         return _in_place(celu, input, alpha)
-    low = alpha * rabbet.expm1(rabbet.clamp(input, max=0.0) / alpha)
-    return rabbet.where(input > 0, input, low)
+    return _celu(input, alpha)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return the scaled `elu` that keeps mean 0 and variance 1 (Klambauer et al. 2017)."""
-    if inplace:
-        return _in_place(selu, input)
-    return rabbet.elu(input, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
+    return _in_place(_selu, input) if inplace else _selu(input)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -86,7 +94,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return `input * tanh(softplus(input))`."""
-    return _in_place(mish, input) if inplace else input * tanh(softplus(input))
+    return _in_place(_mish, input) if inplace else _mish(input)
 
 
 def hardtanh(
@@ -112,43 +120,41 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """Return `relu6(input + 3) / 6`."""
-    return (
-        _in_place(hardsigmoid, input) if inplace else rabbet.hardtanh(input + 3.0, 0.0, 6.0) / 6.0
-    )
+    return _in_place(_hardsigmoid, input) if inplace else _hardsigmoid(input)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return `input * hardsigmoid(input)`."""
-    return _in_place(hardswish, input) if inplace else input * hardsigmoid(input)
+    return _in_place(_hardswish, input) if inplace else _hardswish(input)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Return `input` where it passes `threshold`, else `value`."""
     if inplace:
         return input.masked_fill_(input <= threshold, value)
-    return rabbet.where(input > threshold, input, value)
+    return _threshold(input, threshold, value)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return `input` where its magnitude passes `lambd`, else 0."""
-    return rabbet.where(rabbet.abs(input) > lambd, input, 0.0)
+    return _hardshrink(input, lambd)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return `input` moved towards 0 by `lambd`, and 0 where it would pass it."""
     if lambd < 0:
         raise RuntimeError(f"softshrink: expected lambd to be at least 0, got {lambd}")
-    return input - rabbet.clamp(input, -lambd, lambd)
+    return _softshrink(input, lambd)
 
 
 def softsign(input: Tensor) -> Tensor:
     """Return `input / (1 + |input|)`."""
-    return input / (rabbet.abs(input) + 1)
+    return _softsign(input)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
     """Return `input - tanh(input)`."""
-    return input - tanh(input)
+    return _tanhshrink(input)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -172,7 +178,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
                 f"prelu: expected 1 weight or one for each of {channels} channels, got {count}"
             )
         weight = weight.reshape([-1] + [1] * (input.ndim - 2))
-    return rabbet.where(input > 0, input, weight * input)
+    return _prelu(input, weight)
 
 
 def _given_dim(name: str, input: Tensor, dim: int | None) -> int:

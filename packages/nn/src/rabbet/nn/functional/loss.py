@@ -9,6 +9,7 @@ from rabbet import Tensor, ops
 
 _mean = rabbet.mean
 _int64 = rabbet.int64
+_squared_error = ops.squared_error
 _cross_entropy = ops.cross_entropy_loss
 _nll = ops.nll_loss
 
@@ -157,11 +158,10 @@ def mse_loss(
     """Return `(input - target) ** 2`, reduced."""
     if input.shape != target.shape:
         _warn_if_broadcast("mse_loss", input, target)
-    gap = input - target
+    loss = _squared_error(input, target)
     if reduction == "mean" and weight is None and size_average is None and reduce is None:
-        return _mean(gap * gap)
+        return _mean(loss)
     name = reduction_name(reduction, size_average, reduce)
-    loss = gap * gap
     if weight is None:
         return _reduced(loss, name)
     return _mean_by_weight(loss, weight, name)
@@ -189,7 +189,7 @@ def l1_loss(
     """Return `|input - target|`, reduced."""
     _warn_if_broadcast("l1_loss", input, target)
     name = reduction_name(reduction, size_average, reduce)
-    loss = rabbet.abs(input - target)
+    loss = ops.absolute_error(input, target)
     return _reduced(loss, name) if weight is None else _mean_by_weight(loss, weight, name)
 
 
@@ -206,10 +206,9 @@ def smooth_l1_loss(
         raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}")
     _warn_if_broadcast("smooth_l1_loss", input, target)
     name = reduction_name(reduction, size_average, reduce)
-    gap = rabbet.abs(input - target)
     if beta == 0:
-        return _reduced(gap, name)
-    return _reduced(rabbet.where(gap < beta, gap * gap * (0.5 / beta), gap - 0.5 * beta), name)
+        return _reduced(ops.absolute_error(input, target), name)
+    return _reduced(ops.smooth_l1_error(input, target, beta), name)
 
 
 def huber_loss(
@@ -226,19 +225,11 @@ def huber_loss(
         )
     _warn_if_broadcast("huber_loss", input, target)
     name = reduction_name(reduction, None, None)
-    gap = rabbet.abs(input - target)
-    loss = rabbet.where(gap <= delta, gap * gap * 0.5, (gap - 0.5 * delta) * delta)
+    loss = ops.huber_error(input, target, delta)
     return _reduced(loss, name) if weight is None else _mean_by_weight(loss, weight, name)
 
 
 # ---- probabilities
-
-
-def _floored_log(p: Tensor) -> Tensor:
-    """Logarithm, at least -100; at 0 its slope is 1e12, as PyTorch's loss has it, not infinite."""
-    at_zero = p == 0
-    log = rabbet.clamp(rabbet.log(rabbet.where(at_zero, 1.0, p)), min=-100.0)
-    return rabbet.where(at_zero, p * 1e12 - 100.0, log)
 
 
 def binary_cross_entropy(
@@ -258,8 +249,7 @@ def binary_cross_entropy(
         )
     if input.is_cpu and not bool(((input >= 0) & (input <= 1)).all()):
         raise RuntimeError("binary_cross_entropy: all elements of input should be between 0 and 1")
-    loss = -(target * _floored_log(input) + (1 - target) * _floored_log(1 - input))
-    return _weighted_reduced(loss, weight, name)
+    return _weighted_reduced(ops.binary_error(input, target), weight, name)
 
 
 def binary_cross_entropy_with_logits(
@@ -285,10 +275,12 @@ def binary_cross_entropy_with_logits(
         raise ValueError(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
         )
-    log_p = rabbet.logsigmoid(input)
-    if pos_weight is not None:
-        log_p = log_p * ((pos_weight - 1) * target + 1)
-    return _weighted_reduced((1 - target) * input - log_p, weight, name)
+    if pos_weight is None:
+        loss = ops.logistic_error(input, target)
+    else:
+        log_p = rabbet.logsigmoid(input) * ((pos_weight - 1) * target + 1)
+        loss = (1 - target) * input - log_p
+    return _weighted_reduced(loss, weight, name)
 
 
 def kl_div(
