@@ -22,6 +22,7 @@ DIFFERENT = {
     "mT": "an attribute",
     "linear": "tests below",
     "masked_select": "takes a bool mask: tests below",
+    "prelu": "the weight may broadcast",
     "searchsorted": "1-d sequences only",
 }
 # Records whose derivative is known to be zero leave `.grad` unset; PyTorch fills in zeros.
@@ -106,9 +107,9 @@ def check(torch: Any, name: str, ours: Any, theirs: Any, inputs: list[Any], labe
     mine, their = [i[0] for i in inputs], [i[1] for i in inputs]
     got, error = attempt(lambda: ours(*mine))
     want, expected = attempt(lambda: theirs(*their))
-    assert (error is None) == (expected is None), f"{label}: {error!r}, PyTorch: {expected!r}"
-    if error:
+    if expected:  # PyTorch refuses more: unequal parameters, shapes without elements
         return
+    assert error is None, f"{label}: {error!r}"
     assert len(got) == len(want), label
     for a, b in zip(got, want, strict=True):
         if not isinstance(b, torch.Tensor):

@@ -367,13 +367,15 @@ const OptimSteps<double>& steps_for(const double*) { return RB_PICK_LEVEL(optim_
 
 enum class Norm { kOne, kTwo, kMax };
 
+// NaN if one of them is.
+double larger(double a, double b) { return a != a || a >= b ? a : b; }
+
 double norm_of_block(Norm norm, const Part& part, int64_t begin, int64_t end) {
   double joined = 0;
   for_blocks(part, begin, end, false, [&](auto* x, int64_t n) {
     const auto& steps = steps_for(x);
     if (norm == Norm::kMax) {
-      const double top = steps.largest(x, n);
-      if (!(top <= joined)) joined = top;  // a NaN too
+      joined = larger(joined, steps.largest(x, n));
     } else {
       joined += norm == Norm::kTwo ? steps.squares(x, n) : steps.magnitudes(x, n);
     }
@@ -406,11 +408,7 @@ void norm_kernel(const rb::Args& a) {
   for (uint32_t i = 0; i < lists.size(); ++i) {
     double joined = 0;
     for (int64_t block = first[i]; block < first[i + 1]; ++block) {
-      if (norm != Norm::kMax) {
-        joined += partial[block];
-      } else if (!(partial[block] <= joined)) {
-        joined = partial[block];
-      }
+      joined = norm == Norm::kMax ? larger(joined, partial[block]) : joined + partial[block];
     }
     out[i] = norm == Norm::kTwo ? std::sqrt(joined) : joined;
   }

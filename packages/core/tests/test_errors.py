@@ -81,7 +81,11 @@ BAD = [
     (lambda: rabbet.add(X), TypeError, "other"),
     (lambda: rabbet.add(X, "a"), TypeError, "argument 'other' must be"),
     (lambda: rabbet.add(X, X, beta=1), TypeError, "beta"),
-    (lambda: rabbet.ops.convolution(X, X), RuntimeError, "convolution: 'weight' must have 3, 4 or 5 dimensions"),
+    (
+        lambda: rabbet.ops.convolution(X, X),
+        RuntimeError,
+        "convolution: 'weight' must have 3, 4 or 5 dimensions",
+    ),
     (lambda: rabbet.ops.linear(X, rabbet.zeros(4, 4)), RuntimeError, "linear: inner sizes differ"),
     (lambda: rabbet.einsum("ij,jk", X), RuntimeError, "einsum"),
     (lambda: bool(X), ValueError, "ambiguous"),

@@ -256,3 +256,58 @@ BAD = [
 def test_bad_options_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make([rabbet.ones(2).requires_grad_()])
+
+
+def lists(*shapes, dtype=rabbet.float32):
+    return [rabbet.ones(s, dtype=dtype) for s in shapes]
+
+
+TAIL = {
+    "fused_rmsprop": (2, [[], []], [0.1, 0.9, 1e-8, 0.0, 0.0, False]),
+    "fused_adagrad": (2, [], [0.1, 1e-8, 0.0, False]),
+    "fused_adamax": (3, [], [0.1, 0.9, 0.99, 1e-8, 0.0, False, 0.1]),
+    "fused_nadam": (3, [], [0.1, 0.9, 0.99, 1e-8, 0.0, False, False, 0.1, 0.1, 0.1]),
+    "fused_radam": (3, [], [0.1, 0.9, 0.99, 1e-8, 0.0, False, False, 0.1, 0.1]),
+}
+
+
+@pytest.mark.parametrize("name", TAIL)
+def test_lists_that_do_not_fit_are_refused_before_any_write(name):
+    states, empty, numbers = TAIL[name]
+    op = rabbet.ops(name)
+    params, given = lists((2, 3), (4,)), [lists((2, 3), (4,)) for _ in range(states)]
+    with pytest.raises(ValueError, match=f"{name}: `params` has 2 tensors, `grads` has 1"):
+        op(params, given[0][:1], *given[1:], *empty, *numbers)
+    with pytest.raises(ValueError, match=f"{name}: `params` has 2 tensors, .* has 0"):
+        op(params, *given[:-1], [], *empty, *numbers)
+    with pytest.raises(ValueError, match=r"\[1\] differs from the parameter in shape or dtype"):
+        op(params, *given[:-1], lists((2, 3), (5,)), *empty, *numbers)
+    with pytest.raises(ValueError, match=r"\[0\] differs from the parameter in shape or dtype"):
+        op(params, lists((2, 3), (4,), dtype=rabbet.float64), *given[1:], *empty, *numbers)
+    whole = [lists((2,), dtype=rabbet.int64) for _ in range(1 + states)]
+    with pytest.raises(TypeError, match=f"{name}: expected floating parameters, got int64"):
+        op(*whole, *empty, *numbers)
+    assert all(p.tolist() == rabbet.ones(p.shape).tolist() for p in params)
+
+
+def test_operators_on_lists_say_what_they_take():
+    with pytest.raises(NotImplementedError, match="foreach_norm: the order of the norm must be"):
+        rabbet.ops("foreach_norm")(lists((2,)), 3.0)
+    for name, numbers in (
+        ("foreach_norm", [2.0]),
+        ("foreach_scale", [0.5]),
+        ("foreach_clamp", [0.0, 1.0]),
+    ):
+        with pytest.raises(TypeError, match=f"{name}: expected floating"):
+            rabbet.ops(name)(lists((2,), dtype=rabbet.int32), *numbers)
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0, float("inf")])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_norms_of_lists_show_what_is_not_finite(order, bad):
+    x = np.ones(50000)
+    x[40001] = bad
+    norms = rabbet.ops("foreach_norm")([rabbet.tensor(x), rabbet.ones(3)], order)
+    assert norms.dtype == rabbet.float64 and norms.shape == (2,)
+    np.testing.assert_equal(norms[0].item(), bad)
+    np.testing.assert_allclose(norms[1].item(), np.linalg.norm(np.ones(3), order))

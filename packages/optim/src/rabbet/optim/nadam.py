@@ -83,9 +83,10 @@ class NAdam(Stepwise):
         # Equal numbers of steps may have seen different betas; then one parameter at a time.
         if len({state["mu_product"] for state in states}) > 1:
             for one in zip(params, grads, states, strict=True):
-                self._step_fused(group, *([item] for item in one))  # type: ignore[arg-type]
+                self._step_fused(group, *([item] for item in one))
             return
-        step, beta1, beta2 = states[0]["step"], *group["betas"]
+        step = states[0]["step"]
+        beta1, beta2 = group["betas"]
         grad_part, mean_part, product = self._parts(group, step, states[0]["mu_product"])
         lr, eps, decay = numbers(group, "lr", "eps", "weight_decay")
         _fused_nadam(
@@ -110,7 +111,8 @@ class NAdam(Stepwise):
     def _step_one(
         self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
     ) -> None:
-        step, beta1, beta2 = state["step"], *group["betas"]
+        step = state["step"]
+        beta1, beta2 = group["betas"]
         grad_part, mean_part, product = self._parts(group, step, state["mu_product"])
         state["mu_product"] = product
         grad = decayed(group, param, grad)

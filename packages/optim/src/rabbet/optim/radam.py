@@ -72,7 +72,8 @@ class RAdam(Stepwise):
     def _step_fused(
         self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
     ) -> None:
-        step, beta1, beta2 = states[0]["step"], *group["betas"]
+        step = states[0]["step"]
+        beta1, beta2 = group["betas"]
         lr, eps, decay = numbers(group, "lr", "eps", "weight_decay")
         _fused_radam(
             params,
@@ -93,7 +94,8 @@ class RAdam(Stepwise):
     def _step_one(
         self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
     ) -> None:
-        step, beta1, beta2 = state["step"], *group["betas"]
+        step = state["step"]
+        beta1, beta2 = group["betas"]
         grad = decayed(group, param, grad)
         state["exp_avg"] = mean = state["exp_avg"] + (grad - state["exp_avg"]) * (1 - beta1)
         state["exp_avg_sq"] = square = state["exp_avg_sq"] * beta2 + grad * grad * (1 - beta2)
