@@ -7,7 +7,7 @@ from pathlib import Path
 
 from common import HERE, machine, table
 
-BENCHMARKS = ["overhead", "kernels", "training"]
+BENCHMARKS = ["overhead", "kernels", "rows", "training"]
 
 
 def draw(results: list[dict], path: Path) -> None:
