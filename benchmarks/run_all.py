@@ -7,7 +7,9 @@ from pathlib import Path
 
 from common import HERE, machine, table
 
-BENCHMARKS = ["overhead", "kernels", "training", "optimizers", "threads"]
+BENCHMARKS = [
+    "overhead", "rows", "matmul", "attention", "recurrent", "training", "optimizers", "threads",
+]  # fmt: skip
 
 
 def draw(results: list[dict], path: Path) -> None:

@@ -1,5 +1,5 @@
-// batch_norm_train, batch_norm_eval and their derivative. A task is a block of channels, whose
-// statistics and results are computed while the block is in the cache.
+// batch_norm_train, batch_norm_eval and their derivative. A channel's statistics and results are
+// computed while it is in the cache.
 #include "kernels.h"
 #include "norm.h"
 
@@ -14,18 +14,9 @@ struct Layout {
     for (int d = 2; d < x.ndim; ++d) inner *= x.shape[d];
   }
   bool by_column() const { return inner < 32; }
+  int64_t columns() const { return channels * inner; }
   int64_t count() const { return batch * inner; }
   int64_t run(int64_t item, int64_t channel) const { return (item * channels + channel) * inner; }
-  // Channels per task: at least 64 columns, and enough work.
-  int64_t block() const {
-    if (!by_column()) return 1;
-    return std::max<int64_t>((63 + inner) / inner, kGrain / 8 / std::max<int64_t>(count(), 1));
-  }
-  int64_t blocks() const { return (channels + block() - 1) / block(); }
-  int64_t grain() const {
-    const int64_t per_task = std::max<int64_t>(count() * block(), 1);
-    return std::max<int64_t>(1, kGrain / 2 / per_task);
-  }
 };
 
 // What a kernel does with a channel: y = (x - mean) * scale + shift, or dx = g a + (x - mean) b +
@@ -35,18 +26,12 @@ struct ChannelPlan {
   C mean, a, b, c;
 };
 
-template <class C>
-void spread(const C* per_channel, int64_t channels, int64_t inner, C* to) {
-  for (int64_t c = 0; c < channels; ++c) {
-    for (int64_t k = 0; k < inner; ++k) to[c * inner + k] = per_channel[c];
-  }
-}
-inline void gather_inner(double* sums, int64_t channels, int64_t inner) {
-  for (int64_t c = 0; c < channels; ++c) {
-    double total = 0;
-    for (int64_t k = 0; k < inner; ++k) total += sums[c * inner + k];
-    sums[c] = total;
-  }
+template <class F>
+void for_channels(const Layout& s, const F& f) {
+  const int64_t grain = std::max<int64_t>(1, kGrain / 2 / std::max<int64_t>(s.count(), 1));
+  rb::parallel_for(s.channels, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) f(c);
+  });
 }
 
 // ---- runs of one channel: f(g or null, x, offset, length) for each item, in pieces
@@ -76,33 +61,94 @@ class ChannelRuns {
   RunIn<T> in_g_, in_x_;
 };
 
-// ---- columns of a block of channels: the 16-bit floats as a dense copy of the block
+// ---- columns: rows are taken in chunks whose number follows from the sizes
 
+struct Chunks {
+  int64_t rows, count;
+  explicit Chunks(const Layout& s) {
+    rows = std::max<int64_t>(8, kGrain / std::max<int64_t>(s.columns(), 1));
+    count = (s.batch + rows - 1) / rows;
+  }
+  template <class F>
+  void each(const Layout& s, const F& f) const {  // f(chunk, first row, rows)
+    const int64_t grain =
+        std::max<int64_t>(1, kGrain / 2 / std::max<int64_t>(rows * s.columns(), 1));
+    rb::parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) f(k, k * rows, std::min(rows, s.batch - k * rows));
+    });
+  }
+};
+// sums[j] over the columns of a channel to its first place.
+inline void gather_inner(double* sums, const Layout& s) {
+  for (int64_t c = 0; c < s.channels; ++c) {
+    double total = 0;
+    for (int64_t k = 0; k < s.inner; ++k) total += sums[c * s.inner + k];
+    sums[c] = total;
+  }
+}
+
+// Mean and variance of each channel.
 template <class T>
-class ColumnBlock {
- public:
+void column_moments(const Layout& s, const T* x, double* means, double* vars) {
   using C = compute_t<T>;
-  ColumnBlock(const Layout& s, const T* x, int64_t first, int64_t columns)
-      : copy_(is_half_v<T> && x ? s.batch * columns : 0), data_(nullptr), stride_(columns) {
-    if (!x) return;
-    if constexpr (is_half_v<T>) {
-      for (int64_t i = 0; i < s.batch; ++i) {
-        for (int64_t j = 0; j < columns; ++j)
-          copy_[i * columns + j] = C(x[s.run(i, 0) + first + j]);
+  const NormRows<C>& rows = norm_rows<C>();
+  const Chunks chunks(s);
+  const int64_t n = s.columns();
+  rb::Scratch<double> partial(2 * n * chunks.count + 2 * n);
+  chunks.each(s, [&](int64_t k, int64_t first, int64_t count) {
+    const RunIn<T> in(count * n);
+    const C* from = in(x + first * n, count * n);
+    double *sum = partial.data() + 2 * n * k, *squares = sum + n;
+    const rb::Scratch<C> near(n);
+    for (int64_t j = 0; j < 2 * n; ++j) sum[j] = 0;
+    rows.column_sums(from, n, count, n, sum);
+    for (int64_t j = 0; j < n; ++j) near[j] = static_cast<C>(sum[j] / static_cast<double>(count));
+    rows.column_squares(from, n, count, n, near.data(), squares);
+    for (int64_t j = 0; j < n; ++j) {  // what rounding the mean to C lost is taken off again
+      const double lost = sum[j] / static_cast<double>(count) - static_cast<double>(near[j]);
+      squares[j] -= static_cast<double>(count) * lost * lost;
+    }
+  });
+  double *total = partial.data() + 2 * n * chunks.count, *spread = total + n;
+  for (int64_t j = 0; j < 2 * n; ++j) total[j] = 0;
+  for (int64_t k = 0; k < chunks.count; ++k) {
+    for (int64_t j = 0; j < n; ++j) total[j] += partial[2 * n * k + j];
+  }
+  gather_inner(total, s);
+  for (int64_t c = 0; c < s.channels; ++c) means[c] = total[c] / static_cast<double>(s.count());
+  for (int64_t k = 0; k < chunks.count; ++k) {
+    const double count = static_cast<double>(std::min(chunks.rows, s.batch - k * chunks.rows));
+    const double *sum = partial.data() + 2 * n * k, *squares = sum + n;
+    for (int64_t c = 0, j = 0; c < s.channels; ++c) {
+      for (int64_t i = 0; i < s.inner; ++i, ++j) {
+        const double apart = sum[j] / count - means[c];
+        spread[j] += squares[j] + count * apart * apart;
       }
-      data_ = copy_.data();
-    } else {
-      data_ = x + first;
-      stride_ = s.channels * s.inner;
     }
   }
-  const C* data() const { return data_; }
-  int64_t stride() const { return stride_; }
+  gather_inner(spread, s);
+  for (int64_t c = 0; c < s.channels; ++c) vars[c] = spread[c] / static_cast<double>(s.count());
+}
+
+// Numbers of each channel's plan, one per column.
+template <class C>
+class WidePlans {
+ public:
+  WidePlans(const Layout& s, const ChannelPlan<C>* plans) : n_(s.columns()), values_(4 * n_) {
+    for (int64_t c = 0, j = 0; c < s.channels; ++c) {
+      for (int64_t i = 0; i < s.inner; ++i, ++j) {
+        values_[j] = plans[c].mean;
+        values_[n_ + j] = plans[c].a;
+        values_[2 * n_ + j] = plans[c].b;
+        values_[3 * n_ + j] = plans[c].c;
+      }
+    }
+  }
+  const C* operator[](int k) const { return values_.data() + k * n_; }
 
  private:
-  rb::Scratch<C> copy_;
-  const C* data_;
-  int64_t stride_;
+  int64_t n_;
+  rb::Scratch<C> values_;
 };
 
 // ---- forward
@@ -137,57 +183,27 @@ void forward(const Layout& s, const T* x, T* y, const Values<compute_t<T>>& w,
       out.store(y + offset, n);
     });
   };
-  auto run_columns = [&](int64_t first, int64_t channels) {
-    const int64_t columns = channels * s.inner, start = first * s.inner;
-    const ColumnBlock<T> block(s, x, start, columns);
-    rb::Scratch<double> sums(2 * columns);
-    rb::Scratch<C> numbers(6 * columns);
-    double *means = sums.data(), *squares = means + columns;
-    C* const wide[3] = {numbers.data(), numbers.data() + columns, numbers.data() + 2 * columns};
-    C* const narrow[3] = {wide[2] + columns, wide[2] + 2 * columns, wide[2] + 3 * columns};
-    for (int64_t j = 0; j < 2 * columns; ++j) means[j] = 0;
-    if (train) {
-      rows.column_sums(block.data(), block.stride(), s.batch, columns, means);
-      gather_inner(means, channels, s.inner);
-      for (int64_t c = 0; c < channels; ++c) {
-        means[c] /= static_cast<double>(s.count());
-        narrow[0][c] = static_cast<C>(means[c]);
-      }
-      spread(narrow[0], channels, s.inner, wide[0]);
-      rows.column_squares(block.data(), block.stride(), s.batch, columns, wide[0], squares);
-      gather_inner(squares, channels, s.inner);
-    }
-    for (int64_t c = 0; c < channels; ++c) {
-      double found = 0;
-      if (train) {  // what rounding the mean to C lost is taken off again
-        const double shift = means[c] - static_cast<double>(narrow[0][c]);
-        found = squares[c] / static_cast<double>(s.count()) - shift * shift;
-      }
-      const auto [mean, var] = stats(first + c, means[c], found);
-      const ChannelPlan<C> p = plan_of(first + c, mean, var);
-      narrow[0][c] = p.mean;
-      narrow[1][c] = p.a;
-      narrow[2][c] = p.b;
-    }
-    for (int k = 0; k < 3; ++k) spread(narrow[k], channels, s.inner, wide[k]);
-    const RunOut<T> out(columns);
-    for (int64_t i = 0; i < s.batch; ++i) {
-      T* to = y + s.run(i, 0) + start;
-      rows.scale_columns(block.data() + i * block.stride(), out.at(to), columns, wide[0], wide[1],
-                         wide[2]);
-      out.store(to, columns);
-    }
-  };
-  const int64_t per = s.block();
-  rb::parallel_for(s.blocks(), s.grain(), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      if (s.by_column()) {
-        run_columns(i * per, std::min(per, s.channels - i * per));
-      } else {
-        run_channel(i);
-      }
-    }
-  });
+  if (!s.by_column()) return for_channels(s, run_channel);
+  const int64_t n = s.columns();
+  rb::Scratch<double> moments(2 * s.channels);
+  double *means = moments.data(), *vars = means + s.channels;
+  if (train) column_moments(s, x, means, vars);
+  rb::Scratch<ChannelPlan<C>> plans(s.channels);
+  for (int64_t c = 0; c < s.channels; ++c) {
+    const auto [mean, var] = stats(c, train ? means[c] : 0.0, train ? vars[c] : 0.0);
+    plans[c] = plan_of(c, mean, var);
+  }
+  const WidePlans<C> wide(s, plans.data());
+  rb::parallel_for(s.batch, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)),
+                   [&](int64_t begin, int64_t end) {
+                     const RunIn<T> in(n);
+                     const RunOut<T> out(n);
+                     for (int64_t i = begin; i < end; ++i) {
+                       rows.scale_columns(in(x + i * n, n), out.at(y + i * n), n, wide[0], wide[1],
+                                          wide[2]);
+                       out.store(y + i * n, n);
+                     }
+                   });
 }
 
 void train_kernel(const rb::Args& a) {
@@ -251,7 +267,7 @@ void backward(const Layout& s, const T* g, const T* x, T* dx, const double* mean
   };
   auto run_channel = [&](int64_t c) {
     const ChannelRuns<T> runs(s, g, x);
-    GradientSums sums{0, 0};
+    GradientSums sums{0, 0, 0};
     const C mean = static_cast<C>(means[c]);
     runs.each(c, [&](const C* grad, const C* from, int64_t, int64_t n) {
       const GradientSums part = rows.sums(grad, nullptr, from, n, mean);
@@ -265,47 +281,42 @@ void backward(const Layout& s, const T* g, const T* x, T* dx, const double* mean
       out.store(dx + offset, n);
     });
   };
-  auto run_columns = [&](int64_t first, int64_t channels) {
-    const int64_t columns = channels * s.inner, start = first * s.inner;
-    const ColumnBlock<T> grads(s, g, start, columns), block(s, x, start, columns);
-    rb::Scratch<double> sums(2 * columns);
-    rb::Scratch<C> numbers(5 * columns);
-    double *plain = sums.data(), *scaled = plain + columns;
-    C *wide[4], *narrow = numbers.data() + 4 * columns;
-    for (int k = 0; k < 4; ++k) wide[k] = numbers.data() + k * columns;
-    for (int64_t j = 0; j < 2 * columns; ++j) plain[j] = 0;
-    for (int64_t c = 0; c < channels; ++c) narrow[c] = static_cast<C>(means[first + c]);
-    spread(narrow, channels, s.inner, wide[0]);
-    rows.column_gradients(grads.data(), block.data(), block.stride(), s.batch, columns, wide[0],
-                          plain, scaled);
-    gather_inner(plain, channels, s.inner);
-    gather_inner(scaled, channels, s.inner);
-    for (int64_t c = 0; c < channels; ++c) {
-      const ChannelPlan<C> p = plan_of(first + c, plain[c], scaled[c]);
-      for (int64_t k = 0; k < s.inner; ++k) {
-        wide[1][c * s.inner + k] = p.a;
-        wide[2][c * s.inner + k] = p.b;
-        wide[3][c * s.inner + k] = p.c;
-      }
-    }
-    const RunOut<T> out(columns);
-    for (int64_t i = 0; i < s.batch; ++i) {
-      T* to = dx + s.run(i, 0) + start;
-      rows.combine_columns(grads.data() + i * grads.stride(), block.data() + i * block.stride(),
-                           out.at(to), columns, wide[0], wide[1], wide[2], wide[3]);
-      out.store(to, columns);
-    }
-  };
-  const int64_t per = s.block();
-  rb::parallel_for(s.blocks(), s.grain(), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      if (s.by_column()) {
-        run_columns(i * per, std::min(per, s.channels - i * per));
-      } else {
-        run_channel(i);
-      }
-    }
-  });
+  if (!s.by_column()) return for_channels(s, run_channel);
+  const Chunks chunks(s);
+  const int64_t n = s.columns();
+  rb::Scratch<ChannelPlan<C>> plans(s.channels);
+  for (int64_t c = 0; c < s.channels; ++c) plans[c] = {static_cast<C>(means[c]), C(0), C(0), C(0)};
+  rb::Scratch<double> partial(2 * n * chunks.count + 2 * n);
+  {
+    const WidePlans<C> centre(s, plans.data());
+    chunks.each(s, [&](int64_t k, int64_t first, int64_t count) {
+      const RunIn<T> in_g(count * n), in_x(count * n);
+      double* sums = partial.data() + 2 * n * k;
+      for (int64_t j = 0; j < 2 * n; ++j) sums[j] = 0;
+      rows.column_gradients(in_g(g + first * n, count * n), in_x(x + first * n, count * n), n,
+                            count, n, centre[0], sums, sums + n);
+    });
+  }
+  double *plain = partial.data() + 2 * n * chunks.count, *scaled = plain + n;
+  for (int64_t j = 0; j < 2 * n; ++j) plain[j] = 0;
+  for (int64_t k = 0; k < chunks.count; ++k) {
+    for (int64_t j = 0; j < 2 * n; ++j) plain[j] += partial[2 * n * k + j];
+  }
+  gather_inner(plain, s);
+  gather_inner(scaled, s);
+  for (int64_t c = 0; c < s.channels; ++c) plans[c] = plan_of(c, plain[c], scaled[c]);
+  const WidePlans<C> wide(s, plans.data());
+  rb::parallel_for(s.batch, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)),
+                   [&](int64_t begin, int64_t end) {
+                     const RunIn<T> in_g(n), in_x(n);
+                     const RunOut<T> out(n);
+                     for (int64_t i = begin; i < end; ++i) {
+                       rows.combine_columns(in_g(g + i * n, n), in_x(x + i * n, n),
+                                            out.at(dx + i * n), n, wide[0], wide[1], wide[2],
+                                            wide[3]);
+                       out.store(dx + i * n, n);
+                     }
+                   });
 }
 
 void backward_kernel(const rb::Args& a) {

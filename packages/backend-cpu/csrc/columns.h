@@ -8,7 +8,17 @@ namespace rbcpu {
 constexpr int64_t kMostColumns = 256;  // per call of the softmax kernels
 
 template <class T>
+struct IndexOf {  // as wide as T
+  using type = int32_t;
+};
+template <>
+struct IndexOf<double> {
+  using type = int64_t;
+};
+
+template <class T>
 struct Columns {
+  using Index = typename IndexOf<T>::type;
   /// r = softmax or its logarithm along each column; r may be x. At most kMostColumns.
   void (*softmax)(const T* x, int64_t xs, T* r, int64_t rs, int64_t n, int64_t cols);
   void (*log_softmax)(const T* x, int64_t xs, T* r, int64_t rs, int64_t n, int64_t cols);
@@ -21,6 +31,15 @@ struct Columns {
   /// r = exp(x - lse) * factor
   void (*softmax_from)(const T* x, int64_t xs, T* r, int64_t rs, int64_t n, int64_t cols,
                        const T* lse, const T* factor);
+  /// top = largest (smallest) of top and the column; NaN wins.
+  void (*max)(const T* x, int64_t stride, int64_t n, int64_t cols, T* top);
+  void (*min)(const T* x, int64_t stride, int64_t n, int64_t cols, T* top);
+  /// Largest (smallest) of each column and where it stands first; NaN wins. n > 0.
+  void (*argmax)(const T* x, int64_t stride, int64_t n, int64_t cols, T* top, Index* at);
+  void (*argmin)(const T* x, int64_t stride, int64_t n, int64_t cols, T* top, Index* at);
+  /// r = running sums (products) of each column in double, begun with acc, which ends as the last.
+  void (*cumsum)(const T* x, int64_t xs, T* r, int64_t rs, int64_t n, int64_t cols, double* acc);
+  void (*cumprod)(const T* x, int64_t xs, T* r, int64_t rs, int64_t n, int64_t cols, double* acc);
 };
 struct ColumnTable {
   Columns<float> f32;

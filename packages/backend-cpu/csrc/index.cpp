@@ -1,6 +1,4 @@
 // index and index_put (advanced indexing), nonzero.
-#include <limits>
-
 #include "indexing.h"
 #include "kernels.h"
 
@@ -159,8 +157,9 @@ void index_put_kernel(const rb::Args& a) {
     for (int d = 0; d < adv.ndim; ++d) s.in_strides[1][d] = 0;
   }
   copy_into_result(a.ret(), x);
-  run_space(s, accumulate ? scatter_add_loop(out.dtype) : scatter_loop(out.item()),
-            std::numeric_limits<int64_t>::max());
+  int64_t busy = 0;  // where the index varies, writes may meet
+  for (int d = 0; d < adv.ndim; ++d) busy |= static_cast<int64_t>(adv.x_strides[d] == 0) << d;
+  run_split(s, accumulate ? scatter_add_loop(out.dtype) : scatter_loop(out.item()), busy);
 }
 
 void nonzero_kernel(const rb::Args& a) {

@@ -1,5 +1,7 @@
 #include "indexing.h"
 
+#include <algorithm>
+
 namespace rbcpu {
 namespace {
 
@@ -105,18 +107,62 @@ CheckedIndex::CheckedIndex(const char* op, const RbTensor& index, int64_t size, 
   if (!(kMaskInt >> index.dtype_id & 1)) {
     rb::fail(RB_E_TYPE, "%s: expected indices of int64, got %s", op, kDTypeNames[index.dtype_id]);
   }
-  values_ = std::make_unique<rb::Scratch<int64_t>>(index.numel);
-  view = dense_view(values_->data(), RB_I64, view_of(index));
-  copy_view(view, view_of(index));
-  int64_t* v = values_->data();
-  const int64_t low = negative ? -size : 0;
-  for (int64_t i = 0; i < index.numel; ++i) {
-    if (__builtin_expect(v[i] < low || v[i] >= size, 0)) {
-      rb::fail(RB_E_INDEX, "%s: index %lld is out of range for dimension %d with size %lld", op,
-               static_cast<long long>(v[i]), dim, static_cast<long long>(size));
+  view = view_of(index);
+  if (index.dtype_id != RB_I64 || !(index.flags & RB_T_CONTIGUOUS)) copy();
+  const int64_t low = negative ? -size : 0, n = index.numel;
+  const int64_t* v = data();
+  // Two sweeps in one: whether one is out of range, whether one is negative.
+  int found = 0;
+  rb::parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+    int outside = 0, below = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      outside |= (v[i] < low) | (v[i] >= size);
+      below |= v[i] < 0;
     }
-    if (v[i] < 0) v[i] += size;
+    if (outside | below) __atomic_fetch_or(&found, outside << 1 | below, __ATOMIC_RELAXED);
+  });
+  if (found & 2) {
+    int64_t i = 0;
+    while (v[i] >= low && v[i] < size) ++i;
+    rb::fail(RB_E_INDEX, "%s: index %lld is out of range for dimension %d with size %lld", op,
+             static_cast<long long>(v[i]), dim, static_cast<long long>(size));
   }
+  if (!found) return;
+  if (!values_) copy();
+  for (int64_t i = 0; i < n; ++i) {
+    if ((*values_)[i] < 0) (*values_)[i] += size;
+  }
+}
+
+void CheckedIndex::copy() {
+  values_ = std::make_unique<rb::Scratch<int64_t>>(view.numel());
+  const View dense = dense_view(values_->data(), RB_I64, view);
+  copy_view(dense, view);
+  view = dense;
+}
+
+int run_split(LoopSpace& space, Loop loop, int64_t busy) {
+  int64_t total = 1;
+  int split = -1;
+  for (int d = 0; d < space.ndim; ++d) {
+    total *= space.shape[d];
+    if (busy >> d & 1 || space.shape[d] < 2) continue;
+    if (split < 0 || space.shape[d] > space.shape[split]) split = d;
+  }
+  if (total == 0) return 0;
+  constexpr int64_t kSerial = INT64_MAX;
+  if (split < 0 || total <= kGrain) return run_space(space, loop, kSerial);
+  const int64_t size = space.shape[split], per = total / size;
+  // Runs of the split dimension stay long enough to be worth a task of their own.
+  const int64_t grain = std::max<int64_t>(kGrain / per, std::min<int64_t>(size, 64));
+  rb::parallel_for(size, grain, [&](int64_t begin, int64_t end) {
+    LoopSpace part = space;
+    part.shape[split] = end - begin;
+    part.out += begin * part.out_strides[split];
+    for (int k = 0; k < part.nin; ++k) part.in[k] += begin * part.in_strides[k][split];
+    run_space(part, loop, kSerial);
+  });
+  return 0;
 }
 
 int64_t freeze_dim(const View& v, int dim, int64_t* strides) {

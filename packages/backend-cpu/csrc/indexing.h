@@ -23,17 +23,22 @@ Loop scatter_loop(int item);
 /// The same, added to (of bools: or).
 Loop scatter_add_loop(int dtype);
 
-/// Dense int64 values of `index`, each in [0, size), or in [-size, size) and wrapped if `negative`;
-/// raises an RB_E_INDEX error naming op, index and size.
+/// Dense int64 values of `index`, a copy where that is not what it holds; each in [0, size), or in
+/// [-size, size) and wrapped if `negative`; raises an RB_E_INDEX error naming op, index and size.
 class CheckedIndex {
  public:
   CheckedIndex(const char* op, const RbTensor& index, int64_t size, int dim, bool negative);
-  int64_t* data() const { return values_->data(); }
+  const int64_t* data() const { return reinterpret_cast<const int64_t*>(view.data); }
   View view;
 
  private:
-  std::unique_ptr<rb::Scratch<int64_t>> values_;
+  void copy();
+  std::unique_ptr<rb::Scratch<int64_t>> values_;  // only where the tensor itself does not serve
 };
+
+/// Run a loop whose writes may meet along the dimensions in the mask `busy`: on the pool, split
+/// along another one, so that every element is written by one thread in the order of positions.
+int run_split(LoopSpace& space, Loop loop, int64_t busy);
 
 /// Strides of `v` in bytes with dimension `dim` frozen (its step is returned), for the first `ndim`
 /// dimensions.

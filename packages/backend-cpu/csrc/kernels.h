@@ -24,6 +24,7 @@ int32_t add_sort(const RbHost*, RbTxn*);
 int32_t add_movement(const RbHost*, RbTxn*);
 int32_t add_scatter(const RbHost*, RbTxn*);
 int32_t add_index(const RbHost*, RbTxn*);
+int32_t add_embedding(const RbHost*, RbTxn*);
 int32_t add_search(const RbHost*, RbTxn*);
 int32_t add_matmul(const RbHost*, RbTxn*);
 int32_t add_conv(const RbHost*, RbTxn*);

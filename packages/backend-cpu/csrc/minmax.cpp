@@ -2,6 +2,7 @@
 // index is taken.
 #include <limits>
 
+#include "columns.h"
 #include "kernels.h"
 #include "reduce.h"
 #include "rows.h"
@@ -52,6 +53,16 @@ struct Extreme {
   static void block(Acc& acc, const C* x, int64_t n, int64_t) {
     if (n > 0) step(acc, extreme_of<Max>(x, n), 0);
   }
+  static void columns(Acc* acc, const C* x, int64_t stride, int64_t n, int64_t cols,
+                      int64_t index) {
+    if constexpr (std::is_floating_point_v<C>) {
+      static_assert(sizeof(Acc) == sizeof(C));
+      const Columns<C>& f = rbcpu::columns<C>();
+      (Max ? f.max : f.min)(x, stride, n, cols, &acc->value);
+    } else {
+      step_columns<Extreme<T, Max>>(acc, x, stride, n, cols, index);
+    }
+  }
   static T finish(const Acc& acc, int64_t) { return convert<T>(acc.value); }
 };
 
@@ -80,6 +91,18 @@ struct ArgExtreme {
       while (x[i] != best) ++i;
     }
     acc = {best, index + i};
+  }
+  static void columns(Acc* acc, const C* x, int64_t stride, int64_t n, int64_t cols,
+                      int64_t index) {
+    if constexpr (std::is_floating_point_v<C>) {
+      const Columns<C>& f = rbcpu::columns<C>();
+      C top[kColumns];
+      typename Columns<C>::Index at[kColumns];
+      (Max ? f.argmax : f.argmin)(x, stride, n, cols, top, at);
+      for (int64_t j = 0; j < cols; ++j) step(acc[j], top[j], index + at[j]);
+    } else {
+      step_columns<ArgExtreme<T, Max>>(acc, x, stride, n, cols, index);
+    }
   }
 };
 

@@ -18,19 +18,42 @@ struct RunStats {
   double mean, rstd;
 };
 
+template <class C>
+double run_sum(const C* x, int64_t n) {
+  double sum = 0;
+  for (int64_t begin = 0; begin < n; begin += kRunPiece)
+    sum += norm_rows<C>().sum(x + begin, std::min(kRunPiece, n - begin));
+  return sum;
+}
+
 // Root mean square instead of moments where `Rms`.
 template <bool Rms, class C>
 RunStats run_stats(const C* x, int64_t n, double eps) {
+  const double count = static_cast<double>(n);
   if constexpr (Rms) {
-    double squares = 0;
-    for (int64_t begin = 0; begin < n; begin += kRunPiece) {
-      squares += norm_rows<C>().sum_of_squares(x + begin, std::min(kRunPiece, n - begin));
-    }
-    return {0.0, 1.0 / std::sqrt(squares / static_cast<double>(n) + eps)};
+    return {0.0,
+            1.0 / std::sqrt(run_gradient_sums<C>(x, nullptr, x, n, C(0)).squares / count + eps)};
   } else {
     const RunMoments m = run_moments(x, n);
-    return {m.mean, 1.0 / std::sqrt(m.squares / static_cast<double>(n) + eps)};
+    return {m.mean, 1.0 / std::sqrt(m.squares / count + eps)};
   }
+}
+
+// The same for a derivative, which needs sums of its own: one pass after that for the mean.
+struct GradientStats {
+  double mean, rstd;
+  GradientSums sums;
+};
+template <bool Rms, class C>
+GradientStats gradient_stats(const C* g, const C* w, const C* x, int64_t n, double eps) {
+  const double count = static_cast<double>(n), mean = Rms ? 0.0 : run_sum(x, n) / count;
+  const C near = static_cast<C>(mean);
+  const double lost = mean - static_cast<double>(near);  // in rounding the mean to C
+  GradientSums sums = run_gradient_sums(g, w, x, n, near);
+  double var = sums.squares / count - lost * lost;
+  if (var < 0) var = 0;  // by rounding; NaN stays
+  sums.scaled -= lost * sums.plain;
+  return {mean, 1.0 / std::sqrt(var + eps), sums};
 }
 
 int64_t rows_per_task(int64_t n) {
@@ -59,6 +82,10 @@ void last_dims_kernel(const rb::Args& a) {
       const RunIn<T> in(n);
       const RunOut<T> out(n);
       for (int64_t i = begin; i < end; ++i) {
+        if (i + 1 < end) {
+          prefetch_run(from + (i + 1) * n, n);
+          prefetch_run_for_writing(y.data() + (i + 1) * n, n);
+        }
         const C* row = in(from + i * n, n);
         const RunStats s = run_stats<Rms>(row, n, eps);
         T* to = y.data() + i * n;
@@ -99,14 +126,17 @@ void last_dims_gradient(const T* g, const T* x, const compute_t<T>* w, T* dx, do
     for (int64_t j = 0; j < 2 * n; ++j) part_w[j] = C(0);
     const int64_t begin = rows * chunk / chunks, end = rows * (chunk + 1) / chunks;
     for (int64_t i = begin; i < end; ++i) {
+      if (i + 1 < end) {
+        prefetch_run(g + (i + 1) * n, n);
+        prefetch_run(x + (i + 1) * n, n);
+        prefetch_run_for_writing(dx + (i + 1) * n, n);
+      }
       const C *gi = in_g(g + i * n, n), *xi = in_x(x + i * n, n);
-      const RunStats s = run_stats<Rms>(xi, n, eps);
-      const C mean = static_cast<C>(s.mean);
-      const GradientSums sums = run_gradient_sums(gi, w, xi, n, mean);
-      norm_rows<C>().gradient(gi, w, xi, out.at(dx + i * n), part_w, part_b, n, mean,
-                              static_cast<C>(s.rstd),
-                              Rms ? C(0) : static_cast<C>(sums.plain / count),
-                              static_cast<C>(sums.scaled * s.rstd / count));
+      const GradientStats s = gradient_stats<Rms>(gi, w, xi, n, eps);
+      norm_rows<C>().gradient(gi, w, xi, out.at(dx + i * n), part_w, part_b, n,
+                              static_cast<C>(s.mean), static_cast<C>(s.rstd),
+                              Rms ? C(0) : static_cast<C>(s.sums.plain / count),
+                              static_cast<C>(s.sums.scaled * s.rstd / count));
       out.store(dx + i * n, n);
       if ((i - begin) % kFlushRows == kFlushRows - 1 || i == end - 1) {
         for (int64_t j = 0; j < n; ++j) {

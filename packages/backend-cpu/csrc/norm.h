@@ -42,14 +42,15 @@ RunMoments run_moments(const C* x, int64_t n) {
   }
   return all;
 }
-/// sum(g w), sum(g w (x - mean)); w may be null.
+/// w may be null.
 template <class C>
 GradientSums run_gradient_sums(const C* g, const C* w, const C* x, int64_t n, C mean) {
-  GradientSums all{0, 0};
+  GradientSums all{0, 0, 0};
   for (int64_t begin = 0; begin < n; begin += kRunPiece) {
     const int64_t m = std::min(kRunPiece, n - begin);
     const GradientSums part =
         norm_rows<C>().sums(g + begin, w ? w + begin : nullptr, x + begin, m, mean);
+    all.squares += part.squares;
     all.plain += part.plain;
     all.scaled += part.scaled;
   }

@@ -5,21 +5,21 @@
 
 namespace rbcpu {
 
-/// Sums over a run of a gradient and of its products with what was normalised.
+/// Sums over a run: (x - mean)^2, the gradient g (times a weight), g (x - mean).
 struct GradientSums {
-  double plain, scaled;
+  double squares, plain, scaled;
 };
 
 template <class T>
 struct NormRows {
   /// Mean, and sum of squared deviations from it.
   void (*moments)(const T* x, int64_t n, double* mean, double* squares);
-  double (*sum_of_squares)(const T* x, int64_t n);
+  double (*sum)(const T* x, int64_t n);
   /// y = (x - mean) * rstd * w + b; w and b may be null.
   void (*affine)(const T* x, const T* w, const T* b, T* y, int64_t n, T mean, T rstd);
   /// y = (x - mean) * scale + shift
   void (*scale)(const T* x, T* y, int64_t n, T mean, T scale, T shift);
-  /// sum(g w) and sum(g w (x - mean)); w may be null.
+  /// w may be null.
   GradientSums (*sums)(const T* g, const T* w, const T* x, int64_t n, T mean);
   /// With xhat = (x - mean) * rstd: dx = rstd * (g w - a - b xhat), dw += g xhat, db += g; w may be
   /// null.

@@ -30,6 +30,11 @@ struct Rows {
 struct RowTable {
   Rows<float> f32;
   Rows<double> f64;
+  /// The 16-bit floats, by their bits; rounding is to nearest even.
+  void (*widen_bf16)(const uint16_t* x, float* r, int64_t n);
+  void (*widen_f16)(const uint16_t* x, float* r, int64_t n);
+  void (*narrow_bf16)(const float* x, uint16_t* r, int64_t n);
+  void (*narrow_f16)(const float* x, uint16_t* r, int64_t n);
 };
 extern const RowTable row_table_v2, row_table_v3, row_table_v4;
 const RowTable& row_table();

@@ -1,14 +1,9 @@
 // gather, scatter, scatter_add, index_select, index_add: indices along one dimension.
-#include <limits>
-
 #include "indexing.h"
 #include "kernels.h"
 
 namespace rbcpu {
 namespace {
-
-constexpr int64_t kSerial =
-    std::numeric_limits<int64_t>::max();  // writes may meet: one thread, one order
 
 // A 0-d tensor as one of size (1,), so that a dimension exists.
 View at_least_1d(View v) {
@@ -88,7 +83,7 @@ void run_scatter(const rb::Args& a, Loop loop, const View* src, const void* valu
     s.in[1] = static_cast<const char*>(value);
     for (int d = 0; d < s.ndim; ++d) s.in_strides[1][d] = 0;
   }
-  run_space(s, loop, kSerial);
+  run_split(s, loop, int64_t{1} << dim);
 }
 
 View same_dtype(const rb::Args& a, int arg, const char* name) {
@@ -171,7 +166,7 @@ void index_add_kernel(const rb::Args& a) {
   set_line_index(s, index.view, src, dim);
   s.in[1] = src.data;
   set_bytes(s.in_strides[1], src);
-  run_space(s, scatter_add_loop(src.dtype), kSerial);
+  run_split(s, scatter_add_loop(src.dtype), int64_t{1} << dim);
 }
 
 const rb::KernelSpec kKernels[] = {

@@ -1,4 +1,4 @@
-// Columns of float32 and float64: softmax and what cross-entropy needs of it.
+// Columns of float32 and float64: softmax and what cross-entropy needs of it, extremes, scans.
 #include "columns.h"
 #include "level.h"
 #include "scalar.h"
@@ -117,10 +117,56 @@ void softmax_from(const T* x, int64_t xs, T* r, int64_t rs, int64_t n, int64_t c
   }
 }
 
+template <class T, bool Max>
+void extreme(const T* x, int64_t stride, int64_t n, int64_t cols, T* top) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T* row = x + i * stride;
+#pragma GCC ivdep
+    for (int64_t j = 0; j < cols; ++j) {
+      const T v = row[j], best = top[j];
+      top[j] = (Max ? v > best : v < best) || v != v ? v : best;
+    }
+  }
+}
+template <class T, bool Max>
+void arg_extreme(const T* x, int64_t stride, int64_t n, int64_t cols, T* top,
+                 typename rbcpu::IndexOf<T>::type* at) {
+  using Index = typename rbcpu::IndexOf<T>::type;
+  for (int64_t j = 0; j < cols; ++j) {
+    top[j] = x[j];
+    at[j] = 0;
+  }
+  for (Index i = 1; i < static_cast<Index>(n); ++i) {
+    const T* row = x + i * stride;
+#pragma GCC ivdep
+    for (int64_t j = 0; j < cols; ++j) {
+      const T v = row[j], best = top[j];
+      const bool better = ((Max ? v > best : v < best) | (v != v)) & (best == best);
+      top[j] = better ? v : best;
+      at[j] = better ? i : at[j];
+    }
+  }
+}
+
+template <class T, bool Product>
+void scan(const T* x, int64_t xs, T* r, int64_t rs, int64_t n, int64_t cols, double* acc) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T* from = x + i * xs;
+    T* to = r + i * rs;
+#pragma GCC ivdep
+    for (int64_t j = 0; j < cols; ++j) {
+      const double v = static_cast<double>(from[j]);
+      acc[j] = Product ? acc[j] * v : acc[j] + v;
+      to[j] = static_cast<T>(acc[j]);
+    }
+  }
+}
+
 template <class T>
 constexpr Columns<T> kernels() {
-  return {softmax<T>,         log_softmax<T>, softmax_vjp<T>,
-          log_softmax_vjp<T>, logsumexp<T>,   softmax_from<T>};
+  return {softmax<T>,           log_softmax<T>,        softmax_vjp<T>,   log_softmax_vjp<T>,
+          logsumexp<T>,         softmax_from<T>,       extreme<T, true>, extreme<T, false>,
+          arg_extreme<T, true>, arg_extreme<T, false>, scan<T, false>,   scan<T, true>};
 }
 
 }  // namespace

@@ -17,11 +17,6 @@ void moments(const T* x, int64_t n, double* mean, double* squares) {
   *squares = run_squares(x, n, *mean);
 }
 template <class T>
-double sum_of_squares(const T* x, int64_t n) {
-  return blocked_sum<T>(n, Squares<T>{x, T(0)});
-}
-
-template <class T>
 void affine(const T* x, const T* w, const T* b, T* y, int64_t n, T mean, T rstd) {
   if (w && b) {
 #pragma GCC ivdep
@@ -45,11 +40,17 @@ void scale(const T* x, T* y, int64_t n, T mean, T factor, T shift) {
 
 template <class T>
 GradientSums sums(const T* g, const T* w, const T* x, int64_t n, T mean) {
+  double found[3];
   if (w) {
-    return {blocked_sum<T>(n, Products<T>{g, w}),
-            blocked_sum<T>(n, WeightedDeviations<T>{g, w, x, mean})};
+    blocked_sums<T, 3>(n, GradientTerms<T, true>{g, w, x, mean}, found);
+  } else {
+    blocked_sums<T, 3>(n, GradientTerms<T, false>{g, w, x, mean}, found);
   }
-  return {blocked_sum<T>(n, Elements<T>{g}), blocked_sum<T>(n, Deviations<T>{g, x, mean})};
+  return {found[0], found[1], found[2]};
+}
+template <class T>
+double sum(const T* x, int64_t n) {
+  return blocked_sum<T>(n, Elements<T>{x});
 }
 template <class T>
 void gradient(const T* g, const T* w, const T* x, T* dx, T* dw, T* db, int64_t n, T mean, T rstd,
@@ -147,10 +148,18 @@ void column_gradients(const T* g, const T* x, int64_t stride, int64_t rows, int6
 
 template <class T>
 constexpr NormRows<T> rows() {
-  return {moments<T>,     sum_of_squares<T>, affine<T>,
-          scale<T>,       sums<T>,           gradient<T>,
-          combine<T>,     scale_columns<T>,  combine_columns<T>,
-          column_sums<T>, column_squares<T>, column_gradients<T>};
+  return {moments<T>,
+          sum<T>,
+          affine<T>,
+          scale<T>,
+          sums<T>,
+          gradient<T>,
+          combine<T>,
+          scale_columns<T>,
+          combine_columns<T>,
+          column_sums<T>,
+          column_squares<T>,
+          column_gradients<T>};
 }
 
 }  // namespace

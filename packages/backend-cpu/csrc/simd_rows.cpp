@@ -154,6 +154,44 @@ void log_softmax_vjp(const T* g, const T* out, T* r, int64_t n) {
   for (int64_t i = 0; i < n; ++i) r[i] = g[i] - s_exp(out[i]) * s;
 }
 
+// As BF16 and F16 of dtype.h, whose member functions would have weak symbols here.
+RB_INLINE float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+RB_INLINE uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
+
+void widen_bf16(const uint16_t* x, float* r, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) r[i] = float_of(static_cast<uint32_t>(x[i]) << 16);
+}
+void narrow_bf16(const float* x, uint16_t* r, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t u = bits_of(x[i]);
+    const uint32_t nearest = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16, quiet = (u >> 16) | 0x40u;
+    r[i] = static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? quiet : nearest);
+  }
+}
+void widen_f16(const uint16_t* x, float* r, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t h = x[i], sign = (h & 0x8000u) << 16, body = (h & 0x7fffu) << 13;
+    const float scaled = float_of(body) * float_of(0x77800000u);  // 2^112
+    const uint32_t finite = bits_of(scaled), special = body | 0x7f800000u;
+    r[i] = float_of(((h & 0x7c00u) == 0x7c00u ? special : finite) | sign);
+  }
+}
+void narrow_f16(const float* x, uint16_t* r, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t u = bits_of(x[i]), sign = (u >> 16) & 0x8000u, mag = u & 0x7fffffffu;
+    const uint32_t normal = (mag + 0xc8000fffu + ((mag >> 13) & 1u)) >> 13;
+    const uint32_t tiny = bits_of(float_of(mag) + 0.5f) - 0x3f000000u;
+    uint32_t bits = mag < 0x38800000u ? tiny : normal;
+    bits = mag >= 0x47800000u ? 0x7c00u : bits;
+    bits = mag > 0x7f800000u ? 0x7e00u | ((mag >> 13) & 0x3ffu) : bits;
+    r[i] = static_cast<uint16_t>(bits | sign);
+  }
+}
+
 template <class T>
 constexpr Rows<T> kernels() {
   return {sum<T>,         squares<T>,        dot<T>,         extreme<T, true>, extreme<T, false>,
@@ -164,5 +202,6 @@ constexpr Rows<T> kernels() {
 }  // namespace
 
 namespace rbcpu {
-extern const RowTable RB_LEVEL_NAME(row_table) = {kernels<float>(), kernels<double>()};
+extern const RowTable RB_LEVEL_NAME(row_table) = {kernels<float>(), kernels<double>(), widen_bf16,
+                                                  widen_f16,        narrow_bf16,       narrow_f16};
 }

@@ -113,24 +113,60 @@ struct Products {
     return read<Wide>(x + i) * read<Wide>(y + i);
   }
 };
-// x * (y - mean)
-template <class T>
-struct Deviations {
-  const T *x, *y;
-  T mean;
-  template <bool Wide>
-  RB_INLINE_MEMBER auto at(int64_t i) const {
-    return read<Wide>(x + i) * (read<Wide>(y + i) - mean);
+// Sums of Count terms at once: f.terms<Wide>(i, v) fills v[0..Count). 2 x 16 lanes of T each.
+template <class T, int Count, class F>
+RB_INLINE void blocked_sums(int64_t n, const F& f, double* out) {
+  constexpr int W = kWidth<T>, P = kParts<T>;
+  using V = typename VectorOf<T>::type;
+  alignas(64) double total[Count][kLanes] = {};
+  for (int64_t begin = 0; begin < n; begin += kSumBlock) {
+    const int64_t end = begin + kSumBlock < n ? begin + kSumBlock : n;
+    int64_t i = begin;
+    V sums[2][Count][P] = {};
+    for (; i + 2 * kLanes <= end; i += 2 * kLanes) {
+#pragma GCC unroll 2
+      for (int k = 0; k < 2; ++k) {
+#pragma GCC unroll 8
+        for (int p = 0; p < P; ++p) {
+          V terms[Count];
+          f.template terms<true>(i + k * kLanes + p * W, terms);
+#pragma GCC unroll 4
+          for (int c = 0; c < Count; ++c) sums[k][c][p] += terms[c];
+        }
+      }
+    }
+    alignas(64) T lanes[Count][kLanes];
+#pragma GCC unroll 4
+    for (int c = 0; c < Count; ++c) {
+#pragma GCC unroll 8
+      for (int p = 0; p < P; ++p)
+        *reinterpret_cast<V*>(lanes[c] + p * W) = sums[0][c][p] + sums[1][c][p];
+    }
+    for (int k = 0; i < end; ++i, k = (k + 1) % kLanes) {
+      T terms[Count];
+      f.template terms<false>(i, terms);
+      for (int c = 0; c < Count; ++c) lanes[c][k] += terms[c];
+    }
+    for (int c = 0; c < Count; ++c) {
+      for (int k = 0; k < kLanes; ++k) total[c][k] += static_cast<double>(lanes[c][k]);
+    }
   }
-};
-// x * w * (y - mean)
-template <class T>
-struct WeightedDeviations {
-  const T *x, *w, *y;
+  for (int c = 0; c < Count; ++c) out[c] = fold(total[c]);
+}
+
+// (x - mean)^2, g w, g w (x - mean)
+template <class T, bool Weighted>
+struct GradientTerms {
+  const T *g, *w, *x;
   T mean;
-  template <bool Wide>
-  RB_INLINE_MEMBER auto at(int64_t i) const {
-    return read<Wide>(x + i) * read<Wide>(w + i) * (read<Wide>(y + i) - mean);
+  template <bool Wide, class V>
+  RB_INLINE_MEMBER void terms(int64_t i, V* v) const {
+    const auto d = read<Wide>(x + i) - mean;
+    auto gw = read<Wide>(g + i);
+    if constexpr (Weighted) gw *= read<Wide>(w + i);
+    v[0] = d * d;
+    v[1] = gw;
+    v[2] = gw * d;
   }
 };
 

@@ -1,4 +1,4 @@
-// Shape functions of the normalisations and losses.
+// Shape functions of the normalisations, losses, embedding and topk.
 #include <algorithm>
 #include <cstring>
 
@@ -154,6 +154,37 @@ void class_loss(const Op& op, const RbValue* args, int, Inferred& out) {
   out.rets[last].ndim = 0;
 }
 
+// ---- selections
+
+void topk(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor& x = *args[0].v.t;
+  const int64_t k = args[1].v.i, dim = args[2].v.i, size = x.ndim ? x.shape[dim] : 1;
+  if (k < 0 || k > size || (x.ndim == 0 && k != 1)) {
+    fail(RB_E_ARG, "%s: k = %lld is out of range for dimension %lld of size %lld", op.name.c_str(),
+         (long long)k, (long long)dim, (long long)size);
+  }
+  for (int r = 0; r < 2; ++r) {
+    copy_shape(x, out.rets[r]);
+    if (x.ndim) out.rets[r].shape[dim] = k;
+  }
+}
+
+void embedding(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor &weight = *args[0].v.t, &indices = *args[1].v.t;
+  if (weight.ndim != 2) {
+    fail(RB_E_ARG, "%s: 'weight' must have 2 dimensions, got shape %s", op.name.c_str(),
+         text(weight).c_str());
+  }
+  if (indices.dtype_id != RB_I64 && indices.dtype_id != RB_I32) {
+    fail(RB_E_TYPE, "%s: 'indices' must have dtype int64 or int32, got %s", op.name.c_str(),
+         kDTypes[indices.dtype_id].name);
+  }
+  if (indices.ndim == kMaxDims)
+    fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
+  copy_shape(indices, out.rets[0]);
+  out.rets[0].shape[out.rets[0].ndim++] = weight.shape[1];
+}
+
 }  // namespace
 
 const std::vector<ShapeFunction>& nn_shape_functions() {
@@ -162,7 +193,9 @@ const std::vector<ShapeFunction>& nn_shape_functions() {
                                                        {"group_norm", group_norm},
                                                        {"batch_norm", batch_norm},
                                                        {"channel_gradients", channel_gradients},
-                                                       {"class_loss", class_loss}};
+                                                       {"class_loss", class_loss},
+                                                       {"topk", topk},
+                                                       {"embedding", embedding}};
   return functions;
 }
 

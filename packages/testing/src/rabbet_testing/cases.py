@@ -207,6 +207,9 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
     "embedding": lambda m: [
         _case("embedding", [m.tensor(5, 3), m.index(5, 2, 4)]),
     ],
+    "embedding_backward": lambda m: [
+        _case("embedding_backward", [m.tensor(2, 4, 3), m.index(5, 2, 4), [5, 3], 1]),
+    ],
     "matmul": lambda m: [
         _case("matmul", [m.tensor(3, 4), m.tensor(4, 2)], "2x2"),
         _case("matmul", [m.tensor(4), m.tensor(4)], "1x1"),
