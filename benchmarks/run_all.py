@@ -7,7 +7,7 @@ from pathlib import Path
 
 from common import HERE, machine, table
 
-BENCHMARKS = ["overhead", "kernels", "training"]
+BENCHMARKS = ["overhead", "kernels", "training", "attention", "recurrent"]
 
 
 def draw(results: list[dict], path: Path) -> None:
