@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kTasks = 8;               // at least, where the sizes allow it
 constexpr int64_t kStripElements = 262144;  // of the source
 constexpr int64_t kDepthwiseElements = 8192;
-constexpr int64_t kLeastChannels = 64;  // of a task: fewer do not repay gathering the windows
+constexpr int64_t kLeastChannels = 128;  // of a task: fewer do not repay gathering the windows
 constexpr int64_t kLeastPixels = 192;
 constexpr double kTaskFlops = 1e6;
 

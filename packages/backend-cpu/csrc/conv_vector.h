@@ -78,7 +78,9 @@ RB_CONV_INLINE void copy_run(const T* from, int64_t n, T* to) {
 }
 template <class T>
 RB_CONV_INLINE void clear_run(T* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = T(0);
+  int64_t i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) store(to + i, Vec<T>{});
+  if (i < n) store_part(to + i, n - i, Vec<T>{});
 }
 template <class T>
 RB_CONV_INLINE T horizontal(Vec<T> v) {

@@ -15,8 +15,8 @@ constexpr int64_t kTasks = 8;          // at least, where the sizes allow it
 constexpr int64_t kStripPixels = 256;  // a panel of dy stays in the first-level cache
 constexpr int64_t kStripElements = 262144;
 constexpr int64_t kDepthwiseElements = 8192;
-constexpr int64_t kPartials = 4194304;  // elements of sums that wait to be added
-constexpr int64_t kLeastRows = 64;      // taps of a task
+constexpr int64_t kPartials = 262144;  // elements of sums that wait to be added
+constexpr int64_t kLeastRows = 64;     // taps of a task
 constexpr double kTaskFlops = 1e6;
 
 const ConvTable<float>& table(float) { return RB_PICK_LEVEL(conv_table).f32; }
@@ -198,9 +198,17 @@ void WeightGradient<T>::task(int64_t chunk, int64_t group, int64_t o_part, int64
   std::fill_n(sums.data(), panels * depth * lanes_, T(0));
   for (int64_t strip = first; strip < last; ++strip)
     add_strip(strip, group, o0, o1, c0, c1, sums.data());
-  for (int64_t o = 0; o < o1 - o0; ++o) {
-    const T* from = sums.data() + o / lanes_ * depth * lanes_ + o % lanes_;
-    for (int64_t k = 0; k < depth; ++k) to[o * g.depth() + k] = from[k * lanes_];
+  // Turned block by block: either side alone would stride through memory.
+  constexpr int64_t kBlock = 16;
+  for (int64_t q = 0; q < panels; ++q) {
+    const T* from = sums.data() + q * depth * lanes_;
+    const int64_t first_o = q * lanes_, last_o = std::min(first_o + lanes_, o1 - o0);
+    for (int64_t k0 = 0; k0 < depth; k0 += kBlock) {
+      const int64_t end = std::min(k0 + kBlock, depth);
+      for (int64_t o = first_o; o < last_o; ++o) {
+        for (int64_t k = k0; k < end; ++k) to[o * g.depth() + k] = from[k * lanes_ + o - first_o];
+      }
+    }
   }
 }
 

@@ -36,6 +36,11 @@ __attribute__((noinline)) void micro(int64_t depth, const T* a, const T* b, T* c
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) sum[r][v] = Vec<T>{};
   }
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) __builtin_prefetch(c + r * ldc + v * L);
+  }
   for (int64_t p = 0; p < depth; ++p) {
     Vec<T> x[Vectors];
 #pragma GCC unroll 4
@@ -139,6 +144,7 @@ void fill_vector(const ConvStrip<T>& s, const int64_t* offset, int64_t depth, co
   for (int64_t k = 0; k < depth; ++k) {
     const T* from = s.source + offset[k];
     Vec<T> v{};
+#pragma GCC unroll 4
     for (int i = 0; i < n; ++i) v = merge(v, piece[i].lanes, from + piece[i].source);
     store(to + k * step, v);
   }
@@ -165,6 +171,10 @@ void fill_panel(const ConvStrip<T>& s, const int64_t* offset, int64_t depth, con
       fill_vector<T, 1>(s, offset, depth, piece, n, step, column);
     } else if (n == 2) {
       fill_vector<T, 2>(s, offset, depth, piece, n, step, column);
+    } else if (n == 3) {
+      fill_vector<T, 3>(s, offset, depth, piece, n, step, column);
+    } else if (n == 4) {
+      fill_vector<T, 4>(s, offset, depth, piece, n, step, column);
     } else {
       fill_vector<T, 0>(s, offset, depth, piece, n, step, column);
     }
