@@ -123,7 +123,7 @@ class Adam(Optimizer):
             return False
         state_of = self.state
         states, means, squares = [], [], []
-        step = None
+        step: Any = None
         for param in params:
             state = state_of.get(param)
             if not state:  # its steps are still to begin
