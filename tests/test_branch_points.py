@@ -134,9 +134,11 @@ CASES = {
         [[2, 1, -2, 0], [-2, -1, 2, 0]],
     ),
     "binary_cross_entropy": (
-        lambda m, x, y: functional(m).binary_cross_entropy(x, y, reduction="none"),
-        [[0.5, 0.0, 1.0, 1.0], [1.0, 0.0, 0.0, 1.0]],
-        [[-2, 0, 1e12, 0], [0, 100, -100, -100]],
+        lambda m, x: functional(m).binary_cross_entropy(
+            x, m.tensor([1.0, 0.0, 1.0], dtype=m.float64), reduction="none"
+        ),
+        [[0.5, 1.0, 0.0]],
+        [[-2, 1e12, -1e12]],
     ),
     "binary_cross_entropy_with_logits": (
         lambda m, x, y: functional(m).binary_cross_entropy_with_logits(x, y, reduction="none"),
@@ -151,25 +153,24 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_gradient_at_the_branch_point(name):
     f, xs, want = CASES[name]
-    np.testing.assert_allclose(gradients(f, *xs), want, rtol=1e-15, atol=1e-300)
+    for got, expected in zip(gradients(f, *xs), want, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-15, atol=1e-300)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_as_in_pytorch(name):
     torch = pytest.importorskip("torch")
     f, xs, _ = CASES[name]
-    np.testing.assert_allclose(
-        gradients(f, *xs), gradients(f, *xs, library=torch), rtol=1e-12, atol=1e-300
-    )
+    for got, expected in zip(
+        gradients(f, *xs), gradients(f, *xs, library=torch), strict=True
+    ):  # PyTorch has 1 / 6 in float32
+        np.testing.assert_allclose(got, expected, rtol=1e-7, atol=1e-300)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_second_derivative_is_finite(name):
     f, xs, _ = CASES[name]
-    finite = np.isfinite(np.array(xs)).all(axis=0)
-    leaves = [
-        rabbet.tensor(np.array(x)[finite], dtype=rabbet.float64, requires_grad=True) for x in xs
-    ]
+    leaves = [rabbet.tensor(np.nan_to_num(x), dtype=rabbet.float64, requires_grad=True) for x in xs]
     first = rabbet.autograd.grad(f(rabbet, *leaves).sum(), leaves, create_graph=True)
     total = sum((g.sum() for g in first[1:]), first[0].sum())
     if total.requires_grad:

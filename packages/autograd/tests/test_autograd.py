@@ -115,6 +115,16 @@ def test_a_second_backward_needs_retain_graph():
         y.backward()
 
 
+def test_nodes_that_save_nothing_run_twice_without_retain_graph():
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    y[0] = 5.0
+    z = (y + 1).reshape(2, 1)
+    z.sum().backward()
+    z.sum().backward()
+    assert x.grad.tolist() == [0, 2]
+
+
 def test_a_saved_tensor_must_not_be_written():
     x = leaf(2.0)
     y = x.exp()

@@ -1,6 +1,10 @@
 // Loops that copy or convert elements: by size within a dtype, by pair of dtypes between them.
 #include <algorithm>
 
+#include "convert.h"
+#include "level.h"
+#include "stream.h"
+#include "transpose.h"
 #include "view.h"
 
 namespace rbcpu {
@@ -61,26 +65,6 @@ Loop same_loop(int item) {
   }
 }
 
-// Two dimensions, the source's fast one being the target's slow one: tiles keep both sides in
-// cache.
-template <class T>
-void transpose_plane(char* to, int64_t to_row, const char* from, int64_t from_col, int64_t rows,
-                     int64_t cols) {
-  // to[r][c] = from[c][r]: `to` is dense along c, `from` along r.
-  constexpr int64_t kTile = 32;
-  for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
-    const int64_t r1 = std::min(rows, r0 + kTile);
-    for (int64_t c0 = 0; c0 < cols; c0 += kTile) {
-      const int64_t c1 = std::min(cols, c0 + kTile);
-      for (int64_t r = r0; r < r1; ++r) {
-        T* out = reinterpret_cast<T*>(to + r * to_row);
-        const char* in = from + r * static_cast<int64_t>(sizeof(T));
-        for (int64_t c = c0; c < c1; ++c) out[c] = *reinterpret_cast<const T*>(in + c * from_col);
-      }
-    }
-  }
-}
-
 // Whether `s` (simplified) is a stack of such transposes, and if so do it.
 bool run_transpose(const LoopSpace& s, int item) {
   if (s.ndim < 2 || item == 16) return false;
@@ -94,13 +78,17 @@ bool run_transpose(const LoopSpace& s, int item) {
   if (row < 0) return false;
   int64_t planes = 1;
   for (int d = 0; d < inner; ++d) planes *= d == row ? 1 : s.shape[d];
-  constexpr int64_t kBand = 64;  // rows per task
-  const int64_t rows = s.shape[row], cols = s.shape[inner], bands = (rows + kBand - 1) / kBand;
-  rb::parallel_for(planes * bands, std::max<int64_t>(1, kGrain / (cols * std::min(rows, kBand))),
+  // Rows per task: a wide band of each source row while there are bands for all threads.
+  const int64_t rows = s.shape[row], cols = s.shape[inner];
+  const int64_t band = planes * rows >= 2048 ? 256 : 64, bands = (rows + band - 1) / band;
+  const bool streamed = planes * rows * cols * item >= kStreamBytes;
+  const TransposeTable& table = RB_PICK_LEVEL(transpose_table);
+  const TransposePlane plane = (streamed ? table.streamed : table.direct)[__builtin_ctz(item)];
+  rb::parallel_for(planes * bands, std::max<int64_t>(1, kGrain / (cols * std::min(rows, band))),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t job = begin; job < end; ++job) {
                        int64_t rest = job / bands;
-                       const int64_t r0 = job % bands * kBand, n = std::min(kBand, rows - r0);
+                       const int64_t r0 = job % bands * band, n = std::min(band, rows - r0);
                        char* to = s.out + r0 * s.out_strides[row];
                        const char* from = s.in[0] + r0 * item;
                        for (int d = inner - 1; d >= 0; --d) {
@@ -109,21 +97,7 @@ bool run_transpose(const LoopSpace& s, int item) {
                          from += rest % s.shape[d] * s.in_strides[0][d];
                          rest /= s.shape[d];
                        }
-                       const int64_t to_row = s.out_strides[row], from_col = s.in_strides[0][inner];
-                       switch (item) {
-                         case 1:
-                           transpose_plane<uint8_t>(to, to_row, from, from_col, n, cols);
-                           break;
-                         case 2:
-                           transpose_plane<uint16_t>(to, to_row, from, from_col, n, cols);
-                           break;
-                         case 4:
-                           transpose_plane<uint32_t>(to, to_row, from, from_col, n, cols);
-                           break;
-                         default:
-                           transpose_plane<uint64_t>(to, to_row, from, from_col, n, cols);
-                           break;
-                       }
+                       plane(to, s.out_strides[row], from, s.in_strides[0][inner], n, cols);
                      }
                    });
   return true;
@@ -133,6 +107,12 @@ bool run_transpose(const LoopSpace& s, int item) {
 
 Loop cast_loop(int to, int from) {
   if (to == from) return same_loop(kItemSize[to]);
+  int t = -1, f = -1;
+  for (int i = 0; i < kCastCount; ++i) {
+    if (kCastDTypes[i] == to) t = i;
+    if (kCastDTypes[i] == from) f = i;
+  }
+  if (t >= 0 && f >= 0) return RB_PICK_LEVEL(convert_table).casts[t][f];
   Loop loop = nullptr;
   visit_dtype(to, [&](auto to_tag) {
     visit_dtype(from, [&](auto from_tag) {

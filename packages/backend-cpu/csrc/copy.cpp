@@ -1,5 +1,7 @@
 // copy, cast, clone, fill, where, masked_fill: elements move, nothing is computed.
+#include "convert.h"
 #include "kernels.h"
+#include "level.h"
 #include "view.h"
 
 namespace rbcpu {
@@ -39,57 +41,23 @@ int32_t assign_first(void*, const RbCall*, const RbValue* args, int32_t, RbValue
   return assign(*rets[0].v.t, args[0], "copy");
 }
 
-template <class T>
-int select(const LoopArgs* a) {
-  const int64_t n = a->n, sc = a->in_stride[0], sx = a->in_stride[1], sy = a->in_stride[2],
-                so = a->out_stride;
+int select_wide(const LoopArgs* a) {
+  struct Wide {
+    uint64_t a, b;
+  };
   const char *c = a->in[0], *x = a->in[1], *y = a->in[2];
   char* r = a->out;
-  if constexpr (std::is_integral_v<T>) {
-    if (sc == 1 && so == sizeof(T) && (sx == 0 || sx == sizeof(T)) &&
-        (sy == 0 || sy == sizeof(T))) {
-      const uint8_t* cc = reinterpret_cast<const uint8_t*>(c);
-      const T* xx = reinterpret_cast<const T*>(x);
-      const T* yy = reinterpret_cast<const T*>(y);
-      T* rr = reinterpret_cast<T*>(r);
-      if (sx != 0 && sy != 0) {
-#pragma GCC ivdep
-        for (int64_t i = 0; i < n; ++i) {
-          const T u = xx[i], v = yy[i];
-          rr[i] = cc[i] ? u : v;
-        }
-      } else {
-        const int64_t ix = sx != 0, iy = sy != 0;
-#pragma GCC ivdep
-        for (int64_t i = 0; i < n; ++i) {
-          const T u = xx[i * ix], v = yy[i * iy];
-          rr[i] = cc[i] ? u : v;
-        }
-      }
-      return 0;
-    }
-  }
-  for (int64_t i = 0; i < n; ++i, c += sc, x += sx, y += sy, r += so) {
-    *reinterpret_cast<T*>(r) = *reinterpret_cast<const T*>(*c ? x : y);
+  for (int64_t i = 0; i < a->n; ++i) {
+    *reinterpret_cast<Wide*>(r) = *reinterpret_cast<const Wide*>(*c ? x : y);
+    c += a->in_stride[0];
+    x += a->in_stride[1];
+    y += a->in_stride[2];
+    r += a->out_stride;
   }
   return 0;
 }
-struct Wide {
-  uint64_t a, b;
-};
 Loop select_loop(int item) {
-  switch (item) {
-    case 1:
-      return select<uint8_t>;
-    case 2:
-      return select<uint16_t>;
-    case 4:
-      return select<uint32_t>;
-    case 8:
-      return select<uint64_t>;
-    default:
-      return select<Wide>;
-  }
+  return item == 16 ? select_wide : RB_PICK_LEVEL(convert_table).select[__builtin_ctz(item)];
 }
 
 void run_select(const rb::Args& a, int condition, int yes, int no) {

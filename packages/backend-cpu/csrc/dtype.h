@@ -92,7 +92,7 @@ void dispatch_dtype(const char* op, int dtype, F&& f) {
 /// Conversion between any two element types, as a C cast: floats to integers truncate, complex to
 /// real takes the real part, everything to bool asks whether it is nonzero.
 template <class To, class From>
-inline To convert(From x) {
+RB_ALWAYS To convert(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
   } else if constexpr (is_half_v<From>) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "convert.h"
 #include "dtype.h"
 #include "kernels.h"
 #include "level.h"
@@ -33,65 +34,9 @@ struct alignas(16) Number {
 
 bool is_half(int dtype) { return dtype == RB_F16 || dtype == RB_BF16; }
 
-// Chunks go to float32, through the float32 loop, and back: one rounding per call, as one operation
-// promises.
-struct HalfContext {
-  Loop loop;
-  const void* ctx;
-  int nin;
-  uint32_t numbers;  // inputs that are float32 already
-  bool narrow;       // the result is a 16-bit float; else a bool
-};
-template <class H>
-int half_loop(const LoopArgs* a) {
-  constexpr int64_t kChunk = 512;
-  const HalfContext& half = *static_cast<const HalfContext*>(a->ctx);
-  alignas(64) float in[kMaxInputs][kChunk];
-  alignas(64) float out[kChunk];
-  int status = 0;
-  for (int64_t done = 0; done < a->n; done += kChunk) {
-    LoopArgs b;
-    b.n = std::min(kChunk, a->n - done);
-    b.ctx = half.ctx;
-    for (int k = 0; k < half.nin; ++k) {
-      b.in[k] = reinterpret_cast<const char*>(in[k]);
-      const int64_t stride = a->in_stride[k];
-      const char* from = a->in[k] + done * stride;
-      if (half.numbers >> k & 1) {
-        b.in[k] = from;
-        b.in_stride[k] = 0;
-      } else if (stride == 0) {
-        in[k][0] = *reinterpret_cast<const H*>(from);
-        b.in_stride[k] = 0;
-      } else {
-        if (stride == sizeof(H)) {
-          const H* x = reinterpret_cast<const H*>(from);
-          for (int64_t i = 0; i < b.n; ++i) in[k][i] = x[i];
-        } else {
-          for (int64_t i = 0; i < b.n; ++i)
-            in[k][i] = *reinterpret_cast<const H*>(from + i * stride);
-        }
-        b.in_stride[k] = sizeof(float);
-      }
-    }
-    char* to = a->out + done * a->out_stride;
-    if (half.narrow) {
-      b.out = reinterpret_cast<char*>(out);
-      b.out_stride = sizeof(float);
-      status |= half.loop(&b);
-      if (a->out_stride == sizeof(H)) {
-        H* r = reinterpret_cast<H*>(to);
-        for (int64_t i = 0; i < b.n; ++i) r[i] = H(out[i]);
-      } else {
-        for (int64_t i = 0; i < b.n; ++i) *reinterpret_cast<H*>(to + i * a->out_stride) = H(out[i]);
-      }
-    } else {
-      b.out = to;
-      b.out_stride = a->out_stride;
-      status |= half.loop(&b);
-    }
-  }
-  return status;
+Loop half_loop(int dtype) {
+  const ConvertTable& table = RB_PICK_LEVEL(convert_table);
+  return dtype == RB_BF16 ? table.bf16 : table.f16;
 }
 
 const char* name_of(const RbCall* call) { return rb::host->op_info(call->op)->name; }
@@ -158,8 +103,7 @@ int32_t run_loop(Loop loop, Operands& o, int nin, bool to_bool, const RbTensor& 
   int status;
   if (is_half(o.dtype)) {
     HalfContext half{loop, ctx, nin, o.numbers, !to_bool};
-    status = run_elementwise(o.dtype == RB_BF16 ? half_loop<BF16> : half_loop<F16>, out, o.in, nin,
-                             grain, &half);
+    status = run_elementwise(half_loop(o.dtype), out, o.in, nin, grain, &half);
   } else {
     status = run_elementwise(loop, out, o.in, nin, grain, ctx);
   }
@@ -415,8 +359,7 @@ int32_t zero_fill(RbTensor& out) {
   const Loop loop = fn_table(out.dtype_id).loops[static_cast<int>(Fn::k_conj)];
   if (is_half(out.dtype_id)) {
     HalfContext half{loop, nullptr, 1, 1, true};
-    run_elementwise(out.dtype_id == RB_BF16 ? half_loop<BF16> : half_loop<F16>, out, &in, 1, kGrain,
-                    &half);
+    run_elementwise(half_loop(out.dtype_id), out, &in, 1, kGrain, &half);
   } else {
     run_elementwise(loop, out, &in, 1, kGrain);
   }

@@ -22,7 +22,7 @@ inline void gemm_tile(const Gemm<double>& g) { gemm_table().f64(g, gemm_workspac
 inline GemmShape gemm_shape(const Gemm<float>& g) { return gemm_table().shape_f32(g.m, g.n); }
 inline GemmShape gemm_shape(const Gemm<double>& g) { return gemm_table().shape_f64(g.m, g.n); }
 
-/// Any other dtype: rows of c gather multiples of rows of b.
+/// Other dtypes: rows of c gather multiples of rows of b.
 template <class T>
 GemmShape gemm_shape(const Gemm<T>&) {
   return kGemmBlock;
@@ -42,6 +42,42 @@ void gemm_tile(const Gemm<T>& g) {
       } else {
         for (int64_t j = 0; j < g.n; ++j) c[j] = T(c[j] + T(x * b[j * g.bs_n]));
       }
+    }
+  }
+}
+
+// Complex numbers: products of the real and imaginary parts, which are strided matrices.
+template <class R>
+void gemm_tile(const Gemm<std::complex<R>>& g) {
+  const rb::Scratch<R> parts(2 * g.m * g.n);
+  R* const real = parts.data();
+  R* const imag = real + g.m * g.n;
+  auto part = [&](int a, int b, R* c, GemmMode mode, R alpha) {
+    Gemm<R> p{g.m,
+              g.n,
+              g.k,
+              reinterpret_cast<const R*>(g.a) + a,
+              2 * g.as_m,
+              2 * g.as_k,
+              reinterpret_cast<const R*>(g.b) + b,
+              2 * g.bs_k,
+              2 * g.bs_n,
+              c,
+              g.n,
+              mode,
+              nullptr,
+              alpha};
+    gemm_tile(p);
+  };
+  part(0, 0, real, kGemmStore, R(1));
+  part(1, 1, real, kGemmAccumulate, R(-1));
+  part(0, 1, imag, kGemmStore, R(1));
+  part(1, 0, imag, kGemmAccumulate, R(1));
+  for (int64_t i = 0; i < g.m; ++i) {
+    std::complex<R>* c = g.c + i * g.ldc;
+    for (int64_t j = 0; j < g.n; ++j) {
+      const std::complex<R> sum = g.alpha * std::complex<R>(real[i * g.n + j], imag[i * g.n + j]);
+      c[j] = sum + (g.mode == kGemmAccumulate ? c[j] : g.bias ? g.bias[j] : std::complex<R>(0));
     }
   }
 }

@@ -97,39 +97,43 @@ int64_t panel_width(int64_t cols, int64_t most) {
   return cols >= most ? most : (cols + L - 1) / L * L;
 }
 
-// depth x nb of b as panels of `most` columns, the last one narrower: depth groups of its width, 0
-// beyond the last column. Panel j begins at j * depth.
+// depth x cols of b as depth groups of `width` elements, whole vectors, 0 beyond the last column.
 template <class T>
-void pack_b(const T* b, int64_t bs_k, int64_t bs_n, int64_t depth, int64_t nb, int64_t most,
-            T* to) {
+void pack_panel(const T* b, int64_t bs_k, int64_t bs_n, int64_t depth, int64_t cols, int64_t width,
+                T* to) {
   constexpr int L = kLanes<T>;
   if (bs_n == 1) {
-    for (int64_t p = 0; p < depth; ++p) {
-      const T* row = b + p * bs_k;
-      for (int64_t j0 = 0; j0 < nb; j0 += most) {
-        const int64_t width = panel_width<T>(nb - j0, most),
-                      end = nb - j0 < width ? nb : j0 + width;
-        T* out = to + j0 * depth + p * width;
-        int64_t j = j0;
-        for (; j + L <= end; j += L, out += L) store_vector(out, load_vector(row + j));
-        if (j < end) store_vector(out, load_part(row + j, static_cast<int>(end - j)));
-      }
+    for (int64_t p = 0; p < depth; ++p, b += bs_k, to += width) {
+      int64_t j = 0;
+      for (; j + L <= cols; j += L) store_vector(to + j, load_vector(b + j));
+      for (; j < width; j += L)
+        store_vector(to + j, load_part(b + j, cols > j ? static_cast<int>(cols - j) : 0));
     }
     return;
   }
-  for (int64_t j0 = 0; j0 < nb; j0 += most) {
-    const int64_t width = panel_width<T>(nb - j0, most), cols = nb - j0 < width ? nb - j0 : width;
-    const T* from = b + j0 * bs_n;
-    T* panel = to + j0 * depth;
-    if (bs_k == 1) {
-      transpose_into(from, bs_n, cols, depth, panel, width);
-    } else {
-      for (int64_t p = 0; p < depth; ++p) {
-        for (int64_t j = 0; j < cols; ++j) panel[p * width + j] = from[p * bs_k + j * bs_n];
-      }
+  if (bs_k == 1) {
+    transpose_into(b, bs_n, cols, depth, to, width);
+  } else {
+    for (int64_t p = 0; p < depth; ++p) {
+      for (int64_t j = 0; j < cols; ++j) to[p * width + j] = b[p * bs_k + j * bs_n];
     }
-    for (int64_t p = 0; p < depth && cols < width; ++p) {
-      for (int64_t j = cols; j < width; ++j) panel[p * width + j] = T(0);
+  }
+  for (int64_t p = 0; p < depth && cols < width; ++p) {
+    for (int64_t j = cols; j < width; ++j) to[p * width + j] = T(0);
+  }
+}
+
+// depth x nb of b as panels of `most` columns, the last one narrower. Panel j begins at j * depth.
+template <class T>
+void pack_b(const T* b, int64_t bs_k, int64_t bs_n, int64_t depth, int64_t nb, int64_t most,
+            T* to) {
+  constexpr int64_t kAtATime = 16;  // rows: along memory first, as panels share cache lines
+  for (int64_t p = 0; p < depth; p += bs_n == 1 ? kAtATime : depth) {
+    const int64_t rows = bs_n == 1 && depth - p > kAtATime ? kAtATime : depth - p;
+    for (int64_t j = 0; j < nb; j += most) {
+      const int64_t width = panel_width<T>(nb - j, most), cols = nb - j < width ? nb - j : width;
+      pack_panel(b + p * bs_k + j * bs_n, bs_k, bs_n, rows, cols, width,
+                 to + j * depth + p * width);
     }
   }
 }

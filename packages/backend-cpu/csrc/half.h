@@ -3,20 +3,20 @@
 #pragma once
 #include <cstdint>
 
-#define RB_HALF_INLINE __attribute__((always_inline)) inline
+#include "level.h"
 
 namespace rbcpu {
 
-RB_HALF_INLINE float bits_to_float(uint32_t u) { return __builtin_bit_cast(float, u); }
-RB_HALF_INLINE uint32_t float_to_bits(float f) { return __builtin_bit_cast(uint32_t, f); }
+RB_ALWAYS float bits_to_float(uint32_t u) { return __builtin_bit_cast(float, u); }
+RB_ALWAYS uint32_t float_to_bits(float f) { return __builtin_bit_cast(uint32_t, f); }
 
 /// bfloat16: the upper half of a float32, rounded to nearest even.
 struct BF16 {
   uint16_t bits;
   BF16() = default;
-  RB_HALF_INLINE explicit BF16(float f) : bits(round(f)) {}
-  RB_HALF_INLINE operator float() const { return bits_to_float(static_cast<uint32_t>(bits) << 16); }
-  RB_HALF_INLINE static uint16_t round(float f) {
+  RB_ALWAYS explicit BF16(float f) : bits(round(f)) {}
+  RB_ALWAYS operator float() const { return bits_to_float(static_cast<uint32_t>(bits) << 16); }
+  RB_ALWAYS static uint16_t round(float f) {
     uint32_t u = float_to_bits(f);
     uint32_t nearest = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
     uint32_t quiet = (u >> 16) | 0x40u;
@@ -28,15 +28,15 @@ struct BF16 {
 struct F16 {
   uint16_t bits;
   F16() = default;
-  RB_HALF_INLINE explicit F16(float f) : bits(round(f)) {}
-  RB_HALF_INLINE operator float() const {
+  RB_ALWAYS explicit F16(float f) : bits(round(f)) {}
+  RB_ALWAYS operator float() const {
     uint32_t h = bits, sign = (h & 0x8000u) << 16, body = (h & 0x7fffu) << 13;
     // Rebias the exponent with a multiplication, which also normalises subnormals.
     float scaled = bits_to_float(body) * bits_to_float(0x77800000u);  // 2^112
     uint32_t finite = float_to_bits(scaled), special = body | 0x7f800000u;
     return bits_to_float(((h & 0x7c00u) == 0x7c00u ? special : finite) | sign);
   }
-  RB_HALF_INLINE static uint16_t round(float f) {
+  RB_ALWAYS static uint16_t round(float f) {
     uint32_t u = float_to_bits(f), sign = (u >> 16) & 0x8000u, mag = u & 0x7fffffffu;
     uint32_t normal =
         (mag + 0xc8000fffu + ((mag >> 13) & 1u)) >> 13;  // exponent - 112, nearest even

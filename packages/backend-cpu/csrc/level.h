@@ -6,6 +6,9 @@
 // (tests/test_native_library.py).
 #pragma once
 
+/// What a level file uses from a header must not remain as a function of its own.
+#define RB_ALWAYS inline __attribute__((always_inline))
+
 #define RB_CONCAT_(a, b) a##_##b
 #define RB_CONCAT(a, b) RB_CONCAT_(a, b)
 #define RB_LEVEL_NAME(name) RB_CONCAT(name, RB_LEVEL)

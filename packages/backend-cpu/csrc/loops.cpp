@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dtype.h"
+#include "stream.h"
 
 namespace rbcpu {
 namespace {
@@ -154,6 +155,28 @@ void run_flat(int64_t begin, int64_t end, void* ctx) {
   for (int k = 0; k < task.nin; ++k) args.in[k] += begin * args.in_stride[k];
   if (int status = task.loop(&args)) __atomic_fetch_or(&task.status, status, __ATOMIC_RELAXED);
 }
+
+// The same through a buffer that is then streamed out: for results that are not an operand too.
+constexpr int64_t kStreamBuffer = 8192;
+void run_flat_streamed(int64_t begin, int64_t end, void* ctx) {
+  FlatTask& task = *static_cast<FlatTask*>(ctx);
+  alignas(64) char buffer[kStreamBuffer];
+  LoopArgs args = task.args;
+  const int64_t item = args.out_stride;
+  char* out = args.out + begin * item;
+  args.out = buffer;
+  for (int k = 0; k < task.nin; ++k) args.in[k] += begin * args.in_stride[k];
+  int status = 0;
+  for (int64_t at = begin; at < end; at += args.n) {
+    args.n = std::min(kStreamBuffer / item, end - at);
+    status |= task.loop(&args);
+    stream_copy(out, buffer, args.n * item);
+    out += args.n * item;
+    for (int k = 0; k < task.nin; ++k) args.in[k] += args.n * args.in_stride[k];
+  }
+  stream_fence();
+  if (status) __atomic_fetch_or(&task.status, status, __ATOMIC_RELAXED);
+}
 }  // namespace
 
 int run_elementwise(Loop loop, const RbTensor& out, const LoopInput* inputs, int nin, int64_t grain,
@@ -180,7 +203,9 @@ int run_elementwise(Loop loop, const RbTensor& out, const LoopInput* inputs, int
     task.nin = nin;
     task.loop = loop;
     task.status = 0;
-    rb::host->parallel_for(n, grain, run_flat, &task);
+    bool streamed = n * out_item >= kStreamBytes;
+    for (int k = 0; k < nin; ++k) streamed = streamed && task.args.in[k] != task.args.out;
+    rb::host->parallel_for(n, grain, streamed ? run_flat_streamed : run_flat, &task);
     return task.status;
   }
   LoopSpace space;

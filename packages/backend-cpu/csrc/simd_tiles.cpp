@@ -104,7 +104,7 @@ void pack(const T* b, int64_t bs_k, int64_t bs_n, int64_t k, int64_t n, T* to) {
   for (int64_t j = 0; j < padded; j += kPanel<T>) {
     const int64_t width = padded - j < kPanel<T> ? padded - j : kPanel<T>;
     const int64_t used = n - j < 0 ? 0 : n - j < width ? n - j : width;
-    pack_b(b + j * bs_n, bs_k, bs_n, k, used, width, to);
+    pack_panel(b + j * bs_n, bs_k, bs_n, k, used, width, to);
     to += k * width;
   }
 }

@@ -7,9 +7,9 @@
 #include <immintrin.h>
 #endif
 
-namespace {
+#include "level.h"
 
-#define RB_ALWAYS inline __attribute__((always_inline))
+namespace {
 
 #if defined(__AVX512F__)
 constexpr int kVectorBytes = 64;

@@ -306,3 +306,27 @@ def test_bad_input_is_an_error(
     with pytest.raises(KernelError, match=message.replace("(", r"\(")) as caught:
         host.filled(op, args, (4,), args[0].dtype.name)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(33, 70), (1, 64), (16, 16), (2, 3, 130, 67), (1100, 1500)])
+def test_transposed_copies(host: Host, dtype: str, shape: tuple[int, ...]) -> None:
+    x = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    y = np.swapaxes(x, -1, -2)
+    got = host.filled("clone", [y], y.shape, dtype)
+    assert got.flags.c_contiguous and np.array_equal(got, y)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 3])
+def test_large_results_at_any_alignment(host: Host, offset: int) -> None:
+    """Results that are streamed past the caches: heads, tails and in-place calls."""
+    n = 1_300_001
+    base = np.random.default_rng(0).normal(size=n + 8).astype(np.float32)
+    x, y = base[offset : offset + n], base[2 : 2 + n]
+    out = np.zeros(n + 8, np.float32)
+    host.run("mul", [x, y], [out[offset : offset + n]])
+    assert np.array_equal(out[offset : offset + n], x * y)
+    assert not out[:offset].any() and not out[offset + n :].any()
+    z = x.copy()
+    host.run("mul", [z, z], [z])
+    assert np.array_equal(z, x * x)

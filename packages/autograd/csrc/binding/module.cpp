@@ -534,6 +534,29 @@ py::object run(const std::vector<py::object>& outputs, const std::vector<py::obj
   return std::move(answer);
 }
 
+// The gradients of all parameters as a list, or None if one is missing or is not real and floating.
+PyObject* real_grads(PyObject*, PyObject* params) {
+  if (!PyList_Check(params)) Py_RETURN_NONE;
+  const Py_ssize_t n = PyList_GET_SIZE(params);
+  PyObject* list = PyList_New(n);
+  for (Py_ssize_t i = 0; list && i < n; ++i) {
+    const RbTensor* t = core->unwrap(PyList_GET_ITEM(params, i));
+    RbTensor* g = t ? tape->get_grad(t) : nullptr;
+    if (!g || g->dtype_id < RB_F16 || g->dtype_id > RB_F64) {
+      Py_DECREF(list);
+      Py_RETURN_NONE;
+    }
+    core->host->retain(g);
+    PyObject* grad = core->wrap(g);
+    if (!grad) Py_CLEAR(list);
+    if (list) PyList_SET_ITEM(list, i, grad);
+  }
+  return list;
+}
+PyMethodDef real_grads_def = {
+    "real_grads", real_grads, METH_O,
+    "The gradients of a list of tensors, or None if one is missing or is not real and floating."};
+
 PyMethodDef node_methods[] = {
     {"name", node_name, METH_NOARGS, "Name of the recorded call, such as MulBackward."},
     {"_sequence_nr", node_sequence, METH_NOARGS,
@@ -597,6 +620,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("tensor_attributes", tensor_attributes);
   m.def("is_grad_enabled", is_enabled);
   m.def("set_grad_enabled", set_enabled);
+  m.add_object("real_grads", PyCFunction_New(&real_grads_def, nullptr));
   m.def("is_inference_mode", is_inference_mode);
   m.def("set_inference_mode", set_inference_mode);
   m.def("push_saved_hooks", push_saved_hooks);

@@ -399,8 +399,8 @@ int32_t Run::process(Node* n) {
     if (int32_t rc = push(n->edges[i].fn, n->edges[i].output, std::move(grad))) return rc;
   }
   if (!(flags_ & RB_BACKWARD_RETAIN)) {
-    if (n->kind == NodeKind::kOp) drop_saved(n);
-    if (n->kind != NodeKind::kOp) n->released = true;
+    drop_saved(n);
+    if (n->kind == NodeKind::kCustom) n->released = true;
   }
   return RB_OK;
 }

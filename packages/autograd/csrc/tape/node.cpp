@@ -169,11 +169,10 @@ void node_release(Node* n) {
 }
 
 void drop_saved(Node* n) {
-  if (n->holds) {
-    for (int i = 0; i < n->nargs; ++i) drop_saved_value(n->args[i]);
-    for (int i = 0; n->outs && i < n->nrets; ++i) drop_saved_value(n->outs[i]);
-    n->holds = false;
-  }
+  if (!n->holds) return;
+  for (int i = 0; i < n->nargs; ++i) drop_saved_value(n->args[i]);
+  for (int i = 0; n->outs && i < n->nrets; ++i) drop_saved_value(n->outs[i]);
+  n->holds = false;
   n->released = true;
 }
 

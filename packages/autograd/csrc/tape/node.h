@@ -119,7 +119,8 @@ Node* make_node(NodeKind kind, const NodeShape& shape, char** extra);
 void node_retain(Node* n);
 /// Iterative: chains of any length.
 void node_release(Node* n);
-/// Free what the derivative reads; running the node again is an error then.
+/// Free the tensors that the derivative reads, if it reads any; running the node again is an error
+/// then.
 void drop_saved(Node* n);
 int64_t live_nodes();
 

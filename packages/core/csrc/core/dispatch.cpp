@@ -103,10 +103,26 @@ inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, Rb
   return run_top(&c, args, nargs, rets, nrets);
 }
 
+// A call that leaves out the last arguments: layers and kernels see them all.
+[[gnu::noinline]] int32_t call_with_defaults(const Op* op, const RbValue* args, int32_t nargs,
+                                             RbValue* rets, int32_t nrets, uint32_t flags) {
+  RbValue all[kMaxArgs];
+  std::copy(args, args + nargs, all);
+  for (int32_t i = nargs; i < op->info.nargs; ++i) {
+    const Param& param = op->params[i];
+    if (!param.has_default)
+      return set_error(RB_E_TYPE, op->name + ": the argument '" + param.name_text + "' is missing");
+    all[i] = param.default_value;
+  }
+  return call(op, all, op->info.nargs, rets, nrets, flags);
+}
+
 }  // namespace
 
 int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
              uint32_t flags) {
+  if (__builtin_expect(nargs < op->info.nargs, 0))
+    return call_with_defaults(op, args, nargs, rets, nrets, flags);
   bool has_dims = false;  // that are given
   for (uint64_t rest = op->dim_args; rest; rest &= rest - 1) {
     const int i = __builtin_ctzll(rest);

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "backends.h"
 #include "dispatch.h"
 #include "dtype.h"
 #include "error.h"
@@ -107,9 +108,11 @@ bool run_vjp_kernel(const Op& op, int argument, const RbValue* args, int nargs, 
   keys = (keys | state.include) & ~state.exclude;
   if (keys > kBackendMask) return false;  // a layer wants to see the operators of the formula
 
-  const bool keeps_order = !(g->flags & RB_T_CONTIGUOUS) && is_dense(g);
-  TensorRef out(tensor_new(g->backend, g->device.id, g->dtype_id, g->ndim, g->shape,
-                           keeps_order ? g->strides : nullptr));
+  const bool contiguous = (g->flags & RB_T_CONTIGUOUS) != 0;
+  TensorRef out(contiguous && has_host_memory(g->backend)
+                    ? tensor_like(g, g->dtype_id)
+                    : tensor_new(g->backend, g->device.id, g->dtype_id, g->ndim, g->shape,
+                                 !contiguous && is_dense(g) ? g->strides : nullptr));
   RbCall call;
   call.struct_size = sizeof(RbCall);
   call.flags = 0;

@@ -92,8 +92,13 @@ bool QuickFormula::vjp(int arg, RbValue* result) {
     return false;
   }
   if (v.tag == RB_TENSOR) {
-    retain(v.v.t);
     *result = value_tensor(v.v.t);
+    for (int i = nowned_ - 1; i >= 0; --i) {
+      if (owned_[i] != v.v.t) continue;
+      owned_[i] = owned_[--nowned_];  // handed over: a let that names it lives as long as `result`
+      return true;
+    }
+    retain(v.v.t);
     return true;
   }
   if (v.tag != RB_ZERO && (!is_real_number(v) || real_value(v) != 0)) return false;

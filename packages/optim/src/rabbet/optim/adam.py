@@ -7,7 +7,7 @@ from typing import Any
 
 import rabbet
 from rabbet import Tensor, ops
-from rabbet.autograd import enable_grad, no_grad
+from rabbet.autograd import _C, enable_grad, no_grad
 
 from ._checks import as_number, check_at_least_zero, check_betas, check_lr, check_modes
 from .optimizer import Optimizer
@@ -15,7 +15,7 @@ from .optimizer import Optimizer
 __all__ = ["Adam", "adam"]
 
 _fused_adam = ops.fused_adam
-_REAL = frozenset({rabbet.float32, rabbet.float64, rabbet.float16, rabbet.bfloat16})
+_real_grads = _C.real_grads
 
 
 class Adam(Optimizer):
@@ -115,23 +115,27 @@ class Adam(Optimizer):
     def _step_together(self, group: dict[str, Any]) -> bool:
         """The step of a group whose parameters all have gradients and made as many steps as the first.
 
-        False: the group is another one, and nothing was done.
+        False: the group is not like that, and nothing was done.
         """
         params = group["params"]
+        grads = _real_grads(params)
+        if not grads:
+            return False
         state_of = self.state
-        if not params or not all(map(state_of.__contains__, params)):
-            return False
-        states = [state_of[param] for param in params]
-        grads = [param.grad for param in params]
-        try:
-            means = [state["exp_avg"] for state in states]
-            squares = [state["exp_avg_sq"] for state in states]
-            step = states[0]["step"]
-            for state, grad in zip(states, grads, strict=True):
-                if grad is None or state["step"] != step or grad.dtype not in _REAL:
-                    return False
-        except KeyError:  # a parameter whose steps are still to begin
-            return False
+        states, means, squares = [], [], []
+        step = None
+        for param in params:
+            state = state_of.get(param)
+            if not state:  # its steps are still to begin
+                return False
+            count = state["step"]
+            if step is None:
+                step = count
+            elif count != step:
+                return False
+            states.append(state)
+            means.append(state["exp_avg"])
+            squares.append(state["exp_avg_sq"])
         beta1, beta2 = group["betas"]
         lr, weight_decay = group["lr"], group["weight_decay"]
         if not (type(lr) is type(beta1) is type(beta2) is float) or isinstance(
