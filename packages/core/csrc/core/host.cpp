@@ -144,8 +144,10 @@ int32_t host_slot_new(const char* name, int32_t layer, void (*del)(void*), int32
   return guarded([&] {
     *slot = slot_new(name, layer, del);
     slot_layers[*slot] = layer;
-    Tensor* null = nullptr;
-    *offset = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&null->slots[*slot]));
+    // Tensor is no standard-layout class, for which offsetof would be defined.
+    alignas(Tensor) static char place[sizeof(Tensor)];
+    auto* slots = reinterpret_cast<char*>(&reinterpret_cast<Tensor*>(place)->slots[*slot]);
+    *offset = static_cast<uint32_t>(slots - place);
   });
 }
 void host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
