@@ -64,7 +64,7 @@ void layer_norm_backward(const Op& op, const RbValue* args, int, Inferred& out) 
 void check_channels(const Op& op, const RbTensor& x, const RbValue* args) {
   if (x.ndim < 2)
     fail(RB_E_ARG, "%s: expected (N, C, *), got shape %s", op.base.c_str(), text(x).c_str());
-  for (const char* name : {"mean", "var", "weight", "bias"}) {
+  for (const char* name : {"running_mean", "running_var", "mean", "var", "weight", "bias"}) {
     const RbTensor* t = named_tensor(op, args, name);
     if (t && (t->ndim != 1 || t->shape[0] != x.shape[1])) {
       fail(RB_E_ARG, "%s: %s should contain %lld elements, got shape %s", op.name.c_str(), name,

@@ -11,6 +11,62 @@ _Number: _TypeAlias = _bool | _int | _float | _complex
 _Device: _TypeAlias = _device | _str | _int
 _Ints: _TypeAlias = _int | _Sequence[_int]
 
+class _DgatesDh0Dc0DweightDbias(_NamedTuple):
+    dgates: _Tensor
+    dh0: _Tensor
+    dc0: _Tensor
+    dweight: _Tensor
+    dbias: _Tensor
+
+class _DgatesDproductDhDc(_NamedTuple):
+    dgates: _Tensor
+    dproduct: _Tensor
+    dh: _Tensor
+    dc: _Tensor
+
+class _DinputDweight(_NamedTuple):
+    dinput: _Tensor
+    dweight: _Tensor
+
+class _DinputDweightDbias(_NamedTuple):
+    dinput: _Tensor
+    dweight: _Tensor
+    dbias: _Tensor
+
+class _DqDkDv(_NamedTuple):
+    dq: _Tensor
+    dk: _Tensor
+    dv: _Tensor
+
+class _H1C1Saved(_NamedTuple):
+    h1: _Tensor
+    c1: _Tensor
+    saved: _Tensor
+
+class _LossLseTotal(_NamedTuple):
+    loss: _Tensor
+    lse: _Tensor
+    total: _Tensor
+
+class _LossTotal(_NamedTuple):
+    loss: _Tensor
+    total: _Tensor
+
+class _OutLogsumexp(_NamedTuple):
+    out: _Tensor
+    logsumexp: _Tensor
+
+class _OutputHnCnCellsSaved(_NamedTuple):
+    output: _Tensor
+    hn: _Tensor
+    cn: _Tensor
+    cells: _Tensor
+    saved: _Tensor
+
+class _PDs(_NamedTuple):
+    p: _Tensor
+    ds: _Tensor
+
 class _ValuesIndices(_NamedTuple):
     values: _Tensor
     indices: _Tensor
@@ -529,7 +585,6 @@ class Methods:
     def tan_(self) -> _Self: ...
     def tanh(self) -> _Tensor: ...
     def tanh_(self) -> _Self: ...
-    def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True) -> _ValuesIndices: ...
     def transpose(self, dim0: _int, dim1: _int) -> _Tensor: ...
     def tril(self, diagonal: _int = 0) -> _Tensor: ...
     def triu(self, diagonal: _int = 0) -> _Tensor: ...

@@ -288,7 +288,7 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
     "cross_entropy_counts": lambda m: [
         _case("cross_entropy_counts", [rabbet.tensor([0, 2, 1, 2]), m.tensor(3), 1, m.dtype])
     ],
-    "class_weights": lambda m: [_case("class_weights", [m.tensor(3), rabbet.zeros(2, 3, 2)])],
+    "class_weights": lambda m: [_case("class_weights", [m.tensor(3), rabbet.zeros(2, 3, 2, dtype=m.dtype)])],
     "logsumexp_vjp": lambda m: [_case("logsumexp_vjp", [m.tensor(2, 2), m.tensor(2, 3, 2)])],
     "nll_loss": lambda m: [
         _case("nll_loss", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), rabbet.tensor([0.5, 2.0, 1.0]), "mean", 1]),
