@@ -141,6 +141,38 @@ bool hazard(const Op& op, bool elementwise, const RbTensor* target, const RbValu
   return false;
 }
 
+// Strides of a tensor that fills its memory without gaps, in whatever order of dimensions.
+bool is_dense(const RbTensor* t) {
+  int order[kMaxDims];
+  int n = 0;
+  for (int i = 0; i < t->ndim; ++i) {
+    if (t->strides[i] <= 0) return false;
+    if (t->shape[i] != 1) order[n++] = i;
+  }
+  std::sort(order, order + n, [&](int a, int b) { return t->strides[a] < t->strides[b]; });
+  int64_t dense = 1;
+  for (int i = 0; i < n; ++i) {
+    if (t->strides[order[i]] != dense) return false;
+    dense *= t->shape[order[i]];
+  }
+  return true;
+}
+
+// An elementwise result that shares some of its elements with an operand, other than each with
+// itself: an error as in PyTorch. Operands with gaps may interleave; those take the way of `hazard`.
+void check_overlap(const Op& op, const RbTensor* target, const RbValue* args, int nargs) {
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag != RB_TENSOR) continue;
+    const RbTensor* t = args[i].v.t;
+    if (!may_overlap(t, target) || same_geometry(t, target)) continue;
+    if (!is_dense(t) || !is_dense(target)) continue;
+    fail(RB_E_ARG,
+         "%s: the destination and '%s' share some elements of their memory, but not all in the "
+         "same places; clone() one of them first",
+         op.name.c_str(), op.params[i].name);
+  }
+}
+
 void check_writable(const Op& op, const RbTensor* t, const char* what) {
   if (t->flags & RB_T_READONLY) {
     fail(RB_E_STATE,
@@ -356,6 +388,7 @@ int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int back
     const TensorSpec& spec = inferred.rets[i];
     RbTensor* target = rets[i].v.t;
     check_destination(op, target, spec);
+    if (is_elementwise(op, handler)) check_overlap(op, target, args, nargs);
     if (target->dtype_id == spec.dtype &&
         !hazard(op, is_elementwise(op, handler), target, values, nargs)) {
       dests[i] = value_tensor(target);
