@@ -8,6 +8,7 @@
 
 #include "dispatch.h"
 #include "error.h"
+#include "infer.h"
 
 namespace rabbet {
 
@@ -34,13 +35,23 @@ TensorRef cat(const List& parts, int64_t dim = 0) {
   return call1(op, args, 2);
 }
 
+// A call whose last arguments are their defaults.
+List call_list(const Op* op, std::initializer_list<RbValue> given) {
+  RbValue args[32], rets[kMaxRets];
+  const size_t nargs = op->params.size();
+  std::copy(given.begin(), given.end(), args);
+  for (size_t i = given.size(); i < nargs; ++i) args[i] = op->params[i].default_value;
+  for (RbValue& ret : rets) ret = value_none();
+  check(call(op, args, static_cast<int32_t>(nargs), rets, op->info.nrets));
+  List out;
+  for (int i = 0; i < op->info.nrets; ++i) out.emplace_back(rets[i].v.t);
+  return out;
+}
 TensorRef unary(const char* name, const TensorRef& t) {
-  const RbValue arg = value_tensor(t.get());
-  return call1(find_op(name), &arg, 1);
+  return call_list(find_op(name), {value_tensor(t.get())})[0];
 }
 TensorRef binary(const char* name, const TensorRef& a, const TensorRef& b) {
-  const RbValue args[2] = {value_tensor(a.get()), value_tensor(b.get())};
-  return call1(find_op(name), args, 2);
+  return call_list(find_op(name), {value_tensor(a.get()), value_tensor(b.get())})[0];
 }
 TensorRef zeros_like(const TensorRef& t) { return unary("zeros_like", t); }
 
@@ -48,15 +59,6 @@ TensorRef given(const RbValue& v) {
   return v.tag == RB_TENSOR ? TensorRef::share(v.v.t) : TensorRef();
 }
 RbValue optional(const TensorRef& t) { return t ? value_tensor(t.get()) : value_none(); }
-
-List call_list(const char* name, std::initializer_list<RbValue> args, int nrets) {
-  RbValue rets[8];
-  for (int i = 0; i < nrets; ++i) rets[i] = value_none();
-  check(call(find_op(name), args.begin(), static_cast<int32_t>(args.size()), rets, nrets));
-  List out;
-  for (int i = 0; i < nrets; ++i) out.emplace_back(rets[i].v.t);
-  return out;
-}
 
 // The first rows of a state replaced by the new ones.
 TensorRef updated(const TensorRef& state, const TensorRef& fresh) {
@@ -114,10 +116,9 @@ void recurrent_layer_decomp(const Op&, const RbValue* args, int, RbValue* rets, 
     const size_t t = steps.at(s);
     const TensorRef x = steps.rows(gates, t), h_here = narrow(h, 0, steps.sizes[t]),
                     c_here = lstm ? narrow(c, 0, steps.sizes[t]) : TensorRef();
-    const List r = call_list("recurrent_step",
+    const List r = call_list(find_op("recurrent_step"),
                              {mode, value_tensor(x.get()), value_tensor(h_here.get()),
-                              optional(c_here), args[4], args[5]},
-                             3);
+                              optional(c_here), args[4], args[5]});
     output[t] = r[0];
     cells[t] = r[1];
     saved[t] = r[2];
@@ -152,11 +153,10 @@ void recurrent_layer_backward_decomp(const Op&, const RbValue* args, int, RbValu
                     c = lstm ? steps.rows(cells, t) : TensorRef(),
                     c_before = lstm ? steps.before(cells, c0, t) : TensorRef();
     h_before[t] = steps.before(output, h0, t);
-    const List r = call_list("recurrent_step_grads",
+    const List r = call_list(find_op("recurrent_step_grads"),
                              {mode, value_tensor(grad_h.get()), optional(grad_c), optional(extra),
                               value_tensor(h.get()), optional(c), value_tensor(h_before[t].get()),
-                              optional(c_before), optional(kept), value_tensor(weight.get())},
-                             4);
+                              optional(c_before), optional(kept), value_tensor(weight.get())});
     dgates[t] = r[0];
     dproduct[t] = r[1];
     dh = updated(dh, r[2]);
@@ -168,11 +168,11 @@ void recurrent_layer_backward_decomp(const Op&, const RbValue* args, int, RbValu
   const TensorRef dweight =
       some ? binary("matmul", unary("mT", all), cat(h_before)) : zeros_like(weight);
   const int64_t first = 0;
-  RbValue sum_args[3] = {value_tensor(all.get()), value_none(), value_bool(false)};
-  sum_args[1].tag = RB_INTS;
-  sum_args[1].len = 1;
-  sum_args[1].v.is = &first;
-  const TensorRef dbias = call1(find_op("sum"), sum_args, 3);
+  RbValue dims = value_none();
+  dims.tag = RB_INTS;
+  dims.len = 1;
+  dims.v.is = &first;
+  const TensorRef dbias = call_list(find_op("sum"), {value_tensor(all.get()), dims})[0];
   give(rets, {some ? cat(dgates) : no_gates, dh, lstm ? dc : nothing(h0), dweight,
               args[12].v.i ? dbias : nothing(dbias)});
 }

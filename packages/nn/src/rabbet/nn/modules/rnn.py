@@ -44,7 +44,8 @@ def _run_layer(
     if mode == "GRU":  # its reset gate stands between b_hh and b_ih
         gates, bias = F.linear(x, w_ih, b_ih), b_hh
     else:
-        gates, bias = F.linear(x, w_ih, None if b_ih is None else b_ih + b_hh), None
+        joint = None if b_ih is None or b_hh is None else b_ih + b_hh
+        gates, bias = F.linear(x, w_ih, joint), None
     if w_hr is not None:
         return _run_projected(gates, h, c, w_hh, w_hr, sizes, reverse)
     result = ops.recurrent_layer(_MODES[mode], gates, h, c, w_hh, bias, sizes, reverse)

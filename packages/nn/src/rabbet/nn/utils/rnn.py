@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import rabbet
 from rabbet import Tensor
@@ -240,4 +240,4 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
 
 def permuted(state: Tensor, order: Tensor | None) -> Tensor:
     """`state` (layers, B, H) with the sequences in `order`."""
-    return state if order is None else cast(Tensor, state.index_select(1, order))
+    return state if order is None else state.index_select(1, order)
