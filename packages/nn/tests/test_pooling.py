@@ -54,6 +54,10 @@ def test_pools_agree_with_pytorch(pool: dict, dilation: int, pad: bool) -> None:
         got = call(getattr(F, name), x, **pool, **options)
         if want is None:  # some of what PyTorch refuses has a meaning here
             continue
+        if kind == "max_pool" and torch.isneginf(want[0]).any():
+            # A window in the padding altogether: PyTorch gives it an index that may not exist.
+            assert got is None
+            continue
         assert got is not None, name
         if kind == "max_pool":
             np.testing.assert_array_equal(got[1].numpy(), want[1].numpy())
