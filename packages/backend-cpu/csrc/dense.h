@@ -77,21 +77,6 @@ inline void store_doubles(const RbTensor& out, const double* from) {
   copy_view(to, dense_view(const_cast<double*>(from), RB_F64, to));
 }
 
-/// Fetch a run that comes next, to read it or to write it: rows that fill pages of their own are
-/// not foreseen by the hardware. Longer ones it follows by itself.
-template <class T>
-inline void prefetch_run(const T* p, int64_t n) {
-  constexpr int64_t kLine = 64 / sizeof(T), kMost = 16384 / sizeof(T);
-  if (n > kMost) return;
-  for (int64_t i = 0; i < n; i += kLine) __builtin_prefetch(p + i, 0, 2);
-}
-template <class T>
-inline void prefetch_run_for_writing(const T* p, int64_t n) {
-  constexpr int64_t kLine = 64 / sizeof(T), kMost = 16384 / sizeof(T);
-  if (n > kMost) return;
-  for (int64_t i = 0; i < n; i += kLine) __builtin_prefetch(p + i, 1, 2);
-}
-
 /// Runs of T seen as runs of the type that computes: the 16-bit floats pass through a buffer.
 template <class T>
 class RunIn {

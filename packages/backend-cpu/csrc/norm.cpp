@@ -82,10 +82,6 @@ void last_dims_kernel(const rb::Args& a) {
       const RunIn<T> in(n);
       const RunOut<T> out(n);
       for (int64_t i = begin; i < end; ++i) {
-        if (i + 1 < end) {
-          prefetch_run(from + (i + 1) * n, n);
-          prefetch_run_for_writing(y.data() + (i + 1) * n, n);
-        }
         const C* row = in(from + i * n, n);
         const RunStats s = run_stats<Rms>(row, n, eps);
         T* to = y.data() + i * n;
@@ -126,11 +122,6 @@ void last_dims_gradient(const T* g, const T* x, const compute_t<T>* w, T* dx, do
     for (int64_t j = 0; j < 2 * n; ++j) part_w[j] = C(0);
     const int64_t begin = rows * chunk / chunks, end = rows * (chunk + 1) / chunks;
     for (int64_t i = begin; i < end; ++i) {
-      if (i + 1 < end) {
-        prefetch_run(g + (i + 1) * n, n);
-        prefetch_run(x + (i + 1) * n, n);
-        prefetch_run_for_writing(dx + (i + 1) * n, n);
-      }
       const C *gi = in_g(g + i * n, n), *xi = in_x(x + i * n, n);
       const GradientStats s = gradient_stats<Rms>(gi, w, xi, n, eps);
       norm_rows<C>().gradient(gi, w, xi, out.at(dx + i * n), part_w, part_b, n,

@@ -39,10 +39,6 @@ void run_lines(const Space& s, const T* const (&in)[N], T* out, const Row& row,
       const RunIn<T> first(n), second(n);
       const RunOut<T> to(n);
       for (int64_t i = begin; i < end; ++i) {
-        if (i + 1 < end) {
-          for (int k = 0; k < N; ++k) prefetch_run(in[k] + (i + 1) * n, n);
-          prefetch_run_for_writing(out + (i + 1) * n, n);
-        }
         const C* from[2] = {first(in[0] + i * n, n),
                             N > 1 ? second(in[N - 1] + i * n, n) : nullptr};
         row(from, to.at(out + i * n), n);
