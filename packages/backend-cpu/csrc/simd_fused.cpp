@@ -18,8 +18,18 @@ void fused_loop(int64_t n, T* r, const T* const* in, const T* given) {
   const T* x2 = in[F::inputs > 2 ? 2 : 0];
   T p[F::numbers + 1] = {};
   for (int k = 0; k < F::numbers; ++k) p[k] = given[k];
+  int64_t i = 0;
+  if constexpr (F::packed && is_f32<T>) {
+    using V = Pack<T, 2>;
+    V vp[F::numbers + 1];
+    for (int k = 0; k < F::numbers; ++k) vp[k] = V(p[k]);
+    for (; i + kLanesOf<V> <= n; i += kLanesOf<V>) {
+      pack_store(r + i, F::template f<V>(pack_load<V>(x0 + i), pack_load<V>(x1 + i),
+                                         pack_load<V>(x2 + i), vp));
+    }
+  }
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) r[i] = F::template f<T>(x0[i], x1[i], x2[i], p);
+  for (; i < n; ++i) r[i] = F::template f<T>(x0[i], x1[i], x2[i], p);
 }
 template <class F>
 constexpr FusedBody body() {

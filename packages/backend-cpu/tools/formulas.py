@@ -13,6 +13,9 @@ from records import Record
 HEAVY = {"exp", "expm1", "log", "log2", "log10", "log1p", "tan", "asin", "acos", "atan", "atan2"}
 HEAVY |= {"sinh", "cosh", "tanh", "sigmoid", "erf", "erfc", "pow", "silu"}
 HEAVY |= {"gelu", "gelu_tanh", "gelu_vjp", "gelu_tanh_vjp", "fmod", "remainder", "div_floor"}
+# Functions that pack.h's vectors go through too; a formula of these alone has a loop over packs.
+PACKED = {"neg", "add", "sub", "mul", "div", "exp", "expm1", "log", "log2", "log10", "log1p"}
+PACKED |= {"tanh", "sigmoid", "erf", "silu", "gelu", "gelu_tanh", "gelu_vjp", "gelu_tanh_vjp"}
 # float32 sine and cosine choose their method per block of elements: not a function of one element.
 BLOCKWISE = {"sin", "cos"}
 RENAMED = {"sign": "sgn"}
@@ -130,6 +133,7 @@ class Evaluation:
         self.statements: list[str] = []
         self.known: dict[str, str] = {}
         self.heavy = False
+        self.packed = True
 
     # ---- choices
 
@@ -188,6 +192,7 @@ class Evaluation:
         if not any(isinstance(a, Tensor) for a in args):
             raise Unsupported(f"{name} of numbers")
         self.heavy |= name in HEAVY
+        self.packed &= name in PACKED
         code = f"op_{name}::f<T>({', '.join(self.operand(a) for a in args)})"
         if self.functions[name] in ("TEST", "COMPARE"):
             return Mask(self.emit(code, "bool"))
@@ -412,6 +417,7 @@ class Evaluation:
                 and a.constant not in (0.0, 0.5, 1.0)
             ):
                 raise Unsupported("where of numbers")
+        self.packed = False
         return Tensor(self.emit(f"{condition.text} ? {self.operand(x)} : {self.operand(y)}"))
 
     def clamp(self, x: Value, low: Value, high: Value) -> Value:

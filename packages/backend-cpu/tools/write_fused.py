@@ -53,6 +53,7 @@ class Kernels:
         self.functions = functions
         self.bodies: dict[Body, int] = {}
         self.heavy: set[int] = set()
+        self.packed: set[int] = set()
         self.kernels: list[tuple[str, str, Tree]] = []
         for record in records.values():
             if record.result != "Tensor":
@@ -106,6 +107,8 @@ class Kernels:
         index = self.bodies.setdefault(body, len(self.bodies))
         if evaluation.heavy:
             self.heavy.add(index)
+        if evaluation.heavy and evaluation.packed:
+            self.packed.add(index)
         return Leaf(index, evaluation.inputs, evaluation.numbers)
 
 
@@ -137,6 +140,8 @@ def write_bodies(kernels: Kernels) -> str:
     for body, index in kernels.bodies.items():
         lines.append(f"struct fused_{index} {{")
         lines.append(f"  static constexpr int inputs = {body.inputs}, numbers = {body.numbers};")
+        packed = "true" if index in kernels.packed else "false"
+        lines.append(f"  static constexpr bool packed = {packed};")
         lines.append("  template <class T>")
         params = ", ".join(f"[[maybe_unused]] T x{i}" for i in range(MAX_INPUTS))
         lines.append(f"  RB_INLINE T f({params}, [[maybe_unused]] const T* p) {{")
