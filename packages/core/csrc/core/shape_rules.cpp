@@ -330,8 +330,7 @@ void pool(const Op& op, const RbValue* args, int, Inferred& out) {
   for (int i = 0; i < rank; ++i) {
     const int64_t kernel = size_at(args[1], i), p = size_at(args[3], i), s = size_at(stride, i);
     const int64_t spread = dilation >= 0 ? size_at(args[dilation], i) : 1;
-    const int64_t reach =
-        checked_sum(op.name, checked_product(op.name, spread, kernel - 1), 1);
+    const int64_t reach = checked_sum(op.name, checked_product(op.name, spread, kernel - 1), 1);
     if (p > reach / 2) {
       fail(RB_E_ARG, "%s: padding %lld is more than half of the kernel size %lld", op.name.c_str(),
            (long long)p, (long long)reach);
