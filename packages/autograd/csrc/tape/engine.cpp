@@ -23,9 +23,10 @@ thread_local Node* running __attribute__((tls_model("initial-exec"))) = nullptr;
 // hook may start a run inside a run (checkpointing), on the same thread.
 std::recursive_mutex engine_mutex;
 
-// A forked child has only the thread that forked: a backward pass of another one does not end there.
-[[maybe_unused]] const int fork_handler = pthread_atfork(
-    nullptr, nullptr, [] { new (&engine_mutex) std::recursive_mutex; });
+// A forked child has only the thread that forked: a backward pass of another one does not end
+// there.
+[[maybe_unused]] const int fork_handler =
+    pthread_atfork(nullptr, nullptr, [] { new (&engine_mutex) std::recursive_mutex; });
 uint64_t next_run = 1;
 
 struct Ops {
