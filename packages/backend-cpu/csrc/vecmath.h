@@ -1,4 +1,4 @@
-// Elementary functions as branch-free polynomials for float (here) and double (vecmath64.h),
+// Elementary functions of float32 as branch-free polynomials, for
 // numbers and packs (pack.h) alike: scalar code, vector code and the elements at the end of a loop
 // get the same bits. The coefficients are minimax fits of our own. Bounds in ulp, with hardware
 // multiply-add and without (tests/test_native_vecmath.py checks them):

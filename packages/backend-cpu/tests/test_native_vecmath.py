@@ -1,4 +1,4 @@
-"""The polynomials of vecmath.h and vecmath64.h: the bounds that the headers state, and exceptional values."""
+"""The polynomials of vecmath.h: the bounds that the header states, and exceptional values."""
 
 from collections.abc import Callable
 from typing import Any

@@ -159,7 +159,8 @@ bool is_dense(const RbTensor* t) {
 }
 
 // An elementwise result that shares some of its elements with an operand, other than each with
-// itself: an error as in PyTorch. Operands with gaps may interleave; those take the way of `hazard`.
+// itself: an error as in PyTorch. Operands with gaps may interleave; those take the way of
+// `hazard`.
 void check_overlap(const Op& op, const RbTensor* target, const RbValue* args, int nargs) {
   for (int i = 0; i < nargs; ++i) {
     if (args[i].tag != RB_TENSOR) continue;
