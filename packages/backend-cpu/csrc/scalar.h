@@ -6,7 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "vecmath.h"
+#include "vecmath64.h"
 
 namespace {
 
@@ -38,14 +38,19 @@ RB_LIBM(sinh) RB_LIBM(cosh) RB_LIBM(tanh) RB_LIBM(erf) RB_LIBM(erfc) RB_LIBM(flo
 RB_LIBM(ceil) RB_LIBM(trunc) RB_LIBM(rint) RB_LIBM(fabs) RB_LIBM2(fmod) RB_LIBM2(pow)
 RB_LIBM2(atan2) RB_LIBM2(copysign)
 
-// float32 goes to the polynomials of vecmath.h.
+// What has a polynomial in vecmath.h or vecmath64.h goes there.
 #define RB_VECTOR(name)                      \
+  template <class V>                         \
+  RB_INLINE V s_##name(const V& x) {         \
+    return vm_##name(x);                     \
+  }
+#define RB_VECTOR32(name)                    \
   template <class V>                         \
   RB_INLINE V s_##name(const V& x) {         \
     if constexpr (std::is_same<V, double>::value) return m_##name(x); else return vm_##name(x); \
   }
-RB_VECTOR(exp) RB_VECTOR(expm1) RB_VECTOR(log) RB_VECTOR(log2) RB_VECTOR(log10) RB_VECTOR(log1p)
-RB_VECTOR(tanh) RB_VECTOR(erf)
+RB_VECTOR(exp) RB_VECTOR(log) RB_VECTOR(tanh) RB_VECTOR(erf)
+RB_VECTOR32(expm1) RB_VECTOR32(log2) RB_VECTOR32(log10) RB_VECTOR32(log1p)
 template <class V>
 RB_INLINE V s_pow(const V& x, const V& y) {
     if constexpr (std::is_same<V, double>::value) return m_pow(x, y); else return vm_pow(x, y);

@@ -40,15 +40,17 @@ int trig(const LoopArgs* a) {
   return 0;
 }
 
+template <class T>
 constexpr rbcpu::FnTable with_trig(rbcpu::FnTable t) {
-  t.loops[static_cast<int>(rbcpu::Fn::k_sin)] = &trig<float, 0>;
-  t.loops[static_cast<int>(rbcpu::Fn::k_cos)] = &trig<float, 1>;
+  t.loops[static_cast<int>(rbcpu::Fn::k_sin)] = &trig<T, 0>;
+  t.loops[static_cast<int>(rbcpu::Fn::k_cos)] = &trig<T, 1>;
   return t;
 }
-constexpr rbcpu::FnTable f32_table = with_trig(table<float>);
+constexpr rbcpu::FnTable f32_table = with_trig<float>(table<float>);
+constexpr rbcpu::FnTable f64_table = with_trig<double>(table<double>);
 
 }  // namespace
 
 namespace rbcpu {
-extern const FloatTables RB_LEVEL_NAME(float_tables) = {&f32_table, &table<double>};
+extern const FloatTables RB_LEVEL_NAME(float_tables) = {&f32_table, &f64_table};
 }

@@ -200,7 +200,7 @@ RB_INLINE V vm_tanh(const V& x) {
   return vm_with_sign(t / (t + V(2.0f)), x);
 }
 
-template <class V>
+template <class V, RB_FLOAT_ONLY(V)>
 RB_INLINE V vm_sigmoid(const V& x) {
   return V(1) / (V(1) + vm_exp(-x));
 }
