@@ -101,7 +101,7 @@ struct GemmTiles {
     const double flops =
         2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     const int threads = rb::host->num_threads();
-    const double most = threads == 1 ? 1.0 : std::ceil(4.0 * threads / static_cast<double>(batch));
+    const double most = threads == 1 ? 1.0 : std::ceil(2.0 * threads / static_cast<double>(batch));
     const double tiles = std::clamp(flops / task, 1.0, most);
     // Every row of tiles packs b again, every column of tiles packs a.
     down = std::clamp<int64_t>(

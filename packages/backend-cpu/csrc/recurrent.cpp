@@ -86,10 +86,13 @@ struct Layer {
         steps(sizes, total, batch, reverse),
         cell(cell_of<T>(mode)) {}
   bool has_cells() const { return mode == Mode::kLstm; }
+  // Rows of the batch at a time: few tasks, since each reads all weights at every step.
   int64_t grain() const {
     const double flops = 2.0 * static_cast<double>(gates) * static_cast<double>(hidden) *
                          static_cast<double>(steps.count());
-    return std::max<int64_t>(kRows, static_cast<int64_t>(kTask / (flops + 1)));
+    const int64_t threads = rb::host->num_threads();
+    const int64_t share = ((batch + threads - 1) / threads + kRows - 1) / kRows * kRows;
+    return std::max<int64_t>(share, static_cast<int64_t>(kTask / (flops + 1)));
   }
 };
 

@@ -56,6 +56,14 @@ struct Pool {
   // Of the thread that has set `busy`:
   int64_t unhelped_ns = 0;  // work that the caller did alone while workers slept, since a pause
   int64_t last_end_ns = 0;
+  // What bodies cost the last time: a few long pieces are then known to be worth a worker.
+  struct Known {
+    Body body = nullptr;
+    double ns_per_item = 0;
+  } known[64];
+  Known& known_of(Body body) {
+    return known[(reinterpret_cast<uintptr_t>(body) >> 4) * 0x9e3779b97f4a7c15ull >> 58];
+  }
 };
 
 Pool* pool = new Pool;  // replaced in a forked child, whose workers are gone
@@ -196,26 +204,34 @@ void wake(Pool* p, uint32_t chunks) {
   if (asleep > 0) futex_wake(&p->epoch, std::min(asleep, static_cast<int>(chunks) - 1));
 }
 
-// The caller's share of a region that is perhaps too short to wake workers for: after each chunk it
-// knows better. Short regions in quick succession count together.
-void work_and_measure(Pool* p, uint32_t chunks) {
+// The caller's share of a region. Where workers sleep and nothing tells that it is long enough to
+// wake them, each chunk tells more. Short regions in quick succession count together.
+void work(Pool* p, Body body, int64_t n, int64_t pieces, uint32_t chunks) {
   const int64_t began = now_ns();
   if (began - p->last_end_ns > kAwakeNs) p->unhelped_ns = 0;
-  bool woken = p->unhelped_ns >= kWorthWakingNs;
-  if (woken) wake(p, chunks);
+  Pool::Known& known = p->known_of(body);
+  const double expected = known.body == body ? known.ns_per_item * static_cast<double>(n) : 0;
+  const bool asleep = p->sleeping.load() != 0;
+  bool helped = !asleep || pieces >= kWorthWakingPieces ||
+                static_cast<double>(p->unhelped_ns) + expected >= kWorthWakingNs;
+  if (asleep && helped) wake(p, chunks);
   int64_t now = began;
-  for (uint32_t mine = 1; run_chunk(p->job); ++mine) {
+  uint32_t mine = 0;
+  while (run_chunk(p->job)) {
     now = now_ns();
-    if (woken) continue;
+    ++mine;
+    if (helped) continue;
     const uint32_t claimed = static_cast<uint32_t>(p->job.claim.load(std::memory_order_relaxed));
     const int64_t left = (now - began) / mine * (chunks - std::min(claimed, chunks));
     if (left > 0 && p->unhelped_ns + (now - began) + left >= kWorthWakingNs) {
       wake(p, chunks);
-      woken = true;
+      helped = true;
     }
   }
-  p->unhelped_ns = woken ? 0 : p->unhelped_ns + (now - began);
+  p->unhelped_ns = helped ? 0 : p->unhelped_ns + (now - began);
   p->last_end_ns = now;
+  if (mine)
+    known = {body, static_cast<double>(now - began) * chunks / mine / static_cast<double>(n)};
 }
 
 }  // namespace
@@ -266,16 +282,7 @@ void parallel_for(int64_t n, int64_t grain, Body body, void* ctx) {
   p->epoch.fetch_add(1);
 
   state.in_parallel = 1;
-  if (p->sleeping.load() == 0) {
-    while (run_chunk(job)) {
-    }
-  } else if (pieces >= kWorthWakingPieces) {
-    wake(p, chunks);
-    while (run_chunk(job)) {
-    }
-  } else {
-    work_and_measure(p, chunks);
-  }
+  work(p, body, n, pieces, chunks);
   for (int i = 0; job.done.load(std::memory_order_acquire) != chunks; ++i) pause_once(i);
   state.in_parallel = 0;
   p->busy.store(false, std::memory_order_release);
