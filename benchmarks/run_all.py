@@ -8,7 +8,8 @@ from pathlib import Path
 from common import HERE, machine, table
 
 BENCHMARKS = [
-    "overhead", "rows", "matmul", "attention", "recurrent", "training", "optimizers", "threads",
+    "overhead", "elementwise", "rows", "matmul", "convolution", "attention", "recurrent", "training", "optimizers",
+    "threads",
 ]  # fmt: skip
 
 

@@ -321,9 +321,10 @@ RB_TEST2(logical_xor, kAny, { return (x != T(0)) != (y != T(0)); })
 
 RB_OP3(add_alpha, kAny, { return T(x + T(z * y)); })
 RB_OP3(sub_alpha, kI | kFC, { return T(x - T(z * y)); })
+// NaN wins, in whichever argument; without branches, so that loops vectorise.
 RB_OP3(clamp, kReal, {
-  T low = op_maximum::f(x, y);
-  return op_minimum::f(low, z);
+  T low = (x < y) | (y != y) ? y : x;
+  return (z < low) | (z != z) ? z : low;
 })
 RB_OP3(affine, kF, { return x * y + z; })
 RB_OP3(standardize, kF, { return (x - y) * z; })
