@@ -207,24 +207,25 @@ bool plain_product(const RbTensor& a, const RbTensor& b, bool transposed, const 
       a.dtype_id != out.dtype_id || a.shape[1] != b.shape[transposed ? 1 : 0]) {
     return false;
   }
-  return visit_dtype<bit(RB_F32) | bit(RB_F64)>(a.dtype_id, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    Gemm<T> g;
-    g.m = a.shape[0];
-    g.n = b.shape[transposed ? 0 : 1];
-    g.k = a.shape[1];
-    g.a = static_cast<const T*>(a.data);
-    g.as_m = a.strides[0];
-    g.as_k = a.strides[1];
-    g.b = static_cast<const T*>(b.data);
-    g.bs_k = b.strides[transposed ? 1 : 0];
-    g.bs_n = b.strides[transposed ? 0 : 1];
-    g.c = static_cast<T*>(out.data);
-    g.ldc = g.n;
-    g.mode = kGemmStore;
-    g.bias = static_cast<const T*>(bias);
-    if (!tiny_product(g)) gemm_batch<T>(1, g.m, g.n, g.k, [&](int64_t) { return g; });
-  });
+  return visit_dtype < bit(RB_F32) |
+         bit(RB_F64) > (a.dtype_id, [&](auto tag) {
+           using T = typename decltype(tag)::type;
+           Gemm<T> g;
+           g.m = a.shape[0];
+           g.n = b.shape[transposed ? 0 : 1];
+           g.k = a.shape[1];
+           g.a = static_cast<const T*>(a.data);
+           g.as_m = a.strides[0];
+           g.as_k = a.strides[1];
+           g.b = static_cast<const T*>(b.data);
+           g.bs_k = b.strides[transposed ? 1 : 0];
+           g.bs_n = b.strides[transposed ? 0 : 1];
+           g.c = static_cast<T*>(out.data);
+           g.ldc = g.n;
+           g.mode = kGemmStore;
+           g.bias = static_cast<const T*>(bias);
+           if (!tiny_product(g)) gemm_batch<T>(1, g.m, g.n, g.k, [&](int64_t) { return g; });
+         });
 }
 
 bool native_bf16(const RbTensor& a, const RbTensor& b, const RbTensor& out) {

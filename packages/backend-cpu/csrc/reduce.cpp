@@ -260,7 +260,7 @@ void sum_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
   RbTensor& out = a.ret();
   if (out.dtype_id != RB_I64 || x.dtype_id == RB_I64)
-    return kernel<Sum, void, kMaskSum | kMaskBool>(a);
+    return kernel < Sum, void, kMaskSum | kMaskBool > (a);
   bool reduced[kMaxDims];
   mark_dims(a, 1, x.ndim, reduced);
   const RbTensor* outs[] = {&out};

@@ -227,8 +227,8 @@ void strip(const ConvStrip<T>& s) {
       fill_panel(s, s.offset + k0, depth, runs, n, vectors, s.panel);
       for (int64_t q = 0; q < panels; ++q) {
         const int64_t m0 = s.m * q / panels, rows = s.m * (q + 1) / panels - m0;
-        kMicro<T>[rows][vectors - 1](depth, s.weight + m0* s.depth + k0* rows, s.panel,
-                                     target + m0* step + p, step, block > 0,
+        kMicro<T>[rows][vectors - 1](depth, s.weight + m0 * s.depth + k0 * rows, s.panel,
+                                     target + m0 * step + p, step, block > 0,
                                      s.bias ? s.bias + m0 : nullptr, count);
       }
     }
@@ -346,8 +346,8 @@ void interleave(const T* even, const T* odd, int64_t n, T* to) {
 }
 
 template <class T>
-constexpr rbcpu::ConvTable<T> kTable = {kMaxRows,       kDepth * kWidth<T>, copy_plane<T>,
-                                        pack_weight<T>, strip<T>,           interleave<T>};
+constexpr rbcpu::ConvTable<T> kTable = {kMaxRows,       kDepth* kWidth<T>, copy_plane<T>,
+                                        pack_weight<T>, strip<T>,          interleave<T>};
 
 }  // namespace
 

@@ -76,7 +76,7 @@ struct Formula {
   int32_t locals = 0;
   int32_t decomp = -1, compute = -1, shape = -1;
   std::vector<int32_t> dtypes;
-  std::vector<int32_t> vjps;  // per parameter, -1: none
+  std::vector<int32_t> vjps;             // per parameter, -1: none
   mutable std::vector<uint8_t> refused;  // per parameter: the quick evaluator does not take its vjp
 };
 

@@ -19,8 +19,8 @@ struct ShapeFunction {
 };
 const std::vector<ShapeFunction>& nn_shape_functions();
 const std::vector<ShapeFunction>& layer_shape_functions();
-/// The tensor of a list that says how many dimensions there are: the first that is not empty and 1-d,
-/// as PyTorch joins those with tensors of any shape; else the first.
+/// The tensor of a list that says how many dimensions there are: the first that is not empty and
+/// 1-d, as PyTorch joins those with tensors of any shape; else the first.
 const RbTensor* first_joined(const RbValue& list);
 /// Run the function that the record names; fills every result's shape.
 void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out);
