@@ -1,15 +1,13 @@
-"""How close do convolutions come to the processor's limit, and to PyTorch? Forward, dx and dw in GFLOP/s.
+"""How close do convolutions come to the processor's limit, and to PyTorch? Forward, dx and dw.
 
-python benchmarks/convolution.py [--threads 1] [--only 3x3]
+python benchmarks/convolution.py [PART OF A NAME]
 """
 
-import argparse
-import math
-import time
+import sys
 from typing import Any
 
 import rabbet
-from common import machine, torch_or_none
+from common import THREADS, finish, limits, side_by_side, torch_or_none
 
 # name, images, input channels, output channels, size, kernel, stride, padding, groups
 SHAPES = [
@@ -65,61 +63,23 @@ def calls(shape: tuple, torch: Any) -> list[tuple[Any, Any]]:
     return list(zip(ours, theirs, strict=True))
 
 
-def peak(threads: int) -> float:
-    """GFLOP/s of a product that stays in the cache: what fused multiply-adds reach in practice."""
-    a = rabbet.randn(768, 768)
-    return 2e-9 * 768**3 / min(timed(lambda: a @ a, threads) for _ in range(20))
-
-
-def timed(call: Any, threads: int) -> float:
-    """Seconds of one call: of this thread alone, or of the clock where there are several."""
-    clock = time.thread_time_ns if threads == 1 else time.perf_counter_ns
-    began = clock()
-    call()
-    return (clock() - began) * 1e-9
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--only", default="", help="part of a name")
-    parser.add_argument("--rounds", type=int, default=12)
-    options = parser.parse_args()
-    torch = torch_or_none()
-    rabbet.set_num_threads(options.threads)
-    if torch is not None:
-        torch.set_num_threads(options.threads)
-    print(f"{machine()}; {options.threads} threads, float32, GFLOP/s")
-    limit = peak(options.threads)
-    print(
-        "| what | pass | rabbet | torch | limit | torch / rabbet (time) |\n|---|---|---|---|---|---|"
-    )
-    ratios: dict[str, list[float]] = {name: [] for name in PASSES}
+def rows(torch: Any, only: str) -> list[dict[str, Any]]:
+    """All measurements; the limit is that of multiply-adds, however the windows are summed."""
+    found = []
     for shape in SHAPES:
-        if options.only not in shape[0]:
+        if only not in shape[0]:
             continue
-        _, n, c, o, size, k, stride, pad, groups = shape
+        what, n, c, o, size, k, stride, pad, groups = shape
         out = (size + 2 * pad - k) // stride + 1
-        work = 2e-9 * n * o * out * out * (c // groups) * k * k
+        work = 2.0 * n * o * out * out * (c // groups) * k * k
         for name, (ours, theirs) in zip(PASSES, calls(shape, torch), strict=True):
-            best = [float("inf")] * 2
-            for _ in range(options.rounds):  # in turn, so that both see the same machine
-                for i, call in enumerate((ours, theirs)):
-                    if call is not None:
-                        best[i] = min(best[i], timed(call, options.threads))
-            row = f"| {shape[0]} | {name} | {work / best[0]:.1f} |"
-            if theirs is None:
-                print(f"{row} - | {limit:.0f} | - |")
-                continue
-            ratios[name].append(best[1] / best[0])
-            print(
-                f"{row} {work / best[1]:.1f} | {limit:.0f} | {ratios[name][-1]:.2f} |", flush=True
-            )
-    for name, values in ratios.items():
-        if values:
-            mean = math.exp(sum(map(math.log, values)) / len(values))
-            print(f"\n{name}: geometric mean {mean:.2f}, least {min(values):.2f}")
+            pair = {"rabbet": ours} if theirs is None else {"rabbet": ours, "torch": theirs}
+            row = {"what": f"{what}, {name}", "torch": None, "bound": work / limits()["flops"]}
+            found.append(row | side_by_side(pair))
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    rabbet.set_num_threads(THREADS)
+    only = sys.argv[1] if len(sys.argv) > 1 else ""
+    finish("convolution", "Convolution (float32)", rows(torch_or_none(), only))
