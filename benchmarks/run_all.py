@@ -1,6 +1,7 @@
 """Run every benchmark and write RESULTS.md and a picture of the ratios; --write: from what ran last."""
 
 import json
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -14,17 +15,24 @@ BENCHMARKS = [
 
 
 def draw(results: list[dict], path: Path) -> None:
-    """Bars of torch's time over ours."""
+    """For each table the geometric mean of torch's time over ours, and a line from the least to the most."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    rows = [r for result in results for r in result["rows"] if r.get("torch")]
-    if not rows:
+    groups = {}
+    for result in results:
+        ratios = [r["torch"] / r["rabbet"] for r in result["rows"] if r.get("torch")]
+        if ratios:
+            groups[f"{result['title']} ({len(ratios)})"] = ratios
+    if not groups:
         return
-    figure, axes = plt.subplots(figsize=(8, 0.28 * len(rows) + 1))
-    axes.barh([r["what"] for r in rows], [r["torch"] / r["rabbet"] for r in rows])
+    means = [statistics.geometric_mean(ratios) for ratios in groups.values()]
+    below = [mean - min(ratios) for mean, ratios in zip(means, groups.values(), strict=True)]
+    above = [max(ratios) - mean for mean, ratios in zip(means, groups.values(), strict=True)]
+    figure, axes = plt.subplots(figsize=(9, 0.4 * len(groups) + 1))
+    axes.barh(list(groups), means, xerr=[below, above], capsize=3, color="tab:blue", ecolor="gray")
     axes.axvline(1.0, color="black", linewidth=1)
     axes.set_xscale("log")
     axes.set_xlabel("torch's time / rabbet's time (right of the line: rabbet is faster)")
