@@ -1,12 +1,11 @@
 """What does one optimizer step over ten million parameters cost, beside PyTorch's ways and the memory's speed?"""
 
 import sys
-import time
 from typing import Any
 
 import rabbet
 import rabbet.optim
-from common import finish, torch_or_none
+from common import finish, side_by_side, torch_or_none
 
 COUNT = 10_000_000
 # Bytes per parameter that a step reads and writes, float32.
@@ -32,23 +31,10 @@ def parameters(library: Any, sizes: list[int]) -> list[Any]:
     return made
 
 
-def least(calls: dict[str, Any], rounds: int) -> dict[str, float]:
-    """Seconds of each call, the least of interleaved rounds."""
-    for call in calls.values():
-        call()
-    times = dict.fromkeys(calls, float("inf"))
-    for _ in range(rounds):
-        for name, call in calls.items():
-            began = time.perf_counter()
-            call()
-            times[name] = min(times[name], time.perf_counter() - began)
-    return times
-
-
 def copy_rate() -> float:
     """Bytes per second that a copy of a large block reads and writes."""
     x, y = rabbet.ones(COUNT * 2), rabbet.ones(COUNT * 2)
-    return 2 * 8 * COUNT / least({"copy": lambda: y.copy_(x)}, 10)["copy"]
+    return 2 * 8 * COUNT / side_by_side({"copy": lambda: y.copy_(x)})["copy"]
 
 
 def measure(threads: int, rounds: int) -> None:
@@ -71,7 +57,7 @@ def measure(threads: int, rounds: int) -> None:
                     except TypeError:  # it has no fused way
                         continue
                     calls[way] = optimizer.step
-            times = least(calls, rounds)
+            times = side_by_side(calls, rounds)
             print(title, len(sizes), {k: f"{v * 1e3:.2f} ms" for k, v in times.items()}, flush=True)
             limit = traffic * COUNT / rate
             what = f"{title}, {len(sizes)} x {sizes[0]:,} (at the speed of a copy {limit * 1e3:.1f} ms)"
