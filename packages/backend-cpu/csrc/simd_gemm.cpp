@@ -1,7 +1,7 @@
 // Blocked matrix products of float32 and float64, once per instruction-set level. Compiled with
 // contraction, so that a * b + c is one instruction where the level has it. Each element of the
-// result is summed in one order, blocks of kDepth, wherever it lies: how a caller cuts the product
-// into tiles does not change a bit.
+// result is summed in one order, equal blocks of at most kDepth, wherever it lies: how a caller
+// cuts the product into tiles does not change a bit.
 #include "gemm_pack.h"
 #include "gemm_types.h"
 #include "gemv.h"
@@ -12,10 +12,11 @@ namespace {
 // The micro-kernel's block of sums fills most registers: 8 x 3 of 32, or 6 x 2 of 16.
 constexpr int kMaxRows = kVectorBytes == 64 ? 8 : 6;
 constexpr int kMaxVecs = kVectorBytes == 64 ? 3 : 2;
-// A packed panel of b (kDepth x kCols) and the blocks of a and b stay in the second-level cache.
-constexpr int64_t kDepth = 256;
-constexpr int64_t kBlockRows = kMaxRows * 16;
-constexpr int64_t kBlockCols = 528;  // a multiple of every kCols
+// A packed panel of b (kDepth x kCols) and the block of a stay in the second-level cache; the block
+// of b may be in the third.
+constexpr int64_t kDepth = 384;
+constexpr int64_t kBlockRows = kMaxRows * 32;
+constexpr int64_t kBlockCols = 2064;  // a multiple of every kCols
 // Up to here packing b costs more than reading it where it lies, if its rows run along memory.
 constexpr int64_t kDirectRows = 64;
 constexpr int64_t kNarrow = 256;  // columns at a time of a narrow product, which is done transposed
@@ -44,23 +45,27 @@ __attribute__((noinline)) void micro(int64_t depth, const T* a, const T* b, int6
   V sum[Rows][Vecs];
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r) {
-    __builtin_prefetch(to.c + r * to.ldc, 1);
-    __builtin_prefetch(to.c + r * to.ldc + (Vecs - 1) * L, 1);
 #pragma GCC unroll 3
     for (int v = 0; v < Vecs; ++v) sum[r][v] = V{};
   }
+  // Rows of c are fetched one after another meanwhile: at once they would hold up the loads of b.
+  for (int part = 0; part < Rows; ++part) {
+#pragma GCC unroll 3
+    for (int v = 0; v < Vecs; ++v) __builtin_prefetch(to.c + part * to.ldc + v * L, 1);
+    const int64_t end = depth * (part + 1) / Rows;
 #pragma GCC unroll 2
-  for (int64_t p = 0; p < depth; ++p) {
-    V row[Vecs];
+    for (int64_t p = depth * part / Rows; p < end; ++p) {
+      V row[Vecs];
 #pragma GCC unroll 3
-    for (int v = 0; v < Vecs; ++v) row[v] = load_vector(b + v * L);
+      for (int v = 0; v < Vecs; ++v) row[v] = load_vector(b + v * L);
 #pragma GCC unroll 8
-    for (int r = 0; r < Rows; ++r) {
+      for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 3
-      for (int v = 0; v < Vecs; ++v) sum[r][v] += a[r] * row[v];
+        for (int v = 0; v < Vecs; ++v) sum[r][v] += a[r] * row[v];
+      }
+      a += Rows;
+      b += ldb;
     }
-    a += Rows;
-    b += ldb;
   }
   if (to.alpha != T(1)) {
 #pragma GCC unroll 8
@@ -138,12 +143,14 @@ void block(const Gemm<T>& g, const Workspace<T>& space) {
     }
     return;
   }
+  const int64_t blocks = (g.k + kDepth - 1) / kDepth;
+  const int64_t most = ((g.k + blocks - 1) / blocks + 15) / 16 * 16;
   const bool direct_b = g.bs_n == 1 && g.m <= kDirectRows;
   for (int64_t j0 = 0; j0 < g.n; j0 += kBlockCols) {
     const int64_t nb = g.n - j0 < kBlockCols ? g.n - j0 : kBlockCols;
     const int64_t direct = direct_b ? nb / W * W : 0;  // columns that are read where they lie
-    for (int64_t p0 = 0; p0 < g.k; p0 += kDepth) {
-      const int64_t depth = g.k - p0 < kDepth ? g.k - p0 : kDepth;
+    for (int64_t p0 = 0; p0 < g.k; p0 += most) {
+      const int64_t depth = g.k - p0 < most ? g.k - p0 : most;
       const T* b_block = g.b + p0 * g.bs_k + j0 * g.bs_n;
       if (direct < nb) {
         pack_b<T>(b_block + direct * g.bs_n, g.bs_k, g.bs_n, depth, nb - direct, W,

@@ -1,6 +1,7 @@
-// One claim-based thread pool. The caller and the workers claim chunks; the caller never waits for
-// a worker that has not claimed anything, so a busy machine cannot stall it. Inner regions, and
-// those of a thread that calls while another one's region runs, run inline.
+// One claim-based thread pool. The caller and the workers claim chunks, each first those of its own
+// part of the range, so that repeated regions find their memory in the same core's cache. The
+// caller never waits for a worker that has not claimed anything, so a busy machine cannot stall it.
+// Inner regions, and those of a thread that calls while another one's region runs, run inline.
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -36,13 +37,29 @@ constexpr int64_t kAligned = 64;            // boundaries of long chunks: whole 
 using Body = void (*)(int64_t, int64_t, void*);
 
 struct Job {
-  // High half: number of the region; low half: next chunk to claim. A claim by compare-and-swap
-  // fails when the region it was read for is over, so a late worker can never run an old body.
-  std::atomic<uint64_t> claim{0};
+  // High half: number of the region; low half: next chunk of this part to claim. A claim by
+  // compare-and-swap fails when the region it was read for is over, so a late worker can never run
+  // an old body.
+  struct alignas(64) Part {
+    std::atomic<uint64_t> claim{0};
+  } part[kMaxThreads];
   std::atomic<int64_t> n{0};
-  std::atomic<uint32_t> chunks{0}, done{0};
+  std::atomic<uint32_t> parts{0}, chunks{0}, done{0};
   std::atomic<Body> body{nullptr};
   std::atomic<void*> ctx{nullptr};
+
+  void store_claims(uint32_t region, uint32_t number, bool open) {
+    for (uint32_t i = 0; i < number; ++i) {
+      const uint64_t next = open ? first_chunk(i) : kNone;
+      part[i].claim.store(uint64_t{region} << 32 | next, std::memory_order_release);
+    }
+  }
+  uint32_t first_chunk(uint32_t of_part) const {
+    const uint32_t number = parts.load(std::memory_order_relaxed);
+    return static_cast<uint32_t>(uint64_t{chunks.load(std::memory_order_relaxed)} * of_part /
+                                 number);
+  }
+  static constexpr uint32_t kNone = 0xffffffffu;
 };
 
 struct Pool {
@@ -54,6 +71,7 @@ struct Pool {
   std::atomic<int> workers{0};            // running
   std::atomic<bool> runs[kMaxThreads]{};  // which of them
   // Of the thread that has set `busy`:
+  uint32_t region = 0;
   int64_t unhelped_ns = 0;  // work that the caller did alone while workers slept, since a pause
   int64_t last_end_ns = 0;
   // What bodies cost the last time: a few long pieces are then known to be worth a worker.
@@ -100,21 +118,32 @@ int64_t chunk_begin(int64_t n, uint32_t chunks, uint32_t chunk) {
   return n / chunks >= 16 * kAligned ? begin / kAligned * kAligned : begin;
 }
 
-// Claim and run one chunk of the present region; false if none is left.
-bool run_chunk(Job& job) {
+// Claim and run one chunk of a part; false if none is left.
+bool run_chunk_of(Job& job, uint32_t part) {
+  std::atomic<uint64_t>& next = job.part[part].claim;
   for (;;) {
-    uint64_t claim = job.claim.load(std::memory_order_acquire);
-    const uint32_t chunk = static_cast<uint32_t>(claim),
-                   chunks = job.chunks.load(std::memory_order_relaxed);
-    if (chunk >= chunks) return false;
+    uint64_t claim = next.load(std::memory_order_acquire);
+    const uint32_t chunk = static_cast<uint32_t>(claim);
+    if (chunk >= job.first_chunk(part + 1)) return false;
+    const uint32_t chunks = job.chunks.load(std::memory_order_relaxed);
     const int64_t n = job.n.load(std::memory_order_relaxed);
     const Body body = job.body.load(std::memory_order_relaxed);
     void* ctx = job.ctx.load(std::memory_order_relaxed);
-    if (!job.claim.compare_exchange_weak(claim, claim + 1, std::memory_order_acq_rel)) continue;
+    if (!next.compare_exchange_weak(claim, claim + 1, std::memory_order_acq_rel)) continue;
     body(chunk_begin(n, chunks, chunk), chunk_begin(n, chunks, chunk + 1), ctx);
     job.done.fetch_add(1, std::memory_order_acq_rel);
     return true;
   }
+}
+
+// Claim and run one chunk of the present region, of the own part while it has any; false if none
+// is left.
+bool run_chunk(Job& job, uint32_t own) {
+  const uint32_t parts = job.parts.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < parts; ++i) {
+    if (run_chunk_of(job, (own + i) % parts)) return true;
+  }
+  return false;
 }
 
 // Wait until the epoch is another one than `seen`: awake for a while, then asleep.
@@ -137,7 +166,7 @@ void worker_main(Pool* p, int index) {
   thread_state().in_parallel = 1;
   uint32_t seen = p->epoch.load(std::memory_order_acquire);
   while (index < p->threads.load(std::memory_order_relaxed) - 1) {
-    while (run_chunk(p->job)) {
+    while (run_chunk(p->job, static_cast<uint32_t>(index) + 1)) {
     }
     seen = await_epoch(p, seen);
   }
@@ -217,12 +246,12 @@ void work(Pool* p, Body body, int64_t n, int64_t pieces, uint32_t chunks) {
   if (asleep && helped) wake(p, chunks);
   int64_t now = began;
   uint32_t mine = 0;
-  while (run_chunk(p->job)) {
+  while (run_chunk(p->job, 0)) {
     now = now_ns();
     ++mine;
     if (helped) continue;
-    const uint32_t claimed = static_cast<uint32_t>(p->job.claim.load(std::memory_order_relaxed));
-    const int64_t left = (now - began) / mine * (chunks - std::min(claimed, chunks));
+    const int64_t left =
+        (now - began) / mine * (chunks - p->job.done.load(std::memory_order_relaxed));
     if (left > 0 && p->unhelped_ns + (now - began) + left >= kWorthWakingNs) {
       wake(p, chunks);
       helped = true;
@@ -271,14 +300,15 @@ void parallel_for(int64_t n, int64_t grain, Body body, void* ctx) {
       static_cast<uint32_t>(std::min<int64_t>(pieces, int64_t{threads} * kChunksPerThread));
   Job& job = p->job;
   // Close the old region (no chunk can be claimed), describe the new one, then open it.
-  const uint64_t region = (job.claim.load(std::memory_order_relaxed) >> 32) + 1;
-  job.claim.store(region << 32 | 0xffffffffu, std::memory_order_release);
+  const uint32_t region = p->region += 2, parts = static_cast<uint32_t>(threads);
+  job.store_claims(region, std::max(parts, job.parts.load(std::memory_order_relaxed)), false);
+  job.parts.store(parts, std::memory_order_relaxed);
   job.n.store(n, std::memory_order_relaxed);
   job.chunks.store(chunks, std::memory_order_relaxed);
   job.done.store(0, std::memory_order_relaxed);
   job.body.store(body, std::memory_order_relaxed);
   job.ctx.store(ctx, std::memory_order_relaxed);
-  job.claim.store((region + 1) << 32, std::memory_order_release);
+  job.store_claims(region + 1, parts, true);
   p->epoch.fetch_add(1);
 
   state.in_parallel = 1;
