@@ -17,6 +17,8 @@ constexpr int kMaxVecs = kVectorBytes == 64 ? 3 : 2;
 constexpr int64_t kDepth = 384;
 constexpr int64_t kBlockRows = kMaxRows * 32;
 constexpr int64_t kBlockCols = 2064;  // a multiple of every kCols
+// a is packed for more panels of b than these only.
+constexpr int64_t kDirectPanels = 3;
 // Up to here packing b costs more than reading it where it lies, if its rows run along memory.
 constexpr int64_t kDirectRows = 64;
 constexpr int64_t kNarrow = 256;  // columns at a time of a narrow product, which is done transposed
@@ -36,10 +38,10 @@ struct Target {
   int cols;
 };
 
-// Rows x Vecs vectors of c from a packed panel of a and rows of b, `ldb` apart.
+// Rows x Vecs vectors of c from rows of a and of b, packed panels or where they lie.
 template <class T, int Rows, int Vecs>
-__attribute__((noinline)) void micro(int64_t depth, const T* a, const T* b, int64_t ldb,
-                                     const Target<T>& to) {
+__attribute__((noinline)) void micro(int64_t depth, const T* a, int64_t as_m, int64_t as_k,
+                                     const T* b, int64_t ldb, const Target<T>& to) {
   using V = typename VectorOf<T>::type;
   constexpr int L = kLanes<T>;
   V sum[Rows][Vecs];
@@ -61,9 +63,9 @@ __attribute__((noinline)) void micro(int64_t depth, const T* a, const T* b, int6
 #pragma GCC unroll 8
       for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 3
-        for (int v = 0; v < Vecs; ++v) sum[r][v] += a[r] * row[v];
+        for (int v = 0; v < Vecs; ++v) sum[r][v] += a[r * as_m] * row[v];
       }
-      a += Rows;
+      a += as_k;
       b += ldb;
     }
   }
@@ -107,7 +109,7 @@ __attribute__((noinline)) void micro(int64_t depth, const T* a, const T* b, int6
 }
 
 template <class T>
-using Micro = void (*)(int64_t, const T*, const T*, int64_t, const Target<T>&);
+using Micro = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, const Target<T>&);
 template <class T, int Vecs>
 constexpr Micro<T> kMicro[] = {
     nullptr,           micro<T, 1, Vecs>, micro<T, 2, Vecs>, micro<T, 3, Vecs>,
@@ -145,6 +147,7 @@ void block(const Gemm<T>& g, const Workspace<T>& space) {
   }
   const int64_t blocks = (g.k + kDepth - 1) / kDepth;
   const int64_t most = ((g.k + blocks - 1) / blocks + 15) / 16 * 16;
+  const bool direct_a = g.n <= kDirectPanels * W && g.k <= kDepth;
   const bool direct_b = g.bs_n == 1 && g.m <= kDirectRows;
   for (int64_t j0 = 0; j0 < g.n; j0 += kBlockCols) {
     const int64_t nb = g.n - j0 < kBlockCols ? g.n - j0 : kBlockCols;
@@ -160,7 +163,8 @@ void block(const Gemm<T>& g, const Workspace<T>& space) {
         const int64_t mb = g.m - i0 < kBlockRows ? g.m - i0 : kBlockRows;
         // Panels of nearly equal height instead of full ones and a thin rest.
         const int64_t panels = (mb + kMaxRows - 1) / kMaxRows;
-        pack_a<T>(g.a + i0 * g.as_m + p0 * g.as_k, g.as_m, g.as_k, mb, panels, depth, space.a);
+        const T* a_block = g.a + i0 * g.as_m + p0 * g.as_k;
+        if (!direct_a) pack_a<T>(a_block, g.as_m, g.as_k, mb, panels, depth, space.a);
         for (int64_t j = 0; j < nb; j += W) {
           const int64_t width = panel_width<T>(nb - j, W);
           const bool in_place = j < direct;
@@ -168,10 +172,15 @@ void block(const Gemm<T>& g, const Workspace<T>& space) {
           const Micro<T>* kernels = kernels_of<T>(width / L);
           for (int64_t q = 0, r0 = 0; q < panels; ++q) {
             const int64_t rows = mb * (q + 1) / panels - r0;
-            kernels[rows](depth, space.a + r0 * depth, b, in_place ? g.bs_k : width,
-                          {g.c + (i0 + r0) * g.ldc + j0 + j, g.ldc, g.alpha, add || p0 > 0,
-                           g.bias ? g.bias + j0 + j : nullptr,
-                           static_cast<int>(nb - j < width ? nb - j : width)});
+            const Target<T> to{g.c + (i0 + r0) * g.ldc + j0 + j,
+                               g.ldc,
+                               g.alpha,
+                               add || p0 > 0,
+                               g.bias ? g.bias + j0 + j : nullptr,
+                               static_cast<int>(nb - j < width ? nb - j : width)};
+            const T* a = direct_a ? a_block + r0 * g.as_m : space.a + r0 * depth;
+            kernels[rows](depth, a, direct_a ? g.as_m : 1, direct_a ? g.as_k : rows, b,
+                          in_place ? g.bs_k : width, to);
             r0 += rows;
           }
         }
