@@ -65,11 +65,15 @@ template <class T>
 void pack_a(const T* a, int64_t as_m, int64_t as_k, int64_t mb, int64_t panels, int64_t depth,
             T* to) {
   if (as_m == 1) {
-    // Along memory, not panel by panel: rows of a block share cache lines.
-    for (int64_t p = 0; p < depth; ++p) {
+    // Some groups of every panel in turn: neighbours share the cache lines that they are read from,
+    // and the panels those sets of the cache that they are written to.
+    constexpr int64_t kAtATime = 8;
+    for (int64_t p0 = 0; p0 < depth; p0 += kAtATime) {
+      const int64_t end = p0 + kAtATime < depth ? p0 + kAtATime : depth;
       for (int64_t q = 0, r0 = 0; q < panels; ++q) {
         const int64_t rows = mb * (q + 1) / panels - r0;
-        copy_run(a + p * as_k + r0, rows, to + r0 * depth + p * rows);
+        for (int64_t p = p0; p < end; ++p)
+          copy_run(a + p * as_k + r0, rows, to + r0 * depth + p * rows);
         r0 += rows;
       }
     }
