@@ -1,5 +1,5 @@
-"""What does a busy neighbour cost a parallel region? p50, mean and p99 beside PyTorch, idle and with a process
-that computes on every processor."""
+"""What does a busy neighbour cost a parallel region? p50, mean and p99 beside PyTorch: idle, with one process that
+computes, and with one on every processor."""
 
 import multiprocessing
 import os
@@ -78,12 +78,9 @@ def main() -> None:
     seconds = 2.0
     rows = []
     idle: dict[str, Any] = {}
-    for state in ("idle", "with a hog on each processor"):
-        hogs = []
-        if state != "idle":
-            hogs = [
-                multiprocessing.Process(target=hog, daemon=True) for _ in range(os.cpu_count() or 1)
-            ]
+    states = {"idle": 0, "with one hog": 1, "with a hog on each processor": os.cpu_count() or 1}
+    for state, number in states.items():
+        hogs = [multiprocessing.Process(target=hog, daemon=True) for _ in range(number)]
         for process in hogs:
             process.start()
         try:
@@ -99,7 +96,7 @@ def main() -> None:
                 row = {"what": f"{name} region, {state}, {figure}", "rabbet": value}
                 if name in theirs:
                     row["torch"] = theirs[name][figure]
-                if figure == "mean" and state != "idle":
+                if figure == "mean" and number == 1:
                     row["limit"] = 2 * idle[name]["mean"]
                 rows.append(row)
     finish("threads", "Parallel regions and a busy neighbour, 2 threads", rows)
