@@ -10,6 +10,7 @@
 #include "run_backend.h"
 #include "runtime.h"
 #include "thread_state.h"
+#include "transforms.h"
 
 namespace rabbet {
 
@@ -70,6 +71,10 @@ inline int32_t run_top(const RbCall* c, const RbValue* args, int32_t nargs, RbVa
     below.keys[0] &= (1ull << bit) - 1;
     return run_top(&below, args, nargs, rets, nrets);
   }
+  if (__builtin_expect(c->level != 0, 0)) {
+    return set_error(RB_E_INTERNAL,
+                     op->name + ": a transform passed a tensor of its level on to the backend");
+  }
   return run_backend(c, args, nargs, rets, nrets);
 }
 
@@ -88,6 +93,8 @@ inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, Rb
   c.device_index = k.device;
   c.level = k.level;
   c.frame = nullptr;
+  if (__builtin_expect(state.depth > k.level, 0) && concerns_transform(*op, &c.level))
+    c.keys[0] |= uint64_t{1} << kTransformSlot;
   if (__builtin_expect(!(c.keys[0] & kBackendMask) || op->info.kind == RB_KIND_CREATION, 0)) {
     const int32_t rc = guarded([&] {
       int32_t index = 0;

@@ -11,6 +11,7 @@
 #include "run_backend.h"
 #include "runtime.h"
 #include "thread_state.h"
+#include "transforms.h"
 
 namespace rabbet {
 
@@ -134,7 +135,7 @@ int32_t host_tensor_adopt(void* data, int32_t backend, int32_t device, int32_t d
   });
 }
 int32_t host_tensor_alias(RbTensor* t, RbTensor** out) {
-  return guarded([&] { *out = tensor_share(t, t->ndim, t->shape, t->strides, t->data); });
+  return guarded([&] { *out = tensor_alias(t); });
 }
 RbTensor** host_tensors_new(uint32_t n) { return tensors_new(n); }
 void host_value_release(RbValue* v) { value_release(v); }
@@ -180,7 +181,7 @@ int32_t host_view_replay(const RbTensor* t, RbTensor* root, RbTensor** out) {
 
 void host_tls_get(RbTls* tls) {
   const ThreadState& state = thread_state();
-  *tls = RbTls{state.include, state.exclude, 0, state.tensor_flags};
+  *tls = RbTls{state.include, state.exclude, state.depth, state.tensor_flags};
 }
 void host_tls_set(const RbTls* tls) {
   ThreadState& state = thread_state();
@@ -241,19 +242,32 @@ const void* host_get_ext(const char* name, uint32_t min_version) {
   return published(name, min_version);
 }
 
+int32_t host_transform_push(int32_t layer, void* frame, uint32_t flags, int32_t* level) {
+  return guarded([&] { *level = transform_push(layer, frame, flags); });
+}
+int32_t host_transform_pop(int32_t level) {
+  return guarded([&] { transform_pop(level); });
+}
+int32_t host_tensor_wrap(int32_t level, RbTensor* inner, RbTensor* second, int64_t bits,
+                         int32_t ndim, const int64_t* shape, const int64_t* strides,
+                         RbTensor** out) {
+  return guarded([&] { *out = tensor_wrap(level, inner, second, bits, ndim, shape, strides); });
+}
+
 }  // namespace
 
 const RbHost kHost = {
-    sizeof(RbHost),   RB_ABI_MAJOR,      RB_ABI_MINOR,      RABBET_VERSION,    host_txn_begin,
-    host_txn_commit,  host_txn_abort,    host_add_ops,      host_add_kernel,   host_add_layer,
-    host_add_backend, host_find_op,      host_op_info,      host_call,         redispatch,
-    redispatch_new,   host_decompose,    host_vjp,          host_retain,       host_release,
-    host_tensor_new,  host_tensor_adopt, host_tensor_alias, host_tensors_new,  host_value_release,
-    host_slot_new,    host_slot_set,     host_version_get,  host_version_bump, host_same_storage,
-    host_use_count,   host_view_parent,  host_view_replay,  host_tls_get,      host_tls_set,
-    host_layer_mode,  host_err_set,      host_err_foreign,  host_err_get,      host_err_clear,
-    host_rng_reserve, host_parallel_for, host_num_threads,  host_block_alloc,  host_block_free,
-    host_log,         host_publish,      host_get_ext,
+    sizeof(RbHost),   RB_ABI_MAJOR,      RB_ABI_MINOR,      RABBET_VERSION,      host_txn_begin,
+    host_txn_commit,  host_txn_abort,    host_add_ops,      host_add_kernel,     host_add_layer,
+    host_add_backend, host_find_op,      host_op_info,      host_call,           redispatch,
+    redispatch_new,   host_decompose,    host_vjp,          host_retain,         host_release,
+    host_tensor_new,  host_tensor_adopt, host_tensor_alias, host_tensors_new,    host_value_release,
+    host_slot_new,    host_slot_set,     host_version_get,  host_version_bump,   host_same_storage,
+    host_use_count,   host_view_parent,  host_view_replay,  host_tls_get,        host_tls_set,
+    host_layer_mode,  host_err_set,      host_err_foreign,  host_err_get,        host_err_clear,
+    host_rng_reserve, host_parallel_for, host_num_threads,  host_block_alloc,    host_block_free,
+    host_log,         host_publish,      host_get_ext,      host_transform_push, host_transform_pop,
+    host_tensor_wrap,
 };
 
 }  // namespace rabbet

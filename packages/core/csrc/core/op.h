@@ -33,6 +33,7 @@ struct Handler {
 
 constexpr int kBackendBits = 16;  // key bits 0..15: backends by id
 constexpr int kKeyBits = 64;
+constexpr int kTransformSlot = 39;  // the last bit of the phases of differentiation
 
 enum class DTypeRule : uint8_t {
   kPromote,

@@ -36,6 +36,10 @@ struct LayerEntry {
   int bit = -1;
   bool active = false;
 };
+/// The bit of the layers of `phase` that runs first; that of the others follow below.
+int highest_key_bit(uint32_t phase);
+/// Whether the layer belongs on the transform stack.
+bool is_transform(const RbLayer& layer);
 int stage_layer(const RbLayer& layer, const std::string& provider);  // returns its key bit
 void activate_layer(int bit);
 void drop_layer(int bit);

@@ -341,6 +341,12 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
 }
 
 namespace {
+void drop_wrap(Tensor* t) {
+  auto* wrap = static_cast<RbWrap*>(const_cast<void*>(t->ext));
+  release(wrap->inner);
+  if (wrap->second) release(wrap->second);
+  block_free(wrap, sizeof(RbWrap));
+}
 void drop_slots(Tensor* t) {
   for (int i = 0; i < kSlots; ++i) {
     void* p = t->slots[i];
@@ -358,6 +364,7 @@ void tensor_destroy(Tensor* t) {
     const auto pyobj = reinterpret_cast<uintptr_t>(t->pyobj);
     if (pyobj & 1) release_pyobj(reinterpret_cast<void*>(pyobj & ~uintptr_t{1}));
     Tensor* parent = nullptr;
+    if (__builtin_expect((t->flags & RB_T_WRAPPER) != 0, 0)) drop_wrap(t);
     if (ViewRecord* record = t->view) {
       parent = record->parent;
       if (record->bytes) block_free(record, record->bytes, state);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "rabbet/abi.h"
 
@@ -23,8 +24,18 @@ struct LiveCounts {
   LiveCounts* next = nullptr;
 };
 
+/// An entered level of a transform. Levels count from 1; 0 is none.
+struct TransformFrame {
+  int32_t layer;   // key bit of the transform's layer
+  uint32_t flags;  // RB_X_*
+  void* frame;
+  uint64_t serial;  // tells this level from earlier ones of the same number
+};
+
 struct ThreadState {
   uint64_t include = 0, exclude = 0;
+  int32_t depth = 0;  // levels that a call without tensors can concern
+  std::vector<TransformFrame> levels;
   LiveCounts* live = nullptr;  // outlives the thread
   int32_t in_parallel = 0;
   uint32_t tensor_flags = 0;  // of new tensors: RB_T_INFERENCE in inference mode

@@ -46,6 +46,8 @@ int tensor_get_buffer(PyObject* self, Py_buffer* view, int flags) {
     PyErr_SetString(PyExc_BufferError, why);
     return -1;
   };
+  if (t->flags & RB_T_WRAPPER)
+    return refuse("the tensor stands for others inside a transform and has no memory of its own");
   if (!has_host_memory(t->backend))
     return refuse("the tensor's memory is not on the CPU: use .cpu() first");
   if (!kFormats[t->dtype_id]) return refuse("bfloat16 has no buffer format: use .float() first");

@@ -5,6 +5,7 @@
 
 #include "core/backends.h"
 #include "core/dtype.h"
+#include "core/transforms.h"
 #include "data.h"
 #include "errors.h"
 #include "tensor_type.h"
@@ -137,6 +138,7 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
     if (requires_grad(self)) {
       raise(PyExc_BufferError, "__dlpack__: the tensor requires grad; use .detach() first");
     }
+    t = const_cast<Tensor*>(impl(readable(t, "__dlpack__")));
     if (!t->data && t->numel) raise(PyExc_BufferError, "__dlpack__: a meta tensor has no data");
     if (!versioned && (t->flags & RB_T_READONLY)) {
       raise(PyExc_BufferError,

@@ -226,6 +226,25 @@ void load(const std::string& path) {
   refresh_ops();
 }
 
+// ---- wrappers of transforms, for printing
+
+const Tensor* wrapper_of(py::handle t) {
+  if (!is_tensor(t.ptr())) throw py::type_error("expected a tensor");
+  return tensor_of(t.ptr());
+}
+
+// (inner, second or None, bits); a tensor that is no wrapper stands for itself.
+py::tuple unwrap_transform(const Tensor* t) {
+  auto object = [](RbTensor* inner) {
+    retain(inner);
+    return py::reinterpret_steal<py::object>(must(wrap(inner)));
+  };
+  if (!(t->flags & RB_T_WRAPPER))
+    return py::make_tuple(object(const_cast<Tensor*>(t)), py::none(), 0);
+  const auto& w = *static_cast<const RbWrap*>(t->ext);
+  return py::make_tuple(object(w.inner), w.second ? object(w.second) : py::none(), w.bits);
+}
+
 // ---- rabbet/python.h
 
 RbTensor* unwrap(PyObject* o) { return is_tensor(o) ? tensor_of(o) : nullptr; }
@@ -261,6 +280,8 @@ PYBIND11_MODULE(_C, m) {
   table.tensor_type = tensor_type;
   m.add_object("python_v0", py::reinterpret_steal<py::object>(
                                 PyCapsule_New(&table, RB_PYTHON_CAPSULE, nullptr)));
+  m.def("transform_level", [](py::handle t) { return wrapper_of(t)->level; });
+  m.def("unwrap", [](py::handle t) { return unwrap_transform(wrapper_of(t)); });
   m.attr("abi") = py::make_tuple(RB_ABI_MAJOR, RB_ABI_MINOR);
   m.attr("__version__") = RABBET_VERSION;
 

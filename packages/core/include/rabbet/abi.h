@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define RB_ABI_MAJOR 0
-#define RB_ABI_MINOR 2
+#define RB_ABI_MINOR 3
 
 /* Bytes up to and including `last`; never sizeof(T), in whose tail padding a new member can hide.
  */
@@ -107,6 +107,15 @@ typedef struct RbTensor {
   void* owner;
   const void* ext;
 } RbTensor;
+
+/* What `ext` points to where RB_T_WRAPPER is set: the tensor stands for others, of lower levels, as
+ * the transform of its level says. It shares the storage of `inner`; `data` is null. */
+typedef struct RbWrap {
+  uint32_t struct_size, flags;
+  RbTensor *inner, *second; /* the second is a transform's own (a tangent), or null */
+  int64_t bits;             /* likewise (a batch dimension) */
+  uint64_t serial;          /* of the entered level: unique in the process */
+} RbWrap;
 
 /* Shape and dtype of a tensor that was not kept; stands in for it in derivative formulas. */
 typedef struct RbMeta {
@@ -213,8 +222,20 @@ typedef struct RbKernel {
 } RbKernel;
 
 enum { RB_L_FALLTHROUGH = 0, RB_L_FALLBACK = 1 };
-/* A transform. `phase`: 100 intercept, 300 precision, 400 differentiation, 450 transform stack,
- * 500 aliasing, 700 placement. `before`/`after`: null-terminated names of other layers. */
+/* A layer. `phase`: 100 intercept, 300 precision, 400 differentiation, 450 transform stack, 500
+ * aliasing, 700 placement. `before`/`after`: null-terminated names of other layers.
+ *
+ * Layers of the phases 450 to 499 are transforms. No tensor carries their keys: they run when a
+ * call has a wrapper of their level (transform_push, tensor_wrap) among its arguments. The handler
+ * (a kernel for the operator whose `backend` is the layer's name, else `fallback`) gets the level's
+ * frame in RbCall.frame, takes apart the wrappers of exactly that level and makes full calls on
+ * what they stand for. It runs as if outside its level: layers of phases below 400 do not see its
+ * calls. */
+enum {                  /* flags of transform_push */
+       RB_X_RANDOM = 1, /* random operators without a tensor of the level are handed to it too */
+       RB_X_READABLE =
+           2 /* the value of `inner` may be read where that of the wrapper is asked for */
+};
 typedef struct RbLayer {
   uint32_t struct_size, flags;
   const char* name;
@@ -366,7 +387,7 @@ typedef struct RbRngSlice { /* Philox-4x32-10: key = seed, counters offset, offs
 
 typedef struct RbTls { /* the thread's dispatch state; copy it to carry it to another thread */
   uint64_t include, exclude;
-  int32_t depth;
+  int32_t depth;         /* levels of transforms around the code that runs; tls_set leaves it */
   uint32_t tensor_flags; /* RB_T_INFERENCE or 0: flags of new tensors that are no views */
 } RbTls;
 
@@ -470,6 +491,16 @@ struct RbHost { /* lives as long as the process; all members are required unless
   int32_t (*publish)(const char* name, uint32_t version,
                      const void* table); /* tables by name, between plugins */
   const void* (*get_ext)(const char* name, uint32_t min_version); /* null: not there */
+
+  /* The transform stack of the thread. Enter a level of `layer` (its number goes to *level, from 1
+   * on) with the pointer that calls of that level find in RbCall.frame; leave the last one. */
+  int32_t (*transform_push)(int32_t layer, void* frame, uint32_t flags, int32_t* level);
+  int32_t (*transform_pop)(int32_t level);
+  /* A tensor of an entered level that stands for `inner` (and `second`, or null), both of lower
+   * levels, with the shape and strides that it shows. */
+  int32_t (*tensor_wrap)(int32_t level, RbTensor* inner, RbTensor* second, int64_t bits,
+                         int32_t ndim, const int64_t* shape, const int64_t* strides,
+                         RbTensor** out);
 };
 
 /* ---- what a plugin exports */

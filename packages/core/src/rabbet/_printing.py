@@ -153,6 +153,10 @@ def _grad_part(t: Tensor) -> list[str]:
 
 def represent(t: Tensor) -> str:
     """The text of repr(tensor): elements, then what is not the default."""
+    if level := _C.transform_level(t):
+        inner, second, _ = _C.unwrap(t)
+        tangent = "" if second is None else f", tangent={represent(second)}"
+        return f"wrapped(level={level}, shape={tuple(t.shape)}, value={represent(inner)}{tangent})"
     default = {_C.get_default_dtype(), _C.int64, _C.bool}
     prefix = (
         "tensor("

@@ -1,0 +1,32 @@
+// The transform stack: levels that a thread has entered (vmap, jvp), the wrappers that stand for
+// their values, and the handler of the key that wrappers carry.
+#pragma once
+#include "op.h"
+#include "tensor.h"
+
+namespace rabbet {
+
+/// Handler of kTransformSlot: hands a call to the transform of the call's level.
+int32_t run_transform(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
+                      RbValue* rets, int32_t nrets);
+
+/// Enter a level of `layer`, whose phase is that of transforms; returns its number.
+int32_t transform_push(int32_t layer, void* frame, uint32_t flags);
+/// Leave the last level, which must be `level`.
+void transform_pop(int32_t level);
+
+/// A tensor of `level` that stands for `inner` (and `second`, or null); both are shared.
+Tensor* tensor_wrap(int32_t level, RbTensor* inner, RbTensor* second, int64_t bits, int ndim,
+                    const int64_t* shape, const int64_t* strides);
+
+/// The same values in the same storage, without plugin data and without a view record.
+Tensor* tensor_alias(RbTensor* t);
+
+/// The tensor whose memory holds the value of `t`: itself, or what a transform lets stand for it.
+/// Throws Error naming `what` where a transform has no one value for it.
+const RbTensor* readable(const RbTensor* t, const char* what);
+
+/// Whether a call of `op` without a tensor of any level still concerns a transform; sets `level`.
+bool concerns_transform(const Op& op, int32_t* level);
+
+}  // namespace rabbet

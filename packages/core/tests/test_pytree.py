@@ -1,0 +1,81 @@
+"""Trees of containers."""
+
+from collections import OrderedDict, namedtuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rabbet import _pytree as pytree
+
+Point = namedtuple("Point", "x y")
+trees = st.recursive(
+    st.integers() | st.none() | st.text(max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=2), inner, max_size=3)
+        | st.dictionaries(st.text(max_size=2), inner, max_size=3).map(OrderedDict)
+        | st.tuples(inner, inner).map(lambda pair: Point(*pair))
+    ),
+    max_leaves=12,
+)
+
+
+@given(trees)
+def test_round_trip(tree):
+    leaves, spec = pytree.tree_flatten(tree)
+    again = pytree.tree_unflatten(leaves, spec)
+    assert again == tree and type(again) is type(tree)
+    assert spec == pytree.tree_structure(again) and spec.num_leaves == len(leaves)
+
+
+@given(trees)
+def test_map_and_prefix(tree):
+    doubled = pytree.tree_map(lambda a, b: (str(a), b), tree, tree)
+    expected = [(str(leaf), leaf) for leaf in pytree.tree_leaves(tree)]
+    assert pytree.flatten_up_to(doubled, pytree.tree_structure(tree), "test") == expected
+    assert pytree.broadcast_prefix(7, tree, "test") == [7] * len(expected)
+    assert pytree.broadcast_prefix(tree, tree, "test") == pytree.tree_leaves(tree)
+
+
+def test_order_of_keys():
+    assert pytree.tree_leaves({"b": 1, "a": 2}) == [1, 2]
+    assert pytree.tree_map(lambda a, b: (a, b), {"b": 1, "a": 2}, {"a": 20, "b": 10}) == {
+        "b": (1, 10),
+        "a": (2, 20),
+    }
+
+
+def test_prefix_of_one_level():
+    assert pytree.broadcast_prefix((0, None), ([1, 2], {"a": 3}), "test") == [0, 0, None]
+
+
+def test_registered_container():
+    class Box:
+        def __init__(self, value):
+            self.value = value
+
+    pytree.register_pytree_node(Box, lambda box: ([box.value], None), lambda c, _: Box(*c))
+    assert pytree.tree_map(lambda v: v + 1, Box([1, 2])).value == [2, 3]
+    with pytest.raises(ValueError, match="Box is registered already"):
+        pytree.register_pytree_node(Box, lambda box: ([], None), lambda c, _: Box(None))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: pytree.tree_unflatten([1], pytree.tree_structure((1, 2))), "expected 2 leaves"),
+        (lambda: pytree.tree_map(max, (1, 2), [1, 2]), r"expected the structure tuple\(\*, \*\)"),
+        (lambda: pytree.tree_map(max, (1, 2), (1, 2, 3)), r"got tuple\(\*, \*, \*\)"),
+        (lambda: pytree.tree_map(max, {"a": 1}, {"b": 1}), "expected the structure dict"),
+        (lambda: pytree.broadcast_prefix((0,), (1, 2), "in_dims"), "in_dims: expected"),
+    ],
+)
+def test_wrong_structure(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_registering_no_type():
+    with pytest.raises(TypeError, match="expected a type"):
+        pytree.register_pytree_node("box", None, None)
