@@ -2,7 +2,7 @@
 // numbers and packs (pack.h) alike: scalar code, vector code and the elements at the end of a loop
 // get the same bits. The coefficients are minimax fits of our own. Bounds in ulp, with hardware
 // multiply-add and without (tests/test_native_vecmath.py checks them):
-//   exp 1.1, expm1 1.5, log 1, log2 2, log10 2.1, log1p 1, tanh 2.5, sigmoid 2.5, erf 3,
+//   exp 1.1, expm1 1.5, log 1, log2 2, log10 2.1, log1p 1, tanh 2.5, sigmoid 2.5, erf 3.5,
 //   erfc 0.6, sin and cos 1.6, pow 0.6.
 #pragma once
 #include "pack.h"
