@@ -81,7 +81,7 @@ bool run_transpose(const LoopSpace& s, int item) {
   // Rows per task: a wide band of each source row while there are bands for all threads.
   const int64_t rows = s.shape[row], cols = s.shape[inner];
   const int64_t band = planes * rows >= 2048 ? 256 : 64, bands = (rows + band - 1) / band;
-  const bool streamed = planes * rows * cols * item >= stream_bytes();
+  const bool streamed = planes * rows * cols * item >= kStreamBytes;
   const TransposeTable& table = RB_PICK_LEVEL(transpose_table);
   const TransposePlane plane = (streamed ? table.streamed : table.direct)[__builtin_ctz(item)];
   rb::parallel_for(planes * bands, std::max<int64_t>(1, kGrain / (cols * std::min(rows, band))),

@@ -142,6 +142,9 @@ int run_space(LoopSpace& space, Loop loop, int64_t grain) {
   return task.status;
 }
 
+namespace {
+// Results from this size on are streamed: eight times the L2 cache of a core. What is smaller is
+// often read again from the L3 cache, whose share for one process nobody knows.
 int64_t stream_bytes() {
   static const int64_t bytes = [] {
     long l2 = 0;
@@ -153,7 +156,6 @@ int64_t stream_bytes() {
   return bytes;
 }
 
-namespace {
 struct FlatTask {
   LoopArgs args;
   int nin;

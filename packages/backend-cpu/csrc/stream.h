@@ -9,9 +9,9 @@
 
 namespace rbcpu {
 
-/// Results from this size on are streamed: eight times the L2 cache of a core. What is smaller is
-/// often read again from the L3 cache, whose share for one process nobody knows.
-int64_t stream_bytes();
+/// Transposed copies from this size on, which exceed the L2 cache of a core, are streamed; for
+/// other results see loops.cpp.
+constexpr int64_t kStreamBytes = int64_t{3} << 20;
 
 /// memcpy with streaming stores; stream_fence before another thread may read.
 static inline void stream_copy(char* to, const char* from, int64_t n) {
