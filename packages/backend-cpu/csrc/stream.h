@@ -9,7 +9,8 @@
 
 namespace rbcpu {
 
-/// Results from this size on, which exceed the L2 cache of a core, are streamed.
+/// Transposed copies from this size on, which exceed the L2 cache of a core, are streamed; for
+/// other results see loops.cpp.
 constexpr int64_t kStreamBytes = int64_t{3} << 20;
 
 /// memcpy with streaming stores; stream_fence before another thread may read.
