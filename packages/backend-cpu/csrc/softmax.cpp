@@ -1,4 +1,4 @@
-// softmax, log_softmax and their derivatives. Long contiguous lines run as rows; lines
+// softmax, log_softmax and their derivatives, logsumexp. Long contiguous lines run as rows; lines
 // that lie side by side as columns; short or 16-bit ones are gathered into a tile of columns.
 #include <cmath>
 
@@ -152,7 +152,46 @@ void softmax_vjp_kernel(const rb::Args& a) {
   });
 }
 
+// Parts are logarithms too.
+template <class T>
+struct LogSumExp {
+  using C = compute_t<T>;
+  using Acc = double;
+  static Acc identity() { return -HUGE_VAL; }
+  static void step(Acc& acc, C x, int64_t) { merge(acc, static_cast<double>(x)); }
+  static void merge(Acc& acc, const Acc& later) {
+    const double top = acc > later || acc != acc ? acc : later;
+    // An infinite extreme stands for itself, and so does NaN.
+    acc = top - top != 0 ? top : top + std::log1p(std::exp(-std::abs(acc - later)));
+  }
+  static void block(Acc& acc, const C* x, int64_t n, int64_t) {
+    if (n > 0) merge(acc, rows<C>().logsumexp(x, n));
+  }
+  static void columns(Acc* acc, const C* x, int64_t stride, int64_t n, int64_t cols, int64_t) {
+    C part[kMostColumns];
+    for (int64_t j = 0; j < cols; j += kMostColumns) {
+      const int64_t m = std::min(kMostColumns, cols - j);
+      rbcpu::columns<C>().logsumexp(x + j, stride, n, m, part);
+      for (int64_t l = 0; l < m; ++l) merge(acc[j + l], static_cast<double>(part[l]));
+    }
+  }
+  static T finish(const Acc& acc, int64_t) { return convert<T>(acc); }
+};
+void logsumexp_kernel(const rb::Args& a) {
+  const RbTensor& x = a.tensor(0);
+  RbTensor& out = a.ret();
+  bool reduced[kMaxDims];
+  mark_dims(a, 1, x.ndim, reduced);
+  const RbTensor* outs[] = {&out};
+  const Reduction r(view_of(x), reduced, outs, 1);
+  dispatch_dtype<kMaskFloat>("logsumexp", x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    reduce_to<T, LogSumExp<T>, T>(r, out);
+  });
+}
+
 const rb::KernelSpec kKernels[] = {
+    {"logsumexp", rb::wrap<logsumexp_kernel>, 0, kMaskFloat},
     {"softmax", rb::wrap<softmax_kernel<false>>, 0, kMaskFloat},
     {"log_softmax", rb::wrap<softmax_kernel<true>>, 0, kMaskFloat},
     {"softmax_vjp", rb::wrap<softmax_vjp_kernel<false>>, 0, kMaskFloat},
