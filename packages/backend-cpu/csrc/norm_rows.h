@@ -10,7 +10,7 @@ struct GradientSums {
   double squares, plain, scaled;
 };
 
-/// Where a kernel takes `stream`, its result is stored past the caches (can_stream), and the row
+/// Where a kernel takes `stream`, its result is stored past the caches (stream.h), and the row
 /// after the given one is fetched.
 template <class T>
 struct NormRows {

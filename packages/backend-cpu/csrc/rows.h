@@ -4,7 +4,7 @@
 
 namespace rbcpu {
 
-/// Where a kernel takes `stream`, its result is stored past the caches (can_stream), and the row
+/// Where a kernel takes `stream`, its result is stored past the caches (stream.h), and the row
 /// after the given one is fetched.
 template <class T>
 struct Rows {

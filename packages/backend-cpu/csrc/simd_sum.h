@@ -35,29 +35,29 @@ RB_INLINE void write(T* p, const V& v) {
   }
 }
 
-// to[i] = f.at(i). With `Stream` past the caches (can_stream), and what follows the runs that f
-// reads is fetched meanwhile: the next row.
+// to[i] = f.at(i). With `Stream` past the caches (stream.h), and what follows the runs that f reads
+// is fetched meanwhile: the next row.
 template <bool Stream, class T, class F>
 RB_INLINE void fill(T* to, int64_t n, const F& f) {
-  constexpr int W = kLanes<T>, kUnroll = 64 / kVectorBytes;
+  constexpr int W = kLanes<T>, kLine = 64 / static_cast<int>(sizeof(T));
   int64_t i = 0;
   if constexpr (Stream) {
-    for (; i + kUnroll * W <= n; i += kUnroll * W) {
+    const int64_t head = (-reinterpret_cast<intptr_t>(to) & 63) / static_cast<int>(sizeof(T));
+    for (; i < head && i < n; ++i) to[i] = f.template at<false>(i);
+    for (; i + kLine <= n; i += kLine) {
       if (n <= kFetched) f.fetch(n + i);
 #pragma GCC unroll 4
-      for (int k = 0; k < kUnroll; ++k)
-        stream_vector(to + i + k * W, f.template at<true>(i + k * W));
+      for (int k = 0; k < kLine; k += W) stream_vector(to + i + k, f.template at<true>(i + k));
     }
   } else {
     for (; i + 4 * W <= n; i += 4 * W) {
 #pragma GCC unroll 4
       for (int k = 0; k < 4; ++k) store_vector(to + i + k * W, f.template at<true>(i + k * W));
     }
-    for (; i + W <= n; i += W) store_vector(to + i, f.template at<true>(i));
   }
+  for (; i + W <= n; i += W) store_vector(to + i, f.template at<true>(i));
   for (; i < n; ++i) to[i] = f.template at<false>(i);
 }
-
 template <class T, class F>
 RB_INLINE void fill_row(T* r, int64_t n, bool stream, const F& f) {
   if (stream) {
