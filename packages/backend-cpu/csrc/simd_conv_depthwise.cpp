@@ -51,6 +51,42 @@ void gather_windows(const ConvDepthwise<T>& d) {
   }
 }
 
+// Three rows of windows grow while the rows of the source pass: each is read once, and not shortly
+// after the store of a result that lies at the same place of another page, which would delay it.
+template <class T>
+void slide(const ConvDepthwise<T>& d) {
+  const ConvWindows& at = d.at;
+  for (int64_t c0 = 0; c0 < at.windows[1]; c0 += kLanes<T>) {
+    Strided<T, 1> seen[3];
+#pragma GCC unroll 3
+    for (int64_t j = 0; j < 3; ++j) seen[j] = inside<T, 1>(at, c0, j);
+    const Lanes<T> written(0, at.windows[1] - c0);
+    const T* column = d.source + c0 + at.corner[1];
+    const Vec<T> bias = Vec<T>{} + d.bias;
+    Vec<T> w[9];
+#pragma GCC unroll 9
+    for (int t = 0; t < 9; ++t) w[t] = Vec<T>{} + d.weight[t];
+    Vec<T> upper = bias, middle = bias, lower = bias;
+    for (int64_t r = d.first - 2; r < d.last; ++r) {
+      const int64_t y = r + 2 + at.corner[0];
+      if (y >= 0 && y < at.source[0]) {
+        const T* x = column + y * at.source[1];
+#pragma GCC unroll 3
+        for (int64_t j = 0; j < 3; ++j) {
+          const Vec<T> v = seen[j].load(x + j * at.dilation[1]);
+          upper += w[6 + j] * v;
+          middle += w[3 + j] * v;
+          lower += w[j] * v;
+        }
+      }
+      if (r >= d.first) written.store(d.out + r * at.windows[1] + c0, upper);
+      upper = middle;
+      middle = lower;
+      lower = bias;
+    }
+  }
+}
+
 template <class T, int Kernel>
 void gather_strided(const ConvDepthwise<T>& d) {
   if (d.at.stride[1] == 1) return gather_windows<T, Kernel, 1>(d);
@@ -59,7 +95,11 @@ void gather_strided(const ConvDepthwise<T>& d) {
 }
 template <class T>
 void gather(const ConvDepthwise<T>& d) {
-  if (d.at.kernel[0] == 3 && d.at.kernel[1] == 3) return gather_strided<T, 3>(d);
+  const ConvWindows& at = d.at;
+  const bool three = at.kernel[0] == 3 && at.kernel[1] == 3;
+  if (three && at.stride[0] == 1 && at.dilation[0] == 1 && at.stride[1] == 1)
+    return slide(d);
+  if (three) return gather_strided<T, 3>(d);
   gather_strided<T, 0>(d);
 }
 
