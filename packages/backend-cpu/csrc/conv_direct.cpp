@@ -100,7 +100,7 @@ bool Correlation<T>::stays_inside() const {
   const int64_t first = source.shift,
                 last = (slices - 1) * source.times + source.shift + (kd - 1) * source.step;
   return col_stride == 1 && out_stride_h == 1 && out_stride_w == 1 && source.over == 1 &&
-         first >= 0 && source.step >= 0 && last < source.count && top >= 0 && left >= 0 &&
+         first >= 0 && (kd == 1 || source.step >= 0) && last < source.count && top >= 0 && left >= 0 &&
          top + (plan_.rows - 1) * row_stride + plan_.reach_rows <= h &&
          left + plan_.cols - 1 + plan_.reach_cols <= w;
 }

@@ -141,6 +141,45 @@ void fill_vector(const ConvStrip<T>& s, const int64_t* offset, int64_t depth, co
 }
 
 template <class T>
+struct LaneIndex;
+template <>
+struct LaneIndex<float> {
+  using type = int32_t;
+};
+template <>
+struct LaneIndex<double> {
+  using type = int64_t;
+};
+// The same where all pieces lie within two vectors, that of lane 0 first.
+RB_ALWAYS Vec<float> pick(Vec<float> a, Vec<float> b, const int32_t* place) {
+  return _mm512_permutex2var_ps(a, _mm512_loadu_si512(place), b);
+}
+RB_ALWAYS Vec<double> pick(Vec<double> a, Vec<double> b, const int64_t* place) {
+  return _mm512_permutex2var_pd(a, _mm512_loadu_si512(place), b);
+}
+template <class T>
+void shuffle_vector(const ConvStrip<T>& s, const int64_t* offset, int64_t depth,
+                    const Piece<T>* piece, int pieces, int64_t step, T* to) {
+  constexpr int L = kLanes<T>;
+  typename LaneIndex<T>::type place[L] = {};
+  int64_t reach = 0;
+  for (int i = 0; i < pieces; ++i) {
+    for (int l = 0; l < L; ++l) {
+      if (!(piece[i].lanes.mask >> l & 1)) continue;
+      const int64_t at = piece[i].source - piece[0].source + l;
+      place[l] = static_cast<typename LaneIndex<T>::type>(at);
+      if (at >= reach) reach = at + 1;
+    }
+  }
+  const Lanes<T> low(0, reach), high(0, reach - L);
+  const T* base = s.source + piece[0].source;
+  for (int64_t k = 0; k < depth; ++k) {
+    const T* from = base + offset[k];
+    store_vector(to + k * step, pick(low.load(from), high.load(from + L), place));
+  }
+}
+
+template <class T>
 void fill_panel(const ConvStrip<T>& s, const int64_t* offset, int64_t depth, const Run* runs,
                 int count, int64_t vectors, T* to) {
   constexpr int L = kLanes<T>;
@@ -156,7 +195,9 @@ void fill_panel(const ConvStrip<T>& s, const int64_t* offset, int64_t depth, con
     }
     T* column = to + v * L;
     const int64_t step = vectors * L;
-    if (n == 1) {
+    if (n > 2 && piece[n - 1].source - piece[0].source <= L) {
+      shuffle_vector(s, offset, depth, piece, n, step, column);
+    } else if (n == 1) {
       fill_vector<T, 1>(s, offset, depth, piece, n, step, column);
     } else if (n == 2) {
       fill_vector<T, 2>(s, offset, depth, piece, n, step, column);
@@ -328,28 +369,36 @@ RB_ALWAYS void turn_four(const T* from, int64_t step, T* to, int64_t to_step) {
   }
 }
 
+// Elements [k0, end) of one panel of channels.
+template <class T>
+void pack_panel(const ConvWeight<T>& w, int64_t q, int64_t k0, int64_t end) {
+  const int64_t panels = panels_of(w.m), m0 = w.m * q / panels,
+                rows = w.m * (q + 1) / panels - m0;
+  const T* from = w.from + m0 * w.row;
+  T* to = w.to + m0 * w.depth + k0 * rows;
+  for (int64_t k = k0; k < end;) {
+    const T* column = from + w.offset[k];
+    const int64_t run = k + 4 <= end && w.offset[k + 3] == w.offset[k] + 3 ? 4 : 1;
+    int64_t r = 0;
+    if (run == 4) {
+      for (; r + 4 <= rows; r += 4) turn_four(column + r * w.row, w.row, to + r, rows);
+    } else if (w.row == 1) {
+      for (; r < rows; ++r) to[r] = column[r];
+    }
+    for (; r < rows; ++r) {
+      for (int64_t i = 0; i < run; ++i) to[i * rows + r] = column[r * w.row + i];
+    }
+    k += run;
+    to += run * rows;
+  }
+}
 template <class T>
 void pack_weight(const ConvWeight<T>& w) {
-  const int64_t panels = panels_of(w.m);
-  for (int64_t q = w.first; q < w.last; ++q) {
-    const int64_t m0 = w.m * q / panels, rows = w.m * (q + 1) / panels - m0;
-    const T* from = w.from + m0 * w.row;
-    T* to = w.to + m0 * w.depth;
-    for (int64_t k = 0; k < w.depth;) {
-      const T* column = from + w.offset[k];
-      const int64_t run = k + 4 <= w.depth && w.offset[k + 3] == w.offset[k] + 3 ? 4 : 1;
-      int64_t r = 0;
-      if (run == 4) {
-        for (; r + 4 <= rows; r += 4) turn_four(column + r * w.row, w.row, to + r, rows);
-      } else if (w.row == 1) {
-        for (; r < rows; ++r) to[r] = column[r];
-      }
-      for (; r < rows; ++r) {
-        for (int64_t i = 0; i < run; ++i) to[i * rows + r] = column[r * w.row + i];
-      }
-      k += run;
-      to += run * rows;
-    }
+  // Where channels are neighbours, panels take turns: each alone would touch little of each page.
+  const int64_t block = w.row < w.depth ? 36 : w.depth;
+  for (int64_t k0 = 0; k0 < w.depth; k0 += block) {
+    for (int64_t q = w.first; q < w.last; ++q)
+      pack_panel(w, q, k0, k0 + block < w.depth ? k0 + block : w.depth);
   }
 }
 
