@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kTasks = 8;               // at least, where the sizes allow it
 constexpr int64_t kStripElements = 262144;  // of the source
-constexpr int64_t kLeastChannels = 128;     // of a task: fewer do not repay gathering the windows
+constexpr int64_t kLeastChannels = 256;     // of a task: fewer do not repay gathering the windows
 constexpr int64_t kLeastPixels = 192;
 constexpr double kTaskFlops = 1e6;
 
@@ -100,8 +100,8 @@ bool Correlation<T>::stays_inside() const {
   const int64_t first = source.shift,
                 last = (slices - 1) * source.times + source.shift + (kd - 1) * source.step;
   return col_stride == 1 && out_stride_h == 1 && out_stride_w == 1 && source.over == 1 &&
-         first >= 0 && (kd == 1 || source.step >= 0) && last < source.count && top >= 0 && left >= 0 &&
-         top + (plan_.rows - 1) * row_stride + plan_.reach_rows <= h &&
+         first >= 0 && (kd == 1 || source.step >= 0) && last < source.count && top >= 0 &&
+         left >= 0 && top + (plan_.rows - 1) * row_stride + plan_.reach_rows <= h &&
          left + plan_.cols - 1 + plan_.reach_cols <= w;
 }
 

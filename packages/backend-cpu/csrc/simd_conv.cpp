@@ -336,15 +336,18 @@ template <class T>
 void strip(const ConvStrip<T>& s) {
   if (read_in_place(s)) return direct_strip(s);
   const int64_t pixels = s.images * s.rows * s.cols, panels = panels_of(s.m),
-                blocks = (s.depth + kDepth - 1) / kDepth;
+                blocks = (s.depth + kDepth - 1) / kDepth,
+                vectors_all = (pixels + kLanes<T> - 1) / kLanes<T>,
+                widths = (vectors_all + kMaxVectors - 1) / kMaxVectors;
   const bool staged = s.images > 1;
   T* const target = staged ? s.stage : s.out;
   const int64_t step = staged ? pixels : s.out_channel;
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t k0 = s.depth * block / blocks, depth = s.depth * (block + 1) / blocks - k0;
-    for (int64_t p = 0; p < pixels; p += kWidth<T>) {
-      const int64_t count = pixels - p < kWidth<T> ? pixels - p : kWidth<T>,
-                    vectors = (count + kLanes<T> - 1) / kLanes<T>;
+    for (int64_t w = 0; w < widths; ++w) {
+      const int64_t first = vectors_all * w / widths,
+                    vectors = vectors_all * (w + 1) / widths - first, p = first * kLanes<T>,
+                    count = pixels - p < vectors * kLanes<T> ? pixels - p : vectors * kLanes<T>;
       Run runs[kWidth<T>];
       const int n = find_runs(s, p, count, runs);
       fill_panel(s, s.offset + k0, depth, runs, n, vectors, s.panel);
@@ -372,8 +375,7 @@ RB_ALWAYS void turn_four(const T* from, int64_t step, T* to, int64_t to_step) {
 // Elements [k0, end) of one panel of channels.
 template <class T>
 void pack_panel(const ConvWeight<T>& w, int64_t q, int64_t k0, int64_t end) {
-  const int64_t panels = panels_of(w.m), m0 = w.m * q / panels,
-                rows = w.m * (q + 1) / panels - m0;
+  const int64_t panels = panels_of(w.m), m0 = w.m * q / panels, rows = w.m * (q + 1) / panels - m0;
   const T* from = w.from + m0 * w.row;
   T* to = w.to + m0 * w.depth + k0 * rows;
   for (int64_t k = k0; k < end;) {

@@ -97,8 +97,7 @@ template <class T>
 void gather(const ConvDepthwise<T>& d) {
   const ConvWindows& at = d.at;
   const bool three = at.kernel[0] == 3 && at.kernel[1] == 3;
-  if (three && at.stride[0] == 1 && at.dilation[0] == 1 && at.stride[1] == 1)
-    return slide(d);
+  if (three && at.stride[0] == 1 && at.dilation[0] == 1 && at.stride[1] == 1) return slide(d);
   if (three) return gather_strided<T, 3>(d);
   gather_strided<T, 0>(d);
 }
