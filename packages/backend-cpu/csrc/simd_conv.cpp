@@ -353,8 +353,9 @@ void strip(const ConvStrip<T>& s) {
       fill_panel(s, s.offset + k0, depth, runs, n, vectors, s.panel);
       for (int64_t q = 0; q < panels; ++q) {
         const int64_t m0 = s.m * q / panels, rows = s.m * (q + 1) / panels - m0;
-        kMicro<T>[rows][vectors - 1](depth, s.weight + m0* s.depth + k0* rows, s.panel,
-                                     target + m0* step + p, step, block > 0,
+        const T* weight = s.weight + m0 * s.depth + k0 * rows;
+        T* out = target + m0 * step + p;
+        kMicro<T>[rows][vectors - 1](depth, weight, s.panel, out, step, block > 0,
                                      s.bias ? s.bias + m0 : nullptr, count);
       }
     }
