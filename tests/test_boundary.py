@@ -15,6 +15,7 @@ PUBLIC = {
     "rabbet/philox.h",
     "rabbet/python.h",
     "rabbet/autograd.h",
+    "rabbet/autocast.h",
 }
 
 
@@ -34,8 +35,11 @@ def symbols(path: Path, *options: str) -> set[str]:
 LIBRARIES = [
     ("rabbet-backend-cpu", "librabbet_backend_cpu"),
     ("rabbet-autograd", "librabbet_autograd"),
+    ("rabbet-autocast", "librabbet_autocast"),
     ("rabbet-autograd", "_C."),
+    ("rabbet-autocast", "_C."),
 ]
+PLUGINS = [entry for entry in LIBRARIES if entry[1].startswith("librabbet")]
 
 
 @pytest.mark.parametrize("wheel,name", LIBRARIES)
@@ -46,19 +50,19 @@ def test_no_undefined_symbol_is_cores(wheel, name):
     assert not symbols(library(wheel, name), "--undefined-only") & ours
 
 
-@pytest.mark.parametrize("wheel,name", [*LIBRARIES[:2], ("rabbet-core", "librabbet_core")])
+@pytest.mark.parametrize("wheel,name", [*PLUGINS, ("rabbet-core", "librabbet_core")])
 def test_libraries_need_no_python(wheel, name):
     assert not [
         s for s in symbols(library(wheel, name), "--undefined-only") if re.match(r"_?Py", s)
     ]
 
 
-@pytest.mark.parametrize("wheel,name", LIBRARIES[:2])
+@pytest.mark.parametrize("wheel,name", PLUGINS)
 def test_a_plugin_exports_one_symbol(wheel, name):
     assert symbols(library(wheel, name), "--defined-only") == {"rabbet_plugin_v0"}
 
 
-@pytest.mark.parametrize("package", ["backend-cpu", "autograd"])
+@pytest.mark.parametrize("package", ["backend-cpu", "autograd", "autocast"])
 def test_only_public_headers_are_included(package):
     sources = [
         f

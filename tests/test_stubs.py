@@ -46,6 +46,11 @@ def test_the_binding_of_autograd():
     assert stated == public(vars(rabbet.autograd._C))
 
 
+def test_the_binding_of_autocast():
+    stated = bound(stub(SOURCES / "autocast/src/rabbet/amp/_C.pyi"))
+    assert stated == public(vars(rabbet.amp._C))
+
+
 def test_tensor():
     stated = members(CORE / "_C.pyi", "Tensor") | members(CORE / "_ops.pyi", "Methods")
     rabbet.zeros(1, requires_grad=True)  # the tape contributes attributes
@@ -61,6 +66,6 @@ def test_the_namespace():
     stated = bound(stub(CORE / "__init__.pyi")) | bound(stub(CORE / "_ops.pyi")) - {"Methods"}
     stated |= {*rabbet._functions.__all__, *rabbet._random.__all__}
     modules = {"library", "serialization", *rabbet._OTHER_WHEELS, *rabbet._OWN_MODULES}
-    there = public(dir(rabbet)) | rabbet._FROM_AUTOGRAD | {"default_generator"}
+    there = public(dir(rabbet)) | rabbet._FROM_AUTOGRAD | rabbet._FROM_AMP | {"default_generator"}
     there -= {name for name in _C.op_names() if hidden(name) and name not in stated}
     assert stated - TYPES_ONLY - modules == there - modules

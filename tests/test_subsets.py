@@ -45,6 +45,20 @@ try:
 except ImportError as error:
     assert "pip install rabbet-optim" in str(error), error
 """
+AMP = """
+import rabbet
+x = rabbet.randn(4, 4)
+with rabbet.autocast("cpu"):
+    assert (x @ x).dtype == rabbet.bfloat16 and rabbet.is_autocast_enabled("cpu")
+"""
+NO_AMP = """
+try:
+    rabbet.autocast
+except ImportError as error:
+    assert "pip install rabbet-autocast" in str(error), error
+else:
+    raise SystemExit("autocast is there without its wheel")
+"""
 ALL = """
 import rabbet
 from rabbet import nn, optim
@@ -60,8 +74,9 @@ assert loss.item() < 0.1, loss
 SUBSETS = {
     "core": (["core"], CORE),
     "core+cpu": (["core", "backend_cpu"], CPU),
-    "core+cpu+autograd": (["core", "backend_cpu", "autograd"], AUTOGRAD),
-    "all": (["core", "backend_cpu", "autograd", "nn", "optim", "testing"], ALL),
+    "core+cpu+autograd": (["core", "backend_cpu", "autograd"], AUTOGRAD + NO_AMP),
+    "core+cpu+autocast": (["core", "backend_cpu", "autocast"], AMP),
+    "all": (["core", "backend_cpu", "autograd", "autocast", "nn", "optim", "testing"], ALL + AMP),
 }
 
 

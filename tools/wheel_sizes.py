@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-BUDGET_MB = {"rabbet_core": 5.0, "rabbet_backend_cpu": 30.0}
+BUDGET_MB = {"rabbet_core": 5.0, "rabbet_backend_cpu": 30.0, "rabbet_autocast": 0.5}
 
 
 def main(folder: str) -> int:

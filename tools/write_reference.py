@@ -11,6 +11,7 @@ from rabbet import _C
 PAGES = {
     "functions": ["rabbet._functions", "rabbet._random", "rabbet.serialization", "rabbet.library"],
     "autograd": ["rabbet.autograd", "rabbet.autograd.graph"],
+    "amp": ["rabbet.amp"],
     "nn": ["rabbet.nn", "rabbet.nn.functional", "rabbet.nn.init", "rabbet.nn.utils"],
     "optim": ["rabbet.optim", "rabbet.optim.lr_scheduler"],
 }

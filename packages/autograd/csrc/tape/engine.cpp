@@ -702,10 +702,21 @@ const char* node_name(const Node* n) {
   return name.c_str();
 }
 
+namespace {
+// Layers that the thread has switched on (autocast): the forward pass has settled what they decide.
+void modes_off() {
+  RbTls tls;
+  host->tls_get(&tls);
+  tls.include = 0;
+  host->tls_set(&tls);
+}
+}  // namespace
+
 int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
                      RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results) {
   std::lock_guard<std::recursive_mutex> lock(engine_mutex);
   TlsGuard guard;
+  modes_off();
   host->layer_mode(layer, -1, flags & RB_BACKWARD_CREATE ? 0 : 1);
   RbTensor** captured = flags & RB_BACKWARD_ACCUMULATE ? nullptr : results;
   int32_t status = RB_OK;

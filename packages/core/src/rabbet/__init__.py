@@ -40,7 +40,6 @@ _OTHER_WHEELS = {
     "optim": "rabbet-optim",
     "func": "rabbet-vmap",
     "vmap": "rabbet-vmap",
-    "autocast": "rabbet-autocast",
     "amp": "rabbet-autocast",
 }
 _OWN_MODULES = {"library", "serialization", "testing"}
@@ -51,6 +50,18 @@ _FROM_AUTOGRAD = {
     "set_grad_enabled",
     "is_grad_enabled",
     "is_inference_mode_enabled",
+}
+_FROM_AMP = {
+    "autocast",
+    "autocast_decrement_nesting",
+    "autocast_increment_nesting",
+    "clear_autocast_cache",
+    "get_autocast_dtype",
+    "is_autocast_cache_enabled",
+    "is_autocast_enabled",
+    "set_autocast_cache_enabled",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
 }
 
 
@@ -120,8 +131,8 @@ _plugins.install()
 
 
 def __getattr__(name: str) -> object:
-    if name in _FROM_AUTOGRAD:
-        value = getattr(_submodule("autograd"), name)
+    if name in _FROM_AUTOGRAD or name in _FROM_AMP:
+        value = getattr(_submodule("autograd" if name in _FROM_AUTOGRAD else "amp"), name)
         globals()[name] = value
         return value
     if name == "default_generator":

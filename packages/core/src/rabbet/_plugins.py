@@ -17,6 +17,7 @@ KNOWN_WHEELS = {
     "cpu": "rabbet-backend-cpu",
     "cuda": "rabbet-backend-cuda",
     "autograd": "rabbet-autograd",
+    "autocast": "rabbet-autocast",
 }
 LAZY_ATTRIBUTES = {
     "autograd": (

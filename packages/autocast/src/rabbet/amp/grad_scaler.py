@@ -1,0 +1,372 @@
+"""Scaling of the loss, so that small float16 gradients do not vanish."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any
+
+import rabbet
+from rabbet import Tensor, ops
+
+from ._state import backend_of
+
+
+class OptState(Enum):
+    """What has happened to an optimizer since the last `update`."""
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
+
+
+def _new_state() -> dict[str, Any]:
+    return {"stage": OptState.READY, "found_inf_per_device": {}}
+
+
+def _scaled(output: Tensor, scale: float) -> Tensor:
+    if output.dtype == rabbet.float16:  # which the scale itself may not fit into
+        return (output.float() * scale).to(output.dtype)
+    return output * scale
+
+
+def _check_and_scale(grads: list[Tensor], factor: float) -> Tensor:
+    """Multiply tensors of one device and dtype in place; 1.0 if a number was not finite, else 0.0."""
+    try:
+        good = rabbet.isfinite(ops.foreach_norm(grads, math.inf)).all()
+        if factor != 1:
+            ops.foreach_scale(grads, factor)
+    except NotImplementedError:  # a backend, or a dtype, without operators on lists
+        good = rabbet.stack([rabbet.isfinite(grad).all() for grad in grads]).all()
+        if factor != 1:
+            for grad in grads:
+                grad.mul_(factor)
+    return (~good).to(rabbet.float32)
+
+
+def _float32(number: float) -> float:
+    """Rounded: the scale is a float32 number."""
+    return rabbet.tensor(number, dtype=rabbet.float32).item()
+
+
+class GradScaler:
+    """Scale the loss up, gradients down again, and skip steps whose gradients are not finite.
+
+    `scale` multiplies a loss by the scale; `step` divides the gradients by it and lets the optimizer step
+    unless one is infinite or NaN; `update` then halves the scale after such a step, or doubles it after
+    `growth_interval` good ones.
+
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    Args:
+        device: the device type that is trained on; for 'cuda' without its backend the scaler warns and
+            is disabled.
+        init_scale: the scale at the start.
+        growth_factor: above 1.
+        backoff_factor: below 1.
+        growth_interval: good steps in a row until the scale grows.
+        enabled: if False, `scale` and `unscale_` do nothing and `step` only steps.
+
+    Raises:
+        AssertionError: if `growth_factor` or `backoff_factor` is on the wrong side of 1.
+    """
+
+    def __init__(
+        self,
+        device: str = "cuda",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        self._device = device
+        self._enabled = bool(enabled)
+        if self._enabled and device == "cuda" and backend_of("cuda") is None:
+            warnings.warn("GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
+            self._enabled = False
+        if not self._enabled:
+            return
+        if growth_factor <= 1.0:
+            raise AssertionError("The growth factor must be > 1.0.")
+        if backoff_factor >= 1.0:
+            raise AssertionError("The backoff factor must be < 1.0.")
+        self._init_scale = float(init_scale)
+        self._growth_factor = growth_factor
+        self._backoff_factor = backoff_factor
+        self._growth_interval = growth_interval
+        self._init_growth_tracker = 0
+        self._scale: float | None = None  # set by the first call of `scale`
+        self._growth_tracker: int | None = None
+        self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_new_state)
+
+    def _checked_scale(self, name: str) -> float:
+        if self._scale is None:
+            raise AssertionError(
+                f"Attempted {name} but _scale is None.  This may indicate your script did not use "
+                "scaler.scale(loss or outputs) earlier in the iteration."
+            )
+        return self._scale
+
+    def _started(self) -> float:
+        if self._scale is None:
+            self._scale, self._growth_tracker = self._init_scale, self._init_growth_tracker
+        return self._scale
+
+    def scale(self, outputs: Any) -> Any:
+        """Return `outputs`, a tensor or an iterable of such, nested as deep as you like, times the scale.
+
+        Lists and tuples give their own kind, other iterables an iterator; a float16 tensor whose product
+        is too large becomes infinite.
+
+        Raises:
+            ValueError: if it holds something else.
+        """
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            return _scaled(outputs, self._started())
+        if isinstance(outputs, Iterable):
+            scaled = map(self.scale, outputs)
+            return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled  # type: ignore[call-arg]
+        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+
+    def _unscale_grads_(
+        self, optimizer: Any, factor: float, allow_fp16: bool
+    ) -> dict[rabbet.device, Tensor]:
+        """Multiply all gradients; whether one was not finite, as a number for each device."""
+        lists: dict[tuple[Any, Any], list[Tensor]] = defaultdict(list)
+        for group in optimizer.param_groups:
+            for param in group["params"]:
+                if not isinstance(param, Tensor):
+                    raise AssertionError(f"expected param to be a Tensor, got {type(param).__name__}")
+                grad = param.grad
+                if grad is None:
+                    continue
+                if grad.dtype == rabbet.float16 and not allow_fp16:
+                    raise ValueError("Attempting to unscale FP16 gradients.")
+                lists[grad.device, grad.dtype].append(grad)
+        found: dict[rabbet.device, Tensor] = {}
+        with rabbet.no_grad():
+            for (device, _), grads in lists.items():
+                here = _check_and_scale(grads, factor)
+                found[device] = rabbet.maximum(found[device], here) if device in found else here
+        return found
+
+    def unscale_(self, optimizer: Any) -> None:
+        """Divide the gradients of the optimizer's parameters by the scale, in place.
+
+        Only needed where gradients are looked at or clipped between backward and `step`; once per step and
+        optimizer, after all gradients for the step have been summed.
+
+        Raises:
+            RuntimeError: on a second call, or after `step`, without an `update` between.
+            ValueError: if a gradient is float16.
+            AssertionError: if nothing was scaled yet.
+        """
+        if not self._enabled:
+            return
+        scale = self._checked_scale("unscale_")
+        state = self._per_optimizer_states[id(optimizer)]
+        if state["stage"] is OptState.UNSCALED:
+            raise RuntimeError(
+                "unscale_() has already been called on this optimizer since the last update()."
+            )
+        if state["stage"] is OptState.STEPPED:
+            raise RuntimeError("unscale_() is being called after step().")
+        state["found_inf_per_device"] = self._unscale_grads_(optimizer, 1.0 / scale, False)
+        state["stage"] = OptState.UNSCALED
+
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Unscale the gradients, unless `unscale_` did, and step if all are finite.
+
+        Args:
+            optimizer: steps; an optimizer that has `_step_supports_amp_scaling` gets the tensors `grad_scale`
+                and `found_inf` as attributes instead and does the rest itself.
+            args: of `optimizer.step`, as well as kwargs; closures are not supported.
+
+        Returns:
+            What the optimizer's step returns, or None if it was skipped.
+
+        Raises:
+            RuntimeError: on a second call without an `update` between, or with a closure.
+            ValueError: if a gradient is float16.
+            AssertionError: if nothing was scaled yet, or no parameter has a gradient.
+        """
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        scale = self._checked_scale("step")
+        state = self._per_optimizer_states[id(optimizer)]
+        if state["stage"] is OptState.STEPPED:
+            raise RuntimeError("step() has already been called since the last update().")
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            result = self._hand_over(optimizer, state, scale, args, kwargs)
+        else:
+            if state["stage"] is OptState.READY:
+                self.unscale_(optimizer)
+            if not state["found_inf_per_device"]:
+                raise AssertionError("No inf checks were recorded for this optimizer.")
+            good = not any(found.item() for found in state["found_inf_per_device"].values())
+            result = optimizer.step(*args, **kwargs) if good else None
+        state["stage"] = OptState.STEPPED
+        return result
+
+    def _hand_over(
+        self, optimizer: Any, state: dict[str, Any], scale: float, args: Any, kwargs: Any
+    ) -> Any:
+        """Step with an optimizer that unscales and skips by itself."""
+        if state["stage"] is OptState.READY:
+            self._check_inf_per_device(optimizer)
+        found = [f.item() for f in state["found_inf_per_device"].values()]
+        optimizer.found_inf = rabbet.tensor(float(sum(found)))
+        left = 1.0 if state["stage"] is OptState.UNSCALED else scale
+        optimizer.grad_scale = rabbet.tensor(left)
+        try:
+            return optimizer.step(*args, **kwargs)
+        finally:
+            del optimizer.found_inf, optimizer.grad_scale
+
+    def update(self, new_scale: float | Tensor | None = None) -> None:
+        """Adapt the scale at the end of an iteration, when all optimizers have stepped.
+
+        Args:
+            new_scale: the scale from now on, a float or a tensor of one element on the scaler's device
+                type that does not require grad; None adapts it to the gradients that were seen.
+
+        Raises:
+            AssertionError: if nothing was scaled or unscaled yet, or `new_scale` is something else.
+        """
+        if not self._enabled:
+            return
+        scale = self._checked_scale("update")
+        if new_scale is not None:
+            self._scale = self._checked_new(new_scale)
+        else:
+            states = self._per_optimizer_states.values()
+            found = [f.item() for state in states for f in state["found_inf_per_device"].values()]
+            if not found:
+                raise AssertionError("No inf checks were recorded prior to update.")
+            self._adapt(scale, any(found))
+        self._per_optimizer_states = defaultdict(_new_state)
+
+    def _checked_new(self, new_scale: float | Tensor) -> float:
+        if not isinstance(new_scale, Tensor):
+            return float(new_scale)
+        if new_scale.device.type != self._device or new_scale.numel() != 1 or new_scale.requires_grad:
+            raise AssertionError(
+                f"new_scale should be a float or a tensor of one element on {self._device} with "
+                "requires_grad=False."
+            )
+        return float(new_scale.item())
+
+    def _adapt(self, scale: float, found_inf: bool) -> None:
+        if found_inf:
+            self._scale, self._growth_tracker = _float32(scale * self._backoff_factor), 0
+            return
+        self._growth_tracker = self._get_growth_tracker() + 1
+        if self._growth_tracker == self._growth_interval:
+            grown = _float32(scale * self._growth_factor)
+            self._scale = grown if math.isfinite(grown) else scale
+            self._growth_tracker = 0
+
+    def get_scale(self) -> float:
+        """The scale, or 1.0 if the scaler is disabled."""
+        if not self._enabled:
+            return 1.0
+        return self._init_scale if self._scale is None else self._scale
+
+    def get_growth_factor(self) -> float:
+        """By what the scale grows."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Set by what the scale grows."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        """By what the scale shrinks."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Set by what the scale shrinks."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        """After how many good steps in a row the scale grows."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Set after how many good steps in a row the scale grows."""
+        self._growth_interval = new_interval
+
+    def _get_growth_tracker(self) -> int:
+        if not self._enabled:
+            return 0
+        return self._init_growth_tracker if self._growth_tracker is None else self._growth_tracker
+
+    def is_enabled(self) -> bool:
+        """Whether the scaler does anything."""
+        return self._enabled
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scale, its factors and interval and the number of good steps; {} if disabled.
+
+        Take it after `update`.
+        """
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self.get_scale(),
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": self._get_growth_tracker(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave; does nothing if disabled.
+
+        Raises:
+            RuntimeError: if `state_dict` is empty, as that of a disabled scaler is.
+        """
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError(
+                "The source state dict is empty, possibly because it was saved from a disabled "
+                "instance of GradScaler."
+            )
+        self._init_scale = float(state_dict["scale"])
+        self._growth_factor = state_dict["growth_factor"]
+        self._backoff_factor = state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._init_growth_tracker = int(state_dict["_growth_tracker"])
+        if self._scale is not None:
+            self._scale, self._growth_tracker = self._init_scale, self._init_growth_tracker
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._enabled and self._per_optimizer_states:
+            raise AssertionError(
+                "A GradScaler instance may only be pickled at the beginning of an iteration, or at the "
+                "end after scaler.update()."
+            )
+        return self.__dict__.copy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def _check_inf_per_device(self, optimizer: Any) -> dict[rabbet.device, Tensor]:
+        self._checked_scale("_check_inf_per_device")
+        found = self._unscale_grads_(optimizer, 1.0, True)
+        self._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = found
+        return found
+
+    def _found_inf_per_device(self, optimizer: Any) -> dict[rabbet.device, Tensor]:
+        return self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
