@@ -1,4 +1,5 @@
-// rabbet.amp._C: the layer's table for Python. Backends are named by their ids, as backend_id gives them.
+// rabbet.amp._C: the layer's table for Python. Backends are named by their ids, as backend_id gives
+// them.
 #include <pybind11/pybind11.h>
 
 #include <string>

@@ -51,8 +51,8 @@ RbTensor* Cache::find(const RbTensor* leaf, int32_t dtype, bool recorded) const 
   const auto found = entries_.find(leaf);
   if (found == entries_.end()) return nullptr;
   const Cast& cast = found->second.casts[recorded];
-  const bool fits = cast.tensor && cast.tensor->dtype_id == dtype &&
-                    cast.version == host->version_get(leaf);
+  const bool fits =
+      cast.tensor && cast.tensor->dtype_id == dtype && cast.version == host->version_get(leaf);
   return fits ? cast.tensor : nullptr;
 }
 

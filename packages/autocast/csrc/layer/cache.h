@@ -6,8 +6,9 @@
 
 namespace autocast {
 
-/// The thread's casts of float32 leaves that require grad. Each is good for one version of the leaf, and
-/// for the mode, recorded or not, in which it was made: under no_grad() a cast has no history.
+/// The thread's casts of float32 leaves that require grad. Each is good for one version of the
+/// leaf, and for the mode, recorded or not, in which it was made: under no_grad() a cast has no
+/// history.
 class Cache {
  public:
   Cache() = default;

@@ -11,8 +11,8 @@ extern int32_t layer;
 
 constexpr int kBackends = 64;
 
-/// The thread's modes. The layer's key is included while a backend is enabled, so that calls elsewhere
-/// cost nothing.
+/// The thread's modes. The layer's key is included while a backend is enabled, so that calls
+/// elsewhere cost nothing.
 class Modes {
  public:
   /// Bits of the enabled backends, for a call that has reached the layer.
@@ -34,8 +34,8 @@ class Modes {
   void resume();
 
   uint64_t enabled_ = 0;
-  // A backward pass takes the key away and gives it back at its end. What is switched on meanwhile, by a
-  // user's function, is kept apart; what was on before waits here.
+  // A backward pass takes the key away and gives it back at its end. What is switched on meanwhile,
+  // by a user's function, is kept apart; what was on before waits here.
   std::vector<uint64_t> suspended_;
   uint8_t dtypes_[kBackends] = {};  // 0: the default
 };

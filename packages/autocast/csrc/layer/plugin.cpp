@@ -41,12 +41,18 @@ int32_t init(const RbHost* h, RbTxn* txn) {
   desc.after = after;
   desc.fallback = handle_call;
   if (int32_t rc = host->add_layer(txn, &desc, &layer)) return rc;
-  table = RbAutocast{sizeof(RbAutocast), layer,
-                     is_enabled,         set_enabled,
-                     get_dtype,          set_dtype,
-                     set_default_dtype,  is_cache_enabled,
-                     set_cache_enabled,  clear_cache,
-                     cached_casts,       enter,
+  table = RbAutocast{sizeof(RbAutocast),
+                     layer,
+                     is_enabled,
+                     set_enabled,
+                     get_dtype,
+                     set_dtype,
+                     set_default_dtype,
+                     is_cache_enabled,
+                     set_cache_enabled,
+                     clear_cache,
+                     cached_casts,
+                     enter,
                      leave};
   return host->publish(RB_AUTOCAST_EXT, RB_AUTOCAST_VERSION, &table);
 }

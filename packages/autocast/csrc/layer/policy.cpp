@@ -116,7 +116,9 @@ int32_t cast_or_find(RbTensor* t, int32_t to, bool may_keep, RbTensor** out) {
 /// The arguments of a call after the casts, and what they own.
 class Casts {
  public:
-  Casts(const RbValue* args, int32_t nargs) : nargs_(nargs) { std::copy(args, args + nargs, args_); }
+  Casts(const RbValue* args, int32_t nargs) : nargs_(nargs) {
+    std::copy(args, args + nargs, args_);
+  }
   ~Casts() {
     for (int i = 0; i < nowned_; ++i) host->release(owned_[i]);
     for (RbTensor* t : more_) host->release(t);
@@ -196,8 +198,8 @@ const RbTensor* first_tensor(const RbValue* args, int32_t nargs) {
   return first;
 }
 
-// A dtype that the user gave is left alone; without one the operator is asked for float32, which saves
-// the cast.
+// A dtype that the user gave is left alone; without one the operator is asked for float32, which
+// saves the cast.
 int32_t run_in_float32(const RbCall* call, const Rule& rule, int32_t at, const RbValue* args,
                        int32_t nargs, RbValue* rets, int32_t nrets) {
   const RbTensor* first = first_tensor(args, nargs);

@@ -3,8 +3,8 @@
 
 namespace autocast {
 
-/// The layer's fallback: every operator passes here while autocast is on, and gets its tensors in the
-/// dtype that the policy of its record asks for.
+/// The layer's fallback: every operator passes here while autocast is on, and gets its tensors in
+/// the dtype that the policy of its record asks for.
 int32_t handle_call(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
                     RbValue* rets, int32_t nrets);
 

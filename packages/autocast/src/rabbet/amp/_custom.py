@@ -20,9 +20,7 @@ def _cast(value: Any, device_type: str, to: dtype) -> Any:
     if isinstance(value, str | bytes) or hasattr(value, "__array__"):
         return value
     if isinstance(value, Mapping):
-        return {
-            _cast(k, device_type, to): _cast(v, device_type, to) for k, v in value.items()
-        }
+        return {_cast(k, device_type, to): _cast(v, device_type, to) for k, v in value.items()}
     if isinstance(value, Iterable):
         items = (_cast(v, device_type, to) for v in value)
         return type(value)(items) if isinstance(value, list | tuple) else items  # type: ignore[call-arg]
@@ -61,9 +59,7 @@ def custom_fwd(
     return wrapped
 
 
-def custom_bwd(
-    bwd: Callable[..., Any] | None = None, *, device_type: str
-) -> Callable[..., Any]:
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
     """Decorate the `backward` of a `Function` whose `forward` has `custom_fwd`: it runs in the same state.
 
     Args:

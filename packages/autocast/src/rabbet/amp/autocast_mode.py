@@ -62,13 +62,17 @@ class autocast:
     ) -> None:
         self.device = checked_device_type(device_type)
         if not is_autocast_available(device_type):
-            raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
+            raise RuntimeError(
+                f"User specified an unsupported autocast device_type '{device_type}'"
+            )
         if dtype is not None and not isinstance(dtype, rabbet.dtype):
             raise TypeError(f"autocast: expected a dtype or None for dtype, got {dtype!r}")
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         self._backend = backend_of(device_type)
         self._enabled = bool(enabled) and self._is_usable()
-        self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
+        self._cache_enabled = (
+            is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
+        )
         self._before: list[tuple[bool, Dtype | None, bool]] = []
 
     def _is_usable(self) -> bool:

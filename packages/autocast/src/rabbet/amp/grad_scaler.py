@@ -6,6 +6,7 @@ import math
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
@@ -35,15 +36,16 @@ def _scaled(output: Tensor, scale: float) -> Tensor:
 
 def _check_and_scale(grads: list[Tensor], factor: float) -> Tensor:
     """Multiply tensors of one device and dtype in place; 1.0 if a number was not finite, else 0.0."""
-    try:
-        good = rabbet.isfinite(ops.foreach_norm(grads, math.inf)).all()
-        if factor != 1:
-            ops.foreach_scale(grads, factor)
-    except NotImplementedError:  # a backend, or a dtype, without operators on lists
-        good = rabbet.stack([rabbet.isfinite(grad).all() for grad in grads]).all()
-        if factor != 1:
-            for grad in grads:
-                grad.mul_(factor)
+    if grads[0].is_floating_point():
+        with suppress(NotImplementedError):  # a backend without operators on lists
+            good = rabbet.isfinite(ops.foreach_norm(grads, math.inf)).all()
+            if factor != 1:
+                ops.foreach_scale(grads, factor)
+            return (~good).to(rabbet.float32)
+    good = rabbet.stack([rabbet.isfinite(grad).all() for grad in grads]).all()
+    if factor != 1:
+        for grad in grads:
+            grad.mul_(factor)
     return (~good).to(rabbet.float32)
 
 
@@ -88,7 +90,9 @@ class GradScaler:
         self._device = device
         self._enabled = bool(enabled)
         if self._enabled and device == "cuda" and backend_of("cuda") is None:
-            warnings.warn("GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
+            warnings.warn(
+                "GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2
+            )
             self._enabled = False
         if not self._enabled:
             return
@@ -144,7 +148,9 @@ class GradScaler:
         for group in optimizer.param_groups:
             for param in group["params"]:
                 if not isinstance(param, Tensor):
-                    raise AssertionError(f"expected param to be a Tensor, got {type(param).__name__}")
+                    raise AssertionError(
+                        f"expected param to be a Tensor, got {type(param).__name__}"
+                    )
                 grad = param.grad
                 if grad is None:
                     continue
@@ -259,7 +265,11 @@ class GradScaler:
     def _checked_new(self, new_scale: float | Tensor) -> float:
         if not isinstance(new_scale, Tensor):
             return float(new_scale)
-        if new_scale.device.type != self._device or new_scale.numel() != 1 or new_scale.requires_grad:
+        if (
+            new_scale.device.type != self._device
+            or new_scale.numel() != 1
+            or new_scale.requires_grad
+        ):
             raise AssertionError(
                 f"new_scale should be a float or a tensor of one element on {self._device} with "
                 "requires_grad=False."
