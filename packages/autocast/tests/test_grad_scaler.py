@@ -193,7 +193,7 @@ def test_cuda_without_its_backend():
 
 
 def test_state_dicts():
-    scaler, (w,), optimizer = started(
+    scaler, (_w,), optimizer = started(
         init_scale=8.0, growth_factor=3.0, backoff_factor=0.25, growth_interval=7
     )
     scaler.step(optimizer)
