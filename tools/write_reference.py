@@ -37,6 +37,8 @@ def operators() -> str:
             ]
             if info["alias"]:
                 lines += ["Also: " + ", ".join(f"`{a}`" for a in info["alias"]) + ".", ""]
+            if info["autocast"] != "pass":
+                lines.append(f"- autocast: {info['autocast']}")
             lines += [f"- `{what}`: `{formula}`" for what, formula in info["formulas"].items()]
             lines.append("")
     return "\n".join(lines)

@@ -305,6 +305,15 @@ def test_errors_of_operators_pass_through():
         assert on() and product() == LOW
 
 
+def test_explain_says_what_the_layer_does():
+    x = rabbet.ones(2, 2)
+    assert "layer autocast [rabbet-autocast" in rabbet.library.explain("matmul", x, x)
+    assert "skipped, autocast is off for cpu" in rabbet.library.explain("matmul", x, x)
+    with rabbet.autocast("cpu"):
+        assert "runs, the record says low" in rabbet.library.explain("matmul", x, x)
+        assert "autocast is off for meta" in rabbet.library.explain("matmul", x.to("meta"))
+
+
 ONLY_FLOAT32 = r"""
 #include "rabbet/abi.h"
 static int calls;

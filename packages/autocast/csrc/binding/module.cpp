@@ -30,8 +30,13 @@ py::object dtype_object(int32_t id) {
 }
 
 int32_t dtype_id(const py::object& o) {
+  static PyObject* const* const objects = [] {
+    auto* made = new PyObject*[RB_DTYPE_COUNT];
+    for (int32_t id = 0; id < RB_DTYPE_COUNT; ++id) made[id] = dtype_object(id).release().ptr();
+    return made;
+  }();
   for (int32_t id = 0; id < RB_DTYPE_COUNT; ++id) {
-    if (dtype_object(id).equal(o)) return id;
+    if (objects[id] == o.ptr()) return id;
   }
   throw py::type_error(std::string("expected a dtype, got ") + Py_TYPE(o.ptr())->tp_name);
 }

@@ -1,7 +1,8 @@
 """Rabbet: tensors and deep learning with PyTorch's programming model, in parts that fit together.
 
 This package is `rabbet-core`. Every operator with a record is a function here (`rabbet.add`); `rabbet.ops` has all
-of them, hidden ones included. `rabbet.nn`, `rabbet.optim`, `rabbet.autograd` and the backends are other wheels.
+of them, hidden ones included. `rabbet.nn`, `rabbet.optim`, `rabbet.autograd`, `rabbet.amp` and the backends are
+other wheels.
 """
 
 import os as _os

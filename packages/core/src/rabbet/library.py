@@ -89,19 +89,30 @@ def impl(name: str, backend: str) -> Callable[[Callable[..., Any]], Callable[...
     return register
 
 
+def _layer_state(
+    layer: str, info: dict[str, Any], tensors: list[Tensor], device: str
+) -> tuple[bool, str]:
+    """Whether a layer runs for such a call, and why."""
+    if layer == "autocast":
+        from rabbet import amp
+
+        on = amp.is_autocast_available(device) and amp.is_autocast_enabled(device)
+        return on, f"the record says {info['autocast']}" if on else f"autocast is off for {device}"
+    active = layer == "autograd" and any(t.requires_grad for t in tensors)
+    return active, "an argument requires grad" if active else "no argument asks for it"
+
+
 def explain(name: str, *args: Any) -> str:
     """Say what a call of operator `name` with these arguments goes through, and who registered it."""
     info = _C.op_info(name)
     tensors = [a for a in args if isinstance(a, Tensor)]
     lines = [info["schema"], f"  registered by {info['provider']} ({info['file']})"]
-    recorded = list(_C.layers())
-    for layer in recorded:
-        active = layer["name"] == "autograd" and any(t.requires_grad for t in tensors)
-        why = "an argument requires grad" if active else "no argument asks for it"
+    device = tensors[0].device.type if tensors else "cpu"
+    for layer in list(_C.layers()):
+        active, why = _layer_state(layer["name"], info, tensors, device)
         lines.append(
             f"  layer {layer['name']} [{layer['provider']}]: {'runs' if active else 'skipped'}, {why}"
         )
-    device = tensors[0].device.type if tensors else "cpu"
     if device in info["kernels"]:
         lines.append(f"  kernel for {device} [{info['kernels'][device]}]")
     elif info["has_decomp"]:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 import rabbet
-from rabbet import Tensor, ops
+from rabbet import Tensor
 
 from ._state import backend_of
 
@@ -38,9 +38,9 @@ def _check_and_scale(grads: list[Tensor], factor: float) -> Tensor:
     """Multiply tensors of one device and dtype in place; 1.0 if a number was not finite, else 0.0."""
     if grads[0].is_floating_point():
         with suppress(NotImplementedError):  # a backend without operators on lists
-            good = rabbet.isfinite(ops.foreach_norm(grads, math.inf)).all()
+            good = rabbet.isfinite(rabbet.ops.foreach_norm(grads, math.inf)).all()
             if factor != 1:
-                ops.foreach_scale(grads, factor)
+                rabbet.ops.foreach_scale(grads, factor)
             return (~good).to(rabbet.float32)
     good = rabbet.stack([rabbet.isfinite(grad).all() for grad in grads]).all()
     if factor != 1:
@@ -137,7 +137,7 @@ class GradScaler:
             return _scaled(outputs, self._started())
         if isinstance(outputs, Iterable):
             scaled = map(self.scale, outputs)
-            return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled  # type: ignore[call-arg]
+            return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def _unscale_grads_(
