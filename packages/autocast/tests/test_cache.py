@@ -154,12 +154,14 @@ def test_freezing_a_weight_counts_at_once():
 
 def test_nothing_is_held_after_a_region():
     w, x = weight(), rabbet.ones(2, 3)
+    nodes_before = rabbet.autograd._C.live_nodes()
     alive = weakref.ref(w)
     with rabbet.autocast("cpu"):
-        x @ w
+        (x @ w).float().sum().backward()
+        assert rabbet.autograd._C.live_nodes() > nodes_before
     del w
     gc.collect()
-    assert alive() is None
+    assert alive() is None and rabbet.autograd._C.live_nodes() == nodes_before
 
 
 def test_an_exception_clears_it():

@@ -78,6 +78,20 @@ def test_one_bad_number_anywhere_skips_the_step(bad, size, dtype):
         assert scaler.get_scale() == 4.0 and scaler._get_growth_tracker() == 0
 
 
+def test_many_gradients_of_all_sizes():
+    sizes = [1, 300_000, 0, 7, 250_000, 20_000, 1]
+    scaler, params, optimizer = started([[1.0]] * len(sizes), init_scale=4.0)
+    for p, size in zip(params, sizes, strict=True):
+        p.data = rabbet.zeros(size)
+        p.grad = rabbet.full((size,), 12.0)
+    scaler.unscale_(optimizer)
+    assert all((p.grad == 3.0).all() for p in params)
+    scaler.step(optimizer)
+    assert all((p == -3.0).all() for p in params)
+    scaler.update()
+    assert scaler._get_growth_tracker() == 1
+
+
 def test_gradients_that_are_no_rows_in_memory():
     w = rabbet.zeros(3, 4, requires_grad=True)
     w.grad = (rabbet.ones(4, 3) * 8).t()

@@ -34,14 +34,33 @@ def _scaled(output: Tensor, scale: float) -> Tensor:
     return output * scale
 
 
+_GROUP = 1 << 18  # elements: what a processor's own cache holds
+
+
+def _groups(grads: list[Tensor]) -> list[list[Tensor]]:
+    """Neighbours together, so that a group that was checked is in the cache when it is scaled."""
+    groups: list[list[Tensor]] = [[]]
+    room = _GROUP
+    for grad in grads:
+        size = grad.numel()
+        if size > room and groups[-1]:
+            groups.append([])
+            room = _GROUP
+        groups[-1].append(grad)
+        room -= size
+    return groups
+
+
 def _check_and_scale(grads: list[Tensor], factor: float) -> Tensor:
     """Multiply tensors of one device and dtype in place; 1.0 if a number was not finite, else 0.0."""
     if grads[0].is_floating_point():
         with suppress(NotImplementedError):  # a backend without operators on lists
-            good = rabbet.isfinite(rabbet.ops.foreach_norm(grads, math.inf)).all()
-            if factor != 1:
-                rabbet.ops.foreach_scale(grads, factor)
-            return (~good).to(rabbet.float32)
+            sizes = []
+            for group in _groups(grads):
+                sizes.append(rabbet.ops.foreach_norm(group, math.inf))
+                if factor != 1:
+                    rabbet.ops.foreach_scale(group, factor)
+            return (~rabbet.isfinite(rabbet.cat(sizes)).all()).to(rabbet.float32)
     good = rabbet.stack([rabbet.isfinite(grad).all() for grad in grads]).all()
     if factor != 1:
         for grad in grads:
