@@ -85,6 +85,7 @@ def large_calls():
     yield "conv2d", lambda: F.conv2d(image, weight, tensor(16), padding=1)
     yield "conv2d strided", lambda: F.conv2d(image, weight, stride=2)
     yield "conv2d depthwise", lambda: F.conv2d(image, tensor(8, 1, 3, 3), groups=8)
+    yield "conv2d narrow", lambda: F.conv2d(tensor(9, 8, 7, 7), tensor(40, 8, 3, 3), padding=1)
     yield "max_pool2d", lambda: F.max_pool2d(tensor(3, 16, 65, 65), 3, 2)
     yield "avg_pool2d", lambda: F.avg_pool2d(tensor(3, 16, 65, 65), 2)
     q = tensor(2, 4, 130, 32)

@@ -3,8 +3,9 @@
     python tools/sanitize.py address [PYTEST ARGUMENTS]   # AddressSanitizer and UndefinedBehaviorSanitizer
     python tools/sanitize.py thread                       # ThreadSanitizer, on the native test of the pool
 
-The packages are installed beside the usual ones, which stay as they are. Leaks are looked for in the
-native tests only: the interpreter itself frees not everything.
+The packages are installed beside the usual ones, which stay as they are. Of the CPU kernels only those
+of this machine's level are built. Leaks are looked for in the native tests only: the interpreter itself
+frees not everything.
 """
 
 import os
@@ -36,6 +37,15 @@ def library(name: str) -> str:
     return found.strip()
 
 
+def cpu_level() -> str:
+    """The best instruction-set level of this machine: the one whose kernels the tests run."""
+    cpuinfo = Path("/proc/cpuinfo")
+    flags = set(cpuinfo.read_text().split()) if cpuinfo.exists() else set()
+    if {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} <= flags:
+        return "v4"
+    return "v3" if {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"} <= flags else "v2"
+
+
 def install(folder: Path, flags: str) -> Path:
     """Install the packages, native code with `flags`, in a folder; returns it."""
     site = folder / "site"
@@ -43,6 +53,8 @@ def install(folder: Path, flags: str) -> Path:
         options = []
         if package in NATIVE:
             options += [f"-Cbuild-dir={folder / package}", "-Ccmake.build-type=Sanitize"]
+        if package == "backend-cpu":
+            options += [f"-Ccmake.define.RABBET_CPU_ONLY_LEVEL={cpu_level()}"]
         pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
         pip += ["--upgrade", "--target", str(site), *options, f"packages/{package}"]
         run(pip, CXXFLAGS=f"{COMMON} {flags}")

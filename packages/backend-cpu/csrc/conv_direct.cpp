@@ -14,15 +14,12 @@ namespace {
 
 constexpr int64_t kTasks = 8;               // at least, where the sizes allow it
 constexpr int64_t kStripElements = 262144;  // of the source
-constexpr int64_t kDepthwiseElements = 8192;
-constexpr int64_t kLeastChannels = 128;  // of a task: fewer do not repay gathering the windows
+constexpr int64_t kLeastChannels = 256;     // of a task: fewer do not repay gathering the windows
 constexpr int64_t kLeastPixels = 192;
 constexpr double kTaskFlops = 1e6;
 
 const ConvTable<float>& table(float) { return RB_PICK_LEVEL(conv_table).f32; }
 const ConvTable<double>& table(double) { return RB_PICK_LEVEL(conv_table).f64; }
-const ConvTapsTable<float>& taps_table(float) { return RB_PICK_LEVEL(conv_taps_table).f32; }
-const ConvTapsTable<double>& taps_table(double) { return RB_PICK_LEVEL(conv_taps_table).f64; }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -76,7 +73,7 @@ struct Correlation {
   struct Plan {
     int64_t rows, cols;              // of the largest phase
     int64_t reach_rows, reach_cols;  // of the window
-    bool depthwise, in_place, merged;
+    bool in_place, merged;
     int64_t pitch, row_step, channel_step, image_step;
     int64_t outer, inner;  // images: outer groups of `inner` evenly spaced ones
     int64_t strip_images, strip_rows, chunks;
@@ -94,8 +91,7 @@ struct Correlation {
   // First output channel of a chunk.
   int64_t chunk_begin(int64_t chunk) const {
     if (chunk == plan_.chunks) return m;
-    const int64_t unit = plan_.depthwise ? 1 : table(T()).rows;
-    return m * chunk / plan_.chunks / unit * unit;
+    return m * chunk / plan_.chunks / table(T()).rows * table(T()).rows;
   }
 };
 
@@ -104,8 +100,8 @@ bool Correlation<T>::stays_inside() const {
   const int64_t first = source.shift,
                 last = (slices - 1) * source.times + source.shift + (kd - 1) * source.step;
   return col_stride == 1 && out_stride_h == 1 && out_stride_w == 1 && source.over == 1 &&
-         first >= 0 && source.step >= 0 && last < source.count && top >= 0 && left >= 0 &&
-         top + (plan_.rows - 1) * row_stride + plan_.reach_rows <= h &&
+         first >= 0 && (kd == 1 || source.step >= 0) && last < source.count && top >= 0 &&
+         left >= 0 && top + (plan_.rows - 1) * row_stride + plan_.reach_rows <= h &&
          left + plan_.cols - 1 + plan_.reach_cols <= w;
 }
 
@@ -125,23 +121,23 @@ void Correlation<T>::plan() {
     }
   }
   const int64_t virtual_channels = channels * kd;
-  p.depthwise = virtual_channels == 1 && m <= 2;
-  p.in_place = !p.depthwise && stays_inside();
+  p.in_place = stays_inside();
   p.merged = p.in_place && p.cols == w && row_stride == 1;
   p.outer = slices > 1 ? n : 1;
   p.inner = slices > 1 ? slices : n;
   // Strips: the sizes alone decide.
   p.pitch = ceil_div((p.cols - 1) * col_stride + p.reach_cols, col_stride);
   p.row_step = col_stride * p.pitch;
-  const int64_t room = p.depthwise ? kDepthwiseElements : kStripElements;
   const int64_t row_elements = virtual_channels * row_stride * p.row_step,
                 image_elements = row_elements * p.rows;
-  const int64_t most_chunks = p.depthwise ? 1 : std::max<int64_t>(1, m / kLeastChannels);
-  p.strip_images = std::clamp<int64_t>(std::min(room / std::max<int64_t>(1, image_elements),
-                                                p.outer * p.inner * groups * most_chunks / kTasks),
-                                       1, p.inner);
-  if (p.depthwise || (p.in_place && slices > 1)) p.strip_images = 1;
-  p.strip_rows = std::clamp<int64_t>(room / std::max<int64_t>(1, row_elements), 1, p.rows);
+  const int64_t most_chunks = std::max<int64_t>(1, m / kLeastChannels);
+  p.strip_images =
+      std::clamp<int64_t>(std::min(kStripElements / std::max<int64_t>(1, image_elements),
+                                   p.outer * p.inner * groups * most_chunks / kTasks),
+                          1, p.inner);
+  if (p.in_place && slices > 1) p.strip_images = 1;
+  p.strip_rows =
+      std::clamp<int64_t>(kStripElements / std::max<int64_t>(1, row_elements), 1, p.rows);
   int64_t tasks = p.outer * ceil_div(p.inner, p.strip_images) * groups;
   if (p.strip_images == 1 && tasks < kTasks) {
     const int64_t pieces = ceil_div(kTasks, tasks);
@@ -149,7 +145,7 @@ void Correlation<T>::plan() {
         std::min(p.strip_rows, std::max(ceil_div(p.rows, pieces), ceil_div(kLeastPixels, p.cols)));
   }
   tasks *= ceil_div(p.rows, p.strip_rows);
-  p.chunks = p.depthwise ? m : std::clamp<int64_t>(ceil_div(kTasks, tasks), 1, most_chunks);
+  p.chunks = std::clamp<int64_t>(ceil_div(kTasks, tasks), 1, most_chunks);
   if (p.in_place) {
     p.row_step = w;
     p.channel_step = source.channel_step;
@@ -201,9 +197,7 @@ void Correlation<T>::compute(const Phase& phase, const ConvStrip<T>& s) const {
     }
     return;
   }
-  if (!plan_.depthwise) return table(T()).strip(s);
-  taps_table(T()).depthwise({s.depth, s.weight, s.offset, s.source, s.rows, s.cols, s.row_step,
-                             s.out, s.bias ? *s.bias : T(0)});
+  table(T()).strip(s);
 }
 
 template <class T>
@@ -219,6 +213,7 @@ void Correlation<T>::strip(int64_t group, int64_t outer, int64_t image0, int64_t
   ConvStrip<T> s;
   s.images = images;
   s.image_step = p.image_step;
+  s.slack = !p.in_place;
   s.row_step = p.in_place ? row_stride * w : row_stride * p.row_step;
   if (p.in_place) {
     s.source = source.at(image_of(0), group * channels, slice_of(0), 0) +
@@ -350,6 +345,7 @@ void conv_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, 
       std::fill_n(y + i * g.out_volume(), g.out_volume(), bias ? bias[i % g.o] : T(0));
     return;
   }
+  if (depthwise(g)) return depthwise_forward(g, x, w, bias, y);
   Correlation<T> job;
   job.source = {x, g.c * g.in_volume(), g.in_volume(), g.in_plane(), g.in[0], g.stride[0],
                 1, -g.padding[0],       g.dilation[0]};
@@ -389,6 +385,8 @@ void conv_input_gradient(const ConvGeometry& g, const T* dy, const T* w, T* dx) 
     std::fill_n(dx, g.n * g.c * g.in_volume(), T(0));
     return;
   }
+  if (depthwise(g) && g.og() == 1 && g.stride[0] == 1)
+    return depthwise_input_gradient(g, dy, w, dx);
   Correlation<T> job;
   job.source = {dy, g.o * g.out_volume(), g.out_volume(), g.out_plane(), g.out[0],
                 1,  g.stride[0],          g.padding[0],   -g.dilation[0]};

@@ -30,6 +30,7 @@ struct ConvStrip {
   const int64_t* offset;  // `depth` of them
   const T* source;
   int64_t images, rows, cols, image_step, row_step;
+  bool slack;  // whether a vector may be read from every pixel
   T* out;
   int64_t out_channel, out_image;  // steps; the pixels of one image follow each other
   const T* bias;                   // may be null
@@ -56,7 +57,8 @@ struct ConvTaps {
   int64_t images, lines, cols;              // pixels
   int64_t image_step, line_step, col_step;  // of x
   const T* g;                               // as pack_gradient writes one panel
-  T* sum;                                   // (rows * width) x ConvTapsTable::lanes
+  int64_t lanes;                            // of a panel
+  T* sum;                                   // (rows * width) x lanes
 };
 
 /// Planes (channels x pixels) turned to pixel-major panels of `lanes` channels, zero beyond `m`.
@@ -64,31 +66,36 @@ template <class T>
 struct ConvGradient {
   const T* from;
   int64_t m, channel, pixels;
+  int64_t lanes;
   T* to;  // panels of `panel` elements each
   int64_t panel;
 };
 
-/// One plane of a depthwise convolution: out[r, c] = bias + sum over t of weight[t] *
-/// source[offset[t] + r * row_step + c].
+/// How the windows of a depthwise convolution lie in a source plane: element (i, j) of window (r,
+/// c) is row r * stride[0] + corner[0] + i * dilation[0], the column likewise; zero outside.
+struct ConvWindows {
+  int64_t source[2], windows[2], kernel[2], stride[2], corner[2], dilation[2];  // height, width
+};
+constexpr int64_t kDepthwiseWidth = 32;  // of a kernel, at most
+
+/// Rows [first, last) of one plane of a depthwise convolution or of its input's gradient.
 template <class T>
 struct ConvDepthwise {
-  int64_t taps;
-  const T* weight;
-  const int64_t* offset;
-  const T* source;
-  int64_t rows, cols, row_step;
+  ConvWindows at;
+  const T *source, *weight;
   T* out;
-  T bias;
+  T bias;  // of the convolution
+  int64_t first, last;
 };
 
-/// And its gradient: sum[t] += sum over pixels of g[r, c] * source[offset[t] + r * row_step + c].
+/// Gradient of a window: sum[i, j] += the sum over images and windows in rows [first, last) of g *
+/// element (i, j).
 template <class T>
 struct ConvDepthwiseTaps {
-  int64_t taps;
-  const int64_t* offset;
-  const T* source;
-  int64_t rows, cols, row_step;
-  const T* g;
+  ConvWindows at;
+  const T *source, *g;
+  int64_t images, source_step, g_step;
+  int64_t first, last;
   T* sum;
 };
 
@@ -103,12 +110,16 @@ struct ConvTable {
 };
 template <class T>
 struct ConvTapsTable {
-  int64_t lanes;  // output channels of a panel of pack_gradient
-  int64_t width;  // the most neighbours that `taps` takes
+  int64_t lanes, few;  // output channels of a panel of pack_gradient: either
+  int64_t width;       // the most neighbours that `taps` takes
   void (*pack_gradient)(const ConvGradient<T>&);
   void (*taps)(const ConvTaps<T>&);
-  void (*depthwise)(const ConvDepthwise<T>&);
-  void (*depthwise_taps)(const ConvDepthwiseTaps<T>&);
+};
+template <class T>
+struct ConvDepthwiseTable {
+  void (*gather)(const ConvDepthwise<T>&);  // out: the sums of windows of source
+  void (*spread)(const ConvDepthwise<T>&);  // source: one element per window; out: where they lie
+  void (*taps)(const ConvDepthwiseTaps<T>&);
 };
 /// One object per level holds the tables of both types (level.h).
 struct ConvTables {
@@ -119,7 +130,13 @@ struct ConvTapsTables {
   ConvTapsTable<float> f32;
   ConvTapsTable<double> f64;
 };
+struct ConvDepthwiseTables {
+  ConvDepthwiseTable<float> f32;
+  ConvDepthwiseTable<double> f64;
+};
 extern const ConvTables conv_table_v2, conv_table_v3, conv_table_v4;
 extern const ConvTapsTables conv_taps_table_v2, conv_taps_table_v3, conv_taps_table_v4;
+extern const ConvDepthwiseTables conv_depthwise_table_v2, conv_depthwise_table_v3,
+    conv_depthwise_table_v4;
 
 }  // namespace rbcpu

@@ -14,7 +14,6 @@ namespace {
 constexpr int64_t kTasks = 8;          // at least, where the sizes allow it
 constexpr int64_t kStripPixels = 256;  // a panel of dy stays in the first-level cache
 constexpr int64_t kStripElements = 262144;
-constexpr int64_t kDepthwiseElements = 8192;
 constexpr int64_t kPartials = 262144;  // elements of sums that wait to be added
 constexpr int64_t kLeastRows = 64;     // taps of a task
 constexpr double kTaskFlops = 1e6;
@@ -38,8 +37,7 @@ class WeightGradient {
  public:
   WeightGradient(const ConvGeometry& g, const T* x, const T* dy, T* dw)
       : g_(g), x_(x), dy_(dy), dw_(dw) {
-    lanes_ = taps_table(T()).lanes;
-    depthwise_ = g.cg() == 1 && g.kernel[0] == 1 && g.og() <= 2;
+    lanes_ = g.og() <= taps_table(T()).few ? taps_table(T()).few : taps_table(T()).lanes;
     plan();
   }
   void run();
@@ -49,8 +47,8 @@ class WeightGradient {
   const T *x_, *dy_;
   T* dw_;
   int64_t lanes_, width_, reach_rows_;
-  int64_t phases_, pitch_, row_step_;  // of the copy of x (ConvPlane)
-  bool depthwise_, in_place_;
+  int64_t pitch_, row_step_;  // of the copy of x (ConvPlane)
+  bool in_place_;
   Strips strips_;
   int64_t chunks_, o_parts_, c_parts_;  // strips, output channels and input channels of a task
 
@@ -71,12 +69,10 @@ void WeightGradient<T>::plan() {
   for (int64_t k = 2; k <= taps_table(T()).width && g.dilation[2] == 1; ++k) {
     if (g.kernel[2] % k == 0) width_ = k;
   }
-  // Depthwise sums take pixels as vectors, so their columns must be neighbours.
-  phases_ = depthwise_ ? g.stride[2] : 1;
-  in_place_ = g.padding[0] == 0 && g.padding[1] == 0 && g.padding[2] == 0 && phases_ == 1;
+  in_place_ = g.padding[0] == 0 && g.padding[1] == 0 && g.padding[2] == 0;
   reach_rows_ = (g.kernel[1] - 1) * g.dilation[1] + 1;
-  pitch_ = ceil_div((g.out[2] - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2] + 1, phases_);
-  row_step_ = in_place_ ? g.in[2] : phases_ * pitch_;
+  pitch_ = (g.out[2] - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2] + 1;
+  row_step_ = in_place_ ? g.in[2] : pitch_;
   Strips& s = strips_;
   s.outer = g.out[0] > 1 ? g.n : 1;
   s.inner = g.out[0] > 1 ? g.out[0] : g.n;
@@ -84,10 +80,8 @@ void WeightGradient<T>::plan() {
   s.images = std::clamp<int64_t>(
       std::min(kStripPixels / g.out_plane(), kStripElements / std::max<int64_t>(1, image)), 1,
       s.inner);
-  if (g.out[0] > 1 || depthwise_) s.images = 1;
+  if (g.out[0] > 1) s.images = 1;
   s.rows = std::clamp<int64_t>(kStripPixels / g.out[2], 1, g.out[1]);
-  if (depthwise_)
-    s.rows = std::clamp<int64_t>(kDepthwiseElements / (g.stride[1] * row_step_), 1, g.out[1]);
   s.runs = ceil_div(s.inner, s.images);
   s.downs = ceil_div(g.out[1], s.rows);
   // Many small sums: tasks take strips. Few large ones: tasks take channels.
@@ -125,8 +119,8 @@ void WeightGradient<T>::add_strip(int64_t strip, int64_t group, int64_t o0, int6
     for (int64_t i = 0; i < images; ++i) {
       for (int64_t v = 0; v < virtual_channels; ++v) {
         table(T()).copy_plane({plane(i, c0 + v / kd, v % kd), g.in[1], g.in[2],
-                               row0 * g.stride[1] - g.padding[1], -g.padding[2], rows_in, pitch_,
-                               phases_, 1, 1, ~uint64_t{0},
+                               row0 * g.stride[1] - g.padding[1], -g.padding[2], rows_in, pitch_, 1,
+                               1, 1, ~uint64_t{0},
                                copy.data() + i * copy_image + v * copy_channel});
       }
     }
@@ -137,22 +131,12 @@ void WeightGradient<T>::add_strip(int64_t strip, int64_t group, int64_t o0, int6
   };
   const T* dy = dy_ + (n0 * g.o + group * g.og() + o0) * g.out_volume() + slice * g.out_plane() +
                 row0 * g.out[2];
-  if (depthwise_) {
-    Workspace<int64_t> offset(g.window());
-    for (int64_t t = 0; t < g.window(); ++t) {
-      const int64_t col = t % g.kernel[2] * g.dilation[2];
-      offset[t] =
-          t / g.kernel[2] * g.dilation[1] * row_step_ + col % phases_ * pitch_ + col / phases_;
-    }
-    return taps_table(T()).depthwise_taps(
-        {g.window(), offset.data(), corner(0), rows, g.out[2], g.stride[1] * row_step_, dy, sums});
-  }
   const int64_t pixels = rows * g.out[2], panels = ceil_div(o1 - o0, lanes_),
                 panel = images * pixels * lanes_;
   const Workspace<T> turned(panels * panel);
   for (int64_t i = 0; i < images; ++i) {
     taps_table(T()).pack_gradient({dy + i * g.o * g.out_volume(), o1 - o0, g.out_volume(), pixels,
-                                   turned.data() + i * pixels * lanes_, panel});
+                                   lanes_, turned.data() + i * pixels * lanes_, panel});
   }
   const int64_t places = virtual_channels * g.kernel[1] * g.kernel[2] / width_;
   Workspace<const T*> row(places);
@@ -167,7 +151,7 @@ void WeightGradient<T>::add_strip(int64_t strip, int64_t group, int64_t o0, int6
   for (int64_t q = 0; q < panels; ++q) {
     taps_table(T()).taps({row.data(), places, width_, images, rows, g.out[2],
                           in_place_ ? g.c * g.in_volume() : copy_image, g.stride[1] * row_step_,
-                          g.stride[2], turned.data() + q * panel,
+                          g.stride[2], turned.data() + q * panel, lanes_,
                           sums + q * places * width_ * lanes_});
   }
 }
@@ -184,15 +168,6 @@ void WeightGradient<T>::task(int64_t chunk, int64_t group, int64_t o_part, int64
                 last = strips_.count() * (chunk + 1) / chunks_;
   const int64_t depth = (c1 - c0) * g.window();
   T* to = out + (group * g.og() + o0) * g.depth() + c0 * g.window();
-  if (depthwise_) {
-    for (int64_t o = o0; o < o1; ++o) {
-      T* sums = out + (group * g.og() + o) * g.depth();
-      std::fill_n(sums, depth, T(0));
-      for (int64_t strip = first; strip < last; ++strip)
-        add_strip(strip, group, o, o + 1, 0, 1, sums);
-    }
-    return;
-  }
   const int64_t panels = ceil_div(o1 - o0, lanes_);
   const Workspace<T> sums(panels * depth * lanes_);
   std::fill_n(sums.data(), panels * depth * lanes_, T(0));
@@ -248,6 +223,7 @@ void conv_weight_gradient(const ConvGeometry& g, const T* x, const T* dy, T* dw)
     std::fill_n(dw, g.o * g.depth(), T(0));
     return;
   }
+  if (depthwise(g)) return depthwise_weight_gradient(g, x, dy, dw);
   WeightGradient<T>(g, x, dy, dw).run();
 }
 template void conv_weight_gradient(const ConvGeometry&, const float*, const float*, float*);

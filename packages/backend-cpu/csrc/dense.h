@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "reduce.h"
+#include "stream.h"
 
 namespace rbcpu {
 
@@ -116,5 +117,13 @@ class RunOut {
  private:
   rb::Scratch<C> buffer_;
 };
+
+/// Whether a row kernel streams the rows of `to` (stream.h): not through a buffer, nor onto what it
+/// reads, nor where most of a row is its ragged ends.
+template <class T>
+bool streams_rows(const T* to, const T* from, int64_t rows, int64_t n) {
+  constexpr int64_t item = sizeof(T), shortest = 512;
+  return !is_half_v<T> && to != from && rows * n * item >= kStreamBytes && n * item >= shortest;
+}
 
 }  // namespace rbcpu

@@ -14,14 +14,8 @@ void embedding_kernel(const rb::Args& a) {
     using T = typename decltype(tag)::type;
     const DenseInput<T> table(weight);
     const DenseResult<T> result(a.ret());
-    const int64_t* at = index.data();
-    rb::parallel_for(n, std::max<int64_t>(1, kGrain / std::max<int64_t>(width, 1)),
-                     [&](int64_t begin, int64_t end) {
-                       for (int64_t i = begin; i < end; ++i) {
-                         std::copy_n(table.data() + at[i] * width, width,
-                                     result.data() + i * width);
-                       }
-                     });
+    copy_rows(reinterpret_cast<const char*>(table.data()), index.data(), n, width * sizeof(T),
+              reinterpret_cast<char*>(result.data()));
     result.finish();
   });
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "stream.h"
+
 namespace rbcpu {
 namespace {
 
@@ -111,15 +113,16 @@ CheckedIndex::CheckedIndex(const char* op, const RbTensor& index, int64_t size, 
   if (index.dtype_id != RB_I64 || !(index.flags & RB_T_CONTIGUOUS)) copy();
   const int64_t low = negative ? -size : 0, n = index.numel;
   const int64_t* v = data();
-  // Two sweeps in one: whether one is out of range, whether one is negative.
+  // Two sweeps in one: whether one is out of range, whether one is negative. Each is a sign bit.
   int found = 0;
   rb::parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
-    int outside = 0, below = 0;
+    int64_t outside = 0, below = 0;
     for (int64_t i = begin; i < end; ++i) {
-      outside |= (v[i] < low) | (v[i] >= size);
-      below |= v[i] < 0;
+      outside |= (v[i] - low) | (size - 1 - v[i]);
+      below |= v[i];
     }
-    if (outside | below) __atomic_fetch_or(&found, outside << 1 | below, __ATOMIC_RELAXED);
+    const int bits = (outside < 0) << 1 | (below < 0);
+    if (bits) __atomic_fetch_or(&found, bits, __ATOMIC_RELAXED);
   });
   if (found & 2) {
     int64_t i = 0;
@@ -163,6 +166,33 @@ int run_split(LoopSpace& space, Loop loop, int64_t busy) {
     run_space(part, loop, kSerial);
   });
   return 0;
+}
+
+void copy_rows(const char* table, const int64_t* index, int64_t n, int64_t row_bytes, char* out) {
+  if (n == 0 || row_bytes == 0) return;
+  const bool stream = n * row_bytes >= kStreamBytes;
+  // The rows lie anywhere: those of the next few kilobytes are fetched by their addresses.
+  constexpr int64_t kAhead = 4096, kLine = 64;
+  const int64_t ahead = std::max<int64_t>(1, kAhead / row_bytes);
+  const int64_t fetched = std::min(row_bytes, kAhead);
+  const int64_t grain =
+      std::max<int64_t>(1, kGrain * static_cast<int64_t>(sizeof(float)) / row_bytes);
+  rb::parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (i + ahead < end) {
+        const char* next = table + index[i + ahead] * row_bytes;
+        for (int64_t b = 0; b < fetched; b += kLine) __builtin_prefetch(next + b);
+      }
+      const char* from = table + index[i] * row_bytes;
+      char* to = out + i * row_bytes;
+      if (stream) {
+        stream_copy(to, from, row_bytes);
+      } else {
+        std::memcpy(to, from, row_bytes);
+      }
+    }
+    if (stream) stream_fence();
+  });
 }
 
 int64_t freeze_dim(const View& v, int dim, int64_t* strides) {

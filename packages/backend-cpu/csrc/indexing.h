@@ -40,6 +40,9 @@ class CheckedIndex {
 /// along another one, so that every element is written by one thread in the order of positions.
 int run_split(LoopSpace& space, Loop loop, int64_t busy);
 
+/// Row i of `out` becomes row index[i] of `table`; the indices are valid.
+void copy_rows(const char* table, const int64_t* index, int64_t n, int64_t row_bytes, char* out);
+
 /// Strides of `v` in bytes with dimension `dim` frozen (its step is returned), for the first `ndim`
 /// dimensions.
 int64_t freeze_dim(const View& v, int dim, int64_t* strides);

@@ -25,7 +25,9 @@ const T& pick_level([[maybe_unused]] const T& v2, [[maybe_unused]] const T& v3,
   const int level = cpu_level();
   return level >= 4 ? v4 : level == 3 ? v3 : v2;
 }
-#if defined(__x86_64__)
+#if defined(RB_ONLY_LEVEL)
+#define RB_PICK_LEVEL(name) RB_CONCAT(name, RB_ONLY_LEVEL)
+#elif defined(__x86_64__)
 #define RB_PICK_LEVEL(name) ::rbcpu::pick_level(name##_v2, name##_v3, name##_v4)
 #else
 #define RB_PICK_LEVEL(name) name##_v2

@@ -1,5 +1,7 @@
 #include "loops.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "dtype.h"
@@ -141,6 +143,19 @@ int run_space(LoopSpace& space, Loop loop, int64_t grain) {
 }
 
 namespace {
+// Results from this size on are streamed: eight times the L2 cache of a core. What is smaller is
+// often read again from the L3 cache, whose share for one process nobody knows.
+int64_t stream_bytes() {
+  static const int64_t bytes = [] {
+    long l2 = 0;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+    return 8 * int64_t{l2 > 0 ? l2 : 1 << 20};
+  }();
+  return bytes;
+}
+
 struct FlatTask {
   LoopArgs args;
   int nin;
@@ -203,7 +218,8 @@ int run_elementwise(Loop loop, const RbTensor& out, const LoopInput* inputs, int
     task.nin = nin;
     task.loop = loop;
     task.status = 0;
-    bool streamed = n * out_item >= kStreamBytes;
+    // Long functions leave the memory time to read the lines that they write.
+    bool streamed = grain >= kGrain && n * out_item >= stream_bytes();
     for (int k = 0; k < nin; ++k) streamed = streamed && task.args.in[k] != task.args.out;
     rb::host->parallel_for(n, grain, streamed ? run_flat_streamed : run_flat, &task);
     return task.status;

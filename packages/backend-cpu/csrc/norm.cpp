@@ -4,6 +4,7 @@
 
 #include "kernels.h"
 #include "level.h"
+#include "stream.h"
 
 namespace rbcpu {
 
@@ -78,6 +79,7 @@ void last_dims_kernel(const rb::Args& a) {
     const DenseResult<T> y(a.ret());
     const DenseInput<T> input(x);
     const T* from = input.data();
+    const bool stream = streams_rows(y.data(), from, rows, n);
     rb::parallel_for(rows, rows_per_task(n), [&](int64_t begin, int64_t end) {
       const RunIn<T> in(n);
       const RunOut<T> out(n);
@@ -86,9 +88,10 @@ void last_dims_kernel(const rb::Args& a) {
         const RunStats s = run_stats<Rms>(row, n, eps);
         T* to = y.data() + i * n;
         norm_rows<C>().affine(row, w.data(), b.data(), out.at(to), n, static_cast<C>(s.mean),
-                              static_cast<C>(s.rstd));
+                              static_cast<C>(s.rstd), stream);
         out.store(to, n);
       }
+      if (stream) stream_fence();
     });
     y.finish();
   });
@@ -109,6 +112,7 @@ void last_dims_gradient(const T* g, const T* x, const compute_t<T>* w, T* dx, do
                         double* db, int64_t rows, int64_t n, double eps) {
   using C = compute_t<T>;
   const int64_t chunks = chunk_count(rows, n);
+  const bool stream = streams_rows(dx, x, rows, n) && streams_rows(dx, g, rows, n);
   rb::Scratch<double> partial(chunks > 1 ? 2 * n * chunks : 0);
   const double count = static_cast<double>(n);
   auto run_chunk = [&](int64_t chunk) {
@@ -127,7 +131,7 @@ void last_dims_gradient(const T* g, const T* x, const compute_t<T>* w, T* dx, do
       norm_rows<C>().gradient(gi, w, xi, out.at(dx + i * n), part_w, part_b, n,
                               static_cast<C>(s.mean), static_cast<C>(s.rstd),
                               Rms ? C(0) : static_cast<C>(s.sums.plain / count),
-                              static_cast<C>(s.sums.scaled * s.rstd / count));
+                              static_cast<C>(s.sums.scaled * s.rstd / count), stream);
       out.store(dx + i * n, n);
       if ((i - begin) % kFlushRows == kFlushRows - 1 || i == end - 1) {
         for (int64_t j = 0; j < n; ++j) {
@@ -137,6 +141,7 @@ void last_dims_gradient(const T* g, const T* x, const compute_t<T>* w, T* dx, do
         }
       }
     }
+    if (stream) stream_fence();
   };
   rb::parallel_for(chunks,
                    std::max<int64_t>(1, kGrain / 4 * chunks / std::max<int64_t>(rows * n, 1)),

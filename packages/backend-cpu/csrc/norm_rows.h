@@ -10,13 +10,15 @@ struct GradientSums {
   double squares, plain, scaled;
 };
 
+/// Where a kernel takes `stream`, its result is stored past the caches (stream.h), and the row
+/// after the given one is fetched.
 template <class T>
 struct NormRows {
   /// Mean, and sum of squared deviations from it.
   void (*moments)(const T* x, int64_t n, double* mean, double* squares);
   double (*sum)(const T* x, int64_t n);
   /// y = (x - mean) * rstd * w + b; w and b may be null.
-  void (*affine)(const T* x, const T* w, const T* b, T* y, int64_t n, T mean, T rstd);
+  void (*affine)(const T* x, const T* w, const T* b, T* y, int64_t n, T mean, T rstd, bool stream);
   /// y = (x - mean) * scale + shift
   void (*scale)(const T* x, T* y, int64_t n, T mean, T scale, T shift);
   /// w may be null.
@@ -24,7 +26,7 @@ struct NormRows {
   /// With xhat = (x - mean) * rstd: dx = rstd * (g w - a - b xhat), dw += g xhat, db += g; w may be
   /// null.
   void (*gradient)(const T* g, const T* w, const T* x, T* dx, T* dw, T* db, int64_t n, T mean,
-                   T rstd, T a, T b);
+                   T rstd, T a, T b, bool stream);
   /// dx = g * a + (x - mean) * b + c
   void (*combine)(const T* g, const T* x, T* dx, int64_t n, T mean, T a, T b, T c);
   /// The same, each column with its own numbers.

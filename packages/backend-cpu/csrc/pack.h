@@ -277,11 +277,23 @@ RB_INLINE RF rg_vm_max(RF x, RF y) { return RB_X86_FLOATS(max_ps)x, y);
 }
 RB_INLINE RD rg_vm_max(RD x, RD y) { return RB_X86_DOUBLES(max_pd)x, y);
 }
+RB_INLINE RF rg_vm_sqrt(RF x) { return RB_X86_FLOATS(sqrt_ps)x);
+}
+RB_INLINE RD rg_vm_sqrt(RD x) { return RB_X86_DOUBLES(sqrt_pd)x);
+}
 #else
 RB_INLINE RF rg_vm_min(RF x, RF y) { return x < y ? x : y; }
 RB_INLINE RD rg_vm_min(RD x, RD y) { return x < y ? x : y; }
 RB_INLINE RF rg_vm_max(RF x, RF y) { return x > y ? x : y; }
 RB_INLINE RD rg_vm_max(RD x, RD y) { return x > y ? x : y; }
+RB_INLINE RF rg_vm_sqrt(RF x) {
+  for (int i = 0; i < 4; ++i) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+}
+RB_INLINE RD rg_vm_sqrt(RD x) {
+  for (int i = 0; i < 2; ++i) x[i] = __builtin_sqrt(x[i]);
+  return x;
+}
 #endif
 #if defined(__AVX512DQ__)
 constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
@@ -325,6 +337,9 @@ RB_INLINE float vm_max(float x, float y) { return x > y ? x : y; }
 RB_INLINE double vm_max(double x, double y) { return x > y ? x : y; }
 RB_BY_REGISTER2(vm_min)
 RB_BY_REGISTER2(vm_max)
+RB_INLINE float vm_sqrt(float x) { return __builtin_sqrtf(x); }
+RB_INLINE double vm_sqrt(double x) { return __builtin_sqrt(x); }
+RB_BY_REGISTER1(vm_sqrt)
 /// To the nearest integer, ties to even.
 RB_INLINE float vm_rint(float x) { return __builtin_rintf(x); }
 RB_INLINE double vm_rint(double x) { return __builtin_rint(x); }

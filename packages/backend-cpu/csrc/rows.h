@@ -4,6 +4,8 @@
 
 namespace rbcpu {
 
+/// Where a kernel takes `stream`, its result is stored past the caches (stream.h), and the row
+/// after the given one is fetched.
 template <class T>
 struct Rows {
   /// Sum with lanes of T inside blocks, double between blocks.
@@ -16,16 +18,16 @@ struct Rows {
   T (*min)(const T* x, int64_t n);
   /// First position of `value`, one of the run; NaN finds NaN.
   int64_t (*find)(const T* x, int64_t n, T value);
-  /// r = softmax(x), log(softmax(x)); r may be x.
-  void (*softmax)(const T* x, T* r, int64_t n);
-  void (*log_softmax)(const T* x, T* r, int64_t n);
+  /// r = softmax(x), log(softmax(x)); r may be x. With `scratch`, n elements, softmax streams.
+  void (*softmax)(const T* x, T* r, int64_t n, T* scratch);
+  void (*log_softmax)(const T* x, T* r, int64_t n, bool stream);
   /// log(sum(exp(x))); n > 0.
   double (*logsumexp)(const T* x, int64_t n);
   /// r = exp(x - lse) * factor; r may be x.
   void (*softmax_from)(const T* x, T* r, int64_t n, T lse, T factor);
   /// Derivatives of softmax and its logarithm: out * (g - sum(g * out)); g - exp(out) * sum(g).
-  void (*softmax_vjp)(const T* g, const T* out, T* r, int64_t n);
-  void (*log_softmax_vjp)(const T* g, const T* out, T* r, int64_t n);
+  void (*softmax_vjp)(const T* g, const T* out, T* r, int64_t n, bool stream);
+  void (*log_softmax_vjp)(const T* g, const T* out, T* r, int64_t n, bool stream);
 };
 struct RowTable {
   Rows<float> f32;

@@ -6,7 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "vecmath64.h"
+#include "vecmath_angles.h"
 
 namespace {
 
@@ -49,12 +49,11 @@ RB_LIBM2(atan2) RB_LIBM2(copysign)
   RB_INLINE V s_##name(const V& x) {         \
     if constexpr (std::is_same<V, double>::value) return m_##name(x); else return vm_##name(x); \
   }
-RB_VECTOR(exp) RB_VECTOR(log) RB_VECTOR(tanh) RB_VECTOR(erf)
-RB_VECTOR32(expm1) RB_VECTOR32(log2) RB_VECTOR32(log10) RB_VECTOR32(log1p)
+RB_VECTOR(exp) RB_VECTOR(expm1) RB_VECTOR(log) RB_VECTOR(log1p) RB_VECTOR(tanh) RB_VECTOR(erf)
+RB_VECTOR(asin) RB_VECTOR(acos) RB_VECTOR(atan) RB_VECTOR(sinh) RB_VECTOR(cosh)
+RB_VECTOR32(log2) RB_VECTOR32(log10) RB_VECTOR32(erfc)
 template <class V>
-RB_INLINE V s_pow(const V& x, const V& y) {
-    if constexpr (std::is_same<V, double>::value) return m_pow(x, y); else return vm_pow(x, y);
-}
+RB_INLINE V s_pow(const V& x, const V& y) { return vm_pow(x, y); }
 // clang-format on
 
 #ifdef RB_COMPLEX_BODIES
@@ -136,18 +135,18 @@ RB_OP1(reciprocal, kFC, { return T(1) / x; })
 RB_OP1(sin, kFC, { RB_COMPLEX_CASE(c_sin(x)) if constexpr (is_fp<T>) return m_sin(x); })
 RB_OP1(cos, kFC, { RB_COMPLEX_CASE(c_cos(x)) if constexpr (is_fp<T>) return m_cos(x); })
 RB_OP1(tan, kFC, { RB_COMPLEX_CASE(c_tan(x)) if constexpr (is_fp<T>) return m_tan(x); })
-RB_OP1(asin, kFC, { RB_COMPLEX_CASE(c_asin(x)) if constexpr (is_fp<T>) return m_asin(x); })
-RB_OP1(acos, kFC, { RB_COMPLEX_CASE(c_acos(x)) if constexpr (is_fp<T>) return m_acos(x); })
-RB_OP1(atan, kFC, { RB_COMPLEX_CASE(c_atan(x)) if constexpr (is_fp<T>) return m_atan(x); })
-RB_OP1(sinh, kFC, { RB_COMPLEX_CASE(c_sinh(x)) if constexpr (is_fp<T>) return m_sinh(x); })
-RB_OP1(cosh, kFC, { RB_COMPLEX_CASE(c_cosh(x)) if constexpr (is_fp<T>) return m_cosh(x); })
+RB_OP1(asin, kFC, { RB_COMPLEX_CASE(c_asin(x)) if constexpr (is_fp<T>) return s_asin(x); })
+RB_OP1(acos, kFC, { RB_COMPLEX_CASE(c_acos(x)) if constexpr (is_fp<T>) return s_acos(x); })
+RB_OP1(atan, kFC, { RB_COMPLEX_CASE(c_atan(x)) if constexpr (is_fp<T>) return s_atan(x); })
+RB_OP1(sinh, kFC, { RB_COMPLEX_CASE(c_sinh(x)) if constexpr (is_fp<T>) return s_sinh(x); })
+RB_OP1(cosh, kFC, { RB_COMPLEX_CASE(c_cosh(x)) if constexpr (is_fp<T>) return s_cosh(x); })
 RB_OP1(tanh, kFC, { RB_COMPLEX_CASE(c_tanh(x)) if constexpr (is_fp<T>) return s_tanh(x); })
 RB_OP1(sigmoid, kFC, {
   RB_COMPLEX_CASE(T(1) / (T(1) + c_exp(-x)))
   if constexpr (is_fp<T>) return T(1) / (T(1) + s_exp(-x));
 })
 RB_OP1(erf, kF, { return s_erf(x); })
-RB_OP1(erfc, kF, { return m_erfc(x); })
+RB_OP1(erfc, kF, { return s_erfc(x); })
 RB_OP1(floor, kReal, {
   if constexpr (is_fp<T>)
     return m_floor(x);

@@ -4,22 +4,52 @@
 
 namespace {
 
-// sin and cos: the polynomial's reduction holds up to kTrigLimit; chunks with larger arguments go
-// to libm.
-template <class T, uint32_t Quarter>
+// sin, cos and tan: the polynomials' reduction holds up to kTrigLimit; chunks with larger arguments
+// go to libm.
+struct Sine {
+  template <class V>
+  RB_INLINE V f(const V& x) {
+    return vm_sincos(x, 0);
+  }
+  template <class T>
+  RB_INLINE T any(T x) {
+    return m_sin(x);
+  }
+};
+struct Cosine {
+  template <class V>
+  RB_INLINE V f(const V& x) {
+    return vm_sincos(x, 1);
+  }
+  template <class T>
+  RB_INLINE T any(T x) {
+    return m_cos(x);
+  }
+};
+struct Tangent {
+  template <class V>
+  RB_INLINE V f(const V& x) {
+    return vm_tan(x);
+  }
+  template <class T>
+  RB_INLINE T any(T x) {
+    return m_tan(x);
+  }
+};
+template <class T, class Function>
 __attribute__((noinline)) void trig_chunk(const T* x, T* r, int64_t n) {
   using V = Block<T>;
   typename V::Mask small(-1);
   for (int64_t i = 0; i < n; i += kLanesOf<V>)
     small = small & (vm_abs(pack_load<V>(x + i)) < V(kTrigLimit<V>));
   if (vm_any(small == typename V::Mask(0))) {
-    for (int64_t i = 0; i < n; ++i) r[i] = Quarter ? m_cos(x[i]) : m_sin(x[i]);
+    for (int64_t i = 0; i < n; ++i) r[i] = Function::any(x[i]);
   } else {
     for (int64_t i = 0; i < n; i += kLanesOf<V>)
-      pack_store(r + i, vm_sincos(pack_load<V>(x + i), Quarter));
+      pack_store(r + i, Function::f(pack_load<V>(x + i)));
   }
 }
-template <class T, uint32_t Quarter>
+template <class T, class Function>
 int trig(const LoopArgs* a) {
   alignas(64) T buffer[kGather];
   const bool dense = a->in_stride[0] == sizeof(T) && a->out_stride == sizeof(T);
@@ -29,10 +59,10 @@ int trig(const LoopArgs* a) {
     int64_t n = a->n - done < kGather ? a->n - done : kGather;
     if (dense && n >= kStep) {
       n = n / kStep * kStep;
-      trig_chunk<T, Quarter>(reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to), n);
+      trig_chunk<T, Function>(reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to), n);
     } else {
       gather(buffer, from, a->in_stride[0], n);
-      trig_chunk<T, Quarter>(buffer, buffer, (n + kStep - 1) / kStep * kStep);
+      trig_chunk<T, Function>(buffer, buffer, (n + kStep - 1) / kStep * kStep);
       scatter(to, a->out_stride, buffer, n);
     }
     done += n;
@@ -42,8 +72,9 @@ int trig(const LoopArgs* a) {
 
 template <class T>
 constexpr rbcpu::FnTable with_trig(rbcpu::FnTable t) {
-  t.loops[static_cast<int>(rbcpu::Fn::k_sin)] = &trig<T, 0>;
-  t.loops[static_cast<int>(rbcpu::Fn::k_cos)] = &trig<T, 1>;
+  t.loops[static_cast<int>(rbcpu::Fn::k_sin)] = &trig<T, Sine>;
+  t.loops[static_cast<int>(rbcpu::Fn::k_cos)] = &trig<T, Cosine>;
+  t.loops[static_cast<int>(rbcpu::Fn::k_tan)] = &trig<T, Tangent>;
   return t;
 }
 constexpr rbcpu::FnTable f32_table = with_trig<float>(table<float>);

@@ -16,20 +16,29 @@ void moments(const T* x, int64_t n, double* mean, double* squares) {
   *mean = blocked_sum<T>(n, Elements<T>{x}) / static_cast<double>(n);
   *squares = run_squares(x, n, *mean);
 }
+template <class T, bool Weight, bool Bias>
+struct Affine {
+  const T *x, *w, *b;
+  T mean, rstd;
+  template <bool Wide>
+  RB_INLINE_MEMBER auto at(int64_t i) const {
+    auto y = (read<Wide>(x + i) - mean) * rstd;
+    if constexpr (Weight) y *= read<Wide>(w + i);
+    if constexpr (Bias) y += read<Wide>(b + i);
+    return y;
+  }
+  RB_INLINE_MEMBER void fetch(int64_t i) const { __builtin_prefetch(x + i); }
+};
 template <class T>
-void affine(const T* x, const T* w, const T* b, T* y, int64_t n, T mean, T rstd) {
+void affine(const T* x, const T* w, const T* b, T* y, int64_t n, T mean, T rstd, bool stream) {
   if (w && b) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd * w[i] + b[i];
+    fill_row(y, n, stream, Affine<T, true, true>{x, w, b, mean, rstd});
   } else if (w) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd * w[i];
+    fill_row(y, n, stream, Affine<T, true, false>{x, w, b, mean, rstd});
   } else if (b) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd + b[i];
+    fill_row(y, n, stream, Affine<T, false, true>{x, w, b, mean, rstd});
   } else {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd;
+    fill_row(y, n, stream, Affine<T, false, false>{x, w, b, mean, rstd});
   }
 }
 template <class T>
@@ -52,25 +61,33 @@ template <class T>
 double sum(const T* x, int64_t n) {
   return blocked_sum<T>(n, Elements<T>{x});
 }
+// Adds to dw and db on the way.
+template <class T, bool Weight>
+struct Gradient {
+  const T *g, *w, *x;
+  T *dw, *db;
+  T mean, rstd, a, b;
+  template <bool Wide>
+  RB_INLINE_MEMBER auto at(int64_t i) const {
+    const auto normal = (read<Wide>(x + i) - mean) * rstd;
+    auto gi = read<Wide>(g + i);
+    write<Wide>(dw + i, read<Wide>(dw + i) + gi * normal);
+    write<Wide>(db + i, read<Wide>(db + i) + gi);
+    if constexpr (Weight) gi *= read<Wide>(w + i);
+    return (gi - a - normal * b) * rstd;
+  }
+  RB_INLINE_MEMBER void fetch(int64_t i) const {
+    __builtin_prefetch(x + i);
+    __builtin_prefetch(g + i);
+  }
+};
 template <class T>
 void gradient(const T* g, const T* w, const T* x, T* dx, T* dw, T* db, int64_t n, T mean, T rstd,
-              T a, T b) {
+              T a, T b, bool stream) {
   if (w) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) {
-      const T normal = (x[i] - mean) * rstd, gi = g[i];
-      dw[i] += gi * normal;
-      db[i] += gi;
-      dx[i] = (gi * w[i] - a - normal * b) * rstd;
-    }
+    fill_row(dx, n, stream, Gradient<T, true>{g, w, x, dw, db, mean, rstd, a, b});
   } else {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) {
-      const T normal = (x[i] - mean) * rstd, gi = g[i];
-      dw[i] += gi * normal;
-      db[i] += gi;
-      dx[i] = (gi - a - normal * b) * rstd;
-    }
+    fill_row(dx, n, stream, Gradient<T, false>{g, w, x, dw, db, mean, rstd, a, b});
   }
 }
 template <class T>

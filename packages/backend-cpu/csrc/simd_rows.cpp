@@ -25,26 +25,26 @@ double dot(const T* x, const T* y, int64_t n) {
 // `Max` or the smallest; once a lane holds NaN it keeps it.
 template <class T, bool Max>
 T extreme(const T* x, int64_t n) {
-  constexpr int W = kWidth<T>, P = kParts<T>;
+  constexpr int W = kLanes<T>, P = kParts<T>;
   using V = typename VectorOf<T>::type;
   using Op = typename std::conditional<Max, op_maximum, op_minimum>::type;
   T best = x[0];
   int64_t i = 0;
-  if (n >= kLanes) {
+  if (n >= kSumLanes) {
     V lanes[P];
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) lanes[p] = read<true>(x + p * W);
-    for (i = kLanes; i + kLanes <= n; i += kLanes) {
+    for (i = kSumLanes; i + kSumLanes <= n; i += kSumLanes) {
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) {
         const V v = read<true>(x + i + p * W);
         lanes[p] = (Max ? v > lanes[p] : v < lanes[p]) | (v != v) ? v : lanes[p];
       }
     }
-    alignas(64) T flat[kLanes];
+    alignas(64) T flat[kSumLanes];
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) *reinterpret_cast<V*>(flat + p * W) = lanes[p];
-    for (int l = 0; l < kLanes; ++l) best = Op::f(best, flat[l]);
+    for (int l = 0; l < kSumLanes; ++l) best = Op::f(best, flat[l]);
   }
   for (; i < n; ++i) best = Op::f(best, x[i]);
   return best;
@@ -73,33 +73,41 @@ int64_t find(const T* x, int64_t n, T value) {
 // Sum of exp(x - top), which is also stored in r if `Store`.
 template <class T, bool Store>
 RB_INLINE double exp_sum(const T* x, T* r, int64_t n, T top) {
+  using V = Pack<T, 1>;
+  using Pair = Pack<T, 2>;  // the latency of one exponential hides behind another
+  constexpr int W = kLanesOf<V>, kPairs = kChunk / (2 * W);
   double total = 0;
   for (int64_t begin = 0; begin < n; begin += kSumBlock) {
     const int64_t end = begin + kSumBlock < n ? begin + kSumBlock : n;
-    alignas(64) T lanes[kChunk] = {};
+    Pair sums[kPairs];
+#pragma GCC unroll 16
+    for (int k = 0; k < kPairs; ++k) sums[k] = Pair(T(0));
     int64_t i = begin;
     for (; i + kChunk <= end; i += kChunk) {
-#pragma GCC ivdep
-      for (int l = 0; l < kChunk; ++l) {
-        const T e = s_exp(x[i + l] - top);
-        if constexpr (Store) r[i + l] = e;
-        lanes[l] += e;
+#pragma GCC unroll 16
+      for (int k = 0; k < kPairs; ++k) {
+        const Pair e = vm_exp(pack_load<Pair>(x + i + k * 2 * W) - Pair(top));
+        if constexpr (Store) pack_store(r + i + k * 2 * W, e);
+        sums[k] = sums[k] + e;
       }
     }
+    alignas(64) T lanes[kChunk];
+#pragma GCC unroll 16
+    for (int k = 0; k < kPairs; ++k) pack_store(lanes + k * 2 * W, sums[k]);
     if (i < end) {  // through a padded buffer: short rows would run element by element
-      const int m = static_cast<int>(end - i), full = (m + kLanes - 1) / kLanes * kLanes;
+      const int m = static_cast<int>(end - i), full = (m + kSumLanes - 1) / kSumLanes * kSumLanes;
       alignas(64) T buffer[kChunk];
       for (int l = 0; l < m; ++l) buffer[l] = x[i + l];
       for (int l = m; l < full; ++l) buffer[l] = top;
-#pragma GCC ivdep
-      for (int l = 0; l < full; ++l) buffer[l] = s_exp(buffer[l] - top);
+      for (int l = 0; l < full; l += W)
+        pack_store(buffer + l, vm_exp(pack_load<V>(buffer + l) - V(top)));
       for (int l = 0; l < m; ++l) {
         lanes[l] += buffer[l];
         if constexpr (Store) r[i + l] = buffer[l];
       }
     }
-    alignas(64) T quarter[kLanes];
-    for (int l = 0; l < kLanes; ++l) {
+    alignas(64) T quarter[kSumLanes];
+    for (int l = 0; l < kSumLanes; ++l) {
       quarter[l] = (lanes[l] + lanes[l + 16]) + (lanes[l + 32] + lanes[l + 48]);
     }
     total += static_cast<double>(fold(quarter));
@@ -108,20 +116,40 @@ RB_INLINE double exp_sum(const T* x, T* r, int64_t n, T top) {
 }
 
 template <class T>
-void softmax(const T* x, T* r, int64_t n) {
+struct Scaled {
+  const T *x, *next;  // what is scaled, and the row whose successor is fetched
+  T factor;
+  template <bool Wide>
+  RB_INLINE_MEMBER auto at(int64_t i) const {
+    return read<Wide>(x + i) * factor;
+  }
+  RB_INLINE_MEMBER void fetch(int64_t i) const { __builtin_prefetch(next + i); }
+};
+template <class T>
+void softmax(const T* x, T* r, int64_t n, T* scratch) {
   if (n == 0) return;
   const T top = extreme<T, true>(x, n);
-  const T factor = static_cast<T>(1.0 / exp_sum<T, true>(x, r, n, top));
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) r[i] *= factor;
+  T* powers = scratch ? scratch : r;
+  const T factor = static_cast<T>(1.0 / exp_sum<T, true>(x, powers, n, top));
+  fill_row(r, n, scratch != nullptr, Scaled<T>{powers, x, factor});
 }
+
 template <class T>
-void log_softmax(const T* x, T* r, int64_t n) {
+struct Lowered {
+  const T* x;
+  T top, log_total;
+  template <bool Wide>
+  RB_INLINE_MEMBER auto at(int64_t i) const {
+    return (read<Wide>(x + i) - top) - log_total;
+  }
+  RB_INLINE_MEMBER void fetch(int64_t i) const { __builtin_prefetch(x + i); }
+};
+template <class T>
+void log_softmax(const T* x, T* r, int64_t n, bool stream) {
   if (n == 0) return;
   const T top = extreme<T, true>(x, n);
   const T log_total = static_cast<T>(__builtin_log(exp_sum<T, false>(x, nullptr, n, top)));
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) r[i] = (x[i] - top) - log_total;
+  fill_row(r, n, stream, Lowered<T>{x, top, log_total});
 }
 template <class T>
 double logsumexp(const T* x, int64_t n) {
@@ -135,23 +163,40 @@ template <class T>
 void softmax_from(const T* x, T* r, int64_t n, T lse, T factor) {
   int64_t i = 0;
 #pragma GCC ivdep
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int l = 0; l < kLanes; ++l) r[i + l] = s_exp(x[i + l] - lse) * factor;
+  for (; i + kSumLanes <= n; i += kSumLanes) {
+    for (int l = 0; l < kSumLanes; ++l) r[i + l] = s_exp(x[i + l] - lse) * factor;
   }
   for (; i < n; ++i) r[i] = s_exp(x[i] - lse) * factor;
 }
 
+// out (g - s), or g - exp(out) s.
+template <class T, bool Log>
+struct Slope {
+  const T *g, *out;
+  T s;
+  template <bool Wide>
+  RB_INLINE_MEMBER auto at(int64_t i) const {
+    const auto gi = read<Wide>(g + i), y = read<Wide>(out + i);
+    if constexpr (!Log) {
+      return y * (gi - s);
+    } else if constexpr (Wide) {
+      return gi - vm_exp(Pack<T, 1>(y)).v * s;
+    } else {
+      return gi - s_exp(y) * s;
+    }
+  }
+  RB_INLINE_MEMBER void fetch(int64_t i) const {
+    __builtin_prefetch(g + i);
+    __builtin_prefetch(out + i);
+  }
+};
 template <class T>
-void softmax_vjp(const T* g, const T* out, T* r, int64_t n) {
-  const T s = static_cast<T>(dot(g, out, n));
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) r[i] = out[i] * (g[i] - s);
+void softmax_vjp(const T* g, const T* out, T* r, int64_t n, bool stream) {
+  fill_row(r, n, stream, Slope<T, false>{g, out, static_cast<T>(dot(g, out, n))});
 }
 template <class T>
-void log_softmax_vjp(const T* g, const T* out, T* r, int64_t n) {
-  const T s = static_cast<T>(sum(g, n));
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) r[i] = g[i] - s_exp(out[i]) * s;
+void log_softmax_vjp(const T* g, const T* out, T* r, int64_t n, bool stream) {
+  fill_row(r, n, stream, Slope<T, true>{g, out, static_cast<T>(sum(g, n))});
 }
 
 // As BF16 and F16 of dtype.h, whose member functions would have weak symbols here.

@@ -3,7 +3,7 @@
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
-#if defined(__AVX512F__)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
@@ -41,6 +41,19 @@ RB_ALWAYS typename VectorOf<T>::type load_vector(const T* p) {
 template <class T>
 RB_ALWAYS void store_vector(T* p, typename VectorOf<T>::type v) {
   *reinterpret_cast<typename VectorOf<T>::type*>(p) = v;
+}
+// Past the caches (stream.h): p is aligned to the vector.
+template <class T>
+RB_ALWAYS void stream_vector(T* p, typename VectorOf<T>::type v) {
+#if defined(__AVX512F__)
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(p), reinterpret_cast<__m512i>(v));
+#elif defined(__AVX2__)
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(p), reinterpret_cast<__m256i>(v));
+#elif defined(__x86_64__)
+  _mm_stream_si128(reinterpret_cast<__m128i*>(p), reinterpret_cast<__m128i>(v));
+#else
+  store_vector(p, v);
+#endif
 }
 
 #if defined(__AVX512F__)

@@ -1,5 +1,7 @@
-// softmax, log_softmax and their derivatives. Long contiguous lines run as rows; lines that lie
-// side by side as columns; short or 16-bit ones are gathered into a tile of columns.
+// softmax, log_softmax and their derivatives, logsumexp. Long contiguous lines run as rows; lines
+// that lie side by side as columns; short or 16-bit ones are gathered into a tile of columns.
+#include <cmath>
+
 #include "columns.h"
 #include "dense.h"
 #include "kernels.h"
@@ -26,7 +28,11 @@ struct Space {
 constexpr int64_t kTile = 64;
 constexpr int64_t kShortRow = 64;
 
-// N inputs and a result; row(in, out, n), columns(in, stride, out, stride, n, cols).
+// Rows longer than this are not streamed: softmax would need that much scratch.
+constexpr int64_t kLongestStreamed = 65536;
+
+// N inputs and a result; row(in, out, n, scratch if streamed), columns(in, stride, out, stride, n,
+// cols).
 template <class T, int N, class Row, class ColumnsFn>
 void run_lines(const Space& s, const T* const (&in)[N], T* out, const Row& row,
                const ColumnsFn& columns) {
@@ -35,15 +41,19 @@ void run_lines(const Space& s, const T* const (&in)[N], T* out, const Row& row,
   if (positions == 0 || n == 0) return;
   const int64_t lines_per_task = std::max<int64_t>(1, kGrain / 4 / n);
   if (s.inner == 1 && n >= kShortRow) {
+    const bool stream = n <= kLongestStreamed && streams_rows(out, in[0], positions, n) &&
+                        streams_rows(out, in[N - 1], positions, n);
     rb::parallel_for(positions, lines_per_task, [&](int64_t begin, int64_t end) {
       const RunIn<T> first(n), second(n);
       const RunOut<T> to(n);
+      const rb::Scratch<C> scratch(stream ? n : 0);
       for (int64_t i = begin; i < end; ++i) {
         const C* from[2] = {first(in[0] + i * n, n),
                             N > 1 ? second(in[N - 1] + i * n, n) : nullptr};
-        row(from, to.at(out + i * n), n);
+        row(from, to.at(out + i * n), n, stream ? scratch.data() : nullptr);
         to.store(out + i * n, n);
       }
+      if (stream) stream_fence();
     });
     return;
   }
@@ -101,8 +111,12 @@ void softmax_kernel(const rb::Args& a) {
     const T* const in[] = {input.data()};
     run_lines<T, 1>(
         s, in, result.data(),
-        [](const C* const* from, C* to, int64_t n) {
-          (Log ? rows<C>().log_softmax : rows<C>().softmax)(from[0], to, n);
+        [](const C* const* from, C* to, int64_t n, C* scratch) {
+          if constexpr (Log) {
+            rows<C>().log_softmax(from[0], to, n, scratch != nullptr);
+          } else {
+            rows<C>().softmax(from[0], to, n, scratch);
+          }
         },
         [](const C* const* from, int64_t fs, C* to, int64_t ts, int64_t n, int64_t cols) {
           (Log ? columns<C>().log_softmax : columns<C>().softmax)(from[0], fs, to, ts, n, cols);
@@ -126,8 +140,9 @@ void softmax_vjp_kernel(const rb::Args& a) {
     const T* const in[] = {grad.data(), value.data()};
     run_lines<T, 2>(
         s, in, result.data(),
-        [](const C* const* from, C* to, int64_t n) {
-          (Log ? rows<C>().log_softmax_vjp : rows<C>().softmax_vjp)(from[0], from[1], to, n);
+        [](const C* const* from, C* to, int64_t n, const C* scratch) {
+          (Log ? rows<C>().log_softmax_vjp : rows<C>().softmax_vjp)(from[0], from[1], to, n,
+                                                                    scratch != nullptr);
         },
         [](const C* const* from, int64_t fs, C* to, int64_t ts, int64_t n, int64_t cols) {
           (Log ? columns<C>().log_softmax_vjp : columns<C>().softmax_vjp)(from[0], fs, from[1], fs,
@@ -137,7 +152,46 @@ void softmax_vjp_kernel(const rb::Args& a) {
   });
 }
 
+// Parts are logarithms too.
+template <class T>
+struct LogSumExp {
+  using C = compute_t<T>;
+  using Acc = double;
+  static Acc identity() { return -HUGE_VAL; }
+  static void step(Acc& acc, C x, int64_t) { merge(acc, static_cast<double>(x)); }
+  static void merge(Acc& acc, const Acc& later) {
+    const double top = acc > later || acc != acc ? acc : later;
+    // An infinite extreme stands for itself, and so does NaN.
+    acc = top - top != 0 ? top : top + std::log1p(std::exp(-std::abs(acc - later)));
+  }
+  static void block(Acc& acc, const C* x, int64_t n, int64_t) {
+    if (n > 0) merge(acc, rows<C>().logsumexp(x, n));
+  }
+  static void columns(Acc* acc, const C* x, int64_t stride, int64_t n, int64_t cols, int64_t) {
+    C part[kMostColumns];
+    for (int64_t j = 0; j < cols; j += kMostColumns) {
+      const int64_t m = std::min(kMostColumns, cols - j);
+      rbcpu::columns<C>().logsumexp(x + j, stride, n, m, part);
+      for (int64_t l = 0; l < m; ++l) merge(acc[j + l], static_cast<double>(part[l]));
+    }
+  }
+  static T finish(const Acc& acc, int64_t) { return convert<T>(acc); }
+};
+void logsumexp_kernel(const rb::Args& a) {
+  const RbTensor& x = a.tensor(0);
+  RbTensor& out = a.ret();
+  bool reduced[kMaxDims];
+  mark_dims(a, 1, x.ndim, reduced);
+  const RbTensor* outs[] = {&out};
+  const Reduction r(view_of(x), reduced, outs, 1);
+  dispatch_dtype<kMaskFloat>("logsumexp", x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    reduce_to<T, LogSumExp<T>, T>(r, out);
+  });
+}
+
 const rb::KernelSpec kKernels[] = {
+    {"logsumexp", rb::wrap<logsumexp_kernel>, 0, kMaskFloat},
     {"softmax", rb::wrap<softmax_kernel<false>>, 0, kMaskFloat},
     {"log_softmax", rb::wrap<softmax_kernel<true>>, 0, kMaskFloat},
     {"softmax_vjp", rb::wrap<softmax_vjp_kernel<false>>, 0, kMaskFloat},

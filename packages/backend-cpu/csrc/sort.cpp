@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "kernels.h"
+#include "level.h"
 #include "lines.h"
+#include "select.h"
 
 namespace rbcpu {
 namespace {
@@ -30,17 +32,12 @@ constexpr bool is_packed_v = sizeof(compute_t<T>) <= 4;
 template <class C>
 int32_t order_key(C x) {
   if constexpr (std::is_same_v<C, float>) {
-    const int32_t bits = static_cast<int32_t>(float_to_bits(x + 0.0f));
-    const int32_t key = bits ^ ((bits >> 31) & 0x7fffffff);
-    return x != x ? INT32_MAX : key;
+    return float_key(x);
   } else if constexpr (std::is_same_v<C, uint32_t>) {
     return static_cast<int32_t>(x ^ 0x80000000u);
   } else {
     return static_cast<int32_t>(x);
   }
-}
-inline int64_t pack(int32_t key, int64_t index) {
-  return static_cast<int64_t>(static_cast<uint64_t>(static_cast<uint32_t>(key)) << 32) | index;
 }
 inline int64_t index_of(int64_t packed) { return packed & 0xffffffff; }
 
@@ -80,56 +77,74 @@ void radix_sort(int64_t* items, int64_t* spare, int64_t n) {
   if (from != items) std::copy(from, from + n, items);
 }
 
-// The k first of the packed items, in order: candidates below the k-th so far are collected, and
-// cut back to k when there are too many.
+const SelectTable& select_table() {
+  static const SelectTable& table = RB_PICK_LEVEL(select_table);
+  return table;
+}
+
+// The k first of the packed items, in order: what lies up to a bound is collected, and cut back to
+// k when there is too much. The bound begins as the k-th least of the minima of groups of elements,
+// which is close where the elements are in no order.
 class Selection {
  public:
-  explicit Selection(int64_t k) : k_(k), room_(std::max<int64_t>(2 * k, k + 64)), items_(room_) {}
+  explicit Selection(int64_t k)
+      : k_(k),
+        room_(2 * k + 4 * SelectTable::kBlock),
+        groups_((2 * k + 15) / 16 * 16),
+        items_(room_),
+        keys_(kPiece),
+        minima_(groups_) {}
 
   template <class T>
   const int64_t* run(const T* x, int64_t step, int64_t n, bool largest) {
-    constexpr int64_t kBlock = 16;
     const int32_t flip = largest ? -1 : 0;
     count_ = 0;
-    last_ = INT64_MAX;
-    int64_t i = 0;
-    if (step == 1) {
-      for (; i + kBlock <= n; i += kBlock) {
-        int32_t keys[kBlock];
-        const int32_t bound = static_cast<int32_t>(last_ >> 32);
-        int some = 0;
-        for (int64_t j = 0; j < kBlock; ++j) {
-          keys[j] = order_key(compute_t<T>(x[i + j])) ^ flip;
-          some |= keys[j] <= bound;
-        }
-        if (!some) continue;
-        for (int64_t j = 0; j < kBlock; ++j) add(pack(keys[j], i + j));
+    bound_ = INT32_MAX;
+    full_ = false;
+    for (int64_t begin = 0; begin < n && !full_; begin += kPiece) {
+      const int64_t m = std::min(kPiece, n - begin);
+      set_keys(x + begin * step, step, m, flip);
+      if (begin == 0 && m >= 4 * groups_) set_bound(m);
+      for (int64_t i = 0; i < m && !full_;) {
+        i = select_table().collect(keys_.data(), i, m, bound_, begin, items_.data(), &count_,
+                                   room_);
+        if (count_ + SelectTable::kBlock > room_) cut();
       }
     }
-    for (; i < n; ++i) add(pack(order_key(compute_t<T>(x[i * step])) ^ flip, i));
     if (count_ > k_) cut();
     std::sort(items_.data(), items_.data() + k_);
     return items_.data();
   }
 
  private:
-  void add(int64_t item) {
-    if (item > last_) return;
-    items_[count_++] = item;
-    if (count_ == room_) cut();
-  }
-  void cut() {
-    if (k_ == 0) {
-      count_ = 0;
-      return;
+  static constexpr int64_t kPiece = 4096;
+
+  template <class T>
+  void set_keys(const T* x, int64_t step, int64_t n, int32_t flip) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (step == 1) return select_table().float_keys(x, n, flip, keys_.data());
     }
+    for (int64_t i = 0; i < n; ++i) keys_[i] = order_key(compute_t<T>(x[i * step])) ^ flip;
+  }
+  void set_bound(int64_t n) {
+    select_table().group_minima(keys_.data(), n, groups_, minima_.data());
+    std::nth_element(minima_.data(), minima_.data() + k_ - 1, minima_.data() + groups_);
+    bound_ = minima_[k_ - 1];
+  }
+  // A later item must have a lower key than the k-th.
+  void cut() {
     std::nth_element(items_.data(), items_.data() + k_ - 1, items_.data() + count_);
     count_ = k_;
-    last_ = items_[k_ - 1];
+    const int32_t last = static_cast<int32_t>(items_[k_ - 1] >> 32);
+    full_ = last == INT32_MIN;
+    if (!full_) bound_ = last - 1;
   }
 
-  int64_t k_, room_, count_ = 0, last_ = INT64_MAX;
+  int64_t k_, room_, groups_, count_ = 0;
+  int32_t bound_ = INT32_MAX;
+  bool full_ = false;  // with the least key there is
   rb::Scratch<int64_t> items_;
+  rb::Scratch<int32_t> keys_, minima_;
 };
 
 // ---- kernels
@@ -156,7 +171,8 @@ void sort_kernel(const rb::Args& a) {
         if constexpr (is_packed_v<T>) {
           if (packed) {
             const int32_t flip = descending ? -1 : 0;
-            for (int64_t i = 0; i < n; ++i) keys[i] = pack(order_key(C(from[i * step])) ^ flip, i);
+            for (int64_t i = 0; i < n; ++i)
+              keys[i] = key_at(order_key(C(from[i * step])) ^ flip, i);
             radix_sort(keys.data(), keys.data() + n, n);
             for (int64_t i = 0; i < n; ++i) {
               const int64_t k = index_of(keys[i]);
@@ -203,7 +219,7 @@ void topk_kernel(const rb::Args& a) {
     using C = compute_t<T>;
     const bool packed = is_packed_v<T> && n < INT32_MAX;
     for_lines(lines, 4, [&](int64_t begin, int64_t end) {
-      Selection selection(packed ? k : 0);
+      Selection selection(packed ? k : 1);
       std::vector<Item<C>> items(packed ? 0 : n);
       for (int64_t line = begin; line < end; ++line) {
         const T* from = static_cast<const T*>(x.data) + lines.offset(0, line);

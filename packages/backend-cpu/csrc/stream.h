@@ -9,8 +9,15 @@
 
 namespace rbcpu {
 
-/// Results from this size on, which exceed the L2 cache of a core, are streamed.
+/// Transposed copies from this size on, which exceed the L2 cache of a core, are streamed; for
+/// other results see loops.cpp.
 constexpr int64_t kStreamBytes = int64_t{3} << 20;
+
+/// Whether rows of `row_bytes` from `to` on, `bytes` in all, are streamed by whole vectors: a large
+/// result whose rows are whole cache lines.
+static inline bool can_stream(const void* to, int64_t bytes, int64_t row_bytes) {
+  return bytes >= kStreamBytes && ((reinterpret_cast<uintptr_t>(to) | row_bytes) & 63) == 0;
+}
 
 /// memcpy with streaming stores; stream_fence before another thread may read.
 static inline void stream_copy(char* to, const char* from, int64_t n) {

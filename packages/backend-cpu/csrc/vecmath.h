@@ -2,8 +2,8 @@
 // numbers and packs (pack.h) alike: scalar code, vector code and the elements at the end of a loop
 // get the same bits. The coefficients are minimax fits of our own. Bounds in ulp, with hardware
 // multiply-add and without (tests/test_native_vecmath.py checks them):
-//   exp 1.1, expm1 1.6, log 1, log2 2, log10 2.1, log1p 1, tanh 2.5, sigmoid 2.5, erf 3,
-//   sin and cos 1.6, pow 0.6.
+//   exp 1.1, expm1 1.5, log 1, log2 2, log10 2.1, log1p 1, tanh 2.5, sigmoid 2.5, erf 3.5,
+//   erfc 0.6, sin and cos 1.6, pow 0.6.
 #pragma once
 #include "pack.h"
 
@@ -62,21 +62,27 @@ constexpr float kRound = 12582912.0f;
 
 template <class V>
 struct Reduced {
-  V r, n;
+  V r, low, n;                               // low: what the rounding of r lost
   with_lane<V, UnsignedOf<lane_t<V>>> bits;  // n + Bias in the low bits
 };
 template <int Bias, class V, RB_FLOAT_ONLY(V)>
 RB_INLINE Reduced<V> vm_reduce_exp(const V& x) {
   V shifted = vm_fma(x, V(1.442695041f), V(kRound + Bias));
   V n = shifted - V(kRound + Bias);
-  return {vm_fma(n, V(2.12194440e-4f), vm_fma(n, V(-0.693359375f), x)), n, vm_bits(shifted)};
+  V exact = vm_fma(n, V(-0.693359375f), x);
+  V r = vm_fma(n, V(2.12194440e-4f), exact);
+  return {r, vm_fma(n, V(2.12194440e-4f), exact - r), n, vm_bits(shifted)};
+}
+// (exp(r) - 1 - r) / r^2
+template <class V, RB_FLOAT_ONLY(V)>
+RB_INLINE V vm_exp_poly(const V& r) {
+  return vm_poly(r, 1.393420855e-03f, 8.366916329e-03f, 4.166647419e-02f, 1.666654050e-01f,
+                 5.000000000e-01f);
 }
 // exp(r) - 1
 template <class V, RB_FLOAT_ONLY(V)>
 RB_INLINE V vm_expm1_core(const V& r) {
-  V p = vm_poly(r, 1.393420855e-03f, 8.366916329e-03f, 4.166647419e-02f, 1.666654050e-01f,
-                5.000000000e-01f);
-  return vm_fma(p, r * r, r);
+  return vm_fma(vm_exp_poly(r), r * r, r);
 }
 // p * 2^n, where n may lie outside the exponent range of one factor; Bias 254.
 template <class V, RB_FLOAT_ONLY(V)>
@@ -98,7 +104,8 @@ template <class V, RB_FLOAT_ONLY(V)>
 RB_INLINE V vm_expm1(const V& x) {
   Reduced<V> c = vm_reduce_exp<126>(vm_max(V(-20.0f), vm_min(V(89.0f), x)));
   V s = vm_cast<float>(c.bits << 23);  // 2^(n - 1)
-  V y = V(2.0f) * vm_fma(s, vm_expm1_core(c.r), s - V(0.5f));
+  V tail = vm_fma(vm_exp_poly(c.r), c.r * c.r, c.low);
+  V y = V(2.0f) * vm_fma(s, tail, vm_fma(s, c.r, s - V(0.5f)));
   return vm_select(vm_abs(x) < V(1e-10f), x, y);
 }
 
@@ -222,29 +229,71 @@ RB_INLINE V vm_erf(const V& x) {
 // Callers send larger arguments to libm.
 template <class V>
 constexpr lane_t<V> kTrigLimit = 100000;
+
+// x less the nearest multiple of pi / 2, in two parts, and the number of that multiple. Products
+// with n = 0 are -0, which keeps the sign of x.
+template <class V>
+struct Turn {
+  V r, low;
+  with_lane<V, UnsignedOf<lane_t<V>>> quarter;
+};
 template <class V, RB_FLOAT_ONLY(V)>
-RB_INLINE V vm_sincos(const V& x, uint32_t quarter) {
-  using U = with_lane<V, uint32_t>;
+RB_INLINE Turn<V> vm_reduce_turn(const V& x) {
   V shifted = vm_fma(x, V(0.636619772f), V(kRound));
   V n = shifted - V(kRound);
 #if defined(RB_HAS_FMA)
   // The first step is exact: n has 16 bits, and the high bits cancel.
-  V r = vm_fma(n, V(-1.57079637f), x);
-  r = vm_fma(n, V(1.71512489e-15f), vm_fma(n, V(4.37113883e-08f), r));
+  V exact = vm_fma(n, V(-1.57079625f), x);
+  V r = vm_fma(n, V(-5.39030295e-15f), vm_fma(n, V(-7.54978942e-8f), exact));
+  V p = n * V(7.54978942e-8f), p_low = vm_fma(n, V(7.54978942e-8f), -p);
+  V b = exact - p, t = b - exact;
+  V lost = (exact - (b - t)) - (p + t);  // by b
+  V low = (b - r) + ((lost - p_low) + n * V(-5.39030295e-15f));
 #else
   using D = with_lane<V, double>;
   D turns = vm_widen(n);
-  V r =
-      vm_narrow((vm_widen(x) - turns * D(1.5707963267341256)) - turns * D(6.0771005065061922e-11));
+  D wide = (vm_widen(x) - turns * D(1.5707963267341256)) - turns * D(6.0771005065061922e-11);
+  V r = vm_narrow(wide);
+  V low = vm_narrow(wide - vm_widen(r));
 #endif
-  U q = vm_bits(shifted) + U(quarter);
-  V u = r * r;
+  return {r, low, vm_bits(shifted)};
+}
+template <class V, RB_FLOAT_ONLY(V)>
+RB_INLINE V vm_sincos(const V& x, uint32_t quarter) {
+  using U = with_lane<V, uint32_t>;
+  Turn<V> turn = vm_reduce_turn(x);
+  U q = turn.quarter + U(quarter);
+  V r = turn.r, u = r * r;
   V s = vm_poly(u, 2.717564497e-06f, -1.983925664e-04f, 8.333329144e-03f, -1.666666664e-01f);
   V c = vm_poly(u, -2.720330017e-07f, 2.479943636e-05f, -1.388888344e-03f, 4.166666662e-02f);
-  s = vm_fma(r * u, s, r);
+  s = vm_with_sign(vm_fma(r * u, s, r), r);  // also of zero
   c = vm_fma(u * u, c, vm_fma(u, V(-0.5f), V(1.0f)));
   V y = vm_select((q & U(1u)) != U(0u), c, s);
   return vm_cast<float>(vm_bits(y) ^ ((q & U(2u)) << 30));
+}
+
+// 2^t in double for the functions of float; |t| <= 200.
+template <class D>
+RB_INLINE D vm_exp2_wide(const D& t) {
+  constexpr double round = 6755399441055744.0 + 1023.0;
+  D shifted = t + D(round);
+  D z = vm_poly(t - (shifted - D(round)), 1.531628287625006e-05, 0.00015469731747876154,
+                0.0013333423429512505, 0.0096180256036185793, 0.055504109751247109,
+                0.24022651213592083, 0.6931471805353373, 0.99999999995954791);
+  return z * vm_cast<double>(vm_bits(shifted) << 52);
+}
+
+// erfc(a) = exp(-a^2) u G(u) with u = 1 / (a + 2), in double.
+template <class V, RB_FLOAT_ONLY(V)>
+RB_INLINE V vm_erfc(const V& x) {
+  using D = with_lane<V, double>;
+  D a = vm_widen(vm_min(V(10.5f), vm_abs(x)));
+  D u = D(1.0) / (a + D(2.0));
+  D g = vm_poly(u, 74.735583724008442, -200.01524264641116, 200.99381106928771, -78.400152383907357,
+                -0.78398924830639907, 1.6273827100952989, 1.8907943548837105, 2.950786359666589,
+                1.9630728786933746, 1.1289282167637992, 0.5641787778258528);
+  D y = vm_exp2_wide(a * a * D(-1.4426950408889634)) * (u * g);
+  return vm_narrow(vm_select(vm_widen(x) < D(0.0), D(2.0) - y, y));
 }
 
 // ---- pow: 2^(y log2|x|) in double, then the signs and exceptional cases of IEEE 754
@@ -263,13 +312,7 @@ RB_INLINE V vm_pow(const V& x, const V& y) {
                 0.2885460131898564, -0.36067436220880222, 0.48089828240554033, -0.72134751683944731,
                 1.4426950409941546);
   D t = vm_widen(y) * vm_fma(p, f, vm_widen(e));
-  t = vm_max(D(-200.0), vm_min(D(200.0), t));
-  constexpr double round = 6755399441055744.0 + 1023.0;
-  D shifted = t + D(round);
-  D z = vm_poly(t - (shifted - D(round)), 1.531628287625006e-05, 0.00015469731747876154,
-                0.0013333423429512505, 0.0096180256036185793, 0.055504109751247109,
-                0.24022651213592083, 0.6931471805353373, 0.99999999995954791);
-  V r = vm_narrow(z * vm_cast<double>(vm_bits(shifted) << 52));
+  V r = vm_narrow(vm_exp2_wide(vm_max(D(-200.0), vm_min(D(200.0), t))));
   V half = y * V(0.5f);
   auto whole = vm_rint(y) == y;
   auto odd = whole & (vm_rint(half) != half);

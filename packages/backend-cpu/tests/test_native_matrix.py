@@ -112,6 +112,15 @@ CONVOLUTIONS = [  # n, channels, h, w, outputs, kernel, stride, padding, dilatio
     (2, 2, 4, 4, 2, (3, 3), (3, 3), (2, 2), (2, 2), 1),
     (0, 2, 4, 4, 2, (3, 3), (1, 1), (1, 1), (1, 1), 1),
     (1, 16, 60, 60, 8, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    (8, 3, 7, 7, 40, (3, 3), (1, 1), (1, 1), (1, 1), 1),  # a vector holds windows of two images
+    (3, 2, 14, 32, 9, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    (3, 5, 9, 20, 10, (3, 3), (1, 1), (1, 1), (1, 1), 5),  # from here on depthwise
+    (2, 3, 11, 35, 3, (3, 3), (1, 1), (2, 0), (1, 1), 3),
+    (2, 3, 13, 37, 3, (3, 3), (2, 2), (1, 1), (1, 1), 3),
+    (2, 3, 10, 18, 3, (5, 5), (1, 2), (2, 2), (1, 1), 3),
+    (2, 2, 12, 25, 2, (3, 2), (3, 3), (1, 0), (1, 2), 2),
+    (1, 2, 6, 80, 2, (1, 40), (1, 1), (0, 3), (1, 1), 2),
+    (1, 1, 300, 40, 1, (3, 3), (1, 1), (1, 1), (1, 1), 1),
 ]
 
 
@@ -164,6 +173,28 @@ def test_convolution_and_its_transposes(host: Host, case: tuple, dtype: str) -> 
     )
     assert abs(np.sum(wide(dx) * wide(x)) - inner) <= slack
     assert abs(np.sum(wide(dw) * wide(weight)) - inner) <= slack
+
+
+@pytest.mark.parametrize("groups", [1, 4], ids=["full", "depthwise"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_convolution_reads_no_neighbour(host: Host, stride: int, groups: int) -> None:
+    rng = np.random.default_rng(5)
+    tail = ((stride, stride), (1, 1), (1, 1), groups)
+    x, w = rng.normal(size=(3, 4, 7, 7)), rng.normal(size=(4, 4 // groups, 3, 3))
+    x[0] = x[2] = np.nan
+    size = 7 if stride == 1 else 4
+    for dtype in ("float32", "float64"):
+        a, b = x.astype(dtype), w.astype(dtype)
+        y = host.filled("convolution", [a, b, None, *tail], (3, 4, size, size), dtype)
+        assert np.isnan(y[[0, 2]]).all()
+        alone = host.filled("convolution", [a[1:2], b, None, *tail], (1, 4, size, size), dtype)
+        assert_close(y[1:2], alone, 10)
+        g = np.full((3, 4, size, size), np.nan, dtype)
+        g[1] = 1
+        dx = host.filled("convolution_dx", [g, b, x.shape, *tail], x.shape, dtype)
+        assert np.isnan(dx[[0, 2]]).all() and np.isfinite(dx[1]).all()
+        dw = host.filled("convolution_dw", [a[1:2], g[1:2], w.shape, *tail], w.shape, dtype)
+        assert np.isfinite(dw).all()
 
 
 def test_convolution_refuses_misfits(host: Host) -> None:

@@ -8,6 +8,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "formula.h"
+#include "overlap.h"
 #include "run_backend.h"
 #include "runtime.h"
 #include "thread_state.h"

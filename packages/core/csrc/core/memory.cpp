@@ -12,6 +12,7 @@
 #include "backends.h"
 #include "error.h"
 #include "fork.h"
+#include "sanitize.h"
 
 namespace rabbet {
 
@@ -67,7 +68,10 @@ uint64_t bin_size(uint64_t nbytes) {
 void release_all(int backend, Cache& cache) {
   const RbAllocator* allocator = backend_entry(backend).desc.allocator;
   for (auto& [key, buffers] : cache.bins) {
-    for (RbBuffer& buffer : buffers) allocator->free(allocator->self, &buffer, nullptr);
+    for (RbBuffer& buffer : buffers) {
+      if (has_host_memory(backend)) mark_used(buffer.data, buffer.nbytes);
+      allocator->free(allocator->self, &buffer, nullptr);
+    }
   }
   cache.bins.clear();
   cache.counts.cached = 0;
@@ -104,6 +108,10 @@ RbBuffer cached_alloc(int backend, int device, uint64_t nbytes) {
   }
   cache.counts.in_use += size;
   cache.counts.peak = std::max(cache.counts.peak, cache.counts.in_use);
+  if (has_host_memory(backend)) {
+    mark_used(buffer.data, nbytes);
+    mark_unused(static_cast<char*>(buffer.data) + nbytes, size - nbytes);
+  }
   return buffer;
 }
 
@@ -113,9 +121,11 @@ void cached_free(int backend, RbBuffer buffer) {
   cache.counts.in_use -= buffer.nbytes;
   if (cache.counts.cached + buffer.nbytes > cache_cap(backend)) {
     const RbAllocator* allocator = backend_entry(backend).desc.allocator;
+    if (has_host_memory(backend)) mark_used(buffer.data, buffer.nbytes);
     allocator->free(allocator->self, &buffer, nullptr);
     return;
   }
+  if (has_host_memory(backend)) mark_unused(buffer.data, buffer.nbytes);
   cache.counts.cached += buffer.nbytes;
   cache.bins[Key{buffer.device_index, buffer.nbytes}].push_back(buffer);
 }

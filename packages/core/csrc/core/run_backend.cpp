@@ -12,6 +12,7 @@
 #include "formula.h"
 #include "formula_kernel.h"
 #include "infer.h"
+#include "overlap.h"
 #include "runtime.h"
 #include "shape_rules.h"
 #include "thread_state.h"
@@ -88,90 +89,10 @@ std::string dtype_names(uint64_t mask) {
 
 // ---- destinations
 
-bool same_geometry(const RbTensor* a, const RbTensor* b) {
-  return a->data == b->data && a->ndim == b->ndim &&
-         !std::memcmp(a->shape, b->shape, a->ndim * sizeof(int64_t)) &&
-         !std::memcmp(a->strides, b->strides, a->ndim * sizeof(int64_t));
-}
-
-struct Extent {
-  const char *low, *high;
-};
-Extent extent(const RbTensor* t) {
-  int64_t low = 0, high = 1;
-  for (int i = 0; i < t->ndim; ++i) {
-    const int64_t reach = (t->shape[i] - 1) * t->strides[i];
-    (reach < 0 ? low : high) += reach;
-  }
-  const int64_t item = kDTypes[t->dtype_id].itemsize;
-  const char* data = static_cast<const char*>(t->data);
-  return {data + low * item, data + high * item};
-}
-
-bool may_overlap(const RbTensor* a, const RbTensor* b) {
-  if (impl(a)->storage != impl(b)->storage || a->numel == 0 || b->numel == 0) return false;
-  const Extent x = extent(a), y = extent(b);
-  return x.low < y.high && y.low < x.high;
-}
-
 inline bool is_formula(const Handler& handler) { return (handler.flags & RB_K_FORMULA) != 0; }
 
 inline bool is_elementwise(const Op& op, const Handler& handler) {
   return op.info.kind == RB_KIND_ELEMENTWISE || is_formula(handler);
-}
-
-// Whether a kernel that fills `target` while it reads its arguments could read what it has
-// overwritten.
-bool hazard(const Op& op, bool elementwise, const RbTensor* target, const RbValue* args,
-            int nargs) {
-  const bool first_is_target = elementwise || op.info.kind == RB_KIND_INDEXING ||
-                               op.info.kind == RB_KIND_RANDOM || op.name == "index_put";
-  auto clash = [&](const RbTensor* t, int i) {
-    if (!t || !may_overlap(t, target)) return false;
-    const bool exact = same_geometry(t, target) && t->dtype_id == target->dtype_id;
-    return !(exact && (elementwise || (first_is_target && i == 0)));
-  };
-  for (int i = 0; i < nargs; ++i) {
-    if (args[i].tag == RB_TENSOR && clash(args[i].v.t, i)) return true;
-    if (args[i].tag != RB_TENSORS) continue;
-    for (uint32_t j = 0; j < args[i].len; ++j) {
-      if (clash(args[i].v.ts[j], -1)) return true;
-    }
-  }
-  return false;
-}
-
-// Strides of a tensor that fills its memory without gaps, in whatever order of dimensions.
-bool is_dense(const RbTensor* t) {
-  int order[kMaxDims];
-  int n = 0;
-  for (int i = 0; i < t->ndim; ++i) {
-    if (t->strides[i] <= 0) return false;
-    if (t->shape[i] != 1) order[n++] = i;
-  }
-  std::sort(order, order + n, [&](int a, int b) { return t->strides[a] < t->strides[b]; });
-  int64_t dense = 1;
-  for (int i = 0; i < n; ++i) {
-    if (t->strides[order[i]] != dense) return false;
-    dense *= t->shape[order[i]];
-  }
-  return true;
-}
-
-// An elementwise result that shares some of its elements with an operand, other than each with
-// itself: an error as in PyTorch. Operands with gaps may interleave; those take the way of
-// `hazard`.
-void check_overlap(const Op& op, const RbTensor* target, const RbValue* args, int nargs) {
-  for (int i = 0; i < nargs; ++i) {
-    if (args[i].tag != RB_TENSOR) continue;
-    const RbTensor* t = args[i].v.t;
-    if (!may_overlap(t, target) || same_geometry(t, target)) continue;
-    if (!is_dense(t) || !is_dense(target)) continue;
-    fail(RB_E_ARG,
-         "%s: the destination and '%s' share some elements of their memory, but not all in the "
-         "same places; clone() one of them first",
-         op.name.c_str(), op.params[i].name);
-  }
 }
 
 void check_writable(const Op& op, const RbTensor* t, const char* what) {
@@ -607,23 +528,6 @@ inline bool plain_destination(const RbTensor* target, const RbTensor* like, cons
 }
 
 }  // namespace
-
-// Strides of a tensor that fills its memory without gaps, in whatever order of dimensions.
-bool is_dense(const RbTensor* t) {
-  int order[kMaxDims];
-  int n = 0;
-  for (int i = 0; i < t->ndim; ++i) {
-    if (t->strides[i] <= 0) return false;
-    if (t->shape[i] != 1) order[n++] = i;
-  }
-  std::sort(order, order + n, [&](int a, int b) { return t->strides[a] < t->strides[b]; });
-  int64_t dense = 1;
-  for (int i = 0; i < n; ++i) {
-    if (t->strides[order[i]] != dense) return false;
-    dense *= t->shape[order[i]];
-  }
-  return true;
-}
 
 void check_kernel_result(const Op& op, int backend, const Handler& handler, int32_t rc) {
   if (__builtin_expect(rc == RB_OK, 1)) return;

@@ -8,8 +8,6 @@ namespace rabbet {
 int32_t run_backend(const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t nrets);
 
-/// Whether `t` fills its memory without gaps, in whatever order of dimensions.
-bool is_dense(const RbTensor* t);
 /// Throw what a kernel left in the error record, if it did not return RB_OK.
 void check_kernel_result(const Op& op, int backend, const Handler& handler, int32_t rc);
 

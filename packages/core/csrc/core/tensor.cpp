@@ -136,6 +136,12 @@ inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Sto
   bump(state.live->bytes, static_cast<int64_t>(nbytes));
 }
 
+// Data of at most kInlineBytes, which lie in the tensor itself.
+inline void init_inline_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
+  mark_unused(t->inline_data + nbytes, kInlineBytes - nbytes);
+  init_storage(t, t->inline_data, nbytes, nullptr, nullptr, state);
+}
+
 void discard_block(Tensor* t) {  // before a storage exists
   if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
   bump(thread_state().live->tensors, -1);
@@ -194,7 +200,7 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
   const uint64_t nbytes = static_cast<uint64_t>(numel) * kDTypes[dtype].itemsize;
   if (has_host_memory(backend)) {
     if (nbytes <= kInlineBytes) {
-      init_storage(t, t->inline_data, nbytes, nullptr, nullptr, state);
+      init_inline_storage(t, nbytes, state);
       return t;
     }
     if (nbytes <= 4096) {
@@ -248,7 +254,7 @@ Tensor* tensor_like(const RbTensor* like, int dtype) {
   clear_private(t);
   bump(state.live->tensors, 1);
   if (nbytes <= kInlineBytes) {
-    init_storage(t, t->inline_data, nbytes, nullptr, nullptr, state);
+    init_inline_storage(t, nbytes, state);
   } else {
     init_storage(t, block_alloc(nbytes, state), nbytes, free_block, nullptr, state);
   }

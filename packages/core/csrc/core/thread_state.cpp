@@ -55,6 +55,7 @@ void* block_alloc_slow(uint64_t nbytes) {
   if (nbytes > kLargestBlock) return host_alloc(nbytes);
   const uint64_t rounded = (nbytes + kBlockUnit - 1) / kBlockUnit * kBlockUnit;
   void* p = std::aligned_alloc(kBlockUnit, rounded ? rounded : kBlockUnit);
+  if (p) mark_unused(static_cast<char*>(p) + nbytes, rounded - nbytes);
   if (!p)
     fail(RB_E_OOM, "out of memory: could not allocate %llu bytes", (unsigned long long)nbytes);
   return p;

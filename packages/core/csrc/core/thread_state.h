@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "rabbet/abi.h"
+#include "sanitize.h"
 
 namespace rabbet {
 
@@ -67,7 +68,7 @@ void block_free_slow(void* p, uint64_t nbytes);
 
 inline void* block_alloc(uint64_t nbytes, ThreadState& state) {
   const uint64_t cls = (nbytes + kBlockUnit - 1) / kBlockUnit;
-  if (__builtin_expect(cls < kBlockClasses, 1)) {
+  if (__builtin_expect(cls < kBlockClasses && !kAddressSanitizer, 1)) {
     FreeBlock* block = state.free_blocks[cls];
     if (__builtin_expect(block != nullptr, 1)) {
       state.free_blocks[cls] = block->next;
@@ -82,7 +83,7 @@ inline void* block_alloc(uint64_t nbytes) { return block_alloc(nbytes, thread_st
 
 inline void block_free(void* p, uint64_t nbytes, ThreadState& state) {
   const uint64_t cls = (nbytes + kBlockUnit - 1) / kBlockUnit;
-  if (__builtin_expect(cls < kBlockClasses, 1)) {
+  if (__builtin_expect(cls < kBlockClasses && !kAddressSanitizer, 1)) {
     if (__builtin_expect(state.free_counts[cls] < 512, 1)) {
       FreeBlock* block = static_cast<FreeBlock*>(p);
       block->next = state.free_blocks[cls];

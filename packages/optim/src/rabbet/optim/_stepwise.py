@@ -22,6 +22,7 @@ class Stepwise(Optimizer):
     """
 
     _number_state = frozenset({"step"})
+    _fused: Callable[..., Any]  # the operator
 
     def __init__(
         self,

@@ -13,8 +13,6 @@ from ._stepwise import Stepwise, column, decayed, numbers
 
 __all__ = ["Adagrad"]
 
-_fused_adagrad = ops.fused_adagrad
-
 
 class Adagrad(Stepwise):
     """Gradients divided by the root of the sum of all squares so far.
@@ -30,6 +28,8 @@ class Adagrad(Stepwise):
         differentiable: record the step on the tape.
         foreach, fused: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
+
+    _fused = staticmethod(ops.fused_adagrad)
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Adagrad(Stepwise):
     def _step_fused(
         self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
     ) -> None:
-        _fused_adagrad(
+        self._fused(
             params,
             grads,
             column(states, "sum"),

@@ -9,14 +9,13 @@ import rabbet
 from rabbet import Tensor, ops
 
 from ._checks import check_betas
-from ._stepwise import Stepwise, column, decayed, numbers
+from ._moments import Moments, next_mean
+from ._stepwise import decayed
 
 __all__ = ["Adamax"]
 
-_fused_adamax = ops.fused_adamax
 
-
-class Adamax(Stepwise):
+class Adamax(Moments):
     """Adam with a decaying maximum of magnitudes instead of the mean square.
 
     Args:
@@ -29,6 +28,9 @@ class Adamax(Stepwise):
         differentiable: record the step on the tape.
         foreach, capturable: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
+
+    _names = ("exp_avg", "exp_inf")
+    _fused = staticmethod(ops.fused_adamax)
 
     def __init__(
         self,
@@ -54,24 +56,15 @@ class Adamax(Stepwise):
         }
         super().__init__(params, options, foreach, differentiable)
 
-    def _begin(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        return {"exp_avg": rabbet.zeros_like(param), "exp_inf": rabbet.zeros_like(param)}
-
-    def _step_fused(
-        self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
-    ) -> None:
-        beta1, beta2 = group["betas"]
-        lr, eps, decay = numbers(group, "lr", "eps", "weight_decay")
-        lists = params, grads, column(states, "exp_avg"), column(states, "exp_inf")
-        correction = 1 - beta1 ** states[0]["step"]
-        _fused_adamax(*lists, lr, beta1, beta2, eps, decay, group["maximize"], correction)
+    def _factors(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[float, ...]:
+        return (1 - group["betas"][0] ** state["step"],)
 
     def _step_one(
         self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
     ) -> None:
         beta1, beta2 = group["betas"]
         grad = decayed(group, param, grad)
-        state["exp_avg"] = mean = state["exp_avg"] + (grad - state["exp_avg"]) * (1 - beta1)
+        mean = next_mean(group, state, grad)
         state["exp_inf"] = largest = rabbet.maximum(
             state["exp_inf"] * beta2, rabbet.abs(grad) + group["eps"]
         )

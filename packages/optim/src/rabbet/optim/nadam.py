@@ -9,14 +9,13 @@ import rabbet
 from rabbet import Tensor, ops
 
 from ._checks import as_number, check_at_least_zero, check_betas
-from ._stepwise import Stepwise, column, decayed, numbers
+from ._moments import Moments, next_mean, next_square
+from ._stepwise import decayed
 
 __all__ = ["NAdam"]
 
-_fused_nadam = ops.fused_nadam
 
-
-class NAdam(Stepwise):
+class NAdam(Moments):
     """Adam with Nesterov's momentum.
 
     Args:
@@ -33,6 +32,7 @@ class NAdam(Stepwise):
     """
 
     _number_state = frozenset({"step", "mu_product"})
+    _fused = staticmethod(ops.fused_nadam)
 
     def __init__(
         self,
@@ -64,18 +64,18 @@ class NAdam(Stepwise):
         super().__init__(params, options, foreach, differentiable)
 
     def _begin(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "mu_product": 1.0,
-            "exp_avg": rabbet.zeros_like(param),
-            "exp_avg_sq": rabbet.zeros_like(param),
-        }
+        return {"mu_product": 1.0, **super()._begin(param, group)}
 
-    def _parts(self, group: dict[str, Any], step: float, before: float) -> tuple[float, ...]:
-        """Weights of the gradient and of the mean, and the product of all momenta; `before` is the last."""
-        beta1, decay = group["betas"][0], group["momentum_decay"]
+    def _parts(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[float, ...]:
+        """Weights of the gradient and of the mean, and the product of all momenta with this step's."""
+        beta1, decay, step = group["betas"][0], group["momentum_decay"], state["step"]
         now, following = (beta1 * (1 - 0.5 * 0.96 ** (n * decay)) for n in (step, step + 1))
-        product = before * now
+        product = state["mu_product"] * now
         return (1 - now) / (1 - product), following / (1 - product * following), product
+
+    def _factors(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[float, ...]:
+        grad_part, mean_part, _ = self._parts(group, state)
+        return grad_part, mean_part, 1 - group["betas"][1] ** state["step"]
 
     def _step_fused(
         self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
@@ -85,39 +85,19 @@ class NAdam(Stepwise):
             for one in zip(params, grads, states, strict=True):
                 self._step_fused(group, *([item] for item in one))
             return
-        step = states[0]["step"]
-        beta1, beta2 = group["betas"]
-        grad_part, mean_part, product = self._parts(group, step, states[0]["mu_product"])
-        lr, eps, decay = numbers(group, "lr", "eps", "weight_decay")
-        _fused_nadam(
-            params,
-            grads,
-            column(states, "exp_avg"),
-            column(states, "exp_avg_sq"),
-            lr,
-            beta1,
-            beta2,
-            eps,
-            decay,
-            group["decoupled_weight_decay"],
-            group["maximize"],
-            grad_part,
-            mean_part,
-            1 - beta2**step,
-        )
+        super()._step_fused(group, params, grads, states)
+        product = self._parts(group, states[0])[2]
         for state in states:
             state["mu_product"] = product
 
     def _step_one(
         self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
     ) -> None:
-        step = state["step"]
-        beta1, beta2 = group["betas"]
-        grad_part, mean_part, product = self._parts(group, step, state["mu_product"])
+        grad_part, mean_part, product = self._parts(group, state)
         state["mu_product"] = product
         grad = decayed(group, param, grad)
-        state["exp_avg"] = mean = state["exp_avg"] + (grad - state["exp_avg"]) * (1 - beta1)
-        state["exp_avg_sq"] = square = state["exp_avg_sq"] * beta2 + grad * grad * (1 - beta2)
-        root = rabbet.sqrt(square / (1 - beta2**step)) + group["eps"]
+        mean = next_mean(group, state, grad)
+        square = next_square(group, state, grad)
+        root = rabbet.sqrt(square / (1 - group["betas"][1] ** state["step"])) + group["eps"]
         lr = as_number(group["lr"])
         param.sub_((grad * (lr * grad_part) + mean * (lr * mean_part)) / root)

@@ -9,14 +9,13 @@ import rabbet
 from rabbet import Tensor, ops
 
 from ._checks import check_betas
-from ._stepwise import Stepwise, column, decayed, numbers
+from ._moments import Moments, next_mean, next_square
+from ._stepwise import decayed
 
 __all__ = ["RAdam"]
 
-_fused_radam = ops.fused_radam
 
-
-class RAdam(Stepwise):
+class RAdam(Moments):
     """Adam that uses the mean square only where enough steps make it a good estimate.
 
     Args:
@@ -30,6 +29,8 @@ class RAdam(Stepwise):
         differentiable: record the step on the tape.
         foreach, capturable: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
+
+    _fused = staticmethod(ops.fused_radam)
 
     def __init__(
         self,
@@ -57,9 +58,6 @@ class RAdam(Stepwise):
         }
         super().__init__(params, options, foreach, differentiable)
 
-    def _begin(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        return {"exp_avg": rabbet.zeros_like(param), "exp_avg_sq": rabbet.zeros_like(param)}
-
     def _rectification(self, beta2: float, step: float) -> float:
         """The factor of the adaptive step; 0 while the variance of the mean square is unbounded."""
         last = 2 / (1 - beta2) - 1
@@ -69,27 +67,9 @@ class RAdam(Stepwise):
         ratio = (rho - 4) * (rho - 2) * last / ((last - 4) * (last - 2) * rho)
         return float((ratio * (1 - beta2**step)) ** 0.5)
 
-    def _step_fused(
-        self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
-    ) -> None:
-        step = states[0]["step"]
-        beta1, beta2 = group["betas"]
-        lr, eps, decay = numbers(group, "lr", "eps", "weight_decay")
-        _fused_radam(
-            params,
-            grads,
-            column(states, "exp_avg"),
-            column(states, "exp_avg_sq"),
-            lr,
-            beta1,
-            beta2,
-            eps,
-            decay,
-            group["decoupled_weight_decay"],
-            group["maximize"],
-            1 - beta1**step,
-            self._rectification(beta2, step),
-        )
+    def _factors(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[float, ...]:
+        (beta1, beta2), step = group["betas"], state["step"]
+        return 1 - beta1**step, self._rectification(beta2, step)
 
     def _step_one(
         self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
@@ -97,8 +77,8 @@ class RAdam(Stepwise):
         step = state["step"]
         beta1, beta2 = group["betas"]
         grad = decayed(group, param, grad)
-        state["exp_avg"] = mean = state["exp_avg"] + (grad - state["exp_avg"]) * (1 - beta1)
-        state["exp_avg_sq"] = square = state["exp_avg_sq"] * beta2 + grad * grad * (1 - beta2)
+        mean = next_mean(group, state, grad)
+        square = next_square(group, state, grad)
         change = mean * (group["lr"] / (1 - beta1**step))
         factor = self._rectification(beta2, step)
         if factor:

@@ -13,8 +13,6 @@ from ._stepwise import Stepwise, column, decayed, numbers
 
 __all__ = ["RMSprop"]
 
-_fused_rmsprop = ops.fused_rmsprop
-
 
 class RMSprop(Stepwise):
     """Gradients divided by the root of a running mean of their squares.
@@ -31,6 +29,8 @@ class RMSprop(Stepwise):
         differentiable: record the step on the tape.
         foreach, capturable: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
+
+    _fused = staticmethod(ops.fused_rmsprop)
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class RMSprop(Stepwise):
     def _step_fused(
         self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
     ) -> None:
-        _fused_rmsprop(
+        self._fused(
             params,
             grads,
             column(states, "square_avg"),

@@ -34,7 +34,8 @@ def _max(
     padding: Sizes,
     dilation: Sizes,
     ceil_mode: bool,
-) -> tuple[Tensor, Tensor]:
+    return_indices: bool,
+) -> Any:
     op = f"max_pool{rank}d"
     _check_rank(input, rank, op)
     window = sizes_of(kernel_size, rank, "kernel_size", op)
@@ -46,7 +47,7 @@ def _max(
         sizes_of(dilation, rank, "dilation", op),
         ceil_mode,
     )
-    return values, indices
+    return (values, indices) if return_indices else values
 
 
 def _average(
@@ -95,6 +96,24 @@ def _adapted(
     return sizes
 
 
+def _adaptive_average(
+    rank: int, input: Tensor, output_size: int | Sequence[int | None] | None
+) -> Tensor:
+    sizes = _adapted(rank, input, output_size, f"adaptive_avg_pool{rank}d")
+    return ops.adaptive_avg_pool(input, sizes)
+
+
+def _adaptive_max(
+    rank: int,
+    input: Tensor,
+    output_size: int | Sequence[int | None] | None,
+    return_indices: bool,
+) -> Any:
+    sizes = _adapted(rank, input, output_size, f"adaptive_max_pool{rank}d")
+    values, indices = ops.adaptive_max_pool_with_indices(input, sizes)
+    return (values, indices) if return_indices else values
+
+
 def max_pool1d_with_indices(
     input: Tensor,
     kernel_size: Sizes,
@@ -105,7 +124,7 @@ def max_pool1d_with_indices(
     return_indices: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Return the maximum of each window and its index in the flattened line."""
-    return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
 def max_pool1d(
@@ -118,8 +137,7 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Any:
     """Return the maximum of each window of (N, C, L) or (C, L); arguments as in `max_pool2d`."""
-    pooled = _max(1, input, kernel_size, stride, padding, dilation, ceil_mode)
-    return pooled if return_indices else pooled[0]
+    return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def max_pool2d_with_indices(
@@ -132,7 +150,7 @@ def max_pool2d_with_indices(
     return_indices: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Return the maximum of each window and its index in the flattened plane."""
-    return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
 def max_pool2d(
@@ -155,8 +173,7 @@ def max_pool2d(
         ceil_mode: whether a window may reach over the end.
         return_indices: also return where in the flattened plane the maxima stand.
     """
-    pooled = _max(2, input, kernel_size, stride, padding, dilation, ceil_mode)
-    return pooled if return_indices else pooled[0]
+    return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def max_pool3d_with_indices(
@@ -169,7 +186,7 @@ def max_pool3d_with_indices(
     return_indices: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Return the maximum of each window and its index in the flattened volume."""
-    return _max(3, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return _max(3, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
 def max_pool3d(
@@ -182,8 +199,7 @@ def max_pool3d(
     return_indices: bool = False,
 ) -> Any:
     """Return the maximum of each window of (N, C, D, H, W) or (C, D, H, W); arguments as in `max_pool2d`."""
-    pooled = _max(3, input, kernel_size, stride, padding, dilation, ceil_mode)
-    return pooled if return_indices else pooled[0]
+    return _max(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def avg_pool1d(
@@ -240,17 +256,17 @@ def avg_pool3d(
 
 def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
     """Return means over windows that divide the line into `output_size`."""
-    return ops.adaptive_avg_pool(input, _adapted(1, input, output_size, "adaptive_avg_pool1d"))
+    return _adaptive_average(1, input, output_size)
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
     """Return means over windows that divide the plane into `output_size`; None keeps a size."""
-    return ops.adaptive_avg_pool(input, _adapted(2, input, output_size, "adaptive_avg_pool2d"))
+    return _adaptive_average(2, input, output_size)
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
     """Return means over windows that divide the volume into `output_size`; None keeps a size."""
-    return ops.adaptive_avg_pool(input, _adapted(3, input, output_size, "adaptive_avg_pool3d"))
+    return _adaptive_average(3, input, output_size)
 
 
 def adaptive_max_pool1d(
@@ -260,9 +276,7 @@ def adaptive_max_pool1d(
 
     With `return_indices` also where in the flattened line they stand.
     """
-    sizes = _adapted(1, input, output_size, "adaptive_max_pool1d")
-    values, indices = ops.adaptive_max_pool_with_indices(input, sizes)
-    return (values, indices) if return_indices else values
+    return _adaptive_max(1, input, output_size, return_indices)
 
 
 def adaptive_max_pool2d(
@@ -272,9 +286,7 @@ def adaptive_max_pool2d(
 
     With `return_indices` also where in the flattened plane they stand.
     """
-    sizes = _adapted(2, input, output_size, "adaptive_max_pool2d")
-    values, indices = ops.adaptive_max_pool_with_indices(input, sizes)
-    return (values, indices) if return_indices else values
+    return _adaptive_max(2, input, output_size, return_indices)
 
 
 def adaptive_max_pool3d(
@@ -284,6 +296,4 @@ def adaptive_max_pool3d(
 
     With `return_indices` also where in the flattened volume they stand.
     """
-    sizes = _adapted(3, input, output_size, "adaptive_max_pool3d")
-    values, indices = ops.adaptive_max_pool_with_indices(input, sizes)
-    return (values, indices) if return_indices else values
+    return _adaptive_max(3, input, output_size, return_indices)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import rabbet
@@ -23,6 +23,7 @@ class _Convolution(Module):
 
     dims: int
     transposed = False
+    _function: Callable[..., Tensor]  # of `nn.functional`
     weight: Parameter
     bias: Parameter | None
 
@@ -125,10 +126,8 @@ class _Convolution(Module):
         return text
 
 
-class Conv1d(_Convolution):
-    """Convolve (N, in_channels, L) with `out_channels` filters; arguments as in `Conv2d`."""
-
-    dims = 1
+class _Plain(_Convolution):
+    """A convolution as such: the window moves over the input."""
 
     def __init__(
         self,
@@ -160,12 +159,19 @@ class Conv1d(_Convolution):
 
     def forward(self, input: Tensor) -> Tensor:
         input, padding = self._padded(input)
-        return F.conv1d(
+        return self._function(
             input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
         )
 
 
-class Conv2d(_Convolution):
+class Conv1d(_Plain):
+    """Convolve (N, in_channels, L) with `out_channels` filters; arguments as in `Conv2d`."""
+
+    dims = 1
+    _function = staticmethod(F.conv1d)
+
+
+class Conv2d(_Plain):
     """Convolve (N, in_channels, H, W) with `out_channels` filters.
 
     Args:
@@ -181,80 +187,14 @@ class Conv2d(_Convolution):
     """
 
     dims = 2
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
-        padding: Sizes | str = 0,
-        dilation: Sizes = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
-
-    def forward(self, input: Tensor) -> Tensor:
-        input, padding = self._padded(input)
-        return F.conv2d(
-            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
-        )
+    _function = staticmethod(F.conv2d)
 
 
-class Conv3d(_Convolution):
+class Conv3d(_Plain):
     """Convolve (N, in_channels, D, H, W) with `out_channels` filters; arguments as in `Conv2d`."""
 
     dims = 3
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
-        padding: Sizes | str = 0,
-        dilation: Sizes = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
-
-    def forward(self, input: Tensor) -> Tensor:
-        input, padding = self._padded(input)
-        return F.conv3d(
-            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
-        )
+    _function = staticmethod(F.conv3d)
 
 
 class _Transposed(_Convolution):
@@ -296,9 +236,9 @@ class _Transposed(_Convolution):
             output_padding,
         )
 
-    def _arguments(self, input: Tensor, output_size: Sequence[int] | None) -> tuple[Any, ...]:
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         extra = self._extra(input, output_size)
-        return (
+        return self._function(
             input,
             self.weight,
             self.bias,
@@ -333,24 +273,18 @@ class ConvTranspose1d(_Transposed):
     """Spread (N, in_channels, L) over windows; arguments as in `ConvTranspose2d`."""
 
     dims = 1
-
-    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        return F.conv_transpose1d(*self._arguments(input, output_size))
+    _function = staticmethod(F.conv_transpose1d)
 
 
 class ConvTranspose2d(_Transposed):
     """Spread (N, in_channels, H, W) over windows: the transpose of `Conv2d` as a linear map."""
 
     dims = 2
-
-    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        return F.conv_transpose2d(*self._arguments(input, output_size))
+    _function = staticmethod(F.conv_transpose2d)
 
 
 class ConvTranspose3d(_Transposed):
     """Spread (N, in_channels, D, H, W) over windows; arguments as in `ConvTranspose2d`."""
 
     dims = 3
-
-    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        return F.conv_transpose3d(*self._arguments(input, output_size))
+    _function = staticmethod(F.conv_transpose3d)

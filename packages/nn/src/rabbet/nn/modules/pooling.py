@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rabbet import Tensor
@@ -14,6 +14,8 @@ Sizes = int | Sequence[int]
 
 
 class _MaxPool(Module):
+    _function: Callable[..., Any]
+
     def __init__(
         self,
         kernel_size: Sizes,
@@ -31,8 +33,9 @@ class _MaxPool(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
-    def _arguments(self) -> tuple[Any, ...]:
-        return (
+    def forward(self, input: Tensor) -> Any:
+        return self._function(
+            input,
             self.kernel_size,
             self.stride,
             self.padding,
@@ -51,22 +54,19 @@ class _MaxPool(Module):
 class MaxPool1d(_MaxPool):
     """The maximum of each window of (N, C, L)."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.max_pool1d(input, *self._arguments())
+    _function = staticmethod(F.max_pool1d)
 
 
 class MaxPool2d(_MaxPool):
     """The maximum of each window of (N, C, H, W)."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.max_pool2d(input, *self._arguments())
+    _function = staticmethod(F.max_pool2d)
 
 
 class MaxPool3d(_MaxPool):
     """The maximum of each window of (N, C, D, H, W)."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.max_pool3d(input, *self._arguments())
+    _function = staticmethod(F.max_pool3d)
 
 
 class _AvgPool(Module):
@@ -117,45 +117,40 @@ class AvgPool1d(_AvgPool):
         return F.avg_pool1d(input, *self._arguments())
 
 
-class AvgPool2d(_AvgPool):
+class _DividedAvgPool(_AvgPool):
+    _function: Callable[..., Tensor]
+
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
+        self.divisor_override = divisor_override
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._function(input, *self._arguments(), divisor_override=self.divisor_override)
+
+
+class AvgPool2d(_DividedAvgPool):
     """The mean of each window of (N, C, H, W)."""
 
-    def __init__(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> None:
-        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
-        self.divisor_override = divisor_override
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool2d(input, *self._arguments(), divisor_override=self.divisor_override)
+    _function = staticmethod(F.avg_pool2d)
 
 
-class AvgPool3d(_AvgPool):
+class AvgPool3d(_DividedAvgPool):
     """The mean of each window of (N, C, D, H, W)."""
 
-    def __init__(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> None:
-        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
-        self.divisor_override = divisor_override
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool3d(input, *self._arguments(), divisor_override=self.divisor_override)
+    _function = staticmethod(F.avg_pool3d)
 
 
 class _Adaptive(Module):
+    _function: Callable[..., Any]
+
     def __init__(self, output_size: int | Sequence[int | None] | None) -> None:
         super().__init__()
         self.output_size = output_size
@@ -164,25 +159,27 @@ class _Adaptive(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(_Adaptive):
+class _AdaptiveAvg(_Adaptive):
+    def forward(self, input: Tensor) -> Tensor:
+        return self._function(input, self.output_size)
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvg):
     """Means over windows that divide the line into `output_size`; None keeps a size."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool1d(input, self.output_size)
+    _function = staticmethod(F.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(_Adaptive):
+class AdaptiveAvgPool2d(_AdaptiveAvg):
     """Means over windows that divide the plane into `output_size`; None keeps a size."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(input, self.output_size)
+    _function = staticmethod(F.adaptive_avg_pool2d)
 
 
-class AdaptiveAvgPool3d(_Adaptive):
+class AdaptiveAvgPool3d(_AdaptiveAvg):
     """Means over windows that divide the volume into `output_size`; None keeps a size."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool3d(input, self.output_size)
+    _function = staticmethod(F.adaptive_avg_pool3d)
 
 
 class _AdaptiveMax(_Adaptive):
@@ -192,23 +189,23 @@ class _AdaptiveMax(_Adaptive):
         super().__init__(output_size)
         self.return_indices = return_indices
 
+    def forward(self, input: Tensor) -> Any:
+        return self._function(input, self.output_size, self.return_indices)
+
 
 class AdaptiveMaxPool1d(_AdaptiveMax):
     """Maxima over windows that divide the line into `output_size`; None keeps a size."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+    _function = staticmethod(F.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMax):
     """Maxima over windows that divide the plane into `output_size`; None keeps a size."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+    _function = staticmethod(F.adaptive_max_pool2d)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMax):
     """Maxima over windows that divide the volume into `output_size`; None keeps a size."""
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+    _function = staticmethod(F.adaptive_max_pool3d)
