@@ -620,6 +620,17 @@ py::object grad_result(const RbGradFrame& frame, const py::object& t) {
   return wrap_owned(out);
 }
 
+/// Whether what a wrapper stands for has a history that the wrapper itself does not show.
+bool recorded_below(const RbTensor* t) {
+  while (t->flags & RB_T_WRAPPER) {
+    const auto* w = static_cast<const RbWrap*>(t->ext);
+    if (tape->requires_grad(w->inner)) return true;
+    if (w->second && (tape->requires_grad(w->second) || recorded_below(w->second))) return true;
+    t = w->inner;
+  }
+  return false;
+}
+
 int32_t dual_enter() {
   int32_t level = 0;
   check(tape->dual_enter(&level));
@@ -678,6 +689,8 @@ PYBIND11_MODULE(_C, m) {
     tape->grad_close(&frame, list.data(), static_cast<int32_t>(list.size()));
   });
   m.def("grad_result", grad_result);
+  m.def("recorded_below",
+        [](const py::object& t) { return recorded_below(tensor(t, "Function")); });
   m.def("dual_enter", dual_enter);
   m.def("dual_exit", [](int32_t level) { check(tape->dual_exit(level)); });
   m.def("dual_make", dual_make);

@@ -167,7 +167,10 @@ int32_t run_functional(const RbCall* call, const RbOpInfo* info, const RbValue* 
   if (decomposes && (o.moving || !(info->flags & RB_OP_HAS_VJP)))
     return host->decompose(call, args, nargs, rets, nrets);
   if (int32_t rc = host->call(call->op, o.inner, nargs, rets, nrets, 0)) return rc;
-  if (detached || !o.moving) return wrap_results(call, rets, nrets, nullptr, detached ? kCut : 0);
+  if (detached || !o.moving) {
+    const bool cut = detached && (info->flags & RB_OP_VIEW);
+    return wrap_results(call, rets, nrets, nullptr, cut ? kCut : 0);
+  }
   bool any = false;
   for (int32_t i = 0; i < nrets; ++i)
     any |= rets[i].tag == RB_TENSOR && differentiable(rets[i].v.t->dtype_id);
@@ -220,6 +223,31 @@ int32_t set_tangent(RbTensor* t, RbTensor* tangent) {
   return RB_OK;
 }
 
+bool recorded(const RbTensor* t) { return t && (t->keys[0] & layer_key); }
+
+// Where something is recorded, put copies of the duals that share the target's memory in their
+// place.
+int32_t keep_values(int32_t level, const RbTensor* target, RbValue* args, int32_t nargs,
+                    std::vector<Ref>& copies) {
+  static const RbOp* const clone = host->find_op("contiguous_clone");
+  bool some = false;
+  for (int32_t i = 0; i < nargs; ++i) {
+    if (args[i].tag != RB_TENSOR) continue;
+    const RbTensor* t = args[i].v.t;
+    some |= is_dual(t, level) ? recorded(dual_of(t)->inner) || recorded(dual_of(t)->second)
+                              : recorded(t);
+  }
+  for (int32_t i = 0; some && i < nargs; ++i) {
+    if (args[i].tag != RB_TENSOR || !is_dual(args[i].v.t, level) ||
+        !host->same_storage(args[i].v.t, target))
+      continue;
+    copies.emplace_back();
+    if (int32_t rc = call1(clone, &args[i], 1, copies.back())) return rc;
+    args[i] = tensor_value(copies.back().get());
+  }
+  return RB_OK;
+}
+
 // A call that writes to its first argument.
 int32_t run_in_place(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
                      const Opened& o, RbValue* rets, int32_t nrets) {
@@ -242,8 +270,15 @@ int32_t run_in_place(const RbCall* call, const RbOpInfo* info, const RbValue* ar
   if (o.moving && !(info->flags & RB_OP_DETACHED)) {
     RbCall plain = *call;
     plain.flags &= ~uint32_t{RB_CALL_OUT};
+    // What the tape saves of the target must not be overwritten.
+    RbValue given[kMaxArgs];
+    std::copy(args, args + nargs, given);
+    std::vector<Ref> copies;
+    if (int32_t rc = keep_values(call->level, target, given, nargs, copies)) return rc;
+    Opened kept;
+    if (int32_t rc = kept.open(call, given, nargs)) return rc;
     RbValue fresh{};
-    if (int32_t rc = run_functional(&plain, info, args, nargs, o, &fresh, 1)) return rc;
+    if (int32_t rc = run_functional(&plain, info, given, nargs, kept, &fresh, 1)) return rc;
     const Ref hold(fresh.v.t);
     RbTensor* t = nullptr;
     if (is_dual(fresh.v.t, call->level)) {

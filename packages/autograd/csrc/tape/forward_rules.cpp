@@ -108,6 +108,25 @@ bool all_linear_move(const DualCall& c) {
   return true;
 }
 
+// The results as the derivatives of the wanted arguments read them: values, or shape and dtype.
+struct Results {
+  Results(const DualCall& c, uint64_t wanted) {
+    uint64_t read = 0;
+    for (; wanted; wanted &= wanted - 1) read |= c.info->args[__builtin_ctzll(wanted)].saves_rets;
+    for (int32_t i = 0; i < c.nrets; ++i) {
+      values[i] = c.rets[i];
+      if (read >> i & 1) continue;
+      const RbTensor* t = c.rets[i].v.t;
+      metas[i] = RbMeta{t->ndim, t->dtype_id, t->backend, t->layout, t->device.id, 0, t->shape};
+      values[i] = RbValue{};
+      values[i].tag = RB_META;
+      values[i].v.meta = &metas[i];
+    }
+  }
+  RbValue values[kMaxRets];
+  RbMeta metas[kMaxRets];
+};
+
 enum class Rule { kFormula, kLinear, kBilinear, kPointwise, kTransposed, kNone };
 
 Rule rule_of(const DualCall& c) {
@@ -183,9 +202,10 @@ int32_t pointwise(const DualCall& c, RbTensor** out) {
     Ref t;
     if (int32_t rc = conj_of(c.tangents[i].v.t, t)) return rc;
     const RbValue grad = tensor_value(t.get());
+    const Results outs(c, 1ull << i);
     RbValue given[kMaxArgs];
     if (int32_t rc =
-            host->vjp(c.call->op, 1ull << i, c.args, c.nargs, c.rets, c.nrets, &grad, given))
+            host->vjp(c.call->op, 1ull << i, c.args, c.nargs, outs.values, c.nrets, &grad, given))
       return rc;
     if (given[i].tag != RB_TENSOR) continue;
     const Ref part(given[i].v.t);
@@ -246,6 +266,7 @@ int32_t transposed(const DualCall& c, RbTensor** out) {
   host->tls_get(&outside);
   host->layer_mode(layer, -1, 0);
   RbValue grads[kMaxRets], given[kMaxArgs];
+  const Results outs(c, c.moving);
   std::vector<Ref> probes;
   std::vector<int32_t> which;
   for (int32_t i = 0; i < c.nrets; ++i) {
@@ -257,7 +278,8 @@ int32_t transposed(const DualCall& c, RbTensor** out) {
     which.push_back(i);
     grads[i] = tensor_value(probes.back().get());
   }
-  if (int32_t rc = host->vjp(c.call->op, c.moving, c.args, c.nargs, c.rets, c.nrets, grads, given))
+  if (int32_t rc =
+          host->vjp(c.call->op, c.moving, c.args, c.nargs, outs.values, c.nrets, grads, given))
     return rc;
   std::vector<Ref> ys, ts;
   int32_t status = RB_OK;

@@ -371,7 +371,9 @@ def jacfwd(
             return found, results[2] if has_aux else ()
 
         columns, aux = vmap(
-            column, out_dims=(-1, None) if has_aux else -1, randomness=randomness,
+            column,
+            out_dims=(-1, None) if has_aux else -1,
+            randomness=randomness,
             chunk_size=chunk_size,
         )(*_basis(leaves))
         by_output = []
