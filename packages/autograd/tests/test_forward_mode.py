@@ -112,7 +112,7 @@ def test_forward_over_reverse_matches_reverse_over_reverse(name):
     for case, call, inputs in checked_cases(name):
         directions = [ramp(x) for x in inputs]
 
-        def loss(*xs):
+        def loss(*xs, call=call):
             return sum((y * ramp(y, 0.4)).sum() for y in call(*xs) if y.requires_grad)
 
         if not isinstance(loss(*inputs), rabbet.Tensor):
@@ -277,7 +277,7 @@ def test_gradients_flow_through_tangents():
     x = rabbet.tensor([1.0, 2.0], requires_grad=True)
     t = rabbet.tensor([3.0, 4.0], requires_grad=True)
     with fwd.dual_level():
-        y, slope = fwd.unpack_dual(fwd.make_dual(x, t).sin())
+        slope = fwd.unpack_dual(fwd.make_dual(x, t).sin()).tangent
     slope.sum().backward()
     assert_close(x.grad, -x.detach().sin() * t.detach())
     assert_close(t.grad, x.detach().cos())

@@ -307,7 +307,7 @@ enum { /* RbOpInfo.flags */
        RB_OP_MAYBE_VIEW = 8, /* the result may do so */
        RB_OP_DETACHED =
            16, /* results never carry a gradient, by definition (detach, random, creation) */
-       RB_OP_HAS_JVP = 32 /* the record says how tangents pass through, see RbHost.jvp */
+       RB_OP_HAS_JVP = 64 /* the record says how tangents pass through, see RbHost.jvp */
 };
 enum { RB_AUTOCAST_PASS, RB_AUTOCAST_LOW, RB_AUTOCAST_FP32, RB_AUTOCAST_PROMOTE };
 typedef struct RbOpInfo {

@@ -12,7 +12,7 @@ from typing import Any
 
 import rabbet
 from rabbet import Tensor
-from rabbet._pytree import TreeSpec, tree_flatten, tree_unflatten
+from rabbet._pytree import TreeSpec, tree_flatten, tree_structure, tree_unflatten
 from rabbet.autograd.levels import DualLevel, GradLevel
 
 Argnums = int | tuple[int, ...]
@@ -314,7 +314,7 @@ def jacrev(
 
         output, vjp_fn, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
         leaves, spec = _tensors(output, name)
-        in_leaves, in_spec = tree_flatten(chosen)
+        in_spec = tree_structure(chosen)
 
         def row(*cotangents: Tensor) -> list[Tensor]:
             return tree_flatten(vjp_fn(tree_unflatten(cotangents, spec)))[0]
