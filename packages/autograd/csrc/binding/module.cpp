@@ -191,7 +191,7 @@ int32_t call_node_hook(void* ctx, RbTensor** inputs, int32_t ninputs, RbTensor**
   PyObject* out = to_tuple(outputs, noutputs);
   PyObject* hook = static_cast<PyObject*>(ctx);
   PyObject* result = !out || (!Before && !in) ? nullptr
-                     : Before                 ? PyObject_CallOneArg(hook, out)
+                     : Before ? PyObject_CallOneArg(hook, out)
                               : PyObject_CallFunctionObjArgs(hook, in, out, nullptr);
   const bool ok = result && (Before ? from_tuple(result, outputs, noutputs)
                                     : from_tuple(result, inputs, ninputs));
@@ -602,6 +602,53 @@ void set_inference_mode(bool on) {
 
 void set_enabled(bool on) { core->host->layer_mode(tape->layer, -1, on ? 0 : 1); }
 
+// ---- differentiation as a transform
+
+RbGradFrame grad_enter() {
+  RbGradFrame frame{};
+  check(tape->grad_enter(&frame));
+  return frame;
+}
+py::tuple grad_input(const RbGradFrame& frame, const py::object& x) {
+  RbTensor *inside = nullptr, *handle = nullptr;
+  check(tape->grad_input(&frame, tensor(x, "grad"), &inside, &handle));
+  return py::make_tuple(wrap_owned(inside), wrap_owned(handle));
+}
+py::object grad_result(const RbGradFrame& frame, const py::object& t) {
+  RbTensor* out = nullptr;
+  check(tape->grad_result(&frame, tensor(t, "grad"), &out));
+  return wrap_owned(out);
+}
+
+/// Whether what a wrapper stands for has a history that the wrapper itself does not show.
+bool recorded_below(const RbTensor* t) {
+  while (t->flags & RB_T_WRAPPER) {
+    const auto* w = static_cast<const RbWrap*>(t->ext);
+    if (tape->requires_grad(w->inner)) return true;
+    if (w->second && (tape->requires_grad(w->second) || recorded_below(w->second))) return true;
+    t = w->inner;
+  }
+  return false;
+}
+
+int32_t dual_enter() {
+  int32_t level = 0;
+  check(tape->dual_enter(&level));
+  return level;
+}
+py::object dual_make(int32_t level, const py::object& primal, const py::object& tangent,
+                     bool linked) {
+  RbTensor* out = nullptr;
+  check(tape->dual_make(level, tensor(primal, "make_dual"),
+                        tangent.is_none() ? nullptr : tensor(tangent, "make_dual"), linked, &out));
+  return wrap_owned(out);
+}
+py::tuple dual_unpack(int32_t level, const py::object& t) {
+  RbTensor *primal = nullptr, *tangent = nullptr;
+  check(tape->dual_unpack(level, tensor(t, "unpack_dual"), &primal, &tangent));
+  return py::make_tuple(wrap_owned(primal), wrap_owned(tangent));
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
@@ -628,6 +675,26 @@ PYBIND11_MODULE(_C, m) {
   m.def("pop_saved_hooks", [] { tape->pop_saved_hooks(); });
   m.def("run", run, py::arg("outputs"), py::arg("grads"), py::arg("inputs"), py::arg("flags"));
   m.def("record_custom", record_custom);
+  py::class_<RbGradFrame>(m, "GradFrame", "A `grad` that has been entered.")
+      .def_readonly("nest", &RbGradFrame::nest);
+  m.def("grad_enter", grad_enter);
+  m.def("grad_exit", [](const RbGradFrame& frame) { check(tape->grad_exit(&frame)); });
+  m.def("grad_input", grad_input);
+  m.def("grad_open", [](const RbGradFrame& frame, const py::object& t) {
+    return tape->grad_open(&frame, tensor(t, "grad")) != 0;
+  });
+  m.def("grad_close", [](RbGradFrame& frame, const std::vector<py::object>& outputs) {
+    std::vector<RbTensor*> list;
+    for (const py::object& o : outputs) list.push_back(tensor(o, "vjp"));
+    tape->grad_close(&frame, list.data(), static_cast<int32_t>(list.size()));
+  });
+  m.def("grad_result", grad_result);
+  m.def("recorded_below",
+        [](const py::object& t) { return recorded_below(tensor(t, "Function")); });
+  m.def("dual_enter", dual_enter);
+  m.def("dual_exit", [](int32_t level) { check(tape->dual_exit(level)); });
+  m.def("dual_make", dual_make);
+  m.def("dual_unpack", dual_unpack);
   m.def("set_anomaly", [](bool on) { tape->set_anomaly(on); });
   m.def("live_nodes", [] { return tape->live_nodes(); });
   m.def("gradient_edge", [](const py::object& o) {

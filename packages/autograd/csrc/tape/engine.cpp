@@ -9,6 +9,7 @@
 #include <new>
 #include <unordered_map>
 
+#include "forward.h"
 #include "saved.h"
 
 namespace tape {
@@ -27,7 +28,7 @@ std::recursive_mutex engine_mutex;
 // there.
 [[maybe_unused]] const int fork_handler =
     pthread_atfork(nullptr, nullptr, [] { new (&engine_mutex) std::recursive_mutex; });
-uint64_t next_run = 1;
+std::atomic<uint64_t> next_run{1};
 
 struct Ops {
   const RbOp *add, *sum_to, *cast, *real, *clone, *zeros, *ones_like, *fill, *isnan, *any,
@@ -191,6 +192,7 @@ class Run {
   uint64_t id_;
   std::vector<Node*> heap_;
   std::vector<Capture> captures_;
+  uint64_t oldest_ = UINT64_MAX;  // sequence number among the captures
   // With inputs given: the nodes on a path to one of them (value: visited and found useful).
   std::unordered_map<const Node*, bool> visited_;
   std::unordered_map<const Node*, bool> needed_;
@@ -268,6 +270,7 @@ int32_t Run::watch(RbTensor* const* inputs, int32_t n) {
     }
     const Target edge = gradient_target(inputs[i]);
     captures_.push_back({edge.fn, edge.output});
+    oldest_ = std::min(oldest_, edge.fn->seq);
   }
   if (n) {
     for (Node* root : roots_) find_needed(root);
@@ -290,7 +293,7 @@ void Run::find_needed(Node* root) {
     Node* n = top.node;
     if (top.next < n->nedges) {
       Node* child = n->edges[top.next++].fn;
-      if (child && !visited_.count(child)) {
+      if (child && child->seq >= oldest_ && !visited_.count(child)) {
         visited_[child] = true;
         stack.push_back({child, 0});
       }
@@ -411,6 +414,12 @@ int32_t Run::accumulate(Node* n) {
   Meta* m = meta_of(leaf);
   RbTensor* grad = n->grads[0];
   if (!m) return RB_OK;
+  if (grad->level > leaf->level && grad->level > m->depth && !duals_above(grad, leaf->level)) {
+    return fail(
+        RB_E_STATE,
+        "backward: inside a transform the gradient of a tensor from outside has a value for "
+        "each of many; use func.grad, or make the tensor's history inside");
+  }
   if (m->grad && !creates() && !(m->grad->keys[0] & layer_key)) {
     const RbValue args[3] = {tensor_value(m->grad), tensor_value(grad), [] {
                                RbValue v{};
@@ -715,6 +724,11 @@ void modes_off() {
 int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
                      RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results) {
   std::lock_guard<std::recursive_mutex> lock(engine_mutex);
+  return run_private(outputs, grads, noutputs, inputs, ninputs, flags, results);
+}
+
+int32_t run_private(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
+                    RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results) {
   TlsGuard guard;
   modes_off();
   host->layer_mode(layer, -1, flags & RB_BACKWARD_CREATE ? 0 : 1);

@@ -6,6 +6,10 @@ namespace tape {
 /// See RbAutograd.run.
 int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
                      RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results);
+/// The same for a graph that only this thread knows between `outputs` and `inputs`: beside a run of
+/// another thread.
+int32_t run_private(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
+                    RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results);
 extern std::atomic<int32_t> check_nan;
 /// See RbAutograd.running_node.
 Node* running_node();

@@ -207,6 +207,7 @@ void set_history(RbTensor* t, Node* fn, uint32_t output) {
   auto* m = new Meta;
   m->fn = fn;
   m->output = output;
+  m->depth = fn->metas[output].depth;
   m->version = host->version_get(t);
   node_retain(fn);
   replace_meta(t, m, 1);

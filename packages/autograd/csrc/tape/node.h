@@ -44,6 +44,9 @@ struct Meta {
   uint32_t version = 0;  // of the storage, when a view's history was made
   bool requires_grad = false, retains = false, embedded = false;
   bool rebased = false;  // the history came from a write in place
+  // Levels of transforms around the code that asks for gradients: a call is recorded where it meets
+  // values of no higher level than this.
+  int16_t depth = 0;
 };
 
 struct Edge {
@@ -73,6 +76,7 @@ struct RbNode {
   bool released;                  // the saved values were freed by a run without retain_graph
   bool holds;                     // some of args and outs is owned
   uint16_t nedges, nargs, nrets;  // nargs: 0 if the derivatives read no argument
+  uint16_t nest;  // the outermost grad (counted from 1; 0: the plain tape) that can ask for it
   tape::Edge* edges;
   // What the derivatives read: owned tensors, or what a saved-tensors hook made of them
   // (RB_OBJECT: a tape::Packed), RbMeta, or plain values with their lists in this block; else none.
@@ -126,6 +130,10 @@ int64_t live_nodes();
 
 /// Where gradients of `t` flow: its node, or a leaf's accumulator; owned.
 Target gradient_target(RbTensor* t);
+/// Whether calls with `t` among their arguments, the highest of which has `level`, are recorded.
+inline bool is_recorded_at(const Meta* m, int32_t level) {
+  return is_recorded(m) && m->depth >= level;
+}
 /// The record of `t`, brought up to date if `t` is a view whose base was written; null: none.
 Meta* current_meta(RbTensor* t, int32_t* status);
 /// Make `fn`'s result `output` the history of `t`, instead of what it had.

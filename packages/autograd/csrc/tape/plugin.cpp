@@ -3,6 +3,8 @@
 #include <mutex>
 
 #include "engine.h"
+#include "forward.h"
+#include "grad_level.h"
 #include "record.h"
 #include "saved.h"
 
@@ -49,6 +51,11 @@ int32_t set_requires_grad(RbTensor* t, int32_t on) {
   }
   if (!m && !on) return RB_OK;
   if (!m) m = new_meta(t);
+  if (on) {
+    RbTls tls;
+    host->tls_get(&tls);
+    m->depth = static_cast<int16_t>(tls.depth);
+  }
   m->requires_grad = on != 0;
   host->slot_set(t, slot, m, on);
   return RB_OK;
@@ -212,8 +219,14 @@ int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs
   n->ctx = ctx;
   n->ctx_del = del;
   uint64_t seq = 0;
+  int16_t depth = 0;
+  n->nest = no_nest;
   for (int32_t i = 0; i < ninputs; ++i) {
     const Target target = gradient_target(inputs[i]);
+    if (target.fn) {
+      n->nest = std::min(n->nest, target.fn->nest);
+      depth = std::max(depth, meta_of(inputs[i])->depth);
+    }
     n->edges[i] =
         Edge{target.fn, new_meta_copy(inputs[i], &extra), target.output, static_cast<int16_t>(i)};
     if (target.fn && target.fn->seq > seq) seq = target.fn->seq;
@@ -221,6 +234,7 @@ int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs
   n->seq = seq + 1;
   for (int32_t i = 0; i < noutputs; ++i) {
     copy_meta(n->out_metas[i], outputs[i], &extra);
+    n->metas[i].depth = depth;
     if ((non_differentiable >> i & 1) || !differentiable(outputs[i]->dtype_id)) continue;
     const uint32_t output = static_cast<uint32_t>(i);
     const bool is_input = std::find(inputs, inputs + ninputs, outputs[i]) != inputs + ninputs;
@@ -263,6 +277,7 @@ int32_t init(const RbHost* h, RbTxn* txn) {
   desc.fallback = handle_call;
   if (int32_t rc = host->add_layer(txn, &desc, &layer)) return rc;
   layer_key = 1ull << layer;
+  if (int32_t rc = add_dual_layer(txn)) return rc;
   if (int32_t rc = host->slot_new("autograd", layer, delete_meta, &slot, &slot_offset)) return rc;
   table = RbAutograd{sizeof(RbAutograd),
                      layer,
@@ -294,7 +309,17 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      push_saved_hooks,
                      pop_saved_hooks,
                      running_node,
-                     set_history};
+                     set_history,
+                     grad_enter,
+                     grad_exit,
+                     grad_input,
+                     grad_open,
+                     grad_close,
+                     grad_result,
+                     dual_enter,
+                     dual_exit,
+                     dual_make,
+                     dual_unpack};
   return host->publish(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION, &table);
 }
 

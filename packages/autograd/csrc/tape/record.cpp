@@ -3,19 +3,29 @@
 
 #include <algorithm>
 
+#include "grad_level.h"
 #include "saved.h"
 
 namespace tape {
 
 namespace {
 
-inline bool wants_gradient(const RbTensor* t) {
-  return (t->keys[0] & layer_key) && is_recorded(meta_of(t));
-}
-
-// A bit for each argument that holds a recorded tensor; views are brought up to date first.
-int32_t recorded_arguments(const RbValue* args, int32_t nargs, uint64_t* out) {
+// The arguments that a call of `level` records, a bit each, and the depth of its results.
+struct Recorded {
+  const int32_t level;
   uint64_t need = 0;
+  int16_t depth = 0;
+  void add(const RbTensor* t, int32_t i) {
+    if (!(t->keys[0] & layer_key)) return;
+    const Meta* m = meta_of(t);
+    if (!is_recorded_at(m, level)) return;
+    need |= 1ull << i;
+    depth = std::max(depth, m->depth);
+  }
+};
+
+// Views are brought up to date first.
+int32_t recorded_arguments(const RbValue* args, int32_t nargs, Recorded& out) {
   int32_t status = RB_OK;
   for (int32_t i = 0; i < nargs; ++i) {
     if (args[i].tag == RB_TENSOR) {
@@ -23,18 +33,17 @@ int32_t recorded_arguments(const RbValue* args, int32_t nargs, uint64_t* out) {
         current_meta(args[i].v.t, &status);
         if (status != RB_OK) return status;
       }
-      if (wants_gradient(args[i].v.t)) need |= 1ull << i;
+      out.add(args[i].v.t, i);
     } else if (args[i].tag == RB_TENSORS) {
       for (uint32_t j = 0; j < args[i].len; ++j) {
         RbTensor* t = args[i].v.ts[j];
         if (!t) continue;
         current_meta(t, &status);
         if (status != RB_OK) return status;
-        if (wants_gradient(t)) need |= 1ull << i;
+        out.add(t, i);
       }
     }
   }
-  *out = need;
   return RB_OK;
 }
 
@@ -89,6 +98,7 @@ struct Recorder {
   const RbValue* args;
   int32_t nargs;
   uint64_t need;
+  int16_t depth;
   Reads reads{info, need};
   RbTensor* replaced = nullptr;  // an argument that the call overwrites ...
   RbTensor* original = nullptr;  // ... and the copy of what it held, if a derivative reads it
@@ -180,11 +190,15 @@ Node* Recorder::begin(const RbValue* rets, int32_t nrets, int32_t* status) const
   for (int32_t i = 0; i < nrets; ++i) copy_meta(n->out_metas[i], rets[i].v.t, &extra);
   const RbTensor* like = rets[0].v.t;
   uint64_t seq = 0;
+  uint16_t nest = no_nest;
   Edge* edge = n->edges;
   auto add_edge = [&](RbTensor* t, int32_t i, const RbMeta* meta) {
-    const Target target = t ? gradient_target(t) : Target{nullptr, 0};
+    const bool flows = t && is_recorded_at(meta_of(t), call->level);
+    const Target target = flows ? gradient_target(t) : Target{nullptr, 0};
     *edge++ = Edge{target.fn, meta, target.output, static_cast<int16_t>(i)};
-    if (target.fn) seq = std::max(seq, target.fn->seq);
+    if (!target.fn) return;
+    seq = std::max(seq, target.fn->seq);
+    nest = std::min(nest, target.fn->nest);
   };
   for (uint64_t rest = need | reads.args; rest; rest &= rest - 1) {
     const int32_t i = __builtin_ctzll(rest);
@@ -211,6 +225,7 @@ Node* Recorder::begin(const RbValue* rets, int32_t nrets, int32_t* status) const
     }
   }
   n->seq = seq + 1;
+  n->nest = nest;
   return n;
 }
 
@@ -227,8 +242,9 @@ int32_t Recorder::save_results(Node* n, const RbValue* rets, int32_t nrets) cons
 }
 
 // Point a tensor at its node; the record lies in the node. Takes over a reference to the node.
-inline void attach(Node* n, int32_t i, RbTensor* t) {
+inline void attach(Node* n, int32_t i, RbTensor* t, int16_t depth) {
   Meta& m = n->metas[i];
+  m.depth = depth;
   m.fn = n;
   m.output = static_cast<uint32_t>(i);
   m.embedded = true;
@@ -248,12 +264,12 @@ int count_differentiable(const RbValue* rets, int32_t nrets) {
 }
 
 int32_t record_call(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
-                    RbValue* rets, int32_t nrets, uint64_t need) {
+                    RbValue* rets, int32_t nrets, const Recorded& recorded) {
   int32_t status = host->redispatch(call, layer, args, nargs, rets, nrets);
   if (status != RB_OK) return status;
   const int users = count_differentiable(rets, nrets);
   if (!users) return RB_OK;
-  const Recorder recorder{call, info, args, nargs, need};
+  const Recorder recorder{call, info, args, nargs, recorded.need, recorded.depth};
   Node* n = recorder.begin(rets, nrets, &status);
   if (n && recorder.reads.save_rets) {
     status = recorder.save_results(n, rets, nrets);
@@ -265,7 +281,7 @@ int32_t record_call(const RbCall* call, const RbOpInfo* info, const RbValue* arg
   }
   n->refs.store(users, std::memory_order_relaxed);  // nobody else knows it yet
   for (int32_t i = 0; i < nrets; ++i) {
-    if (differentiable(rets[i].v.t->dtype_id)) attach(n, i, rets[i].v.t);
+    if (differentiable(rets[i].v.t->dtype_id)) attach(n, i, rets[i].v.t, recorded.depth);
   }
   return RB_OK;
 }
@@ -297,7 +313,7 @@ int32_t check_target(const RbOpInfo* info, const RbTensor* target, const RbTenso
 // The base of a written view gets a history: everywhere else its old one, in the view that of
 // `value`.
 int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, uint32_t output,
-                    Target root_target) {
+                    Target root_target, int16_t depth) {
   NodeShape shape;
   shape.nedges = 2;
   shape.nrets = 1;
@@ -309,6 +325,9 @@ int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, uint32_t output
   n->edges[0] = Edge{root_target.fn, &n->out_metas[0], root_target.output, 0};
   n->edges[1] = Edge{value, new_meta_copy(view, &extra), output, 1};
   n->seq = 1 + std::max(root_target.fn ? root_target.fn->seq : 0, value ? value->seq : 0);
+  n->nest =
+      std::min(root_target.fn ? root_target.fn->nest : no_nest, value ? value->nest : no_nest);
+  n->metas[0].depth = depth;
   if (value) node_retain(value);
   {
     // How the view was made, kept on an alias of the base: the base itself will point here.
@@ -336,17 +355,18 @@ int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* 
   RbTensor* root = root_of(target);
   int32_t status = check_target(info, target, root);
   if (status != RB_OK) return status;
-  const bool recorded = is_recorded(meta_of(root ? root : target));
+  const bool recorded = is_recorded_at(meta_of(root ? root : target), call->level);
   const Target edge = recorded && root ? gradient_target(root) : Target{nullptr, 0};
   status = host->redispatch(call, layer, args, nargs, rets, nrets);
-  if (status == RB_OK && recorded && root) return rebase_view(target, root, nullptr, 0, edge);
+  if (status == RB_OK && recorded && root)
+    return rebase_view(target, root, nullptr, 0, edge, meta_of(root)->depth);
   if (edge.fn) node_release(edge.fn);
   if (status == RB_OK && recorded) replace_meta(target, nullptr, 0);
   return status;
 }
 
 int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
-                     RbValue* rets, int32_t nrets, uint64_t need) {
+                     RbValue* rets, int32_t nrets, const Recorded& recorded) {
   RbTensor* target = rets[0].v.t;
   const bool in_place =
       nrets == 1 && nargs > 0 && args[0].tag == RB_TENSOR && args[0].v.t == target;
@@ -365,7 +385,10 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
         "make the view, or write to it, under the same mode",
         info->name);
   }
-  Recorder recorder{call, info, args, nargs, need};
+  const Meta* before = meta_of(root ? root : target);
+  const int16_t depth =
+      std::max(recorded.depth, is_recorded(before) ? before->depth : recorded.depth);
+  Recorder recorder{call, info, args, nargs, recorded.need, depth};
   Ref original;
   if (recorder.reads.save_args & 1) {
     static const RbOp* const clone = host->find_op("clone");
@@ -391,10 +414,10 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
     return status;
   }
   if (root) {
-    status = rebase_view(target, root, n, 0, root_edge);
+    status = rebase_view(target, root, n, 0, root_edge, depth);
   } else {
     node_retain(n);
-    attach(n, 0, target);
+    attach(n, 0, target, depth);
     n->metas[0].rebased = true;
   }
   node_release(n);
@@ -411,7 +434,9 @@ int32_t record_view_write(RbTensor* view, Node* value, uint32_t output) {
                 value->name->c_str());
   }
   const Target target = is_recorded(m) ? gradient_target(root) : Target{nullptr, 0};
-  return rebase_view(view, root, value, output, target);
+  const int16_t depth = value->metas[output].depth;
+  return rebase_view(view, root, value, output, target,
+                     is_recorded(m) ? std::max(m->depth, depth) : depth);
 }
 
 int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
@@ -422,20 +447,20 @@ int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t narg
     if (writes && nrets == 1) return write_detached(call, info, args, nargs, rets, nrets);
     return host->redispatch(call, layer, args, nargs, rets, nrets);
   }
-  uint64_t need = 0;
-  const int32_t status = recorded_arguments(args, nargs, &need);
+  Recorded recorded{call->level};
+  const int32_t status = recorded_arguments(args, nargs, recorded);
   if (status != RB_OK) return status;
-  if (!need) {
-    if (writes && nrets == 1 && is_recorded(meta_of(rets[0].v.t))) {
-      return record_write(call, info, args, nargs, rets, nrets, need);
+  if (!recorded.need) {
+    if (writes && nrets == 1 && is_recorded_at(meta_of(rets[0].v.t), call->level)) {
+      return record_write(call, info, args, nargs, rets, nrets, recorded);
     }
     return host->redispatch(call, layer, args, nargs, rets, nrets);
   }
   if (!(info->flags & RB_OP_HAS_VJP) && (info->flags & RB_OP_HAS_DECOMP)) {
     return host->decompose(call, args, nargs, rets, nrets);
   }
-  if (writes) return record_write(call, info, args, nargs, rets, nrets, need);
-  return record_call(call, info, args, nargs, rets, nrets, need);
+  if (writes) return record_write(call, info, args, nargs, rets, nrets, recorded);
+  return record_call(call, info, args, nargs, rets, nrets, recorded);
 }
 
 }  // namespace tape

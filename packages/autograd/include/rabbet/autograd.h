@@ -41,6 +41,16 @@ typedef struct RbSavedHooks {
   void (*drop)(void* packed);
 } RbSavedHooks;
 
+/* A `grad` that has been entered: differentiation of a function, nested like the calls themselves.
+ */
+typedef struct RbGradFrame {
+  uint32_t struct_size;
+  uint16_t nest;      /* from 1 on */
+  int16_t depth;      /* levels of transforms around it */
+  int16_t enclosing;  /* the same of the grad around it; 0 if there is none */
+  uint16_t recording; /* whether the code around it records */
+} RbGradFrame;
+
 typedef struct RbAutograd {
   uint32_t struct_size;
   int32_t layer;
@@ -89,6 +99,29 @@ typedef struct RbAutograd {
   RbNode* (*running_node)(void);
   /* Make result `output` of a node the history of a tensor. */
   void (*set_history)(RbTensor*, RbNode*, uint32_t output);
+
+  /* Differentiation as a transform. Enter, give the function `inside` for each input, `run` with
+   * the `handles` as inputs (with RB_BACKWARD_CREATE where an output is open), pass all that leaves
+   * the function through `grad_result`, exit; also after an error. */
+  int32_t (*grad_enter)(RbGradFrame* out);
+  int32_t (*grad_exit)(const RbGradFrame*);
+  int32_t (*grad_input)(const RbGradFrame*, RbTensor* x, RbTensor** inside, RbTensor** handle);
+  /* 1 if a tensor's history reaches what is outside the frame, else 0. */
+  int32_t (*grad_open)(const RbGradFrame*, const RbTensor*);
+  /* After grad_exit: the graph of the outputs stays, to be run later; `grad_open` and `grad_result`
+   * then ask for whoever is around at the time. */
+  void (*grad_close)(RbGradFrame*, RbTensor* const* outputs, int32_t n);
+  /* The tensor without the history that nobody outside can ask for; owned. */
+  int32_t (*grad_result)(const RbGradFrame*, RbTensor*, RbTensor** out);
+
+  /* Dual numbers (forward mode): a level on the transform stack. `tangent` null: zero. With
+   * `linked`, the dual itself has a history if the primal has one. */
+  int32_t (*dual_enter)(int32_t* level);
+  int32_t (*dual_exit)(int32_t level);
+  int32_t (*dual_make)(int32_t level, RbTensor* primal, RbTensor* tangent, int32_t linked,
+                       RbTensor** out);
+  /* Owned; a tensor that is no dual of the level is its own primal. *tangent is null for zero. */
+  int32_t (*dual_unpack)(int32_t level, RbTensor*, RbTensor** primal, RbTensor** tangent);
 } RbAutograd;
 
 #ifdef __cplusplus

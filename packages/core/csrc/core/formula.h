@@ -24,6 +24,10 @@ std::string formula_text(const Op& op, int argument);
 void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, const RbValue* outs,
              int nouts, const RbValue* grads, RbValue* results);
 
+/// Evaluate the `jvp` formulas, see RbHost.jvp.
+void run_jvp(const Op& op, const RbValue* args, int nargs, const RbValue* outs, int nouts,
+             const RbValue* tangents, RbValue* results);
+
 /// Evaluate the operator's `dtype`/`compute`/`shape` formulas on host data only (used by
 /// infer.cpp).
 int eval_dtype(const Op& op, int ret, const RbValue* args, int nargs);

@@ -14,6 +14,7 @@ enum class NodeKind : uint8_t {
   kArgument,  // index
   kResult,    // index
   kGradient,  // index of the result
+  kTangent,   // index of the argument
   kLet,       // index
   kLocal,     // index of a comprehension variable
   kDType,     // index: dtype id
@@ -77,6 +78,7 @@ struct Formula {
   int32_t decomp = -1, compute = -1, shape = -1;
   std::vector<int32_t> dtypes;
   std::vector<int32_t> vjps;             // per parameter, -1: none
+  std::vector<int32_t> jvps;             // per result, -1: none
   mutable std::vector<uint8_t> refused;  // per parameter: the quick evaluator does not take its vjp
 };
 

@@ -364,6 +364,12 @@ class Compiler {
           return node(NodeKind::kGradient, {}, static_cast<int>(i));
       }
     }
+    if (word.rfind("dot_", 0) == 0) {
+      for (size_t i = 0; i < op_.params.size(); ++i) {
+        if (word.substr(4) == op_.params[i].name_text)
+          return node(NodeKind::kTangent, {}, static_cast<int>(i));
+      }
+    }
     for (size_t i = 0; i < op_.params.size(); ++i) {
       if (op_.params[i].name_text == word)
         return node(NodeKind::kArgument, {}, static_cast<int>(i));
@@ -474,6 +480,8 @@ std::shared_ptr<Formula> compile_formulas(const Op& op) {
       if (op.params[i].name_text == arg) f->vjps[i] = compiler.compile(text, false);
     }
   }
+  f->jvps.assign(op.ret_names.size(), -1);
+  for (auto& [ret, text] : op.jvps) f->jvps[ret] = compiler.compile(text, false);
   for (const std::string& text : op.dtype_text) f->dtypes.push_back(compiler.compile(text, true));
   if (!op.compute_text.empty() && op.compute_text != "out" && op.compute_text != "promote(all)") {
     f->compute = compiler.compile(op.compute_text, true);

@@ -54,6 +54,7 @@ class Runner {
     nouts_ = n;
   }
   void set_gradients(const RbValue* grads) { grads_ = grads; }
+  void set_tangents(const RbValue* tangents) { tangents_ = tangents; }
 
   Val eval(int at) {
     const Node& n = f_.nodes[at];
@@ -75,6 +76,9 @@ class Runner {
       case NodeKind::kGradient:
         if (!grads_) fail("a gradient is not known here");
         return Val::from(grads_[n.index]);
+      case NodeKind::kTangent:
+        if (!tangents_) fail("a tangent is not known here");
+        return Val::from(tangents_[n.index]);
       case NodeKind::kLet:
         if (!let_done_[n.index]) {
           lets_[n.index] = eval(f_.lets[n.index].root);
@@ -407,11 +411,17 @@ class Runner {
   int nargs_;
   const RbValue* outs_ = nullptr;
   int nouts_ = 0;
-  const RbValue* grads_ = nullptr;
+  const RbValue *grads_ = nullptr, *tangents_ = nullptr;
   std::vector<Val> lets_;
   std::vector<bool> let_done_;
   std::vector<Val> locals_;
 };
+
+// Whether a derivative is known to be zero.
+bool is_zero(const Val& v) {
+  if (v.tag() == RB_ZERO || v.tag() == RB_NONE) return true;
+  return v.is_number() && v.tag() != RB_COMPLEX && number_value(v) == 0;
+}
 
 int expect_dtype(const Op& op, const Val& v) {
   if (v.tag() == RB_DTYPE) return static_cast<int>(v.v.v.i);
@@ -476,8 +486,7 @@ void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, cons
         general->set_gradients(grads);
       }
       Val v = general->eval(f.vjps[i]);
-      const bool zero_number = v.is_number() && v.tag() != RB_COMPLEX && number_value(v) == 0;
-      if (v.tag() == RB_ZERO || v.tag() == RB_NONE || zero_number) {
+      if (is_zero(v)) {
         results[i].tag = RB_ZERO;
       } else if (op.params[i].type == RB_A_TENSORS) {
         results[i] = take_tensors(v, op.name);
@@ -487,6 +496,28 @@ void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, cons
     }
   } catch (...) {
     for (int i = 0; i < nargs; ++i) value_release(&results[i]);
+    throw;
+  }
+}
+
+void run_jvp(const Op& op, const RbValue* args, int nargs, const RbValue* outs, int nouts,
+             const RbValue* tangents, RbValue* results) {
+  const Formula& f = compiled(op);
+  for (int i = 0; i < nouts; ++i) results[i] = value_none();
+  try {
+    Runner runner(op, f, args, nargs);
+    runner.set_results(outs, nouts);
+    runner.set_tangents(tangents);
+    for (int i = 0; i < nouts; ++i) {
+      Val v = f.jvps[i] < 0 ? Val::zero() : runner.eval(f.jvps[i]);
+      if (is_zero(v)) {
+        results[i].tag = RB_ZERO;
+      } else {
+        results[i] = take_tensor(v, op.name);
+      }
+    }
+  } catch (...) {
+    for (int i = 0; i < nouts; ++i) value_release(&results[i]);
     throw;
   }
 }

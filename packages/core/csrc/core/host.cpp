@@ -120,6 +120,14 @@ int32_t host_vjp(const RbOp* op, uint64_t wanted, const RbValue* args, int32_t n
                  const RbValue* outs, int32_t nouts, const RbValue* grads, RbValue* results) {
   return guarded([&] { run_vjp(*impl(op), wanted, args, nargs, outs, nouts, grads, results); });
 }
+int32_t host_jvp(const RbOp* op, const RbValue* args, int32_t nargs, const RbValue* outs,
+                 int32_t nouts, const RbValue* tangents, RbValue* results) {
+  return guarded([&] {
+    if (impl(op)->jvps.empty())
+      fail(RB_E_NOTIMPL, "%s: its record has no jvp", impl(op)->name.c_str());
+    run_jvp(*impl(op), args, nargs, outs, nouts, tangents, results);
+  });
+}
 
 void host_retain(RbTensor* t) { retain(t); }
 void host_release(RbTensor* t) { release(t); }
@@ -267,7 +275,7 @@ const RbHost kHost = {
     host_layer_mode,  host_err_set,      host_err_foreign,  host_err_get,        host_err_clear,
     host_rng_reserve, host_parallel_for, host_num_threads,  host_block_alloc,    host_block_free,
     host_log,         host_publish,      host_get_ext,      host_transform_push, host_transform_pop,
-    host_tensor_wrap,
+    host_tensor_wrap, host_jvp,
 };
 
 }  // namespace rabbet

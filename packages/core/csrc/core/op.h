@@ -81,6 +81,7 @@ struct Op {
   std::string compute_text, shape_text, decomp_text, core_text;
   std::vector<std::pair<std::string, std::string>> lets;
   std::vector<std::pair<std::string, std::string>> vjps;  // argument, formula
+  std::vector<std::pair<int, std::string>> jvps;          // result, formula
   DTypeRule dtype_rule = DTypeRule::kGeneral;
   ComputeRule compute_rule = ComputeRule::kNone;
   int8_t dtype_arg = -1;  // `... if dtype is None else dtype`: index of that argument

@@ -311,6 +311,8 @@ class Parser {
       if (p.flags & RB_ARG_HAS_VJP) error("a second vjp for '" + p.name_text + "'");
       p.flags |= RB_ARG_HAS_VJP;
       op_->vjps.emplace_back(p.name_text, strip(value.substr(gap)));
+    } else if (name == "jvp") {
+      jvp(value);
     } else if (name == "expose") {
       op_->expose_given = true;
       op_->as_function = op_->as_method = op_->as_inplace = false;
@@ -336,6 +338,25 @@ class Parser {
     } else {
       error("unknown field '" + name + "'");
     }
+  }
+
+  // `jvp FORMULA`, or `jvp RESULT FORMULA` where there are several.
+  void jvp(const std::string& value) {
+    const size_t gap = value.find_first_of(" \t");
+    int ret = 0;
+    std::string text = value;
+    if (op_->ret_names.size() > 1) {
+      const std::string name = value.substr(0, gap);
+      while (ret < static_cast<int>(op_->ret_names.size()) && op_->ret_names[ret] != name) ++ret;
+      if (gap == std::string::npos || ret == static_cast<int>(op_->ret_names.size()))
+        error("expected 'jvp RESULT FORMULA', got 'jvp " + value + "'");
+      text = strip(value.substr(gap));
+    }
+    if (text.empty()) error("expected 'jvp FORMULA'");
+    for (const auto& [other, formula] : op_->jvps) {
+      if (other == ret) error("a second jvp for '" + op_->ret_names[ret] + "'");
+    }
+    op_->jvps.emplace_back(ret, text);
   }
 
   void expose(const std::string& word) {
@@ -543,6 +564,7 @@ void Parser::finish_record() {
   RbOpInfo& info = op.info;
   info.struct_size = sizeof(RbOpInfo);
   if (!op.vjps.empty()) info.flags |= RB_OP_HAS_VJP;
+  if (!op.jvps.empty()) info.flags |= RB_OP_HAS_JVP;
   if (op.has_decomp()) info.flags |= RB_OP_HAS_DECOMP;
   if (op.detached) info.flags |= RB_OP_DETACHED;
   info.name = op.name.c_str();

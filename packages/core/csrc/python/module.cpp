@@ -110,6 +110,7 @@ py::dict describe_op(const std::string& name) {
   py::dict formulas;
   if (op->has_decomp()) formulas["decomp"] = op->decomp_text;
   for (auto& [arg, text] : op->vjps) formulas[py::str("vjp " + arg)] = text;
+  for (auto& [ret, text] : op->jvps) formulas[py::str("jvp " + op->ret_names[ret])] = text;
   d["formulas"] = formulas;
   py::dict kernels;
   for (int bit = 0; bit < backend_count(); ++bit) {

@@ -113,7 +113,7 @@ typedef struct RbTensor {
 typedef struct RbWrap {
   uint32_t struct_size, flags;
   RbTensor *inner, *second; /* the second is a transform's own (a tangent), or null */
-  int64_t bits;             /* likewise (a batch dimension) */
+  int64_t bits;             /* likewise (a batch dimension); the transform may change both */
   uint64_t serial;          /* of the entered level: unique in the process */
 } RbWrap;
 
@@ -306,7 +306,8 @@ enum { /* RbOpInfo.flags */
        RB_OP_VIEW = 4,       /* the result shares memory with argument 0 */
        RB_OP_MAYBE_VIEW = 8, /* the result may do so */
        RB_OP_DETACHED =
-           16 /* results never carry a gradient, by definition (detach, random, creation) */
+           16, /* results never carry a gradient, by definition (detach, random, creation) */
+       RB_OP_HAS_JVP = 64 /* the record says how tangents pass through, see RbHost.jvp */
 };
 enum { RB_AUTOCAST_PASS, RB_AUTOCAST_LOW, RB_AUTOCAST_FP32, RB_AUTOCAST_PROMOTE };
 typedef struct RbOpInfo {
@@ -501,6 +502,13 @@ struct RbHost { /* lives as long as the process; all members are required unless
   int32_t (*tensor_wrap)(int32_t level, RbTensor* inner, RbTensor* second, int64_t bits,
                          int32_t ndim, const int64_t* shape, const int64_t* strides,
                          RbTensor** out);
+
+  /* Evaluate the `jvp` formulas of a record that has them (RB_OP_HAS_JVP): outs are its results,
+   * tangents has nargs entries, RB_TENSOR, or RB_ZERO. results: nouts entries that become RB_TENSOR
+   * or RB_ZERO. Broadcasting to the result's shape and casts to its dtype are left to the caller.
+   */
+  int32_t (*jvp)(const RbOp*, const RbValue* args, int32_t nargs, const RbValue* outs,
+                 int32_t nouts, const RbValue* tangents, RbValue* results);
 };
 
 /* ---- what a plugin exports */

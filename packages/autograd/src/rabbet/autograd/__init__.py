@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation: the tape, grad modes, `Function`, `grad`, checks."""
+"""Differentiation: the tape, grad modes, `Function`, `grad`, forward mode, checks."""
 
 import sys
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from rabbet._plugins import module_imported, require_layer
 
 require_layer("autograd")
 
-from . import _C, graph  # noqa: E402  (the binding needs the plugin)
+from . import _C, forward_ad, graph  # noqa: E402  (the binding needs the plugin)
 from ._modes import (  # noqa: E402
     enable_grad,
     inference_mode,
@@ -26,6 +26,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "grad",
     "gradcheck",
     "gradgradcheck",

@@ -139,6 +139,11 @@ class Function:
         wanted = [isinstance(a, Tensor) and a.requires_grad for a in args]
         ctx.needs_input_grad = tuple(wanted)
         recording = is_grad_enabled() and any(wanted)
+        if is_grad_enabled() and any(_C.recorded_below(a) for a in args if isinstance(a, Tensor)):
+            raise NotImplementedError(
+                f"{cls.__name__}: a Function inside vmap or forward mode cannot be differentiated "
+                "from outside; take the gradient inside, or write the function with operators"
+            )
         with no_grad():
             if cls.setup_context is not None:
                 result = cls.forward(*args, **kwargs)
