@@ -6,10 +6,29 @@ from typing import Any
 
 import rabbet
 from rabbet._pytree import tree_flatten, tree_map, tree_unflatten
-from rabbet_testing.cases import Case
+from rabbet_testing.cases import Case, Maker, cases, op_names
 from rabbet_testing.compare import assert_close
 
 B = 3
+DATA_DEPENDENT = {"nonzero", "masked_select", "mask_indices"}
+INTEGERS = {name for name in op_names() if name.startswith("bitwise")}
+DEPENDENT = {"cross_entropy_backward", "batch_norm_backward"}  # arguments are results for others
+OPS = [
+    name
+    for name in op_names()
+    if name not in DATA_DEPENDENT | DEPENDENT and rabbet._C.op_info(name)["kind"] != "random"
+]
+
+
+def calls(name: str) -> Iterator[Case]:
+    """The cases of an operator; those drawn from the schema need not fit it."""
+    for case in cases(name, rabbet.int64 if name in INTEGERS else None):
+        fits = case.label != "number" or name not in INTEGERS
+        if fits and name not in ("softmax_vjp", "log_softmax_vjp"):
+            yield case
+    if name in ("softmax_vjp", "log_softmax_vjp"):
+        m = Maker(0, rabbet.float64, False)
+        yield Case(name, [m.tensor(3, 4), m.tensor(3, 4), 1])
 
 
 def examples(t: Any, n: int = B) -> list[Any]:

@@ -127,12 +127,15 @@ void fold(Call& c);
 void reduction(Call& c);
 void movement(Call& c);
 void random(Call& c);
+/// A composite operator that may draw random numbers, of tensors that are the same for all.
+void random_steps(Call& c);
 void loop(Call& c);
 void decompose(Call& c);
 /// `aligned`, with tensors that are not batched repeated.
 void aligned_full(Call& c);
-/// `shifted`, for results with the rank of argument `follow`.
-void shifted_as(Call& c, int follow);
+/// `shifted`, for results with the rank of argument `follow`; of the arguments in `which` (a bit
+/// each).
+void shifted_as(Call& c, int follow, uint64_t which = ~uint64_t{0});
 /// The rule for the operator by its record.
 Rule derived_rule(const Call& c);
 bool writes_directly(Rule rule);

@@ -364,7 +364,7 @@ void aligned(Call& c) { align(c, false); }
 void aligned_full(Call& c) { align(c, true); }
 
 void shifted(Call& c) { shift(c, ~uint64_t{0}, first_tensor(c)); }
-void shifted_as(Call& c, int follow) { shift(c, ~uint64_t{0}, follow); }
+void shifted_as(Call& c, int follow, uint64_t which) { shift(c, which, follow); }
 
 void leading(Call& c) {
   uint64_t which = 0;
@@ -490,6 +490,7 @@ Rule derived_rule(const Call& c) {
              "do not fit one tensor; use a form of fixed shape, such as where() with a mask",
              info.name);
   }
+  if (!c.any_mine() && !c.is_out()) return random_steps;
   bool aligns = true, flagged = false, fits = true;
   for (int i = 0; i < c.nargs; ++i) {
     const RbArgInfo& arg = info.args[i];

@@ -179,6 +179,11 @@ void convolution_dw(Call& c) {
   c.give(0, part(dw, 0, c.size()), 0);
 }
 
+// A mask follows the batch dimensions of the others and has none of its own.
+void attention(Call& c) {
+  (batched(c, 0) || batched(c, 1) || batched(c, 2) ? aligned : aligned_full)(c);
+}
+
 // ---- indices
 
 void gather(Call& c) { shifted_as(c, 2); }
@@ -195,7 +200,7 @@ Ref spread(const Call& c, RbTensor* index, const Dims& shape, int dim) {
 }
 
 void index_select(Call& c) {
-  if (!batched(c, 2)) return shifted(c);
+  if (!batched(c, 2)) return shifted_as(c, 0, 1);
   RbTensor *x = tensor(c, 0), *index = tensor(c, 2);
   if (index->ndim > 1 || (x->ndim == 0 && index->numel != 1)) return c.refuse();
   const int64_t dim = c.args[1].v.i;
@@ -215,7 +220,7 @@ void index_select(Call& c) {
 
 void index_add(Call& c) {
   RbTensor *x = tensor(c, 0), *index = tensor(c, 2), *source = tensor(c, 3);
-  if (!batched(c, 2)) return shifted(c);
+  if (!batched(c, 2)) return shifted_as(c, 0, 1 | 8);
   const int64_t dim = c.args[1].v.i;
   if (index->ndim > 1 || source->ndim != x->ndim ||
       (x->ndim ? source->shape[dim] : 1) != index->numel)
@@ -402,6 +407,7 @@ const Exact kRules[] = {{"t", t_rule},
                         {"convolution", convolution},
                         {"convolution_dx", convolution_dx},
                         {"convolution_dw", convolution_dw},
+                        {"attention", attention},
                         {"attention_backward", aligned_full},
                         {"gather", gather},
                         {"index_select", index_select},

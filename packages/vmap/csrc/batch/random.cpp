@@ -1,4 +1,6 @@
 // Random operators: one draw for all examples, or one for each.
+#include <algorithm>
+
 #include "batch.h"
 
 namespace batch {
@@ -98,6 +100,23 @@ void different(Call& c) {
 }
 
 }  // namespace
+
+void random_steps(Call& c) {
+  if (c.frame.randomness == RB_RANDOM_SAME) {
+    const std::vector<RbValue> results =
+        plain_call(c, {c.args, c.args + c.nargs}, c.is_out() ? RB_CALL_OUT : 0);
+    if (!c.is_out()) std::copy(results.begin(), results.end(), c.rets);
+    return;
+  }
+  std::vector<RbValue> values(c.args, c.args + c.nargs);
+  std::vector<Ref> hold;
+  for (RbValue& v : values) {
+    if (v.tag != RB_TENSOR) continue;
+    hold.push_back(c.wrap(c.materialise(v.v.t), 0));
+    v = value(hold.back());
+  }
+  rb::check(rb::host->decompose(c.c, values.data(), c.nargs, c.rets, c.nrets));
+}
 
 void random(Call& c) {
   if (c.frame.randomness == RB_RANDOM_ERROR) {
