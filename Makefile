@@ -9,7 +9,7 @@ export PATH := $(BIN):$(PATH)
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-PACKAGES := core backend-cpu autograd autocast nn optim testing rabbet
+PACKAGES := core backend-cpu autograd autocast vmap nn optim testing rabbet
 stamps = $(foreach p,$(PACKAGES),$(STAMPS)/$(p))
 sources = $(shell find packages/$(1) -type f -not -path '*/build/*' -not -path '*/tests/*' -not -name '*.pyc')
 
@@ -80,6 +80,7 @@ $(eval $(call install_rule,core,))
 $(eval $(call install_rule,backend-cpu,$(STAMPS)/core))
 $(eval $(call install_rule,autograd,$(STAMPS)/core))
 $(eval $(call install_rule,autocast,$(STAMPS)/core $(STAMPS)/autograd))
+$(eval $(call install_rule,vmap,$(STAMPS)/core))
 $(eval $(call install_rule,nn,))
 $(eval $(call install_rule,optim,))
 $(eval $(call install_rule,testing,))

@@ -16,6 +16,7 @@ PUBLIC = {
     "rabbet/python.h",
     "rabbet/autograd.h",
     "rabbet/autocast.h",
+    "rabbet/vmap.h",
 }
 
 
@@ -38,6 +39,8 @@ LIBRARIES = [
     ("rabbet-autocast", "librabbet_autocast"),
     ("rabbet-autograd", "_C."),
     ("rabbet-autocast", "_C."),
+    ("rabbet-vmap", "librabbet_vmap"),
+    ("rabbet-vmap", "_C."),
 ]
 PLUGINS = [entry for entry in LIBRARIES if entry[1].startswith("librabbet")]
 
@@ -62,7 +65,7 @@ def test_a_plugin_exports_one_symbol(wheel, name):
     assert symbols(library(wheel, name), "--defined-only") == {"rabbet_plugin_v0"}
 
 
-@pytest.mark.parametrize("package", ["backend-cpu", "autograd", "autocast"])
+@pytest.mark.parametrize("package", ["backend-cpu", "autograd", "autocast", "vmap"])
 def test_only_public_headers_are_included(package):
     sources = [
         f

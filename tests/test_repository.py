@@ -14,6 +14,7 @@ DESIGNED = {  # what a package may depend on, of ours (the design's table of pac
     "rabbet-backend-cpu": {"rabbet-core"},
     "rabbet-autograd": {"rabbet-core"},
     "rabbet-autocast": {"rabbet-core"},
+    "rabbet-vmap": {"rabbet-core", "rabbet-autograd"},
     "rabbet-nn": {"rabbet-core", "rabbet-autograd"},
     "rabbet-optim": {"rabbet-core", "rabbet-autograd"},
     "rabbet-testing": {"rabbet-core"},

@@ -51,6 +51,11 @@ def test_the_binding_of_autocast():
     assert stated == public(vars(rabbet.amp._C))
 
 
+def test_the_binding_of_vmap():
+    stated = bound(stub(SOURCES / "vmap/src/rabbet/vmap/_C.pyi"))
+    assert stated == public(vars(rabbet.vmap._C))
+
+
 def test_tensor():
     stated = members(CORE / "_C.pyi", "Tensor") | members(CORE / "_ops.pyi", "Methods")
     rabbet.zeros(1, requires_grad=True)  # the tape contributes attributes

@@ -71,12 +71,22 @@ for _ in range(200):
     optimizer.zero_grad(); loss.backward(); optimizer.step()
 assert loss.item() < 0.1, loss
 """
+VMAP = """
+import rabbet
+x = rabbet.arange(6).reshape(3, 2).float()
+assert rabbet.vmap(lambda row: row @ row)(x).tolist() == [1, 13, 41]
+from rabbet.func import functional_call
+"""
 SUBSETS = {
     "core": (["core"], CORE),
     "core+cpu": (["core", "backend_cpu"], CPU),
     "core+cpu+autograd": (["core", "backend_cpu", "autograd"], AUTOGRAD + NO_AMP),
     "core+cpu+autocast": (["core", "backend_cpu", "autocast"], AMP),
-    "all": (["core", "backend_cpu", "autograd", "autocast", "nn", "optim", "testing"], ALL + AMP),
+    "core+cpu+vmap": (["core", "backend_cpu", "vmap"], VMAP),
+    "all": (
+        ["core", "backend_cpu", "autograd", "autocast", "vmap", "nn", "optim", "testing"],
+        ALL + AMP,
+    ),
 }
 
 

@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NATIVE = ["core", "backend-cpu", "autograd", "autocast"]
+NATIVE = ["core", "backend-cpu", "autograd", "autocast", "vmap"]
 PURE = ["nn", "optim", "testing"]
 TESTS = ["packages/core/tests", "packages/backend-cpu/tests", "packages/autograd/tests"]
-TESTS += ["packages/autocast/tests"]
+TESTS += ["packages/autocast/tests", "packages/vmap/tests"]
 TESTS += ["tests/test_threads.py", "tests/test_edge_cases.py", "tests/test_memory.py"]
 FLAGS = {
     "address": "-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all",

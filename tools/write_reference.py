@@ -12,6 +12,7 @@ PAGES = {
     "functions": ["rabbet._functions", "rabbet._random", "rabbet.serialization", "rabbet.library"],
     "autograd": ["rabbet.autograd", "rabbet.autograd.graph"],
     "amp": ["rabbet.amp"],
+    "vmap": ["rabbet.vmap", "rabbet.func"],
     "nn": ["rabbet.nn", "rabbet.nn.functional", "rabbet.nn.init", "rabbet.nn.utils"],
     "optim": ["rabbet.optim", "rabbet.optim.lr_scheduler"],
 }

@@ -3,6 +3,7 @@
 from collections import OrderedDict, namedtuple
 
 import pytest
+import rabbet
 from hypothesis import given
 from hypothesis import strategies as st
 from rabbet import _pytree as pytree
@@ -79,3 +80,11 @@ def test_wrong_structure(call, message):
 def test_registering_no_type():
     with pytest.raises(TypeError, match="expected a type"):
         pytree.register_pytree_node("box", None, None)
+
+
+def test_results_of_operators_are_containers():
+    found = rabbet.tensor([[1.0, 3.0, 2.0]]).max(1)
+    leaves, spec = pytree.tree_flatten((found, 1))
+    assert len(leaves) == 3 and "max" in str(spec)
+    again = pytree.tree_unflatten(leaves, spec)[0]
+    assert type(again) is type(found) and again.values is found.values

@@ -293,6 +293,8 @@ class Parser {
       op_->shape_text = value;
     } else if (name == "core") {
       op_->core_text = value;
+    } else if (name == "batch") {
+      batch(value);
     } else if (name == "decomp") {
       op_->decomp_text = value;
     } else if (name == "autocast") {
@@ -359,6 +361,17 @@ class Parser {
     op_->jvps.emplace_back(ret, text);
   }
 
+  // `batch leading NAMES` or `batch fold NAMES`: what an additional dimension of these means.
+  void batch(const std::string& value) {
+    const size_t gap = value.find_first_of(" \t");
+    const std::string how = value.substr(0, gap);
+    if ((how != "leading" && how != "fold") || gap == std::string::npos)
+      error("batch: expected 'leading ARGUMENTS' or 'fold ARGUMENTS', got '" + value + "'");
+    const uint32_t flag = how == "fold" ? RB_ARG_FOLD : RB_ARG_LEADING;
+    for (const std::string& arg : split(strip(value.substr(gap)), ','))
+      param(arg, "batch").flags |= flag;
+  }
+
   void expose(const std::string& word) {
     if (word == "function") {
       op_->as_function = true;
@@ -394,6 +407,7 @@ class Parser {
 
   void finish_record();
   void default_exposure();
+  void core_dims();
   void dtype_rules();
   void shape_rule();
 
@@ -424,6 +438,24 @@ void Parser::default_exposure() {
   op_->as_function = k != RB_KIND_RANDOM;
   op_->as_method = k != RB_KIND_RANDOM && k != RB_KIND_CREATION && k != RB_KIND_OPAQUE;
   op_->as_inplace = k == RB_KIND_ELEMENTWISE || k == RB_KIND_INDEXING || k == RB_KIND_RANDOM;
+}
+
+// Of every tensor argument: the last dimensions that the signature in `core` names.
+void Parser::core_dims() {
+  const size_t arrow = op_->core_text.find("->");
+  const std::vector<std::string> groups = split(op_->core_text.substr(0, arrow), ',');
+  size_t at = 0;
+  for (Param& p : op_->params) {
+    p.core_ndim = -1;
+    if (p.type != RB_A_TENSOR) continue;
+    if (op_->info.kind == RB_KIND_ELEMENTWISE) p.core_ndim = 0;
+    if (groups.empty()) continue;
+    if (at == groups.size()) error("core: a group for each Tensor argument is needed");
+    const std::string& group = groups[at++];
+    if (group.size() < 2 || group.front() != '(' || group.back() != ')')
+      error("core: expected '(m,n),...->...', got '" + op_->core_text + "'");
+    p.core_ndim = static_cast<int32_t>(split(group.substr(1, group.size() - 2), ',').size());
+  }
 }
 
 void Parser::dtype_rules() {
@@ -558,6 +590,10 @@ void Parser::finish_record() {
   }
   op.compute_args &= ~op.never_cast;
   shape_rule();
+  core_dims();
+  for (size_t i = 0; i < op.params.size(); ++i) {
+    if (op.compute_args >> i & 1) op.params[i].flags |= RB_ARG_COMPUTED;
+  }
   for (const Param& p : op.params) op.arg_infos.push_back(p);
   for (const std::string& name : op.ret_names) op.ret_name_ptrs.push_back(name.c_str());
   if (op.info.kind == RB_KIND_RANDOM || op.info.kind == RB_KIND_CREATION) op.detached = true;
@@ -567,6 +603,7 @@ void Parser::finish_record() {
   if (!op.jvps.empty()) info.flags |= RB_OP_HAS_JVP;
   if (op.has_decomp()) info.flags |= RB_OP_HAS_DECOMP;
   if (op.detached) info.flags |= RB_OP_DETACHED;
+  if (op.shape_rule == ShapeRule::kData) info.flags |= RB_OP_DATA_SHAPE;
   info.name = op.name.c_str();
   info.nargs = static_cast<int32_t>(op.params.size());
   info.nrets = static_cast<int32_t>(op.ret_names.size());

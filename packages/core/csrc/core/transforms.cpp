@@ -1,9 +1,12 @@
 #include "transforms.h"
 
 #include <atomic>
+#include <unordered_map>
 
 #include "dispatch.h"
 #include "error.h"
+#include "formula.h"
+#include "formula_nodes.h"
 #include "runtime.h"
 #include "thread_state.h"
 
@@ -188,9 +191,26 @@ const RbTensor* readable(const RbTensor* t, const char* what) {
   return t;
 }
 
+namespace {
+
+// Whether a call of `op` may draw random numbers: itself, or in its decomposition.
+bool draws(const Op& op) {
+  if (op.info.kind == RB_KIND_RANDOM) return true;
+  if (op.info.kind != RB_KIND_COMPOSITE) return false;
+  static thread_local std::unordered_map<const Op*, bool> known;
+  const auto [at, is_new] = known.emplace(&op, false);
+  if (!is_new) return at->second;
+  bool found = false;
+  for (const Node& n : compiled(op).nodes)
+    found = found || (n.kind == NodeKind::kCall && draws(*n.callee));
+  return known[&op] = found;
+}
+
+}  // namespace
+
 bool concerns_transform(const Op& op, int32_t* level) {
   const ThreadState& state = thread_state();
-  if (op.info.kind != RB_KIND_RANDOM || state.exclude >> kTransformSlot & 1) return false;
+  if (state.exclude >> kTransformSlot & 1 || !draws(op)) return false;
   for (int32_t i = state.depth; i > *level; --i) {
     if (state.levels[i - 1].flags & RB_X_RANDOM) {
       *level = i;

@@ -10,6 +10,7 @@
 #include "core/formula_kernel.h"
 #include "core/memory.h"
 #include "core/runtime.h"
+#include "core/thread_state.h"
 #include "core_ops.h"
 #include "data.h"
 #include "dlpack.h"
@@ -282,6 +283,7 @@ PYBIND11_MODULE(_C, m) {
   m.add_object("python_v0", py::reinterpret_steal<py::object>(
                                 PyCapsule_New(&table, RB_PYTHON_CAPSULE, nullptr)));
   m.def("transform_level", [](py::handle t) { return wrapper_of(t)->level; });
+  m.def("transform_depth", [] { return thread_state().depth; });
   m.def("unwrap", [](py::handle t) { return unwrap_transform(wrapper_of(t)); });
   m.attr("abi") = py::make_tuple(RB_ABI_MAJOR, RB_ABI_MINOR);
   m.attr("__version__") = RABBET_VERSION;

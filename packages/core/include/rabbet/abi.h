@@ -274,7 +274,10 @@ enum { /* RbArgInfo.flags */
        RB_ARG_MUTATED = 4, /* written in place, beyond the results */
        RB_ARG_LINEAR = 8,
        RB_ARG_BILINEAR = 16,
-       RB_ARG_HAS_VJP = 32
+       RB_ARG_HAS_VJP = 32,
+       RB_ARG_COMPUTED = 64, /* cast to the compute dtype by core: takes part in promotion */
+       RB_ARG_LEADING = 128, /* may have one more dimension in front, which results then have too */
+       RB_ARG_FOLD = 256     /* items in dimension 0, which do not meet in a result */
 };
 typedef struct RbArgInfo {
   const char* name;
@@ -286,6 +289,9 @@ typedef struct RbArgInfo {
   uint64_t
       reads_args; /* arguments that the vjp of this one mentions at all: value, shape or dtype */
   uint64_t reads_rets; /* likewise results */
+  int32_t core_ndim;   /* of a tensor: the last dimensions that the operator works on, those before
+                          broadcast (elementwise: 0); -1: the record does not say */
+  int32_t reserved;
 } RbArgInfo;
 
 enum { /* RbOpInfo.kind */
@@ -307,7 +313,8 @@ enum { /* RbOpInfo.flags */
        RB_OP_MAYBE_VIEW = 8, /* the result may do so */
        RB_OP_DETACHED =
            16, /* results never carry a gradient, by definition (detach, random, creation) */
-       RB_OP_HAS_JVP = 64 /* the record says how tangents pass through, see RbHost.jvp */
+       RB_OP_DATA_SHAPE = 32, /* the result's shape depends on the data */
+       RB_OP_HAS_JVP = 64     /* the record says how tangents pass through, see RbHost.jvp */
 };
 enum { RB_AUTOCAST_PASS, RB_AUTOCAST_LOW, RB_AUTOCAST_FP32, RB_AUTOCAST_PROMOTE };
 typedef struct RbOpInfo {

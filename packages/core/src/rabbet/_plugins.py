@@ -18,6 +18,7 @@ KNOWN_WHEELS = {
     "cuda": "rabbet-backend-cuda",
     "autograd": "rabbet-autograd",
     "autocast": "rabbet-autocast",
+    "vmap": "rabbet-vmap",
 }
 LAZY_ATTRIBUTES = {
     "autograd": (

@@ -54,14 +54,21 @@ register_pytree_node(
     OrderedDict, _flatten_dict, lambda children, keys: OrderedDict(zip(keys, children, strict=True))
 )
 _NAMED_TUPLE = _Container(lambda t: (t, type(t)), lambda children, kind: kind(*children))
+_RESULTS = _Container(lambda t: (t, type(t)), lambda children, kind: kind(children))
+
+
+def _container_of_kind(kind: type) -> _Container | None:
+    found = _containers.get(kind)
+    if found is None and issubclass(kind, tuple):
+        if hasattr(kind, "_fields"):
+            return _NAMED_TUPLE
+        if hasattr(kind, "n_sequence_fields"):  # several results of an operator
+            return _RESULTS
+    return found
 
 
 def _container_of(tree: Any) -> _Container | None:
-    kind = type(tree)
-    found = _containers.get(kind)
-    if found is None and isinstance(tree, tuple) and hasattr(kind, "_fields"):
-        return _NAMED_TUPLE
-    return found
+    return _container_of_kind(type(tree))
 
 
 @dataclass(frozen=True)
@@ -121,7 +128,8 @@ def tree_unflatten(leaves: Iterable[Any], spec: TreeSpec) -> Any:
 def _build(leaves: Any, spec: TreeSpec) -> Any:
     if spec.kind is None:
         return next(leaves)
-    container = _containers.get(spec.kind, _NAMED_TUPLE)
+    container = _container_of_kind(spec.kind)
+    assert container is not None
     return container.unflatten([_build(leaves, child) for child in spec.children], spec.context)
 
 

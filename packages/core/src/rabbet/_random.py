@@ -59,7 +59,10 @@ def _drawn(
     device: Any,
     requires_grad: bool,
 ) -> Tensor:
-    made = _ops(op)(_ops("empty")(size, dtype=dtype, device=device), *args, generator=generator)
+    empty = _ops("empty")(size, dtype=dtype, device=device)
+    # A transform may want a draw for each of many examples, which one tensor cannot hold.
+    name = op.removesuffix("_") if _C.transform_depth() else op
+    made = _ops(name)(empty, *args, generator=generator)
     if requires_grad:
         made.requires_grad = True
     return made

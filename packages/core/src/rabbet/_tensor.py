@@ -89,12 +89,21 @@ def setstate_(self: Tensor, state: dict[str, Any]) -> None:
     self.__dict__.update(state)
 
 
+def _made(self: Tensor, creator: str, sizes: Any, dtype: Any, device: Any, *value: Any) -> Tensor:
+    if not _C.transform_level(self):
+        return _ops(creator)(sizes, *value, dtype=dtype or self.dtype, device=device or self.device)
+    made = _ops("new_empty")(self, sizes, dtype=dtype, device=device)  # batched like `self`
+    if creator == "empty":
+        return made
+    return made.fill_({"zeros": 0, "ones": 1}[creator] if not value else value[0])
+
+
 def _like(creator: str) -> Any:
     def method(
         self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> Tensor:
         sizes = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-        made = _ops(creator)(sizes, dtype=dtype or self.dtype, device=device or self.device)
+        made = _made(self, creator, sizes, dtype, device)
         if requires_grad:
             made.requires_grad = True
         return made
@@ -108,7 +117,7 @@ def new_full(
     self: Tensor, size: Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
     """full() with the dtype and device of this tensor."""
-    return _ops("full")(size, fill_value, dtype=dtype or self.dtype, device=device or self.device)
+    return _made(self, "full", size, dtype, device, fill_value)
 
 
 def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:

@@ -1,0 +1,126 @@
+#include "batch.h"
+
+#include <algorithm>
+
+namespace batch {
+
+RbValue none() {
+  RbValue v{};
+  v.tag = RB_NONE;
+  return v;
+}
+RbValue value(RbTensor* t) {
+  RbValue v{};
+  v.tag = RB_TENSOR;
+  v.v.t = t;
+  return v;
+}
+RbValue integer(int64_t i) {
+  RbValue v{};
+  v.tag = RB_INT;
+  v.v.i = i;
+  return v;
+}
+RbValue list(const Dims& dims) {
+  RbValue v{};
+  v.tag = RB_INTS;
+  v.len = static_cast<uint32_t>(dims.size());
+  v.v.is = dims.data();
+  return v;
+}
+
+Ref call(const RbOp* op, std::initializer_list<RbValue> args) {
+  RbValue ret = none();
+  rb::check(rb::host->call(op, args.begin(), static_cast<int32_t>(args.size()), &ret, 1, 0));
+  return Ref(ret.v.t);
+}
+
+Dims shape_of(const RbTensor* t) { return Dims(t->shape, t->shape + t->ndim); }
+Ref reshape(const Ref& x, const Dims& shape) { return call(ops.reshape, {value(x), list(shape)}); }
+Ref expand(RbTensor* x, const Dims& shape) { return call(ops.expand, {value(x), list(shape)}); }
+Ref permute(const Ref& x, const Dims& order) { return call(ops.permute, {value(x), list(order)}); }
+Ref move_dim(Ref x, int from, int to) {
+  if (from == to) return x;
+  Dims order;
+  for (int d = 0; d < x->ndim; ++d) {
+    if (d != from) order.push_back(d);
+  }
+  order.insert(order.begin() + to, from);
+  return permute(x, order);
+}
+Ref squeeze(const Ref& x, int dim) {
+  const Dims dims{dim};
+  return call(ops.squeeze, {value(x), list(dims)});
+}
+
+bool Call::mine(const RbValue& v) const {
+  if (v.tag == RB_TENSOR) return mine(v.v.t);
+  if (v.tag != RB_TENSORS) return false;
+  return std::any_of(v.v.ts, v.v.ts + v.len, [&](const RbTensor* t) { return t && mine(t); });
+}
+bool Call::any_mine() const {
+  for (int32_t i = 0; i < nargs; ++i) {
+    if (mine(args[i])) return true;
+  }
+  return false;
+}
+
+Ref Call::front(RbTensor* t) const {
+  const RbWrap& w = wrap_of(t);
+  return move_dim(Ref::share(w.inner), static_cast<int>(w.bits), 0);
+}
+
+Ref Call::materialise(RbTensor* t) const {
+  if (mine(t)) return front(t);
+  Dims shape{size()};
+  shape.insert(shape.end(), t->shape, t->shape + t->ndim);
+  return expand(t, shape);
+}
+
+Ref Call::wrap(const Ref& inner, int dim) const {
+  int64_t shape[kMaxDims], strides[kMaxDims];
+  int n = 0;
+  for (int d = 0; d < inner->ndim; ++d) {
+    if (d == dim) continue;
+    shape[n] = inner->shape[d];
+    strides[n++] = inner->strides[d];
+  }
+  RbTensor* out = nullptr;
+  rb::check(rb::host->tensor_wrap(frame.level, inner.get(), nullptr, dim, n, shape, strides, &out));
+  return Ref(out);
+}
+
+std::vector<RbValue> Call::call_example(int64_t index) const {
+  std::vector<RbValue> values(args, args + nargs);
+  std::vector<Ref> hold;
+  std::vector<std::unique_ptr<RbTensor*[]>> lists;
+  auto slice = [&](RbTensor* t) {
+    if (!t || !mine(t)) return t;
+    const RbWrap& w = wrap_of(t);
+    hold.push_back(call(ops.select, {value(w.inner), integer(w.bits), integer(index)}));
+    return hold.back().get();
+  };
+  for (RbValue& v : values) {
+    if (v.tag == RB_TENSOR) {
+      v.v.t = slice(v.v.t);
+    } else if (v.tag == RB_TENSORS) {
+      lists.push_back(std::make_unique<RbTensor*[]>(v.len));
+      for (uint32_t j = 0; j < v.len; ++j) lists.back()[j] = slice(v.v.ts[j]);
+      v.v.ts = lists.back().get();
+    }
+  }
+  std::vector<RbValue> results(nrets, none());
+  rb::check(rb::host->call(c->op, values.data(), nargs, results.data(), nrets, 0));
+  return results;
+}
+
+void Call::check_example() const {
+  for (RbValue& v : call_example(0)) rb::host->value_release(&v);
+}
+
+void Call::refuse() const {
+  check_example();
+  rb::fail(RB_E_NOTIMPL, "%s: vmap: there is no batching rule for these arguments", info.name);
+}
+
+}  // namespace batch

@@ -1,0 +1,153 @@
+// One call of the batching layer, and what its rules need: tensors of the level taken apart,
+// operators called on what they stand for, results put together.
+#pragma once
+#include <atomic>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rabbet/plugin.hpp"
+#include "rabbet/vmap.h"
+
+namespace batch {
+
+constexpr int kMaxDims = 32, kMaxArgs = 32;
+
+/// A level: what transform_push got.
+struct Frame {
+  int64_t size;
+  int32_t randomness, strict, level;
+  uint64_t serial;
+};
+
+/// A tensor that is released at the end of scope.
+class Ref {
+ public:
+  Ref() = default;
+  explicit Ref(RbTensor* owned) : t_(owned) {}
+  Ref(Ref&& other) noexcept : t_(other.take()) {}
+  Ref& operator=(Ref&& other) noexcept {
+    if (this != &other) {
+      if (t_) rb::host->release(t_);
+      t_ = other.take();
+    }
+    return *this;
+  }
+  ~Ref() {
+    if (t_) rb::host->release(t_);
+  }
+  static Ref share(RbTensor* t) {
+    rb::host->retain(t);
+    return Ref(t);
+  }
+  RbTensor* get() const { return t_; }
+  RbTensor* operator->() const { return t_; }
+  RbTensor* take() {
+    RbTensor* t = t_;
+    t_ = nullptr;
+    return t;
+  }
+
+ private:
+  RbTensor* t_ = nullptr;
+};
+
+using Dims = std::vector<int64_t>;
+
+RbValue none();
+RbValue value(RbTensor* t);
+inline RbValue value(const Ref& t) { return value(t.get()); }
+RbValue integer(int64_t i);
+RbValue list(const Dims& dims);  // borrowed
+
+/// Call an operator of one result.
+Ref call(const RbOp* op, std::initializer_list<RbValue> args);
+Ref reshape(const Ref& x, const Dims& shape);
+Ref expand(RbTensor* x, const Dims& shape);
+Ref permute(const Ref& x, const Dims& order);
+/// Dimension `from` moved to place `to`.
+Ref move_dim(Ref x, int from, int to);
+Ref squeeze(const Ref& x, int dim);
+Dims shape_of(const RbTensor* t);
+
+struct Operators {
+  const RbOp *view, *reshape, *expand, *permute, *squeeze, *select, *stack, *cast, *copy, *empty,
+      *arange, *uniform, *lt, *add, *mul, *matmul, *gather, *scatter_add, *slice, *slice_scatter,
+      *detach, *index, *transpose, *roll;
+};
+extern Operators ops;
+extern int32_t layer;
+
+class Call;
+using Rule = void (*)(Call&);
+
+class Call {
+ public:
+  const RbCall* c;
+  const RbOpInfo& info;
+  const RbValue* args;
+  int32_t nargs;
+  RbValue* rets;
+  int32_t nrets;
+  const Frame& frame;
+
+  int64_t size() const { return frame.size; }
+  bool is_out() const { return (c->flags & RB_CALL_OUT) != 0; }
+  /// Whether `t` stands for examples at this level.
+  bool mine(const RbTensor* t) const { return t->level == frame.level; }
+  bool mine(const RbValue& v) const;
+  bool any_mine() const;
+  static const RbWrap& wrap_of(const RbTensor* t) { return *static_cast<const RbWrap*>(t->ext); }
+
+  /// The examples of `t` along dimension 0: a view of what it stands for.
+  Ref front(RbTensor* t) const;
+  /// `front`; a tensor that is not batched is repeated (without a copy).
+  Ref materialise(RbTensor* t) const;
+  /// A tensor of the level whose examples lie along `dim` of `inner`.
+  Ref wrap(const Ref& inner, int dim) const;
+  /// Result i.
+  void give(int i, Ref t) { rets[i] = value(t.take()); }
+  void give(int i, const Ref& inner, int dim) { give(i, wrap(inner, dim)); }
+  /// The operator's results for one example.
+  std::vector<RbValue> call_example(int64_t index) const;
+  /// Let the operator check one example: its error, if it has one.
+  void check_example() const;
+  /// The operator's error for one example, or else that there is no rule.
+  [[noreturn]] void refuse() const;
+};
+
+void note_route(const RbOpInfo& info, int32_t route);
+
+/// Rules by what the record says (derived.cpp).
+void aligned(Call& c);
+void shifted(Call& c);
+void leading(Call& c);
+void fold(Call& c);
+void reduction(Call& c);
+void movement(Call& c);
+void random(Call& c);
+/// A composite operator that may draw random numbers, of tensors that are the same for all.
+void random_steps(Call& c);
+void loop(Call& c);
+void decompose(Call& c);
+/// `aligned`, with tensors that are not batched repeated.
+void aligned_full(Call& c);
+/// `shifted`, for results with the rank of argument `follow`; of the arguments in `which` (a bit
+/// each).
+void shifted_as(Call& c, int follow, uint64_t which = ~uint64_t{0});
+/// The rule for the operator by its record.
+Rule derived_rule(const Call& c);
+bool writes_directly(Rule rule);
+
+/// Check what holds for every rule, run it, see to destinations that are given.
+void run(Call& c, Rule rule);
+
+/// Rules that a record cannot give (exact*.cpp).
+int32_t add_exact_rules(const RbHost* host, RbTxn* txn);
+int32_t run_exact(void* self, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+                  int32_t nrets);
+
+extern int32_t (*warn)(const char* message);
+
+}  // namespace batch

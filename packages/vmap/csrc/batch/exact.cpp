@@ -1,0 +1,431 @@
+// Rules that no record gives: products, convolutions, indices that differ between examples, and
+// operators whose arguments mean something else for a tensor of another rank.
+#include <algorithm>
+
+#include "batch.h"
+
+namespace batch {
+
+namespace {
+
+RbTensor* tensor(const Call& c, int i) {
+  return c.args[i].tag == RB_TENSOR ? c.args[i].v.t : nullptr;
+}
+bool batched(const Call& c, int i) { return c.mine(c.args[i]); }
+
+Ref alias(RbTensor* t) {
+  RbTensor* out = nullptr;
+  rb::check(rb::host->tensor_alias(t, &out));
+  return Ref(out);
+}
+
+// `x` with dimensions of size 1 put in at place `at`, to have `ndim`.
+Ref pad(const Ref& x, int at, int ndim) {
+  Dims shape = shape_of(x.get());
+  if (static_cast<int>(shape.size()) < ndim)
+    shape.insert(shape.begin() + at, ndim - shape.size(), 1);
+  return reshape(x, shape);
+}
+// Dimensions `at` and the next one joined; dimension `at` split in two, the first of size `n`.
+Ref join(const Ref& x, int at) {
+  Dims shape = shape_of(x.get());
+  shape[at] *= shape[at + 1];
+  shape.erase(shape.begin() + at + 1);
+  return reshape(x, shape);
+}
+Ref part(const Ref& x, int at, int64_t n) {
+  Dims shape = shape_of(x.get());
+  shape[at] = n ? shape[at] / n : 0;
+  shape.insert(shape.begin() + at, n);
+  return reshape(x, shape);
+}
+
+// ---- views
+
+void t_rule(Call& c) {
+  RbTensor* x = tensor(c, 0);
+  if (x->ndim > 2) return c.refuse();
+  if (x->ndim < 2) return c.give(0, alias(x));
+  c.give(0, call(ops.transpose, {value(c.front(x)), integer(1), integer(2)}), 0);
+}
+void matrix_transpose(Call& c) { tensor(c, 0)->ndim < 2 ? c.refuse() : movement(c); }
+
+void as_strided(Call& c) {
+  if (c.args[3].tag != RB_NONE) {
+    rb::fail(RB_E_NOTIMPL,
+             "%s: vmap: a storage_offset counts from the start of a storage that all examples "
+             "share; leave it out to begin at the tensor itself",
+             c.info.name);
+  }
+  const Ref x = c.front(tensor(c, 0));
+  Dims size{c.size()}, stride{x->strides[0]};
+  size.insert(size.end(), c.args[1].v.is, c.args[1].v.is + c.args[1].len);
+  stride.insert(stride.end(), c.args[2].v.is, c.args[2].v.is + c.args[2].len);
+  c.give(0, call(c.c->op, {value(x), list(size), list(stride), none()}), 0);
+}
+
+void roll(Call& c) {
+  RbTensor* x = tensor(c, 0);
+  if (c.args[2].len) return shifted(c);
+  const Ref flat = reshape(c.front(x), {c.size(), x->numel});
+  const Dims dim{1};
+  if (c.args[1].len != 1) return c.refuse();
+  const Ref rolled = call(ops.roll, {value(flat), c.args[1], list(dim)});
+  Dims shape = shape_of(x);
+  shape.insert(shape.begin(), c.size());
+  c.give(0, reshape(rolled, shape), 0);
+}
+
+// ---- products
+
+Ref product(const Ref& a, const Ref& b) { return call(ops.matmul, {value(a), value(b)}); }
+
+// Whichever operand is a vector for all examples, one product does for all of them.
+void matmul_left(Call& c) {  // the first operand alone is batched
+  RbTensor *a = tensor(c, 0), *b = tensor(c, 1);
+  const Ref x = c.front(a);
+  const Ref y = Ref::share(b);
+  if (b->ndim <= 2) return c.give(0, product(x, y), 0);
+  if (a->ndim == 1) return c.give(0, product(x, y), b->ndim - 2);  // (B, k) @ (..., k, m)
+  c.give(0, product(pad(x, 1, std::max(a->ndim, b->ndim) + 1), y), 0);
+}
+void matmul_right(Call& c) {
+  RbTensor *a = tensor(c, 0), *b = tensor(c, 1);
+  const Ref x = Ref::share(a);
+  const Ref y = c.front(b);
+  if (b->ndim == 1 && a->ndim == 1) return c.give(0, product(y, x), 0);
+  if (b->ndim == 1) return c.give(0, product(x, move_dim(Ref::share(y.get()), 0, 1)), a->ndim - 1);
+  c.give(0, product(x, pad(y, 1, std::max(a->ndim, b->ndim) + 1)), 0);
+}
+void matmul_both(Call& c) {
+  RbTensor *a = tensor(c, 0), *b = tensor(c, 1);
+  const bool row = a->ndim == 1, column = b->ndim == 1;
+  const int loops = std::max({a->ndim - 2, b->ndim - 2, 0});
+  Ref x = c.front(a), y = c.front(b);
+  if (row) x = pad(x, 1, 3);
+  if (column) y = pad(y, 2, 3);
+  Ref r = product(pad(x, 1, loops + 3), pad(y, 1, loops + 3));
+  if (column) r = squeeze(r, r->ndim - 1);
+  if (row) r = squeeze(r, r->ndim - (column ? 1 : 2));
+  c.give(0, r, 0);
+}
+void matmul(Call& c) {
+  const RbTensor *a = tensor(c, 0), *b = tensor(c, 1);
+  if (a->ndim == 0 || b->ndim == 0 ||
+      a->shape[a->ndim - 1] != b->shape[b->ndim == 1 ? 0 : b->ndim - 2])
+    return c.refuse();
+  (!batched(c, 1) ? matmul_left : !batched(c, 0) ? matmul_right : matmul_both)(c);
+}
+
+// ---- convolutions: examples with kernels of their own are groups of channels
+
+void add_bias(Call& c) {
+  std::vector<RbValue> values(c.args, c.args + c.nargs);
+  values[2] = none();
+  RbValue out = none();
+  rb::check(rb::host->call(c.c->op, values.data(), c.nargs, &out, 1, 0));
+  const Ref y(out.v.t);
+  Dims shape(y->ndim - 1, 1);
+  shape[0] = -1;
+  const Ref bias = call(ops.view, {c.args[2], list(shape)});
+  c.give(0, call(ops.add, {value(y), value(bias)}));
+}
+
+// The examples' channels (dimension 1) side by side.
+Ref channels(const Call& c, int i) { return join(move_dim(c.materialise(tensor(c, i)), 0, 1), 1); }
+
+RbValue times(const Call& c, int i) { return integer(c.args[i].v.i * c.size()); }
+
+void convolution(Call& c) {
+  const RbTensor *x = tensor(c, 0), *w = tensor(c, 1);
+  if (x->ndim != w->ndim || x->ndim < 3) return c.refuse();
+  const bool bias = tensor(c, 2) != nullptr;
+  if (!batched(c, 1) && !(bias && batched(c, 2))) return fold(c);
+  if (bias) return add_bias(c);
+  const bool shared = !batched(c, 0) && c.args[6].v.i == 1;  // one group sees all kernels
+  const Ref kernels = join(c.front(tensor(c, 1)), 0);
+  const Ref input = shared ? Ref::share(tensor(c, 0)) : channels(c, 0);
+  const Ref y = call(c.c->op, {value(input), value(kernels), none(), c.args[3], c.args[4],
+                               c.args[5], shared ? c.args[6] : times(c, 6)});
+  c.give(0, part(y, 1, c.size()), 1);
+}
+
+Dims scaled(const Call& c, int i, int at) {
+  Dims shape(c.args[i].v.is, c.args[i].v.is + c.args[i].len);
+  if (static_cast<int>(shape.size()) <= at)
+    rb::fail(RB_E_ARG, "%s: 'shape' has too few entries", c.info.name);
+  shape[at] *= c.size();
+  return shape;
+}
+
+void convolution_dx(Call& c) {
+  const RbTensor *g = tensor(c, 0), *w = tensor(c, 1);
+  if (g->ndim != w->ndim || g->ndim < 3) return c.refuse();
+  if (!batched(c, 1)) return fold(c);
+  const Ref grads = channels(c, 0), kernels = join(c.front(tensor(c, 1)), 0);
+  const Dims shape = scaled(c, 2, 1);
+  const Ref dx = call(c.c->op, {value(grads), value(kernels), list(shape), c.args[3], c.args[4],
+                                c.args[5], times(c, 6)});
+  c.give(0, part(dx, 1, c.size()), 1);
+}
+
+void convolution_dw(Call& c) {
+  const RbTensor *x = tensor(c, 0), *g = tensor(c, 1);
+  if (x->ndim != g->ndim || x->ndim < 3) return c.refuse();
+  const Ref input = channels(c, 0), grads = channels(c, 1);
+  const Dims shape = scaled(c, 2, 0);
+  const Ref dw = call(c.c->op, {value(input), value(grads), list(shape), c.args[3], c.args[4],
+                                c.args[5], times(c, 6)});
+  c.give(0, part(dw, 0, c.size()), 0);
+}
+
+// A mask follows the batch dimensions of the others and has none of its own.
+void attention(Call& c) {
+  (batched(c, 0) || batched(c, 1) || batched(c, 2) ? aligned : aligned_full)(c);
+}
+
+// ---- indices
+
+void gather(Call& c) { shifted_as(c, 2); }
+
+// Example-wise 1-d `index`, shaped to go along dimension `dim` of a tensor of `shape` (the examples
+// in front).
+Ref spread(const Call& c, RbTensor* index, const Dims& shape, int dim) {
+  const Ref own = c.front(index);
+  Dims ones(shape.size(), 1);
+  ones[0] = c.size();
+  ones[dim] = index->numel;
+  const Ref placed = reshape(own, ones);
+  return expand(placed.get(), shape);
+}
+
+void index_select(Call& c) {
+  if (!batched(c, 2)) return shifted_as(c, 0, 1);
+  RbTensor *x = tensor(c, 0), *index = tensor(c, 2);
+  if (index->ndim > 1 || (x->ndim == 0 && index->numel != 1)) return c.refuse();
+  const int64_t dim = c.args[1].v.i;
+  if (!batched(c, 0) && x->ndim > 0) {  // the indices of all examples in one list
+    const Ref flat = reshape(c.front(index), {c.size() * index->numel});
+    const Ref r = call(c.c->op, {c.args[0], c.args[1], value(flat)});
+    return c.give(0, part(r, static_cast<int>(dim), c.size()), static_cast<int>(dim));
+  }
+  Ref input = c.materialise(x);
+  if (x->ndim == 0) input = pad(input, 1, 2);
+  Dims shape = shape_of(input.get());
+  shape[dim + 1] = index->numel;
+  const Ref at = spread(c, index, shape, static_cast<int>(dim) + 1);
+  const Ref r = call(ops.gather, {value(input), integer(dim + 1), value(at)});
+  c.give(0, x->ndim == 0 ? squeeze(r, 1) : Ref::share(r.get()), 0);
+}
+
+void index_add(Call& c) {
+  RbTensor *x = tensor(c, 0), *index = tensor(c, 2), *source = tensor(c, 3);
+  if (!batched(c, 2)) return shifted_as(c, 0, 1 | 8);
+  const int64_t dim = c.args[1].v.i;
+  if (index->ndim > 1 || source->ndim != x->ndim ||
+      (x->ndim ? source->shape[dim] : 1) != index->numel)
+    return c.refuse();
+  Ref input = c.materialise(x), from = c.materialise(source);
+  if (x->ndim == 0) {
+    input = pad(input, 1, 2);
+    from = pad(from, 1, 2);
+  }
+  const bool scaled = c.args[4].tag != RB_INT || c.args[4].v.i != 1;
+  if (scaled) from = call(ops.mul, {value(from), c.args[4]});
+  const Ref at = spread(c, index, shape_of(from.get()), static_cast<int>(dim) + 1);
+  const Ref r = call(ops.scatter_add, {value(input), integer(dim + 1), value(at), value(from)});
+  c.give(0, x->ndim == 0 ? squeeze(r, 1) : Ref::share(r.get()), 0);
+}
+
+/// The list of indices for the inner call of `index` and `index_put`, and where the joined
+/// dimensions stand in an example and in the inner result.
+struct Indices {
+  std::vector<Ref> hold;
+  std::vector<RbTensor*> list;
+  int joined = 0;         // dimensions that the indices have together
+  int first = -1;         // the first dimension that is indexed
+  bool adjacent = true;   // the joined dimensions stand at `first`, else in front
+  bool numbered = false;  // the first index counts the examples
+
+  Indices(const Call& c, bool input_batched) {
+    const RbValue& given = c.args[1];
+    bool any = false;
+    int last = -1;
+    for (uint32_t i = 0; i < given.len; ++i) {
+      const RbTensor* t = given.v.ts[i];
+      if (!t) continue;
+      joined = std::max(joined, t->ndim);
+      any = any || c.mine(t);
+      if (last >= 0 && static_cast<int>(i) != last + 1) adjacent = false;
+      if (first < 0) first = static_cast<int>(i);
+      last = static_cast<int>(i);
+    }
+    numbered = input_batched && (any || !adjacent);
+    if (numbered) {
+      add(reshape(call(ops.arange, {integer(c.size()), none(), integer(1), dtype(), device(c)}),
+                  numbers(c)));
+    } else if (input_batched) {
+      list.push_back(nullptr);
+    }
+    for (uint32_t i = 0; i < given.len; ++i) {
+      RbTensor* t = given.v.ts[i];
+      if (t && c.mine(t)) {
+        add(pad(c.front(t), 1, joined + 1));
+      } else {
+        list.push_back(t);
+      }
+    }
+  }
+  RbValue value() const {
+    RbValue v{};
+    v.tag = RB_TENSORS;
+    v.len = static_cast<uint32_t>(list.size());
+    v.v.ts = list.data();
+    return v;
+  }
+
+ private:
+  void add(Ref t) {
+    list.push_back(t.get());
+    hold.push_back(std::move(t));
+  }
+  Dims numbers(const Call& c) const {
+    Dims shape(joined + 1, 1);
+    shape[0] = c.size();
+    return shape;
+  }
+  static RbValue dtype() {
+    RbValue v{};
+    v.tag = RB_DTYPE;
+    v.v.i = RB_I64;
+    return v;
+  }
+  static RbValue device(const Call& c) {
+    RbValue v{};
+    v.tag = RB_DEVICE;
+    v.v.dev = {tensor(c, 0)->backend, tensor(c, 0)->device.id};
+    return v;
+  }
+};
+
+// The order of dimensions that takes (B, joined, before, after) to (B, before, joined, after).
+Dims joined_back(int ndim, int joined, int before) {
+  Dims order{0};
+  for (int d = 0; d < before; ++d) order.push_back(1 + joined + d);
+  for (int d = 0; d < joined; ++d) order.push_back(1 + d);
+  for (int d = 1 + joined + before; d < ndim; ++d) order.push_back(d);
+  return order;
+}
+
+void index(Call& c) {
+  RbTensor* x = tensor(c, 0);
+  if (static_cast<int>(c.args[1].len) > x->ndim) return c.refuse();
+  const Indices at(c, batched(c, 0));
+  const Ref input = batched(c, 0) ? c.front(x) : Ref::share(x);
+  Ref r = call(c.c->op, {value(input), at.value()});
+  if (!batched(c, 0)) return c.give(0, r, at.adjacent ? at.first : 0);
+  if (at.numbered && at.adjacent && at.first > 0)
+    r = permute(r, joined_back(r->ndim, at.joined, at.first));
+  c.give(0, r, 0);
+}
+
+void index_put(Call& c) {
+  RbTensor *x = tensor(c, 0), *values = tensor(c, 2);
+  if (static_cast<int>(c.args[1].len) > x->ndim) return c.refuse();
+  const Indices at(c, true);
+  const Ref input = c.materialise(x);
+  int indexed = 0;
+  for (uint32_t i = 0; i < c.args[1].len; ++i) indexed += c.args[1].v.ts[i] != nullptr;
+  const int ndim = x->ndim - indexed + at.joined;  // of what an example's indices name
+  RbValue written = c.args[2];
+  Ref own;
+  if (values && (values->ndim > 0 || batched(c, 2))) {
+    if (values->ndim > ndim) return c.refuse();
+    own = batched(c, 2) ? pad(c.front(values), 1, ndim + 1) : pad(Ref::share(values), 0, ndim + 1);
+    if (at.numbered && at.adjacent && at.first > 0) {  // (B, before, joined, after): joined first
+      const Dims back = joined_back(ndim + 1, at.joined, at.first);
+      Dims order(back.size());
+      for (size_t d = 0; d < back.size(); ++d) order[back[d]] = static_cast<int64_t>(d);
+      own = permute(own, order);
+    }
+    written = value(own);
+  }
+  c.give(0, call(c.c->op, {value(input), at.value(), written, c.args[3]}), 0);
+}
+
+// Examples with tables of their own; the row at padding_idx must get no gradient.
+void embedding(Call& c) {
+  if (!batched(c, 0)) return leading(c);
+  RbTensor* weight = tensor(c, 0);
+  if (weight->ndim != 2) return c.refuse();
+  const int64_t padding = c.args[2].v.i;
+  if (padding < 0) return decompose(c);
+  const RbValue first = integer(padding), last = integer(padding + 1), one = integer(1);
+  const Ref row = call(ops.slice, {c.args[0], integer(0), first, last, one});
+  const Ref cut = call(ops.detach, {value(row)});
+  const Ref table = call(ops.slice_scatter, {c.args[0], value(cut), integer(0), first, last, one});
+  const RbValue args[3] = {value(table), c.args[1], integer(-1)};
+  Call plain{c.c, c.info, args, 3, c.rets, c.nrets, c.frame};
+  decompose(plain);
+}
+
+void masked_select(Call& c) {
+  rb::fail(RB_E_NOTIMPL,
+           "%s: vmap: the shape of the result depends on the data, so that the examples' results "
+           "do not fit one tensor; use where() with the mask",
+           c.info.name);
+}
+
+// Empty 1-d tensors join anything; with the examples in front they would not.
+void cat(Call& c) {
+  const RbValue& tensors = c.args[0];
+  auto joins_anything = [](const RbTensor* t) { return t->ndim == 1 && t->shape[0] == 0; };
+  std::vector<RbTensor*> kept;
+  for (uint32_t i = 0; i < tensors.len; ++i) {
+    if (!joins_anything(tensors.v.ts[i])) kept.push_back(tensors.v.ts[i]);
+  }
+  if (kept.empty() || kept.size() == tensors.len) return shifted(c);
+  RbValue args[2] = {tensors, c.args[1]};
+  args[0].v.ts = kept.data();
+  args[0].len = static_cast<uint32_t>(kept.size());
+  Call fewer{c.c, c.info, args, 2, c.rets, c.nrets, c.frame};
+  if (fewer.any_mine()) return shifted(fewer);
+  RbValue ret = none();
+  rb::check(rb::host->call(c.c->op, args, 2, &ret, 1, 0));
+  c.give(0, Ref(ret.v.t));
+}
+
+struct Exact {
+  const char* op;
+  Rule rule;
+};
+const Exact kRules[] = {{"t", t_rule},
+                        {"mT", matrix_transpose},
+                        {"as_strided", as_strided},
+                        {"roll", roll},
+                        {"matmul", matmul},
+                        {"convolution", convolution},
+                        {"convolution_dx", convolution_dx},
+                        {"convolution_dw", convolution_dw},
+                        {"attention", attention},
+                        {"attention_backward", aligned_full},
+                        {"gather", gather},
+                        {"index_select", index_select},
+                        {"index_add", index_add},
+                        {"index", index},
+                        {"index_put", index_put},
+                        {"embedding", embedding},
+                        {"masked_select", masked_select},
+                        {"cat", cat}};
+
+}  // namespace
+
+int32_t add_exact_rules(const RbHost* host, RbTxn* txn) {
+  for (const Exact& exact : kRules) {
+    const rb::KernelSpec spec{exact.op, run_exact, 0, 0, &exact.rule};
+    if (int32_t rc = rb::add_kernels(host, txn, "vmap", &spec, 1)) return rc;
+  }
+  return RB_OK;
+}
+
+}  // namespace batch

@@ -1,0 +1,236 @@
+// The layer, the steps common to all rules, and the table that the plugin publishes.
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "batch.h"
+
+#ifndef RABBET_VMAP_WHEEL
+#define RABBET_VMAP_WHEEL "0.1.0"
+#endif
+
+namespace batch {
+
+int32_t layer = 0;
+Operators ops;
+int32_t (*warn)(const char* message) = nullptr;
+
+namespace {
+
+// ---- notes of how calls were batched, for tests and for the curious
+
+std::atomic<bool> noting{false};
+std::mutex notes_mutex;
+std::map<std::string, int32_t>& notes() {
+  static std::map<std::string, int32_t> all;
+  return all;
+}
+void record_routes(int32_t on) {
+  std::lock_guard<std::mutex> lock(notes_mutex);
+  if (on) notes().clear();
+  noting.store(on != 0);
+}
+void visit_routes(void (*visit)(void*, const char*, int32_t), void* ctx) {
+  std::lock_guard<std::mutex> lock(notes_mutex);
+  for (const auto& [op, routes] : notes()) visit(ctx, op.c_str(), routes);
+}
+
+int32_t route_of(Rule rule) {
+  return rule == loop ? RB_ROUTE_LOOP : rule == decompose ? RB_ROUTE_DECOMP : RB_ROUTE_RULE;
+}
+
+// ---- destinations that are given
+
+void check_destinations(const Call& c, bool batched) {
+  for (int i = 0; i < c.nrets; ++i) {
+    if (c.rets[i].tag != RB_TENSOR || c.mine(c.rets[i].v.t) || !batched) continue;
+    rb::fail(RB_E_STATE,
+             "%s: vmap: the tensor that is written is not batched, but an argument is, and it "
+             "cannot hold the results of %lld examples; use %s without writing in place, or make "
+             "the tensor batched first (for example with zeros_like of a batched one)",
+             c.info.name, static_cast<long long>(c.size()), c.info.name);
+  }
+}
+
+void check_shape(const Call& c, const RbTensor* target, const RbTensor* result) {
+  if (target->ndim == result->ndim &&
+      std::equal(target->shape, target->shape + target->ndim, result->shape))
+    return;
+  rb::fail(RB_E_ARG, "%s: vmap: the result does not have the shape of the tensor to be written",
+           c.info.name);
+}
+
+// Results of their own, then copied.
+void run_into(Call& c, Rule rule, bool batched) {
+  std::vector<RbValue> results(c.nrets, none());
+  struct Release {
+    std::vector<RbValue>& values;
+    ~Release() {
+      for (RbValue& v : values) rb::host->value_release(&v);
+    }
+  } release{results};
+  RbCall plain = *c.c;
+  plain.flags &= ~static_cast<uint32_t>(RB_CALL_OUT);
+  Call fresh{&plain, c.info, c.args, c.nargs, results.data(), c.nrets, c.frame};
+  if (batched) {
+    rule(fresh);
+  } else {
+    rb::check(rb::host->call(c.c->op, c.args, c.nargs, results.data(), c.nrets, 0));
+  }
+  for (int i = 0; i < c.nrets; ++i) {
+    check_shape(c, c.rets[i].v.t, results[i].v.t);
+    const RbValue args[2] = {c.rets[i], results[i]};
+    RbValue ret = c.rets[i];
+    rb::check(rb::host->call(ops.copy, args, 2, &ret, 1, RB_CALL_OUT));
+  }
+}
+
+void run_call(Call& c, Rule exact) {
+  if (c.c->flags & RB_CALL_OUT) {
+    const bool batched = c.any_mine();
+    const Rule rule = exact ? exact : derived_rule(c);
+    if (rule != random) check_destinations(c, batched);
+    if (noting.load(std::memory_order_relaxed)) note_route(c.info, route_of(rule));
+    if (!writes_directly(rule) || (!batched && rule == aligned)) return run_into(c, rule, batched);
+    return rule(c);
+  }
+  const Rule rule = exact ? exact : derived_rule(c);
+  if (__builtin_expect(noting.load(std::memory_order_relaxed), 0))
+    note_route(c.info, route_of(rule));
+  rule(c);
+}
+
+int32_t guarded_call(const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+                     int32_t nrets, Rule exact) {
+  const bool fresh = !(call->flags & RB_CALL_OUT);
+  if (fresh) std::fill(rets, rets + nrets, none());
+  const int32_t rc = rb::guarded([&] {
+    Call c{call,  *rb::host->op_info(call->op),           args, nargs, rets,
+           nrets, *static_cast<const Frame*>(call->frame)};
+    run_call(c, exact);
+  });
+  if (rc != RB_OK && fresh) {
+    for (int32_t i = 0; i < nrets; ++i) {
+      rb::host->value_release(&rets[i]);
+      rets[i] = none();
+    }
+  }
+  return rc;
+}
+
+int32_t handle(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+               int32_t nrets) {
+  return guarded_call(call, args, nargs, rets, nrets, nullptr);
+}
+
+// ---- levels
+
+std::vector<std::unique_ptr<Frame>>& frames() {
+  static thread_local std::vector<std::unique_ptr<Frame>> all;
+  return all;
+}
+Frame* frame_of(int32_t level) {
+  for (const auto& frame : frames()) {
+    if (frame->level == level) return frame.get();
+  }
+  rb::fail(RB_E_STATE, "vmap: the thread is not inside level %d", level);
+}
+
+int32_t push(int64_t size, int32_t randomness, int32_t strict, int32_t* level) {
+  return rb::guarded([&] {
+    auto frame = std::make_unique<Frame>(Frame{size, randomness, strict, 0, 0});
+    rb::check(rb::host->transform_push(layer, frame.get(), RB_X_RANDOM, level));
+    frame->level = *level;
+    frames().push_back(std::move(frame));
+  });
+}
+
+int32_t pop(int32_t level) {
+  const int32_t rc = rb::host->transform_pop(level);
+  if (rc != RB_OK) return rc;
+  auto& all = frames();
+  all.erase(
+      std::remove_if(all.begin(), all.end(), [&](const auto& f) { return f->level == level; }),
+      all.end());
+  return RB_OK;
+}
+
+int32_t wrap(int32_t level, RbTensor* t, int64_t dim, RbTensor** out) {
+  return rb::guarded([&] {
+    Frame* frame = frame_of(level);
+    if (dim < 0 || dim >= t->ndim || t->shape[dim] != frame->size)
+      rb::fail(RB_E_ARG, "vmap: dimension %lld does not hold %lld examples",
+               static_cast<long long>(dim), static_cast<long long>(frame->size));
+    const RbOpInfo info{};
+    const Call c{nullptr, info, nullptr, 0, nullptr, 0, *frame};
+    *out = c.wrap(Ref::share(t), static_cast<int>(dim)).take();
+    frame->serial = Call::wrap_of(*out).serial;
+  });
+}
+
+int32_t unwrap(int32_t level, RbTensor* t, RbTensor** inner, int64_t* dim) {
+  return rb::guarded([&] {
+    const Frame* frame = frame_of(level);
+    const bool mine = t->level == level;
+    if (t->level > level || (mine && Call::wrap_of(t).serial != frame->serial)) {
+      rb::fail(RB_E_STATE,
+               "vmap: a result belongs to a transform (level %d) that the thread has left",
+               t->level);
+    }
+    RbTensor* found = mine ? Call::wrap_of(t).inner : t;
+    *dim = mine ? Call::wrap_of(t).bits : -1;
+    *inner = Ref::share(found).take();
+  });
+}
+
+void set_warning(int32_t (*f)(const char*)) { warn = f; }
+
+RbVmap table;
+
+void find_operators(const RbHost* h) {
+  ops = Operators{h->find_op("view"),    h->find_op("reshape"),       h->find_op("expand"),
+                  h->find_op("permute"), h->find_op("squeeze"),       h->find_op("select"),
+                  h->find_op("stack"),   h->find_op("cast"),          h->find_op("copy"),
+                  h->find_op("empty"),   h->find_op("arange"),        h->find_op("uniform"),
+                  h->find_op("lt"),      h->find_op("add"),           h->find_op("mul"),
+                  h->find_op("matmul"),  h->find_op("gather"),        h->find_op("scatter_add"),
+                  h->find_op("slice"),   h->find_op("slice_scatter"), h->find_op("detach"),
+                  h->find_op("index"),   h->find_op("transpose"),     h->find_op("roll")};
+}
+
+int32_t init(const RbHost* h, RbTxn* txn) {
+  rb::host = h;
+  find_operators(h);
+  RbLayer desc{};
+  desc.struct_size = RB_SIZE(RbLayer, self);
+  desc.name = "vmap";
+  desc.phase = 450;
+  desc.on_missing = RB_L_FALLBACK;
+  desc.fallback = handle;
+  if (int32_t rc = h->add_layer(txn, &desc, &layer)) return rc;
+  if (int32_t rc = add_exact_rules(h, txn)) return rc;
+  table = RbVmap{sizeof(RbVmap), layer,       push,          pop,         wrap,
+                 unwrap,         set_warning, record_routes, visit_routes};
+  return h->publish(RB_VMAP_EXT, RB_VMAP_VERSION, &table);
+}
+
+const RbPlugin plugin = {
+    RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0, "rabbet-vmap",
+    RABBET_VMAP_WHEEL,         init,         nullptr};
+
+}  // namespace
+
+void note_route(const RbOpInfo& info, int32_t route) {
+  std::lock_guard<std::mutex> lock(notes_mutex);
+  notes()[info.name] |= route;
+}
+
+int32_t run_exact(void* self, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+                  int32_t nrets) {
+  return guarded_call(call, args, nargs, rets, nrets, *static_cast<const Rule*>(self));
+}
+
+}  // namespace batch
+
+extern "C" RB_EXPORT const RbPlugin* rabbet_plugin_v0(void) { return &batch::plugin; }

@@ -1,0 +1,33 @@
+"""Functions of functions: `vmap`, derivatives, and modules as functions of their parameters.
+
+The derivatives need rabbet-autograd, and say so where it is missing.
+"""
+
+from typing import Any
+
+from rabbet.vmap import vmap
+
+from ._functional_call import functional_call
+from ._module_state import stack_module_state
+
+_DERIVATIVES = (
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "vjp",
+)
+
+__all__ = ["functional_call", "stack_module_state", "vmap", *_DERIVATIVES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _DERIVATIVES:
+        raise AttributeError(f"module 'rabbet.func' has no attribute '{name}'")
+    from . import _differential
+
+    value = globals()[name] = getattr(_differential, name)
+    return value

@@ -1,0 +1,134 @@
+"""A module called with other parameters than its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rabbet import Tensor
+
+
+def functional_call(
+    module: Any,
+    parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Call `module` with the given parameters and buffers in place of its own.
+
+    Args:
+        module: a `rabbet.nn.Module`; it is left as it was.
+        parameter_and_buffer_dicts: tensors by name, as in `named_parameters()` and `named_buffers()`, in one
+            dict or several; what they do not name stays the module's own.
+        args: a tuple of positional arguments, or the one argument.
+        kwargs: keyword arguments.
+        tie_weights: whether a tensor that the module has under several names is replaced under all of them.
+        strict: whether every parameter and buffer must be given.
+
+    Raises:
+        ValueError: if two dicts have a name in common, or tied names get different tensors.
+        RuntimeError: for a name that the module does not have, and with `strict` for one that is missing.
+    """
+    given = _merged(parameter_and_buffer_dicts)
+    places = _places(module)
+    _check_names(module, given, places, strict, tie_weights)
+    if tie_weights:
+        given = _tied(given, places)
+    arguments = () if args is None else args if isinstance(args, tuple) else (args,)
+    with _replaced(given, places):
+        return module(*arguments, **(kwargs or {}))
+
+
+def _merged(dicts: Any) -> dict[str, Tensor]:
+    if isinstance(dicts, Mapping):
+        dicts = (dicts,)
+    if not isinstance(dicts, Sequence) or not all(isinstance(d, Mapping) for d in dicts):
+        raise ValueError(
+            f"functional_call: expected a dict of tensors or a sequence of dicts, got {type(dicts).__name__}"
+        )
+    merged: dict[str, Tensor] = {}
+    for d in dicts:
+        twice = sorted(merged.keys() & d.keys())
+        if twice:
+            raise ValueError(f"functional_call: {twice} are in more than one dict")
+        merged.update(d)
+    for name, value in merged.items():
+        if value is not None and not isinstance(value, Tensor):
+            raise TypeError(
+                f"functional_call: expected a Tensor for '{name}', got {type(value).__name__}"
+            )
+    return merged
+
+
+_Place = tuple[dict[str, Any], str]  # a module's dict of tensors, and the key in it
+
+
+def _places(module: Any) -> dict[str, _Place]:
+    """Where each tensor of the module is kept, by its full name, tied ones under every name."""
+    if not hasattr(module, "named_modules"):
+        raise TypeError(f"functional_call: expected a Module, got {type(module).__name__}")
+    found: dict[str, _Place] = {}
+    for prefix, part in module.named_modules(remove_duplicate=False):
+        for table in (part._parameters, part._buffers):
+            for key in table:
+                found[f"{prefix}.{key}" if prefix else key] = (table, key)
+    return found
+
+
+def _names_by_tensor(places: dict[str, _Place]) -> dict[int, list[str]]:
+    names: dict[int, list[str]] = {}
+    for name, (table, key) in places.items():
+        if table[key] is not None:
+            names.setdefault(id(table[key]), []).append(name)
+    return names
+
+
+def _check_names(
+    module: Any, given: dict[str, Tensor], places: dict[str, _Place], strict: bool, tie: bool
+) -> None:
+    unknown = sorted(given.keys() - places.keys())
+    if unknown:
+        raise RuntimeError(
+            f"functional_call: {type(module).__name__} has no parameters or buffers {unknown}"
+        )
+    if not strict:
+        return
+    covered = set(given)
+    if tie:
+        for names in _names_by_tensor(places).values():
+            if covered & set(names):
+                covered |= set(names)
+    missing = sorted(n for n, (t, k) in places.items() if t[k] is not None and n not in covered)
+    if missing:
+        raise RuntimeError(f"functional_call: strict=True, and {missing} are not given")
+
+
+def _tied(given: dict[str, Tensor], places: dict[str, _Place]) -> dict[str, Tensor]:
+    complete = dict(given)
+    for names in _names_by_tensor(places).values():
+        values = [given[name] for name in names if name in given]
+        if not values or len(names) == 1:
+            continue
+        if any(value is not values[0] for value in values):
+            raise ValueError(
+                f"functional_call: {names} are tied and got different tensors; consider tie_weights=False"
+            )
+        complete.update(dict.fromkeys(names, values[0]))
+    return complete
+
+
+@contextmanager
+def _replaced(given: dict[str, Tensor], places: dict[str, _Place]) -> Iterator[None]:
+    kept = [(table, key, table[key]) for table, key in (places[name] for name in given)]
+    try:
+        for name, value in given.items():
+            table, key = places[name]
+            table[key] = value
+        yield
+    finally:
+        for table, key, value in kept:
+            table[key] = value

@@ -1,0 +1,241 @@
+"""The function `vmap`: which arguments are batched, the level around the call, what comes out of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import rabbet
+from rabbet import Tensor
+from rabbet._pytree import broadcast_prefix, tree_flatten, tree_leaves, tree_unflatten
+
+from . import _C
+
+_RANDOMNESS = {"error": 0, "same": 1, "different": 2}
+
+
+def vmap(
+    func: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+    strict: bool = False,
+) -> Callable[..., Any]:
+    """Return a function that maps `func` over a dimension of its arguments.
+
+    `func` is written for one example; the returned function runs its operators once, for all examples.
+
+    Args:
+        func: takes and returns tensors, alone or in nested containers.
+        in_dims: the dimension of the examples: an int for all arguments, or a tuple with an entry for each
+            argument, which may follow the structure of the argument; None for what is the same for all
+            examples. Keyword arguments are mapped over dimension 0.
+        out_dims: where the examples go in the results: an int, or a structure like that of the results.
+        randomness: what random operators do: 'error', 'same' numbers for all examples, or 'different' ones.
+        chunk_size: how many examples to compute at a time; None: all.
+        strict: whether an operator that would run example by example is an error instead of a warning.
+
+    Raises:
+        ValueError: when called with `in_dims`, `out_dims` or sizes that do not fit.
+    """
+    if not callable(func):
+        raise TypeError(f"vmap: expected a function, got {type(func).__name__}")
+    if randomness not in _RANDOMNESS:
+        raise ValueError(
+            f"vmap: randomness should be 'error', 'different' or 'same', got {randomness!r}"
+        )
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0, got {chunk_size}")
+    mode = _RANDOMNESS[randomness]
+
+    @functools.wraps(func)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        batch = _Batch(_name(func), in_dims, args, kwargs)
+        if chunk_size is None or chunk_size >= batch.size:
+            return _call(func, batch, batch.leaves, batch.size, out_dims, mode, strict)
+        parts = []
+        for start in range(0, batch.size, chunk_size):
+            size = min(chunk_size, batch.size - start)
+            part = batch.slice(start, size)
+            parts.append(_call(func, batch, part, size, out_dims, mode, strict))
+        return _joined(parts, out_dims)
+
+    return mapped
+
+
+def _name(func: Callable[..., Any]) -> str:
+    return getattr(func, "__name__", type(func).__name__)
+
+
+class _Batch:
+    """The arguments of one call as leaves, the batched dimension of each, the number of examples."""
+
+    def __init__(self, name: str, in_dims: Any, args: tuple[Any, ...], kwargs: Any) -> None:
+        self.name = name
+        self.leaves, self.spec = tree_flatten((args, kwargs))
+        given = _argument_dims(name, in_dims, args) + [0] * len(tree_leaves(kwargs))
+        self.dims = [
+            self._dim(leaf, dim, i)
+            for i, (leaf, dim) in enumerate(zip(self.leaves, given, strict=True))
+        ]
+        self.size = self._size()
+
+    def _dim(self, leaf: Any, dim: Any, i: int) -> int | None:
+        if dim is None:
+            return None
+        if isinstance(dim, bool) or not isinstance(dim, int):
+            raise ValueError(
+                f"vmap({self.name}): in_dims: expected an int or None for input {i}, got {dim!r}"
+            )
+        if not isinstance(leaf, Tensor):
+            raise ValueError(
+                f"vmap({self.name}): in_dims has {dim} for input {i}, which is of type "
+                f"{type(leaf).__name__} and not a Tensor; use None for it"
+            )
+        if not -leaf.ndim <= dim < leaf.ndim:
+            raise ValueError(
+                f"vmap({self.name}): in_dims has {dim} for input {i}, a Tensor of {leaf.ndim} dimensions; "
+                f"expected {-leaf.ndim} <= dim < {leaf.ndim}"
+            )
+        return dim % leaf.ndim
+
+    def _size(self) -> int:
+        sizes = [
+            (i, leaf.shape[dim])
+            for i, (leaf, dim) in enumerate(zip(self.leaves, self.dims, strict=True))
+            if dim is not None
+        ]
+        if not sizes:
+            what = "got no inputs" if not self.leaves else "no input is batched: in_dims is None"
+            raise ValueError(
+                f"vmap({self.name}): {what}; at least one input must be a Tensor with a dimension to map over"
+            )
+        if len({size for _, size in sizes}) > 1:
+            listed = ", ".join(f"input {i} has {size}" for i, size in sizes)
+            raise ValueError(
+                f"vmap({self.name}): the mapped dimensions must have one size, but {listed}"
+            )
+        return sizes[0][1]
+
+    def slice(self, start: int, size: int) -> list[Any]:
+        """The leaves of `size` examples."""
+        pairs = zip(self.leaves, self.dims, strict=True)
+        return [x if d is None else x.narrow(d, start, size) for x, d in pairs]
+
+
+def _argument_dims(name: str, in_dims: Any, args: tuple[Any, ...]) -> list[Any]:
+    if isinstance(in_dims, list):
+        in_dims = tuple(in_dims)
+    if isinstance(in_dims, bool) or not isinstance(in_dims, (int, tuple)):
+        raise ValueError(
+            f"vmap({name}): in_dims: expected an int or a (nested) tuple of ints and None, "
+            f"got {type(in_dims).__name__}"
+        )
+    if isinstance(in_dims, tuple) and len(in_dims) != len(args):
+        raise ValueError(
+            f"vmap({name}): in_dims: expected an entry for each of the {len(args)} positional arguments, "
+            f"got {len(in_dims)}"
+        )
+    try:
+        return broadcast_prefix(in_dims, args, f"vmap({name}): in_dims")
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; in_dims must have the structure of the arguments, or end earlier"
+        ) from None
+
+
+@contextmanager
+def _level(size: int, randomness: int, strict: bool) -> Iterator[int]:
+    level = _C.push(size, randomness, strict)
+    try:
+        yield level
+    finally:
+        _C.pop(level)
+
+
+def _call(
+    func: Callable[..., Any],
+    batch: _Batch,
+    leaves: list[Any],
+    size: int,
+    out_dims: Any,
+    randomness: int,
+    strict: bool,
+) -> Any:
+    with _level(size, randomness, strict) as level:
+        wrapped = [
+            x if d is None else _C.wrap(level, x, d)
+            for x, d in zip(leaves, batch.dims, strict=True)
+        ]
+        args, kwargs = tree_unflatten(wrapped, batch.spec)
+        outputs, spec = tree_flatten(func(*args, **kwargs))
+        dims = _result_dims(batch.name, out_dims, outputs, spec)
+        inner = [
+            (x, None) if d is None else _C.unwrap(level, x)
+            for x, d in zip(outputs, dims, strict=True)
+        ]
+        _check_unbatched(batch.name, level, outputs, dims)
+    pairs = zip(inner, dims, strict=True)
+    results = [_placed(batch.name, x, at, d, size) for (x, at), d in pairs]
+    return tree_unflatten(results, spec)
+
+
+def _result_dims(name: str, out_dims: Any, outputs: list[Any], spec: Any) -> list[Any]:
+    for x in outputs:
+        if not isinstance(x, Tensor):
+            raise ValueError(
+                f"vmap({name}): expected the function to return Tensors only, got type {type(x).__name__}; "
+                "return other values in another way, or make them Tensors"
+            )
+    tree = tree_unflatten(outputs, spec)
+    if isinstance(out_dims, list) and not isinstance(tree, list):
+        out_dims = tuple(out_dims)
+    try:
+        dims = broadcast_prefix(out_dims, tree, f"vmap({name}): out_dims")
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; out_dims must have the structure of the results, or end earlier"
+        ) from None
+    for dim in dims:
+        if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int)):
+            raise ValueError(f"vmap({name}): out_dims: expected ints (or None), got {dim!r}")
+    return dims
+
+
+def _check_unbatched(name: str, level: int, outputs: list[Any], dims: list[Any]) -> None:
+    for i, (x, d) in enumerate(zip(outputs, dims, strict=True)):
+        if d is None and _C.unwrap(level, x)[1] >= 0:
+            raise ValueError(
+                f"vmap({name}): result {i} differs between examples and cannot be returned with out_dims None"
+            )
+
+
+def _placed(name: str, x: Tensor, at: int | None, dim: int | None, size: int) -> Tensor:
+    """The examples of a result, which lie along `at` of `x` (-1: it is the same for all), along `dim`."""
+    if dim is None:
+        return x
+    if at is None or at < 0:
+        x, at = x.expand(size, *x.shape), 0
+    if not -x.ndim <= dim < x.ndim:
+        raise ValueError(
+            f"vmap({name}): out_dims has {dim} for a result of {x.ndim} dimensions with that of the examples; "
+            f"expected {-x.ndim} <= dim < {x.ndim}"
+        )
+    return x if at == dim % x.ndim else x.movedim(at, dim)
+
+
+def _joined(parts: list[Any], out_dims: Any) -> Any:
+    columns = [tree_flatten(part) for part in parts]
+    spec = columns[0][1]
+    if isinstance(out_dims, list) and not isinstance(parts[0], list):
+        out_dims = tuple(out_dims)
+    dims = broadcast_prefix(out_dims, parts[0], "vmap: out_dims")
+    whole = [
+        pieces[0] if dim is None else rabbet.cat(list(pieces), dim)
+        for dim, *pieces in zip(dims, *(leaves for leaves, _ in columns), strict=True)
+    ]
+    return tree_unflatten(whole, spec)

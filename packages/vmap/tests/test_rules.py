@@ -1,0 +1,88 @@
+"""Every record, batched in every way: vmap is the loop."""
+
+import warnings
+
+import pytest
+import rabbet
+from batching import OPS, Batched, calls, choices, compare
+from rabbet._pytree import tree_map
+from rabbet.vmap import _C
+from rabbet_testing.cases import Maker, cases, differentiable_ops
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_vmap_is_the_loop(name):
+    for case in calls(name):
+        for dims in choices(case):
+            Batched(case, dims).check()
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "mul", "sum", "matmul", "conj", "cumprod", "prod.dim", "linear"]
+)
+def test_complex_numbers(name):
+    for case in cases(name, rabbet.complex128):
+        for dims in choices(case):
+            Batched(case, dims).check()
+
+
+def routes() -> dict[str, int]:
+    """How each operator with cases was batched, over all ways to batch it."""
+    found = {}
+    for name in OPS:
+        _C.record_routes(True)
+        for case in calls(name):
+            for dims in choices(case):
+                Batched(case, dims).mapped()()
+        found[name] = _C.routes().get(name, 0)
+    _C.record_routes(False)
+    return found
+
+
+def test_few_operators_run_example_by_example(capsys):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "vmap: ", UserWarning)
+        found = routes()
+    tested = {n: r for n, r in found.items() if r}
+    slow = {n for n, r in tested.items() if r & _C.LOOP}
+    differentiable = set(differentiable_ops()) & tested.keys()
+    with capsys.disabled():
+        rules = sum(bool(r & _C.RULE) for r in tested.values())
+        decompositions = sum(r & _C.DECOMPOSITION == r for r in tested.values())
+        print(
+            f"\nvmap: of {len(tested)} operators {rules} have a rule, {decompositions} their "
+            f"decomposition, {len(slow)} a loop: {sorted(slow)}"
+        )
+    assert len(slow & differentiable) < 0.05 * len(differentiable), sorted(slow & differentiable)
+
+
+@pytest.mark.parametrize(
+    "dims", [(0, 0, 0, 0), (0, None, None, None), (None, 0, None, 0), (None, None, 0, None)]
+)
+def test_the_gradient_of_cross_entropy(dims):
+    def f(g, x, target, weight):
+        options = ["mean", 1, 0.2]
+        _, lse, total = rabbet.ops.cross_entropy_loss(x, target, weight, *options)
+        return rabbet.ops.cross_entropy_backward(g, x, target, weight, lse, total, *options)
+
+    m = Maker(0, rabbet.float64, False)
+    check(f, [m.tensor(3), m.tensor(3, 4, 3), m.index(3, 3, 4), m.tensor(3, 3, op="log")], dims)
+
+
+@pytest.mark.parametrize("dims", [(0, 0, 0), (0, None, None), (None, 0, None), (None, None, 0)])
+def test_the_gradient_of_batch_norm(dims):
+    def f(g, x, weight):
+        mean, var = x.mean([0, 2]), x.var([0, 2], correction=0)
+        train = rabbet.ops.batch_norm_backward(g, x, mean, var, weight, 1e-5, True)
+        return *train, *rabbet.ops.batch_norm_backward(
+            g, x, weight, weight * weight, None, 1e-5, False
+        )
+
+    m = Maker(0, rabbet.float64, False)
+    check(f, [m.tensor(3, 4, 2, 3), m.tensor(3, 4, 2, 3), m.tensor(3, 2)], dims)
+
+
+def check(f, inputs, dims):
+    given = [x if d == 0 else x[0] for x, d in zip(inputs, dims, strict=True)]
+    each = [f(*(x[b] if d == 0 else x for x, d in zip(given, dims, strict=True))) for b in range(3)]
+    compare(rabbet.vmap(f, dims)(*given), tree_map(lambda *p: rabbet.stack(list(p)), *each))

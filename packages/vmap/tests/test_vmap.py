@@ -1,0 +1,326 @@
+"""The function itself: which dimensions, structures, nesting, views and writes, chunks."""
+
+import warnings
+from collections import namedtuple
+
+import pytest
+import rabbet
+from batching import OPS, Batched, calls, choices, compare, tensor_places
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rabbet import vmap
+from rabbet_testing.compare import assert_close
+
+
+def t(*shape, seed=0):
+    rabbet.manual_seed(seed)
+    return rabbet.randn(*shape, dtype=rabbet.float64)
+
+
+def looped(f, *xs, dims=None):
+    dims = dims or [0] * len(xs)
+    n = next(x.shape[d] for x, d in zip(xs, dims, strict=True) if d is not None)
+    calls = [
+        [x if d is None else x.select(d, b) for x, d in zip(xs, dims, strict=True)]
+        for b in range(n)
+    ]
+    return rabbet.stack([f(*call) for call in calls])
+
+
+def test_it_is_a_function_and_a_module():
+    assert rabbet.vmap is rabbet.func.vmap or callable(rabbet.vmap)
+    assert rabbet.vmap(lambda x: x + 1)(rabbet.zeros(2)).tolist() == [1, 1]
+
+    @rabbet.vmap
+    def double(x):
+        """Twice."""
+        return x + x
+
+    assert double(rabbet.ones(3)).tolist() == [2, 2, 2] and double.__doc__ == "Twice."
+
+
+def test_dims_of_arguments_and_results():
+    x, y = t(4, 2, 3), t(3, seed=1)
+    assert_close(vmap(lambda a, b: a * b, (1, None))(x, y), looped(lambda a: a * y, x, dims=[1]))
+    assert vmap(lambda a: a, in_dims=-1, out_dims=-1)(x).shape == x.shape
+    assert vmap(lambda a: a, in_dims=0, out_dims=2)(x).shape == (2, 3, 4)
+    assert vmap(lambda a: (a, a.sum()), out_dims=(1, 0))(x)[0].shape == (2, 4, 3)
+
+
+def test_structures():
+    Pair = namedtuple("Pair", "left right")
+    x, y = t(4, 2), t(2, 4, seed=1)
+    out = vmap(lambda d: {"sum": d["p"].left + d["p"].right}, ({"p": Pair(0, 1)},))(
+        {"p": Pair(x, y)}
+    )
+    assert_close(out["sum"], x + y.t())
+    both = vmap(lambda d, k=None: d["a"] * k, in_dims=({"a": 1},))({"a": y}, k=x)
+    assert_close(both, x * y.t())
+    pair = vmap(lambda a: Pair(a, [a, a]), out_dims=Pair(0, 1))(x)
+    assert pair.left.shape == (4, 2) and pair.right[1].shape == (2, 4)
+
+
+def test_a_result_that_is_the_same_for_all_examples_is_repeated():
+    assert vmap(lambda x: rabbet.ones(2))(rabbet.zeros(3)).shape == (3, 2)
+    assert vmap(lambda x: rabbet.ones(2), out_dims=None)(rabbet.zeros(3)).shape == (2,)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 100])
+def test_chunks(chunk):
+    x, y = t(3, 7), t(7, 2, seed=1)
+    f = lambda a, b: (a.sum() * b, a)  # noqa: E731
+    whole = vmap(f, (1, 0), (0, 1))(x, y)
+    parts = vmap(f, (1, 0), (0, 1), chunk_size=chunk)(x, y)
+    for a, b in zip(whole, parts, strict=True):
+        assert_close(a, b)
+
+
+NESTED = [name for i, name in enumerate(OPS) if i % 3 == 0]
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_two_levels(name):
+    for case in list(calls(name))[:2]:
+        places = tensor_places(case)
+        for dims in list(choices(case))[:: max(1, len(places))]:
+            inner = Batched(case, dims)
+            parts = [
+                rabbet.stack([x, x.flip(0)] if x.dtype.is_floating_point else [x, x], -1)
+                for x in inner.inputs()
+            ]
+            if not parts:
+                continue
+            f = vmap(inner.call, inner.in_dims())
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "vmap: ", UserWarning)
+                got = vmap(f, -1)(*parts)
+                if not dims:
+                    continue
+                want = [_loop(inner, [p.select(-1, k) for p in parts]) for k in range(2)]
+            compare(got, _stack_trees(want), f"{case} {inner.in_dims()}")
+
+
+def _loop(inner, tensors):
+    dims = inner.in_dims()
+    return _stack_trees(
+        [
+            inner.call(
+                *(x if d is None else x.select(d, b) for x, d in zip(tensors, dims, strict=True))
+            )
+            for b in range(inner.size)
+        ]
+    )
+
+
+def _stack_trees(trees):
+    from rabbet._pytree import tree_map
+
+    return tree_map(lambda *each: rabbet.stack(list(each)), *trees)
+
+
+def test_levels_with_closed_over_values():
+    x, y = t(3, 2), t(4, 2, seed=1)
+    got = vmap(lambda a: vmap(lambda b: (a * b).sum() + x.sum())(y))(x)
+    assert_close(got, x @ y.t() + x.sum())
+
+
+def test_broadcasting_of_different_ranks():
+    for a, b in [((3,), (2, 3)), ((2, 3), (3,)), ((), (2, 3)), ((4, 1), (5,)), ((), ())]:
+        x, y = t(2, *a), t(2, *b, seed=1)
+        assert_close(vmap(lambda p, q: p * q + q)(x, y), looped(lambda p, q: p * q + q, x, y))
+        for one, f in ((y[0], rabbet.sub), (x[0], rabbet.div)):
+            assert_close(vmap(f, (0, None))(x, one), looped(f, x, one, dims=[0, None]))
+            assert_close(vmap(f, (None, 0))(one, y), looped(f, one, y, dims=[None, 0]))
+
+
+@pytest.mark.parametrize(
+    "first", ["bool", "int32", "int64", "float32", "float64", "complex64", "complex128"]
+)
+@pytest.mark.parametrize("second", ["bool", "int32", "int64", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("shapes", [((), (3,)), ((3,), ()), ((), ()), ((3,), (3,))], ids=str)
+def test_promotion_is_that_of_one_example(first, second, shapes):
+    x = rabbet.ones(2, *shapes[0], dtype=getattr(rabbet, first))
+    y = rabbet.ones(2, *shapes[1], dtype=getattr(rabbet, second))
+    for f in (rabbet.add, rabbet.mul, rabbet.eq):
+        want = f(x[0], y[0]).dtype
+        assert vmap(f)(x, y).dtype is want
+        assert vmap(f, (0, None))(x, y[0]).dtype is want
+        assert vmap(f, (None, 0))(x[0], y).dtype is want
+    assert vmap(lambda a: a + 1.5)(x).dtype is (x[0] + 1.5).dtype
+    mask = rabbet.ones(2, dtype=rabbet.bool)
+    assert vmap(rabbet.where)(mask, x, y).dtype is rabbet.where(mask[0], x[0], y[0]).dtype
+
+
+def test_writes():
+    def f(x, y):
+        z = x.clone()
+        z.mul_(2).add_(y)
+        z[0] = y[1]
+        z[:1] += 1
+        z.t_() if z.ndim == 2 and hasattr(z, "t_") else None
+        return z
+
+    x, y = t(4, 3), t(4, 3, seed=1)
+    assert_close(vmap(f)(x, y), looped(f, x, y))
+
+
+def test_a_write_reaches_the_tensor_that_was_mapped_over():
+    x = rabbet.zeros(2, 3)
+    vmap(lambda row: row.add_(1), in_dims=1)(x)
+    assert x.tolist() == [[1, 1, 1], [1, 1, 1]]
+    vmap(lambda row: row[0].fill_(5), in_dims=0)(x)
+    assert x[:, 0].tolist() == [5, 5] and x[:, 1].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_views_share_memory(dim):
+    x = t(3, 4, 5)
+    views = [
+        lambda a: a.t(), lambda a: a[1], lambda a: a[:, 1:], lambda a: a.unsqueeze(1), lambda a: a.view(-1),
+        lambda a: a.expand(2, *a.shape), lambda a: a.diagonal(), lambda a: a.mT, lambda a: a.movedim(0, 1),
+    ]  # fmt: skip
+    for view in views:
+        y = x.clone()
+        if dim != 0 and view is views[4]:
+            y = y.movedim(dim, 0).contiguous().movedim(0, dim)
+        shown = vmap(view, in_dims=dim)(y)
+        assert_close(shown, looped(view, y, dims=[dim]))
+        y.add_(1)
+        assert_close(shown, looped(view, y, dims=[dim]))
+
+
+def test_writes_to_views():
+    def f(x):
+        z = x.clone()
+        v = z.t()[1:]
+        v.mul_(3)
+        v[0].add_(x[:, 0])
+        return z
+
+    x = t(3, 4, 4)
+    for dim in (0, 1, 2):
+        assert_close(vmap(f, in_dims=dim)(x), looped(f, x, dims=[dim]))
+
+
+def test_a_target_of_lower_rank_broadcasts_the_argument():
+    x, y = t(2, 3, 4), t(2, 4, seed=1)
+    got = vmap(lambda a, b: a.clone().add_(b))(x, y)
+    assert_close(got, x + y.unsqueeze(1))
+    assert_close(vmap(lambda a, b: a.clone().copy_(b))(x, y), (x * 0 + y.unsqueeze(1)))
+
+
+def test_out_arguments():
+    x, y = t(3, 2), rabbet.zeros(3, 2, dtype=rabbet.float64)
+    vmap(lambda a, o: rabbet.ops.exp(a, out=o))(x, y)
+    assert_close(y, x.exp())
+    vmap(lambda a, o: rabbet.ops.cumsum(a, 0, out=o))(x, y)
+    assert_close(y, x.cumsum(1))
+
+
+def test_lists_of_tensors():
+    x, y = t(3, 2), t(2, seed=1)
+    for f in (
+        lambda a: rabbet.cat([a, y]),
+        lambda a: rabbet.stack([y, a], 1),
+        lambda a: rabbet.cat([a, rabbet.zeros(0, dtype=a.dtype)]),
+    ):
+        assert_close(vmap(f)(x), looped(f, x))
+    assert [p.shape for p in vmap(lambda a: a.split(1))(x)] == [(3, 1), (3, 1)]
+
+
+def test_indices():
+    x, i, j = t(3, 4, 5), rabbet.tensor([[0, 1], [2, 3], [1, 0]]), rabbet.tensor([1, 0, 4])
+    functions = [
+        (lambda a, b: a[b], (x, i)), (lambda a, b: a[:, b], (x, i)), (lambda a, b: a[b, b + 1], (x, i)),
+        (lambda a, b: a[b][:, 0], (x, i)), (lambda a, b: a[0, b], (x, j)), (lambda a, b: a[b, 0], (x, j.clamp(max=3))),
+        (lambda a, b: a.unsqueeze(0)[:, b, :, None], (x, i)),
+        (lambda a, b: a.unsqueeze(1)[b, :, b], (x, i)),
+        (lambda a, b: a[rabbet.tensor([1, 2]), b], (x, i)),
+        (lambda a, b: a[rabbet.tensor([[1], [2]]), b], (x, i)),
+    ]  # fmt: skip
+    for f, inputs in functions:
+        assert_close(vmap(f)(*inputs), looped(f, *inputs))
+        assert_close(
+            vmap(f, (None, 0))(inputs[0][0], inputs[1]),
+            looped(f, inputs[0][0], inputs[1], dims=[None, 0]),
+        )
+        assert_close(
+            vmap(f, (0, None))(inputs[0], inputs[1][0]),
+            looped(f, inputs[0], inputs[1][0], dims=[0, None]),
+        )
+
+
+def test_writes_at_indices():
+    def put(a, b, v):
+        z = a.clone()
+        z[b] = v
+        w = a.clone()
+        w[:, b] = v[:4].unsqueeze(-1) if v.ndim else v
+        u = a.unsqueeze(1).clone()
+        u[b, :, b] = 1.5
+        return z.sum() + (w * w).sum() + (u * u).sum(), z
+
+    x, i = t(3, 4, 5), rabbet.tensor([[0, 1], [2, 3], [1, 0]])
+    for v in (t(3, 5, seed=2), t(3, seed=3)):
+        got = vmap(put)(x, i, v)
+        for k in (0, 1):
+            assert_close(got[k], looped(lambda *a, k=k: put(*a)[k], x, i, v))
+
+
+def test_new_tensors_of_a_batched_one_are_batched():
+    def f(x):
+        z = x.new_zeros(2)
+        z += x
+        y = rabbet.zeros_like(x)
+        y[0] = x[1]
+        return z + y
+
+    x = t(3, 2)
+    assert_close(vmap(f)(x), looped(f, x))
+
+
+sizes = st.lists(st.integers(1, 3), max_size=3).map(tuple)
+
+
+@settings(deadline=None, max_examples=60)
+@given(shape=sizes, batch=st.integers(1, 4), at=st.integers(0, 3), data=st.data())
+def test_shapes(shape, batch, at, data):
+    at = min(at, len(shape))
+    x = t(*shape[:at], batch, *shape[at:])
+    functions = [
+        lambda a: a.sum(), lambda a: a.reshape(-1).cumsum(0), lambda a: a.flatten(), lambda a: a.unsqueeze(-1) * a.unsqueeze(0),
+        lambda a: a.squeeze(), lambda a: a.amax(), lambda a: a.argmax(), lambda a: a.contiguous().view(-1, 1),
+        lambda a: a.roll(1), lambda a: a.var(correction=0), lambda a: a.expand(2, *a.shape), lambda a: a.argmax(keepdim=True),
+        lambda a: a.mean(dim=list(range(a.ndim)), keepdim=True) if a.ndim else a.mean(keepdim=True),
+    ]  # fmt: skip
+    f = data.draw(st.sampled_from(functions))
+    assert_close(vmap(f, in_dims=at)(x), looped(f, x, dims=[at]))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    left=sizes,
+    right=sizes,
+    core=st.tuples(*[st.integers(1, 3)] * 3),
+    kinds=st.tuples(*[st.integers(1, 2)] * 2),
+    data=st.data(),
+)
+def test_products(left, right, core, kinds, data):
+    n = max(len(left), len(right))
+    size = tuple(data.draw(st.integers(1, 3)) for _ in range(n))
+
+    def shrink(shape):
+        return tuple(1 if s == 1 else size[n - len(shape) + k] for k, s in enumerate(shape))
+
+    a = (*shrink(left), core[0], core[1]) if kinds[0] == 2 else (core[1],)
+    b = (*shrink(right), core[1], core[2]) if kinds[1] == 2 else (core[1],)
+    x, y = t(2, *a), t(2, *b, seed=1)
+    assert_close(vmap(rabbet.matmul)(x, y), looped(rabbet.matmul, x, y))
+    assert_close(vmap(rabbet.matmul, (0, None))(x, y[0]), looped(lambda p: p @ y[0], x))
+    assert_close(vmap(rabbet.matmul, (None, 0))(x[0], y), looped(lambda q: x[0] @ q, y))
+
+
+def test_no_examples():
+    x = rabbet.zeros(0, 3)
+    assert vmap(lambda a: (a * 2).sum())(x).shape == (0,)
+    assert vmap(lambda a: a.view(-1, 1).softmax(0))(x).shape == (0, 3, 1)
