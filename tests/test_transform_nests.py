@@ -314,6 +314,23 @@ def test_bad_calls_are_errors():
         func.jacrev(f, chunk_size=0)
 
 
+def test_a_function_inside_forward_mode_refuses_an_outer_gradient():
+    class Square(rabbet.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * ctx.saved_tensors[0] * g
+
+    assert_close(jvp(Square.apply, (X,), (T,))[1], 2 * X * T)
+    assert_close(jvp(grad(lambda x: Square.apply(x).sum()), (X,), (T,))[1], 2 * T)
+    with pytest.raises(NotImplementedError, match="Square: a Function inside"):
+        grad(lambda x: jvp(Square.apply, (x,), (T,))[1].sum())(X)
+
+
 def test_a_dual_that_leaks_is_an_error():
     kept = []
     jvp(lambda x: kept.append(x * 2) or x, (X,), (T,))
