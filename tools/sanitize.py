@@ -11,6 +11,7 @@ frees not everything.
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,8 +49,9 @@ def cpu_level() -> str:
 
 
 def install(folder: Path, flags: str) -> Path:
-    """Install the packages, native code with `flags`, in a folder; returns it."""
-    site = folder / "site"
+    """Install the packages, native code with `flags`, under a folder; returns where they are."""
+    prefix = str(folder / "prefix")  # --target would replace `rabbet`, which several wheels share
+    site = Path(sysconfig.get_path("purelib", vars={"base": prefix, "platbase": prefix}))
     for package in NATIVE + PURE:
         options = []
         if package in NATIVE:
@@ -57,7 +59,7 @@ def install(folder: Path, flags: str) -> Path:
         if package == "backend-cpu":
             options += [f"-Ccmake.define.RABBET_CPU_ONLY_LEVEL={cpu_level()}"]
         pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
-        pip += ["--upgrade", "--target", str(site), *options, f"packages/{package}"]
+        pip += ["--ignore-installed", "--prefix", prefix, *options, f"packages/{package}"]
         run(pip, CXXFLAGS=f"{COMMON} {flags}")
     return site
 
