@@ -81,3 +81,9 @@ def test_the_transformer_learns_letters_and_writes_some():
     figures = last_line(run("char_gpt.py", "--steps", 60, "--json"))
     assert figures["loss"] < 0.8 * figures["first_loss"] and math.isfinite(figures["loss"])
     assert len(figures["sample"]) > 300
+
+
+def test_function_transforms_agree_with_their_loops():
+    done = run("function_transforms.py")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 5
