@@ -460,8 +460,8 @@ void interleave(const T* even, const T* odd, int64_t n, T* to) {
 }
 
 template <class T>
-constexpr rbcpu::ConvTable<T> kTable = {kMaxRows,       kDepth * kWidth<T>, copy_plane<T>,
-                                        pack_weight<T>, strip<T>,           interleave<T>};
+constexpr rbcpu::ConvTable<T> kTable = {kMaxRows,       kDepth* kWidth<T>, copy_plane<T>,
+                                        pack_weight<T>, strip<T>,          interleave<T>};
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 // tan, the inverse trigonometric functions, sinh and cosh, for float and double from one text;
 // their polynomials come from tools/minimax.py. Bounds in ulp, with hardware multiply-add and
 // without (tests/test_native_vecmath.py checks them): tan 1.8, atan 1.4, asin 1.3, acos 1.3,
-// sinh 1.8, cosh 1.8. The most found in about a million arguments of each, even ones and ones of all
-// magnitudes, beside long double: 1.76, 1.3, 1.17, 1.17, 1.61, 1.71.
+// sinh 1.8, cosh 1.8. The most found in about a million arguments of each, even ones and ones of
+// all magnitudes, beside long double: 1.76, 1.3, 1.17, 1.17, 1.61, 1.71.
 #pragma once
 #include "vecmath64.h"
 

@@ -191,7 +191,7 @@ int32_t call_node_hook(void* ctx, RbTensor** inputs, int32_t ninputs, RbTensor**
   PyObject* out = to_tuple(outputs, noutputs);
   PyObject* hook = static_cast<PyObject*>(ctx);
   PyObject* result = !out || (!Before && !in) ? nullptr
-                     : Before ? PyObject_CallOneArg(hook, out)
+                     : Before                 ? PyObject_CallOneArg(hook, out)
                               : PyObject_CallFunctionObjArgs(hook, in, out, nullptr);
   const bool ok = result && (Before ? from_tuple(result, outputs, noutputs)
                                     : from_tuple(result, inputs, ninputs));

@@ -1,5 +1,6 @@
 #include "tensor.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -337,7 +338,7 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
   for (int i = 1; i < nargs; ++i) {
     record->args[i] = args[i];
     if (args[i].tag == RB_INTS) {
-      std::memcpy(ints, args[i].v.is, args[i].len * sizeof(int64_t));
+      std::copy(args[i].v.is, args[i].v.is + args[i].len, ints);  // null where there are none
       record->args[i].v.is = ints;
       ints += args[i].len;
     }
