@@ -94,7 +94,8 @@ def main() -> None:
     site = install(folder, FLAGS[kind])
     # The runtime must come first in the process, and needs the C++ library's throw behind it.
     preload = f"{library('libasan.so')} {library('libstdc++.so.6')}"
-    arguments = sys.argv[2:] or ["-m", "not slow", "-p", "no:cacheprovider", "-q", *TESTS]
+    # -s: a report must not end in what pytest captures.
+    arguments = sys.argv[2:] or ["-m", "not slow", "-p", "no:cacheprovider", "-q", "-s", *TESTS]
     run(
         [sys.executable, "-m", "pytest", *arguments],
         LD_PRELOAD=preload,
