@@ -284,3 +284,16 @@ def test_a_number_has_one_element_to_select(index: list[int]) -> None:
         rabbet.index_select(rabbet.tensor(1.0), 0, index)
     with pytest.raises(rabbet.ArgumentError, match="index_add: 'source'"):
         rabbet.index_add(rabbet.tensor(1.0), 0, index, rabbet.tensor(1.0))
+
+
+@pytest.mark.parametrize("diagonal", [-2, 0, 1])
+def test_diag_of_a_vector_and_of_a_matrix(diagonal):
+    vector = np.arange(1.0, 4.0, dtype=np.float32)
+    matrix = rabbet.diag(rabbet.from_numpy(vector), diagonal)
+    assert np.array_equal(matrix.numpy(), np.diag(vector, diagonal))
+    assert np.array_equal(rabbet.diag(matrix, diagonal).numpy(), vector)
+
+
+def test_diag_refuses_three_dimensions():
+    with pytest.raises(RuntimeError, match="diag: expected 1 or 2 dimensions, got 3"):
+        rabbet.diag(rabbet.ones(2, 2, 2))

@@ -427,9 +427,8 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     if input.ndim != 1:
         raise RuntimeError(f"diag: expected 1 or 2 dimensions, got {input.ndim}")
     n = input.numel() + abs(diagonal)
-    return _ops("zeros")(n, n, dtype=input.dtype, device=input.device).diagonal_scatter(
-        input, diagonal
-    )
+    empty = _ops("zeros")(n, n, dtype=input.dtype, device=input.device)
+    return _ops("diagonal_scatter")(empty, input, diagonal)
 
 
 # ---- arithmetic
