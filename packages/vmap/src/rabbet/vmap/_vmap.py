@@ -62,7 +62,7 @@ def vmap(
             size = min(chunk_size, batch.size - start)
             part = batch.slice(start, size)
             parts.append(_call(func, batch, part, size, out_dims, mode, strict))
-        return _joined(parts, out_dims)
+        return _joined(batch.name, parts, out_dims)
 
     return mapped
 
@@ -191,11 +191,8 @@ def _result_dims(name: str, out_dims: Any, outputs: list[Any], spec: Any) -> lis
                 f"vmap({name}): expected the function to return Tensors only, got type {type(x).__name__}; "
                 "return other values in another way, or make them Tensors"
             )
-    tree = tree_unflatten(outputs, spec)
-    if isinstance(out_dims, list) and not isinstance(tree, list):
-        out_dims = tuple(out_dims)
     try:
-        dims = broadcast_prefix(out_dims, tree, f"vmap({name}): out_dims")
+        dims = _dims_of_results(out_dims, tree_unflatten(outputs, spec), name)
     except ValueError as error:
         raise ValueError(
             f"{error}; out_dims must have the structure of the results, or end earlier"
@@ -204,6 +201,12 @@ def _result_dims(name: str, out_dims: Any, outputs: list[Any], spec: Any) -> lis
         if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int)):
             raise ValueError(f"vmap({name}): out_dims: expected ints (or None), got {dim!r}")
     return dims
+
+
+def _dims_of_results(out_dims: Any, tree: Any, name: str) -> list[Any]:
+    if isinstance(out_dims, list) and not isinstance(tree, list):
+        out_dims = tuple(out_dims)
+    return broadcast_prefix(out_dims, tree, f"vmap({name}): out_dims")
 
 
 def _check_unbatched(name: str, level: int, outputs: list[Any], dims: list[Any]) -> None:
@@ -228,12 +231,10 @@ def _placed(name: str, x: Tensor, at: int | None, dim: int | None, size: int) ->
     return x if at == dim % x.ndim else x.movedim(at, dim)
 
 
-def _joined(parts: list[Any], out_dims: Any) -> Any:
+def _joined(name: str, parts: list[Any], out_dims: Any) -> Any:
     columns = [tree_flatten(part) for part in parts]
     spec = columns[0][1]
-    if isinstance(out_dims, list) and not isinstance(parts[0], list):
-        out_dims = tuple(out_dims)
-    dims = broadcast_prefix(out_dims, parts[0], "vmap: out_dims")
+    dims = _dims_of_results(out_dims, parts[0], name)
     whole = [
         pieces[0] if dim is None else rabbet.cat(list(pieces), dim)
         for dim, *pieces in zip(dims, *(leaves for leaves, _ in columns), strict=True)
