@@ -288,7 +288,7 @@ def test_shapes(shape, batch, at, data):
     at = min(at, len(shape))
     x = t(*shape[:at], batch, *shape[at:])
     functions = [
-        lambda a: a.sum(), lambda a: a.reshape(-1).cumsum(0), lambda a: a.flatten(), lambda a: a.unsqueeze(-1) * a.unsqueeze(0),
+        lambda a: a.sum(), lambda a: a.reshape(-1).cumsum(0), lambda a: a.flatten(), lambda a: a.reshape(-1, 1) * a.flatten(),
         lambda a: a.squeeze(), lambda a: a.amax(), lambda a: a.argmax(), lambda a: a.contiguous().view(-1, 1),
         lambda a: a.roll(1), lambda a: a.var(correction=0), lambda a: a.expand(2, *a.shape), lambda a: a.argmax(keepdim=True),
         lambda a: a.mean(dim=list(range(a.ndim)), keepdim=True) if a.ndim else a.mean(keepdim=True),
