@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PUBLIC = {
     "rabbet/abi.h",
     "rabbet/plugin.hpp",
+    "rabbet/values.hpp",
     "rabbet/philox.h",
     "rabbet/python.h",
     "rabbet/autograd.h",

@@ -8,12 +8,7 @@
 namespace rbcpu {
 namespace {
 
-void fill_int(RbTensor& out, int64_t value) {
-  RbValue number = {};
-  number.tag = RB_INT;
-  number.v.i = value;
-  fill_view(view_of(out), number);
-}
+void fill_int(RbTensor& out, int64_t value) { fill_view(view_of(out), rb::int_value(value)); }
 
 void zeros_kernel(const rb::Args& a) {
   constexpr int64_t kSerial = 1 << 15;  // bytes: more is worth the pool
@@ -51,12 +46,8 @@ void generate(const char* op, RbTensor& out, const F& f) {
 }
 
 void arange_kernel(const rb::Args& a) {
-  RbValue zero = {};
-  zero.tag = RB_INT;
-  const RbValue& start = a.has(1) ? a.args[0] : zero;
-  RbValue one = zero;
-  one.v.i = 1;
-  const RbValue& step = a.has(2) ? a.args[2] : one;
+  const RbValue start = a.has(1) ? a.args[0] : rb::int_value(0);
+  const RbValue step = a.has(2) ? a.args[2] : rb::int_value(1);
   if (start.tag == RB_FLOAT || step.tag == RB_FLOAT || !(kMaskInt >> a.ret().dtype_id & 1)) {
     const double first = rb::to_double(start), by = rb::to_double(step);
     generate("arange", a.ret(), [=](int64_t i) { return first + by * static_cast<double>(i); });
@@ -83,10 +74,7 @@ void eye_kernel(const rb::Args& a) {
   v.strides[0] += v.strides[1];
   v.shape[0] = v.shape[0] < v.shape[1] ? v.shape[0] : v.shape[1];
   v.ndim = 1;
-  RbValue one = {};
-  one.tag = RB_INT;
-  one.v.i = 1;
-  fill_view(v, one);
+  fill_view(v, rb::int_value(1));
 }
 
 const rb::KernelSpec kKernels[] = {

@@ -83,9 +83,7 @@ void cat_kernel(const rb::Args& a) {
 void pad_constant_kernel(const rb::Args& a) {
   View from = view_of(a.tensor(0)), to = view_of(a.ret());
   const auto pad = a.ints(1);
-  RbValue zero = {};
-  zero.tag = RB_INT;
-  fill_view(to, a.has(2) ? a.args[2] : zero);
+  fill_view(to, a.has(2) ? a.args[2] : rb::int_value(0));
   if (pad.len % 2 || pad.len / 2 > static_cast<uint32_t>(from.ndim)) {
     rb::fail(RB_E_ARG,
              "pad: expected (before, after) pairs for at most %d dimensions, got %u numbers",

@@ -2,11 +2,11 @@
 #pragma once
 #include <vector>
 
-#include "rabbet/abi.h"
+#include "rabbet/values.hpp"
 
 namespace autocast {
 
-extern const RbHost* host;
+using rb::host;
 extern int32_t layer;
 
 constexpr int kBackends = 64;

@@ -10,7 +10,6 @@
 
 namespace autocast {
 
-const RbHost* host = nullptr;
 int32_t layer = 0;
 
 namespace {
@@ -29,7 +28,7 @@ int32_t leave() { return --modes().nesting; }
 RbAutocast table;
 
 int32_t init(const RbHost* h, RbTxn* txn) {
-  host = h;
+  rb::host = h;
   static const char* const before[] = {"autograd", nullptr};
   static const char* const after[] = {nullptr};
   RbLayer desc{};

@@ -89,14 +89,10 @@ int32_t widest_dtype(const Rule& rule, const RbValue* args, int32_t nargs) {
 
 int32_t run_cast(RbTensor* t, int32_t to, RbTensor** out) {
   static const RbOp* const op = host->find_op("cast");
-  RbValue args[2] = {};
-  args[0].tag = RB_TENSOR;
-  args[0].v.t = t;
-  args[1].tag = RB_DTYPE;
-  args[1].v.i = to;
-  RbValue ret{};
-  const int32_t rc = host->call(op, args, 2, &ret, 1, 0);
-  if (rc == RB_OK) *out = ret.v.t;
+  const RbValue args[2] = {rb::tensor_value(t), rb::dtype_value(to)};
+  rb::Ref cast;
+  const int32_t rc = rb::call1(op, args, 2, cast);
+  *out = cast.take();
   return rc;
 }
 
@@ -139,11 +135,7 @@ class Casts {
     }
     return RB_OK;
   }
-  void set_dtype(int32_t i, int32_t dtype) {
-    args_[i] = RbValue{};
-    args_[i].tag = RB_DTYPE;
-    args_[i].v.i = dtype;
-  }
+  void set_dtype(int32_t i, int32_t dtype) { args_[i] = rb::dtype_value(dtype); }
   const RbValue* args() const { return args_; }
   bool changed() const { return nowned_ > 0; }
 

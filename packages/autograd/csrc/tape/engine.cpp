@@ -49,14 +49,6 @@ const Ops& ops() {
   return o;
 }
 
-RbValue none() { return RbValue{}; }
-RbValue dtype_value(int dtype) {
-  RbValue v{};
-  v.tag = RB_DTYPE;
-  v.v.i = dtype;
-  return v;
-}
-
 std::string shape_text(int ndim, const int64_t* shape) {
   std::string s = "(";
   for (int i = 0; i < ndim; ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
@@ -64,9 +56,7 @@ std::string shape_text(int ndim, const int64_t* shape) {
 }
 
 int32_t sum(RbTensor* a, RbTensor* b, Ref& out) {
-  RbValue args[3] = {tensor_value(a), tensor_value(b), none()};
-  args[2].tag = RB_INT;
-  args[2].v.i = 1;
+  const RbValue args[3] = {tensor_value(a), tensor_value(b), int_value(1)};
   return call1(ops().add, args, 3, out);
 }
 
@@ -242,7 +232,7 @@ int32_t Run::seed(RbTensor* output, RbTensor* grad) {
           "backward: the gradient can be left out for a scalar output only, this one has shape %s",
           shape_text(output->ndim, output->shape).c_str());
     }
-    const RbValue args[3] = {tensor_value(output), none(), none()};
+    const RbValue args[3] = {tensor_value(output), RbValue{}, RbValue{}};
     TlsGuard guard;
     host->layer_mode(layer, -1, 1);
     if (int32_t rc = call1(ops().ones_like, args, 3, g)) return rc;
@@ -421,12 +411,7 @@ int32_t Run::accumulate(Node* n) {
         "each of many; use func.grad, or make the tensor's history inside");
   }
   if (m->grad && !creates() && !(m->grad->keys[0] & layer_key)) {
-    const RbValue args[3] = {tensor_value(m->grad), tensor_value(grad), [] {
-                               RbValue v{};
-                               v.tag = RB_INT;
-                               v.v.i = 1;
-                               return v;
-                             }()};
+    const RbValue args[3] = {tensor_value(m->grad), tensor_value(grad), int_value(1)};
     RbValue out = tensor_value(m->grad);
     return host->call(ops().add, args, 3, &out, 1, RB_CALL_OUT);
   }
@@ -620,8 +605,7 @@ int32_t Run::apply_view_write(Node* n, Gradients& results) {
   Ref rest, hole;
   if (int32_t rc = call1(ops().contiguous_clone, &arg, 1, rest)) return rc;
   if (int32_t rc = host->view_replay(n->tensor, rest.get(), hole.out())) return rc;
-  RbValue fill_args[2] = {tensor_value(hole.get()), RbValue{}};
-  fill_args[1].tag = RB_INT;
+  const RbValue fill_args[2] = {tensor_value(hole), int_value(0)};
   RbValue out = tensor_value(hole.get());
   if (int32_t rc = host->call(ops().fill, fill_args, 2, &out, 1, RB_CALL_OUT)) return rc;
   results[0] = rest.take();
@@ -654,8 +638,7 @@ int32_t Run::refuse_nan(const Node* n, Gradients& results) {
     const RbValue arg = tensor_value(t);
     Ref nan, some;
     if (int32_t rc = call1(ops().isnan, &arg, 1, nan)) return rc;
-    RbValue args[3] = {tensor_value(nan.get()), none(), none()};
-    args[2].tag = RB_BOOL;
+    const RbValue args[3] = {tensor_value(nan), RbValue{}, rb::bool_value(false)};
     if (int32_t rc = call1(ops().any, args, 3, some)) return rc;
     if (some.get()->data && *static_cast<const uint8_t*>(some.get()->data)) {
       return fail(RB_E_STATE, "%s returned NaN in its gradient", node_name(n));

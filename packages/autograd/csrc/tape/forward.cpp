@@ -195,11 +195,7 @@ int32_t set_tangent(RbTensor* t, RbTensor* tangent) {
                            *const zeros_like = host->find_op("zeros_like");
   RbTensor* now = nullptr;
   if (int32_t rc = tangent_of(t, &now)) return rc;
-  if (!tangent) {
-    RbValue zero{};
-    zero.tag = RB_INT;
-    return now ? write(fill, now, zero) : RB_OK;
-  }
+  if (!tangent) return now ? write(fill, now, int_value(0)) : RB_OK;
   if (now) return write(copy, now, tensor_value(tangent));
   if (t->flags & RB_T_VIEW) {
     bool cut = false;

@@ -22,19 +22,6 @@ const Ops& ops() {
   return o;
 }
 
-RbValue int_value(int64_t i) {
-  RbValue v{};
-  v.tag = RB_INT;
-  v.v.i = i;
-  return v;
-}
-RbValue dtype_value(int dtype) {
-  RbValue v{};
-  v.tag = RB_DTYPE;
-  v.v.i = dtype;
-  return v;
-}
-
 int32_t apply1(const RbOp* op, RbTensor* t, Ref& out) {
   const RbValue arg = tensor_value(t);
   return call1(op, &arg, 1, out);
@@ -238,11 +225,8 @@ uint64_t latest(const RbValue& v) {
 
 // A gradient to differentiate with respect to: zeros, recorded at all levels, newer than `seq`.
 int32_t probe(const RbTensor* like, uint64_t seq, Ref& out) {
-  RbValue args[3] = {ints_value(like->shape, static_cast<uint32_t>(like->ndim)),
-                     dtype_value(like->dtype_id), RbValue{}};
-  args[2].tag = RB_DEVICE;
-  args[2].v.dev.backend = like->backend;
-  args[2].v.dev.index = like->device.id;
+  const RbValue args[3] = {ints_value(like->shape, static_cast<uint32_t>(like->ndim)),
+                           dtype_value(like->dtype_id), rb::device_value(like)};
   if (int32_t rc = call1(ops().zeros, args, 3, out)) return rc;
   Meta* m = new_meta(out.get());
   m->requires_grad = true;

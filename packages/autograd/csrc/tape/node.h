@@ -5,12 +5,19 @@
 #include <string>
 #include <vector>
 
-#include "rabbet/abi.h"
 #include "rabbet/autograd.h"
+#include "rabbet/values.hpp"
 
 namespace tape {
 
-extern const RbHost* host;
+using rb::call1;
+using rb::dtype_value;
+using rb::host;
+using rb::int_value;
+using rb::ints_value;
+using rb::Ref;
+using rb::tensor_value;
+
 extern int32_t layer, slot;
 extern uint32_t slot_offset;
 extern uint64_t layer_key;
@@ -170,58 +177,6 @@ inline bool same_meta(const RbTensor* t, const RbTensor* like) {
 }
 
 int32_t fail(int32_t code, const char* format, ...) __attribute__((format(printf, 2, 3)));
-
-/// Owned tensor.
-class Ref {
- public:
-  Ref() = default;
-  explicit Ref(RbTensor* owned) : t_(owned) {}
-  static Ref share(RbTensor* t) {
-    if (t) host->retain(t);
-    return Ref(t);
-  }
-  Ref(Ref&& o) noexcept : t_(o.t_) { o.t_ = nullptr; }
-  Ref& operator=(Ref&& o) noexcept {
-    std::swap(t_, o.t_);
-    return *this;
-  }
-  ~Ref() {
-    if (t_) host->release(t_);
-  }
-  RbTensor* get() const { return t_; }
-  RbTensor** out() { return &t_; }
-  RbTensor* take() {
-    RbTensor* t = t_;
-    t_ = nullptr;
-    return t;
-  }
-  explicit operator bool() const { return t_ != nullptr; }
-
- private:
-  RbTensor* t_ = nullptr;
-};
-
-inline RbValue tensor_value(RbTensor* t) {
-  RbValue v{};
-  v.tag = RB_TENSOR;
-  v.v.t = t;
-  return v;
-}
-inline RbValue ints_value(const int64_t* p, uint32_t n) {
-  RbValue v{};
-  v.tag = RB_INTS;
-  v.len = n;
-  v.v.is = p;
-  return v;
-}
-
-/// Call an operator by name (looked up once per call site through `find`) with one tensor result.
-inline int32_t call1(const RbOp* op, const RbValue* args, int32_t nargs, Ref& out) {
-  RbValue r{};
-  const int32_t rc = host->call(op, args, nargs, &r, 1, 0);
-  if (rc == RB_OK) out = Ref(r.v.t);
-  return rc;
-}
 
 /// Keeps the thread's dispatch state and puts it back.
 class TlsGuard {

@@ -14,7 +14,6 @@
 
 namespace tape {
 
-const RbHost* host = nullptr;
 int32_t layer = 0, slot = 0;
 uint32_t slot_offset = 0;
 uint64_t layer_key = 0;
@@ -264,7 +263,7 @@ void set_anomaly(int32_t on) { check_nan.store(on); }
 RbAutograd table;
 
 int32_t init(const RbHost* h, RbTxn* txn) {
-  host = h;
+  rb::host = h;
   static const char* const before[] = {nullptr};
   static const char* const after[] = {"autocast", nullptr};
   RbLayer desc{};

@@ -23,11 +23,9 @@
 #include <type_traits>
 
 #include "rabbet/abi.h"
+#include "rabbet/values.hpp"
 
 namespace rb {
-
-/// The host table; set it in `init`. One per plugin library (compile with hidden visibility).
-inline const RbHost* host = nullptr;
 
 /// What a plugin's own code throws; `wrap` turns it into a status code and a message.
 class Error : public std::exception {

@@ -4,41 +4,22 @@
 
 namespace batch {
 
-RbValue none() {
-  RbValue v{};
-  v.tag = RB_NONE;
-  return v;
-}
-RbValue value(RbTensor* t) {
-  RbValue v{};
-  v.tag = RB_TENSOR;
-  v.v.t = t;
-  return v;
-}
-RbValue integer(int64_t i) {
-  RbValue v{};
-  v.tag = RB_INT;
-  v.v.i = i;
-  return v;
-}
-RbValue list(const Dims& dims) {
-  RbValue v{};
-  v.tag = RB_INTS;
-  v.len = static_cast<uint32_t>(dims.size());
-  v.v.is = dims.data();
-  return v;
-}
-
 Ref call(const RbOp* op, std::initializer_list<RbValue> args) {
-  RbValue ret = none();
+  RbValue ret = none_value();
   rb::check(rb::host->call(op, args.begin(), static_cast<int32_t>(args.size()), &ret, 1, 0));
   return Ref(ret.v.t);
 }
 
 Dims shape_of(const RbTensor* t) { return Dims(t->shape, t->shape + t->ndim); }
-Ref reshape(const Ref& x, const Dims& shape) { return call(ops.reshape, {value(x), list(shape)}); }
-Ref expand(RbTensor* x, const Dims& shape) { return call(ops.expand, {value(x), list(shape)}); }
-Ref permute(const Ref& x, const Dims& order) { return call(ops.permute, {value(x), list(order)}); }
+Ref reshape(const Ref& x, const Dims& shape) {
+  return call(ops.reshape, {tensor_value(x), list(shape)});
+}
+Ref expand(RbTensor* x, const Dims& shape) {
+  return call(ops.expand, {tensor_value(x), list(shape)});
+}
+Ref permute(const Ref& x, const Dims& order) {
+  return call(ops.permute, {tensor_value(x), list(order)});
+}
 Ref move_dim(Ref x, int from, int to) {
   if (from == to) return x;
   Dims order;
@@ -50,7 +31,7 @@ Ref move_dim(Ref x, int from, int to) {
 }
 Ref squeeze(const Ref& x, int dim) {
   const Dims dims{dim};
-  return call(ops.squeeze, {value(x), list(dims)});
+  return call(ops.squeeze, {tensor_value(x), list(dims)});
 }
 
 bool Call::mine(const RbValue& v) const {
@@ -97,7 +78,7 @@ std::vector<RbValue> Call::call_example(int64_t index) const {
   auto slice = [&](RbTensor* t) {
     if (!t || !mine(t)) return t;
     const RbWrap& w = wrap_of(t);
-    hold.push_back(call(ops.select, {value(w.inner), integer(w.bits), integer(index)}));
+    hold.push_back(call(ops.select, {tensor_value(w.inner), int_value(w.bits), int_value(index)}));
     return hold.back().get();
   };
   for (RbValue& v : values) {
@@ -109,7 +90,7 @@ std::vector<RbValue> Call::call_example(int64_t index) const {
       v.v.ts = lists.back().get();
     }
   }
-  std::vector<RbValue> results(nrets, none());
+  std::vector<RbValue> results(nrets, none_value());
   rb::check(rb::host->call(c->op, values.data(), nargs, results.data(), nrets, 0));
   return results;
 }

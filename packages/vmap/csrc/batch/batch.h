@@ -21,45 +21,15 @@ struct Frame {
   uint64_t serial;
 };
 
-/// A tensor that is released at the end of scope.
-class Ref {
- public:
-  Ref() = default;
-  explicit Ref(RbTensor* owned) : t_(owned) {}
-  Ref(Ref&& other) noexcept : t_(other.take()) {}
-  Ref& operator=(Ref&& other) noexcept {
-    if (this != &other) {
-      if (t_) rb::host->release(t_);
-      t_ = other.take();
-    }
-    return *this;
-  }
-  ~Ref() {
-    if (t_) rb::host->release(t_);
-  }
-  static Ref share(RbTensor* t) {
-    rb::host->retain(t);
-    return Ref(t);
-  }
-  RbTensor* get() const { return t_; }
-  RbTensor* operator->() const { return t_; }
-  RbTensor* take() {
-    RbTensor* t = t_;
-    t_ = nullptr;
-    return t;
-  }
-
- private:
-  RbTensor* t_ = nullptr;
-};
+using rb::dtype_value;
+using rb::int_value;
+using rb::none_value;
+using rb::Ref;
+using rb::tensor_value;
 
 using Dims = std::vector<int64_t>;
 
-RbValue none();
-RbValue value(RbTensor* t);
-inline RbValue value(const Ref& t) { return value(t.get()); }
-RbValue integer(int64_t i);
-RbValue list(const Dims& dims);  // borrowed
+inline RbValue list(const Dims& dims) { return rb::ints_value(dims.data(), dims.size()); }
 
 /// Call an operator of one result.
 Ref call(const RbOp* op, std::initializer_list<RbValue> args);
@@ -107,7 +77,7 @@ class Call {
   /// A tensor of the level whose examples lie along `dim` of `inner`.
   Ref wrap(const Ref& inner, int dim) const;
   /// Result i.
-  void give(int i, Ref t) { rets[i] = value(t.take()); }
+  void give(int i, Ref t) { rets[i] = tensor_value(t.take()); }
   void give(int i, const Ref& inner, int dim) { give(i, wrap(inner, dim)); }
   /// The operator's results for one example.
   std::vector<RbValue> call_example(int64_t index) const;

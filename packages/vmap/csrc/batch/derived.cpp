@@ -18,7 +18,7 @@ class Values {
     tensors_.push_back(std::move(t));
     return tensors_.back().get();
   }
-  void set(int i, Ref t) { v[i] = value(keep(std::move(t))); }
+  void set(int i, Ref t) { v[i] = tensor_value(keep(std::move(t))); }
   void set(int i, Dims dims) {
     lists_.push_back(std::make_unique<Dims>(std::move(dims)));
     v[i] = list(*lists_.back());
@@ -45,7 +45,7 @@ class Values {
 class Results {
  public:
   Results(const Call& c, const Values& a) : n(c.nrets) {
-    std::fill(v, v + kMaxArgs, none());
+    std::fill(v, v + kMaxArgs, none_value());
     rb::check(rb::host->call(c.c->op, a.v, a.n, v, n, 0));
   }
   ~Results() {
@@ -55,7 +55,7 @@ class Results {
   Results& operator=(const Results&) = delete;
   Ref take(int i) {
     Ref t(v[i].v.t);
-    v[i] = none();
+    v[i] = none_value();
     return t;
   }
 
@@ -94,12 +94,7 @@ int used_dtype(const Call& c, int dtype) {
   return dtype;
 }
 
-Ref cast(const Ref& t, int dtype) {
-  RbValue to{};
-  to.tag = RB_DTYPE;
-  to.v.i = dtype;
-  return call(ops.cast, {value(t), to});
-}
+Ref cast(const Ref& t, int dtype) { return call(ops.cast, {tensor_value(t), dtype_value(dtype)}); }
 
 bool other_dtypes(const Call& c, int dtype) {
   for (int i = 0; i < c.nargs; ++i) {
@@ -116,7 +111,7 @@ Ref pad_rank(Ref x, int ndim) {
   Dims shape{x->shape[0]};
   shape.resize(1 + ndim - (x->ndim - 1), 1);
   shape.insert(shape.end(), x->shape + 1, x->shape + x->ndim);
-  return call(ops.view, {value(x), list(shape)});
+  return call(ops.view, {tensor_value(x), list(shape)});
 }
 
 void align(Call& c, bool repeat) {
@@ -140,7 +135,7 @@ void align(Call& c, bool repeat) {
       if (numbers && loops == 0 && t->ndim == 0 && takes_part(c, i) &&
           other_dtypes(c, t->dtype_id)) {
         const Dims one{1};
-        a.set(i, call(ops.view, {value(t), list(one)}));
+        a.set(i, call(ops.view, {tensor_value(t), list(one)}));
       }
       continue;
     }
@@ -158,7 +153,7 @@ void align(Call& c, bool repeat) {
   if (!c.is_out()) return give_all(c, a);
   RbTensor* target = c.rets[0].v.t;
   const Ref inner = c.front(target);
-  RbValue ret = value(inner);
+  RbValue ret = tensor_value(inner);
   for (int i = 0; i < c.nargs; ++i) {
     if (c.args[i].tag == RB_TENSOR && c.args[i].v.t == target && a.v[i].v.t->ndim == inner->ndim)
       a.v[i].v.t = inner.get();
@@ -307,11 +302,7 @@ Ref stacked(const std::vector<std::vector<RbValue>>& all, int i, int j) {
   std::vector<RbTensor*> parts;
   for (const std::vector<RbValue>& example : all)
     parts.push_back(j < 0 ? example[i].v.t : example[i].v.ts[j]);
-  RbValue tensors{};
-  tensors.tag = RB_TENSORS;
-  tensors.len = static_cast<uint32_t>(parts.size());
-  tensors.v.ts = parts.data();
-  return call(ops.stack, {tensors, integer(0)});
+  return call(ops.stack, {rb::tensors_value(parts.data(), parts.size()), int_value(0)});
 }
 
 struct Examples {
@@ -328,13 +319,9 @@ RbValue stacked_list(Call& c, const Examples& examples, int i) {
   std::vector<Ref> parts;
   for (uint32_t j = 0; j < n; ++j)
     parts.push_back(c.wrap(stacked(examples.all, i, static_cast<int>(j)), 0));
-  RbValue out{};
-  out.tag = RB_TENSORS;
-  out.len = n;
   RbTensor** ts = rb::host->tensors_new(n);
   for (uint32_t j = 0; j < n; ++j) ts[j] = parts[j].take();
-  out.v.ts = ts;
-  return out;
+  return rb::tensors_value(ts, n);
 }
 
 // Lists that are written: an example of a list is a list of examples.
@@ -407,7 +394,7 @@ void reduction(Call& c) {
     const int type = c.info.args[i].type;
     if (type == RB_A_DIM && a.v[i].tag == RB_NONE) {  // of the flattened example
       inner = reshape(inner, {c.size(), x->numel});
-      a.v[i] = integer(1);
+      a.v[i] = int_value(1);
       flat = true;
     } else if (type == RB_A_DIMS && (a.v[i].tag == RB_NONE || a.v[i].len == 0)) {
       a.set(i, all_dims(std::max(x->ndim, 1)));

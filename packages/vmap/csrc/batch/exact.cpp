@@ -46,7 +46,7 @@ void t_rule(Call& c) {
   RbTensor* x = tensor(c, 0);
   if (x->ndim > 2) return c.refuse();
   if (x->ndim < 2) return c.give(0, alias(x));
-  c.give(0, call(ops.transpose, {value(c.front(x)), integer(1), integer(2)}), 0);
+  c.give(0, call(ops.transpose, {tensor_value(c.front(x)), int_value(1), int_value(2)}), 0);
 }
 void matrix_transpose(Call& c) { tensor(c, 0)->ndim < 2 ? c.refuse() : movement(c); }
 
@@ -61,7 +61,7 @@ void as_strided(Call& c) {
   Dims size{c.size()}, stride{x->strides[0]};
   size.insert(size.end(), c.args[1].v.is, c.args[1].v.is + c.args[1].len);
   stride.insert(stride.end(), c.args[2].v.is, c.args[2].v.is + c.args[2].len);
-  c.give(0, call(c.c->op, {value(x), list(size), list(stride), none()}), 0);
+  c.give(0, call(c.c->op, {tensor_value(x), list(size), list(stride), none_value()}), 0);
 }
 
 void roll(Call& c) {
@@ -70,7 +70,7 @@ void roll(Call& c) {
   const Ref flat = reshape(c.front(x), {c.size(), x->numel});
   const Dims dim{1};
   if (c.args[1].len != 1) return c.refuse();
-  const Ref rolled = call(ops.roll, {value(flat), c.args[1], list(dim)});
+  const Ref rolled = call(ops.roll, {tensor_value(flat), c.args[1], list(dim)});
   Dims shape = shape_of(x);
   shape.insert(shape.begin(), c.size());
   c.give(0, reshape(rolled, shape), 0);
@@ -78,7 +78,9 @@ void roll(Call& c) {
 
 // ---- products
 
-Ref product(const Ref& a, const Ref& b) { return call(ops.matmul, {value(a), value(b)}); }
+Ref product(const Ref& a, const Ref& b) {
+  return call(ops.matmul, {tensor_value(a), tensor_value(b)});
+}
 
 // Whichever operand is a vector for all examples, one product does for all of them.
 void matmul_left(Call& c) {  // the first operand alone is batched
@@ -121,20 +123,20 @@ void matmul(Call& c) {
 
 void add_bias(Call& c) {
   std::vector<RbValue> values(c.args, c.args + c.nargs);
-  values[2] = none();
-  RbValue out = none();
+  values[2] = none_value();
+  RbValue out = none_value();
   rb::check(rb::host->call(c.c->op, values.data(), c.nargs, &out, 1, 0));
   const Ref y(out.v.t);
   Dims shape(y->ndim - 1, 1);
   shape[0] = -1;
   const Ref bias = call(ops.view, {c.args[2], list(shape)});
-  c.give(0, call(ops.add, {value(y), value(bias)}));
+  c.give(0, call(ops.add, {tensor_value(y), tensor_value(bias)}));
 }
 
 // The examples' channels (dimension 1) side by side.
 Ref channels(const Call& c, int i) { return join(move_dim(c.materialise(tensor(c, i)), 0, 1), 1); }
 
-RbValue times(const Call& c, int i) { return integer(c.args[i].v.i * c.size()); }
+RbValue times(const Call& c, int i) { return int_value(c.args[i].v.i * c.size()); }
 
 void convolution(Call& c) {
   const RbTensor *x = tensor(c, 0), *w = tensor(c, 1);
@@ -145,8 +147,8 @@ void convolution(Call& c) {
   const bool shared = !batched(c, 0) && c.args[6].v.i == 1;  // one group sees all kernels
   const Ref kernels = join(c.front(tensor(c, 1)), 0);
   const Ref input = shared ? Ref::share(tensor(c, 0)) : channels(c, 0);
-  const Ref y = call(c.c->op, {value(input), value(kernels), none(), c.args[3], c.args[4],
-                               c.args[5], shared ? c.args[6] : times(c, 6)});
+  const Ref y = call(c.c->op, {tensor_value(input), tensor_value(kernels), none_value(), c.args[3],
+                               c.args[4], c.args[5], shared ? c.args[6] : times(c, 6)});
   c.give(0, part(y, 1, c.size()), 1);
 }
 
@@ -164,8 +166,8 @@ void convolution_dx(Call& c) {
   if (!batched(c, 1)) return fold(c);
   const Ref grads = channels(c, 0), kernels = join(c.front(tensor(c, 1)), 0);
   const Dims shape = scaled(c, 2, 1);
-  const Ref dx = call(c.c->op, {value(grads), value(kernels), list(shape), c.args[3], c.args[4],
-                                c.args[5], times(c, 6)});
+  const Ref dx = call(c.c->op, {tensor_value(grads), tensor_value(kernels), list(shape), c.args[3],
+                                c.args[4], c.args[5], times(c, 6)});
   c.give(0, part(dx, 1, c.size()), 1);
 }
 
@@ -174,8 +176,8 @@ void convolution_dw(Call& c) {
   if (x->ndim != g->ndim || x->ndim < 3) return c.refuse();
   const Ref input = channels(c, 0), grads = channels(c, 1);
   const Dims shape = scaled(c, 2, 0);
-  const Ref dw = call(c.c->op, {value(input), value(grads), list(shape), c.args[3], c.args[4],
-                                c.args[5], times(c, 6)});
+  const Ref dw = call(c.c->op, {tensor_value(input), tensor_value(grads), list(shape), c.args[3],
+                                c.args[4], c.args[5], times(c, 6)});
   c.give(0, part(dw, 0, c.size()), 0);
 }
 
@@ -206,7 +208,7 @@ void index_select(Call& c) {
   const int64_t dim = c.args[1].v.i;
   if (!batched(c, 0) && x->ndim > 0) {  // the indices of all examples in one list
     const Ref flat = reshape(c.front(index), {c.size() * index->numel});
-    const Ref r = call(c.c->op, {c.args[0], c.args[1], value(flat)});
+    const Ref r = call(c.c->op, {c.args[0], c.args[1], tensor_value(flat)});
     return c.give(0, part(r, static_cast<int>(dim), c.size()), static_cast<int>(dim));
   }
   Ref input = c.materialise(x);
@@ -214,7 +216,7 @@ void index_select(Call& c) {
   Dims shape = shape_of(input.get());
   shape[dim + 1] = index->numel;
   const Ref at = spread(c, index, shape, static_cast<int>(dim) + 1);
-  const Ref r = call(ops.gather, {value(input), integer(dim + 1), value(at)});
+  const Ref r = call(ops.gather, {tensor_value(input), int_value(dim + 1), tensor_value(at)});
   c.give(0, x->ndim == 0 ? squeeze(r, 1) : Ref::share(r.get()), 0);
 }
 
@@ -231,9 +233,10 @@ void index_add(Call& c) {
     from = pad(from, 1, 2);
   }
   const bool scaled = c.args[4].tag != RB_INT || c.args[4].v.i != 1;
-  if (scaled) from = call(ops.mul, {value(from), c.args[4]});
+  if (scaled) from = call(ops.mul, {tensor_value(from), c.args[4]});
   const Ref at = spread(c, index, shape_of(from.get()), static_cast<int>(dim) + 1);
-  const Ref r = call(ops.scatter_add, {value(input), integer(dim + 1), value(at), value(from)});
+  const Ref r = call(ops.scatter_add, {tensor_value(input), int_value(dim + 1), tensor_value(at),
+                                       tensor_value(from)});
   c.give(0, x->ndim == 0 ? squeeze(r, 1) : Ref::share(r.get()), 0);
 }
 
@@ -262,7 +265,8 @@ struct Indices {
     }
     numbered = input_batched && (any || !adjacent);
     if (numbered) {
-      add(reshape(call(ops.arange, {integer(c.size()), none(), integer(1), dtype(), device(c)}),
+      add(reshape(call(ops.arange, {int_value(c.size()), none_value(), int_value(1),
+                                    dtype_value(RB_I64), rb::device_value(tensor(c, 0))}),
                   numbers(c)));
     } else if (input_batched) {
       list.push_back(nullptr);
@@ -276,13 +280,7 @@ struct Indices {
       }
     }
   }
-  RbValue value() const {
-    RbValue v{};
-    v.tag = RB_TENSORS;
-    v.len = static_cast<uint32_t>(list.size());
-    v.v.ts = list.data();
-    return v;
-  }
+  RbValue value() const { return rb::tensors_value(list.data(), list.size()); }
 
  private:
   void add(Ref t) {
@@ -293,18 +291,6 @@ struct Indices {
     Dims shape(joined + 1, 1);
     shape[0] = c.size();
     return shape;
-  }
-  static RbValue dtype() {
-    RbValue v{};
-    v.tag = RB_DTYPE;
-    v.v.i = RB_I64;
-    return v;
-  }
-  static RbValue device(const Call& c) {
-    RbValue v{};
-    v.tag = RB_DEVICE;
-    v.v.dev = {tensor(c, 0)->backend, tensor(c, 0)->device.id};
-    return v;
   }
 };
 
@@ -322,7 +308,7 @@ void index(Call& c) {
   if (static_cast<int>(c.args[1].len) > x->ndim) return c.refuse();
   const Indices at(c, batched(c, 0));
   const Ref input = batched(c, 0) ? c.front(x) : Ref::share(x);
-  Ref r = call(c.c->op, {value(input), at.value()});
+  Ref r = call(c.c->op, {tensor_value(input), at.value()});
   if (!batched(c, 0)) return c.give(0, r, at.adjacent ? at.first : 0);
   if (at.numbered && at.adjacent && at.first > 0)
     r = permute(r, joined_back(r->ndim, at.joined, at.first));
@@ -348,9 +334,9 @@ void index_put(Call& c) {
       for (size_t d = 0; d < back.size(); ++d) order[back[d]] = static_cast<int64_t>(d);
       own = permute(own, order);
     }
-    written = value(own);
+    written = tensor_value(own);
   }
-  c.give(0, call(c.c->op, {value(input), at.value(), written, c.args[3]}), 0);
+  c.give(0, call(c.c->op, {tensor_value(input), at.value(), written, c.args[3]}), 0);
 }
 
 // Examples with tables of their own; the row at padding_idx must get no gradient.
@@ -360,11 +346,12 @@ void embedding(Call& c) {
   if (weight->ndim != 2) return c.refuse();
   const int64_t padding = c.args[2].v.i;
   if (padding < 0) return decompose(c);
-  const RbValue first = integer(padding), last = integer(padding + 1), one = integer(1);
-  const Ref row = call(ops.slice, {c.args[0], integer(0), first, last, one});
-  const Ref cut = call(ops.detach, {value(row)});
-  const Ref table = call(ops.slice_scatter, {c.args[0], value(cut), integer(0), first, last, one});
-  const RbValue args[3] = {value(table), c.args[1], integer(-1)};
+  const RbValue first = int_value(padding), last = int_value(padding + 1), one = int_value(1);
+  const Ref row = call(ops.slice, {c.args[0], int_value(0), first, last, one});
+  const Ref cut = call(ops.detach, {tensor_value(row)});
+  const Ref table =
+      call(ops.slice_scatter, {c.args[0], tensor_value(cut), int_value(0), first, last, one});
+  const RbValue args[3] = {tensor_value(table), c.args[1], int_value(-1)};
   Call plain{c.c, c.info, args, 3, c.rets, c.nrets, c.frame};
   decompose(plain);
 }
@@ -390,7 +377,7 @@ void cat(Call& c) {
   args[0].len = static_cast<uint32_t>(kept.size());
   Call fewer{c.c, c.info, args, 2, c.rets, c.nrets, c.frame};
   if (fewer.any_mine()) return shifted(fewer);
-  RbValue ret = none();
+  RbValue ret = none_value();
   rb::check(rb::host->call(c.c->op, args, 2, &ret, 1, 0));
   c.give(0, Ref(ret.v.t));
 }

@@ -63,7 +63,7 @@ void check_shape(const Call& c, const RbTensor* target, const RbTensor* result) 
 
 // Results of their own, then copied.
 void run_into(Call& c, Rule rule, bool batched) {
-  std::vector<RbValue> results(c.nrets, none());
+  std::vector<RbValue> results(c.nrets, none_value());
   struct Release {
     std::vector<RbValue>& values;
     ~Release() {
@@ -104,7 +104,7 @@ void run_call(Call& c, Rule exact) {
 int32_t guarded_call(const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
                      int32_t nrets, Rule exact) {
   const bool fresh = !(call->flags & RB_CALL_OUT);
-  if (fresh) std::fill(rets, rets + nrets, none());
+  if (fresh) std::fill(rets, rets + nrets, none_value());
   const int32_t rc = rb::guarded([&] {
     Call c{call,  *rb::host->op_info(call->op),           args, nargs, rets,
            nrets, *static_cast<const Frame*>(call->frame)};
@@ -113,7 +113,7 @@ int32_t guarded_call(const RbCall* call, const RbValue* args, int32_t nargs, RbV
   if (rc != RB_OK && fresh) {
     for (int32_t i = 0; i < nrets; ++i) {
       rb::host->value_release(&rets[i]);
-      rets[i] = none();
+      rets[i] = none_value();
     }
   }
   return rc;

@@ -9,18 +9,13 @@ namespace {
 
 // A tensor of the shape and dtype of an example, to be filled.
 Ref blank(const RbTensor* like) {
-  RbValue dtype{}, device{};
-  dtype.tag = RB_DTYPE;
-  dtype.v.i = like->dtype_id;
-  device.tag = RB_DEVICE;
-  device.v.dev = {like->backend, like->device.id};
   const Dims shape = shape_of(like);
-  return call(ops.empty, {list(shape), dtype, device});
+  return call(ops.empty, {list(shape), dtype_value(like->dtype_id), rb::device_value(like)});
 }
 
 std::vector<RbValue> plain_call(const Call& c, const std::vector<RbValue>& values, uint32_t flags) {
   std::vector<RbValue> results(c.rets, c.rets + c.nrets);
-  if (!(flags & RB_CALL_OUT)) results.assign(c.nrets, none());
+  if (!(flags & RB_CALL_OUT)) results.assign(c.nrets, none_value());
   rb::check(rb::host->call(c.c->op, values.data(), static_cast<int32_t>(values.size()),
                            results.data(), c.nrets, flags));
   return results;
@@ -34,16 +29,13 @@ Ref draw_once(const Call& c) {
   if (c.nargs > 1 && c.args[1].tag == RB_TENSOR && c.mine(c.args[1])) {  // bernoulli.tensor
     const RbOpInfo& uniform_info = *rb::host->op_info(ops.uniform);
     const Ref uniform =
-        call(ops.uniform, {value(blank(c.args[1].v.t)), uniform_info.args[1].default_value,
+        call(ops.uniform, {tensor_value(blank(c.args[1].v.t)), uniform_info.args[1].default_value,
                            uniform_info.args[2].default_value, c.args[2]});
-    const Ref hit = call(ops.lt, {value(uniform), c.args[1]});
-    RbValue dtype{};
-    dtype.tag = RB_DTYPE;
-    dtype.v.i = like->dtype_id;
-    return call(ops.cast, {value(hit), dtype});
+    const Ref hit = call(ops.lt, {tensor_value(uniform), c.args[1]});
+    return call(ops.cast, {tensor_value(hit), dtype_value(like->dtype_id)});
   }
   std::vector<RbValue> values(c.args, c.args + c.nargs);
-  values[0] = value(shape);
+  values[0] = tensor_value(shape);
   return Ref(plain_call(c, values, 0)[0].v.t);
 }
 
@@ -57,7 +49,7 @@ void same(Call& c) {
   }
   Ref drawn = draw_once(c);
   if (!c.is_out()) return c.give(0, std::move(drawn));
-  const RbValue copy[2] = {c.rets[0], value(drawn)};
+  const RbValue copy[2] = {c.rets[0], tensor_value(drawn)};
   RbValue ret = c.rets[0];
   rb::check(rb::host->call(ops.copy, copy, 2, &ret, 1, RB_CALL_OUT));
 }
@@ -69,11 +61,7 @@ void draw_each(Call& c) {  // without a tensor: the shape is an argument
     hold.push_back(Ref(plain_call(c, {c.args, c.args + c.nargs}, 0)[0].v.t));
     parts.push_back(hold.back().get());
   }
-  RbValue tensors{};
-  tensors.tag = RB_TENSORS;
-  tensors.len = static_cast<uint32_t>(parts.size());
-  tensors.v.ts = parts.data();
-  c.give(0, call(ops.stack, {tensors, integer(0)}), 0);
+  c.give(0, call(ops.stack, {rb::tensors_value(parts.data(), parts.size()), int_value(0)}), 0);
 }
 
 void different(Call& c) {
@@ -82,7 +70,7 @@ void different(Call& c) {
   for (RbValue& v : values) {
     if (v.tag != RB_TENSOR) continue;
     hold.push_back(c.materialise(v.v.t));
-    v = value(hold.back());
+    v = tensor_value(hold.back());
   }
   if (hold.empty()) return draw_each(c);
   if (!c.is_out()) return c.give(0, Ref(plain_call(c, values, 0)[0].v.t), 0);
@@ -94,8 +82,9 @@ void different(Call& c) {
         c.info.name, static_cast<long long>(c.size()));
   }
   const Ref target = c.front(c.rets[0].v.t);
-  if (c.args[0].tag == RB_TENSOR && c.args[0].v.t == c.rets[0].v.t) values[0] = value(target);
-  RbValue ret = value(target);
+  if (c.args[0].tag == RB_TENSOR && c.args[0].v.t == c.rets[0].v.t)
+    values[0] = tensor_value(target);
+  RbValue ret = tensor_value(target);
   rb::check(rb::host->call(c.c->op, values.data(), c.nargs, &ret, 1, RB_CALL_OUT));
 }
 
@@ -113,7 +102,7 @@ void random_steps(Call& c) {
   for (RbValue& v : values) {
     if (v.tag != RB_TENSOR) continue;
     hold.push_back(c.wrap(c.materialise(v.v.t), 0));
-    v = value(hold.back());
+    v = tensor_value(hold.back());
   }
   rb::check(rb::host->decompose(c.c, values.data(), c.nargs, c.rets, c.nrets));
 }
