@@ -11,6 +11,7 @@ LINEAR = [
     (4096, 768, 3072), (1, 768, 3072),
 ]  # fmt: skip
 # batch, rows, inner, columns: products of attention.
+FUSED = [(64, 512, 512), (1024, 256, 1024)]
 BATCHED = [(32, 128, 64, 128), (32, 128, 128, 64), (64, 32, 32, 32)]
 
 
@@ -62,6 +63,26 @@ def rows(torch) -> list[dict]:
 
             what = f"matmul {b} x ({m}, {k}) @ ({k}, {n})"
             found.append(row_of(what, torch, 2.0 * b * m * k * n, batched, dtype))
+        for m, k, n in FUSED:
+
+            def added(t, f, kind, m=m, k=k, n=n):
+                x, w, c = random(t, kind, m, k), random(t, kind, k, n), random(t, kind, m, n)
+                if not f:
+                    return lambda: 0.5 * c + 2.0 * (x @ w)
+                return lambda: t.addmm(c, x, w, beta=0.5, alpha=2.0)
+
+            def activated(t, f, kind, m=m, k=k, n=n):
+                x, w, c = random(t, kind, m, k), random(t, kind, n, k), random(t, kind, n)
+                if not f:
+                    return lambda: t.maximum(x @ w.T + c, 0)
+                if t is rabbet:
+                    return lambda: rabbet.ops.linear_activation(x, w, c, activation="relu")
+                return lambda: t._addmm_activation(c, x, w.t(), use_gelu=False)
+
+            found.append(row_of(f"addmm {m}x{k} -> {n}", torch, 2.0 * m * k * n, added, dtype))
+            found.append(
+                row_of(f"linear, relu {m}x{k} -> {n}", torch, 2.0 * m * k * n, activated, dtype)
+            )
     return found
 
 

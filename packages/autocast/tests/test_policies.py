@@ -12,8 +12,8 @@ EPSILON = {"bfloat16": 2**-8, "float16": 2**-11}
 # AutocastCUDA (2.13), under the names that the operators have here; all others are left alone.
 TORCH = {
     "low": {
-        "addmm", "attention", "baddbmm", "bmm", "convolution", "convolution_dw", "convolution_dx", "linear", "matmul",
-        "mm", "mv", "prelu", "recurrent_layer", "recurrent_step", "scaled_dot_product_attention",
+        "addmm", "attention", "baddbmm", "bmm", "convolution", "convolution_dw", "convolution_dx", "linear",
+        "linear_activation", "matmul", "mm", "mv", "prelu", "recurrent_layer", "recurrent_step", "scaled_dot_product_attention",
     },
     "fp32": {
         "absolute_error", "acos", "asin", "binary_error", "cosh", "cross_entropy_loss", "cross_entropy_steps",
@@ -43,7 +43,7 @@ def test_torch_lists_them():
         "absolute_error": "l1_loss", "attention": "scaled_dot_product_attention", "binary_error": "binary_cross_entropy",
         "convolution": "conv2d", "convolution_dw": "conv2d", "convolution_dx": "conv_transpose2d.input",
         "cross_entropy_loss": "cross_entropy_loss", "cross_entropy_steps": "cross_entropy_loss",
-        "huber_error": "huber_loss", "log_softmax": "log_softmax.int", "logistic_error": "binary_cross_entropy_with_logits",
+        "huber_error": "huber_loss", "linear_activation": "linear", "log_softmax": "log_softmax.int", "logistic_error": "binary_cross_entropy_with_logits",
         "nll_loss_steps": "nll_loss", "pow": "pow.Tensor_Tensor", "prod.dim": "prod.dim_int",
         "recurrent_layer": "mkldnn_rnn_layer", "recurrent_step": "lstm_cell", "smooth_l1_error": "smooth_l1_loss",
         "softmax": "softmax.int", "squared_error": "mse_loss",

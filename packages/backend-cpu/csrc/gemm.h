@@ -35,7 +35,7 @@ void gemm_tile(const Gemm<T>& g) {
       for (int64_t j = 0; j < g.n; ++j) c[j] = g.bias ? g.bias[j] : T(0);
     }
     for (int64_t p = 0; p < g.k; ++p) {
-      const T x = g.a[i * g.as_m + p * g.as_k];
+      const T x = T(g.alpha * g.a[i * g.as_m + p * g.as_k]);
       const T* b = g.b + p * g.bs_k;
       if (g.bs_n == 1) {
         for (int64_t j = 0; j < g.n; ++j) c[j] = T(c[j] + T(x * b[j]));
@@ -66,7 +66,8 @@ void gemm_tile(const Gemm<std::complex<R>>& g) {
               g.n,
               mode,
               nullptr,
-              alpha};
+              alpha,
+              nullptr};
     gemm_tile(p);
   };
   part(0, 0, real, kGemmStore, R(1));
@@ -137,7 +138,21 @@ void for_tiles(int64_t batch, int64_t m, int64_t n, const GemmTiles& tiles, cons
   });
 }
 
-/// `batch` products of one geometry, on the pool; at(i) gives the i-th as a Gemm<T>.
+/// A loop in place over a tile of a result, while it is in the cache.
+template <class T>
+void activate(Loop loop, T* c, int64_t rows, int64_t cols, int64_t ldc) {
+  LoopArgs row{};
+  row.n = cols;
+  row.out_stride = row.in_stride[0] = sizeof(T);
+  for (int64_t i = 0; i < rows; ++i) {
+    row.out = reinterpret_cast<char*>(c + i * ldc);
+    row.in[0] = row.out;
+    loop(&row);
+  }
+}
+
+/// `batch` products of one geometry, on the pool; at(i) gives the i-th as a Gemm<T>. The activation
+/// is applied to finished tiles.
 template <class T, class At>
 void gemm_batch(int64_t batch, int64_t m, int64_t n, int64_t k, const At& at) {
   if (batch == 0 || m == 0 || n == 0) return;
@@ -155,6 +170,7 @@ void gemm_batch(int64_t batch, int64_t m, int64_t n, int64_t k, const At& at) {
               g.c += i * g.ldc + j;
               if (g.bias) g.bias += j;
               gemm_tile(g);
+              if (g.activation) activate(g.activation, g.c, rows, cols, g.ldc);
             });
 }
 

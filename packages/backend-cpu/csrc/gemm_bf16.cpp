@@ -10,6 +10,7 @@
 namespace {
 
 using rbcpu::GemmBf16;
+using rbcpu::LoopArgs;
 
 constexpr int64_t kSide = 32;              // of a block of sums, and of k in a packed block
 constexpr int64_t kPackedB = 512 * 1024;   // elements of b at a time: half of a second-level cache
@@ -166,6 +167,24 @@ void multiply_rows(int64_t blocks, const uint16_t* a, int64_t a_row, int64_t a_b
   }
 }
 
+// sums = activation(alpha sums + bias), which leaves nothing but rounding to `write`.
+void finish_sums(const GemmBf16& g, int64_t i0, int64_t rows, int64_t j0, int64_t cols,
+                 float* sums) {
+  for (int64_t r = 0; r < rows; ++r) {
+    float* row = sums + r * kSide;
+    const float* bias = g.bias ? g.bias + (i0 + r) * g.bias_m + j0 * g.bias_n : nullptr;
+    for (int64_t j = 0; j < cols; ++j)
+      row[j] = g.alpha * row[j] + (bias ? bias[j * g.bias_n] : 0.0f);
+    if (!g.activation) continue;
+    LoopArgs all{};
+    all.n = cols;
+    all.out = reinterpret_cast<char*>(row);
+    all.in[0] = all.out;
+    all.out_stride = all.in_stride[0] = sizeof(float);
+    g.activation(&all);
+  }
+}
+
 void write(const GemmBf16& g, int64_t i0, int64_t rows, int64_t j0, int64_t cols,
            const float* sums) {
   const bool plain = g.cs_n == 1 && (!g.bias || g.bias_n == 1);
@@ -218,9 +237,9 @@ void gemm_bf16(const GemmBf16& given, bool tiles, void* workspace) {
   GemmBf16 g = given;
   if (g.m <= 16 && g.n > g.m && g.bs_k == 1) {
     // Few rows: the large operand is better read in place, as rows.
-    g = {given.n,    given.m,    given.k,    given.b,      given.bs_n,
-         given.bs_k, given.a,    given.as_k, given.as_m,   given.c,
-         given.cs_n, given.cs_m, given.bias, given.bias_n, given.bias_m};
+    g = {given.n,    given.m,      given.k,      given.b,     given.bs_n,      given.bs_k,
+         given.a,    given.as_k,   given.as_m,   given.c,     given.cs_n,      given.cs_m,
+         given.bias, given.bias_n, given.bias_m, given.alpha, given.activation};
   }
   const int64_t blocks = padded(g.k) / kSide, nb = block_cols(g.n, g.k);
   float* sums = static_cast<float*>(workspace);
@@ -229,6 +248,9 @@ void gemm_bf16(const GemmBf16& given, bool tiles, void* workspace) {
   const TileConfig config;
   if (tiles) _tile_loadconfig(&config);
   const auto multiply = tiles ? multiply_tiles : multiply_rows;
+  const bool finished = g.alpha != 1.0f || g.activation;  // before they are rounded
+  GemmBf16 rounded = g;
+  if (finished) rounded.bias = nullptr;
   for (int64_t j0 = 0; j0 < g.n; j0 += nb) {
     const int64_t width = g.n - j0 < nb ? g.n - j0 : nb;
     for (int64_t j = 0; j < width; j += kSide)
@@ -246,7 +268,9 @@ void gemm_bf16(const GemmBf16& given, bool tiles, void* workspace) {
       for (int64_t j = 0; j < width; j += kSide) {
         multiply(blocks, direct ? g.a + i0 * g.as_m : packed_a, direct ? g.as_m * 2 : 64,
                  direct ? kSide : kBlock, packed_b + j * blocks * kSide, sums);
-        write(g, i0, rows, j0 + j, width - j < kSide ? width - j : kSide, sums);
+        const int64_t cols = width - j < kSide ? width - j : kSide;
+        if (finished) finish_sums(g, i0, rows, j0 + j, cols, sums);
+        write(rounded, i0, rows, j0 + j, cols, sums);
       }
     }
   }

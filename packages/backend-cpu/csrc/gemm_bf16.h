@@ -5,9 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "loops.h"
+
 namespace rbcpu {
 
-/// c = a b (+ bias): sums in float32, in the order of k, rounded once. Strides count elements.
+/// c = activation(alpha a b (+ bias)): sums in float32, in the order of k, rounded once. Strides
+/// count elements.
 /// Denormal numbers count as 0, as the instructions have it.
 struct GemmBf16 {
   int64_t m, n, k;
@@ -19,6 +22,8 @@ struct GemmBf16 {
   int64_t cs_m, cs_n;
   const float* bias;  // element i * bias_m + j * bias_n; may be null
   int64_t bias_m, bias_n;
+  float alpha = 1.0f;
+  Loop activation = nullptr;  // of float32; may be null
 };
 
 size_t gemm_bf16_workspace(int64_t m, int64_t n, int64_t k);

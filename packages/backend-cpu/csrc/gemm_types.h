@@ -4,13 +4,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "loops.h"
+
 namespace rbcpu {
 
 enum GemmMode { kGemmStore, kGemmAccumulate };
 enum GemmShape { kGemmBlock, kGemmNarrow, kGemmColumn, kGemmRow };
 
-/// c = (c | bias | 0) + alpha a b: a is m x k, b is k x n, c is m x n and row-major with rows ldc
-/// apart. Strides count elements.
+/// c = activation((c | bias | 0) + alpha a b): a is m x k, b is k x n, c is m x n and row-major
+/// with rows ldc apart. Strides count elements.
 template <class T>
 struct Gemm {
   int64_t m, n, k;
@@ -23,6 +25,7 @@ struct Gemm {
   GemmMode mode;
   const T* bias;  // one per column, added when storing; may be null
   T alpha = T(1);
+  Loop activation = nullptr;     // gemm_batch applies it; may be null
   GemmShape shape = kGemmBlock;  // gemm_run and gemm_batch choose it
 };
 

@@ -1,4 +1,4 @@
-// matmul and linear.
+// matmul, linear and addmm.
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -6,6 +6,7 @@
 #endif
 
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "kernels.h"
 #include "level.h"
 #include "operands.h"
+#include "ops.h"
 
 namespace rbcpu {
 
@@ -105,8 +107,26 @@ int64_t batch_offset(const View& v, const View& out, int64_t index) {
   return offset;
 }
 
-// `bias` has the type of the sums: float for bfloat16.
-void matmul_views(const char* op, View a, View b, View out, const void* bias) {
+// What becomes of the sums of a product: activation(alpha sums + bias), or + what the result holds
+// already.
+struct Epilogue {
+  const void* bias = nullptr;  // one per column, in the type of the sums: float for bfloat16
+  bool bias_is_whole =
+      false;  // a dense array in the shape of the result instead, for bfloat16 only
+  bool add = false;
+  RbValue alpha = rb::int_value(1);
+  Loop activation = nullptr;  // in the type of the sums
+
+  template <class T>
+  void apply(Gemm<T>& g) const {
+    g.mode = add ? kGemmAccumulate : kGemmStore;
+    g.bias = static_cast<const T*>(bias);
+    g.alpha = from_value<T>(alpha);
+    g.activation = activation;
+  }
+};
+
+void matmul_views(const char* op, View a, View b, View out, const Epilogue& end) {
   if (a.ndim == 1) {
     insert_dim(a, 0);
     insert_dim(out, b.ndim == 1 ? out.ndim : out.ndim - 1);
@@ -136,9 +156,12 @@ void matmul_views(const char* op, View a, View b, View out, const void* bias) {
       operands(g, i, uint16_t{});
       g.cs_m = n;
       g.cs_n = 1;
-      g.bias = static_cast<const float*>(bias);
-      g.bias_m = 0;
+      g.bias = static_cast<const float*>(end.bias);
+      g.bias_m = end.bias_is_whole ? n : 0;
       g.bias_n = 1;
+      if (end.bias_is_whole) g.bias += i * m * n;
+      g.alpha = static_cast<float>(rb::to_double(end.alpha));
+      g.activation = end.activation;
       return g;
     });
   }
@@ -148,8 +171,7 @@ void matmul_views(const char* op, View a, View b, View out, const void* bias) {
       Gemm<T> g;
       operands(g, i, T{});
       g.ldc = n;
-      g.mode = kGemmStore;
-      g.bias = static_cast<const T*>(bias);
+      end.apply(g);
       return g;
     });
   });
@@ -188,21 +210,24 @@ bool tiny_product(const Gemm<T>& g) {
   constexpr int64_t kCols = 16, kWork = 512;
   if (g.n > kCols || g.m > kWork || g.k > kWork || g.m * g.n * g.k > kWork) return false;
   for (int64_t i = 0; i < g.m; ++i) {
-    T row[kCols];
-    for (int64_t j = 0; j < g.n; ++j) row[j] = g.bias ? g.bias[j] : T(0);
+    T row[kCols] = {};
     for (int64_t p = 0; p < g.k; ++p) {
       const T x = g.a[i * g.as_m + p * g.as_k];
       const T* b = g.b + p * g.bs_k;
       for (int64_t j = 0; j < g.n; ++j) row[j] += x * b[j * g.bs_n];
     }
-    for (int64_t j = 0; j < g.n; ++j) g.c[i * g.ldc + j] = row[j];
+    T* c = g.c + i * g.ldc;
+    const bool add = g.mode == kGemmAccumulate;
+    for (int64_t j = 0; j < g.n; ++j)
+      c[j] = g.alpha * row[j] + (add ? c[j] : g.bias ? g.bias[j] : T(0));
   }
+  if (g.activation) activate(g.activation, g.c, g.m, g.n, g.ldc);
   return true;
 }
 
 // The common case without views: two matrices of float32 or float64, `b` as given or transposed.
 bool plain_product(const RbTensor& a, const RbTensor& b, bool transposed, const RbTensor& out,
-                   const void* bias) {
+                   const Epilogue& end) {
   if (a.ndim != 2 || b.ndim != 2 || !(out.flags & RB_T_CONTIGUOUS) || a.dtype_id != b.dtype_id ||
       a.dtype_id != out.dtype_id || a.shape[1] != b.shape[transposed ? 1 : 0]) {
     return false;
@@ -222,8 +247,7 @@ bool plain_product(const RbTensor& a, const RbTensor& b, bool transposed, const 
            g.bs_n = b.strides[transposed ? 0 : 1];
            g.c = static_cast<T*>(out.data);
            g.ldc = g.n;
-           g.mode = kGemmStore;
-           g.bias = static_cast<const T*>(bias);
+           end.apply(g);
            if (!tiny_product(g)) gemm_batch<T>(1, g.m, g.n, g.k, [&](int64_t) { return g; });
          });
 }
@@ -234,7 +258,7 @@ bool native_bf16(const RbTensor& a, const RbTensor& b, const RbTensor& out) {
 }
 
 void matmul_kernel(const rb::Args& args) {
-  if (plain_product(args.tensor(0), args.tensor(1), false, args.ret(), nullptr)) return;
+  if (plain_product(args.tensor(0), args.tensor(1), false, args.ret(), {})) return;
   const bool native = native_bf16(args.tensor(0), args.tensor(1), args.ret());
   const Operand a(view_of(args.tensor(0)), native), b(view_of(args.tensor(1)), native);
   const Result out(args.ret(), native);
@@ -250,18 +274,21 @@ void matmul_kernel(const rb::Args& args) {
   } else {
     av = a.view;
   }
-  matmul_views("matmul", av, b.view, ov, nullptr);
+  matmul_views("matmul", av, b.view, ov, {});
   out.finish();
 }
 
-void linear_kernel(const rb::Args& args) {
+// Whether `row` can be added to the columns of the matrix `out` as it lies.
+bool is_plain_row(const RbTensor& row, const RbTensor& out) {
+  return out.ndim == 2 && (row.flags & RB_T_CONTIGUOUS) != 0 && row.dtype_id == out.dtype_id &&
+         row.numel == out.shape[1] && row.shape[row.ndim - 1] == row.numel;
+}
+
+void linear_of(const rb::Args& args, Epilogue end) {
   const RbTensor* row = args.optional_tensor(2);
-  const bool plain_bias = args.ret().ndim == 2 && (!row || ((row->flags & RB_T_CONTIGUOUS) != 0 &&
-                                                            row->dtype_id == args.ret().dtype_id &&
-                                                            row->numel == args.ret().shape[1]));
-  if (plain_bias &&
-      plain_product(args.tensor(0), args.tensor(1), true, args.ret(), row ? row->data : nullptr)) {
-    return;
+  if (!row || is_plain_row(*row, args.ret())) {
+    end.bias = row ? row->data : nullptr;
+    if (plain_product(args.tensor(0), args.tensor(1), true, args.ret(), end)) return;
   }
   const bool native = native_bf16(args.tensor(0), args.tensor(1), args.ret());
   const Operand x(view_of(args.tensor(0)), native), w(view_of(args.tensor(1)), native);
@@ -294,13 +321,82 @@ void linear_kernel(const rb::Args& args) {
   } else if (ov.ndim > 2) {
     xv = x.view;
   }
-  matmul_views("linear", xv, wt, ov, bias ? bias->data() : nullptr);
+  end.bias = bias ? bias->data() : nullptr;
+  matmul_views("linear", xv, wt, ov, end);
+  out.finish();
+}
+
+void linear_kernel(const rb::Args& args) { linear_of(args, {}); }
+
+// The activation's loop in the type of the sums: float32 for the 16-bit floats.
+void linear_activation_kernel(const rb::Args& args) {
+  static constexpr struct {
+    const char* name;
+    Fn fn;
+  } kActivations[] = {{"relu", Fn::k_relu}, {"gelu", Fn::k_gelu}, {"gelu_tanh", Fn::k_gelu_tanh},
+                      {"silu", Fn::k_silu}, {"tanh", Fn::k_tanh}, {"sigmoid", Fn::k_sigmoid}};
+  Epilogue end;
+  for (const auto& a : kActivations) {
+    if (!std::strcmp(a.name, args.str(3)))
+      end.activation = fn_table(args.ret().dtype_id).loops[static_cast<int>(a.fn)];
+  }
+  if (!end.activation)
+    rb::fail(RB_E_NOTIMPL, "linear_activation: no loop for '%s' on cpu", args.str(3));
+  linear_of(args, end);
+}
+
+// to *= by, for dense numbers that are multiplied.
+void scale(const View& to, const RbValue& by) {
+  dispatch_dtype<kMaskMatmul & ~kMaskHalf>("addmm", to.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T factor = from_value<T>(by);
+    T* const x = reinterpret_cast<T*>(to.data);
+    rb::parallel_for(to.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) x[i] = T(x[i] * factor);
+    });
+  });
+}
+
+// beta * input + alpha * a @ b, of matrices or batches of them.
+void addmm_kernel(const rb::Args& args) {
+  const RbTensor& input = args.tensor(0);
+  const RbValue& beta = args.args[3];
+  const bool is_zero = beta.tag != RB_COMPLEX && rb::to_double(beta) == 0.0;
+  const bool is_one = beta.tag != RB_COMPLEX && rb::to_double(beta) == 1.0;
+  Epilogue end;
+  end.alpha = args.args[4];
+  if (is_zero || (is_one && is_plain_row(input, args.ret()))) {
+    end.bias = is_zero ? nullptr : input.data;
+    if (plain_product(args.tensor(1), args.tensor(2), false, args.ret(), end)) return;
+    end.bias = nullptr;
+  }
+  const bool native = native_bf16(args.tensor(1), args.tensor(2), args.ret());
+  const Operand a(view_of(args.tensor(1)), native), b(view_of(args.tensor(2)), native);
+  const Result out(args.ret(), native);
+  std::unique_ptr<rb::Scratch<float>> sums;  // what is added, where the result cannot hold it
+  if (!is_zero) {
+    View start = out.view;
+    if (native) {
+      sums = std::make_unique<rb::Scratch<float>>(out.view.numel());
+      start = dense_view(sums->data(), RB_F32, out.view);
+      end.bias = sums->data();
+      end.bias_is_whole = true;
+    } else {
+      end.add = true;
+    }
+    copy_view(start, view_of(input));
+    if (!is_one) scale(start, beta);
+  }
+  matmul_views("addmm", a.view, b.view, out.view, end);
   out.finish();
 }
 
 const rb::KernelSpec kKernels[] = {
     {"matmul", rb::wrap<matmul_kernel>, 0, kMaskMatmul},
     {"linear", rb::wrap<linear_kernel>, 0, kMaskMatmul},
+    {"linear_activation", rb::wrap<linear_activation_kernel>, 0, kMaskFloat},
+    {"addmm", rb::wrap<addmm_kernel>, 0, kMaskMatmul},
+    {"baddbmm", rb::wrap<addmm_kernel>, 0, kMaskMatmul},
 };
 
 }  // namespace

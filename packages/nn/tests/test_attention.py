@@ -8,6 +8,7 @@ import pytest
 import rabbet
 import rabbet.nn.functional as F
 from rabbet import nn
+from rabbet_testing import assert_close
 
 
 def reference(q, k, v, mask=None, is_causal=False, scale=None, enable_gqa=False):
@@ -228,3 +229,18 @@ BAD = [
 def test_bad_input_is_named(args, options, error, message):
     with pytest.raises(error, match=f"scaled_dot_product_attention.*{message}|{message}"):
         F.scaled_dot_product_attention(*args, **options)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_feed_forward_is_that_of_its_modules(activation):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, activation=activation)
+    x = rabbet.randn(3, 5, 8)
+    want = layer.linear2(getattr(nn.functional, activation)(layer.linear1(x)))
+    seen = []
+    for recorded in (True, False):
+        with rabbet.set_grad_enabled(recorded):
+            assert_close(layer._feed_forward(x), want.detach())
+    handle = layer.linear1.register_forward_hook(lambda m, args, out: seen.append(out.shape))
+    assert_close(layer._feed_forward(x), want)
+    assert seen == [(3, 5, 16)]
+    handle.remove()

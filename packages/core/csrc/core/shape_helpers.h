@@ -29,6 +29,16 @@ inline void need_rank(const Op& op, const RbTensor& t, int rank, int arg) {
   }
 }
 
+/// Whether `t` broadcasts to the shape of `to`, which stays as it is.
+inline bool broadcasts_to(const RbTensor& t, const TensorSpec& to) {
+  if (t.ndim > to.ndim) return false;
+  for (int d = 1; d <= t.ndim; ++d) {
+    const int64_t size = t.shape[t.ndim - d];
+    if (size != 1 && size != to.shape[to.ndim - d]) return false;
+  }
+  return true;
+}
+
 inline int param_index(const Op& op, const char* name) {
   for (size_t i = 0; i < op.params.size(); ++i) {
     if (op.params[i].name_text == name) return static_cast<int>(i);

@@ -165,16 +165,18 @@ void index(const Op& op, const RbValue* args, int, Inferred& out) {
 
 // ---- products
 
-void matmul(const Op& op, const RbValue* args, int, Inferred& out) {
-  const RbTensor &a = *args[0].v.t, &b = *args[1].v.t;
+// The product of arguments `first` and `first + 1`.
+void product(const Op& op, const RbValue* args, int first, Inferred& out) {
+  const RbTensor &a = *args[first].v.t, &b = *args[first + 1].v.t;
+  const char *name_a = op.params[first].name, *name_b = op.params[first + 1].name;
   if (a.ndim == 0 || b.ndim == 0) {
     fail(RB_E_ARG, "%s: both arguments need at least 1 dimension: %s is %s, %s is %s",
-         op.name.c_str(), op.params[0].name, text(a).c_str(), op.params[1].name, text(b).c_str());
+         op.name.c_str(), name_a, text(a).c_str(), name_b, text(b).c_str());
   }
   const int64_t inner_a = a.shape[a.ndim - 1], inner_b = b.shape[b.ndim == 1 ? 0 : b.ndim - 2];
   if (inner_a != inner_b) {
-    fail(RB_E_ARG, "%s: inner sizes differ: %s is %s, %s is %s", op.name.c_str(), op.params[0].name,
-         text(a).c_str(), op.params[1].name, text(b).c_str());
+    fail(RB_E_ARG, "%s: inner sizes differ: %s is %s, %s is %s", op.name.c_str(), name_a,
+         text(a).c_str(), name_b, text(b).c_str());
   }
   TensorSpec& to = out.rets[0];
   to.ndim = 0;
@@ -184,23 +186,63 @@ void matmul(const Op& op, const RbValue* args, int, Inferred& out) {
   if (b.ndim > 1) to.shape[to.ndim++] = b.shape[b.ndim - 1];
 }
 
-void fixed_ranks(const Op& op, const RbValue* args, int rank_a, int rank_b, Inferred& out) {
-  need_rank(op, *args[0].v.t, rank_a, 0);
-  need_rank(op, *args[1].v.t, rank_b, 1);
-  matmul(op, args, 2, out);
+void product_of_ranks(const Op& op, const RbValue* args, int first, int rank_a, int rank_b,
+                      Inferred& out) {
+  need_rank(op, *args[first].v.t, rank_a, first);
+  need_rank(op, *args[first + 1].v.t, rank_b, first + 1);
+  product(op, args, first, out);
 }
-void mm(const Op& op, const RbValue* args, int, Inferred& out) { fixed_ranks(op, args, 2, 2, out); }
-void mv(const Op& op, const RbValue* args, int, Inferred& out) { fixed_ranks(op, args, 2, 1, out); }
+
+void product_of_batches(const Op& op, const RbValue* args, int first, Inferred& out) {
+  const RbTensor &a = *args[first].v.t, &b = *args[first + 1].v.t;
+  need_rank(op, a, 3, first);
+  need_rank(op, b, 3, first + 1);
+  if (a.shape[0] != b.shape[0]) {
+    fail(RB_E_ARG, "%s: batch sizes differ: %s is %s, %s is %s", op.name.c_str(),
+         op.params[first].name, text(a).c_str(), op.params[first + 1].name, text(b).c_str());
+  }
+  product(op, args, first, out);
+}
+
+// Of `input`, which is added to the product: its shape, and the numbers beta and alpha.
+void check_added(const Op& op, const RbValue* args, const TensorSpec& product) {
+  const RbTensor& input = *args[0].v.t;
+  if (!broadcasts_to(input, product)) {
+    fail(RB_E_ARG, "%s: '%s' of shape %s does not broadcast to the product's shape %s",
+         op.name.c_str(), op.params[0].name, text(input).c_str(),
+         shape_text(product.ndim, product.shape).c_str());
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (!is_integral(args[i].v.t->dtype_id)) return;
+  }
+  for (int i = 3; i < 5; ++i) {
+    if (args[i].tag == RB_FLOAT || args[i].tag == RB_COMPLEX) {
+      fail(RB_E_TYPE, "%s: '%s' must be an integer, as the tensors' elements are", op.name.c_str(),
+           op.params[i].name);
+    }
+  }
+}
+
+void matmul(const Op& op, const RbValue* args, int, Inferred& out) { product(op, args, 0, out); }
+void mm(const Op& op, const RbValue* args, int, Inferred& out) {
+  product_of_ranks(op, args, 0, 2, 2, out);
+}
+void mv(const Op& op, const RbValue* args, int, Inferred& out) {
+  product_of_ranks(op, args, 0, 2, 1, out);
+}
 void dot(const Op& op, const RbValue* args, int, Inferred& out) {
-  fixed_ranks(op, args, 1, 1, out);
+  product_of_ranks(op, args, 0, 1, 1, out);
 }
 void bmm(const Op& op, const RbValue* args, int, Inferred& out) {
-  fixed_ranks(op, args, 3, 3, out);
-  const RbTensor &a = *args[0].v.t, &b = *args[1].v.t;
-  if (a.shape[0] != b.shape[0]) {
-    fail(RB_E_ARG, "%s: batch sizes differ: %s is %s, %s is %s", op.name.c_str(), op.params[0].name,
-         text(a).c_str(), op.params[1].name, text(b).c_str());
-  }
+  product_of_batches(op, args, 0, out);
+}
+void addmm(const Op& op, const RbValue* args, int, Inferred& out) {
+  product_of_ranks(op, args, 1, 2, 2, out);
+  check_added(op, args, out.rets[0]);
+}
+void baddbmm(const Op& op, const RbValue* args, int, Inferred& out) {
+  product_of_batches(op, args, 1, out);
+  check_added(op, args, out.rets[0]);
 }
 void outer(const Op& op, const RbValue* args, int, Inferred& out) {
   need_rank(op, *args[0].v.t, 1, 0);
@@ -222,6 +264,17 @@ void linear(const Op& op, const RbValue* args, int, Inferred& out) {
   }
   copy_shape(x, out.rets[0]);
   out.rets[0].shape[x.ndim - 1] = w.shape[0];
+}
+
+void linear_activation(const Op& op, const RbValue* args, int nargs, Inferred& out) {
+  linear(op, args, nargs, out);
+  const char* name = args[3].v.s;
+  for (const char* known : {"relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"}) {
+    if (!std::strcmp(name, known)) return;
+  }
+  fail(RB_E_ARG,
+       "%s: 'activation' must be relu, gelu, gelu_tanh, silu, tanh or sigmoid, got '%s'",
+       op.name.c_str(), name);
 }
 
 // ---- windows
@@ -408,8 +461,11 @@ const ShapeFunction kRules[] = {{"cat", cat},
                                 {"mv", mv},
                                 {"dot", dot},
                                 {"bmm", bmm},
+                                {"addmm", addmm},
+                                {"baddbmm", baddbmm},
                                 {"outer", outer},
                                 {"linear", linear},
+                                {"linear_activation", linear_activation},
                                 {"convolution", convolution},
                                 {"pool", pool},
                                 {"adaptive_pool", adaptive_pool},

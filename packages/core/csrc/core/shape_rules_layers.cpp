@@ -70,12 +70,7 @@ TensorSpec attention_batch(const Op& op, const RbValue* args) {
   TensorSpec scores = batch;
   scores.shape[scores.ndim++] = q.shape[q.ndim - 2];
   scores.shape[scores.ndim++] = k.shape[k.ndim - 2];
-  bool fits = mask->ndim <= scores.ndim;
-  for (int d = 1; fits && d <= mask->ndim; ++d) {
-    const int64_t size = mask->shape[mask->ndim - d];
-    fits = size == 1 || size == scores.shape[scores.ndim - d];
-  }
-  if (!fits) {
+  if (!broadcasts_to(*mask, scores)) {
     fail(RB_E_ARG, "%s: 'attn_mask' of shape %s does not broadcast to the scores' shape %s",
          op.name.c_str(), text(*mask).c_str(), shape_text(scores.ndim, scores.shape).c_str());
   }

@@ -222,11 +222,22 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
     "mv": lambda m: [_case("mv", [m.tensor(3, 4), m.tensor(4)])],
     "dot": lambda m: [_case("dot", [m.tensor(4), m.tensor(4)])],
     "outer": lambda m: [_case("outer", [m.tensor(3), m.tensor(4)])],
-    "addmm": lambda m: [_case("addmm", [m.tensor(2), m.tensor(3, 4), m.tensor(4, 2)], beta=0.5, alpha=2.0)],
-    "baddbmm": lambda m: [_case("baddbmm", [m.tensor(2, 3, 2), m.tensor(2, 3, 4), m.tensor(2, 4, 2)], beta=0.5)],
+    "addmm": lambda m: [
+        _case("addmm", [m.tensor(2), m.tensor(3, 4), m.tensor(4, 2)]),
+        _case("addmm", [m.tensor(3, 1), m.tensor(3, 4), m.tensor(4, 2)], "scaled", beta=2, alpha=3),
+        _case("addmm", [m.tensor(3, 2), m.tensor(3, 4), m.tensor(4, 2)], "not added", beta=0, alpha=-1),
+    ],
+    "baddbmm": lambda m: [
+        _case("baddbmm", [m.tensor(2, 3, 2), m.tensor(2, 3, 4), m.tensor(2, 4, 2)], beta=-2),
+        _case("baddbmm", [m.tensor(3, 2), m.tensor(2, 3, 4), m.tensor(2, 4, 2)], "broadcast", alpha=2),
+    ],
     "linear": lambda m: [
         _case("linear", [m.tensor(2, 3, 4), m.tensor(5, 4), m.tensor(5)]),
         _case("linear", [m.tensor(3, 4), m.tensor(5, 4)], "no bias"),
+    ],
+    "linear_activation": lambda m: [
+        _case("linear_activation", [m.tensor(3, 4), m.tensor(5, 4), m.tensor(5)], name, activation=name)
+        for name in ("gelu", "gelu_tanh", "silu", "tanh", "sigmoid")
     ],
     "convolution": lambda m: [
         _case("convolution", [m.tensor(2, 2, 5, 4), m.tensor(3, 2, 3, 2), m.tensor(3), [2, 1], [1, 0]]),

@@ -53,10 +53,13 @@ class Module(HookedModule, StatefulModule):
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # One attribute instead of four dicts: a look-up on a class with __getattr__ costs about 50 ns.
-        if self._hooked or _global_hooks or _global_pre_hooks:
+        if self._hooked or _global_hooks or _global_pre_hooks:  # as _runs_hooks, without a call
             return self._call_with_hooks(args, kwargs)
         return self.forward(*args, **kwargs)
+
+    def _runs_hooks(self) -> bool:
+        # One attribute instead of four dicts: a look-up on a class with __getattr__ costs about 50 ns.
+        return bool(self._hooked or _global_hooks or _global_pre_hooks)
 
     # ---- attributes
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rabbet
-from rabbet import Tensor
+from rabbet import Tensor, ops
 
 from .. import functional as F
 from .activation import GELU, ReLU
@@ -104,7 +104,13 @@ class TransformerEncoderLayer(Module):
         return self.norm2(x + self._feed_forward(x))
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        first = self.linear1
+        known = [name for name, function in _ACTIVATIONS.items() if function is self.activation]
+        if known and type(first) is Linear and not first._runs_hooks():
+            x = ops.linear_activation(x, first.weight, first.bias, activation=known[0])
+        else:
+            x = self.activation(first(x))
+        return self.dropout2(self.linear2(self.dropout(x)))
 
 
 class TransformerEncoder(Module):

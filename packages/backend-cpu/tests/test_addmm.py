@@ -1,0 +1,141 @@
+"""Products with something added to them, and with an activation: against NumPy and against the steps."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import rabbet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rabbet import ops
+
+FLOATS = [rabbet.float64, rabbet.float32, rabbet.float16, rabbet.bfloat16]
+TOLERANCE = {
+    rabbet.float64: 1e-12,
+    rabbet.float32: 2e-5,
+    rabbet.float16: 2e-3,
+    rabbet.bfloat16: 2e-2,
+}
+
+
+def random(dtype: Any, *shape: int, seed: int = 0) -> Any:
+    values = np.random.default_rng([seed, *shape]).standard_normal(shape)
+    if dtype in (rabbet.complex64, rabbet.complex128):
+        values = values + 1j * np.random.default_rng([seed + 1, *shape]).standard_normal(shape)
+    elif dtype not in FLOATS:
+        values = np.round(values * 5)
+    return rabbet.tensor(values).to(dtype)
+
+
+def exact(t: Any) -> np.ndarray:
+    return np.asarray(t.to(rabbet.complex128 if t.is_complex() else rabbet.float64))
+
+
+def close(got: Any, want: np.ndarray, tolerance: float) -> None:
+    got = exact(got)
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * (abs(want).max(initial=1)))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@given(
+    m=st.integers(0, 70),
+    n=st.integers(1, 70),
+    k=st.integers(0, 70),
+    kind=st.sampled_from(["row", "column", "matrix", "turned", "one"]),
+    turned=st.tuples(st.booleans(), st.booleans()),
+    beta=st.sampled_from([0, 1, 0.5, -2]),
+    alpha=st.sampled_from([1, 0, -1.5]),
+)
+@settings(max_examples=25, deadline=None)
+def test_addmm(
+    dtype: Any, m: int, n: int, k: int, kind: str, turned: Any, beta: float, alpha: float
+) -> None:
+    a = random(dtype, k, m).t() if turned[0] else random(dtype, m, k)
+    b = random(dtype, n, k).t() if turned[1] else random(dtype, k, n)
+    shape = {"row": (n,), "column": (m, 1), "matrix": (m, n), "turned": (n, m), "one": ()}[kind]
+    c = random(dtype, *shape, seed=3)
+    if kind == "turned":
+        c = c.t()
+    want = beta * exact(c) + alpha * (exact(a) @ exact(b))
+    close(rabbet.addmm(c, a, b, beta=beta, alpha=alpha), want, TOLERANCE[dtype])
+    whole = c.expand(m, n).clone()
+    whole.addmm_(a, b, beta=beta, alpha=alpha)
+    close(whole, want, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, rabbet.int32, rabbet.uint8, rabbet.complex64])
+@pytest.mark.parametrize("shape", [(3, 9, 4), (9, 4), (1, 1, 4), (4,)])
+def test_baddbmm(dtype: Any, shape: tuple[int, ...]) -> None:
+    a, b = random(dtype, 3, 9, 40), random(dtype, 3, 40, 4)
+    c = random(dtype, *shape, seed=5)
+    alpha = 2 - 1j if dtype == rabbet.complex64 else 2
+    got = rabbet.baddbmm(c, a, b, beta=3, alpha=alpha)
+    assert got.dtype == dtype
+    want = 3 * exact(c) + alpha * (exact(a) @ exact(b))
+    if dtype == rabbet.uint8:
+        want = want % 256
+    close(got, want, TOLERANCE.get(dtype, 2e-5))
+
+
+def test_what_beta_0_leaves_out_is_not_read() -> None:
+    nan = rabbet.full([2, 2], float("nan"))
+    eye = rabbet.eye(2)
+    assert rabbet.equal(rabbet.addmm(nan, eye, eye, beta=0), eye)
+    nan.addmm_(eye, eye, beta=0)
+    assert rabbet.equal(nan, eye)
+    c = rabbet.ones(2, 2, requires_grad=True)
+    w = rabbet.ones(2, 2, requires_grad=True)
+    rabbet.addmm(c, eye, w, beta=0).sum().backward()
+    assert c.grad is None and w.grad is not None
+
+
+def test_operands_may_be_the_destination() -> None:
+    x = random(rabbet.float32, 20, 20)
+    want = exact(x) + exact(x) @ exact(x)
+    x.addmm_(x, x)
+    close(x, want, 2e-5)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"])
+@pytest.mark.parametrize("shape", [(1, 3), (5, 7), (2, 40, 33), (70, 300)])
+def test_activation_of_a_linear_map(dtype: Any, activation: str, shape: tuple[int, ...]) -> None:
+    x, w = random(dtype, *shape), random(dtype, 45, shape[-1]) / shape[-1] ** 0.5
+    for bias in (random(dtype, 45, seed=2), None):
+        y = ops.linear(x.double(), w.double(), None if bias is None else bias.double())
+        name, rest = (
+            ("gelu", {"approximate": "tanh"}) if activation == "gelu_tanh" else (activation, {})
+        )
+        want = exact(getattr(ops, name)(y, **rest))
+        got = ops.linear_activation(x, w, bias, activation=activation)
+        assert got.dtype == dtype
+        close(got, want, TOLERANCE[dtype])
+
+
+def test_activation_is_recorded_as_its_steps() -> None:
+    x, w = random(rabbet.float64, 3, 4), random(rabbet.float64, 5, 4).requires_grad_()
+    ops.linear_activation(x, w, None, activation="gelu").sum().backward()
+    got, w.grad = w.grad, None
+    ops.gelu(ops.linear(x, w, None)).sum().backward()
+    assert rabbet.equal(got, w.grad)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda z: rabbet.addmm(z(3), z(2, 4), z(4, 2)), ValueError, ["addmm", "'input'", "(3,)", "(2, 2)"]),
+        (lambda z: rabbet.addmm(z(2, 2, 2), z(2, 4), z(4, 2)), ValueError, ["addmm", "'input'"]),
+        (lambda z: rabbet.addmm(z(2), z(2, 4), z(3, 2)), ValueError, ["addmm", "mat1 is (2, 4)", "mat2 is (3, 2)"]),
+        (lambda z: rabbet.addmm(z(2), z(4), z(4, 2)), ValueError, ["addmm", "'mat1'", "2 dimensions"]),
+        (lambda z: rabbet.baddbmm(z(2), z(2, 3, 4), z(3, 4, 2)), ValueError, ["baddbmm", "batch sizes differ"]),
+        (lambda z: rabbet.addmm(z(2).int(), z(2, 4).int(), z(4, 2).int(), alpha=0.5), TypeError, ["addmm", "'alpha'"]),
+        (lambda z: z(1, 2).addmm_(z(3, 4), z(4, 2)), ValueError, ["addmm"]),
+        (lambda z: ops.linear_activation(z(2, 3), z(4, 3), activation="mish"), ValueError, ["'activation'", "'mish'"]),
+        (lambda z: ops.linear_activation(z(2, 3), z(4, 2)), ValueError, ["linear_activation", "inner sizes"]),
+    ],
+)  # fmt: skip
+def test_bad_input(call: Any, error: type[Exception], words: list[str]) -> None:
+    with pytest.raises(error) as caught:
+        call(rabbet.zeros)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
