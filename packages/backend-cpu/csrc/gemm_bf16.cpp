@@ -167,6 +167,40 @@ void multiply_rows(int64_t blocks, const uint16_t* a, int64_t a_row, int64_t a_b
   }
 }
 
+constexpr int64_t kVectors = 8;
+
+// Rows rows of a, along memory, times Cols packed columns.
+template <int Rows, int Cols>
+void multiply_vectors(const GemmBf16& g, int64_t i, const uint16_t* b, float* sums) {
+  const int64_t stride = (g.k + kSide - 1) / kSide * kSide;
+  __m512 sum[Rows][Cols];
+  for (int r = 0; r < Rows; ++r) {
+    for (int c = 0; c < Cols; ++c) sum[r][c] = _mm512_setzero_ps();
+  }
+  for (int64_t p = 0; p < g.k; p += kSide) {
+    const int n = static_cast<int>(g.k - p < kSide ? g.k - p : kSide);
+    __m512bh x[Cols];
+    for (int c = 0; c < Cols; ++c) x[c] = (__m512bh)_mm512_load_si512(b + c * stride + p);
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r) {
+      const __m512bh a = (__m512bh)halves(g.a + (i + r) * g.as_m + p, n);
+      for (int c = 0; c < Cols; ++c) sum[r][c] = _mm512_dpbf16_ps(sum[r][c], a, x[c]);
+    }
+  }
+  for (int r = 0; r < Rows; ++r) {
+    for (int c = 0; c < Cols; ++c) sums[r * kSide + c] = _mm512_reduce_add_ps(sum[r][c]);
+  }
+}
+
+template <int Cols>
+void vector_rows(const GemmBf16& g, int64_t i0, int64_t rows, const uint16_t* b, float* sums) {
+  constexpr int kRows = Cols <= 4 ? 4 : 2;
+  int64_t r = 0;
+  for (; r + kRows <= rows; r += kRows)
+    multiply_vectors<kRows, Cols>(g, i0 + r, b, sums + r * kSide);
+  for (; r < rows; ++r) multiply_vectors<1, Cols>(g, i0 + r, b, sums + r * kSide);
+}
+
 // sums = activation(alpha sums + bias), which leaves nothing but rounding to `write`.
 void finish_sums(const GemmBf16& g, int64_t i0, int64_t rows, int64_t j0, int64_t cols,
                  float* sums) {
@@ -215,6 +249,33 @@ void write(const GemmBf16& g, int64_t i0, int64_t rows, int64_t j0, int64_t cols
 }
 
 int64_t padded(int64_t k) { return (k + kSide - 1) / kSide * kSide; }
+// The rest of a block of sums after the product itself.
+void finish_and_write(const GemmBf16& g, int64_t i0, int64_t rows, int64_t j0, int64_t cols,
+                      float* sums) {
+  if (g.alpha == 1.0f && !g.activation) return write(g, i0, rows, j0, cols, sums);
+  finish_sums(g, i0, rows, j0, cols, sums);
+  GemmBf16 rest = g;
+  rest.bias = nullptr;
+  write(rest, i0, rows, j0, cols, sums);
+}
+
+// a's rows and up to kVectors columns.
+void multiply_by_vectors(const GemmBf16& g, float* sums, uint16_t* packed) {
+  const int64_t stride = padded(g.k);
+  for (int64_t c = 0; c < g.n; ++c) {
+    for (int64_t p = 0; p < stride; ++p)
+      packed[c * stride + p] = p < g.k ? g.b[p * g.bs_k + c * g.bs_n] : uint16_t{0};
+  }
+  constexpr decltype(&vector_rows<1>) by[kVectors] = {
+      vector_rows<1>, vector_rows<2>, vector_rows<3>, vector_rows<4>,
+      vector_rows<5>, vector_rows<6>, vector_rows<7>, vector_rows<8>};
+  for (int64_t i0 = 0; i0 < g.m; i0 += kSide) {
+    const int64_t rows = g.m - i0 < kSide ? g.m - i0 : kSide;
+    by[g.n - 1](g, i0, rows, packed, sums);
+    finish_and_write(g, i0, rows, 0, g.n, sums);
+  }
+}
+
 // Columns of b that are packed at a time.
 int64_t block_cols(int64_t n, int64_t k) {
   int64_t cols = kPackedB / (padded(k) + 1) / kSide * kSide;
@@ -227,15 +288,21 @@ int64_t block_cols(int64_t n, int64_t k) {
 
 namespace rbcpu {
 
+bool is_bf16_vectors(const GemmBf16& g) {
+  return (g.m <= kVectors && g.bs_k == 1) || (g.n <= kVectors && g.as_k == 1);
+}
+
 size_t gemm_bf16_workspace(int64_t m, int64_t n, int64_t k) {
   // Either operand may come to be the packed b.
   const int64_t most = n > m ? n : m;
   return static_cast<size_t>((kSide + block_cols(most, k)) * padded(k)) * 2 + kBlock * 4 + 64;
 }
 
-void gemm_bf16(const GemmBf16& given, bool tiles, void* workspace) {
+void gemm_bf16(const GemmBf16& given, Bf16Way way, void* workspace) {
   GemmBf16 g = given;
-  if (g.m <= 16 && g.n > g.m && g.bs_k == 1) {
+  const bool turned = way == Bf16Way::vectors ? g.n > kVectors || g.as_k != 1
+                                              : g.m <= 16 && g.n > g.m && g.bs_k == 1;
+  if (turned) {
     // Few rows: the large operand is better read in place, as rows.
     g = {given.n,    given.m,      given.k,      given.b,     given.bs_n,      given.bs_k,
          given.a,    given.as_k,   given.as_m,   given.c,     given.cs_n,      given.cs_m,
@@ -245,12 +312,11 @@ void gemm_bf16(const GemmBf16& given, bool tiles, void* workspace) {
   float* sums = static_cast<float*>(workspace);
   uint16_t* packed_a = reinterpret_cast<uint16_t*>(sums + kBlock);
   uint16_t* packed_b = packed_a + kBlock * blocks;
+  if (way == Bf16Way::vectors) return multiply_by_vectors(g, sums, packed_a);
+  const bool tiles = way == Bf16Way::tiles;
   const TileConfig config;
   if (tiles) _tile_loadconfig(&config);
   const auto multiply = tiles ? multiply_tiles : multiply_rows;
-  const bool finished = g.alpha != 1.0f || g.activation;  // before they are rounded
-  GemmBf16 rounded = g;
-  if (finished) rounded.bias = nullptr;
   for (int64_t j0 = 0; j0 < g.n; j0 += nb) {
     const int64_t width = g.n - j0 < nb ? g.n - j0 : nb;
     for (int64_t j = 0; j < width; j += kSide)
@@ -268,9 +334,7 @@ void gemm_bf16(const GemmBf16& given, bool tiles, void* workspace) {
       for (int64_t j = 0; j < width; j += kSide) {
         multiply(blocks, direct ? g.a + i0 * g.as_m : packed_a, direct ? g.as_m * 2 : 64,
                  direct ? kSide : kBlock, packed_b + j * blocks * kSide, sums);
-        const int64_t cols = width - j < kSide ? width - j : kSide;
-        if (finished) finish_sums(g, i0, rows, j0 + j, cols, sums);
-        write(rounded, i0, rows, j0 + j, cols, sums);
+        finish_and_write(g, i0, rows, j0 + j, width - j < kSide ? width - j : kSide, sums);
       }
     }
   }
@@ -282,8 +346,9 @@ void gemm_bf16(const GemmBf16& given, bool tiles, void* workspace) {
 #else
 
 namespace rbcpu {
+bool is_bf16_vectors(const GemmBf16&) { return false; }
 size_t gemm_bf16_workspace(int64_t, int64_t, int64_t) { return 0; }
-void gemm_bf16(const GemmBf16&, bool, void*) {}
+void gemm_bf16(const GemmBf16&, Bf16Way, void*) {}
 }  // namespace rbcpu
 
 #endif

@@ -63,8 +63,14 @@ Bf16Unit bf16_unit() {
 template <class At>
 void bf16_batch(int64_t batch, int64_t m, int64_t n, int64_t k, const At& at) {
   if (batch == 0 || m == 0 || n == 0) return;
-  constexpr double kTask = 2e7;
-  const GemmTiles tiles(m, n, std::max<int64_t>(k, 1), batch, kTask);
+  const bool amx = bf16_unit() == Bf16Unit::tiles;
+  GemmBf16 first = at(0);
+  first.m = m;
+  first.n = n;
+  const bool vectors = is_bf16_vectors(first);
+  const Bf16Way way = vectors ? Bf16Way::vectors : amx ? Bf16Way::tiles : Bf16Way::rows;
+  const double task = vectors ? 5e5 : amx ? 2e7 : 4e6;  // each about 20 us
+  const GemmTiles tiles(m, n, std::max<int64_t>(k, 1), batch, task);
   for_tiles(batch, m, n, tiles,
             [&](int64_t index, int64_t i, int64_t j, int64_t rows, int64_t cols) {
               GemmBf16 g = at(index);
@@ -79,8 +85,7 @@ void bf16_batch(int64_t batch, int64_t m, int64_t n, int64_t k, const At& at) {
               if (space.size() < need) space.resize(need);
               void* start = space.data();
               size_t room = space.size() * sizeof(float);
-              gemm_bf16(g, bf16_unit() == Bf16Unit::tiles,
-                        std::align(64, need * sizeof(float) - 64, start, room));
+              gemm_bf16(g, way, std::align(64, need * sizeof(float) - 64, start, room));
             });
 }
 

@@ -34,7 +34,9 @@ def exact(t: Any) -> np.ndarray:
 def close(got: Any, want: np.ndarray, tolerance: float) -> None:
     got = exact(got)
     assert got.shape == want.shape
-    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * (abs(want).max(initial=1)))
+    np.testing.assert_allclose(
+        got, want, rtol=tolerance, atol=tolerance * (abs(want).max(initial=1))
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -119,6 +121,26 @@ def test_activation_is_recorded_as_its_steps() -> None:
     got, w.grad = w.grad, None
     ops.gelu(ops.linear(x, w, None)).sum().backward()
     assert rabbet.equal(got, w.grad)
+
+
+@pytest.mark.parametrize("dtype", [rabbet.float32, rabbet.bfloat16])
+@pytest.mark.parametrize("sizes", [(1, 768, 3072), (8, 513, 900), (36, 64, 512), (900, 300, 5)])
+def test_threads_change_no_bit(dtype: Any, sizes: tuple[int, int, int]) -> None:
+    m, k, n = sizes
+    x, w, b = random(dtype, m, k), random(dtype, n, k), random(dtype, n)
+    before, results = rabbet.get_num_threads(), []
+    try:
+        for threads in (1, 2, 4):
+            rabbet.set_num_threads(threads)
+            results.append(ops.linear_activation(x, w, b, activation="tanh"))
+    finally:
+        rabbet.set_num_threads(before)
+    assert all(rabbet.equal(r, results[0]) for r in results)
+    close(
+        results[0],
+        np.tanh(exact(x) @ exact(w).T + exact(b)),
+        2e-2 if dtype != rabbet.float32 else 1e-4,
+    )
 
 
 @pytest.mark.parametrize(
