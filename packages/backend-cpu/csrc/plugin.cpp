@@ -7,10 +7,6 @@
 #include "kernels.h"
 #include "level.h"
 
-#ifndef RABBET_BACKEND_CPU_VERSION
-#error "define RABBET_BACKEND_CPU_VERSION"
-#endif
-
 namespace rbcpu {
 
 int cpu_level() {
@@ -108,16 +104,9 @@ int32_t init(const RbHost* host, RbTxn* txn) {
   return RB_OK;
 }
 
-const RbPlugin kPlugin = {RB_SIZE(RbPlugin, retire),
-                          RB_ABI_MAJOR,
-                          RB_ABI_MINOR,
-                          RB_ABI_MINOR,
-                          0,
-                          0,
-                          "rabbet-backend-cpu",
-                          RABBET_BACKEND_CPU_VERSION,
-                          init,
-                          nullptr};
+const RbPlugin kPlugin = {
+    RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR,         RB_ABI_MINOR, RB_ABI_MINOR, 0, 0,
+    "rabbet-backend-cpu",      RABBET_WHEEL_VERSION, init,         nullptr};
 
 }  // namespace
 }  // namespace rbcpu

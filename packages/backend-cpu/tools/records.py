@@ -20,6 +20,7 @@ class Record:
     schema: str
     params: list[Param]
     result: str
+    kind: str
     lets: list[tuple[str, str]] = field(default_factory=list)
     vjps: list[tuple[str, str]] = field(default_factory=list)
     decomp: str = ""
@@ -50,17 +51,20 @@ def read_param(text: str) -> Param:
 def read_records(folder: Path) -> dict[str, Record]:
     records: dict[str, Record] = {}
     for path in sorted(folder.glob("*.rec")):
-        record = None
+        record, family = None, ""
         for line in path.read_text().splitlines():
             text = line.strip()
-            if not text or text.startswith("#") or text.startswith("family "):
+            if text.startswith("family kind "):
+                family = text.split()[-1]
+            if not text or text.startswith(("#", "family ")):
                 continue
             if not line[0].isspace():
                 match = re.fullmatch(r"([\w.:]+)\((.*)\)\s*->\s*(.+)", text)
                 if not match:
                     raise SystemExit(f"{path.name}: cannot read '{text}'")
                 params = [read_param(p) for p in split(match[2]) if p != "*"]
-                record = records[match[1]] = Record(match[1], text, params, match[3].strip())
+                record = Record(match[1], text, params, match[3].strip(), family)
+                records[match[1]] = record
                 continue
             key, _, value = text.partition(" ")
             value = value.strip()
@@ -72,6 +76,8 @@ def read_records(folder: Path) -> dict[str, Record]:
             elif key == "vjp":
                 name, _, formula = value.partition(" ")
                 record.vjps.append((name, formula.strip()))
+            elif key == "kind":
+                record.kind = value
             elif key == "decomp":
                 record.decomp = value
     return records

@@ -4,10 +4,6 @@
 #include "policy.h"
 #include "rabbet/autocast.h"
 
-#ifndef RABBET_AUTOCAST_WHEEL
-#define RABBET_AUTOCAST_WHEEL "0.1.0"
-#endif
-
 namespace autocast {
 
 int32_t layer = 0;
@@ -57,8 +53,8 @@ int32_t init(const RbHost* h, RbTxn* txn) {
 }
 
 const RbPlugin plugin = {
-    RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR,          RB_ABI_MINOR, RB_ABI_MINOR, 0, 0,
-    "rabbet-autocast",         RABBET_AUTOCAST_WHEEL, init,         nullptr};
+    RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR,         RB_ABI_MINOR, RB_ABI_MINOR, 0, 0,
+    "rabbet-autocast",         RABBET_WHEEL_VERSION, init,         nullptr};
 
 }  // namespace
 }  // namespace autocast

@@ -8,10 +8,6 @@
 #include "record.h"
 #include "saved.h"
 
-#ifndef RABBET_AUTOGRAD_WHEEL
-#define RABBET_AUTOGRAD_WHEEL "0.1.0"
-#endif
-
 namespace tape {
 
 int32_t layer = 0, slot = 0;
@@ -323,8 +319,8 @@ int32_t init(const RbHost* h, RbTxn* txn) {
 }
 
 const RbPlugin plugin = {
-    RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR,          RB_ABI_MINOR, RB_ABI_MINOR, 0, 0,
-    "rabbet-autograd",         RABBET_AUTOGRAD_WHEEL, init,         nullptr};
+    RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR,         RB_ABI_MINOR, RB_ABI_MINOR, 0, 0,
+    "rabbet-autograd",         RABBET_WHEEL_VERSION, init,         nullptr};
 
 }  // namespace
 }  // namespace tape

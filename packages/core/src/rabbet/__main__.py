@@ -1,10 +1,12 @@
 """The command `rabbet`, also `python -m rabbet`."""
 
+import os
 import sys
 
 USAGE = """usage: rabbet COMMAND
 
   doctor [--layers] [--json]   what is installed, what works, and how to fix what does not
+  cmakedir                     the folder of RabbetConfig.cmake: pass it as -DRabbet_DIR
   version                      the version of rabbet-core"""
 
 
@@ -15,6 +17,11 @@ def main(arguments: list[str] | None = None) -> int:
         from ._doctor import main as doctor
 
         return doctor(args[1:])
+    if args == ["cmakedir"]:
+        from . import get_include
+
+        print(os.path.join(os.path.dirname(get_include()), "cmake"))
+        return 0
     if args == ["version"]:
         from . import __version__
 

@@ -6,10 +6,6 @@
 
 #include "batch.h"
 
-#ifndef RABBET_VMAP_WHEEL
-#define RABBET_VMAP_WHEEL "0.1.0"
-#endif
-
 namespace batch {
 
 int32_t layer = 0;
@@ -217,7 +213,7 @@ int32_t init(const RbHost* h, RbTxn* txn) {
 
 const RbPlugin plugin = {
     RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0, "rabbet-vmap",
-    RABBET_VMAP_WHEEL,         init,         nullptr};
+    RABBET_WHEEL_VERSION,      init,         nullptr};
 
 }  // namespace
 

@@ -1,0 +1,46 @@
+# What the plugins of Rabbet are built with. Lies beside core's headers and records, in the repository as in the
+# installed wheel, where scikit-build-core finds it; else pass -DRabbet_DIR=$(python -m rabbet cmakedir).
+#
+#   find_package(Rabbet CONFIG REQUIRED)
+#   rabbet_add_plugin(NAME SOURCE...)    a library that exports the plugin's entry and nothing else
+#   rabbet_add_binding(NAME SOURCE...)   a Python extension module, by pybind11
+#
+# Rabbet_INCLUDE_DIR has the public headers, Rabbet_RECORDS_DIR the operator records. Sources see
+# RABBET_WHEEL_VERSION, a string: the version of the wheel that is being built.
+include_guard(GLOBAL)
+
+get_filename_component(Rabbet_INCLUDE_DIR "${CMAKE_CURRENT_LIST_DIR}/../include" ABSOLUTE)
+get_filename_component(Rabbet_RECORDS_DIR "${CMAKE_CURRENT_LIST_DIR}/../ops" ABSOLUTE)
+set(_rabbet_exports "${CMAKE_CURRENT_LIST_DIR}/plugin_exports.map")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+if(NOT DEFINED SKBUILD_PROJECT_VERSION)
+  set(SKBUILD_PROJECT_VERSION "0.0.0")  # built without a wheel
+endif()
+
+function(_rabbet_target name)
+  set_target_properties(${name} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${name} PRIVATE -Wall -Wextra -fno-semantic-interposition)
+  target_include_directories(${name} PRIVATE "${Rabbet_INCLUDE_DIR}")
+  target_compile_definitions(${name} PRIVATE RABBET_WHEEL_VERSION="${SKBUILD_PROJECT_VERSION}")
+  target_link_options(${name} PRIVATE $<$<CONFIG:Release>:-s>)
+endfunction()
+
+function(rabbet_add_plugin name)
+  add_library(${name} MODULE ${ARGN})
+  set_target_properties(${name} PROPERTIES PREFIX "lib" SUFFIX ".so")
+  _rabbet_target(${name})
+  target_link_options(${name} PRIVATE -static-libgcc -static-libstdc++ -Wl,--no-undefined
+    "-Wl,--version-script=${_rabbet_exports}")
+endfunction()
+
+macro(rabbet_add_binding name)
+  find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
+  find_package(pybind11 CONFIG REQUIRED)
+  pybind11_add_module(${name} MODULE NO_EXTRAS ${ARGN})
+  _rabbet_target(${name})
+endmacro()
