@@ -1,11 +1,11 @@
 """Build the native parts with a sanitizer, in build/sanitize/NAME, and run their tests.
 
     python tools/sanitize.py address [PYTEST ARGUMENTS]   # AddressSanitizer and UndefinedBehaviorSanitizer
-    python tools/sanitize.py thread                       # ThreadSanitizer, on the native test of the pool
+    python tools/sanitize.py thread [PYTEST ARGUMENTS]    # ThreadSanitizer, on the tests with several threads
 
 The packages are installed beside the usual ones, which stay as they are. Of the CPU kernels only those
 of this machine's level are built. Leaks are looked for in the native tests only: the interpreter itself
-frees not everything.
+frees not everything. ThreadSanitizer sees our libraries, and the locks of the interpreter, not its data.
 """
 
 import os
@@ -17,13 +17,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 NATIVE = ["core", "backend-cpu", "autograd", "autocast", "vmap"]
 PURE = ["nn", "optim", "testing"]
-TESTS = ["packages/core/tests", "packages/backend-cpu/tests", "packages/autograd/tests"]
-TESTS += ["packages/autocast/tests", "packages/vmap/tests"]
-TESTS += ["tests/test_threads.py", "tests/test_edge_cases.py", "tests/test_memory.py"]
+TESTS = {
+    "address": [f"packages/{name}/tests" for name in NATIVE]
+    + [f"tests/test_{name}.py" for name in ("threads", "edge_cases", "memory")],
+    "thread": [
+        "packages/autograd/tests/test_threads.py",
+        "tests/test_threads.py::test_several_python_threads_get_what_one_gets",
+    ],
+}
 FLAGS = {
     "address": "-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all",
     "thread": "-fsanitize=thread",
 }
+RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 COMMON = "-O1 -g1 -fno-omit-frame-pointer"
 
 
@@ -89,13 +95,12 @@ def main() -> None:
         sys.exit(f"sanitize.py: expected one of {', '.join(FLAGS)}, got '{kind}'")
     folder = ROOT / "build" / "sanitize" / kind
     native_tests(folder, FLAGS[kind])
-    if kind == "thread":  # the interpreter is not built for it
-        return
     site = install(folder, FLAGS[kind])
     # The runtime must come first in the process, and needs the C++ library's throw behind it.
-    preload = f"{library('libasan.so')} {library('libstdc++.so.6')}"
+    preload = f"{library(RUNTIMES[kind])} {library('libstdc++.so.6')}"
     # -s: a report must not end in what pytest captures.
-    arguments = sys.argv[2:] or ["-m", "not slow", "-p", "no:cacheprovider", "-q", "-s", *TESTS]
+    usual = ["-m", "not slow", "-p", "no:cacheprovider", "-q", "-s", *TESTS[kind]]
+    arguments = sys.argv[2:] or usual
     run(
         [sys.executable, "-m", "pytest", *arguments],
         LD_PRELOAD=preload,
@@ -103,6 +108,7 @@ def main() -> None:
         PYTHONMALLOC="malloc",
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:handle_segv=1",
         UBSAN_OPTIONS="print_stacktrace=1",
+        TSAN_OPTIONS="halt_on_error=1:exitcode=66",
         RABBET_NUM_THREADS="2",
         RABBET_SANITIZED=kind,
     )

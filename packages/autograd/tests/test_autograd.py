@@ -1,7 +1,6 @@
 """The tape: graphs, writes in place, views, hooks, modes, functions, threads; finite differences are the oracle."""
 
 import gc
-import threading
 
 import pytest
 import rabbet
@@ -437,21 +436,6 @@ def test_long_chains_run_and_are_released_without_recursion():
     y.sum().backward()
     assert x.grad.item() == 1
     del y
-
-
-def test_backward_from_several_threads_into_one_leaf():
-    x = leaf(1.0)
-
-    def work():
-        for _ in range(200):
-            (x * 3).sum().backward()
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert x.grad.item() == 3 * 800
 
 
 def test_gradient_edges():
