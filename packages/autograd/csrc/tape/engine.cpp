@@ -10,7 +10,8 @@
 #include <unordered_map>
 
 #include "forward.h"
-#include "saved.h"
+#include "gradients.h"
+#include "loaded.h"
 
 namespace tape {
 
@@ -31,80 +32,14 @@ std::recursive_mutex engine_mutex;
 std::atomic<uint64_t> next_run{1};
 
 struct Ops {
-  const RbOp *add, *sum_to, *cast, *real, *clone, *zeros, *ones_like, *fill, *isnan, *any,
-      *contiguous_clone;
+  const RbOp *add, *ones_like, *fill, *isnan, *any, *contiguous_clone;
 };
 const Ops& ops() {
-  static const Ops o = {host->find_op("add"),
-                        host->find_op("sum_to"),
-                        host->find_op("cast"),
-                        host->find_op("real"),
-                        host->find_op("clone"),
-                        host->find_op("zeros"),
-                        host->find_op("ones_like"),
-                        host->find_op("fill"),
-                        host->find_op("isnan"),
-                        host->find_op("any"),
-                        host->find_op("contiguous_clone")};
+  static const Ops o = {host->find_op("add"),  host->find_op("ones_like"),
+                        host->find_op("fill"), host->find_op("isnan"),
+                        host->find_op("any"),  host->find_op("contiguous_clone")};
   return o;
 }
-
-std::string shape_text(int ndim, const int64_t* shape) {
-  std::string s = "(";
-  for (int i = 0; i < ndim; ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
-  return s + (ndim == 1 ? ",)" : ")");
-}
-
-int32_t sum(RbTensor* a, RbTensor* b, Ref& out) {
-  const RbValue args[3] = {tensor_value(a), tensor_value(b), int_value(1)};
-  return call1(ops().add, args, 3, out);
-}
-
-inline bool same_shape(const RbTensor* t, const RbMeta& m) {
-  if (t->ndim != m.ndim) return false;
-  for (int i = 0; i < t->ndim; ++i) {
-    if (t->shape[i] != m.shape[i]) return false;
-  }
-  return true;
-}
-
-// Make a gradient fit the tensor it belongs to: sums over broadcast dimensions, dtype, complex to
-// real.
-int32_t fit(Ref& grad, const RbMeta& to, const Node* from) {
-  RbTensor* g = grad.get();
-  if (__builtin_expect(g->dtype_id == to.dtype_id && same_shape(g, to), 1)) return RB_OK;
-  if (!same_shape(g, to)) {
-    bool reducible = g->ndim >= to.ndim;
-    for (int i = 0; reducible && i < to.ndim; ++i) {
-      const int64_t want = to.shape[i], have = g->shape[g->ndim - to.ndim + i];
-      reducible = want == have || want == 1;
-    }
-    if (!reducible) {
-      return fail(RB_E_ARG, "%s: the gradient has shape %s, but the tensor has shape %s",
-                  node_name(from), shape_text(g->ndim, g->shape).c_str(),
-                  shape_text(to.ndim, to.shape).c_str());
-    }
-    const RbValue args[2] = {tensor_value(g), ints_value(to.shape, static_cast<uint32_t>(to.ndim))};
-    Ref reduced;
-    if (int32_t rc = call1(ops().sum_to, args, 2, reduced)) return rc;
-    grad = std::move(reduced);
-  }
-  if (is_complex(grad.get()->dtype_id) && !is_complex(to.dtype_id)) {
-    const RbValue arg = tensor_value(grad.get());
-    Ref part;
-    if (int32_t rc = call1(ops().real, &arg, 1, part)) return rc;
-    grad = std::move(part);
-  }
-  if (grad.get()->dtype_id != to.dtype_id) {
-    const RbValue args[2] = {tensor_value(grad.get()), dtype_value(to.dtype_id)};
-    Ref cast;
-    if (int32_t rc = call1(ops().cast, args, 2, cast)) return rc;
-    grad = std::move(cast);
-  }
-  return RB_OK;
-}
-
-constexpr int kMaxArgs = 32, kMaxRets = 8;
 
 struct Capture {
   Node* node;
@@ -456,73 +391,6 @@ int32_t Run::apply(Node* n, Gradients& results) {
   }
   return RB_OK;
 }
-
-int32_t check_version(const Node* n, const RbTensor* t, uint32_t saved, const char* what) {
-  const uint32_t now = host->version_get(t);
-  if (now == saved) return RB_OK;
-  return fail(
-      RB_E_STATE,
-      "one of the variables needed for gradient computation has been modified by an inplace "
-      "operation: %s saved '%s' of shape %s at version %u, and it is at version %u now",
-      node_name(n), what, shape_text(t->ndim, t->shape).c_str(), saved, now);
-}
-
-// Saved values as the derivatives read them: checked, and unpacked where a hook packed them.
-class Loaded {
- public:
-  explicit Loaded(bool records) : records_(records) {}
-  int32_t load(const Node* n) {
-    if (!n->nargs) {
-      args = nothing;
-      return RB_OK;
-    }
-    args = n->args;
-    for (int i = 0; n->holds && i < n->nargs; ++i) {
-      const RbValue& v = n->args[i];
-      if (v.tag == RB_TENSOR) {
-        if (int32_t rc = check_version(n, v.v.t, n->arg_versions[i], n->info->args[i].name))
-          return rc;
-      } else if (__builtin_expect(is_packed(v), 0)) {
-        if (args == n->args) {
-          std::copy(n->args, n->args + n->nargs, unpacked_);
-          args = unpacked_;
-        }
-        if (int32_t rc = load_saved(v, &unpacked_[i], hold_, lists_)) return rc;
-        for (int k = 0; k < n->nedges; ++k) {
-          if (n->edges[k].arg != i || !n->edges[k].fn) continue;
-          if (int32_t rc = give_history(n->edges[k].fn, n->edges[k].output, &unpacked_[i]))
-            return rc;
-        }
-      }
-    }
-    return RB_OK;
-  }
-  int32_t load_result(Node* n, int i, RbValue* out) {
-    if (int32_t rc = load_saved(n->outs[i], out, hold_, lists_)) return rc;
-    return give_history(n, static_cast<uint32_t>(i), out);
-  }
-
-  const RbValue* args = nullptr;
-
- private:
-  // What a hook gave back has the history of what was packed.
-  int32_t give_history(Node* fn, uint32_t output, RbValue* v) {
-    if (!records_ || v->tag != RB_TENSOR || !differentiable(v->v.t->dtype_id)) return RB_OK;
-    Ref alias;
-    if (int32_t rc = host->tensor_alias(v->v.t, alias.out())) return rc;
-    set_history(alias.get(), fn, output);
-    *v = tensor_value(alias.get());
-    hold_.push_back(std::move(alias));
-    return RB_OK;
-  }
-
-  static const RbValue nothing[kMaxArgs];
-  const bool records_;
-  RbValue unpacked_[kMaxArgs];
-  std::vector<Ref> hold_;
-  std::vector<std::vector<RbTensor*>> lists_;
-};
-const RbValue Loaded::nothing[kMaxArgs] = {};
 
 int32_t Run::apply_op(Node* n, Gradients& results) {
   uint64_t wanted = 0;

@@ -8,7 +8,6 @@ namespace tape {
 
 namespace {
 
-constexpr int kMaxArgs = 32, kMaxRets = 8;
 // RbWrap.bits of a dual whose tangent is not that of the tensor it is a view of (detach).
 constexpr int64_t kCut = 1;
 

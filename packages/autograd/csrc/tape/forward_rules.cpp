@@ -9,8 +9,6 @@ namespace tape {
 
 namespace {
 
-constexpr int kMaxArgs = 32, kMaxRets = 8;
-
 struct Ops {
   const RbOp *add, *conj, *real, *cast, *expand, *zeros, *zeros_like, *contiguous_clone;
 };

@@ -23,6 +23,7 @@ extern uint32_t slot_offset;
 extern uint64_t layer_key;
 
 using Node = RbNode;
+constexpr int kMaxArgs = 32, kMaxRets = 8;  // of an operator
 
 struct GradHook {
   int64_t id;

@@ -1,5 +1,9 @@
 #include "saved.h"
 
+#include "engine.h"
+#include "gradients.h"
+#include "loaded.h"
+
 namespace tape {
 
 thread_local SavedHooks* saved_hooks __attribute__((tls_model("initial-exec"))) = nullptr;
@@ -153,6 +157,16 @@ void drop_saved_value(RbValue& v) {
     }
   }
   v.tag = RB_NONE;
+}
+
+int32_t check_version(const Node* n, const RbTensor* t, uint32_t saved, const char* what) {
+  const uint32_t now = host->version_get(t);
+  if (now == saved) return RB_OK;
+  return fail(
+      RB_E_STATE,
+      "one of the variables needed for gradient computation has been modified by an inplace "
+      "operation: %s saved '%s' of shape %s at version %u, and it is at version %u now",
+      node_name(n), what, shape_text(t->ndim, t->shape).c_str(), saved, now);
 }
 
 }  // namespace tape

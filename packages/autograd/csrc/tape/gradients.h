@@ -1,0 +1,28 @@
+// Gradients as tensors: added up, and made to fit what they belong to.
+#pragma once
+#include "node.h"
+
+namespace tape {
+
+std::string shape_text(int ndim, const int64_t* shape);
+
+inline bool same_shape(const RbTensor* t, const RbMeta& m) {
+  if (t->ndim != m.ndim) return false;
+  for (int i = 0; i < t->ndim; ++i) {
+    if (t->shape[i] != m.shape[i]) return false;
+  }
+  return true;
+}
+
+int32_t sum(RbTensor* a, RbTensor* b, Ref& out);
+
+int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from);
+/// Make the gradient that `from` gave fit the tensor it belongs to: sums over broadcast dimensions,
+/// dtype, complex to real.
+inline int32_t fit(Ref& grad, const RbMeta& to, const Node* from) {
+  const RbTensor* g = grad.get();
+  if (__builtin_expect(g->dtype_id == to.dtype_id && same_shape(g, to), 1)) return RB_OK;
+  return fit_other(grad, to, from);
+}
+
+}  // namespace tape
