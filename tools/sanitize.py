@@ -108,7 +108,7 @@ def main() -> None:
         PYTHONMALLOC="malloc",
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:handle_segv=1",
         UBSAN_OPTIONS="print_stacktrace=1",
-        TSAN_OPTIONS="halt_on_error=1:exitcode=66",
+        TSAN_OPTIONS=f"halt_on_error=1:exitcode=66:suppressions={ROOT}/tools/thread_sanitizer.supp",
         RABBET_NUM_THREADS="2",
         RABBET_SANITIZED=kind,
     )
