@@ -62,6 +62,16 @@ def test_bytes_are_those_of_tensors_read_and_written():
     assert counted(lambda: rabbet.cat([a, a]))["cat"].bytes == 4 * 20 * F32
 
 
+def test_operators_of_others_count_one_operation_for_each_element():
+    @rabbet.library.op("elsewhere::cube(Tensor x) -> Tensor", fields={"shape": "x.shape"})
+    def cube(x):
+        return x * x * x
+
+    c = counted(lambda: cube(rabbet.ones(5, 4)))
+    assert c["elsewhere::cube"] == ("elsewhere::cube", 1, 20, 2 * 20 * F32)
+    assert c["mul"].calls == 0  # what a kernel does is its own
+
+
 def test_views_move_nothing_and_copies_do():
     a = rabbet.randn(5, 4)
     c = counted(lambda: a.t()[1:].unsqueeze(0).reshape(-1).view(3, 5))
