@@ -114,6 +114,17 @@ def test_two_layers_that_both_want_to_be_first(loaded_first, tmp_path):
         assert part in error
 
 
+def test_the_doctor_says_what_to_do_about_a_contradiction(tmp_path):
+    for name, other in (("a", "b"), ("b", "a")):
+        library = layer_library(tmp_path, name, 700, before=(other,))
+        install(tmp_path, name, MANIFEST.format(name, "transform"), library)
+    text = run(tmp_path, "from rabbet._doctor import main\nassert main(['--layers']) == 1")
+    (failed,) = re.findall(r"\n  (\w) +\w-plugin 1.0  transform  FAILED\n", text)
+    works = {"a": "b", "b": "a"}[failed]
+    assert f"  {works:<12} [{works}-wheel 1.0]  phase 700; before {failed} (not loaded)" in text
+    assert "fix: uninstall one of the wheels that it names" in text
+
+
 def test_a_cycle_of_three(tmp_path):
     a = layer_library(tmp_path, "a", 700, before=("b",))
     b = layer_library(tmp_path, "b", 700, before=("c",))
