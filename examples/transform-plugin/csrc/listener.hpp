@@ -2,6 +2,7 @@
 // by entering a listener, and what its library exports.
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <mutex>
 #include <string>
@@ -34,7 +35,11 @@ inline int32_t add_layer(const RbHost* host, RbTxn* txn, const char* name, const
 struct Listener {
   virtual ~Listener() = default;
   virtual std::string text() const = 0;  // for Python; called with the lock held
+  void release() {
+    if (--owners == 0) delete this;
+  }
   std::mutex mutex;
+  std::atomic<int> owners{1};  // Python, and each entry of a thread
 };
 
 /// Those of this thread, innermost last. The layer's key is on while there are some: otherwise it
@@ -102,8 +107,9 @@ RB_EXPORT const RbPlugin* rabbet_plugin_v0() {  // for core
   return &plugin;
 }
 // For Python, by ctypes.
-RB_EXPORT void listener_free(instruments::Listener* one) { delete one; }
+RB_EXPORT void listener_free(instruments::Listener* one) { one->release(); }
 RB_EXPORT void listener_enter(instruments::Listener* one) {
+  ++one->owners;
   instruments::listeners().push_back(one);
   rb::host->layer_mode(instruments::layer, 1, -1);
 }
@@ -113,6 +119,7 @@ RB_EXPORT int32_t listener_leave(instruments::Listener* one) {
   const auto last = std::find(all.rbegin(), all.rend(), one);
   if (last == all.rend()) return 0;
   all.erase(std::next(last).base());
+  one->release();
   if (all.empty()) rb::host->layer_mode(instruments::layer, 0, -1);
   return 1;
 }

@@ -205,6 +205,25 @@ def test_leaving_what_was_not_entered_is_an_error():
     assert errors == ["rabbet_profile.count: this thread has not entered it"] * 2
 
 
+def test_a_counter_that_is_dropped_or_left_open_harms_nobody():
+    import subprocess
+    import sys
+
+    code = """
+import rabbet, rabbet_profile
+for _ in range(100):
+    rabbet_profile.count().__enter__()
+    rabbet.ones(3) + 1
+kept = rabbet_profile.count().__enter__()
+rabbet.ones(3) + 1
+print(kept["add"].calls)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
+
+
 def test_the_table_is_sorted_by_operations():
     x, w = rabbet.randn(50, 40), rabbet.randn(40, 30)
     text = str(counted(lambda: (x @ w).exp().sum()))

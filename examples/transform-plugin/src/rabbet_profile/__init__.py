@@ -1,6 +1,7 @@
 """Calls, FLOPs and bytes of every operator: `with rabbet_profile.count() as c: ...`, then `print(c)`."""
 
 import ctypes
+import weakref
 from collections import namedtuple
 from pathlib import Path
 
@@ -18,9 +19,7 @@ class count:
 
     def __init__(self) -> None:
         self._counter = ctypes.c_void_p(_lib.counter_new())
-
-    def __del__(self) -> None:
-        _lib.listener_free(self._counter)
+        weakref.finalize(self, _lib.listener_free, self._counter).atexit = False
 
     def __enter__(self) -> "count":
         _lib.listener_enter(self._counter)
