@@ -468,6 +468,15 @@ def test_jacobians(vmap):
     assert_close(aux, X)
 
 
+def test_jacobians_of_numbers(vmap):
+    x = at(2.0)[0]
+    for jacobian in (func.jacrev, func.jacfwd):
+        assert_close(jacobian(lambda x: x**3)(x), at(12.0)[0])
+        assert_close(jacobian(lambda x: x * X)(x), X)
+        assert_close(jacobian(lambda x: x.sum())(X), rabbet.ones_like(X))
+    assert_close(func.hessian(lambda x: x**3)(x), at(12.0)[0])
+
+
 def test_jacobians_of_trees(vmap):
     def g(p, x):
         return {"y": p["a"] * x, "z": (p["a"] * x).sum()}

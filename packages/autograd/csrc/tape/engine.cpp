@@ -563,11 +563,13 @@ const char* node_name(const Node* n) {
 }
 
 namespace {
-// Layers that the thread has switched on (autocast): the forward pass has settled what they decide.
+// Layers above the tape that the thread has switched on (autocast): the forward pass has settled
+// what they decide. Those below (a profiler) see the operators of the backward pass like all
+// others.
 void modes_off() {
   RbTls tls;
   host->tls_get(&tls);
-  tls.include = 0;
+  tls.include &= layer_key - 1;
   host->tls_set(&tls);
 }
 }  // namespace

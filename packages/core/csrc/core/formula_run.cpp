@@ -476,8 +476,10 @@ void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, cons
       if (!(wanted >> i & 1)) continue;
       if (run_vjp_kernel(op, i, args, nargs, outs, grads, &results[i])) continue;
       if (f.vjps[i] < 0) {
-        fail(RB_E_NOTIMPL, "%s: no derivative is recorded for the argument '%s'", op.name.c_str(),
-             op.params[i].name);
+        fail(RB_E_NOTIMPL,
+             "%s: no derivative is recorded for the argument '%s': add `vjp %s FORMULA` to its "
+             "record, or detach() that argument",
+             op.name.c_str(), op.params[i].name, op.params[i].name);
       }
       if (op.params[i].type != RB_A_TENSORS && quick.vjp(i, &results[i])) continue;
       if (!general) {
@@ -540,7 +542,15 @@ int eval_shape(const Op& op, const RbValue* args, int nargs, int64_t* shape) {
   const Val list = as_list(runner.eval(f.shape), op.name);
   const int ndim = static_cast<int>(list.items->size());
   if (ndim > kMaxDims) fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
-  for (int i = 0; i < ndim; ++i) shape[i] = (*list.items)[i].v.v.i;
+  for (int i = 0; i < ndim; ++i) {
+    const Val& size = (*list.items)[i];
+    if (size.items || (size.tag() != RB_INT && size.tag() != RB_BOOL)) {
+      fail(RB_E_INTERNAL,
+           "%s: %s: the shape formula must give a list of ints, but entry %d is none",
+           op.file.c_str(), op.name.c_str(), i);
+    }
+    shape[i] = size.v.v.i;
+  }
   return ndim;
 }
 

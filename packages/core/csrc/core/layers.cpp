@@ -1,6 +1,6 @@
 // Layers: their order is declared (phase, before, after) and becomes the order of key bits.
-#include <atomic>
 #include <mutex>
+#include <optional>
 
 #include "error.h"
 #include "runtime.h"
@@ -39,58 +39,141 @@ bool names(const std::vector<std::string>& list, const std::string& name) {
   return false;
 }
 
-// Whether `a` must run before `b`, by declaration; null when nothing says so.
-const char* must_precede(const LayerEntry& a, const LayerEntry& b) {
-  if (names(a.before, b.name)) return a.provider.c_str();
-  if (names(b.after, a.name)) return b.provider.c_str();
-  return nullptr;
+// Why a layer runs before another.
+struct Claim {
+  const LayerEntry *first, *second;
+  const LayerEntry* by;  // who declared it; null: the phases say so
+
+  std::string text() const {
+    if (!by) {
+      return "'" + first->name + "' has phase " + std::to_string(first->desc.phase) + ", '" +
+             second->name + "' has phase " + std::to_string(second->desc.phase);
+    }
+    const bool forwards = by == first;
+    return "'" + by->name + "' (" + by->provider + ") declares to run " +
+           (forwards ? "before '" + second->name : "after '" + first->name) + "'";
+  }
+};
+
+// Whether `a` has to run before `b`.
+std::optional<Claim> must_precede(const LayerEntry& a, const LayerEntry& b) {
+  if (names(a.before, b.name)) return Claim{&a, &b, &a};
+  if (names(b.after, a.name)) return Claim{&a, &b, &b};
+  if (a.desc.phase < b.desc.phase) return Claim{&a, &b, nullptr};
+  return std::nullopt;
 }
 
-// Why `entry` cannot run at `bit`; null when it can.
-const LayerEntry* conflict_at(const LayerEntry& entry, int bit) {
-  for (int other = kBackendBits; other < kKeyBits; ++other) {
-    if (layers[other].bit < 0 || other == bit) continue;
-    if (other != kTransformSlot && is_transform(layers[other].desc)) continue;
-    const bool runs_before = bit > other;
-    if (runs_before ? must_precede(layers[other], entry) : must_precede(entry, layers[other]))
-      return &layers[other];
-    const uint32_t phase = layers[other].desc.phase;
-    if (phase != entry.desc.phase && (entry.desc.phase < phase) != runs_before)
-      return &layers[other];
+[[noreturn]] void fail_contradiction(const LayerEntry& entry, const Claim& one, const Claim& other,
+                                     const LayerEntry& neighbour) {
+  fail(RB_E_PLUGIN,
+       "layer '%s' of %s cannot be ordered together with layer '%s' of %s: %s, but %s. What was "
+       "loaded first keeps working without '%s'; uninstall one of the two wheels, or ask their "
+       "authors to drop one of the declarations",
+       entry.name.c_str(), entry.provider.c_str(), neighbour.name.c_str(),
+       neighbour.provider.c_str(), one.text().c_str(), other.text().c_str(), entry.name.c_str());
+}
+
+// The key bits between which `entry` has to run: below those of the layers that precede it by
+// phase or declaration, above those of the layers that it precedes.
+struct Room {
+  int above = kKeyBits, below = kBackendBits - 1;  // both exclusive
+};
+Room find_room(const LayerEntry& entry) {
+  std::optional<Claim> upper, lower;
+  Room room;
+  for (int bit = kBackendBits; bit < kKeyBits; ++bit) {
+    const LayerEntry& other = layers[bit];
+    if (other.bit < 0 || (bit != kTransformSlot && is_transform(other.desc))) continue;
+    const std::optional<Claim> comes_after = must_precede(other, entry),
+                               goes_before = must_precede(entry, other);
+    if (comes_after && goes_before) fail_contradiction(entry, *goes_before, *comes_after, other);
+    if (comes_after && bit < room.above) {
+      room.above = bit;
+      upper = comes_after;
+    }
+    if (goes_before && bit > room.below) {
+      room.below = bit;
+      lower = goes_before;
+    }
   }
-  return nullptr;
+  if (upper && lower && room.above < room.below) {
+    fail(RB_E_PLUGIN,
+         "layer '%s' of %s cannot be ordered: %s, and %s, but '%s' (%s) runs before '%s' (%s) "
+         "already. Those two keep working without '%s'; uninstall one of the three wheels, or ask "
+         "their authors to drop one of the declarations",
+         entry.name.c_str(), entry.provider.c_str(), upper->text().c_str(), lower->text().c_str(),
+         layers[room.below].name.c_str(), layers[room.below].provider.c_str(),
+         layers[room.above].name.c_str(), layers[room.above].provider.c_str(), entry.name.c_str());
+  }
+  return room;
+}
+
+// Where the name alone decides: layers of one phase run in the order of their names.
+bool agrees_with_names(const LayerEntry& entry, int bit) {
+  for (int other = kBackendBits; other < kKeyBits; ++other) {
+    if (layers[other].bit < 0 || layers[other].desc.phase != entry.desc.phase) continue;
+    if ((entry.name < layers[other].name) != (bit > other)) return false;
+  }
+  return true;
+}
+
+int place_transform(const LayerEntry& entry) {
+  for (int bit = kFirstTransformBit; bit < kFirstTransformBit + kTransformBits; ++bit) {
+    if (layers[bit].bit < 0) return bit;
+  }
+  fail(RB_E_PLUGIN, "layer '%s' of %s: there are %d transforms already", entry.name.c_str(),
+       entry.provider.c_str(), kTransformBits);
 }
 
 // A free key bit for `entry`; throws Error where there is none.
 int place_layer(const LayerEntry& entry) {
-  if (is_transform(entry.desc)) {
-    for (int bit = kFirstTransformBit; bit < kFirstTransformBit + kTransformBits; ++bit) {
-      if (layers[bit].bit < 0) return bit;
-    }
-    fail(RB_E_PLUGIN, "layer '%s' of %s: there are %d transforms already", entry.name.c_str(),
-         entry.provider.c_str(), kTransformBits);
+  if (names(entry.before, entry.name) || names(entry.after, entry.name)) {
+    fail(RB_E_PLUGIN, "layer '%s' of %s declares to run before or after itself", entry.name.c_str(),
+         entry.provider.c_str());
   }
-  // From the middle outwards, so that later neighbours find a gap on either side.
+  if (is_transform(entry.desc)) return place_transform(entry);
+  const Room room = find_room(entry);
   const int top = highest_key_bit(entry.desc.phase);
-  const LayerEntry* conflict = nullptr;
+  int found = -1;
+  // From the middle outwards, so that later neighbours find a gap on either side.
   for (int offset : {2, 1, 3, 0, 4}) {
     const int bit = top - offset;
-    if (layers[bit].bit >= 0) continue;
-    conflict = conflict_at(entry, bit);
-    if (!conflict) return bit;
+    if (layers[bit].bit >= 0 || bit >= room.above || bit <= room.below) continue;
+    if (agrees_with_names(entry, bit)) return bit;
+    if (found < 0) found = bit;
   }
-  if (conflict) {
-    fail(RB_E_PLUGIN,
-         "layer '%s' of %s cannot be ordered: its phase, before and after contradict layer '%s' of "
-         "%s",
-         entry.name.c_str(), entry.provider.c_str(), conflict->name.c_str(),
-         conflict->provider.c_str());
-  }
-  fail(RB_E_PLUGIN, "layer '%s' of %s: phase %u is full", entry.name.c_str(),
-       entry.provider.c_str(), entry.desc.phase);
+  if (found >= 0) return found;
+  fail(RB_E_PLUGIN,
+       "layer '%s' of %s: there is no place left between its neighbours in the phases %d to %d, "
+       "which hold at most %d layers; another phase has room",
+       entry.name.c_str(), entry.provider.c_str(),
+       static_cast<int>(entry.desc.phase) / kPhaseSpan * kPhaseSpan,
+       static_cast<int>(entry.desc.phase) / kPhaseSpan * kPhaseSpan + kPhaseSpan - 1,
+       kBitsPerPhase);
 }
 
 }  // namespace
+
+const std::vector<PhaseRange>& phase_ranges() {
+  static const std::vector<PhaseRange> ranges = {
+      {0, 99, "outermost", "sees every call before all others do"},
+      {100, 299, "intercept", "sees calls as they were made: not cast, not recorded, not batched"},
+      {300, 399, "precision",
+       "chooses dtypes; above differentiation, so that a gradient flows back through the casts"},
+      {400, 449, "differentiation",
+       "records calls for backward; above the transforms, so that what is recorded inside a "
+       "transform is the call that was made there"},
+      {450, 499, "transforms",
+       "vmap, jvp and their like; not ordered here: the order in which a thread enters them "
+       "counts, the innermost runs first and hands its calls to the next"},
+      {500, 599, "aliasing", "changes what views and writes do; below, tensors are plain ones"},
+      {600, 699, "layout", "changes how elements lie in memory"},
+      {700, 799, "placement",
+       "moves or watches what runs: the calls of every transform, of casts and of backward pass "
+       "here as plain tensors, each once, just before the device"},
+  };
+  return ranges;
+}
 
 // Phase 0..99 gets bits 63..59, phase 100..199 bits 58..54, and so on: an earlier phase runs first.
 int highest_key_bit(uint32_t phase) {

@@ -36,6 +36,12 @@ struct LayerEntry {
   int bit = -1;
   bool active = false;
 };
+/// What a range of phases is for; all ranges, first to run first.
+struct PhaseRange {
+  uint32_t first, last;
+  const char *name, *meaning;
+};
+const std::vector<PhaseRange>& phase_ranges();
 /// The bit of the layers of `phase` that runs first; that of the others follow below.
 int highest_key_bit(uint32_t phase);
 /// Whether the layer belongs on the transform stack.

@@ -150,6 +150,20 @@ py::list describe_layers() {
     d["before"] = layer->before;
     d["after"] = layer->after;
     d["provider"] = layer->provider;
+    d["transform"] = layer->bit != kTransformSlot && is_transform(layer->desc);
+    list.append(d);
+  }
+  return list;
+}
+
+py::list describe_phases() {
+  py::list list;
+  for (const PhaseRange& range : phase_ranges()) {
+    py::dict d;
+    d["first"] = range.first;
+    d["last"] = range.last;
+    d["name"] = range.name;
+    d["meaning"] = range.meaning;
     list.append(d);
   }
   return list;
@@ -343,6 +357,7 @@ PYBIND11_MODULE(_C, m) {
   });
   m.def("backends", describe_backends);
   m.def("layers", describe_layers);
+  m.def("layer_phases", describe_phases);
   m.def("plugins", describe_plugins);
   m.def("live_counts", [] {
     const MemoryCounts c = memory_counts();

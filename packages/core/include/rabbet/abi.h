@@ -222,8 +222,10 @@ typedef struct RbKernel {
 } RbKernel;
 
 enum { RB_L_FALLTHROUGH = 0, RB_L_FALLBACK = 1 };
-/* A layer. `phase`: 100 intercept, 300 precision, 400 differentiation, 450 transform stack, 500
- * aliasing, 700 placement. `before`/`after`: null-terminated names of other layers.
+/* A layer. `phase`: where it runs; `python -m rabbet doctor --layers` prints what each range of
+ * phases is for, and the order of the installed layers with its reasons. `before`/`after`:
+ * null-terminated names of other layers, which need not be installed; they have to agree with the
+ * phases. Where nothing else decides, layers of one phase run in the order of their names.
  *
  * Layers of the phases 450 to 499 are transforms. No tensor carries their keys: they run when a
  * call has a wrapper of their level (transform_push, tensor_wrap) among its arguments. The handler

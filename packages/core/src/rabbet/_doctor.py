@@ -4,7 +4,7 @@ import platform
 import sys
 from typing import Any
 
-from . import _C, _plugins
+from . import _C, _layers, _plugins
 
 
 def report(load: bool = True) -> dict[str, Any]:
@@ -46,6 +46,7 @@ def report(load: bool = True) -> dict[str, Any]:
         "loaded": _C.plugins(),
         "backends": _C.backends(),
         "layers": _C.layers(),
+        "phases": _C.layer_phases(),
         "operators": len(records),
         "coverage": coverage,
         "live": _C.live_counts(),
@@ -64,22 +65,22 @@ def _plugin_lines(plugin: dict[str, Any]) -> list[str]:
     ]
 
 
-def _layer_lines(layers: list[dict[str, Any]]) -> list[str]:
-    lines = []
-    for layer in layers:
-        reasons = [f"phase {layer['phase']}"]
-        if layer["before"]:
-            reasons.append("before " + ", ".join(layer["before"]))
-        if layer["after"]:
-            reasons.append("after " + ", ".join(layer["after"]))
-        lines.append(f"  {layer['name']:<12} {'; '.join(reasons)}  [{layer['provider']}]")
-    return lines or ["  none loaded"]
+def _layer_lines(data: dict[str, Any]) -> list[str]:
+    provided = {name for p in data["plugins"] if p["kind"] == "transform" for name in p["provides"]}
+    return [
+        "Layers, first to run first:",
+        *_layers.lines(data["layers"], data["phases"], data["backends"], provided),
+    ]
 
 
 def text(data: dict[str, Any], layers_only: bool = False) -> str:
     """The report for people."""
     if layers_only:
-        return "\n".join(["Layers, first to run first:", *_layer_lines(data["layers"])])
+        failed = [p for p in data["plugins"] if p["stage"] == "FAILED"]
+        trouble = [line for p in failed for line in _plugin_lines(p)]
+        return "\n".join(
+            [*_layer_lines(data), *(["Plugins that failed:"] if trouble else []), *trouble]
+        )
     lines = [
         f"rabbet-core {data['core']}, plugin ABI {data['abi']}, Python {data['python']}, {data['platform']}",
         "Plugins:",
@@ -93,7 +94,7 @@ def text(data: dict[str, Any], layers_only: bool = False) -> str:
             f"primitives, {cover['kernels']} kernels, {b['bytes_in_use']} bytes in use, {b['bytes_cached']} cached  "
             f"[{b['provider']}]"
         )
-    lines += ["Layers, first to run first:", *_layer_lines(data["layers"])]
+    lines += _layer_lines(data)
     live = data["live"]
     lines.append(
         f"{data['operators']} operators, {live['tensors']} live tensors ({live['bytes']} bytes), "

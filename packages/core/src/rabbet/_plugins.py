@@ -57,6 +57,8 @@ class Plugin:
                 if newer
                 else f"pip install --upgrade {self.wheel}"
             )
+        if "cannot be ordered" in text:
+            return "uninstall one of the wheels that it names, or ask their authors to drop a declaration"
         if "cannot open shared object" in text:
             return "install the missing library, or set LD_LIBRARY_PATH to where it is"
         return f"report it to the authors of {self.wheel}"

@@ -7,8 +7,9 @@ from typing import Any
 
 from . import _C
 from ._C import KernelHandle, Op, Tensor
+from ._plugins import require_layer
 
-__all__ = ["explain", "impl", "op", "register_records"]
+__all__ = ["explain", "impl", "op", "register_records", "require_layer"]
 
 
 def _provider(depth: int = 2) -> str:

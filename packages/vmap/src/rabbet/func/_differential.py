@@ -259,7 +259,7 @@ def _basis(leaves: list[Tensor]) -> list[Tensor]:
         eye = rabbet.zeros(total, n, dtype=x.dtype, device=x.device)
         if n:
             eye[at : at + n] = rabbet.eye(n, dtype=x.dtype, device=x.device)
-        blocks.append(eye.reshape(total, *x.shape))
+        blocks.append(eye.reshape((total, *x.shape)))
         at += n
     return blocks
 
@@ -269,7 +269,7 @@ def _split(rows: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     parts, at = [], 0
     for x in leaves:
         n = x.numel()
-        parts.append(rows[at : at + n].reshape(*x.shape, *rows.shape[1:]))
+        parts.append(rows[at : at + n].reshape((*x.shape, *rows.shape[1:])))
         at += n
     return parts
 
@@ -381,7 +381,7 @@ def jacfwd(
             parts, at = [], 0
             for x in leaves:
                 n = x.numel()
-                parts.append(c[..., at : at + n].reshape(*c.shape[:-1], *x.shape))
+                parts.append(c[..., at : at + n].reshape((*c.shape[:-1], *x.shape)))
                 at += n
             by_output.append(_chosen(tree_unflatten(parts, in_spec), argnums))
         result = tree_unflatten(by_output, structure[0])
