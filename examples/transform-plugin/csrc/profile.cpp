@@ -37,6 +37,8 @@ int64_t pairs(const RbTensor& rows, const RbTensor& key, const RbTensor& value, 
 using A = const rb::Args&;
 const std::map<std::string, int64_t (*)(A)> kFormulas = {
     {"matmul", [](A a) { return 2 * a.ret().numel * size(a.tensor(0), 1); }},
+    {"addmm", [](A a) { return a.ret().numel * (2 * size(a.tensor(1), 1) + 2); }},
+    {"baddbmm", [](A a) { return a.ret().numel * (2 * size(a.tensor(1), 1) + 2); }},
     {"linear", [](A a) { return a.ret().numel * (2 * size(a.tensor(0), 1) + a.has(2)); }},
     {"convolution", [](A a) { return filter(a.ret(), a.tensor(1)) + a.has(2) * a.ret().numel; }},
     {"convolution_dx", [](A a) { return filter(a.tensor(0), a.tensor(1)); }},

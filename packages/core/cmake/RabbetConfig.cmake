@@ -1,9 +1,9 @@
 # What the plugins of Rabbet are built with. Lies beside core's headers and records, in the repository as in the
-# installed wheel, where scikit-build-core finds it; else pass -DRabbet_DIR=$(python -m rabbet cmakedir).
+# installed wheel, where scikit-build-core finds it by an entry point; else pass -DRabbet_DIR=$(python -m rabbet cmakedir).
 #
 #   find_package(Rabbet CONFIG REQUIRED)
-#   rabbet_add_plugin(NAME SOURCE...)    a library that exports the plugin's entry and nothing else
-#   rabbet_add_binding(NAME SOURCE...)   a Python extension module, by pybind11
+#   rabbet_add_plugin(NAME SOURCE... [EXPORTS SYMBOL...])   a library that exports the plugin's entry and these
+#   rabbet_add_binding(NAME SOURCE...)                      a Python extension module, by pybind11
 #
 # Rabbet_INCLUDE_DIR has the public headers, Rabbet_RECORDS_DIR the operator records. Sources see
 # RABBET_WHEEL_VERSION, a string: the version of the wheel that is being built.
@@ -11,7 +11,6 @@ include_guard(GLOBAL)
 
 get_filename_component(Rabbet_INCLUDE_DIR "${CMAKE_CURRENT_LIST_DIR}/../include" ABSOLUTE)
 get_filename_component(Rabbet_RECORDS_DIR "${CMAKE_CURRENT_LIST_DIR}/../ops" ABSOLUTE)
-set(_rabbet_exports "${CMAKE_CURRENT_LIST_DIR}/plugin_exports.map")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release)
@@ -31,11 +30,16 @@ function(_rabbet_target name)
 endfunction()
 
 function(rabbet_add_plugin name)
-  add_library(${name} MODULE ${ARGN})
+  cmake_parse_arguments(PARSE_ARGV 1 plugin "" "" EXPORTS)
+  list(PREPEND plugin_EXPORTS rabbet_plugin_v0)
+  set(exports "${CMAKE_CURRENT_BINARY_DIR}/${name}.map")
+  list(JOIN plugin_EXPORTS "; " symbols)
+  file(CONFIGURE OUTPUT "${exports}" CONTENT "{ global: @symbols@; local: *; };\n" @ONLY)
+  add_library(${name} MODULE ${plugin_UNPARSED_ARGUMENTS})
   set_target_properties(${name} PROPERTIES PREFIX "lib" SUFFIX ".so")
   _rabbet_target(${name})
   target_link_options(${name} PRIVATE -static-libgcc -static-libstdc++ -Wl,--no-undefined
-    "-Wl,--version-script=${_rabbet_exports}")
+    "-Wl,--version-script=${exports}")
 endfunction()
 
 macro(rabbet_add_binding name)
