@@ -2,15 +2,16 @@
 // operators called on what they stand for, results put together.
 #pragma once
 #include <atomic>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "rabbet/plugin.hpp"
+#include "../common/calls.h"
 #include "rabbet/vmap.h"
 
 namespace batch {
+
+using namespace calls;
 
 constexpr int kMaxDims = 32, kMaxArgs = 32;
 
@@ -21,55 +22,12 @@ struct Frame {
   uint64_t serial;
 };
 
-/// A tensor that is released at the end of scope.
-class Ref {
- public:
-  Ref() = default;
-  explicit Ref(RbTensor* owned) : t_(owned) {}
-  Ref(Ref&& other) noexcept : t_(other.take()) {}
-  Ref& operator=(Ref&& other) noexcept {
-    if (this != &other) {
-      if (t_) rb::host->release(t_);
-      t_ = other.take();
-    }
-    return *this;
-  }
-  ~Ref() {
-    if (t_) rb::host->release(t_);
-  }
-  static Ref share(RbTensor* t) {
-    rb::host->retain(t);
-    return Ref(t);
-  }
-  RbTensor* get() const { return t_; }
-  RbTensor* operator->() const { return t_; }
-  RbTensor* take() {
-    RbTensor* t = t_;
-    t_ = nullptr;
-    return t;
-  }
-
- private:
-  RbTensor* t_ = nullptr;
-};
-
-using Dims = std::vector<int64_t>;
-
-RbValue none();
-RbValue value(RbTensor* t);
-inline RbValue value(const Ref& t) { return value(t.get()); }
-RbValue integer(int64_t i);
-RbValue list(const Dims& dims);  // borrowed
-
-/// Call an operator of one result.
-Ref call(const RbOp* op, std::initializer_list<RbValue> args);
 Ref reshape(const Ref& x, const Dims& shape);
 Ref expand(RbTensor* x, const Dims& shape);
 Ref permute(const Ref& x, const Dims& order);
 /// Dimension `from` moved to place `to`.
 Ref move_dim(Ref x, int from, int to);
 Ref squeeze(const Ref& x, int dim);
-Dims shape_of(const RbTensor* t);
 
 struct Operators {
   const RbOp *view, *reshape, *expand, *permute, *squeeze, *select, *stack, *cast, *copy, *empty,
