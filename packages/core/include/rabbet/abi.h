@@ -98,7 +98,7 @@ typedef struct RbTensor {
   uint64_t byte_offset;
   uint32_t view_size; /* bytes of this struct that core filled */
   uint16_t dtype_id;
-  uint8_t backend; /* process-local id of the backend */
+  uint8_t backend; /* process-local id of the backend; 0: meta, whose tensors have no data */
   uint8_t layout;  /* 0: strided */
   uint64_t keys[2];
   int64_t numel;
