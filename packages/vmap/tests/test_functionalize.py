@@ -1,5 +1,8 @@
 """functionalize: the same results and final arguments as plain execution, from operators that write nothing."""
 
+import gc
+
+import numpy as np
 import pytest
 import rabbet
 from observer import check_functional, observed
@@ -380,6 +383,25 @@ def test_arguments_written_inside_transforms(remove):
         same([c, d], [a, b])
 
 
+@pytest.mark.parametrize("remove", MODES)
+def test_the_program_of_pytorch(remove):
+    torch = pytest.importorskip("torch")
+
+    def f(x):
+        y = x[1:]
+        y.add_(x[0])
+        y.t()[0].mul_(3)
+        z = x.view(-1)
+        z[2:5] = 1
+        return x.sum(), y
+
+    x, t = numbers(4, 3), torch.tensor(numbers(4, 3).tolist())
+    ours = functionalize(f, remove=remove)(x)
+    theirs = torch.func.functionalize(f, remove=remove)(t)
+    for a, b in zip([*ours, x], [*theirs, t], strict=True):
+        assert_close(a, b.numpy())
+
+
 # ---- errors
 
 
@@ -466,6 +488,43 @@ def test_operators_without_a_form_that_writes_nothing():
 def test_destinations_are_not_resized():
     with pytest.raises(ValueError, match="a tensor cannot be resized"):
         functionalize(lambda x: rabbet.add(x, 1, out=rabbet.empty(0)))(numbers(3))
+
+
+def test_no_other_memory():
+    def f(x):
+        x.data = x * 2
+
+    with pytest.raises(
+        RuntimeError, match="inside a transform a tensor cannot be given other memory"
+    ):
+        functionalize(f)(numbers(3))
+
+
+def test_read_only_arguments():
+    array = np.ones(3, dtype=np.float32)
+    array.flags.writeable = False
+    x = rabbet.from_numpy(array)
+    same(functionalize(lambda x: x * 2)(x), 2 * rabbet.ones(3))
+    with pytest.raises(RuntimeError, match="read-only memory"):
+        functionalize(lambda x: x.add_(1))(x)
+
+
+@each_mode
+def test_no_memory_is_kept(remove):
+    x = numbers(4, 3)
+
+    def run():
+        for f in (views_of_views, in_other_shapes, masks_and_indices, strided, loop):
+            functionalize(f, remove=remove)(x)
+        functionalize(write_both, remove=remove)(x, x[1:])
+
+    run()
+    gc.collect()
+    before = rabbet._C.live_counts()["tensors"]
+    for _ in range(3):
+        run()
+    gc.collect()
+    assert rabbet._C.live_counts()["tensors"] == before
 
 
 def test_memory_with_gaps_has_no_strided_views():
