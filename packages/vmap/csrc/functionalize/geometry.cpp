@@ -20,13 +20,21 @@ int64_t item_size(const RbTensor* t) { return t->dtype.bits / 8 * t->dtype.lanes
 
 namespace {
 
+RbValue int64_dtype() {
+  RbValue v{};
+  v.tag = RB_DTYPE;
+  v.v.i = RB_I64;
+  return v;
+}
+RbValue device_of(const RbTensor* t) {
+  RbValue v{};
+  v.tag = RB_DEVICE;
+  v.v.dev = {t->backend, t->device.id};
+  return v;
+}
+
 Ref counted(const RbTensor* like, int64_t n) {
-  RbValue dtype{}, device{};
-  dtype.tag = RB_DTYPE;
-  dtype.v.i = RB_I64;
-  device.tag = RB_DEVICE;
-  device.v.dev = {like->backend, like->device.id};
-  return call(ops.arange, {integer(0), integer(n), integer(1), dtype, device});
+  return call(ops.arange, {integer(0), integer(n), integer(1), int64_dtype(), device_of(like)});
 }
 
 }  // namespace
@@ -66,7 +74,8 @@ Ref strided_positions(const Frame& f, const RbTensor* like, const Node& base, co
              static_cast<long long>(offset), static_cast<long long>(elements),
              static_cast<long long>(base.offset));
   }
-  Ref at = fresh(f, call(ops.full, {list(Dims{}), integer(offset - base.offset)}));
+  Ref at = fresh(f, call(ops.full, {list(Dims{}), integer(offset - base.offset), int64_dtype(),
+                                    device_of(like)}));
   for (size_t d = 0; d < size.size(); ++d) {
     Dims along(size.size(), 1);
     along[d] = size[d];
