@@ -16,6 +16,7 @@ PUBLIC = {
     "rabbet/philox.h",
     "rabbet/python.h",
     "rabbet/autograd.h",
+    "rabbet/functionalize.h",
     "rabbet/autocast.h",
     "rabbet/vmap.h",
 }

@@ -14,6 +14,7 @@ SHAPES = [(), (0,), (1,), (3,), (0, 3), (1, 4), (2, 0, 3), (2, 1, 3, 1, 2)]
 
 # Where PyTorch's answer is another one on purpose, or there is none.
 DIFFERENT = {
+    "detach_copy": "PyTorch's is not cut from the graph",
     "dropout": "other signature",
     "expand_as": "broadcasts both ways inside formulas",
     "fill": "the value may have any shape that broadcasts",

@@ -1,4 +1,6 @@
 // Layers: their order is declared (phase, before, after) and becomes the order of key bits.
+#include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <optional>
 
@@ -192,7 +194,7 @@ int stage_layer(const RbLayer& layer, const std::string& provider) {
   LayerEntry entry;
   entry.name = layer.name;
   entry.provider = provider;
-  entry.desc = layer;
+  std::memcpy(&entry.desc, &layer, std::min<size_t>(layer.struct_size, sizeof layer));
   for (auto p = layer.before; p && *p; ++p) entry.before.push_back(*p);
   for (auto p = layer.after; p && *p; ++p) entry.after.push_back(*p);
   for (int bit = kBackendBits; bit < kKeyBits; ++bit) {

@@ -295,6 +295,11 @@ Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, c
 }
 
 void tensor_set_data(Tensor* t, const RbTensor* src) {
+  if ((t->flags | src->flags) & RB_T_WRAPPER) {
+    fail(RB_E_STATE,
+         "inside a transform a tensor cannot be given other memory (by assigning to .data, or by "
+         "out= of another size); copy_() the values, or use another tensor");
+  }
   Storage* old = t->storage;
   Storage* fresh = impl(src)->storage;
   fresh->refs.fetch_add(1, std::memory_order_relaxed);

@@ -157,6 +157,13 @@ void transform_pop(int32_t level) {
   state.depth = level - 1;
 }
 
+int32_t transform_below(int32_t level, int32_t (*body)(void*), void* ctx) {
+  if (level < 1 || static_cast<size_t>(level) > thread_state().levels.size())
+    fail(RB_E_STATE, "transform_below: level %d is not entered", level);
+  const Below below(level);
+  return body(ctx);
+}
+
 Tensor* tensor_wrap(int32_t level, RbTensor* inner, RbTensor* second, int64_t bits, int ndim,
                     const int64_t* shape, const int64_t* strides) {
   const std::vector<TransformFrame>& frames = thread_state().levels;
@@ -186,6 +193,11 @@ const RbTensor* readable(const RbTensor* t, const char* what) {
           "the one; compute with the tensor itself, for example with where() instead of a branch",
           what, layer_entry(frame->layer).name.c_str());
     }
+    const RbLayer& desc = layer_entry(frame->layer).desc;
+    if (desc.refresh) {
+      const Below below(t->level);
+      check(desc.refresh(frame->frame, const_cast<RbTensor*>(t)));
+    }
     t = wrap_of(t).inner;
   }
   return t;
@@ -210,9 +222,10 @@ bool draws(const Op& op) {
 
 bool concerns_transform(const Op& op, int32_t* level) {
   const ThreadState& state = thread_state();
-  if (state.exclude >> kTransformSlot & 1 || !draws(op)) return false;
+  if (state.exclude >> kTransformSlot & 1) return false;
+  const uint32_t wanted = RB_X_EVERY | (draws(op) ? +RB_X_RANDOM : 0u);
   for (int32_t i = state.depth; i > *level; --i) {
-    if (state.levels[i - 1].flags & RB_X_RANDOM) {
+    if (state.levels[i - 1].flags & wanted) {
       *level = i;
       return true;
     }

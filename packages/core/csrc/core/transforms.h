@@ -14,6 +14,8 @@ int32_t run_transform(void* self, const RbCall* call, const RbValue* args, int32
 int32_t transform_push(int32_t layer, void* frame, uint32_t flags);
 /// Leave the last level, which must be `level`.
 void transform_pop(int32_t level);
+/// Run `body` as a handler of `level` runs; returns what it returns.
+int32_t transform_below(int32_t level, int32_t (*body)(void*), void* ctx);
 
 /// A tensor of `level` that stands for `inner` (and `second`, or null); both are shared.
 Tensor* tensor_wrap(int32_t level, RbTensor* inner, RbTensor* second, int64_t bits, int ndim,
@@ -26,7 +28,7 @@ Tensor* tensor_alias(RbTensor* t);
 /// Throws Error naming `what` where a transform has no one value for it.
 const RbTensor* readable(const RbTensor* t, const char* what);
 
-/// Whether a call of `op` without a tensor of any level still concerns a transform; sets `level`.
+/// Whether a call of `op` concerns a transform of a higher level than its tensors; sets `level`.
 bool concerns_transform(const Op& op, int32_t* level);
 
 }  // namespace rabbet

@@ -72,8 +72,10 @@ int set_data(PyObject* o, PyObject* value, void*) {
     PyErr_SetString(PyExc_TypeError, "data can be set to a Tensor only");
     return -1;
   }
-  tensor_set_data(tensor_of(o), tensor_of(value));
-  return 0;
+  return boundary<int>(-1, [&] {
+    tensor_set_data(tensor_of(o), tensor_of(value));
+    return 0;
+  });
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ typedef struct RbTensor {
   uint64_t byte_offset;
   uint32_t view_size; /* bytes of this struct that core filled */
   uint16_t dtype_id;
-  uint8_t backend; /* process-local id of the backend */
+  uint8_t backend; /* process-local id of the backend; 0: meta, whose tensors have no data */
   uint8_t layout;  /* 0: strided */
   uint64_t keys[2];
   int64_t numel;
@@ -109,11 +109,12 @@ typedef struct RbTensor {
 } RbTensor;
 
 /* What `ext` points to where RB_T_WRAPPER is set: the tensor stands for others, of lower levels, as
- * the transform of its level says. It shares the storage of `inner`; `data` is null. */
+ * the transform of its level says. It shares the storage of the `inner` that it was made with;
+ * `data` is null. The transform may change inner, second (both are owned) and bits. */
 typedef struct RbWrap {
   uint32_t struct_size, flags;
   RbTensor *inner, *second; /* the second is a transform's own (a tangent), or null */
-  int64_t bits;             /* likewise (a batch dimension); the transform may change both */
+  int64_t bits;             /* likewise (a batch dimension) */
   uint64_t serial;          /* of the entered level: unique in the process */
 } RbWrap;
 
@@ -236,7 +237,9 @@ enum { RB_L_FALLTHROUGH = 0, RB_L_FALLBACK = 1 };
 enum {                  /* flags of transform_push */
        RB_X_RANDOM = 1, /* random operators without a tensor of the level are handed to it too */
        RB_X_READABLE =
-           2 /* the value of `inner` may be read where that of the wrapper is asked for */
+           2,         /* the value of `inner` may be read where that of the wrapper is asked for */
+       RB_X_EVERY = 4 /* every call that the thread makes inside the level is handed to it, also
+                         without a tensor of the level */
 };
 typedef struct RbLayer {
   uint32_t struct_size, flags;
@@ -246,6 +249,9 @@ typedef struct RbLayer {
   const char* const* after;
   RbFn fallback;
   void* self;
+  /* Of a transform with RB_X_READABLE: make `inner` of a wrapper current, which is about to be read
+   * without a call. May be null. */
+  int32_t (*refresh)(void* frame, RbTensor* wrapper);
 } RbLayer;
 
 /* ---- what a layer may ask about an operator */
@@ -518,6 +524,9 @@ struct RbHost { /* lives as long as the process; all members are required unless
    */
   int32_t (*jvp)(const RbOp*, const RbValue* args, int32_t nargs, const RbValue* outs,
                  int32_t nouts, const RbValue* tangents, RbValue* results);
+
+  /* Run `body` as a transform's handler runs, as if outside of `level`; returns what it returns. */
+  int32_t (*transform_below)(int32_t level, int32_t (*body)(void* ctx), void* ctx);
 };
 
 /* ---- what a plugin exports */

@@ -14,7 +14,7 @@ _ops: Callable[[str], Any] = _C.op
 __all__ = [
     "allclose", "as_tensor", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "bincount", "block_diag",
     "broadcast_shapes", "broadcast_tensors", "broadcast_to", "can_cast", "cartesian_prod", "clamp_max", "clamp_min",
-    "column_stack", "cov", "diag", "diff", "dsplit", "dstack", "einsum", "empty_strided", "equal", "expand_copy",
+    "column_stack", "cov", "diag", "diff", "dsplit", "dstack", "einsum", "empty_strided", "equal",
     "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_default_dtype", "get_num_threads", "hsplit", "hstack",
     "iinfo", "is_complex", "is_floating_point", "is_tensor", "isclose", "kron", "logspace", "meshgrid", "nan_to_num",
     "norm", "numel", "promote_types", "result_type", "scalar_tensor", "set_default_dtype", "set_num_threads",
@@ -282,11 +282,6 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
     shape = broadcast_shapes(*(t.shape for t in tensors))
     return tuple(t.expand(shape) for t in tensors)
-
-
-def expand_copy(input: Tensor, size: Sequence[int]) -> Tensor:
-    """`input` expanded to `size`, in memory of its own."""
-    return input.expand(size).clone()
 
 
 def _each(tensors: tuple[Any, ...]) -> Sequence[Tensor]:

@@ -2,15 +2,16 @@
 // operators called on what they stand for, results put together.
 #pragma once
 #include <atomic>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "rabbet/plugin.hpp"
+#include "../common/calls.h"
 #include "rabbet/vmap.h"
 
 namespace batch {
+
+using namespace calls;
 
 constexpr int kMaxDims = 32, kMaxArgs = 32;
 
@@ -21,25 +22,12 @@ struct Frame {
   uint64_t serial;
 };
 
-using rb::dtype_value;
-using rb::int_value;
-using rb::none_value;
-using rb::Ref;
-using rb::tensor_value;
-
-using Dims = std::vector<int64_t>;
-
-inline RbValue list(const Dims& dims) { return rb::ints_value(dims.data(), dims.size()); }
-
-/// Call an operator of one result.
-Ref call(const RbOp* op, std::initializer_list<RbValue> args);
 Ref reshape(const Ref& x, const Dims& shape);
 Ref expand(RbTensor* x, const Dims& shape);
 Ref permute(const Ref& x, const Dims& order);
 /// Dimension `from` moved to place `to`.
 Ref move_dim(Ref x, int from, int to);
 Ref squeeze(const Ref& x, int dim);
-Dims shape_of(const RbTensor* t);
 
 struct Operators {
   const RbOp *view, *reshape, *expand, *permute, *squeeze, *select, *stack, *cast, *copy, *empty,

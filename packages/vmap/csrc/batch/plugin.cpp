@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 
+#include "../functionalize/level.h"
 #include "batch.h"
 
 namespace batch {
@@ -208,7 +209,8 @@ int32_t init(const RbHost* h, RbTxn* txn) {
   if (int32_t rc = add_exact_rules(h, txn)) return rc;
   table = RbVmap{sizeof(RbVmap), layer,       push,          pop,         wrap,
                  unwrap,         set_warning, record_routes, visit_routes};
-  return h->publish(RB_VMAP_EXT, RB_VMAP_VERSION, &table);
+  if (int32_t rc = h->publish(RB_VMAP_EXT, RB_VMAP_VERSION, &table)) return rc;
+  return functional::add(h, txn);
 }
 
 const RbPlugin plugin = {

@@ -1,4 +1,4 @@
-"""Functions of functions: `vmap`, derivatives, and modules as functions of their parameters.
+"""Functions of functions: `vmap`, derivatives, programs without writes, modules as functions.
 
 The derivatives need rabbet-autograd, and say so where it is missing.
 """
@@ -8,6 +8,7 @@ from typing import Any
 from rabbet.vmap import vmap
 
 from ._functional_call import functional_call
+from ._functionalize import functionalize
 from ._module_state import stack_module_state
 
 _DERIVATIVES = (
@@ -21,7 +22,7 @@ _DERIVATIVES = (
     "vjp",
 )
 
-__all__ = ["functional_call", "stack_module_state", "vmap", *_DERIVATIVES]
+__all__ = ["functional_call", "functionalize", "stack_module_state", "vmap", *_DERIVATIVES]
 
 
 def __getattr__(name: str) -> Any:

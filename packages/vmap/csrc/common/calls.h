@@ -1,0 +1,25 @@
+// What the wheel's transforms share: calls of operators.
+#pragma once
+#include <initializer_list>
+#include <vector>
+
+#include "rabbet/plugin.hpp"
+
+namespace calls {
+
+using rb::dtype_value;
+using rb::int_value;
+using rb::none_value;
+using rb::Ref;
+using rb::tensor_value;
+
+using Dims = std::vector<int64_t>;
+
+inline RbValue list(const Dims& dims) { return rb::ints_value(dims.data(), dims.size()); }
+
+/// Call an operator of one result.
+Ref call(const RbOp* op, std::initializer_list<RbValue> args);
+
+Dims shape_of(const RbTensor* t);
+
+}  // namespace calls
