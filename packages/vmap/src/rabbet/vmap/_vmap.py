@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import rabbet
 from rabbet import Tensor
-from rabbet._pytree import broadcast_prefix, tree_flatten, tree_leaves, tree_unflatten
+from rabbet._pytree import TreeSpec, broadcast_prefix, tree_flatten, tree_unflatten
 
 from . import _C
 
@@ -76,17 +75,20 @@ class _Batch:
 
     def __init__(self, name: str, in_dims: Any, args: tuple[Any, ...], kwargs: Any) -> None:
         self.name = name
-        self.leaves, self.spec = tree_flatten((args, kwargs))
-        given = _argument_dims(name, in_dims, args) + [0] * len(tree_leaves(kwargs))
+        self.leaves, self.spec = tree_flatten(args)
+        given = _argument_dims(name, in_dims, args, self.spec)
+        self.named: TreeSpec | None = None
+        if kwargs:
+            named, self.named = tree_flatten(kwargs)
+            self.leaves += named
+            given += [0] * len(named)
         self.dims = [
-            self._dim(leaf, dim, i)
+            None if dim is None else self._dim(leaf, dim, i)
             for i, (leaf, dim) in enumerate(zip(self.leaves, given, strict=True))
         ]
         self.size = self._size()
 
-    def _dim(self, leaf: Any, dim: Any, i: int) -> int | None:
-        if dim is None:
-            return None
+    def _dim(self, leaf: Any, dim: Any, i: int) -> int:
         if isinstance(dim, bool) or not isinstance(dim, int):
             raise ValueError(
                 f"vmap({self.name}): in_dims: expected an int or None for input {i}, got {dim!r}"
@@ -96,30 +98,37 @@ class _Batch:
                 f"vmap({self.name}): in_dims has {dim} for input {i}, which is of type "
                 f"{type(leaf).__name__} and not a Tensor; use None for it"
             )
-        if not -leaf.ndim <= dim < leaf.ndim:
+        ndim = leaf.ndim
+        if not -ndim <= dim < ndim:
             raise ValueError(
-                f"vmap({self.name}): in_dims has {dim} for input {i}, a Tensor of {leaf.ndim} dimensions; "
-                f"expected {-leaf.ndim} <= dim < {leaf.ndim}"
+                f"vmap({self.name}): in_dims has {dim} for input {i}, a Tensor of {ndim} dimensions; "
+                f"expected {-ndim} <= dim < {ndim}"
             )
-        return dim % leaf.ndim
+        return dim % ndim
 
     def _size(self) -> int:
-        sizes = [
-            (i, leaf.shape[dim])
-            for i, (leaf, dim) in enumerate(zip(self.leaves, self.dims, strict=True))
-            if dim is not None
-        ]
-        if not sizes:
+        pairs = zip(self.leaves, self.dims, strict=True)
+        sizes = [None if dim is None else leaf.shape[dim] for leaf, dim in pairs]
+        found = set(sizes)
+        found.discard(None)
+        if len(found) == 1:
+            return found.pop()
+        if not found:
             what = "got no inputs" if not self.leaves else "no input is batched: in_dims is None"
             raise ValueError(
                 f"vmap({self.name}): {what}; at least one input must be a Tensor with a dimension to map over"
             )
-        if len({size for _, size in sizes}) > 1:
-            listed = ", ".join(f"input {i} has {size}" for i, size in sizes)
-            raise ValueError(
-                f"vmap({self.name}): the mapped dimensions must have one size, but {listed}"
-            )
-        return sizes[0][1]
+        listed = [f"input {i} has {size}" for i, size in enumerate(sizes) if size is not None]
+        raise ValueError(
+            f"vmap({self.name}): the mapped dimensions must have one size, but {', '.join(listed)}"
+        )
+
+    def arguments(self, leaves: list[Any]) -> tuple[Any, dict[str, Any]]:
+        """The positional and the keyword arguments with these leaves."""
+        if self.named is None:
+            return tree_unflatten(leaves, self.spec), {}
+        at = self.spec.num_leaves
+        return tree_unflatten(leaves[:at], self.spec), tree_unflatten(leaves[at:], self.named)
 
     def slice(self, start: int, size: int) -> list[Any]:
         """The leaves of `size` examples."""
@@ -127,7 +136,7 @@ class _Batch:
         return [x if d is None else x.narrow(d, start, size) for x, d in pairs]
 
 
-def _argument_dims(name: str, in_dims: Any, args: tuple[Any, ...]) -> list[Any]:
+def _argument_dims(name: str, in_dims: Any, args: tuple[Any, ...], spec: TreeSpec) -> list[Any]:
     if isinstance(in_dims, list):
         in_dims = tuple(in_dims)
     if isinstance(in_dims, bool) or not isinstance(in_dims, (int, tuple)):
@@ -141,20 +150,11 @@ def _argument_dims(name: str, in_dims: Any, args: tuple[Any, ...]) -> list[Any]:
             f"got {len(in_dims)}"
         )
     try:
-        return broadcast_prefix(in_dims, args, f"vmap({name}): in_dims")
+        return broadcast_prefix(in_dims, spec, f"vmap({name}): in_dims")
     except ValueError as error:
         raise ValueError(
             f"{error}; in_dims must have the structure of the arguments, or end earlier"
         ) from None
-
-
-@contextmanager
-def _level(size: int, randomness: int, strict: bool) -> Iterator[int]:
-    level = _C.push(size, randomness, strict)
-    try:
-        yield level
-    finally:
-        _C.pop(level)
 
 
 def _call(
@@ -166,25 +166,29 @@ def _call(
     randomness: int,
     strict: bool,
 ) -> Any:
-    with _level(size, randomness, strict) as level:
+    level = _C.push(size, randomness, strict)
+    try:
         wrapped = [
             x if d is None else _C.wrap(level, x, d)
             for x, d in zip(leaves, batch.dims, strict=True)
         ]
-        args, kwargs = tree_unflatten(wrapped, batch.spec)
+        args, kwargs = batch.arguments(wrapped)
         outputs, spec = tree_flatten(func(*args, **kwargs))
         dims = _result_dims(batch.name, out_dims, outputs, spec)
         inner = [
-            (x, None) if d is None else _C.unwrap(level, x)
+            (x, -1) if d is None else _C.unwrap(level, x)
             for x, d in zip(outputs, dims, strict=True)
         ]
-        _check_unbatched(batch.name, level, outputs, dims)
+        if None in dims:
+            _check_unbatched(batch.name, level, outputs, dims)
+    finally:
+        _C.pop(level)
     pairs = zip(inner, dims, strict=True)
     results = [_placed(batch.name, x, at, d, size) for (x, at), d in pairs]
     return tree_unflatten(results, spec)
 
 
-def _result_dims(name: str, out_dims: Any, outputs: list[Any], spec: Any) -> list[Any]:
+def _result_dims(name: str, out_dims: Any, outputs: list[Any], spec: TreeSpec) -> list[Any]:
     for x in outputs:
         if not isinstance(x, Tensor):
             raise ValueError(
@@ -192,7 +196,7 @@ def _result_dims(name: str, out_dims: Any, outputs: list[Any], spec: Any) -> lis
                 "return other values in another way, or make them Tensors"
             )
     try:
-        dims = _dims_of_results(out_dims, tree_unflatten(outputs, spec), name)
+        dims = _dims_of_results(out_dims, spec, name)
     except ValueError as error:
         raise ValueError(
             f"{error}; out_dims must have the structure of the results, or end earlier"
@@ -203,10 +207,10 @@ def _result_dims(name: str, out_dims: Any, outputs: list[Any], spec: Any) -> lis
     return dims
 
 
-def _dims_of_results(out_dims: Any, tree: Any, name: str) -> list[Any]:
-    if isinstance(out_dims, list) and not isinstance(tree, list):
+def _dims_of_results(out_dims: Any, spec: TreeSpec, name: str) -> list[Any]:
+    if isinstance(out_dims, list) and spec.kind is not list:
         out_dims = tuple(out_dims)
-    return broadcast_prefix(out_dims, tree, f"vmap({name}): out_dims")
+    return broadcast_prefix(out_dims, spec, f"vmap({name}): out_dims")
 
 
 def _check_unbatched(name: str, level: int, outputs: list[Any], dims: list[Any]) -> None:
@@ -217,24 +221,25 @@ def _check_unbatched(name: str, level: int, outputs: list[Any], dims: list[Any])
             )
 
 
-def _placed(name: str, x: Tensor, at: int | None, dim: int | None, size: int) -> Tensor:
+def _placed(name: str, x: Tensor, at: int, dim: int | None, size: int) -> Tensor:
     """The examples of a result, which lie along `at` of `x` (-1: it is the same for all), along `dim`."""
     if dim is None:
         return x
-    if at is None or at < 0:
+    if at < 0:
         x, at = x.expand(size, *x.shape), 0
-    if not -x.ndim <= dim < x.ndim:
+    ndim = x.ndim
+    if not -ndim <= dim < ndim:
         raise ValueError(
-            f"vmap({name}): out_dims has {dim} for a result of {x.ndim} dimensions with that of the examples; "
-            f"expected {-x.ndim} <= dim < {x.ndim}"
+            f"vmap({name}): out_dims has {dim} for a result of {ndim} dimensions with that of the examples; "
+            f"expected {-ndim} <= dim < {ndim}"
         )
-    return x if at == dim % x.ndim else x.movedim(at, dim)
+    return x if at == dim % ndim else x.movedim(at, dim)
 
 
 def _joined(name: str, parts: list[Any], out_dims: Any) -> Any:
     columns = [tree_flatten(part) for part in parts]
     spec = columns[0][1]
-    dims = _dims_of_results(out_dims, parts[0], name)
+    dims = _dims_of_results(out_dims, spec, name)
     whole = [
         pieces[0] if dim is None else rabbet.cat(list(pieces), dim)
         for dim, *pieces in zip(dims, *(leaves for leaves, _ in columns), strict=True)
