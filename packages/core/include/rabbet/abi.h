@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define RB_ABI_MAJOR 0
-#define RB_ABI_MINOR 3
+#define RB_ABI_MINOR 4
 
 /* Bytes up to and including `last`; never sizeof(T), in whose tail padding a new member can hide.
  */
@@ -516,6 +516,11 @@ struct RbHost { /* lives as long as the process; all members are required unless
    */
   int32_t (*jvp)(const RbOp*, const RbValue* args, int32_t nargs, const RbValue* outs,
                  int32_t nouts, const RbValue* tangents, RbValue* results);
+
+  /* As tensor_wrap, of all dimensions of `inner` but `dim`, which becomes `bits`. It takes over the
+   * caller's reference to `inner`, also where it fails: for results of calls, which nobody else
+   * has. */
+  int32_t (*tensor_wrap_along)(int32_t level, RbTensor* inner, int64_t dim, RbTensor** out);
 };
 
 /* ---- what a plugin exports */
