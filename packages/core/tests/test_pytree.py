@@ -74,7 +74,10 @@ def test_registered_container():
         (lambda: pytree.tree_map(max, (1, 2), [1, 2]), r"expected the structure tuple\(\*, \*\)"),
         (lambda: pytree.tree_map(max, (1, 2), (1, 2, 3)), r"got tuple\(\*, \*, \*\)"),
         (lambda: pytree.tree_map(max, {"a": 1}, {"b": 1}), "expected the structure dict"),
-        (lambda: pytree.broadcast_prefix((0,), SPEC, "in_dims"), r"in_dims: expected .*tuple\(\*\),"),
+        (
+            lambda: pytree.broadcast_prefix((0,), SPEC, "in_dims"),
+            r"in_dims: expected .*tuple\(\*\),",
+        ),
         (lambda: pytree.broadcast_prefix([0, 0], SPEC, "in_dims"), r"expected .* list\(\*, \*\)"),
         (lambda: pytree.broadcast_prefix({"a": 0, "b": 0}, SPEC, "in_dims"), "got tuple"),
     ],

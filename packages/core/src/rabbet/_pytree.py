@@ -57,18 +57,19 @@ _NAMED_TUPLE = _Container(lambda t: (t, type(t)), lambda children, kind: kind(*c
 _RESULTS = _Container(lambda t: (t, type(t)), lambda children, kind: kind(children))
 
 
-def _container_of_kind(kind: type) -> _Container | None:
-    found = _containers.get(kind)
-    if found is None and issubclass(kind, tuple):
-        if hasattr(kind, "_fields"):
-            return _NAMED_TUPLE
-        if hasattr(kind, "n_sequence_fields"):  # several results of an operator
-            return _RESULTS
-    return found
+def _container_of_tuple(kind: type) -> _Container | None:
+    if hasattr(kind, "_fields"):
+        return _NAMED_TUPLE
+    if hasattr(kind, "n_sequence_fields"):  # several results of an operator
+        return _RESULTS
+    return None
 
 
 def _container_of(tree: Any) -> _Container | None:
-    return _container_of_kind(type(tree))
+    found = _containers.get(type(tree))
+    if found is None and isinstance(tree, tuple):
+        return _container_of_tuple(type(tree))
+    return found
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -133,7 +134,7 @@ def _build(leaves: Any, spec: TreeSpec) -> Any:
     if spec.kind is None:
         return next(leaves)
     parts = [next(leaves) if child is LEAF else _build(leaves, child) for child in spec.children]
-    container = _container_of_kind(spec.kind)
+    container = _containers.get(spec.kind) or _container_of_tuple(spec.kind)
     assert container is not None
     return container.unflatten(parts, spec.context)
 

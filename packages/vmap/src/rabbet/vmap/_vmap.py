@@ -76,52 +76,60 @@ class _Batch:
     def __init__(self, name: str, in_dims: Any, args: tuple[Any, ...], kwargs: Any) -> None:
         self.name = name
         self.leaves, self.spec = tree_flatten(args)
-        given = _argument_dims(name, in_dims, args, self.spec)
+        if type(in_dims) is int:
+            given = [in_dims] * len(self.leaves)
+        else:
+            given = _argument_dims(name, in_dims, args, self.spec)
         self.named: TreeSpec | None = None
         if kwargs:
             named, self.named = tree_flatten(kwargs)
             self.leaves += named
             given += [0] * len(named)
-        self.dims = [
-            None if dim is None else self._dim(leaf, dim, i)
-            for i, (leaf, dim) in enumerate(zip(self.leaves, given, strict=True))
-        ]
-        self.size = self._size()
+        self.dims: list[int | None] = []
+        sizes: set[int] = set()
+        for leaf, dim in zip(self.leaves, given, strict=True):
+            if dim is None:
+                self.dims.append(None)
+                continue
+            if isinstance(dim, bool) or not isinstance(dim, int) or not isinstance(leaf, Tensor):
+                raise self._refusal(leaf, dim)
+            shape = leaf.shape
+            if not -len(shape) <= dim < len(shape):
+                raise self._refusal(leaf, dim)
+            sizes.add(shape[dim])
+            self.dims.append(dim if dim >= 0 else dim + len(shape))
+        if len(sizes) != 1:
+            raise self._size_refusal()
+        self.size: int = sizes.pop()
 
-    def _dim(self, leaf: Any, dim: Any, i: int) -> int:
+    def _refusal(self, leaf: Any, dim: Any) -> ValueError:
+        i = len(self.dims)
         if isinstance(dim, bool) or not isinstance(dim, int):
-            raise ValueError(
-                f"vmap({self.name}): in_dims: expected an int or None for input {i}, got {dim!r}"
+            what = f"in_dims: expected an int or None for input {i}, got {dim!r}"
+        elif not isinstance(leaf, Tensor):
+            what = (
+                f"in_dims has {dim} for input {i}, which is of type {type(leaf).__name__} "
+                "and not a Tensor; use None for it"
             )
-        if not isinstance(leaf, Tensor):
-            raise ValueError(
-                f"vmap({self.name}): in_dims has {dim} for input {i}, which is of type "
-                f"{type(leaf).__name__} and not a Tensor; use None for it"
+        else:
+            what = (
+                f"in_dims has {dim} for input {i}, a Tensor of {leaf.ndim} dimensions; "
+                f"expected {-leaf.ndim} <= dim < {leaf.ndim}"
             )
-        ndim = leaf.ndim
-        if not -ndim <= dim < ndim:
-            raise ValueError(
-                f"vmap({self.name}): in_dims has {dim} for input {i}, a Tensor of {ndim} dimensions; "
-                f"expected {-ndim} <= dim < {ndim}"
-            )
-        return dim % ndim
+        return ValueError(f"vmap({self.name}): {what}")
 
-    def _size(self) -> int:
-        pairs = zip(self.leaves, self.dims, strict=True)
-        sizes = [None if dim is None else leaf.shape[dim] for leaf, dim in pairs]
-        found = set(sizes)
-        found.discard(None)
-        if len(found) == 1:
-            return found.pop()
-        if not found:
+    def _size_refusal(self) -> ValueError:
+        sizes = [
+            f"input {i} has {leaf.shape[dim]}"
+            for i, (leaf, dim) in enumerate(zip(self.leaves, self.dims, strict=True))
+            if dim is not None
+        ]
+        if sizes:
+            what = f"the mapped dimensions must have one size, but {', '.join(sizes)}"
+        else:
             what = "got no inputs" if not self.leaves else "no input is batched: in_dims is None"
-            raise ValueError(
-                f"vmap({self.name}): {what}; at least one input must be a Tensor with a dimension to map over"
-            )
-        listed = [f"input {i} has {size}" for i, size in enumerate(sizes) if size is not None]
-        raise ValueError(
-            f"vmap({self.name}): the mapped dimensions must have one size, but {', '.join(listed)}"
-        )
+            what += "; at least one input must be a Tensor with a dimension to map over"
+        return ValueError(f"vmap({self.name}): {what}")
 
     def arguments(self, leaves: list[Any]) -> tuple[Any, dict[str, Any]]:
         """The positional and the keyword arguments with these leaves."""
@@ -166,35 +174,34 @@ def _call(
     randomness: int,
     strict: bool,
 ) -> Any:
-    level = _C.push(size, randomness, strict)
+    level, wrapped = _C.enter(size, randomness, strict, leaves, batch.dims)
     try:
-        wrapped = [
-            x if d is None else _C.wrap(level, x, d)
-            for x, d in zip(leaves, batch.dims, strict=True)
-        ]
         args, kwargs = batch.arguments(wrapped)
         outputs, spec = tree_flatten(func(*args, **kwargs))
-        dims = _result_dims(batch.name, out_dims, outputs, spec)
-        inner = [
-            (x, -1) if d is None else _C.unwrap(level, x)
-            for x, d in zip(outputs, dims, strict=True)
-        ]
-        if None in dims:
-            _check_unbatched(batch.name, level, outputs, dims)
+        _check_results(batch.name, outputs)
+        inner = _C.unwrap(level, outputs)
     finally:
         _C.pop(level)
-    pairs = zip(inner, dims, strict=True)
-    results = [_placed(batch.name, x, at, d, size) for (x, at), d in pairs]
+    dims = _result_dims(batch.name, out_dims, spec)
+    results = [
+        x if at == dim >= 0 else _placed(batch.name, i, x, at, dim, size)
+        for i, ((x, at), dim) in enumerate(zip(inner, dims, strict=True))
+    ]
     return tree_unflatten(results, spec)
 
 
-def _result_dims(name: str, out_dims: Any, outputs: list[Any], spec: TreeSpec) -> list[Any]:
+def _check_results(name: str, outputs: list[Any]) -> None:
     for x in outputs:
         if not isinstance(x, Tensor):
             raise ValueError(
                 f"vmap({name}): expected the function to return Tensors only, got type {type(x).__name__}; "
                 "return other values in another way, or make them Tensors"
             )
+
+
+def _result_dims(name: str, out_dims: Any, spec: TreeSpec) -> list[Any]:
+    if type(out_dims) is int:
+        return [out_dims] * spec.num_leaves
     try:
         dims = _dims_of_results(out_dims, spec, name)
     except ValueError as error:
@@ -213,17 +220,13 @@ def _dims_of_results(out_dims: Any, spec: TreeSpec, name: str) -> list[Any]:
     return broadcast_prefix(out_dims, spec, f"vmap({name}): out_dims")
 
 
-def _check_unbatched(name: str, level: int, outputs: list[Any], dims: list[Any]) -> None:
-    for i, (x, d) in enumerate(zip(outputs, dims, strict=True)):
-        if d is None and _C.unwrap(level, x)[1] >= 0:
+def _placed(name: str, i: int, x: Tensor, at: int, dim: int | None, size: int) -> Tensor:
+    """The examples of result `i`, which lie along `at` of `x` (-1: it is the same for all), along `dim`."""
+    if dim is None:
+        if at >= 0:
             raise ValueError(
                 f"vmap({name}): result {i} differs between examples and cannot be returned with out_dims None"
             )
-
-
-def _placed(name: str, x: Tensor, at: int, dim: int | None, size: int) -> Tensor:
-    """The examples of a result, which lie along `at` of `x` (-1: it is the same for all), along `dim`."""
-    if dim is None:
         return x
     if at < 0:
         x, at = x.expand(size, *x.shape), 0
