@@ -8,6 +8,7 @@ from batching import OPS, Batched, calls, choices, compare
 from rabbet._pytree import tree_map
 from rabbet.vmap import _C
 from rabbet_testing.cases import Maker, cases, differentiable_ops
+from rabbet_testing.compare import assert_close
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -86,3 +87,20 @@ def check(f, inputs, dims):
     given = [x if d == 0 else x[0] for x, d in zip(inputs, dims, strict=True)]
     each = [f(*(x[b] if d == 0 else x for x, d in zip(given, dims, strict=True))) for b in range(3)]
     compare(rabbet.vmap(f, dims)(*given), tree_map(lambda *p: rabbet.stack(list(p)), *each))
+
+
+def test_layouts_in_which_the_examples_are_not_in_front():
+    """The short way of aligned calls holds for what lies ready; everything else agrees with it."""
+    x, y = rabbet.randn(4, 3, 2), rabbet.randn(3, 2)
+    want = x * y + 2.0
+    for dim in range(3):
+        moved = x.movedim(0, dim)
+        assert_close(rabbet.vmap(lambda a: a * y + 2.0, dim)(moved), want)
+        assert_close(rabbet.vmap(lambda a: y * a + 2.0, dim, dim)(moved), want.movedim(0, dim))
+    numbers = rabbet.arange(4)
+    assert rabbet.vmap(lambda n: n + rabbet.tensor(1.5))(numbers).dtype == rabbet.float32
+    assert_close(rabbet.vmap(lambda n, a: n * a)(numbers, x), x * numbers.reshape(4, 1, 1))
+    assert_close(rabbet.vmap(lambda a: y[0] + a[0, 0])(x), y[0] + x[:, 0, :1])
+    inside = x.clone()
+    rabbet.vmap(lambda a: a.add_(y).mul_(a), 0)(inside)
+    assert_close(inside, (x + y) ** 2)

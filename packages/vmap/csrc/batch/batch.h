@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dims.h"
 #include "rabbet/plugin.hpp"
 #include "rabbet/vmap.h"
 
@@ -27,8 +28,6 @@ using rb::none_value;
 using rb::Ref;
 using rb::tensor_value;
 
-using Dims = std::vector<int64_t>;
-
 inline RbValue list(const Dims& dims) { return rb::ints_value(dims.data(), dims.size()); }
 
 /// Call an operator of one result.
@@ -48,6 +47,16 @@ struct Operators {
 };
 extern Operators ops;
 extern int32_t layer;
+
+/// Results of a call, released at the end of scope.
+struct Owned {
+  explicit Owned(int32_t n) : values(n, none_value()) {}
+  Owned(Owned&&) = default;
+  ~Owned() {
+    for (RbValue& v : values) rb::host->value_release(&v);
+  }
+  std::vector<RbValue> values;
+};
 
 class Call;
 using Rule = void (*)(Call&);
@@ -75,14 +84,21 @@ class Call {
   /// `front`; a tensor that is not batched is repeated (without a copy).
   Ref materialise(RbTensor* t) const;
   /// A tensor of the level whose examples lie along `dim` of `inner`.
-  Ref wrap(const Ref& inner, int dim) const;
+  Ref wrap(Ref&& inner, int dim) const;
+  Ref wrap(const Ref& inner, int dim) const { return wrap(Ref::share(inner.get()), dim); }
   /// Result i.
   void give(int i, Ref t) { rets[i] = tensor_value(t.take()); }
   void give(int i, const Ref& inner, int dim) { give(i, wrap(inner, dim)); }
+  void give(int i, Ref&& inner, int dim) { give(i, wrap(std::move(inner), dim)); }
   /// The operator's results for one example.
-  std::vector<RbValue> call_example(int64_t index) const;
+  Owned call_example(int64_t index) const;
   /// Let the operator check one example: its error, if it has one.
-  void check_example() const;
+  void check_example() const { call_example(0); }
+  /// That the tensor to be written has the shape of the result.
+  void check_destination(int i, const RbTensor* result) const;
+  /// An inner call failed with `code`, and its message may speak of shapes that the user has not
+  /// seen: throws what the operator says of one example, if it refuses that as well.
+  void explain(int32_t code) const;
   /// The operator's error for one example, or else that there is no rule.
   [[noreturn]] void refuse() const;
 };

@@ -7,7 +7,8 @@ namespace batch {
 
 namespace {
 
-/// A call's arguments as they are changed for the inner call, and what keeps them alive.
+/// A call's arguments as they are changed for the inner call, and what keeps them alive. A few of
+/// each kind need no memory of their own.
 class Values {
  public:
   explicit Values(const Call& c) : n(c.nargs) {
@@ -15,13 +16,22 @@ class Values {
     std::copy(c.args, c.args + n, v);
   }
   RbTensor* keep(Ref t) {
-    tensors_.push_back(std::move(t));
-    return tensors_.back().get();
+    if (tensors_ < kFew) {
+      few_tensors_[tensors_] = std::move(t);
+      return few_tensors_[tensors_++].get();
+    }
+    more_tensors_.push_back(std::move(t));
+    return more_tensors_.back().get();
   }
   void set(int i, Ref t) { v[i] = tensor_value(keep(std::move(t))); }
-  void set(int i, Dims dims) {
-    lists_.push_back(std::make_unique<Dims>(std::move(dims)));
-    v[i] = list(*lists_.back());
+  void set(int i, const Dims& dims) {
+    Dims* place = lists_ < kFew ? &few_lists_[lists_++] : nullptr;
+    if (!place) {
+      more_lists_.push_back(std::make_unique<Dims>());
+      place = more_lists_.back().get();
+    }
+    *place = dims;
+    v[i] = list(*place);
   }
   /// The tensors of argument i, each changed by `f`.
   template <class F>
@@ -36,8 +46,12 @@ class Values {
   int n;
 
  private:
-  std::vector<Ref> tensors_;
-  std::vector<std::unique_ptr<Dims>> lists_;
+  static constexpr int kFew = 3;
+  int tensors_ = 0, lists_ = 0;
+  Ref few_tensors_[kFew];
+  Dims few_lists_[kFew];
+  std::vector<Ref> more_tensors_;
+  std::vector<std::unique_ptr<Dims>> more_lists_;
   std::vector<std::unique_ptr<RbTensor*[]>> arrays_;
 };
 
@@ -45,7 +59,7 @@ class Values {
 class Results {
  public:
   Results(const Call& c, const Values& a) : n(c.nrets) {
-    std::fill(v, v + kMaxArgs, none_value());
+    std::fill(v, v + n, none_value());
     rb::check(rb::host->call(c.c->op, a.v, a.n, v, n, 0));
   }
   ~Results() {
@@ -59,14 +73,14 @@ class Results {
     return t;
   }
 
+  /// All of them, with the examples in front.
+  void give_all(Call& c) {
+    for (int i = 0; i < n; ++i) c.give(i, take(i), 0);
+  }
+
   RbValue v[kMaxArgs];
   int n;
 };
-
-void give_all(Call& c, const Values& a) {
-  Results results(c, a);
-  for (int i = 0; i < results.n; ++i) c.give(i, results.take(i), 0);
-}
 
 bool is_dim(int type) { return type == RB_A_DIM || type == RB_A_DIMS || type == RB_A_NEWDIM; }
 
@@ -109,22 +123,61 @@ bool other_dtypes(const Call& c, int dtype) {
 Ref pad_rank(Ref x, int ndim) {
   if (x->ndim - 1 >= ndim) return x;
   Dims shape{x->shape[0]};
-  shape.resize(1 + ndim - (x->ndim - 1), 1);
+  shape.insert(shape.end(), ndim - (x->ndim - 1), 1);
   shape.insert(shape.end(), x->shape + 1, x->shape + x->ndim);
   return call(ops.view, {tensor_value(x), list(shape)});
 }
 
-void align(Call& c, bool repeat) {
-  int loops = 0;
+// What the arguments of an aligned call have in common.
+struct Loops {
+  int ndim = 0;          // dimensions that broadcast
   bool numbers = false;  // some batched argument is 0-d
+};
+
+Loops loops_of(const Call& c) {
+  Loops loops;
   for (int i = 0; i < c.nargs; ++i) {
     if (c.args[i].tag != RB_TENSOR) continue;
     const RbTensor* t = c.args[i].v.t;
     const RbArgInfo& arg = c.info.args[i];
     if (t->ndim < arg.core_ndim && !(arg.flags & RB_ARG_OPTIONAL)) c.refuse();
-    loops = std::max(loops, t->ndim - arg.core_ndim);
-    numbers = numbers || (t->ndim == 0 && c.mine(t));
+    loops.ndim = std::max(loops.ndim, t->ndim - arg.core_ndim);
+    loops.numbers = loops.numbers || (t->ndim == 0 && c.mine(t));
   }
+  return loops;
+}
+
+// Whether a batched argument goes into the inner call as it lies: examples in front, full rank.
+bool lies_ready(const RbTensor* t, int ndim) {
+  return Call::wrap_of(t).bits == 0 && t->ndim >= ndim;
+}
+
+// The usual call, whose arguments all go in as they are or as they lie: nothing is made for it.
+bool align_ready(Call& c, const Loops& loops) {
+  if (c.is_out() || c.nrets != 1 || c.nargs > kMaxArgs) return false;
+  RbValue values[kMaxArgs];
+  for (int i = 0; i < c.nargs; ++i) {
+    values[i] = c.args[i];
+    if (c.args[i].tag != RB_TENSOR) continue;
+    const RbTensor* t = c.args[i].v.t;
+    if (c.mine(t)) {
+      if (!lies_ready(t, loops.ndim + c.info.args[i].core_ndim)) return false;
+      values[i].v.t = Call::wrap_of(t).inner;
+    } else if (t->ndim == 0 && loops.numbers) {
+      return false;
+    }
+  }
+  RbValue result = none_value();
+  rb::check(rb::host->call(c.c->op, values, c.nargs, &result, 1, 0));
+  c.give(0, Ref(result.v.t), 0);
+  return true;
+}
+
+void align(Call& c, bool repeat) {
+  const Loops shared = loops_of(c);
+  if (!repeat && align_ready(c, shared)) return;
+  const int loops = shared.ndim;
+  const bool numbers = shared.numbers;
   Values a(c);
   for (int i = 0; i < c.nargs; ++i) {
     if (c.args[i].tag != RB_TENSOR) continue;
@@ -139,7 +192,7 @@ void align(Call& c, bool repeat) {
       }
       continue;
     }
-    if (c.mine(t) && Call::wrap_of(t).bits == 0 && t->ndim >= ndim) {
+    if (c.mine(t) && lies_ready(t, ndim)) {
       a.v[i].v.t = Call::wrap_of(t).inner;
       continue;
     }
@@ -150,7 +203,7 @@ void align(Call& c, bool repeat) {
     }
     a.set(i, std::move(x));
   }
-  if (!c.is_out()) return give_all(c, a);
+  if (!c.is_out()) return Results(c, a).give_all(c);
   RbTensor* target = c.rets[0].v.t;
   const Ref inner = c.front(target);
   RbValue ret = tensor_value(inner);
@@ -175,7 +228,7 @@ void shift_dims(Values& a, int i, int type) {
   } else if (a.v[i].tag == RB_INTS) {
     Dims dims(a.v[i].v.is, a.v[i].v.is + a.v[i].len);
     for (int64_t& d : dims) ++d;
-    a.set(i, std::move(dims));
+    a.set(i, dims);
   }
 }
 
@@ -183,7 +236,7 @@ void prepend_size(const Call& c, Values& a, int i) {
   if (a.v[i].tag != RB_INTS) return;
   Dims size{c.size()};
   size.insert(size.end(), a.v[i].v.is, a.v[i].v.is + a.v[i].len);
-  a.set(i, std::move(size));
+  a.set(i, size);
 }
 
 int first_tensor(const Call& c) {
@@ -258,7 +311,7 @@ void view_sizes(const Call& c, Values& a, int i) {
     rb::fail(RB_E_ARG, "%s: the sizes do not fit an input of %lld elements", c.info.name,
              static_cast<long long>(numel));
   }
-  a.set(i, std::move(size));
+  a.set(i, size);
 }
 
 void view_of_number(Call& c) {  // a dimension is named, and there is none: the operator may refuse
@@ -298,27 +351,18 @@ void announce_loop(const Call& c) {
 }
 
 // The results j of all examples, stacked.
-Ref stacked(const std::vector<std::vector<RbValue>>& all, int i, int j) {
+Ref stacked(const std::vector<Owned>& all, int i, int j) {
   std::vector<RbTensor*> parts;
-  for (const std::vector<RbValue>& example : all)
-    parts.push_back(j < 0 ? example[i].v.t : example[i].v.ts[j]);
+  for (const Owned& example : all)
+    parts.push_back(j < 0 ? example.values[i].v.t : example.values[i].v.ts[j]);
   return call(ops.stack, {rb::tensors_value(parts.data(), parts.size()), int_value(0)});
 }
 
-struct Examples {
-  std::vector<std::vector<RbValue>> all;
-  ~Examples() {
-    for (auto& example : all) {
-      for (RbValue& v : example) rb::host->value_release(&v);
-    }
-  }
-};
-
-RbValue stacked_list(Call& c, const Examples& examples, int i) {
-  const uint32_t n = examples.all[0][i].len;
+RbValue stacked_list(Call& c, const std::vector<Owned>& examples, int i) {
+  const uint32_t n = examples[0].values[i].len;
   std::vector<Ref> parts;
   for (uint32_t j = 0; j < n; ++j)
-    parts.push_back(c.wrap(stacked(examples.all, i, static_cast<int>(j)), 0));
+    parts.push_back(c.wrap(stacked(examples, i, static_cast<int>(j)), 0));
   RbTensor** ts = rb::host->tensors_new(n);
   for (uint32_t j = 0; j < n; ++j) ts[j] = parts[j].take();
   return rb::tensors_value(ts, n);
@@ -367,7 +411,7 @@ void fold(Call& c) {
     if (c.info.args[i].type == RB_A_SIZE && a.v[i].tag == RB_INTS && a.v[i].len) {
       Dims size(a.v[i].v.is, a.v[i].v.is + a.v[i].len);
       size[0] *= c.size();
-      a.set(i, std::move(size));
+      a.set(i, size);
     }
     if (!(c.info.args[i].flags & RB_ARG_FOLD) || c.args[i].tag != RB_TENSOR) continue;
     const Ref x = c.materialise(c.args[i].v.t);
@@ -414,7 +458,7 @@ void reduction(Call& c) {
     } else if (x->ndim == 0 && r->ndim == 2) {
       r = squeeze(r, 1);
     }
-    c.give(i, r, 0);
+    c.give(i, std::move(r), 0);
   }
 }
 
@@ -435,7 +479,7 @@ void movement(Call& c) {
       shift_dims(a, i, RB_A_DIMS);
       Dims order(a.v[i].v.is, a.v[i].v.is + a.v[i].len);
       order.insert(order.begin(), 0);
-      a.set(i, std::move(order));
+      a.set(i, order);
     } else if (type == RB_A_SIZE) {
       view_sizes(c, a, i);
     } else if (type == RB_A_BSIZE) {
@@ -443,7 +487,7 @@ void movement(Call& c) {
     }
   }
   a.set(0, std::move(x));
-  give_all(c, a);
+  Results(c, a).give_all(c);
 }
 
 void decompose(Call& c) { rb::check(rb::host->decompose(c.c, c.args, c.nargs, c.rets, c.nrets)); }
@@ -455,13 +499,13 @@ void loop(Call& c) {
     rb::fail(RB_E_NOTIMPL, "%s: vmap: there is no batching rule, and no example to run it on",
              c.info.name);
   }
-  Examples examples;
-  for (int64_t b = 0; b < c.size(); ++b) examples.all.push_back(c.call_example(b));
+  std::vector<Owned> examples;
+  for (int64_t b = 0; b < c.size(); ++b) examples.push_back(c.call_example(b));
   for (int i = 0; i < c.nrets; ++i) {
-    if (examples.all[0][i].tag == RB_TENSORS) {
+    if (examples[0].values[i].tag == RB_TENSORS) {
       c.rets[i] = stacked_list(c, examples, i);
     } else {
-      c.give(i, stacked(examples.all, i, -1), 0);
+      c.give(i, stacked(examples, i, -1), 0);
     }
   }
 }

@@ -330,7 +330,7 @@ void index_put(Call& c) {
     own = batched(c, 2) ? pad(c.front(values), 1, ndim + 1) : pad(Ref::share(values), 0, ndim + 1);
     if (at.numbered && at.adjacent && at.first > 0) {  // (B, before, joined, after): joined first
       const Dims back = joined_back(ndim + 1, at.joined, at.first);
-      Dims order(back.size());
+      Dims order(back.size(), 0);
       for (size_t d = 0; d < back.size(); ++d) order[back[d]] = static_cast<int64_t>(d);
       own = permute(own, order);
     }
