@@ -43,7 +43,7 @@ Dims shape_of(const RbTensor* t);
 struct Operators {
   const RbOp *view, *reshape, *expand, *permute, *squeeze, *select, *stack, *cast, *copy, *empty,
       *arange, *uniform, *lt, *add, *mul, *matmul, *gather, *scatter_add, *slice, *slice_scatter,
-      *detach, *index, *transpose, *roll;
+      *detach, *index, *transpose, *roll, *baddbmm;
 };
 extern Operators ops;
 extern int32_t layer;

@@ -193,7 +193,8 @@ void find_operators(const RbHost* h) {
                   h->find_op("lt"),      h->find_op("add"),           h->find_op("mul"),
                   h->find_op("matmul"),  h->find_op("gather"),        h->find_op("scatter_add"),
                   h->find_op("slice"),   h->find_op("slice_scatter"), h->find_op("detach"),
-                  h->find_op("index"),   h->find_op("transpose"),     h->find_op("roll")};
+                  h->find_op("index"),   h->find_op("transpose"),     h->find_op("roll"),
+                  h->find_op("baddbmm")};
 }
 
 int32_t init(const RbHost* h, RbTxn* txn) {
