@@ -62,7 +62,8 @@ py::list unwrap(int32_t level, const py::list& results) {
     RbTensor* inner = nullptr;
     int64_t dim = -1;
     check(table->unwrap(level, tensor(PyList_GET_ITEM(results.ptr(), i)), &inner, &dim));
-    out[i] = py::make_tuple(wrap_owned(inner), dim);
+    const py::object at = dim < 0 ? py::object(py::none()) : py::object(py::int_(dim));
+    out[i] = py::make_tuple(wrap_owned(inner), at);
   }
   return out;
 }

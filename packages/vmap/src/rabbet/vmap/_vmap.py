@@ -50,10 +50,11 @@ def vmap(
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0, got {chunk_size}")
     mode = _RANDOMNESS[randomness]
+    name = getattr(func, "__name__", type(func).__name__)
 
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        batch = _Batch(_name(func), in_dims, args, kwargs)
+        batch = _Batch(name, in_dims, args, kwargs)
         if chunk_size is None or chunk_size >= batch.size:
             return _call(func, batch, batch.leaves, batch.size, out_dims, mode, strict)
         parts = []
@@ -64,10 +65,6 @@ def vmap(
         return _joined(batch.name, parts, out_dims)
 
     return mapped
-
-
-def _name(func: Callable[..., Any]) -> str:
-    return getattr(func, "__name__", type(func).__name__)
 
 
 class _Batch:
@@ -86,25 +83,26 @@ class _Batch:
             self.leaves += named
             given += [0] * len(named)
         self.dims: list[int | None] = []
+        dims = self.dims
         sizes: set[int] = set()
         for leaf, dim in zip(self.leaves, given, strict=True):
             if dim is None:
-                self.dims.append(None)
+                dims.append(None)
                 continue
-            if isinstance(dim, bool) or not isinstance(dim, int) or not isinstance(leaf, Tensor):
+            if type(dim) is not int or not isinstance(leaf, Tensor):
                 raise self._refusal(leaf, dim)
-            shape = leaf.shape
-            if not -len(shape) <= dim < len(shape):
+            ndim = leaf.ndim
+            if not -ndim <= dim < ndim:
                 raise self._refusal(leaf, dim)
-            sizes.add(shape[dim])
-            self.dims.append(dim if dim >= 0 else dim + len(shape))
+            sizes.add(leaf.shape[dim])
+            dims.append(dim if dim >= 0 else dim + ndim)
         if len(sizes) != 1:
             raise self._size_refusal()
         self.size: int = sizes.pop()
 
     def _refusal(self, leaf: Any, dim: Any) -> ValueError:
         i = len(self.dims)
-        if isinstance(dim, bool) or not isinstance(dim, int):
+        if type(dim) is not int:
             what = f"in_dims: expected an int or None for input {i}, got {dim!r}"
         elif not isinstance(leaf, Tensor):
             what = (
@@ -183,10 +181,10 @@ def _call(
     finally:
         _C.pop(level)
     dims = _result_dims(batch.name, out_dims, spec)
-    results = [
-        x if at == dim >= 0 else _placed(batch.name, i, x, at, dim, size)
-        for i, ((x, at), dim) in enumerate(zip(inner, dims, strict=True))
-    ]
+    results: list[Tensor] = []
+    for (x, at), dim in zip(inner, dims, strict=True):
+        placed = x if at == dim else _placed(batch.name, len(results), x, at, dim, size)
+        results.append(placed)
     return tree_unflatten(results, spec)
 
 
@@ -209,7 +207,7 @@ def _result_dims(name: str, out_dims: Any, spec: TreeSpec) -> list[Any]:
             f"{error}; out_dims must have the structure of the results, or end earlier"
         ) from None
     for dim in dims:
-        if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int)):
+        if dim is not None and type(dim) is not int:
             raise ValueError(f"vmap({name}): out_dims: expected ints (or None), got {dim!r}")
     return dims
 
@@ -220,15 +218,13 @@ def _dims_of_results(out_dims: Any, spec: TreeSpec, name: str) -> list[Any]:
     return broadcast_prefix(out_dims, spec, f"vmap({name}): out_dims")
 
 
-def _placed(name: str, i: int, x: Tensor, at: int, dim: int | None, size: int) -> Tensor:
-    """The examples of result `i`, which lie along `at` of `x` (-1: it is the same for all), along `dim`."""
+def _placed(name: str, i: int, x: Tensor, at: int | None, dim: int | None, size: int) -> Tensor:
+    """The examples of result `i`, which lie along `at` of `x` (None: it is the same for all), along `dim`."""
     if dim is None:
-        if at >= 0:
-            raise ValueError(
-                f"vmap({name}): result {i} differs between examples and cannot be returned with out_dims None"
-            )
-        return x
-    if at < 0:
+        raise ValueError(
+            f"vmap({name}): result {i} differs between examples and cannot be returned with out_dims None"
+        )
+    if at is None:
         x, at = x.expand(size, *x.shape), 0
     ndim = x.ndim
     if not -ndim <= dim < ndim:
