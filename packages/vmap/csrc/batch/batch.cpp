@@ -42,9 +42,15 @@ Ref squeeze(const Ref& x, int dim) {
   return call(ops.squeeze, {tensor_value(x), list(dims)});
 }
 
-bool Call::mine(const RbValue& v) const {
-  if (v.tag == RB_TENSOR) return mine(v.v.t);
-  if (v.tag != RB_TENSORS) return false;
+Ref pad_rank(Ref x, int ndim) {
+  if (x->ndim - 1 >= ndim) return x;
+  Dims shape{x->shape[0]};
+  shape.insert(shape.end(), ndim - (x->ndim - 1), 1);
+  shape.insert(shape.end(), x->shape + 1, x->shape + x->ndim);
+  return call(ops.view, {tensor_value(x), list(shape)});
+}
+
+bool Call::any_mine(const RbValue& v) const {
   return std::any_of(v.v.ts, v.v.ts + v.len, [&](const RbTensor* t) { return t && mine(t); });
 }
 bool Call::any_mine() const {

@@ -38,6 +38,8 @@ Ref permute(const Ref& x, const Dims& order);
 /// Dimension `from` moved to place `to`.
 Ref move_dim(Ref x, int from, int to);
 Ref squeeze(const Ref& x, int dim);
+/// `x`, with the examples in front, as of `ndim` dimensions after them.
+Ref pad_rank(Ref x, int ndim);
 Dims shape_of(const RbTensor* t);
 
 struct Operators {
@@ -75,7 +77,10 @@ class Call {
   bool is_out() const { return (c->flags & RB_CALL_OUT) != 0; }
   /// Whether `t` stands for examples at this level.
   bool mine(const RbTensor* t) const { return t->level == frame.level; }
-  bool mine(const RbValue& v) const;
+  bool mine(const RbValue& v) const {
+    return v.tag == RB_TENSOR ? mine(v.v.t) : v.tag == RB_TENSORS && any_mine(v);
+  }
+  bool any_mine(const RbValue& tensors) const;
   bool any_mine() const;
   static const RbWrap& wrap_of(const RbTensor* t) { return *static_cast<const RbWrap*>(t->ext); }
 
@@ -105,7 +110,7 @@ class Call {
 
 void note_route(const RbOpInfo& info, int32_t route);
 
-/// Rules by what the record says (derived.cpp).
+/// Rules by what the record says (derived.cpp, aligned.cpp).
 void aligned(Call& c);
 void shifted(Call& c);
 void leading(Call& c);

@@ -1,218 +1,13 @@
 // Rules that follow from an operator's record: its kind, the types of its arguments, its signature.
 #include <algorithm>
 
-#include "batch.h"
+#include "inner.h"
 
 namespace batch {
 
 namespace {
 
-/// A call's arguments as they are changed for the inner call, and what keeps them alive. A few of
-/// each kind need no memory of their own.
-class Values {
- public:
-  explicit Values(const Call& c) : n(c.nargs) {
-    if (n > kMaxArgs) rb::fail(RB_E_ARG, "%s: too many arguments", c.info.name);
-    std::copy(c.args, c.args + n, v);
-  }
-  RbTensor* keep(Ref t) {
-    if (tensors_ < kFew) {
-      few_tensors_[tensors_] = std::move(t);
-      return few_tensors_[tensors_++].get();
-    }
-    more_tensors_.push_back(std::move(t));
-    return more_tensors_.back().get();
-  }
-  void set(int i, Ref t) { v[i] = tensor_value(keep(std::move(t))); }
-  void set(int i, const Dims& dims) {
-    Dims* place = lists_ < kFew ? &few_lists_[lists_++] : nullptr;
-    if (!place) {
-      more_lists_.push_back(std::make_unique<Dims>());
-      place = more_lists_.back().get();
-    }
-    *place = dims;
-    v[i] = list(*place);
-  }
-  /// The tensors of argument i, each changed by `f`.
-  template <class F>
-  void set_each(int i, const F& f) {
-    arrays_.push_back(std::make_unique<RbTensor*[]>(v[i].len + 1));
-    for (uint32_t j = 0; j < v[i].len; ++j)
-      arrays_.back()[j] = v[i].v.ts[j] ? keep(f(v[i].v.ts[j])) : nullptr;
-    v[i].v.ts = arrays_.back().get();
-  }
-
-  RbValue v[kMaxArgs];
-  int n;
-
- private:
-  static constexpr int kFew = 3;
-  int tensors_ = 0, lists_ = 0;
-  Ref few_tensors_[kFew];
-  Dims few_lists_[kFew];
-  std::vector<Ref> more_tensors_;
-  std::vector<std::unique_ptr<Dims>> more_lists_;
-  std::vector<std::unique_ptr<RbTensor*[]>> arrays_;
-};
-
-/// Results of an inner call; released unless taken.
-class Results {
- public:
-  Results(const Call& c, const Values& a) : n(c.nrets) {
-    std::fill(v, v + n, none_value());
-    rb::check(rb::host->call(c.c->op, a.v, a.n, v, n, 0));
-  }
-  ~Results() {
-    for (int i = 0; i < n; ++i) rb::host->value_release(&v[i]);
-  }
-  Results(const Results&) = delete;
-  Results& operator=(const Results&) = delete;
-  Ref take(int i) {
-    Ref t(v[i].v.t);
-    v[i] = none_value();
-    return t;
-  }
-
-  /// All of them, with the examples in front.
-  void give_all(Call& c) {
-    for (int i = 0; i < n; ++i) c.give(i, take(i), 0);
-  }
-
-  RbValue v[kMaxArgs];
-  int n;
-};
-
 bool is_dim(int type) { return type == RB_A_DIM || type == RB_A_DIMS || type == RB_A_NEWDIM; }
-
-// ---- promotion: an example of a batch of numbers takes part in it as a 0-d tensor
-
-int category(int dtype) {
-  return dtype == RB_BOOL8 ? 0 : dtype < RB_F16 ? 1 : dtype < RB_C64 ? 2 : 3;
-}
-
-bool takes_part(const Call& c, int i) {
-  return c.args[i].tag == RB_TENSOR && (c.info.args[i].flags & RB_ARG_COMPUTED) != 0;
-}
-
-// The dtype that a 0-d tensor of `dtype` is used in beside the arguments with dimensions.
-int used_dtype(const Call& c, int dtype) {
-  int best = -1;
-  for (int i = 0; i < c.nargs; ++i) {
-    if (!takes_part(c, i) || c.args[i].v.t->ndim == 0) continue;
-    const int other = c.args[i].v.t->dtype_id;
-    if (best < 0 || category(other) > category(best)) best = other;
-  }
-  if (best < 0) return dtype;
-  if (category(best) >= category(dtype)) return best;
-  if (category(best) == 2) return best == RB_F64 ? +RB_C128 : +RB_C64;
-  return dtype;
-}
-
-Ref cast(const Ref& t, int dtype) { return call(ops.cast, {tensor_value(t), dtype_value(dtype)}); }
-
-bool other_dtypes(const Call& c, int dtype) {
-  for (int i = 0; i < c.nargs; ++i) {
-    if (takes_part(c, i) && c.args[i].v.t->dtype_id != dtype) return true;
-  }
-  return false;
-}
-
-// ---- what broadcasts: dimensions before those of the signature
-
-// `x`, with the examples in front, as of `ndim` dimensions after them.
-Ref pad_rank(Ref x, int ndim) {
-  if (x->ndim - 1 >= ndim) return x;
-  Dims shape{x->shape[0]};
-  shape.insert(shape.end(), ndim - (x->ndim - 1), 1);
-  shape.insert(shape.end(), x->shape + 1, x->shape + x->ndim);
-  return call(ops.view, {tensor_value(x), list(shape)});
-}
-
-// What the arguments of an aligned call have in common.
-struct Loops {
-  int ndim = 0;          // dimensions that broadcast
-  bool numbers = false;  // some batched argument is 0-d
-};
-
-Loops loops_of(const Call& c) {
-  Loops loops;
-  for (int i = 0; i < c.nargs; ++i) {
-    if (c.args[i].tag != RB_TENSOR) continue;
-    const RbTensor* t = c.args[i].v.t;
-    const RbArgInfo& arg = c.info.args[i];
-    if (t->ndim < arg.core_ndim && !(arg.flags & RB_ARG_OPTIONAL)) c.refuse();
-    loops.ndim = std::max(loops.ndim, t->ndim - arg.core_ndim);
-    loops.numbers = loops.numbers || (t->ndim == 0 && c.mine(t));
-  }
-  return loops;
-}
-
-// Whether a batched argument goes into the inner call as it lies: examples in front, full rank.
-bool lies_ready(const RbTensor* t, int ndim) {
-  return Call::wrap_of(t).bits == 0 && t->ndim >= ndim;
-}
-
-// The usual call, whose arguments all go in as they are or as they lie: nothing is made for it.
-bool align_ready(Call& c, const Loops& loops) {
-  if (c.is_out() || c.nrets != 1 || c.nargs > kMaxArgs) return false;
-  RbValue values[kMaxArgs];
-  for (int i = 0; i < c.nargs; ++i) {
-    values[i] = c.args[i];
-    if (c.args[i].tag != RB_TENSOR) continue;
-    const RbTensor* t = c.args[i].v.t;
-    if (c.mine(t)) {
-      if (!lies_ready(t, loops.ndim + c.info.args[i].core_ndim)) return false;
-      values[i].v.t = Call::wrap_of(t).inner;
-    } else if (t->ndim == 0 && loops.numbers) {
-      return false;
-    }
-  }
-  RbValue result = none_value();
-  rb::check(rb::host->call(c.c->op, values, c.nargs, &result, 1, 0));
-  c.give(0, Ref(result.v.t), 0);
-  return true;
-}
-
-void align(Call& c, bool repeat) {
-  const Loops shared = loops_of(c);
-  if (!repeat && align_ready(c, shared)) return;
-  const int loops = shared.ndim;
-  const bool numbers = shared.numbers;
-  Values a(c);
-  for (int i = 0; i < c.nargs; ++i) {
-    if (c.args[i].tag != RB_TENSOR) continue;
-    RbTensor* t = c.args[i].v.t;
-    const int ndim = loops + c.info.args[i].core_ndim;
-    if (!c.mine(t) && !repeat) {
-      // Beside examples that are 0-d it must not count for less than they do.
-      if (numbers && loops == 0 && t->ndim == 0 && takes_part(c, i) &&
-          other_dtypes(c, t->dtype_id)) {
-        const Dims one{1};
-        a.set(i, call(ops.view, {tensor_value(t), list(one)}));
-      }
-      continue;
-    }
-    if (c.mine(t) && lies_ready(t, ndim)) {
-      a.v[i].v.t = Call::wrap_of(t).inner;
-      continue;
-    }
-    Ref x = pad_rank(c.materialise(t), ndim);
-    if (t->ndim == 0 && loops > 0 && takes_part(c, i)) {
-      const int dtype = used_dtype(c, t->dtype_id);
-      if (dtype != t->dtype_id) x = cast(x, dtype);
-    }
-    a.set(i, std::move(x));
-  }
-  if (!c.is_out()) return Results(c, a).give_all(c);
-  RbTensor* target = c.rets[0].v.t;
-  const Ref inner = c.front(target);
-  RbValue ret = tensor_value(inner);
-  for (int i = 0; i < c.nargs; ++i) {
-    if (c.args[i].tag == RB_TENSOR && c.args[i].v.t == target && a.v[i].v.t->ndim == inner->ndim)
-      a.v[i].v.t = inner.get();
-  }
-  rb::check(rb::host->call(c.c->op, a.v, a.n, &ret, 1, RB_CALL_OUT));
-}
 
 // ---- what works along dimensions: they move by one
 
@@ -391,9 +186,6 @@ void written_lists(Call& c) {
 
 }  // namespace
 
-void aligned(Call& c) { align(c, false); }
-void aligned_full(Call& c) { align(c, true); }
-
 void shifted(Call& c) { shift(c, ~uint64_t{0}, first_tensor(c)); }
 void shifted_as(Call& c, int follow, uint64_t which) { shift(c, which, follow); }
 
@@ -521,16 +313,18 @@ Rule derived_rule(const Call& c) {
              "do not fit one tensor; use a form of fixed shape, such as where() with a mask",
              info.name);
   }
-  if (!c.any_mine() && !c.is_out()) return random_steps;
-  bool aligns = true, flagged = false, fits = true;
+  bool any = false, aligns = true, flagged = false, fits = true;
   for (int i = 0; i < c.nargs; ++i) {
     const RbArgInfo& arg = info.args[i];
     if (arg.type != RB_A_TENSOR && arg.type != RB_A_TENSORS) continue;
     aligns = aligns && arg.core_ndim >= 0;
     const bool may = (arg.flags & (RB_ARG_LEADING | RB_ARG_FOLD)) != 0;
+    const bool mine = c.mine(c.args[i]);
     flagged = flagged || may;
-    if (!may && c.mine(c.args[i])) fits = false;
+    any = any || mine;
+    if (!may && mine) fits = false;
   }
+  if (!any && !c.is_out()) return random_steps;
   if (aligns && info.nrets > 0) return aligned;
   if (flagged && fits) {
     for (int i = 0; i < c.nargs; ++i) {
