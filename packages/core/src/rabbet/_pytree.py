@@ -106,8 +106,11 @@ def _flatten_into(tree: Any, container: _Container, leaves: list[Any]) -> TreeSp
     children, context = container.flatten(tree)
     before = len(leaves)
     specs = []
+    known = _containers.get
     for child in children:
-        below = _container_of(child)
+        below = known(type(child))
+        if below is None and isinstance(child, tuple):
+            below = _container_of_tuple(type(child))
         if below is None:
             leaves.append(child)
             specs.append(LEAF)

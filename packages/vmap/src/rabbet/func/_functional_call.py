@@ -53,14 +53,12 @@ def functional_call(
 def _merged(dicts: Any) -> dict[str, Tensor]:
     if isinstance(dicts, (dict, Mapping)):
         dicts = (dicts,)
-    if not isinstance(dicts, (tuple, Sequence)) or any(
-        not isinstance(d, (dict, Mapping)) for d in dicts
-    ):
-        raise ValueError(
-            f"functional_call: expected a dict of tensors or a sequence of dicts, got {type(dicts).__name__}"
-        )
     merged: dict[str, Tensor] = {}
-    for d in dicts:
+    for d in dicts if isinstance(dicts, (tuple, Sequence)) else (dicts,):
+        if not isinstance(d, (dict, Mapping)):
+            raise ValueError(
+                f"functional_call: expected a dict of tensors or a sequence of dicts, got {type(dicts).__name__}"
+            )
         before = len(merged)
         merged.update(d)
         if len(merged) != before + len(d):
@@ -68,7 +66,7 @@ def _merged(dicts: Any) -> dict[str, Tensor]:
             twice = sorted(name for name, n in counts.items() if n > 1)
             raise ValueError(f"functional_call: {twice} are in more than one dict")
     for name, value in merged.items():
-        if value is not None and not isinstance(value, Tensor):
+        if not isinstance(value, Tensor) and value is not None:
             raise TypeError(
                 f"functional_call: expected a Tensor for '{name}', got {type(value).__name__}"
             )
