@@ -116,6 +116,7 @@ int64_t batch_offset(const View& v, const View& out, int64_t index) {
 // already.
 struct Epilogue {
   const void* bias = nullptr;  // one per column, in the type of the sums: float for bfloat16
+  int64_t bias_step = 0;       // elements from the bias of one product to that of the next
   bool bias_is_whole =
       false;  // a dense array in the shape of the result instead, for bfloat16 only
   bool add = false;
@@ -177,6 +178,7 @@ void matmul_views(const char* op, View a, View b, View out, const Epilogue& end)
       operands(g, i, T{});
       g.ldc = n;
       end.apply(g);
+      if (g.bias) g.bias += i * end.bias_step;
       return g;
     });
   });
@@ -289,6 +291,18 @@ bool is_plain_row(const RbTensor& row, const RbTensor& out) {
          row.numel == out.shape[1] && row.shape[row.ndim - 1] == row.numel;
 }
 
+// Whether `added` is a row for the columns of each matrix in `out`, as it lies, and how far they
+// are apart: one row for a product of its own, or for all.
+bool is_row_of_each(const RbTensor& added, const RbTensor& out, int64_t& step) {
+  const int last = added.ndim - 1;
+  if (out.ndim != 3 || last < 0 || added.dtype_id != out.dtype_id ||
+      added.shape[last] != out.shape[2] || (added.strides[last] != 1 && out.shape[2] > 1) ||
+      (last > 0 && added.shape[last - 1] != 1))
+    return false;
+  step = last == 2 && added.shape[0] > 1 ? added.strides[0] : 0;
+  return true;
+}
+
 void linear_of(const rb::Args& args, Epilogue end) {
   const RbTensor* row = args.optional_tensor(2);
   if (!row || is_plain_row(*row, args.ret())) {
@@ -379,7 +393,10 @@ void addmm_kernel(const rb::Args& args) {
   const Operand a(view_of(args.tensor(1)), native), b(view_of(args.tensor(2)), native);
   const Result out(args.ret(), native);
   std::unique_ptr<rb::Scratch<float>> sums;  // what is added, where the result cannot hold it
-  if (!is_zero) {
+  if (is_one && !native && out.view.dtype == input.dtype_id &&
+      is_row_of_each(input, args.ret(), end.bias_step)) {
+    end.bias = input.data;
+  } else if (!is_zero) {
     View start = out.view;
     if (native) {
       sums = std::make_unique<rb::Scratch<float>>(out.view.numel());

@@ -66,6 +66,35 @@ def test_addmm(
     close(whole, want, TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("dtype", [*FLOATS, rabbet.int32, rabbet.complex64])
+@given(
+    b=st.integers(0, 5),
+    m=st.integers(0, 40),
+    n=st.integers(1, 40),
+    k=st.integers(0, 40),
+    kind=st.sampled_from(["each", "one", "vector", "turned", "column", "gaps"]),
+    beta=st.sampled_from([0, 1, -2]),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_row_for_each_product(
+    dtype: Any, b: int, m: int, n: int, k: int, kind: str, beta: int
+) -> None:
+    x, y = random(dtype, b, m, k), random(dtype, b, n, k).transpose(1, 2)
+    c = {
+        "each": lambda: random(dtype, b, 1, n, seed=3),
+        "one": lambda: random(dtype, 1, 1, n, seed=3),
+        "vector": lambda: random(dtype, n, seed=3),
+        "turned": lambda: random(dtype, n, 1, b, seed=3).transpose(0, 2),
+        "column": lambda: random(dtype, b, m, 1, seed=3),
+        "gaps": lambda: random(dtype, 2 * b, 1, n, seed=3)[::2],
+    }[kind]()
+    want = beta * exact(c) + exact(x) @ exact(y)
+    close(rabbet.baddbmm(c, x, y, beta=beta), want, TOLERANCE.get(dtype, 2e-5))
+    whole = c.expand(b, m, n).clone()  # of one row: the result is what is added
+    whole.baddbmm_(x, y, beta=beta)
+    close(whole, want, TOLERANCE.get(dtype, 2e-5))
+
+
 @pytest.mark.parametrize("dtype", [*FLOATS, rabbet.int32, rabbet.uint8, rabbet.complex64])
 @pytest.mark.parametrize("shape", [(3, 9, 4), (9, 4), (1, 1, 4), (4,)])
 def test_baddbmm(dtype: Any, shape: tuple[int, ...]) -> None:

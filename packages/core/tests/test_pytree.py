@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rabbet import _pytree as pytree
 
 Point = namedtuple("Point", "x y")
+SPEC = pytree.tree_structure((1, 2))
 trees = st.recursive(
     st.integers() | st.none() | st.text(max_size=2),
     lambda inner: (
@@ -35,8 +36,9 @@ def test_map_and_prefix(tree):
     doubled = pytree.tree_map(lambda a, b: (str(a), b), tree, tree)
     expected = [(str(leaf), leaf) for leaf in pytree.tree_leaves(tree)]
     assert pytree.flatten_up_to(doubled, pytree.tree_structure(tree), "test") == expected
-    assert pytree.broadcast_prefix(7, tree, "test") == [7] * len(expected)
-    assert pytree.broadcast_prefix(tree, tree, "test") == pytree.tree_leaves(tree)
+    spec = pytree.tree_structure(tree)
+    assert pytree.broadcast_prefix(7, spec, "test") == [7] * len(expected)
+    assert pytree.broadcast_prefix(tree, spec, "test") == pytree.tree_leaves(tree)
 
 
 def test_order_of_keys():
@@ -48,7 +50,10 @@ def test_order_of_keys():
 
 
 def test_prefix_of_one_level():
-    assert pytree.broadcast_prefix((0, None), ([1, 2], {"a": 3}), "test") == [0, 0, None]
+    spec = pytree.tree_structure(([1, 2], {"a": 3}))
+    assert pytree.broadcast_prefix((0, None), spec, "test") == [0, 0, None]
+    spec = pytree.tree_structure({"a": 1, "b": (2, 3)})
+    assert pytree.broadcast_prefix({"b": 5, "a": 4}, spec, "test") == [4, 5, 5]
 
 
 def test_registered_container():
@@ -69,7 +74,12 @@ def test_registered_container():
         (lambda: pytree.tree_map(max, (1, 2), [1, 2]), r"expected the structure tuple\(\*, \*\)"),
         (lambda: pytree.tree_map(max, (1, 2), (1, 2, 3)), r"got tuple\(\*, \*, \*\)"),
         (lambda: pytree.tree_map(max, {"a": 1}, {"b": 1}), "expected the structure dict"),
-        (lambda: pytree.broadcast_prefix((0,), (1, 2), "in_dims"), "in_dims: expected"),
+        (
+            lambda: pytree.broadcast_prefix((0,), SPEC, "in_dims"),
+            r"in_dims: expected .*tuple\(\*\),",
+        ),
+        (lambda: pytree.broadcast_prefix([0, 0], SPEC, "in_dims"), r"expected .* list\(\*, \*\)"),
+        (lambda: pytree.broadcast_prefix({"a": 0, "b": 0}, SPEC, "in_dims"), "got tuple"),
     ],
 )
 def test_wrong_structure(call, message):

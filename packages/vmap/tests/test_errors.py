@@ -134,6 +134,50 @@ def test_errors_of_operators_pass():
         vmap(lambda x: x.as_strided((1,), (1,), 0))(X)
 
 
+A, B = rabbet.ones(5, 2, 3, 1), rabbet.ones(5, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a, b: a * b, r"mul: shapes \(2, 3, 1\) and \(1, 2, 3\) do not broadcast"),
+        (lambda a, b: a.add_(b), r"add: shapes \(2, 3, 1\) and \(1, 2, 3\) do not broadcast"),
+        (lambda a, b: b.add_(a[:, :2]), r"destination has shape \(1, 2, 3\).* shape \(2, 2, 3\)"),
+        (lambda a, b: rabbet.cat([a, b]), r"cat: .* shape \(2, 3, 1\), tensor 1 has .*\(1, 2, 3\)"),
+        (
+            lambda a, b: a @ a,
+            r"matmul: inner sizes differ: input is \(2, 3, 1\), other is \(2, 3, 1\)",
+        ),
+        (lambda a, b: a.expand(2, 2, 1), r"expand: .* the input \(2, 3, 1\)"),
+        (lambda a, b: rabbet.bmm(a, b), r"bmm: .*\(2, 3, 1\).*\(1, 2, 3\)"),
+        (
+            lambda a, b: rabbet.nn.functional.linear(a, b[0]),
+            r"input is \(2, 3, 1\), weight is \(2, 3\)",
+        ),
+        (lambda a, b: a.gather(0, (b[0, :1] + 8).long()[..., None]), "index 9 is out of range"),
+    ],
+)
+def test_errors_speak_of_one_example(call, message):
+    """What the user has written for one example is told of one, at any depth and in a gradient."""
+    inputs = [A.clone(), B.clone()]
+    with pytest.raises((RuntimeError, IndexError), match=message):
+        vmap(call)(*inputs)
+    with pytest.raises((RuntimeError, IndexError), match=message):
+        vmap(vmap(call))(A[None].clone(), B[None].clone())
+    with pytest.raises((RuntimeError, IndexError), match=message):
+        vmap(rabbet.func.grad(lambda a, b: call(a * 1, b).sum()))(*inputs)
+
+
+def test_an_error_that_one_example_does_not_have():
+    index = rabbet.tensor([[0], [7]])
+    with pytest.raises(IndexError, match="gather: index 7 is out of range"):
+        vmap(lambda x, i: x.gather(0, i))(rabbet.zeros(2, 3), index)
+    with pytest.raises(RuntimeError, match="do not broadcast"):
+        vmap(lambda a, b: a * b)(A[:0], B[:0])
+    with pytest.raises(RuntimeError, match="at most 32 dimensions"):
+        vmap(lambda x: x[0].view(*[1] * 32))(X)
+
+
 def test_strict(monkeypatch):
     f = lambda x: rabbet.ops.searchsorted(x, rabbet.zeros(2))  # noqa: E731
     with pytest.raises(

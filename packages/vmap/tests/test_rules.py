@@ -8,6 +8,7 @@ from batching import OPS, Batched, calls, choices, compare
 from rabbet._pytree import tree_map
 from rabbet.vmap import _C
 from rabbet_testing.cases import Maker, cases, differentiable_ops
+from rabbet_testing.compare import assert_close
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -86,3 +87,58 @@ def check(f, inputs, dims):
     given = [x if d == 0 else x[0] for x, d in zip(inputs, dims, strict=True)]
     each = [f(*(x[b] if d == 0 else x for x, d in zip(given, dims, strict=True))) for b in range(3)]
     compare(rabbet.vmap(f, dims)(*given), tree_map(lambda *p: rabbet.stack(list(p)), *each))
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("dims", [(0, 1, 0), (None, 0, 1), (0, 0, None), (None, 2, None)])
+def test_linear_with_weights_of_each_example(rank, dims):
+    """One batch of products, whatever the strides; the gradients too."""
+    linear = rabbet.nn.functional.linear
+    m = Maker(0, rabbet.float64, True)
+    whole = [(6, *(2, 3, 4)[3 - rank :]), (6, 5, 4), (6, 5)]
+    inputs = [m.tensor(*(s if d is not None else s[1:])) for s, d in zip(whole, dims, strict=True)]
+    placed = [x if not d else x.movedim(0, d) for x, d in zip(inputs, dims, strict=True)]
+    _C.record_routes(True)
+    found = rabbet.vmap(linear, dims)(*placed)
+    _C.record_routes(False)
+    assert _C.routes()["linear"] == _C.RULE
+    loop = [
+        linear(*(x if d is None else x[i] for x, d in zip(inputs, dims, strict=True)))
+        for i in range(6)
+    ]
+    compare(found, rabbet.stack(loop))
+    squares = [(y**2).sum() for y in (found, rabbet.stack(loop))]
+    mine, theirs = (rabbet.autograd.grad(square, inputs) for square in squares)
+    for got, want in zip(mine, theirs, strict=True):
+        assert_close(got, want)
+
+
+def test_linear_without_bias_and_of_other_dtypes():
+    linear = rabbet.nn.functional.linear
+    x, w = rabbet.arange(12).reshape(2, 2, 3), rabbet.arange(30).reshape(2, 5, 3)
+    assert_close(rabbet.vmap(linear)(x, w), rabbet.stack([linear(*p) for p in zip(x, w)]))
+    x, w = rabbet.randn(2, 2, 3), rabbet.randn(2, 5, 3, dtype=rabbet.float64)
+    mixed = rabbet.vmap(linear)(x, w)
+    assert mixed.dtype == rabbet.float64
+    assert_close(mixed, rabbet.stack([linear(*p) for p in zip(x, w)]))
+    none = rabbet.vmap(linear, (0, 0, None))(x[:0], w[:0], rabbet.zeros(5))
+    assert none.shape == (0, 2, 5)
+    empty = rabbet.vmap(linear)(x[:, :0], w, rabbet.zeros(2, 5))
+    assert empty.shape == (2, 0, 5)
+
+
+def test_layouts_in_which_the_examples_are_not_in_front():
+    """The short way of aligned calls holds for what lies ready; everything else agrees with it."""
+    x, y = rabbet.randn(4, 3, 2), rabbet.randn(3, 2)
+    want = x * y + 2.0
+    for dim in range(3):
+        moved = x.movedim(0, dim)
+        assert_close(rabbet.vmap(lambda a: a * y + 2.0, dim)(moved), want)
+        assert_close(rabbet.vmap(lambda a: y * a + 2.0, dim, dim)(moved), want.movedim(0, dim))
+    numbers = rabbet.arange(4)
+    assert rabbet.vmap(lambda n: n + rabbet.tensor(1.5))(numbers).dtype == rabbet.float32
+    assert_close(rabbet.vmap(lambda n, a: n * a)(numbers, x), x * numbers.reshape(4, 1, 1))
+    assert_close(rabbet.vmap(lambda a: y[0] + a[0, 0])(x), y[0] + x[:, 0, :1])
+    inside = x.clone()
+    rabbet.vmap(lambda a: a.add_(y).mul_(a), 0)(inside)
+    assert_close(inside, (x + y) ** 2)

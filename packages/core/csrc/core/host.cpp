@@ -267,24 +267,41 @@ int32_t host_transform_below(int32_t level, int32_t (*body)(void*), void* ctx) {
   const int32_t rc = guarded([&] { status = transform_below(level, body, ctx); });
   return rc != RB_OK ? rc : status;
 }
+int32_t host_tensor_wrap_along(int32_t level, RbTensor* inner, int64_t dim, RbTensor** out) {
+  TensorRef owned(inner);
+  return guarded([&] { *out = tensor_wrap_along(level, std::move(owned), dim); });
+}
 
 }  // namespace
 
 const RbHost kHost = {
-    sizeof(RbHost),       RB_ABI_MAJOR,       RB_ABI_MINOR,      RABBET_VERSION,
-    host_txn_begin,       host_txn_commit,    host_txn_abort,    host_add_ops,
-    host_add_kernel,      host_add_layer,     host_add_backend,  host_find_op,
-    host_op_info,         host_call,          redispatch,        redispatch_new,
-    host_decompose,       host_vjp,           host_retain,       host_release,
-    host_tensor_new,      host_tensor_adopt,  host_tensor_alias, host_tensors_new,
-    host_value_release,   host_slot_new,      host_slot_set,     host_version_get,
-    host_version_bump,    host_same_storage,  host_use_count,    host_view_parent,
-    host_view_replay,     host_tls_get,       host_tls_set,      host_layer_mode,
-    host_err_set,         host_err_foreign,   host_err_get,      host_err_clear,
-    host_rng_reserve,     host_parallel_for,  host_num_threads,  host_block_alloc,
-    host_block_free,      host_log,           host_publish,      host_get_ext,
-    host_transform_push,  host_transform_pop, host_tensor_wrap,  host_jvp,
-    host_transform_below,
+    sizeof(RbHost),       RB_ABI_MAJOR,
+    RB_ABI_MINOR,         RABBET_VERSION,
+    host_txn_begin,       host_txn_commit,
+    host_txn_abort,       host_add_ops,
+    host_add_kernel,      host_add_layer,
+    host_add_backend,     host_find_op,
+    host_op_info,         host_call,
+    redispatch,           redispatch_new,
+    host_decompose,       host_vjp,
+    host_retain,          host_release,
+    host_tensor_new,      host_tensor_adopt,
+    host_tensor_alias,    host_tensors_new,
+    host_value_release,   host_slot_new,
+    host_slot_set,        host_version_get,
+    host_version_bump,    host_same_storage,
+    host_use_count,       host_view_parent,
+    host_view_replay,     host_tls_get,
+    host_tls_set,         host_layer_mode,
+    host_err_set,         host_err_foreign,
+    host_err_get,         host_err_clear,
+    host_rng_reserve,     host_parallel_for,
+    host_num_threads,     host_block_alloc,
+    host_block_free,      host_log,
+    host_publish,         host_get_ext,
+    host_transform_push,  host_transform_pop,
+    host_tensor_wrap,     host_jvp,
+    host_transform_below, host_tensor_wrap_along,
 };
 
 }  // namespace rabbet

@@ -357,7 +357,6 @@ void drop_wrap(Tensor* t) {
   auto* wrap = static_cast<RbWrap*>(const_cast<void*>(t->ext));
   release(wrap->inner);
   if (wrap->second) release(wrap->second);
-  block_free(wrap, sizeof(RbWrap));
 }
 void drop_slots(Tensor* t) {
   for (int i = 0; i < kSlots; ++i) {

@@ -51,9 +51,12 @@ struct Tensor : RbTensor {
   alignas(64) char inline_data[kInlineBytes];
 
   /// A view uses neither inline member, except for the count of references to the storage, which
-  /// stays 0: its record lies there if it fits.
+  /// stays 0: its record lies there if it fits. A wrapper's RbWrap lies in the data.
   char* record_space() { return reinterpret_cast<char*>(&inline_storage.data); }
-  size_t record_room() { return inline_data + kInlineBytes - record_space(); }
+  size_t record_room() {
+    char* end = flags & RB_T_WRAPPER ? inline_data : inline_data + kInlineBytes;
+    return end - record_space();
+  }
 };
 
 inline Tensor* impl(RbTensor* t) { return static_cast<Tensor*>(t); }

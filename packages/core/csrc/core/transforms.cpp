@@ -1,6 +1,7 @@
 #include "transforms.h"
 
 #include <atomic>
+#include <new>
 #include <unordered_map>
 
 #include "dispatch.h"
@@ -72,25 +73,29 @@ class Below {
   int32_t depth_;
 };
 
+// Takes over the references in `like` if it does not throw.
 Tensor* make_wrapper(int32_t level, const RbWrap& like, int ndim, const int64_t* shape,
                      const int64_t* strides) {
-  auto* wrap = static_cast<RbWrap*>(block_alloc(sizeof(RbWrap)));
-  *wrap = like;
-  Tensor* t;
-  try {
-    t = tensor_share(wrap->inner, ndim, shape, strides, nullptr);
-  } catch (...) {
-    block_free(wrap, sizeof(RbWrap));
-    throw;
-  }
-  retain(wrap->inner);
-  if (wrap->second) retain(wrap->second);
-  t->ext = wrap;
+  static_assert(sizeof(RbWrap) <= kInlineBytes);
+  Tensor* t = tensor_share(like.inner, ndim, shape, strides, nullptr);
+  t->ext = new (t->inline_data) RbWrap(like);
   t->level = level;
   t->flags |= RB_T_WRAPPER;
   t->keys[0] |= uint64_t{1} << kTransformSlot;
   return t;
 }
+
+// That a tensor of `level` may stand for `inner`.
+void check_level(int32_t level, const RbTensor* inner) {
+  if (__builtin_expect(level < 1 || static_cast<size_t>(level) > thread_state().levels.size(), 0))
+    fail(RB_E_STATE, "tensor_wrap: level %d is not entered", level);
+  if (__builtin_expect(inner->level >= level, 0)) {
+    fail(RB_E_ARG, "tensor_wrap: a tensor of level %d cannot wrap one of level %d", level,
+         inner->level);
+  }
+}
+
+uint64_t serial_of(int32_t level) { return thread_state().levels[level - 1].serial; }
 
 }  // namespace
 
@@ -166,19 +171,41 @@ int32_t transform_below(int32_t level, int32_t (*body)(void*), void* ctx) {
 
 Tensor* tensor_wrap(int32_t level, RbTensor* inner, RbTensor* second, int64_t bits, int ndim,
                     const int64_t* shape, const int64_t* strides) {
-  const std::vector<TransformFrame>& frames = thread_state().levels;
-  if (level < 1 || static_cast<size_t>(level) > frames.size())
-    fail(RB_E_STATE, "tensor_wrap: level %d is not entered", level);
-  if (inner->level >= level || (second && second->level >= level))
-    fail(RB_E_ARG, "tensor_wrap: a tensor of level %d cannot wrap one of level %d", level,
-         inner->level >= level ? inner->level : second->level);
-  const RbWrap wrap{sizeof(RbWrap), 0, inner, second, bits, frames[level - 1].serial};
-  return make_wrapper(level, wrap, ndim, shape, strides);
+  check_level(level, inner);
+  if (second) check_level(level, second);
+  const RbWrap wrap{sizeof(RbWrap), 0, inner, second, bits, serial_of(level)};
+  Tensor* t = make_wrapper(level, wrap, ndim, shape, strides);
+  retain(inner);
+  if (second) retain(second);
+  return t;
+}
+
+Tensor* tensor_wrap_along(int32_t level, TensorRef inner, int64_t dim) {
+  check_level(level, inner.get());
+  if (dim < 0 || dim >= inner->ndim)
+    fail(RB_E_ARG, "tensor_wrap_along: dimension %lld of a tensor of %d dimensions",
+         static_cast<long long>(dim), inner->ndim);
+  int64_t shape[kMaxDims], strides[kMaxDims];
+  int n = 0;
+  for (int d = 0; d < inner->ndim; ++d) {
+    if (d == dim) continue;
+    shape[n] = inner->shape[d];
+    strides[n++] = inner->strides[d];
+  }
+  const RbWrap wrap{sizeof(RbWrap), 0, inner.get(), nullptr, dim, serial_of(level)};
+  Tensor* t = make_wrapper(level, wrap, n, shape, strides);
+  inner.release_ownership();
+  return t;
 }
 
 Tensor* tensor_alias(RbTensor* t) {
-  if (t->flags & RB_T_WRAPPER)
-    return make_wrapper(t->level, wrap_of(t), t->ndim, t->shape, t->strides);
+  if (t->flags & RB_T_WRAPPER) {
+    const RbWrap& wrap = wrap_of(t);
+    Tensor* other = make_wrapper(t->level, wrap, t->ndim, t->shape, t->strides);
+    retain(wrap.inner);
+    if (wrap.second) retain(wrap.second);
+    return other;
+  }
   return tensor_share(t, t->ndim, t->shape, t->strides, t->data);
 }
 

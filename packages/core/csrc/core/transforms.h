@@ -21,6 +21,10 @@ int32_t transform_below(int32_t level, int32_t (*body)(void*), void* ctx);
 Tensor* tensor_wrap(int32_t level, RbTensor* inner, RbTensor* second, int64_t bits, int ndim,
                     const int64_t* shape, const int64_t* strides);
 
+/// A tensor of `level` that stands for `inner` without showing its dimension `dim`, which is the
+/// wrapper's `bits`.
+Tensor* tensor_wrap_along(int32_t level, TensorRef inner, int64_t dim);
+
 /// The same values in the same storage, without plugin data and without a view record.
 Tensor* tensor_alias(RbTensor* t);
 

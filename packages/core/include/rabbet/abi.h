@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define RB_ABI_MAJOR 0
-#define RB_ABI_MINOR 3
+#define RB_ABI_MINOR 4
 
 /* Bytes up to and including `last`; never sizeof(T), in whose tail padding a new member can hide.
  */
@@ -527,6 +527,11 @@ struct RbHost { /* lives as long as the process; all members are required unless
 
   /* Run `body` as a transform's handler runs, as if outside of `level`; returns what it returns. */
   int32_t (*transform_below)(int32_t level, int32_t (*body)(void* ctx), void* ctx);
+
+  /* As tensor_wrap, of all dimensions of `inner` but `dim`, which becomes `bits`. It takes over the
+   * caller's reference to `inner`, also where it fails: for results of calls, which nobody else
+   * has. */
+  int32_t (*tensor_wrap_along)(int32_t level, RbTensor* inner, int64_t dim, RbTensor** out);
 };
 
 /* ---- what a plugin exports */

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
@@ -57,32 +57,29 @@ _NAMED_TUPLE = _Container(lambda t: (t, type(t)), lambda children, kind: kind(*c
 _RESULTS = _Container(lambda t: (t, type(t)), lambda children, kind: kind(children))
 
 
-def _container_of_kind(kind: type) -> _Container | None:
-    found = _containers.get(kind)
-    if found is None and issubclass(kind, tuple):
-        if hasattr(kind, "_fields"):
-            return _NAMED_TUPLE
-        if hasattr(kind, "n_sequence_fields"):  # several results of an operator
-            return _RESULTS
-    return found
+def _container_of_tuple(kind: type) -> _Container | None:
+    if hasattr(kind, "_fields"):
+        return _NAMED_TUPLE
+    if hasattr(kind, "n_sequence_fields"):  # several results of an operator
+        return _RESULTS
+    return None
 
 
 def _container_of(tree: Any) -> _Container | None:
-    return _container_of_kind(type(tree))
+    found = _containers.get(type(tree))
+    if found is None and isinstance(tree, tuple):
+        return _container_of_tuple(type(tree))
+    return found
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class TreeSpec:
-    """The structure of a tree without its leaves. `kind` None: one leaf."""
+    """The structure of a tree without its leaves, never changed. `kind` None: one leaf."""
 
     kind: type | None
     context: Any = None
     children: tuple[TreeSpec, ...] = ()
-
-    @property
-    def num_leaves(self) -> int:
-        """How many leaves the tree has."""
-        return 1 if self.kind is None else sum(child.num_leaves for child in self.children)
+    num_leaves: int = field(default=1, compare=False)
 
     def __str__(self) -> str:
         if self.kind is None:
@@ -98,17 +95,28 @@ LEAF = TreeSpec(None)
 
 def tree_flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
     """The leaves of a tree, in order, and its structure."""
-    leaves: list[Any] = []
-    return leaves, _flatten_into(tree, leaves)
-
-
-def _flatten_into(tree: Any, leaves: list[Any]) -> TreeSpec:
     container = _container_of(tree)
     if container is None:
-        leaves.append(tree)
-        return LEAF
+        return [tree], LEAF
+    leaves: list[Any] = []
+    return leaves, _flatten_into(tree, container, leaves)
+
+
+def _flatten_into(tree: Any, container: _Container, leaves: list[Any]) -> TreeSpec:
     children, context = container.flatten(tree)
-    return TreeSpec(type(tree), context, tuple(_flatten_into(child, leaves) for child in children))
+    before = len(leaves)
+    specs = []
+    known = _containers.get
+    for child in children:
+        below = known(type(child))
+        if below is None and isinstance(child, tuple):
+            below = _container_of_tuple(type(child))
+        if below is None:
+            leaves.append(child)
+            specs.append(LEAF)
+        else:
+            specs.append(_flatten_into(child, below, leaves))
+    return TreeSpec(type(tree), context, tuple(specs), len(leaves) - before)
 
 
 def tree_unflatten(leaves: Iterable[Any], spec: TreeSpec) -> Any:
@@ -128,9 +136,10 @@ def tree_unflatten(leaves: Iterable[Any], spec: TreeSpec) -> Any:
 def _build(leaves: Any, spec: TreeSpec) -> Any:
     if spec.kind is None:
         return next(leaves)
-    container = _container_of_kind(spec.kind)
+    parts = [next(leaves) if child is LEAF else _build(leaves, child) for child in spec.children]
+    container = _containers.get(spec.kind) or _container_of_tuple(spec.kind)
     assert container is not None
-    return container.unflatten([_build(leaves, child) for child in spec.children], spec.context)
+    return container.unflatten(parts, spec.context)
 
 
 def tree_leaves(tree: Any) -> list[Any]:
@@ -185,19 +194,32 @@ def _match(tree: Any, spec: TreeSpec, whole: TreeSpec, what: str, found: list[An
         _match(child, child_spec, whole, what, found)
 
 
-def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
-    """A value for each leaf of `tree` from `prefix`, which has its structure or ends earlier: a leaf of
-    it then holds for all below.
+def broadcast_prefix(prefix: Any, spec: TreeSpec, what: str) -> list[Any]:
+    """A value for each leaf of a tree of structure `spec` from `prefix`, which has that structure or
+    ends earlier: a leaf of it then holds for all below.
 
     Raises:
-        ValueError: if `prefix` is no prefix of `tree`; names `what`.
+        ValueError: if `prefix` is no prefix of the structure; names `what`.
     """
+    found: list[Any] = []
+    _broadcast(prefix, spec, what, found)
+    return found
+
+
+def _broadcast(prefix: Any, spec: TreeSpec, what: str, found: list[Any]) -> None:
     container = _container_of(prefix)
     if container is None:
-        return [prefix] * len(tree_leaves(tree))
-    children, context = container.flatten(prefix)
-    spec = TreeSpec(type(prefix), context, (LEAF,) * len(children))
-    parts = flatten_up_to(tree, spec, what)
-    return [
-        leaf for p, t in zip(children, parts, strict=True) for leaf in broadcast_prefix(p, t, what)
-    ]
+        found += [prefix] * spec.num_leaves
+        return
+    values, context = container.flatten(prefix)
+    fits = type(prefix) is spec.kind and len(values) == len(spec.children)
+    if fits and isinstance(prefix, dict):
+        fits = set(context) == set(spec.context)
+        values = [prefix[key] for key in spec.context] if fits else values
+    elif fits:
+        fits = context == spec.context
+    if not fits:
+        own = TreeSpec(type(prefix), context, (LEAF,) * len(values), len(values))
+        raise ValueError(f"{what}: expected the structure {own}, got {spec}")
+    for value, child in zip(values, spec.children, strict=True):
+        _broadcast(value, child, what, found)

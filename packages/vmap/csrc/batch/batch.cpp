@@ -4,6 +4,14 @@
 
 namespace batch {
 
+namespace {
+std::string shape_text(const RbTensor* t) {
+  std::string text = "(";
+  for (int d = 0; d < t->ndim; ++d) text += (d ? ", " : "") + std::to_string(t->shape[d]);
+  return text + (t->ndim == 1 ? ",)" : ")");
+}
+}  // namespace
+
 Ref reshape(const Ref& x, const Dims& shape) {
   return call(ops.reshape, {tensor_value(x), list(shape)});
 }
@@ -27,9 +35,15 @@ Ref squeeze(const Ref& x, int dim) {
   return call(ops.squeeze, {tensor_value(x), list(dims)});
 }
 
-bool Call::mine(const RbValue& v) const {
-  if (v.tag == RB_TENSOR) return mine(v.v.t);
-  if (v.tag != RB_TENSORS) return false;
+Ref pad_rank(Ref x, int ndim) {
+  if (x->ndim - 1 >= ndim) return x;
+  Dims shape{x->shape[0]};
+  shape.insert(shape.end(), ndim - (x->ndim - 1), 1);
+  shape.insert(shape.end(), x->shape + 1, x->shape + x->ndim);
+  return call(ops.view, {tensor_value(x), list(shape)});
+}
+
+bool Call::any_mine(const RbValue& v) const {
   return std::any_of(v.v.ts, v.v.ts + v.len, [&](const RbTensor* t) { return t && mine(t); });
 }
 bool Call::any_mine() const {
@@ -51,20 +65,13 @@ Ref Call::materialise(RbTensor* t) const {
   return expand(t, shape);
 }
 
-Ref Call::wrap(const Ref& inner, int dim) const {
-  int64_t shape[kMaxDims], strides[kMaxDims];
-  int n = 0;
-  for (int d = 0; d < inner->ndim; ++d) {
-    if (d == dim) continue;
-    shape[n] = inner->shape[d];
-    strides[n++] = inner->strides[d];
-  }
+Ref Call::wrap(Ref&& inner, int dim) const {
   RbTensor* out = nullptr;
-  rb::check(rb::host->tensor_wrap(frame.level, inner.get(), nullptr, dim, n, shape, strides, &out));
+  rb::check(rb::host->tensor_wrap_along(frame.level, inner.take(), dim, &out));
   return Ref(out);
 }
 
-std::vector<RbValue> Call::call_example(int64_t index) const {
+Owned Call::call_example(int64_t index) const {
   std::vector<RbValue> values(args, args + nargs);
   std::vector<Ref> hold;
   std::vector<std::unique_ptr<RbTensor*[]>> lists;
@@ -83,13 +90,27 @@ std::vector<RbValue> Call::call_example(int64_t index) const {
       v.v.ts = lists.back().get();
     }
   }
-  std::vector<RbValue> results(nrets, none_value());
-  rb::check(rb::host->call(c->op, values.data(), nargs, results.data(), nrets, 0));
+  Owned results(nrets);
+  rb::check(rb::host->call(c->op, values.data(), nargs, results.values.data(), nrets, 0));
   return results;
 }
 
-void Call::check_example() const {
-  for (RbValue& v : call_example(0)) rb::host->value_release(&v);
+void Call::check_destination(int i, const RbTensor* result) const {
+  const RbTensor* target = rets[i].v.t;
+  if (shape_of(target) == shape_of(result)) return;
+  rb::fail(RB_E_ARG, "%s: the destination has shape %s, but the result has shape %s", info.name,
+           shape_text(target).c_str(), shape_text(result).c_str());
+}
+
+void Call::explain(int32_t code) const {
+  if ((code != RB_E_ARG && code != RB_E_TYPE && code != RB_E_INDEX) || size() == 0) return;
+  for (int32_t i = 0; i < nargs; ++i) {
+    if (info.args[i].flags & RB_ARG_MUTATED) return;
+  }
+  const std::string message = rb::host->err_get()->message;
+  const Owned results = call_example(0);
+  for (int32_t i = 0; is_out() && i < nrets; ++i) check_destination(i, results.values[i].v.t);
+  rb::host->err_set(code, message.c_str());
 }
 
 void Call::refuse() const {

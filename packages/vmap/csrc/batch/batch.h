@@ -28,14 +28,26 @@ Ref permute(const Ref& x, const Dims& order);
 /// Dimension `from` moved to place `to`.
 Ref move_dim(Ref x, int from, int to);
 Ref squeeze(const Ref& x, int dim);
+/// `x`, with the examples in front, as of `ndim` dimensions after them.
+Ref pad_rank(Ref x, int ndim);
 
 struct Operators {
   const RbOp *view, *reshape, *expand, *permute, *squeeze, *select, *stack, *cast, *copy, *empty,
       *arange, *uniform, *lt, *add, *mul, *matmul, *gather, *scatter_add, *slice, *slice_scatter,
-      *detach, *index, *transpose, *roll;
+      *detach, *index, *transpose, *roll, *baddbmm;
 };
 extern Operators ops;
 extern int32_t layer;
+
+/// Results of a call, released at the end of scope.
+struct Owned {
+  explicit Owned(int32_t n) : values(n, none_value()) {}
+  Owned(Owned&&) = default;
+  ~Owned() {
+    for (RbValue& v : values) rb::host->value_release(&v);
+  }
+  std::vector<RbValue> values;
+};
 
 class Call;
 using Rule = void (*)(Call&);
@@ -54,7 +66,10 @@ class Call {
   bool is_out() const { return (c->flags & RB_CALL_OUT) != 0; }
   /// Whether `t` stands for examples at this level.
   bool mine(const RbTensor* t) const { return t->level == frame.level; }
-  bool mine(const RbValue& v) const;
+  bool mine(const RbValue& v) const {
+    return v.tag == RB_TENSOR ? mine(v.v.t) : v.tag == RB_TENSORS && any_mine(v);
+  }
+  bool any_mine(const RbValue& tensors) const;
   bool any_mine() const;
   static const RbWrap& wrap_of(const RbTensor* t) { return *static_cast<const RbWrap*>(t->ext); }
 
@@ -63,21 +78,28 @@ class Call {
   /// `front`; a tensor that is not batched is repeated (without a copy).
   Ref materialise(RbTensor* t) const;
   /// A tensor of the level whose examples lie along `dim` of `inner`.
-  Ref wrap(const Ref& inner, int dim) const;
+  Ref wrap(Ref&& inner, int dim) const;
+  Ref wrap(const Ref& inner, int dim) const { return wrap(Ref::share(inner.get()), dim); }
   /// Result i.
   void give(int i, Ref t) { rets[i] = tensor_value(t.take()); }
   void give(int i, const Ref& inner, int dim) { give(i, wrap(inner, dim)); }
+  void give(int i, Ref&& inner, int dim) { give(i, wrap(std::move(inner), dim)); }
   /// The operator's results for one example.
-  std::vector<RbValue> call_example(int64_t index) const;
+  Owned call_example(int64_t index) const;
   /// Let the operator check one example: its error, if it has one.
-  void check_example() const;
+  void check_example() const { call_example(0); }
+  /// That the tensor to be written has the shape of the result.
+  void check_destination(int i, const RbTensor* result) const;
+  /// An inner call failed with `code`, and its message may speak of shapes that the user has not
+  /// seen: throws what the operator says of one example, if it refuses that as well.
+  void explain(int32_t code) const;
   /// The operator's error for one example, or else that there is no rule.
   [[noreturn]] void refuse() const;
 };
 
 void note_route(const RbOpInfo& info, int32_t route);
 
-/// Rules by what the record says (derived.cpp).
+/// Rules by what the record says (derived.cpp, aligned.cpp).
 void aligned(Call& c);
 void shifted(Call& c);
 void leading(Call& c);

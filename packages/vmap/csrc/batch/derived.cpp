@@ -1,165 +1,13 @@
 // Rules that follow from an operator's record: its kind, the types of its arguments, its signature.
 #include <algorithm>
 
-#include "batch.h"
+#include "inner.h"
 
 namespace batch {
 
 namespace {
 
-/// A call's arguments as they are changed for the inner call, and what keeps them alive.
-class Values {
- public:
-  explicit Values(const Call& c) : n(c.nargs) {
-    if (n > kMaxArgs) rb::fail(RB_E_ARG, "%s: too many arguments", c.info.name);
-    std::copy(c.args, c.args + n, v);
-  }
-  RbTensor* keep(Ref t) {
-    tensors_.push_back(std::move(t));
-    return tensors_.back().get();
-  }
-  void set(int i, Ref t) { v[i] = tensor_value(keep(std::move(t))); }
-  void set(int i, Dims dims) {
-    lists_.push_back(std::make_unique<Dims>(std::move(dims)));
-    v[i] = list(*lists_.back());
-  }
-  /// The tensors of argument i, each changed by `f`.
-  template <class F>
-  void set_each(int i, const F& f) {
-    arrays_.push_back(std::make_unique<RbTensor*[]>(v[i].len + 1));
-    for (uint32_t j = 0; j < v[i].len; ++j)
-      arrays_.back()[j] = v[i].v.ts[j] ? keep(f(v[i].v.ts[j])) : nullptr;
-    v[i].v.ts = arrays_.back().get();
-  }
-
-  RbValue v[kMaxArgs];
-  int n;
-
- private:
-  std::vector<Ref> tensors_;
-  std::vector<std::unique_ptr<Dims>> lists_;
-  std::vector<std::unique_ptr<RbTensor*[]>> arrays_;
-};
-
-/// Results of an inner call; released unless taken.
-class Results {
- public:
-  Results(const Call& c, const Values& a) : n(c.nrets) {
-    std::fill(v, v + kMaxArgs, none_value());
-    rb::check(rb::host->call(c.c->op, a.v, a.n, v, n, 0));
-  }
-  ~Results() {
-    for (int i = 0; i < n; ++i) rb::host->value_release(&v[i]);
-  }
-  Results(const Results&) = delete;
-  Results& operator=(const Results&) = delete;
-  Ref take(int i) {
-    Ref t(v[i].v.t);
-    v[i] = none_value();
-    return t;
-  }
-
-  RbValue v[kMaxArgs];
-  int n;
-};
-
-void give_all(Call& c, const Values& a) {
-  Results results(c, a);
-  for (int i = 0; i < results.n; ++i) c.give(i, results.take(i), 0);
-}
-
 bool is_dim(int type) { return type == RB_A_DIM || type == RB_A_DIMS || type == RB_A_NEWDIM; }
-
-// ---- promotion: an example of a batch of numbers takes part in it as a 0-d tensor
-
-int category(int dtype) {
-  return dtype == RB_BOOL8 ? 0 : dtype < RB_F16 ? 1 : dtype < RB_C64 ? 2 : 3;
-}
-
-bool takes_part(const Call& c, int i) {
-  return c.args[i].tag == RB_TENSOR && (c.info.args[i].flags & RB_ARG_COMPUTED) != 0;
-}
-
-// The dtype that a 0-d tensor of `dtype` is used in beside the arguments with dimensions.
-int used_dtype(const Call& c, int dtype) {
-  int best = -1;
-  for (int i = 0; i < c.nargs; ++i) {
-    if (!takes_part(c, i) || c.args[i].v.t->ndim == 0) continue;
-    const int other = c.args[i].v.t->dtype_id;
-    if (best < 0 || category(other) > category(best)) best = other;
-  }
-  if (best < 0) return dtype;
-  if (category(best) >= category(dtype)) return best;
-  if (category(best) == 2) return best == RB_F64 ? +RB_C128 : +RB_C64;
-  return dtype;
-}
-
-Ref cast(const Ref& t, int dtype) { return call(ops.cast, {tensor_value(t), dtype_value(dtype)}); }
-
-bool other_dtypes(const Call& c, int dtype) {
-  for (int i = 0; i < c.nargs; ++i) {
-    if (takes_part(c, i) && c.args[i].v.t->dtype_id != dtype) return true;
-  }
-  return false;
-}
-
-// ---- what broadcasts: dimensions before those of the signature
-
-// `x`, with the examples in front, as of `ndim` dimensions after them.
-Ref pad_rank(Ref x, int ndim) {
-  if (x->ndim - 1 >= ndim) return x;
-  Dims shape{x->shape[0]};
-  shape.resize(1 + ndim - (x->ndim - 1), 1);
-  shape.insert(shape.end(), x->shape + 1, x->shape + x->ndim);
-  return call(ops.view, {tensor_value(x), list(shape)});
-}
-
-void align(Call& c, bool repeat) {
-  int loops = 0;
-  bool numbers = false;  // some batched argument is 0-d
-  for (int i = 0; i < c.nargs; ++i) {
-    if (c.args[i].tag != RB_TENSOR) continue;
-    const RbTensor* t = c.args[i].v.t;
-    const RbArgInfo& arg = c.info.args[i];
-    if (t->ndim < arg.core_ndim && !(arg.flags & RB_ARG_OPTIONAL)) c.refuse();
-    loops = std::max(loops, t->ndim - arg.core_ndim);
-    numbers = numbers || (t->ndim == 0 && c.mine(t));
-  }
-  Values a(c);
-  for (int i = 0; i < c.nargs; ++i) {
-    if (c.args[i].tag != RB_TENSOR) continue;
-    RbTensor* t = c.args[i].v.t;
-    const int ndim = loops + c.info.args[i].core_ndim;
-    if (!c.mine(t) && !repeat) {
-      // Beside examples that are 0-d it must not count for less than they do.
-      if (numbers && loops == 0 && t->ndim == 0 && takes_part(c, i) &&
-          other_dtypes(c, t->dtype_id)) {
-        const Dims one{1};
-        a.set(i, call(ops.view, {tensor_value(t), list(one)}));
-      }
-      continue;
-    }
-    if (c.mine(t) && Call::wrap_of(t).bits == 0 && t->ndim >= ndim) {
-      a.v[i].v.t = Call::wrap_of(t).inner;
-      continue;
-    }
-    Ref x = pad_rank(c.materialise(t), ndim);
-    if (t->ndim == 0 && loops > 0 && takes_part(c, i)) {
-      const int dtype = used_dtype(c, t->dtype_id);
-      if (dtype != t->dtype_id) x = cast(x, dtype);
-    }
-    a.set(i, std::move(x));
-  }
-  if (!c.is_out()) return give_all(c, a);
-  RbTensor* target = c.rets[0].v.t;
-  const Ref inner = c.front(target);
-  RbValue ret = tensor_value(inner);
-  for (int i = 0; i < c.nargs; ++i) {
-    if (c.args[i].tag == RB_TENSOR && c.args[i].v.t == target && a.v[i].v.t->ndim == inner->ndim)
-      a.v[i].v.t = inner.get();
-  }
-  rb::check(rb::host->call(c.c->op, a.v, a.n, &ret, 1, RB_CALL_OUT));
-}
 
 // ---- what works along dimensions: they move by one
 
@@ -175,7 +23,7 @@ void shift_dims(Values& a, int i, int type) {
   } else if (a.v[i].tag == RB_INTS) {
     Dims dims(a.v[i].v.is, a.v[i].v.is + a.v[i].len);
     for (int64_t& d : dims) ++d;
-    a.set(i, std::move(dims));
+    a.set(i, dims);
   }
 }
 
@@ -183,7 +31,7 @@ void prepend_size(const Call& c, Values& a, int i) {
   if (a.v[i].tag != RB_INTS) return;
   Dims size{c.size()};
   size.insert(size.end(), a.v[i].v.is, a.v[i].v.is + a.v[i].len);
-  a.set(i, std::move(size));
+  a.set(i, size);
 }
 
 int first_tensor(const Call& c) {
@@ -258,7 +106,7 @@ void view_sizes(const Call& c, Values& a, int i) {
     rb::fail(RB_E_ARG, "%s: the sizes do not fit an input of %lld elements", c.info.name,
              static_cast<long long>(numel));
   }
-  a.set(i, std::move(size));
+  a.set(i, size);
 }
 
 void view_of_number(Call& c) {  // a dimension is named, and there is none: the operator may refuse
@@ -298,27 +146,18 @@ void announce_loop(const Call& c) {
 }
 
 // The results j of all examples, stacked.
-Ref stacked(const std::vector<std::vector<RbValue>>& all, int i, int j) {
+Ref stacked(const std::vector<Owned>& all, int i, int j) {
   std::vector<RbTensor*> parts;
-  for (const std::vector<RbValue>& example : all)
-    parts.push_back(j < 0 ? example[i].v.t : example[i].v.ts[j]);
+  for (const Owned& example : all)
+    parts.push_back(j < 0 ? example.values[i].v.t : example.values[i].v.ts[j]);
   return call(ops.stack, {rb::tensors_value(parts.data(), parts.size()), int_value(0)});
 }
 
-struct Examples {
-  std::vector<std::vector<RbValue>> all;
-  ~Examples() {
-    for (auto& example : all) {
-      for (RbValue& v : example) rb::host->value_release(&v);
-    }
-  }
-};
-
-RbValue stacked_list(Call& c, const Examples& examples, int i) {
-  const uint32_t n = examples.all[0][i].len;
+RbValue stacked_list(Call& c, const std::vector<Owned>& examples, int i) {
+  const uint32_t n = examples[0].values[i].len;
   std::vector<Ref> parts;
   for (uint32_t j = 0; j < n; ++j)
-    parts.push_back(c.wrap(stacked(examples.all, i, static_cast<int>(j)), 0));
+    parts.push_back(c.wrap(stacked(examples, i, static_cast<int>(j)), 0));
   RbTensor** ts = rb::host->tensors_new(n);
   for (uint32_t j = 0; j < n; ++j) ts[j] = parts[j].take();
   return rb::tensors_value(ts, n);
@@ -347,9 +186,6 @@ void written_lists(Call& c) {
 
 }  // namespace
 
-void aligned(Call& c) { align(c, false); }
-void aligned_full(Call& c) { align(c, true); }
-
 void shifted(Call& c) { shift(c, ~uint64_t{0}, first_tensor(c)); }
 void shifted_as(Call& c, int follow, uint64_t which) { shift(c, which, follow); }
 
@@ -367,7 +203,7 @@ void fold(Call& c) {
     if (c.info.args[i].type == RB_A_SIZE && a.v[i].tag == RB_INTS && a.v[i].len) {
       Dims size(a.v[i].v.is, a.v[i].v.is + a.v[i].len);
       size[0] *= c.size();
-      a.set(i, std::move(size));
+      a.set(i, size);
     }
     if (!(c.info.args[i].flags & RB_ARG_FOLD) || c.args[i].tag != RB_TENSOR) continue;
     const Ref x = c.materialise(c.args[i].v.t);
@@ -414,7 +250,7 @@ void reduction(Call& c) {
     } else if (x->ndim == 0 && r->ndim == 2) {
       r = squeeze(r, 1);
     }
-    c.give(i, r, 0);
+    c.give(i, std::move(r), 0);
   }
 }
 
@@ -435,7 +271,7 @@ void movement(Call& c) {
       shift_dims(a, i, RB_A_DIMS);
       Dims order(a.v[i].v.is, a.v[i].v.is + a.v[i].len);
       order.insert(order.begin(), 0);
-      a.set(i, std::move(order));
+      a.set(i, order);
     } else if (type == RB_A_SIZE) {
       view_sizes(c, a, i);
     } else if (type == RB_A_BSIZE) {
@@ -443,7 +279,7 @@ void movement(Call& c) {
     }
   }
   a.set(0, std::move(x));
-  give_all(c, a);
+  Results(c, a).give_all(c);
 }
 
 void decompose(Call& c) { rb::check(rb::host->decompose(c.c, c.args, c.nargs, c.rets, c.nrets)); }
@@ -455,13 +291,13 @@ void loop(Call& c) {
     rb::fail(RB_E_NOTIMPL, "%s: vmap: there is no batching rule, and no example to run it on",
              c.info.name);
   }
-  Examples examples;
-  for (int64_t b = 0; b < c.size(); ++b) examples.all.push_back(c.call_example(b));
+  std::vector<Owned> examples;
+  for (int64_t b = 0; b < c.size(); ++b) examples.push_back(c.call_example(b));
   for (int i = 0; i < c.nrets; ++i) {
-    if (examples.all[0][i].tag == RB_TENSORS) {
+    if (examples[0].values[i].tag == RB_TENSORS) {
       c.rets[i] = stacked_list(c, examples, i);
     } else {
-      c.give(i, stacked(examples.all, i, -1), 0);
+      c.give(i, stacked(examples, i, -1), 0);
     }
   }
 }
@@ -477,16 +313,18 @@ Rule derived_rule(const Call& c) {
              "do not fit one tensor; use a form of fixed shape, such as where() with a mask",
              info.name);
   }
-  if (!c.any_mine() && !c.is_out()) return random_steps;
-  bool aligns = true, flagged = false, fits = true;
+  bool any = false, aligns = true, flagged = false, fits = true;
   for (int i = 0; i < c.nargs; ++i) {
     const RbArgInfo& arg = info.args[i];
     if (arg.type != RB_A_TENSOR && arg.type != RB_A_TENSORS) continue;
     aligns = aligns && arg.core_ndim >= 0;
     const bool may = (arg.flags & (RB_ARG_LEADING | RB_ARG_FOLD)) != 0;
+    const bool mine = c.mine(c.args[i]);
     flagged = flagged || may;
-    if (!may && c.mine(c.args[i])) fits = false;
+    any = any || mine;
+    if (!may && mine) fits = false;
   }
+  if (!any && !c.is_out()) return random_steps;
   if (aligns && info.nrets > 0) return aligned;
   if (flagged && fits) {
     for (int i = 0; i < c.nargs; ++i) {

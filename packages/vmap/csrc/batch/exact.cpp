@@ -1,6 +1,8 @@
 // Rules that no record gives: products, convolutions, indices that differ between examples, and
 // operators whose arguments mean something else for a tensor of another rank.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "batch.h"
 
@@ -117,6 +119,40 @@ void matmul(Call& c) {
       a->shape[a->ndim - 1] != b->shape[b->ndim == 1 ? 0 : b->ndim - 2])
     return c.refuse();
   (!batched(c, 1) ? matmul_left : !batched(c, 0) ? matmul_right : matmul_both)(c);
+}
+
+// ---- linear maps: examples with weights of their own are a batch of products
+
+// The rows of the input as (B, rows, in).
+Ref input_rows(const Call& c, RbTensor* x) {
+  const Ref all = c.materialise(x);
+  if (x->ndim == 2) return Ref::share(all.get());
+  const int64_t in = x->shape[x->ndim - 1];
+  const int64_t rows =
+      std::accumulate(x->shape, x->shape + x->ndim - 1, int64_t{1}, std::multiplies<int64_t>());
+  return reshape(all, {c.size(), rows, in});
+}
+
+void linear(Call& c) {
+  if (!batched(c, 1)) return batched(c, 2) ? decompose(c) : leading(c);
+  RbTensor *x = tensor(c, 0), *w = tensor(c, 1), *bias = tensor(c, 2);
+  if (w->ndim != 2 || x->ndim == 0 || x->shape[x->ndim - 1] != w->shape[1] ||
+      (bias && (bias->ndim != 1 || bias->shape[0] != w->shape[0])))
+    return c.refuse();
+  const Ref rows = input_rows(c, x);
+  const Ref columns = call(ops.transpose, {tensor_value(c.front(w)), int_value(1), int_value(2)});
+  Ref y;
+  if (bias) {
+    const Ref added = batched(c, 2) ? pad(c.front(bias), 1, 3) : Ref::share(bias);
+    y = call(ops.baddbmm, {tensor_value(added), tensor_value(rows), tensor_value(columns)});
+  } else {
+    y = product(rows, columns);
+  }
+  if (x->ndim == 2) return c.give(0, std::move(y), 0);
+  Dims shape{c.size()};
+  shape.insert(shape.end(), x->shape, x->shape + x->ndim - 1);
+  shape.push_back(w->shape[0]);
+  c.give(0, reshape(y, shape), 0);
 }
 
 // ---- convolutions: examples with kernels of their own are groups of channels
@@ -330,7 +366,7 @@ void index_put(Call& c) {
     own = batched(c, 2) ? pad(c.front(values), 1, ndim + 1) : pad(Ref::share(values), 0, ndim + 1);
     if (at.numbered && at.adjacent && at.first > 0) {  // (B, before, joined, after): joined first
       const Dims back = joined_back(ndim + 1, at.joined, at.first);
-      Dims order(back.size());
+      Dims order(back.size(), 0);
       for (size_t d = 0; d < back.size(); ++d) order[back[d]] = static_cast<int64_t>(d);
       own = permute(own, order);
     }
@@ -391,6 +427,7 @@ const Exact kRules[] = {{"t", t_rule},
                         {"as_strided", as_strided},
                         {"roll", roll},
                         {"matmul", matmul},
+                        {"linear", linear},
                         {"convolution", convolution},
                         {"convolution_dx", convolution_dx},
                         {"convolution_dw", convolution_dw},

@@ -50,33 +50,30 @@ void check_destinations(const Call& c, bool batched) {
   }
 }
 
-void check_shape(const Call& c, const RbTensor* target, const RbTensor* result) {
-  if (target->ndim == result->ndim &&
-      std::equal(target->shape, target->shape + target->ndim, result->shape))
-    return;
-  rb::fail(RB_E_ARG, "%s: vmap: the result does not have the shape of the tensor to be written",
-           c.info.name);
+// A rule's own refusals and those of a loop speak of examples already.
+void run_rule(Call& c, Rule rule) {
+  try {
+    rule(c);
+  } catch (const rb::Stored& stored) {
+    if (rule != loop && rule != random) c.explain(stored.code);
+    throw;
+  }
 }
 
 // Results of their own, then copied.
 void run_into(Call& c, Rule rule, bool batched) {
-  std::vector<RbValue> results(c.nrets, none_value());
-  struct Release {
-    std::vector<RbValue>& values;
-    ~Release() {
-      for (RbValue& v : values) rb::host->value_release(&v);
-    }
-  } release{results};
+  Owned owned(c.nrets);
+  RbValue* const results = owned.values.data();
   RbCall plain = *c.c;
   plain.flags &= ~static_cast<uint32_t>(RB_CALL_OUT);
-  Call fresh{&plain, c.info, c.args, c.nargs, results.data(), c.nrets, c.frame};
+  Call fresh{&plain, c.info, c.args, c.nargs, results, c.nrets, c.frame};
   if (batched) {
-    rule(fresh);
+    run_rule(fresh, rule);
   } else {
-    rb::check(rb::host->call(c.c->op, c.args, c.nargs, results.data(), c.nrets, 0));
+    rb::check(rb::host->call(c.c->op, c.args, c.nargs, results, c.nrets, 0));
   }
   for (int i = 0; i < c.nrets; ++i) {
-    check_shape(c, c.rets[i].v.t, results[i].v.t);
+    c.check_destination(i, results[i].v.t);
     const RbValue args[2] = {c.rets[i], results[i]};
     RbValue ret = c.rets[i];
     rb::check(rb::host->call(ops.copy, args, 2, &ret, 1, RB_CALL_OUT));
@@ -90,12 +87,12 @@ void run_call(Call& c, Rule exact) {
     if (rule != random) check_destinations(c, batched);
     if (noting.load(std::memory_order_relaxed)) note_route(c.info, route_of(rule));
     if (!writes_directly(rule) || (!batched && rule == aligned)) return run_into(c, rule, batched);
-    return rule(c);
+    return run_rule(c, rule);
   }
   const Rule rule = exact ? exact : derived_rule(c);
   if (__builtin_expect(noting.load(std::memory_order_relaxed), 0))
     note_route(c.info, route_of(rule));
-  rule(c);
+  run_rule(c, rule);
 }
 
 int32_t guarded_call(const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
@@ -193,7 +190,8 @@ void find_operators(const RbHost* h) {
                   h->find_op("lt"),      h->find_op("add"),           h->find_op("mul"),
                   h->find_op("matmul"),  h->find_op("gather"),        h->find_op("scatter_add"),
                   h->find_op("slice"),   h->find_op("slice_scatter"), h->find_op("detach"),
-                  h->find_op("index"),   h->find_op("transpose"),     h->find_op("roll")};
+                  h->find_op("index"),   h->find_op("transpose"),     h->find_op("roll"),
+                  h->find_op("baddbmm")};
 }
 
 int32_t init(const RbHost* h, RbTxn* txn) {

@@ -33,23 +33,41 @@ py::object wrap_owned(RbTensor* t) {
   return py::reinterpret_steal<py::object>(o);
 }
 
-int32_t push(int64_t size, int32_t randomness, bool strict) {
+py::list wrapped(int32_t level, const py::list& leaves, const py::list& dims) {
+  py::list out(leaves.size());
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const py::handle leaf = PyList_GET_ITEM(leaves.ptr(), i);
+    const py::handle dim = PyList_GET_ITEM(dims.ptr(), i);
+    RbTensor* t = nullptr;
+    if (!dim.is_none()) check(table->wrap(level, tensor(leaf), dim.cast<int64_t>(), &t));
+    out[i] = t ? wrap_owned(t) : py::reinterpret_borrow<py::object>(leaf);
+  }
+  return out;
+}
+
+py::tuple enter(int64_t size, int32_t randomness, bool strict, const py::list& leaves,
+                const py::list& dims) {
+  if (leaves.size() != dims.size()) throw py::value_error("enter: one dimension for each leaf");
   int32_t level = 0;
   check(table->push(size, randomness, strict, &level));
-  return level;
+  try {
+    return py::make_tuple(level, wrapped(level, leaves, dims));
+  } catch (...) {
+    table->pop(level);
+    throw;
+  }
 }
 
-py::object wrap(int32_t level, const py::object& t, int64_t dim) {
-  RbTensor* out = nullptr;
-  check(table->wrap(level, tensor(t), dim, &out));
-  return wrap_owned(out);
-}
-
-py::tuple unwrap(int32_t level, const py::object& t) {
-  RbTensor* inner = nullptr;
-  int64_t dim = -1;
-  check(table->unwrap(level, tensor(t), &inner, &dim));
-  return py::make_tuple(wrap_owned(inner), dim);
+py::list unwrap(int32_t level, const py::list& results) {
+  py::list out(results.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    RbTensor* inner = nullptr;
+    int64_t dim = -1;
+    check(table->unwrap(level, tensor(PyList_GET_ITEM(results.ptr(), i)), &inner, &dim));
+    const py::object at = dim < 0 ? py::object(py::none()) : py::object(py::int_(dim));
+    out[i] = py::make_tuple(wrap_owned(inner), at);
+  }
+  return out;
 }
 
 int32_t warn(const char* message) {
@@ -110,10 +128,10 @@ PYBIND11_MODULE(_C, m) {
   if (!table || !functionalize)
     throw py::import_error("rabbet.vmap: the plugin 'vmap' is not loaded; import rabbet.vmap");
   table->set_warning(warn);
-  m.def("push", push, py::arg("size"), py::arg("randomness"), py::arg("strict"));
+  m.def("enter", enter, py::arg("size"), py::arg("randomness"), py::arg("strict"),
+        py::arg("leaves"), py::arg("dims"));
   m.def("pop", [](int32_t level) { check(table->pop(level)); });
-  m.def("wrap", wrap, py::arg("level"), py::arg("tensor"), py::arg("dim"));
-  m.def("unwrap", unwrap, py::arg("level"), py::arg("tensor"));
+  m.def("unwrap", unwrap, py::arg("level"), py::arg("results"));
   m.def("record_routes", [](bool on) { table->record_routes(on); });
   m.def("routes", routes);
   m.def("functional_push", functional_push, py::arg("copies"));

@@ -1,9 +1,8 @@
 // What the wheel's transforms share: calls of operators.
 #pragma once
 #include <initializer_list>
-#include <vector>
 
-#include "rabbet/plugin.hpp"
+#include "dims.h"
 
 namespace calls {
 
@@ -12,8 +11,6 @@ using rb::int_value;
 using rb::none_value;
 using rb::Ref;
 using rb::tensor_value;
-
-using Dims = std::vector<int64_t>;
 
 inline RbValue list(const Dims& dims) { return rb::ints_value(dims.data(), dims.size()); }
 

@@ -174,8 +174,9 @@ Node node_for(int32_t parent, const RbOp* op, const RbValue* args, int32_t nargs
   for (int32_t i = 1; i < nargs; ++i) {
     n.args.push_back(args[i]);
     if (args[i].tag != RB_INTS) continue;
-    n.ints.push_back(std::make_unique<Dims>(args[i].v.is, args[i].v.is + args[i].len));
-    n.args.back() = list(*n.ints.back());
+    n.ints.push_back(
+        std::make_unique<std::vector<int64_t>>(args[i].v.is, args[i].v.is + args[i].len));
+    n.args.back() = rb::ints_value(n.ints.back()->data(), n.ints.back()->size());
   }
   return n;
 }
@@ -217,7 +218,7 @@ Ref fresh(const Frame& f, Ref value, const Dims* strides) {
   if (strides && strides->size() == cell->nodes[0].shape.size()) {
     cell->nodes[0].strides = *strides;
   } else {
-    cell->nodes[0].strides.assign(value->strides, value->strides + value->ndim);
+    cell->nodes[0].strides = Dims(value->strides, value->strides + value->ndim);
   }
   cell->value = Ref::share(value.get());
   const Ref holder = holder_for(value.get(), std::move(cell));
@@ -236,7 +237,7 @@ Ref view(const Frame& f, RbTensor* t, const RbOp* op, const RbValue* args, int32
   const Ref seen(ret.v.t);
   Node n = node_for(node_of(t), op, args, nargs);
   n.shape = shape_of(seen.get());
-  n.strides.assign(seen->strides, seen->strides + seen->ndim);
+  n.strides = Dims(seen->strides, seen->strides + seen->ndim);
   n.offset =
       here + (static_cast<char*>(seen->data) - static_cast<char*>(shown->data)) / item_size(t);
   Ref parent = Ref::share(current(f, t));
@@ -281,7 +282,7 @@ Ref part(const Frame& f, RbTensor* wrapper, RbTensor* t, int64_t offset, Ref pla
   n.parent = cell.base;
   n.places = std::move(places);
   n.shape = shape_of(t);
-  n.strides.assign(t->strides, t->strides + t->ndim);
+  n.strides = Dims(t->strides, t->strides + t->ndim);
   n.offset = offset;
   const Ref now = cell.writes ? view_value(f, n, cell.value.get()) : Ref::share(t);
   cell.nodes.push_back(std::move(n));

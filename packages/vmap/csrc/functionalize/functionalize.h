@@ -17,8 +17,8 @@ using namespace calls;
 struct Node {
   int32_t parent = -1;
   const RbOp* op = nullptr;
-  std::vector<RbValue> args;                // those after the first
-  std::vector<std::unique_ptr<Dims>> ints;  // what they point to
+  std::vector<RbValue> args;                                // those after the first
+  std::vector<std::unique_ptr<std::vector<int64_t>>> ints;  // what they point to
   Ref places;
   Dims shape, strides;  // as shown
   int64_t offset = 0;   // of the first element, from that of the memory

@@ -35,18 +35,19 @@ Ref positions(const Frame& f, const RbTensor* like, const Dims& shape) {
 
 Ref strided_positions(const Frame& f, const RbTensor* like, const Node& base, const Dims& size,
                       const Dims& stride, int64_t offset) {
-  Dims order(base.shape.size());
+  Dims order(base.shape.size(), 0);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
                    [&](int64_t a, int64_t b) { return base.strides[a] > base.strides[b]; });
   int64_t elements = 1;
-  for (auto d = order.rbegin(); d != order.rend(); ++d) {
-    if (base.shape[*d] != 1 && base.strides[*d] != elements) {
+  for (size_t i = order.size(); i-- > 0;) {
+    const int64_t d = order[i];
+    if (base.shape[d] != 1 && base.strides[d] != elements) {
       rb::fail(RB_E_NOTIMPL,
                "as_strided: functionalize: the tensor's memory has gaps or repeated elements, and "
                "only the tensor's own elements are known; clone() it first");
     }
-    elements *= base.shape[*d];
+    elements *= base.shape[d];
   }
   int64_t last = offset - base.offset;
   const bool before = last < 0;

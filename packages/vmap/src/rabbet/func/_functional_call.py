@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rabbet import Tensor
@@ -39,25 +39,34 @@ def functional_call(
     if tie_weights:
         given = _tied(given, places)
     arguments = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _replaced(given, places):
+    kept = [(table, key, table[key]) for table, key in (places[name] for name in given)]
+    try:
+        for name, value in given.items():
+            table, key = places[name]
+            table[key] = value
         return module(*arguments, **(kwargs or {}))
+    finally:
+        for table, key, value in kept:
+            table[key] = value
 
 
 def _merged(dicts: Any) -> dict[str, Tensor]:
-    if isinstance(dicts, Mapping):
+    if isinstance(dicts, (dict, Mapping)):
         dicts = (dicts,)
-    if not isinstance(dicts, Sequence) or not all(isinstance(d, Mapping) for d in dicts):
-        raise ValueError(
-            f"functional_call: expected a dict of tensors or a sequence of dicts, got {type(dicts).__name__}"
-        )
     merged: dict[str, Tensor] = {}
-    for d in dicts:
-        twice = sorted(merged.keys() & d.keys())
-        if twice:
-            raise ValueError(f"functional_call: {twice} are in more than one dict")
+    for d in dicts if isinstance(dicts, (tuple, Sequence)) else (dicts,):
+        if not isinstance(d, (dict, Mapping)):
+            raise ValueError(
+                f"functional_call: expected a dict of tensors or a sequence of dicts, got {type(dicts).__name__}"
+            )
+        before = len(merged)
         merged.update(d)
+        if len(merged) != before + len(d):
+            counts = Counter(name for given in dicts for name in given)
+            twice = sorted(name for name, n in counts.items() if n > 1)
+            raise ValueError(f"functional_call: {twice} are in more than one dict")
     for name, value in merged.items():
-        if value is not None and not isinstance(value, Tensor):
+        if not isinstance(value, Tensor) and value is not None:
             raise TypeError(
                 f"functional_call: expected a Tensor for '{name}', got {type(value).__name__}"
             )
@@ -72,11 +81,19 @@ def _places(module: Any) -> dict[str, _Place]:
     if not hasattr(module, "named_modules"):
         raise TypeError(f"functional_call: expected a Module, got {type(module).__name__}")
     found: dict[str, _Place] = {}
-    for prefix, part in module.named_modules(remove_duplicate=False):
-        for table in (part._parameters, part._buffers):
-            for key in table:
-                found[f"{prefix}.{key}" if prefix else key] = (table, key)
+    _add_places(module, "", found)
     return found
+
+
+def _add_places(module: Any, prefix: str, found: dict[str, _Place]) -> None:
+    # Straight from the tables: the generators of Module take several times as long.
+    tables = module.__dict__
+    for table in (tables["_parameters"], tables["_buffers"]):
+        for key in table:
+            found[prefix + key] = (table, key)
+    for name, child in tables["_modules"].items():
+        if child is not None:
+            _add_places(child, f"{prefix}{name}.", found)
 
 
 def _names_by_tensor(places: dict[str, _Place]) -> dict[int, list[str]]:
@@ -90,8 +107,8 @@ def _names_by_tensor(places: dict[str, _Place]) -> dict[int, list[str]]:
 def _check_names(
     module: Any, given: dict[str, Tensor], places: dict[str, _Place], strict: bool, tie: bool
 ) -> None:
-    unknown = sorted(given.keys() - places.keys())
-    if unknown:
+    if not given.keys() <= places.keys():
+        unknown = sorted(given.keys() - places.keys())
         raise RuntimeError(
             f"functional_call: {type(module).__name__} has no parameters or buffers {unknown}"
         )
@@ -108,6 +125,9 @@ def _check_names(
 
 
 def _tied(given: dict[str, Tensor], places: dict[str, _Place]) -> dict[str, Tensor]:
+    held = [id(table[key]) for table, key in places.values() if table[key] is not None]
+    if len(set(held)) == len(held):
+        return given
     complete = dict(given)
     for names in _names_by_tensor(places).values():
         values = [given[name] for name in names if name in given]
@@ -119,16 +139,3 @@ def _tied(given: dict[str, Tensor], places: dict[str, _Place]) -> dict[str, Tens
             )
         complete.update(dict.fromkeys(names, values[0]))
     return complete
-
-
-@contextmanager
-def _replaced(given: dict[str, Tensor], places: dict[str, _Place]) -> Iterator[None]:
-    kept = [(table, key, table[key]) for table, key in (places[name] for name in given)]
-    try:
-        for name, value in given.items():
-            table, key = places[name]
-            table[key] = value
-        yield
-    finally:
-        for table, key, value in kept:
-            table[key] = value

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import rabbet
 from rabbet import Tensor
-from rabbet._pytree import broadcast_prefix, tree_flatten, tree_leaves, tree_unflatten
+from rabbet._pytree import TreeSpec, broadcast_prefix, tree_flatten, tree_unflatten
 
 from . import _C
 
@@ -51,10 +50,11 @@ def vmap(
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0, got {chunk_size}")
     mode = _RANDOMNESS[randomness]
+    name = getattr(func, "__name__", type(func).__name__)
 
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        batch = _Batch(_name(func), in_dims, args, kwargs)
+        batch = _Batch(name, in_dims, args, kwargs)
         if chunk_size is None or chunk_size >= batch.size:
             return _call(func, batch, batch.leaves, batch.size, out_dims, mode, strict)
         parts = []
@@ -67,59 +67,74 @@ def vmap(
     return mapped
 
 
-def _name(func: Callable[..., Any]) -> str:
-    return getattr(func, "__name__", type(func).__name__)
-
-
 class _Batch:
     """The arguments of one call as leaves, the batched dimension of each, the number of examples."""
 
     def __init__(self, name: str, in_dims: Any, args: tuple[Any, ...], kwargs: Any) -> None:
         self.name = name
-        self.leaves, self.spec = tree_flatten((args, kwargs))
-        given = _argument_dims(name, in_dims, args) + [0] * len(tree_leaves(kwargs))
-        self.dims = [
-            self._dim(leaf, dim, i)
-            for i, (leaf, dim) in enumerate(zip(self.leaves, given, strict=True))
-        ]
-        self.size = self._size()
+        self.leaves, self.spec = tree_flatten(args)
+        if type(in_dims) is int:
+            given = [in_dims] * len(self.leaves)
+        else:
+            given = _argument_dims(name, in_dims, args, self.spec)
+        self.named: TreeSpec | None = None
+        if kwargs:
+            named, self.named = tree_flatten(kwargs)
+            self.leaves += named
+            given += [0] * len(named)
+        self.dims: list[int | None] = []
+        dims = self.dims
+        sizes: set[int] = set()
+        for leaf, dim in zip(self.leaves, given, strict=True):
+            if dim is None:
+                dims.append(None)
+                continue
+            if type(dim) is not int or not isinstance(leaf, Tensor):
+                raise self._refusal(leaf, dim)
+            ndim = leaf.ndim
+            if not -ndim <= dim < ndim:
+                raise self._refusal(leaf, dim)
+            sizes.add(leaf.shape[dim])
+            dims.append(dim if dim >= 0 else dim + ndim)
+        if len(sizes) != 1:
+            raise self._size_refusal()
+        self.size: int = sizes.pop()
 
-    def _dim(self, leaf: Any, dim: Any, i: int) -> int | None:
-        if dim is None:
-            return None
-        if isinstance(dim, bool) or not isinstance(dim, int):
-            raise ValueError(
-                f"vmap({self.name}): in_dims: expected an int or None for input {i}, got {dim!r}"
+    def _refusal(self, leaf: Any, dim: Any) -> ValueError:
+        i = len(self.dims)
+        if type(dim) is not int:
+            what = f"in_dims: expected an int or None for input {i}, got {dim!r}"
+        elif not isinstance(leaf, Tensor):
+            what = (
+                f"in_dims has {dim} for input {i}, which is of type {type(leaf).__name__} "
+                "and not a Tensor; use None for it"
             )
-        if not isinstance(leaf, Tensor):
-            raise ValueError(
-                f"vmap({self.name}): in_dims has {dim} for input {i}, which is of type "
-                f"{type(leaf).__name__} and not a Tensor; use None for it"
-            )
-        if not -leaf.ndim <= dim < leaf.ndim:
-            raise ValueError(
-                f"vmap({self.name}): in_dims has {dim} for input {i}, a Tensor of {leaf.ndim} dimensions; "
+        else:
+            what = (
+                f"in_dims has {dim} for input {i}, a Tensor of {leaf.ndim} dimensions; "
                 f"expected {-leaf.ndim} <= dim < {leaf.ndim}"
             )
-        return dim % leaf.ndim
+        return ValueError(f"vmap({self.name}): {what}")
 
-    def _size(self) -> int:
+    def _size_refusal(self) -> ValueError:
         sizes = [
-            (i, leaf.shape[dim])
+            f"input {i} has {leaf.shape[dim]}"
             for i, (leaf, dim) in enumerate(zip(self.leaves, self.dims, strict=True))
             if dim is not None
         ]
-        if not sizes:
+        if sizes:
+            what = f"the mapped dimensions must have one size, but {', '.join(sizes)}"
+        else:
             what = "got no inputs" if not self.leaves else "no input is batched: in_dims is None"
-            raise ValueError(
-                f"vmap({self.name}): {what}; at least one input must be a Tensor with a dimension to map over"
-            )
-        if len({size for _, size in sizes}) > 1:
-            listed = ", ".join(f"input {i} has {size}" for i, size in sizes)
-            raise ValueError(
-                f"vmap({self.name}): the mapped dimensions must have one size, but {listed}"
-            )
-        return sizes[0][1]
+            what += "; at least one input must be a Tensor with a dimension to map over"
+        return ValueError(f"vmap({self.name}): {what}")
+
+    def arguments(self, leaves: list[Any]) -> tuple[Any, dict[str, Any]]:
+        """The positional and the keyword arguments with these leaves."""
+        if self.named is None:
+            return tree_unflatten(leaves, self.spec), {}
+        at = self.spec.num_leaves
+        return tree_unflatten(leaves[:at], self.spec), tree_unflatten(leaves[at:], self.named)
 
     def slice(self, start: int, size: int) -> list[Any]:
         """The leaves of `size` examples."""
@@ -127,7 +142,7 @@ class _Batch:
         return [x if d is None else x.narrow(d, start, size) for x, d in pairs]
 
 
-def _argument_dims(name: str, in_dims: Any, args: tuple[Any, ...]) -> list[Any]:
+def _argument_dims(name: str, in_dims: Any, args: tuple[Any, ...], spec: TreeSpec) -> list[Any]:
     if isinstance(in_dims, list):
         in_dims = tuple(in_dims)
     if isinstance(in_dims, bool) or not isinstance(in_dims, (int, tuple)):
@@ -141,20 +156,11 @@ def _argument_dims(name: str, in_dims: Any, args: tuple[Any, ...]) -> list[Any]:
             f"got {len(in_dims)}"
         )
     try:
-        return broadcast_prefix(in_dims, args, f"vmap({name}): in_dims")
+        return broadcast_prefix(in_dims, spec, f"vmap({name}): in_dims")
     except ValueError as error:
         raise ValueError(
             f"{error}; in_dims must have the structure of the arguments, or end earlier"
         ) from None
-
-
-@contextmanager
-def _level(size: int, randomness: int, strict: bool) -> Iterator[int]:
-    level = _C.push(size, randomness, strict)
-    try:
-        yield level
-    finally:
-        _C.pop(level)
 
 
 def _call(
@@ -166,75 +172,73 @@ def _call(
     randomness: int,
     strict: bool,
 ) -> Any:
-    with _level(size, randomness, strict) as level:
-        wrapped = [
-            x if d is None else _C.wrap(level, x, d)
-            for x, d in zip(leaves, batch.dims, strict=True)
-        ]
-        args, kwargs = tree_unflatten(wrapped, batch.spec)
+    level, wrapped = _C.enter(size, randomness, strict, leaves, batch.dims)
+    try:
+        args, kwargs = batch.arguments(wrapped)
         outputs, spec = tree_flatten(func(*args, **kwargs))
-        dims = _result_dims(batch.name, out_dims, outputs, spec)
-        inner = [
-            (x, None) if d is None else _C.unwrap(level, x)
-            for x, d in zip(outputs, dims, strict=True)
-        ]
-        _check_unbatched(batch.name, level, outputs, dims)
-    pairs = zip(inner, dims, strict=True)
-    results = [_placed(batch.name, x, at, d, size) for (x, at), d in pairs]
+        _check_results(batch.name, outputs)
+        inner = _C.unwrap(level, outputs)
+    finally:
+        _C.pop(level)
+    dims = _result_dims(batch.name, out_dims, spec)
+    results: list[Tensor] = []
+    for (x, at), dim in zip(inner, dims, strict=True):
+        placed = x if at == dim else _placed(batch.name, len(results), x, at, dim, size)
+        results.append(placed)
     return tree_unflatten(results, spec)
 
 
-def _result_dims(name: str, out_dims: Any, outputs: list[Any], spec: Any) -> list[Any]:
+def _check_results(name: str, outputs: list[Any]) -> None:
     for x in outputs:
         if not isinstance(x, Tensor):
             raise ValueError(
                 f"vmap({name}): expected the function to return Tensors only, got type {type(x).__name__}; "
                 "return other values in another way, or make them Tensors"
             )
+
+
+def _result_dims(name: str, out_dims: Any, spec: TreeSpec) -> list[Any]:
+    if type(out_dims) is int:
+        return [out_dims] * spec.num_leaves
     try:
-        dims = _dims_of_results(out_dims, tree_unflatten(outputs, spec), name)
+        dims = _dims_of_results(out_dims, spec, name)
     except ValueError as error:
         raise ValueError(
             f"{error}; out_dims must have the structure of the results, or end earlier"
         ) from None
     for dim in dims:
-        if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int)):
+        if dim is not None and type(dim) is not int:
             raise ValueError(f"vmap({name}): out_dims: expected ints (or None), got {dim!r}")
     return dims
 
 
-def _dims_of_results(out_dims: Any, tree: Any, name: str) -> list[Any]:
-    if isinstance(out_dims, list) and not isinstance(tree, list):
+def _dims_of_results(out_dims: Any, spec: TreeSpec, name: str) -> list[Any]:
+    if isinstance(out_dims, list) and spec.kind is not list:
         out_dims = tuple(out_dims)
-    return broadcast_prefix(out_dims, tree, f"vmap({name}): out_dims")
+    return broadcast_prefix(out_dims, spec, f"vmap({name}): out_dims")
 
 
-def _check_unbatched(name: str, level: int, outputs: list[Any], dims: list[Any]) -> None:
-    for i, (x, d) in enumerate(zip(outputs, dims, strict=True)):
-        if d is None and _C.unwrap(level, x)[1] >= 0:
-            raise ValueError(
-                f"vmap({name}): result {i} differs between examples and cannot be returned with out_dims None"
-            )
-
-
-def _placed(name: str, x: Tensor, at: int | None, dim: int | None, size: int) -> Tensor:
-    """The examples of a result, which lie along `at` of `x` (-1: it is the same for all), along `dim`."""
+def _placed(name: str, i: int, x: Tensor, at: int | None, dim: int | None, size: int) -> Tensor:
+    """The examples of result `i`, which lie along `at` of `x` (None: it is the same for all), along `dim`."""
     if dim is None:
-        return x
-    if at is None or at < 0:
-        x, at = x.expand(size, *x.shape), 0
-    if not -x.ndim <= dim < x.ndim:
         raise ValueError(
-            f"vmap({name}): out_dims has {dim} for a result of {x.ndim} dimensions with that of the examples; "
-            f"expected {-x.ndim} <= dim < {x.ndim}"
+            f"vmap({name}): result {i} differs between examples and cannot be returned with out_dims None"
         )
-    return x if at == dim % x.ndim else x.movedim(at, dim)
+    if at is None:
+        x, at = x.expand(size, *x.shape), 0
+    ndim = x.ndim
+    if not -ndim <= dim < ndim:
+        raise ValueError(
+            f"vmap({name}): out_dims has {dim} for a result of {ndim} dimensions with that of the examples; "
+            f"expected {-ndim} <= dim < {ndim}"
+        )
+    return x if at == dim % ndim else x.movedim(at, dim)
 
 
 def _joined(name: str, parts: list[Any], out_dims: Any) -> Any:
     columns = [tree_flatten(part) for part in parts]
     spec = columns[0][1]
-    dims = _dims_of_results(out_dims, parts[0], name)
+    dims = _dims_of_results(out_dims, spec, name)
     whole = [
         pieces[0] if dim is None else rabbet.cat(list(pieces), dim)
         for dim, *pieces in zip(dims, *(leaves for leaves, _ in columns), strict=True)
