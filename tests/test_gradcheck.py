@@ -3,36 +3,13 @@
 import pytest
 import rabbet
 from rabbet.autograd import gradcheck, gradgradcheck
-from rabbet_testing import cases, differentiable_ops
-
-
-def _checkable(case, args):
-    """Tensors that require grad, and a function of them alone with floating results."""
-    flat, where = [], []
-    for i, a in enumerate(args):
-        for k, t in enumerate(a if isinstance(a, list) else [a]):
-            if isinstance(t, rabbet.Tensor) and t.requires_grad:
-                flat.append(t)
-                where.append((i, k if isinstance(a, list) else None))
-
-    def call(*tensors):
-        given = [list(a) if isinstance(a, list) else a for a in args]
-        for t, (i, k) in zip(tensors, where):
-            if k is None:
-                given[i] = t
-            else:
-                given[i][k] = t
-        result = case.run(*given)
-        results = [result] if isinstance(result, rabbet.Tensor) else list(result)
-        return tuple(r for r in results if r.is_floating_point() or r.is_complex())
-
-    return call, flat
+from rabbet_testing import cases, differentiable_ops, differentiable_part
 
 
 def _all(name, dtype):
     found = list(cases(name, dtype, requires_grad=True))
     for case in found:
-        call, inputs = _checkable(case, case.args)
+        call, inputs = differentiable_part(case)
         if inputs and call(*inputs):
             yield case, call, inputs
 

@@ -240,6 +240,8 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
         _case("baddbmm", [m.tensor(2, 3, 2), m.tensor(2, 3, 4), m.tensor(2, 4, 2)], beta=-2),
         _case("baddbmm", [m.tensor(3, 2), m.tensor(2, 3, 4), m.tensor(2, 4, 2)], "broadcast", alpha=2),
     ],
+    "softmax_vjp": lambda m: [_case("softmax_vjp", [m.tensor(3, 4), m.tensor(3, 4), -1])],
+    "log_softmax_vjp": lambda m: [_case("log_softmax_vjp", [m.tensor(3, 4), m.tensor(3, 4), -1])],
     "linear": lambda m: [
         _case("linear", [m.tensor(2, 3, 4), m.tensor(5, 4), m.tensor(5)]),
         _case("linear", [m.tensor(3, 4), m.tensor(5, 4)], "no bias"),
@@ -460,3 +462,29 @@ def differentiable_ops() -> list[str]:
             continue
         names.append(name)
     return names
+
+
+def differentiable_part(case: Case) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
+    """A function of the tensors in a case that require grad, and those tensors.
+
+    It gives the case's floating and complex results as a tuple.
+    """
+    inputs, places = [], []
+    for i, a in enumerate(case.args):
+        for k, t in enumerate(a if isinstance(a, list) else [a]):
+            if isinstance(t, rabbet.Tensor) and t.requires_grad:
+                inputs.append(t)
+                places.append((i, k if isinstance(a, list) else None))
+
+    def call(*tensors: Any) -> tuple[Any, ...]:
+        given = [list(a) if isinstance(a, list) else a for a in case.args]
+        for t, (i, k) in zip(tensors, places, strict=True):
+            if k is None:
+                given[i] = t
+            else:
+                given[i][k] = t
+        result = case.run(*given)
+        results = [result] if isinstance(result, rabbet.Tensor) else list(result)
+        return tuple(r for r in results if r.is_floating_point() or r.is_complex())
+
+    return call, inputs
