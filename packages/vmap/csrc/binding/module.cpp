@@ -50,6 +50,14 @@ py::tuple unwrap(int32_t level, const py::object& t) {
   return py::make_tuple(wrap_owned(inner), dim);
 }
 
+py::tuple level_info(int32_t level) {
+  static const char* const names[] = {"error", "same", "different"};
+  int64_t size = 0;
+  int32_t randomness = 0;
+  check(table->level_info(level, &size, &randomness));
+  return py::make_tuple(size, names[randomness]);
+}
+
 int32_t warn(const char* message) {
   const py::gil_scoped_acquire gil;
   if (PyErr_WarnEx(PyExc_UserWarning, message, 1) == 0) return RB_OK;
@@ -79,6 +87,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("pop", [](int32_t level) { check(table->pop(level)); });
   m.def("wrap", wrap, py::arg("level"), py::arg("tensor"), py::arg("dim"));
   m.def("unwrap", unwrap, py::arg("level"), py::arg("tensor"));
+  m.def("level_info", level_info, py::arg("level"));
   m.def("record_routes", [](bool on) { table->record_routes(on); });
   m.def("routes", routes);
   m.attr("RULE") = int{RB_ROUTE_RULE};
