@@ -264,12 +264,27 @@ int count_differentiable(const RbValue* rets, int32_t nrets) {
   return count;
 }
 
+// There is no node with a list of outputs: a gradient would be lost without a word.
+int32_t refuse_lists(const RbOpInfo* info, RbValue* rets, int32_t nrets) {
+  bool any = false;
+  for (int32_t i = 0; i < nrets; ++i) {
+    for (uint32_t k = 0; rets[i].tag == RB_TENSORS && k < rets[i].len; ++k)
+      any = any || (rets[i].v.ts[k] && differentiable(rets[i].v.ts[k]->dtype_id));
+  }
+  if (!any) return RB_OK;
+  for (int32_t i = 0; i < nrets; ++i) host->value_release(&rets[i]);
+  return fail(RB_E_NOTIMPL,
+              "%s: an argument requires grad, but an operator with a list of results is "
+              "differentiated only if it is made of others; detach() the argument",
+              info->name);
+}
+
 int32_t record_call(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
                     RbValue* rets, int32_t nrets, const Recorded& recorded) {
   int32_t status = host->redispatch(call, layer, args, nargs, rets, nrets);
   if (status != RB_OK) return status;
   const int users = count_differentiable(rets, nrets);
-  if (!users) return RB_OK;
+  if (!users) return refuse_lists(info, rets, nrets);
   const Recorder recorder{call, info, args, nargs, recorded.need, recorded.depth};
   Node* n = recorder.begin(rets, nrets, &status);
   if (n && recorder.reads.save_rets) {

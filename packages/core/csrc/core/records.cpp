@@ -455,6 +455,10 @@ uint64_t named_arguments(const Op& op, const std::string& rule, const char* func
 void Parser::default_exposure() {
   if (op_->expose_given) return;
   const int k = op_->info.kind;
+  if (op_->name.find("::") != std::string::npos) {  // rabbet.ops.space.name
+    op_->as_method = op_->as_inplace = false;
+    return;
+  }
   op_->as_function = k != RB_KIND_RANDOM;
   op_->as_method = k != RB_KIND_RANDOM && k != RB_KIND_CREATION && k != RB_KIND_OPAQUE;
   op_->as_inplace = k == RB_KIND_ELEMENTWISE || k == RB_KIND_INDEXING || k == RB_KIND_RANDOM;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -182,6 +183,8 @@ def _vmap(s: Sample) -> None:
     floating = [i for i in s.tensors if s.leaves[i].is_floating_point()]
     if not floating:
         raise _Skip("no argument is a floating tensor")
+    from rabbet.vmap import vmap
+
     base = s.copies()
     choices = [[i] for i in floating] + ([floating] if len(floating) > 1 else [])
     for chosen in choices:
@@ -193,11 +196,9 @@ def _vmap(s: Sample) -> None:
                 given[i] = x
             return tuple(_results(s.call(given)))
 
-        import warnings
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # running example by example is right, if slow
-            batched = rabbet.vmap(call)(*stacks.values())
+            batched = vmap(call)(*stacks.values())
         looped = [call(*(x[k] for x in stacks.values())) for k in range(3)]
         which = ", ".join(names[i] for i in chosen)
         for k, got in enumerate(batched):

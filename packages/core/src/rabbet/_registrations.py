@@ -54,8 +54,15 @@ class Registration:
     """
 
     def __init__(
-        self, name: str, target: str, place: Place, function: Any, undo: Iterable[Callable[[], Any]]
+        self,
+        name: str,
+        target: str,
+        place: Place,
+        function: Any,
+        undo: Iterable[Callable[[], Any]],
+        parts: Iterable[Registration] = (),
     ) -> None:
+        self.parts = list(parts)  # made with it: they go when it goes
         self.name, self.target, self.place, self.function = name, target, place, function
         self._undo = list(undo)
         self.active = True
@@ -72,6 +79,8 @@ class Registration:
         self.active = False
         if _registered.get((self.name, self.target)) is self:
             del _registered[self.name, self.target]
+        for part in reversed(self.parts):
+            part.revoke()
         for undo in reversed(self._undo):
             undo()
 

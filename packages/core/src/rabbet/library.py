@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _C, _rules
 from ._C import Op
+from ._plugins import require_layer
 from ._registrations import Place, Registration, caller, find, keep, replaces
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "op",
     "opcheck",
     "register_records",
+    "require_layer",
     "shape",
     "vjp",
 ]
@@ -170,45 +173,33 @@ def _define(
     _C.add_ops("\n".join(lines) + "\n", f"{place.file}:{place.line}", str(place), replace)
 
     made: list[Registration] = []
-    parts: list[tuple[str, Callable[[], Any]]] = []
+    parts: list[Callable[[], Registration]] = []
     if function is not None and decomp is None:
-        parts.append(("decomp", lambda: _add_python(name, "decomp", function, function, place)))
+        parts.append(lambda: _add_python(name, "decomp", function, function, place))
     if by_function:
         fn = _rules.shape_rule(name, shape, dtype)
-        parts.append(("shape", lambda: _add_python(name, "shape", fn, shape, place)))
+        parts.append(lambda: _add_python(name, "shape", fn, shape, place))
     if callable(vjp):
-        parts.append(("vjp", lambda: _add_vjp(name, vjp, None, None, place)))
+        parts.append(lambda: _add_vjp(name, vjp, None, None, place))
     if callable(jvp):
-        parts.append(("jvp", lambda: _add_jvp(name, jvp, None, place)))
+        parts.append(lambda: _add_jvp(name, jvp, None, place))
     if callable(batch):
-        parts.append(("vmap", lambda: _add_batch(name, batch, place)))
-    given = {target for target, _ in parts}
-
-    def drop_rules() -> None:
-        for target in ("decomp", "shape", "vjp", "jvp", "vmap", "autocast"):
-            rule = find(name, target)
-            if rule is not None:
-                rule.revoke()
-
+        parts.append(lambda: _add_batch(name, batch, place))
+    old = find(name, "operator") if replace else None
     try:
-        if replace:  # what the older definition said, and this one does not
-            for target in ("decomp", "shape", "vjp", "jvp", "vmap"):
-                rule = find(name, target)
-                if rule is not None and target not in given:
-                    rule.revoke()
-        made += [add() for _, add in parts]
+        for part in old.parts if old is not None else ():
+            part.revoke()  # what the older definition said; what others registered stays
+        made += [add() for add in parts]
         if function is not None:
             _check_signature(name, function, "function", extra=0)
     except BaseException:
-        for registration in made:
+        for registration in (*made, *([old] if old is not None else [])):
             registration.revoke()
         _C.remove_op(name)
         raise
     operator = _C.op(name)
-    handle = keep(
-        Registration(name, "operator", place, function, [lambda: _C.remove_op(name), drop_rules])
-    )
-    _C.set_op_handle(operator, handle)
+    handle = Registration(name, "operator", place, function, [lambda: _C.remove_op(name)], made)
+    _C.set_op_handle(operator, keep(handle))
     return operator
 
 
@@ -229,7 +220,7 @@ def _check_signature(name: str, function: Any, what: str, extra: int) -> None:
     """Refuse a function that cannot be called as the schema says; `extra` arguments come first."""
     info = _C.op_info(name)
     positional: list[Any] = [None] * extra
-    keywords = {}
+    keywords: dict[str, Any] = {}
     for p in info["params"]:
         if p["keyword_only"]:
             keywords[p["name"]] = None
@@ -341,7 +332,11 @@ def impl(
         raise _C.ArgumentError(
             f"library.impl: '{device}' is no device; use library.{_RULE_TARGETS[device]}"
         )
-    options = {"contiguous": contiguous, "dtypes": dtypes, "allocates": allocates}
+    options: dict[str, Any] = {
+        "contiguous": contiguous,
+        "dtypes": dtypes,
+        "allocates": allocates,
+    }
 
     def register(function: Any) -> Registration:
         place = caller(getattr(function, "__qualname__", record))
@@ -372,9 +367,8 @@ def _address(function: Any) -> int | None:
         return int(function.address)
     kind = type(function)
     if kind.__module__ == "_cffi_backend":
-        import _cffi_backend  # the object exists: it is there
-
-        return int(_cffi_backend.FFI().cast("uintptr_t", function))
+        ffi = sys.modules["_cffi_backend"].FFI()  # the object exists: the module is there
+        return int(ffi.cast("uintptr_t", function))
     if any(base.__module__ == "_ctypes" and base.__name__ == "CFuncPtr" for base in kind.__mro__):
         import ctypes
 
@@ -439,7 +433,7 @@ def vjp(
     `ctx.needs_input_grad` says which gradients are wanted. What it computes can be differentiated again.
 
     Args:
-        setup_context: `setup_context(ctx, inputs, output)`, called before `fn` (as for
+        setup_context: `setup_context(ctx, inputs, output)`, called in backward, before `fn` (as for
             torch.library.register_autograd): it may set attributes of ctx, call ctx.save_for_backward(...) for
             ctx.saved_tensors, or ctx.set_materialize_grads(False) for None in place of zeros.
         saves: names of the arguments and results ("out" is a single one) whose values it reads; the others are
