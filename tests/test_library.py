@@ -324,6 +324,63 @@ def test_exceptions_keep_their_type_and_traceback():
     assert (x + 1).tolist() == [1]
 
 
+def test_transforms_inside_a_kernel():
+    @library.op("mine::inside(Tensor x) -> Tensor", kind="opaque")
+    def inside(x):
+        with rabbet.enable_grad():
+            v = x.clone().requires_grad_()
+            (v * v).sum().backward()
+        noise = rabbet.rand(2)  # no random number of the levels outside
+        return rabbet.vmap(lambda r, g: r * 2 + g)(x, v.grad) + 0 * noise.sum()
+
+    x = rabbet.ones(2, 3)
+    assert inside(x).tolist() == [[4.0] * 3] * 2
+
+    @library.batch(inside)
+    def rule(info, in_dims, x):
+        return inside(x.reshape(-1, 3)).reshape(x.shape), 0
+
+    assert rabbet.vmap(inside)(rabbet.ones(4, 2, 3)).tolist() == [[[4.0] * 3] * 2] * 4
+    rule.revoke()
+    with pytest.warns(UserWarning, match="mine::inside"):
+        assert rabbet.vmap(inside)(rabbet.ones(4, 2, 3)).tolist() == [[[4.0] * 3] * 2] * 4
+
+
+def test_a_result_on_another_device_is_refused():
+    f = library.define("mine::f(Tensor x) -> Tensor", shape="x.shape")
+    library.impl(f, "cpu", lambda x: rabbet.empty(2, device="meta"))
+    with pytest.raises(
+        rabbet.DeviceError, match="the kernel for 'cpu' returned a tensor on 'meta'"
+    ):
+        f(rabbet.ones(2))
+
+
+def test_kernels_are_taken_back_while_they_run():
+    f = library.define("mine::f(Tensor x) -> Tensor", shape="x.shape")
+    x = rabbet.ones(70000)  # Python's lock is released around the call
+    stop, errors = threading.Event(), []
+
+    def work():
+        while not stop.is_set():
+            try:
+                assert f(x)[0].item() == 2
+            except (NotImplementedError, rabbet.StateError):
+                pass  # there was none just then
+            except Exception as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for _ in range(200):
+        with library.impl(f, "cpu", lambda x: x + 1):
+            pass
+    stop.set()
+    for t in threads:
+        t.join()
+    assert not errors
+
+
 def test_kernels_run_on_many_threads():
     scale = scale_op(kind="opaque", vjp={"x": "grad * a"})
     errors = []
@@ -447,10 +504,23 @@ def test_pointers_of_cffi_and_numba(kernels):
     Compiled.address = address
     with library.impl(f, "cpu", Compiled()):
         assert f(rabbet.ones(1), 2.0).tolist() == [2]
-    cffi = pytest.importorskip("cffi")
+    cffi = pytest.importorskip("cffi")  # not a dependency
     ffi = cffi.FFI()
     with library.impl(f, "cpu", ffi.cast("int32_t(*)(void*)", address)):
         assert f(rabbet.ones(1), 2.0).tolist() == [2]
+
+
+def test_a_kernel_compiled_by_numba():
+    numba = pytest.importorskip("numba")  # not a dependency
+    pointer, int32 = numba.types.voidptr, numba.types.int32
+
+    @numba.cfunc(int32(pointer, pointer, pointer, int32, pointer, int32))
+    def kernel(self, call, args, nargs, rets, nrets):
+        return 0 if nargs == 1 and nrets == 1 else 1
+
+    f = library.define("mine::f(Tensor x) -> Tensor", shape="x.shape")
+    library.impl(f, "cpu", kernel)
+    assert f(rabbet.ones(2)).shape == (2,)
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ void run(const Op& op, RuleSlot slot, const std::vector<RbValue>& args, RbValue*
   const int32_t rc =
       rule.fn(rule.self, &c, args.data(), static_cast<int32_t>(args.size()), rets, nrets);
   if (rc == RB_OK) return;
-  add_error_frame("while running the " + std::string(kRuleNames[slot]) + " rule of " + op.name +
-                  " [" + (rule.provider ? rule.provider : "?") + "]");
+  const std::string what = slot == kDecompRule ? "" : std::string(kRuleNames[slot]) + " ";
+  add_error_frame("while running the " + what + "function of " + op.name + " [" +
+                  (rule.provider ? rule.provider : "?") + "]");
   rethrow(rc);
 }
 

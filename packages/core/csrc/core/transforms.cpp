@@ -212,7 +212,7 @@ bool draws(const Op& op) {
 bool concerns_transform(const Op& op, int32_t* level) {
   const ThreadState& state = thread_state();
   if (state.exclude >> kTransformSlot & 1 || !draws(op)) return false;
-  for (int32_t i = state.depth; i > *level; --i) {
+  for (int32_t i = state.depth; i > *level && i > state.floor; --i) {
     if (state.levels[i - 1].flags & RB_X_RANDOM) {
       *level = i;
       return true;

@@ -1,5 +1,7 @@
 #include "python_kernel.h"
 
+#include <optional>
+
 #include "convert.h"
 #include "core/backends.h"
 #include "core/dispatch.h"
@@ -235,7 +237,10 @@ int32_t run_returning(void* self, const RbCall* call, const RbValue* args, int32
     Given given;
     if (kind == Kind::kLayer) given.add(PyLong_FromLong(call->level));
     for (int32_t i = 0; i < nargs; ++i) given.add(to_python(args[i], below));
+    std::optional<InsideKernel> inside;
+    if (below) inside.emplace();
     Ref result(must(given.call(fn.get(), names)));
+    inside.reset();
     RbCall plain = *call;
     if (kind != Kind::kKernel) plain.keys[0] = 0;  // any device
     Results results{op, &plain, args, kind == Kind::kLayer ? 0 : nargs, rets};
@@ -266,6 +271,7 @@ int32_t run_filling(void* self, const RbCall* call, const RbValue* args, int32_t
         PyTuple_SET_ITEM(out.get(), i, must(to_python(rets[i], true)));
       given.add(out.release());
     }
+    const InsideKernel inside;
     const Ref result(must(given.call(fn.get(), names)));
     if (result.get() != Py_None && !is_tensor(result.get()) && !PyTuple_Check(result.get()))
       fail_result(op, "None: it fills `out`", result.get());
