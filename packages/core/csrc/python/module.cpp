@@ -95,6 +95,7 @@ py::dict describe_op(const std::string& name) {
   d["returns_list"] = op->returns_list;
   d["view"] = op->is_view();
   d["maybe_view"] = (op->info.flags & RB_OP_MAYBE_VIEW) != 0;
+  d["data_shape"] = (op->info.flags & RB_OP_DATA_SHAPE) != 0;
   d["detached"] = op->detached;
   d["doc"] = op->doc;
   d["ref"] = op->ref;

@@ -78,8 +78,8 @@ class Given {
 };
 
 // Keyword-only arguments of the schema, and `out`.
-PyObject* keywords(PythonKernel& k, const Op& op, bool fills) {
-  if (__builtin_expect(k.op == &op, 1)) return k.names;
+Ref keywords(PythonKernel& k, const Op& op, bool fills) {
+  if (__builtin_expect(k.op == &op, 1)) return Ref::borrow(k.names);
   Ref names(must(PyList_New(0)));
   auto add = [&](const char* text) {
     Ref name(must(PyUnicode_InternFromString(text)));
@@ -93,7 +93,7 @@ PyObject* keywords(PythonKernel& k, const Op& op, bool fills) {
   Py_XDECREF(k.names);
   k.names = tuple;
   k.op = &op;
-  return k.names;
+  return Ref::borrow(k.names);
 }
 
 // ---- results
@@ -233,13 +233,13 @@ int32_t run_returning(void* self, const RbCall* call, const RbValue* args, int32
     if (kind == Kind::kLayer && (call->flags & RB_CALL_OUT))
       fail(RB_E_NOTIMPL, "%s: its rule has no in-place and no out= form", op.name.c_str());
     const Ref fn = live_function(op, k);
-    PyObject* const names = keywords(k, op, false);
+    const Ref names = keywords(k, op, false);
     Given given;
     if (kind == Kind::kLayer) given.add(PyLong_FromLong(call->level));
     for (int32_t i = 0; i < nargs; ++i) given.add(to_python(args[i], below));
     std::optional<InsideKernel> inside;
     if (below) inside.emplace();
-    Ref result(must(given.call(fn.get(), names)));
+    Ref result(must(given.call(fn.get(), names.get())));
     inside.reset();
     RbCall plain = *call;
     if (kind != Kind::kKernel) plain.keys[0] = 0;  // any device
@@ -260,7 +260,7 @@ int32_t run_filling(void* self, const RbCall* call, const RbValue* args, int32_t
     PythonKernel& k = *kernel_of(self);
     const Op& op = *impl(call->op);
     const Ref fn = live_function(op, k);
-    PyObject* const names = keywords(k, op, true);
+    const Ref names = keywords(k, op, true);
     Given given;
     for (int32_t i = 0; i < nargs; ++i) given.add(to_python(args[i], true));
     if (nrets == 1) {
@@ -272,7 +272,7 @@ int32_t run_filling(void* self, const RbCall* call, const RbValue* args, int32_t
       given.add(out.release());
     }
     const InsideKernel inside;
-    const Ref result(must(given.call(fn.get(), names)));
+    const Ref result(must(given.call(fn.get(), names.get())));
     if (result.get() != Py_None && !is_tensor(result.get()) && !PyTuple_Check(result.get()))
       fail_result(op, "None: it fills `out`", result.get());
   });
@@ -320,10 +320,10 @@ int32_t run_shape(void* self, const RbCall* call, const RbValue* args, int32_t n
     PythonKernel& k = *kernel_of(self);
     const Op& op = *impl(call->op);
     const Ref fn = live_function(op, k);
-    PyObject* const names = keywords(k, op, false);
+    const Ref names = keywords(k, op, false);
     Given given;
     for (int32_t i = 0; i < nargs; ++i) given.add(shape_value(args[i]));
-    const Ref result(must(given.call(fn.get(), names)));
+    const Ref result(must(given.call(fn.get(), names.get())));
     check_tuple(op, result, nrets);
     for (int32_t i = 0; i < nrets; ++i) {
       PyObject* o = PyTuple_GET_ITEM(result.get(), i);

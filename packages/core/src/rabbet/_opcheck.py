@@ -117,6 +117,8 @@ def _schema(s: Sample) -> None:
 
 
 def _shape(s: Sample) -> None:
+    if s.info.get("data_shape"):
+        raise _Skip("the shape of the result depends on the data")
     real = _results(s.call(s.copies()))
     try:
         meta = _results(s.call(s.mapped(lambda x: x.detach().to("meta"))))
@@ -180,6 +182,8 @@ def _vmap(s: Sample) -> None:
         raise _Skip(f"it writes {', '.join(sorted(writes))}")
     if s.info["kind"] in ("random", "creation"):
         raise _Skip(f"it is of kind {s.info['kind']}")
+    if s.info.get("data_shape"):
+        raise _Skip("the shape of the result depends on the data")
     floating = [i for i in s.tensors if s.leaves[i].is_floating_point()]
     if not floating:
         raise _Skip("no argument is a floating tensor")

@@ -7,8 +7,6 @@
 Every registration can be taken back: `revoke()`, or use it as a context manager.
 """
 
-from __future__ import annotations
-
 import difflib
 import inspect
 import sys
