@@ -302,3 +302,55 @@ def test_autocast_policies(policy, dtype):
     assert seen[1] == rabbet.float32
     with pytest.raises(ValueError, match="expected low, fp32, promote, pass, float16"):
         library.autocast(f, "int8")
+
+
+# ---- random numbers, recursion
+
+
+def test_random_numbers_in_a_composite_follow_the_mode_of_vmap():
+    @library.op("mine::noise(Tensor x) -> Tensor")
+    def noise(x):
+        return x + rabbet.rand(3)
+
+    x = rabbet.zeros(2, 3)
+    for function in (noise, lambda r: noise(rabbet.zeros(3)) + r):
+        with pytest.raises(RuntimeError, match="randomness error mode"):
+            rabbet.vmap(function)(x)
+        a, b = rabbet.vmap(function, randomness="different")(x)
+        assert a.tolist() != b.tolist()
+        a, b = rabbet.vmap(function, randomness="same")(x)
+        assert a.tolist() == b.tolist()
+    assert library.opcheck(noise, (x[0],), test_utils="test_vmap") == {
+        "test_vmap": "SKIPPED: its results differ from call to call"
+    }
+
+
+def test_transforms_inside_a_composite():
+    @library.op("mine::rows(Tensor x) -> Tensor")
+    def rows(x):
+        return rabbet.vmap(lambda r: r * r.sum())(x)
+
+    x = rabbet.ones(4, 2, 3, requires_grad=True)
+    y = rabbet.vmap(rows)(x)
+    assert y.shape == (4, 2, 3) and y[0, 0, 0].item() == 3
+    y.sum().backward()
+    assert x.grad[0, 0, 0].item() == 6
+
+
+def test_operators_that_are_made_of_themselves():
+    @library.op("mine::factorial(Tensor x, int n) -> Tensor")
+    def factorial(x, n):
+        return x + 0 if n == 0 else factorial(x, n - 1) * n
+
+    assert factorial(rabbet.ones(1), 5).tolist() == [120]
+    for arg in (rabbet.ones(1), rabbet.ones(1, requires_grad=True)):
+        with pytest.raises(rabbet.StateError, match="run inside each other: is it made of itself"):
+            factorial(arg, 10**6)
+    itself = library.define("mine::itself(Tensor x) -> Tensor", decomp="mine::itself(x)")
+    with pytest.raises(rabbet.StateError, match="is it made of itself"):
+        itself(rabbet.ones(1))
+    kernel = library.define("mine::kernel(Tensor x) -> Tensor", shape="x.shape")
+    library.impl(kernel, "cpu", lambda x: kernel(x))
+    with pytest.raises(rabbet.StateError, match="is it made of itself"):
+        kernel(rabbet.ones(1))
+    assert factorial(rabbet.ones(1), 3).tolist() == [6]

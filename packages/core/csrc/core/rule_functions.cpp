@@ -5,6 +5,7 @@
 
 #include "error.h"
 #include "runtime.h"
+#include "thread_state.h"
 
 namespace rabbet {
 
@@ -47,7 +48,18 @@ bool has_vjp(const Op& op, size_t i) {
                      [&](const auto& vjp) { return vjp.first == op.params[i].name_text; });
 }
 
+constexpr int32_t kMaxNested = 256;
+
 }  // namespace
+
+Nesting::Nesting(const Op& op) {
+  if (thread_state().nested == kMaxNested) {
+    fail(RB_E_STATE, "%s: %d operators run inside each other: is it made of itself?",
+         op.name.c_str(), kMaxNested);
+  }
+  ++thread_state().nested;
+}
+Nesting::~Nesting() { --thread_state().nested; }
 
 int find_rule(const std::string& target) {
   for (int slot = 0; slot < kRuleSlots; ++slot) {
@@ -87,8 +99,35 @@ void update_rules(Op& op) {
   set_flag(op.info.flags, RB_OP_HAS_DECOMP, op.has_decomp());
 }
 
+namespace {
+
+// A function that stands for a call of a level draws its random numbers there, and may enter
+// levels.
+class AtLevel {
+ public:
+  explicit AtLevel(const RbValue* args, int nargs) : before_(state_.depth) {
+    for (int i = 0; i < nargs; ++i) {
+      if (args[i].tag == RB_TENSOR) raise(args[i].v.t);
+      for (uint32_t k = 0; args[i].tag == RB_TENSORS && k < args[i].len; ++k) {
+        if (args[i].v.ts[k]) raise(args[i].v.ts[k]);
+      }
+    }
+  }
+  ~AtLevel() { state_.depth = before_; }
+  AtLevel(const AtLevel&) = delete;
+  AtLevel& operator=(const AtLevel&) = delete;
+
+ private:
+  void raise(const RbTensor* t) { state_.depth = std::max(state_.depth, t->level); }
+  ThreadState& state_ = thread_state();
+  int32_t before_;
+};
+
+}  // namespace
+
 void run_decomp_rule(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {
   for (int i = 0; i < nrets; ++i) rets[i].tag = RB_NONE;
+  const AtLevel level(args, nargs);
   run(op, kDecompRule, {args, args + nargs}, rets, nrets);
 }
 

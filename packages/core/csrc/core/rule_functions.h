@@ -15,6 +15,16 @@ const char* rule_name(int slot);
 /// Why the operator takes no function for that rule; empty: it takes one.
 std::string why_no_rule(const Op& op, int slot);
 
+/// Counts the decompositions and Python kernels that the thread is inside; throws Error where an
+/// operator seems to be made of itself, before the stack ends.
+class Nesting {
+ public:
+  explicit Nesting(const Op& op);
+  ~Nesting();
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+};
+
 /// Derive what the operator's info says of its rules, after one came or went.
 void update_rules(Op& op);
 

@@ -13,6 +13,7 @@
 #include "formula_kernel.h"
 #include "infer.h"
 #include "overlap.h"
+#include "rule_functions.h"
 #include "runtime.h"
 #include "shape_rules.h"
 #include "thread_state.h"
@@ -634,6 +635,7 @@ void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* ret
   check_alive(op);
   if (!op.has_decomp() && !op.rules[kDecompRule].fn)
     fail(RB_E_NOTIMPL, "%s: the operator has no decomposition", op.name.c_str());
+  const Nesting nesting(op);
   if (op.shape_rule == ShapeRule::kNamed && op.info.kind == RB_KIND_COMPOSITE)
     validate_composite(op, args, nargs);
   if (!(c->flags & RB_CALL_OUT)) return run_decomp(op, args, nargs, rets, nrets);

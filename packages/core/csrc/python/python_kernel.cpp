@@ -5,7 +5,7 @@
 #include "convert.h"
 #include "core/backends.h"
 #include "core/dispatch.h"
-#include "core/infer.h"
+#include "core/rule_functions.h"
 #include "core/thread_state.h"
 #include "core/transforms.h"
 #include "errors.h"
@@ -229,6 +229,7 @@ int32_t run_returning(void* self, const RbCall* call, const RbValue* args, int32
   return guarded_python([&] {
     PythonKernel& k = *kernel_of(self);
     const Op& op = *impl(call->op);
+    const Nesting nesting(op);
     const bool below = kind != Kind::kLayer && below_layers();
     if (kind == Kind::kLayer && (call->flags & RB_CALL_OUT))
       fail(RB_E_NOTIMPL, "%s: its rule has no in-place and no out= form", op.name.c_str());
@@ -259,6 +260,7 @@ int32_t run_filling(void* self, const RbCall* call, const RbValue* args, int32_t
   return guarded_python([&] {
     PythonKernel& k = *kernel_of(self);
     const Op& op = *impl(call->op);
+    const Nesting nesting(op);
     const Ref fn = live_function(op, k);
     const Ref names = keywords(k, op, true);
     Given given;

@@ -49,7 +49,20 @@ def register_records(text: str, file: str = "<records>") -> None:
 # ---- operators
 
 
-def op(schema: str, **fields: Any) -> Callable[[Callable[..., Any]], Op]:
+def op(
+    schema: str,
+    *,
+    kind: str | None = None,
+    dtype: Any = None,
+    shape: Any = None,
+    vjp: Any = None,
+    jvp: Any = None,
+    autocast: Any = None,
+    batch: Any = None,
+    decomp: str | None = None,
+    doc: str | None = None,
+    fields: dict[str, str] | None = None,
+) -> Callable[[Callable[..., Any]], Op]:
     """Decorator: make an operator of a Python function, which runs on every device without a kernel.
 
     The function is called as the schema says: keyword-only arguments by keyword. It must return tensors of
@@ -79,22 +92,44 @@ def op(schema: str, **fields: Any) -> Callable[[Callable[..., Any]], Op]:
             other arguments than the schema.
     """
 
+    options: dict[str, Any] = {
+        "kind": kind, "dtype": dtype, "shape": shape, "vjp": vjp, "jvp": jvp, "autocast": autocast,
+        "batch": batch, "decomp": decomp, "doc": doc, "fields": fields,
+    }  # fmt: skip
+
     def register(function: Callable[..., Any]) -> Op:
         if not callable(function):
             raise TypeError(f"library.op: expected a function, got {type(function).__name__}")
         place = caller(getattr(function, "__qualname__", "?"))
-        return _define(schema, function, place, **fields)
+        return _define(schema, function, place, **options)
 
     return register
 
 
-def define(schema: str, **fields: Any) -> Op:
+def define(
+    schema: str,
+    *,
+    kind: str | None = None,
+    dtype: Any = None,
+    shape: Any = None,
+    vjp: Any = None,
+    jvp: Any = None,
+    autocast: Any = None,
+    batch: Any = None,
+    decomp: str | None = None,
+    doc: str | None = None,
+    fields: dict[str, str] | None = None,
+) -> Op:
     """Make an operator without a function: only kernels (`impl`) and rules say what it does.
 
     Args:
         schema: as for `op`, with the same keywords.
     """
-    return _define(schema, None, caller(schema), **fields)
+    return _define(
+        schema, None, caller(schema),
+        kind=kind, dtype=dtype, shape=shape, vjp=vjp, jvp=jvp, autocast=autocast, batch=batch,
+        decomp=decomp, doc=doc, fields=fields,
+    )  # fmt: skip
 
 
 def _name_of(schema: str) -> str:
