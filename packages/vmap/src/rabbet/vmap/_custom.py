@@ -33,8 +33,7 @@ def run_rule(
             return [v for v, _ in pairs], [d for _, d in pairs]
         if not isinstance(value, Tensor):
             return value, None
-        inner, dim = _C.unwrap(level, value)
-        return inner, dim if dim >= 0 else None
+        return _C.opened(level, value)
 
     pairs = [opened(a) for a in args]
     named = {key: opened(value)[0] for key, value in kwargs.items()}
@@ -71,4 +70,4 @@ def _closed(name: str, level: int, size: int, result: Any, dim: int | None) -> A
             f"{name}: its batching rule returned a result of shape {tuple(result.shape)}, whose dim {dim} does "
             f"not hold {size} examples"
         )
-    return _C.wrap(level, result, dim % result.ndim)
+    return _C.closed(level, result, dim % result.ndim)
