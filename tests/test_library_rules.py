@@ -325,6 +325,19 @@ def test_random_numbers_in_a_composite_follow_the_mode_of_vmap():
     }
 
 
+def test_a_composite_of_what_is_the_same_for_all_examples_runs_once():
+    shapes = []
+
+    @library.op("mine::once(Tensor x) -> Tensor")
+    def once(x):
+        shapes.append(x.shape)
+        return x + 1
+
+    w = rabbet.zeros(3)
+    y, kept = rabbet.vmap(lambda r: (r + once(w), once(w)), out_dims=(0, None))(rabbet.zeros(2, 3))
+    assert y.shape == (2, 3) and kept.shape == (3,) and shapes == [(3,), (3,)]
+
+
 def test_transforms_inside_a_composite():
     @library.op("mine::rows(Tensor x) -> Tensor")
     def rows(x):

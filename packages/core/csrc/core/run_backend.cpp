@@ -28,7 +28,9 @@ constexpr int kMaxArgs = 32;
 // Below every layer: what core does on its own behalf is not recorded, cast or batched again.
 class LayersOff {
  public:
-  LayersOff() : state_(thread_state()), before_(state_.exclude) { state_.exclude |= ~kBackendMask; }
+  explicit LayersOff(uint64_t keep = 0) : state_(thread_state()), before_(state_.exclude) {
+    state_.exclude |= ~(kBackendMask | keep);
+  }
   ~LayersOff() { state_.exclude = before_; }
   LayersOff(const LayersOff&) = delete;
   LayersOff& operator=(const LayersOff&) = delete;
@@ -503,8 +505,10 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   if (backends & (backends - 1)) fail_mixed(op, args, nargs);
   check_alive(op);
   const int backend = __builtin_ctzll(backends);
-  LayersOff layers_off;
   const Handler& handler = op.table[backend];
+  // A function that an operator is made of may draw random numbers, as the levels around it say.
+  const bool made_of_others = !handler.fn && op.rules[kDecompRule].fn && op.has_decomp();
+  const LayersOff layers_off(made_of_others ? uint64_t{1} << kTransformSlot : 0);
   if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
   if (backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn))
     return run_meta(c, op, args, nargs, rets, nrets);

@@ -197,7 +197,7 @@ namespace {
 bool draws(const Op& op) {
   if (op.info.kind == RB_KIND_RANDOM) return true;
   if (op.info.kind != RB_KIND_COMPOSITE) return false;
-  if (op.rules[kDecompRule].fn) return true;  // a function may call anything
+  if (op.rules[kDecompRule].fn) return false;  // what it calls is asked
   static thread_local std::unordered_map<const Op*, bool> known;
   const auto [at, is_new] = known.emplace(&op, false);
   if (!is_new) return at->second;

@@ -35,8 +35,11 @@ void drop_function(void* self) {
 
 // ---- arguments
 
-/// Whether core runs the call itself: no layer sees what the kernel does.
-bool below_layers() { return (thread_state().exclude & kLayerMask) == kLayerMask; }
+/// Whether core runs the call itself: no layer, but perhaps transforms, sees what the kernel does.
+bool below_layers() {
+  constexpr uint64_t layers = kLayerMask & ~(uint64_t{1} << kTransformSlot);
+  return (thread_state().exclude & layers) == layers;
+}
 
 // Below the layers a kernel gets the tensor without what they know of it: not as requiring grad.
 PyObject* plain_tensor(RbTensor* t) {
@@ -239,7 +242,7 @@ int32_t run_returning(void* self, const RbCall* call, const RbValue* args, int32
     if (kind == Kind::kLayer) given.add(PyLong_FromLong(call->level));
     for (int32_t i = 0; i < nargs; ++i) given.add(to_python(args[i], below));
     std::optional<InsideKernel> inside;
-    if (below) inside.emplace();
+    if (below && (kind == Kind::kKernel || op.info.kind == RB_KIND_OPAQUE)) inside.emplace();
     Ref result(must(given.call(fn.get(), names.get())));
     inside.reset();
     RbCall plain = *call;
