@@ -311,7 +311,8 @@ def test_explain_says_what_the_layer_does():
     assert "skipped, autocast is off for cpu" in rabbet.library.explain("matmul", x, x)
     with rabbet.autocast("cpu"):
         assert "runs, the record says low" in rabbet.library.explain("matmul", x, x)
-        assert "autocast is off for meta" in rabbet.library.explain("matmul", x.to("meta"))
+        meta = x.to("meta")
+        assert "autocast is off for meta" in rabbet.library.explain("matmul", meta, meta)
 
 
 ONLY_FLOAT32 = r"""

@@ -241,8 +241,10 @@ template <class T>
 void backward(const rb::Args& args) {
   std::unique_ptr<Operand> given[11];
   const T* data[11] = {};
+  constexpr int kGrads = 5;
   for (int i = 1; i < 11; ++i) {
-    if (!args.has(i)) continue;
+    // Gradients of results that a mode does not have are empty.
+    if (!args.has(i) || (i <= kGrads && args.tensor(i).numel == 0)) continue;
     given[i] = std::make_unique<Operand>(view_of(args.tensor(i)));
     data[i] = at<T>(given[i]->view);
   }

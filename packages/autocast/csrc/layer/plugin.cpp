@@ -49,6 +49,8 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      cached_casts,
                      enter,
                      leave};
+  static const RbExplain explain = {RB_SIZE(RbExplain, explain), 0, explain_call};
+  if (int32_t rc = host->publish("autocast.explain", 1, &explain)) return rc;
   return host->publish(RB_AUTOCAST_EXT, RB_AUTOCAST_VERSION, &table);
 }
 

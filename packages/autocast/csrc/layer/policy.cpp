@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <mutex>
 #include <new>
 #include <set>
@@ -58,6 +59,7 @@ struct Rule {
     if (!t || !eligible(t)) return kKeep;
     const int32_t to = policy == RB_AUTOCAST_LOW    ? modes().dtype(t->backend)
                        : policy == RB_AUTOCAST_FP32 ? static_cast<int32_t>(RB_F32)
+                       : policy >= RB_AUTOCAST_TO   ? policy - RB_AUTOCAST_TO
                                                     : widest;
     return to == t->dtype_id ? kKeep : to;
   }
@@ -261,6 +263,26 @@ int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t narg
   } catch (const std::bad_alloc&) {
     return host->err_set(RB_E_OOM, "autocast: out of memory");
   }
+}
+
+int32_t explain_call(const RbOp* op, const RbValue* args, int32_t nargs, char* text,
+                     uint32_t size) {
+  static const char* const policies[] = {"pass", "low", "fp32", "promote"};
+  const RbOpInfo* info = host->op_info(op);
+  const RbTensor* first = first_tensor(args, nargs);
+  if (!first || !(modes().enabled() >> first->backend & 1)) {
+    std::snprintf(text, size, "autocast is off for {device}");
+    return RB_EXPLAIN_PASSES;
+  }
+  if (info->autocast >= RB_AUTOCAST_TO) {
+    std::snprintf(text, size, "the record names a dtype");
+    return RB_EXPLAIN_ACTS;
+  }
+  std::snprintf(text, size, "the record says %s", policies[info->autocast]);
+  if (info->autocast != RB_AUTOCAST_PASS) return RB_EXPLAIN_ACTS;
+  if (!is_made_of_others(info)) return RB_EXPLAIN_PASSES;
+  std::snprintf(text, size, "the operators that it is made of have policies: they are called");
+  return RB_EXPLAIN_ENDS;
 }
 
 }  // namespace autocast

@@ -315,6 +315,8 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      dual_exit,
                      dual_make,
                      dual_unpack};
+  static const RbExplain explain = {RB_SIZE(RbExplain, explain), 0, explain_call};
+  if (int32_t rc = host->publish("autograd.explain", 1, &explain)) return rc;
   return host->publish(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION, &table);
 }
 

@@ -2,6 +2,7 @@
 #include "record.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "grad_level.h"
 #include "saved.h"
@@ -12,7 +13,7 @@ namespace {
 
 // The arguments that a call of `level` records, a bit each, and the depth of its results.
 struct Recorded {
-  const int32_t level;
+  int32_t level;
   uint64_t need = 0;
   int16_t depth = 0;
   void add(const RbTensor* t, int32_t i) {
@@ -263,12 +264,27 @@ int count_differentiable(const RbValue* rets, int32_t nrets) {
   return count;
 }
 
+// There is no node with a list of outputs: a gradient would be lost without a word.
+int32_t refuse_lists(const RbOpInfo* info, RbValue* rets, int32_t nrets) {
+  bool any = false;
+  for (int32_t i = 0; i < nrets; ++i) {
+    for (uint32_t k = 0; rets[i].tag == RB_TENSORS && k < rets[i].len; ++k)
+      any = any || (rets[i].v.ts[k] && differentiable(rets[i].v.ts[k]->dtype_id));
+  }
+  if (!any) return RB_OK;
+  for (int32_t i = 0; i < nrets; ++i) host->value_release(&rets[i]);
+  return fail(RB_E_NOTIMPL,
+              "%s: an argument requires grad, but an operator with a list of results is "
+              "differentiated only if it is made of others; detach() the argument",
+              info->name);
+}
+
 int32_t record_call(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
                     RbValue* rets, int32_t nrets, const Recorded& recorded) {
   int32_t status = host->redispatch(call, layer, args, nargs, rets, nrets);
   if (status != RB_OK) return status;
   const int users = count_differentiable(rets, nrets);
-  if (!users) return RB_OK;
+  if (!users) return refuse_lists(info, rets, nrets);
   const Recorder recorder{call, info, args, nargs, recorded.need, recorded.depth};
   Node* n = recorder.begin(rets, nrets, &status);
   if (n && recorder.reads.save_rets) {
@@ -459,8 +475,52 @@ int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t narg
   if (!(info->flags & RB_OP_HAS_VJP) && (info->flags & RB_OP_HAS_DECOMP)) {
     return host->decompose(call, args, nargs, rets, nrets);
   }
+  for (uint64_t rest = recorded.need; rest; rest &= rest - 1) {
+    const RbArgInfo& arg = info->args[__builtin_ctzll(rest)];
+    if (__builtin_expect(arg.flags & RB_ARG_MUTATED, 0)) {
+      return fail(RB_E_STATE,
+                  "%s writes its argument '%s' in place, which requires grad: there is no "
+                  "derivative of that; pass a detach()ed copy",
+                  info->name, arg.name);
+    }
+  }
   if (writes) return record_write(call, info, args, nargs, rets, nrets, recorded);
   return record_call(call, info, args, nargs, rets, nrets, recorded);
+}
+
+int32_t explain_call(const RbOp* op, const RbValue* args, int32_t nargs, char* text,
+                     uint32_t size) {
+  const RbOpInfo* info = host->op_info(op);
+  if (info->flags & RB_OP_DETACHED) {
+    std::snprintf(text, size, "its results never carry a gradient");
+    return RB_EXPLAIN_PASSES;
+  }
+  Recorded recorded{0};
+  for (int32_t i = 0; i < nargs; ++i) {
+    const bool list = args[i].tag == RB_TENSORS;
+    for (uint32_t k = 0; k < (list ? args[i].len : args[i].tag == RB_TENSOR); ++k) {
+      const RbTensor* t = list ? args[i].v.ts[k] : args[i].v.t;
+      if (t) recorded.level = std::max(recorded.level, t->level);
+    }
+  }
+  if (recorded_arguments(args, nargs, recorded) != RB_OK || !recorded.need) {
+    host->err_clear();
+    std::snprintf(text, size, "no argument requires grad");
+    return RB_EXPLAIN_PASSES;
+  }
+  const char* name = info->args[__builtin_ctzll(recorded.need)].name;
+  if (!(info->flags & RB_OP_HAS_VJP) && (info->flags & RB_OP_HAS_DECOMP)) {
+    std::snprintf(text, size,
+                  "'%s' requires grad: the operators that it is made of are called and recorded",
+                  name);
+    return RB_EXPLAIN_ENDS;
+  }
+  std::snprintf(text, size,
+                info->flags & RB_OP_HAS_VJP
+                    ? "'%s' requires grad: the call is recorded with its derivative"
+                    : "'%s' requires grad: the call is recorded, but has no derivative",
+                name);
+  return RB_EXPLAIN_ACTS;
 }
 
 }  // namespace tape

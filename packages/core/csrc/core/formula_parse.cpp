@@ -55,6 +55,10 @@ class Compiler {
       while (at_ < source_.size() &&
              (std::isalnum(static_cast<unsigned char>(source_[at_])) || source_[at_] == '_')) {
         ++at_;
+        // "space::name" is one name
+        if (source_.compare(at_, 2, "::") == 0 && at_ + 2 < source_.size() &&
+            std::isalpha(static_cast<unsigned char>(source_[at_ + 2])))
+          at_ += 2;
       }
       token_.kind = Token::kName;
     } else if (std::isdigit(static_cast<unsigned char>(c)) ||
@@ -71,7 +75,7 @@ class Compiler {
       token_.text = source_.substr(start + 1, close - start - 1);
       return;
     } else {
-      static const char* const pairs[] = {"**", "//", "==", "!=", "<=", ">=", "::"};
+      static const char* const pairs[] = {"**", "//", "==", "!=", "<=", ">="};
       at_ += 1;
       for (const char* pair : pairs) {
         if (source_.compare(start, 2, pair) == 0) at_ = start + 2;
@@ -471,7 +475,7 @@ std::shared_ptr<Formula> compile_formulas(const Op& op) {
   auto f = std::make_shared<Formula>();
   Compiler compiler(op, *f);
   for (auto& [name, text] : op.lets) f->lets.push_back({name, compiler.compile(text, false)});
-  if (op.has_decomp() && op.decomp_text.rfind("function ", 0) != 0)
+  if (!op.decomp_text.empty() && op.decomp_text.rfind("function ", 0) != 0)
     f->decomp = compiler.compile(op.decomp_text, false);
   f->vjps.assign(op.params.size(), -1);
   f->refused.assign(op.params.size(), 0);

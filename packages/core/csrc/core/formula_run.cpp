@@ -15,6 +15,7 @@
 #include "formula_quick.h"
 #include "formula_value.h"
 #include "promotion.h"
+#include "rule_functions.h"
 
 namespace rabbet {
 
@@ -447,6 +448,7 @@ const Formula& compiled(const Op& op) {
 }
 
 void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {
+  if (op.rules[kDecompRule].fn) return run_decomp_rule(op, args, nargs, rets, nrets);
   if (op.decomp_text.rfind("function ", 0) == 0) {
     return find_decomp_function(op.decomp_text.c_str() + 9)(op, args, nargs, rets, nrets);
   }
@@ -467,6 +469,8 @@ void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int
 
 void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, const RbValue* outs,
              int nouts, const RbValue* grads, RbValue* results) {
+  if (op.rules[kVjpRule].fn)
+    return run_vjp_rule(op, wanted, args, nargs, outs, nouts, grads, results);
   const Formula& f = compiled(op);
   QuickFormula quick(op, f, args, nargs, outs, nouts, grads);
   std::optional<Runner> general;
@@ -504,6 +508,7 @@ void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, cons
 
 void run_jvp(const Op& op, const RbValue* args, int nargs, const RbValue* outs, int nouts,
              const RbValue* tangents, RbValue* results) {
+  if (op.rules[kJvpRule].fn) return run_jvp_rule(op, args, nargs, outs, nouts, tangents, results);
   const Formula& f = compiled(op);
   for (int i = 0; i < nouts; ++i) results[i] = value_none();
   try {

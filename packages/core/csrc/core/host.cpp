@@ -123,7 +123,7 @@ int32_t host_vjp(const RbOp* op, uint64_t wanted, const RbValue* args, int32_t n
 int32_t host_jvp(const RbOp* op, const RbValue* args, int32_t nargs, const RbValue* outs,
                  int32_t nouts, const RbValue* tangents, RbValue* results) {
   return guarded([&] {
-    if (impl(op)->jvps.empty())
+    if (impl(op)->jvps.empty() && !impl(op)->rules[kJvpRule].fn)
       fail(RB_E_NOTIMPL, "%s: its record has no jvp", impl(op)->name.c_str());
     run_jvp(*impl(op), args, nargs, outs, nouts, tangents, results);
   });

@@ -9,6 +9,7 @@
 #include "error.h"
 #include "formula.h"
 #include "promotion.h"
+#include "rule_functions.h"
 #include "shape_rules.h"
 
 namespace rabbet {
@@ -136,6 +137,11 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
       return;
     case ShapeRule::kData:
       fail(RB_E_INTERNAL, "%s: the shape depends on the data", op.name.c_str());
+    case ShapeRule::kKernel:
+      fail(RB_E_NOTIMPL,
+           "%s: the record does not say what shape the result has, which a kernel that fills "
+           "results and meta tensors need: add `shape` to it, or a function with library.shape",
+           op.name.c_str());
     case ShapeRule::kSameAsFirst: {
       const RbTensor* x = first_tensor(op, args);
       if (!x) fail(RB_E_INTERNAL, "%s: no tensor argument to take the shape from", op.name.c_str());
@@ -204,6 +210,11 @@ int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& 
 }  // namespace
 
 void infer(const Op& op, const RbValue* args, int nargs, Inferred& out) {
+  if (op.rules[kShapeRule].fn) {
+    run_shape_function(op, args, nargs, out);
+    out.compute = compute_dtype(op, args, nargs, out);
+    return;
+  }
   shapes(op, args, nargs, out);
   for (int i = 0; i < op.info.nrets; ++i) {
     out.rets[i].dtype =

@@ -31,6 +31,9 @@ struct Handler {
   const char* provider = nullptr;  // wheel and version, for messages
 };
 
+/// Rules that may be functions (Op::rules); RbKernel.backend names them "decomp", "shape", ...
+enum RuleSlot { kDecompRule, kShapeRule, kVjpRule, kJvpRule, kRuleSlots };
+
 constexpr int kBackendBits = 16;  // key bits 0..15: backends by id
 constexpr int kKeyBits = 64;
 constexpr int kTransformSlot = 39;  // the last bit of the phases of differentiation
@@ -47,7 +50,8 @@ enum class DTypeRule : uint8_t {
 };
 /// What the Tensor arguments are cast to: nothing, the result's dtype, the promotion of them all.
 enum class ComputeRule : uint8_t { kNone, kOut, kPromoteAll, kFormula };
-/// Shape rules; kNamed: a function of infer.cpp, kFormula: a formula, kData: the kernel decides.
+/// Shape rules; kNamed: a function of infer.cpp, kFormula: a formula, kData: it depends on the
+/// data, kKernel: the record does not say it, only the kernel knows.
 enum class ShapeRule : uint8_t {
   kBroadcast,
   kReduce,
@@ -57,7 +61,8 @@ enum class ShapeRule : uint8_t {
   kGufunc,
   kNamed,
   kFormula,
-  kData
+  kData,
+  kKernel
 };
 
 struct Op {
@@ -112,16 +117,28 @@ struct Op {
   // Kernels of whole derivative formulas: kBackendBits of them per argument; null: there are none.
   std::unique_ptr<Handler[]> vjp_storage;
   const Handler* vjp_table = nullptr;
-  std::string provider;  // who registered it: "rabbet-core 0.1.0"
+  Handler rules[kRuleSlots];  // rules that are functions (rule_functions.h)
+  bool retired = false;       // taken back, or replaced by a newer definition
+  std::string provider;       // who registered it: "rabbet-core 0.1.0"
 
-  bool has_decomp() const { return !decomp_text.empty(); }
+  /// Whether it is made of others, for layers too. The function of an opaque operator is none: it
+  /// stands in for the kernels of all devices.
+  bool has_decomp() const {
+    return !decomp_text.empty() || (rules[kDecompRule].fn && info.kind != RB_KIND_OPAQUE);
+  }
   bool is_view() const { return (info.flags & RB_OP_VIEW) != 0; }
   /// A view whose geometry core derives itself (views.cpp).
-  bool is_view_primitive() const { return is_view() && decomp_text.empty(); }
+  bool is_view_primitive() const {
+    return is_view() && decomp_text.empty() && !rules[kDecompRule].fn;
+  }
 };
 
 inline const Op* impl(const RbOp* op) { return reinterpret_cast<const Op*>(op); }
 inline const RbOp* handle(const Op* op) { return reinterpret_cast<const RbOp*>(op); }
+
+/// RB_AUTOCAST_* of a policy's text in records, -1: it is none; and back.
+int autocast_policy(const std::string& text);
+std::string autocast_text(int policy);
 
 /// Parse record text (records.cpp). Throws Error naming file and line. Nothing is registered.
 std::vector<std::unique_ptr<Op>> parse_records(const std::string& text, const std::string& file);

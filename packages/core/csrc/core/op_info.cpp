@@ -58,6 +58,17 @@ class Reads {
   const Formula& f_;
 };
 
+// Of a derivative that is a function: it is given all arguments and results, those that it does not
+// read as RB_META. The mask: arguments in the lower half, results in the upper one.
+void set_reads(const Op& op, RbArgInfo& arg) {
+  if (!(arg.flags & RB_ARG_HAS_VJP)) return;
+  const uint64_t mask = op.rules[kVjpRule].dtype_mask;
+  arg.reads_args = (uint64_t{1} << op.params.size()) - 1;
+  arg.reads_rets = (uint64_t{1} << op.ret_names.size()) - 1;
+  arg.saves_args = mask & op.tensor_args;
+  arg.saves_rets = mask >> 32 & arg.reads_rets;
+}
+
 }  // namespace
 
 const RbOpInfo* op_info(const Op& op) {
@@ -74,6 +85,7 @@ const RbOpInfo* op_info(const Op& op) {
     writable.arg_infos[i].saves_rets = reads.rets;
     writable.arg_infos[i].reads_args = reads.all_args;
     writable.arg_infos[i].reads_rets = reads.all_rets;
+    if (op.rules[kVjpRule].fn) set_reads(op, writable.arg_infos[i]);
   }
   __atomic_store_n(&writable.info_ready, true, __ATOMIC_RELEASE);
   return &op.info;

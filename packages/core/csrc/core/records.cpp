@@ -5,6 +5,7 @@
 
 #include "dtype.h"
 #include "error.h"
+#include "infer.h"
 #include "op.h"
 #include "tensor.h"
 
@@ -90,6 +91,14 @@ class Parser {
     fail(RB_E_PLUGIN, "%s:%d: %s", file_.c_str(), line_, message.c_str());
   }
 
+  // The same for a part of the signature, with the line and a mark under the part.
+  [[noreturn]] void error_at(const std::string& part, const std::string& message) const {
+    const std::string& line = op_->schema;
+    const size_t at = part.empty() ? std::string::npos : line.find(part);
+    const std::string mark = at == std::string::npos ? "" : "\n  " + std::string(at, ' ') + "^";
+    error(message + "\n  " + line + mark);
+  }
+
   void read_line(const std::string& raw) {
     const std::string line = strip(raw);
     if (line.empty() || line[0] == '#') return;
@@ -125,7 +134,7 @@ class Parser {
     op_->info.kind = family_kind_;
     const size_t open = line.find('(');
     if (open == std::string::npos)
-      error("expected 'name(parameters) -> result', got '" + line + "'");
+      error_at(line, "expected 'name(parameters) -> result', got '" + line + "'");
     op_->name = strip(line.substr(0, open));
     size_t close = open;
     for (int depth = 0; close < line.size(); ++close) {
@@ -134,7 +143,12 @@ class Parser {
     }
     const size_t arrow = line.find("->", close);
     if (op_->name.empty() || close >= line.size() || arrow == std::string::npos) {
-      error("expected 'name(parameters) -> result', got '" + line + "'");
+      const bool closed = close < line.size();
+      error_at(op_->name.empty() ? line
+               : closed          ? line.substr(close)
+                                 : line.substr(open),
+               "expected 'name(parameters) -> result', got '" + line + "'" +
+                   (closed ? "" : ": the parenthesis is not closed"));
     }
     const size_t colons = op_->name.rfind("::");
     const size_t dot = op_->name.find('.', colons == std::string::npos ? 0 : colons);
@@ -151,6 +165,10 @@ class Parser {
         continue;
       }
       op_->params.push_back(parameter(part));
+      for (size_t i = 0; i + 1 < op_->params.size(); ++i) {
+        if (op_->params[i].name_text == op_->params.back().name_text)
+          error_at(part, "two parameters are called '" + op_->params[i].name_text + "'");
+      }
       if (keyword_only) op_->params.back().flags |= RB_ARG_KEYWORD_ONLY;
     }
     if (op_->params.size() > 31) error("more than 31 parameters");
@@ -166,13 +184,13 @@ class Parser {
       text = strip(text.substr(0, equals));
     }
     const size_t space = text.rfind(' ');
-    if (space == std::string::npos) error("expected 'type name', got '" + part + "'");
+    if (space == std::string::npos) error_at(part, "expected 'type name', got '" + part + "'");
     p.name_text = strip(text.substr(space + 1));
     std::string type = strip(text.substr(0, space));
     const size_t alias = type.find('(');
     if (alias != std::string::npos) {
       const size_t end = type.find(')', alias);
-      if (end == std::string::npos) error("unclosed alias annotation in '" + part + "'");
+      if (end == std::string::npos) error_at(part, "unclosed alias annotation in '" + part + "'");
       if (type[end - 1] == '!') p.flags |= RB_ARG_MUTATED;
       type.erase(alias, end - alias + 1);
     }
@@ -203,15 +221,17 @@ class Parser {
       if (type != known.text) continue;
       p.type = list ? known.list : known.plain;
       if (p.type < 0)
-        error("type '" + type + (list ? "[]" : "") + "' does not exist, in '" + part + "'");
+        error_at(part,
+                 "type '" + type + (list ? "[]" : "") + "' does not exist, in '" + part + "'");
       if (optional) p.flags |= RB_ARG_OPTIONAL;
       return;
     }
-    error("unknown type '" + type + "' in '" + part + "'");
+    error_at(part, "unknown type '" + type + "' in '" + part + "'");
   }
 
   RbValue default_value(Param& p) {
     const std::string& text = p.default_text;
+    if (text.empty()) error_at("=", "the default value of '" + p.name_text + "' is missing");
     if (text == "None") return value_none();
     if (text == "True" || text == "False") return value_bool(text == "True");
     if (text[0] == '\'' || text[0] == '"') {
@@ -240,20 +260,23 @@ class Parser {
       const long long i = std::strtoll(text.c_str(), &end, 10);
       if (!*end) return value_int(i);
     }
-    error("cannot read the default value '" + text + "' of '" + p.name_text + "'");
+    error_at(text, "cannot read the default value '" + text + "' of '" + p.name_text + "'");
   }
 
   void results(const std::string& text) {
     std::string body = text;
     if (!body.empty() && body[0] == '(') {
       const size_t end = body.rfind(')');
+      if (end == std::string::npos) error_at(text, "the parenthesis of the results is not closed");
       for (const std::string& part : split(body.substr(1, end - 1), ',')) {
         const size_t space = part.find(' ');
         if (space == std::string::npos || part.substr(0, space) != "Tensor") {
-          error("expected 'Tensor name' among several results, got '" + part + "'");
+          error_at(part, "expected 'Tensor name' among several results, got '" + part + "'");
         }
         op_->ret_names.push_back(strip(part.substr(space + 1)));
       }
+      if (op_->ret_names.size() > kMaxRets)
+        error_at(text, "more than " + std::to_string(kMaxRets) + " results");
       return;
     }
     const size_t view = body.find("view");
@@ -265,7 +288,8 @@ class Parser {
     if (body == "Tensor[]") {
       op_->returns_list = true;
     } else if (body != "Tensor") {
-      error("expected a result 'Tensor', 'Tensor[]' or '(Tensor name, ...)', got '" + text + "'");
+      error_at(text, "expected a result 'Tensor', 'Tensor[]' or '(Tensor name, ...)', got '" +
+                         text + "'");
     }
     op_->ret_names.push_back("out");
   }
@@ -385,14 +409,10 @@ class Parser {
   }
 
   void autocast(const std::string& value) {
-    if (value == "low") {
-      op_->info.autocast = RB_AUTOCAST_LOW;
-    } else if (value == "fp32") {
-      op_->info.autocast = RB_AUTOCAST_FP32;
-    } else if (value == "promote") {
-      op_->info.autocast = RB_AUTOCAST_PROMOTE;
-    } else {
-      error("autocast: expected low, fp32 or promote, got '" + value + "'");
+    op_->info.autocast = autocast_policy(value);
+    if (op_->info.autocast < 0) {
+      error("autocast: expected low, fp32, promote, pass, float16, bfloat16 or float32, got '" +
+            value + "'");
     }
   }
 
@@ -435,6 +455,10 @@ uint64_t named_arguments(const Op& op, const std::string& rule, const char* func
 void Parser::default_exposure() {
   if (op_->expose_given) return;
   const int k = op_->info.kind;
+  if (op_->name.find("::") != std::string::npos) {  // rabbet.ops.space.name
+    op_->as_method = op_->as_inplace = false;
+    return;
+  }
   op_->as_function = k != RB_KIND_RANDOM;
   op_->as_method = k != RB_KIND_RANDOM && k != RB_KIND_CREATION && k != RB_KIND_OPAQUE;
   op_->as_inplace = k == RB_KIND_ELEMENTWISE || k == RB_KIND_INDEXING || k == RB_KIND_RANDOM;
@@ -472,8 +496,8 @@ void Parser::dtype_rules() {
       op.dtype_text.assign(op.ret_names.size(), op.params[op.first_tensor].name_text);
     }
   }
-  if (op.info.kind != RB_KIND_COMPOSITE && op.dtype_text.size() != op.ret_names.size() &&
-      !op.is_view()) {
+  const bool unsaid = op.info.kind == RB_KIND_COMPOSITE || op.shape_text == "kernel";
+  if (!unsaid && op.dtype_text.size() != op.ret_names.size() && !op.is_view()) {
     error("'" + op.name + "' has " + std::to_string(op.ret_names.size()) + " results and " +
           std::to_string(op.dtype_text.size()) + " dtype rules");
   }
@@ -545,6 +569,7 @@ void Parser::shape_rule() {
   }
   if (!op.shape_text.empty()) {
     op.shape_rule = op.shape_text == "data"                    ? ShapeRule::kData
+                    : op.shape_text == "kernel"                ? ShapeRule::kKernel
                     : op.shape_text.rfind("function ", 0) == 0 ? ShapeRule::kNamed
                                                                : ShapeRule::kFormula;
     return;
@@ -613,6 +638,21 @@ void Parser::finish_record() {
 }
 
 }  // namespace
+
+int autocast_policy(const std::string& text) {
+  static const char* const names[] = {"pass", "low", "fp32", "promote"};
+  for (int policy = 0; policy < 4; ++policy) {
+    if (text == names[policy]) return policy;
+  }
+  for (int dtype : {RB_F16, RB_BF16, RB_F32}) {
+    if (text == kDTypes[dtype].name) return RB_AUTOCAST_TO + dtype;
+  }
+  return -1;
+}
+std::string autocast_text(int policy) {
+  static const char* const names[] = {"pass", "low", "fp32", "promote"};
+  return policy >= RB_AUTOCAST_TO ? kDTypes[policy - RB_AUTOCAST_TO].name : names[policy];
+}
 
 std::vector<std::unique_ptr<Op>> parse_records(const std::string& text, const std::string& file) {
   return Parser(file).run(text);

@@ -8,6 +8,8 @@
 #include "core_functions.h"
 #include "error.h"
 #include "formula.h"
+#include "formula_nodes.h"
+#include "rule_functions.h"
 #include "runtime.h"
 
 namespace rabbet {
@@ -81,6 +83,11 @@ Place find_place(const Registry& r, const std::string& name) {
 
 // The handler of the kernel's place, made if it is not there yet; null where there is none.
 Handler* find_handler(const Registered& k, const Place& place) {
+  const int rule = find_rule(k.target);
+  if (rule >= 0) {
+    const bool fits = place.op && place.argument < 0 && why_no_rule(*place.op, rule).empty();
+    return fits ? &place.op->rules[rule] : nullptr;
+  }
   const int bit = key_bit(k.target);
   if (!place.op || bit < 0) return nullptr;
   if (k.kernel.flags & RB_K_FORMULA) {
@@ -98,7 +105,8 @@ Handler* find_handler(const Registered& k, const Place& place) {
 
 // Put the kernel into its operator's table if both ends exist by now.
 void place(Registry& r, const Registered& k) {
-  Handler* const target = find_handler(k, find_place(r, k.op));
+  const Place found = find_place(r, k.op);
+  Handler* const target = find_handler(k, found);
   if (!target) return;
   Handler& handler = *target;
   handler.self = k.kernel.self;
@@ -106,6 +114,50 @@ void place(Registry& r, const Registered& k) {
   handler.dtype_mask = k.kernel.dtype_mask ? k.kernel.dtype_mask : ~0ull;
   handler.provider = keep(r, k.provider);
   __atomic_store_n(&handler.fn, k.kernel.fn, __ATOMIC_RELEASE);
+  if (find_rule(k.target) >= 0) update_rules(*found.op);
+}
+
+// Take it out of its operator's table. A call on another thread may be on the way to it: the rest
+// of the handler stays as it is.
+void unplace(const Registry& r, const Registered& k) {
+  const Place found = find_place(r, k.op);
+  Handler* const handler = find_handler(k, found);
+  if (!handler || handler->self != k.kernel.self || handler->fn != k.kernel.fn) return;
+  __atomic_store_n(&handler->fn, nullptr, __ATOMIC_RELEASE);
+  if (find_rule(k.target) >= 0) update_rules(*found.op);
+}
+
+void free_self(const RbKernel& kernel) {
+  if (kernel.self_free) kernel.self_free(kernel.self);
+}
+
+bool uses(const Op& op, const Op* callee) {
+  if (!op.formula) return false;
+  for (const Node& n : op.formula->nodes) {
+    if (n.callee == callee) return true;
+  }
+  return false;
+}
+
+// Calls on the way, graphs and objects refer to operators for ever: nothing of it is freed.
+void retire(Registry& r, Op& op) {
+  static std::vector<std::shared_ptr<Formula>>* const old_formulas =
+      new std::vector<std::shared_ptr<Formula>>;
+  r.by_name.erase(op.name);
+  op.retired = true;
+  for (auto& other : r.ops) {  // formulas that call it are compiled anew
+    if (other.get() == &op || !uses(*other, &op)) continue;
+    old_formulas->push_back(other->formula);
+    __atomic_store_n(&other->formula_ready, nullptr, __ATOMIC_RELEASE);
+    other->formula.reset();
+  }
+}
+
+// Without its kernels and rules a retired operator says so when it is called.
+void disarm(Op& op) {
+  for (Handler& handler : op.table) __atomic_store_n(&handler.fn, nullptr, __ATOMIC_RELEASE);
+  for (Handler& rule : op.rules) __atomic_store_n(&rule.fn, nullptr, __ATOMIC_RELEASE);
+  update_rules(op);
 }
 
 void add_op(Registry& r, std::unique_ptr<Op> op) {
@@ -128,7 +180,7 @@ Registry::Registry() {
 }
 
 void check_kernel(const Registry& r, const RbTxn& txn, const RbKernel& kernel,
-                  const std::string& target) {
+                  const std::string& target, bool replace = false) {
   const Op* op = nullptr;
   auto found = r.by_name.find(kernel.op);
   if (found != r.by_name.end()) op = found->second;
@@ -140,11 +192,19 @@ void check_kernel(const Registry& r, const RbTxn& txn, const RbKernel& kernel,
          "%s: the kernel of '%s' was compiled against the schema\n  %s\nbut this core has\n  %s",
          txn.provider.c_str(), kernel.op, kernel.schema, op->schema.c_str());
   }
+  const int rule = find_rule(target);
+  const std::string refusal = op && rule >= 0 ? why_no_rule(*op, rule) : "";
+  if (!refusal.empty()) {
+    fail(RB_E_PLUGIN, "%s: '%s' takes no %s function: %s", txn.provider.c_str(), kernel.op,
+         target.c_str(), refusal.c_str());
+  }
   for (const Registered& other : r.kernels) {
-    if (other.op == kernel.op && other.target == target && other.provider != txn.provider) {
-      fail(RB_E_PLUGIN, "%s: a kernel of '%s' for '%s' is registered already, by %s",
-           txn.provider.c_str(), kernel.op, target.c_str(), other.provider.c_str());
-    }
+    if (replace || other.op != kernel.op || other.target != target ||
+        other.provider == txn.provider)
+      continue;
+    fail(RB_E_PLUGIN, "%s: a %s of '%s'%s is registered already, by %s", txn.provider.c_str(),
+         rule >= 0 ? (target + " function").c_str() : "kernel", kernel.op,
+         rule >= 0 ? "" : (" for '" + target + "'").c_str(), other.provider.c_str());
   }
 }
 
@@ -161,7 +221,9 @@ std::vector<const Op*> all_ops() {
   Registry& r = registry();
   std::lock_guard<std::mutex> lock(r.mutex);
   std::vector<const Op*> ops;
-  for (auto& op : r.ops) ops.push_back(op.get());
+  for (auto& op : r.ops) {
+    if (!op->retired) ops.push_back(op.get());
+  }
   return ops;
 }
 
@@ -177,7 +239,7 @@ void txn_commit(RbTxn& txn) {
   std::lock_guard<std::mutex> lock(r.mutex);
   for (auto& op : txn.ops) {
     auto found = r.by_name.find(op->name);
-    if (found != r.by_name.end() && found->second->schema != op->schema) {
+    if (found != r.by_name.end() && found->second->schema != op->schema && !txn.replace) {
       fail(RB_E_PLUGIN,
            "%s: operator '%s' is registered already, by %s, with another schema:\n  %s\n  %s",
            txn.provider.c_str(), op->name.c_str(), found->second->provider.c_str(),
@@ -188,7 +250,13 @@ void txn_commit(RbTxn& txn) {
 
   std::vector<std::string> fresh;
   for (auto& op : txn.ops) {
-    if (r.by_name.count(op->name)) continue;  // the same schema twice is one operator
+    const auto old = r.by_name.find(op->name);
+    if (old != r.by_name.end() && !txn.replace) continue;  // the same schema twice is one operator
+    if (old != r.by_name.end()) {
+      Op& replaced = *old->second;
+      retire(r, replaced);
+      disarm(replaced);
+    }
     fresh.push_back(op->name);
     add_op(r, std::move(op));
   }
@@ -203,32 +271,64 @@ void txn_commit(RbTxn& txn) {
   }
 }
 
-int64_t register_kernel(const RbKernel& kernel, const std::string& provider) {
+int64_t register_kernel(const RbKernel& kernel, const std::string& provider, bool replace) {
   Registry& r = registry();
-  std::lock_guard<std::mutex> lock(r.mutex);
-  RbTxn txn;
-  txn.provider = provider;
-  check_kernel(r, txn, kernel, kernel.backend);
-  r.kernels.erase(std::remove_if(r.kernels.begin(), r.kernels.end(),
-                                 [&](const Registered& k) {
-                                   return k.op == kernel.op && k.target == kernel.backend;
-                                 }),
-                  r.kernels.end());
-  r.kernels.push_back({r.next_ticket++, kernel, kernel.op, kernel.backend, provider});
-  place(r, r.kernels.back());
-  return r.kernels.back().ticket;
+  std::vector<RbKernel> old;
+  int64_t ticket = 0;
+  {
+    std::lock_guard<std::mutex> lock(r.mutex);
+    RbTxn txn;
+    txn.provider = provider;
+    check_kernel(r, txn, kernel, kernel.backend, replace);
+    for (auto it = r.kernels.begin(); it != r.kernels.end();) {
+      const bool same = it->op == kernel.op && it->target == kernel.backend;
+      if (same) old.push_back(it->kernel);
+      it = same ? r.kernels.erase(it) : it + 1;
+    }
+    r.kernels.push_back({r.next_ticket++, kernel, kernel.op, kernel.backend, provider});
+    place(r, r.kernels.back());
+    ticket = r.kernels.back().ticket;
+  }
+  for (const RbKernel& k : old) free_self(k);
+  return ticket;
 }
 
-void unregister_kernel(int64_t ticket) {
+bool unregister_kernel(int64_t ticket) {
+  Registry& r = registry();
+  RbKernel old{};
+  {
+    std::lock_guard<std::mutex> lock(r.mutex);
+    const auto it = std::find_if(r.kernels.begin(), r.kernels.end(),
+                                 [&](const Registered& k) { return k.ticket == ticket; });
+    if (it == r.kernels.end()) return false;
+    unplace(r, *it);
+    old = it->kernel;
+    r.kernels.erase(it);
+  }
+  free_self(old);
+  return true;
+}
+
+void retire_op(const std::string& name) {
   Registry& r = registry();
   std::lock_guard<std::mutex> lock(r.mutex);
-  for (auto it = r.kernels.begin(); it != r.kernels.end(); ++it) {
-    if (it->ticket != ticket) continue;
-    Handler* const handler = find_handler(*it, find_place(r, it->op));
-    if (handler && handler->self == it->kernel.self) *handler = Handler{};
-    r.kernels.erase(it);
-    return;
+  const auto found = r.by_name.find(name);
+  if (found == r.by_name.end()) return;
+  Op& op = *found->second;
+  retire(r, op);
+  disarm(op);
+}
+
+std::vector<KernelEntry> registered_kernels() {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  std::vector<KernelEntry> all;
+  for (const Registered& k : r.kernels) {
+    const Handler* handler = find_handler(k, find_place(r, k.op));
+    const bool declined = !handler && (k.kernel.flags & RB_K_FORMULA);
+    if (!declined) all.push_back({k.ticket, k.op, k.target, k.provider, !handler});
   }
+  return all;
 }
 
 void check_all_formulas() {

@@ -13,6 +13,7 @@
 #include "formula_kernel.h"
 #include "infer.h"
 #include "overlap.h"
+#include "rule_functions.h"
 #include "runtime.h"
 #include "shape_rules.h"
 #include "thread_state.h"
@@ -27,7 +28,9 @@ constexpr int kMaxArgs = 32;
 // Below every layer: what core does on its own behalf is not recorded, cast or batched again.
 class LayersOff {
  public:
-  LayersOff() : state_(thread_state()), before_(state_.exclude) { state_.exclude |= ~kBackendMask; }
+  explicit LayersOff(uint64_t keep = 0) : state_(thread_state()), before_(state_.exclude) {
+    state_.exclude |= ~(kBackendMask | keep);
+  }
   ~LayersOff() { state_.exclude = before_; }
   LayersOff(const LayersOff&) = delete;
   LayersOff& operator=(const LayersOff&) = delete;
@@ -74,6 +77,14 @@ std::string dtype_names(uint64_t mask) {
     }
   }
   fail(RB_E_DEVICE, "%s: expected all tensors on one device", op.name.c_str());
+}
+
+void check_alive(const Op& op) {
+  if (!op.retired) return;
+  fail(RB_E_STATE,
+       "%s: this operator was taken back, or another definition has replaced it (it was registered "
+       "by %s)",
+       op.name.c_str(), op.provider.c_str());
 }
 
 [[noreturn]] void fail_no_kernel(const Op& op, int backend) {
@@ -401,16 +412,53 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
   return true;
 }
 
+// Whether the record says what the results of a Python kernel are. (Those of plugins are trusted.)
+bool says_results(const Op& op) {
+  return op.shape_rule != ShapeRule::kData && op.shape_rule != ShapeRule::kKernel &&
+         !op.returns_list && !op.is_view() &&
+         (op.info.kind != RB_KIND_COMPOSITE || !op.shape_text.empty());
+}
+
+void check_results(const Op& op, int backend, const Handler& handler, const RbValue* args,
+                   int nargs, const RbValue* results, int32_t nrets) {
+  Inferred inferred;
+  infer(op, args, nargs, inferred);
+  for (int32_t i = 0; i < nrets; ++i) {
+    const RbTensor& got = *results[i].v.t;
+    const TensorSpec& spec = inferred.rets[i];
+    const bool fits =
+        got.ndim == spec.ndim && !std::memcmp(got.shape, spec.shape, spec.ndim * sizeof(int64_t));
+    if (fits && got.dtype_id == spec.dtype) continue;
+    fail(fits ? RB_E_TYPE : RB_E_ARG,
+         "%s: the kernel for '%s' [%s] returned %s of shape %s and dtype %s; by the record it has "
+         "shape %s and dtype %s",
+         op.name.c_str(), backend_name(backend), handler.provider ? handler.provider : "?",
+         op.ret_names[i].c_str(), shape_text(got.ndim, got.shape).c_str(),
+         kDTypes[got.dtype_id].name, shape_text(spec.ndim, spec.shape).c_str(),
+         kDTypes[spec.dtype].name);
+  }
+}
+
 void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int backend,
                     const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   Arguments a(args, nargs);
   prepare(op, handler, -1, a, nargs);
+  bump_mutated(op, args, nargs, true);
   RbValue results[kMaxRets];
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
   RbCall plain = *c;
   plain.flags &= ~static_cast<uint32_t>(RB_CALL_OUT);
   check_kernel_result(op, backend, handler,
                       handler.fn(handler.self, &plain, a.values, nargs, results, nrets));
+  bump_mutated(op, args, nargs, false);
+  if ((handler.flags & RB_K_NEEDS_GIL) && says_results(op)) {
+    try {
+      check_results(op, backend, handler, args, nargs, results, nrets);
+    } catch (...) {
+      for (int32_t i = 0; i < nrets; ++i) value_release(&results[i]);
+      throw;
+    }
+  }
   if (c->flags & RB_CALL_OUT) {
     write_back(op, results, nrets, rets);
   } else {
@@ -455,14 +503,17 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   if (nargs > kMaxArgs || nrets > kMaxRets)
     fail(RB_E_ARG, "%s: too many arguments", op.name.c_str());
   if (backends & (backends - 1)) fail_mixed(op, args, nargs);
+  check_alive(op);
   const int backend = __builtin_ctzll(backends);
-  LayersOff layers_off;
   const Handler& handler = op.table[backend];
+  // A function that an operator is made of may draw random numbers, as the levels around it say.
+  const bool made_of_others = !handler.fn && op.rules[kDecompRule].fn && op.has_decomp();
+  const LayersOff layers_off(made_of_others ? uint64_t{1} << kTransformSlot : 0);
   if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
-  if (backend == kMeta && op.info.kind != RB_KIND_COMPOSITE)
+  if (backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn))
     return run_meta(c, op, args, nargs, rets, nrets);
   if (!handler.fn) {
-    if (!op.has_decomp()) fail_no_kernel(op, backend);
+    if (!op.has_decomp() && !op.rules[kDecompRule].fn) fail_no_kernel(op, backend);
     return decompose(c, args, nargs, rets, nrets);
   }
   if (handler.flags & RB_K_ALLOCATES)
@@ -585,9 +636,11 @@ int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue
 
 void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
   const Op& op = *impl(c->op);
-  if (!op.has_decomp())
+  check_alive(op);
+  if (!op.has_decomp() && !op.rules[kDecompRule].fn)
     fail(RB_E_NOTIMPL, "%s: the operator has no decomposition", op.name.c_str());
-  if (!op.shape_text.empty() && op.info.kind == RB_KIND_COMPOSITE)
+  const Nesting nesting(op);
+  if (op.shape_rule == ShapeRule::kNamed && op.info.kind == RB_KIND_COMPOSITE)
     validate_composite(op, args, nargs);
   if (!(c->flags & RB_CALL_OUT)) return run_decomp(op, args, nargs, rets, nrets);
   RbValue results[kMaxRets];

@@ -11,6 +11,7 @@
 
 struct RbTxn {  // what a plugin has staged; applied whole or not at all
   std::string provider;
+  bool replace = false;  // its operators take the place of those of the same name
   std::vector<std::unique_ptr<rabbet::Op>> ops;
   std::vector<std::pair<RbKernel, std::string>> kernels;  // with the backend's or layer's name
   std::deque<std::string> names;                          // the kernels' operator names
@@ -24,9 +25,20 @@ extern const RbHost kHost;
 // -- registration (registry.cpp)
 void txn_add_ops(RbTxn& txn, const std::string& text, const std::string& file);
 void txn_commit(RbTxn& txn);  // throws Error and changes nothing if something does not fit
-/// Register kernels outside a plugin; returns a ticket for unregister_kernel.
-int64_t register_kernel(const RbKernel& kernel, const std::string& provider);
-void unregister_kernel(int64_t ticket);
+/// Register kernels outside a plugin; returns a ticket for unregister_kernel. With `replace` it
+/// takes the place of another provider's.
+int64_t register_kernel(const RbKernel& kernel, const std::string& provider, bool replace);
+bool unregister_kernel(int64_t ticket);  // false: it is not registered any more
+/// Take an operator back: its name is free again, calls through what still refers to it fail.
+void retire_op(const std::string& name);
+
+struct KernelEntry {
+  int64_t ticket;
+  std::string op, target, provider;
+  bool pending;  // it waits for its operator, backend or layer
+};
+/// Every registered kernel and rule function, but for kernels of formulas that no record has.
+std::vector<KernelEntry> registered_kernels();
 
 // -- layers (layers.cpp)
 struct LayerEntry {

@@ -236,6 +236,7 @@ namespace {
 bool draws(const Op& op) {
   if (op.info.kind == RB_KIND_RANDOM) return true;
   if (op.info.kind != RB_KIND_COMPOSITE) return false;
+  if (op.rules[kDecompRule].fn) return false;  // what it calls is asked
   static thread_local std::unordered_map<const Op*, bool> known;
   const auto [at, is_new] = known.emplace(&op, false);
   if (!is_new) return at->second;
@@ -251,7 +252,7 @@ bool concerns_transform(const Op& op, int32_t* level) {
   const ThreadState& state = thread_state();
   if (state.exclude >> kTransformSlot & 1) return false;
   const uint32_t wanted = RB_X_EVERY | (draws(op) ? +RB_X_RANDOM : 0u);
-  for (int32_t i = state.depth; i > *level; --i) {
+  for (int32_t i = state.depth; i > *level && i > state.floor; --i) {
     if (state.levels[i - 1].flags & wanted) {
       *level = i;
       return true;

@@ -3,6 +3,7 @@
 #pragma once
 #include "op.h"
 #include "tensor.h"
+#include "thread_state.h"
 
 namespace rabbet {
 
@@ -31,6 +32,27 @@ Tensor* tensor_alias(RbTensor* t);
 /// The tensor whose memory holds the value of `t`: itself, or what a transform lets stand for it.
 /// Throws Error naming `what` where a transform has no one value for it.
 const RbTensor* readable(const RbTensor* t, const char* what);
+
+/// While a kernel runs that may call anything: it is outside all levels, and may enter its own.
+class InsideKernel {
+ public:
+  InsideKernel() : exclude_(state_.exclude), depth_(state_.depth), floor_(state_.floor) {
+    state_.exclude &= ~(uint64_t{1} << kTransformSlot);
+    state_.depth = state_.floor = static_cast<int32_t>(state_.levels.size());
+  }
+  ~InsideKernel() {
+    state_.exclude = exclude_;
+    state_.depth = depth_;
+    state_.floor = floor_;
+  }
+  InsideKernel(const InsideKernel&) = delete;
+  InsideKernel& operator=(const InsideKernel&) = delete;
+
+ private:
+  ThreadState& state_ = thread_state();
+  uint64_t exclude_;
+  int32_t depth_, floor_;
+};
 
 /// Whether a call of `op` concerns a transform of a higher level than its tensors; sets `level`.
 bool concerns_transform(const Op& op, int32_t* level);

@@ -55,6 +55,13 @@ void restore_exception(PyObject* owned) {
 #endif
 }
 
+// What was running, for the end of the traceback.
+void add_note(PyObject* exception, const char* frames) {
+  Ref note(PyUnicode_DecodeUTF8(frames, static_cast<Py_ssize_t>(std::strlen(frames)), "replace"));
+  Ref done(note ? PyObject_CallMethod(exception, "add_note", "O", note.get()) : nullptr);
+  if (!done) PyErr_Clear();
+}
+
 void drop_exception(void* exception) {
   if (!interpreter_alive()) return;
   WithGil gil;
@@ -97,6 +104,7 @@ PyObject* raise_error(int32_t code) {
   if (e && e->code == RB_E_FOREIGN && e->foreign && e->foreign_tag &&
       !std::strcmp(e->foreign_tag, "pyobj")) {
     PyObject* exception = Py_NewRef(static_cast<PyObject*>(e->foreign));
+    if (e->frames && *e->frames) add_note(exception, e->frames);
     kHost.err_clear();
     restore_exception(exception);
     return nullptr;

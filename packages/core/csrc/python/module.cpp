@@ -9,14 +9,15 @@
 #include "core/dtype.h"
 #include "core/formula_kernel.h"
 #include "core/memory.h"
+#include "core/rule_functions.h"
 #include "core/runtime.h"
 #include "core/thread_state.h"
 #include "core_ops.h"
 #include "data.h"
 #include "dlpack.h"
 #include "errors.h"
+#include "library.h"
 #include "op_type.h"
-#include "python_kernel.h"
 #include "rabbet/python.h"
 #include "tensor_type.h"
 #include "value_types.h"
@@ -62,7 +63,6 @@ const char* const kTypeNames[] = {"Tensor", "Tensor[]", "Scalar", "int",       "
                                   "dim[]",  "perm",     "size[]", "bsize[]",   "int[]", "float[]"};
 const char* const kKindNames[] = {"elementwise", "reduction", "along",  "movement",  "batched",
                                   "indexing",    "creation",  "random", "composite", "opaque"};
-const char* const kAutocastNames[] = {"pass", "low", "fp32", "promote"};
 
 py::dict describe_param(const Param& p) {
   py::dict d;
@@ -87,7 +87,7 @@ py::dict describe_op(const std::string& name) {
   d["base"] = op->base;
   d["schema"] = op->schema;
   d["kind"] = kKindNames[op->info.kind];
-  d["autocast"] = kAutocastNames[op->info.autocast];
+  d["autocast"] = autocast_text(op->info.autocast);
   py::list params;
   for (const Param& p : op->params) params.append(describe_param(p));
   d["params"] = params;
@@ -95,6 +95,7 @@ py::dict describe_op(const std::string& name) {
   d["returns_list"] = op->returns_list;
   d["view"] = op->is_view();
   d["maybe_view"] = (op->info.flags & RB_OP_MAYBE_VIEW) != 0;
+  d["data_shape"] = (op->info.flags & RB_OP_DATA_SHAPE) != 0;
   d["detached"] = op->detached;
   d["doc"] = op->doc;
   d["ref"] = op->ref;
@@ -103,16 +104,21 @@ py::dict describe_op(const std::string& name) {
   d["function"] = op->as_function;
   d["method"] = op->as_method;
   d["inplace"] = op->as_inplace;
-  d["has_vjp"] = !op->vjps.empty();
+  d["has_vjp"] = (op->info.flags & RB_OP_HAS_VJP) != 0;
   d["has_decomp"] = op->has_decomp();
   d["provider"] = op->provider;
   d["file"] = op->file;
   d["family"] = op->family;
   py::dict formulas;
-  if (op->has_decomp()) formulas["decomp"] = op->decomp_text;
+  if (!op->decomp_text.empty()) formulas["decomp"] = op->decomp_text;
   for (auto& [arg, text] : op->vjps) formulas[py::str("vjp " + arg)] = text;
   for (auto& [ret, text] : op->jvps) formulas[py::str("jvp " + op->ret_names[ret])] = text;
   d["formulas"] = formulas;
+  py::dict rules;  // those that are functions
+  for (int slot = 0; slot < kRuleSlots; ++slot) {
+    if (op->rules[slot].fn) rules[rule_name(slot)] = op->rules[slot].provider;
+  }
+  d["rules"] = rules;
   py::dict kernels;
   for (int bit = 0; bit < backend_count(); ++bit) {
     if (op->table[bit].fn)
@@ -201,36 +207,7 @@ py::list describe_plugins() {
   return list;
 }
 
-// ---- registration from Python
-
-class KernelHandle {
- public:
-  KernelHandle(int64_t ticket, std::string op, std::string backend)
-      : op(std::move(op)), backend(std::move(backend)), ticket_(ticket) {}
-  void revoke() {
-    if (ticket_) unregister_kernel(ticket_);
-    ticket_ = 0;
-  }
-  const std::string op, backend;
-
- private:
-  int64_t ticket_;
-};
-
-KernelHandle add_python_kernel(const std::string& op, const std::string& backend,
-                               const py::function& fn, const std::string& provider) {
-  const RbKernel kernel = make_python_kernel(op.c_str(), backend.c_str(), fn.ptr());
-  return {register_kernel(kernel, provider), op, backend};
-}
-
-void add_ops(const std::string& text, const std::string& file, const std::string& provider) {
-  RbTxn txn;
-  txn.provider = provider;
-  txn_add_ops(txn, text, file);
-  for (auto& op : txn.ops) check_formulas(*op);
-  txn_commit(txn);
-  refresh_ops();
-}
+// ---- plugins
 
 void load(const std::string& path) {
   int32_t code;
@@ -374,13 +351,7 @@ PYBIND11_MODULE(_C, m) {
     synchronize(spec.backend, spec.index < 0 ? 0 : spec.index);
   });
 
-  m.def("add_ops", add_ops, py::arg("text"), py::arg("file"), py::arg("provider"));
-  py::class_<KernelHandle>(m, "KernelHandle")
-      .def("revoke", &KernelHandle::revoke)
-      .def_readonly("op", &KernelHandle::op)
-      .def_readonly("backend", &KernelHandle::backend);
-  m.def("add_python_kernel", add_python_kernel, py::arg("op"), py::arg("backend"), py::arg("fn"),
-        py::arg("provider"));
+  bind_library(m);
 
   m.def("get_default_dtype",
         [] { return py::reinterpret_borrow<py::object>(dtype_objects[default_dtype()]); });

@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <unordered_map>
@@ -22,8 +23,9 @@ struct OpObject {
   std::vector<Overload>* overloads;  // owned; Op objects live as long as the process
   const char* name;                  // owned
   bool inplace;
-  int self_index;  // parameter that takes the method's object; 0 but for `x.where(condition,
-                   // other)`
+  PyObject* handle;  // owned: the registration that made it, or null
+  int self_index;    // parameter that takes the method's object; 0 but for `x.where(condition,
+                     // other)`
 };
 
 OpObject* as_op(PyObject* o) { return reinterpret_cast<OpObject*>(o); }
@@ -200,8 +202,13 @@ PyObject* op_bind(PyObject* self, PyObject* object, PyObject*) {
   return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
 }
 
+// "mine::cube" is rabbet.ops.mine.cube.
 PyObject* op_repr(PyObject* self) {
-  return PyUnicode_FromFormat("<operator rabbet.%s>", as_op(self)->name);
+  const char* name = as_op(self)->name;
+  const char* colons = std::strstr(name, "::");
+  if (!colons) return PyUnicode_FromFormat("<operator rabbet.%s>", name);
+  const std::string space(name, colons);
+  return PyUnicode_FromFormat("<operator rabbet.ops.%s.%s>", space.c_str(), colons + 2);
 }
 
 PyObject* op_get_name(PyObject* self, void*) { return PyUnicode_FromString(as_op(self)->name); }
@@ -258,6 +265,10 @@ PyObject* op_get_overloads(PyObject* self, void*) {
     return names.release();
   });
 }
+PyObject* op_get_handle(PyObject* self, void*) {
+  PyObject* handle = as_op(self)->handle;
+  return Py_NewRef(handle ? handle : Py_None);
+}
 PyObject* op_get_inplace(PyObject* self, void*) { return PyBool_FromLong(as_op(self)->inplace); }
 // Pickled by name; rabbet._C.op finds it again.
 PyObject* op_reduce(PyObject* self, PyObject*) {
@@ -269,6 +280,7 @@ PyObject* op_reduce(PyObject* self, PyObject*) {
 void op_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   delete as_op(self)->overloads;
+  Py_XDECREF(as_op(self)->handle);
   delete[] as_op(self)->name;
   type->tp_free(self);
   Py_DECREF(type);
@@ -282,6 +294,8 @@ PyGetSetDef op_getset[] = {
     {"__module__", op_get_module, nullptr, nullptr, nullptr},
     {"overloads", op_get_overloads, nullptr, "Names of the records that it calls, in order.",
      nullptr},
+    {"handle", op_get_handle, nullptr,
+     "The registration of an operator that rabbet.library made, else None.", nullptr},
     {"inplace", op_get_inplace, nullptr, "Whether it writes its first argument.", nullptr},
     {}};
 PyMethodDef op_methods[] = {{"__reduce__", op_reduce, METH_NOARGS, nullptr}, {}};
@@ -326,6 +340,7 @@ PyObject* new_op(const std::string& name, bool inplace, int self_index = 0) {
   o->vectorcall = self_index ? op_call_moved : op_call;
   o->overloads = new std::vector<Overload>;
   o->name = copy_text(name);
+  o->handle = nullptr;
   o->inplace = inplace;
   o->self_index = self_index;
   return self;
@@ -351,9 +366,17 @@ PyObject* object_named(const std::string& name, bool inplace) {
   return o;
 }
 
+// Overload lists are replaced, never changed: a call without Python's lock may be reading the old.
+void set_overloads(PyObject* o, std::vector<Overload>* fresh) {
+  if (as_op(o)->overloads->empty()) delete as_op(o)->overloads;
+  as_op(o)->overloads = fresh;
+  settle_lists(*fresh);
+}
+
 void add_overload(PyObject* o, const Op* op) {
-  as_op(o)->overloads->push_back(make_overload(op));
-  settle_lists(*as_op(o)->overloads);
+  auto fresh = std::make_unique<std::vector<Overload>>(*as_op(o)->overloads);
+  fresh->push_back(make_overload(op));
+  set_overloads(o, fresh.release());
 }
 
 void set_method(const std::string& name, PyObject* o) {
@@ -399,10 +422,53 @@ void add_names(const Op* op, const std::string& name) {
   }
 }
 
+// Take out what was taken back or replaced; the lists that are empty then, as they were.
+std::unordered_map<std::string, std::vector<Overload>*> drop_retired() {
+  std::unordered_map<std::string, std::vector<Overload>*> emptied;
+  for (auto& [name, object] : objects().by_name) {
+    auto* const old = as_op(object)->overloads;
+    auto alive = std::make_unique<std::vector<Overload>>();
+    for (const Overload& overload : *old) {
+      if (!overload.op->retired) alive->push_back(overload);
+    }
+    if (alive->size() == old->size()) continue;
+    if (alive->empty()) emptied[name] = old;
+    set_overloads(object, alive.release());
+  }
+  return emptied;
+}
+
+// Names that are free now. What still refers to their objects gets an error when it calls them.
+void forget_names(const std::unordered_map<std::string, std::vector<Overload>*>& emptied) {
+  Objects& all = objects();
+  for (const auto& [name, old] : emptied) {
+    PyObject* object = all.by_name[name];
+    if (!as_op(object)->overloads->empty()) continue;
+    as_op(object)->overloads = old;
+    all.by_name.erase(name);
+    all.names.erase(std::remove(all.names.begin(), all.names.end(), name), all.names.end());
+    Py_CLEAR(as_op(object)->handle);
+    Py_DECREF(object);
+  }
+}
+
 }  // namespace
+
+const std::vector<Overload>& overloads_of(PyObject* op) {
+  if (Py_TYPE(op) != op_type)
+    raise(PyExc_TypeError, "expected an Op, got %s", Py_TYPE(op)->tp_name);
+  return *as_op(op)->overloads;
+}
+
+void set_op_handle(PyObject* op, PyObject* handle) {
+  if (Py_TYPE(op) != op_type)
+    raise(PyExc_TypeError, "expected an Op, got %s", Py_TYPE(op)->tp_name);
+  Py_XSETREF(as_op(op)->handle, Py_NewRef(handle));
+}
 
 void refresh_ops() {
   Objects& all = objects();
+  const auto emptied = drop_retired();
   for (const Op* op : all_ops()) {
     if (all.seen[op]) continue;
     all.seen[op] = true;
@@ -414,6 +480,7 @@ void refresh_ops() {
     add_names(op, op->base);
     for (const std::string& alias : op->aliases) add_names(op, alias);
   }
+  forget_names(emptied);
 }
 
 void init_op_type(PyObject* module) {
@@ -435,12 +502,11 @@ std::vector<std::string> public_op_names() { return objects().names; }
 PyTypeObject* result_type(const Op* op) {
   PyTypeObject*& type = objects().results[op];
   if (type) return type;
-  std::string name = "rabbet.return_types." + op->name;
+  const bool overload = op->name.compare(0, op->base.size() + 1, op->base + ".") == 0;
+  std::string name = "rabbet.return_types." + (overload ? op->base : op->name);
   for (size_t i = sizeof "rabbet.return_types"; i < name.size(); ++i) {
-    if (name[i] == '.') name[i] = '_';
+    if (name[i] == '.' || name[i] == ':') name[i] = '_';
   }
-  if (op->name.compare(0, op->base.size() + 1, op->base + ".") == 0)
-    name = "rabbet.return_types." + op->base;
   const size_t n = op->ret_names.size();
   auto* fields = new PyStructSequence_Field[n + 1];
   for (size_t i = 0; i < n; ++i) fields[i] = {op->ret_names[i].c_str(), nullptr};

@@ -9,8 +9,14 @@ extern PyTypeObject* op_type;
 /// Make the type, an object for every operator, and put methods on Tensor. Throws PythonError or
 /// Error.
 void init_op_type(PyObject* module);
-/// Operators that were registered since: new objects, new overloads of old ones, methods. Throws.
+/// Operators that were registered or taken back since: new objects, other overloads of old ones,
+/// methods. Throws.
 void refresh_ops();
+
+/// The records that an Op calls, in order. Throws.
+const std::vector<Overload>& overloads_of(PyObject* op);
+/// Set `Op.handle`. Throws.
+void set_op_handle(PyObject* op, PyObject* handle);
 
 /// The object of a public name, an alias, an in-place name ("add_") or an overload ("max.dim");
 /// borrowed, null (without an exception) if there is none.

@@ -1,11 +1,26 @@
-// Kernels written in Python.
+// Kernels and rules written in Python.
 #pragma once
 #include "core/runtime.h"
 #include "ref.h"
 
 namespace rabbet::python {
 
-/// A kernel that calls `fn(*arguments)`, which returns the result (a tuple for several).
-RbKernel make_python_kernel(const char* op, const char* backend, PyObject* fn);
+/// A kernel (or rule, or layer's handler, by `target`) that calls `fn`. What `fn` is given:
+///   a backend: the arguments; it returns the result (a tuple of them), or with `fills` takes the
+///     results as `out=` and fills them;
+///   "decomp": the arguments; it returns the result;
+///   a layer: the call's level, then the arguments;
+///   "shape": the arguments as meta tensors; it returns a tuple of meta tensors;
+///   "vjp": a tuple that says which gradients are wanted, then the tuples of the arguments, the
+///     results and their gradients; it returns a tuple with an entry for each argument;
+///   "jvp": the tuples of the arguments, the results and the tangents of the arguments; it returns
+///   a
+///     tuple with an entry for each result.
+/// `mask`: RbKernel.dtype_mask.
+RbKernel make_python_kernel(const char* op, const char* target, PyObject* fn, bool fills,
+                            uint64_t mask);
+
+/// A layer's handler for the operator.
+RbKernel make_python_layer_rule(const char* op, const char* layer, PyObject* fn);
 
 }  // namespace rabbet::python

@@ -207,7 +207,17 @@ enum { /* RbKernel.flags */
  * a kernel only where nothing has to be recorded or transformed and all tensors that the formula
  * reads have one floating dtype, which the result (one tensor, of their broadcast shape) has too;
  * numbers are real. It may decline by returning RB_E_NOTIMPL before it writes anything: then, and
- * for all other operands, core evaluates the formula. */
+ * for all other operands, core evaluates the formula.
+ *
+ * A rule that no formula of the record gives can be a function: `backend` is the rule's name then.
+ *   "decomp": args and rets are those of the operator; the operators that it calls are full calls.
+ *   "shape": rets become owned tensors (of any device) with the results' shapes and dtypes.
+ *   "vjp": args are those of the operator, then its results, then their gradients (or RB_ZERO);
+ *     rets has an entry for each argument: RB_ZERO where no gradient is wanted, else to become
+ *     RB_TENSOR, RB_TENSORS or RB_ZERO. `dtype_mask` says whose values it reads: arguments in the
+ *     lower 32 bits, results in the upper; the others come as RB_META; 0: all are read.
+ *   "jvp": args are those of the operator, its results, then the arguments' tangents (or RB_ZERO);
+ *     rets has an entry for each result. */
 typedef struct RbKernel {
   uint32_t struct_size, flags;
   const char* op;      /* record name, e.g. "max.dim" */
@@ -253,6 +263,18 @@ typedef struct RbLayer {
    * without a call. May be null. */
   int32_t (*refresh)(void* frame, RbTensor* wrapper);
 } RbLayer;
+
+/* A layer may publish this table under "NAME.explain", version 1: what it does with a call, for
+ * library.explain. The text says why; "{device}" in it stands for the name of the call's device. */
+enum {                    /* what `explain` returns */
+       RB_EXPLAIN_PASSES, /* hands the call on as it is */
+       RB_EXPLAIN_ACTS,   /* does something, and hands the call on */
+       RB_EXPLAIN_ENDS    /* makes other calls instead */
+};
+typedef struct RbExplain {
+  uint32_t struct_size, flags;
+  int32_t (*explain)(const RbOp*, const RbValue* args, int32_t nargs, char* text, uint32_t size);
+} RbExplain;
 
 /* ---- what a layer may ask about an operator */
 
@@ -324,7 +346,13 @@ enum { /* RbOpInfo.flags */
        RB_OP_DATA_SHAPE = 32, /* the result's shape depends on the data */
        RB_OP_HAS_JVP = 64     /* the record says how tangents pass through, see RbHost.jvp */
 };
-enum { RB_AUTOCAST_PASS, RB_AUTOCAST_LOW, RB_AUTOCAST_FP32, RB_AUTOCAST_PROMOTE };
+enum { /* RbOpInfo.autocast */
+       RB_AUTOCAST_PASS,
+       RB_AUTOCAST_LOW,
+       RB_AUTOCAST_FP32,
+       RB_AUTOCAST_PROMOTE,
+       RB_AUTOCAST_TO = 16 /* plus a dtype id: that dtype */
+};
 typedef struct RbOpInfo {
   uint32_t struct_size, flags;
   const char* name; /* "add", "max.dim" */

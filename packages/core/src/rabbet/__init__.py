@@ -82,14 +82,36 @@ def _extend_path() -> None:
             __path__.append(folder)
 
 
-class _Ops:
-    """Every operator by name, hidden ones and overloads included: `ops.linear`, `ops("max.dim")`."""
+class _Namespace:
+    """The operators of a namespace: `ops.mine.scale` is "mine::scale". They may come and go."""
+
+    def __init__(self, space: str) -> None:
+        self._space = space
 
     def __getattr__(self, name: str) -> Op:
         try:
+            return _C.op(f"{self._space}::{name}")
+        except KeyError:
+            raise AttributeError(f"there is no operator '{self._space}::{name}'") from None
+
+    def __dir__(self) -> list[str]:
+        prefix = f"{self._space}::"
+        return sorted(n.removeprefix(prefix) for n in _C.op_names() if n.startswith(prefix))
+
+    def __repr__(self) -> str:
+        return f"<operators rabbet.ops.{self._space}: {', '.join(dir(self)) or 'none'}>"
+
+
+class _Ops:
+    """Every operator by name, hidden ones and overloads included: `ops.linear`, `ops("max.dim")`, `ops.mine.scale`."""
+
+    def __getattr__(self, name: str) -> object:
+        try:
             found = _C.op(name)
         except KeyError:
-            raise AttributeError(f"there is no operator '{name}'") from None
+            if [n for n in _C.op_names() if n.startswith(f"{name}::")]:
+                return _Namespace(name)
+            raise AttributeError(f"there is no operator and no namespace '{name}'") from None
         setattr(self, name, found)
         return found
 

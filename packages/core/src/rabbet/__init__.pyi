@@ -1,5 +1,7 @@
 """What `import rabbet` offers: operators from their records, functions beside them, types and constants."""
 
+from typing import Any as _Any
+
 from . import library as library
 from . import serialization as serialization
 from ._C import (
@@ -70,7 +72,7 @@ from .serialization import save as save
 __version__: str
 
 class _Ops:
-    def __getattr__(self, name: str) -> Op: ...
+    def __getattr__(self, name: str) -> _Any: ...
     def __call__(self, name: str) -> Op: ...
 
 ops: _Ops

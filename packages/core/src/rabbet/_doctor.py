@@ -47,6 +47,7 @@ def report(load: bool = True) -> dict[str, Any]:
         "backends": _C.backends(),
         "layers": _C.layers(),
         "phases": _C.layer_phases(),
+        "pending": [k for k in _C.registered_kernels() if k["pending"]],
         "operators": len(records),
         "coverage": coverage,
         "live": _C.live_counts(),
@@ -95,6 +96,9 @@ def text(data: dict[str, Any], layers_only: bool = False) -> str:
             f"[{b['provider']}]"
         )
     lines += _layer_lines(data)
+    if data["pending"]:
+        lines.append("Waiting for a device, a layer or an operator that is not loaded:")
+        lines += [f"  '{k['op']}' for '{k['target']}'  [{k['provider']}]" for k in data["pending"]]
     live = data["live"]
     lines.append(
         f"{data['operators']} operators, {live['tensors']} live tensors ({live['bytes']} bytes), "
@@ -103,15 +107,26 @@ def text(data: dict[str, Any], layers_only: bool = False) -> str:
     return "\n".join(lines)
 
 
+def _import(names: list[str]) -> None:
+    """Import modules, so that what they register is in the report; the current folder counts."""
+    import importlib
+
+    sys.path.insert(0, "")
+    for name in names:
+        importlib.import_module(name)
+
+
 def main(arguments: list[str]) -> int:
     """Run the command; the exit code is 1 if a plugin failed."""
-    unknown = set(arguments) - {"--json", "--layers"}
+    modules = [a.partition("=")[2] for a in arguments if a.startswith("--import=")]
+    unknown = {a for a in arguments if not a.startswith("--import=")} - {"--json", "--layers"}
     if unknown:
         print(
-            f"rabbet doctor: unknown option {sorted(unknown)[0]}; options: --json, --layers",
+            f"rabbet doctor: unknown option {sorted(unknown)[0]}; options: --json, --layers, --import=MODULE",
             file=sys.stderr,
         )
         return 2
+    _import(modules)
     data = report()
     if "--json" in arguments:
         import json

@@ -1,20 +1,40 @@
-"""Operators of your own, kernels for existing ones, and an explanation of what a call does."""
+"""Operators of your own, kernels and rules for existing ones, and an explanation of what a call does.
 
+    @library.op("mine::scale(Tensor x, float a) -> Tensor", vjp={"x": "grad * a"})
+    def scale(x, a):
+        return x * a
+
+Every registration can be taken back: `revoke()`, or use it as a context manager.
+"""
+
+import difflib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import _C
-from ._C import KernelHandle, Op, Tensor
+from . import _C, _rules
+from ._C import Op
 from ._plugins import require_layer
+from ._registrations import Place, Registration, caller, find, keep, replaces
 
-__all__ = ["explain", "impl", "op", "register_records", "require_layer"]
+__all__ = [
+    "Registration",
+    "autocast",
+    "batch",
+    "define",
+    "explain",
+    "impl",
+    "jvp",
+    "op",
+    "opcheck",
+    "register_records",
+    "require_layer",
+    "shape",
+    "vjp",
+]
 
-
-def _provider(depth: int = 2) -> str:
-    frame = sys._getframe(depth)
-    return f"{frame.f_globals.get('__name__', '?')} ({frame.f_code.co_filename}:{frame.f_lineno})"
+_KINDS_OF_KERNELS = {"composite", "opaque"}  # whose kind does not say the result's shape
 
 
 def register_records(text: str, file: str = "<records>") -> None:
@@ -23,103 +43,548 @@ def register_records(text: str, file: str = "<records>") -> None:
     Raises:
         PluginError: naming file and line of what is wrong; nothing is registered then.
     """
-    _C.add_ops(text, file, _provider())
+    _C.add_ops(text, file, str(caller("records")))
 
 
-class _Registered:
-    """An operator that `op` registered: call it, or give it kernels with `impl`."""
-
-    def __init__(self, name: str, call: Op) -> None:
-        self.name, self._call = name, call
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
-
-    def impl(self, backend: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorator: the kernel for a backend."""
-        return impl(self.name, backend)
+# ---- operators
 
 
 def op(
-    schema: str, *, vjp: dict[str, str] | None = None, fields: dict[str, str] | None = None
-) -> Any:
-    """Decorator: register an operator whose Python function is its CPU kernel.
+    schema: str,
+    *,
+    kind: str | None = None,
+    dtype: Any = None,
+    shape: Any = None,
+    vjp: Any = None,
+    jvp: Any = None,
+    autocast: Any = None,
+    batch: Any = None,
+    decomp: str | None = None,
+    doc: str | None = None,
+    fields: dict[str, str] | None = None,
+) -> Callable[[Callable[..., Any]], Op]:
+    """Decorator: make an operator of a Python function, which runs on every device without a kernel.
+
+    The function is called as the schema says: keyword-only arguments by keyword. It must return tensors of
+    its own, one for each result, and write to no argument that the schema does not mark `(a!)`. Made of
+    operators it needs no more: gradients, batching and autocast reach those. With `kind="opaque"` they do
+    not look into it (it may use NumPy): it is then differentiable by `vjp` only, and called with tensors
+    that require no grad.
 
     Args:
-        schema: e.g. "my::scale(Tensor x, float a) -> Tensor".
-        vjp: a derivative formula for each differentiable argument, e.g. {"x": "grad * a"}.
-        fields: further fields of the record, e.g. {"kind": "elementwise", "autocast": "fp32"}.
+        schema: e.g. "mine::scale(Tensor x, float a) -> Tensor" (types: docs/reference/records).
+        kind: "composite" (the default), "opaque", "elementwise", ..., as in records.
+        dtype, shape: of the results, as record text (`shape="x.shape"`, `dtype="promote(x, y)"`), or
+            functions of the arguments, which come as meta tensors, see `shape`. A dtype object will do too.
+        vjp: a formula for each differentiable argument, {"x": "grad * a"}, or a function, see `vjp`.
+        jvp: a formula for the tangent of the result, or a function, see `jvp`.
+        autocast: "low", "fp32", "promote" or a dtype.
+        batch: what one more dimension means ("leading x"), or a function, see `batch`.
+        decomp: a formula that runs in place of the function.
+        doc: a sentence; else the first line of the function's docstring.
+        fields: a dict of further fields of the record.
+
+    Returns:
+        The operator, which is also `rabbet.ops.mine.scale`. Its `handle` is the registration.
 
     Raises:
-        PluginError: if the schema or a formula is wrong, or the operator exists with another schema.
+        PluginError: if the schema or a formula is wrong, the operator exists already, or the function takes
+            other arguments than the schema.
     """
-    provider = _provider()
 
-    def register(function: Callable[..., Any]) -> _Registered:
-        name = schema.split("(", 1)[0].strip()
-        record = {"kind": "opaque", "shape": "data", "expose": "none", **(fields or {})}
-        lines = [schema, *(f"  {key} {value}" for key, value in record.items())]
-        lines += [f"  vjp {arg} {formula}" for arg, formula in (vjp or {}).items()]
-        if doc := inspect.getdoc(function):
-            lines.append(f"  doc {doc.splitlines()[0]}")
-        file = f"{function.__module__}.{function.__qualname__}"
-        _C.add_ops("\n".join(lines) + "\n", file, provider)
-        _C.add_python_kernel(name, "cpu", function, provider)
-        return _Registered(name, _C.op(name))
+    options: dict[str, Any] = {
+        "kind": kind, "dtype": dtype, "shape": shape, "vjp": vjp, "jvp": jvp, "autocast": autocast,
+        "batch": batch, "decomp": decomp, "doc": doc, "fields": fields,
+    }  # fmt: skip
+
+    def register(function: Callable[..., Any]) -> Op:
+        if not callable(function):
+            raise TypeError(f"library.op: expected a function, got {type(function).__name__}")
+        place = caller(getattr(function, "__qualname__", "?"))
+        return _define(schema, function, place, **options)
 
     return register
 
 
-_handles: dict[tuple[str, str], KernelHandle] = {}
+def define(
+    schema: str,
+    *,
+    kind: str | None = None,
+    dtype: Any = None,
+    shape: Any = None,
+    vjp: Any = None,
+    jvp: Any = None,
+    autocast: Any = None,
+    batch: Any = None,
+    decomp: str | None = None,
+    doc: str | None = None,
+    fields: dict[str, str] | None = None,
+) -> Op:
+    """Make an operator without a function: only kernels (`impl`) and rules say what it does.
 
-
-def impl(name: str, backend: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: a Python kernel of operator `name` for `backend`; it returns the result.
-
-    The backend may be one that is not loaded yet. The handle is the function's `kernel` attribute: call
-    `function.kernel.revoke()` to take it back.
+    Args:
+        schema: as for `op`, with the same keywords.
     """
-    provider = _provider()
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        handle = _C.add_python_kernel(name, backend, function, provider)
-        _handles[name, backend] = handle
-        function.kernel = handle  # type: ignore[attr-defined]
-        return function
-
-    return register
+    return _define(
+        schema, None, caller(schema),
+        kind=kind, dtype=dtype, shape=shape, vjp=vjp, jvp=jvp, autocast=autocast, batch=batch,
+        decomp=decomp, doc=doc, fields=fields,
+    )  # fmt: skip
 
 
-def _layer_state(
-    layer: str, info: dict[str, Any], tensors: list[Tensor], device: str
-) -> tuple[bool, str]:
-    """Whether a layer runs for such a call, and why."""
-    if layer == "autocast":
-        from rabbet import amp
-
-        on = amp.is_autocast_available(device) and amp.is_autocast_enabled(device)
-        return on, f"the record says {info['autocast']}" if on else f"autocast is off for {device}"
-    active = layer == "autograd" and any(t.requires_grad for t in tensors)
-    return active, "an argument requires grad" if active else "no argument asks for it"
-
-
-def explain(name: str, *args: Any) -> str:
-    """Say what a call of operator `name` with these arguments goes through, and who registered it."""
-    info = _C.op_info(name)
-    tensors = [a for a in args if isinstance(a, Tensor)]
-    lines = [info["schema"], f"  registered by {info['provider']} ({info['file']})"]
-    device = tensors[0].device.type if tensors else "cpu"
-    for layer in list(_C.layers()):
-        active, why = _layer_state(layer["name"], info, tensors, device)
-        lines.append(
-            f"  layer {layer['name']} [{layer['provider']}]: {'runs' if active else 'skipped'}, {why}"
+def _name_of(schema: str) -> str:
+    if not isinstance(schema, str):
+        raise TypeError(f"library.op: the schema must be a str, got {type(schema).__name__}")
+    name = schema.split("(", 1)[0].strip()
+    space, colons, base = name.partition("::")
+    if not colons or not space.isidentifier() or not base.split(".")[0].isidentifier():
+        mark = " " * (len(schema) - len(schema.lstrip())) + "^"
+        raise _C.PluginError(
+            f"library.op: expected 'namespace::name(arguments) -> result', got\n  {schema}\n  {mark}"
         )
-    if device in info["kernels"]:
-        lines.append(f"  kernel for {device} [{info['kernels'][device]}]")
-    elif info["has_decomp"]:
-        lines.append(f"  no kernel for {device}: decomposition `{info['formulas']['decomp']}`")
-    elif info["view"]:
-        lines.append("  a view: core derives its geometry")
-    else:
-        lines.append(f"  no kernel for {device} and no decomposition: the call raises")
-    return "\n".join(lines)
+    return name
+
+
+def _define(
+    schema: str,
+    function: Callable[..., Any] | None,
+    place: Place,
+    *,
+    kind: str | None = None,
+    dtype: Any = None,
+    shape: Any = None,
+    vjp: Any = None,
+    jvp: Any = None,
+    autocast: Any = None,
+    batch: Any = None,
+    decomp: str | None = None,
+    doc: str | None = None,
+    fields: dict[str, str] | None = None,
+) -> Op:
+    name = _name_of(schema)
+    replace = replaces(name, "operator", place)
+    if not replace and name in _C.record_names():
+        raise _C.PluginError(
+            f"the operator '{name}' is registered already, by {_C.op_info(name)['provider']}; "
+            f"this is a second one, by {place}"
+        )
+    has_fallback = function is not None or decomp is not None
+    record: dict[str, Any] = {
+        "kind": kind or ("composite" if has_fallback else "opaque"),
+        "expose": "none",
+    }
+    by_function = callable(shape) or (callable(dtype) and not isinstance(dtype, _C.dtype))
+    if record["kind"] in _KINDS_OF_KERNELS or by_function:
+        record["shape"] = "kernel"
+    if by_function and not callable(shape):
+        raise TypeError(f"library.op: {name}: a dtype function needs a shape function beside it")
+    if by_function and isinstance(dtype, str):
+        raise TypeError(
+            f"library.op: {name}: with a shape function give dtype as a dtype or a function, not as text"
+        )
+    if shape is not None and not by_function:
+        record["shape"] = shape
+    if dtype is not None and not by_function:
+        record["dtype"] = _dtype_text(dtype)
+    for key, value in (("decomp", decomp), ("autocast", _policy(autocast))):
+        if value is not None:
+            record[key] = value
+    if isinstance(jvp, str):
+        record["jvp"] = jvp
+    if isinstance(batch, str):
+        record["batch"] = batch
+    doc = doc or _first_line(function)
+    if doc:
+        record["doc"] = doc
+    lines = [" ".join(schema.split())]
+    lines += [
+        f"  {key} {' '.join(str(value).split())}"
+        for key, value in (record | (fields or {})).items()
+    ]
+    if isinstance(vjp, dict):
+        lines += [f"  vjp {arg} {' '.join(formula.split())}" for arg, formula in vjp.items()]
+    _C.add_ops("\n".join(lines) + "\n", f"{place.file}:{place.line}", str(place), replace)
+
+    made: list[Registration] = []
+    parts: list[Callable[[], Registration]] = []
+    if function is not None and decomp is None:
+        parts.append(lambda: _add_python(name, "decomp", function, function, place))
+    if by_function:
+        fn = _rules.shape_rule(name, shape, dtype)
+        parts.append(lambda: _add_python(name, "shape", fn, shape, place))
+    if callable(vjp):
+        parts.append(lambda: _add_vjp(name, vjp, None, None, place))
+    if callable(jvp):
+        parts.append(lambda: _add_jvp(name, jvp, None, place))
+    if callable(batch):
+        parts.append(lambda: _add_batch(name, batch, place))
+    old = find(name, "operator") if replace else None
+    try:
+        for part in old.parts if old is not None else ():
+            part.revoke()  # what the older definition said; what others registered stays
+        made += [add() for add in parts]
+        if function is not None:
+            _check_signature(name, function, "function", extra=0)
+    except BaseException:
+        for registration in (*made, *([old] if old is not None else [])):
+            registration.revoke()
+        _C.remove_op(name)
+        raise
+    operator = _C.op(name)
+    handle = Registration(name, "operator", place, function, [lambda: _C.remove_op(name)], made)
+    _C.set_op_handle(operator, keep(handle))
+    return operator
+
+
+def _first_line(function: Any) -> str:
+    text = inspect.getdoc(function) if function is not None else None
+    return text.splitlines()[0].strip() if text else ""
+
+
+def _dtype_text(dtype: Any) -> str:
+    return str(dtype).removeprefix("rabbet.")
+
+
+def _policy(policy: Any) -> str | None:
+    return None if policy is None else _dtype_text(policy)
+
+
+def _check_signature(name: str, function: Any, what: str, extra: int) -> None:
+    """Refuse a function that cannot be called as the schema says; `extra` arguments come first."""
+    info = _C.op_info(name)
+    positional: list[Any] = [None] * extra
+    keywords: dict[str, Any] = {}
+    for p in info["params"]:
+        if p["keyword_only"]:
+            keywords[p["name"]] = None
+        else:
+            positional.append(None)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # built in: no signature to look at
+        return
+    try:
+        if what == "kernel" and _fills(function, info):
+            keywords["out"] = None
+        signature.bind(*positional, **keywords)
+    except TypeError as error:
+        raise _C.PluginError(
+            f"the {what} of '{name}' takes {signature}, but the schema says\n  {info['schema']}\n({error})"
+        ) from None
+
+
+def _fills(function: Any, info: dict[str, Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+    return "out" in parameters and all(p["name"] != "out" for p in info["params"])
+
+
+# ---- kernels and rules
+
+
+def _record(name: Any, what: str) -> str:
+    """The record's name of an operator given by name or as object.
+
+    Raises:
+        ArgumentError: if there is none, naming similar ones.
+    """
+    if isinstance(name, Op):
+        if len(name.overloads) > 1:
+            raise _C.ArgumentError(
+                f"library.{what}: '{name.__name__}' has several overloads, name one: {', '.join(name.overloads)}"
+            )
+        return name.overloads[0]
+    if not isinstance(name, str):
+        raise TypeError(
+            f"library.{what}: expected the name of an operator or an Op, got {type(name).__name__}"
+        )
+    names = _C.record_names()
+    if name in names:
+        return name
+    close = difflib.get_close_matches(name, names, 3)
+    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise _C.ArgumentError(f"library.{what}: there is no operator '{name}'{hint}")
+
+
+def _add_python(
+    name: str, target: str, fn: Any, shown: Any, place: Place, **options: Any
+) -> Registration:
+    replace = replaces(name, target, place)
+    ticket = _C.add_python_kernel(name, target, fn, str(place), replace=replace, **options)
+    return keep(Registration(name, target, place, shown, [lambda: _C.remove_kernel(ticket)]))
+
+
+_RULE_TARGETS = {
+    "decomp": "op", "shape": "shape", "vjp": "vjp", "jvp": "jvp", "vmap": "batch", "autograd": "vjp",
+    "autocast": "autocast",
+}  # fmt: skip
+
+
+def impl(
+    name: str | Op,
+    device: str,
+    fn: Any = None,
+    *,
+    contiguous: bool = False,
+    dtypes: Iterable[Any] | None = None,
+    allocates: bool = False,
+    keepalive: Any = None,
+) -> Any:
+    """Register a kernel of operator `name` for a device type; as decorator when `fn` is left out.
+
+    A Python function gets the arguments and returns the result (a tuple of them); if it has a parameter
+    `out` that the schema does not have, it gets the result there, made as the record's shape says, and fills
+    it. Its tensors require no grad, and nothing that it does is recorded.
+
+    A function in C has the type RbFn of rabbet/abi.h: a ctypes function pointer, a cffi pointer, a numba
+    cfunc (anything with `address`), or the address as int. It is called without Python, on any thread.
+
+    Args:
+        device: "cpu", ...; a kernel for one that is not installed waits for it (`python -m rabbet doctor`).
+        contiguous: C: pass contiguous tensors only.
+        dtypes: C: those that it supports, of the dtype it computes in; None: all.
+        allocates: C: it makes its results itself.
+        keepalive: C: an object that must live as long as the address is valid.
+
+    Raises:
+        ArgumentError: if there is no such operator.
+        PluginError: if there is a kernel already, naming who registered it.
+    """
+    record = _record(name, "impl")
+    if not isinstance(device, str):
+        raise TypeError(
+            f"library.impl: expected a device type such as 'cpu', got {type(device).__name__}"
+        )
+    if ":" in device or not device:
+        raise _C.ArgumentError(
+            f"library.impl: expected a device type without an index, such as 'cpu', got '{device}'"
+        )
+    if device in _RULE_TARGETS:
+        raise _C.ArgumentError(
+            f"library.impl: '{device}' is no device; use library.{_RULE_TARGETS[device]}"
+        )
+    options: dict[str, Any] = {
+        "contiguous": contiguous,
+        "dtypes": dtypes,
+        "allocates": allocates,
+    }
+
+    def register(function: Any) -> Registration:
+        place = caller(getattr(function, "__qualname__", record))
+        address = _address(function)
+        if address is not None:
+            return _add_c(record, device, address, place, (function, keepalive), **options)
+        if any(options.values()) or keepalive is not None:
+            raise TypeError(
+                "library.impl: contiguous, dtypes, allocates and keepalive are for functions in C"
+            )
+        if not callable(function):
+            raise TypeError(
+                "library.impl: expected a Python function, a C function pointer (ctypes, cffi, numba) or an "
+                f"address, got {type(function).__name__}"
+            )
+        _check_signature(record, function, "kernel", extra=0)
+        fills = _fills(function, _C.op_info(record))
+        return _add_python(record, device, function, function, place, fills=fills)
+
+    return register if fn is None else register(fn)
+
+
+def _address(function: Any) -> int | None:
+    """The address of a function in C; None for anything else."""
+    if isinstance(function, int) and not isinstance(function, bool):
+        return function
+    if isinstance(getattr(function, "address", None), int):  # numba
+        return int(function.address)
+    kind = type(function)
+    if kind.__module__ == "_cffi_backend":
+        ffi = sys.modules["_cffi_backend"].FFI()  # the object exists: the module is there
+        return int(ffi.cast("uintptr_t", function))
+    if any(base.__module__ == "_ctypes" and base.__name__ == "CFuncPtr" for base in kind.__mro__):
+        import ctypes
+
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return None
+
+
+_kept_alive: list[Any] = []  # code that a call on another thread may still be in
+
+
+def _add_c(
+    name: str, device: str, address: int, place: Place, keepalive: Any, *,
+    contiguous: bool, dtypes: Iterable[Any] | None, allocates: bool,
+) -> Registration:  # fmt: skip
+    if address <= 0:
+        raise _C.ArgumentError(
+            f"library.impl: {name}: the address of the function is {address}: it is null"
+        )
+    replace = replaces(name, device, place)
+    ticket = _C.add_c_kernel(
+        name, device, address, str(place), contiguous, allocates, list(dtypes or ()), replace
+    )
+    _kept_alive.append(keepalive)
+    return keep(Registration(name, device, place, None, [lambda: _C.remove_kernel(ticket)]))
+
+
+def _rule_decorator(
+    name: str | Op, what: str, fn: Any, add: Callable[[str, Any, Place], Registration]
+) -> Any:
+    record = _record(name, what)
+
+    def register(function: Any) -> Registration:
+        if not callable(function):
+            raise TypeError(f"library.{what}: expected a function, got {type(function).__name__}")
+        return add(record, function, caller(getattr(function, "__qualname__", record)))
+
+    return register if fn is None else register(fn)
+
+
+def shape(name: str | Op, fn: Any = None) -> Any:
+    """Register the shape function of an operator; as decorator when `fn` is left out.
+
+    It gets the operator's arguments, tensors as meta tensors, and returns for each result a shape, a pair
+    (shape, dtype) or a meta tensor; without a dtype it is that of the first tensor. Meta tensors, kernels
+    that fill their results, and transforms need it.
+    """
+
+    def add(record: str, function: Any, place: Place) -> Registration:
+        _check_signature(record, function, "shape function", extra=0)
+        return _add_python(record, "shape", _rules.shape_rule(record, function), function, place)
+
+    return _rule_decorator(name, "shape", fn, add)
+
+
+def vjp(
+    name: str | Op, fn: Any = None, *, setup_context: Any = None, saves: Iterable[str] | None = None
+) -> Any:
+    """Register the derivative of an operator as a function; as decorator when `fn` is left out.
+
+    `fn(ctx, *grads)` gets the gradient of each result, and returns one for each argument of the operator, None
+    for those that have none (numbers, masks). `ctx.inputs` and `ctx.output` are the arguments and the result,
+    `ctx.needs_input_grad` says which gradients are wanted. What it computes can be differentiated again.
+
+    Args:
+        setup_context: `setup_context(ctx, inputs, output)`, called in backward, before `fn` (as for
+            torch.library.register_autograd): it may set attributes of ctx, call ctx.save_for_backward(...) for
+            ctx.saved_tensors, or ctx.set_materialize_grads(False) for None in place of zeros.
+        saves: names of the arguments and results ("out" is a single one) whose values it reads; the others are
+            meta tensors in ctx then and need no memory. None: all.
+    """
+
+    def add(record: str, function: Any, place: Place) -> Registration:
+        return _add_vjp(record, function, setup_context, saves, place)
+
+    return _rule_decorator(name, "vjp", fn, add)
+
+
+def _add_vjp(
+    name: str, fn: Any, setup_context: Any, saves: Iterable[str] | None, place: Place
+) -> Registration:
+    info = _C.op_info(name)
+    if info["returns_list"]:
+        raise _C.NotImplementedForError(
+            f"library.vjp: {name}: the gradient of an operator with a list of results cannot be a function"
+        )
+    args, rets = [p["name"] for p in info["params"]], info["rets"]
+    mask = 1 << 31  # no argument: the mask is given
+    for word in (*args, *rets) if saves is None else saves:
+        if word not in args and word not in rets:
+            raise _C.ArgumentError(
+                f"library.vjp: {name}: saves names '{word}', which is no argument ({', '.join(args)}) and no "
+                f"result ({', '.join(rets)})"
+            )
+        mask |= 1 << args.index(word) if word in args else 1 << (32 + rets.index(word))
+    rule = _rules.vjp_rule(name, fn, setup_context)
+    return _add_python(name, "vjp", rule, fn, place, mask=mask)
+
+
+def jvp(name: str | Op, fn: Any = None, *, setup_context: Any = None) -> Any:
+    """Register how tangents pass through an operator; as decorator when `fn` is left out.
+
+    `fn(ctx, *tangents)` gets the tangent of each argument (None where it has none) and returns that of each
+    result, or None for zero. `ctx` is that of `vjp`.
+    """
+
+    def add(record: str, function: Any, place: Place) -> Registration:
+        return _add_jvp(record, function, setup_context, place)
+
+    return _rule_decorator(name, "jvp", fn, add)
+
+
+def _add_jvp(name: str, fn: Any, setup_context: Any, place: Place) -> Registration:
+    return _add_python(name, "jvp", _rules.jvp_rule(name, fn, setup_context), fn, place)
+
+
+def batch(name: str | Op, fn: Any = None) -> Any:
+    """Register the batching rule of an operator, for vmap; as decorator when `fn` is left out.
+
+    `fn(info, in_dims, *args)` gets the arguments with all examples, the dim along which they lie in each
+    (None: the same for all), and `info.batch_size` and `info.randomness`. It returns (results, dims of the
+    examples in them), as for torch.library.register_vmap.
+    """
+    return _rule_decorator(name, "batch", fn, _add_batch)
+
+
+def _add_batch(name: str, fn: Any, place: Place) -> Registration:
+    _check_signature(name, fn, "batching rule", extra=2)
+    return _add_python(name, "vmap", _rules.batch_rule(name, fn), fn, place, layer=True)
+
+
+def autocast(name: str | Op, policy: Any) -> Registration:
+    """Say in which dtype an operator runs under autocast.
+
+    Args:
+        policy: "low" (that of the autocast context), "fp32", "promote" (the widest of its tensors), "pass" (as
+            they come), or float16, bfloat16 or float32.
+    """
+    record = _record(name, "autocast")
+    place = caller(record)
+    replaces(record, "autocast", place)
+    before = _C.set_autocast(record, _dtype_text(policy))
+    undo = [lambda: _C.set_autocast(record, before)]
+    return keep(Registration(record, "autocast", place, None, undo))
+
+
+# ---- looking at operators
+
+
+def explain(name: str | Op, *args: Any, **kwargs: Any) -> str:
+    """Say what a call of an operator with these arguments goes through, and who registered it.
+
+    Layers come in the order in which they run, with the reason why they act on the call or pass it on.
+    """
+    from ._explain import explain as explained
+
+    return explained(name, args, kwargs)
+
+
+def opcheck(
+    op: str | Op,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    test_utils: str | Iterable[str] | None = None,
+    raise_exception: bool = True,
+    atol: float | None = None,
+    rtol: float | None = None,
+) -> dict[str, str]:
+    """Test an operator with these arguments, which must be of the shapes and dtypes it is made for.
+
+    Args:
+        args, kwargs: of the operator; tensors that require grad have their gradients checked.
+        test_utils: names of tests to run, of "test_schema", "test_shape", "test_derivative",
+            "test_vmap", "test_autocast"; None: all.
+        raise_exception: whether a failure raises.
+        atol, rtol: for comparing vmap with the loop.
+
+    Returns:
+        For each test "SUCCESS", "SKIPPED: why" or what is wrong.
+
+    Raises:
+        OpCheckError: with the failures, unless raise_exception is False.
+    """
+    from ._opcheck import opcheck as checked
+
+    return checked(op, args, kwargs, test_utils, raise_exception, atol, rtol)

@@ -1,5 +1,6 @@
 // The layer, the steps common to all rules, and the table that the plugin publishes.
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <mutex>
 #include <string>
@@ -178,7 +179,37 @@ int32_t unwrap(int32_t level, RbTensor* t, RbTensor** inner, int64_t* dim) {
   });
 }
 
+int32_t level_info(int32_t level, int64_t* size, int32_t* randomness) {
+  return rb::guarded([&] {
+    const Frame* frame = frame_of(level);
+    *size = frame->size;
+    *randomness = frame->randomness;
+  });
+}
+
 void set_warning(int32_t (*f)(const char*)) { warn = f; }
+
+// Which of its ways a call of the thread's last level takes, see RbExplain.
+int32_t explain_call(const RbOp* op, const RbValue* args, int32_t nargs, char* text,
+                     uint32_t size) {
+  const char* way = "a rule that follows from the record";
+  if (!frames().empty()) {
+    const RbCall call{};
+    const RbOpInfo& info = *rb::host->op_info(op);
+    const Call c{&call, info, args, nargs, nullptr, info.nrets, *frames().back()};
+    const int32_t rc = rb::guarded([&] {
+      const Rule rule = derived_rule(c);
+      if (rule == decompose) way = "the operators that it is made of, batched";
+      if (rule == loop) way = "example by example";
+    });
+    if (rc != RB_OK) {
+      rb::host->err_clear();
+      way = "there is no way to batch it: the call raises";
+    }
+  }
+  std::snprintf(text, size, "%s", way);
+  return RB_EXPLAIN_ENDS;
+}
 
 RbVmap table;
 
@@ -205,8 +236,10 @@ int32_t init(const RbHost* h, RbTxn* txn) {
   desc.fallback = handle;
   if (int32_t rc = h->add_layer(txn, &desc, &layer)) return rc;
   if (int32_t rc = add_exact_rules(h, txn)) return rc;
-  table = RbVmap{sizeof(RbVmap), layer,       push,          pop,         wrap,
-                 unwrap,         set_warning, record_routes, visit_routes};
+  table = RbVmap{sizeof(RbVmap), layer,       push,          pop,          wrap,
+                 unwrap,         set_warning, record_routes, visit_routes, level_info};
+  static const RbExplain explain = {RB_SIZE(RbExplain, explain), 0, explain_call};
+  if (int32_t rc = h->publish("vmap.explain", 1, &explain)) return rc;
   if (int32_t rc = h->publish(RB_VMAP_EXT, RB_VMAP_VERSION, &table)) return rc;
   return functional::add(h, txn);
 }

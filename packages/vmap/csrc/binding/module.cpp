@@ -70,6 +70,30 @@ py::list unwrap(int32_t level, const py::list& results) {
   return out;
 }
 
+// ---- what batching rules of users are given, and give
+
+py::tuple opened(int32_t level, const py::object& t) {
+  RbTensor* inner = nullptr;
+  int64_t dim = -1;
+  check(table->unwrap(level, tensor(t), &inner, &dim));
+  const py::object at = dim < 0 ? py::object(py::none()) : py::object(py::int_(dim));
+  return py::make_tuple(wrap_owned(inner), at);
+}
+
+py::object closed(int32_t level, const py::object& t, int64_t dim) {
+  RbTensor* out = nullptr;
+  check(table->wrap(level, tensor(t), dim, &out));
+  return wrap_owned(out);
+}
+
+py::tuple level_info(int32_t level) {
+  static const char* const names[] = {"error", "same", "different"};
+  int64_t size = 0;
+  int32_t randomness = 0;
+  check(table->level_info(level, &size, &randomness));
+  return py::make_tuple(size, names[randomness]);
+}
+
 int32_t warn(const char* message) {
   const py::gil_scoped_acquire gil;
   if (PyErr_WarnEx(PyExc_UserWarning, message, 1) == 0) return RB_OK;
@@ -132,6 +156,9 @@ PYBIND11_MODULE(_C, m) {
         py::arg("leaves"), py::arg("dims"));
   m.def("pop", [](int32_t level) { check(table->pop(level)); });
   m.def("unwrap", unwrap, py::arg("level"), py::arg("results"));
+  m.def("opened", opened, py::arg("level"), py::arg("tensor"));
+  m.def("closed", closed, py::arg("level"), py::arg("tensor"), py::arg("dim"));
+  m.def("level_info", level_info, py::arg("level"));
   m.def("record_routes", [](bool on) { table->record_routes(on); });
   m.def("routes", routes);
   m.def("functional_push", functional_push, py::arg("copies"));

@@ -33,6 +33,8 @@ typedef struct RbVmap {
   /* Note from now on (or no longer) how calls are batched; visit the notes. */
   void (*record_routes)(int32_t on);
   void (*visit_routes)(void (*visit)(void* ctx, const char* op, int32_t routes), void* ctx);
+  /* Of an entered level: how many examples, and RB_RANDOM_*. */
+  int32_t (*level_info)(int32_t level, int64_t* size, int32_t* randomness);
 } RbVmap;
 
 #ifdef __cplusplus
