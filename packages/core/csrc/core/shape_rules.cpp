@@ -272,8 +272,7 @@ void linear_activation(const Op& op, const RbValue* args, int nargs, Inferred& o
   for (const char* known : {"relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"}) {
     if (!std::strcmp(name, known)) return;
   }
-  fail(RB_E_ARG,
-       "%s: 'activation' must be relu, gelu, gelu_tanh, silu, tanh or sigmoid, got '%s'",
+  fail(RB_E_ARG, "%s: 'activation' must be relu, gelu, gelu_tanh, silu, tanh or sigmoid, got '%s'",
        op.name.c_str(), name);
 }
 
