@@ -7,9 +7,9 @@ from typing import Any
 
 from . import _C
 from ._C import KernelHandle, Op, Tensor
-from ._plugins import require_layer
+from ._plugins import require_layer, require_ops
 
-__all__ = ["explain", "impl", "op", "register_records", "require_layer"]
+__all__ = ["explain", "impl", "op", "register_records", "require_layer", "require_ops"]
 
 
 def _provider(depth: int = 2) -> str:
