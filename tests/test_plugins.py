@@ -238,3 +238,30 @@ def test_library_registers_operators_in_python():
 def test_doctor_says_what_works(tmp_path):
     text = run(tmp_path, "from rabbet._doctor import main\nraise SystemExit(main([]))")
     assert "rabbet-backend-cpu" in text and "phase 400" in text and "live tensors" in text
+
+
+REQUIRE_OPS = """
+from rabbet import library
+try:
+    library.require_ops("odd")
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_pack_of_operators_is_loaded_by_name(tmp_path):
+    init = 'return host->add_ops(txn, "odd::g(Tensor x) -> Tensor\\n  kind composite\\n  decomp x + x\\n");'
+    library = build(tmp_path, "odd", init=init)
+    install(tmp_path, "odd", MANIFEST.format("odd", "ops"), library)
+    code = REQUIRE_OPS + "import rabbet\nprint(rabbet.ops('odd::g')(rabbet.ones(2)).tolist())"
+    assert run(tmp_path, code) == "[2.0, 2.0]\n"
+
+
+def test_a_pack_that_is_missing_or_broken_is_explained(tmp_path):
+    assert "no plugin for 'odd' is installed; installed plugins provide:" in run(
+        tmp_path, REQUIRE_OPS
+    )
+    changes, message = BROKEN["init raises"]
+    install(tmp_path, "odd", MANIFEST.format("odd", "ops"), build(tmp_path, "odd", **changes))
+    text = run(tmp_path, REQUIRE_OPS)
+    assert message in text and "failed at stage load" in text and "Fix:" in text

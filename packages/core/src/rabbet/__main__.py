@@ -6,6 +6,8 @@ import sys
 USAGE = """usage: rabbet COMMAND
 
   doctor [--layers] [--json]   what is installed, what works, and how to fix what does not
+  new-plugin --kind backend|ops|transform NAME [--into FOLDER]
+                               write the project of a plugin: builds, has tests, says what to do next
   cmakedir                     the folder of RabbetConfig.cmake: pass it as -DRabbet_DIR
   version                      the version of rabbet-core"""
 
@@ -17,6 +19,10 @@ def main(arguments: list[str] | None = None) -> int:
         from ._doctor import main as doctor
 
         return doctor(args[1:])
+    if args[:1] == ["new-plugin"]:
+        from ._new_plugin import main as new_plugin
+
+        return new_plugin(args[1:])
     if args == ["cmakedir"]:
         from . import get_include
 

@@ -282,9 +282,17 @@ def require_backend(name: str) -> None:
 
 def require_layer(name: str) -> None:
     """Load the plugin that provides a layer; raises PluginError saying what to install or what failed."""
-    if any(layer["name"] == name for layer in _C.layers()):
-        return
-    plugin = _provider(name, "transform")
+    if not any(layer["name"] == name for layer in _C.layers()):
+        _require_library(name, "transform")
+
+
+def require_ops(name: str) -> None:
+    """Load the plugin that provides a namespace of operators, as `require_layer` does for a layer."""
+    _require_library(name, "ops")
+
+
+def _require_library(name: str, kind: str) -> None:
+    plugin = _provider(name, kind)
     if plugin is None:
         raise _C.PluginError(_missing(name, f"plugin for '{name}'"))
     load_library_only(plugin)

@@ -15,7 +15,7 @@ from typing import Any
 
 from . import _C, _rules
 from ._C import Op
-from ._plugins import require_layer
+from ._plugins import require_layer, require_ops
 from ._registrations import Place, Registration, caller, find, keep, replaces
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "opcheck",
     "register_records",
     "require_layer",
+    "require_ops",
     "shape",
     "vjp",
 ]
