@@ -19,7 +19,7 @@ int32_t init(const RbHost* host, RbTxn* txn) {
     }
     rb::check(host->add_backend(txn, &kBackend, &backend_id));
     for (Family add : {add_copy, add_create, add_elementwise, add_reduce, add_along, add_sort,
-                       add_matmul, add_gather, add_scatter, add_index, add_random}) {
+                       add_matmul, add_gather, add_scatter, add_index, add_random, add_optim}) {
       rb::check(add(host, txn, dtypes));
     }
   });
