@@ -6,15 +6,15 @@ namespace rbcl {
 namespace {
 
 struct Type {
-  const char *name, *cl, *wide, *largest, *least;  // `wide`: an integer of the same size
+  const char *cl, *wide, *largest, *least;  // `wide`: an integer of the same size
   char kind;
 };
 const Type* type_of(int dtype) {
-  static const Type boolean = {"bool", "uchar", "uchar", "1", "0", 'b'};
-  static const Type i32 = {"int32", "int", "uint", "INT_MAX", "INT_MIN", 'i'};
-  static const Type i64 = {"int64", "long", "ulong", "LONG_MAX", "LONG_MIN", 'i'};
-  static const Type f32 = {"float32", "float", "uint", "INFINITY", "-INFINITY", 'f'};
-  static const Type f64 = {"float64", "double", "ulong", "INFINITY", "-INFINITY", 'f'};
+  static const Type boolean = {"uchar", "uchar", "1", "0", 'b'};
+  static const Type i32 = {"int", "uint", "INT_MAX", "INT_MIN", 'i'};
+  static const Type i64 = {"long", "ulong", "LONG_MAX", "LONG_MIN", 'i'};
+  static const Type f32 = {"float", "uint", "INFINITY", "-INFINITY", 'f'};
+  static const Type f64 = {"double", "ulong", "INFINITY", "-INFINITY", 'f'};
   switch (dtype) {
     case RB_BOOL8:
       return &boolean;
@@ -34,8 +34,10 @@ const Type* type_of(int dtype) {
 }  // namespace
 
 const char* dtype_name(int dtype) {
-  const Type* type = type_of(dtype);
-  return type ? type->name : "another dtype";
+  static const char* const names[RB_DTYPE_COUNT] = {
+      "bool",   "uint8",   "int8",     "int16",   "int32",   "int64",     "uint16",    "uint32",
+      "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
+  return dtype >= 0 && dtype < RB_DTYPE_COUNT ? names[dtype] : "an unknown dtype";
 }
 
 std::string program_source(int dtype, bool fp64) {

@@ -139,11 +139,11 @@ int32_t add_table(const RbHost* host, RbTxn* txn, const rb::KernelSpec* specs, s
 }
 
 void check_dtype(const rb::Args& a, int dtype, uint64_t mask) {
-  if (mask >> dtype & 1 && dtype_name(dtype)) return;
-  rb::fail(
-      RB_E_NOTIMPL,
-      "%s on 'opencl' supports bool, int32, int64, float32 and, where the device does, float64",
-      a.op_name());
+  if (mask >> dtype & 1) return;
+  rb::fail(RB_E_NOTIMPL,
+           "%s on 'opencl' supports bool, int32, int64, float32 and, where the device does, "
+           "float64; got %s",
+           a.op_name(), dtype_name(dtype));
 }
 
 }  // namespace rbcl
