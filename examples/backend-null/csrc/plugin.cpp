@@ -43,14 +43,10 @@ void store(char* p, int dtype, double value) {
     *reinterpret_cast<int64_t*>(p) = static_cast<int64_t>(value);
 }
 
-struct Add {
-  static float f(float a, float b) { return a + b; }
-};
-struct Mul {
-  static float f(float a, float b) { return a * b; }
-};
+float add(float a, float b) { return a + b; }
+float mul(float a, float b) { return a * b; }
 
-template <class F>
+template <float (*F)(float, float)>
 void binary(const rb::Args& a) {  // add(input, other, alpha=1), mul(input, other)
   const RbTensor* const in[2] = {a.args[0].tag == RB_TENSOR ? &a.tensor(0) : nullptr,
                                  a.args[1].tag == RB_TENSOR ? &a.tensor(1) : nullptr};
@@ -59,12 +55,11 @@ void binary(const rb::Args& a) {  // add(input, other, alpha=1), mul(input, othe
   const float alpha = a.has(2) ? static_cast<float>(a.real(2)) : 1.0f;
   for_each<2>(a.ret(), in, [&](char* to, const char* const* from) {
     store(to, RB_F32,
-          F::f(from[0] ? as_float(from[0]) : x, alpha * (from[1] ? as_float(from[1]) : y)));
+          F(from[0] ? as_float(from[0]) : x, alpha * (from[1] ? as_float(from[1]) : y)));
   });
 }
 
-// copy_(input, src) overwrites `input` and must cast; clone(input) and cast(input, dtype) are the
-// same loop.
+// copy_(input, src) overwrites `input` and must cast; clone(input) and cast(input, dtype) likewise.
 template <int Source>
 void copy(const rb::Args& a) {
   const RbTensor &src = a.tensor(Source), &out = a.ret();
@@ -86,8 +81,7 @@ void fill(const rb::Args& a) {  // fill_(input, value); zeros(size); ones(size);
   });
 }
 
-void matmul(
-    const rb::Args& a) {  // two matrices; RB_K_CONTIGUOUS below: core passes row-major inputs
+void matmul(const rb::Args& a) {  // with RB_K_CONTIGUOUS below, so inputs are row-major
   const RbTensor &x = a.tensor(0), &y = a.tensor(1), &out = a.ret();
   if (x.ndim != 2 || y.ndim != 2)
     rb::fail(RB_E_NOTIMPL, "matmul on '" DEVICE_NAME "': expected two matrices, got %d-d and %d-d",
@@ -106,8 +100,8 @@ void matmul(
 constexpr uint64_t kFloat = 1ull << RB_F32,
                    kBoth = kFloat | 1ull << RB_I64;  // else core names what is supported
 const rb::KernelSpec kKernels[] = {
-    {"add", rb::wrap<binary<Add>>, 0, kFloat},
-    {"mul", rb::wrap<binary<Mul>>, 0, kFloat},
+    {"add", rb::wrap<binary<add>>, 0, kFloat},
+    {"mul", rb::wrap<binary<mul>>, 0, kFloat},
     {"copy", rb::wrap<copy<1>>},
     {"clone", rb::wrap<copy<0>>},
     {"cast", rb::wrap<copy<0>>},
@@ -133,9 +127,9 @@ int32_t count_devices(void*, int32_t* n) { return *n = 1, RB_OK; }
 int32_t synchronize(void*, int32_t) { return RB_OK; }  // kernels above are done when they return
 
 const RbAllocator kAllocator = {RB_SIZE(RbAllocator, free), 0, nullptr, allocate, release};
-const RbDevices kDevices =
-    {  // no `copy` between devices: this is host memory, which core copies itself
-        RB_SIZE(RbDevices, fork_child), 0, nullptr, count_devices, synchronize, nullptr, nullptr};
+// No `copy` between devices: this is host memory, which core copies itself.
+const RbDevices kDevices = {
+    RB_SIZE(RbDevices, fork_child), 0, nullptr, count_devices, synchronize, nullptr, nullptr};
 
 // ---- 1. What core sees: one exported symbol, and `init`, which registers everything or nothing
 

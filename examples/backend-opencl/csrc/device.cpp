@@ -12,7 +12,8 @@ int32_t backend_id = -1;
 
 namespace {
 
-std::atomic<bool> in_child{false};  // of a process that had used a device: its threads are not here
+// In a child of a process that had opened the devices: the driver's threads are not here.
+std::atomic<bool> in_child{false};
 
 struct Found {
   std::vector<std::unique_ptr<Device>> devices;
@@ -85,9 +86,10 @@ int device_count() { return static_cast<int>(found().devices.size()); }
 
 Device& device(int index) {
   if (in_child.load(std::memory_order_relaxed)) {
-    rb::fail(RB_E_DEVICE,
-             "opencl: this process was forked from one that had used the device, which does not "
-             "work in the child; start processes by 'spawn' instead of 'fork'");
+    rb::fail(
+        RB_E_DEVICE,
+        "opencl: this process was forked from one that had opened the devices, which do not work "
+        "in the child; start processes by 'spawn' instead of 'fork'");
   }
   const auto& devices = found().devices;
   if (devices.empty()) rb::fail(RB_E_DEVICE, "opencl: %s", found().why.c_str());
@@ -229,11 +231,8 @@ int32_t copy(void*, const RbTensor* src, const RbTensor* dst, void*, uint32_t) {
   });
 }
 
-void fork_child(void*) {
-  for (const auto& d : found().devices) {
-    if (d->used()) in_child.store(true);
-  }
-}
+// A driver's threads begin with the search for devices, which `init` has made.
+void fork_child(void*) { in_child.store(true); }
 
 int32_t allocate(void*, int32_t index, uint64_t nbytes, void*, RbBuffer* out) {
   return rb::guarded(

@@ -29,7 +29,6 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  bool used() const { return open_; }
   int index() const { return index_; }
   bool has_fp64() const { return fp64_; }
   size_t group_limit() const { return group_limit_; }

@@ -1,5 +1,7 @@
 #include "program.h"
 
+#include <cstdlib>
+
 #include "sources.h"
 
 namespace rbcl {
@@ -65,7 +67,8 @@ cl_program Device::program(int dtype) {
   cl_int status;
   cl_program made = cl().CreateProgramWithSource(context_, 1, &text, nullptr, &status);
   check_cl(status, index_, "clCreateProgramWithSource");
-  status = cl().BuildProgram(made, 1, &id_, "", nullptr, nullptr);
+  const char* options = std::getenv("RABBET_OPENCL_OPTIONS");
+  status = cl().BuildProgram(made, 1, &id_, options ? options : "", nullptr, nullptr);
   if (status != CL_SUCCESS) {
     size_t size = 0;
     cl().GetProgramBuildInfo(made, id_, CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);

@@ -168,6 +168,20 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), (x + 1).tolist())
     assert run(code) == "7 [2.0, 2.0, 2.0]\n"
 
 
+def test_a_build_failure_shows_the_compilers_words_the_device_and_the_operator():
+    code = """
+import rabbet
+x = rabbet.tensor([1.0], device="opencl")
+try:
+    x.exp()
+except RuntimeError as error:
+    print(error)
+"""
+    text = run(code, RABBET_OPENCL_OPTIONS="-Dlong=nonsense")
+    assert "opencl:0 (" in text and "the kernels for float32 do not build: CL_BUILD_PROGRAM" in text
+    assert "error:" in text and "while running exp on opencl" in text
+
+
 def test_without_a_platform_only_this_device_is_missing(tmp_path):
     code = """
 import rabbet
