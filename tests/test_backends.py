@@ -67,9 +67,13 @@ def test_tensors_move_between_backends_with_memory_of_their_own(libraries):
 x = rabbet.arange(6.0).reshape(2, 3)
 far = x.to("far")
 print(far.to("further").to("far").cpu().tolist(), far.to("further").device)
+print(rabbet.zeros(2, 3, dtype=rabbet.int32).copy_(far).tolist())
 rabbet.zeros(2, device="meta")[rabbet.tensor([0])]
 """
-    assert run(libraries, code) == ["[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]] further:0"]
+    assert run(libraries, code) == [
+        "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]] further:0",
+        "[[0, 1, 2], [3, 4, 5]]",
+    ]
 
 
 def test_an_allocators_errors_are_its_own_but_for_lack_of_memory(libraries):

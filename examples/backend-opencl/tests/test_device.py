@@ -25,6 +25,16 @@ def test_copies_keep_values_dtypes_and_strides():
     assert rabbet.zeros(0, 2).to("opencl").cpu().shape == (0, 2) and there[1, 2, 3].item() == 23
 
 
+def test_gradients_cross_devices_with_what_they_belong_to():
+    x = rabbet.tensor([1.0, 2.0], requires_grad=True)
+    y = rabbet.zeros(3, 2, device="opencl").copy_(x * 2)
+    (y * y).sum().backward()
+    assert x.grad.device.type == "cpu" and x.grad.tolist() == [24, 48]
+    z = rabbet.tensor([3.0], device="opencl", requires_grad=True)
+    (z.cpu() * 5).sum().backward()
+    assert z.grad.device.type == "opencl" and z.grad.tolist() == [5]
+
+
 def test_dtypes_without_kernels_can_be_stored_but_say_so_when_used():
     half = rabbet.tensor([1.5, 2.5], dtype=rabbet.float16).to("opencl")
     assert half.cpu().tolist() == [1.5, 2.5]
