@@ -1,4 +1,5 @@
-// Helpers of the elementwise bodies in elementwise.cpp, and the loops around them. a, b, c are the operands, p a number.
+// Helpers of the elementwise bodies in elementwise.cpp, and the loops around them. a, b, c are the
+// operands, p a number.
 #if IS_FLOAT
 T floor_quotient(T a, T b) {
   if (b == 0) return a / b;
@@ -43,51 +44,52 @@ T power(T a, T b) {
 #endif
 
 #define GET(k, from, place) (flags & (1 << k) ? v##k : from[place])
-#define ELEMENTWISE1(NAME, O, BODY)                                                                          \
-  __kernel void NAME##_c(__global O* o, __global const T* pa, T v0, T p, int flags, long n) {                \
-    const long i = get_global_id(0);                                                                         \
-    if (i >= n) return;                                                                                      \
-    const T a = GET(0, pa, i);                                                                               \
-    o[i] = (O)(BODY);                                                                                        \
-  }                                                                                                          \
-  __kernel void NAME##_s(__global O* o, __global const T* pa, T v0, T p, int flags, const Space s) {         \
-    const long i = get_global_id(0);                                                                         \
-    if (i >= s.n) return;                                                                                    \
-    PLACES2(s, i)                                                                                            \
-    const T a = GET(0, pa, p1);                                                                              \
-    o[p0] = (O)(BODY);                                                                                       \
+#define ELEMENTWISE1(NAME, O, BODY)                                                           \
+  __kernel void NAME##_c(__global O* o, __global const T* pa, T v0, T p, int flags, long n) { \
+    const long i = get_global_id(0);                                                          \
+    if (i >= n) return;                                                                       \
+    const T a = GET(0, pa, i);                                                                \
+    o[i] = (O)(BODY);                                                                         \
+  }                                                                                           \
+  __kernel void NAME##_s(__global O* o, __global const T* pa, T v0, T p, int flags,           \
+                         const Space s) {                                                     \
+    const long i = get_global_id(0);                                                          \
+    if (i >= s.n) return;                                                                     \
+    PLACES2(s, i)                                                                             \
+    const T a = GET(0, pa, p1);                                                               \
+    o[p0] = (O)(BODY);                                                                        \
   }
-#define ELEMENTWISE2(NAME, O, BODY)                                                                          \
-  __kernel void NAME##_c(__global O* o, __global const T* pa, T v0, __global const T* pb, T v1, T p,         \
-                         int flags, long n) {                                                                \
-    const long i = get_global_id(0);                                                                         \
-    if (i >= n) return;                                                                                      \
-    const T a = GET(0, pa, i), b = GET(1, pb, i);                                                            \
-    o[i] = (O)(BODY);                                                                                        \
-  }                                                                                                          \
-  __kernel void NAME##_s(__global O* o, __global const T* pa, T v0, __global const T* pb, T v1, T p,         \
-                         int flags, const Space s) {                                                         \
-    const long i = get_global_id(0);                                                                         \
-    if (i >= s.n) return;                                                                                    \
-    PLACES3(s, i)                                                                                            \
-    const T a = GET(0, pa, p1), b = GET(1, pb, p2);                                                          \
-    o[p0] = (O)(BODY);                                                                                       \
+#define ELEMENTWISE2(NAME, O, BODY)                                                             \
+  __kernel void NAME##_c(__global O* o, __global const T* pa, T v0, __global const T* pb, T v1, \
+                         T p, int flags, long n) {                                              \
+    const long i = get_global_id(0);                                                            \
+    if (i >= n) return;                                                                         \
+    const T a = GET(0, pa, i), b = GET(1, pb, i);                                               \
+    o[i] = (O)(BODY);                                                                           \
+  }                                                                                             \
+  __kernel void NAME##_s(__global O* o, __global const T* pa, T v0, __global const T* pb, T v1, \
+                         T p, int flags, const Space s) {                                       \
+    const long i = get_global_id(0);                                                            \
+    if (i >= s.n) return;                                                                       \
+    PLACES3(s, i)                                                                               \
+    const T a = GET(0, pa, p1), b = GET(1, pb, p2);                                             \
+    o[p0] = (O)(BODY);                                                                          \
   }
-#define ELEMENTWISE3(NAME, A, O, BODY)                                                                       \
-  __kernel void NAME##_c(__global O* o, __global const A* pa, A v0, __global const T* pb, T v1,              \
-                         __global const T* pc, T v2, T p, int flags, long n) {                               \
-    const long i = get_global_id(0);                                                                         \
-    if (i >= n) return;                                                                                      \
-    const A a = GET(0, pa, i);                                                                               \
-    const T b = GET(1, pb, i), c = GET(2, pc, i);                                                            \
-    o[i] = (O)(BODY);                                                                                        \
-  }                                                                                                          \
-  __kernel void NAME##_s(__global O* o, __global const A* pa, A v0, __global const T* pb, T v1,              \
-                         __global const T* pc, T v2, T p, int flags, const Space s) {                        \
-    const long i = get_global_id(0);                                                                         \
-    if (i >= s.n) return;                                                                                    \
-    PLACES4(s, i)                                                                                            \
-    const A a = GET(0, pa, p1);                                                                              \
-    const T b = GET(1, pb, p2), c = GET(2, pc, p3);                                                          \
-    o[p0] = (O)(BODY);                                                                                       \
+#define ELEMENTWISE3(NAME, A, O, BODY)                                                          \
+  __kernel void NAME##_c(__global O* o, __global const A* pa, A v0, __global const T* pb, T v1, \
+                         __global const T* pc, T v2, T p, int flags, long n) {                  \
+    const long i = get_global_id(0);                                                            \
+    if (i >= n) return;                                                                         \
+    const A a = GET(0, pa, i);                                                                  \
+    const T b = GET(1, pb, i), c = GET(2, pc, i);                                               \
+    o[i] = (O)(BODY);                                                                           \
+  }                                                                                             \
+  __kernel void NAME##_s(__global O* o, __global const A* pa, A v0, __global const T* pb, T v1, \
+                         __global const T* pc, T v2, T p, int flags, const Space s) {           \
+    const long i = get_global_id(0);                                                            \
+    if (i >= s.n) return;                                                                       \
+    PLACES4(s, i)                                                                               \
+    const A a = GET(0, pa, p1);                                                                 \
+    const T b = GET(1, pb, p2), c = GET(2, pc, p3);                                             \
+    o[p0] = (O)(BODY);                                                                          \
   }

@@ -1,5 +1,5 @@
-// C = A B in tiles of 64 x 64 by groups of 4 x 16 work items, each of which holds sums for 4 rows (16 apart) and 16
-// neighbouring columns as vectors; strides are any.
+// C = A B in tiles of 64 x 64 by groups of 4 x 16 work items, each of which holds sums for 4 rows
+// (16 apart) and 16 neighbouring columns as vectors; strides are any.
 #define TILE 64
 #define DEPTH 16
 #define ROWS 16
@@ -12,9 +12,8 @@ typedef struct {  // twin of rbcl::Product
   int batch_dims, accumulate;
 } Product;
 
-__kernel __attribute__((reqd_work_group_size(TILE / WIDTH, ROWS, 1))) void matmul(__global T* c, __global const T* a,
-                                                                                  __global const T* b,
-                                                                                  const Product p) {
+__kernel __attribute__((reqd_work_group_size(TILE / WIDTH, ROWS, 1))) void matmul(
+    __global T* c, __global const T* a, __global const T* b, const Product p) {
   __local T left[DEPTH][TILE], right[DEPTH][TILE];
   long batch = get_group_id(2);
   for (int d = p.batch_dims - 1; d >= 0; --d) {
@@ -28,11 +27,13 @@ __kernel __attribute__((reqd_work_group_size(TILE / WIDTH, ROWS, 1))) void matmu
   const long row = get_group_id(1) * TILE, column = get_group_id(0) * TILE;
   T16 sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
   for (long depth = 0; depth < p.k; depth += DEPTH) {
-    const long k = depth + y;  // each row of work items brings one row of the tile of B, one column of that of A
+    // Each row of work items brings one row of the tile of B, one column of that of A.
+    const long k = depth + y;
     for (int i = 0; i < WIDTH; ++i) {
       const long at = x * WIDTH + i;
       left[y][at] = row + at < p.m && k < p.k ? a[(row + at) * p.a_row + k * p.a_column] : (T)0;
-      right[y][at] = column + at < p.n && k < p.k ? b[k * p.b_row + (column + at) * p.b_column] : (T)0;
+      right[y][at] =
+          column + at < p.n && k < p.k ? b[k * p.b_row + (column + at) * p.b_column] : (T)0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
