@@ -64,7 +64,7 @@ class CharGpt(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, letters)
 
     def forward(self, tokens):
-        x = self.letter(tokens) + self.place(rabbet.arange(tokens.shape[1]))
+        x = self.letter(tokens) + self.place(rabbet.arange(tokens.shape[1], device=tokens.device))
         return self.head(self.norm(self.blocks(x)))
 
 

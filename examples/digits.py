@@ -133,7 +133,7 @@ def train(name: str, model, data, epochs: int, lr: float, augment: bool) -> dict
 def check_checkpoint(model, make, images, path: Path) -> None:
     """Save the model, load it into a fresh one, and require equal predictions."""
     rabbet.save(model.state_dict(), path)
-    fresh = make()
+    fresh = make().to(images.device)
     fresh.load_state_dict(rabbet.load(path))
     if not rabbet.equal(predict(model, images), predict(fresh, images)):
         raise RuntimeError(
@@ -174,6 +174,7 @@ def main() -> int:
     )
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="any device that a wheel provides")
     parser.add_argument(
         "--out", type=Path, default=Path("out"), help="folder for checkpoints and the picture"
     )
@@ -182,7 +183,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    data = load_digits()
+    data = tuple(part.to(options.device) for part in load_digits())
     histories, scores, spent = {}, {}, 0.0
     wrong = []
     try:
@@ -191,7 +192,7 @@ def main() -> int:
             ("CNN", Cnn, max(options.epochs // 4, 1)),
         ):
             rabbet.manual_seed(options.seed)
-            model = make()
+            model = make().to(options.device)
             began = time.perf_counter()
             histories[name] = train(name, model, data, epochs, options.lr, augment=True)
             spent += time.perf_counter() - began
@@ -201,7 +202,7 @@ def main() -> int:
             )
             said = predict(model, data[1])
             for i in (said != data[3]).nonzero().flatten().tolist():
-                wrong.append((name, data[1][i], int(said[i]), int(data[3][i])))
+                wrong.append((name, data[1][i].cpu(), int(said[i]), int(data[3][i])))
     except FloatingPointError as error:
         print(f"\n{error}", file=sys.stderr)
         return 1

@@ -1,5 +1,7 @@
 #include "backends.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <mutex>
 
@@ -64,8 +66,19 @@ int default_backend() {
   return id;
 }
 
+namespace {
+void tell_backends_of_fork() {
+  for (int id = 1; id < backend_count(); ++id) {
+    const RbDevices* devices = backend_entry(id).desc.devices;
+    if (devices && RB_HAS(devices, fork_child)) devices->fork_child(devices->self);
+  }
+}
+}  // namespace
+
 int register_backend(const RbBackend& backend, const std::string& provider) {
   Table& t = table();
+  static const int once = pthread_atfork(nullptr, nullptr, tell_backends_of_fork);
+  (void)once;
   if (find_backend(backend.name) >= 0) {
     fail(RB_E_PLUGIN, "backend '%s' of %s is registered already, by %s", backend.name,
          provider.c_str(), t.entries[find_backend(backend.name)].provider.c_str());

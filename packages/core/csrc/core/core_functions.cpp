@@ -71,6 +71,27 @@ bool device_copy(int backend, const RbTensor* src, const RbTensor* dst) {
   return true;
 }
 
+// Row-major blocks of one dtype on different devices.
+void copy_block(const RbTensor* from, const RbTensor* to) {
+  const uint64_t nbytes = static_cast<uint64_t>(from->numel) * kDTypes[from->dtype_id].itemsize;
+  const bool from_host = has_host_memory(from->backend), to_host = has_host_memory(to->backend);
+  if (from_host && to_host) {
+    std::memcpy(to->data, from->data, nbytes);
+    return;
+  }
+  // A backend copies within itself, and to and from host memory.
+  if (from->backend != to->backend && !from_host && !to_host) {
+    const int cpu = default_backend();
+    TensorRef between(tensor_new(cpu, 0, from->dtype_id, from->ndim, from->shape, nullptr));
+    copy_block(from, between.get());
+    return copy_block(between.get(), to);
+  }
+  if (!device_copy(to->backend, from, to) && !device_copy(from->backend, from, to)) {
+    fail(RB_E_DEVICE, "no way to copy from %s to %s: neither backend offers `copy`",
+         backend_name(from->backend), backend_name(to->backend));
+  }
+}
+
 }  // namespace
 
 void core_attach(Op& op) {
@@ -97,13 +118,7 @@ void copy_tensor(const RbTensor* src, RbTensor* dst) {
     to = TensorRef(
         tensor_new(dst->backend, dst->device.id, dst->dtype_id, dst->ndim, dst->shape, nullptr));
   }
-  if (has_host_memory(from->backend) && has_host_memory(to->backend)) {
-    std::memcpy(to->data, from->data, from->numel * kDTypes[from->dtype_id].itemsize);
-  } else if (!device_copy(to->backend, from.get(), to.get()) &&
-             !device_copy(from->backend, from.get(), to.get())) {
-    fail(RB_E_DEVICE, "no way to copy from %s to %s: neither backend offers `copy`",
-         backend_name(from->backend), backend_name(to->backend));
-  }
+  copy_block(from.get(), to.get());
   if (to.get() != dst) copy_by_kernel(to.get(), dst);
 }
 

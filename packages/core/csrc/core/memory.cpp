@@ -96,6 +96,8 @@ RbBuffer cached_alloc(int backend, int device, uint64_t nbytes) {
       release_all(backend, cache);
       rc = allocator->alloc(allocator->self, device, size, nullptr, &buffer);
     }
+    if (rc != RB_OK && rc != RB_E_OOM)
+      check(rc);  // the device is not there, say: no lack of memory
     if (rc != RB_OK) {
       fail(
           RB_E_OOM,

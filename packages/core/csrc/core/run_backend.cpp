@@ -497,12 +497,27 @@ void run_core_function(const RbCall* c, const Op& op, int backend, const RbValue
   write_back(op, results, nrets, rets);
 }
 
+// `copy` is what brings values from one device to another: the source is moved first.
+void copy_between(const RbCall* c, const RbValue* args, RbValue* rets, int32_t nrets) {
+  const RbTensor *target = args[0].v.t, *src = args[1].v.t;
+  const TensorRef moved(tensor_new(target->backend, target->device.id, src->dtype_id, src->ndim,
+                                   src->shape, nullptr));
+  if (target->backend != kMeta) copy_tensor(src, moved.get());
+  const RbValue here[2] = {args[0], value_tensor(moved.get())};
+  check(call(impl(c->op), here, 2, rets, nrets, c->flags & RB_CALL_OUT));
+}
+
 void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   const Op& op = *impl(c->op);
   const uint64_t backends = c->keys[0] & kBackendMask;
   if (nargs > kMaxArgs || nrets > kMaxRets)
     fail(RB_E_ARG, "%s: too many arguments", op.name.c_str());
-  if (backends & (backends - 1)) fail_mixed(op, args, nargs);
+  if (backends & (backends - 1)) {
+    static const Op* const copy = find_op("copy");
+    if (&op != copy) fail_mixed(op, args, nargs);
+    const LayersOff layers_off(0);
+    return copy_between(c, args, rets, nrets);
+  }
   check_alive(op);
   const int backend = __builtin_ctzll(backends);
   const Handler& handler = op.table[backend];

@@ -164,6 +164,10 @@ class Reader {
     }
     TensorRef index = as_tensor(o, -1, nullptr);
     if (index->numel == 0 && !is_tensor(o)) index = cast_to(index.get(), RB_I64);
+    // Indices from the CPU go where they are used, as in PyTorch; between other devices nothing
+    // moves by itself.
+    if (index->backend == default_backend())
+      index = move_to(index.get(), {split_.view->backend, split_.view->device.id});
     split_.advanced = true;
     if (index->dtype_id == RB_BOOL8 || index->dtype_id == RB_U8) return mask(index.get());
     if (!is_integral(index->dtype_id)) {

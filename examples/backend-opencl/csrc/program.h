@@ -1,0 +1,68 @@
+// Kernels: one program per dtype, built from one text at first use; a launch sets arguments and
+// enqueues.
+#pragma once
+#include "device.h"
+
+namespace rbcl {
+
+constexpr uint64_t kBool = 1ull << RB_BOOL8, kInt = 1ull << RB_I32 | 1ull << RB_I64,
+                   kFloat = 1ull << RB_F32 | 1ull << RB_F64, kAll = kBool | kInt | kFloat;
+inline int item_size(int dtype) {
+  return dtype == RB_BOOL8 ? 1 : dtype == RB_I32 || dtype == RB_F32 ? 4 : 8;
+}
+const char* dtype_name(int dtype);
+
+/// The text that every program of `dtype` is built from.
+std::string program_source(int dtype, bool fp64);
+/// Kernels of the elementwise operators, written from their table (elementwise.cpp).
+std::string elementwise_source(int dtype);
+
+constexpr int kGroup = 64;  // work items that run together, where a kernel does not say otherwise
+
+/// One kernel call: Launch(device, RB_F32, "softmax").pointer(x).value(n)....run(n).
+class Launch {
+ public:
+  Launch(Device& device, int dtype, const char* kernel)
+      : device_(device),
+        name_(kernel),
+        lock_(device.mutex_),
+        kernel_(device.kernel(dtype, kernel)) {}
+
+  Launch& pointer(const void* data) {
+    check(cl().SetKernelArgSVMPointer(kernel_, count_++, data));
+    return *this;
+  }
+  template <class T>
+  Launch& value(const T& v) {
+    check(cl().SetKernelArg(kernel_, count_++, sizeof v, &v));
+    return *this;
+  }
+  /// A number in the dtype of the program.
+  Launch& number(int dtype, double real, int64_t integer);
+
+  /// `n` work items in a row; nothing for 0.
+  void run(int64_t n) {
+    const size_t local = kGroup, global = (static_cast<size_t>(n) + kGroup - 1) / kGroup * kGroup;
+    if (n > 0) enqueue(1, &global, &local);
+  }
+  void enqueue(cl_uint dims, const size_t* global, const size_t* local) {
+    check(cl().EnqueueNDRangeKernel(device_.queue_, kernel_, dims, nullptr, global, local, 0,
+                                    nullptr, nullptr));
+    flush();
+  }
+
+ private:
+  void check(cl_int status) const {
+    if (__builtin_expect(status != CL_SUCCESS, 0)) fail(status);
+  }
+  [[noreturn]] void fail(cl_int status) const;
+  void flush();
+
+  Device& device_;
+  const char* name_;
+  std::lock_guard<std::recursive_mutex> lock_;
+  cl_kernel kernel_;
+  cl_uint count_ = 0;
+};
+
+}  // namespace rbcl
