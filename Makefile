@@ -1,4 +1,4 @@
-# The one door: make demo | test | test-full | test-sanitize | check | bench | wheels | docs | clean
+# The one door: make demo | test | test-full | test-sanitize | test-opencl | check | bench | wheels | docs | clean
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := $(CURDIR)/.venv
@@ -13,7 +13,7 @@ PACKAGES := core backend-cpu autograd autocast vmap nn optim testing rabbet
 stamps = $(foreach p,$(PACKAGES),$(STAMPS)/$(p))
 sources = $(shell find packages/$(1) -type f -not -path '*/build/*' -not -path '*/tests/*' -not -name '*.pyc')
 
-.PHONY: demo test test-full test-sanitize check bench wheels docs clean setup
+.PHONY: demo test test-full test-sanitize test-opencl check bench wheels docs clean setup
 
 demo: $(filter-out $(STAMPS)/testing,$(stamps)) $(STAMPS)/group-examples
 	$(BIN)/python examples/digits.py
@@ -27,6 +27,11 @@ test-full: setup $(STAMPS)/group-test $(STAMPS)/group-examples wheels
 test-sanitize: setup $(STAMPS)/group-test
 	$(BIN)/python tools/sanitize.py thread
 	$(BIN)/python tools/sanitize.py address
+
+# The backend of examples/backend-opencl, on OpenCL's implementation for CPUs, which Debian's packages bring.
+test-opencl: setup $(STAMPS)/group-test $(STAMPS)/group-examples
+	ls /etc/OpenCL/vendors/*.icd /usr/include/CL/cl.h || apt-get install -y pocl-opencl-icd ocl-icd-opencl-dev opencl-headers
+	$(BIN)/python -m pytest tests/test_backends.py tests/test_backend_plugins.py -rs
 
 check: setup $(STAMPS)/group-test $(STAMPS)/group-check wheels
 	$(BIN)/ruff format --check packages tests examples benchmarks tools
