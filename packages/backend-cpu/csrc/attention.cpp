@@ -1,6 +1,7 @@
 // Scaled-dot-product attention, tiled so that the scores are never stored (Dao et al. 2022): a tile
 // of keys is packed once for a chunk of queries; softmax is taken online.
 #include <limits>
+#include <memory>
 
 #include "attention_rows.h"
 #include "gemm.h"
@@ -302,6 +303,7 @@ void attention_kernel(const rb::Args& args) {
 // Views of all operands; `batch` has the leading dimensions of `out`.
 struct Gradients {
   Problem p;
+  std::unique_ptr<rb::Scratch<char>> lse_copy, grad_lse_copy;
   View grad, out, lse, grad_lse, dq, dk, dv;
   bool has_grad_lse;
   int batch;      // number of leading dimensions
@@ -311,14 +313,24 @@ struct Gradients {
       : p(args, 2, 8),
         grad(view_of(args.tensor(0))),
         out(view_of(args.tensor(6))),
-        lse(view_of(args.tensor(7))),
+        lse(of_sums(args.tensor(7), out.dtype, lse_copy)),
         dq(view_of(args.ret(0))),
         dk(view_of(args.ret(1))),
         dv(view_of(args.ret(2))),
         has_grad_lse(args.has(1)),
         batch(out.ndim - 2),
         group(args.boolean(10) ? out.shape[batch - 1] / p.k.shape[p.k.ndim - 3] : 1) {
-    if (has_grad_lse) grad_lse = view_of(args.tensor(1));
+    if (has_grad_lse) grad_lse = of_sums(args.tensor(1), out.dtype, grad_lse_copy);
+  }
+  // `t` in the type of the sums: float64 of float64, else float32.
+  static View of_sums(const RbTensor& t, int dtype, std::unique_ptr<rb::Scratch<char>>& copy) {
+    const View v = view_of(t);
+    const int sums = dtype == RB_F64 ? static_cast<int>(RB_F64) : static_cast<int>(RB_F32);
+    if (v.dtype == sums) return v;
+    copy = std::make_unique<rb::Scratch<char>>(v.numel() * kItemSize[sums]);
+    const View made = dense_view(copy->data(), sums, v);
+    copy_view(made, v);
+    return made;
   }
   Matrix of(const View& v, int64_t head) const {
     return Matrix(v, head_offset(v, 2, out, batch, head));

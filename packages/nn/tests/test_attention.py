@@ -244,3 +244,17 @@ def test_feed_forward_is_that_of_its_modules(activation):
     assert_close(layer._feed_forward(x), want)
     assert seen == [(3, 5, 16)]
     handle.remove()
+
+
+def test_sums_of_another_dtype_are_converted():
+    q, k, v, g = (rabbet.randn(2, 33, 8, dtype=rabbet.bfloat16) for _ in range(4))
+    out, sums = rabbet.ops.attention(q, k, v)
+    low = sums.bfloat16()
+
+    def gradients(g_sums, sums):
+        return rabbet.ops.attention_backward(
+            g, g_sums, q, k, v, None, out, sums, False, None, False
+        )
+
+    for got, want in zip(gradients(low, low), gradients(low.float(), low.float()), strict=True):
+        assert rabbet.equal(got, want)
