@@ -61,11 +61,15 @@ def level_calls(lib: Any) -> dict[str, Callable[[], Any]]:
 
 def level_rows(times: dict[str, float]) -> dict[str, float]:
     """Seconds that a level adds to each operator, and that entering takes."""
+
+    def each(more: float, less: float) -> float:
+        return max((more - less) / ROUNDS, 1e-9)  # noise may make it negative
+
     found = {}
     inside = {name: times[f"{name}, inside"] - times[f"{name}, enter"] for name in (*STEPS, "two")}
     for name in STEPS:
-        found[f"vmap adds to {name}"] = (inside[name] - times[f"{name}, plain"]) / ROUNDS
-    found["a second vmap adds to a + b"] = (inside["two"] - inside["a + b"]) / ROUNDS
+        found[f"vmap adds to {name}"] = each(inside[name], times[f"{name}, plain"])
+    found["a second vmap adds to a + b"] = each(inside["two"], inside["a + b"])
     found["entering vmap, one argument"] = times["one"]
     found["entering vmap, a dict of 4 and one argument"] = times["dict"]
     return found
