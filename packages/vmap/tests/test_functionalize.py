@@ -490,6 +490,15 @@ def test_destinations_are_not_resized():
         functionalize(lambda x: rabbet.add(x, 1, out=rabbet.empty(0)))(numbers(3))
 
 
+def test_writes_to_nothing():
+    def f(x):
+        y = x[6:].unsqueeze(0).expand(2, 0)
+        y.mul_(2.0)
+        return x + 1, y + 1
+
+    assert functionalize(f)(rabbet.arange(6.0))[0].tolist() == [1, 2, 3, 4, 5, 6]
+
+
 def test_no_other_memory():
     def f(x):
         x.data = x * 2

@@ -70,7 +70,7 @@ def step(kind, x, y, n, m):
         x[x > n] = float(m)
     if kind == "put":
         x.index_put_([rabbet.tensor([m % x.shape[0]])], y, accumulate=bool(n % 2))
-    if kind == "out":
+    if kind == "out" and x.shape == y.shape:  # an empty one would be resized
         rabbet.mul(y, n, out=x)
     if kind == "uniform_":
         x.uniform_()

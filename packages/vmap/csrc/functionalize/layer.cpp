@@ -121,6 +121,7 @@ bool same_shape(const RbTensor* a, const RbTensor* b) {
 }
 
 bool repeats(const RbTensor* t) {
+  if (t->numel == 0) return false;
   for (int d = 0; d < t->ndim; ++d) {
     if (t->strides[d] == 0 && t->shape[d] > 1) return true;
   }
