@@ -67,22 +67,12 @@ class Without {
 };
 
 /// The result of an operator that takes one tensor and gives one; throws what went wrong.
-class Result {
- public:
-  Result(const char* op, RbTensor* argument) {
-    RbValue value{};
-    value.tag = RB_TENSOR;
-    value.v.t = argument;
-    rb::check(rb::host->call(rb::host->find_op(op), &value, 1, &value_, 1, 0));
-  }
-  ~Result() { rb::host->value_release(&value_); }
-  Result(const Result&) = delete;
-  Result& operator=(const Result&) = delete;
-  RbTensor* get() const { return value_.v.t; }
-
- private:
-  RbValue value_{};
-};
+inline rb::Ref call(const char* op, RbTensor* argument) {
+  const RbValue value = rb::tensor_value(argument);
+  rb::Ref result;
+  rb::check(rb::call1(rb::host->find_op(op), &value, 1, result));
+  return result;
+}
 
 template <class Visit>
 void each_tensor(const RbValue& v, Visit visit) {

@@ -19,7 +19,7 @@ const char* maker(const RbTensor* t) {
 }
 
 int64_t count(const char* test, RbTensor* t) {
-  const Result mask(test, t), sum("count_nonzero", mask.get());
+  const rb::Ref mask = call(test, t), sum = call("count_nonzero", mask.get());
   return *static_cast<const int64_t*>(sum.get()->data);
 }
 

@@ -6,6 +6,7 @@
 
 #include "rabbet/autocast.h"
 #include "rabbet/python.h"
+#include "rabbet/values.hpp"
 
 namespace py = pybind11;
 
@@ -21,9 +22,7 @@ int32_t backend_id(const py::object& o) {
 }
 
 py::object dtype_object(int32_t id) {
-  RbValue v{};
-  v.tag = RB_DTYPE;
-  v.v.i = id;
+  const RbValue v = rb::dtype_value(id);
   PyObject* o = core->from_value(&v);
   if (!o) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(o);

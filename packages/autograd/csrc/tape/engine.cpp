@@ -165,7 +165,7 @@ int32_t Run::seed(RbTensor* output, RbTensor* grad) {
       return fail(
           RB_E_STATE,
           "backward: the gradient can be left out for a scalar output only, this one has shape %s",
-          shape_text(output->ndim, output->shape).c_str());
+          rb::shape_text(output).c_str());
     }
     const RbValue args[3] = {tensor_value(output), RbValue{}, RbValue{}};
     TlsGuard guard;
@@ -174,8 +174,7 @@ int32_t Run::seed(RbTensor* output, RbTensor* grad) {
   } else if (grad->ndim != output->ndim ||
              !std::equal(grad->shape, grad->shape + grad->ndim, output->shape)) {
     return fail(RB_E_ARG, "backward: the gradient has shape %s, but its output has shape %s",
-                shape_text(grad->ndim, grad->shape).c_str(),
-                shape_text(output->ndim, output->shape).c_str());
+                rb::shape_text(grad).c_str(), rb::shape_text(output).c_str());
   }
   const Target edge = gradient_target(output);
   if (!edge.fn) return fail(RB_E_OOM, "backward: out of memory");
@@ -259,9 +258,9 @@ int32_t Run::tensor_hooks(Node* n, bool after_accumulation) {
       if (!replacement) continue;
       if (!same_shape(replacement, n->out_metas[i])) {
         host->release(replacement);
-        return fail(RB_E_ARG,
-                    "a hook of %s returned a gradient of another shape than the tensor's %s",
-                    node_name(n), shape_text(n->out_metas[i].ndim, n->out_metas[i].shape).c_str());
+        return fail(
+            RB_E_ARG, "a hook of %s returned a gradient of another shape than the tensor's %s",
+            node_name(n), rb::shape_text(n->out_metas[i].ndim, n->out_metas[i].shape).c_str());
       }
       host->release(n->grads[i]);
       n->grads[i] = replacement;

@@ -343,14 +343,8 @@ int32_t dual_make(int32_t level, RbTensor* primal, RbTensor* tangent, int32_t li
   }
   if (tangent && (tangent->ndim != primal->ndim ||
                   !std::equal(primal->shape, primal->shape + primal->ndim, tangent->shape))) {
-    std::string text[2];
-    const RbTensor* both[2] = {tangent, primal};
-    for (int k = 0; k < 2; ++k) {
-      for (int i = 0; i < both[k]->ndim; ++i)
-        text[k] += (i ? ", " : "") + std::to_string(both[k]->shape[i]);
-    }
-    return fail(RB_E_ARG, "make_dual: the tangent has shape (%s), but its primal has shape (%s)",
-                text[0].c_str(), text[1].c_str());
+    return fail(RB_E_ARG, "make_dual: the tangent has shape %s, but its primal has shape %s",
+                rb::shape_text(tangent).c_str(), rb::shape_text(primal).c_str());
   }
   if (is_dual(primal, level)) {
     return fail(RB_E_STATE, "make_dual: the tensor is a dual of level %d already; unpack it first",

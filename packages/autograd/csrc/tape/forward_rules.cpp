@@ -156,9 +156,9 @@ int32_t linear(const DualCall& c, RbTensor** out) {
       args[i] = int_value(0);
     }
   }
-  RbValue r{};
-  if (int32_t rc = host->call(c.call->op, args, c.nargs, &r, 1, 0)) return rc;
-  out[0] = r.v.t;
+  Ref result;
+  if (int32_t rc = call1(c.call->op, args, c.nargs, result)) return rc;
+  out[0] = result.take();
   return RB_OK;
 }
 

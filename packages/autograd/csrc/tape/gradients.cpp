@@ -4,12 +4,6 @@
 
 namespace tape {
 
-std::string shape_text(int ndim, const int64_t* shape) {
-  std::string s = "(";
-  for (int i = 0; i < ndim; ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
-  return s + (ndim == 1 ? ",)" : ")");
-}
-
 int32_t sum(RbTensor* a, RbTensor* b, Ref& out) {
   static const RbOp* const add_op = host->find_op("add");
   const RbValue args[3] = {tensor_value(a), tensor_value(b), int_value(1)};
@@ -29,8 +23,8 @@ int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from) {
     }
     if (!reducible) {
       return fail(RB_E_ARG, "%s: the gradient has shape %s, but the tensor has shape %s",
-                  node_name(from), shape_text(g->ndim, g->shape).c_str(),
-                  shape_text(to.ndim, to.shape).c_str());
+                  node_name(from), rb::shape_text(g).c_str(),
+                  rb::shape_text(to.ndim, to.shape).c_str());
     }
     const RbValue args[2] = {tensor_value(g), ints_value(to.shape, static_cast<uint32_t>(to.ndim))};
     Ref reduced;

@@ -4,8 +4,6 @@
 
 namespace tape {
 
-std::string shape_text(int ndim, const int64_t* shape);
-
 inline bool same_shape(const RbTensor* t, const RbMeta& m) {
   if (t->ndim != m.ndim) return false;
   for (int i = 0; i < t->ndim; ++i) {

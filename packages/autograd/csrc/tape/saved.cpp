@@ -166,7 +166,7 @@ int32_t check_version(const Node* n, const RbTensor* t, uint32_t saved, const ch
       RB_E_STATE,
       "one of the variables needed for gradient computation has been modified by an inplace "
       "operation: %s saved '%s' of shape %s at version %u, and it is at version %u now",
-      node_name(n), what, shape_text(t->ndim, t->shape).c_str(), saved, now);
+      node_name(n), what, rb::shape_text(t).c_str(), saved, now);
 }
 
 }  // namespace tape

@@ -1,9 +1,12 @@
-// rabbet/values.hpp: the host table of a plugin library, values to call operators with, and an
-// owning reference to a tensor. Header only; rabbet/plugin.hpp has the rest.
+// rabbet/values.hpp: the host table of a plugin library, values to call operators with, an owning
+// reference to a tensor, and how messages write a shape. Header only; rabbet/plugin.hpp has the
+// rest.
 #ifndef RABBET_VALUES_HPP
 #define RABBET_VALUES_HPP
 
 #include <stddef.h>
+
+#include <string>
 
 #include "rabbet/abi.h"
 
@@ -105,6 +108,14 @@ inline int32_t call1(const RbOp* op, const RbValue* args, int32_t nargs, Ref& ou
   if (rc == RB_OK) out = Ref(result.v.t);
   return rc;
 }
+
+/// A shape as messages write it: "(2, 3)".
+inline std::string shape_text(int ndim, const int64_t* shape) {
+  std::string text = "(";
+  for (int d = 0; d < ndim; ++d) text += (d ? ", " : "") + std::to_string(shape[d]);
+  return text + (ndim == 1 ? ",)" : ")");
+}
+inline std::string shape_text(const RbTensor* t) { return shape_text(t->ndim, t->shape); }
 
 }  // namespace rb
 #endif

@@ -4,14 +4,6 @@
 
 namespace batch {
 
-namespace {
-std::string shape_text(const RbTensor* t) {
-  std::string text = "(";
-  for (int d = 0; d < t->ndim; ++d) text += (d ? ", " : "") + std::to_string(t->shape[d]);
-  return text + (t->ndim == 1 ? ",)" : ")");
-}
-}  // namespace
-
 Ref reshape(const Ref& x, const Dims& shape) {
   return call(ops.reshape, {tensor_value(x), list(shape)});
 }
@@ -99,7 +91,7 @@ void Call::check_destination(int i, const RbTensor* result) const {
   const RbTensor* target = rets[i].v.t;
   if (shape_of(target) == shape_of(result)) return;
   rb::fail(RB_E_ARG, "%s: the destination has shape %s, but the result has shape %s", info.name,
-           shape_text(target).c_str(), shape_text(result).c_str());
+           rb::shape_text(target).c_str(), rb::shape_text(result).c_str());
 }
 
 void Call::explain(int32_t code) const {

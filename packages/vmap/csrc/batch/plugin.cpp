@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "../common/levels.h"
 #include "../functionalize/level.h"
 #include "batch.h"
 
@@ -121,54 +122,30 @@ int32_t handle(void*, const RbCall* call, const RbValue* args, int32_t nargs, Rb
 
 // ---- levels
 
-std::vector<std::unique_ptr<Frame>>& frames() {
-  static thread_local std::vector<std::unique_ptr<Frame>> all;
-  return all;
-}
-Frame* frame_of(int32_t level) {
-  for (const auto& frame : frames()) {
-    if (frame->level == level) return frame.get();
-  }
-  rb::fail(RB_E_STATE, "vmap: the thread is not inside level %d", level);
-}
+Frame& frame_of(int32_t level) { return Levels<Frame>::at(level, "vmap"); }
 
 int32_t push(int64_t size, int32_t randomness, int32_t strict, int32_t* level) {
-  return rb::guarded([&] {
-    auto frame = std::make_unique<Frame>(Frame{size, randomness, strict, 0, 0});
-    rb::check(rb::host->transform_push(layer, frame.get(), RB_X_RANDOM, level));
-    frame->level = *level;
-    frames().push_back(std::move(frame));
-  });
-}
-
-int32_t pop(int32_t level) {
-  const int32_t rc = rb::host->transform_pop(level);
-  if (rc != RB_OK) return rc;
-  auto& all = frames();
-  all.erase(
-      std::remove_if(all.begin(), all.end(), [&](const auto& f) { return f->level == level; }),
-      all.end());
-  return RB_OK;
+  return Levels<Frame>::push(layer, Frame{size, randomness, strict, 0, 0}, RB_X_RANDOM, level);
 }
 
 int32_t wrap(int32_t level, RbTensor* t, int64_t dim, RbTensor** out) {
   return rb::guarded([&] {
-    Frame* frame = frame_of(level);
-    if (dim < 0 || dim >= t->ndim || t->shape[dim] != frame->size)
+    Frame& frame = frame_of(level);
+    if (dim < 0 || dim >= t->ndim || t->shape[dim] != frame.size)
       rb::fail(RB_E_ARG, "vmap: dimension %lld does not hold %lld examples",
-               static_cast<long long>(dim), static_cast<long long>(frame->size));
+               static_cast<long long>(dim), static_cast<long long>(frame.size));
     const RbOpInfo info{};
-    const Call c{nullptr, info, nullptr, 0, nullptr, 0, *frame};
+    const Call c{nullptr, info, nullptr, 0, nullptr, 0, frame};
     *out = c.wrap(Ref::share(t), static_cast<int>(dim)).take();
-    frame->serial = Call::wrap_of(*out).serial;
+    frame.serial = Call::wrap_of(*out).serial;
   });
 }
 
 int32_t unwrap(int32_t level, RbTensor* t, RbTensor** inner, int64_t* dim) {
   return rb::guarded([&] {
-    const Frame* frame = frame_of(level);
+    const Frame& frame = frame_of(level);
     const bool mine = t->level == level;
-    if (t->level > level || (mine && Call::wrap_of(t).serial != frame->serial)) {
+    if (t->level > level || (mine && Call::wrap_of(t).serial != frame.serial)) {
       rb::fail(RB_E_STATE,
                "vmap: a result belongs to a transform (level %d) that the thread has left",
                t->level);
@@ -181,9 +158,9 @@ int32_t unwrap(int32_t level, RbTensor* t, RbTensor** inner, int64_t* dim) {
 
 int32_t level_info(int32_t level, int64_t* size, int32_t* randomness) {
   return rb::guarded([&] {
-    const Frame* frame = frame_of(level);
-    *size = frame->size;
-    *randomness = frame->randomness;
+    const Frame& frame = frame_of(level);
+    *size = frame.size;
+    *randomness = frame.randomness;
   });
 }
 
@@ -193,10 +170,10 @@ void set_warning(int32_t (*f)(const char*)) { warn = f; }
 int32_t explain_call(const RbOp* op, const RbValue* args, int32_t nargs, char* text,
                      uint32_t size) {
   const char* way = "a rule that follows from the record";
-  if (!frames().empty()) {
+  if (const Frame* frame = Levels<Frame>::last()) {
     const RbCall call{};
     const RbOpInfo& info = *rb::host->op_info(op);
-    const Call c{&call, info, args, nargs, nullptr, info.nrets, *frames().back()};
+    const Call c{&call, info, args, nargs, nullptr, info.nrets, *frame};
     const int32_t rc = rb::guarded([&] {
       const Rule rule = derived_rule(c);
       if (rule == decompose) way = "the operators that it is made of, batched";
@@ -236,8 +213,8 @@ int32_t init(const RbHost* h, RbTxn* txn) {
   desc.fallback = handle;
   if (int32_t rc = h->add_layer(txn, &desc, &layer)) return rc;
   if (int32_t rc = add_exact_rules(h, txn)) return rc;
-  table = RbVmap{sizeof(RbVmap), layer,       push,          pop,          wrap,
-                 unwrap,         set_warning, record_routes, visit_routes, level_info};
+  table = RbVmap{sizeof(RbVmap), layer,       push,          Levels<Frame>::pop, wrap,
+                 unwrap,         set_warning, record_routes, visit_routes,       level_info};
   static const RbExplain explain = {RB_SIZE(RbExplain, explain), 0, explain_call};
   if (int32_t rc = h->publish("vmap.explain", 1, &explain)) return rc;
   if (int32_t rc = h->publish(RB_VMAP_EXT, RB_VMAP_VERSION, &table)) return rc;

@@ -44,7 +44,7 @@ struct Origin {
 struct Frame {
   bool copies;  // views become copies
   int32_t level = 0;
-  std::vector<Origin> origins;
+  std::vector<Origin> origins = {};
 
   bool mine(const RbTensor* t) const { return t->level == level; }
 };

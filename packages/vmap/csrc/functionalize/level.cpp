@@ -1,7 +1,6 @@
 #include "level.h"
 
-#include <algorithm>
-
+#include "../common/levels.h"
 #include "functionalize.h"
 
 namespace functional {
@@ -11,35 +10,8 @@ namespace {
 int32_t layer = 0;
 RbFunctionalize table;
 
-std::vector<std::unique_ptr<Frame>>& frames() {
-  static thread_local std::vector<std::unique_ptr<Frame>> all;
-  return all;
-}
-Frame& frame_of(int32_t level) {
-  for (const auto& frame : frames()) {
-    if (frame->level == level) return *frame;
-  }
-  rb::fail(RB_E_STATE, "functionalize: the thread is not inside level %d", level);
-}
-
 int32_t push(int32_t copies, int32_t* level) {
-  return rb::guarded([&] {
-    auto frame = std::make_unique<Frame>();
-    frame->copies = copies != 0;
-    rb::check(rb::host->transform_push(layer, frame.get(), RB_X_READABLE | RB_X_EVERY, level));
-    frame->level = *level;
-    frames().push_back(std::move(frame));
-  });
-}
-
-int32_t pop(int32_t level) {
-  const int32_t rc = rb::host->transform_pop(level);
-  if (rc != RB_OK) return rc;
-  auto& all = frames();
-  all.erase(
-      std::remove_if(all.begin(), all.end(), [&](const auto& f) { return f->level == level; }),
-      all.end());
-  return RB_OK;
+  return Levels<Frame>::push(layer, Frame{copies != 0}, RB_X_READABLE | RB_X_EVERY, level);
 }
 
 // What the level itself does is not part of the function.
@@ -53,7 +25,7 @@ int32_t below(int32_t level, const Body& body) {
       level,
       [](void* ctx) {
         const Run& r = *static_cast<Run*>(ctx);
-        return rb::guarded([&] { (*r.body)(frame_of(r.level)); });
+        return rb::guarded([&] { (*r.body)(Levels<Frame>::at(r.level, "functionalize")); });
       },
       &run);
 }
@@ -91,7 +63,8 @@ int32_t visit_written(int32_t level, void (*visit)(void*, RbTensor*, RbTensor*),
 
 int32_t add_level(const RbHost* host, RbTxn* txn, const RbLayer& desc) {
   if (int32_t rc = host->add_layer(txn, &desc, &layer)) return rc;
-  table = RbFunctionalize{sizeof(RbFunctionalize), layer, push, pop, wrap, unwrap, visit_written};
+  table = RbFunctionalize{
+      sizeof(RbFunctionalize), layer, push, Levels<Frame>::pop, wrap, unwrap, visit_written};
   return host->publish(RB_FUNCTIONALIZE_EXT, RB_FUNCTIONALIZE_VERSION, &table);
 }
 
