@@ -51,6 +51,30 @@ def test_gradients_that_would_be_lost_are_refused():
         library.vjp(halves, lambda ctx, *grads: None)
 
 
+@pytest.mark.parametrize("which", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize(
+    ("formula", "x_grad"),
+    [
+        ("mine::slow(grad_a) + 3 * mine::slow(grad_b)", (2, 6)),
+        ("mine::slow(grad_a) - mine::slow(grad_b)", (2, -2)),
+        ("mine::slow(grad_a) - -mine::slow(grad_b) / 2", (2, 1)),
+        ("mine::slow(where(x > 0, grad_a, 0.0)) + mine::slow(grad_b * x)", (2, 2)),
+    ],
+)
+def test_a_derivative_runs_each_operator_once_and_none_on_zeros(formula, x_grad, which):
+    calls = []
+    slow = library.define("mine::slow(Tensor x) -> Tensor", kind="opaque", shape="x.shape")
+    library.impl(slow, "cpu", lambda x: calls.append(x.tolist()) or x * 2)
+    pair = library.op(
+        "mine::pair(Tensor x) -> (Tensor a, Tensor b)", kind="opaque", vjp={"x": formula}
+    )(lambda x: (x.clone(), x.clone()))
+    x = rabbet.ones(3, requires_grad=True)
+    results = pair(x)
+    sum(results[i].sum() for i in which).backward()
+    assert x.grad.tolist() == [sum(x_grad[i] for i in which)] * 3
+    assert calls == [[1.0] * 3] * len(which)
+
+
 def test_rules_of_others_survive_a_new_definition():
     scope = {"__name__": "__main__"}
     run_cell(CELL.format(more="", names="", value=1), scope)

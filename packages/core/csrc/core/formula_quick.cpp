@@ -76,6 +76,12 @@ bool truth(const RbValue& v, bool* out) {
   return true;
 }
 
+RbValue zero() {
+  RbValue v = value_none();
+  v.tag = RB_ZERO;
+  return v;
+}
+
 }  // namespace
 
 QuickFormula::~QuickFormula() {
@@ -102,8 +108,7 @@ bool QuickFormula::vjp(int arg, RbValue* result) {
     return true;
   }
   if (v.tag != RB_ZERO && (!is_real_number(v) || real_value(v) != 0)) return false;
-  *result = value_none();
-  result->tag = RB_ZERO;
+  *result = zero();
   return true;
 }
 
@@ -138,7 +143,7 @@ bool QuickFormula::eval(int at, RbValue* out) {
       break;
     case NodeKind::kGradient:
       *out = grads_[n.index];
-      break;
+      return out->tag != RB_TENSORS;
     case NodeKind::kLet:
       return let(n.index, out);
     case NodeKind::kDType:
@@ -163,9 +168,8 @@ bool QuickFormula::eval(int at, RbValue* out) {
       return index(n, out);
     case NodeKind::kAttribute:
       return attribute(n, out);
-    case NodeKind::kZero:  // only as the whole derivative: operators refuse it
-      *out = value_none();
-      out->tag = RB_ZERO;
+    case NodeKind::kZero:
+      *out = zero();
       return true;
     default:  // kLocal, kHost, kComprehension, kSlice
       return never();
@@ -192,6 +196,10 @@ bool QuickFormula::unary(const Node& n, RbValue* out) {
     *out = value_bool(!yes);
     return true;
   }
+  if (x.tag == RB_ZERO) {
+    *out = x;
+    return true;
+  }
   if (x.tag == RB_FLOAT) {
     *out = value_float(-x.v.f);
     return true;
@@ -212,6 +220,7 @@ bool QuickFormula::binary(const Node& n, RbValue* out) {
   }
   if (!eval(n.kids[0], &values[0]) || !eval(n.kids[1], &values[1])) return false;
   const RbValue &x = values[0], &y = values[1];
+  if (x.tag == RB_ZERO || y.tag == RB_ZERO) return with_zero(n.op, values, out);
   if (n.op == Operator::kIs || n.op == Operator::kIsNot) {
     *out = value_bool((x.tag == y.tag) == (n.op == Operator::kIs));
     return true;
@@ -229,6 +238,23 @@ bool QuickFormula::binary(const Node& n, RbValue* out) {
   if (x.tag != RB_TENSOR && (n.op == Operator::kAdd || n.op == Operator::kMul))
     std::swap(values[0], values[1]);
   return run(op, values, 2, out);
+}
+
+// One of the two is a gradient that is known to be zero.
+bool QuickFormula::with_zero(Operator op, RbValue* values, RbValue* out) {
+  const bool x_zero = values[0].tag == RB_ZERO;
+  if (op == Operator::kSub && x_zero && values[1].tag == RB_TENSOR)
+    return run(known().neg, &values[1], 1, out);
+  if (op == Operator::kAdd) {
+    *out = values[x_zero ? 1 : 0];
+  } else if ((op == Operator::kSub && !x_zero) || (op == Operator::kDiv && x_zero)) {
+    *out = values[0];
+  } else if (op == Operator::kMul) {
+    *out = zero();
+  } else {
+    return false;
+  }
+  return true;
 }
 
 bool QuickFormula::list(const Node& n, RbValue* out) {
@@ -338,12 +364,24 @@ bool QuickFormula::call_op(const Node& n, RbValue* out) {
   if (callee->info.nrets != 1 || callee->returns_list) return never();
   const int count = static_cast<int>(n.kids.size());
   RbValue values[32];
+  uint32_t given = 0;
+  bool some_zero = false;
   for (int i = 0; i < count; ++i) {
     if (n.kids[i] < 0) {
       values[i] = callee->params[i].default_value;
       continue;
     }
-    if (!eval(n.kids[i], &values[i]) || !as_parameter(callee->params[i], &values[i])) return false;
+    if (!eval(n.kids[i], &values[i])) return false;
+    given |= 1u << i;
+    if (values[i].tag == RB_ZERO) {
+      if (callee->info.kind != RB_KIND_ELEMENTWISE || callee == k.conj || callee == k.real) {
+        *out = values[i];
+        return true;
+      }
+      some_zero = true;
+      values[i] = value_float(0);
+    }
+    if (!as_parameter(callee->params[i], &values[i])) return false;
     if (i > 0) continue;
     if (callee == k.conj || callee == k.real) {  // free on what is real already
       const RbValue& x = values[0];
@@ -356,6 +394,10 @@ bool QuickFormula::call_op(const Node& n, RbValue* out) {
     } else if (callee == k.where && values[0].tag != RB_TENSOR) {
       return false;
     }
+  }
+  if (some_zero && vanishes(*callee, values, given)) {
+    *out = zero();
+    return true;
   }
   RbValue ret = value_none();
   check(call(callee, values, count, &ret, 1));

@@ -5,9 +5,9 @@
 
 namespace rabbet {
 
-/// Evaluates the formulas of one derivative call on plain values. What it does not take (gradients
-/// that are zero, values that were not saved, lists, complex numbers, functions on host data) is
-/// left to the general evaluator. Operators in formulas are ordinary calls.
+/// Evaluates the formulas of one derivative call on plain values. What it does not take (values
+/// that were not saved, lists, complex numbers, functions on host data) is left to the general
+/// evaluator. Operators in formulas are ordinary calls.
 class QuickFormula {
  public:
   QuickFormula(const Op& op, const Formula& f, const RbValue* args, int nargs, const RbValue* outs,
@@ -28,6 +28,7 @@ class QuickFormula {
   bool let(int index, RbValue* out);
   bool unary(const Node& n, RbValue* out);
   bool binary(const Node& n, RbValue* out);
+  bool with_zero(Operator op, RbValue* values, RbValue* out);
   bool call_op(const Node& n, RbValue* out);
   bool list(const Node& n, RbValue* out);
   bool index(const Node& n, RbValue* out);

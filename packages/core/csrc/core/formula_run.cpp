@@ -281,28 +281,13 @@ class Runner {
       }
       frame.set(static_cast<int>(i), std::move(v));
     }
-    if (some_zero && vanishes(n.callee, frame)) return Val::zero();
+    if (some_zero && vanishes(*n.callee, frame.values, frame.given)) return Val::zero();
     if (n.callee == builtins().where &&
         frame.values[0].tag == RB_BOOL) {  // a condition on host data
       return frame.kept(frame.values[0].v.i ? 1 : 2);
     }
     frame.fill_defaults();
     return frame.run();
-  }
-
-  // An elementwise call whose linear arguments are all zero is zero.
-  bool vanishes(const Op* callee, const CallFrame& frame) const {
-    bool linear = false;
-    for (size_t i = 0; i < callee->params.size(); ++i) {
-      if (!(callee->params[i].flags & (RB_ARG_LINEAR | RB_ARG_BILINEAR))) continue;
-      linear = true;
-      if (!(frame.given >> i & 1)) continue;
-      const RbValue& v = frame.values[i];
-      if (v.tag == RB_TENSOR || (v.tag == RB_FLOAT && v.v.f != 0) ||
-          (v.tag == RB_INT && v.v.i != 0))
-        return false;
-    }
-    return linear;
   }
 
   // zeros_like and its kin need only the shape and dtype of what was not kept.

@@ -70,6 +70,19 @@ Val conj_number(const Val& x) {
   return x.tag() == RB_COMPLEX ? Val::complex(x.v.v.fs[0], -x.v.v.fs[1]) : x;
 }
 
+bool vanishes(const Op& op, const RbValue* values, uint32_t given) {
+  bool linear = false;
+  for (size_t i = 0; i < op.params.size(); ++i) {
+    if (!(op.params[i].flags & (RB_ARG_LINEAR | RB_ARG_BILINEAR))) continue;
+    linear = true;
+    if (!(given >> i & 1)) continue;
+    const RbValue& v = values[i];
+    if (v.tag == RB_TENSOR || (v.tag == RB_FLOAT && v.v.f != 0) || (v.tag == RB_INT && v.v.i != 0))
+      return false;
+  }
+  return linear;
+}
+
 RbValue take_tensor(Val& x, const std::string& where) {
   if (x.is_tensor()) {
     retain(x.v.v.t);

@@ -76,6 +76,10 @@ bool is_host_function(const char* name, bool dtype_rule);
 Val run_host_function(const std::string& name, const std::vector<Val>& args,
                       const std::string& where);
 
+/// Whether an elementwise call is zero because all of its linear arguments are; of `values`, those
+/// with a bit in `given` are set.
+bool vanishes(const Op& op, const RbValue* values, uint32_t given);
+
 /// The value as an owned RB_TENSOR / RB_TENSORS; a number becomes a 0-d tensor of the default
 /// device.
 RbValue take_tensor(Val& v, const std::string& where);
