@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import rabbet
 from plugin_wheels import MANIFEST, build, install, run
-from rabbet import _layers
+from rabbet import _layer_order, _layers
 
 DOCTOR = "from rabbet._doctor import main\nraise SystemExit(main(['--layers']))"
 
@@ -95,6 +95,55 @@ def test_names_decide_in_whatever_order_wheels_are_loaded(tmp_path):
     libraries = [layer_library(tmp_path, name, 700) for name in ("a", "b", "c")]
     orders = {run(tmp_path, load(*path)) for path in (libraries, libraries[::-1])}
     assert orders == {"['autograd', 'transforms', 'a', 'b', 'c']\n"}
+
+
+def install_declared(
+    folder: Path, name: str, phase: int, before: tuple[str, ...] = (), declared: int | None = None
+) -> None:
+    """Install a layer whose manifest says its place (or another phase)."""
+    manifest = MANIFEST.format(name, "transform") + (
+        f"[layers.{name}]\nphase = {phase if declared is None else declared}\nbefore = {list(before)}\n"
+    )
+    install(folder, name, manifest, layer_library(folder, name, phase, before))
+
+
+@pytest.mark.parametrize("used_first", list(itertools.permutations("abc")) + [tuple("edcba")])
+def test_the_order_follows_the_manifests_whatever_is_used_first(used_first, tmp_path):
+    for name, *place in [
+        ("a", 700),
+        ("b", 700),
+        ("c", 700, ("a",)),
+        ("d", 700, ("b",)),
+        ("e", 720),
+    ]:
+        install_declared(tmp_path, name, *place)
+    code = f"""
+import rabbet
+rabbet.ones(1).requires_grad_()
+for name in {used_first!r} + tuple("abcde"):
+    rabbet._plugins.require_layer(name)
+print("".join(l["name"] for l in rabbet._C.layers() if l["provider"].endswith("-wheel 1.0")))
+"""
+    assert run(tmp_path, code) == "cadbe\n"
+
+
+def test_a_library_and_its_manifest_that_disagree(tmp_path):
+    install_declared(tmp_path, "odd", 700, declared=100)
+    install_declared(tmp_path, "watch", 100)
+    text = run(
+        tmp_path, DOCTOR.replace("raise SystemExit(main(['--layers']))", "main(['--layers'])")
+    )
+    message = (
+        "layer 'odd' of odd-wheel 1.0 has phase 700, but the manifest of its wheel declares 100"
+    )
+    assert message in text and "watch" in text.partition("Plugins that failed")[0]
+
+
+def test_manifests_that_contradict_each_other_leave_the_first():
+    both = [{"layers": {"a": {"phase": 1, "before": ["b"]}, "b": {"phase": 1, "before": ["a"]}}}]
+    assert _layer_order.order(both) == [("a", 1), ("b", 1)]
+    stack = {"layers": {"vmap": {"phase": 450}, "z": {"phase": 0, "after": ["ghost"]}}}
+    assert _layer_order.order([stack, {}]) == [("z", 0)]
 
 
 @pytest.mark.parametrize("loaded_first", ["a", "b"])

@@ -54,6 +54,7 @@ def test_a_failing_init_takes_back_what_it_staged(tmp_path):
     assert "odd::g" not in rabbet._C.record_names()
 
 
+HEAD = 'name = "odd"\nkind = "backend"\nprovides = ["odd"]\n'
 FAIL_AND_WORK = """
 import rabbet
 try:
@@ -84,6 +85,13 @@ def test_a_broken_backend_leaves_the_others_working_and_is_explained(kind, tmp_p
             "'kind' must be backend, transform or ops",
         ),
         ('name = "odd"\nkind = "backend"\n', "'provides' must be a list"),
+        (HEAD + "layers = 3\n", "'layers' must be a table, got 3"),
+        (HEAD + "[layers.x]\n", r"'layers\.x\.phase' must be an int from 0 to 799, got None"),
+        (HEAD + "[layers.x]\nphase = 800\n", "from 0 to 799, got 800"),
+        (
+            HEAD + "[layers.x]\nphase = 1\nafter = 'y'\n",
+            r"'layers\.x\.after' must be a list of names",
+        ),
     ],
 )
 def test_a_broken_manifest_leaves_the_others_working_and_is_explained(manifest, cause, tmp_path):

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <unordered_map>
 
 #include "error.h"
 #include "runtime.h"
@@ -33,6 +34,22 @@ LayerEntry* const layers = [] {
   return all;
 }();
 std::mutex mutex;
+
+// Places kept for the layers of installed wheels, by name.
+struct Place {
+  int bit;
+  uint32_t phase;
+};
+std::unordered_map<std::string, Place>& places() {
+  static auto* all = new std::unordered_map<std::string, Place>;
+  return *all;
+}
+bool is_kept_for_another(int bit, const std::string& name) {
+  for (const auto& [owner, place] : places()) {
+    if (place.bit == bit) return owner != name;
+  }
+  return false;
+}
 
 bool names(const std::vector<std::string>& list, const std::string& name) {
   for (const std::string& entry : list) {
@@ -135,14 +152,24 @@ int place_layer(const LayerEntry& entry) {
   }
   if (is_transform(entry.desc)) return place_transform(entry);
   const Room room = find_room(entry);
+  const auto own = places().find(entry.name);
+  if (own != places().end() && own->second.phase != entry.desc.phase) {
+    fail(RB_E_PLUGIN, "layer '%s' of %s has phase %u, but the manifest of its wheel declares %u",
+         entry.name.c_str(), entry.provider.c_str(), entry.desc.phase, own->second.phase);
+  }
+  const auto fits = [&](int bit) {
+    return layers[bit].bit < 0 && bit < room.above && bit > room.below;
+  };
+  if (own != places().end() && fits(own->second.bit)) return own->second.bit;
   const int top = highest_key_bit(entry.desc.phase);
   int found = -1;
   // From the middle outwards, so that later neighbours find a gap on either side.
   for (int offset : {2, 1, 3, 0, 4}) {
     const int bit = top - offset;
-    if (layers[bit].bit >= 0 || bit >= room.above || bit <= room.below) continue;
-    if (agrees_with_names(entry, bit)) return bit;
-    if (found < 0) found = bit;
+    if (!fits(bit)) continue;
+    const bool kept = is_kept_for_another(bit, entry.name);
+    if (!kept && agrees_with_names(entry, bit)) return bit;
+    if (found < 0 || (!kept && is_kept_for_another(found, entry.name))) found = bit;
   }
   if (found >= 0) return found;
   fail(RB_E_PLUGIN,
@@ -183,6 +210,22 @@ int highest_key_bit(uint32_t phase) {
 }
 bool is_transform(const RbLayer& layer) {
   return layer.phase >= kFirstTransformPhase && layer.phase <= kLastTransformPhase;
+}
+
+void reserve_layers(const std::vector<DeclaredLayer>& order) {
+  std::lock_guard<std::mutex> lock(mutex);
+  places().clear();
+  for (auto first = order.begin(); first != order.end();) {
+    const int top = highest_key_bit(first->phase);
+    const auto last = std::find_if(
+        first, order.end(), [&](const auto& one) { return highest_key_bit(one.phase) != top; });
+    const int count = static_cast<int>(last - first);
+    // More than there are bits: those that are loaded share them as they come.
+    for (int i = 0; first != last; ++first, ++i) {
+      if (count <= kBitsPerPhase)  // evenly, with gaps for layers that no manifest names
+        places()[first->name] = {top - (2 * i + 1) * kBitsPerPhase / (2 * count), first->phase};
+    }
+  }
 }
 
 int stage_layer(const RbLayer& layer, const std::string& provider) {

@@ -58,6 +58,13 @@ const std::vector<PhaseRange>& phase_ranges();
 int highest_key_bit(uint32_t phase);
 /// Whether the layer belongs on the transform stack.
 bool is_transform(const RbLayer& layer);
+/// What the manifest of an installed wheel says of a layer.
+struct DeclaredLayer {
+  std::string name;
+  uint32_t phase;
+};
+/// Keep key bits for layers that may be loaded later; `order` begins with the one to run first.
+void reserve_layers(const std::vector<DeclaredLayer>& order);
 int stage_layer(const RbLayer& layer, const std::string& provider);  // returns its key bit
 void activate_layer(int bit);
 void drop_layer(int bit);

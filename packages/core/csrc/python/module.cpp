@@ -335,6 +335,11 @@ PYBIND11_MODULE(_C, m) {
   m.def("backends", describe_backends);
   m.def("layers", describe_layers);
   m.def("layer_phases", describe_phases);
+  m.def("reserve_layers", [](const std::vector<std::pair<std::string, uint32_t>>& order) {
+    std::vector<DeclaredLayer> declared;
+    for (const auto& [name, phase] : order) declared.push_back({name, phase});
+    reserve_layers(declared);
+  });
   m.def("plugins", describe_plugins);
   m.def("live_counts", [] {
     const MemoryCounts c = memory_counts();

@@ -108,6 +108,7 @@ def values(kind: str, wheel: str) -> dict[str, str]:
         "core": f"rabbet-core>={major}.{minor},<{major}.{minor + 1}",
         "abi": ", ".join(map(str, _C.abi)),
         "sources": sources,
+        "layers": f"\n[layers.{name}]\nphase = 700\n" if kind == "transform" else "",
     }
 
 

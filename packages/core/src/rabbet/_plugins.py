@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from . import _C
+from . import _C, _layer_order
 
 GROUP = "rabbet.plugins"
 MANIFEST = "rabbet_plugin.toml"
@@ -170,6 +170,7 @@ def _check_manifest(manifest: dict[str, Any]) -> None:
         raise ValueError(
             f"{MANIFEST}: 'kind' must be backend, transform or ops, got {manifest['kind']!r}"
         )
+    _layer_order.check_declarations(manifest, MANIFEST)
 
 
 def plugins() -> dict[str, Plugin]:
@@ -179,6 +180,8 @@ def plugins() -> dict[str, Plugin]:
         _found = _chosen(_scan())
         for plugin in _found.values():
             _read_manifest(plugin)
+        sound = [p.manifest for p in _found.values() if p.stage != "FAILED"]
+        _C.reserve_layers(_layer_order.order(sound))
         for plugin in list(_found.values()):
             if not plugin.module:
                 load(plugin)
