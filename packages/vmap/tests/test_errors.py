@@ -79,9 +79,11 @@ def test_values_cannot_be_read(read):
 
 @pytest.mark.parametrize("op", ["nonzero", "masked_select"])
 def test_shapes_that_depend_on_data(op):
-    arguments = {"nonzero": [], "masked_select": [rabbet.ones(2) > 0]}[op]
+    def f(x):
+        return rabbet.nonzero(x) if op == "nonzero" else rabbet.masked_select(x, x > 0)
+
     with pytest.raises(NotImplementedError, match=f"{op}: vmap: the shape of the result depends"):
-        vmap(lambda x: rabbet.ops(op)(x, *arguments))(X)
+        vmap(f)(X)
 
 
 def test_a_write_to_a_tensor_that_is_not_batched():

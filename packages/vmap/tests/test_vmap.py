@@ -1,5 +1,6 @@
 """The function itself: which dimensions, structures, nesting, views and writes, chunks."""
 
+import re
 import warnings
 from collections import namedtuple
 
@@ -248,6 +249,29 @@ def test_indices():
             vmap(f, (0, None))(inputs[0], inputs[1][0]),
             looped(f, inputs[0], inputs[1][0], dims=[0, None]),
         )
+
+
+@pytest.mark.parametrize(
+    ("shape", "mask"),
+    [((3,), (3,)), ((2, 3), (3,)), ((3,), (2, 3)), ((2, 1), (3,)), ((), (3,)), ((3,), ()), ((), ()), ((0,), (0,))],
+)  # fmt: skip
+def test_one_mask_for_all_examples(shape, mask):
+    x, m = rabbet.randn(4, *shape), rabbet.randint(0, 2, mask).bool()
+    loop = rabbet.stack([rabbet.masked_select(one, m) for one in x])
+    assert_close(vmap(lambda one: rabbet.masked_select(one, m))(x), loop)
+    assert_close(vmap(lambda one: rabbet.masked_select(one, m), -1)(x.movedim(0, -1)), loop)
+    x.requires_grad_()
+    (grad,) = rabbet.autograd.grad(vmap(lambda one: one.masked_select(m))(x).sum(), x)
+    (want,) = rabbet.autograd.grad(rabbet.stack([o.masked_select(m) for o in x]).sum(), x)
+    assert_close(grad, want)
+
+
+def test_a_mask_that_does_not_fit_is_refused_as_for_one_example():
+    mask = rabbet.ones(2).bool()
+    with pytest.raises(ValueError) as one:
+        rabbet.masked_select(rabbet.ones(3), mask)
+    with pytest.raises(ValueError, match=re.escape(str(one.value).splitlines()[0])):
+        vmap(lambda x: x.masked_select(mask))(rabbet.ones(4, 3))
 
 
 def test_writes_at_indices():

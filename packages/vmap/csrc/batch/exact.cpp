@@ -392,11 +392,30 @@ void embedding(Call& c) {
   decompose(plain);
 }
 
+// With one mask for all examples the results have one shape.
 void masked_select(Call& c) {
-  rb::fail(RB_E_NOTIMPL,
-           "%s: vmap: the shape of the result depends on the data, so that the examples' results "
-           "do not fit one tensor; use where() with the mask",
-           c.info.name);
+  if (batched(c, 1)) {
+    rb::fail(RB_E_NOTIMPL,
+             "%s: vmap: the shape of the result depends on the data, so that the examples' results "
+             "do not fit one tensor; use where() with the mask",
+             c.info.name);
+  }
+  RbTensor *x = tensor(c, 0), *mask = tensor(c, 1);
+  const int rank = std::max(x->ndim, mask->ndim);
+  Dims shape;
+  int64_t places = 1;
+  for (int d = -rank; d < 0; ++d) {
+    const int64_t have = x->ndim + d < 0 ? 1 : x->shape[x->ndim + d],
+                  want = mask->ndim + d < 0 ? 1 : mask->shape[mask->ndim + d];
+    if (have != want && have != 1 && want != 1) return c.refuse();
+    shape.push_back(have == 1 ? want : have);
+    places *= have == 1 ? want : have;
+  }
+  const Ref chosen = call(ops.nonzero, {tensor_value(reshape(expand(mask, shape), {places}))});
+  shape.insert(shape.begin(), c.size());
+  const Ref all = reshape(expand(pad_rank(c.front(x), rank).get(), shape), {c.size(), places});
+  const Ref at = reshape(chosen, {chosen->shape[0]});
+  c.give(0, call(ops.index_select, {tensor_value(all), int_value(1), tensor_value(at)}), 0);
 }
 
 // Empty 1-d tensors join anything; with the examples in front they would not.

@@ -199,7 +199,7 @@ void find_operators(const RbHost* h) {
                   h->find_op("matmul"),  h->find_op("gather"),        h->find_op("scatter_add"),
                   h->find_op("slice"),   h->find_op("slice_scatter"), h->find_op("detach"),
                   h->find_op("index"),   h->find_op("transpose"),     h->find_op("roll"),
-                  h->find_op("baddbmm")};
+                  h->find_op("baddbmm"), h->find_op("nonzero"),       h->find_op("index_select")};
 }
 
 int32_t init(const RbHost* h, RbTxn* txn) {
