@@ -7,52 +7,13 @@ import subprocess
 import sys
 
 import pytest
-import rabbet
-
-# Addresses are disguised: who reads through one of another backend crashes.
-SOURCE = r"""
-#include "rabbet/abi.h"
-#include <stdlib.h>
-#include <string.h>
-#define MASK ((uintptr_t)KEY << 48)
-static const RbHost* core;
-static int forked;
-static int32_t self_id;
-static void* real(const RbTensor* t)
-{ return t->backend == self_id ? (void*)((uintptr_t)t->data ^ MASK) : t->data; }
-static int32_t alloc(void* s, int32_t device, uint64_t n, void* stream, RbBuffer* out)
-{ (void)s; (void)stream;
-  if (forked) return core->err_set(RB_E_DEVICE, NAME ": lost by fork");
-  if (device != 0) return core->err_set(RB_E_DEVICE, NAME ": there is one device");
-  if (n > 1 << 20) return core->err_set(RB_E_OOM, NAME ": small");
-  *out = (RbBuffer){(void*)((uintptr_t)malloc(n) ^ MASK), n, 0, device, 0}; return RB_OK; }
-static void release(void* s, RbBuffer* b, void* stream)
-{ (void)s; (void)stream; free((void*)((uintptr_t)b->data ^ MASK)); }
-static int32_t count(void* s, int32_t* n) { (void)s; *n = 1; return RB_OK; }
-static int32_t sync(void* s, int32_t d) { (void)s; (void)d; return RB_OK; }
-static int32_t copy(void* s, const RbTensor* from, const RbTensor* to, void* stream, uint32_t f)
-{ (void)s; (void)stream; (void)f; memcpy(real(to), real(from), from->numel * (from->dtype.bits / 8)); return RB_OK; }
-static void fork_child(void* s) { (void)s; forked = 1; }
-static const RbAllocator allocator = {RB_SIZE(RbAllocator, free), 0, 0, alloc, release};
-static const RbDevices devices = {RB_SIZE(RbDevices, fork_child), 0, 0, count, sync, copy, fork_child};
-static const RbBackend backend = {RB_SIZE(RbBackend, allocator), 0, NAME, 12, 0, &devices, &allocator};
-static int32_t init(const RbHost* host, RbTxn* txn) { core = host; return host->add_backend(txn, &backend, &self_id); }
-static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0, NAME, "1", init, 0};
-RB_EXPORT const RbPlugin* rabbet_plugin_v0(void) { return &plugin; }
-"""
+from plugin_wheels import build_backend
 
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
     folder = tmp_path_factory.mktemp("far")
-    (folder / "far.c").write_text(SOURCE)
-    built = []
-    for key, name in ((0x55, "far"), (0x66, "further")):
-        built.append(str(folder / f"lib{name}.so"))
-        definitions = [f"-DKEY=0x{key:x}", f'-DNAME="{name}"', f"-I{rabbet.get_include()}"]
-        command = ["gcc", "-std=c11", "-shared", "-fPIC", "-Wall", *definitions, "far.c"]
-        subprocess.run([*command, "-o", built[-1]], cwd=folder, check=True)
-    return built
+    return [str(build_backend(folder, name)) for name in ("far", "further")]
 
 
 def run(libraries, code: str) -> list[str]:

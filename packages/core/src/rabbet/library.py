@@ -11,12 +11,13 @@ import difflib
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from . import _C, _rules
 from ._C import Op
 from ._plugins import require_layer, require_ops
-from ._registrations import Place, Registration, caller, find, keep, replaces
+from ._registrations import Place, Registration, caller, find, keep, on_rollback, replaces
 
 __all__ = [
     "Registration",
@@ -44,7 +45,11 @@ def register_records(text: str, file: str = "<records>") -> None:
     Raises:
         PluginError: naming file and line of what is wrong; nothing is registered then.
     """
+    before = set(_C.record_names())
     _C.add_ops(text, file, str(caller("records")))
+    for name in _C.record_names():
+        if name not in before:
+            on_rollback(partial(_C.remove_op, name))
 
 
 # ---- operators
