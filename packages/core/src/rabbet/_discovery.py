@@ -1,6 +1,7 @@
 """Which plugins are installed: entry points and static manifests, read without running anything of a plugin."""
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -161,6 +162,11 @@ def choose(found: Found) -> Found:
     return found
 
 
+_FINDER = re.compile(
+    r"__editable__\.([\w.]+?)-.*\.pth$|_(\w+)_editable\.pth$"
+)  # setuptools, scikit-build
+
+
 def editable_leftovers(found: Found) -> list[tuple[str, str]]:
     """Editable installs whose project is gone, and their finders that no wheel has any more."""
     out = []
@@ -177,19 +183,11 @@ def editable_leftovers(found: Found) -> list[tuple[str, str]]:
             continue
         wheels = {n.partition("-")[0].lower() for n in names if n.endswith(".dist-info")}
         for name in names:
-            if not name.endswith(".pth") or "editable" not in name:
-                continue
-            wheel = (
-                name.removesuffix(".pth").strip("_").removeprefix("editable__").removeprefix("_")
-            )
-            wheel = wheel.removesuffix("_editable").partition("-")[0].lower()
+            finder = _FINDER.match(name)
+            wheel = (finder[1] or finder[2]).lower() if finder else ""
             if wheel.startswith("rabbet") and wheel not in wheels:
-                out.append(
-                    (
-                        os.path.join(entry, name),
-                        "the finder of an editable install without its wheel",
-                    )
-                )
+                what = "the finder of an editable install without its wheel"
+                out.append((os.path.join(entry, name), what))
     return out
 
 

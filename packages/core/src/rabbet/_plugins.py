@@ -29,21 +29,31 @@ LAZY_ATTRIBUTES = {
 
 
 _found: Found | None = None
+_ready = False
 _hooks: Any = None
 _loading = _thread.RLock()
 
 
 def found() -> Found:
     """What is installed, with manifests read; none is loaded by this, but libraries named by RABBET_PLUGINS."""
-    global _found
-    if _found is None:
-        _found = choose(scan())
-        for plugin in _found.plugins.values():
-            read_manifest(plugin)
-        for plugin in list(_found.plugins.values()):
-            if not plugin.module:
-                load(plugin)
+    if not _ready:
+        with _loading:  # another thread waits until all is read
+            if _found is None:
+                _find()
+    assert _found is not None
     return _found
+
+
+def _find() -> None:
+    global _found, _ready
+    found = choose(scan())
+    for plugin in found.plugins.values():
+        read_manifest(plugin)
+    _found = found
+    for plugin in list(found.plugins.values()):
+        if not plugin.module:
+            load(plugin)
+    _ready = True
 
 
 def plugins() -> dict[str, Plugin]:
@@ -53,8 +63,8 @@ def plugins() -> dict[str, Plugin]:
 
 def rescan() -> None:
     """Forget what was found; plugins that are loaded stay loaded."""
-    global _found
-    _found = None
+    global _found, _ready
+    _found, _ready = None, False
 
 
 # ---- loading
