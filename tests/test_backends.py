@@ -37,6 +37,68 @@ rabbet.zeros(2, device="meta")[rabbet.tensor([0])]
     ]
 
 
+# To be formatted with a list of devices: every pair of them, and memory and errors of each.
+PAIRS = """
+import itertools
+import rabbet
+devices = {devices!r}
+sources = [
+    rabbet.arange(6.0).reshape(2, 3), rabbet.arange(6.0).reshape(2, 3).t(), rabbet.arange(9.0)[::2],
+    rabbet.tensor(2.5), rabbet.zeros(0, 3), rabbet.arange(5), rabbet.ones(3).expand(2, 3), rabbet.arange(3000.0),
+]
+before = {{d: rabbet.accelerator.memory_stats(d)["allocation.all.current"] for d in devices}}
+for one, other in itertools.product(devices, repeat=2):
+    for source in sources:
+        moved = source.to(one).to(other)
+        assert moved.device.type == other and moved.dtype == source.dtype, (one, other)
+        assert moved.cpu().tolist() == source.tolist() and moved.shape == source.shape, (one, other)
+        if other not in rabbet._C.op_info("copy")["kernels"]:
+            continue
+        into = rabbet.zeros(source.shape, dtype=source.dtype).to(other)
+        assert into.copy_(source.to(one)).cpu().tolist() == source.tolist(), (one, other)
+    if one == other:
+        continue
+    a, b = rabbet.ones(2).to(one), rabbet.ones(2).to(other)
+    for call, names in (
+        (lambda: a + b, ("input", "other")), (lambda: rabbet.where(a, a, b), None),
+        (lambda: a @ b, ("input", "other")), (lambda: a.add_(b), ("input", "other")),
+    ):
+        try:
+            call()
+        except RuntimeError as error:
+            said = str(error)
+        assert f"on {{one}}" in said and f"on {{other}}" in said and "expected all tensors on one device" in said, said
+        assert names is None or f"'{{names[0]}}' is on {{one}} and '{{names[1]}}' is on {{other}}" in said, said
+    del a, b
+del moved
+into = None
+after = {{d: rabbet.accelerator.memory_stats(d)["allocation.all.current"] for d in devices}}
+assert after == before, (before, after)
+live = rabbet._C.live_by_backend()
+kept = {{}}
+for n, device in enumerate(devices):
+    rabbet.accelerator.reset_peak_memory_stats(device)
+    start = rabbet.accelerator.memory_allocated(device)
+    kept[device] = rabbet.ones(4096 * (n + 1)).to(device)
+    if device == "cpu":
+        start = None
+        continue
+    assert rabbet.accelerator.memory_allocated(device) - start == 16384 * (n + 1), device
+    assert rabbet.accelerator.max_memory_allocated(device) - start == 16384 * (n + 1), device
+    rabbet.accelerator.synchronize(device)
+for n, device in enumerate(devices):
+    now = rabbet._C.live_by_backend()[device]
+    assert now["bytes"] - live[device]["bytes"] == 16384 * (n + 1), device
+    assert now["tensors"] - live[device]["tensors"] == 1, device
+print("all pairs")
+"""
+
+
+def test_all_pairs_of_devices(libraries):
+    code = PAIRS.format(devices=["cpu", "far", "further"])
+    assert run(libraries, code) == ["all pairs"]
+
+
 def test_an_allocators_errors_are_its_own_but_for_lack_of_memory(libraries):
     code = """
 for device, n in (("far:3", 4), ("far", 1 << 22)):

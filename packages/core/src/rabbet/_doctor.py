@@ -84,8 +84,23 @@ def _abi(plugin: Plugin, native: dict[str, Any] | None) -> dict[str, Any]:
 
 def _live(plugin: Plugin, provider: str, infos: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What there is of a plugin in this process."""
-    devices = [b["name"] for b in _C.backends() if provider and b["provider"] == provider]
-    layers = [x["name"] for x in _C.layers() if provider and x["provider"] == provider]
+    # One wheel may hold several libraries, which call themselves the same.
+    others = {
+        name for p in _plugins.plugins().values() if p is not plugin for name in p.provides
+    }.difference(plugin.provides)
+
+    def own(entries: list[dict[str, Any]]) -> list[str]:
+        return [
+            e["name"]
+            for e in entries
+            if provider and e["provider"] == provider and e["name"] not in others
+        ]
+
+    devices, layers = own(_C.backends()), own(_C.layers())
+    kernels = [
+        [by for device, by in i["kernels"].items() if not devices or device in devices]
+        for i in infos.values()
+    ]
     by_backend = _C.live_by_backend()
     handles = [
         r
@@ -100,9 +115,7 @@ def _live(plugin: Plugin, provider: str, infos: dict[str, dict[str, Any]]) -> di
         },
         "operators": sum(bool(provider) and i["provider"] == provider for i in infos.values())
         + sum(r.target == "operator" for r in handles),
-        "kernels": sum(
-            bool(provider) and provider in i["kernels"].values() for i in infos.values()
-        ),
+        "kernels": sum(bool(provider) and provider in by for by in kernels),
         "registrations": len(handles),
     }
 
