@@ -24,6 +24,7 @@ __all__ = [
     "autocast",
     "batch",
     "define",
+    "device_types",
     "explain",
     "impl",
     "jvp",
@@ -553,7 +554,12 @@ def autocast(name: str | Op, policy: Any) -> Registration:
     return keep(Registration(record, "autocast", place, None, undo))
 
 
-# ---- looking at operators
+# ---- looking at operators and devices
+
+
+def device_types() -> list[str]:
+    """Names of the backends that are loaded. In C, `RbTensor.backend` is the place in this list."""
+    return [backend["name"] for backend in _C.backends()]
 
 
 def explain(name: str | Op, *args: Any, **kwargs: Any) -> str:
