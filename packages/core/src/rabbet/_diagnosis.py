@@ -26,10 +26,10 @@ def fix(stage: str, cause: str, wheel: str, editable_source: str = "") -> str:
     """The first fix that fits what was said when `wheel` failed at `stage`."""
     if editable_source and not os.path.isdir(editable_source):
         return f"its project {editable_source} is gone: pip uninstall {wheel}"
-    if stage == "manifest":
-        return f"reinstall it: pip install --force-reinstall {wheel}"
     for pattern, text in _FIXES:
         match = re.search(pattern, cause, flags=re.I | re.S)
         if match:
             return text.format(*match.groups(), wheel=wheel)
+    if stage == "manifest":
+        return f"reinstall it: pip install --force-reinstall {wheel}"
     return f"report it to the authors of {wheel}"
