@@ -147,3 +147,29 @@ def test_a_pack_that_is_missing_or_broken_is_explained(tmp_path):
     install(tmp_path, "odd", MANIFEST.format("odd", "ops"), build(tmp_path, "odd", init=init))
     text = run(tmp_path, REQUIRE_OPS)
     assert "no licence" in text and "failed at stage load" in text and "Fix:" in text
+
+
+def test_a_module_that_users_import_has_its_hooks_then(tmp_path):
+    code = """
+import sys
+from rabbet import library
+library.require_ops("odd")
+def rabbet_tensor_attributes():
+    return {"oddness": property(lambda t: 3)}
+library.module_imported(sys.modules[__name__])
+"""
+    manifest = MANIFEST.format("odd", "ops") + 'attributes = ["oddness"]\n'
+    install(tmp_path, "odd", manifest, build(tmp_path, "odd"), code)
+    user = "import odd_plugin, rabbet\nprint(rabbet.ones(1).oddness)\n"
+    assert run(tmp_path, user) == "3\n"
+
+
+@pytest.mark.parametrize("content", [None, "no library"])
+def test_a_library_that_the_environment_names_and_that_does_not_load(content, tmp_path):
+    path = tmp_path / "odd.so"
+    if content:
+        path.write_text(content)
+    code = "import rabbet\nprint(rabbet.ones(2).tolist())\nfrom rabbet._doctor import main\nassert main([]) == 1"
+    text = " ".join(run(tmp_path, code, RABBET_PLUGINS=f"cpu,{path}").split())
+    assert "[1.0, 1.0]" in text and "FAILED(load)" in text
+    assert f"fix: correct RABBET_PLUGINS, which names it, or build {path} again" in text

@@ -330,7 +330,11 @@ def _ensure_active(plugin: Plugin) -> None:
 
 
 def module_imported(module: ModuleType) -> None:
-    """A plugin's module calls this at the end of its import, so that its hooks are registered."""
+    """A plugin's module calls this at the end of its import, so that its hooks are registered.
+
+    Args:
+        module: `sys.modules[__name__]`. Nothing happens if it is no module that an entry point names.
+    """
     for plugin in plugins().values():
         if plugin.module == module.__name__:
             _ensure_active(plugin)

@@ -16,7 +16,7 @@ from typing import Any
 
 from . import _C, _rules
 from ._C import Op
-from ._plugins import require_layer, require_ops
+from ._plugins import module_imported, require_layer, require_ops
 from ._registrations import Place, Registration, caller, find, keep, on_rollback, replaces
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "explain",
     "impl",
     "jvp",
+    "module_imported",
     "op",
     "opcheck",
     "register_records",
