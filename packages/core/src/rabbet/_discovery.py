@@ -42,7 +42,7 @@ class Plugin:
     @property
     def fix(self) -> str:
         """What a user can do about a failure."""
-        if not self.module:
+        if not self.info:  # it is no wheel's
             return f"correct RABBET_PLUGINS, which names it, or build {self.wheel} again"
         return _diagnosis.fix(self.failed_at, str(self.cause), self.wheel, self.editable_source)
 
