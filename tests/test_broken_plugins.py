@@ -317,3 +317,36 @@ def test_strict_mode_raises_at_once(tmp_path):
     install(tmp_path, "odd", "garbage [")
     code = "import rabbet\ntry:\n    rabbet.zeros(1)\nexcept Exception as e:\n    print(e)\n"
     assert "is no TOML file" in run(tmp_path, code, RABBET_PLUGINS_STRICT="1")
+
+
+def test_a_device_whose_hooks_failed_says_so_once_and_works(tmp_path, far):
+    put(tmp_path, BROKEN["a hook raises after it registered"], far)
+    code = """
+import rabbet
+try:
+    rabbet.ones(2).to("odd")
+except RuntimeError as error:
+    print("failed at stage hooks" in str(error), hasattr(rabbet.Tensor, "oddness"))
+print(rabbet.ones(2).to("odd").to("far").cpu().tolist())
+"""
+    assert run(tmp_path, code) == "True False\n[1.0, 1.0]\n"
+
+
+def test_what_a_plugin_registered_is_free_again_when_it_failed(tmp_path, far):
+    """Another may have the names of operators and attributes then."""
+    put(tmp_path, BROKEN["a hook raises after it registered"], far)
+    code = """
+def rabbet_tensor_attributes():
+    return {"oddness": property(lambda t: 3)}
+def rabbet_register_ops(lib):
+    lib.op("odd::twice(Tensor x) -> Tensor")(lambda x: x * 2)
+"""
+    manifest = MANIFEST.format("sound", "backend") + 'attributes = ["oddness"]\n'
+    install(tmp_path, "sound", manifest, build_backend(tmp_path, "sound"), code)
+    user = """
+import rabbet
+from rabbet import _doctor
+stages = {p["name"]: p["stage"] for p in _doctor.report()["plugins"]}
+print(stages["odd"], stages["sound"], rabbet.ops.odd.twice(rabbet.ones(1)).oddness)
+"""
+    assert run(tmp_path, user) == "FAILED ACTIVE 3\n"
