@@ -103,6 +103,7 @@ def test_coverage_names_what_a_device_lacks(wheel, tmp_path):
     assert cover["dtypes"] == {"float32": 1, "float64": 1}
     assert "add" in cover["missing"] and "exp" not in cover["missing"]
     assert len(cover["missing"]) == cover["primitives"] - 1
+    assert "to_device" not in cover["missing"]  # core's own
     text = run(folder, DOCTOR.format(["--coverage"]))
     assert "odd: 1 of" in text and "operators by dtype: float32 1, float64 1" in text
     assert "primitives without a kernel: " in text and " add," in text and "meta" not in text

@@ -108,6 +108,7 @@ py::dict describe_op(const std::string& name) {
   d["inplace"] = op->as_inplace;
   d["has_vjp"] = (op->info.flags & RB_OP_HAS_VJP) != 0;
   d["has_decomp"] = op->has_decomp();
+  d["in_core"] = op->core_fn != nullptr;
   d["provider"] = op->provider;
   d["file"] = op->file;
   d["family"] = op->family;

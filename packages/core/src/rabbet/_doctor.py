@@ -140,7 +140,7 @@ def _coverage(backend: str, infos: dict[str, dict[str, Any]]) -> dict[str, Any]:
     needed = [
         name
         for name, i in infos.items()
-        if not i["has_decomp"] and not i["view"] and i["kind"] != "composite"
+        if not (i["has_decomp"] or i["view"] or i["in_core"] or i["kind"] == "composite")
     ]
     dtypes: dict[str, int] = {}
     for info in infos.values():

@@ -4,8 +4,6 @@ The current accelerator is the first backend besides `cpu` that was loaded. If n
 tried in the order of their names. A device without an index is the first of its backend.
 """
 
-from __future__ import annotations
-
 from . import _C, _plugins
 
 __all__ = [
