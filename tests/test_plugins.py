@@ -173,3 +173,21 @@ def test_a_library_that_the_environment_names_and_that_does_not_load(content, tm
     text = " ".join(run(tmp_path, code, RABBET_PLUGINS=f"cpu,{path}").split())
     assert "[1.0, 1.0]" in text and "FAILED(load)" in text
     assert f"fix: correct RABBET_PLUGINS, which names it, or build {path} again" in text
+
+
+def test_threads_that_first_use_an_attribute_together(tmp_path):
+    code = """
+import threading
+import rabbet
+start, done = threading.Barrier(8), []
+def work():
+    start.wait()
+    x = rabbet.ones(2, requires_grad=True)
+    (x * x).sum().backward()
+    done.append(x.grad.tolist())
+threads = [threading.Thread(target=work) for _ in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(done.count([2.0, 2.0]))
+"""
+    assert run(tmp_path, code) == "8\n"
