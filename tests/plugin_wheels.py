@@ -26,22 +26,58 @@ static RbKernel kernel(const char* op, const char* schema)
 """
 
 
-def build(folder: Path, name: str, **changes: str) -> Path:
-    source, library = folder / f"{name}.c", folder / f"lib{name}.so"
-    source.write_text(SOURCE % {**GOOD, **changes})
-    command = [
-        "gcc",
-        "-std=c11",
-        "-shared",
-        "-fPIC",
-        "-Wall",
-        "-Wno-unused-function",
-        "-I",
-        rabbet.get_include(),
-        str(source),
-    ]
-    subprocess.run([*command, "-o", str(library)], check=True)
+# A backend whose addresses are disguised: who reads through one of another backend crashes.
+BACKEND = r"""
+#include "rabbet/abi.h"
+#include <stdlib.h>
+#include <string.h>
+#define MASK ((uintptr_t)KEY << 48)
+static const RbHost* core;
+static int forked;
+static int32_t self_id;
+static void* real(const RbTensor* t)
+{ return t->backend == self_id ? (void*)((uintptr_t)t->data ^ MASK) : t->data; }
+static int32_t alloc(void* s, int32_t device, uint64_t n, void* stream, RbBuffer* out)
+{ (void)s; (void)stream;
+  if (forked) return core->err_set(RB_E_DEVICE, NAME ": lost by fork");
+  if (device != 0) return core->err_set(RB_E_DEVICE, NAME ": there is one device");
+  if (n > 1 << 20) return core->err_set(RB_E_OOM, NAME ": small");
+  *out = (RbBuffer){(void*)((uintptr_t)malloc(n) ^ MASK), n, 0, device, 0}; return RB_OK; }
+static void release(void* s, RbBuffer* b, void* stream)
+{ (void)s; (void)stream; free((void*)((uintptr_t)b->data ^ MASK)); }
+static int32_t count(void* s, int32_t* n) { (void)s; *n = 1; return RB_OK; }
+static int32_t sync(void* s, int32_t d) { (void)s; (void)d; return RB_OK; }
+static int32_t copy(void* s, const RbTensor* from, const RbTensor* to, void* stream, uint32_t f)
+{ (void)s; (void)stream; (void)f; memcpy(real(to), real(from), from->numel * (from->dtype.bits / 8)); return RB_OK; }
+static void fork_child(void* s) { (void)s; forked = 1; }
+static const RbAllocator allocator = {RB_SIZE(RbAllocator, free), 0, 0, alloc, release};
+static const RbDevices devices = {RB_SIZE(RbDevices, fork_child), 0, 0, count, sync, copy, fork_child};
+static const RbBackend backend = {RB_SIZE(RbBackend, allocator), 0, NAME, 12, 0, &devices, &allocator};
+static int32_t init(const RbHost* host, RbTxn* txn) { core = host; return host->add_backend(txn, &backend, &self_id); }
+static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0, NAME, "1", init, 0};
+RB_EXPORT const RbPlugin* rabbet_plugin_v0(void) { return &plugin; }
+"""
+
+
+def compile_library(
+    folder: Path, name: str, source: str, *options: str, language: str = "c"
+) -> Path:
+    path, library = folder / f"{name}.{language}", folder / f"lib{name}.so"
+    path.write_text(source)
+    command = ["gcc", "-std=c11"] if language == "c" else ["g++", "-std=c++17"]
+    command += ["-shared", "-fPIC", "-Wall", "-Wno-unused-function", "-I", rabbet.get_include()]
+    subprocess.run([*command, str(path), *options, "-o", str(library)], check=True)
     return library
+
+
+def build_backend(folder: Path, name: str) -> Path:
+    """A healthy backend with one device and memory that the host cannot read."""
+    key = 0x40 + sum(name.encode()) % 0x3F
+    return compile_library(folder, name, BACKEND, f"-DKEY=0x{key:x}", f'-DNAME="{name}"')
+
+
+def build(folder: Path, name: str, **changes: str) -> Path:
+    return compile_library(folder, name, SOURCE % {**GOOD, **changes})
 
 
 def install(

@@ -1,5 +1,6 @@
 """The example backends: wheels of their own, built and tested against the installed core, away from the monorepo."""
 
+import json
 import os
 import re
 import shutil
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_backends import PAIRS
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 WHEELS = {"backend-null": ("null", "null2"), "backend-opencl": ("opencl",)}
@@ -86,6 +88,57 @@ except RuntimeError as error:
     why = run(sys.executable, "-c", code, cwd=prefix, prefix=prefix)
     if "no OpenCL platform" in why or "libOpenCL" in why:
         pytest.skip(why)
+
+
+def test_several_backends_in_one_process(prefix):
+    """The CPU's, one under two names, and OpenCL's where there is a platform."""
+    code = "import rabbet\nprint(rabbet.zeros(1, device='opencl').device)"
+    paths = os.pathsep.join([str(prefix), *[p for p in sys.path if p]])
+    found = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths})
+    devices = ["cpu", "null", "null2", *(["opencl"] if found.returncode == 0 else [])]
+    pairs = PAIRS.format(devices=devices)
+    assert run(sys.executable, "-c", pairs, cwd=prefix, prefix=prefix) == "all pairs\n"
+
+
+def test_the_doctor_tells_wheels_of_one_project_apart(prefix):
+    code = "import rabbet\nx = rabbet.ones(100).to('null2')\nfrom rabbet._doctor import main\nmain(['--json'])"
+    data = json.loads(run(sys.executable, "-c", code, cwd=prefix, prefix=prefix))
+    plugins = {p["name"]: p for p in data["plugins"]}
+    one = {"tensors": 1, "storages": 1, "bytes": 400}
+    none = {"tensors": 0, "storages": 0, "bytes": 0}
+    assert plugins["null"]["live"]["devices"] == {"null": none}
+    assert plugins["null2"]["live"]["devices"] == {"null2": one}
+    for name in ("null", "null2", "opencl"):  # what the library says is what pip says
+        native = plugins[name]["provider"].split()
+        assert native in ([], [plugins[name]["wheel"], plugins[name]["version"]])
+        assert plugins[name]["version"] == "0.1.0"
+
+
+@pytest.mark.parametrize("name", [d for devices in WHEELS.values() for d in devices])
+def test_loading_them_patches_nothing(prefix, name):
+    if name == "opencl":
+        need_a_platform(prefix)
+    command = (sys.executable, "-m", "rabbet_testing.monkeypatching", name)
+    assert run(*command, cwd=prefix, prefix=prefix) == ""
+
+
+def test_a_formula_computes_numbers_where_its_tensors_are(prefix):
+    need_a_platform(prefix)
+    code = """
+import rabbet
+f, x = rabbet.ops("gelu_vjp"), rabbet.tensor([0.5, -1.0])
+for approximate in ("none", "tanh"):
+    for args in ((x, 1.25), (1.25, x)):
+        there = [a.to("opencl") if isinstance(a, rabbet.Tensor) else a for a in args]
+        want, got = f(*args, approximate=approximate), f(*there, approximate=approximate)
+        assert got.device.type == "opencl" and rabbet.allclose(got.cpu(), want, rtol=1e-5), (args, got, want)
+g = x.to("opencl").requires_grad_()
+f(g, 1.25).sum().backward()
+assert g.grad.device.type == "opencl" and rabbet.allclose(g.grad.cpu(), f(rabbet.ones(2), 1.25), rtol=1e-5)
+assert rabbet.zeros(1).device.type == "cpu"
+print("alike")
+"""
+    assert run(sys.executable, "-c", code, cwd=prefix, prefix=prefix) == "alike\n"
 
 
 @pytest.mark.parametrize("device", [d for devices in WHEELS.values() for d in devices])

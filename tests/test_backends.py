@@ -7,52 +7,13 @@ import subprocess
 import sys
 
 import pytest
-import rabbet
-
-# Addresses are disguised: who reads through one of another backend crashes.
-SOURCE = r"""
-#include "rabbet/abi.h"
-#include <stdlib.h>
-#include <string.h>
-#define MASK ((uintptr_t)KEY << 48)
-static const RbHost* core;
-static int forked;
-static int32_t self_id;
-static void* real(const RbTensor* t)
-{ return t->backend == self_id ? (void*)((uintptr_t)t->data ^ MASK) : t->data; }
-static int32_t alloc(void* s, int32_t device, uint64_t n, void* stream, RbBuffer* out)
-{ (void)s; (void)stream;
-  if (forked) return core->err_set(RB_E_DEVICE, NAME ": lost by fork");
-  if (device != 0) return core->err_set(RB_E_DEVICE, NAME ": there is one device");
-  if (n > 1 << 20) return core->err_set(RB_E_OOM, NAME ": small");
-  *out = (RbBuffer){(void*)((uintptr_t)malloc(n) ^ MASK), n, 0, device, 0}; return RB_OK; }
-static void release(void* s, RbBuffer* b, void* stream)
-{ (void)s; (void)stream; free((void*)((uintptr_t)b->data ^ MASK)); }
-static int32_t count(void* s, int32_t* n) { (void)s; *n = 1; return RB_OK; }
-static int32_t sync(void* s, int32_t d) { (void)s; (void)d; return RB_OK; }
-static int32_t copy(void* s, const RbTensor* from, const RbTensor* to, void* stream, uint32_t f)
-{ (void)s; (void)stream; (void)f; memcpy(real(to), real(from), from->numel * (from->dtype.bits / 8)); return RB_OK; }
-static void fork_child(void* s) { (void)s; forked = 1; }
-static const RbAllocator allocator = {RB_SIZE(RbAllocator, free), 0, 0, alloc, release};
-static const RbDevices devices = {RB_SIZE(RbDevices, fork_child), 0, 0, count, sync, copy, fork_child};
-static const RbBackend backend = {RB_SIZE(RbBackend, allocator), 0, NAME, 12, 0, &devices, &allocator};
-static int32_t init(const RbHost* host, RbTxn* txn) { core = host; return host->add_backend(txn, &backend, &self_id); }
-static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0, NAME, "1", init, 0};
-RB_EXPORT const RbPlugin* rabbet_plugin_v0(void) { return &plugin; }
-"""
+from plugin_wheels import build_backend
 
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
     folder = tmp_path_factory.mktemp("far")
-    (folder / "far.c").write_text(SOURCE)
-    built = []
-    for key, name in ((0x55, "far"), (0x66, "further")):
-        built.append(str(folder / f"lib{name}.so"))
-        definitions = [f"-DKEY=0x{key:x}", f'-DNAME="{name}"', f"-I{rabbet.get_include()}"]
-        command = ["gcc", "-std=c11", "-shared", "-fPIC", "-Wall", *definitions, "far.c"]
-        subprocess.run([*command, "-o", built[-1]], cwd=folder, check=True)
-    return built
+    return [str(build_backend(folder, name)) for name in ("far", "further")]
 
 
 def run(libraries, code: str) -> list[str]:
@@ -74,6 +35,68 @@ rabbet.zeros(2, device="meta")[rabbet.tensor([0])]
         "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]] further:0",
         "[[0, 1, 2], [3, 4, 5]]",
     ]
+
+
+# To be formatted with a list of devices: every pair of them, and memory and errors of each.
+PAIRS = """
+import itertools
+import rabbet
+devices = {devices!r}
+sources = [
+    rabbet.arange(6.0).reshape(2, 3), rabbet.arange(6.0).reshape(2, 3).t(), rabbet.arange(9.0)[::2],
+    rabbet.tensor(2.5), rabbet.zeros(0, 3), rabbet.arange(5), rabbet.ones(3).expand(2, 3), rabbet.arange(3000.0),
+]
+before = {{d: rabbet.accelerator.memory_stats(d)["allocation.all.current"] for d in devices}}
+for one, other in itertools.product(devices, repeat=2):
+    for source in sources:
+        moved = source.to(one).to(other)
+        assert moved.device.type == other and moved.dtype == source.dtype, (one, other)
+        assert moved.cpu().tolist() == source.tolist() and moved.shape == source.shape, (one, other)
+        if other not in rabbet._C.op_info("copy")["kernels"]:
+            continue
+        into = rabbet.zeros(source.shape, dtype=source.dtype).to(other)
+        assert into.copy_(source.to(one)).cpu().tolist() == source.tolist(), (one, other)
+    if one == other:
+        continue
+    a, b = rabbet.ones(2).to(one), rabbet.ones(2).to(other)
+    for call, names in (
+        (lambda: a + b, ("input", "other")), (lambda: rabbet.where(a, a, b), None),
+        (lambda: a @ b, ("input", "other")), (lambda: a.add_(b), ("input", "other")),
+    ):
+        try:
+            call()
+        except RuntimeError as error:
+            said = str(error)
+        assert f"on {{one}}" in said and f"on {{other}}" in said and "expected all tensors on one device" in said, said
+        assert names is None or f"'{{names[0]}}' is on {{one}} and '{{names[1]}}' is on {{other}}" in said, said
+    del a, b
+del moved
+into = None
+after = {{d: rabbet.accelerator.memory_stats(d)["allocation.all.current"] for d in devices}}
+assert after == before, (before, after)
+live = rabbet._C.live_by_backend()
+kept = {{}}
+for n, device in enumerate(devices):
+    rabbet.accelerator.reset_peak_memory_stats(device)
+    start = rabbet.accelerator.memory_allocated(device)
+    kept[device] = rabbet.ones(4096 * (n + 1)).to(device)
+    if device == "cpu":
+        start = None
+        continue
+    assert rabbet.accelerator.memory_allocated(device) - start == 16384 * (n + 1), device
+    assert rabbet.accelerator.max_memory_allocated(device) - start == 16384 * (n + 1), device
+    rabbet.accelerator.synchronize(device)
+for n, device in enumerate(devices):
+    now = rabbet._C.live_by_backend()[device]
+    assert now["bytes"] - live[device]["bytes"] == 16384 * (n + 1), device
+    assert now["tensors"] - live[device]["tensors"] == 1, device
+print("all pairs")
+"""
+
+
+def test_all_pairs_of_devices(libraries):
+    code = PAIRS.format(devices=["cpu", "far", "further"])
+    assert run(libraries, code) == ["all pairs"]
 
 
 def test_an_allocators_errors_are_its_own_but_for_lack_of_memory(libraries):

@@ -1,5 +1,6 @@
 """What the documents say runs: Python blocks in order, C blocks through the compiler, links to files that exist."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,9 +8,14 @@ from pathlib import Path
 
 import pytest
 import rabbet
+from plugin_wheels import install, run
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/tutorial").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs/tutorial").glob("*.md")),
+    ROOT / "docs/reference/hooks.md",
+]
 GENERATED = {
     ROOT / line for line in (ROOT / ".gitignore").read_text().splitlines() if ".md" in line
 }
@@ -37,6 +43,32 @@ def test_python_in_the_page_runs(page, tmp_path):
     command = [sys.executable, "-W", "error", str(script)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_hooks_of_the_page_work_in_a_plugin(tmp_path):
+    """Installed as a wheel with the page's manifest, whose name and hooks are the page's."""
+    page = ROOT / "docs/reference/hooks.md"
+    (manifest,) = blocks(page, "toml")
+    install(tmp_path, "odd", manifest, None, "\n".join(blocks(page, "python")))
+    code = """
+import json
+import rabbet
+from rabbet import _plugins
+from rabbet._doctor import report
+params = [_plugins.conformance_params("odd", level) for level in ("L1", "L2")]
+x = rabbet.tensor([2.0, 3.0], requires_grad=True)
+rabbet.ops.odd.halve(x).sum().backward()
+(plugin,) = (p for p in report()["plugins"] if p["name"] == "odd")
+keys = ("stage", "hooks", "attributes", "notes", "details")
+print(json.dumps([params, x.oddness.tolist(), x.grad.tolist(), [plugin[key] for key in keys], plugin["live"]["registrations"]]))
+"""
+    params, oddness, grad, plugin, registrations = json.loads(run(tmp_path, code))
+    assert params == [{}, {"rtol": 1e-3}] and oddness == [0, 1] and grad == [0.5, 0.5]
+    assert plugin[0] == "ACTIVE" and sorted(plugin[1]) == sorted(
+        re.findall(r"^## (rabbet_\w+)\(", page.read_text(), flags=re.M)
+    )
+    assert plugin[2:] == [["oddness"], ["the board answers"], {"firmware": "1.2"}]
+    assert registrations == 2  # the operator, and the function that it runs
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "c")], ids=name_of)

@@ -11,7 +11,7 @@ struct Row {
   int64_t calls = 0, flops = 0, bytes = 0;
 };
 struct Counter : Listener {
-  std::map<std::string, Row> rows;
+  std::map<std::string, Row> rows;  // by operator, backend and index of the device
   std::string text() const override {
     std::string s;
     for (const auto& [name, row] : rows)
@@ -85,9 +85,16 @@ void handle(A a) {
   }
   rb::check(rb::host->redispatch(a.call, layer, a.args, a.nargs, a.rets, a.nrets));
   const Row row = measure(a, info);
+  const RbTensor* last = nullptr;  // a result, which tells the device
+  const auto note = [&](const RbValue& v) { each_tensor(v, [&](const RbTensor* t) { last = t; }); };
+  std::for_each(a.args, a.args + a.nargs, note);
+  std::for_each(a.rets, a.rets + a.nrets, note);
+  const auto text = [](int n) { return " " + std::to_string(n); };
+  const std::string key =
+      info.name + (last ? text(last->backend) + text(last->device.id) : std::string(" 0 0"));
   for (Listener* one : listeners()) {
     const std::lock_guard<std::mutex> lock(one->mutex);
-    Row& sum = static_cast<Counter*>(one)->rows[info.name];
+    Row& sum = static_cast<Counter*>(one)->rows[key];
     sum = {sum.calls + row.calls, sum.flops + row.flops, sum.bytes + row.bytes};
   }
 }

@@ -44,6 +44,27 @@ def test_operations_follow_from_the_shapes(name, f, shapes, flops):
     assert c["total"].flops == flops
 
 
+def test_devices_are_told_apart():
+    x, far = rabbet.randn(5, 4), rabbet.empty(7, 4, device="meta")
+
+    def work():
+        x @ x.t()
+        far @ far.t()
+        far + far
+        rabbet.empty(3, device="meta")
+
+    c = counted(work)
+    assert [r.name for r in c.rows("cpu") if r.flops] == ["matmul"]
+    assert c.rows("cpu:0") == c.rows(rabbet.device("cpu")) == c.rows("cpu")
+    here, there = c.total("cpu"), c.total("meta:0")
+    assert (here.flops, there.flops) == (2 * 5 * 4 * 5, 2 * 7 * 4 * 7 + 7 * 4)
+    assert c["matmul"].calls == 2 and c["matmul"].flops == 2 * 5 * 4 * 5 + 2 * 7 * 4 * 7
+    assert c["total"].flops == here.flops + there.flops and c.rows("cpu:1") == []
+    text = str(c)
+    assert f"{there.flops:,}" in next(row for row in text.splitlines() if row.startswith("on meta"))
+    assert "on cpu" in text and "on cpu" not in str(counted(lambda: x + x))
+
+
 def test_attention_counts_its_products():
     q, k, v = rabbet.randn(2, 3, 5, 4), rabbet.randn(2, 3, 7, 4), rabbet.randn(2, 3, 7, 6)
     meetings = 2 * 3 * 5 * 7

@@ -5,7 +5,7 @@ import weakref
 from collections import namedtuple
 from pathlib import Path
 
-from rabbet.library import require_layer
+from rabbet.library import device_types, require_layer
 
 require_layer("profile")
 _lib = ctypes.CDLL(str(Path(__file__).with_name("librabbet_profile.so")))
@@ -29,18 +29,33 @@ class count:
         if not _lib.listener_leave(self._counter):
             raise RuntimeError("rabbet_profile.count: this thread has not entered it")
 
-    def rows(self) -> list[Row]:
-        """One for each operator, most FLOPs first; bytes are those of tensor arguments and results."""
-        lines = map(str.split, _lib.listener_read(self._counter).decode().splitlines())
-        rows = [Row(name, *map(int, numbers)) for name, *numbers in lines]
+    def rows(self, device: object = "") -> list[Row]:
+        """One for each operator, most FLOPs first; bytes are those of tensor arguments and results.
+
+        Of all devices, or of one ("cpu:0", "cpu", a rabbet.device): that which has the results.
+        """
+        types, sums = device_types(), {}
+        for line in _lib.listener_read(self._counter).decode().splitlines():
+            name, backend, index, *numbers = line.split()
+            if str(device) in ("", types[int(backend)], f"{types[int(backend)]}:{index}"):
+                pairs = zip(sums.get(name, (0, 0, 0)), numbers, strict=True)
+                sums[name] = [a + int(b) for a, b in pairs]
+        rows = [Row(name, *numbers) for name, numbers in sums.items()]
         return sorted(rows, key=lambda row: (-row.flops, -row.bytes, row.name))
+
+    def total(self, device: object = "") -> Row:
+        """The sums of all operators, with `device` as for `rows`."""
+        return Row("total", *(sum(row[i] for row in self.rows(device)) for i in (1, 2, 3)))
 
     def __getitem__(self, name: str) -> Row:
         """The row of one operator, zeros if it did not run; of "total" the sums of all."""
-        rows = [row for row in self.rows() if name in (row.name, "total")]
-        return Row(name, *(sum(row[i] for row in rows) for i in (1, 2, 3)))
+        rows = [row for row in [*self.rows(), self.total()] if row.name == name]
+        return rows[0] if rows else Row(name, 0, 0, 0)
 
     def __str__(self) -> str:
         line = "{:<28} {:>9} {:>20} {:>20}".format
-        rows = [line(r.name, *(f"{n:,}" for n in r[1:])) for r in [*self.rows(), self["total"]]]
-        return "\n".join([line("operator", "calls", "FLOPs", "bytes"), *rows])
+        used = [d for d in device_types() if self.rows(d)]
+        totals = [self.total(d)._replace(name=f"on {d}") for d in used if len(used) > 1]
+        rows = [*self.rows(), *totals, self.total()]
+        body = [line(r.name, *(f"{n:,}" for n in r[1:])) for r in rows]
+        return "\n".join([line("operator", "calls", "FLOPs", "bytes"), *body])

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "error.h"
+#include "reserved.h"
 
 namespace rabbet {
 
@@ -83,6 +84,7 @@ int register_backend(const RbBackend& backend, const std::string& provider) {
     fail(RB_E_PLUGIN, "backend '%s' of %s is registered already, by %s", backend.name,
          provider.c_str(), t.entries[find_backend(backend.name)].provider.c_str());
   }
+  check_device_name(backend.name, provider);
   const int id = t.count.load();
   if (id == kMaxBackends)
     fail(RB_E_PLUGIN, "more than %d backends in one process", kMaxBackends - 1);

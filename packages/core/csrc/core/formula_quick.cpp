@@ -342,7 +342,7 @@ bool QuickFormula::run(const Op* op, RbValue* values, int given, RbValue* out) {
   }
   for (int i = given; i < n; ++i) all[i] = op->params[i].default_value;
   RbValue ret = value_none();
-  check(call(op, all, n, &ret, 1));
+  call_in_formula(op, all, n, &ret, 1, args_, nargs_);
   return keep(ret.v.t, out);
 }
 
@@ -400,7 +400,7 @@ bool QuickFormula::call_op(const Node& n, RbValue* out) {
     return true;
   }
   RbValue ret = value_none();
-  check(call(callee, values, count, &ret, 1));
+  call_in_formula(callee, values, count, &ret, 1, args_, nargs_);
   return keep(ret.v.t, out);
 }
 

@@ -253,7 +253,7 @@ class Runner {
     int i = 0;
     for (const Val& v : given) frame.set(i++, v);
     frame.fill_defaults();
-    return frame.run();
+    return frame.run(args_, nargs_);
   }
 
   // conj and real are free on what is real already.
@@ -287,7 +287,7 @@ class Runner {
       return frame.kept(frame.values[0].v.i ? 1 : 2);
     }
     frame.fill_defaults();
-    return frame.run();
+    return frame.run(args_, nargs_);
   }
 
   // zeros_like and its kin need only the shape and dtype of what was not kept.

@@ -15,19 +15,33 @@
 
 namespace rabbet {
 
-int slot_new(const char* name, int, void (*del)(void*)) {
+namespace {
+int slot_layers[kSlots];
+std::string slot_names[kSlots];
+std::atomic<int> slots_used{0};
+}  // namespace
+
+int slot_new(const char* name, int layer, void (*del)(void*)) {
   static std::mutex mutex;
-  static int used = 0;
   std::lock_guard<std::mutex> lock(mutex);
-  if (used == kSlots)
+  const int slot = slots_used.load();
+  if (slot == kSlots)
     fail(RB_E_PLUGIN, "slot '%s': all %d per-tensor slots are taken", name, kSlots);
-  slot_deleters[used] = del;
-  return used++;
+  slot_deleters[slot] = del;
+  slot_layers[slot] = layer;
+  slot_names[slot] = name;
+  slots_used.store(slot + 1);
+  return slot;
+}
+
+std::vector<SlotEntry> slot_entries() {
+  std::vector<SlotEntry> entries;
+  for (int slot = 0; slot < slots_used.load(); ++slot)
+    entries.push_back({slot_names[slot], slot_layers[slot], tensors_with_slot(slot)});
+  return entries;
 }
 
 namespace {
-
-int slot_layers[kSlots];
 
 Tensor* view_root(const Tensor* t) {
   Tensor* root = t->view ? t->view->parent : nullptr;
@@ -152,7 +166,6 @@ int32_t host_slot_new(const char* name, int32_t layer, void (*del)(void*), int32
                       uint32_t* offset) {
   return guarded([&] {
     *slot = slot_new(name, layer, del);
-    slot_layers[*slot] = layer;
     // Tensor is no standard-layout class, for which offsetof would be defined.
     alignas(Tensor) static char place[sizeof(Tensor)];
     auto* slots = reinterpret_cast<char*>(&reinterpret_cast<Tensor*>(place)->slots[*slot]);
@@ -160,7 +173,10 @@ int32_t host_slot_new(const char* name, int32_t layer, void (*del)(void*), int32
   });
 }
 void host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
-  impl(t)->slots[slot] = p;
+  void*& place = impl(t)->slots[slot];
+  const int more = (p != nullptr) - (place != nullptr);
+  if (more) bump(thread_state().live->slots[slot], more);
+  place = p;
   impl(t)->has_slots = 1;
   const uint64_t key = 1ull << slot_layers[slot];
   t->keys[0] = on ? t->keys[0] | key : t->keys[0] & ~key;

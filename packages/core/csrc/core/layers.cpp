@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "error.h"
+#include "reserved.h"
 #include "runtime.h"
 #include "transforms.h"
 
@@ -246,6 +247,7 @@ int stage_layer(const RbLayer& layer, const std::string& provider) {
            provider.c_str(), layers[bit].provider.c_str());
     }
   }
+  check_layer_name(layer.name, provider);
   entry.bit = place_layer(entry);
   layers[entry.bit] = entry;
   return entry.bit;

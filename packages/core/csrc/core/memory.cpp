@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -30,7 +31,8 @@ struct KeyHash {
 struct Cache {
   std::mutex mutex;
   std::unordered_map<Key, std::vector<RbBuffer>, KeyHash> bins;
-  CacheCounts counts{};
+  uint64_t cached = 0;               // bytes in the bins
+  std::map<int, MemoryStats> stats;  // by device
 };
 Cache* make_caches() {
   auto* made = new Cache[kMaxBackends];
@@ -65,51 +67,70 @@ uint64_t bin_size(uint64_t nbytes) {
   return (nbytes + step - 1) / step * step;
 }
 
-void release_all(int backend, Cache& cache) {
+void give_back(int backend, MemoryStats& stats, RbBuffer& buffer) {
   const RbAllocator* allocator = backend_entry(backend).desc.allocator;
+  if (has_host_memory(backend)) mark_used(buffer.data, buffer.nbytes);
+  stats.segments.fall(1);
+  stats.segment_bytes.fall(buffer.nbytes);
+  allocator->free(allocator->self, &buffer, nullptr);
+}
+
+void release_all(int backend, Cache& cache) {
   for (auto& [key, buffers] : cache.bins) {
     for (RbBuffer& buffer : buffers) {
-      if (has_host_memory(backend)) mark_used(buffer.data, buffer.nbytes);
-      allocator->free(allocator->self, &buffer, nullptr);
+      give_back(backend, cache.stats[key.device], buffer);
     }
   }
   cache.bins.clear();
-  cache.counts.cached = 0;
+  cache.cached = 0;
+}
+
+RbBuffer alloc_new(int backend, Cache& cache, int device, uint64_t nbytes, uint64_t size) {
+  const RbAllocator* allocator = backend_entry(backend).desc.allocator;
+  RbBuffer buffer{};
+  int32_t rc = allocator->alloc(allocator->self, device, size, nullptr, &buffer);
+  if (rc != RB_OK) {
+    release_all(backend, cache);
+    if (rc == RB_E_OOM) ++cache.stats[device].retries;
+    rc = allocator->alloc(allocator->self, device, size, nullptr, &buffer);
+  }
+  if (rc != RB_OK && rc != RB_E_OOM) check(rc);  // the device is not there, say: no lack of memory
+  if (rc != RB_OK) {
+    MemoryStats& stats = cache.stats[device];
+    ++stats.ooms;
+    fail(RB_E_OOM,
+         "out of memory on %s: could not allocate %llu bytes (%llu are in use, at most %llu were)",
+         backend_name(backend), (unsigned long long)nbytes,
+         (unsigned long long)stats.block_bytes.current, (unsigned long long)stats.block_bytes.peak);
+  }
+  buffer.nbytes = size;
+  buffer.device_index = device;
+  return buffer;
 }
 
 }  // namespace
 
 RbBuffer cached_alloc(int backend, int device, uint64_t nbytes) {
-  const RbAllocator* allocator = backend_entry(backend).desc.allocator;
   Cache& cache = caches[backend];
   const uint64_t size = bin_size(nbytes);
   std::lock_guard<std::mutex> lock(cache.mutex);
   RbBuffer buffer{};
   auto bin = cache.bins.find(Key{device, size});
-  if (bin != cache.bins.end() && !bin->second.empty()) {
+  const bool reused = bin != cache.bins.end() && !bin->second.empty();
+  if (reused) {
     buffer = bin->second.back();
     bin->second.pop_back();
-    cache.counts.cached -= size;
+    cache.cached -= size;
   } else {
-    int32_t rc = allocator->alloc(allocator->self, device, size, nullptr, &buffer);
-    if (rc != RB_OK) {
-      release_all(backend, cache);
-      rc = allocator->alloc(allocator->self, device, size, nullptr, &buffer);
-    }
-    if (rc != RB_OK && rc != RB_E_OOM)
-      check(rc);  // the device is not there, say: no lack of memory
-    if (rc != RB_OK) {
-      fail(
-          RB_E_OOM,
-          "out of memory on %s: could not allocate %llu bytes (%llu are in use, at most %llu were)",
-          backend_name(backend), (unsigned long long)nbytes,
-          (unsigned long long)cache.counts.in_use, (unsigned long long)cache.counts.peak);
-    }
-    buffer.nbytes = size;
-    buffer.device_index = device;
+    buffer = alloc_new(backend, cache, device, nbytes, size);
   }
-  cache.counts.in_use += size;
-  cache.counts.peak = std::max(cache.counts.peak, cache.counts.in_use);
+  MemoryStats& stats = cache.stats[device];
+  if (!reused) {
+    stats.segments.rise(1);
+    stats.segment_bytes.rise(size);
+  }
+  stats.blocks.rise(1);
+  stats.block_bytes.rise(size);
   if (has_host_memory(backend)) {
     mark_used(buffer.data, nbytes);
     mark_unused(static_cast<char*>(buffer.data) + nbytes, size - nbytes);
@@ -120,15 +141,15 @@ RbBuffer cached_alloc(int backend, int device, uint64_t nbytes) {
 void cached_free(int backend, RbBuffer buffer) {
   Cache& cache = caches[backend];
   std::lock_guard<std::mutex> lock(cache.mutex);
-  cache.counts.in_use -= buffer.nbytes;
-  if (cache.counts.cached + buffer.nbytes > cache_cap(backend)) {
-    const RbAllocator* allocator = backend_entry(backend).desc.allocator;
-    if (has_host_memory(backend)) mark_used(buffer.data, buffer.nbytes);
-    allocator->free(allocator->self, &buffer, nullptr);
+  MemoryStats& stats = cache.stats[buffer.device_index];
+  stats.blocks.fall(1);
+  stats.block_bytes.fall(buffer.nbytes);
+  if (cache.cached + buffer.nbytes > cache_cap(backend)) {
+    give_back(backend, stats, buffer);
     return;
   }
   if (has_host_memory(backend)) mark_unused(buffer.data, buffer.nbytes);
-  cache.counts.cached += buffer.nbytes;
+  cache.cached += buffer.nbytes;
   cache.bins[Key{buffer.device_index, buffer.nbytes}].push_back(buffer);
 }
 
@@ -169,14 +190,42 @@ void empty_cache() {
   }
 }
 
-CacheCounts cache_counts(int backend) {
-  std::lock_guard<std::mutex> lock(caches[backend].mutex);
-  return caches[backend].counts;
+MemoryStats memory_stats(int backend, int device) {
+  Cache& cache = caches[backend];
+  std::lock_guard<std::mutex> lock(cache.mutex);
+  const auto found = cache.stats.find(device);
+  return found == cache.stats.end() ? MemoryStats{} : found->second;
 }
 
-void reset_peak(int backend) {
+std::vector<int> devices_with_memory(int backend) {
+  Cache& cache = caches[backend];
+  std::lock_guard<std::mutex> lock(cache.mutex);
+  std::vector<int> devices;
+  for (const auto& [device, stats] : cache.stats) devices.push_back(device);
+  return devices;
+}
+
+namespace {
+template <class F>
+void each_stat(int backend, int device, F change) {
+  Cache& cache = caches[backend];
+  std::lock_guard<std::mutex> lock(cache.mutex);
+  const auto found = cache.stats.find(device);
+  if (found == cache.stats.end()) return;
+  MemoryStats& s = found->second;
+  for (MemoryStat* stat : {&s.blocks, &s.block_bytes, &s.segments, &s.segment_bytes}) change(*stat);
+}
+}  // namespace
+
+void reset_peak_memory(int backend, int device) {
+  each_stat(backend, device, [](MemoryStat& s) { s.peak = s.current; });
+}
+
+void reset_accumulated_memory(int backend, int device) {
+  each_stat(backend, device, [](MemoryStat& s) { s.allocated = s.freed = 0; });
   std::lock_guard<std::mutex> lock(caches[backend].mutex);
-  caches[backend].counts.peak = caches[backend].counts.in_use;
+  const auto found = caches[backend].stats.find(device);
+  if (found != caches[backend].stats.end()) found->second.retries = found->second.ooms = 0;
 }
 
 }  // namespace rabbet

@@ -1,6 +1,7 @@
 // The caching allocator: large blocks of every backend, kept for reuse by size.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "rabbet/abi.h"
 
@@ -15,10 +16,30 @@ void host_free(void* p, uint64_t nbytes);
 /// Give all cached blocks back to the backends.
 void empty_cache();
 
-struct CacheCounts {
-  uint64_t in_use, cached, peak;
+/// How a quantity went: what it is, the most it was, the sums of all rises and of all falls.
+struct MemoryStat {
+  uint64_t current, peak, allocated, freed;
+  void rise(uint64_t by) {
+    current += by;
+    allocated += by;
+    if (current > peak) peak = current;
+  }
+  void fall(uint64_t by) {
+    current -= by;
+    freed += by;
+  }
 };
-CacheCounts cache_counts(int backend);
-void reset_peak(int backend);
+/// Of one device. Blocks in use, and segments: blocks that the backend gave, in use or cached.
+struct MemoryStats {
+  MemoryStat blocks, block_bytes, segments, segment_bytes;
+  uint64_t retries, ooms;  // times that the cache was given back for lack of memory; to no avail
+};
+MemoryStats memory_stats(int backend, int device);
+/// The devices on which there was an allocation.
+std::vector<int> devices_with_memory(int backend);
+/// Let the peaks begin at what there is now.
+void reset_peak_memory(int backend, int device);
+/// Let the sums of rises and falls, and the counts of failures, begin at zero.
+void reset_accumulated_memory(int backend, int device);
 
 }  // namespace rabbet

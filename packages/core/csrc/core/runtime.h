@@ -86,6 +86,12 @@ const void* published(const char* name, uint32_t min_version);
 
 // -- slots (host.cpp)
 int slot_new(const char* name, int layer, void (*del)(void*));
+struct SlotEntry {
+  std::string name;
+  int layer;        // its key bit
+  int64_t tensors;  // live ones that have it
+};
+std::vector<SlotEntry> slot_entries();
 
 // -- threads (pool.cpp)
 void parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, void*), void* ctx);

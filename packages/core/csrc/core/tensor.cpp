@@ -17,9 +17,7 @@ void (*slot_deleters[kSlots])(void*) = {};
 
 namespace {
 
-inline void bump(std::atomic<int64_t>& counter, int64_t by) {  // one writer: its own thread
-  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
-}
+static_assert(kBackendIds == kMaxBackends && kSlotIds == kSlots);
 
 void free_cached(Storage* s) {
   cached_free(s->backend,
@@ -50,7 +48,9 @@ inline void storage_release(Storage* s, ThreadState& state) {
   } else if (s->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) {
     return;
   }
-  bump(state.live->bytes, -static_cast<int64_t>(s->nbytes));
+  LiveCounts::OfBackend& live = state.live->of[s->backend];
+  bump(live.bytes, -static_cast<int64_t>(s->nbytes));
+  bump(live.storages, -1);
   if (s->del) s->del(s);
   if (s->host->tensor_dead) block_free(s->host, sizeof(Tensor), state);
 }
@@ -115,7 +115,7 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
   t->owner = nullptr;
   t->ext = nullptr;
   clear_private(t);
-  bump(state.live->tensors, 1);
+  bump(state.live->of[backend].tensors, 1);
   return t;
 }
 
@@ -134,7 +134,9 @@ inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Sto
   s.readonly = readonly;
   t->storage = &s;
   t->data = data;
-  bump(state.live->bytes, static_cast<int64_t>(nbytes));
+  LiveCounts::OfBackend& live = state.live->of[t->backend];
+  bump(live.bytes, static_cast<int64_t>(nbytes));
+  bump(live.storages, 1);
 }
 
 // Data of at most kInlineBytes, which lie in the tensor itself.
@@ -145,7 +147,7 @@ inline void init_inline_storage(Tensor* t, uint64_t nbytes, ThreadState& state) 
 
 void discard_block(Tensor* t) {  // before a storage exists
   if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
-  bump(thread_state().live->tensors, -1);
+  bump(thread_state().live->of[t->backend].tensors, -1);
   block_free(t, sizeof(Tensor));
 }
 
@@ -253,7 +255,7 @@ Tensor* tensor_like(const RbTensor* like, int dtype) {
   t->owner = nullptr;
   t->ext = nullptr;
   clear_private(t);
-  bump(state.live->tensors, 1);
+  bump(state.live->of[like->backend].tensors, 1);
   if (nbytes <= kInlineBytes) {
     init_inline_storage(t, nbytes, state);
   } else {
@@ -317,11 +319,14 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
   t->dtype = src->dtype;
   t->dtype_id = src->dtype_id;
   t->keys[0] = (t->keys[0] & ~(1ull << t->backend)) | 1ull << src->backend;
+  ThreadState& state = thread_state();
+  bump(state.live->of[t->backend].tensors, -1);
+  bump(state.live->of[src->backend].tensors, 1);
   t->backend = src->backend;
   t->numel = src->numel;
   t->flags = (src->flags & ~uint32_t{RB_T_VIEW}) | (t->flags & RB_T_VIEW);
   t->storage = fresh;
-  storage_release(old, thread_state());
+  storage_release(old, state);
 }
 
 void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
@@ -358,11 +363,13 @@ void drop_wrap(Tensor* t) {
   release(wrap->inner);
   if (wrap->second) release(wrap->second);
 }
-void drop_slots(Tensor* t) {
+void drop_slots(Tensor* t, ThreadState& state) {
   for (int i = 0; i < kSlots; ++i) {
     void* p = t->slots[i];
     t->slots[i] = nullptr;
-    if (p) slot_deleters[i](p);
+    if (!p) continue;
+    bump(state.live->slots[i], -1);
+    slot_deleters[i](p);
   }
 }
 }  // namespace
@@ -371,7 +378,7 @@ void tensor_destroy(Tensor* t) {
   // A loop, not recursion: a view holds its parent, and chains of views can be long.
   ThreadState& state = thread_state();
   while (t) {
-    if (t->has_slots) drop_slots(t);
+    if (t->has_slots) drop_slots(t, state);
     const auto pyobj = reinterpret_cast<uintptr_t>(t->pyobj);
     if (pyobj & 1) release_pyobj(reinterpret_cast<void*>(pyobj & ~uintptr_t{1}));
     Tensor* parent = nullptr;
@@ -382,7 +389,7 @@ void tensor_destroy(Tensor* t) {
     }
     if (__builtin_expect(t->shape != t->dims, 0))
       block_free(t->shape, 2 * t->ndim * sizeof(int64_t), state);
-    bump(state.live->tensors, -1);
+    bump(state.live->of[t->backend].tensors, -1);
     Storage* s = t->storage;
     t->tensor_dead = 1;
     if (s != &t->inline_storage && t->inline_storage.refs.load(std::memory_order_acquire) == 0) {
@@ -410,12 +417,21 @@ void value_release(RbValue* v) {
   *v = value_none();
 }
 
-MemoryCounts memory_counts() {
+MemoryCounts memory_counts(int backend) {
   MemoryCounts total{};
   for (LiveCounts* c = live_counts(); c; c = c->next) {
-    total.tensors += c->tensors.load(std::memory_order_relaxed);
-    total.bytes += c->bytes.load(std::memory_order_relaxed);
+    const LiveCounts::OfBackend& part = c->of[backend];
+    total.tensors += part.tensors.load(std::memory_order_relaxed);
+    total.storages += part.storages.load(std::memory_order_relaxed);
+    total.bytes += part.bytes.load(std::memory_order_relaxed);
   }
+  return total;
+}
+
+int64_t tensors_with_slot(int slot) {
+  int64_t total = 0;
+  for (LiveCounts* c = live_counts(); c; c = c->next)
+    total += c->slots[slot].load(std::memory_order_relaxed);
   return total;
 }
 

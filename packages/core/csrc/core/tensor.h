@@ -138,11 +138,13 @@ extern void (*release_pyobj)(void*);
 /// What runs for a slot's pointer when its tensor dies.
 extern void (*slot_deleters[kSlots])(void*);
 
-/// Live tensors and their bytes, for reports and leak tests.
+/// Live tensors, storages and their bytes on a backend, for reports and leak tests.
 struct MemoryCounts {
-  int64_t tensors, bytes;
+  int64_t tensors, storages, bytes;
 };
-MemoryCounts memory_counts();
+MemoryCounts memory_counts(int backend);
+/// Live tensors on which a layer keeps something.
+int64_t tensors_with_slot(int slot);
 
 inline RbValue value_none() {
   RbValue v;

@@ -12,6 +12,8 @@ namespace rabbet {
 
 constexpr int kBlockUnit = 64;
 constexpr int kBlockClasses = 65;
+constexpr int kBackendIds = 16;                                       // kMaxBackends
+constexpr int kSlotIds = 4;                                           // kSlots
 constexpr uint64_t kLargestBlock = (kBlockClasses - 1) * kBlockUnit;  // of the free lists
 
 struct FreeBlock {
@@ -21,9 +23,18 @@ struct FreeBlock {
 // A thread's share of the live counts. Only its own thread writes; the shares are summed at need,
 // and one may be negative when objects die on another thread than the one that made them.
 struct LiveCounts {
-  std::atomic<int64_t> tensors{0}, bytes{0};
+  struct OfBackend {
+    std::atomic<int64_t> tensors{0}, storages{0}, bytes{0};
+    int64_t unused;  // a power of two is quicker to index by
+  };
+  OfBackend of[kBackendIds];
+  std::atomic<int64_t> slots[kSlotIds]{};  // tensors that have the slot
   LiveCounts* next = nullptr;
 };
+
+inline void bump(std::atomic<int64_t>& counter, int64_t by) {  // one writer: its own thread
+  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
 
 /// An entered level of a transform. Levels count from 1; 0 is none.
 struct TransformFrame {
@@ -42,6 +53,8 @@ struct ThreadState {
   int32_t nested = 0;          // decompositions and kernels in Python that run inside each other
   int32_t in_parallel = 0;
   uint32_t tensor_flags = 0;  // of new tensors: RB_T_INFERENCE in inference mode
+  // Where calls without tensors run: that of the formula's tensors. -1: the default backend.
+  int32_t numbers_backend = -1, numbers_device = 0;
   FreeBlock* free_blocks[kBlockClasses] = {};
   int32_t free_counts[kBlockClasses] = {};
 

@@ -9,6 +9,7 @@
 #include "core/dtype.h"
 #include "core/formula_kernel.h"
 #include "core/memory.h"
+#include "core/reserved.h"
 #include "core/rule_functions.h"
 #include "core/runtime.h"
 #include "core/thread_state.h"
@@ -17,6 +18,7 @@
 #include "dlpack.h"
 #include "errors.h"
 #include "library.h"
+#include "memory.h"
 #include "op_type.h"
 #include "rabbet/python.h"
 #include "tensor_type.h"
@@ -106,6 +108,7 @@ py::dict describe_op(const std::string& name) {
   d["inplace"] = op->as_inplace;
   d["has_vjp"] = (op->info.flags & RB_OP_HAS_VJP) != 0;
   d["has_decomp"] = op->has_decomp();
+  d["in_core"] = op->core_fn != nullptr;
   d["provider"] = op->provider;
   d["file"] = op->file;
   d["family"] = op->family;
@@ -119,12 +122,19 @@ py::dict describe_op(const std::string& name) {
     if (op->rules[slot].fn) rules[rule_name(slot)] = op->rules[slot].provider;
   }
   d["rules"] = rules;
-  py::dict kernels;
+  py::dict kernels, kernel_dtypes;
   for (int bit = 0; bit < backend_count(); ++bit) {
-    if (op->table[bit].fn)
-      kernels[backend_name(bit)] = op->table[bit].provider ? op->table[bit].provider : "?";
+    const Handler& handler = op->table[bit];
+    if (!handler.fn) continue;
+    kernels[backend_name(bit)] = handler.provider ? handler.provider : "?";
+    py::list dtypes;
+    for (int i = 0; i < RB_DTYPE_COUNT; ++i) {
+      if (!handler.dtype_mask || handler.dtype_mask >> i & 1) dtypes.append(kDTypes[i].name);
+    }
+    kernel_dtypes[backend_name(bit)] = dtypes;
   }
   d["kernels"] = kernels;
+  d["kernel_dtypes"] = kernel_dtypes;
   py::dict formula_kernels;  // those of whole formulas, by the formula's name
   auto note = [&](const std::string& formula, int bit, const Handler& handler) {
     if (!handler.fn || !(handler.flags & RB_K_FORMULA)) return;
@@ -179,15 +189,21 @@ py::list describe_backends() {
   py::list list;
   for (int id = 0; id < backend_count(); ++id) {
     const BackendEntry& entry = backend_entry(id);
-    const CacheCounts counts = cache_counts(id);
+    uint64_t in_use = 0, reserved = 0, peak = 0;
+    for (int device : devices_with_memory(id)) {
+      const MemoryStats stats = memory_stats(id, device);
+      in_use += stats.block_bytes.current;
+      reserved += stats.segment_bytes.current;
+      peak += stats.block_bytes.peak;
+    }
     py::dict d;
     d["name"] = entry.name;
     d["provider"] = entry.provider;
     d["host_memory"] = has_host_memory(id);
     d["devices"] = device_count(id);
-    d["bytes_in_use"] = counts.in_use;
-    d["bytes_cached"] = counts.cached;
-    d["bytes_peak"] = counts.peak;
+    d["bytes_in_use"] = in_use;
+    d["bytes_cached"] = reserved - in_use;
+    d["bytes_peak"] = peak;
     list.append(d);
   }
   return list;
@@ -209,10 +225,13 @@ py::list describe_plugins() {
 
 // ---- plugins
 
-void load(const std::string& path) {
+void load(const std::string& path, const std::map<std::string, std::string>& devices,
+          const std::map<std::string, std::string>& layers) {
   int32_t code;
   {
     py::gil_scoped_release released;
+    const ReservedNames names{devices, layers};
+    const Reserve reserve(names);
     code = load_plugin(path.c_str());
   }
   check(code);
@@ -327,7 +346,10 @@ PYBIND11_MODULE(_C, m) {
       py::arg("offset") = 0, py::arg("count") = -1);
   m.def("from_dlpack", [](const py::object& o) { return wrapped(from_dlpack(o.ptr())); });
 
-  m.def("load_plugin", load, py::arg("path"));
+  m.def("load_plugin", load, py::arg("path"), py::kw_only(),
+        py::arg("devices_of_others") = std::map<std::string, std::string>(),
+        py::arg("layers_of_others") = std::map<std::string, std::string>(),
+        "Load a plugin's library. Names that others provide, with their wheels, are refused.");
   m.def("set_backend_loader", [](const py::object& f) {
     Py_XDECREF(backend_loader);
     backend_loader = f.inc_ref().ptr();
@@ -341,21 +363,7 @@ PYBIND11_MODULE(_C, m) {
     reserve_layers(declared);
   });
   m.def("plugins", describe_plugins);
-  m.def("live_counts", [] {
-    const MemoryCounts c = memory_counts();
-    py::dict d;
-    d["tensors"] = c.tensors;
-    d["bytes"] = c.bytes;
-    return d;
-  });
-  m.def("empty_cache", empty_cache);
-  m.def("reset_peak",
-        [](const py::object& device) { reset_peak(parse_device(device.ptr()).backend); });
-  m.def("synchronize", [](const py::object& device) {
-    const DeviceSpec spec = parse_device(device.ptr());
-    synchronize(spec.backend, spec.index < 0 ? 0 : spec.index);
-  });
-
+  bind_memory(m);
   bind_library(m);
 
   m.def("get_default_dtype",

@@ -5,7 +5,8 @@ import sys
 
 USAGE = """usage: rabbet COMMAND
 
-  doctor [--layers] [--json]   what is installed, what works, and how to fix what does not
+  doctor [--layers | --coverage] [--json]
+                               what is installed, what works, and how to fix what does not
   new-plugin --kind backend|ops|transform NAME [--into FOLDER]
                                write the project of a plugin: builds, has tests, says what to do next
   cmakedir                     the folder of RabbetConfig.cmake: pass it as -DRabbet_DIR

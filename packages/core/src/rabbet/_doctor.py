@@ -1,110 +1,184 @@
 """python -m rabbet doctor: what is installed, what works, and what to do about what does not."""
 
+import os
 import platform
+import re
 import sys
 from typing import Any
 
-from . import _C, _layers, _plugins
+from . import _C, _plugins, _registrations
+from ._discovery import Plugin, editable_leftovers
+
+_OPTIONS = ("--json", "--layers", "--coverage")
+_VARIABLES = ("RABBET_PLUGINS", "RABBET_PLUGINS_STRICT", "RABBET_CPU_LEVEL")
 
 
 def report(load: bool = True) -> dict[str, Any]:
-    """Collect the report; with `load` every plugin is loaded, which shows failures."""
-    found = _plugins.plugins()
+    """Collect the report (docs/reference/doctor); with `load` every plugin is loaded, which shows failures."""
+    found = _plugins.found()
     if load:
-        for plugin in found.values():
-            if plugin.manifest.get("kind") == "transform":
-                _plugins._ensure_active(plugin)
-            else:
-                _plugins.load(plugin)
-    records = _C.record_names()
-    coverage = {}
-    for backend in _C.backends():
-        name = backend["name"]
-        infos = [_C.op_info(r) for r in records]
-        kernels = sum(name in i["kernels"] for i in infos)
-        needed = [
-            i for i in infos if not i["has_decomp"] and not i["view"] and i["kind"] != "composite"
-        ]
-        coverage[name] = {
-            "kernels": kernels,
-            "primitives": len(needed),
-            "primitives_with_kernel": sum(name in i["kernels"] for i in needed),
-        }
+        for plugin in found.plugins.values():
+            _plugins.activate_plugin(plugin)
+    infos = {name: _C.op_info(name) for name in _C.record_names()}
     return {
         "core": _C.__version__,
         "abi": ".".join(map(str, _C.abi)),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "plugins": [
-            {
-                "name": p.name, "wheel": p.wheel, "version": p.version, "kind": p.manifest.get("kind", "?"),
-                "provides": p.provides, "stage": p.stage, "failed_at": p.failed_at,
-                "cause": str(p.cause) if p.cause else "", "fix": p.fix if p.cause else "",
-            }
-            for p in found.values()
-        ],
+        "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
+        "warnings": _warnings(),
+        "plugins": [_describe(p, infos) for p in found.plugins.values()],
         "loaded": _C.plugins(),
         "backends": _C.backends(),
         "layers": _C.layers(),
         "phases": _C.layer_phases(),
         "pending": [k for k in _C.registered_kernels() if k["pending"]],
-        "operators": len(records),
-        "coverage": coverage,
+        "operators": len(infos),
+        "coverage": {b["name"]: _coverage(b["name"], infos) for b in _C.backends()},
         "live": _C.live_counts(),
         "threads": _C.get_num_threads(),
-    }  # fmt: skip
+    }
 
 
-def _plugin_lines(plugin: dict[str, Any]) -> list[str]:
-    head = f"  {plugin['name']:<12} {plugin['wheel']} {plugin['version']}  {plugin['kind']}  {plugin['stage']}"
-    if plugin["stage"] != "FAILED":
-        return [head]
-    return [
-        head,
-        f"      failed at {plugin['failed_at']}: {plugin['cause']}",
-        f"      fix: {plugin['fix']}",
+# ---- one plugin
+
+
+def _describe(plugin: Plugin, infos: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    native = next((p for p in _C.plugins() if plugin.library and p["path"] == plugin.library), None)
+    provider = f"{native['name']} {native['version']}" if native else ""
+    notes, details = _hook_report(plugin)
+    return {
+        "name": plugin.name,
+        "wheel": plugin.wheel,
+        "version": plugin.version,
+        "kind": plugin.kind,
+        "provides": plugin.provides,
+        "stage": plugin.stage,
+        "failed_at": plugin.failed_at,
+        "cause": str(plugin.cause) if plugin.cause else "",
+        "fix": plugin.fix if plugin.cause else "",
+        "provider": provider,
+        "library": plugin.library,
+        "abi": _abi(plugin, native),
+        "hooks": _plugins.hooks_of(plugin),
+        "attributes": plugin.manifest.get("attributes", []),
+        "live": _live(plugin, provider, infos),
+        "notes": notes,
+        "details": details,
+    }
+
+
+def _abi(plugin: Plugin, native: dict[str, Any] | None) -> dict[str, Any]:
+    """What the library was built for and the least that it needs, as far as that is known."""
+    if native:
+        major, built = native["abi"]
+        return {"major": major, "built": built, "min": native["abi_min"]}
+    told = re.search(r"was built for plugin ABI (\d+)\.(\d+)", str(plugin.cause or ""))
+    if told:
+        return {"major": int(told[1]), "built": int(told[2]), "min": None}
+    declared = plugin.manifest.get("abi")
+    if declared:
+        return {"major": declared[0], "built": None, "min": declared[1]}
+    return {}
+
+
+def _live(plugin: Plugin, provider: str, infos: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What there is of a plugin in this process."""
+    # One wheel may hold several libraries, which call themselves the same.
+    others = {
+        name for p in _plugins.plugins().values() if p is not plugin for name in p.provides
+    }.difference(plugin.provides)
+
+    def own(entries: list[dict[str, Any]]) -> list[str]:
+        return [
+            e["name"]
+            for e in entries
+            if provider and e["provider"] == provider and e["name"] not in others
+        ]
+
+    devices, layers = own(_C.backends()), own(_C.layers())
+    kernels = [
+        [by for device, by in i["kernels"].items() if not devices or device in devices]
+        for i in infos.values()
     ]
-
-
-def _layer_lines(data: dict[str, Any]) -> list[str]:
-    provided = {name for p in data["plugins"] if p["kind"] == "transform" for name in p["provides"]}
-    return [
-        "Layers, first to run first:",
-        *_layers.lines(data["layers"], data["phases"], data["backends"], provided),
+    by_backend = _C.live_by_backend()
+    handles = [
+        r
+        for r in _registrations.registrations()
+        if plugin.module and f"{r.place.module}.".startswith(f"{plugin.module}.")
     ]
+    return {
+        "devices": {name: by_backend[name] for name in devices},
+        "layers": layers,
+        "slots": {
+            s["name"]: s["tensors"] for s in _C.slots() if provider and s["provider"] == provider
+        },
+        "operators": sum(bool(provider) and i["provider"] == provider for i in infos.values())
+        + sum(r.target == "operator" for r in handles),
+        "kernels": sum(bool(provider) and provider in by for by in kernels),
+        "registrations": len(handles),
+    }
 
 
-def text(data: dict[str, Any], layers_only: bool = False) -> str:
-    """The report for people."""
-    if layers_only:
-        failed = [p for p in data["plugins"] if p["stage"] == "FAILED"]
-        trouble = [line for p in failed for line in _plugin_lines(p)]
-        return "\n".join(
-            [*_layer_lines(data), *(["Plugins that failed:"] if trouble else []), *trouble]
+def _hook_report(plugin: Plugin) -> tuple[list[str], dict[str, Any]]:
+    if "rabbet_doctor" not in _plugins.hooks_of(plugin):
+        return [], {}
+    from ._hookspecs import PluginReport
+
+    own = PluginReport(plugin.name, plugin.stage)
+    try:
+        _plugins.call_hook(plugin, "rabbet_doctor", report=own)
+    except _C.PluginError as error:
+        own.add(str(error))
+    return own._lines, own._details
+
+
+# ---- the whole
+
+
+def _coverage(backend: str, infos: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    needed = [
+        name
+        for name, i in infos.items()
+        if not (i["has_decomp"] or i["view"] or i["in_core"] or i["kind"] == "composite")
+    ]
+    dtypes: dict[str, int] = {}
+    for info in infos.values():
+        for dtype in info["kernel_dtypes"].get(backend, ()):
+            dtypes[dtype] = dtypes.get(dtype, 0) + 1
+    missing = [name for name in needed if backend not in infos[name]["kernels"]]
+    return {
+        "kernels": sum(backend in i["kernels"] for i in infos.values()),
+        "dtypes": dtypes,
+        "primitives": len(needed),
+        "primitives_with_kernel": len(needed) - len(missing),
+        "missing": missing,
+    }
+
+
+def _warnings() -> list[str]:
+    found = _plugins.found()
+    out = [
+        f"RABBET_PLUGINS names '{name}', but no installed wheel has an entry point of that name"
+        for name in found.unknown
+    ]
+    for plugin, first in found.shadowed:
+        what = "another copy" if plugin.wheel == first.wheel else f"wheel {plugin.wheel}"
+        out.append(
+            f"entry point '{plugin.name}' of {what} {plugin.version} in {os.path.dirname(plugin.info)} is not "
+            f"used: {first.wheel} {first.version} in {os.path.dirname(first.info)} has one of that name"
         )
-    lines = [
-        f"rabbet-core {data['core']}, plugin ABI {data['abi']}, Python {data['python']}, {data['platform']}",
-        "Plugins:",
-    ]
-    lines += [line for p in data["plugins"] for line in _plugin_lines(p)] or ["  none installed"]
-    lines.append("Devices:")
-    for b in data["backends"]:
-        cover = data["coverage"][b["name"]]
-        lines.append(
-            f"  {b['name']:<12} {b['devices']} device(s), {cover['primitives_with_kernel']} of {cover['primitives']} "
-            f"primitives, {cover['kernels']} kernels, {b['bytes_in_use']} bytes in use, {b['bytes_cached']} cached  "
-            f"[{b['provider']}]"
-        )
-    lines += _layer_lines(data)
-    if data["pending"]:
-        lines.append("Waiting for a device, a layer or an operator that is not loaded:")
-        lines += [f"  '{k['op']}' for '{k['target']}'  [{k['provider']}]" for k in data["pending"]]
-    live = data["live"]
-    lines.append(
-        f"{data['operators']} operators, {live['tensors']} live tensors ({live['bytes']} bytes), "
-        f"{data['threads']} threads"
-    )
-    return "\n".join(lines)
+    for plugin in found.plugins.values():
+        for name in plugin.provides:
+            used = _plugins.provider(name, plugin.kind)
+            if used is not None and used is not plugin:
+                out.append(
+                    f"plugins '{used.name}' (wheel {used.wheel}) and '{plugin.name}' (wheel {plugin.wheel}) both "
+                    f"provide '{name}': the first is used, uninstall one of them"
+                )
+    out += [f"{path}: {what}; remove it" for path, what in found.leftovers]
+    out += [f"{path}: {what}; remove it" for path, what in editable_leftovers(found)]
+    return out
 
 
 def _import(names: list[str]) -> None:
@@ -119,10 +193,11 @@ def _import(names: list[str]) -> None:
 def main(arguments: list[str]) -> int:
     """Run the command; the exit code is 1 if a plugin failed."""
     modules = [a.partition("=")[2] for a in arguments if a.startswith("--import=")]
-    unknown = {a for a in arguments if not a.startswith("--import=")} - {"--json", "--layers"}
+    unknown = {a for a in arguments if not a.startswith("--import=")} - set(_OPTIONS)
     if unknown:
         print(
-            f"rabbet doctor: unknown option {sorted(unknown)[0]}; options: --json, --layers, --import=MODULE",
+            f"rabbet doctor: unknown option {sorted(unknown)[0]}; options: {', '.join(_OPTIONS)}, "
+            f"--import=MODULE",
             file=sys.stderr,
         )
         return 2
@@ -133,5 +208,12 @@ def main(arguments: list[str]) -> int:
 
         print(json.dumps(data, indent=2))
     else:
-        print(text(data, layers_only="--layers" in arguments))
+        from ._doctor_text import coverage_text, layers_text, text
+
+        show = text
+        if "--layers" in arguments:
+            show = layers_text
+        elif "--coverage" in arguments:
+            show = coverage_text
+        print(show(data))
     return int(any(p["stage"] == "FAILED" for p in data["plugins"]))

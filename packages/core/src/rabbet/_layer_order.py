@@ -7,23 +7,21 @@ LAST_PHASE = 799
 TRANSFORMS = range(450, 500)  # ordered by the stack of the thread, see rabbet/abi.h
 
 
-def check_declarations(manifest: Mapping[str, Any], file: str) -> None:
+def check_declarations(manifest: Mapping[str, Any]) -> None:
     """Raise ValueError unless the manifest's table `layers`, if there is one, is well formed."""
     declared = manifest.get("layers", {})
     if not isinstance(declared, dict):
-        raise ValueError(f"{file}: 'layers' must be a table, got {declared!r}")
+        raise ValueError(f"'layers' must be a table, got {declared!r}")
     for name, layer in declared.items():
         phase = layer.get("phase") if isinstance(layer, dict) else None
         if type(phase) is not int or not 0 <= phase <= LAST_PHASE:
             raise ValueError(
-                f"{file}: 'layers.{name}.phase' must be an int from 0 to {LAST_PHASE}, got {phase!r}"
+                f"'layers.{name}.phase' must be an int from 0 to {LAST_PHASE}, got {phase!r}"
             )
         for word in ("before", "after"):
             names = layer.get(word, [])
             if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
-                raise ValueError(
-                    f"{file}: 'layers.{name}.{word}' must be a list of names, got {names!r}"
-                )
+                raise ValueError(f"'layers.{name}.{word}' must be a list of names, got {names!r}")
 
 
 def order(manifests: Iterable[Mapping[str, Any]]) -> list[tuple[str, int]]:

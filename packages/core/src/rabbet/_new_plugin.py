@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 from . import _C, __version__
-from ._plugins import KNOWN_WHEELS, MANIFEST, plugins
+from ._discovery import MANIFEST
+from ._plugins import KNOWN_WHEELS, plugins
 
 TEMPLATES = Path(__file__).with_name("_templates")
 SUFFIX = ".in"

@@ -4,15 +4,14 @@ A plugin wheel has an entry point in the group `rabbet.plugins` and a static man
 the module that the entry point names. Nothing of a plugin runs before something needs it.
 """
 
+import _thread
 import os
-import sys
 from types import ModuleType
 from typing import Any
 
 from . import _C, _layer_order
+from ._discovery import Found, Plugin, choose, read_manifest, scan
 
-GROUP = "rabbet.plugins"
-MANIFEST = "rabbet_plugin.toml"
 KNOWN_WHEELS = {
     "cpu": "rabbet-backend-cpu",
     "cuda": "rabbet-backend-cuda",
@@ -29,169 +28,45 @@ LAZY_ATTRIBUTES = {
 }  # fmt: skip
 
 
-class Plugin:
-    """One installed plugin and how far it came."""
-
-    def __init__(self, name: str, module: str, wheel: str, version: str) -> None:
-        self.name, self.module, self.wheel, self.version = name, module, wheel, version
-        self.stage = "DISCOVERED"
-        self.manifest: dict[str, Any] = {}
-        self.folder = ""
-        self.cause: BaseException | None = None
-        self.failed_at = ""
-
-    @property
-    def provides(self) -> list[str]:
-        return self.manifest.get("provides", [])
-
-    @property
-    def fix(self) -> str:
-        """What a user can do about a failure."""
-        text = str(self.cause)
-        if self.failed_at == "manifest":
-            return f"reinstall it: pip install --force-reinstall {self.wheel}"
-        if "plugin ABI" in text:
-            newer = "upgrade rabbet-core" in text
-            return (
-                "pip install --upgrade rabbet-core"
-                if newer
-                else f"pip install --upgrade {self.wheel}"
-            )
-        if "cannot be ordered" in text:
-            return "uninstall one of the wheels that it names, or ask their authors to drop a declaration"
-        if "cannot open shared object" in text:
-            return "install the missing library, or set LD_LIBRARY_PATH to where it is"
-        return f"report it to the authors of {self.wheel}"
-
-    def fail(self, stage: str, cause: BaseException) -> None:
-        self.failed_at, self.cause, self.stage = stage, cause, "FAILED"
-        if os.environ.get("RABBET_PLUGINS_STRICT") == "1":
-            raise cause
-
-    def explain(self) -> str:
-        return (
-            f"plugin '{self.name}' (wheel {self.wheel} {self.version}) is installed but failed at stage "
-            f"{self.failed_at}: {self.cause}. Fix: {self.fix}"
-        )
-
-
-_found: dict[str, Plugin] | None = None
+_found: Found | None = None
+_ready = False
 _hooks: Any = None
+_loading = _thread.RLock()
 
 
-# ---- discovery
+def found() -> Found:
+    """What is installed, with manifests read; none is loaded by this, but libraries named by RABBET_PLUGINS."""
+    if not _ready:
+        with _loading:  # another thread waits until all is read
+            if _found is None:
+                _find()
+    assert _found is not None
+    return _found
 
 
-def _entry_points(folder: str) -> list[tuple[str, str]]:
-    """`name = module` lines of the group in one dist-info folder."""
-    try:
-        with open(os.path.join(folder, "entry_points.txt"), encoding="utf-8") as file:
-            text = file.read()
-    except OSError:
-        return []
-    if GROUP not in text:
-        return []
-    section, found = "", []
-    for line in text.splitlines():
-        line = line.strip()
-        if line.startswith("["):
-            section = line.strip("[] ")
-        elif section == GROUP and "=" in line:
-            name, module = line.split("=", 1)
-            found.append((name.strip(), module.split(":")[0].strip()))
-    return found
-
-
-def _scan() -> dict[str, Plugin]:
-    found: dict[str, Plugin] = {}
-    for entry in sys.path:
-        try:
-            names = [e.name for e in os.scandir(entry or ".") if e.name.endswith(".dist-info")]
-        except OSError:
-            continue
-        for dist in names:
-            wheel, _, version = dist.removesuffix(".dist-info").partition("-")
-            for name, module in _entry_points(os.path.join(entry or ".", dist)):
-                found.setdefault(name, Plugin(name, module, wheel.replace("_", "-"), version))
-    return found
-
-
-def _chosen(found: dict[str, Plugin]) -> dict[str, Plugin]:
-    """Apply RABBET_PLUGINS: 0, names, or paths of libraries."""
-    wish = os.environ.get("RABBET_PLUGINS")
-    if wish is None:
-        return found
-    if wish.strip() in ("", "0"):
-        return {}
-    kept = {}
-    for item in (part.strip() for part in wish.split(",")):
-        if item.endswith(".so"):
-            plugin = Plugin(os.path.basename(item), "", item, "?")
-            plugin.manifest = {"library": item, "provides": []}
-            plugin.stage = "MANIFEST_OK"
-            kept[plugin.name] = plugin
-        elif item in found:
-            kept[item] = found[item]
-    return kept
-
-
-def _read_manifest(plugin: Plugin) -> None:
-    import importlib.util
-    import tomllib
-
-    if plugin.stage != "DISCOVERED":
-        return
-    try:
-        spec = importlib.util.find_spec(plugin.module)
-        if spec is None or not spec.submodule_search_locations:
-            raise ImportError(f"the package '{plugin.module}' is not there")
-        for folder in spec.submodule_search_locations:
-            path = os.path.join(folder, MANIFEST)
-            if os.path.exists(path):
-                with open(path, "rb") as file:
-                    plugin.manifest = tomllib.load(file)
-                plugin.folder = folder
-                break
-        else:
-            raise ImportError(f"'{plugin.module}' has no {MANIFEST}")
-        _check_manifest(plugin.manifest)
-        plugin.stage = "MANIFEST_OK"
-    except Exception as error:  # whatever is wrong with one plugin must not touch the others
-        plugin.fail("manifest", error)
-
-
-def _check_manifest(manifest: dict[str, Any]) -> None:
-    for key, kind in (("name", str), ("kind", str), ("provides", list)):
-        if not isinstance(manifest.get(key), kind):
-            raise ValueError(
-                f"{MANIFEST}: '{key}' must be a {kind.__name__}, got {manifest.get(key)!r}"
-            )
-    if manifest["kind"] not in ("backend", "transform", "ops"):
-        raise ValueError(
-            f"{MANIFEST}: 'kind' must be backend, transform or ops, got {manifest['kind']!r}"
-        )
-    _layer_order.check_declarations(manifest, MANIFEST)
+def _find() -> None:
+    global _found, _ready
+    found = choose(scan())
+    for plugin in found.plugins.values():
+        read_manifest(plugin)
+    sound = [p.manifest for p in found.plugins.values() if p.stage != "FAILED"]
+    _C.reserve_layers(_layer_order.order(sound))
+    _found = found
+    for plugin in list(found.plugins.values()):
+        if not plugin.module:
+            load(plugin)
+    _ready = True
 
 
 def plugins() -> dict[str, Plugin]:
-    """All installed plugins by entry-point name, with their manifests read; none is loaded by this."""
-    global _found
-    if _found is None:
-        _found = _chosen(_scan())
-        for plugin in _found.values():
-            _read_manifest(plugin)
-        sound = [p.manifest for p in _found.values() if p.stage != "FAILED"]
-        _C.reserve_layers(_layer_order.order(sound))
-        for plugin in list(_found.values()):
-            if not plugin.module:
-                load(plugin)
-    return _found
+    """All installed plugins by entry-point name."""
+    return found().plugins
 
 
 def rescan() -> None:
     """Forget what was found; plugins that are loaded stay loaded."""
-    global _found
-    _found = None
+    global _found, _ready
+    _found, _ready = None, False
 
 
 # ---- loading
@@ -199,52 +74,114 @@ def rescan() -> None:
 
 def _library_path(plugin: Plugin) -> str:
     library = plugin.manifest["library"]
-    if os.path.isabs(library):
-        return library
-    import importlib.util
-
-    spec = importlib.util.find_spec(plugin.module)
-    folders = list(spec.submodule_search_locations or []) if spec else []
-    for folder in folders:
-        if os.path.exists(os.path.join(folder, library)):
-            return os.path.join(folder, library)
+    path = os.path.join(plugin.folder, library)
+    if os.path.exists(path):
+        return path
     # Editable installs keep built files apart from the sources.
+    import importlib.util
     from importlib.metadata import PackageNotFoundError, files
 
+    spec = importlib.util.find_spec(plugin.module) if plugin.module else None
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if os.path.exists(os.path.join(folder, library)):
+            return os.path.join(folder, library)
     try:
         for file in files(plugin.wheel) or []:
-            if file.name == library:
+            if file.name == library and os.path.exists(str(file.locate())):
                 return str(file.locate())
     except PackageNotFoundError:
         pass
-    return os.path.join(folders[0] if folders else plugin.folder, library)
+    raise _C.PluginError(f"its library is not there: {path}")
 
 
 def load(plugin: Plugin) -> None:
     """Load a plugin's library and its Python hooks; on failure its stage says so and nothing is raised."""
-    if plugin.stage not in ("MANIFEST_OK",):
+    if plugin.stage != "MANIFEST_OK":
         return
-    try:
-        if "library" in plugin.manifest:
-            _C.load_plugin(_library_path(plugin))
-        plugin.stage = "LOADED"
-    except Exception as error:
-        plugin.fail("load", error)
+    if plugin.has_hooks and not _import(plugin):  # its hooks are checked before its library loads
         return
-    if plugin.manifest.get("hooks", plugin.manifest.get("attributes")):
+    load_library_only(plugin)
+    if plugin.stage != "LOADED":  # failed, or active by its own import
+        return
+    if plugin.has_hooks:
         _register_hooks(plugin)
     if plugin.stage == "LOADED":
         plugin.stage = "ACTIVE"
 
 
-def _register_hooks(plugin: Plugin) -> None:
+def _import(plugin: Plugin) -> ModuleType | None:
+    """The plugin's module, its hooks checked; None if it failed."""
     import importlib
 
     try:
         module = importlib.import_module(plugin.module)
-        _hook_manager().register_plugin(plugin.name, module)
-    except Exception as error:
+        if plugin.stage == "FAILED":  # in the course of its import
+            return None
+        _hook_manager().check(plugin, module)
+        return module
+    except (Exception, SystemExit) as error:
+        if plugin.stage != "FAILED":
+            cause = error
+            if not isinstance(error, _C.PluginError):
+                kind = type(error).__name__
+                cause = _C.PluginError(f"importing '{plugin.module}' raised {kind}: {error}")
+                cause.__cause__ = error
+            plugin.fail("hooks", cause)
+        return None
+
+
+def _register_hooks(plugin: Plugin) -> None:
+    module = _import(plugin)
+    if module is None or plugin.stage == "ACTIVE":
+        return
+    try:
+        _hook_manager().register_plugin(plugin, module)
+    except (Exception, SystemExit) as error:
         plugin.fail("hooks", error)
+
+
+def hooks_of(plugin: Plugin) -> list[str]:
+    """Names of the hooks that a loaded plugin implements."""
+    return [] if _hooks is None else _hooks.implemented(plugin.name)
+
+
+def call_hook(plugin: Plugin, hook: str, **arguments: Any) -> Any:
+    """Call one hook of one plugin; None if it has no such hook.
+
+    Raises:
+        PluginError: naming plugin and hook, if it raises or returns another type than the hook's.
+    """
+    return None if _hooks is None else _hooks.call(plugin, hook, **arguments)
+
+
+def conformance_params(name: str, level: str) -> dict[str, Any]:
+    """What the plugin that provides `name` says to the conformance kit about `level`; loads it.
+
+    Args:
+        name: a device, a layer, a namespace of operators, or the name of an entry point.
+        level: "L0", "L1", ...
+
+    Returns:
+        The dict of its hook `rabbet_conformance_params`, empty if it has none.
+
+    Raises:
+        PluginError: if there is no such plugin, if it failed, or if its hook does.
+    """
+    plugin = next((p for p in plugins().values() if name in p.provides), plugins().get(name))
+    if plugin is None:
+        raise _C.PluginError(_missing(name, f"plugin for '{name}'"))
+    activate_plugin(plugin)
+    if plugin.stage == "FAILED":
+        raise _C.PluginError(plugin.explain()) from plugin.cause
+    return call_hook(plugin, "rabbet_conformance_params", level=level) or {}
+
+
+def activate_plugin(plugin: Plugin) -> None:
+    """Load a plugin of whatever kind, with its hooks."""
+    if plugin.kind == "transform":
+        _ensure_active(plugin)
+    else:
+        load(plugin)
 
 
 def _hook_manager() -> Any:
@@ -256,11 +193,11 @@ def _hook_manager() -> Any:
     return _hooks
 
 
-def _provider(name: str, kind: str) -> Plugin | None:
-    for plugin in plugins().values():
-        if name in plugin.provides and plugin.manifest.get("kind") == kind:
-            return plugin
-    return plugins().get(name)
+def provider(name: str, kind: str) -> Plugin | None:
+    """The plugin for a name: of several, Rabbet's own wheel, else the first."""
+    candidates = [p for p in plugins().values() if name in p.provides and p.kind == kind]
+    own = [p for p in candidates if p.wheel == KNOWN_WHEELS.get(name)]
+    return next(iter(own + candidates), None) or plugins().get(name)
 
 
 def _missing(name: str, what: str) -> str:
@@ -273,7 +210,7 @@ def _missing(name: str, what: str) -> str:
 
 def require_backend(name: str) -> None:
     """Load the backend for a device name; raises PluginError saying what to install or what failed."""
-    plugin = _provider(name, "backend")
+    plugin = provider(name, "backend")
     if plugin is None:
         raise _C.PluginError(_missing(name, f"backend for device '{name}'"))
     load(plugin)
@@ -295,7 +232,7 @@ def require_ops(name: str) -> None:
 
 
 def _require_library(name: str, kind: str) -> None:
-    plugin = _provider(name, kind)
+    plugin = provider(name, kind)
     if plugin is None:
         raise _C.PluginError(_missing(name, f"plugin for '{name}'"))
     load_library_only(plugin)
@@ -305,19 +242,52 @@ def _require_library(name: str, kind: str) -> None:
 
 def load_library_only(plugin: Plugin) -> None:
     """Load the library while the plugin's own module is being imported; its hooks follow at the end of that."""
-    if plugin.stage != "MANIFEST_OK":
-        return
+    with _loading:  # two threads that ask for one device
+        if plugin.stage == "MANIFEST_OK":
+            _load_library(plugin)
+
+
+def _load_library(plugin: Plugin) -> None:
     try:
-        _C.load_plugin(_library_path(plugin))
+        if "library" in plugin.manifest:
+            path = _library_path(plugin)
+            _C.load_plugin(
+                path,
+                devices_of_others=_of_others(plugin, "backend"),
+                layers_of_others=_of_others(plugin, "transform"),
+            )
+            plugin.library = path
+            _check_provided(plugin)
         plugin.stage = "LOADED"
     except Exception as error:
         plugin.fail("load", error)
 
 
+def _of_others(plugin: Plugin, kind: str) -> dict[str, str]:
+    """Names of a kind that belong to other installed plugins, with the wheels that provide them."""
+    names = {name for p in plugins().values() if p.kind == kind for name in p.provides}
+    owners = {name: provider(name, kind) for name in names}
+    return {name: p.wheel for name, p in owners.items() if p is not None and p is not plugin}
+
+
+def _check_provided(plugin: Plugin) -> None:
+    """The manifest promises devices and layers without running anything: the library must keep that."""
+    registered = {"backend": _C.backends, "transform": _C.layers}.get(plugin.kind)
+    if registered is None:
+        return
+    names = {entry["name"] for entry in registered()}
+    for name in plugin.provides:
+        if name not in names:
+            what = "device" if plugin.kind == "backend" else "layer"
+            raise _C.PluginError(
+                f"its manifest provides the {what} '{name}', but its library registered none of that name"
+            )
+
+
 # ---- attributes of Tensor that plugins contribute
 
 
-class _LazyAttribute:
+class LazyAttribute:
     """Stands on Tensor for an attribute of a plugin that is not loaded yet."""
 
     def __init__(self, name: str, layer: str) -> None:
@@ -325,6 +295,10 @@ class _LazyAttribute:
 
     def _load(self) -> None:
         activate(self.layer, self.name)
+        if vars(_C.Tensor).get(self.name) is self:
+            raise AttributeError(
+                f"Tensor.{self.name}: the plugin for '{self.layer}' is loaded, but has no such attribute"
+            )
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         self._load()
@@ -337,7 +311,7 @@ class _LazyAttribute:
 
 def activate(layer: str, attribute: str) -> None:
     """Load a layer's plugin so that its Tensor attributes are there; AttributeError names the missing wheel."""
-    plugin = _provider(layer, "transform")
+    plugin = provider(layer, "transform")
     if plugin is None:
         wheel = KNOWN_WHEELS[layer]
         raise AttributeError(f"Tensor.{attribute} needs the wheel '{wheel}': pip install {wheel}")
@@ -358,7 +332,11 @@ def _ensure_active(plugin: Plugin) -> None:
 
 
 def module_imported(module: ModuleType) -> None:
-    """A plugin's module calls this at the end of its import, so that its hooks are registered."""
+    """A plugin's module calls this at the end of its import, so that its hooks are registered.
+
+    Args:
+        module: `sys.modules[__name__]`. Nothing happens if it is no module that an entry point names.
+    """
     for plugin in plugins().values():
         if plugin.module == module.__name__:
             _ensure_active(plugin)
@@ -369,4 +347,4 @@ def install() -> None:
     _C.set_backend_loader(require_backend)
     for layer, names in LAZY_ATTRIBUTES.items():
         for name in names:
-            setattr(_C.Tensor, name, _LazyAttribute(name, layer))
+            setattr(_C.Tensor, name, LazyAttribute(name, layer))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from . import _C
@@ -136,7 +138,35 @@ def keep(registration: Registration) -> Registration:
     if old is not None:
         old.active = False
     _registered[key] = registration
+    on_rollback(registration.revoke)
     return registration
+
+
+_undo: contextvars.ContextVar[list[Callable[[], Any]] | None] = contextvars.ContextVar(
+    "undo", default=None
+)
+
+
+@contextlib.contextmanager
+def recording(undo: list[Callable[[], Any]]) -> Iterator[None]:
+    """While entered, what this thread registers puts into `undo` how to take it back."""
+    token = _undo.set(undo)
+    try:
+        yield
+    finally:
+        _undo.reset(token)
+
+
+def on_rollback(step: Callable[[], Any]) -> None:
+    """Tell who records, if anyone, how to take back what was just registered."""
+    steps = _undo.get()
+    if steps is not None:
+        steps.append(step)
+
+
+def registrations() -> list[Registration]:
+    """All that are current."""
+    return list(_registered.values())
 
 
 def find(name: str, target: str) -> Registration | None:

@@ -11,21 +11,24 @@ import difflib
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from . import _C, _rules
 from ._C import Op
-from ._plugins import require_layer, require_ops
-from ._registrations import Place, Registration, caller, find, keep, replaces
+from ._plugins import module_imported, require_layer, require_ops
+from ._registrations import Place, Registration, caller, find, keep, on_rollback, replaces
 
 __all__ = [
     "Registration",
     "autocast",
     "batch",
     "define",
+    "device_types",
     "explain",
     "impl",
     "jvp",
+    "module_imported",
     "op",
     "opcheck",
     "register_records",
@@ -44,7 +47,11 @@ def register_records(text: str, file: str = "<records>") -> None:
     Raises:
         PluginError: naming file and line of what is wrong; nothing is registered then.
     """
+    before = set(_C.record_names())
     _C.add_ops(text, file, str(caller("records")))
+    for name in _C.record_names():
+        if name not in before:
+            on_rollback(partial(_C.remove_op, name))
 
 
 # ---- operators
@@ -548,7 +555,12 @@ def autocast(name: str | Op, policy: Any) -> Registration:
     return keep(Registration(record, "autocast", place, None, undo))
 
 
-# ---- looking at operators
+# ---- looking at operators and devices
+
+
+def device_types() -> list[str]:
+    """Names of the backends that are loaded. In C, `RbTensor.backend` is the place in this list."""
+    return [backend["name"] for backend in _C.backends()]
 
 
 def explain(name: str | Op, *args: Any, **kwargs: Any) -> str:

@@ -1,0 +1,265 @@
+"""Which plugins are installed: entry points and static manifests, read without running anything of a plugin."""
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import _C, _diagnosis, _layer_order
+
+GROUP = "rabbet.plugins"
+MANIFEST = "rabbet_plugin.toml"
+KINDS = ("backend", "transform", "ops")
+
+
+class Plugin:
+    """One installed plugin and how far it came: DISCOVERED, MANIFEST_OK, LOADED, ACTIVE, or FAILED(failed_at)."""
+
+    def __init__(self, name: str, module: str, wheel: str, version: str, folder: str) -> None:
+        self.name, self.module, self.wheel, self.version = name, module, wheel, version
+        self.info = folder  # its dist-info
+        self.stage = "DISCOVERED"
+        self.manifest: dict[str, Any] = {}
+        self.folder = ""
+        self.library = ""  # the path of what was loaded
+        self.cause: BaseException | None = None
+        self.failed_at = ""
+
+    @property
+    def kind(self) -> str:
+        return str(self.manifest.get("kind", "?"))
+
+    @property
+    def provides(self) -> list[str]:
+        return self.manifest.get("provides", [])
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether the manifest says that the module implements hooks."""
+        return bool(self.manifest.get("hooks", self.manifest.get("attributes")))
+
+    @property
+    def fix(self) -> str:
+        """What a user can do about a failure."""
+        if not self.info:  # it is no wheel's
+            return f"correct RABBET_PLUGINS, which names it, or build {self.wheel} again"
+        return _diagnosis.fix(self.failed_at, str(self.cause), self.wheel, self.editable_source)
+
+    @property
+    def editable_source(self) -> str:
+        """The project's folder if the wheel is an editable install, else empty."""
+        return _editable_source(self.info)
+
+    def fail(self, stage: str, cause: BaseException) -> None:
+        self.failed_at, self.cause, self.stage = stage, cause, "FAILED"
+        if os.environ.get("RABBET_PLUGINS_STRICT") == "1":
+            raise cause
+
+    def explain(self) -> str:
+        return (
+            f"plugin '{self.name}' (wheel {self.wheel} {self.version}) is installed but failed at stage "
+            f"{self.failed_at}: {self.cause}. Fix: {self.fix}"
+        )
+
+
+class Found:
+    """What a scan of `sys.path` gave.
+
+    plugins: by entry-point name; the first on the path wins.
+    shadowed: entry points that come after one of the same name, as (plugin, the one that wins).
+    leftovers: folders that an installation left half done, as (path, what it is).
+    unknown: names in RABBET_PLUGINS that nothing has.
+    """
+
+    def __init__(self) -> None:
+        self.plugins: dict[str, Plugin] = {}
+        self.shadowed: list[tuple[Plugin, Plugin]] = []
+        self.leftovers: list[tuple[str, str]] = []
+        self.unknown: list[str] = []
+
+
+def _entry_points(folder: str) -> list[tuple[str, str]]:
+    """`name = module` lines of the group in one dist-info folder."""
+    try:
+        with open(
+            os.path.join(folder, "entry_points.txt"), encoding="utf-8", errors="replace"
+        ) as file:
+            text = file.read()
+    except OSError:
+        return []
+    if GROUP not in text:
+        return []
+    section, found = "", []
+    for line in text.splitlines():
+        line = line.strip()
+        if line.startswith("["):
+            section = line.strip("[] ")
+        elif section == GROUP and "=" in line:
+            name, module = line.split("=", 1)
+            found.append((name.strip(), module.split(":")[0].strip()))
+    return found
+
+
+def _editable_source(info: str) -> str:
+    import json
+
+    try:
+        with open(os.path.join(info, "direct_url.json"), encoding="utf-8") as file:
+            direct = json.load(file)
+        if direct["dir_info"]["editable"]:
+            return str(direct["url"]).removeprefix("file://")
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return ""
+
+
+def scan() -> Found:
+    """Look through `sys.path`; only names of folders and files of entry points are read."""
+    found = Found()
+    seen = set()
+    for entry in sys.path:
+        place = os.path.realpath(entry or ".")
+        if place in seen:
+            continue
+        seen.add(place)
+        try:
+            # Two of one name in one folder: which one wins must not depend on the file system.
+            names = sorted(e.name for e in os.scandir(place) if e.name.endswith(".dist-info"))
+        except OSError:
+            continue
+        for dist in names:
+            folder = os.path.join(place, dist)
+            points = _entry_points(folder)
+            if points and dist.startswith("~"):
+                found.leftovers.append((folder, "what pip left of a wheel that it was removing"))
+                continue
+            wheel, _, version = dist.removesuffix(".dist-info").partition("-")
+            for name, module in points:
+                plugin = Plugin(name, module, wheel.replace("_", "-"), version, folder)
+                first = found.plugins.setdefault(name, plugin)
+                if first is not plugin:
+                    found.shadowed.append((plugin, first))
+    return found
+
+
+def choose(found: Found) -> Found:
+    """Apply RABBET_PLUGINS: 0, names, or paths of libraries."""
+    wish = os.environ.get("RABBET_PLUGINS")
+    if wish is None:
+        return found
+    installed, found.plugins = found.plugins, {}
+    if wish.strip() in ("", "0"):
+        return found
+    for item in (part.strip() for part in wish.split(",")):
+        if item.endswith(".so"):
+            plugin = Plugin(os.path.basename(item), "", item, "?", "")
+            plugin.manifest = {"library": os.path.abspath(item), "provides": []}
+            plugin.stage = "MANIFEST_OK"
+            found.plugins[plugin.name] = plugin
+        elif item in installed:
+            found.plugins[item] = installed[item]
+        elif item:
+            found.unknown.append(item)
+    return found
+
+
+_FINDER = re.compile(
+    r"__editable__\.([\w.]+?)-.*\.pth$|_(\w+)_editable\.pth$"
+)  # setuptools, scikit-build
+
+
+def editable_leftovers(found: Found) -> list[tuple[str, str]]:
+    """Editable installs whose project is gone, and their finders that no wheel has any more."""
+    out = []
+    for plugin in found.plugins.values():
+        source = plugin.editable_source
+        if source and not os.path.isdir(source):
+            out.append(
+                (plugin.info, f"an editable install of {source}, which is not there any more")
+            )
+    for entry in {os.path.realpath(e or ".") for e in sys.path}:
+        try:
+            names = sorted(e.name for e in os.scandir(entry))
+        except OSError:
+            continue
+        wheels = {n.partition("-")[0].lower() for n in names if n.endswith(".dist-info")}
+        for name in names:
+            finder = _FINDER.match(name)
+            wheel = (finder[1] or finder[2]).lower() if finder else ""
+            if wheel.startswith("rabbet") and wheel not in wheels:
+                what = "the finder of an editable install without its wheel"
+                out.append((os.path.join(entry, name), what))
+    return out
+
+
+# ---- manifests
+
+
+def read_manifest(plugin: Plugin) -> None:
+    """Find and check the manifest; a failure is the plugin's stage."""
+    import importlib.util
+
+    if plugin.stage != "DISCOVERED":
+        return
+    try:
+        spec = importlib.util.find_spec(plugin.module)
+        if spec is None or not spec.submodule_search_locations:
+            raise ImportError(f"the package '{plugin.module}' is not there")
+        for folder in spec.submodule_search_locations:
+            path = os.path.join(folder, MANIFEST)
+            if os.path.exists(path):
+                plugin.manifest = _parsed(path)
+                plugin.folder = folder
+                break
+        else:
+            raise ImportError(f"'{plugin.module}' has no {MANIFEST}")
+        plugin.stage = "MANIFEST_OK"
+    except (Exception, SystemExit) as error:  # whatever is wrong with one must not touch the others
+        plugin.fail("manifest", error)
+
+
+def _parsed(path: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            manifest = tomllib.load(file)
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise _C.PluginError(f"{path} is no TOML file: {error}") from error
+    check_manifest(manifest)
+    return manifest
+
+
+def _strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
+
+
+_CHECKS: dict[str, tuple[str, Callable[[Any], bool], bool]] = {
+    "name": ("a str", lambda v: isinstance(v, str), True),
+    "kind": ("backend, transform or ops", lambda v: v in KINDS, True),
+    "provides": ("a list of names", _strings, True),
+    "library": ("the file name of a library", lambda v: isinstance(v, str) and bool(v), False),
+    "attributes": ("a list of names", _strings, False),
+    "hooks": ("true or false", lambda v: isinstance(v, bool), False),
+    "abi": (
+        "two numbers, [major, minor]",
+        lambda v: isinstance(v, list) and [type(i) for i in v] == [int, int],
+        False,
+    ),
+}
+
+
+def check_manifest(manifest: dict[str, Any]) -> None:
+    """Raise a PluginError that names the key, what it must be, and what it is."""
+    for key, (expected, fits, required) in _CHECKS.items():
+        if key not in manifest and not required:
+            continue
+        if not fits(manifest.get(key)):
+            raise _C.PluginError(
+                f"{MANIFEST}: '{key}' must be {expected}, got {manifest.get(key)!r}"
+            )
+    try:
+        _layer_order.check_declarations(manifest)
+    except ValueError as error:
+        raise _C.PluginError(f"{MANIFEST}: {error}") from None
