@@ -80,6 +80,14 @@ py::dict describe_param(const Param& p) {
   return d;
 }
 
+py::list dtype_list(uint64_t mask) {
+  py::list names;
+  for (int d = 0; d < RB_DTYPE_COUNT; ++d) {
+    if (mask >> d & 1) names.append(kDTypes[d].name);
+  }
+  return names;
+}
+
 py::dict describe_op(const std::string& name) {
   const Op* op = op_named(name);
   py::dict d;
@@ -125,6 +133,11 @@ py::dict describe_op(const std::string& name) {
       kernels[backend_name(bit)] = op->table[bit].provider ? op->table[bit].provider : "?";
   }
   d["kernels"] = kernels;
+  py::dict dtypes;  // by backend, of the compute dtype
+  for (int bit = 0; bit < backend_count(); ++bit) {
+    if (op->table[bit].fn) dtypes[backend_name(bit)] = dtype_list(op->table[bit].dtype_mask);
+  }
+  d["kernel_dtypes"] = dtypes;
   py::dict formula_kernels;  // those of whole formulas, by the formula's name
   auto note = [&](const std::string& formula, int bit, const Handler& handler) {
     if (!handler.fn || !(handler.flags & RB_K_FORMULA)) return;
