@@ -113,7 +113,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if path.parent.name != FOLDER.name or not path.name.startswith("test_"):
         return None
     subject = config.stash.get(_subject, None)
-    if subject is None or path.resolve().parent != FOLDER.resolve() and path.parent != FOLDER:
+    if subject is None or (path.resolve().parent != FOLDER.resolve() and path.parent != FOLDER):
         return None
     layers = path.name.startswith("test_layer")
     if layers or subject.kind == "layer":
