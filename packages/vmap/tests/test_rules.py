@@ -4,11 +4,11 @@ import warnings
 
 import pytest
 import rabbet
-from batching import OPS, Batched, calls, choices, compare
 from rabbet._pytree import tree_map
 from rabbet.vmap import _C
 from rabbet_testing.cases import Maker, cases, differentiable_ops
 from rabbet_testing.compare import assert_close
+from rabbet_testing.judges.batching import OPS, Batched, calls, choices, compare
 
 
 @pytest.mark.parametrize("name", OPS)
