@@ -357,6 +357,10 @@ bool QuickFormula::call_op(const Node& n, RbValue* out) {
       return false;
     }
   }
+  // A function of numbers alone would be computed on the default device.
+  if (callee->info.kind == RB_KIND_ELEMENTWISE &&
+      std::none_of(values, values + count, [](const RbValue& v) { return v.tag == RB_TENSOR; }))
+    return false;
   RbValue ret = value_none();
   check(call(callee, values, count, &ret, 1));
   return keep(ret.v.t, out);

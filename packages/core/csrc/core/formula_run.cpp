@@ -26,16 +26,16 @@ namespace {
 struct Builtins {
   const Op *add, *sub, *mul, *div, *neg, *pow, *eq, *ne, *lt, *le, *gt, *ge, *bit_and, *bit_or,
       *conj, *real, *imag;
-  const Op *zeros, *ones, *empty, *where;
+  const Op *zeros, *ones, *empty, *where, *to_device;
 };
 const Builtins& builtins() {
-  static const Builtins b = {find_op("add"),         find_op("sub"),        find_op("mul"),
-                             find_op("div"),         find_op("neg"),        find_op("pow"),
-                             find_op("eq"),          find_op("ne"),         find_op("lt"),
-                             find_op("le"),          find_op("gt"),         find_op("ge"),
-                             find_op("bitwise_and"), find_op("bitwise_or"), find_op("conj"),
-                             find_op("real"),        find_op("imag"),       find_op("zeros"),
-                             find_op("ones"),        find_op("empty"),      find_op("where")};
+  static const Builtins b = {
+      find_op("add"),         find_op("sub"),        find_op("mul"),  find_op("div"),
+      find_op("neg"),         find_op("pow"),        find_op("eq"),   find_op("ne"),
+      find_op("lt"),          find_op("le"),         find_op("gt"),   find_op("ge"),
+      find_op("bitwise_and"), find_op("bitwise_or"), find_op("conj"), find_op("real"),
+      find_op("imag"),        find_op("zeros"),      find_op("ones"), find_op("empty"),
+      find_op("where"),       find_op("to_device")};
   return b;
 }
 
@@ -287,7 +287,28 @@ class Runner {
       return frame.kept(frame.values[0].v.i ? 1 : 2);
     }
     frame.fill_defaults();
+    if (n.callee->info.kind == RB_KIND_ELEMENTWISE && !frame.has_tensors())
+      return brought_home(frame.run());
     return frame.run();
+  }
+
+  // A function of numbers alone was computed on the default device: its result belongs to where the
+  // operator's tensors are.
+  Val brought_home(Val result) {
+    for (const RbValue* values : {args_, outs_, grads_, tangents_}) {
+      const int count = values == args_ || values == tangents_ ? nargs_ : nouts_;
+      for (int i = 0; values && i < count; ++i) {
+        const Described home = describe(Val::borrow(values[i]));
+        if (!home.known) continue;
+        if (!result.is_tensor() || home.backend == result.v.v.t->backend) return result;
+        RbValue device = value_none();
+        device.tag = RB_DEVICE;
+        device.v.dev.backend = home.backend;
+        device.v.dev.index = home.device;
+        return call1(builtins().to_device, {result, Val::borrow(device)});
+      }
+    }
+    return result;
   }
 
   // An elementwise call whose linear arguments are all zero is zero.

@@ -1,5 +1,6 @@
 #include "formula_value.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "backends.h"
@@ -142,6 +143,11 @@ void CallFrame::set(int i, Val v) {
   } else {
     others_.emplace_back(i, std::move(v));
   }
+}
+
+bool CallFrame::has_tensors() const {
+  return std::any_of(values, values + count,
+                     [](const RbValue& v) { return v.tag == RB_TENSOR || v.tag == RB_TENSORS; });
 }
 
 Val CallFrame::kept(int i) const {

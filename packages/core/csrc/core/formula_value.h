@@ -87,6 +87,8 @@ struct CallFrame {
   void set(int i, Val v);
   void fill_defaults();
   Val run();
+  /// Whether some argument is a tensor or a list of tensors.
+  bool has_tensors() const;
   /// The value that was set for argument `i`.
   Val kept(int i) const;
 
