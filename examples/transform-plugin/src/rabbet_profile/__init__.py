@@ -44,3 +44,8 @@ class count:
         line = "{:<28} {:>9} {:>20} {:>20}".format
         rows = [line(r.name, *(f"{n:,}" for n in r[1:])) for r in [*self.rows(), self["total"]]]
         return "\n".join([line("operator", "calls", "FLOPs", "bytes"), *rows])
+
+
+def rabbet_conformance_params(level: str) -> dict[str, object]:
+    """For the conformance kit (`--layer=profile`): counting changes no result."""
+    return {"enter": count} if level == "layer" else {}
