@@ -75,7 +75,11 @@ def pytest_configure(config: pytest.Config) -> None:
     levels = _levels(config.getoption("--level"))
     try:
         subject = find_device(device) if device else find_layer(layer)
-    except SubjectError as error:
+        if layer:
+            from ..judges.layers import through
+
+            through(layer, subject.params("layer"))
+    except (SubjectError, ValueError) as error:
         what = f"--device={device}" if device else f"--layer={layer}"
         raise pytest.UsageError(f"rabbet_testing: {what}: {error}") from None
     config.stash[_subject] = subject

@@ -46,12 +46,12 @@ def declared_dtypes(device: str) -> list[str]:
     for name in _C.record_names():
         listed = _C.op_info(name)["kernel_dtypes"].get(kind, [])
         everything = listed if len(listed) > len(everything) else everything
-        if len(listed) < len(_ALL_DTYPES):
+        if len(listed) < len(ALL_DTYPES):
             found |= set(listed)
-    return [d for d in _ALL_DTYPES if d in (found or set(everything))]
+    return [d for d in ALL_DTYPES if d in (found or set(everything))]
 
 
-_ALL_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float16",
+ALL_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float16",
                "bfloat16", "float32", "float64", "complex64", "complex128")  # fmt: skip
 
 
