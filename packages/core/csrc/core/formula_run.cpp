@@ -26,16 +26,16 @@ namespace {
 struct Builtins {
   const Op *add, *sub, *mul, *div, *neg, *pow, *eq, *ne, *lt, *le, *gt, *ge, *bit_and, *bit_or,
       *conj, *real, *imag;
-  const Op *zeros, *ones, *empty, *where, *to_device;
+  const Op *zeros, *ones, *empty, *where;
 };
 const Builtins& builtins() {
-  static const Builtins b = {
-      find_op("add"),         find_op("sub"),        find_op("mul"),  find_op("div"),
-      find_op("neg"),         find_op("pow"),        find_op("eq"),   find_op("ne"),
-      find_op("lt"),          find_op("le"),         find_op("gt"),   find_op("ge"),
-      find_op("bitwise_and"), find_op("bitwise_or"), find_op("conj"), find_op("real"),
-      find_op("imag"),        find_op("zeros"),      find_op("ones"), find_op("empty"),
-      find_op("where"),       find_op("to_device")};
+  static const Builtins b = {find_op("add"),         find_op("sub"),        find_op("mul"),
+                             find_op("div"),         find_op("neg"),        find_op("pow"),
+                             find_op("eq"),          find_op("ne"),         find_op("lt"),
+                             find_op("le"),          find_op("gt"),         find_op("ge"),
+                             find_op("bitwise_and"), find_op("bitwise_or"), find_op("conj"),
+                             find_op("real"),        find_op("imag"),       find_op("zeros"),
+                             find_op("ones"),        find_op("empty"),      find_op("where")};
   return b;
 }
 
@@ -288,27 +288,37 @@ class Runner {
     }
     frame.fill_defaults();
     if (n.callee->info.kind == RB_KIND_ELEMENTWISE && !frame.has_tensors())
-      return brought_home(frame.run());
+      return of_numbers(*n.callee, frame);
     return frame.run();
   }
 
-  // A function of numbers alone was computed on the default device: its result belongs to where the
-  // operator's tensors are.
-  Val brought_home(Val result) {
-    for (const RbValue* values : {args_, outs_, grads_, tangents_}) {
-      const int count = values == args_ || values == tangents_ ? nargs_ : nouts_;
-      for (int i = 0; values && i < count; ++i) {
-        const Described home = describe(Val::borrow(values[i]));
-        if (!home.known) continue;
-        if (!result.is_tensor() || home.backend == result.v.v.t->backend) return result;
-        RbValue device = value_none();
-        device.tag = RB_DEVICE;
-        device.v.dev.backend = home.backend;
-        device.v.dev.index = home.device;
-        return call1(builtins().to_device, {result, Val::borrow(device)});
-      }
+  // A function of numbers is a number, whatever the device and dtype of the operator's tensors.
+  Val of_numbers(const Op& callee, CallFrame& frame) {
+    for (size_t i = 0; i < callee.params.size(); ++i) {
+      const RbValue& v = frame.values[i];
+      if (callee.params[i].type != RB_A_TENSOR || v.tag < RB_BOOL || v.tag > RB_COMPLEX) continue;
+      TensorRef exact(tensor_new(default_backend(), 0, v.tag == RB_COMPLEX ? RB_C128 : RB_F64, 0,
+                                 nullptr, nullptr));
+      auto* parts = static_cast<double*>(exact->data);
+      parts[0] = v.tag == RB_COMPLEX ? v.v.fs[0]
+                 : v.tag == RB_FLOAT ? v.v.f
+                                     : static_cast<double>(v.v.i);
+      if (v.tag == RB_COMPLEX) parts[1] = v.v.fs[1];
+      frame.set(static_cast<int>(i), Val::own(std::move(exact)));
     }
-    return result;
+    Val result = frame.run();
+    if (!result.is_tensor() || result.v.v.t->numel != 1) return result;
+    const auto* parts = static_cast<const double*>(result.v.v.t->data);
+    switch (result.v.v.t->dtype_id) {
+      case RB_F64:
+        return Val::number(parts[0]);
+      case RB_C128:
+        return Val::complex(parts[0], parts[1]);
+      case RB_BOOL8:
+        return Val::boolean(*static_cast<const uint8_t*>(result.v.v.t->data) != 0);
+      default:
+        return result;
+    }
   }
 
   // An elementwise call whose linear arguments are all zero is zero.
