@@ -7,6 +7,7 @@ from the very numbers that the device got. Tolerances follow from the dtype and 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -238,6 +239,8 @@ class Judgement:
 
     def _expected(self, case: Case, here: list[Any] | None) -> list[np.ndarray[Any, Any]] | None:
         real = here is not None and any(t.is_floating_point() for t in here)
+        if self.dtype == "bool" and real and _C.op_info(self.op)["has_decomp"]:
+            return None  # whether its sums count or join is nowhere said
         if here is not None and (self.random or self._own_way(real)):
             return [array(t) for t in here]
         wider = changed(case, wide)
@@ -267,7 +270,8 @@ class Judgement:
             return None
         try:
             args = [_arrays(a) for a in case.args]
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
                 want = np.asarray(
                     reference(*args, **{k: _arrays(v) for k, v in case.kwargs.items()})
                 )
