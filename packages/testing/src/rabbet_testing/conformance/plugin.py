@@ -34,10 +34,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("--device", {"metavar": "NAME", "help": "judge the backend of this device"}),
         ("--layer", {"metavar": "NAME", "help": "judge the plugin of this layer"}),
         ("--level", {"metavar": "L0,L1,..", "help": "levels to judge (default: all)"}),
-        (
-            "--conformance-full",
-            {"action": "store_true", "help": "all cases where others are drawn"},
-        ),
         ("--conformance-json", {"metavar": "FILE", "help": "write the report as JSON"}),
         ("--conformance-table", {"metavar": "FILE", "help": "write the support table as Markdown"}),
         ("--conformance-badge", {"metavar": "FILE", "help": "write a badge as SVG"}),
@@ -83,18 +79,12 @@ def pytest_configure(config: pytest.Config) -> None:
         what = f"--device={device}" if device else f"--layer={layer}"
         raise pytest.UsageError(f"rabbet_testing: {what}: {error}") from None
     config.stash[_subject] = subject
-    full = config.getoption("--conformance-full")
-    config.stash[_report] = Report(subject, levels, full)
+    config.stash[_report] = Report(subject, levels)
 
 
 def subject_of(config: pytest.Config) -> Subject:
     """What this run judges."""
     return config.stash[_subject]
-
-
-def is_full(config: pytest.Config) -> bool:
-    """Whether all cases are judged, where others are drawn."""
-    return config.stash[_report].full
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -88,8 +88,8 @@ class Recorder:
 class Report:
     """All outcomes of a run."""
 
-    def __init__(self, subject: Subject, levels: list[str], full: bool) -> None:
-        self.subject, self.levels, self.full = subject, levels, full
+    def __init__(self, subject: Subject, levels: list[str]) -> None:
+        self.subject, self.levels = subject, levels
         self.outcomes: list[Outcome] = []
 
     def add(self, outcome: Outcome) -> None:
@@ -145,7 +145,7 @@ class Report:
                 "python": platform.python_version(),
             },
             "platform": platform.platform(),
-            "selection": {"levels": self.levels, "full": self.full},
+            "selection": {"levels": self.levels},
             "conformant": self.conformant,
             "levels": self.counts(),
             "declared": self.adjustments(),

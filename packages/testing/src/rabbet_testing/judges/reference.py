@@ -43,6 +43,7 @@ def dtype_name(dtype: Any) -> str:
 
 def declared_dtypes(device: str) -> list[str]:
     """The dtypes that kernels of a device name; all of them where no kernel names any."""
+    rabbet.empty(0, device=device)  # its backend is loaded now
     kind, found, everything = device.partition(":")[0], set(), []
     for name in _C.record_names():
         listed = _C.op_info(name)["kernel_dtypes"].get(kind, [])
@@ -74,9 +75,18 @@ def wide(t: Any) -> Any:
     return t if t.dtype is rabbet.bool else t.to(rabbet.int64)
 
 
+def fetched(t: Any) -> Any:
+    """A copy on the CPU, made without a kernel of the device: a view's memory is copied as it lies there."""
+    t = t.detach()
+    if t.is_contiguous() or t.device.type == "cpu":
+        return t.cpu()
+    whole = t.as_strided([t._storage_nbytes() // t.itemsize], [1], 0).cpu()
+    return whole.as_strided(list(t.shape), list(t.stride()), t.storage_offset())
+
+
 def array(t: Any) -> np.ndarray[Any, Any]:
     """The numbers of a tensor, on any device, in a dtype that NumPy has."""
-    return np.asarray(wide(t.detach().cpu()).numpy())
+    return np.asarray(wide(fetched(t)).numpy())
 
 
 class Tolerance:
