@@ -55,8 +55,9 @@ wheels: $(STAMPS)/tools
 	for p in $(PACKAGES); do $(BIN)/python -m pip wheel -q --no-build-isolation --no-deps -w dist packages/$$p || exit 1; done
 	ls -l dist
 
-docs: setup $(STAMPS)/group-docs
+docs: setup $(STAMPS)/group-docs $(STAMPS)/group-test
 	$(BIN)/python tools/write_reference.py docs/reference
+	$(KIT) --device=cpu --conformance-table=docs/reference/conformance-cpu.md
 	$(BIN)/mkdocs build -q
 
 setup: $(stamps)

@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape
 import pytest
 from rabbet import _C
 
+from ..judges.reference import ALL_DTYPES
 from .subject import Subject
 
 SCHEMA = 1  # of the JSON; grows when a field changes its meaning or goes
@@ -44,7 +45,7 @@ class Outcome:
     @classmethod
     def of(cls, report: pytest.TestReport) -> Outcome | None:
         """The outcome that a phase of a test decides, or None."""
-        said = dict(p for p in report.user_properties if p[0] == "rabbet").get("rabbet")
+        said: Any = dict(report.user_properties).get("rabbet")
         if said is None or (report.when != "call" and report.passed):
             return None
         notes = [str(value) for name, value in report.user_properties if name == "rabbet note"]
@@ -209,13 +210,11 @@ def support_table(data: dict[str, Any]) -> str:
     ]
     ops = [r for r in data["results"] if r["level"] == "L2" and r["op"] and r["dtype"]]
     if ops:
-        lines += [
-            "",
-            "## Operators",
-            "",
-            "`yes`: agrees with the reference; `-`: the operator has no meaning there;",
-        ]
-        lines += ["empty: not declared.", "", *_operators(ops)]
+        legend = (
+            "`yes`: agrees with the reference; `part`: where it is declared, as the report's notes say; `-`: the "
+            "operator has no meaning there; empty: not declared."
+        )
+        lines += ["", "## Operators", "", legend, "", *_operators(ops)]
     if data["declared"]:
         lines += ["", "## Declared by the plugin", ""]
         for level, given in data["declared"].items():
@@ -223,13 +222,19 @@ def support_table(data: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _mark(result: dict[str, Any]) -> str:
+    if result["outcome"] == "passed" and result["notes"]:
+        return "part"
+    return _MARKS.get(result["outcome"], str(result["outcome"]))
+
+
 def _operators(results: list[dict[str, Any]]) -> Iterable[str]:
-    dtypes = list(dict.fromkeys(r["dtype"] for r in results))
+    present = {r["dtype"] for r in results}
+    dtypes = [d for d in ALL_DTYPES if d in present]
     marks: dict[str, dict[str, str]] = {}
     for r in results:
-        marks.setdefault(r["op"], {})[r["dtype"]] = _MARKS.get(r["outcome"], r["outcome"])
-    names = [d.removeprefix("rabbet.") for d in dtypes]
-    yield "| operator | " + " | ".join(names) + " |"
+        marks.setdefault(r["op"], {})[r["dtype"]] = _mark(r)
+    yield "| operator | " + " | ".join(dtypes) + " |"
     yield "|---|" + "---|" * len(dtypes)
     for op, row in sorted(marks.items()):
         yield f"| `{op}` | " + " | ".join(row.get(d, "") for d in dtypes) + " |"

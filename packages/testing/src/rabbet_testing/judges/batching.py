@@ -79,7 +79,9 @@ class Batched:
 
     def mapped(self, **options: Any) -> Callable[[], Any]:
         """The batched call, to be made."""
-        return lambda: rabbet.vmap(self.call, self.in_dims(), **options)(*self.inputs())
+        from rabbet.func import vmap
+
+        return lambda: vmap(self.call, self.in_dims(), **options)(*self.inputs())
 
     def check(self) -> None:
         """vmap is the loop."""

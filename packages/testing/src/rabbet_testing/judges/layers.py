@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import rabbet
@@ -185,11 +186,11 @@ def judge_errors(t: Through, op: str) -> None:
         for case in cases(op, getattr(rabbet, t.dtype)):
             f, xs = function_of(case)
             odd = [x.new_zeros((7, 5, 3, 2)) if i == 0 else x for i, x in enumerate(xs)]
-            want = _error(lambda f=f, odd=odd: f(*odd))
+            want = _error(partial(f, *odd))
             if not isinstance(want, REFUSALS) or not xs:
                 continue
             found = True
-            got = _error(lambda f=f, odd=odd: t(f, *odd))
+            got = _error(partial(t, f, *odd))
             what = f"{case} with a tensor of shape (7, 5, 3, 2) and the layer {t.name} on"
             assert got is not None, f"{what}: expected {first_line(want)}, got a result"
             alike = isinstance(got, (type(want), NotImplementedError)) or op in (t.refuses or {})
@@ -294,7 +295,8 @@ def judge_exceptions(t: Through) -> None:
 
     x = rabbet.ones(3, dtype=getattr(rabbet, t.dtype))
     for nested in (False, True):
-        error = _error(lambda nested=nested: t(lambda y: t(fail, y), x) if nested else t(fail, x))
+        inside = partial(t, fail) if nested else fail
+        error = _error(partial(t, inside, x))
         assert type(error) is Boom and str(error) == "from inside", (
             f"{t.name}: expected Boom, got {error!r}"
         )

@@ -44,7 +44,8 @@ def dtype_name(dtype: Any) -> str:
 def declared_dtypes(device: str) -> list[str]:
     """The dtypes that kernels of a device name; all of them where no kernel names any."""
     rabbet.empty(0, device=device)  # its backend is loaded now
-    kind, found, everything = device.partition(":")[0], set(), []
+    kind = device.partition(":")[0]
+    found, everything = set[str](), list[str]()
     for name in _C.record_names():
         listed = _C.op_info(name)["kernel_dtypes"].get(kind, [])
         everything = listed if len(listed) > len(everything) else everything
