@@ -1,7 +1,9 @@
 // A backend of three operators, for the tests of the conformance kit. The environment variable
 // THREE_OPS_MISCHIEF makes it wrong in one way.
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "rabbet/plugin.hpp"
 
@@ -74,6 +76,7 @@ void add(const rb::Args& a) {
     RbTensor* lost = nullptr;
     rb::check(rb::host->tensor_new(a.ret().backend, 0, RB_F32, 1, &size, nullptr, &lost));
   }
+  if (mischief("slow")) std::this_thread::sleep_for(std::chrono::microseconds(400));
   if (a.ret().dtype_id == RB_F64) return add_of<double>(a);
   add_of<float>(a);
 }

@@ -160,7 +160,7 @@ def _into(case: Case, likes: list[Any], device: str) -> list[Any]:
 
 def _in_place(case: Case) -> list[Any]:
     base = _C.op_info(case.op)["base"]
-    target = case.args[0].clone()
+    target = case.args[0]
     getattr(target, f"{base}_")(*case.args[1:], **case.kwargs)
     return [target]
 
@@ -241,7 +241,9 @@ class Judgement:
         if has_out(self.op) and _taken(lambda: _into(case, here, "cpu")):
             there = moved(case, self.device)
             self._compare(case, "out=", here, want, lambda: _into(there, here, self.device))
-        if _C.op_info(self.op)["inplace"] and _taken(lambda: _in_place(case)):
+        if _C.op_info(self.op)["inplace"] and _taken(
+            lambda: _in_place(changed(case, lambda t: t.clone()))
+        ):
             target = case.args[0].dtype
             kept = [here[0].to(target)] if here[0].dtype is not target else here
             there = moved(case, self.device)
