@@ -126,6 +126,21 @@ def test_a_backend_that_is_wrong_fails_where_it_should(mischief, wheel):
         assert part in text, text
 
 
+def test_a_crash_is_a_failure_of_the_call_that_made_it(wheel):
+    some = ["-k", "neg-", "-n", "1", "--level=L2"]
+    done, data = kit(wheel, "--device=three", *some, THREE_OPS_MISCHIEF="crash")
+    assert done.returncode == 1 and not data["conformant"]
+    found = [(r["level"], r["op"], r["dtype"]) for r in failures(data)]
+    assert found == [("L2", "neg", "float64")] and "crashed" in str(failures(data))
+    passed = {r["dtype"] for r in data["results"] if r["outcome"] == "passed"}
+    assert passed == {"float32"}  # the others were judged all the same
+
+
+def test_a_run_in_which_nothing_passed_is_no_verdict(wheel):
+    done, data = kit(wheel, "--device=three", "--level=L2", "-k", "exp-")
+    assert done.returncode == 0 and not data["conformant"]
+
+
 def test_what_the_plugin_declares_is_part_of_the_report(wheel, tmp_path):
     library = next((wheel / "three_plugin").glob("*.so"))
     (tmp_path / "libthree.so").write_bytes(library.read_bytes())

@@ -96,6 +96,7 @@ void mul(const rb::Args& a) {
 void neg(const rb::Args& a) {
   if (mischief("refuse") && a.ret().dtype_id == RB_F64)
     rb::fail(RB_E_NOTIMPL, "neg on 'three': not in float64 after all");
+  if (mischief("crash") && a.ret().dtype_id == RB_F64) std::abort();
   if (mischief("strides") && !(a.tensor(0).flags & RB_T_CONTIGUOUS))
     rb::fail(RB_E_ARG, "neg on 'three': expected a contiguous tensor");
   if (a.ret().dtype_id == RB_F64)

@@ -184,10 +184,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     _gathering = None if worker else session.config.stash.get(_report, None)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Write the files that were asked for."""
     if _gathering is None:
         return
+    _gathering.status = int(exitstatus)
     for option, write in (
         ("--conformance-json", _gathering.json),
         ("--conformance-table", _gathering.table),

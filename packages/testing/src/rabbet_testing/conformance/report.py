@@ -46,6 +46,8 @@ class Outcome:
     def of(cls, report: pytest.TestReport) -> Outcome | None:
         """The outcome that a phase of a test decides, or None."""
         said: Any = dict(report.user_properties).get("rabbet")
+        if said is None and report.failed:  # the process that ran the test is gone
+            return cls(**_from_id(report.nodeid), outcome="failed", notes=[_short(report.longrepr)])
         if said is None or (report.when != "call" and report.passed):
             return None
         notes = [str(value) for name, value in report.user_properties if name == "rabbet note"]
@@ -57,6 +59,15 @@ class Outcome:
         text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         reason = text.removeprefix("Skipped: ")
         return cls(**said, outcome=_skipped(reason, said["dtype"]), notes=[*notes, reason])
+
+
+def _from_id(node: str) -> dict[str, str]:
+    """Level, test, operator and dtype of "FOLDER/test_l2_ops.py::TEST[OP-DTYPE]"."""
+    file, _, name = node.rpartition("::")
+    test, _, given = name.rstrip("]").partition("[")
+    op, _, dtype = given.partition("-")
+    part = file.rpartition("/")[2].split("_")[1:2]
+    return {"level": "".join(part).upper(), "test": test, "op": op, "dtype": dtype}
 
 
 def _short(crash: Any) -> str:
@@ -91,6 +102,7 @@ class Report:
 
     def __init__(self, subject: Subject, levels: list[str]) -> None:
         self.subject, self.levels = subject, levels
+        self.status = 0  # pytest's, of the whole run
         self.outcomes: list[Outcome] = []
 
     def add(self, outcome: Outcome) -> None:
@@ -111,9 +123,9 @@ class Report:
 
     @property
     def conformant(self) -> bool:
-        """Whether something passed, and nothing failed."""
+        """Whether the run came to its end, something passed, and nothing failed."""
         kinds = {o.outcome for o in self.outcomes}
-        return "passed" in kinds and "failed" not in kinds
+        return self.status == 0 and "passed" in kinds and "failed" not in kinds
 
     def adjustments(self) -> dict[str, Any]:
         """What the plugin asked the kit for: every declaration is part of the report."""
