@@ -1,4 +1,4 @@
-# The one door: make demo | test | test-full | test-sanitize | test-opencl | check | bench | wheels | docs | clean
+# The one door: make demo | test | test-full | conformance | test-sanitize | test-opencl | check | bench | wheels | docs | clean
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := $(CURDIR)/.venv
@@ -9,20 +9,28 @@ export PATH := $(BIN):$(PATH)
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
+KIT := $(BIN)/python -m pytest -q -p no:cacheprovider -n 2 --pyargs rabbet_testing
 PACKAGES := core backend-cpu autograd autocast vmap nn optim testing rabbet
 stamps = $(foreach p,$(PACKAGES),$(STAMPS)/$(p))
 sources = $(shell find packages/$(1) -type f -not -path '*/build/*' -not -path '*/tests/*' -not -name '*.pyc')
 
-.PHONY: demo test test-full test-sanitize test-opencl check bench wheels docs clean setup
+.PHONY: demo test test-full conformance test-sanitize test-opencl check bench wheels docs clean setup
 
 demo: $(filter-out $(STAMPS)/testing,$(stamps)) $(STAMPS)/group-examples
 	$(BIN)/python examples/digits.py
 
 test: setup $(STAMPS)/group-test $(STAMPS)/group-examples
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(MAKE) conformance
 
 test-full: setup $(STAMPS)/group-test $(STAMPS)/group-examples wheels
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(MAKE) conformance
+
+# What a third party runs: its options come from the kit, which pytest finds by --pyargs.
+conformance: setup $(STAMPS)/group-test
+	$(KIT) --device=cpu
+	for layer in autograd autocast vmap functionalize; do $(KIT) --layer=$$layer || exit 1; done
 
 test-sanitize: setup $(STAMPS)/group-test
 	$(BIN)/python tools/sanitize.py thread
@@ -51,8 +59,9 @@ wheels: $(STAMPS)/tools
 	for p in $(PACKAGES); do $(BIN)/python -m pip wheel -q --no-build-isolation --no-deps -w dist packages/$$p || exit 1; done
 	ls -l dist
 
-docs: setup $(STAMPS)/group-docs
+docs: setup $(STAMPS)/group-docs $(STAMPS)/group-test
 	$(BIN)/python tools/write_reference.py docs/reference
+	$(KIT) --device=cpu --conformance-table=docs/reference/conformance-cpu.md
 	$(BIN)/mkdocs build -q
 
 setup: $(stamps)

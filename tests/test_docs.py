@@ -63,7 +63,11 @@ keys = ("stage", "hooks", "attributes", "notes", "details")
 print(json.dumps([params, x.oddness.tolist(), x.grad.tolist(), [plugin[key] for key in keys], plugin["live"]["registrations"]]))
 """
     params, oddness, grad, plugin, registrations = json.loads(run(tmp_path, code))
-    assert params == [{}, {"rtol": 1e-3}] and oddness == [0, 1] and grad == [0.5, 0.5]
+    assert (
+        params == [{}, {"tolerances": {"exp": {"float16": 0.01}}}]
+        and oddness == [0, 1]
+        and grad == [0.5, 0.5]
+    )
     assert plugin[0] == "ACTIVE" and sorted(plugin[1]) == sorted(
         re.findall(r"^## (rabbet_\w+)\(", page.read_text(), flags=re.M)
     )

@@ -102,7 +102,7 @@ cl_kernel Device::kernel(int dtype, const char* name) {
 Launch& Launch::number(int dtype, double real, int64_t integer) {
   switch (dtype) {
     case RB_BOOL8:
-      return value(static_cast<cl_uchar>(integer != 0));
+      return value(static_cast<cl_uchar>(integer != 0 || real != 0));  // 0.5 is true
     case RB_I32:
       return value(static_cast<cl_int>(integer));
     case RB_I64:

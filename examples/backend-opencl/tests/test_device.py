@@ -1,6 +1,8 @@
-"""The device itself: copies, memory, asynchrony and what it reports late, errors, threads, fork, other backends."""
+"""The device itself: asynchrony and what it reports late, errors, threads, fork, other backends.
 
-import gc
+Copies, memory, random numbers and every operator are the conformance kit's: `pytest --pyargs rabbet_testing --device=opencl`.
+"""
+
 import os
 import subprocess
 import sys
@@ -11,18 +13,13 @@ import rabbet
 from rabbet import _C
 
 
-def test_copies_keep_values_dtypes_and_strides():
-    x = rabbet.arange(24).reshape(2, 3, 4)
-    for dtype in (rabbet.bool, rabbet.int32, rabbet.int64, rabbet.float32, rabbet.float64):
-        there = x.to(dtype).to("opencl")
-        assert there.dtype == dtype and there.cpu().tolist() == x.to(dtype).tolist()
-    there = x.to("opencl")
-    assert there.permute(2, 0, 1)[1:].cpu().tolist() == x.permute(2, 0, 1)[1:].tolist()
-    target = rabbet.zeros(2, 4, device="opencl")
-    target[:, 1:3] = rabbet.tensor([[1.0, 2.0], [3.0, 4.0]]).to("opencl")
-    target.t()[0].copy_(rabbet.tensor([7, 8]))
-    assert target.tolist() == [[7, 1, 2, 0], [8, 3, 4, 0]]
-    assert rabbet.zeros(0, 2).to("opencl").cpu().shape == (0, 2) and there[1, 2, 3].item() == 23
+def test_every_primitive_has_a_kernel_but_the_complex_one():
+    rabbet.zeros(1, device="opencl")
+    infos = [_C.op_info(n) for n in _C.record_names()]
+    primitives = [i for i in infos if not i["has_decomp"] and not i["view"]]
+    by_core = {"empty", "empty_like", "to_device", "contiguous_clone"}
+    without = {i["name"] for i in primitives if "opencl" not in i["kernels"]}
+    assert without - by_core == {"complex"} and len(primitives) > 140
 
 
 def test_gradients_cross_devices_with_what_they_belong_to():
@@ -101,38 +98,6 @@ def test_what_the_shapes_say_is_checked_at_once():
         rabbet.ops("avg_pool")(x, [2], [2], [0], False, True, 0)
     with pytest.raises(ValueError, match="`lambd` must be positive"):
         x.exponential_(0.0)
-
-
-def test_memory_is_counted_and_comes_back():
-    device = rabbet.device("opencl")
-
-    def counts():
-        gc.collect()
-        return memory(device)
-
-    before = counts()
-    x = rabbet.zeros(1 << 20, device="opencl")
-    y = (x + 1).sum()
-    assert counts()["bytes_in_use"] - before["bytes_in_use"] >= 4 << 20 and y.item() == 1 << 20
-    del x, y
-    assert counts()["bytes_in_use"] == before["bytes_in_use"]
-    for _ in range(50):
-        z = rabbet.randn(64, 64, device="opencl")
-        (z @ z).softmax(1).sort(1)[0].sum().item()
-    del z
-    assert counts()["bytes_in_use"] == before["bytes_in_use"]
-
-
-def memory(device):
-    return next(b for b in _C.backends() if b["name"] == device.type)
-
-
-def test_lack_of_memory_is_an_error_with_sizes_and_not_the_end():
-    with pytest.raises(
-        MemoryError, match=r"out of memory on opencl: could not allocate \d+ bytes \(\d+ are in use"
-    ):
-        rabbet.empty(1 << 42, device="opencl")
-    assert rabbet.ones(3, device="opencl").sum().item() == 3
 
 
 def test_threads_share_the_device():

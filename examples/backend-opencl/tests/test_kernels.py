@@ -95,23 +95,6 @@ def test_convolutions_with_all_their_numbers(both):
                            w, None, [1], [0], [1], 2), x, w, **close)  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_seed_gives_the_numbers_of_the_cpu(dtype):
-    kind = getattr(rabbet, dtype)
-
-    def draw(device):
-        rabbet.manual_seed(5)
-        x = rabbet.empty(1001, dtype=kind, device=device)
-        return [
-            x.uniform_(-1, 3).clone(), x.normal_(2, 0.5).clone(), x.bernoulli_(0.3).clone(), x.exponential_(2).clone(),
-            rabbet.randint(-5, 1 << 40, (33,), device=device), rabbet.randint(0, 7, (33,), device=device),
-            rabbet.randperm(100, device=device), rabbet.bernoulli(rabbet.full((99,), 0.25, dtype=kind, device=device)),
-        ]  # fmt: skip
-
-    for here, there in zip(draw("cpu"), draw("opencl"), strict=True):
-        np.testing.assert_allclose(there.cpu().numpy(), here.numpy(), rtol=3e-5, atol=3e-6)
-
-
 def test_sums_with_repeated_indices_are_the_same_in_every_run(both):
     x, index = array("float32", 50, 8), RNG.integers(0, 5, 50)
     both(

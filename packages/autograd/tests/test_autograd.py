@@ -1,6 +1,7 @@
 """The tape: graphs, writes in place, views, hooks, modes, functions, threads; finite differences are the oracle."""
 
 import gc
+import math
 
 import pytest
 import rabbet
@@ -444,3 +445,13 @@ def test_gradient_edges():
     node, output = graph.get_gradient_edge(y)
     assert node == y.grad_fn and output == 0
     assert y.grad_fn.next_functions[0][0].variable is x
+
+
+def test_functions_of_numbers_in_derivatives_are_exact_and_have_no_device():
+    x = rabbet.tensor([1.0, 2.0], dtype=rabbet.float64, requires_grad=True)
+    (2.5**x).sum().backward()
+    expected = [2.5 * math.log(2.5), 2.5**2 * math.log(2.5)]
+    assert x.grad.tolist() == pytest.approx(expected, rel=1e-15)
+    meta = rabbet.empty(2, device="meta", requires_grad=True)
+    (2.5**meta).sum().backward()
+    assert meta.grad.device.type == "meta"

@@ -70,6 +70,12 @@ BAD = [
         "no backend for device 'nowhere' is installed",
     ),
     (
+        lambda: rabbet.zeros(2, device="cpu:1"),
+        RuntimeError,
+        "cpu: there is no device 1; there are 1",
+    ),
+    (lambda: X.to("cpu:3"), RuntimeError, "cpu: there is no device 3"),
+    (
         lambda: X + rabbet.zeros(2, 3, device="meta"),
         RuntimeError,
         "'input' is on cpu and 'other' is on meta",

@@ -205,3 +205,9 @@ print("ok")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "ok\n", done.stderr
+
+
+def test_shapes_that_an_operator_refuses_are_refused_where_it_is_made_of_others():
+    a, b = rabbet.ones(3, 2, 4), rabbet.ones(3, 4, 5)
+    with pytest.raises(ValueError, match=r"addmm: 'input' of shape \(7, 2, 5\) does not broadcast"):
+        vmap(rabbet.addmm)(rabbet.ones(3, 7, 2, 5), a, b)

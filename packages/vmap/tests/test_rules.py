@@ -1,30 +1,17 @@
-"""Every record, batched in every way: vmap is the loop."""
+"""How records are batched: which way each goes, and cases that they do not draw.
+
+That vmap is the loop for every record is L3 of the conformance kit.
+"""
 
 import warnings
 
 import pytest
 import rabbet
-from batching import OPS, Batched, calls, choices, compare
 from rabbet._pytree import tree_map
 from rabbet.vmap import _C
-from rabbet_testing.cases import Maker, cases, differentiable_ops
+from rabbet_testing.cases import Maker, differentiable_ops
 from rabbet_testing.compare import assert_close
-
-
-@pytest.mark.parametrize("name", OPS)
-def test_vmap_is_the_loop(name):
-    for case in calls(name):
-        for dims in choices(case):
-            Batched(case, dims).check()
-
-
-@pytest.mark.parametrize(
-    "name", ["add", "mul", "sum", "matmul", "conj", "cumprod", "prod.dim", "linear"]
-)
-def test_complex_numbers(name):
-    for case in cases(name, rabbet.complex128):
-        for dims in choices(case):
-            Batched(case, dims).check()
+from rabbet_testing.judges.batching import OPS, Batched, calls, choices, compare
 
 
 def routes() -> dict[str, int]:

@@ -6,11 +6,11 @@ from collections import namedtuple
 
 import pytest
 import rabbet
-from batching import OPS, Batched, calls, choices, compare, tensor_places
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rabbet import vmap
 from rabbet_testing.compare import assert_close
+from rabbet_testing.judges.batching import OPS, Batched, calls, choices, compare, tensor_places
 
 
 def t(*shape, seed=0):

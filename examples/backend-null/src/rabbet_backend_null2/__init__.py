@@ -1,1 +1,3 @@
-"""The device `null2`: core reads `rabbet_plugin.toml` and loads the library beside it; nothing here is imported."""
+"""The device `null2`, which is `null` once more."""
+
+from rabbet_backend_null import rabbet_conformance_params as rabbet_conformance_params

@@ -113,6 +113,14 @@ int device_count(int backend) {
   return n;
 }
 
+void check_device(int backend, int device) {
+  if (backend == kMeta) return;
+  const int count = device_count(backend);
+  if (device >= 0 && device < count) return;
+  fail(RB_E_DEVICE, "%s: there is no device %d; there are %d", backend_name(backend), device,
+       count);
+}
+
 void synchronize(int backend, int device) {
   const RbDevices* devices = backend_entry(backend).desc.devices;
   if (devices && devices->sync) check(devices->sync(devices->self, device));

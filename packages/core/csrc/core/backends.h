@@ -40,6 +40,8 @@ void drop_backends(size_t n);
 void set_backend_loader(int32_t (*loader)(const char* name));
 /// Number of devices of a backend; throws if it cannot tell.
 int device_count(int backend);
+/// Raises RB_E_DEVICE where the backend has no device of this index.
+void check_device(int backend, int device);
 void synchronize(int backend, int device);
 
 }  // namespace rabbet

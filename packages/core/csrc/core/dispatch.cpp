@@ -99,11 +99,7 @@ inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, Rb
     const int32_t rc = guarded([&] {
       int32_t index = 0;
       int backend = device_argument(*op, args, nargs, &index);
-      if (backend < 0 && !(c.keys[0] & kBackendMask)) {
-        backend = state.numbers_backend;
-        index = state.numbers_device;
-        if (backend < 0) backend = default_backend();
-      }
+      if (backend < 0 && !(c.keys[0] & kBackendMask)) backend = default_backend();
       if (backend >= 0) {
         c.keys[0] = (c.keys[0] & ~kBackendMask) | 1ull << backend;
         c.device_index = index;

@@ -342,7 +342,7 @@ bool QuickFormula::run(const Op* op, RbValue* values, int given, RbValue* out) {
   }
   for (int i = given; i < n; ++i) all[i] = op->params[i].default_value;
   RbValue ret = value_none();
-  call_in_formula(op, all, n, &ret, 1, args_, nargs_);
+  check(call(op, all, n, &ret, 1));
   return keep(ret.v.t, out);
 }
 
@@ -399,8 +399,12 @@ bool QuickFormula::call_op(const Node& n, RbValue* out) {
     *out = zero();
     return true;
   }
+  // A function of numbers alone would be computed on the default device.
+  if (callee->info.kind == RB_KIND_ELEMENTWISE &&
+      std::none_of(values, values + count, [](const RbValue& v) { return v.tag == RB_TENSOR; }))
+    return false;
   RbValue ret = value_none();
-  call_in_formula(callee, values, count, &ret, 1, args_, nargs_);
+  check(call(callee, values, count, &ret, 1));
   return keep(ret.v.t, out);
 }
 

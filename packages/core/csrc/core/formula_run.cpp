@@ -253,7 +253,7 @@ class Runner {
     int i = 0;
     for (const Val& v : given) frame.set(i++, v);
     frame.fill_defaults();
-    return frame.run(args_, nargs_);
+    return frame.run();
   }
 
   // conj and real are free on what is real already.
@@ -287,7 +287,38 @@ class Runner {
       return frame.kept(frame.values[0].v.i ? 1 : 2);
     }
     frame.fill_defaults();
-    return frame.run(args_, nargs_);
+    if (n.callee->info.kind == RB_KIND_ELEMENTWISE && !frame.has_tensors())
+      return of_numbers(*n.callee, frame);
+    return frame.run();
+  }
+
+  // A function of numbers is a number, whatever the device and dtype of the operator's tensors.
+  Val of_numbers(const Op& callee, CallFrame& frame) {
+    for (size_t i = 0; i < callee.params.size(); ++i) {
+      const RbValue& v = frame.values[i];
+      if (callee.params[i].type != RB_A_TENSOR || v.tag < RB_BOOL || v.tag > RB_COMPLEX) continue;
+      TensorRef exact(tensor_new(default_backend(), 0, v.tag == RB_COMPLEX ? RB_C128 : RB_F64, 0,
+                                 nullptr, nullptr));
+      auto* parts = static_cast<double*>(exact->data);
+      parts[0] = v.tag == RB_COMPLEX ? v.v.fs[0]
+                 : v.tag == RB_FLOAT ? v.v.f
+                                     : static_cast<double>(v.v.i);
+      if (v.tag == RB_COMPLEX) parts[1] = v.v.fs[1];
+      frame.set(static_cast<int>(i), Val::own(std::move(exact)));
+    }
+    Val result = frame.run();
+    if (!result.is_tensor() || result.v.v.t->numel != 1) return result;
+    const auto* parts = static_cast<const double*>(result.v.v.t->data);
+    switch (result.v.v.t->dtype_id) {
+      case RB_F64:
+        return Val::number(parts[0]);
+      case RB_C128:
+        return Val::complex(parts[0], parts[1]);
+      case RB_BOOL8:
+        return Val::boolean(*static_cast<const uint8_t*>(result.v.v.t->data) != 0);
+      default:
+        return result;
+    }
   }
 
   // zeros_like and its kin need only the shape and dtype of what was not kept.

@@ -1,5 +1,6 @@
 #include "formula_value.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "backends.h"
@@ -7,7 +8,6 @@
 #include "dtype.h"
 #include "error.h"
 #include "promotion.h"
-#include "thread_state.h"
 
 namespace rabbet {
 
@@ -158,6 +158,11 @@ void CallFrame::set(int i, Val v) {
   }
 }
 
+bool CallFrame::has_tensors() const {
+  return std::any_of(values, values + count,
+                     [](const RbValue& v) { return v.tag == RB_TENSOR || v.tag == RB_TENSORS; });
+}
+
 Val CallFrame::kept(int i) const {
   if (i < 6) return first_[i];
   for (auto& [index, value] : others_) {
@@ -172,58 +177,11 @@ void CallFrame::fill_defaults() {
   }
 }
 
-namespace {
-
-bool has_tensors(const RbValue* values, int n) {
-  for (int i = 0; i < n; ++i) {
-    if (values[i].tag == RB_TENSOR || (values[i].tag == RB_TENSORS && values[i].len)) return true;
-  }
-  return false;
-}
-
-// Sends the calls without tensors to where the first tensor of `args` is.
-class NumbersBeside {
- public:
-  NumbersBeside(const RbValue* args, int nargs)
-      : state_(thread_state()), backend_(state_.numbers_backend), device_(state_.numbers_device) {
-    for (int i = 0; i < nargs && !set_; ++i) {
-      const RbValue& v = args[i];
-      if (v.tag == RB_META) set(v.v.meta->backend, v.v.meta->device_index);
-      const RbTensor* t = v.tag == RB_TENSOR                 ? v.v.t
-                          : v.tag == RB_TENSORS && v.len > 0 ? v.v.ts[0]
-                                                             : nullptr;
-      if (t) set(t->backend, t->device.id);
-    }
-  }
-  ~NumbersBeside() { set(backend_, device_); }
-  NumbersBeside(const NumbersBeside&) = delete;
-  NumbersBeside& operator=(const NumbersBeside&) = delete;
-
- private:
-  void set(int32_t backend, int32_t device) {
-    state_.numbers_backend = backend;
-    state_.numbers_device = device;
-    set_ = true;
-  }
-  ThreadState& state_;
-  int32_t backend_, device_;
-  bool set_ = false;
-};
-
-}  // namespace
-
-void call_in_formula(const Op* op, const RbValue* values, int n, RbValue* rets, int nrets,
-                     const RbValue* args, int nargs) {
-  if (has_tensors(values, n)) return check(call(op, values, n, rets, nrets));
-  const NumbersBeside there(args, nargs);
-  check(call(op, values, n, rets, nrets));
-}
-
-Val CallFrame::run(const RbValue* args, int nargs) {
+Val CallFrame::run() {
   RbValue rets[8];
   const int nrets = op.info.nrets;
   for (int i = 0; i < nrets; ++i) rets[i] = value_none();
-  call_in_formula(&op, values, count, rets, nrets, args, nargs);
+  check(call(&op, values, count, rets, nrets));
   if (nrets == 1 && rets[0].tag == RB_TENSOR) return Val::own(TensorRef(rets[0].v.t));
   Val list = Val::list();
   if (nrets == 1) {

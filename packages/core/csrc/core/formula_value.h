@@ -86,16 +86,13 @@ RbValue take_tensor(Val& v, const std::string& where);
 RbValue take_tensors(Val& v, const std::string& where);
 
 /// One call: values converted for the boundary, kept alive until it is over.
-/// Call `op` as the formula of an operator with the arguments `args` does: what has numbers alone
-/// runs where those are.
-void call_in_formula(const Op* op, const RbValue* values, int n, RbValue* rets, int nrets,
-                     const RbValue* args, int nargs);
-
 struct CallFrame {
   explicit CallFrame(const Op& op) : op(op), count(static_cast<int>(op.params.size())) {}
   void set(int i, Val v);
   void fill_defaults();
-  Val run(const RbValue* args, int nargs);  // see call_in_formula
+  Val run();
+  /// Whether some argument is a tensor or a list of tensors.
+  bool has_tensors() const;
   /// The value that was set for argument `i`.
   Val kept(int i) const;
 

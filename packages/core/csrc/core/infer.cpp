@@ -226,7 +226,7 @@ void infer(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   check_accepted(op, args, nargs, out.compute >= 0 ? out.compute : out.rets[0].dtype);
 }
 
-void validate_composite(const Op& op, const RbValue* args, int nargs) {
+void validate_shapes(const Op& op, const RbValue* args, int nargs) {
   Inferred out;
   if (op.shape_rule == ShapeRule::kNamed) run_shape_rule(op, args, nargs, out);
 }

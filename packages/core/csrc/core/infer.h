@@ -21,7 +21,7 @@ struct Inferred {
 void infer(const Op& op, const RbValue* args, int nargs, Inferred& out);
 
 /// Run the shape rule of a composite that has one (mm, bmm, ...), for its checks.
-void validate_composite(const Op& op, const RbValue* args, int nargs);
+void validate_shapes(const Op& op, const RbValue* args, int nargs);
 
 /// Wrap negative dims in place (args is a private copy); throws RB_E_INDEX when out of range.
 /// `scratch` holds rewritten lists.

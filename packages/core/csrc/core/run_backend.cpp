@@ -655,8 +655,8 @@ void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* ret
   if (!op.has_decomp() && !op.rules[kDecompRule].fn)
     fail(RB_E_NOTIMPL, "%s: the operator has no decomposition", op.name.c_str());
   const Nesting nesting(op);
-  if (op.shape_rule == ShapeRule::kNamed && op.info.kind == RB_KIND_COMPOSITE)
-    validate_composite(op, args, nargs);
+  // What it is made of may take more than the operator does.
+  if (op.shape_rule == ShapeRule::kNamed) validate_shapes(op, args, nargs);
   if (!(c->flags & RB_CALL_OUT)) return run_decomp(op, args, nargs, rets, nrets);
   RbValue results[kMaxRets];
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();

@@ -53,8 +53,6 @@ struct ThreadState {
   int32_t nested = 0;          // decompositions and kernels in Python that run inside each other
   int32_t in_parallel = 0;
   uint32_t tensor_flags = 0;  // of new tensors: RB_T_INFERENCE in inference mode
-  // Where calls without tensors run: that of the formula's tensors. -1: the default backend.
-  int32_t numbers_backend = -1, numbers_device = 0;
   FreeBlock* free_blocks[kBlockClasses] = {};
   int32_t free_counts[kBlockClasses] = {};
 

@@ -82,6 +82,14 @@ py::dict describe_param(const Param& p) {
   return d;
 }
 
+py::list dtype_list(uint64_t mask) {
+  py::list names;
+  for (int d = 0; d < RB_DTYPE_COUNT; ++d) {
+    if (mask >> d & 1) names.append(kDTypes[d].name);
+  }
+  return names;
+}
+
 py::dict describe_op(const std::string& name) {
   const Op* op = op_named(name);
   py::dict d;
@@ -127,11 +135,7 @@ py::dict describe_op(const std::string& name) {
     const Handler& handler = op->table[bit];
     if (!handler.fn) continue;
     kernels[backend_name(bit)] = handler.provider ? handler.provider : "?";
-    py::list dtypes;
-    for (int i = 0; i < RB_DTYPE_COUNT; ++i) {
-      if (!handler.dtype_mask || handler.dtype_mask >> i & 1) dtypes.append(kDTypes[i].name);
-    }
-    kernel_dtypes[backend_name(bit)] = dtypes;
+    kernel_dtypes[backend_name(bit)] = dtype_list(handler.dtype_mask);
   }
   d["kernels"] = kernels;
   d["kernel_dtypes"] = kernel_dtypes;

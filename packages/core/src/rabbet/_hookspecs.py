@@ -141,10 +141,15 @@ class HookManager:
             raise _C.PluginError(
                 f"the manifest says that there are hooks, but '{module.__name__}' has none of {', '.join(NAMES)}"
             )
-        trial = pluggy.PluginManager("rabbet")
-        trial.add_hookspecs(Specs)
+        self._alone(plugin, found)
+
+    def _alone(self, plugin: Plugin, found: dict[str, Callable[..., Any]]) -> pluggy.PluginManager:
+        """A manager of one plugin; raises a PluginError if its hooks do not fit the specs."""
+        alone = pluggy.PluginManager("rabbet")
+        alone.add_hookspecs(Specs)
         try:
-            trial.register(_holder(found), name=plugin.name)
+            alone.register(_holder(found), name=plugin.name)
+            return alone
         except pluggy.PluginValidationError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             name = next((n for n in found if f"'{n}'" in str(error)), "?")
@@ -184,10 +189,23 @@ class HookManager:
         """
         if hook not in self.implemented(plugin.name):
             return None
-        where = f"hook '{hook}' of plugin '{plugin.name}'"
         others = [p for n, p in self.manager.list_name_plugin() if n != plugin.name and p]
+        return self._result(plugin, self.manager.subset_hook_caller(hook, others), arguments)
+
+    def ask(self, plugin: Plugin, module: ModuleType, hook: str, **arguments: Any) -> Any:
+        """As `call`, of a module that need not be registered; None if it has no such hook."""
+        found = _implementations(module)
+        if hook not in found:
+            return None
+        caller = getattr(self._alone(plugin, found).hook, hook)
+        return self._result(plugin, caller, arguments)
+
+    @staticmethod
+    def _result(plugin: Plugin, caller: pluggy.HookCaller, arguments: dict[str, Any]) -> Any:
+        hook = caller.name
+        where = f"hook '{hook}' of plugin '{plugin.name}'"
         try:
-            results = self.manager.subset_hook_caller(hook, others)(**arguments)
+            results = caller(**arguments)
         except (Exception, SystemExit) as error:
             raise _C.PluginError(f"{where} raised {type(error).__name__}: {error}") from error
         value = results[0] if results else None  # pluggy leaves None out

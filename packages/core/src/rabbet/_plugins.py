@@ -173,7 +173,12 @@ def conformance_params(name: str, level: str) -> dict[str, Any]:
     activate_plugin(plugin)
     if plugin.stage == "FAILED":
         raise _C.PluginError(plugin.explain()) from plugin.cause
-    return call_hook(plugin, "rabbet_conformance_params", level=level) or {}
+    if not plugin.module:
+        return {}
+    import importlib
+
+    module = importlib.import_module(plugin.module)  # the manifest need not name this hook
+    return _hook_manager().ask(plugin, module, "rabbet_conformance_params", level=level) or {}
 
 
 def activate_plugin(plugin: Plugin) -> None:

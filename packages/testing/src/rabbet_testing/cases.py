@@ -43,10 +43,12 @@ class Maker:
         self.dtype, self.requires_grad = dtype, requires_grad
 
     def tensor(self, *shape: int, op: str = "", spread: bool = True) -> Any:
-        """Values in about [-2, 2], away from the kinks at 0 and from each other."""
+        """Values in about [-2, 2], away from the kinks at 0 and from each other; of integers 1 to 7 in size."""
         n = 1
         for s in shape:
             n *= s
+        if not (self.dtype.is_floating_point or self.dtype.is_complex):
+            return self._whole(n, op).reshape(shape).to(self.dtype)
         grid = rabbet.linspace(-1.9, 2.1, max(n, 1), dtype=rabbet.float64)[:n]
         x = grid[rabbet.randperm(n)] if spread and n else grid
         if op in _POSITIVE:
@@ -61,6 +63,14 @@ class Maker:
         if self.requires_grad:
             x.requires_grad = True
         return x
+
+    def _whole(self, n: int, op: str) -> Any:
+        if self.dtype is rabbet.bool:
+            return rabbet.randint(0, 2, (n,))
+        x = rabbet.randperm(max(n, 1))[:n] % 7 + 1
+        if not self.dtype.is_signed or op in _POSITIVE or op.endswith("shift"):
+            return x
+        return x * (1 - 2 * rabbet.randint(0, 2, (n,)))
 
     def index(self, size: int, *shape: int) -> Any:
         """int64 indices below `size`."""
@@ -211,7 +221,7 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
     "nonzero": lambda m: [_case("nonzero", [m.tensor(3, 4)])],
     "expand_as": lambda m: [_case("expand_as", [m.tensor(3, 1), rabbet.zeros(2, 3, 4)])],
     "searchsorted": lambda m: [_case("searchsorted", [rabbet.linspace(-2, 2, 9, dtype=m.dtype), m.tensor(3, 4)])]
-    if not m.dtype.is_complex
+    if m.dtype.is_signed and not m.dtype.is_complex
     else [],
     "embedding": lambda m: [
         _case("embedding", [m.tensor(5, 3), m.index(5, 2, 4)]),
@@ -324,6 +334,9 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
         _case("nll_loss_steps", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), m.tensor(3, op="log"), "mean", 1])
     ],
     "dropout": lambda m: [],
+    "random": lambda m: [_case("random", [m.tensor(3, 4), 1, 90])],
+    "randperm": lambda m: [],
+    "bernoulli.tensor": lambda m: [_case("bernoulli.tensor", [m.tensor(3, 4), m.tensor(3, 4).abs() / 8])],
     "max_pool_with_indices": lambda m: [
         _case("max_pool_with_indices", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]]),
         _case("max_pool_with_indices", [m.tensor(2, 3, 4, 4), [2, 2, 2], [], [1]], "volume"),
@@ -411,7 +424,8 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
 def _argument(param: dict[str, Any], m: Maker, op: str, first: bool) -> Any:
     kind = param["type"]
     if kind == "Tensor":
-        return m.tensor(3, 4, op=op) if first else m.tensor(4)
+        shift = op if op.endswith("shift") else ""
+        return m.tensor(3, 4, op=op) if first else m.tensor(4, op=shift)
     if kind in ("dim", "newdim"):
         return -1
     if kind == "dim[]":
@@ -444,9 +458,45 @@ def _by_schema(name: str, m: Maker) -> list[Case]:
 def cases(
     name: str, dtype: Any = None, seed: int = 0, requires_grad: bool = False
 ) -> Iterator[Case]:
-    """Calls of operator `name` with floating tensors of `dtype` (float64 by default)."""
+    """Calls of operator `name` with tensors of `dtype` (float64 by default), on the CPU.
+
+    Raises:
+        LookupError: if the schema of an operator of core does not say what fits, and no case is written down.
+    """
     m = Maker(seed, dtype or rabbet.float64, requires_grad)
-    yield from (_SPECIAL[name](m) if name in _SPECIAL else _by_schema(name, m))
+    try:
+        yield from (_SPECIAL[name](m) if name in _SPECIAL else _by_schema(name, m))
+    except LookupError:
+        if "::" not in name:  # what others have registered may need more than its schema says
+            raise
+
+
+# What the numbers of an operator that writes its arguments are called, and what they may be.
+_NUMBERS = {"lr": 0.1, "eps": 1e-3, "weight_decay": 0.05, "dampening": 0.25, "low": -0.75, "high": 0.5,
+            "beta1": 0.75, "beta2": 0.9375, "alpha": 0.875}  # fmt: skip
+
+
+def writing_cases(name: str, dtype: Any) -> Iterator[Case]:
+    """Calls of an operator that writes lists of tensors, by its schema: with its options off and on."""
+    params = _C.op_info(name)["params"]
+    if not any(p["mutated"] and p["type"] == "Tensor[]" for p in params):
+        return
+    for on in (False, True):
+        m = Maker(int(on), dtype, False)
+        args: list[Any] = []
+        for p in params:
+            if p["type"] == "Tensor[]":
+                # Second moments and the like are positive; those of an option that is off are not there.
+                positive = (
+                    "log" if p["name"].endswith(("sqs", "square_avgs", "sums", "infs")) else ""
+                )
+                left_out = not on and p["name"] in ("max_exp_avg_sqs", "grad_avgs")
+                args.append(
+                    [] if left_out else [m.tensor(3, 4, op=positive), m.tensor(5, op=positive)]
+                )
+            else:
+                args.append(on if p["type"] == "bool" else _NUMBERS.get(p["name"], 0.5))
+        yield Case(name, args, label="options" if on else "")
 
 
 def differentiable_ops() -> list[str]:

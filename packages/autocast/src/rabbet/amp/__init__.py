@@ -1,5 +1,7 @@
 """Mixed precision: `autocast` runs operators in the dtype that suits them, `GradScaler` scales the loss."""
 
+from typing import Any
+
 from rabbet._plugins import require_layer
 
 require_layer("autocast")
@@ -19,6 +21,14 @@ from ._state import (  # noqa: E402
 )
 from .autocast_mode import autocast  # noqa: E402
 from .grad_scaler import GradScaler  # noqa: E402
+
+
+def rabbet_conformance_params(level: str) -> dict[str, Any]:
+    """How the conformance kit switches the layer on, and what that may change."""
+    if level != "layer":
+        return {}
+    return {"enter": lambda: autocast("cpu"), "changes": "dtype", "dtype": "float32"}
+
 
 __all__ = [
     "GradScaler",

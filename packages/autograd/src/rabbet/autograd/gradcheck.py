@@ -22,7 +22,8 @@ def _outputs(fn: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
 
 
 def _inner(a: Tensor, b: Tensor) -> float:
-    """Real inner product Re<a, b> of two tensors of one shape."""
+    """Real inner product Re<a, b> of two tensors of one shape, computed on the CPU."""
+    a = a.cpu()
     product = (a * b.conj()).sum()
     return (product.real if product.is_complex() else product).item()
 
@@ -30,15 +31,15 @@ def _inner(a: Tensor, b: Tensor) -> float:
 def _numerical(
     fn: Callable[..., Any], inputs: list[Any], which: int, cotangents: list[Tensor], eps: float
 ) -> Tensor:
-    """Gradient of Re<cotangents, fn> with respect to one input, element by element."""
-    x = inputs[which].detach()
+    """Gradient of Re<cotangents, fn> with respect to one input, element by element; it is on the CPU."""
+    x, device = inputs[which].detach().cpu(), inputs[which].device
     flat = x.contiguous().clone().reshape(-1)
     steps = [eps, eps * 1j] if x.is_complex() else [eps]
     columns = []
 
     def value(at: Tensor) -> float:
         probe = list(inputs)
-        probe[which] = at.reshape(x.shape)
+        probe[which] = at.reshape(x.shape).to(device)
         return sum(
             _inner(o.detach(), c) for o, c in zip(_outputs(fn, probe), cotangents, strict=True)
         )
@@ -56,7 +57,7 @@ def _numerical(
 
 
 def _cotangents(outputs: list[Tensor]) -> list[Tensor]:
-    """Fixed, unequal weights, so that errors in different elements do not cancel."""
+    """Fixed, unequal weights on the CPU, so that errors in different elements do not cancel."""
     made = []
     for o in outputs:
         ramp = rabbet.linspace(0.3, 1.7, max(o.numel(), 1), dtype=rabbet.float64)[
@@ -100,11 +101,14 @@ def gradcheck(
     analytical: tuple[Tensor | None, ...] = (None,) * len(watched)
     if recorded:
         analytical = _C.run(
-            [o for o, _ in recorded], [c for _, c in recorded], watched, _C.ALLOW_UNUSED | _C.RETAIN
+            [o for o, _ in recorded],
+            [c.to(o.device) for o, c in recorded],
+            watched,
+            _C.ALLOW_UNUSED | _C.RETAIN,
         )
     for i, got in zip(checked, analytical, strict=True):
         want = _numerical(fn, given, i, cotangents, eps)
-        have = rabbet.zeros_like(want) if got is None else got.detach()
+        have = rabbet.zeros_like(want) if got is None else got.detach().cpu()
         error = (have - want).abs()
         bad = error > atol + rtol * want.abs()
         if bool(bad.any()) or bool(rabbet.isnan(error).any()):
@@ -140,7 +144,7 @@ def gradgradcheck(
         outputs = [o for o in _outputs(fn, fresh) if o.requires_grad]
         if not outputs:
             return tuple(rabbet.zeros_like(fresh[i]) for i in wanted)
-        cotangents = _cotangents(outputs)
+        cotangents = [c.to(o.device) for o, c in zip(outputs, _cotangents(outputs), strict=True)]
         found = _C.run(
             outputs, cotangents, [fresh[i] for i in wanted], _C.CREATE | _C.RETAIN | _C.ALLOW_UNUSED
         )

@@ -21,6 +21,34 @@ def rabbet_tensor_attributes() -> dict[str, object]:
     return {}
 
 
+def rabbet_conformance_params(level: str) -> dict[str, Any]:
+    """How the conformance kit calls functions through the two layers of this plugin."""
+    if level != "layer":
+        return {}
+
+    def through_vmap(f: Any, *xs: Any) -> Any:
+        results = vmap(f, randomness="same")(*(x.unsqueeze(0) for x in xs)) if xs else f()
+        return tuple(r[0] if xs else r for r in results)
+
+    def through_functionalize(f: Any, *xs: Any) -> Any:
+        from rabbet.func import functionalize
+
+        return functionalize(f)(*xs)
+
+    loops = "the shape of its result depends on the data"
+    return {
+        "layers": {
+            "vmap": {
+                "call": through_vmap,
+                "changes": "rounding",
+                "refuses": dict.fromkeys(("nonzero", "masked_select", "mask_indices"), loops),
+                "lenient": {"bernoulli.tensor": "`p` broadcasts behind the examples"},
+            },
+            "functionalize": {"call": through_functionalize},
+        }
+    }
+
+
 class _Vmap(ModuleType):
     """This module, which is called as its function."""
 

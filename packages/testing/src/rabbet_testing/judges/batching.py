@@ -1,13 +1,19 @@
 """Batched forms of the generated cases, and the loop that they must agree with."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import rabbet
 from rabbet._pytree import tree_flatten, tree_map, tree_unflatten
-from rabbet_testing.cases import Case, Maker, cases, op_names
-from rabbet_testing.compare import assert_close
+
+from ..cases import Case, cases, op_names
+from ..compare import assert_close
+from .calls import moved, skip_not_applicable, skip_not_declared
+from .gradients import floating_dtype, loosely, offered
+from .reference import declared_dtypes
 
 B = 3
 DATA_DEPENDENT = {"nonzero", "masked_select", "mask_indices"}
@@ -18,17 +24,14 @@ OPS = [
     for name in op_names()
     if name not in DATA_DEPENDENT | DEPENDENT and rabbet._C.op_info(name)["kind"] != "random"
 ]
+COMPLEX = ["add", "mul", "sum", "matmul", "conj", "cumprod", "prod.dim", "linear"]
 
 
-def calls(name: str) -> Iterator[Case]:
-    """The cases of an operator; those drawn from the schema need not fit it."""
-    for case in cases(name, rabbet.int64 if name in INTEGERS else None):
-        fits = case.label != "number" or name not in INTEGERS
-        if fits and name not in ("softmax_vjp", "log_softmax_vjp"):
+def calls(name: str, dtype: Any = None) -> Iterator[Case]:
+    """The cases of an operator, in float64 unless it takes integers or another dtype is given."""
+    for case in cases(name, rabbet.int64 if name in INTEGERS else dtype):
+        if case.label != "number" or name not in INTEGERS:
             yield case
-    if name in ("softmax_vjp", "log_softmax_vjp"):
-        m = Maker(0, rabbet.float64, False)
-        yield Case(name, [m.tensor(3, 4), m.tensor(3, 4), 1])
 
 
 def examples(t: Any, n: int = B) -> list[Any]:
@@ -59,22 +62,29 @@ class Batched:
         return rabbet.ops(self.case.op)(*args, **kwargs)
 
     def inputs(self) -> list[Any]:
+        """The tensors, stacked where they are batched."""
         return [
             rabbet.stack(parts, self.dims[i]) if i in self.dims else parts[0]
             for i, parts in self.parts.items()
         ]
 
     def in_dims(self) -> tuple[Any, ...]:
+        """As vmap takes them."""
         return tuple(self.dims.get(i) for i in self.parts)
 
     def expected(self) -> Any:
+        """The loop."""
         results = [self.call(*(p[b] for p in self.parts.values())) for b in range(self.size)]
         return tree_map(lambda *each: rabbet.stack(list(each)), *results)
 
     def mapped(self, **options: Any) -> Callable[[], Any]:
-        return lambda: rabbet.vmap(self.call, self.in_dims(), **options)(*self.inputs())
+        """The batched call, to be made."""
+        from rabbet.func import vmap
+
+        return lambda: vmap(self.call, self.in_dims(), **options)(*self.inputs())
 
     def check(self) -> None:
+        """vmap is the loop."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "vmap: ", UserWarning)
             actual = self.mapped()()
@@ -82,15 +92,18 @@ class Batched:
 
 
 def compare(actual: Any, expected: Any, message: str = "") -> None:
+    """Each result of one call against that of another, dtypes included."""
     got, _ = tree_flatten(actual)
     want, _ = tree_flatten(expected)
     assert len(got) == len(want), message
     for a, b in zip(got, want, strict=True):
         assert a.dtype is b.dtype, f"{message}: {a.dtype}, expected {b.dtype}"
-        assert_close(a, b, message=message)
+        loose = {} if a.device.type == "cpu" else loosely(a.dtype)
+        assert_close(a.cpu(), b.cpu(), message=message, **loose)
 
 
 def tensor_places(case: Case) -> list[int]:
+    """Which of the leaves of a call are tensors."""
     leaves, _ = tree_flatten((case.args, case.kwargs))
     return [i for i, leaf in enumerate(leaves) if isinstance(leaf, rabbet.Tensor)]
 
@@ -104,3 +117,24 @@ def choices(case: Case) -> Iterator[dict[int, int]]:
     if len(places) > 1:
         yield dict.fromkeys(places, 0)
         yield {i: (-1, 0)[k % 2] for k, i in enumerate(places)}
+
+
+def judge_complex(op: str, device: str) -> None:
+    """As `judge`, with complex128 numbers."""
+    if "complex128" not in declared_dtypes(device):
+        skip_not_declared(f"{device} declares no complex128")
+    judge(op, device, rabbet.complex128)
+
+
+def judge(op: str, device: str, dtype: Any = None) -> None:
+    """Every case of an operator, batched in every way, on a device."""
+    if op not in OPS:
+        skip_not_applicable(f"{op}: no loop of calls stands for its batch")
+    found = False
+    with offered(op):
+        for case in calls(op, dtype or floating_dtype(device)):
+            for dims in choices(case):
+                found = True
+                Batched(moved(case, device), dims).check()
+    if not found:
+        skip_not_applicable(f"{op} has no case")

@@ -1,0 +1,100 @@
+"""What is judged: a device or a layer, found through the plugin manager and core's introspection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import rabbet
+from rabbet import _C, _plugins
+
+LEVELS = ("L0", "L1", "L2", "L3", "L4")
+
+
+class SubjectError(Exception):
+    """The device or layer cannot be judged; the message says why and what to do."""
+
+
+@dataclass
+class Subject:
+    """The plugin that provides the device or layer `name`.
+
+    Attributes:
+        kind: "device" or "layer".
+        wheel, version: of the wheel; `library`: the path of its shared library, "" where there is none.
+        manifest: the parsed `rabbet_plugin.toml`, {} where there is none.
+        module: the import name of its package, or "".
+    """
+
+    name: str
+    kind: str
+    wheel: str = ""
+    version: str = ""
+    library: str = ""
+    manifest: dict[str, Any] = field(default_factory=dict)
+    module: str = ""
+    _params: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def params(self, level: str) -> dict[str, Any]:
+        """What the plugin's hook `rabbet_conformance_params(level)` returns, {} where it has none."""
+        if not self.module:
+            return {}
+        if level not in self._params:
+            try:
+                self._params[level] = _plugins.conformance_params(self.name, level)
+            except RuntimeError as error:
+                raise SubjectError(str(error)) from error
+        return self._params[level]
+
+
+def _subject(name: str, kind: str, provider: str) -> Subject:
+    """`provider`: the wheel and version that core noted at registration."""
+    wanted = "backend" if kind == "device" else "transform"
+    wheel, _, version = provider.rpartition(" ")
+    found = Subject(name, kind, wheel, version)
+    plugin = _plugins.provider(name, wanted)
+    if plugin is not None:
+        found.wheel, found.version, found.module = plugin.wheel, plugin.version, plugin.module
+        found.manifest = plugin.manifest
+        found.library = plugin.library
+    else:
+        for loaded in _C.plugins():
+            if loaded["name"] == wheel:
+                found.library = loaded["path"]
+    return found
+
+
+def find_device(name: str) -> Subject:
+    """The backend of a device, loaded; raises SubjectError with what is missing or failed."""
+    kind = name.partition(":")[0]
+    try:
+        if not any(b["name"] == kind for b in _load_given()):
+            _plugins.require_backend(kind)
+        rabbet.zeros(1, device=name)
+    except NotImplementedError:
+        pass  # it allocates, and has no kernel `fill`
+    except (RuntimeError, MemoryError) as error:
+        raise SubjectError(str(error)) from error
+    entry = next((b for b in _C.backends() if b["name"] == kind), None)
+    if entry is None:
+        raise SubjectError(f"the plugin for '{kind}' is loaded, but registers no such backend")
+    return _subject(name, "device", entry["provider"])
+
+
+def find_layer(name: str) -> Subject:
+    """The plugin of a layer, loaded; raises SubjectError with what is missing or failed."""
+    try:
+        _load_given()
+        _plugins.require_layer(name)
+    except RuntimeError as error:
+        raise SubjectError(str(error)) from error
+    entry = next((layer for layer in _C.layers() if layer["name"] == name), None)
+    if entry is None:
+        raise SubjectError(f"the plugin for '{name}' is loaded, but registers no such layer")
+    return _subject(name, "layer", entry["provider"])
+
+
+def _load_given() -> list[dict[str, Any]]:
+    """The backends, with the libraries loaded that RABBET_PLUGINS names."""
+    _plugins.plugins()
+    return _C.backends()

@@ -1,0 +1,1 @@
+"""What the kit judges by, one file for each kind of judgement; each raises AssertionError with what is wrong."""
