@@ -52,6 +52,11 @@ def test_the_wheel_builds_alone_and_does_what_it_says(tmp_path):
         r"profile +\[rabbet-instruments 0.1.0\] .*\n.*nan declares to run after", layers
     )
 
+    for name in PACKAGES:
+        judge = ["-n", "2", "--pyargs", "rabbet_testing", f"--layer={name}"]
+        verdict = run(*pytest_command, *judge, cwd=tmp_path, prefix=prefix)
+        assert f"layer {name}: conformant" in verdict
+
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_each_transform_is_small_and_uses_public_headers_alone(name):
