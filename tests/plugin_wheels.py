@@ -12,10 +12,10 @@ SOURCE = """
 #include <string.h>
 %(extra)s
 static int32_t init(const RbHost* host, RbTxn* txn) { %(init)s }
-static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), %(major)s, %(minor)s, %(minor)s, 0, 0, "%(wheel)s", "1.0", init, 0};
+static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), %(major)s, %(minor)s, %(needed)s, 0, 0, "%(wheel)s", "1.0", init, 0};
 RB_EXPORT const RbPlugin* %(symbol)s(void) { return &plugin; }
 """
-GOOD = {"extra": "", "init": "(void)host; (void)txn; return RB_OK;", "major": "RB_ABI_MAJOR", "minor": "RB_ABI_MINOR",
+GOOD = {"extra": "", "init": "(void)host; (void)txn; return RB_OK;", "major": "RB_ABI_MAJOR", "minor": "RB_ABI_MINOR", "needed": "",
         "symbol": "rabbet_plugin_v0", "wheel": "odd"}  # fmt: skip
 KERNEL = """
 static int32_t run(void* s, const RbCall* c, const RbValue* a, int32_t n, RbValue* r, int32_t m)
@@ -26,9 +26,11 @@ static RbKernel kernel(const char* op, const char* schema)
 """
 
 
-def build(folder: Path, name: str, **changes: str) -> Path:
+def build(folder: Path, name: str, headers: Path | None = None, **changes: str) -> Path:
+    """A library that needs what MANIFEST says, or `minor`, or `needed`; built with core's headers or others."""
     source, library = folder / f"{name}.c", folder / f"lib{name}.so"
-    source.write_text(SOURCE % {**GOOD, **changes})
+    words = {**GOOD, **changes}
+    source.write_text(SOURCE % {**words, "needed": words["needed"] or changes.get("minor", "3")})
     command = [
         "gcc",
         "-std=c11",
@@ -37,7 +39,7 @@ def build(folder: Path, name: str, **changes: str) -> Path:
         "-Wall",
         "-Wno-unused-function",
         "-I",
-        rabbet.get_include(),
+        str(headers or rabbet.get_include()),
         str(source),
     ]
     subprocess.run([*command, "-o", str(library)], check=True)
@@ -72,5 +74,5 @@ def run(folder: Path, code: str, **env: str) -> str:
 
 
 MANIFEST = (
-    'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 2]\n'
+    'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 3]\n'
 )

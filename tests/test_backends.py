@@ -23,7 +23,7 @@ static void* real(const RbTensor* t)
 static int32_t alloc(void* s, int32_t device, uint64_t n, void* stream, RbBuffer* out)
 { (void)s; (void)stream;
   if (forked) return core->err_set(RB_E_DEVICE, NAME ": lost by fork");
-  if (device != 0) return core->err_set(RB_E_DEVICE, NAME ": there is one device");
+  if (n > 1 << 22) return core->err_set(RB_E_DEVICE, NAME ": unplugged");
   if (n > 1 << 20) return core->err_set(RB_E_OOM, NAME ": small");
   *out = (RbBuffer){(void*)((uintptr_t)malloc(n) ^ MASK), n, 0, device, 0}; return RB_OK; }
 static void release(void* s, RbBuffer* b, void* stream)
@@ -37,7 +37,7 @@ static const RbAllocator allocator = {RB_SIZE(RbAllocator, free), 0, 0, alloc, r
 static const RbDevices devices = {RB_SIZE(RbDevices, fork_child), 0, 0, count, sync, copy, fork_child};
 static const RbBackend backend = {RB_SIZE(RbBackend, allocator), 0, NAME, 12, 0, &devices, &allocator};
 static int32_t init(const RbHost* host, RbTxn* txn) { core = host; return host->add_backend(txn, &backend, &self_id); }
-static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0, NAME, "1", init, 0};
+static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_NEEDED, 0, 0, NAME, "1", init, 0};
 RB_EXPORT const RbPlugin* rabbet_plugin_v0(void) { return &plugin; }
 """
 
@@ -78,19 +78,35 @@ rabbet.zeros(2, device="meta")[rabbet.tensor([0])]
 
 def test_an_allocators_errors_are_its_own_but_for_lack_of_memory(libraries):
     code = """
-for device, n in (("far:3", 4), ("far", 1 << 22)):
+for n in (1 << 22, 1 << 19):
     try:
-        rabbet.empty(n, device=device)
+        rabbet.empty(n, device="far")
     except RuntimeError as error:
         print(type(error).__name__, error)
     except MemoryError as error:
         print(type(error).__name__, error)
 """
     first, second = run(libraries, code)
-    assert first == "DeviceError far: there is one device"
+    assert first == "DeviceError far: unplugged"
     assert re.match(
-        "OutOfMemoryError out of memory on far: could not allocate 16777216 bytes", second
+        "OutOfMemoryError out of memory on far: could not allocate 2097152 bytes", second
     )
+
+
+def test_a_device_that_is_not_there_is_named(libraries):
+    code = """
+x = rabbet.ones(2)
+for call in (lambda: rabbet.empty(2, device="far:7"), lambda: x.to("far:1"), lambda: rabbet.empty_like(x, device="far:2"),
+             lambda: rabbet.tensor([1.0], device="cpu:3"), lambda: rabbet.empty(0, device="far:9")):
+    try:
+        call()
+    except RuntimeError as error:
+        print(type(error).__name__, error)
+"""
+    assert run(libraries, code) == [
+        f"DeviceError there is no device {name}: '{name.split(':')[0]}' has 1 device, {name.split(':')[0]}:0"
+        for name in ("far:7", "far:1", "far:2", "cpu:3", "far:9")
+    ]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")

@@ -48,8 +48,6 @@ class Plugin:
     def fix(self) -> str:
         """What a user can do about a failure."""
         text = str(self.cause)
-        if self.failed_at == "manifest":
-            return f"reinstall it: pip install --force-reinstall {self.wheel}"
         if "plugin ABI" in text:
             newer = "upgrade rabbet-core" in text
             return (
@@ -57,6 +55,8 @@ class Plugin:
                 if newer
                 else f"pip install --upgrade {self.wheel}"
             )
+        if self.failed_at == "manifest":
+            return f"reinstall it: pip install --force-reinstall {self.wheel}"
         if "cannot be ordered" in text:
             return "uninstall one of the wheels that it names, or ask their authors to drop a declaration"
         if "cannot open shared object" in text:
@@ -155,6 +155,8 @@ def _read_manifest(plugin: Plugin) -> None:
         else:
             raise ImportError(f"'{plugin.module}' has no {MANIFEST}")
         _check_manifest(plugin.manifest)
+        if "abi" in plugin.manifest:
+            _C.check_abi(f"plugin '{plugin.wheel}' {plugin.version}", *plugin.manifest["abi"])
         plugin.stage = "MANIFEST_OK"
     except Exception as error:  # whatever is wrong with one plugin must not touch the others
         plugin.fail("manifest", error)
@@ -169,6 +171,11 @@ def _check_manifest(manifest: dict[str, Any]) -> None:
     if manifest["kind"] not in ("backend", "transform", "ops"):
         raise ValueError(
             f"{MANIFEST}: 'kind' must be backend, transform or ops, got {manifest['kind']!r}"
+        )
+    abi = manifest.get("abi", [0, 0])  # unsaid, the library alone says it
+    if not (isinstance(abi, list) and len(abi) == 2 and all(type(n) is int for n in abi)):
+        raise ValueError(
+            f"{MANIFEST}: 'abi' must be [major, minor] of the plugin ABI that it needs, got {abi!r}"
         )
 
 
