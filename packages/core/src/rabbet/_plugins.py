@@ -183,10 +183,11 @@ def plugins() -> dict[str, Plugin]:
     """All installed plugins by entry-point name, with their manifests read; none is loaded by this."""
     global _found
     if _found is None:
-        _found = _chosen(_scan())
-        for plugin in _found.values():
+        found = _chosen(_scan())
+        for plugin in found.values():
             _read_manifest(plugin)
-        for plugin in list(_found.values()):
+        _found = found  # whole: other threads may ask meanwhile
+        for plugin in list(found.values()):
             if not plugin.module:
                 load(plugin)
     return _found
