@@ -1,4 +1,4 @@
-# The one door: make demo | test | test-full | conformance | test-sanitize | test-opencl | check | bench | wheels | docs | clean
+# The one door: make demo | test | test-full | test-abi | conformance | test-sanitize | test-opencl | check | bench | wheels | docs | clean
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := $(CURDIR)/.venv
@@ -14,7 +14,7 @@ PACKAGES := core backend-cpu autograd autocast vmap nn optim testing rabbet
 stamps = $(foreach p,$(PACKAGES),$(STAMPS)/$(p))
 sources = $(shell find packages/$(1) -type f -not -path '*/build/*' -not -path '*/tests/*' -not -name '*.pyc')
 
-.PHONY: demo test test-full conformance test-sanitize test-opencl check bench wheels docs clean setup
+.PHONY: demo test test-full test-abi conformance test-sanitize test-opencl check bench wheels docs clean setup
 
 demo: $(filter-out $(STAMPS)/testing,$(stamps)) $(STAMPS)/group-examples
 	$(BIN)/python examples/digits.py
@@ -31,6 +31,10 @@ test-full: setup $(STAMPS)/group-test $(STAMPS)/group-examples wheels
 conformance: setup $(STAMPS)/group-test
 	$(KIT) --device=cpu
 	for layer in autograd autocast vmap functionalize; do $(KIT) --layer=$$layer || exit 1; done
+
+# Plugins of earlier and later versions of the boundary header (also part of test).
+test-abi: setup $(STAMPS)/group-test
+	$(BIN)/python -m pytest tests/test_abi.py tests/test_host_checks.py
 
 test-sanitize: setup $(STAMPS)/group-test
 	$(BIN)/python tools/sanitize.py thread

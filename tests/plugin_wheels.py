@@ -12,10 +12,10 @@ SOURCE = """
 #include <string.h>
 %(extra)s
 static int32_t init(const RbHost* host, RbTxn* txn) { %(init)s }
-static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), %(major)s, %(minor)s, %(minor)s, 0, 0, "%(wheel)s", "1.0", init, 0};
+static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), %(major)s, %(minor)s, %(needed)s, 0, 0, "%(wheel)s", "1.0", init, 0};
 RB_EXPORT const RbPlugin* %(symbol)s(void) { return &plugin; }
 """
-GOOD = {"extra": "", "init": "(void)host; (void)txn; return RB_OK;", "major": "RB_ABI_MAJOR", "minor": "RB_ABI_MINOR",
+GOOD = {"extra": "", "init": "(void)host; (void)txn; return RB_OK;", "major": "RB_ABI_MAJOR", "minor": "RB_ABI_MINOR", "needed": "",
         "symbol": "rabbet_plugin_v0", "wheel": "odd"}  # fmt: skip
 KERNEL = """
 static int32_t run(void* s, const RbCall* c, const RbValue* a, int32_t n, RbValue* r, int32_t m)
@@ -40,7 +40,7 @@ static void* real(const RbTensor* t)
 static int32_t alloc(void* s, int32_t device, uint64_t n, void* stream, RbBuffer* out)
 { (void)s; (void)stream;
   if (forked) return core->err_set(RB_E_DEVICE, NAME ": lost by fork");
-  if (device != 0) return core->err_set(RB_E_DEVICE, NAME ": there is one device");
+  if (n > 1 << 22) return core->err_set(RB_E_DEVICE, NAME ": unplugged");
   if (n > 1 << 20) return core->err_set(RB_E_OOM, NAME ": small");
   *out = (RbBuffer){(void*)((uintptr_t)malloc(n) ^ MASK), n, 0, device, 0}; return RB_OK; }
 static void release(void* s, RbBuffer* b, void* stream)
@@ -54,18 +54,25 @@ static const RbAllocator allocator = {RB_SIZE(RbAllocator, free), 0, 0, alloc, r
 static const RbDevices devices = {RB_SIZE(RbDevices, fork_child), 0, 0, count, sync, copy, fork_child};
 static const RbBackend backend = {RB_SIZE(RbBackend, allocator), 0, NAME, 12, 0, &devices, &allocator};
 static int32_t init(const RbHost* host, RbTxn* txn) { core = host; return host->add_backend(txn, &backend, &self_id); }
-static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0, NAME, "1", init, 0};
+static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_NEEDED, 0, 0, NAME, "1", init, 0};
 RB_EXPORT const RbPlugin* rabbet_plugin_v0(void) { return &plugin; }
 """
 
 
 def compile_library(
-    folder: Path, name: str, source: str, *options: str, language: str = "c"
+    folder: Path,
+    name: str,
+    source: str,
+    *options: str,
+    language: str = "c",
+    headers: Path | None = None,
 ) -> Path:
+    """A library out of C or C++, with core's headers or others."""
     path, library = folder / f"{name}.{language}", folder / f"lib{name}.so"
     path.write_text(source)
     command = ["gcc", "-std=c11"] if language == "c" else ["g++", "-std=c++17"]
-    command += ["-shared", "-fPIC", "-Wall", "-Wno-unused-function", "-I", rabbet.get_include()]
+    command += ["-shared", "-fPIC", "-Wall", "-Wno-unused-function"]
+    command += ["-I", str(headers or rabbet.get_include())]
     subprocess.run([*command, str(path), *options, "-o", str(library)], check=True)
     return library
 
@@ -76,8 +83,11 @@ def build_backend(folder: Path, name: str) -> Path:
     return compile_library(folder, name, BACKEND, f"-DKEY=0x{key:x}", f'-DNAME="{name}"')
 
 
-def build(folder: Path, name: str, **changes: str) -> Path:
-    return compile_library(folder, name, SOURCE % {**GOOD, **changes})
+def build(folder: Path, name: str, headers: Path | None = None, **changes: str) -> Path:
+    """A library that needs what MANIFEST says, or `minor`, or `needed`; built with core's headers or others."""
+    words = {**GOOD, **changes}
+    words["needed"] = words["needed"] or changes.get("minor", "3")
+    return compile_library(folder, name, SOURCE % words, headers=headers)
 
 
 def install(
@@ -108,5 +118,5 @@ def run(folder: Path, code: str, **env: str) -> str:
 
 
 MANIFEST = (
-    'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 2]\n'
+    'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 3]\n'
 )

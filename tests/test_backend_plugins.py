@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rabbet_testing.judges import library as judge
 from test_backends import PAIRS
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -144,13 +145,23 @@ print("alike")
 @pytest.mark.parametrize("device", [d for devices in WHEELS.values() for d in devices])
 def test_the_libraries_link_nothing_of_core(prefix, device):
     library = prefix / f"rabbet_backend_{device}/librabbet_backend_{device}.so"
-    listed = subprocess.run(["nm", "-D", str(library)], check=True, capture_output=True, text=True)
-    symbols = [line.split()[-2:] for line in listed.stdout.splitlines()]
-    undefined = [name for kind, name in symbols if kind == "U"]
-    assert undefined and not [
-        n for n in undefined if re.match(r"_?Py|rabbet_|.*6rabbet|cl[A-Z]", n)
+    assert judge.judge(library) == [] and judge.exported(library) == {judge.ENTRY}
+    assert not [s for s in judge.symbols(library, "--undefined-only") if re.match("cl[A-Z]", s)]
+
+
+def test_the_null_backend_passes_level_0_of_the_kit(prefix):
+    command = [
+        "-m",
+        "pytest",
+        "--pyargs",
+        "rabbet_testing",
+        "-p",
+        "no:cacheprovider",
+        "--device=null",
     ]
-    assert [name for kind, name in symbols if kind == "T"] == ["rabbet_plugin_v0"]
+    assert re.search(
+        r"L0: 1\d passed\n", run(sys.executable, *command, "--level=L0", cwd=prefix, prefix=prefix)
+    )
 
 
 def test_the_null_backend_passes_its_tests_and_stays_small(prefix):

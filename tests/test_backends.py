@@ -101,19 +101,35 @@ def test_all_pairs_of_devices(libraries):
 
 def test_an_allocators_errors_are_its_own_but_for_lack_of_memory(libraries):
     code = """
-for device, n in (("far:3", 4), ("far", 1 << 22)):
+for n in (1 << 22, 1 << 19):
     try:
-        rabbet.empty(n, device=device)
+        rabbet.empty(n, device="far")
     except RuntimeError as error:
         print(type(error).__name__, error)
     except MemoryError as error:
         print(type(error).__name__, error)
 """
     first, second = run(libraries, code)
-    assert first == "DeviceError far: there is one device"
+    assert first == "DeviceError far: unplugged"
     assert re.match(
-        "OutOfMemoryError out of memory on far: could not allocate 16777216 bytes", second
+        "OutOfMemoryError out of memory on far: could not allocate 2097152 bytes", second
     )
+
+
+def test_a_device_that_is_not_there_is_named(libraries):
+    code = """
+x = rabbet.ones(2)
+for call in (lambda: rabbet.empty(2, device="far:7"), lambda: x.to("far:1"), lambda: rabbet.empty_like(x, device="far:2"),
+             lambda: rabbet.tensor([1.0], device="cpu:3"), lambda: rabbet.empty(0, device="far:9")):
+    try:
+        call()
+    except RuntimeError as error:
+        print(type(error).__name__, error)
+"""
+    assert run(libraries, code) == [
+        f"DeviceError there is no device {name}: '{name.split(':')[0]}' has 1 device, {name.split(':')[0]}:0"
+        for name in ("far:7", "far:1", "far:2", "cpu:3", "far:9")
+    ]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")

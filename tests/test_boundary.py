@@ -2,11 +2,13 @@
 
 import re
 import subprocess
+import sys
 from importlib.metadata import files
 from pathlib import Path
 
 import pytest
 import rabbet
+from rabbet_testing.judges import library as judge
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLIC = {
@@ -28,13 +30,6 @@ def library(wheel: str, name: str) -> Path:
     return Path(str(found[0]))
 
 
-def symbols(path: Path, *options: str) -> set[str]:
-    text = subprocess.run(
-        ["nm", "-D", *options, str(path)], check=True, capture_output=True, text=True
-    ).stdout
-    return {line.split()[-1].split("@")[0] for line in text.splitlines()}
-
-
 LIBRARIES = [
     ("rabbet-backend-cpu", "librabbet_backend_cpu"),
     ("rabbet-autograd", "librabbet_autograd"),
@@ -49,22 +44,37 @@ PLUGINS = [entry for entry in LIBRARIES if entry[1].startswith("librabbet")]
 
 @pytest.mark.parametrize("wheel,name", LIBRARIES)
 def test_no_undefined_symbol_is_cores(wheel, name):
-    core = symbols(library("rabbet-core", "librabbet_core"), "--defined-only")
-    assert len(core) > 100
-    ours = {s for s in core if "rabbet" in s}
-    assert not symbols(library(wheel, name), "--undefined-only") & ours
+    assert len(judge.exported(library("rabbet-core", "librabbet_core"))) > 100
+    assert not judge.core_symbols(library(wheel, name))
 
 
 @pytest.mark.parametrize("wheel,name", [*PLUGINS, ("rabbet-core", "librabbet_core")])
 def test_libraries_need_no_python(wheel, name):
-    assert not [
-        s for s in symbols(library(wheel, name), "--undefined-only") if re.match(r"_?Py", s)
-    ]
+    assert not judge.python_symbols(library(wheel, name))
 
 
 @pytest.mark.parametrize("wheel,name", PLUGINS)
 def test_a_plugin_exports_one_symbol(wheel, name):
-    assert symbols(library(wheel, name), "--defined-only") == {"rabbet_plugin_v0"}
+    assert judge.exported(library(wheel, name)) == {judge.ENTRY}
+
+
+@pytest.mark.parametrize(
+    "subject", ["--device=cpu", "--layer=autograd", "--layer=autocast", "--layer=vmap"]
+)
+def test_our_plugins_pass_level_0_of_the_kit(subject, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--pyargs",
+        "rabbet_testing",
+        "-p",
+        "no:cacheprovider",
+        subject,
+        "--level=L0",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and re.search(r"L0: 1\d passed", done.stdout), done.stdout[-4000:]
 
 
 @pytest.mark.parametrize("package", ["backend-cpu", "autograd", "autocast", "vmap"])
@@ -96,8 +106,6 @@ for name, old in before.items():
     assert not changed, (name, changed)
 print("ok")
 """
-    import sys
-
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "ok\n", done.stderr
 

@@ -69,7 +69,7 @@ static int32_t init(const RbHost* host, RbTxn*) {
   rb::host = host;
   return rb::guarded([] { throw std::runtime_error("no board in slot 3"); });
 }
-static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0, "odd", "1.0",
+static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_NEEDED, 0, 0, "odd", "1.0",
                                 init, nullptr};
 extern "C" RB_EXPORT const RbPlugin* rabbet_plugin_v0() { return &plugin; }
 """

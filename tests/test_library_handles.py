@@ -176,7 +176,7 @@ static void give(void* s, RbBuffer* b, void* stream) { (void)s; (void)stream; fr
 static const RbAllocator allocator = {RB_SIZE(RbAllocator, free), 0, 0, take, give};
 static const RbBackend backend = {RB_SIZE(RbBackend, allocator), RB_B_HOST_MEMORY, "odd", 12, 0, 0, &allocator};
 static int32_t init(const RbHost* host, RbTxn* txn) { int32_t id; return host->add_backend(txn, &backend, &id); }
-static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0, "odd", "1.0", init, 0};
+static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_NEEDED, 0, 0, "odd", "1.0", init, 0};
 RB_EXPORT const RbPlugin* rabbet_plugin_v0(void) { return &plugin; }
 """
 
@@ -345,6 +345,6 @@ static int32_t init(const RbHost* host, RbTxn* txn)
 { RbKernel k; memset(&k, 0, sizeof k); k.struct_size = sizeof k; k.op = "pack::same"; k.backend = "cpu";
   k.flags = RB_K_CONTIGUOUS; k.fn = same;
   return host->add_ops(txn, "pack::same(Tensor x) -> Tensor\n  shape x.shape\n  expose none\n  vjp x  grad\n") || host->add_kernel(txn, &k); }
-static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0, "pack", "1.0", init, 0};
+static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_NEEDED, 0, 0, "pack", "1.0", init, 0};
 RB_EXPORT const RbPlugin* rabbet_plugin_v0(void) { return &plugin; }
 """

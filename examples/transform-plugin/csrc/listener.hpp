@@ -92,7 +92,7 @@ inline bool is_floating(const RbTensor* t) {
 extern "C" {
 RB_EXPORT const RbPlugin* rabbet_plugin_v0() {  // for core
   static const RbPlugin plugin = {
-      RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR,         RB_ABI_MINOR,      RB_ABI_MINOR, 0, 0,
+      RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR,         RB_ABI_MINOR,      RB_ABI_NEEDED, 0, 0,
       "rabbet-instruments",      RABBET_WHEEL_VERSION, instruments::init, nullptr};
   return &plugin;
 }

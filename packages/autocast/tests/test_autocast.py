@@ -334,7 +334,7 @@ static int32_t init(const RbHost* host, RbTxn* txn) {
                        .dtype_mask = 1ull << RB_F32};
   return rc ? rc : host->add_kernel(txn, &k);
 }
-static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR,
+static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_NEEDED,
                                 0, 0, "autocast-test", "0", init, 0};
 RB_EXPORT const RbPlugin* rabbet_plugin_v0(void) { return &plugin; }
 """

@@ -105,7 +105,7 @@ int32_t init(const RbHost* host, RbTxn* txn) {
 }
 
 const RbPlugin kPlugin = {
-    RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR,         RB_ABI_MINOR, RB_ABI_MINOR, 0, 0,
+    RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR,         RB_ABI_MINOR, RB_ABI_NEEDED, 0, 0,
     "rabbet-backend-cpu",      RABBET_WHEEL_VERSION, init,         nullptr};
 
 }  // namespace

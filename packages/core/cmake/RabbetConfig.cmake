@@ -6,7 +6,8 @@
 #   rabbet_add_binding(NAME SOURCE...)                      a Python extension module, by pybind11
 #
 # Rabbet_INCLUDE_DIR has the public headers, Rabbet_RECORDS_DIR the operator records. Sources see
-# RABBET_WHEEL_VERSION, a string: the version of the wheel that is being built.
+# RABBET_WHEEL_VERSION, a string: the version of the wheel that is being built, and RB_ABI_NEEDED: the plugin ABI's minor
+# version that the plugin's manifest asks for, a rabbet_plugin.toml below src/ with `library = "libNAME.so"`.
 include_guard(GLOBAL)
 
 get_filename_component(Rabbet_INCLUDE_DIR "${CMAKE_CURRENT_LIST_DIR}/../include" ABSOLUTE)
@@ -27,6 +28,21 @@ function(_rabbet_target name)
   target_link_options(${name} PRIVATE $<$<CONFIG:Release>:-s>)
 endfunction()
 
+# RB_ABI_NEEDED as `abi = [MAJOR, MINOR]` of the manifest says.
+function(_rabbet_abi_needed name)
+  file(GLOB_RECURSE manifests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/rabbet_plugin.toml")
+  foreach(manifest IN LISTS manifests)
+    file(READ "${manifest}" text)
+    if(NOT text MATCHES "\nlibrary *= *\"lib${name}\\.so\"")
+      continue()
+    endif()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${manifest}")
+    if(text MATCHES "\nabi *= *\\[ *[0-9]+ *, *([0-9]+) *\\]")
+      target_compile_definitions(${name} PRIVATE RB_ABI_NEEDED=${CMAKE_MATCH_1})
+    endif()
+  endforeach()
+endfunction()
+
 function(rabbet_add_plugin name)
   cmake_parse_arguments(PARSE_ARGV 1 plugin "" "" EXPORTS)
   list(PREPEND plugin_EXPORTS rabbet_plugin_v0)
@@ -36,6 +52,7 @@ function(rabbet_add_plugin name)
   add_library(${name} MODULE ${plugin_UNPARSED_ARGUMENTS})
   set_target_properties(${name} PROPERTIES PREFIX "lib" SUFFIX ".so")
   _rabbet_target(${name})
+  _rabbet_abi_needed(${name})
   target_link_options(${name} PRIVATE -static-libgcc -static-libstdc++ -Wl,--no-undefined
     "-Wl,--version-script=${exports}")
 endfunction()

@@ -236,7 +236,7 @@ def swallow(f, *xs):
 
 
 def layer_wheel(folder, params):
-    library = build(folder, "odd", extra=LAYER, init=INIT)
+    library = build(folder, "odd", extra=LAYER, init=INIT, wheel="odd-plugin")
     hook = f"def rabbet_conformance_params(level):\n    return {params} if level == 'layer' else {{}}\n"
     install(folder, "odd", MANIFEST.format("odd", "transform"), library, SWITCH + SWALLOW + hook)
 
@@ -269,7 +269,7 @@ def test_a_layer_is_judged(kind, tmp_path):
             "--device=npu: no backend for device 'npu' is installed; installed plugins provide:",
         ),
         (["--layer=mytape"], "--layer=mytape: no plugin for 'mytape' is installed"),
-        (["--device=cpu:7"], "--device=cpu:7: cpu: there is no device 7; there are 1"),
+        (["--device=cpu:7"], "--device=cpu:7: there is no device cpu:7: 'cpu' has 1 device, cpu:0"),
         (["--device=cpu", "--level=L7"], "--level takes L0, L1, L2, L3, L4, got 'L7'"),
     ],
 )

@@ -56,7 +56,7 @@ static int32_t init(const RbHost* h, RbTxn* txn) {
 }
 RB_EXPORT void observer_begin(void) { used = 0; notes[0] = 0; host->layer_mode(layer, 1, -1); }
 RB_EXPORT const char* observer_end(void) { host->layer_mode(layer, 0, -1); return notes; }
-static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_MINOR, 0, 0, "observer", "1.0", init, 0};
+static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_NEEDED, 0, 0, "observer", "1.0", init, 0};
 RB_EXPORT const RbPlugin* rabbet_plugin_v0(void) { return &plugin; }
 """
 

@@ -55,7 +55,7 @@ int32_t init(const RbHost* h, RbTxn* txn) {
 }
 
 const RbPlugin plugin = {
-    RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR,         RB_ABI_MINOR, RB_ABI_MINOR, 0, 0,
+    RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR,         RB_ABI_MINOR, RB_ABI_NEEDED, 0, 0,
     "rabbet-autocast",         RABBET_WHEEL_VERSION, init,         nullptr};
 
 }  // namespace

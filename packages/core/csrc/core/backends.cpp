@@ -2,7 +2,9 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <mutex>
 
 #include "error.h"
@@ -11,7 +13,7 @@
 namespace rabbet {
 
 // meta tensors are never exported: there is no memory behind kDLExtDev here.
-BackendTraits backend_traits[kMaxBackends] = {{12, false}};
+BackendTraits backend_traits[kMaxBackends] = {{12, false, UINT32_MAX}};
 
 namespace {
 
@@ -68,10 +70,17 @@ int default_backend() {
 }
 
 namespace {
+// As much as the plugin's header knew of the struct; the rest stays null.
+template <class T>
+void copy_struct(T& to, const T& from) {
+  std::memcpy(&to, &from, std::min<size_t>(from.struct_size, sizeof to));
+  to.struct_size = sizeof to;
+}
+
 void tell_backends_of_fork() {
   for (int id = 1; id < backend_count(); ++id) {
     const RbDevices* devices = backend_entry(id).desc.devices;
-    if (devices && RB_HAS(devices, fork_child)) devices->fork_child(devices->self);
+    if (devices && devices->fork_child) devices->fork_child(devices->self);
   }
 }
 }  // namespace
@@ -88,10 +97,18 @@ int register_backend(const RbBackend& backend, const std::string& provider) {
   const int id = t.count.load();
   if (id == kMaxBackends)
     fail(RB_E_PLUGIN, "more than %d backends in one process", kMaxBackends - 1);
-  t.entries[id].name = backend.name;
-  t.entries[id].provider = provider;
-  t.entries[id].desc = backend;
-  backend_traits[id] = {backend.dlpack_type, (backend.flags & RB_B_HOST_MEMORY) != 0};
+  BackendEntry& entry = t.entries[id];
+  entry.name = backend.name;
+  entry.provider = provider;
+  copy_struct(entry.desc, backend);
+  copy_struct(entry.allocator, *backend.allocator);
+  entry.desc.name = entry.name.c_str();
+  entry.desc.allocator = &entry.allocator;
+  if (backend.devices) {
+    copy_struct(entry.devices, *backend.devices);
+    entry.desc.devices = &entry.devices;
+  }
+  backend_traits[id] = {backend.dlpack_type, (backend.flags & RB_B_HOST_MEMORY) != 0, 1};
   t.count.store(id + 1, std::memory_order_release);
   return id;
 }
@@ -113,15 +130,20 @@ int device_count(int backend) {
   return n;
 }
 
-void check_device(int backend, int device) {
-  if (backend == kMeta) return;
-  const int count = device_count(backend);
-  if (device >= 0 && device < count) return;
-  fail(RB_E_DEVICE, "%s: there is no device %d; there are %d", backend_name(backend), device,
-       count);
+void check_unknown_device(int backend, int device) {
+  const int n = device_count(backend);
+  if (device < 0 || device >= std::max(n, 1)) {
+    const std::string name = backend_name(backend);
+    const std::string last =
+        n > 1 ? name + ":0 to " + name + ":" + std::to_string(n - 1) : name + ":0";
+    fail(RB_E_DEVICE, "there is no device %s:%d: '%s' has %d device%s%s", name.c_str(), device,
+         name.c_str(), n, n == 1 ? "" : "s", n > 0 ? (", " + last).c_str() : "");
+  }
+  backend_traits[backend].known_devices = static_cast<uint32_t>(device) + 1;
 }
 
 void synchronize(int backend, int device) {
+  check_device(backend, device);
   const RbDevices* devices = backend_entry(backend).desc.devices;
   if (devices && devices->sync) check(devices->sync(devices->self, device));
 }

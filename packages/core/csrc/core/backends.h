@@ -11,13 +11,16 @@ constexpr int kMeta = 0;
 
 struct BackendEntry {
   std::string name, provider;
-  RbBackend desc{};
+  RbBackend desc{};  // refers to the structs below, which are the plugin's, lengthened by nulls
+  RbDevices devices{};
+  RbAllocator allocator{};
 };
 
 /// What every allocation asks about a backend, without a call.
 struct BackendTraits {
   int32_t dlpack_type;
   bool host_memory;
+  uint32_t known_devices;  // indices below it need not be checked
 };
 extern BackendTraits backend_traits[kMaxBackends];
 
@@ -40,8 +43,12 @@ void drop_backends(size_t n);
 void set_backend_loader(int32_t (*loader)(const char* name));
 /// Number of devices of a backend; throws if it cannot tell.
 int device_count(int backend);
-/// Raises RB_E_DEVICE where the backend has no device of this index.
-void check_device(int backend, int device);
+/// Throw RB_E_DEVICE if the backend has no device of this index.
+void check_unknown_device(int backend, int device);
+inline void check_device(int backend, int device) {
+  if (__builtin_expect(static_cast<uint32_t>(device) >= backend_traits[backend].known_devices, 0))
+    check_unknown_device(backend, device);
+}
 void synchronize(int backend, int device);
 
 }  // namespace rabbet

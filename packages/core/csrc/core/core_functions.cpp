@@ -66,7 +66,7 @@ TensorRef row_major(const RbTensor* t) {
 
 bool device_copy(int backend, const RbTensor* src, const RbTensor* dst) {
   const RbDevices* devices = backend_entry(backend).desc.devices;
-  if (!devices || !RB_HAS(devices, copy)) return false;
+  if (!devices || !devices->copy) return false;
   check(devices->copy(devices->self, src, dst, nullptr, 0));
   return true;
 }

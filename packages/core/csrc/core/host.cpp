@@ -7,6 +7,7 @@
 #include "dispatch.h"
 #include "error.h"
 #include "formula.h"
+#include "host_checks.h"
 #include "infer.h"
 #include "run_backend.h"
 #include "runtime.h"
@@ -18,26 +19,28 @@ namespace rabbet {
 namespace {
 int slot_layers[kSlots];
 std::string slot_names[kSlots];
-std::atomic<int> slots_used{0};
 }  // namespace
 
 int slot_new(const char* name, int layer, void (*del)(void*)) {
   static std::mutex mutex;
   std::lock_guard<std::mutex> lock(mutex);
-  const int slot = slots_used.load();
-  if (slot == kSlots)
-    fail(RB_E_PLUGIN, "slot '%s': all %d per-tensor slots are taken", name, kSlots);
-  slot_deleters[slot] = del;
-  slot_layers[slot] = layer;
-  slot_names[slot] = name;
-  slots_used.store(slot + 1);
-  return slot;
+  for (int slot = 0; slot < kSlots; ++slot) {
+    if (slot_deleters[slot]) continue;
+    slot_deleters[slot] = del;
+    slot_layers[slot] = layer;
+    slot_names[slot] = name;
+    note_slot(slot);
+    return slot;
+  }
+  fail(RB_E_PLUGIN, "slot '%s': all %d per-tensor slots are taken", name, kSlots);
 }
 
 std::vector<SlotEntry> slot_entries() {
   std::vector<SlotEntry> entries;
-  for (int slot = 0; slot < slots_used.load(); ++slot)
-    entries.push_back({slot_names[slot], slot_layers[slot], tensors_with_slot(slot)});
+  for (int slot = 0; slot < kSlots; ++slot) {
+    if (slot_deleters[slot])
+      entries.push_back({slot_names[slot], slot_layers[slot], tensors_with_slot(slot)});
+  }
   return entries;
 }
 
@@ -62,84 +65,134 @@ TensorRef replay(const Tensor* t, Tensor* root) {
 }
 
 int32_t host_txn_begin(const char* plugin, RbTxn** out) {
-  *out = new RbTxn;
-  (*out)->provider = plugin ? plugin : "?";
-  return RB_OK;
+  return guarded([&] {
+    need(out, "txn_begin: where the transaction goes");
+    *out = new RbTxn;
+    (*out)->provider = plugin ? plugin : "?";
+  });
+}
+void abort(RbTxn& txn) {
+  for (int bit : txn.layers) drop_layer(bit);
+  drop_backends(txn.backends.size());
+  delete &txn;
 }
 void host_txn_abort(RbTxn* txn) {
-  for (int bit : txn->layers) drop_layer(bit);
-  drop_backends(txn->backends.size());
-  delete txn;
+  guarded([&] { abort(need_own(txn, "txn_abort")); });
 }
 int32_t host_txn_commit(RbTxn* txn) {
-  const int32_t rc = guarded([&] { txn_commit(*txn); });
-  if (rc != RB_OK) {
-    host_txn_abort(txn);
-    return rc;
-  }
-  delete txn;
-  return RB_OK;
+  return guarded([&] {
+    RbTxn& open = need_own(txn, "txn_commit");
+    try {
+      txn_commit(open);
+    } catch (...) {
+      abort(open);
+      throw;
+    }
+    delete &open;
+  });
 }
 int32_t host_add_ops(RbTxn* txn, const char* records) {
-  return guarded([&] { txn_add_ops(*txn, records, txn->provider); });
+  return guarded([&] {
+    RbTxn& open = need_open(txn, "add_ops");
+    txn_add_ops(open, need(records, "add_ops: the text of the records"), open.provider);
+  });
 }
 int32_t host_add_kernel(RbTxn* txn, const RbKernel* kernel) {
   return guarded([&] {
-    if (kernel->struct_size < RB_SIZE(RbKernel, self) || !kernel->op || !kernel->backend ||
-        !kernel->fn) {
-      fail(RB_E_PLUGIN, "%s: add_kernel: the struct is too short or op, backend or fn is null",
-           txn->provider.c_str());
-    }
+    RbTxn& open = need_open(txn, "add_kernel");
+    check_kernel_struct(open, kernel);
     RbKernel full{};
     std::memcpy(&full, kernel, std::min<size_t>(kernel->struct_size, sizeof full));
-    txn->kernels.emplace_back(full, kernel->backend);
-    txn->names.emplace_back(kernel->op);
-    txn->kernels.back().first.op = txn->names.back().c_str();
+    open.kernels.emplace_back(full, kernel->backend);
+    open.names.emplace_back(kernel->op);
+    open.kernels.back().first.op = open.names.back().c_str();
   });
 }
 int32_t host_add_layer(RbTxn* txn, const RbLayer* layer, int32_t* id) {
   return guarded([&] {
-    if (layer->struct_size < RB_SIZE(RbLayer, self) || !layer->name) {
-      fail(RB_E_PLUGIN, "%s: add_layer: the struct is too short or its name is null",
-           txn->provider.c_str());
-    }
-    *id = stage_layer(*layer, txn->provider);
-    txn->layers.push_back(*id);
+    RbTxn& open = need_open(txn, "add_layer");
+    check_layer_struct(open, layer);
+    need(id, "add_layer: where the layer's id goes");
+    *id = stage_layer(*layer, open.provider);
+    open.layers.push_back(*id);
   });
 }
 int32_t host_add_backend(RbTxn* txn, const RbBackend* backend, int32_t* id) {
   return guarded([&] {
-    if (backend->struct_size < RB_SIZE(RbBackend, allocator) || !backend->name ||
-        !backend->allocator || !backend->allocator->alloc || !backend->allocator->free) {
-      fail(RB_E_PLUGIN,
-           "%s: add_backend: the struct is too short, or its name or allocator is null",
-           txn->provider.c_str());
-    }
-    *id = register_backend(*backend, txn->provider);
-    txn->backends.push_back(*id);
+    RbTxn& open = need_open(txn, "add_backend");
+    check_backend_struct(open, backend);
+    const int made = register_backend(*backend, open.provider);
+    open.backends.push_back(made);
+    if (id) *id = made;
   });
 }
 
-const RbOp* host_find_op(const char* name) { return handle(find_op(name)); }
-const RbOpInfo* host_op_info(const RbOp* op) { return op_info(*impl(op)); }
+const RbOp* host_find_op(const char* name) { return name ? handle(find_op(name)) : nullptr; }
+const RbOpInfo* host_op_info(const RbOp* op) { return op ? op_info(*impl(op)) : nullptr; }
 int32_t host_call(const RbOp* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
                   uint32_t flags) {
-  return call(impl(op), args, nargs, rets, nrets, flags);
+  const int32_t rc = check_call(impl(op), args, nargs, rets, nrets, flags);
+  return __builtin_expect(rc == RB_OK, 1) ? call(impl(op), args, nargs, rets, nrets, flags) : rc;
+}
+
+// The ways down from a layer, which has to be one: its bit says what lies below.
+int32_t check_below(const char* what, const RbCall* c, int32_t layer) {
+  if (__builtin_expect(c && layer >= kBackendBits && layer < kKeyBits, 1)) return RB_OK;
+  return guarded([&] {
+    need(c, (std::string(what) + ": the call").c_str());
+    check_layer_id(what, layer);
+  });
+}
+int32_t host_redispatch(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
+                        RbValue* rets, int32_t nrets) {
+  int32_t rc = check_below("redispatch", c, layer);
+  // Some layer has to drop out, or the call would come back for ever.
+  if (__builtin_expect(rc == RB_OK && !(c->keys[0] >> layer) && c->keys[0] >> kBackendBits, 0)) {
+    rc = set_error(RB_E_ARG, "redispatch: layer " + std::to_string(layer) +
+                                 " is not the one that handles the call");
+  }
+  return __builtin_expect(rc == RB_OK, 1) ? redispatch(c, layer, args, nargs, rets, nrets) : rc;
+}
+int32_t host_redispatch_new(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
+                            RbValue* rets, int32_t nrets) {
+  const int32_t rc = check_below("redispatch_new", c, layer);
+  return __builtin_expect(rc == RB_OK, 1) ? redispatch_new(c, layer, args, nargs, rets, nrets) : rc;
 }
 int32_t host_decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
                        int32_t nrets) {
-  return guarded([&] { decompose(c, args, nargs, rets, nrets); });
+  return guarded([&] {
+    const RbOp* op = need(c, "decompose: the call")->op;
+    check(check_call(impl(op), args, nargs, rets, nrets, c->flags));
+    decompose(c, args, nargs, rets, nrets);
+  });
+}
+
+// That the arrays of a derivative have an entry for each argument and result.
+const Op& need_counts(const char* what, const RbOp* op, const RbValue* args, int32_t nargs,
+                      const RbValue* outs, int32_t nouts) {
+  const Op& of = *impl(need(op, (std::string(what) + ": the operator").c_str()));
+  if (nargs != of.info.nargs || nouts != of.info.nrets || (nargs && !args) || (nouts && !outs)) {
+    fail(RB_E_ARG, "%s of %s: expected %d arguments and %d results, got %d and %d", what,
+         of.name.c_str(), of.info.nargs, of.info.nrets, args ? nargs : 0, outs ? nouts : 0);
+  }
+  return of;
 }
 int32_t host_vjp(const RbOp* op, uint64_t wanted, const RbValue* args, int32_t nargs,
                  const RbValue* outs, int32_t nouts, const RbValue* grads, RbValue* results) {
-  return guarded([&] { run_vjp(*impl(op), wanted, args, nargs, outs, nouts, grads, results); });
+  return guarded([&] {
+    const Op& of = need_counts("vjp", op, args, nargs, outs, nouts);
+    run_vjp(of, wanted, args, nargs, outs, nouts, need(grads, "vjp: where the gradients are"),
+            need(results, "vjp: where the results go"));
+  });
 }
 int32_t host_jvp(const RbOp* op, const RbValue* args, int32_t nargs, const RbValue* outs,
                  int32_t nouts, const RbValue* tangents, RbValue* results) {
   return guarded([&] {
-    if (impl(op)->jvps.empty() && !impl(op)->rules[kJvpRule].fn)
-      fail(RB_E_NOTIMPL, "%s: its record has no jvp", impl(op)->name.c_str());
-    run_jvp(*impl(op), args, nargs, outs, nouts, tangents, results);
+    const Op& of = need_counts("jvp", op, args, nargs, outs, nouts);
+    if (of.jvps.empty() && !of.rules[kJvpRule].fn)
+      fail(RB_E_NOTIMPL, "%s: its record has no jvp", of.name.c_str());
+    run_jvp(of, args, nargs, outs, nouts, need(tangents, "jvp: where the tangents are"),
+            need(results, "jvp: where the results go"));
   });
 }
 
@@ -147,25 +200,47 @@ void host_retain(RbTensor* t) { retain(t); }
 void host_release(RbTensor* t) { release(t); }
 int32_t host_tensor_new(int32_t backend, int32_t device, int32_t dtype, int32_t ndim,
                         const int64_t* shape, const int64_t* strides, RbTensor** out) {
-  return guarded([&] { *out = tensor_new(backend, device, dtype, ndim, shape, strides); });
+  return guarded([&] {
+    need(out, "tensor_new: where the tensor goes");
+    check_geometry("tensor_new", backend, device, dtype, ndim, shape, strides, backend != kMeta);
+    *out = tensor_new(backend, device, dtype, ndim, shape, strides);
+  });
 }
 int32_t host_tensor_adopt(void* data, int32_t backend, int32_t device, int32_t dtype, int32_t ndim,
                           const int64_t* shape, const int64_t* strides, uint32_t flags, void* ctx,
                           void (*del)(void*), RbTensor** out) {
   return guarded([&] {
+    need(out, "tensor_adopt: where the tensor goes");
+    check_geometry("tensor_adopt", backend, device, dtype, ndim, shape, strides, false);
+    if (backend != kMeta && count_elements(ndim, shape)) need(data, "tensor_adopt: the memory");
     *out = tensor_adopt(data, backend, device, dtype, ndim, shape, strides, flags, ctx, del);
   });
 }
 int32_t host_tensor_alias(RbTensor* t, RbTensor** out) {
-  return guarded([&] { *out = tensor_alias(t); });
+  return guarded([&] {
+    need(out, "tensor_alias: where the tensor goes");
+    *out = tensor_alias(need(t, "tensor_alias: the tensor"));
+  });
 }
 RbTensor** host_tensors_new(uint32_t n) { return tensors_new(n); }
-void host_value_release(RbValue* v) { value_release(v); }
+void host_value_release(RbValue* v) {
+  if (v) value_release(v);
+}
+
+void host_log(int32_t level, const char* message) {
+  static const char* const names[] = {"debug", "info", "warning", "error"};
+  if (level >= 2 && message)
+    std::fprintf(stderr, "rabbet: %s: %s\n", names[level > 3 ? 3 : level], message);
+}
 
 int32_t host_slot_new(const char* name, int32_t layer, void (*del)(void*), int32_t* slot,
                       uint32_t* offset) {
   return guarded([&] {
-    *slot = slot_new(name, layer, del);
+    need(slot, "slot_new: where the slot goes");
+    need(offset, "slot_new: where the offset goes");
+    need(del, "slot_new: the function that ends what a slot holds");
+    check_layer_id("slot_new", layer);
+    *slot = slot_new(need(name, "slot_new: the name"), layer, del);
     // Tensor is no standard-layout class, for which offsetof would be defined.
     alignas(Tensor) static char place[sizeof(Tensor)];
     auto* slots = reinterpret_cast<char*>(&reinterpret_cast<Tensor*>(place)->slots[*slot]);
@@ -173,6 +248,8 @@ int32_t host_slot_new(const char* name, int32_t layer, void (*del)(void*), int32
   });
 }
 void host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
+  if (__builtin_expect(static_cast<uint32_t>(slot) >= kSlots || !slot_deleters[slot], 0))
+    return host_log(3, "slot_set: there is no such slot; nothing was set");
   void*& place = impl(t)->slots[slot];
   const int more = (p != nullptr) - (place != nullptr);
   if (more) bump(thread_state().live->slots[slot], more);
@@ -197,17 +274,21 @@ RbTensor* host_view_parent(const RbTensor* t) {
 }
 int32_t host_view_replay(const RbTensor* t, RbTensor* root, RbTensor** out) {
   return guarded([&] {
-    const Tensor* original = view_root(impl(t));
+    need(root, "view_replay: the root");
+    need(out, "view_replay: where the tensor goes");
+    const Tensor* original = view_root(impl(need(t, "view_replay: the tensor")));
     if (!original) fail(RB_E_STATE, "view_replay: the tensor is not a view");
     *out = replay(impl(t), impl(root)).release_ownership();
   });
 }
 
 void host_tls_get(RbTls* tls) {
+  if (!tls) return host_log(3, "tls_get: there is nowhere to put the state");
   const ThreadState& state = thread_state();
   *tls = RbTls{state.include, state.exclude, state.depth, state.tensor_flags};
 }
 void host_tls_set(const RbTls* tls) {
+  if (!tls) return host_log(3, "tls_set: there is no state; nothing was set");
   ThreadState& state = thread_state();
   state.include = tls->include;
   state.exclude = tls->exclude;
@@ -218,6 +299,8 @@ void set_bit(uint64_t& word, int bit, int32_t to) {
   if (to == 0) word &= ~(1ull << bit);
 }
 void host_layer_mode(int32_t layer, int32_t include, int32_t exclude) {
+  if (layer < kBackendBits || layer >= kKeyBits)
+    return host_log(3, "layer_mode: there is no such layer; nothing was set");
   ThreadState& state = thread_state();
   set_bit(state.include, layer, include);
   set_bit(state.exclude, layer, exclude);
@@ -227,7 +310,7 @@ int32_t host_err_set(int32_t code, const char* message) {
   return set_error(code, message ? message : "");
 }
 int32_t host_err_foreign(const char* tag, void* object, void (*del)(void*)) {
-  set_error(RB_E_FOREIGN, tag);
+  set_error(RB_E_FOREIGN, tag ? tag : "");
   ThreadState& state = thread_state();
   state.error.foreign = object;
   state.error.foreign_tag = state.message.c_str();
@@ -240,11 +323,14 @@ void host_err_clear() { set_error(RB_OK, ""); }
 int32_t host_rng_reserve(RbGenerator* generator, int32_t backend, int32_t device, uint64_t counters,
                          RbRngSlice* out) {
   return guarded([&] {
+    need(out, "rng_reserve: where the slice goes");
+    if (!generator && (backend < 0 || backend >= backend_count()))
+      fail(RB_E_ARG, "rng_reserve: %d is not the id of a backend", backend);
     *out = reserve(generator ? *generator : default_generator(backend, device), counters);
   });
 }
 void host_parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, void*), void* ctx) {
-  parallel_for(n, grain, f, ctx);
+  if (f) parallel_for(n, grain, f, ctx);
 }
 int32_t host_num_threads() { return num_threads(); }
 void* host_block_alloc(uint64_t nbytes) {
@@ -255,19 +341,18 @@ void* host_block_alloc(uint64_t nbytes) {
   }
 }
 void host_block_free(void* p, uint64_t nbytes) { block_free(p, nbytes); }
-void host_log(int32_t level, const char* message) {
-  static const char* const names[] = {"debug", "info", "warning", "error"};
-  if (level >= 2) std::fprintf(stderr, "rabbet: %s: %s\n", names[level > 3 ? 3 : level], message);
-}
 int32_t host_publish(const char* name, uint32_t version, const void* table) {
-  return guarded([&] { publish(name, version, table); });
+  return guarded([&] { publish(need(name, "publish: the name"), version, table); });
 }
 const void* host_get_ext(const char* name, uint32_t min_version) {
-  return published(name, min_version);
+  return name ? published(name, min_version) : nullptr;
 }
 
 int32_t host_transform_push(int32_t layer, void* frame, uint32_t flags, int32_t* level) {
-  return guarded([&] { *level = transform_push(layer, frame, flags); });
+  return guarded([&] {
+    need(level, "transform_push: where the level goes");
+    *level = transform_push(layer, frame, flags);
+  });
 }
 int32_t host_transform_pop(int32_t level) {
   return guarded([&] { transform_pop(level); });
@@ -275,22 +360,33 @@ int32_t host_transform_pop(int32_t level) {
 int32_t host_tensor_wrap(int32_t level, RbTensor* inner, RbTensor* second, int64_t bits,
                          int32_t ndim, const int64_t* shape, const int64_t* strides,
                          RbTensor** out) {
-  return guarded([&] { *out = tensor_wrap(level, inner, second, bits, ndim, shape, strides); });
+  return guarded([&] {
+    need(out, "tensor_wrap: where the tensor goes");
+    need(inner, "tensor_wrap: the tensor to wrap");
+    if (ndim < 0 || (ndim && (!shape || !strides)))
+      fail(RB_E_ARG, "tensor_wrap: it needs a shape and strides of %d dimensions", ndim);
+    *out = tensor_wrap(level, inner, second, bits, ndim, shape, strides);
+  });
 }
 
 int32_t host_transform_below(int32_t level, int32_t (*body)(void*), void* ctx) {
   int32_t status = RB_OK;
-  const int32_t rc = guarded([&] { status = transform_below(level, body, ctx); });
+  const int32_t rc = guarded(
+      [&] { status = transform_below(level, need(body, "transform_below: the function"), ctx); });
   return rc != RB_OK ? rc : status;
 }
 int32_t host_tensor_wrap_along(int32_t level, RbTensor* inner, int64_t dim, RbTensor** out) {
   TensorRef owned(inner);
-  return guarded([&] { *out = tensor_wrap_along(level, std::move(owned), dim); });
+  return guarded([&] {
+    need(out, "tensor_wrap_along: where the tensor goes");
+    need(inner, "tensor_wrap_along: the tensor to wrap");
+    *out = tensor_wrap_along(level, std::move(owned), dim);
+  });
 }
 
 }  // namespace
 
-const RbHost kHost = {
+RbHost kHost = {
     sizeof(RbHost),       RB_ABI_MAJOR,
     RB_ABI_MINOR,         RABBET_VERSION,
     host_txn_begin,       host_txn_commit,
@@ -298,7 +394,7 @@ const RbHost kHost = {
     host_add_kernel,      host_add_layer,
     host_add_backend,     host_find_op,
     host_op_info,         host_call,
-    redispatch,           redispatch_new,
+    host_redispatch,      host_redispatch_new,
     host_decompose,       host_vjp,
     host_retain,          host_release,
     host_tensor_new,      host_tensor_adopt,

@@ -126,6 +126,8 @@ struct Op {
   bool has_decomp() const {
     return !decomp_text.empty() || (rules[kDecompRule].fn && info.kind != RB_KIND_OPAQUE);
   }
+  /// Whether a number may stand where the record says Tensor.
+  bool takes_numbers() const { return info.kind == RB_KIND_ELEMENTWISE || family == "elementwise"; }
   bool is_view() const { return (info.flags & RB_OP_VIEW) != 0; }
   /// A view whose geometry core derives itself (views.cpp).
   bool is_view_primitive() const {

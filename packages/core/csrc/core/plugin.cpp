@@ -1,12 +1,15 @@
 // Loading plugins: dlopen, negotiation, transactional init.
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "error.h"
 #include "runtime.h"
+#include "tensor.h"
 
 namespace rabbet {
 
@@ -30,23 +33,51 @@ void negotiate(const RbPlugin& p, const char* path) {
          "required)",
          path, p.struct_size);
   }
-  const bool fits = p.abi_major == RB_ABI_MAJOR &&
-                    (RB_ABI_MAJOR == 0 ? p.abi_built == RB_ABI_MINOR : p.abi_min <= RB_ABI_MINOR);
-  if (!fits) {
-    const bool newer =
-        p.abi_major > RB_ABI_MAJOR || (p.abi_major == RB_ABI_MAJOR && p.abi_built > RB_ABI_MINOR);
-    fail(RB_E_PLUGIN, "plugin '%s' %s was built for plugin ABI %d.%d, this core offers %d.%d: %s",
-         p.name, p.version, p.abi_major, p.abi_built, RB_ABI_MAJOR, RB_ABI_MINOR,
-         newer ? "upgrade rabbet-core" : "install a newer build of the plugin");
+  if (p.abi_min > p.abi_built) {
+    fail(RB_E_PLUGIN,
+         "%s: its RbPlugin says that it needs plugin ABI %d.%d, but was built for %d.%d", path,
+         p.abi_major, p.abi_min, p.abi_major, p.abi_built);
   }
+  const std::string who = std::string("plugin '") + p.name + "' " + p.version;
+  check_abi(who.c_str(), p.abi_major, p.abi_min);
+  if (p.abi_built >= oldest_minor()) return;
+  fail(RB_E_PLUGIN,
+       "%s was built for plugin ABI %d.%d, this core offers %d.%d to plugins built for %d.%d or "
+       "later: install a newer build of the plugin",
+       who.c_str(), p.abi_major, p.abi_built, RB_ABI_MAJOR, offered_minor(), RB_ABI_MAJOR,
+       oldest_minor());
+}
+
+// Before the destructors of the plugin's own static objects: they were registered earlier.
+void retire_last() {
+  const RbPlugin* plugin;
+  {
+    std::lock_guard<std::mutex> lock(plugins().mutex);
+    plugin = plugins().tables.back();
+    plugins().tables.pop_back();
+  }
+  if (RB_HAS(plugin, retire)) plugin->retire(&kHost);
+}
+
+thread_local RbTxn* running_init = nullptr;  // the transaction of the `init` that runs
+
+int32_t run_init(const RbPlugin& plugin, RbTxn& txn) {
+  RbTxn* const outer = std::exchange(running_init, &txn);
+  const int32_t rc = plugin.init(&kHost, &txn);
+  running_init = outer;
+  return rc;
 }
 
 void abandon(RbTxn& txn) {
+  for (int slot : txn.slots) slot_deleters[slot] = nullptr;
   for (int bit : txn.layers) drop_layer(bit);
   drop_backends(txn.backends.size());
 }
 
 void load(const char* path) {
+  // One at a time: of two threads that ask for the same plugin, the second finds it loaded.
+  static std::recursive_mutex loading;
+  std::lock_guard<std::recursive_mutex> one_at_a_time(loading);
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) fail(RB_E_PLUGIN, "dlopen failed: %s", dlerror());
   auto entry = reinterpret_cast<RbPluginEntry>(dlsym(library, RB_PLUGIN_SYMBOL));
@@ -64,11 +95,13 @@ void load(const char* path) {
   negotiate(*plugin, path);
 
   RbTxn txn;
+  txn.of_init = true;
   txn.provider = std::string(plugin->name) + " " + plugin->version;
   try {
-    const int32_t rc = plugin->init(&kHost, &txn);
+    const int32_t rc = run_init(*plugin, txn);
     if (rc != RB_OK) rethrow(rc);
     txn_commit(txn);
+    for (const RbTxn::Published& p : txn.published) publish(p.name.c_str(), p.version, p.table);
   } catch (...) {
     abandon(txn);
     throw;
@@ -77,6 +110,7 @@ void load(const char* path) {
   plugins().tables.push_back(plugin);
   plugins().loaded.push_back(
       {plugin->name, plugin->version, path, plugin->abi_major, plugin->abi_built, plugin->abi_min});
+  std::atexit(retire_last);
 }
 
 }  // namespace
@@ -90,7 +124,15 @@ std::vector<LoadedPlugin> loaded_plugins() {
   return plugins().loaded;
 }
 
+void note_slot(int slot) {
+  if (running_init) running_init->slots.push_back(slot);
+}
+
 void publish(const char* name, uint32_t version, const void* table) {
+  if (running_init) {
+    running_init->published.push_back({name, version, table});
+    return;
+  }
   std::lock_guard<std::mutex> lock(plugins().mutex);
   plugins().published[name] = {version, table};
 }

@@ -52,31 +52,53 @@ std::string dtype_names(uint64_t mask) {
   return names;
 }
 
-[[noreturn]] void fail_mixed(const Op& op, const RbValue* args, int nargs) {
-  const char* name = nullptr;
-  const RbTensor* first = nullptr;
+std::string device_text(const RbTensor* t) {
+  const std::string name = backend_name(t->backend);
+  return backend_traits[t->backend].known_devices > 1 && t->backend != kMeta
+             ? name + ":" + std::to_string(t->device.id)
+             : name;
+}
+
+// Two tensors of the arguments on different devices, with their arguments' indices.
+struct Mixed {
+  const RbTensor *first = nullptr, *other = nullptr;
+  int first_arg = 0, other_arg = 0;
+};
+Mixed find_mixed(const RbValue* args, int nargs) {
+  Mixed m;
   for (int i = 0; i < nargs; ++i) {
-    const RbTensor* t = args[i].tag == RB_TENSOR                   ? args[i].v.t
-                        : args[i].tag == RB_TENSORS && args[i].len ? args[i].v.ts[0]
-                                                                   : nullptr;
-    if (args[i].tag == RB_TENSORS) {
-      for (uint32_t j = 0; j < args[i].len; ++j) {
-        if (args[i].v.ts[j] && first && args[i].v.ts[j]->backend != first->backend)
-          t = args[i].v.ts[j];
+    const bool is_list = args[i].tag == RB_TENSORS;
+    if (!is_list && args[i].tag != RB_TENSOR) continue;
+    for (uint32_t j = 0; j < (is_list ? args[i].len : 1); ++j) {
+      const RbTensor* t = is_list ? args[i].v.ts[j] : args[i].v.t;
+      if (!t) continue;
+      if (!m.first) {
+        m.first = t;
+        m.first_arg = i;
+      } else if (t->backend != m.first->backend || t->device.id != m.first->device.id) {
+        m.other = t;
+        m.other_arg = i;
+        return m;
       }
     }
-    if (!t) continue;
-    if (!first) {
-      first = t;
-      name = op.params[i].name;
-    } else if (t->backend != first->backend) {
-      fail(RB_E_DEVICE,
-           "%s: expected all tensors on one device, but '%s' is on %s and '%s' is on %s",
-           op.name.c_str(), name, backend_name(first->backend), op.params[i].name,
-           backend_name(t->backend));
-    }
   }
-  fail(RB_E_DEVICE, "%s: expected all tensors on one device", op.name.c_str());
+  return m;
+}
+
+[[noreturn]] void fail_mixed(const Op& op, const RbValue* args, int nargs) {
+  const Mixed m = find_mixed(args, nargs);
+  if (!m.other) fail(RB_E_DEVICE, "%s: expected all tensors on one device", op.name.c_str());
+  fail(RB_E_DEVICE, "%s: expected all tensors on one device, but '%s' is on %s and '%s' is on %s",
+       op.name.c_str(), op.params[m.first_arg].name, device_text(m.first).c_str(),
+       op.params[m.other_arg].name, device_text(m.other).c_str());
+}
+
+// Whether the call mixes devices: of several backends, or several of the one that it is for.
+bool is_mixed(uint64_t backends, const RbValue* args, int nargs) {
+  if (backends & (backends - 1)) return true;
+  const int backend = __builtin_ctzll(backends);
+  return backend != kMeta && backend_traits[backend].known_devices > 1 &&
+         find_mixed(args, nargs).other;
 }
 
 void check_alive(const Op& op) {
@@ -512,7 +534,7 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   const uint64_t backends = c->keys[0] & kBackendMask;
   if (nargs > kMaxArgs || nrets > kMaxRets)
     fail(RB_E_ARG, "%s: too many arguments", op.name.c_str());
-  if (backends & (backends - 1)) {
+  if (is_mixed(backends, args, nargs)) {
     static const Op* const copy = find_op("copy");
     if (&op != copy) fail_mixed(op, args, nargs);
     const LayersOff layers_off(0);

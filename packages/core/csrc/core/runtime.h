@@ -10,17 +10,29 @@
 #include "op.h"
 
 struct RbTxn {  // what a plugin has staged; applied whole or not at all
+  RbTxn();
+  ~RbTxn();
+  RbTxn(const RbTxn&) = delete;
+  RbTxn& operator=(const RbTxn&) = delete;
   std::string provider;
+  bool of_init = false;  // core's own, which `init` is given
   bool replace = false;  // its operators take the place of those of the same name
   std::vector<std::unique_ptr<rabbet::Op>> ops;
   std::vector<std::pair<RbKernel, std::string>> kernels;  // with the backend's or layer's name
   std::deque<std::string> names;                          // the kernels' operator names
-  std::vector<int> layers, backends;                      // ids, provisional until commit
+  std::vector<int> layers, backends, slots;               // ids, provisional until commit
+  struct Published {
+    std::string name;
+    uint32_t version;
+    const void* table;
+  };
+  std::vector<Published> published;
 };
 
 namespace rabbet {
 
-extern const RbHost kHost;
+/// Constant from the first use of `offered_minor` on.
+extern RbHost kHost;
 
 // -- registration (registry.cpp)
 void txn_add_ops(RbTxn& txn, const std::string& text, const std::string& file);
@@ -77,11 +89,23 @@ struct LoadedPlugin {
   std::string name, version, path;
   int abi_major, abi_built, abi_min;
 };
+/// The minor version of the plugin ABI that this core offers: its header's, or the older one that
+/// the environment variable RABBET_ABI_MINOR asks for, whose host table it then has.
+int offered_minor();
+/// The oldest minor version that a plugin may be built with.
+int oldest_minor();
+/// Bytes of the host table of a minor version, from the oldest on.
+uint32_t host_size(int minor);
+/// Throw RB_E_PLUGIN where `who` needs more than core offers.
+void check_abi(const char* who, int major, int needed);
 /// dlopen, negotiate, run init in a transaction. Sets the error record and returns a code on
 /// failure.
 int32_t load_plugin(const char* path);
 std::vector<LoadedPlugin> loaded_plugins();
+/// While a plugin's `init` runs on this thread, the name is known when it has succeeded.
 void publish(const char* name, uint32_t version, const void* table);
+/// The slot is taken; a plugin whose `init` runs on this thread and fails gives it back.
+void note_slot(int slot);
 const void* published(const char* name, uint32_t min_version);
 
 // -- slots (host.cpp)

@@ -198,7 +198,7 @@ bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides) {
 Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
                    const int64_t* strides) {
   const int64_t numel = count_quickly(ndim, shape);
-  if (__builtin_expect(device != 0, 0)) check_device(backend, device);
+  check_device(backend, device);
   ThreadState& state = thread_state();
   Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides, state);
   const uint64_t nbytes = static_cast<uint64_t>(numel) * kDTypes[dtype].itemsize;

@@ -563,7 +563,6 @@ bool is_int_list(int type) {
 Overload make_overload(const Op* op) {
   Overload overload{op, {}, 0, -1, 0, false, nullptr};
   const int kind = op->info.kind;
-  const bool numbers = kind == RB_KIND_ELEMENTWISE || op->family == "elementwise";
   overload.creation = kind == RB_KIND_CREATION || kind == RB_KIND_RANDOM;
   for (const Param& p : op->params) {
     ParamSpec spec;
@@ -573,7 +572,7 @@ Overload make_overload(const Op* op) {
     spec.fixed_len = p.fixed_len;
     spec.optional = (p.flags & RB_ARG_OPTIONAL) != 0;
     spec.keyword_only = (p.flags & RB_ARG_KEYWORD_ONLY) != 0;
-    spec.numbers = numbers && p.type == RB_A_TENSOR;
+    spec.numbers = op->takes_numbers() && p.type == RB_A_TENSOR;
     spec.has_default = p.has_default;
     spec.optional_items = p.optional_items;
     spec.default_value = p.default_value;

@@ -278,6 +278,23 @@ void translate(std::exception_ptr p) {
   }
 }
 
+int offered_abi() {
+  try {
+    return offered_minor();
+  } catch (...) {
+    raise_current_exception();
+    throw py::error_already_set();
+  }
+}
+
+// By minor version: for judges of plugins, which hand them the tables of older cores.
+py::dict host_sizes() {
+  py::dict sizes;
+  for (int minor = oldest_minor(); minor <= RB_ABI_MINOR; ++minor)
+    sizes[py::int_(minor)] = host_size(minor);
+  return sizes;
+}
+
 bool init_types(PyObject* module) {
   return init_errors(module) && init_value_types(module) && init_core_ops() &&
          init_tensor_type(module);
@@ -299,7 +316,11 @@ PYBIND11_MODULE(_C, m) {
   m.def("transform_level", [](py::handle t) { return wrapper_of(t)->level; });
   m.def("transform_depth", [] { return thread_state().depth; });
   m.def("unwrap", [](py::handle t) { return unwrap_transform(wrapper_of(t)); });
-  m.attr("abi") = py::make_tuple(RB_ABI_MAJOR, RB_ABI_MINOR);
+  m.attr("abi") = py::make_tuple(RB_ABI_MAJOR, offered_abi());
+  m.attr("abi_oldest") = oldest_minor();
+  m.attr("abi_host_sizes") = host_sizes();
+  m.def("check_abi", check_abi,
+        "Raise PluginError where `who` needs another plugin ABI than this core offers.");
   m.attr("__version__") = RABBET_VERSION;
 
   m.def("op", [](const std::string& name) {

@@ -3,15 +3,21 @@
  * Rules of this header
  *  1. It is C11 and C++17. A plugin includes it, links nothing of core, and exports ONE symbol,
  *     `const RbPlugin* rabbet_plugin_v0(void)`. Core hands it a table of functions (RbHost) in
- * `init`.
- *  2. Every struct that may grow begins with `struct_size`. Members are only appended. Use RB_HAS
- * before touching a member that a shorter, older struct may lack.
+ *     `init`.
+ *  2. Every struct that may grow begins with `struct_size` (RbTensor has `view_size`). Members are
+ *     only appended, and the minor version counts up. Use RB_HAS before touching a member that a
+ *     shorter, older struct may lack. The other structs never change: what they lack comes in a new
+ *     struct, or in a member of the struct that refers to them. Constants keep their values, new
+ *     ones are appended; who meets a value that it does not know treats it as not supported.
  *  3. Nothing is thrown across. A function returns RB_OK or a code whose message lies in core's
  *     thread-local error record (err_set).
  *  4. Arguments are borrowed for the length of the call, results are owned by the receiver.
  *  5. Kernels and layers are re-entrant: any thread may run them, with or without Python's lock.
  *     The body of a `parallel_for` must not call operators.
- *  6. While the major version is 0, core and plugin must have the same minor version.
+ *  6. A plugin says in RbPlugin which minor version it was built with and which it needs at least.
+ *     Core loads it if it offers what the plugin needs, and still supports what it was built with
+ *     (docs/decisions/0012). On an older core the members behind what it needs may be missing: ask
+ *     RB_HAS(host, member).
  */
 #ifndef RABBET_ABI_H
 #define RABBET_ABI_H
@@ -21,6 +27,14 @@
 
 #define RB_ABI_MAJOR 0
 #define RB_ABI_MINOR 4
+/* The least minor version that the plugin needs (RbPlugin.abi_min): `rabbet_add_plugin` defines it
+ * as the plugin's manifest says. Unsaid, it is that of this header. */
+#ifndef RB_ABI_NEEDED
+#define RB_ABI_NEEDED RB_ABI_MINOR
+#endif
+#if RB_ABI_NEEDED > RB_ABI_MINOR
+#error "this rabbet-core is too old to build the plugin: see `abi` in its rabbet_plugin.toml"
+#endif
 
 /* Bytes up to and including `last`; never sizeof(T), in whose tail padding a new member can hide.
  */
@@ -566,7 +580,7 @@ struct RbHost { /* lives as long as the process; all members are required unless
 
 typedef struct RbPlugin {
   uint32_t struct_size;
-  uint16_t abi_major, abi_built, abi_min, reserved;
+  uint16_t abi_major, abi_built, abi_min, reserved; /* RB_ABI_MAJOR, _MINOR, _NEEDED, 0 */
   uint32_t flags;
   const char* name;    /* the wheel's name */
   const char* version; /* the wheel's version */

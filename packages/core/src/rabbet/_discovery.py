@@ -214,6 +214,8 @@ def read_manifest(plugin: Plugin) -> None:
                 break
         else:
             raise ImportError(f"'{plugin.module}' has no {MANIFEST}")
+        if "abi" in plugin.manifest:
+            _C.check_abi(f"plugin '{plugin.wheel}' {plugin.version}", *plugin.manifest["abi"])
         plugin.stage = "MANIFEST_OK"
     except (Exception, SystemExit) as error:  # whatever is wrong with one must not touch the others
         plugin.fail("manifest", error)

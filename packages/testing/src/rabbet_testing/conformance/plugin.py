@@ -109,10 +109,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     subject = config.stash.get(_subject, None)
     if subject is None or (path.resolve().parent != FOLDER.resolve() and path.parent != FOLDER):
         return None
-    layers = path.name.startswith("test_layer")
-    if layers or subject.kind == "layer":
-        return not (layers and subject.kind == "layer")
-    return _level_of(path) not in config.stash[_report].levels
+    levels = config.stash[_report].levels
+    if path.name.startswith("test_layer"):
+        return subject.kind != "layer" or "L3" not in levels
+    level = _level_of(path)
+    if subject.kind == "layer" and level != "L0":  # the boundary is the same for all
+        return True
+    return level not in levels
 
 
 # ---- fixtures

@@ -1,0 +1,213 @@
+#include "host_checks.h"
+
+#include <mutex>
+#include <set>
+
+#include "dtype.h"
+#include "error.h"
+#include "tensor.h"
+
+namespace {
+
+struct OpenTxns {
+  std::mutex mutex;
+  std::set<const RbTxn*> all;
+};
+OpenTxns& open_txns() {
+  static OpenTxns* instance = new OpenTxns;
+  return *instance;
+}
+
+}  // namespace
+
+RbTxn::RbTxn() {
+  std::lock_guard<std::mutex> lock(open_txns().mutex);
+  open_txns().all.insert(this);
+}
+RbTxn::~RbTxn() {
+  std::lock_guard<std::mutex> lock(open_txns().mutex);
+  open_txns().all.erase(this);
+}
+
+namespace rabbet {
+
+void fail_null(const char* what) { fail(RB_E_ARG, "%s is null", what); }
+
+RbTxn& need_open(RbTxn* txn, const char* what) {
+  std::lock_guard<std::mutex> lock(open_txns().mutex);
+  if (open_txns().all.count(txn)) return *txn;
+  fail(RB_E_STATE, "%s: the transaction is not open: it was committed or aborted, or never begun",
+       what);
+}
+
+RbTxn& need_own(RbTxn* txn, const char* what) {
+  RbTxn& open = need_open(txn, what);
+  if (open.of_init)
+    fail(RB_E_STATE, "%s: core commits the transaction of `init` when that returns RB_OK", what);
+  return open;
+}
+
+// ---- structs
+
+namespace {
+
+[[noreturn]] void refuse(const RbTxn& txn, const char* what, const char* why) {
+  fail(RB_E_PLUGIN, "%s: %s: %s", txn.provider.c_str(), what, why);
+}
+
+bool empty(const char* text) { return !text || !*text; }
+
+}  // namespace
+
+void check_kernel_struct(const RbTxn& txn, const RbKernel* kernel) {
+  need(kernel, "add_kernel: the kernel");
+  if (kernel->struct_size < RB_SIZE(RbKernel, self) || empty(kernel->op) ||
+      empty(kernel->backend) || !kernel->fn)
+    refuse(txn, "add_kernel", "the struct is too short or op, backend or fn is null");
+}
+
+void check_layer_struct(const RbTxn& txn, const RbLayer* layer) {
+  need(layer, "add_layer: the layer");
+  if (layer->struct_size < RB_SIZE(RbLayer, self) || empty(layer->name))
+    refuse(txn, "add_layer", "the struct is too short or its name is null");
+}
+
+void check_backend_struct(const RbTxn& txn, const RbBackend* backend) {
+  need(backend, "add_backend: the backend");
+  if (backend->struct_size < RB_SIZE(RbBackend, allocator) || empty(backend->name) ||
+      !backend->allocator)
+    refuse(txn, "add_backend", "the struct is too short, or its name or allocator is null");
+  for (const char* c = backend->name; *c; ++c) {
+    if (*c == ':' || *c <= ' ') refuse(txn, "add_backend", "the name holds a space or ':'");
+  }
+  const RbAllocator& allocator = *backend->allocator;
+  if (allocator.struct_size < RB_SIZE(RbAllocator, free) || !allocator.alloc || !allocator.free)
+    refuse(txn, "add_backend", "the allocator's struct is too short, or its alloc or free is null");
+  if (backend->devices && backend->devices->struct_size < RB_SIZE(RbDevices, sync))
+    refuse(txn, "add_backend", "the struct of devices is too short");
+}
+
+void check_layer_id(const char* what, int32_t layer) {
+  if (layer < kBackendBits || layer >= kKeyBits || layer_entry(layer).bit != layer)
+    fail(RB_E_ARG, "%s: %d is not the id of a registered layer", what, layer);
+}
+
+// ---- tensors
+
+void check_geometry(const char* what, int backend, int device, int dtype, int ndim,
+                    const int64_t* shape, const int64_t* strides, bool dense) {
+  if (backend < 0 || backend >= backend_count())
+    fail(RB_E_ARG, "%s: %d is not the id of a backend", what, backend);
+  check_device(backend, device);
+  if (dtype < 0 || dtype >= RB_DTYPE_COUNT)
+    fail(RB_E_ARG, "%s: %d is not the id of a dtype", what, dtype);
+  if (ndim < 0 || ndim > kMaxDims)
+    fail(RB_E_ARG, "%s: a tensor has at most %d dimensions, got %d", what, kMaxDims, ndim);
+  if (ndim) need(shape, (std::string(what) + ": the shape").c_str());
+  const int64_t numel = count_elements(ndim, shape);
+  if (!strides || !dense || !numel) return;
+  int64_t reach = 0, step = 0;
+  for (int i = 0; i < ndim; ++i) {
+    if (strides[i] < 0 || __builtin_mul_overflow(shape[i] - 1, strides[i], &step) ||
+        __builtin_add_overflow(reach, step, &reach) || reach >= numel) {
+      fail(RB_E_ARG, "%s: the strides reach outside of the %lld elements that the shape has", what,
+           static_cast<long long>(numel));
+    }
+  }
+}
+
+// ---- calls
+
+namespace {
+
+constexpr uint32_t bit(int tag) { return 1u << tag; }
+constexpr uint32_t kNumber = bit(RB_BOOL) | bit(RB_INT) | bit(RB_FLOAT) | bit(RB_COMPLEX);
+constexpr uint32_t kInts = bit(RB_INTS) | bit(RB_INT) | bit(RB_BOOL);
+
+// The tags that core and kernels can read where the record says the type RB_A_*.
+constexpr uint32_t kReadable[] = {
+    bit(RB_TENSOR),                // tensor
+    bit(RB_TENSORS),               // tensors
+    kNumber,                       // scalar
+    bit(RB_INT) | bit(RB_BOOL),    // int
+    kNumber,                       // float
+    bit(RB_BOOL) | bit(RB_INT),    // bool
+    bit(RB_STR),                   // str
+    bit(RB_DTYPE),                 // dtype
+    bit(RB_DEVICE),                // device
+    bit(RB_GENERATOR),             // generator
+    bit(RB_INT) | bit(RB_BOOL),    // dim
+    bit(RB_INT) | bit(RB_BOOL),    // newdim
+    kInts,                         // dims
+    kInts,                         // perm
+    kInts,                         // size
+    kInts,                         // bsize
+    kInts,                         // ints
+    bit(RB_FLOATS) | bit(RB_INTS)  // floats
+};
+static_assert(sizeof kReadable / sizeof *kReadable == RB_A_FLOATS + 1);
+
+inline bool fits(const Op& op, int i, const RbValue& v) {
+  const RbArgInfo& arg = op.arg_infos[i];
+  if (__builtin_expect(v.tag == RB_TENSOR, 1)) return arg.type == RB_A_TENSOR && v.v.t;
+  if (v.tag == RB_NONE) return (arg.flags & RB_ARG_OPTIONAL) || op.params[i].has_default;
+  if (v.tag > RB_OBJECT || !(kReadable[arg.type] >> v.tag & 1))
+    return arg.type == RB_A_TENSOR && v.tag <= RB_OBJECT && (kNumber >> v.tag & 1) &&
+           op.takes_numbers();
+  switch (v.tag) {
+    case RB_TENSORS:
+      if (v.len && !v.v.ts) return false;
+      for (uint32_t k = 0; k < v.len; ++k) {
+        if (!v.v.ts[k] && !op.params[i].optional_items) return false;
+      }
+      return true;
+    case RB_INTS:
+    case RB_FLOATS:
+      return !v.len || v.v.p;
+    case RB_COMPLEX:
+    case RB_STR:
+      return v.v.p;
+    default:
+      return true;
+  }
+}
+
+const char* tag_name(uint32_t tag) {
+  static const char* const names[] = {
+      "None",    "a bool",   "an int",  "a float", "a complex number", "a dtype",     "a device",
+      "a str",   "a tensor", "tensors", "ints",    "floats",           "a generator", "an RbMeta",
+      "RB_ZERO", "an object"};
+  return tag <= RB_OBJECT ? names[tag] : "a value of unknown tag";
+}
+
+}  // namespace
+
+int32_t check_call(const Op* op, const RbValue* args, int32_t nargs, const RbValue* rets,
+                   int32_t nrets, uint32_t flags) {
+  if (__builtin_expect(!op, 0)) return set_error(RB_E_ARG, "call: the operator is null");
+  if (__builtin_expect(nargs < 0 || nargs > op->info.nargs || (nargs && !args), 0)) {
+    return set_error(RB_E_ARG, op->name + ": expected " + std::to_string(op->info.nargs) +
+                                   " arguments, got " + std::to_string(nargs) +
+                                   (args ? "" : " at a null pointer"));
+  }
+  if (__builtin_expect(nrets != op->info.nrets || (nrets && !rets), 0)) {
+    return set_error(RB_E_ARG, op->name + ": it has " + std::to_string(op->info.nrets) +
+                                   " results, but there is room for " +
+                                   std::to_string(rets ? nrets : 0));
+  }
+  for (int32_t i = 0; i < nargs; ++i) {
+    if (__builtin_expect(fits(*op, i, args[i]), 1)) continue;
+    return set_error(RB_E_TYPE, op->name + ": the argument '" + op->params[i].name_text +
+                                    "' cannot be " + tag_name(args[i].tag) +
+                                    (args[i].tag == RB_TENSOR && !args[i].v.t ? " (null)" : ""));
+  }
+  if (flags & RB_CALL_OUT) {
+    for (int32_t i = 0; i < nrets; ++i) {
+      if (rets[i].tag != RB_TENSOR || !rets[i].v.t)
+        return set_error(RB_E_TYPE, op->name + ": a destination is no tensor");
+    }
+  }
+  return RB_OK;
+}
+
+}  // namespace rabbet
