@@ -23,12 +23,12 @@ static void* real(const RbTensor* t)
 static int32_t alloc(void* s, int32_t device, uint64_t n, void* stream, RbBuffer* out)
 { (void)s; (void)stream;
   if (forked) return core->err_set(RB_E_DEVICE, NAME ": lost by fork");
-  if (device != 0) return core->err_set(RB_E_DEVICE, NAME ": there is one device");
+  if (device != 0) return core->err_set(RB_E_DEVICE, NAME ": the second one is broken");
   if (n > 1 << 20) return core->err_set(RB_E_OOM, NAME ": small");
   *out = (RbBuffer){(void*)((uintptr_t)malloc(n) ^ MASK), n, 0, device, 0}; return RB_OK; }
 static void release(void* s, RbBuffer* b, void* stream)
 { (void)s; (void)stream; free((void*)((uintptr_t)b->data ^ MASK)); }
-static int32_t count(void* s, int32_t* n) { (void)s; *n = 1; return RB_OK; }
+static int32_t count(void* s, int32_t* n) { (void)s; *n = 2; return RB_OK; }
 static int32_t sync(void* s, int32_t d) { (void)s; (void)d; return RB_OK; }
 static int32_t copy(void* s, const RbTensor* from, const RbTensor* to, void* stream, uint32_t f)
 { (void)s; (void)stream; (void)f; memcpy(real(to), real(from), from->numel * (from->dtype.bits / 8)); return RB_OK; }
@@ -78,7 +78,7 @@ rabbet.zeros(2, device="meta")[rabbet.tensor([0])]
 
 def test_an_allocators_errors_are_its_own_but_for_lack_of_memory(libraries):
     code = """
-for device, n in (("far:3", 4), ("far", 1 << 22)):
+for device, n in (("far:2", 4), ("far:1", 4), ("far", 1 << 22)):
     try:
         rabbet.empty(n, device=device)
     except RuntimeError as error:
@@ -86,8 +86,9 @@ for device, n in (("far:3", 4), ("far", 1 << 22)):
     except MemoryError as error:
         print(type(error).__name__, error)
 """
-    first, second = run(libraries, code)
-    assert first == "DeviceError far: there is one device"
+    missing, first, second = run(libraries, code)
+    assert missing == "DeviceError far: there is no device 2; there are 2"
+    assert first == "DeviceError far: the second one is broken"
     assert re.match(
         "OutOfMemoryError out of memory on far: could not allocate 16777216 bytes", second
     )
