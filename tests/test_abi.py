@@ -261,7 +261,7 @@ def test_a_manifest_that_needs_more_is_refused_before_any_code_runs(abi, tmp_pat
 def test_a_manifest_whose_abi_is_no_version_is_refused(abi, tmp_path):
     manifest = re.sub(r"abi = .*", f"abi = {abi}", MANIFEST.format("odd", "backend"))
     install(tmp_path, "odd", manifest)
-    assert "'abi' must be [major, minor] of the plugin ABI that it needs" in run(tmp_path, ZEROS)
+    assert "'abi' must be [major, minor], of the ABI that it needs" in run(tmp_path, ZEROS)
 
 
 def test_a_plugin_that_needs_more_than_it_was_built_with_is_refused(tmp_path):

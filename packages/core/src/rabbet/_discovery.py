@@ -245,7 +245,7 @@ _CHECKS: dict[str, tuple[str, Callable[[Any], bool], bool]] = {
     "attributes": ("a list of names", _strings, False),
     "hooks": ("true or false", lambda v: isinstance(v, bool), False),
     "abi": (
-        "two numbers, [major, minor]",
+        "[major, minor], of the ABI that it needs",
         lambda v: isinstance(v, list) and [type(i) for i in v] == [int, int],
         False,
     ),
