@@ -16,7 +16,6 @@ namespace rabbet {
 
 namespace {
 
-constexpr uint64_t kBackendMask = (1ull << kBackendBits) - 1;
 constexpr int kMaxArgs = 32;
 
 struct Keys {

@@ -19,7 +19,6 @@ std::atomic<bool> formula_kernels{true};
 
 namespace {
 
-constexpr uint64_t kBackendMask = (1ull << kBackendBits) - 1;
 constexpr int kMaxValues = 34;  // arguments, a result and its gradient
 
 // Whether `t` can be read, broadcast, where a result like `g` is written.

@@ -20,6 +20,14 @@ std::string shape_text(int ndim, const int64_t* shape) {
   return text + (ndim == 1 ? ",)" : ")");
 }
 
+TensorSpec spec_of(const RbTensor* t) {
+  TensorSpec spec;
+  spec.ndim = t->ndim;
+  spec.dtype = t->dtype_id;
+  std::copy(t->shape, t->shape + t->ndim, spec.shape);
+  return spec;
+}
+
 void broadcast_into(const Op& op, int ndim, const int64_t* shape, TensorSpec& out) {
   if (ndim > kMaxDims) fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
   if (ndim > out.ndim) {

@@ -10,6 +10,7 @@ struct TensorSpec {
   int32_t dtype;
   int64_t shape[kMaxDims];
 };
+TensorSpec spec_of(const RbTensor* t);
 constexpr int kMaxRets = 5;
 struct Inferred {
   TensorSpec rets[kMaxRets];

@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "backends.h"
 #include "core_functions.h"
+#include "destinations.h"
 #include "dispatch.h"
 #include "dtype.h"
 #include "error.h"
 #include "formula.h"
 #include "formula_kernel.h"
 #include "infer.h"
+#include "kernel_arguments.h"
 #include "overlap.h"
 #include "rule_functions.h"
 #include "runtime.h"
@@ -21,9 +22,6 @@
 namespace rabbet {
 
 namespace {
-
-constexpr uint64_t kBackendMask = (1ull << kBackendBits) - 1;
-constexpr int kMaxArgs = 32;
 
 // Below every layer: what core does on its own behalf is not recorded, cast or batched again.
 class LayersOff {
@@ -39,67 +37,6 @@ class LayersOff {
   ThreadState& state_;
   uint64_t before_;
 };
-
-inline void bump_version(const RbTensor* t) {
-  impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed);
-}
-
-std::string dtype_names(uint64_t mask) {
-  std::string names;
-  for (int d = 0; d < RB_DTYPE_COUNT; ++d) {
-    if (mask >> d & 1) names += (names.empty() ? "" : ", ") + std::string(kDTypes[d].name);
-  }
-  return names;
-}
-
-std::string device_text(const RbTensor* t) {
-  const std::string name = backend_name(t->backend);
-  return backend_traits[t->backend].known_devices > 1 && t->backend != kMeta
-             ? name + ":" + std::to_string(t->device.id)
-             : name;
-}
-
-// Two tensors of the arguments on different devices, with their arguments' indices.
-struct Mixed {
-  const RbTensor *first = nullptr, *other = nullptr;
-  int first_arg = 0, other_arg = 0;
-};
-Mixed find_mixed(const RbValue* args, int nargs) {
-  Mixed m;
-  for (int i = 0; i < nargs; ++i) {
-    const bool is_list = args[i].tag == RB_TENSORS;
-    if (!is_list && args[i].tag != RB_TENSOR) continue;
-    for (uint32_t j = 0; j < (is_list ? args[i].len : 1); ++j) {
-      const RbTensor* t = is_list ? args[i].v.ts[j] : args[i].v.t;
-      if (!t) continue;
-      if (!m.first) {
-        m.first = t;
-        m.first_arg = i;
-      } else if (t->backend != m.first->backend || t->device.id != m.first->device.id) {
-        m.other = t;
-        m.other_arg = i;
-        return m;
-      }
-    }
-  }
-  return m;
-}
-
-[[noreturn]] void fail_mixed(const Op& op, const RbValue* args, int nargs) {
-  const Mixed m = find_mixed(args, nargs);
-  if (!m.other) fail(RB_E_DEVICE, "%s: expected all tensors on one device", op.name.c_str());
-  fail(RB_E_DEVICE, "%s: expected all tensors on one device, but '%s' is on %s and '%s' is on %s",
-       op.name.c_str(), op.params[m.first_arg].name, device_text(m.first).c_str(),
-       op.params[m.other_arg].name, device_text(m.other).c_str());
-}
-
-// Whether the call mixes devices: of several backends, or several of the one that it is for.
-bool is_mixed(uint64_t backends, const RbValue* args, int nargs) {
-  if (backends & (backends - 1)) return true;
-  const int backend = __builtin_ctzll(backends);
-  return backend != kMeta && backend_traits[backend].known_devices > 1 &&
-         find_mixed(args, nargs).other;
-}
 
 void check_alive(const Op& op) {
   if (!op.retired) return;
@@ -120,207 +57,10 @@ void check_alive(const Op& op) {
        have.empty() ? "no backend" : have.c_str());
 }
 
-// ---- destinations
-
 inline bool is_formula(const Handler& handler) { return (handler.flags & RB_K_FORMULA) != 0; }
 
 inline bool is_elementwise(const Op& op, const Handler& handler) {
   return op.info.kind == RB_KIND_ELEMENTWISE || is_formula(handler);
-}
-
-void check_writable(const Op& op, const RbTensor* t, const char* what) {
-  if (t->flags & RB_T_READONLY) {
-    fail(RB_E_STATE,
-         "%s: %s is read-only memory (it came from a read-only array); clone() it first",
-         op.name.c_str(), what);
-  }
-  if ((t->flags & RB_T_INFERENCE) && !(thread_state().tensor_flags & RB_T_INFERENCE)) {
-    fail(RB_E_STATE,
-         "%s: inplace update to inference tensor outside InferenceMode is not allowed: %s was made "
-         "in inference_mode(); clone() it to get a normal tensor",
-         op.name.c_str(), what);
-  }
-  for (int i = 0; i < t->ndim; ++i) {
-    if (t->strides[i] == 0 && t->shape[i] > 1) {
-      fail(RB_E_ARG,
-           "%s: several elements of %s refer to one place in memory (an expanded tensor); clone() "
-           "it before writing",
-           op.name.c_str(), what);
-    }
-  }
-}
-
-void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec) {
-  check_writable(op, target, "the destination");
-  if (target->ndim == 1 && target->shape[0] == 0 && count_elements(spec.ndim, spec.shape) != 0) {
-    // out=torch.empty(0) is PyTorch's idiom for "allocate it for me".
-    TensorRef fresh(tensor_new(target->backend, target->device.id, target->dtype_id, spec.ndim,
-                               spec.shape, nullptr));
-    tensor_set_data(impl(target), fresh.get());
-  }
-  if (target->ndim != spec.ndim ||
-      std::memcmp(target->shape, spec.shape, spec.ndim * sizeof(int64_t))) {
-    fail(RB_E_ARG, "%s: the destination has shape %s, but the result has shape %s", op.name.c_str(),
-         shape_text(target->ndim, target->shape).c_str(),
-         shape_text(spec.ndim, spec.shape).c_str());
-  }
-  if (!can_cast(spec.dtype, target->dtype_id)) {
-    fail(RB_E_TYPE, "%s: a result of dtype %s cannot be written to a destination of dtype %s",
-         op.name.c_str(), kDTypes[spec.dtype].name, kDTypes[target->dtype_id].name);
-  }
-}
-
-// Dense strides for `shape` in the order in which the dimensions of `like` lie in memory.
-void strides_in_order_of(const RbTensor* like, const int64_t* shape, int64_t* strides) {
-  int order[kMaxDims];
-  for (int i = 0; i < like->ndim; ++i) order[i] = like->ndim - 1 - i;
-  std::stable_sort(order, order + like->ndim,
-                   [&](int a, int b) { return like->strides[a] < like->strides[b]; });
-  int64_t dense = 1;
-  for (int i = 0; i < like->ndim; ++i) {
-    strides[order[i]] = dense;
-    dense *= std::max<int64_t>(shape[order[i]], 1);
-  }
-}
-
-// Strides of result `i` where it is not row-major, or null: an elementwise result keeps the memory
-// layout of the first input of its shape, as in PyTorch; others follow the record's `layout`.
-const int64_t* inherited_strides(const Op& op, bool elementwise, const RbValue* args, int nargs,
-                                 const TensorSpec& spec, int i, int64_t* space) {
-  if (static_cast<size_t>(i) < op.layout_args.size()) {
-    const RbValue& v = args[op.layout_args[i]];
-    if (v.tag != RB_TENSOR || v.v.t->ndim != spec.ndim || v.v.t->flags & RB_T_CONTIGUOUS)
-      return nullptr;
-    strides_in_order_of(v.v.t, spec.shape, space);
-    return space;
-  }
-  if (!elementwise) return nullptr;
-  for (int k = 0; k < nargs; ++k) {
-    if (args[k].tag != RB_TENSOR) continue;
-    const RbTensor* t = args[k].v.t;
-    if (t->ndim != spec.ndim || std::memcmp(t->shape, spec.shape, spec.ndim * sizeof(int64_t)))
-      continue;
-    return !(t->flags & RB_T_CONTIGUOUS) && is_dense(t) ? t->strides : nullptr;
-  }
-  return nullptr;
-}
-
-// ---- arguments
-
-struct Arguments {  // a private copy of the values, with what keeps replaced tensors alive
-  Arguments(const RbValue* args, int nargs) { std::memcpy(values, args, nargs * sizeof(RbValue)); }
-  RbValue values[kMaxArgs];
-  std::vector<TensorRef> kept;
-  std::vector<std::vector<RbTensor*>> lists;
-};
-
-TensorRef cast(const RbTensor* t, int dtype) {
-  TensorRef out(tensor_new(t->backend, t->device.id, dtype, t->ndim, t->shape,
-                           !(t->flags & RB_T_CONTIGUOUS) && is_dense(t) ? t->strides : nullptr));
-  copy_tensor(t, out.get());
-  return out;
-}
-
-TensorRef row_major(const RbTensor* t) {
-  TensorRef out(tensor_new(t->backend, t->device.id, t->dtype_id, t->ndim, t->shape, nullptr));
-  copy_tensor(t, out.get());
-  return out;
-}
-
-// Replace each tensor of the arguments for which `replace` returns one.
-template <class Replace>
-void replace_tensors(Arguments& a, int nargs, const Replace& replace) {
-  for (int i = 0; i < nargs; ++i) {
-    RbValue& v = a.values[i];
-    if (v.tag == RB_TENSOR) {
-      TensorRef fresh = replace(v.v.t, i);
-      if (!fresh) continue;
-      v.v.t = fresh.get();
-      a.kept.push_back(std::move(fresh));
-    } else if (v.tag == RB_TENSORS) {
-      std::vector<RbTensor*> list(v.v.ts, v.v.ts + v.len);
-      bool changed = false;
-      for (RbTensor*& t : list) {
-        TensorRef fresh = t ? replace(t, i) : TensorRef();
-        if (!fresh) continue;
-        t = fresh.get();
-        a.kept.push_back(std::move(fresh));
-        changed = true;
-      }
-      if (!changed) continue;
-      a.lists.push_back(std::move(list));
-      v.v.ts = a.lists.back().data();
-    }
-  }
-}
-
-// Whether `prepare` has anything to do.
-bool fits_kernel(const Op& op, const Handler& handler, int compute, const RbValue* args,
-                 int nargs) {
-  const uint64_t cast_args = compute >= 0 && op.casts ? op.compute_args : 0;
-  const bool dense = (handler.flags & RB_K_CONTIGUOUS) != 0;
-  for (uint64_t rest = op.tensor_args; rest; rest &= rest - 1) {
-    const int i = __builtin_ctzll(rest);
-    if (i >= nargs) break;
-    const bool is_list = args[i].tag == RB_TENSORS;
-    if (!is_list && args[i].tag != RB_TENSOR) continue;
-    for (uint32_t k = 0; k < (is_list ? args[i].len : 1); ++k) {
-      const RbTensor* t = is_list ? args[i].v.ts[k] : args[i].v.t;
-      if (!t) continue;
-      if ((cast_args >> i & 1) && t->dtype_id != compute) return false;
-      if (dense && !(t->flags & RB_T_CONTIGUOUS)) return false;
-    }
-  }
-  return true;
-}
-
-void prepare(const Op& op, const Handler& handler, int compute, Arguments& a, int nargs) {
-  if (compute >= 0 && op.casts) {
-    replace_tensors(a, nargs, [&](const RbTensor* t, int i) {
-      return (op.compute_args >> i & 1) && t->dtype_id != compute ? cast(t, compute) : TensorRef();
-    });
-  }
-  if (handler.flags & RB_K_CONTIGUOUS) {
-    replace_tensors(a, nargs, [&](const RbTensor* t, int) {
-      return t->flags & RB_T_CONTIGUOUS ? TensorRef() : row_major(t);
-    });
-  }
-}
-
-int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& inferred) {
-  if (inferred.compute >= 0) return inferred.compute;
-  for (int i = 0; i < nargs; ++i) {
-    if (args[i].tag == RB_TENSOR) return args[i].v.t->dtype_id;
-  }
-  return op.info.nrets ? inferred.rets[0].dtype : RB_F32;
-}
-
-void check_dtype(const Op& op, const Handler& handler, int backend, int compute) {
-  if (handler.dtype_mask >> compute & 1) return;
-  fail(RB_E_NOTIMPL, "%s on '%s' supports %s; got %s", op.name.c_str(), backend_name(backend),
-       dtype_names(handler.dtype_mask).c_str(), kDTypes[compute].name);
-}
-
-void bump_mutated(const Op& op, const RbValue* args, int nargs, bool check_only) {
-  if (!op.mutates) return;
-  for (int i = 0; i < nargs; ++i) {
-    if (!(op.params[i].flags & RB_ARG_MUTATED)) continue;
-    if (args[i].tag == RB_TENSOR) {
-      if (check_only) {
-        check_writable(op, args[i].v.t, op.params[i].name);
-      } else {
-        bump_version(args[i].v.t);
-      }
-    } else if (args[i].tag == RB_TENSORS) {
-      for (uint32_t j = 0; j < args[i].len; ++j) {
-        if (check_only) {
-          check_writable(op, args[i].v.ts[j], op.params[i].name);
-        } else {
-          bump_version(args[i].v.ts[j]);
-        }
-      }
-    }
-  }
 }
 
 // ---- the ways to a result
@@ -392,19 +132,6 @@ int32_t run_fresh(const RbCall* c, const Op& op, const Handler& handler, int bac
   return RB_OK;
 }
 
-// Results of their own, then copied into the destinations.
-void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets) {
-  for (int32_t i = 0; i < nrets; ++i) {
-    TensorRef result(results[i].v.t);
-    TensorSpec spec;
-    spec.ndim = result->ndim;
-    spec.dtype = result->dtype_id;
-    std::copy(result->shape, result->shape + result->ndim, spec.shape);
-    check_destination(op, rets[i].v.t, spec);
-    copy_tensor(result.get(), rets[i].v.t);
-  }
-}
-
 // False: a kernel of a whole formula has declined, and nothing has been done.
 bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backend,
                 const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
@@ -415,9 +142,9 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
       return false;
   } else {
     infer(op, args, nargs, inferred);
-    check_dtype(op, handler, backend, compute_dtype(op, args, nargs, inferred));
+    check_dtype(op, handler, backend, args, nargs, inferred);
   }
-  bump_mutated(op, args, nargs, true);
+  if (op.mutates) check_mutated(op, args, nargs);
 
   const auto run = (c->flags & RB_CALL_OUT) ? run_into : run_fresh;
   int32_t rc;
@@ -430,7 +157,7 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
   }
   if (rc == RB_E_NOTIMPL && is_formula(handler)) return false;
   check_kernel_result(op, backend, handler, rc);
-  bump_mutated(op, args, nargs, false);
+  if (op.mutates) bump_mutated(op, args, nargs);
   return true;
 }
 
@@ -465,14 +192,14 @@ void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int b
                     const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   Arguments a(args, nargs);
   prepare(op, handler, -1, a, nargs);
-  bump_mutated(op, args, nargs, true);
+  if (op.mutates) check_mutated(op, args, nargs);
   RbValue results[kMaxRets];
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
   RbCall plain = *c;
   plain.flags &= ~static_cast<uint32_t>(RB_CALL_OUT);
   check_kernel_result(op, backend, handler,
                       handler.fn(handler.self, &plain, a.values, nargs, results, nrets));
-  bump_mutated(op, args, nargs, false);
+  if (op.mutates) bump_mutated(op, args, nargs);
   if ((handler.flags & RB_K_NEEDS_GIL) && says_results(op)) {
     try {
       check_results(op, backend, handler, args, nargs, results, nrets);
@@ -687,11 +414,7 @@ void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* ret
   for (int32_t i = 0; i < nrets; ++i) {
     TensorRef result(results[i].v.t);
     RbTensor* target = rets[i].v.t;
-    TensorSpec spec;
-    spec.ndim = result->ndim;
-    spec.dtype = result->dtype_id;
-    std::copy(result->shape, result->shape + result->ndim, spec.shape);
-    check_destination(op, target, spec);
+    check_destination(op, target, spec_of(result.get()));
     // A full call: when a layer asked for the decomposition, it sees the write.
     const RbValue copy_args[2] = {value_tensor(target), value_tensor(result.get())};
     RbValue ret = value_tensor(target);

@@ -1,0 +1,169 @@
+#include "kernel_arguments.h"
+
+#include "backends.h"
+#include "core_functions.h"
+#include "dtype.h"
+#include "error.h"
+#include "overlap.h"
+
+namespace rabbet {
+
+namespace {
+
+TensorRef cast(const RbTensor* t, int dtype) {
+  TensorRef out(tensor_new(t->backend, t->device.id, dtype, t->ndim, t->shape,
+                           !(t->flags & RB_T_CONTIGUOUS) && is_dense(t) ? t->strides : nullptr));
+  copy_tensor(t, out.get());
+  return out;
+}
+
+TensorRef row_major(const RbTensor* t) {
+  TensorRef out(tensor_new(t->backend, t->device.id, t->dtype_id, t->ndim, t->shape, nullptr));
+  copy_tensor(t, out.get());
+  return out;
+}
+
+// Replace each tensor of the arguments for which `replace` returns one.
+template <class Replace>
+void replace_tensors(Arguments& a, int nargs, const Replace& replace) {
+  for (int i = 0; i < nargs; ++i) {
+    RbValue& v = a.values[i];
+    if (v.tag == RB_TENSOR) {
+      TensorRef fresh = replace(v.v.t, i);
+      if (!fresh) continue;
+      v.v.t = fresh.get();
+      a.kept.push_back(std::move(fresh));
+    } else if (v.tag == RB_TENSORS) {
+      std::vector<RbTensor*> list(v.v.ts, v.v.ts + v.len);
+      bool changed = false;
+      for (RbTensor*& t : list) {
+        TensorRef fresh = t ? replace(t, i) : TensorRef();
+        if (!fresh) continue;
+        t = fresh.get();
+        a.kept.push_back(std::move(fresh));
+        changed = true;
+      }
+      if (!changed) continue;
+      a.lists.push_back(std::move(list));
+      v.v.ts = a.lists.back().data();
+    }
+  }
+}
+
+}  // namespace
+
+bool fits_kernel(const Op& op, const Handler& handler, int compute, const RbValue* args,
+                 int nargs) {
+  const uint64_t cast_args = compute >= 0 && op.casts ? op.compute_args : 0;
+  const bool dense = (handler.flags & RB_K_CONTIGUOUS) != 0;
+  for (uint64_t rest = op.tensor_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i >= nargs) break;
+    const bool is_list = args[i].tag == RB_TENSORS;
+    if (!is_list && args[i].tag != RB_TENSOR) continue;
+    for (uint32_t k = 0; k < (is_list ? args[i].len : 1); ++k) {
+      const RbTensor* t = is_list ? args[i].v.ts[k] : args[i].v.t;
+      if (!t) continue;
+      if ((cast_args >> i & 1) && t->dtype_id != compute) return false;
+      if (dense && !(t->flags & RB_T_CONTIGUOUS)) return false;
+    }
+  }
+  return true;
+}
+
+void prepare(const Op& op, const Handler& handler, int compute, Arguments& a, int nargs) {
+  if (compute >= 0 && op.casts) {
+    replace_tensors(a, nargs, [&](const RbTensor* t, int i) {
+      return (op.compute_args >> i & 1) && t->dtype_id != compute ? cast(t, compute) : TensorRef();
+    });
+  }
+  if (handler.flags & RB_K_CONTIGUOUS) {
+    replace_tensors(a, nargs, [&](const RbTensor* t, int) {
+      return t->flags & RB_T_CONTIGUOUS ? TensorRef() : row_major(t);
+    });
+  }
+}
+
+namespace {
+
+std::string dtype_names(uint64_t mask) {
+  std::string names;
+  for (int d = 0; d < RB_DTYPE_COUNT; ++d) {
+    if (mask >> d & 1) names += (names.empty() ? "" : ", ") + std::string(kDTypes[d].name);
+  }
+  return names;
+}
+
+int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& inferred) {
+  if (inferred.compute >= 0) return inferred.compute;
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSOR) return args[i].v.t->dtype_id;
+  }
+  return op.info.nrets ? inferred.rets[0].dtype : RB_F32;
+}
+
+}  // namespace
+
+void check_dtype(const Op& op, const Handler& handler, int backend, const RbValue* args, int nargs,
+                 const Inferred& inferred) {
+  const int compute = compute_dtype(op, args, nargs, inferred);
+  if (handler.dtype_mask >> compute & 1) return;
+  fail(RB_E_NOTIMPL, "%s on '%s' supports %s; got %s", op.name.c_str(), backend_name(backend),
+       dtype_names(handler.dtype_mask).c_str(), kDTypes[compute].name);
+}
+
+// ---- devices
+
+namespace {
+
+std::string device_text(const RbTensor* t) {
+  const std::string name = backend_name(t->backend);
+  return backend_traits[t->backend].known_devices > 1 && t->backend != kMeta
+             ? name + ":" + std::to_string(t->device.id)
+             : name;
+}
+
+// Two tensors of the arguments on different devices, with their arguments' indices.
+struct Mixed {
+  const RbTensor *first = nullptr, *other = nullptr;
+  int first_arg = 0, other_arg = 0;
+};
+Mixed find_mixed(const RbValue* args, int nargs) {
+  Mixed m;
+  for (int i = 0; i < nargs; ++i) {
+    const bool is_list = args[i].tag == RB_TENSORS;
+    if (!is_list && args[i].tag != RB_TENSOR) continue;
+    for (uint32_t j = 0; j < (is_list ? args[i].len : 1); ++j) {
+      const RbTensor* t = is_list ? args[i].v.ts[j] : args[i].v.t;
+      if (!t) continue;
+      if (!m.first) {
+        m.first = t;
+        m.first_arg = i;
+      } else if (t->backend != m.first->backend || t->device.id != m.first->device.id) {
+        m.other = t;
+        m.other_arg = i;
+        return m;
+      }
+    }
+  }
+  return m;
+}
+
+}  // namespace
+
+void fail_mixed(const Op& op, const RbValue* args, int nargs) {
+  const Mixed m = find_mixed(args, nargs);
+  if (!m.other) fail(RB_E_DEVICE, "%s: expected all tensors on one device", op.name.c_str());
+  fail(RB_E_DEVICE, "%s: expected all tensors on one device, but '%s' is on %s and '%s' is on %s",
+       op.name.c_str(), op.params[m.first_arg].name, device_text(m.first).c_str(),
+       op.params[m.other_arg].name, device_text(m.other).c_str());
+}
+
+bool is_mixed(uint64_t backends, const RbValue* args, int nargs) {
+  if (backends & (backends - 1)) return true;
+  const int backend = __builtin_ctzll(backends);
+  return backend != kMeta && backend_traits[backend].known_devices > 1 &&
+         find_mixed(args, nargs).other;
+}
+
+}  // namespace rabbet
