@@ -69,8 +69,8 @@ void strides_in_order_of(const RbTensor* like, const int64_t* shape, int64_t* st
 }
 }  // namespace
 
-const int64_t* inherited_strides(const Op& op, bool elementwise, const RbValue* args, int nargs,
-                                 const TensorSpec& spec, int i, int64_t* space) {
+const int64_t* find_strides(const Op& op, bool elementwise, const RbValue* args, int nargs,
+                            const TensorSpec& spec, int i, int64_t* space) {
   if (static_cast<size_t>(i) < op.layout_args.size()) {
     const RbValue& v = args[op.layout_args[i]];
     if (v.tag != RB_TENSOR || v.v.t->ndim != spec.ndim || v.v.t->flags & RB_T_CONTIGUOUS)

@@ -1,6 +1,5 @@
 #include "kernel_arguments.h"
 
-#include "backends.h"
 #include "core_functions.h"
 #include "dtype.h"
 #include "error.h"
@@ -52,25 +51,6 @@ void replace_tensors(Arguments& a, int nargs, const Replace& replace) {
 
 }  // namespace
 
-bool fits_kernel(const Op& op, const Handler& handler, int compute, const RbValue* args,
-                 int nargs) {
-  const uint64_t cast_args = compute >= 0 && op.casts ? op.compute_args : 0;
-  const bool dense = (handler.flags & RB_K_CONTIGUOUS) != 0;
-  for (uint64_t rest = op.tensor_args; rest; rest &= rest - 1) {
-    const int i = __builtin_ctzll(rest);
-    if (i >= nargs) break;
-    const bool is_list = args[i].tag == RB_TENSORS;
-    if (!is_list && args[i].tag != RB_TENSOR) continue;
-    for (uint32_t k = 0; k < (is_list ? args[i].len : 1); ++k) {
-      const RbTensor* t = is_list ? args[i].v.ts[k] : args[i].v.t;
-      if (!t) continue;
-      if ((cast_args >> i & 1) && t->dtype_id != compute) return false;
-      if (dense && !(t->flags & RB_T_CONTIGUOUS)) return false;
-    }
-  }
-  return true;
-}
-
 void prepare(const Op& op, const Handler& handler, int compute, Arguments& a, int nargs) {
   if (compute >= 0 && op.casts) {
     replace_tensors(a, nargs, [&](const RbTensor* t, int i) {
@@ -94,20 +74,9 @@ std::string dtype_names(uint64_t mask) {
   return names;
 }
 
-int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& inferred) {
-  if (inferred.compute >= 0) return inferred.compute;
-  for (int i = 0; i < nargs; ++i) {
-    if (args[i].tag == RB_TENSOR) return args[i].v.t->dtype_id;
-  }
-  return op.info.nrets ? inferred.rets[0].dtype : RB_F32;
-}
-
 }  // namespace
 
-void check_dtype(const Op& op, const Handler& handler, int backend, const RbValue* args, int nargs,
-                 const Inferred& inferred) {
-  const int compute = compute_dtype(op, args, nargs, inferred);
-  if (handler.dtype_mask >> compute & 1) return;
+void fail_dtype(const Op& op, const Handler& handler, int backend, int compute) {
   fail(RB_E_NOTIMPL, "%s on '%s' supports %s; got %s", op.name.c_str(), backend_name(backend),
        dtype_names(handler.dtype_mask).c_str(), kDTypes[compute].name);
 }
@@ -159,11 +128,6 @@ void fail_mixed(const Op& op, const RbValue* args, int nargs) {
        op.params[m.other_arg].name, device_text(m.other).c_str());
 }
 
-bool is_mixed(uint64_t backends, const RbValue* args, int nargs) {
-  if (backends & (backends - 1)) return true;
-  const int backend = __builtin_ctzll(backends);
-  return backend != kMeta && backend_traits[backend].known_devices > 1 &&
-         find_mixed(args, nargs).other;
-}
+bool mixes_indices(const RbValue* args, int nargs) { return find_mixed(args, nargs).other; }
 
 }  // namespace rabbet

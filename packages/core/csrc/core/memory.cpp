@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -31,8 +30,17 @@ struct KeyHash {
 struct Cache {
   std::mutex mutex;
   std::unordered_map<Key, std::vector<RbBuffer>, KeyHash> bins;
-  uint64_t cached = 0;               // bytes in the bins
-  std::map<int, MemoryStats> stats;  // by device
+  uint64_t cached = 0;  // bytes in the bins
+  std::vector<MemoryStats> by_device;
+
+  MemoryStats& stats(int device) {
+    if (static_cast<size_t>(device) >= by_device.size()) by_device.resize(device + 1);
+    return by_device[device];
+  }
+  /// Null where there was no allocation.
+  MemoryStats* find(int device) {
+    return static_cast<size_t>(device) < by_device.size() ? &by_device[device] : nullptr;
+  }
 };
 Cache* make_caches() {
   auto* made = new Cache[kMaxBackends];
@@ -78,7 +86,7 @@ void give_back(int backend, MemoryStats& stats, RbBuffer& buffer) {
 void release_all(int backend, Cache& cache) {
   for (auto& [key, buffers] : cache.bins) {
     for (RbBuffer& buffer : buffers) {
-      give_back(backend, cache.stats[key.device], buffer);
+      give_back(backend, cache.stats(key.device), buffer);
     }
   }
   cache.bins.clear();
@@ -91,12 +99,12 @@ RbBuffer alloc_new(int backend, Cache& cache, int device, uint64_t nbytes, uint6
   int32_t rc = allocator->alloc(allocator->self, device, size, nullptr, &buffer);
   if (rc != RB_OK) {
     release_all(backend, cache);
-    if (rc == RB_E_OOM) ++cache.stats[device].retries;
+    if (rc == RB_E_OOM) ++cache.stats(device).retries;
     rc = allocator->alloc(allocator->self, device, size, nullptr, &buffer);
   }
   if (rc != RB_OK && rc != RB_E_OOM) check(rc);  // the device is not there, say: no lack of memory
   if (rc != RB_OK) {
-    MemoryStats& stats = cache.stats[device];
+    MemoryStats& stats = cache.stats(device);
     ++stats.ooms;
     fail(RB_E_OOM,
          "out of memory on %s: could not allocate %llu bytes (%llu are in use, at most %llu were)",
@@ -124,7 +132,7 @@ RbBuffer cached_alloc(int backend, int device, uint64_t nbytes) {
   } else {
     buffer = alloc_new(backend, cache, device, nbytes, size);
   }
-  MemoryStats& stats = cache.stats[device];
+  MemoryStats& stats = cache.stats(device);
   if (!reused) {
     stats.segments.rise(1);
     stats.segment_bytes.rise(size);
@@ -141,7 +149,7 @@ RbBuffer cached_alloc(int backend, int device, uint64_t nbytes) {
 void cached_free(int backend, RbBuffer buffer) {
   Cache& cache = caches[backend];
   std::lock_guard<std::mutex> lock(cache.mutex);
-  MemoryStats& stats = cache.stats[buffer.device_index];
+  MemoryStats& stats = cache.stats(buffer.device_index);
   stats.blocks.fall(1);
   stats.block_bytes.fall(buffer.nbytes);
   if (cache.cached + buffer.nbytes > cache_cap(backend)) {
@@ -193,39 +201,40 @@ void empty_cache() {
 MemoryStats memory_stats(int backend, int device) {
   Cache& cache = caches[backend];
   std::lock_guard<std::mutex> lock(cache.mutex);
-  const auto found = cache.stats.find(device);
-  return found == cache.stats.end() ? MemoryStats{} : found->second;
+  const MemoryStats* found = cache.find(device);
+  return found ? *found : MemoryStats{};
 }
 
 std::vector<int> devices_with_memory(int backend) {
   Cache& cache = caches[backend];
   std::lock_guard<std::mutex> lock(cache.mutex);
   std::vector<int> devices;
-  for (const auto& [device, stats] : cache.stats) devices.push_back(device);
+  for (size_t device = 0; device < cache.by_device.size(); ++device)
+    devices.push_back(static_cast<int>(device));
   return devices;
 }
 
 namespace {
 template <class F>
-void each_stat(int backend, int device, F change) {
+void with_stats(int backend, int device, F change) {
   Cache& cache = caches[backend];
   std::lock_guard<std::mutex> lock(cache.mutex);
-  const auto found = cache.stats.find(device);
-  if (found == cache.stats.end()) return;
-  MemoryStats& s = found->second;
-  for (MemoryStat* stat : {&s.blocks, &s.block_bytes, &s.segments, &s.segment_bytes}) change(*stat);
+  MemoryStats* s = cache.find(device);
+  if (s) change(*s);
 }
 }  // namespace
 
 void reset_peak_memory(int backend, int device) {
-  each_stat(backend, device, [](MemoryStat& s) { s.peak = s.current; });
+  with_stats(backend, device, [](MemoryStats& s) {
+    for (MemoryStat* stat : s.all()) stat->peak = stat->current;
+  });
 }
 
 void reset_accumulated_memory(int backend, int device) {
-  each_stat(backend, device, [](MemoryStat& s) { s.allocated = s.freed = 0; });
-  std::lock_guard<std::mutex> lock(caches[backend].mutex);
-  const auto found = caches[backend].stats.find(device);
-  if (found != caches[backend].stats.end()) found->second.retries = found->second.ooms = 0;
+  with_stats(backend, device, [](MemoryStats& s) {
+    for (MemoryStat* stat : s.all()) stat->allocated = stat->freed = 0;
+    s.retries = s.ooms = 0;
+  });
 }
 
 }  // namespace rabbet

@@ -1,5 +1,6 @@
 // The caching allocator: large blocks of every backend, kept for reuse by size.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct MemoryStat {
 struct MemoryStats {
   MemoryStat blocks, block_bytes, segments, segment_bytes;
   uint64_t retries, ooms;  // times that the cache was given back for lack of memory; to no avail
+
+  std::array<MemoryStat*, 4> all() { return {&blocks, &block_bytes, &segments, &segment_bytes}; }
 };
 MemoryStats memory_stats(int backend, int device);
 /// The devices on which there was an allocation.

@@ -142,7 +142,8 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
       return false;
   } else {
     infer(op, args, nargs, inferred);
-    check_dtype(op, handler, backend, args, nargs, inferred);
+    const int compute = compute_dtype(op, args, nargs, inferred);
+    if (!(handler.dtype_mask >> compute & 1)) fail_dtype(op, handler, backend, compute);
   }
   if (op.mutates) check_mutated(op, args, nargs);
 

@@ -17,6 +17,7 @@ namespace {
 DeviceSpec device_argument(const py::object& o) {
   DeviceSpec spec = parse_device(o.ptr());
   if (spec.index < 0) spec.index = 0;
+  check_device(spec.backend, spec.index);
   return spec;
 }
 
