@@ -62,6 +62,7 @@ for one, other in itertools.product(devices, repeat=2):
     for call, names in (
         (lambda: a + b, ("input", "other")), (lambda: rabbet.where(a, a, b), None),
         (lambda: a @ b, ("input", "other")), (lambda: a.add_(b), ("input", "other")),
+        (lambda: rabbet.cat([a, a, b]), ("tensors[0]", "tensors[2]")),
     ):
         try:
             call()

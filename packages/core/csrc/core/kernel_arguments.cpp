@@ -92,10 +92,19 @@ std::string device_text(const RbTensor* t) {
              : name;
 }
 
-// Two tensors of the arguments on different devices, with their arguments' indices.
+// A tensor of the arguments: of argument `arg`, and there the item `item` if that is a list.
+struct Place {
+  const RbTensor* tensor = nullptr;
+  int arg = 0, item = -1;
+
+  std::string text(const Op& op) const {
+    const std::string at = item < 0 ? "" : "[" + std::to_string(item) + "]";
+    return "'" + op.params[arg].name_text + at + "' is on " + device_text(tensor);
+  }
+};
+// Two tensors on different devices.
 struct Mixed {
-  const RbTensor *first = nullptr, *other = nullptr;
-  int first_arg = 0, other_arg = 0;
+  Place first, other;
 };
 Mixed find_mixed(const RbValue* args, int nargs) {
   Mixed m;
@@ -105,12 +114,12 @@ Mixed find_mixed(const RbValue* args, int nargs) {
     for (uint32_t j = 0; j < (is_list ? args[i].len : 1); ++j) {
       const RbTensor* t = is_list ? args[i].v.ts[j] : args[i].v.t;
       if (!t) continue;
-      if (!m.first) {
-        m.first = t;
-        m.first_arg = i;
-      } else if (t->backend != m.first->backend || t->device.id != m.first->device.id) {
-        m.other = t;
-        m.other_arg = i;
+      const RbTensor* first = m.first.tensor;
+      const Place here{t, i, is_list ? static_cast<int>(j) : -1};
+      if (!first) {
+        m.first = here;
+      } else if (t->backend != first->backend || t->device.id != first->device.id) {
+        m.other = here;
         return m;
       }
     }
@@ -122,12 +131,11 @@ Mixed find_mixed(const RbValue* args, int nargs) {
 
 void fail_mixed(const Op& op, const RbValue* args, int nargs) {
   const Mixed m = find_mixed(args, nargs);
-  if (!m.other) fail(RB_E_DEVICE, "%s: expected all tensors on one device", op.name.c_str());
-  fail(RB_E_DEVICE, "%s: expected all tensors on one device, but '%s' is on %s and '%s' is on %s",
-       op.name.c_str(), op.params[m.first_arg].name, device_text(m.first).c_str(),
-       op.params[m.other_arg].name, device_text(m.other).c_str());
+  if (!m.other.tensor) fail(RB_E_DEVICE, "%s: expected all tensors on one device", op.name.c_str());
+  fail(RB_E_DEVICE, "%s: expected all tensors on one device, but %s and %s", op.name.c_str(),
+       m.first.text(op).c_str(), m.other.text(op).c_str());
 }
 
-bool mixes_indices(const RbValue* args, int nargs) { return find_mixed(args, nargs).other; }
+bool mixes_indices(const RbValue* args, int nargs) { return find_mixed(args, nargs).other.tensor; }
 
 }  // namespace rabbet
