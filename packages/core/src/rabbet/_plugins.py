@@ -154,12 +154,13 @@ def call_hook(plugin: Plugin, hook: str, **arguments: Any) -> Any:
     return None if _hooks is None else _hooks.call(plugin, hook, **arguments)
 
 
-def conformance_params(name: str, level: str) -> dict[str, Any]:
+def conformance_params(name: str, level: str, kind: str = "") -> dict[str, Any]:
     """What the plugin that provides `name` says to the conformance kit about `level`; loads it.
 
     Args:
         name: a device, a layer, a namespace of operators, or the name of an entry point.
         level: "L0", "L1", ...
+        kind: of the plugin, where plugins of several kinds may provide the name.
 
     Returns:
         The dict of its hook `rabbet_conformance_params`, empty if it has none.
@@ -167,7 +168,8 @@ def conformance_params(name: str, level: str) -> dict[str, Any]:
     Raises:
         PluginError: if there is no such plugin, if it failed, or if its hook does.
     """
-    plugin = next((p for p in plugins().values() if name in p.provides), plugins().get(name))
+    fits = (p for p in plugins().values() if name in p.provides and kind in ("", p.kind))
+    plugin = next(fits, plugins().get(name))
     if plugin is None:
         raise _C.PluginError(_missing(name, f"plugin for '{name}'"))
     activate_plugin(plugin)
