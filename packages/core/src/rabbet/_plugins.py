@@ -96,17 +96,21 @@ def _library_path(plugin: Plugin) -> str:
 
 def load(plugin: Plugin) -> None:
     """Load a plugin's library and its Python hooks; on failure its stage says so and nothing is raised."""
+    if plugin.stage == "LOADED":
+        with _loading:  # another thread may be about to register its hooks
+            return
     if plugin.stage != "MANIFEST_OK":
         return
     if plugin.has_hooks and not _import(plugin):  # its hooks are checked before its library loads
         return
-    load_library_only(plugin)
-    if plugin.stage != "LOADED":  # failed, or active by its own import
-        return
-    if plugin.has_hooks:
-        _register_hooks(plugin)
-    if plugin.stage == "LOADED":
-        plugin.stage = "ACTIVE"
+    with _loading:  # after the import, since that of another thread may wait for this lock
+        load_library_only(plugin)
+        if plugin.stage != "LOADED":  # failed, or active by its own import
+            return
+        if plugin.has_hooks:
+            _register_hooks(plugin)
+        if plugin.stage == "LOADED":
+            plugin.stage = "ACTIVE"
 
 
 def _import(plugin: Plugin) -> ModuleType | None:
