@@ -225,7 +225,9 @@ def test_a_given_call_that_is_refused_is_a_failure(tmp_path):
     given = '{"cases": {"odd::cube": [(rabbet.ones(2), 3)]}}'
     python_pack(tmp_path, params=PARAMS.format(given))
     done, _ = kit(tmp_path, "--ops=odd", "--level=L3", "-k", "cube and schema")
-    assert done.returncode == 1 and "[call 0 of the plugin] in float64 is refused" in done.stdout
+    assert (
+        done.returncode == 1 and "[call 0 of the plugin] in float64: it is refused" in done.stdout
+    )
 
 
 @pytest.mark.parametrize("given,message", [

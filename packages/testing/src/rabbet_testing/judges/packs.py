@@ -166,40 +166,28 @@ def judge(op: str, test: str, dtype: str, given: Given) -> list[str]:
     Raises:
         Missing: if there is nothing that could be wrong.
     """
-    failures, missing, reasons, notes, passed = (
-        list[str](),
-        list[str](),
-        list[str](),
-        list[str](),
-        0,
-    )
+    found: dict[str, list[str]] = {
+        verdict: [] for verdict in ("failed", "missing", "passed", "skipped", "refused", "partial")
+    }
     for case, refused in _accepted(op, dtype, given):
-        where = f"{case} in {dtype}"
-        if refused and op in given:
-            failures.append(f"{where} is refused: {refused}")
-        elif refused:
-            notes.append(f"{where} is refused, and not judged: {refused}")
+        if refused:
+            verdict, why = "failed" if op in given else "refused", f"it is refused: {refused}"
         else:
             if test == "test_derivative":
-                notes += _require_grad(case)
+                found["partial"] += _require_grad(case)
             sample = _opcheck.Sample(rabbet.ops(op), tuple(case.args), case.kwargs, None, None)
             verdict, why = _opcheck.judge(sample, test)
-            passed += verdict == "passed"
-            found = {"failed": failures, "missing": missing}.get(verdict, reasons)
-            found.append(f"{where}: {why}")
-    if failures:
-        pytest.fail(f"{test} of {op}: " + "\n".join(failures), pytrace=False)
-    if missing:
-        raise Missing(missing[0])
-    if not passed and not reasons:
-        raise Missing(f"nothing says how to call {op}{_because(notes)}: {HOW % op}")
-    if not passed:
-        skip_not_applicable(reasons[0])
-    return notes
-
-
-def _because(notes: list[str]) -> str:
-    return f" ({notes[0]})" if notes else ""
+        found[verdict].append(f"{case} in {dtype}: {why}")
+    if found["failed"]:
+        pytest.fail(f"{test} of {op}: " + "\n".join(found["failed"]), pytrace=False)
+    if found["missing"]:
+        raise Missing(found["missing"][0])
+    if not found["passed"] and found["skipped"]:
+        skip_not_applicable(found["skipped"][0])
+    if not found["passed"]:
+        refusal = f" ({found['refused'][0]})" if found["refused"] else ""
+        raise Missing(f"nothing says how to call {op}{refusal}: {HOW % op}")
+    return found["refused"] + found["partial"]
 
 
 def _require_grad(case: Case) -> list[str]:
