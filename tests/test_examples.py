@@ -69,7 +69,11 @@ def test_digits_notice_a_checkpoint_that_predicts_otherwise(tmp_path, monkeypatc
     import digits as example
 
     model = example.Mlp()
-    other = {name: value + 1 for name, value in model.state_dict().items()}
+    state = model.state_dict()
+    other = {n: -v if n.startswith("layers.7.") else v for n, v in state.items()}
+    assert (
+        len(other["layers.7.bias"]) == 10
+    )  # the last layer: the least likely class is the likeliest
     monkeypatch.setattr(rabbet, "load", lambda path: other)
     with pytest.raises(RuntimeError, match="predicts otherwise"):
         example.check_checkpoint(

@@ -55,16 +55,13 @@ def test_what_is_written_builds_passes_its_tests_and_is_active(kind, tmp_path):
     printed = re.findall(r"^  (.*)\n", said, flags=re.M)[:4]
     assert printed == commands.splitlines()[1:]
     assert int(re.search(r"= (\d+) passed in", said)[1]) >= 8  # and none is skipped
-    assert re.search(rf"^  my\w+ +[\w-]+ 0\.1\.0  {kind}  ACTIVE$", said, flags=re.M)
+    (name,) = re.findall(rf"^  (my\w+) +[\w-]+ 0\.1\.0  {kind}  ACTIVE$", said, flags=re.M)
     sources = "".join(path.read_text() for path in project.glob("csrc/*"))
     assert set(re.findall(r'#include "([^"]+)"', sources)) <= {"rabbet/plugin.hpp", "kernels.hpp"}
 
-    if kind != "ops":
-        option = {"backend": "--device", "transform": "--layer"}[kind]
-        judge = (
-            f"pytest -q -n 2 -p no:cacheprovider --pyargs rabbet_testing {option}={project.name}"
-        )
-        assert ": conformant" in shell(judge, tmp_path, tmp_path / "prefix")
+    option = {"backend": "--device", "transform": "--layer", "ops": "--ops"}[kind]
+    judge = f"pytest -q -n 2 -p no:cacheprovider --pyargs rabbet_testing {option}={name}"
+    assert ": conformant" in shell(judge, tmp_path, tmp_path / "prefix")
     smallest = (ROOT / "examples/backend-null/csrc/plugin.cpp").read_text()
     for excerpt in blocks(page, "cpp"):
         assert excerpt in sources or excerpt in smallest

@@ -3,82 +3,72 @@
 // Core does the rest: it derives shapes and dtypes, casts inputs, allocates results, makes views
 // and runs the decompositions of operators for which there is no kernel here.
 #include <cstdlib>
+#include <initializer_list>
 #include <rabbet/plugin.hpp>  // C++ over rabbet/abi.h: exceptions become status codes, arguments have types
 
 namespace {
 
 // ---- 3. Kernels: fill rets[0], which has its shape and dtype already
 
-// Calls body(out, ins) for each element of `out`: pointers into memory of any strides, inputs
-// broadcast to its shape. Elementwise inputs may be numbers: those come as null, and the kernel
-// reads the value itself.
-template <int N, class Body>
-void for_each(const RbTensor& out, const RbTensor* const (&in)[N], const Body& body) {
-  const auto item = [](const RbTensor& t) { return t.dtype.bits / 8; };
+// Where element `i` of `out`, counted row by row, lies in `t`, which broadcasts to that shape.
+int64_t place(const RbTensor& t, const RbTensor& out, int64_t i) {
+  int64_t at = 0;
+  for (int d = t.ndim - 1, of_out = out.ndim - 1; d >= 0; --d, --of_out) {  // aligned at the end
+    if (t.shape[d] != 1) at += i % out.shape[of_out] * t.strides[d];
+    i /= out.shape[of_out];
+  }
+  return at;
+}
+using Number = long double;  // holds every float and every int64_t
+Number load(const RbTensor& t, int64_t at) {
+  if (t.dtype_id == RB_F32) return static_cast<float*>(t.data)[at];
+  return static_cast<int64_t*>(t.data)[at];
+}
+void store(const RbTensor& t, int64_t at, Number value) {
+  if (t.dtype_id == RB_F32)
+    static_cast<float*>(t.data)[at] = static_cast<float>(value);
+  else
+    static_cast<int64_t*>(t.data)[at] = static_cast<int64_t>(value);
+}
+bool is_tensor(const rb::Args& a, int i) { return a.args[i].tag == RB_TENSOR; }
+
+// Each element of rets[0] becomes f(x), where x[k] comes from argument from[k]: the element of a
+// tensor of any strides that belongs there, or a number, which elementwise operators take as well.
+template <class F>
+void for_each(const rb::Args& a, std::initializer_list<int> from, const F& f) {
+  const RbTensor& out = a.ret();
   for (int64_t i = 0; i < out.numel; ++i) {
-    int64_t rest = i, at = 0, from[N] = {};
-    for (int d = out.ndim - 1; d >= 0; --d) {
-      const int64_t place = rest % out.shape[d];
-      rest /= out.shape[d];
-      at += place * out.strides[d];
-      for (int k = 0; k < N; ++k) {
-        const int own = in[k] ? d - (out.ndim - in[k]->ndim) : -1;  // dimensions align at the end
-        if (own >= 0 && in[k]->shape[own] != 1) from[k] += place * in[k]->strides[own];
-      }
+    Number x[3], *next = x;
+    for (int k : from) {
+      if (is_tensor(a, k))
+        *next++ = load(a.tensor(k), place(a.tensor(k), out, i));
+      else
+        *next++ = a.args[k].tag == RB_INT ? static_cast<Number>(a.integer(k)) : a.real(k);
     }
-    const char* sources[N];
-    for (int k = 0; k < N; ++k)
-      sources[k] = in[k] ? static_cast<char*>(in[k]->data) + from[k] * item(*in[k]) : nullptr;
-    body(static_cast<char*>(out.data) + at * item(out), sources);
+    store(out, place(out, out, i), f(x));
   }
 }
-float as_float(const char* p) { return *reinterpret_cast<const float*>(p); }
-double load(const char* p, int dtype) {
-  return dtype == RB_F32 ? as_float(p) : static_cast<double>(*reinterpret_cast<const int64_t*>(p));
-}
-void store(char* p, int dtype, double value) {
-  if (dtype == RB_F32)
-    *reinterpret_cast<float*>(p) = static_cast<float>(value);
-  else
-    *reinterpret_cast<int64_t*>(p) = static_cast<int64_t>(value);
-}
 
-float add(float a, float b) { return a + b; }
-float mul(float a, float b) { return a * b; }
-
-template <float (*F)(float, float)>
-void binary(const rb::Args& a) {  // add(input, other, alpha=1), mul(input, other)
-  const RbTensor* const in[2] = {a.args[0].tag == RB_TENSOR ? &a.tensor(0) : nullptr,
-                                 a.args[1].tag == RB_TENSOR ? &a.tensor(1) : nullptr};
-  const float x = in[0] ? 0 : static_cast<float>(a.real(0)),
-              y = in[1] ? 0 : static_cast<float>(a.real(1));
-  const float alpha = a.has(2) ? static_cast<float>(a.real(2)) : 1.0f;
-  for_each<2>(a.ret(), in, [&](char* to, const char* const* from) {
-    store(to, RB_F32,
-          F(from[0] ? as_float(from[0]) : x, alpha * (from[1] ? as_float(from[1]) : y)));
-  });
+void add(const rb::Args& a) {  // add(input, other, alpha=1)
+  for_each(a, {0, 1, 2}, [](const Number* x) { return x[0] + x[2] * x[1]; });
+}
+void mul(const rb::Args& a) {  // mul(input, other)
+  for_each(a, {0, 1}, [](const Number* x) { return x[0] * x[1]; });
+}
+template <int Value>
+void constant(const rb::Args& a) {  // zeros(size), ones(size)
+  for_each(a, {}, [](const Number*) { return Value; });
 }
 
-// copy_(input, src) overwrites `input` and must cast; clone(input) and cast(input, dtype) likewise.
+// copy_(input, src) and fill_(input, value) overwrite `input`, and cast; so do full(size, value),
+// clone(input) and cast(input, dtype) with a new tensor.
 template <int Source>
 void copy(const rb::Args& a) {
-  const RbTensor &src = a.tensor(Source), &out = a.ret();
   const auto known = [](const RbTensor& t) { return t.dtype_id == RB_F32 || t.dtype_id == RB_I64; };
-  if (!known(src) || !known(out))  // a mask in the table below sees one dtype only
+  const bool fits = !is_tensor(a, Source) || known(a.tensor(Source));
+  if (!fits || !known(a.ret()))  // a mask in the table below sees one dtype only
     rb::fail(RB_E_NOTIMPL, "%s on '" DEVICE_NAME "' supports float32 and int64", a.op_name());
-  for_each<1>(out, {&src}, [&](char* to, const char* const* from) {
-    store(to, out.dtype_id, load(from[0], src.dtype_id));
-  });
-}
-
-void fill(const rb::Args& a) {  // fill_(input, value); zeros(size); ones(size); full(size, value)
-  const char* op = a.op_name();
-  const int arg = op[0] == 'f' ? 1 : -1;
-  const RbTensor* value = arg > 0 && a.args[arg].tag == RB_TENSOR ? &a.tensor(arg) : nullptr;
-  const double number = arg < 0 ? (op[0] == 'o') : value ? 0.0 : a.real(arg);
-  for_each<1>(a.ret(), {value}, [&](char* to, const char* const* from) {
-    store(to, a.ret().dtype_id, value ? load(from[0], value->dtype_id) : number);
-  });
+  for_each(a, {Source}, [](const Number* x) { return x[0]; });
 }
 
 void matmul(const rb::Args& a) {  // with RB_K_CONTIGUOUS below, so inputs are row-major
@@ -97,18 +87,18 @@ void matmul(const rb::Args& a) {  // with RB_K_CONTIGUOUS below, so inputs are r
   }
 }
 
-constexpr uint64_t kFloat = 1ull << RB_F32,
-                   kBoth = kFloat | 1ull << RB_I64;  // else core names what is supported
+// Other dtypes do not reach these kernels: core's error names those that do.
+constexpr uint64_t kFloat = 1ull << RB_F32, kBoth = kFloat | 1ull << RB_I64;
 const rb::KernelSpec kKernels[] = {
-    {"add", rb::wrap<binary<add>>, 0, kFloat},
-    {"mul", rb::wrap<binary<mul>>, 0, kFloat},
+    {"add", rb::wrap<add>, 0, kFloat},
+    {"mul", rb::wrap<mul>, 0, kFloat},
     {"copy", rb::wrap<copy<1>>},
     {"clone", rb::wrap<copy<0>>},
     {"cast", rb::wrap<copy<0>>},
-    {"fill", rb::wrap<fill>, 0, kBoth},
-    {"zeros", rb::wrap<fill>, 0, kBoth},
-    {"ones", rb::wrap<fill>, 0, kBoth},
-    {"full", rb::wrap<fill>, 0, kBoth},
+    {"fill", rb::wrap<copy<1>>, 0, kBoth},
+    {"zeros", rb::wrap<constant<0>>, 0, kBoth},
+    {"ones", rb::wrap<constant<1>>, 0, kBoth},
+    {"full", rb::wrap<copy<1>>, 0, kBoth},
     {"matmul", rb::wrap<matmul>, RB_K_CONTIGUOUS, kFloat},
 };
 

@@ -23,6 +23,13 @@ def test_kernels_compute_and_broadcast(device):
     assert (a.device.type, (a + a).device.type) == (device, device)
 
 
+def test_integers_are_exact(device):
+    x = rabbet.full((2, 2), 2**60 + 1, dtype=rabbet.int64, device=device)
+    y = rabbet.tensor([[1, 2**53 + 1], [-(2**63), 2**63 - 1]], device=device)
+    assert x.tolist() == [[2**60 + 1] * 2] * 2
+    assert y.t().clone().tolist() == [[1, -(2**63)], [2**53 + 1, 2**63 - 1]]
+
+
 def test_creation_writes_and_casts(device):
     x = rabbet.zeros(2, 3, device=device)
     x[:, 1] = 5

@@ -148,6 +148,20 @@ BAD = [
     ),
     (lambda: rabbet.topk(rabbet.zeros(2, 3), 4), "k = 4 is out of range"),
     (lambda: rabbet.ops.embedding(rabbet.zeros(3), rabbet.tensor([0])), "2 dimensions"),
+    (
+        lambda: rabbet.ops.embedding_backward(
+            rabbet.zeros(2, 3), rabbet.tensor([0, 1]), [5, 4], -1
+        ),
+        r"'g' must have a row for each of 'indices', shape \(2, 4\), got \(2, 3\)",
+    ),
+    (
+        lambda: rabbet.ops.embedding_backward(rabbet.zeros(4), rabbet.tensor([0, 1]), [5, 4], -1),
+        r"'g' must have a row for each of 'indices', shape \(2, 4\), got \(4,\)",
+    ),
+    (
+        lambda: rabbet.ops.embedding_backward(rabbet.zeros(2, 3), rabbet.tensor([0, 1]), [3], -1),
+        "'shape' must hold 2 sizes, got",
+    ),
 ]
 
 

@@ -1,6 +1,5 @@
 """The kit itself: a small backend is conformant, one that is wrong in one way fails where it should and says why."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 import rabbet
+from kit_runs import failures, kit
 from plugin_wheels import MANIFEST, build, install
 from rabbet import _C
 from rabbet_testing.cases import cases, differentiable_ops
@@ -17,27 +17,6 @@ from rabbet_testing.judges.nests import scalar
 from rabbet_testing.judges.reference import Judgement, meaningful
 
 HERE = Path(__file__).parent
-
-
-def kit(folder, *arguments, **env):
-    """Run the kit as somebody else would, in `folder`."""
-    paths = os.pathsep.join([str(folder), *[p for p in sys.path if p]])
-    report = folder / "report.json"
-    report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs", "rabbet_testing",
-               f"--conformance-json={report}", *arguments]  # fmt: skip
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths, **env},
-    )
-    return done, json.loads(report.read_text()) if report.exists() else None
-
-
-def failures(data):
-    return [r for r in data["results"] if r["outcome"] == "failed"]
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +242,12 @@ def test_a_layer_is_judged(kind, tmp_path):
     "arguments,message",
     [
         ([], "give what to judge:\n  pytest --pyargs rabbet_testing --device=NAME"),
+        (["--device=cpu", "--ops=mine"], "--device and --ops exclude each other"),
+        (["--ops=mine"], "--ops=mine: no plugin for 'mine' is installed"),
+        (
+            ["--ops=cpu"],
+            "--ops=cpu: the plugin for 'cpu' is loaded, but registers no operator 'cpu::...'",
+        ),
         (["--device=cpu", "--layer=vmap"], "--device and --layer exclude each other"),
         (
             ["--device=npu"],

@@ -184,6 +184,23 @@ void embedding(const Op& op, const RbValue* args, int, Inferred& out) {
   copy_shape(indices, out.rets[0]);
   out.rets[0].shape[out.rets[0].ndim++] = weight.shape[1];
 }
+// Kernels add a row of `g` for each index to a table of `shape`.
+void embedding_backward(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor &g = *args[0].v.t, &indices = *args[1].v.t;
+  const RbValue& shape = args[2];
+  if (shape.len != 2) {
+    fail(RB_E_ARG, "%s: 'shape' must hold 2 sizes, got %s", op.name.c_str(),
+         shape_text(static_cast<int>(shape.len), shape.v.is).c_str());
+  }
+  TensorSpec rows;
+  copy_shape(indices, rows);
+  if (rows.ndim < kMaxDims) rows.shape[rows.ndim++] = shape.v.is[1];
+  if (g.ndim != rows.ndim || !std::equal(g.shape, g.shape + g.ndim, rows.shape)) {
+    fail(RB_E_ARG, "%s: 'g' must have a row for each of 'indices', shape %s, got %s",
+         op.name.c_str(), shape_text(rows.ndim, rows.shape).c_str(), text(g).c_str());
+  }
+  set_shape(out.rets[0], 2, shape.v.is);
+}
 
 }  // namespace
 
@@ -195,7 +212,8 @@ const std::vector<ShapeFunction>& nn_shape_functions() {
                                                        {"channel_gradients", channel_gradients},
                                                        {"class_loss", class_loss},
                                                        {"topk", topk},
-                                                       {"embedding", embedding}};
+                                                       {"embedding", embedding},
+                                                       {"embedding_backward", embedding_backward}};
   return functions;
 }
 

@@ -24,6 +24,10 @@ class _Skip(Exception):
     """The test says nothing about this operator."""
 
 
+class _Missing(AssertionError):
+    """What the test is of is not there, rather than wrong."""
+
+
 class Sample:
     """An operator with arguments to call it with."""
 
@@ -123,7 +127,7 @@ def _shape(s: Sample) -> None:
     try:
         meta = _results(s.call(s.mapped(lambda x: x.detach().to("meta"))))
     except _C.NotImplementedForError as error:
-        raise AssertionError(
+        raise _Missing(
             f"there is no shape rule, so that meta tensors and kernels that fill their results do not work: add "
             f"`shape=`, or a function with library.shape ({str(error).splitlines()[0]})"
         ) from None
@@ -152,7 +156,7 @@ def _derivative(s: Sample) -> None:
     if not any(r.is_floating_point() or r.is_complex() for r in _results(s.call(s.copies()))):
         raise _Skip("no result is floating")
     if not s.info["has_vjp"] and not s.info["has_decomp"]:
-        raise AssertionError(
+        raise _Missing(
             "an argument requires grad, but there is no derivative: add `vjp=`, or a function with library.vjp"
         )
     double = {rabbet.float64, rabbet.complex128}
@@ -176,6 +180,12 @@ def _derivative(s: Sample) -> None:
     gradcheck(call, inputs)
 
 
+def _need_repeatable(s: Sample) -> None:
+    first, again = _results(s.call(s.copies())), _results(s.call(s.copies()))
+    if not all(_same(a, b) for a, b in zip(first, again, strict=True)):
+        raise _Skip("its results differ from call to call")
+
+
 def _vmap(s: Sample) -> None:
     names, writes = s.leaf_names(), s.mutated()
     if writes:
@@ -190,9 +200,7 @@ def _vmap(s: Sample) -> None:
     from rabbet.vmap import vmap
 
     base = s.copies()
-    first, again = _results(s.call(base)), _results(s.call(base))
-    if not all(_same(a, b) for a, b in zip(first, again, strict=True)):
-        raise _Skip("its results differ from call to call")
+    _need_repeatable(s)
     choices = [[i] for i in floating] + ([floating] if len(floating) > 1 else [])
     for chosen in choices:
         stacks = {i: rabbet.stack([base[i], base[i] * 0.5, base[i] * 0.75]) for i in chosen}
@@ -233,6 +241,7 @@ def _autocast(s: Sample) -> None:
         raise _Skip("no argument is a float32 tensor")
     if s.mutated():
         raise _Skip("it writes an argument")
+    _need_repeatable(s)
     leaves = s.copies()
     to = {
         "low": rabbet.bfloat16, "fp32": rabbet.float32, "promote": rabbet.float32, "pass": None,
@@ -276,22 +285,30 @@ def _chosen(names: str | Iterable[str] | None) -> Iterator[str]:
         yield name
 
 
-def _run(s: Sample, name: str) -> str:
+def judge(s: Sample, name: str) -> tuple[str, str]:
+    """Run one test: "passed", "failed", "missing" (a shape rule, a derivative) or "skipped", and why."""
     test, wheel = _TESTS[name]
     if wheel is not None:
         try:
             importlib.import_module(f"rabbet.{wheel}")
         except ImportError as error:
-            return f"SKIPPED: {error}"
+            return "skipped", str(error)
     try:
         test(s)
     except _Skip as reason:
-        return f"SKIPPED: {reason}"
+        return "skipped", str(reason)
+    except _Missing as failure:
+        return "missing", str(failure)
     except AssertionError as failure:
-        return str(failure)
+        return "failed", str(failure)
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return SUCCESS
+        return "failed", f"{type(error).__name__}: {error}"
+    return "passed", ""
+
+
+def _run(s: Sample, name: str) -> str:
+    verdict, why = judge(s, name)
+    return {"passed": SUCCESS, "skipped": f"SKIPPED: {why}"}.get(verdict, why)
 
 
 def opcheck(

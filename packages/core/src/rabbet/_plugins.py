@@ -96,17 +96,21 @@ def _library_path(plugin: Plugin) -> str:
 
 def load(plugin: Plugin) -> None:
     """Load a plugin's library and its Python hooks; on failure its stage says so and nothing is raised."""
+    if plugin.stage == "LOADED":
+        with _loading:  # another thread may be about to register its hooks
+            return
     if plugin.stage != "MANIFEST_OK":
         return
     if plugin.has_hooks and not _import(plugin):  # its hooks are checked before its library loads
         return
-    load_library_only(plugin)
-    if plugin.stage != "LOADED":  # failed, or active by its own import
-        return
-    if plugin.has_hooks:
-        _register_hooks(plugin)
-    if plugin.stage == "LOADED":
-        plugin.stage = "ACTIVE"
+    with _loading:  # after the import, since that of another thread may wait for this lock
+        load_library_only(plugin)
+        if plugin.stage != "LOADED":  # failed, or active by its own import
+            return
+        if plugin.has_hooks:
+            _register_hooks(plugin)
+        if plugin.stage == "LOADED":
+            plugin.stage = "ACTIVE"
 
 
 def _import(plugin: Plugin) -> ModuleType | None:
@@ -154,12 +158,13 @@ def call_hook(plugin: Plugin, hook: str, **arguments: Any) -> Any:
     return None if _hooks is None else _hooks.call(plugin, hook, **arguments)
 
 
-def conformance_params(name: str, level: str) -> dict[str, Any]:
+def conformance_params(name: str, level: str, kind: str = "") -> dict[str, Any]:
     """What the plugin that provides `name` says to the conformance kit about `level`; loads it.
 
     Args:
         name: a device, a layer, a namespace of operators, or the name of an entry point.
         level: "L0", "L1", ...
+        kind: of the plugin, where plugins of several kinds may provide the name.
 
     Returns:
         The dict of its hook `rabbet_conformance_params`, empty if it has none.
@@ -167,7 +172,8 @@ def conformance_params(name: str, level: str) -> dict[str, Any]:
     Raises:
         PluginError: if there is no such plugin, if it failed, or if its hook does.
     """
-    plugin = next((p for p in plugins().values() if name in p.provides), plugins().get(name))
+    fits = (p for p in plugins().values() if name in p.provides and kind in ("", p.kind))
+    plugin = next(fits, plugins().get(name))
     if plugin is None:
         raise _C.PluginError(_missing(name, f"plugin for '{name}'"))
     activate_plugin(plugin)

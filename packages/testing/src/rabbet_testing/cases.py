@@ -421,6 +421,10 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
 }  # fmt: skip
 
 
+# What operators of others may take; one that does not says so.
+_NUMBERS_OF_OTHERS = {"Scalar": 0.75, "float": 0.75, "int": 1, "bool": True}
+
+
 def _argument(param: dict[str, Any], m: Maker, op: str, first: bool) -> Any:
     kind = param["type"]
     if kind == "Tensor":
@@ -430,6 +434,8 @@ def _argument(param: dict[str, Any], m: Maker, op: str, first: bool) -> Any:
         return -1
     if kind == "dim[]":
         return [0]
+    if "::" in op and kind in _NUMBERS_OF_OTHERS:
+        return _NUMBERS_OF_OTHERS[kind]
     raise LookupError(f"{op}: give a case for it: argument '{param['name']}' has type {kind}")
 
 

@@ -1,8 +1,8 @@
-"""What a program does with a device or a layer, in a process of its own.
+"""What a program does with a device, a layer or operators, in a process of its own.
 
     python -m rabbet_testing.probes PROBE KIND NAME LIBRARY MODULE
 
-KIND is `device` or `layer`. The last line printed is JSON with what is wrong.
+KIND is `device`, `layer` or `ops`. The last line printed is JSON with what is wrong.
 """
 
 from __future__ import annotations
@@ -34,14 +34,21 @@ FAILING = "this function fails on purpose"
 
 
 class Subject:
-    """The device or layer, loaded."""
+    """The device, layer or namespace of operators, loaded."""
 
     def __init__(self, kind: str, name: str) -> None:
         self.kind, self.name = kind, name
         step(f"load the {kind} {name}")
         _plugins.plugins()
+        self._calls: list[Callable[[], list[bytes]]] = []
         if kind == "layer":
             _plugins.require_layer(name)
+        elif kind == "ops":
+            from .conformance.subject import find_ops
+            from .judges.packs import outcome, repeatable
+
+            calls = repeatable(name, find_ops(name).params("ops"))
+            self._calls = [partial(outcome, case) for case in calls]
         elif not any(b["name"] == name.partition(":")[0] for b in _C.backends()):
             _plugins.require_backend(name.partition(":")[0])
 
@@ -56,9 +63,11 @@ class Subject:
         return numbers.reshape(size, size).to(self.place)
 
     def compute(self, size: int = 8, first: float = 1.0) -> list[bytes]:
-        """What has been on the device and went through the operators that it has; equal for equal arguments."""
+        """What has been on the device and went through its operators, and the calls of a pack; equal for equal arguments."""
         there = self.table(size, first)
         found = [there.cpu().numpy().tobytes()]
+        for given in self._calls:
+            found += given()
         for call in _COMPUTATIONS:
             try:
                 found.append(call(there).cpu().numpy().tobytes())
@@ -85,6 +94,10 @@ def _state() -> dict[str, Any]:
     }
 
 
+def _records(namespace: str) -> list[str]:
+    return [n for n in _C.record_names() if n.startswith(f"{namespace}::")]
+
+
 def _changes(before: dict[str, Any], after: dict[str, Any]) -> str:
     return ", ".join(k for k in before if before[k] != after[k])
 
@@ -106,10 +119,13 @@ def opening(kind: str, name: str, library: str, module: str) -> list[str]:
 
 
 def loading_twice(kind: str, name: str, library: str, module: str) -> list[str]:
-    """The same path again is no second plugin, a copy of the library is refused; neither leaves a trace."""
+    """The same path again is no second plugin, a copy of a device or layer is refused; neither leaves a trace."""
     subject, findings = Subject(kind, name), []
     results = subject.compute()
     before = _state()
+    exclusive = (
+        kind != "ops"
+    )  # the records and kernels of one wheel may come twice, its devices and layers not
     step("load the same path again")
     _C.load_plugin(library)
     if _changes(before, _state()):
@@ -125,14 +141,16 @@ def loading_twice(kind: str, name: str, library: str, module: str) -> list[str]:
                     f"a copy of the library is refused, but not since its names are taken: {error}"
                 )
         else:
-            findings.append(
-                "a copy of the library loads, though its names are taken: init ignores the refusal"
-            )
-    changed = _changes({**before, "threads": 0}, {**_state(), "threads": 0})
+            if exclusive:
+                findings.append(
+                    "a copy of the library loads, though its names are taken: init ignores the refusal"
+                )
+    ignored = {"threads": 0} if exclusive else {"threads": 0, "plugins": 0, "kernels": 0}
+    changed = _changes({**before, **ignored}, {**_state(), **ignored})
     if changed:
-        findings.append(f"the refused copy changes: {changed}")
+        findings.append(f"the copy changes: {changed}")
     if subject.compute() != results:
-        findings.append("computes other numbers after a refused copy")
+        findings.append("computes other numbers after a copy was loaded")
     return findings
 
 
@@ -307,26 +325,40 @@ def _always(value: Any, _: Any) -> Any:
     return value
 
 
+def _fitting(kind: str, name: str) -> Iterator[tuple[str, list[Any]]]:
+    """Operators of a namespace, or with a kernel for a device, each with calls that fit."""
+    from .cases import cases
+
+    if kind == "ops":
+        from .conformance.subject import find_ops
+        from .judges import packs
+
+        given = packs.given_calls(find_ops(name).params("ops"))
+        for op in _records(name):
+            yield op, packs.calls(op, packs.dtypes(op, given)[0], given)[:2]
+        return
+    for op in _C.record_names():
+        info = _C.op_info(op)
+        if name.partition(":")[0] in info["kernels"] and info["kind"] != "creation":
+            yield op, list(cases(op, rabbet.float32))[:2] or list(cases(op, rabbet.int64))[:1]
+
+
 def bad_calls(kind: str, name: str, library: str, module: str) -> list[str]:
     """Every kernel, called with what does not fit: a status code comes, never an exception of C++."""
-    from .cases import cases
     from .judges.calls import moved
 
     subject, findings = Subject(kind, name), list[str]()
-    results, device, calls = subject.compute(), name.partition(":")[0], 0
-    for op in _C.record_names():
-        info = _C.op_info(op)
-        if device not in info["kernels"] or info["kind"] == "creation":
-            continue
-        for case in list(cases(op, rabbet.float32))[:2] or list(cases(op, rabbet.int64))[:1]:
+    results, calls, place = subject.compute(), 0, subject.place
+    for op, made in _fitting(kind, name):
+        for case in made:
             for i, value in enumerate(case.args):
                 for what, spoil in _spoilt(value):
                     step(f"call {op} with argument {i} {what}")
                     try:
-                        there = moved(case, name)
+                        there = moved(case, place)
                         there.args[i] = spoil(there.args[i])
                         there.run()
-                        _C.synchronize(rabbet.device(name))
+                        _C.synchronize(rabbet.device(place))
                     except Exception as error:
                         if str(error).startswith(ESCAPED):
                             findings.append(

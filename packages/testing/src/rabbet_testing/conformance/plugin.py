@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from .report import Outcome, Recorder, Report
-from .subject import LEVELS, Subject, SubjectError, find_device, find_layer
+from .report import Outcome, Recorder, Report, level_of
+from .subject import LEVELS, Subject, SubjectError, find_device, find_layer, find_ops
 
 USAGE = """give what to judge:
   pytest --pyargs rabbet_testing --device=NAME    a backend: the name that users write as a device
-  pytest --pyargs rabbet_testing --layer=NAME     a transform: the name of its layer"""
+  pytest --pyargs rabbet_testing --layer=NAME     a transform: the name of its layer
+  pytest --pyargs rabbet_testing --ops=NAMESPACE  a pack of operators: what stands before their `::`"""
+FIND = {"device": find_device, "layer": find_layer, "ops": find_ops}
 FOLDER = Path(__file__).parent
 NAME = "rabbet_testing_kit"
 _subject = pytest.StashKey[Subject]()
@@ -33,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     options: list[tuple[str, dict[str, Any]]] = [
         ("--device", {"metavar": "NAME", "help": "judge the backend of this device"}),
         ("--layer", {"metavar": "NAME", "help": "judge the plugin of this layer"}),
+        ("--ops", {"metavar": "NAMESPACE", "help": "judge the operators of this namespace"}),
         ("--level", {"metavar": "L0,L1,..", "help": "levels to judge (default: all)"}),
         ("--conformance-json", {"metavar": "FILE", "help": "write the report as JSON"}),
         ("--conformance-table", {"metavar": "FILE", "help": "write the support table as Markdown"}),
@@ -64,22 +67,32 @@ def pytest_configure(config: pytest.Config) -> None:
     """Find the subject, or say what is wrong."""
     if config.getoption("help", False) or config.getoption("version", 0):
         return
-    device, layer = config.getoption("--device"), config.getoption("--layer")
-    if bool(device) == bool(layer):
-        both = "--device and --layer exclude each other; " if device else ""
-        raise pytest.UsageError(f"rabbet_testing: {both}{USAGE}")
+    asked = {kind: name for kind in FIND if (name := config.getoption(f"--{kind}"))}
+    if len(asked) != 1:
+        both = " and ".join(f"--{kind}" for kind in asked)
+        exclude = f"{both} exclude each other; " if asked else ""
+        raise pytest.UsageError(f"rabbet_testing: {exclude}{USAGE}")
     levels = _levels(config.getoption("--level"))
+    ((kind, name),) = asked.items()
     try:
-        subject = find_device(device) if device else find_layer(layer)
-        if layer:
-            from ..judges.layers import through
-
-            through(layer, subject.params("layer"))
+        subject = FIND[kind](name)
+        _check_declared(subject)
     except (SubjectError, ValueError) as error:
-        what = f"--device={device}" if device else f"--layer={layer}"
-        raise pytest.UsageError(f"rabbet_testing: {what}: {error}") from None
+        raise pytest.UsageError(f"rabbet_testing: --{kind}={name}: {error}") from None
     config.stash[_subject] = subject
     config.stash[_report] = Report(subject, levels)
+
+
+def _check_declared(subject: Subject) -> None:
+    """Raise a ValueError if the plugin says of a layer or of operators what the kit cannot use."""
+    if subject.kind == "layer":
+        from ..judges.layers import through
+
+        through(subject.name, subject.params("layer"))
+    elif subject.kind == "ops":
+        from ..judges.packs import given_calls
+
+        given_calls(subject.params("ops"))
 
 
 def subject_of(config: pytest.Config) -> Subject:
@@ -97,10 +110,6 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"rabbet conformance: {subject.kind} {subject.name} [{wheel}], levels {levels}"]
 
 
-def _level_of(path: Path) -> str:
-    return path.stem.split("_")[1].upper()
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Of the kit's files collect those of the subject's kind and of the levels."""
     path = collection_path
@@ -110,10 +119,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if subject is None or (path.resolve().parent != FOLDER.resolve() and path.parent != FOLDER):
         return None
     levels = config.stash[_report].levels
-    if path.name.startswith("test_layer"):
-        return subject.kind != "layer" or "L3" not in levels
-    level = _level_of(path)
-    if subject.kind == "layer" and level != "L0":  # the boundary is the same for all
+    level = level_of(path.name)
+    if level in ("layer", "ops"):
+        return subject.kind != level or not {"L2", "L3"} & set(levels)
+    if subject.kind != "device" and level != "L0":  # the boundary is the same for all
         return True
     return level not in levels
 
@@ -153,7 +162,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     path = Path(item.path)
     if not path.name.startswith("test_"):
         return
-    level = "layer" if path.name.startswith("test_layer") else _level_of(path)
+    level = level_of(path.name)
     params = getattr(item, "callspec", None)
     values = params.params if params else {}
     item.user_properties.append(

@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, NoReturn
 from xml.sax.saxutils import escape
 
 import pytest
+import rabbet
 from rabbet import _C
 
 from ..judges.reference import ALL_DTYPES
@@ -28,7 +30,7 @@ class Outcome:
     """How one test ended.
 
     Attributes:
-        level: "L0" to "L4", or "layer".
+        level: "L0" to "L4", "layer" or "ops".
         test: the name of the test function; `op`, `dtype`: what it was given, or "".
         outcome: one of OUTCOMES. "not declared" is an operator and dtype that the device does not offer, "not
             implemented" anything else that is not there; neither is a failure.
@@ -58,16 +60,21 @@ class Outcome:
             return cls(**said, outcome="passed", notes=notes)
         text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         reason = text.removeprefix("Skipped: ")
-        return cls(**said, outcome=_skipped(reason, said["dtype"]), notes=[*notes, reason])
+        kind = dict(report.user_properties).get("rabbet outcome") or _skipped(reason, said["dtype"])
+        return cls(**said, outcome=str(kind), notes=[*notes, reason])
+
+
+def level_of(file: str) -> str:
+    """The level of a file of tests: "L2" of test_l2_ops.py, "layer" of test_layer.py, "ops" of test_ops.py."""
+    part = Path(file).stem.split("_")[1]
+    return part if part in ("layer", "ops") else part.upper()
 
 
 def _from_id(node: str) -> dict[str, str]:
     """Level, test, operator and dtype of "FOLDER/test_l2_ops.py::TEST[OP-DTYPE]"."""
-    file, _, name = node.rpartition("::")
-    test, _, given = name.rstrip("]").partition("[")
+    called, _, given = node.rstrip("]").partition(".py::")[2].partition("[")
     op, _, dtype = given.partition("-")
-    part = file.rpartition("/")[2].split("_")[1:2]
-    return {"level": "".join(part).upper(), "test": test, "op": op, "dtype": dtype}
+    return {"level": level_of(node.partition(".py::")[0]), "test": called, "op": op, "dtype": dtype}
 
 
 def _short(crash: Any) -> str:
@@ -93,8 +100,13 @@ class Recorder:
         self._properties.append(("rabbet note", text))
 
     def not_implemented(self, what: str) -> NoReturn:
-        """End the test: the subject does not have this, and need not."""
+        """End the test: the subject does not have this, and need not; in a dtype, it is not declared."""
         pytest.skip(f"{NOT_IMPLEMENTED} {what}")
+
+    def missing(self, what: str) -> NoReturn:
+        """End the test: the subject does not have this in any dtype, and need not."""
+        self._properties.append(("rabbet outcome", "not implemented"))
+        self.not_implemented(what)
 
 
 class Report:
@@ -129,7 +141,7 @@ class Report:
 
     def adjustments(self) -> dict[str, Any]:
         """What the plugin asked the kit for: every declaration is part of the report."""
-        names = [*self.levels, "layer"]
+        names = [*self.levels, "layer", "ops"]
         given = {level: self.subject.params(level) for level in names}
         return {level: _plain(found) for level, found in given.items() if found}
 
@@ -184,7 +196,9 @@ class Report:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON takes it; functions by name."""
+    """As JSON takes it; functions by name, tensors by dtype and shape."""
+    if isinstance(value, rabbet.Tensor):
+        return f"{value.dtype} {tuple(value.shape)}"
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -202,6 +216,13 @@ def _version(wheel: str) -> str:
 _MARKS = {"passed": "yes", "failed": "**fails**", "not declared": "", "not applicable": "-"}
 
 
+_WORDS = {"ops": "operators"}
+_LEGEND = (
+    "`yes`: as its schema and record say, in all dtypes that it takes; `part`: as the report's notes say; `no`: not "
+    "implemented; `-`: there is nothing to judge; empty: not declared."
+)
+
+
 def _levels_table(levels: dict[str, dict[str, int]]) -> Iterable[str]:
     yield "| level | " + " | ".join(OUTCOMES) + " |"
     yield "|---|" + "---:|" * len(OUTCOMES)
@@ -213,7 +234,7 @@ def support_table(data: dict[str, Any]) -> str:
     """The Markdown table of a report that was written as JSON."""
     subject, versions = data["subject"], data["versions"]
     lines = [
-        f"# Conformance of the {subject['kind']} `{subject['name']}`",
+        f"# Conformance of the {_WORDS.get(subject['kind'], subject['kind'])} `{subject['name']}`",
         "",
         f"{subject['wheel']} {subject['version']} with rabbet-core {versions['rabbet-core']} (plugin ABI "
         f"{versions['abi']}), judged by rabbet-testing {versions['rabbet-testing']}: "
@@ -228,6 +249,9 @@ def support_table(data: dict[str, Any]) -> str:
             "operator has no meaning there; empty: not declared."
         )
         lines += ["", "## Operators", "", legend, "", *_operators(ops)]
+    packed = [r for r in data["results"] if r["level"] == "ops" and r["op"]]
+    if packed:
+        lines += ["", "## Operators", "", _LEGEND, "", *_judgements(packed)]
     if data["declared"]:
         lines += ["", "## Declared by the plugin", ""]
         for level, given in data["declared"].items():
@@ -251,6 +275,27 @@ def _operators(results: list[dict[str, Any]]) -> Iterable[str]:
     yield "|---|" + "---|" * len(dtypes)
     for op, row in sorted(marks.items()):
         yield f"| `{op}` | " + " | ".join(row.get(d, "") for d in dtypes) + " |"
+
+
+def _judgements(results: list[dict[str, Any]]) -> Iterable[str]:
+    """For each operator of a pack how its tests ended; what fails in one dtype fails."""
+    tests = list(dict.fromkeys(r["test"] for r in results))
+    found: dict[str, dict[str, list[str]]] = {}
+    for r in results:
+        mark = "no" if r["outcome"] == "not implemented" else _mark(r)
+        found.setdefault(r["op"], {}).setdefault(r["test"], []).append(mark)
+    yield (
+        "| operator | "
+        + " | ".join(t.removeprefix("test_").replace("_", " ") for t in tests)
+        + " |"
+    )
+    yield "|---|" + "---|" * len(tests)
+    for op, row in sorted(found.items()):
+        yield f"| `{op}` | " + " | ".join(_worst(row.get(t, [""])) for t in tests) + " |"
+
+
+def _worst(marks: list[str]) -> str:
+    return next((m for m in (_MARKS["failed"], "part", "yes", "no") if m in marks), marks[0])
 
 
 def badge(label: str, text: str, good: bool) -> str:

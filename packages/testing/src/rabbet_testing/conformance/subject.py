@@ -1,7 +1,8 @@
-"""What is judged: a device or a layer, found through the plugin manager and core's introspection."""
+"""What is judged: a device, a layer or a namespace of operators, found through the plugin manager and core's introspection."""
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,18 +10,19 @@ import rabbet
 from rabbet import _C, _plugins
 
 LEVELS = ("L0", "L1", "L2", "L3", "L4")
+KINDS = {"device": "backend", "layer": "transform", "ops": "ops"}  # as manifests call them
 
 
 class SubjectError(Exception):
-    """The device or layer cannot be judged; the message says why and what to do."""
+    """The device, layer or namespace cannot be judged; the message says why and what to do."""
 
 
 @dataclass
 class Subject:
-    """The plugin that provides the device or layer `name`.
+    """The plugin that provides the device, layer or namespace of operators `name`.
 
     Attributes:
-        kind: "device" or "layer".
+        kind: "device", "layer" or "ops".
         wheel, version: of the wheel; `library`: the path of its shared library, "" where there is none.
         manifest: the parsed `rabbet_plugin.toml`, {} where there is none.
         module: the import name of its package, or "".
@@ -41,7 +43,9 @@ class Subject:
             return {}
         if level not in self._params:
             try:
-                self._params[level] = _plugins.conformance_params(self.name, level)
+                self._params[level] = _plugins.conformance_params(
+                    self.name, level, KINDS[self.kind]
+                )
             except RuntimeError as error:
                 raise SubjectError(str(error)) from error
         return self._params[level]
@@ -49,10 +53,9 @@ class Subject:
 
 def _subject(name: str, kind: str, provider: str) -> Subject:
     """`provider`: the wheel and version that core noted at registration."""
-    wanted = "backend" if kind == "device" else "transform"
     wheel, _, version = provider.rpartition(" ")
     found = Subject(name, kind, wheel, version)
-    plugin = _plugins.provider(name, wanted)
+    plugin = _plugins.provider(name, KINDS[kind])
     if plugin is not None:
         found.wheel, found.version, found.module = plugin.wheel, plugin.version, plugin.module
         found.manifest = plugin.manifest
@@ -92,6 +95,45 @@ def find_layer(name: str) -> Subject:
     if entry is None:
         raise SubjectError(f"the plugin for '{name}' is loaded, but registers no such layer")
     return _subject(name, "layer", entry["provider"])
+
+
+def find_ops(name: str) -> Subject:
+    """The pack with a namespace of operators, loaded and imported; raises SubjectError as the others do.
+
+    The operators may come from a library, from the hook `rabbet_register_ops`, from the import of the plugin's
+    module, or, where no plugin provides the namespace, from whatever ran before.
+    """
+    operators = f"{name}::"
+    try:
+        _load_given()
+        plugin = _plugins.provider(name, "ops")
+        known = any(n.startswith(operators) for n in _C.record_names())
+        if plugin is None and not known:
+            _plugins.require_ops(name)
+        if plugin is not None:
+            _activate(plugin)
+    except RuntimeError as error:
+        raise SubjectError(str(error)) from error
+    records = [n for n in _C.record_names() if n.startswith(operators)]
+    if not records:
+        raise SubjectError(
+            f"the plugin for '{name}' is loaded, but registers no operator '{operators}...'"
+        )
+    return _subject(name, "ops", _C.op_info(records[0])["provider"])
+
+
+def _activate(plugin: Any) -> None:
+    """Load a pack, and import its module, which may register more."""
+    _plugins.activate_plugin(plugin)
+    if plugin.stage == "FAILED":
+        raise _C.PluginError(plugin.explain()) from plugin.cause
+    if plugin.module:
+        try:
+            importlib.import_module(plugin.module)
+        except Exception as error:
+            raise _C.PluginError(
+                f"importing '{plugin.module}' raised {type(error).__name__}: {error}"
+            ) from error
 
 
 def _load_given() -> list[dict[str, Any]]:
