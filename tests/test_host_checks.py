@@ -193,6 +193,8 @@ CALLS = {
                                 "host->err_set(RB_E_ARG, \"released\"))", "^released$"),
     "a dispatch state of bits that are no layers": ("(tls.include = 0xfffe, host->tls_set(&tls), host->call(host->find_op(\"exp\"), a, 1, &r, 1, 0)) ? RB_E_STATE "
                                                     ": (host->value_release(&r), host->err_set(RB_E_STATE, \"as before\"))", "^as before$"),
+    "a dispatch state without backends": ("(tls.exclude |= 0xffff, host->tls_set(&tls), host->tls_get(&tls), tls.exclude & 0xffff) ? RB_OK "
+                                          ": host->err_set(RB_E_STATE, \"as before\")", "^as before$"),
     "a dispatch state of flags that are none": ("(tls.tensor_flags = RB_T_WRAPPER, host->tls_set(&tls), host->call(host->find_op(\"exp\"), a, 1, &r, 1, 0)) ? RB_E_STATE "
                                                 ": (host->value_release(&r), host->err_set(RB_E_STATE, \"as before\"))", "^as before$"),
     "a foreign error without a tag": ("host->err_foreign(0, 0, 0)", ".*"),
@@ -270,7 +272,8 @@ static void derive(const RbOp* op, const RbOpInfo* info, RbTensor* t, const RbVa
       for (i = 0; i < info->nrets; ++i) host->value_release(&rets[i]);
   for (int32_t way = 0; way < 4; ++way) {
     for (i = 0; i < 16; ++i) { outs[i].tag = way == 1 ? tag : way == 2 ? RB_META : RB_TENSOR; outs[i].v.t = t;
-      if (outs[i].tag == RB_META) outs[i].v.meta = &meta; if (tag != RB_TENSOR && way == 1) outs[i].v.p = 0; }
+      if (outs[i].tag == RB_META) outs[i].v.meta = &meta;
+      if (tag != RB_TENSOR && way == 1) outs[i].v.p = 0; }
     for (i = 0; i < 64; ++i) { moved[i].tag = way == 3 ? tag : RB_TENSOR; moved[i].v.t = moved[i].tag == RB_TENSOR ? t : 0; }
     if (host->vjp(op, ~0ull, args, info->nargs, outs, info->nrets, moved, rets) == RB_OK)
       for (i = 0; i < info->nargs; ++i) host->value_release(&rets[i]);

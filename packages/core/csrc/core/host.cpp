@@ -317,13 +317,13 @@ void host_tls_get(RbTls* tls) {
 }
 void host_tls_set(const RbTls* tls) {
   if (!tls) return host_log(3, "tls_set: there is no state; nothing was set");
-  // Backends follow from the tensors of a call, and flags say what lies in a tensor.
-  if ((tls->include | tls->exclude) & ((1ull << kBackendBits) - 1) ||
-      tls->tensor_flags & ~uint32_t{RB_T_INFERENCE})
+  // Which backend a call is for follows from its tensors alone.
+  constexpr uint64_t kBackends = (uint64_t{1} << kBackendBits) - 1;
+  if (tls->include & kBackends || tls->tensor_flags & ~uint32_t{RB_T_INFERENCE})
     return host_log(3, "tls_set: the state is none that tls_get gives; nothing was set");
   ThreadState& state = thread_state();
   state.include = tls->include;
-  state.exclude = tls->exclude;
+  state.exclude = tls->exclude & ~kBackends;
   state.tensor_flags = tls->tensor_flags;
 }
 void set_bit(uint64_t& word, int bit, int32_t to) {

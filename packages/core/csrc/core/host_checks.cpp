@@ -187,21 +187,23 @@ inline bool fits(const Op& op, int i, const RbValue& v) {
   }
 }
 
-// Whether what the value points to is there, whatever it is.
-inline bool is_whole(const RbValue& v) {
+// Whether the value can stand for the tensor in a derivative's formula.
+inline bool stands_for_tensor(const RbValue& v) {
   switch (v.tag) {
+    case RB_NONE:
+      return true;
     case RB_TENSOR:
-    case RB_COMPLEX:
-    case RB_STR:
     case RB_META:
       return v.v.p;
     case RB_TENSORS:
-    case RB_INTS:
-    case RB_FLOATS:
       return !v.len || v.v.p;
     default:
-      return v.tag <= RB_OBJECT;
+      return false;
   }
+}
+inline bool fits_derivative(const Op& op, int i, const RbValue& v) {
+  if (v.tag == RB_META) return op.arg_infos[i].type == RB_A_TENSOR && v.v.p;
+  return v.tag == RB_NONE || fits(op, i, v);
 }
 
 const char* tag_name(uint32_t tag) {
@@ -254,12 +256,12 @@ int32_t missing_argument(const Op& op, int32_t i) {
 
 void check_derivative(const char* what, const Op& op, const RbValue* args, const RbValue* outs) {
   for (int32_t i = 0; i < op.info.nargs; ++i) {
-    if (__builtin_expect(is_whole(args[i]), 1)) continue;
+    if (__builtin_expect(fits_derivative(op, i, args[i]), 1)) continue;
     fail(RB_E_TYPE, "%s of %s: the argument '%s' cannot be %s", what, op.name.c_str(),
          op.params[i].name, text(args[i]).c_str());
   }
   for (int32_t i = 0; i < op.info.nrets; ++i) {
-    if (__builtin_expect(is_whole(outs[i]), 1)) continue;
+    if (__builtin_expect(stands_for_tensor(outs[i]), 1)) continue;
     fail(RB_E_TYPE, "%s of %s: result %d cannot be %s", what, op.name.c_str(), i,
          text(outs[i]).c_str());
   }
