@@ -26,7 +26,7 @@ static RbBackend backend(const RbAllocator* a) { RbBackend b; memset(&b, 0, size
 static RbLayer layer(void) { RbLayer l; memset(&l, 0, sizeof l); l.struct_size = sizeof l; l.name = "odd"; l.phase = 700;
   l.fallback = fallback; return l; }
 static RbValue value(uint32_t tag) { RbValue v; memset(&v, 0, sizeof v); v.tag = tag; return v; }
-static int64_t sizes[] = {2, 3}, negative[] = {2, -3}, apart[] = {30, 1}, huge[] = {1ll << 40, 1ll << 40};
+static int64_t sizes[] = {2, 3}, negative[] = {2, -3}, apart[] = {30, 1}, far[] = {1ll << 62, 1ll << 62}, huge[] = {1ll << 40, 1ll << 40};
 static RbTensor* made;
 static int32_t id, slot; static uint32_t offset;
 """
@@ -82,6 +82,8 @@ REGISTRATION = {
                        "slot 'odd': all 4 per-tensor slots are taken"),
     "publish without name": ("rc = host->publish(0, 1, &id);", "publish: the name is null"),
     "no message": ("rc = host->err_set(RB_E_STATE, 0);", "^$"),
+    "formula kernel without formula": ("RbKernel k = kernel(\"add\", 0); k.flags = RB_K_FORMULA; rc = host->add_kernel(txn, &k) || RB_E_STATE;",
+                                       ".*"),
 }  # fmt: skip
 
 
@@ -138,7 +140,7 @@ CALLS = {
     "redispatch below a backend": ("host->redispatch(c, 3, a, 2, &r, 1)", "redispatch: 3 is not the id of a registered layer"),
     "redispatch below no layer": ("host->redispatch_new(c, 99, a, 2, &r, 1)", "redispatch_new: 99 is not the id of a registered layer"),
     "redispatch of no call": ("host->redispatch(0, 20, a, 2, &r, 1)", "redispatch: the call is null"),
-    "redispatch that goes round in circles": ("host->redispatch(c, 63, a, 3, &r, 1)", "redispatch: layer 63 is not the one that handles the call"),
+    "redispatch that goes round in circles": ("host->redispatch(c, 63, a, 1, &r, 1)", "redispatch: layer 63 is not the one that handles the call"),
     "decomposition of no call": ("host->decompose(0, a, 2, &r, 1)", "decompose: the call is null"),
     "derivative with too few arguments": ("host->vjp(add, 1, a, 1, a, 1, a, &r)", "vjp of add: expected 3 arguments and 1 results, got 1 and 1"),
     "derivative without gradients": ("host->vjp(add, 1, a, 3, a, 1, 0, &r)", "vjp: where the gradients are is null"),
@@ -152,6 +154,49 @@ CALLS = {
     "wrapping nothing": ("host->tensor_wrap(1, 0, 0, 0, 0, 0, 0, &made)", "tensor_wrap: the tensor to wrap is null"),
     "wrapping along of nothing": ("host->tensor_wrap_along(1, 0, 0, &made)", "tensor_wrap_along: the tensor to wrap is null"),
     "below, nothing": ("host->transform_below(1, 0, 0)", "transform_below: the function is null"),
+    "a dtype that there is not": ("a[1] = value(RB_DTYPE), a[1].v.i = 99, host->call(host->find_op(\"cast\"), a, 2, &r, 1, 0)",
+                                  "cast: the argument 'dtype' cannot be a dtype of id 99"),
+    "a negative dtype": ("a[1] = value(RB_DTYPE), a[1].v.i = -1, host->call(host->find_op(\"cast\"), a, 2, &r, 1, 0)",
+                         "cast: the argument 'dtype' cannot be a dtype of id -1"),
+    "a backend that there is not": ("a[1] = value(RB_DEVICE), a[1].v.dev.backend = 77, host->call(host->find_op(\"to_device\"), a, 2, &r, 1, 0)",
+                                    "to_device: the argument 'device' cannot be a device of backend 77"),
+    "a negative backend": ("a[1] = value(RB_DEVICE), a[1].v.dev.backend = -1, host->call(host->find_op(\"to_device\"), a, 2, &r, 1, 0)",
+                           "to_device: the argument 'device' cannot be a device of backend -1"),
+    "a device of a backend that there is not": ("a[1] = value(RB_DEVICE), a[1].v.dev.backend = 1, a[1].v.dev.index = -9, "
+                                                "host->call(host->find_op(\"to_device\"), a, 2, &r, 1, 0)", "there is no device cpu:-9"),
+    "a new tensor on a backend that there is not": ("a[0] = value(RB_INTS), a[1] = value(RB_NONE), a[2] = value(RB_DEVICE), a[2].v.dev.backend = 14, "
+                                                    "host->call(host->find_op(\"empty\"), a, 3, &r, 1, 0)", "cannot be a device of backend 14"),
+    "decomposition with too few arguments": ("made_of.op = host->find_op(\"sgn_vjp\"), host->decompose(&made_of, a, 1, &r, 1)",
+                                             "sgn_vjp: the argument 'x' is missing"),
+    "redispatch_new without arguments": ("host->redispatch_new(c, layer_id, 0, 1, &r, 1)", "redispatch_new of neg: expected 1 arguments and 1 results, got 0 and 1"),
+    "redispatch_new with too few arguments": ("host->redispatch_new(c, layer_id, a, 0, &r, 1)", "redispatch_new of neg: expected 1 arguments and 1 results, got 0 and 1"),
+    "redispatch_new without results": ("host->redispatch_new(c, layer_id, a, 1, 0, 1)", "redispatch_new of neg: expected 1 arguments and 1 results, got 1 and 0"),
+    "redispatch with too few arguments": ("host->redispatch(c, layer_id, a, 0, &r, 1)", "redispatch of neg: expected 1 arguments and 1 results, got 0 and 1"),
+    "redispatch without results": ("host->redispatch(c, layer_id, a, 1, 0, 1)", "redispatch of neg: expected 1 arguments and 1 results, got 1 and 0"),
+    "derivative of null tensors": ("a[0] = value(RB_TENSOR), host->vjp(add, 1, a, 3, a + 1, 1, a + 1, grads)", r"vjp of add: the argument 'input' cannot be a tensor \(null\)"),
+    "derivative of an unknown tag": ("a[0] = value(77), host->vjp(add, 1, a, 3, a + 1, 1, a + 1, grads)", "vjp of add: the argument 'input' cannot be a value of unknown tag"),
+    "derivative of null shapes": ("a[0] = value(RB_META), host->vjp(add, 1, a, 3, a + 1, 1, a + 1, grads)", "vjp of add: the argument 'input' cannot be an RbMeta"),
+    "derivative with a null result": ("a[3] = value(RB_TENSOR), host->vjp(add, 1, a, 3, a + 3, 1, a + 1, grads)", r"vjp of add: result 0 cannot be a tensor \(null\)"),
+    "derivative with a null gradient": ("a[3] = value(RB_TENSOR), host->vjp(add, 1, a, 3, a, 1, a + 3, grads)", r"vjp of add: the gradient of result 0 cannot be a tensor \(null\)"),
+    "derivative with a gradient that is an int": ("a[3] = value(RB_INT), host->vjp(add, 1, a, 3, a, 1, a + 3, grads)", "vjp of add: the gradient of result 0 cannot be an int"),
+    "tangents that are null": ("a[3] = value(RB_TENSOR), a[4] = value(RB_ZERO), host->jvp(host->find_op(\"abs\"), a, 1, a, 1, a + 3, grads)", r"jvp of abs: the tangent of 'input' cannot be a tensor \(null\)"),
+    "strides that overflow": ("host->tensor_adopt(sizes, 1, 0, RB_F32, 2, sizes, far, 0, 0, 0, &made)", "tensor_adopt: the strides reach too far"),
+    "strides that overflow without memory": ("host->tensor_new(0, 0, RB_F32, 2, sizes, far, &made)", "tensor_new: the strides reach too far"),
+    "wrapping with a negative size": ("host->tensor_wrap(1, a[0].v.t, 0, 0, 2, negative, sizes, &made)", "size must not be negative, got -3 for dimension 1"),
+    "a block that is too large": ('host->block_alloc(UINT64_MAX) || host->block_alloc(UINT64_MAX - 63) || host->block_alloc(1ull << 63) || '
+                                  'host->block_alloc((1ull << 63) + 1) ? RB_OK : host->err_set(RB_E_OOM, "too large")', "^too large$"),
+    "null tensors for questions": ('host->version_get(0) || host->same_storage(0, a[0].v.t) || host->same_storage(a[0].v.t, 0) || host->use_count(0) '
+                                   '|| host->view_parent(0) ? RB_OK : host->err_set(RB_E_ARG, "nothing of null")', "^nothing of null$"),
+    "null tensors for changes": ("(host->retain(0), host->release(0), host->version_bump(0), host->slot_set(0, 0, 0, 1), host->block_free(0, 64), "
+                                 "host->block_free(0, 1 << 20), host->err_set(RB_E_ARG, \"nothing happened\"))", "^nothing happened$"),
+    "null tensors to release": ("(r.tag = RB_TENSORS, r.len = 3, r.v.ts = 0, host->value_release(&r), r = value(77), r.len = 9, host->value_release(&r), "
+                                "host->err_set(RB_E_ARG, \"released\"))", "^released$"),
+    "a dispatch state of bits that are no layers": ("(tls.include = 0xfffe, host->tls_set(&tls), host->call(host->find_op(\"exp\"), a, 1, &r, 1, 0)) ? RB_E_STATE "
+                                                    ": (host->value_release(&r), host->err_set(RB_E_STATE, \"as before\"))", "^as before$"),
+    "a dispatch state without backends": ("(tls.exclude |= 0xffff, host->tls_set(&tls), host->tls_get(&tls), tls.exclude & 0xffff) ? RB_OK "
+                                          ": host->err_set(RB_E_STATE, \"as before\")", "^as before$"),
+    "a dispatch state of flags that are none": ("(tls.tensor_flags = RB_T_WRAPPER, host->tls_set(&tls), host->call(host->find_op(\"exp\"), a, 1, &r, 1, 0)) ? RB_E_STATE "
+                                                ": (host->value_release(&r), host->err_set(RB_E_STATE, \"as before\"))", "^as before$"),
     "a foreign error without a tag": ("host->err_foreign(0, 0, 0)", ".*"),
     "what returns nothing": ("(host->layer_mode(99, 1, 1), host->slot_set(a[0].v.t, 77, 0, 1), host->value_release(0), "
                              "host->parallel_for(9, 1, 0, 0), host->tls_get(0), host->tls_set(0), host->op_info(0), "
@@ -161,14 +206,15 @@ RUNNER = """
 static const RbHost* host;
 static int32_t which = -1, layer_id;
 static void keep(const RbHost* h) { host = h; }
-static int32_t mistake(const RbCall* c, const RbValue* given)
-{ RbValue a[9], r = value(RB_NONE); RbRngSlice slice; const RbOp* add = host->find_op("add");
-  (void)c; (void)slice; (void)slot; (void)offset;
+static int32_t mistake(int32_t which_one, const RbCall* c, const RbValue* given)
+{ RbValue a[9], grads[9], r = value(RB_NONE); RbRngSlice slice; RbTls tls; RbCall made_of = *c; host->tls_get(&tls); const RbOp* add = host->find_op("add");
+  (void)c; (void)slice; (void)grads; (void)made_of; (void)slot; (void)offset;
   for (int i = 0; i < 9; ++i) a[i] = i < 2 ? given[0] : value(RB_NONE);
-  switch (which) { %s }
+  switch (which_one) { %s }
   return 0; }
 static int32_t handle(void* s, const RbCall* c, const RbValue* a, int32_t n, RbValue* r, int32_t m)
-{ (void)s; int32_t rc = which >= 0 ? mistake(c, a) : RB_OK;
+{ (void)s; const int32_t once = which; which = -1;  /* the calls that a mistake makes pass */
+  const int32_t rc = once >= 0 ? mistake(once, c, a) : RB_OK;
   return rc ? rc : host->redispatch(c, layer_id, a, n, r, m); }
 RB_EXPORT void choose(int32_t n, int32_t on) { which = n; host->layer_mode(layer_id, on, -1); }
 """
@@ -214,6 +260,25 @@ address_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(table[4])
 EVERY_OPERATOR = r"""
 static const RbHost* host;
 static void keep(const RbHost* h) { host = h; }
+/* A decomposition, and derivatives whose results or gradients are values of the tag. */
+static void derive(const RbOp* op, const RbOpInfo* info, RbTensor* t, const RbValue* args, uint32_t tag)
+{ RbCall call; RbValue outs[16], moved[64], rets[64]; RbMeta meta; int32_t i;
+  memset(&call, 0, sizeof call); memset(outs, 0, sizeof outs); memset(moved, 0, sizeof moved); memset(rets, 0, sizeof rets);
+  memset(&meta, 0, sizeof meta);
+  meta.ndim = t->ndim; meta.dtype_id = t->dtype_id; meta.backend = t->backend; meta.shape = t->shape;
+  call.struct_size = sizeof call; call.host = host; call.op = op; call.keys[0] = t->keys[0];
+  for (int32_t few = 0; few <= info->nargs; few += info->nargs ? info->nargs : 1)
+    if (host->decompose(&call, args, few, rets, info->nrets) == RB_OK)
+      for (i = 0; i < info->nrets; ++i) host->value_release(&rets[i]);
+  for (int32_t way = 0; way < 4; ++way) {
+    for (i = 0; i < 16; ++i) { outs[i].tag = way == 1 ? tag : way == 2 ? RB_META : RB_TENSOR; outs[i].v.t = t;
+      if (outs[i].tag == RB_META) outs[i].v.meta = &meta;
+      if (tag != RB_TENSOR && way == 1) outs[i].v.p = 0; }
+    for (i = 0; i < 64; ++i) { moved[i].tag = way == 3 ? tag : RB_TENSOR; moved[i].v.t = moved[i].tag == RB_TENSOR ? t : 0; }
+    if (host->vjp(op, ~0ull, args, info->nargs, outs, info->nrets, moved, rets) == RB_OK)
+      for (i = 0; i < info->nargs; ++i) host->value_release(&rets[i]);
+    if (host->jvp(op, args, info->nargs, outs, info->nrets, moved, rets) == RB_OK)
+      for (i = 0; i < info->nrets; ++i) host->value_release(&rets[i]); } }
 /* Calls with values of every tag in every place; returns how many calls there were. */
 RB_EXPORT int32_t try_all(const char* name, RbTensor* t)
 { const RbOp* op = host->find_op(name); const RbOpInfo* info = host->op_info(op);
@@ -231,10 +296,11 @@ RB_EXPORT int32_t try_all(const char* name, RbTensor* t)
       if (use == RB_INTS) { args[i].v.is = ints; args[i].len = 3; }
       if (use == RB_FLOATS || use == RB_COMPLEX) { args[i].v.fs = floats; args[i].len = 2; }
       if (use == RB_STR) { args[i].v.s = "odd"; args[i].len = 3; }
-      if (use == RB_DTYPE) args[i].v.i = 11;
-      if (use == RB_DEVICE) args[i].v.dev.backend = 1; }
+      if (use == RB_DTYPE) args[i].v.i = place < 0 ? 11 : 99;
+      if (use == RB_DEVICE) args[i].v.dev.backend = place < 0 ? 1 : 99; }
     if (host->call(op, args, info->nargs, rets, info->nrets, 0) == RB_OK)
       for (int32_t k = 0; k < info->nrets; ++k) host->value_release(&rets[k]);
+    derive(op, info, t, args, tag);
     ++done; }
   return done; }
 """
@@ -261,3 +327,51 @@ print(count > 10000, (rabbet.ones(2) + 1).tolist())
     assert done.returncode == 0, done.stderr[-300:]
     assert done.stdout == "True [2.0, 2.0]\n"
     assert rabbet.ones(1).item() == 1
+
+
+LEVELS = r"""
+static const RbHost* host;
+static int32_t layer_id, level, action;
+static void keep(const RbHost* h) { host = h; }
+static int32_t again(void* p) { (void)p; return host->transform_pop(level); }
+static int32_t handle(void* s, const RbCall* c, const RbValue* a, int32_t n, RbValue* r, int32_t m)
+{ (void)s; int32_t other, rc = 0, now = action; action = 0;
+  if (now == 1) rc = host->transform_pop(level);
+  if (now == 2) rc = host->transform_push(layer_id, 0, 0, &other);
+  if (now == 3) rc = host->transform_below(level, again, 0);
+  return rc ? rc : host->call(c->op, a, n, r, m, c->flags); }
+RB_EXPORT int32_t enter(void) { return host->transform_push(layer_id, 0, RB_X_EVERY, &level); }
+RB_EXPORT int32_t leave(void) { return host->transform_pop(level); }
+RB_EXPORT void act(int32_t a) { action = a; }
+"""
+
+
+def test_levels_neither_come_nor_go_while_a_transform_handles_a_call(tmp_path):
+    init = (
+        'RbLayer l; memset(&l, 0, sizeof l); l.struct_size = sizeof l; l.name = "odd"; '
+        "l.phase = 460; l.fallback = handle; keep(host); "
+        "return host->add_layer(txn, &l, &layer_id);"
+    )
+    library = build(tmp_path, "odd", extra=LEVELS, init=init)
+    code = f"""
+import ctypes, rabbet
+rabbet._C.load_plugin({str(library)!r})
+library = ctypes.CDLL({str(library)!r})
+x = rabbet.ones(2)
+assert library.enter() == 0
+for action in (1, 2, 3):
+    library.act(action)
+    try:
+        x.exp()
+        print("nothing")
+    except RuntimeError as error:
+        print(str(error).splitlines()[0])
+    assert x.neg().tolist() == [-1, -1]
+assert library.leave() == 0 and library.leave() != 0
+print(rabbet.func.vmap(rabbet.neg)(x).tolist())
+"""
+    pop, push = (
+        f"transform_{what}: not possible while a transform handles a call"
+        for what in ("pop", "push")
+    )
+    assert run(tmp_path, code).splitlines() == [pop, push, pop, "[-1.0, -1.0]"]

@@ -19,10 +19,15 @@ NATIVE = ["core", "backend-cpu", "autograd", "autocast", "vmap"]
 PURE = ["nn", "optim", "testing"]
 TESTS = {
     "address": [f"packages/{name}/tests" for name in NATIVE]
-    + [f"tests/test_{name}.py" for name in ("threads", "edge_cases", "memory")],
+    + ["packages/testing/tests/test_l0_abi.py"]
+    + [
+        f"tests/test_{name}.py"
+        for name in ("threads", "edge_cases", "memory", "host_checks", "abi", "backends")
+    ],
     "thread": [
         "packages/autograd/tests/test_threads.py",
         "tests/test_threads.py::test_several_python_threads_get_what_one_gets",
+        "tests/test_plugins.py::test_threads_that_first_use_an_attribute_together",
     ],
 }
 FLAGS = {

@@ -6,6 +6,7 @@
 #include "core_functions.h"
 #include "dtype.h"
 #include "formula.h"
+#include "host_checks.h"
 #include "infer.h"
 #include "run_backend.h"
 #include "runtime.h"
@@ -116,8 +117,7 @@ inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, Rb
   std::copy(args, args + nargs, all);
   for (int32_t i = nargs; i < op->info.nargs; ++i) {
     const Param& param = op->params[i];
-    if (!param.has_default)
-      return set_error(RB_E_TYPE, op->name + ": the argument '" + param.name_text + "' is missing");
+    if (!param.has_default) return missing_argument(*op, i);
     all[i] = param.default_value;
   }
   return call(op, all, op->info.nargs, rets, nrets, flags);

@@ -6,6 +6,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "formula_value.h"
+#include "host_checks.h"
 #include "infer.h"
 #include "thread_state.h"
 
@@ -333,6 +334,16 @@ bool QuickFormula::as_parameter(const Param& p, RbValue* v) {
   return true;
 }
 
+namespace {
+// What a formula is given may be of a type that it was not written for.
+RbTensor* result_of(const Op* op, const RbValue* values, int count) {
+  RbValue ret = value_none();
+  check(check_call(op, values, count, &ret, 1, 0));
+  check(call(op, values, count, &ret, 1));
+  return ret.v.t;
+}
+}  // namespace
+
 bool QuickFormula::run(const Op* op, RbValue* values, int given, RbValue* out) {
   const int n = static_cast<int>(op->params.size());
   RbValue all[32];
@@ -341,9 +352,7 @@ bool QuickFormula::run(const Op* op, RbValue* values, int given, RbValue* out) {
     all[i] = values[i];
   }
   for (int i = given; i < n; ++i) all[i] = op->params[i].default_value;
-  RbValue ret = value_none();
-  check(call(op, all, n, &ret, 1));
-  return keep(ret.v.t, out);
+  return keep(result_of(op, all, n), out);
 }
 
 // The last two dimensions swapped, without dispatch where no layer would see the call.
@@ -403,9 +412,7 @@ bool QuickFormula::call_op(const Node& n, RbValue* out) {
   if (callee->info.kind == RB_KIND_ELEMENTWISE &&
       std::none_of(values, values + count, [](const RbValue& v) { return v.tag == RB_TENSOR; }))
     return false;
-  RbValue ret = value_none();
-  check(call(callee, values, count, &ret, 1));
-  return keep(ret.v.t, out);
+  return keep(result_of(callee, values, count), out);
 }
 
 }  // namespace rabbet

@@ -7,6 +7,7 @@
 #include "dispatch.h"
 #include "dtype.h"
 #include "error.h"
+#include "host_checks.h"
 #include "promotion.h"
 
 namespace rabbet {
@@ -181,6 +182,7 @@ Val CallFrame::run() {
   RbValue rets[8];
   const int nrets = op.info.nrets;
   for (int i = 0; i < nrets; ++i) rets[i] = value_none();
+  check(check_call(&op, values, count, rets, nrets, 0));
   check(call(&op, values, count, rets, nrets));
   if (nrets == 1 && rets[0].tag == RB_TENSOR) return Val::own(TensorRef(rets[0].v.t));
   Val list = Val::list();

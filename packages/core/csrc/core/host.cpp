@@ -135,39 +135,7 @@ int32_t host_call(const RbOp* op, const RbValue* args, int32_t nargs, RbValue* r
   return __builtin_expect(rc == RB_OK, 1) ? call(impl(op), args, nargs, rets, nrets, flags) : rc;
 }
 
-// The ways down from a layer, which has to be one: its bit says what lies below.
-int32_t check_below(const char* what, const RbCall* c, int32_t layer) {
-  if (__builtin_expect(c && layer >= kBackendBits && layer < kKeyBits, 1)) return RB_OK;
-  return guarded([&] {
-    need(c, (std::string(what) + ": the call").c_str());
-    check_layer_id(what, layer);
-  });
-}
-int32_t host_redispatch(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
-                        RbValue* rets, int32_t nrets) {
-  int32_t rc = check_below("redispatch", c, layer);
-  // Some layer has to drop out, or the call would come back for ever.
-  if (__builtin_expect(rc == RB_OK && !(c->keys[0] >> layer) && c->keys[0] >> kBackendBits, 0)) {
-    rc = set_error(RB_E_ARG, "redispatch: layer " + std::to_string(layer) +
-                                 " is not the one that handles the call");
-  }
-  return __builtin_expect(rc == RB_OK, 1) ? redispatch(c, layer, args, nargs, rets, nrets) : rc;
-}
-int32_t host_redispatch_new(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
-                            RbValue* rets, int32_t nrets) {
-  const int32_t rc = check_below("redispatch_new", c, layer);
-  return __builtin_expect(rc == RB_OK, 1) ? redispatch_new(c, layer, args, nargs, rets, nrets) : rc;
-}
-int32_t host_decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
-                       int32_t nrets) {
-  return guarded([&] {
-    const RbOp* op = need(c, "decompose: the call")->op;
-    check(check_call(impl(op), args, nargs, rets, nrets, c->flags));
-    decompose(c, args, nargs, rets, nrets);
-  });
-}
-
-// That the arrays of a derivative have an entry for each argument and result.
+// That the arrays have an entry for each argument and result.
 const Op& need_counts(const char* what, const RbOp* op, const RbValue* args, int32_t nargs,
                       const RbValue* outs, int32_t nouts) {
   const Op& of = *impl(need(op, (std::string(what) + ": the operator").c_str()));
@@ -177,12 +145,60 @@ const Op& need_counts(const char* what, const RbOp* op, const RbValue* args, int
   }
   return of;
 }
+// The ways down from a layer, which has to be one: its bit says what lies below.
+int32_t check_below(const char* what, const RbCall* c, int32_t layer, const RbValue* args,
+                    int32_t nargs, const RbValue* rets, int32_t nrets) {
+  if (__builtin_expect(c && c->op && layer >= kBackendBits && layer < kKeyBits, 1)) {
+    const RbOpInfo& info = impl(c->op)->info;
+    if (__builtin_expect(
+            nargs == info.nargs && nrets == info.nrets && (args || !nargs) && (rets || !nrets), 1))
+      return RB_OK;
+  }
+  return guarded([&] {
+    need(c, (std::string(what) + ": the call").c_str());
+    check_layer_id(what, layer);
+    need_counts(what, c->op, args, nargs, rets, nrets);
+  });
+}
+int32_t host_redispatch(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
+                        RbValue* rets, int32_t nrets) {
+  int32_t rc = check_below("redispatch", c, layer, args, nargs, rets, nrets);
+  // Some layer has to drop out, or the call would come back for ever.
+  if (__builtin_expect(rc == RB_OK && !(c->keys[0] >> layer) && c->keys[0] >> kBackendBits, 0)) {
+    rc = set_error(RB_E_ARG, "redispatch: layer " + std::to_string(layer) +
+                                 " is not the one that handles the call");
+  }
+  return __builtin_expect(rc == RB_OK, 1) ? redispatch(c, layer, args, nargs, rets, nrets) : rc;
+}
+int32_t host_redispatch_new(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
+                            RbValue* rets, int32_t nrets) {
+  const int32_t rc = check_below("redispatch_new", c, layer, args, nargs, rets, nrets);
+  return __builtin_expect(rc == RB_OK, 1) ? redispatch_new(c, layer, args, nargs, rets, nrets) : rc;
+}
+int32_t host_decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
+                       int32_t nrets) {
+  return guarded([&] {
+    const RbOp* op = need(c, "decompose: the call")->op;
+    check(check_call(impl(op), args, nargs, rets, nrets, c->flags));
+    for (int32_t i = nargs; i < impl(op)->info.nargs; ++i) {
+      if (!impl(op)->params[i].has_default) check(missing_argument(*impl(op), i));
+    }
+    decompose(c, args, nargs, rets, nrets);
+  });
+}
+
 int32_t host_vjp(const RbOp* op, uint64_t wanted, const RbValue* args, int32_t nargs,
                  const RbValue* outs, int32_t nouts, const RbValue* grads, RbValue* results) {
   return guarded([&] {
     const Op& of = need_counts("vjp", op, args, nargs, outs, nouts);
-    run_vjp(of, wanted, args, nargs, outs, nouts, need(grads, "vjp: where the gradients are"),
-            need(results, "vjp: where the results go"));
+    need(grads, "vjp: where the gradients are");
+    need(results, "vjp: where the results go");
+    check_derivative("vjp", of, args, outs);
+    for (int32_t i = 0; i < nouts; ++i) {
+      if (__builtin_expect(!is_moved(grads[i]), 0))
+        fail_moved("vjp", of, "gradient of result " + std::to_string(i), grads[i]);
+    }
+    run_vjp(of, wanted, args, nargs, outs, nouts, grads, results);
   });
 }
 int32_t host_jvp(const RbOp* op, const RbValue* args, int32_t nargs, const RbValue* outs,
@@ -191,13 +207,23 @@ int32_t host_jvp(const RbOp* op, const RbValue* args, int32_t nargs, const RbVal
     const Op& of = need_counts("jvp", op, args, nargs, outs, nouts);
     if (of.jvps.empty() && !of.rules[kJvpRule].fn)
       fail(RB_E_NOTIMPL, "%s: its record has no jvp", of.name.c_str());
-    run_jvp(of, args, nargs, outs, nouts, need(tangents, "jvp: where the tangents are"),
-            need(results, "jvp: where the results go"));
+    need(tangents, "jvp: where the tangents are");
+    need(results, "jvp: where the results go");
+    check_derivative("jvp", of, args, outs);
+    for (int32_t i = 0; i < nargs; ++i) {
+      if (__builtin_expect(!is_moved(tangents[i]), 0))
+        fail_moved("jvp", of, "tangent of '" + of.params[i].name_text + "'", tangents[i]);
+    }
+    run_jvp(of, args, nargs, outs, nouts, tangents, results);
   });
 }
 
-void host_retain(RbTensor* t) { retain(t); }
-void host_release(RbTensor* t) { release(t); }
+void host_retain(RbTensor* t) {
+  if (__builtin_expect(t != nullptr, 1)) retain(t);
+}
+void host_release(RbTensor* t) {
+  if (__builtin_expect(t != nullptr, 1)) release(t);
+}
 int32_t host_tensor_new(int32_t backend, int32_t device, int32_t dtype, int32_t ndim,
                         const int64_t* shape, const int64_t* strides, RbTensor** out) {
   return guarded([&] {
@@ -248,8 +274,8 @@ int32_t host_slot_new(const char* name, int32_t layer, void (*del)(void*), int32
   });
 }
 void host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
-  if (__builtin_expect(static_cast<uint32_t>(slot) >= kSlots || !slot_deleters[slot], 0))
-    return host_log(3, "slot_set: there is no such slot; nothing was set");
+  if (__builtin_expect(!t || static_cast<uint32_t>(slot) >= kSlots || !slot_deleters[slot], 0))
+    return host_log(3, "slot_set: there is no such tensor or slot; nothing was set");
   void*& place = impl(t)->slots[slot];
   const int more = (p != nullptr) - (place != nullptr);
   if (more) bump(thread_state().live->slots[slot], more);
@@ -260,17 +286,19 @@ void host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
 }
 
 uint32_t host_version_get(const RbTensor* t) {
-  return impl(t)->storage->version.load(std::memory_order_relaxed);
+  return t ? impl(t)->storage->version.load(std::memory_order_relaxed) : 0;
 }
 void host_version_bump(RbTensor* t) {
-  impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed);
+  if (t) impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed);
 }
 int32_t host_same_storage(const RbTensor* a, const RbTensor* b) {
-  return impl(a)->storage == impl(b)->storage;
+  return a && b && impl(a)->storage == impl(b)->storage;
 }
-int32_t host_use_count(const RbTensor* t) { return impl(t)->refs.load(std::memory_order_acquire); }
+int32_t host_use_count(const RbTensor* t) {
+  return t ? impl(t)->refs.load(std::memory_order_acquire) : 0;
+}
 RbTensor* host_view_parent(const RbTensor* t) {
-  return impl(t)->view ? impl(t)->view->parent : nullptr;
+  return t && impl(t)->view ? impl(t)->view->parent : nullptr;
 }
 int32_t host_view_replay(const RbTensor* t, RbTensor* root, RbTensor** out) {
   return guarded([&] {
@@ -289,9 +317,13 @@ void host_tls_get(RbTls* tls) {
 }
 void host_tls_set(const RbTls* tls) {
   if (!tls) return host_log(3, "tls_set: there is no state; nothing was set");
+  // Which backend a call is for follows from its tensors alone.
+  constexpr uint64_t kBackends = (uint64_t{1} << kBackendBits) - 1;
+  if (tls->include & kBackends || tls->tensor_flags & ~uint32_t{RB_T_INFERENCE})
+    return host_log(3, "tls_set: the state is none that tls_get gives; nothing was set");
   ThreadState& state = thread_state();
   state.include = tls->include;
-  state.exclude = tls->exclude;
+  state.exclude = tls->exclude & ~kBackends;
   state.tensor_flags = tls->tensor_flags;
 }
 void set_bit(uint64_t& word, int bit, int32_t to) {
@@ -333,14 +365,18 @@ void host_parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, voi
   if (f) parallel_for(n, grain, f, ctx);
 }
 int32_t host_num_threads() { return num_threads(); }
+constexpr uint64_t kLargestRequest = uint64_t{1} << 62;  // rounded up it is still a number
 void* host_block_alloc(uint64_t nbytes) {
+  if (nbytes > kLargestRequest) return nullptr;
   try {
     return block_alloc(nbytes);
   } catch (const Error&) {
     return nullptr;
   }
 }
-void host_block_free(void* p, uint64_t nbytes) { block_free(p, nbytes); }
+void host_block_free(void* p, uint64_t nbytes) {
+  if (p) block_free(p, nbytes);
+}
 int32_t host_publish(const char* name, uint32_t version, const void* table) {
   return guarded([&] { publish(need(name, "publish: the name"), version, table); });
 }
@@ -365,6 +401,7 @@ int32_t host_tensor_wrap(int32_t level, RbTensor* inner, RbTensor* second, int64
     need(inner, "tensor_wrap: the tensor to wrap");
     if (ndim < 0 || (ndim && (!shape || !strides)))
       fail(RB_E_ARG, "tensor_wrap: it needs a shape and strides of %d dimensions", ndim);
+    if (ndim <= kMaxDims) count_elements(ndim, shape);  // which throws where it cannot be a shape
     *out = tensor_wrap(level, inner, second, bits, ndim, shape, strides);
   });
 }

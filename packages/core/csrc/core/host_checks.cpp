@@ -1,5 +1,6 @@
 #include "host_checks.h"
 
+#include <cstdlib>
 #include <mutex>
 #include <set>
 
@@ -105,11 +106,21 @@ void check_geometry(const char* what, int backend, int device, int dtype, int nd
     fail(RB_E_ARG, "%s: a tensor has at most %d dimensions, got %d", what, kMaxDims, ndim);
   if (ndim) need(shape, (std::string(what) + ": the shape").c_str());
   const int64_t numel = count_elements(ndim, shape);
-  if (!strides || !dense || !numel) return;
+  if (!strides) return;
+  // Sums and differences of such offsets, in bytes, do not overflow.
+  constexpr int64_t kFar = int64_t{1} << 58;
   int64_t reach = 0, step = 0;
   for (int i = 0; i < ndim; ++i) {
-    if (strides[i] < 0 || __builtin_mul_overflow(shape[i] - 1, strides[i], &step) ||
-        __builtin_add_overflow(reach, step, &reach) || reach >= numel) {
+    const bool fits = !__builtin_mul_overflow(shape[i] ? shape[i] - 1 : 1, strides[i], &step) &&
+                      step >= -kFar && step <= kFar;
+    if (fits) reach += std::abs(step);
+    if (!fits || reach > kFar) fail(RB_E_ARG, "%s: the strides reach too far", what);
+  }
+  if (!dense || !numel) return;
+  reach = 0;
+  for (int i = 0; i < ndim; ++i) {
+    reach += (shape[i] - 1) * strides[i];
+    if (strides[i] < 0 || reach >= numel) {
       fail(RB_E_ARG, "%s: the strides reach outside of the %lld elements that the shape has", what,
            static_cast<long long>(numel));
     }
@@ -167,9 +178,32 @@ inline bool fits(const Op& op, int i, const RbValue& v) {
     case RB_COMPLEX:
     case RB_STR:
       return v.v.p;
+    case RB_DTYPE:
+      return v.v.i >= 0 && v.v.i < RB_DTYPE_COUNT;
+    case RB_DEVICE:
+      return v.v.dev.backend >= 0 && v.v.dev.backend < backend_count();
     default:
       return true;
   }
+}
+
+// Whether the value can stand for the tensor in a derivative's formula.
+inline bool stands_for_tensor(const RbValue& v) {
+  switch (v.tag) {
+    case RB_NONE:
+      return true;
+    case RB_TENSOR:
+    case RB_META:
+      return v.v.p;
+    case RB_TENSORS:
+      return !v.len || v.v.p;
+    default:
+      return false;
+  }
+}
+inline bool fits_derivative(const Op& op, int i, const RbValue& v) {
+  if (v.tag == RB_META) return op.arg_infos[i].type == RB_A_TENSOR && v.v.p;
+  return v.tag == RB_NONE || fits(op, i, v);
 }
 
 const char* tag_name(uint32_t tag) {
@@ -178,6 +212,12 @@ const char* tag_name(uint32_t tag) {
       "a str",   "a tensor", "tensors", "ints",    "floats",           "a generator", "an RbMeta",
       "RB_ZERO", "an object"};
   return tag <= RB_OBJECT ? names[tag] : "a value of unknown tag";
+}
+
+std::string text(const RbValue& v) {
+  if (v.tag == RB_DTYPE) return "a dtype of id " + std::to_string(v.v.i);
+  if (v.tag == RB_DEVICE) return "a device of backend " + std::to_string(v.v.dev.backend);
+  return tag_name(v.tag) + std::string(v.tag == RB_TENSOR && !v.v.t ? " (null)" : "");
 }
 
 }  // namespace
@@ -198,8 +238,7 @@ int32_t check_call(const Op* op, const RbValue* args, int32_t nargs, const RbVal
   for (int32_t i = 0; i < nargs; ++i) {
     if (__builtin_expect(fits(*op, i, args[i]), 1)) continue;
     return set_error(RB_E_TYPE, op->name + ": the argument '" + op->params[i].name_text +
-                                    "' cannot be " + tag_name(args[i].tag) +
-                                    (args[i].tag == RB_TENSOR && !args[i].v.t ? " (null)" : ""));
+                                    "' cannot be " + text(args[i]));
   }
   if (flags & RB_CALL_OUT) {
     for (int32_t i = 0; i < nrets; ++i) {
@@ -208,6 +247,31 @@ int32_t check_call(const Op* op, const RbValue* args, int32_t nargs, const RbVal
     }
   }
   return RB_OK;
+}
+
+int32_t missing_argument(const Op& op, int32_t i) {
+  return set_error(RB_E_TYPE,
+                   op.name + ": the argument '" + op.params[i].name_text + "' is missing");
+}
+
+void check_derivative(const char* what, const Op& op, const RbValue* args, const RbValue* outs) {
+  for (int32_t i = 0; i < op.info.nargs; ++i) {
+    if (__builtin_expect(fits_derivative(op, i, args[i]), 1)) continue;
+    fail(RB_E_TYPE, "%s of %s: the argument '%s' cannot be %s", what, op.name.c_str(),
+         op.params[i].name, text(args[i]).c_str());
+  }
+  for (int32_t i = 0; i < op.info.nrets; ++i) {
+    if (__builtin_expect(stands_for_tensor(outs[i]), 1)) continue;
+    fail(RB_E_TYPE, "%s of %s: result %d cannot be %s", what, op.name.c_str(), i,
+         text(outs[i]).c_str());
+  }
+}
+
+bool is_moved(const RbValue& v) { return (v.tag == RB_TENSOR && v.v.t) || v.tag == RB_ZERO; }
+
+void fail_moved(const char* what, const Op& op, const std::string& which, const RbValue& v) {
+  fail(RB_E_TYPE, "%s of %s: the %s cannot be %s", what, op.name.c_str(), which.c_str(),
+       text(v).c_str());
 }
 
 }  // namespace rabbet

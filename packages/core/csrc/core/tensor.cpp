@@ -410,7 +410,7 @@ void value_release(RbValue* v) {
   if (v->tag == RB_TENSOR) {
     if (v->v.t) release(v->v.t);
   } else if (v->tag == RB_TENSORS) {
-    for (uint32_t i = 0; i < v->len; ++i) {
+    for (uint32_t i = 0; v->v.ts && i < v->len; ++i) {
       if (v->v.ts[i]) release(v->v.ts[i]);
     }
     std::free(const_cast<RbTensor**>(v->v.ts));

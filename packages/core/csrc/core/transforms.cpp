@@ -154,6 +154,8 @@ int32_t transform_push(int32_t layer, void* frame, uint32_t flags) {
 
 void transform_pop(int32_t level) {
   ThreadState& state = thread_state();
+  if (static_cast<size_t>(state.depth) != state.levels.size())
+    fail(RB_E_STATE, "transform_pop: not possible while a transform handles a call");
   if (level < 1 || static_cast<size_t>(level) != state.levels.size()) {
     fail(RB_E_STATE, "transform_pop: expected the last level, %d, got %d",
          static_cast<int>(state.levels.size()), level);
