@@ -138,7 +138,8 @@ int32_t host_call(const RbOp* op, const RbValue* args, int32_t nargs, RbValue* r
 // That the arrays have an entry for each argument and result.
 const Op& need_counts(const char* what, const RbOp* op, const RbValue* args, int32_t nargs,
                       const RbValue* outs, int32_t nouts) {
-  const Op& of = *impl(need(op, (std::string(what) + ": the operator").c_str()));
+  if (!op) fail(RB_E_ARG, "%s: the operator is null", what);
+  const Op& of = *impl(op);
   if (nargs != of.info.nargs || nouts != of.info.nrets || (nargs && !args) || (nouts && !outs)) {
     fail(RB_E_ARG, "%s of %s: expected %d arguments and %d results, got %d and %d", what,
          of.name.c_str(), of.info.nargs, of.info.nrets, args ? nargs : 0, outs ? nouts : 0);

@@ -104,7 +104,7 @@ void check_geometry(const char* what, int backend, int device, int dtype, int nd
     fail(RB_E_ARG, "%s: %d is not the id of a dtype", what, dtype);
   if (ndim < 0 || ndim > kMaxDims)
     fail(RB_E_ARG, "%s: a tensor has at most %d dimensions, got %d", what, kMaxDims, ndim);
-  if (ndim) need(shape, (std::string(what) + ": the shape").c_str());
+  if (ndim && !shape) fail(RB_E_ARG, "%s: the shape is null", what);
   const int64_t numel = count_elements(ndim, shape);
   if (!strides) return;
   // Sums and differences of such offsets, in bytes, do not overflow.
