@@ -375,3 +375,68 @@ print(rabbet.func.vmap(rabbet.neg)(x).tolist())
         for what in ("pop", "push")
     )
     assert run(tmp_path, code).splitlines() == [pop, push, pop, "[-1.0, -1.0]"]
+
+
+def test_functions_that_return_ok_without_their_results(tmp_path):
+    """A kernel that makes its results, a decomposition and a shape rule, each of which sets nothing."""
+    init = """
+if (host->add_ops(txn, "odd::k(Tensor x) -> Tensor\\n  kind opaque\\n  shape kernel\\n"
+                       "odd::d(Tensor x) -> (Tensor a, Tensor b)\\n  kind composite\\n"
+                       "odd::s(Tensor x) -> Tensor\\n  kind opaque\\n  shape kernel\\n")) return RB_E_PLUGIN;
+RbKernel k = kernel("odd::k", 0); k.backend = "cpu"; k.flags = RB_K_ALLOCATES;
+RbKernel d = kernel("odd::d", 0); d.backend = "decomp";
+RbKernel s = kernel("odd::s", 0); s.backend = "shape";
+RbKernel f = kernel("odd::s", 0); f.backend = "cpu";
+return host->add_kernel(txn, &k) || host->add_kernel(txn, &d) || host->add_kernel(txn, &s) || host->add_kernel(txn, &f);
+"""
+    library = build(tmp_path, "odd", extra=KERNEL, init=init)
+    code = f"""
+import rabbet
+rabbet._C.load_plugin({str(library)!r})
+for name in "kds":
+    try:
+        rabbet.ops("odd::" + name)(rabbet.ones(2))
+    except RuntimeError as error:
+        print(str(error).splitlines()[0])
+"""
+    assert run(tmp_path, code).splitlines() == [
+        f"odd::{name}: a function of odd 1.0 returned RB_OK without result 0" for name in "kds"
+    ]
+
+
+DEEP = {
+    "parentheses": "(" * 100000 + "x" + ")" * 100000,
+    "signs": "-" * 100000 + "x",
+    "not": "not " * 100000 + "x",
+    "a sum": "+".join(["x"] * 100000),
+    "powers": "x" + "**1" * 100000,
+    "indices": "x.shape" + "[0]" * 100000,
+    "lists": "[" * 100000 + "x" + "]" * 100000,
+    "calls": "neg(" * 100000 + "x" + ")" * 100000,
+    "conditions": "x if 1 else " * 100000 + "x",
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_formulas_that_are_too_deep_for_the_stack_are_refused(kind):
+    with pytest.raises(rabbet.PluginError, match="nested deeper than 200 levels") as refused:
+        deep(DEEP[kind])
+    assert len(str(refused.value)) < 1000
+
+
+def deep(formula: str, lets: str = "") -> rabbet.Tensor:
+    rabbet.library.register_records(
+        f"odd::deep(Tensor x) -> Tensor\n  kind composite\n{lets}  decomp {formula}\n"
+    )
+    return rabbet.ops("odd::deep")(rabbet.ones(2))
+
+
+def test_names_of_formulas_are_used_after_their_let():
+    chain = "".join(f"  let     a{i} = a{i - 1} + x\n" for i in range(1, 1000))
+    for lets, message in [
+        ("  let     a = a + x\n", "'a' is used before its `let`"),
+        ("  let     a = b\n  let     b = x\n", "'b' is used before its `let`"),
+        ("  let     a0 = x\n" + chain, "nested deeper than 200 levels"),
+    ]:
+        with pytest.raises(rabbet.PluginError, match=message):
+            deep("a", lets)

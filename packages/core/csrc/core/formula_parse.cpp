@@ -34,13 +34,29 @@ class Compiler {
     return root;
   }
 
-  // Lets may use earlier lets; they are compiled when the first formula refers to them.
-  std::vector<bool> let_done_;
-
  private:
+  // Parser and evaluators are recursive: so much of the stack they may take.
+  static constexpr int kDeepest = 200;
+  class Deeper {
+   public:
+    explicit Deeper(Compiler& c) : c_(c) { c_.check_depth(++c_.depth_); }
+    ~Deeper() { --c_.depth_; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
+
+   private:
+    Compiler& c_;
+  };
+  void check_depth(int depth) const {
+    if (depth > kDeepest)
+      error("nested deeper than " + std::to_string(kDeepest) +
+            " levels; make an operator of a part");
+  }
+
   [[noreturn]] void error(const std::string& message) const {
     fail(RB_E_PLUGIN, "%s: %s: %s, in formula '%s'", op_.file.c_str(), op_.name.c_str(),
-         message.c_str(), source_.c_str());
+         message.c_str(),
+         source_.size() > 400 ? (source_.substr(0, 400) + " ...").c_str() : source_.c_str());
   }
 
   // ---- tokens
@@ -104,6 +120,11 @@ class Compiler {
   // ---- nodes
 
   int add(Node node) {
+    int depth = 1;
+    if (node.kind == NodeKind::kLet) depth += depths_[f_.lets[node.index].root];
+    for (int kid : node.kids) depth = std::max(depth, kid < 0 ? 1 : depths_[kid] + 1);
+    check_depth(depth);
+    depths_.push_back(depth);
     f_.nodes.push_back(std::move(node));
     return static_cast<int>(f_.nodes.size()) - 1;
   }
@@ -128,6 +149,7 @@ class Compiler {
   // ---- grammar, loosest first
 
   int expression() {
+    const Deeper deeper(*this);
     const int value = disjunction();
     if (!accept_word("if")) return value;
     const int condition = disjunction();
@@ -148,6 +170,7 @@ class Compiler {
     return left;
   }
   int negation() {
+    const Deeper deeper(*this);
     if (accept_word("not")) return operation(NodeKind::kUnary, Operator::kNot, {negation()});
     return comparison();
   }
@@ -211,6 +234,7 @@ class Compiler {
     }
   }
   int unary() {
+    const Deeper deeper(*this);
     if (!accept("-")) return power();
     const int operand = unary();
     Node& n = f_.nodes[operand];
@@ -379,7 +403,9 @@ class Compiler {
         return node(NodeKind::kArgument, {}, static_cast<int>(i));
     }
     for (size_t i = 0; i < op_.lets.size(); ++i) {
-      if (op_.lets[i].first == word) return node(NodeKind::kLet, {}, static_cast<int>(i));
+      if (op_.lets[i].first != word) continue;
+      if (i >= f_.lets.size()) error("'" + word + "' is used before its `let`");
+      return node(NodeKind::kLet, {}, static_cast<int>(i));
     }
     for (size_t i = 0; i < op_.ret_names.size(); ++i) {
       if (op_.ret_names[i] == word) return node(NodeKind::kResult, {}, static_cast<int>(i));
@@ -462,6 +488,8 @@ class Compiler {
 
   const Op& op_;
   Formula& f_;
+  int depth_ = 0;            // of the parser
+  std::vector<int> depths_;  // of the trees under the nodes
   bool dtype_rule_ = false;
   std::string source_;
   size_t at_ = 0;

@@ -125,10 +125,22 @@ class AtLevel {
 
 }  // namespace
 
+void check_given(const Op& op, const char* provider, RbValue* rets, int nrets) {
+  for (int i = 0; i < nrets; ++i) {
+    const RbValue& v = rets[i];
+    if (op.returns_list ? v.tag == RB_TENSORS && (v.v.ts || !v.len) : v.tag == RB_TENSOR && v.v.t)
+      continue;
+    for (int k = 0; k < nrets; ++k) value_release(&rets[k]);
+    fail(RB_E_INTERNAL, "%s: a function of %s returned RB_OK without result %d", op.name.c_str(),
+         provider ? provider : "?", i);
+  }
+}
+
 void run_decomp_rule(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {
   for (int i = 0; i < nrets; ++i) rets[i].tag = RB_NONE;
   const AtLevel level(args, nargs);
   run(op, kDecompRule, {args, args + nargs}, rets, nrets);
+  check_given(op, op.rules[kDecompRule].provider, rets, nrets);
 }
 
 void run_shape_function(const Op& op, const RbValue* args, int nargs, Inferred& out) {
@@ -136,6 +148,7 @@ void run_shape_function(const Op& op, const RbValue* args, int nargs, Inferred& 
   const int nrets = op.info.nrets;
   for (int i = 0; i < nrets; ++i) rets[i].tag = RB_NONE;
   run(op, kShapeRule, {args, args + nargs}, rets, nrets);
+  check_given(op, op.rules[kShapeRule].provider, rets, nrets);
   for (int i = 0; i < nrets; ++i) {
     const TensorRef like(rets[i].v.t);
     out.rets[i].ndim = like->ndim;

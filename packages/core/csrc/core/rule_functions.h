@@ -28,6 +28,9 @@ class Nesting {
 /// Derive what the operator's info says of its rules, after one came or went.
 void update_rules(Op& op);
 
+/// Throw, and drop what there is, unless a function that returned RB_OK has set all results.
+void check_given(const Op& op, const char* provider, RbValue* rets, int nrets);
+
 /// Run such a rule; the operator has it. Throw Error. The conventions are those of RbKernel.
 void run_decomp_rule(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);
 void run_shape_function(const Op& op, const RbValue* args, int nargs, Inferred& out);

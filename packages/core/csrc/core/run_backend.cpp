@@ -200,6 +200,7 @@ void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int b
   plain.flags &= ~static_cast<uint32_t>(RB_CALL_OUT);
   check_kernel_result(op, backend, handler,
                       handler.fn(handler.self, &plain, a.values, nargs, results, nrets));
+  check_given(op, handler.provider, results, nrets);
   if (op.mutates) bump_mutated(op, args, nargs);
   if ((handler.flags & RB_K_NEEDS_GIL) && says_results(op)) {
     try {
