@@ -203,6 +203,8 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
+    if callable(value):
+        return getattr(value, "__qualname__", type(value).__qualname__)
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
