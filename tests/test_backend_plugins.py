@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from kit_runs import kit
 from rabbet_testing.judges import library as judge
 from test_backends import PAIRS
 
@@ -149,21 +150,6 @@ def test_the_libraries_link_nothing_of_core(prefix, device):
     assert not [s for s in judge.symbols(library, "--undefined-only") if re.match("cl[A-Z]", s)]
 
 
-def test_the_null_backend_passes_level_0_of_the_kit(prefix):
-    command = [
-        "-m",
-        "pytest",
-        "--pyargs",
-        "rabbet_testing",
-        "-p",
-        "no:cacheprovider",
-        "--device=null",
-    ]
-    assert re.search(
-        r"L0: 1\d passed\n", run(sys.executable, *command, "--level=L0", cwd=prefix, prefix=prefix)
-    )
-
-
 def test_the_null_backend_passes_its_tests_and_stays_small(prefix):
     project = prefix / "projects/backend-null"
     summary = run(sys.executable, "-m", "pytest", "-q", "tests", cwd=project, prefix=prefix)
@@ -185,20 +171,20 @@ def test_the_opencl_backend_passes_its_tests(prefix):
 
 
 # What has to pass at least, of the levels that core's own tests do not run for a device.
-CONFORMS = {"null": {"L1": 20, "L2": 300, "L3": 40}, "null2": {"L1": 20}, "opencl": {"L1": 40, "L2": 1300, "L3": 1700}}  # fmt: skip
+CONFORMS = {
+    "null": {"L0": 10, "L1": 20, "L2": 300, "L3": 40},
+    "null2": {"L0": 10, "L1": 20},
+    "opencl": {"L0": 10, "L1": 40, "L2": 1300, "L3": 1700},
+}
 
 
 @pytest.mark.parametrize("device", CONFORMS)
 def test_the_device_is_conformant(device, prefix):
     if device == "opencl":
         need_a_platform(prefix)
-    report = prefix / f"{device}.json"
     levels = ",".join(CONFORMS[device])
-    options = ["-q", "-n", "2", "-p", "no:cacheprovider", "--pyargs", "rabbet_testing"]
-    options += [f"--device={device}", f"--level={levels}", f"--conformance-json={report}"]
-    run(sys.executable, "-m", "pytest", *options, cwd=prefix, prefix=prefix)
-    data = json.loads(report.read_text())
-    assert data["conformant"]
+    done, data = kit(prefix, "-n", "2", f"--device={device}", f"--level={levels}")
+    assert done.returncode == 0 and data["conformant"], done.stdout[-6000:] + done.stderr[-3000:]
     for level, least in CONFORMS[device].items():
         assert data["levels"][level]["passed"] >= least, data["levels"]
 

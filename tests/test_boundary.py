@@ -1,12 +1,11 @@
 """First-party wheels have no private door: their libraries meet core through the public headers alone."""
 
 import re
-import subprocess
-import sys
 from importlib.metadata import files
 from pathlib import Path
 
 import pytest
+from kit_runs import kit
 from rabbet_testing.judges import library as judge
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,18 +60,7 @@ def test_a_plugin_exports_one_symbol(wheel, name):
     "subject", ["--device=cpu", "--layer=autograd", "--layer=autocast", "--layer=vmap"]
 )
 def test_our_plugins_pass_level_0_of_the_kit(subject, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--pyargs",
-        "rabbet_testing",
-        "-p",
-        "no:cacheprovider",
-        subject,
-        "--level=L0",
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done, _ = kit(tmp_path, subject, "--level=L0")
     assert done.returncode == 0 and re.search(r"L0: 1\d passed", done.stdout), done.stdout[-4000:]
 
 

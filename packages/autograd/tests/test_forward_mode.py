@@ -4,7 +4,7 @@ import pytest
 import rabbet
 import rabbet.autograd.forward_ad as fwd
 from rabbet.autograd import Function, grad, no_grad
-from rabbet_testing import assert_close, cases, differentiable_ops
+from rabbet_testing import assert_close, cases, differentiable_ops, differentiable_part
 
 # Operators without a result or an argument that can be differentiated, or that only exist in place or
 # between devices.
@@ -25,32 +25,9 @@ def ramp(x, start=0.3):
     return values.to(x.dtype)
 
 
-def checkable(case):
-    """The tensors that require grad, and a function of them alone with floating results."""
-    flat, where = [], []
-    for i, a in enumerate(case.args):
-        for k, t in enumerate(a if isinstance(a, list) else [a]):
-            if isinstance(t, rabbet.Tensor) and t.requires_grad:
-                flat.append(t)
-                where.append((i, k if isinstance(a, list) else None))
-
-    def call(*tensors):
-        given = [list(a) if isinstance(a, list) else a for a in case.args]
-        for t, (i, k) in zip(tensors, where):
-            if k is None:
-                given[i] = t
-            else:
-                given[i][k] = t
-        result = case.run(*given)
-        results = [result] if isinstance(result, rabbet.Tensor) else list(result)
-        return [r for r in results if r.is_floating_point() or r.is_complex()]
-
-    return call, flat
-
-
 def checked_cases(name, dtype=rabbet.float64):
     for case in cases(name, dtype, requires_grad=True):
-        call, inputs = checkable(case)
+        call, inputs = differentiable_part(case)
         if inputs and call(*inputs):
             yield case, call, inputs
 

@@ -3,10 +3,10 @@
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 import rabbet
+from kit_runs import kit
 from rabbet_testing.judges import library as symbols
 from rabbet_testing.judges.processes import run_module
 
@@ -197,30 +197,15 @@ def test_symbols_are_judged(top, words, sound, tmp_path):
     assert re.search(words, "\n".join(symbols.judge(build(tmp_path, ("//TOP", top)))))
 
 
-def kit(path, *options):
-    paths = os.pathsep.join(p for p in sys.path if p)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--pyargs",
-        "rabbet_testing",
-        "-p",
-        "no:cacheprovider",
-        "-q",
-        "--device=odd",
-        *options,
-    ]
-    return subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": paths, "RABBET_PLUGINS": f"cpu,{path}"}, cwd=os.path.dirname(path),
-        capture_output=True, text=True,
-    )  # fmt: skip
+def judged(library, folder):
+    """Level 0 of the kit on a library of a device `odd`."""
+    return kit(folder, "--device=odd", "--level=L0", RABBET_PLUGINS=f"cpu,{library}")[0]
 
 
 def test_the_kit_passes_a_sound_plugin_and_fails_a_broken_one(sound, tmp_path):
-    good = kit(sound, "--level=L0")
+    good = judged(sound, tmp_path)
     assert good.returncode == 0 and re.search(
         r"L0: \d+ passed, \d+ not implemented", good.stdout
     ), good.stdout
-    bad = kit(build(tmp_path, ("if (rc) return rc;", "")), "--level=L0")
+    bad = judged(build(tmp_path, ("if (rc) return rc;", "")), tmp_path)
     assert bad.returncode == 1 and "failed with 10, but init returned 0" in bad.stdout, bad.stdout
