@@ -1,6 +1,7 @@
 """Checks of the native side: header dialects, struct layout against the golden file, format of the sources."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,21 +37,36 @@ def layout_grew() -> list[str]:
     return breaks(json.loads(GOLDEN.read_text()), layout())
 
 
+def sources() -> list[Path]:
+    """The native sources of all packages."""
+    found = (f for p in ("cpp", "h", "hpp") for f in ROOT.glob(f"packages/*/**/*.{p}"))
+    return [f for f in found if "build" not in f.parts]
+
+
 def formatted() -> list[str]:
     """Native sources that clang-format would change."""
-    files = [
-        str(f)
-        for p in ("cpp", "h", "hpp")
-        for f in ROOT.glob(f"packages/*/**/*.{p}")
-        if "build" not in f.parts
-    ]
     done = subprocess.run(
-        ["clang-format", "--dry-run", "--Werror", *files], capture_output=True, text=True
+        ["clang-format", "--dry-run", "--Werror", *map(str, sources())],
+        capture_output=True,
+        text=True,
     )
     return [line for line in done.stderr.splitlines() if "error:" in line][:20]
 
 
+def locks() -> list[str]:
+    """Sources that take or leave Python's lock without what holds a thread that Python ends at exit."""
+    home = HEADER.parent / "python.hpp"
+    unguarded = re.compile(
+        r"PyGILState_Ensure|PyEval_(Save|Restore)Thread|Py_\w+_ALLOW_THREADS|gil_scoped"
+    )
+    return [
+        f"{f.relative_to(ROOT)}: {found[0]}; rabbet/python.hpp has WithGil and WithoutGil"
+        for f in sources()
+        if f != home and (found := unguarded.search(f.read_text()))
+    ]
+
+
 if __name__ == "__main__":
-    found = header_compiles() + layout_grew() + formatted()
+    found = header_compiles() + layout_grew() + formatted() + locks()
     print("\n".join(found) or "native checks passed")
     sys.exit(bool(found))

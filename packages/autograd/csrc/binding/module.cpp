@@ -8,6 +8,7 @@
 
 #include "rabbet/autograd.h"
 #include "rabbet/python.h"
+#include "rabbet/python.hpp"
 
 namespace py = pybind11;
 
@@ -112,19 +113,25 @@ PyObject* node_sequence(PyObject* o, PyObject*) {
 
 // ---- hooks: a Python callable behind a C hook
 
+template <class... Objects>
+PyObject* call_object(void* callable, Objects*... args) {
+  return rb::calling_python([&] {
+    return PyObject_CallFunctionObjArgs(static_cast<PyObject*>(callable), args..., nullptr);
+  });
+}
+
 void drop_callable(void* ctx) {
-  if (!Py_IsInitialized()) return;
-  PyGILState_STATE gil = PyGILState_Ensure();
+  if (!rb::interpreter_alive()) return;
+  const rb::WithGil gil;
   Py_DECREF(static_cast<PyObject*>(ctx));
-  PyGILState_Release(gil);
 }
 
 int32_t call_grad_hook(void* ctx, RbTensor* grad, RbTensor** replacement) {
-  PyGILState_STATE gil = PyGILState_Ensure();
+  const rb::WithGil gil;
   int32_t code = RB_OK;
   core->host->retain(grad);
   PyObject* g = core->wrap(grad);
-  PyObject* result = g ? PyObject_CallOneArg(static_cast<PyObject*>(ctx), g) : nullptr;
+  PyObject* result = g ? call_object(ctx, g) : nullptr;
   if (!result) {
     code = core->capture_error();
   } else if (result != Py_None) {
@@ -140,7 +147,6 @@ int32_t call_grad_hook(void* ctx, RbTensor* grad, RbTensor** replacement) {
   }
   Py_XDECREF(result);
   Py_XDECREF(g);
-  PyGILState_Release(gil);
   return code;
 }
 
@@ -185,21 +191,19 @@ bool from_tuple(PyObject* result, RbTensor** list, int32_t n) {
 template <bool Before>
 int32_t call_node_hook(void* ctx, RbTensor** inputs, int32_t ninputs, RbTensor** outputs,
                        int32_t noutputs) {
-  PyGILState_STATE gil = PyGILState_Ensure();
+  const rb::WithGil gil;
   int32_t code = RB_OK;
   PyObject* in = Before ? nullptr : to_tuple(inputs, ninputs);
   PyObject* out = to_tuple(outputs, noutputs);
-  PyObject* hook = static_cast<PyObject*>(ctx);
   PyObject* result = !out || (!Before && !in) ? nullptr
-                     : Before                 ? PyObject_CallOneArg(hook, out)
-                              : PyObject_CallFunctionObjArgs(hook, in, out, nullptr);
+                     : Before                 ? call_object(ctx, out)
+                                              : call_object(ctx, in, out);
   const bool ok = result && (Before ? from_tuple(result, outputs, noutputs)
                                     : from_tuple(result, inputs, ninputs));
   if (!ok) code = core->capture_error();
   Py_XDECREF(result);
   Py_XDECREF(in);
   Py_XDECREF(out);
-  PyGILState_Release(gil);
   return code;
 }
 
@@ -333,11 +337,8 @@ PyObject* register_post(PyObject* o, PyObject* hook) { return add_grad_hook(o, h
 
 int32_t run_unlocked(RbTensor* const* outputs, RbTensor* const* grads, int32_t n,
                      RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results) {
-  int32_t code;
-  Py_BEGIN_ALLOW_THREADS;
-  code = tape->run(outputs, grads, n, inputs, ninputs, flags, results);
-  Py_END_ALLOW_THREADS;
-  return code;
+  const rb::WithoutGil unlocked;
+  return tape->run(outputs, grads, n, inputs, ninputs, flags, results);
 }
 
 // tensor.backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)
@@ -447,14 +448,13 @@ bool is_enabled() {
 
 int32_t call_custom(void* ctx, RbTensor* const* grads, int32_t noutputs, RbTensor** results,
                     int32_t ninputs) {
-  PyGILState_STATE gil = PyGILState_Ensure();
+  const rb::WithGil gil;
   int32_t code = RB_OK;
   PyObject* given = to_tuple(const_cast<RbTensor**>(grads), noutputs);
-  PyObject* result = given ? PyObject_CallOneArg(static_cast<PyObject*>(ctx), given) : nullptr;
+  PyObject* result = given ? call_object(ctx, given) : nullptr;
   if (!result || !from_tuple(result, results, ninputs)) code = core->capture_error();
   Py_XDECREF(result);
   Py_XDECREF(given);
-  PyGILState_Release(gil);
   return code;
 }
 
@@ -475,22 +475,21 @@ void record_custom(const std::string& name, const std::vector<py::object>& input
 // ---- saved-tensors hooks: the context is the tuple (pack, unpack), a packed value a Python object
 
 int32_t call_pack(void* ctx, RbTensor* t, void** packed) {
-  PyGILState_STATE gil = PyGILState_Ensure();
+  const rb::WithGil gil;
   core->host->retain(t);
   PyObject* given = core->wrap(t);
   PyObject* pack = PyTuple_GET_ITEM(static_cast<PyObject*>(ctx), 0);
-  PyObject* result = given ? PyObject_CallOneArg(pack, given) : nullptr;
+  PyObject* result = given ? call_object(pack, given) : nullptr;
   const int32_t code = result ? RB_OK : core->capture_error();
   *packed = result;
   Py_XDECREF(given);
-  PyGILState_Release(gil);
   return code;
 }
 
 int32_t call_unpack(void* ctx, void* packed, RbTensor** out) {
-  PyGILState_STATE gil = PyGILState_Ensure();
+  const rb::WithGil gil;
   PyObject* unpack = PyTuple_GET_ITEM(static_cast<PyObject*>(ctx), 1);
-  PyObject* result = PyObject_CallOneArg(unpack, static_cast<PyObject*>(packed));
+  PyObject* result = call_object(unpack, static_cast<PyObject*>(packed));
   RbTensor* t = result ? core->unwrap(result) : nullptr;
   if (result && !t) {
     PyErr_Format(PyExc_TypeError, "saved_tensors_hooks: unpack_hook must return a Tensor, not %s",
@@ -500,7 +499,6 @@ int32_t call_unpack(void* ctx, void* packed, RbTensor** out) {
   if (t) core->host->retain(t);
   *out = t;
   Py_XDECREF(result);
-  PyGILState_Release(gil);
   return code;
 }
 

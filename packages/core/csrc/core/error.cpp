@@ -4,6 +4,7 @@
 #include <new>
 #include <vector>
 
+#include "rabbet/thread_end.hpp"
 #include "thread_state.h"
 
 namespace rabbet {
@@ -69,6 +70,8 @@ int32_t store_current_exception() noexcept {
     return set_error(RB_E_OOM, "out of memory");
   } catch (const std::exception& error) {
     return set_error(RB_E_INTERNAL, std::string("internal error: ") + error.what());
+  } catch (const rb::ThreadEnd&) {
+    rb::hold_thread();
   } catch (...) {
     return set_error(RB_E_INTERNAL, "internal error: unknown exception");
   }

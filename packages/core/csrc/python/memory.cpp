@@ -95,10 +95,10 @@ void bind_memory(py::module_& m) {
     const DeviceSpec spec = device_argument(device);
     reset_accumulated_memory(spec.backend, spec.index);
   });
-  m.def("empty_cache", empty_cache, py::call_guard<py::gil_scoped_release>());
+  m.def("empty_cache", empty_cache, py::call_guard<WithoutGil>());
   m.def("synchronize", [](const py::object& device) {
     const DeviceSpec spec = device_argument(device);
-    const py::gil_scoped_release released;
+    const WithoutGil unlocked;
     synchronize(spec.backend, spec.index);
   });
 }

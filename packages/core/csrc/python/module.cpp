@@ -48,7 +48,7 @@ int32_t load_backend(const char* name) {
   WithGil gil;
   if (!backend_loader)
     return set_error(RB_E_PLUGIN, std::string("no backend for device '") + name + "' is loaded");
-  Ref done(PyObject_CallFunction(backend_loader, "s", name));
+  Ref done(calling_python([&] { return PyObject_CallFunction(backend_loader, "s", name); }));
   return done ? +RB_OK : capture_error();
 }
 
@@ -233,7 +233,7 @@ void load(const std::string& path, const std::map<std::string, std::string>& dev
           const std::map<std::string, std::string>& layers) {
   int32_t code;
   {
-    py::gil_scoped_release released;
+    const WithoutGil unlocked;
     const ReservedNames names{devices, layers};
     const Reserve reserve(names);
     code = load_plugin(path.c_str());

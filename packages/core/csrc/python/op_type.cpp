@@ -57,11 +57,8 @@ int32_t run(const Overload& overload, const RbValue* values, RbValue* rets, uint
   if (__builtin_expect(elements(overload, values) < kLargeCall, 1)) {
     return call(overload.op, values, nargs, rets, nrets, flags);
   }
-  int32_t code;
-  Py_BEGIN_ALLOW_THREADS;
-  code = call(overload.op, values, nargs, rets, nrets, flags);
-  Py_END_ALLOW_THREADS;
-  return code;
+  const WithoutGil unlocked;
+  return call(overload.op, values, nargs, rets, nrets, flags);
 }
 
 PyObject* wrong_out(const OpObject* o, PyObject* got, int nrets) {

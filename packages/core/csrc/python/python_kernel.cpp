@@ -71,8 +71,10 @@ class Given {
   PyObject* call(PyObject* fn, PyObject* names) {
     const Py_ssize_t keywords = names ? PyTuple_GET_SIZE(names) : 0;
     const size_t positional = static_cast<size_t>(n_ - keywords);
-    return PyObject_Vectorcall(fn, objects_ + 1, positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                               names);
+    return calling_python([&] {
+      return PyObject_Vectorcall(fn, objects_ + 1, positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                 names);
+    });
   }
 
  private:

@@ -1,9 +1,14 @@
-// Owning reference to a Python object, and the scopes of Python's lock.
+// Owning reference to a Python object.
 #pragma once
 #define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "rabbet/python.hpp"
 
 namespace rabbet::python {
+
+using rb::calling_python;
+using rb::interpreter_alive;
+using rb::WithGil;
+using rb::WithoutGil;
 
 /// Owns one reference; null is allowed. Needs Python's lock.
 class Ref {
@@ -34,27 +39,5 @@ class Ref {
  private:
   PyObject* p_ = nullptr;
 };
-
-/// Holds Python's lock; may be nested, on any thread.
-class WithGil {
- public:
-  WithGil() : state_(PyGILState_Ensure()) {}
-  ~WithGil() { PyGILState_Release(state_); }
-  WithGil(const WithGil&) = delete;
-  WithGil& operator=(const WithGil&) = delete;
-
- private:
-  PyGILState_STATE state_;
-};
-
-/// Whether the interpreter can still run code; deleters on other threads ask before they take the
-/// lock.
-inline bool interpreter_alive() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsInitialized() && !Py_IsFinalizing();
-#else
-  return Py_IsInitialized() && !_Py_IsFinalizing();
-#endif
-}
 
 }  // namespace rabbet::python

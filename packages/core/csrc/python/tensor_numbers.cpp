@@ -37,9 +37,8 @@ inline PyObject* finish(const Op* op, RbValue* values, int given) {
   if (__builtin_expect(elements < 65536, 1)) {
     code = call(op, values, n, &ret, 1);
   } else {
-    Py_BEGIN_ALLOW_THREADS;
+    const WithoutGil unlocked;
     code = call(op, values, n, &ret, 1);
-    Py_END_ALLOW_THREADS;
   }
   return __builtin_expect(code == RB_OK, 1) ? wrap(ret.v.t) : raise_error(code);
 }

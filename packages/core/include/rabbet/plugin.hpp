@@ -23,6 +23,7 @@
 #include <type_traits>
 
 #include "rabbet/abi.h"
+#include "rabbet/thread_end.hpp"
 #include "rabbet/values.hpp"
 
 namespace rb {
@@ -88,6 +89,8 @@ int32_t guarded(Body&& body) noexcept {
     return host->err_set(RB_E_OOM, "out of host memory");
   } catch (const std::exception& error) {
     return host->err_set(RB_E_INTERNAL, error.what());
+  } catch (const ThreadEnd&) {
+    hold_thread();
   } catch (...) {
     return host->err_set(RB_E_INTERNAL, "unknown C++ exception in a plugin");
   }

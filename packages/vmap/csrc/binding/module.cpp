@@ -5,6 +5,7 @@
 
 #include "rabbet/functionalize.h"
 #include "rabbet/python.h"
+#include "rabbet/python.hpp"
 #include "rabbet/vmap.h"
 
 namespace py = pybind11;
@@ -95,8 +96,10 @@ py::tuple level_info(int32_t level) {
 }
 
 int32_t warn(const char* message) {
-  const py::gil_scoped_acquire gil;
-  if (PyErr_WarnEx(PyExc_UserWarning, message, 1) == 0) return RB_OK;
+  const rb::WithGil gil;
+  const int failed =
+      rb::calling_python([&] { return PyErr_WarnEx(PyExc_UserWarning, message, 1); });
+  if (!failed) return RB_OK;
   return core->capture_error();
 }
 
