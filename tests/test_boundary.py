@@ -15,6 +15,7 @@ PUBLIC = {
     "rabbet/values.hpp",
     "rabbet/philox.h",
     "rabbet/python.h",
+    "rabbet/python.hpp",
     "rabbet/autograd.h",
     "rabbet/functionalize.h",
     "rabbet/autocast.h",
