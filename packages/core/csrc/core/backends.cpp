@@ -13,7 +13,7 @@
 namespace rabbet {
 
 // meta tensors are never exported: there is no memory behind kDLExtDev here.
-BackendTraits backend_traits[kMaxBackends] = {{12, false, UINT32_MAX}};
+BackendTraits backend_traits[kMaxBackends] = {{12, false, false, UINT32_MAX}};
 
 namespace {
 
@@ -108,7 +108,12 @@ int register_backend(const RbBackend& backend, const std::string& provider) {
     copy_struct(entry.devices, *backend.devices);
     entry.desc.devices = &entry.devices;
   }
-  backend_traits[id] = {backend.dlpack_type, (backend.flags & RB_B_HOST_MEMORY) != 0, 1};
+  if (entry.desc.streams) {
+    copy_struct(entry.streams, *entry.desc.streams);
+    entry.desc.streams = &entry.streams;
+  }
+  backend_traits[id] = {backend.dlpack_type, (backend.flags & RB_B_HOST_MEMORY) != 0,
+                        entry.desc.streams != nullptr, 1};
   t.count.store(id + 1, std::memory_order_release);
   return id;
 }
