@@ -189,54 +189,73 @@ const RbStreams kStreams = {RB_SIZE(RbStreams, event_elapsed),
 const RbBackend kBackend = {
     RB_SIZE(RbBackend, streams), 0, "lazy", 12, 0, &kDevices, &kAllocator, &kStreams};
 
-// ---- operators, of contiguous float32 tensors of one size, or one element, and of numbers
+// ---- operators, in float32; what they need of their tensors is copied, as those may be gone
 
 struct Operand {
-  const float* data;
-  bool one;
-  float number;
-  explicit Operand(const RbValue& v) : data(nullptr), one(true), number(0) {
-    if (v.tag == RB_TENSOR) {
-      data = static_cast<const float*>(v.v.t->data);
-      one = v.v.t->numel == 1;
-    } else {
-      number = v.tag == RB_FLOAT ? static_cast<float>(v.v.f) : static_cast<float>(v.v.i);
+  float* data = nullptr;
+  float number = 0;
+  std::vector<int64_t> shape, strides;  // of the result, 0 where it is broadcast
+
+  Operand(const RbValue& v, const RbTensor& out) : shape(out.shape, out.shape + out.ndim) {
+    if (v.tag != RB_TENSOR) {
+      number = static_cast<float>(v.tag == RB_FLOAT ? v.v.f : static_cast<double>(v.v.i));
+      return;
     }
+    const RbTensor& t = *v.v.t;
+    data = static_cast<float*>(t.data);
+    strides.assign(out.ndim, 0);
+    for (int d = 0; d < t.ndim; ++d)
+      if (t.shape[d] > 1) strides[out.ndim - t.ndim + d] = t.strides[d];
   }
-  float operator[](int64_t i) const { return data ? data[one ? 0 : i] : number; }
+  float* at(int64_t n) const {
+    int64_t offset = 0;
+    for (size_t d = shape.size(); d-- > 0; n /= shape[d]) offset += n % shape[d] * strides[d];
+    return data + offset;
+  }
+  float operator[](int64_t n) const { return data ? *at(n) : number; }
 };
 
 template <class F>
 void enqueue(const rb::Args& a, F f) {
   const Locked locked;
   const RbTensor& out = a.ret();
-  auto* to = static_cast<float*>(out.data);
-  const int64_t n = out.numel;
+  const Operand to(rb::tensor_value(const_cast<RbTensor*>(&out)), out);
+  const int64_t numel = out.numel;
   void* stream = mischief("kernel stream") ? nullptr : a.call->stream;
   queue(out.device.id, stream).add([=] {
-    for (int64_t i = 0; i < n; ++i) to[i] = f(i);
+    for (int64_t n = 0; n < numel; ++n) *to.at(n) = f(n);
   });
 }
 void add(const rb::Args& a) {
-  const Operand x(a.args[0]), y(a.args[1]), alpha(a.args[2]);
-  enqueue(a, [=](int64_t i) { return x[i] + alpha[i] * y[i]; });
+  const Operand x(a.args[0], a.ret()), y(a.args[1], a.ret()), alpha(a.args[2], a.ret());
+  enqueue(a, [=](int64_t n) { return x[n] + alpha[n] * y[n]; });
 }
 void mul(const rb::Args& a) {
-  const Operand x(a.args[0]), y(a.args[1]);
-  enqueue(a, [=](int64_t i) { return x[i] * y[i]; });
+  const Operand x(a.args[0], a.ret()), y(a.args[1], a.ret());
+  enqueue(a, [=](int64_t n) { return x[n] * y[n]; });
 }
 void clone(const rb::Args& a) {
-  const Operand x(a.args[0]);
-  enqueue(a, [=](int64_t i) { return x[i]; });
+  const Operand x(a.args[0], a.ret());
+  enqueue(a, [=](int64_t n) { return x[n]; });
+}
+void copy_into(const rb::Args& a) {
+  const Operand x(a.args[1], a.ret());
+  enqueue(a, [=](int64_t n) { return x[n]; });
+}
+template <int number>
+void constant(const rb::Args& a) {
+  enqueue(a, [](int64_t) { return static_cast<float>(number); });
 }
 
 int32_t init(const RbHost* host, RbTxn* txn) {
   rb::host = host;
   if (int32_t code = host->add_backend(txn, &kBackend, &backend_id)) return code;
   const uint64_t f32 = 1ull << RB_F32;
-  const rb::KernelSpec kernels[] = {{"add", rb::wrap<add>, RB_K_CONTIGUOUS, f32},
-                                    {"mul", rb::wrap<mul>, RB_K_CONTIGUOUS, f32},
-                                    {"clone", rb::wrap<clone>, RB_K_CONTIGUOUS, f32}};
+  const rb::KernelSpec kernels[] = {
+      {"add", rb::wrap<add>, 0, f32},          {"mul", rb::wrap<mul>, 0, f32},
+      {"clone", rb::wrap<clone>, 0, f32},      {"copy", rb::wrap<copy_into>, 0, f32},
+      {"fill", rb::wrap<copy_into>, 0, f32},   {"ones_like", rb::wrap<constant<1>>, 0, f32},
+      {"zeros", rb::wrap<constant<0>>, 0, f32}};
   return rb::add_kernels(host, txn, "lazy", kernels);
 }
 const RbPlugin kPlugin = {RB_SIZE(RbPlugin, retire),

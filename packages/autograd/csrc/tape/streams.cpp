@@ -29,16 +29,11 @@ int32_t StreamOrder::enter(Node* n) {
   return RB_OK;
 }
 
-// To a stream that sees, from its first time on, what the caller did before.
 int32_t StreamOrder::change(void* stream) {
   const bool known = std::any_of(used_.begin(), used_.end(), [&](const Used& u) {
     return u.stream == stream && u.device == entered_;
   });
-  if (!known) {
-    if (int32_t rc = host->stream_wait(entered_.backend, entered_.index, stream, callers_))
-      return rc;
-    used_.push_back({entered_, stream});
-  }
+  if (!known) used_.push_back({entered_, stream});
   return host->stream_set(entered_.backend, entered_.index, stream);
 }
 

@@ -178,7 +178,11 @@ def test_memory_is_not_given_back_while_a_stream_uses_it(device):
             y = count_up(x)
             del x
             _C.empty_cache()
-            expect(y, k + STEPS, "additions to a tensor that was dropped, and given back by empty_cache()")
+            expect(
+                y,
+                k + STEPS,
+                "additions to a tensor that was dropped, and given back by empty_cache()",
+            )
 
 
 def test_every_thread_has_its_own_stream(device):
