@@ -7,6 +7,8 @@ from typing import Any, Self, TypeVar
 from . import _C
 from ._accelerators import Device, chosen_device
 
+__all__ = ["Event", "Stream"]
+
 
 class _Entered(threading.local):
     """The streams that `with` replaced on a thread, innermost last."""

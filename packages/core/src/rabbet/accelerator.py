@@ -82,7 +82,7 @@ def current_stream(device: _Device = None, /) -> Stream:
     return Stream._current(chosen_device("accelerator.current_stream", device))
 
 
-def set_stream(stream: Stream, /) -> None:
+def set_stream(stream: Stream) -> None:
     """Make `stream` the calling thread's of its device.
 
     Raises:
