@@ -110,15 +110,25 @@ def test_many_turns_of_two_streams(streams):
     assert low == high == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_host_and_other_streams_do_not_meet_what_a_copy_still_needs(streams, busy):
-    side, _ = streams
-    with side:
-        zero = busy()
+def test_copies_are_in_the_order_of_the_current_stream(streams, busy):
+    slow, quick = streams
+    with slow:
+        x = full(3, 1 << 18)
+        out = x + busy()
+        out += x
+        address = x.data_ptr()
+        del x
         host = rabbet.ones(1 << 18)
-        there = host.to(DEVICE)  # the host's memory may change as soon as this returns
+        there = host.to(DEVICE)  # behind what uses its block; the host's memory may change now
         host.zero_()
+        assert there.data_ptr() == address and slow.query()
+        zero = busy()
+    with quick:
+        assert rabbet.ones(3).to(DEVICE).tolist() == [1, 1, 1]
+        assert not slow.query()
+    with slow:
         assert (there + zero).cpu().tolist() == [1.0] * (1 << 18)
-    assert side.query()
+        assert all_are(out, 6)
 
 
 def test_without_waits_the_values_are_open_but_nothing_fails(streams):
@@ -355,12 +365,12 @@ def test_two_devices(run):
     code = """
 import rabbet
 from rabbet import accelerator
-if accelerator.device_count() == 1:
+x = rabbet.full((256, 256), 1 / 256, device="opencl:0")
+if accelerator.device_count() == 1:  # of the backend that was used first
     print("one")
     raise SystemExit
 one, two = rabbet.Stream("opencl:0"), rabbet.Stream("opencl:1")
 assert one != two and accelerator.current_stream("opencl:1").stream_id == 0
-x = rabbet.full((256, 256), 1 / 256, device="opencl:0")
 one.wait_stream(accelerator.current_stream("opencl:0"))
 with one, two:
     y = x
