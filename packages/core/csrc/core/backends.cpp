@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "reserved.h"
+#include "runtime.h"
 
 namespace rabbet {
 
@@ -108,6 +109,7 @@ int register_backend(const RbBackend& backend, const std::string& provider) {
     copy_struct(entry.devices, *backend.devices);
     entry.desc.devices = &entry.devices;
   }
+  if (!RB_HAS(&kHost, record_stream)) entry.desc.streams = nullptr;
   if (entry.desc.streams) {
     copy_struct(entry.streams, *entry.desc.streams);
     entry.desc.streams = &entry.streams;

@@ -447,6 +447,9 @@ int32_t host_stream_wait(int32_t backend, int32_t device, void* stream, void* ot
     stream_wait(backend, device, stream, other);
   });
 }
+int32_t host_record_stream(RbTensor* t, void* stream) {
+  return guarded([&] { record_stream(impl(need(t, "record_stream: the tensor")), stream); });
+}
 
 }  // namespace
 
@@ -479,7 +482,7 @@ RbHost kHost = {
     host_tensor_wrap,     host_jvp,
     host_transform_below, host_tensor_wrap_along,
     host_stream_get,      host_stream_set,
-    host_stream_wait,
+    host_stream_wait,     host_record_stream,
 };
 
 }  // namespace rabbet

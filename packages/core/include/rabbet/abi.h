@@ -608,6 +608,8 @@ struct RbHost { /* lives as long as the process; all members are required unless
   int32_t (*stream_get)(int32_t backend, int32_t device, void** stream);
   int32_t (*stream_set)(int32_t backend, int32_t device, void* stream);
   int32_t (*stream_wait)(int32_t backend, int32_t device, void* stream, void* other);
+  /* The tensor's memory is used on `stream`, too: it is not given again before that is done. */
+  int32_t (*record_stream)(RbTensor*, void* stream);
 };
 
 /* ---- what a plugin exports */
