@@ -308,6 +308,24 @@ def test_training_on_a_stream_is_training(streams):
     assert got == expected and got[0][-1] < got[0][0]
 
 
+def test_gradients_cross_streams(streams, busy):
+    one, other = streams
+    leaf = full(2).requires_grad_()
+    accelerator.synchronize(DEVICE)
+    for _ in range(3):
+        with one:
+            square = leaf * leaf + busy()
+        other.wait_stream(one)
+        with other:
+            loss = (square * 3 + busy()).sum()
+            loss.backward()
+        waits = accelerator.current_stream(DEVICE)
+        waits.wait_stream(one)
+        waits.wait_stream(other)
+        assert all_are(leaf.grad, 12)
+        leaf.grad = None
+
+
 @pytest.mark.parametrize("wait", ["device", "stream", "event", "read on another stream"])
 def test_an_index_out_of_range_is_reported_whichever_stream_it_was_on(wait, streams):
     side, other = streams
