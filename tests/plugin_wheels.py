@@ -83,6 +83,12 @@ def build_backend(folder: Path, name: str) -> Path:
     return compile_library(folder, name, BACKEND, f"-DKEY=0x{key:x}", f'-DNAME="{name}"')
 
 
+def build_lazy(folder: Path) -> Path:
+    """The backend `lazy`: it has streams, and work runs only when something waits for it."""
+    source = (Path(__file__).parent / "lazy_backend.cpp").read_text()
+    return compile_library(folder, "lazy", source, "-O1", "-fvisibility=hidden", language="cpp")
+
+
 def build(folder: Path, name: str, headers: Path | None = None, **changes: str) -> Path:
     """A library that needs what MANIFEST says, or `minor`, or `needed`; built with core's headers or others."""
     words = {**GOOD, **changes}

@@ -148,6 +148,14 @@ CALLS = {
     "replay on nothing": ("host->view_replay(a[0].v.t, 0, &made)", "view_replay: the root is null"),
     "random numbers of no backend": ("host->rng_reserve(0, 77, 0, 4, &slice)", "rng_reserve: 77 is not the id of a backend"),
     "random numbers to nowhere": ("host->rng_reserve(0, 1, 0, 4, 0)", "where the slice goes is null"),
+    "the stream of no backend": ("host->stream_get(77, 0, &stream)", "stream_get: 77 is not the id of a backend"),
+    "the stream of no device": ("host->stream_get(1, 9, &stream)", "there is no device cpu:9"),
+    "the stream to nowhere": ("host->stream_get(1, 0, 0)", "stream_get: where the stream goes is null"),
+    "a stream for no backend": ("host->stream_set(-1, 0, &id)", "stream_set: -1 is not the id of a backend"),
+    "a stream for a backend without": ("host->stream_set(1, 0, &id)", "the backend 'cpu' has no streams besides the default one"),
+    "a wait of no backend": ("host->stream_wait(77, 0, 0, &id)", "stream_wait: 77 is not the id of a backend"),
+    "a wait where there are no streams": ("host->stream_wait(1, 0, 0, &id)", "the backend 'cpu' has no streams besides the default one"),
+    "no tensor on a stream": ("host->record_stream(0, &id)", "record_stream: the tensor is null"),
     "a level of no transform": ("host->transform_push(3, 0, 0, &id)", "transform_push: the key 3 is not that of a transform's layer"),
     "a level to nowhere": ("host->transform_push(3, 0, 0, 0)", "where the level goes is null"),
     "a level that is not entered": ("host->transform_pop(3)", "transform_pop: expected the last level, 0, got 3"),
@@ -207,7 +215,7 @@ static const RbHost* host;
 static int32_t which = -1, layer_id;
 static void keep(const RbHost* h) { host = h; }
 static int32_t mistake(int32_t which_one, const RbCall* c, const RbValue* given)
-{ RbValue a[9], grads[9], r = value(RB_NONE); RbRngSlice slice; RbTls tls; RbCall made_of = *c; host->tls_get(&tls); const RbOp* add = host->find_op("add");
+{ RbValue a[9], grads[9], r = value(RB_NONE); RbRngSlice slice; RbTls tls; void* stream = 0; RbCall made_of = *c; host->tls_get(&tls); const RbOp* add = host->find_op("add");
   (void)c; (void)slice; (void)grads; (void)made_of; (void)slot; (void)offset;
   for (int i = 0; i < 9; ++i) a[i] = i < 2 ? given[0] : value(RB_NONE);
   switch (which_one) { %s }

@@ -10,7 +10,7 @@ from rabbet import _C
 
 PAGES = {
     "functions": ["rabbet._functions", "rabbet._random", "rabbet.serialization", "rabbet.library"],
-    "accelerator": ["rabbet.accelerator"],
+    "accelerator": ["rabbet.accelerator", "rabbet._streams"],
     "autograd": ["rabbet.autograd", "rabbet.autograd.graph"],
     "amp": ["rabbet.amp"],
     "vmap": ["rabbet.vmap", "rabbet.func"],

@@ -12,7 +12,6 @@ int32_t backend_id = -1;
 
 namespace {
 
-// In a child of a process that had opened the devices: the driver's threads are not here.
 std::atomic<bool> in_child{false};
 
 struct Found {
@@ -76,16 +75,12 @@ Operators& operators() {
 
 }  // namespace
 
-void check_cl(cl_int status, int device, const char* what) {
-  if (__builtin_expect(status == CL_SUCCESS, 1)) return;
-  rb::fail(status == CL_MEM_OBJECT_ALLOCATION_FAILURE ? RB_E_OOM : RB_E_DEVICE,
-           "opencl:%d: %s failed: %s", device, what, status_text(status).c_str());
-}
+bool forked() { return in_child.load(std::memory_order_relaxed); }
 
 int device_count() { return static_cast<int>(found().devices.size()); }
 
 Device& device(int index) {
-  if (in_child.load(std::memory_order_relaxed)) {
+  if (forked()) {
     rb::fail(
         RB_E_DEVICE,
         "opencl: this process was forked from one that had opened the devices, which do not work "
@@ -120,23 +115,50 @@ Device::Device(cl_device_id id, int index) : id_(id), index_(index) {
 }
 
 void Device::open() {
-  if (open_) return;
+  if (!queues_.empty()) return;
   cl_int status;
   context_ = cl().CreateContext(nullptr, 1, &id_, nullptr, nullptr, &status);
   check_cl(status, index_, "clCreateContext");
-  queue_ = cl().CreateCommandQueueWithProperties(context_, id_, nullptr, &status);
-  check_cl(status, index_, "clCreateCommandQueueWithProperties");
+  auto queue = std::make_unique<Queue>(context_, id_, index_);
+  fault_queue_ = std::make_unique<Queue>(context_, id_, index_);
   fault_ = static_cast<int32_t*>(cl().SVMAlloc(context_, CL_MEM_READ_WRITE, 64, 0));
   if (!fault_) rb::fail(RB_E_OOM, "opencl:%d: cannot allocate 64 bytes", index_);
   const int32_t none = 0;
-  check_cl(cl().EnqueueSVMMemcpy(queue_, CL_TRUE, fault_, &none, sizeof none, 0, nullptr, nullptr),
-           index_, "clEnqueueSVMMemcpy");
-  open_ = true;
+  copy_fault(fault_, &none);
+  queues_.push_back(std::move(queue));
 }
 
-void* Device::allocate(uint64_t nbytes) {
+void* Device::current_stream() const {
+  void* stream = nullptr;  // an older core knows no other
+  if (RB_HAS(rb::host, stream_get)) rb::check(rb::host->stream_get(backend_id, index_, &stream));
+  return stream;
+}
+
+void* Device::new_stream() {
   std::lock_guard<std::recursive_mutex> lock(mutex_);
   open();
+  queues_.push_back(std::make_unique<Queue>(context_, id_, index_));
+  return queues_.back().get();
+}
+
+Queue& Device::queue(void* stream) {
+  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  open();
+  if (!stream) return *queues_.front();
+  for (const auto& queue : queues_) {
+    if (queue.get() == stream) return *queue;
+  }
+  rb::fail(RB_E_ARG, "opencl:%d: %p is not a stream of this device", index_, stream);
+}
+
+Mark Device::last(void* stream) {
+  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  return queue(stream).last();
+}
+
+void* Device::allocate(uint64_t nbytes, void* stream) {
+  std::lock_guard<std::recursive_mutex> lock(mutex_);
+  queue(stream);  // `release` cannot say that there is none
   void* data = nullptr;
   if (nbytes <= largest_ && in_use_ + nbytes <= memory_)
     data = cl().SVMAlloc(context_, CL_MEM_READ_WRITE, nbytes, 0);
@@ -152,25 +174,51 @@ void* Device::allocate(uint64_t nbytes) {
   return data;
 }
 
-void Device::release(void* data, uint64_t nbytes) {
+// clSVMFree does not wait for the commands that use the memory. Nor can it be left to the queue
+// (clEnqueueSVMFree): core releases where memory is short, and asks again at once.
+void Device::release(void* data, uint64_t nbytes, void* stream) {
+  const Mark mark = last(stream);
+  if (mark) {
+    cl_event event = mark.get();
+    cl().WaitForEvents(1, &event);  // that a command failed is told to who waits for the stream
+  }
   std::lock_guard<std::recursive_mutex> lock(mutex_);
-  cl().Finish(queue_);  // clSVMFree does not wait for the kernels that use it
   cl().SVMFree(context_, data);
   in_use_ -= nbytes;
 }
 
 void Device::synchronize() {
-  std::lock_guard<std::recursive_mutex> lock(mutex_);
-  if (!open_) return;
-  check_cl(cl().Finish(queue_), index_, "clFinish");
+  std::vector<Mark> marks;
+  {
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
+    for (const auto& queue : queues_) marks.push_back(queue->last());
+  }
+  if (marks.empty()) return;  // never opened
+  for (const Mark& mark : marks) wait(mark, index_);
+  report_fault();
+}
+
+void Device::synchronize(const Mark& mark) {
+  wait(mark, index_);
+  report_fault();
+}
+
+void Device::copy_fault(int32_t* to, const int32_t* from) {
+  const cl_int status = fault_queue_->add([&](cl_command_queue queue, cl_event* event) {
+    return cl().EnqueueSVMMemcpy(queue, CL_TRUE, to, from, sizeof *to, 0, nullptr, event);
+  });
+  check_cl(status, index_, "clEnqueueSVMMemcpy");
+}
+
+void Device::report_fault() {
   int32_t number = 0;
-  check_cl(
-      cl().EnqueueSVMMemcpy(queue_, CL_TRUE, &number, fault_, sizeof number, 0, nullptr, nullptr),
-      index_, "clEnqueueSVMMemcpy");
-  if (number == 0) return;
-  const int32_t none = 0;
-  check_cl(cl().EnqueueSVMMemcpy(queue_, CL_TRUE, fault_, &none, sizeof none, 0, nullptr, nullptr),
-           index_, "clEnqueueSVMMemcpy");
+  {
+    std::lock_guard<std::mutex> lock(fault_mutex_);
+    copy_fault(&number, fault_);
+    if (number == 0) return;
+    const int32_t none = 0;
+    copy_fault(fault_, &none);
+  }
   Operators& o = operators();
   std::lock_guard<std::mutex> names(o.mutex);
   rb::fail(RB_E_INDEX,
@@ -179,26 +227,19 @@ void Device::synchronize() {
            index_, o.names[number - 1].c_str());
 }
 
-void Device::write(void* to, const void* from, uint64_t nbytes) {
-  std::lock_guard<std::recursive_mutex> lock(mutex_);
-  check_cl(cl().EnqueueSVMMemcpy(queue_, CL_TRUE, to, from, nbytes, 0, nullptr, nullptr), index_,
-           "clEnqueueSVMMemcpy");
+Mark Device::copy(void* to, const void* from, uint64_t nbytes, void* stream) {
+  return enqueue(stream, "clEnqueueSVMMemcpy", [&](cl_command_queue queue, cl_event* event) {
+    return cl().EnqueueSVMMemcpy(queue, CL_FALSE, to, from, nbytes, 0, nullptr, event);
+  });
 }
-void Device::read(void* to, const void* from, uint64_t nbytes) {
-  std::lock_guard<std::recursive_mutex> lock(mutex_);
-  check_cl(cl().EnqueueSVMMemcpy(queue_, CL_FALSE, to, from, nbytes, 0, nullptr, nullptr), index_,
-           "clEnqueueSVMMemcpy");
-  synchronize();
+void Device::write(void* to, const void* from, uint64_t nbytes, void* stream) {
+  wait(copy(to, from, nbytes, stream), index_);
+}
+void Device::read(void* to, const void* from, uint64_t nbytes, void* stream) {
+  synchronize(copy(to, from, nbytes, stream));
 }
 void Device::move(void* to, const void* from, uint64_t nbytes) {
-  std::lock_guard<std::recursive_mutex> lock(mutex_);
-  check_cl(cl().EnqueueSVMMemcpy(queue_, CL_FALSE, to, from, nbytes, 0, nullptr, nullptr), index_,
-           "clEnqueueSVMMemcpy");
-}
-void Device::fill(void* to, const void* pattern, size_t size, uint64_t nbytes) {
-  std::lock_guard<std::recursive_mutex> lock(mutex_);
-  check_cl(cl().EnqueueSVMMemFill(queue_, to, pattern, size, nbytes, 0, nullptr, nullptr), index_,
-           "clEnqueueSVMMemFill");
+  copy(to, from, nbytes, current_stream());
 }
 
 // ---- what core calls
@@ -214,19 +255,21 @@ int32_t sync(void*, int32_t index) {
 }
 
 // Rows without gaps of one dtype; core has seen to both.
-int32_t copy(void*, const RbTensor* src, const RbTensor* dst, void*, uint32_t) {
+int32_t copy(void*, const RbTensor* src, const RbTensor* dst, void* stream, uint32_t) {
   return rb::guarded([&] {
     const uint64_t nbytes = static_cast<uint64_t>(src->numel) * (src->dtype.bits / 8);
     if (nbytes == 0) return;
     const bool from_here = is_here(*src), to_here = is_here(*dst);
     if (from_here && to_here) {
-      std::vector<char> between(nbytes);  // two contexts: no memory is common to both
-      device_of(*src).read(between.data(), src->data, nbytes);
-      device_of(*dst).write(dst->data, between.data(), nbytes);
+      // Two contexts: no memory is common to both. What waits for both streams is the host.
+      std::vector<char> between(nbytes);
+      Device& from = device_of(*src);
+      from.read(between.data(), src->data, nbytes, from.current_stream());
+      device_of(*dst).write(dst->data, between.data(), nbytes, stream);
     } else if (to_here) {
-      device_of(*dst).write(dst->data, src->data, nbytes);
+      device_of(*dst).write(dst->data, src->data, nbytes, stream);
     } else {
-      device_of(*src).read(dst->data, src->data, nbytes);
+      device_of(*src).read(dst->data, src->data, nbytes, stream);
     }
   });
 }
@@ -234,12 +277,12 @@ int32_t copy(void*, const RbTensor* src, const RbTensor* dst, void*, uint32_t) {
 // A driver's threads begin with the search for devices, which `init` has made.
 void fork_child(void*) { in_child.store(true); }
 
-int32_t allocate(void*, int32_t index, uint64_t nbytes, void*, RbBuffer* out) {
+int32_t allocate(void*, int32_t index, uint64_t nbytes, void* stream, RbBuffer* out) {
   return rb::guarded(
-      [&] { *out = RbBuffer{device(index).allocate(nbytes), nbytes, nullptr, index, 0}; });
+      [&] { *out = RbBuffer{device(index).allocate(nbytes, stream), nbytes, nullptr, index, 0}; });
 }
-void release(void*, RbBuffer* buffer, void*) {
-  if (!in_child.load()) device(buffer->device_index).release(buffer->data, buffer->nbytes);
+void release(void*, RbBuffer* buffer, void* stream) {
+  if (!forked()) device(buffer->device_index).release(buffer->data, buffer->nbytes, stream);
 }
 
 }  // namespace

@@ -190,7 +190,8 @@ void nonzero_kernel(const rb::Args& a) {
       .value(x.numel)
       .run(blocks);
   std::vector<int64_t> starts(blocks);
-  if (blocks) device.read(starts.data(), counts.data(), blocks * sizeof(int64_t));
+  void* stream = device.current_stream();
+  if (blocks) device.read(starts.data(), counts.data(), blocks * sizeof(int64_t), stream);
   int64_t total = 0;
   for (int64_t& start : starts) {
     const int64_t count = start;
@@ -208,7 +209,7 @@ void nonzero_kernel(const rb::Args& a) {
     Space places = {};
     places.ndim = x.ndim;
     std::copy(x.shape, x.shape + x.ndim, places.shape);
-    device.write(counts.data(), starts.data(), blocks * sizeof(int64_t));
+    device.write(counts.data(), starts.data(), blocks * sizeof(int64_t), stream);
     Launch(device, x.dtype_id, "write_nonzero")
         .pointer(rows->data)
         .pointer(counts.data())

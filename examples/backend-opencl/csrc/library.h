@@ -4,13 +4,27 @@
 
 #include <string>
 
-#define RBCL_FUNCTIONS(X)                                                                       \
-  X(GetPlatformIDs)                                                                             \
-  X(GetPlatformInfo)                                                                            \
-  X(GetDeviceIDs) X(GetDeviceInfo) X(CreateContext) X(CreateCommandQueueWithProperties)         \
-      X(CreateProgramWithSource) X(BuildProgram) X(GetProgramBuildInfo) X(CreateKernel)         \
-          X(SetKernelArg) X(SetKernelArgSVMPointer) X(EnqueueNDRangeKernel) X(EnqueueSVMMemcpy) \
-              X(EnqueueSVMMemFill) X(SVMAlloc) X(SVMFree) X(Flush) X(Finish)
+#define RBCL_FUNCTIONS(X)             \
+  X(GetPlatformIDs)                   \
+  X(GetPlatformInfo)                  \
+  X(GetDeviceIDs)                     \
+  X(GetDeviceInfo)                    \
+  X(CreateContext)                    \
+  X(CreateCommandQueueWithProperties) \
+  X(CreateProgramWithSource)          \
+  X(BuildProgram)                     \
+  X(GetProgramBuildInfo)              \
+  X(CreateKernel)                     \
+  X(SetKernelArg)                     \
+  X(SetKernelArgSVMPointer)           \
+  X(EnqueueNDRangeKernel)             \
+  X(EnqueueSVMMemcpy)                 \
+  X(SVMAlloc)                         \
+  X(SVMFree)                          \
+  X(Flush)                            \
+  X(EnqueueMarkerWithWaitList)        \
+  X(EnqueueBarrierWithWaitList)       \
+  X(WaitForEvents) X(ReleaseEvent) X(GetEventInfo) X(GetEventProfilingInfo)
 
 namespace rbcl {
 

@@ -114,9 +114,6 @@ Launch& Launch::number(int dtype, double real, int64_t integer) {
   }
 }
 
-// Drivers may hold commands back until someone waits; the device should work meanwhile.
-void Launch::flush() { cl().Flush(device_.queue_); }
-
 void Launch::fail(cl_int status) const {
   rb::fail(status == CL_MEM_OBJECT_ALLOCATION_FAILURE ? RB_E_OOM : RB_E_DEVICE,
            "opencl:%d (%s): kernel %s, argument %u: %s", device_.index_, device_.name_.c_str(),

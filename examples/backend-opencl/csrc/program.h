@@ -46,9 +46,10 @@ class Launch {
     if (n > 0) enqueue(1, &global, &local);
   }
   void enqueue(cl_uint dims, const size_t* global, const size_t* local) {
-    check(cl().EnqueueNDRangeKernel(device_.queue_, kernel_, dims, nullptr, global, local, 0,
-                                    nullptr, nullptr));
-    flush();
+    check(device_.queue(device_.current_stream()).add([&](cl_command_queue queue, cl_event* event) {
+      return cl().EnqueueNDRangeKernel(queue, kernel_, dims, nullptr, global, local, 0, nullptr,
+                                       event);
+    }));
   }
 
  private:
@@ -56,7 +57,6 @@ class Launch {
     if (__builtin_expect(status != CL_SUCCESS, 0)) fail(status);
   }
   [[noreturn]] void fail(cl_int status) const;
-  void flush();
 
   Device& device_;
   const char* name_;

@@ -1,5 +1,9 @@
 """Everything here needs a device; where there is none the reason is the backend's own."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import rabbet
 
@@ -33,3 +37,16 @@ def both():
             assert_close(there.cpu(), host, **tolerances)
 
     return compare
+
+
+@pytest.fixture
+def run():
+    """Run code in a process of its own, with environment variables, and return what it prints."""
+
+    def in_a_process(code, **env):
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env})
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return in_a_process

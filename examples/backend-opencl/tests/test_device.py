@@ -4,8 +4,6 @@ Copies, memory, random numbers and every operator are the conformance kit's: `py
 """
 
 import os
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -117,16 +115,8 @@ def test_threads_share_the_device():
     assert results == {s: s * 4096.0 for s in range(1, 5)}
 
 
-def run(code, **env):
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **env}
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
-def test_a_forked_child_is_told_what_to_do():
+def test_a_forked_child_is_told_what_to_do(run):
     code = """
 import os, rabbet
 x = rabbet.ones(3, device="opencl"); x.tolist()
@@ -143,7 +133,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), (x + 1).tolist())
     assert run(code) == "7 [2.0, 2.0, 2.0]\n"
 
 
-def test_a_build_failure_shows_the_compilers_words_the_device_and_the_operator():
+def test_a_build_failure_shows_the_compilers_words_the_device_and_the_operator(run):
     code = """
 import rabbet
 x = rabbet.tensor([1.0], device="opencl")
@@ -157,7 +147,7 @@ except RuntimeError as error:
     assert "error:" in text and "while running exp on opencl" in text
 
 
-def test_without_a_platform_only_this_device_is_missing(tmp_path):
+def test_without_a_platform_only_this_device_is_missing(run, tmp_path):
     code = """
 import rabbet
 try:

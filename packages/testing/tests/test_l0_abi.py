@@ -81,10 +81,16 @@ BROKEN = {
         r"add_kernel: the struct_size of RbKernel is 4096, expected \d+ to \d+"),
     "a name that is no string": ([('k.op = "add"', "k.op = (const char*)8")], "init", "SIGSEGV: in the step 'read the string of add_kernel: `op`'"),
     "a backend without allocator": ([("&devices, &allocator}", "&devices, 0}")], "init", "add_backend 'odd': the RbAllocator is null"),
+    "streams that cannot be asked": (
+        [("//TOP", "static int32_t s3(void* s, int32_t d, void* x) { (void)s; (void)d; (void)x; return RB_OK; }\n"
+          "static const RbStreams streams = {.struct_size = RB_SIZE(RbStreams, event_elapsed), .sync = s3};"),
+         ("{RB_SIZE(RbBackend, allocator), RB_B_HOST_MEMORY,", "{RB_SIZE(RbBackend, streams), RB_B_HOST_MEMORY,"),
+         ("&devices, &allocator};", "&devices, &allocator, &streams};")], "init",
+        r"a backend of host memory has streams[^@]*add_backend 'odd': `create` of the streams is null[^@]*`event_query` of the streams is null"),
     "devices that cannot be counted": ([("return RB_OK; /*COUNT*/", "return RB_E_DEVICE;")], "devices", "RbDevices.count returned 6 with 1 devices; it must not fail"),
     "init reports a failure that is none": ([("//INIT", 'return host->err_set(RB_E_DEVICE, "no board");')], "init", r"init returned 6 \(no board\), though nothing failed"),
     "init crashes": ([("//INIT", "*(volatile int*)0 = 1;")], "init", "died of SIGSEGV: in the step 'init on a host"),
-    "needs more than it was built with": ([("RB_ABI_MINOR, MIN", "RB_ABI_MINOR - 1, RB_ABI_MINOR")], "plugin", "abi_min 4 is above abi_built 3"),
+    "needs more than it was built with": ([("RB_ABI_MINOR, MIN", "RB_ABI_MINOR - 1, RB_ABI_MINOR")], "plugin", f"abi_min {NEWEST} is above abi_built {NEWEST - 1}"),
     "a table of its own for every call": (
         [("return &plugin; /*ENTRY*/", "RbPlugin* p = (RbPlugin*)malloc(sizeof *p); *p = plugin; return p;")], "plugin",
         "returns another pointer at the second call"),

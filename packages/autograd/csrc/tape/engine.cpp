@@ -12,6 +12,7 @@
 #include "forward.h"
 #include "gradients.h"
 #include "loaded.h"
+#include "streams.h"
 
 namespace tape {
 
@@ -101,6 +102,7 @@ class Run {
 
   int32_t push(Node* n, uint32_t output, Ref grad);
   int32_t process(Node* n);
+  int32_t process_in_order(Node* n);
   int32_t tensor_hooks(Node* n, bool after_accumulation);
   int32_t accumulate(Node* n);
   int32_t apply(Node* n, Gradients& results);
@@ -115,6 +117,7 @@ class Run {
   uint32_t flags_;
   RbTensor** results_;
   uint64_t id_;
+  StreamOrder order_;
   std::vector<Node*> heap_;
   std::vector<Capture> captures_;
   uint64_t oldest_ = UINT64_MAX;  // sequence number among the captures
@@ -141,12 +144,16 @@ int32_t Run::push(Node* n, uint32_t output, Ref grad) {
   RbTensor*& buffer = n->grads[output];
   if (!buffer) {
     buffer = grad.take();
-    return RB_OK;
+  } else {
+    if (order_.matters()) {
+      if (int32_t rc = order_.use(&buffer)) return rc;
+    }
+    Ref total;
+    if (int32_t rc = sum(buffer, grad.get(), total)) return rc;
+    host->release(buffer);
+    buffer = total.take();
   }
-  Ref total;
-  if (int32_t rc = sum(buffer, grad.get(), total)) return rc;
-  host->release(buffer);
-  buffer = total.take();
+  if (order_.matters()) order_.made(&buffer);
   return RB_OK;
 }
 
@@ -236,11 +243,18 @@ int32_t Run::go() {
     std::pop_heap(heap_.begin(), heap_.end(), older);
     Node* n = heap_.back();
     heap_.pop_back();
-    const int32_t rc = process(n);
+    const int32_t rc = order_.matters(n) ? process_in_order(n) : process(n);
     abandon(n);
     if (rc != RB_OK) return rc;
   }
-  return RB_OK;
+  return order_.finish();
+}
+
+int32_t Run::process_in_order(Node* n) {
+  if (int32_t rc = order_.enter(n)) return rc;
+  const int32_t rc = process(n);
+  const int32_t left = order_.leave();
+  return rc != RB_OK ? rc : left;
 }
 
 int32_t Run::tensor_hooks(Node* n, bool after_accumulation) {
@@ -280,6 +294,7 @@ int32_t Run::process(Node* n) {
       host->release(m.grad);
     }
     m.grad = total.take();
+    if (int32_t rc = order_.give(m.grad)) return rc;
   }
   bool watched = false;
   for (size_t k = 0; k < captures_.size(); ++k) {
@@ -289,6 +304,7 @@ int32_t Run::process(Node* n) {
     if (results_ && n->grads[c.output] && !results_[k]) {
       host->retain(n->grads[c.output]);
       results_[k] = n->grads[c.output];
+      if (int32_t rc = order_.give(results_[k])) return rc;
     }
   }
   if (n->kind == NodeKind::kAccumulate) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "streams.h"
+
 namespace tape {
 
 namespace {
@@ -89,6 +91,7 @@ int32_t link_identity(RbTensor* t, RbTensor* x, int16_t depth, uint16_t nest) {
   n->op = identity;
   n->info = host->op_info(identity);
   copy_meta(n->out_metas[0], t, &extra);
+  n->stream = stream_of(n->out_metas[0]);
   const Target target = x ? gradient_target(x) : Target{nullptr, 0};
   n->edges[0] = Edge{target.fn, &n->out_metas[0], target.output, 0};
   n->seq = 1 + (target.fn ? target.fn->seq : 0);

@@ -78,6 +78,7 @@ struct RbNode {
   std::atomic<int32_t> refs;
   uint32_t bytes;
   uint64_t seq;  // above those of all nodes that its inputs come from
+  void* stream;  // of its forward; null: the default one
   const RbOp* op;
   const RbOpInfo* info;
   tape::NodeKind kind;

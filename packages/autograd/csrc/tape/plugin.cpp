@@ -7,6 +7,7 @@
 #include "grad_level.h"
 #include "record.h"
 #include "saved.h"
+#include "streams.h"
 
 namespace tape {
 
@@ -227,6 +228,7 @@ int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs
     if (target.fn && target.fn->seq > seq) seq = target.fn->seq;
   }
   n->seq = seq + 1;
+  if (noutputs) n->stream = stream_of(outputs[0]->backend, outputs[0]->device.id);
   for (int32_t i = 0; i < noutputs; ++i) {
     copy_meta(n->out_metas[i], outputs[i], &extra);
     n->metas[i].depth = depth;

@@ -6,6 +6,7 @@
 
 #include "grad_level.h"
 #include "saved.h"
+#include "streams.h"
 
 namespace tape {
 
@@ -188,6 +189,7 @@ Node* Recorder::begin(const RbValue* rets, int32_t nrets, int32_t* status) const
   }
   n->op = call->op;
   n->info = info;
+  n->stream = call->stream;
   for (int32_t i = 0; i < nrets; ++i) copy_meta(n->out_metas[i], rets[i].v.t, &extra);
   const RbTensor* like = rets[0].v.t;
   uint64_t seq = 0;
@@ -338,6 +340,7 @@ int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, uint32_t output
   Node* n = make_node(NodeKind::kViewWrite, shape, &extra);
   if (!n) return fail(RB_E_OOM, "out of memory while recording a write to a view");
   copy_meta(n->out_metas[0], root, &extra);
+  n->stream = stream_of(n->out_metas[0]);
   n->edges[0] = Edge{root_target.fn, &n->out_metas[0], root_target.output, 0};
   n->edges[1] = Edge{value, new_meta_copy(view, &extra), output, 1};
   n->seq = 1 + std::max(root_target.fn ? root_target.fn->seq : 0, value ? value->seq : 0);

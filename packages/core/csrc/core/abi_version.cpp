@@ -12,7 +12,8 @@ namespace {
 constexpr int kOldestMinor = 3;
 // Bytes of the host table of each minor version, from the oldest on.
 constexpr uint32_t kHostSizes[] = {RB_SIZE(RbHost, transform_below),
-                                   RB_SIZE(RbHost, tensor_wrap_along)};
+                                   RB_SIZE(RbHost, tensor_wrap_along),
+                                   RB_SIZE(RbHost, record_stream)};
 static_assert(sizeof kHostSizes / sizeof *kHostSizes == RB_ABI_MINOR - kOldestMinor + 1,
               "a minor version needs a line in kHostSizes");
 static_assert(kHostSizes[RB_ABI_MINOR - kOldestMinor] == sizeof(RbHost),

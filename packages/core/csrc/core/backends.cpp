@@ -9,11 +9,12 @@
 
 #include "error.h"
 #include "reserved.h"
+#include "runtime.h"
 
 namespace rabbet {
 
 // meta tensors are never exported: there is no memory behind kDLExtDev here.
-BackendTraits backend_traits[kMaxBackends] = {{12, false, UINT32_MAX}};
+BackendTraits backend_traits[kMaxBackends] = {{12, false, false, UINT32_MAX}};
 
 namespace {
 
@@ -108,7 +109,13 @@ int register_backend(const RbBackend& backend, const std::string& provider) {
     copy_struct(entry.devices, *backend.devices);
     entry.desc.devices = &entry.devices;
   }
-  backend_traits[id] = {backend.dlpack_type, (backend.flags & RB_B_HOST_MEMORY) != 0, 1};
+  if (!RB_HAS(&kHost, record_stream)) entry.desc.streams = nullptr;
+  if (entry.desc.streams) {
+    copy_struct(entry.streams, *entry.desc.streams);
+    entry.desc.streams = &entry.streams;
+  }
+  backend_traits[id] = {backend.dlpack_type, (backend.flags & RB_B_HOST_MEMORY) != 0,
+                        entry.desc.streams != nullptr, 1};
   t.count.store(id + 1, std::memory_order_release);
   return id;
 }

@@ -14,12 +14,13 @@ struct BackendEntry {
   RbBackend desc{};  // refers to the structs below, which are the plugin's, lengthened by nulls
   RbDevices devices{};
   RbAllocator allocator{};
+  RbStreams streams{};
 };
 
 /// What every allocation asks about a backend, without a call.
 struct BackendTraits {
   int32_t dlpack_type;
-  bool host_memory;
+  bool host_memory, streams;
   uint32_t known_devices;  // indices below it need not be checked
 };
 extern BackendTraits backend_traits[kMaxBackends];

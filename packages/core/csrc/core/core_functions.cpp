@@ -7,6 +7,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "infer.h"
+#include "streams.h"
 
 namespace rabbet {
 
@@ -67,7 +68,9 @@ TensorRef row_major(const RbTensor* t) {
 bool device_copy(int backend, const RbTensor* src, const RbTensor* dst) {
   const RbDevices* devices = backend_entry(backend).desc.devices;
   if (!devices || !devices->copy) return false;
-  check(devices->copy(devices->self, src, dst, nullptr, 0));
+  const int device = dst->backend == backend ? dst->device.id : src->device.id;
+  void* stream = current_stream(thread_state(), backend, device);
+  check(devices->copy(devices->self, src, dst, stream, 0));
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include "infer.h"
 #include "run_backend.h"
 #include "runtime.h"
+#include "streams.h"
 #include "thread_state.h"
 #include "transforms.h"
 
@@ -107,6 +108,8 @@ inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, Rb
     });
     if (rc != RB_OK) return rc;
   }
+  if (__builtin_expect(!state.streams.empty(), 0))
+    c.stream = find_stream(state, __builtin_ctzll(c.keys[0]), c.device_index);
   return run_top(&c, args, nargs, rets, nrets);
 }
 

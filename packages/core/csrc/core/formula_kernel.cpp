@@ -11,6 +11,7 @@
 #include "overlap.h"
 #include "run_backend.h"
 #include "runtime.h"
+#include "streams.h"
 #include "thread_state.h"
 
 namespace rabbet {
@@ -118,7 +119,7 @@ bool run_vjp_kernel(const Op& op, int argument, const RbValue* args, int nargs, 
   call.flags = 0;
   call.host = &kHost;
   call.op = handle(&op);
-  call.stream = nullptr;
+  call.stream = current_stream(state, g->backend, g->device.id);
   call.keys[0] = keys;
   call.keys[1] = 0;
   call.device_index = g->device.id;

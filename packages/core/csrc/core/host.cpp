@@ -11,6 +11,7 @@
 #include "infer.h"
 #include "run_backend.h"
 #include "runtime.h"
+#include "streams.h"
 #include "thread_state.h"
 #include "transforms.h"
 
@@ -422,6 +423,34 @@ int32_t host_tensor_wrap_along(int32_t level, RbTensor* inner, int64_t dim, RbTe
   });
 }
 
+void check_backend_id(const char* what, int32_t backend) {
+  if (backend < 0 || backend >= backend_count())
+    fail(RB_E_ARG, "%s: %d is not the id of a backend", what, backend);
+}
+int32_t host_stream_get(int32_t backend, int32_t device, void** stream) {
+  return guarded([&] {
+    need(stream, "stream_get: where the stream goes");
+    check_backend_id("stream_get", backend);
+    check_device(backend, device);
+    *stream = current_stream(thread_state(), backend, device);
+  });
+}
+int32_t host_stream_set(int32_t backend, int32_t device, void* stream) {
+  return guarded([&] {
+    check_backend_id("stream_set", backend);
+    set_current_stream(backend, device, stream);
+  });
+}
+int32_t host_stream_wait(int32_t backend, int32_t device, void* stream, void* other) {
+  return guarded([&] {
+    check_backend_id("stream_wait", backend);
+    stream_wait(backend, device, stream, other);
+  });
+}
+int32_t host_record_stream(RbTensor* t, void* stream) {
+  return guarded([&] { record_stream(impl(need(t, "record_stream: the tensor")), stream); });
+}
+
 }  // namespace
 
 RbHost kHost = {
@@ -452,6 +481,8 @@ RbHost kHost = {
     host_transform_push,  host_transform_pop,
     host_tensor_wrap,     host_jvp,
     host_transform_below, host_tensor_wrap_along,
+    host_stream_get,      host_stream_set,
+    host_stream_wait,     host_record_stream,
 };
 
 }  // namespace rabbet

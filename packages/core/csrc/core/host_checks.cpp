@@ -73,6 +73,19 @@ void check_layer_struct(const RbTxn& txn, const RbLayer* layer) {
     refuse(txn, "add_layer", "the struct is too short or its name is null");
 }
 
+namespace {
+void check_streams_struct(const RbTxn& txn, const RbBackend& backend) {
+  if (backend.flags & RB_B_HOST_MEMORY)
+    refuse(txn, "add_backend", "a backend of host memory has no streams");
+  const RbStreams& s = *backend.streams;
+  if (s.struct_size < RB_SIZE(RbStreams, event_query) || !s.create || !s.sync || !s.query ||
+      !s.event_create || !s.event_destroy || !s.event_record || !s.event_wait || !s.event_sync ||
+      !s.event_query)
+    refuse(txn, "add_backend",
+           "the struct of streams is too short, or one of its functions is null");
+}
+}  // namespace
+
 void check_backend_struct(const RbTxn& txn, const RbBackend* backend) {
   need(backend, "add_backend: the backend");
   if (backend->struct_size < RB_SIZE(RbBackend, allocator) || empty(backend->name) ||
@@ -86,6 +99,7 @@ void check_backend_struct(const RbTxn& txn, const RbBackend* backend) {
     refuse(txn, "add_backend", "the allocator's struct is too short, or its alloc or free is null");
   if (backend->devices && backend->devices->struct_size < RB_SIZE(RbDevices, sync))
     refuse(txn, "add_backend", "the struct of devices is too short");
+  if (RB_HAS(backend, streams)) check_streams_struct(txn, *backend);
 }
 
 void check_layer_id(const char* what, int32_t layer) {

@@ -20,11 +20,16 @@ namespace {
 
 struct Key {
   int device;
+  void* stream;
   uint64_t nbytes;
-  bool operator==(const Key& o) const { return device == o.device && nbytes == o.nbytes; }
+  bool operator==(const Key& o) const {
+    return device == o.device && stream == o.stream && nbytes == o.nbytes;
+  }
 };
 struct KeyHash {
-  size_t operator()(const Key& k) const { return k.nbytes * 0x9e3779b97f4a7c15ull + k.device; }
+  size_t operator()(const Key& k) const {
+    return (k.nbytes ^ reinterpret_cast<uintptr_t>(k.stream)) * 0x9e3779b97f4a7c15ull + k.device;
+  }
 };
 
 struct Cache {
@@ -75,62 +80,66 @@ uint64_t bin_size(uint64_t nbytes) {
   return (nbytes + step - 1) / step * step;
 }
 
-void give_back(int backend, MemoryStats& stats, RbBuffer& buffer) {
+void give_back(int backend, MemoryStats& stats, RbBuffer& buffer, void* stream) {
   const RbAllocator* allocator = backend_entry(backend).desc.allocator;
   if (has_host_memory(backend)) mark_used(buffer.data, buffer.nbytes);
   stats.segments.fall(1);
   stats.segment_bytes.fall(buffer.nbytes);
-  allocator->free(allocator->self, &buffer, nullptr);
+  allocator->free(allocator->self, &buffer, stream);
 }
 
 void release_all(int backend, Cache& cache) {
   for (auto& [key, buffers] : cache.bins) {
     for (RbBuffer& buffer : buffers) {
-      give_back(backend, cache.stats(key.device), buffer);
+      give_back(backend, cache.stats(key.device), buffer, key.stream);
     }
   }
   cache.bins.clear();
   cache.cached = 0;
 }
 
-RbBuffer alloc_new(int backend, Cache& cache, int device, uint64_t nbytes, uint64_t size) {
+RbBuffer alloc_new(int backend, Cache& cache, uint64_t nbytes, const Key& key) {
   const RbAllocator* allocator = backend_entry(backend).desc.allocator;
   RbBuffer buffer{};
-  int32_t rc = allocator->alloc(allocator->self, device, size, nullptr, &buffer);
+  const auto ask = [&] {
+    return allocator->alloc(allocator->self, key.device, key.nbytes, key.stream, &buffer);
+  };
+  int32_t rc = ask();
   if (rc != RB_OK) {
     release_all(backend, cache);
-    if (rc == RB_E_OOM) ++cache.stats(device).retries;
-    rc = allocator->alloc(allocator->self, device, size, nullptr, &buffer);
+    if (rc == RB_E_OOM) ++cache.stats(key.device).retries;
+    rc = ask();
   }
   if (rc != RB_OK && rc != RB_E_OOM) check(rc);  // the device is not there, say: no lack of memory
   if (rc != RB_OK) {
-    MemoryStats& stats = cache.stats(device);
+    MemoryStats& stats = cache.stats(key.device);
     ++stats.ooms;
     fail(RB_E_OOM,
          "out of memory on %s: could not allocate %llu bytes (%llu are in use, at most %llu were)",
          backend_name(backend), (unsigned long long)nbytes,
          (unsigned long long)stats.block_bytes.current, (unsigned long long)stats.block_bytes.peak);
   }
-  buffer.nbytes = size;
-  buffer.device_index = device;
+  buffer.nbytes = key.nbytes;
+  buffer.device_index = key.device;
   return buffer;
 }
 
 }  // namespace
 
-RbBuffer cached_alloc(int backend, int device, uint64_t nbytes) {
+RbBuffer cached_alloc(int backend, int device, uint64_t nbytes, void* stream) {
   Cache& cache = caches[backend];
   const uint64_t size = bin_size(nbytes);
+  const Key key{device, stream, size};
   std::lock_guard<std::mutex> lock(cache.mutex);
   RbBuffer buffer{};
-  auto bin = cache.bins.find(Key{device, size});
+  auto bin = cache.bins.find(key);
   const bool reused = bin != cache.bins.end() && !bin->second.empty();
   if (reused) {
     buffer = bin->second.back();
     bin->second.pop_back();
     cache.cached -= size;
   } else {
-    buffer = alloc_new(backend, cache, device, nbytes, size);
+    buffer = alloc_new(backend, cache, nbytes, key);
   }
   MemoryStats& stats = cache.stats(device);
   if (!reused) {
@@ -146,19 +155,19 @@ RbBuffer cached_alloc(int backend, int device, uint64_t nbytes) {
   return buffer;
 }
 
-void cached_free(int backend, RbBuffer buffer) {
+void cached_free(int backend, RbBuffer buffer, void* stream) {
   Cache& cache = caches[backend];
   std::lock_guard<std::mutex> lock(cache.mutex);
   MemoryStats& stats = cache.stats(buffer.device_index);
   stats.blocks.fall(1);
   stats.block_bytes.fall(buffer.nbytes);
   if (cache.cached + buffer.nbytes > cache_cap(backend)) {
-    give_back(backend, stats, buffer);
+    give_back(backend, stats, buffer, stream);
     return;
   }
   if (has_host_memory(backend)) mark_unused(buffer.data, buffer.nbytes);
   cache.cached += buffer.nbytes;
-  cache.bins[Key{buffer.device_index, buffer.nbytes}].push_back(buffer);
+  cache.bins[Key{buffer.device_index, stream, buffer.nbytes}].push_back(buffer);
 }
 
 namespace {

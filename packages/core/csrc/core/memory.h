@@ -8,9 +8,10 @@
 
 namespace rabbet {
 
-/// Memory for `nbytes` on a device, from the cache or the backend; throws RB_E_OOM naming sizes.
-RbBuffer cached_alloc(int backend, int device, uint64_t nbytes);
-void cached_free(int backend, RbBuffer buffer);
+/// Memory for `nbytes` on a device, from the cache or the backend; throws RB_E_OOM naming sizes. It
+/// belongs to the stream: who gets it again there comes after those who had it.
+RbBuffer cached_alloc(int backend, int device, uint64_t nbytes, void* stream = nullptr);
+void cached_free(int backend, RbBuffer buffer, void* stream = nullptr);
 /// Host memory from the cache of the backend that offers it, for scratch of kernels.
 void* host_alloc(uint64_t nbytes);
 void host_free(void* p, uint64_t nbytes);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "backends.h"
 #include "dtype.h"
 #include "error.h"
 #include "memory.h"
+#include "streams.h"
 #include "thread_state.h"
 
 namespace rabbet {
@@ -25,11 +27,22 @@ void free_cached(Storage* s) {
 }
 void free_block(Storage* s) { block_free(s->data, s->nbytes); }
 
-// Backends whose buffers carry a context keep the whole RbBuffer.
+// What backends keep whose buffers carry a context, or which have streams.
+struct Boxed {
+  RbBuffer buffer;
+  void* stream;                // that it was allocated on
+  std::vector<void*> used_on;  // others, which record_stream named
+};
+std::mutex used_on_mutex;
+
 void free_boxed(Storage* s) {
-  auto* buffer = static_cast<RbBuffer*>(s->ctx);
-  cached_free(s->backend, *buffer);
-  delete buffer;
+  auto* box = static_cast<Boxed*>(s->ctx);
+  const int32_t rc = guarded([&] {
+    for (void* other : box->used_on) stream_wait(s->backend, s->device, box->stream, other);
+  });
+  if (rc != RB_OK) guarded([&] { synchronize(s->backend, s->device); });
+  cached_free(s->backend, box->buffer, box->stream);
+  delete box;
 }
 
 struct Adopted {
@@ -216,9 +229,10 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
     return t;
   }
   try {
-    const RbBuffer buffer = cached_alloc(backend, device, nbytes ? nbytes : 1);
-    if (buffer.ctx) {
-      init_storage(t, buffer.data, nbytes, free_boxed, new RbBuffer(buffer), state);
+    void* stream = current_stream(state, backend, device);
+    const RbBuffer buffer = cached_alloc(backend, device, nbytes ? nbytes : 1, stream);
+    if (buffer.ctx || backend_traits[backend].streams) {
+      init_storage(t, buffer.data, nbytes, free_boxed, new Boxed{buffer, stream, {}}, state);
     } else {
       init_storage(t, buffer.data, nbytes, free_cached, reinterpret_cast<void*>(buffer.nbytes),
                    state);
@@ -228,6 +242,16 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
     throw;
   }
   return t;
+}
+
+void record_stream(Tensor* t, void* stream) {
+  const Storage* s = t->storage;
+  if (!s || s->del != free_boxed) return;  // foreign memory is its owner's
+  auto* box = static_cast<Boxed*>(s->ctx);
+  if (stream == box->stream) return;
+  std::lock_guard<std::mutex> lock(used_on_mutex);
+  std::vector<void*>& others = box->used_on;
+  if (std::find(others.begin(), others.end(), stream) == others.end()) others.push_back(stream);
 }
 
 Tensor* tensor_like(const RbTensor* like, int dtype) {

@@ -114,6 +114,9 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
                    const int64_t* strides);
 /// As tensor_new with the shape and device of `like`, which is contiguous and in host memory.
 Tensor* tensor_like(const RbTensor* like, int dtype);
+/// The tensor's memory is used on `stream` too: when it is freed, its own stream waits for that
+/// one.
+void record_stream(Tensor* t, void* stream);
 /// Shares the storage of `base`; `data` is the first element's address. No view record is made.
 Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const int64_t* strides,
                      void* data);

@@ -44,6 +44,12 @@ struct TransformFrame {
   uint64_t serial;  // tells this level from earlier ones of the same number
 };
 
+/// A thread's stream of a device where it is not the default one.
+struct CurrentStream {
+  int32_t backend, device;
+  void* stream;
+};
+
 struct ThreadState {
   uint64_t include = 0, exclude = 0;
   int32_t depth = 0;  // levels that a call without tensors can concern
@@ -53,6 +59,7 @@ struct ThreadState {
   int32_t nested = 0;          // decompositions and kernels in Python that run inside each other
   int32_t in_parallel = 0;
   uint32_t tensor_flags = 0;  // of new tensors: RB_T_INFERENCE in inference mode
+  std::vector<CurrentStream> streams;
   FreeBlock* free_blocks[kBlockClasses] = {};
   int32_t free_counts[kBlockClasses] = {};
 

@@ -14,16 +14,9 @@ namespace rabbet::python {
 
 namespace {
 
-DeviceSpec device_argument(const py::object& o) {
-  DeviceSpec spec = parse_device(o.ptr());
-  if (spec.index < 0) spec.index = 0;
-  check_device(spec.backend, spec.index);
-  return spec;
-}
-
 // PyTorch's names: docs of torch.accelerator.memory_stats.
 py::dict describe_memory(const py::object& device) {
-  const DeviceSpec spec = device_argument(device);
+  const DeviceSpec spec = device_argument(device.ptr());
   const MemoryStats stats = memory_stats(spec.backend, spec.index);
   py::dict d;
   const auto put = [&](const char* name, const MemoryStat& s) {
@@ -88,16 +81,16 @@ void bind_memory(py::module_& m) {
   m.def("slots", describe_slots, "Per-tensor slots of layers, and how many tensors have them.");
   m.def("memory_stats", describe_memory);
   m.def("reset_peak_memory", [](const py::object& device) {
-    const DeviceSpec spec = device_argument(device);
+    const DeviceSpec spec = device_argument(device.ptr());
     reset_peak_memory(spec.backend, spec.index);
   });
   m.def("reset_accumulated_memory", [](const py::object& device) {
-    const DeviceSpec spec = device_argument(device);
+    const DeviceSpec spec = device_argument(device.ptr());
     reset_accumulated_memory(spec.backend, spec.index);
   });
   m.def("empty_cache", empty_cache, py::call_guard<WithoutGil>());
   m.def("synchronize", [](const py::object& device) {
-    const DeviceSpec spec = device_argument(device);
+    const DeviceSpec spec = device_argument(device.ptr());
     const WithoutGil unlocked;
     synchronize(spec.backend, spec.index);
   });

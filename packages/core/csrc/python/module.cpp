@@ -21,6 +21,7 @@
 #include "memory.h"
 #include "op_type.h"
 #include "rabbet/python.h"
+#include "streams.h"
 #include "tensor_type.h"
 #include "value_types.h"
 
@@ -389,6 +390,7 @@ PYBIND11_MODULE(_C, m) {
   });
   m.def("plugins", describe_plugins);
   bind_memory(m);
+  bind_streams(m);
   bind_library(m);
 
   m.def("get_default_dtype",

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/backends.h"
 #include "core/dtype.h"
 #include "data.h"
 #include "errors.h"
@@ -437,6 +438,13 @@ DeviceSpec parse_device(PyObject* o) {
     index = static_cast<int32_t>(std::atoi(digits));
   }
   return {require_backend(name.c_str()), index};
+}
+
+DeviceSpec device_argument(PyObject* o) {
+  DeviceSpec spec = parse_device(o);
+  if (spec.index < 0) spec.index = 0;
+  check_device(spec.backend, spec.index);
+  return spec;
 }
 
 PyObject* make_size(int ndim, const int64_t* shape) {

@@ -50,6 +50,8 @@ struct DeviceSpec {
   int32_t backend, index;
 };
 DeviceSpec parse_device(PyObject* o);
+/// The same of a device that is there, whose index is 0 if none is named.
+DeviceSpec device_argument(PyObject* o);
 /// Whether `o` can stand for a device (its text may still be wrong).
 bool looks_like_device(PyObject* o);
 PyObject* make_size(int ndim, const int64_t* shape);

@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #define RB_ABI_MAJOR 0
-#define RB_ABI_MINOR 4
+#define RB_ABI_MINOR 5
 /* The least minor version that the plugin needs (RbPlugin.abi_min): `rabbet_add_plugin` defines it
  * as the plugin's manifest says. Unsaid, it is that of this header. */
 #ifndef RB_ABI_NEEDED
@@ -192,7 +192,7 @@ typedef struct RbCall {
   uint32_t struct_size, flags;
   const RbHost* host;
   const RbOp* op;
-  void* stream; /* native stream of the target device */
+  void* stream; /* the thread's stream of the device, see RbStreams; null: the default one */
   uint64_t keys[2];
   int32_t device_index, level; /* level: highest transform level among the arguments */
   void* frame;                 /* the transform's frame when a transform handles the call */
@@ -410,7 +410,9 @@ typedef struct RbBuffer {
   int32_t device_index;
   uint32_t flags;
 } RbBuffer;
-/* Raw memory. Core caches on top: `alloc` is rare and may be slow. Both are required. */
+/* Raw memory. Core caches on top: `alloc` is rare and may be slow. Both are required. Core keeps a
+ * block for the stream on which it was asked for; at `free`, work there may still use it: the
+ * backend waits for it. */
 typedef struct RbAllocator {
   uint32_t struct_size, flags;
   void* self;
@@ -420,15 +422,40 @@ typedef struct RbAllocator {
 typedef struct RbDevices {
   uint32_t struct_size, flags;
   void* self;
-  int32_t (*count)(void* self, int32_t* n); /* must neither create a context nor fail */
-  int32_t (*sync)(void* self, int32_t device);
+  int32_t (*count)(void* self, int32_t* n);    /* must neither create a context nor fail */
+  int32_t (*sync)(void* self, int32_t device); /* wait for all streams */
   /* Copy between tensors of equal shape and dtype, one of them on this backend, the other there or
-   * in plain host memory. May be null where the memory is host memory: core then calls the `copy`
-   * kernel. */
+   * in plain host memory, in the order of `stream`, of the device of `dst` or else of `src`. Unless
+   * `nonblocking` host memory is written, or may be written again, when it returns. May be null
+   * where the memory is host memory: core then calls the `copy` kernel. */
   int32_t (*copy)(void* self, const RbTensor* src, const RbTensor* dst, void* stream,
                   uint32_t nonblocking);
   void (*fork_child)(void* self); /* after fork, in the child; may be null */
 } RbDevices;
+/* Streams: queues of work on a device that are in order, each by itself; null is the default one,
+ * which every device has. Events: marks in them. Core makes few streams, which live as long as the
+ * process, and keeps which one is a thread's. All members are required, but `event_elapsed`. An
+ * event is recorded before anything else is asked of it. */
+typedef struct RbStreams {
+  uint32_t struct_size, flags;
+  void* self;
+  /* A lower number is a higher priority, 0 is the usual one. */
+  int32_t (*create)(void* self, int32_t device, int32_t priority, void** stream);
+  int32_t (*sync)(void* self, int32_t device, void* stream);
+  int32_t (*query)(void* self, int32_t device, void* stream, int32_t* done);
+  int32_t (*event_create)(void* self, int32_t device, uint32_t flags, void** event);
+  void (*event_destroy)(void* self, int32_t device, void* event); /* also while it is waited for */
+  int32_t (*event_record)(void* self, int32_t device, void* stream, void* event); /* also again */
+  /* What comes to the stream later waits for the event, as it was recorded last; the event may be
+   * of another device of the backend. */
+  int32_t (*event_wait)(void* self, int32_t device, void* stream, void* event);
+  int32_t (*event_sync)(void* self, int32_t device, void* event);
+  int32_t (*event_query)(void* self, int32_t device, void* event, int32_t* done);
+  /* Between two events with RB_EVENT_TIMING that have passed; may be null. */
+  int32_t (*event_elapsed)(void* self, int32_t device, void* start, void* end,
+                           double* milliseconds);
+} RbStreams;
+enum { RB_EVENT_TIMING = 1 }; /* flags of event_create */
 typedef struct RbBackend {
   uint32_t struct_size, flags;
   const char* name; /* "cpu": what users write as a device */
@@ -436,6 +463,7 @@ typedef struct RbBackend {
   uint32_t reserved;
   const RbDevices* devices;
   const RbAllocator* allocator;
+  const RbStreams* streams; /* null: its devices have one stream; not with RB_B_HOST_MEMORY */
 } RbBackend;
 enum { RB_B_HOST_MEMORY = 1 }; /* RbBackend.flags: `data` may be read and written by the CPU */
 
@@ -574,6 +602,14 @@ struct RbHost { /* lives as long as the process; all members are required unless
    * caller's reference to `inner`, also where it fails: for results of calls, which nobody else
    * has. */
   int32_t (*tensor_wrap_along)(int32_t level, RbTensor* inner, int64_t dim, RbTensor** out);
+
+  /* The thread's stream of a device, which RbCall.stream is in calls; null: the default one. What
+   * comes to `stream` after stream_wait waits for what has come to `other`. */
+  int32_t (*stream_get)(int32_t backend, int32_t device, void** stream);
+  int32_t (*stream_set)(int32_t backend, int32_t device, void* stream);
+  int32_t (*stream_wait)(int32_t backend, int32_t device, void* stream, void* other);
+  /* The tensor's memory is used on `stream`, too: it is not given again before that is done. */
+  int32_t (*record_stream)(RbTensor*, void* stream);
 };
 
 /* ---- what a plugin exports */

@@ -44,6 +44,7 @@ _OTHER_WHEELS = {
     "amp": "rabbet-autocast",
 }
 _OWN_MODULES = {"accelerator", "library", "serialization", "testing"}
+_FROM_STREAMS = {"Event", "Stream"}
 _FROM_AUTOGRAD = {
     "no_grad",
     "enable_grad",
@@ -158,6 +159,8 @@ def __getattr__(name: str) -> object:
         value = getattr(_submodule("autograd" if name in _FROM_AUTOGRAD else "amp"), name)
         globals()[name] = value
         return value
+    if name in _FROM_STREAMS:
+        return getattr(_submodule("_streams"), name)
     if name == "default_generator":
         return _C.default_generator("cpu")
     if name in _OTHER_WHEELS or name in _OWN_MODULES:

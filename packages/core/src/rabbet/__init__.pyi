@@ -47,6 +47,8 @@ from ._C import (
 from ._functions import *
 from ._ops import *
 from ._random import *
+from ._streams import Event as Event
+from ._streams import Stream as Stream
 from .amp import (
     autocast as autocast,
     autocast_decrement_nesting as autocast_decrement_nesting,

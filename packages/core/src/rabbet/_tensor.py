@@ -185,6 +185,12 @@ def _multinomial(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return multinomial(self, *args, **kwargs)
 
 
+def _record_stream(self: Tensor, stream: Any) -> None:
+    from ._streams import record_stream
+
+    record_stream(self, stream)
+
+
 _FROM_FUNCTIONS = (
     "allclose", "bincount", "clamp_max", "clamp_min", "diag", "diff", "equal", "isclose", "kron", "nan_to_num", "norm",
     "tensor_split", "tile", "trace", "unique", "broadcast_to", "cov",
@@ -209,6 +215,7 @@ _METHODS: dict[str, Any] = {
     "is_pinned": is_pinned,
     "bernoulli": _bernoulli,
     "multinomial": _multinomial,
+    "record_stream": _record_stream,
 }
 
 

@@ -4,11 +4,16 @@ The current accelerator is the first backend besides `cpu` that was loaded. If n
 tried in the order of their names. A device without an index is the first of its backend.
 """
 
-from . import _C, _plugins
+from . import _C
+from ._accelerators import Device as _Device
+from ._accelerators import accelerator_name as _name
+from ._accelerators import chosen_device, count_devices
+from ._streams import Stream
 
 __all__ = [
     "current_accelerator",
     "current_device_index",
+    "current_stream",
     "device_count",
     "empty_cache",
     "is_available",
@@ -19,59 +24,9 @@ __all__ = [
     "memory_stats",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
+    "set_stream",
     "synchronize",
 ]
-
-_Device = _C.device | str | int | None
-_NOT_ACCELERATORS = ("meta", "cpu")
-
-
-def _name() -> str | None:
-    for backend in _C.backends():
-        if backend["name"] not in _NOT_ACCELERATORS:
-            return str(backend["name"])
-    installed = {
-        name
-        for plugin in _plugins.plugins().values()
-        if plugin.kind == "backend"
-        for name in plugin.provides
-    }
-    for name in sorted(installed.difference(_NOT_ACCELERATORS)):
-        try:
-            _plugins.require_backend(name)
-        except _C.PluginError:  # the doctor says why
-            continue
-        return name
-    return None
-
-
-def _count(name: str) -> int:
-    return next(int(b["devices"]) for b in _C.backends() if b["name"] == name)
-
-
-def _device(function: str, device: _Device) -> _C.device:
-    if device is None or (isinstance(device, int) and not isinstance(device, bool)):
-        name = _name()
-        if name is None:
-            raise _C.DeviceError(
-                f"accelerator.{function}: no accelerator is available; give a device, such as 'cpu'"
-            )
-        if device is not None and device < 0:
-            raise _C.DeviceError(
-                f"accelerator.{function}: expected the index of a device, from 0 on, got {device}"
-            )
-        device = f"{name}:{device or 0}"
-    elif not isinstance(device, (str, _C.device)):
-        raise TypeError(
-            f"accelerator.{function}: expected a device, its name or an index, got {type(device).__name__}"
-        )
-    asked = _C.device(device) if isinstance(device, str) else device
-    count, index = _count(asked.type), asked.index or 0
-    if asked.type != "meta" and index >= count:
-        raise _C.DeviceError(
-            f"accelerator.{function}: there is no device {asked.type}:{index}, '{asked.type}' has {count}"
-        )
-    return asked
 
 
 def current_accelerator(check_available: bool = False) -> _C.device | None:
@@ -81,7 +36,7 @@ def current_accelerator(check_available: bool = False) -> _C.device | None:
         check_available: give None, too, where it has no device.
     """
     name = _name()
-    if name is None or (check_available and _count(name) == 0):
+    if name is None or (check_available and count_devices(name) == 0):
         return None
     return _C.device(name)
 
@@ -94,7 +49,7 @@ def is_available() -> bool:
 def device_count() -> int:
     """Number of devices of the current accelerator, 0 without one."""
     name = _name()
-    return 0 if name is None else _count(name)
+    return 0 if name is None else count_devices(name)
 
 
 def current_device_index() -> int:
@@ -103,7 +58,7 @@ def current_device_index() -> int:
     Raises:
         DeviceError: without an accelerator.
     """
-    return _device("current_device_index", None).index or 0
+    return chosen_device("accelerator.current_device_index", None).index or 0
 
 
 def synchronize(device: _Device = None, /) -> None:
@@ -115,7 +70,29 @@ def synchronize(device: _Device = None, /) -> None:
     Raises:
         DeviceError: if there is no such device.
     """
-    _C.synchronize(_device("synchronize", device))
+    _C.synchronize(chosen_device("accelerator.synchronize", device))
+
+
+def current_stream(device: _Device = None, /) -> Stream:
+    """The calling thread's stream of a device: the default one, if no other was set.
+
+    Raises:
+        DeviceError: if there is no such device.
+    """
+    return Stream._current(chosen_device("accelerator.current_stream", device))
+
+
+def set_stream(stream: Stream) -> None:
+    """Make `stream` the calling thread's of its device.
+
+    Raises:
+        TypeError: if it is no Stream.
+    """
+    if not isinstance(stream, Stream):
+        raise TypeError(
+            f"accelerator.set_stream: stream must be a Stream, not {type(stream).__name__}"
+        )
+    _C.stream_set(stream.device, stream.stream_id)
 
 
 def empty_cache() -> None:
@@ -141,11 +118,11 @@ def memory_stats(device_index: _Device = None, /) -> dict[str, int]:
     Raises:
         DeviceError: if there is no such device.
     """
-    return _C.memory_stats(_device("memory_stats", device_index))
+    return _C.memory_stats(chosen_device("accelerator.memory_stats", device_index))
 
 
 def _stat(function: str, device: _Device, key: str) -> int:
-    return _C.memory_stats(_device(function, device))[key]
+    return _C.memory_stats(chosen_device(f"accelerator.{function}", device))[key]
 
 
 def memory_allocated(device_index: _Device = None, /) -> int:
@@ -170,9 +147,11 @@ def max_memory_reserved(device_index: _Device = None, /) -> int:
 
 def reset_peak_memory_stats(device_index: _Device = None, /) -> None:
     """Let the peaks of a device begin at what is in use now."""
-    _C.reset_peak_memory(_device("reset_peak_memory_stats", device_index))
+    _C.reset_peak_memory(chosen_device("accelerator.reset_peak_memory_stats", device_index))
 
 
 def reset_accumulated_memory_stats(device_index: _Device = None, /) -> None:
     """Let a device's sums of rises and falls, and its counts of failures, begin at zero."""
-    _C.reset_accumulated_memory(_device("reset_accumulated_memory_stats", device_index))
+    _C.reset_accumulated_memory(
+        chosen_device("accelerator.reset_accumulated_memory_stats", device_index)
+    )

@@ -16,7 +16,7 @@ _TYPES: dict[str, Any] = {
 }  # fmt: skip
 # Up to which member a struct that is handed in has to reach.
 LEAST = {"RbPlugin": "init", "RbKernel": "self", "RbLayer": "self", "RbBackend": "allocator", "RbDevices": "sync",
-         "RbAllocator": "free"}  # fmt: skip
+         "RbAllocator": "free", "RbStreams": "event_query"}  # fmt: skip
 
 
 def _header() -> str:

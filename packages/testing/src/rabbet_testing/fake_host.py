@@ -210,9 +210,22 @@ class FakeHost:
                 devices = self._read("RbDevices", found.devices, what)
                 if devices is not None:
                     self.devices.append(devices)
+            if found.streams:
+                self._judge_streams(found, what)
         self.targets.add(name)
         self._has_own = True
         return self._id(what, out)
+
+    def _judge_streams(self, backend: Any, what: str) -> None:
+        if backend.flags & 1:  # RB_B_HOST_MEMORY
+            self.findings.append(f"{what}: a backend of host memory has streams")
+        streams = self._read("RbStreams", backend.streams, what)
+        if streams is None:
+            return
+        names = [name for name, _ in struct("RbStreams")._fields_]  # type: ignore[misc]
+        for name in names[names.index("create") : names.index(LEAST["RbStreams"]) + 1]:
+            if not getattr(streams, name):
+                self.findings.append(f"{what}: `{name}` of the streams is null")
 
     def slot_new(
         self, name: int | None, layer: int, delete: int | None, slot: int | None, offset: int | None

@@ -230,10 +230,6 @@ def test_waiting_for_the_device(device):
     assert x[4].item() == 4 * 2**20
 
 
-def test_streams_and_events(report):
-    report.not_implemented("the plugin ABI has no streams and events of the user's yet")
-
-
 # ---- random numbers
 
 

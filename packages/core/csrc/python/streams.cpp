@@ -1,0 +1,91 @@
+#include "streams.h"
+
+#include "core/backends.h"
+#include "core/streams.h"
+#include "errors.h"
+#include "tensor_type.h"
+#include "value_types.h"
+
+namespace py = pybind11;
+
+namespace rabbet::python {
+
+namespace {
+
+using Handle = uintptr_t;
+
+void* native(Handle stream) { return reinterpret_cast<void*>(stream); }
+Handle handle(void* stream) { return reinterpret_cast<Handle>(stream); }
+
+/// An event of the backend's, which lives as long as this.
+class Event {
+ public:
+  Event(const py::object& device, bool timing)
+      : at_(device_argument(device.ptr())), event_(event_create(at_.backend, at_.index, timing)) {}
+  ~Event() { event_destroy(at_.backend, at_.index, event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void record(Handle stream) { event_record(at_.backend, at_.index, native(stream), event_); }
+  void wait(const py::object& device, Handle stream) const {
+    const DeviceSpec waiting = device_argument(device.ptr());
+    event_wait(waiting.backend, waiting.index, native(stream), event_);
+  }
+  void synchronize() const {
+    const WithoutGil unlocked;
+    event_synchronize(at_.backend, at_.index, event_);
+  }
+  bool query() const { return event_query(at_.backend, at_.index, event_); }
+  double elapsed(const Event& end) const {
+    return event_elapsed(at_.backend, at_.index, event_, end.event_);
+  }
+
+ private:
+  DeviceSpec at_;
+  void* event_;
+};
+
+Handle stream_new(const py::object& device, int priority) {
+  const DeviceSpec at = device_argument(device.ptr());
+  return handle(stream_from_pool(at.backend, at.index, priority));
+}
+Handle stream_get(const py::object& device) {
+  const DeviceSpec at = device_argument(device.ptr());
+  return handle(current_stream(thread_state(), at.backend, at.index));
+}
+void stream_set(const py::object& device, Handle stream) {
+  const DeviceSpec at = device_argument(device.ptr());
+  set_current_stream(at.backend, at.index, native(stream));
+}
+void synchronize_stream(const py::object& device, Handle stream) {
+  const DeviceSpec at = device_argument(device.ptr());
+  const WithoutGil unlocked;
+  stream_synchronize(at.backend, at.index, native(stream));
+}
+bool query_stream(const py::object& device, Handle stream) {
+  const DeviceSpec at = device_argument(device.ptr());
+  return stream_query(at.backend, at.index, native(stream));
+}
+void record_on_stream(const py::object& tensor, Handle stream) {
+  record_stream(tensor_of(tensor.ptr()), native(stream));
+}
+
+}  // namespace
+
+void bind_streams(py::module_& m) {
+  m.def("stream_new", stream_new, "A stream of the device's pool.");
+  m.def("stream_get", stream_get, "The thread's stream of a device.");
+  m.def("stream_set", stream_set);
+  m.def("stream_synchronize", synchronize_stream);
+  m.def("stream_query", query_stream);
+  m.def("record_stream", record_on_stream);
+  py::class_<Event>(m, "Event")
+      .def(py::init<py::object, bool>())
+      .def("record", &Event::record)
+      .def("wait", &Event::wait)
+      .def("synchronize", &Event::synchronize)
+      .def("query", &Event::query)
+      .def("elapsed", &Event::elapsed);
+}
+
+}  // namespace rabbet::python
