@@ -287,6 +287,20 @@ def test_a_number_has_one_element_to_select(index: list[int]) -> None:
         rabbet.index_add(rabbet.tensor(1.0), 0, index, rabbet.tensor(1.0))
 
 
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "float16", "bfloat16", "int8", "uint8", "bool"]
+)
+def test_the_sign_of_zero(dtype):
+    numbers = [0.0, 1.0, 7.0]
+    if not dtype.startswith(("u", "b")):
+        numbers += [-1.0, -7.0]
+    if "float" in dtype:
+        numbers += [-0.0, np.inf, -np.inf, 1e-45, -1e-45]
+    x = rabbet.tensor(numbers, dtype=rabbet.float64).to(getattr(rabbet, dtype))
+    wanted = [bool(np.signbit(n)) for n in numbers]
+    assert rabbet.signbit(x).dtype is rabbet.bool and x.signbit().tolist() == wanted
+
+
 @pytest.mark.parametrize("diagonal", [-2, 0, 1])
 def test_diag_of_a_vector_and_of_a_matrix(diagonal):
     vector = np.arange(1.0, 4.0, dtype=np.float32)
