@@ -186,7 +186,8 @@ const RbStreams kStreams = {RB_SIZE(RbStreams, event_elapsed),
                             event_sync,
                             event_query,
                             event_elapsed};
-constexpr RbBackend kBackend = rb::backend("lazy", 0, 12, &kDevices, &kAllocator, &kStreams);
+const RbBackend kBackend = {
+    RB_SIZE(RbBackend, streams), 0, "lazy", 12, 0, &kDevices, &kAllocator, &kStreams};
 
 // ---- operators, in float32; what they need of their tensors is copied, as those may be gone
 

@@ -123,8 +123,8 @@ const RbDevices kDevices = {
 
 // ---- 1. What core sees: one exported symbol, and `init`, which registers everything or nothing
 
-constexpr RbBackend kBackend =
-    rb::backend(DEVICE_NAME, RB_B_HOST_MEMORY, 1, &kDevices, &kAllocator);
+const RbBackend kBackend = {
+    RB_SIZE(RbBackend, allocator), RB_B_HOST_MEMORY, DEVICE_NAME, 1, 0, &kDevices, &kAllocator};
 
 int32_t init(const RbHost* host, RbTxn* txn) {
   rb::host = host;

@@ -4,9 +4,10 @@
 namespace rbcl {
 namespace {
 
-// No host memory, and no cl_mem either, which is what DLPack's OpenCL type means: an extension
-// device.
-constexpr RbBackend kBackend = rb::backend(kBackendName, 0, 12, &kDevices, &kAllocator, &kStreams);
+const RbBackend kBackend = {
+    // No host memory, and no cl_mem either, which is what DLPack's OpenCL type means: an extension
+    // device.
+    RB_SIZE(RbBackend, streams), 0, kBackendName, 12, 0, &kDevices, &kAllocator, &kStreams};
 
 int32_t init(const RbHost* host, RbTxn* txn) {
   rb::host = host;

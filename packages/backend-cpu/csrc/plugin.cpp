@@ -84,8 +84,14 @@ int32_t sync_device(void*, int32_t) { return RB_OK; }
 const RbDevices kDevices = {
     RB_SIZE(RbDevices, fork_child), 0, nullptr, count_devices, sync_device, nullptr, nullptr};
 const RbAllocator kAllocator = {RB_SIZE(RbAllocator, free), 0, nullptr, allocate, release};
-constexpr RbBackend kBackend =
-    rb::backend(kBackendName, RB_B_HOST_MEMORY, 1, &kDevices, &kAllocator);
+const RbBackend kBackend = {RB_SIZE(RbBackend, allocator),
+                            RB_B_HOST_MEMORY,
+                            kBackendName,
+                            1,
+                            0,
+                            &kDevices,
+                            &kAllocator,
+                            nullptr};
 
 int32_t init(const RbHost* host, RbTxn* txn) {
   rb::host = host;

@@ -35,7 +35,8 @@ int32_t copy(void*, const RbTensor* src, const RbTensor* dst, void*, uint32_t) {
 }
 const RbDevices kDevices = {RB_SIZE(RbDevices, fork_child), 0, nullptr, count, sync, copy, nullptr};
 const RbAllocator kAllocator = {RB_SIZE(RbAllocator, free), 0, nullptr, allocate, release};
-constexpr RbBackend kBackend = rb::backend("three", 0, 12, &kDevices, &kAllocator);
+const RbBackend kBackend = {
+    RB_SIZE(RbBackend, allocator), 0, "three", 12, 0, &kDevices, &kAllocator};
 
 // The element of `t` (broadcast to `out`) that belongs to element `n` of `out`.
 template <class T>

@@ -245,21 +245,6 @@ struct KernelSpec {
   const void* self = nullptr;
 };
 
-/// For RbHost.add_backend; what a later header appends to the struct is null.
-constexpr RbBackend backend(const char* name, uint32_t flags, int32_t dlpack_type,
-                            const RbDevices* devices, const RbAllocator* allocator,
-                            const RbStreams* streams = nullptr) {
-  RbBackend made{};
-  made.struct_size = sizeof made;
-  made.flags = flags;
-  made.name = name;
-  made.dlpack_type = dlpack_type;
-  made.devices = devices;
-  made.allocator = allocator;
-  made.streams = streams;
-  return made;
-}
-
 /// Register `count` kernels for `backend` inside a transaction; stops at the first error.
 inline int32_t add_kernels(const RbHost* h, RbTxn* txn, const char* backend,
                            const KernelSpec* specs, size_t count) {
