@@ -22,7 +22,7 @@ TESTS = {
     + ["packages/testing/tests/test_l0_abi.py"]
     + [
         f"tests/test_{name}.py"
-        for name in ("threads", "edge_cases", "memory", "host_checks", "abi", "backends")
+        for name in ("threads", "edge_cases", "memory", "streams", "host_checks", "abi", "backends")
     ],
     "thread": [
         "packages/autograd/tests/test_threads.py",
