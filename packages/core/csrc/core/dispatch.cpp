@@ -108,7 +108,7 @@ inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, Rb
     });
     if (rc != RB_OK) return rc;
   }
-  if (__builtin_expect(!state.streams.empty(), 0))
+  if (__builtin_expect(state.has_streams, 0))
     c.stream = find_stream(state, __builtin_ctzll(c.keys[0]), c.device_index);
   return run_top(&c, args, nargs, rets, nrets);
 }

@@ -98,7 +98,8 @@ void release_all(int backend, Cache& cache) {
   cache.cached = 0;
 }
 
-RbBuffer alloc_new(int backend, Cache& cache, uint64_t nbytes, const Key& key) {
+// Rare; apart, as the frame of cached_alloc is small without it.
+[[gnu::noinline]] RbBuffer alloc_new(int backend, Cache& cache, uint64_t nbytes, const Key& key) {
   const RbAllocator* allocator = backend_entry(backend).desc.allocator;
   RbBuffer buffer{};
   const auto ask = [&] {

@@ -53,13 +53,15 @@ void* find_stream(const ThreadState& state, int backend, int device) {
 void set_current_stream(int backend, int device, void* stream) {
   check_device(backend, device);
   if (stream) streams_of(backend, device);
-  std::vector<CurrentStream>& all = thread_state().streams;
+  ThreadState& state = thread_state();
+  std::vector<CurrentStream>& all = state.streams;
   for (auto s = all.begin(); s != all.end(); ++s) {
     if (s->backend != backend || s->device != device) continue;
     all.erase(s);
     break;
   }
   if (stream) all.push_back({backend, device, stream});
+  state.has_streams = !all.empty();
 }
 
 void* stream_from_pool(int backend, int device, int priority) {

@@ -10,7 +10,7 @@ namespace rabbet {
 void* find_stream(const ThreadState& state, int backend, int device);
 /// The thread's stream of a device, as the backend knows it.
 inline void* current_stream(const ThreadState& state, int backend, int device) {
-  return __builtin_expect(state.streams.empty(), 1) ? nullptr : find_stream(state, backend, device);
+  return __builtin_expect(state.has_streams, 0) ? find_stream(state, backend, device) : nullptr;
 }
 /// Throws RB_E_NOTIMPL if the backend has no streams and this is not the default one.
 void set_current_stream(int backend, int device, void* stream);

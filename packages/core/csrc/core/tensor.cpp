@@ -164,6 +164,24 @@ void discard_block(Tensor* t) {  // before a storage exists
   block_free(t, sizeof(Tensor));
 }
 
+// Apart, as the frame of tensor_new is small without it.
+[[gnu::noinline]] void init_cached_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
+  const int backend = t->backend, device = t->device.id;
+  try {
+    void* stream = current_stream(state, backend, device);
+    const RbBuffer buffer = cached_alloc(backend, device, nbytes ? nbytes : 1, stream);
+    if (buffer.ctx || backend_traits[backend].streams) {
+      init_storage(t, buffer.data, nbytes, free_boxed, new Boxed{buffer, stream, {}}, state);
+    } else {
+      init_storage(t, buffer.data, nbytes, free_cached, reinterpret_cast<void*>(buffer.nbytes),
+                   state);
+    }
+  } catch (...) {
+    discard_block(t);
+    throw;
+  }
+}
+
 }  // namespace
 
 namespace {
@@ -228,19 +246,7 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
     init_storage(t, nullptr, 0, nullptr, nullptr, state);
     return t;
   }
-  try {
-    void* stream = current_stream(state, backend, device);
-    const RbBuffer buffer = cached_alloc(backend, device, nbytes ? nbytes : 1, stream);
-    if (buffer.ctx || backend_traits[backend].streams) {
-      init_storage(t, buffer.data, nbytes, free_boxed, new Boxed{buffer, stream, {}}, state);
-    } else {
-      init_storage(t, buffer.data, nbytes, free_cached, reinterpret_cast<void*>(buffer.nbytes),
-                   state);
-    }
-  } catch (...) {
-    discard_block(t);
-    throw;
-  }
+  init_cached_storage(t, nbytes, state);
   return t;
 }
 

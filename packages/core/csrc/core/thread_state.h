@@ -52,20 +52,22 @@ struct CurrentStream {
 
 struct ThreadState {
   uint64_t include = 0, exclude = 0;
-  int32_t depth = 0;  // levels that a call without tensors can concern
-  int32_t floor = 0;  // but those up to here, which are outside a kernel that runs
+  int32_t depth = 0;         // levels that a call without tensors can concern
+  int32_t floor = 0;         // but those up to here, which are outside a kernel that runs
+  bool has_streams = false;  // `streams` is not empty
   std::vector<TransformFrame> levels;
   LiveCounts* live = nullptr;  // outlives the thread
   int32_t nested = 0;          // decompositions and kernels in Python that run inside each other
   int32_t in_parallel = 0;
   uint32_t tensor_flags = 0;  // of new tensors: RB_T_INFERENCE in inference mode
-  std::vector<CurrentStream> streams;
   FreeBlock* free_blocks[kBlockClasses] = {};
   int32_t free_counts[kBlockClasses] = {};
 
   RbError error{};
   std::string message, op, frames;
   void (*foreign_del)(void*) = nullptr;
+
+  std::vector<CurrentStream> streams;
 };
 
 // One 8-byte pointer with the initial-exec model: a larger block can exhaust the static TLS space
