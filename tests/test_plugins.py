@@ -2,7 +2,7 @@
 
 import pytest
 import rabbet
-from plugin_wheels import KERNEL, MANIFEST, build, install, run
+from plugin_wheels import BACKEND, KERNEL, MANIFEST, build, compile_library, install, run
 
 
 def test_plugins_can_be_chosen_by_the_environment(tmp_path):
@@ -191,3 +191,34 @@ for t in threads: t.join()
 print(done.count([2.0, 2.0]))
 """
     assert run(tmp_path, code) == "8\n"
+
+
+def test_a_thread_waits_for_the_kernels_of_a_backend_that_another_one_loads(tmp_path):
+    """`init` takes its time between the backend and the kernels."""
+    source = BACKEND.replace(
+        "static int32_t init(", KERNEL + "#include <time.h>\nstatic int32_t init("
+    )
+    source = source.replace(
+        "return host->add_backend(txn, &backend, &self_id);",
+        'RbKernel k = kernel("neg", 0); int32_t rc = host->add_backend(txn, &backend, &self_id); struct timespec t = {0, 400000000}; nanosleep(&t, 0);'
+        "return rc ? rc : host->add_kernel(txn, &k);",
+    )
+    library = compile_library(
+        tmp_path, "odd", source, "-D_DEFAULT_SOURCE", "-DKEY=0x41", '-DNAME="odd"'
+    )
+    install(tmp_path, "odd", MANIFEST.format("odd", "backend"), library)
+    code = """
+import threading, time, rabbet
+said = []
+def use(pause):
+    time.sleep(pause)
+    try:
+        said.append(rabbet.empty(3, device="odd").neg().device.type)
+    except Exception as error:
+        said.append(str(error))
+threads = [threading.Thread(target=use, args=(k / 10,)) for k in range(3)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(said)
+"""
+    assert run(tmp_path, code) == "['odd', 'odd', 'odd']\n"

@@ -21,6 +21,7 @@ namespace {
 struct Table {
   BackendEntry entries[kMaxBackends];
   std::atomic<int> count{1};
+  std::atomic<uint32_t> complete{1u << kMeta};  // a bit each
   std::atomic<int32_t (*)(const char*)> loader{nullptr};
   Table() {
     entries[kMeta].name = "meta";
@@ -47,7 +48,7 @@ int find_backend(const char* name) {
 
 int require_backend(const char* name) {
   int id = find_backend(name);
-  if (id >= 0) return id;
+  if (id >= 0 && table().complete.load(std::memory_order_acquire) >> id & 1) return id;
   auto loader = table().loader.load();
   if (!loader) {
     fail(RB_E_PLUGIN, "no backend for device '%s' is loaded: load the plugin of rabbet-backend-%s",
@@ -120,10 +121,15 @@ int register_backend(const RbBackend& backend, const std::string& provider) {
   return id;
 }
 
+void complete_backend(int id) { table().complete.fetch_or(1u << id, std::memory_order_acq_rel); }
+
 void drop_backends(size_t n) {
   Table& t = table();
   const int count = t.count.load() - static_cast<int>(n);
-  for (size_t i = 0; i < n; ++i) t.entries[count + i] = BackendEntry{};
+  for (size_t i = 0; i < n; ++i) {
+    t.complete.fetch_and(~(1u << (count + i)), std::memory_order_acq_rel);
+    t.entries[count + i] = BackendEntry{};
+  }
   t.count.store(count, std::memory_order_release);
 }
 

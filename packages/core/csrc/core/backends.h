@@ -35,8 +35,10 @@ int find_backend(const char* name);
 int require_backend(const char* name);
 /// The backend of calls that name no device; loads `cpu` at first.
 int default_backend();
-/// Used by a registration transaction only.
+/// Used by a registration transaction only. Other threads wait for the loader until it is complete.
 int register_backend(const RbBackend& backend, const std::string& provider);
+/// Its kernels are there.
+void complete_backend(int id);
 /// Take back the last `n`, which an aborted transaction registered.
 void drop_backends(size_t n);
 

@@ -269,6 +269,7 @@ void txn_commit(RbTxn& txn) {
   if (!fresh.empty() || !txn.layers.empty() || !txn.backends.empty()) {
     for (const Registered& k : r.kernels) place(r, k);
   }
+  for (int id : txn.backends) complete_backend(id);
 }
 
 int64_t register_kernel(const RbKernel& kernel, const std::string& provider, bool replace) {
