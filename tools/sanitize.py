@@ -80,7 +80,7 @@ def native_tests(folder: Path, flags: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     core = ROOT / "packages/core"
     sources = [core / "tests/native/pool_test.cpp"]
-    sources += [core / "csrc/core" / f"{name}.cpp" for name in ("pool", "fork")]
+    sources += [core / "csrc/core/thread" / f"{name}.cpp" for name in ("pool", "fork")]
     program = folder / "pool_test"
     includes = [f"-I{core / 'include'}", f"-I{core / 'csrc/core'}"]
     compiler = os.environ.get("CXX", "c++")

@@ -310,7 +310,7 @@ def test_bad_input_is_an_error(
 
 
 def streamed_bytes() -> int:
-    """From how many bytes on results are streamed past the caches (csrc/loops.cpp)."""
+    """From how many bytes on results are streamed past the caches (csrc/common/loops.cpp)."""
     try:
         l2 = os.sysconf("SC_LEVEL2_CACHE_SIZE")
     except ValueError:

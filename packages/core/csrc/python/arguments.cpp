@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/dtype.h"
 #include "data.h"
+#include "tensor/dtype.h"
 #include "tensor_type.h"
 #include "value_types.h"
 

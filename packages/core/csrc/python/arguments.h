@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "core/op.h"
-#include "core/tensor.h"
 #include "core_ops.h"
+#include "record/op.h"
 #include "ref.h"
+#include "tensor/tensor.h"
 
 namespace rabbet::python {
 

@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "core/backends.h"
-#include "core/dtype.h"
+#include "device/backends.h"
 #include "errors.h"
+#include "tensor/dtype.h"
 #include "tensor_type.h"
 
 namespace rabbet::python {

@@ -2,9 +2,9 @@
 #pragma once
 #include <initializer_list>
 
-#include "core/dispatch.h"
-#include "core/op.h"
+#include "call/dispatch.h"
 #include "errors.h"
+#include "record/op.h"
 
 namespace rabbet::python {
 

@@ -6,10 +6,10 @@
 
 #include "arguments.h"
 #include "buffer.h"
-#include "core/backends.h"
-#include "core/dtype.h"
-#include "core/transforms.h"
 #include "core_ops.h"
+#include "device/backends.h"
+#include "layer/transforms.h"
+#include "tensor/dtype.h"
 #include "tensor_type.h"
 
 namespace rabbet::python {

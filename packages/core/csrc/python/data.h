@@ -1,7 +1,7 @@
 // Tensors out of Python data (nested sequences, buffers) and Python data out of tensors.
 #pragma once
-#include "core/tensor.h"
 #include "errors.h"
+#include "tensor/tensor.h"
 #include "value_types.h"
 
 namespace rabbet::python {

@@ -3,11 +3,11 @@
 #include <cstring>
 #include <vector>
 
-#include "core/backends.h"
-#include "core/dtype.h"
-#include "core/transforms.h"
 #include "data.h"
+#include "device/backends.h"
 #include "errors.h"
+#include "layer/transforms.h"
+#include "tensor/dtype.h"
 #include "tensor_type.h"
 
 namespace rabbet::python {

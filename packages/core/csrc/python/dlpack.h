@@ -1,7 +1,7 @@
 // DLPack in both directions, without copying.
 #pragma once
-#include "core/tensor.h"
 #include "ref.h"
+#include "tensor/tensor.h"
 
 namespace rabbet::python {
 

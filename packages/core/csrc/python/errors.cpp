@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "core/runtime.h"
+#include "boundary/runtime.h"
 
 namespace rabbet::python {
 

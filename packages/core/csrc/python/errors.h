@@ -1,7 +1,7 @@
 // The thread's error record as Python exceptions and back.
 #pragma once
-#include "core/error.h"
 #include "ref.h"
+#include "thread/error.h"
 
 namespace rabbet::python {
 

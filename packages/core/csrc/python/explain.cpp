@@ -3,14 +3,14 @@
 #include <pybind11/stl.h>
 
 #include "arguments.h"
-#include "core/backends.h"
-#include "core/dispatch.h"
-#include "core/rule_functions.h"
-#include "core/runtime.h"
-#include "core/thread_state.h"
-#include "core/transforms.h"
+#include "boundary/runtime.h"
+#include "call/dispatch.h"
+#include "device/backends.h"
 #include "errors.h"
+#include "layer/transforms.h"
 #include "op_type.h"
+#include "rules/rule_functions.h"
+#include "thread/thread_state.h"
 
 namespace py = pybind11;
 

@@ -3,10 +3,10 @@
 #include <vector>
 
 #include "arguments.h"
-#include "core/dtype.h"
 #include "core_ops.h"
 #include "data.h"
 #include "errors.h"
+#include "tensor/dtype.h"
 #include "tensor_type.h"
 
 namespace rabbet::python {

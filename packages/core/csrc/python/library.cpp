@@ -2,7 +2,7 @@
 
 #include <pybind11/stl.h>
 
-#include "core/runtime.h"
+#include "boundary/runtime.h"
 #include "errors.h"
 #include "explain.h"
 #include "op_type.h"

@@ -2,10 +2,10 @@
 
 #include <pybind11/stl.h>
 
-#include "core/backends.h"
-#include "core/memory.h"
-#include "core/runtime.h"
-#include "core/tensor.h"
+#include "boundary/runtime.h"
+#include "device/backends.h"
+#include "device/memory.h"
+#include "tensor/tensor.h"
 #include "value_types.h"
 
 namespace py = pybind11;

@@ -4,25 +4,25 @@
 
 #include <optional>
 
+#include "boundary/reserved.h"
+#include "boundary/runtime.h"
 #include "convert.h"
-#include "core/backends.h"
-#include "core/dtype.h"
-#include "core/formula_kernel.h"
-#include "core/memory.h"
-#include "core/reserved.h"
-#include "core/rule_functions.h"
-#include "core/runtime.h"
-#include "core/thread_state.h"
 #include "core_ops.h"
 #include "data.h"
+#include "device/backends.h"
+#include "device/memory.h"
 #include "dlpack.h"
 #include "errors.h"
+#include "formula/formula_kernel.h"
 #include "library.h"
 #include "memory.h"
 #include "op_type.h"
 #include "rabbet/python.h"
+#include "rules/rule_functions.h"
 #include "streams.h"
+#include "tensor/dtype.h"
 #include "tensor_type.h"
+#include "thread/thread_state.h"
 #include "value_types.h"
 
 namespace py = pybind11;

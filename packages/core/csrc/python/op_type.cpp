@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "convert.h"
-#include "core/infer.h"
+#include "rules/infer.h"
 #include "tensor_type.h"
 #include "value_types.h"
 

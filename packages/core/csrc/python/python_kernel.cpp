@@ -2,14 +2,14 @@
 
 #include <optional>
 
+#include "call/dispatch.h"
 #include "convert.h"
-#include "core/backends.h"
-#include "core/dispatch.h"
-#include "core/rule_functions.h"
-#include "core/thread_state.h"
-#include "core/transforms.h"
+#include "device/backends.h"
 #include "errors.h"
+#include "layer/transforms.h"
+#include "rules/rule_functions.h"
 #include "tensor_type.h"
+#include "thread/thread_state.h"
 
 namespace rabbet::python {
 

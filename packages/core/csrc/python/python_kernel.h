@@ -1,6 +1,6 @@
 // Kernels and rules written in Python.
 #pragma once
-#include "core/runtime.h"
+#include "boundary/runtime.h"
 #include "ref.h"
 
 namespace rabbet::python {

@@ -1,7 +1,7 @@
 #include "streams.h"
 
-#include "core/backends.h"
-#include "core/streams.h"
+#include "device/backends.h"
+#include "device/streams.h"
 #include "errors.h"
 #include "tensor_type.h"
 #include "value_types.h"

@@ -1,9 +1,9 @@
 // Attributes of Tensor that need no other wheel.
-#include "core/backends.h"
-#include "core/dtype.h"
 #include "core_ops.h"
 #include "data.h"
+#include "device/backends.h"
 #include "errors.h"
+#include "tensor/dtype.h"
 #include "tensor_type.h"
 #include "value_types.h"
 

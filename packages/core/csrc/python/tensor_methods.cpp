@@ -3,12 +3,12 @@
 #include <vector>
 
 #include "arguments.h"
-#include "core/backends.h"
-#include "core/dtype.h"
 #include "core_ops.h"
 #include "data.h"
+#include "device/backends.h"
 #include "dlpack.h"
 #include "errors.h"
+#include "tensor/dtype.h"
 #include "tensor_type.h"
 #include "value_types.h"
 

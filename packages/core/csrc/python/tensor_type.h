@@ -1,8 +1,8 @@
 // The Tensor type: identity between a tensor and its Python object, and access to either from the
 // other.
 #pragma once
-#include "core/tensor.h"
 #include "ref.h"
+#include "tensor/tensor.h"
 
 namespace rabbet::python {
 

@@ -3,10 +3,10 @@
 #include <cstring>
 #include <string>
 
-#include "core/backends.h"
-#include "core/dtype.h"
 #include "data.h"
+#include "device/backends.h"
 #include "errors.h"
+#include "tensor/dtype.h"
 #include "tensor_type.h"
 
 namespace rabbet::python {

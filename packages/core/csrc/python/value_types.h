@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "core/runtime.h"
+#include "boundary/runtime.h"
 #include "ref.h"
 
 namespace rabbet::python {

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "error.h"
-#include "runtime.h"
-#include "thread_state.h"
+#include "thread/error.h"
+#include "boundary/runtime.h"
+#include "thread/thread_state.h"
 
 // What pool.cpp needs of core.
 namespace rabbet {

@@ -1,0 +1,43 @@
+// Operands and results of the matrix kernels in the type that is multiplied.
+#pragma once
+#include <memory>
+
+#include "common/view.h"
+
+namespace rbcpu {
+
+inline bool is_half(int dtype) { return dtype == RB_F16 || dtype == RB_BF16; }
+
+// An operand as a view of the type that is multiplied: the 16-bit floats become float32 unless
+// `native`.
+struct Operand {
+  View view;
+  std::unique_ptr<rb::Scratch<float>> copy;
+
+  explicit Operand(const View& from, bool native = false) : view(from) {
+    if (native || !is_half(from.dtype)) return;
+    copy = std::make_unique<rb::Scratch<float>>(from.numel());
+    view = dense_view(copy->data(), RB_F32, from);
+    copy_view(view, from);
+  }
+};
+
+// The result as row-major memory of the type that is computed, written back at the end where it is
+// not that.
+struct Result {
+  View target, view;
+  std::unique_ptr<rb::Scratch<char>> copy;
+
+  explicit Result(const RbTensor& out, bool native = false) : target(view_of(out)), view(target) {
+    const bool half = !native && is_half(target.dtype);
+    if (!half && is_dense(target)) return;
+    const int dtype = half ? static_cast<int>(RB_F32) : target.dtype;
+    copy = std::make_unique<rb::Scratch<char>>(target.numel() * kItemSize[dtype]);
+    view = dense_view(copy->data(), dtype, target);
+  }
+  void finish() const {
+    if (copy) copy_view(target, view);
+  }
+};
+
+}  // namespace rbcpu

@@ -1,0 +1,35 @@
+// Fused kernels: one loop for a whole elementwise formula of an op record (tools/write_fused.py).
+#pragma once
+#include "common/loops.h"
+
+namespace rbcpu {
+
+constexpr int kMaxNumbers = 4;  // of the call, that one formula reads
+
+/// The loop of one formula over contiguous memory, for both compute types: `n` results from
+/// `in[0..]`, with the call's numbers in `p`. `out` may be an input.
+struct FusedBody {
+  void (*f32)(int64_t n, float* out, const float* const* in, const float* p);
+  void (*f64)(int64_t n, double* out, const double* const* in, const double* p);
+};
+
+/// Handed to a Loop as its context.
+struct FusedContext {
+  FusedBody body;
+  int inputs;
+  float f32[kMaxNumbers];  // the numbers in both compute types
+  double f64[kMaxNumbers];
+  bool constant[kMaxInputs];  // numbers in the place of tensors, of stride 0
+  float constant32[kMaxInputs];
+  double constant64[kMaxInputs];
+};
+
+/// Per instruction-set level (fused_simd.cpp): the bodies, and the loops that feed them memory of
+/// any stride and dtype.
+struct FusedTable {
+  const FusedBody* bodies;
+  Loop f32, f64, f16, bf16;
+};
+extern const FusedTable fused_table_v2, fused_table_v3, fused_table_v4;
+
+}  // namespace rbcpu

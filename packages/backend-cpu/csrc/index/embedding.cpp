@@ -1,0 +1,64 @@
+// embedding and its derivative: whole rows of a table at int64 indices.
+#include "common/kernels.h"
+#include "index/indexing.h"
+#include "reduce/dense.h"
+
+namespace rbcpu {
+namespace {
+
+void embedding_kernel(const rb::Args& a) {
+  const RbTensor& weight = a.tensor(0);
+  const CheckedIndex index("embedding", a.tensor(1), weight.shape[0], 0, false);
+  const int64_t n = index.view.numel(), width = weight.shape[1];
+  dispatch_dtype<kMaskAll>("embedding", weight.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const DenseInput<T> table(weight);
+    const DenseResult<T> result(a.ret());
+    copy_rows(reinterpret_cast<const char*>(table.data()), index.data(), n, width * sizeof(T),
+              reinterpret_cast<char*>(result.data()));
+    result.finish();
+  });
+}
+
+// A task owns a range of the table's rows and adds what belongs to them in the order of the
+// indices, whatever the number of threads.
+void embedding_backward_kernel(const rb::Args& a) {
+  const RbTensor& g = a.tensor(0);
+  const rb::Span<int64_t> shape = a.ints(2);
+  const int64_t rows = shape[0], width = shape[1], padding = a.integer(3);
+  const CheckedIndex index("embedding_backward", a.tensor(1), rows, 0, false);
+  const int64_t n = index.view.numel();
+  constexpr int64_t kMostTasks = 8;  // each of them reads all indices
+  dispatch_dtype<kMaskAll>("embedding_backward", g.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = compute_t<T>;
+    const DenseInput<T> grad(g);
+    const DenseResult<T> result(a.ret());
+    const int64_t* at = index.data();
+    const int64_t per_task = std::max<int64_t>((rows + kMostTasks - 1) / kMostTasks,
+                                               kGrain / std::max<int64_t>(width, 1));
+    rb::parallel_for(rows, per_task, [&](int64_t begin, int64_t end) {
+      std::fill(result.data() + begin * width, result.data() + end * width, T(0));
+      for (int64_t i = 0; i < n; ++i) {
+        if (at[i] < begin || at[i] >= end || at[i] == padding) continue;
+        T* to = result.data() + at[i] * width;
+        const T* from = grad.data() + i * width;
+        for (int64_t j = 0; j < width; ++j) to[j] = T(C(to[j]) + C(from[j]));
+      }
+    });
+    result.finish();
+  });
+}
+
+const rb::KernelSpec kKernels[] = {
+    {"embedding", rb::wrap<embedding_kernel>},
+    {"embedding_backward", rb::wrap<embedding_backward_kernel>},
+};
+
+}  // namespace
+
+int32_t add_embedding(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
+
+}  // namespace rbcpu

@@ -1,0 +1,218 @@
+// flip, roll, cat, pad_constant, tril, triu, slice_scatter, diagonal_scatter: copies of parts.
+#include <algorithm>
+
+#include "common/kernels.h"
+#include "common/view.h"
+
+namespace rbcpu {
+namespace {
+
+void flip_kernel(const rb::Args& a) {
+  View x = view_of(a.tensor(0));
+  bool seen[kMaxDims] = {};
+  for (int64_t d : a.ints(1)) {
+    if (d < 0 || d >= x.ndim) {
+      if (x.ndim == 0 && d == 0) continue;
+      rb::fail(RB_E_INDEX, "flip: dimension %lld is out of range for %d dimensions",
+               static_cast<long long>(d), x.ndim);
+    }
+    if (seen[d])
+      rb::fail(RB_E_ARG, "flip: dimension %lld appears twice in `dims`", static_cast<long long>(d));
+    seen[d] = true;
+    if (x.shape[d] == 0) continue;
+    x.data += (x.shape[d] - 1) * x.strides[d] * x.item();
+    x.strides[d] = -x.strides[d];
+  }
+  copy_view(view_of(a.ret()), x);
+}
+
+// One dimension at a time: both parts of it go to their places, recursively in the remaining ones.
+void roll_parts(View to, View from, const int64_t* shifts, const int64_t* dims, size_t n) {
+  if (n == 0) return copy_view(to, from);
+  const int d = static_cast<int>(dims[0]);
+  const int64_t size = from.shape[d];
+  if (size == 0) return;
+  const int64_t shift = (shifts[0] % size + size) % size;
+  roll_parts(narrowed(to, d, shift, size - shift), narrowed(from, d, 0, size - shift), shifts + 1,
+             dims + 1, n - 1);
+  if (shift)
+    roll_parts(narrowed(to, d, 0, shift), narrowed(from, d, size - shift, shift), shifts + 1,
+               dims + 1, n - 1);
+}
+
+void roll_kernel(const rb::Args& a) {
+  const RbTensor& x = a.tensor(0);
+  RbTensor& out = a.ret();
+  const auto shifts = a.ints(1);
+  const rb::Span<int64_t> dims = a.has(2) ? a.ints(2) : rb::Span<int64_t>{nullptr, 0};
+  if (dims.len == 0 && shifts.len == 1) {  // the flattened elements
+    rb::Scratch<char> dense(2 * x.numel * item_size(x));
+    View flat = view_of(x);
+    const View from = dense_view(dense.data(), x.dtype_id, flat);
+    copy_view(from, flat);
+    flat = from;
+    flat.ndim = 1;
+    flat.shape[0] = x.numel;
+    flat.strides[0] = 1;
+    View to = flat;
+    to.data += x.numel * item_size(x);
+    const int64_t zero = 0;
+    roll_parts(to, flat, shifts.data, &zero, 1);
+    return copy_view(view_of(out), dense_view(to.data, x.dtype_id, from));
+  }
+  if (dims.len != shifts.len) {
+    rb::fail(RB_E_ARG, "roll: `shifts` has %u entries and `dims` %u", shifts.len, dims.len);
+  }
+  roll_parts(view_of(out), view_of(x), shifts.data, dims.data, dims.len);
+}
+
+void cat_kernel(const rb::Args& a) {
+  const View out = view_of(a.ret());
+  const int dim = static_cast<int>(a.integer(1));
+  int64_t at = 0;
+  for (const RbTensor* t : a.tensors(0)) {
+    if (t->ndim == 1 && t->shape[0] == 0 && out.ndim != 1)
+      continue;  // PyTorch's legacy: an empty 1-d tensor fits all
+    const int64_t n = t->shape[dim];
+    if (at + n > out.shape[dim]) rb::fail(RB_E_INTERNAL, "cat: the result is too small");
+    copy_view(narrowed(out, dim, at, n), view_of(*t));
+    at += n;
+  }
+}
+
+void pad_constant_kernel(const rb::Args& a) {
+  View from = view_of(a.tensor(0)), to = view_of(a.ret());
+  const auto pad = a.ints(1);
+  fill_view(to, a.has(2) ? a.args[2] : rb::int_value(0));
+  if (pad.len % 2 || pad.len / 2 > static_cast<uint32_t>(from.ndim)) {
+    rb::fail(RB_E_ARG,
+             "pad: expected (before, after) pairs for at most %d dimensions, got %u numbers",
+             from.ndim, pad.len);
+  }
+  for (uint32_t i = 0; i < pad.len / 2; ++i) {
+    const int d = from.ndim - 1 - static_cast<int>(i);
+    const int64_t before = pad[2 * i];
+    const int64_t skip = std::max<int64_t>(0, -before), start = std::max<int64_t>(0, before);
+    const int64_t n = std::min(from.shape[d] - skip, to.shape[d] - start);
+    if (n <= 0) return;
+    from = narrowed(from, d, skip, n);
+    to = narrowed(to, d, start, n);
+  }
+  copy_view(to, from);
+}
+
+template <bool Lower>
+void triangle_kernel(const rb::Args& a) {
+  const RbTensor& x = a.tensor(0);
+  RbTensor& out = a.ret();
+  if (x.ndim < 2)
+    rb::fail(RB_E_ARG, "%s: expected at least 2 dimensions, got %d", a.op_name(), x.ndim);
+  const int64_t diagonal = a.has(1) ? a.integer(1) : 0;
+  copy_into_result(out, x);
+  const View v = view_of(out);
+  const int64_t rows = v.shape[v.ndim - 2], cols = v.shape[v.ndim - 1], item = v.item();
+  if (out.numel == 0) return;
+  rb::parallel_for(
+      out.numel / cols, std::max<int64_t>(1, kGrain / cols), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          int64_t rest = row, offset = 0;
+          for (int d = v.ndim - 2; d >= 0; --d) {
+            offset += rest % v.shape[d] * v.strides[d];
+            rest /= v.shape[d];
+          }
+          const int64_t edge = row % rows + diagonal;  // the last column of the lower triangle
+          const int64_t first = Lower ? std::clamp<int64_t>(edge + 1, 0, cols) : 0;
+          const int64_t last = Lower ? cols : std::clamp<int64_t>(edge, 0, cols);
+          char* p = v.data + (offset + first * v.strides[v.ndim - 1]) * item;
+          for (int64_t j = first; j < last; ++j, p += v.strides[v.ndim - 1] * item)
+            std::memset(p, 0, item);
+        }
+      });
+}
+
+void check_same_shape(const char* op, const View& part, const RbTensor& src) {
+  bool same = part.ndim == src.ndim;
+  for (int d = 0; same && d < part.ndim; ++d) same = part.shape[d] == src.shape[d];
+  if (same) return;
+  char expected[256] = "", got[256] = "";
+  size_t used = 0;
+  for (int d = 0; d < part.ndim && used < sizeof expected; ++d) {
+    used += std::snprintf(expected + used, sizeof expected - used, d ? ", %lld" : "%lld",
+                          static_cast<long long>(part.shape[d]));
+  }
+  used = 0;
+  for (int d = 0; d < src.ndim && used < sizeof got; ++d) {
+    used += std::snprintf(got + used, sizeof got - used, d ? ", %lld" : "%lld",
+                          static_cast<long long>(src.shape[d]));
+  }
+  rb::fail(RB_E_ARG, "%s: expected `src` of shape (%s), got (%s)", op, expected, got);
+}
+
+void slice_scatter_kernel(const rb::Args& a) {
+  const RbTensor &x = a.tensor(0), &src = a.tensor(1);
+  RbTensor& out = a.ret();
+  const int dim = static_cast<int>(a.integer(2));
+  if (x.ndim == 0) rb::fail(RB_E_ARG, "slice_scatter: expected at least 1 dimension");
+  const int64_t size = x.shape[dim];
+  auto bound = [&](int i, int64_t otherwise) {
+    int64_t v = a.has(i) ? a.integer(i) : otherwise;
+    if (v < 0) v += size;
+    return std::clamp<int64_t>(v, 0, size);
+  };
+  const int64_t start = bound(3, 0), end = std::max(start, bound(4, size)),
+                step = a.has(5) ? a.integer(5) : 1;
+  if (step <= 0)
+    rb::fail(RB_E_ARG, "slice_scatter: `step` must be positive, got %lld",
+             static_cast<long long>(step));
+  const View part = narrowed(view_of(out), dim, start, (end - start + step - 1) / step, step);
+  check_same_shape("slice_scatter", part, src);
+  copy_into_result(out, x);
+  copy_view(part, view_of(src));
+}
+
+void diagonal_scatter_kernel(const rb::Args& a) {
+  const RbTensor &x = a.tensor(0), &src = a.tensor(1);
+  RbTensor& out = a.ret();
+  const int64_t offset = a.has(2) ? a.integer(2) : 0;
+  const int d1 = static_cast<int>(a.has(3) ? a.integer(3) : 0),
+            d2 = static_cast<int>(a.has(4) ? a.integer(4) : 1);
+  const View v = view_of(out);
+  if (x.ndim < 2 || d1 == d2 || d1 >= x.ndim || d2 >= x.ndim) {
+    rb::fail(RB_E_ARG, "diagonal_scatter: expected two different dimensions of %d, got %d and %d",
+             x.ndim, d1, d2);
+  }
+  View part = v;
+  part.ndim = 0;
+  for (int d = 0; d < v.ndim; ++d) {
+    if (d == d1 || d == d2) continue;
+    part.shape[part.ndim] = v.shape[d];
+    part.strides[part.ndim++] = v.strides[d];
+  }
+  const int64_t down = std::max<int64_t>(0, -offset), right = std::max<int64_t>(0, offset);
+  const int64_t n = std::max<int64_t>(0, std::min(v.shape[d1] - down, v.shape[d2] - right));
+  if (n > 0) part.data += (down * v.strides[d1] + right * v.strides[d2]) * v.item();
+  part.shape[part.ndim] = n;
+  part.strides[part.ndim++] = v.strides[d1] + v.strides[d2];
+  check_same_shape("diagonal_scatter", part, src);
+  copy_into_result(out, x);
+  copy_view(part, view_of(src));
+}
+
+const rb::KernelSpec kKernels[] = {
+    {"flip", rb::wrap<flip_kernel>},
+    {"roll", rb::wrap<roll_kernel>},
+    {"cat", rb::wrap<cat_kernel>},
+    {"pad_constant", rb::wrap<pad_constant_kernel>},
+    {"tril", rb::wrap<triangle_kernel<true>>},
+    {"triu", rb::wrap<triangle_kernel<false>>},
+    {"slice_scatter", rb::wrap<slice_scatter_kernel>},
+    {"diagonal_scatter", rb::wrap<diagonal_scatter_kernel>},
+};
+
+}  // namespace
+
+int32_t add_movement(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
+
+}  // namespace rbcpu

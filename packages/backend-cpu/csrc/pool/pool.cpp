@@ -1,0 +1,439 @@
+// Pooling over lines, planes and volumes: maximum and mean over windows of a given or of an
+// adapted size, and their derivatives.
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <type_traits>
+
+#include "common/kernels.h"
+#include "common/level.h"
+#include "common/view.h"
+#include "common/workspace.h"
+#include "pool/pool_rows.h"
+
+namespace rbcpu {
+namespace {
+
+// Dense memory for a result, copied to its place at the end where the result is not dense.
+template <class T>
+struct Dense {
+  RbTensor& out;
+  std::unique_ptr<rb::Scratch<T>> copy;
+  T* data;
+
+  explicit Dense(RbTensor& target) : out(target), data(static_cast<T*>(target.data)) {
+    if (target.flags & RB_T_CONTIGUOUS) return;
+    copy = std::make_unique<rb::Scratch<T>>(target.numel);
+    data = copy->data();
+  }
+  void finish() const {
+    if (copy) copy_view(view_of(out), dense_view(data, out.dtype_id, view_of(out)));
+  }
+};
+
+// `count` volumes; directions that are missing have size 1.
+struct Volumes {
+  int64_t count, in[3], out[3];
+  int64_t in_size() const { return in[0] * in[1] * in[2]; }
+  int64_t out_size() const { return out[0] * out[1] * out[2]; }
+};
+Volumes volumes(const rb::Args& a, const RbTensor& in, const RbTensor& out, int rank) {
+  if (rank < 1 || rank > 3 || (in.ndim != rank + 1 && in.ndim != rank + 2) || out.ndim != in.ndim) {
+    rb::fail(RB_E_ARG, "%s: expected input of %d or %d dimensions, got %d", a.op_name(), rank + 1,
+             rank + 2, in.ndim);
+  }
+  Volumes v;
+  v.count = 1;
+  for (int d = 0; d < 3; ++d) {
+    const int at = in.ndim - 3 + d;
+    v.in[d] = d < 3 - rank ? 1 : in.shape[at];
+    v.out[d] = d < 3 - rank ? 1 : out.shape[at];
+  }
+  for (int d = 0; d < in.ndim - rank; ++d) {
+    if (in.shape[d] != out.shape[d])
+      rb::fail(RB_E_ARG, "%s: the result has another number of planes than the input", a.op_name());
+    v.count *= in.shape[d];
+  }
+  return v;
+}
+
+// The part of one direction that one window sees: `count` elements from `begin` on, `step` apart;
+// `full` counts the padding as well.
+struct Span {
+  int64_t begin, count, step, full;
+};
+struct Window {
+  int64_t kernel[3], stride[3], padding[3], dilation[3];
+
+  Window(const rb::Args& a, int first, int rank, bool dilated) {
+    read(a, first, "kernel_size", rank, 1, 1, kernel);
+    std::copy(kernel, kernel + 3, stride);
+    if (a.has(first + 1) && a.ints(first + 1).len) read(a, first + 1, "stride", rank, 1, 1, stride);
+    read(a, first + 2, "padding", rank, 0, 0, padding);
+    std::fill(dilation, dilation + 3, 1);
+    if (dilated) read(a, first + 3, "dilation", rank, 1, 1, dilation);
+    for (int d = 0; d < 3; ++d) {
+      if (2 * padding[d] > dilation[d] * (kernel[d] - 1) + 1)
+        rb::fail(RB_E_ARG, "%s: `padding` must be at most half of `kernel_size`", a.op_name());
+    }
+  }
+  Span span(const Volumes& v, int d, int64_t i) const {
+    const int64_t start = i * stride[d] - padding[d], step = dilation[d];
+    const int64_t skip = start < 0 ? (-start + step - 1) / step : 0, begin = start + skip * step;
+    const int64_t room = v.in[d] - begin;
+    const int64_t inside = room <= 0 ? 0 : (room + step - 1) / step;
+    return {begin, std::clamp<int64_t>(kernel[d] - skip, 0, inside), step,
+            std::min(start + kernel[d], v.in[d] + padding[d]) - start};
+  }
+  // All windows of a row see the same positions but at its ends.
+  static constexpr bool kRegular = true;
+
+ private:
+  static void read(const rb::Args& a, int arg, const char* name, int rank, int64_t least,
+                   int64_t missing, int64_t* to) {
+    const auto v = a.ints(arg);
+    if (v.len != 1 && v.len != static_cast<uint32_t>(rank))
+      rb::fail(RB_E_ARG, "%s: `%s` must have %d entries, got %u", a.op_name(), name, rank, v.len);
+    for (int d = 0; d < 3; ++d) {
+      to[d] = d < 3 - rank ? missing : v[v.len == 1 ? 0 : d - (3 - rank)];
+      if (to[d] < least)
+        rb::fail(RB_E_ARG, "%s: `%s` must be at least %lld", a.op_name(), name,
+                 static_cast<long long>(least));
+    }
+  }
+};
+// Windows that divide each direction.
+struct Adapted {
+  Span span(const Volumes& v, int d, int64_t i) const {
+    const int64_t begin = i * v.in[d] / v.out[d],
+                  end = ((i + 1) * v.in[d] + v.out[d] - 1) / v.out[d];
+    return {begin, end - begin, 1, end - begin};
+  }
+  static constexpr bool kRegular = false;
+};
+
+template <class F>
+void for_volumes(const Volumes& v, int64_t work, const F& f) {
+  rb::parallel_for(v.count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, work)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end; ++i) f(i);
+                   });
+}
+
+// f(first input element, output columns [begin, begin + n), step): one position of the window for
+// all the outputs of a row that see it inside the input.
+template <class F>
+void for_columns(const Volumes& v, const Window& w, const F& f) {
+  for (int64_t j = 0; j < w.kernel[2]; ++j) {
+    const int64_t shift = j * w.dilation[2] - w.padding[2], s = w.stride[2];
+    const int64_t begin = shift >= 0 ? 0 : (-shift + s - 1) / s;
+    const int64_t end =
+        std::min(v.out[2], v.in[2] - shift <= 0 ? 0 : (v.in[2] - shift + s - 1) / s);
+    if (begin < end) f(begin * s + shift, begin, end - begin, s);
+  }
+}
+template <class F>
+void for_columns(const Volumes& v, const Adapted& w, const F& f) {
+  for (int64_t c = 0; c < v.out[2]; ++c) {
+    const Span s = w.span(v, 2, c);
+    for (int64_t j = 0; j < s.count; ++j) f(s.begin + j, c, 1, 1);
+  }
+}
+
+// f(row of the input volume) for each row that output row (z, r) sees.
+template <class Rule, class F>
+void for_rows(const Volumes& v, const Rule& rule, int64_t z, int64_t r, const F& f) {
+  const Span depth = rule.span(v, 0, z), height = rule.span(v, 1, r);
+  for (int64_t k = 0; k < depth.count; ++k) {
+    for (int64_t i = 0; i < height.count; ++i)
+      f((depth.begin + k * depth.step) * v.in[1] + height.begin + i * height.step);
+  }
+}
+
+template <class T>
+constexpr bool kTabled = std::is_same_v<T, float> || std::is_same_v<T, double>;
+inline const PoolTable<float>& pool_table(float) { return RB_PICK_LEVEL(pool_table).f32; }
+inline const PoolTable<double>& pool_table(double) { return RB_PICK_LEVEL(pool_table).f64; }
+
+template <class T, class C, class I>
+void take_max(const T* row, int64_t n, int64_t step, C* best, I* at, I place) {
+  if constexpr (kTabled<T> && std::is_same_v<I, int32_t>) {
+    pool_table(T()).max_row(row, n, step, best, at, place);
+  } else {
+    max_row<T, C, I>(row, n, step, best, at, place);
+  }
+}
+template <class T, class C>
+void take_sum(const T* row, int64_t n, int64_t step, C* sum) {
+  if constexpr (kTabled<T>) {
+    pool_table(T()).add_row(row, n, step, sum);
+  } else {
+    add_row<T, C>(row, n, step, sum);
+  }
+}
+template <class T>
+compute_t<T> run_sum(const T* from, int64_t n) {
+  if constexpr (kTabled<T>) {
+    return pool_table(T()).sum_run(from, n);
+  } else {
+    return sum_run<T, compute_t<T>>(from, n);
+  }
+}
+template <class C>
+void give_share(const C* share, int64_t n, int64_t step, C* to) {
+  if constexpr (kTabled<C>) {
+    pool_table(C()).spread_row(share, n, step, to);
+  } else {
+    spread_row<C>(share, n, step, to);
+  }
+}
+
+// I: int32 where it counts all elements of a volume.
+template <class T, class I, class Rule>
+void max_volumes(const rb::Args& a, const Volumes& v, const Rule& rule, const T* data, T* values,
+                 int64_t* indices) {
+  using C = compute_t<T>;
+  constexpr C kLeast = std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity()
+                                                            : std::numeric_limits<C>::lowest();
+  const int64_t cols = v.out[2];
+  const rb::Scratch<I> first(cols);
+  for (int64_t c = 0; c < cols; ++c) {
+    const Span s = rule.span(v, 2, c);
+    if (s.count == 0)
+      rb::fail(RB_E_ARG, "%s: a window lies in the padding altogether", a.op_name());
+    first[c] = static_cast<I>(s.begin);
+  }
+  for (int d = 0; d < 2; ++d) {
+    for (int64_t i = 0; i < v.out[d]; ++i) {
+      if (rule.span(v, d, i).count == 0)
+        rb::fail(RB_E_ARG, "%s: a window lies in the padding altogether", a.op_name());
+    }
+  }
+  for_volumes(v, 4 * (v.in_size() + v.out_size()), [&](int64_t volume) {
+    const T* from = data + volume * v.in_size();
+    const rb::Scratch<C> best(cols);
+    const rb::Scratch<I> at(cols);
+    int64_t out = volume * v.out_size();
+    for (int64_t z = 0; z < v.out[0]; ++z) {
+      for (int64_t r = 0; r < v.out[1]; ++r, out += cols) {
+        bool begun = false;
+        for_rows(v, rule, z, r, [&](int64_t row) {
+          const T* line = from + row * v.in[2];
+          for (int64_t c = 0; !begun && c < cols; ++c) {
+            best[c] = kLeast;
+            at[c] = static_cast<I>(row * v.in[2] + first[c]);
+          }
+          begun = true;
+          for_columns(v, rule, [&](int64_t place, int64_t begin, int64_t n, int64_t step) {
+            take_max<T, C, I>(line + place, n, step, best.data() + begin, at.data() + begin,
+                              static_cast<I>(row * v.in[2] + place));
+          });
+        });
+        for (int64_t c = 0; c < cols; ++c) {
+          values[out + c] = T(best[c]);
+          indices[out + c] = at[c];
+        }
+      }
+    }
+  });
+}
+
+template <class Rule>
+void max_pool(const rb::Args& a, const Volumes& v, const Rule& rule) {
+  const RbTensor& x = a.tensor(0);
+  if (a.ret(0).numel == 0) return;
+  const Dense<int64_t> indices(a.ret(1));
+  dispatch_dtype<kMaskInt | kMaskFloat>(a.op_name(), x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Dense<T> values(a.ret(0));
+    const T* data = static_cast<const T*>(x.data);
+    if (v.in_size() <= INT32_MAX) {
+      max_volumes<T, int32_t>(a, v, rule, data, values.data, indices.data);
+    } else {
+      max_volumes<T, int64_t>(a, v, rule, data, values.data, indices.data);
+    }
+    values.finish();
+  });
+  indices.finish();
+}
+
+void max_pool_kernel(const rb::Args& a) {
+  const int rank = static_cast<int>(a.ints(1).len);
+  max_pool(a, volumes(a, a.tensor(0), a.ret(0), rank), Window(a, 1, rank, true));
+}
+void adaptive_max_kernel(const rb::Args& a) {
+  max_pool(a, volumes(a, a.tensor(0), a.ret(0), static_cast<int>(a.ints(1).len)), Adapted());
+}
+
+void max_pool_dx_kernel(const rb::Args& a) {
+  const RbTensor &g = a.tensor(0), &index = a.tensor(1);
+  const Volumes v = volumes(a, a.ret(), g, static_cast<int>(a.integer(3)));
+  bool same = index.ndim == g.ndim && index.dtype_id == RB_I64;
+  for (int d = 0; same && d < g.ndim; ++d) same = index.shape[d] == g.shape[d];
+  if (!same) rb::fail(RB_E_ARG, "%s: `indices` must be int64 of the shape of `g`", a.op_name());
+  const int64_t* at = static_cast<const int64_t*>(index.data);
+  for (int64_t i = 0; i < index.numel; ++i) {
+    if (at[i] < 0 || at[i] >= v.in_size())
+      rb::fail(RB_E_ARG, "%s: index %lld is out of range for %lld elements", a.op_name(),
+               static_cast<long long>(at[i]), static_cast<long long>(v.in_size()));
+  }
+  dispatch_dtype<kMaskFloat>(a.op_name(), g.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = compute_t<T>;
+    const Dense<T> out(a.ret());
+    const T* data = static_cast<const T*>(g.data);
+    for_volumes(v, v.in_size() + 4 * v.out_size(), [&](int64_t volume) {
+      const T* from = data + volume * v.out_size();
+      const int64_t* place = at + volume * v.out_size();
+      T* to = out.data + volume * v.in_size();
+      if constexpr (std::is_same_v<T, C>) {
+        std::fill_n(to, v.in_size(), T(0));
+        for (int64_t i = 0; i < v.out_size(); ++i) to[place[i]] += from[i];
+      } else {
+        const Workspace<C> sum(v.in_size());
+        std::fill_n(sum.data(), v.in_size(), C(0));
+        for (int64_t i = 0; i < v.out_size(); ++i) sum[place[i]] += C(from[i]);
+        for (int64_t i = 0; i < v.in_size(); ++i) to[i] = T(sum[i]);
+      }
+    });
+    out.finish();
+  });
+}
+
+// What a sum over a window is divided by.
+struct Divisor {
+  bool count_pad = true;
+  int64_t given = 0;  // 0: none
+
+  Divisor() = default;
+  Divisor(const rb::Args& a, int first) {
+    count_pad = !a.has(first) || a.boolean(first);
+    given = a.has(first + 1) ? a.integer(first + 1) : 0;
+    if (a.has(first + 1) && given == 0)
+      rb::fail(RB_E_ARG, "%s: `divisor_override` must not be 0", a.op_name());
+  }
+  int64_t of(const Span& z, const Span& r, const Span& c) const {
+    if (given) return given;
+    return count_pad ? z.full * r.full * c.full : z.count * r.count * c.count;
+  }
+};
+
+template <class Rule>
+void average(const rb::Args& a, const Volumes& v, const Rule& rule, const Divisor& divisor) {
+  const RbTensor& x = a.tensor(0);
+  if (a.ret().numel == 0) return;
+  dispatch_dtype<kMaskFloat>(a.op_name(), x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = compute_t<T>;
+    const Dense<T> out(a.ret());
+    const T* data = static_cast<const T*>(x.data);
+    const int64_t cols = v.out[2];
+    for_volumes(v, 2 * (v.in_size() + v.out_size()), [&](int64_t volume) {
+      const T* from = data + volume * v.in_size();
+      T* to = out.data + volume * v.out_size();
+      if (!Rule::kRegular && v.out_size() == 1) {
+        *to = T(run_sum(from, v.in_size()) / C(v.in_size()));
+        return;
+      }
+      const rb::Scratch<C> sum(cols);
+      for (int64_t z = 0; z < v.out[0]; ++z) {
+        for (int64_t r = 0; r < v.out[1]; ++r, to += cols) {
+          std::fill_n(sum.data(), cols, C(0));
+          for_rows(v, rule, z, r, [&](int64_t row) {
+            const T* line = from + row * v.in[2];
+            for_columns(v, rule, [&](int64_t place, int64_t begin, int64_t n, int64_t step) {
+              take_sum<T, C>(line + place, n, step, sum.data() + begin);
+            });
+          });
+          const Span depth = rule.span(v, 0, z), height = rule.span(v, 1, r);
+          for (int64_t c = 0; c < cols; ++c)
+            to[c] = T(sum[c] / C(divisor.of(depth, height, rule.span(v, 2, c))));
+        }
+      }
+    });
+    out.finish();
+  });
+}
+
+// The transpose: each gradient is spread over its window.
+template <class Rule>
+void spread(const rb::Args& a, const Volumes& v, const Rule& rule, const Divisor& divisor) {
+  const RbTensor& g = a.tensor(0);
+  dispatch_dtype<kMaskFloat>(a.op_name(), g.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = compute_t<T>;
+    const Dense<T> out(a.ret());
+    const T* data = static_cast<const T*>(g.data);
+    const int64_t cols = v.out[2];
+    for_volumes(v, 2 * (v.in_size() + v.out_size()), [&](int64_t volume) {
+      const T* from = data + volume * v.out_size();
+      T* to = out.data + volume * v.in_size();
+      constexpr bool kSame = std::is_same_v<T, C>;
+      const Workspace<C> wide(kSame ? 0 : v.in_size());
+      C* sum;
+      if constexpr (kSame) {
+        sum = to;
+      } else {
+        sum = wide.data();
+      }
+      if (!Rule::kRegular && v.out_size() == 1) {
+        std::fill_n(to, v.in_size(), T(C(from[0]) / C(v.in_size())));
+        return;
+      }
+      std::fill_n(sum, v.in_size(), C(0));
+      const rb::Scratch<C> share(cols);
+      for (int64_t z = 0; z < v.out[0]; ++z) {
+        for (int64_t r = 0; r < v.out[1]; ++r, from += cols) {
+          const Span depth = rule.span(v, 0, z), height = rule.span(v, 1, r);
+          for (int64_t c = 0; c < cols; ++c)
+            share[c] = C(from[c]) / C(divisor.of(depth, height, rule.span(v, 2, c)));
+          for_rows(v, rule, z, r, [&](int64_t row) {
+            C* line = sum + row * v.in[2];
+            for_columns(v, rule, [&](int64_t place, int64_t begin, int64_t n, int64_t step) {
+              give_share<C>(share.data() + begin, n, step, line + place);
+            });
+          });
+        }
+      }
+      if constexpr (!kSame) {
+        for (int64_t i = 0; i < v.in_size(); ++i) to[i] = T(sum[i]);
+      }
+    });
+    out.finish();
+  });
+}
+
+void avg_pool_kernel(const rb::Args& a) {
+  const int rank = static_cast<int>(a.ints(1).len);
+  average(a, volumes(a, a.tensor(0), a.ret(), rank), Window(a, 1, rank, false), Divisor(a, 5));
+}
+void avg_pool_dx_kernel(const rb::Args& a) {
+  const int rank = static_cast<int>(a.ints(2).len);
+  spread(a, volumes(a, a.ret(), a.tensor(0), rank), Window(a, 2, rank, false), Divisor(a, 6));
+}
+void adaptive_kernel(const rb::Args& a) {
+  average(a, volumes(a, a.tensor(0), a.ret(), static_cast<int>(a.ints(1).len)), Adapted(),
+          Divisor());
+}
+void adaptive_dx_kernel(const rb::Args& a) {
+  spread(a, volumes(a, a.ret(), a.tensor(0), static_cast<int>(a.integer(2))), Adapted(), Divisor());
+}
+
+const rb::KernelSpec kKernels[] = {
+    {"max_pool_with_indices", rb::wrap<max_pool_kernel>, RB_K_CONTIGUOUS, kMaskInt | kMaskFloat},
+    {"max_pool_dx", rb::wrap<max_pool_dx_kernel>, RB_K_CONTIGUOUS, 0},
+    {"adaptive_max_pool_with_indices", rb::wrap<adaptive_max_kernel>, RB_K_CONTIGUOUS,
+     kMaskInt | kMaskFloat},
+    {"avg_pool", rb::wrap<avg_pool_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
+    {"avg_pool_dx", rb::wrap<avg_pool_dx_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
+    {"adaptive_avg_pool", rb::wrap<adaptive_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
+    {"adaptive_avg_pool_dx", rb::wrap<adaptive_dx_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
+};
+
+}  // namespace
+
+int32_t add_pool(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
+
+}  // namespace rbcpu

@@ -1,0 +1,194 @@
+// cumsum, cumprod, affine_scan.
+#include "common/kernels.h"
+#include "common/level.h"
+#include "reduce/columns.h"
+#include "reduce/dense.h"
+#include "reduce/lines.h"
+#include "reduce/scan.h"
+
+namespace rbcpu {
+
+const ScanTable& scan_table() {
+  static const ScanTable& table = RB_PICK_LEVEL(scan_table);
+  return table;
+}
+
+namespace {
+
+template <class T>
+using scan_t =
+    std::conditional_t<is_float_v<T>, double, std::conditional_t<std::is_same_v<T, c64>, c128, T>>;
+
+template <bool Product, class C>
+auto scan_row() {
+  if constexpr (std::is_same_v<C, double>)
+    return Product ? scan_table().f64.cumprod : scan_table().f64.cumsum;
+  else
+    return Product ? scan_table().f32.cumprod : scan_table().f32.cumsum;
+}
+
+// Runs are scanned in pieces, each begun with the result of those before it: so a long run can be
+// split over threads without changing the order of its arithmetic.
+constexpr int64_t kScanPiece = 65536;
+
+template <bool Product, class C>
+void scan_long_run(const C* x, C* r, int64_t n) {
+  const auto scan = scan_row<Product, C>();
+  const int64_t pieces = (n + kScanPiece - 1) / kScanPiece;
+  const double neutral = Product ? 1.0 : 0.0;
+  auto length = [&](int64_t p) { return std::min(kScanPiece, n - p * kScanPiece); };
+  auto join = [](double a, double b) { return Product ? a * b : a + b; };
+  if (pieces < 8 || rb::host->num_threads() == 1) {
+    double carry = neutral;
+    for (int64_t p = 0; p < pieces; ++p)
+      carry = scan(x + p * kScanPiece, r + p * kScanPiece, length(p), carry);
+    return;
+  }
+  rb::Scratch<double> carries(pieces);
+  rb::parallel_for(pieces - 1, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p)
+      carries[p + 1] = scan(x + p * kScanPiece, nullptr, length(p), neutral);
+  });
+  carries[0] = neutral;
+  for (int64_t p = 1; p < pieces; ++p) carries[p] = join(carries[p - 1], carries[p]);
+  rb::parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p)
+      scan(x + p * kScanPiece, r + p * kScanPiece, length(p), carries[p]);
+  });
+}
+
+template <bool Product, class T>
+void scan_floats(const RbTensor& x, const RbTensor& out, int dim) {
+  using C = compute_t<T>;
+  if (x.numel == 0) return;
+  const DenseInput<T> input(x);
+  const DenseResult<T> result(out);
+  int64_t outer = 1, n = 1, inner = 1;
+  for (int d = 0; d < x.ndim; ++d) (d < dim ? outer : d == dim ? n : inner) *= x.shape[d];
+  const T* const from = input.data();
+  T* const to = result.data();
+  const int64_t grain = std::max<int64_t>(1, kGrain / 2 / std::max<int64_t>(n, 1));
+  if (inner > 1) {
+    const Columns<C>& f = columns<C>();
+    const auto scan = Product ? f.cumprod : f.cumsum;
+    const int64_t strips = (inner + kColumns - 1) / kColumns;
+    rb::parallel_for(outer * strips, std::max<int64_t>(1, grain / std::min(inner, kColumns)),
+                     [&](int64_t begin, int64_t end) {
+                       const RunIn<T> in(kColumns);
+                       const RunOut<T> mid(kColumns);
+                       double acc[kColumns];
+                       for (int64_t k = begin; k < end; ++k) {
+                         const int64_t first = k % strips * kColumns;
+                         const int64_t cols = std::min(kColumns, inner - first);
+                         const int64_t base = k / strips * n * inner + first;
+                         for (int64_t j = 0; j < cols; ++j) acc[j] = Product ? 1.0 : 0.0;
+                         if constexpr (is_half_v<T>) {
+                           for (int64_t i = 0; i < n; ++i) {
+                             T* row = to + base + i * inner;
+                             scan(in(from + base + i * inner, cols), cols, mid.at(row), cols, 1,
+                                  cols, acc);
+                             mid.store(row, cols);
+                           }
+                         } else {
+                           scan(from + base, inner, to + base, inner, n, cols, acc);
+                         }
+                       }
+                     });
+  } else if constexpr (!is_half_v<T>) {
+    if (outer < 8) {
+      for (int64_t i = 0; i < outer; ++i) scan_long_run<Product>(from + i * n, to + i * n, n);
+    } else {
+      rb::parallel_for(outer, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          double carry = Product ? 1.0 : 0.0;
+          for (int64_t at = 0; at < n; at += kScanPiece) {
+            carry = scan_row<Product, C>()(from + i * n + at, to + i * n + at,
+                                           std::min(kScanPiece, n - at), carry);
+          }
+        }
+      });
+    }
+  } else {
+    rb::parallel_for(outer, grain, [&](int64_t begin, int64_t end) {
+      const RunIn<T> in(kScanPiece < n ? kScanPiece : n);
+      const RunOut<T> mid(kScanPiece < n ? kScanPiece : n);
+      for (int64_t i = begin; i < end; ++i) {
+        double carry = Product ? 1.0 : 0.0;
+        for (int64_t at = 0; at < n; at += kScanPiece) {
+          const int64_t m = std::min(kScanPiece, n - at);
+          T* row = to + i * n + at;
+          carry = scan_row<Product, C>()(in(from + i * n + at, m), mid.at(row), m, carry);
+          mid.store(row, m);
+        }
+      }
+    });
+  }
+  result.finish();
+}
+
+template <bool Product>
+void scan_kernel(const rb::Args& a) {
+  const RbTensor& x = a.tensor(0);
+  RbTensor& out = a.ret();
+  const Lines<2> lines({view_of(x), view_of(out)}, static_cast<int>(a.integer(1)));
+  dispatch_dtype<kMaskInt | kMaskFloat | kMaskComplex>(a.op_name(), x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Acc = scan_t<T>;
+    if constexpr (is_float_v<T>) {
+      return scan_floats<Product, T>(x, out, static_cast<int>(a.integer(1)));
+    }
+    for_lines(lines, 2, [&](int64_t begin, int64_t end) {
+      for (int64_t line = begin; line < end; ++line) {
+        const T* from = static_cast<const T*>(x.data) + lines.offset(0, line);
+        T* to = static_cast<T*>(out.data) + lines.offset(1, line);
+        Acc acc = Product ? Acc(1) : Acc(0);
+        for (int64_t i = 0; i < lines.n; ++i) {
+          const Acc value = convert<Acc>(from[i * lines.step[0]]);
+          acc = Product ? Acc(acc * value) : Acc(acc + value);
+          to[i * lines.step[1]] = convert<T>(acc);
+        }
+      }
+    });
+  });
+}
+
+void affine_scan_kernel(const rb::Args& a) {
+  const RbTensor &x = a.tensor(0), &y = a.tensor(1);
+  RbTensor& out = a.ret();
+  bool same = x.ndim == y.ndim && x.dtype_id == y.dtype_id;
+  for (int d = 0; same && d < x.ndim; ++d) same = x.shape[d] == y.shape[d];
+  if (!same) rb::fail(RB_E_ARG, "affine_scan: expected `a` and `b` of one shape and dtype");
+  const Lines<3> lines({view_of(x), view_of(y), view_of(out)}, static_cast<int>(a.integer(2)));
+  dispatch_dtype<kMaskInt | kMaskFloat | kMaskComplex>("affine_scan", x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Acc = scan_t<T>;
+    for_lines(lines, 2, [&](int64_t begin, int64_t end) {
+      for (int64_t line = begin; line < end; ++line) {
+        const T* f = static_cast<const T*>(x.data) + lines.offset(0, line);
+        const T* s = static_cast<const T*>(y.data) + lines.offset(1, line);
+        T* to = static_cast<T*>(out.data) + lines.offset(2, line);
+        Acc acc = Acc(0);
+        for (int64_t i = 0; i < lines.n; ++i) {
+          acc = Acc(Acc(convert<Acc>(f[i * lines.step[0]]) * acc) +
+                    convert<Acc>(s[i * lines.step[1]]));
+          to[i * lines.step[2]] = convert<T>(acc);
+        }
+      }
+    });
+  });
+}
+
+constexpr uint64_t kMaskScan = kMaskInt | kMaskFloat | kMaskComplex;
+const rb::KernelSpec kKernels[] = {
+    {"cumsum", rb::wrap<scan_kernel<false>>, 0, kMaskScan},
+    {"cumprod", rb::wrap<scan_kernel<true>>, 0, kMaskScan},
+    {"affine_scan", rb::wrap<affine_scan_kernel>, 0, kMaskScan},
+};
+
+}  // namespace
+
+int32_t add_along(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
+
+}  // namespace rbcpu

@@ -1,0 +1,488 @@
+// The table of functions that core hands to plugins.
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+#include "boundary/host_checks.h"
+#include "boundary/runtime.h"
+#include "call/dispatch.h"
+#include "call/run_backend.h"
+#include "device/streams.h"
+#include "formula/formula.h"
+#include "layer/transforms.h"
+#include "rules/infer.h"
+#include "thread/error.h"
+#include "thread/thread_state.h"
+
+namespace rabbet {
+
+namespace {
+int slot_layers[kSlots];
+std::string slot_names[kSlots];
+}  // namespace
+
+int slot_new(const char* name, int layer, void (*del)(void*)) {
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);
+  for (int slot = 0; slot < kSlots; ++slot) {
+    if (slot_deleters[slot]) continue;
+    slot_deleters[slot] = del;
+    slot_layers[slot] = layer;
+    slot_names[slot] = name;
+    note_slot(slot);
+    return slot;
+  }
+  fail(RB_E_PLUGIN, "slot '%s': all %d per-tensor slots are taken", name, kSlots);
+}
+
+std::vector<SlotEntry> slot_entries() {
+  std::vector<SlotEntry> entries;
+  for (int slot = 0; slot < kSlots; ++slot) {
+    if (slot_deleters[slot])
+      entries.push_back({slot_names[slot], slot_layers[slot], tensors_with_slot(slot)});
+  }
+  return entries;
+}
+
+namespace {
+
+Tensor* view_root(const Tensor* t) {
+  Tensor* root = t->view ? t->view->parent : nullptr;
+  while (root && root->view) root = root->view->parent;
+  return root;
+}
+
+TensorRef replay(const Tensor* t, Tensor* root) {
+  std::vector<const ViewRecord*> chain;  // innermost first
+  for (const Tensor* at = t; at->view; at = at->view->parent) chain.push_back(at->view);
+  TensorRef current = TensorRef::share(root);
+  for (auto step = chain.rbegin(); step != chain.rend(); ++step) {
+    std::vector<RbValue> args((*step)->args, (*step)->args + (*step)->nargs);
+    args[0] = value_tensor(current.get());
+    current = call1((*step)->op, args.data(), static_cast<int32_t>(args.size()));
+  }
+  return current;
+}
+
+int32_t host_txn_begin(const char* plugin, RbTxn** out) {
+  return guarded([&] {
+    need(out, "txn_begin: where the transaction goes");
+    *out = new RbTxn;
+    (*out)->provider = plugin ? plugin : "?";
+  });
+}
+void abort(RbTxn& txn) {
+  for (int bit : txn.layers) drop_layer(bit);
+  drop_backends(txn.backends.size());
+  delete &txn;
+}
+void host_txn_abort(RbTxn* txn) {
+  guarded([&] { abort(need_own(txn, "txn_abort")); });
+}
+int32_t host_txn_commit(RbTxn* txn) {
+  return guarded([&] {
+    RbTxn& open = need_own(txn, "txn_commit");
+    try {
+      txn_commit(open);
+    } catch (...) {
+      abort(open);
+      throw;
+    }
+    delete &open;
+  });
+}
+int32_t host_add_ops(RbTxn* txn, const char* records) {
+  return guarded([&] {
+    RbTxn& open = need_open(txn, "add_ops");
+    txn_add_ops(open, need(records, "add_ops: the text of the records"), open.provider);
+  });
+}
+int32_t host_add_kernel(RbTxn* txn, const RbKernel* kernel) {
+  return guarded([&] {
+    RbTxn& open = need_open(txn, "add_kernel");
+    check_kernel_struct(open, kernel);
+    RbKernel full{};
+    std::memcpy(&full, kernel, std::min<size_t>(kernel->struct_size, sizeof full));
+    open.kernels.emplace_back(full, kernel->backend);
+    open.names.emplace_back(kernel->op);
+    open.kernels.back().first.op = open.names.back().c_str();
+  });
+}
+int32_t host_add_layer(RbTxn* txn, const RbLayer* layer, int32_t* id) {
+  return guarded([&] {
+    RbTxn& open = need_open(txn, "add_layer");
+    check_layer_struct(open, layer);
+    need(id, "add_layer: where the layer's id goes");
+    *id = stage_layer(*layer, open.provider);
+    open.layers.push_back(*id);
+  });
+}
+int32_t host_add_backend(RbTxn* txn, const RbBackend* backend, int32_t* id) {
+  return guarded([&] {
+    RbTxn& open = need_open(txn, "add_backend");
+    check_backend_struct(open, backend);
+    const int made = register_backend(*backend, open.provider);
+    open.backends.push_back(made);
+    if (id) *id = made;
+  });
+}
+
+const RbOp* host_find_op(const char* name) { return name ? handle(find_op(name)) : nullptr; }
+const RbOpInfo* host_op_info(const RbOp* op) { return op ? op_info(*impl(op)) : nullptr; }
+int32_t host_call(const RbOp* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
+                  uint32_t flags) {
+  const int32_t rc = check_call(impl(op), args, nargs, rets, nrets, flags);
+  return __builtin_expect(rc == RB_OK, 1) ? call(impl(op), args, nargs, rets, nrets, flags) : rc;
+}
+
+// That the arrays have an entry for each argument and result.
+const Op& need_counts(const char* what, const RbOp* op, const RbValue* args, int32_t nargs,
+                      const RbValue* outs, int32_t nouts) {
+  if (!op) fail(RB_E_ARG, "%s: the operator is null", what);
+  const Op& of = *impl(op);
+  if (nargs != of.info.nargs || nouts != of.info.nrets || (nargs && !args) || (nouts && !outs)) {
+    fail(RB_E_ARG, "%s of %s: expected %d arguments and %d results, got %d and %d", what,
+         of.name.c_str(), of.info.nargs, of.info.nrets, args ? nargs : 0, outs ? nouts : 0);
+  }
+  return of;
+}
+// The ways down from a layer, which has to be one: its bit says what lies below.
+int32_t check_below(const char* what, const RbCall* c, int32_t layer, const RbValue* args,
+                    int32_t nargs, const RbValue* rets, int32_t nrets) {
+  if (__builtin_expect(c && c->op && layer >= kBackendBits && layer < kKeyBits, 1)) {
+    const RbOpInfo& info = impl(c->op)->info;
+    if (__builtin_expect(
+            nargs == info.nargs && nrets == info.nrets && (args || !nargs) && (rets || !nrets), 1))
+      return RB_OK;
+  }
+  return guarded([&] {
+    need(c, (std::string(what) + ": the call").c_str());
+    check_layer_id(what, layer);
+    need_counts(what, c->op, args, nargs, rets, nrets);
+  });
+}
+int32_t host_redispatch(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
+                        RbValue* rets, int32_t nrets) {
+  int32_t rc = check_below("redispatch", c, layer, args, nargs, rets, nrets);
+  // Some layer has to drop out, or the call would come back for ever.
+  if (__builtin_expect(rc == RB_OK && !(c->keys[0] >> layer) && c->keys[0] >> kBackendBits, 0)) {
+    rc = set_error(RB_E_ARG, "redispatch: layer " + std::to_string(layer) +
+                                 " is not the one that handles the call");
+  }
+  return __builtin_expect(rc == RB_OK, 1) ? redispatch(c, layer, args, nargs, rets, nrets) : rc;
+}
+int32_t host_redispatch_new(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
+                            RbValue* rets, int32_t nrets) {
+  const int32_t rc = check_below("redispatch_new", c, layer, args, nargs, rets, nrets);
+  return __builtin_expect(rc == RB_OK, 1) ? redispatch_new(c, layer, args, nargs, rets, nrets) : rc;
+}
+int32_t host_decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
+                       int32_t nrets) {
+  return guarded([&] {
+    const RbOp* op = need(c, "decompose: the call")->op;
+    check(check_call(impl(op), args, nargs, rets, nrets, c->flags));
+    for (int32_t i = nargs; i < impl(op)->info.nargs; ++i) {
+      if (!impl(op)->params[i].has_default) check(missing_argument(*impl(op), i));
+    }
+    decompose(c, args, nargs, rets, nrets);
+  });
+}
+
+int32_t host_vjp(const RbOp* op, uint64_t wanted, const RbValue* args, int32_t nargs,
+                 const RbValue* outs, int32_t nouts, const RbValue* grads, RbValue* results) {
+  return guarded([&] {
+    const Op& of = need_counts("vjp", op, args, nargs, outs, nouts);
+    need(grads, "vjp: where the gradients are");
+    need(results, "vjp: where the results go");
+    check_derivative("vjp", of, args, outs);
+    for (int32_t i = 0; i < nouts; ++i) {
+      if (__builtin_expect(!is_moved(grads[i]), 0))
+        fail_moved("vjp", of, "gradient of result " + std::to_string(i), grads[i]);
+    }
+    run_vjp(of, wanted, args, nargs, outs, nouts, grads, results);
+  });
+}
+int32_t host_jvp(const RbOp* op, const RbValue* args, int32_t nargs, const RbValue* outs,
+                 int32_t nouts, const RbValue* tangents, RbValue* results) {
+  return guarded([&] {
+    const Op& of = need_counts("jvp", op, args, nargs, outs, nouts);
+    if (of.jvps.empty() && !of.rules[kJvpRule].fn)
+      fail(RB_E_NOTIMPL, "%s: its record has no jvp", of.name.c_str());
+    need(tangents, "jvp: where the tangents are");
+    need(results, "jvp: where the results go");
+    check_derivative("jvp", of, args, outs);
+    for (int32_t i = 0; i < nargs; ++i) {
+      if (__builtin_expect(!is_moved(tangents[i]), 0))
+        fail_moved("jvp", of, "tangent of '" + of.params[i].name_text + "'", tangents[i]);
+    }
+    run_jvp(of, args, nargs, outs, nouts, tangents, results);
+  });
+}
+
+void host_retain(RbTensor* t) {
+  if (__builtin_expect(t != nullptr, 1)) retain(t);
+}
+void host_release(RbTensor* t) {
+  if (__builtin_expect(t != nullptr, 1)) release(t);
+}
+int32_t host_tensor_new(int32_t backend, int32_t device, int32_t dtype, int32_t ndim,
+                        const int64_t* shape, const int64_t* strides, RbTensor** out) {
+  return guarded([&] {
+    need(out, "tensor_new: where the tensor goes");
+    check_geometry("tensor_new", backend, device, dtype, ndim, shape, strides, backend != kMeta);
+    *out = tensor_new(backend, device, dtype, ndim, shape, strides);
+  });
+}
+int32_t host_tensor_adopt(void* data, int32_t backend, int32_t device, int32_t dtype, int32_t ndim,
+                          const int64_t* shape, const int64_t* strides, uint32_t flags, void* ctx,
+                          void (*del)(void*), RbTensor** out) {
+  return guarded([&] {
+    need(out, "tensor_adopt: where the tensor goes");
+    check_geometry("tensor_adopt", backend, device, dtype, ndim, shape, strides, false);
+    if (backend != kMeta && count_elements(ndim, shape)) need(data, "tensor_adopt: the memory");
+    *out = tensor_adopt(data, backend, device, dtype, ndim, shape, strides, flags, ctx, del);
+  });
+}
+int32_t host_tensor_alias(RbTensor* t, RbTensor** out) {
+  return guarded([&] {
+    need(out, "tensor_alias: where the tensor goes");
+    *out = tensor_alias(need(t, "tensor_alias: the tensor"));
+  });
+}
+RbTensor** host_tensors_new(uint32_t n) { return tensors_new(n); }
+void host_value_release(RbValue* v) {
+  if (v) value_release(v);
+}
+
+void host_log(int32_t level, const char* message) {
+  static const char* const names[] = {"debug", "info", "warning", "error"};
+  if (level >= 2 && message)
+    std::fprintf(stderr, "rabbet: %s: %s\n", names[level > 3 ? 3 : level], message);
+}
+
+int32_t host_slot_new(const char* name, int32_t layer, void (*del)(void*), int32_t* slot,
+                      uint32_t* offset) {
+  return guarded([&] {
+    need(slot, "slot_new: where the slot goes");
+    need(offset, "slot_new: where the offset goes");
+    need(del, "slot_new: the function that ends what a slot holds");
+    check_layer_id("slot_new", layer);
+    *slot = slot_new(need(name, "slot_new: the name"), layer, del);
+    // Tensor is no standard-layout class, for which offsetof would be defined.
+    alignas(Tensor) static char place[sizeof(Tensor)];
+    auto* slots = reinterpret_cast<char*>(&reinterpret_cast<Tensor*>(place)->slots[*slot]);
+    *offset = static_cast<uint32_t>(slots - place);
+  });
+}
+void host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
+  if (__builtin_expect(!t || static_cast<uint32_t>(slot) >= kSlots || !slot_deleters[slot], 0))
+    return host_log(3, "slot_set: there is no such tensor or slot; nothing was set");
+  void*& place = impl(t)->slots[slot];
+  const int more = (p != nullptr) - (place != nullptr);
+  if (more) bump(thread_state().live->slots[slot], more);
+  place = p;
+  impl(t)->has_slots = 1;
+  const uint64_t key = 1ull << slot_layers[slot];
+  t->keys[0] = on ? t->keys[0] | key : t->keys[0] & ~key;
+}
+
+uint32_t host_version_get(const RbTensor* t) {
+  return t ? impl(t)->storage->version.load(std::memory_order_relaxed) : 0;
+}
+void host_version_bump(RbTensor* t) {
+  if (t) impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed);
+}
+int32_t host_same_storage(const RbTensor* a, const RbTensor* b) {
+  return a && b && impl(a)->storage == impl(b)->storage;
+}
+int32_t host_use_count(const RbTensor* t) {
+  return t ? impl(t)->refs.load(std::memory_order_acquire) : 0;
+}
+RbTensor* host_view_parent(const RbTensor* t) {
+  return t && impl(t)->view ? impl(t)->view->parent : nullptr;
+}
+int32_t host_view_replay(const RbTensor* t, RbTensor* root, RbTensor** out) {
+  return guarded([&] {
+    need(root, "view_replay: the root");
+    need(out, "view_replay: where the tensor goes");
+    const Tensor* original = view_root(impl(need(t, "view_replay: the tensor")));
+    if (!original) fail(RB_E_STATE, "view_replay: the tensor is not a view");
+    *out = replay(impl(t), impl(root)).release_ownership();
+  });
+}
+
+void host_tls_get(RbTls* tls) {
+  if (!tls) return host_log(3, "tls_get: there is nowhere to put the state");
+  const ThreadState& state = thread_state();
+  *tls = RbTls{state.include, state.exclude, state.depth, state.tensor_flags};
+}
+void host_tls_set(const RbTls* tls) {
+  if (!tls) return host_log(3, "tls_set: there is no state; nothing was set");
+  // Which backend a call is for follows from its tensors alone.
+  constexpr uint64_t kBackends = (uint64_t{1} << kBackendBits) - 1;
+  if (tls->include & kBackends || tls->tensor_flags & ~uint32_t{RB_T_INFERENCE})
+    return host_log(3, "tls_set: the state is none that tls_get gives; nothing was set");
+  ThreadState& state = thread_state();
+  state.include = tls->include;
+  state.exclude = tls->exclude & ~kBackends;
+  state.tensor_flags = tls->tensor_flags;
+}
+void set_bit(uint64_t& word, int bit, int32_t to) {
+  if (to == 1) word |= 1ull << bit;
+  if (to == 0) word &= ~(1ull << bit);
+}
+void host_layer_mode(int32_t layer, int32_t include, int32_t exclude) {
+  if (layer < kBackendBits || layer >= kKeyBits)
+    return host_log(3, "layer_mode: there is no such layer; nothing was set");
+  ThreadState& state = thread_state();
+  set_bit(state.include, layer, include);
+  set_bit(state.exclude, layer, exclude);
+}
+
+int32_t host_err_set(int32_t code, const char* message) {
+  return set_error(code, message ? message : "");
+}
+int32_t host_err_foreign(const char* tag, void* object, void (*del)(void*)) {
+  set_error(RB_E_FOREIGN, tag ? tag : "");
+  ThreadState& state = thread_state();
+  state.error.foreign = object;
+  state.error.foreign_tag = state.message.c_str();
+  state.foreign_del = del;
+  return RB_E_FOREIGN;
+}
+const RbError* host_err_get() { return &thread_state().error; }
+void host_err_clear() { set_error(RB_OK, ""); }
+
+int32_t host_rng_reserve(RbGenerator* generator, int32_t backend, int32_t device, uint64_t counters,
+                         RbRngSlice* out) {
+  return guarded([&] {
+    need(out, "rng_reserve: where the slice goes");
+    if (!generator && (backend < 0 || backend >= backend_count()))
+      fail(RB_E_ARG, "rng_reserve: %d is not the id of a backend", backend);
+    *out = reserve(generator ? *generator : default_generator(backend, device), counters);
+  });
+}
+void host_parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, void*), void* ctx) {
+  if (f) parallel_for(n, grain, f, ctx);
+}
+int32_t host_num_threads() { return num_threads(); }
+constexpr uint64_t kLargestRequest = uint64_t{1} << 62;  // rounded up it is still a number
+void* host_block_alloc(uint64_t nbytes) {
+  if (nbytes > kLargestRequest) return nullptr;
+  try {
+    return block_alloc(nbytes);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+void host_block_free(void* p, uint64_t nbytes) {
+  if (p) block_free(p, nbytes);
+}
+int32_t host_publish(const char* name, uint32_t version, const void* table) {
+  return guarded([&] { publish(need(name, "publish: the name"), version, table); });
+}
+const void* host_get_ext(const char* name, uint32_t min_version) {
+  return name ? published(name, min_version) : nullptr;
+}
+
+int32_t host_transform_push(int32_t layer, void* frame, uint32_t flags, int32_t* level) {
+  return guarded([&] {
+    need(level, "transform_push: where the level goes");
+    *level = transform_push(layer, frame, flags);
+  });
+}
+int32_t host_transform_pop(int32_t level) {
+  return guarded([&] { transform_pop(level); });
+}
+int32_t host_tensor_wrap(int32_t level, RbTensor* inner, RbTensor* second, int64_t bits,
+                         int32_t ndim, const int64_t* shape, const int64_t* strides,
+                         RbTensor** out) {
+  return guarded([&] {
+    need(out, "tensor_wrap: where the tensor goes");
+    need(inner, "tensor_wrap: the tensor to wrap");
+    if (ndim < 0 || (ndim && (!shape || !strides)))
+      fail(RB_E_ARG, "tensor_wrap: it needs a shape and strides of %d dimensions", ndim);
+    if (ndim <= kMaxDims) count_elements(ndim, shape);  // which throws where it cannot be a shape
+    *out = tensor_wrap(level, inner, second, bits, ndim, shape, strides);
+  });
+}
+
+int32_t host_transform_below(int32_t level, int32_t (*body)(void*), void* ctx) {
+  int32_t status = RB_OK;
+  const int32_t rc = guarded(
+      [&] { status = transform_below(level, need(body, "transform_below: the function"), ctx); });
+  return rc != RB_OK ? rc : status;
+}
+int32_t host_tensor_wrap_along(int32_t level, RbTensor* inner, int64_t dim, RbTensor** out) {
+  TensorRef owned(inner);
+  return guarded([&] {
+    need(out, "tensor_wrap_along: where the tensor goes");
+    need(inner, "tensor_wrap_along: the tensor to wrap");
+    *out = tensor_wrap_along(level, std::move(owned), dim);
+  });
+}
+
+void check_backend_id(const char* what, int32_t backend) {
+  if (backend < 0 || backend >= backend_count())
+    fail(RB_E_ARG, "%s: %d is not the id of a backend", what, backend);
+}
+int32_t host_stream_get(int32_t backend, int32_t device, void** stream) {
+  return guarded([&] {
+    need(stream, "stream_get: where the stream goes");
+    check_backend_id("stream_get", backend);
+    check_device(backend, device);
+    *stream = current_stream(thread_state(), backend, device);
+  });
+}
+int32_t host_stream_set(int32_t backend, int32_t device, void* stream) {
+  return guarded([&] {
+    check_backend_id("stream_set", backend);
+    set_current_stream(backend, device, stream);
+  });
+}
+int32_t host_stream_wait(int32_t backend, int32_t device, void* stream, void* other) {
+  return guarded([&] {
+    check_backend_id("stream_wait", backend);
+    stream_wait(backend, device, stream, other);
+  });
+}
+int32_t host_record_stream(RbTensor* t, void* stream) {
+  return guarded([&] { record_stream(impl(need(t, "record_stream: the tensor")), stream); });
+}
+
+}  // namespace
+
+RbHost kHost = {
+    sizeof(RbHost),       RB_ABI_MAJOR,
+    RB_ABI_MINOR,         RABBET_VERSION,
+    host_txn_begin,       host_txn_commit,
+    host_txn_abort,       host_add_ops,
+    host_add_kernel,      host_add_layer,
+    host_add_backend,     host_find_op,
+    host_op_info,         host_call,
+    host_redispatch,      host_redispatch_new,
+    host_decompose,       host_vjp,
+    host_retain,          host_release,
+    host_tensor_new,      host_tensor_adopt,
+    host_tensor_alias,    host_tensors_new,
+    host_value_release,   host_slot_new,
+    host_slot_set,        host_version_get,
+    host_version_bump,    host_same_storage,
+    host_use_count,       host_view_parent,
+    host_view_replay,     host_tls_get,
+    host_tls_set,         host_layer_mode,
+    host_err_set,         host_err_foreign,
+    host_err_get,         host_err_clear,
+    host_rng_reserve,     host_parallel_for,
+    host_num_threads,     host_block_alloc,
+    host_block_free,      host_log,
+    host_publish,         host_get_ext,
+    host_transform_push,  host_transform_pop,
+    host_tensor_wrap,     host_jvp,
+    host_transform_below, host_tensor_wrap_along,
+    host_stream_get,      host_stream_set,
+    host_stream_wait,     host_record_stream,
+};
+
+}  // namespace rabbet

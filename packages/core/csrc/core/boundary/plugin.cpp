@@ -1,0 +1,148 @@
+// Loading plugins: dlopen, negotiation, transactional init.
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "boundary/runtime.h"
+#include "tensor/tensor.h"
+#include "thread/error.h"
+
+namespace rabbet {
+
+namespace {
+
+struct Plugins {
+  std::mutex mutex;
+  std::vector<LoadedPlugin> loaded;
+  std::vector<const RbPlugin*> tables;
+  std::unordered_map<std::string, std::pair<uint32_t, const void*>> published;
+};
+Plugins& plugins() {
+  static Plugins* instance = new Plugins;
+  return *instance;
+}
+
+void negotiate(const RbPlugin& p, const char* path) {
+  if (p.struct_size < RB_SIZE(RbPlugin, init) || !p.name || !p.version || !p.init) {
+    fail(RB_E_PLUGIN,
+         "%s: its RbPlugin struct is incomplete (struct_size %u, name, version and init are "
+         "required)",
+         path, p.struct_size);
+  }
+  if (p.abi_min > p.abi_built) {
+    fail(RB_E_PLUGIN,
+         "%s: its RbPlugin says that it needs plugin ABI %d.%d, but was built for %d.%d", path,
+         p.abi_major, p.abi_min, p.abi_major, p.abi_built);
+  }
+  const std::string who = std::string("plugin '") + p.name + "' " + p.version;
+  check_abi(who.c_str(), p.abi_major, p.abi_min);
+  if (p.abi_built >= oldest_minor()) return;
+  fail(RB_E_PLUGIN,
+       "%s was built for plugin ABI %d.%d, this core offers %d.%d to plugins built for %d.%d or "
+       "later: install a newer build of the plugin",
+       who.c_str(), p.abi_major, p.abi_built, RB_ABI_MAJOR, offered_minor(), RB_ABI_MAJOR,
+       oldest_minor());
+}
+
+// Before the destructors of the plugin's own static objects: they were registered earlier.
+void retire_last() {
+  const RbPlugin* plugin;
+  {
+    std::lock_guard<std::mutex> lock(plugins().mutex);
+    plugin = plugins().tables.back();
+    plugins().tables.pop_back();
+  }
+  if (RB_HAS(plugin, retire)) plugin->retire(&kHost);
+}
+
+thread_local RbTxn* running_init = nullptr;  // the transaction of the `init` that runs
+
+int32_t run_init(const RbPlugin& plugin, RbTxn& txn) {
+  RbTxn* const outer = std::exchange(running_init, &txn);
+  const int32_t rc = plugin.init(&kHost, &txn);
+  running_init = outer;
+  return rc;
+}
+
+void abandon(RbTxn& txn) {
+  for (int slot : txn.slots) slot_deleters[slot] = nullptr;
+  for (int bit : txn.layers) drop_layer(bit);
+  drop_backends(txn.backends.size());
+}
+
+void load(const char* path) {
+  // One at a time: of two threads that ask for the same plugin, the second finds it loaded.
+  static std::recursive_mutex loading;
+  std::lock_guard<std::recursive_mutex> one_at_a_time(loading);
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) fail(RB_E_PLUGIN, "dlopen failed: %s", dlerror());
+  auto entry = reinterpret_cast<RbPluginEntry>(dlsym(library, RB_PLUGIN_SYMBOL));
+  if (!entry)
+    fail(RB_E_PLUGIN, "%s exports no symbol '%s': it is not a plugin for this core", path,
+         RB_PLUGIN_SYMBOL);
+  const RbPlugin* plugin = entry();
+  if (!plugin) fail(RB_E_PLUGIN, "%s: %s() returned null", path, RB_PLUGIN_SYMBOL);
+  {
+    std::lock_guard<std::mutex> lock(plugins().mutex);
+    for (const RbPlugin* known : plugins().tables) {
+      if (known == plugin) return;  // loaded already
+    }
+  }
+  negotiate(*plugin, path);
+
+  RbTxn txn;
+  txn.of_init = true;
+  txn.provider = std::string(plugin->name) + " " + plugin->version;
+  try {
+    const int32_t rc = run_init(*plugin, txn);
+    if (rc != RB_OK) rethrow(rc);
+    txn_commit(txn);
+    for (const RbTxn::Published& p : txn.published) publish(p.name.c_str(), p.version, p.table);
+  } catch (...) {
+    abandon(txn);
+    throw;
+  }
+  std::lock_guard<std::mutex> lock(plugins().mutex);
+  plugins().tables.push_back(plugin);
+  plugins().loaded.push_back(
+      {plugin->name, plugin->version, path, plugin->abi_major, plugin->abi_built, plugin->abi_min});
+  std::atexit(retire_last);
+}
+
+}  // namespace
+
+int32_t load_plugin(const char* path) {
+  return guarded([&] { load(path); });
+}
+
+std::vector<LoadedPlugin> loaded_plugins() {
+  std::lock_guard<std::mutex> lock(plugins().mutex);
+  return plugins().loaded;
+}
+
+void note_slot(int slot) {
+  if (running_init) running_init->slots.push_back(slot);
+}
+
+void publish(const char* name, uint32_t version, const void* table) {
+  if (running_init) {
+    running_init->published.push_back({name, version, table});
+    return;
+  }
+  std::lock_guard<std::mutex> lock(plugins().mutex);
+  plugins().published[name] = {version, table};
+}
+
+const void* published(const char* name, uint32_t min_version) {
+  std::lock_guard<std::mutex> lock(plugins().mutex);
+  auto found = plugins().published.find(name);
+  return found == plugins().published.end() || found->second.first < min_version
+             ? nullptr
+             : found->second.second;
+}
+
+}  // namespace rabbet

@@ -1,0 +1,128 @@
+#include "call/core_functions.h"
+
+#include <cstring>
+
+#include "call/dispatch.h"
+#include "device/backends.h"
+#include "device/streams.h"
+#include "rules/infer.h"
+#include "tensor/dtype.h"
+#include "thread/error.h"
+
+namespace rabbet {
+
+namespace {
+
+void run_empty(const Op& op, int backend, int device, const RbValue* args, int nargs,
+               RbValue* rets) {
+  Inferred inferred;
+  infer(op, args, nargs, inferred);
+  const TensorSpec& spec = inferred.rets[0];
+  rets[0] = value_tensor(tensor_new(backend, device, spec.dtype, spec.ndim, spec.shape, nullptr));
+}
+
+void run_to_device(const Op&, int, int, const RbValue* args, int, RbValue* rets) {
+  const RbTensor* src = args[0].v.t;
+  const auto target = args[1].v.dev;
+  TensorRef out(
+      tensor_new(target.backend, target.index, src->dtype_id, src->ndim, src->shape, nullptr));
+  if (target.backend != kMeta) copy_tensor(src, out.get());
+  rets[0] = value_tensor(out.release_ownership());
+}
+
+void run_contiguous_clone(const Op&, int, int, const RbValue* args, int, RbValue* rets) {
+  const RbTensor* src = args[0].v.t;
+  TensorRef out(
+      tensor_new(src->backend, src->device.id, src->dtype_id, src->ndim, src->shape, nullptr));
+  if (src->backend != kMeta) copy_tensor(src, out.get());
+  rets[0] = value_tensor(out.release_ownership());
+}
+
+struct CoreOp {
+  const char* name;
+  decltype(Op::core_fn) fn;
+};
+const CoreOp kCoreOps[] = {{"empty", run_empty},
+                           {"empty_like", run_empty},
+                           {"to_device", run_to_device},
+                           {"contiguous_clone", run_contiguous_clone}};
+
+// Within one backend the `copy` kernel serves; it casts and takes any strides.
+void copy_by_kernel(const RbTensor* src, RbTensor* dst) {
+  static const Op* const copy = find_op("copy");
+  const RbValue args[2] = {value_tensor(dst), value_tensor(const_cast<RbTensor*>(src))};
+  RbValue ret = value_tensor(dst);
+  check(call(copy, args, 2, &ret, 1, RB_CALL_OUT));
+}
+
+TensorRef row_major(const RbTensor* t) {
+  if (t->flags & RB_T_CONTIGUOUS) return TensorRef::share(const_cast<RbTensor*>(t));
+  static const Op* const clone = find_op("clone");
+  TensorRef out(tensor_new(t->backend, t->device.id, t->dtype_id, t->ndim, t->shape, nullptr));
+  const RbValue arg = value_tensor(const_cast<RbTensor*>(t));
+  RbValue ret = value_tensor(out.get());
+  check(call(clone, &arg, 1, &ret, 1, RB_CALL_OUT));
+  return out;
+}
+
+bool device_copy(int backend, const RbTensor* src, const RbTensor* dst) {
+  const RbDevices* devices = backend_entry(backend).desc.devices;
+  if (!devices || !devices->copy) return false;
+  const int device = dst->backend == backend ? dst->device.id : src->device.id;
+  void* stream = current_stream(thread_state(), backend, device);
+  check(devices->copy(devices->self, src, dst, stream, 0));
+  return true;
+}
+
+// Row-major blocks of one dtype on different devices.
+void copy_block(const RbTensor* from, const RbTensor* to) {
+  const uint64_t nbytes = static_cast<uint64_t>(from->numel) * kDTypes[from->dtype_id].itemsize;
+  const bool from_host = has_host_memory(from->backend), to_host = has_host_memory(to->backend);
+  if (from_host && to_host) {
+    std::memcpy(to->data, from->data, nbytes);
+    return;
+  }
+  // A backend copies within itself, and to and from host memory.
+  if (from->backend != to->backend && !from_host && !to_host) {
+    const int cpu = default_backend();
+    TensorRef between(tensor_new(cpu, 0, from->dtype_id, from->ndim, from->shape, nullptr));
+    copy_block(from, between.get());
+    return copy_block(between.get(), to);
+  }
+  if (!device_copy(to->backend, from, to) && !device_copy(from->backend, from, to)) {
+    fail(RB_E_DEVICE, "no way to copy from %s to %s: neither backend offers `copy`",
+         backend_name(from->backend), backend_name(to->backend));
+  }
+}
+
+}  // namespace
+
+void core_attach(Op& op) {
+  for (const CoreOp& entry : kCoreOps) {
+    if (op.name == entry.name) op.core_fn = entry.fn;
+  }
+}
+
+void copy_tensor(const RbTensor* src, RbTensor* dst) {
+  if (src->backend == dst->backend && src->device.id == dst->device.id)
+    return copy_by_kernel(src, dst);
+  if (src->backend == kMeta) fail(RB_E_DEVICE, "cannot copy out of a meta tensor: it has no data");
+  // Devices copy equal dtypes between row-major blocks; casts and strides are done on the source's
+  // side.
+  TensorRef from = row_major(src);
+  if (from->dtype_id != dst->dtype_id) {
+    TensorRef cast(
+        tensor_new(src->backend, src->device.id, dst->dtype_id, src->ndim, src->shape, nullptr));
+    copy_by_kernel(from.get(), cast.get());
+    from = cast;
+  }
+  TensorRef to = TensorRef::share(dst);
+  if (!(dst->flags & RB_T_CONTIGUOUS)) {
+    to = TensorRef(
+        tensor_new(dst->backend, dst->device.id, dst->dtype_id, dst->ndim, dst->shape, nullptr));
+  }
+  copy_block(from.get(), to.get());
+  if (to.get() != dst) copy_by_kernel(to.get(), dst);
+}
+
+}  // namespace rabbet

@@ -1,0 +1,13 @@
+// Operators that core itself runs, on any backend: no kernel is looked up for them.
+#pragma once
+#include "record/op.h"
+
+namespace rabbet {
+
+/// Set Op::core_fn of the operators that core runs (empty, empty_like, to_device).
+void core_attach(Op& op);
+
+/// dst's elements become src's, cast; across devices as well. Shapes are equal. Throws Error.
+void copy_tensor(const RbTensor* src, RbTensor* dst);
+
+}  // namespace rabbet

@@ -1,0 +1,119 @@
+#include "call/destinations.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "call/core_functions.h"
+#include "rules/shape_rules.h"
+#include "tensor/dtype.h"
+#include "tensor/overlap.h"
+#include "thread/error.h"
+#include "thread/thread_state.h"
+
+namespace rabbet {
+
+void check_writable(const Op& op, const RbTensor* t, const char* what) {
+  if (t->flags & RB_T_READONLY) {
+    fail(RB_E_STATE,
+         "%s: %s is read-only memory (it came from a read-only array); clone() it first",
+         op.name.c_str(), what);
+  }
+  if ((t->flags & RB_T_INFERENCE) && !(thread_state().tensor_flags & RB_T_INFERENCE)) {
+    fail(RB_E_STATE,
+         "%s: inplace update to inference tensor outside InferenceMode is not allowed: %s was made "
+         "in inference_mode(); clone() it to get a normal tensor",
+         op.name.c_str(), what);
+  }
+  for (int i = 0; i < t->ndim; ++i) {
+    if (t->strides[i] == 0 && t->shape[i] > 1) {
+      fail(RB_E_ARG,
+           "%s: several elements of %s refer to one place in memory (an expanded tensor); clone() "
+           "it before writing",
+           op.name.c_str(), what);
+    }
+  }
+}
+
+void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec) {
+  check_writable(op, target, "the destination");
+  if (target->ndim == 1 && target->shape[0] == 0 && count_elements(spec.ndim, spec.shape) != 0) {
+    // out=torch.empty(0) is PyTorch's idiom for "allocate it for me".
+    TensorRef fresh(tensor_new(target->backend, target->device.id, target->dtype_id, spec.ndim,
+                               spec.shape, nullptr));
+    tensor_set_data(impl(target), fresh.get());
+  }
+  if (target->ndim != spec.ndim ||
+      std::memcmp(target->shape, spec.shape, spec.ndim * sizeof(int64_t))) {
+    fail(RB_E_ARG, "%s: the destination has shape %s, but the result has shape %s", op.name.c_str(),
+         shape_text(target->ndim, target->shape).c_str(),
+         shape_text(spec.ndim, spec.shape).c_str());
+  }
+  if (!can_cast(spec.dtype, target->dtype_id)) {
+    fail(RB_E_TYPE, "%s: a result of dtype %s cannot be written to a destination of dtype %s",
+         op.name.c_str(), kDTypes[spec.dtype].name, kDTypes[target->dtype_id].name);
+  }
+}
+
+namespace {
+// Dense strides for `shape` in the order in which the dimensions of `like` lie in memory.
+void strides_in_order_of(const RbTensor* like, const int64_t* shape, int64_t* strides) {
+  int order[kMaxDims];
+  for (int i = 0; i < like->ndim; ++i) order[i] = like->ndim - 1 - i;
+  std::stable_sort(order, order + like->ndim,
+                   [&](int a, int b) { return like->strides[a] < like->strides[b]; });
+  int64_t dense = 1;
+  for (int i = 0; i < like->ndim; ++i) {
+    strides[order[i]] = dense;
+    dense *= std::max<int64_t>(shape[order[i]], 1);
+  }
+}
+}  // namespace
+
+const int64_t* find_strides(const Op& op, bool elementwise, const RbValue* args, int nargs,
+                            const TensorSpec& spec, int i, int64_t* space) {
+  if (static_cast<size_t>(i) < op.layout_args.size()) {
+    const RbValue& v = args[op.layout_args[i]];
+    if (v.tag != RB_TENSOR || v.v.t->ndim != spec.ndim || v.v.t->flags & RB_T_CONTIGUOUS)
+      return nullptr;
+    strides_in_order_of(v.v.t, spec.shape, space);
+    return space;
+  }
+  if (!elementwise) return nullptr;
+  for (int k = 0; k < nargs; ++k) {
+    if (args[k].tag != RB_TENSOR) continue;
+    const RbTensor* t = args[k].v.t;
+    if (t->ndim != spec.ndim || std::memcmp(t->shape, spec.shape, spec.ndim * sizeof(int64_t)))
+      continue;
+    return !(t->flags & RB_T_CONTIGUOUS) && is_dense(t) ? t->strides : nullptr;
+  }
+  return nullptr;
+}
+
+namespace {
+template <class F>
+void each_mutated(const Op& op, const RbValue* args, int nargs, const F& f) {
+  for (int i = 0; i < nargs; ++i) {
+    if (!(op.params[i].flags & RB_ARG_MUTATED)) continue;
+    if (args[i].tag == RB_TENSOR) f(args[i].v.t, i);
+    for (uint32_t j = 0; args[i].tag == RB_TENSORS && j < args[i].len; ++j) f(args[i].v.ts[j], i);
+  }
+}
+}  // namespace
+
+void check_mutated(const Op& op, const RbValue* args, int nargs) {
+  each_mutated(op, args, nargs,
+               [&](const RbTensor* t, int i) { check_writable(op, t, op.params[i].name); });
+}
+void bump_mutated(const Op& op, const RbValue* args, int nargs) {
+  each_mutated(op, args, nargs, [](const RbTensor* t, int) { bump_version(t); });
+}
+
+void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets) {
+  for (int32_t i = 0; i < nrets; ++i) {
+    TensorRef result(results[i].v.t);
+    check_destination(op, rets[i].v.t, spec_of(result.get()));
+    copy_tensor(result.get(), rets[i].v.t);
+  }
+}
+
+}  // namespace rabbet

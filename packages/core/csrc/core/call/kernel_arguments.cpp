@@ -1,0 +1,141 @@
+#include "call/kernel_arguments.h"
+
+#include "call/core_functions.h"
+#include "tensor/dtype.h"
+#include "tensor/overlap.h"
+#include "thread/error.h"
+
+namespace rabbet {
+
+namespace {
+
+TensorRef cast(const RbTensor* t, int dtype) {
+  TensorRef out(tensor_new(t->backend, t->device.id, dtype, t->ndim, t->shape,
+                           !(t->flags & RB_T_CONTIGUOUS) && is_dense(t) ? t->strides : nullptr));
+  copy_tensor(t, out.get());
+  return out;
+}
+
+TensorRef row_major(const RbTensor* t) {
+  TensorRef out(tensor_new(t->backend, t->device.id, t->dtype_id, t->ndim, t->shape, nullptr));
+  copy_tensor(t, out.get());
+  return out;
+}
+
+// Replace each tensor of the arguments for which `replace` returns one.
+template <class Replace>
+void replace_tensors(Arguments& a, int nargs, const Replace& replace) {
+  for (int i = 0; i < nargs; ++i) {
+    RbValue& v = a.values[i];
+    if (v.tag == RB_TENSOR) {
+      TensorRef fresh = replace(v.v.t, i);
+      if (!fresh) continue;
+      v.v.t = fresh.get();
+      a.kept.push_back(std::move(fresh));
+    } else if (v.tag == RB_TENSORS) {
+      std::vector<RbTensor*> list(v.v.ts, v.v.ts + v.len);
+      bool changed = false;
+      for (RbTensor*& t : list) {
+        TensorRef fresh = t ? replace(t, i) : TensorRef();
+        if (!fresh) continue;
+        t = fresh.get();
+        a.kept.push_back(std::move(fresh));
+        changed = true;
+      }
+      if (!changed) continue;
+      a.lists.push_back(std::move(list));
+      v.v.ts = a.lists.back().data();
+    }
+  }
+}
+
+}  // namespace
+
+void prepare(const Op& op, const Handler& handler, int compute, Arguments& a, int nargs) {
+  if (compute >= 0 && op.casts) {
+    replace_tensors(a, nargs, [&](const RbTensor* t, int i) {
+      return (op.compute_args >> i & 1) && t->dtype_id != compute ? cast(t, compute) : TensorRef();
+    });
+  }
+  if (handler.flags & RB_K_CONTIGUOUS) {
+    replace_tensors(a, nargs, [&](const RbTensor* t, int) {
+      return t->flags & RB_T_CONTIGUOUS ? TensorRef() : row_major(t);
+    });
+  }
+}
+
+namespace {
+
+std::string dtype_names(uint64_t mask) {
+  std::string names;
+  for (int d = 0; d < RB_DTYPE_COUNT; ++d) {
+    if (mask >> d & 1) names += (names.empty() ? "" : ", ") + std::string(kDTypes[d].name);
+  }
+  return names;
+}
+
+}  // namespace
+
+void fail_dtype(const Op& op, const Handler& handler, int backend, int compute) {
+  fail(RB_E_NOTIMPL, "%s on '%s' supports %s; got %s", op.name.c_str(), backend_name(backend),
+       dtype_names(handler.dtype_mask).c_str(), kDTypes[compute].name);
+}
+
+// ---- devices
+
+namespace {
+
+std::string device_text(const RbTensor* t) {
+  const std::string name = backend_name(t->backend);
+  return backend_traits[t->backend].known_devices > 1 && t->backend != kMeta
+             ? name + ":" + std::to_string(t->device.id)
+             : name;
+}
+
+// A tensor of the arguments: of argument `arg`, and there the item `item` if that is a list.
+struct Place {
+  const RbTensor* tensor = nullptr;
+  int arg = 0, item = -1;
+
+  std::string text(const Op& op) const {
+    const std::string at = item < 0 ? "" : "[" + std::to_string(item) + "]";
+    return "'" + op.params[arg].name_text + at + "' is on " + device_text(tensor);
+  }
+};
+// Two tensors on different devices.
+struct Mixed {
+  Place first, other;
+};
+Mixed find_mixed(const RbValue* args, int nargs) {
+  Mixed m;
+  for (int i = 0; i < nargs; ++i) {
+    const bool is_list = args[i].tag == RB_TENSORS;
+    if (!is_list && args[i].tag != RB_TENSOR) continue;
+    for (uint32_t j = 0; j < (is_list ? args[i].len : 1); ++j) {
+      const RbTensor* t = is_list ? args[i].v.ts[j] : args[i].v.t;
+      if (!t) continue;
+      const RbTensor* first = m.first.tensor;
+      const Place here{t, i, is_list ? static_cast<int>(j) : -1};
+      if (!first) {
+        m.first = here;
+      } else if (t->backend != first->backend || t->device.id != first->device.id) {
+        m.other = here;
+        return m;
+      }
+    }
+  }
+  return m;
+}
+
+}  // namespace
+
+void fail_mixed(const Op& op, const RbValue* args, int nargs) {
+  const Mixed m = find_mixed(args, nargs);
+  if (!m.other.tensor) fail(RB_E_DEVICE, "%s: expected all tensors on one device", op.name.c_str());
+  fail(RB_E_DEVICE, "%s: expected all tensors on one device, but %s and %s", op.name.c_str(),
+       m.first.text(op).c_str(), m.other.text(op).c_str());
+}
+
+bool mixes_indices(const RbValue* args, int nargs) { return find_mixed(args, nargs).other.tensor; }
+
+}  // namespace rabbet

@@ -1,0 +1,427 @@
+#include "call/run_backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "boundary/runtime.h"
+#include "call/core_functions.h"
+#include "call/destinations.h"
+#include "call/dispatch.h"
+#include "call/kernel_arguments.h"
+#include "device/backends.h"
+#include "formula/formula.h"
+#include "formula/formula_kernel.h"
+#include "rules/infer.h"
+#include "rules/rule_functions.h"
+#include "rules/shape_rules.h"
+#include "tensor/dtype.h"
+#include "tensor/overlap.h"
+#include "thread/error.h"
+#include "thread/thread_state.h"
+
+namespace rabbet {
+
+namespace {
+
+// Below every layer: what core does on its own behalf is not recorded, cast or batched again.
+class LayersOff {
+ public:
+  explicit LayersOff(uint64_t keep = 0) : state_(thread_state()), before_(state_.exclude) {
+    state_.exclude |= ~(kBackendMask | keep);
+  }
+  ~LayersOff() { state_.exclude = before_; }
+  LayersOff(const LayersOff&) = delete;
+  LayersOff& operator=(const LayersOff&) = delete;
+
+ private:
+  ThreadState& state_;
+  uint64_t before_;
+};
+
+void check_alive(const Op& op) {
+  if (!op.retired) return;
+  fail(RB_E_STATE,
+       "%s: this operator was taken back, or another definition has replaced it (it was registered "
+       "by %s)",
+       op.name.c_str(), op.provider.c_str());
+}
+
+[[noreturn]] void fail_no_kernel(const Op& op, int backend) {
+  std::string have;
+  for (int id = 1; id < backend_count(); ++id) {
+    if (op.table[id].fn) have += (have.empty() ? "" : ", ") + std::string(backend_name(id));
+  }
+  fail(RB_E_NOTIMPL,
+       "%s: no kernel for '%s' in %s, and the operator has no decomposition; kernels exist for: %s",
+       op.name.c_str(), backend_name(backend), backend_entry(backend).provider.c_str(),
+       have.empty() ? "no backend" : have.c_str());
+}
+
+inline bool is_formula(const Handler& handler) { return (handler.flags & RB_K_FORMULA) != 0; }
+
+inline bool is_elementwise(const Op& op, const Handler& handler) {
+  return op.info.kind == RB_KIND_ELEMENTWISE || is_formula(handler);
+}
+
+// ---- the ways to a result
+
+void make_views(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets) {
+  if (c->flags & RB_CALL_OUT)
+    fail(RB_E_ARG, "%s: a view has no in-place or out= form", op.name.c_str());
+  Tensor* view = make_view(op, args, nargs);
+  if (!op.detached) set_view_record(view, &op, args, nargs);
+  rets[0] = value_tensor(view);
+}
+
+// Destinations that hold part of the results: those that cannot be written directly are made.
+int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int backend,
+                 const Inferred& inferred, const RbValue* args, const RbValue* values, int nargs,
+                 RbValue* rets, int32_t nrets) {
+  RbValue dests[kMaxRets];
+  TensorRef fresh[kMaxRets];
+  for (int32_t i = 0; i < nrets; ++i) {
+    const TensorSpec& spec = inferred.rets[i];
+    RbTensor* target = rets[i].v.t;
+    check_destination(op, target, spec);
+    if (is_elementwise(op, handler)) check_overlap(op, target, args, nargs);
+    if (target->dtype_id == spec.dtype &&
+        !hazard(op, is_elementwise(op, handler), target, values, nargs)) {
+      dests[i] = value_tensor(target);
+      continue;
+    }
+    int64_t space[kMaxDims];
+    fresh[i] = TensorRef(tensor_new(
+        backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
+        inherited_strides(op, is_elementwise(op, handler), args, nargs, spec, i, space)));
+    dests[i] = value_tensor(fresh[i].get());
+  }
+  const int32_t rc = handler.fn(handler.self, c, values, nargs, dests, nrets);
+  if (rc != RB_OK) return rc;
+  for (int32_t i = 0; i < nrets; ++i) {
+    if (fresh[i]) {
+      copy_tensor(fresh[i].get(), rets[i].v.t);
+    } else {
+      bump_version(rets[i].v.t);
+    }
+  }
+  return RB_OK;
+}
+
+// New results.
+int32_t run_fresh(const RbCall* c, const Op& op, const Handler& handler, int backend,
+                  const Inferred& inferred, const RbValue* args, const RbValue* values, int nargs,
+                  RbValue* rets, int32_t nrets) {
+  struct Fresh {
+    RbValue values[kMaxRets];
+    int n = 0;
+    ~Fresh() {
+      for (int i = 0; i < n; ++i) release(values[i].v.t);
+    }
+  } fresh;
+  for (; fresh.n < nrets; ++fresh.n) {
+    const TensorSpec& spec = inferred.rets[fresh.n];
+    int64_t space[kMaxDims];
+    fresh.values[fresh.n] = value_tensor(tensor_new(
+        backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
+        inherited_strides(op, is_elementwise(op, handler), args, nargs, spec, fresh.n, space)));
+  }
+  const int32_t rc = handler.fn(handler.self, c, values, nargs, fresh.values, nrets);
+  if (rc != RB_OK) return rc;
+  for (int32_t i = 0; i < nrets; ++i) rets[i] = fresh.values[i];
+  fresh.n = 0;
+  return RB_OK;
+}
+
+// False: a kernel of a whole formula has declined, and nothing has been done.
+bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backend,
+                const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
+  Inferred inferred;
+  if (is_formula(handler)) {
+    if (nrets != 1 || !infer_plain(op, args, nargs, inferred) ||
+        !(handler.dtype_mask >> inferred.rets[0].dtype & 1))
+      return false;
+  } else {
+    infer(op, args, nargs, inferred);
+    const int compute = compute_dtype(op, args, nargs, inferred);
+    if (!(handler.dtype_mask >> compute & 1)) fail_dtype(op, handler, backend, compute);
+  }
+  if (op.mutates) check_mutated(op, args, nargs);
+
+  const auto run = (c->flags & RB_CALL_OUT) ? run_into : run_fresh;
+  int32_t rc;
+  if (__builtin_expect(fits_kernel(op, handler, inferred.compute, args, nargs), 1)) {
+    rc = run(c, op, handler, backend, inferred, args, args, nargs, rets, nrets);
+  } else {
+    Arguments a(args, nargs);
+    prepare(op, handler, inferred.compute, a, nargs);
+    rc = run(c, op, handler, backend, inferred, args, a.values, nargs, rets, nrets);
+  }
+  if (rc == RB_E_NOTIMPL && is_formula(handler)) return false;
+  check_kernel_result(op, backend, handler, rc);
+  if (op.mutates) bump_mutated(op, args, nargs);
+  return true;
+}
+
+// Whether the record says what the results of a Python kernel are. (Those of plugins are trusted.)
+bool says_results(const Op& op) {
+  return op.shape_rule != ShapeRule::kData && op.shape_rule != ShapeRule::kKernel &&
+         !op.returns_list && !op.is_view() &&
+         (op.info.kind != RB_KIND_COMPOSITE || !op.shape_text.empty());
+}
+
+void check_results(const Op& op, int backend, const Handler& handler, const RbValue* args,
+                   int nargs, const RbValue* results, int32_t nrets) {
+  Inferred inferred;
+  infer(op, args, nargs, inferred);
+  for (int32_t i = 0; i < nrets; ++i) {
+    const RbTensor& got = *results[i].v.t;
+    const TensorSpec& spec = inferred.rets[i];
+    const bool fits =
+        got.ndim == spec.ndim && !std::memcmp(got.shape, spec.shape, spec.ndim * sizeof(int64_t));
+    if (fits && got.dtype_id == spec.dtype) continue;
+    fail(fits ? RB_E_TYPE : RB_E_ARG,
+         "%s: the kernel for '%s' [%s] returned %s of shape %s and dtype %s; by the record it has "
+         "shape %s and dtype %s",
+         op.name.c_str(), backend_name(backend), handler.provider ? handler.provider : "?",
+         op.ret_names[i].c_str(), shape_text(got.ndim, got.shape).c_str(),
+         kDTypes[got.dtype_id].name, shape_text(spec.ndim, spec.shape).c_str(),
+         kDTypes[spec.dtype].name);
+  }
+}
+
+void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int backend,
+                    const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
+  Arguments a(args, nargs);
+  prepare(op, handler, -1, a, nargs);
+  if (op.mutates) check_mutated(op, args, nargs);
+  RbValue results[kMaxRets];
+  for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
+  RbCall plain = *c;
+  plain.flags &= ~static_cast<uint32_t>(RB_CALL_OUT);
+  check_kernel_result(op, backend, handler,
+                      handler.fn(handler.self, &plain, a.values, nargs, results, nrets));
+  check_given(op, handler.provider, results, nrets);
+  if (op.mutates) bump_mutated(op, args, nargs);
+  if ((handler.flags & RB_K_NEEDS_GIL) && says_results(op)) {
+    try {
+      check_results(op, backend, handler, args, nargs, results, nrets);
+    } catch (...) {
+      for (int32_t i = 0; i < nrets; ++i) value_release(&results[i]);
+      throw;
+    }
+  }
+  if (c->flags & RB_CALL_OUT) {
+    write_back(op, results, nrets, rets);
+  } else {
+    std::copy(results, results + nrets, rets);
+  }
+}
+
+void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets,
+              int32_t nrets) {
+  if (op.shape_rule == ShapeRule::kData) {
+    fail(RB_E_NOTIMPL,
+         "%s: the result's shape depends on the data, which a meta tensor does not have",
+         op.name.c_str());
+  }
+  Inferred inferred;
+  infer(op, args, nargs, inferred);
+  for (int32_t i = 0; i < nrets; ++i) {
+    const TensorSpec& spec = inferred.rets[i];
+    if (c->flags & RB_CALL_OUT) {
+      check_destination(op, rets[i].v.t, spec);
+      bump_version(rets[i].v.t);
+    } else {
+      int64_t space[kMaxDims];
+      rets[i] = value_tensor(tensor_new(
+          kMeta, 0, spec.dtype, spec.ndim, spec.shape,
+          inherited_strides(op, op.info.kind == RB_KIND_ELEMENTWISE, args, nargs, spec, i, space)));
+    }
+  }
+}
+
+void run_core_function(const RbCall* c, const Op& op, int backend, const RbValue* args, int nargs,
+                       RbValue* rets, int32_t nrets) {
+  if (!(c->flags & RB_CALL_OUT)) return op.core_fn(op, backend, c->device_index, args, nargs, rets);
+  RbValue results[kMaxRets];
+  op.core_fn(op, backend, c->device_index, args, nargs, results);
+  write_back(op, results, nrets, rets);
+}
+
+// `copy` is what brings values from one device to another: the source is moved first.
+void copy_between(const RbCall* c, const RbValue* args, RbValue* rets, int32_t nrets) {
+  const RbTensor *target = args[0].v.t, *src = args[1].v.t;
+  const TensorRef moved(tensor_new(target->backend, target->device.id, src->dtype_id, src->ndim,
+                                   src->shape, nullptr));
+  if (target->backend != kMeta) copy_tensor(src, moved.get());
+  const RbValue here[2] = {args[0], value_tensor(moved.get())};
+  check(call(impl(c->op), here, 2, rets, nrets, c->flags & RB_CALL_OUT));
+}
+
+void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
+  const Op& op = *impl(c->op);
+  const uint64_t backends = c->keys[0] & kBackendMask;
+  if (nargs > kMaxArgs || nrets > kMaxRets)
+    fail(RB_E_ARG, "%s: too many arguments", op.name.c_str());
+  if (is_mixed(backends, args, nargs)) {
+    static const Op* const copy = find_op("copy");
+    if (&op != copy) fail_mixed(op, args, nargs);
+    const LayersOff layers_off(0);
+    return copy_between(c, args, rets, nrets);
+  }
+  check_alive(op);
+  const int backend = __builtin_ctzll(backends);
+  const Handler& handler = op.table[backend];
+  // A function that an operator is made of may draw random numbers, as the levels around it say.
+  const bool made_of_others = !handler.fn && op.rules[kDecompRule].fn && op.has_decomp();
+  const LayersOff layers_off(made_of_others ? uint64_t{1} << kTransformSlot : 0);
+  if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
+  if (backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn))
+    return run_meta(c, op, args, nargs, rets, nrets);
+  if (!handler.fn) {
+    if (!op.has_decomp() && !op.rules[kDecompRule].fn) fail_no_kernel(op, backend);
+    return decompose(c, args, nargs, rets, nrets);
+  }
+  if (handler.flags & RB_K_ALLOCATES)
+    return run_allocating(c, op, handler, backend, args, nargs, rets, nrets);
+  if (!run_kernel(c, op, handler, backend, args, nargs, rets, nrets))
+    decompose(c, args, nargs, rets, nrets);
+}
+
+// ---- the quick way: an elementwise call on contiguous tensors of one shape and one floating dtype
+
+inline bool is_number(const RbValue& v) { return v.tag >= RB_BOOL && v.tag <= RB_FLOAT; }
+
+// The tensor whose shape, dtype and device the result has, or null.
+inline const RbTensor* uniform_input(const RbValue* args, int nargs) {
+  const RbTensor* first = nullptr;
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSOR) {
+      const RbTensor* t = args[i].v.t;
+      if (!(t->flags & RB_T_CONTIGUOUS)) return nullptr;
+      if (!first) {
+        if (kDTypes[t->dtype_id].category != kFloat) return nullptr;
+        first = t;
+      } else if (t->dtype_id != first->dtype_id || t->ndim != first->ndim ||
+                 t->device.id != first->device.id) {
+        return nullptr;
+      } else {
+        for (int d = 0; d < t->ndim; ++d) {
+          if (t->shape[d] != first->shape[d]) return nullptr;
+        }
+      }
+    } else if (!is_number(args[i]) && args[i].tag != RB_STR && args[i].tag != RB_NONE) {
+      return nullptr;
+    }
+  }
+  return first;
+}
+
+// Whether the quick way knows how to run `op` with this handler.
+inline bool is_quick(const Op& op, const Handler& handler) {
+  if (!handler.fn) return false;
+  if (handler.flags)
+    return handler.flags == RB_K_FORMULA && formula_kernels.load(std::memory_order_relaxed);
+  return op.info.kind == RB_KIND_ELEMENTWISE && op.dtype_rule != DTypeRule::kGeneral;
+}
+
+// Destination of an in-place call that the quick way may write to directly.
+inline bool plain_destination(const RbTensor* target, const RbTensor* like, const RbValue* args,
+                              int nargs) {
+  const uint32_t harmless = RB_T_VIEW | thread_state().tensor_flags;
+  if (target->dtype_id != like->dtype_id || (target->flags & ~harmless) != RB_T_CONTIGUOUS ||
+      target->ndim != like->ndim)
+    return false;
+  for (int d = 0; d < like->ndim; ++d) {
+    if (target->shape[d] != like->shape[d]) return false;
+  }
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSOR && args[i].v.t->data != target->data &&
+        impl(args[i].v.t)->storage == impl(target)->storage) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void check_kernel_result(const Op& op, int backend, const Handler& handler, int32_t rc) {
+  if (__builtin_expect(rc == RB_OK, 1)) return;
+  add_error_frame("while running " + op.name + " on " + backend_name(backend) + " [" +
+                  (handler.provider ? handler.provider : "?") + "]");
+  rethrow(rc);
+}
+
+int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
+                    int32_t nrets) {
+  const Op& op = *impl(c->op);
+  const uint64_t backends = c->keys[0] & kBackendMask;
+  if (__builtin_expect(nrets == 1 && !(backends & (backends - 1)), 1)) {
+    const Handler& handler = op.table[__builtin_ctzll(backends)];
+    const RbTensor* like = is_quick(op, handler) ? uniform_input(args, nargs) : nullptr;
+    if (like && (handler.dtype_mask >> like->dtype_id & 1)) {
+      const bool given = (c->flags & RB_CALL_OUT) != 0;
+      const bool boolean = op.dtype_rule == DTypeRule::kBoolean;
+      if (!given) {
+        RbValue dest;
+        const int32_t made = guarded([&] {
+          const int dtype = boolean ? +RB_BOOL8 : +like->dtype_id;
+          dest = value_tensor(has_host_memory(like->backend)
+                                  ? tensor_like(like, dtype)
+                                  : tensor_new(like->backend, like->device.id, dtype, like->ndim,
+                                               like->shape, nullptr));
+        });
+        if (made != RB_OK) return made;
+        const int32_t rc = handler.fn(handler.self, c, args, nargs, &dest, 1);
+        if (__builtin_expect(rc == RB_OK, 1)) {
+          rets[0] = dest;
+          return RB_OK;
+        }
+        release(dest.v.t);
+        if (rc == RB_E_NOTIMPL && is_formula(handler))
+          return guarded([&] { run_general(c, args, nargs, rets, nrets); });
+        return guarded([&] { check_kernel_result(op, like->backend, handler, rc); });
+      }
+      if (!boolean && plain_destination(rets[0].v.t, like, args, nargs)) {
+        const int32_t rc = handler.fn(handler.self, c, args, nargs, rets, 1);
+        if (__builtin_expect(rc != RB_OK, 0)) {
+          if (rc == RB_E_NOTIMPL && is_formula(handler))
+            return guarded([&] { run_general(c, args, nargs, rets, nrets); });
+          return guarded([&] { check_kernel_result(op, like->backend, handler, rc); });
+        }
+        bump_version(rets[0].v.t);
+        return RB_OK;
+      }
+    }
+  }
+  if (op.is_view_primitive() && !(backends & (backends - 1)))
+    return guarded([&] { make_views(c, op, args, nargs, rets); });
+  return guarded([&] { run_general(c, args, nargs, rets, nrets); });
+}
+
+void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
+  const Op& op = *impl(c->op);
+  check_alive(op);
+  if (!op.has_decomp() && !op.rules[kDecompRule].fn)
+    fail(RB_E_NOTIMPL, "%s: the operator has no decomposition", op.name.c_str());
+  const Nesting nesting(op);
+  // What it is made of may take more than the operator does.
+  if (op.shape_rule == ShapeRule::kNamed) validate_shapes(op, args, nargs);
+  if (!(c->flags & RB_CALL_OUT)) return run_decomp(op, args, nargs, rets, nrets);
+  RbValue results[kMaxRets];
+  for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
+  run_decomp(op, args, nargs, results, nrets);
+  static const Op* const copy = find_op("copy");
+  for (int32_t i = 0; i < nrets; ++i) {
+    TensorRef result(results[i].v.t);
+    RbTensor* target = rets[i].v.t;
+    check_destination(op, target, spec_of(result.get()));
+    // A full call: when a layer asked for the decomposition, it sees the write.
+    const RbValue copy_args[2] = {value_tensor(target), value_tensor(result.get())};
+    RbValue ret = value_tensor(target);
+    check(call(copy, copy_args, 2, &ret, 1, RB_CALL_OUT));
+  }
+}
+
+}  // namespace rabbet

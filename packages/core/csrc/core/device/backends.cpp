@@ -1,0 +1,164 @@
+#include "device/backends.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "boundary/reserved.h"
+#include "boundary/runtime.h"
+#include "thread/error.h"
+
+namespace rabbet {
+
+// meta tensors are never exported: there is no memory behind kDLExtDev here.
+BackendTraits backend_traits[kMaxBackends] = {{12, false, false, UINT32_MAX}};
+
+namespace {
+
+struct Table {
+  BackendEntry entries[kMaxBackends];
+  std::atomic<int> count{1};
+  std::atomic<uint32_t> complete{1u << kMeta};  // a bit each
+  std::atomic<int32_t (*)(const char*)> loader{nullptr};
+  Table() {
+    entries[kMeta].name = "meta";
+    entries[kMeta].provider = "rabbet-core";
+    entries[kMeta].desc.name = "meta";
+  }
+};
+Table& table() {
+  static Table* instance = new Table;  // never destroyed: tensors may outlive static destructors
+  return *instance;
+}
+
+}  // namespace
+
+int backend_count() { return table().count.load(std::memory_order_acquire); }
+const BackendEntry& backend_entry(int id) { return table().entries[id]; }
+
+int find_backend(const char* name) {
+  for (int id = 0; id < backend_count(); ++id) {
+    if (table().entries[id].name == name) return id;
+  }
+  return -1;
+}
+
+int require_backend(const char* name) {
+  int id = find_backend(name);
+  if (id >= 0 && table().complete.load(std::memory_order_acquire) >> id & 1) return id;
+  auto loader = table().loader.load();
+  if (!loader) {
+    fail(RB_E_PLUGIN, "no backend for device '%s' is loaded: load the plugin of rabbet-backend-%s",
+         name, name);
+  }
+  check(loader(name));
+  id = find_backend(name);
+  if (id < 0)
+    fail(RB_E_PLUGIN, "the plugin for device '%s' loaded but did not register that backend", name);
+  return id;
+}
+
+int default_backend() {
+  static std::atomic<int> cpu{-1};
+  int id = cpu.load(std::memory_order_relaxed);
+  if (__builtin_expect(id < 0, 0)) {
+    id = require_backend("cpu");
+    cpu.store(id, std::memory_order_relaxed);
+  }
+  return id;
+}
+
+namespace {
+// As much as the plugin's header knew of the struct; the rest stays null.
+template <class T>
+void copy_struct(T& to, const T& from) {
+  std::memcpy(&to, &from, std::min<size_t>(from.struct_size, sizeof to));
+  to.struct_size = sizeof to;
+}
+
+void tell_backends_of_fork() {
+  for (int id = 1; id < backend_count(); ++id) {
+    const RbDevices* devices = backend_entry(id).desc.devices;
+    if (devices && devices->fork_child) devices->fork_child(devices->self);
+  }
+}
+}  // namespace
+
+int register_backend(const RbBackend& backend, const std::string& provider) {
+  Table& t = table();
+  static const int once = pthread_atfork(nullptr, nullptr, tell_backends_of_fork);
+  (void)once;
+  if (find_backend(backend.name) >= 0) {
+    fail(RB_E_PLUGIN, "backend '%s' of %s is registered already, by %s", backend.name,
+         provider.c_str(), t.entries[find_backend(backend.name)].provider.c_str());
+  }
+  check_device_name(backend.name, provider);
+  const int id = t.count.load();
+  if (id == kMaxBackends)
+    fail(RB_E_PLUGIN, "more than %d backends in one process", kMaxBackends - 1);
+  BackendEntry& entry = t.entries[id];
+  entry.name = backend.name;
+  entry.provider = provider;
+  copy_struct(entry.desc, backend);
+  copy_struct(entry.allocator, *backend.allocator);
+  entry.desc.name = entry.name.c_str();
+  entry.desc.allocator = &entry.allocator;
+  if (backend.devices) {
+    copy_struct(entry.devices, *backend.devices);
+    entry.desc.devices = &entry.devices;
+  }
+  if (!RB_HAS(&kHost, record_stream)) entry.desc.streams = nullptr;
+  if (entry.desc.streams) {
+    copy_struct(entry.streams, *entry.desc.streams);
+    entry.desc.streams = &entry.streams;
+  }
+  backend_traits[id] = {backend.dlpack_type, (backend.flags & RB_B_HOST_MEMORY) != 0,
+                        entry.desc.streams != nullptr, 1};
+  t.count.store(id + 1, std::memory_order_release);
+  return id;
+}
+
+void complete_backend(int id) { table().complete.fetch_or(1u << id, std::memory_order_acq_rel); }
+
+void drop_backends(size_t n) {
+  Table& t = table();
+  const int count = t.count.load() - static_cast<int>(n);
+  for (size_t i = 0; i < n; ++i) {
+    t.complete.fetch_and(~(1u << (count + i)), std::memory_order_acq_rel);
+    t.entries[count + i] = BackendEntry{};
+  }
+  t.count.store(count, std::memory_order_release);
+}
+
+void set_backend_loader(int32_t (*loader)(const char* name)) { table().loader.store(loader); }
+
+int device_count(int backend) {
+  const RbDevices* devices = backend_entry(backend).desc.devices;
+  if (!devices || !devices->count) return 1;
+  int32_t n = 0;
+  check(devices->count(devices->self, &n));
+  return n;
+}
+
+void check_unknown_device(int backend, int device) {
+  const int n = device_count(backend);
+  if (device < 0 || device >= std::max(n, 1)) {
+    const std::string name = backend_name(backend);
+    const std::string last =
+        n > 1 ? name + ":0 to " + name + ":" + std::to_string(n - 1) : name + ":0";
+    fail(RB_E_DEVICE, "there is no device %s:%d: '%s' has %d device%s%s", name.c_str(), device,
+         name.c_str(), n, n == 1 ? "" : "s", n > 0 ? (", " + last).c_str() : "");
+  }
+  backend_traits[backend].known_devices = static_cast<uint32_t>(device) + 1;
+}
+
+void synchronize(int backend, int device) {
+  check_device(backend, device);
+  const RbDevices* devices = backend_entry(backend).desc.devices;
+  if (devices && devices->sync) check(devices->sync(devices->self, device));
+}
+
+}  // namespace rabbet

@@ -1,0 +1,41 @@
+// The formula language of op records: a parser and a tree-walking runner.
+#pragma once
+#include <string>
+
+#include "record/op.h"
+#include "tensor/tensor.h"
+
+namespace rabbet {
+
+struct Formula;  // the compiled formulas of one operator: nodes shared by lets, decomp, vjps, rules
+
+/// The compiled formulas of `op`, made at first use (thread-safe).
+const Formula& compiled(const Op& op);
+
+/// Run the decomposition; the operators in it are full calls. Fills owned `rets` (nrets of them;
+/// for a Tensor[] result one RB_TENSORS value). Throws Error.
+void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);
+
+/// What a kernel of a whole formula has to state (RbKernel.schema): the signature, the lets, and
+/// the decomposition (argument -1) or the derivative for an argument; a line each.
+std::string formula_text(const Op& op, int argument);
+
+/// Evaluate derivative formulas, see RbHost.vjp. Lets are evaluated once for all wanted arguments.
+void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, const RbValue* outs,
+             int nouts, const RbValue* grads, RbValue* results);
+
+/// Evaluate the `jvp` formulas, see RbHost.jvp.
+void run_jvp(const Op& op, const RbValue* args, int nargs, const RbValue* outs, int nouts,
+             const RbValue* tangents, RbValue* results);
+
+/// Evaluate the operator's `dtype`/`compute`/`shape` formulas on host data only (used by
+/// infer.cpp).
+int eval_dtype(const Op& op, int ret, const RbValue* args, int nargs);
+int eval_compute(const Op& op, const RbValue* args, int nargs);
+int eval_shape(const Op& op, const RbValue* args, int nargs, int64_t* shape);  // returns ndim
+
+/// C++ decompositions, `decomp function NAME`.
+using DecompFn = void (*)(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);
+DecompFn find_decomp_function(const char* name);
+
+}  // namespace rabbet

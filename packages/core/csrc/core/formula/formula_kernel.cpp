@@ -1,0 +1,136 @@
+// Kernels of whole formulas (RB_K_FORMULA): when one may run in place of the formula.
+#include "formula/formula_kernel.h"
+
+#include <cstring>
+
+#include "boundary/runtime.h"
+#include "call/dispatch.h"
+#include "call/run_backend.h"
+#include "device/backends.h"
+#include "device/streams.h"
+#include "formula/formula.h"
+#include "tensor/dtype.h"
+#include "tensor/overlap.h"
+#include "thread/error.h"
+#include "thread/thread_state.h"
+
+namespace rabbet {
+
+std::atomic<bool> formula_kernels{true};
+
+namespace {
+
+constexpr int kMaxValues = 34;  // arguments, a result and its gradient
+
+// Whether `t` can be read, broadcast, where a result like `g` is written.
+inline bool fits(const RbTensor* t, const RbTensor* g) {
+  if (t->dtype_id != g->dtype_id || t->backend != g->backend || t->device.id != g->device.id ||
+      t->level || t->ndim > g->ndim)
+    return false;
+  const int64_t* shape = g->shape + (g->ndim - t->ndim);
+  for (int d = 0; d < t->ndim; ++d) {
+    if (t->shape[d] != shape[d] && t->shape[d] != 1) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string formula_text(const Op& op, int argument) {
+  std::string text = op.schema + "\n";
+  for (auto& [name, formula] : op.lets) text += "let " + name + " = " + formula + "\n";
+  if (argument < 0) return text + "decomp " + op.decomp_text + "\n";
+  for (auto& [name, formula] : op.vjps) {
+    if (name == op.params[argument].name_text) text += "vjp " + name + " " + formula + "\n";
+  }
+  return text;
+}
+
+bool infer_plain(const Op& op, const RbValue* args, int nargs, Inferred& out) {
+  const RbTensor* first = nullptr;
+  TensorSpec& spec = out.rets[0];
+  spec.ndim = 0;
+  out.compute = -1;
+  if (!formula_kernels.load(std::memory_order_relaxed)) return false;
+  for (int i = 0; i < nargs; ++i) {
+    switch (args[i].tag) {
+      case RB_TENSOR: {
+        const RbTensor* t = args[i].v.t;
+        if (!first) first = t;
+        if (t->dtype_id != first->dtype_id || kDTypes[t->dtype_id].category != kFloat) return false;
+        broadcast_into(op, t->ndim, t->shape, spec);
+        break;
+      }
+      case RB_NONE:
+      case RB_BOOL:
+      case RB_INT:
+      case RB_FLOAT:
+      case RB_STR:
+        break;
+      default:
+        return false;
+    }
+  }
+  if (!first) return false;
+  spec.dtype = first->dtype_id;
+  return true;
+}
+
+bool run_vjp_kernel(const Op& op, int argument, const RbValue* args, int nargs, const RbValue* outs,
+                    const RbValue* grads, RbValue* result) {
+  const Handler* table = __atomic_load_n(&op.vjp_table, __ATOMIC_ACQUIRE);
+  const int nparams = static_cast<int>(op.params.size());
+  if (!table || !formula_kernels.load(std::memory_order_relaxed) || op.info.nrets != 1 ||
+      grads[0].tag != RB_TENSOR || nparams + 2 > kMaxValues)
+    return false;
+  const RbTensor* g = grads[0].v.t;
+  const Handler& handler = table[argument * kBackendBits + g->backend];
+  if (!handler.fn || !(handler.dtype_mask >> g->dtype_id & 1) || g->level ||
+      kDTypes[g->dtype_id].category != kFloat)
+    return false;
+
+  const RbArgInfo& info = op_info(op)->args[argument];
+  RbValue values[kMaxValues];
+  uint64_t keys = keys_of(g);
+  for (int i = 0; i < nparams; ++i) {
+    values[i] = i < nargs ? args[i] : op.params[i].default_value;
+    if (values[i].tag == RB_COMPLEX) return false;
+    if (values[i].tag != RB_TENSOR || !(info.saves_args >> i & 1)) continue;
+    if (!fits(values[i].v.t, g)) return false;
+    keys |= keys_of(values[i].v.t);
+  }
+  values[nparams] = outs[0];
+  values[nparams + 1] = grads[0];
+  if (info.saves_rets & 1) {
+    if (outs[0].tag != RB_TENSOR || !fits(outs[0].v.t, g)) return false;
+    keys |= keys_of(outs[0].v.t);
+  }
+  const ThreadState& state = thread_state();
+  keys = (keys | state.include) & ~state.exclude;
+  if (keys > kBackendMask) return false;  // a layer wants to see the operators of the formula
+
+  const bool contiguous = (g->flags & RB_T_CONTIGUOUS) != 0;
+  TensorRef out(contiguous && has_host_memory(g->backend)
+                    ? tensor_like(g, g->dtype_id)
+                    : tensor_new(g->backend, g->device.id, g->dtype_id, g->ndim, g->shape,
+                                 !contiguous && is_dense(g) ? g->strides : nullptr));
+  RbCall call;
+  call.struct_size = sizeof(RbCall);
+  call.flags = 0;
+  call.host = &kHost;
+  call.op = handle(&op);
+  call.stream = current_stream(state, g->backend, g->device.id);
+  call.keys[0] = keys;
+  call.keys[1] = 0;
+  call.device_index = g->device.id;
+  call.level = 0;
+  call.frame = nullptr;
+  RbValue dest = value_tensor(out.get());
+  const int32_t rc = handler.fn(handler.self, &call, values, nparams + 2, &dest, 1);
+  if (rc == RB_E_NOTIMPL) return false;
+  check_kernel_result(op, g->backend, handler, rc);
+  *result = value_tensor(out.release_ownership());
+  return true;
+}
+
+}  // namespace rabbet

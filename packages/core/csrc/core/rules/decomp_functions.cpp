@@ -1,0 +1,104 @@
+// Decompositions that do not fit a formula, `decomp function NAME`.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "call/dispatch.h"
+#include "formula/formula.h"
+#include "rules/decomp_recurrent.h"
+#include "rules/infer.h"
+#include "rules/shape_rules.h"
+#include "thread/error.h"
+
+namespace rabbet {
+
+namespace {
+
+RbValue ints_value(const int64_t* values, int n) {
+  RbValue v = value_none();
+  v.tag = RB_INTS;
+  v.len = static_cast<uint32_t>(n);
+  v.v.is = values;
+  return v;
+}
+
+TensorRef view(RbTensor* t, const int64_t* shape, int ndim) {
+  static const Op* const op = find_op("view");
+  const RbValue args[2] = {value_tensor(t), ints_value(shape, ndim)};
+  return call1(op, args, 2);
+}
+
+// A row-major copy, recorded like any other operator.
+TensorRef row_major_clone(RbTensor* t) {
+  static const Op* const contiguous_clone = find_op("contiguous_clone");
+  const RbValue arg = value_tensor(t);
+  return call1(contiguous_clone, &arg, 1);
+}
+
+void reshape(const Op& op, const RbValue* args, int, RbValue* rets, int) {
+  RbTensor* x = args[0].v.t;
+  const int ndim = static_cast<int>(args[1].len);
+  if (ndim > kMaxDims) fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
+  int64_t shape[kMaxDims], strides[kMaxDims];
+  std::copy(args[1].v.is, args[1].v.is + ndim, shape);
+  resolve_size("reshape", x->numel, ndim, shape);
+  TensorRef source =
+      view_strides(*x, ndim, shape, strides) ? TensorRef::share(x) : row_major_clone(x);
+  rets[0] = value_tensor(view(source.get(), shape, ndim).release_ownership());
+}
+
+void contiguous(const Op&, const RbValue* args, int, RbValue* rets, int) {
+  RbTensor* x = args[0].v.t;
+  TensorRef out = x->flags & RB_T_CONTIGUOUS ? TensorRef::share(x) : row_major_clone(x);
+  rets[0] = value_tensor(out.release_ownership());
+}
+
+// expand to (repeats, size) pairs of dimensions, then join each pair
+void repeat(const Op& op, const RbValue* args, int, RbValue* rets, int) {
+  static const Op* const expand = find_op("expand");
+  RbTensor* x = args[0].v.t;
+  const int n = static_cast<int>(args[1].len);
+  if (n < x->ndim || 2 * n > kMaxDims) {
+    fail(RB_E_ARG, "%s: expected at least %d repeats (one per dimension) and at most %d, got %d",
+         op.name.c_str(), x->ndim, kMaxDims / 2, n);
+  }
+  int64_t apart[kMaxDims], pairs[kMaxDims], joined[kMaxDims];
+  for (int i = 0; i < n; ++i) {
+    const int64_t times = args[1].v.is[i], size = i < n - x->ndim ? 1 : x->shape[i - (n - x->ndim)];
+    if (times < 0)
+      fail(RB_E_ARG, "%s: repeats must not be negative, got %lld", op.name.c_str(),
+           (long long)times);
+    apart[2 * i] = 1;
+    apart[2 * i + 1] = pairs[2 * i + 1] = size;
+    pairs[2 * i] = times;
+    joined[i] = checked_product(op.name, times, size);
+  }
+  static const Op* const reshape_op = find_op("reshape");
+  const RbValue first[2] = {value_tensor(x), ints_value(apart, 2 * n)};
+  TensorRef spread = call1(reshape_op, first, 2);
+  const RbValue second[2] = {value_tensor(spread.get()), ints_value(pairs, 2 * n)};
+  TensorRef tiled = call1(expand, second, 2);
+  const RbValue third[2] = {value_tensor(tiled.get()), ints_value(joined, n)};
+  rets[0] = value_tensor(call1(reshape_op, third, 2).release_ownership());
+}
+
+struct Entry {
+  const char* name;
+  DecompFn fn;
+};
+const Entry kFunctions[] = {{"reshape", reshape},
+                            {"contiguous", contiguous},
+                            {"repeat", repeat},
+                            {"recurrent_layer", recurrent_layer_decomp},
+                            {"recurrent_layer_backward", recurrent_layer_backward_decomp}};
+
+}  // namespace
+
+DecompFn find_decomp_function(const char* name) {
+  for (const Entry& entry : kFunctions) {
+    if (!std::strcmp(entry.name, name)) return entry.fn;
+  }
+  fail(RB_E_INTERNAL, "no decomposition function '%s'", name);
+}
+
+}  // namespace rabbet

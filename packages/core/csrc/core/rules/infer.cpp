@@ -1,0 +1,289 @@
+// Shapes and dtypes of results, from the operator's record.
+#include "rules/infer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "formula/formula.h"
+#include "rules/rule_functions.h"
+#include "rules/shape_rules.h"
+#include "tensor/dtype.h"
+#include "tensor/promotion.h"
+#include "thread/error.h"
+
+namespace rabbet {
+
+std::string shape_text(int ndim, const int64_t* shape) {
+  std::string text = "(";
+  for (int i = 0; i < ndim; ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + (ndim == 1 ? ",)" : ")");
+}
+
+TensorSpec spec_of(const RbTensor* t) {
+  TensorSpec spec;
+  spec.ndim = t->ndim;
+  spec.dtype = t->dtype_id;
+  std::copy(t->shape, t->shape + t->ndim, spec.shape);
+  return spec;
+}
+
+void broadcast_into(const Op& op, int ndim, const int64_t* shape, TensorSpec& out) {
+  if (ndim > kMaxDims) fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
+  if (ndim > out.ndim) {
+    const int grow = ndim - out.ndim;
+    std::copy_backward(out.shape, out.shape + out.ndim, out.shape + ndim);
+    std::fill(out.shape, out.shape + grow, 1);
+    out.ndim = ndim;
+  }
+  int64_t* to = out.shape + (out.ndim - ndim);
+  for (int i = 0; i < ndim; ++i) {
+    if (to[i] == shape[i] || shape[i] == 1) continue;
+    if (to[i] != 1) {
+      fail(RB_E_ARG,
+           "%s: shapes %s and %s do not broadcast: sizes %lld and %lld in dimension %d differ and "
+           "neither is 1",
+           op.name.c_str(), shape_text(out.ndim, out.shape).c_str(),
+           shape_text(ndim, shape).c_str(), (long long)to[i], (long long)shape[i],
+           out.ndim - ndim + i);
+    }
+    to[i] = shape[i];
+  }
+}
+
+namespace {
+
+const RbTensor* first_tensor(const Op& op, const RbValue* args) {
+  if (op.first_tensor < 0) return nullptr;
+  const RbValue& v = args[op.first_tensor];
+  if (v.tag == RB_TENSOR) return v.v.t;
+  if (v.tag == RB_TENSORS && v.len) return first_joined(v);
+  return nullptr;
+}
+
+void broadcast(const Op& op, const RbValue* args, int nargs, TensorSpec& out) {
+  out.ndim = 0;
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSOR) broadcast_into(op, args[i].v.t->ndim, args[i].v.t->shape, out);
+  }
+}
+
+void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
+  const RbTensor& x = *args[0].v.t;
+  bool gone[kMaxDims] = {};
+  const RbValue& dim = args[op.dim_arg];
+  if (dim.tag == RB_INT) {
+    if (x.ndim) gone[dim.v.i] = true;
+  } else if (dim.tag == RB_INTS && dim.len) {
+    for (uint32_t i = 0; i < dim.len; ++i) {
+      if (x.ndim) gone[dim.v.is[i]] = true;
+    }
+  } else {
+    std::fill(gone, gone + x.ndim, true);
+  }
+  const bool keepdim = op.keepdim_arg >= 0 && args[op.keepdim_arg].v.i;
+  out.ndim = 0;
+  for (int d = 0; d < x.ndim; ++d) {
+    if (!gone[d])
+      out.shape[out.ndim++] = x.shape[d];
+    else if (keepdim)
+      out.shape[out.ndim++] = 1;
+  }
+  check_reducible(op, x, gone);
+}
+
+// `(m,k),(k,n)->(m,n)`: one tensor with its last dimensions named.
+void gufunc(const Op& op, const RbValue* args, TensorSpec& out) {
+  const RbTensor& x = *args[op.first_tensor].v.t;
+  const int core = static_cast<int>(std::count(
+                       op.core_text.begin(), op.core_text.begin() + op.core_text.find(')'), ',')) +
+                   1;
+  if (x.ndim < core) {
+    fail(RB_E_ARG, "%s: expected at least %d dimensions, got shape %s", op.name.c_str(), core,
+         shape_text(x.ndim, x.shape).c_str());
+  }
+  out.ndim = x.ndim;
+  std::copy(x.shape, x.shape + x.ndim, out.shape);
+}
+
+void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
+  TensorSpec& first = out.rets[0];
+  switch (op.shape_rule) {
+    case ShapeRule::kBroadcast:
+      broadcast(op, args, nargs, first);
+      break;
+    case ShapeRule::kReduce:
+      reduce(op, args, first);
+      break;
+    case ShapeRule::kGufunc:
+      gufunc(op, args, first);
+      break;
+    case ShapeRule::kSizeArgument: {
+      const RbValue& size = args[op.shape_arg];
+      if (size.len > kMaxDims)
+        fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
+      first.ndim = static_cast<int32_t>(size.len);
+      std::copy(size.v.is, size.v.is + size.len, first.shape);
+      break;
+    }
+    case ShapeRule::kSameAsArgument: {
+      const RbValue& like = args[op.shape_arg];
+      first.ndim = 0;  // a number
+      if (like.tag == RB_TENSOR) {
+        first.ndim = like.v.t->ndim;
+        std::copy(like.v.t->shape, like.v.t->shape + first.ndim, first.shape);
+      }
+      check_arguments(op, args, nargs);
+      break;
+    }
+    case ShapeRule::kFormula:
+      first.ndim = eval_shape(op, args, nargs, first.shape);
+      check_arguments(op, args, nargs);
+      break;
+    case ShapeRule::kNamed:
+      run_shape_rule(op, args, nargs, out);
+      return;
+    case ShapeRule::kData:
+      fail(RB_E_INTERNAL, "%s: the shape depends on the data", op.name.c_str());
+    case ShapeRule::kKernel:
+      fail(RB_E_NOTIMPL,
+           "%s: the record does not say what shape the result has, which a kernel that fills "
+           "results and meta tensors need: add `shape` to it, or a function with library.shape",
+           op.name.c_str());
+    case ShapeRule::kSameAsFirst: {
+      const RbTensor* x = first_tensor(op, args);
+      if (!x) fail(RB_E_INTERNAL, "%s: no tensor argument to take the shape from", op.name.c_str());
+      first.ndim = x->ndim;
+      std::copy(x->shape, x->shape + x->ndim, first.shape);
+      check_arguments(op, args, nargs);
+    }
+  }
+  for (int i = 1; i < op.info.nrets; ++i) {
+    out.rets[i].ndim = first.ndim;
+    std::copy(first.shape, first.shape + first.ndim, out.rets[i].shape);
+  }
+}
+
+int result_dtype(const Op& op, int ret, const RbValue* args, int nargs) {
+  if (op.dtype_arg >= 0 && args[op.dtype_arg].tag == RB_DTYPE && ret == 0) {
+    return static_cast<int>(args[op.dtype_arg].v.i);
+  }
+  switch (op.dtype_rule) {
+    case DTypeRule::kFloating: {
+      if (op.info.nrets > 1) break;
+      const int dtype = promote_arguments(args, nargs, 1ull << op.first_tensor);
+      if (is_integral(dtype)) {
+        fail(RB_E_TYPE, "%s: expected a floating or complex dtype, got %s", op.name.c_str(),
+             kDTypes[dtype].name);
+      }
+      return dtype;
+    }
+    case DTypeRule::kIntToInt64: {
+      const int dtype = promote_arguments(args, nargs, 1ull << op.first_tensor);
+      return is_integral(dtype) ? +RB_I64 : dtype;
+    }
+    case DTypeRule::kDefault:
+      return default_dtype();
+    case DTypeRule::kPromote:
+      return promote_arguments(args, nargs, op.tensor_args);
+    case DTypeRule::kFloat: {
+      const int dtype = promote_arguments(args, nargs, op.tensor_args);
+      return is_integral(dtype) ? default_dtype() : dtype;
+    }
+    case DTypeRule::kBoolean:
+      return RB_BOOL8;
+    case DTypeRule::kFirst:
+      if (ret == 0) return promote_arguments(args, nargs, op.tensor_args);
+      break;
+    case DTypeRule::kGeneral:
+      break;
+  }
+  return eval_dtype(op, ret, args, nargs);
+}
+
+int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& out) {
+  switch (op.compute_rule) {
+    case ComputeRule::kNone:
+      return -1;
+    case ComputeRule::kOut:
+      return out.rets[0].dtype;
+    case ComputeRule::kPromoteAll:
+      return promote_arguments(args, nargs, op.compute_args);
+    case ComputeRule::kFormula:
+      break;
+  }
+  return eval_compute(op, args, nargs);
+}
+
+}  // namespace
+
+void infer(const Op& op, const RbValue* args, int nargs, Inferred& out) {
+  if (op.rules[kShapeRule].fn) {
+    run_shape_function(op, args, nargs, out);
+    out.compute = compute_dtype(op, args, nargs, out);
+    return;
+  }
+  shapes(op, args, nargs, out);
+  for (int i = 0; i < op.info.nrets; ++i) {
+    out.rets[i].dtype =
+        i > 0 && op.one_dtype ? out.rets[0].dtype : result_dtype(op, i, args, nargs);
+    if (out.rets[i].dtype < 0)
+      fail(RB_E_TYPE, "%s: expected at least one tensor argument", op.name.c_str());
+  }
+  out.compute = compute_dtype(op, args, nargs, out);
+  check_accepted(op, args, nargs, out.compute >= 0 ? out.compute : out.rets[0].dtype);
+}
+
+void validate_shapes(const Op& op, const RbValue* args, int nargs) {
+  Inferred out;
+  if (op.shape_rule == ShapeRule::kNamed) run_shape_rule(op, args, nargs, out);
+}
+
+namespace {
+
+int64_t wrap_one(const Op& op, int64_t dim, int64_t ndim) {
+  const int64_t range = std::max<int64_t>(ndim, 1);
+  if (__builtin_expect(dim < -range || dim >= range, 0)) {
+    fail(RB_E_INDEX,
+         "%s: dim %lld is out of range for a tensor of %lld dimensions, expected %lld to %lld",
+         op.name.c_str(), (long long)dim, (long long)ndim, (long long)-range,
+         (long long)(range - 1));
+  }
+  return dim < 0 ? dim + range : dim;
+}
+
+}  // namespace
+
+void wrap_dims(const Op& op, RbValue* args, int nargs, DimScratch& scratch) {
+  const RbTensor* x = first_tensor(op, args);
+  const int64_t ndim = x ? x->ndim : 0;
+  for (uint64_t rest = op.dim_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i >= nargs) break;
+    const int type = op.params[i].type;
+    RbValue& v = args[i];
+    if (type == RB_A_DIM && v.tag == RB_INT) {
+      v.v.i = wrap_one(op, v.v.i, ndim);
+    } else if (type == RB_A_NEWDIM && v.tag == RB_INT) {
+      v.v.i = wrap_one(op, v.v.i, ndim + 1);
+    } else if ((type == RB_A_DIMS || type == RB_A_PERM) && v.tag == RB_INTS && v.len) {
+      if (scratch.used + static_cast<int>(v.len) > kMaxDims * 2) {
+        fail(RB_E_ARG, "%s: '%s' has too many entries", op.name.c_str(), op.params[i].name);
+      }
+      int64_t* to = scratch.values + scratch.used;
+      uint64_t seen = 0;
+      for (uint32_t k = 0; k < v.len; ++k) {
+        to[k] = wrap_one(op, v.v.is[k], ndim);
+        if (seen >> to[k] & 1) {
+          fail(RB_E_ARG, "%s: dimension %lld appears twice in '%s'", op.name.c_str(),
+               (long long)to[k], op.params[i].name);
+        }
+        seen |= 1ull << to[k];
+      }
+      v.v.is = to;
+      scratch.used += static_cast<int>(v.len);
+    }
+  }
+}
+
+}  // namespace rabbet

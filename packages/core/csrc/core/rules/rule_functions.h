@@ -1,0 +1,42 @@
+// Rules of an operator that are functions instead of formulas: its decomposition, shape and
+// derivatives. They are registered like kernels, with the rule's name in place of a backend's.
+#pragma once
+#include <string>
+
+#include "record/op.h"
+#include "rules/infer.h"
+
+namespace rabbet {
+
+/// The slot of Op::rules for a target such as "vjp"; -1: it names no rule.
+int find_rule(const std::string& target);
+const char* rule_name(int slot);
+
+/// Why the operator takes no function for that rule; empty: it takes one.
+std::string why_no_rule(const Op& op, int slot);
+
+/// Counts the decompositions and Python kernels that the thread is inside; throws Error where an
+/// operator seems to be made of itself, before the stack ends.
+class Nesting {
+ public:
+  explicit Nesting(const Op& op);
+  ~Nesting();
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+};
+
+/// Derive what the operator's info says of its rules, after one came or went.
+void update_rules(Op& op);
+
+/// Throw, and drop what there is, unless a function that returned RB_OK has set all results.
+void check_given(const Op& op, const char* provider, RbValue* rets, int nrets);
+
+/// Run such a rule; the operator has it. Throw Error. The conventions are those of RbKernel.
+void run_decomp_rule(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);
+void run_shape_function(const Op& op, const RbValue* args, int nargs, Inferred& out);
+void run_vjp_rule(const Op& op, uint64_t wanted, const RbValue* args, int nargs,
+                  const RbValue* outs, int nouts, const RbValue* grads, RbValue* results);
+void run_jvp_rule(const Op& op, const RbValue* args, int nargs, const RbValue* outs, int nouts,
+                  const RbValue* tangents, RbValue* results);
+
+}  // namespace rabbet

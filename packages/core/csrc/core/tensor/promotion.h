@@ -1,0 +1,25 @@
+// Type promotion over arguments: tensors, 0-d tensors and Python numbers have falling priority.
+#pragma once
+#include "record/op.h"
+
+namespace rabbet {
+
+/// dtype of a Python number: bool, int64, the default float or complex dtype.
+int number_dtype(const RbValue& number);
+
+class Promotion {
+ public:
+  void add_tensor(int ndim, int dtype) { join(ndim > 0 ? dims_ : scalars_, dtype); }
+  void add_number(const RbValue& number) { join(numbers_, number_dtype(number)); }
+  /// -1: nothing was added.
+  int result() const;
+
+ private:
+  static void join(int& into, int dtype);
+  int dims_ = -1, scalars_ = -1, numbers_ = -1;
+};
+
+/// Promotion over the arguments in `mask` that are tensors, lists of tensors or numbers.
+int promote_arguments(const RbValue* args, int nargs, uint64_t mask);
+
+}  // namespace rabbet

@@ -1,0 +1,469 @@
+#include "tensor/tensor.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "device/backends.h"
+#include "device/memory.h"
+#include "device/streams.h"
+#include "tensor/dtype.h"
+#include "thread/error.h"
+#include "thread/thread_state.h"
+
+namespace rabbet {
+
+void (*release_pyobj)(void*) = nullptr;
+void (*slot_deleters[kSlots])(void*) = {};
+
+namespace {
+
+static_assert(kBackendIds == kMaxBackends && kSlotIds == kSlots);
+
+void free_cached(Storage* s) {
+  cached_free(s->backend,
+              RbBuffer{s->data, reinterpret_cast<uint64_t>(s->ctx), nullptr, s->device, 0});
+}
+void free_block(Storage* s) { block_free(s->data, s->nbytes); }
+
+// What backends keep whose buffers carry a context, or which have streams.
+struct Boxed {
+  RbBuffer buffer;
+  void* stream;                // that it was allocated on
+  std::vector<void*> used_on;  // others, which record_stream named
+};
+std::mutex used_on_mutex;
+
+void free_boxed(Storage* s) {
+  auto* box = static_cast<Boxed*>(s->ctx);
+  const int32_t rc = guarded([&] {
+    for (void* other : box->used_on) stream_wait(s->backend, s->device, box->stream, other);
+  });
+  if (rc != RB_OK) guarded([&] { synchronize(s->backend, s->device); });
+  cached_free(s->backend, box->buffer, box->stream);
+  delete box;
+}
+
+struct Adopted {
+  void* ctx;
+  void (*del)(void*);
+};
+void free_adopted(Storage* s) {
+  auto* adopted = static_cast<Adopted*>(s->ctx);
+  if (adopted->del) adopted->del(adopted->ctx);
+  delete adopted;
+}
+
+inline void storage_release(Storage* s, ThreadState& state) {
+  if (s->refs.load(std::memory_order_acquire) == 1) {
+    s->refs.store(0, std::memory_order_relaxed);
+  } else if (s->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+    return;
+  }
+  LiveCounts::OfBackend& live = state.live->of[s->backend];
+  bump(live.bytes, -static_cast<int64_t>(s->nbytes));
+  bump(live.storages, -1);
+  if (s->del) s->del(s);
+  if (s->host->tensor_dead) block_free(s->host, sizeof(Tensor), state);
+}
+
+inline void clear_private(Tensor* t) {
+  t->refs.store(1, std::memory_order_relaxed);
+  t->tensor_dead = 0;
+  t->has_slots = 0;
+  t->inline_storage.refs.store(0, std::memory_order_relaxed);
+  t->view = nullptr;
+  t->pyobj = nullptr;
+  for (void*& slot : t->slots) slot = nullptr;
+}
+
+// A block with everything but storage and memory set.
+inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const int64_t* shape,
+                            const int64_t* strides, ThreadState& state) {
+  if (__builtin_expect(ndim > kMaxDims, 0)) {
+    fail(RB_E_ARG, "a tensor has at most %d dimensions, got %d", kMaxDims, ndim);
+  }
+  auto* t = static_cast<Tensor*>(block_alloc(sizeof(Tensor), state));
+  t->device.type = backend_traits[backend].dlpack_type;
+  t->device.id = device;
+  t->ndim = ndim;
+  t->dtype = kDTypes[dtype].dlpack;
+  int64_t* dims = t->dims;
+  if (__builtin_expect(ndim > kInlineDims, 0)) {
+    dims = static_cast<int64_t*>(block_alloc(2 * ndim * sizeof(int64_t)));
+  }
+  t->shape = dims;
+  t->strides = dims + ndim;
+  int64_t numel = 1, dense = 1;
+  bool contiguous = true;
+  if (strides) {
+    for (int i = ndim - 1; i >= 0; --i) {
+      dims[i] = shape[i];
+      dims[ndim + i] = strides[i];
+      if (shape[i] != 1 && strides[i] != dense) contiguous = false;
+      dense *= shape[i];
+    }
+    numel = dense;
+    contiguous = contiguous || numel == 0;
+  } else {
+    for (int i = ndim - 1; i >= 0; --i) {
+      dims[i] = shape[i];
+      dims[ndim + i] = numel;
+      numel *= shape[i] ? shape[i] : 1;  // strides of empty tensors stay positive
+      dense *= shape[i];
+    }
+    numel = dense;
+  }
+  t->byte_offset = 0;
+  t->view_size = sizeof(RbTensor);
+  t->dtype_id = static_cast<uint16_t>(dtype);
+  t->backend = static_cast<uint8_t>(backend);
+  t->layout = 0;
+  t->keys[0] = 1ull << backend;
+  t->keys[1] = 0;
+  t->numel = numel;
+  t->flags = (contiguous ? static_cast<uint32_t>(RB_T_CONTIGUOUS) : 0u) | state.tensor_flags;
+  t->level = 0;
+  t->owner = nullptr;
+  t->ext = nullptr;
+  clear_private(t);
+  bump(state.live->of[backend].tensors, 1);
+  return t;
+}
+
+inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Storage*), void* ctx,
+                         ThreadState& state, bool readonly = false) {
+  Storage& s = t->inline_storage;
+  s.refs.store(1, std::memory_order_relaxed);
+  s.version.store(0, std::memory_order_relaxed);
+  s.data = data;
+  s.nbytes = nbytes;
+  s.del = del;
+  s.ctx = ctx;
+  s.host = t;
+  s.device = t->device.id;
+  s.backend = t->backend;
+  s.readonly = readonly;
+  t->storage = &s;
+  t->data = data;
+  LiveCounts::OfBackend& live = state.live->of[t->backend];
+  bump(live.bytes, static_cast<int64_t>(nbytes));
+  bump(live.storages, 1);
+}
+
+// Data of at most kInlineBytes, which lie in the tensor itself.
+inline void init_inline_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
+  mark_unused(t->inline_data + nbytes, kInlineBytes - nbytes);
+  init_storage(t, t->inline_data, nbytes, nullptr, nullptr, state);
+}
+
+void discard_block(Tensor* t) {  // before a storage exists
+  if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
+  bump(thread_state().live->of[t->backend].tensors, -1);
+  block_free(t, sizeof(Tensor));
+}
+
+// Apart, as the frame of tensor_new is small without it.
+[[gnu::noinline]] void init_cached_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
+  const int backend = t->backend, device = t->device.id;
+  try {
+    void* stream = current_stream(state, backend, device);
+    const RbBuffer buffer = cached_alloc(backend, device, nbytes ? nbytes : 1, stream);
+    if (buffer.ctx || backend_traits[backend].streams) {
+      init_storage(t, buffer.data, nbytes, free_boxed, new Boxed{buffer, stream, {}}, state);
+    } else {
+      init_storage(t, buffer.data, nbytes, free_cached, reinterpret_cast<void*>(buffer.nbytes),
+                   state);
+    }
+  } catch (...) {
+    discard_block(t);
+    throw;
+  }
+}
+
+}  // namespace
+
+namespace {
+// Sizes are small as a rule: no overflow is possible then, and one pass is enough.
+inline int64_t count_quickly(int ndim, const int64_t* shape) {
+  int64_t n = 1;
+  for (int i = 0; i < ndim; ++i) {
+    if (__builtin_expect(static_cast<uint64_t>(shape[i]) >= 1ull << 16 || n >= 1ll << 40, 0)) {
+      return count_elements(ndim, shape);
+    }
+    n *= shape[i];
+  }
+  return n;
+}
+}  // namespace
+
+int64_t count_elements(int ndim, const int64_t* shape) {
+  int64_t n = 1;
+  for (int i = 0; i < ndim; ++i) {
+    if (shape[i] < 0) {
+      fail(RB_E_ARG, "a tensor's size must not be negative, got %lld for dimension %d",
+           (long long)shape[i], i);
+    }
+    if (__builtin_mul_overflow(n, shape[i] ? shape[i] : 1, &n) || n > (1ll << 58)) {
+      fail(RB_E_OOM, "a tensor of this shape is too large: its number of elements overflows");
+    }
+  }
+  for (int i = 0; i < ndim; ++i) {
+    if (shape[i] == 0) return 0;
+  }
+  return n;
+}
+
+bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides) {
+  int64_t dense = 1;
+  bool contiguous = true;
+  for (int i = ndim - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != dense) contiguous = false;
+    dense *= shape[i];
+  }
+  return contiguous;
+}
+
+Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
+                   const int64_t* strides) {
+  const int64_t numel = count_quickly(ndim, shape);
+  check_device(backend, device);
+  ThreadState& state = thread_state();
+  Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides, state);
+  const uint64_t nbytes = static_cast<uint64_t>(numel) * kDTypes[dtype].itemsize;
+  if (has_host_memory(backend)) {
+    if (nbytes <= kInlineBytes) {
+      init_inline_storage(t, nbytes, state);
+      return t;
+    }
+    if (nbytes <= 4096) {
+      init_storage(t, block_alloc(nbytes, state), nbytes, free_block, nullptr, state);
+      return t;
+    }
+  } else if (backend == kMeta) {
+    init_storage(t, nullptr, 0, nullptr, nullptr, state);
+    return t;
+  }
+  init_cached_storage(t, nbytes, state);
+  return t;
+}
+
+void record_stream(Tensor* t, void* stream) {
+  const Storage* s = t->storage;
+  if (!s || s->del != free_boxed) return;  // foreign memory is its owner's
+  auto* box = static_cast<Boxed*>(s->ctx);
+  if (stream == box->stream) return;
+  std::lock_guard<std::mutex> lock(used_on_mutex);
+  std::vector<void*>& others = box->used_on;
+  if (std::find(others.begin(), others.end(), stream) == others.end()) others.push_back(stream);
+}
+
+Tensor* tensor_like(const RbTensor* like, int dtype) {
+  const uint64_t nbytes = static_cast<uint64_t>(like->numel) * kDTypes[dtype].itemsize;
+  const int ndim = like->ndim;
+  if (__builtin_expect(nbytes > 4096 || ndim > kInlineDims, 0))
+    return tensor_new(like->backend, like->device.id, dtype, ndim, like->shape, nullptr);
+  ThreadState& state = thread_state();
+  auto* t = static_cast<Tensor*>(block_alloc(sizeof(Tensor), state));
+  static_cast<RbTensor&>(*t) = *like;
+  t->dtype = kDTypes[dtype].dlpack;
+  t->dtype_id = static_cast<uint16_t>(dtype);
+  t->shape = t->dims;
+  t->strides = t->dims + ndim;
+  for (int64_t i = ndim - 1, dense = 1; i >= 0; --i) {
+    const int64_t size = like->shape[i];
+    t->dims[i] = size;
+    t->dims[ndim + i] = dense;
+    dense *= size ? size : 1;
+  }
+  t->byte_offset = 0;
+  t->keys[0] = 1ull << like->backend;
+  t->keys[1] = 0;
+  t->flags = uint32_t{RB_T_CONTIGUOUS} | state.tensor_flags;
+  t->level = 0;
+  t->owner = nullptr;
+  t->ext = nullptr;
+  clear_private(t);
+  bump(state.live->of[like->backend].tensors, 1);
+  if (nbytes <= kInlineBytes) {
+    init_inline_storage(t, nbytes, state);
+  } else {
+    init_storage(t, block_alloc(nbytes, state), nbytes, free_block, nullptr, state);
+  }
+  return t;
+}
+
+Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const int64_t* strides,
+                     void* data) {
+  Tensor* t = tensor_block(base->backend, base->device.id, base->dtype_id, ndim, shape, strides,
+                           thread_state());
+  Storage* s = impl(base)->storage;
+  s->refs.fetch_add(1, std::memory_order_relaxed);
+  t->storage = s;
+  t->data = data;
+  t->flags = (t->flags & RB_T_CONTIGUOUS) | (base->flags & (RB_T_READONLY | RB_T_INFERENCE));
+  return t;
+}
+
+Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, const int64_t* shape,
+                     const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*)) {
+  const int64_t numel = count_elements(ndim, shape);
+  ThreadState& state = thread_state();
+  Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides, state);
+  int64_t low = 0, high = 0;  // reach of the strides, for the storage's extent
+  for (int i = 0; i < ndim; ++i) {
+    const int64_t reach = (shape[i] - 1) * t->strides[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  const int64_t item = kDTypes[dtype].itemsize;
+  char* first = static_cast<char*>(data);
+  const uint64_t nbytes = numel ? static_cast<uint64_t>((high - low + 1) * item) : 0;
+  init_storage(t, numel ? first + low * item : first, nbytes, free_adopted, new Adopted{ctx, del},
+               state, (flags & RB_T_READONLY) != 0);
+  t->data = data;
+  t->flags |= flags & RB_T_READONLY;
+  return t;
+}
+
+void tensor_set_data(Tensor* t, const RbTensor* src) {
+  if ((t->flags | src->flags) & RB_T_WRAPPER) {
+    fail(RB_E_STATE,
+         "inside a transform a tensor cannot be given other memory (by assigning to .data, or by "
+         "out= of another size); copy_() the values, or use another tensor");
+  }
+  Storage* old = t->storage;
+  Storage* fresh = impl(src)->storage;
+  fresh->refs.fetch_add(1, std::memory_order_relaxed);
+  if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
+  int64_t* dims = t->dims;
+  if (src->ndim > kInlineDims)
+    dims = static_cast<int64_t*>(block_alloc(2 * src->ndim * sizeof(int64_t)));
+  std::memmove(dims, src->shape, src->ndim * sizeof(int64_t));
+  std::memmove(dims + src->ndim, src->strides, src->ndim * sizeof(int64_t));
+  t->shape = dims;
+  t->strides = dims + src->ndim;
+  t->ndim = src->ndim;
+  t->data = src->data;
+  t->device = src->device;
+  t->dtype = src->dtype;
+  t->dtype_id = src->dtype_id;
+  t->keys[0] = (t->keys[0] & ~(1ull << t->backend)) | 1ull << src->backend;
+  ThreadState& state = thread_state();
+  bump(state.live->of[t->backend].tensors, -1);
+  bump(state.live->of[src->backend].tensors, 1);
+  t->backend = src->backend;
+  t->numel = src->numel;
+  t->flags = (src->flags & ~uint32_t{RB_T_VIEW}) | (t->flags & RB_T_VIEW);
+  t->storage = fresh;
+  storage_release(old, state);
+}
+
+void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
+  size_t lists = 0;
+  for (int i = 1; i < nargs; ++i) {
+    if (args[i].tag == RB_INTS) lists += args[i].len * sizeof(int64_t);
+  }
+  const size_t head = offsetof(ViewRecord, args) + nargs * sizeof(RbValue);
+  const bool fits = head + lists <= t->record_room();
+  auto* record =
+      reinterpret_cast<ViewRecord*>(fits ? t->record_space() : block_alloc(head + lists));
+  record->parent = impl(args[0].v.t);
+  retain(record->parent);
+  record->op = op;
+  record->nargs = nargs;
+  record->bytes = fits ? 0 : static_cast<uint32_t>(head + lists);
+  auto* ints = reinterpret_cast<int64_t*>(reinterpret_cast<char*>(record) + head);
+  record->args[0] = value_none();
+  for (int i = 1; i < nargs; ++i) {
+    record->args[i] = args[i];
+    if (args[i].tag == RB_INTS) {
+      std::copy(args[i].v.is, args[i].v.is + args[i].len, ints);  // null where there are none
+      record->args[i].v.is = ints;
+      ints += args[i].len;
+    }
+  }
+  t->view = record;
+  t->flags |= RB_T_VIEW;
+}
+
+namespace {
+void drop_wrap(Tensor* t) {
+  auto* wrap = static_cast<RbWrap*>(const_cast<void*>(t->ext));
+  release(wrap->inner);
+  if (wrap->second) release(wrap->second);
+}
+void drop_slots(Tensor* t, ThreadState& state) {
+  for (int i = 0; i < kSlots; ++i) {
+    void* p = t->slots[i];
+    t->slots[i] = nullptr;
+    if (!p) continue;
+    bump(state.live->slots[i], -1);
+    slot_deleters[i](p);
+  }
+}
+}  // namespace
+
+void tensor_destroy(Tensor* t) {
+  // A loop, not recursion: a view holds its parent, and chains of views can be long.
+  ThreadState& state = thread_state();
+  while (t) {
+    if (t->has_slots) drop_slots(t, state);
+    const auto pyobj = reinterpret_cast<uintptr_t>(t->pyobj);
+    if (pyobj & 1) release_pyobj(reinterpret_cast<void*>(pyobj & ~uintptr_t{1}));
+    Tensor* parent = nullptr;
+    if (__builtin_expect((t->flags & RB_T_WRAPPER) != 0, 0)) drop_wrap(t);
+    if (ViewRecord* record = t->view) {
+      parent = record->parent;
+      if (record->bytes) block_free(record, record->bytes, state);
+    }
+    if (__builtin_expect(t->shape != t->dims, 0))
+      block_free(t->shape, 2 * t->ndim * sizeof(int64_t), state);
+    bump(state.live->of[t->backend].tensors, -1);
+    Storage* s = t->storage;
+    t->tensor_dead = 1;
+    if (s != &t->inline_storage && t->inline_storage.refs.load(std::memory_order_acquire) == 0) {
+      block_free(t, sizeof(Tensor), state);
+    }
+    storage_release(s, state);
+    t = nullptr;
+    if (parent && parent->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) t = parent;
+  }
+}
+
+RbTensor** tensors_new(uint32_t n) {
+  return static_cast<RbTensor**>(std::calloc(n ? n : 1, sizeof(RbTensor*)));
+}
+
+void value_release(RbValue* v) {
+  if (v->tag == RB_TENSOR) {
+    if (v->v.t) release(v->v.t);
+  } else if (v->tag == RB_TENSORS) {
+    for (uint32_t i = 0; v->v.ts && i < v->len; ++i) {
+      if (v->v.ts[i]) release(v->v.ts[i]);
+    }
+    std::free(const_cast<RbTensor**>(v->v.ts));
+  }
+  *v = value_none();
+}
+
+MemoryCounts memory_counts(int backend) {
+  MemoryCounts total{};
+  for (LiveCounts* c = live_counts(); c; c = c->next) {
+    const LiveCounts::OfBackend& part = c->of[backend];
+    total.tensors += part.tensors.load(std::memory_order_relaxed);
+    total.storages += part.storages.load(std::memory_order_relaxed);
+    total.bytes += part.bytes.load(std::memory_order_relaxed);
+  }
+  return total;
+}
+
+int64_t tensors_with_slot(int slot) {
+  int64_t total = 0;
+  for (LiveCounts* c = live_counts(); c; c = c->next)
+    total += c->slots[slot].load(std::memory_order_relaxed);
+  return total;
+}
+
+}  // namespace rabbet

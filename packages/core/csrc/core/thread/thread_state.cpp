@@ -1,0 +1,72 @@
+#include "thread/thread_state.h"
+
+#include <cstdlib>
+
+#include "device/memory.h"
+#include "thread/error.h"
+
+namespace rabbet {
+
+thread_local ThreadState* thread_state_ __attribute__((tls_model("initial-exec"))) = nullptr;
+
+namespace {
+
+std::atomic<LiveCounts*> all_counts{nullptr};
+
+void free_all(ThreadState& state) {
+  for (FreeBlock*& head : state.free_blocks) {
+    while (head) {
+      FreeBlock* next = head->next;
+      std::free(head);
+      head = next;
+    }
+  }
+}
+
+struct Cleaner {
+  ThreadState* state = nullptr;
+  ~Cleaner() {
+    if (!state) return;
+    free_all(*state);
+    if (state->foreign_del && state->error.foreign) state->foreign_del(state->error.foreign);
+    delete state;
+    thread_state_ = nullptr;
+  }
+};
+thread_local Cleaner cleaner;
+
+}  // namespace
+
+ThreadState* make_thread_state() {
+  auto* state = new ThreadState;
+  state->error.struct_size = sizeof(RbError);
+  state->live = new LiveCounts;
+  state->live->next = all_counts.load();
+  while (!all_counts.compare_exchange_weak(state->live->next, state->live)) {
+  }
+  thread_state_ = state;
+  cleaner.state = state;
+  return state;
+}
+
+LiveCounts* live_counts() { return all_counts.load(); }
+
+void* block_alloc_slow(uint64_t nbytes) {
+  if (nbytes > kLargestBlock) return host_alloc(nbytes);
+  const uint64_t rounded = (nbytes + kBlockUnit - 1) / kBlockUnit * kBlockUnit;
+  void* p = std::aligned_alloc(kBlockUnit, rounded ? rounded : kBlockUnit);
+  if (p) mark_unused(static_cast<char*>(p) + nbytes, rounded - nbytes);
+  if (!p)
+    fail(RB_E_OOM, "out of memory: could not allocate %llu bytes", (unsigned long long)nbytes);
+  return p;
+}
+
+void block_free_slow(void* p, uint64_t nbytes) {
+  if (nbytes > kLargestBlock) {
+    host_free(p, nbytes);
+  } else {
+    std::free(p);
+  }
+}
+
+}  // namespace rabbet
