@@ -66,7 +66,23 @@ def locks() -> list[str]:
     ]
 
 
+def folders() -> list[str]:
+    """Sources that include a folder which the README of their own does not name."""
+    problems = []
+    for readme in ROOT.glob("packages/*/csrc/**/README.md"):
+        named = re.search(r"^May include: (.*)\.$", readme.read_text(), re.M)
+        if not named:
+            continue
+        home = readme.parent
+        allowed = {home.name, "rabbet", *re.findall(r"\w+", named[1])}
+        for source in home.glob("*.[ch]*"):
+            for folder in re.findall(r'#include "(\w+)/', source.read_text()):
+                if folder not in allowed:
+                    problems.append(f"{source.relative_to(ROOT)} includes {folder}/")
+    return problems
+
+
 if __name__ == "__main__":
-    found = header_compiles() + layout_grew() + formatted() + locks()
+    found = header_compiles() + layout_grew() + formatted() + locks() + folders()
     print("\n".join(found) or "native checks passed")
     sys.exit(bool(found))

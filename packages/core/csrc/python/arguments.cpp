@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "data.h"
+#include "device/backends.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
 #include "value_types.h"

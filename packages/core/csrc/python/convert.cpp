@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "data.h"
+#include "device/backends.h"
 #include "tensor_type.h"
 #include "value_types.h"
 

@@ -1,5 +1,8 @@
 // Tensors out of Python data (nested sequences, buffers) and Python data out of tensors.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "errors.h"
 #include "tensor/tensor.h"
 #include "value_types.h"

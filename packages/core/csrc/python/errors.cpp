@@ -3,7 +3,8 @@
 #include <cstring>
 #include <string>
 
-#include "boundary/runtime.h"
+#include "device/backends.h"
+#include "thread/host_table.h"
 
 namespace rabbet::python {
 

@@ -3,10 +3,11 @@
 #include <pybind11/stl.h>
 
 #include "arguments.h"
-#include "boundary/runtime.h"
+#include "boundary/plugin.h"
 #include "call/dispatch.h"
 #include "device/backends.h"
 #include "errors.h"
+#include "layer/layers.h"
 #include "layer/transforms.h"
 #include "op_type.h"
 #include "rules/rule_functions.h"

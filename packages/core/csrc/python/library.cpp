@@ -2,7 +2,8 @@
 
 #include <pybind11/stl.h>
 
-#include "boundary/runtime.h"
+#include "boundary/registry.h"
+#include "device/backends.h"
 #include "errors.h"
 #include "explain.h"
 #include "op_type.h"

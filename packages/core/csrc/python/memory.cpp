@@ -2,9 +2,10 @@
 
 #include <pybind11/stl.h>
 
-#include "boundary/runtime.h"
+#include "boundary/slots.h"
 #include "device/backends.h"
 #include "device/memory.h"
+#include "layer/layers.h"
 #include "tensor/tensor.h"
 #include "value_types.h"
 

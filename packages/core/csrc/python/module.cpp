@@ -4,16 +4,18 @@
 
 #include <optional>
 
-#include "boundary/reserved.h"
-#include "boundary/runtime.h"
+#include "boundary/plugin.h"
 #include "convert.h"
 #include "core_ops.h"
 #include "data.h"
 #include "device/backends.h"
+#include "device/generator.h"
 #include "device/memory.h"
+#include "device/reserved.h"
 #include "dlpack.h"
 #include "errors.h"
 #include "formula/formula_kernel.h"
+#include "layer/layers.h"
 #include "library.h"
 #include "memory.h"
 #include "op_type.h"
@@ -22,6 +24,8 @@
 #include "streams.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
+#include "thread/host_table.h"
+#include "thread/pool.h"
 #include "thread/thread_state.h"
 #include "value_types.h"
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "convert.h"
+#include "device/backends.h"
 #include "rules/infer.h"
 #include "tensor_type.h"
 #include "value_types.h"

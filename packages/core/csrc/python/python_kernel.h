@@ -1,6 +1,8 @@
 // Kernels and rules written in Python.
 #pragma once
-#include "boundary/runtime.h"
+#include <string>
+
+#include "rabbet/abi.h"
 #include "ref.h"
 
 namespace rabbet::python {

@@ -4,6 +4,7 @@
 #include "arguments.h"
 #include "core_ops.h"
 #include "data.h"
+#include "device/backends.h"
 #include "errors.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"

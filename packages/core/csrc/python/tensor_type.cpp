@@ -6,6 +6,7 @@
 
 #include "buffer.h"
 #include "data.h"
+#include "device/backends.h"
 #include "errors.h"
 #include "indexing.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "boundary/runtime.h"
+#include "device/generator.h"
 #include "ref.h"
 
 namespace rabbet::python {

@@ -1,6 +1,8 @@
 // The thread pool without the rest of core: every element exactly once, from several callers,
 // nested, while the number of threads changes, and in a forked child. Exits with 1 and a line on
 // the first failure. Run with sanitizers by tools/sanitize.py.
+#include "thread/pool.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +15,6 @@
 #include <vector>
 
 #include "thread/error.h"
-#include "boundary/runtime.h"
 #include "thread/thread_state.h"
 
 // What pool.cpp needs of core.

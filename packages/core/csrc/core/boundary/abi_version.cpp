@@ -2,8 +2,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "boundary/runtime.h"
+#include "boundary/plugin.h"
 #include "thread/error.h"
+#include "thread/host_table.h"
 
 namespace rabbet {
 

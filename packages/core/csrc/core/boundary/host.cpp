@@ -5,45 +5,25 @@
 #include <mutex>
 
 #include "boundary/host_checks.h"
-#include "boundary/runtime.h"
+#include "boundary/plugin.h"
+#include "boundary/registry.h"
+#include "boundary/slots.h"
+#include "call/check_call.h"
 #include "call/dispatch.h"
 #include "call/run_backend.h"
+#include "device/backends.h"
+#include "device/generator.h"
 #include "device/streams.h"
 #include "formula/formula.h"
+#include "layer/layers.h"
 #include "layer/transforms.h"
 #include "rules/infer.h"
 #include "thread/error.h"
+#include "thread/host_table.h"
+#include "thread/pool.h"
 #include "thread/thread_state.h"
 
 namespace rabbet {
-
-namespace {
-int slot_layers[kSlots];
-std::string slot_names[kSlots];
-}  // namespace
-
-int slot_new(const char* name, int layer, void (*del)(void*)) {
-  static std::mutex mutex;
-  std::lock_guard<std::mutex> lock(mutex);
-  for (int slot = 0; slot < kSlots; ++slot) {
-    if (slot_deleters[slot]) continue;
-    slot_deleters[slot] = del;
-    slot_layers[slot] = layer;
-    slot_names[slot] = name;
-    note_slot(slot);
-    return slot;
-  }
-  fail(RB_E_PLUGIN, "slot '%s': all %d per-tensor slots are taken", name, kSlots);
-}
-
-std::vector<SlotEntry> slot_entries() {
-  std::vector<SlotEntry> entries;
-  for (int slot = 0; slot < kSlots; ++slot) {
-    if (slot_deleters[slot])
-      entries.push_back({slot_names[slot], slot_layers[slot], tensors_with_slot(slot)});
-  }
-  return entries;
-}
 
 namespace {
 
@@ -358,8 +338,7 @@ int32_t host_rng_reserve(RbGenerator* generator, int32_t backend, int32_t device
                          RbRngSlice* out) {
   return guarded([&] {
     need(out, "rng_reserve: where the slice goes");
-    if (!generator && (backend < 0 || backend >= backend_count()))
-      fail(RB_E_ARG, "rng_reserve: %d is not the id of a backend", backend);
+    if (!generator) check_backend_id("rng_reserve", backend);
     *out = reserve(generator ? *generator : default_generator(backend, device), counters);
   });
 }
@@ -423,10 +402,6 @@ int32_t host_tensor_wrap_along(int32_t level, RbTensor* inner, int64_t dim, RbTe
   });
 }
 
-void check_backend_id(const char* what, int32_t backend) {
-  if (backend < 0 || backend >= backend_count())
-    fail(RB_E_ARG, "%s: %d is not the id of a backend", what, backend);
-}
 int32_t host_stream_get(int32_t backend, int32_t device, void** stream) {
   return guarded([&] {
     need(stream, "stream_get: where the stream goes");

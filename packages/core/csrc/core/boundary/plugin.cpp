@@ -1,4 +1,6 @@
 // Loading plugins: dlopen, negotiation, transactional init.
+#include "boundary/plugin.h"
+
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -7,9 +9,12 @@
 #include <unordered_map>
 #include <utility>
 
-#include "boundary/runtime.h"
+#include "boundary/registry.h"
+#include "device/backends.h"
+#include "layer/layers.h"
 #include "tensor/tensor.h"
 #include "thread/error.h"
+#include "thread/host_table.h"
 
 namespace rabbet {
 

@@ -2,16 +2,17 @@
 
 #include <cstring>
 
-#include "boundary/host_checks.h"
-#include "boundary/runtime.h"
+#include "call/check_call.h"
 #include "call/core_functions.h"
 #include "call/run_backend.h"
 #include "device/backends.h"
 #include "device/streams.h"
 #include "formula/formula.h"
+#include "layer/layers.h"
 #include "layer/transforms.h"
 #include "rules/infer.h"
 #include "tensor/dtype.h"
+#include "thread/host_table.h"
 #include "thread/thread_state.h"
 
 namespace rabbet {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "boundary/runtime.h"
 #include "call/core_functions.h"
 #include "call/destinations.h"
 #include "call/dispatch.h"

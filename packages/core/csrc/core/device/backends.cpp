@@ -7,9 +7,9 @@
 #include <cstring>
 #include <mutex>
 
-#include "boundary/reserved.h"
-#include "boundary/runtime.h"
+#include "device/reserved.h"
 #include "thread/error.h"
+#include "thread/host_table.h"
 
 namespace rabbet {
 

@@ -1,8 +1,9 @@
 // Random number state: Philox counters, reserved in slices, one default generator per device.
+#include "device/generator.h"
+
 #include <map>
 #include <mutex>
 
-#include "boundary/runtime.h"
 #include "thread/fork.h"
 
 namespace rabbet {

@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "boundary/runtime.h"
 #include "call/dispatch.h"
 #include "call/run_backend.h"
 #include "device/backends.h"
@@ -12,6 +11,7 @@
 #include "tensor/dtype.h"
 #include "tensor/overlap.h"
 #include "thread/error.h"
+#include "thread/host_table.h"
 #include "thread/thread_state.h"
 
 namespace rabbet {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "boundary/host_checks.h"
+#include "call/check_call.h"
 #include "call/dispatch.h"
 #include "formula/formula_value.h"
 #include "rules/infer.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "boundary/host_checks.h"
+#include "call/check_call.h"
 #include "call/dispatch.h"
 #include "device/backends.h"
 #include "tensor/dtype.h"

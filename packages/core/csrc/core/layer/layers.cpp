@@ -1,12 +1,13 @@
 // Layers: their order is declared (phase, before, after) and becomes the order of key bits.
+#include "layer/layers.h"
+
 #include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
 
-#include "boundary/reserved.h"
-#include "boundary/runtime.h"
+#include "device/reserved.h"
 #include "layer/transforms.h"
 #include "thread/error.h"
 

@@ -4,10 +4,10 @@
 #include <new>
 #include <unordered_map>
 
-#include "boundary/runtime.h"
 #include "call/dispatch.h"
 #include "formula/formula.h"
 #include "formula/formula_nodes.h"
+#include "layer/layers.h"
 #include "thread/error.h"
 #include "thread/thread_state.h"
 

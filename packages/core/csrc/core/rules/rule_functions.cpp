@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "boundary/runtime.h"
 #include "thread/error.h"
+#include "thread/host_table.h"
 #include "thread/thread_state.h"
 
 namespace rabbet {

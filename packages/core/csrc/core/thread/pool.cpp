@@ -2,6 +2,8 @@
 // part of the range, so that repeated regions find their memory in the same core's cache. The
 // caller never waits for a worker that has not claimed anything, so a busy machine cannot stall it.
 // Inner regions, and those of a thread that calls while another one's region runs, run inline.
+#include "thread/pool.h"
+
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,7 +19,6 @@
 #include <system_error>
 #include <thread>
 
-#include "boundary/runtime.h"
 #include "thread/error.h"
 #include "thread/thread_state.h"
 

@@ -1,4 +1,4 @@
-#include "boundary/reserved.h"
+#include "device/reserved.h"
 
 #include "thread/error.h"
 

@@ -1,14 +1,17 @@
 // The registry of operators and the transactions that fill it.
+#include "boundary/registry.h"
+
 #include <algorithm>
 #include <cstring>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
 
-#include "boundary/runtime.h"
 #include "call/core_functions.h"
+#include "device/backends.h"
 #include "formula/formula.h"
 #include "formula/formula_nodes.h"
+#include "layer/layers.h"
 #include "rules/rule_functions.h"
 #include "thread/error.h"
 

@@ -1,0 +1,41 @@
+// The registered layers and their order.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "rabbet/abi.h"
+
+namespace rabbet {
+
+struct LayerEntry {
+  std::string name, provider;
+  RbLayer desc{};
+  std::vector<std::string> before, after;
+  int bit = -1;
+  bool active = false;
+};
+/// What a range of phases is for; all ranges, first to run first.
+struct PhaseRange {
+  uint32_t first, last;
+  const char *name, *meaning;
+};
+const std::vector<PhaseRange>& phase_ranges();
+/// The bit of the layers of `phase` that runs first; that of the others follow below.
+int highest_key_bit(uint32_t phase);
+/// Whether the layer belongs on the transform stack.
+bool is_transform(const RbLayer& layer);
+/// What the manifest of an installed wheel says of a layer.
+struct DeclaredLayer {
+  std::string name;
+  uint32_t phase;
+};
+/// Keep key bits for layers that may be loaded later; `order` begins with the one to run first.
+void reserve_layers(const std::vector<DeclaredLayer>& order);
+int stage_layer(const RbLayer& layer, const std::string& provider);  // returns its key bit
+void activate_layer(int bit);
+void drop_layer(int bit);
+const LayerEntry& layer_entry(int bit);
+int find_layer(const char* name);  // key bit, -1: not loaded
+std::vector<const LayerEntry*> layers_in_order();
+
+}  // namespace rabbet

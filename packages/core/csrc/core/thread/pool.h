@@ -1,0 +1,11 @@
+// The thread pool.
+#pragma once
+#include <cstdint>
+
+namespace rabbet {
+
+void parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, void*), void* ctx);
+int num_threads();
+void set_num_threads(int n);
+
+}  // namespace rabbet
