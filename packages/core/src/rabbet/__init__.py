@@ -7,6 +7,7 @@ other wheels.
 
 import os as _os
 import sys as _sys
+from types import ModuleType as _ModuleType
 
 from . import _C
 from ._C import (
@@ -150,8 +151,13 @@ from ._random import *  # noqa: E402, F403
 from ._tensor import install as _install  # noqa: E402
 from .serialization import load, save  # noqa: E402
 
+
+def _library() -> _ModuleType:
+    return _submodule("library")
+
+
 _install()
-_plugins.install()
+_plugins.install(_library)
 
 
 def __getattr__(name: str) -> object:
@@ -168,7 +174,7 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'rabbet' has no attribute '{name}'")
 
 
-def _submodule(name: str) -> object:
+def _submodule(name: str) -> _ModuleType:
     import importlib
 
     try:

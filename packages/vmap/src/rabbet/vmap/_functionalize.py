@@ -11,7 +11,8 @@ import rabbet
 from rabbet import Tensor
 from rabbet._pytree import tree_flatten, tree_unflatten
 from rabbet._tensor import _requires_grad
-from rabbet.vmap import _C
+
+from . import _C
 
 _REMOVE = {"mutations": False, "mutations_and_views": True}
 
