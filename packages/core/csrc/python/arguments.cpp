@@ -153,25 +153,18 @@ bool int_value(PyObject* o, int64_t* out) {
   return true;
 }
 
-RbValue scalar_of_tensor(const RbTensor* t, Arena& arena) {
-  Ref item(tensor_item(t));
-  RbValue v = value_none();
-  python_number(item.get(), &v, arena);
-  return v;
-}
-
 namespace {
+
+std::string utf8(PyObject* text) {
+  const char* s = PyUnicode_AsUTF8(text);
+  if (s) return s;
+  PyErr_Clear();
+  return "?";
+}
 
 bool is_int_tensor(PyObject* o) {
   return is_tensor(o) && tensor_of(o)->ndim == 0 && is_integral(tensor_of(o)->dtype_id) &&
          tensor_of(o)->dtype_id != RB_BOOL8;
-}
-
-bool int_like(PyObject* o, int64_t* out) {
-  if (int_value(o, out)) return true;
-  if (!is_int_tensor(o)) return false;
-  Ref item(tensor_item(tensor_of(o)));
-  return int_value(item.get(), out);
 }
 
 // ---- one argument
@@ -188,6 +181,19 @@ struct Converter {
     mismatch.got = got;
     mismatch.detail = detail;
     return false;
+  }
+
+  // The element of a tensor that stands for a number. The message names the argument.
+  Ref item(int index, PyObject* o) {
+    const Tensor* t = tensor_of(o);
+    if (!(t->flags & RB_T_WRAPPER) && t->backend != kMeta) return tensor_item(t);
+    const std::string what =
+        std::string(overload.op->name) + "(): argument '" + utf8(overload.params[index].name) + "'";
+    return tensor_item(t, what.c_str());
+  }
+
+  bool int_like(int index, PyObject* o, int64_t* out) {
+    return int_value(o, out) || (is_int_tensor(o) && int_value(item(index, o).get(), out));
   }
 
   bool ints(int index, PyObject* o, RbValue* out) {
@@ -211,7 +217,7 @@ struct Converter {
     const ParamSpec& p = overload.params[index];
     int64_t* list = arena.take<int64_t>(static_cast<size_t>(n > p.fixed_len ? n : p.fixed_len) + 1);
     for (Py_ssize_t i = 0; i < n; ++i) {
-      if (!int_like(items[i], &list[i])) {
+      if (!int_like(index, items[i], &list[i])) {
         arena.hold(items[i]);
         return fail(Mismatch::kElement, index, items[i], i);
       }
@@ -237,7 +243,7 @@ struct Converter {
     for (Py_ssize_t i = 0; i < n; ++i) {
       PyObject* item = PyTuple_GET_ITEM(items.get(), i);
       RbValue v;
-      if (!real_number(item, &v)) {
+      if (!real_number(index, item, &v)) {
         arena.hold(item);
         return fail(Mismatch::kElement, index, item, i);
       }
@@ -273,14 +279,14 @@ struct Converter {
   }
 
   // An int or float (also a 0-d tensor) as RB_FLOAT.
-  bool real_number(PyObject* o, RbValue* out) {
+  bool real_number(int index, PyObject* o, RbValue* out) {
     if (PyFloat_CheckExact(o)) {
       *out = value_float(PyFloat_AS_DOUBLE(o));
       return true;
     }
     if (is_tensor(o)) {
       if (tensor_of(o)->ndim != 0) return false;
-      *out = scalar_of_tensor(tensor_of(o), arena);
+      python_number(item(index, o).get(), out, arena);
     } else if (!number_value(o, out, arena)) {
       return false;
     }
@@ -292,8 +298,7 @@ struct Converter {
   bool scalar(int index, PyObject* o, RbValue* out) {
     if (is_tensor(o)) {
       if (tensor_of(o)->ndim != 0) return fail(Mismatch::kType, index, o);
-      *out = scalar_of_tensor(tensor_of(o), arena);
-      return true;
+      return python_number(item(index, o).get(), out, arena);
     }
     return number_value(o, out, arena) || fail(Mismatch::kType, index, o);
   }
@@ -315,13 +320,13 @@ struct Converter {
       case RB_A_NEWDIM: {
         int64_t i;
         const bool tensor_is_for_another = (overload.lists_only >> index) & 1;
-        if (tensor_is_for_another ? !int_value(o, &i) : !int_like(o, &i))
+        if (tensor_is_for_another ? !int_value(o, &i) : !int_like(index, o, &i))
           return fail(Mismatch::kType, index, o);
         *out = value_int(i);
         return true;
       }
       case RB_A_FLOAT:
-        return real_number(o, out) || fail(Mismatch::kType, index, o);
+        return real_number(index, o, out) || fail(Mismatch::kType, index, o);
       case RB_A_SCALAR:
         return scalar(index, o, out);
       case RB_A_BOOL:
@@ -512,7 +517,7 @@ bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwna
   Py_ssize_t positional = nargs;
   if (__builtin_expect(nargs > overload.positional, 0)) {
     int64_t first;
-    if (overload.varargs < 0 || !int_like(args[overload.varargs], &first)) {
+    if (overload.varargs < 0 || !c.int_like(overload.varargs, args[overload.varargs], &first)) {
       return c.fail(Mismatch::kTooMany, -1, nullptr, nargs);
     }
     positional = overload.varargs;
@@ -637,13 +642,6 @@ std::string expected(const ParamSpec& p) {
       text = "int or tuple of ints";
   }
   return p.optional ? text + " or None" : text;
-}
-
-std::string utf8(PyObject* text) {
-  const char* s = PyUnicode_AsUTF8(text);
-  if (s) return s;
-  PyErr_Clear();
-  return "?";
 }
 
 }  // namespace

@@ -177,7 +177,7 @@ void write_leaf(PyObject* given, int wide, char* to) {
       raise(PyExc_ValueError,
             "only one-element tensors can be elements of tensor data; use stack() to join tensors");
     }
-    held = Ref(must(tensor_item(tensor_of(o))));
+    held = tensor_item(tensor_of(o));
     o = held.get();
   }
   if (wide == RB_C128) {
@@ -267,16 +267,14 @@ void drop_exporter(void* p) {
 
 }  // namespace
 
-PyObject* tensor_item(const RbTensor* t) {
-  return object_boundary([&]() -> PyObject* {
-    if (t->numel != 1) {
-      raise(PyExc_RuntimeError, "item(): a tensor with %lld elements has no one value",
-            static_cast<long long>(t->numel));
-    }
-    if (t->backend == kMeta) raise(PyExc_RuntimeError, "item(): a meta tensor has no data");
-    const TensorRef host = to_host(readable(t, "item()"));
-    return element_to_python(host->data, host->dtype_id);
-  });
+Ref tensor_item(const RbTensor* t, const char* what) {
+  if (t->numel != 1) {
+    raise(PyExc_RuntimeError, "%s: a tensor with %lld elements has no one value", what,
+          static_cast<long long>(t->numel));
+  }
+  if (t->backend == kMeta) raise(PyExc_RuntimeError, "%s: a meta tensor has no data", what);
+  const TensorRef host = to_host(readable(t, what));
+  return Ref(must(element_to_python(host->data, host->dtype_id)));
 }
 
 namespace {
@@ -291,12 +289,10 @@ PyObject* nested_list(const RbTensor* t, int dim, const char* at) {
 }
 }  // namespace
 
-PyObject* tensor_to_list(const RbTensor* t) {
-  return object_boundary([&]() -> PyObject* {
-    if (t->backend == kMeta) raise(PyExc_RuntimeError, "tolist(): a meta tensor has no data");
-    const TensorRef host = to_host(readable(t, "tolist()"));
-    return nested_list(host.get(), 0, static_cast<const char*>(host->data));
-  });
+Ref tensor_to_list(const RbTensor* t) {
+  if (t->backend == kMeta) raise(PyExc_RuntimeError, "tolist(): a meta tensor has no data");
+  const TensorRef host = to_host(readable(t, "tolist()"));
+  return Ref(must(nested_list(host.get(), 0, static_cast<const char*>(host->data))));
 }
 
 TensorRef to_host(const RbTensor* t) {

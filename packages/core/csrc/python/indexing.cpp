@@ -48,9 +48,7 @@ bool integer_index(PyObject* o, int64_t* out) {
     if (t->ndim != 0 || t->flags & RB_T_WRAPPER || !is_integral(t->dtype_id) ||
         t->dtype_id == RB_BOOL8)
       return false;
-    Ref number(tensor_item(t));
-    if (!number) throw PythonError{};
-    return int_value(number.get(), out);
+    return int_value(tensor_item(t).get(), out);
   }
   return int_value(o, out);
 }

@@ -77,8 +77,12 @@ PyObject* is_floating_point(PyObject* s, PyObject*) {
 PyObject* is_complex_(PyObject* s, PyObject*) {
   return PyBool_FromLong(is_complex(tensor_of(s)->dtype_id));
 }
-PyObject* item(PyObject* s, PyObject*) { return tensor_item(tensor_of(s)); }
-PyObject* tolist(PyObject* s, PyObject*) { return tensor_to_list(tensor_of(s)); }
+PyObject* item(PyObject* s, PyObject*) {
+  return object_boundary([&] { return tensor_item(tensor_of(s)).release(); });
+}
+PyObject* tolist(PyObject* s, PyObject*) {
+  return object_boundary([&] { return tensor_to_list(tensor_of(s)).release(); });
+}
 
 // ---- conversion
 
