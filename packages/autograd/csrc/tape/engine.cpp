@@ -395,6 +395,8 @@ int32_t Run::apply(Node* n, Gradients& results) {
       return apply_view_write(n, results);
     case NodeKind::kCustom:
       return apply_custom(n, results);
+    case NodeKind::kFlat:
+      return apply_flat(n, n->grads[0], results.data());
     case NodeKind::kNotDifferentiable:
       return fail(
           RB_E_NOTIMPL,
@@ -471,6 +473,10 @@ int32_t Run::apply_op(Node* n, Gradients& results) {
   for (uint64_t rest = wanted; rest; rest &= rest - 1) {
     RbValue& v = given[__builtin_ctzll(rest)];
     if (v.tag == RB_TENSOR || v.tag == RB_TENSORS) host->value_release(&v);
+  }
+  for (int i = 0; creates() && i < n->nedges; ++i) {
+    if (!results[i]) continue;
+    if (int32_t status = depend_flatly(results[i], n)) return status;
   }
   return RB_OK;
 }
@@ -554,6 +560,7 @@ const char* node_name(const Node* n) {
     case NodeKind::kViewWrite:
       return "ViewWriteBackward";
     case NodeKind::kCustom:
+    case NodeKind::kFlat:
       return n->name->c_str();
     default:
       break;

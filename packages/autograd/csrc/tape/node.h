@@ -69,7 +69,7 @@ struct Target {
   uint32_t output;
 };
 
-enum class NodeKind : uint8_t { kOp, kAccumulate, kViewWrite, kCustom, kNotDifferentiable };
+enum class NodeKind : uint8_t { kOp, kAccumulate, kViewWrite, kCustom, kNotDifferentiable, kFlat };
 
 }  // namespace tape
 
@@ -108,7 +108,7 @@ struct RbNode {
   RbCustomBackward custom;
   void* ctx;
   void (*ctx_del)(void*);
-  std::string* name;
+  std::string* name;  // of kFlat too
 };
 
 namespace tape {

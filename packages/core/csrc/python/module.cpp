@@ -81,6 +81,7 @@ py::dict describe_param(const Param& p) {
   d["linear"] = (p.flags & RB_ARG_LINEAR) != 0;
   d["bilinear"] = (p.flags & RB_ARG_BILINEAR) != 0;
   d["vjp"] = (p.flags & RB_ARG_HAS_VJP) != 0;
+  d["flat"] = (p.flags & RB_ARG_FLAT) != 0;
   d["fixed_len"] = p.fixed_len;
   d["has_default"] = p.has_default;
   d["default"] = p.has_default ? owned(value_to_python(&p.default_value)) : py::none();

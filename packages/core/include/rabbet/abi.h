@@ -321,7 +321,8 @@ enum { /* RbArgInfo.flags */
        RB_ARG_HAS_VJP = 32,
        RB_ARG_COMPUTED = 64, /* cast to the compute dtype by core: takes part in promotion */
        RB_ARG_LEADING = 128, /* may have one more dimension in front, which results then have too */
-       RB_ARG_FOLD = 256     /* items in dimension 0, which do not meet in a result */
+       RB_ARG_FOLD = 256,    /* items in dimension 0, which do not meet in a result */
+       RB_ARG_FLAT = 512     /* gradients depend on it with the derivative 0 */
 };
 typedef struct RbArgInfo {
   const char* name;

@@ -323,8 +323,10 @@ class Parser {
       op_->decomp_text = value;
     } else if (name == "autocast") {
       autocast(value);
-    } else if (name == "linear" || name == "bilinear") {
-      const uint32_t flag = name == "linear" ? RB_ARG_LINEAR : RB_ARG_BILINEAR;
+    } else if (name == "linear" || name == "bilinear" || name == "flat") {
+      const uint32_t flag = name == "linear"     ? RB_ARG_LINEAR
+                            : name == "bilinear" ? RB_ARG_BILINEAR
+                                                 : RB_ARG_FLAT;
       for (const std::string& arg : split(value, ',')) param(arg, name.c_str()).flags |= flag;
     } else if (name == "let") {
       const size_t equals = value.find('=');

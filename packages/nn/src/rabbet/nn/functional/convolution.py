@@ -280,7 +280,8 @@ def pad(
         places = rabbet.arange(-before, size + after, device=input.device)
         # What negative widths take away is gone before the rest wraps around.
         first, last = max(-before, 0), size - max(-after, 0)
-        input = rabbet.index_select(input, dim, _SOURCES[mode](places, size, first, last))
+        take = rabbet.index_select if mode == "circular" else ops.pad_along
+        input = take(input, dim, _SOURCES[mode](places, size, first, last))
     return input
 
 
