@@ -262,7 +262,7 @@ void host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
   const int more = (p != nullptr) - (place != nullptr);
   if (more) bump(thread_state().live->slots[slot], more);
   place = p;
-  impl(t)->has_slots = 1;
+  impl(t)->used_slots |= 1u << slot;
   const uint64_t key = 1ull << slot_layers[slot];
   t->keys[0] = on ? t->keys[0] | key : t->keys[0] & ~key;
 }

@@ -13,14 +13,16 @@ namespace {
 
 std::atomic<LiveCounts*> all_counts{nullptr};
 
-void free_all(ThreadState& state) {
-  for (FreeBlock*& head : state.free_blocks) {
-    while (head) {
-      FreeBlock* next = head->next;
-      std::free(head);
-      head = next;
-    }
+void free_list(FreeBlock*& head) {
+  while (head) {
+    FreeBlock* next = head->next;
+    std::free(head);
+    head = next;
   }
+}
+void free_all(ThreadState& state) {
+  free_list(state.free_tensors);
+  for (FreeBlock*& head : state.free_blocks) free_list(head);
 }
 
 struct Cleaner {
