@@ -39,7 +39,7 @@ int device_argument(const Op& op, const RbValue* args, int32_t nargs, int32_t* i
                                     int32_t nargs, RbValue* rets, int32_t nrets);
 
 // Run the topmost handler among the keys of the call.
-inline int32_t run_top(const CallPlan& c, const RbValue* args, int32_t nargs, RbValue* rets,
+[[gnu::always_inline]] inline int32_t run_top(const CallPlan& c, const RbValue* args, int32_t nargs, RbValue* rets,
                        int32_t nrets) {
   const Op& op = *impl(c.op);
   const uint64_t keys = c.keys[0] & op.mask;
@@ -64,9 +64,7 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
     self = layer.self;
   }
   if (__builtin_expect(!fn, 0)) {
-    CallPlan below = c;
-    below.keys[0] &= (1ull << bit) - 1;
-    return run_top(below, args, nargs, rets, nrets);
+    return redispatch(&c, bit, args, nargs, rets, nrets);
   }
   ThreadState& state = thread_state();
   const CallPlan* const outer = state.plan;
@@ -90,7 +88,7 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
   });
 }
 
-inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
+[[gnu::always_inline]] inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
                             int32_t nrets, uint32_t flags) {
   const ArgumentFacts facts(args, nargs);
   const ThreadState& state = thread_state();

@@ -39,7 +39,7 @@ struct ArgumentFacts {
   int32_t level = 0, device = 0;
   const RbTensor* uniform = nullptr;
 
-  ArgumentFacts(const RbValue* args, int32_t nargs) {
+  [[gnu::always_inline]] ArgumentFacts(const RbValue* args, int32_t nargs) {
     constexpr uint64_t kPlain = 1u << RB_NONE | 1u << RB_BOOL | 1u << RB_INT | 1u << RB_FLOAT |
                                 1u << RB_STR | 1u << RB_TENSOR;
     const RbTensor* first = nullptr;
@@ -65,11 +65,11 @@ struct ArgumentFacts {
   }
 
  private:
-  void add(const RbTensor* t) {
+  [[gnu::always_inline]] void add(const RbTensor* t) {
     keys |= keys_of(t);
     if (__builtin_expect(t->level > level, 0)) level = t->level;
   }
-  void add_list(const RbValue& list) {
+  [[gnu::noinline]] void add_list(const RbValue& list) {
     for (uint32_t j = 0; j < list.len; ++j) {
       const RbTensor* t = list.v.ts[j];
       if (!t) continue;

@@ -13,7 +13,7 @@ inline bool formula_is_off(const Handler& handler) {
 }
 
 /// Whether run_uniform does the call; `keys` are backends.
-inline bool is_answered_alone(const CallPlan& c, const Op& op, uint64_t keys) {
+[[gnu::always_inline]] inline bool is_answered_alone(const CallPlan& c, const Op& op, uint64_t keys) {
   const RbTensor* like = c.uniform;
   if (!like || keys & (keys - 1) || c.flags & RB_CALL_OUT) return false;
   const Handler& handler = op.table[like->backend];
@@ -24,16 +24,17 @@ inline bool is_answered_alone(const CallPlan& c, const Op& op, uint64_t keys) {
 int32_t finish_uniform(const CallPlan& c, int32_t rc, const RbValue* args, int32_t nargs,
                        RbValue* rets);
 
-inline int32_t run_uniform(const CallPlan& c, const Op& op, const RbValue* args, int32_t nargs,
+[[gnu::always_inline]] inline int32_t run_uniform(const CallPlan& c, const Op& op, const RbValue* args, int32_t nargs,
                            RbValue* rets) {
   const RbTensor* like = c.uniform;
   const Handler& handler = op.table[like->backend];
   RbValue result;
-  const int32_t made = guarded([&] {
+  try {
     result = value_tensor(
         tensor_like(like, op.dtype_rule == DTypeRule::kBoolean ? +RB_BOOL8 : +like->dtype_id));
-  });
-  if (__builtin_expect(made != RB_OK, 0)) return made;
+  } catch (...) {
+    return store_current_exception();
+  }
   const int32_t rc = handler.fn(handler.self, &c, args, nargs, &result, 1);
   if (__builtin_expect(rc != RB_OK, 0)) {
     release(result.v.t);

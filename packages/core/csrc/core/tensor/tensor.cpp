@@ -288,33 +288,30 @@ void record_stream(Tensor* t, void* stream) {
 Tensor* tensor_like(const RbTensor* like, int dtype) {
   const uint64_t nbytes = static_cast<uint64_t>(like->numel) * kDTypes[dtype].itemsize;
   const int ndim = like->ndim;
-  if (__builtin_expect(nbytes > 4096 || ndim > kInlineDims || !has_host_memory(like->backend), 0))
+  if (__builtin_expect(
+          nbytes > kInlineBytes || ndim > kInlineDims || !has_host_memory(like->backend), 0))
     return tensor_new(like->backend, like->device.id, dtype, ndim, like->shape, nullptr);
   ThreadState& state = thread_state();
   Tensor* t = take_block(state);
   static_cast<RbTensor&>(*t) = *like;
-  if (dtype != like->dtype_id) {
+  if (__builtin_expect(dtype != like->dtype_id, 0)) {
     t->dtype = kDTypes[dtype].dlpack;
     t->dtype_id = static_cast<uint16_t>(dtype);
   }
   t->shape = t->dims;
   t->strides = t->dims + ndim;
   int64_t dense = 1;
-  for (int i = ndim - 1; i >= 0; --i) {
+  for (int64_t i = ndim - 1; i >= 0; --i) {
     const int64_t size = like->shape[i];
     t->dims[i] = size;
-    t->dims[ndim + i] = dense;
+    t->strides[i] = dense;
     dense *= size ? size : 1;
   }
   t->keys[0] = 1ull << like->backend;
   t->flags = uint32_t{RB_T_CONTIGUOUS} | state.tensor_flags;
   t->refs.store(1, std::memory_order_relaxed);
   bump(state.live->of[like->backend].tensors, 1);
-  if (__builtin_expect(nbytes <= kInlineBytes, 1)) {
-    init_inline_storage(t, nbytes, state);
-  } else {
-    init_storage(t, block_alloc(nbytes, state), nbytes, free_block, nullptr, state);
-  }
+  init_inline_storage(t, nbytes, state);
   return t;
 }
 
@@ -402,9 +399,8 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
   for (int i = 1; i < nargs; ++i) {
     record->args[i] = args[i];
     if (args[i].tag == RB_INTS) {
-      std::copy(args[i].v.is, args[i].v.is + args[i].len, ints);  // null where there are none
       record->args[i].v.is = ints;
-      ints += args[i].len;
+      for (uint32_t k = 0; k < args[i].len; ++k) *ints++ = args[i].v.is[k];
     }
   }
   t->view = record;

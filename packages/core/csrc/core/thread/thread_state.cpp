@@ -7,7 +7,7 @@
 
 namespace rabbet {
 
-thread_local ThreadState* thread_state_ __attribute__((tls_model("initial-exec"))) = nullptr;
+__thread ThreadState* thread_state_ __attribute__((tls_model("initial-exec"))) = nullptr;
 
 namespace {
 

@@ -78,7 +78,8 @@ struct ThreadState {
 
 // One 8-byte pointer with the initial-exec model: a larger block can exhaust the static TLS space
 // when the library is loaded late.
-extern thread_local ThreadState* thread_state_ __attribute__((tls_model("initial-exec")));
+// `__thread`, as no access needs to ask whether it has to be initialised.
+extern __thread ThreadState* thread_state_ __attribute__((tls_model("initial-exec")));
 ThreadState* make_thread_state();
 
 inline ThreadState& thread_state() {
