@@ -115,29 +115,27 @@ int32_t run_loop(Loop loop, Operands& o, int nin, bool to_bool, const RbTensor& 
 template <int Nin>
 inline bool run_quick(Fn fn, const RbValue* args, bool to_bool, const RbTensor& out, int64_t grain,
                       int& status) {
-  const RbTensor* first = args[0].v.t;
-  if (args[0].tag != RB_TENSOR || !(first->flags & out.flags & RB_T_CONTIGUOUS) ||
-      first->numel != out.numel)
-    return false;
-  const int dtype = first->dtype_id;
+  static_assert(Nin == 1 || Nin == 2);
+  if (args[0].tag != RB_TENSOR || args[Nin - 1].tag != RB_TENSOR) return false;
+  const RbTensor &x = *args[0].v.t, &y = *args[Nin - 1].v.t;
   const int64_t n = out.numel;
-  const Loop loop = tables[dtype]->loops[static_cast<int>(fn)];
-  if (n == 0 || n > grain || !loop || is_half(dtype) ||
-      out.dtype_id != (to_bool ? static_cast<int>(RB_BOOL8) : dtype))
+  if (!(x.flags & y.flags & out.flags & RB_T_CONTIGUOUS) || x.numel != n || y.numel != n ||
+      static_cast<uint64_t>(n - 1) >= static_cast<uint64_t>(grain))
     return false;
+  const int dtype = x.dtype_id;
+  if (y.dtype_id != dtype || out.dtype_id != (to_bool ? +RB_BOOL8 : dtype) || is_half(dtype))
+    return false;
+  const Loop loop = tables[dtype]->loops[static_cast<int>(fn)];
+  if (!loop) return false;
   LoopArgs a;
   a.n = n;
   a.ctx = nullptr;
   a.out = static_cast<char*>(out.data);
-  a.out_stride = kItemSize[out.dtype_id];
-  a.in[0] = static_cast<const char*>(first->data);
+  a.out_stride = to_bool ? 1 : kItemSize[dtype];
+  a.in[0] = static_cast<const char*>(x.data);
   a.in_stride[0] = kItemSize[dtype];
   if constexpr (Nin == 2) {
-    const RbTensor* second = args[1].v.t;
-    if (args[1].tag != RB_TENSOR || second->dtype_id != dtype ||
-        !(second->flags & RB_T_CONTIGUOUS) || second->numel != n)
-      return false;
-    a.in[1] = static_cast<const char*>(second->data);
+    a.in[1] = static_cast<const char*>(y.data);
     a.in_stride[1] = kItemSize[dtype];
   }
   status = loop(&a);

@@ -513,7 +513,7 @@ bool parse_keywords(Converter& c, PyObject* const* args, PyObject* kwnames, uint
 bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
            RbValue* values, Extras& extras) {
   const Overload& overload = c.overload;
-  const int n = static_cast<int>(overload.params.size());
+  const int n = overload.op->info.nargs;
   Py_ssize_t positional = nargs;
   if (__builtin_expect(nargs > overload.positional, 0)) {
     int64_t first;

@@ -25,7 +25,7 @@ int spread(const Op* op, std::initializer_list<RbValue> args, RbValue* values) {
   int n = 0;
   for (const RbValue& v : args) values[n++] = v;
   fill_defaults(op, values, n);
-  return static_cast<int>(op->params.size());
+  return op->info.nargs;
 }
 }  // namespace
 

@@ -30,8 +30,7 @@ bool init_core_ops();
 
 /// Fill `values` up to the operator's number of parameters with its defaults.
 inline void fill_defaults(const Op* op, RbValue* values, int given) {
-  const int n = static_cast<int>(op->params.size());
-  for (int i = given; i < n; ++i) values[i] = op->params[i].default_value;
+  for (int i = given; i < op->info.nargs; ++i) values[i] = op->params[i].default_value;
 }
 
 constexpr int kMaxParams = 32;

@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include "call/plan.h"
 #include "arguments.h"
 #include "boundary/plugin.h"
 #include "call/dispatch.h"

@@ -35,7 +35,7 @@ OpObject* as_op(PyObject* o) { return reinterpret_cast<OpObject*>(o); }
 
 int64_t elements(const Overload& overload, const RbValue* values) {
   int64_t total = 0;
-  const int n = static_cast<int>(overload.params.size());
+  const int n = overload.op->info.nargs;
   for (int i = 0; i < n; ++i) {
     const RbValue& v = values[i];
     if (v.tag == RB_TENSOR) {
@@ -53,7 +53,7 @@ int64_t elements(const Overload& overload, const RbValue* values) {
 }
 
 int32_t run(const Overload& overload, const RbValue* values, RbValue* rets, uint32_t flags) {
-  const int nargs = static_cast<int>(overload.params.size());
+  const int nargs = overload.op->info.nargs;
   const int nrets = overload.op->info.nrets;
   if (__builtin_expect(elements(overload, values) < kLargeCall, 1)) {
     return call(overload.op, values, nargs, rets, nrets, flags);

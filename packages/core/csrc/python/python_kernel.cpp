@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "call/plan.h"
 #include "call/dispatch.h"
 #include "convert.h"
 #include "device/backends.h"

@@ -29,8 +29,8 @@ inline bool operand(PyObject* o, RbValue* v, Arena& arena) {
 }
 
 inline PyObject* finish(const Op* op, RbValue* values, int given) {
-  const int n = static_cast<int>(op->params.size());
-  if (n > given) fill_defaults(op, values, given);
+  const int n = op->info.nargs;
+  fill_defaults(op, values, given);
   RbValue ret = value_none();
   const int64_t elements = (values[0].tag == RB_TENSOR ? values[0].v.t->numel : 0) +
                            (values[1].tag == RB_TENSOR ? values[1].v.t->numel : 0);
@@ -69,7 +69,7 @@ PyObject* inplace(PyObject* a, PyObject* b) {
     const Op* op = ops.*Which;
     fill_defaults(op, values, 2);
     RbValue target = values[0];
-    check(call(op, values, static_cast<int32_t>(op->params.size()), &target, 1, RB_CALL_OUT));
+    check(call(op, values, op->info.nargs, &target, 1, RB_CALL_OUT));
     return Py_NewRef(a);
   });
 }

@@ -128,34 +128,41 @@ const Op& need_counts(const char* what, const RbOp* op, const RbValue* args, int
   return of;
 }
 // The ways down from a layer, which has to be one: its bit says what lies below.
-int32_t check_below(const char* what, const RbCall* c, int32_t layer, const RbValue* args,
-                    int32_t nargs, const RbValue* rets, int32_t nrets) {
-  if (__builtin_expect(c && c->op && layer >= kBackendBits && layer < kKeyBits, 1)) {
-    const RbOpInfo& info = impl(c->op)->info;
-    if (__builtin_expect(
-            nargs == info.nargs && nrets == info.nrets && (args || !nargs) && (rets || !nrets), 1))
-      return RB_OK;
-  }
+[[gnu::always_inline]] inline bool is_below(const RbCall* c, int32_t layer, const RbValue* args,
+                                            int32_t nargs, const RbValue* rets, int32_t nrets) {
+  if (!c || !c->op || layer < kBackendBits || layer >= kKeyBits) return false;
+  const RbOpInfo& info = impl(c->op)->info;
+  return nargs == info.nargs && nrets == info.nrets && (args || !nargs) && (rets || !nrets);
+}
+[[gnu::noinline]] int32_t check_below(const char* what, const RbCall* c, int32_t layer,
+                                      const RbValue* args, int32_t nargs, const RbValue* rets,
+                                      int32_t nrets) {
   return guarded([&] {
     need(c, (std::string(what) + ": the call").c_str());
     check_layer_id(what, layer);
     need_counts(what, c->op, args, nargs, rets, nrets);
   });
 }
+[[gnu::noinline]] int32_t refuse_layer(int32_t layer) {
+  return set_error(RB_E_ARG, "redispatch: layer " + std::to_string(layer) +
+                                 " is not the one that handles the call");
+}
 int32_t host_redispatch(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
                         RbValue* rets, int32_t nrets) {
-  int32_t rc = check_below("redispatch", c, layer, args, nargs, rets, nrets);
-  // Some layer has to drop out, or the call would come back for ever.
-  if (__builtin_expect(rc == RB_OK && !(c->keys[0] >> layer) && c->keys[0] >> kBackendBits, 0)) {
-    rc = set_error(RB_E_ARG, "redispatch: layer " + std::to_string(layer) +
-                                 " is not the one that handles the call");
+  if (__builtin_expect(!is_below(c, layer, args, nargs, rets, nrets), 0)) {
+    if (int32_t rc = check_below("redispatch", c, layer, args, nargs, rets, nrets)) return rc;
   }
-  return __builtin_expect(rc == RB_OK, 1) ? redispatch(c, layer, args, nargs, rets, nrets) : rc;
+  // Some layer has to drop out, or the call would come back for ever.
+  if (__builtin_expect(!(c->keys[0] >> layer) && c->keys[0] >> kBackendBits, 0))
+    return refuse_layer(layer);
+  return redispatch(c, layer, args, nargs, rets, nrets);
 }
 int32_t host_redispatch_new(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
                             RbValue* rets, int32_t nrets) {
-  const int32_t rc = check_below("redispatch_new", c, layer, args, nargs, rets, nrets);
-  return __builtin_expect(rc == RB_OK, 1) ? redispatch_new(c, layer, args, nargs, rets, nrets) : rc;
+  if (__builtin_expect(!is_below(c, layer, args, nargs, rets, nrets), 0)) {
+    if (int32_t rc = check_below("redispatch_new", c, layer, args, nargs, rets, nrets)) return rc;
+  }
+  return redispatch_new(c, layer, args, nargs, rets, nrets);
 }
 int32_t host_decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
                        int32_t nrets) {
@@ -262,7 +269,7 @@ void host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
   const int more = (p != nullptr) - (place != nullptr);
   if (more) bump(thread_state().live->slots[slot], more);
   place = p;
-  impl(t)->has_slots = 1;
+  impl(t)->used_slots |= 1u << slot;
   const uint64_t key = 1ull << slot_layers[slot];
   t->keys[0] = on ? t->keys[0] | key : t->keys[0] & ~key;
 }

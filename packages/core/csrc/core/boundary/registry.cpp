@@ -7,6 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "call/plan.h"
 #include "call/core_functions.h"
 #include "device/backends.h"
 #include "formula/formula.h"
@@ -116,6 +117,7 @@ void place(Registry& r, const Registered& k) {
   handler.flags = k.kernel.flags;
   handler.dtype_mask = k.kernel.dtype_mask ? k.kernel.dtype_mask : ~0ull;
   handler.provider = keep(r, k.provider);
+  if (found.argument < 0) handler.uniform_dtypes = uniform_dtypes(*found.op, handler);
   __atomic_store_n(&handler.fn, k.kernel.fn, __ATOMIC_RELEASE);
   if (find_rule(k.target) >= 0) update_rules(*found.op);
 }

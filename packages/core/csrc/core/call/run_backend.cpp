@@ -7,6 +7,7 @@
 #include "call/destinations.h"
 #include "call/dispatch.h"
 #include "call/kernel_arguments.h"
+#include "call/uniform.h"
 #include "device/backends.h"
 #include "formula/formula.h"
 #include "formula/formula_kernel.h"
@@ -55,8 +56,6 @@ void check_alive(const Op& op) {
        op.name.c_str(), backend_name(backend), backend_entry(backend).provider.c_str(),
        have.empty() ? "no backend" : have.c_str());
 }
-
-inline bool is_formula(const Handler& handler) { return (handler.flags & RB_K_FORMULA) != 0; }
 
 inline bool is_elementwise(const Op& op, const Handler& handler) {
   return op.info.kind == RB_KIND_ELEMENTWISE || is_formula(handler);
@@ -287,53 +286,21 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
     decompose(c, args, nargs, rets, nrets);
 }
 
-// ---- the quick way: an elementwise call on contiguous tensors of one shape and one floating dtype
+// ---- uniform calls into a destination
 
-inline bool is_number(const RbValue& v) { return v.tag >= RB_BOOL && v.tag <= RB_FLOAT; }
-
-// The tensor whose shape, dtype and device the result has, or null.
-inline const RbTensor* uniform_input(const RbValue* args, int nargs) {
-  const RbTensor* first = nullptr;
-  for (int i = 0; i < nargs; ++i) {
-    if (args[i].tag == RB_TENSOR) {
-      const RbTensor* t = args[i].v.t;
-      if (!(t->flags & RB_T_CONTIGUOUS)) return nullptr;
-      if (!first) {
-        if (kDTypes[t->dtype_id].category != kFloat) return nullptr;
-        first = t;
-      } else if (t->dtype_id != first->dtype_id || t->ndim != first->ndim ||
-                 t->device.id != first->device.id) {
-        return nullptr;
-      } else {
-        for (int d = 0; d < t->ndim; ++d) {
-          if (t->shape[d] != first->shape[d]) return nullptr;
-        }
-      }
-    } else if (!is_number(args[i]) && args[i].tag != RB_STR && args[i].tag != RB_NONE) {
-      return nullptr;
-    }
-  }
-  return first;
-}
-
-// Whether the quick way knows how to run `op` with this handler.
-inline bool is_quick(const Op& op, const Handler& handler) {
-  if (!handler.fn) return false;
-  if (handler.flags)
-    return handler.flags == RB_K_FORMULA && formula_kernels.load(std::memory_order_relaxed);
-  return op.info.kind == RB_KIND_ELEMENTWISE && op.dtype_rule != DTypeRule::kGeneral;
-}
-
-// Destination of an in-place call that the quick way may write to directly.
-inline bool plain_destination(const RbTensor* target, const RbTensor* like, const RbValue* args,
-                              int nargs) {
-  const uint32_t harmless = RB_T_VIEW | thread_state().tensor_flags;
-  if (target->dtype_id != like->dtype_id || (target->flags & ~harmless) != RB_T_CONTIGUOUS ||
-      target->ndim != like->ndim)
+// Whether the kernel may write straight to the destination: one of the result's dtype and shape
+// that no argument shares memory with, or that is one of them.
+inline bool may_write_alone(const CallPlan& c, const Op& op, const RbValue* args, int nargs,
+                            const RbValue* rets) {
+  const RbTensor* like = c.uniform;
+  if (!like || !(c.flags & RB_CALL_OUT) || op.dtype_rule == DTypeRule::kBoolean) return false;
+  const Handler& handler = op.table[like->backend];
+  if (!handler.fn || !(handler.uniform_dtypes >> like->dtype_id & 1) || formula_is_off(handler))
     return false;
-  for (int d = 0; d < like->ndim; ++d) {
-    if (target->shape[d] != like->shape[d]) return false;
-  }
+  const RbTensor* target = rets[0].v.t;
+  const uint32_t harmless = RB_T_VIEW | thread_state().tensor_flags;
+  if ((target->flags & ~harmless) != RB_T_CONTIGUOUS || !same_kind_and_shape(target, like))
+    return false;
   for (int i = 0; i < nargs; ++i) {
     if (args[i].tag == RB_TENSOR && args[i].v.t->data != target->data &&
         impl(args[i].v.t)->storage == impl(target)->storage) {
@@ -352,51 +319,41 @@ void check_kernel_result(const Op& op, int backend, const Handler& handler, int3
   rethrow(rc);
 }
 
-int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
+uint64_t uniform_dtypes(const Op& op, const Handler& handler) {
+  if (handler.flags & ~uint32_t{RB_K_FORMULA}) return 0;
+  const bool elementwise =
+      op.info.kind == RB_KIND_ELEMENTWISE && op.dtype_rule != DTypeRule::kGeneral;
+  if (op.info.nrets != 1 || op.returns_list || !(elementwise || is_formula(handler))) return 0;
+  uint64_t floating = 0;
+  for (int dtype = 0; dtype < RB_DTYPE_COUNT; ++dtype)
+    floating |= uint64_t{is_floating(dtype)} << dtype;
+  return handler.dtype_mask & floating;
+}
+
+int32_t finish_uniform(const CallPlan& c, int32_t rc, const RbValue* args, int32_t nargs,
+                       RbValue* rets) {
+  const Op& op = *impl(c.op);
+  const Handler& handler = op.table[c.uniform->backend];
+  if (rc == RB_E_NOTIMPL && is_formula(handler))
+    return guarded([&] { run_general(&c, args, nargs, rets, 1); });
+  return guarded([&] { check_kernel_result(op, c.uniform->backend, handler, rc); });
+}
+
+int32_t run_backend(const CallPlan& c, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t nrets) {
-  const Op& op = *impl(c->op);
-  const uint64_t backends = c->keys[0] & kBackendMask;
-  if (__builtin_expect(nrets == 1 && !(backends & (backends - 1)), 1)) {
-    const Handler& handler = op.table[__builtin_ctzll(backends)];
-    const RbTensor* like = is_quick(op, handler) ? uniform_input(args, nargs) : nullptr;
-    if (like && (handler.dtype_mask >> like->dtype_id & 1)) {
-      const bool given = (c->flags & RB_CALL_OUT) != 0;
-      const bool boolean = op.dtype_rule == DTypeRule::kBoolean;
-      if (!given) {
-        RbValue dest;
-        const int32_t made = guarded([&] {
-          const int dtype = boolean ? +RB_BOOL8 : +like->dtype_id;
-          dest = value_tensor(has_host_memory(like->backend)
-                                  ? tensor_like(like, dtype)
-                                  : tensor_new(like->backend, like->device.id, dtype, like->ndim,
-                                               like->shape, nullptr));
-        });
-        if (made != RB_OK) return made;
-        const int32_t rc = handler.fn(handler.self, c, args, nargs, &dest, 1);
-        if (__builtin_expect(rc == RB_OK, 1)) {
-          rets[0] = dest;
-          return RB_OK;
-        }
-        release(dest.v.t);
-        if (rc == RB_E_NOTIMPL && is_formula(handler))
-          return guarded([&] { run_general(c, args, nargs, rets, nrets); });
-        return guarded([&] { check_kernel_result(op, like->backend, handler, rc); });
-      }
-      if (!boolean && plain_destination(rets[0].v.t, like, args, nargs)) {
-        const int32_t rc = handler.fn(handler.self, c, args, nargs, rets, 1);
-        if (__builtin_expect(rc != RB_OK, 0)) {
-          if (rc == RB_E_NOTIMPL && is_formula(handler))
-            return guarded([&] { run_general(c, args, nargs, rets, nrets); });
-          return guarded([&] { check_kernel_result(op, like->backend, handler, rc); });
-        }
-        bump_version(rets[0].v.t);
-        return RB_OK;
-      }
-    }
+  const Op& op = *impl(c.op);
+  const uint64_t backends = c.keys[0] & kBackendMask;
+  const bool one_backend = !(backends & (backends - 1));
+  if (op.is_view_primitive() && one_backend)
+    return guarded([&] { make_views(&c, op, args, nargs, rets); });
+  if (one_backend && nrets == 1 && may_write_alone(c, op, args, nargs, rets)) {
+    const Handler& handler = op.table[c.uniform->backend];
+    const int32_t rc = handler.fn(handler.self, &c, args, nargs, rets, 1);
+    if (__builtin_expect(rc != RB_OK, 0)) return finish_uniform(c, rc, args, nargs, rets);
+    bump_version(rets[0].v.t);
+    return RB_OK;
   }
-  if (op.is_view_primitive() && !(backends & (backends - 1)))
-    return guarded([&] { make_views(c, op, args, nargs, rets); });
-  return guarded([&] { run_general(c, args, nargs, rets, nrets); });
+  return guarded([&] { run_general(&c, args, nargs, rets, nrets); });
 }
 
 void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {

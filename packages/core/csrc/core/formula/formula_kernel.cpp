@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "call/plan.h"
 #include "call/dispatch.h"
 #include "call/run_backend.h"
 #include "device/backends.h"

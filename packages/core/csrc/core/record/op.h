@@ -28,6 +28,7 @@ struct Handler {
   void* self = nullptr;
   uint32_t flags = 0;  // RB_K_*
   uint64_t dtype_mask = 0;
+  uint64_t uniform_dtypes = 0;  // of uniform calls that need nothing but this kernel (call/plan.h)
   const char* provider = nullptr;  // wheel and version, for messages
 };
 

@@ -55,6 +55,33 @@ void free_adopted(Storage* s) {
   delete adopted;
 }
 
+// ---- blocks: free ones keep what new tensors have in common (the private members but the count of
+// references and the storage, and `shape`)
+
+[[gnu::noinline]] Tensor* new_block() {
+  auto* t = static_cast<Tensor*>(block_alloc_slow(sizeof(Tensor)));
+  std::memset(static_cast<void*>(t), 0, offsetof(Tensor, inline_data));
+  t->shape = t->dims;
+  return t;
+}
+
+inline Tensor* take_block(ThreadState& state) {
+  FreeBlock* block = state.free_tensors;
+  if (__builtin_expect(!block, 0)) return new_block();
+  state.free_tensors = block->next;
+  --state.free_tensor_count;
+  return reinterpret_cast<Tensor*>(block);
+}
+
+inline void give_block(Tensor* t, ThreadState& state) {
+  if (__builtin_expect(state.free_tensor_count >= kFreeBlocks || kAddressSanitizer, 0))
+    return block_free_slow(t, sizeof(Tensor));
+  auto* block = reinterpret_cast<FreeBlock*>(t);
+  block->next = state.free_tensors;
+  state.free_tensors = block;
+  ++state.free_tensor_count;
+}
+
 inline void storage_release(Storage* s, ThreadState& state) {
   if (s->refs.load(std::memory_order_acquire) == 1) {
     s->refs.store(0, std::memory_order_relaxed);
@@ -65,17 +92,10 @@ inline void storage_release(Storage* s, ThreadState& state) {
   bump(live.bytes, -static_cast<int64_t>(s->nbytes));
   bump(live.storages, -1);
   if (s->del) s->del(s);
-  if (s->host->tensor_dead) block_free(s->host, sizeof(Tensor), state);
-}
-
-inline void clear_private(Tensor* t) {
-  t->refs.store(1, std::memory_order_relaxed);
-  t->tensor_dead = 0;
-  t->has_slots = 0;
-  t->inline_storage.refs.store(0, std::memory_order_relaxed);
-  t->view = nullptr;
-  t->pyobj = nullptr;
-  for (void*& slot : t->slots) slot = nullptr;
+  if (s->host->tensor_dead) {
+    s->host->tensor_dead = 0;
+    give_block(s->host, state);
+  }
 }
 
 // A block with everything but storage and memory set.
@@ -84,7 +104,7 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
   if (__builtin_expect(ndim > kMaxDims, 0)) {
     fail(RB_E_ARG, "a tensor has at most %d dimensions, got %d", kMaxDims, ndim);
   }
-  auto* t = static_cast<Tensor*>(block_alloc(sizeof(Tensor), state));
+  Tensor* t = take_block(state);
   t->device.type = backend_traits[backend].dlpack_type;
   t->device.id = device;
   t->ndim = ndim;
@@ -92,8 +112,8 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
   int64_t* dims = t->dims;
   if (__builtin_expect(ndim > kInlineDims, 0)) {
     dims = static_cast<int64_t*>(block_alloc(2 * ndim * sizeof(int64_t)));
+    t->shape = dims;
   }
-  t->shape = dims;
   t->strides = dims + ndim;
   int64_t numel = 1, dense = 1;
   bool contiguous = true;
@@ -127,7 +147,7 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
   t->level = 0;
   t->owner = nullptr;
   t->ext = nullptr;
-  clear_private(t);
+  t->refs.store(1, std::memory_order_relaxed);
   bump(state.live->of[backend].tensors, 1);
   return t;
 }
@@ -158,10 +178,15 @@ inline void init_inline_storage(Tensor* t, uint64_t nbytes, ThreadState& state) 
   init_storage(t, t->inline_data, nbytes, nullptr, nullptr, state);
 }
 
-void discard_block(Tensor* t) {  // before a storage exists
-  if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
-  bump(thread_state().live->of[t->backend].tensors, -1);
-  block_free(t, sizeof(Tensor));
+void free_dims(Tensor* t, ThreadState& state) {  // that lie outside of the block
+  block_free(t->shape, 2 * t->ndim * sizeof(int64_t), state);
+  t->shape = t->dims;
+}
+
+void discard_block(Tensor* t, ThreadState& state) {  // before a storage exists
+  if (t->shape != t->dims) free_dims(t, state);
+  bump(state.live->of[t->backend].tensors, -1);
+  give_block(t, state);
 }
 
 // Apart, as the frame of tensor_new is small without it.
@@ -177,7 +202,7 @@ void discard_block(Tensor* t) {  // before a storage exists
                    state);
     }
   } catch (...) {
-    discard_block(t);
+    discard_block(t, state);
     throw;
   }
 }
@@ -263,35 +288,30 @@ void record_stream(Tensor* t, void* stream) {
 Tensor* tensor_like(const RbTensor* like, int dtype) {
   const uint64_t nbytes = static_cast<uint64_t>(like->numel) * kDTypes[dtype].itemsize;
   const int ndim = like->ndim;
-  if (__builtin_expect(nbytes > 4096 || ndim > kInlineDims, 0))
+  if (__builtin_expect(
+          nbytes > kInlineBytes || ndim > kInlineDims || !has_host_memory(like->backend), 0))
     return tensor_new(like->backend, like->device.id, dtype, ndim, like->shape, nullptr);
   ThreadState& state = thread_state();
-  auto* t = static_cast<Tensor*>(block_alloc(sizeof(Tensor), state));
+  Tensor* t = take_block(state);
   static_cast<RbTensor&>(*t) = *like;
-  t->dtype = kDTypes[dtype].dlpack;
-  t->dtype_id = static_cast<uint16_t>(dtype);
+  if (__builtin_expect(dtype != like->dtype_id, 0)) {
+    t->dtype = kDTypes[dtype].dlpack;
+    t->dtype_id = static_cast<uint16_t>(dtype);
+  }
   t->shape = t->dims;
   t->strides = t->dims + ndim;
-  for (int64_t i = ndim - 1, dense = 1; i >= 0; --i) {
+  int64_t dense = 1;
+  for (int64_t i = ndim - 1; i >= 0; --i) {
     const int64_t size = like->shape[i];
     t->dims[i] = size;
-    t->dims[ndim + i] = dense;
+    t->strides[i] = dense;
     dense *= size ? size : 1;
   }
-  t->byte_offset = 0;
   t->keys[0] = 1ull << like->backend;
-  t->keys[1] = 0;
   t->flags = uint32_t{RB_T_CONTIGUOUS} | state.tensor_flags;
-  t->level = 0;
-  t->owner = nullptr;
-  t->ext = nullptr;
-  clear_private(t);
+  t->refs.store(1, std::memory_order_relaxed);
   bump(state.live->of[like->backend].tensors, 1);
-  if (nbytes <= kInlineBytes) {
-    init_inline_storage(t, nbytes, state);
-  } else {
-    init_storage(t, block_alloc(nbytes, state), nbytes, free_block, nullptr, state);
-  }
+  init_inline_storage(t, nbytes, state);
   return t;
 }
 
@@ -379,9 +399,8 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
   for (int i = 1; i < nargs; ++i) {
     record->args[i] = args[i];
     if (args[i].tag == RB_INTS) {
-      std::copy(args[i].v.is, args[i].v.is + args[i].len, ints);  // null where there are none
       record->args[i].v.is = ints;
-      ints += args[i].len;
+      for (uint32_t k = 0; k < args[i].len; ++k) *ints++ = args[i].v.is[k];
     }
   }
   t->view = record;
@@ -395,13 +414,31 @@ void drop_wrap(Tensor* t) {
   if (wrap->second) release(wrap->second);
 }
 void drop_slots(Tensor* t, ThreadState& state) {
-  for (int i = 0; i < kSlots; ++i) {
-    void* p = t->slots[i];
-    t->slots[i] = nullptr;
+  for (unsigned rest = t->used_slots; rest; rest &= rest - 1) {
+    const int slot = __builtin_ctz(rest);
+    void* p = t->slots[slot];
+    t->slots[slot] = nullptr;
     if (!p) continue;
-    bump(state.live->slots[i], -1);
-    slot_deleters[i](p);
+    bump(state.live->slots[slot], -1);
+    slot_deleters[slot](p);
   }
+  t->used_slots = 0;
+}
+
+// What few tensors have. Returns the parent of a view, a reference that is now the caller's.
+[[gnu::noinline]] Tensor* drop_rare(Tensor* t, ThreadState& state) {
+  if (const auto pyobj = reinterpret_cast<uintptr_t>(t->pyobj)) {
+    t->pyobj = nullptr;
+    if (pyobj & 1) release_pyobj(reinterpret_cast<void*>(pyobj & ~uintptr_t{1}));
+  }
+  if (t->flags & RB_T_WRAPPER) drop_wrap(t);
+  if (t->shape != t->dims) free_dims(t, state);
+  ViewRecord* record = t->view;
+  if (!record) return nullptr;
+  t->view = nullptr;
+  Tensor* parent = record->parent;
+  if (record->bytes) block_free(record, record->bytes, state);
+  return parent;
 }
 }  // namespace
 
@@ -409,24 +446,29 @@ void tensor_destroy(Tensor* t) {
   // A loop, not recursion: a view holds its parent, and chains of views can be long.
   ThreadState& state = thread_state();
   while (t) {
-    if (t->has_slots) drop_slots(t, state);
-    const auto pyobj = reinterpret_cast<uintptr_t>(t->pyobj);
-    if (pyobj & 1) release_pyobj(reinterpret_cast<void*>(pyobj & ~uintptr_t{1}));
+    if (t->used_slots) drop_slots(t, state);
     Tensor* parent = nullptr;
-    if (__builtin_expect((t->flags & RB_T_WRAPPER) != 0, 0)) drop_wrap(t);
-    if (ViewRecord* record = t->view) {
-      parent = record->parent;
-      if (record->bytes) block_free(record, record->bytes, state);
-    }
-    if (__builtin_expect(t->shape != t->dims, 0))
-      block_free(t->shape, 2 * t->ndim * sizeof(int64_t), state);
-    bump(state.live->of[t->backend].tensors, -1);
+    if (t->pyobj || t->view || t->shape != t->dims || t->flags & RB_T_WRAPPER)
+      parent = drop_rare(t, state);
     Storage* s = t->storage;
-    t->tensor_dead = 1;
-    if (s != &t->inline_storage && t->inline_storage.refs.load(std::memory_order_acquire) == 0) {
-      block_free(t, sizeof(Tensor), state);
+    LiveCounts::OfBackend& live = state.live->of[t->backend];
+    bump(live.tensors, -1);
+    if (__builtin_expect(s == &t->inline_storage && s->refs.load(std::memory_order_acquire) == 1,
+                         1)) {
+      s->refs.store(0, std::memory_order_relaxed);
+      bump(live.storages, -1);
+      bump(live.bytes, -static_cast<int64_t>(s->nbytes));
+      if (s->del) s->del(s);
+      give_block(t, state);
+    } else {
+      // The block outlives the tensor while its own storage is used by others.
+      t->tensor_dead = 1;
+      if (s != &t->inline_storage && t->inline_storage.refs.load(std::memory_order_acquire) == 0) {
+        t->tensor_dead = 0;
+        give_block(t, state);
+      }
+      storage_release(s, state);
     }
-    storage_release(s, state);
     t = nullptr;
     if (parent && parent->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) t = parent;
   }

@@ -41,7 +41,7 @@ struct Tensor : RbTensor {
   std::atomic<int32_t> refs;
   uint8_t tensor_dead;  // the block outlives the tensor while its inline storage is in use, and
                         // vice versa
-  uint8_t has_slots;
+  uint8_t used_slots;   // a bit each
   Storage* storage;
   ViewRecord* view;
   void* pyobj;
@@ -112,7 +112,7 @@ class TensorRef {
 /// memory.
 Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
                    const int64_t* strides);
-/// As tensor_new with the shape and device of `like`, which is contiguous and in host memory.
+/// As tensor_new with the shape and device of `like`, which is contiguous and no wrapper.
 Tensor* tensor_like(const RbTensor* like, int dtype);
 /// The tensor's memory is used on `stream` too: when it is freed, its own stream waits for that
 /// one.

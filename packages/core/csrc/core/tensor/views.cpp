@@ -17,13 +17,17 @@ struct Geometry {
   int64_t shape[kMaxDims], strides[kMaxDims];
 
   explicit Geometry(const RbTensor& t) : ndim(t.ndim) {
-    std::copy(t.shape, t.shape + ndim, shape);
-    std::copy(t.strides, t.strides + ndim, strides);
+    for (int i = 0; i < ndim; ++i) {
+      shape[i] = t.shape[i];
+      strides[i] = t.strides[i];
+    }
   }
   void remove(int d) {
-    std::copy(shape + d + 1, shape + ndim, shape + d);
-    std::copy(strides + d + 1, strides + ndim, strides + d);
     --ndim;
+    for (int i = d; i < ndim; ++i) {
+      shape[i] = shape[i + 1];
+      strides[i] = strides[i + 1];
+    }
   }
 };
 
@@ -39,10 +43,10 @@ bool is_int(const RbValue& v) { return v.tag == RB_INT || v.tag == RB_BOOL; }
 void view_shape(Geometry& g, const RbTensor& t, const RbValue* args) {
   const int ndim = static_cast<int>(args[1].len);
   check_rank("view", ndim);
-  int64_t shape[kMaxDims], strides[kMaxDims];
-  std::copy(args[1].v.is, args[1].v.is + ndim, shape);
+  int64_t* const shape = g.shape;
+  for (int i = 0; i < ndim; ++i) shape[i] = args[1].v.is[i];
   resolve_size("view", t.numel, ndim, shape);
-  if (!view_strides(t, ndim, shape, strides)) {
+  if (!view_strides(t, ndim, shape, g.strides)) {
     fail(RB_E_ARG,
          "view: size %s is not compatible with the input's size %s and strides %s (a dimension of "
          "the view would span "
@@ -50,10 +54,8 @@ void view_shape(Geometry& g, const RbTensor& t, const RbValue* args) {
          shape_text(ndim, shape).c_str(), shape_text(t.ndim, t.shape).c_str(),
          shape_text(t.ndim, t.strides).c_str());
   }
-  count_elements(ndim, shape);
+  if (!t.numel) count_elements(ndim, shape);  // strides are products of all sizes but zeros
   g.ndim = ndim;
-  std::copy(shape, shape + ndim, g.shape);
-  std::copy(strides, strides + ndim, g.strides);
 }
 
 void expand(Geometry& g, const RbTensor& t, const RbValue* args) {

@@ -7,20 +7,22 @@
 
 namespace rabbet {
 
-thread_local ThreadState* thread_state_ __attribute__((tls_model("initial-exec"))) = nullptr;
+__thread ThreadState* thread_state_ __attribute__((tls_model("initial-exec"))) = nullptr;
 
 namespace {
 
 std::atomic<LiveCounts*> all_counts{nullptr};
 
-void free_all(ThreadState& state) {
-  for (FreeBlock*& head : state.free_blocks) {
-    while (head) {
-      FreeBlock* next = head->next;
-      std::free(head);
-      head = next;
-    }
+void free_list(FreeBlock*& head) {
+  while (head) {
+    FreeBlock* next = head->next;
+    std::free(head);
+    head = next;
   }
+}
+void free_all(ThreadState& state) {
+  free_list(state.free_tensors);
+  for (FreeBlock*& head : state.free_blocks) free_list(head);
 }
 
 struct Cleaner {
