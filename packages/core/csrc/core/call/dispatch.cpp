@@ -133,6 +133,12 @@ int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, in
              uint32_t flags) {
   if (__builtin_expect(nargs < op->info.nargs, 0))
     return call_with_defaults(op, args, nargs, rets, nrets, flags);
+  if (__builtin_expect(op->itself_if_real, 0) && !(flags & RB_CALL_OUT) &&
+      args[0].tag == RB_TENSOR && !is_complex(args[0].v.t->dtype_id)) {
+    retain(args[0].v.t);
+    rets[0] = args[0];
+    return RB_OK;
+  }
   bool has_dims = false;  // that are given
   for (uint64_t rest = op->dim_args; rest; rest &= rest - 1) {
     const int i = __builtin_ctzll(rest);
