@@ -35,9 +35,6 @@ KEYWORDS = {
     "format": "memory_format: _memory_format | None = None",
     "out": "out: _Tensor | None = None",
 }
-WITH_FORMAT = {
-    "clone", "contiguous", "empty_like", "zeros_like", "ones_like", "full_like", "empty"
-}  # fmt: skip
 
 
 def parameter(info: dict, spread: bool, numbers: bool) -> str:
@@ -80,7 +77,7 @@ def parameters(info: dict, method: bool, inplace: bool) -> list[str]:
     last = positional[-1] if positional else None
     spreads = alone and not last["has_default"] and TYPES[last["type"]] == "_Ints"
     extra = [KEYWORDS["creation"]] if info["kind"] == "creation" else []
-    extra += [KEYWORDS["format"]] if info["base"] in WITH_FORMAT and not inplace else []
+    extra += [KEYWORDS["format"]] if info["memory_format"] and not inplace else []
     extra += [KEYWORDS["out"]] if len(info["rets"]) == 1 and not (method or inplace) else []
     numbers = info["kind"] == "elementwise" or info["family"] == "elementwise"
     ways = []

@@ -33,12 +33,13 @@ std::recursive_mutex engine_mutex;
 std::atomic<uint64_t> next_run{1};
 
 struct Ops {
-  const RbOp *add, *ones_like, *fill, *isnan, *any, *contiguous_clone;
+  const RbOp *add, *ones_like, *fill, *isnan, *any, *contiguous_clone, *empty_like, *copy;
 };
 const Ops& ops() {
-  static const Ops o = {host->find_op("add"),  host->find_op("ones_like"),
-                        host->find_op("fill"), host->find_op("isnan"),
-                        host->find_op("any"),  host->find_op("contiguous_clone")};
+  static const Ops o = {host->find_op("add"),        host->find_op("ones_like"),
+                        host->find_op("fill"),       host->find_op("isnan"),
+                        host->find_op("any"),        host->find_op("contiguous_clone"),
+                        host->find_op("empty_like"), host->find_op("copy")};
   return o;
 }
 
@@ -349,6 +350,22 @@ int32_t Run::process(Node* n) {
   return RB_OK;
 }
 
+namespace {
+// A gradient lies in memory as its leaf does; one of a transform's level, whose leaf is outside, in
+// rows.
+bool row_major(const RbTensor* grad, const RbTensor* leaf) {
+  return (leaf->flags & RB_T_CONTIGUOUS) || grad->level != leaf->level;
+}
+
+bool is_laid_out_like(const RbTensor* grad, const RbTensor* leaf) {
+  if (row_major(grad, leaf)) return (grad->flags & RB_T_CONTIGUOUS) != 0;
+  for (int d = 0; d < leaf->ndim; ++d) {
+    if (leaf->shape[d] > 1 && grad->strides[d] != leaf->strides[d]) return false;
+  }
+  return true;
+}
+}  // namespace
+
 int32_t Run::accumulate(Node* n) {
   RbTensor* leaf = n->tensor;
   Meta* m = meta_of(leaf);
@@ -374,15 +391,23 @@ int32_t Run::accumulate(Node* n) {
   }
   // Take the gradient itself if nobody else holds it and it fills memory of its own; else a copy.
   const bool own =
-      host->use_count(grad) == 1 && (grad->flags & RB_T_CONTIGUOUS) && !host->view_parent(grad);
+      host->use_count(grad) == 1 && is_laid_out_like(grad, leaf) && !host->view_parent(grad);
   if (own || creates()) {
     m->grad = grad;
     n->grads[0] = nullptr;
     return RB_OK;
   }
-  const RbValue arg = tensor_value(grad);
   Ref copy;
-  if (int32_t rc = call1(ops().contiguous_clone, &arg, 1, copy)) return rc;
+  if (row_major(grad, leaf)) {
+    const RbValue arg = tensor_value(grad);
+    if (int32_t rc = call1(ops().contiguous_clone, &arg, 1, copy)) return rc;
+  } else {
+    const RbValue like[3] = {tensor_value(leaf), RbValue{}, RbValue{}};
+    if (int32_t rc = call1(ops().empty_like, like, 3, copy)) return rc;
+    const RbValue args[2] = {tensor_value(copy.get()), tensor_value(grad)};
+    RbValue out = args[0];
+    if (int32_t rc = host->call(ops().copy, args, 2, &out, 1, RB_CALL_OUT)) return rc;
+  }
   m->grad = copy.take();
   return RB_OK;
 }

@@ -437,11 +437,6 @@ bool is_keyword(PyObject* name, const char* text) {
   return PyUnicode_CompareWithASCIIString(name, text) == 0;
 }
 
-bool takes_memory_format(const Overload& overload) {
-  const std::string& name = overload.op->name;
-  return overload.creation || name == "clone" || name == "contiguous";
-}
-
 enum class Extra { kTaken, kRefused, kUnknown };
 
 // Keywords that every operator, or every creation, understands beside its schema.
@@ -462,10 +457,9 @@ Extra take_extra(const Overload& overload, PyObject* name, PyObject* value, Extr
       return value == strided_layout || value == Py_None ? Extra::kTaken : Extra::kRefused;
     }
   }
-  if (is_keyword(name, "memory_format") && takes_memory_format(overload)) {
-    const bool plain =
-        value == Py_None || (Py_TYPE(value) == memory_format_type && value != channels_last_format);
-    return plain ? Extra::kTaken : Extra::kRefused;
+  if (is_keyword(name, "memory_format") && overload.op->memory_format != FormatKeyword::kNone) {
+    extras.memory_format = value;
+    return Extra::kTaken;
   }
   if (is_keyword(name, "non_blocking") && overload.op->name == "copy") return Extra::kTaken;
   return Extra::kUnknown;

@@ -80,6 +80,7 @@ Overload make_overload(const Op* op);
 struct Extras {
   PyObject* out = nullptr;            // borrowed
   PyObject* requires_grad = nullptr;  // borrowed
+  PyObject* memory_format = nullptr;  // borrowed
 };
 
 /// Why arguments do not fit an overload.

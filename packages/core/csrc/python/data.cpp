@@ -305,6 +305,14 @@ TensorRef cast_to(const RbTensor* t, int dtype) {
   return run_op(ops.cast, {value_tensor(const_cast<RbTensor*>(t)), value_dtype(dtype)});
 }
 
+TensorRef in_format(const RbTensor* t, MemoryFormat format, const char* what) {
+  check_memory_format(format, t->ndim, t->shape, what);
+  auto* given = const_cast<RbTensor*>(t);
+  if (format == MemoryFormat::kPreserve || is_contiguous_in(format, t))
+    return TensorRef::share(given);
+  return run_op(ops.contiguous_clone, {value_tensor(given), value_int(static_cast<int>(format))});
+}
+
 TensorRef move_to(const RbTensor* t, const DeviceSpec& device) {
   const int index = device.index < 0 ? 0 : device.index;
   if (t->backend == device.backend && t->device.id == index)

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "tensor/memory_format.h"
 #include "tensor/tensor.h"
 #include "value_types.h"
 
@@ -33,6 +34,8 @@ TensorRef to_host(const RbTensor* t);
 TensorRef cast_to(const RbTensor* t, int dtype);
 /// Move (through the operator) unless `t` is there already. Throws.
 TensorRef move_to(const RbTensor* t, const DeviceSpec& device);
+/// `t` itself if it lies in `format`, else a copy that does. Throws.
+TensorRef in_format(const RbTensor* t, MemoryFormat format, const char* what);
 /// Whether `o` can be read as tensor data: a sequence or an array. Numbers are not.
 bool looks_like_data(PyObject* o);
 

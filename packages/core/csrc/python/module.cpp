@@ -110,6 +110,7 @@ py::dict describe_op(const std::string& name) {
   d["rets"] = op->ret_names;
   d["returns_list"] = op->returns_list;
   d["view"] = op->is_view();
+  d["memory_format"] = op->memory_format != FormatKeyword::kNone;
   d["maybe_view"] = (op->info.flags & RB_OP_MAYBE_VIEW) != 0;
   d["data_shape"] = (op->info.flags & RB_OP_DATA_SHAPE) != 0;
   d["detached"] = op->detached;

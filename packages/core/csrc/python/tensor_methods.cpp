@@ -68,8 +68,21 @@ PyObject* storage_id(PyObject* s, PyObject*) { return PyLong_FromVoidPtr(tensor_
 PyObject* storage_nbytes(PyObject* s, PyObject*) {
   return PyLong_FromUnsignedLongLong(tensor_of(s)->storage->nbytes);
 }
-PyObject* is_contiguous(PyObject* s, PyObject* const*, Py_ssize_t, PyObject*) {
-  return PyBool_FromLong((tensor_of(s)->flags & RB_T_CONTIGUOUS) != 0);
+PyObject* is_contiguous(PyObject* s, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  return object_boundary([&] {
+    const Py_ssize_t given = names ? PyTuple_GET_SIZE(names) : 0;
+    if (nargs || given > 1) {
+      raise(PyExc_TypeError, "is_contiguous() takes one keyword argument, memory_format");
+    }
+    if (given && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "memory_format")) {
+      raise(PyExc_TypeError, "is_contiguous() got an unexpected keyword argument '%U'",
+            PyTuple_GET_ITEM(names, 0));
+    }
+    const MemoryFormat format =
+        given ? memory_format_of(args[0], MemoryFormat::kContiguous, "is_contiguous")
+              : MemoryFormat::kContiguous;
+    return PyBool_FromLong(is_contiguous_in(format, tensor_of(s)));
+  });
 }
 PyObject* is_floating_point(PyObject* s, PyObject*) {
   return PyBool_FromLong(is_floating(tensor_of(s)->dtype_id));
@@ -86,15 +99,20 @@ PyObject* tolist(PyObject* s, PyObject*) {
 
 // ---- conversion
 
-PyObject* converted(PyObject* self, int dtype, const DeviceSpec* device, bool copy) {
+PyObject* converted(PyObject* self, int dtype, const DeviceSpec* device, bool copy,
+                    MemoryFormat format = MemoryFormat::kPreserve) {
   Tensor* t = tensor_of(self);
   TensorRef moved = device ? move_to(t, *device) : TensorRef::share(t);
   TensorRef cast = dtype < 0 ? moved : cast_to(moved.get(), dtype);
+  const bool preserves = format == MemoryFormat::kPreserve;
   if (cast.get() == t) {
-    if (!copy) return Py_NewRef(self);
-    cast = run_op(ops.clone, {value_tensor(t)});
+    if (!copy && (preserves || suggested_format(t) == format)) return Py_NewRef(self);
+    check_memory_format(format, t->ndim, t->shape, "to()");
+    cast = preserves ? run_op(ops.clone, {value_tensor(t)})
+                     : run_op(ops.contiguous_clone,
+                              {value_tensor(t), value_int(static_cast<int>(format))});
   }
-  return wrap(cast.release_ownership());
+  return wrap(in_format(cast.get(), format, "to()").release_ownership());
 }
 
 // to(dtype), to(device), to(device, dtype), to(other), all with non_blocking=, copy=,
@@ -103,6 +121,7 @@ PyObject* to(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* 
   return object_boundary([&]() -> PyObject* {
     int dtype = -1;
     bool copy = false, have_device = false;
+    MemoryFormat format = MemoryFormat::kPreserve;
     DeviceSpec device{};
     auto take = [&](PyObject* o) {
       if (o == Py_None) return;
@@ -137,11 +156,13 @@ PyObject* to(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* 
         take(value);
       } else if (!std::strcmp(name, "copy")) {
         copy = PyObject_IsTrue(value) == 1;
-      } else if (std::strcmp(name, "non_blocking") && std::strcmp(name, "memory_format")) {
+      } else if (!std::strcmp(name, "memory_format")) {
+        format = memory_format_of(value, MemoryFormat::kPreserve, "to");
+      } else if (std::strcmp(name, "non_blocking")) {
         raise(PyExc_TypeError, "to() got an unexpected keyword argument '%s'", name);
       }
     }
-    return converted(self, dtype, have_device ? &device : nullptr, copy);
+    return converted(self, dtype, have_device ? &device : nullptr, copy, format);
   });
 }
 

@@ -14,7 +14,7 @@ namespace rabbet::python {
 PyTypeObject *dtype_type, *device_type, *size_type, *generator_type, *layout_type,
     *memory_format_type;
 PyObject* dtype_objects[RB_DTYPE_COUNT];
-PyObject *strided_layout, *channels_last_format;
+PyObject* strided_layout;
 
 namespace {
 
@@ -343,10 +343,12 @@ PyType_Spec memory_format_spec = {"rabbet.memory_format", sizeof(ConstantObject)
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                                   constant_slots};
 
-bool add_constant(PyObject* module, PyTypeObject* type, const char* name, PyObject** out) {
+bool add_constant(PyObject* module, PyTypeObject* type, const char* name, int value,
+                  PyObject** out = nullptr) {
   PyObject* o = type->tp_alloc(type, 0);
   if (!o) return false;
   as<ConstantObject>(o)->name = name;
+  as<ConstantObject>(o)->value = value;
   if (out) *out = Py_NewRef(o);
   Ref owned(o);
   return PyModule_AddObjectRef(module, name, o) == 0;
@@ -379,10 +381,21 @@ bool init_value_types(PyObject* module) {
     dtype_objects[id] = o;
     if (PyModule_AddObjectRef(module, dtype_info(id).name, o) < 0) return false;
   }
-  return add_constant(module, layout_type, "strided", &strided_layout) &&
-         add_constant(module, memory_format_type, "contiguous_format", nullptr) &&
-         add_constant(module, memory_format_type, "preserve_format", nullptr) &&
-         add_constant(module, memory_format_type, "channels_last", &channels_last_format);
+  for (int f = 0; f < kMemoryFormats; ++f) {
+    if (!add_constant(module, memory_format_type, memory_format_name(static_cast<MemoryFormat>(f)),
+                      f))
+      return false;
+  }
+  return add_constant(module, layout_type, "strided", 0, &strided_layout);
+}
+
+MemoryFormat memory_format_of(PyObject* o, MemoryFormat absent, const char* method) {
+  if (o == Py_None) return absent;
+  if (Py_TYPE(o) != memory_format_type) {
+    raise(PyExc_TypeError, "%s(): argument 'memory_format' must be rabbet.memory_format, not %s",
+          method, Py_TYPE(o)->tp_name);
+  }
+  return static_cast<MemoryFormat>(as<ConstantObject>(o)->value);
 }
 
 int dtype_of(PyObject* o) {

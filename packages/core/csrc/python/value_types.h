@@ -4,6 +4,7 @@
 
 #include "device/generator.h"
 #include "ref.h"
+#include "tensor/memory_format.h"
 
 namespace rabbet::python {
 
@@ -21,6 +22,7 @@ struct GeneratorObject {
 };
 struct ConstantObject {  // rabbet.strided, rabbet.contiguous_format, ...
   PyObject_HEAD const char* name;
+  int value;
 };
 
 extern PyTypeObject* dtype_type;
@@ -31,7 +33,6 @@ extern PyTypeObject* layout_type;
 extern PyTypeObject* memory_format_type;
 extern PyObject* dtype_objects[RB_DTYPE_COUNT];  // borrowed singletons
 extern PyObject* strided_layout;
-extern PyObject* channels_last_format;
 
 /// Make the types and singletons and add them to `module`; false with a Python exception set.
 bool init_value_types(PyObject* module);
@@ -39,6 +40,8 @@ bool init_value_types(PyObject* module);
 inline bool is_dtype(PyObject* o) { return Py_TYPE(o) == dtype_type; }
 inline bool is_device(PyObject* o) { return Py_TYPE(o) == device_type; }
 
+/// The format that `o` is, None being `absent`; raises a TypeError that names `method`.
+MemoryFormat memory_format_of(PyObject* o, MemoryFormat absent, const char* method);
 /// Id of a dtype object or of the types bool, int, float, complex; -1 for anything else.
 int dtype_of(PyObject* o);
 /// New reference.

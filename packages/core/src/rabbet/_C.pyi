@@ -326,6 +326,7 @@ strided: layout
 contiguous_format: memory_format
 preserve_format: memory_format
 channels_last: memory_format
+channels_last_3d: memory_format
 
 def op(name: str) -> Op: ...
 def op_names() -> list[str]: ...

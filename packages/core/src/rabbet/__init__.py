@@ -27,6 +27,8 @@ from ._C import (
     Tensor,
     device,
     dtype,
+    layout,
+    memory_format,
 )
 
 __version__: str = _C.__version__
@@ -135,7 +137,13 @@ def _fill_namespace() -> None:
     for name, aliases in _DTYPES.items():
         for label in (name, *aliases):
             scope[label] = getattr(_C, name)
-    for name in ("strided", "contiguous_format", "preserve_format", "channels_last"):
+    for name in (
+        "strided",
+        "contiguous_format",
+        "preserve_format",
+        "channels_last",
+        "channels_last_3d",
+    ):
         scope[name] = getattr(_C, name)
     scope.update(
         inf=1e999, nan=1e999 - 1e999, pi=3.141592653589793, e=2.718281828459045, newaxis=None

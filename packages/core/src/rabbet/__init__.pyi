@@ -23,6 +23,7 @@ from ._C import (
     bfloat16 as bfloat16,
     bool as bool,
     channels_last as channels_last,
+    channels_last_3d as channels_last_3d,
     complex64 as complex64,
     complex128 as complex128,
     contiguous_format as contiguous_format,

@@ -281,7 +281,7 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
     shape = broadcast_shapes(*(t.shape for t in tensors))
-    return tuple(t.expand(shape) for t in tensors)
+    return tuple(t if t.shape == shape else t.expand(shape) for t in tensors)
 
 
 def _each(tensors: tuple[Any, ...]) -> Sequence[Tensor]:
@@ -688,4 +688,4 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     gone = [d for d, x in enumerate(la) if x not in out]
     if gone:
         current, la = current.sum(gone), [x for x in la if x in out]
-    return current.permute([la.index(x) for x in out]) if la != out else current
+    return current.permute([la.index(x) for x in out])

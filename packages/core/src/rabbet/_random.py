@@ -90,18 +90,34 @@ def randn(
     return _drawn("normal_", _sizes(size), (), generator, dtype, device, requires_grad)
 
 
-def rand_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tensor:
+def rand_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, memory_format: Any = None
+) -> Tensor:
     """Uniform on [0, 1) in the shape of `input`."""
-    return _drawn(
+    drawn = _drawn(
         "uniform_", input.shape, (), None, dtype or input.dtype, device or input.device, False
     )
+    return _laid_out(drawn, input, memory_format)
 
 
-def randn_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tensor:
+def randn_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, memory_format: Any = None
+) -> Tensor:
     """Standard normal in the shape of `input`."""
-    return _drawn(
+    drawn = _drawn(
         "normal_", input.shape, (), None, dtype or input.dtype, device or input.device, False
     )
+    return _laid_out(drawn, input, memory_format)
+
+
+def _laid_out(drawn: Tensor, like: Tensor, memory_format: Any) -> Tensor:
+    """`drawn` in a memory format, by default in that of `like`."""
+    if memory_format is None and like.is_contiguous():
+        return drawn
+    out = _ops("empty_like")(
+        like, dtype=drawn.dtype, device=drawn.device, memory_format=memory_format
+    )
+    return out.copy_(drawn)
 
 
 def randint(
@@ -124,10 +140,18 @@ def randint(
     return _ops("random")(empty, low, high, generator=generator)
 
 
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    dtype: Any = None,
+    memory_format: Any = None,
+) -> Tensor:
     """Integers from [low, high) in the shape of `input`."""
     bounds = (0, low) if high is None else (low, high)
-    return randint(*bounds, tuple(input.shape), dtype=dtype or input.dtype, device=input.device)
+    drawn = randint(*bounds, tuple(input.shape), dtype=dtype or input.dtype, device=input.device)
+    return _laid_out(drawn, input, memory_format)
 
 
 def randperm(n: int, *, generator: Any = None, dtype: Any = None, device: Any = None) -> Tensor:

@@ -210,6 +210,7 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
     "gather_as": lambda m: [_case("gather_as", [m.tensor(4, 3), 0, m.index(4, 2, 3), [3, 3]])],
     "pad_to": lambda m: [_case("pad_to", [m.tensor(2, 3), [4, 3]])],
     "index_select": lambda m: [_case("index_select", [m.tensor(4, 3), 0, m.index(4, 6)])],
+    "pad_along": lambda m: [_case("pad_along", [m.tensor(4, 3), 0, m.index(4, 6)])],
     "index_add": lambda m: [_case("index_add", [m.tensor(4, 3), 0, m.index(4, 5), m.tensor(5, 3)])],
     "index": lambda m: [_case("index", [m.tensor(4, 3, 2), [m.index(4, 5), None, m.index(2, 5)]])],
     "index_put": lambda m: [

@@ -2,11 +2,13 @@
 
 #include <cstring>
 
+#include "call/destinations.h"
 #include "call/dispatch.h"
 #include "device/backends.h"
 #include "device/streams.h"
 #include "rules/infer.h"
 #include "tensor/dtype.h"
+#include "tensor/memory_format.h"
 #include "thread/error.h"
 
 namespace rabbet {
@@ -18,22 +20,27 @@ void run_empty(const Op& op, int backend, int device, const RbValue* args, int n
   Inferred inferred;
   infer(op, args, nargs, inferred);
   const TensorSpec& spec = inferred.rets[0];
-  rets[0] = value_tensor(tensor_new(backend, device, spec.dtype, spec.ndim, spec.shape, nullptr));
+  int64_t space[kMaxDims];
+  rets[0] = value_tensor(tensor_new(backend, device, spec.dtype, spec.ndim, spec.shape,
+                                    inherited_strides(op, false, args, nargs, spec, 0, space)));
 }
 
 void run_to_device(const Op&, int, int, const RbValue* args, int, RbValue* rets) {
   const RbTensor* src = args[0].v.t;
   const auto target = args[1].v.dev;
-  TensorRef out(
-      tensor_new(target.backend, target.index, src->dtype_id, src->ndim, src->shape, nullptr));
+  int64_t strides[kMaxDims];
+  TensorRef out(tensor_new(target.backend, target.index, src->dtype_id, src->ndim, src->shape,
+                           preserved_strides(src, strides) ? strides : nullptr));
   if (target.backend != kMeta) copy_tensor(src, out.get());
   rets[0] = value_tensor(out.release_ownership());
 }
 
 void run_contiguous_clone(const Op&, int, int, const RbValue* args, int, RbValue* rets) {
   const RbTensor* src = args[0].v.t;
+  int64_t strides[kMaxDims];
+  format_strides(static_cast<MemoryFormat>(args[1].v.i), src->ndim, src->shape, strides);
   TensorRef out(
-      tensor_new(src->backend, src->device.id, src->dtype_id, src->ndim, src->shape, nullptr));
+      tensor_new(src->backend, src->device.id, src->dtype_id, src->ndim, src->shape, strides));
   if (src->backend != kMeta) copy_tensor(src, out.get());
   rets[0] = value_tensor(out.release_ownership());
 }

@@ -146,6 +146,12 @@ int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, in
              uint32_t flags) {
   if (__builtin_expect(nargs < op->info.nargs, 0))
     return call_with_defaults(op, args, nargs, rets, nrets, flags);
+  if (__builtin_expect(op->itself_if_real, 0) && !(flags & RB_CALL_OUT) &&
+      args[0].tag == RB_TENSOR && !is_complex(args[0].v.t->dtype_id)) {
+    retain(args[0].v.t);
+    rets[0] = args[0];
+    return RB_OK;
+  }
   if (op->dim_args && !dims_are_wrapped(*op, args, nargs))
     return call_with_dims(op, args, nargs, rets, nrets, flags);
   return call_wrapped(op, args, nargs, rets, nrets, flags);

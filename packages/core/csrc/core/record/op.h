@@ -67,6 +67,17 @@ enum class ShapeRule : uint8_t {
   kKernel
 };
 
+/// `layout`: how results lie in memory.
+enum class LayoutRule : uint8_t {
+  kRowMajor,
+  kOrder,     // each in the order of the dimensions of its argument
+  kLike,      // with the strides of the argument, as far as they are dense
+  kChannels,  // channels last if an argument (all of a list) is, of 4 or 5 dimensions
+  kImages,    // the same of 4 dimensions
+};
+/// `memory_format`: what the keyword of that name asks for.
+enum class FormatKeyword : uint8_t { kNone, kResult, kItself };
+
 struct Op {
   RbOpInfo info;     // what plugins see; pointers into this struct
   std::string name;  // "max.dim"
@@ -93,9 +104,11 @@ struct Op {
   ComputeRule compute_rule = ComputeRule::kNone;
   int8_t dtype_arg = -1;  // `... if dtype is None else dtype`: index of that argument
   int8_t shape_arg = -1, dim_arg = -1, keepdim_arg = -1;
-  std::vector<int8_t> layout_args;  // `layout`: for each result the argument in whose order of
-                                    // dimensions it lies in memory
-  const void* rule = nullptr;       // the named shape or view function, found at first use
+  LayoutRule layout_rule = LayoutRule::kRowMajor;
+  std::vector<int8_t> layout_args;  // `layout`: the arguments that it names
+  FormatKeyword memory_format = FormatKeyword::kNone;
+  bool itself_if_real = false;  // `itself real`: the result is the first argument, if not complex
+  const void* rule = nullptr;   // the named shape or view function, found at first use
   ShapeRule shape_rule = ShapeRule::kNamed;
   uint64_t compute_args = 0;  // Tensor arguments that core casts to the compute dtype
   uint64_t never_cast = 0;    // `nocast`: masks and indices

@@ -353,8 +353,16 @@ class Parser {
       for (const std::string& arg : split(value, ','))
         op_->never_cast |= 1ull << (&param(arg, "nocast") - op_->params.data());
     } else if (name == "layout") {
-      for (const std::string& arg : split(value, ','))
-        op_->layout_args.push_back(static_cast<int8_t>(&param(arg, "layout") - op_->params.data()));
+      layout(value);
+    } else if (name == "memory_format") {
+      if (value != "result" && value != "itself")
+        error("memory_format: expected result or itself, got '" + value + "'");
+      op_->memory_format = value == "result" ? FormatKeyword::kResult : FormatKeyword::kItself;
+    } else if (name == "itself") {
+      if (value != "real") error("itself: expected real, got '" + value + "'");
+      if (op_->params.empty() || op_->params[0].type != RB_A_TENSOR)
+        error("itself: the first argument must be a Tensor");
+      op_->itself_if_real = true;
     } else if (name == "accepts") {
       if (value != "int" && value != "real")
         error("accepts: expected int or real, got '" + value + "'");
@@ -366,6 +374,29 @@ class Parser {
     } else {
       error("unknown field '" + name + "'");
     }
+  }
+
+  // `layout ARGS`: the order of dimensions of one argument for each result; `layout RULE(ARGS)`.
+  void layout(std::string value) {
+    static const std::pair<const char*, LayoutRule> rules[] = {{"like", LayoutRule::kLike},
+                                                               {"channels", LayoutRule::kChannels},
+                                                               {"images", LayoutRule::kImages}};
+    op_->layout_rule = LayoutRule::kOrder;
+    const size_t open = value.find('(');
+    if (open != std::string::npos) {
+      op_->layout_rule = LayoutRule::kRowMajor;
+      for (const auto& [word, rule] : rules) {
+        if (value.substr(0, open) == word) op_->layout_rule = rule;
+      }
+      if (op_->layout_rule == LayoutRule::kRowMajor || value.back() != ')')
+        error(
+            "layout: expected arguments, or like(ARGUMENT), channels(ARGUMENTS) or "
+            "images(ARGUMENTS), got '" +
+            value + "'");
+      value = value.substr(open + 1, value.size() - open - 2);
+    }
+    for (const std::string& arg : split(value, ','))
+      op_->layout_args.push_back(static_cast<int8_t>(&param(arg, "layout") - op_->params.data()));
   }
 
   // `jvp FORMULA`, or `jvp RESULT FORMULA` where there are several.

@@ -78,8 +78,8 @@ void repeat(const Op& op, const RbValue* args, int, RbValue* rets, int) {
   TensorRef spread = call1(reshape_op, first, 2);
   const RbValue second[2] = {value_tensor(spread.get()), ints_value(pairs, 2 * n)};
   TensorRef tiled = call1(expand, second, 2);
-  const RbValue third[2] = {value_tensor(tiled.get()), ints_value(joined, n)};
-  rets[0] = value_tensor(call1(reshape_op, third, 2).release_ownership());
+  const TensorRef copy = row_major_clone(tiled.get());  // also where a view would do
+  rets[0] = value_tensor(view(copy.get(), joined, n).release_ownership());
 }
 
 struct Entry {
