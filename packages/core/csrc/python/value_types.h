@@ -29,7 +29,6 @@ extern PyTypeObject* size_type;
 extern PyTypeObject* generator_type;
 extern PyTypeObject* layout_type;
 extern PyTypeObject* memory_format_type;
-extern PyObject* dtype_objects[RB_DTYPE_COUNT];  // borrowed singletons
 extern PyObject* strided_layout;
 extern PyObject* channels_last_format;
 
@@ -38,6 +37,11 @@ bool init_value_types(PyObject* module);
 
 inline bool is_dtype(PyObject* o) { return Py_TYPE(o) == dtype_type; }
 inline bool is_device(PyObject* o) { return Py_TYPE(o) == device_type; }
+
+/// The object of a dtype, borrowed; there is one of each.
+PyObject* dtype_object(int id);
+/// Give dtypes that were added since then their objects, as attributes of `rabbet`. Throws.
+void refresh_dtypes();
 
 /// Id of a dtype object or of the types bool, int, float, complex; -1 for anything else.
 int dtype_of(PyObject* o);

@@ -19,7 +19,7 @@ namespace rabbet {
 
 namespace {
 
-constexpr int kMaxArgs = 32;
+constexpr int kMaxArgs = RB_MAX_ARGS;
 
 struct Keys {
   uint64_t keys = 0;

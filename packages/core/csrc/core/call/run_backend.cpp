@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "call/added_dtypes.h"
 #include "call/core_functions.h"
 #include "call/destinations.h"
 #include "call/dispatch.h"
@@ -56,7 +57,7 @@ void check_alive(const Op& op) {
        have.empty() ? "no backend" : have.c_str());
 }
 
-inline bool is_formula(const Handler& handler) { return (handler.flags & RB_K_FORMULA) != 0; }
+inline bool is_formula(const Handler& handler) { return (handler.flags & kFormulaFlag) != 0; }
 
 inline bool is_elementwise(const Op& op, const Handler& handler) {
   return op.info.kind == RB_KIND_ELEMENTWISE || is_formula(handler);
@@ -277,6 +278,9 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
   if (backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn))
     return run_meta(c, op, args, nargs, rets, nrets);
+  const int added = handler.fn ? find_added_dtype(c, args, nargs, rets, nrets) : -1;
+  if (added >= 0 && !(handler.dtype_mask >> added & 1))
+    return run_added_dtype(c, op, handler, args, nargs, rets, nrets);
   if (!handler.fn) {
     if (!op.has_decomp() && !op.rules[kDecompRule].fn) fail_no_kernel(op, backend);
     return decompose(c, args, nargs, rets, nrets);
@@ -319,8 +323,8 @@ inline const RbTensor* uniform_input(const RbValue* args, int nargs) {
 // Whether the quick way knows how to run `op` with this handler.
 inline bool is_quick(const Op& op, const Handler& handler) {
   if (!handler.fn) return false;
-  if (handler.flags)
-    return handler.flags == RB_K_FORMULA && formula_kernels.load(std::memory_order_relaxed);
+  if (const uint32_t flags = handler.flags & ~uint32_t{RB_K_MOVES})
+    return flags == kFormulaFlag && formula_kernels.load(std::memory_order_relaxed);
   return op.info.kind == RB_KIND_ELEMENTWISE && op.dtype_rule != DTypeRule::kGeneral;
 }
 
