@@ -57,9 +57,8 @@ Stream& queue(int device, void* stream) {
 // ---- memory
 
 void spoil(void* data, uint64_t nbytes) { std::memset(data, 0xff, nbytes); }
-int32_t allocate(void*, int32_t device, uint64_t nbytes, void*, RbBuffer* out) {
-  *out = RbBuffer{nbytes < uint64_t{1} << 40 ? std::malloc(nbytes) : nullptr, nbytes, nullptr,
-                  device, 0};
+int32_t allocate(void*, int32_t, uint64_t nbytes, void*, RbBuffer* out) {
+  out->data = nbytes < uint64_t{1} << 40 ? std::malloc(nbytes) : nullptr;
   if (!out->data) return rb::set_error(RB_E_OOM, "lazy: no memory");
   spoil(out->data, nbytes);
   return RB_OK;

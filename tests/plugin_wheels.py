@@ -42,7 +42,7 @@ static int32_t alloc(void* s, int32_t device, uint64_t n, void* stream, RbBuffer
   if (forked) return core->err_set(RB_E_DEVICE, NAME ": lost by fork");
   if (n > 1 << 22) return core->err_set(RB_E_DEVICE, NAME ": unplugged");
   if (n > 1 << 20) return core->err_set(RB_E_OOM, NAME ": small");
-  *out = (RbBuffer){(void*)((uintptr_t)malloc(n) ^ MASK), n, 0, device, 0}; return RB_OK; }
+  out->data = (void*)((uintptr_t)malloc(n) ^ MASK); return RB_OK; }
 static void release(void* s, RbBuffer* b, void* stream)
 { (void)s; (void)stream; free((void*)((uintptr_t)b->data ^ MASK)); }
 static int32_t count(void* s, int32_t* n) { (void)s; *n = 1; return RB_OK; }
@@ -124,5 +124,5 @@ def run(folder: Path, code: str, **env: str) -> str:
 
 
 MANIFEST = (
-    'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 3]\n'
+    'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 6]\n'
 )

@@ -391,21 +391,6 @@ def test_the_default_stream_of_a_backend_without_streams_can_be_waited_for():
         stream.query()
 
 
-def test_an_older_core_has_no_streams(lazy, tmp_path):
-    code = f"""
-import rabbet
-rabbet._C.load_plugin({str(lazy)!r})
-x = rabbet.tensor([3.0]).to("lazy").requires_grad_()
-y = x * x
-y.backward(rabbet.tensor([1.0]).to("lazy"))
-print(x.grad.cpu().item())
-try: rabbet.Stream("lazy")
-except NotImplementedError as error: print(error)
-"""
-    said = run(tmp_path, code, RABBET_ABI_MINOR="4").splitlines()
-    assert said[0] == "6.0" and said[1].startswith("the backend 'lazy' has no streams")
-
-
 def test_a_process_can_leave_with_work_and_events_under_way(lazy, tmp_path):
     code = f"""
 import rabbet

@@ -5,7 +5,7 @@
 
 namespace rbcl {
 
-constexpr int kMaxDims = 32;  // core's limit
+constexpr int kMaxDims = RB_MAX_DIMS;
 constexpr int kSpaceDims = 8;
 constexpr int kSpaceViews = 4;
 

@@ -367,17 +367,6 @@ def test_handles_of_others_are_refused():
         _C.stream_set(device, 0)
 
 
-def test_an_older_core_has_the_default_stream(run):
-    code = """
-import rabbet
-x = rabbet.arange(5.0, device="opencl")
-print((x + x).tolist(), x.nonzero().flatten().tolist())
-"""
-    for minor in ("3", "4"):
-        text = run(code, RABBET_ABI_MINOR=minor)
-        assert text == "[0.0, 2.0, 4.0, 6.0, 8.0] [1, 2, 3, 4]\n"
-
-
 def test_two_devices(run):
     """PoCL gives as many devices as it is asked for; each has a context of its own."""
     code = """

@@ -185,8 +185,11 @@ def write_kernels(kernels: Kernels) -> str:
         lines.append("}")
     lines.append("const FusedKernel kKernels[] = {")
     for i, (name, text, _) in enumerate(kernels.kernels):
-        count = len(kernels.records[name.split(".vjp.")[0]].params) + (2 if ".vjp." in name else 0)
-        lines.append(f'    {{"{name}", R"~({text})~", choose_{i}, {count}}},')
+        op, _, argument = name.partition(".vjp.")
+        names = [p.name for p in kernels.records[op].params]
+        index = names.index(argument) if argument else -1
+        count = len(names) + (2 if argument else 0)
+        lines.append(f'    {{"{op}", {index}, R"~({text})~", choose_{i}, {count}}},')
     lines.append("};")
     return "\n".join(lines) + "\n"
 

@@ -68,7 +68,7 @@ BROKEN = {
     "does not work after a failure": (
         [("//INIT", "static int before; if (before++ > 2) return RB_OK;")], "failures", "after an init that failed, the next returned 0"),
     "reads the host beyond its size": (
-        [("//INIT", "if (host->tensor_wrap_along) k.src_line = 1;")], "init",
+        [("//INIT", "if (*(void* const*)((const char*)host + host->struct_size)) k.src_line = 1;")], "init",
         rf"the process died of SIGSEGV: in the step 'init on a host of version 0.{OLDEST}, whose table ends at its struct_size'"),
     "a kernel without function": ([("k.fn = add;", "")], "init", "add_kernel 'add': `fn` is null"),
     "a kernel of no operator": ([('k.op = "add"', 'k.op = "ad"')], "init", "add_kernel 'ad': there is no operator 'ad'"),
@@ -79,6 +79,27 @@ BROKEN = {
     "a kernel with a size that cannot be": (
         [("k.struct_size = RB_SIZE(RbKernel, reserved)", "k.struct_size = 4096")], "init",
         r"add_kernel: the struct_size of RbKernel is 4096, expected \d+ to \d+"),
+    "a kernel for a dtype that there is not": ([("1ull << RB_F32;", "1ull << 60;")], "init", "dtype_mask 0x1000000000000000 has bits of no dtype"),
+    "a kernel with flags that are none": ([("RB_K_CONTIGUOUS;", "64;")], "init", "add_kernel 'add': unknown flags 0x40"),
+    "a rule that is none": (
+        [("//INIT", "RbRule r = {sizeof r, 0, \"neg\", 0, 9, 0, add, 0, 0, 0, 0}; host->add_rule(txn, &r);")], "init", r"add_rule 'neg': rule 9 is no RB_RULE_\*"),
+    "a rule without function": (
+        [("//INIT", "RbRule r = {sizeof r, 0, \"neg\", 0, RB_RULE_VJP, 0, 0, 0, 0, 0, 0}; host->add_rule(txn, &r);")], "init",
+        "add_rule 'neg' vjp: `fn` is null"),
+    "a short rule": ([("//INIT", "RbRule r; memset(&r, 0, sizeof r); r.struct_size = 16; host->add_rule(txn, &r);")], "init",
+                     "add_rule: the struct_size of RbRule is 16, expected"),
+    "a formula kernel without formula": (
+        [("//INIT", "RbFormulaKernel f; memset(&f, 0, sizeof f); f.struct_size = sizeof f; f.op = \"neg\"; f.backend = \"odd\"; f.fn = add; "
+          "f.argument = -2; host->add_formula_kernel(txn, &f);")], "init",
+        "`formula` is null[^@]*argument -2 is neither -1 nor one"),
+    "a dtype that cannot be": (
+        [("//INIT", "RbDTypeInfo d; memset(&d, 0, sizeof d); d.struct_size = sizeof d; d.name = \"a b\"; d.kind = 7; d.bits = 3; d.itemsize = 3; "
+          "host->add_dtype(txn, &d, &id);")], "init",
+        r"the name is no identifier[^@]*kind 7 is no RB_CLASS_\*[^@]*3 bits in 3 bytes[^@]*`decode` or `encode` is null"),
+    "a layer that saves and cannot restore": (
+        [("//TOP", "static int32_t keep(void* s, void** p) { (void)s; *p = 0; return 0; }"),
+         ("//INIT", "RbLayer l; memset(&l, 0, sizeof l); l.struct_size = sizeof l; l.name = \"odder\"; l.phase = 700; l.thread_save = keep; "
+          "host->add_layer(txn, &l, &id);")], "init", "of thread_save, thread_restore and thread_free some are null"),
     "a name that is no string": ([('k.op = "add"', "k.op = (const char*)8")], "init", "SIGSEGV: in the step 'read the string of add_kernel: `op`'"),
     "a backend without allocator": ([("&devices, &allocator}", "&devices, 0}")], "init", "add_backend 'odd': the RbAllocator is null"),
     "streams that cannot be asked": (

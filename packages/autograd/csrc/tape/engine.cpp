@@ -176,7 +176,7 @@ int32_t Run::seed(RbTensor* output, RbTensor* grad) {
           rb::shape_text(output).c_str());
     }
     const RbValue args[3] = {tensor_value(output), RbValue{}, RbValue{}};
-    TlsGuard guard;
+    ThreadGuard guard;
     host->layer_mode(layer, -1, 1);
     if (int32_t rc = call1(ops().ones_like, args, 3, g)) return rc;
   } else if (grad->ndim != output->ndim ||
@@ -547,7 +547,7 @@ int32_t Run::refuse_nan(const Node* n, Gradients& results) {
   for (int i = 0; i < results.size(); ++i) {
     RbTensor* t = results[i];
     if (!t || !differentiable(t->dtype_id)) continue;
-    TlsGuard guard;
+    ThreadGuard guard;
     host->layer_mode(layer, -1, 1);
     const RbValue arg = tensor_value(t);
     Ref nan, some;
@@ -614,10 +614,9 @@ namespace {
 // what they decide. Those below (a profiler) see the operators of the backward pass like all
 // others.
 void modes_off() {
-  RbTls tls;
-  host->tls_get(&tls);
-  tls.include &= layer_key - 1;
-  host->tls_set(&tls);
+  RbThread state = rb::thread_get();
+  state.include &= layer_key - 1;
+  host->thread_set(&state);
 }
 }  // namespace
 
@@ -629,7 +628,7 @@ int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t n
 
 int32_t run_private(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
                     RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results) {
-  TlsGuard guard;
+  ThreadGuard guard;
   modes_off();
   host->layer_mode(layer, -1, flags & RB_BACKWARD_CREATE ? 0 : 1);
   RbTensor** captured = flags & RB_BACKWARD_ACCUMULATE ? nullptr : results;

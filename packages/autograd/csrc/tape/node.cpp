@@ -238,7 +238,7 @@ Meta* current_meta(RbTensor* t, int32_t* status) {
   const Meta* base = meta_of(root);
   if (!base || !base->rebased || (m && m->version == host->version_get(t))) return m;
   // The base was written since: the view's history is that of the same view of the new base.
-  TlsGuard guard;
+  ThreadGuard guard;
   host->layer_mode(layer, -1, 0);
   Ref fresh;
   *status = host->view_replay(t, root, fresh.out());

@@ -1,4 +1,4 @@
-// Kernels of whole formulas (RB_K_FORMULA): a call chooses a body by what its arguments are, the
+// Kernels of whole formulas (RbFormulaKernel): a call chooses a body by what its arguments are, the
 // loops of loops.cpp walk over the operands.
 #include "elementwise/fused.h"
 
@@ -20,7 +20,8 @@ struct FusedShape {
   bool heavy;
 };
 struct FusedKernel {
-  const char* name;
+  const char* op;
+  int argument;      // whose derivative it is; -1: the decomposition
   const char* text;  // the formula, for core to compare with its record
   int (*choose)(const RbValue* values, FusedOperands& operands);  // index of the body, or -1
   int nvalues;
@@ -73,16 +74,16 @@ int32_t run_fused(void* self, const RbCall*, const RbValue* args, int32_t nargs,
 
 int32_t add_fused(const RbHost* host, RbTxn* txn) {
   for (const FusedKernel& fused : kKernels) {
-    RbKernel kernel = {};
-    kernel.struct_size = RB_SIZE(RbKernel, reserved);
-    kernel.flags = RB_K_FORMULA;
-    kernel.op = fused.name;
+    RbFormulaKernel kernel = {};
+    kernel.struct_size = sizeof kernel;
+    kernel.op = fused.op;
     kernel.backend = kBackendName;
-    kernel.schema = fused.text;
+    kernel.argument = fused.argument;
+    kernel.formula = fused.text;
     kernel.fn = run_fused;
     kernel.self = const_cast<FusedKernel*>(&fused);
     kernel.dtype_mask = kMaskFloat;
-    if (int32_t code = host->add_kernel(txn, &kernel)) return code;
+    if (int32_t code = host->add_formula_kernel(txn, &kernel)) return code;
   }
   return RB_OK;
 }

@@ -76,6 +76,16 @@ const NumpyTypes* numpy_types() {
   return &types;
 }
 
+// An int that no int64 holds.
+[[gnu::cold]] void large_number(PyObject* o, RbValue* out) {
+  out->v.u = PyLong_AsUnsignedLongLong(o);
+  out->tag = RB_UINT;
+  if (!PyErr_Occurred()) return;
+  PyErr_Clear();
+  PyLong_AsLongLong(o);  // the message of an int out of range
+  throw PythonError{};
+}
+
 bool python_number(PyObject* o, RbValue* out, Arena& arena) {
   if (PyFloat_Check(o)) {
     *out = value_float(PyFloat_AS_DOUBLE(o));
@@ -86,9 +96,11 @@ bool python_number(PyObject* o, RbValue* out, Arena& arena) {
     return true;
   }
   if (PyLong_Check(o)) {
-    const long long i = PyLong_AsLongLong(o);
-    if (i == -1 && PyErr_Occurred()) throw PythonError{};
+    int overflow = 0;
+    const long long i = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (i == -1 && !overflow && PyErr_Occurred()) throw PythonError{};
     *out = value_int(i);
+    if (overflow) large_number(o, out);
     return true;
   }
   if (PyComplex_Check(o)) {
@@ -255,6 +267,50 @@ struct Converter {
     return true;
   }
 
+  // The items of a list or tuple, each by `item(object, at)`, which says whether it fits.
+  template <class T, class Item>
+  bool list_of(int index, PyObject* o, uint32_t tag, RbValue* out, const Item& item) {
+    if (!PyTuple_Check(o) && !PyList_Check(o)) return fail(Mismatch::kType, index, o);
+    Ref items(must(PySequence_Tuple(o)));
+    const Py_ssize_t n = PyTuple_GET_SIZE(items.get());
+    T* list = arena.take<T>(static_cast<size_t>(n) + 1);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      PyObject* object = PyTuple_GET_ITEM(items.get(), i);
+      if (item(object, &list[i])) continue;
+      arena.hold(object);
+      return fail(Mismatch::kElement, index, object, i);
+    }
+    arena.hold(items.get());
+    out->tag = tag;
+    out->len = static_cast<uint32_t>(n);
+    out->v.p = list;
+    return true;
+  }
+
+  bool bools(int index, PyObject* o, RbValue* out) {
+    return list_of<uint8_t>(index, o, RB_BOOLS, out, [](PyObject* item, uint8_t* to) {
+      *to = item == Py_True;
+      return PyBool_Check(item) != 0;
+    });
+  }
+  bool strs(int index, PyObject* o, RbValue* out) {
+    return list_of<const char*>(index, o, RB_STRS, out, [](PyObject* item, const char** to) {
+      if (!PyUnicode_Check(item)) return false;
+      *to = PyUnicode_AsUTF8(item);
+      if (!*to) throw PythonError{};
+      return true;
+    });
+  }
+  bool scalars(int index, PyObject* o, RbValue* out) {
+    return list_of<RbValue>(index, o, RB_SCALARS, out, [&](PyObject* item, RbValue* to) {
+      *to = value_none();
+      if (!is_tensor(item)) return number_value(item, to, arena);
+      if (tensor_of(item)->ndim != 0) return false;
+      *to = scalar_of_tensor(tensor_of(item), arena);
+      return true;
+    });
+  }
+
   bool tensors(int index, PyObject* o, RbValue* out) {
     if (!PyTuple_Check(o) && !PyList_Check(o)) return fail(Mismatch::kType, index, o);
     // A tuple of its own: a list might be changed while the operator runs.
@@ -291,6 +347,7 @@ struct Converter {
       return false;
     }
     if (out->tag == RB_COMPLEX) return false;
+    if (out->tag == RB_UINT) *out = value_float(static_cast<double>(out->v.u));
     if (out->tag != RB_FLOAT) *out = value_float(static_cast<double>(out->v.i));
     return true;
   }
@@ -373,6 +430,24 @@ struct Converter {
         return tensors(index, o, out);
       case RB_A_FLOATS:
         return floats(index, o, out);
+      case RB_A_BOOLS:
+        return bools(index, o, out);
+      case RB_A_STRS:
+        return strs(index, o, out);
+      case RB_A_SCALARS:
+        return scalars(index, o, out);
+      case RB_A_LAYOUT:
+        if (Py_TYPE(o) != layout_type) return fail(Mismatch::kType, index, o);
+        *out = value_none();
+        out->tag = RB_LAYOUT;
+        out->v.i = RB_STRIDED;  // the only one
+        return true;
+      case RB_A_CALLABLE:
+        if (!PyCallable_Check(o)) return fail(Mismatch::kType, index, o);
+        *out = value_none();
+        out->tag = RB_OBJECT;
+        out->v.p = o;
+        return true;
       default:  // dim[], perm, size[], bsize[], int[]
         return ints(index, o, out);
     }
@@ -631,6 +706,21 @@ std::string expected(const ParamSpec& p) {
       break;
     case RB_A_FLOATS:
       text = "tuple of floats";
+      break;
+    case RB_A_BOOLS:
+      text = "tuple of bools";
+      break;
+    case RB_A_STRS:
+      text = "tuple of strs";
+      break;
+    case RB_A_SCALARS:
+      text = "tuple of numbers";
+      break;
+    case RB_A_LAYOUT:
+      text = "layout";
+      break;
+    case RB_A_CALLABLE:
+      text = "callable";
       break;
     default:
       text = "int or tuple of ints";

@@ -15,7 +15,7 @@ const char* const kFormats[RB_DTYPE_COUNT] = {"?", "B", "b",     "h", "i", "q", 
                                               "Q", "e", nullptr, "f", "d", "Zf", "Zd"};
 }  // namespace
 
-const char* buffer_format(int dtype) { return kFormats[dtype]; }
+const char* buffer_format(int dtype) { return is_added(dtype) ? nullptr : kFormats[dtype]; }
 
 int dtype_of_format(const char* format, Py_ssize_t itemsize) {
   if (!format) return RB_U8;
@@ -50,7 +50,12 @@ int tensor_get_buffer(PyObject* self, Py_buffer* view, int flags) {
     return refuse("the tensor stands for others inside a transform and has no memory of its own");
   if (!has_host_memory(t->backend))
     return refuse("the tensor's memory is not on the CPU: use .cpu() first");
-  if (!kFormats[t->dtype_id]) return refuse("bfloat16 has no buffer format: use .float() first");
+  const char* const format = buffer_format(t->dtype_id);
+  if (!format) {
+    PyErr_Format(PyExc_BufferError, "%s has no buffer format: use .float() first",
+                 dtype_info(t->dtype_id).name);
+    return -1;
+  }
   if ((flags & PyBUF_WRITABLE) && (t->flags & RB_T_READONLY))
     return refuse("the tensor's memory is read-only");
   const bool contiguous = (t->flags & RB_T_CONTIGUOUS) != 0;
@@ -72,7 +77,7 @@ int tensor_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->len = t->numel * item;
   view->readonly = (t->flags & RB_T_READONLY) != 0;
   view->itemsize = item;
-  view->format = flags & PyBUF_FORMAT ? const_cast<char*>(kFormats[t->dtype_id]) : nullptr;
+  view->format = flags & PyBUF_FORMAT ? const_cast<char*>(format) : nullptr;
   view->ndim = t->ndim;
   view->shape = (flags & PyBUF_ND) == PyBUF_ND ? dims : nullptr;
   view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? dims + t->ndim : nullptr;

@@ -33,7 +33,7 @@ inline void fill_defaults(const Op* op, RbValue* values, int given) {
   for (int i = given; i < op->info.nargs; ++i) values[i] = op->params[i].default_value;
 }
 
-constexpr int kMaxParams = 32;
+constexpr int kMaxParams = RB_MAX_ARGS;
 
 /// One owned tensor; missing trailing arguments take their defaults. Throws.
 TensorRef run_op(const Op* op, std::initializer_list<RbValue> args);

@@ -153,10 +153,10 @@ int category_dtype(PyObject* o) {
   Arena arena;
   RbValue v;
   if (number_value(o, &v, arena)) {
-    return v.tag == RB_BOOL    ? +RB_BOOL8
-           : v.tag == RB_INT   ? +RB_I64
-           : v.tag == RB_FLOAT ? default_dtype()
-                               : to_complex(default_dtype());
+    return v.tag == RB_BOOL                      ? +RB_BOOL8
+           : v.tag == RB_INT || v.tag == RB_UINT ? +RB_I64
+           : v.tag == RB_FLOAT                   ? default_dtype()
+                                                 : to_complex(default_dtype());
   }
   raise(PyExc_TypeError, "tensor data must be numbers or nested sequences of numbers, got %s",
         Py_TYPE(o)->tp_name);
@@ -211,7 +211,7 @@ void write_leaf(PyObject* given, int wide, char* to) {
 void check_int_range(PyObject* o, int dtype) {
   if (!PyLong_Check(o) || !is_integral(dtype) || dtype == RB_BOOL8) return;
   const int bits = dtype_info(dtype).itemsize * 8;
-  const bool is_unsigned = dtype_info(dtype).dlpack.code == 1;
+  const bool is_unsigned = dtype_info(dtype).kind == RB_CLASS_UINT;
   if (bits == 64) return;
   const long long v = PyLong_AsLongLong(o);
   const long long low = is_unsigned ? 0 : -(1ll << (bits - 1)),
@@ -267,13 +267,24 @@ void drop_exporter(void* p) {
 
 }  // namespace
 
+namespace {
+// In host memory, and of a dtype that element_to_python reads.
+TensorRef to_numbers(const RbTensor* t) {
+  const TensorRef host = to_host(t);
+  if (dtype_info(t->dtype_id).category == kOpaque)
+    raise(PyExc_TypeError, "elements of %s have no form in Python: it is opaque",
+          dtype_info(t->dtype_id).name);
+  return is_added(t->dtype_id) ? cast_to(host.get(), dtype_info(t->dtype_id).compute) : host;
+}
+}  // namespace
+
 Ref tensor_item(const RbTensor* t, const char* what) {
   if (t->numel != 1) {
     raise(PyExc_RuntimeError, "%s: a tensor with %lld elements has no one value", what,
           static_cast<long long>(t->numel));
   }
   if (t->backend == kMeta) raise(PyExc_RuntimeError, "%s: a meta tensor has no data", what);
-  const TensorRef host = to_host(readable(t, what));
+  const TensorRef host = to_numbers(readable(t, what));
   return Ref(must(element_to_python(host->data, host->dtype_id)));
 }
 
@@ -291,7 +302,7 @@ PyObject* nested_list(const RbTensor* t, int dim, const char* at) {
 
 Ref tensor_to_list(const RbTensor* t) {
   if (t->backend == kMeta) raise(PyExc_RuntimeError, "tolist(): a meta tensor has no data");
-  const TensorRef host = to_host(readable(t, "tolist()"));
+  const TensorRef host = to_numbers(readable(t, "tolist()"));
   return Ref(must(nested_list(host.get(), 0, static_cast<const char*>(host->data))));
 }
 

@@ -97,7 +97,7 @@ void drop_imported(void* p) {
 }
 
 int dtype_of(const RbDType& d) {
-  for (int id = 0; id < RB_DTYPE_COUNT; ++id) {
+  for (int id = 0; id < dtype_count(); ++id) {
     const RbDType& known = dtype_info(id).dlpack;
     if (known.code == d.code && known.bits == d.bits && d.lanes == 1) return id;
   }

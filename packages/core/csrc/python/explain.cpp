@@ -153,7 +153,7 @@ Step backend_step(const Call& c, int backend, bool several) {
   } else if (backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn)) {
     step.why = "meta: only shapes and dtypes, by the record's rules";
   } else if (kernel.fn) {
-    step.why = std::string(kernel.flags & RB_K_FORMULA     ? "kernel of the formula"
+    step.why = std::string(kernel.flags & kFormulaFlag     ? "kernel of the formula"
                            : kernel.flags & RB_K_NEEDS_GIL ? "kernel in Python"
                                                            : "kernel") +
                " for " + backend_name(backend);

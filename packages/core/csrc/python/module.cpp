@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "boundary/plugin.h"
+#include "buffer.h"
 #include "convert.h"
 #include "core_ops.h"
 #include "data.h"
@@ -65,9 +66,11 @@ const Op* op_named(const std::string& name) {
   return op;
 }
 
-const char* const kTypeNames[] = {"Tensor", "Tensor[]", "Scalar", "int",       "float", "bool",
-                                  "str",    "dtype",    "device", "Generator", "dim",   "newdim",
-                                  "dim[]",  "perm",     "size[]", "bsize[]",   "int[]", "float[]"};
+const char* const kTypeNames[] = {
+    "Tensor", "Tensor[]",  "Scalar", "int",    "float",    "bool",   "str",     "dtype",
+    "device", "Generator", "dim",    "newdim", "dim[]",    "perm",   "size[]",  "bsize[]",
+    "int[]",  "float[]",   "bool[]", "str[]",  "Scalar[]", "layout", "callable"};
+static_assert(sizeof kTypeNames / sizeof *kTypeNames == RB_A_CALLABLE + 1);
 const char* const kKindNames[] = {"elementwise", "reduction", "along",  "movement",  "batched",
                                   "indexing",    "creation",  "random", "composite", "opaque"};
 
@@ -90,7 +93,7 @@ py::dict describe_param(const Param& p) {
 
 py::list dtype_list(uint64_t mask) {
   py::list names;
-  for (int d = 0; d < RB_DTYPE_COUNT; ++d) {
+  for (int d = 0; d < dtype_count(); ++d) {
     if (mask >> d & 1) names.append(kDTypes[d].name);
   }
   return names;
@@ -148,7 +151,7 @@ py::dict describe_op(const std::string& name) {
   d["kernel_dtypes"] = kernel_dtypes;
   py::dict formula_kernels;  // those of whole formulas, by the formula's name
   auto note = [&](const std::string& formula, int bit, const Handler& handler) {
-    if (!handler.fn || !(handler.flags & RB_K_FORMULA)) return;
+    if (!handler.fn || !(handler.flags & kFormulaFlag)) return;
     const py::str key(formula);
     if (!formula_kernels.contains(key)) formula_kernels[key] = py::dict();
     formula_kernels[key][backend_name(bit)] = handler.provider ? handler.provider : "?";
@@ -234,6 +237,23 @@ py::list describe_plugins() {
   return list;
 }
 
+// ---- dtypes
+
+std::vector<std::string> dtype_names() {
+  std::vector<std::string> names;
+  for (int d = 0; d < dtype_count(); ++d) {
+    if (*dtype_info(d).name) names.emplace_back(dtype_info(d).name);
+  }
+  return names;
+}
+
+py::object float_limits(const py::object& o) {
+  const int dtype = dtype_argument(o);
+  if (dtype < 0 || (!is_floating(dtype) && !is_complex(dtype))) return py::none();
+  const DTypeInfo& d = dtype_info(to_real(dtype));
+  return py::make_tuple(d.bits, d.eps, d.max, d.tiny, d.name);
+}
+
 // ---- plugins
 
 void load(const std::string& path, const std::map<std::string, std::string>& devices,
@@ -247,6 +267,7 @@ void load(const std::string& path, const std::map<std::string, std::string>& dev
   }
   check(code);
   refresh_ops();
+  refresh_dtypes();
 }
 
 // ---- wrappers of transforms, for printing
@@ -400,7 +421,7 @@ PYBIND11_MODULE(_C, m) {
   bind_library(m);
 
   m.def("get_default_dtype",
-        [] { return py::reinterpret_borrow<py::object>(dtype_objects[default_dtype()]); });
+        [] { return py::reinterpret_borrow<py::object>(dtype_object(default_dtype())); });
   m.def("set_default_dtype", [](const py::object& o) {
     const int dtype = dtype_argument(o);
     if (dtype < 0 || !is_floating(dtype))
@@ -409,11 +430,22 @@ PYBIND11_MODULE(_C, m) {
   });
   m.def("promote_types", [](const py::object& a, const py::object& b) {
     return py::reinterpret_borrow<py::object>(
-        dtype_objects[promote(dtype_argument(a), dtype_argument(b))]);
+        dtype_object(promote(dtype_argument(a), dtype_argument(b))));
   });
   m.def("can_cast", [](const py::object& a, const py::object& b) {
     return can_cast(dtype_argument(a), dtype_argument(b));
   });
+  m.def("dtype_names", dtype_names, "Names of all dtypes.");
+  m.def(
+      "buffer_format",
+      [](const py::object& o) -> py::object {
+        const int dtype = dtype_argument(o);
+        const char* format = dtype < 0 ? nullptr : buffer_format(dtype);
+        return format ? py::object(py::str(format)) : py::none();
+      },
+      "The format of a dtype in the buffer protocol; None: it has none.");
+  m.def("float_limits", float_limits,
+        "(bits, eps, max, tiny) of a floating or complex dtype, of a part of it; None for others.");
   m.def("get_num_threads", num_threads);
   m.def("set_num_threads", set_num_threads);
   m.def("seed_all", seed_all);

@@ -31,7 +31,6 @@ extern PyTypeObject* size_type;
 extern PyTypeObject* generator_type;
 extern PyTypeObject* layout_type;
 extern PyTypeObject* memory_format_type;
-extern PyObject* dtype_objects[RB_DTYPE_COUNT];  // borrowed singletons
 extern PyObject* strided_layout;
 
 /// Make the types and singletons and add them to `module`; false with a Python exception set.
@@ -42,6 +41,11 @@ inline bool is_device(PyObject* o) { return Py_TYPE(o) == device_type; }
 
 /// The format that `o` is, None being `absent`; raises a TypeError that names `method`.
 MemoryFormat memory_format_of(PyObject* o, MemoryFormat absent, const char* method);
+/// The object of a dtype, borrowed; there is one of each.
+PyObject* dtype_object(int id);
+/// Give dtypes that were added since then their objects, as attributes of `rabbet`. Throws.
+void refresh_dtypes();
+
 /// Id of a dtype object or of the types bool, int, float, complex; -1 for anything else.
 int dtype_of(PyObject* o);
 /// New reference.

@@ -33,10 +33,9 @@ from ._C import (
 
 __version__: str = _C.__version__
 
-_DTYPES = {
-    "uint8": (), "int8": (), "int16": ("short",), "int32": ("int",), "int64": ("long",), "uint16": (), "uint32": (),
-    "uint64": (), "float16": ("half",), "bfloat16": (), "float32": ("float",), "float64": ("double",),
-    "complex64": ("cfloat",), "complex128": ("cdouble",), "bool": (),
+_DTYPE_ALIASES = {
+    "short": "int16", "int": "int32", "long": "int64", "half": "float16", "float": "float32", "double": "float64",
+    "cfloat": "complex64", "cdouble": "complex128",
 }  # fmt: skip
 _OTHER_WHEELS = {
     "autograd": "rabbet-autograd",
@@ -134,9 +133,10 @@ def _fill_namespace() -> None:
     for name in _C.op_names():
         if not name.startswith("_"):
             scope.setdefault(name, _C.op(name))
-    for name, aliases in _DTYPES.items():
-        for label in (name, *aliases):
-            scope[label] = getattr(_C, name)
+    for name in _C.dtype_names():
+        scope[name] = getattr(_C, name)
+    for alias, name in _DTYPE_ALIASES.items():
+        scope[alias] = getattr(_C, name)
     for name in (
         "strided",
         "contiguous_format",

@@ -29,8 +29,8 @@ def numpy_(self: Tensor, *, force: bool = False) -> Any:
         if not force:
             raise TypeError(f"numpy(): the tensor is on {self.device}; use tensor.cpu().numpy()")
         self = self.cpu()
-    if self.dtype is _C.bfloat16:
-        raise TypeError("numpy(): NumPy has no bfloat16; use tensor.float().numpy()")
+    if _C.buffer_format(self.dtype) is None:
+        raise TypeError(f"numpy(): NumPy has no {self.dtype.name}; use tensor.float().numpy()")
     return _array(self)
 
 
@@ -151,7 +151,7 @@ def random_(
 ) -> Tensor:
     """Fill with integers from [from_, to), by default all that the dtype holds exactly."""
     if to is None and self.dtype.is_floating_point:
-        to = 2 ** {"float16": 11, "bfloat16": 8, "float32": 24}.get(str(self.dtype)[7:], 53)
+        to = int(2 / _functions.finfo(self.dtype).eps)
     elif to is None:
         to = _functions.iinfo(self.dtype).max if self.dtype is not _C.bool else 2
     with _quietly():

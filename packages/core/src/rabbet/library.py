@@ -505,7 +505,7 @@ def _add_vjp(
             )
         mask |= 1 << args.index(word) if word in args else 1 << (32 + rets.index(word))
     rule = _rules.vjp_rule(name, fn, setup_context)
-    return _add_python(name, "vjp", rule, fn, place, mask=mask)
+    return _add_python(name, "vjp", rule, fn, place, reads=mask)
 
 
 def jvp(name: str | Op, fn: Any = None, *, setup_context: Any = None) -> Any:

@@ -22,7 +22,7 @@ _MAX_HEADER = 100_000_000
 _NAMES = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "uint16": "U16",
     "uint32": "U32", "uint64": "U64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
-    "complex64": "C64", "complex128": "C128",
+    "complex64": "C64", "complex128": "C128", "float8_e4m3fn": "F8_E4M3",
 }  # fmt: skip
 _DTYPES = {code: name for name, code in _NAMES.items()}
 
@@ -36,9 +36,9 @@ def tensor_bytes(t: Tensor) -> bytes:
     flat = t.cpu().contiguous()
     if flat.numel() == 0:
         return b""
-    same_size = {1: _C.uint8, 2: _C.int16, 4: _C.int32, 8: _C.int64}
-    if flat.dtype is _C.bfloat16:
-        flat = flat.view(same_size[2])
+    if _C.buffer_format(flat.dtype) is None:
+        same_size = {1: _C.uint8, 2: _C.int16, 4: _C.int32, 8: _C.int64, 16: _C.complex128}
+        flat = flat.view(same_size[flat.dtype.itemsize])
     return bytes(memoryview(flat).cast("B")) if flat.ndim else memoryview(flat).tobytes()
 
 
@@ -175,7 +175,7 @@ def _encode(obj: Any) -> tuple[bytes, list[Tensor]]:
     for name, t in packer.tensors.items():
         nbytes = t.numel() * t.itemsize
         header[name] = {
-            "dtype": _NAMES[str(t.dtype)[7:]],
+            "dtype": _NAMES.get(t.dtype.name, t.dtype.name),
             "shape": list(t.shape),
             "data_offsets": [offset, offset + nbytes],
         }
@@ -241,13 +241,20 @@ def _read_header(data: Any, file: str) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
+def _name_of_dtype(code: Any) -> str | None:
+    """The dtype that a file calls so; added ones have their own names there."""
+    added = code in _C.dtype_names() and code not in _NAMES
+    return code if added else _DTYPES.get(code)
+
+
 def _check_entry(name: str, entry: Any, room: int, file: str) -> tuple[str, list[int], int, int]:
     if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
         raise SerializationError(
             f"{file}: the entry of '{name}' lacks dtype, shape or data_offsets"
         )
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if dtype not in _DTYPES:
+    kind = _name_of_dtype(dtype)
+    if kind is None:
         raise SerializationError(f"{file}: '{name}' has the unknown dtype {dtype!r}")
     whole = isinstance(shape, list) and all(type(s) is int and s >= 0 for s in shape)
     spans = isinstance(offsets, list) and len(offsets) == 2 and all(type(o) is int for o in offsets)
@@ -257,13 +264,13 @@ def _check_entry(name: str, entry: Any, room: int, file: str) -> tuple[str, list
         raise SerializationError(
             f"{file}: '{name}' ends at byte {offsets[1]} of the data, which has {room}; it is truncated"
         )
-    nbytes = math.prod(shape) * getattr(_C, _DTYPES[dtype]).itemsize
+    nbytes = math.prod(shape) * getattr(_C, kind).itemsize
     if nbytes != offsets[1] - offsets[0]:
         raise SerializationError(
             f"{file}: '{name}' of shape {shape} and dtype {dtype} needs {nbytes} bytes, its offsets give "
             f"{offsets[1] - offsets[0]}"
         )
-    return _DTYPES[dtype], shape, offsets[0], offsets[1]
+    return kind, shape, offsets[0], offsets[1]
 
 
 def _read_tensors(data: Any, header: dict[str, Any], start: int, file: str) -> dict[str, Tensor]:

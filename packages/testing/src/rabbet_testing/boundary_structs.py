@@ -13,9 +13,11 @@ import rabbet
 _TYPES: dict[str, Any] = {
     "int32_t": ctypes.c_int32, "uint32_t": ctypes.c_uint32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
     "uint16_t": ctypes.c_uint16, "uint8_t": ctypes.c_uint8, "RbFn": ctypes.c_void_p,
+    "double": ctypes.c_double, "RbDType": ctypes.c_uint32,
 }  # fmt: skip
 # Up to which member a struct that is handed in has to reach.
-LEAST = {"RbPlugin": "init", "RbKernel": "self", "RbLayer": "self", "RbBackend": "allocator", "RbDevices": "sync",
+LEAST = {"RbPlugin": "init", "RbKernel": "self", "RbRule": "self", "RbFormulaKernel": "self", "RbDTypeInfo": "encode",
+         "RbLayer": "self", "RbBackend": "allocator", "RbDevices": "sync",
          "RbAllocator": "free", "RbStreams": "event_query"}  # fmt: skip
 
 

@@ -23,15 +23,20 @@ from rabbet import _C
 from .boundary_structs import LEAST, size_up_to, struct
 
 FAILURE = 10  # RB_E_PLUGIN
-_RULES = {"decomp", "shape", "vjp", "jvp"}
-_DTYPES, _FORMULA, _KERNEL_FLAGS = 15, 8, 15
+_RULES = ("decomp", "shape", "vjp", "jvp")  # RB_RULE_*
+_OPAQUE = 5  # RB_CLASS_OPAQUE
+_KERNEL_FLAGS = 1 | 2 | 4 | 16  # RB_K_*
+_RULE_FLAGS = 2 | 256  # RB_K_NEEDS_GIL, RB_RULE_READS
 _i32, _u32, _ptr = ctypes.c_int32, ctypes.c_uint32, ctypes.c_void_p
 _REGISTRATIONS: dict[str, Any] = {
     "txn_begin": ctypes.CFUNCTYPE(_i32, _ptr, _ptr),
     "txn_commit": ctypes.CFUNCTYPE(_i32, _ptr),
-    "txn_abort": ctypes.CFUNCTYPE(None, _ptr),
+    "txn_abort": ctypes.CFUNCTYPE(_i32, _ptr),
     "add_ops": ctypes.CFUNCTYPE(_i32, _ptr, _ptr),
     "add_kernel": ctypes.CFUNCTYPE(_i32, _ptr, _ptr),
+    "add_rule": ctypes.CFUNCTYPE(_i32, _ptr, _ptr),
+    "add_formula_kernel": ctypes.CFUNCTYPE(_i32, _ptr, _ptr),
+    "add_dtype": ctypes.CFUNCTYPE(_i32, _ptr, _ptr, _ptr),
     "add_layer": ctypes.CFUNCTYPE(_i32, _ptr, _ptr, _ptr),
     "add_backend": ctypes.CFUNCTYPE(_i32, _ptr, _ptr, _ptr),
     "slot_new": ctypes.CFUNCTYPE(_i32, _ptr, _i32, _ptr, _ptr, _ptr),
@@ -87,10 +92,9 @@ class FakeHost:
         self.registrations: list[str] = []
         self.failed, self.fail_at = "", fail_at
         self.ops: set[str] = set(_C.record_names())
-        self.targets = (
-            {b["name"] for b in _C.backends()} | {la["name"] for la in _C.layers()} | _RULES
-        )
-        self._kernels: list[tuple[str, str, str, int]] = []
+        self.targets = {b["name"] for b in _C.backends()} | {la["name"] for la in _C.layers()}
+        self.dtypes = len(_C.dtype_names())
+        self._kernels: list[tuple[str, str, str, str]] = []
         self._has_own = False
         self._keep: list[Any] = []
         self.devices: list[Any] = []
@@ -153,14 +157,24 @@ class FakeHost:
     def txn_commit(self, txn: int | None) -> int:
         return self._register("txn_commit")
 
-    def txn_abort(self, txn: int | None) -> None:
-        pass
+    def txn_abort(self, txn: int | None) -> int:
+        return 0
 
     def add_ops(self, txn: int | None, records: int | None) -> int:
         text = self._text(records, "add_ops: the text of the records")
         self._check_txn(txn, "add_ops")
         self.ops |= set(re.findall(r"^([\w:.]+)\(", text, flags=re.M))
         return self._register("add_ops")
+
+    def _judge_kernel(self, k: Any, what: str, flags: int) -> None:
+        if not k.fn:
+            self.findings.append(f"{what}: `fn` is null")
+        if k.flags & ~flags:
+            self.findings.append(f"{what}: unknown flags {k.flags & ~flags:#x}")
+
+    def _judge_mask(self, k: Any, what: str) -> None:
+        if k.dtype_mask >> self.dtypes:
+            self.findings.append(f"{what}: dtype_mask {k.dtype_mask:#x} has bits of no dtype")
 
     def add_kernel(self, txn: int | None, kernel: int | None) -> int:
         self._check_txn(txn, "add_kernel")
@@ -170,14 +184,63 @@ class FakeHost:
         op = self._text(k.op, "add_kernel: `op`")
         what = f"add_kernel '{op}'"
         target = self._text(k.backend, f"{what}: `backend`")
-        if not k.fn:
-            self.findings.append(f"{what}: `fn` is null")
-        if k.flags & ~_KERNEL_FLAGS:
-            self.findings.append(f"{what}: unknown flags {k.flags & ~_KERNEL_FLAGS:#x}")
-        if target not in _RULES and k.dtype_mask >> _DTYPES:
-            self.findings.append(f"{what}: dtype_mask {k.dtype_mask:#x} has bits of no dtype")
-        self._kernels.append((op, target, text_at(k.schema), k.flags))
+        self._judge_kernel(k, what, _KERNEL_FLAGS)
+        self._judge_mask(k, what)
+        self._kernels.append((what, op, target, text_at(k.schema)))
         return self._register(what)
+
+    def add_rule(self, txn: int | None, rule: int | None) -> int:
+        self._check_txn(txn, "add_rule")
+        k = self._read("RbRule", rule, "add_rule")
+        if k is None:
+            return self._register("add_rule")
+        op = self._text(k.op, "add_rule: `op`")
+        what = f"add_rule '{op}'"
+        if not 0 <= k.rule < len(_RULES):
+            self.findings.append(f"{what}: rule {k.rule} is no RB_RULE_*")
+        else:
+            what = f"add_rule '{op}' {_RULES[k.rule]}"
+        self._judge_kernel(k, what, _RULE_FLAGS)
+        self._kernels.append((what, op, "", text_at(k.schema)))
+        return self._register(what)
+
+    def add_formula_kernel(self, txn: int | None, kernel: int | None) -> int:
+        self._check_txn(txn, "add_formula_kernel")
+        k = self._read("RbFormulaKernel", kernel, "add_formula_kernel")
+        if k is None:
+            return self._register("add_formula_kernel")
+        op = self._text(k.op, "add_formula_kernel: `op`")
+        what = f"add_formula_kernel '{op}'"
+        self._text(k.backend, f"{what}: `backend`")
+        self._text(k.formula, f"{what}: `formula`")
+        if k.argument < -1:
+            self.findings.append(f"{what}: argument {k.argument} is neither -1 nor one")
+        self._judge_kernel(k, what, _KERNEL_FLAGS)
+        self._judge_mask(k, what)
+        # Core leaves out those of records that it does not have, or has otherwise.
+        return self._register(what)
+
+    def add_dtype(self, txn: int | None, info: int | None, out: int | None) -> int:
+        self._check_txn(txn, "add_dtype")
+        found = self._read("RbDTypeInfo", info, "add_dtype")
+        name = self._text(found.name, "add_dtype: `name`") if found is not None else ""
+        what = f"add_dtype '{name}'"
+        if found is not None:
+            if not re.fullmatch(r"[A-Za-z]\w*", name):
+                self.findings.append(f"{what}: the name is no identifier")
+            if not 0 <= found.kind <= _OPAQUE:
+                self.findings.append(f"{what}: kind {found.kind} is no RB_CLASS_*")
+            if found.itemsize not in (1, 2, 4, 8, 16) or not 1 <= found.bits <= 8 * found.itemsize:
+                self.findings.append(
+                    f"{what}: {found.bits} bits in {found.itemsize} bytes are no element"
+                )
+            if found.kind != _OPAQUE and not (found.decode and found.encode):
+                self.findings.append(f"{what}: `decode` or `encode` is null")
+        rc = self._register(what)
+        if rc == 0 and out:
+            _i32.from_address(out).value = self.dtypes
+            self.dtypes += 1
+        return rc
 
     def add_layer(self, txn: int | None, layer: int | None, out: int | None) -> int:
         self._check_txn(txn, "add_layer")
@@ -186,6 +249,13 @@ class FakeHost:
         if found is not None:
             if found.phase >= 800:
                 self.findings.append(f"add_layer '{name}': phase {found.phase} is not below 800")
+            hooks = [
+                bool(getattr(found, m)) for m in ("thread_save", "thread_restore", "thread_free")
+            ]
+            if len(set(hooks)) == 2:
+                self.findings.append(
+                    f"add_layer '{name}': of thread_save, thread_restore and thread_free some are null"
+                )
             for member in ("before", "after"):
                 at = getattr(found, member)
                 while at and _ptr.from_address(at).value:
@@ -260,10 +330,7 @@ class FakeHost:
         A library without a device or layer of its own has kernels for others', which need not be there: core keeps
         them until they are.
         """
-        for op, target, schema, flags in self._kernels:
-            if flags & _FORMULA:
-                continue  # core leaves out those of records that it does not have, or has otherwise
-            what = f"add_kernel '{op}'"
+        for what, op, target, schema in self._kernels:
             if target and target not in self.targets and self._has_own:
                 self.findings.append(f"{what}: there is no backend or layer '{target}'")
             if op and op not in self.ops and ("::" not in op or not self._has_own):

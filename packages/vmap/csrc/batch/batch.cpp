@@ -97,7 +97,7 @@ void Call::check_destination(int i, const RbTensor* result) const {
 void Call::explain(int32_t code) const {
   if ((code != RB_E_ARG && code != RB_E_TYPE && code != RB_E_INDEX) || size() == 0) return;
   for (int32_t i = 0; i < nargs; ++i) {
-    if (info.args[i].flags & RB_ARG_MUTATED) return;
+    if (rb::arg_info(info, i).flags & RB_ARG_MUTATED) return;
   }
   const std::string message = rb::host->err_get()->message;
   const Owned results = call_example(0);

@@ -13,7 +13,7 @@ namespace batch {
 
 using namespace calls;
 
-constexpr int kMaxDims = 32, kMaxArgs = 32;
+constexpr int kMaxDims = RB_MAX_DIMS, kMaxArgs = RB_MAX_ARGS;
 
 /// A level: what transform_push got.
 struct Frame {

@@ -96,19 +96,13 @@ Ref view_value(const Frame& f, const Node& n, RbTensor* parent) {
 
 // A view of all elements in another order: the derivative of such an operator is its inverse.
 Ref undo_by_vjp(const Frame& f, const Node& n, const Node& parent, const Ref& viewed) {
-  const RbMeta meta{static_cast<int32_t>(parent.shape.size()),
-                    viewed->dtype_id,
-                    viewed->backend,
-                    viewed->layout,
-                    viewed->device.id,
-                    0,
-                    parent.shape.data()};
+  RbMeta meta = rb::meta_of(viewed.get());
+  meta.ndim = static_cast<int32_t>(parent.shape.size());
+  meta.shape = parent.shape.data();
   RbValue input{};
   input.tag = RB_META;
   input.v.meta = &meta;
-  const RbMeta own{viewed->ndim,   viewed->dtype_id,  viewed->backend,
-                   viewed->layout, viewed->device.id, 0,
-                   viewed->shape};
+  const RbMeta own = rb::meta_of(viewed.get());
   RbValue output{};
   output.tag = RB_META;
   output.v.meta = &own;
@@ -306,7 +300,7 @@ void write(const Frame& f, RbTensor* wrapper, Ref value) {
   cell.value = std::move(all);
   ++cell.writes;
   set_inner(wrapper, value, node, cell.writes);
-  rb::host->version_bump(wrapper);
+  rb::check(rb::host->version_bump(wrapper));
 }
 
 }  // namespace functional

@@ -75,8 +75,7 @@ int32_t run_init(const RbPlugin& plugin, RbTxn& txn) {
 
 void abandon(RbTxn& txn) {
   for (int slot : txn.slots) slot_deleters[slot] = nullptr;
-  for (int bit : txn.layers) drop_layer(bit);
-  drop_backends(txn.backends.size());
+  undo(txn);
 }
 
 void load(const char* path) {
@@ -101,6 +100,7 @@ void load(const char* path) {
 
   RbTxn txn;
   txn.of_init = true;
+  txn.minor = plugin->abi_built;
   txn.provider = std::string(plugin->name) + " " + plugin->version;
   try {
     const int32_t rc = run_init(*plugin, txn);
@@ -127,6 +127,14 @@ int32_t load_plugin(const char* path) {
 std::vector<LoadedPlugin> loaded_plugins() {
   std::lock_guard<std::mutex> lock(plugins().mutex);
   return plugins().loaded;
+}
+
+int built_minor(const std::string& name) {
+  std::lock_guard<std::mutex> lock(plugins().mutex);
+  for (const LoadedPlugin& known : plugins().loaded) {
+    if (known.name == name) return known.abi_built;
+  }
+  return RB_ABI_MINOR;
 }
 
 void note_slot(int slot) {

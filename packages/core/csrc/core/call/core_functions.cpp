@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "call/destinations.h"
+#include "call/added_dtypes.h"
 #include "call/dispatch.h"
 #include "device/backends.h"
 #include "device/streams.h"
@@ -111,6 +112,7 @@ void core_attach(Op& op) {
 }
 
 void copy_tensor(const RbTensor* src, RbTensor* dst) {
+  if (is_added(src->dtype_id) || is_added(dst->dtype_id)) return copy_converted(src, dst);
   if (src->backend == dst->backend && src->device.id == dst->device.id)
     return copy_by_kernel(src, dst);
   if (src->backend == kMeta) fail(RB_E_DEVICE, "cannot copy out of a meta tensor: it has no data");

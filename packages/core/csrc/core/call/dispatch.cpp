@@ -21,7 +21,7 @@ namespace rabbet {
 
 namespace {
 
-constexpr int kMaxArgs = 32;
+constexpr int kMaxArgs = RB_MAX_ARGS;
 
 // Calls without a tensor argument, and creation with `device=`, go where that argument says.
 int device_argument(const Op& op, const RbValue* args, int32_t nargs, int32_t* index) {

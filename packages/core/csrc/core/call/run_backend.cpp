@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "call/added_dtypes.h"
 #include "call/core_functions.h"
 #include "call/destinations.h"
 #include "call/dispatch.h"
@@ -276,6 +277,9 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
   if (backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn))
     return run_meta(c, op, args, nargs, rets, nrets);
+  const int added = handler.fn ? find_added_dtype(c, args, nargs, rets, nrets) : -1;
+  if (added >= 0 && !(handler.dtype_mask >> added & 1))
+    return run_added_dtype(c, op, handler, args, nargs, rets, nrets);
   if (!handler.fn) {
     if (!op.has_decomp() && !op.rules[kDecompRule].fn) fail_no_kernel(op, backend);
     return decompose(c, args, nargs, rets, nrets);
@@ -320,7 +324,7 @@ void check_kernel_result(const Op& op, int backend, const Handler& handler, int3
 }
 
 uint64_t uniform_dtypes(const Op& op, const Handler& handler) {
-  if (handler.flags & ~uint32_t{RB_K_FORMULA}) return 0;
+  if (handler.flags & ~(kFormulaFlag | RB_K_MOVES)) return 0;
   const bool elementwise =
       op.info.kind == RB_KIND_ELEMENTWISE && op.dtype_rule != DTypeRule::kGeneral;
   if (op.info.nrets != 1 || op.returns_list || !(elementwise || is_formula(handler))) return 0;

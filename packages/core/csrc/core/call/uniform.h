@@ -7,9 +7,9 @@
 
 namespace rabbet {
 
-inline bool is_formula(const Handler& handler) { return (handler.flags & RB_K_FORMULA) != 0; }
+inline bool is_formula(const Handler& handler) { return (handler.flags & kFormulaFlag) != 0; }
 inline bool formula_is_off(const Handler& handler) {
-  return handler.flags && !formula_kernels.load(std::memory_order_relaxed);
+  return is_formula(handler) && !formula_kernels.load(std::memory_order_relaxed);
 }
 
 /// Whether run_uniform does the call; `keys` are backends.

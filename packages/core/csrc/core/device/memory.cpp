@@ -102,6 +102,7 @@ void release_all(int backend, Cache& cache) {
 [[gnu::noinline]] RbBuffer alloc_new(int backend, Cache& cache, uint64_t nbytes, const Key& key) {
   const RbAllocator* allocator = backend_entry(backend).desc.allocator;
   RbBuffer buffer{};
+  buffer.struct_size = sizeof buffer;
   const auto ask = [&] {
     return allocator->alloc(allocator->self, key.device, key.nbytes, key.stream, &buffer);
   };
@@ -120,6 +121,7 @@ void release_all(int backend, Cache& cache) {
          backend_name(backend), (unsigned long long)nbytes,
          (unsigned long long)stats.block_bytes.current, (unsigned long long)stats.block_bytes.peak);
   }
+  buffer.struct_size = sizeof buffer;
   buffer.nbytes = key.nbytes;
   buffer.device_index = key.device;
   return buffer;
@@ -195,7 +197,7 @@ void* host_alloc(uint64_t nbytes) {
 
 void host_free(void* p, uint64_t nbytes) {
   if (const int backend = host_backend()) {
-    cached_free(backend, RbBuffer{p, bin_size(nbytes), nullptr, 0, 0});
+    cached_free(backend, RbBuffer{sizeof(RbBuffer), 0, p, bin_size(nbytes), nullptr, 0, 0});
   } else {
     std::free(p);
   }

@@ -16,8 +16,8 @@ const Formula& compiled(const Op& op);
 /// for a Tensor[] result one RB_TENSORS value). Throws Error.
 void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);
 
-/// What a kernel of a whole formula has to state (RbKernel.schema): the signature, the lets, and
-/// the decomposition (argument -1) or the derivative for an argument; a line each.
+/// What a kernel of a whole formula has to state (RbFormulaKernel.formula): the signature, the
+/// lets, and the decomposition (argument -1) or the derivative for an argument; a line each.
 std::string formula_text(const Op& op, int argument);
 
 /// Evaluate derivative formulas, see RbHost.vjp. Lets are evaluated once for all wanted arguments.

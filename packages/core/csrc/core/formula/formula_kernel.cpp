@@ -1,4 +1,4 @@
-// Kernels of whole formulas (RB_K_FORMULA): when one may run in place of the formula.
+// Kernels of whole formulas (RbFormulaKernel): when one may run in place of the formula.
 #include "formula/formula_kernel.h"
 
 #include <cstring>
@@ -21,7 +21,7 @@ std::atomic<bool> formula_kernels{true};
 
 namespace {
 
-constexpr int kMaxValues = 34;  // arguments, a result and its gradient
+constexpr int kMaxValues = RB_MAX_ARGS + 2;  // arguments, a result and its gradient
 
 // Whether `t` can be read, broadcast, where a result like `g` is written.
 inline bool fits(const RbTensor* t, const RbTensor* g) {
@@ -90,7 +90,7 @@ bool run_vjp_kernel(const Op& op, int argument, const RbValue* args, int nargs, 
       kDTypes[g->dtype_id].category != kFloat)
     return false;
 
-  const RbArgInfo& info = op_info(op)->args[argument];
+  const RbArgInfo& info = op_info(op)->first_arg[argument];
   RbValue values[kMaxValues];
   uint64_t keys = keys_of(g);
   for (int i = 0; i < nparams; ++i) {

@@ -1,4 +1,4 @@
-// Kernels of whole formulas (RB_K_FORMULA, see RbKernel).
+// Kernels of whole formulas (RbFormulaKernel).
 #pragma once
 #include <atomic>
 

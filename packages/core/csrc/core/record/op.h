@@ -22,18 +22,28 @@ struct Param : RbArgInfo {
   std::string default_str;
 };
 
+/// Handler.flags of a kernel that computes a formula of the record (RbFormulaKernel).
+constexpr uint32_t kFormulaFlag = 8;
+
 /// One slot of an operator's table, indexed by key bit.
 struct Handler {
   RbFn fn = nullptr;
   void* self = nullptr;
-  uint32_t flags = 0;  // RB_K_*
+  uint32_t flags = 0;  // RB_K_*, kFormulaFlag
   uint64_t dtype_mask = 0;
   uint64_t uniform_dtypes = 0;  // of uniform calls that need nothing but this kernel (call/plan.h)
-  const char* provider = nullptr;  // wheel and version, for messages
+  uint64_t reads_args = 0, reads_rets = 0;  // of a vjp rule: whose values it reads
+  const char* provider = nullptr;           // wheel and version, for messages
 };
 
-/// Rules that may be functions (Op::rules); RbKernel.backend names them "decomp", "shape", ...
-enum RuleSlot { kDecompRule, kShapeRule, kVjpRule, kJvpRule, kRuleSlots };
+/// Rules that may be functions (Op::rules).
+enum RuleSlot {
+  kDecompRule = RB_RULE_DECOMP,
+  kShapeRule = RB_RULE_SHAPE,
+  kVjpRule = RB_RULE_VJP,
+  kJvpRule = RB_RULE_JVP,
+  kRuleSlots
+};
 
 constexpr int kBackendBits = 16;  // key bits 0..15: backends by id
 constexpr int kKeyBits = 64;

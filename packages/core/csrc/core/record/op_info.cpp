@@ -59,14 +59,14 @@ class Reads {
 };
 
 // Of a derivative that is a function: it is given all arguments and results, those that it does not
-// read as RB_META. The mask: arguments in the lower half, results in the upper one.
+// read as RB_META.
 void set_reads(const Op& op, RbArgInfo& arg) {
   if (!(arg.flags & RB_ARG_HAS_VJP)) return;
-  const uint64_t mask = op.rules[kVjpRule].dtype_mask;
+  const Handler& rule = op.rules[kVjpRule];
   arg.reads_args = (uint64_t{1} << op.params.size()) - 1;
   arg.reads_rets = (uint64_t{1} << op.ret_names.size()) - 1;
-  arg.saves_args = mask & op.tensor_args;
-  arg.saves_rets = mask >> 32 & arg.reads_rets;
+  arg.saves_args = rule.reads_args & op.tensor_args;
+  arg.saves_rets = rule.reads_rets & arg.reads_rets;
 }
 
 }  // namespace

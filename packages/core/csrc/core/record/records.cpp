@@ -19,14 +19,16 @@ struct TypeName {
 };
 const TypeName kTypes[] = {
     {"Tensor", RB_A_TENSOR, RB_A_TENSORS},
-    {"Scalar", RB_A_SCALAR, -1},
+    {"Scalar", RB_A_SCALAR, RB_A_SCALARS},
     {"int", RB_A_INT, RB_A_INTS},
     {"float", RB_A_FLOAT, RB_A_FLOATS},
-    {"bool", RB_A_BOOL, -1},
-    {"str", RB_A_STR, -1},
+    {"bool", RB_A_BOOL, RB_A_BOOLS},
+    {"str", RB_A_STR, RB_A_STRS},
     {"dtype", RB_A_DTYPE, -1},
     {"device", RB_A_DEVICE, -1},
     {"Generator", RB_A_GENERATOR, -1},
+    {"layout", RB_A_LAYOUT, -1},
+    {"callable", RB_A_CALLABLE, -1},
     {"dim", RB_A_DIM, RB_A_DIMS},
     {"newdim", RB_A_NEWDIM, -1},
     {"perm", RB_A_PERM, -1},
@@ -627,6 +629,7 @@ void Parser::finish_record() {
   Op& op = *op_;
   for (size_t i = 0; i < op.params.size(); ++i) {
     Param& p = op.params[i];
+    p.struct_size = sizeof(RbArgInfo);
     p.name = p.name_text.c_str();
     if (p.default_value.tag == RB_INTS) p.default_value.v.is = p.default_ints.data();
     if (p.default_value.tag == RB_STR) p.default_value.v.s = p.default_str.c_str();
@@ -665,7 +668,9 @@ void Parser::finish_record() {
   info.name = op.name.c_str();
   info.nargs = static_cast<int32_t>(op.params.size());
   info.nrets = static_cast<int32_t>(op.ret_names.size());
-  info.args = op.arg_infos.data();
+  info.first_arg = op.arg_infos.data();
+  info.arg_size = sizeof(RbArgInfo);
+  info.schema = op.schema.c_str();
   info.ret_names = op.ret_name_ptrs.data();
   ops_.push_back(std::move(op_));
 }

@@ -43,7 +43,7 @@ int promote_arguments(const RbValue* args, int nargs, uint64_t mask) {
       for (uint32_t j = 0; j < args[i].len; ++j) {
         if (args[i].v.ts[j]) p.add_tensor(args[i].v.ts[j]->ndim, args[i].v.ts[j]->dtype_id);
       }
-    } else if (args[i].tag >= RB_BOOL && args[i].tag <= RB_COMPLEX) {
+    } else if (is_number(args[i])) {
       p.add_number(args[i]);
     }
   }

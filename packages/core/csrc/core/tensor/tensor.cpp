@@ -22,8 +22,8 @@ namespace {
 static_assert(kBackendIds == kMaxBackends && kSlotIds == kSlots);
 
 void free_cached(Storage* s) {
-  cached_free(s->backend,
-              RbBuffer{s->data, reinterpret_cast<uint64_t>(s->ctx), nullptr, s->device, 0});
+  cached_free(s->backend, RbBuffer{sizeof(RbBuffer), 0, s->data, reinterpret_cast<uint64_t>(s->ctx),
+                                   nullptr, s->device, 0});
 }
 void free_block(Storage* s) { block_free(s->data, s->nbytes); }
 
@@ -475,7 +475,9 @@ void tensor_destroy(Tensor* t) {
 }
 
 RbTensor** tensors_new(uint32_t n) {
-  return static_cast<RbTensor**>(std::calloc(n ? n : 1, sizeof(RbTensor*)));
+  auto* array = static_cast<RbTensor**>(std::calloc(n ? n : 1, sizeof(RbTensor*)));
+  if (!array) fail(RB_E_OOM, "out of host memory for a list of %u tensors", n);
+  return array;
 }
 
 void value_release(RbValue* v) {

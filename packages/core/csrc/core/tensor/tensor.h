@@ -8,7 +8,7 @@
 
 namespace rabbet {
 
-constexpr int kMaxDims = 32;
+constexpr int kMaxDims = RB_MAX_DIMS;
 constexpr int kInlineDims = 5;
 constexpr int kSlots = 4;
 constexpr int kInlineBytes = 64;
