@@ -7,8 +7,8 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "call/plan.h"
 #include "call/core_functions.h"
+#include "call/plan.h"
 #include "device/backends.h"
 #include "formula/formula.h"
 #include "formula/formula_nodes.h"

@@ -39,8 +39,8 @@ int device_argument(const Op& op, const RbValue* args, int32_t nargs, int32_t* i
                                     int32_t nargs, RbValue* rets, int32_t nrets);
 
 // Run the topmost handler among the keys of the call.
-[[gnu::always_inline]] inline int32_t run_top(const CallPlan& c, const RbValue* args, int32_t nargs, RbValue* rets,
-                       int32_t nrets) {
+[[gnu::always_inline]] inline int32_t run_top(const CallPlan& c, const RbValue* args, int32_t nargs,
+                                              RbValue* rets, int32_t nrets) {
   const Op& op = *impl(c.op);
   const uint64_t keys = c.keys[0] & op.mask;
   if (__builtin_expect(keys > kBackendMask, 0)) return run_layer(c, keys, args, nargs, rets, nrets);
@@ -88,8 +88,8 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
   });
 }
 
-[[gnu::always_inline]] inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
-                            int32_t nrets, uint32_t flags) {
+[[gnu::always_inline]] inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs,
+                                                   RbValue* rets, int32_t nrets, uint32_t flags) {
   const ArgumentFacts facts = facts_of(args, nargs);
   const ThreadState& state = thread_state();
   CallPlan c;

@@ -64,15 +64,15 @@ inline ArgumentFacts facts_of_list(const RbValue& list) {
     const uint32_t tag = args[i].tag;
     if (tag == RB_TENSOR) {
       const RbTensor* t = args[i].v.t;
-      if (!keys) device = t->device.id;
-      keys |= keys_of(t);
-      if (__builtin_expect(t->level > level, 0)) level = t->level;
       if (!first) {
         first = t;
-        same = same && (t->flags & RB_T_CONTIGUOUS);
-      } else if (same) {
-        same = (t->flags & RB_T_CONTIGUOUS) && (t == first || same_kind_and_shape(t, first));
+        if (!keys) device = t->device.id;
+        if (!(t->flags & RB_T_CONTIGUOUS)) same = false;
+      } else if (same && t != first) {
+        same = (t->flags & RB_T_CONTIGUOUS) && same_kind_and_shape(t, first);
       }
+      keys |= keys_of(t);
+      if (__builtin_expect(t->level > level, 0)) level = t->level;
     } else if (__builtin_expect(!(kPlain >> tag & 1), 0)) {
       same = false;
       if (tag != RB_TENSORS) continue;
