@@ -2,10 +2,10 @@
 
 #include <pybind11/stl.h>
 
-#include "call/plan.h"
 #include "arguments.h"
 #include "boundary/plugin.h"
 #include "call/dispatch.h"
+#include "call/plan.h"
 #include "device/backends.h"
 #include "errors.h"
 #include "layer/layers.h"

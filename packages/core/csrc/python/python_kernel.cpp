@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "call/plan.h"
 #include "call/dispatch.h"
+#include "call/plan.h"
 #include "convert.h"
 #include "device/backends.h"
 #include "errors.h"

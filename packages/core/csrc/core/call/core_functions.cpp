@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "call/destinations.h"
 #include "call/added_dtypes.h"
+#include "call/destinations.h"
 #include "call/dispatch.h"
 #include "device/backends.h"
 #include "device/streams.h"

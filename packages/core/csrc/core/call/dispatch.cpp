@@ -39,8 +39,8 @@ int device_argument(const Op& op, const RbValue* args, int32_t nargs, int32_t* i
                                     int32_t nargs, RbValue* rets, int32_t nrets);
 
 // Run the topmost handler among the keys of the call.
-[[gnu::always_inline]] inline int32_t run_top(const CallPlan& c, const RbValue* args, int32_t nargs, RbValue* rets,
-                       int32_t nrets) {
+[[gnu::always_inline]] inline int32_t run_top(const CallPlan& c, const RbValue* args, int32_t nargs,
+                                              RbValue* rets, int32_t nrets) {
   const Op& op = *impl(c.op);
   const uint64_t keys = c.keys[0] & op.mask;
   if (__builtin_expect(keys > kBackendMask, 0)) return run_layer(c, keys, args, nargs, rets, nrets);
@@ -88,9 +88,9 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
   });
 }
 
-[[gnu::always_inline]] inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
-                            int32_t nrets, uint32_t flags) {
-  const ArgumentFacts facts(args, nargs);
+[[gnu::always_inline]] inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs,
+                                                   RbValue* rets, int32_t nrets, uint32_t flags) {
+  const ArgumentFacts facts = facts_of(args, nargs);
   const ThreadState& state = thread_state();
   CallPlan c;
   c.struct_size = sizeof(RbCall);
@@ -140,6 +140,18 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
   return call(op, all, op->info.nargs, rets, nrets, flags);
 }
 
+// Whether the dims that are given need no wrapping: single ones in the range of the first tensor.
+inline bool dims_are_wrapped(const Op& op, const RbValue* args, int32_t nargs) {
+  if (op.first_tensor < 0 || args[op.first_tensor].tag != RB_TENSOR) return false;
+  const auto ndim = static_cast<uint64_t>(args[op.first_tensor].v.t->ndim);
+  for (uint64_t rest = op.dim_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i >= nargs || args[i].tag == RB_NONE) continue;
+    if (args[i].tag != RB_INT || static_cast<uint64_t>(args[i].v.i) >= ndim) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
@@ -166,7 +178,7 @@ int32_t redispatch(const RbCall* c, int layer, const RbValue* args, int32_t narg
   } else {  // a copy that the layer has made, or values of its own
     static_cast<RbCall&>(below) = *c;
     below.planned_args = args;
-    below.uniform = ArgumentFacts(args, nargs).uniform;
+    below.uniform = facts_of(args, nargs).uniform;
   }
   below.keys[0] &= (1ull << layer) - 1;
   return run_top(below, args, nargs, rets, nrets);
@@ -174,7 +186,7 @@ int32_t redispatch(const RbCall* c, int layer, const RbValue* args, int32_t narg
 
 int32_t redispatch_new(const RbCall* c, int layer, const RbValue* args, int32_t nargs,
                        RbValue* rets, int32_t nrets) {
-  const ArgumentFacts facts(args, nargs);
+  const ArgumentFacts facts = facts_of(args, nargs);
   const ThreadState& state = thread_state();
   CallPlan below;
   static_cast<RbCall&>(below) = *c;

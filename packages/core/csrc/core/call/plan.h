@@ -33,51 +33,57 @@ inline bool same_kind_and_shape(const RbTensor* t, const RbTensor* other) {
   return true;
 }
 
-/// One pass over the arguments.
+/// What one pass over the arguments finds.
 struct ArgumentFacts {
   uint64_t keys = 0;
   int32_t level = 0, device = 0;
   const RbTensor* uniform = nullptr;
-
-  [[gnu::always_inline]] ArgumentFacts(const RbValue* args, int32_t nargs) {
-    constexpr uint64_t kPlain = 1u << RB_NONE | 1u << RB_BOOL | 1u << RB_INT | 1u << RB_FLOAT |
-                                1u << RB_STR | 1u << RB_TENSOR;
-    const RbTensor* first = nullptr;
-    bool same = true;
-    for (int32_t i = 0; i < nargs; ++i) {
-      const uint32_t tag = args[i].tag;
-      if (tag == RB_TENSOR) {
-        const RbTensor* t = args[i].v.t;
-        add(t);
-        if (!first) {
-          first = t;
-          device = t->device.id;
-          same = same && (t->flags & RB_T_CONTIGUOUS);
-        } else if (same) {
-          same = (t->flags & RB_T_CONTIGUOUS) && (t == first || same_kind_and_shape(t, first));
-        }
-      } else if (__builtin_expect(!(kPlain >> tag & 1), 0)) {
-        same = false;
-        if (tag == RB_TENSORS) add_list(args[i]);
-      }
-    }
-    if (same) uniform = first;
-  }
-
- private:
-  [[gnu::always_inline]] void add(const RbTensor* t) {
-    keys |= keys_of(t);
-    if (__builtin_expect(t->level > level, 0)) level = t->level;
-  }
-  [[gnu::noinline]] void add_list(const RbValue& list) {
-    for (uint32_t j = 0; j < list.len; ++j) {
-      const RbTensor* t = list.v.ts[j];
-      if (!t) continue;
-      if (!keys) device = t->device.id;
-      add(t);
-    }
-  }
 };
+
+/// The facts about the tensors of a list, which no uniform call has.
+inline ArgumentFacts facts_of_list(const RbValue& list) {
+  ArgumentFacts facts;
+  for (uint32_t j = 0; j < list.len; ++j) {
+    const RbTensor* t = list.v.ts[j];
+    if (!t) continue;
+    if (!facts.keys) facts.device = t->device.id;
+    facts.keys |= keys_of(t);
+    if (t->level > facts.level) facts.level = t->level;
+  }
+  return facts;
+}
+
+[[gnu::always_inline]] inline ArgumentFacts facts_of(const RbValue* args, int32_t nargs) {
+  constexpr uint64_t kPlain = 1u << RB_NONE | 1u << RB_BOOL | 1u << RB_INT | 1u << RB_FLOAT |
+                              1u << RB_STR | 1u << RB_TENSOR;
+  uint64_t keys = 0;
+  int32_t level = 0, device = 0;
+  const RbTensor* first = nullptr;
+  bool same = true;
+  for (int32_t i = 0; i < nargs; ++i) {
+    const uint32_t tag = args[i].tag;
+    if (tag == RB_TENSOR) {
+      const RbTensor* t = args[i].v.t;
+      if (!first) {
+        first = t;
+        if (!keys) device = t->device.id;
+        if (!(t->flags & RB_T_CONTIGUOUS)) same = false;
+      } else if (same && t != first) {
+        same = (t->flags & RB_T_CONTIGUOUS) && same_kind_and_shape(t, first);
+      }
+      keys |= keys_of(t);
+      if (__builtin_expect(t->level > level, 0)) level = t->level;
+    } else if (__builtin_expect(!(kPlain >> tag & 1), 0)) {
+      same = false;
+      if (tag != RB_TENSORS) continue;
+      const ArgumentFacts list = facts_of_list(args[i]);
+      if (!keys) device = list.device;
+      keys |= list.keys;
+      if (list.level > level) level = list.level;
+    }
+  }
+  return {keys, level, device, same ? first : nullptr};
+}
 
 /// The dtypes of uniform calls that the kernel answers alone: nothing has to be inferred, cast or
 /// checked, and the result has the shape of the arguments. Found when the kernel is registered.

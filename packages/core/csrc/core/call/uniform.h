@@ -1,4 +1,5 @@
-// Uniform calls (plan.h) that one kernel answers alone: a result like the arguments, then the kernel.
+// Uniform calls (plan.h) that one kernel answers alone: a result like the arguments, then the
+// kernel.
 #pragma once
 #include "call/plan.h"
 #include "device/backends.h"
@@ -13,7 +14,8 @@ inline bool formula_is_off(const Handler& handler) {
 }
 
 /// Whether run_uniform does the call; `keys` are backends.
-[[gnu::always_inline]] inline bool is_answered_alone(const CallPlan& c, const Op& op, uint64_t keys) {
+[[gnu::always_inline]] inline bool is_answered_alone(const CallPlan& c, const Op& op,
+                                                     uint64_t keys) {
   const RbTensor* like = c.uniform;
   if (!like || keys & (keys - 1) || c.flags & RB_CALL_OUT) return false;
   const Handler& handler = op.table[like->backend];
@@ -24,8 +26,9 @@ inline bool formula_is_off(const Handler& handler) {
 int32_t finish_uniform(const CallPlan& c, int32_t rc, const RbValue* args, int32_t nargs,
                        RbValue* rets);
 
-[[gnu::always_inline]] inline int32_t run_uniform(const CallPlan& c, const Op& op, const RbValue* args, int32_t nargs,
-                           RbValue* rets) {
+[[gnu::always_inline]] inline int32_t run_uniform(const CallPlan& c, const Op& op,
+                                                  const RbValue* args, int32_t nargs,
+                                                  RbValue* rets) {
   const RbTensor* like = c.uniform;
   const Handler& handler = op.table[like->backend];
   RbValue result;

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "call/plan.h"
 #include "call/dispatch.h"
+#include "call/plan.h"
 #include "call/run_backend.h"
 #include "device/backends.h"
 #include "device/streams.h"

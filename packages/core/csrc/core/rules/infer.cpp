@@ -254,17 +254,6 @@ int64_t wrap_one(const Op& op, int64_t dim, int64_t ndim) {
 
 }  // namespace
 
-bool dims_are_wrapped(const Op& op, const RbValue* args, int nargs) {
-  const RbTensor* x = first_tensor(op, args);
-  for (uint64_t rest = op.dim_args; rest; rest &= rest - 1) {
-    const int i = __builtin_ctzll(rest);
-    if (i >= nargs) break;
-    if (args[i].tag == RB_NONE || (args[i].tag == RB_INTS && !args[i].len)) continue;
-    if (args[i].tag != RB_INT || !x || args[i].v.i < 0 || args[i].v.i >= x->ndim) return false;
-  }
-  return true;
-}
-
 void wrap_dims(const Op& op, RbValue* args, int nargs, DimScratch& scratch) {
   const RbTensor* x = first_tensor(op, args);
   const int64_t ndim = x ? x->ndim : 0;

@@ -31,8 +31,6 @@ struct DimScratch {
   int used = 0;
 };
 void wrap_dims(const Op& op, RbValue* args, int nargs, DimScratch& scratch);
-/// Whether wrap_dims has nothing to do: the dims that are given are single ones in their range.
-bool dims_are_wrapped(const Op& op, const RbValue* args, int nargs);
 
 /// Make the view that a `view(x)` primitive describes (views.cpp). Owned result, without a view
 /// record.

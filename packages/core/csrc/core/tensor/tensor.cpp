@@ -60,7 +60,8 @@ void free_adopted(Storage* s) {
 
 [[gnu::noinline]] Tensor* new_block() {
   auto* t = static_cast<Tensor*>(block_alloc_slow(sizeof(Tensor)));
-  std::memset(static_cast<void*>(t), 0, offsetof(Tensor, inline_data));
+  char* const begin = reinterpret_cast<char*>(t);
+  std::memset(begin, 0, t->inline_data - begin);
   t->shape = t->dims;
   return t;
 }

@@ -61,9 +61,9 @@ struct ThreadState {
   std::vector<TransformFrame> levels;
   const CallPlan* plan = nullptr;  // of the innermost call that a layer handles
   LiveCounts* live = nullptr;      // outlives the thread
-  int32_t nested = 0;          // decompositions and kernels in Python that run inside each other
+  int32_t nested = 0;  // decompositions and kernels in Python that run inside each other
   int32_t in_parallel = 0;
-  uint32_t tensor_flags = 0;  // of new tensors: RB_T_INFERENCE in inference mode
+  uint32_t tensor_flags = 0;          // of new tensors: RB_T_INFERENCE in inference mode
   FreeBlock* free_tensors = nullptr;  // see take_tensor in tensor.cpp
   int32_t free_tensor_count = 0;
   FreeBlock* free_blocks[kBlockClasses] = {};
