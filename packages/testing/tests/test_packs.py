@@ -48,7 +48,7 @@ static int32_t init(const RbHost* host, RbTxn* txn)
   if (code) return code; /*SECOND*/
   k.op = "odd::plain"; k.fn = plain; k.dtype_mask = 1ull << RB_F32;
   return host->add_kernel(txn, &k); }
-static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, 3, 0, 0, "odd-plugin", "1.0", init, 0};
+static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_NEEDED, 0, 0, "odd-plugin", "1.0", init, 0};
 RB_EXPORT const RbPlugin* rabbet_plugin_v0(void) { return &plugin; }
 """
 CALL_OF_PLAIN = """
