@@ -16,11 +16,13 @@ TYPES = {
     "bool": "_bool", "str": "_str", "dtype": "_dtype", "device": "_Device", "Generator": "_Generator",
     "dim": "_int", "newdim": "_int", "dim[]": "_Ints", "perm": "_Ints", "size[]": "_Ints", "bsize[]": "_Ints",
     "int[]": "_Ints", "float[]": "_Sequence[_float]",
+    "bool[]": "_Sequence[_bool]", "str[]": "_Sequence[_str]", "Scalar[]": "_Sequence[_Number]", "layout": "_layout",
+    "callable": "_Callable[..., object]",
 }  # fmt: skip
 HEADER = '''"""Public operators, written by tools/write_stubs.py from the records. Do not edit."""
 
 from builtins import bool as _bool, complex as _complex, float as _float, int as _int, str as _str
-from collections.abc import Sequence as _Sequence
+from collections.abc import Callable as _Callable, Sequence as _Sequence
 from typing import NamedTuple as _NamedTuple, Self as _Self, TypeAlias as _TypeAlias, overload as _overload
 
 from ._C import Generator as _Generator, Tensor as _Tensor, device as _device, dtype as _dtype

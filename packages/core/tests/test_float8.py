@@ -195,7 +195,7 @@ def test_it_has_no_common_dtype_with_others():
 
 def test_numpy_has_no_such_dtype():
     x = rabbet.ones(2).to(F8)
-    with pytest.raises(TypeError, match="NumPy has no float8_e4m3fn; use tensor.float"):
+    with pytest.raises(TypeError, match=r"NumPy has no float8_e4m3fn; use tensor\.float"):
         x.numpy()
     with pytest.raises(
         BufferError, match=r"float8_e4m3fn has no buffer format: use .float\(\) first"

@@ -31,6 +31,7 @@ from ._C import (
     dtype as dtype,
     float16 as float16,
     float32 as float32,
+    float8_e4m3fn as float8_e4m3fn,
     float64 as float64,
     int8 as int8,
     int16 as int16,

@@ -9,6 +9,7 @@ import base64
 import json
 import math
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ _MAX_HEADER = 100_000_000
 _NAMES = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "uint16": "U16",
     "uint32": "U32", "uint64": "U64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
-    "complex64": "C64", "complex128": "C128", "float8_e4m3fn": "F8_E4M3",
+    "complex64": "C64", "complex128": "C128",
 }  # fmt: skip
 _DTYPES = {code: name for name, code in _NAMES.items()}
 
@@ -175,7 +176,7 @@ def _encode(obj: Any) -> tuple[bytes, list[Tensor]]:
     for name, t in packer.tensors.items():
         nbytes = t.numel() * t.itemsize
         header[name] = {
-            "dtype": _NAMES.get(t.dtype.name, t.dtype.name),
+            "dtype": _code_of_dtype(t.dtype.name),
             "shape": list(t.shape),
             "data_offsets": [offset, offset + nbytes],
         }
@@ -241,10 +242,16 @@ def _read_header(data: Any, file: str) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
+def _code_of_dtype(name: str) -> str:
+    """What files call a dtype: as safetensors does (float8_e4m3fn is F8_E4M3), others by their names."""
+    small = re.fullmatch(r"float(\d+)_(e\d+m\d+)\w*", name)
+    return _NAMES.get(name) or (f"F{small[1]}_{small[2].upper()}" if small else name)
+
+
 def _name_of_dtype(code: Any) -> str | None:
-    """The dtype that a file calls so; added ones have their own names there."""
-    added = code in _C.dtype_names() and code not in _NAMES
-    return code if added else _DTYPES.get(code)
+    """The dtype that a file calls so; None: there is none."""
+    found = _DTYPES.get(code)
+    return found or next((n for n in _C.dtype_names() if _code_of_dtype(n) == code), None)
 
 
 def _check_entry(name: str, entry: Any, room: int, file: str) -> tuple[str, list[int], int, int]:
