@@ -88,7 +88,7 @@ def calls(name: str) -> Iterator[tuple[int, Callable[..., Any]]]:
     for given in plain:
         yield len(tensors), lambda *x, given=given: op(**dict(zip(tensors, x)), **given)
     for p in params:
-        if p["type"] != "Tensor" or len(tensors) < 2 or info["family"] != "elementwise":
+        if p["type"] != "Tensor" or len(tensors) < 2 or not info["numbers"]:
             continue  # elsewhere a number is no Tensor
         for value in STAND_INS.get(name, [0.5]):
             others = [t for t in tensors if t != p["name"]]

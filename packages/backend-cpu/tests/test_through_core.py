@@ -19,7 +19,7 @@ PLAIN = [
     if info["kind"] == "elementwise"
     and info["ref"].startswith("numpy.")
     and info["function"]
-    and not info["accepts"]
+    and not info["dtypes"]
     and all(p["type"] == "Tensor" for p in info["params"] if not p["has_default"])
     and name not in {"where", "pow", "div"}
 ]

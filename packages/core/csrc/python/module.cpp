@@ -82,6 +82,7 @@ py::dict describe_param(const Param& p) {
   d["bilinear"] = (p.flags & RB_ARG_BILINEAR) != 0;
   d["vjp"] = (p.flags & RB_ARG_HAS_VJP) != 0;
   d["fixed_len"] = p.fixed_len;
+  d["choices"] = p.choices;
   d["has_default"] = p.has_default;
   d["default"] = p.has_default ? owned(value_to_python(&p.default_value)) : py::none();
   return d;
@@ -114,7 +115,13 @@ py::dict describe_op(const std::string& name) {
   d["detached"] = op->detached;
   d["doc"] = op->doc;
   d["ref"] = op->ref;
-  d["accepts"] = op->accepts;
+  d["dtypes"] = op->dtypes_text;
+  d["numbers"] = op->takes_numbers();
+  d["identity"] = op->identity;
+  py::list checks;
+  for (const Check& check : op->checks) checks.append(check.condition + " : " + check.message);
+  d["checks"] = checks;
+  d["data_checks"] = op->data_checks;
   d["alias"] = op->aliases;
   d["function"] = op->as_function;
   d["method"] = op->as_method;

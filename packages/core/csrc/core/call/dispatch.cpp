@@ -10,6 +10,7 @@
 #include "formula/formula.h"
 #include "layer/layers.h"
 #include "layer/transforms.h"
+#include "rules/checks.h"
 #include "rules/infer.h"
 #include "tensor/dtype.h"
 #include "thread/host_table.h"
@@ -133,6 +134,10 @@ int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, in
              uint32_t flags) {
   if (__builtin_expect(nargs < op->info.nargs, 0))
     return call_with_defaults(op, args, nargs, rets, nrets, flags);
+  if (__builtin_expect(op->choice_args != 0, 0)) {
+    const int32_t rc = guarded([&] { check_choices(*op, args, nargs); });
+    if (rc != RB_OK) return rc;
+  }
   bool has_dims = false;  // that are given
   for (uint64_t rest = op->dim_args; rest; rest &= rest - 1) {
     const int i = __builtin_ctzll(rest);

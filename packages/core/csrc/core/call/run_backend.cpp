@@ -10,6 +10,7 @@
 #include "device/backends.h"
 #include "formula/formula.h"
 #include "formula/formula_kernel.h"
+#include "rules/checks.h"
 #include "rules/infer.h"
 #include "rules/rule_functions.h"
 #include "rules/shape_rules.h"
@@ -65,6 +66,7 @@ inline bool is_elementwise(const Op& op, const Handler& handler) {
 // ---- the ways to a result
 
 void make_views(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets) {
+  if (op.has_checks()) check_arguments(op, args, nargs);
   if (c->flags & RB_CALL_OUT)
     fail(RB_E_ARG, "%s: a view has no in-place or out= form", op.name.c_str());
   Tensor* view = make_view(op, args, nargs);
@@ -274,13 +276,15 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   // A function that an operator is made of may draw random numbers, as the levels around it say.
   const bool made_of_others = !handler.fn && op.rules[kDecompRule].fn && op.has_decomp();
   const LayersOff layers_off(made_of_others ? uint64_t{1} << kTransformSlot : 0);
-  if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
-  if (backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn))
-    return run_meta(c, op, args, nargs, rets, nrets);
-  if (!handler.fn) {
+  const bool on_meta =
+      backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn);
+  if (!handler.fn && !on_meta && !op.core_fn) {
     if (!op.has_decomp() && !op.rules[kDecompRule].fn) fail_no_kernel(op, backend);
     return decompose(c, args, nargs, rets, nrets);
   }
+  if (op.has_checks()) check_arguments(op, args, nargs);
+  if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
+  if (on_meta) return run_meta(c, op, args, nargs, rets, nrets);
   if (handler.flags & RB_K_ALLOCATES)
     return run_allocating(c, op, handler, backend, args, nargs, rets, nrets);
   if (!run_kernel(c, op, handler, backend, args, nargs, rets, nrets))
@@ -318,7 +322,7 @@ inline const RbTensor* uniform_input(const RbValue* args, int nargs) {
 
 // Whether the quick way knows how to run `op` with this handler.
 inline bool is_quick(const Op& op, const Handler& handler) {
-  if (!handler.fn) return false;
+  if (!handler.fn || op.has_checks()) return false;
   if (handler.flags)
     return handler.flags == RB_K_FORMULA && formula_kernels.load(std::memory_order_relaxed);
   return op.info.kind == RB_KIND_ELEMENTWISE && op.dtype_rule != DTypeRule::kGeneral;
@@ -406,7 +410,8 @@ void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* ret
     fail(RB_E_NOTIMPL, "%s: the operator has no decomposition", op.name.c_str());
   const Nesting nesting(op);
   // What it is made of may take more than the operator does.
-  if (op.shape_rule == ShapeRule::kNamed) validate_shapes(op, args, nargs);
+  validate(op, args, nargs);
+  if (op.has_checks()) check_arguments(op, args, nargs);
   if (!(c->flags & RB_CALL_OUT)) return run_decomp(op, args, nargs, rets, nrets);
   RbValue results[kMaxRets];
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();

@@ -34,6 +34,9 @@ int eval_dtype(const Op& op, int ret, const RbValue* args, int nargs);
 int eval_compute(const Op& op, const RbValue* args, int nargs);
 int eval_shape(const Op& op, const RbValue* args, int nargs, int64_t* shape);  // returns ndim
 
+/// Evaluate the `check` lines; throws what the first says that does not hold.
+void run_checks(const Op& op, const RbValue* args, int nargs);
+
 /// C++ decompositions, `decomp function NAME`.
 using DecompFn = void (*)(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);
 DecompFn find_decomp_function(const char* name);

@@ -1,7 +1,10 @@
 // Kernels of whole formulas (RB_K_FORMULA): when one may run in place of the formula.
 #include "formula/formula_kernel.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstring>
+#include <vector>
 
 #include "call/dispatch.h"
 #include "call/run_backend.h"
@@ -36,14 +39,56 @@ inline bool fits(const RbTensor* t, const RbTensor* g) {
 
 }  // namespace
 
-std::string formula_text(const Op& op, int argument) {
-  std::string text = op.schema + "\n";
-  for (auto& [name, formula] : op.lets) text += "let " + name + " = " + formula + "\n";
-  if (argument < 0) return text + "decomp " + op.decomp_text + "\n";
-  for (auto& [name, formula] : op.vjps) {
-    if (name == op.params[argument].name_text) text += "vjp " + name + " " + formula + "\n";
+namespace {
+
+// The definitions that the formulas in `body` use, also by way of each other; a line each.
+std::string used_definitions(const Op& op, const std::string& body) {
+  auto uses = [](const std::string& text, const std::string& name) {
+    const std::string call = name + "(";
+    for (size_t at = text.find(call); at != std::string::npos; at = text.find(call, at + 1)) {
+      const char before = at ? text[at - 1] : ' ';
+      if (!std::isalnum(static_cast<unsigned char>(before)) && before != '_') return true;
+    }
+    return false;
+  };
+  std::vector<const Definition*> unused, used;
+  for (const Definition& def : op.defs) unused.push_back(&def);
+  for (const Definition& def : *op.shared_defs) unused.push_back(&def);
+  std::string known = body;
+  for (bool more = true; more;) {
+    more = false;
+    for (const Definition*& def : unused) {
+      if (!def || !uses(known, def->name)) continue;
+      known += def->text;
+      used.push_back(def);
+      def = nullptr;
+      more = true;
+    }
   }
-  return text;
+  std::sort(used.begin(), used.end(),
+            [](const Definition* a, const Definition* b) { return a->name < b->name; });
+  std::string lines;
+  for (const Definition* def : used) {
+    std::string params;
+    for (const std::string& p : def->params) params += (params.empty() ? "" : ", ") + p;
+    lines += "def " + def->name + "(" + params + ") = " + def->text + "\n";
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string formula_text(const Op& op, int argument) {
+  std::string body;
+  for (auto& [name, formula] : op.lets) body += "let " + name + " = " + formula + "\n";
+  if (argument < 0) {
+    body += "decomp " + op.decomp_text + "\n";
+  } else {
+    for (auto& [name, formula] : op.vjps) {
+      if (name == op.params[argument].name_text) body += "vjp " + name + " " + formula + "\n";
+    }
+  }
+  return op.schema + "\n" + used_definitions(op, body) + body;
 }
 
 bool infer_plain(const Op& op, const RbValue* args, int nargs, Inferred& out) {

@@ -67,8 +67,15 @@ struct Node {
 };
 
 struct LetBinding {
-  std::string name;
+  std::string name;  // empty: a value that a `def` was given
   int32_t root = -1;
+};
+
+/// A check of the record: its condition, and the message in parts, text and formulas by turns.
+struct CheckNodes {
+  int32_t condition = -1;
+  std::vector<std::string> texts;  // one more than values
+  std::vector<int32_t> values;
 };
 
 struct Formula {
@@ -77,6 +84,7 @@ struct Formula {
   int32_t locals = 0;
   int32_t decomp = -1, compute = -1, shape = -1;
   std::vector<int32_t> dtypes;
+  std::vector<CheckNodes> checks;
   std::vector<int32_t> vjps;             // per parameter, -1: none
   std::vector<int32_t> jvps;             // per result, -1: none
   mutable std::vector<uint8_t> refused;  // per parameter: the quick evaluator does not take its vjp
@@ -84,5 +92,7 @@ struct Formula {
 
 /// Compile all formulas of an operator; throws Error naming its file and line.
 std::shared_ptr<Formula> compile_formulas(const Op& op);
+/// Check the definitions that the operator's formulas may use, whether they do or not.
+void check_definitions(const Op& op);
 
 }  // namespace rabbet

@@ -50,6 +50,8 @@ class Runner {
         let_done_(f.lets.size()),
         locals_(f.locals) {}
 
+  bool holds(int condition) { return truth(eval(condition)); }
+
   void set_results(const RbValue* outs, int n) {
     outs_ = outs;
     nouts_ = n;
@@ -575,8 +577,22 @@ int eval_shape(const Op& op, const RbValue* args, int nargs, int64_t* shape) {
   return ndim;
 }
 
+void run_checks(const Op& op, const RbValue* args, int nargs) {
+  const Formula& f = compiled(op);
+  Runner runner(op, f, args, nargs);
+  for (size_t i = 0; i < f.checks.size(); ++i) {
+    const CheckNodes& check = f.checks[i];
+    if (__builtin_expect(runner.holds(check.condition), 1)) continue;
+    std::string message = op.name + ": " + check.texts[0];
+    for (size_t k = 0; k < check.values.size(); ++k)
+      message += value_text(runner.eval(check.values[k])) + check.texts[k + 1];
+    fail(op.checks[i].code, "%s", message.c_str());
+  }
+}
+
 void check_formulas(const Op& op) {
   compiled(op);
+  check_definitions(op);
   if (op.decomp_text.rfind("function ", 0) == 0) find_decomp_function(op.decomp_text.c_str() + 9);
 }
 

@@ -1,11 +1,13 @@
 #include "formula/formula_value.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 #include "call/check_call.h"
 #include "call/dispatch.h"
 #include "device/backends.h"
+#include "rules/shape_rules.h"
 #include "tensor/dtype.h"
 #include "tensor/promotion.h"
 #include "thread/error.h"
@@ -51,6 +53,35 @@ Described describe(const Val& x) {
 Val as_list(const Val& v, const std::string& where) {
   if (!v.items) fail(RB_E_INTERNAL, "%s: a formula expected a list", where.c_str());
   return v;
+}
+
+std::string value_text(const Val& v) {
+  if (v.items) {
+    std::string text;
+    for (const Val& item : *v.items) text += (text.empty() ? "" : ", ") + value_text(item);
+    return "(" + text + (v.items->size() == 1 ? ",)" : ")");
+  }
+  switch (v.tag()) {
+    case RB_NONE:
+      return "None";
+    case RB_BOOL:
+      return v.v.v.i ? "True" : "False";
+    case RB_INT:
+      return std::to_string(v.v.v.i);
+    case RB_FLOAT: {
+      char text[32];
+      std::snprintf(text, sizeof text, "%g", v.v.v.f);
+      return text;
+    }
+    case RB_STR:
+      return std::string(v.v.v.s, v.v.len);
+    case RB_DTYPE:
+      return kDTypes[v.v.v.i].name;
+    case RB_TENSOR:
+      return "a tensor of shape " + shape_text(v.v.v.t->ndim, v.v.v.t->shape);
+    default:
+      return "?";
+  }
 }
 
 double number_value(const Val& x) {

@@ -66,6 +66,8 @@ struct Described {
 Described describe(const Val& v);
 
 Val as_list(const Val& v, const std::string& where);
+/// As messages say it: a list as "(2, 3)", a dtype by its name.
+std::string value_text(const Val& v);
 double number_value(const Val& v);  // of a real number
 Val negate_number(const Val& v);
 Val conj_number(const Val& v);

@@ -6,6 +6,8 @@
 #include <unordered_map>
 
 #include "formula/formula.h"
+#include "rules/checks.h"
+#include "rules/core_shapes.h"
 #include "rules/rule_functions.h"
 #include "rules/shape_rules.h"
 #include "tensor/dtype.h"
@@ -71,7 +73,7 @@ void broadcast(const Op& op, const RbValue* args, int nargs, TensorSpec& out) {
 void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
   const RbTensor& x = *args[0].v.t;
   bool gone[kMaxDims] = {};
-  const RbValue& dim = args[op.dim_arg];
+  const RbValue& dim = op.dim_arg >= 0 ? args[op.dim_arg] : value_none();
   if (dim.tag == RB_INT) {
     if (x.ndim) gone[dim.v.i] = true;
   } else if (dim.tag == RB_INTS && dim.len) {
@@ -89,21 +91,7 @@ void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
     else if (keepdim)
       out.shape[out.ndim++] = 1;
   }
-  check_reducible(op, x, gone);
-}
-
-// `(m,k),(k,n)->(m,n)`: one tensor with its last dimensions named.
-void gufunc(const Op& op, const RbValue* args, TensorSpec& out) {
-  const RbTensor& x = *args[op.first_tensor].v.t;
-  const int core = static_cast<int>(std::count(
-                       op.core_text.begin(), op.core_text.begin() + op.core_text.find(')'), ',')) +
-                   1;
-  if (x.ndim < core) {
-    fail(RB_E_ARG, "%s: expected at least %d dimensions, got shape %s", op.name.c_str(), core,
-         shape_text(x.ndim, x.shape).c_str());
-  }
-  out.ndim = x.ndim;
-  std::copy(x.shape, x.shape + x.ndim, out.shape);
+  if (__builtin_expect(x.numel == 0, 0)) check_reducible(op, x, gone);
 }
 
 void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
@@ -115,9 +103,8 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
     case ShapeRule::kReduce:
       reduce(op, args, first);
       break;
-    case ShapeRule::kGufunc:
-      gufunc(op, args, first);
-      break;
+    case ShapeRule::kCore:
+      return core_shapes(op, args, nargs, out);
     case ShapeRule::kSizeArgument: {
       const RbValue& size = args[op.shape_arg];
       if (size.len > kMaxDims)
@@ -133,12 +120,10 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
         first.ndim = like.v.t->ndim;
         std::copy(like.v.t->shape, like.v.t->shape + first.ndim, first.shape);
       }
-      check_arguments(op, args, nargs);
       break;
     }
     case ShapeRule::kFormula:
       first.ndim = eval_shape(op, args, nargs, first.shape);
-      check_arguments(op, args, nargs);
       break;
     case ShapeRule::kNamed:
       run_shape_rule(op, args, nargs, out);
@@ -155,7 +140,7 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
       if (!x) fail(RB_E_INTERNAL, "%s: no tensor argument to take the shape from", op.name.c_str());
       first.ndim = x->ndim;
       std::copy(x->shape, x->shape + x->ndim, first.shape);
-      check_arguments(op, args, nargs);
+      break;
     }
   }
   for (int i = 1; i < op.info.nrets; ++i) {
@@ -231,12 +216,17 @@ void infer(const Op& op, const RbValue* args, int nargs, Inferred& out) {
       fail(RB_E_TYPE, "%s: expected at least one tensor argument", op.name.c_str());
   }
   out.compute = compute_dtype(op, args, nargs, out);
-  check_accepted(op, args, nargs, out.compute >= 0 ? out.compute : out.rets[0].dtype);
+  check_accepted(op, out.compute >= 0 ? out.compute : out.rets[0].dtype);
 }
 
-void validate_shapes(const Op& op, const RbValue* args, int nargs) {
+void validate(const Op& op, const RbValue* args, int nargs) {
   Inferred out;
   if (op.shape_rule == ShapeRule::kNamed) run_shape_rule(op, args, nargs, out);
+  if (op.shape_rule == ShapeRule::kCore) core_shapes(op, args, nargs, out);
+  if (op.accepted != 0xff) {
+    const int dtype = promote_arguments(args, nargs, op.tensor_args);
+    if (dtype >= 0) check_accepted(op, dtype);
+  }
 }
 
 namespace {

@@ -24,12 +24,5 @@ const std::vector<ShapeFunction>& layer_shape_functions();
 const RbTensor* first_joined(const RbValue& list);
 /// Run the function that the record names; fills every result's shape.
 void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out);
-/// Whether every reduction over no elements has a value; throws where it has none (amax, argmax,
-/// ...).
-void check_reducible(const Op& op, const RbTensor& x, const bool* gone);
-/// What the shape rule of some operators does not see: equal ranks, index dtypes.
-void check_arguments(const Op& op, const RbValue* args, int nargs);
-/// Whether the operator is defined for the dtype that it computes in (the record's `accepts`).
-void check_accepted(const Op& op, const RbValue* args, int nargs, int dtype);
 
 }  // namespace rabbet
