@@ -285,8 +285,10 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   if (op.has_checks()) check_arguments(op, args, nargs);
   if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
   if (on_meta) return run_meta(c, op, args, nargs, rets, nrets);
-  if (handler.flags & RB_K_ALLOCATES)
+  if (handler.flags & RB_K_ALLOCATES) {
+    if (op.shape_rule == ShapeRule::kCore) validate(op, args, nargs);
     return run_allocating(c, op, handler, backend, args, nargs, rets, nrets);
+  }
   if (!run_kernel(c, op, handler, backend, args, nargs, rets, nrets))
     decompose(c, args, nargs, rets, nrets);
 }

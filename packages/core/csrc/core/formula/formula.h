@@ -32,7 +32,7 @@ void run_jvp(const Op& op, const RbValue* args, int nargs, const RbValue* outs, 
 /// infer.cpp).
 int eval_dtype(const Op& op, int ret, const RbValue* args, int nargs);
 int eval_compute(const Op& op, const RbValue* args, int nargs);
-int eval_shape(const Op& op, const RbValue* args, int nargs, int64_t* shape);  // returns ndim
+int eval_shape(const Op& op, int ret, const RbValue* args, int nargs, int64_t* shape);  // the ndim
 
 /// Evaluate the `check` lines; throws what the first says that does not hold.
 void run_checks(const Op& op, const RbValue* args, int nargs);

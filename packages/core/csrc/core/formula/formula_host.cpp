@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "formula/formula.h"
 #include "formula/formula_nodes.h"
@@ -269,11 +270,35 @@ Val f_is_complex(const Args& a, const std::string&) {
 Val f_is_bool(const Args& a, const std::string&) {
   return Val::boolean(dtype_of(a[0]) == RB_BOOL8);
 }
-Val f_min(const Args& a, const std::string&) {
-  return number_value(a[1]) < number_value(a[0]) ? a[1] : a[0];
+Val f_is_integral(const Args& a, const std::string&) {
+  return Val::boolean(is_integral(dtype_of(a[0])));
 }
-Val f_max(const Args& a, const std::string&) {
-  return number_value(a[1]) > number_value(a[0]) ? a[1] : a[0];
+// Of numbers, or of one list of them: that which no other is before.
+template <typename Before>
+Val extreme(const Args& a, const std::string& w, Before before) {
+  const Args& all = a.size() == 1 ? *as_list(a[0], w).items : a;
+  if (all.empty()) fail(RB_E_ARG, "%s: an empty list has no least or greatest entry", w.c_str());
+  const Val* best = &all[0];
+  for (const Val& x : all) {
+    if (before(number_value(x), number_value(*best))) best = &x;
+  }
+  return *best;
+}
+Val f_min(const Args& a, const std::string& w) { return extreme(a, w, std::less<double>()); }
+Val f_max(const Args& a, const std::string& w) { return extreme(a, w, std::greater<double>()); }
+Val f_all(const Args& a, const std::string& w) {
+  const Args& items = *as_list(a[0], w).items;
+  return Val::boolean(
+      std::all_of(items.begin(), items.end(), [](const Val& x) { return x.v.v.i != 0; }));
+}
+Val f_broadcasts_to(const Args& a, const std::string& w) {
+  const auto from = ints(a[0], w), to = ints(a[1], w);
+  if (from.size() > to.size()) return Val::boolean(false);
+  const size_t lead = to.size() - from.size();
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i] != 1 && from[i] != to[lead + i]) return Val::boolean(false);
+  }
+  return Val::boolean(true);
 }
 
 // ---- functions of dtype rules
@@ -366,8 +391,11 @@ const HostFunction kFunctions[] = {{"len", 1, 1, f_len, false},
                                    {"default_float", 0, 0, d_default_float, true},
                                    {"number_dtype", 1, 1, d_number_dtype, true},
                                    {"range_dtype", 3, 3, d_range_dtype, true},
-                                   {"min", 2, 2, f_min, true},
-                                   {"max", 2, 2, f_max, true}};
+                                   {"is_integral", 1, 1, f_is_integral, false},
+                                   {"broadcasts_to", 2, 2, f_broadcasts_to, false},
+                                   {"all", 1, 1, f_all, true},
+                                   {"min", 1, 2, f_min, true},
+                                   {"max", 1, 2, f_max, true}};
 
 const HostFunction* find_function(const char* name) {
   for (const HostFunction& f : kFunctions) {
@@ -378,16 +406,28 @@ const HostFunction* find_function(const char* name) {
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
 
+Val exact(Operator op, const Val& x, const Val& y, const std::string& where) {
+  const int64_t a = x.v.v.i, b = y.v.v.i;
+  int64_t out = 0;
+  const bool wraps = op == Operator::kAdd   ? __builtin_add_overflow(a, b, &out)
+                     : op == Operator::kSub ? __builtin_sub_overflow(a, b, &out)
+                                            : __builtin_mul_overflow(a, b, &out);
+  if (wraps)
+    fail(RB_E_ARG, "%s: sizes %lld and %lld are too large together", where.c_str(), (long long)a,
+         (long long)b);
+  return Val::integer(out);
+}
+
 Val arithmetic(Operator op, const Val& x, const Val& y, const std::string& where) {
   const bool integers = is_integer(x) && is_integer(y);
   const double a = number_value(x), b = number_value(y);
   switch (op) {
     case Operator::kAdd:
-      return integers ? Val::integer(x.v.v.i + y.v.v.i) : Val::number(a + b);
+      return integers ? exact(op, x, y, where) : Val::number(a + b);
     case Operator::kSub:
-      return integers ? Val::integer(x.v.v.i - y.v.v.i) : Val::number(a - b);
+      return integers ? exact(op, x, y, where) : Val::number(a - b);
     case Operator::kMul:
-      return integers ? Val::integer(x.v.v.i * y.v.v.i) : Val::number(a * b);
+      return integers ? exact(op, x, y, where) : Val::number(a * b);
     case Operator::kDiv:
       return Val::number(a / b);
     case Operator::kFloorDiv:

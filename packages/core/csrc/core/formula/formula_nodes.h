@@ -82,8 +82,8 @@ struct Formula {
   std::vector<Node> nodes;
   std::vector<LetBinding> lets;
   int32_t locals = 0;
-  int32_t decomp = -1, compute = -1, shape = -1;
-  std::vector<int32_t> dtypes;
+  int32_t decomp = -1, compute = -1;
+  std::vector<int32_t> dtypes, shapes;
   std::vector<CheckNodes> checks;
   std::vector<int32_t> vjps;             // per parameter, -1: none
   std::vector<int32_t> jvps;             // per result, -1: none

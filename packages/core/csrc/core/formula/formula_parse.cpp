@@ -665,7 +665,8 @@ std::shared_ptr<Formula> compile_formulas(const Op& op) {
   if (!op.compute_text.empty() && op.compute_text != "out" && op.compute_text != "promote(all)") {
     f->compute = compiler.compile(op.compute_text, true);
   }
-  if (op.shape_rule == ShapeRule::kFormula) f->shape = compiler.compile(op.shape_text, true);
+  for (const std::string& text : op.shape_formulas)
+    f->shapes.push_back(compiler.compile(text, true));
   for (const Check& check : op.checks) f->checks.push_back(compiler.check(check));
   return f;
 }

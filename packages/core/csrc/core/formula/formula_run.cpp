@@ -559,10 +559,10 @@ int eval_compute(const Op& op, const RbValue* args, int nargs) {
   return expect_dtype(op, runner.eval(f.compute));
 }
 
-int eval_shape(const Op& op, const RbValue* args, int nargs, int64_t* shape) {
+int eval_shape(const Op& op, int ret, const RbValue* args, int nargs, int64_t* shape) {
   const Formula& f = compiled(op);
   Runner runner(op, f, args, nargs);
-  const Val list = as_list(runner.eval(f.shape), op.name);
+  const Val list = as_list(runner.eval(f.shapes[ret]), op.name);
   const int ndim = static_cast<int>(list.items->size());
   if (ndim > kMaxDims) fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
   for (int i = 0; i < ndim; ++i) {
@@ -573,6 +573,10 @@ int eval_shape(const Op& op, const RbValue* args, int nargs, int64_t* shape) {
            op.file.c_str(), op.name.c_str(), i);
     }
     shape[i] = size.v.v.i;
+    if (shape[i] < 0) {
+      fail(RB_E_ARG, "%s: the result would have the negative size %lld", op.name.c_str(),
+           (long long)shape[i]);
+    }
   }
   return ndim;
 }

@@ -103,6 +103,7 @@ struct Op {
   // Rules, parsed at registration (cheap parts) or at first use (formulas).
   std::string file;                     // "elementwise.rec:12", for messages
   std::vector<std::string> dtype_text;  // one per result
+  std::vector<std::string> shape_formulas;  // of ShapeRule::kFormula: one for all results or each
   std::string compute_text, shape_text, decomp_text, core_text;
   std::vector<Definition> defs;                          // of the record
   std::shared_ptr<const std::vector<Definition>> shared_defs;  // of its file

@@ -756,6 +756,12 @@ void Parser::shape_rule() {
                     : op.shape_text == "kernel"                ? ShapeRule::kKernel
                     : op.shape_text.rfind("function ", 0) == 0 ? ShapeRule::kNamed
                                                                : ShapeRule::kFormula;
+    if (op.shape_rule != ShapeRule::kFormula) return;
+    op.shape_formulas = split(op.shape_text, ',');
+    if (op.shape_formulas.size() != 1 && op.shape_formulas.size() != op.ret_names.size()) {
+      error("'" + op.name + "' has " + std::to_string(op.ret_names.size()) + " results and " +
+            std::to_string(op.shape_formulas.size()) + " shapes");
+    }
     return;
   }
   if (!op.core_text.empty()) {

@@ -123,7 +123,11 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
       break;
     }
     case ShapeRule::kFormula:
-      first.ndim = eval_shape(op, args, nargs, first.shape);
+      first.ndim = eval_shape(op, 0, args, nargs, first.shape);
+      if (op.shape_formulas.size() == 1) break;
+      for (int i = 1; i < op.info.nrets; ++i)
+        out.rets[i].ndim = eval_shape(op, i, args, nargs, out.rets[i].shape);
+      return;
       break;
     case ShapeRule::kNamed:
       run_shape_rule(op, args, nargs, out);

@@ -11,13 +11,11 @@ std::string shape_text(int ndim, const int64_t* shape);
 /// a + b and a * b; throw RB_E_ARG where that is no int64 (sizes are whatever the caller wrote).
 int64_t checked_sum(const std::string& op, int64_t a, int64_t b);
 int64_t checked_product(const std::string& op, int64_t a, int64_t b);
-/// A function that records name; those of normalisations and losses; of attention and recurrent
-/// layers.
+/// A function that records name; those of attention and recurrent layers.
 struct ShapeFunction {
   const char* name;
   void (*fn)(const Op&, const RbValue* args, int nargs, Inferred& out);
 };
-const std::vector<ShapeFunction>& nn_shape_functions();
 const std::vector<ShapeFunction>& layer_shape_functions();
 /// The tensor of a list that says how many dimensions there are: the first that is not empty and
 /// 1-d, as PyTorch joins those with tensors of any shape; else the first.
