@@ -1,11 +1,11 @@
-// From formula text to nodes: a recursive-descent parser for a subset of Python's expressions.
+// From formula text to trees and on to a program: a recursive-descent parser for a subset of Python's expressions.
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 
 #include "formula/formula.h"
-#include "formula/formula_nodes.h"
+#include "formula/formula_program.h"
 #include "formula/formula_value.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
@@ -22,7 +22,7 @@ struct Token {
 
 class Compiler {
  public:
-  Compiler(const Op& op, Formula& out) : op_(op), f_(out) {}
+  Compiler(const Op& op, Tree& out) : op_(op), f_(out) {}
 
   int compile(const std::string& text, bool dtype_rule) {
     dtype_rule_ = dtype_rule;
@@ -487,7 +487,7 @@ class Compiler {
   }
 
   const Op& op_;
-  Formula& f_;
+  Tree& f_;
   int depth_ = 0;            // of the parser
   std::vector<int> depths_;  // of the trees under the nodes
   bool dtype_rule_ = false;
@@ -501,24 +501,31 @@ class Compiler {
 
 std::shared_ptr<Formula> compile_formulas(const Op& op) {
   auto f = std::make_shared<Formula>();
-  Compiler compiler(op, *f);
-  for (auto& [name, text] : op.lets) f->lets.push_back({name, compiler.compile(text, false)});
+  Tree tree;
+  Compiler compiler(op, tree);
+  auto block = [&](const std::string& text, bool dtype_rule = false) {
+    return append_block(tree, compiler.compile(text, dtype_rule), *f);
+  };
+  for (auto& [name, text] : op.lets) {
+    tree.lets.push_back({name, compiler.compile(text, false)});
+    f->let_names.push_back(name);
+    f->lets.push_back(append_block(tree, tree.lets.back().root, *f));
+  }
   if (!op.decomp_text.empty() && op.decomp_text.rfind("function ", 0) != 0)
-    f->decomp = compiler.compile(op.decomp_text, false);
+    f->decomp = block(op.decomp_text);
   f->vjps.assign(op.params.size(), -1);
-  f->refused.assign(op.params.size(), 0);
   for (auto& [arg, text] : op.vjps) {
     for (size_t i = 0; i < op.params.size(); ++i) {
-      if (op.params[i].name_text == arg) f->vjps[i] = compiler.compile(text, false);
+      if (op.params[i].name_text == arg) f->vjps[i] = block(text);
     }
   }
   f->jvps.assign(op.ret_names.size(), -1);
-  for (auto& [ret, text] : op.jvps) f->jvps[ret] = compiler.compile(text, false);
-  for (const std::string& text : op.dtype_text) f->dtypes.push_back(compiler.compile(text, true));
-  if (!op.compute_text.empty() && op.compute_text != "out" && op.compute_text != "promote(all)") {
-    f->compute = compiler.compile(op.compute_text, true);
-  }
-  if (op.shape_rule == ShapeRule::kFormula) f->shape = compiler.compile(op.shape_text, false);
+  for (auto& [ret, text] : op.jvps) f->jvps[ret] = block(text);
+  for (const std::string& text : op.dtype_text) f->dtypes.push_back(block(text, true));
+  if (!op.compute_text.empty() && op.compute_text != "out" && op.compute_text != "promote(all)")
+    f->compute = block(op.compute_text, true);
+  if (op.shape_rule == ShapeRule::kFormula) f->shape = block(op.shape_text);
+  f->locals = tree.locals;
   return f;
 }
 

@@ -115,9 +115,9 @@ struct Op {
                   RbValue* rets) = nullptr;
   uint64_t mask = ~0ull;  // key bits that this operator does not fall through
   Handler table[kKeyBits];
-  // Kernels of whole derivative formulas: kBackendBits of them per argument; null: there are none.
-  std::unique_ptr<Handler[]> vjp_storage;
-  const Handler* vjp_table = nullptr;
+  // Derivatives as operators, by argument (formula_kernel.h); null: no backend has a kernel.
+  std::vector<std::atomic<Op*>> derivatives;
+  bool is_derivative = false;  // it is one: the last arguments are the result and its gradient
   Handler rules[kRuleSlots];  // rules that are functions (rule_functions.h)
   bool retired = false;       // taken back, or replaced by a newer definition
   std::string provider;       // who registered it: "rabbet-core 0.1.0"
