@@ -160,8 +160,10 @@ py::dict describe_op(const std::string& name) {
   };
   for (int bit = 0; bit < backend_count(); ++bit) {
     note("decomp", bit, op->table[bit]);
-    for (size_t i = 0; op->vjp_table && i < op->params.size(); ++i)
-      note("vjp " + op->params[i].name_text, bit, op->vjp_table[i * kBackendBits + bit]);
+    for (size_t i = 0; i < op->params.size(); ++i) {
+      const Op* derivative = find_derivative(*op, static_cast<int>(i));
+      if (derivative) note("vjp " + op->params[i].name_text, bit, derivative->table[bit]);
+    }
   }
   d["formula_kernels"] = formula_kernels;
   return d;

@@ -10,7 +10,8 @@
 #include "call/core_functions.h"
 #include "device/backends.h"
 #include "formula/formula.h"
-#include "formula/formula_nodes.h"
+#include "formula/formula_kernel.h"
+#include "formula/formula_program.h"
 #include "layer/layers.h"
 #include "rules/rule_functions.h"
 #include "thread/error.h"
@@ -36,6 +37,7 @@ struct Registry {
   std::mutex mutex;  // serialises registration; lookups after it take it too, dispatch never does
   std::unordered_map<std::string, Op*> by_name;
   std::vector<std::unique_ptr<Op>> ops;
+  std::vector<std::unique_ptr<Op>> derivatives;  // of them, see Op::derivatives
   std::vector<Registered> kernels;    // also those whose operator or backend is not here yet
   std::deque<std::string> providers;  // stable storage for Handler::provider
   int64_t next_ticket = 1;
@@ -85,7 +87,7 @@ Place find_place(const Registry& r, const std::string& name) {
 }
 
 // The handler of the kernel's place, made if it is not there yet; null where there is none.
-Handler* find_handler(const Registered& k, const Place& place) {
+Handler* find_handler(Registry& r, const Registered& k, const Place& place) {
   const int rule = find_rule(k.target);
   if (rule >= 0) {
     const bool fits = place.op && place.argument < 0 && why_no_rule(*place.op, rule).empty();
@@ -99,17 +101,18 @@ Handler* find_handler(const Registered& k, const Place& place) {
   }
   if (place.argument < 0) return &place.op->table[bit];
   if (!(k.kernel.flags & RB_K_FORMULA)) return nullptr;
-  if (!place.op->vjp_table) {
-    place.op->vjp_storage.reset(new Handler[place.op->params.size() * kBackendBits]);
-    __atomic_store_n(&place.op->vjp_table, place.op->vjp_storage.get(), __ATOMIC_RELEASE);
+  std::atomic<Op*>& derivative = place.op->derivatives[place.argument];
+  if (!derivative) {
+    r.derivatives.push_back(derivative_op(*place.op, place.argument));
+    derivative = r.derivatives.back().get();
   }
-  return &place.op->vjp_storage[place.argument * kBackendBits + bit];
+  return &derivative.load()->table[bit];
 }
 
 // Put the kernel into its operator's table if both ends exist by now.
 void place(Registry& r, const Registered& k) {
   const Place found = find_place(r, k.op);
-  Handler* const target = find_handler(k, found);
+  Handler* const target = find_handler(r, k, found);
   if (!target) return;
   Handler& handler = *target;
   handler.self = k.kernel.self;
@@ -122,9 +125,9 @@ void place(Registry& r, const Registered& k) {
 
 // Take it out of its operator's table. A call on another thread may be on the way to it: the rest
 // of the handler stays as it is.
-void unplace(const Registry& r, const Registered& k) {
+void unplace(Registry& r, const Registered& k) {
   const Place found = find_place(r, k.op);
-  Handler* const handler = find_handler(k, found);
+  Handler* const handler = find_handler(r, k, found);
   if (!handler || handler->self != k.kernel.self || handler->fn != k.kernel.fn) return;
   __atomic_store_n(&handler->fn, nullptr, __ATOMIC_RELEASE);
   if (find_rule(k.target) >= 0) update_rules(*found.op);
@@ -136,10 +139,9 @@ void free_self(const RbKernel& kernel) {
 
 bool uses(const Op& op, const Op* callee) {
   if (!op.formula) return false;
-  for (const Node& n : op.formula->nodes) {
-    if (n.callee == callee) return true;
-  }
-  return false;
+  const std::vector<Callee>& callees = op.formula->callees;
+  return std::any_of(callees.begin(), callees.end(),
+                     [&](const Callee& c) { return c.op == callee; });
 }
 
 // Calls on the way, graphs and objects refer to operators for ever: nothing of it is freed.
@@ -148,12 +150,14 @@ void retire(Registry& r, Op& op) {
       new std::vector<std::shared_ptr<Formula>>;
   r.by_name.erase(op.name);
   op.retired = true;
-  for (auto& other : r.ops) {  // formulas that call it are compiled anew
-    if (other.get() == &op || !uses(*other, &op)) continue;
-    old_formulas->push_back(other->formula);
-    __atomic_store_n(&other->formula_ready, nullptr, __ATOMIC_RELEASE);
-    other->formula.reset();
-  }
+  auto renew = [&](Op& other) {  // a formula that calls it is compiled anew
+    if (&other == &op || !uses(other, &op)) return;
+    old_formulas->push_back(other.formula);
+    __atomic_store_n(&other.formula_ready, nullptr, __ATOMIC_RELEASE);
+    other.formula.reset();
+  };
+  for (auto& other : r.ops) renew(*other);
+  for (auto& other : r.derivatives) renew(*other);
 }
 
 // Without its kernels and rules a retired operator says so when it is called.
@@ -165,6 +169,7 @@ void disarm(Op& op) {
 
 void add_op(Registry& r, std::unique_ptr<Op> op) {
   core_attach(*op);
+  op->derivatives = std::vector<std::atomic<Op*>>(op->params.size());
   r.by_name[op->name] = op.get();
   r.ops.push_back(std::move(op));
 }
@@ -328,7 +333,7 @@ std::vector<KernelEntry> registered_kernels() {
   std::lock_guard<std::mutex> lock(r.mutex);
   std::vector<KernelEntry> all;
   for (const Registered& k : r.kernels) {
-    const Handler* handler = find_handler(k, find_place(r, k.op));
+    const Handler* handler = find_handler(r, k, find_place(r, k.op));
     const bool declined = !handler && (k.kernel.flags & RB_K_FORMULA);
     if (!declined) all.push_back({k.ticket, k.op, k.target, k.provider, !handler});
   }

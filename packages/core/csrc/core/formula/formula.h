@@ -1,4 +1,4 @@
-// The formula language of op records: a parser and a tree-walking runner.
+// The formulas of op records: compiled into one program per operator, which one interpreter runs.
 #pragma once
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace rabbet {
 
-struct Formula;  // the compiled formulas of one operator: nodes shared by lets, decomp, vjps, rules
+struct Formula;  // formula_program.h
 
 /// The compiled formulas of `op`, made at first use (thread-safe).
 const Formula& compiled(const Op& op);

@@ -1,6 +1,7 @@
-// The parsed form of formulas: a flat array of nodes per operator.
+// Formulas as the parser reads them: trees in one array of nodes per operator, made into a program
+// (formula_program.h) at once.
 #pragma once
-#include <mutex>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -71,28 +72,13 @@ struct LetBinding {
   int32_t root = -1;
 };
 
-/// A check of the record: its condition, and the message in parts, text and formulas by turns.
-struct CheckNodes {
-  int32_t condition = -1;
-  std::vector<std::string> texts;  // one more than values
-  std::vector<int32_t> values;
-};
+constexpr int kMaxLets = 64;
 
-struct Formula {
+/// What the parser makes.
+struct Tree {
   std::vector<Node> nodes;
   std::vector<LetBinding> lets;
   int32_t locals = 0;
-  int32_t decomp = -1, compute = -1;
-  std::vector<int32_t> dtypes, shapes;
-  std::vector<CheckNodes> checks;
-  std::vector<int32_t> vjps;             // per parameter, -1: none
-  std::vector<int32_t> jvps;             // per result, -1: none
-  mutable std::vector<uint8_t> refused;  // per parameter: the quick evaluator does not take its vjp
 };
-
-/// Compile all formulas of an operator; throws Error naming its file and line.
-std::shared_ptr<Formula> compile_formulas(const Op& op);
-/// Check the definitions that the operator's formulas may use, whether they do or not.
-void check_definitions(const Op& op);
 
 }  // namespace rabbet

@@ -1,4 +1,5 @@
-// From formula text to nodes: a recursive-descent parser for a subset of Python's expressions.
+// From formula text to trees and on to a program: a recursive-descent parser for a subset of
+// Python's expressions.
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -8,7 +9,7 @@
 #include <tuple>
 
 #include "formula/formula.h"
-#include "formula/formula_nodes.h"
+#include "formula/formula_program.h"
 #include "formula/formula_value.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
@@ -23,9 +24,21 @@ struct Token {
   std::string text;
 };
 
+// How often `word` stands in `text`.
+int count_word(const std::string& text, const std::string& word) {
+  auto in_name = [&](size_t i) {
+    return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || text[i] == '_');
+  };
+  int count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    if (!(at && in_name(at - 1)) && !in_name(at + word.size())) ++count;
+  }
+  return count;
+}
+
 class Compiler {
  public:
-  Compiler(const Op& op, Formula& out) : op_(op), f_(out) {}
+  Compiler(const Op& op, Tree& out) : op_(op), f_(out) {}
 
   int compile(const std::string& text, bool dtype_rule) {
     dtype_rule_ = dtype_rule;
@@ -39,25 +52,30 @@ class Compiler {
 
   void let(const std::string& name, const std::string& text) {
     const int root = compile(text, false);
+    if (f_.lets.size() == kMaxLets) error("more than " + std::to_string(kMaxLets) + " lets");
     lets_.push_back(static_cast<int>(f_.lets.size()));
     f_.lets.push_back({name, root});
   }
 
-  CheckNodes check(const Check& check) {
+  int condition(const Check& check) {
     place_ = check.place;
-    CheckNodes out;
-    out.condition = compile(check.condition, true);
+    return compile(check.condition, true);
+  }
+
+  // Texts, each with the value that follows it; -1: none.
+  std::vector<std::pair<std::string, int>> message(const Check& check) {
+    std::vector<std::pair<std::string, int>> parts;
     const std::string& text = check.message;
     size_t at = 0;
     for (size_t open; (open = text.find('{', at)) != std::string::npos;) {
       const size_t close = text.find('}', open);
       if (close == std::string::npos) error("a '{' without '}' in the message '" + text + "'");
-      out.texts.push_back(text.substr(at, open - at));
-      out.values.push_back(compile(text.substr(open + 1, close - open - 1), true));
+      const int value = compile(text.substr(open + 1, close - open - 1), true);
+      parts.emplace_back(text.substr(at, open - at), value);
       at = close + 1;
     }
-    out.texts.push_back(text.substr(at));
-    return out;
+    parts.emplace_back(text.substr(at), -1);
+    return parts;
   }
 
   // The definition by itself, its arguments standing for anything; `max` and the like are functions
@@ -501,7 +519,8 @@ class Compiler {
   // A node that may stand in several places and is evaluated once. What depends on a variable of a
   // comprehension has no one value.
   int shared(int value) {
-    if (f_.nodes[value].kids.empty() || has_local(value)) return value;
+    if (f_.nodes[value].kids.empty() || has_local(value) || f_.lets.size() == kMaxLets)
+      return value;
     f_.lets.push_back({"", value});
     return node(NodeKind::kLet, {}, static_cast<int>(f_.lets.size()) - 1);
   }
@@ -574,11 +593,12 @@ class Compiler {
     }
     for (size_t i = 0; i < values.size(); ++i) {
       if (values[i] < 0) error(takes + ", '" + def.params[i] + "' is missing");
-      values[i] = shared(values[i]);
+      if (count_word(def.text, def.params[i]) > 1) values[i] = shared(values[i]);
     }
     const bool of_file = std::none_of(op_.defs.begin(), op_.defs.end(),
                                       [&](const Definition& own) { return &own == &def; });
-    const auto before = std::make_tuple(source_, at_, token_, scope_start_, outside_record_, place_);
+    const auto before =
+        std::make_tuple(source_, at_, token_, scope_start_, outside_record_, place_);
     inside_.push_back(&def);
     scope_start_ = scope_.size();
     outside_record_ = of_file;
@@ -627,14 +647,14 @@ class Compiler {
   }
 
   const Op& op_;
-  Formula& f_;
+  Tree& f_;
   int depth_ = 0;            // of the parser
   std::vector<int> depths_;  // of the trees under the nodes
   bool dtype_rule_ = false;
   std::string source_;
   size_t at_ = 0;
   Token token_;
-  std::string place_;  // file and line of what is compiled, where it is not the record's
+  std::string place_;      // file and line of what is compiled, where it is not the record's
   std::vector<int> lets_;  // of Op::lets the index in Formula::lets
   // Names of comprehensions and of definitions' arguments, with their nodes; those from
   // scope_start_ on can be seen.
@@ -648,32 +668,47 @@ class Compiler {
 
 std::shared_ptr<Formula> compile_formulas(const Op& op) {
   auto f = std::make_shared<Formula>();
-  Compiler compiler(op, *f);
+  Tree tree;
+  Compiler compiler(op, tree);
+  auto block = [&](const std::string& text, bool dtype_rule = false) {
+    return append_block(tree, compiler.compile(text, dtype_rule), *f);
+  };
   for (auto& [name, text] : op.lets) compiler.let(name, text);
   if (!op.decomp_text.empty() && op.decomp_text.rfind("function ", 0) != 0)
-    f->decomp = compiler.compile(op.decomp_text, false);
+    f->decomp = block(op.decomp_text);
   f->vjps.assign(op.params.size(), -1);
-  f->refused.assign(op.params.size(), 0);
   for (auto& [arg, text] : op.vjps) {
     for (size_t i = 0; i < op.params.size(); ++i) {
-      if (op.params[i].name_text == arg) f->vjps[i] = compiler.compile(text, false);
+      if (op.params[i].name_text == arg) f->vjps[i] = block(text);
     }
   }
   f->jvps.assign(op.ret_names.size(), -1);
-  for (auto& [ret, text] : op.jvps) f->jvps[ret] = compiler.compile(text, false);
-  for (const std::string& text : op.dtype_text) f->dtypes.push_back(compiler.compile(text, true));
-  if (!op.compute_text.empty() && op.compute_text != "out" && op.compute_text != "promote(all)") {
-    f->compute = compiler.compile(op.compute_text, true);
+  for (auto& [ret, text] : op.jvps) f->jvps[ret] = block(text);
+  for (const std::string& text : op.dtype_text) f->dtypes.push_back(block(text, true));
+  if (!op.compute_text.empty() && op.compute_text != "out" && op.compute_text != "promote(all)")
+    f->compute = block(op.compute_text, true);
+  for (const std::string& text : op.shape_formulas) f->shapes.push_back(block(text, true));
+  for (const Check& check : op.checks) {
+    CheckBlocks blocks;
+    blocks.condition = append_block(tree, compiler.condition(check), *f);
+    for (const auto& [text, value] : compiler.message(check)) {
+      blocks.texts.push_back(text);
+      if (value >= 0) blocks.values.push_back(append_block(tree, value, *f));
+    }
+    f->checks.push_back(std::move(blocks));
   }
-  for (const std::string& text : op.shape_formulas)
-    f->shapes.push_back(compiler.compile(text, true));
-  for (const Check& check : op.checks) f->checks.push_back(compiler.check(check));
+  // Those without a name are values that definitions were given.
+  for (const LetBinding& let : tree.lets) {
+    f->let_names.push_back(let.name);
+    f->lets.push_back(append_block(tree, let.root, *f));
+  }
+  f->locals = tree.locals;
   return f;
 }
 
 void check_definitions(const Op& op) {
   auto compile = [&op](const Definition& def, bool of_host_data) {
-    Formula scratch;
+    Tree scratch;
     Compiler compiler(op, scratch);
     for (auto& [name, text] : op.lets) compiler.let(name, text);
     compiler.definition(def, of_host_data);

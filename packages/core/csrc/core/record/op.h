@@ -93,19 +93,20 @@ struct Op {
   std::string schema, doc, ref, family;
   std::vector<std::string> aliases;
   bool as_function = true, as_method = true, as_inplace = false, expose_given = false;
-  std::string dtypes_text;      // the classes of dtypes that it is defined for; empty: all
-  uint8_t accepted = 0xff;      // the same, bit per Category
-  bool numbers = false;         // `numbers`: a number may stand where the record says Tensor
+  std::string dtypes_text;  // the classes of dtypes that it is defined for; empty: all
+  uint8_t accepted = 0xff;  // the same, bit per Category
+  bool numbers = false;     // `numbers`: a number may stand where the record says Tensor
+  bool by_formula = false;  // formulas say shapes or dtypes: what they gave is kept (rules/memo.h)
   std::vector<Check> checks;
   std::vector<std::string> data_checks;  // what kernels promise to check, as written
   std::string identity;                  // of a reduction, as written
 
   // Rules, parsed at registration (cheap parts) or at first use (formulas).
-  std::string file;                     // "elementwise.rec:12", for messages
-  std::vector<std::string> dtype_text;  // one per result
+  std::string file;                         // "elementwise.rec:12", for messages
+  std::vector<std::string> dtype_text;      // one per result
   std::vector<std::string> shape_formulas;  // of ShapeRule::kFormula: one for all results or each
   std::string compute_text, shape_text, decomp_text, core_text;
-  std::vector<Definition> defs;                          // of the record
+  std::vector<Definition> defs;                                // of the record
   std::shared_ptr<const std::vector<Definition>> shared_defs;  // of its file
   std::vector<std::pair<std::string, std::string>> lets;
   std::vector<std::pair<std::string, std::string>> vjps;  // argument, formula
@@ -140,12 +141,12 @@ struct Op {
                   RbValue* rets) = nullptr;
   uint64_t mask = ~0ull;  // key bits that this operator does not fall through
   Handler table[kKeyBits];
-  // Kernels of whole derivative formulas: kBackendBits of them per argument; null: there are none.
-  std::unique_ptr<Handler[]> vjp_storage;
-  const Handler* vjp_table = nullptr;
-  Handler rules[kRuleSlots];  // rules that are functions (rule_functions.h)
-  bool retired = false;       // taken back, or replaced by a newer definition
-  std::string provider;       // who registered it: "rabbet-core 0.1.0"
+  // Derivatives as operators, by argument (formula_kernel.h); null: no backend has a kernel.
+  std::vector<std::atomic<Op*>> derivatives;
+  bool is_derivative = false;  // it is one: the last arguments are the result and its gradient
+  Handler rules[kRuleSlots];   // rules that are functions (rule_functions.h)
+  bool retired = false;        // taken back, or replaced by a newer definition
+  std::string provider;        // who registered it: "rabbet-core 0.1.0"
 
   /// Whether it is made of others, for layers too. The function of an opaque operator is none: it
   /// stands in for the kernels of all devices.

@@ -287,8 +287,8 @@ class Parser {
     type = strip(type.substr(0, brace));
     if (type != "str") error_at(part, "only a str has values in braces, in '" + part + "'");
     for (const std::string& value : split(body, ',')) {
-      const bool quoted = value.size() > 1 && (value[0] == '\'' || value[0] == '"') &&
-                          value.back() == value[0];
+      const bool quoted =
+          value.size() > 1 && (value[0] == '\'' || value[0] == '"') && value.back() == value[0];
       if (!quoted) error_at(part, "expected quoted values in braces, in '" + part + "'");
       p.choices.push_back(value.substr(1, value.size() - 2));
       for (size_t i = 0; i + 1 < p.choices.size(); ++i) {
@@ -826,6 +826,8 @@ void Parser::finish_record() {
   }
   op.compute_args &= ~op.never_cast;
   shape_rule();
+  op.by_formula = op.shape_rule == ShapeRule::kFormula ||
+                  op.compute_rule == ComputeRule::kFormula || op.dtype_rule == DTypeRule::kGeneral;
   core_dims();
   for (size_t i = 0; i < op.params.size(); ++i) {
     if (op.compute_args >> i & 1) op.params[i].flags |= RB_ARG_COMPUTED;

@@ -2,6 +2,7 @@
 
 #include "formula/formula.h"
 #include "rules/core_shapes.h"
+#include "rules/memo.h"
 #include "rules/shape_rules.h"
 #include "tensor/dtype.h"
 #include "thread/error.h"
@@ -52,17 +53,21 @@ void check_choices(const Op& op, const RbValue* args, int nargs) {
 }
 
 void check_arguments(const Op& op, const RbValue* args, int nargs) {
+  Facts* facts = recall(op, args, nargs);
+  if (facts && facts->checked) return;
   if (op.shape_rule == ShapeRule::kCore) {  // the lines may rely on it
     Inferred out;
     core_shapes(op, args, nargs, out);
   }
   run_checks(op, args, nargs);
+  if (facts) recall(op, args, nargs)->checked = true;
 }
 
 void check_accepted(const Op& op, int dtype) {
-  if (op.dtypes_text.empty() || __builtin_expect(op.accepted >> kDTypes[dtype].category & 1, 1)) return;
-  fail(RB_E_TYPE, "%s: expected %s dtypes, got %s", op.name.c_str(), class_words(op.dtypes_text).c_str(),
-       kDTypes[dtype].name);
+  if (op.dtypes_text.empty() || __builtin_expect(op.accepted >> kDTypes[dtype].category & 1, 1))
+    return;
+  fail(RB_E_TYPE, "%s: expected %s dtypes, got %s", op.name.c_str(),
+       class_words(op.dtypes_text).c_str(), kDTypes[dtype].name);
 }
 
 void check_reducible(const Op& op, const RbTensor& x, const bool* gone) {

@@ -8,6 +8,7 @@
 #include "formula/formula.h"
 #include "rules/checks.h"
 #include "rules/core_shapes.h"
+#include "rules/memo.h"
 #include "rules/rule_functions.h"
 #include "rules/shape_rules.h"
 #include "tensor/dtype.h"
@@ -206,12 +207,9 @@ int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& 
 
 }  // namespace
 
-void infer(const Op& op, const RbValue* args, int nargs, Inferred& out) {
-  if (op.rules[kShapeRule].fn) {
-    run_shape_function(op, args, nargs, out);
-    out.compute = compute_dtype(op, args, nargs, out);
-    return;
-  }
+namespace {
+
+void find_out(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   shapes(op, args, nargs, out);
   for (int i = 0; i < op.info.nrets; ++i) {
     out.rets[i].dtype =
@@ -221,6 +219,30 @@ void infer(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   }
   out.compute = compute_dtype(op, args, nargs, out);
   check_accepted(op, out.compute >= 0 ? out.compute : out.rets[0].dtype);
+}
+
+}  // namespace
+
+void infer(const Op& op, const RbValue* args, int nargs, Inferred& out) {
+  if (op.rules[kShapeRule].fn) {
+    run_shape_function(op, args, nargs, out);
+    out.compute = compute_dtype(op, args, nargs, out);
+    return;
+  }
+  if (!op.by_formula) return find_out(op, args, nargs, out);
+  Facts* facts = recall(op, args, nargs);
+  if (facts && facts->inferred) {
+    std::copy(facts->results.rets, facts->results.rets + op.info.nrets, out.rets);
+    out.compute = facts->results.compute;
+    return;
+  }
+  find_out(op, args, nargs, out);
+  if (!facts) return;
+  // The formulas may have called operators, which use the memory of `facts`.
+  facts = recall(op, args, nargs);
+  std::copy(out.rets, out.rets + op.info.nrets, facts->results.rets);
+  facts->results.compute = out.compute;
+  facts->inferred = true;
 }
 
 void validate(const Op& op, const RbValue* args, int nargs) {
