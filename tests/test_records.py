@@ -111,7 +111,9 @@ def test_a_core_that_does_not_fit_is_refused(core, message):
 
 
 def test_batched_without_core_or_shape_is_refused():
-    refused("rec::f(Tensor a) -> Tensor\n  kind batched\n", "rec.rec:1: 'rec::f' is of kind batched")
+    refused(
+        "rec::f(Tensor a) -> Tensor\n  kind batched\n", "rec.rec:1: 'rec::f' is of kind batched"
+    )
 
 
 # ---- enums
@@ -189,14 +191,16 @@ def test_checks_run_before_any_kernel(records, device):
     checked = records(CHECKED).checked
     x, index = rabbet.zeros(3, device=device), rabbet.zeros(1, dtype=rabbet.int64, device=device)
     assert checked(x, index).shape == (3,)
-    with pytest.raises(TypeError, match="rec::checked: expected an index, got float32$"):
+    with pytest.raises(TypeError, match=r"rec::checked: expected an index, got float32$"):
         checked(x, x)
     with pytest.raises(ValueError, match=r"index must have 1 dimension, got \(1, 1\)$"):
         checked(x, index.reshape(1, 1))
     with pytest.raises(IndexError, match=r"k is 4, of \(3,\) and \(4, 5\)$"):
         checked(x, index, 4)
     info = _C.op_info("rec::checked")
-    assert len(info["checks"]) == 3 and info["data_checks"] == ["index < 5 : index {value} is too large"]
+    assert len(info["checks"]) == 3 and info["data_checks"] == [
+        "index < 5 : index {value} is too large"
+    ]
 
 
 def test_checks_run_for_elementwise_kernels(records):
@@ -250,7 +254,9 @@ rec::half(Tensor x) -> Tensor
         assert ops.half(rabbet.zeros(2, device=device)).shape == (2,)
         with pytest.raises(TypeError, match="expected float or complex dtypes, got int64"):
             ops.half(rabbet.zeros(2, dtype=rabbet.int64, device=device))
-    refused("rec::f(Tensor x) -> Tensor\n  dtypes quaternion\n", "rec.rec:2: dtypes: expected float")
+    refused(
+        "rec::f(Tensor x) -> Tensor\n  dtypes quaternion\n", "rec.rec:2: dtypes: expected float"
+    )
     refused("rec::f(Tensor x) -> Tensor\n  dtypes\n", "dtypes: expected float")
 
 
@@ -300,7 +306,8 @@ rec::typed(Tensor x, *, dtype? kind=None) -> Tensor
 
 
 def test_numbers_in_the_place_of_tensors_are_a_field(records):
-    ops = records("""
+    ops = records(
+        """
 rec::mixed(Tensor x, Tensor y) -> Tensor
   kind    composite
   numbers
@@ -308,7 +315,9 @@ rec::mixed(Tensor x, Tensor y) -> Tensor
 rec::strict(Tensor x, Tensor y) -> Tensor
   kind    composite
   decomp  x + y
-""", "elementwise.rec")
+""",
+        "elementwise.rec",
+    )
     assert ops.mixed(rabbet.ones(2), 1).tolist() == [2, 2]
     with pytest.raises(TypeError, match="argument 'y' must be Tensor"):
         ops.strict(rabbet.ones(2), 1)
@@ -381,7 +390,10 @@ F = "rec::f(Tensor x) -> Tensor\n  kind composite\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (F + "  def a(y) = b(y)\n  def b(y) = a(y)\n  decomp a(x)\n", "made of itself: a -> b -> a"),
+        (
+            F + "  def a(y) = b(y)\n  def b(y) = a(y)\n  decomp a(x)\n",
+            "made of itself: a -> b -> a",
+        ),
         ("def a(y) = a(y)\n" + F + "  decomp x\n", "rec.rec:1: .*made of itself: a -> a"),
         (F + "  def a(y) = y\n  decomp a(x, x)\n", "def 'a' takes 1 argument, got 2"),
         (F + "  def a(y, z) = y\n  decomp a(x)\n", "def 'a' takes 2 arguments, 'z' is missing"),
