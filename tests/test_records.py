@@ -413,6 +413,59 @@ def test_wrong_definitions_are_refused(text, message):
     refused(text, message)
 
 
+# ---- several forms
+
+
+def test_other_forms_of_an_operator(records):
+    ops = records("""
+rec::scaled(Tensor x, float by=2.0, *, float plus=0.0) -> Tensor
+  or      (Tensor x, str{'up','down'} way) : by = 3.0 if way == 'up' else 0.5, plus = 1.0
+  kind    composite
+  decomp  x * by + plus
+""")
+    x = rabbet.ones(2)
+    assert ops.scaled(x).tolist() == [2, 2] and ops.scaled(x, 4.0).tolist() == [4, 4]
+    assert ops.scaled(x, "up").tolist() == [4, 4] and ops.scaled(x, way="down").tolist() == [
+        1.5,
+        1.5,
+    ]
+    with pytest.raises(ValueError, match="'way' must be 'up' or 'down', got 'left'"):
+        ops.scaled(x, way="left")
+
+
+def test_std_and_var_take_unbiased_as_pytorch_does():
+    x = rabbet.tensor([[1.0, 2.0, 4.0], [1.0, 5.0, 3.0]], dtype=rabbet.float64)
+    for f, reference in ((rabbet.std, np.std), (rabbet.var, np.var)):
+        for ddof in (0, 1):
+            want = reference(x.numpy(), 1, ddof=ddof)
+            np.testing.assert_allclose(f(x, 1, bool(ddof)).numpy(), want)
+            np.testing.assert_allclose(f(x, dim=1, unbiased=bool(ddof)).numpy(), want)
+            assert f(x, 1, bool(ddof), True).shape == (2, 1)
+            whole = reference(x.numpy(), ddof=ddof)
+            np.testing.assert_allclose(f(x, bool(ddof)).item(), whole)
+            np.testing.assert_allclose(f(x, unbiased=bool(ddof)).item(), whole)
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ("Tensor x", "rec.rec:2: expected 'or "),
+        ("(Tensor x", "rec.rec:2: expected 'or "),
+        ("(Tensor x) by = 1", "rec.rec:2: expected 'or "),
+        ("(Tensor x) : to = 1", "'to = 1' sets no argument of 'rec::f'"),
+        ("(Tensor x) : by", "'by' sets no argument of 'rec::f'"),
+        ("(Tensor y) : by = 1", "nothing gives the argument 'x' of 'rec::f'"),
+        ("(Tensr x) : by = 1", "rec.rec:2: unknown type 'Tensr'"),
+        ("(Tensor x) : by = z", "unknown name 'z'"),
+    ],
+)
+def test_wrong_forms_are_refused(form, message):
+    refused(
+        f"rec::f(Tensor x, float by=1.0) -> Tensor\n  or {form}\n  kind composite\n  decomp x * by\n",
+        message,
+    )
+
+
 # ---- other fields
 
 

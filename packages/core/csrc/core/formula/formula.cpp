@@ -173,6 +173,16 @@ void run_checks(const Op& op, const RbValue* args, int nargs) {
   }
 }
 
+void check_formulas(const std::vector<std::unique_ptr<Op>>& fresh) {
+  const FreshOps known(fresh);
+  for (const auto& op : fresh) {
+    check_formulas(*op);
+    // Compiled anew once it is registered: some of `fresh` may stand for operators that are.
+    op->formula_ready = nullptr;
+    op->formula.reset();
+  }
+}
+
 void check_formulas(const Op& op) {
   compiled(op);
   check_definitions(op);

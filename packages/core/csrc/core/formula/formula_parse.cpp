@@ -24,6 +24,15 @@ struct Token {
   std::string text;
 };
 
+thread_local const std::vector<std::unique_ptr<Op>>* fresh_ops = nullptr;
+
+const Op* find_callee(const std::string& name) {
+  for (size_t i = 0; fresh_ops && i < fresh_ops->size(); ++i) {
+    if ((*fresh_ops)[i]->name == name) return (*fresh_ops)[i].get();
+  }
+  return find_op(name.c_str());
+}
+
 // How often `word` stands in `text`.
 int count_word(const std::string& text, const std::string& word) {
   auto in_name = [&](size_t i) {
@@ -620,7 +629,7 @@ class Compiler {
       f_.nodes[made].text = callee;
       return made;
     }
-    const Op* target = callee == op_.name ? &op_ : find_op(callee.c_str());
+    const Op* target = callee == op_.name ? &op_ : find_callee(callee);
     if (!target) error("unknown operator '" + callee + "'");
     std::vector<int32_t> kids(target->params.size(), -1);
     if (args.positional.size() > kids.size()) error("too many arguments for '" + callee + "'");
@@ -665,6 +674,9 @@ class Compiler {
 };
 
 }  // namespace
+
+FreshOps::FreshOps(const std::vector<std::unique_ptr<Op>>& ops) { fresh_ops = &ops; }
+FreshOps::~FreshOps() { fresh_ops = nullptr; }
 
 std::shared_ptr<Formula> compile_formulas(const Op& op) {
   auto f = std::make_shared<Formula>();

@@ -94,6 +94,14 @@ struct Formula {
 
 /// Compile all formulas of an operator; throws Error naming its file and line.
 std::shared_ptr<Formula> compile_formulas(const Op& op);
+/// While it lives, formulas of the thread may also call `ops`, which are not registered yet.
+class FreshOps {
+ public:
+  explicit FreshOps(const std::vector<std::unique_ptr<Op>>& ops);
+  ~FreshOps();
+  FreshOps(const FreshOps&) = delete;
+  FreshOps& operator=(const FreshOps&) = delete;
+};
 /// Check the definitions that the operator's formulas may use, whether they do or not.
 void check_definitions(const Op& op);
 

@@ -174,6 +174,8 @@ std::string autocast_text(int policy);
 std::vector<std::unique_ptr<Op>> parse_records(const std::string& text, const std::string& file);
 /// Compile every formula of `op`, which checks all names in it; throws Error naming file:line.
 void check_formulas(const Op& op);
+/// The same of operators that are not registered yet and may call each other.
+void check_formulas(const std::vector<std::unique_ptr<Op>>& fresh);
 
 /// What plugins see of the operator; derives saves_args and saves_rets from the formulas at first
 /// use.

@@ -101,9 +101,10 @@ class Parser {
   explicit Parser(const std::string& file)
       : file_(file), shared_defs_(std::make_shared<std::vector<Definition>>()) {}
 
-  std::vector<std::unique_ptr<Op>> run(const std::string& text) {
+  // `first`: the number of the first line.
+  std::vector<std::unique_ptr<Op>> run(const std::string& text, int first = 1) {
     size_t at = 0;
-    for (int number = 1; at < text.size(); ++number) {
+    for (int number = first; at < text.size(); ++number) {
       size_t end = text.find('\n', at);
       if (end == std::string::npos) end = text.size();
       take(text.substr(at, end - at), number);
@@ -440,6 +441,8 @@ class Parser {
       reduce(value);
     } else if (name == "def") {
       definition(value, op_->defs);
+    } else if (name == "or") {
+      forms_.emplace_back(value, line_);
     } else if (name == "doc") {
       op_->doc = value;
     } else if (name == "detached") {
@@ -599,6 +602,7 @@ class Parser {
   // ---- what follows from the fields
 
   void finish_record();
+  void other_form(const Op& main, const std::string& form, int number);
   void default_exposure();
   void core_dims();
   void reduced_arguments();
@@ -612,6 +616,7 @@ class Parser {
   int line_ = 0;         // where it begins
   int op_line_ = 0;      // where the record begins
   int family_kind_ = RB_KIND_OPAQUE;
+  std::vector<std::pair<std::string, int>> forms_;  // `or` lines, with their numbers
   std::unique_ptr<Op> op_;
   std::vector<std::unique_ptr<Op>> ops_;
 };
@@ -848,7 +853,59 @@ void Parser::finish_record() {
   info.args = op.arg_infos.data();
   info.ret_names = op.ret_name_ptrs.data();
   ops_.push_back(std::move(op_));
+  const auto forms = std::move(forms_);
+  forms_.clear();
+  const size_t main = ops_.size() - 1;
+  for (const auto& [form, line] : forms) {
+    line_ = line;
+    other_form(*ops_[main], form, static_cast<int>(ops_.size() - main));
+  }
   line_ = next_line;
+}
+
+// `(PARAMETERS) : ARGUMENT = FORMULA, ...`: the same operator with other parameters, a composite.
+void Parser::other_form(const Op& main, const std::string& form, int number) {
+  const size_t close = form[0] == '(' ? find_outside(form.substr(1), ")") : std::string::npos;
+  const std::string rest = close == std::string::npos ? "" : strip(form.substr(close + 2));
+  if (close == std::string::npos || (!rest.empty() && rest[0] != ':'))
+    error("expected 'or (PARAMETERS) : ARGUMENT = FORMULA, ...', got 'or " + form + "'");
+  std::string given;
+  std::vector<std::string> set;
+  for (const std::string& assignment : split(rest.empty() ? rest : rest.substr(1), ',')) {
+    const size_t equals = assignment.find('=');
+    set.push_back(strip(assignment.substr(0, equals)));
+    const bool known = std::any_of(main.params.begin(), main.params.end(),
+                                   [&](const Param& p) { return p.name_text == set.back(); });
+    if (equals == std::string::npos || !known)
+      error("or: '" + assignment + "' sets no argument of '" + main.name + "'");
+    given += (given.empty() ? "" : ", ") + assignment;
+  }
+  const std::string name = main.name + (main.name == main.base ? ".or" : "_or");
+  const std::string head = name + std::to_string(number) + form.substr(0, close + 2) +
+                           main.schema.substr(main.schema.rfind("->") - 1);
+  Parser parser(file_);
+  std::vector<std::unique_ptr<Op>> made = parser.run(head, line_);
+  for (const Param& p : main.params) {
+    if (std::find(set.begin(), set.end(), p.name_text) != set.end()) continue;
+    const bool same = std::any_of(made[0]->params.begin(), made[0]->params.end(),
+                                  [&](const Param& own) { return own.name_text == p.name_text; });
+    if (!same && !p.has_default)
+      error("or: nothing gives the argument '" + p.name_text + "' of '" + main.name + "'");
+    if (same) given += (given.empty() ? "" : ", ") + p.name_text + "=" + p.name_text;
+  }
+  made =
+      parser.run(head + "\n  kind composite\n  decomp " + main.name + "(" + given + ")\n", line_);
+  Op& op = *made[0];
+  op.schema = head;
+  op.doc = main.doc;
+  op.numbers = main.takes_numbers();
+  op.aliases = main.aliases;
+  op.family = main.family;
+  op.shared_defs = shared_defs_;
+  op.as_function = main.as_function;
+  op.as_method = main.as_method;
+  op.as_inplace = false;
+  ops_.push_back(std::move(made[0]));
 }
 
 }  // namespace
