@@ -78,7 +78,7 @@ def test_results_do_not_depend_on_threads() -> None:
         (lambda x: x.index_select(0, rabbet.tensor([7])), IndexError),
         (lambda x: x @ x, ValueError),
         (lambda x: rabbet.tensor([1, 2]) // 0, ValueError),
-        (lambda x: rabbet.zeros(0, 3).amax(0), ValueError),
+        (lambda x: rabbet.zeros(0, 3).amax(0), IndexError),
     ],
     ids=["index", "matmul", "division", "empty"],
 )
