@@ -23,7 +23,7 @@ HEADER = '''"""Public operators, written by tools/write_stubs.py from the record
 
 from builtins import bool as _bool, complex as _complex, float as _float, int as _int, str as _str
 from collections.abc import Callable as _Callable, Sequence as _Sequence
-from typing import NamedTuple as _NamedTuple, Self as _Self, TypeAlias as _TypeAlias, overload as _overload
+from typing import Literal as _Literal, NamedTuple as _NamedTuple, Self as _Self, TypeAlias as _TypeAlias, overload as _overload
 
 from ._C import Generator as _Generator, Tensor as _Tensor, device as _device, dtype as _dtype
 from ._C import layout as _layout, memory_format as _memory_format
@@ -42,6 +42,8 @@ KEYWORDS = {
 def parameter(info: dict, spread: bool, numbers: bool) -> str:
     """One parameter with its annotation and default; `spread` ints come one by one."""
     kind = TYPES[info["type"]]
+    if info["choices"]:
+        kind = f"_Literal[{', '.join(repr(choice) for choice in info['choices'])}]"
     if numbers and info["type"] == "Tensor":
         kind = "_Tensor | _Number"
     if info["type"] == "Tensor[]" and info["name"] == "indices":
@@ -81,7 +83,7 @@ def parameters(info: dict, method: bool, inplace: bool) -> list[str]:
     extra = [KEYWORDS["creation"]] if info["kind"] == "creation" else []
     extra += [KEYWORDS["format"]] if info["memory_format"] and not inplace else []
     extra += [KEYWORDS["out"]] if len(info["rets"]) == 1 and not (method or inplace) else []
-    numbers = info["kind"] == "elementwise" or info["family"] == "elementwise"
+    numbers = info["numbers"]
     ways = []
     for one_by_one in (False, True) if spreads else (False,):
         parts = ["self"] if method else []

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from records import Record
+from records import Definition, Record
 
 # Functions that cost more than memory traffic; they get smaller tasks.
 HEAVY = {"exp", "expm1", "log", "log2", "log10", "log1p", "tan", "asin", "acos", "atan", "atan2"}
@@ -115,6 +115,8 @@ class Scope:
     record: Record
     values: dict[str, Value]
     lets: dict[str, Value] = field(default_factory=dict)
+    around: Scope | None = None  # of a definition in a record: that record's
+    closed: bool = False  # of a definition of a file, which sees nothing else
 
 
 class Evaluation:
@@ -241,8 +243,10 @@ class Evaluation:
             return ZERO
         if name in scope.values:
             return self.argument(scope.values[name])
+        if scope.around:
+            return self.name(name, scope.around)
         for let, text in scope.record.lets:
-            if let == name:
+            if let == name and not scope.closed:
                 if name not in scope.lets:
                     scope.lets[name] = self.formula(text, scope)
                 return scope.lets[name]
@@ -364,6 +368,8 @@ class Evaluation:
             return Constant(False)  # plain operands are real
         args = [self.eval(a, scope) for a in node.args]
         named = {str(k.arg): self.eval(k.value, scope) for k in node.keywords}
+        if name in scope.record.defs:
+            return self.inline_definition(scope.record.defs[name], args, named, scope)
         if name in ("conj", "real") and isinstance(args[0], Tensor | Number | Zero):
             return args[0]
         if name == "zeros_like" and not named and isinstance(args[0], Tensor):
@@ -400,6 +406,13 @@ class Evaluation:
                     ast.parse(p.default, mode="eval").body, Scope(record, {})
                 )
         return self.formula(record.decomp, Scope(record, values))
+
+    def inline_definition(
+        self, made: Definition, args: list[Value], named: dict[str, Value], scope: Scope
+    ) -> Value:
+        values = dict(zip(made.params, args, strict=False)) | named
+        around = None if made.shared else scope.around or scope
+        return self.formula(made.text, Scope(scope.record, values, {}, around, made.shared))
 
     def where(self, condition: Value, x: Value, y: Value) -> Value:
         if isinstance(condition, Constant):

@@ -263,16 +263,8 @@ int32_t div_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs
                    int32_t) noexcept {
   const RbValue* values[] = {args, args + 1};
   Fn fn = Fn::k_div;
-  if (nargs > 2 && args[2].tag == RB_STR) {
-    if (is_str(args, nargs, 2, "floor")) {
-      fn = Fn::k_div_floor;
-    } else if (is_str(args, nargs, 2, "trunc")) {
-      fn = Fn::k_div_trunc;
-    } else {
-      return rb::set_error(
-          RB_E_ARG, "div: rounding_mode must be None, 'floor' or 'trunc', got '%s'", args[2].v.s);
-    }
-  }
+  if (is_str(args, nargs, 2, "floor")) fn = Fn::k_div_floor;
+  if (is_str(args, nargs, 2, "trunc")) fn = Fn::k_div_trunc;
   return run_fn(fn, values, 2, false, *rets[0].v.t, kGrain, call);
 }
 
@@ -297,10 +289,6 @@ int32_t gelu_kernel(void*, const RbCall* call, const RbValue* args, int32_t narg
   const RbValue* values[] = {args, args + 1};
   if (is_str(args, nargs, Nin, "tanh"))
     return run_fn(Tanh, values, Nin, false, *rets[0].v.t, kGrainHeavy, call);
-  if (nargs > Nin && args[Nin].tag == RB_STR && !is_str(args, nargs, Nin, "none")) {
-    return rb::set_error(RB_E_ARG, "gelu: approximate must be 'none' or 'tanh', got '%s'",
-                         args[Nin].v.s);
-  }
   return run_fn(Exact, values, Nin, false, *rets[0].v.t, kGrainHeavy, call);
 }
 

@@ -540,19 +540,6 @@ Extra take_extra(const Overload& overload, PyObject* name, PyObject* value, Extr
   return Extra::kUnknown;
 }
 
-// var(x, unbiased=False) is var(x, correction=0).
-bool take_unbiased(const Overload& overload, PyObject* name, PyObject* value, RbValue* values,
-                   uint64_t* given) {
-  if (!is_keyword(name, "unbiased") || !PyBool_Check(value)) return false;
-  for (size_t i = 0; i < overload.params.size(); ++i) {
-    if (PyUnicode_CompareWithASCIIString(overload.params[i].name, "correction") != 0) continue;
-    values[i] = value_int(value == Py_True);
-    *given |= 1ull << i;
-    return true;
-  }
-  return false;
-}
-
 bool parse_keywords(Converter& c, PyObject* const* args, PyObject* kwnames, uint64_t given,
                     RbValue* values, Extras& extras, uint64_t* all_given) {
   const Overload& overload = c.overload;
@@ -562,8 +549,7 @@ bool parse_keywords(Converter& c, PyObject* const* args, PyObject* kwnames, uint
     const int index = param_index(overload, name);
     if (index < 0) {
       const Extra extra = take_extra(overload, name, args[k], extras);
-      if (extra == Extra::kTaken || take_unbiased(overload, name, args[k], values, &given))
-        continue;
+      if (extra == Extra::kTaken) continue;
       c.fail(extra == Extra::kRefused ? Mismatch::kUnsupported : Mismatch::kUnknown, -1, args[k]);
       c.mismatch.second = name;
       return false;

@@ -23,7 +23,7 @@ void add_ops(const std::string& text, const std::string& file, const std::string
   txn.provider = provider;
   txn.replace = replace;
   txn_add_ops(txn, text, file);
-  for (auto& op : txn.ops) check_formulas(*op);
+  check_formulas(txn.ops);
   txn_commit(txn);
   refresh_ops();
 }

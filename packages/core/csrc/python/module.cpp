@@ -86,6 +86,7 @@ py::dict describe_param(const Param& p) {
   d["vjp"] = (p.flags & RB_ARG_HAS_VJP) != 0;
   d["flat"] = (p.flags & RB_ARG_FLAT) != 0;
   d["fixed_len"] = p.fixed_len;
+  d["choices"] = p.choices;
   d["has_default"] = p.has_default;
   d["default"] = p.has_default ? owned(value_to_python(&p.default_value)) : py::none();
   return d;
@@ -119,7 +120,13 @@ py::dict describe_op(const std::string& name) {
   d["detached"] = op->detached;
   d["doc"] = op->doc;
   d["ref"] = op->ref;
-  d["accepts"] = op->accepts;
+  d["dtypes"] = op->dtypes_text;
+  d["numbers"] = op->takes_numbers();
+  d["identity"] = op->identity;
+  py::list checks;
+  for (const Check& check : op->checks) checks.append(check.condition + " : " + check.message);
+  d["checks"] = checks;
+  d["data_checks"] = op->data_checks;
   d["alias"] = op->aliases;
   d["function"] = op->as_function;
   d["method"] = op->as_method;
@@ -158,8 +165,10 @@ py::dict describe_op(const std::string& name) {
   };
   for (int bit = 0; bit < backend_count(); ++bit) {
     note("decomp", bit, op->table[bit]);
-    for (size_t i = 0; op->vjp_table && i < op->params.size(); ++i)
-      note("vjp " + op->params[i].name_text, bit, op->vjp_table[i * kBackendBits + bit]);
+    for (size_t i = 0; i < op->params.size(); ++i) {
+      const Op* derivative = find_derivative(*op, static_cast<int>(i));
+      if (derivative) note("vjp " + op->params[i].name_text, bit, derivative->table[bit]);
+    }
   }
   d["formula_kernels"] = formula_kernels;
   return d;

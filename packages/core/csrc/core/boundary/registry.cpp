@@ -12,7 +12,8 @@
 #include "call/plan.h"
 #include "device/backends.h"
 #include "formula/formula.h"
-#include "formula/formula_nodes.h"
+#include "formula/formula_kernel.h"
+#include "formula/formula_program.h"
 #include "layer/layers.h"
 #include "rules/rule_functions.h"
 #include "tensor/dtype.h"
@@ -33,6 +34,7 @@ struct Registry {
   std::mutex mutex;  // serialises registration; lookups after it take it too, dispatch never does
   std::unordered_map<std::string, Op*> by_name;
   std::vector<std::unique_ptr<Op>> ops;
+  std::vector<std::unique_ptr<Op>> derivatives;  // of them, see Op::derivatives
   std::vector<Registration> kernels;  // also those whose operator or backend is not here yet
   std::deque<std::string> providers;  // stable storage for Handler::provider
   int64_t next_ticket = 1;
@@ -63,25 +65,26 @@ Op* named(const Registry& r, const std::string& name) {
 }
 
 // The handler of a kernel of a formula; null where the record says another one.
-Handler* formula_handler(Op& op, const Registration& k) {
+Handler* formula_handler(Registry& r, Op& op, const Registration& k) {
   const int bit = key_bit(k.target);
   if (bit < 0 || bit >= kBackendBits || k.slot >= static_cast<int32_t>(op.params.size()) ||
       formula_text(op, k.slot) != k.text)
     return nullptr;
   if (k.slot < 0) return &op.table[bit];
-  if (!op.vjp_table) {
-    op.vjp_storage.reset(new Handler[op.params.size() * kBackendBits]);
-    __atomic_store_n(&op.vjp_table, op.vjp_storage.get(), __ATOMIC_RELEASE);
+  std::atomic<Op*>& derivative = op.derivatives[k.slot];
+  if (!derivative) {
+    r.derivatives.push_back(derivative_op(op, k.slot));
+    derivative = r.derivatives.back().get();
   }
-  return &op.vjp_storage[k.slot * kBackendBits + bit];
+  return &derivative.load()->table[bit];
 }
 
 // The handler of the kernel's place, made if it is not there yet; null where there is none.
-Handler* find_handler(Op* op, const Registration& k) {
+Handler* find_handler(Registry& r, Op* op, const Registration& k) {
   if (!op) return nullptr;
   if (k.kind == Registration::kRule)
     return why_no_rule(*op, k.slot).empty() ? &op->rules[k.slot] : nullptr;
-  if (k.kind == Registration::kFormula) return formula_handler(*op, k);
+  if (k.kind == Registration::kFormula) return formula_handler(r, *op, k);
   const int bit = key_bit(k.target);
   return bit < 0 ? nullptr : &op->table[bit];
 }
@@ -89,7 +92,7 @@ Handler* find_handler(Op* op, const Registration& k) {
 // Put the kernel into its operator's table if both ends exist by now.
 void place(Registry& r, const Registration& k) {
   Op* const op = named(r, k.op);
-  Handler* const handler = find_handler(op, k);
+  Handler* const handler = find_handler(r, op, k);
   if (!handler) return;
   handler->self = k.self;
   handler->flags = k.flags | (k.kind == Registration::kFormula ? kFormulaFlag : 0);
@@ -105,9 +108,9 @@ void place(Registry& r, const Registration& k) {
 
 // Take it out of its operator's table. A call on another thread may be on the way to it: the rest
 // of the handler stays as it is.
-void unplace(const Registry& r, const Registration& k) {
+void unplace(Registry& r, const Registration& k) {
   Op* const op = named(r, k.op);
-  Handler* const handler = find_handler(op, k);
+  Handler* const handler = find_handler(r, op, k);
   if (!handler || handler->self != k.self || handler->fn != k.fn) return;
   __atomic_store_n(&handler->fn, nullptr, __ATOMIC_RELEASE);
   if (k.kind == Registration::kRule) update_rules(*op);
@@ -119,10 +122,9 @@ void free_self(const Registration& k) {
 
 bool uses(const Op& op, const Op* callee) {
   if (!op.formula) return false;
-  for (const Node& n : op.formula->nodes) {
-    if (n.callee == callee) return true;
-  }
-  return false;
+  const std::vector<Callee>& callees = op.formula->callees;
+  return std::any_of(callees.begin(), callees.end(),
+                     [&](const Callee& c) { return c.op == callee; });
 }
 
 // Calls on the way, graphs and objects refer to operators for ever: nothing of it is freed.
@@ -131,12 +133,14 @@ void retire(Registry& r, Op& op) {
       new std::vector<std::shared_ptr<Formula>>;
   r.by_name.erase(op.name);
   op.retired = true;
-  for (auto& other : r.ops) {  // formulas that call it are compiled anew
-    if (other.get() == &op || !uses(*other, &op)) continue;
-    old_formulas->push_back(other->formula);
-    __atomic_store_n(&other->formula_ready, nullptr, __ATOMIC_RELEASE);
-    other->formula.reset();
-  }
+  auto renew = [&](Op& other) {  // a formula that calls it is compiled anew
+    if (&other == &op || !uses(other, &op)) return;
+    old_formulas->push_back(other.formula);
+    __atomic_store_n(&other.formula_ready, nullptr, __ATOMIC_RELEASE);
+    other.formula.reset();
+  };
+  for (auto& other : r.ops) renew(*other);
+  for (auto& other : r.derivatives) renew(*other);
 }
 
 // Without its kernels and rules a retired operator says so when it is called.
@@ -148,6 +152,7 @@ void disarm(Op& op) {
 
 void add_op(Registry& r, std::unique_ptr<Op> op) {
   core_attach(*op);
+  op->derivatives = std::vector<std::atomic<Op*>>(op->params.size());
   r.by_name[op->name] = op.get();
   r.ops.push_back(std::move(op));
 }
@@ -363,7 +368,7 @@ std::vector<KernelEntry> registered_kernels() {
   std::vector<KernelEntry> all;
   for (const Registration& k : r.kernels) {
     Op* const op = named(r, k.op);
-    const Handler* handler = find_handler(op, k);
+    const Handler* handler = find_handler(r, op, k);
     const bool is_formula = k.kind == Registration::kFormula;
     if (is_formula && !handler) continue;  // no record has this formula
     const bool vjp = is_formula && k.slot >= 0;

@@ -12,6 +12,7 @@
 #include "formula/formula.h"
 #include "layer/layers.h"
 #include "layer/transforms.h"
+#include "rules/checks.h"
 #include "rules/infer.h"
 #include "tensor/dtype.h"
 #include "thread/host_table.h"
@@ -163,6 +164,10 @@ int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, in
     retain(args[0].v.t);
     rets[0] = args[0];
     return RB_OK;
+  }
+  if (__builtin_expect(op->choice_args != 0, 0)) {
+    const int32_t rc = guarded([&] { check_choices(*op, args, nargs); });
+    if (rc != RB_OK) return rc;
   }
   if (op->dim_args && !dims_are_wrapped(*op, args, nargs))
     return call_with_dims(op, args, nargs, rets, nrets, flags);

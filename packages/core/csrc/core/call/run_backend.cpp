@@ -12,6 +12,7 @@
 #include "device/backends.h"
 #include "formula/formula.h"
 #include "formula/formula_kernel.h"
+#include "rules/checks.h"
 #include "rules/infer.h"
 #include "rules/rule_functions.h"
 #include "rules/shape_rules.h"
@@ -65,6 +66,7 @@ inline bool is_elementwise(const Op& op, const Handler& handler) {
 // ---- the ways to a result
 
 void make_views(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets) {
+  if (op.has_checks()) check_arguments(op, args, nargs);
   if (c->flags & RB_CALL_OUT)
     fail(RB_E_ARG, "%s: a view has no in-place or out= form", op.name.c_str());
   Tensor* view = make_view(op, args, nargs);
@@ -274,18 +276,22 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   // A function that an operator is made of may draw random numbers, as the levels around it say.
   const bool made_of_others = !handler.fn && op.rules[kDecompRule].fn && op.has_decomp();
   const LayersOff layers_off(made_of_others ? uint64_t{1} << kTransformSlot : 0);
-  if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
-  if (backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn))
-    return run_meta(c, op, args, nargs, rets, nrets);
-  const int added = handler.fn ? find_added_dtype(c, args, nargs, rets, nrets) : -1;
-  if (added >= 0 && !(handler.dtype_mask >> added & 1))
-    return run_added_dtype(c, op, handler, args, nargs, rets, nrets);
-  if (!handler.fn) {
+  const bool on_meta =
+      backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn);
+  if (!handler.fn && !on_meta && !op.core_fn) {
     if (!op.has_decomp() && !op.rules[kDecompRule].fn) fail_no_kernel(op, backend);
     return decompose(c, args, nargs, rets, nrets);
   }
-  if (handler.flags & RB_K_ALLOCATES)
+  if (op.has_checks()) check_arguments(op, args, nargs);
+  if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
+  if (on_meta) return run_meta(c, op, args, nargs, rets, nrets);
+  const int added = find_added_dtype(c, args, nargs, rets, nrets);
+  if (added >= 0 && !(handler.dtype_mask >> added & 1))
+    return run_added_dtype(c, op, handler, args, nargs, rets, nrets);
+  if (handler.flags & RB_K_ALLOCATES) {
+    if (op.shape_rule == ShapeRule::kCore) validate(op, args, nargs);
     return run_allocating(c, op, handler, backend, args, nargs, rets, nrets);
+  }
   if (!run_kernel(c, op, handler, backend, args, nargs, rets, nrets))
     decompose(c, args, nargs, rets, nrets);
 }
@@ -327,7 +333,9 @@ uint64_t uniform_dtypes(const Op& op, const Handler& handler) {
   if (handler.flags & ~(kFormulaFlag | RB_K_MOVES)) return 0;
   const bool elementwise =
       op.info.kind == RB_KIND_ELEMENTWISE && op.dtype_rule != DTypeRule::kGeneral;
-  if (op.info.nrets != 1 || op.returns_list || !(elementwise || is_formula(handler))) return 0;
+  if (op.info.nrets != 1 || op.returns_list || op.has_checks() ||
+      !(elementwise || is_formula(handler)))
+    return 0;
   uint64_t floating = 0;
   for (int dtype = 0; dtype < RB_DTYPE_COUNT; ++dtype)
     floating |= uint64_t{is_floating(dtype)} << dtype;
@@ -367,7 +375,8 @@ void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* ret
     fail(RB_E_NOTIMPL, "%s: the operator has no decomposition", op.name.c_str());
   const Nesting nesting(op);
   // What it is made of may take more than the operator does.
-  if (op.shape_rule == ShapeRule::kNamed) validate_shapes(op, args, nargs);
+  validate(op, args, nargs);
+  if (op.has_checks()) check_arguments(op, args, nargs);
   if (!(c->flags & RB_CALL_OUT)) return run_decomp(op, args, nargs, rets, nrets);
   RbValue results[kMaxRets];
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();

@@ -1,4 +1,4 @@
-// The formula language of op records: a parser and a tree-walking runner.
+// The formulas of op records: compiled into one program per operator, which one interpreter runs.
 #pragma once
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace rabbet {
 
-struct Formula;  // the compiled formulas of one operator: nodes shared by lets, decomp, vjps, rules
+struct Formula;  // formula_program.h
 
 /// The compiled formulas of `op`, made at first use (thread-safe).
 const Formula& compiled(const Op& op);
@@ -32,7 +32,10 @@ void run_jvp(const Op& op, const RbValue* args, int nargs, const RbValue* outs, 
 /// infer.cpp).
 int eval_dtype(const Op& op, int ret, const RbValue* args, int nargs);
 int eval_compute(const Op& op, const RbValue* args, int nargs);
-int eval_shape(const Op& op, const RbValue* args, int nargs, int64_t* shape);  // returns ndim
+int eval_shape(const Op& op, int ret, const RbValue* args, int nargs, int64_t* shape);  // the ndim
+
+/// Evaluate the `check` lines; throws what the first says that does not hold.
+void run_checks(const Op& op, const RbValue* args, int nargs);
 
 /// C++ decompositions, `decomp function NAME`.
 using DecompFn = void (*)(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);

@@ -6,7 +6,7 @@
 
 #include "call/dispatch.h"
 #include "formula/formula.h"
-#include "formula/formula_nodes.h"
+#include "formula/formula_program.h"
 #include "layer/layers.h"
 #include "thread/error.h"
 #include "thread/thread_state.h"
@@ -243,8 +243,7 @@ bool draws(const Op& op) {
   const auto [at, is_new] = known.emplace(&op, false);
   if (!is_new) return at->second;
   bool found = false;
-  for (const Node& n : compiled(op).nodes)
-    found = found || (n.kind == NodeKind::kCall && draws(*n.callee));
+  for (const Callee& c : compiled(op).callees) found = found || draws(*c.op);
   return known[&op] = found;
 }
 

@@ -1,8 +1,9 @@
 // The record language: text to operators. Grammar and fields: docs/reference/records.md.
+#include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <map>
 
+#include "record/line_text.h"
 #include "record/op.h"
 #include "rules/infer.h"
 #include "tensor/dtype.h"
@@ -38,52 +39,21 @@ const TypeName kTypes[] = {
 const char* const kKinds[] = {"elementwise", "reduction", "along",  "movement",  "batched",
                               "indexing",    "creation",  "random", "composite", "opaque"};
 
-std::string strip(const std::string& s) {
-  size_t a = 0, b = s.size();
-  while (a < b && std::isspace(static_cast<unsigned char>(s[a]))) ++a;
-  while (b > a && std::isspace(static_cast<unsigned char>(s[b - 1]))) --b;
-  return s.substr(a, b - a);
-}
-
-// Split at `separator` outside brackets and quotes.
-std::vector<std::string> split(const std::string& s, char separator) {
-  std::vector<std::string> parts;
-  int depth = 0;
-  char quote = 0;
-  std::string part;
-  for (char c : s) {
-    if (quote) {
-      if (c == quote) quote = 0;
-    } else if (c == '\'' || c == '"') {
-      quote = c;
-    } else if (c == '(' || c == '[') {
-      ++depth;
-    } else if (c == ')' || c == ']') {
-      --depth;
-    } else if (c == separator && depth == 0) {
-      parts.push_back(strip(part));
-      part.clear();
-      continue;
-    }
-    part += c;
-  }
-  if (!strip(part).empty() || !parts.empty()) parts.push_back(strip(part));
-  return parts;
-}
-
 class Parser {
  public:
-  explicit Parser(const std::string& file) : file_(file) {}
+  explicit Parser(const std::string& file)
+      : file_(file), shared_defs_(std::make_shared<std::vector<Definition>>()) {}
 
-  std::vector<std::unique_ptr<Op>> run(const std::string& text) {
+  // `first`: the number of the first line.
+  std::vector<std::unique_ptr<Op>> run(const std::string& text, int first = 1) {
     size_t at = 0;
-    while (at < text.size()) {
+    for (int number = first; at < text.size(); ++number) {
       size_t end = text.find('\n', at);
       if (end == std::string::npos) end = text.size();
-      ++line_;
-      read_line(text.substr(at, end - at));
+      take(text.substr(at, end - at), number);
       at = end + 1;
     }
+    read_line();
     finish_record();
     return std::move(ops_);
   }
@@ -101,22 +71,42 @@ class Parser {
     error(message + "\n  " + line + mark);
   }
 
-  void read_line(const std::string& raw) {
+  // A line of the file: it continues the one above if it is indented deeper than that, or the
+  // signature above has not come to its results.
+  void take(const std::string& raw, int number) {
     const std::string line = strip(raw);
     if (line.empty() || line[0] == '#') return;
-    if (std::isspace(static_cast<unsigned char>(raw[0]))) {
+    const size_t indent = raw.find(line[0]);
+    const bool open = !pending_.empty() && (indent_ || pending_.rfind("def ", 0) == 0 ||
+                                            pending_.find("->") == std::string::npos);
+    if (open && indent > indent_ && pending_.rfind("family ", 0) != 0) {
+      pending_ += " " + line;
+      return;
+    }
+    read_line();
+    pending_ = line;
+    indent_ = indent;
+    line_ = number;
+  }
+
+  void read_line() {
+    const std::string line = std::move(pending_);
+    pending_.clear();
+    if (line.empty()) return;
+    if (indent_) {
       if (!op_) error("a field without a record: '" + line + "'");
       return field(line);
     }
+    finish_record();
     if (line.rfind("family ", 0) == 0) {
-      finish_record();
       const std::string rest = strip(line.substr(7));
       if (rest.rfind("kind ", 0) != 0) error("expected 'family kind KIND', got '" + line + "'");
       family_kind_ = kind(strip(rest.substr(5)));
-      return;
+    } else if (line.rfind("def ", 0) == 0) {
+      definition(line.substr(4), *shared_defs_);
+    } else {
+      signature(line);
     }
-    finish_record();
-    signature(line);
   }
 
   int kind(const std::string& name) const {
@@ -130,9 +120,11 @@ class Parser {
 
   void signature(const std::string& line) {
     op_ = std::make_unique<Op>();
-    op_->file = file_ + ":" + std::to_string(line_);
+    op_line_ = line_;
+    op_->file = place();
     op_->schema = line;
     op_->family = file_.substr(0, file_.find('.'));
+    op_->shared_defs = shared_defs_;
     op_->info.kind = family_kind_;
     const size_t open = line.find('(');
     if (open == std::string::npos)
@@ -179,7 +171,7 @@ class Parser {
   Param parameter(const std::string& part) {
     Param p{};
     std::string text = part;
-    const size_t equals = text.find('=');
+    const size_t equals = text.find('=', text.find('}') == std::string::npos ? 0 : text.find('}'));
     if (equals != std::string::npos) {
       p.has_default = true;
       p.default_text = strip(text.substr(equals + 1));
@@ -210,6 +202,7 @@ class Parser {
       return true;
     };
     bool optional = take("?");
+    if (!type.empty() && type.back() == '}') choices(p, type, part);
     if (take("[]")) {
       list = true;
     } else if (!type.empty() && type.back() == ']') {
@@ -231,6 +224,25 @@ class Parser {
     error_at(part, "unknown type '" + type + "' in '" + part + "'");
   }
 
+  // str{'a','b'}
+  void choices(Param& p, std::string& type, const std::string& part) {
+    const size_t brace = type.find('{');
+    const std::string body = type.substr(brace + 1, type.size() - brace - 2);
+    type = strip(type.substr(0, brace));
+    if (type != "str") error_at(part, "only a str has values in braces, in '" + part + "'");
+    for (const std::string& value : split(body, ',')) {
+      const bool quoted =
+          value.size() > 1 && (value[0] == '\'' || value[0] == '"') && value.back() == value[0];
+      if (!quoted) error_at(part, "expected quoted values in braces, in '" + part + "'");
+      p.choices.push_back(value.substr(1, value.size() - 2));
+      for (size_t i = 0; i + 1 < p.choices.size(); ++i) {
+        if (p.choices[i] == p.choices.back())
+          error_at(part, "the value " + value + " stands twice, in '" + part + "'");
+      }
+    }
+    if (p.choices.empty()) error_at(part, "no value in braces, in '" + part + "'");
+  }
+
   RbValue default_value(Param& p) {
     const std::string& text = p.default_text;
     if (text.empty()) error_at("=", "the default value of '" + p.name_text + "' is missing");
@@ -238,6 +250,9 @@ class Parser {
     if (text == "True" || text == "False") return value_bool(text == "True");
     if (text[0] == '\'' || text[0] == '"') {
       p.default_str = text.substr(1, text.size() - 2);
+      if (!p.choices.empty() &&
+          std::find(p.choices.begin(), p.choices.end(), p.default_str) == p.choices.end())
+        error_at(text, "the default value of '" + p.name_text + "' is none of its values");
       RbValue v = value_none();
       v.tag = RB_STR;
       v.len = static_cast<uint32_t>(p.default_str.size());
@@ -365,10 +380,22 @@ class Parser {
       if (op_->params.empty() || op_->params[0].type != RB_A_TENSOR)
         error("itself: the first argument must be a Tensor");
       op_->itself_if_real = true;
-    } else if (name == "accepts") {
-      if (value != "int" && value != "real")
-        error("accepts: expected int or real, got '" + value + "'");
-      op_->accepts = value;
+    } else if (name == "dtypes") {
+      op_->dtypes_text = value;
+      op_->accepted = dtype_classes(value);
+    } else if (name == "numbers") {
+      if (!value.empty()) error("expected 'numbers' alone, got '" + line + "'");
+      op_->numbers = true;
+    } else if (name == "check") {
+      check(value);
+    } else if (name == "identity") {
+      identity(value);
+    } else if (name == "reduce") {
+      reduce(value);
+    } else if (name == "def") {
+      definition(value, op_->defs);
+    } else if (name == "or") {
+      forms_.emplace_back(value, line_);
     } else if (name == "doc") {
       op_->doc = value;
     } else if (name == "detached") {
@@ -431,6 +458,103 @@ class Parser {
       param(arg, "batch").flags |= flag;
   }
 
+  // `float complex`: a bit per Category.
+  uint8_t dtype_classes(const std::string& value) const {
+    static const std::pair<const char*, int> kClasses[] = {{"bool", 1 << kBool},
+                                                           {"int", 1 << kInt},
+                                                           {"float", 1 << kFloat},
+                                                           {"complex", 1 << kComplex},
+                                                           {"real", 1 << kInt | 1 << kFloat}};
+    int mask = 0;
+    for (const std::string& word : split(value, ' ')) {
+      if (word.empty()) continue;
+      const auto* known = std::find_if(std::begin(kClasses), std::end(kClasses),
+                                       [&](const auto& entry) { return word == entry.first; });
+      if (known == std::end(kClasses))
+        error("dtypes: expected float, complex, int, bool or real, got '" + word + "'");
+      mask |= known->second;
+    }
+    if (!mask) error("dtypes: expected float, complex, int, bool or real");
+    return static_cast<uint8_t>(mask);
+  }
+
+  // `CONDITION : MESSAGE`, the message after the name of an exception if it is no ValueError.
+  void check(const std::string& value) {
+    const size_t colon = find_outside(value, " : ");
+    if (colon == std::string::npos)
+      error("expected 'check CONDITION : MESSAGE', got 'check " + value + "'");
+    Check made{strip(value.substr(0, colon)), strip(value.substr(colon + 3)), place(), RB_E_ARG};
+    if (made.condition.rfind("data ", 0) == 0) {
+      op_->data_checks.push_back(strip(value.substr(5)));
+      return;
+    }
+    static const std::pair<const char*, int> kClasses[] = {{"ValueError: ", RB_E_ARG},
+                                                           {"TypeError: ", RB_E_TYPE},
+                                                           {"IndexError: ", RB_E_INDEX},
+                                                           {"NotImplementedError: ", RB_E_NOTIMPL}};
+    for (auto& [prefix, code] : kClasses) {
+      if (made.message.rfind(prefix, 0) != 0) continue;
+      made.code = code;
+      made.message = strip(made.message.substr(std::strlen(prefix)));
+    }
+    if (made.message.empty()) error("a check without a message: 'check " + value + "'");
+    op_->checks.push_back(std::move(made));
+  }
+
+  void identity(const std::string& value) {
+    char* end = nullptr;
+    std::strtod(value.c_str(), &end);
+    const bool number = !value.empty() && !*end;
+    if (!number && value != "none" && value != "True" && value != "False")
+      error("identity: expected none, a number, True or False, got '" + value + "'");
+    op_->identity = value;
+  }
+
+  // `reduce dim, keepdim`: which arguments of a reduction say what it reduces.
+  void reduce(const std::string& value) {
+    const std::vector<std::string> names = split(value, ',');
+    if (names.empty() || names.size() > 2)
+      error("expected 'reduce DIM' or 'reduce DIM, KEEPDIM', got 'reduce " + value + "'");
+    const Param& dim = param(names[0], "reduce");
+    if (dim.type != RB_A_DIM && dim.type != RB_A_DIMS)
+      error("reduce: '" + names[0] + "' is no dim or dim[]");
+    op_->dim_arg = static_cast<int8_t>(&dim - op_->params.data());
+    if (names.size() == 1) return;
+    const Param& keepdim = param(names[1], "reduce");
+    if (keepdim.type != RB_A_BOOL) error("reduce: '" + names[1] + "' is no bool");
+    op_->keepdim_arg = static_cast<int8_t>(&keepdim - op_->params.data());
+  }
+
+  // `NAME(ARGUMENTS) = FORMULA`
+  void definition(const std::string& value, std::vector<Definition>& to) {
+    const size_t open = value.find('('), close = value.find(')');
+    const size_t equals = close == std::string::npos ? close : value.find('=', close);
+    Definition made;
+    if (open != std::string::npos && open < close && equals != std::string::npos) {
+      made = {strip(value.substr(0, open)), strip(value.substr(equals + 1)), place(),
+              split(value.substr(open + 1, close - open - 1), ',')};
+    }
+    bool named = is_name(made.name) && !made.text.empty() &&
+                 strip(value.substr(close + 1, equals - close - 1)).empty();
+    for (const std::string& p : made.params) named = named && is_name(p);
+    if (!named) error("expected 'def NAME(ARGUMENTS) = FORMULA', got 'def " + value + "'");
+    for (size_t i = 0; i < made.params.size(); ++i) {
+      for (size_t k = 0; k < i; ++k) {
+        if (made.params[i] == made.params[k])
+          error("def " + made.name + ": two arguments are called '" + made.params[i] + "'");
+      }
+    }
+    for (const auto* defs : {shared_defs_.get(), &to}) {
+      for (const Definition& other : *defs) {
+        if (other.name == made.name)
+          error("a second def '" + made.name + "', the first is in " + other.place);
+      }
+    }
+    to.push_back(std::move(made));
+  }
+
+  std::string place() const { return file_ + ":" + std::to_string(line_); }
+
   void expose(const std::string& word) {
     if (word == "function") {
       op_->as_function = true;
@@ -453,22 +577,22 @@ class Parser {
 
   // ---- what follows from the fields
 
-  int8_t param_index(const char* name) const {
-    for (size_t i = 0; i < op_->params.size(); ++i) {
-      if (op_->params[i].name_text == name) return static_cast<int8_t>(i);
-    }
-    return -1;
-  }
-
   void finish_record();
+  void other_form(const Op& main, const std::string& form, int number);
   void default_exposure();
   void core_dims();
+  void reduced_arguments();
   void dtype_rules();
   void shape_rule();
 
   std::string file_;
-  int line_ = 0;
+  std::shared_ptr<std::vector<Definition>> shared_defs_;
+  std::string pending_;  // the line that is read once the next one does not continue it
+  size_t indent_ = 0;    // of `pending_`
+  int line_ = 0;         // where it begins
+  int op_line_ = 0;      // where the record begins
   int family_kind_ = RB_KIND_OPAQUE;
+  std::vector<std::pair<std::string, int>> forms_;  // `or` lines, with their numbers
   std::unique_ptr<Op> op_;
   std::vector<std::unique_ptr<Op>> ops_;
 };
@@ -499,21 +623,26 @@ void Parser::default_exposure() {
   op_->as_inplace = k == RB_KIND_ELEMENTWISE || k == RB_KIND_INDEXING || k == RB_KIND_RANDOM;
 }
 
-// Of every tensor argument: the last dimensions that the signature in `core` names.
+// The signature in `core`, and of every tensor argument the last dimensions that it names.
 void Parser::core_dims() {
-  const size_t arrow = op_->core_text.find("->");
-  const std::vector<std::string> groups = split(op_->core_text.substr(0, arrow), ',');
-  size_t at = 0;
-  for (Param& p : op_->params) {
-    p.core_ndim = -1;
-    if (p.type != RB_A_TENSOR) continue;
-    if (op_->info.kind == RB_KIND_ELEMENTWISE) p.core_ndim = 0;
-    if (groups.empty()) continue;
-    if (at == groups.size()) error("core: a group for each Tensor argument is needed");
-    const std::string& group = groups[at++];
-    if (group.size() < 2 || group.front() != '(' || group.back() != ')')
-      error("core: expected '(m,n),...->...', got '" + op_->core_text + "'");
-    p.core_ndim = static_cast<int32_t>(split(group.substr(1, group.size() - 2), ',').size());
+  Op& op = *op_;
+  uint64_t tensors = 0;
+  for (size_t i = 0; i < op.params.size(); ++i) {
+    Param& p = op.params[i];
+    p.core_ndim = p.type == RB_A_TENSOR && op.info.kind == RB_KIND_ELEMENTWISE ? 0 : -1;
+    if (p.type == RB_A_TENSOR) tensors |= 1ull << i;
+  }
+  if (op.core_text.empty()) return;
+  std::string why;
+  if (!parse_core(op.core_text, tensors, static_cast<int>(op.ret_names.size()), op.core, why))
+    error("core of '" + op.name + "': " + why + ", got '" + op.core_text + "'");
+  // Transforms add dimensions in front of all arguments or of none.
+  bool extends = true;
+  for (const auto* groups : {&op.core.args, &op.core.rets}) {
+    for (const CoreGroup& group : *groups) extends = extends && group.batch && !group.optional;
+  }
+  for (const CoreGroup& group : op.core.args) {
+    if (extends) op.params[group.index].core_ndim = group.ndim;
   }
 }
 
@@ -538,11 +667,14 @@ void Parser::dtype_rules() {
   }
   if (op.dtype_text.empty()) return;
   std::string rule = op.dtype_text[0];
-  static const std::string kGiven = " if dtype is None else dtype";
-  if (rule.size() > kGiven.size() &&
-      rule.compare(rule.size() - kGiven.size(), kGiven.size(), kGiven) == 0) {
-    rule.resize(rule.size() - kGiven.size());
-    op.dtype_arg = param_index("dtype");
+  for (size_t i = 0; i < op.params.size(); ++i) {
+    const std::string& name = op.params[i].name_text;
+    const std::string given = " if " + name + " is None else " + name;
+    if (op.params[i].type != RB_A_DTYPE || rule.size() <= given.size() ||
+        rule.compare(rule.size() - given.size(), given.size(), given) != 0)
+      continue;
+    rule.resize(rule.size() - given.size());
+    op.dtype_arg = static_cast<int8_t>(i);
   }
   const uint64_t promoted = named_arguments(op, rule, "promote"),
                  floated = named_arguments(op, rule, "float");
@@ -591,8 +723,6 @@ void Parser::dtype_rules() {
 
 void Parser::shape_rule() {
   Op& op = *op_;
-  op.dim_arg = param_index("dim");
-  op.keepdim_arg = param_index("keepdim");
   for (size_t i = 0; i < op.params.size(); ++i) {
     const Param& p = op.params[i];
     const bool size = p.type == RB_A_SIZE && op.shape_text == p.name_text;
@@ -607,6 +737,16 @@ void Parser::shape_rule() {
                     : op.shape_text == "kernel"                ? ShapeRule::kKernel
                     : op.shape_text.rfind("function ", 0) == 0 ? ShapeRule::kNamed
                                                                : ShapeRule::kFormula;
+    if (op.shape_rule != ShapeRule::kFormula) return;
+    op.shape_formulas = split(op.shape_text, ',');
+    if (op.shape_formulas.size() != 1 && op.shape_formulas.size() != op.ret_names.size()) {
+      error("'" + op.name + "' has " + std::to_string(op.ret_names.size()) + " results and " +
+            std::to_string(op.shape_formulas.size()) + " shapes");
+    }
+    return;
+  }
+  if (!op.core_text.empty()) {
+    op.shape_rule = ShapeRule::kCore;
     return;
   }
   switch (op.info.kind) {
@@ -615,18 +755,34 @@ void Parser::shape_rule() {
       break;
     case RB_KIND_REDUCTION:
       op.shape_rule = ShapeRule::kReduce;
+      reduced_arguments();
       break;
     case RB_KIND_BATCHED:
-      op.shape_rule = ShapeRule::kGufunc;
-      break;
+      error("'" + op.name + "' is of kind batched and has neither 'core' nor 'shape'");
     default:
       op.shape_rule = ShapeRule::kSameAsFirst;
+  }
+}
+
+// What a reduction goes over: the arguments that `reduce` names, or its first dim and first bool.
+void Parser::reduced_arguments() {
+  Op& op = *op_;
+  if (op.first_tensor < 0 || op.params[op.first_tensor].type != RB_A_TENSOR)
+    error("'" + op.name + "' is a reduction of no Tensor");
+  if (op.dim_arg >= 0) return;
+  for (size_t i = 0; i < op.params.size(); ++i) {
+    const int type = op.params[i].type;
+    if (op.dim_arg < 0 && (type == RB_A_DIM || type == RB_A_DIMS))
+      op.dim_arg = static_cast<int8_t>(i);
+    if (op.keepdim_arg < 0 && type == RB_A_BOOL) op.keepdim_arg = static_cast<int8_t>(i);
   }
 }
 
 void Parser::finish_record() {
   if (!op_) return;
   Op& op = *op_;
+  const int next_line = line_;
+  line_ = op_line_;  // for errors
   for (size_t i = 0; i < op.params.size(); ++i) {
     Param& p = op.params[i];
     p.struct_size = sizeof(RbArgInfo);
@@ -640,6 +796,7 @@ void Parser::finish_record() {
     if (p.type == RB_A_DIM || p.type == RB_A_NEWDIM || p.type == RB_A_DIMS || p.type == RB_A_PERM)
       op.dim_args |= 1ull << i;
     if (p.flags & RB_ARG_MUTATED) op.mutates = true;
+    if (!p.choices.empty()) op.choice_args |= 1ull << i;
   }
   default_exposure();
   dtype_rules();
@@ -651,6 +808,8 @@ void Parser::finish_record() {
   }
   op.compute_args &= ~op.never_cast;
   shape_rule();
+  op.by_formula = op.shape_rule == ShapeRule::kFormula ||
+                  op.compute_rule == ComputeRule::kFormula || op.dtype_rule == DTypeRule::kGeneral;
   core_dims();
   for (size_t i = 0; i < op.params.size(); ++i) {
     if (op.compute_args >> i & 1) op.params[i].flags |= RB_ARG_COMPUTED;
@@ -673,6 +832,59 @@ void Parser::finish_record() {
   info.schema = op.schema.c_str();
   info.ret_names = op.ret_name_ptrs.data();
   ops_.push_back(std::move(op_));
+  const auto forms = std::move(forms_);
+  forms_.clear();
+  const size_t main = ops_.size() - 1;
+  for (const auto& [form, line] : forms) {
+    line_ = line;
+    other_form(*ops_[main], form, static_cast<int>(ops_.size() - main));
+  }
+  line_ = next_line;
+}
+
+// `(PARAMETERS) : ARGUMENT = FORMULA, ...`: the same operator with other parameters, a composite.
+void Parser::other_form(const Op& main, const std::string& form, int number) {
+  const size_t close = form[0] == '(' ? find_outside(form.substr(1), ")") : std::string::npos;
+  const std::string rest = close == std::string::npos ? "" : strip(form.substr(close + 2));
+  if (close == std::string::npos || (!rest.empty() && rest[0] != ':'))
+    error("expected 'or (PARAMETERS) : ARGUMENT = FORMULA, ...', got 'or " + form + "'");
+  std::string given;
+  std::vector<std::string> set;
+  for (const std::string& assignment : split(rest.empty() ? rest : rest.substr(1), ',')) {
+    const size_t equals = assignment.find('=');
+    set.push_back(strip(assignment.substr(0, equals)));
+    const bool known = std::any_of(main.params.begin(), main.params.end(),
+                                   [&](const Param& p) { return p.name_text == set.back(); });
+    if (equals == std::string::npos || !known)
+      error("or: '" + assignment + "' sets no argument of '" + main.name + "'");
+    given += (given.empty() ? "" : ", ") + assignment;
+  }
+  const std::string name = main.name + (main.name == main.base ? ".or" : "_or");
+  const std::string head = name + std::to_string(number) + form.substr(0, close + 2) +
+                           main.schema.substr(main.schema.rfind("->") - 1);
+  Parser parser(file_);
+  std::vector<std::unique_ptr<Op>> made = parser.run(head, line_);
+  for (const Param& p : main.params) {
+    if (std::find(set.begin(), set.end(), p.name_text) != set.end()) continue;
+    const bool same = std::any_of(made[0]->params.begin(), made[0]->params.end(),
+                                  [&](const Param& own) { return own.name_text == p.name_text; });
+    if (!same && !p.has_default)
+      error("or: nothing gives the argument '" + p.name_text + "' of '" + main.name + "'");
+    if (same) given += (given.empty() ? "" : ", ") + p.name_text + "=" + p.name_text;
+  }
+  made =
+      parser.run(head + "\n  kind composite\n  decomp " + main.name + "(" + given + ")\n", line_);
+  Op& op = *made[0];
+  op.schema = head;
+  op.doc = main.doc;
+  op.numbers = main.takes_numbers();
+  op.aliases = main.aliases;
+  op.family = main.family;
+  op.shared_defs = shared_defs_;
+  op.as_function = main.as_function;
+  op.as_method = main.as_method;
+  op.as_inplace = false;
+  ops_.push_back(std::move(made[0]));
 }
 
 }  // namespace

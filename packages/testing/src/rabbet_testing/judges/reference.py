@@ -60,10 +60,10 @@ ALL_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uin
 
 def meaningful(name: str, dtype: str) -> bool:
     """Whether the record lets the operator take tensors of a dtype, as far as it says so."""
-    accepts = _C.op_info(name)["accepts"]
-    if accepts == "int":
-        return dtype not in EPS
-    return not (accepts == "real" and dtype.startswith("complex"))
+    classes = _C.op_info(name)["dtypes"].split()
+    if dtype not in EPS:
+        return not classes or "int" in classes or "real" in classes
+    return not classes or ("complex" if dtype.startswith("complex") else "real") in classes
 
 
 def wide(t: Any) -> Any:

@@ -304,6 +304,8 @@ _SOURCES = {"reflect": _reflected, "replicate": _nearest, "circular": _wrapped}
 def _check_reach(mode: str, before: int, after: int, size: int, dim: int) -> None:
     left = size + min(before, 0) + min(after, 0)
     limit = {"reflect": size - 1, "circular": left, "replicate": None}[mode]
+    if mode == "replicate":  # the edge is repeated wherever the result begins or ends
+        left = size and size + before + after
     if left <= 0 or (limit is not None and max(before, after) > limit):
         raise RuntimeError(
             f"pad: widths ({before}, {after}) are too large for mode {mode!r} in dimension {dim} with size {size}"
