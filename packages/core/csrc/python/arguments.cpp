@@ -302,12 +302,10 @@ struct Converter {
     });
   }
   bool scalars(int index, PyObject* o, RbValue* out) {
-    return list_of<RbValue>(index, o, RB_SCALARS, out, [&](PyObject* item, RbValue* to) {
+    return list_of<RbValue>(index, o, RB_SCALARS, out, [&](PyObject* number, RbValue* to) {
       *to = value_none();
-      if (!is_tensor(item)) return number_value(item, to, arena);
-      if (tensor_of(item)->ndim != 0) return false;
-      *to = scalar_of_tensor(tensor_of(item), arena);
-      return true;
+      if (!is_tensor(number)) return number_value(number, to, arena);
+      return tensor_of(number)->ndim == 0 && python_number(item(index, number).get(), to, arena);
     });
   }
 
