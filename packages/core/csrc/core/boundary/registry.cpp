@@ -12,6 +12,7 @@
 #include "formula/formula.h"
 #include "formula/formula_nodes.h"
 #include "layer/layers.h"
+#include "record/examples.h"
 #include "rules/rule_functions.h"
 #include "thread/error.h"
 
@@ -336,7 +337,10 @@ std::vector<KernelEntry> registered_kernels() {
 }
 
 void check_all_formulas() {
-  for (const Op* op : all_ops()) check_formulas(*op);
+  for (const Op* op : all_ops()) {
+    check_formulas(*op);
+    check_examples(*op);
+  }
 }
 
 }  // namespace rabbet

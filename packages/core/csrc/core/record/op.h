@@ -66,6 +66,12 @@ enum class ShapeRule : uint8_t {
   kKernel
 };
 
+/// A line of a record that is kept as it is written.
+struct RecordLine {
+  std::string place;  // "elementwise.rec:12"
+  std::string text;
+};
+
 struct Op {
   RbOpInfo info;     // what plugins see; pointers into this struct
   std::string name;  // "max.dim"
@@ -78,6 +84,7 @@ struct Op {
   bool detached = false;
   std::string schema, doc, ref, family;
   std::vector<std::string> aliases;
+  std::vector<RecordLine> examples, domain;  // read by examples.cpp
   bool as_function = true, as_method = true, as_inplace = false, expose_given = false;
   std::string accepts;  // "int" or "real": dtypes that it is defined for; empty: all
 

@@ -354,9 +354,13 @@ class Parser {
       for (const std::string& arg : split(value, ','))
         op_->layout_args.push_back(static_cast<int8_t>(&param(arg, "layout") - op_->params.data()));
     } else if (name == "accepts") {
-      if (value != "int" && value != "real")
-        error("accepts: expected int or real, got '" + value + "'");
+      if (value != "int" && value != "real" && value != "float")
+        error("accepts: expected int, real or float, got '" + value + "'");
       op_->accepts = value;
+    } else if (name == "example" || name == "domain") {
+      if (value.empty()) error("expected '" + name + "' and what it says");
+      auto& lines = name == "example" ? op_->examples : op_->domain;
+      lines.push_back({file_ + ":" + std::to_string(line_), value});
     } else if (name == "doc") {
       op_->doc = value;
     } else if (name == "detached") {

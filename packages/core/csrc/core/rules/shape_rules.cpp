@@ -554,10 +554,15 @@ void check_arguments(const Op& op, const RbValue* args, int nargs) {
 
 void check_accepted(const Op& op, const RbValue*, int, int dtype) {
   if (op.accepts.empty()) return;
-  const bool ok = op.accepts == "int" ? is_integral(dtype) : !is_complex(dtype);
+  const bool ok = op.accepts == "int"     ? is_integral(dtype)
+                  : op.accepts == "float" ? is_floating(dtype)
+                                          : !is_complex(dtype);
   if (ok) return;
   fail(RB_E_TYPE, "%s: expected %s dtypes, got %s", op.name.c_str(),
-       op.accepts == "int" ? "integer or bool" : "real", kDTypes[dtype].name);
+       op.accepts == "int"     ? "integer or bool"
+       : op.accepts == "float" ? "floating"
+                               : "real",
+       kDTypes[dtype].name);
 }
 
 }  // namespace rabbet
