@@ -74,11 +74,15 @@ void repeat(const Op& op, const RbValue* args, int, RbValue* rets, int) {
     joined[i] = checked_product(op.name, times, size);
   }
   static const Op* const reshape_op = find_op("reshape");
+  static const Op* const clone = find_op("contiguous_clone");
   const RbValue first[2] = {value_tensor(x), ints_value(apart, 2 * n)};
   TensorRef spread = call1(reshape_op, first, 2);
   const RbValue second[2] = {value_tensor(spread.get()), ints_value(pairs, 2 * n)};
   TensorRef tiled = call1(expand, second, 2);
-  const RbValue third[2] = {value_tensor(tiled.get()), ints_value(joined, n)};
+  // A copy, though everything be repeated once.
+  const RbValue tiles = value_tensor(tiled.get());
+  TensorRef copied = call1(clone, &tiles, 1);
+  const RbValue third[2] = {value_tensor(copied.get()), ints_value(joined, n)};
   rets[0] = value_tensor(call1(reshape_op, third, 2).release_ownership());
 }
 
