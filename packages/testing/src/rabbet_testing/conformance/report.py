@@ -16,7 +16,7 @@ import pytest
 import rabbet
 from rabbet import _C
 
-from ..judges.reasons import Reason, reason_of, skip
+from ..judges.reasons import NOT_APPLICABLE, Reason, reason_of, skip
 from ..judges.reference import ALL_DTYPES
 from .subject import Subject
 
@@ -266,7 +266,11 @@ def support_table(data: dict[str, Any]) -> str:
 
 
 def _mark(result: dict[str, Any]) -> str:
-    if result["outcome"] == "passed" and result["notes"]:
+    # What has no meaning is no part that is missing.
+    missing = [
+        r for n in result["notes"] if (r := reason_of(n)) is None or r.value[0] != NOT_APPLICABLE
+    ]
+    if result["outcome"] == "passed" and missing:
         return "part"
     return _MARKS.get(result["outcome"], str(result["outcome"]))
 
