@@ -43,6 +43,7 @@ def operators() -> str:
             if info["autocast"] != "pass":
                 lines.append(f"- autocast: {info['autocast']}")
             lines += [f"- `{what}`: `{formula}`" for what, formula in info["formulas"].items()]
+            lines += [f"- `{info['name']}({text})`" for text, _, _ in info["examples"]]
             lines.append("")
     return "\n".join(lines)
 

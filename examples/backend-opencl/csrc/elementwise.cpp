@@ -23,7 +23,7 @@ const Body kBodies[] = {
     {"abs", 1, kFloat, "fabs(a)"},
     {"abs", 1, kInt, "a < 0 ? -a : a"},
     {"abs", 1, kBool, "a"},
-    {"sgn", 1, kAll, "IS_NAN(a) ? a : (T)((a > 0) - (a < 0))"},
+    {"sgn", 1, kAll, "(T)((a > 0) - (a < 0))"},
     {"exp", 1, kFloat, "exp(a)"},
     {"expm1", 1, kFloat, "expm1(a)"},
     {"log", 1, kFloat, "log(a)"},

@@ -6,14 +6,6 @@ import rabbet.autograd.forward_ad as fwd
 from rabbet.autograd import Function, grad, no_grad
 from rabbet_testing import assert_close, cases, differentiable_ops, differentiable_part
 
-# Operators without a result or an argument that can be differentiated, or that only exist in place or
-# between devices.
-WITHOUT_CASES = {
-    "copy", "fill", "zero", "to_device", "as_strided", "as_strided_copy", "dropout", "sgn_vjp", "mask_indices", "nonzero",
-    "count_nonzero", "signbit", "argsort", "fused_adam", "fused_sgd", "fused_rmsprop", "fused_adagrad",
-    "fused_adamax", "fused_nadam", "fused_radam", "foreach_norm", "foreach_scale", "foreach_clamp",
-}  # fmt: skip
-
 
 def ramp(x, start=0.3):
     """A fixed direction: unequal entries of both signs, so that errors do not cancel."""
@@ -28,8 +20,19 @@ def ramp(x, start=0.3):
 def checked_cases(name, dtype=rabbet.float64):
     for case in cases(name, dtype, requires_grad=True):
         call, inputs = differentiable_part(case)
-        if inputs and call(*inputs):
+        try:
+            results = call(*inputs) if inputs else ()
+        except (
+            NotImplementedError
+        ):  # no derivative, or not in this dtype: the conformance kit counts those
+            continue
+        if results and all(r.isfinite().all().item() for r in results):  # has finite differences
             yield case, call, inputs
+
+
+# Operators whose results are no floating numbers, and one that reads the memory below its argument.
+NOT_DIFFERENTIABLE = {"as_strided_copy", "count_nonzero", "mask_indices", "signbit", "argsort"}
+DIFFERENTIABLE = [name for name in differentiable_ops() if name not in NOT_DIFFERENTIABLE]
 
 
 def tangents(call, inputs, directions):
@@ -52,7 +55,7 @@ def inner(a, b):
     return (product.real if product.is_complex() else product).item()
 
 
-@pytest.mark.parametrize("name", differentiable_ops())
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_tangents_match_finite_differences_and_the_vjp(name):
     checked = 0
     for case, call, inputs in checked_cases(name):
@@ -70,10 +73,10 @@ def test_tangents_match_finite_differences_and_the_vjp(name):
             forward = sum(inner(t, c) for t, c in zip(found, cotangents))
             assert forward == pytest.approx(reverse, rel=1e-8, abs=1e-8), str(case)
         checked += 1
-    assert checked or name in WITHOUT_CASES, f"no case for {name}: add one to rabbet_testing.cases"
+    assert checked, f"{name}: no example was checked"
 
 
-@pytest.mark.parametrize("name", differentiable_ops())
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_one_tangent_at_a_time(name):
     for case, call, inputs in checked_cases(name):
         values = [x.detach() for x in inputs]
@@ -84,7 +87,7 @@ def test_one_tangent_at_a_time(name):
                 assert_close(got, want, atol=1e-5, rtol=1e-3, message=f"{case}, argument {k}")
 
 
-@pytest.mark.parametrize("name", differentiable_ops())
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_forward_over_reverse_matches_reverse_over_reverse(name):
     for case, call, inputs in checked_cases(name):
         directions = [ramp(x) for x in inputs]

@@ -11,10 +11,10 @@ import rabbet
 from kit_runs import failures, kit
 from plugin_wheels import MANIFEST, build, install
 from rabbet import _C
-from rabbet_testing.cases import cases, differentiable_ops
+from rabbet_testing.cases import differentiable_ops
+from rabbet_testing.conformance.report import Outcome
 from rabbet_testing.judges.batching import OPS
-from rabbet_testing.judges.nests import scalar
-from rabbet_testing.judges.reference import Judgement, meaningful
+from rabbet_testing.judges.reasons import Reason, tagged
 
 HERE = Path(__file__).parent
 
@@ -301,39 +301,17 @@ def test_other_runs_of_pytest_are_left_alone(tmp_path):
 
 # ---- what the kit covers
 
-# Operators that only exist in place or between devices; tests of their own cover them.
-WITHOUT_CASES = {"copy", "fill", "zero", "to_device", "as_strided", "as_strided_copy", "dropout", "sgn_vjp", "mask_indices", "nonzero",
-                 "count_nonzero", "signbit", "argsort", "fused_adam", "fused_sgd", "fused_rmsprop", "fused_adagrad", "fused_adamax", "fused_nadam",
-                 "fused_radam", "foreach_norm", "foreach_scale", "foreach_clamp"}  # fmt: skip
+
+def test_most_operators_are_batched_and_differentiated():
+    assert len(OPS) > 200 and len(differentiable_ops()) > 150
 
 
-def differentiable(op):
-    try:
-        with scalar(op, "cpu"):
-            return True
-    except pytest.skip.Exception:
-        return False
-
-
-def test_every_differentiable_operator_has_a_case():
-    found = {name for name in differentiable_ops() if differentiable(name)}
-    assert set(differentiable_ops()) - found <= WITHOUT_CASES and len(found) > 150
-
-
-def test_every_reference_in_numpy_is_used():
-    """A record that names one is judged by it, in a dtype that it takes."""
-    named = [
-        n for n in _C.record_names() if _C.op_info(n)["ref"] and _C.op_info(n)["kind"] != "creation"
-    ]
-    unused = []
-    for name in named:
-        dtype = "float64" if meaningful(name, "float64") else "int64"
-        judgement = Judgement("cpu", name, dtype)
-        judgement.run()
-        if not judgement.by_numpy:
-            unused.append(name)
-    assert unused == [] and len(named) > 100
-
-
-def test_most_operators_are_batched():
-    assert len(OPS) > 200 and sum(1 for _ in cases("matmul")) == 5
+def test_a_skip_for_no_written_reason_is_a_failure():
+    report = pytest.TestReport(
+        "conformance/test_l2_ops.py::test_x", ("", 0, ""), {}, "skipped", ("", 0, "Skipped: later"), "call",
+        user_properties=[("rabbet", {"level": "L2", "test": "test_x", "op": "", "dtype": ""})],
+    )  # fmt: skip
+    outcome = Outcome.of(report)
+    assert outcome.outcome == "failed" and "none of the written reasons: later" in outcome.notes[0]
+    report.longrepr = ("", 0, "Skipped: " + tagged(Reason.NO_TOOL, "nm"))
+    assert (Outcome.of(report).outcome, Outcome.of(report).reason) == ("not implemented", "NO_TOOL")

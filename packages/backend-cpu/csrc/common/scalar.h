@@ -115,7 +115,7 @@ RB_OP1(sgn, kAny, {
   if constexpr (category_v<T> == kB)
     return x;
   else if constexpr (category_v<T> != kC)
-    return not_a_number(x) ? x : T((x > T(0)) - (x < T(0)));
+    return T((x > T(0)) - (x < T(0)));
 })
 RB_OP1(exp, kFC, { RB_COMPLEX_CASE(c_exp(x)) if constexpr (is_fp<T>) return s_exp(x); })
 RB_OP1(expm1, kFC, { RB_COMPLEX_CASE(c_expm1(x)) if constexpr (is_fp<T>) return s_expm1(x); })

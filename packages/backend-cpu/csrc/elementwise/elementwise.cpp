@@ -48,7 +48,7 @@ __attribute__((cold, noinline)) int32_t report(int status, const RbCall* call) {
                        name_of(call));
 }
 __attribute__((cold, noinline)) int32_t report_dtype(const RbCall* call, int dtype) {
-  return rb::set_error(RB_E_TYPE, "%s: the cpu backend has no kernel for %s", name_of(call),
+  return rb::set_error(RB_E_NOTIMPL, "%s: the cpu backend has no kernel for %s", name_of(call),
                        kDTypeNames[dtype]);
 }
 

@@ -445,11 +445,16 @@ void clamp_kernel(const rb::Args& a) {
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"fused_adam", rb::wrap<adam_kernel>},       {"fused_sgd", rb::wrap<sgd_kernel>},
-    {"fused_rmsprop", rb::wrap<rmsprop_kernel>}, {"fused_adagrad", rb::wrap<adagrad_kernel>},
-    {"fused_adamax", rb::wrap<adamax_kernel>},   {"fused_nadam", rb::wrap<nadam_kernel>},
-    {"fused_radam", rb::wrap<radam_kernel>},     {"foreach_norm", rb::wrap<norm_kernel>},
-    {"foreach_scale", rb::wrap<scale_kernel>},   {"foreach_clamp", rb::wrap<clamp_kernel>},
+    {"fused_adam", rb::wrap<adam_kernel>, 0, kMaskFloat},
+    {"fused_sgd", rb::wrap<sgd_kernel>, 0, kMaskFloat},
+    {"fused_rmsprop", rb::wrap<rmsprop_kernel>, 0, kMaskFloat},
+    {"fused_adagrad", rb::wrap<adagrad_kernel>, 0, kMaskFloat},
+    {"fused_adamax", rb::wrap<adamax_kernel>, 0, kMaskFloat},
+    {"fused_nadam", rb::wrap<nadam_kernel>, 0, kMaskFloat},
+    {"fused_radam", rb::wrap<radam_kernel>, 0, kMaskFloat},
+    {"foreach_norm", rb::wrap<norm_kernel>, 0, kMaskFloat},
+    {"foreach_scale", rb::wrap<scale_kernel>, 0, kMaskFloat},
+    {"foreach_clamp", rb::wrap<clamp_kernel>, 0, kMaskFloat},
 };
 
 }  // namespace

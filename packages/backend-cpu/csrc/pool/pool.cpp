@@ -421,7 +421,7 @@ void adaptive_dx_kernel(const rb::Args& a) {
 
 const rb::KernelSpec kKernels[] = {
     {"max_pool_with_indices", rb::wrap<max_pool_kernel>, RB_K_CONTIGUOUS, kMaskInt | kMaskFloat},
-    {"max_pool_dx", rb::wrap<max_pool_dx_kernel>, RB_K_CONTIGUOUS, 0},
+    {"max_pool_dx", rb::wrap<max_pool_dx_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
     {"adaptive_max_pool_with_indices", rb::wrap<adaptive_max_kernel>, RB_K_CONTIGUOUS,
      kMaskInt | kMaskFloat},
     {"avg_pool", rb::wrap<avg_pool_kernel>, RB_K_CONTIGUOUS, kMaskFloat},

@@ -5,10 +5,23 @@ Nothing here is imported on the way of an operator: core reads `rabbet_plugin.to
 
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
+from typing import Any
 
 __all__ = ["library_path"]
 
 _LIBRARY = "librabbet_backend_cpu.so"
+
+
+def rabbet_conformance_params(level: str) -> dict[str, Any]:
+    """What kernels refuse of the dtypes that they declare."""
+    if level != "L2":
+        return {}
+    return {
+        "partial": {
+            "div": "complex numbers are not rounded",
+            "round": "bools have no decimals",
+        }
+    }
 
 
 def library_path() -> Path:

@@ -6,6 +6,7 @@
 #include "boundary/plugin.h"
 #include "call/dispatch.h"
 #include "call/plan.h"
+#include "call/run_backend.h"
 #include "device/backends.h"
 #include "errors.h"
 #include "layer/layers.h"
@@ -209,9 +210,10 @@ py::dict plan(Call& c) {
   return d;
 }
 
-}  // namespace
-
-py::dict dispatch_plan(const py::object& op, const py::tuple& args, const py::dict& kwargs) {
+// `use(overload, values)` of the first overload that takes the arguments.
+template <class F>
+auto with_values(const char* what, const py::object& op, const py::tuple& args,
+                 const py::dict& kwargs, const F& use) {
   std::vector<PyObject*> given;
   py::list names;
   for (const py::handle& arg : args) given.push_back(arg.ptr());
@@ -231,16 +233,37 @@ py::dict dispatch_plan(const py::object& op, const py::tuple& args, const py::di
         parse_arguments(overload, given.data(), nargs, kwnames.empty() ? nullptr : kwnames.ptr(),
                         values, arena, extras, mismatch);
     if (parsed == Parsed::kError) throw PythonError{};
-    if (parsed == Parsed::kNo) {
-      why += "\n  " + overload.op->schema + ": " + describe(overload, mismatch);
-      continue;
-    }
-    Call c{overload.op, values, static_cast<int32_t>(overload.params.size()), 0, 0, {}};
-    return plan(c);
+    if (parsed == Parsed::kYes) return use(overload, values);
+    why += "\n  " + overload.op->schema + ": " + describe(overload, mismatch);
   }
-  raise(PyExc_TypeError, "explain: no signature takes %s:%s",
+  raise(PyExc_TypeError, "%s: no signature takes %s:%s", what,
         describe_call(given.data(), nargs, kwnames.empty() ? nullptr : kwnames.ptr()).c_str(),
         why.c_str());
+}
+
+}  // namespace
+
+py::dict dispatch_plan(const py::object& op, const py::tuple& args, const py::dict& kwargs) {
+  return with_values("explain", op, args, kwargs,
+                     [](const Overload& overload, const RbValue* values) {
+                       const auto nargs = static_cast<int32_t>(overload.params.size());
+                       Call c{overload.op, values, nargs, 0, 0, {}};
+                       return plan(c);
+                     });
+}
+
+py::object decomposed(const py::object& op, const py::tuple& args, const py::dict& kwargs) {
+  return with_values(
+      "decomposed", op, args, kwargs, [](const Overload& overload, const RbValue* values) {
+        RbCall c{};
+        c.struct_size = sizeof c;
+        c.op = handle(overload.op);
+        RbValue rets[kMaxRets];
+        const int nrets = overload.op->info.nrets;
+        for (int i = 0; i < nrets; ++i) rets[i] = value_none();
+        decompose(&c, values, static_cast<int32_t>(overload.params.size()), rets, nrets);
+        return py::reinterpret_steal<py::object>(results_to_python(overload.op, rets, nrets));
+      });
 }
 
 }  // namespace rabbet::python

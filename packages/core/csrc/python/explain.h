@@ -8,4 +8,8 @@ namespace rabbet::python {
 pybind11::dict dispatch_plan(const pybind11::object& op, const pybind11::tuple& args,
                              const pybind11::dict& kwargs);
 
+/// The results by the operator's decomposition, though there be a kernel. Throws.
+pybind11::object decomposed(const pybind11::object& op, const pybind11::tuple& args,
+                            const pybind11::dict& kwargs);
+
 }  // namespace rabbet::python

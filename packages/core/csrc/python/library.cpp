@@ -8,6 +8,7 @@
 #include "explain.h"
 #include "op_type.h"
 #include "python_kernel.h"
+#include "record/examples.h"
 #include "tensor/dtype.h"
 #include "value_types.h"
 
@@ -24,6 +25,7 @@ void add_ops(const std::string& text, const std::string& file, const std::string
   txn.replace = replace;
   txn_add_ops(txn, text, file);
   check_formulas(txn.ops);
+  for (auto& op : txn.ops) check_examples(*op);
   txn_commit(txn);
   refresh_ops();
 }
@@ -111,6 +113,8 @@ void bind_library(py::module_& m) {
   m.def("dispatch_plan", dispatch_plan, py::arg("op"), py::arg("args"), py::arg("kwargs"),
         "What a call goes through: `steps`, each with name, provider, does (passes, acts or ends), "
         "why and handler; the record; the rules that are functions.");
+  m.def("decomposed", decomposed, py::arg("op"), py::arg("args"), py::arg("kwargs"),
+        "The results by the operator's decomposition, though there be a kernel.");
   m.def("set_op_handle", [](const py::object& op, const py::object& handle) {
     set_op_handle(op.ptr(), handle.ptr());
   });

@@ -21,6 +21,7 @@
 #include "memory.h"
 #include "op_type.h"
 #include "rabbet/python.h"
+#include "record/examples.h"
 #include "rules/rule_functions.h"
 #include "streams.h"
 #include "tensor/dtype.h"
@@ -100,6 +101,76 @@ py::list dtype_list(uint64_t mask) {
   return names;
 }
 
+py::object example_value(const ExampleValue& v);
+
+py::list example_values(const std::vector<ExampleValue>& values) {
+  py::list items;
+  for (const ExampleValue& v : values) items.append(example_value(v));
+  return items;
+}
+
+// Arguments without keywords, and those with.
+py::tuple example_arguments(const std::vector<ExampleValue>& values) {
+  py::list args;
+  py::dict kwargs;
+  for (const ExampleValue& v : values) {
+    if (v.keyword.empty()) {
+      args.append(example_value(v));
+    } else {
+      kwargs[py::str(v.keyword)] = example_value(v);
+    }
+  }
+  return py::make_tuple(args, kwargs);
+}
+
+// Numbers, strings, None and lists are themselves; the rest is a tuple that begins with what it is.
+py::object example_value(const ExampleValue& v) {
+  switch (v.kind) {
+    case ExampleValue::kNone:
+      return py::none();
+    case ExampleValue::kBool:
+      return py::bool_(v.whole != 0);
+    case ExampleValue::kInt:
+      return py::int_(v.whole);
+    case ExampleValue::kFloat:
+      return py::float_(v.number);
+    case ExampleValue::kString:
+      return py::str(v.text);
+    case ExampleValue::kName:
+      return py::make_tuple("name", v.text);
+    case ExampleValue::kList:
+      return example_values(v.items);
+    case ExampleValue::kTensor:
+      return py::make_tuple("tensor", v.text, example_values(v.items), v.shape);
+    case ExampleValue::kResult: {
+      const py::tuple given = example_arguments(v.items);
+      return py::make_tuple("result", v.text, given[0], given[1], v.whole);
+    }
+  }
+  return py::none();
+}
+
+// (text, arguments, keyword arguments) of each call.
+py::list example_calls(const Op& op) {
+  py::list calls;
+  for (const Example& call : read_examples(op)) {
+    const py::tuple given = example_arguments(call.args);
+    calls.append(py::make_tuple(call.text, given[0], given[1]));
+  }
+  return calls;
+}
+
+// Argument to (low, low is allowed, high, high is allowed, 0 is not), None where there is no bound.
+py::dict domain_bounds(const Op& op) {
+  py::dict bounds;
+  for (const Bound& b : read_domain(op)) {
+    const py::object low = b.has_low ? py::object(py::float_(b.low)) : py::none();
+    const py::object high = b.has_high ? py::object(py::float_(b.high)) : py::none();
+    bounds[py::str(b.argument)] = py::make_tuple(low, b.low_closed, high, b.high_closed, b.nonzero);
+  }
+  return bounds;
+}
+
 py::dict describe_op(const std::string& name) {
   const Op* op = op_named(name);
   py::dict d;
@@ -127,6 +198,8 @@ py::dict describe_op(const std::string& name) {
   for (const Check& check : op->checks) checks.append(check.condition + " : " + check.message);
   d["checks"] = checks;
   d["data_checks"] = op->data_checks;
+  d["examples"] = example_calls(*op);
+  d["domain"] = domain_bounds(*op);
   d["alias"] = op->aliases;
   d["function"] = op->as_function;
   d["method"] = op->as_method;

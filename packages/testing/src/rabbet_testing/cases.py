@@ -1,5 +1,8 @@
-"""Inputs for every operator, drawn from its record: the types of its arguments say what fits."""
+"""Calls of every operator, read from the `example` and `domain` lines of its record (docs/reference/records.md)."""
 
+from __future__ import annotations
+
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,29 +13,54 @@ from rabbet import _C
 
 @dataclass
 class Case:
-    """One call: `rabbet.ops(op)(*args, **kwargs)`."""
+    """One call: `rabbet.ops(op)(*args, **kwargs)`.
+
+    Attributes:
+        label: the call as the record writes it.
+        smooth: whether finite differences make sense: no ties, no NaN, not the whole range.
+        dependent: whether some arguments are results for others, which cannot be changed alone.
+    """
 
     op: str
     args: list[Any]
     kwargs: dict[str, Any] = field(default_factory=dict)
     label: str = ""
+    smooth: bool = True
+    dependent: bool = False
 
     def run(self, *args: Any) -> Any:
         """Call the operator, with other arguments if given."""
         return rabbet.ops(self.op)(*(args or self.args), **self.kwargs)
 
+    def with_arguments(self, args: list[Any], kwargs: dict[str, Any] | None = None) -> Case:
+        """The same call with other arguments."""
+        given = self.kwargs if kwargs is None else kwargs
+        return Case(self.op, args, given, self.label, self.smooth, self.dependent)
+
     def __str__(self) -> str:
         return f"{self.op}[{self.label}]" if self.label else self.op
 
 
+class NoCase(LookupError):
+    """An example has no meaning in a dtype; the message says why."""
+
+
 def op_names() -> list[str]:
-    """All records that a call can reach."""
+    """All records whose calls take tensors."""
     return [n for n in _C.record_names() if _C.op_info(n)["kind"] != "creation"]
 
 
-_POSITIVE = {"log", "log2", "log10", "sqrt", "rsqrt", "pow", "reciprocal", "log1p"}
-_INSIDE_ONE = {"asin", "acos"}
-_PROBABILITY = {"binary_error"}
+def creation_names() -> list[str]:
+    """The records that make tensors."""
+    return [n for n in _C.record_names() if _C.op_info(n)["kind"] == "creation"]
+
+
+# ---- values
+
+# What a domain allows: (low, low is allowed, high, high is allowed, 0 is not), None where there is no bound.
+Bounds = tuple[float | None, bool, float | None, bool, bool]
+ANYWHERE: Bounds = (None, False, None, False, False)
+POSITIVE: Bounds = (0.0, False, None, False, False)
 
 
 class Maker:
@@ -41,469 +69,268 @@ class Maker:
     def __init__(self, seed: int, dtype: Any, requires_grad: bool) -> None:
         rabbet.manual_seed(seed)
         self.dtype, self.requires_grad = dtype, requires_grad
+        self.inexact = dtype.is_floating_point or dtype.is_complex
+        self.made = 0  # tensors of this call, so that no two hold the same numbers
 
-    def tensor(self, *shape: int, op: str = "", spread: bool = True) -> Any:
+    def tensor(self, *shape: int, bounds: Bounds = ANYWHERE) -> Any:
         """Values in about [-2, 2], away from the kinks at 0 and from each other; of integers 1 to 7 in size."""
-        n = 1
-        for s in shape:
-            n *= s
-        if not (self.dtype.is_floating_point or self.dtype.is_complex):
-            return self._whole(n, op).reshape(shape).to(self.dtype)
+        n = math.prod(shape)
+        if not self.inexact:
+            return self._whole(n, bounds).reshape(shape).to(self.dtype)
         grid = rabbet.linspace(-1.9, 2.1, max(n, 1), dtype=rabbet.float64)[:n]
-        x = grid[rabbet.randperm(n)] if spread and n else grid
-        if op in _POSITIVE:
-            x = x.abs() + 0.3
-        if op in _INSIDE_ONE:
-            x = x / 2.5
-        if op in _PROBABILITY:
-            x = x / 4.5 + 0.45
-        x = (x.reshape(shape)).to(self.dtype)
+        grid = grid * (1 - 0.037 * self.made)
+        self.made += 1
+        x = _between(grid[rabbet.randperm(n)], bounds).reshape(shape).to(self.dtype)
         if self.dtype.is_complex:
             x = x + 0.3j * x.flip(list(range(x.ndim))) if x.ndim else x + 0.2j
-        if self.requires_grad:
-            x.requires_grad = True
-        return x
+        return self._finished(x)
 
-    def _whole(self, n: int, op: str) -> Any:
+    def _finished(self, x: Any) -> Any:
+        return x.requires_grad_() if self.requires_grad and self.inexact else x
+
+    def _whole(self, n: int, bounds: Bounds) -> Any:
+        order = rabbet.randperm(max(n, 1))[:n]
+        low, _, high, _, _ = bounds
         if self.dtype is rabbet.bool:
-            return rabbet.randint(0, 2, (n,))
-        x = rabbet.randperm(max(n, 1))[:n] % 7 + 1
-        if not self.dtype.is_signed or op in _POSITIVE or op.endswith("shift"):
-            return x
-        return x * (1 - 2 * rabbet.randint(0, 2, (n,)))
+            allowed = [v for v in (0, 1) if _allows(bounds, v)]
+            order = rabbet.randint(0, 97, (n,))
+        elif low is None and high is None:
+            x = order % 7 + 1
+            return x * (1 - 2 * rabbet.randint(0, 2, (n,))) if self.dtype.is_signed else x
+        else:
+            least = -7 if low is None else math.floor(low)
+            most = least + 8 if high is None else math.ceil(high)
+            fitting = range(least if self.dtype.is_signed else max(least, 0), most + 1)
+            allowed = [v for v in fitting if _allows(bounds, v)]
+        if not allowed:
+            raise NoCase(f"no {self.dtype} lies in the domain")
+        return rabbet.tensor(allowed)[order % len(allowed)]
 
     def index(self, size: int, *shape: int) -> Any:
         """int64 indices below `size`."""
         return rabbet.randint(0, size, shape)
 
+    def mask(self, *shape: int) -> Any:
+        """Bools, True on the diagonal of the last two dimensions."""
+        x = rabbet.randint(0, 2, shape) > 0
+        return x | (rabbet.eye(*shape[-2:]) > 0) if len(shape) > 1 else x
 
-def _case(name: str, args: list[Any], label: str = "", **kwargs: Any) -> Case:
-    return Case(name, args, kwargs, label)
+    def ties(self, *shape: int, bounds: Bounds = ANYWHERE) -> Any:
+        """As `tensor`, of three values, one of which is 0 where the domain allows that."""
+        n = math.prod(shape)
+        values = self.tensor(3, bounds=bounds).detach()
+        if _allows(bounds, 0):
+            values = values * rabbet.tensor([1, 0, 1]).to(values.dtype)
+        return self._finished(values[rabbet.arange(n) % 3].reshape(shape))
 
+    def nan(self, *shape: int, bounds: Bounds = ANYWHERE) -> Any:
+        """As `tensor`, with NaN at every third place; integers have none."""
+        x = self.tensor(*shape, bounds=bounds).detach()
+        if not self.inexact:
+            return x
+        return self._finished(
+            x.masked_fill((rabbet.arange(x.numel()) % 3 == 1).reshape(shape), math.nan)
+        )
 
-def _batch_norm_backward(m: Maker) -> list[Case]:
-    """With the moments of the input, as the operator wants them."""
-    x = m.tensor(3, 2, 2)
-    mean, var = x.detach().mean([0, 2]), x.detach().var([0, 2], correction=0)
-    given = [m.tensor(2), m.tensor(2, op="log")]
-    return [
-        _case("batch_norm_backward", [m.tensor(3, 2, 2), x, mean, var, m.tensor(2), 1e-5, True]),
-        _case("batch_norm_backward", [m.tensor(3, 2, 2), x, *given, None, 1e-5, False], "eval"),
-    ]
+    def wide(self, n: int, bounds: Bounds = ANYWHERE) -> Any:
+        """The whole range of the dtype: all magnitudes, both signs, 0."""
+        if not self.inexact:
+            if self.dtype is rabbet.bool:
+                return self.tensor(n)
+            info = rabbet.iinfo(self.dtype)
+            low, high = max(info.min, -(1 << 53)), min(info.max, 1 << 53)
+            return rabbet.linspace(low, high, n, dtype=rabbet.float64).to(self.dtype)
+        info = rabbet.finfo(self.dtype)
+        powers = rabbet.linspace(
+            math.log2(info.tiny), math.log2(info.max) - 1e-3, max(n - 1, 1), dtype=rabbet.float64
+        )
+        signs = 1 - 2 * (rabbet.arange(max(n - 1, 1)) % 2)
+        x = rabbet.cat([rabbet.zeros(1, dtype=rabbet.float64), powers.exp2() * signs])[:n]
+        low, _, high, _, _ = bounds
+        x = x.abs() if low is not None and low >= 0 else x
+        if high is not None:
+            x = x.clamp(max=high) if low is None else _between(x.tanh() * 2, bounds)
+        return self._finished(x.to(self.dtype))
 
+    def positive(self, *shape: int) -> Any:
+        """As `tensor`, above 0."""
+        return self.tensor(*shape, bounds=POSITIVE)
 
-def _cross_entropy_backward(m: Maker) -> list[Case]:
-    """With the sums that the forward operator keeps."""
-    x, target = m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2])
-    weight = rabbet.tensor([0.5, 2.0, 1.0], dtype=m.dtype)
-    options = ["mean", 1, 0.2]
-    _, lse, total = rabbet.ops("cross_entropy_loss")(x.detach(), target, weight, *options)
-    g = m.tensor()
-    return [_case("cross_entropy_backward", [g, x, target, weight, lse, total, *options])]
+    def spd(self, n: int) -> Any:
+        """A symmetric positive definite matrix (Hermitian of complex numbers) of condition below 4."""
+        x = self.tensor(n, n).detach()
+        return self._finished(
+            x @ x.mT.conj() * (0.5 / max(n, 1)) + rabbet.eye(n, dtype=self.dtype) * max(n, 1)
+        )
 
+    def orthogonal(self, n: int) -> Any:
+        """A reflection."""
+        v = self.tensor(n, 1).detach()
+        reflected = rabbet.eye(n, dtype=self.dtype) - 2 * (v @ v.mT.conj()) / (v.mT.conj() @ v).real
+        return self._finished(reflected)
 
-def _qkv(m: Maker, heads: tuple[int, int] | None = None) -> list[Any]:
-    """query (2, 4, 2), key (2, 5, 2), value (2, 5, 3), with a dimension of heads if given."""
-    q, kv = ((heads[0],), (heads[1],)) if heads else ((), ())
-    return [m.tensor(2, *q, 4, 2), m.tensor(2, *kv, 5, 2), m.tensor(2, *kv, 5, 3)]
+    def sorted(self, n: int) -> Any:
+        """`n` ascending numbers."""
+        if self.dtype is rabbet.bool or self.dtype.is_complex:
+            raise NoCase(f"numbers of {self.dtype} have no order")
+        low = -n // 2 if self.dtype.is_signed else 0
+        x = rabbet.arange(low, low + n)
+        return self._finished(x.to(self.dtype) * 0.45 if self.inexact else x.to(self.dtype))
 
-
-def _attention_results(m: Maker, mask: Any, causal: bool, scale: Any, grouped: bool) -> list[Any]:
-    """Arguments of `attention_backward`, whose gradients hold for any values."""
-    q = (4,) if grouped else ()
-    tensors = [m.tensor(2, *q, 4, 3), m.tensor(2, *q, 4), *_qkv(m, (4, 2) if grouped else None)]
-    return [*tensors, mask, m.tensor(2, *q, 4, 3), m.tensor(2, *q, 4), causal, scale, grouped]
-
-
-_RECURRENT = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
-
-
-def _recurrent(m: Maker, mode: str, rows: int = 4) -> list[Any]:
-    """mode, gates, h0 (2, 3), c0, weight_hh, bias_hh."""
-    g = _RECURRENT[mode]
-    c0 = m.tensor(2, 3) if mode == "lstm" else None
-    return [mode, m.tensor(rows, g * 3), m.tensor(2, 3), c0, m.tensor(g * 3, 3), m.tensor(g * 3)]
-
-
-def _recurrent_results(m: Maker, mode: str, rows: int = 4) -> list[Any]:
-    """Arguments of `recurrent_layer_backward`, whose gradients hold for any values."""
-    cells = rows if mode == "lstm" else 0
-    saved = rows if mode in ("lstm", "gru") else 0
-    kept = [m.tensor(cells, 3), m.tensor(saved, 12)]
-    grads = [m.tensor(rows, 3), m.tensor(2, 3), m.tensor(2 if cells else 0, 3)]
-    results = [m.tensor(rows, 3), m.tensor(cells, 3), m.tensor(saved, 12)]
-    c0 = m.tensor(2, 3) if cells else None
-    return [
-        mode,
-        *grads,
-        *kept,
-        *results,
-        m.tensor(2, 3),
-        c0,
-        m.tensor(3 * _RECURRENT[mode], 3),
-        True,
-    ]
-
-
-# Operators whose arguments the schema alone does not settle.
-_SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
-    "where": lambda m: [_case("where", [m.index(2, 3, 4) > 0, m.tensor(3, 4), m.tensor(4)])],
-    "masked_fill": lambda m: [_case("masked_fill", [m.tensor(3, 4), m.index(2, 3, 4) > 0, 0.5])],
-    "clamp": lambda m: [
-        _case("clamp", [m.tensor(3, 4), -0.7, 0.9], "numbers"),
-        _case("clamp", [m.tensor(3, 4)], "min", min=-0.7),
-        _case("clamp", [m.tensor(3, 4)], "max", max=0.7),
-    ],
-    "pow": lambda m: [
-        _case("pow", [m.tensor(3, 4, op="pow"), m.tensor(3, 4)], "tensors"),
-        _case("pow", [m.tensor(3, 4, op="pow"), 3], "number"),
-        _case("pow", [2.5, m.tensor(3)], "base"),
-    ],
-    "div": lambda m: [_case("div", [m.tensor(3, 4), m.tensor(4)]), _case("div", [m.tensor(3), 2.5], "number")],
-    "remainder": lambda m: [_case("remainder", [m.tensor(3, 4), 0.77])],
-    "fmod": lambda m: [_case("fmod", [m.tensor(3, 4), 0.77])],
-    "fill": lambda m: [],
-    "copy": lambda m: [],
-    "zero": lambda m: [],
-    "cast": lambda m: [_case("cast", [m.tensor(3, 4), rabbet.complex128 if m.dtype.is_complex else rabbet.float64])],
-    "complex": lambda m: [_case("complex", [m.tensor(3), m.tensor(3)])] if not m.dtype.is_complex else [],
-    "sgn_vjp": lambda m: [],
-    "view": lambda m: [_case("view", [m.tensor(3, 4), [2, 6]])],
-    "reshape": lambda m: [_case("reshape", [m.tensor(3, 4).t(), [2, -1]])],
-    "expand": lambda m: [_case("expand", [m.tensor(3, 1), [2, 3, 4]])],
-    "permute": lambda m: [_case("permute", [m.tensor(2, 3, 4), [2, 0, 1]])],
-    "movedim": lambda m: [_case("movedim", [m.tensor(2, 3, 4), [0], [2]])],
-    "transpose": lambda m: [_case("transpose", [m.tensor(2, 3, 4), 0, -1])],
-    "select": lambda m: [_case("select", [m.tensor(3, 4), 1, -2])],
-    "select_scatter": lambda m: [_case("select_scatter", [m.tensor(3, 4), m.tensor(3), 1, 2])],
-    "slice": lambda m: [_case("slice", [m.tensor(5, 3), 0, 1, 5, 2])],
-    "slice_scatter": lambda m: [_case("slice_scatter", [m.tensor(5, 3), m.tensor(2, 3), 0, 1, 5, 2])],
-    "narrow": lambda m: [_case("narrow", [m.tensor(3, 4), 1, 1, 2])],
-    "squeeze": lambda m: [_case("squeeze", [m.tensor(3, 1, 2, 1)]), _case("squeeze", [m.tensor(3, 1), [1]], "dim")],
-    "unflatten": lambda m: [_case("unflatten", [m.tensor(2, 6), 1, [2, -1]])],
-    "diagonal": lambda m: [_case("diagonal", [m.tensor(3, 4), 1])],
-    "diagonal_scatter": lambda m: [_case("diagonal_scatter", [m.tensor(3, 4), m.tensor(3), 1])],
-    "as_strided": lambda m: [],
-    "view_copy": lambda m: [_case("view_copy", [m.tensor(3, 4), [2, 6]])],
-    "expand_copy": lambda m: [_case("expand_copy", [m.tensor(3, 1), [2, 3, 4]])],
-    "permute_copy": lambda m: [_case("permute_copy", [m.tensor(2, 3, 4), [2, 0, 1]])],
-    "transpose_copy": lambda m: [_case("transpose_copy", [m.tensor(2, 3, 4), 0, -1])],
-    "select_copy": lambda m: [_case("select_copy", [m.tensor(3, 4), 1, -2])],
-    "slice_copy": lambda m: [_case("slice_copy", [m.tensor(5, 3), 0, 1, 5, 2])],
-    "squeeze_copy": lambda m: [_case("squeeze_copy", [m.tensor(3, 1), [1]])],
-    "diagonal_copy": lambda m: [_case("diagonal_copy", [m.tensor(3, 4), 1])],
-    "as_strided_copy": lambda m: [],
-    "split": lambda m: [_case("split", [m.tensor(5, 2), 2])],
-    "split.sizes": lambda m: [_case("split.sizes", [m.tensor(5, 2), [2, 3]])],
-    "chunk": lambda m: [_case("chunk", [m.tensor(5, 2), 2])],
-    "cat": lambda m: [_case("cat", [[m.tensor(2, 3), m.tensor(1, 3)]])],
-    "stack": lambda m: [_case("stack", [[m.tensor(2, 3), m.tensor(2, 3)], 1])],
-    "repeat": lambda m: [_case("repeat", [m.tensor(2, 3), [2, 1, 2]])],
-    "pad_constant": lambda m: [_case("pad_constant", [m.tensor(2, 3), [1, 2, 0, 1], 0.5])],
-    "sum_to": lambda m: [_case("sum_to", [m.tensor(4, 3, 2), [3, 1]])],
-    "to_device": lambda m: [],
-    "restore": lambda m: [_case("restore", [m.tensor(3), [3, 4], [1], False])],
-    "gather": lambda m: [_case("gather", [m.tensor(4, 3), 0, m.index(4, 2, 3)])],
-    "scatter_add": lambda m: [_case("scatter_add", [m.tensor(4, 3), 0, m.index(4, 5, 3), m.tensor(5, 3)])],
-    "scatter": lambda m: [_case("scatter", [m.tensor(4, 3), 0, rabbet.tensor([[0, 1, 2], [2, 3, 0]]), m.tensor(2, 3)])],
-    "scatter.value": lambda m: [_case("scatter.value", [m.tensor(4, 3), 0, m.index(4, 2, 3), 0.5])],
-    "gather_as": lambda m: [_case("gather_as", [m.tensor(4, 3), 0, m.index(4, 2, 3), [3, 3]])],
-    "pad_to": lambda m: [_case("pad_to", [m.tensor(2, 3), [4, 3]])],
-    "index_select": lambda m: [_case("index_select", [m.tensor(4, 3), 0, m.index(4, 6)])],
-    "pad_along": lambda m: [_case("pad_along", [m.tensor(4, 3), 0, m.index(4, 6)])],
-    "index_add": lambda m: [_case("index_add", [m.tensor(4, 3), 0, m.index(4, 5), m.tensor(5, 3)])],
-    "index": lambda m: [_case("index", [m.tensor(4, 3, 2), [m.index(4, 5), None, m.index(2, 5)]])],
-    "index_put": lambda m: [
-        _case("index_put", [m.tensor(4, 3), [rabbet.tensor([0, 2])], m.tensor(2, 3)]),
-        _case("index_put", [m.tensor(4, 3), [m.index(4, 5)], m.tensor(5, 3), True], "accumulate"),
-    ],
-    "masked_select": lambda m: [_case("masked_select", [m.tensor(3, 4), m.index(2, 3, 4) > 0])],
-    "mask_indices": lambda m: [],
-    "nonzero": lambda m: [_case("nonzero", [m.tensor(3, 4)])],
-    "expand_as": lambda m: [_case("expand_as", [m.tensor(3, 1), rabbet.zeros(2, 3, 4)])],
-    "searchsorted": lambda m: [_case("searchsorted", [rabbet.linspace(-2, 2, 9, dtype=m.dtype), m.tensor(3, 4)])]
-    if m.dtype.is_signed and not m.dtype.is_complex
-    else [],
-    "embedding": lambda m: [
-        _case("embedding", [m.tensor(5, 3), m.index(5, 2, 4)]),
-    ],
-    "embedding_backward": lambda m: [
-        _case("embedding_backward", [m.tensor(2, 4, 3), m.index(5, 2, 4), [5, 3], 1]),
-    ],
-    "matmul": lambda m: [
-        _case("matmul", [m.tensor(3, 4), m.tensor(4, 2)], "2x2"),
-        _case("matmul", [m.tensor(4), m.tensor(4)], "1x1"),
-        _case("matmul", [m.tensor(3, 4), m.tensor(4)], "2x1"),
-        _case("matmul", [m.tensor(4), m.tensor(2, 4, 3)], "1x3"),
-        _case("matmul", [m.tensor(2, 1, 3, 4), m.tensor(5, 4, 2)], "batched"),
-    ],
-    "mm": lambda m: [_case("mm", [m.tensor(3, 4), m.tensor(4, 2)])],
-    "bmm": lambda m: [_case("bmm", [m.tensor(2, 3, 4), m.tensor(2, 4, 2)])],
-    "mv": lambda m: [_case("mv", [m.tensor(3, 4), m.tensor(4)])],
-    "dot": lambda m: [_case("dot", [m.tensor(4), m.tensor(4)])],
-    "outer": lambda m: [_case("outer", [m.tensor(3), m.tensor(4)])],
-    "addmm": lambda m: [
-        _case("addmm", [m.tensor(2), m.tensor(3, 4), m.tensor(4, 2)]),
-        _case("addmm", [m.tensor(3, 1), m.tensor(3, 4), m.tensor(4, 2)], "scaled", beta=2, alpha=3),
-        _case("addmm", [m.tensor(3, 2), m.tensor(3, 4), m.tensor(4, 2)], "not added", beta=0, alpha=-1),
-    ],
-    "baddbmm": lambda m: [
-        _case("baddbmm", [m.tensor(2, 3, 2), m.tensor(2, 3, 4), m.tensor(2, 4, 2)], beta=-2),
-        _case("baddbmm", [m.tensor(3, 2), m.tensor(2, 3, 4), m.tensor(2, 4, 2)], "broadcast", alpha=2),
-    ],
-    "softmax_vjp": lambda m: [_case("softmax_vjp", [m.tensor(3, 4), m.tensor(3, 4), -1])],
-    "log_softmax_vjp": lambda m: [_case("log_softmax_vjp", [m.tensor(3, 4), m.tensor(3, 4), -1])],
-    "linear": lambda m: [
-        _case("linear", [m.tensor(2, 3, 4), m.tensor(5, 4), m.tensor(5)]),
-        _case("linear", [m.tensor(3, 4), m.tensor(5, 4)], "no bias"),
-    ],
-    "linear_activation": lambda m: [
-        _case("linear_activation", [m.tensor(3, 4), m.tensor(5, 4), m.tensor(5)], name, activation=name)
-        for name in ("gelu", "gelu_tanh", "silu", "tanh", "sigmoid")
-    ],
-    "convolution": lambda m: [
-        _case("convolution", [m.tensor(2, 2, 5, 4), m.tensor(3, 2, 3, 2), m.tensor(3), [2, 1], [1, 0]]),
-        _case("convolution", [m.tensor(1, 4, 6, 6), m.tensor(4, 2, 2, 2), None, [1], [1], [2], 2], "groups dilation"),
-        _case("convolution", [m.tensor(2, 2, 7), m.tensor(3, 2, 3), m.tensor(3), [2], [1]], "line"),
-        _case("convolution", [m.tensor(1, 2, 3, 4, 3), m.tensor(2, 2, 2, 3, 2), m.tensor(2), [1, 2, 1], [1, 1, 0]],
-              "volume"),
-    ],
-    "convolution_dx": lambda m: [
-        _case("convolution_dx", [m.tensor(1, 3, 3, 3), m.tensor(3, 2, 3, 3), [1, 2, 5, 5], [1, 1], [0, 0], [1, 1], 1])
-    ],
-    "convolution_dw": lambda m: [
-        _case("convolution_dw", [m.tensor(1, 2, 5, 5), m.tensor(1, 3, 3, 3), [3, 2, 3, 3], [1, 1], [0, 0], [1, 1], 1])
-    ],
-    "layer_norm": lambda m: [
-        _case("layer_norm", [m.tensor(3, 5), [5], m.tensor(5), m.tensor(5)]),
-        _case("layer_norm", [m.tensor(2, 3, 2), [3, 2], None, m.tensor(3, 2)], "bias"),
-    ],
-    "layer_norm_backward": lambda m: [
-        _case("layer_norm_backward", [m.tensor(3, 5), m.tensor(3, 5), [5], m.tensor(5), 1e-5]),
-    ],
-    "rms_norm": lambda m: [
-        _case("rms_norm", [m.tensor(3, 5), [5], m.tensor(5)]),
-        _case("rms_norm", [m.tensor(2, 3, 2), [3, 2]], "no weight"),
-    ],
-    "rms_norm_backward": lambda m: [
-        _case("rms_norm_backward", [m.tensor(3, 5), m.tensor(3, 5), [5], m.tensor(5), 1e-5]),
-    ],
-    "group_norm": lambda m: [
-        _case("group_norm", [m.tensor(2, 4, 3), 2, m.tensor(4), m.tensor(4)]),
-        _case("group_norm", [m.tensor(2, 6), 2], "plain"),
-    ],
-    "group_norm_backward": lambda m: [
-        _case("group_norm_backward", [m.tensor(2, 4, 3), m.tensor(2, 4, 3), 2, m.tensor(4), 1e-5]),
-    ],
-    "batch_norm_train": lambda m: [
-        _case("batch_norm_train", [m.tensor(3, 2, 2, 2), m.tensor(2), m.tensor(2)]),
-        _case("batch_norm_train", [m.tensor(5, 2)], "plain"),
-    ],
-    "batch_norm_eval": lambda m: [
-        _case("batch_norm_eval", [m.tensor(3, 2, 2), m.tensor(2), m.tensor(2, op="log"), m.tensor(2), m.tensor(2)]),
-    ],
-    "batch_norm_backward": lambda m: _batch_norm_backward(m),
-    "mean_vjp": lambda m: [_case("mean_vjp", [m.tensor(2), m.tensor(3, 2, 2)])],
-    "var_vjp": lambda m: [_case("var_vjp", [m.tensor(2), m.tensor(3, 2, 2), m.tensor(2)])],
-    "per_channel": lambda m: [_case("per_channel", [m.tensor(3), 4])],
-    "cross_entropy_loss": lambda m: [
-        _case("cross_entropy_loss", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2])]),
-        _case("cross_entropy_loss", [m.tensor(3), rabbet.tensor(1)], "one item"),
-        _case("cross_entropy_loss", [m.tensor(2, 3, 2), m.index(3, 2, 2), None, "none", -100, 0.3], "places"),
-        _case("cross_entropy_loss", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), rabbet.tensor([0.5, 2.0, 1.0]),
-                                     "mean", 1, 0.2], "weighted"),
-    ],
-    "cross_entropy_backward": lambda m: _cross_entropy_backward(m),
-    "cross_entropy_steps": lambda m: [
-        _case("cross_entropy_steps", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), m.tensor(3, op="log"), "mean", 1,
-                                      0.2])
-    ],
-    "cross_entropy_counts": lambda m: [
-        _case("cross_entropy_counts", [rabbet.tensor([0, 2, 1, 2]), m.tensor(3), 1, m.dtype])
-    ],
-    "class_weights": lambda m: [_case("class_weights", [m.tensor(3), rabbet.zeros(2, 3, 2, dtype=m.dtype)])],
-    "logsumexp_vjp": lambda m: [_case("logsumexp_vjp", [m.tensor(2, 2), m.tensor(2, 3, 2)])],
-    "nll_loss": lambda m: [
-        _case("nll_loss", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), rabbet.tensor([0.5, 2.0, 1.0]), "mean", 1]),
-        _case("nll_loss", [m.tensor(2, 3, 2), m.index(3, 2, 2), None, "none"], "places"),
-    ],
-    "nll_loss_backward": lambda m: [
-        _case("nll_loss_backward", [m.tensor(4), rabbet.tensor([0, 2, 1, 2]), None, rabbet.tensor(4.0), [4, 3],
-                                    "none", -100]),
-    ],
-    "nll_loss_steps": lambda m: [
-        _case("nll_loss_steps", [m.tensor(4, 3), rabbet.tensor([0, 2, 1, 2]), m.tensor(3, op="log"), "mean", 1])
-    ],
-    "dropout": lambda m: [],
-    "random": lambda m: [_case("random", [m.tensor(3, 4), 1, 90])],
-    "randperm": lambda m: [],
-    "bernoulli.tensor": lambda m: [_case("bernoulli.tensor", [m.tensor(3, 4), m.tensor(3, 4).abs() / 8])],
-    "max_pool_with_indices": lambda m: [
-        _case("max_pool_with_indices", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]]),
-        _case("max_pool_with_indices", [m.tensor(2, 3, 4, 4), [2, 2, 2], [], [1]], "volume"),
-    ],
-    "max_pool_dx": lambda m: [
-        _case("max_pool_dx", [m.tensor(1, 2, 2, 2), m.index(20, 1, 2, 2, 2), [1, 2, 4, 5], 2])
-    ],
-    "adaptive_max_pool_with_indices": lambda m: [
-        _case("adaptive_max_pool_with_indices", [m.tensor(1, 2, 5, 7), [2, 3]])
-    ],
-    "avg_pool": lambda m: [
-        _case("avg_pool", [m.tensor(2, 2, 6, 5), [2, 3], [2, 1], [1, 0]]),
-        _case("avg_pool", [m.tensor(2, 3, 4, 4), [2, 2, 2], [], [1]], "volume"),
-    ],
-    "avg_pool_dx": lambda m: [
-        _case("avg_pool_dx", [m.tensor(1, 2, 3, 3), [1, 2, 6, 6], [2, 2], [2, 2], [0, 0], False, True, None])
-    ],
-    "adaptive_avg_pool": lambda m: [_case("adaptive_avg_pool", [m.tensor(1, 2, 5, 7), [2, 3]])],
-    "adaptive_avg_pool_dx": lambda m: [
-        _case("adaptive_avg_pool_dx", [m.tensor(1, 2, 2, 3), [1, 2, 5, 7], 2])
-    ],
-    "scaled_dot_product_attention": lambda m: [
-        _case("scaled_dot_product_attention", _qkv(m)),
-        _case("scaled_dot_product_attention", _qkv(m), "causal", is_causal=True),
-        _case("scaled_dot_product_attention", _qkv(m, heads=(4, 2)), "grouped", enable_gqa=True),
-    ],
-    "attention": lambda m: [
-        _case("attention", _qkv(m)),
-        _case("attention", [*_qkv(m), m.tensor(4, 5), True, 0.4], "mask causal"),
-        _case("attention", [*_qkv(m), m.index(2, 2, 4, 5) + rabbet.eye(4, 5) > 0], "bool mask"),
-        _case("attention", [*_qkv(m, heads=(4, 2)), m.tensor(5), False, None, True], "grouped"),
-        _case("attention", [m.tensor(3, 2), m.tensor(2, 5, 2), m.tensor(4, 1, 5, 3)], "broadcast"),
-    ],
-    "attention_backward": lambda m: [
-        _case("attention_backward", _attention_results(m, None, False, None, False)),
-        _case("attention_backward", _attention_results(m, m.tensor(4, 5), True, 0.4, False), "mask causal"),
-        _case("attention_backward", _attention_results(m, None, False, None, True), "grouped"),
-    ],
-    "attention_scores": lambda m: [_case("attention_scores", [*_qkv(m)[:2], m.tensor(4, 5)])],
-    "attention_weights": lambda m: [_case("attention_weights", [m.tensor(2, 4, 5)])],
-    "attention_score_grads": lambda m: [
-        _case("attention_score_grads", _attention_results(m, None, False, None, False))
-    ],
-    "recurrent_layer": lambda m: [
-        *(_case("recurrent_layer", _recurrent(m, mode), mode) for mode in _RECURRENT),
-        *(_case("recurrent_layer", [*_recurrent(m, mode, 5), [2, 2, 1], True], f"{mode} packed")
-          for mode in _RECURRENT),
-    ],
-    "recurrent_layer_backward": lambda m: [
-        *(_case("recurrent_layer_backward", [*_recurrent_results(m, mode), [], False], mode) for mode in _RECURRENT),
-        *(_case("recurrent_layer_backward", [*_recurrent_results(m, mode, 5), [2, 2, 1], True], f"{mode} packed")
-          for mode in _RECURRENT),
-    ],
-    "recurrent_step": lambda m: [
-        _case("recurrent_step", [mode, m.tensor(2, g * 3), *_recurrent(m, mode)[2:]], mode)
-        for mode, g in _RECURRENT.items()
-    ],
-    "recurrent_step_grads": lambda m: [
-        _case("recurrent_step_grads", [mode, m.tensor(2, 3), m.tensor(2, 3), m.tensor(2, 12), m.tensor(2, 3),
-              m.tensor(2, 3), m.tensor(2, 3), m.tensor(2, 3), m.tensor(2, 12), m.tensor(g * 3, 3)], mode)
-        for mode, g in _RECURRENT.items()
-    ],
-    "fused_adam": lambda m: [],
-    "fused_sgd": lambda m: [],
-    "fused_rmsprop": lambda m: [],
-    "fused_adagrad": lambda m: [],
-    "fused_adamax": lambda m: [],
-    "fused_nadam": lambda m: [],
-    "fused_radam": lambda m: [],
-    "foreach_norm": lambda m: [_case("foreach_norm", [[m.tensor(2, 3), m.tensor(4)], 2.0])],
-    "foreach_scale": lambda m: [],
-    "foreach_clamp": lambda m: [],
-    "var": lambda m: [_case("var", [m.tensor(3, 4)]), _case("var", [m.tensor(3, 4), [1]], "dim", correction=0)],
-    "std": lambda m: [_case("std", [m.tensor(3, 4), [1]])],
-    "logsumexp": lambda m: [_case("logsumexp", [m.tensor(3, 4), [1]])],
-    "topk": lambda m: [_case("topk", [m.tensor(3, 4), 2])],
-    "roll": lambda m: [_case("roll", [m.tensor(3, 4), [1, -2], [0, 1]])],
-    "affine_scan": lambda m: [_case("affine_scan", [m.tensor(3, 4), m.tensor(3, 4), 1])],
-    "softplus": lambda m: [_case("softplus", [m.tensor(3, 4)])],
-    "threshold": lambda m: [_case("threshold", [m.tensor(3, 4), 0.1, -0.7])],
-    "prod.dim": lambda m: [_case("prod.dim", [m.tensor(3, 4), 1])],
-}  # fmt: skip
+    def data(self, values: list[Any]) -> Any:
+        """These numbers: whole ones as int64, others in the dtype under test; they never require grad."""
+        made = rabbet.tensor(values)
+        return made.to(self.dtype) if made.is_floating_point() and self.inexact else made
 
 
-# What operators of others may take; one that does not says so.
-_NUMBERS_OF_OTHERS = {"Scalar": 0.75, "float": 0.75, "int": 1, "bool": True}
+def _allows(bounds: Bounds, value: float) -> bool:
+    low, low_closed, high, high_closed, nonzero = bounds
+    above = low is None or value > low or (low_closed and value == low)
+    below = high is None or value < high or (high_closed and value == high)
+    return above and below and not (nonzero and value == 0)
 
 
-def _argument(param: dict[str, Any], m: Maker, op: str, first: bool) -> Any:
-    kind = param["type"]
-    if kind == "Tensor":
-        shift = op if op.endswith("shift") else ""
-        return m.tensor(3, 4, op=op) if first else m.tensor(4, op=shift)
-    if kind in ("dim", "newdim"):
-        return -1
-    if kind == "dim[]":
-        return [0]
-    if "::" in op and kind in _NUMBERS_OF_OTHERS:
-        return _NUMBERS_OF_OTHERS[kind]
-    raise LookupError(f"{op}: give a case for it: argument '{param['name']}' has type {kind}")
+def _between(x: Any, bounds: Bounds) -> Any:
+    """Numbers of about [-2, 2] moved into the inner part of an interval."""
+    low, _, high, _, _ = bounds
+    if low is not None and high is not None:
+        return x * (0.2 * (high - low)) + (low + high) / 2
+    if low is not None:
+        return x.abs() + (low + 0.3)
+    return x if high is None else (high - 0.3) - x.abs()
 
 
-def _by_schema(name: str, m: Maker) -> list[Case]:
+# ---- examples
+
+_SPECIAL = {"ties", "nan", "wide"}
+
+
+class _Reader:
+    """Makes the arguments of one example."""
+
+    def __init__(self, op: str, maker: Maker) -> None:
+        self.info, self.maker = _C.op_info(op), maker
+        maker.made = 0
+        self.bounds: dict[str, Bounds] = self.info["domain"]
+        self.names = [p["name"] for p in self.info["params"]]
+        self.made: dict[str, Any] = {}
+        self.smooth, self.dependent = True, False
+
+    def read(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments in the order of the signature, whose results may be for others."""
+        written = [*zip(self.names, args, strict=False), *kwargs.items()]
+        # Results are made when all that they are of is there.
+        for name, node in sorted(written, key=lambda item: _is_result(item[1])):
+            self.made[name] = self.value(node, self.bounds.get(name, ANYWHERE))
+        return [self.made[n] for n in self.names[: len(args)]], {k: self.made[k] for k in kwargs}
+
+    def value(self, node: Any, bounds: Bounds = ANYWHERE) -> Any:
+        if isinstance(node, list):
+            return [self.value(item, bounds) for item in node]
+        if not isinstance(node, tuple):
+            return node
+        what, *parts = node
+        if what == "name":
+            return self._named(parts[0])
+        return self._result(*parts) if what == "result" else self._tensor(*parts, bounds)
+
+    def _named(self, name: str) -> Any:
+        if name == "dtype":
+            return self.maker.dtype
+        if name in self.names:
+            value = self.made[name]
+            return value.detach() if isinstance(value, rabbet.Tensor) else value
+        dtype = getattr(rabbet, name)
+        if self.maker.dtype.is_complex and not dtype.is_complex:
+            raise NoCase(f"{self.maker.dtype} is cast to no {dtype}")
+        return dtype
+
+    def _tensor(self, maker: str, given: list[Any], shape: list[int], bounds: Bounds) -> Any:
+        self.smooth &= maker not in _SPECIAL
+        make = getattr(self.maker, maker or "tensor")
+        if maker in ("", "wide", "ties", "nan"):
+            return make(*given, *shape, bounds=bounds)
+        return make(*given, *shape)
+
+    def _result(self, op: str, args: list[Any], kwargs: dict[str, Any], which: int) -> Any:
+        self.dependent = True
+        given = [self.value(a) for a in args]
+        try:
+            found = rabbet.ops(op)(*given, **{k: self.value(v) for k, v in kwargs.items()})
+        except (TypeError, NotImplementedError) as error:
+            raise NoCase(f"its argument is a result of {op}, which is refused: {error}") from error
+        found = found if isinstance(found, rabbet.Tensor) else found[which]
+        return self.maker._finished(found.detach().clone()) if found.is_floating_point() else found
+
+
+def _is_result(node: Any) -> bool:
+    return isinstance(node, tuple) and node[0] == "result"
+
+
+# What fits an argument of an operator of others that gives no examples: values as op_info has them.
+_FITTING: dict[str, Any] = {
+    "Scalar": 0.75,
+    "float": 0.75,
+    "int": 1,
+    "bool": True,
+    "dim": -1,
+    "newdim": -1,
+    "dim[]": [0],
+}
+
+
+def examples_of(name: str) -> list[tuple[str, list[Any], dict[str, Any]]]:
+    """The examples of a record as text, arguments and keyword arguments.
+
+    Where it gives none the types say what fits: tensors of shapes (3, 4) and (4), numbers, dimensions.
+    """
     info = _C.op_info(name)
-    args, first = [], True
+    written: list[tuple[str, list[Any], dict[str, Any]]] = info["examples"]
+    if written:
+        return written
+    args: list[Any] = []
     for p in info["params"]:
         if p["keyword_only"] or (p["has_default"] and p["type"] != "Tensor"):
             break
-        args.append(_argument(p, m, info["base"], first))
-        first = False
-    made = [_case(name, args)]
-    names = {p["name"]: p for p in info["params"]}
-    if info["kind"] == "reduction" and names.get("dim", {}).get("has_default"):
-        dim: Any = 1 if names["dim"]["type"] == "dim" else [1]
-        made.append(
-            _case(name, [m.tensor(3, 4, op=info["base"])], "dim keepdim", dim=dim, keepdim=True)
-            if "keepdim" in names
-            else _case(name, [m.tensor(3, 4)], "dim", dim=dim)
-        )
+        if p["type"] == "Tensor":
+            args.append(("tensor", "", [], [4] if args else [3, 4]))
+        elif p["type"] in _FITTING:
+            args.append(_FITTING[p["type"]])
+        else:
+            return []
+    made = [("", args, {})]
     if info["kind"] == "elementwise" and len(args) == 2:
-        made.append(_case(name, [m.tensor(2, 3, op=info["base"]), 1.25], "number"))
+        made.append(("number", [args[0], 1.25], {}))
     return made
 
 
 def cases(
-    name: str, dtype: Any = None, seed: int = 0, requires_grad: bool = False
+    name: str,
+    dtype: Any = None,
+    seed: int = 0,
+    requires_grad: bool = False,
+    left_out: list[str] | None = None,
 ) -> Iterator[Case]:
-    """Calls of operator `name` with tensors of `dtype` (float64 by default), on the CPU.
+    """The examples of operator `name` with tensors of `dtype` (float64 by default), on the CPU.
 
-    Raises:
-        LookupError: if the schema of an operator of core does not say what fits, and no case is written down.
+    Args:
+        requires_grad: whether floating and complex tensors require grad; examples that are not smooth are left out.
+        left_out: takes why an example has no meaning in this dtype.
     """
     m = Maker(seed, dtype or rabbet.float64, requires_grad)
-    try:
-        yield from (_SPECIAL[name](m) if name in _SPECIAL else _by_schema(name, m))
-    except LookupError:
-        if "::" not in name:  # what others have registered may need more than its schema says
-            raise
+    for text, args, kwargs in examples_of(name):
+        reader = _Reader(name, m)
+        try:
+            given, named = reader.read(args, kwargs)
+        except NoCase as why:
+            if left_out is not None:
+                left_out.append(f"{name}[{text}]: {why}")
+            continue
+        if reader.smooth or not requires_grad:
+            yield Case(name, given, named, text, reader.smooth, reader.dependent)
 
 
-# What the numbers of an operator that writes its arguments are called, and what they may be.
-_NUMBERS = {"lr": 0.1, "eps": 1e-3, "weight_decay": 0.05, "dampening": 0.25, "low": -0.75, "high": 0.5,
-            "beta1": 0.75, "beta2": 0.9375, "alpha": 0.875}  # fmt: skip
-
-
-def writing_cases(name: str, dtype: Any) -> Iterator[Case]:
-    """Calls of an operator that writes lists of tensors, by its schema: with its options off and on."""
-    params = _C.op_info(name)["params"]
-    if not any(p["mutated"] and p["type"] == "Tensor[]" for p in params):
-        return
-    for on in (False, True):
-        m = Maker(int(on), dtype, False)
-        args: list[Any] = []
-        for p in params:
-            if p["type"] == "Tensor[]":
-                # Second moments and the like are positive; those of an option that is off are not there.
-                positive = (
-                    "log" if p["name"].endswith(("sqs", "square_avgs", "sums", "infs")) else ""
-                )
-                left_out = not on and p["name"] in ("max_exp_avg_sqs", "grad_avgs")
-                args.append(
-                    [] if left_out else [m.tensor(3, 4, op=positive), m.tensor(5, op=positive)]
-                )
-            else:
-                args.append(on if p["type"] == "bool" else _NUMBERS.get(p["name"], 0.5))
-        yield Case(name, args, label="options" if on else "")
+# ---- derivatives
 
 
 def differentiable_ops() -> list[str]:
@@ -511,13 +338,10 @@ def differentiable_ops() -> list[str]:
     names = []
     for name in op_names():
         info = _C.op_info(name)
-        if (
-            info["detached"]
-            or info["kind"] == "random"
-            or not (info["has_vjp"] or info["has_decomp"])
-        ):
+        if info["detached"] or info["kind"] == "random":
             continue
-        names.append(name)
+        if info["has_vjp"] or info["has_decomp"]:
+            names.append(name)
     return names
 
 
@@ -526,21 +350,24 @@ def differentiable_part(case: Case) -> tuple[Callable[..., tuple[Any, ...]], lis
 
     It gives the case's floating and complex results as a tuple.
     """
-    inputs, places = [], []
-    for i, a in enumerate(case.args):
+    inputs: list[Any] = []
+    places: list[tuple[Any, int | None]] = []
+    given = [*enumerate(case.args), *case.kwargs.items()]
+    for at, a in given:
         for k, t in enumerate(a if isinstance(a, list) else [a]):
             if isinstance(t, rabbet.Tensor) and t.requires_grad:
                 inputs.append(t)
-                places.append((i, k if isinstance(a, list) else None))
+                places.append((at, k if isinstance(a, list) else None))
 
     def call(*tensors: Any) -> tuple[Any, ...]:
-        given = [list(a) if isinstance(a, list) else a for a in case.args]
-        for t, (i, k) in zip(tensors, places, strict=True):
+        values = {at: list(a) if isinstance(a, list) else a for at, a in given}
+        for t, (at, k) in zip(tensors, places, strict=True):
             if k is None:
-                given[i] = t
+                values[at] = t
             else:
-                given[i][k] = t
-        result = case.run(*given)
+                values[at][k] = t
+        args = [values[i] for i in range(len(case.args))]
+        result = rabbet.ops(case.op)(*args, **{k: values[k] for k in case.kwargs})
         results = [result] if isinstance(result, rabbet.Tensor) else list(result)
         return tuple(r for r in results if r.is_floating_point() or r.is_complex())
 

@@ -15,6 +15,7 @@
 #include "formula/formula_kernel.h"
 #include "formula/formula_program.h"
 #include "layer/layers.h"
+#include "record/examples.h"
 #include "rules/rule_functions.h"
 #include "tensor/dtype.h"
 #include "thread/error.h"
@@ -379,7 +380,10 @@ std::vector<KernelEntry> registered_kernels() {
 }
 
 void check_all_formulas() {
-  for (const Op* op : all_ops()) check_formulas(*op);
+  for (const Op* op : all_ops()) {
+    check_formulas(*op);
+    check_examples(*op);
+  }
 }
 
 }  // namespace rabbet

@@ -73,6 +73,8 @@ inline int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inf
   if (inferred.compute >= 0) return inferred.compute;
   for (int i = 0; i < nargs; ++i) {
     if (args[i].tag == RB_TENSOR) return args[i].v.t->dtype_id;
+    if (args[i].tag == RB_TENSORS && args[i].len && args[i].v.ts[0])
+      return args[i].v.ts[0]->dtype_id;
   }
   return op.info.nrets ? inferred.rets[0].dtype : RB_F32;
 }

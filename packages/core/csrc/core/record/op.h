@@ -101,6 +101,11 @@ enum class LayoutRule : uint8_t {
 };
 /// `memory_format`: what the keyword of that name asks for.
 enum class FormatKeyword : uint8_t { kNone, kResult, kItself };
+/// A line of a record that is kept as it is written.
+struct RecordLine {
+  std::string place;  // "elementwise.rec:12"
+  std::string text;
+};
 
 struct Op {
   RbOpInfo info;     // what plugins see; pointers into this struct
@@ -114,6 +119,7 @@ struct Op {
   bool detached = false;
   std::string schema, doc, ref, family;
   std::vector<std::string> aliases;
+  std::vector<RecordLine> examples, domain;  // read by examples.cpp
   bool as_function = true, as_method = true, as_inplace = false, expose_given = false;
   std::string dtypes_text;  // the classes of dtypes that it is defined for; empty: all
   uint8_t accepted = 0xff;  // the same, bit per Category

@@ -396,6 +396,10 @@ class Parser {
       definition(value, op_->defs);
     } else if (name == "or") {
       forms_.emplace_back(value, line_);
+    } else if (name == "example" || name == "domain") {
+      if (value.empty()) error("expected '" + name + "' and what it says");
+      auto& lines = name == "example" ? op_->examples : op_->domain;
+      lines.push_back({file_ + ":" + std::to_string(line_), value});
     } else if (name == "doc") {
       op_->doc = value;
     } else if (name == "detached") {

@@ -74,6 +74,7 @@ void repeat(const Op& op, const RbValue* args, int, RbValue* rets, int) {
     joined[i] = checked_product(op.name, times, size);
   }
   static const Op* const reshape_op = find_op("reshape");
+  static const Op* const clone = find_op("contiguous_clone");
   const RbValue first[2] = {value_tensor(x), ints_value(apart, 2 * n)};
   TensorRef spread = call1(reshape_op, first, 2);
   const RbValue second[2] = {value_tensor(spread.get()), ints_value(pairs, 2 * n)};

@@ -16,13 +16,12 @@ import pytest
 import rabbet
 from rabbet import _C
 
+from ..judges.reasons import NOT_APPLICABLE, Reason, reason_of, skip
 from ..judges.reference import ALL_DTYPES
 from .subject import Subject
 
 SCHEMA = 1  # of the JSON; grows when a field changes its meaning or goes
-NOT_IMPLEMENTED = "not implemented:"
-NOT_APPLICABLE = "not applicable:"
-OUTCOMES = ("passed", "failed", "not declared", "not implemented", "not applicable", "skipped")
+OUTCOMES = ("passed", "failed", "not declared", "not implemented", "not applicable")
 
 
 @dataclass
@@ -35,6 +34,7 @@ class Outcome:
         outcome: one of OUTCOMES. "not declared" is an operator and dtype that the device does not offer, "not
             implemented" anything else that is not there; neither is a failure.
         notes: what the test said beside it, and why it was skipped or failed.
+        reason: of a test that judged nothing, the name of a `Reason`; else "".
     """
 
     level: str
@@ -43,6 +43,7 @@ class Outcome:
     dtype: str
     outcome: str
     notes: list[str] = field(default_factory=list)
+    reason: str = ""
 
     @classmethod
     def of(cls, report: pytest.TestReport) -> Outcome | None:
@@ -59,9 +60,13 @@ class Outcome:
         if report.passed:
             return cls(**said, outcome="passed", notes=notes)
         text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        reason = text.removeprefix("Skipped: ")
-        kind = dict(report.user_properties).get("rabbet outcome") or _skipped(reason, said["dtype"])
-        return cls(**said, outcome=str(kind), notes=[*notes, reason])
+        words = text.removeprefix("Skipped: ")
+        reason = reason_of(words)
+        if reason is None:
+            words = f"skipped for none of the written reasons: {words}"
+            return cls(**said, outcome="failed", notes=[*notes, words])
+        outcome = reason.value[0]
+        return cls(**said, outcome=outcome, notes=[*notes, words], reason=reason.name)
 
 
 def level_of(file: str) -> str:
@@ -81,14 +86,6 @@ def _short(crash: Any) -> str:
     return str(getattr(crash, "message", crash))[:2000]
 
 
-def _skipped(reason: str, dtype: str) -> str:
-    if reason.startswith(NOT_APPLICABLE):
-        return "not applicable"
-    if reason.startswith(NOT_IMPLEMENTED):
-        return "not declared" if dtype else "not implemented"
-    return "skipped"
-
-
 class Recorder:
     """What a test says beside its outcome."""
 
@@ -99,14 +96,9 @@ class Recorder:
         """Add a line to the report of this test."""
         self._properties.append(("rabbet note", text))
 
-    def not_implemented(self, what: str) -> NoReturn:
-        """End the test: the subject does not have this, and need not; in a dtype, it is not declared."""
-        pytest.skip(f"{NOT_IMPLEMENTED} {what}")
-
-    def missing(self, what: str) -> NoReturn:
-        """End the test: the subject does not have this in any dtype, and need not."""
-        self._properties.append(("rabbet outcome", "not implemented"))
-        self.not_implemented(what)
+    def not_implemented(self, what: str, reason: Reason = Reason.NOT_OFFERED) -> NoReturn:
+        """End the test: the subject does not have this, and need not."""
+        skip(reason, what)
 
 
 class Report:
@@ -133,6 +125,14 @@ class Report:
             found.setdefault(o.level, Counter())[o.outcome] += 1
         return {level: {k: c[k] for k in OUTCOMES if c[k]} for level, c in sorted(found.items())}
 
+    def reasons(self) -> dict[str, dict[str, int]]:
+        """For each level how often something was not judged for which reason: tests, and parts of tests that passed."""
+        found: dict[str, Counter[str]] = {}
+        for o in self.outcomes:
+            named = [r.name for note in o.notes if (r := reason_of(note))]
+            found.setdefault(o.level, Counter()).update(named)
+        return {level: dict(sorted(c.items())) for level, c in sorted(found.items()) if c}
+
     @property
     def conformant(self) -> bool:
         """Whether the run came to its end, something passed, and nothing failed."""
@@ -150,6 +150,9 @@ class Report:
         lines = []
         for level, counts in self.counts().items():
             lines.append(f"{level}: " + ", ".join(f"{n} {k}" for k, n in counts.items()))
+        for level, reasons in self.reasons().items():
+            said = ", ".join(f"{n} {name}" for name, n in reasons.items())
+            lines.append(f"{level} not judged: {said}")
         for level, given in self.adjustments().items():
             lines += [f"{level} declares {key}: {value}" for key, value in given.items()]
         verdict = "conformant" if self.conformant else "NOT conformant"
@@ -174,6 +177,7 @@ class Report:
             "selection": {"levels": self.levels},
             "conformant": self.conformant,
             "levels": self.counts(),
+            "reasons": self.reasons(),
             "declared": self.adjustments(),
             "results": [asdict(o) for o in self._sorted()],
         }
@@ -262,7 +266,11 @@ def support_table(data: dict[str, Any]) -> str:
 
 
 def _mark(result: dict[str, Any]) -> str:
-    if result["outcome"] == "passed" and result["notes"]:
+    # What has no meaning is no part that is missing.
+    missing = [
+        r for n in result["notes"] if (r := reason_of(n)) is None or r.value[0] != NOT_APPLICABLE
+    ]
+    if result["outcome"] == "passed" and missing:
         return "part"
     return _MARKS.get(result["outcome"], str(result["outcome"]))
 

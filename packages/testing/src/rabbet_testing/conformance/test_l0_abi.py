@@ -9,13 +9,14 @@ from rabbet_testing.conformance.subject import Subject
 from rabbet_testing.judges import library as symbols
 from rabbet_testing.judges import packs
 from rabbet_testing.judges.processes import run_module
+from rabbet_testing.judges.reasons import Reason, skip, tagged
 
 
 @pytest.fixture(scope="session")
 def library(plugin: Subject) -> str:
     """The path of the plugin's library."""
     if not plugin.library:
-        pytest.skip("not implemented: the plugin has no library, only Python")
+        skip(Reason.NOT_OFFERED, "the plugin has no library, only Python")
     return plugin.library
 
 
@@ -38,7 +39,7 @@ def probe(name: str, plugin: Subject, path: str = "", **environment: str) -> lis
 def test_its_symbols(library):
     """One entry for all; nothing of core or of Python is needed."""
     if not symbols.can_read_symbols():
-        pytest.skip("not implemented: the tool nm is not installed")
+        skip(Reason.NO_TOOL, "the tool nm is not installed")
     judge(symbols.judge(library))
 
 
@@ -77,7 +78,7 @@ def test_init_returns_the_code_of_a_registration_that_fails(library):
 def test_devices_can_be_counted(library, plugin):
     """At once, before anything else."""
     if plugin.kind == "ops":
-        pytest.skip("not applicable: operators have no devices")
+        skip(Reason.OTHER_SUBJECT, "operators have no devices")
     judge(run_module("fake_host", library, "devices")[0])
 
 
@@ -107,7 +108,7 @@ def test_loading_it_twice(library, plugin):
 def test_importing_its_module_first(plugin):
     """The order of imports does not matter."""
     if not plugin.module:
-        pytest.skip("not implemented: the plugin has no module of its own")
+        skip(Reason.NOT_OFFERED, "the plugin has no module of its own")
     judge(probe("importing", plugin))
 
 
@@ -116,7 +117,9 @@ def test_several_threads(plugin):
     judge(probe("threading", plugin))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="not applicable: the platform has no fork")
+@pytest.mark.skipif(
+    not hasattr(os, "fork"), reason=tagged(Reason.NO_TOOL, "the platform has no fork")
+)
 def test_fork(plugin):
     """The child works, or says why not; the parent is as before."""
     judge(probe("forking", plugin))
@@ -131,7 +134,7 @@ def test_the_end_of_the_process(how, plugin):
 def test_bad_calls(plugin):
     """Kernels answer what does not fit with a status code, and the device works afterwards."""
     if plugin.kind == "layer":
-        pytest.skip("not applicable: a layer has no kernels")
+        skip(Reason.OTHER_SUBJECT, "a layer has no kernels")
     if plugin.kind == "ops" and not packs.drawn(plugin.name, plugin.params("ops")):
-        pytest.skip("not implemented: there is no call to spoil")
+        skip(Reason.NO_EXAMPLE, "there is no call to spoil")
     judge(probe("bad-calls", plugin))

@@ -2,7 +2,7 @@
 
 from rabbet import _C
 
-from rabbet_testing.cases import op_names
+from rabbet_testing.cases import creation_names, op_names
 from rabbet_testing.conformance.plugin import subject_of
 from rabbet_testing.judges import bad_calls
 from rabbet_testing.judges.reference import Judgement, declared_dtypes, meaningful
@@ -12,7 +12,9 @@ def pytest_generate_tests(metafunc):
     device = subject_of(metafunc.config).name
     if "dtype" in metafunc.fixturenames:
         dtypes = declared_dtypes(device)
-        pairs = [(n, d) for n in op_names() for d in dtypes if meaningful(n, d)]
+        pairs = [
+            (n, d) for n in [*op_names(), *creation_names()] for d in dtypes if meaningful(n, d)
+        ]
         metafunc.parametrize(("op", "dtype"), pairs, ids=[f"{n}-{d}" for n, d in pairs])
     elif "op" in metafunc.fixturenames:
         metafunc.parametrize("op", op_names())

@@ -7,6 +7,7 @@ import pytest
 
 from rabbet_testing.cases import differentiable_ops, op_names
 from rabbet_testing.judges import batching, gradients, nests, policies
+from rabbet_testing.judges.reasons import Reason
 
 WHEELS = {
     "autograd": "rabbet-autograd",
@@ -43,7 +44,9 @@ def pytest_generate_tests(metafunc):
 def wheels(request, report):
     for module in getattr(request.function, "modules", ()):
         if find_spec(f"rabbet.{module}") is None:
-            report.not_implemented(f"it needs another wheel: pip install {WHEELS[module]}")
+            report.not_implemented(
+                f"it needs another wheel: pip install {WHEELS[module]}", Reason.NO_WHEEL
+            )
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", "vmap: ", UserWarning

@@ -11,6 +11,7 @@ from rabbet import library
 
 from rabbet_testing.cases import op_names
 from rabbet_testing.judges import layers
+from rabbet_testing.judges.reasons import Reason
 
 
 def pytest_generate_tests(metafunc):
@@ -55,7 +56,9 @@ def test_errors_pass_through(op, through):
 
 def test_nests_with_grad_and_vmap(op, through, report):
     if find_spec("rabbet.func") is None or find_spec("rabbet.autograd") is None:
-        report.not_implemented("it needs other wheels: pip install rabbet-autograd rabbet-vmap")
+        report.not_implemented(
+            "it needs other wheels: pip install rabbet-autograd rabbet-vmap", Reason.NO_WHEEL
+        )
     layers.judge_nests(through, op)
 
 
@@ -98,6 +101,7 @@ COST = """
 import sys, time, rabbet
 from rabbet_testing.conformance.subject import find_layer
 from rabbet_testing.judges import layers
+from rabbet_testing.judges.reasons import Reason
 x = rabbet.ones(4)
 x + x
 if len(sys.argv) > 1:

@@ -6,6 +6,7 @@ import pytest
 
 from rabbet_testing.conformance.plugin import subject_of
 from rabbet_testing.judges import packs
+from rabbet_testing.judges.reasons import Reason
 
 
 def pytest_generate_tests(metafunc):
@@ -27,7 +28,7 @@ def judge(op, test, dtype, given, report):
     try:
         notes = packs.judge(op, test, dtype, given)
     except packs.Missing as what:
-        report.missing(str(what))
+        report.not_implemented(str(what), Reason.NO_RULE)
     for note in notes:
         report.note(note)
 
@@ -36,13 +37,13 @@ def chosen(op, dtypes, given, report):
     """The first of some dtypes in which the operator is judged."""
     offered = packs.dtypes(op, given)
     if not set(dtypes) & set(offered):
-        report.not_implemented(f"{op} takes none of {', '.join(dtypes)}")
+        report.not_implemented(f"{op} takes none of {', '.join(dtypes)}", Reason.NO_RULE)
     return next(d for d in dtypes if d in offered)
 
 
 def needs(wheel, module, report):
     if find_spec(module) is None:
-        report.not_implemented(f"it needs another wheel: pip install {wheel}")
+        report.not_implemented(f"it needs another wheel: pip install {wheel}", Reason.NO_WHEEL)
 
 
 def test_it_keeps_its_schema(op, dtype, given, report):

@@ -9,7 +9,8 @@ import rabbet
 from rabbet import _C
 
 from ..cases import Case, cases
-from .calls import REFUSALS, first_line, moved, not_declared, results, skip_not_applicable, tensors
+from .calls import REFUSALS, first_line, moved, not_declared, results, tensors
+from .reasons import Reason, skip
 
 _INDICES = {"index", "indices"}
 _ERRORS = (TypeError, ValueError, IndexError, _C.RabbetError)
@@ -30,7 +31,7 @@ def _first_case(op: str) -> Case | None:
 def _replaced(case: Case, place: int, value: Any) -> Case:
     args = list(case.args)
     args[place] = value
-    return Case(case.op, args, case.kwargs, case.label)
+    return case.with_arguments(args)
 
 
 def _bad(case: Case, device: str) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -65,7 +66,7 @@ def judge(device: str, op: str) -> list[str]:
     """Raises AssertionError for what is not refused, or not with the operator's name; returns notes."""
     found = _first_case(op)
     if found is None:
-        skip_not_applicable(f"the CPU takes no case of {op}")
+        skip(Reason.NO_EXAMPLE, f"the CPU takes no case of {op}")
     case, notes = moved(found, device), list[str]()
     for what, call in _bad(case, device):
         try:

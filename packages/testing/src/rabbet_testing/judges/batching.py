@@ -11,26 +11,26 @@ from rabbet._pytree import tree_flatten, tree_map, tree_unflatten
 
 from ..cases import Case, cases, op_names
 from ..compare import assert_close
-from .calls import moved, skip_not_applicable, skip_not_declared
+from .calls import moved, shape_depends_on_data, takes_integers_only
 from .gradients import floating_dtype, loosely, offered
+from .reasons import Reason, skip
 from .reference import declared_dtypes
 
 B = 3
-DATA_DEPENDENT = {"nonzero", "masked_select", "mask_indices"}
-INTEGERS = {name for name in op_names() if name.startswith("bitwise")}
-DEPENDENT = {"cross_entropy_backward", "batch_norm_backward"}  # arguments are results for others
 OPS = [
     name
     for name in op_names()
-    if name not in DATA_DEPENDENT | DEPENDENT and rabbet._C.op_info(name)["kind"] != "random"
+    if rabbet._C.op_info(name)["kind"] != "random"
+    and not any(p["mutated"] for p in rabbet._C.op_info(name)["params"])
+    and not shape_depends_on_data(name)
 ]
 COMPLEX = ["add", "mul", "sum", "matmul", "conj", "cumprod", "prod.dim", "linear"]
 
 
 def calls(name: str, dtype: Any = None) -> Iterator[Case]:
     """The cases of an operator, in float64 unless it takes integers or another dtype is given."""
-    for case in cases(name, rabbet.int64 if name in INTEGERS else dtype):
-        if case.label != "number" or name not in INTEGERS:
+    for case in cases(name, rabbet.int64 if takes_integers_only(name) else dtype):
+        if not case.dependent:  # of which no argument can be changed alone
             yield case
 
 
@@ -122,14 +122,14 @@ def choices(case: Case) -> Iterator[dict[int, int]]:
 def judge_complex(op: str, device: str) -> None:
     """As `judge`, with complex128 numbers."""
     if "complex128" not in declared_dtypes(device):
-        skip_not_declared(f"{device} declares no complex128")
+        skip(Reason.NO_KERNEL, f"{device} declares no complex128")
     judge(op, device, rabbet.complex128)
 
 
 def judge(op: str, device: str, dtype: Any = None) -> None:
     """Every case of an operator, batched in every way, on a device."""
     if op not in OPS:
-        skip_not_applicable(f"{op}: no loop of calls stands for its batch")
+        skip(Reason.NOT_BATCHED, f"{op}: no loop of calls stands for its batch")
     found = False
     with offered(op):
         for case in calls(op, dtype or floating_dtype(device)):
@@ -137,4 +137,4 @@ def judge(op: str, device: str, dtype: Any = None) -> None:
                 found = True
                 Batched(moved(case, device), dims).check()
     if not found:
-        skip_not_applicable(f"{op} has no case")
+        skip(Reason.NO_EXAMPLE, f"{op} has no case")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
-import pytest
 import rabbet
 
-from ..cases import Case
+from ..cases import Case, cases
 
 
 def tensors(value: Any) -> list[Any]:
@@ -30,7 +29,7 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 def changed(case: Case, change: Callable[[Any], Any]) -> Case:
     """The same call with other tensors."""
     kwargs = {k: mapped(v, change) for k, v in case.kwargs.items()}
-    return Case(case.op, [mapped(a, change) for a in case.args], kwargs, case.label)
+    return case.with_arguments([mapped(a, change) for a in case.args], kwargs)
 
 
 def moved(case: Case, device: str) -> Case:
@@ -41,7 +40,12 @@ def moved(case: Case, device: str) -> Case:
         there = t.detach().clone() if there._storage_id() == t._storage_id() else there
         return there.requires_grad_() if _requires_grad(t) else there
 
-    return changed(case, move)
+    there = changed(case, move)
+    if any(p["name"] == "device" for p in rabbet._C.op_info(case.op)["params"]) and not tensors(
+        case.args
+    ):
+        there.kwargs["device"] = device  # it makes tensors
+    return there
 
 
 def _requires_grad(t: Any) -> bool:
@@ -51,6 +55,29 @@ def _requires_grad(t: Any) -> bool:
 def results(case: Case) -> list[Any]:
     """Run a case: its results, or its first arguments where the operator only writes those."""
     return tensors(case.run()) or tensors(case.args)
+
+
+def shape_depends_on_data(op: str) -> bool:
+    """Whether nobody can tell the results' shapes without the data."""
+    if rabbet._C.op_info(op)["data_shape"]:
+        return True
+    for case in cases(op, rabbet.int64 if takes_integers_only(op) else None):
+        try:
+            results(moved(case, "meta"))
+        except NotImplementedError:
+            return True
+        except (
+            Exception
+        ):  # it says nothing of shapes: a function in Python that reads the data, say
+            return False
+        return False
+    return False
+
+
+def takes_integers_only(op: str) -> bool:
+    """Whether the record says so."""
+    classes = rabbet._C.op_info(op)["dtypes"].split()
+    return "int" in classes and not {"real", "float"} & set(classes)
 
 
 # ---- how a call fails
@@ -85,13 +112,3 @@ REFUSALS = (
     NotImplementedError,
     rabbet._C.StateError,
 )  # of bad calls
-
-
-def skip_not_declared(reason: str) -> NoReturn:
-    """End the test: the device does not offer the operator in this dtype, and need not."""
-    pytest.skip(f"not implemented: {reason}")
-
-
-def skip_not_applicable(reason: str) -> NoReturn:
-    """End the test: there is nothing to judge."""
-    pytest.skip(f"not applicable: {reason}")

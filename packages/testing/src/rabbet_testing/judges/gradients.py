@@ -10,7 +10,8 @@ import rabbet
 
 from ..cases import Case, cases, differentiable_part
 from ..compare import assert_close
-from .calls import first_line, mapped, moved, not_declared, skip_not_applicable, skip_not_declared
+from .calls import first_line, mapped, moved, not_declared
+from .reasons import Reason, skip
 from .reference import declared_dtypes
 
 COMPLEX = ["add", "sub", "mul", "div", "neg", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "tanh", "abs", "conj",
@@ -25,7 +26,7 @@ def floating_dtype(device: str) -> Any:
     for name in ("float64", "float32"):
         if name in declared:
             return getattr(rabbet, name)
-    skip_not_declared(f"{device} declares neither float64 nor float32")
+    skip(Reason.NO_KERNEL, f"{device} declares neither float64 nor float32")
 
 
 def loosely(dtype: Any) -> dict[str, float]:
@@ -40,8 +41,8 @@ def offered(what: str) -> Iterator[None]:
         yield
     except NotImplementedError as error:
         if not_declared(error):
-            skip_not_declared(f"{what}: {first_line(error)}")
-        skip_not_declared(f"{what}: a kernel refuses: {first_line(error)}")
+            skip(Reason.NOT_OFFERED, f"{what}: {first_line(error)}")
+        skip(Reason.NOT_OFFERED, f"{what}: a kernel refuses: {first_line(error)}")
 
 
 def differentiable_cases(op: str, dtype: Any, device: str) -> Iterator[Part]:
@@ -60,7 +61,7 @@ def _each(op: str, dtype: Any, device: str, judge: Callable[[Part], None]) -> No
             found = True
             judge(part)
     if not found:
-        skip_not_applicable(f"{op} has no case with something to differentiate")
+        skip(Reason.NOT_DIFFERENTIABLE, f"{op} has no case with something to differentiate")
 
 
 def _exact(part: Part, op: str, device: str, dtype: Any) -> None:
@@ -129,7 +130,7 @@ def judge_second(op: str, device: str) -> None:
     from rabbet.autograd import gradgradcheck
 
     if floating_dtype(device) is rabbet.float32:
-        skip_not_applicable("finite differences of gradients need float64")
+        skip(Reason.NO_DOUBLE, "finite differences of gradients need float64")
 
     def check(part: Part) -> None:
         case, call, inputs = part
@@ -143,7 +144,7 @@ def judge_complex(op: str, device: str) -> None:
     from rabbet.autograd import gradcheck
 
     if "complex128" not in declared_dtypes(device):
-        skip_not_declared(f"{device} declares no complex128")
+        skip(Reason.NO_KERNEL, f"{device} declares no complex128")
 
     def check(part: Part) -> None:
         case, call, inputs = part

@@ -19,8 +19,8 @@ from rabbet._pytree import tree_flatten, tree_unflatten
 
 from ..cases import Case, cases, differentiable_ops
 from ..compare import assert_close
-from .calls import REFUSALS, first_line, skip_not_applicable, skip_not_declared, tensors
-from .nests import UNSHAPED
+from .calls import REFUSALS, first_line, shape_depends_on_data, tensors
+from .reasons import Reason, skip
 from .reference import array, difference
 
 CHANGES = ("nothing", "rounding", "dtype")
@@ -98,7 +98,11 @@ def function_of(case: Case, inplace: bool = False) -> tuple[Callable[..., Any], 
         args, kwargs = tree_unflatten(given, spec)
         if inplace:
             target = args[0].clone()
+            before = target._version
             getattr(target, f"{base}_")(*args[1:], **kwargs)
+            assert target._version > before, (
+                f"{case}, in place: the version of what it writes is {before} before and after"
+            )
             return (target,)
         return tuple(tensors(rabbet.ops(case.op)(*args, **kwargs)))
 
@@ -154,10 +158,10 @@ def _judge_case(t: Through, op: str, case: Case, inplace: bool) -> bool:
         rabbet.manual_seed(0)
         got = t(f, *[x.clone() for x in xs])
     except NotImplementedError as error:
-        skip_not_declared(first_line(error))
+        skip(Reason.REFUSED_BY_LAYER, first_line(error))
     except Exception as error:
         if refused:
-            skip_not_declared(f"{op} is refused: {first_line(error)}")
+            skip(Reason.REFUSED_BY_LAYER, f"{op} is refused: {first_line(error)}")
         raise AssertionError(
             f"{what}: raised {first_line(error)}, and nothing without it"
         ) from error
@@ -168,20 +172,20 @@ def _judge_case(t: Through, op: str, case: Case, inplace: bool) -> bool:
 def judge_results(t: Through, op: str, inplace: bool = False) -> None:
     """Every case of an operator gives what it gives without the layer, but for what the layer declares."""
     if inplace and not _C.op_info(op)["inplace"]:
-        skip_not_applicable(f"{op} has no in-place form")
+        skip(Reason.NO_SUCH_FORM, f"{op} has no in-place form")
     judged = False
     with _quietly():
         for case in cases(op, getattr(rabbet, t.dtype)):
             judged |= _judge_case(t, op, case, inplace)
     if not judged:
-        skip_not_applicable(f"{op} has no case in {t.dtype}")
+        skip(Reason.NO_EXAMPLE, f"{op} has no case in {t.dtype}")
 
 
 def judge_errors(t: Through, op: str) -> None:
     """What is refused without the layer is refused with it, by an error of the same kind."""
     found = False
     if op in (t.lenient or {}):
-        skip_not_declared(f"{op} takes more: {(t.lenient or {})[op]}")
+        skip(Reason.REFUSED_BY_LAYER, f"{op} takes more: {(t.lenient or {})[op]}")
     with _quietly():
         for case in cases(op, getattr(rabbet, t.dtype)):
             f, xs = function_of(case)
@@ -197,7 +201,7 @@ def judge_errors(t: Through, op: str) -> None:
             assert alike, f"{what}: expected {first_line(want)}, got {first_line(got)}"
             break
     if not found:
-        skip_not_applicable(f"{op} takes any shape")
+        skip(Reason.NO_SUCH_FORM, f"{op} takes any shape")
     judge_off(t)
 
 
@@ -217,9 +221,9 @@ def judge_nests(t: Through, op: str) -> None:
     from rabbet.func import grad, vmap
 
     if op not in differentiable_ops():
-        skip_not_applicable(f"{op} has no derivative")
+        skip(Reason.NOT_DIFFERENTIABLE, f"{op} has no derivative")
     if op in (t.refuses or {}):
-        skip_not_declared(f"{op} is refused: {(t.refuses or {})[op]}")
+        skip(Reason.REFUSED_BY_LAYER, f"{op} is refused: {(t.refuses or {})[op]}")
     for case in cases(op, getattr(rabbet, t.dtype)):
         f, xs = function_of(case)
         want = _plain(f, xs)
@@ -228,11 +232,11 @@ def judge_nests(t: Through, op: str) -> None:
         x, loss = xs[0], _loss(f, xs[1:])
         with _quietly():
             _nest(t, f"{case}", "grad", lambda g, x=x: grad(g)(x), loss)
-            if op not in UNSHAPED:
+            if not shape_depends_on_data(op):
                 rows = rabbet.stack([x, x * 0.97])
                 _nest(t, f"{case}", "vmap", lambda g, rows=rows: vmap(g)(rows), loss)
         return
-    skip_not_applicable(f"{op} has no case with something to differentiate")
+    skip(Reason.NOT_DIFFERENTIABLE, f"{op} has no case with something to differentiate")
 
 
 def _smooth(f: Callable[..., Any], xs: list[Any]) -> bool:
@@ -255,7 +259,10 @@ def _loss(f: Callable[..., Any], rest: list[Any]) -> Callable[[Any], Any]:
 def _nest(
     t: Through, what: str, name: str, outer: Callable[..., Any], loss: Callable[[Any], Any]
 ) -> None:
-    want = outer(loss)
+    try:
+        want = outer(loss)
+    except NotImplementedError as error:  # what it is made of has no derivative
+        skip(Reason.NOT_DIFFERENTIABLE, f"{name} of {what}: {first_line(error)}")
     loose = Through(t.name, changes="rounding" if t.changes == "nothing" else t.changes)
     try:
         outside = t(lambda: (outer(loss),))
@@ -263,7 +270,7 @@ def _nest(
         inside = outer(lambda x: t(lambda y: (loss(y),), x)[0])
         _compare([inside], [want], loose, f"{name} of {t.name} around {what}")
     except NotImplementedError as error:
-        skip_not_declared(first_line(error))
+        skip(Reason.REFUSED_BY_LAYER, first_line(error))
 
 
 # ---- the switch
@@ -355,7 +362,7 @@ def judge_unknown_operator(t: Through, op: Any) -> None:
         assert named, (
             f"{t.name}: the error for an operator without rules does not name {name}: {error}"
         )
-        skip_not_declared(first_line(error))
+        skip(Reason.REFUSED_BY_LAYER, first_line(error))
     _compare(got, [op(x)], t, f"{name}, which has no rules, with the layer {t.name} on")
 
 

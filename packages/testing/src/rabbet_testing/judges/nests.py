@@ -10,11 +10,11 @@ from typing import Any
 import rabbet
 
 from ..compare import assert_close
-from .calls import skip_not_applicable
+from .calls import shape_depends_on_data
 from .gradients import differentiable_cases, floating_dtype, loosely, offered
+from .reasons import Reason, skip
 
 EXAMPLES = 2
-UNSHAPED = {"masked_select"}  # its results do not fit one tensor
 
 
 def _ramp(first: float, last: float, like: Any) -> Any:
@@ -55,7 +55,7 @@ def scalar(op: str, device: str) -> Iterator[Scalar]:
         for _, call, inputs in differentiable_cases(op, dtype, device):
             yield Scalar(call, inputs)
             return
-        skip_not_applicable(f"{op} has no case with something to differentiate")
+        skip(Reason.NOT_DIFFERENTIABLE, f"{op} has no case with something to differentiate")
 
 
 def _close(got: Any, want: Any, what: str) -> None:
@@ -66,8 +66,8 @@ def judge_vmap_of_vmap(op: str, device: str) -> None:
     """vmap(vmap(f)) is the loop of loops, along any dimensions."""
     from rabbet.func import vmap
 
-    if op in UNSHAPED:
-        skip_not_applicable(f"{op}: its results do not fit one tensor")
+    if shape_depends_on_data(op):
+        skip(Reason.NOT_BATCHED, f"{op}: its results do not fit one tensor")
     with scalar(op, device) as f:
         xs = f.points(EXAMPLES, EXAMPLES)
         got = vmap(vmap(f.results))(xs)
@@ -83,8 +83,8 @@ def judge_grad_and_vmap(op: str, device: str) -> None:
     """vmap(grad(f)) and grad(vmap(f)) are the loop of grad(f)."""
     from rabbet.func import grad, vmap
 
-    if op in UNSHAPED:
-        skip_not_applicable(f"{op}: its results do not fit one tensor")
+    if shape_depends_on_data(op):
+        skip(Reason.NOT_BATCHED, f"{op}: its results do not fit one tensor")
     with scalar(op, device) as f:
         xs = f.points(EXAMPLES)
         expected = rabbet.stack([grad(f)(x) for x in xs])

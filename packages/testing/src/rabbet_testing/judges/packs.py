@@ -22,10 +22,9 @@ from .calls import (
     first_line,
     not_declared,
     results,
-    skip_not_applicable,
-    skip_not_declared,
     tensors,
 )
+from .reasons import Reason, skip
 from .reference import ALL_DTYPES, dtype_name
 
 DRAWN = ("float64", "float32", "int64")  # where no kernel says which dtypes it takes
@@ -149,7 +148,7 @@ def _accepted(op: str, dtype: str, given: Given) -> Iterator[tuple[Case, str]]:
             changed(case, _own).run()
         except REFUSALS as error:
             if not_declared(error):
-                skip_not_declared(f"{op} in {dtype}: {first_line(error)}")
+                skip(Reason.NO_KERNEL, f"{op} in {dtype}: {first_line(error)}")
             if any(words in str(error) for words in BLAMED):
                 pytest.fail(f"{case} in {dtype}: {first_line(error)}", pytrace=False)
             yield case, first_line(error)
@@ -172,6 +171,8 @@ def judge(op: str, test: str, dtype: str, given: Given) -> list[str]:
     for case, refused in _accepted(op, dtype, given):
         if refused:
             verdict, why = "failed" if op in given else "refused", f"it is refused: {refused}"
+        elif test == "test_derivative" and not case.smooth:
+            verdict, why = "skipped", "finite differences make no sense there"
         else:
             if test == "test_derivative":
                 found["partial"] += _require_grad(case)
@@ -183,7 +184,7 @@ def judge(op: str, test: str, dtype: str, given: Given) -> list[str]:
     if found["missing"]:
         raise Missing(found["missing"][0])
     if not found["passed"] and found["skipped"]:
-        skip_not_applicable(found["skipped"][0])
+        skip(Reason.NO_SUCH_FORM, found["skipped"][0])
     if not found["passed"]:
         refusal = f" ({found['refused'][0]})" if found["refused"] else ""
         raise Missing(f"nothing says how to call {op}{refusal}: {HOW % op}")

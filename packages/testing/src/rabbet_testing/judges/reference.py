@@ -1,34 +1,26 @@
 """Is what a device computes right? Every case of an operator, in every form of call, against a reference.
 
-The reference is the NumPy function that the record names, else the CPU's result, both in float64, complex128 or int64
-from the very numbers that the device got. Tolerances follow from the dtype and the kind of the operator:
+The reference is a definition in references.py or the NumPy function that the record names, else the decomposition; it
+gets float64, complex128 or int64 from the very numbers that the device got. Shape and dtype are compared with what the
+record's rules say of tensors without memory, and the class of the dtype with the reference. Tolerances follow from the dtype and the kind of the operator:
 `|got - want| <= FACTOR[kind] * eps(dtype) * (1 + |want|)`; integers, bools and what only moves data are exact.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import rabbet
 from rabbet import _C
 
-from ..cases import Case, cases, writing_cases
-from .calls import (
-    REFUSALS,
-    changed,
-    first_line,
-    moved,
-    not_declared,
-    refusing_kernel,
-    results,
-    skip_not_applicable,
-    skip_not_declared,
-    tensors,
-)
-from .numpy_references import numpy_reference
+from ..cases import Case, cases
+from .calls import changed, first_line, moved, not_declared, refusing_kernel, results, tensors
+from .reasons import Reason, reason_of, skip, tagged
+from .references import OF_STORAGE, NoReference, Unset, reference
 
 FACTOR = {"elementwise": 16, "movement": 0, "indexing": 16, "reduction": 32, "along": 32, "batched": 32,
           "composite": 64, "opaque": 64, "random": 64, "creation": 16}  # fmt: skip
@@ -61,9 +53,10 @@ ALL_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uin
 def meaningful(name: str, dtype: str) -> bool:
     """Whether the record lets the operator take tensors of a dtype, as far as it says so."""
     classes = _C.op_info(name)["dtypes"].split()
-    if dtype not in EPS:
-        return not classes or "int" in classes or "real" in classes
-    return not classes or ("complex" if dtype.startswith("complex") else "real") in classes
+    if "real" in classes:
+        classes += ["int", "float"]
+    kind = "float" if dtype in EPS else "bool" if dtype == "bool" else "int"
+    return not classes or ("complex" if dtype.startswith("complex") else kind) in classes
 
 
 def wide(t: Any) -> Any:
@@ -149,54 +142,135 @@ def has_out(name: str) -> bool:
     """Whether a call may be given the tensors to write to."""
     info = _C.op_info(name)
     views = info["view"] or info["maybe_view"] or info["returns_list"]
-    return bool(info["function"] and not views and not any(p["mutated"] for p in info["params"]))
+    made = info["kind"] == "creation"
+    return bool(
+        info["function"]
+        and not views
+        and not made
+        and not any(p["mutated"] for p in info["params"])
+    )
 
 
 def _into(case: Case, likes: list[Any], device: str) -> list[Any]:
     out = [_target(t, device) for t in likes]
+    before = [t._version for t in out]
     rabbet.ops(case.op)(*case.args, **case.kwargs, out=out[0] if len(out) == 1 else tuple(out))
+    _bumped(out, before, f"{case} with out= on {device}")
     return out
 
 
-def _in_place(case: Case) -> list[Any]:
+def _in_place(case: Case, what: str) -> list[Any]:
     base = _C.op_info(case.op)["base"]
     target = case.args[0]
-    getattr(target, f"{base}_")(*case.args[1:], **case.kwargs)
+    before = target._version
+    returned = getattr(target, f"{base}_")(*case.args[1:], **case.kwargs)
+    assert returned is target, f"{what}: expected the tensor itself to be returned"
+    _bumped([target], [before], what)
     return [target]
 
 
-def small(case: Case) -> Iterator[Case]:
-    """The case without elements, and with tensors without dimensions, where that may make sense."""
-    kind = _C.op_info(case.op)["kind"]
-    given = tensors([case.args, list(case.kwargs.values())])
-    if kind == "elementwise":
-        for label, cut in (
-            ("empty", lambda t: t.reshape(-1)[:0]),
-            ("0-d", lambda t: t.reshape(-1)[0]),
-        ):
-            made = changed(case, cut)
-            yield Case(made.op, made.args, made.kwargs, f"{case.label} {label}".strip())
-    elif len(given) == 1 and given[0].ndim:
-        made = changed(case, lambda t: t[:0])
-        yield Case(made.op, made.args, made.kwargs, f"{case.label} empty".strip())
+def _bumped(written: list[Any], before: list[int], what: str) -> None:
+    """A write counts as one: what autograd has saved of the tensor is then known to be stale."""
+    for t, version in zip(written, before, strict=True):
+        assert t._version > version, (
+            f"{what}: the version of what it writes is {version} before and after"
+        )
+
+
+# ---- what is expected
+
+
+class Expected:
+    """The results of a call: by a reference that calls no operator, or else by the decomposition in wide dtypes.
+
+    Attributes:
+        values: arrays, or `Unset` where only the shape is known.
+        independent: whether a reference has made them.
+    """
+
+    def __init__(self, values: list[Any], independent: bool) -> None:
+        self.values, self.independent = values, independent
+
+
+def expected(case: Case, dtype: str) -> Expected:
+    """Raises NoReference, with what is missing."""
+    info = _C.op_info(case.op)
+    made = info["kind"] == "composite"
+    wraps = dtype.startswith("uint") and made  # its steps wrap, as NumPy's do
+    wider = case if wraps else changed(case, wide)
+    found = reference(case.op)
+    if found is not None:
+        try:
+            return Expected(_evaluated(found, wider, dtype), True)
+        except NoReference:
+            if not info["has_decomp"]:
+                raise
+    if not info["has_decomp"]:
+        raise NoReference(f"{case.op} has neither a reference nor a decomposition")
+    rabbet.manual_seed(0)
+    values = [array(t) for t in decomposed(wider)]
+    return Expected(values, False)
+
+
+def decomposed(case: Case) -> list[Any]:
+    """The results by the operator's decomposition."""
+    own = changed(case, lambda t: t.clone())
+    return tensors(_C.decomposed(rabbet.ops(case.op), tuple(own.args), own.kwargs))
+
+
+def _evaluated(found: Any, case: Case, dtype: str) -> list[Any]:
+    given = _by_name(case, dtype)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        results_found = found(given)
+        low = (np.float16, np.float32)  # what NumPy makes of bools and small integers
+        if any(getattr(r, "dtype", None) in low for r in results_found):
+            results_found = found({k: _doubled(v) for k, v in given.items()})
+    return [r if isinstance(r, Unset) else np.asarray(r) for r in results_found]
+
+
+def _doubled(value: Any) -> Any:
+    return (
+        value.astype(np.float64) if getattr(value, "dtype", np.dtype("f")).kind in "bu" else value
+    )
+
+
+def _by_name(case: Case, dtype: str) -> dict[str, Any]:
+    given: dict[str, Any] = {"dtype_name": dtype}
+    params = _C.op_info(case.op)["params"]
+    for i, p in enumerate(params):
+        value = case.args[i] if i < len(case.args) else case.kwargs.get(p["name"], p["default"])
+        given[p["name"]] = _arrays(value)
+    return given
+
+
+def _arrays(value: Any) -> Any:
+    if isinstance(value, rabbet.Tensor):
+        return value.numpy()
+    if isinstance(value, rabbet.dtype):
+        name = dtype_name(value)
+        return "float64" if name == "bfloat16" else name
+    return [_arrays(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+_CLASSES = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
+
+
+def dtype_class(dtype: str) -> str:
+    """ "bool", "int", "float" or "complex"."""
+    return _CLASSES["f" if dtype == "bfloat16" else np.dtype(dtype).kind]
 
 
 # ---- the judgement
 
 
-def _drawn(op: str, dtype: Any) -> list[Case]:
-    try:
-        return [*cases(op, dtype), *writing_cases(op, dtype)]
-    except REFUSALS:  # what the case is made of has no meaning in this dtype
-        return []
-
-
 class Judgement:
-    """All cases of one operator in one dtype on one device.
+    """All examples of one operator in one dtype on one device.
 
     Attributes:
-        notes: what is not offered, for the report.
-        by_numpy: how many calls NumPy's function was the reference of.
+        notes: what was not judged, each with its reason.
+        passed: how many forms of calls agreed.
+        independent: how many calls a reference that calls no operator was compared with.
     """
 
     def __init__(
@@ -205,143 +279,187 @@ class Judgement:
         self.device, self.op, self.dtype = device, op, dtype
         self.partial: dict[str, str] = (declared or {}).get("partial", {})
         self.tolerance = Tolerance(op, (declared or {}).get("tolerances"))
-        self.random = _C.op_info(op)["kind"] == "random"
-        self.passed, self.by_numpy, self.notes = 0, 0, list[str]()
+        self.info = _C.op_info(op)
+        self.passed, self.independent, self.notes = 0, 0, list[str]()
 
     def run(self) -> list[str]:
         """Judge; skips where nothing is declared or there is nothing to judge, returns the notes."""
-        applicable = False
-        for case in _drawn(self.op, getattr(rabbet, self.dtype)):
-            for one in (case, *small(case)):
-                applicable |= self._judge(one)
-        if not applicable:
-            skip_not_applicable(f"the CPU takes no case of {self.op} in {self.dtype}")
+        left_out: list[str] = []
+        for case in cases(self.op, getattr(rabbet, self.dtype), left_out=left_out):
+            self._judge(self._typed(case))
+        for text in left_out:
+            self._note(Reason.NO_EXAMPLE, text)
+        if not self.notes and not self.passed:
+            skip(Reason.NO_EXAMPLE, f"{self.op} has no example")
         if not self.passed:
-            skip_not_declared(self.notes[0])
+            first = min(self.notes, key=lambda n: reason_of(n) is not Reason.NO_KERNEL)
+            pytest.skip(first)
         return sorted(set(self.notes))
 
-    def _judge(self, case: Case) -> bool:
-        """Whether there was something to judge."""
-        try:
-            rabbet.manual_seed(0)
-            here: list[Any] | None = results(changed(case, lambda t: t.clone()))
-        except NotImplementedError as error:
-            if self.device.partition(":")[0] == "cpu" or self.random:
-                return self._missing(case, error)
-            here = None
-        except REFUSALS:
-            return False
-        want = self._expected(case, here)
-        if want is None:
-            return False
-        self._compare(case, "", here, want, lambda: results(moved(case, self.device)))
-        if here is None or self.random or not self.passed:
-            return True
-        self._compare(case, "strided", here, want, lambda: results(_strided(case, self.device)))
-        if has_out(self.op) and _taken(lambda: _into(case, here, "cpu")):
-            there = moved(case, self.device)
-            self._compare(case, "out=", here, want, lambda: _into(there, here, self.device))
-        if _C.op_info(self.op)["inplace"] and _taken(
-            lambda: _in_place(changed(case, lambda t: t.clone()))
+    def _typed(self, case: Case) -> Case:
+        """What makes tensors is told the dtype."""
+        named = [p["name"] for p in self.info["params"]]
+        if (
+            "dtype" in named
+            and self.info["kind"] in ("creation", "random")
+            and "dtype" not in case.kwargs
         ):
-            target = case.args[0].dtype
-            kept = [here[0].to(target)] if here[0].dtype is not target else here
+            case.kwargs["dtype"] = getattr(rabbet, self.dtype)
+        return case
+
+    def _note(self, reason: Reason, text: str) -> None:
+        self.notes.append(tagged(reason, text))
+
+    def _judge(self, case: Case) -> None:
+        what = f"{case} in {self.dtype} on {self.device}"
+        meta, refusal = self._on_meta(case)
+        try:
             there = moved(case, self.device)
-            self._compare(case, "in place", kept, want, lambda: _in_place(there))
-        return True
-
-    def _expected(self, case: Case, here: list[Any] | None) -> list[np.ndarray[Any, Any]] | None:
-        real = here is not None and any(t.is_floating_point() for t in here)
-        if self.dtype == "bool" and real and _C.op_info(self.op)["has_decomp"]:
-            return None  # whether its sums count or join is nowhere said
-        if here is not None and (self.random or self._own_way(real)):
-            return [array(t) for t in here]
-        wider = changed(case, wide)
-        if real and self.dtype not in EPS:  # numbers that an operator makes real
-            kind = getattr(rabbet, self.dtype)
-            wider = changed(case, lambda t: t.double() if t.dtype is kind else wide(t))
-        want = self._by_numpy(wider, here)
-        if want is not None:
-            return want
-        try:
-            return [array(t) for t in results(changed(wider, lambda t: t.clone()))]
-        except REFUSALS:
-            return None if here is None else [array(t) for t in here]
-
-    def _own_way(self, real: bool) -> bool:
-        """Whether wider numbers would not give what the operator gives: steps that wrap or round, masks."""
-        if self.dtype == "bool":
-            return numpy_reference(self.op) is None
-        whole = self.dtype not in EPS
-        return (
-            whole and _C.op_info(self.op)["has_decomp"] and (real or self.dtype.startswith("uint"))
-        )
-
-    def _by_numpy(self, case: Case, here: list[Any] | None) -> list[np.ndarray[Any, Any]] | None:
-        reference = numpy_reference(self.op)
-        if reference is None or here is None or len(here) != 1:
-            return None
-        try:
-            args = [_arrays(a) for a in case.args]
-            with np.errstate(all="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)
-                want = np.asarray(
-                    reference(*args, **{k: _arrays(v) for k, v in case.kwargs.items()})
-                )
-        except (TypeError, ValueError):  # NumPy has no such call
-            return None
-        if want.shape != tuple(here[0].shape):
-            return None
-        self.by_numpy += 1
-        return [want]
-
-    def _compare(
-        self,
-        case: Case,
-        form: str,
-        here: list[Any] | None,
-        want: list[np.ndarray[Any, Any]],
-        call: Callable[[], list[Any]],
-    ) -> None:
-        what = f"{case} in {self.dtype} on {self.device}" + (f", {form}" if form else "")
-        try:
+            untouched = [array(t).copy() for t in self._given(there)]
             rabbet.manual_seed(0)
-            found = call()
+            found = results(there)
         except Exception as error:
-            self._missing(case, error, what)
+            self._missing(what, error, refusal)
             return
-        assert len(found) == len(want), f"{what}: expected {len(want)} results, got {len(found)}"
-        for k, (got, exact) in enumerate(zip(found, want, strict=True)):
-            name = what if len(want) == 1 else f"{what}, result {k}"
+        if refusal is not None:
+            self._note(
+                Reason.DTYPE_REFUSED, f"{what}: for meta tensors only: {first_line(refusal)}"
+            )
+        try:
+            want = expected(case, self.dtype)
+        except NoReference as why:
+            self._note(Reason.NO_REFERENCE, f"{what}: {why}")
+            return
+        self.independent += want.independent
+        self._agree(what, found, want, meta)
+        if not self._written(there):
+            self._left_alone(what, there, untouched)
+        self._memory(what, there, found)
+        self._forms(case, what, found, want, meta)
+
+    def _forms(
+        self, case: Case, what: str, found: list[Any], want: Expected, meta: list[Any] | None
+    ) -> None:
+        def form(name: str, call: Callable[[], list[Any]], want: Expected = want) -> None:
+            rabbet.manual_seed(0)
+            try:
+                got = call()
+            except AssertionError:
+                raise
+            except Exception as error:
+                self._missing(f"{what}, {name}", error)
+                return
+            self._agree(f"{what}, {name}", got, want, None)
+
+        if tensors(list(case.args)) and self.op not in OF_STORAGE:
+            form("strided", lambda: results(_strided(case, self.device)))
+        if has_out(self.op):
+            form("out=", lambda: _into(moved(case, self.device), found, self.device))
+        target = case.args[0] if case.args else None
+        if self.info["inplace"] and isinstance(target, rabbet.Tensor):
+            refused = self._meta_in_place(case, found)
+            if refused:
+                self._note(Reason.NO_SUCH_FORM, f"{what}, in place: {refused}")
+            else:
+                there = moved(case, self.device)
+                kept = Expected([_as_kind(v, target.dtype) for v in want.values], False)
+                form("in place", lambda: _in_place(there, f"{what}, in place"), kept)
+        exact = self.dtype not in ("float16", "bfloat16")  # which round at every step
+        if self.info["has_decomp"] and want.independent and exact and self.info["kind"] != "random":
+            form("decomposed", lambda: decomposed(moved(case, self.device)))
+
+    def _on_meta(self, case: Case) -> tuple[list[Any] | None, Exception | None]:
+        """What the record's rules say of the results, or how they refuse the call."""
+        try:
+            return results(moved(case, "meta")), None
+        except (TypeError, ValueError, IndexError) as error:
+            return None, error
+        except Exception:  # a shape that depends on data, a kernel's own results
+            return None, None
+
+    def _meta_in_place(self, case: Case, found: list[Any]) -> str:
+        """Why the rules of core refuse the call in place, or ""."""
+        target = case.args[0]
+        if tuple(found[0].shape) != tuple(target.shape):
+            return f"the result has shape {tuple(found[0].shape)}, not that of the tensor"
+        try:
+            _in_place(moved(case, "meta"), "meta")
+        except (TypeError, ValueError, RuntimeError) as error:
+            return first_line(error)
+        return ""
+
+    def _written(self, case: Case) -> list[Any]:
+        """The arguments that the operator writes."""
+        mutated = [p["mutated"] for p in self.info["params"]]
+        return [t for a, m in zip(case.args, mutated, strict=False) if m for t in tensors(a)]
+
+    def _given(self, case: Case) -> list[Any]:
+        return tensors([*case.args, *case.kwargs.values()])
+
+    def _left_alone(self, what: str, there: Case, before: list[Any]) -> None:
+        for k, (t, old) in enumerate(zip(self._given(there), before, strict=True)):
+            changed_at = difference(array(t), old, 0.0)
+            assert not changed_at, f"{what}: it writes to tensor {k} of its arguments: {changed_at}"
+
+    def _memory(self, what: str, there: Case, found: list[Any]) -> None:
+        """Results of other than views have memory of their own."""
+        part = self.info["kind"] == "composite" and not (
+            self.info["function"] or self.info["method"]
+        )
+        if self.info["view"] or self.info["maybe_view"] or self._written(there) or part:
+            return  # parts of formulas may pass on what they get
+        theirs = {t._storage_id() for t in self._given(there) if t.numel()}
+        for k, r in enumerate(found):
+            shared = r.numel() and r._storage_id() in theirs
+            assert not shared, f"{what}: result {k} shares memory with an argument, and is no view"
+
+    def _agree(self, what: str, found: list[Any], want: Expected, meta: list[Any] | None) -> None:
+        count = len(want.values)
+        assert len(found) == count, f"{what}: expected {count} results, got {len(found)}"
+        for k, (got, exact) in enumerate(zip(found, want.values, strict=True)):
+            name = what if count == 1 else f"{what}, result {k}"
             place = "cpu" if self.op == "to_device" else self.device.partition(":")[0]
             assert got.device.type == place, f"{name}: is on {got.device}, expected {place}"
-            if here is not None:
-                expected, shape = here[k].dtype, tuple(here[k].shape)
-                assert got.dtype is expected, f"{name}: expected dtype {expected}, got {got.dtype}"
-                assert tuple(got.shape) == shape, (
-                    f"{name}: expected shape {shape}, got {tuple(got.shape)}"
-                )
-            kind = dtype_name(got.dtype)
-            values = array(got)
-            if kind not in EPS:  # as the result's dtype wraps or cuts
-                with np.errstate(invalid="ignore"):
-                    exact = array(rabbet.tensor(_whole(exact)).to(got.dtype))
-            found_difference = difference(
-                values, exact, self.tolerance.of(_inexact(kind, self.dtype))
+            shape = tuple(exact) if isinstance(exact, Unset) else exact.shape
+            assert tuple(got.shape) == shape, (
+                f"{name}: expected shape {shape}, got {tuple(got.shape)}"
             )
-            assert not found_difference, f"{name}: {found_difference}"
+            if meta is not None:
+                self._as_declared(name, got, meta[k])
+            if not isinstance(exact, Unset):
+                self._values(name, got, exact, want.independent)
         self.passed += 1
 
-    def _missing(self, case: Case, error: Exception, what: str = "") -> bool:
-        """A call that raised: not offered, declared as partial, or a failure."""
+    def _as_declared(self, name: str, got: Any, meta: Any) -> None:
+        same = got.dtype is meta.dtype
+        assert same, f"{name}: expected dtype {meta.dtype} by the record's rules, got {got.dtype}"
+        shape = tuple(meta.shape)
+        assert tuple(got.shape) == shape, (
+            f"{name}: the record's rules give shape {shape}, got {tuple(got.shape)}"
+        )
+
+    def _values(self, name: str, got: Any, exact: np.ndarray[Any, Any], independent: bool) -> None:
+        kind = dtype_name(got.dtype)
+        if independent and self.info["kind"] not in ("creation", "random"):
+            told, ours = _CLASSES[exact.dtype.kind], dtype_class(kind)
+            assert told == ours, f"{name}: expected a dtype of class {told}, got {kind}"
+        exact = _as_kind(exact, got.dtype)
+        found = difference(array(got), exact, self.tolerance.of(_inexact(kind, self.dtype)))
+        assert not found, f"{name}: {found}"
+
+    def _missing(self, what: str, error: Exception, refusal: Exception | None = None) -> None:
+        """A call that raised: not offered, refused by the rules, declared as partial, or a failure."""
+        if refusal is not None and isinstance(error, type(refusal)):
+            self._note(Reason.DTYPE_REFUSED, f"{what}: {first_line(error)}")
+            return
         if not_declared(error):
-            self.notes.append(f"{case}: {first_line(error)}")
-            return True
+            self._note(Reason.NO_KERNEL, f"{what}: {first_line(error)}")
+            return
         kernel = refusing_kernel(error)
         refusing = kernel.split()[2] if kernel else ""
         if isinstance(error, NotImplementedError) and refusing in self.partial:
-            self.notes.append(f"{case}: {refusing} is partial: {self.partial[refusing]}")
-            return True
+            self._note(Reason.PARTIAL, f"{what}: {refusing} is partial: {self.partial[refusing]}")
+            return
         if isinstance(error, NotImplementedError):
             raise AssertionError(
                 f"{what}: the device declares {refusing} in this dtype, but its kernel refuses the call: {error}"
@@ -349,8 +467,24 @@ class Judgement:
         raise AssertionError(f"{what}: raised {type(error).__name__}: {error}") from error
 
 
-def _whole(exact: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return exact if exact.dtype == np.bool_ else exact.astype(np.int64)
+def _as_kind(exact: Any, dtype: Any) -> Any:
+    """Numbers as a dtype wraps or cuts them."""
+    if isinstance(exact, Unset):
+        return exact
+    kind = dtype_name(dtype)
+    if kind in EPS:
+        with np.errstate(over="ignore"):
+            fits = kind in ("float16", "float32") and exact.dtype.kind == "f"
+            return (
+                np.where(np.abs(exact) > np.finfo(kind).max, exact.astype(kind), exact)
+                if fits
+                else exact
+            )
+    with np.errstate(invalid="ignore"):
+        whole = (
+            exact if exact.dtype == np.bool_ or exact.dtype.kind == "u" else exact.astype(np.int64)
+        )
+        return array(rabbet.tensor(whole).to(dtype))
 
 
 def _inexact(result: str, dtype: str) -> str:
@@ -358,19 +492,3 @@ def _inexact(result: str, dtype: str) -> str:
     if result not in EPS:
         return result
     return max((d for d in (result, dtype) if d in EPS), key=lambda d: EPS[d])
-
-
-def _arrays(value: Any) -> Any:
-    if isinstance(value, rabbet.Tensor):
-        return value.numpy()
-    return [_arrays(v) for v in value] if isinstance(value, list) else value
-
-
-def _taken(call: Callable[[], Any]) -> bool:
-    """Whether the CPU has this form of call."""
-    try:
-        rabbet.manual_seed(0)
-        call()
-    except (*REFUSALS, AttributeError):
-        return False
-    return True
