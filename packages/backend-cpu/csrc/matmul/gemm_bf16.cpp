@@ -215,7 +215,8 @@ void finish_sums(const GemmBf16& g, int64_t i0, int64_t rows, int64_t j0, int64_
     all.out = reinterpret_cast<char*>(row);
     all.in[0] = all.out;
     all.out_stride = all.in_stride[0] = sizeof(float);
-    g.activation(&all);
+    all.ctx = g.activation.ctx;
+    g.activation.loop(&all);
   }
 }
 

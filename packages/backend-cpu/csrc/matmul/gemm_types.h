@@ -25,7 +25,7 @@ struct Gemm {
   GemmMode mode;
   const T* bias;  // one per column, added when storing; may be null
   T alpha = T(1);
-  Loop activation = nullptr;     // gemm_batch applies it; may be null
+  BoundLoop activation;     // gemm_batch applies it; may be null
   GemmShape shape = kGemmBlock;  // gemm_run and gemm_batch choose it
 };
 

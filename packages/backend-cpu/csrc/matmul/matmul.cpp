@@ -13,6 +13,7 @@
 #include "common/kernels.h"
 #include "common/level.h"
 #include "common/operands.h"
+#include "elementwise/fused.h"
 #include "elementwise/ops.h"
 #include "matmul/gemm.h"
 #include "matmul/gemm_bf16.h"
@@ -121,7 +122,7 @@ struct Epilogue {
       false;  // a dense array in the shape of the result instead, for bfloat16 only
   bool add = false;
   RbValue alpha = rb::int_value(1);
-  Loop activation = nullptr;  // in the type of the sums
+  BoundLoop activation;  // in the type of the sums
 
   template <class T>
   void apply(Gemm<T>& g) const {
@@ -352,13 +353,17 @@ void linear_activation_kernel(const rb::Args& args) {
   static constexpr struct {
     const char* name;
     Fn fn;
-  } kActivations[] = {{"relu", Fn::k_relu}, {"gelu", Fn::k_gelu}, {"gelu_tanh", Fn::k_gelu_tanh},
-                      {"silu", Fn::k_silu}, {"tanh", Fn::k_tanh}, {"sigmoid", Fn::k_sigmoid}};
+  } kActivations[] = {{"relu", Fn::k_relu},
+                      {"gelu", Fn::k_gelu},
+                      {"gelu_tanh", Fn::k_gelu_tanh},
+                      {"tanh", Fn::k_tanh}};
   Epilogue end;
   for (const auto& a : kActivations) {
     if (!std::strcmp(a.name, args.str(3)))
-      end.activation = fn_table(args.ret().dtype_id).loops[static_cast<int>(a.fn)];
+      end.activation.loop = fn_table(args.ret().dtype_id).loops[static_cast<int>(a.fn)];
   }
+  FusedContext ctx;
+  if (!end.activation) end.activation = {fused_unary(args.str(3), args.ret(), ctx), &ctx};
   if (!end.activation)
     rb::fail(RB_E_NOTIMPL, "linear_activation: no loop for '%s' on cpu", args.str(3));
   linear_of(args, end);

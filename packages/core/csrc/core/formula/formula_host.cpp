@@ -71,9 +71,7 @@ std::vector<bool> dim_mask(const Val& dim, int64_t ndim, const std::string& wher
 
 // ---- functions
 
-Val f_len(const Args& a, const std::string& w) {
-  return Val::integer(as_list(a[0], w).size());
-}
+Val f_len(const Args& a, const std::string& w) { return Val::integer(as_list(a[0], w).size()); }
 Val f_numel(const Args& a, const std::string& w) {
   const auto shape = shape_of(a[0], w);
   const auto mask = dim_mask(a.size() > 1 ? a[1] : Val(), shape.size(), w);

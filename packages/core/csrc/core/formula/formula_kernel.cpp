@@ -89,9 +89,13 @@ std::unique_ptr<Op> derivative_op(const Op& op, int argument) {
   made->ret_names = op.ret_names;  // the formula calls the result by its name
   made->is_derivative = true;
   made->provider = op.provider;
+  if (op.takes_numbers()) made->family = "elementwise";  // a number may be kept as one
   for (size_t i = 0; i < made->params.size(); ++i) {
     if (made->params[i].type != RB_A_TENSOR) continue;
-    made->params[i].core_ndim = made->arg_infos[i].core_ndim = 0;
+    for (RbArgInfo* info : {static_cast<RbArgInfo*>(&made->params[i]), &made->arg_infos[i]}) {
+      info->core_ndim = 0;
+      info->flags |= RB_ARG_OPTIONAL;  // what the formula does not read
+    }
   }
   return made;
 }

@@ -21,7 +21,8 @@ bool infer_plain(const Op& op, const RbValue* args, int nargs, Inferred& out);
 /// registry makes it with the first of them.
 std::unique_ptr<Op> derivative_op(const Op& op, int argument);
 inline const Op* find_derivative(const Op& op, int argument) {
-  return op.derivatives.empty() ? nullptr : op.derivatives[argument].load(std::memory_order_acquire);
+  return op.derivatives.empty() ? nullptr
+                                : op.derivatives[argument].load(std::memory_order_acquire);
 }
 
 /// The derivative for one argument by a backend's kernel, an owned tensor in `result`; false where

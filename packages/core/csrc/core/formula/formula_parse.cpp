@@ -1,4 +1,5 @@
-// From formula text to trees and on to a program: a recursive-descent parser for a subset of Python's expressions.
+// From formula text to trees and on to a program: a recursive-descent parser for a subset of
+// Python's expressions.
 #include <cctype>
 #include <cmath>
 #include <cstdlib>

@@ -49,13 +49,11 @@ struct Way {
   const char *name, *creator;
   ShortWay way;
 };
-constexpr Way kWays[] = {{"conj", nullptr, ShortWay::kRealPart},
-                         {"real", nullptr, ShortWay::kRealPart},
-                         {"where", nullptr, ShortWay::kWhere},
-                         {"mT", nullptr, ShortWay::kTranspose},
-                         {"zeros_like", "zeros", ShortWay::kLike},
-                         {"ones_like", "ones", ShortWay::kLike},
-                         {"empty_like", "empty", ShortWay::kLike}};
+constexpr Way kWays[] = {
+    {"conj", nullptr, ShortWay::kRealPart},   {"real", nullptr, ShortWay::kRealPart},
+    {"where", nullptr, ShortWay::kWhere},     {"mT", nullptr, ShortWay::kTranspose},
+    {"zeros_like", "zeros", ShortWay::kLike}, {"ones_like", "ones", ShortWay::kLike},
+    {"empty_like", "empty", ShortWay::kLike}};
 
 class Writer {
  public:
@@ -92,8 +90,7 @@ class Writer {
   int32_t next() const { return static_cast<int32_t>(f_.code.size()); }
   int32_t add(Code code, int to, int32_t index = 0, int count = 0, Operator op = Operator::kNeg) {
     most_ = std::max(most_, to);
-    f_.code.push_back(
-        {code, op, static_cast<int16_t>(to), static_cast<int16_t>(count), index});
+    f_.code.push_back({code, op, static_cast<int16_t>(to), static_cast<int16_t>(count), index});
     return next() - 1;
   }
   void land(int32_t jump) { f_.code[jump].index = next(); }
