@@ -65,7 +65,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mul": lambda x, y: x * y,
     "pow": lambda x, y: (x * x + 1.0) ** y,
     "clamp": lambda x, y: x.clamp(-0.5, 0.5) * y,
-    "prelu": F.prelu,
+    "prelu": rabbet.ops("prelu"),
     "mish": lambda x, y: F.mish(x) + y,
 }
 

@@ -27,13 +27,6 @@ struct LoopArgs {
 enum LoopStatus { kLoopOk = 0, kLoopZeroDivision = 1, kLoopNegativePower = 2 };
 using Loop = int (*)(const LoopArgs*);
 
-/// A loop with what it is to be handed.
-struct BoundLoop {
-  Loop loop = nullptr;
-  const void* ctx = nullptr;
-  explicit operator bool() const { return loop != nullptr; }
-};
-
 /// What `run_loop` walks over: output and inputs with byte strides over `shape`.
 struct LoopSpace {
   int ndim;

@@ -40,21 +40,6 @@ inline double number(const RbValue& v) { return rb::to_double(v); }
 
 #include "fused_kernels.inc"
 
-// The body in `ctx`, the loops that feed it.
-void set_body(FusedContext& ctx, int body, const FusedOperands& operands, const FusedTable& table) {
-  ctx.body = table.bodies[body];
-  ctx.inputs = kShapes[body].inputs;
-  for (int k = 0; k < kMaxNumbers; ++k) {
-    ctx.f64[k] = operands.numbers[k];
-    ctx.f32[k] = static_cast<float>(operands.numbers[k]);
-  }
-  for (int k = 0; k < ctx.inputs; ++k) {
-    ctx.constant[k] = !operands.in[k];
-    ctx.constant64[k] = operands.constants[k];
-    ctx.constant32[k] = static_cast<float>(operands.constants[k]);
-  }
-}
-
 // Few elements of tensors like the result: straight to the body. False where it is not so.
 bool run_quick(const FusedContext& ctx, const FusedOperands& operands, RbTensor& out,
                int64_t grain) {
@@ -88,7 +73,17 @@ int32_t run_fused(void* self, const RbCall*, const RbValue* args, int32_t nargs,
   const int body = nargs == kernel.nvalues ? kernel.choose(args, operands) : -1;
   if (body < 0) return RB_E_NOTIMPL;
   FusedContext ctx;
-  set_body(ctx, body, operands, table);
+  ctx.body = table.bodies[body];
+  ctx.inputs = kShapes[body].inputs;
+  for (int k = 0; k < kMaxNumbers; ++k) {
+    ctx.f64[k] = operands.numbers[k];
+    ctx.f32[k] = static_cast<float>(operands.numbers[k]);
+  }
+  for (int k = 0; k < ctx.inputs; ++k) {
+    ctx.constant[k] = !operands.in[k];
+    ctx.constant64[k] = operands.constants[k];
+    ctx.constant32[k] = static_cast<float>(operands.constants[k]);
+  }
   const int64_t grain = kShapes[body].heavy ? kGrainHeavy : kGrain;
   if (run_quick(ctx, operands, out, grain)) return RB_OK;
   LoopInput in[kMaxInputs];
@@ -104,8 +99,8 @@ int32_t run_fused(void* self, const RbCall*, const RbValue* args, int32_t nargs,
 
 }  // namespace
 
-Loop fused_unary(const char* op, const RbTensor& x, FusedContext& ctx) {
-  const FusedTable& table = RB_PICK_LEVEL(fused_table);
+Loop fused_unary(const char* op, const RbTensor& x) {
+  static const FusedTable& table = RB_PICK_LEVEL(fused_table);
   for (const FusedKernel& kernel : kKernels) {
     if (kernel.nvalues != 1 || std::strcmp(kernel.name, op) != 0) continue;
     RbValue value = {};
@@ -114,8 +109,7 @@ Loop fused_unary(const char* op, const RbTensor& x, FusedContext& ctx) {
     FusedOperands operands = {};
     const int body = kernel.choose(&value, operands);
     if (body < 0) return nullptr;
-    set_body(ctx, body, operands, table);
-    return x.dtype_id == RB_F64 ? table.f64 : table.f32;
+    return x.dtype_id == RB_F64 ? table.bodies[body].rows64 : table.bodies[body].rows32;
   }
   return nullptr;
 }

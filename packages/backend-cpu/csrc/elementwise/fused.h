@@ -14,6 +14,7 @@ static_assert(kMaxInputs == RB_EMIT_INPUTS);
 struct FusedBody {
   void (*f32)(int64_t n, float* out, const float* const* in, const float* p);
   void (*f64)(int64_t n, double* out, const double* const* in, const double* p);
+  Loop rows32, rows64;  // of one tensor without numbers: rows without gaps, no context; else null
 };
 
 /// Handed to a Loop as its context.
@@ -35,8 +36,8 @@ struct FusedTable {
 };
 extern const FusedTable fused_table_v2, fused_table_v3, fused_table_v4;
 
-/// The loop of an operator of one tensor whose decomposition has a body, for values of the dtype of
-/// `x`, of float32 for the 16-bit floats; `ctx` is what to hand it. Null: there is none.
-Loop fused_unary(const char* op, const RbTensor& x, FusedContext& ctx);
+/// The loop over rows without gaps of an operator of one tensor whose decomposition has a body, for
+/// values of the dtype of `x`, of float32 for the 16-bit floats. Null: there is none.
+Loop fused_unary(const char* op, const RbTensor& x);
 
 }  // namespace rbcpu

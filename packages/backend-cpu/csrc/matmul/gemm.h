@@ -140,15 +140,14 @@ void for_tiles(int64_t batch, int64_t m, int64_t n, const GemmTiles& tiles, cons
 
 /// A loop in place over a tile of a result, while it is in the cache.
 template <class T>
-void activate(const BoundLoop& activation, T* c, int64_t rows, int64_t cols, int64_t ldc) {
+void activate(Loop loop, T* c, int64_t rows, int64_t cols, int64_t ldc) {
   LoopArgs row{};
-  row.ctx = activation.ctx;
   row.n = cols;
   row.out_stride = row.in_stride[0] = sizeof(T);
   for (int64_t i = 0; i < rows; ++i) {
     row.out = reinterpret_cast<char*>(c + i * ldc);
     row.in[0] = row.out;
-    activation.loop(&row);
+    loop(&row);
   }
 }
 

@@ -215,8 +215,7 @@ void finish_sums(const GemmBf16& g, int64_t i0, int64_t rows, int64_t j0, int64_
     all.out = reinterpret_cast<char*>(row);
     all.in[0] = all.out;
     all.out_stride = all.in_stride[0] = sizeof(float);
-    all.ctx = g.activation.ctx;
-    g.activation.loop(&all);
+    g.activation(&all);
   }
 }
 

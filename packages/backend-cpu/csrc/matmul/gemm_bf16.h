@@ -24,7 +24,7 @@ struct GemmBf16 {
   const float* bias;  // element i * bias_m + j * bias_n; may be null
   int64_t bias_m, bias_n;
   float alpha = 1.0f;
-  BoundLoop activation;  // of float32; may be null
+  Loop activation = nullptr;  // of float32; may be null
 };
 
 /// Whether the product is one of few vectors with a matrix that lies along k (Bf16Way::vectors):

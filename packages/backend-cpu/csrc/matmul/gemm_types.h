@@ -25,7 +25,7 @@ struct Gemm {
   GemmMode mode;
   const T* bias;  // one per column, added when storing; may be null
   T alpha = T(1);
-  BoundLoop activation;     // gemm_batch applies it; may be null
+  Loop activation = nullptr;     // gemm_batch applies it; may be null
   GemmShape shape = kGemmBlock;  // gemm_run and gemm_batch choose it
 };
 

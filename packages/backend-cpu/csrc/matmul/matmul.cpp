@@ -122,7 +122,7 @@ struct Epilogue {
       false;  // a dense array in the shape of the result instead, for bfloat16 only
   bool add = false;
   RbValue alpha = rb::int_value(1);
-  BoundLoop activation;  // in the type of the sums
+  Loop activation = nullptr;  // in the type of the sums
 
   template <class T>
   void apply(Gemm<T>& g) const {
@@ -360,10 +360,9 @@ void linear_activation_kernel(const rb::Args& args) {
   Epilogue end;
   for (const auto& a : kActivations) {
     if (!std::strcmp(a.name, args.str(3)))
-      end.activation.loop = fn_table(args.ret().dtype_id).loops[static_cast<int>(a.fn)];
+      end.activation = fn_table(args.ret().dtype_id).loops[static_cast<int>(a.fn)];
   }
-  FusedContext ctx;
-  if (!end.activation) end.activation = {fused_unary(args.str(3), args.ret(), ctx), &ctx};
+  if (!end.activation) end.activation = fused_unary(args.str(3), args.ret());
   if (!end.activation)
     rb::fail(RB_E_NOTIMPL, "linear_activation: no loop for '%s' on cpu", args.str(3));
   linear_of(args, end);

@@ -11,8 +11,8 @@
 
 #include "boundary/registry.h"
 #include "device/backends.h"
-#include "layer/layers.h"
 #include "formula/emit.h"
+#include "layer/layers.h"
 #include "tensor/tensor.h"
 #include "thread/error.h"
 #include "thread/host_table.h"
