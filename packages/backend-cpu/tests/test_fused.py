@@ -285,3 +285,13 @@ def test_second_derivatives_are_recorded() -> None:
     (h,) = rabbet.autograd.grad(g.sum(), x)
     t = np.tanh(x.detach().numpy())
     np.testing.assert_allclose(h.numpy(), -2 * t * (1 - t * t), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [rabbet.bool, rabbet.uint8, rabbet.int32], ids=str)
+def test_decomposed_operators_take_integers_as_their_kernels_did(dtype: Any) -> None:
+    x = rabbet.tensor([1, 0, 3]).to(dtype)  # -x would wrap
+    wide = x.to(rabbet.float32)
+    for run in (lambda f: f, lambda f: lambda x: step_by_step(f, x)):
+        assert run(rabbet.sigmoid)(x).tolist() == rabbet.sigmoid(wide).tolist()
+        assert run(rabbet.rsqrt)(x).dtype == rabbet.float32
+        assert run(rabbet.reciprocal)(x).tolist() == (1 / wide).tolist()

@@ -118,9 +118,9 @@ struct Op {
   // Derivatives as operators, by argument (formula_kernel.h); null: no backend has a kernel.
   std::vector<std::atomic<Op*>> derivatives;
   bool is_derivative = false;  // it is one: the last arguments are the result and its gradient
-  Handler rules[kRuleSlots];  // rules that are functions (rule_functions.h)
-  bool retired = false;       // taken back, or replaced by a newer definition
-  std::string provider;       // who registered it: "rabbet-core 0.1.0"
+  Handler rules[kRuleSlots];   // rules that are functions (rule_functions.h)
+  bool retired = false;        // taken back, or replaced by a newer definition
+  std::string provider;        // who registered it: "rabbet-core 0.1.0"
 
   /// Whether it is made of others, for layers too. The function of an opaque operator is none: it
   /// stands in for the kernels of all devices.
