@@ -59,7 +59,7 @@ check: setup $(STAMPS)/group-test $(STAMPS)/group-check wheels
 bench: setup $(STAMPS)/group-test $(STAMPS)/group-examples
 	$(BIN)/python benchmarks/run_all.py
 
-wheels: $(STAMPS)/tools
+wheels: $(STAMPS)/core
 	mkdir -p dist
 	for p in $(PACKAGES); do $(BIN)/python -m pip wheel -q --no-build-isolation --no-deps -w dist packages/$$p || exit 1; done
 	ls -l dist

@@ -188,8 +188,6 @@ const FnSpec kPlain[] = {
     RB_HEAVY1(log10),
     RB_HEAVY1(log1p),
     RB_LIGHT1(sqrt),
-    RB_LIGHT1(rsqrt),
-    RB_LIGHT1(reciprocal),
     RB_HEAVY1(sin),
     RB_HEAVY1(cos),
     RB_HEAVY1(tan),
@@ -199,14 +197,12 @@ const FnSpec kPlain[] = {
     RB_HEAVY1(sinh),
     RB_HEAVY1(cosh),
     RB_HEAVY1(tanh),
-    RB_HEAVY1(sigmoid),
     RB_HEAVY1(erf),
     RB_HEAVY1(erfc),
     RB_LIGHT1(floor),
     RB_LIGHT1(ceil),
     RB_LIGHT1(trunc),
     RB_LIGHT1(relu),
-    RB_HEAVY1(silu),
     RB_LIGHT1(bitwise_not),
     RB_LIGHT1(conj),
     RB_TO_BOOL1(isnan),
@@ -277,19 +273,23 @@ int32_t pow_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbVa
     if (exponent == 2.0) return run_fn(Fn::k_mul, twice, 2, false, *rets[0].v.t, kGrain, call);
     const bool floating = ((kMaskFloat >> args[0].v.t->dtype_id) & 1) != 0;
     if (floating && exponent == -1.0) {
-      return run_fn(Fn::k_reciprocal, values, 1, false, *rets[0].v.t, kGrain, call);
+      RbValue one = {};
+      one.tag = RB_INT;
+      one.v.i = 1;
+      const RbValue* quotient[] = {&one, args};
+      return run_fn(Fn::k_div, quotient, 2, false, *rets[0].v.t, kGrain, call);
     }
   }
   return run_fn(Fn::k_pow, values, 2, false, *rets[0].v.t, kGrainHeavy, call);
 }
 
-template <Fn Exact, Fn Tanh, int Nin>
+template <Fn Exact, Fn Tanh>
 int32_t gelu_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t) noexcept {
-  const RbValue* values[] = {args, args + 1};
-  if (is_str(args, nargs, Nin, "tanh"))
-    return run_fn(Tanh, values, Nin, false, *rets[0].v.t, kGrainHeavy, call);
-  return run_fn(Exact, values, Nin, false, *rets[0].v.t, kGrainHeavy, call);
+  const RbValue* values[] = {args};
+  if (is_str(args, nargs, 1, "tanh"))
+    return run_fn(Tanh, values, 1, false, *rets[0].v.t, kGrainHeavy, call);
+  return run_fn(Exact, values, 1, false, *rets[0].v.t, kGrainHeavy, call);
 }
 
 int32_t clamp_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
@@ -395,8 +395,7 @@ const rb::KernelSpec kSpecial[] = {
     {"sub", with_alpha<Fn::k_sub, Fn::k_sub_alpha>, 0, kMaskAll & ~kMaskBool},
     {"div", div_kernel},
     {"pow", pow_kernel},
-    {"gelu", gelu_kernel<Fn::k_gelu, Fn::k_gelu_tanh, 1>, 0, kMaskFloat},
-    {"gelu_vjp", gelu_kernel<Fn::k_gelu_vjp, Fn::k_gelu_tanh_vjp, 2>, 0, kMaskFloat},
+    {"gelu", gelu_kernel<Fn::k_gelu, Fn::k_gelu_tanh>, 0, kMaskFloat},
     {"clamp", clamp_kernel, 0, kMaskReal},
     {"round", round_kernel, 0, kMaskReal},
     {"abs", part_kernel<ComplexPart::kAbs>},

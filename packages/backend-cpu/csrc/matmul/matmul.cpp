@@ -13,6 +13,7 @@
 #include "common/kernels.h"
 #include "common/level.h"
 #include "common/operands.h"
+#include "elementwise/fused.h"
 #include "elementwise/ops.h"
 #include "matmul/gemm.h"
 #include "matmul/gemm_bf16.h"
@@ -369,13 +370,16 @@ void linear_activation_kernel(const rb::Args& args) {
   static constexpr struct {
     const char* name;
     Fn fn;
-  } kActivations[] = {{"relu", Fn::k_relu}, {"gelu", Fn::k_gelu}, {"gelu_tanh", Fn::k_gelu_tanh},
-                      {"silu", Fn::k_silu}, {"tanh", Fn::k_tanh}, {"sigmoid", Fn::k_sigmoid}};
+  } kActivations[] = {{"relu", Fn::k_relu},
+                      {"gelu", Fn::k_gelu},
+                      {"gelu_tanh", Fn::k_gelu_tanh},
+                      {"tanh", Fn::k_tanh}};
   Epilogue end;
   for (const auto& a : kActivations) {
     if (!std::strcmp(a.name, args.str(3)))
       end.activation = fn_table(args.ret().dtype_id).loops[static_cast<int>(a.fn)];
   }
+  if (!end.activation) end.activation = fused_unary(args.str(3), args.ret());
   if (!end.activation)
     rb::fail(RB_E_NOTIMPL, "linear_activation: no loop for '%s' on cpu", args.str(3));
   linear_of(args, end);

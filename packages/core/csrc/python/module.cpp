@@ -15,6 +15,7 @@
 #include "device/reserved.h"
 #include "dlpack.h"
 #include "errors.h"
+#include "formula/emit.h"
 #include "formula/formula_kernel.h"
 #include "layer/layers.h"
 #include "library.h"
@@ -247,6 +248,14 @@ py::dict describe_op(const std::string& name) {
   return d;
 }
 
+std::map<std::string, std::string> emit(const std::string& dialect) {
+  if (dialect != "cpu" && dialect != "c")
+    fail(RB_E_ARG, "emit: dialect must be 'cpu' or 'c', got '%s'", dialect.c_str());
+  Emission emission(dialect == "cpu" ? Dialect::kCpu : Dialect::kC);
+  for (const Op* op : all_ops()) emission.add(*op);
+  return emission.files();
+}
+
 std::vector<std::string> record_names() {
   std::vector<std::string> names;
   for (const Op* op : all_ops()) names.push_back(op->name);
@@ -443,6 +452,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("op_info", describe_op);
   m.def("check_records", check_all_formulas,
         "Compile every formula of every record; raises for the first bad one.");
+  m.def("emit", emit, "The records' elementwise formulas as source text for a dialect, by file.");
   m.def(
       "use_formula_kernels", [](bool on) { return formula_kernels.exchange(on); },
       "Whether kernels of whole formulas run, in all threads; returns what was set before.");

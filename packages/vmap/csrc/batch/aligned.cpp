@@ -139,6 +139,17 @@ void align(Call& c, bool repeat) {
 
 }  // namespace
 
+bool one_floating_dtype(const Call& c) {
+  int dtype = -1;
+  for (int i = 0; i < c.nargs; ++i) {
+    if (c.args[i].tag != RB_TENSOR) continue;
+    const int own = c.args[i].v.t->dtype_id;
+    if (category(own) != 2 || (dtype >= 0 && own != dtype)) return false;
+    dtype = own;
+  }
+  return dtype >= 0;
+}
+
 void aligned(Call& c) { align(c, false); }
 void aligned_full(Call& c) { align(c, true); }
 

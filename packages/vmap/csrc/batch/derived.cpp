@@ -326,6 +326,8 @@ Rule derived_rule(const Call& c) {
     if (!may && mine) fits = false;
   }
   if (!any && !c.is_out()) return random_steps;
+  // What is made of elementwise operators is done at once where a kernel may do it at once.
+  if (info.kind == RB_KIND_COMPOSITE && aligns && !one_floating_dtype(c)) return decompose;
   if (aligns && info.nrets > 0) return aligned;
   if (flagged && fits) {
     for (int i = 0; i < c.nargs; ++i) {

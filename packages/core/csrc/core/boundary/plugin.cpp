@@ -11,6 +11,7 @@
 
 #include "boundary/registry.h"
 #include "device/backends.h"
+#include "formula/emit.h"
 #include "layer/layers.h"
 #include "tensor/tensor.h"
 #include "thread/error.h"
@@ -24,7 +25,8 @@ struct Plugins {
   std::mutex mutex;
   std::vector<LoadedPlugin> loaded;
   std::vector<const RbPlugin*> tables;
-  std::unordered_map<std::string, std::pair<uint32_t, const void*>> published;
+  std::unordered_map<std::string, std::pair<uint32_t, const void*>> published{
+      {RB_EMIT_EXT, {RB_EMIT_VERSION, emit_table()}}};
 };
 Plugins& plugins() {
   static Plugins* instance = new Plugins;

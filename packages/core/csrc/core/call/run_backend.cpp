@@ -137,14 +137,19 @@ int32_t run_fresh(const RbCall* c, const Op& op, const Handler& handler, int bac
 bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backend,
                 const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   Inferred inferred;
-  if (is_formula(handler)) {
+  const bool formula = is_formula(handler);
+  if (formula && !formula_kernels.load(std::memory_order_relaxed)) return false;
+  if (formula && op.info.kind == RB_KIND_COMPOSITE) {
     if (nrets != 1 || !infer_plain(op, args, nargs, inferred) ||
         !(handler.dtype_mask >> inferred.rets[0].dtype & 1))
       return false;
   } else {
     infer(op, args, nargs, inferred);
     const int compute = compute_dtype(op, args, nargs, inferred);
-    if (!(handler.dtype_mask >> compute & 1)) fail_dtype(op, handler, backend, compute);
+    if (!(handler.dtype_mask >> compute & 1)) {
+      if (formula) return false;
+      fail_dtype(op, handler, backend, compute);
+    }
   }
   if (op.mutates) check_mutated(op, args, nargs);
 
@@ -161,6 +166,18 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
   check_kernel_result(op, backend, handler, rc);
   if (op.mutates) bump_mutated(op, args, nargs);
   return true;
+}
+
+// The decomposition of what a kernel would get: of an elementwise operator, cast as its record
+// says.
+void run_decomposed(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets,
+                    int32_t nrets) {
+  if (op.info.kind != RB_KIND_ELEMENTWISE) return decompose(c, args, nargs, rets, nrets);
+  Inferred inferred;
+  infer(op, args, nargs, inferred);
+  Arguments a(args, nargs);
+  prepare(op, Handler(), inferred.compute, a, nargs);
+  decompose(c, a.values, nargs, rets, nrets);
 }
 
 // Whether the record says what the results of a Python kernel are. (Those of plugins are trusted.)
@@ -280,7 +297,7 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
       backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn);
   if (!handler.fn && !on_meta && !op.core_fn) {
     if (!op.has_decomp() && !op.rules[kDecompRule].fn) fail_no_kernel(op, backend);
-    return decompose(c, args, nargs, rets, nrets);
+    return run_decomposed(c, op, args, nargs, rets, nrets);
   }
   if (op.has_checks()) check_arguments(op, args, nargs);
   if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
@@ -293,7 +310,7 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
     return run_allocating(c, op, handler, backend, args, nargs, rets, nrets);
   }
   if (!run_kernel(c, op, handler, backend, args, nargs, rets, nrets))
-    decompose(c, args, nargs, rets, nrets);
+    run_decomposed(c, op, args, nargs, rets, nrets);
 }
 
 // ---- uniform calls into a destination

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "formula/emit.h"
 #include "formula/formula.h"
 #include "formula/formula_program.h"
 
@@ -132,6 +133,7 @@ const RbOpInfo* op_info(const Op& op) {
   static std::mutex mutex;
   if (__atomic_load_n(&op.info_ready, __ATOMIC_ACQUIRE)) return &op.info;
   const Formula& f = compiled(op);
+  const bool pointwise = is_pointwise(op);
   std::lock_guard<std::mutex> lock(mutex);
   if (op.info_ready) return &op.info;
   Op& writable = const_cast<Op&>(op);
@@ -143,6 +145,7 @@ const RbOpInfo* op_info(const Op& op) {
     writable.arg_infos[i].reads_args = reads.all_args;
     writable.arg_infos[i].reads_rets = reads.all_rets;
     if (op.rules[kVjpRule].fn) set_reads(op, writable.arg_infos[i]);
+    if (pointwise && op.params[i].type == RB_A_TENSOR) writable.arg_infos[i].core_ndim = 0;
   }
   __atomic_store_n(&writable.info_ready, true, __ATOMIC_RELEASE);
   return &op.info;
