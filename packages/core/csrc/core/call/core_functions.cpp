@@ -1,5 +1,6 @@
 #include "call/core_functions.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "call/added_dtypes.h"
@@ -10,6 +11,7 @@
 #include "rules/infer.h"
 #include "tensor/dtype.h"
 #include "tensor/memory_format.h"
+#include "tensor/overlap.h"
 #include "thread/error.h"
 
 namespace rabbet {
@@ -103,6 +105,24 @@ void copy_block(const RbTensor* from, const RbTensor* to) {
   }
 }
 
+// The memory of a tensor without gaps as one line.
+TensorRef as_line(const RbTensor* t) {
+  static const Op* const as_strided = find_op("as_strided");
+  const int64_t size = t->numel, stride = 1;
+  RbValue args[3] = {value_tensor(const_cast<RbTensor*>(t)), value_none(), value_none()};
+  args[1].tag = args[2].tag = RB_INTS;
+  args[1].len = args[2].len = 1;
+  args[1].v.is = &size;
+  args[2].v.is = &stride;
+  return call1(as_strided, args, 3);
+}
+
+// Whether both lie in the same order of dimensions, without gaps, but not row-major.
+bool same_order(const RbTensor* a, const RbTensor* b) {
+  return a->dtype_id == b->dtype_id && !(a->flags & RB_T_CONTIGUOUS) && is_dense(a) &&
+         std::equal(a->strides, a->strides + a->ndim, b->strides);
+}
+
 }  // namespace
 
 void core_attach(Op& op) {
@@ -116,6 +136,7 @@ void copy_tensor(const RbTensor* src, RbTensor* dst) {
   if (src->backend == dst->backend && src->device.id == dst->device.id)
     return copy_by_kernel(src, dst);
   if (src->backend == kMeta) fail(RB_E_DEVICE, "cannot copy out of a meta tensor: it has no data");
+  if (same_order(src, dst)) return copy_block(as_line(src).get(), as_line(dst).get());
   // Devices copy equal dtypes between row-major blocks; casts and strides are done on the source's
   // side.
   TensorRef from = row_major(src);
