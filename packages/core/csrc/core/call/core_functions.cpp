@@ -138,7 +138,14 @@ void copy_tensor(const RbTensor* src, RbTensor* dst) {
   if (src->backend == kMeta) fail(RB_E_DEVICE, "cannot copy out of a meta tensor: it has no data");
   if (same_order(src, dst)) return copy_block(as_line(src).get(), as_line(dst).get());
   // Devices copy equal dtypes between row-major blocks; casts and strides are done on the source's
-  // side.
+  // side, or where the source's device has no kernels for that, on the other.
+  static const Op* const clone = find_op("clone");
+  if (!clone->table[src->backend].fn && !(src->flags & RB_T_CONTIGUOUS) && is_dense(src)) {
+    TensorRef there(tensor_new(dst->backend, dst->device.id, src->dtype_id, src->ndim, src->shape,
+                               src->strides));
+    copy_block(as_line(src).get(), as_line(there.get()).get());
+    return copy_by_kernel(there.get(), dst);
+  }
   TensorRef from = row_major(src);
   if (from->dtype_id != dst->dtype_id) {
     TensorRef cast(
