@@ -105,8 +105,9 @@ void copy_block(const RbTensor* from, const RbTensor* to) {
   }
 }
 
-// The memory of a tensor without gaps as one line.
-TensorRef as_line(const RbTensor* t) {
+// The memory of a tensor without gaps as a row-major block.
+TensorRef as_block(const RbTensor* t) {
+  if (t->flags & RB_T_CONTIGUOUS) return TensorRef::share(const_cast<RbTensor*>(t));
   static const Op* const as_strided = find_op("as_strided");
   const int64_t size = t->numel, stride = 1;
   RbValue args[3] = {value_tensor(const_cast<RbTensor*>(t)), value_none(), value_none()};
@@ -117,9 +118,10 @@ TensorRef as_line(const RbTensor* t) {
   return call1(as_strided, args, 3);
 }
 
-// Whether both lie in the same order of dimensions, without gaps, but not row-major.
-bool same_order(const RbTensor* a, const RbTensor* b) {
-  return a->dtype_id == b->dtype_id && !(a->flags & RB_T_CONTIGUOUS) && is_dense(a) &&
+// Whether both have one dtype and lie in memory in the same way. Shapes are equal.
+bool same_layout(const RbTensor* a, const RbTensor* b) {
+  if (a->dtype_id != b->dtype_id) return false;
+  return (a->flags & b->flags & RB_T_CONTIGUOUS) ||
          std::equal(a->strides, a->strides + a->ndim, b->strides);
 }
 
@@ -136,29 +138,24 @@ void copy_tensor(const RbTensor* src, RbTensor* dst) {
   if (src->backend == dst->backend && src->device.id == dst->device.id)
     return copy_by_kernel(src, dst);
   if (src->backend == kMeta) fail(RB_E_DEVICE, "cannot copy out of a meta tensor: it has no data");
-  if (same_order(src, dst)) return copy_block(as_line(src).get(), as_line(dst).get());
-  // Devices copy equal dtypes between row-major blocks; casts and strides are done on the source's
-  // side, or where the source's device has no kernels for that, on the other.
+  // Devices copy blocks of one dtype that lie in one order; casts and other orders are made on the
+  // source's side, or on the other where the source's device has no kernels.
   static const Op* const clone = find_op("clone");
-  if (!clone->table[src->backend].fn && !(src->flags & RB_T_CONTIGUOUS) && is_dense(src)) {
-    TensorRef there(tensor_new(dst->backend, dst->device.id, src->dtype_id, src->ndim, src->shape,
-                               src->strides));
-    copy_block(as_line(src).get(), as_line(there.get()).get());
-    return copy_by_kernel(there.get(), dst);
-  }
-  TensorRef from = row_major(src);
-  if (from->dtype_id != dst->dtype_id) {
+  const bool as_it_lies =
+      is_dense(src) && (same_layout(src, dst) || !clone->table[src->backend].fn);
+  TensorRef from = as_it_lies ? TensorRef::share(const_cast<RbTensor*>(src)) : row_major(src);
+  if (!as_it_lies && from->dtype_id != dst->dtype_id) {
     TensorRef cast(
         tensor_new(src->backend, src->device.id, dst->dtype_id, src->ndim, src->shape, nullptr));
     copy_by_kernel(from.get(), cast.get());
     from = cast;
   }
   TensorRef to = TensorRef::share(dst);
-  if (!(dst->flags & RB_T_CONTIGUOUS)) {
-    to = TensorRef(
-        tensor_new(dst->backend, dst->device.id, dst->dtype_id, dst->ndim, dst->shape, nullptr));
+  if (!same_layout(from.get(), dst)) {
+    to = TensorRef(tensor_new(dst->backend, dst->device.id, from->dtype_id, from->ndim, from->shape,
+                              from->strides));
   }
-  copy_block(from.get(), to.get());
+  copy_block(as_block(from.get()).get(), as_block(to.get()).get());
   if (to.get() != dst) copy_by_kernel(to.get(), dst);
 }
 
