@@ -507,7 +507,7 @@ def test_names_of_formulas_are_used_after_their_let():
     for lets, message in [
         ("  let     a = a + x\n", "'a' is used before its `let`"),
         ("  let     a = b\n  let     b = x\n", "'b' is used before its `let`"),
-        ("  let     a0 = x\n" + chain, "nested deeper than 200 levels"),
+        ("  let     a0 = x\n" + chain, "more than 64 lets"),
     ]:
         with pytest.raises(rabbet.PluginError, match=message):
             deep("a", lets)

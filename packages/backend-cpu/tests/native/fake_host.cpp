@@ -41,7 +41,17 @@ int32_t add_kernel(RbTxn*, const RbKernel* kernel) {
   state.kernels[kernel->op] = *kernel;
   return RB_OK;
 }
-int32_t add_formula_kernel(RbTxn*, const RbFormulaKernel*) { return RB_OK; }
+// The kernel of a decomposition is that of its operator.
+int32_t add_formula_kernel(RbTxn*, const RbFormulaKernel* formula) {
+  if (formula->argument >= 0) return RB_OK;
+  RbKernel kernel{};
+  kernel.flags = formula->flags;
+  kernel.fn = formula->fn;
+  kernel.self = formula->self;
+  kernel.dtype_mask = formula->dtype_mask;
+  state.kernels.emplace(formula->op, kernel);
+  return RB_OK;
+}
 const uint8_t kKinds[RB_MAX_DTYPES] = {0, 2, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4};
 int32_t add_backend(RbTxn*, const RbBackend* backend, int32_t* id) {
   state.backend = *backend;

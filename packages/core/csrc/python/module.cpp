@@ -199,6 +199,7 @@ py::dict describe_op(const std::string& name) {
   for (const Check& check : op->checks) checks.append(check.condition + " : " + check.message);
   d["checks"] = checks;
   d["data_checks"] = op->data_checks;
+  d["itself_if_real"] = op->itself_if_real;
   d["examples"] = example_calls(*op);
   d["domain"] = domain_bounds(*op);
   d["alias"] = op->aliases;

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 
+#include "call/dispatch.h"
 #include "formula/formula_kernel.h"
 #include "formula/formula_run.h"
 #include "rules/rule_functions.h"
@@ -53,7 +54,10 @@ void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int
     run.set_gradients(args + nargs - 1);
   }
   Val result = run.run(f.decomp);
-  if (op.returns_list) {
+  if (op.is_derivative && is_zero(result.v)) {
+    static const Op* const zeros_like = find_op("zeros_like");
+    rets[0] = value_tensor(call1(zeros_like, args + nargs - 1, 1).release_ownership());
+  } else if (op.returns_list) {
     rets[0] = take_tensors(result, op.name);
   } else if (nrets == 1) {
     rets[0] = take_tensor(result, op.name);
