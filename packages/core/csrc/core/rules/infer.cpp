@@ -209,6 +209,13 @@ int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& 
 
 namespace {
 
+// The field `dtypes`: of what the operator computes in, else of its tensors.
+void check_dtypes(const Op& op, const RbValue* args, int nargs, int compute) {
+  if (__builtin_expect(op.dtypes_text.empty(), 1)) return;
+  const int dtype = compute >= 0 ? compute : promote_arguments(args, nargs, op.tensor_args);
+  if (dtype >= 0) check_accepted(op, dtype);
+}
+
 void find_out(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   shapes(op, args, nargs, out);
   for (int i = 0; i < op.info.nrets; ++i) {
@@ -218,7 +225,7 @@ void find_out(const Op& op, const RbValue* args, int nargs, Inferred& out) {
       fail(RB_E_TYPE, "%s: expected at least one tensor argument", op.name.c_str());
   }
   out.compute = compute_dtype(op, args, nargs, out);
-  check_accepted(op, out.compute >= 0 ? out.compute : out.rets[0].dtype);
+  check_dtypes(op, args, nargs, out.compute);
 }
 
 }  // namespace
@@ -249,10 +256,7 @@ void validate(const Op& op, const RbValue* args, int nargs) {
   Inferred out;
   if (op.shape_rule == ShapeRule::kNamed) run_shape_rule(op, args, nargs, out);
   if (op.shape_rule == ShapeRule::kCore) core_shapes(op, args, nargs, out);
-  if (op.accepted != 0xff) {
-    const int dtype = promote_arguments(args, nargs, op.tensor_args);
-    if (dtype >= 0) check_accepted(op, dtype);
-  }
+  check_dtypes(op, args, nargs, -1);
 }
 
 namespace {
