@@ -177,6 +177,7 @@ class finfo(_TypeInfo):
     max: builtins.float
     min: builtins.float
     eps: builtins.float
+    tiny: builtins.float
 
     def __init__(self, type: Any = None) -> None:
         dtype = type or get_default_dtype()

@@ -65,7 +65,7 @@ def _order(x: Array, dim: int, descending: bool) -> Array:
 def _sort(input: Array, dim: int, descending: bool) -> Any:
     x = np.atleast_1d(input)
     order = _order(x, dim, descending)
-    return np.take_alongaxis_of(x, order, dim).reshape(input.shape), order.reshape(input.shape)
+    return np.take_along_axis(x, order, dim).reshape(input.shape), order.reshape(input.shape)
 
 
 @defines("argsort")

@@ -115,8 +115,12 @@ def _huber(gap: Any, delta: float) -> Any:
     return np.where(size <= delta, 0.5 * size * size, delta * (size - 0.5 * delta))
 
 
+def _conj(input: Array) -> Any:
+    return np.conj(input) if input.dtype.kind == "c" else input
+
+
 SCALARS: dict[str, Callable[..., Any]] = {
-    "conj": lambda input: np.conj(input) if input.dtype.kind == "c" else input,
+    **dict.fromkeys(("conj", "conj_physical"), _conj),
     "sigmoid": lambda input: 1 / (1 + np.exp(-np.asarray(input, np.result_type(input, 1.0)))),
     "square": lambda input: input * input,
      "pow": lambda input, exponent: _typed(np.power(input, exponent), input, exponent),

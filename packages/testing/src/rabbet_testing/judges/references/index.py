@@ -10,7 +10,7 @@ from .definitions import Array, defines
 
 
 def _grid(index: Array, dim: int) -> tuple[Array, ...]:
-    places = list(np.indices(index.shape))
+    places: list[Array] = list(np.indices(index.shape))
     places[dim] = index
     return tuple(places)
 

@@ -67,7 +67,7 @@ def _classes(
     keep = t != ignore
     safe = np.where(keep, t, 0)
     counts = np.where(keep, w[safe], 0)
-    hit = np.take_alongaxis_of(x, safe[:, None], 1)[:, 0]
+    hit = np.take_along_axis(x, safe[:, None], 1)[:, 0]
     spread = np.where(keep, (x * w.reshape(1, -1, *[1] * (x.ndim - 2))).sum(1), 0)
     loss = -hit * counts * (1 - smoothing) - spread * smoothing / x.shape[1]
     each = loss[0] if logp.ndim == 1 else loss

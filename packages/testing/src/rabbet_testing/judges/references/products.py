@@ -104,7 +104,8 @@ def _convolution_dx(
     for k, places in _taps(w.shape[2:], g.shape[2:], stride, padding, dilation):
         grouped[(..., *places)] += np.einsum("ngo...,goc->ngc...", gs, weight[(..., *k)])
     inner = zip(each(padding, x.ndim - 2), shape[2:], strict=True)
-    return grouped.reshape(x.shape)[(..., *(slice(p, p + n) for p, n in inner))]
+    kept: tuple[Any, ...] = (..., *(slice(p, p + n) for p, n in inner))
+    return grouped.reshape(x.shape)[kept]
 
 
 @defines("convolution_dw")

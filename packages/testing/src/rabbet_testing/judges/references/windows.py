@@ -48,7 +48,7 @@ def _largest(x: Array, windows: list[list[list[int]]]) -> Any:
         return at[np.argmax(flat[..., at], -1)]
 
     indices = _pooled(x, windows, best)
-    values = np.take_alongaxis_of(flat, indices.reshape(*flat.shape[:-1], -1), -1)
+    values = np.take_along_axis(flat, indices.reshape(*flat.shape[:-1], -1), -1)
     return values.reshape(indices.shape), indices
 
 
