@@ -50,6 +50,14 @@ struct CurrentStream {
   void* stream;
 };
 
+/// A private pool of a device's memory that a thread allocates from (memory.h).
+struct PoolUse {
+  int32_t backend, device;
+  uint64_t pool;
+};
+
+struct Capture;
+
 struct ThreadState {
   uint64_t include = 0, exclude = 0;
   int32_t depth = 0;         // levels that a call without tensors can concern
@@ -68,6 +76,8 @@ struct ThreadState {
   void (*foreign_del)(void*) = nullptr;
 
   std::vector<CurrentStream> streams;
+  std::vector<PoolUse> pools;
+  Capture* capture = nullptr;  // that the thread's work on a device goes to (device/capture.h)
 };
 
 // One 8-byte pointer with the initial-exec model: a larger block can exhaust the static TLS space
