@@ -4,6 +4,7 @@ join, lack of memory, pools, the other kinds of memory, and devices that break."
 import ctypes
 import gc
 import itertools
+import os
 import random
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import time
 import numpy as np
 import pytest
 import rabbet
-from plugin_wheels import load_lazy
+from plugin_wheels import BACKEND, compile_library, load_lazy, run
 from rabbet import _C, accelerator
 
 MB = 1 << 20
@@ -425,6 +426,135 @@ def test_memory_info_properties_and_peers():
         with pytest.raises(NotImplementedError, match=text):
             function("cpu")
     del kept
+
+
+def test_memory_of_another_process(lazy):
+    """Core's part: the segment's handle with the offset in it, opened once, closed with its last tensor."""
+    opened = ctypes.CDLL(lazy).lazy_segments_open
+    first, x = block(5000), rabbet.arange(12.0).reshape(3, 4).to("lazy")
+    handle, offset = _C.ipc_export(x[1])
+    assert len(handle) > 0 and offset == 5120 + 16
+    y = _C.ipc_open(handle, offset, "lazy", rabbet.float32, [2, 3], [4, 1])
+    z = _C.ipc_open(handle, offset - 16, "lazy", rabbet.float32, [3, 4], [4, 1])
+    assert opened() == 1 and y.cpu().tolist() == [[4, 5, 6], [8, 9, 10]]
+    y += 1
+    assert z.cpu().tolist() == x.cpu().tolist() != rabbet.arange(12.0).reshape(3, 4).tolist()
+    del y
+    _C.synchronize("lazy")
+    assert opened() == 1
+    del z
+    _C.synchronize("lazy")  # deleters are in the order of the stream
+    assert opened() == 0
+    for arguments, error, text in (
+        ((b"", 0, "lazy", rabbet.float32, [1], [1]), ValueError, "has 1 to 256 bytes, got 0"),
+        ((b"x" * 300, 0, "lazy", rabbet.float32, [1], [1]), ValueError, "has 1 to 256 bytes, got 300"),
+        ((b"x", 0, "lazy", rabbet.float32, [1], [1]), ValueError, "lazy: no such handle"),
+        ((handle, 2 * MB, "lazy", rabbet.float32, [1], [1]), ValueError, "bytes 2097152 to 2097156 lie outside of a segment of 2097152"),
+        ((handle, 1 << 60, "lazy", rabbet.float32, [1], [1]), ValueError, "lie outside of a segment"),
+        ((handle, 0, "lazy", rabbet.float32, [2, 2], [1 << 62, 1 << 62]), ValueError, "the strides reach too far"),
+        ((handle, 0, "lazy", rabbet.float32, [2], [-1]), ValueError, "must not be negative"),
+        ((handle, 0, "lazy", rabbet.float32, [2], []), ValueError, "a stride for each of 1 dimensions, got 0"),
+        ((handle, 0, "lazy", 3, [2], [1]), TypeError, "expected a dtype, not int"),
+        ((handle, 0, "cpu", rabbet.float32, [1], [1]), NotImplementedError, "'cpu' cannot share its memory"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=text):
+            _C.ipc_open(*arguments)
+    _C.synchronize("lazy")
+    assert opened() == 0
+    for tensor, error in (
+        (rabbet.ones(3), NotImplementedError),
+        (rabbet.ones(3, device="meta"), NotImplementedError),
+    ):
+        with pytest.raises(error, match="is not shared with other processes"):
+            _C.ipc_export(tensor)
+    with pytest.raises(ValueError, match="only device memory of core's allocator"):
+        _C.ipc_export(_C.managed_like(x, "lazy"))
+    del first
+
+
+TABLES = {  # statements of `init` before it returns, what is asked, the error
+    "a short table": (
+        'static RbDeviceTable t; t.struct_size = 4; host->publish("far.device", 1, &t);',
+        "accelerator.get_memory_info('far')", r"PluginError the table 'far.device' of far 1 is too short: it has 4 bytes",
+    ),
+    "an older table": (
+        'static RbDeviceTable t; t.struct_size = RB_SIZE(RbDeviceTable, self); t.memory_info = (void*)1; host->publish("far.device", 1, &t);',
+        "accelerator.get_memory_info('far')", "NotImplementedForError the backend 'far' does not tell how much memory",
+    ),
+    "no allocator of pinned memory": (
+        'static RbDeviceTable t; t.struct_size = sizeof t; host->publish("far.device", 1, &t);',
+        "rabbet.ones(2).pin_memory('far')", "NotImplementedForError the backend 'far' offers no pinned memory",
+    ),
+    "a short allocator": (
+        'static RbDeviceTable t; static RbAllocator a; a.struct_size = 8; t.struct_size = sizeof t; t.pinned = &a; '
+        'host->publish("far.device", 1, &t);',
+        "rabbet.ones(2).pin_memory('far')", "NotImplementedForError the backend 'far' offers no pinned memory",
+    ),
+    "a short capture": (
+        'static RbCapture c; c.struct_size = RB_SIZE(RbCapture, graph_launch); host->publish("far.capture", 1, &c);',
+        "accelerator.Graph(device='far').capture_begin()", "PluginError the table 'far.capture' of far 1 is too short, or a member of it is null",
+    ),
+    "a capture of nulls": (
+        'static RbCapture c; c.struct_size = sizeof c; host->publish("far.capture", 1, &c);',
+        "accelerator.Graph(device='far').capture_begin()", "PluginError the table 'far.capture' of far 1 is too short, or a member of it is null",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_wrong_tables_are_refused(kind, tmp_path):
+    body, call, message = TABLES[kind]
+    source = BACKEND.replace("core = host;", f"core = host; {body}")
+    source = '#include "rabbet/capture.h"\n#include "rabbet/device.h"\n' + source
+    library = compile_library(tmp_path, "far", source, "-DKEY=0x41", '-DNAME="far"')
+    code = f"""
+import rabbet
+from rabbet import accelerator
+rabbet._C.load_plugin({str(library)!r})
+try:
+    {call}
+except Exception as error:
+    print(type(error).__name__, error)
+print((rabbet.ones(3).to("far")).cpu().tolist())
+"""
+    error, after = run(tmp_path, code).splitlines()
+    assert error.startswith(message) and after == "[1.0, 1.0, 1.0]", error
+
+
+def test_a_wrong_property_and_a_wrong_handle_are_refused(lazy):
+    code = """
+import sys, rabbet
+rabbet._C.load_plugin(sys.argv[1])
+for call in (lambda: rabbet._C.ipc_export(rabbet.zeros(3, device="lazy")), lambda: rabbet.accelerator.get_device_properties("lazy")):
+    try:
+        call()
+    except RuntimeError as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+"""
+    found = []
+    for mischief in ("handle", "property"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, lazy], capture_output=True, text=True, timeout=120,
+            env={**os.environ, "LAZY_MISCHIEF": mischief},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found += done.stdout.splitlines()
+    assert found == [
+        "InternalError the backend 'lazy' made a handle of 300 bytes; there is room for 256",
+        "DTypeError properties of a device: 'speed' is no bool, int, float or text",
+    ]
+
+
+def test_adopted_memory_goes_in_the_order_of_the_stream(lazy):
+    """Its deleter runs when the device has done what was given before."""
+    handle, offset = _C.ipc_export(rabbet.zeros(3, device="lazy"))
+    opened = ctypes.CDLL(lazy).lazy_segments_open
+    y = _C.ipc_open(handle, offset, "lazy", rabbet.float32, [3], [1])
+    z = y + 1
+    del y
+    assert opened() == 1  # the addition has not run
+    z.cpu()
+    assert opened() == 0
 
 
 # ---- kernels that decline

@@ -7,6 +7,7 @@
 #include "device/memory.h"
 #include "errors.h"
 #include "layer/layers.h"
+#include "tensor/ipc.h"
 #include "tensor/tensor.h"
 #include "tensor_type.h"
 #include "thread/error.h"
@@ -128,6 +129,24 @@ py::object managed_like(const py::object& tensor, const py::object& device) {
   return like_in(MemoryKind::kManaged, tensor, device);
 }
 
+py::tuple export_tensor(const py::object& tensor) {
+  const IpcPlace place = ipc_export(tensor_argument(tensor));
+  return py::make_tuple(py::bytes(place.handle), place.offset);
+}
+py::object open_tensor(const py::bytes& handle, uint64_t offset, const py::object& device,
+                       const py::object& dtype, const std::vector<int64_t>& shape,
+                       const std::vector<int64_t>& strides) {
+  const DeviceSpec at = device_argument(device.ptr());
+  const int id = dtype_of(dtype.ptr());
+  if (id < 0) raise(PyExc_TypeError, "expected a dtype, not %s", Py_TYPE(dtype.ptr())->tp_name);
+  if (strides.size() != shape.size())
+    raise(PyExc_ValueError, "expected a stride for each of %zd dimensions, got %zd",
+          static_cast<Py_ssize_t>(shape.size()), static_cast<Py_ssize_t>(strides.size()));
+  return py::reinterpret_steal<py::object>(
+      must(wrap(ipc_open({handle, offset}, at.backend, at.index, id, static_cast<int>(shape.size()),
+                         shape.data(), strides.data()))));
+}
+
 void limit_memory(const py::object& device, double fraction) {
   const DeviceSpec spec = device_argument(device.ptr());
   uint64_t free = 0, total = 0;
@@ -219,6 +238,8 @@ void bind_memory(py::module_& m) {
     return is_in_memory(tensor_argument(tensor), MemoryKind::kPinned);
   });
   m.def("managed_like", managed_like, "Managed memory of a device, of a tensor's shape.");
+  m.def("ipc_export", export_tensor, "A handle for another process, and an offset.");
+  m.def("ipc_open", open_tensor);
   m.def("memory_info", describe_memory_info, "Free and total bytes of a device.");
   m.def("limit_memory", limit_memory);
   m.def("device_properties", device_properties);

@@ -250,10 +250,14 @@ Tensor* tensor_in(MemoryKind kind, int backend, int device, int dtype, int ndim,
   return t;
 }
 
-bool is_in_memory(const Tensor* t, MemoryKind kind) {
+const Block* block_of(const Tensor* t) {
   const Storage* s = t->storage;
-  if (!s || s->del != free_cached) return kind == MemoryKind::kDevice;
-  return heap_of_block(static_cast<const Block*>(s->ctx)).kind == kind;
+  return s && s->del == free_cached ? static_cast<const Block*>(s->ctx) : nullptr;
+}
+
+bool is_in_memory(const Tensor* t, MemoryKind kind) {
+  const Block* block = block_of(t);
+  return kind == (block ? heap_of_block(block).kind : MemoryKind::kDevice);
 }
 
 void record_stream(Tensor* t, void* stream) {

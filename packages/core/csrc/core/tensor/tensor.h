@@ -117,6 +117,8 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
 Tensor* tensor_in(MemoryKind kind, int backend, int device, int dtype, int ndim,
                   const int64_t* shape);
 bool is_in_memory(const Tensor* t, MemoryKind kind);
+/// The allocator's block in which the tensor lies, or null.
+const Block* block_of(const Tensor* t);
 /// As tensor_new with the shape and device of `like`, which is contiguous and in host memory.
 Tensor* tensor_like(const RbTensor* like, int dtype);
 /// The tensor's memory is used on `stream` too: when it is freed, its own stream waits for that
