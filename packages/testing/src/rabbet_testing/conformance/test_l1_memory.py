@@ -231,19 +231,15 @@ def optional(call, report):
 
 def test_blocks_of_a_segment_are_apart(device):
     """Parts of one segment are addresses: writing one leaves the others."""
-    with offered("full"):
-        kept = [
-            rabbet.full((n,), n, dtype=rabbet.float32, device=device) for n in (3, 1300, 130_000)
-        ]
-        del kept[1]
-        kept += [rabbet.full((n,), n, dtype=rabbet.float32, device=device) for n in (600, 601, 5)]
+
+    def filled(n):
+        return rabbet.full((n,), n, dtype=rabbet.float32)
+
+    kept = [filled(n).to(device) for n in (3, 1300, 130_000)]
+    del kept[1]
+    kept += [filled(n).to(device) for n in (600, 601, 5)]
     for t in kept:
-        n = t.shape[0]
-        same(
-            t.cpu(),
-            rabbet.full((n,), n, dtype=rabbet.float32),
-            f"a block of {n} elements on {device}",
-        )
+        same(t.cpu(), filled(t.shape[0]), f"a block of {t.shape[0]} elements on {device}")
 
 
 def test_free_memory_follows_what_is_allocated(device, report):
