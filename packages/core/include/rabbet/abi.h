@@ -220,8 +220,10 @@ enum { /* RbKernel.flags */
  * results, then their gradients; what the formula does not read is left undefined. Core calls such
  * a kernel only where nothing has to be recorded or transformed and all tensors that the formula
  * reads have one floating dtype, which the result (one tensor, of their broadcast shape) has too;
- * numbers are real. It may decline by returning RB_E_NOTIMPL before it writes anything: then, and
- * for all other operands, core evaluates the formula.
+ * numbers are real; for all other operands core evaluates the formula.
+ *
+ * A kernel of a formula, or of an operator with a decomposition, may decline: it returns
+ * RB_E_NOTIMPL before it writes anything, and core evaluates the formula or the decomposition.
  *
  * A rule that no formula of the record gives can be a function: `backend` is the rule's name then.
  *   "decomp": args and rets are those of the operator; the operators that it calls are full calls.
