@@ -24,6 +24,7 @@ constexpr uint64_t kSmallSegment = 2 * kMiB;
 constexpr uint64_t kLargeSegment = 20 * kMiB;  // of blocks up to half of it
 constexpr uint64_t kOversize = 2 * kMiB;       // larger ones are multiples of this
 constexpr int kClasses = 416;                  // eight for each power of two
+constexpr uint64_t kMostKept = 16 * kMiB;      // bytes of blocks that are not joined yet
 constexpr int kScan = 32;  // blocks of a list that are looked at for the best one
 
 uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -95,6 +96,9 @@ Heap::Heap(int backend, int device, MemoryKind kind)
       split_(!(host_ && kAddressSanitizer) && !(allocator_.flags & RB_ALLOC_WHOLE)),
       cap_(has_host_memory(backend) ? host_cap() : UINT64_MAX),
       slack_(has_host_memory(backend) ? kOversize : UINT64_MAX) {
+  if (has_host_memory(backend) && kind == MemoryKind::kDevice && split_ &&
+      !backend_traits[backend].streams)
+    kept_.resize(kSmallLimit / kUnit + 1);
   hold_over_fork(mutex_);
 }
 
@@ -102,6 +106,22 @@ template <class F>
 void Heap::count(bool small, F change) {
   change(stats_.all);
   change(small ? stats_.small : stats_.large);
+}
+
+void Heap::count_taken(const Block* block) {
+  count(block->arena->small, [&](BlockStats& s) {
+    s.blocks.rise(1);
+    s.block_bytes.rise(block->size);
+    s.requested_bytes.rise(block->requested);
+  });
+}
+
+void Heap::count_freed(const Block* block) {
+  count(block->arena->small, [&](BlockStats& s) {
+    s.blocks.fall(1);
+    s.block_bytes.fall(block->size);
+    s.requested_bytes.fall(block->requested);
+  });
 }
 
 Arena& Heap::arena(void* stream, uint64_t pool, bool small) {
@@ -202,11 +222,7 @@ Block* Heap::take(Block* block, Arena& owner, uint64_t size, uint64_t requested)
   ++owner.parts;
   block->used = true;
   block->requested = requested;
-  count(owner.small, [&](BlockStats& s) {
-    s.blocks.rise(1);
-    s.block_bytes.rise(block->size);
-    s.requested_bytes.rise(requested);
-  });
+  count_taken(block);
   if (host_) {
     mark_used(block->data, requested);
     mark_unused(static_cast<char*>(block->data) + requested, block->size - requested);
@@ -234,6 +250,42 @@ Block* Heap::join(Block* block) {
     absorb(block, right);
   }
   return block;
+}
+
+// ---- blocks that are not joined yet: to the rest of the heap they look used
+
+inline bool Heap::keep(Block* block) {
+  if (kept_.empty() || !block->arena->small || kept_bytes_ + block->size > kMostKept) return false;
+  Block*& first = kept_[block->size / kUnit];
+  block->list_next = first;
+  first = block;
+  kept_bytes_ += block->size;
+  return true;
+}
+
+inline Block* Heap::take_kept(uint64_t size, uint64_t requested) {
+  if (size > kSmallLimit || kept_.empty()) return nullptr;
+  Block*& first = kept_[size / kUnit];
+  Block* block = first;
+  if (!block) return nullptr;
+  first = block->list_next;
+  kept_bytes_ -= size;
+  block->requested = requested;
+  count_taken(block);
+  return block;
+}
+
+// Whether there were any. What asks for free blocks or segments, or counts them, begins with it.
+bool Heap::join_kept() {
+  if (!kept_bytes_) return false;
+  for (Block*& first : kept_) {
+    while (Block* block = first) {
+      first = block->list_next;
+      insert(join(block));
+    }
+  }
+  kept_bytes_ = 0;
+  return true;
 }
 
 // ---- segments
@@ -280,6 +332,7 @@ void Heap::detach(Segment* segment, std::vector<Segment*>& detached) {
 }
 
 std::vector<Segment*> Heap::detach_free(uint64_t pool, bool closing) {
+  join_kept();
   std::vector<Segment*> detached;
   for (Segment *s = segments_, *following; s; s = following) {
     following = s->next;
@@ -329,8 +382,10 @@ void Heap::give_back(std::vector<Segment*>& detached) {
 
 Block* Heap::try_cached(uint64_t size, uint64_t requested, void* stream, uint64_t pool) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (Block* block = take_kept(size, requested)) return block;
   Arena& mine = arena(stream, pool, size <= kSmallLimit);
   Block* block = find(mine, size);
+  if (!block && join_kept()) block = find(mine, size);
   return block ? take(block, mine, size, requested) : nullptr;
 }
 
@@ -455,11 +510,8 @@ void Heap::free(Block* block) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (host_) mark_unused(block->data, block->size);
-    count(block->arena->small, [&](BlockStats& s) {
-      s.blocks.fall(1);
-      s.block_bytes.fall(block->size);
-      s.requested_bytes.fall(block->requested);
-    });
+    count_freed(block);
+    if (keep(block)) return;
     block = join(block);
     insert(block);
     const bool whole = !block->prev && !block->next;
@@ -509,11 +561,13 @@ void Heap::set_limit(uint64_t nbytes) {
 
 MemoryStats Heap::stats() {
   std::lock_guard<std::mutex> lock(mutex_);
+  join_kept();
   return stats_;
 }
 
 void Heap::reset_peaks() {
   std::lock_guard<std::mutex> lock(mutex_);
+  join_kept();
   for (BlockStats* part : {&stats_.all, &stats_.small, &stats_.large}) {
     for (MemoryStat* stat : part->each()) stat->peak = stat->current;
   }
@@ -529,6 +583,7 @@ void Heap::reset_accumulated() {
 
 std::vector<SegmentInfo> Heap::snapshot() {
   std::lock_guard<std::mutex> lock(mutex_);
+  join_kept();
   std::vector<SegmentInfo> all;
   for (const Segment* s = segments_; s; s = s->next) {
     SegmentInfo info{backend,          device,          kind,

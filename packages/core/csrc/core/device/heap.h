@@ -119,6 +119,10 @@ class Heap {
   std::vector<Segment*> detach_free(uint64_t pool, bool closing);
   void drop_if_empty(Arena& arena);
 
+  bool keep(Block* block);
+  Block* take_kept(uint64_t size, uint64_t requested);
+  bool join_kept();
+
   int32_t ask(uint64_t size, void* stream, RbBuffer& out);
   Block* grow(uint64_t size, uint64_t requested, void* stream, uint64_t pool);
   Block* borrow(uint64_t size, uint64_t requested, void* stream, uint64_t pool);
@@ -126,6 +130,8 @@ class Heap {
   [[noreturn]] void fail_oom(uint64_t nbytes, int32_t rc);
   template <class F>
   void count(bool small, F change);
+  void count_taken(const Block* block);
+  void count_freed(const Block* block);
 
   const RbAllocator& allocator_;
   std::mutex mutex_;  // never held while the backend runs
@@ -136,6 +142,10 @@ class Heap {
   std::vector<std::unique_ptr<Arena>> arenas_;
   Segment* segments_ = nullptr;
   Block* spare_ = nullptr;  // structs to be used again
+  /// Small blocks of host memory that were freed last, by size, each a list. They are not joined
+  /// yet: the next block of the size is one of them. Empty where streams or pools differ.
+  std::vector<Block*> kept_;
+  uint64_t kept_bytes_ = 0;
   MemoryStats stats_{};
 };
 
