@@ -296,8 +296,10 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   }
   if (handler.flags & RB_K_NO_CAPTURE)
     check_not_capturing(backend, c->device_index, (op.name + ": its kernel").c_str());
-  const auto run = handler.flags & RB_K_ALLOCATES ? run_allocating : run_kernel;
-  if (run(c, op, handler, backend, args, nargs, rets, nrets)) return;
+  const bool done = handler.flags & RB_K_ALLOCATES
+                        ? run_allocating(c, op, handler, backend, args, nargs, rets, nrets)
+                        : run_kernel(c, op, handler, backend, args, nargs, rets, nrets);
+  if (done) return;
   set_error(RB_OK, "");  // what it may have said
   decompose(c, args, nargs, rets, nrets);
 }
