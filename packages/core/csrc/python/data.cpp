@@ -274,7 +274,7 @@ PyObject* tensor_item(const RbTensor* t) {
             static_cast<long long>(t->numel));
     }
     if (t->backend == kMeta) raise(PyExc_RuntimeError, "item(): a meta tensor has no data");
-    const TensorRef host = to_host(readable(t, "item()"));
+    const TensorRef host = to_host(readable(t, "item()").get());
     return element_to_python(host->data, host->dtype_id);
   });
 }
@@ -294,7 +294,7 @@ PyObject* nested_list(const RbTensor* t, int dim, const char* at) {
 PyObject* tensor_to_list(const RbTensor* t) {
   return object_boundary([&]() -> PyObject* {
     if (t->backend == kMeta) raise(PyExc_RuntimeError, "tolist(): a meta tensor has no data");
-    const TensorRef host = to_host(readable(t, "tolist()"));
+    const TensorRef host = to_host(readable(t, "tolist()").get());
     return nested_list(host.get(), 0, static_cast<const char*>(host->data));
   });
 }

@@ -305,7 +305,7 @@ void host_tls_set(const RbTls* tls) {
     return host_log(3, "tls_set: the state is none that tls_get gives; nothing was set");
   ThreadState& state = thread_state();
   state.include = tls->include;
-  state.exclude = tls->exclude & ~kBackends;
+  state.exclude = tls->exclude & ~(kBackends | uint64_t{1} << kCompositeSlot);
   state.tensor_flags = tls->tensor_flags;
 }
 void set_bit(uint64_t& word, int bit, int32_t to) {
@@ -313,7 +313,7 @@ void set_bit(uint64_t& word, int bit, int32_t to) {
   if (to == 0) word &= ~(1ull << bit);
 }
 void host_layer_mode(int32_t layer, int32_t include, int32_t exclude) {
-  if (layer < kBackendBits || layer >= kKeyBits)
+  if (layer <= kCompositeSlot || layer >= kKeyBits)
     return host_log(3, "layer_mode: there is no such layer; nothing was set");
   ThreadState& state = thread_state();
   set_bit(state.include, layer, include);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "call/call_event.h"
 #include "call/check_call.h"
 #include "call/core_functions.h"
 #include "call/run_backend.h"
@@ -80,8 +81,8 @@ inline int32_t run_top(const RbCall* c, const RbValue* args, int32_t nargs, RbVa
   return run_backend(c, args, nargs, rets, nrets);
 }
 
-inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
-                            int32_t nrets, uint32_t flags) {
+inline int32_t call_unseen(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
+                           int32_t nrets, uint32_t flags) {
   const Keys k = keys_of(args, nargs);
   const ThreadState& state = thread_state();
   RbCall c;
@@ -112,6 +113,19 @@ inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, Rb
   if (__builtin_expect(state.has_streams, 0))
     c.stream = find_stream(state, __builtin_ctzll(c.keys[0]), c.device_index);
   return run_top(&c, args, nargs, rets, nrets);
+}
+
+[[gnu::noinline]] int32_t call_seen(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
+                                    int32_t nrets, uint32_t flags) {
+  CallEvent event(*op, args, nargs);
+  return event.status = call_unseen(op, args, nargs, rets, nrets, flags);
+}
+
+inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
+                            int32_t nrets, uint32_t flags) {
+  if (__builtin_expect(read_kinds.load(std::memory_order_relaxed) != 0, 0))
+    return call_seen(op, args, nargs, rets, nrets, flags);
+  return call_unseen(op, args, nargs, rets, nrets, flags);
 }
 
 // A call that leaves out the last arguments: layers and kernels see them all.

@@ -634,6 +634,11 @@ void Parser::finish_record() {
   info.nrets = static_cast<int32_t>(op.ret_names.size());
   info.args = op.arg_infos.data();
   info.ret_names = op.ret_name_ptrs.data();
+  info.schema = op.schema.c_str();
+  for (size_t i = 0; i < op.params.size(); ++i) {
+    if (op.params[i].flags & RB_ARG_MUTATED) info.mutated_args |= uint64_t{1} << i;
+  }
+  if (info.flags & (RB_OP_VIEW | RB_OP_MAYBE_VIEW)) info.aliased_args = 1;
   ops_.push_back(std::move(op_));
 }
 
