@@ -19,7 +19,7 @@ def test_the_wheel_builds_alone_and_does_what_it_says(tmp_path):
     assert symbols and not [s for s in symbols if re.match(r"_?Py|rabbet_|.*6rabbet", s)]
     pytest_command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"]
     summary = run(*pytest_command, "tests", cwd=project, prefix=prefix).splitlines()[-1]
-    assert int(re.match(r"(\d+) passed", summary).group(1)) >= 60
+    assert int(re.match(r"(\d+) passed", summary).group(1)) >= 58
     judge = [sys.executable, "-m", "rabbet_testing.monkeypatching", "blockq"]
     assert run(*judge, cwd=tmp_path, prefix=prefix) == ""
     judge = ["-n", "2", "--pyargs", "rabbet_testing", "--layer=blockq"]

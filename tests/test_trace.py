@@ -38,10 +38,11 @@ def test_infer_gives_what_a_call_gives(name):
                 "depends on the data|meta|infer: |no kernel", str(error)
             ), error
             continue
-        except (
-            RuntimeError
-        ) as error:  # an operator that is made of others, one of which reads values
-            assert re.search("meta tensor has no data|depends on", str(error)), error
+        except RuntimeError as error:
+            if "meta tensor has no data" in str(error):  # made of others, one of which reads values
+                continue
+            with pytest.raises(type(error)):
+                rabbet._C.op(name)(*case.args, **case.kwargs)
             continue
         if inferred is None:
             continue

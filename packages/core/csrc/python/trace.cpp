@@ -29,8 +29,9 @@ py::object infer_results(const py::object& op, const py::tuple& args, const py::
       [](const Op& record, const RbValue* values, int32_t n) -> py::object {
         std::vector<RbValue> rets(record.info.nrets, value_none());
         const CallDevice where = dry_run(record, values, n, rets.data(), record.info.nrets);
-        const py::object device =
-            py::reinterpret_steal<py::object>(must(make_device(where.backend, where.device)));
+        const bool has_index = where.backend != kMeta && !has_host_memory(where.backend);
+        const py::object device = py::reinterpret_steal<py::object>(
+            must(make_device(where.backend, has_index ? where.device : -1)));
         return py::make_tuple(py::reinterpret_steal<py::object>(
                                   must(results_to_python(&record, rets.data(), record.info.nrets))),
                               device);
