@@ -11,7 +11,7 @@ namespace {
 
 const RbComposites* composites;
 const RbTrace* trace;
-int32_t parts_layer, all_layer, stub_layer;
+int32_t parts_layer, all_layer, stub_layer, level_layer;
 int32_t hook_calls, fallback_calls;
 bool give_itself;
 
@@ -92,6 +92,23 @@ int32_t values_of(void*, void* frame, RbTensor* t, const char* what, RbTensor** 
   });
 }
 
+// The transform `parts_level`: calls on what its wrappers stand for; read, they are ten times that.
+void unwrapped(const rb::Args& a) {
+  std::vector<RbValue> values(a.args, a.args + a.nargs);
+  for (RbValue& v : values) {
+    if (v.tag == RB_TENSOR && v.v.t->level == a.call->level) v.v.t = get(v.v.t).parts[0];
+  }
+  rb::check(rb::host->call(a.call->op, values.data(), a.nargs, a.rets, a.nrets, a.call->flags));
+}
+int32_t tenfold(void* self, void* frame, RbTensor* t, const char*, RbTensor** out) {
+  return rb::guarded([&] {
+    if (self != &level_layer || frame != &level_layer)
+      rb::fail(RB_E_INTERNAL, "another self or frame than was given");
+    const RbValue args[] = {rb::tensor_value(get(t).parts[0]), rb::int_value(10)};
+    *out = call("mul", args, 2).take();
+  });
+}
+
 int32_t load(void*, const RbComposite* saved, RbTensor** out) {
   return rb::guarded([&] {
     if (saved->nparts != 2 || saved->nbytes != 4)
@@ -101,11 +118,11 @@ int32_t load(void*, const RbComposite* saved, RbTensor** out) {
   });
 }
 
-int32_t add_layer(RbTxn* txn, const char* name, RbFn fallback, int32_t* id) {
+int32_t add_layer(RbTxn* txn, const char* name, RbFn fallback, int32_t* id, uint32_t phase = 650) {
   RbLayer l{};
   l.struct_size = RB_SIZE(RbLayer, self);
   l.name = name;
-  l.phase = 650;
+  l.phase = phase;
   l.fallback = fallback;
   return rb::host->add_layer(txn, &l, id);
 }
@@ -123,6 +140,8 @@ int32_t init(const RbHost* host, RbTxn* txn) {
   int32_t rc = add_layer(txn, "parts", nullptr, &parts_layer);
   if (!rc) rc = add_layer(txn, "parts_all", rb::wrap<all>, &all_layer);
   if (!rc) rc = add_layer(txn, "parts_stub", rb::wrap<stubs>, &stub_layer);
+  if (!rc) rc = add_layer(txn, "parts_level", rb::wrap<unwrapped>, &level_layer, 460);
+  if (!rc) rc = trace->data_hook(level_layer, tenfold, &level_layer);
   if (!rc) rc = composites->describe(parts_layer, &own);
   if (!rc) rc = composites->describe(all_layer, &plain);
   if (!rc) rc = trace->data_hook(all_layer, values_of, nullptr);
@@ -171,6 +190,22 @@ RB_EXPORT int32_t make(int32_t layer, RbTensor* a, RbTensor* b, RbTensor* base, 
   c.base = base;
   return composites->compose(&c, out);
 }
+RB_EXPORT int32_t level_enter(int32_t* level) {
+  return rb::host->transform_push(level_layer, &level_layer, 0, level);
+}
+RB_EXPORT int32_t level_leave(int32_t level) { return rb::host->transform_pop(level); }
+RB_EXPORT int32_t level_wrap(int32_t level, RbTensor* t, RbTensor** out) {
+  return rb::host->tensor_wrap(level, t, nullptr, 0, t->ndim, t->shape, t->strides, out);
+}
+// Whether `get` says of a wrapper what it is made of.
+RB_EXPORT int32_t level_told(const RbTensor* wrapper, const RbTensor* inner) {
+  RbComposite c{};
+  c.struct_size = sizeof c;
+  return composites->get(wrapper, &c) == RB_OK && c.layer == level_layer && c.nparts == 1 &&
+         c.parts[0] == inner && c.nbytes == 16;
+}
+// Every call of the thread comes to the layer of stubs.
+RB_EXPORT void trace_all(int32_t on) { rb::host->layer_mode(stub_layer, on, -1); }
 RB_EXPORT int32_t make_stub(const RbTensor* like, RbTensor** out) {
   return trace->stub(stub_layer, like->backend, like->device.id, like->dtype_id, like->ndim,
                      like->shape, nullptr, out);

@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+from contextlib import contextmanager
 
 import rabbet
 
@@ -17,6 +18,8 @@ rabbet._C.load_plugin(LIBRARY)
 lib = ctypes.CDLL(LIBRARY)
 lib.make.argtypes = [ctypes.c_int32, *[ctypes.c_void_p] * 4]
 lib.make_stub.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+lib.level_wrap.argtypes = [ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p]
+lib.level_told.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 PARTS, ALL, STUB = (lib.layer_id(i) for i in range(3))
 
 
@@ -43,6 +46,22 @@ def stub(like):
     """A tensor of the shape, dtype and device of `like`, without values."""
     out = ctypes.c_void_p()
     return _made(lib.make_stub(address(like), ctypes.byref(out)), out)
+
+
+@contextmanager
+def level():
+    """A level of the plugin's transform; gives the function that wraps a tensor."""
+    number = ctypes.c_int32()
+    assert lib.level_enter(ctypes.byref(number)) == 0
+
+    def wrapped(t):
+        out = ctypes.c_void_p()
+        return _made(lib.level_wrap(number.value, address(t), ctypes.byref(out)), out)
+
+    try:
+        yield wrapped
+    finally:
+        lib.level_leave(number.value)
 
 
 def error(call):

@@ -181,6 +181,35 @@ assert "the data hook of the layer 'parts_all' [parts 1.0] gave the tensor itsel
     )
 
 
+def test_a_view_shares_the_version_of_its_base(process):
+    process(
+        PLAIN
+        + """
+row = compose(a[0], b[0], base=t)
+assert row.shape == (3,) and row._storage_id() == t._storage_id() and row._version == t._version
+row.copy_(compose(b[0], b[0]))
+assert t._version == 1 and a[0].equal(b[0])
+del t
+assert composite.parts(row)[1].equal(b[0])
+"""
+    )
+
+
+def test_the_data_hook_serves_transforms(process):
+    process(
+        A
+        + """
+with level() as wrapped:
+    w = wrapped(a)
+    assert (w + 1).equal(a + 1) and w.tolist() == (10 * a).tolist() and wrapped(a[0, 1]).item() == 10
+    assert lib.level_told(address(w), address(a)) and not composite.is_composite(w)
+    both = wrapped(compose(a, b, ALL))  # a wrapper of a composite
+    assert both.tolist() == (10 * (a + b)).tolist() and (both * 2).equal(2 * (a + b))
+assert "must not leave the function" in error(w.tolist)
+"""
+    )
+
+
 def test_printing(process):
     text = process(READABLE + "print(t)\nprint(compose(a, b))\nprint(stub(a))")
     values, parts, no_values = text.split("composite(")

@@ -128,6 +128,19 @@ assert (x + s).shape == (2, 3)
     )
 
 
+def test_a_layer_can_trace_every_call(process):  # noqa: F811
+    process("""
+import rabbet.nn.functional as F
+x = rabbet.ones(2, 3)
+lib.trace_all(1)
+traced = [x + 1, F.gelu(x), F.layer_norm(x, (3,)), F.mse_loss(x, x), rabbet.zeros(4), rabbet.rand(2), rabbet.logspace(0, 1, 3)]
+lib.trace_all(0)
+assert all(composite.layer(t) == "parts_stub" for t in traced) and lib.count_of(1) >= len(traced)
+assert [tuple(t.shape) for t in traced] == [(2, 3)] * 3 + [(), (4,), (2,), (3,)]
+assert (x + 1).tolist() == [[2] * 3] * 2
+""")
+
+
 # ---- source lines
 
 
