@@ -66,7 +66,7 @@ typedef struct RbTrace {
   void (*source_set)(const char* text);
   /* Read what the dispatcher does from now on: `kinds` is a mask of RB_EVENT_*. Events of all
    * readers lie in one ring: who reads too late loses the oldest ones. Nothing is paid where nobody
-   * reads. */
+   * reads. A reader is for one thread at a time. */
   int32_t (*events_open)(uint32_t kinds, RbEvents** out);
   /* Copy at most `max` events, oldest first, into elements of `size` bytes (sizeof(RbEvent) of the
    * reader's header). *lost (may be null): events lost since the last read. */
