@@ -81,8 +81,8 @@ inline int32_t run_top(const RbCall* c, const RbValue* args, int32_t nargs, RbVa
   return run_backend(c, args, nargs, rets, nrets);
 }
 
-inline int32_t call_unseen(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
-                           int32_t nrets, uint32_t flags) {
+[[gnu::always_inline]] inline int32_t call_unseen(const Op* op, const RbValue* args, int32_t nargs,
+                                                  RbValue* rets, int32_t nrets, uint32_t flags) {
   const Keys k = keys_of(args, nargs);
   const ThreadState& state = thread_state();
   RbCall c;
