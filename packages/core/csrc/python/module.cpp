@@ -6,6 +6,7 @@
 
 #include "boundary/plugin.h"
 #include "buffer.h"
+#include "composite.h"
 #include "convert.h"
 #include "core_ops.h"
 #include "data.h"
@@ -28,6 +29,7 @@
 #include "thread/host_table.h"
 #include "thread/pool.h"
 #include "thread/thread_state.h"
+#include "trace.h"
 #include "value_types.h"
 
 namespace py = pybind11;
@@ -419,6 +421,8 @@ PYBIND11_MODULE(_C, m) {
   bind_memory(m);
   bind_streams(m);
   bind_library(m);
+  bind_composite(m);
+  bind_trace(m);
 
   m.def("get_default_dtype",
         [] { return py::reinterpret_borrow<py::object>(dtype_object(default_dtype())); });

@@ -74,6 +74,7 @@ struct ThreadState {
   void (*foreign_del)(void*) = nullptr;
 
   std::vector<CurrentStream> streams;
+  std::string source, found_source;  // the line of the program: that was set, that was looked up
 };
 
 // One 8-byte pointer with the initial-exec model: a larger block can exhaust the static TLS space
