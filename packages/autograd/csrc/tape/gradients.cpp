@@ -52,7 +52,7 @@ int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from) {
 namespace {
 
 bool is_flat(const Node* n, const Edge& edge) {
-  return edge.fn && (n->info->args[edge.arg].flags & RB_ARG_FLAT);
+  return edge.fn && (RB_ARG(n->info, edge.arg)->flags & RB_ARG_FLAT);
 }
 
 size_t meta_bytes(const RbMeta& m) { return sizeof(RbMeta) + m.ndim * sizeof(int64_t); }
