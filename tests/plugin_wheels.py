@@ -92,7 +92,7 @@ def build_lazy(folder: Path) -> Path:
 def build(folder: Path, name: str, headers: Path | None = None, **changes: str) -> Path:
     """A library that needs what MANIFEST says, or `minor`, or `needed`; built with core's headers or others."""
     words = {**GOOD, **changes}
-    words["needed"] = words["needed"] or changes.get("minor", "3")
+    words["needed"] = words["needed"] or changes.get("minor", "6")
     return compile_library(folder, name, SOURCE % words, headers=headers)
 
 

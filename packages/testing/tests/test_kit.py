@@ -106,7 +106,7 @@ def test_a_backend_that_is_wrong_fails_where_it_should(mischief, wheel):
 
 
 def test_a_crash_is_a_failure_of_the_call_that_made_it(wheel):
-    some = ["-k", "neg-", "-n", "1", "--level=L2"]
+    some = ["-k", "neg- and not resolve", "-n", "1", "--level=L2"]
     done, data = kit(wheel, "--device=three", *some, THREE_OPS_MISCHIEF="crash")
     assert done.returncode == 1 and not data["conformant"]
     found = [(r["level"], r["op"], r["dtype"]) for r in failures(data)]

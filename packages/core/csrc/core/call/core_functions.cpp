@@ -1,5 +1,6 @@
 #include "call/core_functions.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "call/added_dtypes.h"
@@ -10,6 +11,7 @@
 #include "rules/infer.h"
 #include "tensor/dtype.h"
 #include "tensor/memory_format.h"
+#include "tensor/overlap.h"
 #include "thread/error.h"
 
 namespace rabbet {
@@ -103,6 +105,26 @@ void copy_block(const RbTensor* from, const RbTensor* to) {
   }
 }
 
+// The memory of a tensor without gaps as a row-major block.
+TensorRef as_block(const RbTensor* t) {
+  if (t->flags & RB_T_CONTIGUOUS) return TensorRef::share(const_cast<RbTensor*>(t));
+  static const Op* const as_strided = find_op("as_strided");
+  const int64_t size = t->numel, stride = 1;
+  RbValue args[3] = {value_tensor(const_cast<RbTensor*>(t)), value_none(), value_none()};
+  args[1].tag = args[2].tag = RB_INTS;
+  args[1].len = args[2].len = 1;
+  args[1].v.is = &size;
+  args[2].v.is = &stride;
+  return call1(as_strided, args, 3);
+}
+
+// Whether both have one dtype and lie in memory in the same way. Shapes are equal.
+bool same_layout(const RbTensor* a, const RbTensor* b) {
+  if (a->dtype_id != b->dtype_id) return false;
+  return (a->flags & b->flags & RB_T_CONTIGUOUS) ||
+         std::equal(a->strides, a->strides + a->ndim, b->strides);
+}
+
 }  // namespace
 
 void core_attach(Op& op) {
@@ -116,21 +138,24 @@ void copy_tensor(const RbTensor* src, RbTensor* dst) {
   if (src->backend == dst->backend && src->device.id == dst->device.id)
     return copy_by_kernel(src, dst);
   if (src->backend == kMeta) fail(RB_E_DEVICE, "cannot copy out of a meta tensor: it has no data");
-  // Devices copy equal dtypes between row-major blocks; casts and strides are done on the source's
-  // side.
-  TensorRef from = row_major(src);
-  if (from->dtype_id != dst->dtype_id) {
+  // Devices copy blocks of one dtype that lie in one order; casts and other orders are made on the
+  // source's side, or on the other where the source's device has no kernels.
+  static const Op* const clone = find_op("clone");
+  const bool as_it_lies =
+      is_dense(src) && (same_layout(src, dst) || !clone->table[src->backend].fn);
+  TensorRef from = as_it_lies ? TensorRef::share(const_cast<RbTensor*>(src)) : row_major(src);
+  if (!as_it_lies && from->dtype_id != dst->dtype_id) {
     TensorRef cast(
         tensor_new(src->backend, src->device.id, dst->dtype_id, src->ndim, src->shape, nullptr));
     copy_by_kernel(from.get(), cast.get());
     from = cast;
   }
   TensorRef to = TensorRef::share(dst);
-  if (!(dst->flags & RB_T_CONTIGUOUS)) {
-    to = TensorRef(
-        tensor_new(dst->backend, dst->device.id, dst->dtype_id, dst->ndim, dst->shape, nullptr));
+  if (!same_layout(from.get(), dst)) {
+    to = TensorRef(tensor_new(dst->backend, dst->device.id, from->dtype_id, from->ndim, from->shape,
+                              from->strides));
   }
-  copy_block(from.get(), to.get());
+  copy_block(as_block(from.get()).get(), as_block(to.get()).get());
   if (to.get() != dst) copy_by_kernel(to.get(), dst);
 }
 
