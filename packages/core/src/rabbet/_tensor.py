@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from . import _C, _functions
+from . import _C, _functions, composite
 from ._C import Tensor
 
 _ops = _C.op
@@ -73,7 +73,6 @@ def deepcopy_(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
     """Pickle: the elements' bytes, dtype and shape; of a composite its parts."""
-    from . import composite
     from .serialization import _rebuild_tensor, tensor_bytes
 
     attributes = (self.__dict__ or None) if type(self) is not Tensor else None

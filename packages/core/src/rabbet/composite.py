@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _C
 from ._C import Tensor
+from ._plugins import require_layer
 
 __all__ = ["blob", "compose", "is_composite", "layer", "parts", "values"]
 
@@ -103,8 +104,6 @@ def rebuild(stored: dict[str, Any], parts: tuple[Tensor | None, ...]) -> Tensor:
 
 
 def _load_layer(stored: dict[str, Any]) -> None:
-    from ._plugins import require_layer
-
     wheel = stored["wheel"].split(" ")[0]
     try:
         require_layer(stored["layer"])
