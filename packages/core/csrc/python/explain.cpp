@@ -2,15 +2,14 @@
 
 #include <pybind11/stl.h>
 
-#include "arguments.h"
 #include "boundary/plugin.h"
 #include "call/dispatch.h"
 #include "call/plan.h"
+#include "calls.h"
 #include "device/backends.h"
 #include "errors.h"
-#include "layer/layers.h"
+#include "layer/composite.h"
 #include "layer/transforms.h"
-#include "op_type.h"
 #include "rules/rule_functions.h"
 #include "thread/thread_state.h"
 
@@ -125,8 +124,13 @@ Step layer_step(const LayerEntry& layer, const Call& c) {
     step.why = on.empty() ? "no argument carries its key" : on + " carries its key";
   }
   const Handler& exact = c.op->table[layer.bit];
+  if (active && layer.has_composites) step.does = RB_EXPLAIN_ENDS;
   if (exact.fn) {
     if (active) step.handler = "a handler of its own [" + provider_of(exact) + "]";
+    return step;
+  }
+  if (active && layer.has_composites) {
+    step.handler = composite_way(layer, *c.op, c.args, c.nargs);
     return step;
   }
   std::string said;
@@ -212,35 +216,11 @@ py::dict plan(Call& c) {
 }  // namespace
 
 py::dict dispatch_plan(const py::object& op, const py::tuple& args, const py::dict& kwargs) {
-  std::vector<PyObject*> given;
-  py::list names;
-  for (const py::handle& arg : args) given.push_back(arg.ptr());
-  for (const auto& [name, value] : kwargs) {
-    names.append(name);
-    given.push_back(value.ptr());
-  }
-  const py::tuple kwnames(names);
-  const auto nargs = static_cast<Py_ssize_t>(args.size());
-  std::string why;
-  for (const Overload& overload : overloads_of(op.ptr())) {
-    RbValue values[kMaxParams];
-    Arena arena;
-    Extras extras;
-    Mismatch mismatch;
-    const Parsed parsed =
-        parse_arguments(overload, given.data(), nargs, kwnames.empty() ? nullptr : kwnames.ptr(),
-                        values, arena, extras, mismatch);
-    if (parsed == Parsed::kError) throw PythonError{};
-    if (parsed == Parsed::kNo) {
-      why += "\n  " + overload.op->schema + ": " + describe(overload, mismatch);
-      continue;
-    }
-    Call c{overload.op, values, static_cast<int32_t>(overload.params.size()), 0, 0, {}};
-    return plan(c);
-  }
-  raise(PyExc_TypeError, "explain: no signature takes %s:%s",
-        describe_call(given.data(), nargs, kwnames.empty() ? nullptr : kwnames.ptr()).c_str(),
-        why.c_str());
+  return with_call("explain", op, args, kwargs,
+                   [](const Op& record, const RbValue* values, int32_t n) -> py::object {
+                     Call c{&record, values, n, 0, 0, {}};
+                     return plan(c);
+                   });
 }
 
 }  // namespace rabbet::python

@@ -6,6 +6,7 @@
 
 #include "boundary/plugin.h"
 #include "buffer.h"
+#include "composite.h"
 #include "convert.h"
 #include "core_ops.h"
 #include "data.h"
@@ -29,6 +30,7 @@
 #include "thread/host_table.h"
 #include "thread/pool.h"
 #include "thread/thread_state.h"
+#include "trace.h"
 #include "value_types.h"
 
 namespace py = pybind11;
@@ -422,6 +424,8 @@ PYBIND11_MODULE(_C, m) {
   bind_streams(m);
   bind_graph(m);
   bind_library(m);
+  bind_composite(m);
+  bind_trace(m);
 
   m.def("get_default_dtype",
         [] { return py::reinterpret_borrow<py::object>(dtype_object(default_dtype())); });

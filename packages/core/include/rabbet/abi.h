@@ -133,7 +133,8 @@ enum {                      /* RbTensor.flags */
        RB_T_READONLY = 2,   /* memory that must not be written (a read-only NumPy array) */
        RB_T_WRAPPER = 4,    /* `ext` is a transform's wrapper; `data` is null */
        RB_T_VIEW = 8,       /* made by a view operator: view_parent is not null */
-       RB_T_INFERENCE = 16  /* made in inference mode: never recorded, written only there */
+       RB_T_INFERENCE = 16, /* made in inference mode: never recorded, written only there */
+       RB_T_COMPOSITE = 32  /* made of parts that a layer keeps, see composite.h; `data` is null */
 };
 
 /* The public part of every tensor. Passing a tensor is passing a pointer to this; core allocates
@@ -466,7 +467,9 @@ typedef struct RbOpInfo {
   const char* const* ret_names;
   uint32_t arg_size; /* bytes from one RbArgInfo to the next */
   uint32_t reserved;
-  const char* schema; /* the signature as the record has it */
+  const char* schema;    /* the signature as the record has it */
+  uint64_t mutated_args; /* arguments that are written beyond the results, a bit each */
+  uint64_t aliased_args; /* arguments whose memory a result shares, or may (RB_OP_MAYBE_VIEW) */
 } RbOpInfo;
 /* The RbArgInfo of argument `i` of the operator that `info` describes. */
 #define RB_ARG(info, i) \

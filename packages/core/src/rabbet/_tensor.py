@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from . import _C, _functions
+from . import _C, _functions, composite
 from ._accelerators import Device, chosen_device
 from ._C import Tensor
 
@@ -73,9 +73,18 @@ def deepcopy_(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
-    """Pickle: the elements' bytes, dtype and shape."""
+    """Pickle: the elements' bytes, dtype and shape; of a composite its parts."""
     from .serialization import _rebuild_tensor, tensor_bytes
 
+    attributes = (self.__dict__ or None) if type(self) is not Tensor else None
+    stored = composite.state(self)
+    if stored is not None:
+        parts = composite.parts(self.detach())
+        return (
+            composite.rebuild_pickled,
+            (stored, parts, _requires_grad(self), type(self)),
+            attributes,
+        )
     state = (
         tensor_bytes(self.detach()),
         str(self.dtype)[7:],
@@ -83,7 +92,7 @@ def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
         _requires_grad(self),
         type(self),
     )
-    return _rebuild_tensor, state, (self.__dict__ or None) if type(self) is not Tensor else None
+    return _rebuild_tensor, state, attributes
 
 
 def setstate_(self: Tensor, state: dict[str, Any]) -> None:

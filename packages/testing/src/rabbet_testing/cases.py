@@ -170,6 +170,15 @@ _SPECIAL: dict[str, Callable[[Maker], list[Case]]] = {
     "sgn_vjp": lambda m: [],
     "view": lambda m: [_case("view", [m.tensor(3, 4), [2, 6]])],
     "reshape": lambda m: [_case("reshape", [m.tensor(3, 4).t(), [2, -1]])],
+    # The references compute in float64: the bytes of other dtypes are not theirs.
+    "view.dtype": lambda m: [_case("view.dtype", [m.tensor(3, 4), rabbet.int64])]
+    if m.dtype is rabbet.float64
+    else [],
+    "view.dtype_scatter": lambda m: [
+        _case("view.dtype_scatter", [m.tensor(3, 4), m.tensor(3, 4).view(rabbet.int64), rabbet.int64])
+    ]
+    if m.dtype is rabbet.float64
+    else [],
     "expand": lambda m: [_case("expand", [m.tensor(3, 1), [2, 3, 4]])],
     "permute": lambda m: [_case("permute", [m.tensor(2, 3, 4), [2, 0, 1]])],
     "movedim": lambda m: [_case("movedim", [m.tensor(2, 3, 4), [0], [2]])],

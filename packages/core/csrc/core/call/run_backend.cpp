@@ -29,7 +29,7 @@ namespace {
 class LayersOff {
  public:
   explicit LayersOff(uint64_t keep = 0) : state_(thread_state()), before_(state_.exclude) {
-    state_.exclude |= ~(kBackendMask | keep);
+    state_.exclude |= ~(kBackendMask | uint64_t{1} << kCompositeSlot | keep);
   }
   ~LayersOff() { state_.exclude = before_; }
   LayersOff(const LayersOff&) = delete;

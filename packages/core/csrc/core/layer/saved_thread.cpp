@@ -1,6 +1,7 @@
 #include "layer/saved_thread.h"
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "layer/layers.h"
@@ -26,6 +27,7 @@ struct RbTls {
   std::vector<rabbet::TransformFrame> levels;
   std::vector<rabbet::CurrentStream> streams;
   std::vector<rabbet::PoolUse> pools;
+  std::string source;
   std::vector<OfLayer> parts;
 };
 
@@ -42,6 +44,7 @@ RbTls* tls_save() {
   saved->levels = state.levels;
   saved->streams = state.streams;
   saved->pools = state.pools;
+  saved->source = state.source;
   for (const LayerEntry* entry : layers_in_order()) {
     const RbLayer& layer = entry->desc;
     if (!entry->active || !layer.thread_save) continue;
@@ -59,6 +62,7 @@ void tls_restore(const RbTls& saved) {
   state.levels = saved.levels;
   state.streams = saved.streams;
   state.pools = saved.pools;
+  state.source = saved.source;
   state.has_streams = !saved.streams.empty();
   state.include = saved.include;
   state.exclude = saved.exclude;

@@ -67,7 +67,7 @@ std::shared_ptr<OpenSegment> open_segment(int backend, int device, const std::st
 }  // namespace
 
 IpcPlace ipc_export(const Tensor* t) {
-  if (t->backend == kMeta || has_host_memory(t->backend) || (t->flags & RB_T_WRAPPER))
+  if (t->backend == kMeta || has_host_memory(t->backend) || is_made_of_parts(t))
     fail(RB_E_NOTIMPL, "the memory of '%s' is not shared with other processes by handles",
          backend_name(t->backend));
   const Block* block = block_of(t);

@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
+#include <new>
 
 #include "device/backends.h"
 #include "device/memory.h"
 #include "device/streams.h"
+#include "record/op.h"
 #include "tensor/dtype.h"
 #include "thread/error.h"
+#include "thread/events.h"
 #include "thread/thread_state.h"
 
 namespace rabbet {
@@ -21,7 +23,10 @@ namespace {
 
 static_assert(kBackendIds == kMaxBackends && kSlotIds == kSlots);
 
-void free_cached(Storage* s) { cached_free(static_cast<Block*>(s->ctx)); }
+void free_cached(Storage* s) {
+  record_memory(RB_EVENT_FREE, s->backend, s->device, s->data, s->nbytes);
+  cached_free(static_cast<Block*>(s->ctx));
+}
 void free_block(Storage* s) { block_free(s->data, s->nbytes); }
 
 struct Adopted {
@@ -157,6 +162,12 @@ inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Sto
   bump(live.storages, 1);
 }
 
+// Memory of the allocator.
+inline void init_block_storage(Tensor* t, Block* block, uint64_t nbytes, ThreadState& state) {
+  record_memory(RB_EVENT_ALLOC, t->backend, t->device.id, block->data, nbytes);
+  init_storage(t, block->data, nbytes, free_cached, block, state);
+}
+
 // Data of at most kInlineBytes, which lie in the tensor itself.
 inline void init_inline_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
   mark_unused(t->inline_data + nbytes, kInlineBytes - nbytes);
@@ -180,7 +191,7 @@ void discard_block(Tensor* t, ThreadState& state) {  // before a storage exists
   try {
     Block* block =
         cached_alloc(backend, device, nbytes ? nbytes : 1, current_stream(state, backend, device));
-    init_storage(t, block->data, nbytes, free_cached, block, state);
+    init_block_storage(t, block, nbytes, state);
   } catch (...) {
     discard_block(t, state);
     throw;
@@ -268,7 +279,7 @@ Tensor* tensor_in(MemoryKind kind, int backend, int device, int dtype, int ndim,
                            shape, nullptr, state);
   try {
     Block* block = heap_of(backend, device, kind).allocate(nbytes ? nbytes : 1, stream, 0);
-    init_storage(t, block->data, nbytes, free_cached, block, state);
+    init_block_storage(t, block, nbytes, state);
   } catch (...) {
     discard_block(t, state);
     throw;
@@ -334,6 +345,74 @@ Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const
   return t;
 }
 
+namespace {
+
+Body* make_body(const Composition& what) {
+  const uint64_t size = sizeof(Body) + what.nparts * sizeof(RbTensor*) + what.nbytes;
+  auto* body = new (block_alloc(size)) Body;
+  body->refs.store(1, std::memory_order_relaxed);
+  body->layer = what.layer;
+  body->nparts = what.nparts;
+  body->nbytes = what.nbytes;
+  for (uint32_t i = 0; i < what.nparts; ++i) {
+    body->parts()[i] = what.parts[i];
+    if (what.parts[i]) retain(what.parts[i]);
+  }
+  if (what.nbytes) std::memcpy(body->blob(), what.blob, what.nbytes);
+  return body;
+}
+
+void drop_body(Body* body) {
+  if (body->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  for (uint32_t i = 0; i < body->nparts; ++i) {
+    if (body->parts()[i]) release(body->parts()[i]);
+  }
+  block_free(body, sizeof(Body) + body->nparts * sizeof(RbTensor*) + body->nbytes);
+}
+
+uint64_t composite_keys(int layer) { return uint64_t{1} << layer | uint64_t{1} << kCompositeSlot; }
+
+void set_body(Tensor* t, Body* body) {
+  t->ext = body;
+  t->flags |= RB_T_COMPOSITE;
+  t->keys[0] |= composite_keys(body->layer);
+}
+
+// Takes over `body`.
+Tensor* tensor_of_body(Body* body, int backend, int device, int dtype, int ndim,
+                       const int64_t* shape, const int64_t* strides, const RbTensor* base) {
+  ThreadState& state = thread_state();
+  Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides, state);
+  if (base) {
+    t->storage = impl(base)->storage;
+    t->storage->refs.fetch_add(1, std::memory_order_relaxed);
+    t->data = nullptr;
+    t->flags = (t->flags & RB_T_CONTIGUOUS) | (base->flags & RB_T_INFERENCE);
+  } else {
+    init_storage(t, nullptr, 0, nullptr, nullptr, state);
+  }
+  set_body(t, body);
+  return t;
+}
+
+}  // namespace
+
+Tensor* tensor_compose(const Composition& what) {
+  check_device(what.backend, what.device);
+  count_elements(what.ndim, what.shape);
+  if (what.ndim > kMaxDims)
+    fail(RB_E_ARG, "a tensor has at most %d dimensions, got %d", kMaxDims, what.ndim);
+  return tensor_of_body(make_body(what), what.backend, what.device, what.dtype, what.ndim,
+                        what.shape, what.strides, what.base);
+}
+
+Tensor* composite_alias(const RbTensor* t) {
+  auto* body = const_cast<Body*>(&body_of(t));
+  body->refs.fetch_add(1, std::memory_order_relaxed);
+  return tensor_of_body(body, t->backend, t->device.id, t->dtype_id, t->ndim, t->shape, t->strides,
+                        t);
+}
+
 Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, const int64_t* shape,
                      const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*)) {
   const int64_t numel = count_elements(ndim, shape);
@@ -356,6 +435,7 @@ Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, c
 }
 
 void tensor_set_data(Tensor* t, const RbTensor* src) {
+  if (t == src) return;
   if ((t->flags | src->flags) & RB_T_WRAPPER) {
     fail(RB_E_STATE,
          "inside a transform a tensor cannot be given other memory (by assigning to .data, or by "
@@ -377,6 +457,11 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
   t->device = src->device;
   t->dtype = src->dtype;
   t->dtype_id = src->dtype_id;
+  if (t->flags & RB_T_COMPOSITE) {
+    t->keys[0] &= ~composite_keys(body_of(t).layer);
+    drop_body(static_cast<Body*>(const_cast<void*>(t->ext)));
+  }
+  t->ext = nullptr;
   t->keys[0] = (t->keys[0] & ~(1ull << t->backend)) | 1ull << src->backend;
   ThreadState& state = thread_state();
   bump(state.live->of[t->backend].tensors, -1);
@@ -384,6 +469,11 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
   t->backend = src->backend;
   t->numel = src->numel;
   t->flags = (src->flags & ~uint32_t{RB_T_VIEW}) | (t->flags & RB_T_VIEW);
+  if (src->flags & RB_T_COMPOSITE) {
+    auto* body = const_cast<Body*>(&body_of(src));
+    body->refs.fetch_add(1, std::memory_order_relaxed);
+    set_body(t, body);
+  }
   t->storage = fresh;
   storage_release(old, state);
 }
@@ -416,7 +506,8 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
 }
 
 namespace {
-void drop_wrap(Tensor* t) {
+void drop_parts(Tensor* t) {
+  if (t->flags & RB_T_COMPOSITE) return drop_body(static_cast<Body*>(const_cast<void*>(t->ext)));
   auto* wrap = static_cast<RbWrap*>(const_cast<void*>(t->ext));
   release(wrap->inner);
   if (wrap->second) release(wrap->second);
@@ -439,7 +530,7 @@ void drop_slots(Tensor* t, ThreadState& state) {
     t->pyobj = nullptr;
     if (pyobj & 1) release_pyobj(reinterpret_cast<void*>(pyobj & ~uintptr_t{1}));
   }
-  if (t->flags & RB_T_WRAPPER) drop_wrap(t);
+  if (is_made_of_parts(t)) drop_parts(t);
   if (t->shape != t->dims) free_dims(t, state);
   ViewRecord* record = t->view;
   if (!record) return nullptr;
@@ -456,7 +547,7 @@ void tensor_destroy(Tensor* t) {
   while (t) {
     if (t->used_slots) drop_slots(t, state);
     Tensor* parent = nullptr;
-    if (t->pyobj || t->view || t->shape != t->dims || t->flags & RB_T_WRAPPER)
+    if (t->pyobj || t->view || t->shape != t->dims || is_made_of_parts(t))
       parent = drop_rare(t, state);
     Storage* s = t->storage;
     LiveCounts::OfBackend& live = state.live->of[t->backend];

@@ -82,7 +82,8 @@ struct ThreadState {
 
   std::vector<CurrentStream> streams;
   std::vector<PoolUse> pools;
-  Capture* capture = nullptr;  // that the thread's work on a device goes to
+  Capture* capture = nullptr;        // that the thread's work on a device goes to
+  std::string source, found_source;  // the line of the program: that was set, that was looked up
 };
 
 // One 8-byte pointer with the initial-exec model: a larger block can exhaust the static TLS space
