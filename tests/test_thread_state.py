@@ -104,6 +104,16 @@ def once_elsewhere(state, work):
     return results[0]
 
 
+def test_the_line_of_the_program_goes_along(state):
+    rabbet._C.set_source("model.py:3 in forward")
+    try:
+        saved = Saved(state)
+    finally:
+        rabbet._C.set_source(None)
+    there, after = elsewhere(state, saved, rabbet._C.source)
+    assert there == "model.py:3 in forward" and after != there
+
+
 def test_the_thread_that_saves_goes_on_as_it_was(state):
     x = rabbet.ones(2, requires_grad=True)
     saved = Saved(state)

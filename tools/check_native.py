@@ -12,23 +12,29 @@ from abi_layout import HEADER, ROOT, breaks, layout
 GOLDEN = ROOT / "tests/abi_layout.json"
 
 
+HEADERS = [
+    HEADER,
+    *(HEADER.parent / name for name in ("capture.h", "composite.h", "device.h", "trace.h")),
+]
+
+
 def header_compiles() -> list[str]:
-    """Problems of the header as C11 and C++17 with every warning an error."""
+    """Problems of the headers as C11 and C++17 with every warning an error."""
     problems = []
-    for compiler, std, lang in (("gcc", "c11", "c"), ("g++", "c++17", "c++")):
-        command = [
-            compiler,
-            f"-std={std}",
-            "-pedantic",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-fsyntax-only",
-            "-x",
-            lang,
-        ]
-        if subprocess.run([*command, str(HEADER)]).returncode:
-            problems.append(f"rabbet/abi.h is not clean as {std}")
+    for header in HEADERS:
+        for compiler, std, lang in (("gcc", "c11", "c"), ("g++", "c++17", "c++")):
+            strict = ["-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+            command = [
+                compiler,
+                f"-std={std}",
+                *strict,
+                "-I",
+                str(HEADER.parent.parent),
+                "-x",
+                lang,
+            ]
+            if subprocess.run([*command, str(header)]).returncode:
+                problems.append(f"rabbet/{header.name} is not clean as {std}")
     return problems
 
 

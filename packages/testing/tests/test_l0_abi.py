@@ -58,6 +58,18 @@ __attribute__((constructor)) static void before_init(void)
   RbTxn* txn; int32_t id; const RbHost* host = (const RbHost*)dlsym(dlopen(CORE, RTLD_NOW | RTLD_NOLOAD), "_ZN6rabbet5kHostE");
   host->txn_begin("early", &txn); host->add_backend(txn, &backend, &id); host->txn_commit(txn); }
 """
+COMPOSITES = """
+#include "rabbet/composite.h"
+#include "rabbet/trace.h"
+static int32_t own_layer(const RbHost* host, RbTxn* txn)
+{ static RbLayer l; int32_t id = 0; l.struct_size = RB_SIZE(RbLayer, self); l.name = "parts"; l.phase = 650;
+  host->add_layer(txn, &l, &id); return id; }
+static int32_t describe(const RbHost* host, int32_t layer, uint32_t size)
+{ static RbCompositeLayer d; d.struct_size = size;
+  return ((const RbComposites*)host->get_ext(RB_COMPOSITE_EXT, 1))->describe(layer, size ? &d : 0); }
+static int32_t hook(const RbHost* host, int32_t layer)
+{ return ((const RbTrace*)host->get_ext(RB_TRACE_EXT, 1))->data_hook(layer, 0, 0); }
+"""
 # What is changed in the sound plugin, what finds it (a check, or a probe), and the words.
 BROKEN = {
     "ignores a registration that fails": (
@@ -108,6 +120,21 @@ BROKEN = {
          ("{RB_SIZE(RbBackend, allocator), RB_B_HOST_MEMORY,", "{RB_SIZE(RbBackend, streams), RB_B_HOST_MEMORY,"),
          ("&devices, &allocator};", "&devices, &allocator, &streams};")], "init",
         r"a backend of host memory has streams[^@]*add_backend 'odd': `create` of the streams is null[^@]*`event_query` of the streams is null"),
+    "composites of a layer that is not there": (
+        [("//TOP", COMPOSITES), ("//INIT", "if (describe(host, 77, sizeof(RbCompositeLayer))) return 10;")], "init",
+        "describe: 77 is not the id of a layer that was added"),
+    "composites described too briefly": (
+        [("//TOP", COMPOSITES), ("//INIT", "if (describe(host, own_layer(host, txn), 12)) return 10;")], "init",
+        r"describe: the struct_size of RbCompositeLayer is 12, expected \d+ to \d+"),
+    "a description of null": (
+        [("//TOP", COMPOSITES), ("//INIT", "if (describe(host, own_layer(host, txn), 0)) return 10;")], "init",
+        "describe: the RbCompositeLayer is null"),
+    "a description whose failure is ignored": (
+        [("//TOP", COMPOSITES), ("//INIT", "describe(host, own_layer(host, txn), sizeof(RbCompositeLayer));")], "failures",
+        "describe, failed with 10, but init returned 0"),
+    "a data hook of a layer that is not there": (
+        [("//TOP", COMPOSITES), ("//INIT", "if (hook(host, 3)) return 10;")], "init",
+        "data_hook: 3 is not the id of a layer that was added"),
     "devices that cannot be counted": ([("return RB_OK; /*COUNT*/", "return RB_E_DEVICE;")], "devices", "RbDevices.count returned 6 with 1 devices; it must not fail"),
     "init reports a failure that is none": ([("//INIT", 'return host->err_set(RB_E_DEVICE, "no board");')], "init", r"init returned 6 \(no board\), though nothing failed"),
     "init crashes": ([("//INIT", "*(volatile int*)0 = 1;")], "init", "died of SIGSEGV: in the step 'init on a host"),

@@ -4,6 +4,8 @@
 
 #include "device/backends.h"
 #include "errors.h"
+#include "layer/transforms.h"
+#include "ref.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
 
@@ -39,6 +41,20 @@ int dtype_of_format(const char* format, Py_ssize_t itemsize) {
   return -1;
 }
 
+namespace {
+// A composite's values, which are a copy: who writes them would not write the tensor.
+int values_buffer(const Tensor* t, Py_buffer* view, int flags) {
+  if (flags & PyBUF_WRITABLE) {
+    PyErr_SetString(PyExc_BufferError, "the tensor is a composite: its values can be read only");
+    return -1;
+  }
+  Ref values(object_boundary([&] { return wrap(readable(t, "buffer").release_ownership()); }));
+  if (!values || PyObject_GetBuffer(values.get(), view, flags) < 0) return -1;
+  view->readonly = 1;
+  return 0;
+}
+}  // namespace
+
 int tensor_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   const Tensor* t = tensor_of(self);
   view->obj = nullptr;
@@ -48,6 +64,7 @@ int tensor_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   };
   if (t->flags & RB_T_WRAPPER)
     return refuse("the tensor stands for others inside a transform and has no memory of its own");
+  if (t->flags & RB_T_COMPOSITE) return values_buffer(t, view, flags);
   if (!has_host_memory(t->backend))
     return refuse("the tensor's memory is not on the CPU: use .cpu() first");
   const char* const format = buffer_format(t->dtype_id);

@@ -22,6 +22,7 @@ struct CoreOps {
 #define X(name) const Op* name = nullptr;
   RABBET_BINDING_OPS(X)
 #undef X
+  const Op* view_dtype = nullptr;  // an overload: view.dtype
 };
 extern CoreOps ops;
 

@@ -284,7 +284,7 @@ Ref tensor_item(const RbTensor* t, const char* what) {
           static_cast<long long>(t->numel));
   }
   if (t->backend == kMeta) raise(PyExc_RuntimeError, "%s: a meta tensor has no data", what);
-  const TensorRef host = to_numbers(readable(t, what));
+  const TensorRef host = to_numbers(readable(t, what).get());
   return Ref(must(element_to_python(host->data, host->dtype_id)));
 }
 
@@ -302,7 +302,7 @@ PyObject* nested_list(const RbTensor* t, int dim, const char* at) {
 
 Ref tensor_to_list(const RbTensor* t) {
   if (t->backend == kMeta) raise(PyExc_RuntimeError, "tolist(): a meta tensor has no data");
-  const TensorRef host = to_numbers(readable(t, "tolist()"));
+  const TensorRef host = to_numbers(readable(t, "tolist()").get());
   return Ref(must(nested_list(host.get(), 0, static_cast<const char*>(host->data))));
 }
 

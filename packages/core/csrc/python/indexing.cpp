@@ -40,13 +40,12 @@ SliceBounds slice_bounds(const PySliceObject* s) {
 }
 
 // A plain integer index: an int, a NumPy integer or a 0-d integer tensor; bools are masks. A tensor
-// of a transform has no one value.
+// of a transform has no one value; a composite is its layer's.
 bool integer_index(PyObject* o, int64_t* out) {
   if (PyBool_Check(o)) return false;
   if (is_tensor(o)) {
     const Tensor* t = tensor_of(o);
-    if (t->ndim != 0 || t->flags & RB_T_WRAPPER || !is_integral(t->dtype_id) ||
-        t->dtype_id == RB_BOOL8)
+    if (t->ndim != 0 || is_made_of_parts(t) || !is_integral(t->dtype_id) || t->dtype_id == RB_BOOL8)
       return false;
     return int_value(tensor_item(t).get(), out);
   }

@@ -38,7 +38,8 @@ void drop_function(void* self) {
 
 /// Whether core runs the call itself: no layer, but perhaps transforms, sees what the kernel does.
 bool below_layers() {
-  constexpr uint64_t layers = kLayerMask & ~(uint64_t{1} << kTransformSlot);
+  constexpr uint64_t layers =
+      kLayerMask & ~(uint64_t{1} << kTransformSlot | uint64_t{1} << kCompositeSlot);
   return (thread_state().exclude & layers) == layers;
 }
 

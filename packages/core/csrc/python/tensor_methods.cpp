@@ -8,6 +8,7 @@
 #include "device/backends.h"
 #include "dlpack.h"
 #include "errors.h"
+#include "layer/transforms.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
 #include "value_types.h"
@@ -58,7 +59,19 @@ PyObject* numel(PyObject* s, PyObject*) { return PyLong_FromLongLong(tensor_of(s
 PyObject* element_size(PyObject* s, PyObject*) {
   return PyLong_FromLong(dtype_info(tensor_of(s)->dtype_id).itemsize);
 }
-PyObject* data_ptr(PyObject* s, PyObject*) { return PyLong_FromVoidPtr(tensor_of(s)->data); }
+PyObject* data_ptr(PyObject* s, PyObject*) {
+  return object_boundary([&]() -> PyObject* {
+    Tensor* t = tensor_of(s);
+    if (!(t->flags & RB_T_COMPOSITE)) return PyLong_FromVoidPtr(t->data);
+    const TensorRef real = readable(t, "data_ptr()");
+    if (real->refs.load(std::memory_order_acquire) == 1) {
+      raise(PyExc_RuntimeError,
+            "data_ptr(): the tensor's layer makes its values anew each time: there is no address "
+            "that lasts; keep the tensor that holds them, for example t + 0");
+    }
+    return PyLong_FromVoidPtr(real->data);
+  });
+}
 PyObject* storage_offset(PyObject* s, PyObject*) {
   const Tensor* t = tensor_of(s);
   const int64_t bytes = static_cast<char*>(t->data) - static_cast<char*>(t->storage->data);
@@ -189,20 +202,22 @@ PyObject* cuda(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
   });
 }
 
-// view(sizes...) is the operator; view(dtype) reads the same bytes as another type.
+// The dtype of view(dtype) or view(dtype=...), else null.
+PyObject* dtype_argument(PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  const Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+  if (nargs + named != 1 || !is_dtype(args[0])) return nullptr;
+  if (named && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "dtype"))
+    return nullptr;
+  return args[0];
+}
+
+// view(sizes...), or view(dtype), which reads the same bytes as another type.
 PyObject* view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return object_boundary([&]() -> PyObject* {
     Tensor* t = tensor_of(self);
-    if (nargs == 1 && !names && is_dtype(args[0])) {
-      const int dtype = dtype_of(args[0]), from = dtype_info(t->dtype_id).itemsize,
-                item = dtype_info(dtype).itemsize;
-      if (from != item)
-        raise(PyExc_RuntimeError, "view(dtype): the element sizes differ (%d and %d bytes)", from,
-              item);
-      TensorRef same(tensor_share(t, t->ndim, t->shape, t->strides, t->data));
-      same->dtype_id = static_cast<uint16_t>(dtype);
-      same->dtype = dtype_info(dtype).dlpack;
-      return wrap(same.release_ownership());
+    if (PyObject* dtype = dtype_argument(args, nargs, names)) {
+      return wrap(run_op(ops.view_dtype, {value_tensor(t), value_dtype(dtype_of(dtype))})
+                      .release_ownership());
     }
     int64_t sizes[kMaxDims];
     PyObject* list =
@@ -257,9 +272,10 @@ PyObject* make_subclass(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
       raise(PyExc_TypeError,
             "_make_subclass(cls, tensor, requires_grad=False): cls must be a subclass of Tensor");
     }
-    Tensor* t = tensor_of(args[1]);
-    Ref made(must(wrap_as(reinterpret_cast<PyTypeObject*>(args[0]),
-                          tensor_share(t, t->ndim, t->shape, t->strides, t->data))));
+    TensorRef same = run_op(ops.detach, {value_tensor(tensor_of(args[1]))});
+    if (same->pyobj || same->refs.load(std::memory_order_acquire) > 1)  // a layer's own tensor
+      same = TensorRef(tensor_alias(same.get()));
+    Ref made(must(wrap_as(reinterpret_cast<PyTypeObject*>(args[0]), same.release_ownership())));
     PyObject* grad = nargs > 2                               ? args[2]
                      : names && PyTuple_GET_SIZE(names) == 1 ? args[nargs]
                                                              : Py_False;

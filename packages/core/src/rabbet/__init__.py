@@ -45,7 +45,7 @@ _OTHER_WHEELS = {
     "vmap": "rabbet-vmap",
     "amp": "rabbet-autocast",
 }
-_OWN_MODULES = {"accelerator", "library", "serialization", "testing"}
+_OWN_MODULES = {"accelerator", "composite", "library", "serialization", "testing"}
 _FROM_STREAMS = {"Event", "Stream"}
 _FROM_AUTOGRAD = {
     "no_grad",

@@ -3,6 +3,7 @@
 from typing import Any as _Any
 
 from . import accelerator as accelerator
+from . import composite as composite
 from . import library as library
 from . import serialization as serialization
 from ._C import (

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from . import _C, _functions
+from . import _C, _functions, composite
+from ._accelerators import Device, chosen_device
 from ._C import Tensor
 
 _ops = _C.op
@@ -72,9 +73,18 @@ def deepcopy_(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
-    """Pickle: the elements' bytes, dtype and shape."""
+    """Pickle: the elements' bytes, dtype and shape; of a composite its parts."""
     from .serialization import _rebuild_tensor, tensor_bytes
 
+    attributes = (self.__dict__ or None) if type(self) is not Tensor else None
+    stored = composite.state(self)
+    if stored is not None:
+        parts = composite.parts(self.detach())
+        return (
+            composite.rebuild_pickled,
+            (stored, parts, _requires_grad(self), type(self)),
+            attributes,
+        )
     state = (
         tensor_bytes(self.detach()),
         str(self.dtype)[7:],
@@ -82,7 +92,7 @@ def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
         _requires_grad(self),
         type(self),
     )
-    return _rebuild_tensor, state, (self.__dict__ or None) if type(self) is not Tensor else None
+    return _rebuild_tensor, state, attributes
 
 
 def setstate_(self: Tensor, state: dict[str, Any]) -> None:
@@ -168,9 +178,29 @@ def _quietly() -> Any:
     return contextlib.nullcontext()
 
 
-def is_pinned(self: Tensor) -> bool:
-    """Whether the memory is pinned; no backend pins memory yet."""
-    return False
+def is_pinned(self: Tensor, device: Device = None) -> bool:
+    """Whether the memory is pinned host memory. `device` is taken for PyTorch's sake."""
+    return _C.is_pinned(self)
+
+
+def pin_memory(self: Tensor, device: Device = None) -> Tensor:
+    """The tensor in pinned host memory, which devices copy from and to without staging; itself if it lies there.
+
+    Args:
+        device: for whose sake; None: the current accelerator.
+
+    Raises:
+        RuntimeError: if the tensor is not on the CPU.
+        NotImplementedError: if the backend offers no pinned memory.
+    """
+    if not self.is_cpu:
+        raise RuntimeError(
+            f"pin_memory: only tensors of the CPU can be pinned, this one is on {self.device}"
+        )
+    if _C.is_pinned(self):
+        return self
+    with _quietly():
+        return _C.pinned_like(self, chosen_device("pin_memory", device)).copy_(self)
 
 
 def _bernoulli(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -213,6 +243,7 @@ _METHODS: dict[str, Any] = {
     "clamp_max_": clamp_("clamp_", "max"),
     "random_": random_,
     "is_pinned": is_pinned,
+    "pin_memory": pin_memory,
     "bernoulli": _bernoulli,
     "multinomial": _multinomial,
     "record_stream": _record_stream,

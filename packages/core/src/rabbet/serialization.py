@@ -2,7 +2,8 @@
 
 A file is 8 bytes with the header's length, a JSON header, and the tensors' bytes. A dict of tensors is an ordinary
 safetensors file. Anything else (nested dicts, lists, numbers, strings) is stored as such a file whose metadata
-holds a skeleton: the structure with tensors replaced by names. Nothing in a file is ever executed.
+holds a skeleton: the structure with tensors replaced by names. A composite tensor is stored as its parts, with what
+its layer needs to make it again. Nothing in a file is ever executed.
 """
 
 import base64
@@ -13,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from . import _C
+from . import _C, composite
 from ._C import Tensor
 
 __all__ = ["SerializationError", "load", "save"]
@@ -79,8 +80,21 @@ class _Packer:
             self.tensors[path] = t
         return self._names[key]
 
+    def composite(self, stored: dict[str, Any], t: Tensor, path: str) -> Any:
+        parts = composite.parts(t)
+        if not parts:
+            raise SerializationError(
+                f"save: the tensor at '{path}' is a stub of the layer '{stored['layer']}' and has no data"
+            )
+        packed = [self.pack(part, f"{path}.{i}") for i, part in enumerate(parts)]
+        text = {**stored, "blob": base64.b64encode(stored["blob"]).decode()}
+        return {"o": [{**text, "shape": list(stored["shape"])}, packed]}
+
     def pack(self, value: Any, path: str) -> Any:
         if isinstance(value, Tensor):
+            stored = composite.state(value)
+            if stored is not None:
+                return self.composite(stored, value, path or "tensor")
             return {"t": self.tensor(value, path or "tensor")}
         if value is None or isinstance(value, (bool, int, str)):
             return value
@@ -126,6 +140,8 @@ def _unpack(node: Any, tensors: dict[str, Tensor], file: str) -> Any:
     if kind in ("l", "u"):
         items = [_unpack(v, tensors, file) for v in value]
         return items if kind == "l" else tuple(items)
+    if kind == "o":
+        return _unpack_composite(*value, tensors=tensors, file=file)
     simple: dict[str, Callable[[Any], Any]] = {
         "f": float,
         "c": lambda v: complex(*v),
@@ -135,6 +151,28 @@ def _unpack(node: Any, tensors: dict[str, Tensor], file: str) -> Any:
     if kind not in simple:
         raise SerializationError(f"{file}: the skeleton has an unknown kind '{kind}'")
     return simple[kind](value)
+
+
+def _unpack_composite(stored: Any, parts: Any, *, tensors: dict[str, Tensor], file: str) -> Tensor:
+    wanted = {"name": str, "layer": str, "wheel": str, "blob": str, "dtype": str, "shape": list}
+    whole = isinstance(stored, dict) and all(
+        isinstance(stored.get(k), t) for k, t in wanted.items()
+    )
+    if (
+        not whole
+        or stored["dtype"] not in _NAMES
+        or not all(type(size) is int and size >= 0 for size in stored["shape"])
+        or not isinstance(parts, list)
+    ):
+        raise SerializationError(f"{file}: the skeleton of a composite tensor is damaged")
+    made = [_unpack(part, tensors, file) for part in parts]
+    if not all(part is None or isinstance(part, Tensor) for part in made):
+        raise SerializationError(f"{file}: a part of a composite tensor is no tensor")
+    try:
+        blob = base64.b64decode(stored["blob"], validate=True)
+        return composite.rebuild({**stored, "blob": blob}, tuple(made))
+    except (_C.PluginError, ValueError, TypeError) as error:
+        raise SerializationError(f"{file}: {error}") from None
 
 
 def _key(key: Any, file: str) -> Any:
@@ -156,6 +194,8 @@ def _is_plain(obj: Any) -> bool:
     if not all(
         isinstance(k, str) and k != "__metadata__" and isinstance(v, Tensor) for k, v in obj.items()
     ):
+        return False
+    if any(composite.is_composite(v) for v in obj.values()):
         return False
     places = {
         (v._storage_id(), v.data_ptr(), tuple(v.shape), tuple(v.stride())) for v in obj.values()

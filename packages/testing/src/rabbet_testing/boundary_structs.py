@@ -1,4 +1,4 @@
-"""The structs of `rabbet/abi.h` in Python, read from the installed header."""
+"""The structs of `rabbet/abi.h` and of core's optional tables in Python, read from the installed headers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ _TYPES: dict[str, Any] = {
 # Up to which member a struct that is handed in has to reach.
 LEAST = {"RbPlugin": "init", "RbKernel": "self", "RbRule": "self", "RbFormulaKernel": "self", "RbDTypeInfo": "encode",
          "RbLayer": "self", "RbBackend": "allocator", "RbDevices": "sync",
-         "RbAllocator": "free", "RbStreams": "event_query"}  # fmt: skip
+         "RbAllocator": "free", "RbStreams": "event_query", "RbCompositeLayer": "self"}  # fmt: skip
+
+
+_HEADERS = ("abi.h", "capture.h", "composite.h", "device.h", "trace.h")
 
 
 def _header() -> str:
-    text = (Path(rabbet.get_include()) / "rabbet" / "abi.h").read_text("utf-8")
+    folder = Path(rabbet.get_include()) / "rabbet"
+    text = "".join((folder / name).read_text("utf-8") for name in _HEADERS)
     return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
 
 
@@ -45,7 +49,7 @@ def struct(name: str) -> type[ctypes.Structure]:
     """A struct as a class of ctypes; pointers are numbers."""
     match = re.search(rf"struct {name} \{{(.*?)\n\}}", _header(), flags=re.S)
     if match is None:
-        raise LookupError(f"rabbet/abi.h has no struct {name}")
+        raise LookupError(f"the headers have no struct {name}")
     return type(name, (ctypes.Structure,), {"_fields_": _members(match[1])})
 
 

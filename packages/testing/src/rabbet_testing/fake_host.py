@@ -25,7 +25,7 @@ from .boundary_structs import LEAST, size_up_to, struct
 FAILURE = 10  # RB_E_PLUGIN
 _RULES = ("decomp", "shape", "vjp", "jvp")  # RB_RULE_*
 _OPAQUE = 5  # RB_CLASS_OPAQUE
-_KERNEL_FLAGS = 1 | 2 | 4 | 16  # RB_K_*
+_KERNEL_FLAGS = 1 | 2 | 4 | 16 | 32  # RB_K_*
 _RULE_FLAGS = 2 | 256  # RB_K_NEEDS_GIL, RB_RULE_READS
 _i32, _u32, _ptr = ctypes.c_int32, ctypes.c_uint32, ctypes.c_void_p
 _REGISTRATIONS: dict[str, Any] = {
@@ -41,6 +41,12 @@ _REGISTRATIONS: dict[str, Any] = {
     "add_backend": ctypes.CFUNCTYPE(_i32, _ptr, _ptr, _ptr),
     "slot_new": ctypes.CFUNCTYPE(_i32, _ptr, _i32, _ptr, _ptr, _ptr),
     "publish": ctypes.CFUNCTYPE(_i32, _ptr, _u32, _ptr),
+    "get_ext": ctypes.CFUNCTYPE(_ptr, _ptr, _u32),
+}
+# What registers in core's optional tables; their other functions are those of the running core.
+_TABLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "rabbet.composite": ("RbComposites", {"describe": ctypes.CFUNCTYPE(_i32, _i32, _ptr)}),
+    "rabbet.trace": ("RbTrace", {"data_hook": ctypes.CFUNCTYPE(_i32, _i32, _ptr, _ptr)}),
 }
 
 
@@ -99,6 +105,7 @@ class FakeHost:
         self._keep: list[Any] = []
         self.devices: list[Any] = []
         self._real, self._next_id = real_host(), 40
+        self._tables: dict[str, int] = {}
         size = _C.abi_host_sizes[minor]
         whole = struct("RbHost")
         table = whole.from_buffer_copy(self._real)
@@ -312,6 +319,39 @@ class FakeHost:
         if not table:
             self.findings.append(f"publish '{text}': the table is null")
         return self._register(f"publish '{text}'")
+
+    def get_ext(self, name: int | None, version: int) -> int | None:
+        """The table of the running core, in which registrations are recorded here."""
+        text = text_at(name)
+        get = ctypes.CFUNCTYPE(_ptr, _ptr, _u32)(self._real.get_ext)
+        found: int | None = get(name, version)
+        if not found or text not in _TABLES:
+            return found
+        if text not in self._tables:
+            kind, functions = _TABLES[text]
+            table = struct(kind).from_buffer_copy(struct(kind).from_address(found))
+            for member, signature in functions.items():
+                callback = signature(getattr(self, member))
+                self._keep.append(callback)
+                setattr(table, member, ctypes.cast(callback, _ptr).value)
+            self._tables[text] = before_unreadable(table.struct_size)
+            ctypes.memmove(self._tables[text], ctypes.addressof(table), table.struct_size)
+        return self._tables[text]
+
+    def describe(self, layer: int, description: int | None) -> int:
+        """RbComposites.describe"""
+        self._check_own(layer, "describe")
+        self._read("RbCompositeLayer", description, "describe")
+        return self._register("describe")
+
+    def data_hook(self, layer: int, fn: int | None, own: int | None) -> int:
+        """RbTrace.data_hook"""
+        self._check_own(layer, "data_hook")
+        return self._register("data_hook")
+
+    def _check_own(self, layer: int, what: str) -> None:
+        if not 40 < layer <= self._next_id:
+            self.findings.append(f"{what}: {layer} is not the id of a layer that was added")
 
     def _id(self, what: str, out: int | None) -> int:
         rc = self._register(what)

@@ -58,6 +58,8 @@ Ref Call::materialise(RbTensor* t) const {
 }
 
 Ref Call::wrap(Ref&& inner, int dim) const {
+  // An operator that one example has too few dimensions for can have worked on the batch dimension.
+  if (dim >= inner->ndim || inner->shape[dim] != size()) refuse();
   RbTensor* out = nullptr;
   rb::check(rb::host->tensor_wrap_along(frame.level, inner.take(), dim, &out));
   return Ref(out);

@@ -34,6 +34,8 @@ Ref wrapper_of(const Frame& f, RbTensor* holder, int32_t node, const Ref& value)
                                   static_cast<int32_t>(n.shape.size()), n.shape.data(),
                                   n.strides.data(), &out));
   Ref made(out);
+  out->dtype_id = value->dtype_id;  // another one than the holder's after view(dtype)
+  out->dtype = value->dtype;
   set_inner(out, value, node, cell.writes);
   return made;
 }
@@ -241,6 +243,11 @@ Ref view(const Frame& f, RbTensor* t, const RbOp* op, const RbValue* args, int32
     n.offset = args[3].tag == RB_NONE ? here : args[3].v.i;
     n.places = strided_positions(f, cell.value.get(), base, n.shape, n.strides, n.offset);
     n.parent = cell.base;
+  } else if (own.places.get() && seen->dtype_id != t->dtype_id) {
+    rb::fail(RB_E_NOTIMPL,
+             "%s: functionalize: the input is an as_strided view; clone() it before it is seen as "
+             "another dtype",
+             rb::host->op_info(op)->name);
   } else if (own.places.get()) {  // whose elements may stand for one of the parent's
     const Ref places = fresh(f, Ref::share(own.places.get()));
     n.places = lower(f, call_list(op, arguments(n, {tensor_value(places)})).get());

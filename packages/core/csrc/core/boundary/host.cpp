@@ -12,6 +12,7 @@
 #include "call/dispatch.h"
 #include "call/run_backend.h"
 #include "device/backends.h"
+#include "device/capture.h"
 #include "device/generator.h"
 #include "device/streams.h"
 #include "formula/formula.h"
@@ -376,7 +377,7 @@ int32_t host_thread_set(const RbThread* thread) {
     return set_error(RB_E_ARG, "thread_set: the state is none that thread_get gives");
   ThreadState& state = thread_state();
   state.include = thread->include;
-  state.exclude = thread->exclude & ~kBackends;
+  state.exclude = thread->exclude & ~(kBackends | uint64_t{1} << kCompositeSlot);
   state.tensor_flags = thread->tensor_flags;
   return RB_OK;
 }
@@ -395,7 +396,7 @@ void set_bit(uint64_t& word, int bit, int32_t to) {
   if (to == 0) word &= ~(1ull << bit);
 }
 int32_t host_layer_mode(int32_t layer, int32_t include, int32_t exclude) {
-  if (__builtin_expect(layer < kBackendBits || layer >= kKeyBits, 0))
+  if (__builtin_expect(layer <= kCompositeSlot || layer >= kKeyBits, 0))
     return set_error(RB_E_ARG, "layer_mode: " + std::to_string(layer) + " is not a layer");
   ThreadState& state = thread_state();
   set_bit(state.include, layer, include);
@@ -422,6 +423,8 @@ int32_t host_rng_reserve(RbGenerator* generator, int32_t backend, int32_t device
   return guarded([&] {
     need(out, "rng_reserve: where the slice goes");
     if (!generator) check_backend_id("rng_reserve", backend);
+    check_not_capturing(backend, device,
+                        "a random operator whose kernel takes its counters from the host");
     fill_struct("rng_reserve",
                 reserve(generator ? *generator : default_generator(backend, device), counters), out,
                 RB_SIZE(RbRngSlice, offset));

@@ -151,6 +151,15 @@ void check_layer_id(const char* what, int32_t layer) {
 
 // ---- tensors
 
+void check_owner(const char* what, int32_t layer) {
+  check_layer_id(what, layer);
+  if (layer == kTransformSlot || layer == kCompositeSlot || is_transform(layer_entry(layer).desc)) {
+    fail(RB_E_ARG,
+         "%s: '%s' is no layer that tensors carry; a transform makes its tensors with tensor_wrap",
+         what, layer_entry(layer).name.c_str());
+  }
+}
+
 void check_geometry(const char* what, int backend, int device, int dtype, int ndim,
                     const int64_t* shape, const int64_t* strides, bool dense) {
   check_backend_id(what, backend);

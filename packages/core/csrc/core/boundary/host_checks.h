@@ -49,6 +49,8 @@ void check_backend_struct(const RbTxn& txn, const RbBackend* backend);
 void check_backend_id(const char* what, int32_t backend);
 /// That `layer` is the key bit of a registered layer.
 void check_layer_id(const char* what, int32_t layer);
+/// That `layer` may own composites: it is registered, and no transform.
+void check_owner(const char* what, int32_t layer);
 /// The memory that a new tensor would have: shape, dtype, device. Strides: those of a dense block.
 void check_geometry(const char* what, int backend, int device, int dtype, int ndim,
                     const int64_t* shape, const int64_t* strides, bool dense);

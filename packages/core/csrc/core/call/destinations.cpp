@@ -5,6 +5,7 @@
 
 #include "call/core_functions.h"
 #include "call/kernel_arguments.h"
+#include "layer/layers.h"
 #include "rules/shape_rules.h"
 #include "tensor/dtype.h"
 #include "tensor/memory_format.h"
@@ -15,6 +16,12 @@
 namespace rabbet {
 
 void check_writable(const Op& op, const RbTensor* t, const char* what) {
+  if (t->flags & RB_T_COMPOSITE) {
+    fail(RB_E_NOTIMPL,
+         "%s: %s is a composite of the layer '%s', which has no memory to be written; a kernel of "
+         "that layer can write it where it is also an argument (in-place calls)",
+         op.name.c_str(), what, layer_entry(body_of(t).layer).name.c_str());
+  }
   if (t->flags & RB_T_READONLY) {
     fail(RB_E_STATE,
          "%s: %s is read-only memory (it came from a read-only array); clone() it first",

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "call/call_event.h"
 #include "call/check_call.h"
 #include "call/core_functions.h"
 #include "call/plan.h"
@@ -89,8 +90,8 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
   });
 }
 
-[[gnu::always_inline]] inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs,
-                                                   RbValue* rets, int32_t nrets, uint32_t flags) {
+[[gnu::always_inline]] inline int32_t call_unseen(const Op* op, const RbValue* args, int32_t nargs,
+                                                  RbValue* rets, int32_t nrets, uint32_t flags) {
   const ArgumentFacts facts = facts_of(args, nargs);
   const ThreadState& state = thread_state();
   CallPlan c;
@@ -114,6 +115,19 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
   if (__builtin_expect(state.has_streams, 0))
     c.stream = find_stream(state, __builtin_ctzll(c.keys[0]), c.device_index);
   return run_top(c, args, nargs, rets, nrets);
+}
+
+[[gnu::noinline]] int32_t call_seen(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
+                                    int32_t nrets, uint32_t flags) {
+  CallEvent event(*op, args, nargs);
+  return event.status = call_unseen(op, args, nargs, rets, nrets, flags);
+}
+
+inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
+                            int32_t nrets, uint32_t flags) {
+  if (__builtin_expect(read_kinds.load(std::memory_order_relaxed) != 0, 0))
+    return call_seen(op, args, nargs, rets, nrets, flags);
+  return call_unseen(op, args, nargs, rets, nrets, flags);
 }
 
 // The same call with other dims, which are counted from the end.

@@ -9,7 +9,8 @@ namespace rabbet {
 struct CallPlan : RbCall {
   const RbValue* planned_args;  // which the facts are about
   /// The first tensor, if the call is uniform: all tensors are contiguous and of one shape, dtype
-  /// and device, and the other arguments are numbers, strings or none. Else null.
+  /// and device, and the other arguments are numbers, strings or none. Else null. At the backend it
+  /// has memory: wrappers and composites do not come there.
   const RbTensor* uniform;
 };
 

@@ -169,7 +169,7 @@ class Evaluation {
 
   std::vector<BodyInput> inputs;
   std::vector<HostNumberRef> numbers;
-  Body body;
+  LoopBody body;
 
   std::string operand(const Symbol& x) {
     if (x.kind == Symbol::kNumber) {
@@ -525,7 +525,7 @@ std::unique_ptr<Ways> Emission::explore(const Op& op, int argument, int32_t entr
     Scope scope = scope_of(op, f, argument);
     const Symbol result = evaluation.block(scope, entry);
     if (result.kind != Symbol::kTensor) return nullptr;
-    Body& body = evaluation.body;
+    LoopBody& body = evaluation.body;
     body.result = result.text;
     body.inputs = static_cast<int>(evaluation.inputs.size());
     body.numbers = static_cast<int>(evaluation.numbers.size());
@@ -551,7 +551,7 @@ std::unique_ptr<Ways> Emission::explore(const Op& op, int argument, int32_t entr
   }
 }
 
-int Emission::index_of(Body body) {
+int Emission::index_of(LoopBody body) {
   std::string key = std::to_string(body.inputs) + " " + std::to_string(body.numbers);
   for (const std::string& s : body.statements) key += "\n" + s;
   key += "\n" + body.result;

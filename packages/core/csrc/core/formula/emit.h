@@ -49,7 +49,7 @@ struct Question {
 };
 
 /// A loop body: statements on the operands x0, x1, ... and the numbers p[0], p[1], ...
-struct Body {
+struct LoopBody {
   int inputs = 0, numbers = 0;
   std::vector<std::string> statements;  // each made of what `spell` writes
   std::string result;
@@ -95,7 +95,7 @@ class Emission {
   void add(const Op& op);
 
   const std::vector<EmittedFormula>& formulas() const { return formulas_; }
-  const std::vector<Body>& bodies() const { return bodies_; }
+  const std::vector<LoopBody>& bodies() const { return bodies_; }
   /// The C function of a body (kC).
   std::string function(int body) const;
   /// Files for a backend's build, by name: the bodies, and the C++ that chooses among them.
@@ -104,11 +104,11 @@ class Emission {
  private:
   void add(const Op& op, int argument, int32_t entry);
   std::unique_ptr<Ways> explore(const Op& op, int argument, int32_t entry, EmitPath& path);
-  int index_of(Body body);
+  int index_of(LoopBody body);
 
   const Dialect dialect_;
   std::vector<EmittedFormula> formulas_;
-  std::vector<Body> bodies_;
+  std::vector<LoopBody> bodies_;
   std::map<std::string, int> known_;
 };
 

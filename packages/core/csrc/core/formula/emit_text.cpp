@@ -47,7 +47,7 @@ std::map<std::string, std::string> Emission::files() const {
   std::string bodies = kHead, kernels = kHead, table;
   kernels += "constexpr FusedShape kShapes[] = {\n";
   for (size_t i = 0; i < bodies_.size(); ++i) {
-    const Body& b = bodies_[i];
+    const LoopBody& b = bodies_[i];
     const std::string name = "fused_" + number_text(i);
     bodies += "struct " + name + " {\n  static constexpr int inputs = " + number_text(b.inputs) +
               ", numbers = " + number_text(b.numbers) + ", packs = " + number_text(b.packs) +
@@ -81,7 +81,7 @@ std::map<std::string, std::string> Emission::files() const {
 }
 
 std::string Emission::function(int body) const {
-  const Body& b = bodies_[body];
+  const LoopBody& b = bodies_[body];
   std::string parameters;
   for (int k = 0; k < b.inputs; ++k) parameters += (k ? ", T x" : "T x") + number_text(k);
   for (int k = 0; k < b.numbers; ++k) parameters += ", T p" + number_text(k);

@@ -292,7 +292,8 @@ Val FormulaRun::of_numbers(const Op& callee, RbValue* values) {
     v = held.back().v;
   }
   Val result = invoke(callee, values);
-  if (!result.is_tensor() || result.v.v.t->numel != 1) return result;
+  // One that a layer traces has no values.
+  if (!result.is_tensor() || result.v.v.t->numel != 1 || !result.v.v.t->data) return result;
   const auto* parts = static_cast<const double*>(result.v.v.t->data);
   switch (result.v.v.t->dtype_id) {
     case RB_F64:

@@ -246,6 +246,10 @@ void RecordParser::finish_record() {
   info.arg_size = sizeof(RbArgInfo);
   info.schema = op.schema.c_str();
   info.ret_names = op.ret_name_ptrs.data();
+  for (size_t i = 0; i < op.params.size(); ++i) {
+    if (op.params[i].flags & RB_ARG_MUTATED) info.mutated_args |= uint64_t{1} << i;
+  }
+  if (info.flags & (RB_OP_VIEW | RB_OP_MAYBE_VIEW)) info.aliased_args = 1;
   ops_.push_back(std::move(op_));
   const auto forms = std::move(forms_);
   forms_.clear();

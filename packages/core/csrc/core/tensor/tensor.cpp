@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
+#include <new>
 
 #include "device/backends.h"
 #include "device/memory.h"
 #include "device/streams.h"
+#include "record/op.h"
 #include "tensor/dtype.h"
 #include "thread/error.h"
+#include "thread/events.h"
 #include "thread/thread_state.h"
 
 namespace rabbet {
@@ -22,36 +24,23 @@ namespace {
 static_assert(kBackendIds == kMaxBackends && kSlotIds == kSlots);
 
 void free_cached(Storage* s) {
-  cached_free(s->backend, RbBuffer{sizeof(RbBuffer), 0, s->data, reinterpret_cast<uint64_t>(s->ctx),
-                                   nullptr, s->device, 0});
+  record_memory(RB_EVENT_FREE, s->backend, s->device, s->data, s->nbytes);
+  cached_free(static_cast<Block*>(s->ctx));
 }
 void free_block(Storage* s) { block_free(s->data, s->nbytes); }
-
-// What backends keep whose buffers carry a context, or which have streams.
-struct Boxed {
-  RbBuffer buffer;
-  void* stream;                // that it was allocated on
-  std::vector<void*> used_on;  // others, which record_stream named
-};
-std::mutex used_on_mutex;
-
-void free_boxed(Storage* s) {
-  auto* box = static_cast<Boxed*>(s->ctx);
-  const int32_t rc = guarded([&] {
-    for (void* other : box->used_on) stream_wait(s->backend, s->device, box->stream, other);
-  });
-  if (rc != RB_OK) guarded([&] { synchronize(s->backend, s->device); });
-  cached_free(s->backend, box->buffer, box->stream);
-  delete box;
-}
 
 struct Adopted {
   void* ctx;
   void (*del)(void*);
+  void* stream;  // of the thread that adopted it
 };
+// On a device that may still use the memory, when its stream has come so far.
 void free_adopted(Storage* s) {
   auto* adopted = static_cast<Adopted*>(s->ctx);
-  if (adopted->del) adopted->del(adopted->ctx);
+  if (adopted->del &&
+      (has_host_memory(s->backend) ||
+       !call_on_stream(s->backend, s->device, adopted->stream, adopted->del, adopted->ctx)))
+    adopted->del(adopted->ctx);
   delete adopted;
 }
 
@@ -173,6 +162,12 @@ inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Sto
   bump(live.storages, 1);
 }
 
+// Memory of the allocator.
+inline void init_block_storage(Tensor* t, Block* block, uint64_t nbytes, ThreadState& state) {
+  record_memory(RB_EVENT_ALLOC, t->backend, t->device.id, block->data, nbytes);
+  init_storage(t, block->data, nbytes, free_cached, block, state);
+}
+
 // Data of at most kInlineBytes, which lie in the tensor itself.
 inline void init_inline_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
   mark_unused(t->inline_data + nbytes, kInlineBytes - nbytes);
@@ -194,14 +189,9 @@ void discard_block(Tensor* t, ThreadState& state) {  // before a storage exists
 [[gnu::noinline]] void init_cached_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
   const int backend = t->backend, device = t->device.id;
   try {
-    void* stream = current_stream(state, backend, device);
-    const RbBuffer buffer = cached_alloc(backend, device, nbytes ? nbytes : 1, stream);
-    if (buffer.ctx || backend_traits[backend].streams) {
-      init_storage(t, buffer.data, nbytes, free_boxed, new Boxed{buffer, stream, {}}, state);
-    } else {
-      init_storage(t, buffer.data, nbytes, free_cached, reinterpret_cast<void*>(buffer.nbytes),
-                   state);
-    }
+    Block* block =
+        cached_alloc(backend, device, nbytes ? nbytes : 1, current_stream(state, backend, device));
+    init_block_storage(t, block, nbytes, state);
   } catch (...) {
     discard_block(t, state);
     throw;
@@ -276,14 +266,41 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
   return t;
 }
 
+Tensor* tensor_in(MemoryKind kind, int backend, int device, int dtype, int ndim,
+                  const int64_t* shape) {
+  if (kind == MemoryKind::kDevice) return tensor_new(backend, device, dtype, ndim, shape, nullptr);
+  const uint64_t nbytes =
+      static_cast<uint64_t>(count_elements(ndim, shape)) * kDTypes[dtype].itemsize;
+  check_device(backend, device);
+  ThreadState& state = thread_state();
+  const bool pinned = kind == MemoryKind::kPinned;
+  void* stream = pinned ? nullptr : current_stream(state, backend, device);
+  Tensor* t = tensor_block(pinned ? default_backend() : backend, pinned ? 0 : device, dtype, ndim,
+                           shape, nullptr, state);
+  try {
+    Block* block = heap_of(backend, device, kind).allocate(nbytes ? nbytes : 1, stream, 0);
+    init_block_storage(t, block, nbytes, state);
+  } catch (...) {
+    discard_block(t, state);
+    throw;
+  }
+  return t;
+}
+
+const Block* block_of(const Tensor* t) {
+  const Storage* s = t->storage;
+  return s && s->del == free_cached ? static_cast<const Block*>(s->ctx) : nullptr;
+}
+
+bool is_in_memory(const Tensor* t, MemoryKind kind) {
+  const Block* block = block_of(t);
+  return kind == (block ? heap_of_block(block).kind : MemoryKind::kDevice);
+}
+
 void record_stream(Tensor* t, void* stream) {
   const Storage* s = t->storage;
-  if (!s || s->del != free_boxed) return;  // foreign memory is its owner's
-  auto* box = static_cast<Boxed*>(s->ctx);
-  if (stream == box->stream) return;
-  std::lock_guard<std::mutex> lock(used_on_mutex);
-  std::vector<void*>& others = box->used_on;
-  if (std::find(others.begin(), others.end(), stream) == others.end()) others.push_back(stream);
+  if (!s || s->del != free_cached) return;  // foreign memory is its owner's
+  record_stream(static_cast<Block*>(s->ctx), stream);
 }
 
 Tensor* tensor_like(const RbTensor* like, int dtype) {
@@ -328,6 +345,74 @@ Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const
   return t;
 }
 
+namespace {
+
+Body* make_body(const Composition& what) {
+  const uint64_t size = sizeof(Body) + what.nparts * sizeof(RbTensor*) + what.nbytes;
+  auto* body = new (block_alloc(size)) Body;
+  body->refs.store(1, std::memory_order_relaxed);
+  body->layer = what.layer;
+  body->nparts = what.nparts;
+  body->nbytes = what.nbytes;
+  for (uint32_t i = 0; i < what.nparts; ++i) {
+    body->parts()[i] = what.parts[i];
+    if (what.parts[i]) retain(what.parts[i]);
+  }
+  if (what.nbytes) std::memcpy(body->blob(), what.blob, what.nbytes);
+  return body;
+}
+
+void drop_body(Body* body) {
+  if (body->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  for (uint32_t i = 0; i < body->nparts; ++i) {
+    if (body->parts()[i]) release(body->parts()[i]);
+  }
+  block_free(body, sizeof(Body) + body->nparts * sizeof(RbTensor*) + body->nbytes);
+}
+
+uint64_t composite_keys(int layer) { return uint64_t{1} << layer | uint64_t{1} << kCompositeSlot; }
+
+void set_body(Tensor* t, Body* body) {
+  t->ext = body;
+  t->flags |= RB_T_COMPOSITE;
+  t->keys[0] |= composite_keys(body->layer);
+}
+
+// Takes over `body`.
+Tensor* tensor_of_body(Body* body, int backend, int device, int dtype, int ndim,
+                       const int64_t* shape, const int64_t* strides, const RbTensor* base) {
+  ThreadState& state = thread_state();
+  Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides, state);
+  if (base) {
+    t->storage = impl(base)->storage;
+    t->storage->refs.fetch_add(1, std::memory_order_relaxed);
+    t->data = nullptr;
+    t->flags = (t->flags & RB_T_CONTIGUOUS) | (base->flags & RB_T_INFERENCE);
+  } else {
+    init_storage(t, nullptr, 0, nullptr, nullptr, state);
+  }
+  set_body(t, body);
+  return t;
+}
+
+}  // namespace
+
+Tensor* tensor_compose(const Composition& what) {
+  check_device(what.backend, what.device);
+  count_elements(what.ndim, what.shape);
+  if (what.ndim > kMaxDims)
+    fail(RB_E_ARG, "a tensor has at most %d dimensions, got %d", kMaxDims, what.ndim);
+  return tensor_of_body(make_body(what), what.backend, what.device, what.dtype, what.ndim,
+                        what.shape, what.strides, what.base);
+}
+
+Tensor* composite_alias(const RbTensor* t) {
+  auto* body = const_cast<Body*>(&body_of(t));
+  body->refs.fetch_add(1, std::memory_order_relaxed);
+  return tensor_of_body(body, t->backend, t->device.id, t->dtype_id, t->ndim, t->shape, t->strides,
+                        t);
+}
+
 Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, const int64_t* shape,
                      const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*)) {
   const int64_t numel = count_elements(ndim, shape);
@@ -341,14 +426,16 @@ Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, c
   const int64_t item = kDTypes[dtype].itemsize;
   char* first = static_cast<char*>(data);
   const uint64_t nbytes = numel ? static_cast<uint64_t>((high - low + 1) * item) : 0;
-  init_storage(t, numel ? first + low * item : first, nbytes, free_adopted, new Adopted{ctx, del},
-               state, (flags & RB_T_READONLY) != 0);
+  init_storage(t, numel ? first + low * item : first, nbytes, free_adopted,
+               new Adopted{ctx, del, current_stream(state, backend, device)}, state,
+               (flags & RB_T_READONLY) != 0);
   t->data = data;
   t->flags |= flags & RB_T_READONLY;
   return t;
 }
 
 void tensor_set_data(Tensor* t, const RbTensor* src) {
+  if (t == src) return;
   if ((t->flags | src->flags) & RB_T_WRAPPER) {
     fail(RB_E_STATE,
          "inside a transform a tensor cannot be given other memory (by assigning to .data, or by "
@@ -370,6 +457,11 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
   t->device = src->device;
   t->dtype = src->dtype;
   t->dtype_id = src->dtype_id;
+  if (t->flags & RB_T_COMPOSITE) {
+    t->keys[0] &= ~composite_keys(body_of(t).layer);
+    drop_body(static_cast<Body*>(const_cast<void*>(t->ext)));
+  }
+  t->ext = nullptr;
   t->keys[0] = (t->keys[0] & ~(1ull << t->backend)) | 1ull << src->backend;
   ThreadState& state = thread_state();
   bump(state.live->of[t->backend].tensors, -1);
@@ -377,6 +469,11 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
   t->backend = src->backend;
   t->numel = src->numel;
   t->flags = (src->flags & ~uint32_t{RB_T_VIEW}) | (t->flags & RB_T_VIEW);
+  if (src->flags & RB_T_COMPOSITE) {
+    auto* body = const_cast<Body*>(&body_of(src));
+    body->refs.fetch_add(1, std::memory_order_relaxed);
+    set_body(t, body);
+  }
   t->storage = fresh;
   storage_release(old, state);
 }
@@ -409,7 +506,8 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
 }
 
 namespace {
-void drop_wrap(Tensor* t) {
+void drop_parts(Tensor* t) {
+  if (t->flags & RB_T_COMPOSITE) return drop_body(static_cast<Body*>(const_cast<void*>(t->ext)));
   auto* wrap = static_cast<RbWrap*>(const_cast<void*>(t->ext));
   release(wrap->inner);
   if (wrap->second) release(wrap->second);
@@ -432,7 +530,7 @@ void drop_slots(Tensor* t, ThreadState& state) {
     t->pyobj = nullptr;
     if (pyobj & 1) release_pyobj(reinterpret_cast<void*>(pyobj & ~uintptr_t{1}));
   }
-  if (t->flags & RB_T_WRAPPER) drop_wrap(t);
+  if (is_made_of_parts(t)) drop_parts(t);
   if (t->shape != t->dims) free_dims(t, state);
   ViewRecord* record = t->view;
   if (!record) return nullptr;
@@ -449,7 +547,7 @@ void tensor_destroy(Tensor* t) {
   while (t) {
     if (t->used_slots) drop_slots(t, state);
     Tensor* parent = nullptr;
-    if (t->pyobj || t->view || t->shape != t->dims || t->flags & RB_T_WRAPPER)
+    if (t->pyobj || t->view || t->shape != t->dims || is_made_of_parts(t))
       parent = drop_rare(t, state);
     Storage* s = t->storage;
     LiveCounts::OfBackend& live = state.live->of[t->backend];

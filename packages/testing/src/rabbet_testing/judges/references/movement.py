@@ -138,6 +138,16 @@ def _diagonal_scatter(input: Array, src: Array, offset: int, dim1: int, dim2: in
     return out
 
 
+@defines("view.dtype")
+def _view_dtype(input: Array, dtype: str) -> Any:
+    return input if input.dtype.kind in "fc" else np.ascontiguousarray(input).view(dtype)
+
+
+@defines("view.dtype_scatter")
+def _view_dtype_scatter(src: Array) -> Any:
+    return src
+
+
 @_moved("as_strided")
 def _as_strided(input: Array, size: Any, stride: Any, storage_offset: int | None) -> Any:
     flat, at = input.reshape(-1), np.zeros(size, np.int64) + (storage_offset or 0)
