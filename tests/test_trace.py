@@ -8,12 +8,12 @@ import rabbet
 from plugin_wheels import build, run
 from rabbet import func, library
 from rabbet_testing.cases import cases, op_names
+from rabbet_testing.judges.calls import takes_integers_only
 from test_composite import process  # noqa: F401
 
 
 def cases_of(name):
-    whole = rabbet._C.op_info(name)["accepts"] == "int"
-    return list(cases(name, rabbet.int64 if whole else None))
+    return list(cases(name, rabbet.int64 if takes_integers_only(name) else None))
 
 
 # ---- infer
