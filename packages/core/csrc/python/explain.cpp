@@ -226,18 +226,18 @@ py::dict dispatch_plan(const py::object& op, const py::tuple& args, const py::di
 }
 
 py::object decomposed(const py::object& op, const py::tuple& args, const py::dict& kwargs) {
-  return with_call("decomposed", op, args, kwargs,
-                   [](const Op& record, const RbValue* values, int32_t n) -> py::object {
-                     RbCall c{};
-                     c.struct_size = sizeof c;
-                     c.op = handle(&record);
-                     RbValue rets[kMaxRets];
-                     const int nrets = record.info.nrets;
-                     for (int i = 0; i < nrets; ++i) rets[i] = value_none();
-                     decompose(&c, values, n, rets, nrets);
-                     return py::reinterpret_steal<py::object>(
-                         results_to_python(&record, rets, nrets));
-                   });
+  return with_call(
+      "decomposed", op, args, kwargs,
+      [](const Op& record, const RbValue* values, int32_t n) -> py::object {
+        RbCall c{};
+        c.struct_size = sizeof c;
+        c.op = handle(&record);
+        RbValue rets[kMaxRets];
+        const int nrets = record.info.nrets;
+        for (int i = 0; i < nrets; ++i) rets[i] = value_none();
+        decompose(&c, values, n, rets, nrets);
+        return py::reinterpret_steal<py::object>(results_to_python(&record, rets, nrets));
+      });
 }
 
 }  // namespace rabbet::python
