@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import rabbet
 from plugin_wheels import build, compile_library, run
 
 HERE = Path(__file__).parent
@@ -129,6 +130,40 @@ assert "composite" in error(lambda: rabbet.mul(x, x, out=t)), error(lambda: rabb
 assert x.equal(rabbet.ones{shape})
 assert (u * u).equal(4 * x) and (x * u).equal(2 * x) and (-u).equal(-2 * x) and lib.count_of(1) == 3
 """)
+
+
+def test_records_of_anybody_say_what_happens_to_parts(process):
+    process(
+        READABLE
+        + """
+from rabbet import library
+@library.op("mine::twice(Tensor x, int turns=1) -> Tensor", kind="opaque", shape="x.shape", fields={"parts": "copy"})
+def twice(x, turns):
+    return x.detach() * 2 ** turns
+u = twice(t)
+assert composite.parts(u)[0].equal(a * 2) and composite.parts(u)[1].equal(b * 2) and lib.count_of(1) == 0
+assert composite.blob(u) == composite.blob(t) and "part by part" in library.explain("mine::twice", t)
+assert twice(t, turns=3).equal((a + b) * 8) and lib.count_of(1) == 1  # an option is the layer's
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    "record,message",
+    [
+        ("odd(Tensor x) -> Tensor\n  parts none", "parts: expected copy, share or write, got 'none'"),
+        ("odd(Tensor x) -> Tensor\n  parts", "parts: expected copy, share or write, got ''"),
+        ("odd(int n) -> Tensor\n  parts copy", "parts: argument 0 must be a Tensor"),
+        ("odd(Tensor x, float y) -> Tensor\n  parts write", "parts: argument 1 must be a Tensor"),
+        ("odd(Tensor x) -> (Tensor a, Tensor b)\n  parts copy", "parts: the operator must have one result"),
+        ("odd(Tensor x) -> Tensor[]\n  parts copy", "parts: the operator must have one result"),
+        ("odd(Tensor x) -> Tensor\n  parts share", r"parts: 'share' is for operators whose result is view\("),
+        ("odd(Tensor x) -> Tensor view(x)\n  parts copy", r"parts: 'share' is for operators whose result is view\("),
+    ],
+)  # fmt: skip
+def test_wrong_rules_for_parts_are_refused(record, message):
+    with pytest.raises(rabbet.PluginError, match=message):
+        rabbet.library.register_records(f"{record}\n")
 
 
 def test_detach_shares_parts_and_version(process):
