@@ -51,6 +51,11 @@ def values(c: Any, what: str) -> Any:
     assert (tuple(v.shape), v.dtype) == (tuple(c.shape), c.dtype), (
         f"{what}: a tensor of {c.dtype} {tuple(c.shape)} has values of {v.dtype} {tuple(v.shape)}"
     )
+    # Operators decide by them whether a result is a view.
+    steps = [(a, b) for a, b, n in zip(c.stride(), v.stride(), c.shape, strict=True) if n > 1]
+    assert all(a == b for a, b in steps) or not c.numel(), (
+        f"{what}: it shows strides {c.stride()}, its values have {v.stride()}"
+    )
     return v
 
 
