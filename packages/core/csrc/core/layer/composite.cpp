@@ -215,7 +215,7 @@ void describe_composites(int bit, const RbCompositeLayer& what) {
     fail(RB_E_PLUGIN, "describe: the layer '%s' of %s has composites named '%s' already",
          other->name.c_str(), other->provider.c_str(), name.c_str());
   }
-  std::memcpy(&layer.composites, &what, std::min<size_t>(what.struct_size, sizeof what));
+  layer.composites = what;
   layer.composite_name = name;
   layer.has_composites = true;
   layer.own_fallback = layer.desc.fallback;
