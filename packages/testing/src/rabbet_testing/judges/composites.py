@@ -265,7 +265,7 @@ def judge_copies(t: Through) -> None:
             "pickle": pickle.loads(pickle.dumps(c)),
             "save and load": _saved(c),
             "compose": composite.compose(
-                _C.composite(c)["name"], c.shape, c.dtype, composite.parts(c.clone()), composite.blob(c)
+                _name(c), c.shape, c.dtype, composite.parts(c.clone()), composite.blob(c)
             ),
         }  # fmt: skip
         for how, other in copies.items():
@@ -277,6 +277,13 @@ def judge_copies(t: Through) -> None:
             assert composite.blob(other) == composite.blob(c), f"{what}: the blob differs"
             shared = _storages(other) & _storages(c)
             assert not shared, f"{what}: {len(shared)} parts share their memory"
+
+
+def _name(c: Any) -> str:
+    """What its layer's composites are called in files."""
+    described = _C.composite(c)
+    assert described is not None
+    return str(described["name"])
 
 
 def _saved(c: Any) -> Any:
@@ -319,10 +326,11 @@ def judge_reading(t: Through) -> None:
         assert repr(c), f"repr of {what} is empty"
         v = values(c, what).clone()
         assert c.tolist() == v.tolist(), f"tolist() of {what} gives other values"
-        for how, read in (("numpy()", c.numpy()), ("memoryview", memoryview(c))):
-            writable = not read.readonly if how == "memoryview" else read.flags.writeable
-            assert not writable, f"{how} of {what} can be written to"
-            assert read.tolist() == v.tolist(), f"{how} of {what} gives other values"
+        array_of, view = c.numpy(), memoryview(c)
+        assert not array_of.flags.writeable, f"numpy() of {what} can be written to"
+        assert view.readonly, f"memoryview of {what} can be written to"
+        for how, read in (("numpy()", array_of.tolist()), ("memoryview", view.tolist())):
+            assert read == v.tolist(), f"{how} of {what} gives other values"
         rabbet.from_dlpack(c).zero_()
         composite.values(c).zero_()
         _same(c, v, f"{what}, after its values were taken and overwritten")
@@ -381,7 +389,7 @@ def judge_leaks(t: Through) -> None:
 
 def damages(c: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Arguments of `compose` that are not those of a sound composite, and what is wrong with them."""
-    name, shape, dtype = _C.composite(c)["name"], tuple(c.shape), c.dtype
+    name, shape, dtype = _name(c), tuple(c.shape), c.dtype
     parts, blob = composite.parts(c), composite.blob(c)
     other = rabbet.int16 if dtype is not rabbet.int16 else rabbet.int64
     yield "without its parts", (name, shape, dtype, (), blob)
