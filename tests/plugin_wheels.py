@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import rabbet
 
@@ -87,6 +88,16 @@ def build_lazy(folder: Path) -> Path:
     """The backend `lazy`: it has streams, and work runs only when something waits for it."""
     source = (Path(__file__).parent / "lazy_backend.cpp").read_text()
     return compile_library(folder, "lazy", source, "-O1", "-fvisibility=hidden", language="cpp")
+
+
+def load_lazy(folders: Any) -> str:
+    """Load the backend `lazy` into this process, once; its library. `folders`: pytest's tmp_path_factory."""
+    for plugin in rabbet._C.plugins():
+        if plugin["name"] == "lazy-plugin":
+            return str(plugin["path"])
+    library = str(build_lazy(folders.mktemp("lazy")))
+    rabbet._C.load_plugin(library)
+    return library
 
 
 def build(folder: Path, name: str, headers: Path | None = None, **changes: str) -> Path:

@@ -13,6 +13,8 @@ COMMON = (
     KERNEL
     + r"""
 #include <stdio.h>
+#include "rabbet/capture.h"
+#include "rabbet/device.h"
 static int32_t alloc(void* s, int32_t d, uint64_t n, void* q, RbBuffer* out)
 { (void)s; (void)d; (void)n; (void)q; (void)out; return 1; }
 static void release(void* s, RbBuffer* b, void* q) { (void)s; (void)b; (void)q; }
@@ -265,6 +267,25 @@ CALLS = {
     "a dtype of no name": ("host->find_dtype(0, &id)", "find_dtype: the name is null"),
     "a dtype of an unknown name": ("host->find_dtype(\"float7\", &id)", "find_dtype: there is no dtype 'float7'"),
     "a dtype's id to nowhere": ("host->find_dtype(\"float32\", 0)", "find_dtype: where the dtype's id goes is null"),
+    "a table that is not there": ('host->get_ext("rabbet.memory", 99) || host->get_ext("rabbet.memorx", 1) ? RB_OK : host->err_set(RB_E_ARG, "no table")', "^no table$"),
+    "memory to nowhere": ("memory->tensor_new(0, 1, 0, RB_F32, 2, sizes, 0)", "memory.tensor_new: where the tensor goes is null"),
+    "memory of no kind": ("memory->tensor_new(7, 1, 0, RB_F32, 2, sizes, &made)", "memory.tensor_new: 7 is no kind of memory"),
+    "memory of no backend": ("memory->tensor_new(1, 14, 0, RB_F32, 2, sizes, &made)", "memory.tensor_new: 14 is not the id of a backend"),
+    "memory of no dtype": ("memory->tensor_new(1, 1, 0, 99, 2, sizes, &made)", "memory.tensor_new: 99 is not the id of a dtype"),
+    "memory of no shape": ("memory->tensor_new(1, 1, 0, RB_F32, 2, 0, &made)", "memory.tensor_new: .*"),
+    "memory of a negative size": ("memory->tensor_new(2, 1, 0, RB_F32, 2, negative, &made)", "size must not be negative, got -3 for dimension 1"),
+    "memory that the backend lacks": ("memory->tensor_new(1, 1, 0, RB_F32, 2, sizes, &made)", "the backend 'cpu' offers no pinned memory"),
+    "the kind of no tensor": ("memory->is_kind(0, 0, &slot)", "memory.is_kind: the tensor is null"),
+    "no kind of a tensor": ("memory->is_kind(a[0].v.t, -1, &slot)", "memory.is_kind: -1 is no kind of memory"),
+    "the kind of a tensor to nowhere": ("memory->is_kind(a[0].v.t, 0, 0)", "where the answer goes is null"),
+    "free bytes to nowhere": ("memory->memory_info(1, 0, 0, &bytes)", "where the free bytes go is null"),
+    "free bytes of no backend": ("memory->memory_info(77, 0, &bytes, &bytes)", "77 is not the id of a backend"),
+    "free bytes of no device": ("memory->memory_info(1, 5, &bytes, &bytes)", "there is no device cpu:5"),
+    "free bytes that nobody tells": ("memory->memory_info(1, 0, &bytes, &bytes)", "'cpu' does not tell how much memory"),
+    "captured counters to nowhere": ("rng->reserve(0, 1, 0, 4, 0)", "capture.reserve: where the slice goes is null"),
+    "captured counters to a short slice": ("rng->reserve(0, 1, 0, 4, &captured)", "capture.reserve: the slice is too short: its struct_size is 8"),
+    "captured counters of no backend": ("(captured.struct_size = sizeof captured, rng->reserve(0, 77, 0, 4, &captured))", "capture.reserve: 77 is not the id of a backend"),
+    "captured counters of no device": ("(captured.struct_size = sizeof captured, rng->reserve(0, 1, 9, 4, &captured))", "there is no device cpu:9"),
     "a foreign error without a tag": ("host->err_foreign(0, 0, 0)", ".*"),
     "what returns nothing": ("(host->value_release(0), host->op_info(0), "
                              "host->get_ext(0, 0), host->log(1, 0), host->log(3, 0), host->err_set(RB_E_STATE, \"still here\"))", "still here"),
@@ -274,8 +295,9 @@ static const RbHost* host;
 static int32_t which = -1, layer_id;
 static void keep(const RbHost* h) { host = h; }
 static int32_t mistake(int32_t which_one, const RbCall* c, const RbValue* given)
-{ RbValue a[9], grads[9], r = value(RB_NONE); RbRngSlice slice = {sizeof slice, 0, 0, 0}; RbThread tls = {.struct_size = sizeof tls}; RbDTypeInfo info = {.struct_size = sizeof info}; void* stream = 0; RbCall made_of = *c; host->thread_get(&tls); const RbOp* add = host->find_op("add");
-  (void)c; (void)slice; (void)info; (void)grads; (void)made_of; (void)slot; (void)offset;
+{ RbValue a[9], grads[9], r = value(RB_NONE); RbRngSlice slice = {sizeof slice, 0, 0, 0}; RbThread tls = {.struct_size = sizeof tls}; RbDTypeInfo info = {.struct_size = sizeof info}; uint64_t bytes; RbCaptureSlice captured = {8, 0, 0, 0, 0};
+  const RbMemoryTable* memory = host->get_ext(RB_MEMORY_EXT, RB_MEMORY_VERSION); const RbCaptureRng* rng = host->get_ext(RB_CAPTURE_RNG_EXT, RB_CAPTURE_RNG_VERSION); void* stream = 0; RbCall made_of = *c; host->thread_get(&tls); const RbOp* add = host->find_op("add");
+  (void)c; (void)slice; (void)info; (void)bytes; (void)captured; (void)grads; (void)made_of; (void)slot; (void)offset;
   for (int i = 0; i < 9; ++i) a[i] = i < 2 ? given[0] : value(RB_NONE);
   switch (which_one) { %s }
   return 0; }

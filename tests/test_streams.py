@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 import rabbet
-from plugin_wheels import BACKEND, build_lazy, compile_library, run
+from plugin_wheels import BACKEND, compile_library, load_lazy, run
 from rabbet import _C
 from rabbet.accelerator import current_stream, set_stream
 
@@ -15,9 +15,7 @@ X = np.array([1.0, 2.0, 3.0], np.float32)
 
 @pytest.fixture(scope="module", autouse=True)
 def lazy(tmp_path_factory):
-    library = build_lazy(tmp_path_factory.mktemp("lazy"))
-    _C.load_plugin(str(library))
-    return library
+    return load_lazy(tmp_path_factory)
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,10 @@ from abi_layout import HEADER, ROOT, breaks, layout
 GOLDEN = ROOT / "tests/abi_layout.json"
 
 
-HEADERS = [HEADER, *(HEADER.parent / name for name in ("composite.h", "trace.h"))]
+HEADERS = [
+    HEADER,
+    *(HEADER.parent / name for name in ("capture.h", "composite.h", "device.h", "trace.h")),
+]
 
 
 def header_compiles() -> list[str]:

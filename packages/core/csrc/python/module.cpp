@@ -17,6 +17,7 @@
 #include "dlpack.h"
 #include "errors.h"
 #include "formula/formula_kernel.h"
+#include "graph.h"
 #include "layer/layers.h"
 #include "library.h"
 #include "memory.h"
@@ -205,11 +206,12 @@ py::list describe_backends() {
   py::list list;
   for (int id = 0; id < backend_count(); ++id) {
     const BackendEntry& entry = backend_entry(id);
-    uint64_t in_use = 0, reserved = 0, peak = 0;
-    for (int device : devices_with_memory(id)) {
-      const MemoryStats stats = memory_stats(id, device);
+    uint64_t in_use = 0, cached = 0, peak = 0;
+    for (Heap* heap : heaps_of(id)) {
+      const BlockStats stats = heap->stats().all;
       in_use += stats.block_bytes.current;
-      reserved += stats.segment_bytes.current;
+      // Whole segments, which can be given back.
+      cached += stats.segment_bytes.current - stats.block_bytes.current - stats.split_bytes.current;
       peak += stats.block_bytes.peak;
     }
     py::dict d;
@@ -218,7 +220,7 @@ py::list describe_backends() {
     d["host_memory"] = has_host_memory(id);
     d["devices"] = device_count(id);
     d["bytes_in_use"] = in_use;
-    d["bytes_cached"] = reserved - in_use;
+    d["bytes_cached"] = cached;
     d["bytes_peak"] = peak;
     list.append(d);
   }
@@ -420,6 +422,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("plugins", describe_plugins);
   bind_memory(m);
   bind_streams(m);
+  bind_graph(m);
   bind_library(m);
   bind_composite(m);
   bind_trace(m);

@@ -261,7 +261,9 @@ enum { /* flags of RbKernel, RbRule and RbFormulaKernel */
 /* A kernel of an operator for one backend, or a layer's handler of it. Unless RB_K_ALLOCATES is set
  * it only fills `rets`, whose shape and dtype core derived from the operator's record; elementwise
  * tensors arrive cast to the compute dtype, with their own shapes, to be broadcast to the result's;
- * results can have any strides. */
+ * results can have any strides. A kernel of a formula, or of an operator with a decomposition, may
+ * decline: it returns RB_E_NOTIMPL before it writes anything, and core evaluates the formula or the
+ * decomposition. */
 typedef struct RbKernel {
   uint32_t struct_size, flags;
   const char* op;      /* record name, e.g. "max.dim" */
@@ -507,15 +509,18 @@ typedef struct RbBuffer {
   void* ctx;
   int32_t device_index, reserved;
 } RbBuffer;
-/* Raw memory. Core caches on top: `alloc` is rare and may be slow. Both are required. Core keeps a
- * block for the stream on which it was asked for; at `free`, work there may still use it: the
- * backend waits for it. */
+/* Raw memory. Core caches on top: `alloc` is rare and may be slow. Both are required. Core asks for
+ * segments of 2 MiB and more and hands out parts of them (a multiple of 512 bytes from `data` on);
+ * where that fails it asks for what is needed alone. A segment belongs to the stream on which it
+ * was asked for; at `free`, work there may still use it: the backend waits for it. Core holds no
+ * lock meanwhile: several threads may call at once. Other kinds of memory: rabbet/device.h. */
 typedef struct RbAllocator {
   uint32_t struct_size, flags;
   void* self;
   int32_t (*alloc)(void* self, int32_t device, uint64_t nbytes, void* stream, RbBuffer* out);
   void (*free)(void* self, RbBuffer* buffer, void* stream);
 } RbAllocator;
+enum { RB_ALLOC_WHOLE = 1 }; /* RbAllocator.flags: `data` is no address, segments are not split */
 typedef struct RbDevices {
   uint32_t struct_size, flags;
   void* self;

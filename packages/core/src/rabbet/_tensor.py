@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _C, _functions, composite
+from ._accelerators import Device, chosen_device
 from ._C import Tensor
 
 _ops = _C.op
@@ -177,9 +178,29 @@ def _quietly() -> Any:
     return contextlib.nullcontext()
 
 
-def is_pinned(self: Tensor) -> bool:
-    """Whether the memory is pinned; no backend pins memory yet."""
-    return False
+def is_pinned(self: Tensor, device: Device = None) -> bool:
+    """Whether the memory is pinned host memory. `device` is taken for PyTorch's sake."""
+    return _C.is_pinned(self)
+
+
+def pin_memory(self: Tensor, device: Device = None) -> Tensor:
+    """The tensor in pinned host memory, which devices copy from and to without staging; itself if it lies there.
+
+    Args:
+        device: for whose sake; None: the current accelerator.
+
+    Raises:
+        RuntimeError: if the tensor is not on the CPU.
+        NotImplementedError: if the backend offers no pinned memory.
+    """
+    if not self.is_cpu:
+        raise RuntimeError(
+            f"pin_memory: only tensors of the CPU can be pinned, this one is on {self.device}"
+        )
+    if _C.is_pinned(self):
+        return self
+    with _quietly():
+        return _C.pinned_like(self, chosen_device("pin_memory", device)).copy_(self)
 
 
 def _bernoulli(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -222,6 +243,7 @@ _METHODS: dict[str, Any] = {
     "clamp_max_": clamp_("clamp_", "max"),
     "random_": random_,
     "is_pinned": is_pinned,
+    "pin_memory": pin_memory,
     "bernoulli": _bernoulli,
     "multinomial": _multinomial,
     "record_stream": _record_stream,

@@ -21,7 +21,7 @@ LEAST = {"RbPlugin": "init", "RbKernel": "self", "RbRule": "self", "RbFormulaKer
          "RbAllocator": "free", "RbStreams": "event_query", "RbCompositeLayer": "self"}  # fmt: skip
 
 
-_HEADERS = ("abi.h", "composite.h", "trace.h")
+_HEADERS = ("abi.h", "capture.h", "composite.h", "device.h", "trace.h")
 
 
 def _header() -> str:

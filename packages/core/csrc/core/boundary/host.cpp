@@ -12,6 +12,7 @@
 #include "call/dispatch.h"
 #include "call/run_backend.h"
 #include "device/backends.h"
+#include "device/capture.h"
 #include "device/generator.h"
 #include "device/streams.h"
 #include "formula/formula.h"
@@ -422,6 +423,8 @@ int32_t host_rng_reserve(RbGenerator* generator, int32_t backend, int32_t device
   return guarded([&] {
     need(out, "rng_reserve: where the slice goes");
     if (!generator) check_backend_id("rng_reserve", backend);
+    check_not_capturing(backend, device,
+                        "a random operator whose kernel takes its counters from the host");
     fill_struct("rng_reserve",
                 reserve(generator ? *generator : default_generator(backend, device), counters), out,
                 RB_SIZE(RbRngSlice, offset));

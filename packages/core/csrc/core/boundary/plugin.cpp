@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "boundary/host_device.h"
 #include "boundary/registry.h"
 #include "device/backends.h"
 #include "layer/layers.h"
@@ -24,7 +25,10 @@ struct Plugins {
   std::mutex mutex;
   std::vector<LoadedPlugin> loaded;
   std::vector<const RbPlugin*> tables;
-  std::unordered_map<std::string, std::pair<uint32_t, const void*>> published;
+  std::unordered_map<std::string, std::pair<uint32_t, const void*>> published = {
+      {RB_MEMORY_EXT, {RB_MEMORY_VERSION, &kMemoryTable}},
+      {RB_CAPTURE_RNG_EXT, {RB_CAPTURE_RNG_VERSION, &kCaptureRng}},
+  };
 };
 Plugins& plugins() {
   static Plugins* instance = new Plugins;

@@ -7,6 +7,7 @@
 #include "call/destinations.h"
 #include "call/dispatch.h"
 #include "device/backends.h"
+#include "device/capture.h"
 #include "device/streams.h"
 #include "rules/infer.h"
 #include "tensor/dtype.h"
@@ -79,6 +80,9 @@ bool device_copy(int backend, const RbTensor* src, const RbTensor* dst) {
   const RbDevices* devices = backend_entry(backend).desc.devices;
   if (!devices || !devices->copy) return false;
   const int device = dst->backend == backend ? dst->device.id : src->device.id;
+  check_device(backend, device);
+  if (src->backend != dst->backend)
+    check_not_capturing(backend, device, "a copy between the device and the host");
   void* stream = current_stream(thread_state(), backend, device);
   check(devices->copy(devices->self, src, dst, stream, 0));
   return true;

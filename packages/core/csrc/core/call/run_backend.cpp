@@ -10,6 +10,7 @@
 #include "call/kernel_arguments.h"
 #include "call/uniform.h"
 #include "device/backends.h"
+#include "device/capture.h"
 #include "formula/formula.h"
 #include "formula/formula_kernel.h"
 #include "rules/infer.h"
@@ -58,6 +59,11 @@ void check_alive(const Op& op) {
        have.empty() ? "no backend" : have.c_str());
 }
 
+// Whether RB_E_NOTIMPL of the kernel means that it leaves the call to the decomposition.
+inline bool can_decline(const Op& op, const Handler& handler) {
+  return is_formula(handler) || op.has_decomp() || op.rules[kDecompRule].fn;
+}
+
 inline bool is_elementwise(const Op& op, const Handler& handler) {
   return op.info.kind == RB_KIND_ELEMENTWISE || is_formula(handler);
 }
@@ -82,6 +88,7 @@ int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int back
     const TensorSpec& spec = inferred.rets[i];
     RbTensor* target = rets[i].v.t;
     check_destination(op, target, spec);
+    check_device(backend, target->device.id);
     if (is_elementwise(op, handler)) check_overlap(op, target, args, nargs);
     if (target->dtype_id == spec.dtype &&
         !hazard(op, is_elementwise(op, handler), target, values, nargs)) {
@@ -131,7 +138,7 @@ int32_t run_fresh(const RbCall* c, const Op& op, const Handler& handler, int bac
   return RB_OK;
 }
 
-// False: a kernel of a whole formula has declined, and nothing has been done.
+// False: the kernel has declined, and nothing has been done.
 bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backend,
                 const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   Inferred inferred;
@@ -155,7 +162,7 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
     prepare(op, handler, inferred.compute, a, nargs);
     rc = run(c, op, handler, backend, inferred, args, a.values, nargs, rets, nrets);
   }
-  if (rc == RB_E_NOTIMPL && is_formula(handler)) return false;
+  if (rc == RB_E_NOTIMPL && can_decline(op, handler)) return false;
   check_kernel_result(op, backend, handler, rc);
   if (op.mutates) bump_mutated(op, args, nargs);
   return true;
@@ -188,7 +195,8 @@ void check_results(const Op& op, int backend, const Handler& handler, const RbVa
   }
 }
 
-void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int backend,
+// False: the kernel has declined, and nothing has been done.
+bool run_allocating(const RbCall* c, const Op& op, const Handler& handler, int backend,
                     const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   Arguments a(args, nargs);
   prepare(op, handler, -1, a, nargs);
@@ -197,8 +205,9 @@ void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int b
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
   RbCall plain = *c;
   plain.flags &= ~static_cast<uint32_t>(RB_CALL_OUT);
-  check_kernel_result(op, backend, handler,
-                      handler.fn(handler.self, &plain, a.values, nargs, results, nrets));
+  const int32_t rc = handler.fn(handler.self, &plain, a.values, nargs, results, nrets);
+  if (rc == RB_E_NOTIMPL && can_decline(op, handler)) return false;
+  check_kernel_result(op, backend, handler, rc);
   check_given(op, handler.provider, results, nrets);
   if (op.mutates) bump_mutated(op, args, nargs);
   if ((handler.flags & RB_K_NEEDS_GIL) && says_results(op)) {
@@ -214,6 +223,7 @@ void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int b
   } else {
     std::copy(results, results + nrets, rets);
   }
+  return true;
 }
 
 void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets,
@@ -284,10 +294,14 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
     if (!op.has_decomp() && !op.rules[kDecompRule].fn) fail_no_kernel(op, backend);
     return decompose(c, args, nargs, rets, nrets);
   }
-  if (handler.flags & RB_K_ALLOCATES)
-    return run_allocating(c, op, handler, backend, args, nargs, rets, nrets);
-  if (!run_kernel(c, op, handler, backend, args, nargs, rets, nrets))
-    decompose(c, args, nargs, rets, nrets);
+  if (handler.flags & RB_K_NO_CAPTURE)
+    check_not_capturing(backend, c->device_index, (op.name + ": its kernel").c_str());
+  const bool done = handler.flags & RB_K_ALLOCATES
+                        ? run_allocating(c, op, handler, backend, args, nargs, rets, nrets)
+                        : run_kernel(c, op, handler, backend, args, nargs, rets, nrets);
+  if (done) return;
+  set_error(RB_OK, "");  // what it may have said
+  decompose(c, args, nargs, rets, nrets);
 }
 
 // ---- uniform calls into a destination
@@ -303,7 +317,8 @@ inline bool may_write_alone(const CallPlan& c, const Op& op, const RbValue* args
     return false;
   const RbTensor* target = rets[0].v.t;
   const uint32_t harmless = RB_T_VIEW | thread_state().tensor_flags;
-  if ((target->flags & ~harmless) != RB_T_CONTIGUOUS || !same_kind_and_shape(target, like))
+  if (!is_known_device(target->backend, target->device.id) ||
+      (target->flags & ~harmless) != RB_T_CONTIGUOUS || !same_kind_and_shape(target, like))
     return false;
   for (int i = 0; i < nargs; ++i) {
     if (args[i].tag == RB_TENSOR && args[i].v.t->data != target->data &&
@@ -318,8 +333,13 @@ inline bool may_write_alone(const CallPlan& c, const Op& op, const RbValue* args
 
 void check_kernel_result(const Op& op, int backend, const Handler& handler, int32_t rc) {
   if (__builtin_expect(rc == RB_OK, 1)) return;
-  add_error_frame("while running " + op.name + " on " + backend_name(backend) + " [" +
-                  (handler.provider ? handler.provider : "?") + "]");
+  if (rc == RB_E_DEVICE) guarded([&] { poll_errors(backend); });
+  const std::string what =
+      std::string(backend_name(backend)) + " [" + (handler.provider ? handler.provider : "?") + "]";
+  if (rc == RB_E_NOTIMPL && thread_state().message.empty())
+    set_error(rc, op.name + ": the kernel for " + what +
+                      " declined the call, and the operator has no decomposition");
+  add_error_frame("while running " + op.name + " on " + what);
   rethrow(rc);
 }
 
@@ -338,7 +358,7 @@ int32_t finish_uniform(const CallPlan& c, int32_t rc, const RbValue* args, int32
                        RbValue* rets) {
   const Op& op = *impl(c.op);
   const Handler& handler = op.table[c.uniform->backend];
-  if (rc == RB_E_NOTIMPL && is_formula(handler))
+  if (rc == RB_E_NOTIMPL && can_decline(op, handler))
     return guarded([&] { run_general(&c, args, nargs, rets, 1); });
   return guarded([&] { check_kernel_result(op, c.uniform->backend, handler, rc); });
 }

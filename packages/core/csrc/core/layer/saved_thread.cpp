@@ -26,6 +26,7 @@ struct RbTls {
   uint32_t tensor_flags = 0;
   std::vector<rabbet::TransformFrame> levels;
   std::vector<rabbet::CurrentStream> streams;
+  std::vector<rabbet::PoolUse> pools;
   std::string source;
   std::vector<OfLayer> parts;
 };
@@ -42,6 +43,7 @@ RbTls* tls_save() {
   saved->tensor_flags = state.tensor_flags;
   saved->levels = state.levels;
   saved->streams = state.streams;
+  saved->pools = state.pools;
   saved->source = state.source;
   for (const LayerEntry* entry : layers_in_order()) {
     const RbLayer& layer = entry->desc;
@@ -59,6 +61,7 @@ void tls_restore(const RbTls& saved) {
     check(part.layer->thread_restore(part.layer->self, part.state));
   state.levels = saved.levels;
   state.streams = saved.streams;
+  state.pools = saved.pools;
   state.source = saved.source;
   state.has_streams = !saved.streams.empty();
   state.include = saved.include;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <new>
 
 #include "device/backends.h"
@@ -26,37 +25,22 @@ static_assert(kBackendIds == kMaxBackends && kSlotIds == kSlots);
 
 void free_cached(Storage* s) {
   record_memory(RB_EVENT_FREE, s->backend, s->device, s->data, s->nbytes);
-  cached_free(s->backend, RbBuffer{sizeof(RbBuffer), 0, s->data, reinterpret_cast<uint64_t>(s->ctx),
-                                   nullptr, s->device, 0});
+  cached_free(static_cast<Block*>(s->ctx));
 }
 void free_block(Storage* s) { block_free(s->data, s->nbytes); }
-
-// What backends keep whose buffers carry a context, or which have streams.
-struct Boxed {
-  RbBuffer buffer;
-  void* stream;                // that it was allocated on
-  std::vector<void*> used_on;  // others, which record_stream named
-};
-std::mutex used_on_mutex;
-
-void free_boxed(Storage* s) {
-  auto* box = static_cast<Boxed*>(s->ctx);
-  const int32_t rc = guarded([&] {
-    for (void* other : box->used_on) stream_wait(s->backend, s->device, box->stream, other);
-  });
-  if (rc != RB_OK) guarded([&] { synchronize(s->backend, s->device); });
-  record_memory(RB_EVENT_FREE, s->backend, s->device, s->data, s->nbytes);
-  cached_free(s->backend, box->buffer, box->stream);
-  delete box;
-}
 
 struct Adopted {
   void* ctx;
   void (*del)(void*);
+  void* stream;  // of the thread that adopted it
 };
+// On a device that may still use the memory, when its stream has come so far.
 void free_adopted(Storage* s) {
   auto* adopted = static_cast<Adopted*>(s->ctx);
-  if (adopted->del) adopted->del(adopted->ctx);
+  if (adopted->del &&
+      (has_host_memory(s->backend) ||
+       !call_on_stream(s->backend, s->device, adopted->stream, adopted->del, adopted->ctx)))
+    adopted->del(adopted->ctx);
   delete adopted;
 }
 
@@ -178,6 +162,12 @@ inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Sto
   bump(live.storages, 1);
 }
 
+// Memory of the allocator.
+inline void init_block_storage(Tensor* t, Block* block, uint64_t nbytes, ThreadState& state) {
+  record_memory(RB_EVENT_ALLOC, t->backend, t->device.id, block->data, nbytes);
+  init_storage(t, block->data, nbytes, free_cached, block, state);
+}
+
 // Data of at most kInlineBytes, which lie in the tensor itself.
 inline void init_inline_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
   mark_unused(t->inline_data + nbytes, kInlineBytes - nbytes);
@@ -199,15 +189,9 @@ void discard_block(Tensor* t, ThreadState& state) {  // before a storage exists
 [[gnu::noinline]] void init_cached_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
   const int backend = t->backend, device = t->device.id;
   try {
-    void* stream = current_stream(state, backend, device);
-    const RbBuffer buffer = cached_alloc(backend, device, nbytes ? nbytes : 1, stream);
-    record_memory(RB_EVENT_ALLOC, backend, device, buffer.data, nbytes);
-    if (buffer.ctx || backend_traits[backend].streams) {
-      init_storage(t, buffer.data, nbytes, free_boxed, new Boxed{buffer, stream, {}}, state);
-    } else {
-      init_storage(t, buffer.data, nbytes, free_cached, reinterpret_cast<void*>(buffer.nbytes),
-                   state);
-    }
+    Block* block =
+        cached_alloc(backend, device, nbytes ? nbytes : 1, current_stream(state, backend, device));
+    init_block_storage(t, block, nbytes, state);
   } catch (...) {
     discard_block(t, state);
     throw;
@@ -282,14 +266,41 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
   return t;
 }
 
+Tensor* tensor_in(MemoryKind kind, int backend, int device, int dtype, int ndim,
+                  const int64_t* shape) {
+  if (kind == MemoryKind::kDevice) return tensor_new(backend, device, dtype, ndim, shape, nullptr);
+  const uint64_t nbytes =
+      static_cast<uint64_t>(count_elements(ndim, shape)) * kDTypes[dtype].itemsize;
+  check_device(backend, device);
+  ThreadState& state = thread_state();
+  const bool pinned = kind == MemoryKind::kPinned;
+  void* stream = pinned ? nullptr : current_stream(state, backend, device);
+  Tensor* t = tensor_block(pinned ? default_backend() : backend, pinned ? 0 : device, dtype, ndim,
+                           shape, nullptr, state);
+  try {
+    Block* block = heap_of(backend, device, kind).allocate(nbytes ? nbytes : 1, stream, 0);
+    init_block_storage(t, block, nbytes, state);
+  } catch (...) {
+    discard_block(t, state);
+    throw;
+  }
+  return t;
+}
+
+const Block* block_of(const Tensor* t) {
+  const Storage* s = t->storage;
+  return s && s->del == free_cached ? static_cast<const Block*>(s->ctx) : nullptr;
+}
+
+bool is_in_memory(const Tensor* t, MemoryKind kind) {
+  const Block* block = block_of(t);
+  return kind == (block ? heap_of_block(block).kind : MemoryKind::kDevice);
+}
+
 void record_stream(Tensor* t, void* stream) {
   const Storage* s = t->storage;
-  if (!s || s->del != free_boxed) return;  // foreign memory is its owner's
-  auto* box = static_cast<Boxed*>(s->ctx);
-  if (stream == box->stream) return;
-  std::lock_guard<std::mutex> lock(used_on_mutex);
-  std::vector<void*>& others = box->used_on;
-  if (std::find(others.begin(), others.end(), stream) == others.end()) others.push_back(stream);
+  if (!s || s->del != free_cached) return;  // foreign memory is its owner's
+  record_stream(static_cast<Block*>(s->ctx), stream);
 }
 
 Tensor* tensor_like(const RbTensor* like, int dtype) {
@@ -415,8 +426,9 @@ Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, c
   const int64_t item = kDTypes[dtype].itemsize;
   char* first = static_cast<char*>(data);
   const uint64_t nbytes = numel ? static_cast<uint64_t>((high - low + 1) * item) : 0;
-  init_storage(t, numel ? first + low * item : first, nbytes, free_adopted, new Adopted{ctx, del},
-               state, (flags & RB_T_READONLY) != 0);
+  init_storage(t, numel ? first + low * item : first, nbytes, free_adopted,
+               new Adopted{ctx, del, current_stream(state, backend, device)}, state,
+               (flags & RB_T_READONLY) != 0);
   t->data = data;
   t->flags |= flags & RB_T_READONLY;
   return t;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/heap.h"
 #include "rabbet/abi.h"
 
 namespace rabbet {
@@ -132,6 +133,12 @@ class TensorRef {
 /// memory.
 Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
                    const int64_t* strides);
+/// Row-major, in memory of a kind of the device. Pinned memory makes a tensor of the CPU.
+Tensor* tensor_in(MemoryKind kind, int backend, int device, int dtype, int ndim,
+                  const int64_t* shape);
+bool is_in_memory(const Tensor* t, MemoryKind kind);
+/// The allocator's block in which the tensor lies, or null.
+const Block* block_of(const Tensor* t);
 /// As tensor_new with the shape and device of `like`, which is contiguous and no wrapper.
 Tensor* tensor_like(const RbTensor* like, int dtype);
 /// The tensor's memory is used on `stream` too: when it is freed, its own stream waits for that

@@ -65,7 +65,7 @@ void* block_alloc_slow(uint64_t nbytes) {
 
 void block_free_slow(void* p, uint64_t nbytes) {
   if (nbytes > kLargestBlock) {
-    host_free(p, nbytes);
+    host_free(p);
   } else {
     std::free(p);
   }

@@ -51,6 +51,13 @@ struct CurrentStream {
   void* stream;
 };
 
+/// A private pool of a device's memory that a thread allocates from (memory.h).
+struct PoolUse {
+  int32_t backend, device;
+  uint64_t pool;
+};
+
+struct Capture;   // device/capture.h
 struct CallPlan;  // call/plan.h
 
 struct ThreadState {
@@ -74,6 +81,8 @@ struct ThreadState {
   void (*foreign_del)(void*) = nullptr;
 
   std::vector<CurrentStream> streams;
+  std::vector<PoolUse> pools;
+  Capture* capture = nullptr;        // that the thread's work on a device goes to
   std::string source, found_source;  // the line of the program: that was set, that was looked up
 };
 
