@@ -316,6 +316,8 @@ def test_a_pool_keeps_its_memory_to_itself():
     outside = block(1000)
     assert outside.data_ptr() != place
     del again
+    assert [s["segment_pool_id"] for s in accelerator.memory_snapshot(pool.id)] == [pool.id]
+    assert accelerator.memory_snapshot((0, 987654)) == []
     pools = sorted(s["segment_pool_id"] for s in segments())
     assert pools == [(0, 0), pool.id]
     _C.empty_cache()  # the pool lives
@@ -348,6 +350,14 @@ def test_pools_are_a_threads_own():
 
 
 def test_bad_pools():
+    for word in ("use_on_oom", "no_split"):
+        with pytest.raises(NotImplementedError, match=f"MemPool: {word}=True is not supported"):
+            accelerator.MemPool(**{word: True})
+    with pytest.raises(NotImplementedError, match="MemPool: allocator=3 is not supported"):
+        accelerator.MemPool(3)
+    for bad in (3, (1,), "ab", [0, 0]):
+        with pytest.raises(TypeError, match="memory_snapshot: mempool_id must be a pair of ints"):
+            accelerator.memory_snapshot(bad)
     with (
         pytest.raises(TypeError, match="use_mem_pool: pool must be a MemPool, not int"),
         accelerator.use_mem_pool(3),
@@ -540,8 +550,8 @@ for call in (lambda: rabbet._C.ipc_export(rabbet.zeros(3, device="lazy")), lambd
         assert done.returncode == 0, done.stderr
         found += done.stdout.splitlines()
     assert found == [
-        "InternalError the backend 'lazy' made a handle of 300 bytes; there is room for 256",
-        "DTypeError properties of a device: 'speed' is no bool, int, float or text",
+        "PluginError ipc_export of the backend 'lazy': a handle has 1 to 256 bytes, got 300",
+        "PluginError properties of a device: 'speed' is no bool, int, float or text",
     ]
 
 

@@ -1,9 +1,8 @@
-"""The reference page of `rabbet/abi.h`, out of the header's own comments."""
+"""The reference page of a header of `rabbet/`, out of its own comments."""
 
 import re
 from collections.abc import Iterator
-
-from abi_layout import HEADER
+from pathlib import Path
 
 
 def prose(comment: str) -> str:
@@ -80,14 +79,15 @@ def host_functions(body: str) -> list[str]:
     return lines
 
 
-def header_page() -> str:
+def header_page(header: Path) -> str:
     """Markdown: each section of the header with its structs, constants and functions."""
-    text = re.sub(r"#ifdef __cplusplus.*?#endif", "", HEADER.read_text(), flags=re.S)
+    text = re.sub(r"#ifdef __cplusplus.*?#endif", "", header.read_text(), flags=re.S)
     text = text[: text.rindex("#endif")]
     first = text.index("/*")
-    lines = ["# rabbet/abi.h", "", prose(text[first : text.index("*/") + 2]), ""]
+    lines = [f"# rabbet/{header.name}", "", prose(text[first : text.index("*/") + 2]), ""]
     comment = ""
-    for token in tokens(text[text.index("#define RB_ABI_MAJOR") :]):
+    guard = re.search(r"^#define RABBET_\w+_H$", text, re.M)
+    for token in tokens(text[guard.end() if guard else 0 :]):
         section = re.match(r"/\* ---- (.*?)\s*\*/", token, re.S)
         if section:
             lines += [f"## {section[1][0].upper()}{section[1][1:]}", ""]
@@ -97,7 +97,7 @@ def header_page() -> str:
         elif token.startswith("struct RbHost"):
             lines += ["Functions of `RbHost`, which `init` is given.", ""]
             lines += host_functions(token[token.index("{") + 1 : token.rindex("}")])
-        elif not re.match(r"#(if|else|endif|error|ifndef)|extern|\}", token):
+        elif not re.match(r"#(if|else|endif|error|ifndef|include)|extern|\}", token):
             lines += entry(token, comment)
             comment = ""
     return "\n".join(lines)

@@ -70,6 +70,16 @@ static int32_t describe(const RbHost* host, int32_t layer, uint32_t size)
 static int32_t hook(const RbHost* host, int32_t layer)
 { return ((const RbTrace*)host->get_ext(RB_TRACE_EXT, 1))->data_hook(layer, 0, 0); }
 """
+TABLES = """
+#include "rabbet/capture.h"
+#include "rabbet/device.h"
+static int32_t ok(void) { return 0; }
+static RbDeviceTable offers; static RbCapture captures; static RbAllocator pinned;
+static void* any(void) { return (void*)(intptr_t)ok; }
+static int32_t publish(const RbHost* host, uint32_t device, uint32_t capture)
+{ offers.struct_size = device; captures.struct_size = capture;
+  return (device ? host->publish("odd.device", 1, &offers) : 0) || (capture ? host->publish("odd.capture", 1, &captures) : 0); }
+"""
 # What is changed in the sound plugin, what finds it (a check, or a probe), and the words.
 BROKEN = {
     "ignores a registration that fails": (
@@ -135,6 +145,26 @@ BROKEN = {
     "a data hook of a layer that is not there": (
         [("//TOP", COMPOSITES), ("//INIT", "if (hook(host, 3)) return 10;")], "init",
         "data_hook: 3 is not the id of a layer that was added"),
+    "a table of devices that is too short": (
+        [("//TOP", TABLES), ("//INIT", "if (publish(host, 4, 0)) return 10;")], "init",
+        r"publish 'odd.device': the struct_size of RbDeviceTable is 4, expected 16 to \d+"),
+    "a table of devices of null": (
+        [("//INIT", 'if (host->publish("odd.device", 1, 0)) return 10;')], "init", "publish 'odd.device': the table is null"),
+    "pinned memory that is not given back": (
+        [("//TOP", TABLES), ("//INIT", "pinned.struct_size = sizeof pinned; offers.pinned = &pinned; if (publish(host, sizeof offers, 0)) return 10;")],
+        "init", "publish 'odd.device': `pinned`: `alloc` or `free` of the allocator is null"),
+    "managed memory described too briefly": (
+        [("//TOP", TABLES), ("//INIT", "pinned.struct_size = 8; offers.managed = &pinned; if (publish(host, sizeof offers, 0)) return 10;")],
+        "init", r"publish 'odd.device': `managed`: the struct_size of RbAllocator is 8, expected"),
+    "handles that nobody closes": (
+        [("//TOP", TABLES), ("//INIT", "*(void**)&offers.ipc_export = any(); *(void**)&offers.ipc_open = any(); if (publish(host, sizeof offers, 0)) return 10;")],
+        "init", "publish 'odd.device': of ipc_export, ipc_open and ipc_close some are null"),
+    "a capture that is too short": (
+        [("//TOP", TABLES), ("//INIT", "if (publish(host, 0, RB_SIZE(RbCapture, graph_launch))) return 10;")], "init",
+        r"publish 'odd.capture': the struct_size of RbCapture is 48, expected 56"),
+    "a capture that does not end": (
+        [("//TOP", TABLES), ("//INIT", "*(void**)&captures.capture_begin = any(); *(void**)&captures.graph_launch = any(); if (publish(host, 0, sizeof captures)) return 10;")],
+        "init", "publish 'odd.capture': `capture_end` is null[^@]*`graph_instantiate` is null[^@]*`graph_destroy` is null"),
     "devices that cannot be counted": ([("return RB_OK; /*COUNT*/", "return RB_E_DEVICE;")], "devices", "RbDevices.count returned 6 with 1 devices; it must not fail"),
     "init reports a failure that is none": ([("//INIT", 'return host->err_set(RB_E_DEVICE, "no board");')], "init", r"init returned 6 \(no board\), though nothing failed"),
     "init crashes": ([("//INIT", "*(volatile int*)0 = 1;")], "init", "died of SIGSEGV: in the step 'init on a host"),

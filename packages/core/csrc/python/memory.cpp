@@ -22,7 +22,8 @@ namespace {
 constexpr const char* kKindNames[] = {"device", "pinned", "managed"};
 
 void add_property(py::dict& to, const char* name, const RbValue* value) {
-  if (!name || !value) fail(RB_E_ARG, "properties of a device: a name or a value is null");
+  if (!name || !value || (value->tag == RB_STR && !value->v.s))
+    fail(RB_E_PLUGIN, "properties of a device: a name or a value is null");
   switch (value->tag) {
     case RB_BOOL:
       to[name] = value->v.i != 0;
@@ -34,10 +35,11 @@ void add_property(py::dict& to, const char* name, const RbValue* value) {
       to[name] = value->v.f;
       return;
     case RB_STR:
-      to[name] = py::str(value->v.s, value->len);
+      to[name] = py::reinterpret_steal<py::object>(
+          PyUnicode_DecodeUTF8(value->v.s, value->len, "replace"));
       return;
     default:
-      fail(RB_E_TYPE, "properties of a device: '%s' is no bool, int, float or text", name);
+      fail(RB_E_PLUGIN, "properties of a device: '%s' is no bool, int, float or text", name);
   }
 }
 

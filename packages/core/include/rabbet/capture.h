@@ -1,6 +1,7 @@
 /* rabbet/capture.h: recording the work of a stream, to launch it again as a whole. A backend that
  * can do so publishes RbCapture under "NAME.capture", version 1 (RbHost.publish), where NAME is its
- * own. All members are required.
+ * own. All members are required; the table stays valid for the rest of the process.
+ * docs/reference/memory.md says when core calls what.
  */
 #ifndef RABBET_CAPTURE_H
 #define RABBET_CAPTURE_H
@@ -52,7 +53,7 @@ typedef struct RbCaptureRng {
    * set by the caller. */
   int32_t (*reserve)(RbGenerator* generator, int32_t backend, int32_t device, uint64_t counters,
                      RbCaptureSlice* out);
-  /* Whether the calling thread captures work of the device. */
+  /* Whether the calling thread captures work of the device; 0 for a device that is not there. */
   int32_t (*is_capturing)(int32_t backend, int32_t device);
 } RbCaptureRng;
 

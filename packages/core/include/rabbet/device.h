@@ -1,7 +1,9 @@
 /* rabbet/device.h: what a backend may offer of its devices beyond RbDevices. It publishes the table
  * RbDeviceTable under "NAME.device", version 1 (RbHost.publish), where NAME is the backend's. Every
  * member behind `self` may be null: core refuses in words what is missing. RbMemoryTable is core's
- * side of it.
+ * side of it. Tables and the allocators in them stay valid for the rest of the process. Functions
+ * may be called from several threads at once, and return RB_OK or a code whose message err_set was
+ * given. docs/reference/memory.md says when core calls what.
  */
 #ifndef RABBET_DEVICE_H
 #define RABBET_DEVICE_H
@@ -64,8 +66,10 @@ typedef struct RbMemoryTable {
    * `backend` and `device` say for whose sake it is pinned. */
   int32_t (*tensor_new)(int32_t kind, int32_t backend, int32_t device, int32_t dtype, int32_t ndim,
                         const int64_t* shape, RbTensor** out);
-  /* Whether the tensor's memory is of the kind, and which backend and device it was asked of. */
+  /* Whether the tensor's memory is of the kind. Memory that core's allocator did not give counts as
+   * RB_MEMORY_DEVICE. */
   int32_t (*is_kind)(const RbTensor*, int32_t kind, int32_t* is);
+  /* What the backend's memory_info says; RB_E_NOTIMPL where it has none. */
   int32_t (*memory_info)(int32_t backend, int32_t device, uint64_t* free, uint64_t* total);
 } RbMemoryTable;
 

@@ -15,12 +15,25 @@ _MODES = ("default", "global", "thread_local", "relaxed")
 class MemPool:
     """A private pool of device memory: its segments serve `use_mem_pool` of it only, and stay as long as it lives.
 
-    Blocks of tensors that outlive the pool go back to the device when the tensors are gone.
+    Blocks of tensors that outlive the pool go back to the device when the tensors are gone. The arguments are
+    PyTorch's; only their defaults are supported: the memory comes from the device's backend, in segments that are split.
+
+    Raises:
+        NotImplementedError: for other values than the defaults.
     """
 
     __slots__ = ("_pool",)
 
-    def __init__(self) -> None:
+    def __init__(
+        self, allocator: object = None, use_on_oom: bool = False, no_split: bool = False
+    ) -> None:
+        for name, value in (
+            ("allocator", allocator),
+            ("use_on_oom", use_on_oom),
+            ("no_split", no_split),
+        ):
+            if value:
+                raise NotImplementedError(f"MemPool: {name}={value!r} is not supported")
         self._pool = _C.MemoryPool()
 
     @property
@@ -146,13 +159,18 @@ class Graph:
         self.reset()
 
 
-def _pool_id(pool: tuple[int, int]) -> int:
+def check_pool_id(what: str, pool: object) -> None:
+    """Raise a TypeError that names `what` unless `pool` is a pair of ints."""
     if not (
         isinstance(pool, tuple) and len(pool) == 2 and all(isinstance(part, int) for part in pool)
     ):
         raise TypeError(
-            f"Graph: pool must be a pair of ints, as Graph.pool() gives it, got {pool!r}"
+            f"{what} must be a pair of ints, as MemPool.id and Graph.pool() give it, got {pool!r}"
         )
+
+
+def _pool_id(pool: tuple[int, int]) -> int:
+    check_pool_id("Graph: pool", pool)
     if pool[0] != 0 or pool[1] < 1:
         raise ValueError(f"Graph: there is no memory pool {pool}")
     return pool[1]

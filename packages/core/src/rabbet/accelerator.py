@@ -11,7 +11,7 @@ from . import _C
 from ._accelerators import Device as _Device
 from ._accelerators import accelerator_name as _name
 from ._accelerators import chosen_device, count_devices
-from ._graphs import Graph, MemPool, use_mem_pool
+from ._graphs import Graph, MemPool, check_pool_id, use_mem_pool
 from ._streams import Stream
 
 __all__ = [
@@ -143,12 +143,25 @@ def _stat(function: str, device: _Device, key: str) -> int:
     return _C.memory_stats(chosen_device(f"accelerator.{function}", device))[key]
 
 
-def memory_snapshot() -> list[dict[str, Any]]:
+def memory_snapshot(
+    mempool_id: tuple[int, int] | None = None, include_traces: bool = True
+) -> list[dict[str, Any]]:
     """All segments of core's allocator with their blocks, in the form of torch.cuda.memory_snapshot.
 
     Beside PyTorch's keys a segment has its `backend` and the `kind` of its memory (device, pinned, managed).
+
+    Args:
+        mempool_id: only the segments of this pool, as `MemPool.id` and `Graph.pool()` give it.
+        include_traces: taken for PyTorch's sake; there are no traces among segments.
+
+    Raises:
+        TypeError: if `mempool_id` is no pair of ints.
     """
-    return _C.memory_snapshot()
+    segments = _C.memory_snapshot()
+    if mempool_id is None:
+        return segments
+    check_pool_id("memory_snapshot: mempool_id", mempool_id)
+    return [s for s in segments if s["segment_pool_id"] == mempool_id]
 
 
 def get_memory_info(device_index: _Device = None, /) -> tuple[int, int]:

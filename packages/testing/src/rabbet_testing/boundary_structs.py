@@ -18,7 +18,8 @@ _TYPES: dict[str, Any] = {
 # Up to which member a struct that is handed in has to reach.
 LEAST = {"RbPlugin": "init", "RbKernel": "self", "RbRule": "self", "RbFormulaKernel": "self", "RbDTypeInfo": "encode",
          "RbLayer": "self", "RbBackend": "allocator", "RbDevices": "sync",
-         "RbAllocator": "free", "RbStreams": "event_query", "RbCompositeLayer": "self"}  # fmt: skip
+         "RbAllocator": "free", "RbStreams": "event_query", "RbCompositeLayer": "self", "RbDeviceTable": "self",
+         "RbCapture": "graph_destroy"}  # fmt: skip
 
 
 _HEADERS = ("abi.h", "capture.h", "composite.h", "device.h", "trace.h")

@@ -106,6 +106,8 @@ class FakeHost:
         self.devices: list[Any] = []
         self._real, self._next_id = real_host(), 40
         self._tables: dict[str, int] = {}
+        self._published: dict[str, int] = {}
+        self._backends: list[str] = []
         size = _C.abi_host_sizes[minor]
         whole = struct("RbHost")
         table = whole.from_buffer_copy(self._real)
@@ -280,9 +282,7 @@ class FakeHost:
         if found is not None:
             if re.search(r"[\s:]", name):
                 self.findings.append(f"{what}: the name holds a space or ':'")
-            allocator = self._read("RbAllocator", found.allocator, what)
-            if allocator is not None and not (allocator.alloc and allocator.free):
-                self.findings.append(f"{what}: `alloc` or `free` of the allocator is null")
+            self._judge_allocator(found.allocator, what)
             if found.devices:
                 devices = self._read("RbDevices", found.devices, what)
                 if devices is not None:
@@ -290,6 +290,7 @@ class FakeHost:
             if found.streams:
                 self._judge_streams(found, what)
         self.targets.add(name)
+        self._backends.append(name)
         self._has_own = True
         return self._id(what, out)
 
@@ -318,7 +319,36 @@ class FakeHost:
         text = self._text(name, "publish: `name`")
         if not table:
             self.findings.append(f"publish '{text}': the table is null")
+        else:
+            self._published[text] = table
         return self._register(f"publish '{text}'")
+
+    def _judge_published(self, backend: str) -> None:
+        """The tables by which a backend offers more of its devices, rabbet/device.h and rabbet/capture.h."""
+        if address := self._published.get(f"{backend}.device"):
+            what = f"publish '{backend}.device'"
+            table = self._read("RbDeviceTable", address, what)
+            if table is not None:
+                for member in ("pinned", "managed"):
+                    if getattr(table, member):
+                        self._judge_allocator(getattr(table, member), f"{what}: `{member}`")
+                given = [bool(getattr(table, f"ipc_{m}")) for m in ("export", "open", "close")]
+                if any(given) and not all(given):
+                    self.findings.append(
+                        f"{what}: of ipc_export, ipc_open and ipc_close some are null"
+                    )
+        if address := self._published.get(f"{backend}.capture"):
+            what = f"publish '{backend}.capture'"
+            table = self._read("RbCapture", address, what)
+            names = [name for name, _ in struct("RbCapture")._fields_]  # type: ignore[misc]
+            for name in names[names.index("self") + 1 :] if table is not None else ():
+                if not getattr(table, name):
+                    self.findings.append(f"{what}: `{name}` is null")
+
+    def _judge_allocator(self, address: int | None, what: str) -> None:
+        allocator = self._read("RbAllocator", address, what)
+        if allocator is not None and not (allocator.alloc and allocator.free):
+            self.findings.append(f"{what}: `alloc` or `free` of the allocator is null")
 
     def get_ext(self, name: int | None, version: int) -> int | None:
         """The table of the running core, in which registrations are recorded here."""
@@ -370,6 +400,8 @@ class FakeHost:
         A library without a device or layer of its own has kernels for others', which need not be there: core keeps
         them until they are.
         """
+        for backend in self._backends:
+            self._judge_published(backend)
         for what, op, target, schema in self._kernels:
             if target and target not in self.targets and self._has_own:
                 self.findings.append(f"{what}: there is no backend or layer '{target}'")

@@ -8,6 +8,7 @@
 #include "call/dispatch.h"
 #include "device/backends.h"
 #include "device/capture.h"
+#include "device/deleters.h"
 #include "device/streams.h"
 #include "rules/infer.h"
 #include "tensor/dtype.h"
@@ -85,6 +86,7 @@ bool device_copy(int backend, const RbTensor* src, const RbTensor* dst) {
     check_not_capturing(backend, device, "a copy between the device and the host");
   void* stream = current_stream(thread_state(), backend, device);
   check(devices->copy(devices->self, src, dst, stream, 0));
+  if (src->backend != dst->backend) run_due_deleters();
   return true;
 }
 

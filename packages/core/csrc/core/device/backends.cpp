@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "device/capture.h"
+#include "device/deleters.h"
 #include "device/reserved.h"
 #include "thread/error.h"
 #include "thread/fork.h"
@@ -198,6 +199,7 @@ void synchronize(int backend, int device) {
   const int32_t rc = devices->sync(devices->self, device);
   poll_error(backend, device);
   check(rc);
+  run_due_deleters();
 }
 
 RbDeviceTable device_table(int backend) {
@@ -238,7 +240,11 @@ bool call_on_stream(int backend, int device, void* stream, void (*fn)(void*), vo
 bool memory_info(int backend, int device, uint64_t* free, uint64_t* total) {
   const RbDeviceTable table = device_table(backend);
   if (!table.memory_info) return false;
+  *free = *total = 0;
   check(table.memory_info(table.self, device, free, total));
+  if (*free > *total || !*total)
+    fail(RB_E_PLUGIN, "memory_info of the backend '%s': %llu of %llu bytes cannot be free",
+         backend_name(backend), (unsigned long long)*free, (unsigned long long)*total);
   return true;
 }
 
@@ -246,15 +252,21 @@ void poll_error(int backend, int device) {
   const RbDeviceTable table = device_table(backend);
   if (!table.poll_error) return;
   // What the backend says of a healthy device must not hide the error of the call before.
-  const std::string message = thread_state().message;
-  const int32_t before = thread_state().error.code;
-  if (table.poll_error(table.self, device) == RB_OK) {
-    if (before != RB_OK) set_error(before, message);
+  ThreadState& state = thread_state();
+  const std::string message = state.message;
+  const int32_t before = state.error.code;
+  state.error.code = RB_OK;
+  const int32_t rc = table.poll_error(table.self, device);
+  const bool spoke = state.error.code != RB_OK;
+  if (rc == RB_OK) {
+    if (spoke) set_error(before, message);
+    state.error.code = before;
     return;
   }
+  const std::string why = spoke ? state.message : "the backend gives no reason";
   {
     std::lock_guard<std::mutex> lock(failed_devices().mutex);
-    failed_devices().why.try_emplace({backend, device}, thread_state().message);
+    failed_devices().why.try_emplace({backend, device}, why);
     backend_traits[backend].known_devices = 0;
   }
   check_not_failed(backend, device);

@@ -91,6 +91,12 @@ Graph::~Graph() {
 
 RbCapture Graph::table() const { return capture_table(backend_); }
 
+void Graph::check_given(const void* result, const char* function, const char* what) const {
+  if (result) return;
+  fail(RB_E_PLUGIN, "%s of the backend '%s' returned RB_OK without its %s", function,
+       backend_name(backend_), what);
+}
+
 void Graph::capture_begin(int backend, int device) {
   if (capturing_) fail(RB_E_STATE, "Graph.capture_begin: it captures already");
   if (graph_ || executable_)
@@ -125,7 +131,10 @@ void Graph::capture_end() {
   state.capture = nullptr;
   leave_pool(backend_, device_, pool_->id);
   const RbCapture t = table();
-  check(t.capture_end(t.self, device_, capture_.stream, &graph_));
+  void* graph = nullptr;
+  check(t.capture_end(t.self, device_, capture_.stream, &graph));
+  check_given(graph, "capture_end", "graph");
+  graph_ = graph;
   if (!keep_) instantiate();
 }
 
@@ -135,7 +144,10 @@ void Graph::instantiate() {
   const RbCapture t = table();
   if (executable_) t.graph_destroy(t.self, device_, nullptr, executable_);
   executable_ = nullptr;
-  check(t.graph_instantiate(t.self, device_, graph_, &executable_));
+  void* executable = nullptr;
+  check(t.graph_instantiate(t.self, device_, graph_, &executable));
+  check_given(executable, "graph_instantiate", "executable");
+  executable_ = executable;
   if (keep_) return;
   t.graph_destroy(t.self, device_, graph_, nullptr);
   graph_ = nullptr;

@@ -49,6 +49,7 @@ class Graph {
 
  private:
   RbCapture table() const;
+  void check_given(const void* result, const char* function, const char* what) const;
 
   const bool keep_;
   std::shared_ptr<MemoryPool> pool_;

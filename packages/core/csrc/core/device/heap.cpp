@@ -7,6 +7,7 @@
 #include <string>
 
 #include "device/backends.h"
+#include "device/deleters.h"
 #include "device/streams.h"
 #include "thread/error.h"
 #include "thread/fork.h"
@@ -406,7 +407,10 @@ int32_t Heap::ask(uint64_t size, void* stream, RbBuffer& out) {
   }
   out = RbBuffer{};
   out.struct_size = sizeof out;
-  const int32_t rc = allocator_.alloc(allocator_.self, device, size, stream, &out);
+  int32_t rc = allocator_.alloc(allocator_.self, device, size, stream, &out);
+  if (rc == RB_OK && !out.data && !(allocator_.flags & RB_ALLOC_WHOLE))
+    rc = set_error(RB_E_PLUGIN, std::string("the backend '") + backend_name(backend) +
+                                    "' allocated no memory: `data` is null");
   out.struct_size = sizeof out;
   out.nbytes = size;
   out.device_index = device;
@@ -418,6 +422,7 @@ int32_t Heap::ask(uint64_t size, void* stream, RbBuffer& out) {
 
 // First a segment that others can use, too, then one of the size alone.
 Block* Heap::grow(uint64_t size, uint64_t requested, void* stream, uint64_t pool) {
+  run_due_deleters();
   const uint64_t wanted = split_ ? segment_size(size) : size;
   RbBuffer buffer;
   const auto ask_both = [&] {
@@ -472,7 +477,8 @@ Block* Heap::borrow(uint64_t size, uint64_t requested, void* stream, uint64_t po
 void Heap::fail_oom(uint64_t nbytes, int32_t rc) {
   const std::string reason = rc == RB_OK ? "" : thread_state().message;
   uint64_t free = 0, total = 0;
-  const bool told = memory_info(backend, device, &free, &total);
+  bool told = false;
+  guarded([&] { told = memory_info(backend, device, &free, &total); });
   const std::string there =
       told ? "; " + std::to_string(free) + " of the device's " + std::to_string(total) + " are free"
            : "";

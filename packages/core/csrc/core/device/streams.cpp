@@ -7,6 +7,7 @@
 
 #include "device/backends.h"
 #include "device/capture.h"
+#include "device/deleters.h"
 #include "thread/error.h"
 #include "thread/fork.h"
 
@@ -88,6 +89,7 @@ void stream_synchronize(int backend, int device, void* stream) {
   const int32_t rc = streams.sync(streams.self, device, stream);
   poll_error(backend, device);
   check(rc);
+  run_due_deleters();
 }
 
 bool stream_query(int backend, int device, void* stream) {
@@ -137,6 +139,7 @@ void event_synchronize(int backend, int device, void* event) {
   check_not_capturing(backend, device, "Event.synchronize");
   const RbStreams& streams = streams_of(backend, device);
   check(streams.event_sync(streams.self, device, event));
+  run_due_deleters();
 }
 
 bool event_query(int backend, int device, void* event) {

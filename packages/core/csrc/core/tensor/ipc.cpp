@@ -57,6 +57,9 @@ std::shared_ptr<OpenSegment> open_segment(int backend, int device, const std::st
   RbBuffer buffer{};
   buffer.struct_size = sizeof buffer;
   check(table.ipc_open(table.self, device, &given, &buffer));
+  if (!buffer.data || !buffer.nbytes)
+    fail(RB_E_PLUGIN, "ipc_open of the backend '%s' returned RB_OK without memory",
+         backend_name(backend));
   auto segment = std::make_shared<OpenSegment>();
   segment->backend = backend;
   segment->buffer = buffer;
@@ -77,9 +80,9 @@ IpcPlace ipc_export(const Tensor* t) {
   const RbBuffer segment = heap_of_block(block).segment_of(block);
   RbIpcHandle handle{RB_SIZE(RbIpcHandle, bytes), 0, {}};
   check(table.ipc_export(table.self, &segment, &handle));
-  if (handle.nbytes > sizeof handle.bytes)
-    fail(RB_E_INTERNAL, "the backend '%s' made a handle of %u bytes; there is room for %zu",
-         backend_name(t->backend), handle.nbytes, sizeof handle.bytes);
+  if (!handle.nbytes || handle.nbytes > sizeof handle.bytes)
+    fail(RB_E_PLUGIN, "ipc_export of the backend '%s': a handle has 1 to %zu bytes, got %u",
+         backend_name(t->backend), sizeof handle.bytes, handle.nbytes);
   return {std::string(reinterpret_cast<const char*>(handle.bytes), handle.nbytes),
           static_cast<uint64_t>(static_cast<char*>(t->data) - static_cast<char*>(segment.data))};
 }

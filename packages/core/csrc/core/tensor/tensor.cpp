@@ -6,6 +6,7 @@
 #include <new>
 
 #include "device/backends.h"
+#include "device/deleters.h"
 #include "device/memory.h"
 #include "device/streams.h"
 #include "record/op.h"
@@ -37,10 +38,13 @@ struct Adopted {
 // On a device that may still use the memory, when its stream has come so far.
 void free_adopted(Storage* s) {
   auto* adopted = static_cast<Adopted*>(s->ctx);
-  if (adopted->del &&
-      (has_host_memory(s->backend) ||
-       !call_on_stream(s->backend, s->device, adopted->stream, adopted->del, adopted->ctx)))
-    adopted->del(adopted->ctx);
+  if (adopted->del) {
+    if (has_host_memory(s->backend)) {
+      adopted->del(adopted->ctx);
+    } else {
+      delete_behind(s->backend, s->device, adopted->stream, adopted->del, adopted->ctx);
+    }
+  }
   delete adopted;
 }
 
