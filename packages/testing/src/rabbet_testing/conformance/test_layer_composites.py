@@ -8,6 +8,7 @@ from rabbet_testing.cases import op_names
 from rabbet_testing.conformance.subject import Subject
 from rabbet_testing.judges import composites, layers
 from rabbet_testing.judges.processes import run_module
+from rabbet_testing.judges.reasons import Reason
 
 
 def pytest_generate_tests(metafunc):
@@ -34,7 +35,9 @@ def test_wrong_shapes_are_refused(op, through):
 
 def test_derivatives_and_batches(op, through, report):
     if find_spec("rabbet.func") is None or find_spec("rabbet.autograd") is None:
-        report.not_implemented("it needs other wheels: pip install rabbet-autograd rabbet-vmap")
+        report.not_implemented(
+            "it needs other wheels: pip install rabbet-autograd rabbet-vmap", Reason.NO_WHEEL
+        )
     composites.judge_transforms(through, op)
 
 

@@ -18,9 +18,9 @@ import rabbet
 from rabbet import _C, composite
 
 from ..cases import cases, differentiable_ops
-from .calls import REFUSALS, first_line, skip_not_applicable, skip_not_declared, tensors
+from .calls import REFUSALS, first_line, shape_depends_on_data, tensors
 from .layers import Through, compare, error_of, function_of, quietly, result_of, total
-from .nests import UNSHAPED
+from .reasons import Reason, skip
 from .reference import array, difference
 
 # Of the tensors that are judged where no operator says it.
@@ -101,7 +101,7 @@ def _choices(t: Through, xs: list[Any], first: int) -> Iterator[tuple[str, list[
 def judge_results(t: Through, op: str, inplace: bool = False) -> None:
     """A composite in place of any argument gives what its values give, or an error that says it is refused."""
     if inplace and not _C.op_info(op)["inplace"]:
-        skip_not_applicable(f"{op} has no in-place form")
+        skip(Reason.NO_SUCH_FORM, f"{op} has no in-place form")
     judged, refused = 0, ""
     with quietly():
         for case in cases(op, getattr(rabbet, t.dtype)):
@@ -128,8 +128,8 @@ def judge_results(t: Through, op: str, inplace: bool = False) -> None:
     if judged:
         return
     if refused:
-        skip_not_declared(refused)
-    skip_not_applicable(f"{op} has no case with a tensor that 'make' takes")
+        skip(Reason.REFUSED_BY_LAYER, refused)
+    skip(Reason.NO_EXAMPLE, f"{op} has no case with a tensor that 'make' takes")
 
 
 def _writes(op: str) -> bool:
@@ -139,7 +139,7 @@ def _writes(op: str) -> bool:
 def judge_errors(t: Through, op: str) -> None:
     """A composite of a shape that does not fit is refused by an error of the kind that its values get."""
     if op in (t.lenient or {}):
-        skip_not_declared(f"{op} takes more: {(t.lenient or {})[op]}")
+        skip(Reason.REFUSED_BY_LAYER, f"{op} takes more: {(t.lenient or {})[op]}")
     with quietly():
         for case in cases(op, getattr(rabbet, t.dtype)):
             f, xs = function_of(case)
@@ -156,7 +156,7 @@ def judge_errors(t: Through, op: str) -> None:
                 f"{what}: expected {first_line(want)}, got {first_line(got)}"
             )
             return
-    skip_not_applicable(f"{op} takes any shape, or 'make' none of {ODD}")
+    skip(Reason.NO_SUCH_FORM, f"{op} takes any shape, or 'make' none of {ODD}")
 
 
 # ---- derivatives and batches
@@ -165,7 +165,7 @@ def judge_errors(t: Through, op: str) -> None:
 def judge_transforms(t: Through, op: str) -> None:
     """Gradients of a composite and of what stands beside it, and batches of both, are those on its values."""
     if op not in differentiable_ops():
-        skip_not_applicable(f"{op} has no derivative")
+        skip(Reason.NOT_DIFFERENTIABLE, f"{op} has no derivative")
     judged, refused = 0, ""
     loose = Through(t.name, changes="rounding" if t.changes == "nothing" else t.changes)
     with quietly():
@@ -194,8 +194,11 @@ def judge_transforms(t: Through, op: str) -> None:
     if judged:
         return
     if refused:
-        skip_not_declared(refused)
-    skip_not_applicable(f"{op} has no case with a composite and something to differentiate")
+        skip(Reason.REFUSED_BY_LAYER, refused)
+    skip(
+        Reason.NOT_DIFFERENTIABLE,
+        f"{op} has no case with a composite and something to differentiate",
+    )
 
 
 def _transforms(
@@ -241,10 +244,12 @@ def _transforms(
             for j in others:
                 yield f"grad with respect to tensor {j}", i, c, partial(gradient, i, j)
                 yield f"jvp with respect to tensor {j}", i, c, partial(tangent, i, j)
-            if op not in UNSHAPED:
+            if not shape_depends_on_data(op):
                 for j in others:
                     yield f"vmap over tensor {j}", i, c, partial(rows, i, j)
-        both = made(t, rabbet.stack([xs[i], xs[i] * 0.97])) if op not in UNSHAPED else None
+        both = (
+            made(t, rabbet.stack([xs[i], xs[i] * 0.97])) if not shape_depends_on_data(op) else None
+        )
         if both is not None:
             yield "vmap over it", i, both, partial(rows_of_it, i)
 
@@ -316,7 +321,7 @@ def judge_writes(t: Through) -> None:
         _same(seen, other, f"{what}, seen through detach()")
         assert c._version > before, f"{what}: the version is {before} before and after"
     if refused:
-        skip_not_declared(refused)
+        skip(Reason.REFUSED_BY_LAYER, refused)
 
 
 def judge_reading(t: Through) -> None:
