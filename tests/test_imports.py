@@ -36,6 +36,7 @@ IN_FUNCTIONS = {
     ("rabbet_testing.conformance.plugin", "rabbet_testing.judges.layers"): CASES,
     ("rabbet_testing.conformance.plugin", "rabbet_testing.judges.packs"): CASES,
     ("rabbet_testing.judges.batching", "rabbet.func"): OPTIONAL,
+    ("rabbet_testing.judges.composites", "rabbet.func"): OPTIONAL,
     ("rabbet_testing.judges.gradients", "rabbet.autograd"): OPTIONAL,
     ("rabbet_testing.judges.gradients", "rabbet.autograd.gradcheck"): OPTIONAL,
     ("rabbet_testing.judges.gradients", "rabbet.func"): OPTIONAL,
@@ -46,6 +47,8 @@ IN_FUNCTIONS = {
     ("rabbet_testing.probes", "rabbet_testing.cases"): CASES,
     ("rabbet_testing.probes", "rabbet_testing.conformance.subject"): CASES,
     ("rabbet_testing.probes", "rabbet_testing.judges.calls"): CASES,
+    ("rabbet_testing.probes", "rabbet_testing.judges.composites"): CASES,
+    ("rabbet_testing.probes", "rabbet_testing.judges.layers"): CASES,
     ("rabbet_testing.probes", "rabbet_testing.judges.packs"): CASES,
     ("rabbet_testing_pytest", "rabbet_testing.conformance.plugin"): CASES,
 }
