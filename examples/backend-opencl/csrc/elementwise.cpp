@@ -69,7 +69,7 @@ const Body kBodies[] = {
     {"atan2", 2, kFloat, "atan2(a, b)"},
     {"maximum", 2, kAll, "a > b || IS_NAN(a) ? a : b"},
     {"minimum", 2, kAll, "a < b || IS_NAN(a) ? a : b"},
-    {"relu_vjp", 2, kReal, "b > 0 ? a : 0"},
+    {"relu_vjp", 2, kReal, "b <= 0 ? 0 : a"},
     {"bitwise_and", 2, kBool | kInt, "a & b"},
     {"bitwise_or", 2, kBool | kInt, "a | b"},
     {"bitwise_xor", 2, kBool | kInt, "a ^ b"},

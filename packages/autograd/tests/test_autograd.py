@@ -3,6 +3,7 @@
 import gc
 import math
 
+import numpy as np
 import pytest
 import rabbet
 from hypothesis import given, settings
@@ -91,18 +92,93 @@ ERRORS = [
     (lambda: rabbet.ones(2).register_hook(print), "does not require grad"),
     (lambda: leaf(1.0).add_(1), "leaf tensor that requires grad cannot be written in place"),
     (lambda: leaf(1.0, 2.0)[0].add_(1), "view of a leaf"),
+    (lambda: rabbet.ones(4)[1:].requires_grad_().mul_(2), "a leaf tensor that requires grad"),
+    (lambda: rabbet.ones(4)[1:].requires_grad_().normal_(), "a leaf tensor that requires grad"),
+    (lambda: (leaf(1.0, 2.0) * 2).backward(rabbet.ones(2, device="meta")), "another device"),
+    (lambda: hooked(lambda g: g.to("meta")), "another device"),
+    (lambda: hooked(lambda g: g.float()), "another dtype"),
+    (lambda: hooked(lambda g: g[:1]), "another shape"),
+    (lambda: node_hooked(lambda gs, _: (gs[0].to("meta"),)), "MulBackward: .* another device"),
     (
         lambda: rabbet.add(leaf(1.0), 1, out=rabbet.empty(1, dtype=F64)),
         "out= does not support gradients",
     ),
     (lambda: leaf(1.0, 2.0).numpy(), "requires grad"),
+    (lambda: np.asarray(leaf(1.0, 2.0)), "Can't call numpy"),
+    (lambda: np.sin(leaf(1.0, 2.0)), "Can't call numpy"),
 ]
+
+
+def hooked(hook):
+    x = leaf(1.0, 2.0)
+    x.register_hook(hook)
+    (x * 2).sum().backward()
+
+
+def node_hooked(hook):
+    y = leaf(1.0, 2.0) * 2
+    y.grad_fn.register_hook(hook)
+    y.sum().backward()
 
 
 @pytest.mark.parametrize("call,message", ERRORS, ids=range(len(ERRORS)))
 def test_misuse_is_explained(call, message):
     with pytest.raises(RuntimeError, match=message):
         call()
+
+
+def test_a_buffer_of_a_tensor_that_requires_grad_is_refused():
+    with pytest.raises(BufferError, match="requires grad"):
+        memoryview(leaf(1.0))
+    assert memoryview(leaf(1.0).detach()).tolist() == [1.0]
+
+
+def test_a_gradient_without_dimensions_comes_to_the_device_of_its_tensor():
+    x = rabbet.ones((), device="meta", requires_grad=True)
+    (x * 2).backward(rabbet.ones(()))
+    assert x.grad.device.type == "meta"
+
+
+def test_the_gradient_that_backward_gets_is_cast_before_hooks_see_it():
+    x = leaf(1.0, 2.0)
+    y, seen = x * 2, []
+    y.register_hook(lambda g: seen.append(g.dtype))
+    y.backward(rabbet.ones(2))
+    assert seen == [F64] and x.grad.tolist() == [2, 2]
+
+
+INTEGER_WRITES = {
+    "copy_": lambda i, x: i.copy_(x),
+    "item": lambda i, x: i.__setitem__(0, x[0]),
+    "slice": lambda i, x: i.__setitem__(slice(1, 3), x[:2]),
+    "mask": lambda i, x: i.__setitem__(i == 0, x),
+    "fill_": lambda i, x: i.fill_(x[0]),
+    "masked_fill_": lambda i, x: i.masked_fill_(i == 0, x[0]),
+}
+
+
+@pytest.mark.parametrize("write", INTEGER_WRITES)
+def test_integers_that_are_written_do_not_require_grad(write):
+    x, i = leaf(1.0, 2.0, 3.0), rabbet.zeros(3, dtype=rabbet.int64)
+    INTEGER_WRITES[write](i, x)
+    assert not i.requires_grad and i.grad_fn is None and i.sum() > 0
+
+
+def test_an_unused_result_gives_no_zeros():
+    x, y = leaf(1.0, 2.0), leaf(3.0)
+    first, _ = Pair.apply(x, y)
+    assert grad(first.sum(), (x, y), allow_unused=True)[1] is None
+
+
+class Pair(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.set_materialize_grads(False)
+        return x * 2, y * 2
+
+    @staticmethod
+    def backward(ctx, gx, gy):
+        return tuple(None if g is None else g * 2 for g in (gx, gy))
 
 
 def test_a_second_backward_needs_retain_graph():

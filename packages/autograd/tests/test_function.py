@@ -144,6 +144,52 @@ def test_a_saved_output_does_not_keep_the_graph_alive_and_has_second_derivatives
         y.sum().backward()
 
 
+class Kept(Function):
+    """Keeps its outputs as attributes, as one should not."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y, z = x.exp(), x.clone()
+        ctx.y, ctx.all, ctx.named, ctx.x = y, [y, z, 3], {"z": z}, x
+        ctx.mark_non_differentiable(z)
+        return y, z
+
+    @staticmethod
+    def backward(ctx, g, _):
+        y, z, three = ctx.all
+        assert three == 3 and z.tolist() == ctx.named["z"].tolist() == ctx.x.tolist()
+        with pytest.raises(AttributeError, match="has no attribute 'other'"):
+            ctx.other  # noqa: B018
+        return g * (ctx.y + y) / 2
+
+
+def test_outputs_kept_as_attributes_do_not_keep_the_graph_alive():
+    before, x = _C.live_nodes(), leaf(0.5, 0.25)
+    gc.disable()
+    try:
+        Kept.apply(x)
+        Scale.apply(x * 1, 2)
+        assert _C.live_nodes() <= before + 1  # the accumulator of x
+    finally:
+        gc.enable()
+    assert gradcheck(lambda x: Kept.apply(x)[0], (x,))
+    assert gradgradcheck(lambda x: Kept.apply(x)[0], (x,))
+
+
+def test_a_gradient_on_another_device_is_refused():
+    class Away(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.to("meta")
+
+    with pytest.raises(RuntimeError, match=r"AwayBackward: .* on another device"):
+        Away.apply(leaf(1.0)).sum().backward()
+
+
 def test_once_differentiable_refuses_a_second_derivative():
     class Square(Function):
         @staticmethod

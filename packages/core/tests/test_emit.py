@@ -24,7 +24,7 @@ P1(neg, -a) P1(abs, fabs(a)) P1(sgn, (a > 0) - (a < 0)) P1(exp, exp(a)) P1(expm1
 P1(log2, log2(a)) P1(log10, log10(a)) P1(log1p, log1p(a)) P1(sqrt, sqrt(a)) P1(tan, tan(a)) P1(asin, asin(a))
 P1(acos, acos(a)) P1(atan, atan(a)) P1(sinh, sinh(a)) P1(cosh, cosh(a)) P1(tanh, tanh(a)) P1(erf, erf(a))
 P1(erfc, erfc(a)) P1(floor, floor(a)) P1(ceil, ceil(a)) P1(trunc, trunc(a)) P1(round, rint(a))
-P1(relu, a < 0 ? 0 : a) P2(relu_vjp, b > 0 ? a : 0)
+P1(relu, a < 0 ? 0 : a) P2(relu_vjp, b <= 0 ? 0 : a)
 P2(add, a + b) P2(sub, a - b) P2(mul, a * b) P2(div, a / b) P2(div_floor, floor(a / b)) P2(div_trunc, trunc(a / b))
 P2(remainder, a - b * floor(a / b)) P2(fmod, fmod(a, b)) P2(pow, pow(a, b)) P2(atan2, atan2(a, b))
 P2(maximum, a > b ? a : b) P2(minimum, a < b ? a : b)

@@ -186,7 +186,8 @@ int32_t Run::seed(RbTensor* output, RbTensor* grad) {
   }
   const Target edge = gradient_target(output);
   if (!edge.fn) return fail(RB_E_OOM, "backward: out of memory");
-  const int32_t rc = push(edge.fn, edge.output, std::move(g));
+  int32_t rc = fit(g, rb::meta_of(output), nullptr);
+  if (rc == RB_OK) rc = push(edge.fn, edge.output, std::move(g));
   if (rc == RB_OK) roots_.push_back(edge.fn);
   node_release(edge.fn);  // the heap holds it
   return rc;
@@ -271,11 +272,18 @@ int32_t Run::tensor_hooks(Node* n, bool after_accumulation) {
       if (int32_t rc = h.fn(h.ctx, after_accumulation ? n->tensor : n->grads[i], &replacement))
         return rc;
       if (!replacement) continue;
-      if (!same_shape(replacement, n->out_metas[i])) {
+      const RbMeta& meta = n->out_metas[i];
+      const bool shape = same_shape(replacement, meta), device = same_device(replacement, meta);
+      if (!shape || !device || replacement->dtype_id != meta.dtype_id) {
         host->release(replacement);
-        return fail(
-            RB_E_ARG, "a hook of %s returned a gradient of another shape than the tensor's %s",
-            node_name(n), rb::shape_text(n->out_metas[i].ndim, n->out_metas[i].shape).c_str());
+        return fail(RB_E_ARG,
+                    "a hook of %s returned a gradient of another %s than the tensor's, which has "
+                    "shape %s",
+                    node_name(n),
+                    !shape   ? "shape"
+                    : device ? "dtype"
+                             : "device",
+                    rb::shape_text(meta.ndim, meta.shape).c_str());
       }
       host->release(n->grads[i]);
       n->grads[i] = replacement;
@@ -479,12 +487,19 @@ int32_t Run::apply_op(Node* n, Gradients& results) {
     }
   }
   if (rc != RB_OK) return rc;
+  // A zero derivative gives zeros, unless a result without a gradient may be the reason.
+  const bool complete =
+      std::none_of(grads, grads + n->nrets, [](const RbValue& g) { return g.tag == RB_ZERO; });
   // An argument's gradient goes to its edge; a list's entries go to one edge each.
   for (int i = 0; i < n->nedges; ++i) {
     RbValue& v = given[n->edges[i].arg];
     if (v.tag == RB_TENSOR) {
       results[i] = v.v.t;
       v.tag = RB_NONE;
+    } else if (v.tag == RB_ZERO && complete && n->edges[i].fn) {
+      Ref zeros;
+      if (int32_t status = make_zeros(*n->edges[i].meta, zeros)) return status;
+      results[i] = zeros.take();
     } else if (v.tag == RB_TENSORS) {
       const int first = i, a = n->edges[i].arg;
       for (; i < n->nedges && n->edges[i].arg == a; ++i) {

@@ -13,11 +13,44 @@ int32_t sum(RbTensor* a, RbTensor* b, Ref& out) {
   return call1(add_op, args, 3, out);
 }
 
+namespace {
+
+RbValue device_of(const RbMeta& m) {
+  RbValue device{};
+  device.tag = RB_DEVICE;
+  device.v.dev.backend = m.backend;
+  device.v.dev.index = m.device_index;
+  return device;
+}
+
+const char* name_of(const Node* from) { return from ? node_name(from) : "backward"; }
+
+}  // namespace
+
+int32_t make_zeros(const RbMeta& like, Ref& out) {
+  static const RbOp* const zeros = host->find_op("zeros");
+  const RbValue args[3] = {ints_value(like.shape, static_cast<uint32_t>(like.ndim)),
+                           dtype_value(like.dtype_id), device_of(like)};
+  return call1(zeros, args, 3, out);
+}
+
 int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from) {
   static const RbOp *const sum_to_op = host->find_op("sum_to"),
                            *const real_op = host->find_op("real"),
                            *const cast_op = host->find_op("cast");
   RbTensor* g = grad.get();
+  if (!same_device(g, to)) {
+    static const RbOp* const to_device = host->find_op("to_device");
+    if (g->ndim) {
+      return fail(RB_E_DEVICE, "%s: the gradient of shape %s is on another device than the tensor",
+                  name_of(from), rb::shape_text(g).c_str());
+    }
+    const RbValue args[2] = {tensor_value(g), device_of(to)};
+    Ref moved;
+    if (int32_t rc = call1(to_device, args, 2, moved)) return rc;
+    grad = std::move(moved);
+    g = grad.get();
+  }
   if (!same_shape(g, to)) {
     bool reducible = g->ndim >= to.ndim;
     for (int i = 0; reducible && i < to.ndim; ++i) {
@@ -26,7 +59,7 @@ int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from) {
     }
     if (!reducible) {
       return fail(RB_E_ARG, "%s: the gradient has shape %s, but the tensor has shape %s",
-                  node_name(from), rb::shape_text(g).c_str(),
+                  name_of(from), rb::shape_text(g).c_str(),
                   rb::shape_text(to.ndim, to.shape).c_str());
     }
     const RbValue args[2] = {tensor_value(g), ints_value(to.shape, static_cast<uint32_t>(to.ndim))};
@@ -113,22 +146,14 @@ int32_t depend_flatly(RbTensor*& grad, const Node* from) {
 }
 
 int32_t apply_flat(const Node* n, RbTensor* grad, RbTensor** results) {
-  static const RbOp* const zeros = host->find_op("zeros");
   if (!grad) return RB_OK;
   if (n->edges[0].fn) {
     host->retain(grad);
     results[0] = grad;
   }
   for (int i = 1; i < n->nedges; ++i) {
-    const RbMeta& m = *n->edges[i].meta;
-    RbValue device{};
-    device.tag = RB_DEVICE;
-    device.v.dev.backend = m.backend;
-    device.v.dev.index = m.device_index;
-    const RbValue args[3] = {ints_value(m.shape, static_cast<uint32_t>(m.ndim)),
-                             dtype_value(m.dtype_id), device};
     Ref made;
-    if (int32_t rc = call1(zeros, args, 3, made)) return rc;
+    if (int32_t rc = make_zeros(*n->edges[i].meta, made)) return rc;
     results[i] = made.take();
   }
   return RB_OK;

@@ -317,13 +317,14 @@ RbTensor* root_of(const RbTensor* t) {
 }
 
 int32_t check_target(const RbOpInfo* info, const RbTensor* target, const RbTensor* root) {
-  const Meta* m = meta_of(root ? root : target);
-  if (m && m->requires_grad && !m->fn) {
+  for (const RbTensor* t : {target, root}) {  // a view may be a leaf itself
+    const Meta* m = t ? meta_of(t) : nullptr;
+    if (!m || !m->requires_grad || m->fn) continue;
     return fail(
         RB_E_STATE,
         "%s_: a %sleaf tensor that requires grad cannot be written in place; use no_grad(), or "
         "write to a copy",
-        info->name, root ? "view of a " : "");
+        info->name, t == root ? "view of a " : "");
   }
   return RB_OK;
 }
@@ -393,6 +394,8 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
     return fail(RB_E_STATE, "%s: out= does not support gradients, but an argument requires grad",
                 info->name);
   }
+  if (!differentiable(target->dtype_id))
+    return host->redispatch(call, layer, args, nargs, rets, nrets);
   RbTensor* root = root_of(target);
   int32_t status = check_target(info, target, root);
   if (status != RB_OK) return status;

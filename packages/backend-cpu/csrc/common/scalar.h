@@ -270,7 +270,7 @@ RB_OP2(pow, kAny, {
 RB_OP2(atan2, kF, { return m_atan2(x, y); })
 RB_OP2(maximum, kReal, { return x > y || not_a_number(x) ? x : y; })
 RB_OP2(minimum, kReal, { return x < y || not_a_number(x) ? x : y; })
-RB_OP2(relu_vjp, kI | kF, { return y > T(0) ? x : T(0); })
+RB_OP2(relu_vjp, kI | kF, { return y <= T(0) ? T(0) : x; })
 RB_OP2(bitwise_and, kBI, { return T(x & y); })
 RB_OP2(bitwise_or, kBI, { return T(x | y); })
 RB_OP2(bitwise_xor, kBI, { return T(x ^ y); })

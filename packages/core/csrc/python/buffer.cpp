@@ -62,6 +62,7 @@ int tensor_get_buffer(PyObject* self, Py_buffer* view, int flags) {
     PyErr_SetString(PyExc_BufferError, why);
     return -1;
   };
+  if (requires_grad(self)) return refuse("the tensor requires grad; use .detach() first");
   if (t->flags & RB_T_WRAPPER)
     return refuse("the tensor stands for others inside a transform and has no memory of its own");
   if (t->flags & RB_T_COMPOSITE) return values_buffer(t, view, flags);

@@ -24,7 +24,9 @@ def numpy_(self: Tensor, *, force: bool = False) -> Any:
     """
     if _requires_grad(self):
         if not force:
-            raise RuntimeError("numpy(): the tensor requires grad; use tensor.detach().numpy()")
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
         self = self.detach()
     if not self.is_cpu:
         if not force:

@@ -1,7 +1,7 @@
 """User-written differentiable functions."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import rabbet
@@ -10,6 +10,29 @@ from rabbet import Tensor
 from . import _C
 from ._modes import is_grad_enabled, no_grad, set_grad_enabled
 from .graph import active_hooks
+
+
+def _contents(value: Any) -> Iterable[Any]:
+    if type(value) is dict:
+        return value.values()
+    return value if type(value) in (list, tuple) else (value,)
+
+
+def _in_container(f: Callable[[Any], Any], value: Any) -> Any:
+    """`f` of each entry of a list, tuple or dict, of anything else itself."""
+    if type(value) is dict:
+        return {key: f(entry) for key, entry in value.items()}
+    return type(value)(map(f, value)) if type(value) in (list, tuple) else f(value)
+
+
+class _Output:
+    """An output that the ctx keeps: without its history, which leads back to the ctx."""
+
+    def __init__(self, value: Tensor, number: int) -> None:
+        self.value, self.number = value, number
+
+    def load(self) -> Tensor:
+        return _C.saved_output(self.value, self.number)
 
 
 class FunctionCtx:
@@ -24,6 +47,16 @@ class FunctionCtx:
         self._unpack: Callable[[Any], Tensor] | None = None
         self._non_differentiable: tuple[Tensor, ...] = ()
         self._dirty: tuple[Tensor, ...] = ()
+        self._kept: dict[str, Any] = {}  # attributes with outputs in them, as _Output
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            value = self.__dict__["_kept"][name]
+        except KeyError:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}"
+            ) from None
+        return _in_container(lambda o: o.load() if isinstance(o, _Output) else o, value)
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors; `saved_tensors` gives them back and checks that nobody wrote to them since."""
@@ -66,11 +99,26 @@ class FunctionCtx:
             t if output is None else t.detach()
             for t, output in zip(self._saved, self._outputs, strict=True)
         )
+        self._settle_attributes(numbers)
         hooks = active_hooks()
         if hooks is not None:
             pack, self._unpack = hooks
             with no_grad():
                 self._saved = tuple(None if t is None else pack(t) for t in self._saved)
+
+    def _settle_attributes(self, numbers: dict[int, int]) -> None:
+        """Outputs among the attributes, and in lists, tuples and dicts there, lose their history."""
+
+        def settle(value: Any) -> Any:
+            at = numbers.get(id(value))
+            return value if at is None else _Output(value.detach(), at)
+
+        self._dirty = self._non_differentiable = ()
+        for name in [name for name in self.__dict__ if not name.startswith("_")]:
+            value = self.__dict__[name]
+            if any(id(leaf) in numbers for leaf in _contents(value)):
+                self._kept[name] = _in_container(settle, value)
+                del self.__dict__[name]
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Say that these outputs carry no gradient."""
@@ -185,7 +233,7 @@ def _record(
         if any(outputs[k] is n or returned[k] is n for n in ctx._non_differentiable):
             plain |= 1 << i
     indices = [i for i, _ in tensors]
-    noutputs = len(outputs)
+    nargs, noutputs = len(args), len(outputs)  # what waits for backward holds no tensors
 
     def run_backward(given: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
         if ctx.materialize_grads:
@@ -198,12 +246,12 @@ def _record(
             grads[k] = g
         results = cls.backward(ctx, *grads)
         results = results if isinstance(results, tuple) else (results,)
-        if len(results) > len(args) and all(r is None for r in results[len(args) :]):
-            results = results[: len(args)]
-        if len(results) != len(args):
+        if len(results) > nargs and all(r is None for r in results[nargs:]):
+            results = results[:nargs]
+        if len(results) != nargs:
             raise RuntimeError(
                 f"{cls.__name__}.backward returned {len(results)} gradients, expected one for each of the "
-                f"{len(args)} arguments of forward"
+                f"{nargs} arguments of forward"
             )
         return tuple(results[i] for i in indices)
 

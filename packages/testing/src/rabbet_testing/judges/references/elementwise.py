@@ -129,7 +129,7 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "frac": lambda input: input - np.trunc(input),
     "signbit": lambda input: np.signbit(input) if input.dtype.kind == "f" else input < 0,
     "relu": lambda input: np.maximum(input, 0),
-    "relu_vjp": lambda g, out: np.where(out > 0, g, 0),
+    "relu_vjp": lambda g, out: np.where(out <= 0, 0, g),
     "silu": lambda input: input / (1 + np.exp(-np.asarray(input, np.result_type(input, 1.0)))),
     "gelu": lambda input, approximate: input * (
         scipy.special.ndtr(input) if approximate == "none"
