@@ -251,15 +251,13 @@ def test_the_layout_of_the_gradient_is_kept() -> None:
 
 def test_operands_that_are_not_plain_run_the_formula() -> None:
     integers = rabbet.tensor([1, 2, 3])
-    assert rabbet.lerp(integers, integers + 2, 0.5).tolist() == [2.0, 3.0, 4.0]
+    assert rabbet.addcmul(integers, integers, integers + 2, value=2).tolist() == [7, 18, 33]
     assert rabbet.square(integers).dtype == rabbet.int64
-    mixed = rabbet.lerp(rabbet.ones(2), rabbet.ones(2, dtype=rabbet.float64) * 3, 0.5)
-    assert mixed.dtype == rabbet.float64 and mixed.tolist() == [2.0, 2.0]
+    mixed = rabbet.addcmul(rabbet.ones(2), rabbet.ones(2, dtype=rabbet.float64) * 3, integers[:2])
+    assert mixed.dtype == rabbet.float64 and mixed.tolist() == [4.0, 7.0]
     z = rabbet.tensor([1 + 2j])
     assert rabbet.square(z).tolist() == [-3 + 4j]
-    assert rabbet.addcmul(rabbet.ones(1), rabbet.ones(1), rabbet.ones(1), value=2j).tolist() == [
-        1 + 2j
-    ]
+    assert rabbet.addcmul(z, rabbet.ones(1), rabbet.ones(1), value=2j).tolist() == [1 + 4j]
     w = z.clone().requires_grad_()
     (w * w).backward(rabbet.tensor([1 + 0j]))
     assert w.grad.tolist() == [2 - 4j]

@@ -101,10 +101,10 @@ def test_an_example_of_numbers_and_two_levels() -> None:
 
 def test_mixed_dtypes_promote_as_without_a_level() -> None:
     x, y = rabbet.ones(3), rabbet.ones(3, dtype=rabbet.float64) * 2
-    assert vmap(lambda a, b: rabbet.lerp(a, b, 0.5))(x, y).dtype == rabbet.float64
+    assert vmap(lambda a, b: rabbet.addcmul(a, b, 0.5))(x, y).dtype == rabbet.float64
     row = rabbet.ones(5)
-    out = vmap(lambda b: rabbet.lerp(row, b, 0.5))(y)  # a number beside a row: the row's dtype
-    assert out.dtype == rabbet.float32 and out.tolist() == [[1.5] * 5] * 3
+    out = vmap(lambda b: rabbet.addcmul(row, b, 0.5))(y)  # a number beside a row: the row's dtype
+    assert out.dtype == rabbet.float32 and out.tolist() == [[2.0] * 5] * 3
 
 
 def test_second_derivatives_under_a_level_are_recorded() -> None:

@@ -218,11 +218,20 @@ struct Converter {
       *out = value_ints(list, n);
       return true;
     }
-    if (PyUnicode_Check(o) || is_tensor(o) || !PySequence_Check(o))
-      return fail(Mismatch::kType, index, o);
+    if (is_tensor(o)) return one_tensor(index, o, out);
+    if (PyUnicode_Check(o) || !PySequence_Check(o)) return fail(Mismatch::kType, index, o);
     Ref items(must(PySequence_Tuple(o)));
     return int_items(index, &PyTuple_GET_ITEM(items.get(), 0), PyTuple_GET_SIZE(items.get()), o,
                      out);
+  }
+
+  // An integer tensor of one element as a list, unless an overload takes tensors there.
+  bool one_tensor(int index, PyObject* o, RbValue* out) {
+    const Tensor* t = tensor_of(o);
+    if ((overload.lists_only >> index & 1) || t->numel != 1 || !is_integral(t->dtype_id) ||
+        t->dtype_id == RB_BOOL8)
+      return fail(Mismatch::kType, index, o);
+    return ints(index, item(index, o).get(), out);
   }
 
   bool int_items(int index, PyObject* const* items, Py_ssize_t n, PyObject* whole, RbValue* out) {
@@ -358,9 +367,17 @@ struct Converter {
     return number_value(o, out, arena) || fail(Mismatch::kType, index, o);
   }
 
+  void check_single(int index, const Tensor* t) {
+    if (t->ndim == 0) return;
+    raise(PyExc_RuntimeError, "%s(): '%s' must be a number or a 0-dimension tensor, but got tensor "
+          "with %d dimensions", overload.op->base.c_str(), utf8(overload.params[index].name).c_str(),
+          static_cast<int>(t->ndim));
+  }
+
   bool tensor(int index, PyObject* o, RbValue* out) {
     if (is_tensor(o)) {
       *out = value_tensor(tensor_of(o));
+      if (__builtin_expect(overload.params[index].single, 0)) check_single(index, tensor_of(o));
       return tensor_seen = true;
     }
     if (overload.params[index].numbers && number_value(o, out, arena)) return number_seen = true;
@@ -634,6 +651,7 @@ Overload make_overload(const Op* op) {
     spec.numbers = op->takes_numbers() && p.type == RB_A_TENSOR;
     spec.has_default = p.has_default;
     spec.optional_items = p.optional_items;
+    spec.single = op->single_args >> overload.params.size() & 1;
     spec.default_value = p.default_value;
     if (!spec.keyword_only) ++overload.positional;
     overload.params.push_back(spec);

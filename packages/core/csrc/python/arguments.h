@@ -59,6 +59,7 @@ struct ParamSpec {
   int type;        // RB_A_*
   int fixed_len;
   bool optional, keyword_only, numbers, has_default, optional_items;
+  bool single;  // a tensor there must have no dimensions
   RbValue default_value;
 };
 

@@ -10,6 +10,7 @@
 #include "device/backends.h"
 #include "layer/transforms.h"
 #include "tensor/dtype.h"
+#include "tensor/promotion.h"
 #include "tensor_type.h"
 
 namespace rabbet::python {
@@ -169,7 +170,24 @@ int wide_dtype(int dtype) {
   return dtype == RB_BOOL8 ? RB_BOOL8 : dtype == RB_U64 ? RB_U64 : RB_I64;
 }
 
-void write_leaf(PyObject* given, int wide, char* to) {
+// A number as an element of an integer dtype, in 64 bits.
+int64_t integer_element(PyObject* o, int dtype) {
+  RbValue v;
+  if (PyFloat_Check(o)) {
+    v = value_float(PyFloat_AS_DOUBLE(o));
+  } else {
+    Ref integer(must(PyNumber_Index(o)));
+    Arena arena;
+    if (!number_value(integer.get(), &v, arena)) throw PythonError{};
+  }
+  check_number_fits("tensor", "data", v, dtype);
+  if (v.tag != RB_FLOAT) return v.v.i;
+  return v.v.f < 0x1p63 ? static_cast<int64_t>(v.v.f)
+                        : static_cast<int64_t>(static_cast<uint64_t>(v.v.f));
+}
+
+// An element of `dtype`, as it is in the dtype `wide`.
+void write_leaf(PyObject* given, int dtype, int wide, char* to) {
   Ref held;
   PyObject* o = given;
   if (is_tensor(o)) {
@@ -194,31 +212,8 @@ void write_leaf(PyObject* given, int wide, char* to) {
     if (truth < 0) throw PythonError{};
     *to = static_cast<char>(truth);
   } else {
-    Ref integer(PyFloat_Check(o) ? PyNumber_Long(o) : PyNumber_Index(o));
-    if (!integer) throw PythonError{};
-    if (wide == RB_U64) {
-      const uint64_t u = PyLong_AsUnsignedLongLong(integer.get());
-      if (u == UINT64_MAX && PyErr_Occurred()) throw PythonError{};
-      std::memcpy(to, &u, 8);
-    } else {
-      const int64_t i = PyLong_AsLongLong(integer.get());
-      if (i == -1 && PyErr_Occurred()) throw PythonError{};
-      std::memcpy(to, &i, 8);
-    }
-  }
-}
-
-void check_int_range(PyObject* o, int dtype) {
-  if (!PyLong_Check(o) || !is_integral(dtype) || dtype == RB_BOOL8) return;
-  const int bits = dtype_info(dtype).itemsize * 8;
-  const bool is_unsigned = dtype_info(dtype).kind == RB_CLASS_UINT;
-  if (bits == 64) return;
-  const long long v = PyLong_AsLongLong(o);
-  const long long low = is_unsigned ? 0 : -(1ll << (bits - 1)),
-                  high = is_unsigned ? (1ll << bits) - 1 : (1ll << (bits - 1)) - 1;
-  if ((v == -1 && PyErr_Occurred()) || v < low || v > high) {
-    PyErr_Format(PyExc_OverflowError, "%R does not fit the dtype %s", o, dtype_info(dtype).name);
-    throw PythonError{};
+    const int64_t i = integer_element(o, dtype);
+    std::memcpy(to, &i, 8);
   }
 }
 
@@ -237,8 +232,7 @@ TensorRef from_sequence(PyObject* data, int dtype, const DeviceSpec& device) {
     char* to = static_cast<char*>(t->data);
     const int item = dtype_info(wide).itemsize;
     for (PyObject* leaf : nested.leaves) {
-      check_int_range(leaf, dtype);
-      write_leaf(leaf, wide, to);
+      write_leaf(leaf, dtype, wide, to);
       to += item;
     }
   }

@@ -219,6 +219,12 @@ PyObject* view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
       return wrap(run_op(ops.view_dtype, {value_tensor(t), value_dtype(dtype_of(dtype))})
                       .release_ownership());
     }
+    if (names) {
+      if (nargs || PyTuple_GET_SIZE(names) != 1 ||
+          PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "size"))
+        raise(PyExc_TypeError, "view() takes sizes, or one keyword argument: size or dtype");
+      nargs = 1;
+    }
     int64_t sizes[kMaxDims];
     PyObject* list =
         nargs == 1 && (PyTuple_Check(args[0]) || PyList_Check(args[0])) ? args[0] : nullptr;
@@ -227,10 +233,10 @@ PyObject* view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
       raise(PyExc_ValueError, "view(): a tensor has at most %d dimensions, got %zd", kMaxDims, n);
     for (Py_ssize_t i = 0; i < n; ++i) {
       Ref o(list ? PySequence_GetItem(list, i) : Py_NewRef(args[i]));
+      if (is_tensor(o.get())) o = Ref(must(PyNumber_Index(o.get())));
       if (!int_value(o.get(), &sizes[i]))
         raise(PyExc_TypeError, "view(): sizes must be ints, not %s", Py_TYPE(o.get())->tp_name);
     }
-    if (names) raise(PyExc_TypeError, "view() takes no keyword arguments");
     return wrap(run_op(ops.view, {value_tensor(t), value_ints(sizes, static_cast<int>(n))})
                     .release_ownership());
   });

@@ -108,11 +108,21 @@ Ref item_of(PyObject* a, const char* what) {
 int truth(PyObject* a) {
   return boundary<int>(-1, [&] { return PyObject_IsTrue(item_of(a, "the truth value").get()); });
 }
+// The element as a real number; a complex one must have no imaginary part.
+Ref real_item_of(PyObject* a, const char* what, const char* type) {
+  Ref item = item_of(a, what);
+  if (!PyComplex_Check(item.get())) return item;
+  if (PyComplex_ImagAsDouble(item.get()) != 0)
+    raise(PyExc_RuntimeError, "%s: value cannot be converted to type %s without overflow", what,
+          type);
+  return Ref(must(PyFloat_FromDouble(PyComplex_RealAsDouble(item.get()))));
+}
 PyObject* to_int(PyObject* a) {
-  return object_boundary([&] { return PyNumber_Long(item_of(a, "int()").get()); });
+  return object_boundary([&] { return PyNumber_Long(real_item_of(a, "int()", "int64").get()); });
 }
 PyObject* to_float(PyObject* a) {
-  return object_boundary([&] { return PyNumber_Float(item_of(a, "float()").get()); });
+  return object_boundary(
+      [&] { return PyNumber_Float(real_item_of(a, "float()", "float64").get()); });
 }
 PyObject* to_index(PyObject* a) {
   return object_boundary([&] {

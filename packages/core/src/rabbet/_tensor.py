@@ -147,6 +147,11 @@ def format_(self: Tensor, spec: str) -> str:
     return format(self.item(), spec) if self.ndim == 0 and spec else repr(self)
 
 
+def reversed_(self: Tensor) -> Tensor:
+    """reversed(tensor): the order along dimension 0 reversed; a 0-d tensor itself."""
+    return self if self.ndim == 0 else _ops("flip")(self, [0])
+
+
 def complex_(self: Tensor) -> complex:
     return complex(self.item())
 
@@ -235,6 +240,7 @@ _METHODS: dict[str, Any] = {
     "__setstate__": setstate_,
     "__format__": format_,
     "__complex__": complex_,
+    "__reversed__": reversed_,
     "new_zeros": _like("zeros"),
     "new_ones": _like("ones"),
     "new_empty": _like("empty"),

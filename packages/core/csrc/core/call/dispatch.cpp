@@ -179,8 +179,11 @@ int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, in
     rets[0] = args[0];
     return RB_OK;
   }
-  if (__builtin_expect(op->choice_args != 0, 0)) {
-    const int32_t rc = guarded([&] { check_choices(*op, args, nargs); });
+  if (__builtin_expect((op->choice_args | op->fit_args) != 0, 0)) {
+    const int32_t rc = guarded([&] {
+      check_choices(*op, args, nargs);
+      check_fits(*op, args, nargs);
+    });
     if (rc != RB_OK) return rc;
   }
   if (op->dim_args && !dims_are_wrapped(*op, args, nargs))

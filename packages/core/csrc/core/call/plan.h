@@ -55,8 +55,8 @@ inline ArgumentFacts facts_of_list(const RbValue& list) {
 }
 
 [[gnu::always_inline]] inline ArgumentFacts facts_of(const RbValue* args, int32_t nargs) {
-  constexpr uint64_t kPlain = 1u << RB_NONE | 1u << RB_BOOL | 1u << RB_INT | 1u << RB_FLOAT |
-                              1u << RB_STR | 1u << RB_TENSOR;
+  constexpr uint64_t kPlain =
+      1u << RB_NONE | 1u << RB_INT | 1u << RB_FLOAT | 1u << RB_STR | 1u << RB_TENSOR;
   uint64_t keys = 0;
   int32_t level = 0, device = 0;
   const RbTensor* first = nullptr;

@@ -19,6 +19,7 @@
 #include "rules/shape_rules.h"
 #include "tensor/dtype.h"
 #include "tensor/overlap.h"
+#include "tensor/promotion.h"
 #include "thread/error.h"
 #include "thread/thread_state.h"
 
@@ -394,6 +395,15 @@ int32_t run_backend(const CallPlan& c, const RbValue* args, int32_t nargs, RbVal
 
 namespace {
 
+// Numbers of an operator that computes in integers, without their fractions.
+void make_whole(const Op& op, RbValue* values, int nargs, int dtype) {
+  for (int i = 0; i < nargs; ++i) {
+    if (op.params[i].type != RB_A_SCALAR || values[i].tag != RB_FLOAT) continue;
+    check_number_fits(op.base.c_str(), op.params[i].name, values[i], dtype);
+    values[i] = value_int(static_cast<int64_t>(values[i].v.f));
+  }
+}
+
 // What an elementwise operator is made of gets its arguments as a kernel would: of the dtype that
 // the record says it computes in.
 void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
@@ -408,6 +418,7 @@ void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, i
     const bool moves = (op.compute_args >> i & 1) && t->dtype_id != compute;
     return moves ? call_cast(t, compute) : TensorRef();
   });
+  if (dtype_info(compute).category == kInt) make_whole(op, a.values, nargs, compute);
   run_decomp(op, a.values, nargs, rets, nrets);
 }
 

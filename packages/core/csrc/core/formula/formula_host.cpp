@@ -349,6 +349,20 @@ Val d_floating(const Args& a, const std::string& w) {
   }
   return Val::dtype(dtype);
 }
+Val d_same(const Args& a, const std::string& w) {  // as a whole rule: infer.cpp
+  int dtype = -1;
+  for (const Val& x : a) {
+    const Described d = describe(x.v);
+    if (!d.known || d.dtype == dtype) continue;
+    if (dtype >= 0) {
+      fail(RB_E_TYPE, "%s: expected tensors of one dtype, got %s and %s", w.c_str(),
+           kDTypes[dtype].name, kDTypes[d.dtype].name);
+    }
+    dtype = d.dtype;
+  }
+  if (dtype < 0) fail(RB_E_TYPE, "%s: no argument has a dtype", w.c_str());
+  return Val::dtype(dtype);
+}
 Val d_real(const Args& a, const std::string& w) { return Val::dtype(to_real(promoted(a, w))); }
 Val d_complex(const Args& a, const std::string& w) {
   return Val::dtype(to_complex(promoted(a, w)));
@@ -396,6 +410,7 @@ const HostFunction kFunctions[] = {{"len", 1, 1, f_len, false},
                                    {"is_complex", 1, 1, f_is_complex, false},
                                    {"is_bool", 1, 1, f_is_bool, false},
                                    {"promote", 1, 31, d_promote, true},
+                                   {"same", 1, 31, d_same, true},
                                    {"float", 1, 31, d_float, true},
                                    {"floating", 1, 31, d_floating, true},
                                    {"real", 1, 1, d_real, true},

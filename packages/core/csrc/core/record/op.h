@@ -70,6 +70,7 @@ enum class DTypeRule : uint8_t {
   kFloat,
   kBoolean,
   kFirst,
+  kSame,        // that of the tensors Op::same_args, which must have one
   kFloating,    // the first tensor's, which must be floating or complex
   kIntToInt64,  // the first tensor's, integers as int64
   kDefault,     // the default floating dtype
@@ -165,6 +166,10 @@ struct Op {
   bool casts = true;          // compute none: false
   uint64_t dim_args = 0;      // bit per argument that is a dim, newdim, dim[] or perm
   uint64_t choice_args = 0;   // bit per argument of Param::choices
+  uint64_t fit_args = 0;      // `fits`: numbers that the first result's dtype must hold
+  uint64_t factor_args = 0;   // `factor`: numbers of the class of the first result's dtype
+  uint64_t same_args = 0;     // of DTypeRule::kSame
+  uint64_t single_args = 0;   // `single`: tensors that users give have no dimensions there
   bool mutates = false;       // some argument is written in place, beyond the results
   bool one_dtype = false;     // dtype_text holds one rule, which all results share
   int32_t first_tensor = -1;  // index of the first Tensor or Tensor[] argument

@@ -17,9 +17,10 @@ uint64_t named_arguments(const Op& op, const std::string& rule, const char* func
   uint64_t mask = 0;
   for (const std::string& name :
        split(rule.substr(head.size(), rule.size() - head.size() - 1), ',')) {
-    for (size_t i = 0; i < op.params.size(); ++i) {
-      if (op.params[i].name_text == name) mask |= 1ull << i;
-    }
+    size_t i = 0;
+    while (i < op.params.size() && op.params[i].name_text != name) ++i;
+    if (i == op.params.size()) return 0;
+    mask |= 1ull << i;
   }
   return mask;
 }
@@ -93,7 +94,10 @@ void RecordParser::dtype_rules() {
   }
   const uint64_t promoted = named_arguments(op, rule, "promote"),
                  floated = named_arguments(op, rule, "float");
-  if (promoted == tensors && promoted) {
+  op.same_args = named_arguments(op, rule, "same") & tensors;
+  if (op.same_args) {
+    op.dtype_rule = DTypeRule::kSame;
+  } else if (promoted == tensors && promoted) {
     op.dtype_rule = DTypeRule::kPromote;
   } else if (floated == tensors && floated) {
     op.dtype_rule = DTypeRule::kFloat;
@@ -118,7 +122,7 @@ void RecordParser::dtype_rules() {
     return;
   }
   if (op.compute_text.empty()) {
-    if (promoted | floated | named_arguments(op, rule, "floating")) {
+    if (promoted | floated | op.same_args | named_arguments(op, rule, "floating")) {
       op.compute_text = "out";
     } else if (op.info.kind == RB_KIND_ELEMENTWISE && rule.find(" if ") != std::string::npos) {
       op.compute_text = "out";

@@ -362,6 +362,16 @@ void RecordParser::field(const std::string& line) {
   } else if (name == "nocast") {
     for (const std::string& arg : split(value, ','))
       op_->never_cast |= 1ull << (&param(arg, "nocast") - op_->params.data());
+  } else if (name == "fits" || name == "factor" || name == "single") {
+    uint64_t& args = name == "fits"     ? op_->fit_args
+                     : name == "factor" ? op_->factor_args
+                                        : op_->single_args;
+    for (const std::string& arg : split(value, ',')) {
+      const Param& p = param(arg, name.c_str());
+      if (p.type != RB_A_SCALAR && p.type != RB_A_TENSOR)
+        error(name + ": '" + arg + "' is neither a Scalar nor a Tensor");
+      args |= 1ull << (&p - op_->params.data());
+    }
   } else if (name == "layout") {
     layout(value);
   } else if (name == "memory_format") {

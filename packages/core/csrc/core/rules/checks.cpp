@@ -1,10 +1,13 @@
 #include "rules/checks.h"
 
+#include <cmath>
+
 #include "formula/formula.h"
 #include "rules/core_shapes.h"
 #include "rules/memo.h"
 #include "rules/shape_rules.h"
 #include "tensor/dtype.h"
+#include "tensor/promotion.h"
 #include "thread/error.h"
 
 namespace rabbet {
@@ -49,6 +52,48 @@ void check_choices(const Op& op, const RbValue* args, int nargs) {
     fail(RB_E_ARG, "%s: '%s' must be %s%s, got '%.*s'", op.name.c_str(), p.name,
          p.flags & RB_ARG_OPTIONAL ? "None, " : "", quoted_list(p.choices).c_str(),
          static_cast<int>(args[i].len), args[i].v.s);
+  }
+}
+
+namespace {
+
+// Numbers that every dtype holds, or every floating one where the first tensor is floating.
+inline bool fits_all(const Op& op, const RbValue* args, const RbValue& v) {
+  if (v.tag == RB_INT) return v.v.i >= -128 && v.v.i <= 127;
+  if (v.tag != RB_FLOAT) return v.tag == RB_BOOL;
+  if (v.v.f >= 0 && v.v.f <= 127) return true;
+  const RbValue* first = op.first_tensor < 0 ? nullptr : args + op.first_tensor;
+  return first && first->tag == RB_TENSOR && is_floating(first->v.t->dtype_id) &&
+         std::fabs(v.v.f) <= 448;
+}
+
+}  // namespace
+
+void check_fits(const Op& op, const RbValue* args, int nargs) {
+  for (uint64_t rest = op.fit_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i >= nargs) return;
+    if (!is_number(args[i]) || fits_all(op, args, args[i])) continue;
+    const int dtype = result_dtype(op, 0, args, nargs);
+    if (dtype >= 0) check_number_fits(op.base.c_str(), op.params[i].name, args[i], dtype);
+  }
+}
+
+void check_factors(const Op& op, const RbValue* args, int nargs, int dtype) {
+  for (uint64_t rest = op.factor_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i >= nargs || args[i].tag == RB_INT) continue;
+    const char *name = op.params[i].name, *what = op.name.c_str();
+    if (args[i].tag == RB_BOOL && dtype != RB_BOOL8)
+      fail(RB_E_TYPE, "%s: Boolean %s only supported for Boolean results, got %s", what, name,
+           kDTypes[dtype].name);
+    if ((args[i].tag == RB_FLOAT || args[i].tag == RB_COMPLEX) && is_integral(dtype))
+      fail(RB_E_TYPE,
+           "%s: For integral input tensors, argument %s must not be a floating point number", what,
+           name);
+    if (args[i].tag == RB_COMPLEX && !is_complex(dtype))
+      fail(RB_E_TYPE, "%s: For non-complex input tensors, argument %s must not be a complex number",
+           what, name);
   }
 }
 

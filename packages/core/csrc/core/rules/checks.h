@@ -8,6 +8,11 @@ namespace rabbet {
 /// The values of `str{...}` arguments; throws RB_E_ARG.
 void check_choices(const Op& op, const RbValue* args, int nargs);
 
+/// The numbers that `fits` names, which the result's dtype must hold; throws RB_E_ARG.
+void check_fits(const Op& op, const RbValue* args, int nargs);
+/// The numbers that `factor` names, whose class must be that of `dtype`; throws RB_E_TYPE.
+void check_factors(const Op& op, const RbValue* args, int nargs, int dtype);
+
 /// The `check` lines; throws what they say.
 void check_arguments(const Op& op, const RbValue* args, int nargs);
 

@@ -154,6 +154,23 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   }
 }
 
+int same_dtype(const Op& op, const RbValue* args, int nargs) {
+  int first = -1;
+  for (uint64_t rest = op.same_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i >= nargs || args[i].tag != RB_TENSOR) continue;
+    if (first < 0) first = i;
+    const int have = args[i].v.t->dtype_id, want = args[first].v.t->dtype_id;
+    if (__builtin_expect(have == want, 1)) continue;
+    fail(RB_E_TYPE, "%s: expected '%s' and '%s' to have the same dtype, but got: %s != %s",
+         op.name.c_str(), op.params[first].name, op.params[i].name, kDTypes[want].name,
+         kDTypes[have].name);
+  }
+  return first < 0 ? -1 : args[first].v.t->dtype_id;
+}
+
+}  // namespace
+
 int result_dtype(const Op& op, int ret, const RbValue* args, int nargs) {
   if (op.dtype_arg >= 0 && args[op.dtype_arg].tag == RB_DTYPE && ret == 0) {
     return static_cast<int>(args[op.dtype_arg].v.i);
@@ -168,6 +185,8 @@ int result_dtype(const Op& op, int ret, const RbValue* args, int nargs) {
       }
       return dtype;
     }
+    case DTypeRule::kSame:
+      return same_dtype(op, args, nargs);
     case DTypeRule::kIntToInt64: {
       const int dtype = promote_arguments(args, nargs, 1ull << op.first_tensor);
       return is_integral(dtype) ? +RB_I64 : dtype;
@@ -191,6 +210,8 @@ int result_dtype(const Op& op, int ret, const RbValue* args, int nargs) {
   return eval_dtype(op, ret, args, nargs);
 }
 
+namespace {
+
 int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& out) {
   switch (op.compute_rule) {
     case ComputeRule::kNone:
@@ -204,10 +225,6 @@ int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& 
   }
   return eval_compute(op, args, nargs);
 }
-
-}  // namespace
-
-namespace {
 
 // The field `dtypes`: of what the operator computes in, else of its tensors.
 void check_dtypes(const Op& op, const RbValue* args, int nargs, int compute) {
@@ -226,6 +243,7 @@ void find_out(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   }
   out.compute = compute_dtype(op, args, nargs, out);
   check_dtypes(op, args, nargs, out.compute);
+  if (op.factor_args) check_factors(op, args, nargs, out.rets[0].dtype);
 }
 
 }  // namespace
@@ -256,6 +274,7 @@ void validate(const Op& op, const RbValue* args, int nargs) {
   Inferred out;
   if (op.shape_rule == ShapeRule::kNamed) run_shape_rule(op, args, nargs, out);
   if (op.shape_rule == ShapeRule::kCore) core_shapes(op, args, nargs, out);
+  if (op.dtype_rule == DTypeRule::kSame) same_dtype(op, args, nargs);
   check_dtypes(op, args, nargs, -1);
 }
 

@@ -21,6 +21,9 @@ struct Inferred {
 /// Throws Error (RB_E_ARG for shapes, RB_E_TYPE for dtypes) naming the op and the argument.
 void infer(const Op& op, const RbValue* args, int nargs, Inferred& out);
 
+/// The dtype of result `ret`; -1: no argument has one.
+int result_dtype(const Op& op, int ret, const RbValue* args, int nargs);
+
 /// What the record of a composite says of shapes and dtypes, for its checks.
 void validate(const Op& op, const RbValue* args, int nargs);
 

@@ -109,21 +109,20 @@ const Alias kAliases[] = {{"float", RB_F32},  {"double", RB_F64},  {"half", RB_F
 
 bool is_unsigned(int d) { return kDTypes[d].kind == RB_CLASS_UINT; }
 
+bool is_wide_unsigned(int d) { return is_unsigned(d) && d != RB_U8; }
+
 int promote_ints(int a, int b) {
+  if (is_wide_unsigned(a) || is_wide_unsigned(b)) {
+    fail(RB_E_TYPE,
+         "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote %s and "
+         "%s: cast one of them",
+         kDTypes[a].name, kDTypes[b].name);
+  }
   if (a == RB_BOOL8) return b;
   if (b == RB_BOOL8) return a;
-  const int size_a = kDTypes[a].itemsize, size_b = kDTypes[b].itemsize;
-  if (is_unsigned(a) == is_unsigned(b)) return size_a >= size_b ? a : b;
-  const int with_sign = is_unsigned(a) ? b : a, without = is_unsigned(a) ? a : b;
-  if (kDTypes[with_sign].itemsize > kDTypes[without].itemsize) return with_sign;
-  switch (kDTypes[without].itemsize) {  // the next larger signed type holds both
-    case 1:
-      return RB_I16;
-    case 2:
-      return RB_I32;
-    default:
-      return RB_I64;
-  }
+  if (!is_unsigned(a) && !is_unsigned(b)) return kDTypes[a].itemsize >= kDTypes[b].itemsize ? a : b;
+  const int with_sign = is_unsigned(a) ? b : a;  // beside uint8
+  return with_sign == RB_I8 ? +RB_I16 : with_sign;
 }
 
 int promote_floats(int a, int b) {

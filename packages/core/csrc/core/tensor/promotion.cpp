@@ -1,6 +1,10 @@
 #include "tensor/promotion.h"
 
+#include <cmath>
+#include <cstdio>
+
 #include "tensor/dtype.h"
+#include "thread/error.h"
 
 namespace rabbet {
 
@@ -15,6 +19,58 @@ int number_dtype(const RbValue& number) {
     default:
       return RB_I64;
   }
+}
+
+namespace {
+
+double max_of(int dtype) {
+  const DTypeInfo& d = kDTypes[dtype];
+  if (d.category != kInt) return d.max;
+  return std::ldexp(1.0, d.bits - (d.kind == RB_CLASS_INT)) - 1;  // of 64 bits: rounded up
+}
+
+bool integer_fits(const RbValue& v, int dtype) {
+  const DTypeInfo& d = kDTypes[dtype];
+  if (d.category != kInt)
+    return v.tag == RB_UINT ? double(v.v.u) <= d.max : std::fabs(double(v.v.i)) <= d.max;
+  const bool is_signed = d.kind == RB_CLASS_INT;
+  const uint64_t max = ~uint64_t{0} >> (64 - d.bits + is_signed);
+  if (v.tag == RB_UINT || v.v.i >= 0) return v.v.u <= max;
+  return -static_cast<uint64_t>(v.v.i) <= max + is_signed;
+}
+
+bool float_fits(double f, int dtype) {
+  const DTypeInfo& d = kDTypes[dtype];
+  if (d.category != kInt) return !std::isfinite(f) || std::fabs(f) <= d.max;
+  const double max = max_of(dtype);
+  return f <= max && f >= (d.kind == RB_CLASS_INT ? -max - (d.bits < 64) : 0.0);  // NaN does not
+}
+
+}  // namespace
+
+bool number_fits(const RbValue& v, int dtype) {
+  const Category category = kDTypes[dtype].category;
+  if (category == kBool || category == kOpaque || v.tag == RB_BOOL) return true;
+  if (v.tag == RB_COMPLEX) {
+    return float_fits(v.v.fs[0], dtype) &&
+           (category == kComplex ? float_fits(v.v.fs[1], dtype) : v.v.fs[1] == 0);
+  }
+  return v.tag == RB_FLOAT ? float_fits(v.v.f, dtype) : integer_fits(v, dtype);
+}
+
+void check_number_fits(const char* op, const char* argument, const RbValue& number, int dtype) {
+  if (number_fits(number, dtype)) return;
+  char text[64];
+  if (number.tag == RB_INT || number.tag == RB_UINT) {
+    std::snprintf(text, sizeof text, number.tag == RB_INT ? "%lld" : "%llu",
+                  static_cast<long long>(number.v.i));
+  } else if (number.tag == RB_COMPLEX) {
+    std::snprintf(text, sizeof text, "%g%+gj", number.v.fs[0], number.v.fs[1]);
+  } else {
+    std::snprintf(text, sizeof text, "%g", number.v.f);
+  }
+  fail(RB_E_ARG, "%s: value cannot be converted to type %s without overflow: '%s' is %s", op,
+       kDTypes[dtype].name, argument, text);
 }
 
 void Promotion::join(int& into, int dtype) { into = into < 0 ? dtype : promote(into, dtype); }

@@ -11,6 +11,12 @@ inline bool is_number(const RbValue& v) {
 /// dtype of a Python number: bool, int64, the default float or complex dtype.
 int number_dtype(const RbValue& number);
 
+/// Whether `dtype` holds the number: integers drop the fraction of a number, unsigned ones take
+/// negative integers as their two's complement, and floating ones are rounded to.
+bool number_fits(const RbValue& number, int dtype);
+/// Throws RB_E_ARG if it does not.
+void check_number_fits(const char* op, const char* argument, const RbValue& number, int dtype);
+
 class Promotion {
  public:
   void add_tensor(int ndim, int dtype) { join(ndim > 0 ? dims_ : scalars_, dtype); }

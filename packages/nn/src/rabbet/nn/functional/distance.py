@@ -5,21 +5,12 @@ from __future__ import annotations
 import rabbet
 from rabbet import Tensor
 
+_vector_norm = rabbet._C.op("vector_norm")
+
 
 def vector_norm(input: Tensor, p: float, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Return the p-norm over `dim`, or over all elements if None."""
-    if p == 2:
-        return rabbet.sqrt(rabbet.sum(rabbet.abs(input) ** 2, dim, keepdim))
-    magnitude = rabbet.abs(input)
-    if p == float("inf"):
-        return rabbet.amax(magnitude, dim, keepdim)
-    if p == float("-inf"):
-        return rabbet.amin(magnitude, dim, keepdim)
-    if p == 1:
-        return rabbet.sum(magnitude, dim, keepdim)
-    if p == 0:
-        return rabbet.sum((magnitude != 0).to(dtype=magnitude.dtype), dim, keepdim)
-    return rabbet.sum(magnitude**p, dim, keepdim) ** (1.0 / p)
+    return _vector_norm(input, p, None if dim is None else [dim], keepdim)
 
 
 def normalize(
@@ -31,10 +22,24 @@ def normalize(
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """Return the cosine of the angle between `x1` and `x2` along `dim`; norms count at least `eps`."""
-    unit1 = x1 / rabbet.clamp(vector_norm(x1, 2, dim, True), min=eps)
-    unit2 = x2 / rabbet.clamp(vector_norm(x2, 2, dim, True), min=eps)
-    return rabbet.sum(unit1 * unit2, dim)
+    """Return the cosine of the angle between `x1` and `x2` along `dim`; norms count at least `eps`.
+
+    Both are broadcast and cast to one dtype first.
+
+    Raises:
+        RuntimeError: if that is neither floating nor complex.
+    """
+    dtype = rabbet.result_type(x1, x2)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise RuntimeError(
+            f"cosine_similarity: expected common dtype to be floating point, yet common dtype is {dtype}"
+        )
+    x1, x2 = rabbet.broadcast_tensors(x1.to(dtype), x2.to(dtype))
+    return rabbet.sum(_unit(x1, dim, eps) * _unit(x2, dim, eps), dim)
+
+
+def _unit(x: Tensor, dim: int, eps: float) -> Tensor:
+    return x / rabbet.clamp(vector_norm(x, 2, dim, True), min=eps)
 
 
 def pairwise_distance(

@@ -167,12 +167,16 @@ def mse_loss(
     return _mean_by_weight(loss, weight, name)
 
 
-def _mean_by_weight(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
-    """Reduce `loss * weight`; the mean divides by the sum of the weights."""
+def _check_weight(loss: Tensor, weight: Tensor) -> None:
     if tuple(weight.shape) != tuple(loss.shape):
         raise ValueError(
             f"Inputs and weights must have the same size, got {tuple(loss.shape)} and {tuple(weight.shape)}"
         )
+
+
+def _mean_by_weight(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    """Reduce `loss * weight`; the mean divides by the sum of the weights."""
+    _check_weight(loss, weight)
     if reduction == "mean":
         return rabbet.sum(loss * weight) / rabbet.sum(weight)
     return _reduced(loss * weight, reduction)
@@ -226,7 +230,9 @@ def huber_loss(
     _warn_if_broadcast("huber_loss", input, target)
     name = reduction_name(reduction, None, None)
     loss = ops.huber_error(input, target, delta)
-    return _reduced(loss, name) if weight is None else _mean_by_weight(loss, weight, name)
+    if weight is not None:
+        _check_weight(loss, weight)
+    return _weighted_reduced(loss, weight, name)
 
 
 # ---- probabilities

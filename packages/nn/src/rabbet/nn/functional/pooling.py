@@ -26,6 +26,12 @@ def _check_rank(input: Tensor, rank: int, op: str) -> None:
         )
 
 
+def _stride(stride: Sizes | None, window: Sequence[int], rank: int, op: str) -> Sequence[int]:
+    """The stride that is given; None or no sizes: the window's."""
+    own = stride is None or (isinstance(stride, Sequence) and not stride)
+    return window if own else sizes_of(stride, rank, "stride", op)
+
+
 def _max(
     rank: int,
     input: Tensor,
@@ -42,7 +48,7 @@ def _max(
     values, indices = _max_pool(
         input,
         window,
-        sizes_of(stride or window, rank, "stride", op),
+        _stride(stride, window, rank, op),
         sizes_of(padding, rank, "padding", op),
         sizes_of(dilation, rank, "dilation", op),
         ceil_mode,
@@ -68,7 +74,7 @@ def _average(
     return _avg_pool(
         input,
         window,
-        sizes_of(stride or window, rank, "stride", op),
+        _stride(stride, window, rank, op),
         sizes_of(padding, rank, "padding", op),
         ceil_mode,
         count_include_pad,
