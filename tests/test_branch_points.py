@@ -178,6 +178,26 @@ CASES = {
         [[[2.0, 2.0], [0.0, 0.0], [0.0, 2.0]]],
         [[[0, 0], [0, 0], [-(0.5**0.5), 0.5**0.5]]],
     ),
+    "normalize of zeros": (
+        lambda m, x: functional(m).normalize(x),
+        [[[0.0, 0.0], [3.0, 4.0]]],
+        [[[1e12, 1e12], [0.032, -0.024]]],
+    ),
+    "normalize by another norm": (
+        lambda m, x: functional(m).normalize(x, p=3.0),
+        [[[0.0, 0.0], [1.0, 0.0]]],
+        [[[1e12, 1e12], [0, 1]]],
+    ),
+    "pairwise_distance of equals": (
+        lambda m, x, y: functional(m).pairwise_distance(x, y, eps=0.0),
+        [[[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]]],
+        [[[0, 0], [0.6, 0.8]], [[0, 0], [-0.6, -0.8]]],
+    ),
+    "the largest distance": (
+        lambda m, x, y: functional(m).pairwise_distance(x, y, p=INF, eps=0.0),
+        [[[0.0, 0.0], [3.0, -4.0], [2.0, 2.0]], [[0.0, 0.0]]],
+        [[[0, 0], [0, -1], [0.5, 0.5]], [[-0.5, 0.5]]],
+    ),
     "steps": (
         lambda m, x: m.floor(x) + m.ceil(x) + m.trunc(x) + m.round(x) + m.sign(x),
         [[0.0, 1.5, -2.0]],

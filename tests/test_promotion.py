@@ -269,7 +269,9 @@ def test_products_in_pytorch_take_one_dtype(name):
 
 
 def test_the_message_names_the_argument_and_the_number():
-    with pytest.raises(RuntimeError, match=r"full: .* type int8 without overflow: 'fill_value' is 300"):
+    with pytest.raises(
+        RuntimeError, match=r"full: .* type int8 without overflow: 'fill_value' is 300"
+    ):
         rabbet.full((2,), 300, dtype=rabbet.int8)
     with pytest.raises(RuntimeError, match=r"matmul: .*'input' and 'other'.* float32 != float64"):
         rabbet.ones(2, 2) @ rabbet.ones(2, 2, dtype=rabbet.float64)

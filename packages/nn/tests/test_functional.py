@@ -316,6 +316,29 @@ def test_one_hot():
     assert F.one_hot(rabbet.tensor([0]), 4).tolist() == [[1, 0, 0, 0]]
 
 
+def test_the_mean_of_huber_loss_counts_elements_not_weights():
+    x, y = rabbet.tensor([1.0, 2.0]), rabbet.tensor([0.0, 5.0])
+    weight = rabbet.tensor([1.0, 2.0])
+    assert F.huber_loss(x, y, weight=weight).item() == 2.75
+    assert F.huber_loss(x, y, weight=weight, reduction="sum").item() == 5.5
+    with pytest.raises(ValueError, match="same size"):
+        F.huber_loss(x, y, weight=rabbet.tensor([1.0]))
+
+
+def test_cosine_similarity_broadcasts_and_computes_in_one_dtype():
+    a, b = rabbet.ones(1, 3, 1) * 2, rabbet.ones(2, 1, 4)
+    assert F.cosine_similarity(a, b, dim=-1).tolist() == [[1.0] * 3] * 2
+    rows = rabbet.tensor([[1.0, 0.0], [0.0, 1.0]])
+    np.testing.assert_allclose(
+        F.cosine_similarity(rows, rabbet.tensor([1.0, 1.0])).numpy(), [0.5**0.5] * 2, rtol=1e-6
+    )
+    half = rabbet.tensor([[300.0, 3.0]], dtype=rabbet.float16)
+    mixed = F.cosine_similarity(half, rabbet.tensor([[1.0, 2.0]]))
+    assert mixed.dtype is rabbet.float32 and abs(mixed.item() - 0.456135) < 1e-6
+    with pytest.raises(RuntimeError, match="floating point"):
+        F.cosine_similarity(rabbet.tensor([1, 2]), rabbet.tensor([1, 2]), dim=0)
+
+
 def test_max_pool_returns_indices():
     values, indices = F.max_pool2d(rabbet.tensor(IMAGE), 2, return_indices=True)
     flat = IMAGE.reshape(2, 4, -1)

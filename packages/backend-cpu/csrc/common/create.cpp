@@ -62,14 +62,19 @@ void arange_kernel(const rb::Args& a) {
 }
 
 // From both ends towards the middle, so that both ends are exact.
-void linspace_kernel(const rb::Args& a) {
-  const double start = a.real(0), end = a.real(1);
-  const int64_t steps = a.ret().numel;
-  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0.0;
-  generate("linspace", a.ret(), [=](int64_t i) {
+template <class V>
+void generate_evenly(RbTensor& out, V start, V end) {
+  const int64_t steps = out.numel;
+  const V step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : V(0);
+  generate("linspace", out, [=](int64_t i) {
     return i < (steps + 1) / 2 ? start + step * static_cast<double>(i)
                                : end - step * static_cast<double>(steps - 1 - i);
   });
+}
+void linspace_kernel(const rb::Args& a) {
+  if (kMaskComplex >> a.ret().dtype_id & 1)
+    return generate_evenly(a.ret(), from_value<c128>(a.args[0]), from_value<c128>(a.args[1]));
+  generate_evenly(a.ret(), a.real(0), a.real(1));
 }
 
 void eye_kernel(const rb::Args& a) {

@@ -271,6 +271,7 @@ int32_t pow_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbVa
     const double exponent = rb::to_double(args[1]);
     const RbValue* twice[] = {args, args};
     if (exponent == 2.0) return run_fn(Fn::k_mul, twice, 2, false, *rets[0].v.t, kGrain, call);
+    if (exponent < 0 && (kMaskInt >> rets[0].v.t->dtype_id & 1)) return report(0, call);
     const bool floating = ((kMaskFloat >> args[0].v.t->dtype_id) & 1) != 0;
     if (floating && exponent == -1.0) {
       RbValue one = {};

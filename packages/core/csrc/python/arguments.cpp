@@ -369,8 +369,10 @@ struct Converter {
 
   void check_single(int index, const Tensor* t) {
     if (t->ndim == 0) return;
-    raise(PyExc_RuntimeError, "%s(): '%s' must be a number or a 0-dimension tensor, but got tensor "
-          "with %d dimensions", overload.op->base.c_str(), utf8(overload.params[index].name).c_str(),
+    raise(PyExc_RuntimeError,
+          "%s(): '%s' must be a number or a 0-dimension tensor, but got tensor "
+          "with %d dimensions",
+          overload.op->base.c_str(), utf8(overload.params[index].name).c_str(),
           static_cast<int>(t->ndim));
   }
 

@@ -178,6 +178,11 @@ int64_t integer_element(PyObject* o, int dtype) {
   } else {
     Ref integer(must(PyNumber_Index(o)));
     Arena arena;
+    int overflow = 0;
+    PyLong_AsLongLongAndOverflow(integer.get(), &overflow);
+    if (overflow < 0 || (overflow && _PyLong_NumBits(integer.get()) > 64))
+      fail(RB_E_ARG, "tensor: Overflow when unpacking long long: the dtype is %s",
+           dtype_info(dtype).name);
     if (!number_value(integer.get(), &v, arena)) throw PythonError{};
   }
   check_number_fits("tensor", "data", v, dtype);

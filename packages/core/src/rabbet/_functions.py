@@ -255,6 +255,8 @@ def equal(input: Tensor, other: Tensor) -> builtins.bool:
 def broadcast_shapes(*shapes: Sequence[int] | int) -> Size:
     """The shape to which all of `shapes` broadcast."""
     given = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    if any(size < 0 for shape in given for size in shape):
+        raise ValueError("Attempting to broadcast a dimension with negative length!")
     out: list[int] = []
     for i in range(1, max((len(s) for s in given), default=0) + 1):
         sizes = {s[-i] for s in given if len(s) >= i} - {1}

@@ -112,9 +112,19 @@ def _made(self: Tensor, creator: str, sizes: Any, dtype: Any, device: Any, *valu
 
 def _like(creator: str) -> Any:
     def method(
-        self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+        self: Tensor,
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
     ) -> Tensor:
-        sizes = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+        if size is not None:
+            if sizes:
+                raise TypeError(f"new_{creator}() got sizes twice, by position and as size=")
+            sizes = (size,)
+        if len(sizes) == 1 and not isinstance(sizes[0], int):
+            sizes = sizes[0]
         made = _made(self, creator, sizes, dtype, device)
         if requires_grad:
             made.requires_grad = True

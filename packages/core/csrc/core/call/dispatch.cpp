@@ -155,6 +155,8 @@ inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, Rb
   return call(op, all, op->info.nargs, rets, nrets, flags);
 }
 
+bool is_empty_list(const RbValue& v) { return v.tag == RB_INTS && v.len == 0; }
+
 // Whether the dims that are given need no wrapping: single ones in the range of the first tensor.
 inline bool dims_are_wrapped(const Op& op, const RbValue* args, int32_t nargs) {
   if (op.first_tensor < 0 || args[op.first_tensor].tag != RB_TENSOR) return false;
@@ -178,6 +180,12 @@ int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, in
     retain(args[0].v.t);
     rets[0] = args[0];
     return RB_OK;
+  }
+  if (__builtin_expect(op->reduces_listed, 0) && is_empty_list(args[op->dim_arg])) {
+    RbCall c{};
+    c.op = handle(op);
+    c.flags = flags;
+    return guarded([&] { decompose(&c, args, nargs, rets, nrets); });
   }
   if (__builtin_expect((op->choice_args | op->fit_args) != 0, 0)) {
     const int32_t rc = guarded([&] {

@@ -153,6 +153,7 @@ struct Op {
   int8_t dtype_arg = -1;  // `... if dtype is None else dtype`: index of that argument
   int8_t shape_arg = -1;
   int8_t dim_arg = -1, keepdim_arg = -1;  // of a reduction
+  bool reduces_listed = false;  // no dimensions in its list: the decomposition reduces nothing
   CoreSignature core;
   LayoutRule layout_rule = LayoutRule::kRowMajor;
   std::vector<int8_t> layout_args;  // `layout`: the arguments that it names

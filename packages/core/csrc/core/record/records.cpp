@@ -545,8 +545,12 @@ void RecordParser::identity(const std::string& value) {
 // `reduce dim, keepdim`: which arguments of a reduction say what it reduces.
 void RecordParser::reduce(const std::string& value) {
   const std::vector<std::string> names = split(value, ',');
-  if (names.empty() || names.size() > 2)
-    error("expected 'reduce DIM' or 'reduce DIM, KEEPDIM', got 'reduce " + value + "'");
+  if (names.empty() || names.size() > 3 || (names.size() == 3 && names[2] != "listed"))
+    error(
+        "expected 'reduce DIM', 'reduce DIM, KEEPDIM' or 'reduce DIM, KEEPDIM, listed', got "
+        "'reduce " +
+        value + "'");
+  op_->reduces_listed = names.size() == 3;
   const Param& dim = param(names[0], "reduce");
   if (dim.type != RB_A_DIM && dim.type != RB_A_DIMS)
     error("reduce: '" + names[0] + "' is no dim or dim[]");

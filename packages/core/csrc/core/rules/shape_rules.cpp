@@ -144,6 +144,10 @@ bool whole(const RbValue& v) { return v.tag == RB_INT || v.tag == RB_BOOL; }
 void arange(const Op& op, const RbValue* args, int, Inferred& out) {
   const bool only_end = args[1].tag == RB_NONE;
   const RbValue &first = only_end ? value_int(0) : args[0], &last = args[only_end ? 0 : 1];
+  for (const RbValue* v : {&first, &last, &args[2]}) {
+    if (v->tag == RB_COMPLEX)
+      fail(RB_E_TYPE, "%s: start, end and step must be real numbers", op.name.c_str());
+  }
   const double start = number(first), end = number(last), step = number(args[2]);
   int64_t span = 0;
   if (whole(first) && whole(last) && whole(args[2]) && args[2].v.i &&

@@ -28,8 +28,9 @@ def _check_rank(input: Tensor, rank: int, op: str) -> None:
 
 def _stride(stride: Sizes | None, window: Sequence[int], rank: int, op: str) -> Sequence[int]:
     """The stride that is given; None or no sizes: the window's."""
-    own = stride is None or (isinstance(stride, Sequence) and not stride)
-    return window if own else sizes_of(stride, rank, "stride", op)
+    if stride is None or (isinstance(stride, Sequence) and not stride):
+        return window
+    return sizes_of(stride, rank, "stride", op)
 
 
 def _max(
