@@ -21,10 +21,11 @@ namespace {
 
 RbValue optional_int(PyObject* o) {
   if (o == Py_None) return value_none();
-  if (is_tensor(o)) return optional_int(Ref(must(PyNumber_Index(o))).get());
   int64_t i;
-  if (!int_value(o, &i))
+  if (!int_value(o, &i)) {
+    if (is_tensor(o)) return optional_int(Ref(must(PyNumber_Index(o))).get());
     raise(PyExc_TypeError, "slice indices must be integers or None, not %s", Py_TYPE(o)->tp_name);
+  }
   return value_int(i);
 }
 

@@ -157,6 +157,23 @@ inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, Rb
 
 bool is_empty_list(const RbValue& v) { return v.tag == RB_INTS && v.len == 0; }
 
+[[gnu::noinline]] int32_t call_decomposed(const Op* op, const RbValue* args, int32_t nargs,
+                                          RbValue* rets, int32_t nrets, uint32_t flags) {
+  return guarded([&] {
+    RbCall c{};
+    c.op = handle(op);
+    c.flags = flags;
+    decompose(&c, args, nargs, rets, nrets);
+  });
+}
+
+[[gnu::noinline]] int32_t check_values(const Op& op, const RbValue* args, int32_t nargs) {
+  return guarded([&] {
+    check_choices(op, args, nargs);
+    check_fits(op, args, nargs);
+  });
+}
+
 // Whether the dims that are given need no wrapping: single ones in the range of the first tensor.
 inline bool dims_are_wrapped(const Op& op, const RbValue* args, int32_t nargs) {
   if (op.first_tensor < 0 || args[op.first_tensor].tag != RB_TENSOR) return false;
@@ -181,18 +198,10 @@ int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, in
     rets[0] = args[0];
     return RB_OK;
   }
-  if (__builtin_expect(op->reduces_listed, 0) && is_empty_list(args[op->dim_arg])) {
-    RbCall c{};
-    c.op = handle(op);
-    c.flags = flags;
-    return guarded([&] { decompose(&c, args, nargs, rets, nrets); });
-  }
-  if (__builtin_expect((op->choice_args | op->fit_args) != 0, 0)) {
-    const int32_t rc = guarded([&] {
-      check_choices(*op, args, nargs);
-      check_fits(*op, args, nargs);
-    });
-    if (rc != RB_OK) return rc;
+  if (__builtin_expect(op->checks_values, 0)) {
+    if (op->reduces_listed && is_empty_list(args[op->dim_arg]))
+      return call_decomposed(op, args, nargs, rets, nrets, flags);
+    if (const int32_t rc = check_values(*op, args, nargs)) return rc;
   }
   if (op->dim_args && !dims_are_wrapped(*op, args, nargs))
     return call_with_dims(op, args, nargs, rets, nrets, flags);

@@ -168,6 +168,8 @@ struct Op {
   uint64_t dim_args = 0;      // bit per argument that is a dim, newdim, dim[] or perm
   uint64_t choice_args = 0;   // bit per argument of Param::choices
   uint64_t fit_args = 0;      // `fits`: numbers that the first result's dtype must hold
+  bool checks_values = false;  // whether `call` has to look at what the arguments are: at
+                               // choices, `fits` and listed dimensions
   uint64_t factor_args = 0;   // `factor`: numbers of the class of the first result's dtype
   uint64_t same_args = 0;     // of DTypeRule::kSame
   uint64_t single_args = 0;   // `single`: tensors that users give have no dimensions there

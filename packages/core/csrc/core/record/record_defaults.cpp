@@ -217,6 +217,7 @@ void RecordParser::finish_record() {
     if (p.flags & RB_ARG_MUTATED) op.mutates = true;
     if (!p.choices.empty()) op.choice_args |= 1ull << i;
   }
+  op.checks_values = op.choice_args || op.fit_args || op.reduces_listed;
   default_exposure();
   dtype_rules();
   op.one_dtype = op.dtype_text.size() == 1 && op.dtype_rule != DTypeRule::kGeneral;
