@@ -1,11 +1,11 @@
 """Decompositions of records that no formula holds, `decomp function NAME`: one module for each family of records."""
 
+import _thread
 import importlib
-import threading
 
 from .. import _C
 
-_lock = threading.Lock()
+_lock = _thread.allocate_lock()
 _loaded: set[str] = set()
 
 

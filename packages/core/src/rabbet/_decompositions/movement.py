@@ -131,7 +131,6 @@ def meshgrid(tensors: Sequence[Tensor], *, indexing: str | None) -> list[Tensor]
         for i, a in enumerate(axes)
     ]
     if swap:
-        grids = [g.transpose(0, 1) for g in grids]
         grids[:2] = grids[1::-1]
     return grids
 
