@@ -144,13 +144,14 @@ def _fill_namespace() -> None:
 _fill_namespace()
 _extend_path()
 
-from . import _plugins  # noqa: E402
+from . import _decompositions, _plugins  # noqa: E402
 from ._functions import *  # noqa: E402, F403
 from ._random import *  # noqa: E402, F403
 from ._tensor import install as _install  # noqa: E402
 from .serialization import load, save  # noqa: E402
 
 _install()
+_decompositions.install()
 _plugins.install()
 
 

@@ -465,9 +465,7 @@ const Formula& compiled(const Op& op) {
 
 void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {
   if (op.rules[kDecompRule].fn) return run_decomp_rule(op, args, nargs, rets, nrets);
-  if (op.decomp_text.rfind("function ", 0) == 0) {
-    return find_decomp_function(op.decomp_text.c_str() + 9)(op, args, nargs, rets, nrets);
-  }
+  if (decomp_function(op)) return run_decomp_function(op, args, nargs, rets, nrets);
   const Formula& f = compiled(op);
   Runner runner(op, f, args, nargs);
   Val result = runner.eval(f.decomp);
@@ -575,9 +573,6 @@ int eval_shape(const Op& op, const RbValue* args, int nargs, int64_t* shape) {
   return ndim;
 }
 
-void check_formulas(const Op& op) {
-  compiled(op);
-  if (op.decomp_text.rfind("function ", 0) == 0) find_decomp_function(op.decomp_text.c_str() + 9);
-}
+void check_formulas(const Op& op) { compiled(op); }
 
 }  // namespace rabbet

@@ -186,6 +186,8 @@ class Parser {
     const size_t space = text.rfind(' ');
     if (space == std::string::npos) error_at(part, "expected 'type name', got '" + part + "'");
     p.name_text = strip(text.substr(space + 1));
+    p.variadic = p.name_text[0] == '*';
+    if (p.variadic) p.name_text.erase(0, 1);
     std::string type = strip(text.substr(0, space));
     const size_t alias = type.find('(');
     if (alias != std::string::npos) {
@@ -195,6 +197,8 @@ class Parser {
       type.erase(alias, end - alias + 1);
     }
     parameter_type(p, type, part);
+    if (p.variadic && p.type != RB_A_TENSORS)
+      error_at(part, "only Tensor[] can be given one by one, in '" + part + "'");
     if (p.has_default) p.default_value = default_value(p);
     return p;
   }

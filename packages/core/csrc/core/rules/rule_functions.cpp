@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "formula/formula.h"
 #include "thread/error.h"
 #include "thread/host_table.h"
 #include "thread/thread_state.h"
@@ -73,7 +74,7 @@ std::string why_no_rule(const Op& op, int slot) {
   const std::string has = "its record says it already: ";
   switch (slot) {
     case kDecompRule:
-      return op.decomp_text.empty() ? "" : has + "decomp " + op.decomp_text;
+      return op.decomp_text.empty() || is_loaded_decomp(op) ? "" : has + "decomp " + op.decomp_text;
     case kShapeRule:
       if (op.shape_rule == ShapeRule::kKernel) return "";
       return has + (op.shape_text.empty() ? "it follows from its kind" : "shape " + op.shape_text);
