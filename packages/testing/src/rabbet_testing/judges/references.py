@@ -156,6 +156,26 @@ def _clamp(input: Any, min: Any, max: Any) -> Any:
     return low if max is None else np.minimum(low, max)
 
 
+@defines("clamp_min")
+def _clamp_min(input: Array, min: Any) -> Any:
+    return np.maximum(input, min)
+
+
+@defines("clamp_max")
+def _clamp_max(input: Array, max: Any) -> Any:
+    return np.minimum(input, max)
+
+
+@defines("nan_to_num")
+def _nan_to_num(input: Array, nan: float | None, posinf: float | None, neginf: float | None) -> Any:
+    return np.nan_to_num(input, nan=nan or 0.0, posinf=posinf, neginf=neginf)
+
+
+@defines("isclose")
+def _isclose(input: Array, other: Array, rtol: float, atol: float, equal_nan: bool) -> Any:
+    return np.isclose(input, other, rtol, atol, equal_nan)
+
+
 @defines("round")
 def _round(input: Array, decimals: int) -> Any:
     return np.round(input, decimals) if input.dtype.kind == "f" else input
@@ -379,6 +399,57 @@ def _with_index(name: str) -> None:
 
 _with_index("max")
 _with_index("min")
+
+
+@defines("std_mean")
+def _std_mean(input: Array, dim: Any, correction: Any, keepdim: bool) -> Any:
+    axes = _all(input, dim)
+    return np.std(input, axes, ddof=correction, keepdims=keepdim), np.mean(
+        input, axes, keepdims=keepdim
+    )
+
+
+@defines("var_mean")
+def _var_mean(input: Array, dim: Any, correction: Any, keepdim: bool) -> Any:
+    std, mean = _std_mean(input, dim, correction, keepdim)
+    return std**2, mean
+
+
+@defines("norm", "norm.name")
+def _norm(input: Array, p: Any, dim: Any, keepdim: bool, dtype: str | None) -> Any:
+    size, axes = np.abs(_cast(input, dtype)), _all(input, dim)
+    if p in (np.inf, -np.inf):
+        return (np.max if p > 0 else np.min)(size, axes, keepdims=keepdim)
+    if p == 0:
+        return (size != 0).sum(axes, keepdims=keepdim).astype(size.dtype)
+    order = 2 if p == "fro" else p
+    return (size**order).sum(axes, keepdims=keepdim) ** (1 / order)
+
+
+@defines("trace")
+def _trace(input: Array) -> Any:
+    return np.trace(input)
+
+
+@defines("diff")
+def _diff(input: Array, n: int, dim: int, prepend: Any, append: Any) -> Any:
+    more = {"prepend": prepend, "append": append}
+    return np.diff(input, n, dim, **{k: v for k, v in more.items() if v is not None})
+
+
+@defines("bincount")
+def _bincount(input: Array, weights: Any, minlength: int) -> Any:
+    return np.bincount(input, weights, minlength)
+
+
+@defines("unique_results")
+def _unique(input: Array, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+    values, inverse, counts = np.unique(
+        input, return_inverse=True, return_counts=True, axis=dim, equal_nan=False
+    )
+    nothing = np.zeros(0, np.int64)
+    inverse = inverse.reshape(input.shape if dim is None else -1)
+    return values, inverse if return_inverse else nothing, counts if return_counts else nothing
 
 
 @defines("any")
@@ -745,7 +816,100 @@ def _restore(x: Array, shape: Any, dim: Any) -> Any:
     return x.reshape([1 if i in reduced else n for i, n in enumerate(shape)])
 
 
+# ---- joins, splits and grids
+
+
+@defines("tile")
+def _tile(input: Array, dims: Any) -> Any:
+    return np.tile(input, dims)
+
+
+@defines("broadcast_to")
+def _broadcast_to(input: Array, size: Any) -> Any:
+    lead = len(size) - input.ndim
+    return np.broadcast_to(
+        input, [input.shape[i - lead] if n == -1 else n for i, n in enumerate(size)]
+    )
+
+
+@defines("broadcast_tensors")
+def _broadcast_tensors(tensors: list[Array]) -> Any:
+    return tuple(np.broadcast_arrays(*tensors))
+
+
+def _split_by(split: Callable[..., Any], *names: str) -> None:
+    """Definitions that cut where NumPy does; it takes a number of parts or indices."""
+    DEFINITIONS[names[0]] = lambda input, sections: tuple(split(input, sections))
+    DEFINITIONS[names[1]] = lambda input, indices: tuple(split(input, indices))
+
+
+for _name in ("hsplit", "vsplit", "dsplit"):
+    _split_by(getattr(np, _name), _name, f"{_name}.indices")
+DEFINITIONS.update(
+    {
+        "hstack": lambda tensors: np.hstack(tensors),
+        "vstack": lambda tensors: np.vstack(tensors),
+        "dstack": lambda tensors: np.dstack(tensors),
+        "column_stack": lambda tensors: np.column_stack(tensors),
+        "atleast_1d.tensors": lambda tensors: tuple(map(np.atleast_1d, tensors)),
+        "atleast_2d.tensors": lambda tensors: tuple(map(np.atleast_2d, tensors)),
+        "atleast_3d.tensors": lambda tensors: tuple(map(np.atleast_3d, tensors)),
+        "meshgrid": lambda tensors, indexing: tuple(np.meshgrid(*tensors, indexing=indexing)),
+        "tensor_split": lambda input, sections, dim: tuple(np.array_split(input, sections, dim)),
+        "tensor_split.indices": lambda input, indices, dim: _cut(input, indices, dim),
+    }
+)
+
+
+def _cut(x: Array, indices: Any, dim: int) -> Any:
+    return tuple(np.array_split(x, list(indices), dim))
+
+
+@defines("tensor_split.tensor")
+def _tensor_split_tensor(input: Array, tensor_indices_or_sections: Array, dim: int) -> Any:
+    return _cut(input, tensor_indices_or_sections.tolist(), dim)
+
+
+@defines("cartesian_prod")
+def _cartesian_prod(tensors: list[Array]) -> Any:
+    if len(tensors) == 1:
+        return tensors[0]
+    rows = list(itertools.product(*tensors))
+    return np.array(rows, tensors[0].dtype).reshape(-1, len(tensors))
+
+
+@defines("block_diag")
+def _block_diag(tensors: list[Array]) -> Any:
+    parts = [np.atleast_2d(t) for t in tensors]
+    made = np.zeros(np.sum([p.shape for p in parts], 0), np.result_type(*parts))
+    row, column = 0, 0
+    for p in parts:
+        made[row : row + len(p), column : column + p.shape[1]] = p
+        row, column = row + len(p), column + p.shape[1]
+    return made
+
+
+@defines("diag")
+def _diag(input: Array, diagonal: int) -> Any:
+    return np.diag(input, diagonal)
+
+
 # ---- products
+
+
+@defines("einsum")
+def _einsum(equation: str, operands: list[Array]) -> Any:
+    return np.einsum(equation, *operands)
+
+
+@defines("tensordot_dims")
+def _tensordot(a: Array, b: Array, dims_a: Any, dims_b: Any) -> Any:
+    return np.tensordot(a, b, (list(dims_a), list(dims_b)))
+
+
+@defines("cov")
+def _cov(input: Array, correction: int, fweights: Any, aweights: Any) -> Any:
+    return np.cov(input, ddof=correction, fweights=fweights, aweights=aweights)
 
 
 @defines("mm", "bmm")
@@ -1322,6 +1486,7 @@ _CREATED: dict[str, Callable[..., Any]] = {
     "ones": lambda size, dtype: np.ones(size, dtype),
     "eye": lambda n, m, dtype: np.eye(n, m, dtype=dtype),
     "linspace": lambda start, end, steps, dtype: np.linspace(start, end, steps).astype(dtype),
+    "logspace": lambda start, end, steps, base, dtype: np.logspace(start, end, steps, base=base).astype(dtype),
     "zeros_like": lambda input, dtype: np.zeros(input.shape, dtype or input.dtype),
     "ones_like": lambda input, dtype: np.ones(input.shape, dtype or input.dtype),
     "full_like": lambda input, fill_value, dtype: np.full(input.shape, fill_value, dtype or input.dtype),
@@ -1405,6 +1570,70 @@ def _draw_bernoulli(input: Array, p: Any, dtype_name: str) -> Any:
 @defines("exponential")
 def _draw_exponential(input: Array, lambd: float, dtype_name: str) -> Any:
     return _drawn(-np.log(1 - _uniform(input.size, dtype_name)) / lambd, input)
+
+
+def _normal_numbers(shape: Any, dtype_name: str) -> Array:
+    return np.asarray(_draw_normal(np.empty(shape), 0.0, 1.0, dtype_name))
+
+
+@defines("rand")
+def _rand(size: Any, dtype_name: str) -> Any:
+    return _uniform(int(np.prod(size)), dtype_name).reshape(size)
+
+
+@defines("rand_like")
+def _rand_like(input: Array, dtype_name: str) -> Any:
+    return _rand(input.shape, dtype_name)
+
+
+@defines("randn")
+def _randn(size: Any, dtype_name: str) -> Any:
+    return _normal_numbers(size, dtype_name)
+
+
+@defines("randn_like")
+def _randn_like(input: Array, dtype_name: str) -> Any:
+    return _normal_numbers(input.shape, dtype_name)
+
+
+def _integers(low: int, high: int, shape: Any) -> Any:
+    return _draw_integers({"input": np.empty(shape), "from": low, "to": high})[0]
+
+
+DEFINITIONS.update(
+    {
+        "randint": lambda high, size: _integers(0, high, size),
+        "randint.low": lambda low, high, size: _integers(low, high, size),
+        "randint_like": lambda input, high: _integers(0, high, input.shape),
+        "randint_like.low": lambda input, low, high: _integers(low, high, input.shape),
+        "normal.means": lambda mean, std, dtype_name: _normal_of(mean, std, dtype_name),
+        "normal.stds": lambda mean, std, dtype_name: _normal_of(mean, std, dtype_name),
+    }
+)
+
+
+@defines("normal.tensors")
+def _normal_of(mean: Any, std: Any, dtype_name: str) -> Any:
+    shape = np.broadcast_shapes(np.shape(mean), np.shape(std))
+    return mean + std * _normal_numbers(shape, dtype_name)
+
+
+@defines("normal.sized")
+def _normal_sized(mean: float, std: float, size: Any, dtype_name: str) -> Any:
+    return mean + std * _normal_numbers(size, dtype_name)
+
+
+@defines("multinomial")
+def _multinomial(input: Array, num_samples: int, replacement: bool) -> Any:
+    weights = np.atleast_2d(input)
+    if replacement:
+        edges = np.cumsum(weights / weights.sum(1, keepdims=True), 1)
+        drawn = _uniform(len(weights) * num_samples, "float64").reshape(len(weights), -1)
+        picked = (drawn[..., None] >= edges[:, None]).sum(2).clip(max=weights.shape[1] - 1)
+    else:
+        keys = np.log(_uniform(weights.size, "float64")).reshape(weights.shape) / weights
+        picked = np.argsort(-keys, 1)[:, :num_samples]
+    return picked.reshape(*input.shape[:-1], num_samples)
 
 
 @defines("randperm")
