@@ -36,6 +36,7 @@ def unique_results(
         values, order = flat.sort(stable=True)
         different = values[1:] != values[:-1]
     else:
+        dim %= max(input.ndim, 1)
         if any(size == 0 for d, size in enumerate(input.shape) if d != dim):
             raise _C.ArgumentError(
                 f"unique: shape {tuple(input.shape)} has no elements beside dim {dim}"

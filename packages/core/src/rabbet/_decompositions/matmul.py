@@ -189,7 +189,8 @@ def _contract(
     sizes: dict[Any, int] = {}
     for t, labels in ((a, la), (b, lb)):
         for d, x in enumerate(labels):
-            sizes[x] = max(sizes.get(x, 1), t.size(d))
+            if sizes.get(x, 1) == 1:
+                sizes[x] = t.size(d)
             if t.size(d) not in (1, sizes[x]):
                 raise _C.ArgumentError(
                     f"einsum: the label {x!r} has sizes {sizes[x]} and {t.size(d)}"
