@@ -30,7 +30,9 @@ def norm(input: Tensor, p: Any, dim: list[int] | None, keepdim: bool, *, dtype: 
     if order == 1:
         return size.sum(dim, keepdim)
     if order == 2:
-        return (size * size).sum(dim, keepdim).sqrt()
+        total = (size * size).sum(dim, keepdim)
+        none = total == 0  # where the gradient of the root is infinite, that of the norm is 0
+        return total.masked_fill(none, 1).sqrt().masked_fill(none, 0)
     return (size**order).sum(dim, keepdim) ** (1 / order)
 
 
