@@ -899,6 +899,8 @@ def _diag(input: Array, diagonal: int) -> Any:
 
 @defines("einsum")
 def _einsum(equation: str, operands: list[Array]) -> Any:
+    if operands[0].dtype == np.bool_:
+        raise NoReference("numpy.einsum joins bools by or, where sums count")
     return np.einsum(equation, *operands)
 
 
