@@ -51,6 +51,7 @@ check: setup $(STAMPS)/group-test $(STAMPS)/group-check wheels
 	$(BIN)/python tools/check_native.py
 	$(BIN)/python tools/write_stubs.py --check
 	$(BIN)/python tools/check_types.py
+	$(BIN)/python tools/check_instructions.py
 	$(BIN)/python tools/wheel_sizes.py dist
 	$(BIN)/python -m pytest -k in_style tests/test_new_plugin.py
 	$(BIN)/python -m pytest -m slow tests/test_subsets.py
@@ -58,7 +59,7 @@ check: setup $(STAMPS)/group-test $(STAMPS)/group-check wheels
 bench: setup $(STAMPS)/group-test $(STAMPS)/group-examples
 	$(BIN)/python benchmarks/run_all.py
 
-wheels: $(STAMPS)/tools
+wheels: $(STAMPS)/core
 	mkdir -p dist
 	for p in $(PACKAGES); do $(BIN)/python -m pip wheel -q --no-build-isolation --no-deps -w dist packages/$$p || exit 1; done
 	ls -l dist

@@ -100,13 +100,20 @@ def duration(seconds: float | None) -> str:
 
 
 def table(title: str, rows: list[dict[str, Any]]) -> str:
-    """A Markdown table; `bound` is the time at the machine's limit, `limit` and `times` are targets."""
+    """A Markdown table; `bound` is the time at the machine's limit, `limit` and `times` are targets.
+
+    It has a column of rabbet's `instructions` if some row has them.
+    """
+    counted = any(row.get("instructions") for row in rows)
     lines = [
         f"### {title}",
         "",
         "| what | rabbet | torch | NumPy | machine's limit | target | met | torch / rabbet |",
         "|---|---|---|---|---|---|---|---|",
     ]
+    if counted:
+        lines[2] += " instructions |"
+        lines[3] += "---|"
     for row in rows:
         ratio = row["torch"] / row["rabbet"] if row.get("torch") else None
         limit, times = row.get("limit"), row.get("times")
@@ -126,6 +133,7 @@ def table(title: str, rows: list[dict[str, Any]]) -> str:
             f"| {row['what']} | {duration(row['rabbet'])} | {duration(row.get('torch'))} | "
             f"{duration(row.get('numpy'))} | {duration(row.get('bound'))} | {goal} | {met} | "
             f"{f'{ratio:.2f}' if ratio else '-'} |"
+            + (f" {row.get('instructions') or '-'} |" if counted else "")
         )
     ratios = [row["torch"] / row["rabbet"] for row in rows if row.get("torch")]
     if ratios:

@@ -1,4 +1,8 @@
-"""What a call costs when there is nothing to compute: rabbet, torch and NumPy in one run."""
+"""What a call costs when there is nothing to compute: rabbet, torch and NumPy in one run.
+
+Instructions are counted beside the times where valgrind is installed: they do not drift with the
+machine. tools/check_instructions.py holds them to a budget.
+"""
 
 import math
 import subprocess
@@ -10,6 +14,8 @@ import numpy as np
 import rabbet
 from common import best, finish, statement, torch_or_none
 from rabbet import nn, optim
+from tiny_calls import STATEMENTS as COUNTED
+from tiny_calls import count_instructions, tensors, why_not
 
 
 def chain(t, nn, optim):
@@ -71,18 +77,6 @@ STATEMENTS = [
 BESIDE = {"a + b, recorded", "add(a, b, alpha=1.0)"}
 
 
-def tensors(t) -> dict:
-    """Names in the statements."""
-    return {
-        "a": t.tensor([1.0]),
-        "b": t.tensor([0.0]),
-        "r": t.tensor([1.0], requires_grad=True),
-        "x": t.randn(4, 4),
-        "add": t.add,
-        "zeros": t.zeros,
-    }
-
-
 def arrays() -> dict:
     """The same for NumPy."""
     return {
@@ -102,6 +96,9 @@ def geometric_mean(values: Iterable[float]) -> float:
 def rows(torch) -> list[dict]:
     """All measurements."""
     found: list[dict] = []
+    if why_not():
+        print(f"no instructions: {why_not()}")
+    counts = {} if why_not() else count_instructions(COUNTED)
 
     def pair(what, make, **goal):
         found.append(
@@ -121,6 +118,7 @@ def rows(torch) -> list[dict]:
     }
     for what, code, in_numpy, goal in STATEMENTS:
         row = {"what": what, "rabbet": statement(code, scopes["rabbet"]), **goal}
+        row["instructions"] = counts.get(code)
         row["torch"] = statement(code, scopes["torch"]) if torch else None
         row["numpy"] = statement(in_numpy, scopes["numpy"]) if in_numpy else None
         found.append(row)

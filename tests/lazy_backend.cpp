@@ -1,6 +1,7 @@
 // The backend `lazy`, with streams: work runs only when something waits for it, so that a wait
 // which is missing always shows. LAZY_MISCHIEF makes it wrong in one way. Its memory comes and goes
 // as NaN.
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -9,8 +10,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "rabbet/capture.h"
+#include "rabbet/device.h"
+#include "rabbet/philox.h"
 #include "rabbet/plugin.hpp"
 
 namespace {
@@ -20,10 +26,18 @@ bool mischief(const char* name) {
   return chosen && !std::strcmp(chosen, name);
 }
 
+using Work = std::function<void()>;
 struct Stream {
-  std::deque<std::function<void()>> work;
+  std::deque<Work> work;
   uint64_t done = 0;
-  void add(std::function<void()> f) { work.push_back(std::move(f)); }
+  std::vector<Work>* recording = nullptr;  // of a capture, instead of `work`
+  void add(Work f) {
+    if (recording) {
+      recording->push_back(std::move(f));
+    } else {
+      work.push_back(std::move(f));
+    }
+  }
   uint64_t end() const { return done + work.size(); }
   void advance(uint64_t to) {
     while (done < to && !work.empty()) {
@@ -56,16 +70,23 @@ Stream& queue(int device, void* stream) {
 
 // ---- memory
 
+constexpr uint64_t kTotal = uint64_t{64} << 20;  // of each device
+uint64_t in_use[kDeviceCount];
+std::atomic<int> slow{0};  // allocations take so many milliseconds
+
 void spoil(void* data, uint64_t nbytes) { std::memset(data, 0xff, nbytes); }
 int32_t allocate(void*, int32_t device, uint64_t nbytes, void*, RbBuffer* out) {
-  *out = RbBuffer{nbytes < uint64_t{1} << 40 ? std::malloc(nbytes) : nullptr, nbytes, nullptr,
-                  device, 0};
-  if (!out->data) return rb::set_error(RB_E_OOM, "lazy: no memory");
+  if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(slow));
+  const Locked locked;
+  if (nbytes > kTotal - in_use[device]) return rb::set_error(RB_E_OOM, "lazy: no memory");
+  out->data = std::malloc(nbytes);
+  in_use[device] += nbytes;
   spoil(out->data, nbytes);
   return RB_OK;
 }
 void release(void*, RbBuffer* buffer, void* stream) {
   const Locked locked;
+  in_use[buffer->device_index] -= buffer->nbytes;
   Stream& s = queue(buffer->device_index, stream);
   if (!mischief("free")) s.advance(s.end());
   spoil(buffer->data, buffer->nbytes);
@@ -189,6 +210,122 @@ const RbStreams kStreams = {RB_SIZE(RbStreams, event_elapsed),
 const RbBackend kBackend = {
     RB_SIZE(RbBackend, streams), 0, "lazy", 12, 0, &kDevices, &kAllocator, &kStreams};
 
+// ---- what it tells of its devices
+
+int32_t allocate_kind(void* self, int32_t device, uint64_t nbytes, void*, RbBuffer* out) {
+  out->data = std::aligned_alloc(4096, (nbytes + 4095) / 4096 * 4096);
+  out->ctx = self;
+  return out->data ? +RB_OK : rb::set_error(RB_E_OOM, "lazy: no host memory");
+}
+void release_kind(void*, RbBuffer* buffer, void*) { std::free(buffer->data); }
+const RbAllocator kOtherMemory = {RB_SIZE(RbAllocator, free), 0, nullptr, allocate_kind,
+                                  release_kind};
+
+int32_t memory_info(void*, int32_t device, uint64_t* free, uint64_t* total) {
+  const Locked locked;
+  *total = kTotal;
+  *free = kTotal - in_use[device];
+  return RB_OK;
+}
+int32_t properties(void*, int32_t device, void* ctx,
+                   int32_t (*add)(void* ctx, const char* name, const RbValue* value)) {
+  RbValue v{};
+  v.tag = RB_STR;
+  const std::string name = "Lazy " + std::to_string(device);
+  v.v.s = name.c_str();
+  v.len = static_cast<uint32_t>(name.size());
+  if (int32_t rc = add(ctx, "name", &v)) return rc;
+  v = rb::int_value(static_cast<int64_t>(kTotal));
+  if (int32_t rc = add(ctx, "total_memory", &v)) return rc;
+  v.tag = RB_BOOL;
+  v.v.i = 0;
+  if (int32_t rc = add(ctx, "hurries", &v)) return rc;
+  v.tag = mischief("property") ? +RB_INTS : +RB_FLOAT;
+  v.v.f = 0.5;
+  return add(ctx, "speed", &v);
+}
+int32_t can_access_peer(void*, int32_t device, int32_t peer, int32_t* can) {
+  *can = device == 0 && peer == 1;
+  return RB_OK;
+}
+// Handles are good in the process that made them.
+int segments_open = 0;
+int32_t ipc_export(void*, const RbBuffer* segment, RbIpcHandle* out) {
+  std::memcpy(out->bytes, segment, sizeof *segment);
+  out->nbytes = mischief("handle") ? 300 : sizeof *segment;
+  return RB_OK;
+}
+int32_t ipc_open(void*, int32_t, const RbIpcHandle* handle, RbBuffer* out) {
+  if (handle->nbytes != sizeof *out) return rb::set_error(RB_E_ARG, "lazy: no such handle");
+  std::memcpy(out, handle->bytes, sizeof *out);
+  ++segments_open;
+  return RB_OK;
+}
+void ipc_close(void*, RbBuffer*) { --segments_open; }
+int32_t host_call(void*, int32_t device, void* stream, void (*fn)(void*), void* ctx) {
+  const Locked locked;
+  queue(device, stream).add([=] { fn(ctx); });
+  return RB_OK;
+}
+std::atomic<int> broken{-1};  // the device that is
+int32_t poll_error(void*, int32_t device) {
+  return broken == device ? rb::set_error(RB_E_DEVICE, "lazy: it fell asleep") : +RB_OK;
+}
+const RbDeviceTable kDeviceTable = {RB_SIZE(RbDeviceTable, poll_error),
+                                    0,
+                                    nullptr,
+                                    &kOtherMemory,
+                                    &kOtherMemory,
+                                    memory_info,
+                                    properties,
+                                    can_access_peer,
+                                    ipc_export,
+                                    ipc_open,
+                                    ipc_close,
+                                    host_call,
+                                    poll_error};
+
+// ---- graphs: lists of work
+
+using Recorded = std::vector<Work>;
+
+int32_t capture_begin(void*, int32_t device, void* stream) {
+  const Locked locked;
+  if (!stream) return rb::set_error(RB_E_STATE, "lazy: the default stream cannot be captured");
+  queue(device, stream).recording = new Recorded;
+  return RB_OK;
+}
+int32_t capture_end(void*, int32_t device, void* stream, void** graph) {
+  const Locked locked;
+  Stream& s = queue(device, stream);
+  *graph = s.recording;
+  s.recording = nullptr;
+  return RB_OK;
+}
+int32_t graph_instantiate(void*, int32_t, void* graph, void** executable) {
+  *executable = new Recorded(*static_cast<Recorded*>(graph));
+  return RB_OK;
+}
+int32_t graph_launch(void*, int32_t device, void* executable, void* stream) {
+  const Locked locked;
+  auto& recorded = *static_cast<Recorded*>(executable);
+  for (const Work& work : recorded) queue(device, stream).add(work);
+  if (mischief("replay")) recorded.clear();
+  return RB_OK;
+}
+void graph_destroy(void*, int32_t, void* graph, void* executable) {
+  delete static_cast<Recorded*>(graph);
+  delete static_cast<Recorded*>(executable);
+}
+const RbCapture kCapture = {RB_SIZE(RbCapture, graph_destroy),
+                            0,
+                            nullptr,
+                            capture_begin,
+                            capture_end,
+                            graph_instantiate,
+                            graph_launch,
+                            graph_destroy};
+
 // ---- operators, in float32; what they need of their tensors is copied, as those may be gone
 
 struct Operand {
@@ -230,9 +367,83 @@ void add(const rb::Args& a) {
   const Operand x(a.args[0], a.ret()), y(a.args[1], a.ret()), alpha(a.args[2], a.ret());
   enqueue(a, [=](int64_t n) { return x[n] + alpha[n] * y[n]; });
 }
+void sub(const rb::Args& a) {
+  const Operand x(a.args[0], a.ret()), y(a.args[1], a.ret()), alpha(a.args[2], a.ret());
+  enqueue(a, [=](int64_t n) { return x[n] - alpha[n] * y[n]; });
+}
+// The result's zero, then each element added where its dimensions are, 0 for those summed over.
+void sum(const rb::Args& a) {
+  const RbTensor &in = a.tensor(0), &out = a.ret();
+  std::vector<bool> summed(in.ndim, !a.has(1));
+  if (a.has(1)) {
+    for (int64_t d : a.ints(1)) summed[d] = true;
+  }
+  Operand to(a.args[0], in);
+  to.data = static_cast<float*>(out.data);
+  const bool keep = a.nargs > 2 && a.args[2].tag == RB_BOOL && a.args[2].v.i;
+  for (int d = 0, k = 0; d < in.ndim; ++d) {
+    to.strides[d] = summed[d] ? 0 : out.strides[keep ? d : k];
+    k += !summed[d];
+  }
+  const Operand x(a.args[0], in), all(rb::tensor_value(const_cast<RbTensor*>(&out)), out);
+  const int64_t count = in.numel, results = out.numel;
+  const Locked locked;
+  queue(out.device.id, a.call->stream).add([=] {
+    for (int64_t n = 0; n < results; ++n) *all.at(n) = 0;
+    for (int64_t n = 0; n < count; ++n) *to.at(n) += x[n];
+  });
+}
+// Its counters come from device memory in a capture, see RbCaptureSlice.
+void bernoulli(const rb::Args& a) {
+  const auto* rng = static_cast<const RbCaptureRng*>(
+      rb::host->get_ext(RB_CAPTURE_RNG_EXT, RB_CAPTURE_RNG_VERSION));
+  const RbTensor& out = a.ret();
+  const float p = static_cast<float>(a.has(1) ? a.real(1) : 0.5);
+  RbCaptureSlice slice{RB_SIZE(RbCaptureSlice, base), 0, 0, 0, nullptr};
+  rb::check(rng->reserve(a.generator(2), backend_id, out.device.id,
+                         rb_philox_counters(static_cast<uint64_t>(out.numel), 32), &slice));
+  enqueue(a, [=](int64_t n) {
+    const uint64_t seed = slice.base ? slice.base[0] : slice.seed;
+    const uint64_t offset = slice.offset + (slice.base ? slice.base[1] : 0);
+    const RbPhilox r = rb_philox(seed, offset + static_cast<uint64_t>(n) / 4);
+    return rb_uniform_f32(r.w[n % 4]) < p ? 1.0f : 0.0f;
+  });
+}
+// Takes its counters from the host, as a backend does that knows no capture.
+void uniform(const rb::Args& a) {
+  RbRngSlice slice{RB_SIZE(RbRngSlice, offset), 0, 0, 0};
+  const RbTensor& out = a.ret();
+  rb::check(rb::host->rng_reserve(a.generator(3), backend_id, out.device.id,
+                                  rb_philox_counters(static_cast<uint64_t>(out.numel), 32),
+                                  &slice));
+  enqueue(a, [=](int64_t n) {
+    return rb_uniform_f32(
+        rb_philox(slice.seed, slice.offset + static_cast<uint64_t>(n) / 4).w[n % 4]);
+  });
+}
+void exponential(const rb::Args&) { rb::fail(RB_E_INTERNAL, "lazy: exponential ran"); }
+// Declines all but matrices, and says nothing.
+int32_t rsub(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+             int32_t nrets) {
+  const rb::Args a{nullptr, call, args, nargs, rets, nrets};
+  if (a.ret().ndim != 2) return RB_E_NOTIMPL;
+  return rb::guarded([&] { enqueue(a, [](int64_t) { return 77.0f; }); });
+}
+int32_t declines(void*, const RbCall*, const RbValue*, int32_t, RbValue*, int32_t) {
+  return RB_E_NOTIMPL;
+}
+void breaks(const rb::Args& a) {
+  broken = a.ret().device.id;
+  rb::fail(RB_E_DEVICE, "lazy: a kernel failed");
+}
+
 void mul(const rb::Args& a) {
   const Operand x(a.args[0], a.ret()), y(a.args[1], a.ret());
   enqueue(a, [=](int64_t n) { return x[n] * y[n]; });
+}
+void neg(const rb::Args& a) {
+  const Operand x(a.args[0], a.ret());
+  enqueue(a, [=](int64_t n) { return -x[n]; });
 }
 void clone(const rb::Args& a) {
   const Operand x(a.args[0], a.ret());
@@ -251,11 +462,26 @@ int32_t init(const RbHost* host, RbTxn* txn) {
   rb::host = host;
   if (int32_t code = host->add_backend(txn, &kBackend, &backend_id)) return code;
   const uint64_t f32 = 1ull << RB_F32;
-  const rb::KernelSpec kernels[] = {
-      {"add", rb::wrap<add>, 0, f32},          {"mul", rb::wrap<mul>, 0, f32},
-      {"clone", rb::wrap<clone>, 0, f32},      {"copy", rb::wrap<copy_into>, 0, f32},
-      {"fill", rb::wrap<copy_into>, 0, f32},   {"ones_like", rb::wrap<constant<1>>, 0, f32},
-      {"zeros", rb::wrap<constant<0>>, 0, f32}};
+  const rb::KernelSpec kernels[] = {{"add", rb::wrap<add>, 0, f32},
+                                    {"mul", rb::wrap<mul>, 0, f32},
+                                    {"clone", rb::wrap<clone>, 0, f32},
+                                    {"copy", rb::wrap<copy_into>, 0, f32},
+                                    {"fill", rb::wrap<copy_into>, 0, f32},
+                                    {"ones_like", rb::wrap<constant<1>>, 0, f32},
+                                    {"zeros", rb::wrap<constant<0>>, 0, f32},
+                                    {"sub", rb::wrap<sub>, 0, f32},
+                                    {"sum", rb::wrap<sum>, 0, f32},
+                                    {"bernoulli", rb::wrap<bernoulli>, 0, f32},
+                                    {"uniform", rb::wrap<uniform>, 0, f32},
+                                    {"exponential", rb::wrap<exponential>, RB_K_NO_CAPTURE, f32},
+                                    {"rsub", rsub, 0, f32},
+                                    {"sin", declines, 0, f32},
+                                    {"neg", rb::wrap<neg>, 0, f32},
+                                    {"exp", rb::wrap<breaks>, 0, f32}};
+  if (int32_t code = host->publish("lazy." RB_DEVICE_EXT, RB_DEVICE_VERSION, &kDeviceTable))
+    return code;
+  if (int32_t code = host->publish("lazy." RB_CAPTURE_EXT, RB_CAPTURE_VERSION, &kCapture))
+    return code;
   return rb::add_kernels(host, txn, "lazy", kernels);
 }
 const RbPlugin kPlugin = {RB_SIZE(RbPlugin, retire),
@@ -271,4 +497,6 @@ const RbPlugin kPlugin = {RB_SIZE(RbPlugin, retire),
 
 }  // namespace
 
+extern "C" RB_EXPORT int lazy_segments_open() { return segments_open; }
+extern "C" RB_EXPORT void lazy_be_slow(int milliseconds) { slow = milliseconds; }
 extern "C" RB_EXPORT const RbPlugin* rabbet_plugin_v0() { return &kPlugin; }

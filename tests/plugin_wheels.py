@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import rabbet
 
@@ -42,7 +43,7 @@ static int32_t alloc(void* s, int32_t device, uint64_t n, void* stream, RbBuffer
   if (forked) return core->err_set(RB_E_DEVICE, NAME ": lost by fork");
   if (n > 1 << 22) return core->err_set(RB_E_DEVICE, NAME ": unplugged");
   if (n > 1 << 20) return core->err_set(RB_E_OOM, NAME ": small");
-  *out = (RbBuffer){(void*)((uintptr_t)malloc(n) ^ MASK), n, 0, device, 0}; return RB_OK; }
+  out->data = (void*)((uintptr_t)malloc(n) ^ MASK); return RB_OK; }
 static void release(void* s, RbBuffer* b, void* stream)
 { (void)s; (void)stream; free((void*)((uintptr_t)b->data ^ MASK)); }
 static int32_t count(void* s, int32_t* n) { (void)s; *n = 1; return RB_OK; }
@@ -89,10 +90,20 @@ def build_lazy(folder: Path) -> Path:
     return compile_library(folder, "lazy", source, "-O1", "-fvisibility=hidden", language="cpp")
 
 
+def load_lazy(folders: Any) -> str:
+    """Load the backend `lazy` into this process, once; its library. `folders`: pytest's tmp_path_factory."""
+    for plugin in rabbet._C.plugins():
+        if plugin["name"] == "lazy-plugin":
+            return str(plugin["path"])
+    library = str(build_lazy(folders.mktemp("lazy")))
+    rabbet._C.load_plugin(library)
+    return library
+
+
 def build(folder: Path, name: str, headers: Path | None = None, **changes: str) -> Path:
     """A library that needs what MANIFEST says, or `minor`, or `needed`; built with core's headers or others."""
     words = {**GOOD, **changes}
-    words["needed"] = words["needed"] or changes.get("minor", "3")
+    words["needed"] = words["needed"] or changes.get("minor", "6")
     return compile_library(folder, name, SOURCE % words, headers=headers)
 
 
@@ -124,5 +135,5 @@ def run(folder: Path, code: str, **env: str) -> str:
 
 
 MANIFEST = (
-    'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 3]\n'
+    'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 6]\n'
 )

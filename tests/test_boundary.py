@@ -14,6 +14,7 @@ PUBLIC = {
     "rabbet/plugin.hpp",
     "rabbet/values.hpp",
     "rabbet/philox.h",
+    "rabbet/emit.h",
     "rabbet/python.h",
     "rabbet/python.hpp",
     "rabbet/autograd.h",

@@ -116,7 +116,7 @@ NATIVE = {
         "load", rf"plugin ABI {MAJOR}\.99, this core offers {MAJOR}\.{MINOR}", "^pip install --upgrade rabbet-core$",
         odd(minor="99")),
     "older ABI": Row(
-        "load", rf"plugin ABI {MAJOR}\.2, this core offers {MAJOR}\.{MINOR} to plugins built for {MAJOR}\.3 or later", UPGRADE,
+        "load", rf"plugin ABI {MAJOR}\.2, this core offers {MAJOR}\.{MINOR} to plugins built for {MAJOR}\.{MINOR} or later", UPGRADE,
         odd(minor="2")),
     "newer major": Row("load", r"plugin ABI 7\.", "^pip install --upgrade rabbet-core$", odd(major="7")),
     "init returns a code": Row(
@@ -160,7 +160,7 @@ ELSEWHERE = {
     "library is a list": Row("manifest", "'library' must be the file name of a library, got", REINSTALL, None,
         BACKEND_MANIFEST.replace('"libodd.so"', "[]")),
     "abi is a text": Row("manifest", r"'abi' must be \[major, minor\], of the ABI that it needs, got '0.2'", REINSTALL, None,
-        BACKEND_MANIFEST.replace("[0, 3]", '"0.2"')),
+        BACKEND_MANIFEST.replace("[0, 6]", '"0.2"')),
     "layers is a number": Row("manifest", "'layers' must be a table, got 3", REINSTALL, None, BACKEND_MANIFEST + "layers = 3\n"),
     "a layer without a phase": Row("manifest", r"'layers\.x\.phase' must be an int from 0 to 799, got None", REINSTALL, None,
         BACKEND_MANIFEST + "[layers.x]\n"),

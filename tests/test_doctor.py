@@ -234,7 +234,7 @@ print(rabbet.ones(2).to("odd").cpu().tolist())
 
 
 def test_conformance_parameters_of_plugins_without_them():
-    assert _plugins.conformance_params("cpu", "L2") == {}
+    assert _plugins.conformance_params("cpu", "L1") == {}
     assert _plugins.conformance_params("autograd", "L3") == {}
     with pytest.raises(rabbet.PluginError, match="no plugin for 'ghost' is installed"):
         _plugins.conformance_params("ghost", "L2")

@@ -13,6 +13,8 @@ COMMON = (
     KERNEL
     + r"""
 #include <stdio.h>
+#include "rabbet/capture.h"
+#include "rabbet/device.h"
 static int32_t alloc(void* s, int32_t d, uint64_t n, void* q, RbBuffer* out)
 { (void)s; (void)d; (void)n; (void)q; (void)out; return 1; }
 static void release(void* s, RbBuffer* b, void* q) { (void)s; (void)b; (void)q; }
@@ -25,6 +27,13 @@ static RbBackend backend(const RbAllocator* a) { RbBackend b; memset(&b, 0, size
   b.name = "odd"; b.dlpack_type = 12; b.allocator = a; return b; }
 static RbLayer layer(void) { RbLayer l; memset(&l, 0, sizeof l); l.struct_size = sizeof l; l.name = "odd"; l.phase = 700;
   l.fallback = fallback; return l; }
+static int32_t save(void* s, void** state) { (void)s; *state = 0; return RB_OK; }
+static RbRule rule(void) { RbRule r; memset(&r, 0, sizeof r); r.struct_size = sizeof r; r.op = "neg"; r.fn = fallback; return r; }
+static RbFormulaKernel formula(void) { RbFormulaKernel k; memset(&k, 0, sizeof k); k.struct_size = sizeof k; k.op = "neg";
+  k.backend = "cpu"; k.argument = -1; k.formula = "x"; k.fn = fallback; return k; }
+static void code(const void* from, void* to, int64_t n) { (void)from; (void)to; (void)n; }
+static RbDTypeInfo dtype(void) { RbDTypeInfo d; memset(&d, 0, sizeof d); d.struct_size = sizeof d; d.name = "odd8";
+  d.kind = RB_CLASS_FLOAT; d.bits = 8; d.itemsize = 1; d.compute = RB_F32; d.decode = code; d.encode = code; return d; }
 static RbValue value(uint32_t tag) { RbValue v; memset(&v, 0, sizeof v); v.tag = tag; return v; }
 static int64_t sizes[] = {2, 3}, negative[] = {2, -3}, apart[] = {30, 1}, far[] = {1ll << 62, 1ll << 62}, huge[] = {1ll << 40, 1ll << 40};
 static RbTensor* made;
@@ -82,8 +91,40 @@ REGISTRATION = {
                        "slot 'odd': all 4 per-tensor slots are taken"),
     "publish without name": ("rc = host->publish(0, 1, &id);", "publish: the name is null"),
     "no message": ("rc = host->err_set(RB_E_STATE, 0);", "^$"),
-    "formula kernel without formula": ("RbKernel k = kernel(\"add\", 0); k.flags = RB_K_FORMULA; rc = host->add_kernel(txn, &k) || RB_E_STATE;",
-                                       ".*"),
+    "null rule": ("rc = host->add_rule(txn, 0);", "add_rule: the rule is null"),
+    "short rule": ("RbRule k = rule(); k.struct_size = RB_SIZE(RbRule, fn); rc = host->add_rule(txn, &k);",
+                   "odd 1.0: add_rule: the struct is too short or op or fn is null"),
+    "rule without operator": ("RbRule k = rule(); k.op = 0; rc = host->add_rule(txn, &k);", "op or fn is null"),
+    "rule without function": ("RbRule k = rule(); k.fn = 0; rc = host->add_rule(txn, &k);", "op or fn is null"),
+    "rule that is none": ("RbRule k = rule(); k.rule = 4; rc = host->add_rule(txn, &k);", r"add_rule: rule 4 is no RB_RULE_\*"),
+    "negative rule": ("RbRule k = rule(); k.rule = -1; rc = host->add_rule(txn, &k);", r"add_rule: rule -1 is no RB_RULE_\*"),
+    "rule that reads beyond its end": ("RbRule k = rule(); k.flags = RB_RULE_READS; k.struct_size = RB_SIZE(RbRule, self); rc = host->add_rule(txn, &k);",
+                                       "too short for reads_args and reads_rets"),
+    "rule that the record has": ("RbRule k = rule(); k.op = \"mul\"; k.rule = RB_RULE_VJP; rc = host->add_rule(txn, &k);",
+                                 "'mul' takes no vjp function: its record says it already"),
+    "null formula kernel": ("rc = host->add_formula_kernel(txn, 0);", "add_formula_kernel: the kernel is null"),
+    "short formula kernel": ("RbFormulaKernel k = formula(); k.struct_size = 24; rc = host->add_formula_kernel(txn, &k);", "the struct is too short"),
+    "formula kernel without formula": ("RbFormulaKernel k = formula(); k.formula = \"\"; rc = host->add_formula_kernel(txn, &k);",
+                                       "op, backend, formula or fn is null"),
+    "formula kernel of no argument": ("RbFormulaKernel k = formula(); k.argument = 32; rc = host->add_formula_kernel(txn, &k);",
+                                      "argument 32 is neither -1 nor one"),
+    "formula kernel of a negative argument": ("RbFormulaKernel k = formula(); k.argument = -2; rc = host->add_formula_kernel(txn, &k);",
+                                              "argument -2 is neither -1 nor one"),
+    "null dtype": ("rc = host->add_dtype(txn, 0, &id);", "add_dtype: the description is null"),
+    "dtype without id": ("RbDTypeInfo d = dtype(); rc = host->add_dtype(txn, &d, 0);", "add_dtype: where the dtype's id goes is null"),
+    "short dtype": ("RbDTypeInfo d = dtype(); d.struct_size = RB_SIZE(RbDTypeInfo, bits); rc = host->add_dtype(txn, &d, &id);",
+                    "add_dtype: the struct is too short or its name is null"),
+    "dtype without name": ("RbDTypeInfo d = dtype(); d.name = 0; rc = host->add_dtype(txn, &d, &id);", "its name is null"),
+    "dtype whose name is none": ("RbDTypeInfo d = dtype(); d.name = \"odd type\"; rc = host->add_dtype(txn, &d, &id);", "add_dtype: 'odd type': a name has letters"),
+    "dtype of no class": ("RbDTypeInfo d = dtype(); d.kind = 9; rc = host->add_dtype(txn, &d, &id);", r"'odd8': `kind` is no RB_CLASS_\*"),
+    "dtype of three bytes": ("RbDTypeInfo d = dtype(); d.itemsize = 3; rc = host->add_dtype(txn, &d, &id);", "`itemsize` must be 1, 2, 4, 8 or 16"),
+    "dtype of too many bits": ("RbDTypeInfo d = dtype(); d.bits = 9; rc = host->add_dtype(txn, &d, &id);", "`bits` must be 1 to 8 times `itemsize`"),
+    "dtype computed in an added one": ("RbDTypeInfo d = dtype(); d.compute = RB_DTYPE_COUNT; rc = host->add_dtype(txn, &d, &id);",
+                                       "`compute` must be a dtype of the header"),
+    "dtype without conversions": ("RbDTypeInfo d = dtype(); d.encode = 0; rc = host->add_dtype(txn, &d, &id);", "`decode` and `encode` are required"),
+    "the name of another dtype": ("RbDTypeInfo d = dtype(); d.name = \"float32\"; rc = host->add_dtype(txn, &d, &id);", "there is another dtype 'float32' already"),
+    "layer that saves and cannot restore": ("RbLayer l = layer(); l.thread_save = save; rc = host->add_layer(txn, &l, &id);",
+                                            "of thread_save, thread_restore and thread_free some are null"),
 }  # fmt: skip
 
 
@@ -195,19 +236,58 @@ CALLS = {
                                   'host->block_alloc((1ull << 63) + 1) ? RB_OK : host->err_set(RB_E_OOM, "too large")', "^too large$"),
     "null tensors for questions": ('host->version_get(0) || host->same_storage(0, a[0].v.t) || host->same_storage(a[0].v.t, 0) || host->use_count(0) '
                                    '|| host->view_parent(0) ? RB_OK : host->err_set(RB_E_ARG, "nothing of null")', "^nothing of null$"),
-    "null tensors for changes": ("(host->retain(0), host->release(0), host->version_bump(0), host->slot_set(0, 0, 0, 1), host->block_free(0, 64), "
+    "null tensors for changes": ("(host->retain(0), host->release(0), host->tls_free(0), host->block_free(0, 64), "
                                  "host->block_free(0, 1 << 20), host->err_set(RB_E_ARG, \"nothing happened\"))", "^nothing happened$"),
     "null tensors to release": ("(r.tag = RB_TENSORS, r.len = 3, r.v.ts = 0, host->value_release(&r), r = value(77), r.len = 9, host->value_release(&r), "
                                 "host->err_set(RB_E_ARG, \"released\"))", "^released$"),
-    "a dispatch state of bits that are no layers": ("(tls.include = 0xfffe, host->tls_set(&tls), host->call(host->find_op(\"exp\"), a, 1, &r, 1, 0)) ? RB_E_STATE "
-                                                    ": (host->value_release(&r), host->err_set(RB_E_STATE, \"as before\"))", "^as before$"),
-    "a dispatch state without backends": ("(tls.exclude |= 0xffff, host->tls_set(&tls), host->tls_get(&tls), tls.exclude & 0xffff) ? RB_OK "
-                                          ": host->err_set(RB_E_STATE, \"as before\")", "^as before$"),
-    "a dispatch state of flags that are none": ("(tls.tensor_flags = RB_T_WRAPPER, host->tls_set(&tls), host->call(host->find_op(\"exp\"), a, 1, &r, 1, 0)) ? RB_E_STATE "
-                                                ": (host->value_release(&r), host->err_set(RB_E_STATE, \"as before\"))", "^as before$"),
+    "a thread state of bits that are no layers": ("(tls.include = 0xfffe, host->thread_set(&tls))", "thread_set: the state is none that thread_get gives"),
+    "a thread state without backends": ("(tls.exclude |= 0xffff, host->thread_set(&tls), host->thread_get(&tls), tls.exclude & 0xffff) ? RB_OK "
+                                        ": host->err_set(RB_E_STATE, \"as before\")", "^as before$"),
+    "a thread state of flags that are none": ("(tls.tensor_flags = RB_T_WRAPPER, host->thread_set(&tls))", "thread_set: the state is none that thread_get gives"),
+    "a null thread state": ("host->thread_set(0)", "thread_set: the state is null"),
+    "a short thread state": ("(tls.struct_size = 8, host->thread_set(&tls))", "thread_set: the struct is too short"),
+    "a thread state to nowhere": ("host->thread_get(0)", "thread_get: where the state goes is null"),
+    "a thread state into a short struct": ("(tls.struct_size = 16, host->thread_get(&tls))", "thread_get: the struct_size is 16, expected at least 24"),
+    "a thread state into an older struct": ("(tls.struct_size = RB_SIZE(RbThread, exclude), tls.depth = 77, host->thread_get(&tls) || tls.depth != 77 || tls.struct_size != 24) "
+                                            "? RB_OK : host->err_set(RB_E_STATE, \"kept\")", "^kept$"),
+    "all of a thread's state to nowhere": ("host->tls_save(0)", "tls_save: where the state goes is null"),
+    "a thread's state from nowhere": ("host->tls_restore(0)", "tls_restore: the state is null"),
+    "a mode of no layer": ("host->layer_mode(99, 1, 1)", "layer_mode: 99 is not a layer"),
+    "a mode of a backend": ("host->layer_mode(1, 1, 1)", "layer_mode: 1 is not a layer"),
+    "a slot that there is not": ("host->slot_set(a[0].v.t, 77, 0, 1)", "slot_set: 77 is not a slot"),
+    "a slot of no tensor": ("host->slot_set(0, 0, 0, 1)", "slot_set: the tensor is null"),
+    "the version of no tensor": ("host->version_bump(0)", "version_bump: the tensor is null"),
+    "a loop of nothing": ("host->parallel_for(9, 1, 0, 0)", "parallel_for: the function is null"),
+    "a list to nowhere": ("host->tensors_new(3, 0)", "tensors_new: where the array goes is null"),
+    "a random slice into a short struct": ("(slice.struct_size = 8, host->rng_reserve(0, 1, 0, 4, &slice))", "rng_reserve: the struct_size is 8, expected at least 24"),
+    "what a dtype is, of none": ("host->dtype_info(63, &info)", "dtype_info: 63 is not the id of a dtype"),
+    "what a dtype is, of a negative one": ("host->dtype_info(-1, &info)", "dtype_info: -1 is not the id of a dtype"),
+    "what a dtype is, to nowhere": ("host->dtype_info(0, 0)", "dtype_info: where the description goes is null"),
+    "what a dtype is, into a short struct": ("(info.struct_size = 8, host->dtype_info(0, &info))", "dtype_info: the struct_size is 8, expected at least 20"),
+    "a dtype of no name": ("host->find_dtype(0, &id)", "find_dtype: the name is null"),
+    "a dtype of an unknown name": ("host->find_dtype(\"float7\", &id)", "find_dtype: there is no dtype 'float7'"),
+    "a dtype's id to nowhere": ("host->find_dtype(\"float32\", 0)", "find_dtype: where the dtype's id goes is null"),
+    "a table that is not there": ('host->get_ext("rabbet.memory", 99) || host->get_ext("rabbet.memorx", 1) ? RB_OK : host->err_set(RB_E_ARG, "no table")', "^no table$"),
+    "memory to nowhere": ("memory->tensor_new(0, 1, 0, RB_F32, 2, sizes, 0)", "memory.tensor_new: where the tensor goes is null"),
+    "memory of no kind": ("memory->tensor_new(7, 1, 0, RB_F32, 2, sizes, &made)", "memory.tensor_new: 7 is no kind of memory"),
+    "memory of no backend": ("memory->tensor_new(1, 14, 0, RB_F32, 2, sizes, &made)", "memory.tensor_new: 14 is not the id of a backend"),
+    "memory of no dtype": ("memory->tensor_new(1, 1, 0, 99, 2, sizes, &made)", "memory.tensor_new: 99 is not the id of a dtype"),
+    "memory of no shape": ("memory->tensor_new(1, 1, 0, RB_F32, 2, 0, &made)", "memory.tensor_new: .*"),
+    "memory of a negative size": ("memory->tensor_new(2, 1, 0, RB_F32, 2, negative, &made)", "size must not be negative, got -3 for dimension 1"),
+    "memory that the backend lacks": ("memory->tensor_new(1, 1, 0, RB_F32, 2, sizes, &made)", "the backend 'cpu' offers no pinned memory"),
+    "the kind of no tensor": ("memory->is_kind(0, 0, &slot)", "memory.is_kind: the tensor is null"),
+    "no kind of a tensor": ("memory->is_kind(a[0].v.t, -1, &slot)", "memory.is_kind: -1 is no kind of memory"),
+    "the kind of a tensor to nowhere": ("memory->is_kind(a[0].v.t, 0, 0)", "where the answer goes is null"),
+    "free bytes to nowhere": ("memory->memory_info(1, 0, 0, &bytes)", "where the free bytes go is null"),
+    "free bytes of no backend": ("memory->memory_info(77, 0, &bytes, &bytes)", "77 is not the id of a backend"),
+    "free bytes of no device": ("memory->memory_info(1, 5, &bytes, &bytes)", "there is no device cpu:5"),
+    "free bytes that nobody tells": ("memory->memory_info(1, 0, &bytes, &bytes)", "'cpu' does not tell how much memory"),
+    "captured counters to nowhere": ("rng->reserve(0, 1, 0, 4, 0)", "capture.reserve: where the slice goes is null"),
+    "captured counters to a short slice": ("rng->reserve(0, 1, 0, 4, &captured)", "capture.reserve: the slice is too short: its struct_size is 8"),
+    "captured counters of no backend": ("(captured.struct_size = sizeof captured, rng->reserve(0, 77, 0, 4, &captured))", "capture.reserve: 77 is not the id of a backend"),
+    "captured counters of no device": ("(captured.struct_size = sizeof captured, rng->reserve(0, 1, 9, 4, &captured))", "there is no device cpu:9"),
     "a foreign error without a tag": ("host->err_foreign(0, 0, 0)", ".*"),
-    "what returns nothing": ("(host->layer_mode(99, 1, 1), host->slot_set(a[0].v.t, 77, 0, 1), host->value_release(0), "
-                             "host->parallel_for(9, 1, 0, 0), host->tls_get(0), host->tls_set(0), host->op_info(0), "
+    "what returns nothing": ("(host->value_release(0), host->op_info(0), "
                              "host->get_ext(0, 0), host->log(1, 0), host->log(3, 0), host->err_set(RB_E_STATE, \"still here\"))", "still here"),
 }  # fmt: skip
 RUNNER = """
@@ -215,8 +295,9 @@ static const RbHost* host;
 static int32_t which = -1, layer_id;
 static void keep(const RbHost* h) { host = h; }
 static int32_t mistake(int32_t which_one, const RbCall* c, const RbValue* given)
-{ RbValue a[9], grads[9], r = value(RB_NONE); RbRngSlice slice; RbTls tls; void* stream = 0; RbCall made_of = *c; host->tls_get(&tls); const RbOp* add = host->find_op("add");
-  (void)c; (void)slice; (void)grads; (void)made_of; (void)slot; (void)offset;
+{ RbValue a[9], grads[9], r = value(RB_NONE); RbRngSlice slice = {sizeof slice, 0, 0, 0}; RbThread tls = {.struct_size = sizeof tls}; RbDTypeInfo info = {.struct_size = sizeof info}; uint64_t bytes; RbCaptureSlice captured = {8, 0, 0, 0, 0};
+  const RbMemoryTable* memory = host->get_ext(RB_MEMORY_EXT, RB_MEMORY_VERSION); const RbCaptureRng* rng = host->get_ext(RB_CAPTURE_RNG_EXT, RB_CAPTURE_RNG_VERSION); void* stream = 0; RbCall made_of = *c; host->thread_get(&tls); const RbOp* add = host->find_op("add");
+  (void)c; (void)slice; (void)info; (void)bytes; (void)captured; (void)grads; (void)made_of; (void)slot; (void)offset;
   for (int i = 0; i < 9; ++i) a[i] = i < 2 ? given[0] : value(RB_NONE);
   switch (which_one) { %s }
   return 0; }
@@ -292,9 +373,9 @@ RB_EXPORT int32_t try_all(const char* name, RbTensor* t)
 { const RbOp* op = host->find_op(name); const RbOpInfo* info = host->op_info(op);
   static int64_t ints[] = {0, 1, -7}; static double floats[] = {1, 2}; RbTensor* list[] = {t, t};
   int32_t done = 0;
-  for (int32_t place = -1; place < info->nargs; ++place) for (uint32_t tag = 0; tag <= RB_OBJECT + 1; ++tag) {
+  for (int32_t place = -1; place < info->nargs; ++place) for (uint32_t tag = 0; tag <= RB_LAYOUT + 1; ++tag) {
     RbValue args[64], rets[16]; memset(args, 0, sizeof args); memset(rets, 0, sizeof rets);
-    for (int32_t i = 0; i < info->nargs; ++i) { const RbArgInfo* arg = &info->args[i];
+    for (int32_t i = 0; i < info->nargs; ++i) { const RbArgInfo* arg = RB_ARG(info, i);
       uint32_t use = place < 0 || place == i ? tag
                    : arg->type == RB_A_TENSOR ? RB_TENSOR : arg->type == RB_A_TENSORS ? RB_TENSORS : RB_NONE;
       args[i].tag = use;
@@ -304,6 +385,10 @@ RB_EXPORT int32_t try_all(const char* name, RbTensor* t)
       if (use == RB_INTS) { args[i].v.is = ints; args[i].len = 3; }
       if (use == RB_FLOATS || use == RB_COMPLEX) { args[i].v.fs = floats; args[i].len = 2; }
       if (use == RB_STR) { args[i].v.s = "odd"; args[i].len = 3; }
+      if (use == RB_BOOLS) { args[i].v.bs = (const uint8_t*)"\1"; args[i].len = 2; }
+      if (use == RB_STRS) { static const char* const words[] = {"a", "b"}; args[i].v.ss = words; args[i].len = 2; }
+      if (use == RB_SCALARS) { static const RbValue two[] = {{RB_INT, 0, {1}}, {RB_UINT, 0, {-1}}}; args[i].v.vs = two; args[i].len = 2; }
+      if (use == RB_UINT) args[i].v.u = UINT64_MAX;
       if (use == RB_DTYPE) args[i].v.i = place < 0 ? 11 : 99;
       if (use == RB_DEVICE) args[i].v.dev.backend = place < 0 ? 1 : 99; }
     if (host->call(op, args, info->nargs, rets, info->nrets, 0) == RB_OK)
@@ -392,10 +477,10 @@ if (host->add_ops(txn, "odd::k(Tensor x) -> Tensor\\n  kind opaque\\n  shape ker
                        "odd::d(Tensor x) -> (Tensor a, Tensor b)\\n  kind composite\\n"
                        "odd::s(Tensor x) -> Tensor\\n  kind opaque\\n  shape kernel\\n")) return RB_E_PLUGIN;
 RbKernel k = kernel("odd::k", 0); k.backend = "cpu"; k.flags = RB_K_ALLOCATES;
-RbKernel d = kernel("odd::d", 0); d.backend = "decomp";
-RbKernel s = kernel("odd::s", 0); s.backend = "shape";
+RbRule d = {sizeof d, 0, "odd::d", 0, RB_RULE_DECOMP, 0, run, 0, 0, 0, 0};
+RbRule s = {sizeof s, 0, "odd::s", 0, RB_RULE_SHAPE, 0, run, 0, 0, 0, 0};
 RbKernel f = kernel("odd::s", 0); f.backend = "cpu";
-return host->add_kernel(txn, &k) || host->add_kernel(txn, &d) || host->add_kernel(txn, &s) || host->add_kernel(txn, &f);
+return host->add_kernel(txn, &k) || host->add_rule(txn, &d) || host->add_rule(txn, &s) || host->add_kernel(txn, &f);
 """
     library = build(tmp_path, "odd", extra=KERNEL, init=init)
     code = f"""
@@ -444,7 +529,7 @@ def test_names_of_formulas_are_used_after_their_let():
     for lets, message in [
         ("  let     a = a + x\n", "'a' is used before its `let`"),
         ("  let     a = b\n  let     b = x\n", "'b' is used before its `let`"),
-        ("  let     a0 = x\n" + chain, "nested deeper than 200 levels"),
+        ("  let     a0 = x\n" + chain, "more than 64 lets"),
     ]:
         with pytest.raises(rabbet.PluginError, match=message):
             deep("a", lets)

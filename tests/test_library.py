@@ -116,7 +116,7 @@ SCHEMAS = {
     "mine::f(Tensor x, int a=b) -> Tensor": r"cannot read the default value 'b' of 'a'",
     "mine::f(Tensor x) -> (Tensor a, b)": r"expected 'Tensor name' among several results, got 'b'",
     "mine::f(Tensor x) -> (Tensor a": r"results is not closed",
-    "mine::f() -> (Tensor a, Tensor b, Tensor c, Tensor d, Tensor e, Tensor f)": r"more than 5 results",
+    "mine::f() -> (Tensor a, Tensor b, Tensor c, Tensor d, Tensor e, Tensor f, Tensor g, Tensor h, Tensor i)": r"more than 8 results",
     "f(Tensor x) -> Tensor": r"expected 'namespace::name\(arguments\) -> result', got\n  f\(Tensor",
     "": r"expected 'namespace::name",
 }  # fmt: skip

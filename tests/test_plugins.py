@@ -46,9 +46,9 @@ static int32_t fill(void* s, const RbCall* c, const RbValue* a, int32_t n, RbVal
   for (int64_t i = 0; i < r[0].v.t->numel; ++i) ((float*)r[0].v.t->data)[i] = *(float*)s;
   return RB_OK; }
 static float forward = 100, backward = 200;
-static int32_t add(const RbHost* host, RbTxn* txn, const char* name, const char* text, float* self)
-{ RbKernel k; memset(&k, 0, sizeof k); k.struct_size = sizeof k; k.flags = RB_K_FORMULA; k.op = name;
-  k.backend = "cpu"; k.schema = text; k.fn = fill; k.self = self; return host->add_kernel(txn, &k); }
+static int32_t add(const RbHost* host, RbTxn* txn, const char* op, int32_t argument, const char* text, float* self)
+{ RbFormulaKernel k; memset(&k, 0, sizeof k); k.struct_size = sizeof k; k.op = op; k.argument = argument;
+  k.backend = "cpu"; k.formula = text; k.fn = fill; k.self = self; return host->add_formula_kernel(txn, &k); }
 """
 
 
@@ -56,11 +56,11 @@ def test_kernels_of_whole_formulas_of_a_plugin(tmp_path):
     """Core uses one where its text is that of the record, nothing is recorded and it does not decline."""
     init = (
         r'return host->add_ops(txn, SIGNATURE "\n  kind composite\n  decomp x + y\n  vjp x  grad * y\n  vjp y  grad * x\n")'
-        r' || add(host, txn, "odd::f", SIGNATURE "\ndecomp x + y\n", &forward)'
-        r' || add(host, txn, "odd::f.vjp.x", SIGNATURE "\nvjp x grad * y\n", &backward)'
-        r' || add(host, txn, "odd::f.vjp.y", SIGNATURE "\nvjp y grad / x\n", &backward)'
-        r' || add(host, txn, "odd::f.vjp.z", SIGNATURE "\nvjp z grad\n", &backward)'
-        r' || add(host, txn, "odd::g", "odd::g(Tensor x) -> Tensor\ndecomp x\n", &backward);'
+        r' || add(host, txn, "odd::f", -1, SIGNATURE "\ndecomp x + y\n", &forward)'
+        r' || add(host, txn, "odd::f", 0, SIGNATURE "\nvjp x grad * y\n", &backward)'
+        r' || add(host, txn, "odd::f", 1, SIGNATURE "\nvjp y grad / x\n", &backward)'
+        r' || add(host, txn, "odd::f", 2, SIGNATURE "\nvjp z grad\n", &backward)'
+        r' || add(host, txn, "odd::g", -1, "odd::g(Tensor x) -> Tensor\ndecomp x\n", &backward);'
     )
     library = build(tmp_path, "formula", extra=FORMULA_KERNELS, init=init)
     code = f"""

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 import rabbet
-from plugin_wheels import BACKEND, build_lazy, compile_library, run
+from plugin_wheels import BACKEND, compile_library, load_lazy, run
 from rabbet import _C
 from rabbet.accelerator import current_stream, set_stream
 
@@ -15,9 +15,7 @@ X = np.array([1.0, 2.0, 3.0], np.float32)
 
 @pytest.fixture(scope="module", autouse=True)
 def lazy(tmp_path_factory):
-    library = build_lazy(tmp_path_factory.mktemp("lazy"))
-    _C.load_plugin(str(library))
-    return library
+    return load_lazy(tmp_path_factory)
 
 
 @pytest.fixture(autouse=True)
@@ -389,21 +387,6 @@ def test_the_default_stream_of_a_backend_without_streams_can_be_waited_for():
     stream.wait_stream(current_stream("cpu"))
     with pytest.raises(NotImplementedError, match="the backend 'cpu' has no streams"):
         stream.query()
-
-
-def test_an_older_core_has_no_streams(lazy, tmp_path):
-    code = f"""
-import rabbet
-rabbet._C.load_plugin({str(lazy)!r})
-x = rabbet.tensor([3.0]).to("lazy").requires_grad_()
-y = x * x
-y.backward(rabbet.tensor([1.0]).to("lazy"))
-print(x.grad.cpu().item())
-try: rabbet.Stream("lazy")
-except NotImplementedError as error: print(error)
-"""
-    said = run(tmp_path, code, RABBET_ABI_MINOR="4").splitlines()
-    assert said[0] == "6.0" and said[1].startswith("the backend 'lazy' has no streams")
 
 
 def test_a_process_can_leave_with_work_and_events_under_way(lazy, tmp_path):

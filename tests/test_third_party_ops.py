@@ -97,7 +97,7 @@ reverse::{MIX}
   dtype promote(x, w)
   compute out
   shape broadcast_shape(x.shape, w.shape)
-  core  (n),(n)->(n)
+  core  (...,n),(...,n)->(...,n)
 {DMIX}\
 both::{MIX}
   kind  opaque
@@ -114,7 +114,7 @@ reverse::{POLAR}
   dtype promote(r, t), promote(r, t)
   compute out
   shape broadcast_shape(r.shape, t.shape)
-  core  (),()->(),()
+  core  (...),(...)->(...),(...)
 {DPOLAR}\
 parts::{WAVE}
   kind  composite

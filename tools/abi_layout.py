@@ -13,6 +13,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADER = ROOT / "packages/core/include/rabbet/abi.h"
+# With those of the tables that are optional.
+HEADERS = [
+    HEADER,
+    *(HEADER.with_name(f"{name}.h") for name in ("capture", "composite", "device", "trace")),
+]
 
 
 def structs(text: str) -> dict[str, list[str]]:

@@ -7,28 +7,28 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from abi_layout import HEADER, ROOT, breaks, layout
+from abi_layout import HEADER, HEADERS, ROOT, breaks, layout
 
 GOLDEN = ROOT / "tests/abi_layout.json"
 
 
 def header_compiles() -> list[str]:
-    """Problems of the header as C11 and C++17 with every warning an error."""
+    """Problems of the headers as C11 and C++17 with every warning an error."""
     problems = []
-    for compiler, std, lang in (("gcc", "c11", "c"), ("g++", "c++17", "c++")):
-        command = [
-            compiler,
-            f"-std={std}",
-            "-pedantic",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-fsyntax-only",
-            "-x",
-            lang,
-        ]
-        if subprocess.run([*command, str(HEADER)]).returncode:
-            problems.append(f"rabbet/abi.h is not clean as {std}")
+    for header in HEADERS:
+        for compiler, std, lang in (("gcc", "c11", "c"), ("g++", "c++17", "c++")):
+            strict = ["-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+            command = [
+                compiler,
+                f"-std={std}",
+                *strict,
+                "-I",
+                str(header.parent.parent),
+                "-x",
+                lang,
+            ]
+            if subprocess.run([*command, str(header)]).returncode:
+                problems.append(f"rabbet/{header.name} is not clean as {std}")
     return problems
 
 

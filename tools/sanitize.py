@@ -22,11 +22,16 @@ TESTS = {
     + ["packages/testing/tests/test_l0_abi.py"]
     + [
         f"tests/test_{name}.py"
-        for name in ("threads", "edge_cases", "memory", "streams", "host_checks", "abi", "backends")
+        for name in ["threads", "edge_cases", "memory", "streams", "host_checks", "abi", "backends"]
+        + ["device_memory", "device_tables", "graphs", "composite", "trace"]
     ],
     "thread": [
         "packages/autograd/tests/test_threads.py",
         "tests/test_threads.py::test_several_python_threads_get_what_one_gets",
+        "tests/test_device_memory.py::test_threads_get_blocks_of_their_own",
+        "tests/test_device_memory.py::test_the_lock_is_not_held_while_the_backend_allocates",
+        "tests/test_device_memory.py::test_pools_are_a_threads_own",
+        "tests/test_streams.py",
         "tests/test_plugins.py::test_threads_that_first_use_an_attribute_together",
     ],
 }

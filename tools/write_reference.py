@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from abi_layout import HEADERS
+from header_reference import header_page
 from rabbet import _C
 
 PAGES = {
@@ -79,6 +81,9 @@ def module_page(title: str, names: list[str]) -> str:
 def main(folder: str) -> None:
     """Write all pages."""
     Path(folder, "ops.md").write_text(operators())
+    for header in HEADERS:
+        page = "abi.md" if header.stem == "abi" else f"{header.stem}-h.md"
+        Path(folder, page).write_text(header_page(header))
     for title, names in PAGES.items():
         Path(folder, f"{title}.md").write_text(module_page(title, names))
 

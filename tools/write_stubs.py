@@ -16,12 +16,14 @@ TYPES = {
     "bool": "_bool", "str": "_str", "dtype": "_dtype", "device": "_Device", "Generator": "_Generator",
     "dim": "_int", "newdim": "_int", "dim[]": "_Ints", "perm": "_Ints", "size[]": "_Ints", "bsize[]": "_Ints",
     "int[]": "_Ints", "float[]": "_Sequence[_float]",
+    "bool[]": "_Sequence[_bool]", "str[]": "_Sequence[_str]", "Scalar[]": "_Sequence[_Number]", "layout": "_layout",
+    "callable": "_Callable[..., object]",
 }  # fmt: skip
 HEADER = '''"""Public operators, written by tools/write_stubs.py from the records. Do not edit."""
 
 from builtins import bool as _bool, complex as _complex, float as _float, int as _int, str as _str
-from collections.abc import Sequence as _Sequence
-from typing import NamedTuple as _NamedTuple, Self as _Self, TypeAlias as _TypeAlias, overload as _overload
+from collections.abc import Callable as _Callable, Sequence as _Sequence
+from typing import Literal as _Literal, NamedTuple as _NamedTuple, Self as _Self, TypeAlias as _TypeAlias, overload as _overload
 
 from ._C import Generator as _Generator, Tensor as _Tensor, device as _device, dtype as _dtype
 from ._C import layout as _layout, memory_format as _memory_format
@@ -35,14 +37,13 @@ KEYWORDS = {
     "format": "memory_format: _memory_format | None = None",
     "out": "out: _Tensor | None = None",
 }
-WITH_FORMAT = {
-    "clone", "contiguous", "empty_like", "zeros_like", "ones_like", "full_like", "empty"
-}  # fmt: skip
 
 
 def parameter(info: dict, spread: bool, numbers: bool) -> str:
     """One parameter with its annotation and default; `spread` ints come one by one."""
     kind = TYPES[info["type"]]
+    if info["choices"]:
+        kind = f"_Literal[{', '.join(repr(choice) for choice in info['choices'])}]"
     if numbers and info["type"] == "Tensor":
         kind = "_Tensor | _Number"
     if info["type"] == "Tensor[]" and info["name"] == "indices":
@@ -80,9 +81,9 @@ def parameters(info: dict, method: bool, inplace: bool) -> list[str]:
     last = positional[-1] if positional else None
     spreads = alone and not last["has_default"] and TYPES[last["type"]] == "_Ints"
     extra = [KEYWORDS["creation"]] if info["kind"] == "creation" else []
-    extra += [KEYWORDS["format"]] if info["base"] in WITH_FORMAT and not inplace else []
+    extra += [KEYWORDS["format"]] if info["memory_format"] and not inplace else []
     extra += [KEYWORDS["out"]] if len(info["rets"]) == 1 and not (method or inplace) else []
-    numbers = info["kind"] == "elementwise" or info["family"] == "elementwise"
+    numbers = info["numbers"]
     ways = []
     for one_by_one in (False, True) if spreads else (False,):
         parts = ["self"] if method else []

@@ -104,12 +104,11 @@ const rb::KernelSpec kKernels[] = {
 
 // ---- 2. Memory and devices. Core caches what `allocate` returns, so it may be slow.
 
-int32_t allocate(void*, int32_t device, uint64_t nbytes, void*, RbBuffer* out) {
-  void* data = std::aligned_alloc(64, (nbytes + 63) / 64 * 64);
-  if (!data)
+int32_t allocate(void*, int32_t, uint64_t nbytes, void*, RbBuffer* out) {
+  out->data = std::aligned_alloc(64, (nbytes + 63) / 64 * 64);
+  if (!out->data)
     return rb::set_error(RB_E_OOM, DEVICE_NAME ": cannot allocate %llu bytes",
                          static_cast<unsigned long long>(nbytes));
-  *out = {data, nbytes, nullptr, device, 0};
   return RB_OK;
 }
 void release(void*, RbBuffer* buffer, void*) { std::free(buffer->data); }

@@ -278,8 +278,7 @@ int32_t copy(void*, const RbTensor* src, const RbTensor* dst, void* stream, uint
 void fork_child(void*) { in_child.store(true); }
 
 int32_t allocate(void*, int32_t index, uint64_t nbytes, void* stream, RbBuffer* out) {
-  return rb::guarded(
-      [&] { *out = RbBuffer{device(index).allocate(nbytes, stream), nbytes, nullptr, index, 0}; });
+  return rb::guarded([&] { out->data = device(index).allocate(nbytes, stream); });
 }
 void release(void*, RbBuffer* buffer, void* stream) {
   if (!forked()) device(buffer->device_index).release(buffer->data, buffer->nbytes, stream);

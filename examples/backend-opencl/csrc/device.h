@@ -28,6 +28,8 @@ namespace rbcl {
 
 constexpr const char* kBackendName = "opencl";
 
+struct Extra;  // program.h
+
 class Device {
  public:
   Device(cl_device_id id, int index);
@@ -78,8 +80,8 @@ class Device {
   Mark copy(void* to, const void* from, uint64_t nbytes, void* stream);
   void copy_fault(int32_t* to, const int32_t* from);
   void report_fault();
-  cl_kernel kernel(int dtype, const char* name);
-  cl_program program(int dtype);
+  cl_kernel kernel(int dtype, const char* name, const Extra& extra);
+  cl_program program(int dtype, const Extra& extra);
 
   cl_device_id id_;
   const int index_;
@@ -95,7 +97,7 @@ class Device {
   std::unique_ptr<Queue> fault_queue_;
   // Queues, and kernels: a kernel's arguments belong to its object, are set and enqueued under it.
   std::recursive_mutex mutex_;
-  std::unordered_map<int, cl_program> programs_;
+  std::unordered_map<int, cl_program> programs_;  // by dtype and id of what is extra
   std::unordered_map<std::string, cl_kernel> kernels_;
 };
 

@@ -18,9 +18,9 @@ int32_t init(const RbHost* host, RbTxn* txn) {
       if (!device(i).has_fp64()) dtypes &= ~(1ull << RB_F64);
     }
     rb::check(host->add_backend(txn, &kBackend, &backend_id));
-    for (Family add :
-         {add_copy, add_create, add_elementwise, add_reduce, add_along, add_sort, add_matmul,
-          add_convolution, add_pool, add_gather, add_scatter, add_index, add_random, add_optim}) {
+    for (Family add : {add_copy, add_create, add_elementwise, add_fused, add_reduce, add_along,
+                       add_sort, add_matmul, add_convolution, add_pool, add_gather, add_scatter,
+                       add_index, add_random, add_optim}) {
       rb::check(add(host, txn, dtypes));
     }
   });

@@ -42,7 +42,7 @@ const char* dtype_name(int dtype) {
   return dtype >= 0 && dtype < RB_DTYPE_COUNT ? names[dtype] : "an unknown dtype";
 }
 
-std::string program_source(int dtype, bool fp64) {
+std::string program_source(int dtype, bool fp64, const Extra& extra) {
   const Type& t = *type_of(dtype);
   std::string text;
   text += "typedef uint uint32_t;\ntypedef ulong uint64_t;\n#define sqrtf sqrt\n#define logf log\n";
@@ -55,14 +55,19 @@ std::string program_source(int dtype, bool fp64) {
   text += std::string("#define IS_BOOL ") + (t.kind == 'b' ? "1" : "0") + "\n#define IS_INT " +
           (t.kind == 'i' ? "1" : "0") + "\n#define IS_FLOAT " + (t.kind == 'f' ? "1" : "0") + "\n";
   text += std::string("#define IS_WIDE ") + (item_size(dtype) == 8 ? "1" : "0") + "\n";
-  for (const char* const* source = kKernelSources; *source; ++source) text += *source;
-  return text + elementwise_source(dtype);
+  const bool all = extra.id < 0;
+  for (const KernelSource* source = kKernelSources; source->name; ++source) {
+    const std::string name = source->name;
+    if (all || name == "0_common" || name == "elementwise") text += source->text;
+  }
+  text += elementwise_functions(dtype);
+  return text + (all ? elementwise_kernels(dtype) : extra.text);
 }
 
-cl_program Device::program(int dtype) {
-  cl_program& program = programs_[dtype];
+cl_program Device::program(int dtype, const Extra& extra) {
+  cl_program& program = programs_[dtype + RB_DTYPE_COUNT * (extra.id + 1)];
   if (program) return program;
-  const std::string source = program_source(dtype, fp64_);
+  const std::string source = program_source(dtype, fp64_, extra);
   const char* text = source.c_str();
   cl_int status;
   cl_program made = cl().CreateProgramWithSource(context_, 1, &text, nullptr, &status);
@@ -82,14 +87,15 @@ cl_program Device::program(int dtype) {
   return program = made;
 }
 
-cl_kernel Device::kernel(int dtype, const char* name) {
+cl_kernel Device::kernel(int dtype, const char* name, const Extra& extra) {
   open();
   std::string key = name;
   key += static_cast<char>('A' + dtype);
+  if (extra.id >= 0) key += std::to_string(extra.id);
   cl_kernel& kernel = kernels_[key];
   if (!kernel) {
     cl_int status;
-    cl_kernel made = cl().CreateKernel(program(dtype), name, &status);
+    cl_kernel made = cl().CreateKernel(program(dtype, extra), name, &status);
     if (status != CL_SUCCESS) {
       rb::fail(RB_E_DEVICE, "opencl:%d: clCreateKernel of %s for %s failed: %s", index_, name,
                dtype_name(dtype), status_text(status).c_str());

@@ -12,21 +12,31 @@ inline int item_size(int dtype) {
 }
 const char* dtype_name(int dtype);
 
-/// The text that every program of `dtype` is built from.
-std::string program_source(int dtype, bool fp64);
-/// Kernels of the elementwise operators, written from their table (elementwise.cpp).
-std::string elementwise_source(int dtype);
+/// A program of its own: a fused body with its loops. id -1: the program of all other kernels.
+struct Extra {
+  int id = -1;
+  const char* text = nullptr;
+};
+
+/// The text that a program of `dtype` is built from.
+std::string program_source(int dtype, bool fp64, const Extra& extra);
+/// The elementwise functions as rb_NAME(a, ...), written from their table (elementwise.cpp), and
+/// their kernels.
+std::string elementwise_functions(int dtype);
+std::string elementwise_kernels(int dtype);
+/// Whether the table has the function for all of `dtypes`.
+bool has_body(const char* name, uint64_t dtypes);
 
 constexpr int kGroup = 64;  // work items that run together, where a kernel does not say otherwise
 
 /// One kernel call: Launch(device, RB_F32, "softmax").pointer(x).value(n)....run(n).
 class Launch {
  public:
-  Launch(Device& device, int dtype, const char* kernel)
+  Launch(Device& device, int dtype, const char* kernel, const Extra& extra = {})
       : device_(device),
         name_(kernel),
         lock_(device.mutex_),
-        kernel_(device.kernel(dtype, kernel)) {}
+        kernel_(device.kernel(dtype, kernel, extra)) {}
 
   Launch& pointer(const void* data) {
     check(cl().SetKernelArgSVMPointer(kernel_, count_++, data));

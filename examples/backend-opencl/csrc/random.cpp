@@ -16,7 +16,7 @@ struct Draw {
         result(device, a.ret()),
         n(a.ret().numel),
         per(bits == 64 ? 2 : 4) {
-    RbRngSlice slice;
+    RbRngSlice slice{sizeof(RbRngSlice), 0, 0, 0};
     rb::check(rb::host->rng_reserve(a.generator(generator), a.ret().backend, device.index(),
                                     rb_philox_counters(static_cast<uint64_t>(n), bits), &slice));
     launch = std::make_unique<Launch>(device, dtype, kernel);
@@ -104,7 +104,7 @@ void random_kernel(const rb::Args& a) {
 }
 void randperm_kernel(const rb::Args& a) {
   const RbTensor& out = a.ret();
-  RbRngSlice slice;
+  RbRngSlice slice{sizeof(RbRngSlice), 0, 0, 0};
   Device& device = device_of(out);
   rb::check(rb::host->rng_reserve(a.generator(3), out.backend, device.index(),
                                   rb_philox_counters(static_cast<uint64_t>(out.numel), 64),

@@ -1,5 +1,8 @@
-// Texts of kernels/*.cl after rabbet/philox.h, null-terminated list; written by the build.
+// Texts of kernels/*.cl after rabbet/philox.h, up to one without a name; written by the build.
 #pragma once
 namespace rbcl {
-extern const char* const kKernelSources[];
-}
+struct KernelSource {
+  const char *name, *text;
+};
+extern const KernelSource kKernelSources[];
+}  // namespace rbcl

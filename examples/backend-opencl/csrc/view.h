@@ -5,7 +5,7 @@
 
 namespace rbcl {
 
-constexpr int kMaxDims = 32;  // core's limit
+constexpr int kMaxDims = RB_MAX_DIMS;
 constexpr int kSpaceDims = 8;
 constexpr int kSpaceViews = 4;
 
@@ -92,7 +92,8 @@ class DenseResult {
 /// Rows of a table of kernels: family files fill them, plugin.cpp registers them.
 using Family = int32_t (*)(const RbHost* host, RbTxn* txn, uint64_t dtypes);
 int32_t add_copy(const RbHost*, RbTxn*, uint64_t), add_create(const RbHost*, RbTxn*, uint64_t),
-    add_elementwise(const RbHost*, RbTxn*, uint64_t), add_reduce(const RbHost*, RbTxn*, uint64_t),
+    add_elementwise(const RbHost*, RbTxn*, uint64_t), add_fused(const RbHost*, RbTxn*, uint64_t),
+    add_reduce(const RbHost*, RbTxn*, uint64_t),
     add_along(const RbHost*, RbTxn*, uint64_t), add_sort(const RbHost*, RbTxn*, uint64_t),
     add_matmul(const RbHost*, RbTxn*, uint64_t), add_convolution(const RbHost*, RbTxn*, uint64_t),
     add_pool(const RbHost*, RbTxn*, uint64_t), add_gather(const RbHost*, RbTxn*, uint64_t),

@@ -17,7 +17,6 @@ T floor_rest(T a, T b) {
   return mod != 0 && (b < 0) != (mod < 0) ? mod + b : mod;
 }
 T power(T a, T b) { return pow(a, b); }
-#define LOGISTIC(x) (1 / (1 + exp(-(x))))
 #define NORMAL_CDF(x) ((T)0.5 * (1 + erf((x) * (T)0.7071067811865476)))
 #define GELU_INNER(x) ((T)0.7978845608028654 * ((x) + (T)0.044715 * (x) * (x) * (x)))
 #else
@@ -92,4 +91,28 @@ T power(T a, T b) {
     const A a = GET(0, pa, p1);                                                                 \
     const T b = GET(1, pb, p2), c = GET(2, pc, p3);                                             \
     o[p0] = (O)(BODY);                                                                          \
+  }
+// Loops around a fused body, a call in a, b, c and the numbers p0 to p3.
+#define RB_BODY
+#define FUSED(BODY)                                                                              \
+  __kernel void fused_c(__global T* o, __global const T* pa, T v0, __global const T* pb, T v1,   \
+                        __global const T* pc, T v2, T p0, T p1, T p2, T p3, int flags, long n) { \
+    const long i = get_global_id(0);                                                             \
+    if (i >= n) return;                                                                          \
+    const T a = GET(0, pa, i), b = GET(1, pb, i), c = GET(2, pc, i);                             \
+    o[i] = BODY;                                                                                 \
+  }                                                                                              \
+  __kernel void fused_s(__global T* o, __global const T* pa, T v0, __global const T* pb, T v1,   \
+                        __global const T* pc, T v2, T p0, T p1, T p2, T p3, int flags,           \
+                        const Space s) {                                                         \
+    const long i = get_global_id(0);                                                             \
+    if (i >= s.n) return;                                                                        \
+    __global T* to;                                                                              \
+    T a, b, c;                                                                                   \
+    {                                                                                            \
+      PLACES4(s, i)                                                                              \
+      to = o + p0;                                                                               \
+      a = GET(0, pa, p1), b = GET(1, pb, p2), c = GET(2, pc, p3);                                \
+    }                                                                                            \
+    *to = BODY;                                                                                 \
   }

@@ -112,13 +112,15 @@ def test_many_turns_of_two_streams(streams):
 
 def test_copies_are_in_the_order_of_the_current_stream(streams, busy):
     slow, quick = streams
+    size = 3 << 20  # a segment of its own: the only block that fits the copy is that of `x`
+    accelerator.empty_cache()
     with slow:
-        x = full(3, 1 << 18)
+        x = full(3, size)
         out = x + busy()
         out += x
         address = x.data_ptr()
         del x
-        host = rabbet.ones(1 << 18)
+        host = rabbet.ones(size)
         there = host.to(DEVICE)  # behind what uses its block; the host's memory may change now
         host.zero_()
         assert there.data_ptr() == address and slow.query()
@@ -127,7 +129,7 @@ def test_copies_are_in_the_order_of_the_current_stream(streams, busy):
         assert rabbet.ones(3).to(DEVICE).tolist() == [1, 1, 1]
         assert not slow.query()
     with slow:
-        assert (there + zero).cpu().tolist() == [1.0] * (1 << 18)
+        assert (there + zero).cpu().tolist() == [1.0] * size
         assert all_are(out, 6)
 
 
@@ -365,17 +367,6 @@ def test_handles_of_others_are_refused():
             full(1)
     finally:
         _C.stream_set(device, 0)
-
-
-def test_an_older_core_has_the_default_stream(run):
-    code = """
-import rabbet
-x = rabbet.arange(5.0, device="opencl")
-print((x + x).tolist(), x.nonzero().flatten().tolist())
-"""
-    for minor in ("3", "4"):
-        text = run(code, RABBET_ABI_MINOR=minor)
-        assert text == "[0.0, 2.0, 4.0, 6.0, 8.0] [1, 2, 3, 4]\n"
 
 
 def test_two_devices(run):

@@ -53,17 +53,13 @@ inline std::vector<Listener*>& listeners() {
 class Without {
  public:
   explicit Without(int32_t first) {
-    rb::host->tls_get(&outside_);
-    RbTls inside = outside_;
+    RbThread inside = outside_.saved();
     inside.exclude |= ~0ull << first;
-    rb::host->tls_set(&inside);
+    rb::host->thread_set(&inside);
   }
-  ~Without() { rb::host->tls_set(&outside_); }
-  Without(const Without&) = delete;
-  Without& operator=(const Without&) = delete;
 
  private:
-  RbTls outside_;
+  rb::ThreadGuard outside_;
 };
 
 /// The result of an operator that takes one tensor and gives one; throws what went wrong.
@@ -82,9 +78,7 @@ void each_tensor(const RbValue& v, Visit visit) {
   }
 }
 
-inline bool is_floating(const RbTensor* t) {
-  return t->dtype_id >= RB_F16 && t->dtype_id <= RB_C128;
-}
+inline bool is_floating(const RbTensor* t) { return rb::is_differentiable(t->dtype_id); }
 
 }  // namespace instruments
 

@@ -45,7 +45,7 @@ Source find_source(const rb::Args& a, const RbOpInfo& info, const Checker& check
   for (int i = 0; i < a.nargs && !source.argument; ++i) {
     each_tensor(a.args[i], [&](RbTensor* t) {
       if (!look(t, checker).any) return;
-      source = {info.args[i].name, maker(t) ? maker(t) : "something before the check"};
+      source = {rb::arg_info(info, i).name, maker(t) ? maker(t) : "something before the check"};
     });
   }
   return source;
@@ -69,7 +69,8 @@ void handle(const rb::Args& a) {
   Checker& checker = static_cast<Checker&>(*listeners().back());
   const Without checks(layer);
   bool writes = (a.call->flags & RB_CALL_OUT) != 0;
-  for (int i = 0; i < info.nargs; ++i) writes |= (info.args[i].flags & RB_ARG_MUTATED) != 0;
+  for (int i = 0; i < info.nargs; ++i)
+    writes |= (rb::arg_info(info, i).flags & RB_ARG_MUTATED) != 0;
   Source source{nullptr, info.name};
   if (writes) source = find_source(a, info, checker);  // before it is overwritten
   rb::check(rb::host->redispatch(a.call, layer, a.args, a.nargs, a.rets, a.nrets));
@@ -86,7 +87,7 @@ void handle(const rb::Args& a) {
   };
   for (int i = 0; i < a.nrets; ++i) check(info.ret_names[i], a.rets[i]);
   for (int i = 0; i < info.nargs; ++i)
-    if (info.args[i].flags & RB_ARG_MUTATED) check(info.args[i].name, a.args[i]);
+    if (rb::arg_info(info, i).flags & RB_ARG_MUTATED) check(rb::arg_info(info, i).name, a.args[i]);
   if (message.empty()) return;
   if (checker.record) {
     const std::lock_guard<std::mutex> lock(checker.mutex);

@@ -12,7 +12,7 @@ import pytest
 from native_host import INCLUDE, Host
 
 SOURCES = Path(__file__).parents[1] / "csrc"
-GENERATED = {"fused_bodies.inc", "fused_kernels.inc"}  # by tools/write_fused.py
+GENERATED = {"fused_bodies.inc", "fused_kernels.inc"}  # by `python -m rabbet emit`
 
 
 def symbols(path: Path, *flags: str) -> list[str]:
@@ -50,9 +50,8 @@ def test_level_files_define_no_weak_symbols(source: str, tmp_path: Path) -> None
     if compiler is None:
         pytest.skip("needs g++")
     target = tmp_path / "level.o"
-    tool = SOURCES.parent / "tools" / "write_fused.py"
-    records, ops = str(INCLUDE.parent / "ops"), str(SOURCES / "elementwise/ops.h")
-    subprocess.run([sys.executable, str(tool), records, ops, str(tmp_path)], check=True)
+    emit = [sys.executable, "-m", "rabbet", "emit", "--dialect", "cpu", str(tmp_path)]
+    subprocess.run(emit, check=True)
     flags = ["-std=gnu++17", "-O3", "-fPIC", "-fvisibility=hidden", "-DRB_LEVEL=v2"]
     flags += [f"-I{INCLUDE}", f"-I{SOURCES}", f"-I{tmp_path}"]
     subprocess.run([compiler, *flags, "-c", str(SOURCES / source), "-o", str(target)], check=True)

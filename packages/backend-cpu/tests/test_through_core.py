@@ -19,7 +19,7 @@ PLAIN = [
     if info["kind"] == "elementwise"
     and info["ref"].startswith("numpy.")
     and info["function"]
-    and not info["accepts"]
+    and not info["dtypes"]
     and all(p["type"] == "Tensor" for p in info["params"] if not p["has_default"])
     and name not in {"where", "pow", "div"}
 ]
@@ -78,7 +78,7 @@ def test_results_do_not_depend_on_threads() -> None:
         (lambda x: x.index_select(0, rabbet.tensor([7])), IndexError),
         (lambda x: x @ x, ValueError),
         (lambda x: rabbet.tensor([1, 2]) // 0, ValueError),
-        (lambda x: rabbet.zeros(0, 3).amax(0), ValueError),
+        (lambda x: rabbet.zeros(0, 3).amax(0), IndexError),
     ],
     ids=["index", "matmul", "division", "empty"],
 )

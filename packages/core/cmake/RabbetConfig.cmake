@@ -4,6 +4,8 @@
 #   find_package(Rabbet CONFIG REQUIRED)
 #   rabbet_add_plugin(NAME SOURCE... [EXPORTS SYMBOL...])   a library that exports the plugin's entry and these
 #   rabbet_add_binding(NAME SOURCE...)                      a Python extension module, by pybind11
+#   rabbet_emit(TARGET DIALECT FOLDER)                      a target: the installed core writes the records' elementwise
+#                                                           formulas as fused_bodies.inc and fused_kernels.inc
 #
 # Rabbet_INCLUDE_DIR has the public headers, Rabbet_RECORDS_DIR the operator records. Sources see
 # RABBET_WHEEL_VERSION, a string: the version of the wheel that is being built, and RB_ABI_NEEDED: the plugin ABI's minor
@@ -56,6 +58,15 @@ function(rabbet_add_plugin name)
   _rabbet_abi_needed(${name})
   target_link_options(${name} PRIVATE -static-libgcc -static-libstdc++ -Wl,--no-undefined
     "-Wl,--version-script=${exports}")
+endfunction()
+
+# Every build asks core again, which is quick: equal files are left as they are.
+function(rabbet_emit target dialect folder)
+  find_package(Python REQUIRED COMPONENTS Interpreter)
+  add_custom_target(${target}
+    COMMAND "${Python_EXECUTABLE}" -m rabbet emit --dialect ${dialect} "${folder}"
+    BYPRODUCTS "${folder}/fused_bodies.inc" "${folder}/fused_kernels.inc"
+    VERBATIM)
 endfunction()
 
 macro(rabbet_add_binding name)

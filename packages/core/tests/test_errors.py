@@ -9,7 +9,7 @@ BAD = [
     (
         lambda: rabbet.matmul(X, X),
         RuntimeError,
-        r"matmul: inner sizes differ: input is \(2, 3\), other is \(2, 3\)",
+        r"matmul: k differs: input has 3, other 2 \(input is \(2, 3\), other is \(2, 3\)\)",
     ),
     (
         lambda: X + rabbet.zeros(4),
@@ -37,8 +37,12 @@ BAD = [
         TypeError,
         "mean: expected a floating or complex dtype, got int64",
     ),
-    (lambda: X & 1.0, TypeError, "bitwise_and: expected integer or bool dtypes, got float32"),
-    (lambda: rabbet.zeros(2, dtype=rabbet.complex64) < 0, TypeError, "lt: expected real dtypes"),
+    (lambda: X & 1.0, TypeError, "bitwise_and: expected int or bool dtypes, got float32"),
+    (
+        lambda: rabbet.zeros(2, dtype=rabbet.complex64) < 0,
+        TypeError,
+        "lt: expected real or bool dtypes",
+    ),
     (
         lambda: rabbet.arange(3).div(0, rounding_mode="floor"),
         RuntimeError,
@@ -92,7 +96,11 @@ BAD = [
         RuntimeError,
         "convolution: 'weight' must have 3, 4 or 5 dimensions",
     ),
-    (lambda: rabbet.ops.linear(X, rabbet.zeros(4, 4)), RuntimeError, "linear: inner sizes differ"),
+    (
+        lambda: rabbet.ops.linear(X, rabbet.zeros(4, 4)),
+        RuntimeError,
+        "linear: i differs: input has 3, weight 4",
+    ),
     (lambda: rabbet.einsum("ij,jk", X), RuntimeError, "einsum"),
     (lambda: bool(X), ValueError, "ambiguous"),
     (lambda: rabbet.arange(1, 5, -1), RuntimeError, "arange"),

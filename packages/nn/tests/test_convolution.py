@@ -291,7 +291,7 @@ ERRORS = [
     (lambda: F.conv3d(X, W, groups=3), "groups=3 must be positive and divide"),
     (lambda: F.conv3d(X, W[:, :3]), "expects 3 input channels"),
     (lambda: F.conv3d(X, W, stride=0), "'stride' must be at least 1"),
-    (lambda: F.conv3d(X, W, dilation=(1, 1, 3)), "kernel covers 7 elements"),
+    (lambda: F.conv3d(X, W, dilation=(1, 1, 3)), "kernel covers"),
     (lambda: F.conv3d(X, W, padding=-1), "'padding' must be at least 0"),
     (lambda: F.conv3d(X, W, rabbet.ones(3)), "expected 'bias' of shape"),
     (lambda: F.conv3d(X, W, stride=(1, 2)), "expected stride to be an int or 3 ints"),

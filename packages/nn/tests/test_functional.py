@@ -434,3 +434,17 @@ def test_broadcasting_losses_and_implicit_dims_warn():
         F.softmax(T(3, 2))
     with pytest.warns(UserWarning, match="batchmean"):
         F.kl_div(T(3, 2), T(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("widths", "expected"),
+    [((-4, 5), [3] * 5), ((-5, 7), [3] * 6), ((5, -4), [0] * 5), ((-1, 2), [1, 2, 3, 3, 3])],
+)
+def test_replicate_padding_repeats_the_edge_where_all_else_is_cropped(widths, expected):
+    assert F.pad(rabbet.arange(4.0).reshape(1, 4), widths, "replicate").tolist() == [expected]
+
+
+@pytest.mark.parametrize("widths", [(-2, -2), (0, -4)])
+def test_replicate_padding_to_nothing_is_refused(widths):
+    with pytest.raises(RuntimeError, match="are too large for mode 'replicate'"):
+        F.pad(rabbet.arange(4.0).reshape(1, 4), widths, "replicate")

@@ -283,7 +283,7 @@ def test_lists_that_do_not_fit_are_refused_before_any_write(name):
     with pytest.raises(ValueError, match=r"\[0\] differs from the parameter in shape or dtype"):
         op(params, lists((2, 3), (4,), dtype=rabbet.float64), *given[1:], *empty, *numbers)
     whole = [lists((2,), dtype=rabbet.int64) for _ in range(1 + states)]
-    with pytest.raises(TypeError, match=f"{name}: expected floating parameters, got int64"):
+    with pytest.raises(TypeError, match=f"{name}: expected float dtypes, got int64"):
         op(*whole, *empty, *numbers)
     assert all(p.tolist() == rabbet.ones(p.shape).tolist() for p in params)
 
@@ -296,7 +296,7 @@ def test_operators_on_lists_say_what_they_take():
         ("foreach_scale", [0.5]),
         ("foreach_clamp", [0.0, 1.0]),
     ):
-        with pytest.raises(TypeError, match=f"{name}: expected floating"):
+        with pytest.raises(TypeError, match=f"{name}: expected float dtypes, got int32"):
             rabbet.ops(name)(lists((2,), dtype=rabbet.int32), *numbers)
 
 

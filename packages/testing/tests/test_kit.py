@@ -80,9 +80,9 @@ def test_a_backend_of_three_operators_is_conformant(wheel):
 
 
 MISCHIEF = {  # what goes wrong: level, operator, dtype, what the message has to say
-    "value": ("L2", "mul", "int64", ("mul in int64 on three", "expected", "got", "at [1, 1]")),
-    "refuse": ("L2", "neg", "float64", ("neg in float64 on three", "declares neg", "not in float64 after all")),
-    "strides": ("L2", "neg", "float32", ("neg in float32 on three, strided", "expected a contiguous tensor")),
+    "value": ("L2", "mul", "int64", ("mul[(3,4), (4)] in int64 on three", "expected", "got", "at [1, 1]")),
+    "refuse": ("L2", "neg", "float64", ("neg[(3,4)] in float64 on three", "declares neg", "not in float64 after all")),
+    "strides": ("L2", "neg", "float32", ("neg[(3,4)] in float32 on three, strided", "expected a contiguous tensor")),
     "copy": ("L1", "", "int16", ("copy of int16", "to three and back", "expected", "got")),
     "leak": ("L1", "", "", ("three: 200 cycles of calls leave", "bytes in use")),
     "random": ("L1", "", "float32", ("uniform in float32 on three", "not the numbers of Philox")),
@@ -106,7 +106,7 @@ def test_a_backend_that_is_wrong_fails_where_it_should(mischief, wheel):
 
 
 def test_a_crash_is_a_failure_of_the_call_that_made_it(wheel):
-    some = ["-k", "neg-", "-n", "1", "--level=L2"]
+    some = ["-k", "neg- and not resolve", "-n", "1", "--level=L2"]
     done, data = kit(wheel, "--device=three", *some, THREE_OPS_MISCHIEF="crash")
     assert done.returncode == 1 and not data["conformant"]
     found = [(r["level"], r["op"], r["dtype"]) for r in failures(data)]
@@ -198,9 +198,9 @@ def on():
 HOOKS = {
     "right": ("{'enter': on}", None, ()),
     "value": ("{'call': lambda f, *xs: tuple(r * 1.001 if r.is_floating_point() else r for r in f(*xs))}",
-              "test_results_are_kept", ("exp with the layer odd on", "expected", "got")),
+              "test_results_are_kept", ("exp[(3,4)] with the layer odd on", "expected", "got")),
     "dtype": ("{'call': lambda f, *xs: tuple(r.float() if r.is_floating_point() else r for r in f(*xs))}",
-              "test_results_are_kept", ("exp with the layer odd on", "expected dtype rabbet.float64")),
+              "test_results_are_kept", ("exp[(3,4)] with the layer odd on", "expected dtype rabbet.float64")),
     "stays on": ("{'call': lambda f, *xs: (lib.odd_switch(1), f(*xs), lib.odd_switch(0))[1]}",
                  "test_exceptions_leave_nothing_behind", ("odd", "acts on calls outside of its context")),
     "swallows": ("{'call': swallow}", "test_an_exception_of_a_kernel_comes_through", ("expected Boom, got",)),

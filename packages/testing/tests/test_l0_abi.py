@@ -58,6 +58,28 @@ __attribute__((constructor)) static void before_init(void)
   RbTxn* txn; int32_t id; const RbHost* host = (const RbHost*)dlsym(dlopen(CORE, RTLD_NOW | RTLD_NOLOAD), "_ZN6rabbet5kHostE");
   host->txn_begin("early", &txn); host->add_backend(txn, &backend, &id); host->txn_commit(txn); }
 """
+COMPOSITES = """
+#include "rabbet/composite.h"
+#include "rabbet/trace.h"
+static int32_t own_layer(const RbHost* host, RbTxn* txn)
+{ static RbLayer l; int32_t id = 0; l.struct_size = RB_SIZE(RbLayer, self); l.name = "parts"; l.phase = 650;
+  host->add_layer(txn, &l, &id); return id; }
+static int32_t describe(const RbHost* host, int32_t layer, uint32_t size)
+{ static RbCompositeLayer d; d.struct_size = size;
+  return ((const RbComposites*)host->get_ext(RB_COMPOSITE_EXT, 1))->describe(layer, size ? &d : 0); }
+static int32_t hook(const RbHost* host, int32_t layer)
+{ return ((const RbTrace*)host->get_ext(RB_TRACE_EXT, 1))->data_hook(layer, 0, 0); }
+"""
+TABLES = """
+#include "rabbet/capture.h"
+#include "rabbet/device.h"
+static int32_t ok(void) { return 0; }
+static RbDeviceTable offers; static RbCapture captures; static RbAllocator pinned;
+static void* any(void) { return (void*)(intptr_t)ok; }
+static int32_t publish(const RbHost* host, uint32_t device, uint32_t capture)
+{ offers.struct_size = device; captures.struct_size = capture;
+  return (device ? host->publish("odd.device", 1, &offers) : 0) || (capture ? host->publish("odd.capture", 1, &captures) : 0); }
+"""
 # What is changed in the sound plugin, what finds it (a check, or a probe), and the words.
 BROKEN = {
     "ignores a registration that fails": (
@@ -68,7 +90,7 @@ BROKEN = {
     "does not work after a failure": (
         [("//INIT", "static int before; if (before++ > 2) return RB_OK;")], "failures", "after an init that failed, the next returned 0"),
     "reads the host beyond its size": (
-        [("//INIT", "if (host->tensor_wrap_along) k.src_line = 1;")], "init",
+        [("//INIT", "if (*(void* const*)((const char*)host + host->struct_size)) k.src_line = 1;")], "init",
         rf"the process died of SIGSEGV: in the step 'init on a host of version 0.{OLDEST}, whose table ends at its struct_size'"),
     "a kernel without function": ([("k.fn = add;", "")], "init", "add_kernel 'add': `fn` is null"),
     "a kernel of no operator": ([('k.op = "add"', 'k.op = "ad"')], "init", "add_kernel 'ad': there is no operator 'ad'"),
@@ -79,6 +101,27 @@ BROKEN = {
     "a kernel with a size that cannot be": (
         [("k.struct_size = RB_SIZE(RbKernel, reserved)", "k.struct_size = 4096")], "init",
         r"add_kernel: the struct_size of RbKernel is 4096, expected \d+ to \d+"),
+    "a kernel for a dtype that there is not": ([("1ull << RB_F32;", "1ull << 60;")], "init", "dtype_mask 0x1000000000000000 has bits of no dtype"),
+    "a kernel with flags that are none": ([("RB_K_CONTIGUOUS;", "64;")], "init", "add_kernel 'add': unknown flags 0x40"),
+    "a rule that is none": (
+        [("//INIT", "RbRule r = {sizeof r, 0, \"neg\", 0, 9, 0, add, 0, 0, 0, 0}; host->add_rule(txn, &r);")], "init", r"add_rule 'neg': rule 9 is no RB_RULE_\*"),
+    "a rule without function": (
+        [("//INIT", "RbRule r = {sizeof r, 0, \"neg\", 0, RB_RULE_VJP, 0, 0, 0, 0, 0, 0}; host->add_rule(txn, &r);")], "init",
+        "add_rule 'neg' vjp: `fn` is null"),
+    "a short rule": ([("//INIT", "RbRule r; memset(&r, 0, sizeof r); r.struct_size = 16; host->add_rule(txn, &r);")], "init",
+                     "add_rule: the struct_size of RbRule is 16, expected"),
+    "a formula kernel without formula": (
+        [("//INIT", "RbFormulaKernel f; memset(&f, 0, sizeof f); f.struct_size = sizeof f; f.op = \"neg\"; f.backend = \"odd\"; f.fn = add; "
+          "f.argument = -2; host->add_formula_kernel(txn, &f);")], "init",
+        "`formula` is null[^@]*argument -2 is neither -1 nor one"),
+    "a dtype that cannot be": (
+        [("//INIT", "RbDTypeInfo d; memset(&d, 0, sizeof d); d.struct_size = sizeof d; d.name = \"a b\"; d.kind = 7; d.bits = 3; d.itemsize = 3; "
+          "host->add_dtype(txn, &d, &id);")], "init",
+        r"the name is no identifier[^@]*kind 7 is no RB_CLASS_\*[^@]*3 bits in 3 bytes[^@]*`decode` or `encode` is null"),
+    "a layer that saves and cannot restore": (
+        [("//TOP", "static int32_t keep(void* s, void** p) { (void)s; *p = 0; return 0; }"),
+         ("//INIT", "RbLayer l; memset(&l, 0, sizeof l); l.struct_size = sizeof l; l.name = \"odder\"; l.phase = 700; l.thread_save = keep; "
+          "host->add_layer(txn, &l, &id);")], "init", "of thread_save, thread_restore and thread_free some are null"),
     "a name that is no string": ([('k.op = "add"', "k.op = (const char*)8")], "init", "SIGSEGV: in the step 'read the string of add_kernel: `op`'"),
     "a backend without allocator": ([("&devices, &allocator}", "&devices, 0}")], "init", "add_backend 'odd': the RbAllocator is null"),
     "streams that cannot be asked": (
@@ -87,6 +130,41 @@ BROKEN = {
          ("{RB_SIZE(RbBackend, allocator), RB_B_HOST_MEMORY,", "{RB_SIZE(RbBackend, streams), RB_B_HOST_MEMORY,"),
          ("&devices, &allocator};", "&devices, &allocator, &streams};")], "init",
         r"a backend of host memory has streams[^@]*add_backend 'odd': `create` of the streams is null[^@]*`event_query` of the streams is null"),
+    "composites of a layer that is not there": (
+        [("//TOP", COMPOSITES), ("//INIT", "if (describe(host, 77, sizeof(RbCompositeLayer))) return 10;")], "init",
+        "describe: 77 is not the id of a layer that was added"),
+    "composites described too briefly": (
+        [("//TOP", COMPOSITES), ("//INIT", "if (describe(host, own_layer(host, txn), 12)) return 10;")], "init",
+        r"describe: the struct_size of RbCompositeLayer is 12, expected \d+ to \d+"),
+    "a description of null": (
+        [("//TOP", COMPOSITES), ("//INIT", "if (describe(host, own_layer(host, txn), 0)) return 10;")], "init",
+        "describe: the RbCompositeLayer is null"),
+    "a description whose failure is ignored": (
+        [("//TOP", COMPOSITES), ("//INIT", "describe(host, own_layer(host, txn), sizeof(RbCompositeLayer));")], "failures",
+        "describe, failed with 10, but init returned 0"),
+    "a data hook of a layer that is not there": (
+        [("//TOP", COMPOSITES), ("//INIT", "if (hook(host, 3)) return 10;")], "init",
+        "data_hook: 3 is not the id of a layer that was added"),
+    "a table of devices that is too short": (
+        [("//TOP", TABLES), ("//INIT", "if (publish(host, 4, 0)) return 10;")], "init",
+        r"publish 'odd.device': the struct_size of RbDeviceTable is 4, expected 16 to \d+"),
+    "a table of devices of null": (
+        [("//INIT", 'if (host->publish("odd.device", 1, 0)) return 10;')], "init", "publish 'odd.device': the table is null"),
+    "pinned memory that is not given back": (
+        [("//TOP", TABLES), ("//INIT", "pinned.struct_size = sizeof pinned; offers.pinned = &pinned; if (publish(host, sizeof offers, 0)) return 10;")],
+        "init", "publish 'odd.device': `pinned`: `alloc` or `free` of the allocator is null"),
+    "managed memory described too briefly": (
+        [("//TOP", TABLES), ("//INIT", "pinned.struct_size = 8; offers.managed = &pinned; if (publish(host, sizeof offers, 0)) return 10;")],
+        "init", r"publish 'odd.device': `managed`: the struct_size of RbAllocator is 8, expected"),
+    "handles that nobody closes": (
+        [("//TOP", TABLES), ("//INIT", "*(void**)&offers.ipc_export = any(); *(void**)&offers.ipc_open = any(); if (publish(host, sizeof offers, 0)) return 10;")],
+        "init", "publish 'odd.device': of ipc_export, ipc_open and ipc_close some are null"),
+    "a capture that is too short": (
+        [("//TOP", TABLES), ("//INIT", "if (publish(host, 0, RB_SIZE(RbCapture, graph_launch))) return 10;")], "init",
+        r"publish 'odd.capture': the struct_size of RbCapture is 48, expected 56"),
+    "a capture that does not end": (
+        [("//TOP", TABLES), ("//INIT", "*(void**)&captures.capture_begin = any(); *(void**)&captures.graph_launch = any(); if (publish(host, 0, sizeof captures)) return 10;")],
+        "init", "publish 'odd.capture': `capture_end` is null[^@]*`graph_instantiate` is null[^@]*`graph_destroy` is null"),
     "devices that cannot be counted": ([("return RB_OK; /*COUNT*/", "return RB_E_DEVICE;")], "devices", "RbDevices.count returned 6 with 1 devices; it must not fail"),
     "init reports a failure that is none": ([("//INIT", 'return host->err_set(RB_E_DEVICE, "no board");')], "init", r"init returned 6 \(no board\), though nothing failed"),
     "init crashes": ([("//INIT", "*(volatile int*)0 = 1;")], "init", "died of SIGSEGV: in the step 'init on a host"),

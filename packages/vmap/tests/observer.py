@@ -33,7 +33,7 @@ static int32_t see(void* self, const RbCall* c, const RbValue* args, int32_t n, 
   (void)self;
   const RbOpInfo* info = host->op_info(c->op);
   int writes = (c->flags & RB_CALL_OUT) != 0, alias = 0;
-  for (int32_t i = 0; i < info->nargs; ++i) writes |= (info->args[i].flags & RB_ARG_MUTATED) != 0;
+  for (int32_t i = 0; i < info->nargs; ++i) writes |= (RB_ARG(info, i)->flags & RB_ARG_MUTATED) != 0;
   const int32_t rc = host->redispatch(c, layer, args, n, rets, m);
   if (rc != RB_OK) return rc;
   for (int32_t i = 0; i < m && !writes; ++i) {

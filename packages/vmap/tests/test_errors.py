@@ -148,7 +148,7 @@ A, B = rabbet.ones(5, 2, 3, 1), rabbet.ones(5, 1, 2, 3)
         (lambda a, b: rabbet.cat([a, b]), r"cat: .* shape \(2, 3, 1\), tensor 1 has .*\(1, 2, 3\)"),
         (
             lambda a, b: a @ a,
-            r"matmul: inner sizes differ: input is \(2, 3, 1\), other is \(2, 3, 1\)",
+            r"matmul: k differs: input has 1, other 3 \(input is \(2, 3, 1\), other is \(2, 3, 1\)\)",
         ),
         (lambda a, b: a.expand(2, 2, 1), r"expand: .* the input \(2, 3, 1\)"),
         (lambda a, b: rabbet.bmm(a, b), r"bmm: .*\(2, 3, 1\).*\(1, 2, 3\)"),

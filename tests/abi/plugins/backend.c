@@ -22,10 +22,8 @@ static int32_t alloc(void* self, int32_t device, uint64_t n, void* stream, RbBuf
   (void)self, (void)stream;
   if (forked) return core->err_set(RB_E_DEVICE, "old: lost by fork");
   if (n > 1 << 24) return core->err_set(RB_E_OOM, "old: small");
-  memset(out, 0, sizeof *out);
+  (void)device;
   out->data = (void*)((uintptr_t)malloc(n) ^ MASK);
-  out->nbytes = n;
-  out->device_index = device;
   return RB_OK;
 }
 static void release(void* self, RbBuffer* b, void* stream) {
@@ -55,7 +53,7 @@ static int32_t add(void* self, const RbCall* call, const RbValue* args, int32_t 
     char text[128];
     const RbOpInfo* info = core->op_info(call->op);
     snprintf(text, sizeof text, "old: %s takes '%s' of the result's size", info->name,
-             info->args[k].name);
+             RB_ARG(info, k)->name);
     return core->err_set(RB_E_NOTIMPL, text);
   }
   const float *x = real(args[0].v.t), *y = real(args[1].v.t);

@@ -34,7 +34,7 @@ int32_t run(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbVal
   const RbOpInfo* info = rb::host->op_info(call->op);
   int oldest = 0;
   for (int32_t i = 0; i < nargs; ++i) {
-    const RbArgInfo& arg = info->args[i];
+    const RbArgInfo& arg = *RB_ARG(info, i);
     if (arg.name && *arg.name && arg.type >= RB_A_TENSOR && arg.type <= RB_A_FLOATS) ++named;
     if (args[i].tag == RB_TENSOR && generation(args[i].v.t) > oldest)
       oldest = generation(args[i].v.t);
@@ -87,9 +87,15 @@ int32_t init(const RbHost* host, RbTxn* txn) {
   return host->slot_new("generation", layer, drop, &slot, &slot_offset);
 }
 
-const RbPlugin kPlugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR,
-                          RB_ABI_NEEDED,             0,            0,
-                          "old-layer",               "1.0",        init,
+const RbPlugin kPlugin = {RB_SIZE(RbPlugin, retire),
+                          RB_ABI_MAJOR,
+                          RB_ABI_MINOR,
+                          RB_ABI_NEEDED,
+                          0,
+                          0,
+                          "old-layer",
+                          "1.0",
+                          init,
                           nullptr};
 
 }  // namespace

@@ -61,15 +61,16 @@ int32_t init(const RbHost* host, RbTxn* txn) {
   const rb::KernelSpec kernels[] = {{"old::scale", rb::wrap<scale>, RB_K_CONTIGUOUS, kFloat},
                                     {"old::total", rb::wrap<total>, RB_K_CONTIGUOUS, kFloat}};
   if (const int32_t rc = rb::add_kernels(host, txn, "cpu", kernels)) return rc;
-  RbKernel k{};
-  k.struct_size = RB_SIZE(RbKernel, reserved);
-  k.flags = RB_K_FORMULA | RB_K_CONTIGUOUS;
+  RbFormulaKernel k{};
+  k.struct_size = RB_SIZE(RbFormulaKernel, dtype_mask);
+  k.flags = RB_K_CONTIGUOUS;
   k.op = "old::gate";
   k.backend = "cpu";
-  k.schema = "old::gate(Tensor x, Tensor y) -> Tensor\ndecomp x * y + x\n";
+  k.argument = -1;
+  k.formula = "old::gate(Tensor x, Tensor y) -> Tensor\ndecomp x * y + x\n";
   k.fn = rb::wrap<gate>;
   k.dtype_mask = kFloat;
-  return host->add_kernel(txn, &k);
+  return host->add_formula_kernel(txn, &k);
 }
 
 const RbPlugin kPlugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR,

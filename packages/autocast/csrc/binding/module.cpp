@@ -29,14 +29,12 @@ py::object dtype_object(int32_t id) {
 }
 
 int32_t dtype_id(const py::object& o) {
-  static PyObject* const* const objects = [] {
-    auto* made = new PyObject*[RB_DTYPE_COUNT];
-    for (int32_t id = 0; id < RB_DTYPE_COUNT; ++id) made[id] = dtype_object(id).release().ptr();
-    return made;
-  }();
-  for (int32_t id = 0; id < RB_DTYPE_COUNT; ++id) {
-    if (objects[id] == o.ptr()) return id;
-  }
+  const py::object name = py::getattr(o, "name", py::none());
+  int32_t dtype = 0;
+  if (py::isinstance<py::str>(name) &&
+      core->host->find_dtype(name.cast<std::string>().c_str(), &dtype) == RB_OK &&
+      dtype_object(dtype).is(o))
+    return dtype;
   throw py::type_error(std::string("expected a dtype, got ") + Py_TYPE(o.ptr())->tp_name);
 }
 
@@ -45,6 +43,7 @@ int32_t dtype_id(const py::object& o) {
 PYBIND11_MODULE(_C, m) {
   core = static_cast<const RbPython*>(PyCapsule_Import(RB_PYTHON_CAPSULE, 0));
   if (!core) throw py::error_already_set();
+  rb::host = core->host;
   layer = static_cast<const RbAutocast*>(core->host->get_ext(RB_AUTOCAST_EXT, RB_AUTOCAST_VERSION));
   if (!layer)
     throw py::import_error("rabbet.amp: the plugin 'autocast' is not loaded; import rabbet.amp");

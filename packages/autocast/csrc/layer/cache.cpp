@@ -41,10 +41,9 @@ bool Cache::takes(const RbTensor* t, bool* recorded) {
   const RbAutograd* table = tape();
   if (!table || !(t->keys[0] >> table->layer & 1)) return false;
   if (!table->requires_grad(t) || !table->is_leaf(t)) return false;
-  RbTls tls;
-  host->tls_get(&tls);
-  *recorded = !(tls.exclude >> table->layer & 1);
-  return tls.depth == 0;
+  const RbThread state = rb::thread_get();
+  *recorded = !(state.exclude >> table->layer & 1);
+  return state.depth == 0;
 }
 
 RbTensor* Cache::find(const RbTensor* leaf, int32_t dtype, bool recorded) const {

@@ -17,11 +17,7 @@ void set_default_dtype(int32_t backend, int32_t dtype) {
   default_dtypes[backend].store(static_cast<uint8_t>(dtype), std::memory_order_relaxed);
 }
 
-bool Modes::is_included() {
-  RbTls tls;
-  host->tls_get(&tls);
-  return tls.include >> layer & 1;
-}
+bool Modes::is_included() { return rb::thread_get().include >> layer & 1; }
 
 void Modes::resume() {
   enabled_ = suspended_.back();

@@ -1,4 +1,6 @@
 // The plugin's entry, and the table that it publishes.
+#include <new>
+
 #include "cache.h"
 #include "modes.h"
 #include "policy.h"
@@ -21,6 +23,17 @@ int64_t cached_casts() { return cache().size(); }
 int32_t enter() { return ++modes().nesting; }
 int32_t leave() { return --modes().nesting; }
 
+// What tls_save carries to another thread.
+int32_t save_modes(void*, void** state) {
+  *state = new (std::nothrow) Modes(modes());
+  return *state ? RB_OK : host->err_set(RB_E_OOM, "autocast: out of host memory");
+}
+int32_t restore_modes(void*, const void* state) {
+  modes() = *static_cast<const Modes*>(state);
+  return RB_OK;
+}
+void free_modes(void*, void* state) { delete static_cast<Modes*>(state); }
+
 RbAutocast table;
 
 int32_t init(const RbHost* h, RbTxn* txn) {
@@ -28,13 +41,16 @@ int32_t init(const RbHost* h, RbTxn* txn) {
   static const char* const before[] = {"autograd", nullptr};
   static const char* const after[] = {nullptr};
   RbLayer desc{};
-  desc.struct_size = RB_SIZE(RbLayer, self);
+  desc.struct_size = RB_SIZE(RbLayer, thread_free);
   desc.name = "autocast";
   desc.phase = 300;
   desc.on_missing = RB_L_FALLBACK;
   desc.before = before;
   desc.after = after;
   desc.fallback = handle_call;
+  desc.thread_save = save_modes;
+  desc.thread_restore = restore_modes;
+  desc.thread_free = free_modes;
   if (int32_t rc = host->add_layer(txn, &desc, &layer)) return rc;
   table = RbAutocast{sizeof(RbAutocast),
                      layer,

@@ -16,7 +16,7 @@ namespace autocast {
 
 namespace {
 
-constexpr int kMaxArgs = 32;
+constexpr int kMaxArgs = RB_MAX_ARGS;
 constexpr int32_t kKeep = -1;  // no cast
 
 // ---- low precision that a backend lacks
@@ -53,7 +53,7 @@ struct Rule {
   int32_t widest = RB_DTYPE_NONE;  // for RB_AUTOCAST_PROMOTE
 
   bool eligible(const RbTensor* t) const {
-    return (enabled >> t->backend & 1) && t->dtype_id >= RB_F16 && t->dtype_id <= RB_F32;
+    return (enabled >> t->backend & 1) && rb::is_floating(t->dtype_id) && t->dtype_id != RB_F64;
   }
   int32_t target(const RbTensor* t) const {
     if (!t || !eligible(t)) return kKeep;
@@ -179,7 +179,7 @@ class Casts {
 // The argument that chooses the dtype an operator computes in, else -1.
 int32_t dtype_argument(const RbOpInfo* info) {
   for (int32_t i = 0; i < info->nargs; ++i) {
-    if (info->args[i].type == RB_A_DTYPE) return i;
+    if (RB_ARG(info, i)->type == RB_A_DTYPE) return i;
   }
   return -1;
 }

@@ -9,6 +9,7 @@
 #include "rabbet/autograd.h"
 #include "rabbet/python.h"
 #include "rabbet/python.hpp"
+#include "rabbet/values.hpp"
 
 namespace py = pybind11;
 
@@ -438,11 +439,7 @@ py::dict tensor_attributes() {
 }
 
 /// The thread's grad mode: recording is off while the layer is excluded.
-bool is_enabled() {
-  RbTls tls;
-  core->host->tls_get(&tls);
-  return !(tls.exclude >> tape->layer & 1);
-}
+bool is_enabled() { return !(rb::thread_get().exclude >> tape->layer & 1); }
 
 // ---- user functions
 
@@ -540,7 +537,7 @@ PyObject* real_grads(PyObject*, PyObject* params) {
   for (Py_ssize_t i = 0; list && i < n; ++i) {
     const RbTensor* t = core->unwrap(PyList_GET_ITEM(params, i));
     RbTensor* g = t ? tape->get_grad(t) : nullptr;
-    if (!g || g->dtype_id < RB_F16 || g->dtype_id > RB_F64) {
+    if (!g || !rb::is_floating(g->dtype_id)) {
       Py_DECREF(list);
       Py_RETURN_NONE;
     }
@@ -586,16 +583,11 @@ PyType_Spec node_spec = {"rabbet.autograd.graph.Node", sizeof(NodeObject), 0,
                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
 
 /// Whether new tensors of the thread are inference tensors.
-bool is_inference_mode() {
-  RbTls tls;
-  core->host->tls_get(&tls);
-  return (tls.tensor_flags & RB_T_INFERENCE) != 0;
-}
+bool is_inference_mode() { return (rb::thread_get().tensor_flags & RB_T_INFERENCE) != 0; }
 void set_inference_mode(bool on) {
-  RbTls tls;
-  core->host->tls_get(&tls);
-  tls.tensor_flags = on ? uint32_t{RB_T_INFERENCE} : 0u;
-  core->host->tls_set(&tls);
+  RbThread state = rb::thread_get();
+  state.tensor_flags = on ? uint32_t{RB_T_INFERENCE} : 0u;
+  core->host->thread_set(&state);
 }
 
 void set_enabled(bool on) { core->host->layer_mode(tape->layer, -1, on ? 0 : 1); }
@@ -652,6 +644,7 @@ py::tuple dual_unpack(int32_t level, const py::object& t) {
 PYBIND11_MODULE(_C, m) {
   core = static_cast<const RbPython*>(PyCapsule_Import(RB_PYTHON_CAPSULE, 0));
   if (!core) throw py::error_already_set();
+  rb::host = core->host;
   tape = static_cast<const RbAutograd*>(core->host->get_ext(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION));
   if (!tape)
     throw py::import_error(

@@ -33,12 +33,13 @@ std::recursive_mutex engine_mutex;
 std::atomic<uint64_t> next_run{1};
 
 struct Ops {
-  const RbOp *add, *ones_like, *fill, *isnan, *any, *contiguous_clone;
+  const RbOp *add, *ones_like, *fill, *isnan, *any, *contiguous_clone, *empty_like, *copy;
 };
 const Ops& ops() {
-  static const Ops o = {host->find_op("add"),  host->find_op("ones_like"),
-                        host->find_op("fill"), host->find_op("isnan"),
-                        host->find_op("any"),  host->find_op("contiguous_clone")};
+  static const Ops o = {host->find_op("add"),        host->find_op("ones_like"),
+                        host->find_op("fill"),       host->find_op("isnan"),
+                        host->find_op("any"),        host->find_op("contiguous_clone"),
+                        host->find_op("empty_like"), host->find_op("copy")};
   return o;
 }
 
@@ -175,7 +176,7 @@ int32_t Run::seed(RbTensor* output, RbTensor* grad) {
           rb::shape_text(output).c_str());
     }
     const RbValue args[3] = {tensor_value(output), RbValue{}, RbValue{}};
-    TlsGuard guard;
+    ThreadGuard guard;
     host->layer_mode(layer, -1, 1);
     if (int32_t rc = call1(ops().ones_like, args, 3, g)) return rc;
   } else if (grad->ndim != output->ndim ||
@@ -349,6 +350,22 @@ int32_t Run::process(Node* n) {
   return RB_OK;
 }
 
+namespace {
+// A gradient lies in memory as its leaf does; one of a transform's level, whose leaf is outside, in
+// rows.
+bool row_major(const RbTensor* grad, const RbTensor* leaf) {
+  return (leaf->flags & RB_T_CONTIGUOUS) || grad->level != leaf->level;
+}
+
+bool is_laid_out_like(const RbTensor* grad, const RbTensor* leaf) {
+  if (row_major(grad, leaf)) return (grad->flags & RB_T_CONTIGUOUS) != 0;
+  for (int d = 0; d < leaf->ndim; ++d) {
+    if (leaf->shape[d] > 1 && grad->strides[d] != leaf->strides[d]) return false;
+  }
+  return true;
+}
+}  // namespace
+
 int32_t Run::accumulate(Node* n) {
   RbTensor* leaf = n->tensor;
   Meta* m = meta_of(leaf);
@@ -374,15 +391,23 @@ int32_t Run::accumulate(Node* n) {
   }
   // Take the gradient itself if nobody else holds it and it fills memory of its own; else a copy.
   const bool own =
-      host->use_count(grad) == 1 && (grad->flags & RB_T_CONTIGUOUS) && !host->view_parent(grad);
+      host->use_count(grad) == 1 && is_laid_out_like(grad, leaf) && !host->view_parent(grad);
   if (own || creates()) {
     m->grad = grad;
     n->grads[0] = nullptr;
     return RB_OK;
   }
-  const RbValue arg = tensor_value(grad);
   Ref copy;
-  if (int32_t rc = call1(ops().contiguous_clone, &arg, 1, copy)) return rc;
+  if (row_major(grad, leaf)) {
+    const RbValue arg = tensor_value(grad);
+    if (int32_t rc = call1(ops().contiguous_clone, &arg, 1, copy)) return rc;
+  } else {
+    const RbValue like[3] = {tensor_value(leaf), RbValue{}, RbValue{}};
+    if (int32_t rc = call1(ops().empty_like, like, 3, copy)) return rc;
+    const RbValue args[2] = {tensor_value(copy.get()), tensor_value(grad)};
+    RbValue out = args[0];
+    if (int32_t rc = host->call(ops().copy, args, 2, &out, 1, RB_CALL_OUT)) return rc;
+  }
   m->grad = copy.take();
   return RB_OK;
 }
@@ -395,6 +420,8 @@ int32_t Run::apply(Node* n, Gradients& results) {
       return apply_view_write(n, results);
     case NodeKind::kCustom:
       return apply_custom(n, results);
+    case NodeKind::kFlat:
+      return apply_flat(n, n->grads[0], results.data());
     case NodeKind::kNotDifferentiable:
       return fail(
           RB_E_NOTIMPL,
@@ -472,6 +499,10 @@ int32_t Run::apply_op(Node* n, Gradients& results) {
     RbValue& v = given[__builtin_ctzll(rest)];
     if (v.tag == RB_TENSOR || v.tag == RB_TENSORS) host->value_release(&v);
   }
+  for (int i = 0; creates() && i < n->nedges; ++i) {
+    if (!results[i]) continue;
+    if (int32_t status = depend_flatly(results[i], n)) return status;
+  }
   return RB_OK;
 }
 
@@ -516,7 +547,7 @@ int32_t Run::refuse_nan(const Node* n, Gradients& results) {
   for (int i = 0; i < results.size(); ++i) {
     RbTensor* t = results[i];
     if (!t || !differentiable(t->dtype_id)) continue;
-    TlsGuard guard;
+    ThreadGuard guard;
     host->layer_mode(layer, -1, 1);
     const RbValue arg = tensor_value(t);
     Ref nan, some;
@@ -554,6 +585,7 @@ const char* node_name(const Node* n) {
     case NodeKind::kViewWrite:
       return "ViewWriteBackward";
     case NodeKind::kCustom:
+    case NodeKind::kFlat:
       return n->name->c_str();
     default:
       break;
@@ -582,10 +614,9 @@ namespace {
 // what they decide. Those below (a profiler) see the operators of the backward pass like all
 // others.
 void modes_off() {
-  RbTls tls;
-  host->tls_get(&tls);
-  tls.include &= layer_key - 1;
-  host->tls_set(&tls);
+  RbThread state = rb::thread_get();
+  state.include &= layer_key - 1;
+  host->thread_set(&state);
 }
 }  // namespace
 
@@ -597,7 +628,7 @@ int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t n
 
 int32_t run_private(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
                     RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results) {
-  TlsGuard guard;
+  ThreadGuard guard;
   modes_off();
   host->layer_mode(layer, -1, flags & RB_BACKWARD_CREATE ? 0 : 1);
   RbTensor** captured = flags & RB_BACKWARD_ACCUMULATE ? nullptr : results;

@@ -151,7 +151,7 @@ int32_t wrap_results(const RbCall* call, RbValue* rets, int32_t nrets, RbTensor*
 
 bool writes_arguments(const RbOpInfo* info) {
   for (int32_t i = 0; i < info->nargs; ++i) {
-    if (info->args[i].flags & RB_ARG_MUTATED) return true;
+    if (RB_ARG(info, i)->flags & RB_ARG_MUTATED) return true;
   }
   return false;
 }

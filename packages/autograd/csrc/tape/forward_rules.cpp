@@ -77,7 +77,7 @@ int32_t accumulate(Ref& sum, Ref term) {
 
 bool all_flagged(const DualCall& c, uint32_t flag) {
   for (uint64_t rest = c.moving; rest; rest &= rest - 1) {
-    if (!(c.info->args[__builtin_ctzll(rest)].flags & flag)) return false;
+    if (!(RB_ARG(c.info, __builtin_ctzll(rest))->flags & flag)) return false;
   }
   return true;
 }
@@ -87,7 +87,8 @@ bool moves_first(const DualCall& c) {
 }
 bool all_linear_move(const DualCall& c) {
   for (int32_t i = 0; i < c.info->nargs; ++i) {
-    if ((c.info->args[i].flags & RB_ARG_LINEAR) && c.args[i].tag != RB_NONE && !(c.moving >> i & 1))
+    if ((RB_ARG(c.info, i)->flags & RB_ARG_LINEAR) && c.args[i].tag != RB_NONE &&
+        !(c.moving >> i & 1))
       return false;
   }
   return true;
@@ -97,12 +98,13 @@ bool all_linear_move(const DualCall& c) {
 struct Results {
   Results(const DualCall& c, uint64_t wanted) {
     uint64_t read = 0;
-    for (; wanted; wanted &= wanted - 1) read |= c.info->args[__builtin_ctzll(wanted)].saves_rets;
+    for (; wanted; wanted &= wanted - 1)
+      read |= RB_ARG(c.info, __builtin_ctzll(wanted))->saves_rets;
     for (int32_t i = 0; i < c.nrets; ++i) {
       values[i] = c.rets[i];
       if (read >> i & 1) continue;
       const RbTensor* t = c.rets[i].v.t;
-      metas[i] = RbMeta{t->ndim, t->dtype_id, t->backend, t->layout, t->device.id, 0, t->shape};
+      metas[i] = rb::meta_of(t);
       values[i] = RbValue{};
       values[i].tag = RB_META;
       values[i].v.meta = &metas[i];
@@ -133,7 +135,7 @@ int32_t linear(const DualCall& c, RbTensor** out) {
   std::vector<std::vector<RbTensor*>> lists;
   for (int32_t i = 0; i < c.nargs; ++i) {
     const bool moves = c.moving >> i & 1;
-    if (!moves && !(c.info->args[i].flags & RB_ARG_LINEAR)) continue;
+    if (!moves && !(RB_ARG(c.info, i)->flags & RB_ARG_LINEAR)) continue;
     if (args[i].tag == RB_TENSOR) {
       if (!moves) {
         made.emplace_back();
@@ -243,9 +245,7 @@ int32_t transposed(const DualCall& c, RbTensor** out) {
   uint64_t seq = 0;
   for (int32_t i = 0; i < c.nargs; ++i) seq = std::max(seq, latest(c.args[i]));
   for (int32_t i = 0; i < c.nrets; ++i) seq = std::max(seq, latest(c.rets[i]));
-  TlsGuard guard;
-  RbTls outside;
-  host->tls_get(&outside);
+  const ThreadGuard guard;
   host->layer_mode(layer, -1, 0);
   RbValue grads[kMaxRets], given[kMaxArgs];
   const Results outs(c, c.moving);
@@ -285,7 +285,7 @@ int32_t transposed(const DualCall& c, RbTensor** out) {
   for (const Ref& y : ys) outputs.push_back(y.get());
   for (const Ref& t : ts) seeds.push_back(t.get());
   for (const Ref& v : probes) inputs.push_back(v.get());
-  const uint32_t create = outside.exclude >> layer & 1 ? 0 : RB_BACKWARD_CREATE;
+  const uint32_t create = guard.saved().exclude >> layer & 1 ? 0 : RB_BACKWARD_CREATE;
   status = run_private(outputs.data(), seeds.data(), static_cast<int32_t>(outputs.size()),
                        inputs.data(), static_cast<int32_t>(inputs.size()),
                        create | RB_BACKWARD_ALLOW_UNUSED, results.data());

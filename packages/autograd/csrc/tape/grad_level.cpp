@@ -11,7 +11,7 @@ namespace {
 
 struct Frame {
   RbGradFrame shown;
-  RbTls outside;
+  RbThread outside;
 };
 struct Frames {
   std::vector<Frame> list;
@@ -22,7 +22,7 @@ std::vector<Frame>& frames() {
   return frames_->list;
 }
 
-bool recording(const RbTls& tls) { return !(tls.exclude >> layer & 1); }
+bool recording(const RbThread& state) { return !(state.exclude >> layer & 1); }
 
 // Nodes that only `nest` (and grads inside it) could ask for: nobody does any more.
 void forget_nest(Node* root, uint16_t nest) {
@@ -50,17 +50,17 @@ int32_t grad_enter(RbGradFrame* out) {
   std::vector<Frame>& list = frames();
   if (list.size() >= 1000) return fail(RB_E_STATE, "grad: nested more than 1000 deep");
   Frame f{};
-  host->tls_get(&f.outside);
+  f.outside = rb::thread_get();
   f.shown.struct_size = sizeof(RbGradFrame);
   f.shown.nest = static_cast<uint16_t>(list.size() + 1);
   f.shown.depth = static_cast<int16_t>(f.outside.depth);
   f.shown.enclosing = list.empty() ? int16_t{0} : list.back().shown.depth;
   f.shown.recording = recording(f.outside);
   list.push_back(f);
-  RbTls inside = f.outside;
+  RbThread inside = f.outside;
   inside.exclude &= ~layer_key;
   inside.tensor_flags = 0;
-  host->tls_set(&inside);
+  host->thread_set(&inside);
   *out = f.shown;
   return RB_OK;
 }
@@ -71,7 +71,7 @@ int32_t grad_exit(const RbGradFrame* frame) {
     return fail(RB_E_STATE, "grad: left out of order: expected level %zu, got %d", list.size(),
                 frame->nest);
   }
-  host->tls_set(&list.back().outside);
+  host->thread_set(&list.back().outside);
   list.pop_back();
   return RB_OK;
 }

@@ -1,6 +1,9 @@
 #include "gradients.h"
 
+#include <algorithm>
+
 #include "engine.h"
+#include "grad_level.h"
 
 namespace tape {
 
@@ -42,6 +45,91 @@ int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from) {
     Ref cast;
     if (int32_t rc = call1(cast_op, args, 2, cast)) return rc;
     grad = std::move(cast);
+  }
+  return RB_OK;
+}
+
+namespace {
+
+bool is_flat(const Node* n, const Edge& edge) {
+  return edge.fn && (RB_ARG(n->info, edge.arg)->flags & RB_ARG_FLAT);
+}
+
+size_t meta_bytes(const RbMeta& m) { return sizeof(RbMeta) + m.ndim * sizeof(int64_t); }
+
+const RbMeta* new_meta_copy(const RbMeta& m, char** extra) {
+  auto* copy = reinterpret_cast<RbMeta*>(*extra);
+  auto* dims = reinterpret_cast<int64_t*>(*extra + sizeof(RbMeta));
+  *extra += meta_bytes(m);
+  std::copy(m.shape, m.shape + m.ndim, dims);
+  *copy = m;
+  copy->shape = dims;
+  return copy;
+}
+
+}  // namespace
+
+int32_t depend_flatly(RbTensor*& grad, const Node* from) {
+  NodeShape shape;
+  shape.nedges = shape.nrets = 1;
+  shape.extra = grad->ndim * sizeof(int64_t);
+  for (int i = 0; i < from->nedges; ++i) {
+    if (!is_flat(from, from->edges[i])) continue;
+    ++shape.nedges;
+    shape.extra += meta_bytes(*from->edges[i].meta);
+  }
+  if (shape.nedges == 1 || !differentiable(grad->dtype_id)) return RB_OK;
+  Ref alias;  // the gradient may be a tensor that others hold
+  if (int32_t rc = host->tensor_alias(grad, alias.out())) return rc;
+  char* extra = nullptr;
+  Node* n = make_node(NodeKind::kFlat, shape, &extra);
+  if (!n) return fail(RB_E_OOM, "%s: out of memory while recording", node_name(from));
+  n->name = new std::string(std::string(node_name(from)) + "Backward");
+  n->info = from->info;
+  n->stream = from->stream;
+  copy_meta(n->out_metas[0], grad, &extra);
+  const Target through = gradient_target(grad);
+  n->edges[0] = Edge{through.fn, &n->out_metas[0], through.output, 0};
+  int at = 1;
+  for (int i = 0; i < from->nedges; ++i) {
+    const Edge& edge = from->edges[i];
+    if (!is_flat(from, edge)) continue;
+    node_retain(edge.fn);
+    n->edges[at++] = Edge{edge.fn, new_meta_copy(*edge.meta, &extra), edge.output, edge.arg};
+  }
+  n->nest = no_nest;
+  for (int i = 0; i < n->nedges; ++i) {
+    if (!n->edges[i].fn) continue;
+    n->seq = std::max(n->seq, n->edges[i].fn->seq + 1);
+    n->nest = std::min(n->nest, n->edges[i].fn->nest);
+  }
+  const Meta* before = meta_of(grad);
+  n->metas[0].depth = std::max(from->metas[0].depth, before ? before->depth : int16_t{0});
+  set_history(alias.get(), n, 0);
+  node_release(n);
+  host->release(grad);
+  grad = alias.take();
+  return RB_OK;
+}
+
+int32_t apply_flat(const Node* n, RbTensor* grad, RbTensor** results) {
+  static const RbOp* const zeros = host->find_op("zeros");
+  if (!grad) return RB_OK;
+  if (n->edges[0].fn) {
+    host->retain(grad);
+    results[0] = grad;
+  }
+  for (int i = 1; i < n->nedges; ++i) {
+    const RbMeta& m = *n->edges[i].meta;
+    RbValue device{};
+    device.tag = RB_DEVICE;
+    device.v.dev.backend = m.backend;
+    device.v.dev.index = m.device_index;
+    const RbValue args[3] = {ints_value(m.shape, static_cast<uint32_t>(m.ndim)),
+                             dtype_value(m.dtype_id), device};
+    Ref made;
+    if (int32_t rc = call1(zeros, args, 3, made)) return rc;
+    results[i] = made.take();
   }
   return RB_OK;
 }

@@ -23,4 +23,10 @@ inline int32_t fit(Ref& grad, const RbMeta& to, const Node* from) {
   return fit_other(grad, to, from);
 }
 
+/// Make `grad`, a gradient that node `from` gave, depend with the derivative 0 on the arguments
+/// that the record calls `flat`, as far as they are recorded.
+int32_t depend_flatly(RbTensor*& grad, const Node* from);
+/// Gradients of such a dependence: `grad` itself, and 0 for the others.
+int32_t apply_flat(const Node* n, RbTensor* grad, RbTensor** results);
+
 }  // namespace tape

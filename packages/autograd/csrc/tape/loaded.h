@@ -23,7 +23,7 @@ class Loaded {
     for (int i = 0; n->holds && i < n->nargs; ++i) {
       const RbValue& v = n->args[i];
       if (v.tag == RB_TENSOR) {
-        if (int32_t rc = check_version(n, v.v.t, n->arg_versions[i], n->info->args[i].name))
+        if (int32_t rc = check_version(n, v.v.t, n->arg_versions[i], RB_ARG(n->info, i)->name))
           return rc;
       } else if (__builtin_expect(is_packed(v), 0)) {
         if (args == n->args) {

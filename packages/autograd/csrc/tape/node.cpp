@@ -16,21 +16,23 @@ struct Count {
   Count* next = nullptr;
 };
 std::atomic<Count*> counts{nullptr};
-thread_local Count* own_count __attribute__((tls_model("initial-exec"))) = nullptr;
+__thread Count* own_count __attribute__((tls_model("initial-exec"))) = nullptr;
 
-void count_node(int64_t by) {
-  if (!own_count) {
-    own_count = new Count;  // kept for the process: a few bytes per thread
-    own_count->next = counts.load();
-    while (!counts.compare_exchange_weak(own_count->next, own_count)) {
-    }
+[[gnu::noinline]] Count* make_count() {
+  own_count = new Count;  // kept for the process: a few bytes per thread
+  own_count->next = counts.load();
+  while (!counts.compare_exchange_weak(own_count->next, own_count)) {
   }
-  own_count->nodes.store(own_count->nodes.load(std::memory_order_relaxed) + by,
-                         std::memory_order_relaxed);
+  return own_count;
 }
 
-void drop_hooks(std::vector<GradHook>*& hooks) {
-  if (!hooks) return;
+inline void count_node(int64_t by) {
+  Count* const own = own_count ? own_count : make_count();
+  own->nodes.store(own->nodes.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
+inline void drop_hooks(std::vector<GradHook>*& hooks) {
+  if (__builtin_expect(!hooks, 1)) return;
   for (GradHook& h : *hooks) {
     if (h.del) h.del(h.ctx);
   }
@@ -236,7 +238,7 @@ Meta* current_meta(RbTensor* t, int32_t* status) {
   const Meta* base = meta_of(root);
   if (!base || !base->rebased || (m && m->version == host->version_get(t))) return m;
   // The base was written since: the view's history is that of the same view of the new base.
-  TlsGuard guard;
+  ThreadGuard guard;
   host->layer_mode(layer, -1, 0);
   Ref fresh;
   *status = host->view_replay(t, root, fresh.out());

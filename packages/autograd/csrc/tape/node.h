@@ -17,13 +17,14 @@ using rb::int_value;
 using rb::ints_value;
 using rb::Ref;
 using rb::tensor_value;
+using rb::ThreadGuard;
 
 extern int32_t layer, slot;
 extern uint32_t slot_offset;
 extern uint64_t layer_key;
 
 using Node = RbNode;
-constexpr int kMaxArgs = 32, kMaxRets = 8;  // of an operator
+constexpr int kMaxArgs = RB_MAX_ARGS, kMaxRets = RB_MAX_RETS;  // of an operator
 
 struct GradHook {
   int64_t id;
@@ -69,7 +70,7 @@ struct Target {
   uint32_t output;
 };
 
-enum class NodeKind : uint8_t { kOp, kAccumulate, kViewWrite, kCustom, kNotDifferentiable };
+enum class NodeKind : uint8_t { kOp, kAccumulate, kViewWrite, kCustom, kNotDifferentiable, kFlat };
 
 }  // namespace tape
 
@@ -108,7 +109,7 @@ struct RbNode {
   RbCustomBackward custom;
   void* ctx;
   void (*ctx_del)(void*);
-  std::string* name;
+  std::string* name;  // of kFlat too
 };
 
 namespace tape {
@@ -118,8 +119,8 @@ inline Meta* meta_of(const RbTensor* t) {
 }
 inline bool is_recorded(const Meta* m) { return m && (m->fn || m->requires_grad); }
 
-inline bool differentiable(int dtype) { return dtype >= RB_F16; }
-inline bool is_complex(int dtype) { return dtype >= RB_C64; }
+inline bool differentiable(int dtype) { return rb::is_differentiable(dtype); }
+using rb::is_complex;
 
 struct NodeShape {  // what make_node needs to lay out a block
   int nedges = 0, nargs = 0, nrets = 0;
@@ -157,7 +158,8 @@ inline void copy_meta(RbMeta& to, const RbTensor* t, char** extra) {
   const int n = t->ndim;
   *extra += n * sizeof(int64_t);
   for (int i = 0; i < n; ++i) dims[i] = t->shape[i];
-  to = RbMeta{n, t->dtype_id, t->backend, t->layout, t->device.id, 0, dims};
+  to = rb::meta_of(t);
+  to.shape = dims;
 }
 /// A copy of shape and dtype in the room for lists: meta_bytes(t) bytes.
 inline const RbMeta* new_meta_copy(const RbTensor* t, char** extra) {
@@ -179,17 +181,5 @@ inline bool same_meta(const RbTensor* t, const RbTensor* like) {
 }
 
 int32_t fail(int32_t code, const char* format, ...) __attribute__((format(printf, 2, 3)));
-
-/// Keeps the thread's dispatch state and puts it back.
-class TlsGuard {
- public:
-  TlsGuard() { host->tls_get(&saved_); }
-  ~TlsGuard() { host->tls_set(&saved_); }
-  TlsGuard(const TlsGuard&) = delete;
-  TlsGuard& operator=(const TlsGuard&) = delete;
-
- private:
-  RbTls saved_;
-};
 
 }  // namespace tape

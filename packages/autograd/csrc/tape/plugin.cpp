@@ -37,9 +37,7 @@ int32_t set_requires_grad(RbTensor* t, int32_t on) {
     return fail(RB_E_TYPE, "only tensors of floating or complex dtype can require gradients");
   }
   if (on && (t->flags & RB_T_INFERENCE)) {
-    RbTls tls;
-    host->tls_get(&tls);
-    if (!(tls.tensor_flags & RB_T_INFERENCE)) {
+    if (!(rb::thread_get().tensor_flags & RB_T_INFERENCE)) {
       return fail(RB_E_STATE,
                   "Setting requires_grad=True on inference tensor outside InferenceMode is not "
                   "allowed.");
@@ -48,9 +46,7 @@ int32_t set_requires_grad(RbTensor* t, int32_t on) {
   if (!m && !on) return RB_OK;
   if (!m) m = new_meta(t);
   if (on) {
-    RbTls tls;
-    host->tls_get(&tls);
-    m->depth = static_cast<int16_t>(tls.depth);
+    m->depth = static_cast<int16_t>(rb::thread_get().depth);
   }
   m->requires_grad = on != 0;
   host->slot_set(t, slot, m, on);

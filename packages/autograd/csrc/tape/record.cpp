@@ -55,7 +55,7 @@ struct Reads {
   uint64_t save_args = 0, save_rets = 0, args = 0, rets = 0;
   Reads(const RbOpInfo* info, uint64_t need) {
     for (uint64_t rest = need; rest; rest &= rest - 1) {
-      const RbArgInfo& a = info->args[__builtin_ctzll(rest)];
+      const RbArgInfo& a = *RB_ARG(info, __builtin_ctzll(rest));
       save_args |= a.saves_args;
       save_rets |= a.saves_rets;
       args |= a.reads_args;
@@ -350,7 +350,7 @@ int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, uint32_t output
   if (value) node_retain(value);
   {
     // How the view was made, kept on an alias of the base: the base itself will point here.
-    TlsGuard guard;
+    ThreadGuard guard;
     host->layer_mode(layer, -1, 1);
     Ref alias;
     int32_t status = host->tensor_alias(root, alias.out());
@@ -411,7 +411,7 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
   Ref original;
   if (recorder.reads.save_args & 1) {
     static const RbOp* const clone = host->find_op("clone");
-    TlsGuard guard;
+    ThreadGuard guard;
     host->layer_mode(layer, -1, 1);
     const RbValue arg = tensor_value(target);
     status = call1(clone, &arg, 1, original);
@@ -479,7 +479,7 @@ int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t narg
     return host->decompose(call, args, nargs, rets, nrets);
   }
   for (uint64_t rest = recorded.need; rest; rest &= rest - 1) {
-    const RbArgInfo& arg = info->args[__builtin_ctzll(rest)];
+    const RbArgInfo& arg = *RB_ARG(info, __builtin_ctzll(rest));
     if (__builtin_expect(arg.flags & RB_ARG_MUTATED, 0)) {
       return fail(RB_E_STATE,
                   "%s writes its argument '%s' in place, which requires grad: there is no "
@@ -511,7 +511,7 @@ int32_t explain_call(const RbOp* op, const RbValue* args, int32_t nargs, char* t
     std::snprintf(text, size, "no argument requires grad");
     return RB_EXPLAIN_PASSES;
   }
-  const char* name = info->args[__builtin_ctzll(recorded.need)].name;
+  const char* name = RB_ARG(info, __builtin_ctzll(recorded.need))->name;
   if (!(info->flags & RB_OP_HAS_VJP) && (info->flags & RB_OP_HAS_DECOMP)) {
     std::snprintf(text, size,
                   "'%s' requires grad: the operators that it is made of are called and recorded",

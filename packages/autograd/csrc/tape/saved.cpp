@@ -31,7 +31,7 @@ int32_t refuse_inference() {
 // The hook runs without recording and without hooks: what it saves itself is not packed again.
 int32_t pack(RbTensor* t, Packed** out) {
   SavedHooks* hooks = saved_hooks;
-  TlsGuard guard;
+  ThreadGuard guard;
   host->layer_mode(layer, -1, 1);
   saved_hooks = nullptr;
   void* object = nullptr;

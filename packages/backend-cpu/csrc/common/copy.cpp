@@ -24,6 +24,10 @@ int32_t assign(RbTensor& out, const RbValue& src, const char* op) {
     return rb::set_error(RB_E_TYPE, "%s: a complex number does not fit into %s", op,
                          kDTypeNames[out.dtype_id]);
   }
+  if (src.tag == RB_UINT && rb::dtype_kind(out.dtype_id) == RB_CLASS_INT) {
+    return rb::set_error(RB_E_ARG, "value cannot be converted to type %s without overflow",
+                         kDTypeNames[out.dtype_id]);
+  }
   alignas(16) char element[16];
   store_value(src, out.dtype_id, element);
   const LoopInput in = {nullptr, element, item_size(out)};
@@ -91,10 +95,10 @@ void where_kernel(const rb::Args& a) { run_select(a, 0, 1, 2); }
 void masked_fill_kernel(const rb::Args& a) { run_select(a, 1, 2, 0); }
 
 const rb::KernelSpec kKernels[] = {
-    {"copy", assign_second},
+    {"copy", assign_second, RB_K_MOVES},
     {"fill", assign_second},
     {"cast", assign_first},
-    {"clone", assign_first},
+    {"clone", assign_first, RB_K_MOVES},
     {"where", rb::wrap<where_kernel>},
     {"masked_fill", rb::wrap<masked_fill_kernel>},
 };

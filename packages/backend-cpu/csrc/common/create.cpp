@@ -29,6 +29,10 @@ void full_kernel(const rb::Args& a) {
     rb::fail(RB_E_TYPE, "%s: a complex number does not fit into %s", a.op_name(),
              kDTypeNames[out.dtype_id]);
   }
+  if (value.tag == RB_UINT && rb::dtype_kind(out.dtype_id) == RB_CLASS_INT) {
+    rb::fail(RB_E_ARG, "value cannot be converted to type %s without overflow",
+             kDTypeNames[out.dtype_id]);
+  }
   fill_view(view_of(out), value);
 }
 

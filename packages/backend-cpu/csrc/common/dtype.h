@@ -130,6 +130,7 @@ template <class T>
 inline T from_value(const RbValue& v) {
   if (v.tag == RB_COMPLEX) return convert<T>(c128(v.v.fs[0], v.v.fs[1]));
   if (v.tag == RB_FLOAT) return convert<T>(v.v.f);
+  if (v.tag == RB_UINT) return convert<T>(v.v.u);  // wraps in signed dtypes
   return convert<T>(v.v.i);
 }
 /// Store a Python number as one element of `dtype` at `to` (16 bytes suffice).

@@ -5,12 +5,14 @@
 #pragma once
 #include <cstdint>
 
+#include "rabbet/abi.h"
+
 struct RbTensor;
 struct RbValue;
 
 namespace rbcpu {
 
-constexpr int kMaxDims = 32;
+constexpr int kMaxDims = RB_MAX_DIMS;
 constexpr int kMaxInputs = 3;
 constexpr int64_t kGrain = 32768;      // elements per task, bandwidth-bound
 constexpr int64_t kGrainHeavy = 8192;  // transcendental functions

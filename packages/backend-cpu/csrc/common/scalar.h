@@ -128,10 +128,6 @@ RB_OP1(log10, kFC, {
 })
 RB_OP1(log1p, kFC, { RB_COMPLEX_CASE(c_log1p(x)) if constexpr (is_fp<T>) return s_log1p(x); })
 RB_OP1(sqrt, kFC, { RB_COMPLEX_CASE(c_sqrt(x)) if constexpr (is_fp<T>) return m_sqrt(x); })
-RB_OP1(rsqrt, kFC, {
-  RB_COMPLEX_CASE(T(1) / c_sqrt(x)) if constexpr (is_fp<T>) return T(1) / m_sqrt(x);
-})
-RB_OP1(reciprocal, kFC, { return T(1) / x; })
 RB_OP1(sin, kFC, { RB_COMPLEX_CASE(c_sin(x)) if constexpr (is_fp<T>) return m_sin(x); })
 RB_OP1(cos, kFC, { RB_COMPLEX_CASE(c_cos(x)) if constexpr (is_fp<T>) return m_cos(x); })
 RB_OP1(tan, kFC, { RB_COMPLEX_CASE(c_tan(x)) if constexpr (is_fp<T>) return m_tan(x); })
@@ -141,10 +137,6 @@ RB_OP1(atan, kFC, { RB_COMPLEX_CASE(c_atan(x)) if constexpr (is_fp<T>) return s_
 RB_OP1(sinh, kFC, { RB_COMPLEX_CASE(c_sinh(x)) if constexpr (is_fp<T>) return s_sinh(x); })
 RB_OP1(cosh, kFC, { RB_COMPLEX_CASE(c_cosh(x)) if constexpr (is_fp<T>) return s_cosh(x); })
 RB_OP1(tanh, kFC, { RB_COMPLEX_CASE(c_tanh(x)) if constexpr (is_fp<T>) return s_tanh(x); })
-RB_OP1(sigmoid, kFC, {
-  RB_COMPLEX_CASE(T(1) / (T(1) + c_exp(-x)))
-  if constexpr (is_fp<T>) return T(1) / (T(1) + s_exp(-x));
-})
 RB_OP1(erf, kF, { return s_erf(x); })
 RB_OP1(erfc, kF, { return s_erfc(x); })
 RB_OP1(floor, kReal, {
@@ -172,9 +164,6 @@ RB_OP1(round, kReal, {
     return x;
 })
 RB_OP1(relu, kI | kF, { return x < T(0) ? T(0) : x; })  // NaN stays
-RB_OP1(silu, kFC, {
-  RB_COMPLEX_CASE(x / (T(1) + c_exp(-x))) if constexpr (is_fp<T>) return x / (T(1) + s_exp(-x));
-})
 RB_OP1(gelu, kF, { return T(0.5) * x * (T(1) + s_erf(x * T(0.7071067811865476))); })
 RB_OP1(gelu_tanh, kF, {
   return T(0.5) * x * (T(1) + s_tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x)));
@@ -282,16 +271,6 @@ RB_OP2(atan2, kF, { return m_atan2(x, y); })
 RB_OP2(maximum, kReal, { return x > y || not_a_number(x) ? x : y; })
 RB_OP2(minimum, kReal, { return x < y || not_a_number(x) ? x : y; })
 RB_OP2(relu_vjp, kI | kF, { return y > T(0) ? x : T(0); })
-RB_OP2(gelu_vjp, kF, {
-  T cdf = T(0.5) * (T(1) + s_erf(y * T(0.7071067811865476)));
-  T pdf = s_exp(T(-0.5) * y * y) * T(0.3989422804014327);
-  return x * (cdf + y * pdf);
-})
-RB_OP2(gelu_tanh_vjp, kF, {
-  T t = s_tanh(T(0.7978845608028654) * (y + T(0.044715) * y * y * y));
-  T slope = T(0.7978845608028654) * (T(1) + T(0.134145) * y * y);
-  return x * (T(0.5) * (T(1) + t) + T(0.5) * y * (T(1) - t * t) * slope);
-})
 RB_OP2(bitwise_and, kBI, { return T(x & y); })
 RB_OP2(bitwise_or, kBI, { return T(x | y); })
 RB_OP2(bitwise_xor, kBI, { return T(x ^ y); })

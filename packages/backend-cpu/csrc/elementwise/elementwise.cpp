@@ -115,29 +115,27 @@ int32_t run_loop(Loop loop, Operands& o, int nin, bool to_bool, const RbTensor& 
 template <int Nin>
 inline bool run_quick(Fn fn, const RbValue* args, bool to_bool, const RbTensor& out, int64_t grain,
                       int& status) {
-  const RbTensor* first = args[0].v.t;
-  if (args[0].tag != RB_TENSOR || !(first->flags & out.flags & RB_T_CONTIGUOUS) ||
-      first->numel != out.numel)
-    return false;
-  const int dtype = first->dtype_id;
+  static_assert(Nin == 1 || Nin == 2);
+  if (args[0].tag != RB_TENSOR || args[Nin - 1].tag != RB_TENSOR) return false;
+  const RbTensor &x = *args[0].v.t, &y = *args[Nin - 1].v.t;
   const int64_t n = out.numel;
-  const Loop loop = tables[dtype]->loops[static_cast<int>(fn)];
-  if (n == 0 || n > grain || !loop || is_half(dtype) ||
-      out.dtype_id != (to_bool ? static_cast<int>(RB_BOOL8) : dtype))
+  if (!(x.flags & y.flags & out.flags & RB_T_CONTIGUOUS) || x.numel != n || y.numel != n ||
+      static_cast<uint64_t>(n - 1) >= static_cast<uint64_t>(grain))
     return false;
+  const int dtype = x.dtype_id;
+  if (y.dtype_id != dtype || out.dtype_id != (to_bool ? +RB_BOOL8 : dtype) || is_half(dtype))
+    return false;
+  const Loop loop = tables[dtype]->loops[static_cast<int>(fn)];
+  if (!loop) return false;
   LoopArgs a;
   a.n = n;
   a.ctx = nullptr;
   a.out = static_cast<char*>(out.data);
-  a.out_stride = kItemSize[out.dtype_id];
-  a.in[0] = static_cast<const char*>(first->data);
+  a.out_stride = to_bool ? 1 : kItemSize[dtype];
+  a.in[0] = static_cast<const char*>(x.data);
   a.in_stride[0] = kItemSize[dtype];
   if constexpr (Nin == 2) {
-    const RbTensor* second = args[1].v.t;
-    if (args[1].tag != RB_TENSOR || second->dtype_id != dtype ||
-        !(second->flags & RB_T_CONTIGUOUS) || second->numel != n)
-      return false;
-    a.in[1] = static_cast<const char*>(second->data);
+    a.in[1] = static_cast<const char*>(y.data);
     a.in_stride[1] = kItemSize[dtype];
   }
   status = loop(&a);
@@ -190,8 +188,6 @@ const FnSpec kPlain[] = {
     RB_HEAVY1(log10),
     RB_HEAVY1(log1p),
     RB_LIGHT1(sqrt),
-    RB_LIGHT1(rsqrt),
-    RB_LIGHT1(reciprocal),
     RB_HEAVY1(sin),
     RB_HEAVY1(cos),
     RB_HEAVY1(tan),
@@ -201,14 +197,12 @@ const FnSpec kPlain[] = {
     RB_HEAVY1(sinh),
     RB_HEAVY1(cosh),
     RB_HEAVY1(tanh),
-    RB_HEAVY1(sigmoid),
     RB_HEAVY1(erf),
     RB_HEAVY1(erfc),
     RB_LIGHT1(floor),
     RB_LIGHT1(ceil),
     RB_LIGHT1(trunc),
     RB_LIGHT1(relu),
-    RB_HEAVY1(silu),
     RB_LIGHT1(bitwise_not),
     RB_LIGHT1(conj),
     RB_TO_BOOL1(isnan),
@@ -265,16 +259,8 @@ int32_t div_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs
                    int32_t) noexcept {
   const RbValue* values[] = {args, args + 1};
   Fn fn = Fn::k_div;
-  if (nargs > 2 && args[2].tag == RB_STR) {
-    if (is_str(args, nargs, 2, "floor")) {
-      fn = Fn::k_div_floor;
-    } else if (is_str(args, nargs, 2, "trunc")) {
-      fn = Fn::k_div_trunc;
-    } else {
-      return rb::set_error(
-          RB_E_ARG, "div: rounding_mode must be None, 'floor' or 'trunc', got '%s'", args[2].v.s);
-    }
-  }
+  if (is_str(args, nargs, 2, "floor")) fn = Fn::k_div_floor;
+  if (is_str(args, nargs, 2, "trunc")) fn = Fn::k_div_trunc;
   return run_fn(fn, values, 2, false, *rets[0].v.t, kGrain, call);
 }
 
@@ -287,23 +273,23 @@ int32_t pow_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbVa
     if (exponent == 2.0) return run_fn(Fn::k_mul, twice, 2, false, *rets[0].v.t, kGrain, call);
     const bool floating = ((kMaskFloat >> args[0].v.t->dtype_id) & 1) != 0;
     if (floating && exponent == -1.0) {
-      return run_fn(Fn::k_reciprocal, values, 1, false, *rets[0].v.t, kGrain, call);
+      RbValue one = {};
+      one.tag = RB_INT;
+      one.v.i = 1;
+      const RbValue* quotient[] = {&one, args};
+      return run_fn(Fn::k_div, quotient, 2, false, *rets[0].v.t, kGrain, call);
     }
   }
   return run_fn(Fn::k_pow, values, 2, false, *rets[0].v.t, kGrainHeavy, call);
 }
 
-template <Fn Exact, Fn Tanh, int Nin>
+template <Fn Exact, Fn Tanh>
 int32_t gelu_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t) noexcept {
-  const RbValue* values[] = {args, args + 1};
-  if (is_str(args, nargs, Nin, "tanh"))
-    return run_fn(Tanh, values, Nin, false, *rets[0].v.t, kGrainHeavy, call);
-  if (nargs > Nin && args[Nin].tag == RB_STR && !is_str(args, nargs, Nin, "none")) {
-    return rb::set_error(RB_E_ARG, "gelu: approximate must be 'none' or 'tanh', got '%s'",
-                         args[Nin].v.s);
-  }
-  return run_fn(Exact, values, Nin, false, *rets[0].v.t, kGrainHeavy, call);
+  const RbValue* values[] = {args};
+  if (is_str(args, nargs, 1, "tanh"))
+    return run_fn(Tanh, values, 1, false, *rets[0].v.t, kGrainHeavy, call);
+  return run_fn(Exact, values, 1, false, *rets[0].v.t, kGrainHeavy, call);
 }
 
 int32_t clamp_kernel(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
@@ -409,8 +395,7 @@ const rb::KernelSpec kSpecial[] = {
     {"sub", with_alpha<Fn::k_sub, Fn::k_sub_alpha>, 0, kMaskAll & ~kMaskBool},
     {"div", div_kernel},
     {"pow", pow_kernel},
-    {"gelu", gelu_kernel<Fn::k_gelu, Fn::k_gelu_tanh, 1>, 0, kMaskFloat},
-    {"gelu_vjp", gelu_kernel<Fn::k_gelu_vjp, Fn::k_gelu_tanh_vjp, 2>, 0, kMaskFloat},
+    {"gelu", gelu_kernel<Fn::k_gelu, Fn::k_gelu_tanh>, 0, kMaskFloat},
     {"clamp", clamp_kernel, 0, kMaskReal},
     {"round", round_kernel, 0, kMaskReal},
     {"abs", part_kernel<ComplexPart::kAbs>},

@@ -4,6 +4,10 @@
 #include "common/scalar.h"
 #include "elementwise/fused.h"
 
+#ifndef INFINITY
+#define INFINITY __builtin_inff()
+#endif
+
 namespace {
 
 using rbcpu::FusedBody;
@@ -18,22 +22,41 @@ void fused_loop(int64_t n, T* r, const T* const* in, const T* given) {
   const T* x2 = in[F::inputs > 2 ? 2 : 0];
   T p[F::numbers + 1] = {};
   for (int k = 0; k < F::numbers; ++k) p[k] = given[k];
-  int64_t i = 0;
-  if constexpr (F::packed && is_f32<T>) {
+  if constexpr (F::packs == 2 || (F::packs == 1 && is_f32<T>)) {
     using V = Pack<T, 2>;
     V vp[F::numbers + 1];
     for (int k = 0; k < F::numbers; ++k) vp[k] = V(p[k]);
-    for (; i + kLanesOf<V> <= n; i += kLanesOf<V>) {
-      pack_store(r + i, F::template f<V>(pack_load<V>(x0 + i), pack_load<V>(x1 + i),
-                                         pack_load<V>(x2 + i), vp));
+    auto step = [&](T* to, const T* a, const T* b, const T* c) {
+      pack_store(to, F::template f<V>(pack_load<V>(a), pack_load<V>(b), pack_load<V>(c), vp));
+    };
+    int64_t i = 0;
+    for (; i + kLanesOf<V> <= n; i += kLanesOf<V>) step(r + i, x0 + i, x1 + i, x2 + i);
+    if (i == n) return;
+    // The rest in a pack that is filled up with an ordinary value.
+    alignas(64) T rest[4][kLanesOf<V>];
+    const T* from[3] = {x0, x1, x2};
+    for (int k = 0; k < F::inputs; ++k) {
+      for (int64_t j = 0; j < kLanesOf<V>; ++j) rest[k][j] = i + j < n ? from[k][i + j] : T(1);
     }
-  }
+    step(rest[3], rest[0], rest[F::inputs > 1 ? 1 : 0], rest[F::inputs > 2 ? 2 : 0]);
+    __builtin_memcpy(r + i, rest[3], static_cast<uint64_t>(n - i) * sizeof(T));
+  } else {
 #pragma GCC ivdep
-  for (; i < n; ++i) r[i] = F::template f<T>(x0[i], x1[i], x2[i], p);
+    for (int64_t i = 0; i < n; ++i) r[i] = F::template f<T>(x0[i], x1[i], x2[i], p);
+  }
+}
+template <class T, class F>
+int rows(const LoopArgs* a) {
+  const T* const in[] = {reinterpret_cast<const T*>(a->in[0])};
+  fused_loop<T, F>(a->n, reinterpret_cast<T*>(a->out), in, nullptr);
+  return 0;
 }
 template <class F>
 constexpr FusedBody body() {
-  return {&fused_loop<float, F>, &fused_loop<double, F>};
+  if constexpr (F::inputs == 1 && F::numbers == 0)
+    return {&fused_loop<float, F>, &fused_loop<double, F>, &rows<float, F>, &rows<double, F>};
+  else
+    return {&fused_loop<float, F>, &fused_loop<double, F>, nullptr, nullptr};
 }
 
 #include "fused_bodies.inc"

@@ -184,7 +184,7 @@ void nonzero_kernel(const rb::Args& a) {
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"index", rb::wrap<index_kernel>},
+    {"index", rb::wrap<index_kernel>, RB_K_MOVES},
     {"index_put", rb::wrap<index_put_kernel>},
     {"nonzero", rb::wrap<nonzero_kernel>, RB_K_ALLOCATES},
 };

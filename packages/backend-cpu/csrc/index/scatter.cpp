@@ -350,11 +350,11 @@ void index_add_kernel(const rb::Args& a) {
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"gather", rb::wrap<gather_kernel>},
-    {"scatter", rb::wrap<scatter_kernel>},
+    {"gather", rb::wrap<gather_kernel>, RB_K_MOVES},
+    {"scatter", rb::wrap<scatter_kernel>, RB_K_MOVES},
     {"scatter.value", rb::wrap<scatter_value_kernel>},
     {"scatter_add", rb::wrap<scatter_add_kernel>},
-    {"index_select", rb::wrap<index_select_kernel>},
+    {"index_select", rb::wrap<index_select_kernel>, RB_K_MOVES},
     {"index_add", rb::wrap<index_add_kernel>},
 };
 

@@ -13,6 +13,7 @@
 #include "common/kernels.h"
 #include "common/level.h"
 #include "common/operands.h"
+#include "elementwise/fused.h"
 #include "elementwise/ops.h"
 #include "matmul/gemm.h"
 #include "matmul/gemm_bf16.h"
@@ -210,6 +211,27 @@ void check_inner(const char* op, const View& a, const View& b, int64_t ka, int64
            static_cast<long long>(ka), static_cast<long long>(kb), a.ndim, b.ndim);
 }
 
+// One row of a product; every sum goes over k in order.
+template <class T>
+inline void tiny_row(const Gemm<T>& g, const T* a, T* row) {
+  int64_t j = 0;
+  if (g.bs_n == 1) {  // columns that lie side by side, four at a time
+    typedef T Four __attribute__((vector_size(4 * sizeof(T)), aligned(alignof(T)), may_alias));
+    for (; j + 4 <= g.n; j += 4) {
+      Four sum = {};
+      const T* b = g.b + j;
+      for (int64_t p = 0; p < g.k; ++p, b += g.bs_k)
+        sum += a[p * g.as_k] * *reinterpret_cast<const Four*>(b);
+      *reinterpret_cast<Four*>(row + j) = sum;
+    }
+  }
+  for (; j < g.n; ++j) {
+    T sum = 0;
+    for (int64_t p = 0; p < g.k; ++p) sum += a[p * g.as_k] * g.b[p * g.bs_k + j * g.bs_n];
+    row[j] = sum;
+  }
+}
+
 // So small that packing would cost more than the product: rows of c in registers. The limits are
 // sizes alone, as everywhere in the order of summation.
 template <class T>
@@ -217,12 +239,8 @@ bool tiny_product(const Gemm<T>& g) {
   constexpr int64_t kCols = 16, kWork = 512;
   if (g.n > kCols || g.m > kWork || g.k > kWork || g.m * g.n * g.k > kWork) return false;
   for (int64_t i = 0; i < g.m; ++i) {
-    T row[kCols] = {};
-    for (int64_t p = 0; p < g.k; ++p) {
-      const T x = g.a[i * g.as_m + p * g.as_k];
-      const T* b = g.b + p * g.bs_k;
-      for (int64_t j = 0; j < g.n; ++j) row[j] += x * b[j * g.bs_n];
-    }
+    T row[kCols];
+    tiny_row(g, g.a + i * g.as_m, row);
     T* c = g.c + i * g.ldc;
     const bool add = g.mode == kGemmAccumulate;
     for (int64_t j = 0; j < g.n; ++j)
@@ -352,13 +370,16 @@ void linear_activation_kernel(const rb::Args& args) {
   static constexpr struct {
     const char* name;
     Fn fn;
-  } kActivations[] = {{"relu", Fn::k_relu}, {"gelu", Fn::k_gelu}, {"gelu_tanh", Fn::k_gelu_tanh},
-                      {"silu", Fn::k_silu}, {"tanh", Fn::k_tanh}, {"sigmoid", Fn::k_sigmoid}};
+  } kActivations[] = {{"relu", Fn::k_relu},
+                      {"gelu", Fn::k_gelu},
+                      {"gelu_tanh", Fn::k_gelu_tanh},
+                      {"tanh", Fn::k_tanh}};
   Epilogue end;
   for (const auto& a : kActivations) {
     if (!std::strcmp(a.name, args.str(3)))
       end.activation = fn_table(args.ret().dtype_id).loops[static_cast<int>(a.fn)];
   }
+  if (!end.activation) end.activation = fused_unary(args.str(3), args.ret());
   if (!end.activation)
     rb::fail(RB_E_NOTIMPL, "linear_activation: no loop for '%s' on cpu", args.str(3));
   linear_of(args, end);

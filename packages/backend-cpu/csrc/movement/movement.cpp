@@ -199,14 +199,14 @@ void diagonal_scatter_kernel(const rb::Args& a) {
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"flip", rb::wrap<flip_kernel>},
-    {"roll", rb::wrap<roll_kernel>},
-    {"cat", rb::wrap<cat_kernel>},
+    {"flip", rb::wrap<flip_kernel>, RB_K_MOVES},
+    {"roll", rb::wrap<roll_kernel>, RB_K_MOVES},
+    {"cat", rb::wrap<cat_kernel>, RB_K_MOVES},
     {"pad_constant", rb::wrap<pad_constant_kernel>},
     {"tril", rb::wrap<triangle_kernel<true>>},
     {"triu", rb::wrap<triangle_kernel<false>>},
-    {"slice_scatter", rb::wrap<slice_scatter_kernel>},
-    {"diagonal_scatter", rb::wrap<diagonal_scatter_kernel>},
+    {"slice_scatter", rb::wrap<slice_scatter_kernel>, RB_K_MOVES},
+    {"diagonal_scatter", rb::wrap<diagonal_scatter_kernel>, RB_K_MOVES},
 };
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace rbcpu {
 namespace {
 
 RbRngSlice reserve(RbGenerator* generator, const RbTensor& out, int64_t n, int bits) {
-  RbRngSlice slice;
+  RbRngSlice slice{};
+  slice.struct_size = sizeof slice;
   rb::check(rb::host->rng_reserve(generator, out.backend, out.device.id,
                                   rb_philox_counters(static_cast<uint64_t>(n), bits), &slice));
   return slice;

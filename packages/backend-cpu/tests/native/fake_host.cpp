@@ -41,6 +41,18 @@ int32_t add_kernel(RbTxn*, const RbKernel* kernel) {
   state.kernels[kernel->op] = *kernel;
   return RB_OK;
 }
+// The kernel of a decomposition is that of its operator.
+int32_t add_formula_kernel(RbTxn*, const RbFormulaKernel* formula) {
+  if (formula->argument >= 0) return RB_OK;
+  RbKernel kernel{};
+  kernel.flags = formula->flags;
+  kernel.fn = formula->fn;
+  kernel.self = formula->self;
+  kernel.dtype_mask = formula->dtype_mask;
+  state.kernels.emplace(formula->op, kernel);
+  return RB_OK;
+}
+const uint8_t kKinds[RB_MAX_DTYPES] = {0, 2, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4};
 int32_t add_backend(RbTxn*, const RbBackend* backend, int32_t* id) {
   state.backend = *backend;
   *id = 1;
@@ -49,13 +61,14 @@ int32_t add_backend(RbTxn*, const RbBackend* backend, int32_t* id) {
 const RbOpInfo* op_info(const RbOp* op) { return &reinterpret_cast<const FakeOp*>(op)->info; }
 
 // As many ranges as threads, each on a thread of its own.
-void parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, void*), void* ctx) {
+int32_t parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, void*), void* ctx) {
   const int64_t parts = std::min<int64_t>(state.threads, (n + grain - 1) / grain);
-  if (parts <= 1) return f(0, n, ctx);
+  if (parts <= 1) return f(0, n, ctx), RB_OK;
   std::vector<std::thread> threads;
   for (int64_t i = 0; i < parts; ++i)
     threads.emplace_back([=] { f(n * i / parts, n * (i + 1) / parts, ctx); });
   for (std::thread& t : threads) t.join();
+  return RB_OK;
 }
 int32_t num_threads() { return state.threads; }
 // Not rounded up: AddressSanitizer sees the end.
@@ -65,7 +78,8 @@ void* block_alloc(uint64_t n) {
 }
 void block_free(void* p, uint64_t) { std::free(p); }
 int32_t rng_reserve(RbGenerator*, int32_t, int32_t, uint64_t n, RbRngSlice* slice) {
-  *slice = {state.seed, state.counter};
+  slice->seed = state.seed;
+  slice->offset = state.counter;
   state.counter += n;
   return RB_OK;
 }
@@ -109,6 +123,8 @@ int load(const char* path) {
   h.minor = RB_ABI_MINOR;
   h.err_set = err_set;
   h.add_kernel = add_kernel;
+  h.add_formula_kernel = add_formula_kernel;
+  h.dtype_kinds = kKinds;
   h.add_backend = add_backend;
   h.op_info = op_info;
   h.parallel_for = parallel_for;
@@ -152,7 +168,8 @@ void free_tensor(RbTensor* t) {
 }
 // Allocate, write and free `nbytes` of the backend's memory; 0 if all went well.
 int try_allocation(uint64_t nbytes) {
-  RbBuffer buffer;
+  RbBuffer buffer{};
+  buffer.struct_size = sizeof buffer;
   const RbAllocator* a = state.backend.allocator;
   if (int code = a->alloc(a->self, 0, nbytes, nullptr, &buffer)) return code;
   const bool aligned =

@@ -76,6 +76,16 @@ const NumpyTypes* numpy_types() {
   return &types;
 }
 
+// An int that no int64 holds.
+[[gnu::cold]] void large_number(PyObject* o, RbValue* out) {
+  out->v.u = PyLong_AsUnsignedLongLong(o);
+  out->tag = RB_UINT;
+  if (!PyErr_Occurred()) return;
+  PyErr_Clear();
+  PyLong_AsLongLong(o);  // the message of an int out of range
+  throw PythonError{};
+}
+
 bool python_number(PyObject* o, RbValue* out, Arena& arena) {
   if (PyFloat_Check(o)) {
     *out = value_float(PyFloat_AS_DOUBLE(o));
@@ -86,9 +96,11 @@ bool python_number(PyObject* o, RbValue* out, Arena& arena) {
     return true;
   }
   if (PyLong_Check(o)) {
-    const long long i = PyLong_AsLongLong(o);
-    if (i == -1 && PyErr_Occurred()) throw PythonError{};
+    int overflow = 0;
+    const long long i = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (i == -1 && !overflow && PyErr_Occurred()) throw PythonError{};
     *out = value_int(i);
+    if (overflow) large_number(o, out);
     return true;
   }
   if (PyComplex_Check(o)) {
@@ -153,25 +165,18 @@ bool int_value(PyObject* o, int64_t* out) {
   return true;
 }
 
-RbValue scalar_of_tensor(const RbTensor* t, Arena& arena) {
-  Ref item(tensor_item(t));
-  RbValue v = value_none();
-  python_number(item.get(), &v, arena);
-  return v;
-}
-
 namespace {
+
+std::string utf8(PyObject* text) {
+  const char* s = PyUnicode_AsUTF8(text);
+  if (s) return s;
+  PyErr_Clear();
+  return "?";
+}
 
 bool is_int_tensor(PyObject* o) {
   return is_tensor(o) && tensor_of(o)->ndim == 0 && is_integral(tensor_of(o)->dtype_id) &&
          tensor_of(o)->dtype_id != RB_BOOL8;
-}
-
-bool int_like(PyObject* o, int64_t* out) {
-  if (int_value(o, out)) return true;
-  if (!is_int_tensor(o)) return false;
-  Ref item(tensor_item(tensor_of(o)));
-  return int_value(item.get(), out);
 }
 
 // ---- one argument
@@ -188,6 +193,19 @@ struct Converter {
     mismatch.got = got;
     mismatch.detail = detail;
     return false;
+  }
+
+  // The element of a tensor that stands for a number. The message names the argument.
+  Ref item(int index, PyObject* o) {
+    const Tensor* t = tensor_of(o);
+    if (!(t->flags & RB_T_WRAPPER) && t->backend != kMeta) return tensor_item(t);
+    const std::string what =
+        std::string(overload.op->name) + "(): argument '" + utf8(overload.params[index].name) + "'";
+    return tensor_item(t, what.c_str());
+  }
+
+  bool int_like(int index, PyObject* o, int64_t* out) {
+    return int_value(o, out) || (is_int_tensor(o) && int_value(item(index, o).get(), out));
   }
 
   bool ints(int index, PyObject* o, RbValue* out) {
@@ -211,7 +229,7 @@ struct Converter {
     const ParamSpec& p = overload.params[index];
     int64_t* list = arena.take<int64_t>(static_cast<size_t>(n > p.fixed_len ? n : p.fixed_len) + 1);
     for (Py_ssize_t i = 0; i < n; ++i) {
-      if (!int_like(items[i], &list[i])) {
+      if (!int_like(index, items[i], &list[i])) {
         arena.hold(items[i]);
         return fail(Mismatch::kElement, index, items[i], i);
       }
@@ -237,7 +255,7 @@ struct Converter {
     for (Py_ssize_t i = 0; i < n; ++i) {
       PyObject* item = PyTuple_GET_ITEM(items.get(), i);
       RbValue v;
-      if (!real_number(item, &v)) {
+      if (!real_number(index, item, &v)) {
         arena.hold(item);
         return fail(Mismatch::kElement, index, item, i);
       }
@@ -247,6 +265,48 @@ struct Converter {
     out->len = static_cast<uint32_t>(n);
     out->v.fs = list;
     return true;
+  }
+
+  // The items of a list or tuple, each by `item(object, at)`, which says whether it fits.
+  template <class T, class Item>
+  bool list_of(int index, PyObject* o, uint32_t tag, RbValue* out, const Item& item) {
+    if (!PyTuple_Check(o) && !PyList_Check(o)) return fail(Mismatch::kType, index, o);
+    Ref items(must(PySequence_Tuple(o)));
+    const Py_ssize_t n = PyTuple_GET_SIZE(items.get());
+    T* list = arena.take<T>(static_cast<size_t>(n) + 1);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      PyObject* object = PyTuple_GET_ITEM(items.get(), i);
+      if (item(object, &list[i])) continue;
+      arena.hold(object);
+      return fail(Mismatch::kElement, index, object, i);
+    }
+    arena.hold(items.get());
+    out->tag = tag;
+    out->len = static_cast<uint32_t>(n);
+    out->v.p = list;
+    return true;
+  }
+
+  bool bools(int index, PyObject* o, RbValue* out) {
+    return list_of<uint8_t>(index, o, RB_BOOLS, out, [](PyObject* item, uint8_t* to) {
+      *to = item == Py_True;
+      return PyBool_Check(item) != 0;
+    });
+  }
+  bool strs(int index, PyObject* o, RbValue* out) {
+    return list_of<const char*>(index, o, RB_STRS, out, [](PyObject* item, const char** to) {
+      if (!PyUnicode_Check(item)) return false;
+      *to = PyUnicode_AsUTF8(item);
+      if (!*to) throw PythonError{};
+      return true;
+    });
+  }
+  bool scalars(int index, PyObject* o, RbValue* out) {
+    return list_of<RbValue>(index, o, RB_SCALARS, out, [&](PyObject* number, RbValue* to) {
+      *to = value_none();
+      if (!is_tensor(number)) return number_value(number, to, arena);
+      return tensor_of(number)->ndim == 0 && python_number(item(index, number).get(), to, arena);
+    });
   }
 
   bool tensors(int index, PyObject* o, RbValue* out) {
@@ -280,18 +340,19 @@ struct Converter {
   }
 
   // An int or float (also a 0-d tensor) as RB_FLOAT.
-  bool real_number(PyObject* o, RbValue* out) {
+  bool real_number(int index, PyObject* o, RbValue* out) {
     if (PyFloat_CheckExact(o)) {
       *out = value_float(PyFloat_AS_DOUBLE(o));
       return true;
     }
     if (is_tensor(o)) {
       if (tensor_of(o)->ndim != 0) return false;
-      *out = scalar_of_tensor(tensor_of(o), arena);
+      python_number(item(index, o).get(), out, arena);
     } else if (!number_value(o, out, arena)) {
       return false;
     }
     if (out->tag == RB_COMPLEX) return false;
+    if (out->tag == RB_UINT) *out = value_float(static_cast<double>(out->v.u));
     if (out->tag != RB_FLOAT) *out = value_float(static_cast<double>(out->v.i));
     return true;
   }
@@ -299,8 +360,7 @@ struct Converter {
   bool scalar(int index, PyObject* o, RbValue* out) {
     if (is_tensor(o)) {
       if (tensor_of(o)->ndim != 0) return fail(Mismatch::kType, index, o);
-      *out = scalar_of_tensor(tensor_of(o), arena);
-      return true;
+      return python_number(item(index, o).get(), out, arena);
     }
     return number_value(o, out, arena) || fail(Mismatch::kType, index, o);
   }
@@ -322,13 +382,13 @@ struct Converter {
       case RB_A_NEWDIM: {
         int64_t i;
         const bool tensor_is_for_another = (overload.lists_only >> index) & 1;
-        if (tensor_is_for_another ? !int_value(o, &i) : !int_like(o, &i))
+        if (tensor_is_for_another ? !int_value(o, &i) : !int_like(index, o, &i))
           return fail(Mismatch::kType, index, o);
         *out = value_int(i);
         return true;
       }
       case RB_A_FLOAT:
-        return real_number(o, out) || fail(Mismatch::kType, index, o);
+        return real_number(index, o, out) || fail(Mismatch::kType, index, o);
       case RB_A_SCALAR:
         return scalar(index, o, out);
       case RB_A_BOOL:
@@ -375,6 +435,24 @@ struct Converter {
         return tensors(index, o, out);
       case RB_A_FLOATS:
         return floats(index, o, out);
+      case RB_A_BOOLS:
+        return bools(index, o, out);
+      case RB_A_STRS:
+        return strs(index, o, out);
+      case RB_A_SCALARS:
+        return scalars(index, o, out);
+      case RB_A_LAYOUT:
+        if (Py_TYPE(o) != layout_type) return fail(Mismatch::kType, index, o);
+        *out = value_none();
+        out->tag = RB_LAYOUT;
+        out->v.i = RB_STRIDED;  // the only one
+        return true;
+      case RB_A_CALLABLE:
+        if (!PyCallable_Check(o)) return fail(Mismatch::kType, index, o);
+        *out = value_none();
+        out->tag = RB_OBJECT;
+        out->v.p = o;
+        return true;
       default:  // dim[], perm, size[], bsize[], int[]
         return ints(index, o, out);
     }
@@ -439,11 +517,6 @@ bool is_keyword(PyObject* name, const char* text) {
   return PyUnicode_CompareWithASCIIString(name, text) == 0;
 }
 
-bool takes_memory_format(const Overload& overload) {
-  const std::string& name = overload.op->name;
-  return overload.creation || name == "clone" || name == "contiguous";
-}
-
 enum class Extra { kTaken, kRefused, kUnknown };
 
 // Keywords that every operator, or every creation, understands beside its schema.
@@ -464,26 +537,12 @@ Extra take_extra(const Overload& overload, PyObject* name, PyObject* value, Extr
       return value == strided_layout || value == Py_None ? Extra::kTaken : Extra::kRefused;
     }
   }
-  if (is_keyword(name, "memory_format") && takes_memory_format(overload)) {
-    const bool plain =
-        value == Py_None || (Py_TYPE(value) == memory_format_type && value != channels_last_format);
-    return plain ? Extra::kTaken : Extra::kRefused;
+  if (is_keyword(name, "memory_format") && overload.op->memory_format != FormatKeyword::kNone) {
+    extras.memory_format = value;
+    return Extra::kTaken;
   }
   if (is_keyword(name, "non_blocking") && overload.op->name == "copy") return Extra::kTaken;
   return Extra::kUnknown;
-}
-
-// var(x, unbiased=False) is var(x, correction=0).
-bool take_unbiased(const Overload& overload, PyObject* name, PyObject* value, RbValue* values,
-                   uint64_t* given) {
-  if (!is_keyword(name, "unbiased") || !PyBool_Check(value)) return false;
-  for (size_t i = 0; i < overload.params.size(); ++i) {
-    if (PyUnicode_CompareWithASCIIString(overload.params[i].name, "correction") != 0) continue;
-    values[i] = value_int(value == Py_True);
-    *given |= 1ull << i;
-    return true;
-  }
-  return false;
 }
 
 bool parse_keywords(Converter& c, PyObject* const* args, PyObject* kwnames, uint64_t given,
@@ -495,8 +554,7 @@ bool parse_keywords(Converter& c, PyObject* const* args, PyObject* kwnames, uint
     const int index = param_index(overload, name);
     if (index < 0) {
       const Extra extra = take_extra(overload, name, args[k], extras);
-      if (extra == Extra::kTaken || take_unbiased(overload, name, args[k], values, &given))
-        continue;
+      if (extra == Extra::kTaken) continue;
       c.fail(extra == Extra::kRefused ? Mismatch::kUnsupported : Mismatch::kUnknown, -1, args[k]);
       c.mismatch.second = name;
       return false;
@@ -515,7 +573,7 @@ bool parse_keywords(Converter& c, PyObject* const* args, PyObject* kwnames, uint
 bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
            RbValue* values, Extras& extras) {
   const Overload& overload = c.overload;
-  const int n = static_cast<int>(overload.params.size());
+  const int n = overload.op->info.nargs;
   Py_ssize_t positional = nargs;
   if (__builtin_expect(nargs > overload.positional, 0)) {
     positional = overload.varargs;
@@ -526,9 +584,9 @@ bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwna
     if (overload.params[positional].variadic) {
       if (!c.tensor_items(static_cast<int>(positional), rest, nargs - positional, list))
         return false;
-    } else if (!int_like(*rest, &first)) {
+    } else if (!c.int_like(static_cast<int>(positional), *rest, &first)) {
       return c.fail(Mismatch::kTooMany, -1, nullptr, nargs);
-    } else if (!c.int_items(overload.varargs, rest, nargs - positional, *rest, list)) {
+    } else if (!c.int_items(static_cast<int>(positional), rest, nargs - positional, *rest, list)) {
       return false;
     }
   }
@@ -646,17 +704,25 @@ std::string expected(const ParamSpec& p) {
     case RB_A_FLOATS:
       text = "tuple of floats";
       break;
+    case RB_A_BOOLS:
+      text = "tuple of bools";
+      break;
+    case RB_A_STRS:
+      text = "tuple of strs";
+      break;
+    case RB_A_SCALARS:
+      text = "tuple of numbers";
+      break;
+    case RB_A_LAYOUT:
+      text = "layout";
+      break;
+    case RB_A_CALLABLE:
+      text = "callable";
+      break;
     default:
       text = "int or tuple of ints";
   }
   return p.optional ? text + " or None" : text;
-}
-
-std::string utf8(PyObject* text) {
-  const char* s = PyUnicode_AsUTF8(text);
-  if (s) return s;
-  PyErr_Clear();
-  return "?";
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ Overload make_overload(const Op* op);
 struct Extras {
   PyObject* out = nullptr;            // borrowed
   PyObject* requires_grad = nullptr;  // borrowed
+  PyObject* memory_format = nullptr;  // borrowed
 };
 
 /// Why arguments do not fit an overload.
@@ -119,8 +120,6 @@ bool is_ndarray(PyObject* o);
 bool is_numpy_scalar(PyObject* o);
 /// An int, or what has __index__, but no bool; false when `o` is none. Throws on overflow.
 bool int_value(PyObject* o, int64_t* out);
-/// The value of a 0-d tensor in host memory as number. Throws.
-RbValue scalar_of_tensor(const RbTensor* t, Arena& arena);
 
 /// One line such as "argument 'other' must be Tensor or number, not str".
 std::string describe(const Overload& overload, const Mismatch& mismatch);

@@ -4,6 +4,8 @@
 
 #include "device/backends.h"
 #include "errors.h"
+#include "layer/transforms.h"
+#include "ref.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
 
@@ -15,7 +17,7 @@ const char* const kFormats[RB_DTYPE_COUNT] = {"?", "B", "b",     "h", "i", "q", 
                                               "Q", "e", nullptr, "f", "d", "Zf", "Zd"};
 }  // namespace
 
-const char* buffer_format(int dtype) { return kFormats[dtype]; }
+const char* buffer_format(int dtype) { return is_added(dtype) ? nullptr : kFormats[dtype]; }
 
 int dtype_of_format(const char* format, Py_ssize_t itemsize) {
   if (!format) return RB_U8;
@@ -39,6 +41,20 @@ int dtype_of_format(const char* format, Py_ssize_t itemsize) {
   return -1;
 }
 
+namespace {
+// A composite's values, which are a copy: who writes them would not write the tensor.
+int values_buffer(const Tensor* t, Py_buffer* view, int flags) {
+  if (flags & PyBUF_WRITABLE) {
+    PyErr_SetString(PyExc_BufferError, "the tensor is a composite: its values can be read only");
+    return -1;
+  }
+  Ref values(object_boundary([&] { return wrap(readable(t, "buffer").release_ownership()); }));
+  if (!values || PyObject_GetBuffer(values.get(), view, flags) < 0) return -1;
+  view->readonly = 1;
+  return 0;
+}
+}  // namespace
+
 int tensor_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   const Tensor* t = tensor_of(self);
   view->obj = nullptr;
@@ -48,9 +64,15 @@ int tensor_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   };
   if (t->flags & RB_T_WRAPPER)
     return refuse("the tensor stands for others inside a transform and has no memory of its own");
+  if (t->flags & RB_T_COMPOSITE) return values_buffer(t, view, flags);
   if (!has_host_memory(t->backend))
     return refuse("the tensor's memory is not on the CPU: use .cpu() first");
-  if (!kFormats[t->dtype_id]) return refuse("bfloat16 has no buffer format: use .float() first");
+  const char* const format = buffer_format(t->dtype_id);
+  if (!format) {
+    PyErr_Format(PyExc_BufferError, "%s has no buffer format: use .float() first",
+                 dtype_info(t->dtype_id).name);
+    return -1;
+  }
   if ((flags & PyBUF_WRITABLE) && (t->flags & RB_T_READONLY))
     return refuse("the tensor's memory is read-only");
   const bool contiguous = (t->flags & RB_T_CONTIGUOUS) != 0;
@@ -72,7 +94,7 @@ int tensor_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->len = t->numel * item;
   view->readonly = (t->flags & RB_T_READONLY) != 0;
   view->itemsize = item;
-  view->format = flags & PyBUF_FORMAT ? const_cast<char*>(kFormats[t->dtype_id]) : nullptr;
+  view->format = flags & PyBUF_FORMAT ? const_cast<char*>(format) : nullptr;
   view->ndim = t->ndim;
   view->shape = (flags & PyBUF_ND) == PyBUF_ND ? dims : nullptr;
   view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? dims + t->ndim : nullptr;

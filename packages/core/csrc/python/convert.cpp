@@ -25,7 +25,7 @@ PyObject* make_list(uint32_t n, Make&& make) {
 
 PyObject* meta_to_python(const RbMeta* m) {  // shape and dtype of a tensor that was not kept
   Ref size(make_size(m->ndim, m->shape));
-  return size ? PyTuple_Pack(2, size.get(), dtype_objects[m->dtype_id]) : nullptr;
+  return size ? PyTuple_Pack(2, size.get(), dtype_object(m->dtype_id)) : nullptr;
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ PyObject* value_to_python(const RbValue* v) {
     case RB_COMPLEX:
       return PyComplex_FromDoubles(v->v.fs[0], v->v.fs[1]);
     case RB_DTYPE:
-      return Py_NewRef(dtype_objects[v->v.i]);
+      return Py_XNewRef(dtype_object(static_cast<int>(v->v.i)));
     case RB_DEVICE:
       return make_device(v->v.dev.backend, v->v.dev.index);
     case RB_STR:
@@ -59,6 +59,18 @@ PyObject* value_to_python(const RbValue* v) {
       return make_list(v->len, [&](uint32_t i) { return PyLong_FromLongLong(v->v.is[i]); });
     case RB_FLOATS:
       return make_list(v->len, [&](uint32_t i) { return PyFloat_FromDouble(v->v.fs[i]); });
+    case RB_UINT:
+      return PyLong_FromUnsignedLongLong(v->v.u);
+    case RB_BOOLS:
+      return make_list(v->len, [&](uint32_t i) { return PyBool_FromLong(v->v.bs[i]); });
+    case RB_STRS:
+      return make_list(v->len, [&](uint32_t i) { return PyUnicode_FromString(v->v.ss[i]); });
+    case RB_SCALARS:
+      return make_list(v->len, [&](uint32_t i) { return value_to_python(&v->v.vs[i]); });
+    case RB_LAYOUT:
+      return Py_NewRef(strided_layout);
+    case RB_OBJECT:
+      return Py_NewRef(static_cast<PyObject*>(v->v.p));
     case RB_GENERATOR: {
       // The Python object that owns it is not known here; the kernel gets one that borrows the
       // state.

@@ -8,15 +8,21 @@ CoreOps ops;
 
 bool init_core_ops() {
   bool complete = true;
-#define X(name)                                                                              \
-  ops.name = find_op(#name);                                                                 \
-  if (!ops.name && complete) {                                                               \
-    PyErr_SetString(PyExc_ImportError, "librabbet_core has no operator '" #name              \
-                                       "': rabbet._C and the library are not of one build"); \
-    complete = false;                                                                        \
-  }
+  const auto find = [&](const char* name) {
+    const Op* op = find_op(name);
+    if (!op && complete) {
+      PyErr_Format(PyExc_ImportError,
+                   "librabbet_core has no operator '%s': rabbet._C and the library are not of one "
+                   "build",
+                   name);
+      complete = false;
+    }
+    return op;
+  };
+#define X(name) ops.name = find(#name);
   RABBET_BINDING_OPS(X)
 #undef X
+  ops.view_dtype = find("view.dtype");
   return complete;
 }
 
@@ -25,7 +31,7 @@ int spread(const Op* op, std::initializer_list<RbValue> args, RbValue* values) {
   int n = 0;
   for (const RbValue& v : args) values[n++] = v;
   fill_defaults(op, values, n);
-  return static_cast<int>(op->params.size());
+  return op->info.nargs;
 }
 }  // namespace
 

@@ -15,13 +15,14 @@ namespace rabbet::python {
   X(bitwise_right_shift) X(neg) X(abs) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(any)                    \
   X(t) X(mT) X(permute) X(conj) X(real) X(imag) X(detach) X(unbind) X(select) X(slice) X(unsqueeze)  \
   X(expand) X(view) X(reshape) X(index) X(index_put) X(nonzero) X(masked_fill) X(copy) X(fill)       \
-  X(cast) X(to_device) X(clone) X(full) X(zeros) X(ones) X(empty)
+  X(cast) X(to_device) X(clone) X(contiguous_clone) X(full) X(zeros) X(ones) X(empty)
 // clang-format on
 
 struct CoreOps {
 #define X(name) const Op* name = nullptr;
   RABBET_BINDING_OPS(X)
 #undef X
+  const Op* view_dtype = nullptr;  // an overload: view.dtype
 };
 extern CoreOps ops;
 
@@ -30,11 +31,10 @@ bool init_core_ops();
 
 /// Fill `values` up to the operator's number of parameters with its defaults.
 inline void fill_defaults(const Op* op, RbValue* values, int given) {
-  const int n = static_cast<int>(op->params.size());
-  for (int i = given; i < n; ++i) values[i] = op->params[i].default_value;
+  for (int i = given; i < op->info.nargs; ++i) values[i] = op->params[i].default_value;
 }
 
-constexpr int kMaxParams = 32;
+constexpr int kMaxParams = RB_MAX_ARGS;
 
 /// One owned tensor; missing trailing arguments take their defaults. Throws.
 TensorRef run_op(const Op* op, std::initializer_list<RbValue> args);

@@ -153,10 +153,10 @@ int category_dtype(PyObject* o) {
   Arena arena;
   RbValue v;
   if (number_value(o, &v, arena)) {
-    return v.tag == RB_BOOL    ? +RB_BOOL8
-           : v.tag == RB_INT   ? +RB_I64
-           : v.tag == RB_FLOAT ? default_dtype()
-                               : to_complex(default_dtype());
+    return v.tag == RB_BOOL                      ? +RB_BOOL8
+           : v.tag == RB_INT || v.tag == RB_UINT ? +RB_I64
+           : v.tag == RB_FLOAT                   ? default_dtype()
+                                                 : to_complex(default_dtype());
   }
   raise(PyExc_TypeError, "tensor data must be numbers or nested sequences of numbers, got %s",
         Py_TYPE(o)->tp_name);
@@ -177,7 +177,7 @@ void write_leaf(PyObject* given, int wide, char* to) {
       raise(PyExc_ValueError,
             "only one-element tensors can be elements of tensor data; use stack() to join tensors");
     }
-    held = Ref(must(tensor_item(tensor_of(o))));
+    held = tensor_item(tensor_of(o));
     o = held.get();
   }
   if (wide == RB_C128) {
@@ -211,7 +211,7 @@ void write_leaf(PyObject* given, int wide, char* to) {
 void check_int_range(PyObject* o, int dtype) {
   if (!PyLong_Check(o) || !is_integral(dtype) || dtype == RB_BOOL8) return;
   const int bits = dtype_info(dtype).itemsize * 8;
-  const bool is_unsigned = dtype_info(dtype).dlpack.code == 1;
+  const bool is_unsigned = dtype_info(dtype).kind == RB_CLASS_UINT;
   if (bits == 64) return;
   const long long v = PyLong_AsLongLong(o);
   const long long low = is_unsigned ? 0 : -(1ll << (bits - 1)),
@@ -267,16 +267,25 @@ void drop_exporter(void* p) {
 
 }  // namespace
 
-PyObject* tensor_item(const RbTensor* t) {
-  return object_boundary([&]() -> PyObject* {
-    if (t->numel != 1) {
-      raise(PyExc_RuntimeError, "item(): a tensor with %lld elements has no one value",
-            static_cast<long long>(t->numel));
-    }
-    if (t->backend == kMeta) raise(PyExc_RuntimeError, "item(): a meta tensor has no data");
-    const TensorRef host = to_host(readable(t, "item()"));
-    return element_to_python(host->data, host->dtype_id);
-  });
+namespace {
+// In host memory, and of a dtype that element_to_python reads.
+TensorRef to_numbers(const RbTensor* t) {
+  const TensorRef host = to_host(t);
+  if (dtype_info(t->dtype_id).category == kOpaque)
+    raise(PyExc_TypeError, "elements of %s have no form in Python: it is opaque",
+          dtype_info(t->dtype_id).name);
+  return is_added(t->dtype_id) ? cast_to(host.get(), dtype_info(t->dtype_id).compute) : host;
+}
+}  // namespace
+
+Ref tensor_item(const RbTensor* t, const char* what) {
+  if (t->numel != 1) {
+    raise(PyExc_RuntimeError, "%s: a tensor with %lld elements has no one value", what,
+          static_cast<long long>(t->numel));
+  }
+  if (t->backend == kMeta) raise(PyExc_RuntimeError, "%s: a meta tensor has no data", what);
+  const TensorRef host = to_numbers(readable(t, what).get());
+  return Ref(must(element_to_python(host->data, host->dtype_id)));
 }
 
 namespace {
@@ -291,12 +300,10 @@ PyObject* nested_list(const RbTensor* t, int dim, const char* at) {
 }
 }  // namespace
 
-PyObject* tensor_to_list(const RbTensor* t) {
-  return object_boundary([&]() -> PyObject* {
-    if (t->backend == kMeta) raise(PyExc_RuntimeError, "tolist(): a meta tensor has no data");
-    const TensorRef host = to_host(readable(t, "tolist()"));
-    return nested_list(host.get(), 0, static_cast<const char*>(host->data));
-  });
+Ref tensor_to_list(const RbTensor* t) {
+  if (t->backend == kMeta) raise(PyExc_RuntimeError, "tolist(): a meta tensor has no data");
+  const TensorRef host = to_numbers(readable(t, "tolist()").get());
+  return Ref(must(nested_list(host.get(), 0, static_cast<const char*>(host->data))));
 }
 
 TensorRef to_host(const RbTensor* t) {
@@ -307,6 +314,14 @@ TensorRef to_host(const RbTensor* t) {
 TensorRef cast_to(const RbTensor* t, int dtype) {
   if (t->dtype_id == dtype) return TensorRef::share(const_cast<RbTensor*>(t));
   return run_op(ops.cast, {value_tensor(const_cast<RbTensor*>(t)), value_dtype(dtype)});
+}
+
+TensorRef in_format(const RbTensor* t, MemoryFormat format, const char* what) {
+  check_memory_format(format, t->ndim, t->shape, what);
+  auto* given = const_cast<RbTensor*>(t);
+  if (format == MemoryFormat::kPreserve || is_contiguous_in(format, t))
+    return TensorRef::share(given);
+  return run_op(ops.contiguous_clone, {value_tensor(given), value_int(static_cast<int>(format))});
 }
 
 TensorRef move_to(const RbTensor* t, const DeviceSpec& device) {

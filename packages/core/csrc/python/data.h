@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "tensor/memory_format.h"
 #include "tensor/tensor.h"
 #include "value_types.h"
 
@@ -22,16 +23,19 @@ TensorRef from_buffer(PyObject* object, int dtype, const std::vector<int64_t>* s
 /// The arguments of `Tensor(...)`: nothing, data (float32), sizes. Throws.
 TensorRef legacy_tensor(PyObject* args, PyObject* device);
 
-/// The one element as a Python number. Throws PythonError or Error.
-PyObject* tensor_item(const RbTensor* t);
+/// The one element as a Python number; `what` asks for it, in messages. Throws PythonError or
+/// Error.
+Ref tensor_item(const RbTensor* t, const char* what = "item()");
 /// Nested lists of Python numbers; a number for 0 dimensions. Throws.
-PyObject* tensor_to_list(const RbTensor* t);
+Ref tensor_to_list(const RbTensor* t);
 /// `t` itself or a copy in host memory. Throws.
 TensorRef to_host(const RbTensor* t);
 /// Cast (through the operator) unless `t` has the dtype already. Throws.
 TensorRef cast_to(const RbTensor* t, int dtype);
 /// Move (through the operator) unless `t` is there already. Throws.
 TensorRef move_to(const RbTensor* t, const DeviceSpec& device);
+/// `t` itself if it lies in `format`, else a copy that does. Throws.
+TensorRef in_format(const RbTensor* t, MemoryFormat format, const char* what);
 /// Whether `o` can be read as tensor data: a sequence or an array. Numbers are not.
 bool looks_like_data(PyObject* o);
 

@@ -39,7 +39,7 @@ struct DLManagedTensorVersioned {
   uint64_t flags;
   DLTensor tensor;
 };
-constexpr uint64_t kReadOnly = 1;
+constexpr uint64_t kReadOnly = 1, kIsCopied = 2;
 
 int backend_for_dlpack(int type) {
   for (int id = 1; id < backend_count(); ++id) {
@@ -97,7 +97,7 @@ void drop_imported(void* p) {
 }
 
 int dtype_of(const RbDType& d) {
-  for (int id = 0; id < RB_DTYPE_COUNT; ++id) {
+  for (int id = 0; id < dtype_count(); ++id) {
     const RbDType& known = dtype_info(id).dlpack;
     if (known.code == d.code && known.bits == d.bits && d.lanes == 1) return id;
   }
@@ -138,7 +138,9 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
     if (requires_grad(self)) {
       raise(PyExc_BufferError, "__dlpack__: the tensor requires grad; use .detach() first");
     }
-    t = const_cast<Tensor*>(impl(readable(t, "__dlpack__")));
+    const TensorRef real = readable(t, "__dlpack__");
+    const bool copied = (t->flags & RB_T_COMPOSITE) != 0;
+    t = real.get();
     if (!t->data && t->numel) raise(PyExc_BufferError, "__dlpack__: a meta tensor has no data");
     if (!versioned && (t->flags & RB_T_READONLY)) {
       raise(PyExc_BufferError,
@@ -148,7 +150,7 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
       return must(PyCapsule_New(export_tensor<DLManagedTensor>(t), "dltensor", drop_plain));
     auto* m = export_tensor<DLManagedTensorVersioned>(t);
     m->version = {1, 0};
-    m->flags = t->flags & RB_T_READONLY ? kReadOnly : 0;
+    m->flags = (t->flags & RB_T_READONLY ? kReadOnly : 0) | (copied ? kIsCopied : 0);
     return must(PyCapsule_New(m, "dltensor_versioned", drop_versioned));
   });
 }

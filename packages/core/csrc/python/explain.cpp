@@ -2,13 +2,14 @@
 
 #include <pybind11/stl.h>
 
-#include "arguments.h"
 #include "boundary/plugin.h"
 #include "call/dispatch.h"
+#include "call/plan.h"
 #include "call/run_backend.h"
+#include "calls.h"
 #include "device/backends.h"
 #include "errors.h"
-#include "layer/layers.h"
+#include "layer/composite.h"
 #include "layer/transforms.h"
 #include "op_type.h"
 #include "rules/rule_functions.h"
@@ -125,8 +126,13 @@ Step layer_step(const LayerEntry& layer, const Call& c) {
     step.why = on.empty() ? "no argument carries its key" : on + " carries its key";
   }
   const Handler& exact = c.op->table[layer.bit];
+  if (active && layer.has_composites) step.does = RB_EXPLAIN_ENDS;
   if (exact.fn) {
     if (active) step.handler = "a handler of its own [" + provider_of(exact) + "]";
+    return step;
+  }
+  if (active && layer.has_composites) {
+    step.handler = composite_way(layer, *c.op, c.args, c.nargs);
     return step;
   }
   std::string said;
@@ -153,7 +159,7 @@ Step backend_step(const Call& c, int backend, bool several) {
   } else if (backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn)) {
     step.why = "meta: only shapes and dtypes, by the record's rules";
   } else if (kernel.fn) {
-    step.why = std::string(kernel.flags & RB_K_FORMULA     ? "kernel of the formula"
+    step.why = std::string(kernel.flags & kFormulaFlag     ? "kernel of the formula"
                            : kernel.flags & RB_K_NEEDS_GIL ? "kernel in Python"
                                                            : "kernel") +
                " for " + backend_name(backend);
@@ -209,59 +215,28 @@ py::dict plan(Call& c) {
   return d;
 }
 
-// `use(overload, values)` of the first overload that takes the arguments.
-template <class F>
-auto with_values(const char* what, const py::object& op, const py::tuple& args,
-                 const py::dict& kwargs, const F& use) {
-  std::vector<PyObject*> given;
-  py::list names;
-  for (const py::handle& arg : args) given.push_back(arg.ptr());
-  for (const auto& [name, value] : kwargs) {
-    names.append(name);
-    given.push_back(value.ptr());
-  }
-  const py::tuple kwnames(names);
-  const auto nargs = static_cast<Py_ssize_t>(args.size());
-  std::string why;
-  for (const Overload& overload : overloads_of(op.ptr())) {
-    RbValue values[kMaxParams];
-    Arena arena;
-    Extras extras;
-    Mismatch mismatch;
-    const Parsed parsed =
-        parse_arguments(overload, given.data(), nargs, kwnames.empty() ? nullptr : kwnames.ptr(),
-                        values, arena, extras, mismatch);
-    if (parsed == Parsed::kError) throw PythonError{};
-    if (parsed == Parsed::kYes) return use(overload, values);
-    why += "\n  " + overload.op->schema + ": " + describe(overload, mismatch);
-  }
-  raise(PyExc_TypeError, "%s: no signature takes %s:%s", what,
-        describe_call(given.data(), nargs, kwnames.empty() ? nullptr : kwnames.ptr()).c_str(),
-        why.c_str());
-}
-
 }  // namespace
 
 py::dict dispatch_plan(const py::object& op, const py::tuple& args, const py::dict& kwargs) {
-  return with_values("explain", op, args, kwargs,
-                     [](const Overload& overload, const RbValue* values) {
-                       const auto nargs = static_cast<int32_t>(overload.params.size());
-                       Call c{overload.op, values, nargs, 0, 0, {}};
-                       return plan(c);
-                     });
+  return with_call("explain", op, args, kwargs,
+                   [](const Op& record, const RbValue* values, int32_t n) -> py::object {
+                     Call c{&record, values, n, 0, 0, {}};
+                     return plan(c);
+                   });
 }
 
 py::object decomposed(const py::object& op, const py::tuple& args, const py::dict& kwargs) {
-  return with_values(
-      "decomposed", op, args, kwargs, [](const Overload& overload, const RbValue* values) {
+  return with_call(
+      "decomposed", op, args, kwargs,
+      [](const Op& record, const RbValue* values, int32_t n) -> py::object {
         RbCall c{};
         c.struct_size = sizeof c;
-        c.op = handle(overload.op);
+        c.op = handle(&record);
         RbValue rets[kMaxRets];
-        const int nrets = overload.op->info.nrets;
+        const int nrets = record.info.nrets;
         for (int i = 0; i < nrets; ++i) rets[i] = value_none();
-        decompose(&c, values, static_cast<int32_t>(overload.params.size()), rets, nrets);
-        return py::reinterpret_steal<py::object>(results_to_python(overload.op, rets, nrets));
+        decompose(&c, values, n, rets, nrets);
+        return py::reinterpret_steal<py::object>(results_to_python(&record, rets, nrets));
       });
 }
 

@@ -40,17 +40,14 @@ SliceBounds slice_bounds(const PySliceObject* s) {
 }
 
 // A plain integer index: an int, a NumPy integer or a 0-d integer tensor; bools are masks. A tensor
-// of a transform has no one value.
+// of a transform has no one value; a composite is its layer's.
 bool integer_index(PyObject* o, int64_t* out) {
   if (PyBool_Check(o)) return false;
   if (is_tensor(o)) {
     const Tensor* t = tensor_of(o);
-    if (t->ndim != 0 || t->flags & RB_T_WRAPPER || !is_integral(t->dtype_id) ||
-        t->dtype_id == RB_BOOL8)
+    if (t->ndim != 0 || is_made_of_parts(t) || !is_integral(t->dtype_id) || t->dtype_id == RB_BOOL8)
       return false;
-    Ref number(tensor_item(t));
-    if (!number) throw PythonError{};
-    return int_value(number.get(), out);
+    return int_value(tensor_item(t).get(), out);
   }
   return int_value(o, out);
 }
@@ -260,21 +257,25 @@ void assign(PyObject* self, PyObject* key, PyObject* value) {
 
 }  // namespace
 
-PyObject* tensor_subscript(PyObject* self, PyObject* key) {
+namespace {
+
+// One view operator with all its arguments.
+PyObject* view_of(const Op* op, const RbValue* values) {
+  RbValue ret = value_none();
+  const int32_t code = call(op, values, op->info.nargs, &ret, 1);
+  return __builtin_expect(code == RB_OK, 1) ? wrap(ret.v.t) : raise_error(code);
+}
+
+PyObject* first_slice(RbTensor* x, const PySliceObject* s) {
+  return object_boundary([&] {
+    const SliceBounds b = slice_bounds(s);
+    const RbValue values[] = {value_tensor(x), value_int(0), b.start, b.stop, b.step};
+    return view_of(ops.slice, values);
+  });
+}
+
+PyObject* subscript(const Tensor* x, PyObject* key) {
   return object_boundary([&]() -> PyObject* {
-    const Tensor* x = tensor_of(self);
-    int64_t i;
-    if (PyLong_CheckExact(key) && x->ndim > 0 && int_value(key, &i)) {
-      return wrap(
-          run_op(ops.select, {value_tensor(const_cast<Tensor*>(x)), value_int(0), value_int(i)})
-              .release_ownership());
-    }
-    if (PySlice_Check(key) && x->ndim > 0) {
-      const SliceBounds b = slice_bounds(reinterpret_cast<PySliceObject*>(key));
-      return wrap(run_op(ops.slice, {value_tensor(const_cast<Tensor*>(x)), value_int(0), b.start,
-                                     b.stop, b.step})
-                      .release_ownership());
-    }
     Split s = Reader(x).run(key);
     if (s.advanced) return wrap(advanced_index(s).release_ownership());
     if (s.view.get() == x && x->ndim > 0) {  // x[...] and x[:] are new views
@@ -283,6 +284,21 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
     }
     return wrap(s.view.release_ownership());
   });
+}
+
+}  // namespace
+
+PyObject* tensor_subscript(PyObject* self, PyObject* key) {
+  Tensor* x = tensor_of(self);
+  if (x->ndim > 0 && PyLong_CheckExact(key)) {
+    const long long i = PyLong_AsLongLong(key);
+    if (i == -1 && PyErr_Occurred()) return nullptr;
+    const RbValue values[] = {value_tensor(x), value_int(0), value_int(i)};
+    return view_of(ops.select, values);
+  }
+  if (x->ndim > 0 && PySlice_Check(key))
+    return first_slice(x, reinterpret_cast<PySliceObject*>(key));
+  return subscript(x, key);
 }
 
 int tensor_assign(PyObject* self, PyObject* key, PyObject* value) {

@@ -10,6 +10,7 @@
 #include "op_type.h"
 #include "python_kernel.h"
 #include "record/examples.h"
+#include "tensor/dtype.h"
 #include "value_types.h"
 
 namespace py = pybind11;
@@ -24,10 +25,8 @@ void add_ops(const std::string& text, const std::string& file, const std::string
   txn.provider = provider;
   txn.replace = replace;
   txn_add_ops(txn, text, file);
-  for (auto& op : txn.ops) {
-    check_formulas(*op);
-    check_examples(*op);
-  }
+  check_formulas(txn.ops);
+  for (auto& op : txn.ops) check_examples(*op);
   txn_commit(txn);
   refresh_ops();
 }
@@ -38,13 +37,13 @@ void remove_op(const std::string& name) {
 }
 
 int64_t add_python_kernel(const std::string& op, const std::string& target, const py::object& fn,
-                          const std::string& provider, bool fills, bool layer, uint64_t mask,
+                          const std::string& provider, bool fills, bool layer, uint64_t reads,
                           bool replace) {
-  const RbKernel kernel =
-      layer ? make_python_layer_rule(op.c_str(), target.c_str(), fn.ptr())
-            : make_python_kernel(op.c_str(), target.c_str(), fn.ptr(), fills, mask);
+  Registration kernel = layer ? make_python_layer_rule(op, target, fn.ptr())
+                              : make_python_kernel(op, target, fn.ptr(), fills, reads);
+  kernel.provider = provider;
   try {
-    return register_kernel(kernel, provider, replace);
+    return register_kernel(kernel, replace);
   } catch (...) {
     kernel.self_free(kernel.self);
     throw;
@@ -54,19 +53,20 @@ int64_t add_python_kernel(const std::string& op, const std::string& target, cons
 int64_t add_c_kernel(const std::string& op, const std::string& target, uintptr_t address,
                      const std::string& provider, bool contiguous, bool allocates,
                      const std::vector<py::object>& dtypes, bool replace) {
-  RbKernel k{};
-  k.struct_size = sizeof k;
+  Registration k;
+  k.provider = provider;
   k.flags = (contiguous ? +RB_K_CONTIGUOUS : 0u) | (allocates ? +RB_K_ALLOCATES : 0u);
-  k.op = op.c_str();
-  k.backend = target.c_str();
+  k.op = op;
+  k.target = target;
   k.fn = reinterpret_cast<RbFn>(address);
+  k.dtype_mask = dtypes.empty() ? kHeaderDTypes : 0;
   for (const py::object& o : dtypes) {
     const int dtype = dtype_of(o.ptr());
     if (dtype < 0)
       raise(PyExc_TypeError, "dtypes must hold dtypes, got %s", Py_TYPE(o.ptr())->tp_name);
     k.dtype_mask |= uint64_t{1} << dtype;
   }
-  return register_kernel(k, provider, replace);
+  return register_kernel(std::move(k), replace);
 }
 
 // Returns the policy that it had.
@@ -119,7 +119,7 @@ void bind_library(py::module_& m) {
   m.def("remove_op", remove_op, py::arg("name"));
   m.def("add_python_kernel", add_python_kernel, py::arg("op"), py::arg("target"), py::arg("fn"),
         py::arg("provider"), py::arg("fills") = false, py::arg("layer") = false,
-        py::arg("mask") = 0, py::arg("replace") = false);
+        py::arg("reads") = 0, py::arg("replace") = false);
   m.def("add_c_kernel", add_c_kernel, py::arg("op"), py::arg("target"), py::arg("address"),
         py::arg("provider"), py::arg("contiguous") = false, py::arg("allocates") = false,
         py::arg("dtypes") = py::tuple(), py::arg("replace") = false);

@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "boundary/plugin.h"
+#include "buffer.h"
+#include "composite.h"
 #include "convert.h"
 #include "core_ops.h"
 #include "data.h"
@@ -14,7 +16,9 @@
 #include "device/reserved.h"
 #include "dlpack.h"
 #include "errors.h"
+#include "formula/emit.h"
 #include "formula/formula_kernel.h"
+#include "graph.h"
 #include "layer/layers.h"
 #include "library.h"
 #include "memory.h"
@@ -28,6 +32,7 @@
 #include "thread/host_table.h"
 #include "thread/pool.h"
 #include "thread/thread_state.h"
+#include "trace.h"
 #include "value_types.h"
 
 namespace py = pybind11;
@@ -66,9 +71,11 @@ const Op* op_named(const std::string& name) {
   return op;
 }
 
-const char* const kTypeNames[] = {"Tensor", "Tensor[]", "Scalar", "int",       "float", "bool",
-                                  "str",    "dtype",    "device", "Generator", "dim",   "newdim",
-                                  "dim[]",  "perm",     "size[]", "bsize[]",   "int[]", "float[]"};
+const char* const kTypeNames[] = {
+    "Tensor", "Tensor[]",  "Scalar", "int",    "float",    "bool",   "str",     "dtype",
+    "device", "Generator", "dim",    "newdim", "dim[]",    "perm",   "size[]",  "bsize[]",
+    "int[]",  "float[]",   "bool[]", "str[]",  "Scalar[]", "layout", "callable"};
+static_assert(sizeof kTypeNames / sizeof *kTypeNames == RB_A_CALLABLE + 1);
 const char* const kKindNames[] = {"elementwise", "reduction", "along",  "movement",  "batched",
                                   "indexing",    "creation",  "random", "composite", "opaque"};
 
@@ -82,7 +89,9 @@ py::dict describe_param(const Param& p) {
   d["linear"] = (p.flags & RB_ARG_LINEAR) != 0;
   d["bilinear"] = (p.flags & RB_ARG_BILINEAR) != 0;
   d["vjp"] = (p.flags & RB_ARG_HAS_VJP) != 0;
+  d["flat"] = (p.flags & RB_ARG_FLAT) != 0;
   d["fixed_len"] = p.fixed_len;
+  d["choices"] = p.choices;
   d["has_default"] = p.has_default;
   d["default"] = p.has_default ? owned(value_to_python(&p.default_value)) : py::none();
   return d;
@@ -90,7 +99,7 @@ py::dict describe_param(const Param& p) {
 
 py::list dtype_list(uint64_t mask) {
   py::list names;
-  for (int d = 0; d < RB_DTYPE_COUNT; ++d) {
+  for (int d = 0; d < dtype_count(); ++d) {
     if (mask >> d & 1) names.append(kDTypes[d].name);
   }
   return names;
@@ -180,14 +189,22 @@ py::dict describe_op(const std::string& name) {
   d["rets"] = op->ret_names;
   d["returns_list"] = op->returns_list;
   d["view"] = op->is_view();
+  d["memory_format"] = op->memory_format != FormatKeyword::kNone;
   d["maybe_view"] = (op->info.flags & RB_OP_MAYBE_VIEW) != 0;
   d["data_shape"] = (op->info.flags & RB_OP_DATA_SHAPE) != 0;
   d["detached"] = op->detached;
   d["doc"] = op->doc;
   d["ref"] = op->ref;
+  d["dtypes"] = op->dtypes_text;
+  d["numbers"] = op->takes_numbers();
+  d["identity"] = op->identity;
+  py::list checks;
+  for (const Check& check : op->checks) checks.append(check.condition + " : " + check.message);
+  d["checks"] = checks;
+  d["data_checks"] = op->data_checks;
+  d["itself_if_real"] = op->itself_if_real;
   d["examples"] = example_calls(*op);
   d["domain"] = domain_bounds(*op);
-  d["accepts"] = op->accepts;
   d["alias"] = op->aliases;
   d["function"] = op->as_function;
   d["method"] = op->as_method;
@@ -219,18 +236,28 @@ py::dict describe_op(const std::string& name) {
   d["kernel_dtypes"] = kernel_dtypes;
   py::dict formula_kernels;  // those of whole formulas, by the formula's name
   auto note = [&](const std::string& formula, int bit, const Handler& handler) {
-    if (!handler.fn || !(handler.flags & RB_K_FORMULA)) return;
+    if (!handler.fn || !(handler.flags & kFormulaFlag)) return;
     const py::str key(formula);
     if (!formula_kernels.contains(key)) formula_kernels[key] = py::dict();
     formula_kernels[key][backend_name(bit)] = handler.provider ? handler.provider : "?";
   };
   for (int bit = 0; bit < backend_count(); ++bit) {
     note("decomp", bit, op->table[bit]);
-    for (size_t i = 0; op->vjp_table && i < op->params.size(); ++i)
-      note("vjp " + op->params[i].name_text, bit, op->vjp_table[i * kBackendBits + bit]);
+    for (size_t i = 0; i < op->params.size(); ++i) {
+      const Op* derivative = find_derivative(*op, static_cast<int>(i));
+      if (derivative) note("vjp " + op->params[i].name_text, bit, derivative->table[bit]);
+    }
   }
   d["formula_kernels"] = formula_kernels;
   return d;
+}
+
+std::map<std::string, std::string> emit(const std::string& dialect) {
+  if (dialect != "cpu" && dialect != "c")
+    fail(RB_E_ARG, "emit: dialect must be 'cpu' or 'c', got '%s'", dialect.c_str());
+  Emission emission(dialect == "cpu" ? Dialect::kCpu : Dialect::kC);
+  for (const Op* op : all_ops()) emission.add(*op);
+  return emission.files();
 }
 
 std::vector<std::string> record_names() {
@@ -271,11 +298,12 @@ py::list describe_backends() {
   py::list list;
   for (int id = 0; id < backend_count(); ++id) {
     const BackendEntry& entry = backend_entry(id);
-    uint64_t in_use = 0, reserved = 0, peak = 0;
-    for (int device : devices_with_memory(id)) {
-      const MemoryStats stats = memory_stats(id, device);
+    uint64_t in_use = 0, cached = 0, peak = 0;
+    for (Heap* heap : heaps_of(id)) {
+      const BlockStats stats = heap->stats().all;
       in_use += stats.block_bytes.current;
-      reserved += stats.segment_bytes.current;
+      // Whole segments, which can be given back.
+      cached += stats.segment_bytes.current - stats.block_bytes.current - stats.split_bytes.current;
       peak += stats.block_bytes.peak;
     }
     py::dict d;
@@ -284,7 +312,7 @@ py::list describe_backends() {
     d["host_memory"] = has_host_memory(id);
     d["devices"] = device_count(id);
     d["bytes_in_use"] = in_use;
-    d["bytes_cached"] = reserved - in_use;
+    d["bytes_cached"] = cached;
     d["bytes_peak"] = peak;
     list.append(d);
   }
@@ -305,6 +333,23 @@ py::list describe_plugins() {
   return list;
 }
 
+// ---- dtypes
+
+std::vector<std::string> dtype_names() {
+  std::vector<std::string> names;
+  for (int d = 0; d < dtype_count(); ++d) {
+    if (*dtype_info(d).name) names.emplace_back(dtype_info(d).name);
+  }
+  return names;
+}
+
+py::object float_limits(const py::object& o) {
+  const int dtype = dtype_argument(o);
+  if (dtype < 0 || (!is_floating(dtype) && !is_complex(dtype))) return py::none();
+  const DTypeInfo& d = dtype_info(to_real(dtype));
+  return py::make_tuple(d.bits, d.eps, d.max, d.tiny, d.name);
+}
+
 // ---- plugins
 
 void load(const std::string& path, const std::map<std::string, std::string>& devices,
@@ -318,6 +363,7 @@ void load(const std::string& path, const std::map<std::string, std::string>& dev
   }
   check(code);
   refresh_ops();
+  refresh_dtypes();
 }
 
 // ---- wrappers of transforms, for printing
@@ -411,6 +457,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("op_info", describe_op);
   m.def("check_records", check_all_formulas,
         "Compile every formula of every record; raises for the first bad one.");
+  m.def("emit", emit, "The records' elementwise formulas as source text for a dialect, by file.");
   m.def(
       "use_formula_kernels", [](bool on) { return formula_kernels.exchange(on); },
       "Whether kernels of whole formulas run, in all threads; returns what was set before.");
@@ -468,10 +515,13 @@ PYBIND11_MODULE(_C, m) {
   m.def("plugins", describe_plugins);
   bind_memory(m);
   bind_streams(m);
+  bind_graph(m);
   bind_library(m);
+  bind_composite(m);
+  bind_trace(m);
 
   m.def("get_default_dtype",
-        [] { return py::reinterpret_borrow<py::object>(dtype_objects[default_dtype()]); });
+        [] { return py::reinterpret_borrow<py::object>(dtype_object(default_dtype())); });
   m.def("set_default_dtype", [](const py::object& o) {
     const int dtype = dtype_argument(o);
     if (dtype < 0 || !is_floating(dtype))
@@ -480,11 +530,22 @@ PYBIND11_MODULE(_C, m) {
   });
   m.def("promote_types", [](const py::object& a, const py::object& b) {
     return py::reinterpret_borrow<py::object>(
-        dtype_objects[promote(dtype_argument(a), dtype_argument(b))]);
+        dtype_object(promote(dtype_argument(a), dtype_argument(b))));
   });
   m.def("can_cast", [](const py::object& a, const py::object& b) {
     return can_cast(dtype_argument(a), dtype_argument(b));
   });
+  m.def("dtype_names", dtype_names, "Names of all dtypes.");
+  m.def(
+      "buffer_format",
+      [](const py::object& o) -> py::object {
+        const int dtype = dtype_argument(o);
+        const char* format = dtype < 0 ? nullptr : buffer_format(dtype);
+        return format ? py::object(py::str(format)) : py::none();
+      },
+      "The format of a dtype in the buffer protocol; None: it has none.");
+  m.def("float_limits", float_limits,
+        "(bits, eps, max, tiny) of a floating or complex dtype, of a part of it; None for others.");
   m.def("get_num_threads", num_threads);
   m.def("set_num_threads", set_num_threads);
   m.def("seed_all", seed_all);

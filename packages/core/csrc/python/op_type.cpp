@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "convert.h"
+#include "data.h"
 #include "device/backends.h"
 #include "rules/infer.h"
 #include "tensor_type.h"
@@ -35,7 +36,7 @@ OpObject* as_op(PyObject* o) { return reinterpret_cast<OpObject*>(o); }
 
 int64_t elements(const Overload& overload, const RbValue* values) {
   int64_t total = 0;
-  const int n = static_cast<int>(overload.params.size());
+  const int n = overload.op->info.nargs;
   for (int i = 0; i < n; ++i) {
     const RbValue& v = values[i];
     if (v.tag == RB_TENSOR) {
@@ -53,7 +54,7 @@ int64_t elements(const Overload& overload, const RbValue* values) {
 }
 
 int32_t run(const Overload& overload, const RbValue* values, RbValue* rets, uint32_t flags) {
-  const int nargs = static_cast<int>(overload.params.size());
+  const int nargs = overload.op->info.nargs;
   const int nrets = overload.op->info.nrets;
   if (__builtin_expect(elements(overload, values) < kLargeCall, 1)) {
     return call(overload.op, values, nargs, rets, nrets, flags);
@@ -105,6 +106,41 @@ PyObject* run_inplace(const OpObject* o, const Overload& overload, const RbValue
   return code == RB_OK ? Py_NewRef(self) : raise_error(code);
 }
 
+// With memory_format=.
+PyObject* run_formatted(const OpObject* o, const Overload& overload, const RbValue* values,
+                        const Extras& extras) {
+  return object_boundary([&]() -> PyObject* {
+    const bool itself = overload.op->memory_format == FormatKeyword::kItself;
+    const MemoryFormat absent = itself ? MemoryFormat::kContiguous : MemoryFormat::kPreserve;
+    const MemoryFormat format = memory_format_of(extras.memory_format, absent, o->name);
+    // There is nothing to preserve, or the result would not be what its name says.
+    const bool nothing = values[0].tag != RB_TENSOR && extras.memory_format != Py_None;
+    if (format == MemoryFormat::kPreserve && (itself || nothing))
+      raise(PyExc_RuntimeError, "%s(): preserve_format is not supported here", o->name);
+    TensorRef made;
+    if (itself) {
+      made = TensorRef::share(values[0].v.t);
+    } else {
+      RbValue ret = value_none();
+      const int32_t code = run(overload, values, &ret, 0);
+      if (code != RB_OK) return raise_error(code);
+      made = TensorRef(ret.v.t);
+      // Of strides that fit the format too (dimensions of size 1), a new tensor has its own.
+      if (format != MemoryFormat::kPreserve && made->ndim <= kMaxDims) {
+        check_memory_format(format, made->ndim, made->shape, o->name);
+        int64_t own[kMaxDims];
+        format_strides(format, made->ndim, made->shape, own);
+        if (std::memcmp(own, made->strides, made->ndim * sizeof(int64_t)))
+          made = run_op(ops.contiguous_clone,
+                        {value_tensor(made.get()), value_int(static_cast<int>(format))});
+      }
+    }
+    Ref result(must(wrap(in_format(made.get(), format, o->name).release_ownership())));
+    if (extras.requires_grad) set_requires_grad(result.get(), extras.requires_grad);
+    return result.release();
+  });
+}
+
 PyObject* finish(const OpObject* o, const Overload& overload, const RbValue* values,
                  PyObject* const* args, Py_ssize_t nargs, const Extras& extras) {
   if (__builtin_expect(o->inplace, 0)) {
@@ -117,6 +153,8 @@ PyObject* finish(const OpObject* o, const Overload& overload, const RbValue* val
     return self ? run_inplace(o, overload, values, self, extras) : nullptr;
   }
   if (__builtin_expect(extras.out != nullptr, 0)) return run_out(o, overload, values, extras.out);
+  if (__builtin_expect(extras.memory_format != nullptr, 0))
+    return run_formatted(o, overload, values, extras);
   const int nrets = overload.op->info.nrets;
   RbValue rets[kMaxRets];
   for (int i = 0; i < nrets; ++i) rets[i] = value_none();

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "call/dispatch.h"
+#include "call/plan.h"
 #include "convert.h"
 #include "device/backends.h"
 #include "errors.h"
@@ -17,7 +18,7 @@ namespace {
 
 constexpr uint64_t kLayerMask = ~((1ull << kBackendBits) - 1);
 
-// RbKernel.self. It is never freed: a call on another thread may be on the way to it when the
+// Registration.self. It is never freed: a call on another thread may be on the way to it when the
 // kernel is taken back, which only drops `fn`.
 struct PythonKernel {
   PyObject* fn;               // null: taken back
@@ -37,7 +38,8 @@ void drop_function(void* self) {
 
 /// Whether core runs the call itself: no layer, but perhaps transforms, sees what the kernel does.
 bool below_layers() {
-  constexpr uint64_t layers = kLayerMask & ~(uint64_t{1} << kTransformSlot);
+  constexpr uint64_t layers =
+      kLayerMask & ~(uint64_t{1} << kTransformSlot | uint64_t{1} << kCompositeSlot);
   return (thread_state().exclude & layers) == layers;
 }
 
@@ -411,22 +413,29 @@ RbFn trampoline(const std::string& target, bool fills) {
 
 }  // namespace
 
-RbKernel make_python_kernel(const char* op, const char* target, PyObject* fn, bool fills,
-                            uint64_t mask) {
-  RbKernel k{};
-  k.struct_size = sizeof k;
+Registration make_python_kernel(const std::string& op, const std::string& target, PyObject* fn,
+                                bool fills, uint64_t reads) {
+  Registration k;
+  const int rule = find_rule(target);
+  k.kind = rule >= 0 ? Registration::kRule : Registration::kKernel;
+  k.slot = rule;
   k.flags = RB_K_NEEDS_GIL | (fills ? 0u : +RB_K_ALLOCATES);
   k.op = op;
-  k.backend = target;
+  k.target = target;
   k.fn = trampoline(target, fills);
   k.self = new PythonKernel{Py_NewRef(fn)};
   k.self_free = drop_function;
-  k.dtype_mask = mask;
+  if (reads) {
+    k.reads_args = reads & UINT32_MAX;
+    k.reads_rets = reads >> 32;
+  }
   return k;
 }
 
-RbKernel make_python_layer_rule(const char* op, const char* layer, PyObject* fn) {
-  RbKernel k = make_python_kernel(op, layer, fn, false, 0);
+Registration make_python_layer_rule(const std::string& op, const std::string& layer, PyObject* fn) {
+  Registration k = make_python_kernel(op, layer, fn, false, 0);
+  k.kind = Registration::kKernel;
+  k.slot = -1;
   k.fn = run_returning<Kind::kLayer>;
   return k;
 }

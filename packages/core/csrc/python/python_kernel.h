@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "rabbet/abi.h"
+#include "boundary/registry.h"
 #include "ref.h"
 
 namespace rabbet::python {
@@ -18,11 +18,12 @@ namespace rabbet::python {
 ///   "jvp": the tuples of the arguments, the results and the tangents of the arguments; it returns
 ///   a
 ///     tuple with an entry for each result.
-/// `mask`: RbKernel.dtype_mask.
-RbKernel make_python_kernel(const char* op, const char* target, PyObject* fn, bool fills,
-                            uint64_t mask);
+/// `reads`: of "vjp", the arguments whose values it reads in the lower 32 bits, results in the
+/// upper; 0: all.
+Registration make_python_kernel(const std::string& op, const std::string& target, PyObject* fn,
+                                bool fills, uint64_t reads);
 
 /// A layer's handler for the operator.
-RbKernel make_python_layer_rule(const char* op, const char* layer, PyObject* fn);
+Registration make_python_layer_rule(const std::string& op, const std::string& layer, PyObject* fn);
 
 }  // namespace rabbet::python

@@ -15,7 +15,7 @@ PyObject* get_shape(PyObject* o, void*) {
   return make_size(tensor_of(o)->ndim, tensor_of(o)->shape);
 }
 PyObject* get_ndim(PyObject* o, void*) { return PyLong_FromLong(tensor_of(o)->ndim); }
-PyObject* get_dtype(PyObject* o, void*) { return Py_NewRef(dtype_objects[tensor_of(o)->dtype_id]); }
+PyObject* get_dtype(PyObject* o, void*) { return Py_NewRef(dtype_object(tensor_of(o)->dtype_id)); }
 PyObject* get_device(PyObject* o, void*) { return device_of(tensor_of(o)); }
 PyObject* get_layout(PyObject*, void*) { return Py_NewRef(strided_layout); }
 PyObject* get_itemsize(PyObject* o, void*) {

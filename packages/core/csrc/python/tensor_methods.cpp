@@ -8,6 +8,7 @@
 #include "device/backends.h"
 #include "dlpack.h"
 #include "errors.h"
+#include "layer/transforms.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
 #include "value_types.h"
@@ -58,7 +59,19 @@ PyObject* numel(PyObject* s, PyObject*) { return PyLong_FromLongLong(tensor_of(s
 PyObject* element_size(PyObject* s, PyObject*) {
   return PyLong_FromLong(dtype_info(tensor_of(s)->dtype_id).itemsize);
 }
-PyObject* data_ptr(PyObject* s, PyObject*) { return PyLong_FromVoidPtr(tensor_of(s)->data); }
+PyObject* data_ptr(PyObject* s, PyObject*) {
+  return object_boundary([&]() -> PyObject* {
+    Tensor* t = tensor_of(s);
+    if (!(t->flags & RB_T_COMPOSITE)) return PyLong_FromVoidPtr(t->data);
+    const TensorRef real = readable(t, "data_ptr()");
+    if (real->refs.load(std::memory_order_acquire) == 1) {
+      raise(PyExc_RuntimeError,
+            "data_ptr(): the tensor's layer makes its values anew each time: there is no address "
+            "that lasts; keep the tensor that holds them, for example t + 0");
+    }
+    return PyLong_FromVoidPtr(real->data);
+  });
+}
 PyObject* storage_offset(PyObject* s, PyObject*) {
   const Tensor* t = tensor_of(s);
   const int64_t bytes = static_cast<char*>(t->data) - static_cast<char*>(t->storage->data);
@@ -68,8 +81,21 @@ PyObject* storage_id(PyObject* s, PyObject*) { return PyLong_FromVoidPtr(tensor_
 PyObject* storage_nbytes(PyObject* s, PyObject*) {
   return PyLong_FromUnsignedLongLong(tensor_of(s)->storage->nbytes);
 }
-PyObject* is_contiguous(PyObject* s, PyObject* const*, Py_ssize_t, PyObject*) {
-  return PyBool_FromLong((tensor_of(s)->flags & RB_T_CONTIGUOUS) != 0);
+PyObject* is_contiguous(PyObject* s, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  return object_boundary([&] {
+    const Py_ssize_t given = names ? PyTuple_GET_SIZE(names) : 0;
+    if (nargs || given > 1) {
+      raise(PyExc_TypeError, "is_contiguous() takes one keyword argument, memory_format");
+    }
+    if (given && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "memory_format")) {
+      raise(PyExc_TypeError, "is_contiguous() got an unexpected keyword argument '%U'",
+            PyTuple_GET_ITEM(names, 0));
+    }
+    const MemoryFormat format =
+        given ? memory_format_of(args[0], MemoryFormat::kContiguous, "is_contiguous")
+              : MemoryFormat::kContiguous;
+    return PyBool_FromLong(is_contiguous_in(format, tensor_of(s)));
+  });
 }
 PyObject* is_floating_point(PyObject* s, PyObject*) {
   return PyBool_FromLong(is_floating(tensor_of(s)->dtype_id));
@@ -77,20 +103,29 @@ PyObject* is_floating_point(PyObject* s, PyObject*) {
 PyObject* is_complex_(PyObject* s, PyObject*) {
   return PyBool_FromLong(is_complex(tensor_of(s)->dtype_id));
 }
-PyObject* item(PyObject* s, PyObject*) { return tensor_item(tensor_of(s)); }
-PyObject* tolist(PyObject* s, PyObject*) { return tensor_to_list(tensor_of(s)); }
+PyObject* item(PyObject* s, PyObject*) {
+  return object_boundary([&] { return tensor_item(tensor_of(s)).release(); });
+}
+PyObject* tolist(PyObject* s, PyObject*) {
+  return object_boundary([&] { return tensor_to_list(tensor_of(s)).release(); });
+}
 
 // ---- conversion
 
-PyObject* converted(PyObject* self, int dtype, const DeviceSpec* device, bool copy) {
+PyObject* converted(PyObject* self, int dtype, const DeviceSpec* device, bool copy,
+                    MemoryFormat format = MemoryFormat::kPreserve) {
   Tensor* t = tensor_of(self);
   TensorRef moved = device ? move_to(t, *device) : TensorRef::share(t);
   TensorRef cast = dtype < 0 ? moved : cast_to(moved.get(), dtype);
+  const bool preserves = format == MemoryFormat::kPreserve;
   if (cast.get() == t) {
-    if (!copy) return Py_NewRef(self);
-    cast = run_op(ops.clone, {value_tensor(t)});
+    if (!copy && (preserves || suggested_format(t) == format)) return Py_NewRef(self);
+    check_memory_format(format, t->ndim, t->shape, "to()");
+    cast = preserves ? run_op(ops.clone, {value_tensor(t)})
+                     : run_op(ops.contiguous_clone,
+                              {value_tensor(t), value_int(static_cast<int>(format))});
   }
-  return wrap(cast.release_ownership());
+  return wrap(in_format(cast.get(), format, "to()").release_ownership());
 }
 
 // to(dtype), to(device), to(device, dtype), to(other), all with non_blocking=, copy=,
@@ -99,6 +134,7 @@ PyObject* to(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* 
   return object_boundary([&]() -> PyObject* {
     int dtype = -1;
     bool copy = false, have_device = false;
+    MemoryFormat format = MemoryFormat::kPreserve;
     DeviceSpec device{};
     auto take = [&](PyObject* o) {
       if (o == Py_None) return;
@@ -133,11 +169,13 @@ PyObject* to(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* 
         take(value);
       } else if (!std::strcmp(name, "copy")) {
         copy = PyObject_IsTrue(value) == 1;
-      } else if (std::strcmp(name, "non_blocking") && std::strcmp(name, "memory_format")) {
+      } else if (!std::strcmp(name, "memory_format")) {
+        format = memory_format_of(value, MemoryFormat::kPreserve, "to");
+      } else if (std::strcmp(name, "non_blocking")) {
         raise(PyExc_TypeError, "to() got an unexpected keyword argument '%s'", name);
       }
     }
-    return converted(self, dtype, have_device ? &device : nullptr, copy);
+    return converted(self, dtype, have_device ? &device : nullptr, copy, format);
   });
 }
 
@@ -164,20 +202,22 @@ PyObject* cuda(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
   });
 }
 
-// view(sizes...) is the operator; view(dtype) reads the same bytes as another type.
+// The dtype of view(dtype) or view(dtype=...), else null.
+PyObject* dtype_argument(PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  const Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+  if (nargs + named != 1 || !is_dtype(args[0])) return nullptr;
+  if (named && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "dtype"))
+    return nullptr;
+  return args[0];
+}
+
+// view(sizes...), or view(dtype), which reads the same bytes as another type.
 PyObject* view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return object_boundary([&]() -> PyObject* {
     Tensor* t = tensor_of(self);
-    if (nargs == 1 && !names && is_dtype(args[0])) {
-      const int dtype = dtype_of(args[0]), from = dtype_info(t->dtype_id).itemsize,
-                item = dtype_info(dtype).itemsize;
-      if (from != item)
-        raise(PyExc_RuntimeError, "view(dtype): the element sizes differ (%d and %d bytes)", from,
-              item);
-      TensorRef same(tensor_share(t, t->ndim, t->shape, t->strides, t->data));
-      same->dtype_id = static_cast<uint16_t>(dtype);
-      same->dtype = dtype_info(dtype).dlpack;
-      return wrap(same.release_ownership());
+    if (PyObject* dtype = dtype_argument(args, nargs, names)) {
+      return wrap(run_op(ops.view_dtype, {value_tensor(t), value_dtype(dtype_of(dtype))})
+                      .release_ownership());
     }
     int64_t sizes[kMaxDims];
     PyObject* list =
@@ -232,9 +272,10 @@ PyObject* make_subclass(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
       raise(PyExc_TypeError,
             "_make_subclass(cls, tensor, requires_grad=False): cls must be a subclass of Tensor");
     }
-    Tensor* t = tensor_of(args[1]);
-    Ref made(must(wrap_as(reinterpret_cast<PyTypeObject*>(args[0]),
-                          tensor_share(t, t->ndim, t->shape, t->strides, t->data))));
+    TensorRef same = run_op(ops.detach, {value_tensor(tensor_of(args[1]))});
+    if (same->pyobj || same->refs.load(std::memory_order_acquire) > 1)  // a layer's own tensor
+      same = TensorRef(tensor_alias(same.get()));
+    Ref made(must(wrap_as(reinterpret_cast<PyTypeObject*>(args[0]), same.release_ownership())));
     PyObject* grad = nargs > 2                               ? args[2]
                      : names && PyTuple_GET_SIZE(names) == 1 ? args[nargs]
                                                              : Py_False;

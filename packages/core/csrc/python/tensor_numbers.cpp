@@ -29,8 +29,8 @@ inline bool operand(PyObject* o, RbValue* v, Arena& arena) {
 }
 
 inline PyObject* finish(const Op* op, RbValue* values, int given) {
-  const int n = static_cast<int>(op->params.size());
-  if (n > given) fill_defaults(op, values, given);
+  const int n = op->info.nargs;
+  fill_defaults(op, values, given);
   RbValue ret = value_none();
   const int64_t elements = (values[0].tag == RB_TENSOR ? values[0].v.t->numel : 0) +
                            (values[1].tag == RB_TENSOR ? values[1].v.t->numel : 0);
@@ -69,7 +69,7 @@ PyObject* inplace(PyObject* a, PyObject* b) {
     const Op* op = ops.*Which;
     fill_defaults(op, values, 2);
     RbValue target = values[0];
-    check(call(op, values, static_cast<int32_t>(op->params.size()), &target, 1, RB_CALL_OUT));
+    check(call(op, values, op->info.nargs, &target, 1, RB_CALL_OUT));
     return Py_NewRef(a);
   });
 }
@@ -95,35 +95,33 @@ PyObject* unary(PyObject* a) {
 
 PyObject* positive(PyObject* a) { return Py_NewRef(a); }
 
-PyObject* item_of(PyObject* a, const char* what) {
+Ref item_of(PyObject* a, const char* what) {
   const Tensor* t = tensor_of(a);
-  if (t->numel == 1) return tensor_item(t);
-  PyErr_Format(PyExc_ValueError,
-               "%s of a tensor with %lld elements is ambiguous: it must have one element", what,
-               static_cast<long long>(t->numel));
-  return nullptr;
+  if (t->numel != 1) {
+    raise(PyExc_ValueError,
+          "%s of a tensor with %lld elements is ambiguous: it must have one element", what,
+          static_cast<long long>(t->numel));
+  }
+  return tensor_item(t, what);
 }
 
 int truth(PyObject* a) {
-  Ref item(item_of(a, "the truth value"));
-  return item ? PyObject_IsTrue(item.get()) : -1;
+  return boundary<int>(-1, [&] { return PyObject_IsTrue(item_of(a, "the truth value").get()); });
 }
 PyObject* to_int(PyObject* a) {
-  Ref item(item_of(a, "int()"));
-  return item ? PyNumber_Long(item.get()) : nullptr;
+  return object_boundary([&] { return PyNumber_Long(item_of(a, "int()").get()); });
 }
 PyObject* to_float(PyObject* a) {
-  Ref item(item_of(a, "float()"));
-  return item ? PyNumber_Float(item.get()) : nullptr;
+  return object_boundary([&] { return PyNumber_Float(item_of(a, "float()").get()); });
 }
 PyObject* to_index(PyObject* a) {
-  const Tensor* t = tensor_of(a);
-  if (!is_integral(t->dtype_id) || t->numel != 1) {
-    PyErr_SetString(PyExc_TypeError, "only integer tensors of one element can be used as an index");
-    return nullptr;
-  }
-  Ref item(tensor_item(t));
-  return item ? PyNumber_Long(item.get()) : nullptr;
+  return object_boundary([&] {
+    const Tensor* t = tensor_of(a);
+    if (!is_integral(t->dtype_id) || t->numel != 1) {
+      raise(PyExc_TypeError, "only integer tensors of one element can be used as an index");
+    }
+    return PyNumber_Long(tensor_item(t, "an index").get());
+  });
 }
 
 PyObject* compare(PyObject* a, PyObject* b, int which) {
@@ -171,8 +169,7 @@ int contains(PyObject* a, PyObject* value) {
     }
     TensorRef hit =
         run_op(ops.any, {value_tensor(run_op(ops.eq, {value_tensor(tensor_of(a)), v}).get())});
-    Ref item(must(tensor_item(hit.get())));
-    return PyObject_IsTrue(item.get());
+    return PyObject_IsTrue(tensor_item(hit.get(), "the operator 'in'").get());
   });
 }
 

@@ -14,38 +14,27 @@ namespace rabbet::python {
 
 PyTypeObject* tensor_type;
 PyObject* repr_callback;
+#ifndef Py_GIL_DISABLED
+TensorObject* free_objects[kFreeObjects];
+int free_object_count = 0;
+#endif
 
 namespace {
 
 TensorObject* as_tensor_object(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
 
-// ---- allocation: objects of the exact type are reused
-
-#ifndef Py_GIL_DISABLED
-constexpr int kFreeObjects = 256;
-TensorObject* free_objects[kFreeObjects];  // guarded by Python's lock
-int free_count = 0;
-#endif
-
 TensorObject* new_object() {
-#ifndef Py_GIL_DISABLED
-  if (__builtin_expect(free_count > 0, 1)) {
-    TensorObject* o = free_objects[--free_count];
-    Py_SET_REFCNT(reinterpret_cast<PyObject*>(o), 1);
-    return o;
-  }
-#endif
   // Not tracked by the collector until it has a __dict__: without one it cannot be part of a cycle.
   TensorObject* o = PyObject_GC_New(TensorObject, tensor_type);
   if (o) o->dict = o->weakrefs = nullptr;
   return o;
 }
 
-void free_object(TensorObject* o) {
+inline void free_object(TensorObject* o) {
   PyTypeObject* type = Py_TYPE(o);
 #ifndef Py_GIL_DISABLED
-  if (type == tensor_type && free_count < kFreeObjects) {
-    free_objects[free_count++] = o;  // it keeps its reference to the type
+  if (type == tensor_type && free_object_count < kFreeObjects) {
+    free_objects[free_object_count++] = o;  // it keeps its reference to the type
     return;
   }
 #endif
@@ -175,7 +164,7 @@ PyGetSetDef dict_getset = {"__dict__", get_dict, set_dict, nullptr, nullptr};
 
 }  // namespace
 
-PyObject* wrap(RbTensor* rt) {
+PyObject* wrap_known(RbTensor* rt) {
   Tensor* t = impl(rt);
   if (__builtin_expect(t->pyobj == nullptr, 1)) {
     TensorObject* o = new_object();

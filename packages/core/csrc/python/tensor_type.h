@@ -15,6 +15,13 @@ struct TensorObject {
 
 extern PyTypeObject* tensor_type;
 
+// Objects of the exact type are reused.
+#ifndef Py_GIL_DISABLED
+constexpr int kFreeObjects = 256;
+extern TensorObject* free_objects[kFreeObjects];  // guarded by Python's lock
+extern int free_object_count;
+#endif
+
 inline bool is_tensor(PyObject* o) {
   return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type);
 }
@@ -22,7 +29,20 @@ inline Tensor* tensor_of(PyObject* o) { return reinterpret_cast<TensorObject*>(o
 
 /// New reference to the one Python object of `t`; takes over the caller's reference to `t`, also on
 /// error.
-PyObject* wrap(RbTensor* t);
+PyObject* wrap_known(RbTensor* t);
+inline PyObject* wrap(RbTensor* rt) {
+#ifndef Py_GIL_DISABLED
+  Tensor* t = impl(rt);
+  if (__builtin_expect(!t->pyobj && free_object_count > 0, 1)) {  // new for Python
+    TensorObject* o = free_objects[--free_object_count];
+    Py_SET_REFCNT(reinterpret_cast<PyObject*>(o), 1);
+    o->t = t;
+    t->pyobj = o;
+    return reinterpret_cast<PyObject*>(o);
+  }
+#endif
+  return wrap_known(rt);
+}
 /// The same for a tensor that stays with its owner.
 inline PyObject* wrap_borrowed(RbTensor* t) {
   retain(t);

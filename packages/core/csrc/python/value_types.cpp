@@ -13,8 +13,7 @@ namespace rabbet::python {
 
 PyTypeObject *dtype_type, *device_type, *size_type, *generator_type, *layout_type,
     *memory_format_type;
-PyObject* dtype_objects[RB_DTYPE_COUNT];
-PyObject *strided_layout, *channels_last_format;
+PyObject* strided_layout;
 
 namespace {
 
@@ -30,6 +29,9 @@ void free_plain(PyObject* self) {  // an instance of a heap type holds its type
 
 // ---- dtype
 
+PyObject* dtype_objects[RB_MAX_DTYPES];
+int dtypes_named = 0;  // those that have objects
+
 const DTypeInfo& info_of(PyObject* self) { return dtype_info(as<DTypeObject>(self)->id); }
 
 PyObject* dtype_repr(PyObject* self) {
@@ -44,15 +46,15 @@ PyObject* dtype_complex(PyObject* self, void*) {
   return PyBool_FromLong(info_of(self).category == kComplex);
 }
 PyObject* dtype_signed(PyObject* self, void*) {
-  const auto code = info_of(self).dlpack.code;
-  return PyBool_FromLong(code != 1 && code != 6);
+  const int kind = info_of(self).kind;
+  return PyBool_FromLong(kind != RB_CLASS_UINT && kind != RB_CLASS_BOOL);
 }
 PyObject* dtype_to_real(PyObject* self, PyObject*) {
-  return Py_NewRef(dtype_objects[to_real(as<DTypeObject>(self)->id)]);
+  return Py_NewRef(dtype_object(to_real(as<DTypeObject>(self)->id)));
 }
 PyObject* dtype_to_complex(PyObject* self, PyObject*) {
   const int id = as<DTypeObject>(self)->id;
-  return Py_NewRef(dtype_objects[to_complex(id)]);
+  return Py_NewRef(dtype_object(to_complex(id)));
 }
 // Pickled by name: `rabbet.float32`.
 PyObject* dtype_reduce(PyObject* self, PyObject*) {
@@ -343,10 +345,12 @@ PyType_Spec memory_format_spec = {"rabbet.memory_format", sizeof(ConstantObject)
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                                   constant_slots};
 
-bool add_constant(PyObject* module, PyTypeObject* type, const char* name, PyObject** out) {
+bool add_constant(PyObject* module, PyTypeObject* type, const char* name, int value,
+                  PyObject** out = nullptr) {
   PyObject* o = type->tp_alloc(type, 0);
   if (!o) return false;
   as<ConstantObject>(o)->name = name;
+  as<ConstantObject>(o)->value = value;
   if (out) *out = Py_NewRef(o);
   Ref owned(o);
   return PyModule_AddObjectRef(module, name, o) == 0;
@@ -361,6 +365,30 @@ PyTypeObject* add_type(PyObject* module, PyType_Spec* spec, PyObject* base = nul
 
 }  // namespace
 
+namespace {
+bool name_dtypes(PyObject* module, PyObject* package) {
+  for (; dtypes_named < dtype_count(); ++dtypes_named) {
+    PyObject* o = dtype_type->tp_alloc(dtype_type, 0);
+    if (!o) return false;
+    as<DTypeObject>(o)->id = dtypes_named;
+    dtype_objects[dtypes_named] = o;
+    const char* name = dtype_info(dtypes_named).name;
+    if (*name && PyObject_SetAttrString(module, name, o) < 0) return false;
+    if (package && *name && PyObject_SetAttrString(package, name, o) < 0) return false;
+  }
+  return true;
+}
+}  // namespace
+
+PyObject* dtype_object(int id) { return dtype_objects[id]; }
+
+void refresh_dtypes() {
+  if (dtypes_named == dtype_count()) return;
+  const Ref module(must(PyImport_ImportModule("rabbet._C")));
+  const Ref package(must(PyImport_ImportModule("rabbet")));
+  if (!name_dtypes(module.get(), package.get())) throw PythonError{};
+}
+
 bool init_value_types(PyObject* module) {
   dtype_type = add_type(module, &dtype_spec);
   device_type = add_type(module, &device_spec);
@@ -372,17 +400,22 @@ bool init_value_types(PyObject* module) {
   if (!dtype_type || !device_type || !size_type || !generator_type || !layout_type ||
       !memory_format_type)
     return false;
-  for (int id = 0; id < RB_DTYPE_COUNT; ++id) {
-    PyObject* o = dtype_type->tp_alloc(dtype_type, 0);
-    if (!o) return false;
-    as<DTypeObject>(o)->id = id;
-    dtype_objects[id] = o;
-    if (PyModule_AddObjectRef(module, dtype_info(id).name, o) < 0) return false;
+  if (!name_dtypes(module, nullptr)) return false;
+  for (int f = 0; f < kMemoryFormats; ++f) {
+    if (!add_constant(module, memory_format_type, memory_format_name(static_cast<MemoryFormat>(f)),
+                      f))
+      return false;
   }
-  return add_constant(module, layout_type, "strided", &strided_layout) &&
-         add_constant(module, memory_format_type, "contiguous_format", nullptr) &&
-         add_constant(module, memory_format_type, "preserve_format", nullptr) &&
-         add_constant(module, memory_format_type, "channels_last", &channels_last_format);
+  return add_constant(module, layout_type, "strided", 0, &strided_layout);
+}
+
+MemoryFormat memory_format_of(PyObject* o, MemoryFormat absent, const char* method) {
+  if (o == Py_None) return absent;
+  if (Py_TYPE(o) != memory_format_type) {
+    raise(PyExc_TypeError, "%s(): argument 'memory_format' must be rabbet.memory_format, not %s",
+          method, Py_TYPE(o)->tp_name);
+  }
+  return static_cast<MemoryFormat>(as<ConstantObject>(o)->value);
 }
 
 int dtype_of(PyObject* o) {

@@ -4,6 +4,7 @@
 
 #include "device/generator.h"
 #include "ref.h"
+#include "tensor/memory_format.h"
 
 namespace rabbet::python {
 
@@ -21,6 +22,7 @@ struct GeneratorObject {
 };
 struct ConstantObject {  // rabbet.strided, rabbet.contiguous_format, ...
   PyObject_HEAD const char* name;
+  int value;
 };
 
 extern PyTypeObject* dtype_type;
@@ -29,15 +31,20 @@ extern PyTypeObject* size_type;
 extern PyTypeObject* generator_type;
 extern PyTypeObject* layout_type;
 extern PyTypeObject* memory_format_type;
-extern PyObject* dtype_objects[RB_DTYPE_COUNT];  // borrowed singletons
 extern PyObject* strided_layout;
-extern PyObject* channels_last_format;
 
 /// Make the types and singletons and add them to `module`; false with a Python exception set.
 bool init_value_types(PyObject* module);
 
 inline bool is_dtype(PyObject* o) { return Py_TYPE(o) == dtype_type; }
 inline bool is_device(PyObject* o) { return Py_TYPE(o) == device_type; }
+
+/// The format that `o` is, None being `absent`; raises a TypeError that names `method`.
+MemoryFormat memory_format_of(PyObject* o, MemoryFormat absent, const char* method);
+/// The object of a dtype, borrowed; there is one of each.
+PyObject* dtype_object(int id);
+/// Give dtypes that were added since then their objects, as attributes of `rabbet`. Throws.
+void refresh_dtypes();
 
 /// Id of a dtype object or of the types bool, int, float, complex; -1 for anything else.
 int dtype_of(PyObject* o);

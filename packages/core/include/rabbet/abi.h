@@ -4,13 +4,14 @@
  *  1. It is C11 and C++17. A plugin includes it, links nothing of core, and exports ONE symbol,
  *     `const RbPlugin* rabbet_plugin_v0(void)`. Core hands it a table of functions (RbHost) in
  *     `init`.
- *  2. Every struct that may grow begins with `struct_size` (RbTensor has `view_size`). Members are
- *     only appended, and the minor version counts up. Use RB_HAS before touching a member that a
- *     shorter, older struct may lack. The other structs never change: what they lack comes in a new
- *     struct, or in a member of the struct that refers to them. Constants keep their values, new
- *     ones are appended; who meets a value that it does not know treats it as not supported.
- *  3. Nothing is thrown across. A function returns RB_OK or a code whose message lies in core's
- *     thread-local error record (err_set).
+ *  2. Every struct that may grow begins with `struct_size` (RbTensor has `view_size`): the bytes
+ *     that its maker filled, or that its reader has room for. Members are only appended, and the
+ *     minor version counts up. Use RB_HAS before touching a member that a shorter, older struct may
+ *     lack. An array of such structs says how far apart they lie (RB_ARG). RbValue, RbDevice and
+ *     RbDType never change. Constants keep their values, new ones are appended; who meets a value
+ *     that it does not know treats it as not supported.
+ *  3. Nothing is thrown across. What can fail returns RB_OK or a code, whose message lies in core's
+ *     thread-local error record (err_set). The others accept null and ids that are none.
  *  4. Arguments are borrowed for the length of the call, results are owned by the receiver.
  *  5. Kernels and layers are re-entrant: any thread may run them, with or without Python's lock.
  *     The body of a `parallel_for` must not call operators.
@@ -26,7 +27,7 @@
 #include <stdint.h>
 
 #define RB_ABI_MAJOR 0
-#define RB_ABI_MINOR 5
+#define RB_ABI_MINOR 6
 /* The least minor version that the plugin needs (RbPlugin.abi_min): `rabbet_add_plugin` defines it
  * as the plugin's manifest says. Unsaid, it is that of this header. */
 #ifndef RB_ABI_NEEDED
@@ -43,6 +44,13 @@
 #define RB_HAS(p, f) \
   ((p)->struct_size >= (size_t)((const char*)&(p)->f - (const char*)(p)) + sizeof((p)->f) && (p)->f)
 
+/* Limits, of core and plugins alike: dimensions of a tensor, arguments and results of an operator,
+ * dtypes of a process. Core refuses records and tensors beyond them. */
+#define RB_MAX_DIMS 32
+#define RB_MAX_ARGS 32
+#define RB_MAX_RETS 8
+#define RB_MAX_DTYPES 64
+
 #if defined(_WIN32)
 #define RB_EXPORT __declspec(dllexport)
 #else
@@ -55,7 +63,8 @@ extern "C" {
 
 /* ---- dtypes */
 
-/* Process-independent dtype ids, fixed by this header. */
+/* Dtype ids that this header fixes. Those from RB_DTYPE_COUNT on (float8_e4m3fn, a plugin's own)
+ * hold for the process: ask find_dtype and dtype_info, never compare ids by range. */
 enum {
   RB_BOOL8 = 0,
   RB_U8,
@@ -84,11 +93,39 @@ typedef struct RbDType { /* DLPack's dtype */
   uint16_t lanes;
 } RbDType;
 
+enum { /* classes of dtypes: RbDTypeInfo.kind, RbHost.dtype_kinds */
+       RB_CLASS_BOOL,
+       RB_CLASS_INT, /* signed */
+       RB_CLASS_UINT,
+       RB_CLASS_FLOAT,
+       RB_CLASS_COMPLEX,
+       RB_CLASS_OPAQUE /* elements that core moves, but does not convert */
+};
+/* What a dtype is, for dtype_info and add_dtype. An added dtype is stored, moved and converted;
+ * for arithmetic core casts to `compute`, and the results back. Kernels see one that was added only
+ * if they ask for it (RbKernel.dtype_mask, RB_K_MOVES). */
+typedef struct RbDTypeInfo {
+  uint32_t struct_size, flags;
+  const char* name; /* as in Python, `rabbet.NAME`; core keeps a copy */
+  int32_t kind;     /* RB_CLASS_* */
+  int32_t bits;     /* of a value */
+  int32_t itemsize; /* bytes of an element in memory: 1, 2, 4, 8 or 16 */
+  int32_t compute;  /* a dtype of this header, or the dtype itself */
+  RbDType dlpack;   /* lanes 0: DLPack has none like it */
+  uint32_t reserved;
+  /* `n` values from the dtype to `compute`, and back, in host memory, without gaps. Of an added one
+   * that is not opaque both are required; any thread may call them. */
+  void (*decode)(const void* from, void* to, int64_t n);
+  void (*encode)(const void* from, void* to, int64_t n);
+  double max, tiny, eps; /* of a float: largest, smallest normal, distance of 1 to the next */
+} RbDTypeInfo;
+
 /* ---- tensors and values */
 
 typedef struct RbOp RbOp;               /* an operator; opaque */
 typedef struct RbTxn RbTxn;             /* a registration transaction; opaque */
 typedef struct RbGenerator RbGenerator; /* random number generator state; opaque */
+typedef struct RbTls RbTls;             /* all that a thread's calls depend on; opaque */
 typedef struct RbHost RbHost;
 
 enum {                      /* RbTensor.flags */
@@ -96,7 +133,8 @@ enum {                      /* RbTensor.flags */
        RB_T_READONLY = 2,   /* memory that must not be written (a read-only NumPy array) */
        RB_T_WRAPPER = 4,    /* `ext` is a transform's wrapper; `data` is null */
        RB_T_VIEW = 8,       /* made by a view operator: view_parent is not null */
-       RB_T_INFERENCE = 16  /* made in inference mode: never recorded, written only there */
+       RB_T_INFERENCE = 16, /* made in inference mode: never recorded, written only there */
+       RB_T_COMPOSITE = 32  /* made of parts that a layer keeps, see composite.h; `data` is null */
 };
 
 /* The public part of every tensor. Passing a tensor is passing a pointer to this; core allocates
@@ -134,10 +172,11 @@ typedef struct RbWrap {
 
 /* Shape and dtype of a tensor that was not kept; stands in for it in derivative formulas. */
 typedef struct RbMeta {
+  uint32_t struct_size;
   int32_t ndim;
   uint16_t dtype_id;
   uint8_t backend, layout;
-  int32_t device_index, reserved;
+  int32_t device_index;
   const int64_t* shape;
 } RbMeta;
 
@@ -157,8 +196,14 @@ enum { /* RbValue.tag */
        RB_GENERATOR, /* v.gen */
        RB_META,      /* v.meta */
        RB_ZERO,      /* a gradient that is known to be zero */
-       RB_OBJECT     /* v.p, foreign */
+       RB_OBJECT,    /* v.p, foreign: a Python callable */
+       RB_UINT,      /* v.u: a whole number above INT64_MAX */
+       RB_BOOLS,     /* v.bs, len: 0 or 1 each */
+       RB_STRS,      /* v.ss, len; zero-terminated */
+       RB_SCALARS,   /* v.vs, len: numbers, each with its tag */
+       RB_LAYOUT     /* v.i: RB_STRIDED */
 };
+enum { RB_STRIDED = 0 }; /* layouts: RbTensor.layout, RB_LAYOUT */
 
 /* One argument or result: 16 bytes, passed on the stack. A number may stand where an elementwise
  * operator's schema says Tensor: it takes part in type promotion as a Python number does. */
@@ -166,12 +211,16 @@ typedef struct RbValue {
   uint32_t tag, len;
   union {
     int64_t i;
+    uint64_t u;
     double f;
     void* p;
     RbTensor* t;
     RbTensor* const* ts;
     const int64_t* is;
     const double* fs;
+    const uint8_t* bs;
+    const char* const* ss;
+    const struct RbValue* vs;
     const char* s;
     const RbMeta* meta;
     RbGenerator* gen;
@@ -201,50 +250,83 @@ typedef struct RbCall {
 typedef int32_t (*RbFn)(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
                         RbValue* rets, int32_t nrets);
 
-enum { /* RbKernel.flags */
+enum { /* flags of RbKernel, RbRule and RbFormulaKernel */
        RB_K_ALLOCATES =
            1, /* makes its own results (data-dependent shapes); else rets are allocated by core */
        RB_K_NEEDS_GIL = 2,  /* a Python kernel */
        RB_K_CONTIGUOUS = 4, /* core passes contiguous tensors only */
-       RB_K_FORMULA = 8,    /* computes a whole formula of the record, see RbKernel */
+       RB_K_MOVES = 16      /* only moves elements: takes those of every size, also added dtypes */
 };
 
-/* A kernel for one backend. Unless RB_K_ALLOCATES is set it only fills `rets`, whose shape and
- * dtype core derived from the operator's record; elementwise tensors arrive cast to the compute
- * dtype, with their own shapes, to be broadcast to the result's; results can have any strides.
- *
- * RB_K_FORMULA: a kernel for a whole elementwise formula, instead of one call for each operator in
- * it. `op` is the name of a record with a decomposition, or "NAME.vjp.ARGUMENT" for a derivative;
- * `schema` is the text of the formula (see docs/reference/records): where the record says something
- * else, core does not use the kernel. A derivative's arguments are those of the operator, then its
- * results, then their gradients; what the formula does not read is left undefined. Core calls such
- * a kernel only where nothing has to be recorded or transformed and all tensors that the formula
- * reads have one floating dtype, which the result (one tensor, of their broadcast shape) has too;
- * numbers are real. It may decline by returning RB_E_NOTIMPL before it writes anything: then, and
- * for all other operands, core evaluates the formula.
- *
- * A rule that no formula of the record gives can be a function: `backend` is the rule's name then.
- *   "decomp": args and rets are those of the operator; the operators that it calls are full calls.
- *   "shape": rets become owned tensors (of any device) with the results' shapes and dtypes.
- *   "vjp": args are those of the operator, then its results, then their gradients (or RB_ZERO);
- *     rets has an entry for each argument: RB_ZERO where no gradient is wanted, else to become
- *     RB_TENSOR, RB_TENSORS or RB_ZERO. `dtype_mask` says whose values it reads: arguments in the
- *     lower 32 bits, results in the upper; the others come as RB_META; 0: all are read.
- *   "jvp": args are those of the operator, its results, then the arguments' tangents (or RB_ZERO);
- *     rets has an entry for each result. */
+/* A kernel of an operator for one backend, or a layer's handler of it. Unless RB_K_ALLOCATES is set
+ * it only fills `rets`, whose shape and dtype core derived from the operator's record; elementwise
+ * tensors arrive cast to the compute dtype, with their own shapes, to be broadcast to the result's;
+ * results can have any strides. A kernel of a formula, or of an operator with a decomposition, may
+ * decline: it returns RB_E_NOTIMPL before it writes anything, and core evaluates the formula or the
+ * decomposition. */
 typedef struct RbKernel {
   uint32_t struct_size, flags;
   const char* op;      /* record name, e.g. "max.dim" */
   const char* backend; /* backend or layer name */
-  const char* schema;  /* the signature or formula compiled against, or null */
+  const char* schema;  /* the signature compiled against, or null */
   RbFn fn;
   void* self;
   void (*self_free)(void*);
-  uint64_t dtype_mask; /* bit per dtype id of the compute dtype; 0: all */
+  uint64_t dtype_mask; /* bit per dtype id of the compute dtype; 0: all that this header has */
   const char* src_file;
   int32_t src_line;
   int32_t reserved;
 } RbKernel;
+
+/* A rule of an operator that no formula of its record gives, as a function. */
+enum {
+  /* args and rets are those of the operator; the operators that it calls are full calls. */
+  RB_RULE_DECOMP,
+  /* rets become owned tensors (of any device) with the results' shapes and dtypes. */
+  RB_RULE_SHAPE,
+  /* args are those of the operator, then its results, then their gradients (or RB_ZERO); rets has
+   * an entry for each argument: RB_ZERO where no gradient is wanted, else to become RB_TENSOR,
+   * RB_TENSORS or RB_ZERO. */
+  RB_RULE_VJP,
+  /* args are those of the operator, its results, then the arguments' tangents (or RB_ZERO); rets
+   * has an entry for each result. */
+  RB_RULE_JVP
+};
+enum { RB_RULE_READS = 256 }; /* RbRule.flags: `reads_args` and `reads_rets` say what is read */
+typedef struct RbRule {
+  uint32_t struct_size, flags; /* RB_K_NEEDS_GIL, RB_RULE_READS */
+  const char* op;
+  const char* schema; /* the signature compiled against, or null */
+  int32_t rule;       /* RB_RULE_* */
+  int32_t reserved;
+  RbFn fn;
+  void* self;
+  void (*self_free)(void*);
+  /* Of a vjp: the arguments and results whose values it reads, a bit each; the others come as
+   * RB_META. Without RB_RULE_READS all are read. */
+  uint64_t reads_args, reads_rets;
+} RbRule;
+
+/* A kernel for a whole elementwise formula of a record, instead of one call for each operator in
+ * it. Where the record says something else than `formula` core does not use the kernel. A
+ * derivative's arguments are those of the operator, then its results, then their gradients; what
+ * the formula does not read is left undefined. Core calls such a kernel only where nothing has to
+ * be recorded or transformed and all tensors that the formula reads have one floating dtype, which
+ * the result (one tensor, of their broadcast shape) has too; numbers are real. It may decline by
+ * returning RB_E_NOTIMPL before it writes anything: then, and for all other operands, core
+ * evaluates the formula. */
+typedef struct RbFormulaKernel {
+  uint32_t struct_size, flags; /* RB_K_CONTIGUOUS */
+  const char* op;
+  const char* backend;
+  int32_t argument; /* the formula is its derivative; -1: the decomposition */
+  int32_t reserved;
+  const char* formula; /* the schema line, the `let` lines, then the formula's own line */
+  RbFn fn;
+  void* self;
+  void (*self_free)(void*);
+  uint64_t dtype_mask; /* as in RbKernel */
+} RbFormulaKernel;
 
 enum { RB_L_FALLTHROUGH = 0, RB_L_FALLBACK = 1 };
 /* A layer. `phase`: where it runs; `python -m rabbet doctor --layers` prints what each range of
@@ -276,6 +358,11 @@ typedef struct RbLayer {
   /* Of a transform with RB_X_READABLE: make `inner` of a wrapper current, which is about to be read
    * without a call. May be null. */
   int32_t (*refresh)(void* frame, RbTensor* wrapper);
+  /* What the layer itself keeps of a thread (that a mode is on, say), for tls_save, tls_restore and
+   * tls_free. All three or none. */
+  int32_t (*thread_save)(void* self, void** state);
+  int32_t (*thread_restore)(void* self, const void* state);
+  void (*thread_free)(void* self, void* state);
 } RbLayer;
 
 /* A layer may publish this table under "NAME.explain", version 1: what it does with a call, for
@@ -310,7 +397,12 @@ enum { /* RbArgInfo.type */
        RB_A_SIZE,  /* size[] */
        RB_A_BSIZE, /* bsize[]: a size that may have more dimensions than the argument (expand) */
        RB_A_INTS,
-       RB_A_FLOATS
+       RB_A_FLOATS,
+       RB_A_BOOLS,
+       RB_A_STRS,
+       RB_A_SCALARS,
+       RB_A_LAYOUT,
+       RB_A_CALLABLE
 };
 enum { /* RbArgInfo.flags */
        RB_ARG_OPTIONAL = 1,
@@ -321,21 +413,20 @@ enum { /* RbArgInfo.flags */
        RB_ARG_HAS_VJP = 32,
        RB_ARG_COMPUTED = 64, /* cast to the compute dtype by core: takes part in promotion */
        RB_ARG_LEADING = 128, /* may have one more dimension in front, which results then have too */
-       RB_ARG_FOLD = 256     /* items in dimension 0, which do not meet in a result */
+       RB_ARG_FOLD = 256,    /* items in dimension 0, which do not meet in a result */
+       RB_ARG_FLAT = 512     /* gradients depend on it with the derivative 0 */
 };
 typedef struct RbArgInfo {
+  uint32_t struct_size, flags;
   const char* name;
   int32_t type;
-  uint32_t flags;
-  uint64_t saves_args; /* arguments whose values the vjp of this one reads, a bit each */
-  uint64_t saves_rets; /* likewise results */
-  RbValue default_value;
-  uint64_t
-      reads_args; /* arguments that the vjp of this one mentions at all: value, shape or dtype */
-  uint64_t reads_rets; /* likewise results */
   int32_t core_ndim;   /* of a tensor: the last dimensions that the operator works on, those before
                           broadcast (elementwise: 0); -1: the record does not say */
-  int32_t reserved;
+  uint64_t saves_args; /* arguments whose values the vjp of this one reads, a bit each */
+  uint64_t saves_rets; /* likewise results */
+  uint64_t reads_args; /* arguments that the vjp mentions at all: value, shape or dtype */
+  uint64_t reads_rets; /* likewise results */
+  RbValue default_value;
 } RbArgInfo;
 
 enum { /* RbOpInfo.kind */
@@ -372,9 +463,17 @@ typedef struct RbOpInfo {
   const char* name; /* "add", "max.dim" */
   int32_t kind, autocast;
   int32_t nargs, nrets;
-  const RbArgInfo* args;
+  const RbArgInfo* first_arg; /* the others by RB_ARG */
   const char* const* ret_names;
+  uint32_t arg_size; /* bytes from one RbArgInfo to the next */
+  uint32_t reserved;
+  const char* schema;    /* the signature as the record has it */
+  uint64_t mutated_args; /* arguments that are written beyond the results, a bit each */
+  uint64_t aliased_args; /* arguments whose memory a result shares, or may (RB_OP_MAYBE_VIEW) */
 } RbOpInfo;
+/* The RbArgInfo of argument `i` of the operator that `info` describes. */
+#define RB_ARG(info, i) \
+  ((const RbArgInfo*)((const char*)(info)->first_arg + (size_t)(i) * (info)->arg_size))
 
 /* ---- errors */
 
@@ -404,21 +503,24 @@ typedef struct RbError { /* the thread's error record; valid until the next erro
 /* ---- devices */
 
 typedef struct RbBuffer {
+  uint32_t struct_size, flags;
   void* data;
   uint64_t nbytes;
   void* ctx;
-  int32_t device_index;
-  uint32_t flags;
+  int32_t device_index, reserved;
 } RbBuffer;
-/* Raw memory. Core caches on top: `alloc` is rare and may be slow. Both are required. Core keeps a
- * block for the stream on which it was asked for; at `free`, work there may still use it: the
- * backend waits for it. */
+/* Raw memory. Core caches on top: `alloc` is rare and may be slow. Both are required. Core asks for
+ * segments of 2 MiB and more and hands out parts of them (a multiple of 512 bytes from `data` on);
+ * where that fails it asks for what is needed alone. A segment belongs to the stream on which it
+ * was asked for; at `free`, work there may still use it: the backend waits for it. Core holds no
+ * lock meanwhile: several threads may call at once. Other kinds of memory: rabbet/device.h. */
 typedef struct RbAllocator {
   uint32_t struct_size, flags;
   void* self;
   int32_t (*alloc)(void* self, int32_t device, uint64_t nbytes, void* stream, RbBuffer* out);
   void (*free)(void* self, RbBuffer* buffer, void* stream);
 } RbAllocator;
+enum { RB_ALLOC_WHOLE = 1 }; /* RbAllocator.flags: `data` is no address, segments are not split */
 typedef struct RbDevices {
   uint32_t struct_size, flags;
   void* self;
@@ -468,14 +570,17 @@ typedef struct RbBackend {
 enum { RB_B_HOST_MEMORY = 1 }; /* RbBackend.flags: `data` may be read and written by the CPU */
 
 typedef struct RbRngSlice { /* Philox-4x32-10: key = seed, counters offset, offset + 1, ... */
+  uint32_t struct_size, flags;
   uint64_t seed, offset;
 } RbRngSlice;
 
-typedef struct RbTls { /* the thread's dispatch state; copy it to carry it to another thread */
-  uint64_t include, exclude;
-  int32_t depth;         /* levels of transforms around the code that runs; tls_set leaves it */
-  uint32_t tensor_flags; /* RB_T_INFERENCE or 0: flags of new tensors that are no views */
-} RbTls;
+typedef struct RbThread { /* what of a thread's state code may look at and change */
+  uint32_t struct_size;
+  uint32_t tensor_flags;     /* RB_T_INFERENCE or 0: flags of new tensors that are no views */
+  uint64_t include, exclude; /* layers that are on, and off, for all calls: bits by id */
+  int32_t depth; /* levels of transforms around the code that runs; thread_set leaves it */
+  int32_t reserved;
+} RbThread;
 
 /* ---- the host table */
 
@@ -487,16 +592,24 @@ struct RbHost { /* lives as long as the process; all members are required unless
   /* Registration. Inside `init` use the transaction that it gets; later begin one. */
   int32_t (*txn_begin)(const char* plugin, RbTxn** out);
   int32_t (*txn_commit)(RbTxn*);
-  void (*txn_abort)(RbTxn*);
+  int32_t (*txn_abort)(RbTxn*);
   int32_t (*add_ops)(
       RbTxn*, const char* records); /* text in the record language (docs/reference/records) */
   int32_t (*add_kernel)(RbTxn*, const RbKernel*);
+  int32_t (*add_rule)(RbTxn*, const RbRule*);
+  int32_t (*add_formula_kernel)(RbTxn*, const RbFormulaKernel*);
   int32_t (*add_layer)(RbTxn*, const RbLayer*, int32_t* layer);
   int32_t (*add_backend)(RbTxn*, const RbBackend*, int32_t* backend);
+  int32_t (*add_dtype)(RbTxn*, const RbDTypeInfo*, int32_t* dtype); /* twice the same: one dtype */
+
+  /* Dtypes. */
+  int32_t (*dtype_info)(int32_t dtype, RbDTypeInfo* out); /* fills as much as struct_size says */
+  int32_t (*find_dtype)(const char* name, int32_t* dtype);
+  const uint8_t* dtype_kinds; /* RB_CLASS_* of each id, RB_MAX_DTYPES entries; opaque: no dtype */
 
   /* Operators. */
   const RbOp* (*find_op)(const char* name); /* null: unknown */
-  const RbOpInfo* (*op_info)(const RbOp*);
+  const RbOpInfo* (*op_info)(const RbOp*);  /* null: of null */
   int32_t (*call)(const RbOp*, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
                   uint32_t flags);
   /* Run whatever is below `layer`. `redispatch` trusts that args are those of `call`;
@@ -514,6 +627,12 @@ struct RbHost { /* lives as long as the process; all members are required unless
    * over broadcast dimensions and casts to the argument's dtype are left to the caller. */
   int32_t (*vjp)(const RbOp*, uint64_t wanted, const RbValue* args, int32_t nargs,
                  const RbValue* outs, int32_t nouts, const RbValue* grads, RbValue* results);
+  /* Evaluate the `jvp` formulas of a record that has them (RB_OP_HAS_JVP): outs are its results,
+   * tangents has nargs entries, RB_TENSOR, or RB_ZERO. results: nouts entries that become RB_TENSOR
+   * or RB_ZERO. Broadcasting to the result's shape and casts to its dtype are left to the caller.
+   */
+  int32_t (*jvp)(const RbOp*, const RbValue* args, int32_t nargs, const RbValue* outs,
+                 int32_t nouts, const RbValue* tangents, RbValue* results);
 
   /* Tensors. */
   void (*retain)(RbTensor*);
@@ -527,19 +646,19 @@ struct RbHost { /* lives as long as the process; all members are required unless
                           void (*del)(void* ctx), RbTensor** out);
   int32_t (*tensor_alias)(RbTensor*,
                           RbTensor** out); /* same storage and version, no slots, no view record */
-  RbTensor** (*tensors_new)(uint32_t n);   /* array for an RB_TENSORS result */
-  void (*value_release)(RbValue*);         /* drop what an owned value holds */
+  int32_t (*tensors_new)(uint32_t n, RbTensor*** out); /* nulls, for an RB_TENSORS result */
+  void (*value_release)(RbValue*);                     /* drop what an owned value holds */
 
   /* Per-tensor plugin data. The slot's pointer lies at `*offset` bytes from the RbTensor: read it
    * directly, write it with slot_set, which also sets or clears the layer's key. `del` runs when
    * the tensor dies. */
   int32_t (*slot_new)(const char* name, int32_t layer, void (*del)(void*), int32_t* slot,
                       uint32_t* offset);
-  void (*slot_set)(RbTensor*, int32_t slot, void* p, int32_t on);
+  int32_t (*slot_set)(RbTensor*, int32_t slot, void* p, int32_t on);
 
   /* Writes and views. The version counts in-place writes to the storage; core bumps it. */
   uint32_t (*version_get)(const RbTensor*);
-  void (*version_bump)(RbTensor*);
+  int32_t (*version_bump)(RbTensor*);
   int32_t (*same_storage)(const RbTensor*, const RbTensor*);
   int32_t (*use_count)(
       const RbTensor*); /* owners of the tensor; 1: the caller's reference is the only one */
@@ -548,11 +667,17 @@ struct RbHost { /* lives as long as the process; all members are required unless
    * view_parent). */
   int32_t (*view_replay)(const RbTensor* t, RbTensor* root, RbTensor** out);
 
-  /* Dispatch state of the thread. */
-  void (*tls_get)(RbTls*);
-  void (*tls_set)(const RbTls*);
-  void (*layer_mode)(int32_t layer, int32_t include,
-                     int32_t exclude); /* 1 set, 0 clear, -1 leave */
+  /* The calling thread. thread_get fills as much as struct_size says. */
+  int32_t (*thread_get)(RbThread*);
+  int32_t (*thread_set)(const RbThread*);
+  int32_t (*layer_mode)(int32_t layer, int32_t include,
+                        int32_t exclude); /* 1 set, 0 clear, -1 leave */
+  /* All of a thread's state: layers, levels, streams, flags, and what layers keep of it
+   * (RbLayer.thread_save). tls_restore makes the calling thread go on like the one that saved it,
+   * which has to stay in its levels meanwhile; save and restore its own state around that. */
+  int32_t (*tls_save)(RbTls** out);
+  int32_t (*tls_restore)(const RbTls*);
+  void (*tls_free)(RbTls*);
 
   /* Errors. err_set formats nothing: pass the finished text; it returns `code`. */
   int32_t (*err_set)(int32_t code, const char* message);
@@ -566,8 +691,8 @@ struct RbHost { /* lives as long as the process; all members are required unless
                          RbRngSlice* out); /* generator null: the device's default one */
   /* Split [0, n) into ranges of at least `grain`; run f(begin, end, ctx) on the pool and the
    * caller. */
-  void (*parallel_for)(int64_t n, int64_t grain, void (*f)(int64_t begin, int64_t end, void* ctx),
-                       void* ctx);
+  int32_t (*parallel_for)(int64_t n, int64_t grain,
+                          void (*f)(int64_t begin, int64_t end, void* ctx), void* ctx);
   int32_t (*num_threads)(void);
   /* 64-byte aligned: small blocks from thread-local free lists, large ones from the cache of host
    * memory. Null: there is none left. */
@@ -582,22 +707,13 @@ struct RbHost { /* lives as long as the process; all members are required unless
    * on) with the pointer that calls of that level find in RbCall.frame; leave the last one. */
   int32_t (*transform_push)(int32_t layer, void* frame, uint32_t flags, int32_t* level);
   int32_t (*transform_pop)(int32_t level);
+  /* Run `body` as a transform's handler runs, as if outside of `level`; returns what it returns. */
+  int32_t (*transform_below)(int32_t level, int32_t (*body)(void* ctx), void* ctx);
   /* A tensor of an entered level that stands for `inner` (and `second`, or null), both of lower
    * levels, with the shape and strides that it shows. */
   int32_t (*tensor_wrap)(int32_t level, RbTensor* inner, RbTensor* second, int64_t bits,
                          int32_t ndim, const int64_t* shape, const int64_t* strides,
                          RbTensor** out);
-
-  /* Evaluate the `jvp` formulas of a record that has them (RB_OP_HAS_JVP): outs are its results,
-   * tangents has nargs entries, RB_TENSOR, or RB_ZERO. results: nouts entries that become RB_TENSOR
-   * or RB_ZERO. Broadcasting to the result's shape and casts to its dtype are left to the caller.
-   */
-  int32_t (*jvp)(const RbOp*, const RbValue* args, int32_t nargs, const RbValue* outs,
-                 int32_t nouts, const RbValue* tangents, RbValue* results);
-
-  /* Run `body` as a transform's handler runs, as if outside of `level`; returns what it returns. */
-  int32_t (*transform_below)(int32_t level, int32_t (*body)(void* ctx), void* ctx);
-
   /* As tensor_wrap, of all dimensions of `inner` but `dim`, which becomes `bits`. It takes over the
    * caller's reference to `inner`, also where it fails: for results of calls, which nobody else
    * has. */

@@ -106,14 +106,27 @@ struct Span {
   const T* end() const { return data + len; }
 };
 
-inline bool is_number(const RbValue& v) { return v.tag >= RB_BOOL && v.tag <= RB_COMPLEX; }
+inline bool is_number(const RbValue& v) {
+  return (v.tag >= RB_BOOL && v.tag <= RB_COMPLEX) || v.tag == RB_UINT;
+}
 /// Real part of a number.
 inline double to_double(const RbValue& v) {
-  return v.tag == RB_FLOAT ? v.v.f : v.tag == RB_COMPLEX ? v.v.fs[0] : static_cast<double>(v.v.i);
+  switch (v.tag) {
+    case RB_FLOAT:
+      return v.v.f;
+    case RB_COMPLEX:
+      return v.v.fs[0];
+    case RB_UINT:
+      return static_cast<double>(v.v.u);
+    default:
+      return static_cast<double>(v.v.i);
+  }
 }
-/// A number as an integer, towards zero.
+/// A number as an integer, towards zero; one above INT64_MAX wraps.
 inline int64_t to_int(const RbValue& v) {
-  return v.tag == RB_BOOL || v.tag == RB_INT ? v.v.i : static_cast<int64_t>(to_double(v));
+  return v.tag == RB_BOOL || v.tag == RB_INT || v.tag == RB_UINT
+             ? v.v.i
+             : static_cast<int64_t>(to_double(v));
 }
 
 /// The arguments and results of one call, with typed access. Accessors throw when the type is
@@ -160,6 +173,18 @@ class Args {
     need(i, args[i].tag == RB_INTS, "a list of ints");
     return {args[i].v.is, args[i].len};
   }
+  Span<uint8_t> bools(int i) const {
+    need(i, args[i].tag == RB_BOOLS, "a list of bools");
+    return {args[i].v.bs, args[i].len};
+  }
+  Span<const char*> strs(int i) const {
+    need(i, args[i].tag == RB_STRS, "a list of strs");
+    return {args[i].v.ss, args[i].len};
+  }
+  Span<RbValue> scalars(int i) const {
+    need(i, args[i].tag == RB_SCALARS, "a list of numbers");
+    return {args[i].v.vs, args[i].len};
+  }
   RbGenerator* generator(int i) const { return has(i) ? args[i].v.gen : nullptr; }
 
   RbTensor& ret(int i = 0) const { return *rets[i].v.t; }
@@ -175,7 +200,7 @@ class Args {
     const char* name = "?";
     if (call && call->op) {
       const RbOpInfo* info = host->op_info(call->op);
-      if (i < info->nargs) name = info->args[i].name;
+      if (i < info->nargs) name = arg_info(*info, i).name;
     }
     fail(RB_E_TYPE, "%s: argument `%s` must be %s", op_name(), name, what);
   }
@@ -199,7 +224,7 @@ void parallel_for(int64_t n, int64_t grain, const Body& body) {
     std::exception_ptr error;
     int taken;
   } ctx{&body, nullptr, 0};
-  host->parallel_for(
+  const int32_t rc = host->parallel_for(
       n, grain,
       [](int64_t begin, int64_t end, void* p) {
         Ctx& c = *static_cast<Ctx*>(p);
@@ -211,6 +236,7 @@ void parallel_for(int64_t n, int64_t grain, const Body& body) {
         }
       },
       &ctx);
+  if (rc != RB_OK) throw Stored{rc};
   if (ctx.taken) std::rethrow_exception(ctx.error);
 }
 
@@ -241,7 +267,7 @@ struct KernelSpec {
   const char* op;
   RbFn fn;
   uint32_t flags = 0;       // RB_K_*
-  uint64_t dtype_mask = 0;  // 0: every dtype
+  uint64_t dtype_mask = 0;  // 0: every dtype of the header
   const void* self = nullptr;
 };
 
@@ -266,6 +292,22 @@ template <size_t N>
 int32_t add_kernels(const RbHost* h, RbTxn* txn, const char* backend,
                     const KernelSpec (&specs)[N]) {
   return add_kernels(h, txn, backend, specs, N);
+}
+
+/// A rule of an operator that is a function. `reads_args` and `reads_rets`: of a vjp, whose values
+/// it reads.
+inline int32_t add_rule(const RbHost* h, RbTxn* txn, const char* op, int32_t rule, RbFn fn,
+                        uint64_t reads_args = ~uint64_t{0}, uint64_t reads_rets = ~uint64_t{0}) {
+  RbRule r;
+  std::memset(&r, 0, sizeof r);
+  r.struct_size = sizeof r;
+  r.flags = RB_RULE_READS;
+  r.op = op;
+  r.rule = rule;
+  r.fn = fn;
+  r.reads_args = reads_args;
+  r.reads_rets = reads_rets;
+  return h->add_rule(txn, &r);
 }
 
 }  // namespace rb

@@ -35,6 +35,13 @@ inline RbValue dtype_value(int32_t dtype) {
   v.v.i = dtype;
   return v;
 }
+inline RbValue str_value(const char* s, size_t n) {
+  RbValue v{};
+  v.tag = RB_STR;
+  v.len = static_cast<uint32_t>(n);
+  v.v.s = s;
+  return v;
+}
 /// Where `t` lies.
 inline RbValue device_value(const RbTensor* t) {
   RbValue v{};
@@ -100,6 +107,51 @@ class Ref {
   RbTensor* t_ = nullptr;
 };
 inline RbValue tensor_value(const Ref& t) { return tensor_value(t.get()); }
+
+/// What argument `i` of an operator is.
+inline const RbArgInfo& arg_info(const RbOpInfo& info, int32_t i) { return *RB_ARG(&info, i); }
+
+// Dtypes, by their class: ids say nothing of those that the header does not have.
+inline int dtype_kind(int32_t dtype) { return host->dtype_kinds[dtype]; }  // RB_CLASS_*
+inline bool is_floating(int32_t dtype) { return dtype_kind(dtype) == RB_CLASS_FLOAT; }
+inline bool is_complex(int32_t dtype) { return dtype_kind(dtype) == RB_CLASS_COMPLEX; }
+/// Floating or complex: what can carry a gradient.
+inline bool is_differentiable(int32_t dtype) { return is_floating(dtype) || is_complex(dtype); }
+/// Bytes of an element.
+inline int32_t item_size(const RbTensor* t) { return t->dtype.bits / 8; }
+/// What a dtype is; of an id that is none all is zero.
+inline RbDTypeInfo dtype_info(int32_t dtype) {
+  RbDTypeInfo info{};
+  info.struct_size = sizeof info;
+  if (host->dtype_info(dtype, &info) != RB_OK) host->err_clear();
+  return info;
+}
+
+/// The calling thread's state.
+inline RbThread thread_get() {
+  RbThread state;
+  state.struct_size = sizeof state;
+  host->thread_get(&state);
+  return state;
+}
+/// Puts the thread's state back at the end of scope.
+class ThreadGuard {
+ public:
+  ThreadGuard() : saved_(thread_get()) {}
+  ~ThreadGuard() { host->thread_set(&saved_); }
+  ThreadGuard(const ThreadGuard&) = delete;
+  ThreadGuard& operator=(const ThreadGuard&) = delete;
+  const RbThread& saved() const { return saved_; }
+
+ private:
+  RbThread saved_;
+};
+
+/// Shape and dtype of `t`, whose shape is borrowed, without its value.
+inline RbMeta meta_of(const RbTensor* t) {
+  return RbMeta{sizeof(RbMeta), t->ndim,      t->dtype_id, t->backend,
+                t->layout,      t->device.id, t->shape};
+}
 
 /// Call an operator of one result.
 inline int32_t call1(const RbOp* op, const RbValue* args, int32_t nargs, Ref& out) {

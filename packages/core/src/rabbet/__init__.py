@@ -7,6 +7,7 @@ other wheels.
 
 import os as _os
 import sys as _sys
+from types import ModuleType as _ModuleType
 
 from . import _C
 from ._C import (
@@ -26,14 +27,15 @@ from ._C import (
     Tensor,
     device,
     dtype,
+    layout,
+    memory_format,
 )
 
 __version__: str = _C.__version__
 
-_DTYPES = {
-    "uint8": (), "int8": (), "int16": ("short",), "int32": ("int",), "int64": ("long",), "uint16": (), "uint32": (),
-    "uint64": (), "float16": ("half",), "bfloat16": (), "float32": ("float",), "float64": ("double",),
-    "complex64": ("cfloat",), "complex128": ("cdouble",), "bool": (),
+_DTYPE_ALIASES = {
+    "short": "int16", "int": "int32", "long": "int64", "half": "float16", "float": "float32", "double": "float64",
+    "cfloat": "complex64", "cdouble": "complex128",
 }  # fmt: skip
 _OTHER_WHEELS = {
     "autograd": "rabbet-autograd",
@@ -43,7 +45,7 @@ _OTHER_WHEELS = {
     "vmap": "rabbet-vmap",
     "amp": "rabbet-autocast",
 }
-_OWN_MODULES = {"accelerator", "library", "serialization", "testing"}
+_OWN_MODULES = {"accelerator", "composite", "library", "serialization", "testing"}
 _FROM_STREAMS = {"Event", "Stream"}
 _FROM_AUTOGRAD = {
     "no_grad",
@@ -131,10 +133,17 @@ def _fill_namespace() -> None:
     for name in _C.op_names():
         if not name.startswith("_"):
             scope.setdefault(name, _C.op(name))
-    for name, aliases in _DTYPES.items():
-        for label in (name, *aliases):
-            scope[label] = getattr(_C, name)
-    for name in ("strided", "contiguous_format", "preserve_format", "channels_last"):
+    for name in _C.dtype_names():
+        scope[name] = getattr(_C, name)
+    for alias, name in _DTYPE_ALIASES.items():
+        scope[alias] = getattr(_C, name)
+    for name in (
+        "strided",
+        "contiguous_format",
+        "preserve_format",
+        "channels_last",
+        "channels_last_3d",
+    ):
         scope[name] = getattr(_C, name)
     scope.update(
         inf=1e999, nan=1e999 - 1e999, pi=3.141592653589793, e=2.718281828459045, newaxis=None
@@ -150,9 +159,14 @@ from ._random import *  # noqa: E402, F403
 from ._tensor import install as _install  # noqa: E402
 from .serialization import load, save  # noqa: E402
 
+
+def _library() -> _ModuleType:
+    return _submodule("library")
+
+
 _install()
 _decompositions.install()
-_plugins.install()
+_plugins.install(_library)
 
 
 def __getattr__(name: str) -> object:
@@ -169,7 +183,7 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'rabbet' has no attribute '{name}'")
 
 
-def _submodule(name: str) -> object:
+def _submodule(name: str) -> _ModuleType:
     import importlib
 
     try:

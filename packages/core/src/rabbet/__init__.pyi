@@ -3,6 +3,7 @@
 from typing import Any as _Any
 
 from . import accelerator as accelerator
+from . import composite as composite
 from . import library as library
 from . import serialization as serialization
 from ._C import (
@@ -23,6 +24,7 @@ from ._C import (
     bfloat16 as bfloat16,
     bool as bool,
     channels_last as channels_last,
+    channels_last_3d as channels_last_3d,
     complex64 as complex64,
     complex128 as complex128,
     contiguous_format as contiguous_format,
@@ -30,6 +32,7 @@ from ._C import (
     dtype as dtype,
     float16 as float16,
     float32 as float32,
+    float8_e4m3fn as float8_e4m3fn,
     float64 as float64,
     int8 as int8,
     int16 as int16,

@@ -9,6 +9,7 @@ USAGE = """usage: rabbet COMMAND
                                what is installed, what works, and how to fix what does not
   new-plugin --kind backend|ops|transform NAME [--into FOLDER]
                                write the project of a plugin: builds, has tests, says what to do next
+  emit --dialect cpu|c FOLDER  write the records' elementwise formulas as source text, for a backend's build
   cmakedir                     the folder of RabbetConfig.cmake: pass it as -DRabbet_DIR
   version                      the version of rabbet-core"""
 
@@ -24,6 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
         from ._new_plugin import main as new_plugin
 
         return new_plugin(args[1:])
+    if args[:1] == ["emit"]:
+        from ._emit import main as emit
+
+        return emit(args[1:])
     if args == ["cmakedir"]:
         from . import get_include
 

@@ -147,37 +147,28 @@ class _TypeInfo:
         return f"{type(self).__name__}({inner})"
 
 
-_FLOAT_FORMATS = {
-    "float16": (10, 15),
-    "bfloat16": (7, 127),
-    "float32": (23, 127),
-    "float64": (52, 1023),
-}
-
-
 class finfo(_TypeInfo):
     """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
 
     max: builtins.float
     min: builtins.float
+    eps: builtins.float
+    tiny: builtins.float
 
     def __init__(self, type: Any = None) -> None:
         dtype = type or get_default_dtype()
-        name = {"complex64": "float32", "complex128": "float64"}.get(str(dtype)[7:], str(dtype)[7:])
-        if name not in _FLOAT_FORMATS:
+        limits = _C.float_limits(dtype) if isinstance(dtype, _C.dtype) else None
+        if limits is None:
             raise TypeError(f"finfo: expected a floating dtype, got {dtype}; use iinfo")
-        fraction, bias = _FLOAT_FORMATS[name]
-        largest = (2 - 2.0**-fraction) * 2.0**bias
-        tiny = 2.0 ** (1 - bias)
-        digits = int(fraction * math.log10(2))
+        bits, eps, largest, tiny, name = limits
         super().__init__(
-            bits=1 + fraction + (bias + 1).bit_length(),
-            eps=2.0**-fraction,
+            bits=bits,
+            eps=eps,
             max=largest,
             min=-largest,
             tiny=tiny,
             smallest_normal=tiny,
-            resolution=10.0**-digits,
+            resolution=10.0 ** -int(-math.log10(eps)),
             dtype=name,
         )
 

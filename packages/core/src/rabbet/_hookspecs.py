@@ -14,6 +14,7 @@ import pluggy
 
 from . import _C, _registrations
 from ._discovery import Plugin
+from ._lazy_attributes import LazyAttribute
 
 hookspec = pluggy.HookspecMarker("rabbet")
 PREFIX = "rabbet_"
@@ -123,9 +124,13 @@ def _holder(found: dict[str, Callable[..., Any]]) -> Any:
 
 
 class HookManager:
-    """Registers plugins one by one: a plugin with a bad hook is refused, the others stay."""
+    """Registers plugins one by one: a plugin with a bad hook is refused, the others stay.
 
-    def __init__(self) -> None:
+    library: returns rabbet.library, which hooks register operators with.
+    """
+
+    def __init__(self, library: Callable[[], ModuleType]) -> None:
+        self._library = library
         self.manager = pluggy.PluginManager("rabbet")
         self.manager.add_hookspecs(Specs)
         self.attributes: dict[str, Plugin] = {}  # who put what on Tensor
@@ -167,9 +172,7 @@ class HookManager:
         try:
             with _registrations.recording(undo):
                 self._put_attributes(plugin, undo)
-                from . import library
-
-                self.call(plugin, "rabbet_register_ops", lib=library)
+                self.call(plugin, "rabbet_register_ops", lib=self._library())
         except BaseException:
             for step in reversed(undo):
                 step()
@@ -236,8 +239,6 @@ class HookManager:
             undo.append(partial(self._put_back, name, before))
 
     def _check_free(self, plugin: Plugin, name: str) -> None:
-        from ._plugins import LazyAttribute
-
         there = inspect.getattr_static(_C.Tensor, name, _ABSENT)
         if there is _ABSENT:
             return

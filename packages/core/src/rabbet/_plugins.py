@@ -6,11 +6,13 @@ the module that the entry point names. Nothing of a plugin runs before something
 
 import _thread
 import os
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from . import _C, _layer_order
 from ._discovery import Found, Plugin, choose, read_manifest, scan
+from ._lazy_attributes import LazyAttribute
 
 KNOWN_WHEELS = {
     "cpu": "rabbet-backend-cpu",
@@ -31,6 +33,7 @@ LAZY_ATTRIBUTES = {
 _found: Found | None = None
 _ready = False
 _hooks: Any = None
+_library: Callable[[], ModuleType]
 _loading = _thread.RLock()
 
 
@@ -200,7 +203,7 @@ def _hook_manager() -> Any:
     if _hooks is None:
         from ._hookspecs import HookManager
 
-        _hooks = HookManager()
+        _hooks = HookManager(_library)
     return _hooks
 
 
@@ -298,28 +301,6 @@ def _check_provided(plugin: Plugin) -> None:
 # ---- attributes of Tensor that plugins contribute
 
 
-class LazyAttribute:
-    """Stands on Tensor for an attribute of a plugin that is not loaded yet."""
-
-    def __init__(self, name: str, layer: str) -> None:
-        self.name, self.layer = name, layer
-
-    def _load(self) -> None:
-        activate(self.layer, self.name)
-        if vars(_C.Tensor).get(self.name) is self:
-            raise AttributeError(
-                f"Tensor.{self.name}: the plugin for '{self.layer}' is loaded, but has no such attribute"
-            )
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        self._load()
-        return getattr(owner if instance is None else instance, self.name)
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        self._load()
-        setattr(instance, self.name, value)
-
-
 def activate(layer: str, attribute: str) -> None:
     """Load a layer's plugin so that its Tensor attributes are there; AttributeError names the missing wheel."""
     plugin = provider(layer, "transform")
@@ -353,9 +334,11 @@ def module_imported(module: ModuleType) -> None:
             _ensure_active(plugin)
 
 
-def install() -> None:
-    """Set core's loaders and the placeholders on Tensor."""
+def install(library: Callable[[], ModuleType]) -> None:
+    """Set core's loaders and the placeholders on Tensor; `library` returns rabbet.library, for hooks."""
+    global _library
+    _library = library
     _C.set_backend_loader(require_backend)
     for layer, names in LAZY_ATTRIBUTES.items():
         for name in names:
-            setattr(_C.Tensor, name, LazyAttribute(name, layer))
+            setattr(_C.Tensor, name, LazyAttribute(name, layer, activate))

@@ -151,12 +151,30 @@ def _grad_part(t: Tensor) -> list[str]:
     return ["requires_grad=True"] if t.requires_grad else []
 
 
+def _composite_text(t: Tensor, made_of: dict[str, Any]) -> str:
+    if made_of["text"]:
+        return str(made_of["text"])
+    parts = [
+        "None" if part is None else f"{str(part.dtype)[7:]}{tuple(part.shape)}"
+        for part in made_of["parts"]
+    ]
+    where = "" if t.is_cpu else f", device='{t.device}'"
+    grad = "".join(f", {part}" for part in _grad_part(t))
+    return (
+        f"composite(layer='{made_of['layer']}', shape={tuple(t.shape)}, dtype={t.dtype}, "
+        f"parts=[{', '.join(parts)}]{where}{grad})"
+    )
+
+
 def represent(t: Tensor) -> str:
     """The text of repr(tensor): elements, then what is not the default."""
     if level := _C.transform_level(t):
         inner, second, _ = _C.unwrap(t)
         tangent = "" if second is None else f", tangent={represent(second)}"
         return f"wrapped(level={level}, shape={tuple(t.shape)}, value={represent(inner)}{tangent})"
+    made_of = _C.composite(t)
+    if made_of and (made_of["text"] or not made_of["has_values"]):
+        return _composite_text(t, made_of)
     default = {_C.get_default_dtype(), _C.int64, _C.bool}
     prefix = (
         "tensor("
@@ -170,7 +188,7 @@ def represent(t: Tensor) -> str:
     if t.is_meta:
         body, parts = "...", [f"device='meta', size={tuple(t.shape)}"]
     else:
-        body = _body(t, indent)
+        body = _body(_C.composite_values(t) if made_of else t, indent)
         if t.numel() == 0 and t.ndim != 1:
             parts.append(f"size={tuple(t.shape)}")
     if not t.is_meta and not t.is_cpu:

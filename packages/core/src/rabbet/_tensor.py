@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from . import _C, _functions
+from . import _C, _functions, composite
+from ._accelerators import Device, chosen_device
 from ._C import Tensor
 
 _ops = _C.op
@@ -29,8 +30,8 @@ def numpy_(self: Tensor, *, force: bool = False) -> Any:
         if not force:
             raise TypeError(f"numpy(): the tensor is on {self.device}; use tensor.cpu().numpy()")
         self = self.cpu()
-    if self.dtype is _C.bfloat16:
-        raise TypeError("numpy(): NumPy has no bfloat16; use tensor.float().numpy()")
+    if _C.buffer_format(self.dtype) is None:
+        raise TypeError(f"numpy(): NumPy has no {self.dtype.name}; use tensor.float().numpy()")
     return _array(self)
 
 
@@ -72,9 +73,18 @@ def deepcopy_(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
-    """Pickle: the elements' bytes, dtype and shape."""
+    """Pickle: the elements' bytes, dtype and shape; of a composite its parts."""
     from .serialization import _rebuild_tensor, tensor_bytes
 
+    attributes = (self.__dict__ or None) if type(self) is not Tensor else None
+    stored = composite.state(self)
+    if stored is not None:
+        parts = composite.parts(self.detach())
+        return (
+            composite.rebuild_pickled,
+            (stored, parts, _requires_grad(self), type(self)),
+            attributes,
+        )
     state = (
         tensor_bytes(self.detach()),
         str(self.dtype)[7:],
@@ -82,7 +92,7 @@ def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
         _requires_grad(self),
         type(self),
     )
-    return _rebuild_tensor, state, (self.__dict__ or None) if type(self) is not Tensor else None
+    return _rebuild_tensor, state, attributes
 
 
 def setstate_(self: Tensor, state: dict[str, Any]) -> None:
@@ -144,7 +154,7 @@ def random_(
 ) -> Tensor:
     """Fill with integers from [from_, to), by default all that the dtype holds exactly."""
     if to is None and self.dtype.is_floating_point:
-        to = 2 ** {"float16": 11, "bfloat16": 8, "float32": 24}.get(str(self.dtype)[7:], 53)
+        to = int(2 / _functions.finfo(self.dtype).eps)
     elif to is None:
         to = _functions.iinfo(self.dtype).max if self.dtype is not _C.bool else 2
     with _quietly():
@@ -161,9 +171,29 @@ def _quietly() -> Any:
     return contextlib.nullcontext()
 
 
-def is_pinned(self: Tensor) -> bool:
-    """Whether the memory is pinned; no backend pins memory yet."""
-    return False
+def is_pinned(self: Tensor, device: Device = None) -> bool:
+    """Whether the memory is pinned host memory. `device` is taken for PyTorch's sake."""
+    return _C.is_pinned(self)
+
+
+def pin_memory(self: Tensor, device: Device = None) -> Tensor:
+    """The tensor in pinned host memory, which devices copy from and to without staging; itself if it lies there.
+
+    Args:
+        device: for whose sake; None: the current accelerator.
+
+    Raises:
+        RuntimeError: if the tensor is not on the CPU.
+        NotImplementedError: if the backend offers no pinned memory.
+    """
+    if not self.is_cpu:
+        raise RuntimeError(
+            f"pin_memory: only tensors of the CPU can be pinned, this one is on {self.device}"
+        )
+    if _C.is_pinned(self):
+        return self
+    with _quietly():
+        return _C.pinned_like(self, chosen_device("pin_memory", device)).copy_(self)
 
 
 def _bernoulli(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -195,6 +225,7 @@ _METHODS: dict[str, Any] = {
     "type": type_,
     "random_": random_,
     "is_pinned": is_pinned,
+    "pin_memory": pin_memory,
     "bernoulli": _bernoulli,
     "record_stream": _record_stream,
 }

@@ -4,28 +4,40 @@ The current accelerator is the first backend besides `cpu` that was loaded. If n
 tried in the order of their names. A device without an index is the first of its backend.
 """
 
+from types import SimpleNamespace
+from typing import Any
+
 from . import _C
 from ._accelerators import Device as _Device
 from ._accelerators import accelerator_name as _name
 from ._accelerators import chosen_device, count_devices
+from ._graphs import Graph, MemPool, check_pool_id, use_mem_pool
 from ._streams import Stream
 
 __all__ = [
+    "Graph",
+    "MemPool",
+    "can_device_access_peer",
     "current_accelerator",
     "current_device_index",
     "current_stream",
     "device_count",
     "empty_cache",
+    "get_device_properties",
+    "get_memory_info",
     "is_available",
     "max_memory_allocated",
     "max_memory_reserved",
     "memory_allocated",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
     "set_stream",
     "synchronize",
+    "use_mem_pool",
 ]
 
 
@@ -96,16 +108,21 @@ def set_stream(stream: Stream) -> None:
 
 
 def empty_cache() -> None:
-    """Give the blocks that core's allocator keeps for reuse back to their backends, on all devices."""
+    """Give the segments that core's allocator keeps for reuse back to their backends, on all devices.
+
+    A segment of which a part is in use stays, and so do those of pools and graphs that are alive.
+    """
     _C.empty_cache()
 
 
 def memory_stats(device_index: _Device = None, /) -> dict[str, int]:
     """What core's allocator did for a device, with PyTorch's names, sorted.
 
-    `allocation` counts blocks in use and `allocated_bytes` their bytes, rounded up to the sizes that are kept for
-    reuse; `segment` and `reserved_bytes` count blocks that the backend gave, in use or kept. Each has
-    `.all.current`, `.all.peak`, and `.all.allocated` and `.all.freed`, the sums of rises and falls.
+    `segment` and `reserved_bytes` count what the backend gave. Segments are split into blocks: `allocation` counts
+    those in use, `allocated_bytes` their bytes, `requested_bytes` what was asked for before rounding;
+    `inactive_split` and `inactive_split_bytes` count free blocks of segments that are split. Each has `.current`,
+    `.peak`, and `.allocated` and `.freed`, the sums of rises and falls, for `.all` blocks and for the `.small_pool`
+    (blocks of up to 1 MiB) and the `.large_pool`.
     `num_device_alloc` and `num_device_free` are calls of the backend; `num_alloc_retries` counts allocations that
     succeeded or failed after the cache was given back, `num_ooms` those that failed.
 
@@ -118,11 +135,74 @@ def memory_stats(device_index: _Device = None, /) -> dict[str, int]:
     Raises:
         DeviceError: if there is no such device.
     """
-    return _C.memory_stats(chosen_device("accelerator.memory_stats", device_index))
+    stats = _C.memory_stats(chosen_device("accelerator.memory_stats", device_index))
+    return dict(sorted(stats.items()))
 
 
 def _stat(function: str, device: _Device, key: str) -> int:
     return _C.memory_stats(chosen_device(f"accelerator.{function}", device))[key]
+
+
+def memory_snapshot(
+    mempool_id: tuple[int, int] | None = None, include_traces: bool = True
+) -> list[dict[str, Any]]:
+    """All segments of core's allocator with their blocks, in the form of torch.cuda.memory_snapshot.
+
+    Beside PyTorch's keys a segment has its `backend` and the `kind` of its memory (device, pinned, managed).
+
+    Args:
+        mempool_id: only the segments of this pool, as `MemPool.id` and `Graph.pool()` give it.
+        include_traces: taken for PyTorch's sake; there are no traces among segments.
+
+    Raises:
+        TypeError: if `mempool_id` is no pair of ints.
+    """
+    segments = _C.memory_snapshot()
+    if mempool_id is None:
+        return segments
+    check_pool_id("memory_snapshot: mempool_id", mempool_id)
+    return [s for s in segments if s["segment_pool_id"] == mempool_id]
+
+
+def get_memory_info(device_index: _Device = None, /) -> tuple[int, int]:
+    """Free and total bytes of a device, of all processes.
+
+    Raises:
+        NotImplementedError: if the backend does not tell.
+    """
+    return _C.memory_info(chosen_device("accelerator.get_memory_info", device_index))
+
+
+def get_device_properties(device: _Device = None) -> SimpleNamespace:
+    """What the backend says of a device, as attributes.
+
+    Raises:
+        NotImplementedError: if the backend tells nothing.
+    """
+    place = chosen_device("accelerator.get_device_properties", device)
+    return SimpleNamespace(**_C.device_properties(place))
+
+
+def can_device_access_peer(device: _Device, peer_device: _Device) -> bool:
+    """Whether kernels on `device` can read and write memory of `peer_device`."""
+    function = "accelerator.can_device_access_peer"
+    return _C.can_access_peer(chosen_device(function, device), chosen_device(function, peer_device))
+
+
+def set_per_process_memory_fraction(fraction: float, device: _Device = None) -> None:
+    """Let allocations fail that would make this process hold more than a fraction of a device's memory.
+
+    Raises:
+        TypeError: if `fraction` is no number.
+        ValueError: if it is not between 0 and 1.
+        NotImplementedError: if the backend does not tell how much there is.
+    """
+    function = "accelerator.set_per_process_memory_fraction"
+    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
+        raise TypeError(f"{function}: fraction must be a number, not {type(fraction).__name__}")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"{function}: fraction must lie between 0 and 1, got {fraction}")
+    _C.limit_memory(chosen_device(function, device), fraction)
 
 
 def memory_allocated(device_index: _Device = None, /) -> int:

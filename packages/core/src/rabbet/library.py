@@ -10,7 +10,8 @@ Every registration can be taken back: `revoke()`, or use it as a context manager
 import difflib
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -25,8 +26,10 @@ __all__ = [
     "batch",
     "define",
     "device_types",
+    "events",
     "explain",
     "impl",
+    "infer",
     "jvp",
     "module_imported",
     "op",
@@ -505,7 +508,7 @@ def _add_vjp(
             )
         mask |= 1 << args.index(word) if word in args else 1 << (32 + rets.index(word))
     rule = _rules.vjp_rule(name, fn, setup_context)
-    return _add_python(name, "vjp", rule, fn, place, mask=mask)
+    return _add_python(name, "vjp", rule, fn, place, reads=mask)
 
 
 def jvp(name: str | Op, fn: Any = None, *, setup_context: Any = None) -> Any:
@@ -571,6 +574,42 @@ def explain(name: str | Op, *args: Any, **kwargs: Any) -> str:
     from ._explain import explain as explained
 
     return explained(name, args, kwargs)
+
+
+def infer(name: str | Op, *args: Any, **kwargs: Any) -> Any:
+    """The results of a call, not run: tensors on the device `meta` with their shapes, strides and dtypes.
+
+    Raises:
+        NotImplementedError: where they depend on the values, or only a kernel knows them.
+    """
+    return _C.infer(name if isinstance(name, Op) else _C.op(name), args, kwargs)[0]
+
+
+@contextmanager
+def events(*, calls: bool = True, memory: bool = True) -> Iterator[list[dict[str, Any]]]:
+    """Record what the dispatcher does inside the `with` block, on all threads.
+
+    Args:
+        calls: begin and end of every operator call, with those that it makes itself.
+        memory: what the caching allocator gives and gets back. Small CPU tensors have memory of
+            their threads instead.
+
+    Yields:
+        A list that is filled when the block ends: dicts with `kind` ("begin", "end", "alloc", "free"), `time` in
+        nanoseconds and `thread`; calls have `op`, `depth` and `arguments` or `failed`, memory has `nbytes`,
+        `address` and `device`. A first dict `{"kind": "lost", "count": n}` says that n older events did not fit.
+    """
+    if not (calls or memory):
+        raise ValueError("events: expected calls or memory to be recorded, got neither")
+    reader = _C.EventReader(3 * calls + 12 * memory)
+    found: list[dict[str, Any]] = []
+    try:
+        yield found
+    finally:
+        some, lost = reader.read()
+        reader.close()
+        found += [{"kind": "lost", "count": lost}] if lost else []
+        found += some
 
 
 def opcheck(

@@ -2,17 +2,19 @@
 
 A file is 8 bytes with the header's length, a JSON header, and the tensors' bytes. A dict of tensors is an ordinary
 safetensors file. Anything else (nested dicts, lists, numbers, strings) is stored as such a file whose metadata
-holds a skeleton: the structure with tensors replaced by names. Nothing in a file is ever executed.
+holds a skeleton: the structure with tensors replaced by names. A composite tensor is stored as its parts, with what
+its layer needs to make it again. Nothing in a file is ever executed.
 """
 
 import base64
 import json
 import math
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
-from . import _C
+from . import _C, composite
 from ._C import Tensor
 
 __all__ = ["SerializationError", "load", "save"]
@@ -36,9 +38,9 @@ def tensor_bytes(t: Tensor) -> bytes:
     flat = t.cpu().contiguous()
     if flat.numel() == 0:
         return b""
-    same_size = {1: _C.uint8, 2: _C.int16, 4: _C.int32, 8: _C.int64}
-    if flat.dtype is _C.bfloat16:
-        flat = flat.view(same_size[2])
+    if _C.buffer_format(flat.dtype) is None:
+        same_size = {1: _C.uint8, 2: _C.int16, 4: _C.int32, 8: _C.int64, 16: _C.complex128}
+        flat = flat.view(same_size[flat.dtype.itemsize])
     return bytes(memoryview(flat).cast("B")) if flat.ndim else memoryview(flat).tobytes()
 
 
@@ -78,8 +80,21 @@ class _Packer:
             self.tensors[path] = t
         return self._names[key]
 
+    def composite(self, stored: dict[str, Any], t: Tensor, path: str) -> Any:
+        parts = composite.parts(t)
+        if not parts:
+            raise SerializationError(
+                f"save: the tensor at '{path}' is a stub of the layer '{stored['layer']}' and has no data"
+            )
+        packed = [self.pack(part, f"{path}.{i}") for i, part in enumerate(parts)]
+        text = {**stored, "blob": base64.b64encode(stored["blob"]).decode()}
+        return {"o": [{**text, "shape": list(stored["shape"])}, packed]}
+
     def pack(self, value: Any, path: str) -> Any:
         if isinstance(value, Tensor):
+            stored = composite.state(value)
+            if stored is not None:
+                return self.composite(stored, value, path or "tensor")
             return {"t": self.tensor(value, path or "tensor")}
         if value is None or isinstance(value, (bool, int, str)):
             return value
@@ -125,6 +140,8 @@ def _unpack(node: Any, tensors: dict[str, Tensor], file: str) -> Any:
     if kind in ("l", "u"):
         items = [_unpack(v, tensors, file) for v in value]
         return items if kind == "l" else tuple(items)
+    if kind == "o":
+        return _unpack_composite(*value, tensors=tensors, file=file)
     simple: dict[str, Callable[[Any], Any]] = {
         "f": float,
         "c": lambda v: complex(*v),
@@ -134,6 +151,28 @@ def _unpack(node: Any, tensors: dict[str, Tensor], file: str) -> Any:
     if kind not in simple:
         raise SerializationError(f"{file}: the skeleton has an unknown kind '{kind}'")
     return simple[kind](value)
+
+
+def _unpack_composite(stored: Any, parts: Any, *, tensors: dict[str, Tensor], file: str) -> Tensor:
+    wanted = {"name": str, "layer": str, "wheel": str, "blob": str, "dtype": str, "shape": list}
+    whole = isinstance(stored, dict) and all(
+        isinstance(stored.get(k), t) for k, t in wanted.items()
+    )
+    if (
+        not whole
+        or stored["dtype"] not in _NAMES
+        or not all(type(size) is int and size >= 0 for size in stored["shape"])
+        or not isinstance(parts, list)
+    ):
+        raise SerializationError(f"{file}: the skeleton of a composite tensor is damaged")
+    made = [_unpack(part, tensors, file) for part in parts]
+    if not all(part is None or isinstance(part, Tensor) for part in made):
+        raise SerializationError(f"{file}: a part of a composite tensor is no tensor")
+    try:
+        blob = base64.b64decode(stored["blob"], validate=True)
+        return composite.rebuild({**stored, "blob": blob}, tuple(made))
+    except (_C.PluginError, ValueError, TypeError) as error:
+        raise SerializationError(f"{file}: {error}") from None
 
 
 def _key(key: Any, file: str) -> Any:
@@ -156,6 +195,8 @@ def _is_plain(obj: Any) -> bool:
         isinstance(k, str) and k != "__metadata__" and isinstance(v, Tensor) for k, v in obj.items()
     ):
         return False
+    if any(composite.is_composite(v) for v in obj.values()):
+        return False
     places = {
         (v._storage_id(), v.data_ptr(), tuple(v.shape), tuple(v.stride())) for v in obj.values()
     }
@@ -175,7 +216,7 @@ def _encode(obj: Any) -> tuple[bytes, list[Tensor]]:
     for name, t in packer.tensors.items():
         nbytes = t.numel() * t.itemsize
         header[name] = {
-            "dtype": _NAMES[str(t.dtype)[7:]],
+            "dtype": _code_of_dtype(t.dtype.name),
             "shape": list(t.shape),
             "data_offsets": [offset, offset + nbytes],
         }
@@ -241,13 +282,26 @@ def _read_header(data: Any, file: str) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
+def _code_of_dtype(name: str) -> str:
+    """What files call a dtype: as safetensors does (float8_e4m3fn is F8_E4M3), others by their names."""
+    small = re.fullmatch(r"float(\d+)_(e\d+m\d+)\w*", name)
+    return _NAMES.get(name) or (f"F{small[1]}_{small[2].upper()}" if small else name)
+
+
+def _name_of_dtype(code: Any) -> str | None:
+    """The dtype that a file calls so; None: there is none."""
+    found = _DTYPES.get(code)
+    return found or next((n for n in _C.dtype_names() if _code_of_dtype(n) == code), None)
+
+
 def _check_entry(name: str, entry: Any, room: int, file: str) -> tuple[str, list[int], int, int]:
     if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
         raise SerializationError(
             f"{file}: the entry of '{name}' lacks dtype, shape or data_offsets"
         )
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if dtype not in _DTYPES:
+    kind = _name_of_dtype(dtype)
+    if kind is None:
         raise SerializationError(f"{file}: '{name}' has the unknown dtype {dtype!r}")
     whole = isinstance(shape, list) and all(type(s) is int and s >= 0 for s in shape)
     spans = isinstance(offsets, list) and len(offsets) == 2 and all(type(o) is int for o in offsets)
@@ -257,13 +311,13 @@ def _check_entry(name: str, entry: Any, room: int, file: str) -> tuple[str, list
         raise SerializationError(
             f"{file}: '{name}' ends at byte {offsets[1]} of the data, which has {room}; it is truncated"
         )
-    nbytes = math.prod(shape) * getattr(_C, _DTYPES[dtype]).itemsize
+    nbytes = math.prod(shape) * getattr(_C, kind).itemsize
     if nbytes != offsets[1] - offsets[0]:
         raise SerializationError(
             f"{file}: '{name}' of shape {shape} and dtype {dtype} needs {nbytes} bytes, its offsets give "
             f"{offsets[1] - offsets[0]}"
         )
-    return _DTYPES[dtype], shape, offsets[0], offsets[1]
+    return kind, shape, offsets[0], offsets[1]
 
 
 def _read_tensors(data: Any, header: dict[str, Any], start: int, file: str) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The structs of `rabbet/abi.h` in Python, read from the installed header."""
+"""The structs of `rabbet/abi.h` and of core's optional tables in Python, read from the installed headers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ import rabbet
 _TYPES: dict[str, Any] = {
     "int32_t": ctypes.c_int32, "uint32_t": ctypes.c_uint32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
     "uint16_t": ctypes.c_uint16, "uint8_t": ctypes.c_uint8, "RbFn": ctypes.c_void_p,
+    "double": ctypes.c_double, "RbDType": ctypes.c_uint32,
 }  # fmt: skip
 # Up to which member a struct that is handed in has to reach.
-LEAST = {"RbPlugin": "init", "RbKernel": "self", "RbLayer": "self", "RbBackend": "allocator", "RbDevices": "sync",
-         "RbAllocator": "free", "RbStreams": "event_query"}  # fmt: skip
+LEAST = {"RbPlugin": "init", "RbKernel": "self", "RbRule": "self", "RbFormulaKernel": "self", "RbDTypeInfo": "encode",
+         "RbLayer": "self", "RbBackend": "allocator", "RbDevices": "sync",
+         "RbAllocator": "free", "RbStreams": "event_query", "RbCompositeLayer": "self", "RbDeviceTable": "self",
+         "RbCapture": "graph_destroy"}  # fmt: skip
+
+
+_HEADERS = ("abi.h", "capture.h", "composite.h", "device.h", "trace.h")
 
 
 def _header() -> str:
-    text = (Path(rabbet.get_include()) / "rabbet" / "abi.h").read_text("utf-8")
+    folder = Path(rabbet.get_include()) / "rabbet"
+    text = "".join((folder / name).read_text("utf-8") for name in _HEADERS)
     return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
 
 
@@ -43,7 +50,7 @@ def struct(name: str) -> type[ctypes.Structure]:
     """A struct as a class of ctypes; pointers are numbers."""
     match = re.search(rf"struct {name} \{{(.*?)\n\}}", _header(), flags=re.S)
     if match is None:
-        raise LookupError(f"rabbet/abi.h has no struct {name}")
+        raise LookupError(f"the headers have no struct {name}")
     return type(name, (ctypes.Structure,), {"_fields_": _members(match[1])})
 
 

@@ -138,11 +138,14 @@ class Maker:
             if self.dtype is rabbet.bool:
                 return self.tensor(n)
             info = rabbet.iinfo(self.dtype)
-            low, high = max(info.min, -(1 << 53)), min(info.max, 1 << 53)
-            return rabbet.linspace(low, high, n, dtype=rabbet.float64).to(self.dtype)
-        info = rabbet.finfo(self.dtype)
+            least, most = max(info.min, -(1 << 53)), min(info.max, 1 << 53)
+            return rabbet.linspace(least, most, n, dtype=rabbet.float64).to(self.dtype)
+        limits = rabbet.finfo(self.dtype)
         powers = rabbet.linspace(
-            math.log2(info.tiny), math.log2(info.max) - 1e-3, max(n - 1, 1), dtype=rabbet.float64
+            math.log2(limits.tiny),
+            math.log2(limits.max) - 1e-3,
+            max(n - 1, 1),
+            dtype=rabbet.float64,
         )
         signs = 1 - 2 * (rabbet.arange(max(n - 1, 1)) % 2)
         x = rabbet.cat([rabbet.zeros(1, dtype=rabbet.float64), powers.exp2() * signs])[:n]
@@ -232,7 +235,10 @@ class _Reader:
         what, *parts = node
         if what == "name":
             return self._named(parts[0])
-        return self._result(*parts) if what == "result" else self._tensor(*parts, bounds)
+        if what == "result":
+            return self._result(*parts)
+        maker, given, shape = parts
+        return self._tensor(maker, given, shape, bounds)
 
     def _named(self, name: str) -> Any:
         if name == "dtype":
@@ -298,7 +304,7 @@ def examples_of(name: str) -> list[tuple[str, list[Any], dict[str, Any]]]:
             args.append(_FITTING[p["type"]])
         else:
             return []
-    made = [("", args, {})]
+    made: list[Any] = [("", args, {})]
     if info["kind"] == "elementwise" and len(args) == 2:
         made.append(("number", [args[0], 1.25], {}))
     return made

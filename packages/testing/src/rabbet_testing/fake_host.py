@@ -23,19 +23,30 @@ from rabbet import _C
 from .boundary_structs import LEAST, size_up_to, struct
 
 FAILURE = 10  # RB_E_PLUGIN
-_RULES = {"decomp", "shape", "vjp", "jvp"}
-_DTYPES, _FORMULA, _KERNEL_FLAGS = 15, 8, 15
+_RULES = ("decomp", "shape", "vjp", "jvp")  # RB_RULE_*
+_OPAQUE = 5  # RB_CLASS_OPAQUE
+_KERNEL_FLAGS = 1 | 2 | 4 | 16 | 32  # RB_K_*
+_RULE_FLAGS = 2 | 256  # RB_K_NEEDS_GIL, RB_RULE_READS
 _i32, _u32, _ptr = ctypes.c_int32, ctypes.c_uint32, ctypes.c_void_p
 _REGISTRATIONS: dict[str, Any] = {
     "txn_begin": ctypes.CFUNCTYPE(_i32, _ptr, _ptr),
     "txn_commit": ctypes.CFUNCTYPE(_i32, _ptr),
-    "txn_abort": ctypes.CFUNCTYPE(None, _ptr),
+    "txn_abort": ctypes.CFUNCTYPE(_i32, _ptr),
     "add_ops": ctypes.CFUNCTYPE(_i32, _ptr, _ptr),
     "add_kernel": ctypes.CFUNCTYPE(_i32, _ptr, _ptr),
+    "add_rule": ctypes.CFUNCTYPE(_i32, _ptr, _ptr),
+    "add_formula_kernel": ctypes.CFUNCTYPE(_i32, _ptr, _ptr),
+    "add_dtype": ctypes.CFUNCTYPE(_i32, _ptr, _ptr, _ptr),
     "add_layer": ctypes.CFUNCTYPE(_i32, _ptr, _ptr, _ptr),
     "add_backend": ctypes.CFUNCTYPE(_i32, _ptr, _ptr, _ptr),
     "slot_new": ctypes.CFUNCTYPE(_i32, _ptr, _i32, _ptr, _ptr, _ptr),
     "publish": ctypes.CFUNCTYPE(_i32, _ptr, _u32, _ptr),
+    "get_ext": ctypes.CFUNCTYPE(_ptr, _ptr, _u32),
+}
+# What registers in core's optional tables; their other functions are those of the running core.
+_TABLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "rabbet.composite": ("RbComposites", {"describe": ctypes.CFUNCTYPE(_i32, _i32, _ptr)}),
+    "rabbet.trace": ("RbTrace", {"data_hook": ctypes.CFUNCTYPE(_i32, _i32, _ptr, _ptr)}),
 }
 
 
@@ -87,14 +98,16 @@ class FakeHost:
         self.registrations: list[str] = []
         self.failed, self.fail_at = "", fail_at
         self.ops: set[str] = set(_C.record_names())
-        self.targets = (
-            {b["name"] for b in _C.backends()} | {la["name"] for la in _C.layers()} | _RULES
-        )
-        self._kernels: list[tuple[str, str, str, int]] = []
+        self.targets = {b["name"] for b in _C.backends()} | {la["name"] for la in _C.layers()}
+        self.dtypes = len(_C.dtype_names())
+        self._kernels: list[tuple[str, str, str, str]] = []
         self._has_own = False
         self._keep: list[Any] = []
         self.devices: list[Any] = []
         self._real, self._next_id = real_host(), 40
+        self._tables: dict[str, int] = {}
+        self._published: dict[str, int] = {}
+        self._backends: list[str] = []
         size = _C.abi_host_sizes[minor]
         whole = struct("RbHost")
         table = whole.from_buffer_copy(self._real)
@@ -153,14 +166,24 @@ class FakeHost:
     def txn_commit(self, txn: int | None) -> int:
         return self._register("txn_commit")
 
-    def txn_abort(self, txn: int | None) -> None:
-        pass
+    def txn_abort(self, txn: int | None) -> int:
+        return 0
 
     def add_ops(self, txn: int | None, records: int | None) -> int:
         text = self._text(records, "add_ops: the text of the records")
         self._check_txn(txn, "add_ops")
         self.ops |= set(re.findall(r"^([\w:.]+)\(", text, flags=re.M))
         return self._register("add_ops")
+
+    def _judge_kernel(self, k: Any, what: str, flags: int) -> None:
+        if not k.fn:
+            self.findings.append(f"{what}: `fn` is null")
+        if k.flags & ~flags:
+            self.findings.append(f"{what}: unknown flags {k.flags & ~flags:#x}")
+
+    def _judge_mask(self, k: Any, what: str) -> None:
+        if k.dtype_mask >> self.dtypes:
+            self.findings.append(f"{what}: dtype_mask {k.dtype_mask:#x} has bits of no dtype")
 
     def add_kernel(self, txn: int | None, kernel: int | None) -> int:
         self._check_txn(txn, "add_kernel")
@@ -170,14 +193,63 @@ class FakeHost:
         op = self._text(k.op, "add_kernel: `op`")
         what = f"add_kernel '{op}'"
         target = self._text(k.backend, f"{what}: `backend`")
-        if not k.fn:
-            self.findings.append(f"{what}: `fn` is null")
-        if k.flags & ~_KERNEL_FLAGS:
-            self.findings.append(f"{what}: unknown flags {k.flags & ~_KERNEL_FLAGS:#x}")
-        if target not in _RULES and k.dtype_mask >> _DTYPES:
-            self.findings.append(f"{what}: dtype_mask {k.dtype_mask:#x} has bits of no dtype")
-        self._kernels.append((op, target, text_at(k.schema), k.flags))
+        self._judge_kernel(k, what, _KERNEL_FLAGS)
+        self._judge_mask(k, what)
+        self._kernels.append((what, op, target, text_at(k.schema)))
         return self._register(what)
+
+    def add_rule(self, txn: int | None, rule: int | None) -> int:
+        self._check_txn(txn, "add_rule")
+        k = self._read("RbRule", rule, "add_rule")
+        if k is None:
+            return self._register("add_rule")
+        op = self._text(k.op, "add_rule: `op`")
+        what = f"add_rule '{op}'"
+        if not 0 <= k.rule < len(_RULES):
+            self.findings.append(f"{what}: rule {k.rule} is no RB_RULE_*")
+        else:
+            what = f"add_rule '{op}' {_RULES[k.rule]}"
+        self._judge_kernel(k, what, _RULE_FLAGS)
+        self._kernels.append((what, op, "", text_at(k.schema)))
+        return self._register(what)
+
+    def add_formula_kernel(self, txn: int | None, kernel: int | None) -> int:
+        self._check_txn(txn, "add_formula_kernel")
+        k = self._read("RbFormulaKernel", kernel, "add_formula_kernel")
+        if k is None:
+            return self._register("add_formula_kernel")
+        op = self._text(k.op, "add_formula_kernel: `op`")
+        what = f"add_formula_kernel '{op}'"
+        self._text(k.backend, f"{what}: `backend`")
+        self._text(k.formula, f"{what}: `formula`")
+        if k.argument < -1:
+            self.findings.append(f"{what}: argument {k.argument} is neither -1 nor one")
+        self._judge_kernel(k, what, _KERNEL_FLAGS)
+        self._judge_mask(k, what)
+        # Core leaves out those of records that it does not have, or has otherwise.
+        return self._register(what)
+
+    def add_dtype(self, txn: int | None, info: int | None, out: int | None) -> int:
+        self._check_txn(txn, "add_dtype")
+        found = self._read("RbDTypeInfo", info, "add_dtype")
+        name = self._text(found.name, "add_dtype: `name`") if found is not None else ""
+        what = f"add_dtype '{name}'"
+        if found is not None:
+            if not re.fullmatch(r"[A-Za-z]\w*", name):
+                self.findings.append(f"{what}: the name is no identifier")
+            if not 0 <= found.kind <= _OPAQUE:
+                self.findings.append(f"{what}: kind {found.kind} is no RB_CLASS_*")
+            if found.itemsize not in (1, 2, 4, 8, 16) or not 1 <= found.bits <= 8 * found.itemsize:
+                self.findings.append(
+                    f"{what}: {found.bits} bits in {found.itemsize} bytes are no element"
+                )
+            if found.kind != _OPAQUE and not (found.decode and found.encode):
+                self.findings.append(f"{what}: `decode` or `encode` is null")
+        rc = self._register(what)
+        if rc == 0 and out:
+            _i32.from_address(out).value = self.dtypes
+            self.dtypes += 1
+        return rc
 
     def add_layer(self, txn: int | None, layer: int | None, out: int | None) -> int:
         self._check_txn(txn, "add_layer")
@@ -186,6 +258,13 @@ class FakeHost:
         if found is not None:
             if found.phase >= 800:
                 self.findings.append(f"add_layer '{name}': phase {found.phase} is not below 800")
+            hooks = [
+                bool(getattr(found, m)) for m in ("thread_save", "thread_restore", "thread_free")
+            ]
+            if len(set(hooks)) == 2:
+                self.findings.append(
+                    f"add_layer '{name}': of thread_save, thread_restore and thread_free some are null"
+                )
             for member in ("before", "after"):
                 at = getattr(found, member)
                 while at and _ptr.from_address(at).value:
@@ -203,9 +282,7 @@ class FakeHost:
         if found is not None:
             if re.search(r"[\s:]", name):
                 self.findings.append(f"{what}: the name holds a space or ':'")
-            allocator = self._read("RbAllocator", found.allocator, what)
-            if allocator is not None and not (allocator.alloc and allocator.free):
-                self.findings.append(f"{what}: `alloc` or `free` of the allocator is null")
+            self._judge_allocator(found.allocator, what)
             if found.devices:
                 devices = self._read("RbDevices", found.devices, what)
                 if devices is not None:
@@ -213,6 +290,7 @@ class FakeHost:
             if found.streams:
                 self._judge_streams(found, what)
         self.targets.add(name)
+        self._backends.append(name)
         self._has_own = True
         return self._id(what, out)
 
@@ -241,7 +319,69 @@ class FakeHost:
         text = self._text(name, "publish: `name`")
         if not table:
             self.findings.append(f"publish '{text}': the table is null")
+        else:
+            self._published[text] = table
         return self._register(f"publish '{text}'")
+
+    def _judge_published(self, backend: str) -> None:
+        """The tables by which a backend offers more of its devices, rabbet/device.h and rabbet/capture.h."""
+        if address := self._published.get(f"{backend}.device"):
+            what = f"publish '{backend}.device'"
+            table = self._read("RbDeviceTable", address, what)
+            if table is not None:
+                for member in ("pinned", "managed"):
+                    if getattr(table, member):
+                        self._judge_allocator(getattr(table, member), f"{what}: `{member}`")
+                given = [bool(getattr(table, f"ipc_{m}")) for m in ("export", "open", "close")]
+                if any(given) and not all(given):
+                    self.findings.append(
+                        f"{what}: of ipc_export, ipc_open and ipc_close some are null"
+                    )
+        if address := self._published.get(f"{backend}.capture"):
+            what = f"publish '{backend}.capture'"
+            table = self._read("RbCapture", address, what)
+            names = [name for name, _ in struct("RbCapture")._fields_]  # type: ignore[misc]
+            for name in names[names.index("self") + 1 :] if table is not None else ():
+                if not getattr(table, name):
+                    self.findings.append(f"{what}: `{name}` is null")
+
+    def _judge_allocator(self, address: int | None, what: str) -> None:
+        allocator = self._read("RbAllocator", address, what)
+        if allocator is not None and not (allocator.alloc and allocator.free):
+            self.findings.append(f"{what}: `alloc` or `free` of the allocator is null")
+
+    def get_ext(self, name: int | None, version: int) -> int | None:
+        """The table of the running core, in which registrations are recorded here."""
+        text = text_at(name)
+        get = ctypes.CFUNCTYPE(_ptr, _ptr, _u32)(self._real.get_ext)
+        found: int | None = get(name, version)
+        if not found or text not in _TABLES:
+            return found
+        if text not in self._tables:
+            kind, functions = _TABLES[text]
+            table = struct(kind).from_buffer_copy(struct(kind).from_address(found))
+            for member, signature in functions.items():
+                callback = signature(getattr(self, member))
+                self._keep.append(callback)
+                setattr(table, member, ctypes.cast(callback, _ptr).value)
+            self._tables[text] = before_unreadable(table.struct_size)
+            ctypes.memmove(self._tables[text], ctypes.addressof(table), table.struct_size)
+        return self._tables[text]
+
+    def describe(self, layer: int, description: int | None) -> int:
+        """RbComposites.describe"""
+        self._check_own(layer, "describe")
+        self._read("RbCompositeLayer", description, "describe")
+        return self._register("describe")
+
+    def data_hook(self, layer: int, fn: int | None, own: int | None) -> int:
+        """RbTrace.data_hook"""
+        self._check_own(layer, "data_hook")
+        return self._register("data_hook")
+
+    def _check_own(self, layer: int, what: str) -> None:
+        if not 40 < layer <= self._next_id:
+            self.findings.append(f"{what}: {layer} is not the id of a layer that was added")
 
     def _id(self, what: str, out: int | None) -> int:
         rc = self._register(what)
@@ -260,10 +400,9 @@ class FakeHost:
         A library without a device or layer of its own has kernels for others', which need not be there: core keeps
         them until they are.
         """
-        for op, target, schema, flags in self._kernels:
-            if flags & _FORMULA:
-                continue  # core leaves out those of records that it does not have, or has otherwise
-            what = f"add_kernel '{op}'"
+        for backend in self._backends:
+            self._judge_published(backend)
+        for what, op, target, schema in self._kernels:
             if target and target not in self.targets and self._has_own:
                 self.findings.append(f"{what}: there is no backend or layer '{target}'")
             if op and op not in self.ops and ("::" not in op or not self._has_own):

@@ -9,11 +9,21 @@ namespace {
 // ---- promotion: an example of a batch of numbers takes part in it as a 0-d tensor
 
 int category(int dtype) {
-  return dtype == RB_BOOL8 ? 0 : dtype < RB_F16 ? 1 : dtype < RB_C64 ? 2 : 3;
+  switch (rb::dtype_kind(dtype)) {
+    case RB_CLASS_BOOL:
+      return 0;
+    case RB_CLASS_INT:
+    case RB_CLASS_UINT:
+      return 1;
+    case RB_CLASS_FLOAT:
+      return 2;
+    default:
+      return 3;
+  }
 }
 
 bool takes_part(const Call& c, int i) {
-  return c.args[i].tag == RB_TENSOR && (c.info.args[i].flags & RB_ARG_COMPUTED) != 0;
+  return c.args[i].tag == RB_TENSOR && (rb::arg_info(c.info, i).flags & RB_ARG_COMPUTED) != 0;
 }
 
 // The dtype that a 0-d tensor of `dtype` is used in beside the arguments with dimensions.
@@ -52,7 +62,7 @@ Loops loops_of(const Call& c) {
   for (int i = 0; i < c.nargs; ++i) {
     if (c.args[i].tag != RB_TENSOR) continue;
     const RbTensor* t = c.args[i].v.t;
-    const RbArgInfo& arg = c.info.args[i];
+    const RbArgInfo& arg = rb::arg_info(c.info, i);
     if (t->ndim < arg.core_ndim && !(arg.flags & RB_ARG_OPTIONAL)) c.refuse();
     loops.ndim = std::max(loops.ndim, t->ndim - arg.core_ndim);
     loops.numbers = loops.numbers || (t->ndim == 0 && c.mine(t));
@@ -74,7 +84,7 @@ bool align_ready(Call& c, const Loops& loops) {
     if (c.args[i].tag != RB_TENSOR) continue;
     const RbTensor* t = c.args[i].v.t;
     if (c.mine(t)) {
-      if (!lies_ready(t, loops.ndim + c.info.args[i].core_ndim)) return false;
+      if (!lies_ready(t, loops.ndim + rb::arg_info(c.info, i).core_ndim)) return false;
       values[i].v.t = Call::wrap_of(t).inner;
     } else if (t->ndim == 0 && loops.numbers) {
       return false;
@@ -95,7 +105,7 @@ void align(Call& c, bool repeat) {
   for (int i = 0; i < c.nargs; ++i) {
     if (c.args[i].tag != RB_TENSOR) continue;
     RbTensor* t = c.args[i].v.t;
-    const int ndim = loops + c.info.args[i].core_ndim;
+    const int ndim = loops + rb::arg_info(c.info, i).core_ndim;
     if (!c.mine(t) && !repeat) {
       // Beside examples that are 0-d it must not count for less than they do.
       if (numbers && loops == 0 && t->ndim == 0 && takes_part(c, i) &&
@@ -128,6 +138,17 @@ void align(Call& c, bool repeat) {
 }
 
 }  // namespace
+
+bool one_floating_dtype(const Call& c) {
+  int dtype = -1;
+  for (int i = 0; i < c.nargs; ++i) {
+    if (c.args[i].tag != RB_TENSOR) continue;
+    const int own = c.args[i].v.t->dtype_id;
+    if (category(own) != 2 || (dtype >= 0 && own != dtype)) return false;
+    dtype = own;
+  }
+  return dtype >= 0;
+}
 
 void aligned(Call& c) { align(c, false); }
 void aligned_full(Call& c) { align(c, true); }

@@ -58,6 +58,8 @@ Ref Call::materialise(RbTensor* t) const {
 }
 
 Ref Call::wrap(Ref&& inner, int dim) const {
+  // An operator that one example has too few dimensions for can have worked on the batch dimension.
+  if (dim >= inner->ndim || inner->shape[dim] != size()) refuse();
   RbTensor* out = nullptr;
   rb::check(rb::host->tensor_wrap_along(frame.level, inner.take(), dim, &out));
   return Ref(out);
@@ -97,7 +99,7 @@ void Call::check_destination(int i, const RbTensor* result) const {
 void Call::explain(int32_t code) const {
   if ((code != RB_E_ARG && code != RB_E_TYPE && code != RB_E_INDEX) || size() == 0) return;
   for (int32_t i = 0; i < nargs; ++i) {
-    if (info.args[i].flags & RB_ARG_MUTATED) return;
+    if (rb::arg_info(info, i).flags & RB_ARG_MUTATED) return;
   }
   const std::string message = rb::host->err_get()->message;
   const Owned results = call_example(0);

@@ -13,7 +13,7 @@ namespace batch {
 
 using namespace calls;
 
-constexpr int kMaxDims = 32, kMaxArgs = 32;
+constexpr int kMaxDims = RB_MAX_DIMS, kMaxArgs = RB_MAX_ARGS;
 
 /// A level: what transform_push got.
 struct Frame {
@@ -101,6 +101,8 @@ void note_route(const RbOpInfo& info, int32_t route);
 
 /// Rules by what the record says (derived.cpp, aligned.cpp).
 void aligned(Call& c);
+/// Whether all tensors of the call have the same floating dtype: nothing is promoted.
+bool one_floating_dtype(const Call& c);
 void shifted(Call& c);
 void leading(Call& c);
 void fold(Call& c);

@@ -45,13 +45,13 @@ int first_tensor(const Call& c) {
 void shift(Call& c, uint64_t which, int follow) {
   bool along = false;
   for (int i = 0; i < c.nargs; ++i) {
-    const int type = c.info.args[i].type;
+    const int type = rb::arg_info(c.info, i).type;
     along = along || (is_dim(type) && (c.args[i].tag == RB_INT || c.args[i].len > 0));
   }
   Values a(c);
   bool lifted = false;
   for (int i = 0; i < c.nargs; ++i) {
-    const int type = c.info.args[i].type;
+    const int type = rb::arg_info(c.info, i).type;
     if (is_dim(type)) shift_dims(a, i, type);
     if (type == RB_A_SIZE) prepend_size(c, a, i);
     if (!(which >> i & 1)) continue;
@@ -158,7 +158,8 @@ RbValue stacked_list(Call& c, const std::vector<Owned>& examples, int i) {
   std::vector<Ref> parts;
   for (uint32_t j = 0; j < n; ++j)
     parts.push_back(c.wrap(stacked(examples, i, static_cast<int>(j)), 0));
-  RbTensor** ts = rb::host->tensors_new(n);
+  RbTensor** ts = nullptr;
+  rb::check(rb::host->tensors_new(n, &ts));
   for (uint32_t j = 0; j < n; ++j) ts[j] = parts[j].take();
   return rb::tensors_value(ts, n);
 }
@@ -192,7 +193,7 @@ void shifted_as(Call& c, int follow, uint64_t which) { shift(c, which, follow); 
 void leading(Call& c) {
   uint64_t which = 0;
   for (int i = 0; i < c.nargs; ++i) {
-    if (c.info.args[i].flags & RB_ARG_LEADING) which |= uint64_t{1} << i;
+    if (rb::arg_info(c.info, i).flags & RB_ARG_LEADING) which |= uint64_t{1} << i;
   }
   shift(c, which, first_tensor(c));
 }
@@ -200,12 +201,12 @@ void leading(Call& c) {
 void fold(Call& c) {
   Values a(c);
   for (int i = 0; i < c.nargs; ++i) {
-    if (c.info.args[i].type == RB_A_SIZE && a.v[i].tag == RB_INTS && a.v[i].len) {
+    if (rb::arg_info(c.info, i).type == RB_A_SIZE && a.v[i].tag == RB_INTS && a.v[i].len) {
       Dims size(a.v[i].v.is, a.v[i].v.is + a.v[i].len);
       size[0] *= c.size();
       a.set(i, size);
     }
-    if (!(c.info.args[i].flags & RB_ARG_FOLD) || c.args[i].tag != RB_TENSOR) continue;
+    if (!(rb::arg_info(c.info, i).flags & RB_ARG_FOLD) || c.args[i].tag != RB_TENSOR) continue;
     const Ref x = c.materialise(c.args[i].v.t);
     if (x->ndim == 1) c.refuse();  // there is no item
     Dims shape(x->shape + 1, x->shape + x->ndim);
@@ -227,7 +228,7 @@ void reduction(Call& c) {
   Ref inner = c.front(x);
   bool flat = false;
   for (int i = 1; i < c.nargs; ++i) {
-    const int type = c.info.args[i].type;
+    const int type = rb::arg_info(c.info, i).type;
     if (type == RB_A_DIM && a.v[i].tag == RB_NONE) {  // of the flattened example
       inner = reshape(inner, {c.size(), x->numel});
       a.v[i] = int_value(1);
@@ -259,7 +260,7 @@ void movement(Call& c) {
   Values a(c);
   Ref x = c.front(t);
   for (int i = 1; i < c.nargs; ++i) {
-    const int type = c.info.args[i].type;
+    const int type = rb::arg_info(c.info, i).type;
     if (type == RB_A_DIM && t->ndim == 0) return view_of_number(c);
     if (type == RB_A_DIMS && a.v[i].tag == RB_NONE) {
       a.set(i, all_dims(t->ndim));
@@ -315,7 +316,7 @@ Rule derived_rule(const Call& c) {
   }
   bool any = false, aligns = true, flagged = false, fits = true;
   for (int i = 0; i < c.nargs; ++i) {
-    const RbArgInfo& arg = info.args[i];
+    const RbArgInfo& arg = rb::arg_info(info, i);
     if (arg.type != RB_A_TENSOR && arg.type != RB_A_TENSORS) continue;
     aligns = aligns && arg.core_ndim >= 0;
     const bool may = (arg.flags & (RB_ARG_LEADING | RB_ARG_FOLD)) != 0;
@@ -325,10 +326,12 @@ Rule derived_rule(const Call& c) {
     if (!may && mine) fits = false;
   }
   if (!any && !c.is_out()) return random_steps;
+  // What is made of elementwise operators is done at once where a kernel may do it at once.
+  if (info.kind == RB_KIND_COMPOSITE && aligns && !one_floating_dtype(c)) return decompose;
   if (aligns && info.nrets > 0) return aligned;
   if (flagged && fits) {
     for (int i = 0; i < c.nargs; ++i) {
-      if (info.args[i].flags & RB_ARG_FOLD) return fold;
+      if (rb::arg_info(info, i).flags & RB_ARG_FOLD) return fold;
     }
     return leading;
   }
@@ -338,8 +341,9 @@ Rule derived_rule(const Call& c) {
       return reduction;
     case RB_KIND_ALONG:
     case RB_KIND_INDEXING:
-    case RB_KIND_CREATION:
       return shifted;
+    case RB_KIND_CREATION:
+      return info.flags & RB_OP_HAS_DECOMP ? decompose : shifted;
     case RB_KIND_MOVEMENT:
       return movement;
     default:

@@ -28,9 +28,9 @@ Ref draw_once(const Call& c) {
   const Ref shape = blank(like);
   if (c.nargs > 1 && c.args[1].tag == RB_TENSOR && c.mine(c.args[1])) {  // bernoulli.tensor
     const RbOpInfo& uniform_info = *rb::host->op_info(ops.uniform);
-    const Ref uniform =
-        call(ops.uniform, {tensor_value(blank(c.args[1].v.t)), uniform_info.args[1].default_value,
-                           uniform_info.args[2].default_value, c.args[2]});
+    const Ref uniform = call(ops.uniform, {tensor_value(blank(c.args[1].v.t)),
+                                           rb::arg_info(uniform_info, 1).default_value,
+                                           rb::arg_info(uniform_info, 2).default_value, c.args[2]});
     const Ref hit = call(ops.lt, {tensor_value(uniform), c.args[1]});
     return call(ops.cast, {tensor_value(hit), dtype_value(like->dtype_id)});
   }

@@ -34,6 +34,8 @@ Ref wrapper_of(const Frame& f, RbTensor* holder, int32_t node, const Ref& value)
                                   static_cast<int32_t>(n.shape.size()), n.shape.data(),
                                   n.strides.data(), &out));
   Ref made(out);
+  out->dtype_id = value->dtype_id;  // another one than the holder's after view(dtype)
+  out->dtype = value->dtype;
   set_inner(out, value, node, cell.writes);
   return made;
 }
@@ -96,19 +98,13 @@ Ref view_value(const Frame& f, const Node& n, RbTensor* parent) {
 
 // A view of all elements in another order: the derivative of such an operator is its inverse.
 Ref undo_by_vjp(const Frame& f, const Node& n, const Node& parent, const Ref& viewed) {
-  const RbMeta meta{static_cast<int32_t>(parent.shape.size()),
-                    viewed->dtype_id,
-                    viewed->backend,
-                    viewed->layout,
-                    viewed->device.id,
-                    0,
-                    parent.shape.data()};
+  RbMeta meta = rb::meta_of(viewed.get());
+  meta.ndim = static_cast<int32_t>(parent.shape.size());
+  meta.shape = parent.shape.data();
   RbValue input{};
   input.tag = RB_META;
   input.v.meta = &meta;
-  const RbMeta own{viewed->ndim,   viewed->dtype_id,  viewed->backend,
-                   viewed->layout, viewed->device.id, 0,
-                   viewed->shape};
+  const RbMeta own = rb::meta_of(viewed.get());
   RbValue output{};
   output.tag = RB_META;
   output.v.meta = &own;
@@ -247,6 +243,11 @@ Ref view(const Frame& f, RbTensor* t, const RbOp* op, const RbValue* args, int32
     n.offset = args[3].tag == RB_NONE ? here : args[3].v.i;
     n.places = strided_positions(f, cell.value.get(), base, n.shape, n.strides, n.offset);
     n.parent = cell.base;
+  } else if (own.places.get() && seen->dtype_id != t->dtype_id) {
+    rb::fail(RB_E_NOTIMPL,
+             "%s: functionalize: the input is an as_strided view; clone() it before it is seen as "
+             "another dtype",
+             rb::host->op_info(op)->name);
   } else if (own.places.get()) {  // whose elements may stand for one of the parent's
     const Ref places = fresh(f, Ref::share(own.places.get()));
     n.places = lower(f, call_list(op, arguments(n, {tensor_value(places)})).get());
@@ -306,7 +307,7 @@ void write(const Frame& f, RbTensor* wrapper, Ref value) {
   cell.value = std::move(all);
   ++cell.writes;
   set_inner(wrapper, value, node, cell.writes);
-  rb::host->version_bump(wrapper);
+  rb::check(rb::host->version_bump(wrapper));
 }
 
 }  // namespace functional

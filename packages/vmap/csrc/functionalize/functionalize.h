@@ -94,14 +94,11 @@ bool outdated(const Frame& f, const RbTensor* t);
 /// Run `body` where no layer and no transform sees its calls: on tensors of the backend.
 template <class Body>
 int32_t below_all(int backend, Body&& body) {
-  RbTls before, off;
-  rb::host->tls_get(&before);
-  off = before;
+  const rb::ThreadGuard guard;
+  RbThread off = guard.saved();
   off.exclude = ~(uint64_t{1} << backend);
-  rb::host->tls_set(&off);
-  const int32_t rc = body();
-  rb::host->tls_set(&before);
-  return rc;
+  rb::host->thread_set(&off);
+  return body();
 }
 constexpr int kMeta = 0;  // the backend of tensors without data
 /// A tensor without data.

@@ -95,8 +95,10 @@ struct Results {
 }
 
 bool writes_arguments(const RbOpInfo& info) {
-  return std::any_of(info.args, info.args + info.nargs,
-                     [](const RbArgInfo& a) { return (a.flags & RB_ARG_MUTATED) != 0; });
+  for (int32_t i = 0; i < info.nargs; ++i) {
+    if (rb::arg_info(info, i).flags & RB_ARG_MUTATED) return true;
+  }
+  return false;
 }
 
 // ---- destinations

@@ -1,4 +1,5 @@
 // Which versions of the boundary header core serves (docs/decisions/0012).
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -10,14 +11,17 @@ namespace rabbet {
 
 namespace {
 
-constexpr int kOldestMinor = 3;
-// Bytes of the host table of each minor version, from the oldest on.
-constexpr uint32_t kHostSizes[] = {RB_SIZE(RbHost, transform_below),
-                                   RB_SIZE(RbHost, tensor_wrap_along),
-                                   RB_SIZE(RbHost, record_stream)};
-static_assert(sizeof kHostSizes / sizeof *kHostSizes == RB_ABI_MINOR - kOldestMinor + 1,
-              "a minor version needs a line in kHostSizes");
-static_assert(kHostSizes[RB_ABI_MINOR - kOldestMinor] == sizeof(RbHost),
+constexpr int kOldestMinor = 6;
+// The header of each minor version, from the oldest on.
+struct Header {
+  uint32_t host_size;  // bytes of the host table
+  int dtypes;          // RB_DTYPE_COUNT
+};
+constexpr Header kHeaders[] = {{RB_SIZE(RbHost, record_stream), 15}};
+static_assert(sizeof kHeaders / sizeof *kHeaders == RB_ABI_MINOR - kOldestMinor + 1,
+              "a minor version needs a line in kHeaders");
+static_assert(kHeaders[RB_ABI_MINOR - kOldestMinor].dtypes == RB_DTYPE_COUNT);
+static_assert(kHeaders[RB_ABI_MINOR - kOldestMinor].host_size == sizeof(RbHost),
               "what RbHost gains needs a new minor version");
 
 int wanted_minor() {
@@ -44,7 +48,11 @@ int restrict_host(int minor) {
 }  // namespace
 
 int oldest_minor() { return kOldestMinor; }
-uint32_t host_size(int minor) { return kHostSizes[minor - kOldestMinor]; }
+uint32_t host_size(int minor) { return kHeaders[minor - kOldestMinor].host_size; }
+uint64_t dtypes_of(int minor) {
+  const Header& header = kHeaders[std::min(minor, RB_ABI_MINOR) - kOldestMinor];
+  return (uint64_t{1} << header.dtypes) - 1;
+}
 
 int offered_minor() {
   static const int minor = restrict_host(wanted_minor());

@@ -12,12 +12,15 @@
 #include "call/dispatch.h"
 #include "call/run_backend.h"
 #include "device/backends.h"
+#include "device/capture.h"
 #include "device/generator.h"
 #include "device/streams.h"
 #include "formula/formula.h"
 #include "layer/layers.h"
+#include "layer/saved_thread.h"
 #include "layer/transforms.h"
 #include "rules/infer.h"
+#include "tensor/dtype.h"
 #include "thread/error.h"
 #include "thread/host_table.h"
 #include "thread/pool.h"
@@ -50,15 +53,15 @@ int32_t host_txn_begin(const char* plugin, RbTxn** out) {
     need(out, "txn_begin: where the transaction goes");
     *out = new RbTxn;
     (*out)->provider = plugin ? plugin : "?";
+    (*out)->minor = built_minor((*out)->provider);
   });
 }
 void abort(RbTxn& txn) {
-  for (int bit : txn.layers) drop_layer(bit);
-  drop_backends(txn.backends.size());
+  undo(txn);
   delete &txn;
 }
-void host_txn_abort(RbTxn* txn) {
-  guarded([&] { abort(need_own(txn, "txn_abort")); });
+int32_t host_txn_abort(RbTxn* txn) {
+  return guarded([&] { abort(need_own(txn, "txn_abort")); });
 }
 int32_t host_txn_commit(RbTxn* txn) {
   return guarded([&] {
@@ -82,11 +85,21 @@ int32_t host_add_kernel(RbTxn* txn, const RbKernel* kernel) {
   return guarded([&] {
     RbTxn& open = need_open(txn, "add_kernel");
     check_kernel_struct(open, kernel);
-    RbKernel full{};
-    std::memcpy(&full, kernel, std::min<size_t>(kernel->struct_size, sizeof full));
-    open.kernels.emplace_back(full, kernel->backend);
-    open.names.emplace_back(kernel->op);
-    open.kernels.back().first.op = open.names.back().c_str();
+    stage_kernel(open, *kernel);
+  });
+}
+int32_t host_add_rule(RbTxn* txn, const RbRule* rule) {
+  return guarded([&] {
+    RbTxn& open = need_open(txn, "add_rule");
+    check_rule_struct(open, rule);
+    stage_rule(open, *rule);
+  });
+}
+int32_t host_add_formula_kernel(RbTxn* txn, const RbFormulaKernel* kernel) {
+  return guarded([&] {
+    RbTxn& open = need_open(txn, "add_formula_kernel");
+    check_formula_kernel_struct(open, kernel);
+    stage_formula_kernel(open, *kernel);
   });
 }
 int32_t host_add_layer(RbTxn* txn, const RbLayer* layer, int32_t* id) {
@@ -105,6 +118,35 @@ int32_t host_add_backend(RbTxn* txn, const RbBackend* backend, int32_t* id) {
     const int made = register_backend(*backend, open.provider);
     open.backends.push_back(made);
     if (id) *id = made;
+  });
+}
+
+int32_t host_add_dtype(RbTxn* txn, const RbDTypeInfo* info, int32_t* dtype) {
+  return guarded([&] {
+    RbTxn& open = need_open(txn, "add_dtype");
+    check_dtype_struct(open, info);
+    need(dtype, "add_dtype: where the dtype's id goes");
+    const RbDTypeInfo full = whole(*info);
+    const int before = dtype_count();
+    *dtype = add_dtype(full);
+    if (*dtype >= before) open.dtypes.push_back(*dtype);
+  });
+}
+int32_t host_dtype_info(int32_t dtype, RbDTypeInfo* out) {
+  return guarded([&] {
+    need(out, "dtype_info: where the description goes");
+    if (!is_dtype(dtype)) fail(RB_E_ARG, "dtype_info: %d is not the id of a dtype", dtype);
+    fill_struct("dtype_info", static_cast<const RbDTypeInfo&>(dtype_info(dtype)), out,
+                RB_SIZE(RbDTypeInfo, kind));
+  });
+}
+int32_t host_find_dtype(const char* name, int32_t* dtype) {
+  return guarded([&] {
+    need(name, "find_dtype: the name");
+    need(dtype, "find_dtype: where the dtype's id goes");
+    const int found = dtype_by_name(name);
+    if (found < 0) fail(RB_E_ARG, "find_dtype: there is no dtype '%s'", name);
+    *dtype = found;
   });
 }
 
@@ -128,34 +170,41 @@ const Op& need_counts(const char* what, const RbOp* op, const RbValue* args, int
   return of;
 }
 // The ways down from a layer, which has to be one: its bit says what lies below.
-int32_t check_below(const char* what, const RbCall* c, int32_t layer, const RbValue* args,
-                    int32_t nargs, const RbValue* rets, int32_t nrets) {
-  if (__builtin_expect(c && c->op && layer >= kBackendBits && layer < kKeyBits, 1)) {
-    const RbOpInfo& info = impl(c->op)->info;
-    if (__builtin_expect(
-            nargs == info.nargs && nrets == info.nrets && (args || !nargs) && (rets || !nrets), 1))
-      return RB_OK;
-  }
+[[gnu::always_inline]] inline bool is_below(const RbCall* c, int32_t layer, const RbValue* args,
+                                            int32_t nargs, const RbValue* rets, int32_t nrets) {
+  if (!c || !c->op || layer < kBackendBits || layer >= kKeyBits) return false;
+  const RbOpInfo& info = impl(c->op)->info;
+  return nargs == info.nargs && nrets == info.nrets && (args || !nargs) && (rets || !nrets);
+}
+[[gnu::noinline]] int32_t check_below(const char* what, const RbCall* c, int32_t layer,
+                                      const RbValue* args, int32_t nargs, const RbValue* rets,
+                                      int32_t nrets) {
   return guarded([&] {
     need(c, (std::string(what) + ": the call").c_str());
     check_layer_id(what, layer);
     need_counts(what, c->op, args, nargs, rets, nrets);
   });
 }
+[[gnu::noinline]] int32_t refuse_layer(int32_t layer) {
+  return set_error(RB_E_ARG, "redispatch: layer " + std::to_string(layer) +
+                                 " is not the one that handles the call");
+}
 int32_t host_redispatch(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
                         RbValue* rets, int32_t nrets) {
-  int32_t rc = check_below("redispatch", c, layer, args, nargs, rets, nrets);
-  // Some layer has to drop out, or the call would come back for ever.
-  if (__builtin_expect(rc == RB_OK && !(c->keys[0] >> layer) && c->keys[0] >> kBackendBits, 0)) {
-    rc = set_error(RB_E_ARG, "redispatch: layer " + std::to_string(layer) +
-                                 " is not the one that handles the call");
+  if (__builtin_expect(!is_below(c, layer, args, nargs, rets, nrets), 0)) {
+    if (int32_t rc = check_below("redispatch", c, layer, args, nargs, rets, nrets)) return rc;
   }
-  return __builtin_expect(rc == RB_OK, 1) ? redispatch(c, layer, args, nargs, rets, nrets) : rc;
+  // Some layer has to drop out, or the call would come back for ever.
+  if (__builtin_expect(!(c->keys[0] >> layer) && c->keys[0] >> kBackendBits, 0))
+    return refuse_layer(layer);
+  return redispatch(c, layer, args, nargs, rets, nrets);
 }
 int32_t host_redispatch_new(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
                             RbValue* rets, int32_t nrets) {
-  const int32_t rc = check_below("redispatch_new", c, layer, args, nargs, rets, nrets);
-  return __builtin_expect(rc == RB_OK, 1) ? redispatch_new(c, layer, args, nargs, rets, nrets) : rc;
+  if (__builtin_expect(!is_below(c, layer, args, nargs, rets, nrets), 0)) {
+    if (int32_t rc = check_below("redispatch_new", c, layer, args, nargs, rets, nrets)) return rc;
+  }
+  return redispatch_new(c, layer, args, nargs, rets, nrets);
 }
 int32_t host_decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
                        int32_t nrets) {
@@ -230,7 +279,12 @@ int32_t host_tensor_alias(RbTensor* t, RbTensor** out) {
     *out = tensor_alias(need(t, "tensor_alias: the tensor"));
   });
 }
-RbTensor** host_tensors_new(uint32_t n) { return tensors_new(n); }
+int32_t host_tensors_new(uint32_t n, RbTensor*** out) {
+  return guarded([&] {
+    need(out, "tensors_new: where the array goes");
+    *out = tensors_new(n);
+  });
+}
 void host_value_release(RbValue* v) {
   if (v) value_release(v);
 }
@@ -255,23 +309,28 @@ int32_t host_slot_new(const char* name, int32_t layer, void (*del)(void*), int32
     *offset = static_cast<uint32_t>(slots - place);
   });
 }
-void host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
-  if (__builtin_expect(!t || static_cast<uint32_t>(slot) >= kSlots || !slot_deleters[slot], 0))
-    return host_log(3, "slot_set: there is no such tensor or slot; nothing was set");
+int32_t host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
+  if (__builtin_expect(!t || static_cast<uint32_t>(slot) >= kSlots || !slot_deleters[slot], 0)) {
+    return set_error(RB_E_ARG, t ? "slot_set: " + std::to_string(slot) + " is not a slot"
+                                 : "slot_set: the tensor is null");
+  }
   void*& place = impl(t)->slots[slot];
   const int more = (p != nullptr) - (place != nullptr);
   if (more) bump(thread_state().live->slots[slot], more);
   place = p;
-  impl(t)->has_slots = 1;
+  impl(t)->used_slots |= 1u << slot;
   const uint64_t key = 1ull << slot_layers[slot];
   t->keys[0] = on ? t->keys[0] | key : t->keys[0] & ~key;
+  return RB_OK;
 }
 
 uint32_t host_version_get(const RbTensor* t) {
   return t ? impl(t)->storage->version.load(std::memory_order_relaxed) : 0;
 }
-void host_version_bump(RbTensor* t) {
-  if (t) impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed);
+int32_t host_version_bump(RbTensor* t) {
+  if (!t) return set_error(RB_E_ARG, "version_bump: the tensor is null");
+  impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed);
+  return RB_OK;
 }
 int32_t host_same_storage(const RbTensor* a, const RbTensor* b) {
   return a && b && impl(a)->storage == impl(b)->storage;
@@ -292,32 +351,57 @@ int32_t host_view_replay(const RbTensor* t, RbTensor* root, RbTensor** out) {
   });
 }
 
-void host_tls_get(RbTls* tls) {
-  if (!tls) return host_log(3, "tls_get: there is nowhere to put the state");
+int32_t host_thread_get(RbThread* out) {
   const ThreadState& state = thread_state();
-  *tls = RbTls{state.include, state.exclude, state.depth, state.tensor_flags};
+  const RbThread now = {sizeof now,    state.tensor_flags, state.include,
+                        state.exclude, state.depth,        0};
+  if (__builtin_expect(out && out->struct_size >= sizeof now, 1)) {
+    const uint32_t size = out->struct_size;
+    *out = now;
+    out->struct_size = size;
+    return RB_OK;
+  }
+  return guarded([&] {
+    need(out, "thread_get: where the state goes");
+    fill_struct("thread_get", now, out, RB_SIZE(RbThread, exclude));
+  });
 }
-void host_tls_set(const RbTls* tls) {
-  if (!tls) return host_log(3, "tls_set: there is no state; nothing was set");
+int32_t host_thread_set(const RbThread* thread) {
+  if (!thread || thread->struct_size < RB_SIZE(RbThread, exclude)) {
+    return set_error(
+        RB_E_ARG, thread ? "thread_set: the struct is too short" : "thread_set: the state is null");
+  }
   // Which backend a call is for follows from its tensors alone.
   constexpr uint64_t kBackends = (uint64_t{1} << kBackendBits) - 1;
-  if (tls->include & kBackends || tls->tensor_flags & ~uint32_t{RB_T_INFERENCE})
-    return host_log(3, "tls_set: the state is none that tls_get gives; nothing was set");
+  if (thread->include & kBackends || thread->tensor_flags & ~uint32_t{RB_T_INFERENCE})
+    return set_error(RB_E_ARG, "thread_set: the state is none that thread_get gives");
   ThreadState& state = thread_state();
-  state.include = tls->include;
-  state.exclude = tls->exclude & ~kBackends;
-  state.tensor_flags = tls->tensor_flags;
+  state.include = thread->include;
+  state.exclude = thread->exclude & ~(kBackends | uint64_t{1} << kCompositeSlot);
+  state.tensor_flags = thread->tensor_flags;
+  return RB_OK;
 }
+int32_t host_tls_save(RbTls** out) {
+  return guarded([&] {
+    need(out, "tls_save: where the state goes");
+    *out = tls_save();
+  });
+}
+int32_t host_tls_restore(const RbTls* saved) {
+  return guarded([&] { tls_restore(*need(saved, "tls_restore: the state")); });
+}
+void host_tls_free(RbTls* saved) { tls_free(saved); }
 void set_bit(uint64_t& word, int bit, int32_t to) {
   if (to == 1) word |= 1ull << bit;
   if (to == 0) word &= ~(1ull << bit);
 }
-void host_layer_mode(int32_t layer, int32_t include, int32_t exclude) {
-  if (layer < kBackendBits || layer >= kKeyBits)
-    return host_log(3, "layer_mode: there is no such layer; nothing was set");
+int32_t host_layer_mode(int32_t layer, int32_t include, int32_t exclude) {
+  if (__builtin_expect(layer <= kCompositeSlot || layer >= kKeyBits, 0))
+    return set_error(RB_E_ARG, "layer_mode: " + std::to_string(layer) + " is not a layer");
   ThreadState& state = thread_state();
   set_bit(state.include, layer, include);
   set_bit(state.exclude, layer, exclude);
+  return RB_OK;
 }
 
 int32_t host_err_set(int32_t code, const char* message) {
@@ -339,11 +423,17 @@ int32_t host_rng_reserve(RbGenerator* generator, int32_t backend, int32_t device
   return guarded([&] {
     need(out, "rng_reserve: where the slice goes");
     if (!generator) check_backend_id("rng_reserve", backend);
-    *out = reserve(generator ? *generator : default_generator(backend, device), counters);
+    check_not_capturing(backend, device,
+                        "a random operator whose kernel takes its counters from the host");
+    fill_struct("rng_reserve",
+                reserve(generator ? *generator : default_generator(backend, device), counters), out,
+                RB_SIZE(RbRngSlice, offset));
   });
 }
-void host_parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, void*), void* ctx) {
-  if (f) parallel_for(n, grain, f, ctx);
+int32_t host_parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, void*), void* ctx) {
+  if (!f) return set_error(RB_E_ARG, "parallel_for: the function is null");
+  parallel_for(n, grain, f, ctx);
+  return RB_OK;
 }
 int32_t host_num_threads() { return num_threads(); }
 constexpr uint64_t kLargestRequest = uint64_t{1} << 62;  // rounded up it is still a number
@@ -429,35 +519,73 @@ int32_t host_record_stream(RbTensor* t, void* stream) {
 }  // namespace
 
 RbHost kHost = {
-    sizeof(RbHost),       RB_ABI_MAJOR,
-    RB_ABI_MINOR,         RABBET_VERSION,
-    host_txn_begin,       host_txn_commit,
-    host_txn_abort,       host_add_ops,
-    host_add_kernel,      host_add_layer,
-    host_add_backend,     host_find_op,
-    host_op_info,         host_call,
-    host_redispatch,      host_redispatch_new,
-    host_decompose,       host_vjp,
-    host_retain,          host_release,
-    host_tensor_new,      host_tensor_adopt,
-    host_tensor_alias,    host_tensors_new,
-    host_value_release,   host_slot_new,
-    host_slot_set,        host_version_get,
-    host_version_bump,    host_same_storage,
-    host_use_count,       host_view_parent,
-    host_view_replay,     host_tls_get,
-    host_tls_set,         host_layer_mode,
-    host_err_set,         host_err_foreign,
-    host_err_get,         host_err_clear,
-    host_rng_reserve,     host_parallel_for,
-    host_num_threads,     host_block_alloc,
-    host_block_free,      host_log,
-    host_publish,         host_get_ext,
-    host_transform_push,  host_transform_pop,
-    host_tensor_wrap,     host_jvp,
-    host_transform_below, host_tensor_wrap_along,
-    host_stream_get,      host_stream_set,
-    host_stream_wait,     host_record_stream,
+    sizeof(RbHost),
+    RB_ABI_MAJOR,
+    RB_ABI_MINOR,
+    RABBET_VERSION,
+    host_txn_begin,
+    host_txn_commit,
+    host_txn_abort,
+    host_add_ops,
+    host_add_kernel,
+    host_add_rule,
+    host_add_formula_kernel,
+    host_add_layer,
+    host_add_backend,
+    host_add_dtype,
+    host_dtype_info,
+    host_find_dtype,
+    kDTypeKinds,
+    host_find_op,
+    host_op_info,
+    host_call,
+    host_redispatch,
+    host_redispatch_new,
+    host_decompose,
+    host_vjp,
+    host_jvp,
+    host_retain,
+    host_release,
+    host_tensor_new,
+    host_tensor_adopt,
+    host_tensor_alias,
+    host_tensors_new,
+    host_value_release,
+    host_slot_new,
+    host_slot_set,
+    host_version_get,
+    host_version_bump,
+    host_same_storage,
+    host_use_count,
+    host_view_parent,
+    host_view_replay,
+    host_thread_get,
+    host_thread_set,
+    host_layer_mode,
+    host_tls_save,
+    host_tls_restore,
+    host_tls_free,
+    host_err_set,
+    host_err_foreign,
+    host_err_get,
+    host_err_clear,
+    host_rng_reserve,
+    host_parallel_for,
+    host_num_threads,
+    host_block_alloc,
+    host_block_free,
+    host_log,
+    host_publish,
+    host_get_ext,
+    host_transform_push,
+    host_transform_pop,
+    host_transform_below,
+    host_tensor_wrap,
+    host_tensor_wrap_along,
+    host_stream_get,
+    host_stream_set,
+    host_stream_wait,
+    host_record_stream,
 };
 
 }  // namespace rabbet

@@ -34,6 +34,10 @@ RbTxn::~RbTxn() {
 
 namespace rabbet {
 
+void fail_short(const char* what, uint32_t size, uint32_t least) {
+  fail(RB_E_ARG, "%s: the struct_size is %u, expected at least %u", what, size, least);
+}
+
 void fail_null(const char* what) { fail(RB_E_ARG, "%s is null", what); }
 
 RbTxn& need_open(RbTxn* txn, const char* what) {
@@ -69,10 +73,41 @@ void check_kernel_struct(const RbTxn& txn, const RbKernel* kernel) {
     refuse(txn, "add_kernel", "the struct is too short or op, backend or fn is null");
 }
 
+void check_rule_struct(const RbTxn& txn, const RbRule* rule) {
+  need(rule, "add_rule: the rule");
+  if (rule->struct_size < RB_SIZE(RbRule, self) || empty(rule->op) || !rule->fn)
+    refuse(txn, "add_rule", "the struct is too short or op or fn is null");
+  if (rule->rule < 0 || rule->rule >= kRuleSlots)
+    refuse(txn, "add_rule", ("rule " + std::to_string(rule->rule) + " is no RB_RULE_*").c_str());
+  if (rule->flags & RB_RULE_READS && rule->struct_size < RB_SIZE(RbRule, reads_rets))
+    refuse(txn, "add_rule", "the struct is too short for reads_args and reads_rets");
+}
+
+void check_formula_kernel_struct(const RbTxn& txn, const RbFormulaKernel* kernel) {
+  need(kernel, "add_formula_kernel: the kernel");
+  if (kernel->struct_size < RB_SIZE(RbFormulaKernel, self) || empty(kernel->op) ||
+      empty(kernel->backend) || empty(kernel->formula) || !kernel->fn)
+    refuse(txn, "add_formula_kernel",
+           "the struct is too short or op, backend, formula or fn is null");
+  if (kernel->argument < -1 || kernel->argument >= RB_MAX_ARGS)
+    refuse(txn, "add_formula_kernel",
+           ("argument " + std::to_string(kernel->argument) + " is neither -1 nor one").c_str());
+}
+
+void check_dtype_struct(const RbTxn& txn, const RbDTypeInfo* info) {
+  need(info, "add_dtype: the description");
+  if (info->struct_size < RB_SIZE(RbDTypeInfo, encode) || empty(info->name))
+    refuse(txn, "add_dtype", "the struct is too short or its name is null");
+}
+
 void check_layer_struct(const RbTxn& txn, const RbLayer* layer) {
   need(layer, "add_layer: the layer");
   if (layer->struct_size < RB_SIZE(RbLayer, self) || empty(layer->name))
     refuse(txn, "add_layer", "the struct is too short or its name is null");
+  const RbLayer full = whole(*layer);
+  const int given = !!full.thread_save + !!full.thread_restore + !!full.thread_free;
+  if (given % 3)
+    refuse(txn, "add_layer", "of thread_save, thread_restore and thread_free some are null");
 }
 
 namespace {
@@ -116,12 +151,20 @@ void check_layer_id(const char* what, int32_t layer) {
 
 // ---- tensors
 
+void check_owner(const char* what, int32_t layer) {
+  check_layer_id(what, layer);
+  if (layer == kTransformSlot || layer == kCompositeSlot || is_transform(layer_entry(layer).desc)) {
+    fail(RB_E_ARG,
+         "%s: '%s' is no layer that tensors carry; a transform makes its tensors with tensor_wrap",
+         what, layer_entry(layer).name.c_str());
+  }
+}
+
 void check_geometry(const char* what, int backend, int device, int dtype, int ndim,
                     const int64_t* shape, const int64_t* strides, bool dense) {
   check_backend_id(what, backend);
   check_device(backend, device);
-  if (dtype < 0 || dtype >= RB_DTYPE_COUNT)
-    fail(RB_E_ARG, "%s: %d is not the id of a dtype", what, dtype);
+  if (!is_dtype(dtype)) fail(RB_E_ARG, "%s: %d is not the id of a dtype", what, dtype);
   if (ndim < 0 || ndim > kMaxDims)
     fail(RB_E_ARG, "%s: a tensor has at most %d dimensions, got %d", what, kMaxDims, ndim);
   if (ndim && !shape) fail(RB_E_ARG, "%s: the shape is null", what);

@@ -9,8 +9,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "boundary/host_device.h"
 #include "boundary/registry.h"
 #include "device/backends.h"
+#include "formula/emit.h"
 #include "layer/layers.h"
 #include "tensor/tensor.h"
 #include "thread/error.h"
@@ -24,7 +26,11 @@ struct Plugins {
   std::mutex mutex;
   std::vector<LoadedPlugin> loaded;
   std::vector<const RbPlugin*> tables;
-  std::unordered_map<std::string, std::pair<uint32_t, const void*>> published;
+  std::unordered_map<std::string, std::pair<uint32_t, const void*>> published = {
+      {RB_EMIT_EXT, {RB_EMIT_VERSION, emit_table()}},
+      {RB_MEMORY_EXT, {RB_MEMORY_VERSION, &kMemoryTable}},
+      {RB_CAPTURE_RNG_EXT, {RB_CAPTURE_RNG_VERSION, &kCaptureRng}},
+  };
 };
 Plugins& plugins() {
   static Plugins* instance = new Plugins;
@@ -75,8 +81,7 @@ int32_t run_init(const RbPlugin& plugin, RbTxn& txn) {
 
 void abandon(RbTxn& txn) {
   for (int slot : txn.slots) slot_deleters[slot] = nullptr;
-  for (int bit : txn.layers) drop_layer(bit);
-  drop_backends(txn.backends.size());
+  undo(txn);
 }
 
 void load(const char* path) {
@@ -101,6 +106,7 @@ void load(const char* path) {
 
   RbTxn txn;
   txn.of_init = true;
+  txn.minor = plugin->abi_built;
   txn.provider = std::string(plugin->name) + " " + plugin->version;
   try {
     const int32_t rc = run_init(*plugin, txn);
@@ -127,6 +133,14 @@ int32_t load_plugin(const char* path) {
 std::vector<LoadedPlugin> loaded_plugins() {
   std::lock_guard<std::mutex> lock(plugins().mutex);
   return plugins().loaded;
+}
+
+int built_minor(const std::string& name) {
+  std::lock_guard<std::mutex> lock(plugins().mutex);
+  for (const LoadedPlugin& known : plugins().loaded) {
+    if (known.name == name) return known.abi_built;
+  }
+  return RB_ABI_MINOR;
 }
 
 void note_slot(int slot) {

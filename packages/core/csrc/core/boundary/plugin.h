@@ -18,6 +18,10 @@ int offered_minor();
 int oldest_minor();
 /// Bytes of the host table of a minor version, from the oldest on.
 uint32_t host_size(int minor);
+/// The dtypes that the header of a minor version has, a bit each.
+uint64_t dtypes_of(int minor);
+/// The minor version that the loaded plugin `name` was built with; unknown: that of core.
+int built_minor(const std::string& name);
 /// Throw RB_E_PLUGIN where `who` needs more than core offers.
 void check_abi(const char* who, int major, int needed);
 /// dlopen, negotiate, run init in a transaction. Sets the error record and returns a code on

@@ -2,18 +2,23 @@
 #include "boundary/registry.h"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
 
+#include "boundary/host_checks.h"
+#include "boundary/plugin.h"
 #include "call/core_functions.h"
+#include "call/plan.h"
 #include "device/backends.h"
 #include "formula/formula.h"
-#include "formula/formula_nodes.h"
+#include "formula/formula_kernel.h"
+#include "formula/formula_program.h"
 #include "layer/layers.h"
+#include "rabbet/capture.h"
 #include "record/examples.h"
 #include "rules/rule_functions.h"
+#include "tensor/dtype.h"
 #include "thread/error.h"
 
 namespace rabbet {
@@ -27,17 +32,12 @@ extern const int kRecordFileCount;
 
 namespace {
 
-struct Registered {
-  int64_t ticket;
-  RbKernel kernel;
-  std::string op, target, provider;
-};
-
 struct Registry {
   std::mutex mutex;  // serialises registration; lookups after it take it too, dispatch never does
   std::unordered_map<std::string, Op*> by_name;
   std::vector<std::unique_ptr<Op>> ops;
-  std::vector<Registered> kernels;    // also those whose operator or backend is not here yet
+  std::vector<std::unique_ptr<Op>> derivatives;  // of them, see Op::derivatives
+  std::vector<Registration> kernels;  // also those whose operator or backend is not here yet
   std::deque<std::string> providers;  // stable storage for Handler::provider
   int64_t next_ticket = 1;
   Registry();
@@ -61,86 +61,72 @@ const char* keep(Registry& r, const std::string& text) {
   return r.providers.back().c_str();
 }
 
-// Where the kernel `name` goes: an operator, and the argument for "NAME.vjp.ARGUMENT", else -1.
-struct Place {
-  Op* op = nullptr;
-  int argument = -1;
-};
-Place find_place(const Registry& r, const std::string& name) {
-  Place place;
-  auto found = r.by_name.find(name);
-  if (found != r.by_name.end()) {
-    place.op = found->second;
-    return place;
+Op* named(const Registry& r, const std::string& name) {
+  const auto found = r.by_name.find(name);
+  return found == r.by_name.end() ? nullptr : found->second;
+}
+
+// The handler of a kernel of a formula; null where the record says another one.
+Handler* formula_handler(Registry& r, Op& op, const Registration& k) {
+  const int bit = key_bit(k.target);
+  if (bit < 0 || bit >= kBackendBits || k.slot >= static_cast<int32_t>(op.params.size()) ||
+      formula_text(op, k.slot) != k.text)
+    return nullptr;
+  if (k.slot < 0) return &op.table[bit];
+  std::atomic<Op*>& derivative = op.derivatives[k.slot];
+  if (!derivative) {
+    r.derivatives.push_back(derivative_op(op, k.slot));
+    derivative = r.derivatives.back().get();
   }
-  const size_t dot = name.rfind(".vjp.");
-  if (dot == std::string::npos) return place;
-  found = r.by_name.find(name.substr(0, dot));
-  if (found == r.by_name.end()) return place;
-  for (size_t i = 0; i < found->second->params.size(); ++i) {
-    if (found->second->params[i].name_text != name.substr(dot + 5)) continue;
-    place.op = found->second;
-    place.argument = static_cast<int>(i);
-  }
-  return place;
+  return &derivative.load()->table[bit];
 }
 
 // The handler of the kernel's place, made if it is not there yet; null where there is none.
-Handler* find_handler(const Registered& k, const Place& place) {
-  const int rule = find_rule(k.target);
-  if (rule >= 0) {
-    const bool fits = place.op && place.argument < 0 && why_no_rule(*place.op, rule).empty();
-    return fits ? &place.op->rules[rule] : nullptr;
-  }
+Handler* find_handler(Registry& r, Op* op, const Registration& k) {
+  if (!op) return nullptr;
+  if (k.kind == Registration::kRule)
+    return why_no_rule(*op, k.slot).empty() ? &op->rules[k.slot] : nullptr;
+  if (k.kind == Registration::kFormula) return formula_handler(r, *op, k);
   const int bit = key_bit(k.target);
-  if (!place.op || bit < 0) return nullptr;
-  if (k.kernel.flags & RB_K_FORMULA) {
-    const std::string text = formula_text(*place.op, place.argument);
-    if (bit >= kBackendBits || !k.kernel.schema || text != k.kernel.schema) return nullptr;
-  }
-  if (place.argument < 0) return &place.op->table[bit];
-  if (!(k.kernel.flags & RB_K_FORMULA)) return nullptr;
-  if (!place.op->vjp_table) {
-    place.op->vjp_storage.reset(new Handler[place.op->params.size() * kBackendBits]);
-    __atomic_store_n(&place.op->vjp_table, place.op->vjp_storage.get(), __ATOMIC_RELEASE);
-  }
-  return &place.op->vjp_storage[place.argument * kBackendBits + bit];
+  return bit < 0 ? nullptr : &op->table[bit];
 }
 
 // Put the kernel into its operator's table if both ends exist by now.
-void place(Registry& r, const Registered& k) {
-  const Place found = find_place(r, k.op);
-  Handler* const target = find_handler(k, found);
-  if (!target) return;
-  Handler& handler = *target;
-  handler.self = k.kernel.self;
-  handler.flags = k.kernel.flags;
-  handler.dtype_mask = k.kernel.dtype_mask ? k.kernel.dtype_mask : ~0ull;
-  handler.provider = keep(r, k.provider);
-  __atomic_store_n(&handler.fn, k.kernel.fn, __ATOMIC_RELEASE);
-  if (find_rule(k.target) >= 0) update_rules(*found.op);
+void place(Registry& r, const Registration& k) {
+  Op* const op = named(r, k.op);
+  Handler* const handler = find_handler(r, op, k);
+  if (!handler) return;
+  handler->self = k.self;
+  handler->flags = k.flags | (k.kind == Registration::kFormula ? kFormulaFlag : 0);
+  handler->dtype_mask = k.dtype_mask;
+  handler->reads_args = k.reads_args;
+  handler->reads_rets = k.reads_rets;
+  handler->provider = keep(r, k.provider);
+  if (k.kind != Registration::kRule && k.slot < 0)
+    handler->uniform_dtypes = uniform_dtypes(*op, *handler);
+  __atomic_store_n(&handler->fn, k.fn, __ATOMIC_RELEASE);
+  if (k.kind == Registration::kRule) update_rules(*op);
 }
 
 // Take it out of its operator's table. A call on another thread may be on the way to it: the rest
 // of the handler stays as it is.
-void unplace(const Registry& r, const Registered& k) {
-  const Place found = find_place(r, k.op);
-  Handler* const handler = find_handler(k, found);
-  if (!handler || handler->self != k.kernel.self || handler->fn != k.kernel.fn) return;
+void unplace(Registry& r, const Registration& k) {
+  Op* const op = named(r, k.op);
+  Handler* const handler = find_handler(r, op, k);
+  if (!handler || handler->self != k.self || handler->fn != k.fn) return;
   __atomic_store_n(&handler->fn, nullptr, __ATOMIC_RELEASE);
-  if (find_rule(k.target) >= 0) update_rules(*found.op);
+  if (k.kind == Registration::kRule) update_rules(*op);
 }
 
-void free_self(const RbKernel& kernel) {
-  if (kernel.self_free) kernel.self_free(kernel.self);
+void free_self(const Registration& k) {
+  if (k.self_free) k.self_free(k.self);
 }
 
 bool uses(const Op& op, const Op* callee) {
   if (!op.formula) return false;
-  for (const Node& n : op.formula->nodes) {
-    if (n.callee == callee) return true;
-  }
-  return false;
+  const std::vector<Callee>& callees = op.formula->callees;
+  return std::any_of(callees.begin(), callees.end(),
+                     [&](const Callee& c) { return c.op == callee; });
 }
 
 // Calls on the way, graphs and objects refer to operators for ever: nothing of it is freed.
@@ -149,12 +135,14 @@ void retire(Registry& r, Op& op) {
       new std::vector<std::shared_ptr<Formula>>;
   r.by_name.erase(op.name);
   op.retired = true;
-  for (auto& other : r.ops) {  // formulas that call it are compiled anew
-    if (other.get() == &op || !uses(*other, &op)) continue;
-    old_formulas->push_back(other->formula);
-    __atomic_store_n(&other->formula_ready, nullptr, __ATOMIC_RELEASE);
-    other->formula.reset();
-  }
+  auto renew = [&](Op& other) {  // a formula that calls it is compiled anew
+    if (&other == &op || !uses(other, &op)) return;
+    old_formulas->push_back(other.formula);
+    __atomic_store_n(&other.formula_ready, nullptr, __ATOMIC_RELEASE);
+    other.formula.reset();
+  };
+  for (auto& other : r.ops) renew(*other);
+  for (auto& other : r.derivatives) renew(*other);
 }
 
 // Without its kernels and rules a retired operator says so when it is called.
@@ -166,6 +154,7 @@ void disarm(Op& op) {
 
 void add_op(Registry& r, std::unique_ptr<Op> op) {
   core_attach(*op);
+  op->derivatives = std::vector<std::atomic<Op*>>(op->params.size());
   r.by_name[op->name] = op.get();
   r.ops.push_back(std::move(op));
 }
@@ -183,32 +172,30 @@ Registry::Registry() {
   }
 }
 
-void check_kernel(const Registry& r, const RbTxn& txn, const RbKernel& kernel,
-                  const std::string& target, bool replace = false) {
-  const Op* op = nullptr;
-  auto found = r.by_name.find(kernel.op);
-  if (found != r.by_name.end()) op = found->second;
+void check_kernel(const Registry& r, const RbTxn& txn, const Registration& kernel,
+                  bool replace = false) {
+  const Op* op = named(r, kernel.op);
   for (auto& staged : txn.ops) {
     if (staged->name == kernel.op) op = staged.get();
   }
-  if (op && kernel.schema && !(kernel.flags & RB_K_FORMULA) && op->schema != kernel.schema) {
+  const char* const who = kernel.provider.c_str();
+  if (op && !kernel.text.empty() && kernel.kind != Registration::kFormula &&
+      op->schema != kernel.text) {
     fail(RB_E_PLUGIN,
          "%s: the kernel of '%s' was compiled against the schema\n  %s\nbut this core has\n  %s",
-         txn.provider.c_str(), kernel.op, kernel.schema, op->schema.c_str());
+         who, kernel.op.c_str(), kernel.text.c_str(), op->schema.c_str());
   }
-  const int rule = find_rule(target);
-  const std::string refusal = op && rule >= 0 ? why_no_rule(*op, rule) : "";
+  const bool is_rule = kernel.kind == Registration::kRule;
+  const std::string refusal = op && is_rule ? why_no_rule(*op, kernel.slot) : "";
   if (!refusal.empty()) {
-    fail(RB_E_PLUGIN, "%s: '%s' takes no %s function: %s", txn.provider.c_str(), kernel.op,
-         target.c_str(), refusal.c_str());
+    fail(RB_E_PLUGIN, "%s: '%s' takes no %s function: %s", who, kernel.op.c_str(),
+         kernel.target.c_str(), refusal.c_str());
   }
-  for (const Registered& other : r.kernels) {
-    if (replace || other.op != kernel.op || other.target != target ||
-        other.provider == txn.provider)
-      continue;
-    fail(RB_E_PLUGIN, "%s: a %s of '%s'%s is registered already, by %s", txn.provider.c_str(),
-         rule >= 0 ? (target + " function").c_str() : "kernel", kernel.op,
-         rule >= 0 ? "" : (" for '" + target + "'").c_str(), other.provider.c_str());
+  for (const Registration& other : r.kernels) {
+    if (replace || !other.same_place(kernel) || other.provider == kernel.provider) continue;
+    fail(RB_E_PLUGIN, "%s: a %s of '%s'%s is registered already, by %s", who,
+         is_rule ? (kernel.target + " function").c_str() : "kernel", kernel.op.c_str(),
+         is_rule ? "" : (" for '" + kernel.target + "'").c_str(), other.provider.c_str());
   }
 }
 
@@ -238,6 +225,61 @@ void txn_add_ops(RbTxn& txn, const std::string& text, const std::string& file) {
   }
 }
 
+namespace {
+Registration staged(const RbTxn& txn, const char* op, const char* text, RbFn fn, void* self,
+                    void (*self_free)(void*), uint32_t flags) {
+  Registration k;
+  k.op = op;
+  k.text = text ? text : "";
+  k.fn = fn;
+  k.self = self;
+  k.self_free = self_free;
+  k.flags = flags;
+  k.provider = txn.provider;
+  return k;
+}
+}  // namespace
+
+void stage_kernel(RbTxn& txn, const RbKernel& kernel) {
+  const RbKernel k = whole(kernel);
+  constexpr uint32_t kFlags =
+      RB_K_ALLOCATES | RB_K_NEEDS_GIL | RB_K_CONTIGUOUS | RB_K_MOVES | RB_K_NO_CAPTURE;
+  txn.kernels.push_back(staged(txn, k.op, k.schema, k.fn, k.self, k.self_free, k.flags & kFlags));
+  Registration& made = txn.kernels.back();
+  made.target = k.backend;
+  made.dtype_mask = k.dtype_mask ? k.dtype_mask : dtypes_of(txn.minor);
+}
+
+void stage_rule(RbTxn& txn, const RbRule& rule) {
+  const RbRule k = whole(rule);
+  txn.kernels.push_back(
+      staged(txn, k.op, k.schema, k.fn, k.self, k.self_free, k.flags & RB_K_NEEDS_GIL));
+  Registration& made = txn.kernels.back();
+  made.kind = Registration::kRule;
+  made.target = rule_name(k.rule);
+  made.slot = k.rule;
+  if (!(k.flags & RB_RULE_READS)) return;
+  made.reads_args = k.reads_args;
+  made.reads_rets = k.reads_rets;
+}
+
+void stage_formula_kernel(RbTxn& txn, const RbFormulaKernel& kernel) {
+  const RbFormulaKernel k = whole(kernel);
+  txn.kernels.push_back(
+      staged(txn, k.op, k.formula, k.fn, k.self, k.self_free, k.flags & RB_K_CONTIGUOUS));
+  Registration& made = txn.kernels.back();
+  made.kind = Registration::kFormula;
+  made.target = k.backend;
+  made.slot = k.argument;
+  made.dtype_mask = k.dtype_mask ? k.dtype_mask : dtypes_of(txn.minor);
+}
+
+void undo(RbTxn& txn) {
+  for (int bit : txn.layers) drop_layer(bit);
+  drop_backends(txn.backends.size());
+  for (auto id = txn.dtypes.rbegin(); id != txn.dtypes.rend(); ++id) drop_dtype(*id);
+}
+
 void txn_commit(RbTxn& txn) {
   Registry& r = registry();
   std::lock_guard<std::mutex> lock(r.mutex);
@@ -250,7 +292,7 @@ void txn_commit(RbTxn& txn) {
            found->second->schema.c_str(), op->schema.c_str());
     }
   }
-  for (auto& [kernel, target] : txn.kernels) check_kernel(r, txn, kernel, target);
+  for (const Registration& kernel : txn.kernels) check_kernel(r, txn, kernel);
 
   std::vector<std::string> fresh;
   for (auto& op : txn.ops) {
@@ -265,49 +307,48 @@ void txn_commit(RbTxn& txn) {
     add_op(r, std::move(op));
   }
   for (int bit : txn.layers) activate_layer(bit);
-  for (auto& [kernel, target] : txn.kernels) {
-    r.kernels.push_back({r.next_ticket++, kernel, kernel.op, target, txn.provider});
+  for (const Registration& kernel : txn.kernels) {
+    r.kernels.push_back(kernel);
+    r.kernels.back().ticket = r.next_ticket++;
     place(r, r.kernels.back());
   }
   // Kernels that waited for an operator, a backend or a layer of this transaction.
   if (!fresh.empty() || !txn.layers.empty() || !txn.backends.empty()) {
-    for (const Registered& k : r.kernels) place(r, k);
+    for (const Registration& k : r.kernels) place(r, k);
   }
   for (int id : txn.backends) complete_backend(id);
 }
 
-int64_t register_kernel(const RbKernel& kernel, const std::string& provider, bool replace) {
+int64_t register_kernel(Registration kernel, bool replace) {
   Registry& r = registry();
-  std::vector<RbKernel> old;
+  std::vector<Registration> old;
   int64_t ticket = 0;
   {
     std::lock_guard<std::mutex> lock(r.mutex);
-    RbTxn txn;
-    txn.provider = provider;
-    check_kernel(r, txn, kernel, kernel.backend, replace);
-    for (auto it = r.kernels.begin(); it != r.kernels.end();) {
-      const bool same = it->op == kernel.op && it->target == kernel.backend;
-      if (same) old.push_back(it->kernel);
-      it = same ? r.kernels.erase(it) : it + 1;
-    }
-    r.kernels.push_back({r.next_ticket++, kernel, kernel.op, kernel.backend, provider});
+    check_kernel(r, RbTxn(), kernel, replace);
+    const auto same =
+        std::stable_partition(r.kernels.begin(), r.kernels.end(),
+                              [&](const Registration& k) { return !k.same_place(kernel); });
+    old.assign(same, r.kernels.end());
+    r.kernels.erase(same, r.kernels.end());
+    ticket = kernel.ticket = r.next_ticket++;
+    r.kernels.push_back(std::move(kernel));
     place(r, r.kernels.back());
-    ticket = r.kernels.back().ticket;
   }
-  for (const RbKernel& k : old) free_self(k);
+  for (const Registration& k : old) free_self(k);
   return ticket;
 }
 
 bool unregister_kernel(int64_t ticket) {
   Registry& r = registry();
-  RbKernel old{};
+  Registration old;
   {
     std::lock_guard<std::mutex> lock(r.mutex);
     const auto it = std::find_if(r.kernels.begin(), r.kernels.end(),
-                                 [&](const Registered& k) { return k.ticket == ticket; });
+                                 [&](const Registration& k) { return k.ticket == ticket; });
     if (it == r.kernels.end()) return false;
     unplace(r, *it);
-    old = it->kernel;
+    old = *it;
     r.kernels.erase(it);
   }
   free_self(old);
@@ -328,10 +369,14 @@ std::vector<KernelEntry> registered_kernels() {
   Registry& r = registry();
   std::lock_guard<std::mutex> lock(r.mutex);
   std::vector<KernelEntry> all;
-  for (const Registered& k : r.kernels) {
-    const Handler* handler = find_handler(k, find_place(r, k.op));
-    const bool declined = !handler && (k.kernel.flags & RB_K_FORMULA);
-    if (!declined) all.push_back({k.ticket, k.op, k.target, k.provider, !handler});
+  for (const Registration& k : r.kernels) {
+    Op* const op = named(r, k.op);
+    const Handler* handler = find_handler(r, op, k);
+    const bool is_formula = k.kind == Registration::kFormula;
+    if (is_formula && !handler) continue;  // no record has this formula
+    const bool vjp = is_formula && k.slot >= 0;
+    all.push_back({k.ticket, vjp ? k.op + ".vjp." + op->params[k.slot].name_text : k.op, k.target,
+                   k.provider, !handler});
   }
   return all;
 }

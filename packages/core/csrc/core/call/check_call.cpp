@@ -1,9 +1,11 @@
 #include "call/check_call.h"
 
+#include <algorithm>
 #include <string>
 
 #include "device/backends.h"
 #include "record/op.h"
+#include "tensor/dtype.h"
 #include "thread/error.h"
 
 namespace rabbet {
@@ -11,38 +13,49 @@ namespace rabbet {
 namespace {
 
 constexpr uint32_t bit(int tag) { return 1u << tag; }
-constexpr uint32_t kNumber = bit(RB_BOOL) | bit(RB_INT) | bit(RB_FLOAT) | bit(RB_COMPLEX);
+constexpr uint32_t kLastTag = RB_LAYOUT;
+constexpr uint32_t kNumber =
+    bit(RB_BOOL) | bit(RB_INT) | bit(RB_UINT) | bit(RB_FLOAT) | bit(RB_COMPLEX);
 constexpr uint32_t kInts = bit(RB_INTS) | bit(RB_INT) | bit(RB_BOOL);
 
 // The tags that core and kernels can read where the record says the type RB_A_*.
 constexpr uint32_t kReadable[] = {
-    bit(RB_TENSOR),                // tensor
-    bit(RB_TENSORS),               // tensors
-    kNumber,                       // scalar
-    bit(RB_INT) | bit(RB_BOOL),    // int
-    kNumber,                       // float
-    bit(RB_BOOL) | bit(RB_INT),    // bool
-    bit(RB_STR),                   // str
-    bit(RB_DTYPE),                 // dtype
-    bit(RB_DEVICE),                // device
-    bit(RB_GENERATOR),             // generator
-    bit(RB_INT) | bit(RB_BOOL),    // dim
-    bit(RB_INT) | bit(RB_BOOL),    // newdim
-    kInts,                         // dims
-    kInts,                         // perm
-    kInts,                         // size
-    kInts,                         // bsize
-    kInts,                         // ints
-    bit(RB_FLOATS) | bit(RB_INTS)  // floats
+    bit(RB_TENSOR),                 // tensor
+    bit(RB_TENSORS),                // tensors
+    kNumber,                        // scalar
+    bit(RB_INT) | bit(RB_BOOL),     // int
+    kNumber,                        // float
+    bit(RB_BOOL) | bit(RB_INT),     // bool
+    bit(RB_STR),                    // str
+    bit(RB_DTYPE),                  // dtype
+    bit(RB_DEVICE),                 // device
+    bit(RB_GENERATOR),              // generator
+    bit(RB_INT) | bit(RB_BOOL),     // dim
+    bit(RB_INT) | bit(RB_BOOL),     // newdim
+    kInts,                          // dims
+    kInts,                          // perm
+    kInts,                          // size
+    kInts,                          // bsize
+    kInts,                          // ints
+    bit(RB_FLOATS) | bit(RB_INTS),  // floats
+    bit(RB_BOOLS),                  // bools
+    bit(RB_STRS),                   // strs
+    bit(RB_SCALARS),                // scalars
+    bit(RB_LAYOUT),                 // layout
+    bit(RB_OBJECT)                  // callable
 };
-static_assert(sizeof kReadable / sizeof *kReadable == RB_A_FLOATS + 1);
+static_assert(sizeof kReadable / sizeof *kReadable == RB_A_CALLABLE + 1);
+
+bool is_sound_number(const RbValue& v) {
+  return v.tag <= kLastTag && (kNumber >> v.tag & 1) && (v.tag != RB_COMPLEX || v.v.p);
+}
 
 inline bool fits(const Op& op, int i, const RbValue& v) {
   const RbArgInfo& arg = op.arg_infos[i];
   if (__builtin_expect(v.tag == RB_TENSOR, 1)) return arg.type == RB_A_TENSOR && v.v.t;
   if (v.tag == RB_NONE) return (arg.flags & RB_ARG_OPTIONAL) || op.params[i].has_default;
-  if (v.tag > RB_OBJECT || !(kReadable[arg.type] >> v.tag & 1))
-    return arg.type == RB_A_TENSOR && v.tag <= RB_OBJECT && (kNumber >> v.tag & 1) &&
+  if (v.tag > kLastTag || !(kReadable[arg.type] >> v.tag & 1))
+    return arg.type == RB_A_TENSOR && v.tag <= kLastTag && (kNumber >> v.tag & 1) &&
            op.takes_numbers();
   switch (v.tag) {
     case RB_TENSORS:
@@ -53,12 +66,20 @@ inline bool fits(const Op& op, int i, const RbValue& v) {
       return true;
     case RB_INTS:
     case RB_FLOATS:
+    case RB_BOOLS:
       return !v.len || v.v.p;
+    case RB_STRS:
+      return !v.len || (v.v.ss && std::all_of(v.v.ss, v.v.ss + v.len, [](auto* s) { return s; }));
+    case RB_SCALARS:
+      return !v.len || (v.v.vs && std::all_of(v.v.vs, v.v.vs + v.len, is_sound_number));
     case RB_COMPLEX:
     case RB_STR:
+    case RB_OBJECT:
       return v.v.p;
+    case RB_LAYOUT:
+      return v.v.i == RB_STRIDED;
     case RB_DTYPE:
-      return v.v.i >= 0 && v.v.i < RB_DTYPE_COUNT;
+      return is_dtype(v.v.i);
     case RB_DEVICE:
       return v.v.dev.backend >= 0 && v.v.dev.backend < backend_count();
     default:
@@ -87,10 +108,12 @@ inline bool fits_derivative(const Op& op, int i, const RbValue& v) {
 
 const char* tag_name(uint32_t tag) {
   static const char* const names[] = {
-      "None",    "a bool",   "an int",  "a float", "a complex number", "a dtype",     "a device",
-      "a str",   "a tensor", "tensors", "ints",    "floats",           "a generator", "an RbMeta",
-      "RB_ZERO", "an object"};
-  return tag <= RB_OBJECT ? names[tag] : "a value of unknown tag";
+      "None",      "a bool",          "an int",      "a float",   "a complex number",
+      "a dtype",   "a device",        "a str",       "a tensor",  "tensors",
+      "ints",      "floats",          "a generator", "an RbMeta", "RB_ZERO",
+      "an object", "an unsigned int", "bools",       "strs",      "numbers",
+      "a layout"};
+  return tag <= kLastTag ? names[tag] : "a value of unknown tag";
 }
 
 std::string text(const RbValue& v) {

@@ -1,12 +1,19 @@
 #include "call/core_functions.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "call/added_dtypes.h"
+#include "call/destinations.h"
 #include "call/dispatch.h"
 #include "device/backends.h"
+#include "device/capture.h"
+#include "device/deleters.h"
 #include "device/streams.h"
 #include "rules/infer.h"
 #include "tensor/dtype.h"
+#include "tensor/memory_format.h"
+#include "tensor/overlap.h"
 #include "thread/error.h"
 
 namespace rabbet {
@@ -18,22 +25,27 @@ void run_empty(const Op& op, int backend, int device, const RbValue* args, int n
   Inferred inferred;
   infer(op, args, nargs, inferred);
   const TensorSpec& spec = inferred.rets[0];
-  rets[0] = value_tensor(tensor_new(backend, device, spec.dtype, spec.ndim, spec.shape, nullptr));
+  int64_t space[kMaxDims];
+  rets[0] = value_tensor(tensor_new(backend, device, spec.dtype, spec.ndim, spec.shape,
+                                    inherited_strides(op, false, args, nargs, spec, 0, space)));
 }
 
 void run_to_device(const Op&, int, int, const RbValue* args, int, RbValue* rets) {
   const RbTensor* src = args[0].v.t;
   const auto target = args[1].v.dev;
-  TensorRef out(
-      tensor_new(target.backend, target.index, src->dtype_id, src->ndim, src->shape, nullptr));
+  int64_t strides[kMaxDims];
+  TensorRef out(tensor_new(target.backend, target.index, src->dtype_id, src->ndim, src->shape,
+                           preserved_strides(src, strides) ? strides : nullptr));
   if (target.backend != kMeta) copy_tensor(src, out.get());
   rets[0] = value_tensor(out.release_ownership());
 }
 
 void run_contiguous_clone(const Op&, int, int, const RbValue* args, int, RbValue* rets) {
   const RbTensor* src = args[0].v.t;
+  int64_t strides[kMaxDims];
+  format_strides(static_cast<MemoryFormat>(args[1].v.i), src->ndim, src->shape, strides);
   TensorRef out(
-      tensor_new(src->backend, src->device.id, src->dtype_id, src->ndim, src->shape, nullptr));
+      tensor_new(src->backend, src->device.id, src->dtype_id, src->ndim, src->shape, strides));
   if (src->backend != kMeta) copy_tensor(src, out.get());
   rets[0] = value_tensor(out.release_ownership());
 }
@@ -69,8 +81,12 @@ bool device_copy(int backend, const RbTensor* src, const RbTensor* dst) {
   const RbDevices* devices = backend_entry(backend).desc.devices;
   if (!devices || !devices->copy) return false;
   const int device = dst->backend == backend ? dst->device.id : src->device.id;
+  check_device(backend, device);
+  if (src->backend != dst->backend)
+    check_not_capturing(backend, device, "a copy between the device and the host");
   void* stream = current_stream(thread_state(), backend, device);
   check(devices->copy(devices->self, src, dst, stream, 0));
+  if (src->backend != dst->backend) run_due_deleters();
   return true;
 }
 
@@ -95,6 +111,26 @@ void copy_block(const RbTensor* from, const RbTensor* to) {
   }
 }
 
+// The memory of a tensor without gaps as a row-major block.
+TensorRef as_block(const RbTensor* t) {
+  if (t->flags & RB_T_CONTIGUOUS) return TensorRef::share(const_cast<RbTensor*>(t));
+  static const Op* const as_strided = find_op("as_strided");
+  const int64_t size = t->numel, stride = 1;
+  RbValue args[3] = {value_tensor(const_cast<RbTensor*>(t)), value_none(), value_none()};
+  args[1].tag = args[2].tag = RB_INTS;
+  args[1].len = args[2].len = 1;
+  args[1].v.is = &size;
+  args[2].v.is = &stride;
+  return call1(as_strided, args, 3);
+}
+
+// Whether both have one dtype and lie in memory in the same way. Shapes are equal.
+bool same_layout(const RbTensor* a, const RbTensor* b) {
+  if (a->dtype_id != b->dtype_id) return false;
+  return (a->flags & b->flags & RB_T_CONTIGUOUS) ||
+         std::equal(a->strides, a->strides + a->ndim, b->strides);
+}
+
 }  // namespace
 
 void core_attach(Op& op) {
@@ -104,24 +140,28 @@ void core_attach(Op& op) {
 }
 
 void copy_tensor(const RbTensor* src, RbTensor* dst) {
+  if (is_added(src->dtype_id) || is_added(dst->dtype_id)) return copy_converted(src, dst);
   if (src->backend == dst->backend && src->device.id == dst->device.id)
     return copy_by_kernel(src, dst);
   if (src->backend == kMeta) fail(RB_E_DEVICE, "cannot copy out of a meta tensor: it has no data");
-  // Devices copy equal dtypes between row-major blocks; casts and strides are done on the source's
-  // side.
-  TensorRef from = row_major(src);
-  if (from->dtype_id != dst->dtype_id) {
+  // Devices copy blocks of one dtype that lie in one order; casts and other orders are made on the
+  // source's side, or on the other where the source's device has no kernels.
+  static const Op* const clone = find_op("clone");
+  const bool as_it_lies =
+      is_dense(src) && (same_layout(src, dst) || !clone->table[src->backend].fn);
+  TensorRef from = as_it_lies ? TensorRef::share(const_cast<RbTensor*>(src)) : row_major(src);
+  if (!as_it_lies && from->dtype_id != dst->dtype_id) {
     TensorRef cast(
         tensor_new(src->backend, src->device.id, dst->dtype_id, src->ndim, src->shape, nullptr));
     copy_by_kernel(from.get(), cast.get());
     from = cast;
   }
   TensorRef to = TensorRef::share(dst);
-  if (!(dst->flags & RB_T_CONTIGUOUS)) {
-    to = TensorRef(
-        tensor_new(dst->backend, dst->device.id, dst->dtype_id, dst->ndim, dst->shape, nullptr));
+  if (!same_layout(from.get(), dst)) {
+    to = TensorRef(tensor_new(dst->backend, dst->device.id, from->dtype_id, from->ndim, from->shape,
+                              from->strides));
   }
-  copy_block(from.get(), to.get());
+  copy_block(as_block(from.get()).get(), as_block(to.get()).get());
   if (to.get() != dst) copy_by_kernel(to.get(), dst);
 }
 

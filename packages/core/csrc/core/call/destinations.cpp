@@ -4,8 +4,11 @@
 #include <cstring>
 
 #include "call/core_functions.h"
+#include "call/kernel_arguments.h"
+#include "layer/layers.h"
 #include "rules/shape_rules.h"
 #include "tensor/dtype.h"
+#include "tensor/memory_format.h"
 #include "tensor/overlap.h"
 #include "thread/error.h"
 #include "thread/thread_state.h"
@@ -13,6 +16,12 @@
 namespace rabbet {
 
 void check_writable(const Op& op, const RbTensor* t, const char* what) {
+  if (t->flags & RB_T_COMPOSITE) {
+    fail(RB_E_NOTIMPL,
+         "%s: %s is a composite of the layer '%s', which has no memory to be written; a kernel of "
+         "that layer can write it where it is also an argument (in-place calls)",
+         op.name.c_str(), what, layer_entry(body_of(t).layer).name.c_str());
+  }
   if (t->flags & RB_T_READONLY) {
     fail(RB_E_STATE,
          "%s: %s is read-only memory (it came from a read-only array); clone() it first",
@@ -69,22 +78,50 @@ void strides_in_order_of(const RbTensor* like, const int64_t* shape, int64_t* st
 }
 }  // namespace
 
+namespace {
+bool suggest_all(const RbValue& v, MemoryFormat format) {
+  if (v.tag == RB_TENSOR) return suggested_format(v.v.t) == format;
+  bool all = v.tag == RB_TENSORS && v.len > 0;
+  for (uint32_t k = 0; all && k < v.len; ++k)
+    all = v.v.ts[k] && suggested_format(v.v.ts[k]) == format;
+  return all;
+}
+}  // namespace
+
 const int64_t* find_strides(const Op& op, bool elementwise, const RbValue* args, int nargs,
                             const TensorSpec& spec, int i, int64_t* space) {
-  if (static_cast<size_t>(i) < op.layout_args.size()) {
-    const RbValue& v = args[op.layout_args[i]];
-    if (v.tag != RB_TENSOR || v.v.t->ndim != spec.ndim || v.v.t->flags & RB_T_CONTIGUOUS)
-      return nullptr;
-    strides_in_order_of(v.v.t, spec.shape, space);
-    return space;
+  const RbTensor* operands[kMaxArgs];
+  int n = 0;
+  switch (op.layout_rule) {
+    case LayoutRule::kRowMajor:
+      for (int k = 0; elementwise && k < nargs; ++k) {
+        if (args[k].tag == RB_TENSOR) operands[n++] = args[k].v.t;
+      }
+      return joint_strides(operands, n, spec.ndim, spec.shape, space) ? space : nullptr;
+    case LayoutRule::kOrder: {
+      if (static_cast<size_t>(i) >= op.layout_args.size()) return nullptr;
+      const RbValue& v = args[op.layout_args[i]];
+      if (v.tag != RB_TENSOR || v.v.t->ndim != spec.ndim || v.v.t->flags & RB_T_CONTIGUOUS)
+        return nullptr;
+      strides_in_order_of(v.v.t, spec.shape, space);
+      return space;
+    }
+    case LayoutRule::kLike: {
+      const RbTensor* t = args[op.layout_args[0]].v.t;
+      return t->ndim == spec.ndim && preserved_strides(t, space) ? space : nullptr;
+    }
+    case LayoutRule::kChannels:
+    case LayoutRule::kImages:
+      break;
   }
-  if (!elementwise) return nullptr;
-  for (int k = 0; k < nargs; ++k) {
-    if (args[k].tag != RB_TENSOR) continue;
-    const RbTensor* t = args[k].v.t;
-    if (t->ndim != spec.ndim || std::memcmp(t->shape, spec.shape, spec.ndim * sizeof(int64_t)))
-      continue;
-    return !(t->flags & RB_T_CONTIGUOUS) && is_dense(t) ? t->strides : nullptr;
+  const bool images = op.layout_rule == LayoutRule::kImages;
+  if (spec.ndim != 4 && (images || spec.ndim != 5)) return nullptr;
+  const MemoryFormat last =
+      spec.ndim == 4 ? MemoryFormat::kChannelsLast : MemoryFormat::kChannelsLast3d;
+  for (const int8_t index : op.layout_args) {
+    if (!suggest_all(args[index], last)) continue;
+    format_strides(last, spec.ndim, spec.shape, space);
+    return space;
   }
   return nullptr;
 }

@@ -13,14 +13,14 @@ inline void bump_version(const RbTensor* t) {
 void check_writable(const Op& op, const RbTensor* t, const char* what);
 /// Throw unless a result of `spec` can be written to `target`; an empty one is given memory.
 void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec);
-/// Strides of result `i` where it is not row-major, or null: an elementwise result keeps the memory
-/// layout of the first input of its shape, as in PyTorch; others follow the record's `layout`.
+/// Strides of result `i` where it is not row-major, or null: those of an elementwise result follow
+/// the inputs' (joint_strides), others the record's `layout`.
 /// `space` is for kMaxDims strides.
 const int64_t* find_strides(const Op& op, bool elementwise, const RbValue* args, int nargs,
                             const TensorSpec& spec, int i, int64_t* space);
 inline const int64_t* inherited_strides(const Op& op, bool elementwise, const RbValue* args,
                                         int nargs, const TensorSpec& spec, int i, int64_t* space) {
-  if (!elementwise && op.layout_args.empty()) return nullptr;
+  if (!elementwise && op.layout_rule == LayoutRule::kRowMajor) return nullptr;
   return find_strides(op, elementwise, args, nargs, spec, i, space);
 }
 /// Throw unless the arguments that the record says are written can be.

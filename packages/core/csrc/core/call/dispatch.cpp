@@ -2,14 +2,18 @@
 
 #include <cstring>
 
+#include "call/call_event.h"
 #include "call/check_call.h"
 #include "call/core_functions.h"
+#include "call/plan.h"
 #include "call/run_backend.h"
+#include "call/uniform.h"
 #include "device/backends.h"
 #include "device/streams.h"
 #include "formula/formula.h"
 #include "layer/layers.h"
 #include "layer/transforms.h"
+#include "rules/checks.h"
 #include "rules/infer.h"
 #include "tensor/dtype.h"
 #include "thread/host_table.h"
@@ -19,32 +23,7 @@ namespace rabbet {
 
 namespace {
 
-constexpr int kMaxArgs = 32;
-
-struct Keys {
-  uint64_t keys = 0;
-  int32_t level = 0, device = 0;
-};
-
-inline void add_keys(Keys& k, const RbTensor* t) {
-  if (!k.keys) k.device = t->device.id;
-  k.keys |= keys_of(t);
-  if (t->level > k.level) k.level = t->level;
-}
-
-inline Keys keys_of(const RbValue* args, int32_t nargs) {
-  Keys k;
-  for (int32_t i = 0; i < nargs; ++i) {
-    if (args[i].tag == RB_TENSOR) {
-      add_keys(k, args[i].v.t);
-    } else if (args[i].tag == RB_TENSORS) {
-      for (uint32_t j = 0; j < args[i].len; ++j) {
-        if (args[i].v.ts[j]) add_keys(k, args[i].v.ts[j]);
-      }
-    }
-  }
-  return k;
-}
+constexpr int kMaxArgs = RB_MAX_ARGS;
 
 // Calls without a tensor argument, and creation with `device=`, go where that argument says.
 int device_argument(const Op& op, const RbValue* args, int32_t nargs, int32_t* index) {
@@ -57,61 +36,110 @@ int device_argument(const Op& op, const RbValue* args, int32_t nargs, int32_t* i
   return -1;
 }
 
-// Run the topmost handler among the keys of `c`.
-inline int32_t run_top(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
-                       int32_t nrets) {
-  const Op* op = impl(c->op);
-  const uint64_t keys = c->keys[0] & op->mask;
-  if (__builtin_expect(keys > kBackendMask, 0)) {
-    const int bit = 63 - __builtin_clzll(keys);
-    const Handler& exact = op->table[bit];
-    if (exact.fn) return exact.fn(exact.self, c, args, nargs, rets, nrets);
-    const LayerEntry& layer = layer_entry(bit);
-    if (layer.desc.fallback)
-      return layer.desc.fallback(layer.desc.self, c, args, nargs, rets, nrets);
-    RbCall below = *c;
-    below.keys[0] &= (1ull << bit) - 1;
-    return run_top(&below, args, nargs, rets, nrets);
-  }
-  if (__builtin_expect(c->level != 0, 0)) {
+// Hand the call to the layer of the highest key; `keys` are those that the operator stops at.
+[[gnu::noinline]] int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args,
+                                    int32_t nargs, RbValue* rets, int32_t nrets);
+
+// Run the topmost handler among the keys of the call.
+[[gnu::always_inline]] inline int32_t run_top(const CallPlan& c, const RbValue* args, int32_t nargs,
+                                              RbValue* rets, int32_t nrets) {
+  const Op& op = *impl(c.op);
+  const uint64_t keys = c.keys[0] & op.mask;
+  if (__builtin_expect(keys > kBackendMask, 0)) return run_layer(c, keys, args, nargs, rets, nrets);
+  if (__builtin_expect(c.level != 0, 0)) {
     return set_error(RB_E_INTERNAL,
-                     op->name + ": a transform passed a tensor of its level on to the backend");
+                     op.name + ": a transform passed a tensor of its level on to the backend");
   }
+  if (is_answered_alone(c, op, keys)) return run_uniform(c, op, args, nargs, rets);
   return run_backend(c, args, nargs, rets, nrets);
 }
 
-inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
-                            int32_t nrets, uint32_t flags) {
-  const Keys k = keys_of(args, nargs);
+int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t nargs,
+                  RbValue* rets, int32_t nrets) {
+  const int bit = 63 - __builtin_clzll(keys);
+  const Handler& exact = impl(c.op)->table[bit];
+  RbFn fn = exact.fn;
+  void* self = exact.self;
+  if (!fn) {
+    const RbLayer& layer = layer_entry(bit).desc;
+    fn = layer.fallback;
+    self = layer.self;
+  }
+  if (__builtin_expect(!fn, 0)) {
+    return redispatch(&c, bit, args, nargs, rets, nrets);
+  }
+  ThreadState& state = thread_state();
+  const CallPlan* const outer = state.plan;
+  state.plan = &c;
+  const int32_t rc = fn(self, &c, args, nargs, rets, nrets);
+  state.plan = outer;
+  return rc;
+}
+
+// The device of a call that its tensors do not give, or that has an argument for it.
+[[gnu::noinline]] int32_t find_device(const Op& op, const RbValue* args, int32_t nargs,
+                                      CallPlan& c) {
+  return guarded([&] {
+    int32_t index = 0;
+    int backend = device_argument(op, args, nargs, &index);
+    if (backend < 0 && !(c.keys[0] & kBackendMask)) backend = default_backend();
+    if (backend >= 0) {
+      c.keys[0] = (c.keys[0] & ~kBackendMask) | 1ull << backend;
+      c.device_index = index;
+    }
+  });
+}
+
+[[gnu::always_inline]] inline int32_t call_unseen(const Op* op, const RbValue* args, int32_t nargs,
+                                                  RbValue* rets, int32_t nrets, uint32_t flags) {
+  const ArgumentFacts facts = facts_of(args, nargs);
   const ThreadState& state = thread_state();
-  RbCall c;
+  CallPlan c;
   c.struct_size = sizeof(RbCall);
   c.flags = flags;
   c.host = &kHost;
   c.op = handle(op);
   c.stream = nullptr;
-  c.keys[0] = (k.keys | state.include) & ~state.exclude;
+  c.keys[0] = (facts.keys | state.include) & ~state.exclude;
   c.keys[1] = 0;
-  c.device_index = k.device;
-  c.level = k.level;
+  c.device_index = facts.device;
+  c.level = facts.level;
   c.frame = nullptr;
-  if (__builtin_expect(state.depth > k.level, 0) && concerns_transform(*op, &c.level))
+  c.planned_args = args;
+  c.uniform = facts.uniform;
+  if (__builtin_expect(state.depth > facts.level, 0) && concerns_transform(*op, &c.level))
     c.keys[0] |= uint64_t{1} << kTransformSlot;
   if (__builtin_expect(!(c.keys[0] & kBackendMask) || op->info.kind == RB_KIND_CREATION, 0)) {
-    const int32_t rc = guarded([&] {
-      int32_t index = 0;
-      int backend = device_argument(*op, args, nargs, &index);
-      if (backend < 0 && !(c.keys[0] & kBackendMask)) backend = default_backend();
-      if (backend >= 0) {
-        c.keys[0] = (c.keys[0] & ~kBackendMask) | 1ull << backend;
-        c.device_index = index;
-      }
-    });
-    if (rc != RB_OK) return rc;
+    if (const int32_t rc = find_device(*op, args, nargs, c)) return rc;
   }
   if (__builtin_expect(state.has_streams, 0))
     c.stream = find_stream(state, __builtin_ctzll(c.keys[0]), c.device_index);
-  return run_top(&c, args, nargs, rets, nrets);
+  return run_top(c, args, nargs, rets, nrets);
+}
+
+[[gnu::noinline]] int32_t call_seen(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
+                                    int32_t nrets, uint32_t flags) {
+  CallEvent event(*op, args, nargs);
+  return event.status = call_unseen(op, args, nargs, rets, nrets, flags);
+}
+
+inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
+                            int32_t nrets, uint32_t flags) {
+  if (__builtin_expect(read_kinds.load(std::memory_order_relaxed) != 0, 0))
+    return call_seen(op, args, nargs, rets, nrets, flags);
+  return call_unseen(op, args, nargs, rets, nrets, flags);
+}
+
+// The same call with other dims, which are counted from the end.
+[[gnu::noinline]] int32_t call_with_dims(const Op* op, const RbValue* args, int32_t nargs,
+                                         RbValue* rets, int32_t nrets, uint32_t flags) {
+  if (nargs > kMaxArgs) return set_error(RB_E_ARG, op->name + ": too many arguments");
+  RbValue wrapped[kMaxArgs];
+  std::memcpy(wrapped, args, nargs * sizeof(RbValue));
+  DimScratch scratch;
+  const int32_t rc = guarded([&] { wrap_dims(*op, wrapped, nargs, scratch); });
+  if (rc != RB_OK) return rc;
+  return call_wrapped(op, wrapped, nargs, rets, nrets, flags);
 }
 
 // A call that leaves out the last arguments: layers and kernels see them all.
@@ -127,45 +155,66 @@ inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, Rb
   return call(op, all, op->info.nargs, rets, nrets, flags);
 }
 
+// Whether the dims that are given need no wrapping: single ones in the range of the first tensor.
+inline bool dims_are_wrapped(const Op& op, const RbValue* args, int32_t nargs) {
+  if (op.first_tensor < 0 || args[op.first_tensor].tag != RB_TENSOR) return false;
+  const auto ndim = static_cast<uint64_t>(args[op.first_tensor].v.t->ndim);
+  for (uint64_t rest = op.dim_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i >= nargs || args[i].tag == RB_NONE) continue;
+    if (args[i].tag != RB_INT || static_cast<uint64_t>(args[i].v.i) >= ndim) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
              uint32_t flags) {
   if (__builtin_expect(nargs < op->info.nargs, 0))
     return call_with_defaults(op, args, nargs, rets, nrets, flags);
-  bool has_dims = false;  // that are given
-  for (uint64_t rest = op->dim_args; rest; rest &= rest - 1) {
-    const int i = __builtin_ctzll(rest);
-    has_dims = has_dims || (i < nargs && args[i].tag != RB_NONE);
+  if (__builtin_expect(op->itself_if_real, 0) && !(flags & RB_CALL_OUT) &&
+      args[0].tag == RB_TENSOR && !is_complex(args[0].v.t->dtype_id)) {
+    retain(args[0].v.t);
+    rets[0] = args[0];
+    return RB_OK;
   }
-  if (has_dims) {
-    if (nargs > kMaxArgs) return set_error(RB_E_ARG, op->name + ": too many arguments");
-    RbValue wrapped[kMaxArgs];
-    std::memcpy(wrapped, args, nargs * sizeof(RbValue));
-    DimScratch scratch;
-    const int32_t rc = guarded([&] { wrap_dims(*op, wrapped, nargs, scratch); });
+  if (__builtin_expect(op->choice_args != 0, 0)) {
+    const int32_t rc = guarded([&] { check_choices(*op, args, nargs); });
     if (rc != RB_OK) return rc;
-    return call_wrapped(op, wrapped, nargs, rets, nrets, flags);
   }
+  if (op->dim_args && !dims_are_wrapped(*op, args, nargs))
+    return call_with_dims(op, args, nargs, rets, nrets, flags);
   return call_wrapped(op, args, nargs, rets, nrets, flags);
 }
 
 int32_t redispatch(const RbCall* c, int layer, const RbValue* args, int32_t nargs, RbValue* rets,
                    int32_t nrets) {
-  RbCall below = *c;
+  const CallPlan* const plan = thread_state().plan;
+  CallPlan below;
+  if (__builtin_expect(plan == c && plan->planned_args == args, 1)) {
+    below = *plan;
+  } else {  // a copy that the layer has made, or values of its own
+    static_cast<RbCall&>(below) = *c;
+    below.planned_args = args;
+    below.uniform = facts_of(args, nargs).uniform;
+  }
   below.keys[0] &= (1ull << layer) - 1;
-  return run_top(&below, args, nargs, rets, nrets);
+  return run_top(below, args, nargs, rets, nrets);
 }
 
 int32_t redispatch_new(const RbCall* c, int layer, const RbValue* args, int32_t nargs,
                        RbValue* rets, int32_t nrets) {
-  const Keys k = keys_of(args, nargs);
+  const ArgumentFacts facts = facts_of(args, nargs);
   const ThreadState& state = thread_state();
-  RbCall below = *c;
-  below.keys[0] = ((k.keys | state.include) & ~state.exclude) & ((1ull << layer) - 1);
+  CallPlan below;
+  static_cast<RbCall&>(below) = *c;
+  below.keys[0] = ((facts.keys | state.include) & ~state.exclude) & ((1ull << layer) - 1);
   if (!(below.keys[0] & kBackendMask)) below.keys[0] |= c->keys[0] & kBackendMask;
-  below.level = k.level;
-  return run_top(&below, args, nargs, rets, nrets);
+  below.level = facts.level;
+  below.planned_args = args;
+  below.uniform = facts.uniform;
+  return run_top(below, args, nargs, rets, nrets);
 }
 
 }  // namespace rabbet

@@ -10,17 +10,6 @@ namespace rabbet {
 int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
              uint32_t flags = 0);
 
-/// The keys of a tensor. What a layer knows of a base holds for its views: a write through another
-/// view may have told it since.
-inline uint64_t keys_of(const RbTensor* t) {
-  uint64_t keys = t->keys[0];
-  for (const ViewRecord* view = impl(t)->view; __builtin_expect(view != nullptr, 0);
-       view = view->parent->view) {
-    keys |= view->parent->keys[0];
-  }
-  return keys;
-}
-
 /// Full call with one tensor result, owned; throws Error.
 inline TensorRef call1(const Op* op, const RbValue* args, int32_t nargs);
 

@@ -22,33 +22,6 @@ TensorRef row_major(const RbTensor* t) {
   return out;
 }
 
-// Replace each tensor of the arguments for which `replace` returns one.
-template <class Replace>
-void replace_tensors(Arguments& a, int nargs, const Replace& replace) {
-  for (int i = 0; i < nargs; ++i) {
-    RbValue& v = a.values[i];
-    if (v.tag == RB_TENSOR) {
-      TensorRef fresh = replace(v.v.t, i);
-      if (!fresh) continue;
-      v.v.t = fresh.get();
-      a.kept.push_back(std::move(fresh));
-    } else if (v.tag == RB_TENSORS) {
-      std::vector<RbTensor*> list(v.v.ts, v.v.ts + v.len);
-      bool changed = false;
-      for (RbTensor*& t : list) {
-        TensorRef fresh = t ? replace(t, i) : TensorRef();
-        if (!fresh) continue;
-        t = fresh.get();
-        a.kept.push_back(std::move(fresh));
-        changed = true;
-      }
-      if (!changed) continue;
-      a.lists.push_back(std::move(list));
-      v.v.ts = a.lists.back().data();
-    }
-  }
-}
-
 }  // namespace
 
 void prepare(const Op& op, const Handler& handler, int compute, Arguments& a, int nargs) {
@@ -68,7 +41,7 @@ namespace {
 
 std::string dtype_names(uint64_t mask) {
   std::string names;
-  for (int d = 0; d < RB_DTYPE_COUNT; ++d) {
+  for (int d = 0; d < dtype_count(); ++d) {
     if (mask >> d & 1) names += (names.empty() ? "" : ", ") + std::string(kDTypes[d].name);
   }
   return names;

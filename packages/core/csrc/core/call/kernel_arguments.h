@@ -9,7 +9,7 @@
 
 namespace rabbet {
 
-constexpr int kMaxArgs = 32;
+constexpr int kMaxArgs = RB_MAX_ARGS;
 
 /// A private copy of the values of a call, with what keeps replaced tensors alive.
 struct Arguments {
@@ -18,6 +18,33 @@ struct Arguments {
   std::vector<TensorRef> kept;
   std::vector<std::vector<RbTensor*>> lists;
 };
+
+/// Replace each tensor of the arguments for which `replace` returns one.
+template <class Replace>
+void replace_tensors(Arguments& a, int nargs, const Replace& replace) {
+  for (int i = 0; i < nargs; ++i) {
+    RbValue& v = a.values[i];
+    if (v.tag == RB_TENSOR) {
+      TensorRef fresh = replace(v.v.t, i);
+      if (!fresh) continue;
+      v.v.t = fresh.get();
+      a.kept.push_back(std::move(fresh));
+    } else if (v.tag == RB_TENSORS) {
+      std::vector<RbTensor*> list(v.v.ts, v.v.ts + v.len);
+      bool changed = false;
+      for (RbTensor*& t : list) {
+        TensorRef fresh = t ? replace(t, i) : TensorRef();
+        if (!fresh) continue;
+        t = fresh.get();
+        a.kept.push_back(std::move(fresh));
+        changed = true;
+      }
+      if (!changed) continue;
+      a.lists.push_back(std::move(list));
+      v.v.ts = a.lists.back().data();
+    }
+  }
+}
 
 /// Whether `prepare` has nothing to do. `compute`: the dtype, or -1: no casts.
 inline bool fits_kernel(const Op& op, const Handler& handler, int compute, const RbValue* args,

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <cstring>
 
+#include "call/added_dtypes.h"
 #include "call/core_functions.h"
 #include "call/destinations.h"
 #include "call/dispatch.h"
 #include "call/kernel_arguments.h"
+#include "call/uniform.h"
 #include "device/backends.h"
+#include "device/capture.h"
 #include "formula/formula.h"
 #include "formula/formula_kernel.h"
+#include "rules/checks.h"
 #include "rules/infer.h"
 #include "rules/rule_functions.h"
 #include "rules/shape_rules.h"
@@ -26,7 +30,7 @@ namespace {
 class LayersOff {
  public:
   explicit LayersOff(uint64_t keep = 0) : state_(thread_state()), before_(state_.exclude) {
-    state_.exclude |= ~(kBackendMask | keep);
+    state_.exclude |= ~(kBackendMask | uint64_t{1} << kCompositeSlot | keep);
   }
   ~LayersOff() { state_.exclude = before_; }
   LayersOff(const LayersOff&) = delete;
@@ -56,7 +60,10 @@ void check_alive(const Op& op) {
        have.empty() ? "no backend" : have.c_str());
 }
 
-inline bool is_formula(const Handler& handler) { return (handler.flags & RB_K_FORMULA) != 0; }
+// Whether RB_E_NOTIMPL of the kernel means that it leaves the call to the decomposition.
+inline bool can_decline(const Op& op, const Handler& handler) {
+  return is_formula(handler) || op.has_decomp() || op.rules[kDecompRule].fn;
+}
 
 inline bool is_elementwise(const Op& op, const Handler& handler) {
   return op.info.kind == RB_KIND_ELEMENTWISE || is_formula(handler);
@@ -65,6 +72,7 @@ inline bool is_elementwise(const Op& op, const Handler& handler) {
 // ---- the ways to a result
 
 void make_views(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets) {
+  if (op.has_checks()) check_arguments(op, args, nargs);
   if (c->flags & RB_CALL_OUT)
     fail(RB_E_ARG, "%s: a view has no in-place or out= form", op.name.c_str());
   Tensor* view = make_view(op, args, nargs);
@@ -82,6 +90,7 @@ int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int back
     const TensorSpec& spec = inferred.rets[i];
     RbTensor* target = rets[i].v.t;
     check_destination(op, target, spec);
+    check_device(backend, target->device.id);
     if (is_elementwise(op, handler)) check_overlap(op, target, args, nargs);
     if (target->dtype_id == spec.dtype &&
         !hazard(op, is_elementwise(op, handler), target, values, nargs)) {
@@ -131,18 +140,23 @@ int32_t run_fresh(const RbCall* c, const Op& op, const Handler& handler, int bac
   return RB_OK;
 }
 
-// False: a kernel of a whole formula has declined, and nothing has been done.
+// False: the kernel has declined, and nothing has been done.
 bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backend,
                 const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   Inferred inferred;
-  if (is_formula(handler)) {
+  const bool formula = is_formula(handler);
+  if (formula && !formula_kernels.load(std::memory_order_relaxed)) return false;
+  if (formula && op.info.kind == RB_KIND_COMPOSITE) {
     if (nrets != 1 || !infer_plain(op, args, nargs, inferred) ||
         !(handler.dtype_mask >> inferred.rets[0].dtype & 1))
       return false;
   } else {
     infer(op, args, nargs, inferred);
     const int compute = compute_dtype(op, args, nargs, inferred);
-    if (!(handler.dtype_mask >> compute & 1)) fail_dtype(op, handler, backend, compute);
+    if (!(handler.dtype_mask >> compute & 1)) {
+      if (formula) return false;
+      fail_dtype(op, handler, backend, compute);
+    }
   }
   if (op.mutates) check_mutated(op, args, nargs);
 
@@ -155,10 +169,22 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
     prepare(op, handler, inferred.compute, a, nargs);
     rc = run(c, op, handler, backend, inferred, args, a.values, nargs, rets, nrets);
   }
-  if (rc == RB_E_NOTIMPL && is_formula(handler)) return false;
+  if (rc == RB_E_NOTIMPL && can_decline(op, handler)) return false;
   check_kernel_result(op, backend, handler, rc);
   if (op.mutates) bump_mutated(op, args, nargs);
   return true;
+}
+
+// The decomposition of what a kernel would get: of an elementwise operator, cast as its record
+// says.
+void run_decomposed(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets,
+                    int32_t nrets) {
+  if (op.info.kind != RB_KIND_ELEMENTWISE) return decompose(c, args, nargs, rets, nrets);
+  Inferred inferred;
+  infer(op, args, nargs, inferred);
+  Arguments a(args, nargs);
+  prepare(op, Handler(), inferred.compute, a, nargs);
+  decompose(c, a.values, nargs, rets, nrets);
 }
 
 // Whether the record says what the results of a Python kernel are. (Those of plugins are trusted.)
@@ -188,7 +214,8 @@ void check_results(const Op& op, int backend, const Handler& handler, const RbVa
   }
 }
 
-void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int backend,
+// False: the kernel has declined, and nothing has been done.
+bool run_allocating(const RbCall* c, const Op& op, const Handler& handler, int backend,
                     const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   Arguments a(args, nargs);
   prepare(op, handler, -1, a, nargs);
@@ -197,8 +224,9 @@ void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int b
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
   RbCall plain = *c;
   plain.flags &= ~static_cast<uint32_t>(RB_CALL_OUT);
-  check_kernel_result(op, backend, handler,
-                      handler.fn(handler.self, &plain, a.values, nargs, results, nrets));
+  const int32_t rc = handler.fn(handler.self, &plain, a.values, nargs, results, nrets);
+  if (rc == RB_E_NOTIMPL && can_decline(op, handler)) return false;
+  check_kernel_result(op, backend, handler, rc);
   check_given(op, handler.provider, results, nrets);
   if (op.mutates) bump_mutated(op, args, nargs);
   if ((handler.flags & RB_K_NEEDS_GIL) && says_results(op)) {
@@ -214,6 +242,7 @@ void run_allocating(const RbCall* c, const Op& op, const Handler& handler, int b
   } else {
     std::copy(results, results + nrets, rets);
   }
+  return true;
 }
 
 void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets,
@@ -272,68 +301,48 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   const int backend = __builtin_ctzll(backends);
   const Handler& handler = op.table[backend];
   // A function that an operator is made of may draw random numbers, as the levels around it say.
-  const bool made_of_others = !handler.fn && op.rules[kDecompRule].fn && op.has_decomp();
+  const bool made_of_others =
+      !handler.fn && op.has_decomp() && (op.rules[kDecompRule].fn || is_loaded_decomp(op));
   const LayersOff layers_off(made_of_others ? uint64_t{1} << kTransformSlot : 0);
-  if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
-  if (backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn))
-    return run_meta(c, op, args, nargs, rets, nrets);
-  if (!handler.fn) {
+  const bool on_meta =
+      backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn);
+  if (!handler.fn && !on_meta && !op.core_fn) {
     if (!op.has_decomp() && !op.rules[kDecompRule].fn) fail_no_kernel(op, backend);
-    return decompose(c, args, nargs, rets, nrets);
+    return run_decomposed(c, op, args, nargs, rets, nrets);
   }
-  if (handler.flags & RB_K_ALLOCATES)
-    return run_allocating(c, op, handler, backend, args, nargs, rets, nrets);
-  if (!run_kernel(c, op, handler, backend, args, nargs, rets, nrets))
-    decompose(c, args, nargs, rets, nrets);
+  if (op.has_checks()) check_arguments(op, args, nargs);
+  if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
+  if (on_meta) return run_meta(c, op, args, nargs, rets, nrets);
+  const int added = find_added_dtype(c, args, nargs, rets, nrets);
+  if (added >= 0 && !(handler.dtype_mask >> added & 1))
+    return run_added_dtype(c, op, handler, args, nargs, rets, nrets);
+  if (handler.flags & RB_K_NO_CAPTURE)
+    check_not_capturing(backend, c->device_index, (op.name + ": its kernel").c_str());
+  const bool allocates = handler.flags & RB_K_ALLOCATES;
+  if (allocates && op.shape_rule == ShapeRule::kCore) validate(op, args, nargs);
+  const bool done = allocates ? run_allocating(c, op, handler, backend, args, nargs, rets, nrets)
+                              : run_kernel(c, op, handler, backend, args, nargs, rets, nrets);
+  if (done) return;
+  set_error(RB_OK, "");  // what it may have said
+  run_decomposed(c, op, args, nargs, rets, nrets);
 }
 
-// ---- the quick way: an elementwise call on contiguous tensors of one shape and one floating dtype
+// ---- uniform calls into a destination
 
-inline bool is_number(const RbValue& v) { return v.tag >= RB_BOOL && v.tag <= RB_FLOAT; }
-
-// The tensor whose shape, dtype and device the result has, or null.
-inline const RbTensor* uniform_input(const RbValue* args, int nargs) {
-  const RbTensor* first = nullptr;
-  for (int i = 0; i < nargs; ++i) {
-    if (args[i].tag == RB_TENSOR) {
-      const RbTensor* t = args[i].v.t;
-      if (!(t->flags & RB_T_CONTIGUOUS)) return nullptr;
-      if (!first) {
-        if (kDTypes[t->dtype_id].category != kFloat) return nullptr;
-        first = t;
-      } else if (t->dtype_id != first->dtype_id || t->ndim != first->ndim ||
-                 t->device.id != first->device.id) {
-        return nullptr;
-      } else {
-        for (int d = 0; d < t->ndim; ++d) {
-          if (t->shape[d] != first->shape[d]) return nullptr;
-        }
-      }
-    } else if (!is_number(args[i]) && args[i].tag != RB_STR && args[i].tag != RB_NONE) {
-      return nullptr;
-    }
-  }
-  return first;
-}
-
-// Whether the quick way knows how to run `op` with this handler.
-inline bool is_quick(const Op& op, const Handler& handler) {
-  if (!handler.fn) return false;
-  if (handler.flags)
-    return handler.flags == RB_K_FORMULA && formula_kernels.load(std::memory_order_relaxed);
-  return op.info.kind == RB_KIND_ELEMENTWISE && op.dtype_rule != DTypeRule::kGeneral;
-}
-
-// Destination of an in-place call that the quick way may write to directly.
-inline bool plain_destination(const RbTensor* target, const RbTensor* like, const RbValue* args,
-                              int nargs) {
-  const uint32_t harmless = RB_T_VIEW | thread_state().tensor_flags;
-  if (target->dtype_id != like->dtype_id || (target->flags & ~harmless) != RB_T_CONTIGUOUS ||
-      target->ndim != like->ndim)
+// Whether the kernel may write straight to the destination: one of the result's dtype and shape
+// that no argument shares memory with, or that is one of them.
+inline bool may_write_alone(const CallPlan& c, const Op& op, const RbValue* args, int nargs,
+                            const RbValue* rets) {
+  const RbTensor* like = c.uniform;
+  if (!like || !(c.flags & RB_CALL_OUT) || op.dtype_rule == DTypeRule::kBoolean) return false;
+  const Handler& handler = op.table[like->backend];
+  if (!handler.fn || !(handler.uniform_dtypes >> like->dtype_id & 1) || formula_is_off(handler))
     return false;
-  for (int d = 0; d < like->ndim; ++d) {
-    if (target->shape[d] != like->shape[d]) return false;
-  }
+  const RbTensor* target = rets[0].v.t;
+  const uint32_t harmless = RB_T_VIEW | thread_state().tensor_flags;
+  if (!is_known_device(target->backend, target->device.id) ||
+      (target->flags & ~harmless) != RB_T_CONTIGUOUS || !same_kind_and_shape(target, like))
+    return false;
   for (int i = 0; i < nargs; ++i) {
     if (args[i].tag == RB_TENSOR && args[i].v.t->data != target->data &&
         impl(args[i].v.t)->storage == impl(target)->storage) {
@@ -347,56 +356,53 @@ inline bool plain_destination(const RbTensor* target, const RbTensor* like, cons
 
 void check_kernel_result(const Op& op, int backend, const Handler& handler, int32_t rc) {
   if (__builtin_expect(rc == RB_OK, 1)) return;
-  add_error_frame("while running " + op.name + " on " + backend_name(backend) + " [" +
-                  (handler.provider ? handler.provider : "?") + "]");
+  if (rc == RB_E_DEVICE) guarded([&] { poll_errors(backend); });
+  const std::string what =
+      std::string(backend_name(backend)) + " [" + (handler.provider ? handler.provider : "?") + "]";
+  if (rc == RB_E_NOTIMPL && thread_state().message.empty())
+    set_error(rc, op.name + ": the kernel for " + what +
+                      " declined the call, and the operator has no decomposition");
+  add_error_frame("while running " + op.name + " on " + what);
   rethrow(rc);
 }
 
-int32_t run_backend(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
+uint64_t uniform_dtypes(const Op& op, const Handler& handler) {
+  if (handler.flags & ~(kFormulaFlag | RB_K_MOVES)) return 0;
+  const bool elementwise =
+      op.info.kind == RB_KIND_ELEMENTWISE && op.dtype_rule != DTypeRule::kGeneral;
+  if (op.info.nrets != 1 || op.returns_list || op.has_checks() ||
+      !(elementwise || is_formula(handler)))
+    return 0;
+  uint64_t floating = 0;
+  for (int dtype = 0; dtype < RB_DTYPE_COUNT; ++dtype)
+    floating |= uint64_t{is_floating(dtype)} << dtype;
+  return handler.dtype_mask & floating;
+}
+
+int32_t finish_uniform(const CallPlan& c, int32_t rc, const RbValue* args, int32_t nargs,
+                       RbValue* rets) {
+  const Op& op = *impl(c.op);
+  const Handler& handler = op.table[c.uniform->backend];
+  if (rc == RB_E_NOTIMPL && can_decline(op, handler))
+    return guarded([&] { run_general(&c, args, nargs, rets, 1); });
+  return guarded([&] { check_kernel_result(op, c.uniform->backend, handler, rc); });
+}
+
+int32_t run_backend(const CallPlan& c, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t nrets) {
-  const Op& op = *impl(c->op);
-  const uint64_t backends = c->keys[0] & kBackendMask;
-  if (__builtin_expect(nrets == 1 && !(backends & (backends - 1)), 1)) {
-    const Handler& handler = op.table[__builtin_ctzll(backends)];
-    const RbTensor* like = is_quick(op, handler) ? uniform_input(args, nargs) : nullptr;
-    if (like && (handler.dtype_mask >> like->dtype_id & 1)) {
-      const bool given = (c->flags & RB_CALL_OUT) != 0;
-      const bool boolean = op.dtype_rule == DTypeRule::kBoolean;
-      if (!given) {
-        RbValue dest;
-        const int32_t made = guarded([&] {
-          const int dtype = boolean ? +RB_BOOL8 : +like->dtype_id;
-          dest = value_tensor(has_host_memory(like->backend)
-                                  ? tensor_like(like, dtype)
-                                  : tensor_new(like->backend, like->device.id, dtype, like->ndim,
-                                               like->shape, nullptr));
-        });
-        if (made != RB_OK) return made;
-        const int32_t rc = handler.fn(handler.self, c, args, nargs, &dest, 1);
-        if (__builtin_expect(rc == RB_OK, 1)) {
-          rets[0] = dest;
-          return RB_OK;
-        }
-        release(dest.v.t);
-        if (rc == RB_E_NOTIMPL && is_formula(handler))
-          return guarded([&] { run_general(c, args, nargs, rets, nrets); });
-        return guarded([&] { check_kernel_result(op, like->backend, handler, rc); });
-      }
-      if (!boolean && plain_destination(rets[0].v.t, like, args, nargs)) {
-        const int32_t rc = handler.fn(handler.self, c, args, nargs, rets, 1);
-        if (__builtin_expect(rc != RB_OK, 0)) {
-          if (rc == RB_E_NOTIMPL && is_formula(handler))
-            return guarded([&] { run_general(c, args, nargs, rets, nrets); });
-          return guarded([&] { check_kernel_result(op, like->backend, handler, rc); });
-        }
-        bump_version(rets[0].v.t);
-        return RB_OK;
-      }
-    }
+  const Op& op = *impl(c.op);
+  const uint64_t backends = c.keys[0] & kBackendMask;
+  const bool one_backend = !(backends & (backends - 1));
+  if (op.is_view_primitive() && one_backend)
+    return guarded([&] { make_views(&c, op, args, nargs, rets); });
+  if (one_backend && nrets == 1 && may_write_alone(c, op, args, nargs, rets)) {
+    const Handler& handler = op.table[c.uniform->backend];
+    const int32_t rc = handler.fn(handler.self, &c, args, nargs, rets, 1);
+    if (__builtin_expect(rc != RB_OK, 0)) return finish_uniform(c, rc, args, nargs, rets);
+    bump_version(rets[0].v.t);
+    return RB_OK;
   }
-  if (op.is_view_primitive() && !(backends & (backends - 1)))
-    return guarded([&] { make_views(c, op, args, nargs, rets); });
-  return guarded([&] { run_general(c, args, nargs, rets, nrets); });
+  return guarded([&] { run_general(&c, args, nargs, rets, nrets); });
 }
 
 void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
@@ -405,8 +411,10 @@ void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* ret
   if (!op.has_decomp() && !op.rules[kDecompRule].fn)
     fail(RB_E_NOTIMPL, "%s: the operator has no decomposition", op.name.c_str());
   const Nesting nesting(op);
+  const AtLevel level(c->level);
   // What it is made of may take more than the operator does.
-  if (op.shape_rule == ShapeRule::kNamed) validate_shapes(op, args, nargs);
+  validate(op, args, nargs);
+  if (op.has_checks()) check_arguments(op, args, nargs);
   if (!(c->flags & RB_CALL_OUT)) return run_decomp(op, args, nargs, rets, nrets);
   RbValue results[kMaxRets];
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();

@@ -1,11 +1,12 @@
 // The bottom of a call: rules, allocation, the kernel.
 #pragma once
+#include "call/plan.h"
 #include "record/op.h"
 #include "tensor/tensor.h"
 
 namespace rabbet {
 
-int32_t run_backend(const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
+int32_t run_backend(const CallPlan& call, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t nrets);
 
 /// Throw what a kernel left in the error record, if it did not return RB_OK.

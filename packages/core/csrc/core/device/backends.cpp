@@ -5,11 +5,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <mutex>
 
+#include "device/capture.h"
+#include "device/deleters.h"
 #include "device/reserved.h"
 #include "thread/error.h"
+#include "thread/fork.h"
 #include "thread/host_table.h"
+#include "thread/thread_state.h"
 
 namespace rabbet {
 
@@ -143,7 +148,38 @@ int device_count(int backend) {
   return n;
 }
 
+namespace {
+// Devices that will not recover, with what their backend said.
+struct FailedDevices {
+  std::mutex mutex;
+  std::map<std::pair<int, int>, std::string> why;
+};
+FailedDevices& failed_devices() {
+  static FailedDevices* instance = [] {
+    auto* made = new FailedDevices;
+    hold_over_fork(made->mutex);
+    return made;
+  }();
+  return *instance;
+}
+// Whether one of the backend's devices has failed; throws if it is this one.
+bool check_not_failed(int backend, int device) {
+  std::lock_guard<std::mutex> lock(failed_devices().mutex);
+  bool any = false;
+  for (const auto& [at, why] : failed_devices().why) {
+    if (at.first != backend) continue;
+    any = true;
+    if (at.second == device)
+      fail(RB_E_DEVICE,
+           "the device %s:%d has failed and cannot be used any more in this process: %s",
+           backend_name(backend), device, why.c_str());
+  }
+  return any;
+}
+}  // namespace
+
 void check_unknown_device(int backend, int device) {
+  const bool failures = check_not_failed(backend, device);
   const int n = device_count(backend);
   if (device < 0 || device >= std::max(n, 1)) {
     const std::string name = backend_name(backend);
@@ -152,13 +188,92 @@ void check_unknown_device(int backend, int device) {
     fail(RB_E_DEVICE, "there is no device %s:%d: '%s' has %d device%s%s", name.c_str(), device,
          name.c_str(), n, n == 1 ? "" : "s", n > 0 ? (", " + last).c_str() : "");
   }
-  backend_traits[backend].known_devices = static_cast<uint32_t>(device) + 1;
+  if (!failures) backend_traits[backend].known_devices = static_cast<uint32_t>(device) + 1;
 }
 
 void synchronize(int backend, int device) {
   check_device(backend, device);
+  check_not_capturing(backend, device, "synchronize");
   const RbDevices* devices = backend_entry(backend).desc.devices;
-  if (devices && devices->sync) check(devices->sync(devices->self, device));
+  if (!devices || !devices->sync) return;
+  const int32_t rc = devices->sync(devices->self, device);
+  poll_error(backend, device);
+  check(rc);
+  run_due_deleters();
+}
+
+RbDeviceTable device_table(int backend) {
+  RbDeviceTable table{};
+  const std::string name = std::string(backend_name(backend)) + "." RB_DEVICE_EXT;
+  const auto* given =
+      static_cast<const RbDeviceTable*>(kHost.get_ext(name.c_str(), RB_DEVICE_VERSION));
+  if (!given) return table;
+  if (given->struct_size < RB_SIZE(RbDeviceTable, self))
+    fail(RB_E_PLUGIN, "the table '%s' of %s is too short: it has %u bytes", name.c_str(),
+         backend_entry(backend).provider.c_str(), given->struct_size);
+  copy_struct(table, *given);
+  return table;
+}
+
+const RbAllocator& allocator_of(int backend, MemoryKind kind) {
+  if (kind == MemoryKind::kDevice) return *backend_entry(backend).desc.allocator;
+  const RbDeviceTable table = device_table(backend);
+  const bool pinned = kind == MemoryKind::kPinned;
+  const RbAllocator* allocator = pinned ? table.pinned : table.managed;
+  if (!allocator || allocator->struct_size < RB_SIZE(RbAllocator, free) || !allocator->alloc ||
+      !allocator->free)
+    fail(RB_E_NOTIMPL, "the backend '%s' offers no %s memory", backend_name(backend),
+         pinned ? "pinned" : "managed");
+  return *allocator;
+}
+
+bool call_on_stream(int backend, int device, void* stream, void (*fn)(void*), void* ctx) {
+  if (backend == kMeta) return false;
+  bool called = false;
+  guarded([&] {
+    const RbDeviceTable table = device_table(backend);
+    called = table.host_call && table.host_call(table.self, device, stream, fn, ctx) == RB_OK;
+  });
+  return called;
+}
+
+bool memory_info(int backend, int device, uint64_t* free, uint64_t* total) {
+  const RbDeviceTable table = device_table(backend);
+  if (!table.memory_info) return false;
+  *free = *total = 0;
+  check(table.memory_info(table.self, device, free, total));
+  if (*free > *total || !*total)
+    fail(RB_E_PLUGIN, "memory_info of the backend '%s': %llu of %llu bytes cannot be free",
+         backend_name(backend), (unsigned long long)*free, (unsigned long long)*total);
+  return true;
+}
+
+void poll_error(int backend, int device) {
+  const RbDeviceTable table = device_table(backend);
+  if (!table.poll_error) return;
+  // What the backend says of a healthy device must not hide the error of the call before.
+  ThreadState& state = thread_state();
+  const std::string message = state.message;
+  const int32_t before = state.error.code;
+  state.error.code = RB_OK;
+  const int32_t rc = table.poll_error(table.self, device);
+  const bool spoke = state.error.code != RB_OK;
+  if (rc == RB_OK) {
+    if (spoke) set_error(before, message);
+    state.error.code = before;
+    return;
+  }
+  const std::string why = spoke ? state.message : "the backend gives no reason";
+  {
+    std::lock_guard<std::mutex> lock(failed_devices().mutex);
+    failed_devices().why.try_emplace({backend, device}, why);
+    backend_traits[backend].known_devices = 0;
+  }
+  check_not_failed(backend, device);
+}
+
+void poll_errors(int backend) {
+  for (int device = 0; device < device_count(backend); ++device) poll_error(backend, device);
 }
 
 }  // namespace rabbet

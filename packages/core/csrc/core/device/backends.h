@@ -2,7 +2,9 @@
 #pragma once
 #include <string>
 
+#include "device/heap.h"
 #include "rabbet/abi.h"
+#include "rabbet/device.h"
 
 namespace rabbet {
 
@@ -48,10 +50,26 @@ void set_backend_loader(int32_t (*loader)(const char* name));
 int device_count(int backend);
 /// Throw RB_E_DEVICE if the backend has no device of this index.
 void check_unknown_device(int backend, int device);
+inline bool is_known_device(int backend, int device) {
+  return __builtin_expect(static_cast<uint32_t>(device) < backend_traits[backend].known_devices, 1);
+}
 inline void check_device(int backend, int device) {
-  if (__builtin_expect(static_cast<uint32_t>(device) >= backend_traits[backend].known_devices, 0))
-    check_unknown_device(backend, device);
+  if (!is_known_device(backend, device)) check_unknown_device(backend, device);
 }
 void synchronize(int backend, int device);
+
+/// What the backend publishes of its devices; members that it lacks are null.
+RbDeviceTable device_table(int backend);
+/// Throws RB_E_NOTIMPL if the backend has no memory of the kind.
+const RbAllocator& allocator_of(int backend, MemoryKind kind);
+/// Run fn(ctx) when the stream has done its work; false where the backend cannot, or did not.
+bool call_on_stream(int backend, int device, void* stream, void (*fn)(void*), void* ctx);
+/// False: the backend does not tell.
+bool memory_info(int backend, int device, uint64_t* free, uint64_t* total);
+/// Ask the backend for an error that the device will not recover from, and throw it: RB_E_DEVICE.
+/// From then on check_device throws it, too.
+void poll_error(int backend, int device);
+/// The same of all devices of the backend.
+void poll_errors(int backend);
 
 }  // namespace rabbet

@@ -43,7 +43,7 @@ void seed_all(uint64_t seed) {
 }
 
 RbRngSlice reserve(RbGenerator& generator, uint64_t counters) {
-  return {generator.seed.load(), generator.offset.fetch_add(counters)};
+  return {sizeof(RbRngSlice), 0, generator.seed.load(), generator.offset.fetch_add(counters)};
 }
 
 }  // namespace rabbet

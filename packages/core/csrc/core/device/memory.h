@@ -1,49 +1,46 @@
-// The caching allocator: large blocks of every backend, kept for reuse by size.
+// Memory by device and kind, each from a caching allocator of its own (heap.h), and pools that a
+// thread allocates from.
 #pragma once
-#include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "device/heap.h"
 #include "rabbet/abi.h"
 
 namespace rabbet {
 
-/// Memory for `nbytes` on a device, from the cache or the backend; throws RB_E_OOM naming sizes. It
-/// belongs to the stream: who gets it again there comes after those who had it.
-RbBuffer cached_alloc(int backend, int device, uint64_t nbytes, void* stream = nullptr);
-void cached_free(int backend, RbBuffer buffer, void* stream = nullptr);
+/// The heap of a device, made at its first use. `find_heap`: null where nothing was allocated.
+Heap& heap_of(int backend, int device, MemoryKind kind = MemoryKind::kDevice);
+Heap* find_heap(int backend, int device, MemoryKind kind = MemoryKind::kDevice);
+/// All heaps of a backend, of every device and kind.
+std::vector<Heap*> heaps_of(int backend);
+
+/// Memory of a device for the thread, in the pool that it uses there; throws RB_E_OOM.
+Block* cached_alloc(int backend, int device, uint64_t nbytes, void* stream = nullptr);
+void cached_free(Block* block);
+void record_stream(Block* block, void* stream);
 /// Host memory from the cache of the backend that offers it, for scratch of kernels.
 void* host_alloc(uint64_t nbytes);
-void host_free(void* p, uint64_t nbytes);
-/// Give all cached blocks back to the backends.
+void host_free(void* p);
+/// Give all cached segments back to the backends.
 void empty_cache();
 
-/// How a quantity went: what it is, the most it was, the sums of all rises and of all falls.
-struct MemoryStat {
-  uint64_t current, peak, allocated, freed;
-  void rise(uint64_t by) {
-    current += by;
-    allocated += by;
-    if (current > peak) peak = current;
-  }
-  void fall(uint64_t by) {
-    current -= by;
-    freed += by;
-  }
+/// A private pool, 1, 2, ...: blocks of it are given to who allocates in it only, and its segments
+/// stay as long as it lives.
+class MemoryPool {
+ public:
+  MemoryPool();
+  ~MemoryPool();
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+  const uint64_t id;
 };
-/// Of one device. Blocks in use, and segments: blocks that the backend gave, in use or cached.
-struct MemoryStats {
-  MemoryStat blocks, block_bytes, segments, segment_bytes;
-  uint64_t retries, ooms;  // times that the cache was given back for lack of memory; to no avail
-
-  std::array<MemoryStat*, 4> all() { return {&blocks, &block_bytes, &segments, &segment_bytes}; }
-};
-MemoryStats memory_stats(int backend, int device);
-/// The devices on which there was an allocation.
-std::vector<int> devices_with_memory(int backend);
-/// Let the peaks begin at what there is now.
-void reset_peak_memory(int backend, int device);
-/// Let the sums of rises and falls, and the counts of failures, begin at zero.
-void reset_accumulated_memory(int backend, int device);
+/// Throws RB_E_ARG if there is no such pool.
+std::shared_ptr<MemoryPool> find_pool(uint64_t id);
+std::shared_ptr<MemoryPool> make_pool();
+/// What the calling thread allocates on the device comes from the pool, until it is left.
+void enter_pool(int backend, int device, uint64_t pool);
+void leave_pool(int backend, int device, uint64_t pool);
 
 }  // namespace rabbet

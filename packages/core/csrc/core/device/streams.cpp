@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "device/backends.h"
+#include "device/capture.h"
+#include "device/deleters.h"
 #include "thread/error.h"
 #include "thread/fork.h"
 
@@ -81,12 +83,17 @@ void* stream_from_pool(int backend, int device, int priority) {
 }
 
 void stream_synchronize(int backend, int device, void* stream) {
+  check_not_capturing(backend, device, "Stream.synchronize");
   if (!stream && !backend_traits[backend].streams) return synchronize(backend, device);
   const RbStreams& streams = streams_of(backend, device);
-  check(streams.sync(streams.self, device, stream));
+  const int32_t rc = streams.sync(streams.self, device, stream);
+  poll_error(backend, device);
+  check(rc);
+  run_due_deleters();
 }
 
 bool stream_query(int backend, int device, void* stream) {
+  check_not_capturing(backend, device, "Stream.query");
   const RbStreams& streams = streams_of(backend, device);
   int32_t done = 0;
   check(streams.query(streams.self, device, stream, &done));
@@ -129,11 +136,14 @@ void event_wait(int backend, int device, void* stream, void* event) {
 }
 
 void event_synchronize(int backend, int device, void* event) {
+  check_not_capturing(backend, device, "Event.synchronize");
   const RbStreams& streams = streams_of(backend, device);
   check(streams.event_sync(streams.self, device, event));
+  run_due_deleters();
 }
 
 bool event_query(int backend, int device, void* event) {
+  check_not_capturing(backend, device, "Event.query");
   const RbStreams& streams = streams_of(backend, device);
   int32_t done = 0;
   check(streams.event_query(streams.self, device, event, &done));

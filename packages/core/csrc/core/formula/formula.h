@@ -1,4 +1,4 @@
-// The formula language of op records: a parser and a tree-walking runner.
+// The formulas of op records: compiled into one program per operator, which one interpreter runs.
 #pragma once
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace rabbet {
 
-struct Formula;  // the compiled formulas of one operator: nodes shared by lets, decomp, vjps, rules
+struct Formula;  // formula_program.h
 
 /// The compiled formulas of `op`, made at first use (thread-safe).
 const Formula& compiled(const Op& op);
@@ -16,8 +16,8 @@ const Formula& compiled(const Op& op);
 /// for a Tensor[] result one RB_TENSORS value). Throws Error.
 void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);
 
-/// What a kernel of a whole formula has to state (RbKernel.schema): the signature, the lets, and
-/// the decomposition (argument -1) or the derivative for an argument; a line each.
+/// What a kernel of a whole formula has to state (RbFormulaKernel.formula): the signature, the
+/// lets, and the decomposition (argument -1) or the derivative for an argument; a line each.
 std::string formula_text(const Op& op, int argument);
 
 /// Evaluate derivative formulas, see RbHost.vjp. Lets are evaluated once for all wanted arguments.
@@ -32,7 +32,10 @@ void run_jvp(const Op& op, const RbValue* args, int nargs, const RbValue* outs, 
 /// infer.cpp).
 int eval_dtype(const Op& op, int ret, const RbValue* args, int nargs);
 int eval_compute(const Op& op, const RbValue* args, int nargs);
-int eval_shape(const Op& op, const RbValue* args, int nargs, int64_t* shape);  // returns ndim
+int eval_shape(const Op& op, int ret, const RbValue* args, int nargs, int64_t* shape);  // the ndim
+
+/// Evaluate the `check` lines; throws what the first says that does not hold.
+void run_checks(const Op& op, const RbValue* args, int nargs);
 
 /// Decompositions that are functions, `decomp function NAME`: of core, or in Python, in the module
 /// of the record's family, which the loader registers at first use.

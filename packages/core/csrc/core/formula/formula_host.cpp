@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "formula/formula.h"
 #include "formula/formula_nodes.h"
@@ -15,23 +16,32 @@ namespace rabbet {
 
 namespace {
 
-using Args = std::vector<Val>;
+class Args {
+ public:
+  Args(const Val* values, int count) : values_(values), count_(count) {}
+  const Val& operator[](size_t i) const { return values_[i]; }
+  size_t size() const { return static_cast<size_t>(count_); }
+  const Val* begin() const { return values_; }
+  const Val* end() const { return values_ + count_; }
 
-bool is_integer(const Val& x) { return x.tag() == RB_INT || x.tag() == RB_BOOL; }
+ private:
+  const Val* values_;
+  int count_;
+};
 
+const Val& as_list(const Val& x, const std::string& where) {
+  if (!x.is_list()) fail(RB_E_INTERNAL, "%s: a formula expected a list", where.c_str());
+  return x;
+}
 std::vector<int64_t> ints(const Val& x, const std::string& where) {
   std::vector<int64_t> out;
-  for (const Val& item : *as_list(x, where).items) out.push_back(item.v.v.i);
+  const size_t size = as_list(x, where).size();
+  for (size_t i = 0; i < size; ++i) out.push_back(x.at(i).v.v.i);
   return out;
-}
-Val int_list(const std::vector<int64_t>& values) {
-  Val list = Val::list();
-  for (int64_t i : values) list.items->push_back(Val::integer(i));
-  return list;
 }
 
 std::vector<int64_t> shape_of(const Val& x, const std::string& where) {
-  const Described d = describe(x);
+  const Described d = describe(x.v);
   if (d.known) return {d.shape, d.shape + d.ndim};
   if (x.is_number()) return {};
   fail(RB_E_INTERNAL, "%s: a formula expected a tensor", where.c_str());
@@ -51,8 +61,8 @@ int64_t wrap(int64_t dim, int64_t ndim, const std::string& where) {
 std::vector<bool> dim_mask(const Val& dim, int64_t ndim, const std::string& where) {
   std::vector<bool> mask(ndim, false);
   std::vector<int64_t> dims;
-  if (dim.items) dims = ints(dim, where);
-  if (is_integer(dim)) dims.push_back(dim.v.v.i);
+  if (dim.is_list()) dims = ints(dim, where);
+  if (dim.is_integer()) dims.push_back(dim.v.v.i);
   if (dims.empty()) return std::vector<bool>(ndim, true);
   for (int64_t d : dims) {
     if (ndim) mask[wrap(d, ndim, where)] = true;
@@ -62,9 +72,7 @@ std::vector<bool> dim_mask(const Val& dim, int64_t ndim, const std::string& wher
 
 // ---- functions
 
-Val f_len(const Args& a, const std::string& w) {
-  return Val::integer(as_list(a[0], w).items->size());
-}
+Val f_len(const Args& a, const std::string& w) { return Val::integer(as_list(a[0], w).size()); }
 Val f_numel(const Args& a, const std::string& w) {
   const auto shape = shape_of(a[0], w);
   const auto mask = dim_mask(a.size() > 1 ? a[1] : Val(), shape.size(), w);
@@ -77,7 +85,7 @@ Val f_inverse(const Args& a, const std::string& w) {
   std::vector<int64_t> out(perm.size());
   for (size_t i = 0; i < perm.size(); ++i)
     out[wrap(perm[i], perm.size(), w)] = static_cast<int64_t>(i);
-  return int_list(out);
+  return Val::ints(out);
 }
 Val f_keepdim_shape(const Args& a, const std::string& w) {
   auto shape = ints(a[0], w);
@@ -85,7 +93,7 @@ Val f_keepdim_shape(const Args& a, const std::string& w) {
   for (size_t i = 0; i < shape.size(); ++i) {
     if (mask[i]) shape[i] = 1;
   }
-  return int_list(shape);
+  return Val::ints(shape);
 }
 Val f_lead_and_ones(const Args& a, const std::string& w) {
   const auto from = ints(a[0], w), to = ints(a[1], w);
@@ -94,12 +102,12 @@ Val f_lead_and_ones(const Args& a, const std::string& w) {
   for (size_t i = 0; i < from.size(); ++i) {
     if (i < lead || (to[i - lead] == 1 && from[i] != 1)) dims.push_back(static_cast<int64_t>(i));
   }
-  return int_list(dims);
+  return Val::ints(dims);
 }
 Val f_flatten_shape(const Args& a, const std::string& w) {
   const auto shape = ints(a[0], w);
   const int64_t ndim = shape.size();
-  if (ndim == 0) return int_list({1});
+  if (ndim == 0) return Val::ints({1});
   const int64_t from = wrap(a[1].v.v.i, ndim, w), to = wrap(a[2].v.v.i, ndim, w);
   if (from > to)
     fail(RB_E_ARG, "%s: start_dim %lld comes after end_dim %lld", w.c_str(), (long long)from,
@@ -109,7 +117,7 @@ Val f_flatten_shape(const Args& a, const std::string& w) {
   for (int64_t i = from; i <= to; ++i) joined *= shape[i];
   out.push_back(joined);
   out.insert(out.end(), shape.begin() + to + 1, shape.end());
-  return int_list(out);
+  return Val::ints(out);
 }
 Val f_unflatten_shape(const Args& a, const std::string& w) {
   const auto shape = ints(a[0], w);
@@ -136,7 +144,7 @@ Val f_unflatten_shape(const Args& a, const std::string& w) {
   std::vector<int64_t> out(shape.begin(), shape.begin() + d);
   out.insert(out.end(), sizes.begin(), sizes.end());
   out.insert(out.end(), shape.begin() + d + 1, shape.end());
-  return int_list(out);
+  return Val::ints(out);
 }
 Val f_move_permutation(const Args& a, const std::string& w) {
   const int64_t ndim = a[0].v.v.i;
@@ -150,7 +158,7 @@ Val f_move_permutation(const Args& a, const std::string& w) {
   if (ndim == 0) {  // dim 0 and -1 of a 0-d tensor name nothing that could move
     for (const int64_t d : from) wrap(d, ndim, w);
     for (const int64_t d : to) wrap(d, ndim, w);
-    return int_list(out);
+    return Val::ints(out);
   }
   for (size_t i = 0; i < from.size(); ++i) {
     const int64_t s = wrap(from[i], ndim, w), d = wrap(to[i], ndim, w);
@@ -164,7 +172,7 @@ Val f_move_permutation(const Args& a, const std::string& w) {
     while (moved[rest]) ++rest;
     place = rest++;
   }
-  return int_list(out);
+  return Val::ints(out);
 }
 Val f_split_sizes(const Args& a, const std::string& w) {
   const int64_t size = a[0].v.v.i, piece = a[1].v.v.i;
@@ -174,7 +182,7 @@ Val f_split_sizes(const Args& a, const std::string& w) {
   std::vector<int64_t> out;
   for (int64_t at = 0; at < size; at += piece) out.push_back(std::min(piece, size - at));
   if (out.empty()) out.push_back(0);
-  return int_list(out);
+  return Val::ints(out);
 }
 Val f_chunk_size(const Args& a, const std::string& w) {
   const int64_t size = a[0].v.v.i, chunks = a[1].v.v.i;
@@ -195,7 +203,7 @@ Val f_checked_offsets(const Args& a, const std::string& w) {
     fail(RB_E_ARG, "%s: the sizes add up to %lld, but the dimension has size %lld", w.c_str(),
          (long long)sum, (long long)a[1].v.v.i);
   }
-  return int_list(out);
+  return Val::ints(out);
 }
 // Where `length` entries of dimension `dim` begin, counted from the front.
 Val f_checked_start(const Args& a, const std::string& w) {
@@ -219,7 +227,7 @@ Val f_checked_start(const Args& a, const std::string& w) {
 Val f_range(const Args& a, const std::string&) {
   std::vector<int64_t> out;
   for (int64_t i = 0; i < a[0].v.v.i; ++i) out.push_back(i);
-  return int_list(out);
+  return Val::ints(out);
 }
 Val f_last_dims(const Args& a, const std::string& w) {
   const auto shape = ints(a[0], w), want = ints(a[1], w);
@@ -234,7 +242,7 @@ Val f_last_dims(const Args& a, const std::string& w) {
   }
   std::vector<int64_t> out;
   for (size_t i = shape.size() - want.size(); i < shape.size(); ++i) out.push_back(i);
-  return int_list(out);
+  return Val::ints(out);
 }
 Val f_broadcast_shape(const Args& a, const std::string& w) {
   auto x = ints(a[0], w), y = ints(a[1], w);
@@ -248,7 +256,7 @@ Val f_broadcast_shape(const Args& a, const std::string& w) {
     }
     if (to == 1) to = y[i];
   }
-  return int_list(x);
+  return Val::ints(x);
 }
 Val f_pad_widths(const Args& a, const std::string& w) {
   const auto from = ints(a[0], w), to = ints(a[1], w);
@@ -257,10 +265,10 @@ Val f_pad_widths(const Args& a, const std::string& w) {
     out.push_back(0);
     out.push_back(to[i] - from[i]);
   }
-  return int_list(out);
+  return Val::ints(out);
 }
 int dtype_of(const Val& x) {
-  const Described d = describe(x);
+  const Described d = describe(x.v);
   return d.known ? d.dtype : x.tag() == RB_DTYPE ? static_cast<int>(x.v.v.i) : number_dtype(x.v);
 }
 Val f_is_complex(const Args& a, const std::string&) {
@@ -269,11 +277,36 @@ Val f_is_complex(const Args& a, const std::string&) {
 Val f_is_bool(const Args& a, const std::string&) {
   return Val::boolean(dtype_of(a[0]) == RB_BOOL8);
 }
-Val f_min(const Args& a, const std::string&) {
-  return number_value(a[1]) < number_value(a[0]) ? a[1] : a[0];
+Val f_is_integral(const Args& a, const std::string&) {
+  return Val::boolean(is_integral(dtype_of(a[0])));
 }
-Val f_max(const Args& a, const std::string&) {
-  return number_value(a[1]) > number_value(a[0]) ? a[1] : a[0];
+// Of two numbers, or of one list of them: that which no other is before.
+template <typename Before>
+Val extreme(const Args& a, const std::string& w, Before before) {
+  if (a.size() == 2) return before(number_value(a[1].v), number_value(a[0].v)) ? a[1] : a[0];
+  const Val& list = as_list(a[0], w);
+  if (!list.size()) fail(RB_E_ARG, "%s: an empty list has no least or greatest entry", w.c_str());
+  Val best = list.at(0);
+  for (size_t i = 1; i < list.size(); ++i) {
+    Val x = list.at(i);
+    if (before(number_value(x.v), number_value(best.v))) best = std::move(x);
+  }
+  return best;
+}
+Val f_min(const Args& a, const std::string& w) { return extreme(a, w, std::less<double>()); }
+Val f_max(const Args& a, const std::string& w) { return extreme(a, w, std::greater<double>()); }
+Val f_all(const Args& a, const std::string& w) {
+  const auto items = ints(a[0], w);
+  return Val::boolean(std::all_of(items.begin(), items.end(), [](int64_t i) { return i != 0; }));
+}
+Val f_broadcasts_to(const Args& a, const std::string& w) {
+  const auto from = ints(a[0], w), to = ints(a[1], w);
+  if (from.size() > to.size()) return Val::boolean(false);
+  const size_t lead = to.size() - from.size();
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i] != 1 && from[i] != to[lead + i]) return Val::boolean(false);
+  }
+  return Val::boolean(true);
 }
 
 // ---- functions of dtype rules
@@ -281,7 +314,7 @@ Val f_max(const Args& a, const std::string&) {
 Promotion promotion(const Args& a) {
   Promotion p;
   auto join = [&p](const Val& x) {
-    const Described d = describe(x);
+    const Described d = describe(x.v);
     if (d.known)
       p.add_tensor(d.ndim, d.dtype);
     else if (x.is_number())
@@ -290,8 +323,8 @@ Promotion promotion(const Args& a) {
       p.add_tensor(1, static_cast<int>(x.v.v.i));
   };
   for (const Val& x : a) {
-    if (x.items) {
-      for (const Val& item : *x.items) join(item);
+    if (x.is_list()) {
+      for (size_t i = 0; i < x.size(); ++i) join(x.at(i));
     } else {
       join(x);
     }
@@ -333,12 +366,17 @@ Val d_range_dtype(const Args& a, const std::string&) {
   return Val::dtype(RB_I64);
 }
 
+}  // namespace
+
 struct HostFunction {
   const char* name;
   int least, most;
   Val (*fn)(const Args&, const std::string&);
   bool dtype_rule;
 };
+
+namespace {
+
 const HostFunction kFunctions[] = {{"len", 1, 1, f_len, false},
                                    {"numel", 1, 2, f_numel, false},
                                    {"inverse", 1, 1, f_inverse, false},
@@ -366,28 +404,36 @@ const HostFunction kFunctions[] = {{"len", 1, 1, f_len, false},
                                    {"default_float", 0, 0, d_default_float, true},
                                    {"number_dtype", 1, 1, d_number_dtype, true},
                                    {"range_dtype", 3, 3, d_range_dtype, true},
-                                   {"min", 2, 2, f_min, true},
-                                   {"max", 2, 2, f_max, true}};
-
-const HostFunction* find_function(const char* name) {
-  for (const HostFunction& f : kFunctions) {
-    if (!std::strcmp(f.name, name)) return &f;
-  }
-  return nullptr;
-}
+                                   {"is_integral", 1, 1, f_is_integral, false},
+                                   {"broadcasts_to", 2, 2, f_broadcasts_to, false},
+                                   {"all", 1, 1, f_all, true},
+                                   {"min", 1, 2, f_min, true},
+                                   {"max", 1, 2, f_max, true}};
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
 
+Val exact(Operator op, const Val& x, const Val& y, const std::string& where) {
+  const int64_t a = x.v.v.i, b = y.v.v.i;
+  int64_t out = 0;
+  const bool wraps = op == Operator::kAdd   ? __builtin_add_overflow(a, b, &out)
+                     : op == Operator::kSub ? __builtin_sub_overflow(a, b, &out)
+                                            : __builtin_mul_overflow(a, b, &out);
+  if (wraps)
+    fail(RB_E_ARG, "%s: sizes %lld and %lld are too large together", where.c_str(), (long long)a,
+         (long long)b);
+  return Val::integer(out);
+}
+
 Val arithmetic(Operator op, const Val& x, const Val& y, const std::string& where) {
-  const bool integers = is_integer(x) && is_integer(y);
-  const double a = number_value(x), b = number_value(y);
+  const bool integers = x.is_integer() && y.is_integer();
+  const double a = number_value(x.v), b = number_value(y.v);
   switch (op) {
     case Operator::kAdd:
-      return integers ? Val::integer(x.v.v.i + y.v.v.i) : Val::number(a + b);
+      return integers ? exact(op, x, y, where) : Val::number(a + b);
     case Operator::kSub:
-      return integers ? Val::integer(x.v.v.i - y.v.v.i) : Val::number(a - b);
+      return integers ? exact(op, x, y, where) : Val::number(a - b);
     case Operator::kMul:
-      return integers ? Val::integer(x.v.v.i * y.v.v.i) : Val::number(a * b);
+      return integers ? exact(op, x, y, where) : Val::number(a * b);
     case Operator::kDiv:
       return Val::number(a / b);
     case Operator::kFloorDiv:
@@ -420,7 +466,7 @@ Val arithmetic(Operator op, const Val& x, const Val& y, const std::string& where
 
 Val complex_arithmetic(Operator op, const Val& x, const Val& y, const std::string& where) {
   auto parts = [](const Val& v, double* re, double* im) {
-    *re = v.tag() == RB_COMPLEX ? v.v.v.fs[0] : number_value(v);
+    *re = v.tag() == RB_COMPLEX ? v.v.v.fs[0] : number_value(v.v);
     *im = v.tag() == RB_COMPLEX ? v.v.v.fs[1] : 0.0;
   };
   double a, b, c, d;
@@ -434,47 +480,47 @@ Val complex_arithmetic(Operator op, const Val& x, const Val& y, const std::strin
   fail(RB_E_TYPE, "%s: this is not defined for complex numbers", where.c_str());
 }
 
-bool equal(const Val& x, const Val& y);
-bool equal_lists(const Val& x, const Val& y) {
-  if (x.items->size() != y.items->size()) return false;
-  for (size_t i = 0; i < x.items->size(); ++i) {
-    if (!equal((*x.items)[i], (*y.items)[i])) return false;
-  }
-  return true;
-}
 bool equal(const Val& x, const Val& y) {
-  if (x.items && y.items) return equal_lists(x, y);
-  if (x.tag() == RB_STR && y.tag() == RB_STR) {
-    return x.v.len == y.v.len && !std::memcmp(x.v.v.s, y.v.v.s, x.v.len);
+  if (x.is_list() && y.is_list()) {
+    bool same = x.size() == y.size();
+    for (size_t i = 0; same && i < x.size(); ++i) same = equal(x.at(i), y.at(i));
+    return same;
   }
-  if (x.is_number() && y.is_number()) return number_value(x) == number_value(y);
+  if (x.tag() == RB_STR && y.tag() == RB_STR)
+    return x.v.len == y.v.len && !std::memcmp(x.v.v.s, y.v.v.s, x.v.len);
+  if (x.is_number() && y.is_number()) return number_value(x.v) == number_value(y.v);
   return x.tag() == y.tag() && x.v.v.i == y.v.v.i;
 }
 
 }  // namespace
 
+const HostFunction* find_host_function(const char* name) {
+  for (const HostFunction& f : kFunctions) {
+    if (!std::strcmp(f.name, name)) return &f;
+  }
+  return nullptr;
+}
+
 bool is_host_function(const char* name, bool dtype_rule) {
-  const HostFunction* f = find_function(name);
+  const HostFunction* f = find_host_function(name);
   return f && (!f->dtype_rule || dtype_rule);
 }
 
-Val run_host_function(const std::string& name, const std::vector<Val>& args,
+Val run_host_function(const HostFunction& f, const Val* values, int count,
                       const std::string& where) {
-  const HostFunction* f = find_function(name.c_str());
-  const int n = static_cast<int>(args.size());
-  if (n < f->least || n > f->most) {
-    fail(RB_E_INTERNAL, "%s: %s takes %d to %d arguments, got %d", where.c_str(), name.c_str(),
-         f->least, f->most, n);
+  if (count < f.least || count > f.most) {
+    fail(RB_E_INTERNAL, "%s: %s takes %d to %d arguments, got %d", where.c_str(), f.name, f.least,
+         f.most, count);
   }
-  return f->fn(args, where);
+  return f.fn(Args(values, count), where);
 }
 
 Val host_binary(Operator op, const Val& x, const Val& y, const std::string& where) {
-  if (x.items && y.items && op == Operator::kAdd) {
-    Val out = Val::list();
-    *out.items = *x.items;
-    out.items->insert(out.items->end(), y.items->begin(), y.items->end());
-    return out;
+  if (x.is_list() && y.is_list() && op == Operator::kAdd) {
+    std::vector<Val> items;
+    for (size_t i = 0; i < x.size(); ++i) items.push_back(x.at(i));
+    for (size_t i = 0; i < y.size(); ++i) items.push_back(y.at(i));
+    return Val::list(std::move(items));
   }
   const bool numbers = x.is_number() && y.is_number();
   if (!numbers && (op == Operator::kEq || op == Operator::kNe)) {

@@ -1,9 +1,13 @@
-// Kernels of whole formulas (RB_K_FORMULA): when one may run in place of the formula.
+// Kernels of whole formulas (RbFormulaKernel): when one may run in place of the formula.
 #include "formula/formula_kernel.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstring>
+#include <vector>
 
 #include "call/dispatch.h"
+#include "call/plan.h"
 #include "call/run_backend.h"
 #include "device/backends.h"
 #include "device/streams.h"
@@ -20,12 +24,12 @@ std::atomic<bool> formula_kernels{true};
 
 namespace {
 
-constexpr int kMaxValues = 34;  // arguments, a result and its gradient
+constexpr int kMaxValues = RB_MAX_ARGS + 2;  // arguments, a result and its gradient
 
 // Whether `t` can be read, broadcast, where a result like `g` is written.
 inline bool fits(const RbTensor* t, const RbTensor* g) {
   if (t->dtype_id != g->dtype_id || t->backend != g->backend || t->device.id != g->device.id ||
-      t->level || t->ndim > g->ndim)
+      t->ndim > g->ndim)
     return false;
   const int64_t* shape = g->shape + (g->ndim - t->ndim);
   for (int d = 0; d < t->ndim; ++d) {
@@ -36,14 +40,58 @@ inline bool fits(const RbTensor* t, const RbTensor* g) {
 
 }  // namespace
 
-std::string formula_text(const Op& op, int argument) {
-  std::string text = op.schema + "\n";
-  for (auto& [name, formula] : op.lets) text += "let " + name + " = " + formula + "\n";
-  if (argument < 0) return text + "decomp " + op.decomp_text + "\n";
-  for (auto& [name, formula] : op.vjps) {
-    if (name == op.params[argument].name_text) text += "vjp " + name + " " + formula + "\n";
+namespace {
+
+std::string definition_text(const Definition& def) {
+  std::string params;
+  for (const std::string& p : def.params) params += (params.empty() ? "" : ", ") + p;
+  return "def " + def.name + "(" + params + ") = " + def.text + "\n";
+}
+
+// The definitions that the formulas in `body` use, also by way of each other; a line each.
+std::string used_definitions(const Op& op, const std::string& body) {
+  auto uses = [](const std::string& text, const std::string& name) {
+    const std::string call = name + "(";
+    for (size_t at = text.find(call); at != std::string::npos; at = text.find(call, at + 1)) {
+      const char before = at ? text[at - 1] : ' ';
+      if (!std::isalnum(static_cast<unsigned char>(before)) && before != '_') return true;
+    }
+    return false;
+  };
+  std::vector<const Definition*> unused, used;
+  for (const Definition& def : op.defs) unused.push_back(&def);
+  for (const Definition& def : *op.shared_defs) unused.push_back(&def);
+  std::string known = body;
+  for (bool more = true; more;) {
+    more = false;
+    for (const Definition*& def : unused) {
+      if (!def || !uses(known, def->name)) continue;
+      known += def->text;
+      used.push_back(def);
+      def = nullptr;
+      more = true;
+    }
   }
-  return text;
+  std::sort(used.begin(), used.end(),
+            [](const Definition* a, const Definition* b) { return a->name < b->name; });
+  std::string lines;
+  for (const Definition* def : used) lines += definition_text(*def);
+  return lines;
+}
+
+}  // namespace
+
+std::string formula_text(const Op& op, int argument) {
+  std::string body;
+  for (auto& [name, formula] : op.lets) body += "let " + name + " = " + formula + "\n";
+  if (argument < 0) {
+    body += "decomp " + op.decomp_text + "\n";
+  } else {
+    for (auto& [name, formula] : op.vjps) {
+      if (name == op.params[argument].name_text) body += "vjp " + name + " " + formula + "\n";
+    }
+  }
+  return op.schema + "\n" + used_definitions(op, body) + body;
 }
 
 bool infer_plain(const Op& op, const RbValue* args, int nargs, Inferred& out) {
@@ -76,38 +124,78 @@ bool infer_plain(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   return true;
 }
 
+std::unique_ptr<Op> derivative_op(const Op& op, int argument) {
+  const std::string name = op.name + ".vjp." + op.params[argument].name_text;
+  const size_t open = op.schema.find('('), close = op.schema.rfind(") ->");
+  std::string text = name + op.schema.substr(open, close - open) +
+                     ", Tensor? result_=None, Tensor? grad_=None) -> Tensor\n  kind composite\n";
+  for (const Definition& def : op.defs) text += "  " + definition_text(def);
+  for (auto& [let, formula] : op.lets) text += "  let " + let + " = " + formula + "\n";
+  for (auto& [of, formula] : op.vjps) {
+    if (of == op.params[argument].name_text) text += "  decomp " + formula + "\n";
+  }
+  std::unique_ptr<Op> made = std::move(parse_records(text, op.file)[0]);
+  made->ret_names = op.ret_names;  // the formula calls the result by its name
+  made->is_derivative = true;
+  made->provider = op.provider;
+  made->shared_defs = op.shared_defs;
+  made->numbers = op.takes_numbers();
+  for (size_t i = 0; i < made->params.size(); ++i) {
+    if (made->params[i].type != RB_A_TENSOR) continue;
+    for (RbArgInfo* info : {static_cast<RbArgInfo*>(&made->params[i]), &made->arg_infos[i]}) {
+      info->core_ndim = 0;
+      info->flags |= RB_ARG_OPTIONAL;  // what the formula does not read
+    }
+  }
+  return made;
+}
+
 bool run_vjp_kernel(const Op& op, int argument, const RbValue* args, int nargs, const RbValue* outs,
                     const RbValue* grads, RbValue* result) {
-  const Handler* table = __atomic_load_n(&op.vjp_table, __ATOMIC_ACQUIRE);
+  const Op* derivative = find_derivative(op, argument);
   const int nparams = static_cast<int>(op.params.size());
-  if (!table || !formula_kernels.load(std::memory_order_relaxed) || op.info.nrets != 1 ||
+  if (!derivative || !formula_kernels.load(std::memory_order_relaxed) || op.info.nrets != 1 ||
       grads[0].tag != RB_TENSOR || nparams + 2 > kMaxValues)
     return false;
   const RbTensor* g = grads[0].v.t;
-  const Handler& handler = table[argument * kBackendBits + g->backend];
-  if (!handler.fn || !(handler.dtype_mask >> g->dtype_id & 1) || g->level ||
+  const Handler& handler = derivative->table[g->backend];
+  if (!handler.fn || !(handler.dtype_mask >> g->dtype_id & 1) ||
       kDTypes[g->dtype_id].category != kFloat)
     return false;
 
-  const RbArgInfo& info = op_info(op)->args[argument];
+  const RbArgInfo& info = op_info(op)->first_arg[argument];
   RbValue values[kMaxValues];
   uint64_t keys = keys_of(g);
+  int32_t level = g->level;
+  auto read = [&](const RbTensor* t) {
+    keys |= keys_of(t);
+    level |= t->level;
+    return fits(t, g);
+  };
   for (int i = 0; i < nparams; ++i) {
     values[i] = i < nargs ? args[i] : op.params[i].default_value;
     if (values[i].tag == RB_COMPLEX) return false;
-    if (values[i].tag != RB_TENSOR || !(info.saves_args >> i & 1)) continue;
-    if (!fits(values[i].v.t, g)) return false;
-    keys |= keys_of(values[i].v.t);
+    if ((op.tensor_args & ~info.saves_args) >> i & 1) {
+      values[i] = value_none();  // what the formula does not read was not kept
+    } else if (values[i].tag == RB_TENSOR && !read(values[i].v.t)) {
+      return false;
+    }
   }
-  values[nparams] = outs[0];
+  values[nparams] = value_none();
   values[nparams + 1] = grads[0];
   if (info.saves_rets & 1) {
-    if (outs[0].tag != RB_TENSOR || !fits(outs[0].v.t, g)) return false;
-    keys |= keys_of(outs[0].v.t);
+    if (outs[0].tag != RB_TENSOR || !read(outs[0].v.t)) return false;
+    values[nparams] = outs[0];
   }
   const ThreadState& state = thread_state();
   keys = (keys | state.include) & ~state.exclude;
-  if (keys > kBackendMask) return false;  // a layer wants to see the operators of the formula
+  if (level && keys >> kBackendBits == uint64_t{1} << (kTransformSlot - kBackendBits)) {
+    if (info.reads_args & op.tensor_args & ~info.saves_args) return false;  // it needs their shapes
+    *result = value_none();  // the level runs the derivative on what its tensors stand for
+    check(call(derivative, values, nparams + 2, result, 1));
+    return true;
+  }
+  if (level || keys > kBackendMask) return false;  // a layer wants to see the formula's operators
 
   const bool contiguous = (g->flags & RB_T_CONTIGUOUS) != 0;
   TensorRef out(contiguous && has_host_memory(g->backend)

@@ -1,6 +1,7 @@
-// Kernels of whole formulas (RB_K_FORMULA, see RbKernel).
+// Kernels of whole formulas (RbFormulaKernel).
 #pragma once
 #include <atomic>
+#include <memory>
 
 #include "record/op.h"
 #include "rules/infer.h"
@@ -14,6 +15,15 @@ extern std::atomic<bool> formula_kernels;
 /// are not plain, i.e. tensors of one floating dtype and real numbers. Throws Error (RB_E_ARG)
 /// where the shapes do not broadcast.
 bool infer_plain(const Op& op, const RbValue* args, int nargs, Inferred& out);
+
+/// The derivative for an argument as an operator of its own, made of the formula: its arguments are
+/// those of `op`, then the result and its gradient. Kernels of the formula are its kernels. The
+/// registry makes it with the first of them.
+std::unique_ptr<Op> derivative_op(const Op& op, int argument);
+inline const Op* find_derivative(const Op& op, int argument) {
+  return op.derivatives.empty() ? nullptr
+                                : op.derivatives[argument].load(std::memory_order_acquire);
+}
 
 /// The derivative for one argument by a backend's kernel, an owned tensor in `result`; false where
 /// there is none or the formula has to be evaluated. Throws Error.

@@ -1,6 +1,7 @@
-// The parsed form of formulas: a flat array of nodes per operator.
+// Formulas as the parser reads them: trees in one array of nodes per operator, made into a program
+// (formula_program.h) at once.
 #pragma once
-#include <mutex>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -67,22 +68,17 @@ struct Node {
 };
 
 struct LetBinding {
-  std::string name;
+  std::string name;  // empty: a value that a `def` was given
   int32_t root = -1;
 };
 
-struct Formula {
+constexpr int kMaxLets = 64;
+
+/// What the parser makes.
+struct Tree {
   std::vector<Node> nodes;
   std::vector<LetBinding> lets;
   int32_t locals = 0;
-  int32_t decomp = -1, compute = -1, shape = -1;
-  std::vector<int32_t> dtypes;
-  std::vector<int32_t> vjps;             // per parameter, -1: none
-  std::vector<int32_t> jvps;             // per result, -1: none
-  mutable std::vector<uint8_t> refused;  // per parameter: the quick evaluator does not take its vjp
 };
-
-/// Compile all formulas of an operator; throws Error naming its file and line.
-std::shared_ptr<Formula> compile_formulas(const Op& op);
 
 }  // namespace rabbet

@@ -1,11 +1,15 @@
-// From formula text to nodes: a recursive-descent parser for a subset of Python's expressions.
+// From formula text to trees and on to a program: a recursive-descent parser for a subset of
+// Python's expressions.
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <tuple>
 
 #include "formula/formula.h"
-#include "formula/formula_nodes.h"
+#include "formula/formula_program.h"
 #include "formula/formula_value.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
@@ -20,9 +24,30 @@ struct Token {
   std::string text;
 };
 
+thread_local const std::vector<std::unique_ptr<Op>>* fresh_ops = nullptr;
+
+const Op* find_callee(const std::string& name) {
+  for (size_t i = 0; fresh_ops && i < fresh_ops->size(); ++i) {
+    if ((*fresh_ops)[i]->name == name) return (*fresh_ops)[i].get();
+  }
+  return find_op(name.c_str());
+}
+
+// How often `word` stands in `text`.
+int count_word(const std::string& text, const std::string& word) {
+  auto in_name = [&](size_t i) {
+    return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || text[i] == '_');
+  };
+  int count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    if (!(at && in_name(at - 1)) && !in_name(at + word.size())) ++count;
+  }
+  return count;
+}
+
 class Compiler {
  public:
-  Compiler(const Op& op, Formula& out) : op_(op), f_(out) {}
+  Compiler(const Op& op, Tree& out) : op_(op), f_(out) {}
 
   int compile(const std::string& text, bool dtype_rule) {
     dtype_rule_ = dtype_rule;
@@ -32,6 +57,46 @@ class Compiler {
     const int root = expression();
     if (token_.kind != Token::kEnd) error("unexpected '" + token_.text + "'");
     return root;
+  }
+
+  void let(const std::string& name, const std::string& text) {
+    const int root = compile(text, false);
+    if (f_.lets.size() == kMaxLets) error("more than " + std::to_string(kMaxLets) + " lets");
+    lets_.push_back(static_cast<int>(f_.lets.size()));
+    f_.lets.push_back({name, root});
+  }
+
+  int condition(const Check& check) {
+    place_ = check.place;
+    return compile(check.condition, true);
+  }
+
+  // Texts, each with the value that follows it; -1: none.
+  std::vector<std::pair<std::string, int>> message(const Check& check) {
+    std::vector<std::pair<std::string, int>> parts;
+    const std::string& text = check.message;
+    size_t at = 0;
+    for (size_t open; (open = text.find('{', at)) != std::string::npos;) {
+      const size_t close = text.find('}', open);
+      if (close == std::string::npos) error("a '{' without '}' in the message '" + text + "'");
+      const int value = compile(text.substr(open + 1, close - open - 1), true);
+      parts.emplace_back(text.substr(at, open - at), value);
+      at = close + 1;
+    }
+    parts.emplace_back(text.substr(at), -1);
+    return parts;
+  }
+
+  // The definition by itself, its arguments standing for anything; `max` and the like are functions
+  // of numbers where it is of host data.
+  void definition(const Definition& def, bool of_host_data) {
+    dtype_rule_ = of_host_data;
+    place_ = def.place;
+    if (is_host_function(def.name.c_str(), true) || find_op(def.name.c_str()))
+      error("def '" + def.name + "' has the name of an operator or function");
+    CallArgs args;
+    args.positional.assign(def.params.size(), node(NodeKind::kZero, {}));
+    inlined(def, args);
   }
 
  private:
@@ -54,8 +119,8 @@ class Compiler {
   }
 
   [[noreturn]] void error(const std::string& message) const {
-    fail(RB_E_PLUGIN, "%s: %s: %s, in formula '%s'", op_.file.c_str(), op_.name.c_str(),
-         message.c_str(),
+    fail(RB_E_PLUGIN, "%s: %s: %s, in formula '%s'",
+         place_.empty() ? op_.file.c_str() : place_.c_str(), op_.name.c_str(), message.c_str(),
          source_.size() > 400 ? (source_.substr(0, 400) + " ...").c_str() : source_.c_str());
   }
 
@@ -192,10 +257,30 @@ class Compiler {
         op = Operator::kGt;
       else if (accept_word("is"))
         op = accept_word("not") ? Operator::kIsNot : Operator::kIs;
-      else
+      else if (accept_word("in")) {
+        left = membership(left);
+        continue;
+      } else if (accept_word("not")) {
+        if (!accept_word("in")) error("expected 'in' after 'not'");
+        left = operation(NodeKind::kUnary, Operator::kNot, {membership(left)});
+        continue;
+      } else
         return left;
       left = operation(NodeKind::kBinary, op, {left, bit_or()});
     }
+  }
+  // x in (a, b)
+  int membership(int left) {
+    const char* const end = is_symbol("[") ? "]" : ")";
+    if (!accept("(") && !accept("[")) error("expected '(' or '[' after 'in'");
+    left = shared(left);
+    int any = -1;
+    do {
+      const int equal = operation(NodeKind::kBinary, Operator::kEq, {left, expression()});
+      any = any < 0 ? equal : operation(NodeKind::kBinary, Operator::kOr, {any, equal});
+    } while (accept(",") && !is_symbol(end));
+    expect(end);
+    return any;
   }
   int bit_or() {
     int left = bit_and();
@@ -337,7 +422,8 @@ class Compiler {
       const size_t after = at_;
       const Token following = token_;
       const int base = f_.locals;
-      for (const std::string& n : names) scope_.emplace_back(n, f_.locals++);
+      for (const std::string& n : names)
+        scope_.push_back({n, node(NodeKind::kLocal, {}, f_.locals++)});
       at_ = mark;
       token_ = first;
       const int item = expression();
@@ -380,11 +466,23 @@ class Compiler {
     if (word == "None") return number(value_none());
     if (word == "inf") return number(value_float(INFINITY));
     if (word == "zero") return node(NodeKind::kZero, {});
-    for (auto entry = scope_.rbegin(); entry != scope_.rend(); ++entry) {
-      if (entry->first == word && !is_symbol("(")) return node(NodeKind::kLocal, {}, entry->second);
+    for (size_t i = scope_.size(); i-- > scope_start_ && !is_symbol("(");) {
+      if (scope_[i].first == word) return again(scope_[i].second);
     }
     if (is_symbol("(")) return call(word);
     if (is_symbol(".") && overload_follows()) return overloaded_call(word);
+    if (!outside_record_) {
+      const int known = name_of_record(word);
+      if (known >= 0) return known;
+    }
+    const int dtype = dtype_by_name(word.c_str());
+    if (dtype >= 0) return node(NodeKind::kDType, {}, dtype);
+    error("unknown name '" + word + "'" +
+          (outside_record_ ? "; a def of a file sees only its arguments" : ""));
+  }
+
+  // An argument, result, gradient, tangent or let of the record; -1: it has no such name.
+  int name_of_record(const std::string& word) {
     if (word == "grad") return node(NodeKind::kGradient, {}, 0);
     if (word.rfind("grad_", 0) == 0) {
       for (size_t i = 0; i < op_.ret_names.size(); ++i) {
@@ -404,17 +502,36 @@ class Compiler {
     }
     for (size_t i = 0; i < op_.lets.size(); ++i) {
       if (op_.lets[i].first != word) continue;
-      if (i >= f_.lets.size()) error("'" + word + "' is used before its `let`");
-      return node(NodeKind::kLet, {}, static_cast<int>(i));
+      if (i >= lets_.size()) error("'" + word + "' is used before its `let`");
+      return node(NodeKind::kLet, {}, lets_[i]);
     }
     for (size_t i = 0; i < op_.ret_names.size(); ++i) {
       if (op_.ret_names[i] == word) return node(NodeKind::kResult, {}, static_cast<int>(i));
     }
-    if (dtype_rule_) {
-      const int dtype = dtype_by_name(word.c_str());
-      if (dtype >= 0) return node(NodeKind::kDType, {}, dtype);
-    }
-    error("unknown name '" + word + "'");
+    return -1;
+  }
+
+  // A value that was given to a definition, where the definition names it.
+  int again(int value) {
+    const Node& n = f_.nodes[value];
+    // A number may be negated in place, see unary().
+    return n.kind == NodeKind::kNumber ? add(Node(n)) : value;
+  }
+
+  bool has_local(int at) const {
+    const Node& n = f_.nodes[at];
+    if (n.kind == NodeKind::kLocal) return true;
+    return std::any_of(n.kids.begin(), n.kids.end(),
+                       [this](int kid) { return kid >= 0 && has_local(kid); });
+  }
+
+  // A node that may stand in several places and is evaluated once. What depends on a variable of a
+  // comprehension has no one value.
+  int shared(int value) {
+    if (f_.nodes[value].kids.empty() || has_local(value) || f_.lets.size() == kMaxLets)
+      return value;
+    f_.lets.push_back({"", value});
+    return node(NodeKind::kLet, {}, static_cast<int>(f_.lets.size()) - 1);
   }
 
   // Whether `.word(` follows: an overload such as split.sizes(...), not an attribute.
@@ -456,15 +573,63 @@ class Compiler {
     return args;
   }
 
+  const Definition* find_definition(const std::string& name) const {
+    for (const std::vector<Definition>& defs : {std::cref(op_.defs), std::cref(*op_.shared_defs)}) {
+      for (const Definition& def : defs) {
+        if (def.name == name) return &def;
+      }
+    }
+    return nullptr;
+  }
+
+  // The definition's formula with `args` in the place of its parameters.
+  int inlined(const Definition& def, const CallArgs& args) {
+    std::string chain;
+    for (const Definition* outer : inside_) {
+      if (!chain.empty() || outer == &def) chain += outer->name + " -> ";
+    }
+    if (!chain.empty()) error("def '" + def.name + "' is made of itself: " + chain + def.name);
+    std::vector<int32_t> values(def.params.size(), -1);
+    const std::string takes = "def '" + def.name + "' takes " + std::to_string(values.size()) +
+                              " argument" + (values.size() == 1 ? "" : "s");
+    if (args.positional.size() > values.size())
+      error(takes + ", got " + std::to_string(args.positional.size()));
+    std::copy(args.positional.begin(), args.positional.end(), values.begin());
+    for (auto& [key, value] : args.named) {
+      const auto at = std::find(def.params.begin(), def.params.end(), key);
+      if (at == def.params.end()) error("def '" + def.name + "' has no argument '" + key + "'");
+      values[at - def.params.begin()] = value;
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i] < 0) error(takes + ", '" + def.params[i] + "' is missing");
+      if (count_word(def.text, def.params[i]) > 1) values[i] = shared(values[i]);
+    }
+    const bool of_file = std::none_of(op_.defs.begin(), op_.defs.end(),
+                                      [&](const Definition& own) { return &own == &def; });
+    const auto before =
+        std::make_tuple(source_, at_, token_, scope_start_, outside_record_, place_);
+    inside_.push_back(&def);
+    scope_start_ = scope_.size();
+    outside_record_ = of_file;
+    place_ = def.place;
+    for (size_t i = 0; i < values.size(); ++i) scope_.push_back({def.params[i], values[i]});
+    const int root = compile(def.text, dtype_rule_);
+    scope_.resize(scope_start_);
+    std::tie(source_, at_, token_, scope_start_, outside_record_, place_) = before;
+    inside_.pop_back();
+    return root;
+  }
+
   int call(const std::string& callee) {
     const CallArgs args = arguments();
+    if (const Definition* def = find_definition(callee)) return inlined(*def, args);
     if (is_host_function(callee.c_str(), dtype_rule_)) {
       if (!args.named.empty()) error("'" + callee + "' takes no keyword arguments");
       const int made = node(NodeKind::kHost, args.positional);
       f_.nodes[made].text = callee;
       return made;
     }
-    const Op* target = callee == op_.name ? &op_ : find_op(callee.c_str());
+    const Op* target = callee == op_.name ? &op_ : find_callee(callee);
     if (!target) error("unknown operator '" + callee + "'");
     std::vector<int32_t> kids(target->params.size(), -1);
     if (args.positional.size() > kids.size()) error("too many arguments for '" + callee + "'");
@@ -479,6 +644,10 @@ class Compiler {
       const Param& p = target->params[i];
       if (kids[i] < 0 && !p.has_default)
         error("'" + callee + "' needs the argument '" + p.name_text + "'");
+      if (kids[i] < 0 || p.choices.empty() || f_.nodes[kids[i]].kind != NodeKind::kString) continue;
+      const std::string& given = f_.nodes[kids[i]].text;
+      if (std::find(p.choices.begin(), p.choices.end(), given) == p.choices.end())
+        error("'" + given + "' is no value of '" + p.name_text + "' of '" + callee + "'");
     }
     const int made = node(NodeKind::kCall, kids);
     f_.nodes[made].callee = target;
@@ -487,39 +656,85 @@ class Compiler {
   }
 
   const Op& op_;
-  Formula& f_;
+  Tree& f_;
   int depth_ = 0;            // of the parser
   std::vector<int> depths_;  // of the trees under the nodes
   bool dtype_rule_ = false;
   std::string source_;
   size_t at_ = 0;
   Token token_;
+  std::string place_;      // file and line of what is compiled, where it is not the record's
+  std::vector<int> lets_;  // of Op::lets the index in Formula::lets
+  // Names of comprehensions and of definitions' arguments, with their nodes; those from
+  // scope_start_ on can be seen.
   std::vector<std::pair<std::string, int>> scope_;
+  size_t scope_start_ = 0;
+  bool outside_record_ = false;  // in a definition of the file
+  std::vector<const Definition*> inside_;
 };
 
 }  // namespace
 
+FreshOps::FreshOps(const std::vector<std::unique_ptr<Op>>& ops) { fresh_ops = &ops; }
+FreshOps::~FreshOps() { fresh_ops = nullptr; }
+
 std::shared_ptr<Formula> compile_formulas(const Op& op) {
   auto f = std::make_shared<Formula>();
-  Compiler compiler(op, *f);
-  for (auto& [name, text] : op.lets) f->lets.push_back({name, compiler.compile(text, false)});
-  if (!op.decomp_text.empty() && op.decomp_text.rfind("function ", 0) != 0)
-    f->decomp = compiler.compile(op.decomp_text, false);
+  Tree tree;
+  Compiler compiler(op, tree);
+  auto block = [&](const std::string& text, bool dtype_rule = false) {
+    return append_block(tree, compiler.compile(text, dtype_rule), *f);
+  };
+  for (auto& [name, text] : op.lets) compiler.let(name, text);
+  if (!op.decomp_text.empty() && !decomp_function(op))
+    f->decomp = block(op.decomp_text);
   f->vjps.assign(op.params.size(), -1);
-  f->refused.assign(op.params.size(), 0);
   for (auto& [arg, text] : op.vjps) {
     for (size_t i = 0; i < op.params.size(); ++i) {
-      if (op.params[i].name_text == arg) f->vjps[i] = compiler.compile(text, false);
+      if (op.params[i].name_text == arg) f->vjps[i] = block(text);
     }
   }
   f->jvps.assign(op.ret_names.size(), -1);
-  for (auto& [ret, text] : op.jvps) f->jvps[ret] = compiler.compile(text, false);
-  for (const std::string& text : op.dtype_text) f->dtypes.push_back(compiler.compile(text, true));
-  if (!op.compute_text.empty() && op.compute_text != "out" && op.compute_text != "promote(all)") {
-    f->compute = compiler.compile(op.compute_text, true);
+  for (auto& [ret, text] : op.jvps) f->jvps[ret] = block(text);
+  for (const std::string& text : op.dtype_text) f->dtypes.push_back(block(text, true));
+  if (!op.compute_text.empty() && op.compute_text != "out" && op.compute_text != "promote(all)")
+    f->compute = block(op.compute_text, true);
+  for (const std::string& text : op.shape_formulas) f->shapes.push_back(block(text, true));
+  for (const Check& check : op.checks) {
+    CheckBlocks blocks;
+    blocks.condition = append_block(tree, compiler.condition(check), *f);
+    for (const auto& [text, value] : compiler.message(check)) {
+      blocks.texts.push_back(text);
+      if (value >= 0) blocks.values.push_back(append_block(tree, value, *f));
+    }
+    f->checks.push_back(std::move(blocks));
   }
-  if (op.shape_rule == ShapeRule::kFormula) f->shape = compiler.compile(op.shape_text, false);
+  // Those without a name are values that definitions were given.
+  for (const LetBinding& let : tree.lets) {
+    f->let_names.push_back(let.name);
+    f->lets.push_back(append_block(tree, let.root, *f));
+  }
+  f->locals = tree.locals;
   return f;
+}
+
+void check_definitions(const Op& op) {
+  auto compile = [&op](const Definition& def, bool of_host_data) {
+    Tree scratch;
+    Compiler compiler(op, scratch);
+    for (auto& [name, text] : op.lets) compiler.let(name, text);
+    compiler.definition(def, of_host_data);
+  };
+  for (const std::vector<Definition>& defs : {std::cref(op.defs), std::cref(*op.shared_defs)}) {
+    for (const Definition& def : defs) {
+      try {
+        compile(def, true);
+        continue;
+      } catch (const Error&) {
+      }
+      compile(def, false);  // of tensors: `max` and others are then operators
+    }
+  }
 }
 
 }  // namespace rabbet

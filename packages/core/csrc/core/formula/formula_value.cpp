@@ -1,60 +1,150 @@
 #include "formula/formula_value.h"
 
 #include <algorithm>
-#include <cstdlib>
 
-#include "call/check_call.h"
 #include "call/dispatch.h"
-#include "device/backends.h"
+#include "rules/shape_rules.h"
 #include "tensor/dtype.h"
-#include "tensor/promotion.h"
 #include "thread/error.h"
 
 namespace rabbet {
 
-Val Val::from(const RbValue& value) {
-  if (value.tag == RB_INTS) {
-    Val x = list();
-    for (uint32_t i = 0; i < value.len; ++i) x.items->push_back(integer(value.v.is[i]));
-    return x;
+/// Memory of lists and complex numbers; counted, by one thread.
+struct Shared {
+  int64_t count = 0;
+  std::vector<int64_t> ints;
+  std::vector<Val> items;
+  double parts[2] = {0, 0};
+};
+
+namespace {
+Shared* shared_of(uintptr_t owner) { return reinterpret_cast<Shared*>(owner & ~uintptr_t{1}); }
+RbTensor* tensor_of(uintptr_t owner) { return reinterpret_cast<RbTensor*>(owner); }
+}  // namespace
+
+void Val::keep() const {
+  if (owner_ & 1) {
+    ++shared_of(owner_)->count;
+  } else if (owner_) {
+    retain(tensor_of(owner_));
   }
-  if (value.tag == RB_TENSORS) {
-    Val x = list();
-    for (uint32_t i = 0; i < value.len; ++i) {
-      x.items->push_back(value.v.ts[i] ? borrow(value_tensor(value.v.ts[i])) : Val());
-    }
-    return x;
-  }
-  return borrow(value);
 }
 
-Val Val::complex(double re, double im) {
+void Val::drop() {
+  if (!(owner_ & 1)) {
+    release(tensor_of(owner_));
+  } else if (--shared_of(owner_)->count == 0) {
+    delete shared_of(owner_);
+  }
+}
+
+Val Val::shared(uint32_t tag, Shared* memory) {
   Val x;
-  x.parts_ = std::shared_ptr<double>(new double[2]{re, im}, std::default_delete<double[]>());
-  x.v.tag = RB_COMPLEX;
-  x.v.v.fs = x.parts_.get();
+  x.v.tag = tag;
+  x.owner_ = reinterpret_cast<uintptr_t>(memory) | 1;
+  memory->count = 1;
   return x;
 }
 
-Described describe(const Val& x) {
+Val Val::complex(double re, double im) {
+  auto* memory = new Shared;
+  memory->parts[0] = re;
+  memory->parts[1] = im;
+  Val x = shared(RB_COMPLEX, memory);
+  x.v.v.fs = memory->parts;
+  return x;
+}
+
+Val Val::ints(std::vector<int64_t> values) {
+  auto* memory = new Shared;
+  memory->ints = std::move(values);
+  Val x = shared(RB_INTS, memory);
+  x.v.len = static_cast<uint32_t>(memory->ints.size());
+  x.v.v.is = memory->ints.data();
+  return x;
+}
+
+Val Val::list(std::vector<Val> items) {
+  const bool whole =
+      std::all_of(items.begin(), items.end(), [](const Val& v) { return v.tag() == RB_INT; });
+  if (whole) {
+    std::vector<int64_t> values;
+    for (const Val& v : items) values.push_back(v.v.v.i);
+    return ints(std::move(values));
+  }
+  auto* memory = new Shared;
+  memory->items = std::move(items);
+  Val x = shared(RB_OBJECT, memory);
+  x.v.len = static_cast<uint32_t>(memory->items.size());
+  return x;
+}
+
+Val Val::shape_of(Val x, const int64_t* shape, int ndim) {
+  x.v = value_none();
+  x.v.tag = RB_INTS;
+  x.v.len = static_cast<uint32_t>(ndim);
+  x.v.v.is = shape;
+  return x;
+}
+
+Val Val::at(size_t i) const {
+  if (v.tag == RB_INTS) return integer(v.v.is[i]);
+  if (v.tag == RB_TENSORS) return v.v.ts[i] ? borrow(value_tensor(v.v.ts[i])) : Val();
+  return shared_of(owner_)->items[i];
+}
+
+RbTensor* Val::take() {
+  if (owner_ == reinterpret_cast<uintptr_t>(v.v.t)) {
+    owner_ = 0;
+  } else {
+    retain(v.v.t);
+  }
+  return v.v.t;
+}
+
+Described describe(const RbValue& x) {
   Described d;
-  if (x.tag() == RB_TENSOR) {
-    const RbTensor* t = x.v.v.t;
+  if (x.tag == RB_TENSOR) {
+    const RbTensor* t = x.v.t;
     d = {true, t->ndim, t->dtype_id, t->backend, t->device.id, t->shape};
-  } else if (x.tag() == RB_META) {
-    const RbMeta* m = x.v.v.meta;
+  } else if (x.tag == RB_META) {
+    const RbMeta* m = x.v.meta;
     d = {true, m->ndim, m->dtype_id, m->backend, m->device_index, m->shape};
   }
   return d;
 }
 
-Val as_list(const Val& v, const std::string& where) {
-  if (!v.items) fail(RB_E_INTERNAL, "%s: a formula expected a list", where.c_str());
-  return v;
+std::string value_text(const Val& v) {
+  if (v.is_list()) {
+    std::string text;
+    for (size_t i = 0; i < v.size(); ++i) text += (i ? ", " : "") + value_text(v.at(i));
+    return "(" + text + (v.size() == 1 ? ",)" : ")");
+  }
+  switch (v.tag()) {
+    case RB_NONE:
+      return "None";
+    case RB_BOOL:
+      return v.v.v.i ? "True" : "False";
+    case RB_INT:
+      return std::to_string(v.v.v.i);
+    case RB_FLOAT: {
+      char text[32];
+      std::snprintf(text, sizeof text, "%g", v.v.v.f);
+      return text;
+    }
+    case RB_STR:
+      return std::string(v.v.v.s, v.v.len);
+    case RB_DTYPE:
+      return kDTypes[v.v.v.i].name;
+    case RB_TENSOR:
+      return "a tensor of shape " + shape_text(v.v.v.t->ndim, v.v.v.t->shape);
+    default:
+      return "?";
+  }
 }
 
-double number_value(const Val& x) {
-  return x.tag() == RB_FLOAT ? x.v.v.f : static_cast<double>(x.v.v.i);
+double number_value(const RbValue& x) {
+  return x.tag == RB_FLOAT ? x.v.f : static_cast<double>(x.v.i);
 }
 
 Val negate_number(const Val& x) {
@@ -72,6 +162,32 @@ Val conj_number(const Val& x) {
   return x.tag() == RB_COMPLEX ? Val::complex(x.v.v.fs[0], -x.v.v.fs[1]) : x;
 }
 
+bool truth(const RbValue& v, const Op& op) {
+  switch (v.tag) {
+    case RB_NONE:
+    case RB_ZERO:
+      return false;
+    case RB_BOOL:
+    case RB_INT:
+      return v.v.i != 0;
+    case RB_FLOAT:
+      return v.v.f != 0;
+    case RB_STR:
+    case RB_INTS:
+    case RB_TENSORS:
+    case RB_OBJECT:
+      return v.len != 0;
+    default:
+      fail(RB_E_INTERNAL, "%s: %s: a condition must be host data, not a tensor", op.file.c_str(),
+           op.name.c_str());
+  }
+}
+
+bool is_zero(const RbValue& v) {
+  if (v.tag == RB_ZERO || v.tag == RB_NONE) return true;
+  return v.tag >= RB_BOOL && v.tag <= RB_FLOAT && number_value(v) == 0;
+}
+
 bool vanishes(const Op& op, const RbValue* values, uint32_t given) {
   bool linear = false;
   for (size_t i = 0; i < op.params.size(); ++i) {
@@ -86,10 +202,7 @@ bool vanishes(const Op& op, const RbValue* values, uint32_t given) {
 }
 
 RbValue take_tensor(Val& x, const std::string& where) {
-  if (x.is_tensor()) {
-    retain(x.v.v.t);
-    return x.v;
-  }
+  if (x.is_tensor()) return value_tensor(x.take());
   if (x.is_number()) {
     static const Op* const full = find_op("full");
     RbValue args[4] = {value_none(), x.v, value_none(), value_none()};
@@ -99,14 +212,15 @@ RbValue take_tensor(Val& x, const std::string& where) {
   fail(RB_E_INTERNAL, "%s: a formula gave no tensor", where.c_str());
 }
 
-RbValue take_tensors(Val& x, const std::string& where) {
-  const Val items = as_list(x, where);
+RbValue take_tensors(const Val& x, const std::string& where) {
+  if (!x.is_list()) fail(RB_E_INTERNAL, "%s: a formula expected a list", where.c_str());
   RbValue out = value_none();
   out.tag = RB_TENSORS;
-  RbTensor** array = tensors_new(static_cast<uint32_t>(items.items->size()));
+  RbTensor** array = tensors_new(static_cast<uint32_t>(x.size()));
   out.v.ts = array;
   try {
-    for (Val& item : *items.items) {
+    for (size_t i = 0; i < x.size(); ++i) {
+      Val item = x.at(i);
       if (item.tag() != RB_ZERO && item.tag() != RB_NONE)
         array[out.len] = take_tensor(item, where).v.t;
       ++out.len;
@@ -116,84 +230,6 @@ RbValue take_tensors(Val& x, const std::string& where) {
     throw;
   }
   return out;
-}
-
-// ---- CallFrame
-
-void CallFrame::set(int i, Val v) {
-  const Param& p = op.params[i];
-  given |= 1u << i;
-  if (v.items) {
-    if (p.type == RB_A_TENSORS) {
-      std::vector<RbTensor*> list;
-      for (Val& item : *v.items) list.push_back(item.is_tensor() ? item.v.v.t : nullptr);
-      tensors_.push_back(std::move(list));
-      values[i].tag = RB_TENSORS;
-      values[i].len = static_cast<uint32_t>(tensors_.back().size());
-      values[i].v.ts = tensors_.back().data();
-    } else {
-      std::vector<int64_t> list;
-      for (Val& item : *v.items) list.push_back(item.v.v.i);
-      ints_.push_back(std::move(list));
-      values[i].tag = RB_INTS;
-      values[i].len = static_cast<uint32_t>(ints_.back().size());
-      values[i].v.is = ints_.back().data();
-    }
-  } else {
-    values[i] = v.v;
-    const bool wants_list = p.type == RB_A_INTS || p.type == RB_A_DIMS || p.type == RB_A_SIZE;
-    if (wants_list && v.tag() == RB_INT) {
-      ints_.emplace_back(p.fixed_len ? p.fixed_len : 1, v.v.v.i);
-      values[i].tag = RB_INTS;
-      values[i].len = static_cast<uint32_t>(ints_.back().size());
-      values[i].v.is = ints_.back().data();
-    }
-    if (p.type == RB_A_FLOAT && (v.tag() == RB_INT || v.tag() == RB_BOOL)) {
-      values[i] = value_float(static_cast<double>(v.v.v.i));
-    }
-  }
-  if (i < 6) {
-    first_[i] = std::move(v);
-  } else {
-    others_.emplace_back(i, std::move(v));
-  }
-}
-
-bool CallFrame::has_tensors() const {
-  return std::any_of(values, values + count,
-                     [](const RbValue& v) { return v.tag == RB_TENSOR || v.tag == RB_TENSORS; });
-}
-
-Val CallFrame::kept(int i) const {
-  if (i < 6) return first_[i];
-  for (auto& [index, value] : others_) {
-    if (index == i) return value;
-  }
-  return Val::borrow(values[i]);
-}
-
-void CallFrame::fill_defaults() {
-  for (int i = 0; i < count; ++i) {
-    if (!(given >> i & 1)) values[i] = op.params[i].default_value;
-  }
-}
-
-Val CallFrame::run() {
-  RbValue rets[8];
-  const int nrets = op.info.nrets;
-  for (int i = 0; i < nrets; ++i) rets[i] = value_none();
-  check(check_call(&op, values, count, rets, nrets, 0));
-  check(call(&op, values, count, rets, nrets));
-  if (nrets == 1 && rets[0].tag == RB_TENSOR) return Val::own(TensorRef(rets[0].v.t));
-  Val list = Val::list();
-  if (nrets == 1) {
-    for (uint32_t i = 0; i < rets[0].len; ++i)
-      list.items->push_back(Val::own(TensorRef(rets[0].v.ts[i])));
-    std::free(const_cast<RbTensor**>(rets[0].v.ts));
-  } else {
-    for (int i = 0; i < nrets; ++i) list.items->push_back(Val::own(TensorRef(rets[i].v.t)));
-  }
-  return list;
 }
 
 }  // namespace rabbet

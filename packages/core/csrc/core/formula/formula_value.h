@@ -1,7 +1,7 @@
-// Values of formulas while they run, and calls of operators with them.
+// Values of formulas while they run, and what the host computes with them.
 #pragma once
-#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "record/op.h"
@@ -9,52 +9,72 @@
 
 namespace rabbet {
 
-/// A value: an RbValue that keeps alive what it points to. Lists are lists of values.
-struct Val {
+struct Shared;
+
+/// A value: an RbValue and what it keeps alive, a tensor or shared memory. Lists are RB_INTS,
+/// RB_TENSORS (as the boundary gives them) or, of any values, RB_OBJECT.
+class Val {
+ public:
+  Val() = default;
+  Val(const Val& other) : v(other.v), owner_(other.owner_) { keep(); }
+  Val(Val&& other) noexcept : v(other.v), owner_(std::exchange(other.owner_, 0)) {}
+  Val& operator=(Val other) noexcept {
+    v = other.v;
+    std::swap(owner_, other.owner_);
+    return *this;
+  }
+  ~Val() {
+    if (owner_) drop();
+  }
+
   RbValue v = value_none();
-  TensorRef tensor;                         // owner of v.v.t, where this value owns one
-  std::shared_ptr<std::vector<Val>> items;  // v.tag is then RB_OBJECT
 
   uint32_t tag() const { return v.tag; }
   bool is_tensor() const { return v.tag == RB_TENSOR; }
   bool is_number() const { return v.tag >= RB_BOOL && v.tag <= RB_COMPLEX; }
+  bool is_integer() const { return v.tag == RB_BOOL || v.tag == RB_INT; }
+  bool is_list() const {
+    return v.tag == RB_INTS || v.tag == RB_TENSORS || (v.tag == RB_OBJECT && (owner_ & 1));
+  }
+  size_t size() const { return v.len; }  // of a list
+  Val at(size_t i) const;
 
   static Val borrow(const RbValue& value) {
     Val x;
     x.v = value;
     return x;
   }
-  /// As `borrow`; lists of the boundary become lists here.
-  static Val from(const RbValue& value);
   static Val own(TensorRef t) {
     Val x;
     x.v = value_tensor(t.get());
-    x.tensor = std::move(t);
+    x.owner_ = reinterpret_cast<uintptr_t>(t.release_ownership());
     return x;
   }
   static Val boolean(bool b) { return borrow(value_bool(b)); }
   static Val integer(int64_t i) { return borrow(value_int(i)); }
   static Val number(double f) { return borrow(value_float(f)); }
   static Val complex(double re, double im);
-  static Val dtype(int id) {
-    RbValue v = value_int(id);
-    v.tag = RB_DTYPE;
-    return borrow(v);
-  }
-  static Val zero() {
-    RbValue v = value_none();
-    v.tag = RB_ZERO;
-    return borrow(v);
-  }
-  static Val list() {
-    Val x;
-    x.v.tag = RB_OBJECT;
-    x.items = std::make_shared<std::vector<Val>>();
-    return x;
-  }
+  static Val dtype(int id) { return tagged(RB_DTYPE, id); }
+  static Val zero() { return tagged(RB_ZERO, 0); }
+  static Val ints(std::vector<int64_t> values);
+  static Val list(std::vector<Val> items);
+  /// The shape of `x`, a tensor or what stands in for one.
+  static Val shape_of(Val x, const int64_t* shape, int ndim);
+
+  /// The owned tensor of an RB_TENSOR value: this one's, or a share of it.
+  RbTensor* take();
 
  private:
-  std::shared_ptr<double> parts_;  // of a complex number
+  static Val tagged(uint32_t tag, int64_t i) {
+    RbValue v = value_int(i);
+    v.tag = tag;
+    return borrow(v);
+  }
+  static Val shared(uint32_t tag, Shared* memory);
+  void keep() const;
+  void drop();
+
+  uintptr_t owner_ = 0;  // a tensor; with the lowest bit set: a Shared
 };
 
 /// Shape and dtype of a tensor or of the RbMeta that stands in for one.
@@ -63,17 +83,25 @@ struct Described {
   int ndim = 0, dtype = 0, backend = 0, device = 0;
   const int64_t* shape = nullptr;
 };
-Described describe(const Val& v);
+Described describe(const RbValue& v);
 
-Val as_list(const Val& v, const std::string& where);
-double number_value(const Val& v);  // of a real number
+/// As messages say it: a list as "(2, 3)", a dtype by its name.
+std::string value_text(const Val& v);
+double number_value(const RbValue& v);  // of a real number
 Val negate_number(const Val& v);
 Val conj_number(const Val& v);
+/// Whether host data counts as true; throws Error where it is no host data.
+bool truth(const RbValue& v, const Op& op);
+/// Whether a derivative is known to be zero.
+bool is_zero(const RbValue& v);
 
 enum class Operator : uint8_t;
 Val host_binary(Operator op, const Val& x, const Val& y, const std::string& where);
+
+struct HostFunction;
+const HostFunction* find_host_function(const char* name);
 bool is_host_function(const char* name, bool dtype_rule);
-Val run_host_function(const std::string& name, const std::vector<Val>& args,
+Val run_host_function(const HostFunction& f, const Val* values, int count,
                       const std::string& where);
 
 /// Whether an elementwise call is zero because all of its linear arguments are; of `values`, those
@@ -83,30 +111,6 @@ bool vanishes(const Op& op, const RbValue* values, uint32_t given);
 /// The value as an owned RB_TENSOR / RB_TENSORS; a number becomes a 0-d tensor of the default
 /// device.
 RbValue take_tensor(Val& v, const std::string& where);
-RbValue take_tensors(Val& v, const std::string& where);
-
-/// One call: values converted for the boundary, kept alive until it is over.
-struct CallFrame {
-  explicit CallFrame(const Op& op) : op(op), count(static_cast<int>(op.params.size())) {}
-  void set(int i, Val v);
-  void fill_defaults();
-  Val run();
-  /// Whether some argument is a tensor or a list of tensors.
-  bool has_tensors() const;
-  /// The value that was set for argument `i`.
-  Val kept(int i) const;
-
-  const Op& op;
-  const int count;
-  RbValue values[32];  // those that were set, and all after fill_defaults
-  uint32_t given = 0;
-
- private:
-  // Most operators have few arguments: those need no memory of their own.
-  Val first_[6];
-  std::vector<std::pair<int, Val>> others_;
-  std::vector<std::vector<int64_t>> ints_;
-  std::vector<std::vector<RbTensor*>> tensors_;
-};
+RbValue take_tensors(const Val& v, const std::string& where);
 
 }  // namespace rabbet

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "device/reserved.h"
+#include "layer/composite.h"
 #include "layer/transforms.h"
 #include "thread/error.h"
 
@@ -18,21 +19,29 @@ namespace {
 constexpr int kPhaseSpan = 100, kPhases = 8, kBitsPerPhase = 5;
 // Transforms are ordered by the stack, not by their bits, which no tensor carries.
 constexpr uint32_t kFirstTransformPhase = 450, kLastTransformPhase = 499;
-constexpr int kFirstTransformBit = 16, kTransformBits = 8;
+constexpr int kFirstTransformBit = kCompositeSlot + 1, kTransformBits = 7;
 
-// By key bit; never destroyed. One layer is core's own: where the transforms of the stack run.
+LayerEntry make_own(int bit, const char* name, uint32_t phase, RbFn fallback) {
+  LayerEntry own;
+  own.name = name;
+  own.provider = "rabbet-core";
+  own.bit = bit;
+  own.active = true;
+  own.desc.struct_size = sizeof own.desc;
+  own.desc.name = name;
+  own.desc.phase = phase;
+  own.desc.on_missing = RB_L_FALLBACK;
+  own.desc.fallback = fallback;
+  return own;
+}
+
+// By key bit; never destroyed. Two layers are core's own: where the transforms of the stack run,
+// and where calls end that a composite's layer did not take.
 LayerEntry* const layers = [] {
   auto* all = new LayerEntry[kKeyBits];
-  LayerEntry& slot = all[kTransformSlot];
-  slot.name = "transforms";
-  slot.provider = "rabbet-core";
-  slot.bit = kTransformSlot;
-  slot.active = true;
-  slot.desc.struct_size = sizeof slot.desc;
-  slot.desc.name = "transforms";
-  slot.desc.phase = kFirstTransformPhase;
-  slot.desc.on_missing = RB_L_FALLBACK;
-  slot.desc.fallback = run_transform;
+  all[kTransformSlot] = make_own(kTransformSlot, "transforms", kFirstTransformPhase, run_transform);
+  all[kCompositeSlot] =
+      make_own(kCompositeSlot, "composites", kPhaseSpan * kPhases, refuse_composite);
   return all;
 }();
 std::mutex mutex;
@@ -260,6 +269,7 @@ void drop_layer(int bit) {
   layers[bit] = LayerEntry{};
 }
 const LayerEntry& layer_entry(int bit) { return layers[bit]; }
+LayerEntry& own_layer_entry(int bit) { return layers[bit]; }
 
 int find_layer(const char* name) {
   for (int bit = kBackendBits; bit < kKeyBits; ++bit) {
@@ -271,7 +281,7 @@ int find_layer(const char* name) {
 std::vector<const LayerEntry*> layers_in_order() {
   std::vector<const LayerEntry*> order;
   for (int bit = kKeyBits - 1; bit >= kBackendBits; --bit) {
-    if (layers[bit].bit >= 0) order.push_back(&layers[bit]);
+    if (layers[bit].bit >= 0 && bit != kCompositeSlot) order.push_back(&layers[bit]);
   }
   return order;
 }

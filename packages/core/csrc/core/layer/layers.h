@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "rabbet/abi.h"
+#include "rabbet/composite.h"
+#include "rabbet/trace.h"
 
 namespace rabbet {
 
@@ -13,6 +14,15 @@ struct LayerEntry {
   std::vector<std::string> before, after;
   int bit = -1;
   bool active = false;
+  // Of a layer that has described its composites: `desc` has what core put in front of the layer's
+  // own fallback then.
+  bool has_composites = false;
+  RbCompositeLayer composites{};
+  std::string composite_name;
+  RbFn own_fallback = nullptr;
+  void* own_self = nullptr;
+  RbRealFn real = nullptr;  // what runs where values of its tensors are needed
+  void* real_self = nullptr;
 };
 /// What a range of phases is for; all ranges, first to run first.
 struct PhaseRange {
@@ -35,6 +45,8 @@ int stage_layer(const RbLayer& layer, const std::string& provider);  // returns 
 void activate_layer(int bit);
 void drop_layer(int bit);
 const LayerEntry& layer_entry(int bit);
+/// The same for who changes what a layer has said of itself.
+LayerEntry& own_layer_entry(int bit);
 int find_layer(const char* name);  // key bit, -1: not loaded
 std::vector<const LayerEntry*> layers_in_order();
 

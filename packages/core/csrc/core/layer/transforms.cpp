@@ -1,13 +1,15 @@
 #include "layer/transforms.h"
 
 #include <atomic>
+#include <cstddef>
 #include <new>
 #include <unordered_map>
 
 #include "call/dispatch.h"
 #include "formula/formula.h"
-#include "formula/formula_nodes.h"
+#include "formula/formula_program.h"
 #include "layer/layers.h"
+#include "tensor/dtype.h"
 #include "thread/error.h"
 #include "thread/thread_state.h"
 
@@ -201,6 +203,7 @@ Tensor* tensor_wrap_along(int32_t level, TensorRef inner, int64_t dim) {
 }
 
 Tensor* tensor_alias(RbTensor* t) {
+  if (t->flags & RB_T_COMPOSITE) return composite_alias(t);
   if (t->flags & RB_T_WRAPPER) {
     const RbWrap& wrap = wrap_of(t);
     Tensor* other = make_wrapper(t->level, wrap, t->ndim, t->shape, t->strides);
@@ -211,25 +214,99 @@ Tensor* tensor_alias(RbTensor* t) {
   return tensor_share(t, t->ndim, t->shape, t->strides, t->data);
 }
 
-const RbTensor* readable(const RbTensor* t, const char* what) {
-  while (t->flags & RB_T_WRAPPER) {
-    const TransformFrame* frame = live_frame(t->level, wrap_of(t).serial);
-    if (!frame) fail_left(what, t->level);
-    if (!(frame->flags & RB_X_READABLE)) {
-      fail(
-          RB_E_STATE,
-          "%s: not possible inside '%s': the tensor stands for many values there, of which none is "
-          "the one; compute with the tensor itself, for example with where() instead of a branch",
-          what, layer_entry(frame->layer).name.c_str());
-    }
-    const RbLayer& desc = layer_entry(frame->layer).desc;
-    if (desc.refresh) {
-      const Below below(t->level);
-      check(desc.refresh(frame->frame, const_cast<RbTensor*>(t)));
-    }
-    t = wrap_of(t).inner;
+namespace {
+
+// While a layer that is no transform gives values: below it, as its handlers run.
+class BelowLayer {
+ public:
+  explicit BelowLayer(int bit) : exclude_(state_.exclude) { state_.exclude |= ~uint64_t{0} << bit; }
+  ~BelowLayer() { state_.exclude = exclude_; }
+  BelowLayer(const BelowLayer&) = delete;
+  BelowLayer& operator=(const BelowLayer&) = delete;
+
+ private:
+  ThreadState& state_ = thread_state();
+  uint64_t exclude_;
+};
+
+TensorRef real_values(const LayerEntry& layer, void* frame, RbTensor* t, const char* what) {
+  RbTensor* made = nullptr;
+  check(layer.real(layer.real_self, frame, t, what, &made));
+  const TensorRef real(made);
+  if (!real || real.get() == t || real->numel != t->numel || real->dtype_id != t->dtype_id) {
+    fail(RB_E_PLUGIN,
+         "%s: the data hook of the layer '%s' [%s] gave %s where the values of a tensor of %lld "
+         "elements of %s are needed",
+         what, layer.name.c_str(), layer.provider.c_str(),
+         !real             ? "nothing"
+         : real.get() == t ? "the tensor itself"
+                           : "another number of elements, or another dtype",
+         static_cast<long long>(t->numel), kDTypes[t->dtype_id].name);
   }
-  return t;
+  return real;
+}
+
+TensorRef wrapper_values(RbTensor* t, const char* what) {
+  const TransformFrame* frame = live_frame(t->level, wrap_of(t).serial);
+  if (!frame) fail_left(what, t->level);
+  const LayerEntry& layer = layer_entry(frame->layer);
+  const Below below(t->level);
+  if (layer.real) return real_values(layer, frame->frame, t, what);
+  if (!(frame->flags & RB_X_READABLE)) {
+    fail(RB_E_STATE,
+         "%s: not possible inside '%s': the tensor stands for many values there, of which none is "
+         "the one; compute with the tensor itself, for example with where() instead of a branch",
+         what, layer.name.c_str());
+  }
+  if (layer.desc.refresh) check(layer.desc.refresh(frame->frame, t));
+  return TensorRef::share(wrap_of(t).inner);
+}
+
+TensorRef composite_values(RbTensor* t, const char* what) {
+  const LayerEntry& layer = layer_entry(body_of(t).layer);
+  if (!layer.real) {
+    fail(RB_E_STATE,
+         "%s: the tensor is a composite of the layer '%s' [%s]: it has no memory of its own, and "
+         "the layer has no data hook that would give its values",
+         what, layer.name.c_str(), layer.provider.c_str());
+  }
+  const BelowLayer below(layer.bit);
+  return real_values(layer, nullptr, t, what);
+}
+
+}  // namespace
+
+TensorRef readable(const RbTensor* t, const char* what) {
+  TensorRef at = TensorRef::share(const_cast<RbTensor*>(t));
+  while (is_made_of_parts(at.get())) {
+    at = at->flags & RB_T_WRAPPER ? wrapper_values(at.get(), what)
+                                  : composite_values(at.get(), what);
+  }
+  return at;
+}
+
+Composition composition(const RbTensor* t) {
+  if (!is_made_of_parts(t)) fail(RB_E_TYPE, "the tensor has memory of its own: it is no composite");
+  Composition c{-1,      t->backend, t->device.id, t->dtype_id, t->ndim, t->shape, t->strides,
+                nullptr, 0,          nullptr,      0,           nullptr};
+  if (t->flags & RB_T_COMPOSITE) {
+    const Body& body = body_of(t);
+    c.layer = body.layer;
+    c.parts = body.parts();
+    c.nparts = body.nparts;
+    c.blob = body.blob();
+    c.nbytes = body.nbytes;
+    return c;
+  }
+  const RbWrap& wrap = wrap_of(t);
+  static_assert(offsetof(RbWrap, second) == offsetof(RbWrap, inner) + sizeof(RbTensor*) &&
+                offsetof(RbWrap, serial) == offsetof(RbWrap, bits) + sizeof(int64_t));
+  if (const TransformFrame* frame = live_frame(t->level, wrap.serial)) c.layer = frame->layer;
+  c.parts = &wrap.inner;
+  c.nparts = wrap.second ? 2 : 1;
+  c.blob = &wrap.bits;
+  c.nbytes = sizeof wrap.bits + sizeof wrap.serial;
+  return c;
 }
 
 namespace {
@@ -237,14 +314,13 @@ namespace {
 // Whether a call of `op` may draw random numbers: itself, or in its decomposition.
 bool draws(const Op& op) {
   if (op.info.kind == RB_KIND_RANDOM) return true;
-  if (op.info.kind != RB_KIND_COMPOSITE) return false;
-  if (op.rules[kDecompRule].fn) return false;  // what it calls is asked
+  if (op.info.kind != RB_KIND_COMPOSITE && op.info.kind != RB_KIND_CREATION) return false;
+  if (op.rules[kDecompRule].fn || decomp_function(op)) return false;  // what it calls is asked
   static thread_local std::unordered_map<const Op*, bool> known;
   const auto [at, is_new] = known.emplace(&op, false);
   if (!is_new) return at->second;
   bool found = false;
-  for (const Node& n : compiled(op).nodes)
-    found = found || (n.kind == NodeKind::kCall && draws(*n.callee));
+  for (const Callee& c : compiled(op).callees) found = found || draws(*c.op);
   return known[&op] = found;
 }
 

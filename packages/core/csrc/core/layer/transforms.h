@@ -29,9 +29,12 @@ Tensor* tensor_wrap_along(int32_t level, TensorRef inner, int64_t dim);
 /// The same values in the same storage, without plugin data and without a view record.
 Tensor* tensor_alias(RbTensor* t);
 
-/// The tensor whose memory holds the value of `t`: itself, or what a transform lets stand for it.
-/// Throws Error naming `what` where a transform has no one value for it.
-const RbTensor* readable(const RbTensor* t, const char* what);
+/// The tensor whose memory holds the value of `t`: itself, or what its transform or the layer of a
+/// composite gives for it. Throws Error naming `what` where there is none.
+TensorRef readable(const RbTensor* t, const char* what);
+
+/// What a tensor without memory is made of. Throws RB_E_TYPE for one that has memory.
+Composition composition(const RbTensor* t);
 
 /// While a kernel runs that may call anything: it is outside all levels, and may enter its own.
 class InsideKernel {

@@ -1,4 +1,4 @@
-#Generates a source file that holds the text of ops/*.rec (in chunks: compilers limit one literal's length).
+# Generates a source file that holds the text of ops/*.rec (in chunks: compilers limit one literal's length).
 file(GLOB RABBET_RECORDS CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/ops/*.rec)
 set(RABBET_EMBEDDED_RECORDS ${CMAKE_CURRENT_BINARY_DIR}/embedded_records.cpp)
 set(text "namespace rabbet {\nstruct EmbeddedFile {\n  const char* name;\n  const char* text;\n};\n")

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "rabbet/abi.h"
+#include "record/core_signature.h"
 
 namespace rabbet {
 
@@ -21,23 +22,48 @@ struct Param : RbArgInfo {
   bool has_default = false;
   std::vector<int64_t> default_ints;  // storage of a list default
   std::string default_str;
+  std::vector<std::string> choices;  // str{'a','b'}: the values that it may have; empty: any
 };
+
+/// `def NAME(PARAMS) = TEXT`: a part of formulas that is no operator.
+struct Definition {
+  std::string name, text, place;  // place: file:line
+  std::vector<std::string> params;
+};
+
+/// `check CONDITION : MESSAGE`, with formulas in braces in the message.
+struct Check {
+  std::string condition, message, place;
+  int32_t code;  // RB_E_*
+};
+
+/// Handler.flags of a kernel that computes a formula of the record (RbFormulaKernel).
+constexpr uint32_t kFormulaFlag = 8;
 
 /// One slot of an operator's table, indexed by key bit.
 struct Handler {
   RbFn fn = nullptr;
   void* self = nullptr;
-  uint32_t flags = 0;  // RB_K_*
+  uint32_t flags = 0;  // RB_K_*, kFormulaFlag
   uint64_t dtype_mask = 0;
-  const char* provider = nullptr;  // wheel and version, for messages
+  uint64_t uniform_dtypes = 0;  // of uniform calls that need nothing but this kernel (call/plan.h)
+  uint64_t reads_args = 0, reads_rets = 0;  // of a vjp rule: whose values it reads
+  const char* provider = nullptr;           // wheel and version, for messages
 };
 
-/// Rules that may be functions (Op::rules); RbKernel.backend names them "decomp", "shape", ...
-enum RuleSlot { kDecompRule, kShapeRule, kVjpRule, kJvpRule, kRuleSlots };
+/// Rules that may be functions (Op::rules).
+enum RuleSlot {
+  kDecompRule = RB_RULE_DECOMP,
+  kShapeRule = RB_RULE_SHAPE,
+  kVjpRule = RB_RULE_VJP,
+  kJvpRule = RB_RULE_JVP,
+  kRuleSlots
+};
 
 constexpr int kBackendBits = 16;  // key bits 0..15: backends by id
 constexpr int kKeyBits = 64;
 constexpr uint64_t kBackendMask = (1ull << kBackendBits) - 1;
+constexpr int kCompositeSlot = 16;  // below all layers: refuses what a composite's layer let pass
 constexpr int kTransformSlot = 39;  // the last bit of the phases of differentiation
 
 enum class DTypeRule : uint8_t {
@@ -60,13 +86,23 @@ enum class ShapeRule : uint8_t {
   kSameAsFirst,
   kSameAsArgument,  // of the tensor Op::shape_arg
   kSizeArgument,    // the list Op::shape_arg
-  kGufunc,
+  kCore,            // what Op::core says
   kNamed,
   kFormula,
   kData,
   kKernel
 };
 
+/// `layout`: how results lie in memory.
+enum class LayoutRule : uint8_t {
+  kRowMajor,
+  kOrder,     // each in the order of the dimensions of its argument
+  kLike,      // with the strides of the argument, as far as they are dense
+  kChannels,  // channels last if an argument (all of a list) is, of 4 or 5 dimensions
+  kImages,    // the same of 4 dimensions
+};
+/// `memory_format`: what the keyword of that name asks for.
+enum class FormatKeyword : uint8_t { kNone, kResult, kItself };
 /// A line of a record that is kept as it is written.
 struct RecordLine {
   std::string place;  // "elementwise.rec:12"
@@ -87,27 +123,41 @@ struct Op {
   std::vector<std::string> aliases;
   std::vector<RecordLine> examples, domain;  // read by examples.cpp
   bool as_function = true, as_method = true, as_inplace = false, expose_given = false;
-  std::string accepts;  // "int" or "real": dtypes that it is defined for; empty: all
+  std::string dtypes_text;  // the classes of dtypes that it is defined for; empty: all
+  uint8_t accepted = 0xff;  // the same, bit per Category
+  bool numbers = false;     // `numbers`: a number may stand where the record says Tensor
+  bool by_formula = false;  // formulas say shapes or dtypes: what they gave is kept (rules/memo.h)
+  std::vector<Check> checks;
+  std::vector<std::string> data_checks;  // what kernels promise to check, as written
+  std::string identity;                  // of a reduction, as written
 
   // Rules, parsed at registration (cheap parts) or at first use (formulas).
-  std::string file;                     // "elementwise.rec:12", for messages
-  std::vector<std::string> dtype_text;  // one per result
+  std::string file;                         // "elementwise.rec:12", for messages
+  std::vector<std::string> dtype_text;      // one per result
+  std::vector<std::string> shape_formulas;  // of ShapeRule::kFormula: one for all results or each
   std::string compute_text, shape_text, decomp_text, core_text;
+  std::vector<Definition> defs;                                // of the record
+  std::shared_ptr<const std::vector<Definition>> shared_defs;  // of its file
   std::vector<std::pair<std::string, std::string>> lets;
   std::vector<std::pair<std::string, std::string>> vjps;  // argument, formula
   std::vector<std::pair<int, std::string>> jvps;          // result, formula
   DTypeRule dtype_rule = DTypeRule::kGeneral;
   ComputeRule compute_rule = ComputeRule::kNone;
   int8_t dtype_arg = -1;  // `... if dtype is None else dtype`: index of that argument
-  int8_t shape_arg = -1, dim_arg = -1, keepdim_arg = -1;
-  std::vector<int8_t> layout_args;  // `layout`: for each result the argument in whose order of
-                                    // dimensions it lies in memory
-  const void* rule = nullptr;       // the named shape or view function, found at first use
+  int8_t shape_arg = -1;
+  int8_t dim_arg = -1, keepdim_arg = -1;  // of a reduction
+  CoreSignature core;
+  LayoutRule layout_rule = LayoutRule::kRowMajor;
+  std::vector<int8_t> layout_args;  // `layout`: the arguments that it names
+  FormatKeyword memory_format = FormatKeyword::kNone;
+  bool itself_if_real = false;  // `itself real`: the result is the first argument, if not complex
+  const void* rule = nullptr;   // the named shape or view function, found at first use
   ShapeRule shape_rule = ShapeRule::kNamed;
   uint64_t compute_args = 0;  // Tensor arguments that core casts to the compute dtype
   uint64_t never_cast = 0;    // `nocast`: masks and indices
   bool casts = true;          // compute none: false
   uint64_t dim_args = 0;      // bit per argument that is a dim, newdim, dim[] or perm
+  uint64_t choice_args = 0;   // bit per argument of Param::choices
   bool mutates = false;       // some argument is written in place, beyond the results
   bool one_dtype = false;     // dtype_text holds one rule, which all results share
   int32_t first_tensor = -1;  // index of the first Tensor or Tensor[] argument
@@ -123,12 +173,12 @@ struct Op {
                   RbValue* rets) = nullptr;
   uint64_t mask = ~0ull;  // key bits that this operator does not fall through
   Handler table[kKeyBits];
-  // Kernels of whole derivative formulas: kBackendBits of them per argument; null: there are none.
-  std::unique_ptr<Handler[]> vjp_storage;
-  const Handler* vjp_table = nullptr;
-  Handler rules[kRuleSlots];  // rules that are functions (rule_functions.h)
-  bool retired = false;       // taken back, or replaced by a newer definition
-  std::string provider;       // who registered it: "rabbet-core 0.1.0"
+  // Derivatives as operators, by argument (formula_kernel.h); null: no backend has a kernel.
+  std::vector<std::atomic<Op*>> derivatives;
+  bool is_derivative = false;  // it is one: the last arguments are the result and its gradient
+  Handler rules[kRuleSlots];   // rules that are functions (rule_functions.h)
+  bool retired = false;        // taken back, or replaced by a newer definition
+  std::string provider;        // who registered it: "rabbet-core 0.1.0"
 
   /// Whether it is made of others, for layers too. The function of an opaque operator is none: it
   /// stands in for the kernels of all devices.
@@ -136,7 +186,8 @@ struct Op {
     return !decomp_text.empty() || (rules[kDecompRule].fn && info.kind != RB_KIND_OPAQUE);
   }
   /// Whether a number may stand where the record says Tensor.
-  bool takes_numbers() const { return info.kind == RB_KIND_ELEMENTWISE || family == "elementwise"; }
+  bool takes_numbers() const { return info.kind == RB_KIND_ELEMENTWISE || numbers; }
+  bool has_checks() const { return !checks.empty(); }
   bool is_view() const { return (info.flags & RB_OP_VIEW) != 0; }
   /// A view whose geometry core derives itself (views.cpp).
   bool is_view_primitive() const {
@@ -155,6 +206,8 @@ std::string autocast_text(int policy);
 std::vector<std::unique_ptr<Op>> parse_records(const std::string& text, const std::string& file);
 /// Compile every formula of `op`, which checks all names in it; throws Error naming file:line.
 void check_formulas(const Op& op);
+/// The same of operators that are not registered yet and may call each other.
+void check_formulas(const std::vector<std::unique_ptr<Op>>& fresh);
 
 /// What plugins see of the operator; derives saves_args and saves_rets from the formulas at first
 /// use.

@@ -1,72 +1,130 @@
 // What plugins see of an operator: for each argument, which values its derivative reads.
 #include <mutex>
+#include <utility>
 #include <vector>
 
+#include "formula/emit.h"
 #include "formula/formula.h"
-#include "formula/formula_nodes.h"
+#include "formula/formula_program.h"
 
 namespace rabbet {
 
 namespace {
 
-// Walks a derivative formula. A use as `.shape`, or by zeros_like and the like, needs no value.
+// Which values a derivative formula reads. A use as `.shape`, by a function on host data, or by
+// zeros_like and the like, needs no value.
 class Reads {
  public:
   Reads(const Op& op, const Formula& f) : op_(op), f_(f) {}
 
-  void visit(int at, bool value) {
-    if (at < 0) return;
-    const Node& n = f_.nodes[at];
-    switch (n.kind) {
-      case NodeKind::kArgument:
-        all_args |= 1ull << n.index;
-        if (value && (op_.tensor_args >> n.index & 1)) args |= 1ull << n.index;
-        return;
-      case NodeKind::kResult:
-        all_rets |= 1ull << n.index;
-        if (value) rets |= 1ull << n.index;
-        return;
-      case NodeKind::kLet:
-        return visit(f_.lets[n.index].root, value);
-      case NodeKind::kAttribute:
-        return visit(n.kids[0], false);
-      case NodeKind::kHost:
-        for (int kid : n.kids) visit(kid, false);
-        return;
-      case NodeKind::kCall: {
-        const bool only_meta = n.callee->name == "zeros_like" || n.callee->name == "ones_like" ||
-                               n.callee->name == "empty_like";
-        for (size_t i = 0; i < n.kids.size(); ++i) visit(n.kids[i], i > 0 || !only_meta);
-        return;
-      }
-      case NodeKind::kComprehension: {
-        visit(n.kids[0], value);
-        // Lists of tensors are kept whole: there is no list of RbMeta at the boundary.
-        for (size_t i = 1; i < n.kids.size(); ++i) visit(n.kids[i], true);
-        return;
-      }
-      default:
-        for (int kid : n.kids) visit(kid, value);
-    }
+  void visit(int entry) {
+    if (entry >= 0) read(block(entry));
   }
 
   uint64_t args = 0, rets = 0;          // whose values are read
   uint64_t all_args = 0, all_rets = 0;  // that are mentioned at all
 
  private:
+  // What a value may be, unchanged, of arguments and results.
+  struct Origin {
+    uint64_t args = 0, rets = 0;
+    void join(const Origin& other) {
+      args |= other.args;
+      rets |= other.rets;
+    }
+  };
+
+  void read(const Origin& value) {
+    args |= value.args & op_.tensor_args;
+    rets |= value.rets;
+  }
+
+  // The origin of the block's value.
+  Origin block(int entry) {
+    const Instruction* at = &f_.code[entry];
+    std::vector<Origin> slots(at->count);
+    std::vector<std::pair<int32_t, Origin>> arriving;  // by jumps to later instructions
+    for (++at;; ++at) {
+      for (auto& [target, value] : arriving) {
+        if (&f_.code[target] == at) slots[(at - 1)->to].join(value);
+      }
+      Origin* const s = &slots[at->to];
+      switch (at->code) {
+        case Code::kArgument:
+          s[0] = {uint64_t{1} << at->index, 0};
+          all_args |= s[0].args;
+          break;
+        case Code::kResult:
+          s[0] = {0, uint64_t{1} << at->index};
+          all_rets |= s[0].rets;
+          break;
+        case Code::kLet:
+          s[0] = block(f_.lets[at->index]);
+          break;
+        case Code::kJump:
+          arriving.emplace_back(at->index, s[0]);
+          break;
+        case Code::kUnless:
+          read(s[0]);
+          break;
+        case Code::kIfFalse:
+        case Code::kIfTrue:
+          read(s[0]);
+          arriving.emplace_back(at->index, s[0]);
+          break;
+        case Code::kHost:
+        case Code::kAttribute:
+          s[0] = {};
+          break;
+        case Code::kCall: {
+          const bool only_meta = f_.callees[at->index].way == ShortWay::kLike;
+          for (int i = only_meta ? 1 : 0; i < at->count; ++i) read(s[i]);
+          s[0] = {};
+          break;
+        }
+        case Code::kEach:  // lists of tensors are kept whole: there is no list of RbMeta
+          for (int i = 0; i < at->count; ++i) read(s[i]);
+          s[0] = block(f_.loops[at->index].block);
+          break;
+        case Code::kList:
+          for (int i = 1; i < at->count; ++i) s[0].join(s[i]);
+          break;
+        case Code::kNegate:
+        case Code::kNot:
+          read(s[0]);
+          s[0] = {};
+          break;
+        case Code::kBinary:
+        case Code::kItem:
+          read(s[0]);
+          read(s[1]);
+          s[0] = {};
+          break;
+        case Code::kSlice:
+          for (int i = 0; i < 3; ++i) read(s[i]);
+          s[0] = {};
+          break;
+        case Code::kReturn:
+          return s[0];
+        default:  // constants and what is no argument
+          s[0] = {};
+      }
+    }
+  }
+
   const Op& op_;
   const Formula& f_;
 };
 
 // Of a derivative that is a function: it is given all arguments and results, those that it does not
-// read as RB_META. The mask: arguments in the lower half, results in the upper one.
+// read as RB_META.
 void set_reads(const Op& op, RbArgInfo& arg) {
   if (!(arg.flags & RB_ARG_HAS_VJP)) return;
-  const uint64_t mask = op.rules[kVjpRule].dtype_mask;
+  const Handler& rule = op.rules[kVjpRule];
   arg.reads_args = (uint64_t{1} << op.params.size()) - 1;
   arg.reads_rets = (uint64_t{1} << op.ret_names.size()) - 1;
-  arg.saves_args = mask & op.tensor_args;
-  arg.saves_rets = mask >> 32 & arg.reads_rets;
+  arg.saves_args = rule.reads_args & op.tensor_args;
+  arg.saves_rets = rule.reads_rets & arg.reads_rets;
 }
 
 }  // namespace
@@ -75,17 +133,19 @@ const RbOpInfo* op_info(const Op& op) {
   static std::mutex mutex;
   if (__atomic_load_n(&op.info_ready, __ATOMIC_ACQUIRE)) return &op.info;
   const Formula& f = compiled(op);
+  const bool pointwise = is_pointwise(op);
   std::lock_guard<std::mutex> lock(mutex);
   if (op.info_ready) return &op.info;
   Op& writable = const_cast<Op&>(op);
   for (size_t i = 0; i < op.params.size(); ++i) {
     Reads reads(op, f);
-    reads.visit(f.vjps[i], true);
+    reads.visit(f.vjps[i]);
     writable.arg_infos[i].saves_args = reads.args;
     writable.arg_infos[i].saves_rets = reads.rets;
     writable.arg_infos[i].reads_args = reads.all_args;
     writable.arg_infos[i].reads_rets = reads.all_rets;
     if (op.rules[kVjpRule].fn) set_reads(op, writable.arg_infos[i]);
+    if (pointwise && op.params[i].type == RB_A_TENSOR) writable.arg_infos[i].core_ndim = 0;
   }
   __atomic_store_n(&writable.info_ready, true, __ATOMIC_RELEASE);
   return &op.info;

@@ -81,11 +81,8 @@ void repeat(const Op& op, const RbValue* args, int, RbValue* rets, int) {
   TensorRef spread = call1(reshape_op, first, 2);
   const RbValue second[2] = {value_tensor(spread.get()), ints_value(pairs, 2 * n)};
   TensorRef tiled = call1(expand, second, 2);
-  // A copy, though everything be repeated once.
-  const RbValue tiles = value_tensor(tiled.get());
-  TensorRef copied = call1(clone, &tiles, 1);
-  const RbValue third[2] = {value_tensor(copied.get()), ints_value(joined, n)};
-  rets[0] = value_tensor(call1(reshape_op, third, 2).release_ownership());
+  const TensorRef copy = row_major_clone(tiled.get());  // also where a view would do
+  rets[0] = value_tensor(view(copy.get(), joined, n).release_ownership());
 }
 
 struct Entry {
@@ -97,10 +94,6 @@ const Entry kFunctions[] = {{"reshape", reshape},
                             {"repeat", repeat},
                             {"recurrent_layer", recurrent_layer_decomp},
                             {"recurrent_layer_backward", recurrent_layer_backward_decomp}};
-
-}  // namespace
-
-namespace {
 
 constexpr const char kHead[] = "function ";
 std::atomic<DecompLoader> loader{nullptr};

@@ -37,7 +37,7 @@ TensorRef cat(const List& parts, int64_t dim = 0) {
 
 // A call whose last arguments are their defaults.
 List call_list(const Op* op, std::initializer_list<RbValue> given) {
-  RbValue args[32], rets[kMaxRets];
+  RbValue args[RB_MAX_ARGS], rets[kMaxRets];
   const size_t nargs = op->params.size();
   std::copy(given.begin(), given.end(), args);
   for (size_t i = given.size(); i < nargs; ++i) args[i] = op->params[i].default_value;

@@ -6,6 +6,9 @@
 #include <unordered_map>
 
 #include "formula/formula.h"
+#include "rules/checks.h"
+#include "rules/core_shapes.h"
+#include "rules/memo.h"
 #include "rules/rule_functions.h"
 #include "rules/shape_rules.h"
 #include "tensor/dtype.h"
@@ -71,7 +74,7 @@ void broadcast(const Op& op, const RbValue* args, int nargs, TensorSpec& out) {
 void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
   const RbTensor& x = *args[0].v.t;
   bool gone[kMaxDims] = {};
-  const RbValue& dim = args[op.dim_arg];
+  const RbValue& dim = op.dim_arg >= 0 ? args[op.dim_arg] : value_none();
   if (dim.tag == RB_INT) {
     if (x.ndim) gone[dim.v.i] = true;
   } else if (dim.tag == RB_INTS && dim.len) {
@@ -89,21 +92,7 @@ void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
     else if (keepdim)
       out.shape[out.ndim++] = 1;
   }
-  check_reducible(op, x, gone);
-}
-
-// `(m,k),(k,n)->(m,n)`: one tensor with its last dimensions named.
-void gufunc(const Op& op, const RbValue* args, TensorSpec& out) {
-  const RbTensor& x = *args[op.first_tensor].v.t;
-  const int core = static_cast<int>(std::count(
-                       op.core_text.begin(), op.core_text.begin() + op.core_text.find(')'), ',')) +
-                   1;
-  if (x.ndim < core) {
-    fail(RB_E_ARG, "%s: expected at least %d dimensions, got shape %s", op.name.c_str(), core,
-         shape_text(x.ndim, x.shape).c_str());
-  }
-  out.ndim = x.ndim;
-  std::copy(x.shape, x.shape + x.ndim, out.shape);
+  if (__builtin_expect(x.numel == 0, 0)) check_reducible(op, x, gone);
 }
 
 void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
@@ -115,9 +104,8 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
     case ShapeRule::kReduce:
       reduce(op, args, first);
       break;
-    case ShapeRule::kGufunc:
-      gufunc(op, args, first);
-      break;
+    case ShapeRule::kCore:
+      return core_shapes(op, args, nargs, out);
     case ShapeRule::kSizeArgument: {
       const RbValue& size = args[op.shape_arg];
       if (size.len > kMaxDims)
@@ -133,12 +121,14 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
         first.ndim = like.v.t->ndim;
         std::copy(like.v.t->shape, like.v.t->shape + first.ndim, first.shape);
       }
-      check_arguments(op, args, nargs);
       break;
     }
     case ShapeRule::kFormula:
-      first.ndim = eval_shape(op, args, nargs, first.shape);
-      check_arguments(op, args, nargs);
+      first.ndim = eval_shape(op, 0, args, nargs, first.shape);
+      if (op.shape_formulas.size() == 1) break;
+      for (int i = 1; i < op.info.nrets; ++i)
+        out.rets[i].ndim = eval_shape(op, i, args, nargs, out.rets[i].shape);
+      return;
       break;
     case ShapeRule::kNamed:
       run_shape_rule(op, args, nargs, out);
@@ -155,7 +145,7 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
       if (!x) fail(RB_E_INTERNAL, "%s: no tensor argument to take the shape from", op.name.c_str());
       first.ndim = x->ndim;
       std::copy(x->shape, x->shape + x->ndim, first.shape);
-      check_arguments(op, args, nargs);
+      break;
     }
   }
   for (int i = 1; i < op.info.nrets; ++i) {
@@ -217,12 +207,16 @@ int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& 
 
 }  // namespace
 
-void infer(const Op& op, const RbValue* args, int nargs, Inferred& out) {
-  if (op.rules[kShapeRule].fn) {
-    run_shape_function(op, args, nargs, out);
-    out.compute = compute_dtype(op, args, nargs, out);
-    return;
-  }
+namespace {
+
+// The field `dtypes`: of what the operator computes in, else of its tensors.
+void check_dtypes(const Op& op, const RbValue* args, int nargs, int compute) {
+  if (__builtin_expect(op.dtypes_text.empty(), 1)) return;
+  const int dtype = compute >= 0 ? compute : promote_arguments(args, nargs, op.tensor_args);
+  if (dtype >= 0) check_accepted(op, dtype);
+}
+
+void find_out(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   shapes(op, args, nargs, out);
   for (int i = 0; i < op.info.nrets; ++i) {
     out.rets[i].dtype =
@@ -231,12 +225,38 @@ void infer(const Op& op, const RbValue* args, int nargs, Inferred& out) {
       fail(RB_E_TYPE, "%s: expected at least one tensor argument", op.name.c_str());
   }
   out.compute = compute_dtype(op, args, nargs, out);
-  check_accepted(op, args, nargs, out.compute >= 0 ? out.compute : out.rets[0].dtype);
+  check_dtypes(op, args, nargs, out.compute);
 }
 
-void validate_shapes(const Op& op, const RbValue* args, int nargs) {
+}  // namespace
+
+void infer(const Op& op, const RbValue* args, int nargs, Inferred& out) {
+  if (op.rules[kShapeRule].fn) {
+    run_shape_function(op, args, nargs, out);
+    out.compute = compute_dtype(op, args, nargs, out);
+    return;
+  }
+  if (!op.by_formula) return find_out(op, args, nargs, out);
+  Facts* facts = recall(op, args, nargs);
+  if (facts && facts->inferred) {
+    std::copy(facts->results.rets, facts->results.rets + op.info.nrets, out.rets);
+    out.compute = facts->results.compute;
+    return;
+  }
+  find_out(op, args, nargs, out);
+  if (!facts) return;
+  // The formulas may have called operators, which use the memory of `facts`.
+  facts = recall(op, args, nargs);
+  std::copy(out.rets, out.rets + op.info.nrets, facts->results.rets);
+  facts->results.compute = out.compute;
+  facts->inferred = true;
+}
+
+void validate(const Op& op, const RbValue* args, int nargs) {
   Inferred out;
   if (op.shape_rule == ShapeRule::kNamed) run_shape_rule(op, args, nargs, out);
+  if (op.shape_rule == ShapeRule::kCore) core_shapes(op, args, nargs, out);
+  check_dtypes(op, args, nargs, -1);
 }
 
 namespace {

@@ -11,7 +11,7 @@ struct TensorSpec {
   int64_t shape[kMaxDims];
 };
 TensorSpec spec_of(const RbTensor* t);
-constexpr int kMaxRets = 5;
+constexpr int kMaxRets = RB_MAX_RETS;
 struct Inferred {
   TensorSpec rets[kMaxRets];
   int32_t compute;  // dtype to which Op::compute_args are cast; -1: no cast
@@ -21,8 +21,8 @@ struct Inferred {
 /// Throws Error (RB_E_ARG for shapes, RB_E_TYPE for dtypes) naming the op and the argument.
 void infer(const Op& op, const RbValue* args, int nargs, Inferred& out);
 
-/// Run the shape rule of a composite that has one (mm, bmm, ...), for its checks.
-void validate_shapes(const Op& op, const RbValue* args, int nargs);
+/// What the record of a composite says of shapes and dtypes, for its checks.
+void validate(const Op& op, const RbValue* args, int nargs);
 
 /// Wrap negative dims in place (args is a private copy); throws RB_E_INDEX when out of range.
 /// `scratch` holds rewritten lists.

@@ -8,7 +8,7 @@
 
 namespace rabbet {
 
-/// The slot of Op::rules for a target such as "vjp"; -1: it names no rule.
+/// The slot of Op::rules for a name such as "vjp"; -1: it names no rule.
 int find_rule(const std::string& target);
 const char* rule_name(int slot);
 
@@ -25,13 +25,25 @@ class Nesting {
   Nesting& operator=(const Nesting&) = delete;
 };
 
+/// What stands for a call of a level draws its random numbers there, and may enter levels.
+class AtLevel {
+ public:
+  explicit AtLevel(int32_t level);
+  ~AtLevel();
+  AtLevel(const AtLevel&) = delete;
+  AtLevel& operator=(const AtLevel&) = delete;
+
+ private:
+  int32_t before_;
+};
+
 /// Derive what the operator's info says of its rules, after one came or went.
 void update_rules(Op& op);
 
 /// Throw, and drop what there is, unless a function that returned RB_OK has set all results.
 void check_given(const Op& op, const char* provider, RbValue* rets, int nrets);
 
-/// Run such a rule; the operator has it. Throw Error. The conventions are those of RbKernel.
+/// Run such a rule; the operator has it. Throw Error. The conventions are those of RbRule.
 void run_decomp_rule(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);
 void run_shape_function(const Op& op, const RbValue* args, int nargs, Inferred& out);
 void run_vjp_rule(const Op& op, uint64_t wanted, const RbValue* args, int nargs,

@@ -11,25 +11,16 @@ std::string shape_text(int ndim, const int64_t* shape);
 /// a + b and a * b; throw RB_E_ARG where that is no int64 (sizes are whatever the caller wrote).
 int64_t checked_sum(const std::string& op, int64_t a, int64_t b);
 int64_t checked_product(const std::string& op, int64_t a, int64_t b);
-/// A function that records name; those of normalisations and losses; of attention and recurrent
-/// layers.
+/// A function that records name; those of attention and recurrent layers.
 struct ShapeFunction {
   const char* name;
   void (*fn)(const Op&, const RbValue* args, int nargs, Inferred& out);
 };
-const std::vector<ShapeFunction>& nn_shape_functions();
 const std::vector<ShapeFunction>& layer_shape_functions();
 /// The tensor of a list that says how many dimensions there are: the first that is not empty and
 /// 1-d, as PyTorch joins those with tensors of any shape; else the first.
 const RbTensor* first_joined(const RbValue& list);
 /// Run the function that the record names; fills every result's shape.
 void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out);
-/// Whether every reduction over no elements has a value; throws where it has none (amax, argmax,
-/// ...).
-void check_reducible(const Op& op, const RbTensor& x, const bool* gone);
-/// What the shape rule of some operators does not see: equal ranks, index dtypes.
-void check_arguments(const Op& op, const RbValue* args, int nargs);
-/// Whether the operator is defined for the dtype that it computes in (the record's `accepts`).
-void check_accepted(const Op& op, const RbValue* args, int nargs, int dtype);
 
 }  // namespace rabbet

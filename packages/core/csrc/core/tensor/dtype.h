@@ -1,4 +1,5 @@
-// dtypes: names, sizes, categories and PyTorch's promotion table.
+// dtypes: names, sizes, classes and PyTorch's promotion table. What a dtype is, is data: those of
+// the header, those that core adds, and those of plugins are entries of one table.
 #pragma once
 #include <cstdint>
 
@@ -6,21 +7,34 @@
 
 namespace rabbet {
 
-struct DTypeInfo {
-  const char* name;  // "float32"
-  uint8_t itemsize;
-  uint8_t category;  // Category
-  RbDType dlpack;
+/// What type promotion asks for; in its order.
+enum Category : uint8_t { kBool = 0, kInt = 1, kFloat = 2, kComplex = 3, kOpaque = 4 };
+struct DTypeInfo : RbDTypeInfo {
+  Category category;
 };
-enum Category : uint8_t { kBool = 0, kInt = 1, kFloat = 2, kComplex = 3 };
 
-extern const DTypeInfo kDTypes[RB_DTYPE_COUNT];
+extern DTypeInfo kDTypes[RB_MAX_DTYPES];
+extern uint8_t kDTypeKinds[RB_MAX_DTYPES];  // RbHost.dtype_kinds
 inline const DTypeInfo& dtype_info(int dtype) { return kDTypes[dtype]; }
 inline bool is_floating(int d) { return kDTypes[d].category == kFloat; }
 inline bool is_complex(int d) { return kDTypes[d].category == kComplex; }
 inline bool is_integral(int d) { return kDTypes[d].category <= kInt; }  // bool included
+/// Whether it is not of the header: kernels do not know it, core converts it.
+inline bool is_added(int d) { return d >= RB_DTYPE_COUNT; }
+/// The dtypes of the header, a bit each.
+constexpr uint64_t kHeaderDTypes = (uint64_t{1} << RB_DTYPE_COUNT) - 1;
 
-/// The dtype that holds values of both (PyTorch's table for tensors of one priority).
+/// How many dtypes there are; their ids are below it.
+int dtype_count();
+inline bool is_dtype(int64_t d) { return d >= 0 && d < dtype_count(); }
+/// Add a dtype, or find the same one; returns its id. Throws RB_E_PLUGIN where the name stands for
+/// another, RB_E_ARG where the description cannot be.
+int add_dtype(const RbDTypeInfo& info);
+/// Take it back: of a registration that failed.
+void drop_dtype(int dtype);
+
+/// The dtype that holds values of both (PyTorch's table for tensors of one priority); throws
+/// RB_E_TYPE where there is none.
 int promote(int a, int b);
 /// float32 -> complex64, ...; integers -> the default complex dtype.
 int to_complex(int dtype);

@@ -33,7 +33,22 @@ int combine(int higher, int lower) {
 
 int Promotion::result() const { return combine(dims_, combine(scalars_, numbers_)); }
 
+namespace {
+// Of tensors that have one dtype, which needs no table; -1: of others, of lists or numbers.
+int shared_dtype(const RbValue* args, int nargs, uint64_t mask) {
+  int dtype = -1;
+  for (uint64_t rest = mask; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i >= nargs || args[i].tag == RB_NONE) continue;
+    if (args[i].tag != RB_TENSOR || (dtype >= 0 && args[i].v.t->dtype_id != dtype)) return -1;
+    dtype = args[i].v.t->dtype_id;
+  }
+  return dtype;
+}
+}  // namespace
+
 int promote_arguments(const RbValue* args, int nargs, uint64_t mask) {
+  if (const int dtype = shared_dtype(args, nargs, mask); dtype >= 0) return dtype;
   Promotion p;
   for (int i = 0; i < nargs; ++i) {
     if (!(mask >> i & 1)) continue;
@@ -43,7 +58,7 @@ int promote_arguments(const RbValue* args, int nargs, uint64_t mask) {
       for (uint32_t j = 0; j < args[i].len; ++j) {
         if (args[i].v.ts[j]) p.add_tensor(args[i].v.ts[j]->ndim, args[i].v.ts[j]->dtype_id);
       }
-    } else if (args[i].tag >= RB_BOOL && args[i].tag <= RB_COMPLEX) {
+    } else if (is_number(args[i])) {
       p.add_number(args[i]);
     }
   }

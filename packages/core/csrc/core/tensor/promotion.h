@@ -4,6 +4,10 @@
 
 namespace rabbet {
 
+/// Whether the value is a number, a bool among them.
+inline bool is_number(const RbValue& v) {
+  return (v.tag >= RB_BOOL && v.tag <= RB_COMPLEX) || v.tag == RB_UINT;
+}
 /// dtype of a Python number: bool, int64, the default float or complex dtype.
 int number_dtype(const RbValue& number);
 

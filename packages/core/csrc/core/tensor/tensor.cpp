@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
+#include <new>
 
 #include "device/backends.h"
+#include "device/deleters.h"
 #include "device/memory.h"
 #include "device/streams.h"
+#include "record/op.h"
 #include "tensor/dtype.h"
 #include "thread/error.h"
+#include "thread/events.h"
 #include "thread/thread_state.h"
 
 namespace rabbet {
@@ -22,37 +25,55 @@ namespace {
 static_assert(kBackendIds == kMaxBackends && kSlotIds == kSlots);
 
 void free_cached(Storage* s) {
-  cached_free(s->backend,
-              RbBuffer{s->data, reinterpret_cast<uint64_t>(s->ctx), nullptr, s->device, 0});
+  record_memory(RB_EVENT_FREE, s->backend, s->device, s->data, s->nbytes);
+  cached_free(static_cast<Block*>(s->ctx));
 }
 void free_block(Storage* s) { block_free(s->data, s->nbytes); }
-
-// What backends keep whose buffers carry a context, or which have streams.
-struct Boxed {
-  RbBuffer buffer;
-  void* stream;                // that it was allocated on
-  std::vector<void*> used_on;  // others, which record_stream named
-};
-std::mutex used_on_mutex;
-
-void free_boxed(Storage* s) {
-  auto* box = static_cast<Boxed*>(s->ctx);
-  const int32_t rc = guarded([&] {
-    for (void* other : box->used_on) stream_wait(s->backend, s->device, box->stream, other);
-  });
-  if (rc != RB_OK) guarded([&] { synchronize(s->backend, s->device); });
-  cached_free(s->backend, box->buffer, box->stream);
-  delete box;
-}
 
 struct Adopted {
   void* ctx;
   void (*del)(void*);
+  void* stream;  // of the thread that adopted it
 };
+// On a device that may still use the memory, when its stream has come so far.
 void free_adopted(Storage* s) {
   auto* adopted = static_cast<Adopted*>(s->ctx);
-  if (adopted->del) adopted->del(adopted->ctx);
+  if (adopted->del) {
+    if (has_host_memory(s->backend)) {
+      adopted->del(adopted->ctx);
+    } else {
+      delete_behind(s->backend, s->device, adopted->stream, adopted->del, adopted->ctx);
+    }
+  }
   delete adopted;
+}
+
+// ---- blocks: free ones keep what new tensors have in common (the private members but the count of
+// references and the storage, and `shape`)
+
+[[gnu::noinline]] Tensor* new_block() {
+  auto* t = static_cast<Tensor*>(block_alloc_slow(sizeof(Tensor)));
+  char* const begin = reinterpret_cast<char*>(t);
+  std::memset(begin, 0, t->inline_data - begin);
+  t->shape = t->dims;
+  return t;
+}
+
+inline Tensor* take_block(ThreadState& state) {
+  FreeBlock* block = state.free_tensors;
+  if (__builtin_expect(!block, 0)) return new_block();
+  state.free_tensors = block->next;
+  --state.free_tensor_count;
+  return reinterpret_cast<Tensor*>(block);
+}
+
+inline void give_block(Tensor* t, ThreadState& state) {
+  if (__builtin_expect(state.free_tensor_count >= kFreeBlocks || kAddressSanitizer, 0))
+    return block_free_slow(t, sizeof(Tensor));
+  auto* block = reinterpret_cast<FreeBlock*>(t);
+  block->next = state.free_tensors;
+  state.free_tensors = block;
+  ++state.free_tensor_count;
 }
 
 inline void storage_release(Storage* s, ThreadState& state) {
@@ -65,17 +86,10 @@ inline void storage_release(Storage* s, ThreadState& state) {
   bump(live.bytes, -static_cast<int64_t>(s->nbytes));
   bump(live.storages, -1);
   if (s->del) s->del(s);
-  if (s->host->tensor_dead) block_free(s->host, sizeof(Tensor), state);
-}
-
-inline void clear_private(Tensor* t) {
-  t->refs.store(1, std::memory_order_relaxed);
-  t->tensor_dead = 0;
-  t->has_slots = 0;
-  t->inline_storage.refs.store(0, std::memory_order_relaxed);
-  t->view = nullptr;
-  t->pyobj = nullptr;
-  for (void*& slot : t->slots) slot = nullptr;
+  if (s->host->tensor_dead) {
+    s->host->tensor_dead = 0;
+    give_block(s->host, state);
+  }
 }
 
 // A block with everything but storage and memory set.
@@ -84,7 +98,7 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
   if (__builtin_expect(ndim > kMaxDims, 0)) {
     fail(RB_E_ARG, "a tensor has at most %d dimensions, got %d", kMaxDims, ndim);
   }
-  auto* t = static_cast<Tensor*>(block_alloc(sizeof(Tensor), state));
+  Tensor* t = take_block(state);
   t->device.type = backend_traits[backend].dlpack_type;
   t->device.id = device;
   t->ndim = ndim;
@@ -92,8 +106,8 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
   int64_t* dims = t->dims;
   if (__builtin_expect(ndim > kInlineDims, 0)) {
     dims = static_cast<int64_t*>(block_alloc(2 * ndim * sizeof(int64_t)));
+    t->shape = dims;
   }
-  t->shape = dims;
   t->strides = dims + ndim;
   int64_t numel = 1, dense = 1;
   bool contiguous = true;
@@ -127,7 +141,7 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
   t->level = 0;
   t->owner = nullptr;
   t->ext = nullptr;
-  clear_private(t);
+  t->refs.store(1, std::memory_order_relaxed);
   bump(state.live->of[backend].tensors, 1);
   return t;
 }
@@ -152,32 +166,38 @@ inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Sto
   bump(live.storages, 1);
 }
 
+// Memory of the allocator.
+inline void init_block_storage(Tensor* t, Block* block, uint64_t nbytes, ThreadState& state) {
+  record_memory(RB_EVENT_ALLOC, t->backend, t->device.id, block->data, nbytes);
+  init_storage(t, block->data, nbytes, free_cached, block, state);
+}
+
 // Data of at most kInlineBytes, which lie in the tensor itself.
 inline void init_inline_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
   mark_unused(t->inline_data + nbytes, kInlineBytes - nbytes);
   init_storage(t, t->inline_data, nbytes, nullptr, nullptr, state);
 }
 
-void discard_block(Tensor* t) {  // before a storage exists
-  if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
-  bump(thread_state().live->of[t->backend].tensors, -1);
-  block_free(t, sizeof(Tensor));
+void free_dims(Tensor* t, ThreadState& state) {  // that lie outside of the block
+  block_free(t->shape, 2 * t->ndim * sizeof(int64_t), state);
+  t->shape = t->dims;
+}
+
+void discard_block(Tensor* t, ThreadState& state) {  // before a storage exists
+  if (t->shape != t->dims) free_dims(t, state);
+  bump(state.live->of[t->backend].tensors, -1);
+  give_block(t, state);
 }
 
 // Apart, as the frame of tensor_new is small without it.
 [[gnu::noinline]] void init_cached_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
   const int backend = t->backend, device = t->device.id;
   try {
-    void* stream = current_stream(state, backend, device);
-    const RbBuffer buffer = cached_alloc(backend, device, nbytes ? nbytes : 1, stream);
-    if (buffer.ctx || backend_traits[backend].streams) {
-      init_storage(t, buffer.data, nbytes, free_boxed, new Boxed{buffer, stream, {}}, state);
-    } else {
-      init_storage(t, buffer.data, nbytes, free_cached, reinterpret_cast<void*>(buffer.nbytes),
-                   state);
-    }
+    Block* block =
+        cached_alloc(backend, device, nbytes ? nbytes : 1, current_stream(state, backend, device));
+    init_block_storage(t, block, nbytes, state);
   } catch (...) {
-    discard_block(t);
+    discard_block(t, state);
     throw;
   }
 }
@@ -250,48 +270,70 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
   return t;
 }
 
+Tensor* tensor_in(MemoryKind kind, int backend, int device, int dtype, int ndim,
+                  const int64_t* shape) {
+  if (kind == MemoryKind::kDevice) return tensor_new(backend, device, dtype, ndim, shape, nullptr);
+  const uint64_t nbytes =
+      static_cast<uint64_t>(count_elements(ndim, shape)) * kDTypes[dtype].itemsize;
+  check_device(backend, device);
+  ThreadState& state = thread_state();
+  const bool pinned = kind == MemoryKind::kPinned;
+  void* stream = pinned ? nullptr : current_stream(state, backend, device);
+  Tensor* t = tensor_block(pinned ? default_backend() : backend, pinned ? 0 : device, dtype, ndim,
+                           shape, nullptr, state);
+  try {
+    Block* block = heap_of(backend, device, kind).allocate(nbytes ? nbytes : 1, stream, 0);
+    init_block_storage(t, block, nbytes, state);
+  } catch (...) {
+    discard_block(t, state);
+    throw;
+  }
+  return t;
+}
+
+const Block* block_of(const Tensor* t) {
+  const Storage* s = t->storage;
+  return s && s->del == free_cached ? static_cast<const Block*>(s->ctx) : nullptr;
+}
+
+bool is_in_memory(const Tensor* t, MemoryKind kind) {
+  const Block* block = block_of(t);
+  return kind == (block ? heap_of_block(block).kind : MemoryKind::kDevice);
+}
+
 void record_stream(Tensor* t, void* stream) {
   const Storage* s = t->storage;
-  if (!s || s->del != free_boxed) return;  // foreign memory is its owner's
-  auto* box = static_cast<Boxed*>(s->ctx);
-  if (stream == box->stream) return;
-  std::lock_guard<std::mutex> lock(used_on_mutex);
-  std::vector<void*>& others = box->used_on;
-  if (std::find(others.begin(), others.end(), stream) == others.end()) others.push_back(stream);
+  if (!s || s->del != free_cached) return;  // foreign memory is its owner's
+  record_stream(static_cast<Block*>(s->ctx), stream);
 }
 
 Tensor* tensor_like(const RbTensor* like, int dtype) {
   const uint64_t nbytes = static_cast<uint64_t>(like->numel) * kDTypes[dtype].itemsize;
   const int ndim = like->ndim;
-  if (__builtin_expect(nbytes > 4096 || ndim > kInlineDims, 0))
+  if (__builtin_expect(
+          nbytes > kInlineBytes || ndim > kInlineDims || !has_host_memory(like->backend), 0))
     return tensor_new(like->backend, like->device.id, dtype, ndim, like->shape, nullptr);
   ThreadState& state = thread_state();
-  auto* t = static_cast<Tensor*>(block_alloc(sizeof(Tensor), state));
+  Tensor* t = take_block(state);
   static_cast<RbTensor&>(*t) = *like;
-  t->dtype = kDTypes[dtype].dlpack;
-  t->dtype_id = static_cast<uint16_t>(dtype);
+  if (__builtin_expect(dtype != like->dtype_id, 0)) {
+    t->dtype = kDTypes[dtype].dlpack;
+    t->dtype_id = static_cast<uint16_t>(dtype);
+  }
   t->shape = t->dims;
   t->strides = t->dims + ndim;
-  for (int64_t i = ndim - 1, dense = 1; i >= 0; --i) {
+  int64_t dense = 1;
+  for (int64_t i = ndim - 1; i >= 0; --i) {
     const int64_t size = like->shape[i];
     t->dims[i] = size;
-    t->dims[ndim + i] = dense;
+    t->strides[i] = dense;
     dense *= size ? size : 1;
   }
-  t->byte_offset = 0;
   t->keys[0] = 1ull << like->backend;
-  t->keys[1] = 0;
   t->flags = uint32_t{RB_T_CONTIGUOUS} | state.tensor_flags;
-  t->level = 0;
-  t->owner = nullptr;
-  t->ext = nullptr;
-  clear_private(t);
+  t->refs.store(1, std::memory_order_relaxed);
   bump(state.live->of[like->backend].tensors, 1);
-  if (nbytes <= kInlineBytes) {
-    init_inline_storage(t, nbytes, state);
-  } else {
-    init_storage(t, block_alloc(nbytes, state), nbytes, free_block, nullptr, state);
-  }
+  init_inline_storage(t, nbytes, state);
   return t;
 }
 
@@ -307,6 +349,74 @@ Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const
   return t;
 }
 
+namespace {
+
+Body* make_body(const Composition& what) {
+  const uint64_t size = sizeof(Body) + what.nparts * sizeof(RbTensor*) + what.nbytes;
+  auto* body = new (block_alloc(size)) Body;
+  body->refs.store(1, std::memory_order_relaxed);
+  body->layer = what.layer;
+  body->nparts = what.nparts;
+  body->nbytes = what.nbytes;
+  for (uint32_t i = 0; i < what.nparts; ++i) {
+    body->parts()[i] = what.parts[i];
+    if (what.parts[i]) retain(what.parts[i]);
+  }
+  if (what.nbytes) std::memcpy(body->blob(), what.blob, what.nbytes);
+  return body;
+}
+
+void drop_body(Body* body) {
+  if (body->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  for (uint32_t i = 0; i < body->nparts; ++i) {
+    if (body->parts()[i]) release(body->parts()[i]);
+  }
+  block_free(body, sizeof(Body) + body->nparts * sizeof(RbTensor*) + body->nbytes);
+}
+
+uint64_t composite_keys(int layer) { return uint64_t{1} << layer | uint64_t{1} << kCompositeSlot; }
+
+void set_body(Tensor* t, Body* body) {
+  t->ext = body;
+  t->flags |= RB_T_COMPOSITE;
+  t->keys[0] |= composite_keys(body->layer);
+}
+
+// Takes over `body`.
+Tensor* tensor_of_body(Body* body, int backend, int device, int dtype, int ndim,
+                       const int64_t* shape, const int64_t* strides, const RbTensor* base) {
+  ThreadState& state = thread_state();
+  Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides, state);
+  if (base) {
+    t->storage = impl(base)->storage;
+    t->storage->refs.fetch_add(1, std::memory_order_relaxed);
+    t->data = nullptr;
+    t->flags = (t->flags & RB_T_CONTIGUOUS) | (base->flags & RB_T_INFERENCE);
+  } else {
+    init_storage(t, nullptr, 0, nullptr, nullptr, state);
+  }
+  set_body(t, body);
+  return t;
+}
+
+}  // namespace
+
+Tensor* tensor_compose(const Composition& what) {
+  check_device(what.backend, what.device);
+  count_elements(what.ndim, what.shape);
+  if (what.ndim > kMaxDims)
+    fail(RB_E_ARG, "a tensor has at most %d dimensions, got %d", kMaxDims, what.ndim);
+  return tensor_of_body(make_body(what), what.backend, what.device, what.dtype, what.ndim,
+                        what.shape, what.strides, what.base);
+}
+
+Tensor* composite_alias(const RbTensor* t) {
+  auto* body = const_cast<Body*>(&body_of(t));
+  body->refs.fetch_add(1, std::memory_order_relaxed);
+  return tensor_of_body(body, t->backend, t->device.id, t->dtype_id, t->ndim, t->shape, t->strides,
+                        t);
+}
+
 Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, const int64_t* shape,
                      const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*)) {
   const int64_t numel = count_elements(ndim, shape);
@@ -320,14 +430,16 @@ Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, c
   const int64_t item = kDTypes[dtype].itemsize;
   char* first = static_cast<char*>(data);
   const uint64_t nbytes = numel ? static_cast<uint64_t>((high - low + 1) * item) : 0;
-  init_storage(t, numel ? first + low * item : first, nbytes, free_adopted, new Adopted{ctx, del},
-               state, (flags & RB_T_READONLY) != 0);
+  init_storage(t, numel ? first + low * item : first, nbytes, free_adopted,
+               new Adopted{ctx, del, current_stream(state, backend, device)}, state,
+               (flags & RB_T_READONLY) != 0);
   t->data = data;
   t->flags |= flags & RB_T_READONLY;
   return t;
 }
 
 void tensor_set_data(Tensor* t, const RbTensor* src) {
+  if (t == src) return;
   if ((t->flags | src->flags) & RB_T_WRAPPER) {
     fail(RB_E_STATE,
          "inside a transform a tensor cannot be given other memory (by assigning to .data, or by "
@@ -349,6 +461,11 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
   t->device = src->device;
   t->dtype = src->dtype;
   t->dtype_id = src->dtype_id;
+  if (t->flags & RB_T_COMPOSITE) {
+    t->keys[0] &= ~composite_keys(body_of(t).layer);
+    drop_body(static_cast<Body*>(const_cast<void*>(t->ext)));
+  }
+  t->ext = nullptr;
   t->keys[0] = (t->keys[0] & ~(1ull << t->backend)) | 1ull << src->backend;
   ThreadState& state = thread_state();
   bump(state.live->of[t->backend].tensors, -1);
@@ -356,6 +473,11 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
   t->backend = src->backend;
   t->numel = src->numel;
   t->flags = (src->flags & ~uint32_t{RB_T_VIEW}) | (t->flags & RB_T_VIEW);
+  if (src->flags & RB_T_COMPOSITE) {
+    auto* body = const_cast<Body*>(&body_of(src));
+    body->refs.fetch_add(1, std::memory_order_relaxed);
+    set_body(t, body);
+  }
   t->storage = fresh;
   storage_release(old, state);
 }
@@ -379,9 +501,8 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
   for (int i = 1; i < nargs; ++i) {
     record->args[i] = args[i];
     if (args[i].tag == RB_INTS) {
-      std::copy(args[i].v.is, args[i].v.is + args[i].len, ints);  // null where there are none
       record->args[i].v.is = ints;
-      ints += args[i].len;
+      for (uint32_t k = 0; k < args[i].len; ++k) *ints++ = args[i].v.is[k];
     }
   }
   t->view = record;
@@ -389,19 +510,38 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
 }
 
 namespace {
-void drop_wrap(Tensor* t) {
+void drop_parts(Tensor* t) {
+  if (t->flags & RB_T_COMPOSITE) return drop_body(static_cast<Body*>(const_cast<void*>(t->ext)));
   auto* wrap = static_cast<RbWrap*>(const_cast<void*>(t->ext));
   release(wrap->inner);
   if (wrap->second) release(wrap->second);
 }
 void drop_slots(Tensor* t, ThreadState& state) {
-  for (int i = 0; i < kSlots; ++i) {
-    void* p = t->slots[i];
-    t->slots[i] = nullptr;
+  for (unsigned rest = t->used_slots; rest; rest &= rest - 1) {
+    const int slot = __builtin_ctz(rest);
+    void* p = t->slots[slot];
+    t->slots[slot] = nullptr;
     if (!p) continue;
-    bump(state.live->slots[i], -1);
-    slot_deleters[i](p);
+    bump(state.live->slots[slot], -1);
+    slot_deleters[slot](p);
   }
+  t->used_slots = 0;
+}
+
+// What few tensors have. Returns the parent of a view, a reference that is now the caller's.
+[[gnu::noinline]] Tensor* drop_rare(Tensor* t, ThreadState& state) {
+  if (const auto pyobj = reinterpret_cast<uintptr_t>(t->pyobj)) {
+    t->pyobj = nullptr;
+    if (pyobj & 1) release_pyobj(reinterpret_cast<void*>(pyobj & ~uintptr_t{1}));
+  }
+  if (is_made_of_parts(t)) drop_parts(t);
+  if (t->shape != t->dims) free_dims(t, state);
+  ViewRecord* record = t->view;
+  if (!record) return nullptr;
+  t->view = nullptr;
+  Tensor* parent = record->parent;
+  if (record->bytes) block_free(record, record->bytes, state);
+  return parent;
 }
 }  // namespace
 
@@ -409,31 +549,38 @@ void tensor_destroy(Tensor* t) {
   // A loop, not recursion: a view holds its parent, and chains of views can be long.
   ThreadState& state = thread_state();
   while (t) {
-    if (t->has_slots) drop_slots(t, state);
-    const auto pyobj = reinterpret_cast<uintptr_t>(t->pyobj);
-    if (pyobj & 1) release_pyobj(reinterpret_cast<void*>(pyobj & ~uintptr_t{1}));
+    if (t->used_slots) drop_slots(t, state);
     Tensor* parent = nullptr;
-    if (__builtin_expect((t->flags & RB_T_WRAPPER) != 0, 0)) drop_wrap(t);
-    if (ViewRecord* record = t->view) {
-      parent = record->parent;
-      if (record->bytes) block_free(record, record->bytes, state);
-    }
-    if (__builtin_expect(t->shape != t->dims, 0))
-      block_free(t->shape, 2 * t->ndim * sizeof(int64_t), state);
-    bump(state.live->of[t->backend].tensors, -1);
+    if (t->pyobj || t->view || t->shape != t->dims || is_made_of_parts(t))
+      parent = drop_rare(t, state);
     Storage* s = t->storage;
-    t->tensor_dead = 1;
-    if (s != &t->inline_storage && t->inline_storage.refs.load(std::memory_order_acquire) == 0) {
-      block_free(t, sizeof(Tensor), state);
+    LiveCounts::OfBackend& live = state.live->of[t->backend];
+    bump(live.tensors, -1);
+    if (__builtin_expect(s == &t->inline_storage && s->refs.load(std::memory_order_acquire) == 1,
+                         1)) {
+      s->refs.store(0, std::memory_order_relaxed);
+      bump(live.storages, -1);
+      bump(live.bytes, -static_cast<int64_t>(s->nbytes));
+      if (s->del) s->del(s);
+      give_block(t, state);
+    } else {
+      // The block outlives the tensor while its own storage is used by others.
+      t->tensor_dead = 1;
+      if (s != &t->inline_storage && t->inline_storage.refs.load(std::memory_order_acquire) == 0) {
+        t->tensor_dead = 0;
+        give_block(t, state);
+      }
+      storage_release(s, state);
     }
-    storage_release(s, state);
     t = nullptr;
     if (parent && parent->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) t = parent;
   }
 }
 
 RbTensor** tensors_new(uint32_t n) {
-  return static_cast<RbTensor**>(std::calloc(n ? n : 1, sizeof(RbTensor*)));
+  auto* array = static_cast<RbTensor**>(std::calloc(n ? n : 1, sizeof(RbTensor*)));
+  if (!array) fail(RB_E_OOM, "out of host memory for a list of %u tensors", n);
+  return array;
 }
 
 void value_release(RbValue* v) {

@@ -4,11 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/heap.h"
 #include "rabbet/abi.h"
 
 namespace rabbet {
 
-constexpr int kMaxDims = 32;
+constexpr int kMaxDims = RB_MAX_DIMS;
 constexpr int kInlineDims = 5;
 constexpr int kSlots = 4;
 constexpr int kInlineBytes = 64;
@@ -41,7 +42,7 @@ struct Tensor : RbTensor {
   std::atomic<int32_t> refs;
   uint8_t tensor_dead;  // the block outlives the tensor while its inline storage is in use, and
                         // vice versa
-  uint8_t has_slots;
+  uint8_t used_slots;   // a bit each
   Storage* storage;
   ViewRecord* view;
   void* pyobj;
@@ -58,6 +59,26 @@ struct Tensor : RbTensor {
     return end - record_space();
   }
 };
+
+/// What a tensor without memory of its own is made of: a transform's wrapper or a composite.
+constexpr uint32_t kMadeOfParts = RB_T_WRAPPER | RB_T_COMPOSITE;
+inline bool is_made_of_parts(const RbTensor* t) { return (t->flags & kMadeOfParts) != 0; }
+
+/// What `ext` of a composite points to, shared by its aliases; parts and blob follow the struct.
+struct Body {
+  std::atomic<int32_t> refs;
+  int32_t layer;  // key bit of the owner
+  uint32_t nparts, reserved;
+  uint64_t nbytes;  // of the blob
+
+  RbTensor** parts() { return reinterpret_cast<RbTensor**>(this + 1); }
+  RbTensor* const* parts() const { return reinterpret_cast<RbTensor* const*>(this + 1); }
+  void* blob() { return parts() + nparts; }
+  const void* blob() const { return parts() + nparts; }
+};
+inline const Body& body_of(const RbTensor* composite) {
+  return *static_cast<const Body*>(composite->ext);
+}
 
 inline Tensor* impl(RbTensor* t) { return static_cast<Tensor*>(t); }
 inline const Tensor* impl(const RbTensor* t) { return static_cast<const Tensor*>(t); }
@@ -112,7 +133,13 @@ class TensorRef {
 /// memory.
 Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
                    const int64_t* strides);
-/// As tensor_new with the shape and device of `like`, which is contiguous and in host memory.
+/// Row-major, in memory of a kind of the device. Pinned memory makes a tensor of the CPU.
+Tensor* tensor_in(MemoryKind kind, int backend, int device, int dtype, int ndim,
+                  const int64_t* shape);
+bool is_in_memory(const Tensor* t, MemoryKind kind);
+/// The allocator's block in which the tensor lies, or null.
+const Block* block_of(const Tensor* t);
+/// As tensor_new with the shape and device of `like`, which is contiguous and no wrapper.
 Tensor* tensor_like(const RbTensor* like, int dtype);
 /// The tensor's memory is used on `stream` too: when it is freed, its own stream waits for that
 /// one.
@@ -120,6 +147,20 @@ void record_stream(Tensor* t, void* stream);
 /// Shares the storage of `base`; `data` is the first element's address. No view record is made.
 Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const int64_t* strides,
                      void* data);
+/// What a composite is: where it is, what it shows, and what it is made of.
+struct Composition {
+  int32_t layer, backend, device, dtype, ndim;
+  const int64_t *shape, *strides;  // strides null: row-major
+  RbTensor* const* parts;          // borrowed
+  uint32_t nparts;
+  const void* blob;
+  uint64_t nbytes;
+  const RbTensor* base;  // whose storage, and so version counter, it shares; null: it has its own
+};
+/// A composite; its parts are shared. Throws as tensor_new does.
+Tensor* tensor_compose(const Composition& what);
+/// Another tensor with the body, geometry and storage of a composite.
+Tensor* composite_alias(const RbTensor* t);
 /// A tensor over foreign memory; del(ctx) when the last user is gone.
 Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, const int64_t* shape,
                      const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*));

@@ -12,18 +12,22 @@ namespace rabbet {
 namespace {
 
 struct Geometry {
-  int ndim = 0;
+  int ndim = 0, dtype;
   int64_t offset = 0;  // elements
   int64_t shape[kMaxDims], strides[kMaxDims];
 
-  explicit Geometry(const RbTensor& t) : ndim(t.ndim) {
-    std::copy(t.shape, t.shape + ndim, shape);
-    std::copy(t.strides, t.strides + ndim, strides);
+  explicit Geometry(const RbTensor& t) : ndim(t.ndim), dtype(t.dtype_id) {
+    for (int i = 0; i < ndim; ++i) {
+      shape[i] = t.shape[i];
+      strides[i] = t.strides[i];
+    }
   }
   void remove(int d) {
-    std::copy(shape + d + 1, shape + ndim, shape + d);
-    std::copy(strides + d + 1, strides + ndim, strides + d);
     --ndim;
+    for (int i = d; i < ndim; ++i) {
+      shape[i] = shape[i + 1];
+      strides[i] = strides[i + 1];
+    }
   }
 };
 
@@ -39,10 +43,10 @@ bool is_int(const RbValue& v) { return v.tag == RB_INT || v.tag == RB_BOOL; }
 void view_shape(Geometry& g, const RbTensor& t, const RbValue* args) {
   const int ndim = static_cast<int>(args[1].len);
   check_rank("view", ndim);
-  int64_t shape[kMaxDims], strides[kMaxDims];
-  std::copy(args[1].v.is, args[1].v.is + ndim, shape);
+  int64_t* const shape = g.shape;
+  for (int i = 0; i < ndim; ++i) shape[i] = args[1].v.is[i];
   resolve_size("view", t.numel, ndim, shape);
-  if (!view_strides(t, ndim, shape, strides)) {
+  if (!view_strides(t, ndim, shape, g.strides)) {
     fail(RB_E_ARG,
          "view: size %s is not compatible with the input's size %s and strides %s (a dimension of "
          "the view would span "
@@ -50,10 +54,8 @@ void view_shape(Geometry& g, const RbTensor& t, const RbValue* args) {
          shape_text(ndim, shape).c_str(), shape_text(t.ndim, t.shape).c_str(),
          shape_text(t.ndim, t.strides).c_str());
   }
-  count_elements(ndim, shape);
+  if (!t.numel) count_elements(ndim, shape);  // strides are products of all sizes but zeros
   g.ndim = ndim;
-  std::copy(shape, shape + ndim, g.shape);
-  std::copy(strides, strides + ndim, g.strides);
 }
 
 void expand(Geometry& g, const RbTensor& t, const RbValue* args) {
@@ -224,6 +226,50 @@ void as_strided(Geometry& g, const RbTensor& t, const RbValue* args) {
 
 void same(Geometry&, const RbTensor&, const RbValue*) {}
 
+// The same bytes as elements of another dtype. Smaller ones split, larger ones join elements of the
+// last dimension.
+void view_dtype(Geometry& g, const RbTensor& t, const RbValue* args) {
+  g.dtype = static_cast<int>(args[1].v.i);
+  const int64_t from = kDTypes[t.dtype_id].itemsize, to = kDTypes[g.dtype].itemsize;
+  if (from == to) return;
+  const std::string what = std::string("to view ") + kDTypes[t.dtype_id].name + " as " +
+                           kDTypes[g.dtype].name + ", whose elements have " + std::to_string(to) +
+                           " bytes, not " + std::to_string(from);
+  if (t.ndim == 0)
+    fail(RB_E_ARG, "view(dtype): the input must have at least 1 dimension %s", what.c_str());
+  const int last = t.ndim - 1;
+  if (t.strides[last] != 1) {
+    fail(RB_E_ARG, "view(dtype): the stride of the last dimension must be 1 %s, got %lld",
+         what.c_str(), (long long)t.strides[last]);
+  }
+  if (to < from) {
+    const int64_t ratio = from / to;
+    g.shape[last] *= ratio;
+    for (int d = 0; d < last; ++d) g.strides[d] *= ratio;
+    return;
+  }
+  const int64_t ratio = to / from;
+  if (t.shape[last] % ratio) {
+    fail(RB_E_ARG,
+         "view(dtype): the size of the last dimension must be divisible by %lld %s, got %lld",
+         (long long)ratio, what.c_str(), (long long)t.shape[last]);
+  }
+  const auto bytes = static_cast<char*>(t.data) - static_cast<char*>(impl(&t)->storage->data);
+  if (t.data && bytes / from % ratio) {
+    fail(RB_E_ARG, "view(dtype): the storage offset must be divisible by %lld %s, got %lld",
+         (long long)ratio, what.c_str(), (long long)(bytes / from));
+  }
+  for (int d = 0; d < last; ++d) {
+    if (t.strides[d] % ratio) {
+      fail(RB_E_ARG,
+           "view(dtype): the stride of dimension %d must be divisible by %lld %s, got %lld", d,
+           (long long)ratio, what.c_str(), (long long)t.strides[d]);
+    }
+    g.strides[d] /= ratio;
+  }
+  g.shape[last] /= ratio;
+}
+
 struct Rule {
   const char* name;
   void (*fn)(Geometry&, const RbTensor&, const RbValue*);
@@ -240,7 +286,8 @@ const Rule kRules[] = {{"view", view_shape},
                        {"squeeze", squeeze},
                        {"diagonal", diagonal},
                        {"as_strided", as_strided},
-                       {"detach", same}};
+                       {"detach", same},
+                       {"view.dtype", view_dtype}};
 
 }  // namespace
 
@@ -316,8 +363,11 @@ Tensor* make_view(const Op& op, const RbValue* args, int) {
   }
   Geometry g(t);
   rule->fn(g, t, args);
-  return tensor_share(&t, g.ndim, g.shape, g.strides,
-                      static_cast<char*>(t.data) + g.offset * kDTypes[t.dtype_id].itemsize);
+  Tensor* view = tensor_share(&t, g.ndim, g.shape, g.strides,
+                              static_cast<char*>(t.data) + g.offset * kDTypes[t.dtype_id].itemsize);
+  view->dtype_id = static_cast<uint16_t>(g.dtype);
+  view->dtype = kDTypes[g.dtype].dlpack;
+  return view;
 }
 
 }  // namespace rabbet

@@ -7,20 +7,22 @@
 
 namespace rabbet {
 
-thread_local ThreadState* thread_state_ __attribute__((tls_model("initial-exec"))) = nullptr;
+__thread ThreadState* thread_state_ __attribute__((tls_model("initial-exec"))) = nullptr;
 
 namespace {
 
 std::atomic<LiveCounts*> all_counts{nullptr};
 
-void free_all(ThreadState& state) {
-  for (FreeBlock*& head : state.free_blocks) {
-    while (head) {
-      FreeBlock* next = head->next;
-      std::free(head);
-      head = next;
-    }
+void free_list(FreeBlock*& head) {
+  while (head) {
+    FreeBlock* next = head->next;
+    std::free(head);
+    head = next;
   }
+}
+void free_all(ThreadState& state) {
+  free_list(state.free_tensors);
+  for (FreeBlock*& head : state.free_blocks) free_list(head);
 }
 
 struct Cleaner {
@@ -63,7 +65,7 @@ void* block_alloc_slow(uint64_t nbytes) {
 
 void block_free_slow(void* p, uint64_t nbytes) {
   if (nbytes > kLargestBlock) {
-    host_free(p, nbytes);
+    host_free(p);
   } else {
     std::free(p);
   }

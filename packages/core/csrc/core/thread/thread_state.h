@@ -14,6 +14,7 @@ constexpr int kBlockUnit = 64;
 constexpr int kBlockClasses = 65;
 constexpr int kBackendIds = 16;                                       // kMaxBackends
 constexpr int kSlotIds = 4;                                           // kSlots
+constexpr int kFreeBlocks = 512;                                      // most in a free list
 constexpr uint64_t kLargestBlock = (kBlockClasses - 1) * kBlockUnit;  // of the free lists
 
 struct FreeBlock {
@@ -50,16 +51,28 @@ struct CurrentStream {
   void* stream;
 };
 
+/// A private pool of a device's memory that a thread allocates from (memory.h).
+struct PoolUse {
+  int32_t backend, device;
+  uint64_t pool;
+};
+
+struct Capture;   // device/capture.h
+struct CallPlan;  // call/plan.h
+
 struct ThreadState {
   uint64_t include = 0, exclude = 0;
   int32_t depth = 0;         // levels that a call without tensors can concern
   int32_t floor = 0;         // but those up to here, which are outside a kernel that runs
   bool has_streams = false;  // `streams` is not empty
   std::vector<TransformFrame> levels;
-  LiveCounts* live = nullptr;  // outlives the thread
-  int32_t nested = 0;          // decompositions and kernels in Python that run inside each other
+  const CallPlan* plan = nullptr;  // of the innermost call that a layer handles
+  LiveCounts* live = nullptr;      // outlives the thread
+  int32_t nested = 0;  // decompositions and kernels in Python that run inside each other
   int32_t in_parallel = 0;
-  uint32_t tensor_flags = 0;  // of new tensors: RB_T_INFERENCE in inference mode
+  uint32_t tensor_flags = 0;          // of new tensors: RB_T_INFERENCE in inference mode
+  FreeBlock* free_tensors = nullptr;  // see take_tensor in tensor.cpp
+  int32_t free_tensor_count = 0;
   FreeBlock* free_blocks[kBlockClasses] = {};
   int32_t free_counts[kBlockClasses] = {};
 
@@ -68,11 +81,15 @@ struct ThreadState {
   void (*foreign_del)(void*) = nullptr;
 
   std::vector<CurrentStream> streams;
+  std::vector<PoolUse> pools;
+  Capture* capture = nullptr;        // that the thread's work on a device goes to
+  std::string source, found_source;  // the line of the program: that was set, that was looked up
 };
 
 // One 8-byte pointer with the initial-exec model: a larger block can exhaust the static TLS space
 // when the library is loaded late.
-extern thread_local ThreadState* thread_state_ __attribute__((tls_model("initial-exec")));
+// `__thread`, as no access needs to ask whether it has to be initialised.
+extern __thread ThreadState* thread_state_ __attribute__((tls_model("initial-exec")));
 ThreadState* make_thread_state();
 
 inline ThreadState& thread_state() {
@@ -106,7 +123,7 @@ inline void* block_alloc(uint64_t nbytes) { return block_alloc(nbytes, thread_st
 inline void block_free(void* p, uint64_t nbytes, ThreadState& state) {
   const uint64_t cls = (nbytes + kBlockUnit - 1) / kBlockUnit;
   if (__builtin_expect(cls < kBlockClasses && !kAddressSanitizer, 1)) {
-    if (__builtin_expect(state.free_counts[cls] < 512, 1)) {
+    if (__builtin_expect(state.free_counts[cls] < kFreeBlocks, 1)) {
       FreeBlock* block = static_cast<FreeBlock*>(p);
       block->next = state.free_blocks[cls];
       state.free_blocks[cls] = block;

@@ -64,7 +64,7 @@ def _check_bounds(op: str, low: int, high: int, dtype: Any) -> None:
 def normal(mean: Any, std: Any, *, generator: Generator | None) -> Tensor:
     like = mean if isinstance(mean, Tensor) else std
     if not like.is_floating_point() and not like.is_complex():
-        raise _C.NotImplementedForError(f"normal: expected a floating dtype, got {like.dtype}")
+        raise _C.DTypeError(f"normal: expected a floating dtype, got {like.dtype}")
     if not isinstance(std, Tensor):
         _check_std(std)
     shape = (mean + std).shape

@@ -216,4 +216,4 @@ def einsum(equation: str, tensors: Sequence[Tensor]) -> Tensor:
     gone = [d for d, x in enumerate(la) if x not in out]
     if gone:
         current, la = current.sum(gone), [x for x in la if x in out]
-    return current.permute([la.index(x) for x in out]) if la != out else current
+    return current.permute([la.index(x) for x in out])

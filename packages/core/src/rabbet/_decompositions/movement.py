@@ -18,7 +18,7 @@ def _need_some(op: str, tensors: Sequence[Tensor]) -> None:
 
 def broadcast_tensors(tensors: Sequence[Tensor]) -> list[Tensor]:
     shape = broadcast_shapes(*(t.shape for t in tensors))
-    return [t.expand(shape) for t in tensors]
+    return [t if t.shape == shape else t.expand(shape) for t in tensors]
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:

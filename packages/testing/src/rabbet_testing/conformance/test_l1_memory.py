@@ -218,6 +218,89 @@ def test_a_device_that_is_not_there_is_named(device):
         rabbet.empty(1, device=name)
 
 
+# ---- what a device may offer beyond
+
+
+def optional(call, report):
+    """What the call gives, or not implemented where the backend does not offer it."""
+    try:
+        return call()
+    except NotImplementedError as error:
+        report.not_implemented(str(error).splitlines()[0])
+
+
+def test_blocks_of_a_segment_are_apart(device):
+    """Parts of one segment are addresses: writing one leaves the others."""
+
+    def filled(n):
+        return rabbet.full((n,), n, dtype=rabbet.float32)
+
+    kept = [filled(n).to(device) for n in (3, 1300, 130_000)]
+    del kept[1]
+    kept += [filled(n).to(device) for n in (600, 601, 5)]
+    for t in kept:
+        same(t.cpu(), filled(t.shape[0]), f"a block of {t.shape[0]} elements on {device}")
+
+
+def test_free_memory_follows_what_is_allocated(device, report):
+    free, total = optional(lambda: rabbet.accelerator.get_memory_info(device), report)
+    assert 0 < free <= total, f"{device}: {free} of {total} bytes are free"
+    _C.empty_cache()
+    kept = rabbet.empty(24 << 20, dtype=rabbet.uint8, device=device)
+    assert rabbet.accelerator.get_memory_info(device)[1] == total, f"{device}: the total changes"
+    del kept
+
+
+def test_properties_have_names(device, report):
+    found = vars(optional(lambda: rabbet.accelerator.get_device_properties(device), report))
+    assert all(name.isidentifier() for name in found), (
+        f"{device}: names are no identifiers: {found}"
+    )
+    assert found.get("name"), f"{device}: expected a property 'name', got {sorted(found)}"
+
+
+def test_pinned_memory_holds_values(device, report):
+    x = drawn((3, 5), "float32")
+    pinned = optional(lambda: x.pin_memory(device), report)
+    assert pinned.is_pinned() and pinned.device.type == "cpu"
+    same(pinned, x, f"pinned memory for {device}")
+    same(pinned.to(device).cpu(), x, f"a copy from pinned memory to {device}")
+    pinned[:, 1:].copy_(x.to(device)[:, 1:] if device == "cpu" else x[:, 1:].to(device))
+    same(pinned, x, f"a copy from {device} to pinned memory")
+
+
+def test_a_graph_runs_at_each_replay(device, report):
+    """What is captured runs at each replay, on the values that are there by then."""
+    x = drawn((5,), "float32").to(device)
+    graph = rabbet.accelerator.Graph(device=device)
+    stream = optional(lambda: rabbet.Stream(device), report)
+    stream.wait_stream(rabbet.accelerator.current_stream(device))
+    with stream:
+        optional(graph.capture_begin, report)
+        with offered("add"):
+            y = x + x
+            z = y + y
+            del y
+        graph.capture_end()
+        for step in range(3):
+            x.copy_(drawn((5,), "float32") + step)
+            graph.replay()
+            stream.synchronize()
+            same(
+                z.cpu(),
+                4 * (drawn((5,), "float32") + step),
+                f"replay {step} of a graph on {device}",
+            )
+        with pytest.raises(RuntimeError, match="cannot be captured"), graph_again(graph):
+            z.cpu()
+    del graph, z
+
+
+def graph_again(graph):
+    graph.reset()
+    return graph
+
+
 # ---- time
 
 

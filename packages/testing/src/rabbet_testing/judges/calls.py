@@ -76,7 +76,8 @@ def shape_depends_on_data(op: str) -> bool:
 
 def takes_integers_only(op: str) -> bool:
     """Whether the record says so."""
-    return bool(rabbet._C.op_info(op)["accepts"] == "int")
+    classes = rabbet._C.op_info(op)["dtypes"].split()
+    return "int" in classes and not {"real", "float"} & set(classes)
 
 
 # ---- how a call fails

@@ -52,10 +52,11 @@ ALL_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uin
 
 def meaningful(name: str, dtype: str) -> bool:
     """Whether the record lets the operator take tensors of a dtype, as far as it says so."""
-    accepts = _C.op_info(name)["accepts"]
-    if accepts in ("int", "float"):
-        return (dtype in EPS) == (accepts == "float") and not dtype.startswith("complex")
-    return not (accepts == "real" and dtype.startswith("complex"))
+    classes = _C.op_info(name)["dtypes"].split()
+    if "real" in classes:
+        classes += ["int", "float"]
+    kind = "float" if dtype in EPS else "bool" if dtype == "bool" else "int"
+    return not classes or ("complex" if dtype.startswith("complex") else kind) in classes
 
 
 def wide(t: Any) -> Any:
@@ -407,6 +408,9 @@ class Judgement:
         )
         if self.info["view"] or self.info["maybe_view"] or self._written(there) or part:
             return  # parts of formulas may pass on what they get
+        if self.info["itself_if_real"] and not there.args[0].is_complex():
+            assert found[0] is there.args[0], f"{what}: the result is not the argument itself"
+            return
         theirs = {t._storage_id() for t in self._given(there) if t.numel()}
         for k, r in enumerate(found):
             shared = r.numel() and r._storage_id() in theirs

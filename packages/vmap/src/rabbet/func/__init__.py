@@ -6,9 +6,9 @@ The derivatives need rabbet-autograd, and say so where it is missing.
 from typing import Any
 
 from rabbet.vmap import vmap
+from rabbet.vmap._functionalize import functionalize
 
 from ._functional_call import functional_call
-from ._functionalize import functionalize
 from ._module_state import stack_module_state
 
 _DERIVATIVES = (

@@ -14,6 +14,7 @@ import rabbet
 from rabbet import Tensor
 from rabbet._pytree import TreeSpec, tree_flatten, tree_structure, tree_unflatten
 from rabbet.autograd.levels import DualLevel, GradLevel
+from rabbet.vmap import vmap
 
 Argnums = int | tuple[int, ...]
 
@@ -301,8 +302,6 @@ def jacrev(
 
     @functools.wraps(func)
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        from rabbet.vmap import vmap
-
         positions = _positions(argnums, len(args), name)
         chosen = tuple(args[n] for n in positions)
 
@@ -350,8 +349,6 @@ def jacfwd(
 
     @functools.wraps(func)
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        from rabbet.vmap import vmap
-
         positions = _positions(argnums, len(args), name)
         leaves, in_spec = _tensors(tuple(args[n] for n in positions), name)
 

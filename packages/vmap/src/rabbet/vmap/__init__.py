@@ -11,7 +11,8 @@ from rabbet._plugins import module_imported, require_layer
 
 require_layer("vmap")
 
-from ._vmap import vmap  # noqa: E402  (the binding needs the plugin)
+from ._functionalize import functionalize  # noqa: E402  (the binding needs the plugin)
+from ._vmap import vmap  # noqa: E402
 
 __all__ = ["vmap"]
 
@@ -31,8 +32,6 @@ def rabbet_conformance_params(level: str) -> dict[str, Any]:
         return tuple(r[0] if xs else r for r in results)
 
     def through_functionalize(f: Any, *xs: Any) -> Any:
-        from rabbet.func import functionalize
-
         return functionalize(f)(*xs)
 
     loops = "the shape of its result depends on the data"

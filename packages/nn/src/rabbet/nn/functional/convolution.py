@@ -280,7 +280,8 @@ def pad(
         places = rabbet.arange(-before, size + after, device=input.device)
         # What negative widths take away is gone before the rest wraps around.
         first, last = max(-before, 0), size - max(-after, 0)
-        input = rabbet.index_select(input, dim, _SOURCES[mode](places, size, first, last))
+        take = rabbet.index_select if mode == "circular" else ops.pad_along
+        input = take(input, dim, _SOURCES[mode](places, size, first, last))
     return input
 
 
@@ -303,6 +304,8 @@ _SOURCES = {"reflect": _reflected, "replicate": _nearest, "circular": _wrapped}
 def _check_reach(mode: str, before: int, after: int, size: int, dim: int) -> None:
     left = size + min(before, 0) + min(after, 0)
     limit = {"reflect": size - 1, "circular": left, "replicate": None}[mode]
+    if mode == "replicate":  # the edge is repeated wherever the result begins or ends
+        left = size and size + before + after
     if left <= 0 or (limit is not None and max(before, after) > limit):
         raise RuntimeError(
             f"pad: widths ({before}, {after}) are too large for mode {mode!r} in dimension {dim} with size {size}"

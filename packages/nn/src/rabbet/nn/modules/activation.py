@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import rabbet
 from rabbet import Tensor
@@ -163,7 +163,7 @@ class Threshold(Module):
 class GELU(Module):
     """`input * Phi(input)`, Phi the normal distribution function; `approximate` 'none' or 'tanh'."""
 
-    def __init__(self, approximate: str = "none") -> None:
+    def __init__(self, approximate: Literal["none", "tanh"] = "none") -> None:
         super().__init__()
         if approximate not in ("none", "tanh"):
             raise ValueError(f"GELU: expected approximate 'none' or 'tanh', got {approximate!r}")

@@ -386,9 +386,10 @@ class Module(HookedModule, StatefulModule):
     def to(self: T, *args: Any, **kwargs: Any) -> T:
         """Move to a device and cast floating tensors to a dtype, in place; returns self.
 
-        Called as `to(device=None, dtype=None, non_blocking=False)`, `to(dtype)` or `to(tensor)`.
+        Called as `to(device=None, dtype=None, non_blocking=False)`, `to(dtype)`, `to(tensor)` or
+        `to(memory_format=channels_last)`, which goes to the parameters and buffers of 4 and 5 dimensions.
         """
-        device, dtype = _parse_to(args, kwargs)
+        device, dtype, memory_format = _parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
@@ -396,9 +397,12 @@ class Module(HookedModule, StatefulModule):
         target = {} if device is None else {"device": device}
 
         def convert(t: Tensor) -> Tensor:
+            to = dict(target)
             if dtype is not None and (t.is_floating_point() or t.is_complex()):
-                return t.to(dtype=dtype, **target)
-            return t.to(**target) if target else t
+                to["dtype"] = dtype
+            if memory_format is not None and t.ndim in (4, 5):
+                to["memory_format"] = memory_format
+            return t.to(**to) if to else t
 
         return self._apply(convert)
 
@@ -476,14 +480,18 @@ def _indented(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 
-def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """Device and dtype of a call of `Module.to`; None where not given."""
+def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Device, dtype and memory format of a call of `Module.to`; None where not given."""
     allowed = {"device", "dtype", "tensor", "other", "non_blocking", "memory_format"}
     for name in kwargs:
         if name not in allowed:
             raise TypeError(f"to() got an unexpected keyword argument {name!r}")
-    if kwargs.get("memory_format") is not None:
-        raise NotImplementedError("to: memory_format is not supported by Module.to")
+    memory_format = kwargs.get("memory_format")
+    if memory_format is not None and not isinstance(memory_format, rabbet.memory_format):
+        raise TypeError(
+            f"to: expected a rabbet.memory_format, got {type(memory_format).__name__} "
+            f"{memory_format!r}"
+        )
     device, dtype = kwargs.get("device"), kwargs.get("dtype")
     like = kwargs.get("tensor", kwargs.get("other"))
     for arg in args:
@@ -500,5 +508,5 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
                 f"to: expected a device, a dtype or a Tensor, got {type(arg).__name__} {arg!r}"
             )
     if like is not None:
-        return like.device, like.dtype
-    return device, dtype
+        return like.device, like.dtype, memory_format
+    return device, dtype, memory_format

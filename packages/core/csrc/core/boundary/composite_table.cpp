@@ -1,0 +1,83 @@
+// The table behind rabbet/composite.h, and the checks of what plugins hand to it.
+#include <algorithm>
+#include <cstring>
+
+#include "boundary/host_checks.h"
+#include "boundary/plugin.h"
+#include "layer/composite.h"
+#include "layer/transforms.h"
+#include "thread/error.h"
+
+namespace rabbet {
+
+namespace {
+
+constexpr uint32_t kMaxParts = 1 << 16;
+constexpr uint64_t kMaxBlob = uint64_t{1} << 30;
+
+int32_t table_describe(int32_t layer, const RbCompositeLayer* what) {
+  return guarded([&] {
+    need(what, "describe: the description");
+    if (what->struct_size < RB_SIZE(RbCompositeLayer, self))
+      fail(RB_E_ARG, "describe: the struct is too short (struct_size %u)", what->struct_size);
+    check_owner("describe", layer);
+    RbCompositeLayer full{};
+    std::memcpy(&full, what, std::min<size_t>(what->struct_size, sizeof full));
+    full.struct_size = sizeof full;
+    describe_composites(layer, full);
+  });
+}
+
+int32_t table_compose(const RbComposite* what, RbTensor** out) {
+  return guarded([&] {
+    need(out, "compose: where the tensor goes");
+    need(what, "compose: the description");
+    if (what->struct_size < RB_SIZE(RbComposite, nbytes))
+      fail(RB_E_ARG, "compose: the struct is too short (struct_size %u)", what->struct_size);
+    RbComposite c{};
+    std::memcpy(&c, what, std::min<size_t>(what->struct_size, sizeof c));
+    check_owner("compose", c.layer);
+    check_geometry("compose", c.backend, c.device, c.dtype, c.ndim, c.shape, c.strides, false);
+    if (c.nparts) need(c.parts, "compose: the list of parts");
+    if (c.nbytes) need(c.blob, "compose: the blob");
+    if (c.nparts > kMaxParts || c.nbytes > kMaxBlob) {
+      fail(RB_E_ARG, "compose: at most %u parts and a blob of %llu bytes, got %u and %llu",
+           kMaxParts, static_cast<unsigned long long>(kMaxBlob), c.nparts,
+           static_cast<unsigned long long>(c.nbytes));
+    }
+    *out = compose({c.layer, c.backend, c.device, c.dtype, c.ndim, c.shape, c.strides, c.parts,
+                    c.nparts, c.blob, c.nbytes, c.base});
+  });
+}
+
+int32_t table_get(const RbTensor* t, RbComposite* out) {
+  return guarded([&] {
+    need(t, "get: the tensor");
+    need(out, "get: where the description goes");
+    if (out->struct_size < RB_SIZE(RbComposite, layer))
+      fail(RB_E_ARG, "get: the struct is too short (struct_size %u)", out->struct_size);
+    const Composition c = composition(t);
+    RbComposite full{};
+    full.struct_size = out->struct_size;
+    full.layer = c.layer;
+    full.backend = c.backend;
+    full.device = c.device;
+    full.dtype = c.dtype;
+    full.ndim = c.ndim;
+    full.nparts = c.nparts;
+    full.shape = c.shape;
+    full.strides = c.strides;
+    full.parts = c.parts;
+    full.blob = c.blob;
+    full.nbytes = c.nbytes;
+    if (t->flags & RB_T_VIEW) full.base = impl(t)->view->parent;
+    std::memcpy(out, &full, std::min<size_t>(out->struct_size, sizeof full));
+  });
+}
+
+const RbComposites kTable = {sizeof(RbComposites), 0, table_describe, table_compose, table_get};
+[[maybe_unused]] const bool is_published =
+    (publish(RB_COMPOSITE_EXT, RB_COMPOSITE_VERSION, &kTable), true);
+
+}  // namespace
+}  // namespace rabbet

@@ -1,0 +1,87 @@
+// The table behind rabbet/trace.h, and the checks of what plugins hand to it.
+#include "boundary/host_checks.h"
+#include "boundary/plugin.h"
+#include "call/check_call.h"
+#include "call/dry_run.h"
+#include "layer/composite.h"
+#include "thread/error.h"
+#include "thread/events.h"
+#include "thread/source.h"
+
+namespace rabbet {
+
+namespace {
+
+int32_t table_infer(const RbOp* op, const RbValue* args, int32_t nargs, RbValue* rets,
+                    int32_t nrets, int32_t* backend, int32_t* device) {
+  return guarded([&] {
+    need(backend, "infer: where the backend goes");
+    need(device, "infer: where the device goes");
+    check(check_call(impl(op), args, nargs, rets, nrets, 0));
+    const CallDevice where = dry_run(*impl(op), args, nargs, rets, nrets);
+    *backend = where.backend;
+    *device = where.device;
+  });
+}
+
+int32_t table_stub(int32_t layer, int32_t backend, int32_t device, int32_t dtype, int32_t ndim,
+                   const int64_t* shape, const int64_t* strides, RbTensor** out) {
+  return guarded([&] {
+    need(out, "stub: where the tensor goes");
+    check_owner("stub", layer);
+    check_geometry("stub", backend, device, dtype, ndim, shape, strides, false);
+    *out = compose(
+        {layer, backend, device, dtype, ndim, shape, strides, nullptr, 0, nullptr, 0, nullptr});
+  });
+}
+
+int32_t table_data_hook(int32_t layer, RbRealFn fn, void* self) {
+  return guarded([&] {
+    check_layer_id("data_hook", layer);
+    if (layer == kTransformSlot || layer == kCompositeSlot)
+      fail(RB_E_ARG, "data_hook: '%s' is core's own", layer_entry(layer).name.c_str());
+    set_data_hook(layer, fn, self);
+  });
+}
+
+const char* table_source_get() {
+  const char* found = nullptr;
+  guarded([&] { found = call_source(); });
+  return found;
+}
+void table_source_set(const char* text) {
+  guarded([&] { set_call_source(text); });
+}
+
+int32_t table_events_open(uint32_t kinds, RbEvents** out) {
+  return guarded([&] {
+    need(out, "events_open: where the reader goes");
+    *out = open_events(kinds);
+  });
+}
+int32_t table_events_read(RbEvents* reader, void* out, uint32_t size, uint32_t max, uint32_t* count,
+                          uint64_t* lost) {
+  return guarded([&] {
+    RbEvents& open = need_open(reader, "events_read");
+    need(count, "events_read: where the number of events goes");
+    if (max) need(out, "events_read: where the events go");
+    if (size < RB_SIZE(RbEvent, op))
+      fail(RB_E_ARG, "events_read: elements of %u bytes cannot hold an event", size);
+    uint64_t missed = 0;
+    *count = read_events(open, out, size, max, &missed);
+    if (lost) *lost = missed;
+  });
+}
+int32_t table_events_close(RbEvents* reader) {
+  return guarded([&] { close_events(need_open(reader, "events_close")); });
+}
+
+const RbTrace kTable = {sizeof(RbTrace),   0,
+                        table_infer,       table_stub,
+                        table_data_hook,   table_source_get,
+                        table_source_set,  table_events_open,
+                        table_events_read, table_events_close};
+[[maybe_unused]] const bool is_published = (publish(RB_TRACE_EXT, RB_TRACE_VERSION, &kTable), true);
+
+}  // namespace
+}  // namespace rabbet

@@ -1,0 +1,71 @@
+#include "call/call_event.h"
+
+#include <cstdio>
+
+#include "tensor/dtype.h"
+
+namespace rabbet {
+
+namespace {
+
+thread_local int32_t depth = 0;
+
+// Appends to a text of fixed size; what has no room is cut.
+class Writer {
+ public:
+  Writer(char* text, size_t size) : begin_(text), at_(text), end_(text + size - 1) {}
+  void add(const char* text) {
+    while (*text && at_ < end_) *at_++ = *text++;
+  }
+  void add(int64_t number) {
+    char digits[24];
+    std::snprintf(digits, sizeof digits, "%lld", static_cast<long long>(number));
+    add(digits);
+  }
+  void add(const RbTensor* t) {
+    if (at_ != begin_) add(", ");
+    add(kDTypes[t->dtype_id].name);
+    add("(");
+    for (int d = 0; d < t->ndim; ++d) {
+      if (d) add(", ");
+      add(t->shape[d]);
+    }
+    add(")");
+  }
+
+ private:
+  char *begin_, *at_, *end_;
+};
+
+}  // namespace
+
+CallEvent::CallEvent(const Op& op, const RbValue* args, int32_t nargs) : op_(op) {
+  if (is_read(RB_EVENT_OP_BEGIN)) {
+    RbEvent event{};
+    event.kind = RB_EVENT_OP_BEGIN;
+    event.op = handle(&op);
+    event.depth = depth;
+    Writer text(event.text, sizeof event.text);
+    for (int32_t i = 0; i < nargs; ++i) {
+      if (args[i].tag == RB_TENSOR) text.add(args[i].v.t);
+      for (uint32_t j = 0; args[i].tag == RB_TENSORS && j < args[i].len; ++j) {
+        if (args[i].v.ts[j]) text.add(args[i].v.ts[j]);
+      }
+    }
+    record_event(event);
+  }
+  ++depth;
+}
+
+CallEvent::~CallEvent() {
+  --depth;
+  if (!is_read(RB_EVENT_OP_END)) return;
+  RbEvent event{};
+  event.kind = RB_EVENT_OP_END;
+  event.op = handle(&op_);
+  event.depth = depth;
+  event.status = status;
+  record_event(event);
+}
+
+}  // namespace rabbet

@@ -1,0 +1,101 @@
+#include "call/dry_run.h"
+
+#include <vector>
+
+#include "call/check_call.h"
+#include "call/dispatch.h"
+#include "device/backends.h"
+#include "rules/infer.h"
+#include "thread/error.h"
+#include "thread/thread_state.h"
+
+namespace rabbet {
+
+namespace {
+
+// Nothing sees what is not a real call.
+class NoLayers {
+ public:
+  NoLayers() : include_(state_.include), exclude_(state_.exclude), depth_(state_.depth) {
+    state_.include = 0;
+    state_.exclude = ~(kBackendMask | uint64_t{1} << kCompositeSlot);
+    state_.depth = 0;
+  }
+  ~NoLayers() {
+    state_.include = include_;
+    state_.exclude = exclude_;
+    state_.depth = depth_;
+  }
+  NoLayers(const NoLayers&) = delete;
+  NoLayers& operator=(const NoLayers&) = delete;
+
+ private:
+  ThreadState& state_ = thread_state();
+  uint64_t include_, exclude_;
+  int32_t depth_;
+};
+
+// The arguments with tensors of their geometry on `meta` in place of tensors.
+class Twins {
+ public:
+  Twins(const Op& op, const RbValue* args, int32_t nargs) : values(args, args + nargs) {
+    for (int32_t i = nargs; i < op.info.nargs; ++i) {
+      if (!op.params[i].has_default) check(missing_argument(op, i));
+      values.push_back(op.params[i].default_value);
+    }
+    nargs = op.info.nargs;
+    lists_.resize(nargs);
+    for (int32_t i = 0; i < nargs; ++i) {
+      RbValue& v = values[i];
+      if (v.tag == RB_TENSOR) {
+        v.v.t = twin(v.v.t);
+      } else if (v.tag == RB_TENSORS) {
+        for (uint32_t k = 0; k < v.len; ++k)
+          lists_[i].push_back(v.v.ts[k] ? twin(v.v.ts[k]) : nullptr);
+        v.v.ts = lists_[i].data();
+      } else if (op.params[i].type == RB_A_DEVICE) {
+        if (v.tag == RB_DEVICE) named_ = {v.v.dev.backend, v.v.dev.index};
+        device_at_ = i;
+      }
+    }
+  }
+
+  /// Let what the call makes be on `meta` too; returns where it would be.
+  CallDevice place(const Op& op) {
+    if (device_at_ >= 0) {
+      values[device_at_].tag = RB_DEVICE;
+      values[device_at_].v.dev = {kMeta, 0};
+    } else if (first_.backend < 0) {
+      fail(RB_E_NOTIMPL, "infer: %s has neither a tensor nor a device among its arguments",
+           op.name.c_str());
+    }
+    if (named_.backend >= 0) return named_;
+    return first_.backend >= 0 ? first_ : CallDevice{default_backend(), 0};
+  }
+
+  std::vector<RbValue> values;
+
+ private:
+  RbTensor* twin(const RbTensor* t) {
+    if (first_.backend < 0) first_ = {t->backend, t->device.id};
+    made_.emplace_back(tensor_new(kMeta, 0, t->dtype_id, t->ndim, t->shape, t->strides));
+    return made_.back().get();
+  }
+
+  std::vector<TensorRef> made_;
+  std::vector<std::vector<RbTensor*>> lists_;
+  CallDevice first_{-1, 0}, named_{-1, 0};
+  int32_t device_at_ = -1;
+};
+
+}  // namespace
+
+CallDevice dry_run(const Op& op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
+  Twins twins(op, args, nargs);
+  const CallDevice where = twins.place(op);
+  const NoLayers below;
+  check(call(&op, twins.values.data(), static_cast<int32_t>(twins.values.size()), rets, nrets));
+  return where;
+}
+
+}  // namespace rabbet

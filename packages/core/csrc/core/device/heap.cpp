@@ -1,0 +1,613 @@
+#include "device/heap.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "device/backends.h"
+#include "device/deleters.h"
+#include "device/streams.h"
+#include "thread/error.h"
+#include "thread/fork.h"
+#include "thread/sanitize.h"
+#include "thread/thread_state.h"
+
+namespace rabbet {
+
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kUnit = 512;
+constexpr uint64_t kSmallLimit = kMiB;  // blocks up to it come from segments of their own
+constexpr uint64_t kSmallSegment = 2 * kMiB;
+constexpr uint64_t kLargeSegment = 20 * kMiB;  // of blocks up to half of it
+constexpr uint64_t kOversize = 2 * kMiB;       // larger ones are multiples of this
+constexpr int kClasses = 416;                  // eight for each power of two
+constexpr uint64_t kMostKept = 16 * kMiB;      // bytes of blocks that are not joined yet
+constexpr int kScan = 32;  // blocks of a list that are looked at for the best one
+
+uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
+
+uint64_t segment_size(uint64_t size) {
+  if (size <= kSmallLimit) return kSmallSegment;
+  if (size <= kLargeSegment / 2) return kLargeSegment;
+  return round_up(size, kOversize);
+}
+
+int class_of(uint64_t size) {
+  const uint64_t units = size / kUnit;
+  if (units < 16) return static_cast<int>(units);
+  const int bits = 63 - __builtin_clzll(units);
+  return (bits - 3) * 8 + static_cast<int>(units >> (bits - 3));
+}
+
+uint64_t main_memory() {
+  uint64_t bytes = static_cast<uint64_t>(std::max(sysconf(_SC_PHYS_PAGES), 1L)) *
+                   static_cast<uint64_t>(std::max(sysconf(_SC_PAGESIZE), 1L));
+  if (std::FILE* file = std::fopen("/sys/fs/cgroup/memory.max", "re")) {
+    unsigned long long limit = 0;
+    if (std::fscanf(file, "%llu", &limit) == 1 && limit) bytes = std::min<uint64_t>(bytes, limit);
+    std::fclose(file);
+  }
+  return bytes;
+}
+
+// Host memory of which other programs have use, too, is not kept whole.
+uint64_t host_cap() {
+  static const uint64_t cap = main_memory() / 4;
+  return cap;
+}
+
+}  // namespace
+
+struct Segment {
+  Heap& heap;
+  RbBuffer buffer;
+  Arena* arena;  // that it was made for
+  Block* first;
+  Segment *prev, *next;
+};
+
+struct Arena {
+  void* stream;
+  uint64_t pool;
+  bool small, closed;
+  int64_t parts;  // segments and blocks that refer to it
+  Block* lists[kClasses];
+  uint64_t occupied[(kClasses + 63) / 64];  // a bit for each list that is not empty
+
+  int next_class(int from) const {
+    for (int word = from / 64; word < static_cast<int>(std::size(occupied)); ++word) {
+      const uint64_t bits =
+          occupied[word] & (word == from / 64 ? ~uint64_t{0} << from % 64 : ~0ull);
+      if (bits) return word * 64 + __builtin_ctzll(bits);
+    }
+    return kClasses;
+  }
+};
+
+Heap::Heap(int backend, int device, MemoryKind kind)
+    : backend(backend),
+      device(device),
+      kind(kind),
+      allocator_(allocator_of(backend, kind)),
+      host_(kind == MemoryKind::kPinned || has_host_memory(backend)),
+      split_(!(host_ && kAddressSanitizer) && !(allocator_.flags & RB_ALLOC_WHOLE)),
+      cap_(has_host_memory(backend) ? host_cap() : UINT64_MAX),
+      slack_(has_host_memory(backend) ? kOversize : UINT64_MAX) {
+  if (has_host_memory(backend) && kind == MemoryKind::kDevice && split_ &&
+      !backend_traits[backend].streams)
+    kept_.resize(kSmallLimit / kUnit + 1);
+  hold_over_fork(mutex_);
+}
+
+template <class F>
+void Heap::count(bool small, F change) {
+  change(stats_.all);
+  change(small ? stats_.small : stats_.large);
+}
+
+void Heap::count_taken(const Block* block) {
+  count(block->arena->small, [&](BlockStats& s) {
+    s.blocks.rise(1);
+    s.block_bytes.rise(block->size);
+    s.requested_bytes.rise(block->requested);
+  });
+}
+
+void Heap::count_freed(const Block* block) {
+  count(block->arena->small, [&](BlockStats& s) {
+    s.blocks.fall(1);
+    s.block_bytes.fall(block->size);
+    s.requested_bytes.fall(block->requested);
+  });
+}
+
+Arena& Heap::arena(void* stream, uint64_t pool, bool small) {
+  for (const auto& a : arenas_) {
+    if (a->stream == stream && a->pool == pool && a->small == small) return *a;
+  }
+  arenas_.push_back(std::make_unique<Arena>());
+  Arena& made = *arenas_.back();
+  made.stream = stream;
+  made.pool = pool;
+  made.small = small;
+  return made;
+}
+
+// ---- lists of free blocks
+
+void Heap::insert(Block* block) {
+  Arena& a = *block->arena;
+  const int cls = class_of(block->size);
+  block->used = false;
+  block->list_prev = nullptr;
+  block->list_next = a.lists[cls];
+  if (block->list_next) block->list_next->list_prev = block;
+  a.lists[cls] = block;
+  a.occupied[cls / 64] |= uint64_t{1} << cls % 64;
+  if (!block->prev && !block->next) return;
+  count(a.small, [&](BlockStats& s) {
+    s.split_blocks.rise(1);
+    s.split_bytes.rise(block->size);
+  });
+}
+
+void Heap::remove(Block* block) {
+  Arena& a = *block->arena;
+  const int cls = class_of(block->size);
+  if (block->list_next) block->list_next->list_prev = block->list_prev;
+  if (block->list_prev) {
+    block->list_prev->list_next = block->list_next;
+  } else {
+    a.lists[cls] = block->list_next;
+    if (!block->list_next) a.occupied[cls / 64] &= ~(uint64_t{1} << cls % 64);
+  }
+  if (!block->prev && !block->next) return;
+  count(a.small, [&](BlockStats& s) {
+    s.split_blocks.fall(1);
+    s.split_bytes.fall(block->size);
+  });
+}
+
+// The smallest block that fits among the first of each list: those of the size's own class, else of
+// the next class that has one.
+Block* Heap::find(Arena& a, uint64_t size) const {
+  const uint64_t most = slack_ == UINT64_MAX ? UINT64_MAX : size + size / 4 + slack_;
+  const auto fits = [&](const Block* b) {
+    return b->size >= size && (b->size <= most || b->segment->buffer.nbytes <= kLargeSegment);
+  };
+  for (int cls = a.next_class(class_of(size)); cls < kClasses; cls = a.next_class(cls + 1)) {
+    Block* best = nullptr;
+    int seen = 0;
+    for (Block* b = a.lists[cls]; b && (seen++ < kScan || !best); b = b->list_next) {
+      if (fits(b) && (!best || b->size < best->size)) best = b;
+      if (best && best->size == size) break;
+    }
+    if (best) return best;
+  }
+  return nullptr;
+}
+
+// ---- blocks
+
+Block* Heap::new_block() {
+  if (!spare_) return new Block{};
+  Block* block = spare_;
+  spare_ = block->list_next;
+  return block;
+}
+
+// A free block becomes one of `owner` in use; what it has too much stays free.
+Block* Heap::take(Block* block, Arena& owner, uint64_t size, uint64_t requested) {
+  remove(block);
+  const uint64_t rest = block->size - size;
+  if (split_ && (owner.small ? rest >= kUnit : rest > kSmallLimit)) {
+    Block* tail = new_block();
+    tail->data = static_cast<char*>(block->data) + size;
+    tail->size = rest;
+    tail->segment = block->segment;
+    tail->arena = block->arena;
+    ++tail->arena->parts;
+    tail->prev = block;
+    tail->next = block->next;
+    if (tail->next) tail->next->prev = tail;
+    block->next = tail;
+    block->size = size;
+    insert(tail);
+  }
+  --block->arena->parts;
+  block->arena = &owner;
+  ++owner.parts;
+  block->used = true;
+  block->requested = requested;
+  count_taken(block);
+  if (host_) {
+    mark_used(block->data, requested);
+    mark_unused(static_cast<char*>(block->data) + requested, block->size - requested);
+  }
+  return block;
+}
+
+// With its free neighbours of the same arena; the block itself is in no list.
+Block* Heap::join(Block* block) {
+  const auto absorb = [&](Block* left, Block* right) {
+    left->size += right->size;
+    left->next = right->next;
+    if (left->next) left->next->prev = left;
+    --right->arena->parts;
+    right->list_next = spare_;
+    spare_ = right;
+  };
+  if (Block* left = block->prev; left && !left->used && left->arena == block->arena) {
+    remove(left);
+    absorb(left, block);
+    block = left;
+  }
+  if (Block* right = block->next; right && !right->used && right->arena == block->arena) {
+    remove(right);
+    absorb(block, right);
+  }
+  return block;
+}
+
+// ---- blocks that are not joined yet: to the rest of the heap they look used
+
+inline bool Heap::keep(Block* block) {
+  if (kept_.empty() || !block->arena->small || kept_bytes_ + block->size > kMostKept) return false;
+  Block*& first = kept_[block->size / kUnit];
+  block->list_next = first;
+  first = block;
+  kept_bytes_ += block->size;
+  return true;
+}
+
+inline Block* Heap::take_kept(uint64_t size, uint64_t requested) {
+  if (size > kSmallLimit || kept_.empty()) return nullptr;
+  Block*& first = kept_[size / kUnit];
+  Block* block = first;
+  if (!block) return nullptr;
+  first = block->list_next;
+  kept_bytes_ -= size;
+  block->requested = requested;
+  count_taken(block);
+  return block;
+}
+
+// Whether there were any. What asks for free blocks or segments, or counts them, begins with it.
+bool Heap::join_kept() {
+  if (!kept_bytes_) return false;
+  for (Block*& first : kept_) {
+    while (Block* block = first) {
+      first = block->list_next;
+      insert(join(block));
+    }
+  }
+  kept_bytes_ = 0;
+  return true;
+}
+
+// ---- segments
+
+Block* Heap::add_segment(const RbBuffer& buffer, Arena& a) {
+  auto* segment = new Segment{*this, buffer, &a, new_block(), nullptr, segments_};
+  if (segments_) segments_->prev = segment;
+  segments_ = segment;
+  Block* block = segment->first;
+  block->data = buffer.data;
+  block->size = buffer.nbytes;
+  block->segment = segment;
+  block->arena = &a;
+  block->prev = block->next = nullptr;
+  a.parts += 2;
+  count(a.small, [&](BlockStats& s) {
+    s.segments.rise(1);
+    s.segment_bytes.rise(buffer.nbytes);
+  });
+  insert(block);
+  return block;
+}
+
+void Heap::drop_if_empty(Arena& a) {
+  if (!a.closed || a.parts) return;
+  const auto at = std::find_if(arenas_.begin(), arenas_.end(),
+                               [&](const auto& each) { return each.get() == &a; });
+  arenas_.erase(at);
+}
+
+// Takes a segment without used blocks out of the heap. Its blocks stay with it until it is given
+// back, which says whose streams are to be waited for.
+void Heap::detach(Segment* segment, std::vector<Segment*>& detached) {
+  for (Block* b = segment->first; b; b = b->next) remove(b);
+  if (segment->prev) segment->prev->next = segment->next;
+  if (segment->next) segment->next->prev = segment->prev;
+  if (segments_ == segment) segments_ = segment->next;
+  count(segment->arena->small, [&](BlockStats& s) {
+    s.segments.fall(1);
+    s.segment_bytes.fall(segment->buffer.nbytes);
+  });
+  pending_ += segment->buffer.nbytes;  // the backend has it back when it says so
+  detached.push_back(segment);
+}
+
+std::vector<Segment*> Heap::detach_free(uint64_t pool, bool closing) {
+  join_kept();
+  std::vector<Segment*> detached;
+  for (Segment *s = segments_, *following; s; s = following) {
+    following = s->next;
+    if (closing ? s->arena->pool != pool : (s->arena->pool && !s->arena->closed)) continue;
+    bool free = true;
+    for (Block* b = s->first; b && free; b = b->next) free = !b->used;
+    if (free) detach(s, detached);
+  }
+  return detached;
+}
+
+// Without the lock: the backend may wait for the device.
+void Heap::give_back(std::vector<Segment*>& detached) {
+  if (detached.empty()) return;
+  uint64_t bytes = 0;
+  for (Segment* segment : detached) {
+    void* stream = segment->arena->stream;
+    for (Block* b = segment->first; b; b = b->next) {
+      if (b->arena->stream == stream) continue;
+      void* other = b->arena->stream;
+      if (guarded([&] { stream_wait(backend, device, stream, other); }) != RB_OK)
+        guarded([&] { synchronize(backend, device); });
+    }
+    if (host_) mark_used(segment->buffer.data, segment->buffer.nbytes);
+    bytes += segment->buffer.nbytes;
+    RbBuffer buffer = segment->buffer;
+    allocator_.free(allocator_.self, &buffer, stream);
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  pending_ -= bytes;
+  for (Segment* segment : detached) {
+    for (Block *b = segment->first, *following; b; b = following) {
+      following = b->next;
+      Arena& a = *b->arena;
+      --a.parts;
+      if (&a != segment->arena) drop_if_empty(a);
+      b->list_next = spare_;
+      spare_ = b;
+    }
+    --segment->arena->parts;
+    drop_if_empty(*segment->arena);
+    delete segment;
+  }
+}
+
+// ---- allocation
+
+Block* Heap::try_cached(uint64_t size, uint64_t requested, void* stream, uint64_t pool) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (Block* block = take_kept(size, requested)) return block;
+  Arena& mine = arena(stream, pool, size <= kSmallLimit);
+  Block* block = find(mine, size);
+  if (!block && join_kept()) block = find(mine, size);
+  return block ? take(block, mine, size, requested) : nullptr;
+}
+
+Block* Heap::allocate(uint64_t nbytes, void* stream, uint64_t pool) {
+  const uint64_t size = round_up(nbytes ? nbytes : 1, kUnit);
+  if (Block* block = try_cached(size, nbytes, stream, pool)) return block;
+  return grow(size, nbytes, stream, pool);
+}
+
+int32_t Heap::ask(uint64_t size, void* stream, RbBuffer& out) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const uint64_t held = stats_.all.segment_bytes.current + pending_;
+    if (held > limit_ || size > limit_ - held)
+      return set_error(RB_E_OOM, "the limit of this process is " + std::to_string(limit_) +
+                                     " bytes, of which it holds " + std::to_string(held));
+    pending_ += size;
+  }
+  out = RbBuffer{};
+  out.struct_size = sizeof out;
+  int32_t rc = allocator_.alloc(allocator_.self, device, size, stream, &out);
+  if (rc == RB_OK && !out.data && !(allocator_.flags & RB_ALLOC_WHOLE))
+    rc = set_error(RB_E_PLUGIN, std::string("the backend '") + backend_name(backend) +
+                                    "' allocated no memory: `data` is null");
+  out.struct_size = sizeof out;
+  out.nbytes = size;
+  out.device_index = device;
+  if (rc == RB_OK) return RB_OK;
+  std::lock_guard<std::mutex> lock(mutex_);
+  pending_ -= size;
+  return rc;
+}
+
+// First a segment that others can use, too, then one of the size alone.
+Block* Heap::grow(uint64_t size, uint64_t requested, void* stream, uint64_t pool) {
+  run_due_deleters();
+  const uint64_t wanted = split_ ? segment_size(size) : size;
+  RbBuffer buffer;
+  const auto ask_both = [&] {
+    const int32_t rc = ask(wanted, stream, buffer);
+    return rc != RB_OK && wanted != size ? ask(size, stream, buffer) : rc;
+  };
+  int32_t rc = ask_both();
+  // While the thread captures, the backend could not wait for the segments' streams.
+  if (rc != RB_OK && !thread_state().capture) {
+    release_cached();
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (rc == RB_E_OOM) ++stats_.retries;
+    }
+    rc = ask_both();
+  }
+  if (rc != RB_OK) {
+    if (rc != RB_E_OOM) check(rc);  // the device is not there, say: no lack of memory
+    if (Block* block = try_cached(size, requested, stream, pool)) return block;
+    if (Block* block = borrow(size, requested, stream, pool)) return block;
+    fail_oom(requested, rc);
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  pending_ -= buffer.nbytes;
+  Arena& mine = arena(stream, pool, size <= kSmallLimit);
+  return take(add_segment(buffer, mine), mine, size, requested);
+}
+
+// A free block of another stream, whose work comes first.
+Block* Heap::borrow(uint64_t size, uint64_t requested, void* stream, uint64_t pool) {
+  Block* block = nullptr;
+  void* other = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& a : arenas_) {
+      if (a->pool != pool) continue;
+      Block* found = find(*a, size);
+      if (found && (!block || found->size < block->size)) block = found;
+    }
+    if (!block) return nullptr;
+    other = block->arena->stream;
+    take(block, arena(stream, pool, size <= kSmallLimit), size, requested);
+  }
+  if (other == stream) return block;
+  const int32_t rc = guarded([&] { stream_wait(backend, device, stream, other); });
+  if (rc == RB_OK) return block;
+  free(block);
+  check(rc);
+  return nullptr;
+}
+
+void Heap::fail_oom(uint64_t nbytes, int32_t rc) {
+  const std::string reason = rc == RB_OK ? "" : thread_state().message;
+  uint64_t free = 0, total = 0;
+  bool told = false;
+  guarded([&] { told = memory_info(backend, device, &free, &total); });
+  const std::string there =
+      told ? "; " + std::to_string(free) + " of the device's " + std::to_string(total) + " are free"
+           : "";
+  MemoryStats now;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++stats_.ooms;
+    now = stats_;
+  }
+  const uint64_t used = now.all.block_bytes.current;
+  const uint64_t cached = now.all.segment_bytes.current - used;
+  const char* hint =
+      cached > nbytes
+          ? "what is cached lies in pieces: drop tensors that lie between, or allocate the largest "
+            "first"
+          : "drop tensors that are not needed any more, use smaller batches or a smaller dtype";
+  fail(RB_E_OOM,
+       "out of memory on %s: could not allocate %llu bytes (%llu are in use, at most %llu were, "
+       "%llu are cached in parts of segments%s); hint: %s%s%s",
+       backend_name(backend), (unsigned long long)nbytes, (unsigned long long)used,
+       (unsigned long long)now.all.block_bytes.peak, (unsigned long long)cached, there.c_str(),
+       hint, reason.empty() ? "" : "; the backend says: ", reason.c_str());
+}
+
+void Heap::free(Block* block) {
+  if (!block->used_on.empty()) {
+    std::vector<void*> others;
+    others.swap(block->used_on);
+    const int32_t rc = guarded([&] {
+      for (void* other : others) stream_wait(backend, device, block->arena->stream, other);
+    });
+    if (rc != RB_OK) guarded([&] { synchronize(backend, device); });
+  }
+  std::vector<Segment*> detached;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (host_) mark_unused(block->data, block->size);
+    count_freed(block);
+    if (keep(block)) return;
+    block = join(block);
+    insert(block);
+    const bool whole = !block->prev && !block->next;
+    const uint64_t cached = stats_.all.segment_bytes.current - stats_.all.block_bytes.current;
+    if (__builtin_expect(whole && (cached > cap_ || block->arena->closed), 0))
+      detach(block->segment, detached);
+  }
+  give_back(detached);
+}
+
+void Heap::record_stream(Block* block, void* stream) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<void*>& others = block->used_on;
+  if (stream != block->arena->stream &&
+      std::find(others.begin(), others.end(), stream) == others.end())
+    others.push_back(stream);
+}
+
+void Heap::release_cached() {
+  std::vector<Segment*> detached;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    detached = detach_free(0, false);
+  }
+  give_back(detached);
+}
+
+void Heap::close_pool(uint64_t pool) {
+  std::vector<Segment*> detached;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& a : arenas_) {
+      if (a->pool == pool) a->closed = true;
+    }
+    detached = detach_free(pool, true);
+    for (size_t i = arenas_.size(); i-- > 0;) drop_if_empty(*arenas_[i]);
+  }
+  give_back(detached);
+}
+
+void Heap::set_limit(uint64_t nbytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  limit_ = nbytes;
+}
+
+// ---- what it tells
+
+MemoryStats Heap::stats() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  join_kept();
+  return stats_;
+}
+
+void Heap::reset_peaks() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  join_kept();
+  for (BlockStats* part : {&stats_.all, &stats_.small, &stats_.large}) {
+    for (MemoryStat* stat : part->each()) stat->peak = stat->current;
+  }
+}
+
+void Heap::reset_accumulated() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (BlockStats* part : {&stats_.all, &stats_.small, &stats_.large}) {
+    for (MemoryStat* stat : part->each()) stat->allocated = stat->freed = 0;
+  }
+  stats_.retries = stats_.ooms = 0;
+}
+
+std::vector<SegmentInfo> Heap::snapshot() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  join_kept();
+  std::vector<SegmentInfo> all;
+  for (const Segment* s = segments_; s; s = s->next) {
+    SegmentInfo info{backend,          device,          kind,
+                     s->arena->stream, s->arena->pool,  reinterpret_cast<uint64_t>(s->buffer.data),
+                     s->buffer.nbytes, s->arena->small, {}};
+    for (const Block* b = s->first; b; b = b->next)
+      info.blocks.push_back(
+          {reinterpret_cast<uint64_t>(b->data), b->size, b->used ? b->requested : 0, b->used});
+    all.push_back(std::move(info));
+  }
+  return all;
+}
+
+RbBuffer Heap::segment_of(const Block* block) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return block->segment->buffer;
+}
+
+Heap& heap_of_block(const Block* block) { return block->segment->heap; }
+
+}  // namespace rabbet

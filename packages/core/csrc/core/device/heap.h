@@ -1,0 +1,154 @@
+// The caching allocator of one kind of memory of one device. Segments come from the backend; they
+// are split into blocks, which join again when they are free.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "rabbet/abi.h"
+
+namespace rabbet {
+
+enum class MemoryKind : int32_t { kDevice, kPinned, kManaged };  // RB_MEMORY_*
+
+/// Current value of a quantity, its peak, and the sums of all rises and of all falls.
+struct MemoryStat {
+  uint64_t current, peak, allocated, freed;
+  void rise(uint64_t by) {
+    current += by;
+    allocated += by;
+    if (current > peak) peak = current;
+  }
+  void fall(uint64_t by) {
+    current -= by;
+    freed += by;
+  }
+};
+
+/// Blocks in use, segments, and free blocks of segments that are split.
+struct BlockStats {
+  MemoryStat blocks, block_bytes, requested_bytes, segments, segment_bytes, split_blocks,
+      split_bytes;
+
+  std::array<MemoryStat*, 7> each() {
+    return {&blocks,        &block_bytes,  &requested_bytes, &segments,
+            &segment_bytes, &split_blocks, &split_bytes};
+  }
+};
+struct MemoryStats {
+  BlockStats all, small, large;
+  uint64_t retries, ooms;  // times that the cache was given back for lack of memory; to no avail
+};
+
+class Heap;
+struct Segment;
+
+/// Free blocks of one stream and pool, in lists by size. Blocks of up to 1 MiB have an arena, and
+/// segments, of their own.
+struct Arena;
+
+/// A part of a segment: in use, or free and in a list of its arena.
+struct Block {
+  void* data;
+  uint64_t size, requested;  // requested: what was asked for
+  Segment* segment;
+  Arena* arena;
+  Block *prev, *next;            // neighbours in the segment
+  Block *list_prev, *list_next;  // in the arena's list while it is free
+  bool used;
+  std::vector<void*> used_on;  // streams besides the arena's, see Heap::record_stream
+};
+
+/// What a snapshot says.
+struct BlockInfo {
+  uint64_t address, size, requested;
+  bool used;
+};
+struct SegmentInfo {
+  int backend, device;
+  MemoryKind kind;
+  void* stream;
+  uint64_t pool, address, size;
+  bool small;
+  std::vector<BlockInfo> blocks;
+};
+
+class Heap {
+ public:
+  Heap(int backend, int device, MemoryKind kind);
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  /// From the cache or the backend. The block belongs to the stream: who gets it again there comes
+  /// after those who had it. `pool` 0 is the default one. Throws RB_E_OOM naming sizes.
+  Block* allocate(uint64_t nbytes, void* stream, uint64_t pool);
+  void free(Block* block);
+  /// The block is used on `stream` too: when it is freed, its own stream waits for that one.
+  void record_stream(Block* block, void* stream);
+  /// Give free segments back to the backend, but those of pools that are alive.
+  void release_cached();
+  /// Nobody allocates in the pool any more: its segments go back as soon as they are free.
+  void close_pool(uint64_t pool);
+  /// Allocations that would take more than this from the backend fail.
+  void set_limit(uint64_t nbytes);
+
+  MemoryStats stats();
+  void reset_peaks();
+  void reset_accumulated();
+  std::vector<SegmentInfo> snapshot();
+  /// The memory of the block's segment, as the backend gave it.
+  RbBuffer segment_of(const Block* block);
+
+  const int backend, device;
+  const MemoryKind kind;
+  Heap* next = nullptr;  // of the backend's heaps
+
+ private:
+  Arena& arena(void* stream, uint64_t pool, bool small);
+  Block* find(Arena& arena, uint64_t size) const;
+  Block* take(Block* block, Arena& owner, uint64_t size, uint64_t requested);
+  void insert(Block* block);
+  void remove(Block* block);
+  Block* join(Block* block);
+  Block* new_block();
+  Block* add_segment(const RbBuffer& buffer, Arena& arena);
+  void detach(Segment* segment, std::vector<Segment*>& detached);
+  void give_back(std::vector<Segment*>& detached);
+  std::vector<Segment*> detach_free(uint64_t pool, bool closing);
+  void drop_if_empty(Arena& arena);
+
+  bool keep(Block* block);
+  Block* take_kept(uint64_t size, uint64_t requested);
+  bool join_kept();
+
+  int32_t ask(uint64_t size, void* stream, RbBuffer& out);
+  Block* grow(uint64_t size, uint64_t requested, void* stream, uint64_t pool);
+  Block* borrow(uint64_t size, uint64_t requested, void* stream, uint64_t pool);
+  Block* try_cached(uint64_t size, uint64_t requested, void* stream, uint64_t pool);
+  [[noreturn]] void fail_oom(uint64_t nbytes, int32_t rc);
+  template <class F>
+  void count(bool small, F change);
+  void count_taken(const Block* block);
+  void count_freed(const Block* block);
+
+  const RbAllocator& allocator_;
+  std::mutex mutex_;  // never held while the backend runs
+  bool host_, split_;
+  uint64_t cap_;    // bytes that may be cached
+  uint64_t slack_;  // a block of an oversized segment may be larger by a quarter and this
+  uint64_t limit_ = UINT64_MAX, pending_ = 0;  // pending: asked of the backend, not there yet
+  std::vector<std::unique_ptr<Arena>> arenas_;
+  Segment* segments_ = nullptr;
+  Block* spare_ = nullptr;  // structs to be used again
+  /// Small blocks of host memory that were freed last, by size, each a list. They are not joined
+  /// yet: the next block of the size is one of them. Empty where streams or pools differ.
+  std::vector<Block*> kept_;
+  uint64_t kept_bytes_ = 0;
+  MemoryStats stats_{};
+};
+
+Heap& heap_of_block(const Block* block);
+
+}  // namespace rabbet

@@ -1,0 +1,133 @@
+// The scalar primitives of the language, and the host numbers and questions of emitted formulas.
+#include <charconv>
+#include <cmath>
+#include <cstring>
+
+#include "formula/emit.h"
+#include "formula/formula_value.h"
+
+namespace rabbet {
+
+const std::vector<Primitive>& primitives() {
+  constexpr auto kScalar = Primitive::kScalar, k32 = Primitive::kPacked32,
+                 kPacked = Primitive::kPacked;
+  static const std::vector<Primitive> all = {
+      {{"neg", 1, 0}, false, kPacked},       {{"abs", 1, 0}, false, kScalar},
+      {{"sgn", 1, 0}, false, kScalar},       {{"exp", 1, 0}, true, kPacked},
+      {{"expm1", 1, 0}, true, kPacked},      {{"log", 1, 0}, true, kPacked},
+      {{"log2", 1, 0}, true, k32},           {{"log10", 1, 0}, true, k32},
+      {{"log1p", 1, 0}, true, kPacked},      {{"sqrt", 1, 0}, false, kScalar},
+      {{"tan", 1, 0}, true, kScalar},        {{"asin", 1, 0}, true, kPacked},
+      {{"acos", 1, 0}, true, kPacked},       {{"atan", 1, 0}, true, kPacked},
+      {{"sinh", 1, 0}, true, kPacked},       {{"cosh", 1, 0}, true, kPacked},
+      {{"tanh", 1, 0}, true, kPacked},       {{"erf", 1, 0}, true, kPacked},
+      {{"erfc", 1, 0}, true, k32},           {{"floor", 1, 0}, false, kScalar},
+      {{"ceil", 1, 0}, false, kScalar},      {{"trunc", 1, 0}, false, kScalar},
+      {{"round", 1, 0}, false, kScalar},     {{"add", 2, 0}, false, kPacked},
+      {{"sub", 2, 0}, false, kPacked},       {{"mul", 2, 0}, false, kPacked},
+      {{"div", 2, 0}, false, kPacked},       {{"div_floor", 2, 0}, true, kScalar},
+      {{"div_trunc", 2, 0}, false, kScalar}, {{"remainder", 2, 0}, true, kScalar},
+      {{"fmod", 2, 0}, true, kScalar},       {{"pow", 2, 0}, true, kPacked},
+      {{"atan2", 2, 0}, true, kScalar},      {{"maximum", 2, 0}, false, kScalar},
+      {{"minimum", 2, 0}, false, kScalar},   {{"clamp", 3, 0}, false, kScalar},
+      {{"relu", 1, 0}, false, kScalar},      {{"relu_vjp", 2, 0}, false, kScalar},
+      {{"isnan", 1, 1}, false, kScalar},     {{"isinf", 1, 1}, false, kScalar},
+      {{"isfinite", 1, 1}, false, kScalar},  {{"logical_not", 1, 1}, false, kScalar},
+      {{"eq", 2, 1}, false, kScalar},        {{"ne", 2, 1}, false, kScalar},
+      {{"lt", 2, 1}, false, kScalar},        {{"le", 2, 1}, false, kScalar},
+      {{"gt", 2, 1}, false, kScalar},        {{"ge", 2, 1}, false, kScalar}};
+  return all;
+}
+
+const Primitive* find_primitive(const std::string& name) {
+  for (const Primitive& p : primitives()) {
+    if (name == p.info.name) return &p;
+  }
+  return nullptr;
+}
+
+namespace {
+
+// The shortest text that is read back as the same number.
+std::string shortest(double value) {
+  if (std::isinf(value)) return value < 0 ? "-INFINITY" : "INFINITY";
+  if (std::isnan(value)) return "NAN";
+  char text[40];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  std::string out(text, end);
+  return out.find_first_of(".e") == std::string::npos ? out + ".0" : out;
+}
+
+bool compares(const std::string& sign, double x, double y) {
+  if (sign == "==") return x == y;
+  if (sign == "!=") return x != y;
+  if (sign == "<") return x < y;
+  if (sign == "<=") return x <= y;
+  return sign == ">" ? x > y : x >= y;
+}
+
+}  // namespace
+
+double HostNumber::of(const RbValue* values) const {
+  switch (kind) {
+    case kConstant:
+      return constant;
+    case kValue:
+      return number_value(values[index]);
+    case kNegate:
+      return -a->of(values);
+    case '+':
+      return a->of(values) + b->of(values);
+    case '-':
+      return a->of(values) - b->of(values);
+    case '*':
+      return a->of(values) * b->of(values);
+    default:
+      return a->of(values) / b->of(values);
+  }
+}
+
+std::string HostNumber::text() const {
+  if (kind == kConstant) return shortest(constant);
+  if (kind == kValue) return "number(v[" + std::to_string(index) + "])";
+  if (kind == kNegate) return "(-" + a->text() + ")";
+  return "(" + a->text() + " " + kind + " " + b->text() + ")";
+}
+
+bool Question::holds(const RbValue* values) const {
+  const RbValue& v = values[index];
+  switch (kind) {
+    case kIsTensor:
+      return v.tag == RB_TENSOR;
+    case kIsNumber:
+      return v.tag >= RB_BOOL && v.tag <= RB_FLOAT;
+    case kIsNone:
+      return (v.tag == RB_NONE) == wanted;
+    case kIsText:
+      return (v.tag == RB_STR && word == std::string(v.v.s, v.len)) == wanted;
+    default:
+      return compares(word, left->of(values), right->of(values)) == wanted;
+  }
+}
+
+std::string Question::text() const {
+  const std::string v = "(v[" + std::to_string(index) + "]";
+  std::string said;
+  switch (kind) {
+    case kIsTensor:
+      return "is_tensor" + v + ")";
+    case kIsNumber:
+      return "is_real" + v + ")";
+    case kIsNone:
+      said = "is_none" + v + ")";
+      break;
+    case kIsText:
+      said = "is_text" + v + ", \"" + word + "\")";
+      break;
+    default:
+      said = left->text() + " " + word + " " + right->text();
+  }
+  return wanted ? said : "!(" + said + ")";
+}
+
+}  // namespace rabbet

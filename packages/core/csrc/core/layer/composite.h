@@ -1,0 +1,30 @@
+// Composites: what their layers say of them, and what core does with them for every layer.
+#pragma once
+#include "layer/layers.h"
+#include "record/op.h"
+#include "tensor/tensor.h"
+
+namespace rabbet {
+
+/// What the layer's composites are called and do; once for each layer. Throws.
+void describe_composites(int layer, const RbCompositeLayer& what);
+/// A composite of a layer that has described them, or a stub (no parts). Throws.
+Tensor* compose(const Composition& what);
+/// Out of a file: by the layer's own `load` if it has one. Throws.
+Tensor* load_composite(const Composition& saved);
+/// The layer whose composites have that name in files; null: it is not loaded.
+const LayerEntry* find_composites(const std::string& name);
+/// What print() shows; empty: the layer does not say it.
+std::string composite_text(const RbTensor* t);
+/// Give a layer the function that makes the values of its tensors; null takes it back.
+void set_data_hook(int layer, RbRealFn fn, void* self);
+
+/// What a call comes to that the layer has no kernel for, in words.
+std::string composite_way(const LayerEntry& layer, const Op& op, const RbValue* args,
+                          int32_t nargs);
+
+/// Handler of kCompositeSlot: a call that the layer of a composite among its arguments let pass.
+int32_t refuse_composite(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
+                         RbValue* rets, int32_t nrets);
+
+}  // namespace rabbet

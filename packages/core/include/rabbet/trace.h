@@ -1,0 +1,81 @@
+/* rabbet/trace.h: seeing calls. What a call gives without running it, tensors without values, when
+ * values are needed after all, where in the program a call stands, and what the dispatcher does.
+ *
+ *   const RbTrace* trace = host->get_ext(RB_TRACE_EXT, RB_TRACE_VERSION);
+ *
+ * The rules of rabbet/abi.h hold here too.
+ */
+#ifndef RABBET_TRACE_H
+#define RABBET_TRACE_H
+
+#include "rabbet/abi.h"
+
+#define RB_TRACE_EXT "rabbet.trace"
+#define RB_TRACE_VERSION 1
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct RbEvents RbEvents; /* a reader of events; opaque */
+
+enum {                        /* RbEvent.kind; masks of events_open */
+       RB_EVENT_OP_BEGIN = 1, /* a full call: op, depth, text (its arguments) */
+       RB_EVENT_OP_END = 2,   /* the same call has returned `status` */
+       RB_EVENT_ALLOC = 4,    /* core's caching allocator gave memory: data, nbytes, device */
+       RB_EVENT_FREE = 8      /* and got it back */
+};
+typedef struct RbEvent {
+  uint32_t kind, thread; /* a small number for each thread */
+  uint64_t time;         /* nanoseconds of a clock that never goes back */
+  const RbOp* op;
+  int32_t depth; /* calls around this one on the same thread */
+  int32_t status;
+  const void* data;
+  uint64_t nbytes;
+  int32_t backend, device;
+  char text[80]; /* the tensors among the arguments: "float32(2, 3), int64()", perhaps cut */
+} RbEvent;
+
+/* Values are needed: `what` ("item()", "__dlpack__", ...) is about to read `t`, a composite of the
+ * layer or, for a transform, a wrapper of its level. Put an owned tensor of the same shape and
+ * dtype into *out whose values are those of `t`, or fail saying why there are none. `frame`: that
+ * of a transform's level, else null. Operators called here run below the layer. */
+typedef int32_t (*RbRealFn)(void* self, void* frame, RbTensor* t, const char* what, RbTensor** out);
+
+typedef struct RbTrace {
+  uint32_t struct_size, flags;
+  /* The results of a call, not run: rets become owned tensors of the device `meta` (or lists of
+   * them) with shape, strides and dtype. *backend and *device: where the results would be.
+   * RB_E_NOTIMPL where they depend on values, or where only a kernel knows them. */
+  int32_t (*infer)(const RbOp* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
+                   int32_t* backend, int32_t* device);
+  /* A stub of `layer`: device, dtype, shape and strides (null: row-major), no values. Calls with it
+   * come to the layer; nothing else may read it. It is a composite of no parts: compose() makes one
+   * with a blob. */
+  int32_t (*stub)(int32_t layer, int32_t backend, int32_t device, int32_t dtype, int32_t ndim,
+                  const int64_t* shape, const int64_t* strides, RbTensor** out);
+  /* What runs where values are needed of the layer's tensors. Of a transform it stands in for
+   * RB_X_READABLE and RbLayer.refresh. Null `fn`: take it back. */
+  int32_t (*data_hook)(int32_t layer, RbRealFn fn, void* self);
+  /* The line of the user's program in which the thread's call stands: "file.py:12 in name", or null
+   * where nobody knows. Asked only: a call pays nothing for it. Valid until the thread asks again.
+   */
+  const char* (*source_get)(void);
+  /* Say it instead, until null is set: a backward pass names the line of the forward call. */
+  void (*source_set)(const char* text);
+  /* Read what the dispatcher does from now on: `kinds` is a mask of RB_EVENT_*. Events of all
+   * readers lie in one ring: who reads too late loses the oldest ones. Nothing is paid where nobody
+   * reads. A reader is for one thread at a time. */
+  int32_t (*events_open)(uint32_t kinds, RbEvents** out);
+  /* Copy at most `max` events, oldest first, into elements of `size` bytes (sizeof(RbEvent) of the
+   * reader's header). *lost (may be null): events lost since the last read. */
+  int32_t (*events_read)(RbEvents*, void* out, uint32_t size, uint32_t max, uint32_t* count,
+                         uint64_t* lost);
+  int32_t (*events_close)(RbEvents*);
+} RbTrace;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif

@@ -1,0 +1,174 @@
+"""No import goes in a circle, neither between modules nor hidden in functions."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Imports inside functions of one of our modules by another. Each has its reason; a new one belongs at the module's
+# head, or here with a reason of its own.
+OPTIONAL = "the wheel may be missing"
+RARE = "most programs never need it, and `import rabbet` must be fast"
+PLUGIN = "imports pluggy, which only plugins with hooks need"
+CASES = "pytest imports the kit's plugin before the options are known"
+IN_FUNCTIONS = {
+    ("rabbet.__main__", "rabbet._doctor"): RARE,
+    ("rabbet.__main__", "rabbet._new_plugin"): RARE,
+    ("rabbet._doctor", "rabbet._doctor_text"): RARE,
+    ("rabbet._doctor", "rabbet._hookspecs"): PLUGIN,
+    ("rabbet._functions", "rabbet._printing"): RARE,
+    ("rabbet._opcheck", "rabbet._explain"): RARE,
+    ("rabbet._opcheck", "rabbet.autograd.gradcheck"): OPTIONAL,
+    ("rabbet._opcheck", "rabbet.vmap"): OPTIONAL,
+    ("rabbet._plugins", "rabbet._hookspecs"): PLUGIN,
+    ("rabbet._rules", "rabbet.vmap._custom"): OPTIONAL,
+    ("rabbet._tensor", "rabbet._printing"): RARE,
+    ("rabbet._tensor", "rabbet._random"): RARE,
+    ("rabbet._tensor", "rabbet._streams"): RARE,
+    ("rabbet._tensor", "rabbet.serialization"): RARE,
+    ("rabbet.func", "rabbet.func._differential"): OPTIONAL,
+    ("rabbet.library", "rabbet._explain"): RARE,
+    ("rabbet.library", "rabbet._opcheck"): RARE,
+    ("rabbet.nn.modules._hooks", "rabbet.nn.modules._backward"): RARE,
+    ("rabbet_testing.conformance.plugin", "rabbet_testing.judges.layers"): CASES,
+    ("rabbet_testing.conformance.plugin", "rabbet_testing.judges.packs"): CASES,
+    ("rabbet_testing.judges.batching", "rabbet.func"): OPTIONAL,
+    ("rabbet_testing.judges.gradients", "rabbet.autograd"): OPTIONAL,
+    ("rabbet_testing.judges.gradients", "rabbet.autograd.gradcheck"): OPTIONAL,
+    ("rabbet_testing.judges.gradients", "rabbet.func"): OPTIONAL,
+    ("rabbet_testing.judges.layers", "rabbet.func"): OPTIONAL,
+    ("rabbet_testing.judges.nests", "rabbet.func"): OPTIONAL,
+    ("rabbet_testing.monkeypatching", "rabbet"): CASES,
+    ("rabbet_testing.monkeypatching", "rabbet._plugins"): CASES,
+    ("rabbet_testing.probes", "rabbet_testing.cases"): CASES,
+    ("rabbet_testing.probes", "rabbet_testing.conformance.subject"): CASES,
+    ("rabbet_testing.probes", "rabbet_testing.judges.calls"): CASES,
+    ("rabbet_testing.probes", "rabbet_testing.judges.packs"): CASES,
+    ("rabbet_testing_pytest", "rabbet_testing.conformance.plugin"): CASES,
+}
+
+Graph = dict[str, set[str]]
+
+
+def modules(*roots: Path) -> dict[str, Path]:
+    """Files of the modules below the roots, by dotted name."""
+    found = {}
+    for root in roots:
+        for file in root.rglob("*.py"):
+            parts = file.relative_to(root).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return found
+
+
+def targets(node: ast.Import | ast.ImportFrom, name: str, files: dict[str, Path]) -> set[str]:
+    """The modules of `files` that an import statement of module `name` names."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names} & files.keys()
+    is_package = files[name].name == "__init__.py"
+    base = name.split(".")[: None if is_package else -1]
+    base = base[: len(base) - node.level + 1] if node.level else []
+    prefix = ".".join([*base, *([node.module] if node.module else [])])
+    named = {f"{prefix}.{alias.name}" for alias in node.names}
+    return named & files.keys() | ({prefix} & files.keys() if named - files.keys() else set())
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def imports(tree: ast.AST, in_function: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """All import statements, each with whether a function holds it."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, in_function
+        elif not is_type_checking(child):
+            inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from imports(child, in_function or inner)
+
+
+def graphs(files: dict[str, Path]) -> tuple[Graph, Graph]:
+    """Who imports whom at module level, and inside functions.
+
+    A package is imported before its modules, so that a module's import of a package around it is no edge.
+    """
+    outside: Graph = {name: set() for name in files}
+    inside: Graph = {name: set() for name in files}
+    for name, file in files.items():
+        for node, in_function in imports(ast.parse(file.read_text())):
+            for target in targets(node, name, files):
+                if not f"{name}.".startswith(f"{target}."):
+                    (inside if in_function else outside)[name].add(target)
+    return outside, inside
+
+
+def cycle(graph: Graph) -> list[str]:
+    """The modules of one cycle in order, the first again at the end; empty if there is none."""
+    done: set[str] = set()
+
+    def visit(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in done:
+            return []
+        for target in sorted(graph[name]):
+            if found := visit(target, [*path, name]):
+                return found
+        done.add(name)
+        return []
+
+    return next((found for name in sorted(graph) if (found := visit(name, []))), [])
+
+
+@pytest.fixture(scope="module")
+def ours() -> tuple[Graph, Graph]:
+    return graphs(modules(*ROOT.glob("packages/*/src")))
+
+
+def test_no_modules_import_each_other_in_a_circle(ours):
+    outside, _ = ours
+    assert len(outside) > 80
+    assert not cycle(outside), " -> ".join(cycle(outside))
+
+
+def test_no_circle_is_hidden_in_functions(ours):
+    outside, inside = ours
+    both = {name: outside[name] | inside[name] for name in outside}
+    assert not cycle(both), " -> ".join(cycle(both))
+
+
+def test_imports_inside_functions_are_those_of_the_list(ours):
+    outside, inside = ours
+    found = {(name, target) for name in inside for target in inside[name] - outside[name]}
+    assert found == set(IN_FUNCTIONS), found ^ set(IN_FUNCTIONS)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("from . import b", "import package.a"),
+        ("from .b import f", "def f():\n    from package.a import g"),
+        ("import package.b", "class C:\n    from . import a"),
+        ("from package import b", "if True:\n    from .a import g"),
+    ],
+)
+def test_a_circle_is_found(tmp_path, a, b):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "a.py").write_text(a)
+    (package / "b.py").write_text(b)
+    outside, inside = graphs(modules(tmp_path))
+    both = {name: outside[name] | inside[name] for name in outside}
+    assert cycle(both) == ["package.a", "package.b", "package.a"]
+    assert bool(cycle(outside)) == ("def" not in b)
+
+
+def test_imports_for_types_only_are_no_circle(tmp_path):
+    (tmp_path / "a.py").write_text("import b")
+    (tmp_path / "b.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import a"
+    )
+    assert not cycle(graphs(modules(tmp_path))[0])
