@@ -83,18 +83,24 @@ def cov(
     freedom: Any = total - correction
     if aweights is not None and correction and weight is not None:
         freedom = total - correction * (weight * aweights).sum() / total
-    if not isinstance(freedom, int):
-        freedom = float(freedom)
-    if freedom <= 0:
+    if _seen(freedom <= 0):
         warnings.warn(
             "cov: no degrees of freedom are left: correction must be less than the number of observations",
             UserWarning,
             stacklevel=2,
         )
-        freedom = 0.0
+    freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
     x = x - mean
     product = x @ (x if weight is None else x * weight).mH
     return (product / freedom).squeeze() if input.ndim < 2 else product / freedom
+
+
+def _seen(condition: Any) -> bool:
+    """Whether a condition on values holds; False where nobody can look, as inside vmap."""
+    try:
+        return bool(condition)
+    except _C.StateError:
+        return False
 
 
 def _observation_weights(
@@ -112,7 +118,7 @@ def _observation_weights(
             raise _C.DTypeError(f"cov: fweights must be integers, got {w.dtype}")
         if name == "aweights" and not w.is_floating_point():
             raise _C.DTypeError(f"cov: aweights must be floating, got {w.dtype}")
-        if w.numel() and bool((w < 0).any()):
+        if _seen((w < 0).any()):
             raise _C.ArgumentError(f"cov: {name} must not be negative")
     if fweights is None or aweights is None:
         return aweights if fweights is None else fweights
