@@ -49,6 +49,7 @@ check: setup $(STAMPS)/group-test $(STAMPS)/group-check wheels
 	$(BIN)/ruff format --check packages tests examples benchmarks tools
 	$(BIN)/ruff check packages tests examples benchmarks tools
 	$(BIN)/python tools/check_native.py
+	$(BIN)/python tools/check_op_names.py
 	$(BIN)/python tools/write_stubs.py --check
 	$(BIN)/python tools/check_types.py
 	$(BIN)/python tools/check_instructions.py

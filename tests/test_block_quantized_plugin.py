@@ -25,6 +25,9 @@ def test_the_wheel_builds_alone_and_does_what_it_says(tmp_path):
     judge = ["-n", "2", "--pyargs", "rabbet_testing", "--layer=blockq"]
     verdict = run(*pytest_command, *judge, cwd=tmp_path, prefix=prefix)
     assert "layer blockq: conformant" in verdict
+    assert (
+        int(re.search(r"layer: (\d+) passed", verdict).group(1)) > 550
+    )  # of every operator that takes tensors
 
 
 def test_a_file_says_which_wheel_it_needs(tmp_path):

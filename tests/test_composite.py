@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import rabbet
 from plugin_wheels import build, compile_library, run
 
 HERE = Path(__file__).parent
@@ -129,6 +130,40 @@ assert "composite" in error(lambda: rabbet.mul(x, x, out=t)), error(lambda: rabb
 assert x.equal(rabbet.ones{shape})
 assert (u * u).equal(4 * x) and (x * u).equal(2 * x) and (-u).equal(-2 * x) and lib.count_of(1) == 3
 """)
+
+
+def test_records_of_anybody_say_what_happens_to_parts(process):
+    process(
+        READABLE
+        + """
+from rabbet import library
+@library.op("mine::twice(Tensor x, int turns=1) -> Tensor", kind="opaque", shape="x.shape", fields={"parts": "copy"})
+def twice(x, turns):
+    return x.detach() * 2 ** turns
+u = twice(t)
+assert composite.parts(u)[0].equal(a * 2) and composite.parts(u)[1].equal(b * 2) and lib.count_of(1) == 0
+assert composite.blob(u) == composite.blob(t) and "part by part" in library.explain("mine::twice", t)
+assert twice(t, turns=3).equal((a + b) * 8) and lib.count_of(1) == 1  # an option is the layer's
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    "record,message",
+    [
+        ("odd(Tensor x) -> Tensor\n  parts none", "parts: expected copy, share or write, got 'none'"),
+        ("odd(Tensor x) -> Tensor\n  parts", "parts: expected copy, share or write, got ''"),
+        ("odd(int n) -> Tensor\n  parts copy", "parts: argument 0 must be a Tensor"),
+        ("odd(Tensor x, float y) -> Tensor\n  parts write", "parts: argument 1 must be a Tensor"),
+        ("odd(Tensor x) -> (Tensor a, Tensor b)\n  parts copy", "parts: the operator must have one result"),
+        ("odd(Tensor x) -> Tensor[]\n  parts copy", "parts: the operator must have one result"),
+        ("odd(Tensor x) -> Tensor\n  parts share", r"parts: 'share' is for operators whose result is view\("),
+        ("odd(Tensor x) -> Tensor view(x)\n  parts copy", r"parts: 'share' is for operators whose result is view\("),
+    ],
+)  # fmt: skip
+def test_wrong_rules_for_parts_are_refused(record, message):
+    with pytest.raises(rabbet.PluginError, match=message):
+        rabbet.library.register_records(f"{record}\n")
 
 
 def test_detach_shares_parts_and_version(process):
@@ -424,6 +459,89 @@ assert rabbet._C.live_counts() == before, (rabbet._C.live_counts(), before)
 
 # ---- the table itself: what is wrong is an error in words
 
+# Layers whose callbacks are wrong, each in the way that its name says.
+CALLBACKS = r"""
+#include "rabbet/composite.h"
+#include "rabbet/trace.h"
+#include <string.h>
+static const RbHost* host;
+static int32_t ids[9];
+static const RbComposites* composites(void) { return host->get_ext(RB_COMPOSITE_EXT, RB_COMPOSITE_VERSION); }
+static const RbTrace* trace(void) { return host->get_ext(RB_TRACE_EXT, RB_TRACE_VERSION); }
+static int32_t load_fails(void* s, const RbComposite* c, RbTensor** out)
+{ (void)s; (void)c; (void)out; return host->err_set(RB_E_ARG, "loading failed on purpose"); }
+static int32_t load_nothing(void* s, const RbComposite* c, RbTensor** out) { (void)s; (void)c; (void)out; return RB_OK; }
+static int32_t load_whole(void* s, const RbComposite* c, RbTensor** out) { (void)s; return composites()->compose(c, out); }
+static int32_t text_fails(void* s, const RbTensor* t, char* text, uint32_t size)
+{ (void)s; (void)t; (void)text; (void)size; return host->err_set(RB_E_STATE, "no text on purpose"); }
+static int32_t text_without_end(void* s, const RbTensor* t, char* text, uint32_t size)
+{ (void)s; (void)t; memset(text, 'x', size); return RB_OK; }
+static int32_t hook_fails(void* s, void* f, RbTensor* t, const char* what, RbTensor** out)
+{ (void)s; (void)f; (void)t; (void)what; (void)out; return host->err_set(RB_E_STATE, "no values on purpose"); }
+static int32_t hook_nothing(void* s, void* f, RbTensor* t, const char* what, RbTensor** out)
+{ (void)s; (void)f; (void)t; (void)what; (void)out; return RB_OK; }
+static int32_t give(RbTensor* t, int32_t dtype, int32_t ndim, RbTensor** out)
+{ int64_t shape[] = {t->numel}; return host->tensor_new(t->backend, t->device.id, dtype, ndim, ndim == 1 ? shape : t->shape, 0, out); }
+static int32_t hook_dtype(void* s, void* f, RbTensor* t, const char* what, RbTensor** out)
+{ (void)s; (void)f; (void)what; return give(t, RB_I32, t->ndim, out); }
+static int32_t hook_shape(void* s, void* f, RbTensor* t, const char* what, RbTensor** out)
+{ (void)s; (void)f; (void)what; return give(t, t->dtype_id, 1, out); }
+static int32_t add(RbTxn* txn, int32_t at, const char* name, int32_t (*load)(void*, const RbComposite*, RbTensor**),
+                   int32_t (*text)(void*, const RbTensor*, char*, uint32_t), RbRealFn hook)
+{ RbLayer l; memset(&l, 0, sizeof l); l.struct_size = sizeof l; l.name = name; l.phase = at < 4 ? 650 : 750;
+  RbCompositeLayer d = {sizeof d, 0, 0, 0, load, text};
+  int32_t rc = host->add_layer(txn, &l, &ids[at]);
+  if (!rc) rc = composites()->describe(ids[at], &d);
+  return rc || !hook ? rc : trace()->data_hook(ids[at], hook, 0); }
+"""
+CALLBACK_LAYERS = """
+host = host_; return add(txn, 0, "load_fails", load_fails, 0, 0) || add(txn, 1, "load_nothing", load_nothing, 0, 0)
+|| add(txn, 2, "text_fails", load_whole, text_fails, 0) || add(txn, 3, "text_without_end", 0, text_without_end, 0)
+|| add(txn, 4, "hook_fails", 0, 0, hook_fails) || add(txn, 5, "hook_nothing", 0, 0, hook_nothing)
+|| add(txn, 6, "hook_dtype", 0, 0, hook_dtype) || add(txn, 7, "hook_shape", 0, 0, hook_shape) ? RB_E_PLUGIN : RB_OK;
+"""
+
+
+def test_what_callbacks_get_wrong_is_told(tmp_path):
+    init = CALLBACK_LAYERS.replace("host = host_;", "keep(host);")
+    extra = CALLBACKS + "static void keep(const RbHost* h) { host = h; }\n"
+    library = build(tmp_path, "odd", extra=extra, init=init, minor="6")
+    text = run(
+        tmp_path,
+        f"""
+import rabbet
+from rabbet import composite
+x = rabbet.zeros(2, 3)
+rabbet._C.load_plugin({str(library)!r})
+def said(name, use=lambda t: t):
+    try:
+        return str(use(composite.compose(name, (2, 3), rabbet.float32, (x,), b"b")))
+    except Exception as error:
+        return f"{{type(error).__name__}}: {{error}}"
+for name in ("load_fails", "load_nothing"):
+    print(said(name))
+for name in ("text_fails", "text_without_end"):
+    print(said(name, repr))
+for name in ("hook_fails", "hook_nothing", "hook_dtype", "hook_shape"):
+    print(said(name, lambda t: t.tolist()))
+""",
+    )
+    load_fails, load_nothing, text_fails, endless, fails, nothing, dtype, shape = text.splitlines()
+    assert "loading failed on purpose" in load_fails
+    assert "load: the layer 'load_nothing' returned no tensor" in load_nothing
+    assert "no text on purpose" in text_fails and endless == "x" * 1023
+    assert "no values on purpose" in fails
+    assert (
+        "tolist(): the data hook of the layer 'hook_nothing' [odd 1.0] gave nothing where"
+        in nothing
+    )
+    for line in (dtype, shape):
+        assert (
+            "gave another shape or dtype where the values of a tensor of 2 dimensions and 6 elements of float32"
+            in line
+        )
+
+
 TABLE = r"""
 #include "rabbet/composite.h"
 #include "rabbet/trace.h"
@@ -433,13 +551,21 @@ static int32_t layer_id, transform_id, bare_id;
 static int32_t up(void* s, const RbCall* c, const RbValue* a, int32_t n, RbValue* r, int32_t m)
 { (void)s; return c->host->redispatch(c, layer_id, a, n, r, m); }
 static const RbComposites* table(void) { return host->get_ext(RB_COMPOSITE_EXT, RB_COMPOSITE_VERSION); }
-static int64_t sizes[] = {2, 3}, negative[] = {2, -3};
+static int64_t sizes[] = {2, 3}, negative[] = {2, -3}, huge[] = {1ll << 62, 1ll << 62};
 static RbComposite good(void)
 { RbComposite c; memset(&c, 0, sizeof c); c.struct_size = sizeof c; c.layer = layer_id; c.backend = 1; c.dtype = RB_F32;
   c.ndim = 2; c.shape = sizes; return c; }
 static RbTensor* made;
 static RbTensor* list[2];
 static int32_t composed(RbComposite c) { return table()->compose(&c, &made); }
+static int32_t newer(RbTensor* t)
+{ struct { RbComposite c; int64_t later[4]; } big; int i; memset(&big, 7, sizeof big); big.c = good(); big.c.struct_size = sizeof big;
+  list[0] = t; big.c.nparts = 1; big.c.parts = list; big.c.blob = 0; big.c.nbytes = 0; big.c.base = 0;
+  if (table()->compose(&big.c, &made)) return 1;
+  memset(&big, 7, sizeof big); big.c.struct_size = sizeof big;
+  if (table()->get(made, &big.c) || big.c.struct_size != sizeof big || big.c.nparts != 1 || big.c.base) return 1;
+  for (i = 0; i < 4; ++i) if (big.later[i]) return host->err_set(RB_E_INTERNAL, "rubbish behind");
+  return host->err_set(RB_E_STATE, "zeros behind"); }
 static int32_t add(RbTxn* txn, const char* name, uint32_t phase, int32_t* id)
 { RbLayer l; memset(&l, 0, sizeof l); l.struct_size = sizeof l; l.name = name; l.phase = phase; l.fallback = up;
   return host->add_layer(txn, &l, id); }
@@ -449,7 +575,7 @@ RB_EXPORT int32_t mistake(int32_t which, RbTensor* t)
 """
 MISTAKES = {
     "describe nothing": ("table()->describe(layer_id, 0)", "describe: the description is null"),
-    "describe briefly": ("(d.struct_size = 8, table()->describe(layer_id, &d))", "describe: the struct is too short"),
+    "describe briefly": ("(d.struct_size = 8, table()->describe(layer_id, &d))", "describe: the struct_size is 8, expected at least"),
     "describe no layer": ("table()->describe(99, &d)", "describe: 99 is not the id of a registered layer"),
     "describe a backend": ("table()->describe(1, &d)", "describe: 1 is not the id of a registered layer"),
     "describe a transform": ("table()->describe(transform_id, &d)", "describe: 'odd_t' is no layer that tensors carry"),
@@ -459,7 +585,7 @@ MISTAKES = {
                                          "the layer 'odd' of odd 1.0 has composites named 'odd' already"),
     "compose nothing": ("table()->compose(0, &made)", "compose: the description is null"),
     "compose to nowhere": ("table()->compose(&c, 0)", "compose: where the tensor goes is null"),
-    "compose briefly": ("(c.struct_size = RB_SIZE(RbComposite, parts), composed(c))", "compose: the struct is too short"),
+    "compose briefly": ("(c.struct_size = RB_SIZE(RbComposite, parts), composed(c))", r"compose: the struct_size is \d+, expected at least"),
     "compose for no layer": ("(c.layer = 77, composed(c))", "compose: 77 is not the id of a registered layer"),
     "compose for a transform": ("(c.layer = transform_id, composed(c))", "compose: 'odd_t' is no layer that tensors carry"),
     "compose before describing": ("(c.layer = bare_id, c.nparts = 1, c.parts = list, composed(c))",
@@ -467,6 +593,13 @@ MISTAKES = {
     "compose on no backend": ("(c.backend = 9, composed(c))", "compose: 9 is not the id of a backend"),
     "compose on no device": ("(c.device = 5, composed(c))", "there is no device cpu:5"),
     "compose of no dtype": ("(c.dtype = 88, composed(c))", "compose: 88 is not the id of a dtype"),
+    "compose of fewer than no dimensions": ("(c.ndim = -1, composed(c))", "compose: a tensor has at most .* got -1"),
+    "compose of more elements than there are": ("(c.shape = huge, composed(c))", "too large|too many|overflow"),
+    "compose of far strides": ("(c.strides = huge, composed(c))", "compose: the strides reach too far"),
+    "compose of a far too long blob": ("(c.blob = sizes, c.nbytes = 1ull << 40, composed(c))", "compose: at most .* a blob of"),
+    "compose for a backend's key": ("(c.layer = 1, composed(c))", "compose: 1 is not the id of a registered layer"),
+    "compose for core's own": ("(c.layer = 16, composed(c))", "compose: 'composites' is no layer that tensors carry"),
+    "compose on another backend than any": ("(c.backend = -1, composed(c))", "compose: -1 is not the id of a backend"),
     "compose of too many dimensions": ("(c.ndim = 99, composed(c))", "compose: a tensor has at most"),
     "compose without a shape": ("(c.shape = 0, composed(c))", "compose: the shape is null"),
     "compose of a negative size": ("(c.shape = negative, composed(c))", "must not be negative, got -3"),
@@ -475,8 +608,10 @@ MISTAKES = {
     "compose of far too many parts": ("(c.nparts = 1u << 31, c.parts = list, composed(c))", "compose: at most 65536 parts"),
     "get of nothing": ("table()->get(0, &c)", "get: the tensor is null"),
     "get to nowhere": ("table()->get(t, 0)", "get: where the description goes is null"),
-    "get briefly": ("(c.struct_size = 4, table()->get(t, &c))", "get: the struct is too short"),
+    "get briefly": ("composed(c) || (c.struct_size = 4, table()->get(made, &c))", "get: the struct_size is 4, expected at least"),
     "get of a plain tensor": ("table()->get(t, &c)", "the tensor has memory of its own: it is no composite"),
+    "describe with a name of nothing": ('(d.name = "", table()->describe(bare_id, &d)) ? 0 : host->err_set(RB_E_STATE, "the layer\'s name")', "the layer's name"),
+    "a newer struct is cut": ("newer(t)", "zeros behind"),
     "an older struct is enough": ("(c.nparts = 2, c.parts = list, composed(c) || (memset(&c, 7, sizeof c), c.struct_size = RB_SIZE(RbComposite, nparts), "
                                   "table()->get(made, &c)) || c.nparts != 2 || c.layer != layer_id || c.shape != (void*)0x0707070707070707 ? RB_E_INTERNAL "
                                   ": host->err_set(RB_E_STATE, \"as it should\"))", "as it should"),

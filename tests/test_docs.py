@@ -8,14 +8,24 @@ from pathlib import Path
 
 import pytest
 import rabbet
-from plugin_wheels import install, run
+from plugin_wheels import compile_library, install, run
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.S | re.M)
+
+
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs/tutorial").glob("*.md")),
     ROOT / "docs/reference/hooks.md",
+    ROOT / "docs/reference/composite.md",
+    ROOT / "docs/reference/trace.md",
 ]
+# Pages that are a whole plugin: a library, a manifest, and a program that uses it.
+WHOLE = [page for page in PAGES if blocks(page, "cpp") and blocks(page, "toml")]
 GENERATED = {
     ROOT / line for line in (ROOT / ".gitignore").read_text().splitlines() if ".md" in line
 }
@@ -27,15 +37,25 @@ GIVEN = {
 }
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.S | re.M)
-
-
 def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=name_of)
+@pytest.mark.parametrize("page", WHOLE, ids=name_of)
+def test_the_plugin_of_the_page_works(page, tmp_path):
+    """Built as the page has it, installed as a wheel with its manifest; then the page's program runs."""
+    (source,), (manifest,) = blocks(page, "cpp"), blocks(page, "toml")
+    name = re.search(r'^provides = \["(\w+)"\]', manifest, flags=re.M)[1]
+    library = compile_library(
+        tmp_path, name, source, "-fvisibility=hidden", "-Wextra", "-Werror", language="cpp"
+    )
+    install(tmp_path, name, manifest, library)
+    run(tmp_path, "\n".join(blocks(page, "python")))
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if blocks(p, "python") and p not in WHOLE], ids=name_of
+)
 def test_python_in_the_page_runs(page, tmp_path):
     script = tmp_path / "page.py"
     given = "import rabbet\n" + GIVEN.get(page.name, "")

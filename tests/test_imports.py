@@ -16,6 +16,7 @@ PLUGIN = "imports pluggy, which only plugins with hooks need"
 CASES = "pytest imports the kit's plugin before the options are known"
 IN_FUNCTIONS = {
     ("rabbet.__main__", "rabbet._doctor"): RARE,
+    ("rabbet.__main__", "rabbet._emit"): RARE,
     ("rabbet.__main__", "rabbet._new_plugin"): RARE,
     ("rabbet._doctor", "rabbet._doctor_text"): RARE,
     ("rabbet._doctor", "rabbet._hookspecs"): PLUGIN,
@@ -36,6 +37,7 @@ IN_FUNCTIONS = {
     ("rabbet_testing.conformance.plugin", "rabbet_testing.judges.layers"): CASES,
     ("rabbet_testing.conformance.plugin", "rabbet_testing.judges.packs"): CASES,
     ("rabbet_testing.judges.batching", "rabbet.func"): OPTIONAL,
+    ("rabbet_testing.judges.composites", "rabbet.func"): OPTIONAL,
     ("rabbet_testing.judges.gradients", "rabbet.autograd"): OPTIONAL,
     ("rabbet_testing.judges.gradients", "rabbet.autograd.gradcheck"): OPTIONAL,
     ("rabbet_testing.judges.gradients", "rabbet.func"): OPTIONAL,
@@ -46,6 +48,8 @@ IN_FUNCTIONS = {
     ("rabbet_testing.probes", "rabbet_testing.cases"): CASES,
     ("rabbet_testing.probes", "rabbet_testing.conformance.subject"): CASES,
     ("rabbet_testing.probes", "rabbet_testing.judges.calls"): CASES,
+    ("rabbet_testing.probes", "rabbet_testing.judges.composites"): CASES,
+    ("rabbet_testing.probes", "rabbet_testing.judges.layers"): CASES,
     ("rabbet_testing.probes", "rabbet_testing.judges.packs"): CASES,
     ("rabbet_testing_pytest", "rabbet_testing.conformance.plugin"): CASES,
 }

@@ -273,6 +273,15 @@ static int32_t events_in_short_elements(void)
   host->value_release(&out); host->release(t);
   if (n != 2 || lost || e[0].kind != RB_EVENT_OP_BEGIN || e[1].op != op || e[1].time < e[0].time) return 0;
   return table()->events_close(r) ? 1 : ok("two events"); }
+static int32_t events_in_long_elements(void)
+{ RbEvents* r; uint32_t n; int i; struct { RbEvent e; int64_t later[2]; } e[2]; int64_t shape = 100000; RbTensor* t;
+  memset(e, 7, sizeof e);
+  if (table()->events_open(RB_EVENT_ALLOC | RB_EVENT_FREE, &r) || host->tensor_new(1, 0, RB_F32, 1, &shape, 0, &t)) return 1;
+  host->release(t);
+  for (i = 0; i < 2; ++i) if (table()->events_read(r, &e[i], sizeof e[0], 1, &n, 0) || n != 1) return 0;
+  if (table()->events_close(r)) return 1;
+  return e[0].e.kind == RB_EVENT_ALLOC && e[1].e.kind == RB_EVENT_FREE && e[0].e.data == e[1].e.data &&
+         !e[0].later[0] && !e[1].later[1] ? ok("zeros behind") : 0; }
 static int32_t info_of(const char* name, const char* schema, uint64_t mutated, uint64_t aliased)
 { const RbOpInfo* i = host->op_info(host->find_op(name));
   return RB_HAS(i, schema) && !strcmp(i->schema, schema) && i->mutated_args == mutated && i->aliased_args == aliased ? ok("as it should") : 0; }
@@ -289,17 +298,28 @@ MISTAKES = {
     "infer without arguments": ("table()->infer(add, 0, 2, &r, 1, &backend, &device)", "add"),
     "infer with too few arguments": ("table()->infer(add, a, 1, &r, 1, &backend, &device)", "add: .*other"),
     "infer to no results": ("table()->infer(add, a, 2, 0, 1, &backend, &device)", "add: it has 1 results"),
+    "infer with too many arguments": ("table()->infer(add, a, 9, &r, 1, &backend, &device)", "add"),
+    "infer with fewer than no arguments": ("table()->infer(add, a, -1, &r, 1, &backend, &device)", "add"),
+    "infer to too few results": ("table()->infer(add, a, 2, &r, 0, &backend, &device)", "add: it has 1 results"),
+    "infer of what is no tensor": ("(a[0].tag = 77, table()->infer(add, a, 2, &r, 1, &backend, &device))", "add: .*input"),
     "infer from a null tensor": ("(a[1].v.t = 0, table()->infer(add, a, 2, &r, 1, &backend, &device))", "cannot be a tensor .null"),
     "stub of no layer": ("table()->stub(99, 1, 0, RB_F32, 2, sizes, 0, &made)", "stub: 99 is not the id of a registered layer"),
     "stub of a backend": ("table()->stub(1, 1, 0, RB_F32, 2, sizes, 0, &made)", "stub: 1 is not the id of a registered layer"),
     "stub to nowhere": ("table()->stub(layer_id, 1, 0, RB_F32, 2, sizes, 0, 0)", "stub: where the tensor goes is null"),
     "stub on no backend": ("table()->stub(layer_id, 15, 0, RB_F32, 2, sizes, 0, &made)", "stub: 15 is not the id of a backend"),
     "stub of no dtype": ("table()->stub(layer_id, 1, 0, 99, 2, sizes, 0, &made)", "stub: 99 is not the id of a dtype"),
+    "stub on no device": ("table()->stub(layer_id, 1, 9, RB_F32, 2, sizes, 0, &made)", "there is no device cpu:9"),
+    "stub of fewer than no dimensions": ("table()->stub(layer_id, 1, 0, RB_F32, -2, sizes, 0, &made)", "stub: a tensor has at most .* got -2"),
+    "stub of too many dimensions": ("table()->stub(layer_id, 1, 0, RB_F32, 4096, sizes, 0, &made)", "stub: a tensor has at most .* got 4096"),
+    "stub for core's own": ("table()->stub(16, 1, 0, RB_F32, 2, sizes, 0, &made)", "stub: 'composites' is no layer that tensors carry"),
     "stub without a shape": ("table()->stub(layer_id, 1, 0, RB_F32, 2, 0, 0, &made)", "stub: the shape is null"),
     "stub of a negative size": ("table()->stub(layer_id, 1, 0, RB_F32, 2, negative, 0, &made)", "must not be negative"),
     "stub of far strides": ("table()->stub(layer_id, 1, 0, RB_F32, 2, sizes, far, &made)", "stub: the strides reach too far"),
     "a hook of no layer": ("table()->data_hook(98, 0, 0)", "data_hook: 98 is not the id of a registered layer"),
     "a hook of core's own layer": ("table()->data_hook(16, 0, 0)", "data_hook: 'composites' is core's own"),
+    "a hook of a backend": ("table()->data_hook(1, 0, 0)", "data_hook: 1 is not the id of a registered layer"),
+    "a hook of core's levels": ("table()->data_hook(39, 0, 0)", "data_hook: .* is core's own"),
+    "a hook that is taken back": ('table()->data_hook(layer_id, 0, 0) ? 0 : ok("taken back")', "taken back"),
     "events of no kind": ("table()->events_open(0, &reader)", "events_open: expected a mask of RB_EVENT_.*, got 0"),
     "events of a kind that is none": ("table()->events_open(1024, &reader)", "got 1024"),
     "events to nowhere": ("table()->events_open(1, 0)", "events_open: where the reader goes is null"),
@@ -311,6 +331,9 @@ MISTAKES = {
     "a read to nowhere": ("(table()->events_open(1, &reader), table()->events_read(reader, 0, 200, 1, &n, 0))", "where the events go is null"),
     "a read without a count": ("(table()->events_open(1, &reader), table()->events_read(reader, space, 200, 1, 0, 0))", "where the number of events goes is null"),
     "a read into crumbs": ("(table()->events_open(1, &reader), table()->events_read(reader, space, 8, 1, &n, 0))", "elements of 8 bytes cannot hold an event"),
+    "a close of no reader": ("table()->events_close(0)", "events_close: the reader is not open"),
+    "a read of nothing": ('(table()->events_open(1, &reader), table()->events_read(reader, 0, 200, 0, &n, 0)) || n ? 0 : ok("no event")', "no event"),
+    "a longer struct of events": ("events_in_long_elements()", "zeros behind"),
     "a shorter struct of events": ("events_in_short_elements()", "two events"),
     "a source of nothing": ("(table()->source_set(\"a:1\"), table()->source_set(0), ok(table()->source_get() ? \"somewhere\" : \"nowhere\"))", "where"),
     "what op_info says of add": ('info_of("add", "add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", 0, 0)', "as it should"),

@@ -82,9 +82,12 @@ void tensor_dealloc(PyObject* self) {
 
 // A dying tensor gives up the object that it owns. Its slots are gone already.
 void drop_object(void* object) {
-  if (!interpreter_alive()) return;
-  WithGil gil;
   TensorObject* o = static_cast<TensorObject*>(object);
+  if (!interpreter_alive()) {
+    o->t = nullptr;  // the collector visits it once more
+    return;
+  }
+  WithGil gil;
   o->t = nullptr;
   Py_DECREF(reinterpret_cast<PyObject*>(o));
 }

@@ -373,10 +373,18 @@ def bad_calls(kind: str, name: str, library: str, module: str) -> list[str]:
     return findings[:20]
 
 
+def damage(kind: str, name: str, library: str, module: str) -> list[str]:
+    """Composites of the layer as a damaged file describes them."""
+    from .conformance.subject import find_layer
+    from .judges import composites, layers
+
+    return composites.probe_damage(layers.through(name, find_layer(name).params("layer")), step)
+
+
 PROBES: dict[str, Callable[[str, str, str, str], list[str]]] = {
     "opening": opening, "loading-twice": loading_twice, "importing": importing, "starting": starting,
     "forking": forking, "threading": threading_, "exiting": exiting, "failing-exit": failing_exit,
-    "bad-calls": bad_calls,
+    "bad-calls": bad_calls, "damage": damage,
 }  # fmt: skip
 
 

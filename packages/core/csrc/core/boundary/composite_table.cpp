@@ -1,7 +1,4 @@
 // The table behind rabbet/composite.h, and the checks of what plugins hand to it.
-#include <algorithm>
-#include <cstring>
-
 #include "boundary/host_checks.h"
 #include "boundary/plugin.h"
 #include "layer/composite.h"
@@ -18,13 +15,10 @@ constexpr uint64_t kMaxBlob = uint64_t{1} << 30;
 int32_t table_describe(int32_t layer, const RbCompositeLayer* what) {
   return guarded([&] {
     need(what, "describe: the description");
-    if (what->struct_size < RB_SIZE(RbCompositeLayer, self))
-      fail(RB_E_ARG, "describe: the struct is too short (struct_size %u)", what->struct_size);
+    constexpr uint32_t kLeast = RB_SIZE(RbCompositeLayer, self);
+    if (what->struct_size < kLeast) fail_short("describe", what->struct_size, kLeast);
     check_owner("describe", layer);
-    RbCompositeLayer full{};
-    std::memcpy(&full, what, std::min<size_t>(what->struct_size, sizeof full));
-    full.struct_size = sizeof full;
-    describe_composites(layer, full);
+    describe_composites(layer, whole(*what));
   });
 }
 
@@ -32,10 +26,9 @@ int32_t table_compose(const RbComposite* what, RbTensor** out) {
   return guarded([&] {
     need(out, "compose: where the tensor goes");
     need(what, "compose: the description");
-    if (what->struct_size < RB_SIZE(RbComposite, nbytes))
-      fail(RB_E_ARG, "compose: the struct is too short (struct_size %u)", what->struct_size);
-    RbComposite c{};
-    std::memcpy(&c, what, std::min<size_t>(what->struct_size, sizeof c));
+    constexpr uint32_t kLeast = RB_SIZE(RbComposite, nbytes);
+    if (what->struct_size < kLeast) fail_short("compose", what->struct_size, kLeast);
+    const RbComposite c = whole(*what);
     check_owner("compose", c.layer);
     check_geometry("compose", c.backend, c.device, c.dtype, c.ndim, c.shape, c.strides, false);
     if (c.nparts) need(c.parts, "compose: the list of parts");
@@ -54,11 +47,8 @@ int32_t table_get(const RbTensor* t, RbComposite* out) {
   return guarded([&] {
     need(t, "get: the tensor");
     need(out, "get: where the description goes");
-    if (out->struct_size < RB_SIZE(RbComposite, layer))
-      fail(RB_E_ARG, "get: the struct is too short (struct_size %u)", out->struct_size);
     const Composition c = composition(t);
     RbComposite full{};
-    full.struct_size = out->struct_size;
     full.layer = c.layer;
     full.backend = c.backend;
     full.device = c.device;
@@ -71,7 +61,7 @@ int32_t table_get(const RbTensor* t, RbComposite* out) {
     full.blob = c.blob;
     full.nbytes = c.nbytes;
     if (t->flags & RB_T_VIEW) full.base = impl(t)->view->parent;
-    std::memcpy(out, &full, std::min<size_t>(out->struct_size, sizeof full));
+    fill_struct("get", full, out, RB_SIZE(RbComposite, layer));
   });
 }
 

@@ -24,12 +24,15 @@ T whole(const T& given) {
   return full;
 }
 [[noreturn]] void fail_short(const char* what, uint32_t size, uint32_t least);
-/// Fill a plugin's struct as far as its size says, which stays; it has to hold `least` bytes.
+/// Fill a plugin's struct as far as its size says, with zeros behind the members that core knows;
+/// it has to hold `least` bytes.
 template <class T>
 void fill_struct(const char* what, const T& from, T* out, uint32_t least) {
   const uint32_t size = out->struct_size;
   if (size < least) fail_short(what, size, least);
   std::memcpy(out, &from, std::min<size_t>(size, sizeof from));
+  if (size > sizeof from)
+    std::memset(reinterpret_cast<char*>(out) + sizeof from, 0, size - sizeof from);
   out->struct_size = size;
 }
 

@@ -113,26 +113,39 @@ bool write_parts(const Request& r) {
   return true;
 }
 
-struct PartRule {
-  const char* op;
-  bool (*run)(const Request&);  // false: the rule does not fit this call
-};
-const PartRule kPartRules[] = {{"detach", share_parts},
-                               {"clone", copy_parts},
-                               {"contiguous_clone", copy_parts},
-                               {"to_device", copy_parts},
-                               {"copy", write_parts}};
-
-const PartRule* find_rule(const Op& op, const RbValue* args, int32_t nargs, int layer) {
-  if (nargs < 1 || args[0].tag != RB_TENSOR || !is_composite_of(args[0].v.t, layer) ||
-      !body_of(args[0].v.t).nparts)
-    return nullptr;
-  // A memory format orders the dimensions of the whole, which its parts need not have.
-  if (op.name == "contiguous_clone" && nargs > 1 && args[1].v.i != 0) return nullptr;
-  for (const PartRule& rule : kPartRules) {
-    if (op.name == rule.op) return &rule;
+// Options speak of the whole: a memory format, say, orders dimensions that the parts need not have.
+bool has_options(const Op& op, const RbValue* args, int32_t nargs) {
+  for (int32_t i = 1; i < nargs; ++i) {
+    const RbValue& usual = op.params[i].default_value;
+    const bool as_usual =
+        args[i].tag == usual.tag && (usual.tag == RB_NONE || args[i].v.i == usual.v.i);
+    if (op.params[i].has_default && !as_usual) return true;
   }
-  return nullptr;
+  return false;
+}
+
+// What the record says of parts, where the first argument is a composite of the layer.
+PartsRule rule_for(const Op& op, const RbValue* args, int32_t nargs, int layer) {
+  if (nargs < 1 || args[0].tag != RB_TENSOR || !is_composite_of(args[0].v.t, layer) ||
+      !body_of(args[0].v.t).nparts || has_options(op, args, nargs))
+    return PartsRule::kNone;
+  return op.parts_rule;
+}
+
+// False: the rule does not fit this call.
+bool run_rule(PartsRule rule, const Request& r) {
+  if (rule != PartsRule::kWrite && r.call->flags & RB_CALL_OUT) return false;
+  switch (rule) {
+    case PartsRule::kCopy:
+      return copy_parts(r);
+    case PartsRule::kShare:
+      return share_parts(r);
+    case PartsRule::kWrite:
+      return write_parts(r);
+    case PartsRule::kNone:
+      break;
+  }
+  return false;
 }
 
 // Creation reads shape, dtype and device of its arguments, no values.
@@ -173,8 +186,8 @@ int32_t run_composite(void* self, const RbCall* c, const RbValue* args, int32_t 
   bool done = false;
   const int32_t rc = guarded([&] {
     const Request request{c, op, args, nargs, rets};
-    const PartRule* rule = find_rule(op, args, nargs, layer.bit);
-    done = (rule && rule->run(request)) || create_like(request, layer.bit);
+    done =
+        run_rule(rule_for(op, args, nargs, layer.bit), request) || create_like(request, layer.bit);
   });
   if (rc != RB_OK || done) return rc;
   if (layer.own_fallback) return layer.own_fallback(layer.own_self, c, args, nargs, rets, nrets);
@@ -202,7 +215,7 @@ void describe_composites(int bit, const RbCompositeLayer& what) {
     fail(RB_E_PLUGIN, "describe: the layer '%s' of %s has composites named '%s' already",
          other->name.c_str(), other->provider.c_str(), name.c_str());
   }
-  std::memcpy(&layer.composites, &what, std::min<size_t>(what.struct_size, sizeof what));
+  layer.composites = what;
   layer.composite_name = name;
   layer.has_composites = true;
   layer.own_fallback = layer.desc.fallback;
@@ -260,7 +273,7 @@ std::string composite_text(const RbTensor* t) {
 
 std::string composite_way(const LayerEntry& layer, const Op& op, const RbValue* args,
                           int32_t nargs) {
-  if (find_rule(op, args, nargs, layer.bit)) return "core does it part by part";
+  if (rule_for(op, args, nargs, layer.bit) != PartsRule::kNone) return "core does it part by part";
   if (layer.own_fallback) return "the layer's fallback";
   return op.has_decomp() ? "the operator's decomposition" : "nothing: the call raises";
 }

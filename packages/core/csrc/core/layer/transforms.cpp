@@ -1,5 +1,6 @@
 #include "layer/transforms.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <new>
@@ -233,15 +234,17 @@ TensorRef real_values(const LayerEntry& layer, void* frame, RbTensor* t, const c
   RbTensor* made = nullptr;
   check(layer.real(layer.real_self, frame, t, what, &made));
   const TensorRef real(made);
-  if (!real || real.get() == t || real->numel != t->numel || real->dtype_id != t->dtype_id) {
+  const bool fits = real && real.get() != t && real->dtype_id == t->dtype_id &&
+                    real->ndim == t->ndim && std::equal(t->shape, t->shape + t->ndim, real->shape);
+  if (!fits) {
     fail(RB_E_PLUGIN,
-         "%s: the data hook of the layer '%s' [%s] gave %s where the values of a tensor of %lld "
-         "elements of %s are needed",
+         "%s: the data hook of the layer '%s' [%s] gave %s where the values of a tensor of %d "
+         "dimensions and %lld elements of %s are needed",
          what, layer.name.c_str(), layer.provider.c_str(),
          !real             ? "nothing"
          : real.get() == t ? "the tensor itself"
-                           : "another number of elements, or another dtype",
-         static_cast<long long>(t->numel), kDTypes[t->dtype_id].name);
+                           : "another shape or dtype",
+         t->ndim, static_cast<long long>(t->numel), kDTypes[t->dtype_id].name);
   }
   return real;
 }

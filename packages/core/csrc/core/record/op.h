@@ -103,6 +103,13 @@ enum class LayoutRule : uint8_t {
 };
 /// `memory_format`: what the keyword of that name asks for.
 enum class FormatKeyword : uint8_t { kNone, kResult, kItself };
+/// `parts`: what a call on a composite tensor does with its parts (layer/composite.cpp).
+enum class PartsRule : uint8_t {
+  kNone,
+  kCopy,   // the call on each part makes the parts of a new composite
+  kShare,  // the same of views: the result shares the version counter
+  kWrite,  // the parts of the second argument are written to those of the first
+};
 /// A line of a record that is kept as it is written.
 struct RecordLine {
   std::string place;  // "elementwise.rec:12"
@@ -150,6 +157,7 @@ struct Op {
   LayoutRule layout_rule = LayoutRule::kRowMajor;
   std::vector<int8_t> layout_args;  // `layout`: the arguments that it names
   FormatKeyword memory_format = FormatKeyword::kNone;
+  PartsRule parts_rule = PartsRule::kNone;
   bool itself_if_real = false;  // `itself real`: the result is the first argument, if not complex
   const void* rule = nullptr;   // the named shape or view function, found at first use
   ShapeRule shape_rule = ShapeRule::kNamed;

@@ -35,6 +35,7 @@ class RecordParser {
 
   Param& param(const std::string& name, const char* field);
   void field(const std::string& line);
+  void parts(const std::string& value);
   void layout(std::string value);
   void jvp(const std::string& value);
   void batch(const std::string& value);

@@ -380,6 +380,8 @@ void RecordParser::field(const std::string& line) {
     if (op_->params.empty() || op_->params[0].type != RB_A_TENSOR)
       error("itself: the first argument must be a Tensor");
     op_->itself_if_real = true;
+  } else if (name == "parts") {
+    parts(value);
   } else if (name == "dtypes") {
     op_->dtypes_text = value;
     op_->accepted = dtype_classes(value);
@@ -409,6 +411,27 @@ void RecordParser::field(const std::string& line) {
   } else {
     error("unknown field '" + name + "'");
   }
+}
+
+// `parts RULE`: what a call on a composite does with its parts.
+void RecordParser::parts(const std::string& value) {
+  static const std::pair<const char*, PartsRule> kRules[] = {
+      {"copy", PartsRule::kCopy}, {"share", PartsRule::kShare}, {"write", PartsRule::kWrite}};
+  for (const auto& [word, rule] : kRules) {
+    if (value == word) op_->parts_rule = rule;
+  }
+  if (op_->parts_rule == PartsRule::kNone)
+    error("parts: expected copy, share or write, got '" + value + "'");
+  const size_t read = op_->parts_rule == PartsRule::kWrite ? 2 : 1;
+  for (size_t i = 0; i < read; ++i) {
+    if (i == op_->params.size() || op_->params[i].type != RB_A_TENSOR)
+      error("parts: argument " + std::to_string(i) + " must be a Tensor");
+  }
+  if (op_->ret_names.size() != 1 || op_->returns_list)
+    error("parts: the operator must have one result, a Tensor");
+  const bool shares = op_->parts_rule == PartsRule::kShare;
+  if (shares != ((op_->info.flags & RB_OP_VIEW) != 0))
+    error("parts: 'share' is for operators whose result is view(ARGUMENT), and for no others");
 }
 
 // `layout ARGS`: the order of dimensions of one argument for each result; `layout RULE(ARGS)`.

@@ -104,8 +104,9 @@ uint32_t read_events(RbEvents& reader, void* out, uint32_t size, uint32_t max, u
   for (; count < max && reader.next < all.end; ++reader.next) {
     const RbEvent& event = all.events[reader.next % kCapacity];
     if (!(event.kind & reader.kinds)) continue;
-    std::memcpy(static_cast<char*>(out) + uint64_t{count} * size, &event,
-                std::min<size_t>(size, sizeof event));
+    char* const to = static_cast<char*>(out) + uint64_t{count} * size;
+    std::memcpy(to, &event, std::min<size_t>(size, sizeof event));
+    if (size > sizeof event) std::memset(to + sizeof event, 0, size - sizeof event);
     ++count;
   }
   return count;

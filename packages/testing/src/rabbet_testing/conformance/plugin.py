@@ -86,13 +86,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def _check_declared(subject: Subject) -> None:
     """Raise a ValueError if the plugin says of a layer or of operators what the kit cannot use."""
     if subject.kind == "layer":
-        from ..judges.layers import through
-
-        through(subject.name, subject.params("layer"))
+        _through(subject)
     elif subject.kind == "ops":
         from ..judges.packs import given_calls
 
         given_calls(subject.params("ops"))
+
+
+def _through(subject: Subject) -> Any:
+    from ..judges.layers import through
+
+    return through(subject.name, subject.params("layer"))
 
 
 def subject_of(config: pytest.Config) -> Subject:
@@ -120,6 +124,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     levels = config.stash[_report].levels
     level = level_of(path.name)
+    if level == "layer" and subject.kind == "layer":
+        given = _through(subject)
+        wanted = given.make if "composites" in path.name else given.enter or given.call
+        return not wanted or not {"L2", "L3"} & set(levels)
     if level in ("layer", "ops"):
         return subject.kind != level or not {"L2", "L3"} & set(levels)
     if subject.kind != "device" and level != "L0":  # the boundary is the same for all

@@ -1,8 +1,5 @@
 """A layer: every operator with it on and off, errors, nests, threads, and what it costs where it is off."""
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
@@ -97,40 +94,5 @@ def test_tensors_are_given_back(through):
     assert left <= 0, f"{through.name}: 50 uses leave {left} tensors"
 
 
-COST = """
-import sys, time, rabbet
-from rabbet_testing.conformance.subject import find_layer
-from rabbet_testing.judges import layers
-from rabbet_testing.judges.reasons import Reason
-x = rabbet.ones(4)
-x + x
-if len(sys.argv) > 1:
-    subject = find_layer(sys.argv[1])
-    t = layers.through(subject.name, subject.params("layer"))
-    t(lambda y: (y + y,), rabbet.ones(4, dtype=getattr(rabbet, t.dtype)))
-def once():
-    start = time.perf_counter()
-    for _ in range(5000):
-        x + x
-    return (time.perf_counter() - start) / 5000 * 1e9
-print(min(once() for _ in range(60)))
-"""
-
-
-def cost(*arguments):
-    command = [sys.executable, "-c", COST, *arguments]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    return float(done.stdout)
-
-
-def test_what_is_off_costs_nothing(through, layer, report):
-    """L4 of a layer: the best of many rounds, in processes of their own, with a bound for noisy machines."""
-    without, off = min(cost() for _ in range(2)), min(cost(layer) for _ in range(2))
-    report.note(
-        f"an addition takes {without:.0f} ns; after {layer} was used and switched off {off:.0f} ns"
-    )
-    assert off <= 1.5 * without + 50, (
-        f"{layer} is off, but an addition takes {off:.0f} ns instead of {without:.0f}"
-    )
+def test_what_is_off_costs_nothing(layer, report):
+    layers.judge_cost(layer, report.note)

@@ -5,6 +5,9 @@ The plugin says how its layer is switched on, see `Through`.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -34,6 +37,8 @@ class Through:
     Attributes:
         enter: makes a context manager inside which the layer is on for the thread; or
         call: runs `f(*tensors)`, which returns a tuple of tensors, through the layer: `call(f, *tensors)`.
+        make: `make(tensor)` gives a composite of the layer with the tensor's shape, dtype and device and about its
+            values, or None if it has none for such a tensor. A layer of nothing but composites needs no more.
         changes: "nothing" (results are the same bit for bit), "rounding" (the same dtype, but computed otherwise) or
             "dtype" (floating results may have another floating dtype).
         refuses: operators that the layer cannot take and says so by an error, with the reason.
@@ -44,6 +49,7 @@ class Through:
     name: str
     enter: Callable[[], AbstractContextManager[Any]] | None = None
     call: Callable[..., Any] | None = None
+    make: Callable[[Any], Any] | None = None
     changes: str = "nothing"
     refuses: dict[str, str] | None = None
     lenient: dict[str, str] | None = None
@@ -53,14 +59,15 @@ class Through:
         """`f(*xs)` through the layer."""
         if self.call is not None:
             return self.call(f, *xs)
-        assert self.enter is not None
+        assert self.enter is not None, f"{self.name} has composites and is not switched on"
         with self.enter():
             return f(*xs)
 
 
 HOW = """say how it is switched on by a function in the plugin's package:
   def rabbet_conformance_params(level):
-      return {"enter": my_context_manager, "changes": "nothing"} if level == "layer" else {}"""
+      return {"enter": my_context_manager, "changes": "nothing"} if level == "layer" else {}
+a layer of composite tensors says how they are made: {"make": my_function}"""
 
 
 def through(name: str, given: dict[str, Any]) -> Through:
@@ -68,12 +75,16 @@ def through(name: str, given: dict[str, Any]) -> Through:
     own = given.get("layers", {}).get(name, given if "layers" not in given else {})
     if not own:
         raise ValueError(f"the plugin does not say how to judge the layer '{name}': {HOW}")
-    unknown = set(own) - {"enter", "call", "changes", "refuses", "lenient", "dtype"}
+    unknown = set(own) - {"enter", "call", "make", "changes", "refuses", "lenient", "dtype"}
     if unknown:
         raise ValueError(f"rabbet_conformance_params('layer'): unknown key '{sorted(unknown)[0]}'")
-    if callable(own.get("enter")) == callable(own.get("call")):
+    for key in ("enter", "call", "make"):
+        if not callable(own.get(key, len)):
+            raise ValueError(f"rabbet_conformance_params('layer'): '{key}' must be a callable")
+    ways = {"enter", "call"} & set(own)
+    if len(ways) > 1 or not (ways or "make" in own):
         raise ValueError(
-            "rabbet_conformance_params('layer'): give one of 'enter' and 'call', a callable"
+            "rabbet_conformance_params('layer'): give one of 'enter' and 'call', or 'make'"
         )
     if own.get("changes", "nothing") not in CHANGES:
         raise ValueError(
@@ -110,13 +121,15 @@ def function_of(case: Case, inplace: bool = False) -> tuple[Callable[..., Any], 
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
+    """Without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a transform may warn that it is slow
         yield
 
 
-def _compare(got: Any, want: Any, t: Through, what: str) -> None:
+def compare(got: Any, want: Any, t: Through, what: str) -> None:
+    """Raise AssertionError unless `got` is `want`, but for what the layer declares that it changes."""
     got, want = tensors(got), tensors(want)
     assert len(got) == len(want), f"{what}: expected {len(want)} results, got {len(got)}"
     for k, (g, w) in enumerate(zip(got, want, strict=True)):
@@ -138,7 +151,7 @@ def _compare(got: Any, want: Any, t: Through, what: str) -> None:
             assert not found, f"{name}: {found}"
 
 
-def _plain(f: Callable[..., Any], xs: list[Any]) -> Any:
+def result_of(f: Callable[..., Any], xs: list[Any]) -> Any:
     """What the call gives without the layer, or None where it is refused."""
     try:
         rabbet.manual_seed(0)
@@ -149,7 +162,7 @@ def _plain(f: Callable[..., Any], xs: list[Any]) -> Any:
 
 def _judge_case(t: Through, op: str, case: Case, inplace: bool) -> bool:
     f, xs = function_of(case, inplace)
-    want = _plain(f, [x.clone() for x in xs])
+    want = result_of(f, [x.clone() for x in xs])
     if not want:
         return False
     what = f"{case} with the layer {t.name} on" + (", in place" if inplace else "")
@@ -165,7 +178,7 @@ def _judge_case(t: Through, op: str, case: Case, inplace: bool) -> bool:
         raise AssertionError(
             f"{what}: raised {first_line(error)}, and nothing without it"
         ) from error
-    _compare(got, want, t, what)
+    compare(got, want, t, what)
     return True
 
 
@@ -174,7 +187,7 @@ def judge_results(t: Through, op: str, inplace: bool = False) -> None:
     if inplace and not _C.op_info(op)["inplace"]:
         skip(Reason.NO_SUCH_FORM, f"{op} has no in-place form")
     judged = False
-    with _quietly():
+    with quietly():
         for case in cases(op, getattr(rabbet, t.dtype)):
             judged |= _judge_case(t, op, case, inplace)
     if not judged:
@@ -186,15 +199,15 @@ def judge_errors(t: Through, op: str) -> None:
     found = False
     if op in (t.lenient or {}):
         skip(Reason.REFUSED_BY_LAYER, f"{op} takes more: {(t.lenient or {})[op]}")
-    with _quietly():
+    with quietly():
         for case in cases(op, getattr(rabbet, t.dtype)):
             f, xs = function_of(case)
             odd = [x.new_zeros((7, 5, 3, 2)) if i == 0 else x for i, x in enumerate(xs)]
-            want = _error(partial(f, *odd))
+            want = error_of(partial(f, *odd))
             if not isinstance(want, REFUSALS) or not xs:
                 continue
             found = True
-            got = _error(partial(t, f, *odd))
+            got = error_of(partial(t, f, *odd))
             what = f"{case} with a tensor of shape (7, 5, 3, 2) and the layer {t.name} on"
             assert got is not None, f"{what}: expected {first_line(want)}, got a result"
             alike = isinstance(got, (type(want), NotImplementedError)) or op in (t.refuses or {})
@@ -205,7 +218,8 @@ def judge_errors(t: Through, op: str) -> None:
     judge_off(t)
 
 
-def _error(call: Callable[[], Any]) -> Exception | None:
+def error_of(call: Callable[[], Any]) -> Exception | None:
+    """What a call raises, or None."""
     try:
         call()
     except Exception as error:
@@ -226,11 +240,11 @@ def judge_nests(t: Through, op: str) -> None:
         skip(Reason.REFUSED_BY_LAYER, f"{op} is refused: {(t.refuses or {})[op]}")
     for case in cases(op, getattr(rabbet, t.dtype)):
         f, xs = function_of(case)
-        want = _plain(f, xs)
+        want = result_of(f, xs)
         if not want or not xs or not xs[0].is_floating_point() or not _smooth(f, xs):
             continue
         x, loss = xs[0], _loss(f, xs[1:])
-        with _quietly():
+        with quietly():
             _nest(t, f"{case}", "grad", lambda g, x=x: grad(g)(x), loss)
             if not shape_depends_on_data(op):
                 rows = rabbet.stack([x, x * 0.97])
@@ -245,15 +259,17 @@ def _smooth(f: Callable[..., Any], xs: list[Any]) -> bool:
     return any(r.requires_grad for r in results)
 
 
-def _loss(f: Callable[..., Any], rest: list[Any]) -> Callable[[Any], Any]:
-    def loss(x: Any) -> Any:
-        total = rabbet.zeros((), dtype=x.dtype)
-        for r in f(x, *rest):
-            if r.is_floating_point() or r.is_complex():
-                total = total + (r.real if r.is_complex() else r).to(x.dtype).sum()
-        return total
+def total(results: Any, dtype: Any) -> Any:
+    """The sum of all elements that have a gradient."""
+    found = rabbet.zeros((), dtype=dtype)
+    for r in results:
+        if r.is_floating_point() or r.is_complex():
+            found = found + (r.real if r.is_complex() else r).to(dtype).sum()
+    return found
 
-    return loss
+
+def _loss(f: Callable[..., Any], rest: list[Any]) -> Callable[[Any], Any]:
+    return lambda x: total(f(x, *rest), x.dtype)
 
 
 def _nest(
@@ -266,9 +282,9 @@ def _nest(
     loose = Through(t.name, changes="rounding" if t.changes == "nothing" else t.changes)
     try:
         outside = t(lambda: (outer(loss),))
-        _compare(outside, [want], loose, f"{t.name} around {name} of {what}")
+        compare(outside, [want], loose, f"{t.name} around {name} of {what}")
         inside = outer(lambda x: t(lambda y: (loss(y),), x)[0])
-        _compare([inside], [want], loose, f"{name} of {t.name} around {what}")
+        compare([inside], [want], loose, f"{name} of {t.name} around {what}")
     except NotImplementedError as error:
         skip(Reason.REFUSED_BY_LAYER, first_line(error))
 
@@ -303,7 +319,7 @@ def judge_exceptions(t: Through) -> None:
     x = rabbet.ones(3, dtype=getattr(rabbet, t.dtype))
     for nested in (False, True):
         inside = partial(t, fail) if nested else fail
-        error = _error(partial(t, inside, x))
+        error = error_of(partial(t, inside, x))
         assert type(error) is Boom and str(error) == "from inside", (
             f"{t.name}: expected Boom, got {error!r}"
         )
@@ -345,8 +361,8 @@ def judge_nesting(t: Through) -> None:
     def f(y: Any) -> Any:
         return ((y * y).log().sum() + y,)
 
-    with _quietly():
-        _compare(t(lambda y: t(f, y), x), f(x), t, f"{t.name} inside {t.name}")
+    with quietly():
+        compare(t(lambda y: t(f, y), x), f(x), t, f"{t.name} inside {t.name}")
     judge_off(t)
 
 
@@ -355,7 +371,7 @@ def judge_unknown_operator(t: Through, op: Any) -> None:
     x = rabbet.linspace(0.5, 2.0, 6, dtype=getattr(rabbet, t.dtype)).reshape(2, 3)
     name = op.__name__
     try:
-        with _quietly():
+        with quietly():
             got = t(lambda y: (op(y),), x)
     except Exception as error:
         named = name.partition("::")[2] in str(error)
@@ -363,7 +379,7 @@ def judge_unknown_operator(t: Through, op: Any) -> None:
             f"{t.name}: the error for an operator without rules does not name {name}: {error}"
         )
         skip(Reason.REFUSED_BY_LAYER, first_line(error))
-    _compare(got, [op(x)], t, f"{name}, which has no rules, with the layer {t.name} on")
+    compare(got, [op(x)], t, f"{name}, which has no rules, with the layer {t.name} on")
 
 
 def judge_kernel_errors(t: Through, op: Any) -> None:
@@ -371,9 +387,52 @@ def judge_kernel_errors(t: Through, op: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is no rule, say
         x = rabbet.ones(2, dtype=getattr(rabbet, t.dtype))
-        error = _error(lambda: t(lambda y: (op(y),), x))
+        error = error_of(lambda: t(lambda y: (op(y),), x))
     passed = type(error) is Boom and str(error) == "from a kernel"
     assert passed or isinstance(error, NotImplementedError), (
         f"{t.name}: expected Boom, got {error!r}"
     )
     judge_off(t)
+
+
+# ---- what it costs where it does nothing
+
+_COST = """
+import sys, time, rabbet
+from rabbet_testing.conformance.subject import find_layer
+from rabbet_testing.judges import composites, layers
+x = rabbet.ones(4)
+x + x
+if len(sys.argv) > 1:
+    subject = find_layer(sys.argv[1])
+    t = layers.through(subject.name, subject.params("layer"))
+    if t.make:
+        composites.samples(t)[0].clone()
+    else:
+        t(lambda y: (y + y,), rabbet.ones(4, dtype=getattr(rabbet, t.dtype)))
+def once():
+    start = time.perf_counter()
+    for _ in range(5000):
+        x + x
+    return (time.perf_counter() - start) / 5000 * 1e9
+print(min(once() for _ in range(60)))
+"""
+
+
+def _cost(*arguments: str) -> float:
+    command = [sys.executable, "-c", _COST, *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout)
+
+
+def judge_cost(layer: str, note: Callable[[str], None]) -> None:
+    """The best of many rounds, in processes of their own, with a bound for noisy machines."""
+    without, off = min(_cost() for _ in range(2)), min(_cost(layer) for _ in range(2))
+    note(
+        f"an addition takes {without:.0f} ns; after {layer} was used and switched off {off:.0f} ns"
+    )
+    assert off <= 1.5 * without + 50, (
+        f"{layer} is off, but an addition takes {off:.0f} ns instead of {without:.0f}"
+    )

@@ -1,0 +1,108 @@
+"""Check that an operator's name stands in its record, its kernel and its tests, and nowhere else.
+
+Counts the string literals in C++ and Python of core, autograd, vmap, autocast and the kit that are the name of an
+operator of ours. EXCEPTIONS are the files that may hold them, each with the reason. All others together may have BUDGET
+of them, which only falls: a new one belongs into a field of the record. `--list` shows the literals themselves.
+"""
+
+import argparse
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BUDGET = 235
+KERNEL = "kernels and rules that core runs itself, each under the name of its operator"
+BATCH = "hand-written batching rules, each under the name of its operator"
+LANGUAGE = "words of the formula language that are also names of operators"
+TEST = "oracles and tests, each under the name of its operator"
+EXCEPTIONS = {
+    "core/csrc/core/tensor/views.cpp": KERNEL,
+    "core/csrc/core/call/core_functions.cpp": KERNEL,
+    "core/csrc/core/rules/decomp_functions.cpp": KERNEL,
+    "core/csrc/core/rules/decomp_recurrent.cpp": KERNEL,
+    "core/csrc/core/rules/shape_rules.cpp": KERNEL,
+    "core/csrc/core/rules/shape_rules_layers.cpp": KERNEL,
+    "core/csrc/core/formula/primitives.cpp": LANGUAGE,
+    "core/csrc/core/formula/emit.cpp": LANGUAGE,
+    "core/csrc/core/formula/formula_program.cpp": LANGUAGE,
+    "vmap/csrc/batch/exact.cpp": BATCH,
+    "testing/src/rabbet_testing/judges/references/": TEST,
+    "testing/src/rabbet_testing/conformance/test_": TEST,
+}
+PLACES = ("core", "autograd", "vmap", "autocast", "testing")
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"|\'((?:[^\'\\\n]|\\.)*)\'')
+SIGNATURE = re.compile(r"^([a-z_][\w.]*)\(", re.MULTILINE)
+
+
+def operators() -> set[str]:
+    """The names of all records."""
+    return {
+        name
+        for file in (ROOT / "packages/core/ops").glob("*.rec")
+        for name in SIGNATURE.findall(file.read_text())
+    }
+
+
+def sources() -> list[Path]:
+    """C++ and Python that users install, without tests."""
+    found = []
+    for place in PLACES:
+        for folder in ("csrc", "src", "include"):
+            for suffix in ("*.cpp", "*.h", "*.py"):
+                found += (ROOT / "packages" / place / folder).rglob(suffix)
+    return sorted(f for f in found if "_templates" not in f.parts)
+
+
+def literals(source: Path, names: set[str]) -> list[tuple[int, str]]:
+    """The literals of a file that are names of operators, with their lines."""
+    found = []
+    text = source.read_text()
+    if source.suffix != ".py":
+        text = COMMENT.sub(lambda m: "\n" * m[0].count("\n"), text)
+    for number, line in enumerate(text.splitlines(), 1):
+        for match in LITERAL.finditer(line):
+            if (match[1] or match[2] or "") in names:
+                found.append((number, match[1] or match[2]))
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--list", action="store_true")
+    args = parser.parse_args()
+    names = operators()
+    counts: Counter[str] = Counter()
+    unused, excepted = set(EXCEPTIONS), 0
+    for source in sources():
+        path = str(source.relative_to(ROOT / "packages"))
+        found = literals(source, names)
+        exception = next((e for e in EXCEPTIONS if path.startswith(e)), None)
+        if exception and found:
+            unused.discard(exception)
+            excepted += len(found)
+            continue
+        if found:
+            counts[path] = len(found)
+        if args.list:
+            for line, name in found:
+                print(f"packages/{path}:{line}: {name}")
+    if args.list:
+        for path, count in counts.most_common():
+            print(f"{count:5} packages/{path}")
+    print(
+        f"names of operators as literals: {counts.total()} of {BUDGET}, {excepted} in files of the list"
+    )
+    for exception in sorted(unused):
+        print(f"packages/{exception} holds none: take it out of the list")
+    if counts.total() > BUDGET:
+        print(
+            "more than the budget: say it in a field of the record, or lower another count (--list)"
+        )
+    return int(counts.total() > BUDGET or bool(unused))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
