@@ -298,7 +298,7 @@ void RecordParser::results(const std::string& text) {
     op_->info.flags |= maybe ? RB_OP_MAYBE_VIEW : RB_OP_VIEW;
     const size_t open = body.find('(', view);
     const std::string name = strip(body.substr(open + 1, body.find(')', view) - open - 1));
-    op_->info.aliased_args = 1ull << (&param(name, "view") - op_->params.data());
+    op_->info.aliased_args = 1ull << (&param(name, "view(...)") - op_->params.data());
     body = strip(body.substr(0, view));
   }
   if (body == "Tensor[]") {

@@ -63,7 +63,7 @@ def tensor_split_indices(input: Tensor, indices: Sequence[int], dim: int) -> lis
 
 
 def tensor_split_tensor(input: Tensor, given: Tensor, dim: int) -> Sequence[Tensor]:
-    if given.dtype is not _C.int64 or given.ndim > 1 or not given.is_cpu:
+    if given.dtype is not _C.int64 or given.ndim > 1 or not (given.is_cpu or given.is_meta):
         raise _C.ArgumentError(
             "tensor_split: expected sections or indices as an int64 tensor of at most 1 dimension on the cpu, got "
             f"{given.dtype} of shape {tuple(given.shape)} on {given.device}"
