@@ -140,8 +140,10 @@ def _diagonal_scatter(input: Array, src: Array, offset: int, dim1: int, dim2: in
 
 
 @defines("view.dtype")
-def _view_dtype(input: Array, dtype: str) -> Any:
-    return input if input.dtype.kind in "fc" else np.ascontiguousarray(input).view(dtype)
+def _view_dtype(input: Array, dtype: str, dtype_name: str) -> Any:
+    widened = dtype == dtype_name and "int" in dtype
+    same = widened or input.dtype.kind in "bfc"
+    return input if same else np.ascontiguousarray(input).view(dtype)
 
 
 @defines("view.dtype_scatter")
