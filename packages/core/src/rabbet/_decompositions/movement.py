@@ -63,10 +63,10 @@ def tensor_split_indices(input: Tensor, indices: Sequence[int], dim: int) -> lis
 
 
 def tensor_split_tensor(input: Tensor, given: Tensor, dim: int) -> Sequence[Tensor]:
-    if given.dtype is not _C.int64 or given.ndim > 1 or not (given.is_cpu or given.is_meta):
+    if given.dtype is not _C.int64 or given.ndim > 1:
         raise _C.ArgumentError(
-            "tensor_split: expected sections or indices as an int64 tensor of at most 1 dimension on the cpu, got "
-            f"{given.dtype} of shape {tuple(given.shape)} on {given.device}"
+            "tensor_split: expected sections or indices as an int64 tensor of at most 1 dimension, got "
+            f"{given.dtype} of shape {tuple(given.shape)}"
         )
     if given.ndim == 0:
         return tensor_split_sections(input, int(given), dim)

@@ -26,7 +26,6 @@ OPS = [
     and not any(p["mutated"] for p in rabbet._C.op_info(name)["params"])
     and not shape_depends_on_data(name)
 ]
-COMPLEX = ["add", "mul", "sum", "matmul", "conj", "cumprod", "prod.dim", "linear"]
 
 
 def calls(name: str, dtype: Any = None) -> Iterator[Case]:
