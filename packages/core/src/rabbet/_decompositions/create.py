@@ -90,6 +90,12 @@ def _check_std(std: float) -> None:
         raise _C.ArgumentError(f"normal: std must not be negative, got {std}")
 
 
+def assert_all(condition: Tensor, message: str) -> Tensor:
+    if not bool(condition.all()):
+        raise _C.ArgumentError(message)
+    return condition.clone()
+
+
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool, *, generator: Generator | None
 ) -> Tensor:
@@ -107,20 +113,20 @@ def multinomial(
         raise _C.ArgumentError(
             f"multinomial: {num_samples} samples of {categories} categories need replacement=True"
         )
-    if not bool((_ops("isfinite")(weights) & (weights >= 0)).all()):
-        raise _C.ArgumentError("multinomial: weights must be finite and not negative")
-    if not bool((weights.sum(1) > 0).all()):
-        raise _C.ArgumentError("multinomial: the weights of each row need a positive sum")
+    require = _ops("assert_all")
+    valid = _ops("isfinite")(weights) & (weights >= 0)
+    require(valid, "multinomial: weights must be finite and not negative")
+    require(weights.sum(1) > 0, "multinomial: the weights of each row need a positive sum")
     draw = {"generator": generator, "dtype": _C.float64, "device": input.device}
     if replacement:
         edges = (weights / weights.sum(1, True)).double().cumsum(1)
         draws = _ops("rand")(weights.size(0), num_samples, **draw)
         picked = (draws.unsqueeze(2) >= edges.unsqueeze(1)).sum(2).clamp(max=categories - 1)
     else:  # the largest of u ** (1 / w): Efraimidis and Spirakis 2006
-        if int((weights > 0).sum(1).min()) < num_samples:
-            raise _C.ArgumentError(
-                "multinomial: fewer categories with positive weight than samples; use replacement=True"
-            )
+        require(
+            (weights > 0).sum(1) >= num_samples,
+            "multinomial: fewer categories with positive weight than samples; use replacement=True",
+        )
         noise = _ops("rand")(*weights.shape, **draw)
         keys = _ops("where")(weights > 0, noise.log() / weights.double(), float("-inf"))
         picked = keys.argsort(1, True)[:, :num_samples]
