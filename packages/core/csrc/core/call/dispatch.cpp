@@ -157,6 +157,7 @@ inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, Rb
 
 bool is_empty_list(const RbValue& v) { return v.tag == RB_INTS && v.len == 0; }
 
+// The cases below stand apart from `call`, which is small without them.
 [[gnu::noinline]] int32_t call_decomposed(const Op* op, const RbValue* args, int32_t nargs,
                                           RbValue* rets, int32_t nrets, uint32_t flags) {
   return guarded([&] {

@@ -290,7 +290,8 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   const int backend = __builtin_ctzll(backends);
   const Handler& handler = op.table[backend];
   // A function that an operator is made of may draw random numbers, as the levels around it say.
-  const bool made_of_others = !handler.fn && op.rules[kDecompRule].fn && op.has_decomp();
+  const bool made_of_others =
+      !handler.fn && op.has_decomp() && (op.rules[kDecompRule].fn || is_loaded_decomp(op));
   const LayersOff layers_off(made_of_others ? uint64_t{1} << kTransformSlot : 0);
   const bool on_meta =
       backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn);
@@ -430,6 +431,7 @@ void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* ret
   if (!op.has_decomp() && !op.rules[kDecompRule].fn)
     fail(RB_E_NOTIMPL, "%s: the operator has no decomposition", op.name.c_str());
   const Nesting nesting(op);
+  const AtLevel level(c->level);
   // What it is made of may take more than the operator does.
   validate(op, args, nargs);
   if (op.has_checks()) check_arguments(op, args, nargs);
