@@ -159,7 +159,7 @@ def format_(self: Tensor, spec: str) -> str:
 
 def reversed_(self: Tensor) -> Tensor:
     """reversed(tensor): the order along dimension 0 reversed; a 0-d tensor itself."""
-    return self if self.ndim == 0 else _ops("flip")(self, [0])
+    return self if self.ndim == 0 else self.flip([0])
 
 
 def complex_(self: Tensor) -> complex:

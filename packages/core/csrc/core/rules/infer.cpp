@@ -169,9 +169,7 @@ int same_dtype(const Op& op, const RbValue* args, int nargs) {
   return first < 0 ? -1 : args[first].v.t->dtype_id;
 }
 
-}  // namespace
-
-int result_dtype(const Op& op, int ret, const RbValue* args, int nargs) {
+inline int find_dtype(const Op& op, int ret, const RbValue* args, int nargs) {
   if (op.dtype_arg >= 0 && args[op.dtype_arg].tag == RB_DTYPE && ret == 0) {
     return static_cast<int>(args[op.dtype_arg].v.i);
   }
@@ -210,6 +208,12 @@ int result_dtype(const Op& op, int ret, const RbValue* args, int nargs) {
   return eval_dtype(op, ret, args, nargs);
 }
 
+}  // namespace
+
+int result_dtype(const Op& op, int ret, const RbValue* args, int nargs) {
+  return find_dtype(op, ret, args, nargs);
+}
+
 namespace {
 
 int compute_dtype(const Op& op, const RbValue* args, int nargs, const Inferred& out) {
@@ -236,8 +240,7 @@ void check_dtypes(const Op& op, const RbValue* args, int nargs, int compute) {
 void find_out(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   shapes(op, args, nargs, out);
   for (int i = 0; i < op.info.nrets; ++i) {
-    out.rets[i].dtype =
-        i > 0 && op.one_dtype ? out.rets[0].dtype : result_dtype(op, i, args, nargs);
+    out.rets[i].dtype = i > 0 && op.one_dtype ? out.rets[0].dtype : find_dtype(op, i, args, nargs);
     if (out.rets[i].dtype < 0)
       fail(RB_E_TYPE, "%s: expected at least one tensor argument", op.name.c_str());
   }
