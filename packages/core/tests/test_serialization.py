@@ -155,6 +155,17 @@ def test_views_in_another_dtype_share():
     assert got[1].item() == 0x03020107 and got[2].tolist() == [0x0504, 0x0706]
 
 
+@pytest.mark.parametrize("mmap", [False, True])
+def test_views_in_another_dtype_are_aligned(mmap, tmp_path):
+    data = rabbet.arange(9, dtype=rabbet.uint8)
+    one = rabbet.ones(1, dtype=rabbet.uint8)
+    rabbet.save([one, data, data[4:8].view(rabbet.int32)], tmp_path / "x")
+    _, bytes_, view = rabbet.load(tmp_path / "x", mmap=mmap)
+    assert view.data_ptr() % 4 == 0 and view.item() == 0x07060504
+    bytes_[4] = 0
+    assert view.item() == 0x07060500
+
+
 def test_separate_parts_of_one_storage_stay_ordinary_entries():
     parts = dict(zip("abc", rabbet.arange(9.0).split(3), strict=True))
     file = io.BytesIO()

@@ -83,7 +83,7 @@ def _read_stream(file: Any, name: str, verify: bool) -> tuple[dict[str, Tensor],
     checked = found.checksums is not None and verify
     sums, tensors = {}, {}
     for key, entry in sorted(found.entries.items(), key=lambda item: item[1].begin):
-        tensors[key] = _empty(key, entry, name)
+        tensors[key] = _empty(entry, f"{name}: '{key}'")
         crc = left = 0
         if entry.begin < entry.end:
             left = entry.end - entry.begin
@@ -98,8 +98,8 @@ def _read_stream(file: Any, name: str, verify: bool) -> tuple[dict[str, Tensor],
     return {key: tensors[key] for key in found.entries}, found
 
 
-def _empty(key: str, entry: Entry, name: str) -> Tensor:
-    with refusing(f"{name}: '{key}'"):
+def _empty(entry: Entry, what: str) -> Tensor:
+    with refusing(what):
         made: Tensor = _C.op("empty")(entry.shape, dtype=getattr(_C, entry.dtype), device="cpu")
         return made
 
@@ -129,7 +129,10 @@ def _map(file: Any, name: str, verify: bool) -> tuple[dict[str, Tensor], Header]
             key: _crc(view[start + e.begin : start + e.end]) for key, e in found.entries.items()
         }
         _compare(found, sums, name)
-    return {key: _mapped(data, start, key, e, name) for key, e in found.entries.items()}, found
+    views = header.SKELETON in found.metadata  # perhaps of larger items than the entry has
+    return {
+        key: _mapped(data, start, e, views, f"{name}: '{key}'") for key, e in found.entries.items()
+    }, found
 
 
 def _crc(view: memoryview) -> int:
@@ -139,11 +142,11 @@ def _crc(view: memoryview) -> int:
     return crc
 
 
-def _mapped(data: mmap.mmap, start: int, key: str, entry: Entry, name: str) -> Tensor:
+def _mapped(data: mmap.mmap, start: int, entry: Entry, views: bool, what: str) -> Tensor:
     if entry.begin == entry.end:
-        return _empty(key, entry, name)
+        return _empty(entry, what)
     kind, at = getattr(_C, entry.dtype), start + entry.begin
-    with refusing(f"{name}: '{key}'"):
-        if at % min(kind.itemsize, 8):
+    with refusing(what):
+        if at % (8 if views else min(kind.itemsize, 8)):
             return _C.from_buffer(bytearray(data[at : start + entry.end]), kind, entry.shape)
         return _C.from_buffer(data, kind, entry.shape, at)
