@@ -204,6 +204,14 @@ def test_requires_grad_and_attributes_come_back():
     assert got["y"].note["of"] is got["x"]
 
 
+def test_views_of_a_leaf_need_no_gradients():
+    x = rabbet.ones(3, requires_grad=True)
+    leaf, view = again([x, x.detach()[1:]])
+    assert leaf.requires_grad and not view.requires_grad
+    view[0] = 5
+    assert leaf.tolist() == [1, 5, 1]
+
+
 def test_a_class_of_a_user_comes_back_if_it_is_made_known():
     value = rabbet.Tensor._make_subclass(Marked, rabbet.ones(2))
     value.mark = "here"

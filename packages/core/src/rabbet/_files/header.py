@@ -16,6 +16,7 @@ _CHECKSUMS = "rabbet.crc32"
 _MAX_HEADER = 100_000_000
 _MAX_DIMS = 32  # RB_MAX_DIMS
 _LARGEST = 2**63 - 1
+_MOST_ELEMENTS = _LARGEST // 16  # their bytes can be counted, whatever the dtype
 _NAMES = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "uint16": "U16",
     "uint32": "U32", "uint64": "U64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
@@ -63,7 +64,7 @@ def is_shape(value: Any) -> bool:
     """Whether a value read from JSON is the shape of a tensor that can exist."""
     if not isinstance(value, list) or len(value) > _MAX_DIMS or not all(map(is_count, value)):
         return False
-    return math.prod(size for size in value if size) <= _LARGEST
+    return math.prod(size for size in value if size) <= _MOST_ELEMENTS
 
 
 # ---- writing

@@ -334,6 +334,10 @@ class _Unpacker:
         fits = is_shape(shape) and isinstance(strides, list) and len(strides) == len(shape)
         if not fits or not all(map(is_count, [*strides, offset])) or offset % kind.itemsize:
             return self._damaged("v")
+        last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+        end = offset + (last + 1) * kind.itemsize
+        if 0 in shape or end > base.numel() * base.itemsize:  # save makes no views without elements
+            return self._damaged("v")
         with refusing(f"{self._file}: a view of '{name}'"):
             whole = base.numel() * base.itemsize // kind.itemsize * kind.itemsize
             flat = base.reshape(-1)[: whole // base.itemsize].view(kind)
@@ -369,6 +373,7 @@ class _Unpacker:
             if cls is not Tensor:
                 made = Tensor._make_subclass(cls, made, needs_grad)
             elif needs_grad:
+                made = made.detach()  # other views of the entry need no gradients
                 made.requires_grad = True
             vars(made).update(attributes)
         return made
