@@ -164,6 +164,27 @@ def test_one_tensor_has_one_python_object():
     assert holder[0] is x and x.note == "kept" and isinstance(x, rabbet.Tensor)
 
 
+COLLECTED = """
+import gc, rabbet
+for i in range(200):
+    x = rabbet.zeros(3)
+    x.note = [x]
+    del x
+    gc.collect()
+    rabbet.Tensor._make_subclass(rabbet.Tensor, rabbet.zeros(3))
+    kept = [rabbet.zeros(2).view(-1) for _ in range(40)]
+    for t in kept:
+        t.note = i
+    del kept, t
+gc.collect()
+"""
+
+
+def test_collected_tensors_with_attributes_leave_their_objects_in_order():
+    done = subprocess.run([sys.executable, "-c", COLLECTED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_memory_is_given_back():
     gc.collect()
     before = rabbet._C.live_counts()
