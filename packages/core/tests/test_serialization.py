@@ -1,6 +1,7 @@
 """save() and load(): round trips, shared memory, exchange with safetensors, files of earlier versions."""
 
 import enum
+import gc
 import io
 import subprocess
 import sys
@@ -399,6 +400,21 @@ def test_mapped_tensors_are_the_file_until_they_are_written(tmp_path):
     assert mapped[0] == 0
     rabbet.save({"x": rabbet.zeros(1)}, path)
     assert mapped[1] == 1
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+def test_memory_is_given_back_with_the_last_tensor(mmap, tmp_path):
+    x = rabbet.ones(3, requires_grad=True)
+    rabbet.save({"x": [x, x.detach()[1:]], "w": rabbet.ones(100)}, tmp_path / "x")
+    rabbet.load(tmp_path / "x")
+    gc.collect()
+    before = rabbet._C.live_counts()
+    gc.disable()
+    try:
+        rabbet.load(tmp_path / "x", mmap=mmap)
+        assert rabbet._C.live_counts() == before
+    finally:
+        gc.enable()
 
 
 def test_mapping_needs_a_path():

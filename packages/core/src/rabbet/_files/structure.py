@@ -274,25 +274,6 @@ class _Unpacker:
         self._tensors = tensors
         self._file = file
         self._defined: list[Tensor] = []
-        self._tensor_kinds: dict[str, Callable[[Any], Tensor]] = {
-            _ENTRY: self._entry,
-            "v": self._view,
-            "o": self._composite,
-            "p": self._described,
-        }
-        self._kinds: dict[str, Callable[[Any], Any]] = {
-            "r": self._again,
-            "d": self._dict,
-            "l": self._list,
-            "u": lambda value: tuple(self._list(value)),
-            "f": lambda value: float(value) if value in _ODD_FLOATS else self._damaged("f"),
-            "i": self._int,
-            "c": self._complex,
-            "b": self._bytes,
-            "y": lambda value: getattr(_C, self._among(value, _C.dtype_names(), "y")),
-            "e": self._device,
-            "n": lambda value: _SINGLETONS[self._among(value, _SINGLETONS, "n")],
-        }
 
     def _damaged(self, kind: str) -> Any:
         raise SerializationError(f"{self._file}: the skeleton is damaged, in a node '{kind}'")
@@ -309,12 +290,12 @@ class _Unpacker:
         if not isinstance(node, dict) or len(node) != 1:
             return self._damaged(type(node).__name__)
         ((kind, value),) = node.items()
-        if kind in self._tensor_kinds:
-            self._defined.append(made := self._tensor_kinds[kind](value))
+        if kind in _TENSOR_KINDS:
+            self._defined.append(made := _TENSOR_KINDS[kind](self, value))
             return made
-        if kind not in self._kinds:
+        if kind not in _KINDS:
             raise SerializationError(f"{self._file}: the skeleton has an unknown kind '{kind}'")
-        return self._kinds[kind](value)
+        return _KINDS[kind](self, value)
 
     # ---- tensors
 
@@ -330,7 +311,7 @@ class _Unpacker:
             return self._damaged("v")
         name, dtype, shape, strides, offset = value
         base = self._entry(name)
-        kind = getattr(_C, self._among(dtype, _C.dtype_names(), "v"))
+        kind = self._dtype(dtype)
         fits = is_shape(shape) and isinstance(strides, list) and len(strides) == len(shape)
         if not fits or not all(map(is_count, [*strides, offset])) or offset % kind.itemsize:
             return self._damaged("v")
@@ -362,9 +343,9 @@ class _Unpacker:
         if not isinstance(inner, dict) or len(inner) != 1 or not isinstance(needs_grad, bool):
             return self._damaged("p")
         ((kind, where),) = inner.items()
-        if kind not in self._tensor_kinds or kind == "p":
+        if kind not in _TENSOR_KINDS or kind == "p":
             return self._damaged("p")
-        made = self._tensor_kinds[kind](where)
+        made = _TENSOR_KINDS[kind](self, where)
         cls = _class_of_name(value["class"], self._file) if "class" in value else Tensor
         attributes = self.unpack(value.get("attributes", {"d": []}))
         if not isinstance(attributes, dict) or not all(isinstance(k, str) for k in attributes):
@@ -407,6 +388,12 @@ class _Unpacker:
                 raise SerializationError(f"{self._file}: the skeleton has the key {key!r} twice")
         return made
 
+    def _tuple(self, value: Any) -> tuple[Any, ...]:
+        return tuple(self._list(value))
+
+    def _odd_float(self, value: Any) -> float:
+        return float(self._among(value, _ODD_FLOATS, "f"))
+
     def _int(self, value: Any) -> int:
         whole = isinstance(value, str) and _WHOLE.fullmatch(value)
         return int(value, 16) if whole else self._damaged("i")
@@ -424,11 +411,38 @@ class _Unpacker:
         except (TypeError, ValueError, binascii.Error):
             return self._damaged("b")
 
+    def _dtype(self, value: Any) -> Any:
+        return getattr(_C, self._among(value, _C.dtype_names(), "y"))
+
+    def _singleton(self, value: Any) -> Any:
+        return _SINGLETONS[self._among(value, _SINGLETONS, "n")]
+
     def _device(self, value: Any) -> Any:
         if not isinstance(value, str) or not re.fullmatch(r"\w+(:\d+)?", value):
             return self._damaged("e")
         with refusing(self._file):
             return _C.device(value)
+
+
+_TENSOR_KINDS: dict[str, Callable[[_Unpacker, Any], Tensor]] = {
+    _ENTRY: _Unpacker._entry,
+    "v": _Unpacker._view,
+    "o": _Unpacker._composite,
+    "p": _Unpacker._described,
+}
+_KINDS: dict[str, Callable[[_Unpacker, Any], Any]] = {
+    "r": _Unpacker._again,
+    "d": _Unpacker._dict,
+    "l": _Unpacker._list,
+    "u": _Unpacker._tuple,
+    "f": _Unpacker._odd_float,
+    "i": _Unpacker._int,
+    "c": _Unpacker._complex,
+    "b": _Unpacker._bytes,
+    "y": _Unpacker._dtype,
+    "e": _Unpacker._device,
+    "n": _Unpacker._singleton,
+}
 
 
 def unpack(skeleton: str, tensors: dict[str, Tensor], file: str) -> Any:
