@@ -285,7 +285,7 @@ ANY = st.recursive(
 )  # fmt: skip
 PLAIN = (type(None), bool, int, float, complex, str, bytes, rabbet.dtype, rabbet.device, rabbet.layout,
          rabbet.memory_format)  # fmt: skip
-FUZZ = settings(max_examples=600, deadline=None)
+FUZZ = settings(max_examples=300, deadline=None)
 
 
 def harmless(value):
@@ -441,6 +441,6 @@ for length in (1 << 62, 99_999_999, 1 << 40):
 
 def test_made_up_sizes_cost_no_memory():
     done = subprocess.run(
-        [sys.executable, "-c", FRUGAL], capture_output=True, text=True, timeout=60, env=os.environ
+        [sys.executable, "-c", FRUGAL], capture_output=True, text=True, timeout=300, env=os.environ
     )
     assert done.returncode == 0, done.stderr
