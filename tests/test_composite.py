@@ -397,7 +397,7 @@ DAMAGE = {
     "its blob": ("c3VtAA==", "c3VtAAA=", "parts: expected 2 parts and 4 bytes, got 2 and 5"),
     "its blob's text": ("c3VtAA==", "c3VtAA=!", "the skeleton|base64|padding|Only base64"),
     "its dtype": ("float32", "float31", "the skeleton of a composite tensor is damaged"),
-    "its shape": ("[2, 3]", "[-2,3]", "the skeleton of a composite tensor is damaged"),
+    "its shape": ("[2,3]}", "[-23]}", "the skeleton of a composite tensor is damaged"),
     "its name": ("name", "nome", "the skeleton of a composite tensor is damaged"),
 }
 
@@ -414,7 +414,7 @@ rabbet.save({{"t": t}}, file)
 data = file.getvalue()
 damaged = data.replace({before!r}.encode(), {after!r}.encode())
 assert damaged != data and len(damaged) == len(data), data[:600]
-print(error(lambda: rabbet.load(io.BytesIO(damaged))))
+print(error(lambda: rabbet.load(io.BytesIO(damaged), verify=False)))
 """
     )
     assert "SerializationError" in text and re.search(message, text), text

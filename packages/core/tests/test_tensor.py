@@ -164,6 +164,38 @@ def test_one_tensor_has_one_python_object():
     assert holder[0] is x and x.note == "kept" and isinstance(x, rabbet.Tensor)
 
 
+ENDS_WELL = {
+    "collected with attributes": """
+import gc, rabbet
+for i in range(2000):
+    x = rabbet.zeros(3)
+    x.note = 1
+    cycle = [x]
+    cycle.append(cycle)
+    del x, cycle
+    if i % 50 == 0:
+        gc.collect()
+        kept = [rabbet.zeros(2) for _ in range(20)]
+        views = [{"view": t.view(-1)} for t in kept]
+        for t in kept:
+            vars(t)
+gc.collect()
+""",
+    "made as a subclass": """
+import rabbet
+x = rabbet.zeros(5)
+y = rabbet.Tensor._make_subclass(rabbet.Tensor, x, True)
+del x, y
+""",
+}
+
+
+@pytest.mark.parametrize("what", ENDS_WELL)
+def test_objects_that_are_kept_for_reuse_are_in_order(what):
+    done = subprocess.run([sys.executable, "-c", ENDS_WELL[what]], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_memory_is_given_back():
     gc.collect()
     before = rabbet._C.live_counts()

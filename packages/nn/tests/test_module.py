@@ -227,6 +227,34 @@ def test_save_and_load_of_a_state_dict(tmp_path):
         assert rabbet.equal(value, other.state_dict()[key])
 
 
+def test_parameters_come_back_from_files_as_parameters(tmp_path):
+    net = Net()
+    first = next(iter(net.parameters()))
+    first.requires_grad = False
+    first.note = "frozen"
+    buffer = nn.Buffer(rabbet.ones(2), persistent=False)
+    value = {"net": dict(net.named_parameters()), "tied": first, "buffer": buffer}
+    rabbet.save(value, tmp_path / "net")
+    got = rabbet.load(tmp_path / "net")
+    assert list(got["net"]) == list(value["net"])
+    for name, p in value["net"].items():
+        q = got["net"][name]
+        assert type(q) is nn.Parameter and q.is_leaf and rabbet.equal(p, q)
+        assert q.requires_grad is (p is not first)
+    assert got["tied"] is next(iter(got["net"].values())) and got["tied"].note == "frozen"
+    assert type(got["buffer"]) is nn.Buffer and got["buffer"].persistent is False
+
+
+def test_a_state_dict_is_an_ordinary_safetensors_file(tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    net = Net()
+    rabbet.save(net.state_dict(), tmp_path / "net")
+    theirs = safetensors.load_file(tmp_path / "net")
+    assert {k: v.tolist() for k, v in theirs.items()} == {
+        k: v.tolist() for k, v in net.state_dict().items()
+    }
+
+
 def test_repr_shows_parts():
     class Shown(nn.Module):
         def __init__(self):

@@ -101,7 +101,9 @@ int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
+// Like a new object it is tracked no more, as it has no __dict__: tensor_dealloc relies on it.
 int tensor_clear(PyObject* self) {
+  if (Py_TYPE(self) == tensor_type) PyObject_GC_UnTrack(self);
   Py_CLEAR(as_tensor_object(self)->dict);
   return 0;
 }
@@ -142,7 +144,6 @@ PyObject* tensor_new_object(PyTypeObject* cls, PyObject* args, PyObject* kwargs)
       device = Ref::borrow(given);
     }
     TensorRef t = legacy_tensor(args, device.get());
-    if (cls == tensor_type) return wrap(t.release_ownership());
     return wrap_as(cls, t.release_ownership());
   });
 }
@@ -191,6 +192,7 @@ PyObject* wrap_known(RbTensor* rt) {
 }
 
 PyObject* wrap_as(PyTypeObject* cls, Tensor* t) {
+  if (cls == tensor_type) return wrap(t);
   TensorRef owned(t);
   PyObject* self = cls->tp_alloc(cls, 0);
   if (!self) return nullptr;

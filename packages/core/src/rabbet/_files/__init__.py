@@ -1,0 +1,26 @@
+"""Reading and writing files of tensors: what `rabbet.save` and `rabbet.load` are made of.
+
+A file is 8 bytes with the header's length, a JSON header, and the tensors' bytes
+(https://huggingface.co/docs/safetensors). Our own metadata in the header:
+
+    rabbet.version   the version of what follows; 2. Files without it are of before checksums, or not ours
+    rabbet.crc32     the CRC-32 of the header (with these 8 digits as zeros), then one of each tensor in header order
+    rabbet.skeleton  the structure, where it is more than a dict of separate tensors (structure.py)
+
+| file | what |
+|---|---|
+| `header.py` | the header: written, and checked when read |
+| `memory.py` | the bytes of tensors |
+| `sharing.py` | tensors that share memory become one entry and views of it |
+| `structure.py` | nested values to JSON and back |
+| `reading.py` | a file's entries as tensors |
+| `replacing.py` | a file is replaced as a whole |
+"""
+
+from .. import _C
+
+
+class SerializationError(_C.RabbetError):
+    """A file that cannot be read, or a value that cannot be saved."""
+
+    __module__ = "rabbet.serialization"

@@ -1,0 +1,35 @@
+"""The bytes of tensors: row-major, little-endian."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from .. import _C
+from .._C import Tensor
+
+_CHUNK = 1 << 20  # checksums of what the cache still holds
+_SAME_SIZE = {1: _C.uint8, 2: _C.int16, 4: _C.int32, 8: _C.int64, 16: _C.complex128}
+
+
+def writable_bytes(t: Tensor) -> memoryview:
+    """The memory of a contiguous CPU tensor that has elements."""
+    flat = t.view(-1)
+    if _C.buffer_format(flat.dtype) is None:
+        flat = flat.view(_SAME_SIZE[flat.dtype.itemsize])
+    return memoryview(flat).cast("B")
+
+
+def pieces(data: Any) -> Iterator[memoryview]:
+    """A buffer of bytes in pieces that fit into the cache."""
+    view = memoryview(data)
+    return (view[at : at + _CHUNK] for at in range(0, len(view), _CHUNK))
+
+
+def snapshot(t: Tensor) -> Iterator[bytes]:
+    """Copies of a tensor's bytes, piece by piece."""
+    flat = t.detach().cpu().contiguous()
+    return (bytes(piece) for piece in pieces(writable_bytes(flat))) if flat.numel() else iter(())
+
+
+def tensor_bytes(t: Tensor) -> bytes:
+    """All bytes of a tensor."""
+    return b"".join(snapshot(t))
