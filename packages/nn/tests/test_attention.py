@@ -221,7 +221,7 @@ BAD = [
     ([X[0, 0], X, X], {"enable_gqa": True}, ValueError, "at least 3 dimensions with enable_gqa"),
     ([X, X, X, rabbet.zeros(6, 5)], {}, ValueError, "'attn_mask' of shape"),
     ([X, X, X, rabbet.zeros(6, 6).long()], {}, TypeError, "'attn_mask' must be bool or floating"),
-    ([X.long()] * 3, {}, TypeError, "floating"),
+    ([X.long()] * 3, {}, TypeError, "expected float dtypes"),
 ]
 
 
