@@ -11,6 +11,11 @@ import scipy.special
 from .definitions import DEFINITIONS, Array, defines
 
 
+def _whole(number: Any, like: Array) -> Any:
+    """The number as integers take it."""
+    return int(number) if like.dtype.kind in "iu" else number
+
+
 def _scaled(value: Any, factor: Any, *others: Any) -> Any:
     """value * factor, in the dtype that the values have together."""
     value = np.asarray(value)
@@ -142,7 +147,7 @@ def _conj(input: Array) -> Any:
 SCALARS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("conj", "conj_physical"), _conj),
     "sigmoid": lambda input: 1 / (1 + np.exp(-np.asarray(input, np.result_type(input, 1.0)))),
-    "square": lambda input: input * input,
+    "square": lambda input: input * input if input.dtype != bool else input.astype(np.int64),
      "pow": lambda input, exponent: _typed(np.power(input, exponent), input, exponent),
     "rsqrt": lambda input: 1 / np.sqrt(input),
     "reciprocal": lambda input: 1 / (np.float64(input) if input.dtype.kind in "biu" else input),
@@ -163,17 +168,23 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "selu": lambda input: 1.0507009873554805 * np.where(
         input > 0, input, 1.6732632423543772 * np.expm1(np.minimum(input, 0))),
     "mish": lambda input: input * np.tanh(np.logaddexp(0, input)),
-    "hardtanh": lambda input, min_val, max_val: np.clip(input, min_val, max_val),
+    "hardtanh": lambda input, min_val, max_val: np.clip(
+        input, _whole(min_val, input), _whole(max_val, input)
+    ),
     "hardsigmoid": lambda input: np.clip(input / 6 + 0.5, 0, 1),
     "hardswish": lambda input: input * np.clip(input / 6 + 0.5, 0, 1),
-    "threshold": lambda input, threshold, value: np.where(input <= threshold, value, input),
+    "threshold": lambda input, threshold, value: np.where(
+        input <= _whole(threshold, input), _whole(value, input), input
+    ).astype(input.dtype),
     "hardshrink": lambda input, lambd: np.where(np.abs(input) <= lambd, 0.0, input),
     "softshrink": lambda input, lambd: np.where(np.abs(input) <= lambd, 0.0, np.where(input > 0, input - lambd, input + lambd)),
     "softsign": lambda input: input / (1 + np.abs(input)),
     "tanhshrink": lambda input: input - np.tanh(input),
     "prelu": lambda input, weight: np.where(input > 0, input, weight * input),
     "lerp": lambda input, end, weight: (1 - weight) * input + weight * end,
-    "addcmul": lambda input, tensor1, tensor2, value: input + value * (tensor1 * tensor2),
+    "addcmul": lambda input, tensor1, tensor2, value: (
+        input + _whole(value, input) * (tensor1 * tensor2)
+    ),
     "addcdiv": lambda input, tensor1, tensor2, value: input + value * (tensor1 / tensor2),
     "max.other": lambda input, other: np.maximum(input, other),
     "min.other": lambda input, other: np.minimum(input, other),
