@@ -91,6 +91,47 @@ def test_mixed_indexing_and_assignment_agree_with_numpy(index):
     assert t.tolist() == array.tolist()
 
 
+# NumPy's advanced index of one place beside a bool has another shape than PyTorch's: no ints here.
+@pytest.mark.parametrize(
+    "index",
+    [
+        True,
+        False,
+        (True, True),
+        (True, False),
+        (slice(None), True),
+        (Ellipsis, False),
+        ([0, 0], True),
+        (True, [0, 0]),
+        ([0, 1], slice(None), True),
+        (None, True, [0, 1]),
+        ([1], False),
+    ],
+)
+def test_a_bool_is_a_mask_without_dimensions(index):
+    array = np.arange(6.0).reshape(2, 3)
+    want = array[index]
+    items = index if isinstance(index, tuple) else (index,)
+    for true in (lambda b: b, rabbet.tensor, lambda b: rabbet.tensor(b, dtype=rabbet.uint8)):
+        key = tuple(true(i) if isinstance(i, bool) else i for i in items)
+        key = key if isinstance(index, tuple) else key[0]
+        got = rabbet.from_numpy(array)[key]
+        assert got.shape == want.shape and got.tolist() == want.tolist(), key
+        t, other = rabbet.from_numpy(array.copy()), array.copy()
+        t[key], other[index] = -1.0, -1.0
+        assert t.tolist() == other.tolist(), key
+
+
+def test_a_mask_without_dimensions_is_differentiable_and_broadcasts():
+    pytest.importorskip("rabbet.autograd")
+    x = rabbet.ones(2, 3, requires_grad=True)
+    x[[0, 0], True].sum().backward()
+    assert x.grad.tolist() == [[2, 2, 2], [0, 0, 0]]
+    with pytest.raises(ValueError, match="do not broadcast"):
+        x[[0, 1], False]
+    assert rabbet.tensor(3.0)[True].tolist() == [3] and rabbet.tensor(3.0)[False].shape == (0,)
+
+
 def test_a_mask_selects_and_assigns():
     array = np.arange(6.0).reshape(2, 3)
     t = rabbet.tensor(array)
