@@ -330,6 +330,9 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     return hstack([t.reshape(-1, 1) if t.ndim <= 1 else t for t in tensors])
 
 
+_MOST_SECTIONS = 1 << 24  # as of split() and chunk() in core
+
+
 def tensor_split(
     input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0
 ) -> tuple[Tensor, ...]:
@@ -340,6 +343,10 @@ def tensor_split(
         if sections <= 0:
             raise RuntimeError(
                 f"tensor_split: the number of sections must be positive, got {sections}"
+            )
+        if sections > _MOST_SECTIONS:
+            raise RuntimeError(
+                f"tensor_split: {sections} sections are too many, at most {_MOST_SECTIONS} can be made"
             )
         sizes = [n // sections + (i < n % sections) for i in range(sections)]
         return input.split(sizes, dim)
