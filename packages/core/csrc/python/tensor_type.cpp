@@ -191,6 +191,7 @@ PyObject* wrap_known(RbTensor* rt) {
 }
 
 PyObject* wrap_as(PyTypeObject* cls, Tensor* t) {
+  if (cls == tensor_type) return wrap_known(t);  // objects of Tensor itself are not tracked
   TensorRef owned(t);
   PyObject* self = cls->tp_alloc(cls, 0);
   if (!self) return nullptr;
