@@ -148,7 +148,7 @@ def pack(tmp_path_factory):
 
 def at(*shape):
     generator = rabbet.Generator().manual_seed(sum(shape))
-    return rabbet.rand(*shape, dtype=rabbet.float64, generator=generator) + 0.5
+    return rabbet.rand(shape, dtype=rabbet.float64, generator=generator) + 0.5
 
 
 REFERENCES = {

@@ -12,10 +12,11 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-BUDGET = 235
+BUDGET = 145
 KERNEL = "kernels and rules that core runs itself, each under the name of its operator"
+PARTS = "decompositions in Python, made of operators by their names"
 BATCH = "hand-written batching rules, each under the name of its operator"
-LANGUAGE = "words of the formula language that are also names of operators"
+LANGUAGE = "words of the language of records that are also names of operators"
 TEST = "oracles and tests, each under the name of its operator"
 EXCEPTIONS = {
     "core/csrc/core/tensor/views.cpp": KERNEL,
@@ -24,11 +25,18 @@ EXCEPTIONS = {
     "core/csrc/core/rules/decomp_recurrent.cpp": KERNEL,
     "core/csrc/core/rules/shape_rules.cpp": KERNEL,
     "core/csrc/core/rules/shape_rules_layers.cpp": KERNEL,
+    "core/src/rabbet/_decompositions/": PARTS,
     "core/csrc/core/formula/primitives.cpp": LANGUAGE,
     "core/csrc/core/formula/emit.cpp": LANGUAGE,
     "core/csrc/core/formula/formula_program.cpp": LANGUAGE,
+    "core/csrc/core/formula/formula_host.cpp": LANGUAGE,
+    "core/csrc/core/formula/formula_parse.cpp": LANGUAGE,
+    "core/csrc/core/record/records.cpp": LANGUAGE,
+    "core/csrc/core/record/examples.cpp": LANGUAGE,
+    "core/csrc/python/module.cpp": LANGUAGE,
     "vmap/csrc/batch/exact.cpp": BATCH,
     "testing/src/rabbet_testing/judges/references/": TEST,
+    "testing/src/rabbet_testing/judges/numbers.py": TEST,
     "testing/src/rabbet_testing/conformance/test_": TEST,
 }
 PLACES = ("core", "autograd", "vmap", "autocast", "testing")

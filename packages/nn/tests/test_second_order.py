@@ -59,7 +59,7 @@ def cases():
 
 @pytest.mark.parametrize(("f", "shape", "requires"), cases())
 def test_a_gradient_requires_grad_as_in_torch(f, shape, requires):
-    x = (rabbet.rand(*shape) - 0.5).requires_grad_()
+    x = (rabbet.rand(shape) - 0.5).requires_grad_()
     (g,) = autograd.grad(f(x).sum(), x, create_graph=True)
     assert g.requires_grad == requires
     (plain,) = autograd.grad(f(x).sum(), x)
@@ -69,12 +69,12 @@ def test_a_gradient_requires_grad_as_in_torch(f, shape, requires):
 
 @pytest.mark.parametrize(("f", "shape", "requires"), cases())
 def test_a_gradient_is_linear_in_what_comes_in(f, shape, requires):
-    x = (rabbet.rand(*shape) - 0.5).requires_grad_()
+    x = (rabbet.rand(shape) - 0.5).requires_grad_()
     y = f(x)
-    weights = rabbet.rand(*y.shape).requires_grad_()
+    weights = rabbet.rand(y.shape).requires_grad_()
     (g,) = autograd.grad(y, x, weights, create_graph=True)
     assert g.requires_grad
-    direction = rabbet.rand(*shape)
+    direction = rabbet.rand(shape)
     (back,) = autograd.grad(g, weights, direction)
     assert rabbet.allclose((back * weights).sum(), (g * direction).sum(), rtol=1e-4)
 

@@ -8,12 +8,23 @@ NUMBERS = {"Scalar", "float", "int"}
 LISTS = {"int[]", "size[]", "bsize[]"}
 
 
+def takes_a_tensor(name, at) -> bool:
+    """Whether another signature of the function takes a tensor in that place: then it is none for a number."""
+    base = _C.op_info(name)["base"]
+    others = (_C.op_info(n) for n in _C.record_names() if n.startswith(f"{base}."))
+    return any(
+        at < len(o["params"]) and o["params"][at]["type"] == "Tensor"
+        for o in others
+        if o["base"] == base
+    )
+
+
 def number_arguments() -> list:
     """Every argument of a record that takes a number or a list of them."""
     found = []
     for name in _C.record_names():
-        for param in _C.op_info(name)["params"]:
-            if param["type"] in NUMBERS | LISTS:
+        for at, param in enumerate(_C.op_info(name)["params"]):
+            if param["type"] in NUMBERS | LISTS and not takes_a_tensor(name, at):
                 found.append(pytest.param(name, param, id=f"{name}-{param['name']}"))
     return found
 

@@ -231,7 +231,7 @@ int32_t run_cast_call(const RbCall* call, const Rule& rule, const RbValue* args,
 
 // An operator that is only a name for others, whose own policies count.
 inline bool is_made_of_others(const RbOpInfo* info) {
-  constexpr uint32_t kAny = RB_OP_HAS_VJP | RB_OP_HAS_DECOMP | RB_OP_VIEW | RB_OP_MAYBE_VIEW;
+  constexpr uint32_t kAny = RB_OP_HAS_VJP | RB_OP_HAS_DECOMP | RB_OP_VIEW;
   return info->kind == RB_KIND_COMPOSITE && (info->flags & kAny) == RB_OP_HAS_DECOMP;
 }
 

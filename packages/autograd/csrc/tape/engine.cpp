@@ -12,6 +12,7 @@
 #include "forward.h"
 #include "gradients.h"
 #include "loaded.h"
+#include "operators.h"
 #include "streams.h"
 
 namespace tape {
@@ -31,17 +32,6 @@ std::recursive_mutex engine_mutex;
 [[maybe_unused]] const int fork_handler =
     pthread_atfork(nullptr, nullptr, [] { new (&engine_mutex) std::recursive_mutex; });
 std::atomic<uint64_t> next_run{1};
-
-struct Ops {
-  const RbOp *add, *ones_like, *fill, *isnan, *any, *contiguous_clone, *empty_like, *copy;
-};
-const Ops& ops() {
-  static const Ops o = {host->find_op("add"),        host->find_op("ones_like"),
-                        host->find_op("fill"),       host->find_op("isnan"),
-                        host->find_op("any"),        host->find_op("contiguous_clone"),
-                        host->find_op("empty_like"), host->find_op("copy")};
-  return o;
-}
 
 struct Capture {
   Node* node;

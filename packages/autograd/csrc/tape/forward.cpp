@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "grad_level.h"
+#include "operators.h"
 
 namespace tape {
 
@@ -190,12 +191,10 @@ int32_t write(const RbOp* op, RbTensor* to, const RbValue& value) {
 
 // Give a dual that was written a new tangent (null: zero), which its views and its base see too.
 int32_t set_tangent(RbTensor* t, RbTensor* tangent) {
-  static const RbOp *const copy = host->find_op("copy"), *const fill = host->find_op("fill"),
-                           *const zeros_like = host->find_op("zeros_like");
   RbTensor* now = nullptr;
   if (int32_t rc = tangent_of(t, &now)) return rc;
-  if (!tangent) return now ? write(fill, now, int_value(0)) : RB_OK;
-  if (now) return write(copy, now, tensor_value(tangent));
+  if (!tangent) return now ? write(ops().fill, now, int_value(0)) : RB_OK;
+  if (now) return write(ops().copy, now, tensor_value(tangent));
   if (t->flags & RB_T_VIEW) {
     bool cut = false;
     RbTensor* base = base_of(t, &cut);
@@ -207,10 +206,10 @@ int32_t set_tangent(RbTensor* t, RbTensor* tangent) {
       RbWrap* d = dual_of(base);
       const RbValue args[3] = {tensor_value(d->inner), RbValue{}, RbValue{}};
       Ref zeros;
-      if (int32_t rc = call1(zeros_like, args, 3, zeros)) return rc;
+      if (int32_t rc = call1(ops().zeros_like, args, 3, zeros)) return rc;
       d->second = zeros.take();
       if (int32_t rc = tangent_of(t, &now)) return rc;
-      return write(copy, now, tensor_value(tangent));
+      return write(ops().copy, now, tensor_value(tangent));
     }
   }
   host->retain(tangent);
@@ -224,7 +223,6 @@ bool recorded(const RbTensor* t) { return t && (t->keys[0] & layer_key); }
 // place.
 int32_t keep_values(int32_t level, const RbTensor* target, RbValue* args, int32_t nargs,
                     std::vector<Ref>& copies) {
-  static const RbOp* const clone = host->find_op("contiguous_clone");
   bool some = false;
   for (int32_t i = 0; i < nargs; ++i) {
     if (args[i].tag != RB_TENSOR) continue;
@@ -237,7 +235,7 @@ int32_t keep_values(int32_t level, const RbTensor* target, RbValue* args, int32_
         !host->same_storage(args[i].v.t, target))
       continue;
     copies.emplace_back();
-    if (int32_t rc = call1(clone, &args[i], 1, copies.back())) return rc;
+    if (int32_t rc = call1(ops().contiguous_clone, &args[i], 1, copies.back())) return rc;
     args[i] = tensor_value(copies.back().get());
   }
   return RB_OK;
@@ -356,9 +354,8 @@ int32_t dual_make(int32_t level, RbTensor* primal, RbTensor* tangent, int32_t li
     overlaps |= tangent->strides[i] == 0 && tangent->shape[i] > 1;
   if (overlaps ||
       (tangent && (primal->flags & RB_T_CONTIGUOUS) && !(tangent->flags & RB_T_CONTIGUOUS))) {
-    static const RbOp* const clone = host->find_op("contiguous_clone");
     const RbValue arg = tensor_value(tangent);
-    if (int32_t rc = call1(clone, &arg, 1, own)) return rc;
+    if (int32_t rc = call1(ops().contiguous_clone, &arg, 1, own)) return rc;
   }
   Ref made;
   if (int32_t rc = wrap_dual(level, primal, own.get(), 0, made.out())) return rc;

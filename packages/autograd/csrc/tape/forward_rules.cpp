@@ -4,21 +4,11 @@
 
 #include "engine.h"
 #include "forward.h"
+#include "operators.h"
 
 namespace tape {
 
 namespace {
-
-struct Ops {
-  const RbOp *add, *conj, *real, *cast, *expand, *zeros, *zeros_like, *contiguous_clone;
-};
-const Ops& ops() {
-  static const Ops o = {host->find_op("add"),        host->find_op("conj"),
-                        host->find_op("real"),       host->find_op("cast"),
-                        host->find_op("expand"),     host->find_op("zeros"),
-                        host->find_op("zeros_like"), host->find_op("contiguous_clone")};
-  return o;
-}
 
 int32_t apply1(const RbOp* op, RbTensor* t, Ref& out) {
   const RbValue arg = tensor_value(t);

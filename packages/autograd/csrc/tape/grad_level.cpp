@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "operators.h"
 #include "streams.h"
 
 namespace tape {
@@ -77,7 +78,7 @@ int32_t grad_exit(const RbGradFrame* frame) {
 }
 
 int32_t link_identity(RbTensor* t, RbTensor* x, int16_t depth, uint16_t nest) {
-  static const RbOp* const identity = host->find_op("contiguous_clone");
+  const RbOp* const identity = ops().contiguous_clone;
   int32_t status = RB_OK;
   if (x) current_meta(x, &status);
   if (status != RB_OK) return status;

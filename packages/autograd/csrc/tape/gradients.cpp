@@ -4,19 +4,16 @@
 
 #include "engine.h"
 #include "grad_level.h"
+#include "operators.h"
 
 namespace tape {
 
 int32_t sum(RbTensor* a, RbTensor* b, Ref& out) {
-  static const RbOp* const add_op = host->find_op("add");
   const RbValue args[3] = {tensor_value(a), tensor_value(b), int_value(1)};
-  return call1(add_op, args, 3, out);
+  return call1(ops().add, args, 3, out);
 }
 
 int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from) {
-  static const RbOp *const sum_to_op = host->find_op("sum_to"),
-                           *const real_op = host->find_op("real"),
-                           *const cast_op = host->find_op("cast");
   RbTensor* g = grad.get();
   if (!same_shape(g, to)) {
     bool reducible = g->ndim >= to.ndim;
@@ -31,19 +28,19 @@ int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from) {
     }
     const RbValue args[2] = {tensor_value(g), ints_value(to.shape, static_cast<uint32_t>(to.ndim))};
     Ref reduced;
-    if (int32_t rc = call1(sum_to_op, args, 2, reduced)) return rc;
+    if (int32_t rc = call1(ops().sum_to, args, 2, reduced)) return rc;
     grad = std::move(reduced);
   }
   if (is_complex(grad.get()->dtype_id) && !is_complex(to.dtype_id)) {
     const RbValue arg = tensor_value(grad.get());
     Ref part;
-    if (int32_t rc = call1(real_op, &arg, 1, part)) return rc;
+    if (int32_t rc = call1(ops().real, &arg, 1, part)) return rc;
     grad = std::move(part);
   }
   if (grad.get()->dtype_id != to.dtype_id) {
     const RbValue args[2] = {tensor_value(grad.get()), dtype_value(to.dtype_id)};
     Ref cast;
-    if (int32_t rc = call1(cast_op, args, 2, cast)) return rc;
+    if (int32_t rc = call1(ops().cast, args, 2, cast)) return rc;
     grad = std::move(cast);
   }
   return RB_OK;
@@ -113,7 +110,6 @@ int32_t depend_flatly(RbTensor*& grad, const Node* from) {
 }
 
 int32_t apply_flat(const Node* n, RbTensor* grad, RbTensor** results) {
-  static const RbOp* const zeros = host->find_op("zeros");
   if (!grad) return RB_OK;
   if (n->edges[0].fn) {
     host->retain(grad);
@@ -128,7 +124,7 @@ int32_t apply_flat(const Node* n, RbTensor* grad, RbTensor** results) {
     const RbValue args[3] = {ints_value(m.shape, static_cast<uint32_t>(m.ndim)),
                              dtype_value(m.dtype_id), device};
     Ref made;
-    if (int32_t rc = call1(zeros, args, 3, made)) return rc;
+    if (int32_t rc = call1(ops().zeros, args, 3, made)) return rc;
     results[i] = made.take();
   }
   return RB_OK;

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "grad_level.h"
+#include "operators.h"
 #include "saved.h"
 #include "streams.h"
 
@@ -410,11 +411,10 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
   Recorder recorder{call, info, args, nargs, recorded.need, depth};
   Ref original;
   if (recorder.reads.save_args & 1) {
-    static const RbOp* const clone = host->find_op("clone");
     ThreadGuard guard;
     host->layer_mode(layer, -1, 1);
     const RbValue arg = tensor_value(target);
-    status = call1(clone, &arg, 1, original);
+    status = call1(ops().clone, &arg, 1, original);
     if (status != RB_OK) return status;
     const Meta* m = meta_of(target);
     if (m && m->fn) set_history(original.get(), m->fn, m->output);

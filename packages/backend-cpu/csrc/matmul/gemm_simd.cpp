@@ -135,10 +135,37 @@ struct Workspace {
   static constexpr int64_t kElements = (kBlockRows + kBlockCols) * kDepth + kCols<T> * kNarrow;
 };
 
+// A column times a row: nothing is summed, so that rows of c are written one after another.
+template <class T>
+void outer(const Gemm<T>& g) {
+  using V = typename VectorOf<T>::type;
+  constexpr int64_t L = kLanes<T>;
+  const bool add = g.mode == rbcpu::kGemmAccumulate;
+  const int64_t whole = g.n / L * L;
+  const int rest = static_cast<int>(g.n - whole);
+  for (int64_t i = 0; i < g.m; ++i) {
+    const T x = g.a[i * g.as_m];
+    T* c = g.c + i * g.ldc;
+    const T* more = add ? c : g.bias;
+    if (g.alpha == T(1) && !more) {
+      for (int64_t j = 0; j < whole; j += L) store_vector(c + j, x * load_vector(g.b + j));
+    } else {
+      for (int64_t j = 0; j < whole; j += L) {
+        const V product = x * load_vector(g.b + j) * g.alpha;
+        store_vector(c + j, more ? product + load_vector(more + j) : product);
+      }
+    }
+    if (!rest) continue;
+    const V product = x * load_part(g.b + whole, rest) * g.alpha;
+    store_part(c + whole, more ? product + load_part(more + whole, rest) : product, rest);
+  }
+}
+
 template <class T>
 void block(const Gemm<T>& g, const Workspace<T>& space) {
   constexpr int64_t W = kCols<T>, L = kLanes<T>;
   const bool add = g.mode == rbcpu::kGemmAccumulate;
+  if (g.k == 1 && g.bs_n == 1) return outer(g);
   if (g.k == 0) {
     for (int64_t i = 0; i < g.m && !add; ++i) {
       for (int64_t j = 0; j < g.n; ++j) g.c[i * g.ldc + j] = g.bias ? g.bias[j] : T(0);

@@ -310,13 +310,21 @@ struct Converter {
   }
 
   bool tensors(int index, PyObject* o, RbValue* out) {
+    if (overload.params[index].variadic && is_tensor(o)) return tensor_items(index, &o, 1, out);
     if (!PyTuple_Check(o) && !PyList_Check(o)) return fail(Mismatch::kType, index, o);
     // A tuple of its own: a list might be changed while the operator runs.
     Ref items(must(PySequence_Tuple(o)));
-    const Py_ssize_t n = PyTuple_GET_SIZE(items.get());
+    if (!tensor_items(index, PySequence_Fast_ITEMS(items.get()), PyTuple_GET_SIZE(items.get()),
+                      out))
+      return false;
+    arena.hold(items.get());
+    return true;
+  }
+
+  bool tensor_items(int index, PyObject* const* items, Py_ssize_t n, RbValue* out) {
     RbTensor** list = arena.take<RbTensor*>(static_cast<size_t>(n) + 1);
     for (Py_ssize_t i = 0; i < n; ++i) {
-      PyObject* item = PyTuple_GET_ITEM(items.get(), i);
+      PyObject* item = items[i];
       if (is_tensor(item)) {
         list[i] = tensor_of(item);
         tensor_seen = true;
@@ -327,7 +335,6 @@ struct Converter {
         return fail(Mismatch::kElement, index, item, i);
       }
     }
-    arena.hold(items.get());
     *out = value_tensors(list, static_cast<int>(n));
     return true;
   }
@@ -569,13 +576,17 @@ bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwna
   const int n = overload.op->info.nargs;
   Py_ssize_t positional = nargs;
   if (__builtin_expect(nargs > overload.positional, 0)) {
-    int64_t first;
-    if (overload.varargs < 0 || !c.int_like(overload.varargs, args[overload.varargs], &first)) {
-      return c.fail(Mismatch::kTooMany, -1, nullptr, nargs);
-    }
     positional = overload.varargs;
-    if (!c.int_items(overload.varargs, args + positional, nargs - positional, args[positional],
-                     &values[overload.varargs])) {
+    if (positional < 0) return c.fail(Mismatch::kTooMany, -1, nullptr, nargs);
+    PyObject* const* rest = args + positional;
+    RbValue* list = &values[positional];
+    int64_t first;
+    if (overload.params[positional].variadic) {
+      if (!c.tensor_items(static_cast<int>(positional), rest, nargs - positional, list))
+        return false;
+    } else if (!c.int_like(static_cast<int>(positional), *rest, &first)) {
+      return c.fail(Mismatch::kTooMany, -1, nullptr, nargs);
+    } else if (!c.int_items(static_cast<int>(positional), rest, nargs - positional, *rest, list)) {
       return false;
     }
   }
@@ -634,6 +645,8 @@ Overload make_overload(const Op* op) {
     spec.numbers = op->takes_numbers() && p.type == RB_A_TENSOR;
     spec.has_default = p.has_default;
     spec.optional_items = p.optional_items;
+    spec.variadic = p.variadic;
+    if (p.variadic) overload.varargs = overload.positional;
     spec.default_value = p.default_value;
     if (!spec.keyword_only) ++overload.positional;
     overload.params.push_back(spec);

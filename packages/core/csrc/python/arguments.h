@@ -58,7 +58,7 @@ struct ParamSpec {
   PyObject* name;  // interned
   int type;        // RB_A_*
   int fixed_len;
-  bool optional, keyword_only, numbers, has_default, optional_items;
+  bool optional, keyword_only, numbers, has_default, optional_items, variadic;
   RbValue default_value;
 };
 

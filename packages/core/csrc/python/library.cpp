@@ -6,6 +6,7 @@
 #include "device/backends.h"
 #include "errors.h"
 #include "explain.h"
+#include "formula/formula.h"
 #include "op_type.h"
 #include "python_kernel.h"
 #include "record/examples.h"
@@ -95,11 +96,26 @@ py::list describe_kernels() {
   return list;
 }
 
+PyObject* decomp_loader;  // owned; set once
+
+int32_t load_decomp(const char* op, const char* family, const char* function) {
+  WithGil gil;
+  if (!decomp_loader)
+    return set_error(RB_E_NOTIMPL, std::string(op) + ": nobody loads its decomposition");
+  Ref done(calling_python(
+      [&] { return PyObject_CallFunction(decomp_loader, "sss", op, family, function); }));
+  return done ? +RB_OK : capture_error();
+}
+
 }  // namespace
 
 void bind_library(py::module_& m) {
   m.def("add_ops", add_ops, py::arg("text"), py::arg("file"), py::arg("provider"),
         py::arg("replace") = false);
+  m.def("set_decomp_loader", [](const py::object& f) {
+    Py_XSETREF(decomp_loader, Py_NewRef(f.ptr()));
+    set_decomp_loader(load_decomp);
+  });
   m.def("remove_op", remove_op, py::arg("name"));
   m.def("add_python_kernel", add_python_kernel, py::arg("op"), py::arg("target"), py::arg("fn"),
         py::arg("provider"), py::arg("fills") = false, py::arg("layer") = false,

@@ -254,7 +254,9 @@ int32_t run_returning(void* self, const RbCall* call, const RbValue* args, int32
     Results results{op, &plain, args, kind == Kind::kLayer ? 0 : nargs, rets};
     take_results(results, result.get(), nrets);
     result = Ref();
-    for (int32_t i = 0; below && i < nrets; ++i) {
+    // What is made of other operators may give an argument back, as formulas do.
+    const bool itself = kind == Kind::kDecomp && (op.info.flags & RB_OP_MAYBE_VIEW);
+    for (int32_t i = 0; below && !itself && i < nrets; ++i) {
       if (rets[i].tag == RB_TENSOR) rets[i].v.t = settled(rets[i].v.t);
     }
     results.kept = true;

@@ -153,7 +153,7 @@ def _fill_namespace() -> None:
 _fill_namespace()
 _extend_path()
 
-from . import _plugins  # noqa: E402
+from . import _decompositions, _plugins  # noqa: E402
 from ._functions import *  # noqa: E402, F403
 from ._random import *  # noqa: E402, F403
 from ._tensor import install as _install  # noqa: E402
@@ -165,6 +165,7 @@ def _library() -> _ModuleType:
 
 
 _install()
+_decompositions.install()
 _plugins.install(_library)
 
 

@@ -1,7 +1,6 @@
-"""Functions beside the op records: creation from data, joins, comparisons, einsum and other compositions."""
+"""Functions beside the op records: creation from data, queries, and answers that are no tensors."""
 
 import builtins
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,16 +10,7 @@ from ._C import Size, Tensor
 
 _ops: Callable[[str], Any] = _C.op
 
-__all__ = [
-    "allclose", "as_tensor", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "bincount", "block_diag",
-    "broadcast_shapes", "broadcast_tensors", "broadcast_to", "can_cast", "cartesian_prod", "clamp_max", "clamp_min",
-    "column_stack", "cov", "diag", "diff", "dsplit", "dstack", "einsum", "empty_strided", "equal",
-    "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_default_dtype", "get_num_threads", "hsplit", "hstack",
-    "iinfo", "is_complex", "is_floating_point", "is_tensor", "isclose", "kron", "logspace", "meshgrid", "nan_to_num",
-    "norm", "numel", "promote_types", "result_type", "scalar_tensor", "set_default_dtype", "set_num_threads",
-    "set_printoptions", "std_mean", "tensor", "tensor_split", "tensordot", "tile", "trace", "unique", "var_mean",
-    "vsplit", "vstack",
-]  # fmt: skip
+__all__ = ["allclose", "as_tensor", "asarray", "broadcast_shapes", "can_cast", "einsum", "empty_strided", "equal", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_default_dtype", "get_num_threads", "iinfo", "is_complex", "is_floating_point", "is_tensor", "numel", "promote_types", "result_type", "scalar_tensor", "set_default_dtype", "set_num_threads", "set_printoptions", "tensor", "tensordot", "unique"]  # fmt: skip
 
 get_default_dtype = _C.get_default_dtype
 set_default_dtype = _C.set_default_dtype
@@ -109,20 +99,6 @@ def empty_strided(
     """Uninitialised, with the given strides in elements."""
     extent = 1 + sum((s - 1) * t for s, t in zip(size, stride, strict=True)) if all(size) else 0
     return _ops("empty")(extent, dtype=dtype, device=device).as_strided(size, stride)
-
-
-def logspace(
-    start: float,
-    end: float,
-    steps: int,
-    base: float = 10.0,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-) -> Tensor:
-    """`steps` powers of `base` with exponents from `start` to `end`."""
-    exponents = _ops("linspace")(start, end, steps, dtype=dtype, device=device)
-    return _ops("exp")(exponents * math.log(base))
 
 
 # ---- queries
@@ -217,38 +193,6 @@ class iinfo(_TypeInfo):
         )
 
 
-def isclose(
-    input: Tensor,
-    other: Tensor,
-    rtol: float = 1e-05,
-    atol: float = 1e-08,
-    equal_nan: builtins.bool = False,
-) -> Tensor:
-    """|input - other| <= atol + rtol * |other|, element by element."""
-    close = (input == other) | (
-        ((input - other).abs() <= atol + rtol * other.abs())
-        & _ops("isfinite")(other)
-        & _ops("isfinite")(input)
-    )
-    return close | (_ops("isnan")(input) & _ops("isnan")(other)) if equal_nan else close
-
-
-def allclose(
-    input: Tensor,
-    other: Tensor,
-    rtol: float = 1e-05,
-    atol: float = 1e-08,
-    equal_nan: builtins.bool = False,
-) -> builtins.bool:
-    """Whether isclose() holds everywhere."""
-    return builtins.bool(isclose(input, other, rtol, atol, equal_nan).all())
-
-
-def equal(input: Tensor, other: Tensor) -> builtins.bool:
-    """Whether shape and elements are the same."""
-    return input.shape == other.shape and builtins.bool((input == other).all())
-
-
 # ---- shapes and joins
 
 
@@ -264,300 +208,30 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> Size:
     return Size(reversed(out))
 
 
-def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
-    """`input` expanded to `size`."""
-    return input.expand(size)
+# ---- answers about tensors, and results that arguments choose
 
 
-def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """All tensors expanded to their common shape."""
-    shape = broadcast_shapes(*(t.shape for t in tensors))
-    return tuple(t if t.shape == shape else t.expand(shape) for t in tensors)
-
-
-def _each(tensors: tuple[Any, ...]) -> Sequence[Tensor]:
-    return tensors[0] if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else tensors
-
-
-def _at_least(x: Tensor, ndim: int) -> Tensor:
-    if ndim >= 1 and x.ndim == 0:
-        x = x.reshape(1)
-    if ndim >= 2 and x.ndim == 1:
-        x = x.unsqueeze(0)
-    if ndim >= 3 and x.ndim == 2:
-        x = x.unsqueeze(-1)
-    return x
-
-
-def _at_least_all(tensors: tuple[Any, ...], ndim: int) -> Any:
-    made = tuple(_at_least(t, ndim) for t in _each(tensors))
-    return made[0] if len(tensors) == 1 and isinstance(tensors[0], Tensor) else made
-
-
-def atleast_1d(*tensors: Any) -> Any:
-    """With at least 1 dimension."""
-    return _at_least_all(tensors, 1)
-
-
-def atleast_2d(*tensors: Any) -> Any:
-    """With at least 2 dimensions."""
-    return _at_least_all(tensors, 2)
-
-
-def atleast_3d(*tensors: Any) -> Any:
-    """With at least 3 dimensions."""
-    return _at_least_all(tensors, 3)
-
-
-def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Joined along dimension 1 (0 for 1-d tensors)."""
-    parts = [_at_least(t, 1) for t in tensors]
-    return _ops("cat")(parts, 0 if parts[0].ndim == 1 else 1)
-
-
-def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Joined along dimension 0; 1-d tensors are rows."""
-    return _ops("cat")([_at_least(t, 2) for t in tensors], 0)
-
-
-def dstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Joined along dimension 2."""
-    return _ops("cat")([_at_least(t, 3) for t in tensors], 2)
-
-
-def column_stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Joined as columns; 1-d tensors are columns."""
-    return hstack([t.reshape(-1, 1) if t.ndim <= 1 else t for t in tensors])
-
-
-_MOST_SECTIONS = 1 << 24  # as of split() and chunk() in core
-
-
-def tensor_split(
-    input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0
-) -> tuple[Tensor, ...]:
-    """Split into sections as equal as possible, or before the given indices."""
-    n = input.size(dim)
-    if isinstance(indices_or_sections, int):
-        sections = indices_or_sections
-        if sections <= 0:
-            raise RuntimeError(
-                f"tensor_split: the number of sections must be positive, got {sections}"
-            )
-        if sections > _MOST_SECTIONS:
-            raise RuntimeError(
-                f"tensor_split: {sections} sections are too many, at most {_MOST_SECTIONS} can be made"
-            )
-        sizes = [n // sections + (i < n % sections) for i in range(sections)]
-        return input.split(sizes, dim)
-    bounds = [0, *(max(0, min(n, i + n if i < 0 else i)) for i in indices_or_sections), n]
-    return tuple(input.narrow(dim, a, max(b - a, 0)) for a, b in itertools.pairwise(bounds))
-
-
-def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """tensor_split along dimension 1 (0 for 1-d tensors)."""
-    return tensor_split(input, indices_or_sections, 0 if input.ndim == 1 else 1)
-
-
-def vsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """tensor_split along dimension 0."""
-    return tensor_split(input, indices_or_sections, 0)
-
-
-def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """tensor_split along dimension 2."""
-    return tensor_split(input, indices_or_sections, 2)
-
-
-def tile(input: Tensor, dims: Sequence[int]) -> Tensor:
-    """Repeated `dims` times; missing leading entries count as 1."""
-    return input.repeat([1] * (input.ndim - len(dims)) + list(dims))
-
-
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Coordinate grids of 1-d tensors; indexing 'ij' or 'xy'."""
-    axes = list(_each(tensors))
-    if indexing not in ("ij", "xy"):
-        raise ValueError(f"meshgrid: indexing must be 'ij' or 'xy', got {indexing!r}")
-    swap = indexing == "xy" and len(axes) >= 2
-    if swap:
-        axes[:2] = axes[1::-1]
-    shape = [a.numel() for a in axes]
-    grids = [
-        a.reshape([-1 if j == i else 1 for j in range(len(axes))]).expand(shape)
-        for i, a in enumerate(axes)
-    ]
-    if swap:
-        grids = [g.transpose(0, 1) for g in grids]
-        grids[:2] = grids[1::-1]
-    return tuple(grids)
-
-
-def cartesian_prod(*tensors: Tensor) -> Tensor:
-    """All combinations of elements of 1-d tensors, one row each."""
-    if len(tensors) == 1:
-        return tensors[0]
-    return _ops("stack")([g.reshape(-1) for g in meshgrid(*tensors)], -1)
-
-
-def block_diag(*tensors: Tensor) -> Tensor:
-    """A matrix with the given matrices on its diagonal."""
-    parts = [_at_least(t, 2) for t in tensors]
-    out = _ops("zeros")(
-        sum(p.size(0) for p in parts), sum(p.size(1) for p in parts), dtype=parts[0].dtype
-    )
-    row = col = 0
-    for p in parts:
-        out[row : row + p.size(0), col : col + p.size(1)] = p
-        row, col = row + p.size(0), col + p.size(1)
-    return out
-
-
-def diag(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The diagonal of a matrix, or a matrix with a 1-d input on its diagonal."""
-    if input.ndim == 2:
-        return input.diagonal(diagonal).clone()
-    if input.ndim != 1:
-        raise RuntimeError(f"diag: expected 1 or 2 dimensions, got {input.ndim}")
-    n = input.numel() + abs(diagonal)
-    empty = _ops("zeros")(n, n, dtype=input.dtype, device=input.device)
-    return _ops("diagonal_scatter")(empty, input, diagonal)
-
-
-# ---- arithmetic
-
-
-def clamp_min(input: Tensor, min: Any) -> Tensor:
-    """`input` limited from below."""
-    return _ops("clamp")(input, min=min)
-
-
-def clamp_max(input: Tensor, max: Any) -> Tensor:
-    """`input` limited from above."""
-    return _ops("clamp")(input, max=max)
-
-
-def nan_to_num(
-    input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
-    """NaN and infinities replaced, the latter by the dtype's limits by default."""
-    if not input.is_floating_point():
-        return input.clone()
-    limits = finfo(input.dtype)
-    where = _ops("where")
-    out = where(_ops("isnan")(input), nan, input)
-    out = where(input == math.inf, limits.max if posinf is None else posinf, out)
-    return where(input == -math.inf, limits.min if neginf is None else neginf, out)
-
-
-def std_mean(
-    input: Tensor, dim: Any = None, *, correction: int = 1, keepdim: builtins.bool = False
-) -> tuple[Tensor, Tensor]:
-    """(std, mean) over `dim`."""
-    return (
-        _ops("std")(input, dim, correction=correction, keepdim=keepdim),
-        input.mean(dim, keepdim),
-    )
-
-
-def var_mean(
-    input: Tensor, dim: Any = None, *, correction: int = 1, keepdim: builtins.bool = False
-) -> tuple[Tensor, Tensor]:
-    """(var, mean) over `dim`."""
-    return (
-        _ops("var")(input, dim, correction=correction, keepdim=keepdim),
-        input.mean(dim, keepdim),
-    )
-
-
-def norm(
+def allclose(
     input: Tensor,
-    p: Any = "fro",
-    dim: Any = None,
-    keepdim: builtins.bool = False,
-    dtype: Any = None,
-) -> Tensor:
-    """Vector norm of order `p` over `dim` (all by default): a number, inf, -inf or 'fro' (2)."""
-    x = input if dtype is None else input.to(dtype)
-    if not (x.is_floating_point() or x.is_complex()):
-        raise _C.DTypeError(f"norm: expected a floating or complex dtype, got {x.dtype}")
-    order = 2.0 if p in ("fro", None) else float(p)
-    size = x.abs()
-    if order == math.inf:
-        return size.amax(dim, keepdim)
-    if order == -math.inf:
-        return size.amin(dim, keepdim)
-    if order == 0:
-        return (size != 0).to(size.dtype).sum(dim, keepdim)
-    if order == 1:
-        return size.sum(dim, keepdim)
-    if order == 2:
-        return (size * size).sum(dim, keepdim).sqrt()
-    return (size**order).sum(dim, keepdim) ** (1 / order)
+    other: Tensor,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: builtins.bool = False,
+) -> builtins.bool:
+    """Whether isclose() holds everywhere."""
+    return builtins.bool(_ops("isclose")(input, other, rtol, atol, equal_nan).all())
 
 
-def trace(input: Tensor) -> Tensor:
-    """Sum of a matrix's diagonal."""
-    if input.ndim != 2:
-        raise _C.ArgumentError(f"trace: expected a matrix, got shape {tuple(input.shape)}")
-    return input.diagonal().sum()
+def equal(input: Tensor, other: Tensor) -> builtins.bool:
+    """Whether shape and elements are the same.
 
-
-def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
-    """Differences of neighbours along `dim`, taken `n` times."""
-    for _ in range(n):
-        length = input.size(dim) - 1
-        input = input.narrow(dim, 1, length) - input.narrow(dim, 0, length)
-    return input
-
-
-def cov(input: Tensor, *, correction: int = 1) -> Tensor:
-    """Covariance matrix of variables in rows."""
-    x = _at_least(input, 2)
-    centred = x - x.mean(1, True)
-    return (
-        (centred @ centred.mH / (x.size(1) - correction)).squeeze()
-        if input.ndim < 2
-        else (centred @ centred.mH / (x.size(1) - correction))
-    )
-
-
-def kron(input: Tensor, other: Tensor) -> Tensor:
-    """Kronecker product."""
-    ndim = max(input.ndim, other.ndim)
-    a = input.reshape([1] * (ndim - input.ndim) + list(input.shape))
-    b = other.reshape([1] * (ndim - other.ndim) + list(other.shape))
-    left = a.reshape([s for size in a.shape for s in (size, 1)])
-    right = b.reshape([s for size in b.shape for s in (1, size)])
-    return (left * right).reshape([s * t for s, t in zip(a.shape, b.shape, strict=True)])
-
-
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Sum of products over `dims`: a number of last/first dimensions, or two lists of dimensions."""
-    if isinstance(dims, int):
-        left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
-    else:
-        left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
-    left, right = [d % a.ndim for d in left], [d % b.ndim for d in right]
-    if [a.size(d) for d in left] != [b.size(d) for d in right]:
-        raise RuntimeError(
-            f"tensordot: sizes differ: {tuple(a.shape)} over {left}, {tuple(b.shape)} over {right}"
-        )
-    keep_a = [d for d in range(a.ndim) if d not in left]
-    keep_b = [d for d in range(b.ndim) if d not in right]
-    inner = math.prod(a.size(d) for d in left)
-    rows = a.permute(keep_a + left).reshape(-1, inner) if a.ndim else a.reshape(1, 1)
-    columns = b.permute(right + keep_b).reshape(inner, -1) if b.ndim else b.reshape(1, 1)
-    return (rows @ columns).reshape([a.size(d) for d in keep_a] + [b.size(d) for d in keep_b])
-
-
-def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each non-negative integer occurs in a 1-d tensor, or the sum of its weights."""
-    if input.ndim != 1 or (input.numel() and int(input.min()) < 0):
-        raise RuntimeError("bincount: expected a 1-d tensor of non-negative integers")
-    size = max(int(input.max()) + 1 if input.numel() else 0, minlength)
-    values = _ops("ones_like")(input) if weights is None else weights
-    return _ops("zeros")(size, dtype=values.dtype).index_add(0, input.long(), values)
+    Raises:
+        TypeError: if one of them is no tensor.
+    """
+    for name, x in (("input", input), ("other", other)):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"equal(): argument '{name}' must be Tensor, not {type(x).__name__}")
+    return input.shape == other.shape and builtins.bool((input == other).all())
 
 
 def unique(
@@ -567,123 +241,60 @@ def unique(
     return_counts: builtins.bool = False,
     dim: int | None = None,
 ) -> Any:
-    """The different elements in ascending order, with inverse indices and counts if asked for."""
-    if dim is not None:
-        raise _C.NotImplementedForError("unique: dim= is not supported; pass a 1-d tensor")
-    flat = input.reshape(-1)
-    values, order = flat.sort(stable=True)
-    fresh = _ops("ones_like")(values, dtype=_C.bool)
-    if values.numel() > 1:
-        fresh[1:] = values[1:] != values[:-1]
-    made: list[Tensor] = [values[fresh]]
-    group = fresh.long().cumsum(0) - 1
-    if return_inverse:
-        inverse = _ops("empty_like")(order)
-        inverse[order] = group
-        made.append(inverse.reshape(input.shape))
-    if return_counts:
-        made.append(bincount(group, minlength=made[0].numel()))
-    return made[0] if len(made) == 1 else tuple(made)
+    """The different elements of `input`, or its different slices along `dim`, in ascending order.
+
+    Returns:
+        The elements; with `return_inverse` also where each element of `input` is among them, with `return_counts`
+        how often each occurs (int64), as a tuple.
+    """
+    output, inverse, counts = _ops("unique_results")(
+        input, sorted, return_inverse, return_counts, dim
+    )
+    asked = [x for x, on in ((inverse, return_inverse), (counts, return_counts)) if on]
+    return (output, *asked) if asked else output
 
 
-# ---- einsum
-
-
-def _parse_einsum(equation: str, tensors: Sequence[Tensor]) -> tuple[list[list[Any]], list[Any]]:
-    """Labels of each operand and of the result; the dimensions of an ellipsis get numbers as labels."""
-    text = equation.replace(" ", "")
-    left, arrow, right = text.partition("->")
-    terms = left.split(",")
-    if len(terms) != len(tensors):
-        raise RuntimeError(
-            f"einsum: the equation '{equation}' has {len(terms)} operands, got {len(tensors)} tensors"
-        )
-    labels = []
-    for term, t in zip(terms, tensors, strict=True):
-        before, dots, after = term.partition("...")
-        spare = t.ndim - len(before) - len(after)
-        if spare < 0 or (spare > 0 and not dots):
-            raise RuntimeError(
-                f"einsum: the operand '{term}' does not fit a tensor of {t.ndim} dimensions"
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
+    """Sum of products over `dims`: a number of last/first dimensions, or two lists of dimensions."""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if not 0 <= dims <= min(a.ndim, b.ndim):
+            raise _C.ArgumentError(
+                f"tensordot: dims must be 0 to {min(a.ndim, b.ndim)} for tensors of {a.ndim} and {b.ndim} dimensions, "
+                f"got {dims}"
             )
-        for label in before + after:
-            if not label.isalpha():
-                raise RuntimeError(
-                    f"einsum: a label must be a letter, got {label!r} in '{equation}'"
-                )
-        labels.append([*before, *range(-spare, 0), *after])
-    ellipsis = builtins.sorted({x for row in labels for x in row if isinstance(x, int)})
-    if arrow:
-        before, dots, after = right.partition("...")
-        out: list[Any] = [*before, *(ellipsis if dots else []), *after]
+        left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
-        flat = [x for row in labels for x in row if isinstance(x, str)]
-        out = [*ellipsis, *builtins.sorted(x for x in set(flat) if flat.count(x) == 1)]
-    unknown = [x for x in out if not any(x in row for row in labels)]
-    if unknown or len(set(out)) != len(out):
-        raise RuntimeError(
-            f"einsum: the result of '{equation}' repeats a label or has one that no operand has"
-        )
-    return labels, out
+        left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
+    return _ops("tensordot_dims")(a, b, left, right, out=out)
 
 
-def _take_diagonals(t: Tensor, labels: list[Any]) -> tuple[Tensor, list[Any]]:
-    for label in list(labels):
-        while labels.count(label) > 1:
-            first = labels.index(label)
-            second = labels.index(label, first + 1)
-            t = t.diagonal(0, first, second)
-            labels = [x for i, x in enumerate(labels) if i not in (first, second)] + [label]
-    return t, labels
+_LABELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-def _contract(
-    a: Tensor, la: list[Any], b: Tensor, lb: list[Any], keep: set[Any]
-) -> tuple[Tensor, list[Any]]:
-    """Product of two operands, summed over what nobody needs any more, as one batched matrix product."""
-    for labels, other in ((la, lb), (lb, la)):
-        gone = [x for x in labels if x not in other and x not in keep]
-        if gone:
-            dims = [labels.index(x) for x in gone]
-            if labels is la:
-                a, la = a.sum(dims), [x for x in la if x not in gone]
-            else:
-                b, lb = b.sum(dims), [x for x in lb if x not in gone]
-    shared = [x for x in la if x in lb]
-    batch = [x for x in shared if x in keep]
-    inner = [x for x in shared if x not in keep]
-    rows, columns = [x for x in la if x not in shared], [x for x in lb if x not in shared]
-    sizes: dict[Any, int] = {}
-    for t, labels in ((a, la), (b, lb)):
-        for d, x in enumerate(labels):
-            sizes[x] = max(sizes.get(x, 1), t.size(d))
-            if t.size(d) not in (1, sizes[x]):
-                raise RuntimeError(f"einsum: the label {x!r} has sizes {sizes[x]} and {t.size(d)}")
-
-    def arranged(t: Tensor, labels: list[Any], order: list[list[Any]]) -> Tensor:
-        t = t.permute([labels.index(x) for group in order for x in group])
-        t = t.expand([sizes[x] for group in order for x in group])
-        return t.reshape([math.prod(sizes[x] for x in group) for group in order])
-
-    out = arranged(a, la, [batch, rows, inner]) @ arranged(b, lb, [batch, inner, columns])
-    labels = batch + rows + columns
-    return out.reshape([sizes[x] for x in labels]), labels
+def _labels_text(labels: Sequence[Any]) -> str:
+    """The text of a list of labels: numbers below 52, or Ellipsis."""
+    for label in labels:
+        if label is not Ellipsis and not 0 <= label < len(_LABELS):
+            raise ValueError(
+                f"einsum: a label must be 0 to {len(_LABELS) - 1} or Ellipsis, got {label}"
+            )
+    return "".join("..." if x is Ellipsis else _LABELS[x] for x in labels)
 
 
-def einsum(equation: str, *operands: Any) -> Tensor:
-    """Sum of products in Einstein's notation, e.g. einsum('bij,bjk->bik', a, b); operands left to right.
+def einsum(*args: Any) -> Tensor:
+    """Sum of products in Einstein's notation: einsum('bij,bjk->bik', a, b), or einsum(a, [0, 1], b, [1, 2], [0, 2]).
 
     Raises:
         RuntimeError: if the equation does not fit the operands.
     """
-    tensors = list(_each(operands))
-    labels, out = _parse_einsum(equation, tensors)
-    current, la = _take_diagonals(tensors[0], labels[0])
-    for i in range(1, len(tensors)):
-        other, lb = _take_diagonals(tensors[i], labels[i])
-        keep = set(out) | {x for row in labels[i + 1 :] for x in row}
-        current, la = _contract(current, la, other, lb, keep)
-    gone = [d for d, x in enumerate(la) if x not in out]
-    if gone:
-        current, la = current.sum(gone), [x for x in la if x in out]
-    return current.permute([la.index(x) for x in out])
+    if len(args) < 2:
+        raise ValueError("einsum: expected an equation and at least one operand")
+    if isinstance(args[0], str):
+        return _ops("einsum")(*args)
+    operands, lists = args[: len(args) // 2 * 2 : 2], args[1::2]
+    equation = ",".join(_labels_text(labels) for labels in lists)
+    if len(args) % 2:
+        equation += "->" + _labels_text(args[-1])
+    return _ops("einsum")(equation, *operands)

@@ -191,13 +191,6 @@ def complex_(self: Tensor) -> complex:
     return complex(self.item())
 
 
-def clamp_(name: str, key: str) -> Any:
-    def method(self: Tensor, value: Any) -> Tensor:
-        return _ops(name)(self, **{key: value})
-
-    return method
-
-
 def random_(
     self: Tensor, from_: int = 0, to: int | None = None, *, generator: Any = None
 ) -> Tensor:
@@ -251,22 +244,13 @@ def _bernoulli(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return bernoulli(self, *args, **kwargs)
 
 
-def _multinomial(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    from ._random import multinomial
-
-    return multinomial(self, *args, **kwargs)
-
-
 def _record_stream(self: Tensor, stream: Any) -> None:
     from ._streams import record_stream
 
     record_stream(self, stream)
 
 
-_FROM_FUNCTIONS = (
-    "allclose", "bincount", "clamp_max", "clamp_min", "diag", "diff", "equal", "isclose", "kron", "nan_to_num", "norm",
-    "tensor_split", "tile", "trace", "unique", "broadcast_to", "cov",
-)  # fmt: skip
+_FROM_FUNCTIONS = ("allclose", "equal", "unique")
 _METHODS: dict[str, Any] = {
     "numpy": numpy_,
     "__array__": array_,
@@ -282,13 +266,10 @@ _METHODS: dict[str, Any] = {
     "new_full": new_full,
     "new_tensor": new_tensor,
     "type": type_,
-    "clamp_min_": clamp_("clamp_", "min"),
-    "clamp_max_": clamp_("clamp_", "max"),
     "random_": random_,
     "is_pinned": is_pinned,
     "pin_memory": pin_memory,
     "bernoulli": _bernoulli,
-    "multinomial": _multinomial,
     "record_stream": _record_stream,
 }
 

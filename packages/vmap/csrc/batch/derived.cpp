@@ -308,7 +308,8 @@ bool writes_directly(Rule rule) { return rule == aligned || rule == decompose ||
 Rule derived_rule(const Call& c) {
   const RbOpInfo& info = c.info;
   if (info.kind == RB_KIND_RANDOM) return random;
-  if (info.flags & RB_OP_DATA_SHAPE) {
+  const bool composite = info.kind == RB_KIND_COMPOSITE;
+  if (info.flags & RB_OP_DATA_SHAPE && !composite) {
     rb::fail(RB_E_NOTIMPL,
              "%s: vmap: the shape of the result depends on the data, so that the examples' results "
              "do not fit one tensor; use a form of fixed shape, such as where() with a mask",
@@ -327,7 +328,7 @@ Rule derived_rule(const Call& c) {
   }
   if (!any && !c.is_out()) return random_steps;
   // What is made of elementwise operators is done at once where a kernel may do it at once.
-  if (info.kind == RB_KIND_COMPOSITE && aligns && !one_floating_dtype(c)) return decompose;
+  if (composite && aligns && !one_floating_dtype(c)) return decompose;
   if (aligns && info.nrets > 0) return aligned;
   if (flagged && fits) {
     for (int i = 0; i < c.nargs; ++i) {
@@ -341,8 +342,9 @@ Rule derived_rule(const Call& c) {
       return reduction;
     case RB_KIND_ALONG:
     case RB_KIND_INDEXING:
-    case RB_KIND_CREATION:
       return shifted;
+    case RB_KIND_CREATION:
+      return info.flags & RB_OP_HAS_DECOMP ? decompose : shifted;
     case RB_KIND_MOVEMENT:
       return movement;
     default:

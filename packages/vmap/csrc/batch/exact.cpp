@@ -442,6 +442,7 @@ struct Exact {
   Rule rule;
 };
 const Exact kRules[] = {{"t", t_rule},
+                        {"new_empty", shifted},
                         {"mT", matrix_transpose},
                         {"as_strided", as_strided},
                         {"roll", roll},

@@ -83,14 +83,6 @@ void code(Coder coder, const RbTensor* from, RbTensor* to) {
       &ctx);
 }
 
-TensorRef cast(RbTensor* t, int dtype) {
-  static const Op* const op = find_op("cast");
-  RbValue args[2] = {value_tensor(t), value_none()};
-  args[1].tag = RB_DTYPE;
-  args[1].v.i = dtype;
-  return call1(op, args, 2);
-}
-
 // A tensor without gaps and its conversion lie in memory in the same order.
 TensorRef without_gaps(const RbTensor* t) {
   if (is_dense(t)) return TensorRef::share(const_cast<RbTensor*>(t));
@@ -111,9 +103,9 @@ TensorRef convert_here(const RbTensor* t, int to) {
   if (is_added(from)) {
     TensorRef out = new_like(dense.get(), wide);
     code(kDTypes[from].decode, dense.get(), out.get());
-    return to == wide ? out : cast(out.get(), to);
+    return to == wide ? out : call_cast(out.get(), to);
   }
-  const TensorRef source = from == wide ? dense : cast(dense.get(), wide);
+  const TensorRef source = from == wide ? dense : call_cast(dense.get(), wide);
   TensorRef out = new_like(source.get(), to);
   code(kDTypes[to].encode, source.get(), out.get());
   return out;

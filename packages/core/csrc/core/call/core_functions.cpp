@@ -165,4 +165,12 @@ void copy_tensor(const RbTensor* src, RbTensor* dst) {
   if (to.get() != dst) copy_by_kernel(to.get(), dst);
 }
 
+TensorRef call_cast(RbTensor* t, int dtype) {
+  static const Op* const op = find_op("cast");
+  RbValue args[2] = {value_tensor(t), value_none()};
+  args[1].tag = RB_DTYPE;
+  args[1].v.i = dtype;
+  return call1(op, args, 2);
+}
+
 }  // namespace rabbet

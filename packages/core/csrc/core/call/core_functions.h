@@ -1,6 +1,7 @@
 // Operators that core itself runs, on any backend: no kernel is looked up for them.
 #pragma once
 #include "record/op.h"
+#include "tensor/tensor.h"
 
 namespace rabbet {
 
@@ -9,5 +10,7 @@ void core_attach(Op& op);
 
 /// dst's elements become src's, cast; across devices as well. Shapes are equal. Throws Error.
 void copy_tensor(const RbTensor* src, RbTensor* dst);
+/// `t` in another dtype, by a call that layers see. Throws Error.
+TensorRef call_cast(RbTensor* t, int dtype);
 
 }  // namespace rabbet

@@ -172,6 +172,11 @@ inline bool dims_are_wrapped(const Op& op, const RbValue* args, int32_t nargs) {
   return true;
 }
 
+// The choices of str{...} arguments; apart from `call`, which is small without it.
+[[gnu::noinline]] int32_t refuse_choices(const Op& op, const RbValue* args, int32_t nargs) {
+  return guarded([&] { check_choices(op, args, nargs); });
+}
+
 }  // namespace
 
 int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
@@ -185,8 +190,7 @@ int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, in
     return RB_OK;
   }
   if (__builtin_expect(op->choice_args != 0, 0)) {
-    const int32_t rc = guarded([&] { check_choices(*op, args, nargs); });
-    if (rc != RB_OK) return rc;
+    if (const int32_t rc = refuse_choices(*op, args, nargs)) return rc;
   }
   if (op->dim_args && !dims_are_wrapped(*op, args, nargs))
     return call_with_dims(op, args, nargs, rets, nrets, flags);

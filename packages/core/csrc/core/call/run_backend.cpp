@@ -175,18 +175,6 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
   return true;
 }
 
-// The decomposition of what a kernel would get: of an elementwise operator, cast as its record
-// says.
-void run_decomposed(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets,
-                    int32_t nrets) {
-  if (op.info.kind != RB_KIND_ELEMENTWISE) return decompose(c, args, nargs, rets, nrets);
-  Inferred inferred;
-  infer(op, args, nargs, inferred);
-  Arguments a(args, nargs);
-  prepare(op, Handler(), inferred.compute, a, nargs);
-  decompose(c, a.values, nargs, rets, nrets);
-}
-
 // Whether the record says what the results of a Python kernel are. (Those of plugins are trusted.)
 bool says_results(const Op& op) {
   return op.shape_rule != ShapeRule::kData && op.shape_rule != ShapeRule::kKernel &&
@@ -301,13 +289,14 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   const int backend = __builtin_ctzll(backends);
   const Handler& handler = op.table[backend];
   // A function that an operator is made of may draw random numbers, as the levels around it say.
-  const bool made_of_others = !handler.fn && op.rules[kDecompRule].fn && op.has_decomp();
+  const bool made_of_others =
+      !handler.fn && op.has_decomp() && (op.rules[kDecompRule].fn || is_loaded_decomp(op));
   const LayersOff layers_off(made_of_others ? uint64_t{1} << kTransformSlot : 0);
   const bool on_meta =
       backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn);
   if (!handler.fn && !on_meta && !op.core_fn) {
     if (!op.has_decomp() && !op.rules[kDecompRule].fn) fail_no_kernel(op, backend);
-    return run_decomposed(c, op, args, nargs, rets, nrets);
+    return decompose(c, args, nargs, rets, nrets);
   }
   if (op.has_checks()) check_arguments(op, args, nargs);
   if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
@@ -323,7 +312,7 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
                               : run_kernel(c, op, handler, backend, args, nargs, rets, nrets);
   if (done) return;
   set_error(RB_OK, "");  // what it may have said
-  run_decomposed(c, op, args, nargs, rets, nrets);
+  decompose(c, args, nargs, rets, nrets);
 }
 
 // ---- uniform calls into a destination
@@ -406,19 +395,41 @@ int32_t run_backend(const CallPlan& c, const RbValue* args, int32_t nargs, RbVal
   return guarded([&] { run_general(&c, args, nargs, rets, nrets); });
 }
 
+namespace {
+
+// What an elementwise operator is made of gets its arguments as a kernel would: of the dtype that
+// the record says it computes in.
+void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
+  if (op.info.kind != RB_KIND_ELEMENTWISE || !op.casts)
+    return run_decomp(op, args, nargs, rets, nrets);
+  Inferred inferred;
+  infer(op, args, nargs, inferred);
+  const int compute = inferred.compute;
+  if (compute < 0) return run_decomp(op, args, nargs, rets, nrets);
+  Arguments a(args, nargs);
+  replace_tensors(a, nargs, [&](RbTensor* t, int i) {
+    const bool moves = (op.compute_args >> i & 1) && t->dtype_id != compute;
+    return moves ? call_cast(t, compute) : TensorRef();
+  });
+  run_decomp(op, a.values, nargs, rets, nrets);
+}
+
+}  // namespace
+
 void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
   const Op& op = *impl(c->op);
   check_alive(op);
   if (!op.has_decomp() && !op.rules[kDecompRule].fn)
     fail(RB_E_NOTIMPL, "%s: the operator has no decomposition", op.name.c_str());
   const Nesting nesting(op);
+  const AtLevel level(c->level);
   // What it is made of may take more than the operator does.
   validate(op, args, nargs);
   if (op.has_checks()) check_arguments(op, args, nargs);
-  if (!(c->flags & RB_CALL_OUT)) return run_decomp(op, args, nargs, rets, nrets);
+  if (!(c->flags & RB_CALL_OUT)) return run_promoted(op, args, nargs, rets, nrets);
   RbValue results[kMaxRets];
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
-  run_decomp(op, args, nargs, results, nrets);
+  run_promoted(op, args, nargs, results, nrets);
   static const Op* const copy = find_op("copy");
   for (int32_t i = 0; i < nrets; ++i) {
     TensorRef result(results[i].v.t);

@@ -45,8 +45,7 @@ const Formula& compiled(const Op& op) {
 
 void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {
   if (op.rules[kDecompRule].fn) return run_decomp_rule(op, args, nargs, rets, nrets);
-  if (op.decomp_text.rfind("function ", 0) == 0)
-    return find_decomp_function(op.decomp_text.c_str() + 9)(op, args, nargs, rets, nrets);
+  if (decomp_function(op)) return run_decomp_function(op, args, nargs, rets, nrets);
   const Formula& f = compiled(op);
   FormulaRun run(op, f, args, nargs);
   if (op.is_derivative) {  // the last arguments are the result and its gradient
@@ -181,6 +180,9 @@ void check_formulas(const std::vector<std::unique_ptr<Op>>& fresh) {
   const FreshOps known(fresh);
   for (const auto& op : fresh) {
     check_formulas(*op);
+    if (is_loaded_decomp(*op))
+      fail(RB_E_PLUGIN, "%s: %s: no decomposition function '%s'", op->file.c_str(),
+           op->name.c_str(), decomp_function(*op));
     // Compiled anew once it is registered: some of `fresh` may stand for operators that are.
     op->formula_ready = nullptr;
     op->formula.reset();
@@ -190,7 +192,6 @@ void check_formulas(const std::vector<std::unique_ptr<Op>>& fresh) {
 void check_formulas(const Op& op) {
   compiled(op);
   check_definitions(op);
-  if (op.decomp_text.rfind("function ", 0) == 0) find_decomp_function(op.decomp_text.c_str() + 9);
 }
 
 }  // namespace rabbet

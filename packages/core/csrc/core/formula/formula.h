@@ -37,8 +37,15 @@ int eval_shape(const Op& op, int ret, const RbValue* args, int nargs, int64_t* s
 /// Evaluate the `check` lines; throws what the first says that does not hold.
 void run_checks(const Op& op, const RbValue* args, int nargs);
 
-/// C++ decompositions, `decomp function NAME`.
+/// Decompositions that are functions, `decomp function NAME`: of core, or in Python, in the module
+/// of the record's family, which the loader registers at first use.
 using DecompFn = void (*)(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);
-DecompFn find_decomp_function(const char* name);
+using DecompLoader = int32_t (*)(const char* op, const char* family, const char* function);
+void set_decomp_loader(DecompLoader load);
+/// NAME of `decomp function NAME`; null: the decomposition is a formula, or there is none.
+const char* decomp_function(const Op& op);
+/// Whether the function is none of core.
+bool is_loaded_decomp(const Op& op);
+void run_decomp_function(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);
 
 }  // namespace rabbet

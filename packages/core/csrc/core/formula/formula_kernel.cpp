@@ -141,7 +141,6 @@ std::unique_ptr<Op> derivative_op(const Op& op, int argument) {
   made->shared_defs = op.shared_defs;
   made->numbers = op.takes_numbers();
   for (size_t i = 0; i < made->params.size(); ++i) {
-    if (made->params[i].type != RB_A_TENSOR) continue;
     for (RbArgInfo* info : {static_cast<RbArgInfo*>(&made->params[i]), &made->arg_infos[i]}) {
       info->core_ndim = 0;
       info->flags |= RB_ARG_OPTIONAL;  // what the formula does not read

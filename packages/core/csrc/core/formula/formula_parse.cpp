@@ -686,8 +686,7 @@ std::shared_ptr<Formula> compile_formulas(const Op& op) {
     return append_block(tree, compiler.compile(text, dtype_rule), *f);
   };
   for (auto& [name, text] : op.lets) compiler.let(name, text);
-  if (!op.decomp_text.empty() && op.decomp_text.rfind("function ", 0) != 0)
-    f->decomp = block(op.decomp_text);
+  if (!op.decomp_text.empty() && !decomp_function(op)) f->decomp = block(op.decomp_text);
   f->vjps.assign(op.params.size(), -1);
   for (auto& [arg, text] : op.vjps) {
     for (size_t i = 0; i < op.params.size(); ++i) {

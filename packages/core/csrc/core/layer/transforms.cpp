@@ -317,8 +317,8 @@ namespace {
 // Whether a call of `op` may draw random numbers: itself, or in its decomposition.
 bool draws(const Op& op) {
   if (op.info.kind == RB_KIND_RANDOM) return true;
-  if (op.info.kind != RB_KIND_COMPOSITE) return false;
-  if (op.rules[kDecompRule].fn) return false;  // what it calls is asked
+  if (op.info.kind != RB_KIND_COMPOSITE && op.info.kind != RB_KIND_CREATION) return false;
+  if (op.rules[kDecompRule].fn || decomp_function(op)) return false;  // what it calls is asked
   static thread_local std::unordered_map<const Op*, bool> known;
   const auto [at, is_new] = known.emplace(&op, false);
   if (!is_new) return at->second;

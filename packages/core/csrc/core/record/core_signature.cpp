@@ -1,5 +1,6 @@
 #include "record/core_signature.h"
 
+#include <algorithm>
 #include <cctype>
 
 namespace rabbet {
@@ -110,6 +111,8 @@ class Reader {
       return refuse("there are " + std::to_string(out_.rets.size()) + " groups for " +
                     std::to_string(nrets) + " results");
     for (int r = 0; r < nrets; ++r) out_.rets[r].index = static_cast<int8_t>(r);
+    out_.plain = std::all_of(out_.fixed.begin(), out_.fixed.end(), [](int64_t n) { return n < 0; });
+    for (const CoreGroup& g : out_.args) out_.plain &= !g.any;
     return true;
   }
 

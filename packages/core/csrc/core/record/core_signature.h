@@ -22,6 +22,7 @@ struct CoreSignature {
   std::vector<std::string> names;  // of sizes
   std::vector<int64_t> fixed;      // sizes written as numbers; -1: it has a name
   std::vector<CoreGroup> args, rets;
+  bool plain = false;  // every dimension has a name, and no group is `*`
 
   bool empty() const { return rets.empty(); }
 };

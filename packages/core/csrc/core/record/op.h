@@ -17,6 +17,7 @@ struct Param : RbArgInfo {
   std::string name_text;
   int32_t fixed_len = 0;        // int[2]: 2
   bool optional_items = false;  // Tensor?[]
+  bool variadic = false;        // Tensor[] *tensors: also given one by one
   std::string default_text;     // as written; empty: required
   bool has_default = false;
   std::vector<int64_t> default_ints;  // storage of a list default

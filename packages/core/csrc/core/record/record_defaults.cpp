@@ -249,7 +249,6 @@ void RecordParser::finish_record() {
   for (size_t i = 0; i < op.params.size(); ++i) {
     if (op.params[i].flags & RB_ARG_MUTATED) info.mutated_args |= uint64_t{1} << i;
   }
-  if (info.flags & (RB_OP_VIEW | RB_OP_MAYBE_VIEW)) info.aliased_args = 1;
   ops_.push_back(std::move(op_));
   const auto forms = std::move(forms_);
   forms_.clear();

@@ -173,6 +173,8 @@ Param RecordParser::parameter(const std::string& part) {
   const size_t space = text.rfind(' ');
   if (space == std::string::npos) error_at(part, "expected 'type name', got '" + part + "'");
   p.name_text = strip(text.substr(space + 1));
+  p.variadic = p.name_text[0] == '*';
+  if (p.variadic) p.name_text.erase(0, 1);
   std::string type = strip(text.substr(0, space));
   const size_t alias = type.find('(');
   if (alias != std::string::npos) {
@@ -182,6 +184,8 @@ Param RecordParser::parameter(const std::string& part) {
     type.erase(alias, end - alias + 1);
   }
   parameter_type(p, type, part);
+  if (p.variadic && p.type != RB_A_TENSORS)
+    error_at(part, "only Tensor[] can be given one by one, in '" + part + "'");
   if (p.has_default) p.default_value = default_value(p);
   return p;
 }
@@ -292,6 +296,9 @@ void RecordParser::results(const std::string& text) {
   if (view != std::string::npos) {
     const bool maybe = body.compare(view, 6, "view?(") == 0;
     op_->info.flags |= maybe ? RB_OP_MAYBE_VIEW : RB_OP_VIEW;
+    const size_t open = body.find('(', view);
+    const std::string name = strip(body.substr(open + 1, body.find(')', view) - open - 1));
+    op_->info.aliased_args = 1ull << (&param(name, "view(...)") - op_->params.data());
     body = strip(body.substr(0, view));
   }
   if (body == "Tensor[]") {

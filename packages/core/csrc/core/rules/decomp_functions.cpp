@@ -1,5 +1,6 @@
 // Decompositions that do not fit a formula, `decomp function NAME`.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "formula/formula.h"
 #include "rules/decomp_recurrent.h"
 #include "rules/infer.h"
+#include "rules/rule_functions.h"
 #include "rules/shape_rules.h"
 #include "thread/error.h"
 
@@ -93,13 +95,41 @@ const Entry kFunctions[] = {{"reshape", reshape},
                             {"recurrent_layer", recurrent_layer_decomp},
                             {"recurrent_layer_backward", recurrent_layer_backward_decomp}};
 
-}  // namespace
+constexpr const char kHead[] = "function ";
+std::atomic<DecompLoader> loader{nullptr};
 
-DecompFn find_decomp_function(const char* name) {
+DecompFn find_function(const char* name) {
   for (const Entry& entry : kFunctions) {
     if (!std::strcmp(entry.name, name)) return entry.fn;
   }
-  fail(RB_E_INTERNAL, "no decomposition function '%s'", name);
+  return nullptr;
+}
+
+}  // namespace
+
+const char* decomp_function(const Op& op) {
+  const size_t n = sizeof kHead - 1;
+  return op.decomp_text.compare(0, n, kHead) ? nullptr : op.decomp_text.c_str() + n;
+}
+
+bool is_loaded_decomp(const Op& op) {
+  const char* name = decomp_function(op);
+  return name && !find_function(name);
+}
+
+void set_decomp_loader(DecompLoader load) { loader.store(load); }
+
+void run_decomp_function(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {
+  const char* name = decomp_function(op);
+  if (const DecompFn fn = find_function(name)) return fn(op, args, nargs, rets, nrets);
+  const DecompLoader load = loader.load();
+  if (!load)
+    fail(RB_E_NOTIMPL, "%s: its decomposition is a Python function, and Python does not run",
+         op.name.c_str());
+  check(load(op.name.c_str(), op.family.c_str(), name));
+  if (!op.rules[kDecompRule].fn)
+    fail(RB_E_INTERNAL, "%s: no decomposition function '%s'", op.name.c_str(), name);
+  run_decomp_rule(op, args, nargs, rets, nrets);
 }
 
 }  // namespace rabbet

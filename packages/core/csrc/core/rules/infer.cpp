@@ -213,7 +213,7 @@ namespace {
 void check_dtypes(const Op& op, const RbValue* args, int nargs, int compute) {
   if (__builtin_expect(op.dtypes_text.empty(), 1)) return;
   const int dtype = compute >= 0 ? compute : promote_arguments(args, nargs, op.tensor_args);
-  if (dtype >= 0) check_accepted(op, dtype);
+  if (dtype >= 0 && !(op.accepted >> kDTypes[dtype].category & 1)) check_accepted(op, dtype);
 }
 
 void find_out(const Op& op, const RbValue* args, int nargs, Inferred& out) {

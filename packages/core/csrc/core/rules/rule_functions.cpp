@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "formula/formula.h"
 #include "thread/error.h"
 #include "thread/host_table.h"
 #include "thread/thread_state.h"
@@ -48,6 +49,17 @@ bool has_vjp(const Op& op, size_t i) {
                      [&](const auto& vjp) { return vjp.first == op.params[i].name_text; });
 }
 
+int32_t highest_level(const RbValue* args, int nargs) {
+  int32_t level = 0;
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSOR) level = std::max(level, args[i].v.t->level);
+    for (uint32_t k = 0; args[i].tag == RB_TENSORS && k < args[i].len; ++k) {
+      if (args[i].v.ts[k]) level = std::max(level, args[i].v.ts[k]->level);
+    }
+  }
+  return level;
+}
+
 constexpr int32_t kMaxNested = 256;
 
 }  // namespace
@@ -61,6 +73,11 @@ Nesting::Nesting(const Op& op) {
 }
 Nesting::~Nesting() { --thread_state().nested; }
 
+AtLevel::AtLevel(int32_t level) : before_(thread_state().depth) {
+  thread_state().depth = std::max(before_, level);
+}
+AtLevel::~AtLevel() { thread_state().depth = before_; }
+
 int find_rule(const std::string& target) {
   for (int slot = 0; slot < kRuleSlots; ++slot) {
     if (target == kRuleNames[slot]) return slot;
@@ -73,7 +90,7 @@ std::string why_no_rule(const Op& op, int slot) {
   const std::string has = "its record says it already: ";
   switch (slot) {
     case kDecompRule:
-      return op.decomp_text.empty() ? "" : has + "decomp " + op.decomp_text;
+      return op.decomp_text.empty() || is_loaded_decomp(op) ? "" : has + "decomp " + op.decomp_text;
     case kShapeRule:
       if (op.shape_rule == ShapeRule::kKernel) return "";
       return has + (op.shape_text.empty() ? "it follows from its kind" : "shape " + op.shape_text);
@@ -99,32 +116,6 @@ void update_rules(Op& op) {
   set_flag(op.info.flags, RB_OP_HAS_DECOMP, op.has_decomp());
 }
 
-namespace {
-
-// A function that stands for a call of a level draws its random numbers there, and may enter
-// levels.
-class AtLevel {
- public:
-  explicit AtLevel(const RbValue* args, int nargs) : before_(state_.depth) {
-    for (int i = 0; i < nargs; ++i) {
-      if (args[i].tag == RB_TENSOR) raise(args[i].v.t);
-      for (uint32_t k = 0; args[i].tag == RB_TENSORS && k < args[i].len; ++k) {
-        if (args[i].v.ts[k]) raise(args[i].v.ts[k]);
-      }
-    }
-  }
-  ~AtLevel() { state_.depth = before_; }
-  AtLevel(const AtLevel&) = delete;
-  AtLevel& operator=(const AtLevel&) = delete;
-
- private:
-  void raise(const RbTensor* t) { state_.depth = std::max(state_.depth, t->level); }
-  ThreadState& state_ = thread_state();
-  int32_t before_;
-};
-
-}  // namespace
-
 void check_given(const Op& op, const char* provider, RbValue* rets, int nrets) {
   for (int i = 0; i < nrets; ++i) {
     const RbValue& v = rets[i];
@@ -138,7 +129,7 @@ void check_given(const Op& op, const char* provider, RbValue* rets, int nrets) {
 
 void run_decomp_rule(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {
   for (int i = 0; i < nrets; ++i) rets[i].tag = RB_NONE;
-  const AtLevel level(args, nargs);
+  const AtLevel level(highest_level(args, nargs));
   run(op, kDecompRule, {args, args + nargs}, rets, nrets);
   check_given(op, op.rules[kDecompRule].provider, rets, nrets);
 }

@@ -25,6 +25,18 @@ class Nesting {
   Nesting& operator=(const Nesting&) = delete;
 };
 
+/// What stands for a call of a level draws its random numbers there, and may enter levels.
+class AtLevel {
+ public:
+  explicit AtLevel(int32_t level);
+  ~AtLevel();
+  AtLevel(const AtLevel&) = delete;
+  AtLevel& operator=(const AtLevel&) = delete;
+
+ private:
+  int32_t before_;
+};
+
 /// Derive what the operator's info says of its rules, after one came or went.
 void update_rules(Op& op);
 

@@ -8,6 +8,7 @@ import pytest
 from rabbet_testing.cases import differentiable_ops, op_names
 from rabbet_testing.judges import batching, gradients, nests, policies
 from rabbet_testing.judges.reasons import Reason
+from rabbet_testing.judges.reference import meaningful
 
 WHEELS = {
     "autograd": "rabbet-autograd",
@@ -17,9 +18,9 @@ WHEELS = {
 }
 OPERATORS = {
     "differentiable": differentiable_ops,
-    "complex": lambda: gradients.COMPLEX,
+    "complex": lambda: [n for n in differentiable_ops() if meaningful(n, "complex128")],
     "batched": lambda: batching.OPS,
-    "batched_complex": lambda: batching.COMPLEX,
+    "batched_complex": lambda: [n for n in batching.OPS if meaningful(n, "complex128")],
     "cast": lambda: [n for n in op_names() if "::" not in n],
     "cast_gradients": lambda: [n for n in op_names() if "::" not in n and policies.policy_of(n) != "pass"],
 }  # fmt: skip

@@ -89,13 +89,19 @@ def not_declared(error: BaseException) -> bool:
 
 
 def refusing_kernel(error: BaseException) -> str | None:
-    """The innermost frame of the kernel that raised, "while running OP on DEVICE [WHEEL]", or None."""
+    """The innermost frame of the kernel that raised, "while running OP on DEVICE [WHEEL]", or None.
+
+    A decomposition in Python, "while running the function of OP [WHEEL]", is no kernel of a device.
+    """
     lines = (
         getattr(error, "frames", None) or "\n".join(getattr(error, "__notes__", []))
     ).splitlines()
     return (
         lines[0]
-        if lines and lines[0].startswith("while running ") and lines[0].endswith("]")
+        if lines
+        and lines[0].startswith("while running ")
+        and not lines[0].startswith("while running the ")
+        and lines[0].endswith("]")
         else None
     )
 

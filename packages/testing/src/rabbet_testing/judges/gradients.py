@@ -14,9 +14,6 @@ from .calls import first_line, mapped, moved, not_declared
 from .reasons import Reason, skip
 from .reference import declared_dtypes
 
-COMPLEX = ["add", "sub", "mul", "div", "neg", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "tanh", "abs", "conj",
-           "real", "imag", "sum", "mean", "matmul", "clone", "sigmoid"]  # fmt: skip
-
 Part = tuple[Case, Callable[..., tuple[Any, ...]], list[Any]]
 
 

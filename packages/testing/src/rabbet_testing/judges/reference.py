@@ -312,6 +312,10 @@ class Judgement:
 
     def _judge(self, case: Case) -> None:
         what = f"{case} in {self.dtype} on {self.device}"
+        foreign = self._foreign(case)
+        if foreign:
+            self._note(Reason.NO_KERNEL, f"{what}: no kernel of the device names {foreign}")
+            return
         meta, refusal = self._on_meta(case)
         try:
             there = moved(case, self.device)
@@ -387,6 +391,12 @@ class Judgement:
         except (TypeError, ValueError, RuntimeError) as error:
             return first_line(error)
         return ""
+
+    def _foreign(self, case: Case) -> str:
+        """A dtype that the call names and the device does not, or ""."""
+        given = [a for a in (*case.args, *case.kwargs.values()) if isinstance(a, rabbet.dtype)]
+        known = declared_dtypes(self.device) if given else []
+        return next((dtype_name(d) for d in given if dtype_name(d) not in known), "")
 
     def _written(self, case: Case) -> list[Any]:
         """The arguments that the operator writes."""

@@ -148,6 +148,42 @@ _with_index("max")
 _with_index("min")
 
 
+@defines("std_mean")
+def _std_mean(input: Array, dim: Any, correction: Any, keepdim: bool) -> Any:
+    axes = _all(input, dim)
+    return np.std(input, axes, ddof=correction, keepdims=keepdim), np.mean(
+        input, axes, keepdims=keepdim
+    )
+
+
+@defines("var_mean")
+def _var_mean(input: Array, dim: Any, correction: Any, keepdim: bool) -> Any:
+    std, mean = _std_mean(input, dim, correction, keepdim)
+    return std**2, mean
+
+
+@defines("norm", "norm.name")
+def _norm(input: Array, p: Any, dim: Any, keepdim: bool, dtype: str | None) -> Any:
+    size, axes = np.abs(_cast(input, dtype)), _all(input, dim)
+    if p in (np.inf, -np.inf):
+        return (np.max if p > 0 else np.min)(size, axes, keepdims=keepdim)
+    if p == 0:
+        return (size != 0).sum(axes, keepdims=keepdim).astype(size.dtype)
+    order = 2 if p == "fro" else p
+    return (size**order).sum(axes, keepdims=keepdim) ** (1 / order)
+
+
+@defines("trace")
+def _trace(input: Array) -> Any:
+    return np.trace(input)
+
+
+@defines("diff")
+def _diff(input: Array, n: int, dim: int, prepend: Any, append: Any) -> Any:
+    more = {"prepend": prepend, "append": append}
+    return np.diff(input, n, dim, **{k: v for k, v in more.items() if v is not None})
+
+
 @defines("any")
 def _any(input: Array, dim: Any, keepdim: bool) -> Any:
     return np.any(input, _all(input, dim), keepdims=keepdim)

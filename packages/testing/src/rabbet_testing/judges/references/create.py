@@ -31,6 +31,7 @@ _CREATED: dict[str, Callable[..., Any]] = {
     "ones": lambda size, dtype: np.ones(size, dtype),
     "eye": lambda n, m, dtype: np.eye(n, m, dtype=dtype),
     "linspace": lambda start, end, steps, dtype: np.linspace(start, end, steps).astype(dtype),
+    "logspace": lambda start, end, steps, base, dtype: np.logspace(start, end, steps, base=base).astype(dtype),
     "zeros_like": lambda input, dtype: np.zeros(input.shape, dtype or input.dtype),
     "ones_like": lambda input, dtype: np.ones(input.shape, dtype or input.dtype),
     "full_like": lambda input, fill_value, dtype: np.full(input.shape, fill_value, dtype or input.dtype),

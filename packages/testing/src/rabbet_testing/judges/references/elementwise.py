@@ -84,6 +84,26 @@ def _clamp(input: Any, min: Any, max: Any) -> Any:
     return low if max is None else np.minimum(low, max)
 
 
+@defines("clamp_min")
+def _clamp_min(input: Array, min: Any) -> Any:
+    return np.maximum(input, min)
+
+
+@defines("clamp_max")
+def _clamp_max(input: Array, max: Any) -> Any:
+    return np.minimum(input, max)
+
+
+@defines("nan_to_num")
+def _nan_to_num(input: Array, nan: float | None, posinf: float | None, neginf: float | None) -> Any:
+    return np.nan_to_num(input, nan=nan or 0.0, posinf=posinf, neginf=neginf)
+
+
+@defines("isclose")
+def _isclose(input: Array, other: Array, rtol: float, atol: float, equal_nan: bool) -> Any:
+    return np.isclose(input, other, rtol, atol, equal_nan)
+
+
 @defines("round")
 def _round(input: Array, decimals: int) -> Any:
     return np.round(input, decimals) if input.dtype.kind == "f" else input

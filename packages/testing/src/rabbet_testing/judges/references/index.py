@@ -110,3 +110,18 @@ def _embedding_backward(g: Array, indices: Array, shape: Any, padding_idx: int) 
         out, indices, np.where((indices == padding_idx)[..., None], 0, g) if padding_idx >= 0 else g
     )
     return out
+
+
+@defines("bincount")
+def _bincount(input: Array, weights: Any, minlength: int) -> Any:
+    return np.bincount(input, weights, minlength)
+
+
+@defines("unique_results")
+def _unique(input: Array, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+    values, inverse, counts = np.unique(
+        input, return_inverse=True, return_counts=True, axis=dim, equal_nan=False
+    )
+    nothing = np.zeros(0, np.int64)
+    inverse = inverse.reshape(input.shape if dim is None else -1)
+    return values, inverse if return_inverse else nothing, counts if return_counts else nothing

@@ -1,13 +1,14 @@
-"""Definitions of views and of the same with memory of their own."""
+"""Definitions of views, of the same with memory of their own, and of joins, splits and grids."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .definitions import Array, defines
+from .definitions import DEFINITIONS, Array, defines
 from .index import gathered
 
 
@@ -139,8 +140,10 @@ def _diagonal_scatter(input: Array, src: Array, offset: int, dim1: int, dim2: in
 
 
 @defines("view.dtype")
-def _view_dtype(input: Array, dtype: str) -> Any:
-    return input if input.dtype.kind in "fc" else np.ascontiguousarray(input).view(dtype)
+def _view_dtype(input: Array, dtype: str, dtype_name: str) -> Any:
+    widened = dtype == dtype_name and "int" in dtype
+    same = widened or input.dtype.kind in "bfc"
+    return input if same else np.ascontiguousarray(input).view(dtype)
 
 
 @defines("view.dtype_scatter")
@@ -254,3 +257,81 @@ def _sum_to(x: Array, shape: Any) -> Any:
 def _restore(x: Array, shape: Any, dim: Any) -> Any:
     reduced = range(len(shape)) if dim is None else dim
     return x.reshape([1 if i in reduced else n for i, n in enumerate(shape)])
+
+
+@defines("tile")
+def _tile(input: Array, dims: Any) -> Any:
+    return np.tile(input, dims)
+
+
+@defines("broadcast_to")
+def _broadcast_to(input: Array, size: Any) -> Any:
+    lead = len(size) - input.ndim
+    return np.broadcast_to(
+        input, [input.shape[i - lead] if n == -1 else n for i, n in enumerate(size)]
+    )
+
+
+@defines("broadcast_tensors")
+def _broadcast_tensors(tensors: list[Array]) -> Any:
+    return tuple(np.broadcast_arrays(*tensors))
+
+
+# ---- joins, splits and grids
+
+
+def _split_by(split: Callable[..., Any], *names: str) -> None:
+    """Definitions that cut where NumPy does; it takes a number of parts or indices."""
+    DEFINITIONS[names[0]] = lambda input, sections: tuple(split(input, sections))
+    DEFINITIONS[names[1]] = lambda input, indices: tuple(split(input, indices))
+
+
+for _name in ("hsplit", "vsplit", "dsplit"):
+    _split_by(getattr(np, _name), _name, f"{_name}.indices")
+DEFINITIONS.update(
+    {
+        "hstack": lambda tensors: np.hstack(tensors),
+        "vstack": lambda tensors: np.vstack(tensors),
+        "dstack": lambda tensors: np.dstack(tensors),
+        "column_stack": lambda tensors: np.column_stack(tensors),
+        "atleast_1d.tensors": lambda tensors: tuple(map(np.atleast_1d, tensors)),
+        "atleast_2d.tensors": lambda tensors: tuple(map(np.atleast_2d, tensors)),
+        "atleast_3d.tensors": lambda tensors: tuple(map(np.atleast_3d, tensors)),
+        "meshgrid": lambda tensors, indexing: tuple(np.meshgrid(*tensors, indexing=indexing)),
+        "tensor_split": lambda input, sections, dim: tuple(np.array_split(input, sections, dim)),
+        "tensor_split.indices": lambda input, indices, dim: _cut(input, indices, dim),
+    }
+)
+
+
+def _cut(x: Array, indices: Any, dim: int) -> Any:
+    return tuple(np.array_split(x, list(indices), dim))
+
+
+@defines("tensor_split.tensor")
+def _tensor_split_tensor(input: Array, tensor_indices_or_sections: Array, dim: int) -> Any:
+    return _cut(input, tensor_indices_or_sections.tolist(), dim)
+
+
+@defines("cartesian_prod")
+def _cartesian_prod(tensors: list[Array]) -> Any:
+    if len(tensors) == 1:
+        return tensors[0]
+    rows = list(itertools.product(*tensors))
+    return np.array(rows, tensors[0].dtype).reshape(-1, len(tensors))
+
+
+@defines("block_diag")
+def _block_diag(tensors: list[Array]) -> Any:
+    parts = [np.atleast_2d(t) for t in tensors]
+    made = np.zeros(np.sum([p.shape for p in parts], 0), np.result_type(*parts))
+    row, column = 0, 0
+    for p in parts:
+        made[row : row + len(p), column : column + p.shape[1]] = p
+        row, column = row + len(p), column + p.shape[1]
+    return made
+
+
+@defines("diag")
+def _diag(input: Array, diagonal: int) -> Any:
+    return np.diag(input, diagonal)

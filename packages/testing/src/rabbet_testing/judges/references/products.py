@@ -8,8 +8,25 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .definitions import Array, defines
+from .definitions import Array, NoReference, defines
 from .elementwise import SCALARS
+
+
+@defines("einsum")
+def _einsum(equation: str, operands: list[Array]) -> Any:
+    if operands[0].dtype == np.bool_:
+        raise NoReference("numpy.einsum joins bools by or, where sums count")
+    return np.einsum(equation, *operands)
+
+
+@defines("tensordot_dims")
+def _tensordot(a: Array, b: Array, dims_a: Any, dims_b: Any) -> Any:
+    return np.tensordot(a, b, (list(dims_a), list(dims_b)))
+
+
+@defines("cov")
+def _cov(input: Array, correction: int, fweights: Any, aweights: Any) -> Any:
+    return np.cov(input, ddof=correction, fweights=fweights, aweights=aweights)
 
 
 @defines("mm", "bmm")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .definitions import WHOLE, Array, defines
+from .definitions import DEFINITIONS, WHOLE, Array, defines
 
 
 def _philox(counters: int) -> Array:
@@ -76,6 +76,70 @@ def _draw_bernoulli(input: Array, p: Any, dtype_name: str) -> Any:
 @defines("exponential")
 def _draw_exponential(input: Array, lambd: float, dtype_name: str) -> Any:
     return _drawn(-np.log(1 - _uniform(input.size, dtype_name)) / lambd, input)
+
+
+def _normal_numbers(shape: Any, dtype_name: str) -> Array:
+    return np.asarray(_draw_normal(np.empty(shape), 0.0, 1.0, dtype_name))
+
+
+@defines("rand")
+def _rand(size: Any, dtype_name: str) -> Any:
+    return _uniform(int(np.prod(size)), dtype_name).reshape(size)
+
+
+@defines("rand_like")
+def _rand_like(input: Array, dtype_name: str) -> Any:
+    return _rand(input.shape, dtype_name)
+
+
+@defines("randn")
+def _randn(size: Any, dtype_name: str) -> Any:
+    return _normal_numbers(size, dtype_name)
+
+
+@defines("randn_like")
+def _randn_like(input: Array, dtype_name: str) -> Any:
+    return _normal_numbers(input.shape, dtype_name)
+
+
+def _integers(low: int, high: int, shape: Any) -> Any:
+    return _draw_integers({"input": np.empty(shape), "from": low, "to": high})[0]
+
+
+DEFINITIONS.update(
+    {
+        "randint": lambda high, size: _integers(0, high, size),
+        "randint.low": lambda low, high, size: _integers(low, high, size),
+        "randint_like": lambda input, high: _integers(0, high, input.shape),
+        "randint_like.low": lambda input, low, high: _integers(low, high, input.shape),
+        "normal.means": lambda mean, std, dtype_name: _normal_of(mean, std, dtype_name),
+        "normal.stds": lambda mean, std, dtype_name: _normal_of(mean, std, dtype_name),
+    }
+)
+
+
+@defines("normal.tensors")
+def _normal_of(mean: Any, std: Any, dtype_name: str) -> Any:
+    shape = np.broadcast_shapes(np.shape(mean), np.shape(std))
+    return mean + std * _normal_numbers(shape, dtype_name)
+
+
+@defines("normal.sized")
+def _normal_sized(mean: float, std: float, size: Any, dtype_name: str) -> Any:
+    return mean + std * _normal_numbers(size, dtype_name)
+
+
+@defines("multinomial")
+def _multinomial(input: Array, num_samples: int, replacement: bool) -> Any:
+    weights = np.atleast_2d(input)
+    if replacement:
+        edges = np.cumsum(weights / weights.sum(1, keepdims=True), 1)
+        drawn = _uniform(len(weights) * num_samples, "float64").reshape(len(weights), -1)
+        picked = (drawn[..., None] >= edges[:, None]).sum(2).clip(max=weights.shape[1] - 1)
+    else:
+        keys = np.log(_uniform(weights.size, "float64")).reshape(weights.shape) / weights
+        picked = np.argsort(-keys, 1)[:, :num_samples]
+    return picked.reshape(*input.shape[:-1], num_samples)
 
 
 @defines("randperm")

@@ -1,0 +1,133 @@
+"""Decompositions of creation operators and of draws."""
+
+from typing import Any
+
+from .. import _C
+from .._C import Generator, Tensor
+from .._functions import iinfo
+
+_ops = _C.op
+
+
+def logspace(start: Any, end: Any, steps: int, base: float, *, dtype: Any, device: Any) -> Tensor:
+    made = dtype or _C.get_default_dtype()
+    exact = _C.complex128 if made.is_complex else _C.float64
+    exponents = _ops("linspace")(start, end, steps, dtype=exact, device=device)
+    return _ops("pow")(base, exponents).to(made)
+
+
+def _places(size: list[int], dtype: Any, device: Any) -> Tensor:
+    """A shape to draw in, of one element."""
+    return _ops("empty")([], dtype=dtype, device=device).expand(size)
+
+
+def randint(
+    high: int, size: list[int], *, generator: Generator | None, dtype: Any, device: Any
+) -> Tensor:
+    return randint_low(0, high, size, generator=generator, dtype=dtype, device=device)
+
+
+def randint_low(
+    low: int,
+    high: int,
+    size: list[int],
+    *,
+    generator: Generator | None,
+    dtype: Any,
+    device: Any,
+) -> Tensor:
+    dtype = dtype or _C.int64
+    _check_bounds("randint", low, high, dtype)
+    return _ops("random")(_places(size, dtype, device), low, high, generator=generator)
+
+
+def randint_like(input: Tensor, high: int, *, dtype: Any, device: Any) -> Tensor:
+    return randint_like_low(input, 0, high, dtype=dtype, device=device)
+
+
+def randint_like_low(input: Tensor, low: int, high: int, *, dtype: Any, device: Any) -> Tensor:
+    _check_bounds("randint_like", low, high, dtype or input.dtype)
+    empty = _ops("empty_like")(input, dtype=dtype, device=device)
+    return _ops("random")(empty, low, high)
+
+
+def _check_bounds(op: str, low: int, high: int, dtype: Any) -> None:
+    if low >= high:
+        raise _C.ArgumentError(f"{op}: expected low < high, got low={low}, high={high}")
+    if dtype.is_floating_point or dtype.is_complex:
+        return
+    least, most = (0, 1) if dtype is _C.bool else (iinfo(dtype).min, iinfo(dtype).max)
+    if low < least or high - 1 > most:
+        raise _C.ArgumentError(f"{op}: {dtype} holds {least} to {most}, got low={low}, high={high}")
+
+
+def normal(mean: Any, std: Any, *, generator: Generator | None) -> Tensor:
+    like = mean if isinstance(mean, Tensor) else std
+    if not like.is_floating_point() and not like.is_complex():
+        raise _C.DTypeError(f"normal: expected a floating dtype, got {like.dtype}")
+    if not isinstance(std, Tensor):
+        _check_std(std)
+    shape = (mean + std).shape
+    noise = _ops("normal")(_places(list(shape), like.dtype, like.device), generator=generator)
+    return (noise * std + mean).to(like.dtype)
+
+
+def normal_sized(
+    mean: float,
+    std: float,
+    size: list[int],
+    *,
+    generator: Generator | None,
+    dtype: Any,
+    device: Any,
+) -> Tensor:
+    _check_std(std)
+    return _ops("normal")(_places(size, dtype, device), mean, std, generator=generator)
+
+
+def _check_std(std: float) -> None:
+    if not std >= 0:
+        raise _C.ArgumentError(f"normal: std must not be negative, got {std}")
+
+
+def assert_all(condition: Tensor, message: str) -> Tensor:
+    if not bool(condition.all()):
+        raise _C.ArgumentError(message)
+    return condition.clone()
+
+
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool, *, generator: Generator | None
+) -> Tensor:
+    if not input.is_floating_point():
+        raise _C.DTypeError(f"multinomial: expected a floating dtype, got {input.dtype}")
+    if input.ndim not in (1, 2):
+        raise _C.ArgumentError(
+            f"multinomial: expected 1 or 2 dimensions, got shape {tuple(input.shape)}"
+        )
+    weights = input if input.ndim == 2 else input.unsqueeze(0)
+    categories = weights.size(1)
+    if num_samples <= 0:
+        raise _C.ArgumentError(f"multinomial: num_samples must be positive, got {num_samples}")
+    if not replacement and num_samples > categories:
+        raise _C.ArgumentError(
+            f"multinomial: {num_samples} samples of {categories} categories need replacement=True"
+        )
+    require = _ops("assert_all")
+    valid = _ops("isfinite")(weights) & (weights >= 0)
+    require(valid, "multinomial: weights must be finite and not negative")
+    require(weights.sum(1) > 0, "multinomial: the weights of each row need a positive sum")
+    draw = {"generator": generator, "dtype": _C.float64, "device": input.device}
+    if replacement:
+        edges = (weights / weights.sum(1, True)).double().cumsum(1)
+        draws = _ops("rand")(weights.size(0), num_samples, **draw)
+        picked = (draws.unsqueeze(2) >= edges.unsqueeze(1)).sum(2).clamp(max=categories - 1)
+    else:  # the largest of u ** (1 / w): Efraimidis and Spirakis 2006
+        require(
+            (weights > 0).sum(1) >= num_samples,
+            "multinomial: fewer categories with positive weight than samples; use replacement=True",
+        )
+        noise = _ops("rand")(*weights.shape, **draw)
+        keys = _ops("where")(weights > 0, noise.log() / weights.double(), float("-inf"))
+        picked = keys.argsort(1, True)[:, :num_samples]
+    return picked if input.ndim == 2 else picked[0]

@@ -1,0 +1,42 @@
+"""Decompositions of elementwise operators."""
+
+from .. import _C
+from .._functions import finfo
+
+_ops = _C.op
+
+
+def isclose(
+    input: _C.Tensor, other: _C.Tensor, rtol: float, atol: float, equal_nan: bool
+) -> _C.Tensor:
+    if input.dtype is not other.dtype:
+        raise _C.DTypeError(
+            f"isclose: expected tensors of one dtype, got {input.dtype} and {other.dtype}"
+        )
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if not value >= 0:
+            raise _C.ArgumentError(f"isclose: {name} must not be negative, got {value}")
+    inexact = input.is_floating_point() or input.is_complex()
+    same = input == other
+    if not inexact:  # the difference of unsigned numbers would wrap
+        input, other = input.double(), other.double()
+    error = (input - other).abs()
+    close = same | (_ops("isfinite")(error) & (error <= atol + (rtol * other).abs()))
+    if equal_nan and inexact:
+        close = close | ((input != input) & (other != other))
+    return close
+
+
+def nan_to_num(
+    input: _C.Tensor, nan: float | None, posinf: float | None, neginf: float | None
+) -> _C.Tensor:
+    if input.is_complex():
+        parts = (nan_to_num(x, nan, posinf, neginf) for x in (input.real, input.imag))
+        return _ops("complex")(*parts)
+    if not input.is_floating_point():
+        return input.clone()
+    limits = finfo(input.dtype)
+    where = _ops("where")
+    out = where(input != input, 0.0 if nan is None else nan, input)
+    out = where(input == float("inf"), limits.max if posinf is None else posinf, out)
+    return where(input == float("-inf"), limits.min if neginf is None else neginf, out)

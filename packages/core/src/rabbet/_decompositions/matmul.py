@@ -1,0 +1,225 @@
+"""Decompositions of products: einsum, tensordot, Kronecker products, covariance."""
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _C
+from .._C import Tensor
+
+_ops = _C.op
+
+
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    ndim = max(input.ndim, other.ndim)
+    a = input.reshape([1] * (ndim - input.ndim) + list(input.shape))
+    b = other.reshape([1] * (ndim - other.ndim) + list(other.shape))
+    left = a.reshape([s for size in a.shape for s in (size, 1)])
+    right = b.reshape([s for size in b.shape for s in (1, size)])
+    return (left * right).reshape([s * t for s, t in zip(a.shape, b.shape, strict=True)])
+
+
+def tensordot(a: Tensor, b: Tensor, dims_a: Sequence[int], dims_b: Sequence[int]) -> Tensor:
+    if len(dims_a) != len(dims_b):
+        raise _C.ArgumentError(
+            f"tensordot: both lists of dimensions must be of one length, got {list(dims_a)} and {list(dims_b)}"
+        )
+    if a.dtype is not b.dtype:
+        raise _C.DTypeError(
+            f"tensordot: expected tensors of one dtype, got {a.dtype} and {b.dtype}"
+        )
+    left, right = (_wrapped(t, dims) for t, dims in ((a, dims_a), (b, dims_b)))
+    for i, j in zip(left, right, strict=True):
+        if a.size(i) == b.size(j):
+            continue
+        if 1 not in (a.size(i), b.size(j)):
+            raise _C.ArgumentError(
+                f"tensordot: contracted sizes differ: {a.size(i)} in dim {i} of a, {b.size(j)} in dim {j} of b"
+            )
+        if a.size(i) == 1:  # a size of 1 broadcasts
+            b = b.sum(j, True)
+        else:
+            a = a.sum(i, True)
+    keep_a = [d for d in range(a.ndim) if d not in left]
+    keep_b = [d for d in range(b.ndim) if d not in right]
+    inner = math.prod(a.size(d) for d in left)
+    shape = [a.size(d) for d in keep_a] + [b.size(d) for d in keep_b]
+    rows = a.permute(keep_a + left).reshape(math.prod(a.size(d) for d in keep_a), inner)
+    columns = b.permute(right + keep_b).reshape(inner, math.prod(b.size(d) for d in keep_b))
+    return (rows @ columns).reshape(shape)
+
+
+def _wrapped(t: Tensor, dims: Sequence[int]) -> list[int]:
+    wrapped = []
+    for d in dims:
+        if not -t.ndim <= d < t.ndim:
+            raise _C.OutOfRangeError(
+                f"tensordot: dim {d} is out of range for a tensor of {t.ndim} dimensions"
+            )
+        if d % t.ndim in wrapped:
+            raise _C.ArgumentError(f"tensordot: dim {d} appears twice in {list(dims)}")
+        wrapped.append(d % t.ndim)
+    return wrapped
+
+
+def cov(
+    input: Tensor, *, correction: int, fweights: Tensor | None, aweights: Tensor | None
+) -> Tensor:
+    if input.ndim > 2:
+        raise _C.ArgumentError(
+            f"cov: expected at most 2 dimensions, got shape {tuple(input.shape)}"
+        )
+    if input.dtype is _C.bool:
+        raise _C.DTypeError("cov: bool is not supported")
+    x = input.reshape(1, -1) if input.ndim < 2 else input
+    n = x.size(1)
+    weight = _observation_weights(fweights, aweights, n, input)
+    total: Any = n if weight is None else weight.sum()
+    mean = x.mean(1, True) if weight is None and x.is_floating_point() else None
+    if mean is None:
+        x = x if x.is_floating_point() or x.is_complex() else x.to(_C.get_default_dtype())
+        mean = (x if weight is None else x * weight).sum(1, True) / total
+    freedom: Any = total - correction
+    if aweights is not None and correction and weight is not None:
+        freedom = total - correction * (weight * aweights).sum() / total
+    if _seen(freedom <= 0):
+        warnings.warn(
+            "cov: no degrees of freedom are left: correction must be less than the number of observations",
+            UserWarning,
+            stacklevel=2,
+        )
+    freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
+    x = x - mean
+    product = x @ (x if weight is None else x * weight).mH
+    return (product / freedom).squeeze() if input.ndim < 2 else product / freedom
+
+
+def _seen(condition: Any) -> bool:
+    """Whether a condition on values holds; False where nobody can look, as inside vmap."""
+    try:
+        return bool(condition)
+    except _C.StateError:
+        return False
+
+
+def _observation_weights(
+    fweights: Tensor | None, aweights: Tensor | None, n: int, input: Tensor
+) -> Tensor | None:
+    """The product of both, checked; None: there are none."""
+    for name, w in (("fweights", fweights), ("aweights", aweights)):
+        if w is None:
+            continue
+        if w.ndim > 1 or w.numel() != n:
+            raise _C.ArgumentError(
+                f"cov: {name} must hold one number for each of the {n} observations, got shape {tuple(w.shape)}"
+            )
+        if name == "fweights" and (w.is_floating_point() or w.is_complex() or w.dtype is _C.bool):
+            raise _C.DTypeError(f"cov: fweights must be integers, got {w.dtype}")
+        if name == "aweights" and not w.is_floating_point():
+            raise _C.DTypeError(f"cov: aweights must be floating, got {w.dtype}")
+        if _seen((w < 0).any()):
+            raise _C.ArgumentError(f"cov: {name} must not be negative")
+    if fweights is None or aweights is None:
+        return aweights if fweights is None else fweights
+    return fweights * aweights
+
+
+# ---- einsum
+
+
+def _parse_einsum(equation: str, tensors: Sequence[Tensor]) -> tuple[list[list[Any]], list[Any]]:
+    """Labels of each operand and of the result; the dimensions of an ellipsis get numbers as labels."""
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(tensors):
+        raise _C.ArgumentError(
+            f"einsum: the equation '{equation}' has {len(terms)} operands, got {len(tensors)} tensors"
+        )
+    labels = []
+    for term, t in zip(terms, tensors, strict=True):
+        before, dots, after = term.partition("...")
+        spare = t.ndim - len(before) - len(after)
+        if spare < 0 or (spare > 0 and not dots):
+            raise _C.ArgumentError(
+                f"einsum: the operand '{term}' does not fit a tensor of {t.ndim} dimensions"
+            )
+        for label in before + after:
+            if not label.isalpha():
+                raise _C.ArgumentError(
+                    f"einsum: a label must be a letter, got {label!r} in '{equation}'"
+                )
+        labels.append([*before, *range(-spare, 0), *after])
+    ellipsis = sorted({x for row in labels for x in row if isinstance(x, int)})
+    if arrow:
+        before, dots, after = right.partition("...")
+        out: list[Any] = [*before, *(ellipsis if dots else []), *after]
+    else:
+        flat = [x for row in labels for x in row if isinstance(x, str)]
+        out = [*ellipsis, *sorted(x for x in set(flat) if flat.count(x) == 1)]
+    unknown = [x for x in out if not any(x in row for row in labels)]
+    if unknown or len(set(out)) != len(out):
+        raise _C.ArgumentError(
+            f"einsum: the result of '{equation}' repeats a label or has one that no operand has"
+        )
+    return labels, out
+
+
+def _take_diagonals(t: Tensor, labels: list[Any]) -> tuple[Tensor, list[Any]]:
+    for label in list(labels):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            t = t.diagonal(0, first, second)
+            labels = [x for i, x in enumerate(labels) if i not in (first, second)] + [label]
+    return t, labels
+
+
+def _contract(
+    a: Tensor, la: list[Any], b: Tensor, lb: list[Any], keep: set[Any]
+) -> tuple[Tensor, list[Any]]:
+    """Product of two operands, summed over what nobody needs any more, as one batched matrix product."""
+    for labels, other in ((la, lb), (lb, la)):
+        gone = [x for x in labels if x not in other and x not in keep]
+        if gone:
+            dims = [labels.index(x) for x in gone]
+            if labels is la:
+                a, la = a.sum(dims), [x for x in la if x not in gone]
+            else:
+                b, lb = b.sum(dims), [x for x in lb if x not in gone]
+    shared = [x for x in la if x in lb]
+    batch = [x for x in shared if x in keep]
+    inner = [x for x in shared if x not in keep]
+    rows, columns = [x for x in la if x not in shared], [x for x in lb if x not in shared]
+    sizes: dict[Any, int] = {}
+    for t, labels in ((a, la), (b, lb)):
+        for d, x in enumerate(labels):
+            if sizes.get(x, 1) == 1:
+                sizes[x] = t.size(d)
+            if t.size(d) not in (1, sizes[x]):
+                raise _C.ArgumentError(
+                    f"einsum: the label {x!r} has sizes {sizes[x]} and {t.size(d)}"
+                )
+
+    def arranged(t: Tensor, labels: list[Any], order: list[list[Any]]) -> Tensor:
+        t = t.permute([labels.index(x) for group in order for x in group])
+        t = t.expand([sizes[x] for group in order for x in group])
+        return t.reshape([math.prod(sizes[x] for x in group) for group in order])
+
+    out = arranged(a, la, [batch, rows, inner]) @ arranged(b, lb, [batch, inner, columns])
+    labels = batch + rows + columns
+    return out.reshape([sizes[x] for x in labels]), labels
+
+
+def einsum(equation: str, tensors: Sequence[Tensor]) -> Tensor:
+    labels, out = _parse_einsum(equation, tensors)
+    current, la = _take_diagonals(tensors[0], labels[0])
+    for i in range(1, len(tensors)):
+        other, lb = _take_diagonals(tensors[i], labels[i])
+        keep = set(out) | {x for row in labels[i + 1 :] for x in row}
+        current, la = _contract(current, la, other, lb, keep)
+    gone = [d for d, x in enumerate(la) if x not in out]
+    if gone:
+        current, la = current.sum(gone), [x for x in la if x in out]
+    return current.permute([la.index(x) for x in out])

@@ -1,0 +1,177 @@
+"""Decompositions of operators that move elements: joins, splits, grids."""
+
+import itertools
+import warnings
+from collections.abc import Sequence
+
+from .. import _C
+from .._C import Tensor
+from .._functions import broadcast_shapes
+
+_ops = _C.op
+
+
+def _need_some(op: str, tensors: Sequence[Tensor]) -> None:
+    if not tensors:
+        raise _C.ArgumentError(f"{op}: expected at least one tensor, got an empty list")
+
+
+def broadcast_tensors(tensors: Sequence[Tensor]) -> list[Tensor]:
+    shape = broadcast_shapes(*(t.shape for t in tensors))
+    return [t if t.shape == shape else t.expand(shape) for t in tensors]
+
+
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    _need_some("hstack", tensors)
+    parts = _ops("atleast_1d.tensors")(tensors)
+    return _ops("cat")(parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    _need_some("vstack", tensors)
+    return _ops("cat")(_ops("atleast_2d.tensors")(tensors), 0)
+
+
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    _need_some("dstack", tensors)
+    return _ops("cat")(_ops("atleast_3d.tensors")(tensors), 2)
+
+
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    _need_some("column_stack", tensors)
+    return hstack([t.reshape(t.numel(), 1) if t.ndim <= 1 else t for t in tensors])
+
+
+def tensor_split_sections(input: Tensor, sections: int, dim: int) -> Sequence[Tensor]:
+    if input.ndim == 0:
+        raise _C.ArgumentError("tensor_split: expected at least 1 dimension, got a 0-d tensor")
+    if sections <= 0:
+        raise _C.ArgumentError(
+            f"tensor_split: the number of sections must be positive, got {sections}"
+        )
+    n = input.size(dim)
+    sizes = [n // sections + (i < n % sections) for i in range(sections)]
+    return _ops("split.sizes")(input, sizes, dim)
+
+
+def tensor_split_indices(input: Tensor, indices: Sequence[int], dim: int) -> list[Tensor]:
+    if input.ndim == 0:
+        raise _C.ArgumentError("tensor_split: expected at least 1 dimension, got a 0-d tensor")
+    n = input.size(dim)
+    bounds = [0, *(max(0, min(n, i + n if i < 0 else i)) for i in indices), n]
+    return [input.narrow(dim, a, max(b - a, 0)) for a, b in itertools.pairwise(bounds)]
+
+
+def tensor_split_tensor(input: Tensor, given: Tensor, dim: int) -> Sequence[Tensor]:
+    if given.dtype is not _C.int64 or given.ndim > 1:
+        raise _C.ArgumentError(
+            "tensor_split: expected sections or indices as an int64 tensor of at most 1 dimension, got "
+            f"{given.dtype} of shape {tuple(given.shape)}"
+        )
+    if given.ndim == 0:
+        return tensor_split_sections(input, int(given), dim)
+    return tensor_split_indices(input, given.tolist(), dim)
+
+
+def _split_at(op: str, input: Tensor, given: int | Sequence[int]) -> Sequence[Tensor]:
+    need = {"hsplit": 1, "vsplit": 2, "dsplit": 3}[op]
+    if input.ndim < need:
+        raise _C.ArgumentError(
+            f"{op}: expected at least {need} dimension{'s' * (need > 1)}, got shape {tuple(input.shape)}"
+        )
+    dim = {"hsplit": min(input.ndim - 1, 1), "vsplit": 0, "dsplit": 2}[op]
+    if not isinstance(given, int):
+        return tensor_split_indices(input, given, dim)
+    if given <= 0 or input.size(dim) % given:
+        raise _C.ArgumentError(
+            f"{op}: dimension {dim} of size {input.size(dim)} does not split into {given} equal sections"
+        )
+    return tensor_split_sections(input, given, dim)
+
+
+def hsplit(input: Tensor, given: int | Sequence[int]) -> Sequence[Tensor]:
+    return _split_at("hsplit", input, given)
+
+
+def vsplit(input: Tensor, given: int | Sequence[int]) -> Sequence[Tensor]:
+    return _split_at("vsplit", input, given)
+
+
+def dsplit(input: Tensor, given: int | Sequence[int]) -> Sequence[Tensor]:
+    return _split_at("dsplit", input, given)
+
+
+def meshgrid(tensors: Sequence[Tensor], *, indexing: str | None) -> list[Tensor]:
+    if indexing is None:
+        warnings.warn(
+            "meshgrid: pass indexing='ij' or 'xy'; a later version will require it",
+            UserWarning,
+            stacklevel=2,
+        )
+        indexing = "ij"
+    _need_some("meshgrid", tensors)
+    if indexing not in ("ij", "xy"):
+        raise _C.ArgumentError(f"meshgrid: indexing must be 'ij' or 'xy', got {indexing!r}")
+    for i, t in enumerate(tensors):
+        if t.ndim > 1:
+            raise _C.ArgumentError(
+                f"meshgrid: expected tensors of at most 1 dimension, tensor {i} has shape {tuple(t.shape)}"
+            )
+        if t.dtype is not tensors[0].dtype:
+            raise _C.DTypeError(
+                f"meshgrid: expected tensors of one dtype, tensor 0 is {tensors[0].dtype}, tensor {i} is {t.dtype}"
+            )
+    axes = list(tensors)
+    swap = indexing == "xy" and len(axes) >= 2
+    if swap:
+        axes[:2] = axes[1::-1]
+    shape = [a.numel() for a in axes]
+    grids = [
+        a.reshape([-1 if j == i else 1 for j in range(len(axes))]).expand(shape)
+        for i, a in enumerate(axes)
+    ]
+    if swap:
+        grids[:2] = grids[1::-1]
+    return grids
+
+
+def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
+    _need_some("cartesian_prod", tensors)
+    for i, t in enumerate(tensors):
+        if t.ndim != 1:
+            raise _C.ArgumentError(
+                f"cartesian_prod: expected 1-d tensors, tensor {i} has shape {tuple(t.shape)}"
+            )
+    if len(tensors) == 1:
+        return tensors[0]
+    return _ops("stack")([g.reshape(-1) for g in meshgrid(tensors, indexing="ij")], 1)
+
+
+def block_diag(tensors: Sequence[Tensor]) -> Tensor:
+    for i, t in enumerate(tensors):
+        if t.ndim > 2:
+            raise _C.ArgumentError(
+                f"block_diag: expected tensors of at most 2 dimensions, tensor {i} has shape {tuple(t.shape)}"
+            )
+    if not tensors:
+        return _ops("empty")(1, 0)
+    parts = _ops("atleast_2d.tensors")(tensors)
+    dtype, columns = parts[0].dtype, sum(p.size(1) for p in parts)
+    for p in parts[1:]:
+        dtype = _C.promote_types(dtype, p.dtype)
+    rows, before = [], 0
+    for p in parts:
+        widths = [before, columns - before - p.size(1)]
+        rows.append(_ops("pad_constant")(p.to(dtype), widths, 0))
+        before += p.size(1)
+    return _ops("cat")(rows, 0)
+
+
+def diag(input: Tensor, diagonal: int) -> Tensor:
+    if input.ndim == 2:
+        return input.diagonal(diagonal).clone()
+    if input.ndim != 1:
+        raise _C.ArgumentError(f"diag: expected 1 or 2 dimensions, got shape {tuple(input.shape)}")
+    n = input.numel() + abs(diagonal)
+    empty = input.new_zeros([n, n])
+    return _ops("diagonal_scatter")(empty, input, diagonal)

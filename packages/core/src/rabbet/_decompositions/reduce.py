@@ -1,0 +1,66 @@
+"""Decompositions of reductions: norms, traces, differences."""
+
+import math
+from typing import Any
+
+from .. import _C
+from .._C import Tensor
+
+_ops = _C.op
+
+
+def norm(input: Tensor, p: Any, dim: list[int] | None, keepdim: bool, *, dtype: Any) -> Tensor:
+    if p == "nuc":
+        raise _C.NotImplementedForError(
+            "norm: p='nuc' needs singular values, which are not there yet"
+        )
+    if p is not None and p != "fro" and isinstance(p, str):
+        raise _C.ArgumentError(f"norm: p must be a number, 'fro' or 'nuc', got {p!r}")
+    if not (input.is_floating_point() or input.is_complex()):
+        raise _C.DTypeError(f"norm: expected a floating or complex dtype, got {input.dtype}")
+    x = input if dtype is None else input.to(dtype)
+    order = 2.0 if p in ("fro", None) else float(p)
+    size = x.abs()
+    if order == math.inf:
+        return size.amax(dim, keepdim)
+    if order == -math.inf:
+        return size.amin(dim, keepdim)
+    if order == 0:
+        return (size != 0).to(size.dtype).sum(dim, keepdim)
+    if order == 1:
+        return size.sum(dim, keepdim)
+    if order == 2:
+        total = (size * size).sum(dim, keepdim)
+        none = total == 0  # where the gradient of the root is infinite, that of the norm is 0
+        return total.masked_fill(none, 1).sqrt().masked_fill(none, 0)
+    return (size**order).sum(dim, keepdim) ** (1 / order)
+
+
+def trace(input: Tensor) -> Tensor:
+    if input.ndim != 2:
+        raise _C.ArgumentError(f"trace: expected a matrix, got shape {tuple(input.shape)}")
+    if input.dtype is _C.bool:
+        raise _C.NotImplementedForError("trace: bool is not supported")
+    return input.diagonal().sum()
+
+
+def diff(input: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor | None) -> Tensor:
+    if input.ndim == 0:
+        raise _C.ArgumentError("diff: expected at least 1 dimension, got a 0-d tensor")
+    if n < 0:
+        raise _C.ArgumentError(f"diff: n must not be negative, got {n}")
+    for name, t in (("prepend", prepend), ("append", append)):
+        if t is not None and t.ndim != input.ndim:
+            raise _C.ArgumentError(
+                f"diff: {name} must have the {input.ndim} dimensions of input, got shape {tuple(t.shape)}"
+            )
+    if n == 0:
+        return input.clone()
+    parts = [t for t in (prepend, input, append) if t is not None]
+    x = _ops("cat")(parts, dim) if len(parts) > 1 else input
+    subtract = _ops("logical_xor") if x.dtype is _C.bool else _ops("sub")
+    for _ in range(min(n, x.size(dim))):
+        length = max(x.size(dim) - 1, 0)
+        start = min(1, x.size(dim))
+        x = subtract(x.narrow(dim, start, length), x.narrow(dim, 0, length))
+    return x
