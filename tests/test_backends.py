@@ -100,6 +100,34 @@ def test_all_pairs_of_devices(libraries):
     assert run(libraries, code) == ["all pairs"]
 
 
+def test_a_destination_lies_where_the_result_does(libraries):
+    code = """
+x, far = rabbet.ones(2), rabbet.ones(2).to("far")
+beyond = rabbet.zeros(2).to("far")
+for call in (
+    lambda: rabbet.add(x, x, out=beyond), lambda: rabbet.cat([x], out=beyond),
+    lambda: rabbet.zeros(2, device="cpu", out=beyond),
+    lambda: rabbet.add(x, x, out=rabbet.empty(0).to("further")), lambda: far.add_(x), lambda: x.mul_(far),
+):
+    try:
+        call()
+    except rabbet.DeviceError as error:
+        print(error)
+print(beyond.cpu().tolist(), x.tolist())
+"""
+    wrong = "the destination is on {}, but the result is on {}"
+    mixed = "expected all tensors on one device, but 'input' is on {} and 'other' is on {}"
+    assert run(libraries, code) == [
+        "add: " + wrong.format("far", "cpu"),
+        "cat: " + wrong.format("far", "cpu"),
+        "zeros: " + wrong.format("far", "cpu"),
+        "add: " + wrong.format("further", "cpu"),
+        "add: " + mixed.format("far", "cpu"),
+        "mul: " + mixed.format("cpu", "far"),
+        "[0.0, 0.0] [1.0, 1.0]",
+    ]
+
+
 def test_an_allocators_errors_are_its_own_but_for_lack_of_memory(libraries):
     code = """
 for n in (1 << 22, 1 << 19):

@@ -91,6 +91,47 @@ def test_mixed_indexing_and_assignment_agree_with_numpy(index):
     assert t.tolist() == array.tolist()
 
 
+# NumPy's advanced index of one place beside a bool has another shape than PyTorch's: no ints here.
+@pytest.mark.parametrize(
+    "index",
+    [
+        True,
+        False,
+        (True, True),
+        (True, False),
+        (slice(None), True),
+        (Ellipsis, False),
+        ([0, 0], True),
+        (True, [0, 0]),
+        ([0, 1], slice(None), True),
+        (None, True, [0, 1]),
+        ([1], False),
+    ],
+)
+def test_a_bool_is_a_mask_without_dimensions(index):
+    array = np.arange(6.0).reshape(2, 3)
+    want = array[index]
+    items = index if isinstance(index, tuple) else (index,)
+    for true in (lambda b: b, rabbet.tensor, lambda b: rabbet.tensor(b, dtype=rabbet.uint8)):
+        key = tuple(true(i) if isinstance(i, bool) else i for i in items)
+        key = key if isinstance(index, tuple) else key[0]
+        got = rabbet.from_numpy(array)[key]
+        assert got.shape == want.shape and got.tolist() == want.tolist(), key
+        t, other = rabbet.from_numpy(array.copy()), array.copy()
+        t[key], other[index] = -1.0, -1.0
+        assert t.tolist() == other.tolist(), key
+
+
+def test_a_mask_without_dimensions_is_differentiable_and_broadcasts():
+    pytest.importorskip("rabbet.autograd")
+    x = rabbet.ones(2, 3, requires_grad=True)
+    x[[0, 0], True].sum().backward()
+    assert x.grad.tolist() == [[2, 2, 2], [0, 0, 0]]
+    with pytest.raises(ValueError, match="do not broadcast"):
+        x[[0, 1], False]
+    assert rabbet.tensor(3.0)[True].tolist() == [3] and rabbet.tensor(3.0)[False].shape == (0,)
+
+
 def test_a_mask_selects_and_assigns():
     array = np.arange(6.0).reshape(2, 3)
     t = rabbet.tensor(array)
@@ -212,6 +253,139 @@ def test_pickle_and_deepcopy_keep_values():
     x = rabbet.randn(2, 3)
     for other in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
         assert rabbet.equal(x, other) and other is not x
+
+
+def test_tensors_made_as_plain_tensors_are_freed_once():
+    code = (
+        "import gc, rabbet\n"
+        "x = rabbet.ones(2)\n"
+        "for _ in range(2000):\n    y = rabbet.Tensor._make_subclass(rabbet.Tensor, x)\n"
+        "gc.collect(); z = [x + 1 for _ in range(2000)]; del x, y, z; gc.collect(); print('done')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_a_shallow_copy_shares_memory():
+    class Named(rabbet.Tensor):
+        pass
+
+    x = rabbet.Tensor._make_subclass(Named, rabbet.arange(3.0))
+    x.note = ["kept"]
+    y = copy.copy(x)
+    assert y is not x and type(y) is Named and y.note is x.note
+    y[0] = 7
+    assert x.tolist() == [7, 1, 2] and y.data_ptr() == x.data_ptr()
+    plain = rabbet.ones(2)
+    plain.note = "kept"
+    assert type(copy.copy(plain)) is rabbet.Tensor and copy.copy(plain).note == "kept"
+    meta = rabbet.empty(2, 3, device="meta").t()
+    assert copy.copy(meta).stride() == (1, 3)
+
+
+def test_a_shallow_copy_is_a_leaf_that_requires_grad_as_the_tensor_does():
+    pytest.importorskip("rabbet.autograd")
+    x = rabbet.ones(2, requires_grad=True)
+    (x * x).sum().backward()
+    for t in (x, x * 2):
+        c = copy.copy(t)
+        assert c.requires_grad and c.is_leaf and c.grad is None and c.grad_fn is None
+    assert not copy.copy(x.detach()).requires_grad
+
+
+def test_deepcopy_keeps_which_tensors_share_memory():
+    base = rabbet.arange(6.0)
+    tensors = [base[1:], base, base.reshape(2, 3).t(), base.view(rabbet.int32), rabbet.ones(2)]
+    tail, whole, turned, bits, other = copy.deepcopy(tensors)
+    assert turned.stride() == (1, 3) and tail.storage_offset() == 1 and bits.dtype is rabbet.int32
+    tail.fill_(7)
+    assert whole.tolist() == [0, 7, 7, 7, 7, 7] and turned.tolist() == [[0, 7], [7, 7], [7, 7]]
+    assert bits[1:].view(rabbet.float32).tolist() == [7] * 5
+    assert base.tolist() == [0, 1, 2, 3, 4, 5] and other.data_ptr() != tensors[4].data_ptr()
+    narrow, wide = copy.deepcopy([rabbet.arange(3, dtype=rabbet.int32)[:2], rabbet.arange(3)])
+    assert narrow.tolist() == [0, 1] and wide.tolist() == [0, 1, 2]
+    for strange in (
+        rabbet.arange(3.0).expand(2, 3),
+        rabbet.from_numpy(np.arange(6.0)[::-2]),
+        rabbet.from_numpy(np.arange(12.0).reshape(3, 4)[1:, ::2]),
+        rabbet.empty(0, 3),
+        rabbet.tensor(3),
+    ):
+        again = copy.deepcopy(strange)
+        assert again.tolist() == strange.tolist() and again.shape == strange.shape
+    assert copy.deepcopy(rabbet.empty(2, 3, device="meta").t()).stride() == (1, 3)
+
+
+def test_pickled_meta_tensors_and_generators():
+    x = rabbet.empty(2, 3, dtype=rabbet.int32, device="meta").t()
+    again = pickle.loads(pickle.dumps(x))
+    assert again.is_meta and again.dtype is x.dtype
+    assert (again.shape, again.stride()) == ((3, 2), (1, 3))
+    g = rabbet.Generator().manual_seed(2**64 - 3)
+    rabbet.rand(5, generator=g)
+    others = [copy.copy(g), copy.deepcopy(g), pickle.loads(pickle.dumps(g))]
+    want = rabbet.rand(4, generator=g)
+    assert [o.device for o in others] == [g.device] * 3 and all(o is not g for o in others)
+    assert all(rabbet.equal(rabbet.rand(4, generator=o), want) for o in others)
+    with pytest.raises(TypeError):
+        g.__setstate__((1,))
+    default = copy.copy(rabbet.default_generator)
+    assert default.get_state().tolist() == rabbet.default_generator.get_state().tolist()
+
+
+@pytest.mark.parametrize(
+    "value, spec, text",
+    [
+        (3.14159, ".3f", "3.142"),
+        (3, "", "3"),
+        (3, "5d", "    3"),
+        (3, "x", "3"),
+        (2.5, "", "2.5"),
+        (2.5, ">6", "   2.5"),
+        (True, "", "True"),
+        (1 + 2j, ".1f", "1.0+2.0j"),
+    ],
+)
+def test_a_tensor_without_dimensions_is_formatted_as_its_number(value, spec, text):
+    assert format(rabbet.tensor(value), spec) == text
+
+
+def test_other_tensors_take_no_format():
+    x = rabbet.tensor([2.5])
+    assert f"{x}" == repr(x)
+    meta = rabbet.ones((), device="meta")
+    assert f"{meta}" == repr(meta)
+    for t in (x, meta):
+        with pytest.raises(TypeError, match="unsupported format string"):
+            format(t, ".3f")
+    with pytest.raises(ValueError, match="Unknown format code 'd'"):
+        format(rabbet.tensor(2.5), "d")
+
+
+def test_dlpack_copies_when_asked():
+    x = rabbet.arange(3.0)
+    for exported, shares in (
+        (x.__dlpack__(), True),
+        (x.__dlpack__(copy=None), True),
+        (x.__dlpack__(copy=False, dl_device=(1, 0)), True),
+        (x.__dlpack__(copy=True), False),
+        (x.__dlpack__(copy=True, max_version=(1, 0)), False),
+    ):
+        assert (rabbet.from_dlpack(exported).data_ptr() == x.data_ptr()) == shares
+    assert rabbet.from_dlpack(x, copy=False).data_ptr() == x.data_ptr()
+    assert rabbet.from_dlpack(x, copy=True, device="cpu").data_ptr() != x.data_ptr()
+    array = np.from_dlpack(x, copy=True)
+    array[0] = 9
+    assert x.tolist() == [0, 1, 2]
+    for wrong in ({"copy": 1}, {"dl_device": 3}, {"dl_device": ("cpu", 0)}, {"foo": 1}):
+        with pytest.raises(TypeError):
+            x.__dlpack__(**wrong)
+    with pytest.raises(TypeError, match="keyword arguments only"):
+        x.__dlpack__(None)
+    with pytest.raises(TypeError, match="copy must be bool"):
+        rabbet.from_dlpack(x, copy=1)
+    with pytest.raises(BufferError, match="no loaded backend has DLPack device type 99"):
+        x.__dlpack__(dl_device=(99, 0))
 
 
 def test_deepcopy_copies_gradients_each_to_its_tensor():

@@ -57,10 +57,11 @@ void convolution_kernel(const rb::Args& a) {
     if (bt) copy_view(dense_view(bias.data(), out.view.dtype, view_of(*bt)), view_of(*bt));
     const T* row = bt ? bias.data() : nullptr;
     if constexpr (kDirect<T>) {
-      conv_forward(g, elements<T>(x.view), elements<T>(w.view), row, elements<T>(out.view));
-    } else {
-      im2col_forward(g, elements<T>(x.view), elements<T>(w.view), row, elements<T>(out.view));
+      if (g.is_near())
+        return conv_forward(g, elements<T>(x.view), elements<T>(w.view), row,
+                            elements<T>(out.view));
     }
+    im2col_forward(g, elements<T>(x.view), elements<T>(w.view), row, elements<T>(out.view));
   });
 }
 
@@ -74,10 +75,11 @@ void convolution_dx_kernel(const rb::Args& a) {
   compute(a, out, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (kDirect<T>) {
-      conv_input_gradient(g, elements<T>(grad.view), elements<T>(w.view), elements<T>(out.view));
-    } else {
-      im2col_input_gradient(g, elements<T>(grad.view), elements<T>(w.view), elements<T>(out.view));
+      if (g.is_near())
+        return conv_input_gradient(g, elements<T>(grad.view), elements<T>(w.view),
+                                   elements<T>(out.view));
     }
+    im2col_input_gradient(g, elements<T>(grad.view), elements<T>(w.view), elements<T>(out.view));
   });
 }
 
@@ -91,10 +93,11 @@ void convolution_dw_kernel(const rb::Args& a) {
   compute(a, out, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (kDirect<T>) {
-      conv_weight_gradient(g, elements<T>(x.view), elements<T>(grad.view), elements<T>(out.view));
-    } else {
-      im2col_weight_gradient(g, elements<T>(x.view), elements<T>(grad.view), elements<T>(out.view));
+      if (g.is_near())
+        return conv_weight_gradient(g, elements<T>(x.view), elements<T>(grad.view),
+                                    elements<T>(out.view));
     }
+    im2col_weight_gradient(g, elements<T>(x.view), elements<T>(grad.view), elements<T>(out.view));
   });
 }
 

@@ -1,5 +1,7 @@
 // Sizes of a convolution in one to three directions; those that are missing have size 1.
 #pragma once
+#include <algorithm>
+
 #include "common/kernels.h"
 
 namespace rbcpu {
@@ -17,6 +19,14 @@ struct ConvGeometry {
   int64_t out_plane() const { return out[1] * out[2]; }
   int64_t in_volume() const { return in[0] * in_plane(); }
   int64_t out_volume() const { return out[0] * out_plane(); }
+  /// Whether no direction has much more padding than elements: the strides and windows are then of
+  /// the input's order of size, and copies of padded planes are worth their memory.
+  bool is_near() const {
+    for (int d = 0; d < 3; ++d) {
+      if (padding[d] > in[d] + 64) return false;
+    }
+    return true;
+  }
 };
 
 /// Input of shape x, weight of shape w and output of shape y (all of `ndim` dimensions); stride,
@@ -59,6 +69,9 @@ inline ConvGeometry conv_geometry(const rb::Args& a, int ndim, const int64_t* x,
     const int64_t room = g.in[d] + 2 * g.padding[d] - g.dilation[d] * (g.kernel[d] - 1) - 1;
     g.out[d] = room < 0 ? 0 : room / g.stride[d] + 1;
     fits = fits && g.kernel[d] >= 1 && g.out[d] == (d < missing ? 1 : y[at]);
+    // A single window has any stride, a single tap any dilation: no algorithm shall see large ones.
+    g.stride[d] = std::min(g.stride[d], std::max<int64_t>(1, g.in[d] + 2 * g.padding[d]));
+    if (g.kernel[d] == 1) g.dilation[d] = 1;
   }
   if (!fits) {
     rb::fail(RB_E_ARG, "%s: expected an output of (%lld, %lld, then %lld, %lld, %lld in space)", op,

@@ -57,6 +57,8 @@ Volumes volumes(const rb::Args& a, const RbTensor& in, const RbTensor& out, int 
   return v;
 }
 
+int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
 // The part of one direction that one window sees: `count` elements from `begin` on, `step` apart;
 // `full` counts the padding as well.
 struct Span {
@@ -65,7 +67,7 @@ struct Span {
 struct Window {
   int64_t kernel[3], stride[3], padding[3], dilation[3];
 
-  Window(const rb::Args& a, int first, int rank, bool dilated) {
+  Window(const rb::Args& a, const Volumes& v, int first, int rank, bool dilated) {
     read(a, first, "kernel_size", rank, 1, 1, kernel);
     std::copy(kernel, kernel + 3, stride);
     if (a.has(first + 1) && a.ints(first + 1).len) read(a, first + 1, "stride", rank, 1, 1, stride);
@@ -75,13 +77,16 @@ struct Window {
     for (int d = 0; d < 3; ++d) {
       if (2 * padding[d] > dilation[d] * (kernel[d] - 1) + 1)
         rb::fail(RB_E_ARG, "%s: `padding` must be at most half of `kernel_size`", a.op_name());
+      // A single window has any stride, a single tap any dilation.
+      stride[d] = std::min(stride[d], std::max<int64_t>(1, v.in[d] + 2 * padding[d]));
+      if (kernel[d] == 1) dilation[d] = 1;
     }
   }
   Span span(const Volumes& v, int d, int64_t i) const {
     const int64_t start = i * stride[d] - padding[d], step = dilation[d];
-    const int64_t skip = start < 0 ? (-start + step - 1) / step : 0, begin = start + skip * step;
+    const int64_t skip = start < 0 ? ceil_div(-start, step) : 0, begin = start + skip * step;
     const int64_t room = v.in[d] - begin;
-    const int64_t inside = room <= 0 ? 0 : (room + step - 1) / step;
+    const int64_t inside = room <= 0 ? 0 : ceil_div(room, step);
     return {begin, std::clamp<int64_t>(kernel[d] - skip, 0, inside), step,
             std::min(start + kernel[d], v.in[d] + padding[d]) - start};
   }
@@ -120,10 +125,21 @@ void for_volumes(const Volumes& v, int64_t work, const F& f) {
                    });
 }
 
+// The columns one after the other.
+template <class Rule, class F>
+void for_each_column(const Volumes& v, const Rule& rule, const F& f) {
+  for (int64_t c = 0; c < v.out[2]; ++c) {
+    const Span s = rule.span(v, 2, c);
+    for (int64_t j = 0; j < s.count; ++j) f(s.begin + j * s.step, c, 1, 1);
+  }
+}
+
 // f(first input element, output columns [begin, begin + n), step): one position of the window for
 // all the outputs of a row that see it inside the input.
 template <class F>
 void for_columns(const Volumes& v, const Window& w, const F& f) {
+  // Most positions of a window longer than the row lie in the padding.
+  if (w.kernel[2] > v.in[2]) return for_each_column(v, w, f);
   for (int64_t j = 0; j < w.kernel[2]; ++j) {
     const int64_t shift = j * w.dilation[2] - w.padding[2], s = w.stride[2];
     const int64_t begin = shift >= 0 ? 0 : (-shift + s - 1) / s;
@@ -134,10 +150,7 @@ void for_columns(const Volumes& v, const Window& w, const F& f) {
 }
 template <class F>
 void for_columns(const Volumes& v, const Adapted& w, const F& f) {
-  for (int64_t c = 0; c < v.out[2]; ++c) {
-    const Span s = w.span(v, 2, c);
-    for (int64_t j = 0; j < s.count; ++j) f(s.begin + j, c, 1, 1);
-  }
+  for_each_column(v, w, f);
 }
 
 // f(row of the input volume) for each row that output row (z, r) sees.
@@ -259,7 +272,8 @@ void max_pool(const rb::Args& a, const Volumes& v, const Rule& rule) {
 
 void max_pool_kernel(const rb::Args& a) {
   const int rank = static_cast<int>(a.ints(1).len);
-  max_pool(a, volumes(a, a.tensor(0), a.ret(0), rank), Window(a, 1, rank, true));
+  const Volumes v = volumes(a, a.tensor(0), a.ret(0), rank);
+  max_pool(a, v, Window(a, v, 1, rank, true));
 }
 void adaptive_max_kernel(const rb::Args& a) {
   max_pool(a, volumes(a, a.tensor(0), a.ret(0), static_cast<int>(a.ints(1).len)), Adapted());
@@ -312,9 +326,12 @@ struct Divisor {
     if (a.has(first + 1) && given == 0)
       rb::fail(RB_E_ARG, "%s: `divisor_override` must not be 0", a.op_name());
   }
-  int64_t of(const Span& z, const Span& r, const Span& c) const {
-    if (given) return given;
-    return count_pad ? z.full * r.full * c.full : z.count * r.count * c.count;
+  // As a double: the size of a window with its padding may be no int64.
+  double of(const Span& z, const Span& r, const Span& c) const {
+    if (given) return static_cast<double>(given);
+    return count_pad ? static_cast<double>(z.full) * static_cast<double>(r.full) *
+                           static_cast<double>(c.full)
+                     : static_cast<double>(z.count * r.count * c.count);
   }
 };
 
@@ -405,11 +422,13 @@ void spread(const rb::Args& a, const Volumes& v, const Rule& rule, const Divisor
 
 void avg_pool_kernel(const rb::Args& a) {
   const int rank = static_cast<int>(a.ints(1).len);
-  average(a, volumes(a, a.tensor(0), a.ret(), rank), Window(a, 1, rank, false), Divisor(a, 5));
+  const Volumes v = volumes(a, a.tensor(0), a.ret(), rank);
+  average(a, v, Window(a, v, 1, rank, false), Divisor(a, 5));
 }
 void avg_pool_dx_kernel(const rb::Args& a) {
   const int rank = static_cast<int>(a.ints(2).len);
-  spread(a, volumes(a, a.ret(), a.tensor(0), rank), Window(a, 2, rank, false), Divisor(a, 6));
+  const Volumes v = volumes(a, a.ret(), a.tensor(0), rank);
+  spread(a, v, Window(a, v, 2, rank, false), Divisor(a, 6));
 }
 void adaptive_kernel(const rb::Args& a) {
   average(a, volumes(a, a.tensor(0), a.ret(), static_cast<int>(a.ints(1).len)), Adapted(),

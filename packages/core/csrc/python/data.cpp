@@ -94,26 +94,24 @@ bool is_sequence(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
 
 struct Nested {
   std::vector<int64_t> shape;
-  std::vector<PyObject*> leaves;  // borrowed from the sequences
-  std::vector<Ref> kept;          // items of sequences that are neither list nor tuple
+  std::vector<PyObject*> leaves;  // borrowed from `kept`
+  // The items of the sequences: lists change where their elements' methods change them.
+  std::vector<Ref> kept;
   bool any_tensor = false;
 
   void scan(PyObject* o, size_t depth) {
-    Py_ssize_t n;
-    PyObject** items;
-    if (is_sequence(o)) {
-      n = PySequence_Fast_GET_SIZE(o);
-      items = PySequence_Fast_ITEMS(o);
-    } else if (!is_leaf(o)) {
-      kept.emplace_back(
-          must(PySequence_Fast(o, "tensor data must be numbers or nested sequences of numbers")));
-      n = PySequence_Fast_GET_SIZE(kept.back().get());
-      items = PySequence_Fast_ITEMS(kept.back().get());
-    } else {
+    if (is_leaf(o)) {
       if (depth != shape.size()) ragged(depth);
       leaves.push_back(o);
       return;
     }
+    if (depth == kMaxDims) {
+      raise(PyExc_ValueError, "tensor data has too many dimensions: a %s is nested deeper than %d",
+            Py_TYPE(o)->tp_name, kMaxDims);
+    }
+    kept.emplace_back(must(PySequence_Tuple(o)));
+    const Py_ssize_t n = PyTuple_GET_SIZE(kept.back().get());
+    PyObject** items = &PyTuple_GET_ITEM(kept.back().get(), 0);
     if (depth == shape.size()) {
       if (!leaves.empty() || (seen_leaf_level_ && depth >= leaf_level_)) ragged(depth);
       shape.push_back(n);

@@ -3,12 +3,14 @@
 #include <cstring>
 #include <vector>
 
+#include "core_ops.h"
 #include "data.h"
 #include "device/backends.h"
 #include "errors.h"
 #include "layer/transforms.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
+#include "value_types.h"
 
 namespace rabbet::python {
 
@@ -123,25 +125,69 @@ PyObject* tensor_dlpack_device(PyObject* self, PyObject*) {
   return Py_BuildValue("ii", t->device.type, t->device.id);
 }
 
+namespace {
+
+// The keywords of the array API's __dlpack__.
+struct DlpackOptions {
+  bool versioned = false, may_copy = true, must_copy = false;
+  DeviceSpec device{-1, 0};  // backend -1: where the tensor is
+
+  void read(const char* name, PyObject* value) {
+    if (!std::strcmp(name, "max_version")) {
+      versioned = PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 2 &&
+                  PyLong_AsLong(PyTuple_GET_ITEM(value, 0)) >= 1;
+      if (PyErr_Occurred()) throw PythonError{};
+    } else if (!std::strcmp(name, "copy")) {
+      if (value != Py_None && !PyBool_Check(value))
+        raise(PyExc_TypeError, "__dlpack__: copy must be bool or None, not %s",
+              Py_TYPE(value)->tp_name);
+      must_copy = value == Py_True;
+      may_copy = value != Py_False;
+    } else if (!std::strcmp(name, "dl_device")) {
+      if (value == Py_None) return;
+      int type, index;
+      if (!PyTuple_Check(value))
+        raise(PyExc_TypeError, "__dlpack__: dl_device must be (type, index), not %s",
+              Py_TYPE(value)->tp_name);
+      if (!PyArg_ParseTuple(value, "ii;__dlpack__: dl_device must be (type, index)", &type, &index))
+        throw PythonError{};
+      device = {backend_for_dlpack(type), index};
+    } else if (std::strcmp(name, "stream")) {
+      raise(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument '%s'", name);
+    }
+  }
+};
+
+}  // namespace
+
 PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return object_boundary([&]() -> PyObject* {
     Tensor* t = tensor_of(self);
-    bool versioned = false;
+    if (nargs) raise(PyExc_TypeError, "__dlpack__() takes keyword arguments only");
+    DlpackOptions options;
     for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
-      PyObject* value = args[nargs + i];
-      const bool is_version =
-          PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "max_version") == 0;
-      if (is_version && PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 2) {
-        versioned = PyLong_AsLong(PyTuple_GET_ITEM(value, 0)) >= 1;
-      }
+      const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, i));
+      if (!name) throw PythonError{};
+      options.read(name, args[i]);
     }
+    const bool versioned = options.versioned;
     if (requires_grad(self)) {
       raise(PyExc_BufferError, "__dlpack__: the tensor requires grad; use .detach() first");
     }
-    const TensorRef real = readable(t, "__dlpack__");
-    const bool copied = (t->flags & RB_T_COMPOSITE) != 0;
+    TensorRef real = readable(t, "__dlpack__");
+    bool copied = (t->flags & RB_T_COMPOSITE) != 0;
+    if (!real->data && real->numel)
+      raise(PyExc_BufferError, "__dlpack__: a meta tensor has no data");
+    const DeviceSpec& to = options.device;
+    const bool moves =
+        to.backend >= 0 && (to.backend != real->backend || to.index != real->device.id);
+    if ((moves || copied) && !options.may_copy)
+      raise(PyExc_BufferError, "__dlpack__: copy=False, but the tensor's data must be copied");
+    if (moves) real = move_to(real.get(), to);
+    if (options.must_copy && !moves && !copied)
+      real = run_op(ops.clone, {value_tensor(real.get())});
+    copied = copied || moves || options.must_copy;
     t = real.get();
-    if (!t->data && t->numel) raise(PyExc_BufferError, "__dlpack__: a meta tensor has no data");
     if (!versioned && (t->flags & RB_T_READONLY)) {
       raise(PyExc_BufferError,
             "__dlpack__: the tensor is read-only, which an unversioned capsule cannot say");
@@ -155,7 +201,8 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
   });
 }
 
-TensorRef from_dlpack(PyObject* object) {
+namespace {
+TensorRef import_object(PyObject* object) {
   Ref capsule = Ref::borrow(object);
   if (!PyCapsule_CheckExact(object)) {
     Ref method(PyObject_GetAttrString(object, "__dlpack__"));
@@ -188,6 +235,19 @@ TensorRef from_dlpack(PyObject* object) {
     return t;
   }
   raise(PyExc_ValueError, "from_dlpack: not a DLPack capsule, or one that was used already");
+}
+}  // namespace
+
+TensorRef from_dlpack(PyObject* object, PyObject* device, PyObject* copy) {
+  if (copy != Py_None && !PyBool_Check(copy))
+    raise(PyExc_TypeError, "from_dlpack: copy must be bool or None, not %s",
+          Py_TYPE(copy)->tp_name);
+  const TensorRef shared = import_object(object);
+  const TensorRef moved = device == Py_None ? shared : move_to(shared.get(), parse_device(device));
+  const bool copied = moved.get() != shared.get();
+  if (copied && copy == Py_False)
+    raise(PyExc_BufferError, "from_dlpack: copy=False, but the data are on another device");
+  return copy == Py_True && !copied ? run_op(ops.clone, {value_tensor(moved.get())}) : moved;
 }
 
 }  // namespace rabbet::python

@@ -41,13 +41,17 @@ SliceBounds slice_bounds(const PySliceObject* s) {
   return b;
 }
 
+bool is_mask(PyObject* o) {
+  return is_tensor(o) && (tensor_of(o)->dtype_id == RB_BOOL8 || tensor_of(o)->dtype_id == RB_U8);
+}
+
 // A plain integer index: an int, a NumPy integer or a 0-d integer tensor; bools are masks. A tensor
 // of a transform has no one value; a composite is its layer's.
 bool integer_index(PyObject* o, int64_t* out) {
   if (PyBool_Check(o)) return false;
   if (is_tensor(o)) {
     const Tensor* t = tensor_of(o);
-    if (t->ndim != 0 || is_made_of_parts(t) || !is_integral(t->dtype_id) || t->dtype_id == RB_BOOL8)
+    if (t->ndim != 0 || is_made_of_parts(t) || !is_integral(t->dtype_id) || is_mask(o))
       return false;
     return int_value(tensor_item(t).get(), out);
   }
@@ -87,10 +91,6 @@ class Reader {
   }
 
  private:
-  static bool is_mask(PyObject* o) {
-    return is_tensor(o) && (tensor_of(o)->dtype_id == RB_BOOL8 || tensor_of(o)->dtype_id == RB_U8);
-  }
-
   // How many dimensions the items use up, so that an ellipsis knows its length.
   void count_dims(PyObject** items, Py_ssize_t n) {
     int ellipses = 0;
@@ -144,14 +144,20 @@ class Reader {
     keep_dim();
   }
 
-  // x[True] adds a dimension of size 1, x[False] one of size 0.
+  // A bool is a mask without dimensions: it indexes a new dimension of size 1 with one place or
+  // none, which broadcasts with the other indices.
   void bool_item(bool keep) {
+    const int64_t n = keep ? 1 : 0;
+    const Tensor* x = split_.view.get();
+    new_dim(run_op(ops.zeros, {value_ints(&n, 1), value_dtype(RB_I64),
+                               value_device(x->backend, x->device.id)}));
+  }
+
+  void new_dim(TensorRef places) {
     split_.view = run_op(ops.unsqueeze, {value_tensor(split_.view.get()), value_int(at_)});
-    if (!keep) {
-      split_.view = run_op(ops.slice, {value_tensor(split_.view.get()), value_int(at_),
-                                       value_int(0), value_int(0), value_int(1)});
-    }
-    keep_dim();
+    split_.indices.push_back(std::move(places));
+    split_.advanced = true;
+    ++at_;
   }
 
   void tensor_item_index(PyObject* o) {
@@ -191,14 +197,10 @@ class Reader {
       }
     }
     if (m->ndim == 0) {
-      split_.view = run_op(ops.unsqueeze, {value_tensor(split_.view.get()), value_int(at_)});
-      TensorRef column =
+      const TensorRef column =
           run_op(ops.nonzero,
                  {value_tensor(run_op(ops.unsqueeze, {value_tensor(m), value_int(0)}).get())});
-      split_.indices.push_back(
-          run_op(ops.select, {value_tensor(column.get()), value_int(1), value_int(0)}));
-      ++at_;
-      return;
+      return new_dim(run_op(ops.select, {value_tensor(column.get()), value_int(1), value_int(0)}));
     }
     TensorRef found = run_op(ops.nonzero, {value_tensor(m)});
     for (int d = 0; d < m->ndim; ++d) {

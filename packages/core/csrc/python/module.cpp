@@ -494,7 +494,13 @@ PYBIND11_MODULE(_C, m) {
       },
       py::arg("buffer"), py::arg("dtype") = py::none(), py::arg("shape") = py::none(),
       py::arg("offset") = 0, py::arg("count") = -1);
-  m.def("from_dlpack", [](const py::object& o) { return wrapped(from_dlpack(o.ptr())); });
+  m.def(
+      "from_dlpack",
+      [](const py::object& o, const py::object& device, const py::object& copy) {
+        return wrapped(from_dlpack(o.ptr(), device.ptr(), copy.ptr()));
+      },
+      py::arg("ext_tensor"), py::kw_only(), py::arg("device") = py::none(),
+      py::arg("copy") = py::none());
 
   m.def("load_plugin", load, py::arg("path"), py::kw_only(),
         py::arg("devices_of_others") = std::map<std::string, std::string>(),

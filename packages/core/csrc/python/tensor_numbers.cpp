@@ -13,13 +13,14 @@ namespace rabbet::python {
 
 namespace {
 
-// A tensor or number as operand; false: Python should ask the other operand.
-inline bool operand(PyObject* o, RbValue* v, Arena& arena) {
+// A tensor, or a number if the operator's schema takes one there; false: Python should ask the
+// other operand.
+inline bool operand(const Op* op, PyObject* o, RbValue* v, Arena& arena) {
   if (is_tensor(o)) {
     *v = value_tensor(tensor_of(o));
     return true;
   }
-  if (number_value(o, v, arena)) return true;
+  if (op->takes_numbers() && number_value(o, v, arena)) return true;
   if (PyErr_Occurred()) throw PythonError{};
   if (!is_ndarray(o)) return false;
   TensorRef t = as_tensor(o, -1, nullptr);
@@ -54,8 +55,10 @@ PyObject* binary(PyObject* a, PyObject* b) {
   }
   return object_boundary([&]() -> PyObject* {
     Arena arena;
-    if (!operand(a, &values[0], arena) || !operand(b, &values[1], arena)) Py_RETURN_NOTIMPLEMENTED;
-    return finish(ops.*Which, values, 2);
+    const Op* op = ops.*Which;
+    if (!operand(op, a, &values[0], arena) || !operand(op, b, &values[1], arena))
+      Py_RETURN_NOTIMPLEMENTED;
+    return finish(op, values, 2);
   });
 }
 
@@ -64,9 +67,9 @@ PyObject* inplace(PyObject* a, PyObject* b) {
   return object_boundary([&]() -> PyObject* {
     RbValue values[kMaxParams];
     Arena arena;
-    values[0] = value_tensor(tensor_of(a));
-    if (!operand(b, &values[1], arena)) Py_RETURN_NOTIMPLEMENTED;
     const Op* op = ops.*Which;
+    values[0] = value_tensor(tensor_of(a));
+    if (!operand(op, b, &values[1], arena)) Py_RETURN_NOTIMPLEMENTED;
     fill_defaults(op, values, 2);
     RbValue target = values[0];
     check(call(op, values, op->info.nargs, &target, 1, RB_CALL_OUT));
@@ -140,9 +143,10 @@ PyObject* compare(PyObject* a, PyObject* b, int which) {
   return object_boundary([&]() -> PyObject* {
     RbValue values[kMaxParams];
     Arena arena;
-    if (b == Py_None || !operand(a, &values[0], arena) || !operand(b, &values[1], arena))
+    const Op* op = ops.*table[which];
+    if (b == Py_None || !operand(op, a, &values[0], arena) || !operand(op, b, &values[1], arena))
       Py_RETURN_NOTIMPLEMENTED;
-    return finish(ops.*table[which], values, 2);
+    return finish(op, values, 2);
   });
 }
 
@@ -173,7 +177,7 @@ int contains(PyObject* a, PyObject* value) {
   return boundary<int>(-1, [&] {
     RbValue v;
     Arena arena;
-    if (!operand(value, &v, arena)) {
+    if (!operand(ops.eq, value, &v, arena)) {
       raise(PyExc_TypeError, "a tensor can contain tensors and numbers only, not %s",
             Py_TYPE(value)->tp_name);
     }

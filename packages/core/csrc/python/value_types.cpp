@@ -304,6 +304,22 @@ PyObject* generator_set_state(PyObject* self, PyObject* state) {
 PyObject* generator_device(PyObject* self, void*) {
   return make_device(as<GeneratorObject>(self)->backend, as<GeneratorObject>(self)->index);
 }
+PyObject* generator_reduce(PyObject* self, PyObject*) {
+  return object_boundary([&] {
+    const RbGenerator* g = as<GeneratorObject>(self)->state;
+    Ref device(must(generator_device(self, nullptr)));
+    return must(Py_BuildValue("O(O)(KK)", Py_TYPE(self), device.get(),
+                              static_cast<unsigned long long>(g->seed.load()),
+                              static_cast<unsigned long long>(g->offset.load())));
+  });
+}
+PyObject* generator_setstate(PyObject* self, PyObject* state) {
+  unsigned long long seed, offset;
+  if (!PyArg_ParseTuple(state, "KK:__setstate__", &seed, &offset)) return nullptr;
+  as<GeneratorObject>(self)->state->seed = seed;
+  as<GeneratorObject>(self)->state->offset = offset;
+  Py_RETURN_NONE;
+}
 PyMethodDef generator_methods[] = {
     {"manual_seed", generator_manual_seed, METH_O,
      "Set the seed and start its sequence afresh; returns self."},
@@ -311,6 +327,8 @@ PyMethodDef generator_methods[] = {
     {"seed", generator_seed, METH_NOARGS, "Take a seed from the operating system and return it."},
     {"get_state", generator_get_state, METH_NOARGS, "Seed and position as a uint8 tensor."},
     {"set_state", generator_set_state, METH_O, "Go back to a state that get_state returned."},
+    {"__reduce__", generator_reduce, METH_NOARGS, nullptr},
+    {"__setstate__", generator_setstate, METH_O, nullptr},
     {}};
 PyGetSetDef generator_getset[] = {
     {"device", generator_device, nullptr, "Device that it serves.", nullptr}, {}};

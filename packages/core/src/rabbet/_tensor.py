@@ -49,6 +49,37 @@ def array_(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
     return array.copy() if copy else array
 
 
+def shallow_copy_(self: Tensor) -> Tensor:
+    """copy.copy: another tensor in the same memory, which is a leaf."""
+    fresh = Tensor._make_subclass(type(self), self, _requires_grad(self))
+    fresh.__dict__.update(self.__dict__)
+    return fresh
+
+
+def _copied_memory(t: Tensor, memo: dict[Any, Any]) -> Tensor:
+    """The same elements in other memory; what shares memory with `t` shares it in the copy, too."""
+    if t.is_meta:
+        return _functions.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+    strides = t.stride()
+    if (
+        t.numel() == 0
+        or min(strides, default=0) < 0
+        or _C.transform_level(t)
+        or composite.state(t) is not None
+    ):
+        return t.clone()
+    key = ("rabbet storage", t._storage_id())
+    base = memo.get(key)
+    if base is None:
+        base = t.as_strided([t._storage_nbytes() // t.element_size()], [1], 0).clone()
+        memo[key] = base
+        memo.setdefault(id(memo), []).append(t)  # alive as long as its storage's id is a key
+    if base.dtype is not t.dtype:
+        ratio = max(1, t.element_size() // base.element_size())
+        base = base[: base.numel() // ratio * ratio].view(t.dtype)
+    return base.as_strided(t.shape, strides, t.storage_offset())
+
+
 def deepcopy_(self: Tensor, memo: dict[int, Any]) -> Tensor:
     """copy.deepcopy: leaves only, as the graph is not copied."""
     if id(self) in memo:
@@ -56,9 +87,7 @@ def deepcopy_(self: Tensor, memo: dict[int, Any]) -> Tensor:
     grad_loaded = any(layer["name"] == "autograd" for layer in _C.layers())
     if grad_loaded and not self.is_leaf:
         raise RuntimeError("only leaf tensors support deepcopy; use detach().clone()")
-    fresh = self.detach().clone()
-    if type(self) is not Tensor:
-        fresh = Tensor._make_subclass(type(self), fresh)
+    fresh = Tensor._make_subclass(type(self), _copied_memory(self.detach(), memo))
     memo[id(self)] = fresh
     if grad_loaded:
         if self.requires_grad:
@@ -75,7 +104,7 @@ def deepcopy_(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
-    """Pickle: the elements' bytes, dtype and shape; of a composite its parts."""
+    """Pickle: the elements' bytes, dtype and shape; of a composite its parts; of a meta tensor its geometry."""
     from .serialization import _rebuild_tensor, tensor_bytes
 
     attributes = (self.__dict__ or None) if type(self) is not Tensor else None
@@ -87,6 +116,9 @@ def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
             (stored, parts, _requires_grad(self), type(self)),
             attributes,
         )
+    if self.is_meta:
+        geometry = (tuple(self.shape), self.stride(), str(self.dtype)[7:])
+        return _rebuild_meta, (*geometry, _requires_grad(self), type(self)), attributes
     state = (
         tensor_bytes(self.detach()),
         str(self.dtype)[7:],
@@ -95,6 +127,13 @@ def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
         type(self),
     )
     return _rebuild_tensor, state, attributes
+
+
+def _rebuild_meta(
+    shape: tuple[int, ...], stride: tuple[int, ...], dtype: str, requires_grad: bool, cls: type
+) -> Tensor:
+    made = _functions.empty_strided(shape, stride, dtype=getattr(_C, dtype), device="meta")
+    return Tensor._make_subclass(cls, made, requires_grad)
 
 
 def setstate_(self: Tensor, state: dict[str, Any]) -> None:
@@ -153,8 +192,11 @@ def type_(self: Tensor, dtype: Any = None) -> Any:
 
 
 def format_(self: Tensor, spec: str) -> str:
-    """Numbers format themselves when the tensor has one element."""
-    return format(self.item(), spec) if self.ndim == 0 and spec else repr(self)
+    """The number of a 0-d tensor formats itself; others take no format, like most objects."""
+    is_number = self.ndim == 0 and not self.is_meta and type(self) is Tensor
+    if is_number and (spec or not _C.transform_level(self)):
+        return format(self.item(), spec)
+    return object.__format__(self, spec)
 
 
 def reversed_(self: Tensor) -> Tensor:
@@ -229,6 +271,7 @@ _FROM_FUNCTIONS = ("allclose", "equal", "unique")
 _METHODS: dict[str, Any] = {
     "numpy": numpy_,
     "__array__": array_,
+    "__copy__": shallow_copy_,
     "__deepcopy__": deepcopy_,
     "__reduce_ex__": reduce_,
     "__setstate__": setstate_,

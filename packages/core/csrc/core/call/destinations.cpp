@@ -43,7 +43,13 @@ void check_writable(const Op& op, const RbTensor* t, const char* what) {
   }
 }
 
-void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec) {
+void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec, int backend,
+                       int device) {
+  if (target->backend != backend || (backend != kMeta && target->device.id != device)) {
+    fail(RB_E_DEVICE, "%s: the destination is on %s, but the result is on %s", op.name.c_str(),
+         device_text(target->backend, target->device.id).c_str(),
+         device_text(backend, device).c_str());
+  }
   check_writable(op, target, "the destination");
   if (target->ndim == 1 && target->shape[0] == 0 && count_elements(spec.ndim, spec.shape) != 0) {
     // out=torch.empty(0) is PyTorch's idiom for "allocate it for me".
@@ -148,7 +154,7 @@ void bump_mutated(const Op& op, const RbValue* args, int nargs) {
 void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets) {
   for (int32_t i = 0; i < nrets; ++i) {
     TensorRef result(results[i].v.t);
-    check_destination(op, rets[i].v.t, spec_of(result.get()));
+    check_destination(op, rets[i].v.t, spec_of(result.get()), result->backend, result->device.id);
     copy_tensor(result.get(), rets[i].v.t);
   }
 }

@@ -11,8 +11,10 @@ inline void bump_version(const RbTensor* t) {
 
 /// Throw unless every element of `t` can be written; `what` names it.
 void check_writable(const Op& op, const RbTensor* t, const char* what);
-/// Throw unless a result of `spec` can be written to `target`; an empty one is given memory.
-void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec);
+/// Throw unless a result of `spec` on that device can be written to `target`; an empty one is given
+/// memory.
+void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec, int backend,
+                       int device);
 /// Strides of result `i` where it is not row-major, or null: those of an elementwise result follow
 /// the inputs' (joint_strides), others the record's `layout`.
 /// `space` is for kMaxDims strides.

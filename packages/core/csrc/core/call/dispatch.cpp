@@ -76,13 +76,18 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
   return rc;
 }
 
-// The device of a call that its tensors do not give, or that has an argument for it.
+// The device of a call that its tensors do not give, or that has an argument for it: where neither
+// says it, that of the destination.
 [[gnu::noinline]] int32_t find_device(const Op& op, const RbValue* args, int32_t nargs,
-                                      CallPlan& c) {
+                                      const RbValue* rets, CallPlan& c) {
   return guarded([&] {
     int32_t index = 0;
     int backend = device_argument(op, args, nargs, &index);
-    if (backend < 0 && !(c.keys[0] & kBackendMask)) backend = default_backend();
+    if (backend < 0 && !(c.keys[0] & kBackendMask)) {
+      const RbTensor* target = c.flags & RB_CALL_OUT ? rets[0].v.t : nullptr;
+      backend = target ? target->backend : default_backend();
+      if (target) index = target->device.id;
+    }
     if (backend >= 0) {
       c.keys[0] = (c.keys[0] & ~kBackendMask) | 1ull << backend;
       c.device_index = index;
@@ -110,7 +115,7 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
   if (__builtin_expect(state.depth > facts.level, 0) && concerns_transform(*op, &c.level))
     c.keys[0] |= uint64_t{1} << kTransformSlot;
   if (__builtin_expect(!(c.keys[0] & kBackendMask) || op->info.kind == RB_KIND_CREATION, 0)) {
-    if (const int32_t rc = find_device(*op, args, nargs, c)) return rc;
+    if (const int32_t rc = find_device(*op, args, nargs, rets, c)) return rc;
   }
   if (__builtin_expect(state.has_streams, 0))
     c.stream = find_stream(state, __builtin_ctzll(c.keys[0]), c.device_index);

@@ -56,14 +56,14 @@ void fail_dtype(const Op& op, const Handler& handler, int backend, int compute) 
 
 // ---- devices
 
-namespace {
-
-std::string device_text(const RbTensor* t) {
-  const std::string name = backend_name(t->backend);
-  return backend_traits[t->backend].known_devices > 1 && t->backend != kMeta
-             ? name + ":" + std::to_string(t->device.id)
+std::string device_text(int backend, int device) {
+  const std::string name = backend_name(backend);
+  return backend_traits[backend].known_devices > 1 && backend != kMeta
+             ? name + ":" + std::to_string(device)
              : name;
 }
+
+namespace {
 
 // A tensor of the arguments: of argument `arg`, and there the item `item` if that is a list.
 struct Place {
@@ -72,7 +72,8 @@ struct Place {
 
   std::string text(const Op& op) const {
     const std::string at = item < 0 ? "" : "[" + std::to_string(item) + "]";
-    return "'" + op.params[arg].name_text + at + "' is on " + device_text(tensor);
+    return "'" + op.params[arg].name_text + at + "' is on " +
+           device_text(tensor->backend, tensor->device.id);
   }
 };
 // Two tensors on different devices.

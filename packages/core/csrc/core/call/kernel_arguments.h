@@ -1,6 +1,7 @@
 // Arguments as a kernel takes them: cast to the compute dtype, contiguous, on one device.
 #pragma once
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "device/backends.h"
@@ -89,6 +90,8 @@ inline bool is_mixed(uint64_t backends, const RbValue* args, int nargs) {
   return backend != kMeta && backend_traits[backend].known_devices > 1 &&
          mixes_indices(args, nargs);
 }
+/// A device as messages name it.
+std::string device_text(int backend, int device);
 [[noreturn]] void fail_mixed(const Op& op, const RbValue* args, int nargs);
 
 }  // namespace rabbet

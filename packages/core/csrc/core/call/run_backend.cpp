@@ -90,7 +90,7 @@ int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int back
   for (int32_t i = 0; i < nrets; ++i) {
     const TensorSpec& spec = inferred.rets[i];
     RbTensor* target = rets[i].v.t;
-    check_destination(op, target, spec);
+    check_destination(op, target, spec, backend, c->device_index);
     check_device(backend, target->device.id);
     if (is_elementwise(op, handler)) check_overlap(op, target, args, nargs);
     if (target->dtype_id == spec.dtype &&
@@ -246,7 +246,7 @@ void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbV
   for (int32_t i = 0; i < nrets; ++i) {
     const TensorSpec& spec = inferred.rets[i];
     if (c->flags & RB_CALL_OUT) {
-      check_destination(op, rets[i].v.t, spec);
+      check_destination(op, rets[i].v.t, spec, kMeta, 0);
       bump_version(rets[i].v.t);
     } else {
       int64_t space[kMaxDims];
@@ -329,8 +329,10 @@ inline bool may_write_alone(const CallPlan& c, const Op& op, const RbValue* args
     return false;
   const RbTensor* target = rets[0].v.t;
   const uint32_t harmless = RB_T_VIEW | thread_state().tensor_flags;
-  if (!is_known_device(target->backend, target->device.id) ||
-      (target->flags & ~harmless) != RB_T_CONTIGUOUS || !same_kind_and_shape(target, like))
+  if (!is_known_device(like->backend, like->device.id) ||
+      (target->flags & ~harmless) != RB_T_CONTIGUOUS)
+    return false;
+  if (target != like && (target->backend != like->backend || !same_kind_and_shape(target, like)))
     return false;
   for (int i = 0; i < nargs; ++i) {
     if (args[i].tag == RB_TENSOR && args[i].v.t->data != target->data &&
@@ -443,7 +445,7 @@ void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* ret
   for (int32_t i = 0; i < nrets; ++i) {
     TensorRef result(results[i].v.t);
     RbTensor* target = rets[i].v.t;
-    check_destination(op, target, spec_of(result.get()));
+    check_destination(op, target, spec_of(result.get()), result->backend, result->device.id);
     // A full call: when a layer asked for the decomposition, it sees the write.
     const RbValue copy_args[2] = {value_tensor(target), value_tensor(result.get())};
     RbValue ret = value_tensor(target);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 
 #include "formula/formula.h"
 #include "formula/formula_nodes.h"
@@ -180,7 +179,8 @@ Val f_split_sizes(const Args& a, const std::string& w) {
     fail(RB_E_ARG, "%s: split_size must be positive, got %lld", w.c_str(), (long long)piece);
   }
   std::vector<int64_t> out;
-  for (int64_t at = 0; at < size; at += piece) out.push_back(std::min(piece, size - at));
+  if (piece) checked_length(w, size / piece);
+  for (int64_t left = size; left > 0; left -= piece) out.push_back(std::min(piece, left));
   if (out.empty()) out.push_back(0);
   return Val::ints(out);
 }
@@ -224,9 +224,10 @@ Val f_checked_start(const Args& a, const std::string& w) {
   }
   return Val::integer(from);
 }
-Val f_range(const Args& a, const std::string&) {
+Val f_range(const Args& a, const std::string& w) {
   std::vector<int64_t> out;
-  for (int64_t i = 0; i < a[0].v.v.i; ++i) out.push_back(i);
+  const int64_t n = checked_length(w, a[0].v.v.i);
+  for (int64_t i = 0; i < n; ++i) out.push_back(i);
   return Val::ints(out);
 }
 Val f_last_dims(const Args& a, const std::string& w) {
@@ -261,7 +262,15 @@ Val f_broadcast_shape(const Args& a, const std::string& w) {
 Val f_pad_widths(const Args& a, const std::string& w) {
   const auto from = ints(a[0], w), to = ints(a[1], w);
   std::vector<int64_t> out;
+  if (from.size() != to.size()) {
+    fail(RB_E_ARG, "%s: the shape has %zu dimensions, expected %zu", w.c_str(), to.size(),
+         from.size());
+  }
   for (size_t i = from.size(); i-- > 0;) {
+    if (to[i] < from[i]) {
+      fail(RB_E_ARG, "%s: size %lld of dimension %zu is less than the %lld that are there",
+           w.c_str(), (long long)to[i], i, (long long)from[i]);
+    }
     out.push_back(0);
     out.push_back(to[i] - from[i]);
   }
@@ -280,21 +289,28 @@ Val f_is_bool(const Args& a, const std::string&) {
 Val f_is_integral(const Args& a, const std::string&) {
   return Val::boolean(is_integral(dtype_of(a[0])));
 }
+// Integers exactly: doubles cannot tell neighbours beyond 2 ** 53 apart.
+bool less(const Val& x, const Val& y) {
+  if (x.is_integer() && y.is_integer()) return x.v.v.i < y.v.v.i;
+  return number_value(x.v) < number_value(y.v);
+}
 // Of two numbers, or of one list of them: that which no other is before.
 template <typename Before>
 Val extreme(const Args& a, const std::string& w, Before before) {
-  if (a.size() == 2) return before(number_value(a[1].v), number_value(a[0].v)) ? a[1] : a[0];
+  if (a.size() == 2) return before(a[1], a[0]) ? a[1] : a[0];
   const Val& list = as_list(a[0], w);
   if (!list.size()) fail(RB_E_ARG, "%s: an empty list has no least or greatest entry", w.c_str());
   Val best = list.at(0);
   for (size_t i = 1; i < list.size(); ++i) {
     Val x = list.at(i);
-    if (before(number_value(x.v), number_value(best.v))) best = std::move(x);
+    if (before(x, best)) best = std::move(x);
   }
   return best;
 }
-Val f_min(const Args& a, const std::string& w) { return extreme(a, w, std::less<double>()); }
-Val f_max(const Args& a, const std::string& w) { return extreme(a, w, std::greater<double>()); }
+Val f_min(const Args& a, const std::string& w) { return extreme(a, w, less); }
+Val f_max(const Args& a, const std::string& w) {
+  return extreme(a, w, [](const Val& x, const Val& y) { return less(y, x); });
+}
 Val f_all(const Args& a, const std::string& w) {
   const auto items = ints(a[0], w);
   return Val::boolean(std::all_of(items.begin(), items.end(), [](int64_t i) { return i != 0; }));
@@ -439,6 +455,24 @@ Val exact(Operator op, const Val& x, const Val& y, const std::string& where) {
   return Val::integer(out);
 }
 
+template <class T>
+bool holds(Operator op, T a, T b) {
+  switch (op) {
+    case Operator::kEq:
+      return a == b;
+    case Operator::kNe:
+      return a != b;
+    case Operator::kLt:
+      return a < b;
+    case Operator::kLe:
+      return a <= b;
+    case Operator::kGt:
+      return a > b;
+    default:
+      return a >= b;
+  }
+}
+
 Val arithmetic(Operator op, const Val& x, const Val& y, const std::string& where) {
   const bool integers = x.is_integer() && y.is_integer();
   const double a = number_value(x.v), b = number_value(y.v);
@@ -455,6 +489,10 @@ Val arithmetic(Operator op, const Val& x, const Val& y, const std::string& where
     case Operator::kMod: {
       if (!integers || y.v.v.i == 0)
         fail(RB_E_INTERNAL, "%s: // and %% need integers", where.c_str());
+      if (y.v.v.i == -1) {  // the least int64 has no opposite
+        return op == Operator::kMod ? Val::integer(0)
+                                    : exact(Operator::kSub, Val::integer(0), x, where);
+      }
       const int64_t q = floor_div(x.v.v.i, y.v.v.i);
       return Val::integer(op == Operator::kMod ? x.v.v.i - q * y.v.v.i : q);
     }
@@ -464,18 +502,8 @@ Val arithmetic(Operator op, const Val& x, const Val& y, const std::string& where
       return Val::boolean(x.v.v.i && y.v.v.i);
     case Operator::kBitOr:
       return Val::boolean(x.v.v.i || y.v.v.i);
-    case Operator::kEq:
-      return Val::boolean(a == b);
-    case Operator::kNe:
-      return Val::boolean(a != b);
-    case Operator::kLt:
-      return Val::boolean(a < b);
-    case Operator::kLe:
-      return Val::boolean(a <= b);
-    case Operator::kGt:
-      return Val::boolean(a > b);
     default:
-      return Val::boolean(a >= b);
+      return Val::boolean(integers ? holds(op, x.v.v.i, y.v.v.i) : holds(op, a, b));
   }
 }
 
@@ -503,6 +531,7 @@ bool equal(const Val& x, const Val& y) {
   }
   if (x.tag() == RB_STR && y.tag() == RB_STR)
     return x.v.len == y.v.len && !std::memcmp(x.v.v.s, y.v.v.s, x.v.len);
+  if (x.is_integer() && y.is_integer()) return x.v.v.i == y.v.v.i;
   if (x.is_number() && y.is_number()) return number_value(x.v) == number_value(y.v);
   return x.tag() == y.tag() && x.v.v.i == y.v.v.i;
 }

@@ -56,8 +56,10 @@ bool is_dense(const RbTensor* t) {
 
 bool hazard(const Op& op, bool elementwise, const RbTensor* target, const RbValue* args,
             int nargs) {
-  const bool first_is_target = elementwise || op.info.kind == RB_KIND_INDEXING ||
-                               op.info.kind == RB_KIND_RANDOM || op.name == "index_put";
+  // Kernels of in-place operators find the first argument in the destination, except those of core
+  // signatures and compositions, which may read it while they write.
+  const bool first_is_target =
+      op.as_inplace && op.core.args.empty() && op.info.kind != RB_KIND_COMPOSITE;
   auto clash = [&](const RbTensor* t, int i) {
     if (!t || !may_overlap(t, target)) return false;
     const bool exact = same_geometry(t, target) && t->dtype_id == target->dtype_id;

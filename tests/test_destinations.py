@@ -1,0 +1,110 @@
+"""`out=`: on which device a destination may lie, and which memory it may share with what is read."""
+
+from typing import Any
+
+import pytest
+import rabbet
+from rabbet_testing.cases import Case, cases, op_names
+from rabbet_testing.judges.calls import REFUSALS, moved, results
+from rabbet_testing.judges.reference import has_out
+
+
+def first_case(op: str) -> tuple[Case, list[Any]]:
+    """The first call that the CPU takes, of any dtype, and its results."""
+    for dtype in (rabbet.float32, rabbet.int64):
+        for case in cases(op, dtype):
+            try:
+                return case, results(case)
+            except REFUSALS:
+                continue
+    raise LookupError(f"{op}: the CPU takes no example of its record")
+
+
+def write(case: Case, out: list[Any]) -> Any:
+    return rabbet.ops(case.op)(
+        *case.args, **case.kwargs, out=out[0] if len(out) == 1 else tuple(out)
+    )
+
+
+# Without a tensor among its arguments a call goes where its destination is.
+MAKERS = {"randperm", "tril_indices", "triu_indices"}
+
+
+@pytest.mark.parametrize("op", [n for n in op_names() if has_out(n) and n not in MAKERS])
+def test_a_destination_on_another_device_is_refused(op):
+    case, values = first_case(op)
+    far = [rabbet.empty(v.shape, dtype=v.dtype, device="meta") for v in values]
+    versions = [t._version for t in far]
+    with pytest.raises(rabbet.DeviceError, match=f"{op}.*meta.*cpu") as refused:
+        write(case, far)
+    assert "destination" in str(refused.value)
+    assert [t._version for t in far] == versions
+    here = [rabbet.full(v.shape, 7).to(v.dtype) for v in values]
+    try:
+        results(moved(case, "meta"))
+    except REFUSALS + (RuntimeError,):
+        return  # it needs the data
+    with pytest.raises(rabbet.DeviceError, match=f"{op}.*cpu.*meta"):
+        write(moved(case, "meta"), here)
+    assert all(rabbet.equal(t, rabbet.full(t.shape, 7).to(t.dtype)) for t in here)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **k: rabbet.zeros(2, **k),
+        lambda **k: rabbet.full((2,), 3.0, **k),
+        lambda **k: rabbet.arange(2.0, **k),
+        lambda **k: rabbet.linspace(0, 1, 2, **k),
+    ],
+)
+def test_a_factory_fills_its_destination_where_that_is(make):
+    out = rabbet.empty(2, device="meta")
+    assert make(out=out) is out and out.is_meta
+    assert make(out=out, device="meta") is out
+    for device, other in (("cpu", "meta"), ("meta", "cpu")):
+        with pytest.raises(rabbet.DeviceError, match=f"destination is on {device}.*on {other}"):
+            make(out=rabbet.empty(2, device=device), device=other)
+    assert make(out=rabbet.empty(2)).tolist() == make().tolist()
+
+
+def test_a_destination_without_elements_takes_no_other_device():
+    for device, other in (("cpu", "meta"), ("meta", "cpu")):
+        x, out = rabbet.ones(2, device=device), rabbet.empty(0, device=other)
+        with pytest.raises(rabbet.DeviceError, match=f"on {other}, but the result is on {device}"):
+            rabbet.add(x, x, out=out)
+        assert out.shape == (0,)
+
+
+# Calls that read other places than they write, from a tensor x that is their destination too.
+REORDERING = [
+    (rabbet.arange(6.0).reshape(3, 2), lambda x, out: rabbet.index_select(x, 0, rabbet.tensor([2, 1, 0]), out=out)),
+    (rabbet.arange(4.0), lambda x, out: rabbet.gather(x, 0, rabbet.tensor([3, 2, 1, 0]), out=out)),
+    (rabbet.tensor([3, 2, 0, 1]), lambda x, out: rabbet.gather(x, 0, x, out=out)),
+    (rabbet.arange(9.0).reshape(3, 3), lambda x, out: rabbet.gather(x, 1, rabbet.tensor([[2, 1, 0]] * 3), out=out)),
+    (rabbet.arange(4.0), lambda x, out: rabbet.flip(x, [0], out=out)),
+    (rabbet.arange(4.0), lambda x, out: rabbet.roll(x, 1, 0, out=out)),
+    (rabbet.arange(4.0), lambda x, out: rabbet.cat([x[2:], x[:2]], out=out)),
+    (rabbet.arange(9.0).reshape(3, 3), lambda x, out: rabbet.matmul(x, x, out=out)),
+    (rabbet.arange(9.0).reshape(3, 3), lambda x, out: rabbet.scatter(x, 0, rabbet.tensor([[2, 2, 2]]), x[:1], out=out)),
+    (rabbet.arange(4.0), lambda x, out: rabbet.index_add(x, 0, rabbet.tensor([3, 2]), x[:2], out=out)),
+    (rabbet.tensor([3.0, 1, 2]), lambda x, out: rabbet.sort(x, out=(out, rabbet.empty(3, dtype=rabbet.int64)))[0]),
+    (rabbet.arange(4.0), lambda x, out: rabbet.cumsum(x, 0, out=out)),
+    (rabbet.arange(9.0).reshape(3, 3), lambda x, out: rabbet.tril(x, out=out)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("x, call", REORDERING)
+def test_a_destination_that_is_read_too_gets_the_right_elements(x, call):
+    want = call(x.clone(), rabbet.empty(0, dtype=x.dtype)).tolist()
+    out = x.clone()
+    assert call(out, out).tolist() == want
+
+
+def test_writes_in_place_that_read_their_target_again():
+    x, places = rabbet.arange(4), rabbet.tensor([3, 2, 1, 0])
+    assert x.clone().index_put_((places,), x).tolist() == [3, 2, 1, 0]
+    for name in ("scatter_", "index_add_"):
+        t = x.clone()
+        want = getattr(t.clone(), name)(0, places, t.clone()).tolist()
+        assert getattr(t, name)(0, places, t).tolist() == want
