@@ -40,7 +40,7 @@ KEYWORDS = {
 
 
 def parameter(info: dict, spread: bool, numbers: bool) -> str:
-    """One parameter with its annotation and default; `spread` ints come one by one."""
+    """One parameter with its annotation and default; `spread` ints or tensors come one by one."""
     kind = TYPES[info["type"]]
     if info["choices"]:
         kind = f"_Literal[{', '.join(repr(choice) for choice in info['choices'])}]"
@@ -50,7 +50,7 @@ def parameter(info: dict, spread: bool, numbers: bool) -> str:
         kind = "_Sequence[_Tensor | None]"
     name = info["name"] + "_" if info["name"] in ("from", "lambda") else info["name"]
     if spread:
-        return f"*{name}: _int"
+        return f"*{name}: {'_Tensor' if info['type'] == 'Tensor[]' else '_int'}"
     if info["optional"]:
         kind += " | None"
     return f"{name}: {kind}" + (f" = {info['default']!r}" if info["has_default"] else "")
@@ -80,6 +80,7 @@ def parameters(info: dict, method: bool, inplace: bool) -> list[str]:
     alone = len(positional) == 1 if method else len(positional) - len(tensors[:1]) == 1
     last = positional[-1] if positional else None
     spreads = alone and not last["has_default"] and TYPES[last["type"]] == "_Ints"
+    spreads = spreads or (last is not None and f"*{last['name']}" in info["schema"])
     extra = [KEYWORDS["creation"]] if info["kind"] == "creation" else []
     extra += [KEYWORDS["format"]] if info["memory_format"] and not inplace else []
     extra += [KEYWORDS["out"]] if len(info["rets"]) == 1 and not (method or inplace) else []

@@ -78,4 +78,8 @@ print(rabbet.allclose(rabbet.ops.mine.bump(there, 3).cpu(), 3 * (-x * x).exp(), 
 
 
 def test_integers_run_the_formula(both):
-    both(lambda x: rabbet.addcmul(x, x, x + 2, value=3), RNG.integers(0, 9, 20).astype(np.int32), rtol=1e-6)
+    both(
+        lambda x: rabbet.addcmul(x, x, x + 2, value=3),
+        RNG.integers(0, 9, 20).astype(np.int32),
+        rtol=1e-6,
+    )
