@@ -9,6 +9,7 @@ from .._C import Tensor
 from .._functions import broadcast_shapes
 
 _ops = _C.op
+_MOST_PIECES = 2**24  # as in formulas
 
 
 def _need_some(op: str, tensors: Sequence[Tensor]) -> None:
@@ -48,6 +49,10 @@ def tensor_split_sections(input: Tensor, sections: int, dim: int) -> Sequence[Te
     if sections <= 0:
         raise _C.ArgumentError(
             f"tensor_split: the number of sections must be positive, got {sections}"
+        )
+    if sections > _MOST_PIECES:
+        raise _C.ArgumentError(
+            f"tensor_split: too many pieces: expected at most {_MOST_PIECES}, got {sections}"
         )
     n = input.size(dim)
     sizes = [n // sections + (i < n % sections) for i in range(sections)]
