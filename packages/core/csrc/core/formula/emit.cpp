@@ -4,6 +4,7 @@
 #include "formula/emit.h"
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 
 #include "formula/formula.h"
@@ -515,6 +516,32 @@ bool may_have_body(const Op& op) {
          !op.is_view() && !op.mutates;
 }
 
+bool mentions(const std::string& code, const std::string& name) {
+  const auto is_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  for (size_t at = code.find(name); at != std::string::npos; at = code.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    if ((at == 0 || !is_word(code[at - 1])) && (end == code.size() || !is_word(code[end])))
+      return true;
+  }
+  return false;
+}
+
+// A `let`, or a condition that the answers decide, may compute what nothing reads.
+void drop_unused(LoopBody& body) {
+  std::vector<std::string> kept;
+  for (auto s = body.statements.rbegin(); s != body.statements.rend(); ++s) {
+    const size_t equals = s->find(" = "), space = s->rfind(' ', equals - 1);
+    const std::string name = s->substr(space + 1, equals - space - 1);
+    const auto reads = [&](const std::string& code) { return mentions(code, name); };
+    if (name == body.result || std::any_of(kept.begin(), kept.end(), reads))
+      kept.push_back(std::move(*s));
+  }
+  body.statements.assign(std::make_move_iterator(kept.rbegin()),
+                         std::make_move_iterator(kept.rend()));
+}
+
 }  // namespace
 
 std::unique_ptr<Ways> Emission::explore(const Op& op, int argument, int32_t entry, EmitPath& path) {
@@ -527,6 +554,7 @@ std::unique_ptr<Ways> Emission::explore(const Op& op, int argument, int32_t entr
     if (result.kind != Symbol::kTensor) return nullptr;
     LoopBody& body = evaluation.body;
     body.result = result.text;
+    drop_unused(body);
     body.inputs = static_cast<int>(evaluation.inputs.size());
     body.numbers = static_cast<int>(evaluation.numbers.size());
     body.packs = body.heavy ? evaluation.packs() : +Primitive::kScalar;
