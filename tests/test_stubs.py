@@ -70,7 +70,7 @@ def test_the_namespace():
     stated = bound(stub(CORE / "__init__.pyi")) | bound(stub(CORE / "_ops.pyi")) - {"Methods"}
     stated |= {*rabbet._functions.__all__, *rabbet._random.__all__}
     modules = {"library", "serialization", *rabbet._OTHER_WHEELS, *rabbet._OWN_MODULES}
-    there = public(dir(rabbet)) | rabbet._FROM_AUTOGRAD | rabbet._FROM_AMP | {"default_generator"}
+    there = public(dir(rabbet)) | set(rabbet._HOMES) | {"default_generator"}
     there |= rabbet._FROM_STREAMS
     there -= {name for name in _C.op_names() if hidden(name) and name not in stated}
     assert stated - modules == there - modules

@@ -47,25 +47,43 @@ _OTHER_WHEELS = {
 }
 _OWN_MODULES = {"accelerator", "composite", "library", "serialization", "testing"}
 _FROM_STREAMS = {"Event", "Stream"}
-_FROM_AUTOGRAD = {
-    "no_grad",
-    "enable_grad",
-    "inference_mode",
-    "set_grad_enabled",
-    "is_grad_enabled",
-    "is_inference_mode_enabled",
-}
-_FROM_AMP = {
-    "autocast",
-    "autocast_decrement_nesting",
-    "autocast_increment_nesting",
-    "clear_autocast_cache",
-    "get_autocast_dtype",
-    "is_autocast_cache_enabled",
-    "is_autocast_enabled",
-    "set_autocast_cache_enabled",
-    "set_autocast_dtype",
-    "set_autocast_enabled",
+
+
+# The modules of names that are loaded when first used.
+_HOMES = {
+    **dict.fromkeys(
+        (
+            "no_grad",
+            "enable_grad",
+            "inference_mode",
+            "set_grad_enabled",
+            "is_grad_enabled",
+            "is_inference_mode_enabled",
+        ),
+        "autograd",
+    ),
+    **dict.fromkeys(
+        (
+            "autocast",
+            "autocast_decrement_nesting",
+            "autocast_increment_nesting",
+            "clear_autocast_cache",
+            "get_autocast_dtype",
+            "is_autocast_cache_enabled",
+            "is_autocast_enabled",
+            "set_autocast_cache_enabled",
+            "set_autocast_dtype",
+            "set_autocast_enabled",
+        ),
+        "amp",
+    ),
+    **dict.fromkeys(
+        (
+            "load",
+            "save",
+        ),
+        "serialization",
+    ),
 }
 
 
@@ -157,7 +175,6 @@ from . import _decompositions, _plugins  # noqa: E402
 from ._functions import *  # noqa: E402, F403
 from ._random import *  # noqa: E402, F403
 from ._tensor import install as _install  # noqa: E402
-from .serialization import load, save  # noqa: E402
 
 
 def _library() -> _ModuleType:
@@ -170,8 +187,8 @@ _plugins.install(_library)
 
 
 def __getattr__(name: str) -> object:
-    if name in _FROM_AUTOGRAD or name in _FROM_AMP:
-        value = getattr(_submodule("autograd" if name in _FROM_AUTOGRAD else "amp"), name)
+    if name in _HOMES:
+        value = getattr(_submodule(_HOMES[name]), name)
         globals()[name] = value
         return value
     if name in _FROM_STREAMS:
