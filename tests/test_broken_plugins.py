@@ -61,19 +61,26 @@ def missing_library(folder):
     return made
 
 
-def throws(folder):
-    source = """
+THROWS = """
 #include <stdexcept>
 #include "rabbet/plugin.hpp"
-static int32_t init(const RbHost* host, RbTxn*) {
+static int32_t init(const RbHost* host, RbTxn*) {{
   rb::host = host;
-  return rb::guarded([] { throw std::runtime_error("no board in slot 3"); });
-}
-static const RbPlugin plugin = {RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_NEEDED, 0, 0, "odd", "1.0",
-                                init, nullptr};
-extern "C" RB_EXPORT const RbPlugin* rabbet_plugin_v0() { return &plugin; }
+  {body}
+  return RB_OK;
+}}
+static const RbPlugin plugin = {{RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR, RB_ABI_MINOR, RB_ABI_NEEDED, 0, 0, "odd", "1.0",
+                                init, nullptr}};
+extern "C" RB_EXPORT const RbPlugin* rabbet_plugin_v0() {{ return &plugin; }}
 """
-    return compile_library(folder, "odd", source, language="cpp")
+ERROR = 'throw std::runtime_error("no board in slot 3");'
+OWN_RUNTIME = ("-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL")
+
+
+def throws(body, *flags):
+    return lambda folder: compile_library(
+        folder, "odd", THROWS.format(body=body), *flags, language="cpp"
+    )
 
 
 def no_library(folder):
@@ -122,7 +129,14 @@ NATIVE = {
     "init returns a code": Row(
         "load", "the board is not plugged in", AUTHORS,
         odd(init='(void)txn; return host->err_set(RB_E_DEVICE, "the board is not plugged in");')),
-    "init throws": Row("load", "no board in slot 3", AUTHORS, throws),
+    "init throws": Row(
+        "load", "no board in slot 3", AUTHORS, throws(f"return rb::guarded([] {{ {ERROR} }});")
+    ),
+    "init lets an exception through": Row("load", "no board in slot 3", AUTHORS, throws(ERROR)),
+    "init lets something through": Row("load", "unknown exception", AUTHORS, throws("throw 3;")),
+    "init lets an exception of its own runtime through": Row(
+        "load", "exception|no board in slot 3", AUTHORS, throws(ERROR, *OWN_RUNTIME)
+    ),
     "another schema": Row(
         "load", r"compiled against the schema\n  add\(Tensor a\) -> Tensor\nbut this core has\n  add\(Tensor input", UPGRADE,
         odd(extra=KERNEL, init='RbKernel k = kernel("add", "add(Tensor a) -> Tensor"); return host->add_kernel(txn, &k);')),

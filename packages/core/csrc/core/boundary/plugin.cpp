@@ -72,9 +72,22 @@ void retire_last() {
 
 thread_local RbTxn* running_init = nullptr;  // the transaction of the `init` that runs
 
+// A library that links an unwinder of its own finds core's handlers if core's unwinder is set up,
+// which the first exception does.
+void set_up_unwinder() {
+  try {
+    throw 0;
+  } catch (int) {
+  }
+}
+
 int32_t run_init(const RbPlugin& plugin, RbTxn& txn) {
+  set_up_unwinder();
   RbTxn* const outer = std::exchange(running_init, &txn);
-  const int32_t rc = plugin.init(&kHost, &txn);
+  // Also where the plugin lets an exception through.
+  const int32_t rc = guarded([&] {
+    if (const int32_t code = plugin.init(&kHost, &txn)) rethrow(code);
+  });
   running_init = outer;
   return rc;
 }
