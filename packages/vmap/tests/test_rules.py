@@ -5,9 +5,12 @@ That vmap is the loop for every record is L3 of the conformance kit.
 
 import warnings
 
+import numpy as np
 import pytest
 import rabbet
+from rabbet import library
 from rabbet._pytree import tree_map
+from rabbet.func import vmap
 from rabbet.vmap import _C
 from rabbet_testing.cases import Maker, differentiable_ops
 from rabbet_testing.compare import assert_close
@@ -128,3 +131,44 @@ def test_layouts_in_which_the_examples_are_not_in_front():
     inside = x.clone()
     rabbet.vmap(lambda a: a.add_(y).mul_(a), 0)(inside)
     assert_close(inside, (x + y) ** 2)
+
+
+# ---- operators of others that no rule fits
+
+
+def test_an_opaque_operator_without_results_runs_for_each_example():
+    seen = []
+
+    @library.op("rules::note(Tensor x) -> ()", kind="opaque")
+    def note(x):
+        seen.append(x.tolist())
+
+    with pytest.warns(UserWarning, match="rules::note.*once per example"):
+        vmap(lambda x: (note(x), x)[1])(rabbet.tensor([[1.0, 2], [3, 4]]))
+    assert seen == [[1, 2], [3, 4]]
+
+
+def test_what_it_writes_must_be_batched():
+    @library.op("rules::bump(Tensor(a!) x, Tensor y) -> ()", kind="opaque")
+    def bump(x, y):
+        x.add_(y)
+
+    with pytest.warns(UserWarning, match="once per example"):
+        x = rabbet.zeros(2, 3)
+        vmap(lambda x, y: (bump(x, y), x)[1], (0, None))(x, rabbet.ones(3))
+        assert x.tolist() == [[1, 1, 1], [1, 1, 1]]
+    with pytest.raises(RuntimeError, match="rules::bump: vmap: it writes to its argument 'x'"):
+        vmap(bump, (None, 0))(rabbet.zeros(3), rabbet.ones(2, 3))
+
+
+@pytest.mark.parametrize("dims", [(0, 0), (0, None), (None, 0), (1, 0)])
+def test_a_reduction_of_two_tensors(dims):
+    schema = "rules::dots(Tensor x, Tensor y, int[]? dim=None, bool keepdim=False) -> Tensor"
+    library.op(schema, kind="reduction")(lambda x, y, dim, keepdim: (x * y).sum(dim, keepdim))
+    x, y = rabbet.randn(2, 2, 3), rabbet.randn(2, 2, 3)
+    x, y = (t if d is not None else t[0] for t, d in zip((x, y), dims, strict=True))
+    both = [t.unbind(d) if d is not None else [t, t] for t, d in zip((x, y), dims, strict=True)]
+    for dim in (None, [0]):
+        made = vmap(lambda x, y, dim=dim: rabbet.ops.rules.dots(x, y, dim), dims)(x, y)
+        want = rabbet.stack([(a * b).sum(dim) for a, b in zip(*both, strict=True)])
+        assert np.allclose(made.numpy(), want.numpy(), atol=1e-6)

@@ -285,10 +285,27 @@ void movement(Call& c) {
 
 void decompose(Call& c) { rb::check(rb::host->decompose(c.c, c.args, c.nargs, c.rets, c.nrets)); }
 
+namespace {
+// Whether the operator writes to a list. A tensor that it writes must be batched: each example
+// writes to its own.
+bool writes_lists(const Call& c) {
+  for (int i = 0; i < c.nargs; ++i) {
+    const RbArgInfo& arg = rb::arg_info(c.info, i);
+    if (!(arg.flags & RB_ARG_MUTATED)) continue;
+    if (c.args[i].tag == RB_TENSORS) return true;
+    if (c.args[i].tag == RB_TENSOR && !c.mine(c.args[i])) {
+      rb::fail(RB_E_STATE, "%s: vmap: it writes to its argument '%s', which must be batched then",
+               c.info.name, arg.name);
+    }
+  }
+  return false;
+}
+}  // namespace
+
 void loop(Call& c) {
-  if (c.nrets == 0) return written_lists(c);
+  if (c.nrets == 0 && writes_lists(c)) return written_lists(c);
   announce_loop(c);
-  if (c.size() == 0) {
+  if (c.size() == 0 && c.nrets) {
     rb::fail(RB_E_NOTIMPL, "%s: vmap: there is no batching rule, and no example to run it on",
              c.info.name);
   }
@@ -304,6 +321,16 @@ void loop(Call& c) {
 }
 
 bool writes_directly(Rule rule) { return rule == aligned || rule == decompose || rule == random; }
+
+namespace {
+// Whether the first argument is the only one with tensors, and is one tensor.
+bool is_of_one_tensor(const Call& c) {
+  for (int i = 1; i < c.nargs; ++i) {
+    if (c.args[i].tag == RB_TENSOR || c.args[i].tag == RB_TENSORS) return false;
+  }
+  return c.args[0].tag == RB_TENSOR;
+}
+}  // namespace
 
 Rule derived_rule(const Call& c) {
   const RbOpInfo& info = c.info;
@@ -336,19 +363,21 @@ Rule derived_rule(const Call& c) {
     }
     return leading;
   }
-  if (flagged) return info.flags & RB_OP_HAS_DECOMP ? decompose : loop;
+  const bool decomposes = (info.flags & RB_OP_HAS_DECOMP) != 0;
+  const Rule without = decomposes ? decompose : loop;
+  if (flagged) return without;
   switch (info.kind) {
     case RB_KIND_REDUCTION:
-      return reduction;
+      return is_of_one_tensor(c) ? reduction : without;
     case RB_KIND_ALONG:
     case RB_KIND_INDEXING:
       return shifted;
     case RB_KIND_CREATION:
-      return info.flags & RB_OP_HAS_DECOMP ? decompose : shifted;
+      return decomposes ? decompose : shifted;
     case RB_KIND_MOVEMENT:
-      return movement;
+      return is_of_one_tensor(c) ? movement : without;
     default:
-      return info.flags & RB_OP_HAS_DECOMP ? decompose : loop;
+      return without;
   }
 }
 
