@@ -35,17 +35,6 @@ int32_t make_zeros(const RbMeta& like, Ref& out) {
 
 int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from) {
   RbTensor* g = grad.get();
-  if (!same_device(g, to)) {
-    if (g->ndim) {
-      return fail(RB_E_DEVICE, "%s: the gradient of shape %s is on another device than the tensor",
-                  name_of(from), rb::shape_text(g).c_str());
-    }
-    const RbValue args[2] = {tensor_value(g), device_of(to)};
-    Ref moved;
-    if (int32_t rc = call1(ops().to_device, args, 2, moved)) return rc;
-    grad = std::move(moved);
-    g = grad.get();
-  }
   if (!same_shape(g, to)) {
     bool reducible = g->ndim >= to.ndim;
     for (int i = 0; reducible && i < to.ndim; ++i) {
@@ -61,6 +50,17 @@ int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from) {
     Ref reduced;
     if (int32_t rc = call1(ops().sum_to, args, 2, reduced)) return rc;
     grad = std::move(reduced);
+    g = grad.get();
+  }
+  if (!same_device(g, to)) {  // a number may come from another device
+    if (g->ndim) {
+      return fail(RB_E_DEVICE, "%s: the gradient of shape %s is on another device than the tensor",
+                  name_of(from), rb::shape_text(g).c_str());
+    }
+    const RbValue args[2] = {tensor_value(g), device_of(to)};
+    Ref moved;
+    if (int32_t rc = call1(ops().to_device, args, 2, moved)) return rc;
+    grad = std::move(moved);
   }
   if (is_complex(grad.get()->dtype_id) && !is_complex(to.dtype_id)) {
     const RbValue arg = tensor_value(grad.get());

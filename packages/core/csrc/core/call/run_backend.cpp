@@ -275,6 +275,42 @@ void copy_between(const RbCall* c, const RbValue* args, RbValue* rets, int32_t n
   check(call(impl(c->op), here, 2, rets, nrets, c->flags & RB_CALL_OUT));
 }
 
+// Tensors without dimensions on the CPU are numbers to elementwise calls on another device: they go
+// there first. False if others are on different devices, too.
+bool run_beside_numbers(const RbCall* c, uint64_t backends, const RbValue* args, int nargs,
+                        RbValue* rets, int32_t nrets) {
+  const Op& op = *impl(c->op);
+  const int cpu = find_backend("cpu");
+  if (cpu < 0) return false;
+  const uint64_t others = backends & ~(uint64_t{1} << cpu);
+  const bool elementwise = op.info.kind == RB_KIND_ELEMENTWISE || op.info.kind == RB_KIND_COMPOSITE;
+  if (!elementwise || !(backends >> cpu & 1) || !others || others & (others - 1)) return false;
+  const int backend = __builtin_ctzll(others);
+  RbValue there[kMaxArgs];
+  TensorRef moved[kMaxArgs];
+  const RbTensor* first = nullptr;
+  for (int i = 0; i < nargs; ++i) {
+    there[i] = args[i];
+    if (args[i].tag == RB_TENSORS) return false;
+    if (args[i].tag != RB_TENSOR || args[i].v.t->backend == cpu) continue;
+    if (first && args[i].v.t->device.id != first->device.id) return false;
+    first = args[i].v.t;
+  }
+  if (!first) return false;
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag != RB_TENSOR || args[i].v.t->backend != cpu) continue;
+    const RbTensor* number = args[i].v.t;
+    if (number->ndim) return false;
+    moved[i] = TensorRef(
+        tensor_new(backend, first->device.id, number->dtype_id, 0, number->shape, nullptr));
+    if (backend != kMeta) copy_tensor(number, moved[i].get());
+    there[i] = value_tensor(moved[i].get());
+  }
+  const LayersOff layers_off(0);
+  check(call(&op, there, nargs, rets, nrets, c->flags));
+  return true;
+}
+
 void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   const Op& op = *impl(c->op);
   const uint64_t backends = c->keys[0] & kBackendMask;
@@ -282,7 +318,10 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
     fail(RB_E_ARG, "%s: too many arguments", op.name.c_str());
   if (is_mixed(backends, args, nargs)) {
     static const Op* const copy = find_op("copy");
-    if (&op != copy) fail_mixed(op, args, nargs);
+    if (&op != copy) {
+      if (run_beside_numbers(c, backends, args, nargs, rets, nrets)) return;
+      fail_mixed(op, args, nargs);
+    }
     const LayersOff layers_off(0);
     return copy_between(c, args, rets, nrets);
   }
