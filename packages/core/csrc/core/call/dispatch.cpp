@@ -16,6 +16,7 @@
 #include "rules/checks.h"
 #include "rules/infer.h"
 #include "tensor/dtype.h"
+#include "tensor/promotion.h"
 #include "thread/host_table.h"
 #include "thread/thread_state.h"
 
@@ -173,6 +174,15 @@ bool is_empty_list(const RbValue& v) { return v.tag == RB_INTS && v.len == 0; }
   });
 }
 
+// Whether an argument is there that `check_values` looks at.
+inline bool gives_values(const Op& op, const RbValue* args, int32_t nargs) {
+  for (uint64_t rest = op.fit_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i < nargs && is_number(args[i])) return true;
+  }
+  return op.choice_args || op.reduces_listed;
+}
+
 [[gnu::noinline]] int32_t check_values(const Op& op, const RbValue* args, int32_t nargs) {
   return guarded([&] {
     check_choices(op, args, nargs);
@@ -204,7 +214,7 @@ int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, in
     rets[0] = args[0];
     return RB_OK;
   }
-  if (__builtin_expect(op->checks_values, 0)) {
+  if (__builtin_expect(op->checks_values, 0) && gives_values(*op, args, nargs)) {
     if (op->reduces_listed && is_empty_list(args[op->dim_arg]))
       return call_decomposed(op, args, nargs, rets, nrets, flags);
     if (const int32_t rc = check_values(*op, args, nargs)) return rc;
