@@ -515,15 +515,15 @@ int32_t Run::apply_view_write(Node* n, Gradients& results) {
   RbTensor* g = n->grads[0];
   if (!g) return RB_OK;
   if (n->edges[1].fn) {
-    Ref part;
-    if (int32_t rc = host->view_replay(n->tensor, g, part.out())) return rc;
+    Ref part, whole = Ref::share(g);
+    if (int32_t rc = rb::replay_view(n->tensor, whole, part)) return rc;
     results[1] = part.take();
   }
   if (!n->edges[0].fn) return RB_OK;
   const RbValue arg = tensor_value(g);
   Ref rest, hole;
   if (int32_t rc = call1(ops().contiguous_clone, &arg, 1, rest)) return rc;
-  if (int32_t rc = host->view_replay(n->tensor, rest.get(), hole.out())) return rc;
+  if (int32_t rc = rb::replay_view(n->tensor, rest, hole)) return rc;
   const RbValue fill_args[2] = {tensor_value(hole), int_value(0)};
   RbValue out = tensor_value(hole.get());
   if (int32_t rc = host->call(ops().fill, fill_args, 2, &out, 1, RB_CALL_OUT)) return rc;

@@ -65,8 +65,11 @@ int32_t tangent_of(const RbTensor* t, RbTensor** out) {
   bool cut = false;
   RbTensor* base = base_of(t, &cut);
   if (cut || !base || !dual_of(base)->second) return RB_OK;
-  if (int32_t rc = host->view_replay(t, dual_of(base)->second, &d->second)) return rc;
-  *out = d->second;
+  Ref whole = Ref::share(dual_of(base)->second), part;
+  if (int32_t rc = rb::replay_view(t, whole, part)) return rc;
+  host->release(dual_of(base)->second);
+  dual_of(base)->second = whole.take();
+  *out = d->second = part.take();
   return RB_OK;
 }
 

@@ -73,9 +73,7 @@ PyObject* data_ptr(PyObject* s, PyObject*) {
   });
 }
 PyObject* storage_offset(PyObject* s, PyObject*) {
-  const Tensor* t = tensor_of(s);
-  const int64_t bytes = static_cast<char*>(t->data) - static_cast<char*>(t->storage->data);
-  return PyLong_FromLongLong(t->data ? bytes / dtype_info(t->dtype_id).itemsize : 0);
+  return PyLong_FromLongLong(offset_in_storage(*tensor_of(s)));
 }
 PyObject* storage_id(PyObject* s, PyObject*) { return PyLong_FromVoidPtr(tensor_of(s)->storage); }
 PyObject* storage_nbytes(PyObject* s, PyObject*) {

@@ -161,6 +161,22 @@ inline int32_t call1(const RbOp* op, const RbValue* args, int32_t nargs, Ref& ou
   return rc;
 }
 
+/// What made `view` out of its root, done to `root`. Views that name memory need it to lie as that
+/// of the view's own root does: then `root` becomes a copy that does.
+inline int32_t replay_view(const RbTensor* view, Ref& root, Ref& out) {
+  const int32_t rc = host->view_replay(view, root.get(), out.out());
+  if (rc != RB_E_NOTIMPL) return rc;
+  host->err_clear();
+  const RbTensor* first = view;
+  while (const RbTensor* up = host->view_parent(first)) first = up;
+  static const RbOp* const restrided = host->find_op("restrided");
+  const RbValue args[2] = {tensor_value(root), ints_value(first->strides, first->ndim)};
+  Ref laid_out;
+  if (const int32_t failed = call1(restrided, args, 2, laid_out)) return failed;
+  root = std::move(laid_out);
+  return host->view_replay(view, root.get(), out.out());
+}
+
 /// A shape as messages write it: "(2, 3)".
 inline std::string shape_text(int ndim, const int64_t* shape) {
   std::string text = "(";

@@ -93,12 +93,17 @@ def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tenso
     return _C.tensor(value, dtype or get_default_dtype(), device)
 
 
+def extent(size: Sequence[int], stride: Sequence[int]) -> int:
+    """Over how many elements of memory a tensor reaches, from its first one on."""
+    return 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
+
+
 def empty_strided(
     size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None
 ) -> Tensor:
     """Uninitialised, with the given strides in elements."""
-    extent = 1 + sum((s - 1) * t for s, t in zip(size, stride, strict=True)) if all(size) else 0
-    return _ops("empty")(extent, dtype=dtype, device=device).as_strided(size, stride)
+    memory = _ops("empty")(extent(size, stride), dtype=dtype, device=device)
+    return memory.as_strided(size, stride)
 
 
 # ---- queries

@@ -52,6 +52,12 @@ void t_rule(Call& c) {
 }
 void matrix_transpose(Call& c) { tensor(c, 0)->ndim < 2 ? c.refuse() : movement(c); }
 
+Dims with_first(int64_t first, const RbValue& rest) {
+  Dims all{first};
+  all.insert(all.end(), rest.v.is, rest.v.is + rest.len);
+  return all;
+}
+
 void as_strided(Call& c) {
   if (c.args[3].tag != RB_NONE) {
     rb::fail(RB_E_NOTIMPL,
@@ -60,10 +66,19 @@ void as_strided(Call& c) {
              c.info.name);
   }
   const Ref x = c.front(tensor(c, 0));
-  Dims size{c.size()}, stride{x->strides[0]};
-  size.insert(size.end(), c.args[1].v.is, c.args[1].v.is + c.args[1].len);
-  stride.insert(stride.end(), c.args[2].v.is, c.args[2].v.is + c.args[2].len);
+  const Dims size = with_first(c.size(), c.args[1]), stride = with_first(x->strides[0], c.args[2]);
   c.give(0, call(c.c->op, {tensor_value(x), list(size), list(stride), none_value()}), 0);
+}
+
+void strided_view(Call& c) {
+  const Ref x = c.front(tensor(c, 0));
+  const int64_t n = c.size(), step = x->strides[0];
+  const Dims size = with_first(n, c.args[1]), stride = with_first(step, c.args[2]);
+  const Dims input_size = with_first(n, c.args[4]), input_stride = with_first(step, c.args[5]);
+  c.give(0,
+         call(c.c->op, {tensor_value(x), list(size), list(stride), c.args[3], list(input_size),
+                        list(input_stride)}),
+         0);
 }
 
 void roll(Call& c) {
@@ -445,6 +460,7 @@ const Exact kRules[] = {{"t", t_rule},
                         {"new_empty", shifted},
                         {"mT", matrix_transpose},
                         {"as_strided", as_strided},
+                        {"strided_view", strided_view},
                         {"roll", roll},
                         {"matmul", matmul},
                         {"linear", linear},

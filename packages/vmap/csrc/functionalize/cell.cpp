@@ -221,13 +221,27 @@ Ref fresh(const Frame& f, Ref value, const Dims* strides) {
   return wrapper_of(f, holder.get(), 0, value);
 }
 
+// As many elements as as_strided(size, stride) of `t` reaches over; whether `t` has them is seen
+// later.
+Ref memory_for(const RbTensor* t, const RbValue* args) {
+  int64_t reach = 1;
+  for (uint32_t d = 0; d < std::min(args[1].len, args[2].len); ++d) {
+    int64_t far = 0;
+    if (__builtin_mul_overflow(args[1].v.is[d] - 1, args[2].v.is[d], &far) ||
+        __builtin_add_overflow(reach, std::max<int64_t>(far, 0), &reach))
+      break;  // refused by the operator
+  }
+  return geometry(t->dtype_id, {reach}, {1});
+}
+
 Ref view(const Frame& f, RbTensor* t, const RbOp* op, const RbValue* args, int32_t nargs) {
   Cell& cell = cell_of(t);
-  const Ref shown = geometry(t);
+  const bool names_memory = op == ops.as_strided || op == ops.strided_view;
+  const Ref shown = names_memory ? memory_for(t, args) : geometry(t);
   std::vector<RbValue> all(args, args + nargs);
   all[0] = tensor_value(shown);
   const int64_t here = cell.nodes[node_of(t)].offset;
-  if (op == ops.as_strided && all[3].tag != RB_NONE) all[3] = int_value(0);
+  if (names_memory && all[3].tag != RB_NONE) all[3] = int_value(0);
   RbValue ret = none_value();
   rb::check(below_all(kMeta, [&] { return rb::host->call(op, all.data(), nargs, &ret, 1, 0); }));
   const Ref seen(ret.v.t);
@@ -238,9 +252,10 @@ Ref view(const Frame& f, RbTensor* t, const RbOp* op, const RbValue* args, int32
       here + (static_cast<char*>(seen->data) - static_cast<char*>(shown->data)) / item_size(t);
   Ref parent = Ref::share(current(f, t));
   const Node& own = cell.nodes[node_of(t)];
-  if (op == ops.as_strided) {  // names memory, not elements
+  if (names_memory) {
     const Node& base = cell.nodes[cell.base];
-    n.offset = args[3].tag == RB_NONE ? here : args[3].v.i;
+    const bool absolute = op == ops.as_strided && args[3].tag != RB_NONE;
+    n.offset = absolute ? args[3].v.i : here + (args[3].tag == RB_NONE ? 0 : args[3].v.i);
     n.places = strided_positions(f, cell.value.get(), base, n.shape, n.strides, n.offset);
     n.parent = cell.base;
   } else if (own.places.get() && seen->dtype_id != t->dtype_id) {

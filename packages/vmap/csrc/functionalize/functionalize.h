@@ -50,7 +50,7 @@ struct Frame {
 };
 
 struct Operators {
-  const RbOp *reshape, *index, *index_put, *arange, *full, *add, *mul, *as_strided,
+  const RbOp *reshape, *index, *index_put, *arange, *full, *add, *mul, *as_strided, *strided_view,
       *as_strided_copy, *clone, *cast, *permute, *view;
 };
 extern Operators ops;

@@ -318,6 +318,7 @@ int32_t add(const RbHost* h, RbTxn* txn) {
                   h->find_op("add"),
                   h->find_op("mul"),
                   h->find_op("as_strided"),
+                  h->find_op("strided_view"),
                   h->find_op("as_strided_copy"),
                   h->find_op("contiguous_clone"),
                   h->find_op("cast"),

@@ -49,10 +49,9 @@ Dims strides_of(const RbTensor* t) { return Dims(t->strides, t->strides + t->ndi
 
 // Where `t`, a view of `root`, has its elements in it.
 Ref replayed(const Frame& f, RbTensor* t, RbTensor* root) {
-  const Ref counted = positions(f, root, shape_of(root));
-  RbTensor* out = nullptr;
-  rb::check(rb::host->view_replay(t, counted.get(), &out));
-  return lower(f, Ref(out).get());
+  Ref counted = positions(f, root, shape_of(root)), out;
+  rb::check(rb::replay_view(t, counted, out));
+  return lower(f, out.get());
 }
 
 // Aliases that view operators made of one tensor; differentiable and mapped as these operators are.

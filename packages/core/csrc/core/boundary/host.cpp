@@ -20,6 +20,7 @@
 #include "layer/saved_thread.h"
 #include "layer/transforms.h"
 #include "rules/infer.h"
+#include "rules/shape_rules.h"
 #include "tensor/dtype.h"
 #include "thread/error.h"
 #include "thread/host_table.h"
@@ -36,13 +37,29 @@ Tensor* view_root(const Tensor* t) {
   return root;
 }
 
+// A strided view names memory: it can be replayed where the elements lie in the same way.
+void check_layout(const RbTensor* t, const RbValue& size, const RbValue& strides) {
+  bool same = static_cast<uint32_t>(t->ndim) == size.len;
+  for (int d = 0; same && d < t->ndim; ++d) {
+    same = t->shape[d] == size.v.is[d] && (t->shape[d] < 2 || t->strides[d] == strides.v.is[d]);
+  }
+  if (same || !t->numel) return;
+  fail(RB_E_NOTIMPL,
+       "view_replay: the tensor was made by many views of a tensor with strides %s, and is to be "
+       "seen in one with strides %s; clone() it before",
+       shape_text(static_cast<int>(strides.len), strides.v.is).c_str(),
+       shape_text(t->ndim, t->strides).c_str());
+}
+
 TensorRef replay(const Tensor* t, Tensor* root) {
+  static const Op* const strided_view = find_op("strided_view");
   std::vector<const ViewRecord*> chain;  // innermost first
   for (const Tensor* at = t; at->view; at = at->view->parent) chain.push_back(at->view);
   TensorRef current = TensorRef::share(root);
   for (auto step = chain.rbegin(); step != chain.rend(); ++step) {
     std::vector<RbValue> args((*step)->args, (*step)->args + (*step)->nargs);
     args[0] = value_tensor(current.get());
+    if ((*step)->op == strided_view) check_layout(current.get(), args[4], args[5]);
     current = call1((*step)->op, args.data(), static_cast<int32_t>(args.size()));
   }
   return current;

@@ -116,11 +116,8 @@ TensorRef as_block(const RbTensor* t) {
   if (t->flags & RB_T_CONTIGUOUS) return TensorRef::share(const_cast<RbTensor*>(t));
   static const Op* const as_strided = find_op("as_strided");
   const int64_t size = t->numel, stride = 1;
-  RbValue args[3] = {value_tensor(const_cast<RbTensor*>(t)), value_none(), value_none()};
-  args[1].tag = args[2].tag = RB_INTS;
-  args[1].len = args[2].len = 1;
-  args[1].v.is = &size;
-  args[2].v.is = &stride;
+  const RbValue args[3] = {value_tensor(const_cast<RbTensor*>(t)), value_ints(&size, 1),
+                           value_ints(&stride, 1)};
   return call1(as_strided, args, 3);
 }
 

@@ -72,13 +72,36 @@ inline bool is_elementwise(const Op& op, const Handler& handler) {
 
 // ---- the ways to a result
 
+constexpr int kLongestChain = 16;  // of views of views
+
+// A view at the end of a long chain becomes a view of the chain's first tensor: others need not be
+// kept, and what asks how it was made need not go through them all.
+[[gnu::noinline]] void shorten_chain(Tensor* view) {
+  if (is_made_of_parts(view)) return;
+  static const Op* const strided_view = find_op("strided_view");
+  Tensor* first = view;
+  for (int links = view->view->depth; links; --links) first = first->view->parent;
+  if (is_made_of_parts(first) || first->storage != view->storage) return;
+  const int64_t bytes = static_cast<char*>(view->data) - static_cast<char*>(first->data);
+  const RbValue args[6] = {value_tensor(first),
+                           value_ints(view->shape, view->ndim),
+                           value_ints(view->strides, view->ndim),
+                           value_int(bytes / kDTypes[view->dtype_id].itemsize),
+                           value_ints(first->shape, first->ndim),
+                           value_ints(first->strides, first->ndim)};
+  const TensorRef hold = TensorRef::share(first);
+  replace_view_record(view, strided_view, args, 6);
+}
+
 void make_views(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbValue* rets) {
   if (op.has_checks()) check_arguments(op, args, nargs);
   if (c->flags & RB_CALL_OUT)
     fail(RB_E_ARG, "%s: a view has no in-place or out= form", op.name.c_str());
   Tensor* view = make_view(op, args, nargs);
-  if (!op.detached) set_view_record(view, &op, args, nargs);
   rets[0] = value_tensor(view);
+  if (op.detached) return;
+  set_view_record(view, &op, args, nargs);
+  if (__builtin_expect(view->view->depth > kLongestChain, 0)) shorten_chain(view);
 }
 
 // Destinations that hold part of the results: those that cannot be written directly are made.

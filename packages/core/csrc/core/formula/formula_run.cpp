@@ -323,10 +323,7 @@ Val FormulaRun::transposed(const Callee& callee, const Val& x) {
 Val FormulaRun::like_meta(const Callee& callee, const Val& x) {
   if (!callee.creator) fail("'" + callee.op->name + "' needs a value that was not saved");
   const RbMeta& meta = *x.v.v.meta;
-  RbValue args[3] = {value_none(), value_none(), value_none()};
-  args[0].tag = RB_INTS;
-  args[0].len = static_cast<uint32_t>(meta.ndim);
-  args[0].v.is = meta.shape;
+  RbValue args[3] = {value_ints(meta.shape, meta.ndim), value_none(), value_none()};
   args[1].tag = RB_DTYPE;
   args[1].v.i = meta.dtype_id;
   args[2].tag = RB_DEVICE;

@@ -80,10 +80,7 @@ Val Val::list(std::vector<Val> items) {
 }
 
 Val Val::shape_of(Val x, const int64_t* shape, int ndim) {
-  x.v = value_none();
-  x.v.tag = RB_INTS;
-  x.v.len = static_cast<uint32_t>(ndim);
-  x.v.v.is = shape;
+  x.v = value_ints(shape, ndim);
   return x;
 }
 
@@ -205,8 +202,7 @@ RbValue take_tensor(Val& x, const std::string& where) {
   if (x.is_tensor()) return value_tensor(x.take());
   if (x.is_number()) {
     static const Op* const full = find_op("full");
-    RbValue args[4] = {value_none(), x.v, value_none(), value_none()};
-    args[0].tag = RB_INTS;
+    const RbValue args[4] = {value_ints(nullptr, 0), x.v, value_none(), value_none()};
     return value_tensor(call1(full, args, 4).release_ownership());
   }
   fail(RB_E_INTERNAL, "%s: a formula gave no tensor", where.c_str());

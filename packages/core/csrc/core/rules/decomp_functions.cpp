@@ -16,17 +16,9 @@ namespace rabbet {
 
 namespace {
 
-RbValue ints_value(const int64_t* values, int n) {
-  RbValue v = value_none();
-  v.tag = RB_INTS;
-  v.len = static_cast<uint32_t>(n);
-  v.v.is = values;
-  return v;
-}
-
 TensorRef view(RbTensor* t, const int64_t* shape, int ndim) {
   static const Op* const op = find_op("view");
-  const RbValue args[2] = {value_tensor(t), ints_value(shape, ndim)};
+  const RbValue args[2] = {value_tensor(t), value_ints(shape, ndim)};
   return call1(op, args, 2);
 }
 
@@ -77,19 +69,59 @@ void repeat(const Op& op, const RbValue* args, int, RbValue* rets, int) {
   }
   static const Op* const reshape_op = find_op("reshape");
   static const Op* const clone = find_op("contiguous_clone");
-  const RbValue first[2] = {value_tensor(x), ints_value(apart, 2 * n)};
+  const RbValue first[2] = {value_tensor(x), value_ints(apart, 2 * n)};
   TensorRef spread = call1(reshape_op, first, 2);
-  const RbValue second[2] = {value_tensor(spread.get()), ints_value(pairs, 2 * n)};
+  const RbValue second[2] = {value_tensor(spread.get()), value_ints(pairs, 2 * n)};
   TensorRef tiled = call1(expand, second, 2);
   const TensorRef copy = row_major_clone(tiled.get());  // also where a view would do
   rets[0] = value_tensor(view(copy.get(), joined, n).release_ownership());
+}
+
+// The tensor in whose memory `t` lies, as far as wrappers lie there like what they wrap; null where
+// one does not.
+const RbTensor* innermost(const RbTensor* t) {
+  while (t->flags & RB_T_WRAPPER) {
+    const RbTensor* inner = static_cast<const RbWrap*>(t->ext)->inner;
+    if (inner->ndim != t->ndim || !std::equal(t->shape, t->shape + t->ndim, inner->shape) ||
+        !std::equal(t->strides, t->strides + t->ndim, inner->strides))
+      return nullptr;
+    t = inner;
+  }
+  return t->flags & RB_T_COMPOSITE ? nullptr : t;
+}
+
+// What the derivative asks about the input becomes part of the call.
+void as_strided(const Op& op, const RbValue* args, int, RbValue* rets, int) {
+  static const Op* const strided_view = find_op("strided_view");
+  RbTensor* x = args[0].v.t;
+  int64_t offset = 0;  // from the tensor's first element on
+  if (args[3].tag != RB_NONE) {
+    const RbTensor* inner = innermost(x);
+    if (!inner)
+      fail(RB_E_NOTIMPL,
+           "%s: a storage_offset counts from the start of a storage, which this tensor does not "
+           "have for itself; leave it out to begin at the tensor itself",
+           op.name.c_str());
+    if (args[3].v.i < 0)
+      fail(RB_E_ARG, "%s: storage_offset must not be negative, got %lld", op.name.c_str(),
+           (long long)args[3].v.i);
+    offset = args[3].v.i - offset_in_storage(*inner);
+  }
+  const RbValue all[6] = {args[0],
+                          args[1],
+                          args[2],
+                          value_int(offset),
+                          value_ints(x->shape, x->ndim),
+                          value_ints(x->strides, x->ndim)};
+  rets[0] = value_tensor(call1(strided_view, all, 6).release_ownership());
 }
 
 struct Entry {
   const char* name;
   DecompFn fn;
 };
-const Entry kFunctions[] = {{"reshape", reshape},
+const Entry kFunctions[] = {{"as_strided", as_strided},
+                            {"reshape", reshape},
                             {"contiguous", contiguous},
                             {"repeat", repeat},
                             {"recurrent_layer", recurrent_layer_decomp},

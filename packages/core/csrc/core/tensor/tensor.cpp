@@ -246,6 +246,27 @@ bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides) {
   return contiguous;
 }
 
+int64_t offset_in_storage(const RbTensor& t) {
+  if (!t.data) return 0;
+  return (static_cast<char*>(t.data) - static_cast<char*>(impl(&t)->storage->data)) /
+         kDTypes[t.dtype_id].itemsize;
+}
+
+namespace {
+// Over how many elements of memory a tensor reaches, from its first one on.
+int64_t reach(int ndim, const int64_t* shape, const int64_t* strides) {
+  int64_t n = 1;
+  for (int d = 0; d < ndim; ++d) {
+    int64_t far = 0;
+    if (shape[d] == 0) return 0;
+    if (__builtin_mul_overflow(shape[d] - 1, strides[d], &far) ||
+        __builtin_add_overflow(n, far, &n) || n > (1ll << 58))
+      fail(RB_E_OOM, "a tensor of these strides is too large: its memory overflows");
+  }
+  return n;
+}
+}  // namespace
+
 Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
                    const int64_t* strides) {
   const int64_t numel = count_quickly(ndim, shape);
@@ -263,7 +284,9 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
       return t;
     }
   } else if (backend == kMeta) {
-    init_storage(t, nullptr, 0, nullptr, nullptr, state);
+    const int64_t reached = strides ? reach(ndim, shape, strides) : numel;
+    init_storage(t, nullptr, static_cast<uint64_t>(reached) * kDTypes[dtype].itemsize, nullptr,
+                 nullptr, state);
     return t;
   }
   init_cached_storage(t, nbytes, state);
@@ -494,7 +517,10 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
   record->parent = impl(args[0].v.t);
   retain(record->parent);
   record->op = op;
-  record->nargs = nargs;
+  record->nargs = static_cast<uint16_t>(nargs);
+  const bool same_dtype = record->parent->dtype_id == t->dtype_id;
+  const int above = record->parent->view ? record->parent->view->depth : 0;
+  record->depth = same_dtype ? static_cast<uint16_t>(std::min(above + 1, UINT16_MAX)) : 0;
   record->bytes = fits ? 0 : static_cast<uint32_t>(head + lists);
   auto* ints = reinterpret_cast<int64_t*>(reinterpret_cast<char*>(record) + head);
   record->args[0] = value_none();
@@ -507,6 +533,26 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
   }
   t->view = record;
   t->flags |= RB_T_VIEW;
+}
+
+namespace {
+
+// Returns the parent, a reference that is now the caller's.
+Tensor* drop_view_record(Tensor* t, ThreadState& state) {
+  ViewRecord* record = t->view;
+  if (!record) return nullptr;
+  t->view = nullptr;
+  Tensor* parent = record->parent;
+  if (record->bytes) block_free(record, record->bytes, state);
+  return parent;
+}
+
+}  // namespace
+
+void replace_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
+  Tensor* parent = drop_view_record(t, thread_state());
+  set_view_record(t, op, args, nargs);
+  release(parent);
 }
 
 namespace {
@@ -536,12 +582,7 @@ void drop_slots(Tensor* t, ThreadState& state) {
   }
   if (is_made_of_parts(t)) drop_parts(t);
   if (t->shape != t->dims) free_dims(t, state);
-  ViewRecord* record = t->view;
-  if (!record) return nullptr;
-  t->view = nullptr;
-  Tensor* parent = record->parent;
-  if (record->bytes) block_free(record, record->bytes, state);
-  return parent;
+  return drop_view_record(t, state);
 }
 }  // namespace
 
@@ -603,6 +644,7 @@ MemoryCounts memory_counts(int backend) {
     total.storages += part.storages.load(std::memory_order_relaxed);
     total.bytes += part.bytes.load(std::memory_order_relaxed);
   }
+  if (backend == kMeta) total.bytes = 0;  // that much its tensors would have
   return total;
 }
 

@@ -33,7 +33,8 @@ struct Storage {
 struct ViewRecord {
   Tensor* parent;  // owned
   const Op* op;
-  int32_t nargs;
+  uint16_t nargs;
+  uint16_t depth;   // links above this one, up to where the dtype is another
   uint32_t bytes;   // of a block of its own; 0: it lies in the tensor
   RbValue args[1];  // args[0] is the place of the parent; lists follow the array
 };
@@ -166,8 +167,12 @@ Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, c
                      const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*));
 /// Make `t` refer to the memory, shape, dtype and device of `src`; its identity and slots stay.
 void tensor_set_data(Tensor* t, const RbTensor* src);
+/// The first element's place in the storage, in elements.
+int64_t offset_in_storage(const RbTensor& t);
 /// Attach the record that `t`, made by tensor_share, is the result of `op(args)` out of args[0].
 void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs);
+/// The same in place of the record that it has.
+void replace_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs);
 
 /// Drop what an owned value holds, and make it RB_NONE.
 void value_release(RbValue* v);
@@ -223,6 +228,14 @@ inline RbValue value_tensor(RbTensor* t) {
   v.tag = RB_TENSOR;
   v.len = 0;
   v.v.t = t;
+  return v;
+}
+/// Borrows the numbers.
+inline RbValue value_ints(const int64_t* values, int n) {
+  RbValue v;
+  v.tag = RB_INTS;
+  v.len = static_cast<uint32_t>(n);
+  v.v.is = values;
   return v;
 }
 

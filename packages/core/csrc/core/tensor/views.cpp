@@ -186,7 +186,8 @@ void diagonal(Geometry& g, const RbTensor& t, const RbValue* args) {
   ++g.ndim;
 }
 
-void as_strided(Geometry& g, const RbTensor& t, const RbValue* args) {
+void strided_view(Geometry& g, const RbTensor& t, const RbValue* args) {
+  const int64_t start = offset_in_storage(t) + args[3].v.i;
   const Storage& s = *impl(&t)->storage;
   const int64_t item = kDTypes[t.dtype_id].itemsize;
   const int ndim = static_cast<int>(args[1].len);
@@ -195,8 +196,6 @@ void as_strided(Geometry& g, const RbTensor& t, const RbValue* args) {
     fail(RB_E_ARG, "as_strided: size has %u entries and stride has %u, expected as many",
          args[1].len, args[2].len);
   }
-  const int64_t here = (static_cast<char*>(t.data) - static_cast<char*>(s.data)) / item;
-  const int64_t start = is_int(args[3]) ? args[3].v.i : here;
   if (start < 0)
     fail(RB_E_ARG, "as_strided: storage_offset must not be negative, got %lld", (long long)start);
   int64_t last = start;  // the farthest element
@@ -213,7 +212,7 @@ void as_strided(Geometry& g, const RbTensor& t, const RbValue* args) {
     beyond = beyond || (numel && (__builtin_mul_overflow(g.shape[i] - 1, g.strides[i], &reach) ||
                                   __builtin_add_overflow(last, reach, &last)));
   }
-  if (beyond || (numel && t.backend != 0 && static_cast<uint64_t>(last) >= s.nbytes / item)) {
+  if (beyond || (numel && static_cast<uint64_t>(last) >= s.nbytes / item)) {
     fail(RB_E_ARG,
          "as_strided: size %s with stride %s and offset %lld reaches beyond the storage of %llu "
          "elements",
@@ -221,7 +220,8 @@ void as_strided(Geometry& g, const RbTensor& t, const RbValue* args) {
          (unsigned long long)(s.nbytes / item));
   }
   g.ndim = ndim;
-  g.offset = numel ? start - here : 0;  // nothing is read: the address stays inside the storage
+  // Where nothing is read, the address stays inside the storage.
+  g.offset = numel ? start - offset_in_storage(t) : 0;
 }
 
 void same(Geometry&, const RbTensor&, const RbValue*) {}
@@ -285,7 +285,7 @@ const Rule kRules[] = {{"view", view_shape},
                        {"unsqueeze", unsqueeze},
                        {"squeeze", squeeze},
                        {"diagonal", diagonal},
-                       {"as_strided", as_strided},
+                       {"strided_view", strided_view},
                        {"detach", same},
                        {"view.dtype", view_dtype}};
 

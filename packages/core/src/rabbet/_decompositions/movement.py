@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .. import _C
 from .._C import Tensor
-from .._functions import broadcast_shapes
+from .._functions import broadcast_shapes, extent
 
 _ops = _C.op
 _MOST_PIECES = 2**24  # as in formulas
@@ -180,3 +180,51 @@ def diag(input: Tensor, diagonal: int) -> Tensor:
     n = input.numel() + abs(diagonal)
     empty = input.new_zeros([n, n])
     return _ops("diagonal_scatter")(empty, input, diagonal)
+
+
+def _may_overlap(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether no order of dimensions shows that each element has a place of its own."""
+    reach = 1
+    for step, n in sorted(zip(stride, size, strict=True)):
+        if n > 1 and step < reach:
+            return True
+        reach += (n - 1) * step
+    return False
+
+
+def _places(size: Sequence[int], stride: Sequence[int], offset: int, like: Tensor) -> Tensor:
+    """Where in memory each element lies, in row-major order."""
+    reach = _ops("arange")(offset, offset + extent(size, stride), device=like.device)
+    return reach.as_strided(size, stride).reshape(-1)
+
+
+def strided_scatter(
+    src: Tensor,
+    stride: Sequence[int],
+    offset: int,
+    input_size: Sequence[int],
+    input_stride: Sequence[int],
+) -> Tensor:
+    begin = min(offset, 0)
+    own = extent(input_size, input_stride)
+    memory = _ops("zeros")(
+        [max(own, offset + extent(src.shape, stride)) - begin], dtype=src.dtype, device=src.device
+    )
+    places = _places(src.shape, stride, offset - begin, src)
+    memory = _ops("index_add")(memory, 0, places, src.reshape(-1))[-begin:]
+    if _may_overlap(input_size, input_stride):
+        places = _places(input_size, input_stride, 0, src)
+        sharing = _ops("zeros")(memory.shape, dtype=src.dtype, device=src.device)
+        ones = _ops("ones")(places.shape, dtype=src.dtype, device=src.device)
+        memory = memory / _ops("index_add")(sharing, 0, places, ones)
+    return memory.as_strided(input_size, input_stride)
+
+
+def restrided(input: Tensor, stride: Sequence[int]) -> Tensor:
+    same = all(n < 2 or a == b for n, a, b in zip(input.shape, input.stride(), stride, strict=True))
+    if same or 0 in input.shape:
+        return input
+    memory = _ops("zeros")(extent(input.shape, stride), dtype=input.dtype, device=input.device)
+    places = _places(input.shape, stride, 0, input)
+    memory = _ops("index_put")(memory, [places], input.reshape(-1))
+    return memory.as_strided(input.shape, stride)

@@ -159,6 +159,13 @@ def _as_strided(input: Array, size: Any, stride: Any, storage_offset: int | None
     return flat[at]
 
 
+@defines("strided_view")
+def _strided_view(
+    input: Array, size: Any, stride: Any, offset: int, input_size: Any, input_stride: Any
+) -> Any:
+    return _as_strided(input, size, stride, offset)
+
+
 @defines("split")
 def _split(input: Array, split_size: int, dim: int) -> Any:
     return tuple(np.split(input, range(split_size, input.shape[dim], split_size), dim))
