@@ -162,6 +162,7 @@ void triangle_kernel(const rb::Args& a) {
 }
 
 void replace_part(const rb::Args& a, const View& part) {
+  check_dtype(a, a.tensor(1).dtype_id);
   const View src = view_of(a.tensor(1));
   bool same = src.ndim == part.ndim;
   for (int d = 0; same && d < src.ndim; ++d) same = src.shape[d] == part.shape[d];
@@ -173,7 +174,6 @@ void replace_part(const rb::Args& a, const View& part) {
 
 void slice_scatter_kernel(const rb::Args& a) {
   const View out = view_of(a.ret());
-  if (out.ndim == 0) rb::fail(RB_E_ARG, "slice_scatter: expected at least 1 dimension");
   const int dim = a.has(2) ? static_cast<int>(a.integer(2)) : 0;
   const int64_t size = out.shape[dim], step = a.has(5) ? a.integer(5) : 1;
   const auto bound = [&](int i, int64_t otherwise) {
@@ -181,9 +181,6 @@ void slice_scatter_kernel(const rb::Args& a) {
     if (v < 0) v += size;
     return std::clamp<int64_t>(v, 0, size);
   };
-  if (step <= 0)
-    rb::fail(RB_E_ARG, "slice_scatter: `step` must be positive, got %lld",
-             static_cast<long long>(step));
   const int64_t start = bound(3, 0), end = std::max(start, bound(4, size));
   replace_part(a, out.narrowed(dim, start, (end - start + step - 1) / step, step));
 }
@@ -193,10 +190,6 @@ void diagonal_scatter_kernel(const rb::Args& a) {
   const int64_t offset = a.has(2) ? a.integer(2) : 0;
   const int d1 = a.has(3) ? static_cast<int>(a.integer(3)) : 0;
   const int d2 = a.has(4) ? static_cast<int>(a.integer(4)) : 1;
-  if (out.ndim < 2 || d1 == d2) {
-    rb::fail(RB_E_ARG, "diagonal_scatter: expected two different dimensions of %d, got %d and %d",
-             out.ndim, d1, d2);
-  }
   const int64_t down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
   View part = out;
   part.data += (down * out.strides[d1] + right * out.strides[d2]) * out.item();

@@ -40,10 +40,11 @@ void run_to_device(const Op&, int, int, const RbValue* args, int, RbValue* rets)
   rets[0] = value_tensor(out.release_ownership());
 }
 
-void run_contiguous_clone(const Op&, int, int, const RbValue* args, int, RbValue* rets) {
+void run_contiguous_clone(const Op& op, int, int, const RbValue* args, int, RbValue* rets) {
   const RbTensor* src = args[0].v.t;
   int64_t strides[kMaxDims];
-  format_strides(static_cast<MemoryFormat>(args[1].v.i), src->ndim, src->shape, strides);
+  const MemoryFormat format = numbered_format(args[1].v.i, src->ndim, op.name.c_str());
+  format_strides(format, src->ndim, src->shape, strides);
   TensorRef out(
       tensor_new(src->backend, src->device.id, src->dtype_id, src->ndim, src->shape, strides));
   if (src->backend != kMeta) copy_tensor(src, out.get());

@@ -173,7 +173,69 @@ void arange(const Op& op, const RbValue* args, int, Inferred& out) {
   set(out.rets[0], {static_cast<int64_t>(count)});
 }
 
-const ShapeFunction kRules[] = {{"cat", cat}, {"pad", pad}, {"index", index}, {"arange", arange}};
+// ---- writes into a part of a tensor
+
+void set_like_input(const RbValue* args, Inferred& out) {
+  const RbTensor& x = *args[0].v.t;
+  out.rets[0].ndim = x.ndim;
+  std::copy(x.shape, x.shape + x.ndim, out.rets[0].shape);
+}
+
+// The source has the shape of the view that it is written to.
+void check_part(const Op& op, const char* view, const RbValue* args, int nargs,
+                const RbTensor& src) {
+  const TensorRef part(make_view(*find_op(view), args, nargs));
+  if (part->ndim == src.ndim && std::equal(src.shape, src.shape + src.ndim, part->shape)) return;
+  fail(RB_E_ARG, "%s: expected 'src' of shape %s, got %s", op.name.c_str(),
+       shape_text(part->ndim, part->shape).c_str(), shape_text(src.ndim, src.shape).c_str());
+}
+
+void slice_scatter(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor& x = *args[0].v.t;
+  if (x.ndim == 0) fail(RB_E_ARG, "%s: expected at least 1 dimension", op.name.c_str());
+  if (args[5].v.i <= 0)
+    fail(RB_E_ARG, "%s: 'step' must be positive, got %lld", op.name.c_str(),
+         (long long)args[5].v.i);
+  const RbValue slice[5] = {args[0], args[2], args[3], args[4], args[5]};
+  check_part(op, "slice", slice, 5, *args[1].v.t);
+  set_like_input(args, out);
+}
+
+void diagonal_scatter(const Op& op, const RbValue* args, int, Inferred& out) {
+  const RbTensor& x = *args[0].v.t;
+  if (x.ndim < 2 || args[3].v.i == args[4].v.i)
+    fail(RB_E_ARG, "%s: expected two different dimensions of %d, got %lld and %lld",
+         op.name.c_str(), x.ndim, (long long)args[3].v.i, (long long)args[4].v.i);
+  const RbValue diagonal[4] = {args[0], args[2], args[3], args[4]};
+  check_part(op, "diagonal", diagonal, 4, *args[1].v.t);
+  set_like_input(args, out);
+}
+
+void index_put(const Op& op, const RbValue* args, int nargs, Inferred& out) {
+  index(op, args, nargs, out);
+  const TensorSpec& places = out.rets[0];
+  if (args[2].tag == RB_TENSOR) {
+    // Leading dimensions of size 1 may be more than the places have.
+    const RbTensor& values = *args[2].v.t;
+    const int extra = values.ndim - places.ndim;
+    for (int k = 0; k < values.ndim; ++k) {
+      const int d = k - extra;
+      if (values.shape[k] == 1 || (d >= 0 && values.shape[k] == places.shape[d])) continue;
+      fail(RB_E_ARG, "%s: 'values' of shape %s do not broadcast to the indexed places of shape %s",
+           op.name.c_str(), shape_text(values.ndim, values.shape).c_str(),
+           shape_text(places.ndim, places.shape).c_str());
+    }
+  }
+  set_like_input(args, out);
+}
+
+const ShapeFunction kRules[] = {{"arange", arange},
+                                {"cat", cat},
+                                {"diagonal_scatter", diagonal_scatter},
+                                {"index", index},
+                                {"index_put", index_put},
+                                {"pad", pad},
+                                {"slice_scatter", slice_scatter}};
 
 }  // namespace
 

@@ -69,6 +69,17 @@ void check_memory_format(MemoryFormat format, int ndim, const int64_t* shape, co
        f.name, shape_text(ndim, shape).c_str());
 }
 
+MemoryFormat numbered_format(int64_t number, int ndim, const char* what) {
+  const auto format = static_cast<MemoryFormat>(number);
+  if (number < 0 || number >= kMemoryFormats || format == MemoryFormat::kPreserve)
+    fail(RB_E_ARG, "%s: %lld is no memory format to copy to", what, (long long)number);
+  const int rank = of(format).rank;
+  if (ndim < rank)
+    fail(RB_E_ARG, "%s: %s format orders %d dimensions, the tensor has %d", what, of(format).name,
+         rank, ndim);
+  return format;
+}
+
 void format_strides(MemoryFormat format, int ndim, const int64_t* shape, int64_t* strides) {
   const Format& f = of(format);
   const int front = ndim - f.rank;

@@ -10,6 +10,8 @@ constexpr int kMemoryFormats = 4;
 const char* memory_format_name(MemoryFormat format);
 /// Throw unless tensors of `ndim` dimensions can have `format`; `what` names the caller.
 void check_memory_format(MemoryFormat format, int ndim, const int64_t* shape, const char* what);
+/// The format of that number, for a tensor of at least as many dimensions as it orders.
+MemoryFormat numbered_format(int64_t number, int ndim, const char* what);
 /// Dense strides in `format`; dimensions in front of its 4 or 5 (a transform's) lie outside.
 void format_strides(MemoryFormat format, int ndim, const int64_t* shape, int64_t* strides);
 /// Whether the strides are those of `format`; strides of dimensions of size 1 do not matter.

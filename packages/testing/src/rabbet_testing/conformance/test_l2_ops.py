@@ -4,7 +4,7 @@ from rabbet import _C
 
 from rabbet_testing.cases import creation_names, op_names
 from rabbet_testing.conformance.plugin import subject_of
-from rabbet_testing.judges import bad_calls
+from rabbet_testing.judges import altered, bad_calls
 from rabbet_testing.judges.reference import Judgement, declared_dtypes, meaningful
 
 
@@ -28,6 +28,10 @@ def test_operator_agrees_with_the_reference(op, dtype, device, plugin, report):
 def test_bad_calls_are_refused(op, device, report):
     for note in bad_calls.judge(device, op):
         report.note(note)
+
+
+def test_the_meta_device_refuses_what_the_device_refuses(op, device):
+    altered.judge(device, op)
 
 
 def test_there_are_operators(device):

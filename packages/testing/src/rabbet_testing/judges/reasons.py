@@ -30,6 +30,7 @@ class Reason(enum.Enum):
     NO_EXAMPLE = (NOT_APPLICABLE, "no example of the record has a meaning here")
     NO_REFERENCE = (NOT_APPLICABLE, "the reference has no such call")
     NO_SUCH_FORM = (NOT_APPLICABLE, "the operator has no such form of call")
+    OF_VALUES = (NOT_APPLICABLE, "what is refused depends on the data")
     NOT_DIFFERENTIABLE = (NOT_APPLICABLE, "there is nothing to differentiate")
     NOT_BATCHED = (NOT_APPLICABLE, "no loop of calls stands for the batch")
     NO_POLICY = (NOT_APPLICABLE, "the operator has no autocast policy of its own")
