@@ -135,6 +135,15 @@ void index_put_kernel(const rb::Args& a) {
     }
     // Leading dimensions of size 1 may be more than the places have.
     int extra = values.ndim - adv.ndim;
+    for (int k = 0; k < values.ndim; ++k) {
+      const int d = k - extra;
+      if (values.shape[k] != 1 && (d < 0 || values.shape[k] != adv.shape[d])) {
+        rb::fail(RB_E_ARG,
+                 "index_put: `values` (size %lld at dimension %d) do not broadcast to the indexed "
+                 "places",
+                 static_cast<long long>(values.shape[k]), k);
+      }
+    }
     s.in[1] = static_cast<const char*>(values.data);
     for (int d = 0; d < adv.ndim; ++d) {
       const int k = d + extra;

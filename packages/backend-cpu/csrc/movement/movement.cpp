@@ -121,10 +121,29 @@ void triangle_kernel(const rb::Args& a) {
       });
 }
 
+void check_same_shape(const char* op, const View& part, const RbTensor& src) {
+  bool same = part.ndim == src.ndim;
+  for (int d = 0; same && d < part.ndim; ++d) same = part.shape[d] == src.shape[d];
+  if (same) return;
+  char expected[256] = "", got[256] = "";
+  size_t used = 0;
+  for (int d = 0; d < part.ndim && used < sizeof expected; ++d) {
+    used += std::snprintf(expected + used, sizeof expected - used, d ? ", %lld" : "%lld",
+                          static_cast<long long>(part.shape[d]));
+  }
+  used = 0;
+  for (int d = 0; d < src.ndim && used < sizeof got; ++d) {
+    used += std::snprintf(got + used, sizeof got - used, d ? ", %lld" : "%lld",
+                          static_cast<long long>(src.shape[d]));
+  }
+  rb::fail(RB_E_ARG, "%s: expected `src` of shape (%s), got (%s)", op, expected, got);
+}
+
 void slice_scatter_kernel(const rb::Args& a) {
   const RbTensor &x = a.tensor(0), &src = a.tensor(1);
   RbTensor& out = a.ret();
   const int dim = static_cast<int>(a.integer(2));
+  if (x.ndim == 0) rb::fail(RB_E_ARG, "slice_scatter: expected at least 1 dimension");
   const int64_t size = x.shape[dim];
   auto bound = [&](int i, int64_t otherwise) {
     int64_t v = a.has(i) ? a.integer(i) : otherwise;
@@ -133,7 +152,11 @@ void slice_scatter_kernel(const rb::Args& a) {
   };
   const int64_t start = bound(3, 0), end = std::max(start, bound(4, size)),
                 step = a.has(5) ? a.integer(5) : 1;
+  if (step <= 0)
+    rb::fail(RB_E_ARG, "slice_scatter: `step` must be positive, got %lld",
+             static_cast<long long>(step));
   const View part = narrowed(view_of(out), dim, start, (end - start + step - 1) / step, step);
+  check_same_shape("slice_scatter", part, src);
   copy_into_result(out, x);
   copy_view(part, view_of(src));
 }
@@ -145,6 +168,10 @@ void diagonal_scatter_kernel(const rb::Args& a) {
   const int d1 = static_cast<int>(a.has(3) ? a.integer(3) : 0),
             d2 = static_cast<int>(a.has(4) ? a.integer(4) : 1);
   const View v = view_of(out);
+  if (x.ndim < 2 || d1 == d2 || d1 >= x.ndim || d2 >= x.ndim) {
+    rb::fail(RB_E_ARG, "diagonal_scatter: expected two different dimensions of %d, got %d and %d",
+             x.ndim, d1, d2);
+  }
   View part = v;
   part.ndim = 0;
   for (int d = 0; d < v.ndim; ++d) {
@@ -157,6 +184,7 @@ void diagonal_scatter_kernel(const rb::Args& a) {
   if (n > 0) part.data += (down * v.strides[d1] + right * v.strides[d2]) * v.item();
   part.shape[part.ndim] = n;
   part.strides[part.ndim++] = v.strides[d1] + v.strides[d2];
+  check_same_shape("diagonal_scatter", part, src);
   copy_into_result(out, x);
   copy_view(part, view_of(src));
 }

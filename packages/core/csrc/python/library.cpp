@@ -110,6 +110,10 @@ int32_t load_decomp(const char* op, const char* family, const char* function) {
 }  // namespace
 
 void bind_library(py::module_& m) {
+  m.def(
+      "strict_functions", [](bool on) { return strict_functions.exchange(on); },
+      "Whether functions that fill their results are checked to do so; returns what was set "
+      "before.");
   m.def("add_ops", add_ops, py::arg("text"), py::arg("file"), py::arg("provider"),
         py::arg("replace") = false);
   m.def("set_decomp_loader", [](const py::object& f) {

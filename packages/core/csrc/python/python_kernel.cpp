@@ -1,5 +1,7 @@
 #include "python_kernel.h"
 
+#include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "call/dispatch.h"
@@ -9,10 +11,14 @@
 #include "errors.h"
 #include "layer/transforms.h"
 #include "rules/rule_functions.h"
+#include "rules/shape_rules.h"
+#include "tensor/dtype.h"
 #include "tensor_type.h"
 #include "thread/thread_state.h"
 
 namespace rabbet::python {
+
+std::atomic<bool> strict_functions{false};
 
 namespace {
 
@@ -113,6 +119,48 @@ bool shares_storage(const RbValue& v, const RbTensor* t) {
   return false;
 }
 
+// The arguments that the schema does not mark as written, and whether they were.
+class Untouched {
+ public:
+  Untouched(const Op& op, const RbValue* args, int32_t nargs) : op_(op), args_(args), n_(nargs) {
+    each([&](int i, uint32_t version) { before_[i] = version; });
+  }
+  void check() const {
+    each([&](int i, uint32_t version) {
+      if (before_[i] == version) return;
+      fail(RB_E_ARG,
+           "%s: the function wrote to its argument '%s', which the schema does not say: write to "
+           "a copy, or declare `Tensor(a!) %s`\n  %s",
+           op_.name.c_str(), op_.params[i].name, op_.params[i].name, op_.schema.c_str());
+    });
+  }
+
+ private:
+  template <class Body>
+  void each(Body&& body) const {
+    for (int32_t i = 0; i < n_ && i < kMaxArgs; ++i) {
+      if (args_[i].tag == RB_TENSOR && !(op_.params[i].flags & RB_ARG_MUTATED))
+        body(i, impl(args_[i].v.t)->storage->version.load(std::memory_order_relaxed));
+    }
+  }
+  static constexpr int kMaxArgs = RB_MAX_ARGS;
+  const Op& op_;
+  const RbValue* args_;
+  const int32_t n_;
+  mutable uint32_t before_[kMaxArgs];
+};
+
+// A view has the memory of its argument.
+void check_view(const Op& op, const RbTensor* t, const RbValue* args, int32_t nargs) {
+  if (!op.is_view() || !op.info.aliased_args || !t->numel || t->backend == kMeta) return;
+  const int i = __builtin_ctzll(op.info.aliased_args);
+  if (i >= nargs || t->level || is_made_of_parts(t) || shares_storage(args[i], t)) return;
+  fail(RB_E_ARG,
+       "%s: the result has memory of its own, but by the schema it is a view of '%s': return a "
+       "view, or declare `-> Tensor`\n  %s",
+       op.name.c_str(), op.params[i].name, op.schema.c_str());
+}
+
 void check_fresh(const Op& op, const RbTensor* t, const RbValue* args, int32_t nargs,
                  const RbValue* before, int nbefore) {
   if ((op.info.flags & (RB_OP_VIEW | RB_OP_MAYBE_VIEW)) || !t->numel) return;
@@ -166,6 +214,7 @@ struct Results {
     if (!is_tensor(o)) fail_result(op, expected, o);
     RbTensor* t = tensor_of(o);
     check_fresh(op, t, args, nargs, rets, done);
+    check_view(op, t, args, nargs);
     const uint64_t backends = call->keys[0] & ~kLayerMask;
     if (backends && !(backends >> t->backend & 1)) {
       fail(RB_E_DEVICE, "%s: the kernel for '%s' returned a tensor on '%s'", op.name.c_str(),
@@ -247,8 +296,10 @@ int32_t run_returning(void* self, const RbCall* call, const RbValue* args, int32
     for (int32_t i = 0; i < nargs; ++i) given.add(to_python(args[i], below));
     std::optional<InsideKernel> inside;
     if (below && (kind == Kind::kKernel || op.info.kind == RB_KIND_OPAQUE)) inside.emplace();
+    const Untouched untouched(op, args, nargs);
     Ref result(must(given.call(fn.get(), names.get())));
     inside.reset();
+    untouched.check();
     RbCall plain = *call;
     if (kind != Kind::kKernel) plain.keys[0] = 0;  // any device
     Results results{op, &plain, args, kind == Kind::kLayer ? 0 : nargs, rets};
@@ -261,6 +312,36 @@ int32_t run_returning(void* self, const RbCall* call, const RbValue* args, int32
     }
     results.kept = true;
   });
+}
+
+// ---- what a function that fills its results has not written (library.strict)
+
+constexpr unsigned char kUnwritten = 0xA5;
+
+bool is_plain_block(const RbValue& v) {
+  return v.tag == RB_TENSOR && has_host_memory(v.v.t->backend) &&
+         (v.v.t->flags & RB_T_CONTIGUOUS) && v.v.t->numel && !is_made_of_parts(v.v.t);
+}
+size_t bytes_of(const RbTensor* t) {
+  return static_cast<size_t>(t->numel) * dtype_info(t->dtype_id).itemsize;
+}
+void mark_unwritten(const RbValue* rets, int32_t nrets) {
+  for (int32_t i = 0; i < nrets; ++i) {
+    if (is_plain_block(rets[i])) std::memset(rets[i].v.t->data, kUnwritten, bytes_of(rets[i].v.t));
+  }
+}
+void check_written(const Op& op, const RbValue* rets, int32_t nrets) {
+  for (int32_t i = 0; i < nrets; ++i) {
+    if (!is_plain_block(rets[i])) continue;
+    const auto* data = static_cast<const unsigned char*>(rets[i].v.t->data);
+    const size_t n = bytes_of(rets[i].v.t);
+    if (std::any_of(data, data + n, [](unsigned char byte) { return byte != kUnwritten; }))
+      continue;
+    fail(RB_E_ARG,
+         "%s: the function wrote nothing to `out`: fill it (`out[...] = result`), an assignment to "
+         "the name does not",
+         op.name.c_str());
+  }
 }
 
 int32_t run_filling(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
@@ -283,7 +364,12 @@ int32_t run_filling(void* self, const RbCall* call, const RbValue* args, int32_t
       given.add(out.release());
     }
     const InsideKernel inside;
+    const Untouched untouched(op, args, nargs);
+    const bool strict = strict_functions.load(std::memory_order_relaxed);
+    if (strict) mark_unwritten(rets, nrets);
     const Ref result(must(given.call(fn.get(), names.get())));
+    untouched.check();
+    if (strict) check_written(op, rets, nrets);
     if (result.get() != Py_None && !is_tensor(result.get()) && !PyTuple_Check(result.get()))
       fail_result(op, "None: it fills `out`", result.get());
   });
@@ -371,6 +457,32 @@ void take_gradients(const Op& op, const Ref& result, RbValue* rets, int32_t nret
   for (int32_t i = 0; i < nrets; ++i) rets[i] = gradient(PyTuple_GET_ITEM(result.get(), i));
 }
 
+// A gradient has the shape of its argument, or that to which the argument was broadcast.
+void check_gradients(const Op& op, const RbValue* args, const RbValue* grads, int32_t nouts,
+                     RbValue* rets, int32_t nrets) {
+  const auto has_shape = [](const RbTensor* t, const RbValue& v) {
+    const bool is_tensor = v.tag == RB_TENSOR;
+    if (!is_tensor && v.tag != RB_META) return false;
+    const int ndim = is_tensor ? v.v.t->ndim : v.v.meta->ndim;
+    const int64_t* shape = is_tensor ? v.v.t->shape : v.v.meta->shape;
+    return t->ndim == ndim && std::equal(shape, shape + ndim, t->shape);
+  };
+  for (int32_t i = 0; i < nrets; ++i) {
+    if (rets[i].tag != RB_TENSOR || (args[i].tag != RB_TENSOR && args[i].tag != RB_META)) continue;
+    const RbTensor* t = rets[i].v.t;
+    if (has_shape(t, args[i])) continue;
+    if (std::any_of(grads, grads + nouts, [&](const RbValue& g) { return has_shape(t, g); }))
+      continue;
+    const std::string got = shape_text(t->ndim, t->shape);
+    const RbValue& v = args[i];
+    const std::string want = v.tag == RB_TENSOR ? shape_text(v.v.t->ndim, v.v.t->shape)
+                                                : shape_text(v.v.meta->ndim, v.v.meta->shape);
+    for (int32_t k = 0; k < nrets; ++k) value_release(&rets[k]);
+    fail(RB_E_ARG, "%s: its derivative gave '%s' a gradient of shape %s, expected %s",
+         op.name.c_str(), op.params[i].name, got.c_str(), want.c_str());
+  }
+}
+
 int32_t run_vjp_function(void* self, const RbCall* call, const RbValue* args, int32_t,
                          RbValue* rets, int32_t nrets) {
   const WithGil gil;
@@ -385,8 +497,10 @@ int32_t run_vjp_function(void* self, const RbCall* call, const RbValue* args, in
     given.add(wanted.release());
     given.add(values_tuple(args, nrets));
     given.add(values_tuple(args + nrets, nouts));
-    given.add(values_tuple(args + nrets + nouts, nouts));
+    const RbValue* grads = args + nrets + nouts;
+    given.add(values_tuple(grads, nouts));
     take_gradients(op, Ref(must(given.call(fn.get(), nullptr))), rets, nrets);
+    check_gradients(op, args, grads, nouts, rets, nrets);
   });
 }
 

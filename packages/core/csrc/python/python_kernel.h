@@ -1,11 +1,15 @@
 // Kernels and rules written in Python.
 #pragma once
+#include <atomic>
 #include <string>
 
 #include "boundary/registry.h"
 #include "ref.h"
 
 namespace rabbet::python {
+
+/// Whether what takes time is checked of functions, too: that they write to `out`.
+extern std::atomic<bool> strict_functions;
 
 /// A kernel (or rule, or layer's handler, by `target`) that calls `fn`. What `fn` is given:
 ///   a backend: the arguments; it returns the result (a tuple of them), or with `fills` takes the

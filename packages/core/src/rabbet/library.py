@@ -38,6 +38,7 @@ __all__ = [
     "require_layer",
     "require_ops",
     "shape",
+    "strict",
     "vjp",
 ]
 
@@ -612,6 +613,23 @@ def events(*, calls: bool = True, memory: bool = True) -> Iterator[list[dict[str
         found += some
 
 
+class strict:
+    """Check of functions in Python what takes time, too: that those with a parameter `out` write to it.
+
+    `strict()` and `strict(False)` set it for the process; as a context manager it is as before afterwards. The
+    other checks of what functions hand over always run; opcheck and the conformance kit are strict.
+    """
+
+    def __init__(self, mode: bool = True) -> None:
+        self._before = _C.strict_functions(bool(mode))
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        _C.strict_functions(self._before)
+
+
 def opcheck(
     op: str | Op,
     args: tuple[Any, ...],
@@ -639,4 +657,5 @@ def opcheck(
     """
     from ._opcheck import opcheck as checked
 
-    return checked(op, args, kwargs, test_utils, raise_exception, atol, rtol)
+    with strict():
+        return checked(op, args, kwargs, test_utils, raise_exception, atol, rtol)

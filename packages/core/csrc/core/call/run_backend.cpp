@@ -201,28 +201,53 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
 
 // Whether the record says what the results of a Python kernel are. (Those of plugins are trusted.)
 bool says_results(const Op& op) {
+  if (op.returns_list || op.is_view()) return false;
+  if (op.rules[kShapeRule].fn) return true;
   return op.shape_rule != ShapeRule::kData && op.shape_rule != ShapeRule::kKernel &&
-         !op.returns_list && !op.is_view() &&
          (op.info.kind != RB_KIND_COMPOSITE || !op.shape_text.empty());
 }
 
-void check_results(const Op& op, int backend, const Handler& handler, const RbValue* args,
-                   int nargs, const RbValue* results, int32_t nrets) {
-  Inferred inferred;
-  infer(op, args, nargs, inferred);
-  for (int32_t i = 0; i < nrets; ++i) {
-    const RbTensor& got = *results[i].v.t;
-    const TensorSpec& spec = inferred.rets[i];
-    const bool fits =
-        got.ndim == spec.ndim && !std::memcmp(got.shape, spec.shape, spec.ndim * sizeof(int64_t));
-    if (fits && got.dtype_id == spec.dtype) continue;
-    fail(fits ? RB_E_TYPE : RB_E_ARG,
-         "%s: the kernel for '%s' [%s] returned %s of shape %s and dtype %s; by the record it has "
-         "shape %s and dtype %s",
-         op.name.c_str(), backend_name(backend), handler.provider ? handler.provider : "?",
-         op.ret_names[i].c_str(), shape_text(got.ndim, got.shape).c_str(),
-         kDTypes[got.dtype_id].name, shape_text(spec.ndim, spec.shape).c_str(),
-         kDTypes[spec.dtype].name);
+bool takes_device(const Op& op) {
+  return std::any_of(op.params.begin(), op.params.end(),
+                     [](const Param& p) { return p.type == RB_A_DEVICE; });
+}
+
+// What a function in Python returned is what the record says, on the device of the arguments;
+// `whose()` names the function. Releases the results before it throws.
+template <class Whose>
+void check_results(const Op& op, Whose&& whose, const RbValue* args, int nargs, RbValue* results,
+                   int32_t nrets) {
+  const RbTensor* first = op.first_tensor >= 0 && args[op.first_tensor].tag == RB_TENSOR
+                              ? args[op.first_tensor].v.t
+                              : nullptr;
+  try {
+    Inferred inferred;
+    const bool said = says_results(op);
+    if (said) infer(op, args, nargs, inferred);
+    for (int32_t i = 0; i < nrets; ++i) {
+      if (results[i].tag != RB_TENSOR) continue;
+      const RbTensor& got = *results[i].v.t;
+      if (first && !takes_device(op) &&
+          (got.backend != first->backend || got.device.id != first->device.id))
+        fail(RB_E_DEVICE, "%s: %s returned %s on %s, but '%s' is on %s", op.name.c_str(),
+             whose().c_str(), op.ret_names[i].c_str(),
+             device_text(got.backend, got.device.id).c_str(), op.params[op.first_tensor].name,
+             device_text(first->backend, first->device.id).c_str());
+      if (!said) continue;
+      const TensorSpec& spec = inferred.rets[i];
+      const bool fits =
+          got.ndim == spec.ndim && !std::memcmp(got.shape, spec.shape, spec.ndim * sizeof(int64_t));
+      if (fits && got.dtype_id == spec.dtype) continue;
+      fail(
+          fits ? RB_E_TYPE : RB_E_ARG,
+          "%s: %s returned %s of shape %s and dtype %s; by the record it has shape %s and dtype %s",
+          op.name.c_str(), whose().c_str(), op.ret_names[i].c_str(),
+          shape_text(got.ndim, got.shape).c_str(), kDTypes[got.dtype_id].name,
+          shape_text(spec.ndim, spec.shape).c_str(), kDTypes[spec.dtype].name);
+    }
+  } catch (...) {
+    for (int32_t i = 0; i < nrets; ++i) value_release(&results[i]);
+    throw;
   }
 }
 
@@ -241,14 +266,14 @@ bool run_allocating(const RbCall* c, const Op& op, const Handler& handler, int b
   check_kernel_result(op, backend, handler, rc);
   check_given(op, handler.provider, results, nrets);
   if (op.mutates) bump_mutated(op, args, nargs);
-  if ((handler.flags & RB_K_NEEDS_GIL) && says_results(op)) {
-    try {
-      check_results(op, backend, handler, args, nargs, results, nrets);
-    } catch (...) {
-      for (int32_t i = 0; i < nrets; ++i) value_release(&results[i]);
-      throw;
-    }
-  }
+  if (handler.flags & RB_K_NEEDS_GIL)
+    check_results(
+        op,
+        [&] {
+          return std::string("the kernel for '") + backend_name(backend) + "' [" +
+                 (handler.provider ? handler.provider : "?") + "]";
+        },
+        args, nargs, results, nrets);
   if (c->flags & RB_CALL_OUT) {
     write_back(op, results, nrets, rets);
   } else {
@@ -487,6 +512,15 @@ void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, i
   run_decomp(op, a.values, nargs, rets, nrets);
 }
 
+void run_parts(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {
+  run_promoted(op, args, nargs, rets, nrets);
+  const char* provider = op.rules[kDecompRule].provider;
+  if (op.rules[kDecompRule].fn)
+    check_results(
+        op, [&] { return std::string("the function [") + (provider ? provider : "?") + "]"; }, args,
+        nargs, rets, nrets);
+}
+
 }  // namespace
 
 void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
@@ -499,10 +533,10 @@ void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* ret
   // What it is made of may take more than the operator does.
   validate(op, args, nargs);
   if (op.has_checks()) check_arguments(op, args, nargs);
-  if (!(c->flags & RB_CALL_OUT)) return run_promoted(op, args, nargs, rets, nrets);
+  if (!(c->flags & RB_CALL_OUT)) return run_parts(op, args, nargs, rets, nrets);
   RbValue results[kMaxRets];
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
-  run_promoted(op, args, nargs, results, nrets);
+  run_parts(op, args, nargs, results, nrets);
   static const Op* const copy = find_op("copy");
   for (int32_t i = 0; i < nrets; ++i) {
     TensorRef result(results[i].v.t);

@@ -161,6 +161,33 @@ void RecordParser::parameters(const std::string& text) {
   if (op_->params.size() > 31) error("more than 31 parameters");
 }
 
+namespace {
+// Whether the default value is of the parameter's type.
+bool takes_default(const Param& p) {
+  const uint32_t tag = p.default_value.tag;
+  const bool whole = tag == RB_INT, real = whole || tag == RB_FLOAT;
+  const bool none = tag == RB_NONE && (p.flags & RB_ARG_OPTIONAL);
+  switch (p.type) {
+    case RB_A_INT:
+    case RB_A_DIM:
+    case RB_A_NEWDIM:
+      return whole || none;
+    case RB_A_FLOAT:
+      return real || none;
+    case RB_A_SCALAR:
+      return real || tag == RB_BOOL || none;
+    case RB_A_BOOL:
+      return tag == RB_BOOL || none;
+    case RB_A_STR:
+      return tag == RB_STR || none;
+    case RB_A_TENSOR:
+      return tag == RB_NONE || real;
+    default:
+      return tag == RB_NONE || tag == RB_INTS;
+  }
+}
+}  // namespace
+
 Param RecordParser::parameter(const std::string& part) {
   Param p{};
   std::string text = part;
@@ -186,7 +213,12 @@ Param RecordParser::parameter(const std::string& part) {
   parameter_type(p, type, part);
   if (p.variadic && p.type != RB_A_TENSORS)
     error_at(part, "only Tensor[] can be given one by one, in '" + part + "'");
-  if (p.has_default) p.default_value = default_value(p);
+  if (p.has_default) {
+    p.default_value = default_value(p);
+    if (!takes_default(p))
+      error_at(part,
+               "the default value " + p.default_text + " of '" + p.name_text + "' is no " + type);
+  }
   return p;
 }
 
@@ -257,8 +289,12 @@ RbValue RecordParser::default_value(Param& p) {
   const bool is_list = p.type == RB_A_INTS || p.type == RB_A_DIMS || p.type == RB_A_SIZE;
   if (text[0] == '[' || is_list) {
     const std::string body = text[0] == '[' ? text.substr(1, text.size() - 2) : text;
-    for (const std::string& item : split(body, ','))
-      p.default_ints.push_back(std::atoll(item.c_str()));
+    for (const std::string& item : split(body, ',')) {
+      char* end = nullptr;
+      p.default_ints.push_back(std::strtoll(item.c_str(), &end, 10));
+      if (item.empty() || *end)
+        error_at(text, "cannot read the default value '" + text + "' of '" + p.name_text + "'");
+    }
     if (text[0] != '[') p.default_ints.resize(p.fixed_len ? p.fixed_len : 1, p.default_ints[0]);
     RbValue v = value_none();
     v.tag = RB_INTS;

@@ -73,6 +73,9 @@ def pytest_configure(config: pytest.Config) -> None:
         exclude = f"{both} exclude each other; " if asked else ""
         raise pytest.UsageError(f"rabbet_testing: {exclude}{USAGE}")
     levels = _levels(config.getoption("--level"))
+    from rabbet import library
+
+    library.strict()
     ((kind, name),) = asked.items()
     try:
         subject = FIND[kind](name)
