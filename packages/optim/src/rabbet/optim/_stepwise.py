@@ -22,6 +22,7 @@ class Stepwise(Optimizer):
     """
 
     _number_state = frozenset({"step"})
+    _at_least_zero: tuple[str, ...] = ("eps", "weight_decay")
     _fused: Callable[..., Any]  # the operator
 
     def __init__(
@@ -33,8 +34,9 @@ class Stepwise(Optimizer):
         fused: bool | None = None,
     ) -> None:
         check_lr(options["lr"])
-        check_at_least_zero(options["eps"], "Invalid epsilon value")
-        check_at_least_zero(options["weight_decay"], "Invalid weight_decay value")
+        for name in self._at_least_zero:
+            what = "epsilon" if name == "eps" else name
+            check_at_least_zero(options[name], f"Invalid {what} value")
         check_modes(foreach, fused, differentiable)
         super().__init__(params, {**options, "foreach": foreach, "differentiable": differentiable})
 
@@ -112,23 +114,25 @@ class Stepwise(Optimizer):
             self._step_one(group, param, grad, state)
             return
         # Complex numbers count as pairs of real ones.
-        parts = {n: _pair(v) if _is_complex(v) else v for n, v in state.items()}
-        both = _pair(param)
-        self._step_one(group, both, _pair(grad), parts)
-        param.copy_(_joined(both))
+        parts = {n: as_pair(v) if _is_complex(v) else v for n, v in state.items()}
+        both = as_pair(param)
+        self._step_one(group, both, as_pair(grad), parts)
+        param.copy_(from_pair(both))
         for name, value in parts.items():
-            state[name] = _joined(value) if _is_complex(state[name]) else value
+            state[name] = from_pair(value) if _is_complex(state[name]) else value
 
 
 def _is_complex(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_complex()
 
 
-def _pair(z: Tensor) -> Tensor:
+def as_pair(z: Tensor) -> Tensor:
+    """Real and imaginary parts of complex numbers, as the first dimension."""
     return rabbet.stack([rabbet.real(z), rabbet.imag(z)])
 
 
-def _joined(pair: Tensor) -> Tensor:
+def from_pair(pair: Tensor) -> Tensor:
+    """The complex numbers of such a pair."""
     return rabbet.complex(pair[0], pair[1])
 
 
