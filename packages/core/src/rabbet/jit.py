@@ -147,6 +147,7 @@ def isinstance(obj: Any, target_type: Any) -> bool:
 def _fits(obj: Any, kind: Any) -> bool:
     origin: Any = typing.get_origin(kind)
     args = typing.get_args(kind)
+    items: Any = obj
     if origin is None:
         return builtins.isinstance(obj, type(None) if kind is None else kind)
     if not builtins.isinstance(origin, type) or origin.__name__ == "UnionType":
@@ -154,7 +155,7 @@ def _fits(obj: Any, kind: Any) -> bool:
     if not builtins.isinstance(obj, origin):
         return False
     if origin is dict:
-        return all(_fits(k, args[0]) and _fits(v, args[1]) for k, v in obj.items())
+        return all(_fits(k, args[0]) and _fits(v, args[1]) for k, v in items.items())
     if origin is tuple:
-        return len(obj) == len(args) and all(map(_fits, obj, args))
-    return all(_fits(item, args[0]) for item in obj)
+        return len(items) == len(args) and all(map(_fits, items, args))
+    return all(_fits(item, args[0]) for item in items)
