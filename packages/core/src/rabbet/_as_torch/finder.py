@@ -4,7 +4,7 @@ import importlib.machinery
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -40,17 +40,6 @@ class _Loader:
         module.__spec__ = self._spec
 
 
-def _missing(path: str) -> Callable[[str], Any]:
-    """A module's `__getattr__` that says which torch name is missing."""
-
-    def __getattr__(name: str) -> Any:
-        if name.startswith("__"):  # protocols of the language ask for what may be missing
-            raise AttributeError(f"module '{path}' has no attribute '{name}'", name=name)
-        raise AttributeError(f"{path}.{name} is not in rabbet yet", name=name)
-
-    return __getattr__
-
-
 class Finder:
     """Finds `torch` and every `torch.*` in rabbet, before any other finder looks for PyTorch."""
 
@@ -66,7 +55,6 @@ class Finder:
             return None
         if module is None:
             return None
-        vars(module).setdefault("__getattr__", _missing(fullname))
         is_package = hasattr(module, "__path__")
         loader: Any = _Loader(module)
         return importlib.machinery.ModuleSpec(

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -37,6 +38,27 @@ def _is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
+def _missing(path: str) -> Callable[[str], Any]:
+    """A module's `__getattr__` that says which torch name is missing."""
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):  # protocols of the language ask for what may be missing
+            raise AttributeError(f"module '{path}' has no attribute '{name}'", name=name)
+        raise AttributeError(f"{path}.{name} is not in rabbet yet", name=name)
+
+    return __getattr__
+
+
+def _marked(module: ModuleType, path: str) -> ModuleType:
+    """Let errors of a module and of those below it that are imported name the torch name that is missing."""
+    prefix = f"{module.__name__}."
+    for name, other in [(module.__name__, module), *sys.modules.items()]:
+        if name == module.__name__ or name.startswith(prefix):
+            below = name.removeprefix(module.__name__)
+            vars(other).setdefault("__getattr__", _missing(f"torch.{path}{below}"))
+    return module
+
+
 def module_of(name: str) -> ModuleType | None:
     """The module that `torch.NAME` means, imported; None if there is none.
 
@@ -49,7 +71,7 @@ def module_of(name: str) -> ModuleType | None:
             return None
         ours = f"rabbet.{name}"
     try:
-        return importlib.import_module(ours)
+        return _marked(importlib.import_module(ours), name)
     except ModuleNotFoundError as error:
         # An object of rabbet may stand where PyTorch has a module, or the parent be no package.
         if error.name is None or not f"{ours}.".startswith(f"{error.name}."):
@@ -70,9 +92,11 @@ def attribute(name: str) -> Any:
         return module_of(name)
     if not _is_private(name):
         try:
-            return getattr(rabbet, name)
+            found = getattr(rabbet, name)
         except AttributeError:
             pass
+        else:
+            return _marked(found, name) if isinstance(found, ModuleType) else found
     elif name in (functions := importlib.import_module(_FUNCTIONS)).__all__:
         return getattr(functions, name)
     raise AttributeError(f"torch.{name} is not in rabbet yet", name=name, obj=rabbet)
