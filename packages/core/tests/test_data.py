@@ -501,5 +501,5 @@ def test_pinning_without_an_accelerator_warns():
 
 
 def test_num_workers_must_be_an_integer():
-    with pytest.raises(TypeError, match="num_workers must be an int, got 1.5"):
+    with pytest.raises(TypeError, match=r"num_workers must be an int, got 1\.5"):
         DataLoader(Squares(2), num_workers=1.5)

@@ -50,7 +50,7 @@ _OWN_MODULES = {
     "random", "return_types", "serialization", "storage", "testing", "torch_version", "types", "utils", "version",
 }  # fmt: skip
 _ABSENT_MODULES = {  # the tops of those in _absent.py, which refuse by name
-    "ao", "distributed", "export", "fx", "hub", "mps", "mtia", "onnx", "profiler", "quantization", "xpu",
+    "ao", "distributed", "export", "fx", "hub", "mps", "mtia", "multiprocessing", "onnx", "profiler", "quantization", "xpu",
 }  # fmt: skip
 # Names that load with the module that defines them.
 _LAZY = {
@@ -158,7 +158,7 @@ ops = _Ops()
 def _fill_namespace() -> None:
     scope = globals()
     for name in _C.op_names():
-        if not name.startswith("_"):
+        if not name.startswith("_") and name not in _OWN_MODULES:
             scope.setdefault(name, _C.op(name))
     for name in _C.dtype_names():
         scope[name] = getattr(_C, name)

@@ -4,7 +4,9 @@ A program may import them and ask whether they are available. What would do the 
 the reason. A name that stands in no table is missing, as in every module.
 """
 
+import contextlib
 import importlib.machinery
+import multiprocessing
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -31,6 +33,18 @@ _NO_QUANTIZATION = "rabbet has no quantization package yet"
 
 def _unchanged(function: Any) -> Any:
     return function
+
+
+class _RecordFunction(contextlib.ContextDecorator):
+    """Names a stretch of code for a profiler; without one it does nothing."""
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name = name
+
+    def __enter__(self) -> "_RecordFunction":
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
 
 
 def _no_device(name: str) -> Absent:
@@ -99,9 +113,17 @@ ABSENT: dict[str, Absent] = {
     "profiler": Absent(
         "rabbet has no profiler package yet",
         functions="schedule tensorboard_trace_handler",
-        classes="profile record_function",
+        classes="profile",
+        others={"record_function": _RecordFunction},
+    ),
+    "multiprocessing": Absent(
+        "rabbet shares no tensors among processes yet",
+        functions="spawn start_processes Process Pool Queue SimpleQueue get_context",
+        answers={"set_sharing_strategy": None, "get_all_sharing_strategies": set()},
+        others={"set_start_method": multiprocessing.set_start_method, "cpu_count": multiprocessing.cpu_count},
     ),
 }  # fmt: skip
+ABSENT["autograd.profiler"] = ABSENT["profiler"]
 ABSENT["quantization"] = ABSENT["ao.quantization"]
 
 

@@ -129,9 +129,8 @@ def set_num_interop_threads(num: int) -> None:
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """Ask to round tiny numbers to zero; False, as kernels keep them."""
-    _checked_bool("set_flush_denormal", "mode", mode)
-    return False
+    """Ask to round tiny numbers to zero, or not to; whether it is so: kernels keep them."""
+    return not _checked_bool("set_flush_denormal", "mode", mode)
 
 
 def set_warn_always(b: bool) -> None:

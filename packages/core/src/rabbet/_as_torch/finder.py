@@ -73,7 +73,7 @@ class Finder:
 def _getattr(name: str) -> Any:
     if name == "__all__":
         return [n for n in dir(rabbet) if not n.startswith("_")]
-    if name.startswith("__"):
+    if name.startswith("__") and name != "__config__":
         raise AttributeError(f"module 'torch' has no attribute '{name}'", name=name)
     value = attribute(name)
     if name != "default_generator":

@@ -44,6 +44,11 @@ def _missing(path: str) -> Callable[[str], Any]:
     def __getattr__(name: str) -> Any:
         if name.startswith("__"):  # protocols of the language ask for what may be missing
             raise AttributeError(f"module '{path}' has no attribute '{name}'", name=name)
+        below = module_of(
+            f"{path}.{name}".removeprefix("torch.")
+        )  # PyTorch imports most of its modules
+        if below is not None:
+            return below
         raise AttributeError(f"{path}.{name} is not in rabbet yet", name=name)
 
     return __getattr__

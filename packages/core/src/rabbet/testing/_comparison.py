@@ -33,8 +33,8 @@ class _Comparison:
         rtol, atol = options["rtol"], options["atol"]
         if (rtol is None) != (atol is None):
             raise ValueError(
-                "rtol and atol must both be specified or both be unspecified, got "
-                f"rtol={rtol} and atol={atol}"
+                "Both 'rtol' and 'atol' must be either specified or omitted, but got no "
+                f"{'rtol' if rtol is None else 'atol'}."
             )
         self.options = options
 
@@ -54,6 +54,10 @@ class _Comparison:
             return self._sequences(actual, expected, where)
         if isinstance(actual, Mapping) and isinstance(expected, Mapping):
             return self._mappings(actual, expected, where)
+        if _is_sequence(actual) != _is_sequence(expected):
+            raise TypeError(
+                f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
+            )
         if actual is None or expected is None:
             if actual is not expected:
                 self.fail(f"None mismatch: {actual} is not {expected}", where)
@@ -72,6 +76,9 @@ class _Comparison:
         if isinstance(value, Tensor):
             return value.detach()
         try:
+            if _is_number(value):  # exactly, whatever the default dtype
+                kinds = {float: _C.float64, complex: _C.complex128}
+                return _C.tensor(value, kinds.get(type(value)))
             return _C.as_tensor(value)
         except Exception:
             raise TypeError(
@@ -93,7 +100,7 @@ class _Comparison:
             self.fail(
                 "The keys of the mappings do not match:\n"
                 f"Missing keys in the actual mapping: [{', '.join(there)}]\n"
-                f"Missing keys in the expected mapping: [{', '.join(here)}]",
+                f"Additional keys in the actual mapping: [{', '.join(here)}]",
                 where,
             )
         for key in actual:
@@ -154,7 +161,8 @@ def _worst(values: Tensor, wrong: Tensor, bound: float, what: str) -> str:
     index.reverse()
     here = tuple(index)
     greatest = float(shown[here]) if here else float(shown)
-    return f"Greatest {what} difference: {greatest} at index {here} (up to {bound} allowed)"
+    allowed = f" (up to {bound} allowed)" if bound else ""
+    return f"Greatest {what} difference: {greatest} at index {here}{allowed}"
 
 
 def _mismatch(actual: Tensor, expected: Tensor, wrong: Tensor, rtol: float, atol: float) -> str:
