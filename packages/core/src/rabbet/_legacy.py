@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import rabbet
+
 from . import _C, _functions
 from ._C import Tensor
 
@@ -30,18 +32,17 @@ def new_legacy(dtype: Any, device: Any, args: tuple[Any, ...], what: str) -> Ten
     Raises:
         TypeError: for other arguments.
     """
-    empty = _C.op("empty")
     if not args:
-        return empty((0,), dtype=dtype, device=device)
+        return rabbet.empty((0,), dtype=dtype, device=device)
     if all(isinstance(a, int) and not isinstance(a, bool) for a in args):
-        return empty(args, dtype=dtype, device=device)
+        return rabbet.empty(args, dtype=dtype, device=device)
     if len(args) > 1:
         raise TypeError(
             f"{what}: expected sizes as integers, or one sequence or tensor, got {args!r}"
         )
     (data,) = args
     if isinstance(data, _C.Size):
-        return empty(tuple(data), dtype=dtype, device=device)
+        return rabbet.empty(tuple(data), dtype=dtype, device=device)
     if isinstance(data, Tensor):
         if data.dtype is not dtype:
             raise TypeError(f"{what}: expected a tensor of {dtype}, got {data.dtype}")

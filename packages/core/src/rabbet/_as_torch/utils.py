@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from .. import _C
+import rabbet
+
 from .._C import Tensor
 from ..utils.data._utils.errors import ExceptionWrapper
 
@@ -15,7 +16,7 @@ __all__ = [
 
 def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
     """All elements of the tensors in one vector."""
-    return _C.op("cat")([t.reshape(-1) for t in tensors])
+    return rabbet.cat([t.reshape(-1) for t in tensors])
 
 
 def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:

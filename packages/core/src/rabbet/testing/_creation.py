@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import rabbet
+
 from .. import _C
 from .._C import Tensor
 from .._functions import iinfo
@@ -43,10 +45,10 @@ def _drawn(shape: tuple[int, ...], dtype: _C.dtype, low: float, high: float) -> 
         return real.to(dtype) + imag.to(dtype) * 1j
     if dtype.is_floating_point:
         wide = _C.float64 if dtype is _C.float64 else _C.float32
-        made = _C.op("rand")(shape, dtype=wide) * (high - low) + low
+        made = rabbet.rand(shape, dtype=wide) * (high - low) + low
         return made.clamp(max=high).to(dtype)
     lowest, highest = -int(-low // 1), -int(-high // 1)
-    return _C.op("randint")(lowest, highest, shape, dtype=_C.int64).to(dtype)
+    return rabbet.randint(lowest, highest, shape, dtype=_C.int64).to(dtype)
 
 
 def make_tensor(
@@ -98,5 +100,5 @@ def make_tensor(
 
 def _spread(tensor: Tensor) -> Tensor:
     """The same elements as every second one of a larger tensor."""
-    wide = _C.op("stack")([tensor, tensor], -1).flatten(-2)
+    wide = rabbet.stack([tensor, tensor], -1).flatten(-2)
     return wide[..., ::2]

@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, cast
 
+import rabbet
+
 from ... import _C
 from ..._C import Generator, Tensor
 
@@ -201,7 +203,7 @@ def random_split(
                 )
     if sum(lengths) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
-    order = _C.op("randperm")(total, generator=generator or _C.default_generator("cpu")).tolist()
+    order = rabbet.randperm(total, generator=generator or _C.default_generator("cpu")).tolist()
     ends = itertools.accumulate(cast("Sequence[int]", lengths))
     return [
         Subset(dataset, order[end - int(n) : end]) for end, n in zip(ends, lengths, strict=True)

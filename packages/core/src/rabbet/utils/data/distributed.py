@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import rabbet
+
 from ... import _C
 from .sampler import Sampler
 
@@ -61,7 +63,7 @@ class DistributedSampler(Sampler[int]):
         if self.shuffle:
             generator = _C.Generator()
             generator.manual_seed(self.seed + self.epoch)
-            indices = _C.op("randperm")(count, generator=generator).tolist()
+            indices = rabbet.randperm(count, generator=generator).tolist()
         else:
             indices = list(range(count))
         if not self.drop_last and indices:

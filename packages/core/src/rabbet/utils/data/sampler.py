@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
+import rabbet
+
 from ... import _C
 from ..._C import Generator, Tensor
 
@@ -23,7 +25,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 def random_seed(generator: Generator | None = None) -> int:
     """A number to seed another generator with."""
-    return int(_C.op("empty")((), dtype=_C.int64).random_(generator=generator).item())
+    return int(rabbet.empty((), dtype=_C.int64).random_(generator=generator).item())
 
 
 def _is_count(value: Any) -> bool:
@@ -89,11 +91,11 @@ class RandomSampler(Sampler[int]):
         if self.replacement:
             for start in range(0, self.num_samples, self._CHUNK):
                 count = min(self._CHUNK, self.num_samples - start)
-                yield from _C.op("randint")(0, n, (count,), generator=generator).tolist()
+                yield from rabbet.randint(0, n, (count,), generator=generator).tolist()
             return
         left = self.num_samples
         while left > 0:
-            order = _C.op("randperm")(n, generator=generator).tolist()
+            order = rabbet.randperm(n, generator=generator).tolist()
             yield from order[:left]
             left -= n
 
@@ -109,7 +111,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in _C.op("randperm")(len(self.indices), generator=self.generator).tolist():
+        for i in rabbet.randperm(len(self.indices), generator=self.generator).tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -144,7 +146,7 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        drawn = _C.op("multinomial")(
+        drawn = rabbet.multinomial(
             self.weights, self.num_samples, self.replacement, generator=self.generator
         )
         yield from drawn.tolist()

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
+import rabbet
+
 from .... import _C
 from ...._C import Tensor
 
@@ -112,7 +114,7 @@ def collate(batch: Any, *, collate_fn_map: _Functions | None = None) -> Any:
 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -> Tensor:
     """Tensors of one shape, stacked."""
-    return _C.op("stack")(list(batch))
+    return rabbet.stack(list(batch))
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -> Any:
