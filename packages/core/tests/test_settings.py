@@ -402,7 +402,7 @@ def test_what_is_not_there_refuses_by_name():
 def test_the_tops_of_what_is_not_there_are_attributes():
     from rabbet._absent import ABSENT
 
-    tops = {name.split(".")[0] for name in ABSENT} - {"autograd", "utils"}
+    tops = {name.split(".")[0] for name in ABSENT} - {"autograd", "cuda", "utils"}
     assert tops == rabbet._ABSENT_MODULES
     assert rabbet.distributed.is_available() is False and rabbet.mps.is_available() is False
 
@@ -439,3 +439,18 @@ def test_variables_are_tensors():
     assert v.requires_grad and not x.requires_grad and v.data_ptr() == x.data_ptr()
     with pytest.raises(TypeError, match="Variable: expected a tensor, got int"):
         autograd.Variable(3)
+
+
+def test_names_of_symbols_and_autocast_by_device():
+    assert not isinstance(3, rabbet.SymInt)
+    with pytest.raises(NotImplementedError, match="SymInt: rabbet captures no graphs yet"):
+        rabbet.SymInt(3)
+    pytest.importorskip("rabbet.amp")
+    before = rabbet.get_autocast_cpu_dtype()
+    with rabbet.autocast("cpu"):
+        assert rabbet.is_autocast_cpu_enabled()
+    rabbet.set_autocast_cpu_dtype(rabbet.float16)
+    assert rabbet.get_autocast_cpu_dtype() is rabbet.float16
+    rabbet.set_autocast_cpu_dtype(before)
+    assert not rabbet.is_autocast_cpu_enabled()
+    assert rabbet.distributed.ReduceOp.SUM.name == "SUM" and rabbet.distributed.group.WORLD is None

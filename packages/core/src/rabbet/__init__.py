@@ -50,7 +50,7 @@ _OWN_MODULES = {
     "random", "return_types", "serialization", "storage", "testing", "torch_version", "types", "utils", "version",
 }  # fmt: skip
 _ABSENT_MODULES = {  # the tops of those in _absent.py, which refuse by name
-    "ao", "distributed", "export", "fx", "hub", "mps", "mtia", "multiprocessing", "onnx", "profiler", "quantization", "xpu",
+    "ao", "distributed", "export", "futures", "fx", "hub", "mps", "mtia", "multiprocessing", "onnx", "profiler", "quantization", "xpu",
 }  # fmt: skip
 # Names that load with the module that defines them.
 _LAZY = {
@@ -60,14 +60,17 @@ _LAZY = {
         "IntTensor", "LongTensor", "ShortTensor", "set_default_tensor_type",
     },
     "_settings": {
-        "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi", "get_default_device",
+        "SymBool", "SymFloat", "SymInt", "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi",
+        "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "get_default_device",
         "get_deterministic_debug_mode", "get_device_module", "get_float32_matmul_precision",
-        "get_num_interop_threads", "has_lapack", "has_mkl", "has_openmp", "has_spectral", "is_conj",
-        "is_deterministic_algorithms_warn_only_enabled", "is_distributed", "is_inference", "is_neg", "is_nonzero",
-        "is_same_size", "is_signed", "is_vulkan_available", "is_warn_always_enabled", "set_default_device",
-        "set_deterministic_debug_mode", "set_flush_denormal", "set_float32_matmul_precision",
-        "set_num_interop_threads", "set_warn_always", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
-        "sym_not", "typename", "use_deterministic_algorithms",
+        "get_num_interop_threads", "has_lapack", "has_mkl", "has_openmp", "has_spectral",
+        "is_autocast_cpu_enabled", "is_conj", "is_deterministic_algorithms_warn_only_enabled",
+        "is_distributed", "is_inference", "is_neg", "is_nonzero", "is_same_size", "is_signed",
+        "is_vulkan_available", "is_warn_always_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
+        "set_autocast_gpu_dtype", "set_default_device", "set_deterministic_debug_mode",
+        "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_warn_always",
+        "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "typename",
+        "use_deterministic_algorithms",
     },
     "_streams": {"Event", "Stream"},
     "compiler": {"compile"},

@@ -5,8 +5,11 @@ the reason. A name that stands in no table is missing, as in every module.
 """
 
 import contextlib
+import enum
 import importlib.machinery
 import multiprocessing
+import re
+import urllib.parse
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -33,6 +36,21 @@ _NO_QUANTIZATION = "rabbet has no quantization package yet"
 
 def _unchanged(function: Any) -> Any:
     return function
+
+
+# Constants that programs name where they define functions.
+ReduceOp = enum.Enum("ReduceOp", "SUM AVG PRODUCT MIN MAX BAND BOR BXOR PREMUL_SUM")
+ProfilerActivity = enum.Enum("ProfilerActivity", "CPU CUDA XPU MTIA")
+TrainingMode = enum.Enum("TrainingMode", "EVAL PRESERVE TRAINING", start=0)
+OperatorExportTypes = enum.Enum(
+    "OperatorExportTypes", "ONNX ONNX_ATEN ONNX_ATEN_FALLBACK ONNX_FALLTHROUGH", start=0
+)
+
+
+class _Group:
+    """The group of all processes, which there is none of."""
+
+    WORLD = None
 
 
 class _RecordFunction(contextlib.ContextDecorator):
@@ -66,12 +84,13 @@ ABSENT: dict[str, Absent] = {
         "all_gather_object all_to_all all_to_all_single broadcast broadcast_object_list barrier gather "
         "gather_object get_backend get_rank get_world_size get_process_group_ranks irecv isend monitored_barrier "
         "recv reduce reduce_scatter reduce_scatter_tensor scatter scatter_object_list send",
-        classes="ProcessGroup ReduceOp Store TCPStore FileStore HashStore Work",
+        classes="ProcessGroup Store TCPStore FileStore HashStore Work",
         answers={
             "is_available": False, "is_initialized": False, "is_nccl_available": False,
             "is_gloo_available": False, "is_mpi_available": False, "is_ucc_available": False,
             "is_torchelastic_launched": False,
         },
+        others={"ReduceOp": ReduceOp, "group": _Group},
     ),
     "fx": Absent(
         _NO_GRAPHS,
@@ -82,6 +101,7 @@ ABSENT: dict[str, Absent] = {
     "hub": Absent(
         _NETWORK,
         functions="download_url_to_file get_dir help list load load_state_dict_from_url set_dir",
+        others={"HASH_REGEX": re.compile(r"-([a-f0-9]*)\."), "urlparse": urllib.parse.urlparse},
     ),
     "utils.model_zoo": Absent(_NETWORK, functions="load_url"),
     "utils.cpp_extension": Absent(
@@ -95,10 +115,18 @@ ABSENT: dict[str, Absent] = {
         _NO_EXPORT,
         functions="export is_onnxrt_backend_supported register_custom_op_symbolic unregister_custom_op_symbolic",
         classes="ExportOptions ONNXProgram",
+        others={"OperatorExportTypes": OperatorExportTypes, "TrainingMode": TrainingMode},
         answers={"is_in_onnx_export": False},
     ),
     "export": Absent(
         _NO_EXPORT, functions="export load save register_dataclass", classes="Dim ExportedProgram"
+    ),
+    "futures": Absent(
+        "rabbet runs nothing in the background yet", functions="collect_all wait_all", classes="Future"
+    ),
+    "cuda.nvtx": Absent(
+        "there is no profiler of CUDA to mark ranges for",
+        functions="mark range range_end range_pop range_push range_start",
     ),
     "mps": _no_device("mps"),
     "mtia": _no_device("mtia"),
@@ -114,7 +142,7 @@ ABSENT: dict[str, Absent] = {
         "rabbet has no profiler package yet",
         functions="schedule tensorboard_trace_handler",
         classes="profile",
-        others={"record_function": _RecordFunction},
+        others={"record_function": _RecordFunction, "ProfilerActivity": ProfilerActivity},
     ),
     "multiprocessing": Absent(
         "rabbet shares no tensors among processes yet",

@@ -4,16 +4,20 @@ import warnings
 from types import ModuleType
 from typing import Any
 
+import rabbet
+
 from . import _C
 from ._C import Tensor
 
 __all__ = [
-    "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi", "get_default_device",
-    "get_deterministic_debug_mode", "get_device_module", "get_float32_matmul_precision",
-    "get_num_interop_threads", "has_lapack", "has_mkl", "has_openmp", "has_spectral", "is_conj",
+    "SymBool", "SymFloat", "SymInt", "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi",
+    "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "get_default_device", "get_deterministic_debug_mode",
+    "get_device_module", "get_float32_matmul_precision", "get_num_interop_threads", "has_lapack", "has_mkl",
+    "has_openmp", "has_spectral", "is_autocast_cpu_enabled", "is_conj",
     "is_deterministic_algorithms_warn_only_enabled", "is_distributed", "is_inference", "is_neg", "is_nonzero",
-    "is_same_size", "is_signed", "is_vulkan_available", "is_warn_always_enabled", "set_default_device",
-    "set_deterministic_debug_mode", "set_flush_denormal", "set_float32_matmul_precision",
+    "is_same_size", "is_signed", "is_vulkan_available", "is_warn_always_enabled", "set_autocast_cpu_dtype",
+    "set_autocast_cpu_enabled", "set_autocast_gpu_dtype", "set_default_device",
+    "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
     "set_num_interop_threads", "set_warn_always", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
     "sym_not", "typename", "use_deterministic_algorithms",
 ]  # fmt: skip
@@ -275,6 +279,62 @@ def sym_ite(b: bool, t: Any, f: Any) -> Any:
     """`t` if `b` holds, else `f`."""
     return t if b else f
 
+
+class _Symbol:
+    """A number that a tracer does not know yet: no object is one."""
+
+    def __init__(self, *args: Any) -> None:
+        raise _C.NotImplementedForError(
+            f"{type(self).__name__}: rabbet captures no graphs yet, sizes are numbers"
+        )
+
+
+class SymInt(_Symbol):
+    """An integer that a tracer does not know yet: no object is one."""
+
+
+class SymFloat(_Symbol):
+    """A float that a tracer does not know yet: no object is one."""
+
+
+class SymBool(_Symbol):
+    """A bool that a tracer does not know yet: no object is one."""
+
+
+# ---- autocast by device, under its older names
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """Whether autocast is on for the CPU."""
+    return bool(rabbet.is_autocast_enabled("cpu"))
+
+
+def get_autocast_cpu_dtype() -> _C.dtype:
+    """The dtype of autocast on the CPU."""
+    return rabbet.get_autocast_dtype("cpu")
+
+
+def get_autocast_gpu_dtype() -> _C.dtype:
+    """The dtype of autocast on CUDA devices."""
+    return rabbet.get_autocast_dtype("cuda")
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """Switch autocast on or off for the CPU."""
+    rabbet.set_autocast_enabled("cpu", enabled)
+
+
+def set_autocast_cpu_dtype(dtype: _C.dtype) -> None:
+    """Set the dtype of autocast on the CPU."""
+    rabbet.set_autocast_dtype("cpu", dtype)
+
+
+def set_autocast_gpu_dtype(dtype: _C.dtype) -> None:
+    """Set the dtype of autocast on CUDA devices."""
+    rabbet.set_autocast_dtype("cuda", dtype)
+
+
+# ---- warnings
 
 _said: set[str] = set()
 

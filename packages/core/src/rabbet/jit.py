@@ -14,7 +14,7 @@ from . import _C
 from ._settings import warn_once
 
 __all__ = [
-    "Attribute", "Error", "Final", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "annotate", "export",
+    "Attribute", "Error", "Final", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "export",
     "freeze", "fork", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load",
     "optimize_for_inference", "optimized_execution", "save", "script", "script_if_tracing", "script_method", "trace",
     "trace_module", "unused", "wait",
@@ -99,6 +99,18 @@ def export(fn: _T) -> _T:
 def unused(fn: _T) -> _T:
     """Mark a function that scripted code must not call."""
     return fn
+
+
+def _overload(fn: _T) -> _T:
+    """Mark a signature for the script compiler; eager code calls the function that follows."""
+    return fn
+
+
+_overload_method = _overload
+
+
+class TracerWarning(Warning):
+    """What a tracer warns of."""
 
 
 def interface(obj: _T) -> _T:

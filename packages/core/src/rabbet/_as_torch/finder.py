@@ -95,6 +95,7 @@ def _make_torch() -> ModuleType:
         __path__=[],
         __getattr__=_getattr,
         __dir__=_dir,
+        torch=module,
     )
     return module
 

@@ -4,13 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 from .._C import Tensor
+from .._settings import is_nonzero
 
-__all__ = ["_assert", "_check", "_check_index", "_check_not_implemented", "_check_type", "_check_value", "_is_all_true"]  # fmt: skip
+__all__ = ["_assert", "_assert_async", "_check", "_check_index", "_check_not_implemented", "_check_type", "_check_value", "_is_all_true"]  # fmt: skip
 
 
 def _assert(condition: Any, message: str) -> None:
     """A Python assert as a function."""
     assert condition, message
+
+
+def _assert_async(input: Tensor, assert_msg: str = "Expected Tensor to be nonzero") -> None:
+    """Raise RuntimeError unless the one element of a tensor is not zero."""
+    if not is_nonzero(input):
+        raise RuntimeError(assert_msg)
 
 
 def _raises(error: type[Exception], name: str) -> Callable[..., None]:

@@ -22,8 +22,8 @@ from .random import (
 
 __all__ = [
     "Event", "Stream", "amp", "current_device", "current_stream", "device", "device_count", "empty_cache",
-    "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "initial_seed",
-    "ipc_collect", "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all",
+    "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "initial_seed",
+    "ipc_collect", "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized", "manual_seed", "manual_seed_all",
     "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
     "memory_stats", "random", "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state",
     "set_rng_state_all", "stream", "synchronize",
@@ -57,6 +57,17 @@ def init() -> None:
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether the device computes with bfloat16."""
     return is_available()
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether work is recorded into a graph instead of run: graphs are captured elsewhere, by `accelerator.Graph`."""
+    return False
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """Major and minor number of what a device can do."""
+    found = accelerator.get_device_properties(_devices.checked("get_device_capability", device))
+    return int(found.major), int(found.minor)
 
 
 def current_device() -> int:
@@ -160,8 +171,8 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name == "amp":
-        return importlib.import_module("rabbet.cuda.amp")  # needs a wheel of its own
+    if name in ("amp", "nvtx"):  # the first needs a wheel of its own
+        return importlib.import_module(f"rabbet.cuda.{name}")
     if name in _legacy.NAMES:
         return _legacy.tensor_type(name, "cuda")
     raise AttributeError(f"module 'rabbet.cuda' has no attribute '{name}'", name=name)

@@ -152,7 +152,7 @@ class DataLoader(Generic[T_co]):
             collate_fn = default_collate if self._auto_collation else default_convert
         self.collate_fn = collate_fn
         self.persistent_workers = persistent_workers
-        self._kept: _Threaded | None = None
+        self._kept: _MultiProcessingDataLoaderIter | None = None
         self.__initialized = True
 
     def _sampler_for(self, shuffle: bool, generator: Generator | None) -> Sampler[Any]:
@@ -185,13 +185,17 @@ class DataLoader(Generic[T_co]):
         )
 
     def _get_iterator(self) -> Iterator[Any]:
-        return _InLoop(self) if self.num_workers == 0 else _Threaded(self)
+        return (
+            _SingleProcessDataLoaderIter(self)
+            if self.num_workers == 0
+            else _MultiProcessingDataLoaderIter(self)
+        )
 
     def __iter__(self) -> Iterator[Any]:
         if not (self.persistent_workers and self.num_workers):
             return self._get_iterator()
         if self._kept is None:
-            self._kept = _Threaded(self)
+            self._kept = _MultiProcessingDataLoaderIter(self)
         else:
             self._kept.restart(self)
         return self._kept
@@ -222,28 +226,37 @@ def _pinned(batch: Any) -> Any:
     return _pytree.tree_map(lambda x: x.pin_memory() if isinstance(x, Tensor) else x, batch)
 
 
-class _InLoop:
+class _BaseDataLoaderIter:
+    """One pass over the data."""
+
+    _loader: DataLoader[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """One pass over the data, made where it is read."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self._indices = iter(loader._index_sampler)
         self._pins = _pinning(loader)
         random_seed(loader.generator)  # PyTorch draws the workers' seed here, too
-        self._length = loader.__len__
+        self._loader = loader
         self._fetch = loader._fetcher(loader.dataset)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
 
     def __next__(self) -> Any:
         batch = self._fetch(next(self._indices))
         return _pinned(batch) if self._pins else batch
 
-    def __len__(self) -> int:
-        return self._length()
 
-
-class _Threaded:
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """One pass over the data, made ahead by threads; batches come in the order of their indices."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -313,9 +326,6 @@ class _Threaded:
             self._receive()
         return None
 
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
     def __next__(self) -> Any:
         while (number := self._next_number()) is not None:
             del self._owner[number]
@@ -329,6 +339,3 @@ class _Threaded:
         if not self._loader.persistent_workers:
             self._workers.stop()
         raise StopIteration
-
-    def __len__(self) -> int:
-        return len(self._loader)
