@@ -31,6 +31,7 @@ __all__ = [
     "detect_anomaly",
     "enable_grad",
     "forward_ad",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",
@@ -161,3 +162,6 @@ def rabbet_conformance_params(level: str) -> dict[str, Any]:
 
 
 module_imported(sys.modules[__name__])
+
+
+from . import functional  # noqa: E402  (uses `grad`)
