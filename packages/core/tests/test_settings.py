@@ -454,3 +454,24 @@ def test_names_of_symbols_and_autocast_by_device():
     rabbet.set_autocast_cpu_dtype(before)
     assert not rabbet.is_autocast_cpu_enabled()
     assert rabbet.distributed.ReduceOp.SUM.name == "SUM" and rabbet.distributed.group.WORLD is None
+
+
+@pytest.mark.parametrize(
+    "options, tensor, text",
+    [
+        ({}, lambda: rabbet.arange(2000), "tensor([   0,    1,    2,  ..., 1997, 1998, 1999])"),
+        ({}, lambda: rabbet.tensor([1 + 2j]), "tensor([1.+2.j])"),
+        ({"precision": 2}, lambda: rabbet.tensor([0.125, 3.0]), "tensor([0.12, 3.00])"),
+        ({"sci_mode": True}, lambda: rabbet.tensor([0.5]), "tensor([5.0000e-01])"),
+        ({"sci_mode": False}, lambda: rabbet.tensor([1e-5, 1e5]), "tensor([     0.0000, 100000.0000])"),
+        ({"threshold": 4, "edgeitems": 1}, lambda: rabbet.arange(9).reshape(3, 3), "tensor([[0,  ..., 2],\n        ...,\n        [6,  ..., 8]])"),
+        ({"linewidth": 20}, lambda: rabbet.arange(6), "tensor([0, 1, 2, 3,\n        4, 5])"),
+        ({"profile": "short"}, lambda: rabbet.tensor([0.125]), "tensor([0.12])"),
+    ],
+)  # fmt: skip
+def test_tensors_are_printed_as_torch_does(options, tensor, text):
+    rabbet.set_printoptions(**options)
+    try:
+        assert repr(tensor()) == text
+    finally:
+        rabbet.set_printoptions(profile="default", sci_mode=None)
