@@ -108,3 +108,21 @@ def test_calls_are_handed_to_what_overrides_them():
     with pytest.raises(TypeError, match=r"no implementation found for 'builtins\.len'"):
         handle_torch_function(len, [Mine()], ok=False)
     assert resolve_name(rabbet.add) == "rabbet.add"
+
+
+def test_tensors_are_grouped_by_device_and_dtype():
+    from rabbet.utils._foreach_utils import _group_tensors_by_device_and_dtype as group
+
+    a, b, c = rabbet.ones(1), rabbet.ones(1).double(), rabbet.ones(2)
+    groups = group([[a, b, c], [None, b, a]], with_indices=True)
+    cpu = rabbet.device("cpu")
+    assert list(groups) == [(cpu, rabbet.float32), (cpu, rabbet.float64)]
+    columns, places = groups[cpu, rabbet.float32]
+    assert (
+        places == [0, 2] and columns[0][0] is a and columns[0][1] is c and columns[1] == [None, a]
+    )
+    assert group([[a]])[cpu, rabbet.float32][1] == [] and group([]) == {}
+    with pytest.raises(RuntimeError, match="lists differ in length"):
+        group([[a], []])
+    with pytest.raises(RuntimeError, match="tensor 0 of the first list is None"):
+        group([[None]])

@@ -7,7 +7,7 @@ __path__ = _extend_path(__path__, __name__)  # other wheels may bring parts
 
 __all__ = ["collect_env", "data", "dlpack", "model_zoo", "tensorboard"]
 
-_SUBMODULES = {*__all__, "_pytree", "cpp_extension"}
+_SUBMODULES = {*__all__, "_foreach_utils", "_pytree", "cpp_extension"}
 
 
 def __getattr__(name: str) -> _ModuleType:
