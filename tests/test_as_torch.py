@@ -290,3 +290,35 @@ def test_versions_take_tuples_and_compare_other_texts_as_texts():
         False, True, hash("2.13.0+rabbet"),
     )  # fmt: skip
     assert isinstance(version, str) and os.path.join("a", version)
+
+
+def test_a_missing_wheel_is_named():
+    lines = in_torch("""
+import sys
+sys.modules['rabbet.nn'] = None  # as if it were not installed
+import torch
+for code in ('import torch.nn', 'torch.nn', 'from torch import nn'):
+    try:
+        exec(code)
+    except ImportError as error:
+        print(error)
+""")
+    assert lines == ["rabbet.nn needs the wheel 'rabbet-nn': pip install rabbet-nn"] * 3
+
+
+def test_submodules_need_no_import_of_their_own():
+    assert in_torch("""
+import torch
+torch.nn.utils.parameters_to_vector, torch.optim.lr_scheduler.StepLR, torch.utils.data.DataLoader
+torch.autograd.profiler.record_function, torch.cuda.amp.GradScaler, torch.cuda.nvtx, torch.backends.cudnn.enabled
+torch.utils.model_zoo, torch.ao.quantization, torch.torch.Tensor, torch.__config__.show()
+print(torch.autograd.functional.jacobian(torch.sin, torch.zeros(2)).tolist())
+""") == ["[[1.0, 0.0], [0.0, 1.0]]"]  # fmt: skip
+
+
+def test_unpickled_tensors_and_dataloaders_live_under_both_names():
+    assert in_torch("""
+import pickle, torch, torch.utils.data as data
+subset = pickle.loads(pickle.dumps(data.Subset(range(5), [1, 3])))
+print(type(subset) is data.Subset, pickle.loads(pickle.dumps(torch.ones(2))).tolist(), torch.zeros(1).type())
+""") == ["True [1.0, 1.0] torch.FloatTensor"]  # fmt: skip
