@@ -295,7 +295,8 @@ def test_versions_take_tuples_and_compare_other_texts_as_texts():
 def test_a_missing_wheel_is_named():
     lines = in_torch("""
 import sys
-sys.modules['rabbet.nn'] = None  # as if it were not installed
+sys.modules['rabbet.nn'] = sys.modules['rabbet.utils.none'] = None  # as if they were not installed
+import torch.utils
 import torch
 for code in ('import torch.nn', 'torch.nn', 'from torch import nn'):
     try:

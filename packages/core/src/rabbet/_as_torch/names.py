@@ -58,7 +58,10 @@ def _marked(module: ModuleType, path: str) -> ModuleType:
     """Let errors of a module and of those below it that are imported name the torch name that is missing."""
     prefix = f"{module.__name__}."
     for name, other in [(module.__name__, module), *sys.modules.items()]:
-        if name == module.__name__ or name.startswith(prefix):
+        is_below = name == module.__name__ or name.startswith(prefix)
+        if is_below and isinstance(
+            other, ModuleType
+        ):  # None stands for a module that must not load
             below = name.removeprefix(module.__name__)
             vars(other).setdefault("__getattr__", _missing(f"torch.{path}{below}"))
     return module
