@@ -15,12 +15,16 @@ RARE = "most programs never need it, and `import rabbet` must be fast"
 PLUGIN = "imports pluggy, which only plugins with hooks need"
 CASES = "pytest imports the kit's plugin before the options are known"
 IN_FUNCTIONS = {
+    ("rabbet.__main__", "rabbet._as_torch.run"): RARE,
     ("rabbet.__main__", "rabbet._doctor"): RARE,
     ("rabbet.__main__", "rabbet._emit"): RARE,
     ("rabbet.__main__", "rabbet._new_plugin"): RARE,
+    ("rabbet._as_torch.c_nn", "rabbet.nn.functional"): OPTIONAL,
+    ("rabbet._as_torch.run", "rabbet._as_torch.scan"): RARE,
     ("rabbet._doctor", "rabbet._doctor_text"): RARE,
     ("rabbet._doctor", "rabbet._hookspecs"): PLUGIN,
     ("rabbet._functions", "rabbet._printing"): RARE,
+    ("rabbet._legacy", "rabbet._as_torch.names"): RARE,
     ("rabbet._opcheck", "rabbet._explain"): RARE,
     ("rabbet._opcheck", "rabbet.autograd.gradcheck"): OPTIONAL,
     ("rabbet._opcheck", "rabbet.vmap"): OPTIONAL,

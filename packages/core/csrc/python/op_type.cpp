@@ -555,9 +555,11 @@ PyTypeObject* result_type(const Op* op) {
 
 PyObject* result_types() {
   Ref dict(must(PyDict_New()));
-  for (auto& [op, type] : objects().results) {
-    (void)op;
-    if (PyDict_SetItemString(dict.get(), type->tp_name, reinterpret_cast<PyObject*>(type)) < 0)
+  for (const Op* op : all_ops()) {
+    if (op->ret_names.size() < 2) continue;
+    PyTypeObject* type = result_type(op);
+    const char* name = std::strrchr(type->tp_name, '.') + 1;
+    if (PyDict_SetItemString(dict.get(), name, reinterpret_cast<PyObject*>(type)) < 0)
       throw PythonError{};
   }
   return dict.release();

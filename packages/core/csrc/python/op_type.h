@@ -28,7 +28,7 @@ std::vector<std::string> public_op_names();
 PyObject* results_to_python(const Op* op, RbValue* rets, int nrets);
 /// The type of an operator's several results, `rabbet.return_types.max`. Throws.
 PyTypeObject* result_type(const Op* op);
-/// All result types made so far, by name; new reference.
+/// The result types of all operators with several results, by name; new reference.
 PyObject* result_types();
 
 /// Python's lock is released around calls on at least this many elements.

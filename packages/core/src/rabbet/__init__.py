@@ -45,46 +45,48 @@ _OTHER_WHEELS = {
     "vmap": "rabbet-vmap",
     "amp": "rabbet-autocast",
 }
-_OWN_MODULES = {"accelerator", "composite", "library", "serialization", "testing"}
-_FROM_STREAMS = {"Event", "Stream"}
-
-
-# The modules of names that are loaded when first used.
-_HOMES = {
-    **dict.fromkeys(
-        (
-            "no_grad",
-            "enable_grad",
-            "inference_mode",
-            "set_grad_enabled",
-            "is_grad_enabled",
-            "is_inference_mode_enabled",
-        ),
-        "autograd",
-    ),
-    **dict.fromkeys(
-        (
-            "autocast",
-            "autocast_decrement_nesting",
-            "autocast_increment_nesting",
-            "clear_autocast_cache",
-            "get_autocast_dtype",
-            "is_autocast_cache_enabled",
-            "is_autocast_enabled",
-            "set_autocast_cache_enabled",
-            "set_autocast_dtype",
-            "set_autocast_enabled",
-        ),
-        "amp",
-    ),
-    **dict.fromkeys(
-        (
-            "load",
-            "save",
-        ),
-        "serialization",
-    ),
-}
+_OWN_MODULES = {
+    "__config__", "accelerator", "backends", "compiler", "composite", "cpu", "cuda", "jit", "library", "overrides",
+    "random", "return_types", "serialization", "storage", "testing", "torch_version", "types", "utils", "version",
+}  # fmt: skip
+_ABSENT_MODULES = {  # the tops of those in _absent.py, which refuse by name
+    "ao", "distributed", "export", "futures", "fx", "hub", "mps", "mtia", "multiprocessing", "onnx", "profiler", "quantization", "xpu",
+}  # fmt: skip
+# Names that load with the module that defines them.
+_LAZY = {
+    "_as_torch": {"as_torch"},
+    "_legacy": {
+        "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
+        "IntTensor", "LongTensor", "ShortTensor", "set_default_tensor_type",
+    },
+    "_settings": {
+        "SymBool", "SymFloat", "SymInt", "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi",
+        "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "get_default_device",
+        "get_deterministic_debug_mode", "get_device_module", "get_float32_matmul_precision",
+        "get_num_interop_threads", "has_lapack", "has_mkl", "has_openmp", "has_spectral",
+        "is_autocast_cpu_enabled", "is_conj", "is_deterministic_algorithms_warn_only_enabled",
+        "is_distributed", "is_inference", "is_neg", "is_nonzero", "is_same_size", "is_signed",
+        "is_vulkan_available", "is_warn_always_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
+        "set_autocast_gpu_dtype", "set_default_device", "set_deterministic_debug_mode",
+        "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_warn_always",
+        "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "typename",
+        "use_deterministic_algorithms",
+    },
+    "_streams": {"Event", "Stream"},
+    "amp": {
+        "autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache",
+        "get_autocast_dtype", "is_autocast_cache_enabled", "is_autocast_enabled", "set_autocast_cache_enabled",
+        "set_autocast_dtype", "set_autocast_enabled",
+    },
+    "autograd": {
+        "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",
+        "set_grad_enabled",
+    },
+    "compiler": {"compile"},
+    "serialization": {"load", "save"},
+    "storage": {"TypedStorage", "UntypedStorage", "is_storage"},
+}  # fmt: skip
+_LAZY_NAMES = {name: module for module, names in _LAZY.items() for name in names}
 
 
 def get_include() -> str:
@@ -149,7 +151,7 @@ ops = _Ops()
 def _fill_namespace() -> None:
     scope = globals()
     for name in _C.op_names():
-        if not name.startswith("_"):
+        if not name.startswith("_") and name not in _OWN_MODULES:
             scope.setdefault(name, _C.op(name))
     for name in _C.dtype_names():
         scope[name] = getattr(_C, name)
@@ -177,25 +179,34 @@ from ._random import *  # noqa: E402, F403
 from ._tensor import install as _install  # noqa: E402
 
 
+class _AbsentFinder:
+    """Finds the modules that rabbet refuses by name, when nothing else did."""
+
+    @staticmethod
+    def find_spec(fullname: str, path: object = None, target: object = None) -> object:
+        if not fullname.startswith("rabbet."):
+            return None
+        return _submodule("_absent").spec_of(fullname) if fullname != "rabbet._absent" else None
+
+
 def _library() -> _ModuleType:
     return _submodule("library")
 
 
+_sys.meta_path.append(_AbsentFinder)  # type: ignore[arg-type]
 _install()
 _decompositions.install()
 _plugins.install(_library)
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        value = getattr(_submodule(_HOMES[name]), name)
+    if name in _LAZY_NAMES:
+        value = getattr(_submodule(_LAZY_NAMES[name]), name)
         globals()[name] = value
         return value
-    if name in _FROM_STREAMS:
-        return getattr(_submodule("_streams"), name)
     if name == "default_generator":
         return _C.default_generator("cpu")
-    if name in _OTHER_WHEELS or name in _OWN_MODULES:
+    if name in _OTHER_WHEELS or name in _OWN_MODULES or name in _ABSENT_MODULES:
         return _submodule(name)
     raise AttributeError(f"module 'rabbet' has no attribute '{name}'")
 

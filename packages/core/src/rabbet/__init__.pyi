@@ -3,6 +3,21 @@
 from typing import Any as _Any
 
 from . import accelerator as accelerator
+from . import __config__ as __config__
+from . import backends as backends
+from . import compiler as compiler
+from . import cpu as cpu
+from . import cuda as cuda
+from . import jit as jit
+from . import overrides as overrides
+from . import random as random
+from . import return_types as return_types
+from . import storage as storage
+from . import testing as testing
+from . import torch_version as torch_version
+from . import types as types
+from . import utils as utils
+from . import version as version
 from . import composite as composite
 from . import library as library
 from . import serialization as serialization
@@ -49,6 +64,76 @@ from ._C import (
 )
 from ._functions import *
 from ._ops import *
+from ._as_torch import (
+    as_torch as as_torch,
+)
+from ._legacy import (
+    BFloat16Tensor as BFloat16Tensor,
+    BoolTensor as BoolTensor,
+    ByteTensor as ByteTensor,
+    CharTensor as CharTensor,
+    DoubleTensor as DoubleTensor,
+    FloatTensor as FloatTensor,
+    HalfTensor as HalfTensor,
+    IntTensor as IntTensor,
+    LongTensor as LongTensor,
+    ShortTensor as ShortTensor,
+    set_default_tensor_type as set_default_tensor_type,
+)
+from ._settings import (
+    SymBool as SymBool,
+    SymFloat as SymFloat,
+    SymInt as SymInt,
+    are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
+    compiled_with_cxx11_abi as compiled_with_cxx11_abi,
+    get_autocast_cpu_dtype as get_autocast_cpu_dtype,
+    get_autocast_gpu_dtype as get_autocast_gpu_dtype,
+    get_default_device as get_default_device,
+    get_deterministic_debug_mode as get_deterministic_debug_mode,
+    get_device_module as get_device_module,
+    get_float32_matmul_precision as get_float32_matmul_precision,
+    get_num_interop_threads as get_num_interop_threads,
+    has_lapack as has_lapack,
+    has_mkl as has_mkl,
+    has_openmp as has_openmp,
+    has_spectral as has_spectral,
+    is_autocast_cpu_enabled as is_autocast_cpu_enabled,
+    is_conj as is_conj,
+    is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
+    is_distributed as is_distributed,
+    is_inference as is_inference,
+    is_neg as is_neg,
+    is_nonzero as is_nonzero,
+    is_same_size as is_same_size,
+    is_signed as is_signed,
+    is_vulkan_available as is_vulkan_available,
+    is_warn_always_enabled as is_warn_always_enabled,
+    set_autocast_cpu_dtype as set_autocast_cpu_dtype,
+    set_autocast_cpu_enabled as set_autocast_cpu_enabled,
+    set_autocast_gpu_dtype as set_autocast_gpu_dtype,
+    set_default_device as set_default_device,
+    set_deterministic_debug_mode as set_deterministic_debug_mode,
+    set_float32_matmul_precision as set_float32_matmul_precision,
+    set_flush_denormal as set_flush_denormal,
+    set_num_interop_threads as set_num_interop_threads,
+    set_warn_always as set_warn_always,
+    sym_float as sym_float,
+    sym_int as sym_int,
+    sym_ite as sym_ite,
+    sym_max as sym_max,
+    sym_min as sym_min,
+    sym_not as sym_not,
+    typename as typename,
+    use_deterministic_algorithms as use_deterministic_algorithms,
+)
+from .compiler import (
+    compile as compile,
+)
+from .storage import (
+    TypedStorage as TypedStorage,
+    UntypedStorage as UntypedStorage,
+    is_storage as is_storage,
+)
 from ._random import *
 from ._streams import Event as Event
 from ._streams import Stream as Stream

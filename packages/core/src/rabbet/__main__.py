@@ -5,6 +5,9 @@ import sys
 
 USAGE = """usage: rabbet COMMAND
 
+  run PROGRAM.py | -m MODULE [ARGUMENTS]
+                               run a program in which torch is rabbet
+  run --scan FILES             the torch names that programs use, and which of them are missing
   doctor [--layers | --coverage] [--json]
                                what is installed, what works, and how to fix what does not
   new-plugin --kind backend|ops|transform NAME [--into FOLDER]
@@ -17,6 +20,10 @@ USAGE = """usage: rabbet COMMAND
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     args = sys.argv[1:] if arguments is None else arguments
+    if args[:1] == ["run"]:
+        from ._as_torch.run import main as run
+
+        return run(args[1:])
     if args[:1] == ["doctor"]:
         from ._doctor import main as doctor
 

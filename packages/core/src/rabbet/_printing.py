@@ -117,7 +117,7 @@ def _write(data: Any, depth: int, indent: int, write: Any) -> str:
         return "..." if data is None else write(data)
     if depth == 1:
         per_line = max(1, (_options.linewidth - indent) // (write.width + 2))
-        cells = ["..." if x is None else write(x) for x in data]
+        cells = [" ..." if x is None else write(x) for x in data]
         lines = [", ".join(cells[i : i + per_line]) for i in range(0, len(cells), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
     gap = "," + "\n" * (depth - 1) + " " * (indent + 1)
@@ -175,7 +175,10 @@ def represent(t: Tensor) -> str:
     made_of = _C.composite(t)
     if made_of and (made_of["text"] or not made_of["has_values"]):
         return _composite_text(t, made_of)
-    default = {_C.get_default_dtype(), _C.int64, _C.bool}
+    wide = _C.get_default_dtype() is _C.float64
+    default = {
+        _C.get_default_dtype(), _C.complex128 if wide else _C.complex64, _C.int64, _C.bool,
+    }  # fmt: skip
     prefix = (
         "tensor("
         if type(t) is Tensor

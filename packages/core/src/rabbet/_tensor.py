@@ -186,11 +186,6 @@ def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None
     return _functions.tensor(data, dtype=dtype or self.dtype, device=device or self.device)
 
 
-def type_(self: Tensor, dtype: Any = None) -> Any:
-    """The dtype's name without an argument, else the tensor cast to it."""
-    return f"rabbet.{str(self.dtype)[7:]}" if dtype is None else self.to(dtype)
-
-
 def format_(self: Tensor, spec: str) -> str:
     """The number of a 0-d tensor formats itself; others take no format, like most objects."""
     is_number = self.ndim == 0 and not self.is_meta and type(self) is Tensor
@@ -267,6 +262,62 @@ def _record_stream(self: Tensor, stream: Any) -> None:
     record_stream(self, stream)
 
 
+def _from(module: str, function: str, doc: str) -> Any:
+    """A method that loads the module of its function when it is called."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        import importlib
+
+        return getattr(importlib.import_module(f"rabbet.{module}"), function)(self, *args, **kwargs)
+
+    method.__name__ = function
+    method.__doc__ = doc
+    return method
+
+
+def _never(doc: str) -> Any:
+    return property(lambda self: False, doc=doc)
+
+
+def _on(kind: str) -> Any:
+    return property(lambda self: self.device.type == kind, doc=f"Whether the tensor is on {kind}.")
+
+
+def get_device(self: Tensor) -> int:
+    """Index of the tensor's device; -1 for the CPU."""
+    return -1 if self.is_cpu else self.device.index or 0
+
+
+def apply_(self: Tensor, callable: Any) -> Tensor:
+    """Replace each element by what a Python function makes of it; slow.
+
+    Raises:
+        TypeError: if the tensor is not on the CPU.
+    """
+    if not self.is_cpu:
+        raise TypeError("apply_ is only implemented on CPU tensors")
+    with _quietly():
+        made = _functions.tensor([callable(x) for x in self.reshape(-1).tolist()], dtype=self.dtype)
+        return self.copy_(made.reshape(self.shape))
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """Threads share memory at once; processes come later.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    raise _C.NotImplementedForError(
+        "Tensor.share_memory_: rabbet has no memory that processes share yet"
+    )
+
+
+def dim_order(self: Tensor) -> tuple[int, ...]:
+    """Dimensions from the one with the largest stride to the one with the smallest."""
+    strides = self.stride()
+    return tuple(sorted(range(self.ndim), key=lambda i: -strides[i]))
+
+
 _FROM_FUNCTIONS = ("allclose", "equal", "unique")
 _METHODS: dict[str, Any] = {
     "numpy": numpy_,
@@ -283,7 +334,33 @@ _METHODS: dict[str, Any] = {
     "new_empty": _like("empty"),
     "new_full": new_full,
     "new_tensor": new_tensor,
-    "type": type_,
+    "type": _from("_legacy", "type_", "The name of the type, or the tensor cast to another."),
+    "new": _from("_legacy", "new_", "A tensor of the same dtype on the same device."),
+    "storage": _from("storage", "storage_of", "The elements of the memory; use untyped_storage()."),
+    "untyped_storage": _from("storage", "UntypedStorage", "The bytes of the memory."),
+    "is_nonzero": _from("_settings", "is_nonzero", "Whether the one element is not zero."),
+    "is_same_size": _from("_settings", "is_same_size", "Whether the shapes are the same."),
+    "is_signed": _from("_settings", "is_signed", "Whether the dtype has negative numbers."),
+    "is_conj": _from("_settings", "is_conj", "Whether conjugation is pending: never."),
+    "is_neg": _from("_settings", "is_neg", "Whether negation is pending: never."),
+    "is_distributed": _from("_settings", "is_distributed", "Whether processes share it: never."),
+    "get_device": get_device,
+    "apply_": apply_,
+    "dim_order": dim_order,
+    "share_memory_": share_memory_,
+    "is_shared": lambda self: False,
+    "is_sparse": _never("Whether the layout is sparse COO: there is none yet."),
+    "is_sparse_csr": _never("Whether the layout is sparse CSR: there is none yet."),
+    "is_quantized": _never("Whether elements are quantized: there are no such dtypes yet."),
+    "is_nested": _never("Whether the tensor is nested: there are none yet."),
+    "is_mkldnn": _never("Whether the layout is oneDNN's: rabbet does not use it."),
+    "is_vulkan": _never("Whether the tensor is on Vulkan: there is no such backend."),
+    "is_xla": _on("xla"),
+    "is_xpu": _on("xpu"),
+    "is_mps": _on("mps"),
+    "is_mtia": _on("mtia"),
+    "is_ipu": _on("ipu"),
+    "is_maia": _on("maia"),
     "random_": random_,
     "is_pinned": is_pinned,
     "pin_memory": pin_memory,

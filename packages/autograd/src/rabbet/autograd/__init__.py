@@ -1,6 +1,7 @@
 """Differentiation: the tape, grad modes, `Function`, `grad`, forward mode, checks."""
 
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,13 +22,16 @@ from ._modes import (  # noqa: E402
 from .anomaly import detect_anomaly, set_detect_anomaly  # noqa: E402
 from .function import Function  # noqa: E402
 from .gradcheck import gradcheck, gradgradcheck  # noqa: E402
+from .variable import Variable  # noqa: E402
 
 __all__ = [
     "Function",
+    "Variable",
     "backward",
     "detect_anomaly",
     "enable_grad",
     "forward_ad",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",
@@ -100,6 +104,7 @@ def grad(
     grad_outputs: Tensor | Sequence[Tensor] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
@@ -108,12 +113,20 @@ def grad(
 
     Args:
         grad_outputs: one gradient per output, of its shape; None for scalar outputs.
+        only_inputs: always so; False warns, as other leaves never get a gradient here.
         allow_unused: give None for an input that no output depends on instead of raising.
         materialize_grads: give zeros instead of None for such inputs.
 
     Raises:
         RuntimeError: if an input is unused and neither of the two is set.
     """
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
+            "other parts of the graph, please use torch.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
     if is_grads_batched:
         raise NotImplementedError("grad: is_grads_batched needs the wheel 'rabbet-vmap'")
     outs, given = _checked(outputs, grad_outputs, "grad")
@@ -149,3 +162,6 @@ def rabbet_conformance_params(level: str) -> dict[str, Any]:
 
 
 module_imported(sys.modules[__name__])
+
+
+from . import functional  # noqa: E402  (uses `grad`)

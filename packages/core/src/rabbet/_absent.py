@@ -1,0 +1,218 @@
+"""Modules of PyTorch's that rabbet refuses by name, all from one table.
+
+A program may import them and ask whether they are available. What would do the work raises NotImplementedError with
+the reason. A name that stands in no table is missing, as in every module.
+"""
+
+import contextlib
+import enum
+import importlib.machinery
+import multiprocessing
+import re
+import urllib.parse
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from . import _C
+
+
+class Absent(NamedTuple):
+    """A module that is not there: why, what refuses, and what it truly answers."""
+
+    reason: str
+    functions: str = ""  # raise when they are called
+    classes: str = ""  # raise when an object is made
+    answers: dict[str, Any] = {}  # functions that return a value
+    others: dict[str, Any] = {}  # what works as it is
+
+
+_NETWORK = "rabbet loads nothing from the network; read a file with load()"
+_NO_DISTRIBUTED = "rabbet has no distributed package yet: it runs in one process"
+_NO_EXPORT = "rabbet has no exporter yet"
+_NO_GRAPHS = "rabbet captures no graphs yet: programs run eagerly"
+_NO_QUANTIZATION = "rabbet has no quantization package yet"
+
+
+def _unchanged(function: Any) -> Any:
+    return function
+
+
+# Constants that programs name where they define functions.
+ReduceOp = enum.Enum("ReduceOp", "SUM AVG PRODUCT MIN MAX BAND BOR BXOR PREMUL_SUM")
+ProfilerActivity = enum.Enum("ProfilerActivity", "CPU CUDA XPU MTIA")
+TrainingMode = enum.Enum("TrainingMode", "EVAL PRESERVE TRAINING", start=0)
+OperatorExportTypes = enum.Enum(
+    "OperatorExportTypes", "ONNX ONNX_ATEN ONNX_ATEN_FALLBACK ONNX_FALLTHROUGH", start=0
+)
+
+
+class _Group:
+    """The group of all processes, which there is none of."""
+
+    WORLD = None
+
+
+class _RecordFunction(contextlib.ContextDecorator):
+    """Names a stretch of code for a profiler; without one it does nothing."""
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name = name
+
+    def __enter__(self) -> "_RecordFunction":
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def _no_device(name: str) -> Absent:
+    return Absent(
+        f"there is no backend for {name}",
+        functions="current_device device empty_cache get_device_name get_device_properties memory_allocated "
+        "set_device synchronize get_rng_state set_rng_state",
+        answers={
+            "is_available": False, "is_initialized": False, "device_count": 0, "manual_seed": None,
+            "manual_seed_all": None, "seed": None, "seed_all": None,
+        },
+    )  # fmt: skip
+
+
+ABSENT: dict[str, Absent] = {
+    "distributed": Absent(
+        _NO_DISTRIBUTED,
+        functions="init_process_group destroy_process_group new_group all_reduce all_gather all_gather_into_tensor "
+        "all_gather_object all_to_all all_to_all_single broadcast broadcast_object_list barrier gather "
+        "gather_object get_backend get_rank get_world_size get_process_group_ranks irecv isend monitored_barrier "
+        "recv reduce reduce_scatter reduce_scatter_tensor scatter scatter_object_list send",
+        classes="ProcessGroup Store TCPStore FileStore HashStore Work",
+        answers={
+            "is_available": False, "is_initialized": False, "is_nccl_available": False,
+            "is_gloo_available": False, "is_mpi_available": False, "is_ucc_available": False,
+            "is_torchelastic_launched": False,
+        },
+        others={"ReduceOp": ReduceOp, "group": _Group},
+    ),
+    "fx": Absent(
+        _NO_GRAPHS,
+        functions="symbolic_trace replace_pattern",
+        classes="Graph GraphModule Interpreter Node Proxy Tracer Transformer",
+        others={"wrap": _unchanged},  # marks functions for a tracer; eager code calls them
+    ),
+    "hub": Absent(
+        _NETWORK,
+        functions="download_url_to_file get_dir help list load load_state_dict_from_url set_dir",
+        others={"HASH_REGEX": re.compile(r"-([a-f0-9]*)\."), "urlparse": urllib.parse.urlparse},
+    ),
+    "utils.model_zoo": Absent(_NETWORK, functions="load_url"),
+    "utils.cpp_extension": Absent(
+        "extensions of PyTorch's C++ library cannot be built; rabbet's are plugins: rabbet new-plugin",
+        functions="load load_inline include_paths library_paths CppExtension CUDAExtension SyclExtension",
+        classes="BuildExtension",
+        answers={"is_ninja_available": False},
+        others={"CUDA_HOME": None, "ROCM_HOME": None},
+    ),
+    "onnx": Absent(
+        _NO_EXPORT,
+        functions="export is_onnxrt_backend_supported register_custom_op_symbolic unregister_custom_op_symbolic",
+        classes="ExportOptions ONNXProgram",
+        others={"OperatorExportTypes": OperatorExportTypes, "TrainingMode": TrainingMode},
+        answers={"is_in_onnx_export": False},
+    ),
+    "export": Absent(
+        _NO_EXPORT, functions="export load save register_dataclass", classes="Dim ExportedProgram"
+    ),
+    "futures": Absent(
+        "rabbet runs nothing in the background yet", functions="collect_all wait_all", classes="Future"
+    ),
+    "cuda.nvtx": Absent(
+        "there is no profiler of CUDA to mark ranges for",
+        functions="mark range range_end range_pop range_push range_start",
+    ),
+    "mps": _no_device("mps"),
+    "mtia": _no_device("mtia"),
+    "xpu": _no_device("xpu"),
+    "ao": Absent(_NO_QUANTIZATION),
+    "ao.quantization": Absent(
+        _NO_QUANTIZATION,
+        functions="convert get_default_qat_qconfig get_default_qconfig prepare prepare_qat quantize "
+        "quantize_dynamic quantize_qat",
+        classes="DeQuantStub FakeQuantize MinMaxObserver ObserverBase QConfig QuantStub",
+    ),
+    "profiler": Absent(
+        "rabbet has no profiler package yet",
+        functions="schedule tensorboard_trace_handler",
+        classes="profile",
+        others={"record_function": _RecordFunction, "ProfilerActivity": ProfilerActivity},
+    ),
+    "multiprocessing": Absent(
+        "rabbet shares no tensors among processes yet",
+        functions="spawn start_processes Process Pool Queue SimpleQueue get_context",
+        answers={"set_sharing_strategy": None, "get_all_sharing_strategies": set()},
+        others={"set_start_method": multiprocessing.set_start_method, "cpu_count": multiprocessing.cpu_count},
+    ),
+}  # fmt: skip
+ABSENT["autograd.profiler"] = ABSENT["profiler"]
+ABSENT["quantization"] = ABSENT["ao.quantization"]
+
+
+def _refusing_function(module: str, name: str, reason: str) -> Callable[..., Any]:
+    def refused(*args: Any, **kwargs: Any) -> Any:
+        raise _C.NotImplementedForError(f"{module}.{name}: {reason}")
+
+    refused.__name__ = refused.__qualname__ = name
+    refused.__module__ = module
+    refused.__doc__ = f"Not there: {reason}."
+    refused.__refused__ = reason  # type: ignore[attr-defined]
+    return refused
+
+
+def _refusing_class(module: str, name: str, reason: str) -> type:
+    def refused(self: Any, *args: Any, **kwargs: Any) -> None:
+        raise _C.NotImplementedForError(f"{module}.{name}: {reason}")
+
+    contents = {
+        "__init__": refused, "__module__": module, "__doc__": f"Not there: {reason}.", "__refused__": reason,
+    }  # fmt: skip
+    return type(name, (), contents)
+
+
+def _answering_function(name: str, answer: Any) -> Callable[..., Any]:
+    def answering(*args: Any, **kwargs: Any) -> Any:
+        return answer
+
+    answering.__name__ = answering.__qualname__ = name
+    answering.__doc__ = f"Always {answer}."
+    return answering
+
+
+def _fill(module: ModuleType, what: Absent) -> None:
+    name = module.__name__
+    scope = vars(module)
+    scope.update({n: _refusing_function(name, n, what.reason) for n in what.functions.split()})
+    scope.update({n: _refusing_class(name, n, what.reason) for n in what.classes.split()})
+    scope.update({n: _answering_function(n, answer) for n, answer in what.answers.items()})
+    scope.update(what.others)
+    scope["__all__"] = sorted(n for n in scope if not n.startswith("_"))
+    scope["__refused__"] = what.reason
+
+
+class _Loader:
+    """Makes a module from its row of the table."""
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return ModuleType(spec.name, f"Not in rabbet: {ABSENT[spec.name[7:]].reason}.")
+
+    def exec_module(self, module: ModuleType) -> None:
+        _fill(module, ABSENT[module.__name__[7:]])
+
+
+def spec_of(fullname: str) -> importlib.machinery.ModuleSpec | None:
+    """The spec of `rabbet.NAME` if the table has it."""
+    name = fullname.removeprefix("rabbet.")
+    if name not in ABSENT:
+        return None
+    is_package = any(other.startswith(f"{name}.") for other in ABSENT)
+    loader: Any = _Loader()
+    return importlib.machinery.ModuleSpec(
+        fullname, loader, origin="rabbet._absent", is_package=is_package
+    )

@@ -1,0 +1,134 @@
+"""What a dotted torch name means: the module of rabbet that answers to it, or the object."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import rabbet
+
+VERSION = "2.13.0+rabbet"  # the release of PyTorch whose interface rabbet follows
+
+# Modules of PyTorch for which a module of rabbet of another name stands. A private name of PyTorch means what is
+# listed here: rabbet's own private modules are others.
+_MODULES = {
+    "_C": "rabbet._as_torch.c",
+    "_C._nn": "rabbet._as_torch.c_nn",
+    "_dynamo": "rabbet._as_torch.dynamo",
+    "_jit_internal": "rabbet._as_torch.jit_internal",
+    "_utils": "rabbet._as_torch.utils",
+    "version": "rabbet._as_torch.version",
+}
+_FUNCTIONS = "rabbet._as_torch.functions"  # private functions of the module torch
+
+
+def is_active() -> bool:
+    """Whether `torch` means rabbet in this process."""
+    return getattr(sys.modules.get("torch"), "__rabbet__", None) is rabbet
+
+
+def framework() -> str:
+    """The framework's name in texts that programs compare, such as the type 'torch.FloatTensor'."""
+    return "torch" if is_active() else "rabbet"
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _missing(path: str) -> Callable[[str], Any]:
+    """A module's `__getattr__` that says which torch name is missing."""
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):  # protocols of the language ask for what may be missing
+            raise AttributeError(f"module '{path}' has no attribute '{name}'", name=name)
+        below = module_of(
+            f"{path}.{name}".removeprefix("torch.")
+        )  # PyTorch imports most of its modules
+        if below is not None:
+            return below
+        raise AttributeError(f"{path}.{name} is not in rabbet yet", name=name)
+
+    return __getattr__
+
+
+def _marked(module: ModuleType, path: str) -> ModuleType:
+    """Let errors of a module and of those below it that are imported name the torch name that is missing."""
+    prefix = f"{module.__name__}."
+    for name, other in [(module.__name__, module), *sys.modules.items()]:
+        is_below = name == module.__name__ or name.startswith(prefix)
+        if is_below and isinstance(
+            other, ModuleType
+        ):  # None stands for a module that must not load
+            below = name.removeprefix(module.__name__)
+            vars(other).setdefault("__getattr__", _missing(f"torch.{path}{below}"))
+    return module
+
+
+def module_of(name: str) -> ModuleType | None:
+    """The module that `torch.NAME` means, imported; None if there is none.
+
+    Raises:
+        ImportError: if a wheel is missing, or the module fails.
+    """
+    ours = _MODULES.get(name)
+    if ours is None:
+        if _is_private(name):
+            return None
+        ours = f"rabbet.{name}"
+    try:
+        return _marked(importlib.import_module(ours), name)
+    except ModuleNotFoundError as error:
+        # An object of rabbet may stand where PyTorch has a module, or the parent be no package.
+        if error.name is None or not f"{ours}.".startswith(f"{error.name}."):
+            raise
+    found = (
+        getattr(rabbet, name, None) if "." not in name else None
+    )  # names a wheel that is missing
+    return found if isinstance(found, ModuleType) else None
+
+
+def attribute(name: str) -> Any:
+    """What `torch.NAME` means, for one name.
+
+    Raises:
+        AttributeError: if rabbet has nothing of that name.
+    """
+    if name in _MODULES:
+        return module_of(name)
+    if not _is_private(name):
+        try:
+            found = getattr(rabbet, name)
+        except AttributeError:
+            pass
+        else:
+            return _marked(found, name) if isinstance(found, ModuleType) else found
+    elif name in (functions := importlib.import_module(_FUNCTIONS)).__all__:
+        return getattr(functions, name)
+    raise AttributeError(f"torch.{name} is not in rabbet yet", name=name, obj=rabbet)
+
+
+def resolve(dotted: str) -> Any:
+    """The object of a whole name such as 'torch.nn.functional.relu', as a program would get it by imports.
+
+    Attributes of objects that are neither modules nor classes are not looked at.
+
+    Raises:
+        AttributeError: naming the part that is missing.
+    """
+    found: Any = None
+    path = ""
+    for part in dotted.split(".")[1:]:
+        path = f"{path}.{part}" if path else part
+        if found is None:
+            found = module_of(path) if path in _MODULES else attribute(part)
+        elif isinstance(found, (ModuleType, type)):
+            if hasattr(found, part):
+                found = getattr(found, part)
+            elif not isinstance(found, ModuleType) or (found := module_of(path)) is None:
+                raise AttributeError(f"torch.{path} is not in rabbet yet")
+        else:
+            return found
+    return found

@@ -1,0 +1,195 @@
+"""Storages: the memory that tensors show, as an object. Tensors that share memory have equal storages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from . import _C
+from ._C import Tensor
+
+__all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
+
+
+def _whole(tensor: Tensor, dtype: Any) -> Tensor:
+    """All of a tensor's memory as a vector of `dtype`."""
+    tensor = tensor.detach()
+    count = tensor._storage_nbytes() // tensor.element_size()
+    return tensor.as_strided([count], [1], 0).view(dtype)
+
+
+class UntypedStorage:
+    """The bytes of a tensor's memory; `tensor.untyped_storage()` gives it."""
+
+    is_sparse = False
+
+    def __init__(self, tensor: Tensor) -> None:
+        if not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"UntypedStorage: expected a tensor, got {type(tensor).__name__}; "
+                "make a tensor and take its untyped_storage()"
+            )
+        self._tensor = tensor.detach()
+
+    @property
+    def _cdata(self) -> int:
+        return self._tensor._storage_id()
+
+    @property
+    def device(self) -> _C.device:
+        """Where the memory is."""
+        return self._tensor.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the memory is on a CUDA device."""
+        return self._tensor.is_cuda
+
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self._tensor._storage_nbytes()
+
+    def size(self) -> int:
+        """Size in bytes."""
+        return self.nbytes()
+
+    def element_size(self) -> int:
+        """1: elements are bytes."""
+        return 1
+
+    def data_ptr(self) -> int:
+        """Address of the first byte; 0 for empty memory."""
+        t = self._tensor
+        return _whole(t, t.dtype).data_ptr() if self.nbytes() else 0
+
+    def _bytes(self) -> Tensor:
+        return _whole(self._tensor, _C.uint8)
+
+    def tolist(self) -> list[int]:
+        """The bytes as numbers."""
+        return self._bytes().tolist()
+
+    def clone(self) -> UntypedStorage:
+        """A copy of the memory."""
+        return UntypedStorage(self._bytes().clone())
+
+    def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
+        """Overwrite the bytes with those of another storage of the same size."""
+        self._bytes().copy_(source._bytes())
+        return self
+
+    def fill_(self, value: int) -> UntypedStorage:
+        """Set all bytes."""
+        self._bytes().fill_(value)
+        return self
+
+    def resize_(self, size: int) -> UntypedStorage:
+        """Storages keep their size.
+
+        Raises:
+            NotImplementedError: unless the size is as it is.
+        """
+        if size != self.nbytes():
+            raise _C.NotImplementedForError(
+                f"UntypedStorage.resize_: a storage keeps its {self.nbytes()} bytes, got {size}"
+            )
+        return self
+
+    def __len__(self) -> int:
+        return self.nbytes()
+
+    def __getitem__(self, index: int) -> int:
+        if not isinstance(index, int):
+            raise TypeError(f"UntypedStorage: expected an index, got {type(index).__name__}")
+        return int(self._bytes()[index].item())
+
+    def __setitem__(self, index: Any, value: int) -> None:
+        self._bytes()[index] = value
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and self._cdata == other._cdata
+
+    def __hash__(self) -> int:
+        return hash(self._cdata)
+
+    def __repr__(self) -> str:
+        return f"rabbet.UntypedStorage(device={self.device}) of size {self.nbytes()}"
+
+
+class TypedStorage:
+    """The elements of a tensor's memory; `tensor.storage()` gives it. Programs use UntypedStorage instead."""
+
+    is_sparse = False
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._untyped_storage = UntypedStorage(tensor)
+        self.dtype = tensor.dtype
+
+    def _elements(self) -> Tensor:
+        return _whole(self._untyped_storage._tensor, self.dtype)
+
+    @property
+    def device(self) -> _C.device:
+        """Where the memory is."""
+        return self._untyped_storage.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the memory is on a CUDA device."""
+        return self._untyped_storage.is_cuda
+
+    def untyped(self) -> UntypedStorage:
+        """The same memory as bytes."""
+        return self._untyped_storage
+
+    def data_ptr(self) -> int:
+        """Address of the first element."""
+        return self._untyped_storage.data_ptr()
+
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self._untyped_storage.nbytes()
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self._untyped_storage._tensor.element_size()
+
+    def size(self) -> int:
+        """Number of elements."""
+        return self._elements().numel()
+
+    def tolist(self) -> list[Any]:
+        """The elements as numbers."""
+        return self._elements().tolist()
+
+    def __len__(self) -> int:
+        return self.size()
+
+    def __getitem__(self, index: int) -> Any:
+        return self._elements()[index].item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._elements()[index] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+
+def is_storage(obj: Any) -> bool:
+    """Whether an object is a storage."""
+    return isinstance(obj, (UntypedStorage, TypedStorage))
+
+
+def storage_of(tensor: Tensor) -> TypedStorage:
+    """`Tensor.storage()`, which PyTorch advises against."""
+    import warnings
+
+    warnings.warn(
+        "TypedStorage is deprecated; use tensor.untyped_storage() instead of tensor.storage()",
+        UserWarning,
+        stacklevel=2,
+    )
+    return TypedStorage(tensor)

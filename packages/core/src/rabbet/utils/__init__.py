@@ -1,0 +1,18 @@
+"""Utilities around training; `rabbet.utils.data` has datasets and loaders. Submodules load when they are used."""
+
+from pkgutil import extend_path as _extend_path
+from types import ModuleType as _ModuleType
+
+__path__ = _extend_path(__path__, __name__)  # other wheels may bring parts
+
+__all__ = ["collect_env", "data", "dlpack", "model_zoo", "tensorboard"]
+
+_SUBMODULES = {*__all__, "_foreach_utils", "_pytree", "cpp_extension"}
+
+
+def __getattr__(name: str) -> _ModuleType:
+    if name not in _SUBMODULES:
+        raise AttributeError(f"module 'rabbet.utils' has no attribute '{name}'", name=name)
+    import importlib
+
+    return importlib.import_module(f"rabbet.utils.{name}")

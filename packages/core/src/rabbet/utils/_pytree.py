@@ -1,0 +1,123 @@
+"""Nested containers under the names of `torch.utils._pytree`; `rabbet._pytree` does the work."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import _pytree
+from .._pytree import TreeSpec, tree_flatten, tree_leaves, tree_structure
+
+__all__ = [
+    "PyTree", "TreeSpec", "register_pytree_node", "tree_all", "tree_all_only", "tree_any", "tree_any_only",
+    "tree_flatten", "tree_iter", "tree_leaves", "tree_map", "tree_map_", "tree_map_only", "tree_map_only_",
+    "tree_structure", "tree_unflatten",
+]  # fmt: skip
+
+PyTree = Any
+_Leaf = Callable[[Any], Any]
+
+
+def register_pytree_node(
+    cls: type,
+    flatten_fn: Callable[[Any], tuple[list[Any], Any]],
+    unflatten_fn: Callable[[Any, Any], Any],
+    **options: Any,
+) -> None:
+    """Make a type a container: `flatten_fn` gives (children, context), `unflatten_fn` takes both.
+
+    `options` (names for serialising, keys) are taken for PyTorch's sake.
+    """
+    _pytree.register_pytree_node(
+        cls, flatten_fn, lambda children, context: unflatten_fn(children, context)
+    )
+
+
+_register_pytree_node = register_pytree_node
+
+
+def _with_leaves(f: _Leaf, is_leaf: Callable[[Any], bool] | None, tree: Any) -> Any:
+    """The tree with `f` applied to its leaves; a container that `is_leaf` names is one, too."""
+    if is_leaf is None:
+        return _pytree.tree_map(f, tree)
+    if is_leaf(tree):
+        return f(tree)
+    spec = tree_structure(tree)
+    if spec.kind is None:
+        return f(tree)
+    container = _pytree._container_of(tree)
+    assert container is not None
+    children, context = container.flatten(tree)
+    return container.unflatten([_with_leaves(f, is_leaf, c) for c in children], context)
+
+
+def tree_map(
+    func: Callable[..., Any],
+    tree: Any,
+    *rests: Any,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any:
+    """Apply a function to the leaves of trees of one structure; a tree of the results."""
+    if rests and is_leaf is not None:
+        raise NotImplementedError("tree_map: is_leaf is taken for one tree")
+    return _pytree.tree_map(func, tree, *rests) if rests else _with_leaves(func, is_leaf, tree)
+
+
+def tree_unflatten(leaves: Any, treespec: TreeSpec) -> Any:
+    """The tree of that structure with these leaves."""
+    return _pytree.tree_unflatten(leaves, treespec)
+
+
+def tree_map_(func: _Leaf, tree: Any, *rests: Any) -> Any:
+    """Call a function with the leaves; returns the tree itself."""
+    tree_map(func, tree, *rests)
+    return tree
+
+
+def _only(kinds: Any, func: _Leaf) -> _Leaf:
+    def applied(leaf: Any) -> Any:
+        fits = isinstance(leaf, kinds) if isinstance(kinds, (type, tuple)) else kinds(leaf)
+        return func(leaf) if fits else leaf
+
+    return applied
+
+
+def tree_map_only(
+    type_or_types_or_pred: Any,
+    func: _Leaf | None = None,
+    tree: Any = None,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any:
+    """Apply a function to the leaves of the given types, or for which the given function holds."""
+    if func is None:
+        raise TypeError("tree_map_only: expected a function for the leaves, got None")
+    return tree_map(_only(type_or_types_or_pred, func), tree, is_leaf=is_leaf)
+
+
+def tree_map_only_(type_or_types_or_pred: Any, func: _Leaf, tree: Any) -> Any:
+    """Call a function with the leaves of the given types; returns the tree itself."""
+    tree_map_only(type_or_types_or_pred, func, tree)
+    return tree
+
+
+def tree_iter(tree: Any) -> Any:
+    """An iterator over the leaves."""
+    return iter(tree_leaves(tree))
+
+
+def tree_all(pred: Callable[[Any], bool], tree: Any) -> bool:
+    """Whether a function holds for all leaves."""
+    return all(map(pred, tree_leaves(tree)))
+
+
+def tree_any(pred: Callable[[Any], bool], tree: Any) -> bool:
+    """Whether a function holds for a leaf."""
+    return any(map(pred, tree_leaves(tree)))
+
+
+def tree_all_only(kinds: Any, pred: Callable[[Any], bool], tree: Any) -> bool:
+    """Whether a function holds for all leaves of the given types."""
+    return all(pred(x) for x in tree_leaves(tree) if isinstance(x, kinds))
+
+
+def tree_any_only(kinds: Any, pred: Callable[[Any], bool], tree: Any) -> bool:
+    """Whether a function holds for a leaf of the given types."""
+    return any(pred(x) for x in tree_leaves(tree) if isinstance(x, kinds))

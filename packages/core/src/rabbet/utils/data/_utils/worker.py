@@ -1,0 +1,163 @@
+"""The threads of a data loader."""
+
+from __future__ import annotations
+
+import copy
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import ExceptionWrapper
+
+__all__ = ["WorkerInfo", "get_worker_info"]
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """What a worker knows of itself: its number, how many there are, its seed and its dataset."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+class _Thread(threading.local):
+    info: WorkerInfo | None = None
+
+
+_this_thread = _Thread()
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """What this worker of a data loader knows of itself; None outside of one."""
+    return _this_thread.info
+
+
+class EndOfStream:
+    """What a worker answers when its stream of samples has ended."""
+
+
+class Fetcher:
+    """Reads the samples of a batch and joins them.
+
+    `indices` of a dataset by index is a list, or one index where there are no batches; of a stream a list whose length
+    counts.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        is_stream: bool,
+        batches: bool,
+        collate: Callable[[Any], Any],
+        drop_last: bool,
+    ) -> None:
+        self._dataset, self._batches, self._collate = dataset, batches, collate
+        self._drop_last = drop_last
+        self._samples: Iterator[Any] | None = iter(dataset) if is_stream else None
+        self.ended = False
+
+    def __call__(self, indices: Any) -> Any:
+        """The next batch.
+
+        Raises:
+            StopIteration: at the end of a stream.
+        """
+        if self._samples is not None:
+            return self._collate(self._from_stream(indices))
+        if not self._batches:
+            return self._collate(self._dataset[indices])
+        many = getattr(self._dataset, "__getitems__", None)
+        if many:
+            return self._collate(many(indices))
+        return self._collate([self._dataset[i] for i in indices])
+
+    def _from_stream(self, indices: Any) -> Any:
+        assert self._samples is not None
+        if self.ended:
+            raise StopIteration
+        if not self._batches:
+            return next(self._samples)
+        batch = []
+        for _ in indices:
+            try:
+                batch.append(next(self._samples))
+            except StopIteration:
+                self.ended = True
+                break
+        if not batch or (self._drop_last and len(batch) < len(indices)):
+            raise StopIteration
+        return batch
+
+
+def _run(
+    info: WorkerInfo,
+    make_fetcher: Callable[[Any], Fetcher],
+    init: Callable[[int], None] | None,
+    tasks: queue.SimpleQueue[Any],
+    results: queue.SimpleQueue[Any],
+) -> None:
+    """The loop of a worker: (epoch, number, indices) come, (epoch, number, worker, batch) go; None ends it.
+
+    A task without a number begins an epoch.
+    """
+    _this_thread.info = info
+    where = f"in DataLoader worker thread {info.id}"
+    broken: ExceptionWrapper | None = None
+    fetcher: Fetcher | None = None
+    try:
+        if init is not None:
+            init(info.id)
+    except Exception:
+        broken = ExceptionWrapper(where=where)
+    while (task := tasks.get()) is not None:
+        epoch, number, indices = task
+        try:
+            if number is None:
+                fetcher = None
+                continue
+            if broken is not None:
+                answer: Any = broken
+            else:
+                fetcher = fetcher or make_fetcher(info.dataset)
+                answer = fetcher(indices)
+        except StopIteration:
+            answer = EndOfStream()
+        except Exception:
+            answer = ExceptionWrapper(where=where)
+        results.put((epoch, number, info.id, answer))
+        del task, indices, answer
+
+
+class Workers:
+    """Threads that make batches. Each works on a shallow copy of the dataset, whose contents they share."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        count: int,
+        seed: int,
+        init: Callable[[int], None] | None,
+        make_fetcher: Callable[[Any], Fetcher],
+    ) -> None:
+        self.results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.tasks: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(count)]
+        for number, tasks in enumerate(self.tasks):
+            info = WorkerInfo(number, count, seed + number, copy.copy(dataset))
+            threading.Thread(
+                target=_run,
+                args=(info, make_fetcher, init, tasks, self.results),
+                name=f"rabbet-data-{number}",
+                daemon=True,
+            ).start()
+
+    def stop(self) -> None:
+        """Let the threads end after the task at hand."""
+        for tasks in self.tasks:
+            tasks.put(None)
+
+    def __del__(self) -> None:
+        self.stop()

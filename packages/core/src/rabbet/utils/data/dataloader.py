@@ -1,0 +1,341 @@
+"""DataLoader: batches of a dataset, made in the loop that reads them or by threads."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from ... import _pytree, accelerator
+from ..._C import Generator, Tensor
+from ..._settings import warn_once
+from ._utils.collate import default_collate, default_convert
+from ._utils.errors import ExceptionWrapper
+from ._utils.worker import EndOfStream, Fetcher, WorkerInfo, Workers, get_worker_info
+from .dataset import Dataset, IterableDataset
+from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, random_seed
+
+__all__ = ["DataLoader", "WorkerInfo", "default_collate", "default_convert", "get_worker_info"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class _EndlessSampler(Sampler[None]):
+    """What a stream of samples needs of a sampler: one more, for ever."""
+
+    def __iter__(self) -> Iterator[None]:
+        return itertools.repeat(None)
+
+
+def _check_numbers(
+    num_workers: Any, timeout: float, prefetch_factor: int | None, persistent: bool, context: Any
+) -> None:
+    if isinstance(num_workers, bool) or not isinstance(num_workers, int):
+        raise TypeError(f"DataLoader: num_workers must be an int, got {num_workers!r}")
+    if num_workers < 0:
+        raise ValueError(
+            "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing."
+        )
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if num_workers == 0 and prefetch_factor is not None:
+        raise ValueError(
+            "prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
+            "multiprocessing, otherwise set prefetch_factor to None."
+        )
+    if prefetch_factor is not None and prefetch_factor <= 0:
+        raise ValueError("prefetch_factor option should be positive")
+    if persistent and num_workers == 0:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+    if context is not None and num_workers == 0:
+        raise ValueError(
+            "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+            f"num_workers={num_workers}"
+        )
+
+
+def _check_stream(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
+    if shuffle not in (False, None):
+        raise ValueError(
+            f"DataLoader with IterableDataset: expected unspecified shuffle option, but got shuffle={shuffle}"
+        )
+    for name, given in (("sampler", sampler), ("batch_sampler", batch_sampler)):
+        if given is not None:
+            raise ValueError(
+                f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={given}"
+            )
+
+
+class DataLoader(Generic[T_co]):
+    """Batches of a dataset.
+
+    Args:
+        dataset: samples by index, or a stream (`IterableDataset`).
+        batch_size: samples per batch; None: single samples, as `collate_fn` makes them.
+        shuffle: a new random order each time.
+        sampler: indices instead of the order of the samples; batch_sampler: lists of them.
+        num_workers: threads that make batches ahead; 0: the loop that reads them makes them. Processes come later, which
+            a warning says once. Threads share the dataset's contents and the random number generators.
+        collate_fn: makes a batch of a list of samples.
+        pin_memory: batches in memory that an accelerator copies from quickly; without one a warning says so.
+        drop_last: leave out a last batch that is shorter.
+        timeout: seconds to wait for a batch of a worker; 0: for ever.
+        worker_init_fn: called in each worker with its number.
+        generator: of the random order.
+        prefetch_factor: batches that each worker makes ahead, 2 by default.
+        persistent_workers: keep the threads for the next epoch.
+        in_order: batches in the order of their indices; False: as they come.
+    """
+
+    __initialized = False
+
+    def __init__(
+        self,
+        dataset: Dataset[T_co],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Sampler[Any] | Iterable[Any] | None = None,
+        batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        _check_numbers(
+            num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context
+        )
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.in_order = in_order
+        self._is_stream = isinstance(dataset, IterableDataset)
+        if self._is_stream:
+            _check_stream(shuffle, sampler, batch_sampler)
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                )
+            batch_size = None
+        elif batch_size is None and drop_last:
+            raise ValueError(
+                "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
+            )
+        if sampler is None:
+            sampler = self._sampler_for(bool(shuffle), generator)
+        if batch_size is not None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self.generator = generator
+        if collate_fn is None:
+            collate_fn = default_collate if self._auto_collation else default_convert
+        self.collate_fn = collate_fn
+        self.persistent_workers = persistent_workers
+        self._kept: _MultiProcessingDataLoaderIter | None = None
+        self.__initialized = True
+
+    def _sampler_for(self, shuffle: bool, generator: Generator | None) -> Sampler[Any]:
+        if self._is_stream:
+            return _EndlessSampler()
+        data: Any = self.dataset
+        return RandomSampler(data, generator=generator) if shuffle else SequentialSampler(data)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        fixed = (
+            "batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers",
+        )  # fmt: skip
+        if self.__initialized and name in fixed:
+            raise ValueError(
+                f"{name} attribute should not be set after {type(self).__name__} is initialized"
+            )
+        super().__setattr__(name, value)
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self) -> Any:
+        return self.batch_sampler if self._auto_collation else self.sampler
+
+    def _fetcher(self, dataset: Any) -> Fetcher:
+        return Fetcher(
+            dataset, self._is_stream, self._auto_collation, self.collate_fn, self.drop_last
+        )
+
+    def _get_iterator(self) -> Iterator[Any]:
+        return (
+            _SingleProcessDataLoaderIter(self)
+            if self.num_workers == 0
+            else _MultiProcessingDataLoaderIter(self)
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        if not (self.persistent_workers and self.num_workers):
+            return self._get_iterator()
+        if self._kept is None:
+            self._kept = _MultiProcessingDataLoaderIter(self)
+        else:
+            self._kept.restart(self)
+        return self._kept
+
+    def __len__(self) -> int:
+        if not self._is_stream:
+            return len(self._index_sampler)
+        length = len(self.dataset)  # type: ignore[arg-type]
+        if self.batch_size is None:
+            return length
+        return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
+
+
+def _pinning(loader: DataLoader[Any]) -> bool:
+    if loader.pin_memory and not accelerator.is_available():
+        warnings.warn(
+            "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be "
+            "used.",
+            stacklevel=4,
+        )
+        return False
+    return loader.pin_memory
+
+
+def _pinned(batch: Any) -> Any:
+    if hasattr(batch, "pin_memory") and not isinstance(batch, Tensor):
+        return batch.pin_memory()
+    return _pytree.tree_map(lambda x: x.pin_memory() if isinstance(x, Tensor) else x, batch)
+
+
+class _BaseDataLoaderIter:
+    """One pass over the data."""
+
+    _loader: DataLoader[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    """One pass over the data, made where it is read."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self._indices = iter(loader._index_sampler)
+        self._pins = _pinning(loader)
+        random_seed(loader.generator)  # PyTorch draws the workers' seed here, too
+        self._loader = loader
+        self._fetch = loader._fetcher(loader.dataset)
+
+    def __next__(self) -> Any:
+        batch = self._fetch(next(self._indices))
+        return _pinned(batch) if self._pins else batch
+
+
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
+    """One pass over the data, made ahead by threads; batches come in the order of their indices."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        warn_once(
+            f"DataLoader: num_workers={loader.num_workers} uses threads, rabbet has no worker processes yet",
+            stacklevel=5,
+        )
+        seed = random_seed(loader.generator)
+        self._epoch = -1
+        self._workers = Workers(
+            loader.dataset, loader.num_workers, seed, loader.worker_init_fn, loader._fetcher
+        )
+        self.restart(loader)
+
+    def restart(self, loader: DataLoader[Any]) -> None:
+        """Begin a pass; what is left of the one before is dropped when it comes."""
+        self._loader = loader
+        self._epoch += 1
+        self._indices = iter(loader._index_sampler)
+        self._pins = _pinning(loader)
+        self._sent = 0  # batches asked for so far
+        self._owner: dict[int, int] = {}  # worker of a batch that was asked for
+        self._ready: dict[int, Any] = {}
+        self._alive = list(range(loader.num_workers))
+        self._turn = 0
+        for tasks in self._workers.tasks:
+            tasks.put((self._epoch, None, None))
+        for _ in range(loader.num_workers * (loader.prefetch_factor or 2)):
+            self._ask()
+
+    def _ask(self) -> None:
+        """Ask the next worker that still has samples for the next batch."""
+        if not self._alive:
+            return
+        try:
+            indices = next(self._indices)
+        except StopIteration:
+            return
+        worker = self._alive[self._turn % len(self._alive)]
+        self._turn = (self._turn + 1) % len(self._alive)
+        self._owner[self._sent] = worker
+        self._workers.tasks[worker].put((self._epoch, self._sent, indices))
+        self._sent += 1
+
+    def _receive(self) -> None:
+        timeout = self._loader.timeout
+        try:
+            epoch, number, worker, answer = self._workers.results.get(timeout=timeout or None)
+        except queue.Empty:
+            raise RuntimeError(f"DataLoader timed out after {timeout} seconds") from None
+        if epoch != self._epoch:
+            return
+        self._ready[number] = answer
+        if isinstance(answer, EndOfStream) and worker in self._alive:
+            self._alive.remove(worker)
+            self._ask()
+
+    def _next_number(self) -> int | None:
+        """The number of the batch to give, once it is there; None at the end."""
+        while self._owner:
+            if self._loader.in_order:
+                wanted = min(self._owner)
+                if wanted in self._ready:
+                    return wanted
+            elif self._ready:
+                return next(iter(self._ready))
+            self._receive()
+        return None
+
+    def __next__(self) -> Any:
+        while (number := self._next_number()) is not None:
+            del self._owner[number]
+            answer = self._ready.pop(number)
+            if isinstance(answer, EndOfStream):
+                continue
+            self._ask()
+            if isinstance(answer, ExceptionWrapper):
+                answer.reraise()
+            return _pinned(answer) if self._pins else answer
+        if not self._loader.persistent_workers:
+            self._workers.stop()
+        raise StopIteration

@@ -1,0 +1,128 @@
+"""Private names of PyTorch's that packages import, as `as_torch()` shows them."""
+
+import pytest
+import rabbet
+from rabbet._as_torch import functions, utils
+from rabbet._as_torch.names import attribute, module_of, resolve
+
+
+@pytest.mark.parametrize(
+    "check, error",
+    [
+        (functions._check, RuntimeError), (functions._check_index, IndexError),
+        (functions._check_value, ValueError), (functions._check_type, TypeError),
+        (functions._check_not_implemented, NotImplementedError),
+    ],
+)  # fmt: skip
+def test_checks_raise_their_error(check, error):
+    check(True)
+    check(True, lambda: 1 / 0)
+    with pytest.raises(error, match="wrong 3"):
+        check(False, lambda: f"wrong {3}")
+    with pytest.raises(error, match="expected cond to be True"):
+        check(False)
+    with pytest.raises(TypeError, match="cond must be a bool"):
+        check(rabbet.ones(1))
+    with pytest.raises(TypeError, match="message must be a callable"):
+        check(False, "text")
+
+
+def test_asserts_as_functions():
+    functions._assert(True, "no")
+    with pytest.raises(AssertionError, match="no"):
+        functions._assert(False, "no")
+    functions._assert_async(rabbet.ones(1))
+    with pytest.raises(RuntimeError, match="Expected Tensor to be nonzero"):
+        functions._assert_async(rabbet.zeros(1))
+    assert functions._is_all_true(rabbet.ones(2, dtype=rabbet.bool)).item()
+
+
+def test_tensors_are_packed_into_a_vector_and_back():
+    tensors = [rabbet.arange(4.0).reshape(2, 2), rabbet.tensor(5.0), rabbet.zeros(0, 2)]
+    flat = utils._flatten_dense_tensors(tensors)
+    assert flat.tolist() == [0, 1, 2, 3, 5]
+    back = utils._unflatten_dense_tensors(flat, tensors)
+    assert [t.shape for t in back] == [t.shape for t in tensors] and back[1].item() == 5
+
+
+def test_errors_keep_their_class_on_their_way():
+    class Own(Exception):
+        def __init__(self, a, b):
+            super().__init__(a, b)
+
+    for raised, expected in (
+        (ValueError("x"), ValueError),
+        (KeyError("x"), KeyError),
+        (Own(1, 2), RuntimeError),
+    ):
+        try:
+            raise raised
+        except Exception:
+            wrapped = utils.ExceptionWrapper(where="in a test")
+        with pytest.raises(expected, match="in a test"):
+            wrapped.reraise()
+
+
+def test_names_mean_what_they_mean_in_torch():
+    assert (
+        module_of("nn") is rabbet.nn
+        and module_of("nothing") is None
+        and module_of("_tensor") is None
+    )
+    assert attribute("Tensor") is rabbet.Tensor and attribute("_check") is functions._check
+    assert resolve("torch.nn.functional.relu") is rabbet.nn.functional.relu
+    assert resolve("torch._C._nn.gelu") is rabbet.nn.functional.gelu
+    assert resolve("torch._dynamo.config") is resolve("torch._dynamo").config
+    assert (
+        resolve("torch._C.Generator") is rabbet.Generator
+        and resolve("torch._jit_internal.unused") is rabbet.jit.unused
+    )
+    for name in ("torch.nn.Foo", "torch._C._nn.foo", "torch.Tensor.foo", "torch._tensor"):
+        with pytest.raises(AttributeError, match=r"foo|Foo|_tensor"):
+            resolve(name)
+
+
+def test_calls_are_handed_to_what_overrides_them():
+    from rabbet.overrides import (
+        handle_torch_function,
+        has_torch_function,
+        is_tensor_like,
+        resolve_name,
+    )
+
+    class Mine:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return (
+                (cls.__name__, func.__name__, types) if kwargs.get("ok", True) else NotImplemented
+            )
+
+    class Sub(Mine):
+        pass
+
+    assert has_torch_function([Mine()]) and not has_torch_function([rabbet.ones(1), 3])
+    answer = handle_torch_function(len, [Mine(), Sub(), 3], 1)
+    assert (
+        answer == ("Sub", "len", (Sub, Mine)) and is_tensor_like(Mine()) and not is_tensor_like(3)
+    )
+    with pytest.raises(TypeError, match=r"no implementation found for 'builtins\.len'"):
+        handle_torch_function(len, [Mine()], ok=False)
+    assert resolve_name(rabbet.add) == "rabbet.add"
+
+
+def test_tensors_are_grouped_by_device_and_dtype():
+    from rabbet.utils._foreach_utils import _group_tensors_by_device_and_dtype as group
+
+    a, b, c = rabbet.ones(1), rabbet.ones(1).double(), rabbet.ones(2)
+    groups = group([[a, b, c], [None, b, a]], with_indices=True)
+    cpu = rabbet.device("cpu")
+    assert list(groups) == [(cpu, rabbet.float32), (cpu, rabbet.float64)]
+    columns, places = groups[cpu, rabbet.float32]
+    assert (
+        places == [0, 2] and columns[0][0] is a and columns[0][1] is c and columns[1] == [None, a]
+    )
+    assert group([[a]])[cpu, rabbet.float32][1] == [] and group([]) == {}
+    with pytest.raises(RuntimeError, match="lists differ in length"):
+        group([[a], []])
+    with pytest.raises(RuntimeError, match="tensor 0 of the first list is None"):
+        group([[None]])
