@@ -209,3 +209,97 @@ class AdaptiveMaxPool3d(_AdaptiveMax):
     """Maxima over windows that divide the volume into `output_size`; None keeps a size."""
 
     _function = staticmethod(F.adaptive_max_pool3d)
+
+
+class _LPPool(Module):
+    """Power-average pooling: `(sum of x ** norm_type) ** (1 / norm_type)` over each window."""
+
+    _function: Callable[..., Tensor]
+
+    def __init__(
+        self,
+        norm_type: float,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._function(
+            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
+class LPPool1d(_LPPool):
+    """Power-average pooling of a line."""
+
+    _function = staticmethod(F.lp_pool1d)
+
+
+class LPPool2d(_LPPool):
+    """Power-average pooling of a plane."""
+
+    _function = staticmethod(F.lp_pool2d)
+
+
+class LPPool3d(_LPPool):
+    """Power-average pooling of a volume."""
+
+    _function = staticmethod(F.lp_pool3d)
+
+
+class _MaxUnpool(Module):
+    """Puts maxima back where max pooling found them, zeros elsewhere."""
+
+    _function: Callable[..., Tensor]
+    _dims: int
+
+    def __init__(self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> None:
+        super().__init__()
+        stride = kernel_size if stride is None else stride
+        self.kernel_size, self.stride, self.padding = (
+            (value,) * self._dims if isinstance(value, int) else tuple(value)
+            for value in (kernel_size, stride, padding)
+        )
+
+    def forward(
+        self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None
+    ) -> Tensor:
+        return self._function(
+            input, indices, self.kernel_size, self.stride, self.padding, output_size
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """The partial inverse of `MaxPool1d`."""
+
+    _dims = 1
+    _function = staticmethod(F.max_unpool1d)
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """The partial inverse of `MaxPool2d`."""
+
+    _dims = 2
+    _function = staticmethod(F.max_unpool2d)
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """The partial inverse of `MaxPool3d`."""
+
+    _dims = 3
+    _function = staticmethod(F.max_unpool3d)
