@@ -417,3 +417,53 @@ def test_normalize_equals_pytorch(p):
     out = nn.functional.normalize(rabbet.tensor(x), p, 1)
     expected = torch.nn.functional.normalize(torch.tensor(x), p, 1)
     np.testing.assert_allclose(out.numpy(), expected.numpy(), 1e-12)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_transformer_equals_pytorch(norm_first, masked):
+    kwargs = {"dropout": 0.0, "norm_first": norm_first, "batch_first": True}
+    sizes = (8, 2, 2, 2, 16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours = nn.Transformer(*sizes, **kwargs).double()
+        theirs = torch.nn.Transformer(*sizes, **kwargs).double()
+        assert list(ours.state_dict()) == list(theirs.state_dict())
+        theirs.load_state_dict(
+            {k: torch.from_numpy(v.numpy().copy()) for k, v in ours.state_dict().items()}
+        )
+        padding = np.array([[False] * 6, [False] * 4 + [True] * 2])
+        results = []
+        src, tgt = normal(2, 6, 8), normal(2, 5, 8)
+        for library, model in ((rabbet, ours), (torch, theirs)):
+            options = {}
+            if masked:
+                causal = model.generate_square_subsequent_mask(5, dtype=library.float64)
+                options = {"tgt_mask": causal, "tgt_is_causal": True}
+                options["src_key_padding_mask"] = library.tensor(padding)
+                options["memory_key_padding_mask"] = library.tensor(padding)
+            out = model(library.tensor(src), library.tensor(tgt), **options)
+            (out * out * out).sum().backward()
+            results.append([out.detach(), *(p.grad for p in model.parameters())])
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-7, 1e-9)
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("options", [{"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 6}])
+def test_attention_with_added_keys_equals_pytorch(options, need_weights):
+    options = {**options, "add_bias_kv": True} if "kdim" in options else options
+    ours, theirs = both("MultiheadAttention", (8, 2), options)
+    x, key = normal(4, 3, 8), normal(5, 3, options.get("kdim", 8))
+    mask, padding = np.triu(np.ones((4, 5), bool), 2), np.zeros((3, 5), bool)
+    padding[1, 3:] = True
+    results = []
+    for library, layer in ((rabbet, ours), (torch, theirs)):
+        q, k, v = library.tensor(x), library.tensor(key), library.tensor(x[:1].repeat(5, 0))
+        out, weights = layer(q, k, v, library.tensor(padding), need_weights, library.tensor(mask))
+        (out * out).sum().backward()
+        results.append([out.detach(), *(p.grad for p in layer.parameters())])
+        if need_weights:
+            results[-1].append(weights.detach())
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-8, 1e-10)

@@ -128,6 +128,9 @@ from .modules import (
     Tanh,
     Tanhshrink,
     Threshold,
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
     TransformerEncoder,
     TransformerEncoderLayer,
     TripletMarginLoss,
@@ -146,6 +149,9 @@ from .parameter import Buffer, Parameter
 __version__ = "0.1.0"
 
 __all__ = [
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
     "AlphaDropout",
     "CTCLoss",
     "ChannelShuffle",

@@ -146,12 +146,18 @@ from .rnn import (
 )
 from .sparse import Embedding, EmbeddingBag
 from .transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
     TransformerEncoder,
     TransformerEncoderLayer,
 )
 from .upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 __all__ = [
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
     "AlphaDropout",
     "CTCLoss",
     "ChannelShuffle",

@@ -10,6 +10,7 @@ from rabbet import Tensor
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
+from .attention import MultiheadAttention as MultiheadAttention
 from .module import Module
 
 _relu = rabbet.relu

@@ -13,7 +13,7 @@ from .module import Module
 Sizes = int | Sequence[int]
 
 
-class _MaxPool(Module):
+class _MaxPoolNd(Module):
     _function: Callable[..., Any]
 
     def __init__(
@@ -51,25 +51,25 @@ class _MaxPool(Module):
         )
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """The maximum of each window of (N, C, L)."""
 
     _function = staticmethod(F.max_pool1d)
 
 
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """The maximum of each window of (N, C, H, W)."""
 
     _function = staticmethod(F.max_pool2d)
 
 
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """The maximum of each window of (N, C, D, H, W)."""
 
     _function = staticmethod(F.max_pool3d)
 
 
-class _AvgPool(Module):
+class _AvgPoolNd(Module):
     def __init__(
         self,
         kernel_size: Sizes,
@@ -98,7 +98,7 @@ class _AvgPool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class AvgPool1d(_AvgPool):
+class AvgPool1d(_AvgPoolNd):
     """The mean of each window of (N, C, L)."""
 
     def __init__(
@@ -117,7 +117,7 @@ class AvgPool1d(_AvgPool):
         return F.avg_pool1d(input, *self._arguments())
 
 
-class _DividedAvgPool(_AvgPool):
+class _DividedAvgPool(_AvgPoolNd):
     _function: Callable[..., Tensor]
 
     def __init__(
@@ -159,30 +159,30 @@ class _Adaptive(Module):
         return f"output_size={self.output_size}"
 
 
-class _AdaptiveAvg(_Adaptive):
+class _AdaptiveAvgPoolNd(_Adaptive):
     def forward(self, input: Tensor) -> Tensor:
         return self._function(input, self.output_size)
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvg):
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the line into `output_size`; None keeps a size."""
 
     _function = staticmethod(F.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvg):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the plane into `output_size`; None keeps a size."""
 
     _function = staticmethod(F.adaptive_avg_pool2d)
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvg):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the volume into `output_size`; None keeps a size."""
 
     _function = staticmethod(F.adaptive_avg_pool3d)
 
 
-class _AdaptiveMax(_Adaptive):
+class _AdaptiveMaxPoolNd(_Adaptive):
     def __init__(
         self, output_size: int | Sequence[int | None] | None, return_indices: bool = False
     ) -> None:
@@ -193,25 +193,25 @@ class _AdaptiveMax(_Adaptive):
         return self._function(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool1d(_AdaptiveMax):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Maxima over windows that divide the line into `output_size`; None keeps a size."""
 
     _function = staticmethod(F.adaptive_max_pool1d)
 
 
-class AdaptiveMaxPool2d(_AdaptiveMax):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Maxima over windows that divide the plane into `output_size`; None keeps a size."""
 
     _function = staticmethod(F.adaptive_max_pool2d)
 
 
-class AdaptiveMaxPool3d(_AdaptiveMax):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Maxima over windows that divide the volume into `output_size`; None keeps a size."""
 
     _function = staticmethod(F.adaptive_max_pool3d)
 
 
-class _LPPool(Module):
+class _LPPoolNd(Module):
     """Power-average pooling: `(sum of x ** norm_type) ** (1 / norm_type)` over each window."""
 
     _function: Callable[..., Tensor]
@@ -241,25 +241,25 @@ class _LPPool(Module):
         )
 
 
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPoolNd):
     """Power-average pooling of a line."""
 
     _function = staticmethod(F.lp_pool1d)
 
 
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPoolNd):
     """Power-average pooling of a plane."""
 
     _function = staticmethod(F.lp_pool2d)
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPoolNd):
     """Power-average pooling of a volume."""
 
     _function = staticmethod(F.lp_pool3d)
 
 
-class _MaxUnpool(Module):
+class _MaxUnpoolNd(Module):
     """Puts maxima back where max pooling found them, zeros elsewhere."""
 
     _function: Callable[..., Tensor]
@@ -284,21 +284,21 @@ class _MaxUnpool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpoolNd):
     """The partial inverse of `MaxPool1d`."""
 
     _dims = 1
     _function = staticmethod(F.max_unpool1d)
 
 
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpoolNd):
     """The partial inverse of `MaxPool2d`."""
 
     _dims = 2
     _function = staticmethod(F.max_unpool2d)
 
 
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpoolNd):
     """The partial inverse of `MaxPool3d`."""
 
     _dims = 3
