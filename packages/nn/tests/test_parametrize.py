@@ -113,6 +113,54 @@ def test_skip_init_allocates():
     assert layer.weight.shape == (2, 3) and layer.weight.device.type == "cpu"
 
 
+def test_weight_norm_by_a_hook_equals_pytorch():
+    torch = pytest.importorskip("torch")
+    with pytest.warns(FutureWarning, match="deprecated"):
+        ours = nn.utils.weight_norm(nn.Conv1d(3, 4, 2).double())
+        theirs = torch.nn.utils.weight_norm(torch.nn.Conv1d(3, 4, 2).double())
+    state = {k: torch.from_numpy(v.numpy().copy()) for k, v in ours.state_dict().items()}
+    assert list(state) == list(theirs.state_dict())
+    theirs.load_state_dict(state)
+    x = np.random.default_rng(0).standard_normal((2, 3, 5))
+    results = []
+    for library, layer in ((rabbet, ours), (torch, theirs)):
+        out = layer(library.tensor(x))
+        (out * out).sum().backward()
+        results.append([out.detach(), *(p.grad for p in layer.parameters())])
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-9, 1e-11)
+    value = ours.weight.detach().numpy().copy()
+    nn.utils.remove_weight_norm(ours)
+    assert sorted(ours.state_dict()) == ["bias", "weight"]
+    np.testing.assert_allclose(ours.weight.detach().numpy(), value, 1e-12)
+    with pytest.raises(ValueError, match="not found"):
+        nn.utils.remove_weight_norm(ours)
+
+
+@pytest.mark.parametrize("name", ["DataParallel", "DistributedDataParallel"])
+def test_parallel_wrappers_pass_through(name, monkeypatch):
+    wrapper = getattr(nn.parallel, name)
+    layer = nn.Linear(3, 2)
+    wrapped = wrapper(layer)
+    x = rabbet.rand(4, 3)
+    np.testing.assert_array_equal(wrapped(x).detach().numpy(), layer(x).detach().numpy())
+    assert list(wrapped.state_dict()) == ["module.weight", "module.bias"]
+    with pytest.raises((ValueError, NotImplementedError), match="device_ids"):
+        wrapper(layer, device_ids=[0, 1])
+
+
+def test_distributed_wrapper_refuses_several_processes(monkeypatch):
+    with pytest.raises(RuntimeError, match="not needed"):
+        nn.parallel.DistributedDataParallel(nn.ReLU())
+    wrapped = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+    with wrapped.no_sync():
+        assert not wrapped.require_backward_grad_sync
+    assert wrapped.require_backward_grad_sync
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(NotImplementedError, match="WORLD_SIZE=2"):
+        nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+
+
 BAD = [
     (lambda: weight_norm(nn.ReLU()), ValueError, "no parameter or buffer"),
     (lambda: spectral_norm(nn.Linear(2, 2), n_power_iterations=0), ValueError, "positive"),

@@ -1,6 +1,6 @@
 """Neural networks: modules, functional forms, initialisation and utilities."""
 
-from . import functional, init, modules, parameter, utils
+from . import functional, init, modules, parallel, parameter, utils
 from .modules import (
     CELU,
     ELU,
@@ -144,11 +144,14 @@ from .modules import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from .parallel import DataParallel
 from .parameter import Buffer, Parameter
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DataParallel",
+    "parallel",
     "Transformer",
     "TransformerDecoder",
     "TransformerDecoderLayer",

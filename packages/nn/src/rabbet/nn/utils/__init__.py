@@ -10,8 +10,11 @@ from .fusion import (
     fuse_linear_bn_weights,
 )
 from .init import skip_init
+from .weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
+    "remove_weight_norm",
+    "weight_norm",
     "fuse_conv_bn_eval",
     "fuse_conv_bn_weights",
     "fuse_linear_bn_eval",
