@@ -1,6 +1,6 @@
 """Neural networks: modules, functional forms, initialisation and utilities."""
 
-from . import functional, init, modules, parallel, parameter, utils
+from . import attention, common_types, functional, init, modules, parallel, parameter, utils
 from .modules import (
     CELU,
     ELU,
@@ -150,6 +150,8 @@ from .parameter import Buffer, Parameter
 __version__ = "0.1.0"
 
 __all__ = [
+    "attention",
+    "common_types",
     "DataParallel",
     "parallel",
     "Transformer",
