@@ -435,3 +435,15 @@ def test_consume_prefix():
     state = nn.Sequential(nn.Linear(2, 2)).state_dict(prefix="module.")
     nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
     assert list(state) == ["0.weight", "0.bias"] and list(state._metadata) == ["", "0"]
+
+
+def test_sync_batch_norm_replaces_batch_norm():
+    model = nn.Sequential(nn.Conv1d(3, 4, 2), nn.Sequential(nn.BatchNorm1d(4)))
+    x = rabbet.rand(2, 3, 5)
+    expected = model.eval()(x).tolist()
+    synced = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    assert type(synced[1][0]) is nn.SyncBatchNorm and not synced[1][0].training
+    assert synced(x).tolist() == expected
+    assert list(synced.state_dict()) == list(model.state_dict())
+    with pytest.raises(ValueError, match="at least 2D"):
+        nn.SyncBatchNorm(3)(rabbet.ones(3))

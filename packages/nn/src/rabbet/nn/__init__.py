@@ -125,6 +125,7 @@ from .modules import (
     Softplus,
     Softshrink,
     Softsign,
+    SyncBatchNorm,
     Tanh,
     Tanhshrink,
     Threshold,
@@ -150,6 +151,7 @@ from .parameter import Buffer, Parameter
 __version__ = "0.1.0"
 
 __all__ = [
+    "SyncBatchNorm",
     "attention",
     "common_types",
     "DataParallel",

@@ -33,7 +33,7 @@ from .activation import (
 from .attention import (
     MultiheadAttention,
 )
-from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
 from .channelshuffle import ChannelShuffle
 from .container import (
     ModuleDict,
@@ -155,6 +155,7 @@ from .transformer import (
 from .upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 __all__ = [
+    "SyncBatchNorm",
     "Transformer",
     "TransformerDecoder",
     "TransformerDecoderLayer",
