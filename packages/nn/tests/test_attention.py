@@ -258,3 +258,15 @@ def test_sums_of_another_dtype_are_converted():
 
     for got, want in zip(gradients(low, low), gradients(low.float(), low.float()), strict=True):
         assert rabbet.equal(got, want)
+
+
+def test_sdpa_kernel_takes_backends_and_refuses_other_things():
+    from rabbet.nn.attention import SDPBackend, sdpa_kernel
+
+    q = rabbet.rand(1, 2, 3, 4)
+    expected = rabbet.nn.functional.scaled_dot_product_attention(q, q, q)
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
+        inside = rabbet.nn.functional.scaled_dot_product_attention(q, q, q)
+    assert inside.tolist() == expected.tolist()
+    with pytest.raises(TypeError, match="expected backends"), sdpa_kernel("math"):
+        pass

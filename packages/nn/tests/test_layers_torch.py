@@ -24,6 +24,10 @@ def probabilities(*shape):
     return rng.uniform(0.05, 0.95, shape)
 
 
+def signs(*shape):
+    return rng.integers(0, 2, shape) * 2.0 - 1.0
+
+
 IMAGE = (2, 4, 7, 6)
 LINE = (2, 4, 9)
 ROWS = (5, 4)
@@ -146,6 +150,70 @@ LAYERS = [
     ("BCEWithLogitsLoss", (), {"reduction": "none"}, [normal(*ROWS), probabilities(*ROWS)]),
     ("KLDivLoss", (), {"reduction": "batchmean"}, [-probabilities(*ROWS), probabilities(*ROWS)]),
     ("KLDivLoss", (), {"reduction": "sum", "log_target": True}, [normal(*ROWS), normal(*ROWS)]),
+    ("Embedding", (10, 3), {"scale_grad_by_freq": True}, [np.array([[8, 1, 8], [9, 8, 0]])]),
+    ("Embedding", (10, 3), {"max_norm": 1.0}, [np.array([[8, 1, 8], [9, 8, 0]])]),
+    ("EmbeddingBag", (10, 3), {"mode": "sum"}, [classes(10, 4, 5)]),
+    ("EmbeddingBag", (10, 3), {"padding_idx": 2}, [np.array([[2, 1, 8], [2, 2, 2]])]),
+    ("EmbeddingBag", (10, 3), {"mode": "max"}, [classes(10, 9), np.array([0, 2, 2, 6])]),
+    ("EmbeddingBag", (10, 3), {"include_last_offset": True}, [classes(10, 9), np.array([0, 3, 9])]),
+    ("InstanceNorm3d", (4,), {"affine": True}, [normal(2, 4, 3, 2, 2)]),
+    ("LocalResponseNorm", (3, 0.5), {}, [normal(*IMAGE)]),
+    ("LocalResponseNorm", (2,), {"k": 2.0}, [normal(2, 4, 3, 2, 2)]),
+    ("Softmax2d", (), {}, [normal(*IMAGE)]),
+    ("AlphaDropout", (0.0,), {}, [normal(*ROWS)]),
+    ("LPPool1d", (2, 3), {"stride": 2}, [normal(*LINE)]),
+    ("LPPool2d", (3, (2, 3)), {"ceil_mode": True}, [probabilities(*IMAGE)]),
+    ("LPPool3d", (2, 2), {}, [normal(2, 4, 3, 4, 5)]),
+    *(
+        (f"{name}Pad{d}d", (1, *value), {}, [normal(2, 3, 4, 3, 5)[(0,) * (3 - d)]])
+        for name, value in (
+            ("Circular", ()),
+            ("Constant", (2.5,)),
+            ("Reflection", ()),
+            ("Replication", ()),
+            ("Zero", ()),
+        )
+        for d in (1, 2, 3)
+    ),
+    ("PixelShuffle", (2,), {}, [normal(2, 8, 3, 4)]),
+    ("PixelUnshuffle", (2,), {}, [normal(2, 3, 6, 4)]),
+    ("ChannelShuffle", (2,), {}, [normal(*IMAGE)]),
+    ("Unfold", (3,), {"stride": 2, "padding": 1}, [normal(*IMAGE)]),
+    ("Unfold", ((2, 3),), {"dilation": (2, 1)}, [normal(4, 7, 6)]),
+    ("Fold", ((7, 6), 3), {"padding": 1, "stride": 2}, [normal(2, 36, 12)]),
+    ("Upsample", (), {"scale_factor": 2}, [normal(*IMAGE)]),
+    ("UpsamplingNearest2d", ((5, 9),), {}, [normal(*IMAGE)]),
+    ("UpsamplingBilinear2d", ((5, 9),), {}, [normal(*IMAGE)]),
+    ("HingeEmbeddingLoss", (0.7,), {}, [normal(*ROWS), signs(*ROWS)]),
+    ("CosineEmbeddingLoss", (0.1,), {}, [normal(*ROWS), normal(*ROWS), signs(5)]),
+    ("MarginRankingLoss", (0.3,), {}, [normal(5), normal(5), signs(5)]),
+    ("MultiLabelMarginLoss", (), {}, [normal(2, 4), np.array([[3, 0, -1, 1], [-1, 2, 0, 0]])]),
+    ("MultiLabelMarginLoss", (), {"reduction": "none"}, [normal(4), np.array([3, 0, 2, 1])]),
+    ("MultiLabelSoftMarginLoss", (), {}, [normal(*ROWS), probabilities(*ROWS)]),
+    ("MultiMarginLoss", (2, 0.5), {}, [normal(*ROWS), classes(4, 5)]),
+    ("MultiMarginLoss", (), {"reduction": "none"}, [normal(*ROWS), classes(4, 5)]),
+    ("PoissonNLLLoss", (), {"full": True}, [normal(*ROWS), probabilities(*ROWS) * 4]),
+    ("PoissonNLLLoss", (False,), {}, [probabilities(*ROWS), probabilities(*ROWS)]),
+    (
+        "GaussianNLLLoss",
+        (),
+        {"full": True},
+        [normal(*ROWS), normal(*ROWS), np.abs(normal(*ROWS))],
+    ),
+    (
+        "GaussianNLLLoss",
+        (),
+        {"eps": 0.5},
+        [normal(*ROWS), normal(*ROWS), probabilities(*ROWS[:1], 1)],
+    ),
+    ("TripletMarginLoss", (), {"swap": True}, [normal(*ROWS), normal(*ROWS), normal(*ROWS)]),
+    ("TripletMarginLoss", (2.0, 1), {}, [normal(*ROWS), normal(*ROWS), normal(*ROWS)]),
+    (
+        "TripletMarginWithDistanceLoss",
+        (),
+        {"margin": 0.5},
+        [normal(*ROWS), normal(*ROWS), normal(*ROWS)],
+    ),
 ]
 
 # Layers whose keyword argument is a tensor.
@@ -349,3 +417,53 @@ def test_normalize_equals_pytorch(p):
     out = nn.functional.normalize(rabbet.tensor(x), p, 1)
     expected = torch.nn.functional.normalize(torch.tensor(x), p, 1)
     np.testing.assert_allclose(out.numpy(), expected.numpy(), 1e-12)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_transformer_equals_pytorch(norm_first, masked):
+    kwargs = {"dropout": 0.0, "norm_first": norm_first, "batch_first": True}
+    sizes = (8, 2, 2, 2, 16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours = nn.Transformer(*sizes, **kwargs).double()
+        theirs = torch.nn.Transformer(*sizes, **kwargs).double()
+        assert list(ours.state_dict()) == list(theirs.state_dict())
+        theirs.load_state_dict(
+            {k: torch.from_numpy(v.numpy().copy()) for k, v in ours.state_dict().items()}
+        )
+        padding = np.array([[False] * 6, [False] * 4 + [True] * 2])
+        results = []
+        src, tgt = normal(2, 6, 8), normal(2, 5, 8)
+        for library, model in ((rabbet, ours), (torch, theirs)):
+            options = {}
+            if masked:
+                causal = model.generate_square_subsequent_mask(5, dtype=library.float64)
+                options = {"tgt_mask": causal, "tgt_is_causal": True}
+                options["src_key_padding_mask"] = library.tensor(padding)
+                options["memory_key_padding_mask"] = library.tensor(padding)
+            out = model(library.tensor(src), library.tensor(tgt), **options)
+            (out * out * out).sum().backward()
+            results.append([out.detach(), *(p.grad for p in model.parameters())])
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-7, 1e-9)
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("options", [{"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 6}])
+def test_attention_with_added_keys_equals_pytorch(options, need_weights):
+    options = {**options, "add_bias_kv": True} if "kdim" in options else options
+    ours, theirs = both("MultiheadAttention", (8, 2), options)
+    x, key = normal(4, 3, 8), normal(5, 3, options.get("kdim", 8))
+    mask, padding = np.triu(np.ones((4, 5), bool), 2), np.zeros((3, 5), bool)
+    padding[1, 3:] = True
+    results = []
+    for library, layer in ((rabbet, ours), (torch, theirs)):
+        q, k, v = library.tensor(x), library.tensor(key), library.tensor(x[:1].repeat(5, 0))
+        out, weights = layer(q, k, v, library.tensor(padding), need_weights, library.tensor(mask))
+        (out * out).sum().backward()
+        results.append([out.detach(), *(p.grad for p in layer.parameters())])
+        if need_weights:
+            results[-1].append(weights.detach())
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-8, 1e-10)

@@ -323,7 +323,6 @@ BAD_LAYERS = [
         "allows 4 to 4",
     ),
     (lambda: nn.Embedding(3, 2, padding_idx=3), ValueError, "Padding_idx must be within"),
-    (lambda: nn.Embedding(3, 2, max_norm=1.0), NotImplementedError, "max_norm"),
     (lambda: nn.Embedding(3, 2, sparse=True), NotImplementedError, "sparse"),
     (lambda: nn.Embedding.from_pretrained(rabbet.zeros(3)), ValueError, "2-dimensional"),
     (lambda: nn.Embedding(3, 2, _weight=rabbet.zeros(2, 2)), ValueError, "Shape of weight"),
@@ -342,7 +341,6 @@ BAD_LAYERS = [
     (lambda: nn.ZeroPad2d((1, 2)), ValueError, "an int or 4 ints"),
     (lambda: nn.MultiheadAttention(6, 4), ValueError, "divisible by num_heads"),
     (lambda: nn.MultiheadAttention(0, 1), ValueError, "greater than 0"),
-    (lambda: nn.MultiheadAttention(4, 2, add_zero_attn=True), NotImplementedError, "add_zero_attn"),
     (
         lambda: nn.MultiheadAttention(4, 2)(*[rabbet.zeros(2, 3, 5)] * 3),
         RuntimeError,
@@ -391,3 +389,61 @@ def test_pickling_goes_through_a_file():
     pickle.dump(nn.Linear(2, 2), buffer)
     buffer.seek(0)
     assert isinstance(pickle.load(buffer), nn.Linear)
+
+
+class _Stack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(3, 3), nn.Linear(4, 3))])
+
+    def forward(self, x):
+        return self.layers[0](x)
+
+
+def test_errors_in_forward_name_the_module():
+    with pytest.raises(Exception) as caught:
+        nn.Sequential(_Stack())(rabbet.ones(2, 3))
+    assert caught.value.__notes__ == ["in forward of Sequential.0.layers.0.1 (Linear)"]
+    with pytest.raises(Exception) as caught:
+        nn.Linear(4, 3)(rabbet.ones(2, 3))
+    assert caught.value.__notes__ == ["in forward of Linear (Linear)"]
+
+
+def test_compile_says_once_that_modules_run_eagerly(monkeypatch):
+    monkeypatch.setattr(nn.modules.module, "_said_eager", False)
+    with pytest.warns(UserWarning, match="eagerly"):
+        nn.Linear(2, 2).compile()
+    nn.Linear(2, 2).compile(mode="default")  # warnings are errors in tests: no second one
+
+
+def test_private_names_that_packages_import():
+    from rabbet.nn.modules.activation import MultiheadAttention
+    from rabbet.nn.modules.batchnorm import _BatchNorm
+    from rabbet.nn.modules.conv import _ConvNd, _ConvTransposeNd
+    from rabbet.nn.modules.loss import _Loss
+    from rabbet.nn.modules.module import _IncompatibleKeys
+    from rabbet.nn.modules.utils import _pair, _reverse_repeat_tuple
+
+    assert issubclass(nn.BatchNorm2d, _BatchNorm) and issubclass(nn.Conv2d, _ConvNd)
+    assert issubclass(nn.ConvTranspose1d, _ConvTransposeNd) and issubclass(nn.MSELoss, _Loss)
+    assert MultiheadAttention is nn.MultiheadAttention
+    assert isinstance(nn.Linear(2, 2).load_state_dict({}, strict=False), _IncompatibleKeys)
+    assert _pair(3) == (3, 3) and _reverse_repeat_tuple((1, 2), 2) == (2, 2, 1, 1)
+
+
+def test_consume_prefix():
+    state = nn.Sequential(nn.Linear(2, 2)).state_dict(prefix="module.")
+    nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    assert list(state) == ["0.weight", "0.bias"] and list(state._metadata) == ["", "0"]
+
+
+def test_sync_batch_norm_replaces_batch_norm():
+    model = nn.Sequential(nn.Conv1d(3, 4, 2), nn.Sequential(nn.BatchNorm1d(4)))
+    x = rabbet.rand(2, 3, 5)
+    expected = model.eval()(x).tolist()
+    synced = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    assert type(synced[1][0]) is nn.SyncBatchNorm and not synced[1][0].training
+    assert synced(x).tolist() == expected
+    assert list(synced.state_dict()) == list(model.state_dict())
+    with pytest.raises(ValueError, match="at least 2D"):
+        nn.SyncBatchNorm(3)(rabbet.ones(3))

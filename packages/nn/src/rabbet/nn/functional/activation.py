@@ -214,3 +214,67 @@ def softmin(
 ) -> Tensor:
     """Return `softmax(-input)` along `dim`."""
     return softmax(-input, _given_dim("softmin", input, dim), dtype=dtype)
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """Replace `input` by its `celu`."""
+    return celu(input, alpha, inplace=True)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """Replace `input` by its `selu`."""
+    return selu(input, inplace=True)
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """Replace `input` by `value` where it is at most `threshold`."""
+    return _in_place(_threshold, input, threshold, value)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """Return `input` where positive, else scaled by a random slope (Xu et al. 2015).
+
+    In training each slope is uniform on [lower, upper), in evaluation it is their mean.
+    """
+    if lower > upper:
+        raise RuntimeError(
+            f"rrelu: Lower bound should be less than or equal to the upper bound, got {lower} and {upper}"
+        )
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    with rabbet.no_grad():
+        slopes = rabbet.empty_like(input).uniform_(lower, upper)
+        slopes = rabbet.where(input <= 0, slopes, rabbet.ones_like(slopes))
+    return input.mul_(slopes) if inplace else input * slopes
+
+
+def rrelu_(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
+) -> Tensor:
+    """Replace `input` by its `rrelu`."""
+    return rrelu(input, lower, upper, training, inplace=True)
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """Return a sample of the relaxed categorical distribution (Jang et al. 2017).
+
+    With `hard` the value is one-hot and the gradient that of the soft sample. `eps` has no effect.
+    """
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+    with rabbet.no_grad():
+        noise = -rabbet.log(rabbet.empty_like(logits).exponential_())
+    soft = _softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    index = rabbet.argmax(soft, dim, True)
+    one_hot = rabbet.zeros_like(logits).scatter_(dim, index, 1.0)
+    return one_hot.detach() - soft.detach() + soft

@@ -47,3 +47,16 @@ def pairwise_distance(
 ) -> Tensor:
     """Return the p-norm of `x1 - x2 + eps` along the last dimension."""
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """Return the p-norm distances of all pairs of rows of (N, M), as N (N - 1) / 2 values."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    count = input.shape[0]
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    index = rabbet.tensor(pairs, dtype=rabbet.int64, device=input.device).reshape([-1, 2])
+    gaps = input.index_select(0, index.select(1, 0)) - input.index_select(0, index.select(1, 1))
+    return vector_norm(gaps, p, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import rabbet
@@ -70,3 +71,36 @@ def dropout3d(
     """Zero whole channels of (N, C, D, H, W) or (C, D, H, W)."""
     _expect_ndim(input, "dropout3d", (4, 5))
     return _channels(input, p, training, inplace, input.ndim - 3)
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Dropout that keeps mean 0 and variance 1 after SELU (Klambauer et al. 2017)."""
+    return _alpha(input, p, training, inplace, input.shape)
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """`alpha_dropout` of whole channels of (N, C, *)."""
+    if input.ndim < 2 and training and p > 0:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+    return _alpha(input, p, training, inplace, [*input.shape[:2], *[1] * (input.ndim - 2)])
+
+
+# SELU's value at minus infinity, with its sign turned.
+_SELU_FLOOR = 1.7580993408473766
+
+
+def _alpha(input: Tensor, p: float, training: bool, inplace: bool, shape: Sequence[int]) -> Tensor:
+    check_probability(p)
+    if not training or p == 0:
+        return input
+    if p == 1:
+        return input.mul_(0) if inplace else input * 0
+    scale = 1 / math.sqrt((_SELU_FLOOR**2 * p + 1) * (1 - p))
+    keep = rabbet.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
+    shift = (keep - 1) * (_SELU_FLOOR * scale) + _SELU_FLOOR * scale * p
+    factor = keep * scale
+    return input.mul_(factor).add_(shift) if inplace else input * factor + shift

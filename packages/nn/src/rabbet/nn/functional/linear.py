@@ -5,6 +5,8 @@ from __future__ import annotations
 import rabbet
 from rabbet import Tensor, ops
 
+from .distance import vector_norm
+
 linear = ops.linear
 
 
@@ -48,30 +50,165 @@ def embedding(
         input: indices of any shape.
         weight: shape (count, size).
         padding_idx: a row that gets no gradient; negative counts from the end.
-        max_norm, norm_type, scale_grad_by_freq, sparse: only the defaults are supported.
+        max_norm: rows that are looked up are first scaled down, in place, to this norm.
+        norm_type: which norm that is.
+        scale_grad_by_freq: divide the gradient of a row by how often it is looked up.
+        sparse: only False; there are no sparse gradients.
     """
-    if max_norm is not None or scale_grad_by_freq or sparse:
-        _refuse_embedding_options(max_norm, scale_grad_by_freq, sparse)
+    if sparse:
+        raise NotImplementedError(f"embedding: sparse={sparse!r} is not supported")
+    if padding_idx is not None:
+        padding_idx = _wrapped_row(padding_idx, weight, "embedding")
+    if max_norm is not None:
+        _limit_norms(weight, input, max_norm, norm_type)
+    if scale_grad_by_freq and weight.requires_grad:
+        rows = ops.embedding(weight, input, *(() if padding_idx is None else (padding_idx,)))
+        share = _inverse_counts(input, weight)
+        return rows * share + (rows * (1 - share)).detach()
     if padding_idx is None:
         return ops.embedding(weight, input)
+    return ops.embedding(weight, input, padding_idx)
+
+
+def _wrapped_row(padding_idx: int, weight: Tensor, name: str) -> int:
     count = weight.shape[0]
     if not -count <= padding_idx < count:
         raise ValueError(
-            f"embedding: padding_idx must be within num_embeddings {count}, got {padding_idx}"
+            f"{name}: padding_idx must be within num_embeddings {count}, got {padding_idx}"
         )
-    return ops.embedding(weight, input, padding_idx % count)
+    return padding_idx % count
 
 
-def _refuse_embedding_options(
-    max_norm: float | None, scale_grad_by_freq: bool, sparse: bool
-) -> None:
-    options = {
-        "max_norm": max_norm,
-        "scale_grad_by_freq": scale_grad_by_freq,
-        "sparse": sparse,
-    }
-    name, value = next((n, v) for n, v in options.items() if v)
-    raise NotImplementedError(f"embedding: {name}={value!r} is not supported")
+def _limit_norms(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
+    """Scale the rows of `weight` at `input` down to `max_norm`, in place."""
+    with rabbet.no_grad():
+        index = rabbet.unique(input.reshape([-1]).to(rabbet.int64))
+        rows = weight.detach().index_select(0, index)
+        norms = vector_norm(rows, norm_type, 1, True)
+        scaled = rabbet.where(norms > max_norm, rows * (max_norm / (norms + 1e-7)), rows)
+        weight.detach()[index] = scaled
+
+
+def _inverse_counts(input: Tensor, weight: Tensor) -> Tensor:
+    """One over how often each index occurs, of shape (*, 1)."""
+    flat = input.reshape([-1]).to(rabbet.int64)
+    counts = rabbet.bincount(flat, minlength=weight.shape[0]).index_select(0, flat)
+    return (1 / counts.to(weight.dtype)).reshape([*input.shape, 1])
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Return sums, means or maxima over bags of rows of `weight`.
+
+    Args:
+        input: indices (B, N): bags of equal size, or (N,) with `offsets`.
+        weight: shape (count, size).
+        offsets: where in a one-dimensional `input` each bag starts.
+        max_norm, norm_type, scale_grad_by_freq, sparse: as in `embedding`.
+        mode: 'sum', 'mean' or 'max'.
+        per_sample_weights: factors of the rows, in the shape of `input`; of mode 'sum' only.
+        include_last_offset: whether `offsets` ends with the number of indices.
+        padding_idx: a row that does not count.
+    """
+    if per_sample_weights is not None and tuple(input.shape) != tuple(per_sample_weights.shape):
+        raise ValueError(
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, "
+            f"then it must have the same shape as the input ({input.shape})"
+        )
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError("mode has to be one of sum or mean or max")
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported "
+            f"for mode='sum' (got mode='{mode}'). Please open a feature request on GitHub."
+        )
+    if mode == "max" and scale_grad_by_freq:
+        raise ValueError("max mode does not support scaling the gradient by the frequency")
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ValueError(
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of "
+                "fixed length sequences. However, found offsets of type " + str(type(offsets))
+            )
+        bags = input.shape[0]
+        bag = rabbet.arange(bags, device=input.device).reshape([-1, 1]).expand(input.shape)
+        bag = bag.reshape([-1])
+    elif input.ndim == 1:
+        if offsets is None:
+            raise ValueError("offsets has to be a 1D Tensor but got None")
+        if offsets.ndim != 1:
+            raise ValueError("offsets has to be a 1D Tensor")
+        bag, bags = _bags(offsets, input.shape[0], include_last_offset)
+    else:
+        raise ValueError(
+            f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}"
+        )
+    flat = input.reshape([-1])
+    rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+    if padding_idx is not None:
+        counted = flat != _wrapped_row(padding_idx, weight, "embedding_bag")
+        kept = counted.nonzero().reshape([-1])
+        rows, bag = rows.index_select(0, kept), bag.index_select(0, kept)
+        if per_sample_weights is not None:
+            per_sample_weights = per_sample_weights.reshape([-1]).index_select(0, kept)
+    if mode == "max":
+        return _bag_maxima(rows, bag, bags)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.reshape([-1, 1])
+    zeros = rabbet.zeros([bags, weight.shape[1]], dtype=weight.dtype, device=weight.device)
+    sums = zeros.index_add(0, bag, rows)
+    if mode == "sum":
+        return sums
+    counts = rabbet.bincount(bag, minlength=bags)
+    return sums / rabbet.clamp(counts, min=1).to(sums.dtype).reshape([-1, 1])
+
+
+def _bags(offsets: Tensor, count: int, include_last_offset: bool) -> tuple[Tensor, int]:
+    """The bag of each index, and the number of bags."""
+    starts = offsets.tolist()
+    if include_last_offset:
+        if not starts:
+            raise RuntimeError("include_last_offset: number of offsets should be at least 1")
+        starts = starts[:-1]
+    if starts and starts[0] != 0:
+        raise RuntimeError(
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+            f"position 0. However, got {starts[0]}"
+        )
+    if starts != sorted(starts) or (starts and starts[-1] > count):
+        raise RuntimeError(
+            f"embedding_bag: expected offsets that ascend to at most {count}, got {starts}"
+        )
+    ends = [*starts[1:], count]
+    bag = [
+        b for b, (low, high) in enumerate(zip(starts, ends, strict=True)) for _ in range(low, high)
+    ]
+    return rabbet.tensor(bag, dtype=rabbet.int64, device=offsets.device), len(starts)
+
+
+def _bag_maxima(rows: Tensor, bag: Tensor, bags: int) -> Tensor:
+    members: list[list[int]] = [[] for _ in range(bags)]
+    for place, b in enumerate(bag.tolist()):
+        members[b].append(place)
+    maxima = []
+    for places in members:
+        if places:
+            index = rabbet.tensor(places, dtype=rabbet.int64, device=rows.device)
+            maxima.append(rows.index_select(0, index).max(0)[0])
+        else:
+            maxima.append(rabbet.zeros([rows.shape[1]], dtype=rows.dtype, device=rows.device))
+    return rabbet.stack(maxima)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from rabbet import Tensor, ops
 
+from .convolution import pad
+from .pooling import avg_pool2d
+
 layer_norm = ops.layer_norm
 _batch_norm_train = ops.batch_norm_train
 _batch_norm_eval = ops.batch_norm_eval
@@ -140,3 +143,19 @@ def rms_norm(
 
 # Half precision computes its statistics in float32.
 _MACHINE_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23}
+
+
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """Divide by `(k + alpha * mean of squares of size channels around) ** beta` (Krizhevsky et al. 2012)."""
+    if input.ndim < 3:
+        raise ValueError(
+            f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)"
+        )
+    if input.numel() == 0:
+        return input
+    lines = (input * input).reshape([input.shape[0], 1, input.shape[1], -1])
+    lines = pad(lines, (0, 0, size // 2, (size - 1) // 2))
+    means = avg_pool2d(lines, (size, 1), stride=1).reshape(input.shape)
+    return input / (means * alpha + k) ** beta

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import rabbet
 from rabbet import Tensor, ops
 
 from .convolution import Sizes, sizes_of
@@ -304,3 +306,156 @@ def adaptive_max_pool3d(
     With `return_indices` also where in the flattened volume they stand.
     """
     return _adaptive_max(3, input, output_size, return_indices)
+
+
+def adaptive_max_pool1d_with_indices(
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """`adaptive_max_pool1d` with return_indices=True."""
+    return _adaptive_max(1, input, output_size, True)
+
+
+def adaptive_max_pool2d_with_indices(
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """`adaptive_max_pool2d` with return_indices=True."""
+    return _adaptive_max(2, input, output_size, True)
+
+
+def adaptive_max_pool3d_with_indices(
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """`adaptive_max_pool3d` with return_indices=True."""
+    return _adaptive_max(3, input, output_size, True)
+
+
+def _power_average(
+    rank: int,
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    ceil_mode: bool,
+) -> Tensor:
+    count = math.prod(sizes_of(kernel_size, rank, "kernel_size", f"lp_pool{rank}d"))
+    means = _average(rank, input**norm_type, kernel_size, stride, 0, ceil_mode, True, None)
+    return (rabbet.sign(means) * rabbet.relu(rabbet.abs(means)) * count) ** (1.0 / norm_type)
+
+
+def lp_pool1d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Return `(sum of x ** norm_type) ** (1 / norm_type)` over each window of a line."""
+    return _power_average(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Return `(sum of x ** norm_type) ** (1 / norm_type)` over each window of a plane."""
+    return _power_average(2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Return `(sum of x ** norm_type) ** (1 / norm_type)` over each window of a volume."""
+    return _power_average(3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def _unpool(
+    rank: int,
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    output_size: Sequence[int] | None,
+) -> Tensor:
+    op = f"max_unpool{rank}d"
+    _check_rank(input, rank, op)
+    if tuple(indices.shape) != tuple(input.shape):
+        raise RuntimeError(
+            f"{op}: expected shape of indices to be same as that of the input tensor "
+            f"{list(input.shape)} but got indices tensor with shape: {list(indices.shape)}"
+        )
+    window = sizes_of(kernel_size, rank, "kernel_size", op)
+    steps = _stride(stride, window, rank, op)
+    pads = sizes_of(padding, rank, "padding", op)
+    sizes = [
+        (n - 1) * steps[d] + window[d] - 2 * pads[d] for d, n in enumerate(input.shape[-rank:])
+    ]
+    if output_size is not None:
+        wanted = list(output_size)
+        if len(wanted) == rank + 2:
+            wanted = wanted[2:]
+        if len(wanted) != rank:
+            raise ValueError(
+                f"output_size should be a sequence containing {rank} or {rank + 2} elements, "
+                f"but it has a length of '{len(wanted)}'"
+            )
+        for d in range(rank):
+            low, high = sizes[d] - steps[d], sizes[d] + steps[d]
+            if not low < wanted[d] < high:
+                raise ValueError(
+                    f'invalid output_size "{wanted}" (dim {d} must be between {low} and {high})'
+                )
+        sizes = wanted
+    count = math.prod(sizes)
+    if indices.numel() and not 0 <= int(indices.min()) <= int(indices.max()) < count:
+        raise RuntimeError(
+            f"{op}: found an invalid max index: {int(indices.max())} (output volumes are of size "
+            f"{'x'.join(map(str, sizes))})"
+        )
+    lead = list(input.shape[:-rank])
+    flat = rabbet.zeros([*lead, count], dtype=input.dtype, device=input.device)
+    flat = flat.scatter(-1, indices.reshape([*lead, -1]), input.reshape([*lead, -1]))
+    return flat.reshape([*lead, *sizes])
+
+
+def max_unpool1d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """Put maxima back where `max_pool1d` found them, zeros elsewhere."""
+    return _unpool(1, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """Put maxima back where `max_pool2d` found them, zeros elsewhere."""
+    return _unpool(2, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """Put maxima back where `max_pool3d` found them, zeros elsewhere."""
+    return _unpool(3, input, indices, kernel_size, stride, padding, output_size)

@@ -17,9 +17,11 @@ from .activation import (
     PReLU,
     ReLU,
     ReLU6,
+    RReLU,
     Sigmoid,
     SiLU,
     Softmax,
+    Softmax2d,
     Softmin,
     Softplus,
     Softshrink,
@@ -31,6 +33,8 @@ from .activation import (
 from .attention import (
     MultiheadAttention,
 )
+from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
+from .channelshuffle import ChannelShuffle
 from .container import (
     ModuleDict,
     ModuleList,
@@ -46,46 +50,70 @@ from .conv import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
+from .distance import CosineSimilarity, PairwiseDistance
 from .dropout import (
+    AlphaDropout,
     Dropout,
     Dropout1d,
     Dropout2d,
     Dropout3d,
+    FeatureAlphaDropout,
 )
+from .flatten import Flatten, Unflatten
+from .fold import Fold, Unfold
+from .instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from .linear import (
     Bilinear,
-    Embedding,
     Identity,
     Linear,
 )
 from .loss import (
     BCELoss,
     BCEWithLogitsLoss,
-    CosineSimilarity,
+    CosineEmbeddingLoss,
     CrossEntropyLoss,
+    CTCLoss,
+    GaussianNLLLoss,
+    HingeEmbeddingLoss,
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    MarginRankingLoss,
     MSELoss,
+    MultiLabelMarginLoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
     NLLLoss,
-    PairwiseDistance,
+    PoissonNLLLoss,
     SmoothL1Loss,
+    SoftMarginLoss,
+    TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
 )
 from .module import (
     Module,
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
-from .norm import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    GroupNorm,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    LayerNorm,
-    RMSNorm,
+from .normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from .padding import (
+    CircularPad1d,
+    CircularPad2d,
+    CircularPad3d,
+    ConstantPad1d,
+    ConstantPad2d,
+    ConstantPad3d,
+    ReflectionPad1d,
+    ReflectionPad2d,
+    ReflectionPad3d,
+    ReplicationPad1d,
+    ReplicationPad2d,
+    ReplicationPad3d,
+    ZeroPad1d,
+    ZeroPad2d,
+    ZeroPad3d,
 )
+from .pixelshuffle import PixelShuffle, PixelUnshuffle
 from .pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -96,9 +124,15 @@ from .pooling import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
 )
 from .rnn import (
     GRU,
@@ -110,23 +144,62 @@ from .rnn import (
     RNNCell,
     RNNCellBase,
 )
-from .shape import (
-    ConstantPad1d,
-    ConstantPad2d,
-    Flatten,
-    ReflectionPad1d,
-    ReflectionPad2d,
-    ReplicationPad1d,
-    ReplicationPad2d,
-    Unflatten,
-    ZeroPad2d,
-)
+from .sparse import Embedding, EmbeddingBag
 from .transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
     TransformerEncoder,
     TransformerEncoderLayer,
 )
+from .upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 __all__ = [
+    "SyncBatchNorm",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "AlphaDropout",
+    "CTCLoss",
+    "ChannelShuffle",
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad3d",
+    "CosineEmbeddingLoss",
+    "EmbeddingBag",
+    "FeatureAlphaDropout",
+    "Fold",
+    "GaussianNLLLoss",
+    "HingeEmbeddingLoss",
+    "InstanceNorm3d",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
+    "LocalResponseNorm",
+    "MarginRankingLoss",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
+    "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
+    "PixelShuffle",
+    "PixelUnshuffle",
+    "PoissonNLLLoss",
+    "RReLU",
+    "ReflectionPad3d",
+    "ReplicationPad3d",
+    "SoftMarginLoss",
+    "Softmax2d",
+    "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
+    "Unfold",
+    "Upsample",
+    "UpsamplingBilinear2d",
+    "UpsamplingNearest2d",
+    "ZeroPad1d",
+    "ZeroPad3d",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",

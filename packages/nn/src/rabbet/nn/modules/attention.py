@@ -10,7 +10,7 @@ from rabbet import Tensor
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
-from .linear import Linear
+from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
 
 
@@ -34,7 +34,8 @@ class MultiheadAttention(Module):
         num_heads: number of heads.
         dropout: probability of leaving a weight out in training.
         bias: whether the projections have biases.
-        add_bias_kv, add_zero_attn: only the defaults are supported.
+        add_bias_kv: add a learned key and value to each sequence.
+        add_zero_attn: add a key and a value of zeros to each sequence.
         kdim, vdim: sizes of key and value, `embed_dim` if None.
         batch_first: whether the batch comes before the sequence.
     """
@@ -44,6 +45,8 @@ class MultiheadAttention(Module):
     k_proj_weight: Parameter | None
     v_proj_weight: Parameter | None
     in_proj_bias: Parameter | None
+    bias_k: Parameter | None
+    bias_v: Parameter | None
 
     def __init__(
         self,
@@ -69,9 +72,6 @@ class MultiheadAttention(Module):
             raise ValueError(
                 f"embed_dim must be divisible by num_heads, got {embed_dim} and {num_heads}"
             )
-        if add_bias_kv or add_zero_attn:
-            name = "add_bias_kv" if add_bias_kv else "add_zero_attn"
-            raise NotImplementedError(f"MultiheadAttention: {name}=True is not supported")
         self.embed_dim = embed_dim
         self.num_heads = num_heads
         self.head_dim = embed_dim // num_heads
@@ -93,7 +93,12 @@ class MultiheadAttention(Module):
                 f"{name}_proj_weight", None if joint else parameter(embed_dim, size)
             )
         self.register_parameter("in_proj_bias", parameter(3 * embed_dim) if bias else None)
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.out_proj = NonDynamicallyQuantizableLinear(
+            embed_dim, embed_dim, bias=bias, device=device, dtype=dtype
+        )
+        for name in ("bias_k", "bias_v"):
+            self.register_parameter(name, parameter(1, 1, embed_dim) if add_bias_kv else None)
+        self.add_zero_attn = add_zero_attn
         self._reset_parameters()
 
     def _reset_parameters(self) -> None:
@@ -104,6 +109,9 @@ class MultiheadAttention(Module):
         if self.in_proj_bias is not None:
             init.zeros_(self.in_proj_bias)
             init.zeros_(self.out_proj.bias)  # type: ignore[arg-type]
+        for bias in (self.bias_k, self.bias_v):
+            if bias is not None:
+                init.xavier_normal_(bias)
 
     def forward(
         self,
@@ -136,7 +144,12 @@ class MultiheadAttention(Module):
         query, key, value = self._batches(query, key, value)
         batch, length, _ = query.shape
         mask = self._mask(batch, length, key.shape[1], attn_mask, key_padding_mask, query.dtype)
-        q, k, v = (self._heads(x) for x in self._projected(query, key, value))
+        projected = self._projected(query, key, value)
+        added = (self.bias_k is not None) + self.add_zero_attn
+        if added:
+            projected = self._extended(*projected)
+            mask = None if mask is None else F.pad(mask, (0, added))
+        q, k, v = (self._heads(x) for x in projected)
 
         p = self.dropout if self.training else 0.0
         weights = None
@@ -145,7 +158,7 @@ class MultiheadAttention(Module):
             weights = F.softmax(scores if mask is None else scores + mask, -1)
             weights = F.dropout(weights, p) if p else weights
             result = weights @ v
-        elif is_causal and key_padding_mask is None:
+        elif is_causal and key_padding_mask is None and not added:
             result = F.scaled_dot_product_attention(q, k, v, None, p, True)
         else:
             result = F.scaled_dot_product_attention(q, k, v, mask, p)
@@ -186,6 +199,16 @@ class MultiheadAttention(Module):
             weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         inputs = (query, key, value)
         return [F.linear(x, w, b) for x, w, b in zip(inputs, weights, biases, strict=True)]
+
+    def _extended(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+        """The projections, with the keys and values that stand in no input."""
+        batch = key.shape[0]
+        if self.bias_k is not None and self.bias_v is not None:
+            key = rabbet.cat([key, self.bias_k.expand([batch, 1, -1])], 1)
+            value = rabbet.cat([value, self.bias_v.expand([batch, 1, -1])], 1)
+        if self.add_zero_attn:
+            key, value = F.pad(key, (0, 0, 0, 1)), F.pad(value, (0, 0, 0, 1))
+        return [query, key, value]
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.reshape([x.shape[0], x.shape[1], self.num_heads, self.head_dim]).transpose(1, 2)

@@ -18,7 +18,7 @@ Sizes = int | Sequence[int]
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
-class _Convolution(Module):
+class _ConvNd(Module):
     """What all convolutions share: sizes, weight and bias."""
 
     dims: int
@@ -126,7 +126,7 @@ class _Convolution(Module):
         return text
 
 
-class _Plain(_Convolution):
+class _Plain(_ConvNd):
     """A convolution as such: the window moves over the input."""
 
     def __init__(
@@ -197,7 +197,7 @@ class Conv3d(_Plain):
     _function = staticmethod(F.conv3d)
 
 
-class _Transposed(_Convolution):
+class _ConvTransposeNd(_ConvNd):
     """A convolution that spreads its input; the transpose of the others as a linear map."""
 
     transposed = True
@@ -269,21 +269,21 @@ class _Transposed(_Convolution):
         return tuple(extra)
 
 
-class ConvTranspose1d(_Transposed):
+class ConvTranspose1d(_ConvTransposeNd):
     """Spread (N, in_channels, L) over windows; arguments as in `ConvTranspose2d`."""
 
     dims = 1
     _function = staticmethod(F.conv_transpose1d)
 
 
-class ConvTranspose2d(_Transposed):
+class ConvTranspose2d(_ConvTransposeNd):
     """Spread (N, in_channels, H, W) over windows: the transpose of `Conv2d` as a linear map."""
 
     dims = 2
     _function = staticmethod(F.conv_transpose2d)
 
 
-class ConvTranspose3d(_Transposed):
+class ConvTranspose3d(_ConvTransposeNd):
     """Spread (N, in_channels, D, H, W) over windows; arguments as in `ConvTranspose2d`."""
 
     dims = 3

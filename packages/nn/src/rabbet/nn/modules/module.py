@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -13,12 +14,20 @@ from rabbet.autograd import no_grad
 from ..parameter import Buffer, Parameter
 from . import _hooks
 from ._hooks import HookedModule, register_module_forward_hook, register_module_forward_pre_hook
+from ._hooks import RemovableHandle as RemovableHandle
+from ._state import IncompatibleKeys as _IncompatibleKeys
 from ._state import StatefulModule
 
-__all__ = ["Module", "register_module_forward_hook", "register_module_forward_pre_hook"]
+__all__ = [
+    "Module",
+    "_IncompatibleKeys",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+]
 
 T = TypeVar("T", bound="Module")
 
+_said_eager = False
 _global_pre_hooks = _hooks.global_forward_pre_hooks
 _global_hooks = _hooks.global_forward_hooks
 
@@ -53,9 +62,13 @@ class Module(HookedModule, StatefulModule):
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._hooked or _global_hooks or _global_pre_hooks:  # as _runs_hooks, without a call
-            return self._call_with_hooks(args, kwargs)
-        return self.forward(*args, **kwargs)
+        try:  # entering it costs nothing
+            if self._hooked or _global_hooks or _global_pre_hooks:  # as _runs_hooks, without a call
+                return self._call_with_hooks(args, kwargs)
+            return self.forward(*args, **kwargs)
+        except Exception as error:
+            _note_path(self, error)
+            raise
 
     def _runs_hooks(self) -> bool:
         # One attribute instead of four dicts: a look-up on a class with __getattr__ costs about 50 ns.
@@ -354,6 +367,13 @@ class Module(HookedModule, StatefulModule):
                 parameter.grad = parameter.grad.detach()
                 parameter.grad.zero_()
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Accepted for PyTorch's sake: the module goes on running eagerly, which is said once."""
+        global _said_eager
+        if not _said_eager:
+            _said_eager = True
+            warnings.warn("Module.compile: rabbet runs modules eagerly", stacklevel=2)
+
     def share_memory(self: T) -> T:
         """Move the tensors to shared memory; rabbet has none yet."""
         raise NotImplementedError(
@@ -474,6 +494,28 @@ _HOOK_DICTS = (
     "_load_state_dict_pre_hooks",
     "_load_state_dict_post_hooks",
 )
+
+
+def _note_path(module: Module, error: Exception) -> None:
+    """Say in a note of `error` in which part of the model it was raised; each caller extends the path."""
+    known: tuple[Module, str, str] | None = getattr(error, "_rabbet_module", None)
+    if known is None:
+        path, kind = "", type(module).__name__
+    else:
+        inner, path, kind = known
+        if inner is module:  # forward called the module itself
+            return
+        step = next((name for name, child in module.named_modules() if child is inner), None)
+        if step is None:  # another model, called from this one's forward
+            return
+        path = f"{step}.{path}" if path else step
+        error.__notes__.pop(error._rabbet_note)  # type: ignore[attr-defined]
+    error.add_note(f"in forward of {type(module).__name__}{'.' + path if path else ''} ({kind})")
+    try:
+        error._rabbet_module = (module, path, kind)  # type: ignore[attr-defined]
+        error._rabbet_note = len(error.__notes__) - 1  # type: ignore[attr-defined]
+    except AttributeError:  # a class with slots
+        return
 
 
 def _indented(text: str) -> str:

@@ -13,7 +13,7 @@ from .module import Module
 Sizes = int | Sequence[int]
 
 
-class _MaxPool(Module):
+class _MaxPoolNd(Module):
     _function: Callable[..., Any]
 
     def __init__(
@@ -51,25 +51,25 @@ class _MaxPool(Module):
         )
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """The maximum of each window of (N, C, L)."""
 
     _function = staticmethod(F.max_pool1d)
 
 
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """The maximum of each window of (N, C, H, W)."""
 
     _function = staticmethod(F.max_pool2d)
 
 
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """The maximum of each window of (N, C, D, H, W)."""
 
     _function = staticmethod(F.max_pool3d)
 
 
-class _AvgPool(Module):
+class _AvgPoolNd(Module):
     def __init__(
         self,
         kernel_size: Sizes,
@@ -98,7 +98,7 @@ class _AvgPool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class AvgPool1d(_AvgPool):
+class AvgPool1d(_AvgPoolNd):
     """The mean of each window of (N, C, L)."""
 
     def __init__(
@@ -117,7 +117,7 @@ class AvgPool1d(_AvgPool):
         return F.avg_pool1d(input, *self._arguments())
 
 
-class _DividedAvgPool(_AvgPool):
+class _DividedAvgPool(_AvgPoolNd):
     _function: Callable[..., Tensor]
 
     def __init__(
@@ -159,30 +159,30 @@ class _Adaptive(Module):
         return f"output_size={self.output_size}"
 
 
-class _AdaptiveAvg(_Adaptive):
+class _AdaptiveAvgPoolNd(_Adaptive):
     def forward(self, input: Tensor) -> Tensor:
         return self._function(input, self.output_size)
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvg):
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the line into `output_size`; None keeps a size."""
 
     _function = staticmethod(F.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvg):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the plane into `output_size`; None keeps a size."""
 
     _function = staticmethod(F.adaptive_avg_pool2d)
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvg):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the volume into `output_size`; None keeps a size."""
 
     _function = staticmethod(F.adaptive_avg_pool3d)
 
 
-class _AdaptiveMax(_Adaptive):
+class _AdaptiveMaxPoolNd(_Adaptive):
     def __init__(
         self, output_size: int | Sequence[int | None] | None, return_indices: bool = False
     ) -> None:
@@ -193,19 +193,113 @@ class _AdaptiveMax(_Adaptive):
         return self._function(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool1d(_AdaptiveMax):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Maxima over windows that divide the line into `output_size`; None keeps a size."""
 
     _function = staticmethod(F.adaptive_max_pool1d)
 
 
-class AdaptiveMaxPool2d(_AdaptiveMax):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Maxima over windows that divide the plane into `output_size`; None keeps a size."""
 
     _function = staticmethod(F.adaptive_max_pool2d)
 
 
-class AdaptiveMaxPool3d(_AdaptiveMax):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Maxima over windows that divide the volume into `output_size`; None keeps a size."""
 
     _function = staticmethod(F.adaptive_max_pool3d)
+
+
+class _LPPoolNd(Module):
+    """Power-average pooling: `(sum of x ** norm_type) ** (1 / norm_type)` over each window."""
+
+    _function: Callable[..., Tensor]
+
+    def __init__(
+        self,
+        norm_type: float,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._function(
+            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
+class LPPool1d(_LPPoolNd):
+    """Power-average pooling of a line."""
+
+    _function = staticmethod(F.lp_pool1d)
+
+
+class LPPool2d(_LPPoolNd):
+    """Power-average pooling of a plane."""
+
+    _function = staticmethod(F.lp_pool2d)
+
+
+class LPPool3d(_LPPoolNd):
+    """Power-average pooling of a volume."""
+
+    _function = staticmethod(F.lp_pool3d)
+
+
+class _MaxUnpoolNd(Module):
+    """Puts maxima back where max pooling found them, zeros elsewhere."""
+
+    _function: Callable[..., Tensor]
+    _dims: int
+
+    def __init__(self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> None:
+        super().__init__()
+        stride = kernel_size if stride is None else stride
+        self.kernel_size, self.stride, self.padding = (
+            (value,) * self._dims if isinstance(value, int) else tuple(value)
+            for value in (kernel_size, stride, padding)
+        )
+
+    def forward(
+        self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None
+    ) -> Tensor:
+        return self._function(
+            input, indices, self.kernel_size, self.stride, self.padding, output_size
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpoolNd):
+    """The partial inverse of `MaxPool1d`."""
+
+    _dims = 1
+    _function = staticmethod(F.max_unpool1d)
+
+
+class MaxUnpool2d(_MaxUnpoolNd):
+    """The partial inverse of `MaxPool2d`."""
+
+    _dims = 2
+    _function = staticmethod(F.max_unpool2d)
+
+
+class MaxUnpool3d(_MaxUnpoolNd):
+    """The partial inverse of `MaxPool3d`."""
+
+    _dims = 3
+    _function = staticmethod(F.max_unpool3d)

@@ -1,10 +1,27 @@
-"""Gradient clipping, parameters as one vector, sequences of different lengths (`rnn`)."""
+"""Gradient clipping, parameters as one vector, sequences of different lengths (`rnn`), computed parameters (`parametrize`), fusion."""
 
-from . import rnn
+from . import parametrizations, parametrize, rnn
 from .clip_grad import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .convert_parameters import parameters_to_vector, vector_to_parameters
+from .fusion import (
+    fuse_conv_bn_eval,
+    fuse_conv_bn_weights,
+    fuse_linear_bn_eval,
+    fuse_linear_bn_weights,
+)
+from .init import skip_init
+from .weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
+    "remove_weight_norm",
+    "weight_norm",
+    "fuse_conv_bn_eval",
+    "fuse_conv_bn_weights",
+    "fuse_linear_bn_eval",
+    "fuse_linear_bn_weights",
+    "parametrizations",
+    "parametrize",
+    "skip_init",
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",

@@ -1,0 +1,613 @@
+"""Images: resizing, sampling at points, patches, and shuffles between channels and positions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import rabbet
+from rabbet import Tensor
+
+from .convolution import Sizes, pad, sizes_of
+from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+
+# ---- shuffles
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """Move channels to positions: (*, C r^2, H, W) to (*, C, H r, W r) (Shi et al. 2016)."""
+    _expect_images(input, "pixel_shuffle")
+    if upscale_factor <= 0:
+        raise RuntimeError(
+            f"pixel_shuffle expects a positive upscale_factor, but got {upscale_factor}"
+        )
+    *batch, channels, height, width = input.shape
+    r = upscale_factor
+    if channels % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
+            f"of upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}"
+        )
+    n = len(batch)
+    split = input.reshape([*batch, channels // (r * r), r, r, height, width])
+    order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
+    return split.permute(order).reshape([*batch, channels // (r * r), height * r, width * r])
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """Move positions to channels: (*, C, H r, W r) to (*, C r^2, H, W)."""
+    _expect_images(input, "pixel_unshuffle")
+    if downscale_factor <= 0:
+        raise RuntimeError(
+            f"pixel_unshuffle expects a positive downscale_factor, but got {downscale_factor}"
+        )
+    *batch, channels, height, width = input.shape
+    r = downscale_factor
+    for what, size, dim in (("height", height, -2), ("width", width, -1)):
+        if size % r:
+            raise RuntimeError(
+                f"pixel_unshuffle expects {what} to be divisible by downscale_factor, "
+                f"but input.size({dim})={size} is not divisible by {r}"
+            )
+    n = len(batch)
+    split = input.reshape([*batch, channels, height // r, r, width // r, r])
+    order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
+    return split.permute(order).reshape([*batch, channels * r * r, height // r, width // r])
+
+
+def _expect_images(input: Tensor, name: str) -> None:
+    if input.ndim < 3:
+        raise RuntimeError(
+            f"{name} expects input to have at least 3 dimensions, "
+            f"but got input with {input.ndim} dimension(s)"
+        )
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Interleave `groups` groups of channels of (N, C, *) (Zhang et al. 2018)."""
+    if input.ndim < 3:
+        raise RuntimeError(
+            "channel_shuffle expects input with > 2 dims, but got input with sizes "
+            f"{list(input.shape)}"
+        )
+    if groups <= 0:
+        raise RuntimeError(
+            f"Number of groups to divide channels in must be positive. Value of groups:{groups}"
+        )
+    batch, channels, *sizes = input.shape
+    if channels % groups:
+        raise RuntimeError(
+            "Number of channels must be divisible by groups. "
+            f"Got {channels} channels and {groups} groups."
+        )
+    split = input.reshape([batch, groups, channels // groups, *sizes])
+    return split.transpose(1, 2).reshape(input.shape)
+
+
+native_channel_shuffle = channel_shuffle
+
+# ---- patches
+
+
+def _patch_indices(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+    name: str,
+    device: Any,
+) -> tuple[Tensor, list[int]]:
+    """Where in the padded, flattened plane element k of patch l lies, and the padded sizes."""
+    for what, values, least in (
+        ("kernel_size", kernel, 1),
+        ("dilation", dilation, 1),
+        ("padding", padding, 0),
+        ("stride", stride, 1),
+    ):
+        if min(values) < least:
+            wanted = "greater than zero" if least else "non-negative"
+            raise RuntimeError(f"{name}: {what} should be {wanted}, but got {tuple(values)}")
+    padded = [n + 2 * p for n, p in zip(sizes, padding, strict=True)]
+    index = rabbet.zeros([1, 1, 1, 1], dtype=rabbet.int64, device=device)
+    for d in range(2):
+        count = (padded[d] - dilation[d] * (kernel[d] - 1) - 1) // stride[d] + 1
+        if count <= 0:
+            raise RuntimeError(
+                f"{name}: given an input of {tuple(sizes)}, kernel_size={tuple(kernel)}, "
+                f"dilation={tuple(dilation)}, padding={tuple(padding)}, stride={tuple(stride)}, "
+                f"calculated {count} patches in direction {d}, but there must be at least one"
+            )
+        inside = rabbet.arange(kernel[d], device=device) * dilation[d]
+        starts = rabbet.arange(count, device=device) * stride[d]
+        places = inside.reshape([-1, 1]) + starts
+        shape = [1, 1, 1, 1]
+        shape[d], shape[d + 2] = kernel[d], count
+        index = index + (places * (padded[1] if d == 0 else 1)).reshape(shape)
+    return index.reshape([kernel[0] * kernel[1], -1]), padded
+
+
+def unfold(
+    input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
+) -> Tensor:
+    """Return the patches of (N, C, H, W) as columns (N, C * kh * kw, L); a batch may be missing."""
+    if input.ndim not in (3, 4):
+        raise RuntimeError(
+            "unfold: expected 3D or 4D (batch mode) tensor, but got input of size: "
+            f"{list(input.shape)}"
+        )
+    kernel, dilations, paddings, strides = (
+        sizes_of(value, 2, what, "unfold")
+        for what, value in (
+            ("kernel_size", kernel_size),
+            ("dilation", dilation),
+            ("padding", padding),
+            ("stride", stride),
+        )
+    )
+    single = input.ndim == 3
+    images = input.unsqueeze(0) if single else input
+    batch, channels = images.shape[:2]
+    index, padded = _patch_indices(
+        images.shape[2:], kernel, dilations, paddings, strides, "unfold", input.device
+    )
+    widths = [paddings[1], paddings[1], paddings[0], paddings[0]]
+    flat = (pad(images, widths) if any(widths) else images).reshape(
+        [batch, channels, padded[0] * padded[1]]
+    )
+    columns = flat.index_select(2, index.reshape([-1]))
+    columns = columns.reshape([batch, channels * index.shape[0], index.shape[1]])
+    return columns.squeeze(0) if single else columns
+
+
+def fold(
+    input: Tensor,
+    output_size: Sizes,
+    kernel_size: Sizes,
+    dilation: Sizes = 1,
+    padding: Sizes = 0,
+    stride: Sizes = 1,
+) -> Tensor:
+    """Add up patches: (N, C * kh * kw, L) to (N, C, H, W), the transpose of `unfold`."""
+    if input.ndim not in (2, 3):
+        raise RuntimeError(
+            "fold: expected 2D or 3D (batch mode) tensor for input, but got input of size: "
+            f"{list(input.shape)}"
+        )
+    sizes, kernel, dilations, paddings, strides = (
+        sizes_of(value, 2, what, "fold")
+        for what, value in (
+            ("output_size", output_size),
+            ("kernel_size", kernel_size),
+            ("dilation", dilation),
+            ("padding", padding),
+            ("stride", stride),
+        )
+    )
+    single = input.ndim == 2
+    columns = input.unsqueeze(0) if single else input
+    batch, rows, count = columns.shape
+    elements = kernel[0] * kernel[1]
+    if elements and rows % elements:
+        raise RuntimeError(
+            "Expected size of input's dimension 1 to be divisible by the product of kernel_size, "
+            f"but got input.size(1)={rows} and kernel_size={tuple(kernel)}."
+        )
+    index, padded = _patch_indices(
+        sizes, kernel, dilations, paddings, strides, "fold", input.device
+    )
+    if index.shape[1] != count:
+        raise RuntimeError(
+            f"Given output_size={tuple(sizes)}, kernel_size={tuple(kernel)}, "
+            f"dilation={tuple(dilations)}, padding={tuple(paddings)}, stride={tuple(strides)}, "
+            f"expected size of input's dimension 2 to match the calculated number of sliding "
+            f"blocks {index.shape[1]}, but got input.size(2)={count}."
+        )
+    channels = rows // elements
+    plane = rabbet.zeros(
+        [batch, channels, padded[0] * padded[1]], dtype=input.dtype, device=input.device
+    )
+    plane = plane.index_add(
+        2, index.reshape([-1]), columns.reshape([batch, channels, elements * count])
+    )
+    images = plane.reshape([batch, channels, *padded])
+    images = images.narrow(2, paddings[0], sizes[0]).narrow(3, paddings[1], sizes[1])
+    return images.squeeze(0) if single else images
+
+
+# ---- resizing
+
+_LINEAR = {"linear": 3, "bilinear": 4, "trilinear": 5}
+_AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
+
+
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Resize (N, C, L), (N, C, H, W) or (N, C, D, H, W).
+
+    Args:
+        input: the values.
+        size: of the result, one int or one per direction.
+        scale_factor: in place of `size`, one number or one per direction.
+        mode: 'nearest', 'nearest-exact', 'linear', 'bilinear', 'bicubic', 'trilinear' or 'area'.
+        align_corners: whether the corners' centres (True) or outer edges lie on each other.
+        recompute_scale_factor: compute the scale from the sizes instead of taking it as given.
+        antialias: low-pass before shrinking; for 'bilinear' and 'bicubic'.
+    """
+    if mode in ("nearest", "area", "nearest-exact"):
+        if align_corners is not None:
+            raise ValueError(
+                "align_corners option can only be set with the interpolating modes: "
+                "linear | bilinear | bicubic | trilinear"
+            )
+    elif align_corners is None:
+        align_corners = False
+    rank = input.ndim - 2
+    sizes, scales = _resized(input, size, scale_factor, recompute_scale_factor)
+    if antialias and not (mode in ("bilinear", "bicubic") and input.ndim == 4):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+        )
+    if input.ndim not in (3, 4, 5):
+        raise NotImplementedError(
+            "Input Error: Only 3D, 4D and 5D input Tensors supported "
+            f"(got {input.ndim}D) for the modes: nearest | linear | bilinear | bicubic | trilinear "
+            f"| area | nearest-exact (got {mode})"
+        )
+    if mode == "area":
+        return _AREA[input.ndim](input, sizes)
+    nearest = mode in ("nearest", "nearest-exact")
+    if not nearest:
+        wanted = _LINEAR.get(mode, 4 if mode == "bicubic" else None)
+        if wanted is None:
+            raise NotImplementedError(
+                "Input Error: Only 3D, 4D and 5D input Tensors supported "
+                f"(got {input.ndim}D) for the modes: nearest | linear | bilinear | bicubic | "
+                f"trilinear | area | nearest-exact (got {mode})"
+            )
+        if wanted != input.ndim:
+            raise NotImplementedError(
+                f"Got {input.ndim}D input, but {mode} mode needs {wanted}D input"
+            )
+    if min(*sizes, *input.shape[2:]) <= 0:
+        raise RuntimeError(
+            "Input and output sizes should be greater than 0, "
+            f"but got input {tuple(input.shape[2:])} and output {tuple(sizes)}"
+        )
+    # Weights of half precision would be too coarse.
+    half = not nearest and input.dtype in (rabbet.float16, rabbet.bfloat16)
+    result = input.float() if half else input
+    for d in reversed(range(rank)):
+        args = (result, d + 2, sizes[d], scales[d])
+        if nearest:
+            result = _nearest(*args, mode == "nearest-exact")
+        elif antialias:
+            result = _filtered(*args, bool(align_corners), mode == "bicubic")
+        else:
+            result = _weighted(*args, bool(align_corners), mode == "bicubic")
+    return result.to(input.dtype)
+
+
+def _resized(
+    input: Tensor, size: Any, scale_factor: Any, recompute: bool | None
+) -> tuple[list[int], list[float | None]]:
+    """The result's sizes and, per direction, the scale that was given."""
+    rank = input.ndim - 2
+    if size is not None and scale_factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    if size is not None:
+        if recompute:
+            raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+        if isinstance(size, (list, tuple)):
+            if len(size) != rank:
+                raise ValueError(
+                    "Input and output must have the same number of spatial dimensions, but got "
+                    f"input with spatial dimensions of {list(input.shape[2:])} and output size of "
+                    f"{size}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
+                    "output size in (o1, o2, ...,oK) format."
+                )
+            sizes = list(size)
+        else:
+            sizes = [size] * rank
+        for value in sizes:
+            if not hasattr(value, "__index__"):
+                raise TypeError(
+                    f"expected size to be one of int or Tuple[int] or Tuple[int, int] or "
+                    f"Tuple[int, int, int], but got size with types {[type(s) for s in sizes]}"
+                )
+        return [int(value) for value in sizes], [None] * rank
+    if scale_factor is None:
+        raise ValueError("either size or scale_factor should be defined")
+    if isinstance(scale_factor, (list, tuple)):
+        if len(scale_factor) != rank:
+            raise ValueError(
+                "Input and scale_factor must have the same number of spatial dimensions, but got "
+                f"input with spatial dimensions of {list(input.shape[2:])} and scale_factor of "
+                f"shape {scale_factor}. Please provide input tensor in (N, C, d1, d2, ...,dK) "
+                "format and scale_factor in (s1, s2, ...,sK) format."
+            )
+        factors = [float(factor) for factor in scale_factor]
+    else:
+        factors = [float(scale_factor)] * rank
+    sizes = [math.floor(n * f) for n, f in zip(input.shape[2:], factors, strict=True)]
+    return sizes, [None if recompute else f for f in factors]
+
+
+def _step(n: int, out: int, scale: float | None, align_corners: bool) -> float:
+    """Distance in the input between neighbours of the output."""
+    if align_corners:
+        return (n - 1) / (out - 1) if out > 1 else 0.0
+    return 1.0 / scale if scale is not None and scale > 0 else n / out
+
+
+def _nearest(x: Tensor, dim: int, out: int, scale: float | None, exact: bool) -> Tensor:
+    n = x.shape[dim]
+    if n == out:
+        return x
+    # float32 as PyTorch: a rounding in between decides which neighbour is taken.
+    step = rabbet.tensor(_step(n, out, scale, False), dtype=rabbet.float32, device=x.device)
+    places = rabbet.arange(out, dtype=rabbet.float32, device=x.device)
+    index = rabbet.floor((places + 0.5 if exact else places) * step).to(rabbet.int64)
+    return x.index_select(dim, rabbet.clamp(index, max=n - 1))
+
+
+def _along(values: Tensor, dim: int, ndim: int) -> Tensor:
+    return values.reshape([-1 if d == dim else 1 for d in range(ndim)])
+
+
+def _weighted(
+    x: Tensor, dim: int, out: int, scale: float | None, align_corners: bool, cubic: bool
+) -> Tensor:
+    """Linear or cubic convolution interpolation (Keys 1981, a = -0.75) along `dim`."""
+    n = x.shape[dim]
+    step = rabbet.tensor(_step(n, out, scale, align_corners), dtype=x.dtype, device=x.device)
+    places = rabbet.arange(out, dtype=x.dtype, device=x.device)
+    source = places * step if align_corners else (places + 0.5) * step - 0.5
+    if not cubic:
+        source = rabbet.clamp(source, min=0.0)
+    low = rabbet.floor(source)
+    part = source - low
+    start = low.to(rabbet.int64)
+    weights = _cubic_weights(part, -0.75) if cubic else [1 - part, part]
+    first = -1 if cubic else 0
+    result = None
+    for k, weight in enumerate(weights):
+        index = rabbet.clamp(start + (first + k), 0, n - 1)
+        term = x.index_select(dim, index) * _along(weight, dim, x.ndim)
+        result = term if result is None else result + term
+    assert result is not None
+    return result
+
+
+def _cubic_weights(part: Tensor, a: float) -> list[Tensor]:
+    """Keys' weights of the four neighbours of a point `part` after the second."""
+    weights = []
+    for k in range(4):
+        d = rabbet.abs(part + (1 - k))
+        if k in (1, 2):
+            weights.append(((a + 2) * d - (a + 3)) * d * d + 1)
+        else:
+            weights.append(((a * d - 5 * a) * d + 8 * a) * d - 4 * a)
+    return weights
+
+
+def _filtered(
+    x: Tensor, dim: int, out: int, scale: float | None, align_corners: bool, cubic: bool
+) -> Tensor:
+    """Interpolation whose filter widens with the step, as one matrix along `dim`."""
+    n = x.shape[dim]
+    step = _step(n, out, scale, align_corners)
+    stretch = max(step, 1.0)
+    support = (2.0 if cubic else 1.0) * stretch
+    centers = ((rabbet.arange(out, dtype=rabbet.float64) + 0.5) * step).reshape([-1, 1])
+    places = rabbet.arange(n, dtype=rabbet.float64)
+    low = rabbet.clamp(rabbet.trunc(centers - support + 0.5), min=0.0)
+    high = rabbet.clamp(rabbet.trunc(centers + support + 0.5), max=float(n))
+    d = rabbet.abs((places + 0.5 - centers) / stretch)
+    if cubic:
+        a = -0.5
+        inner = ((a + 2) * d - (a + 3)) * d * d + 1
+        outer = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+        weights = rabbet.where(d < 1, inner, outer).masked_fill(d >= 2, 0.0)
+    else:
+        weights = rabbet.clamp(1 - d, min=0.0)
+    weights = weights.masked_fill((places < low) | (places >= high), 0.0)
+    weights = (weights / weights.sum(1, keepdim=True)).to(dtype=x.dtype, device=x.device)
+    return (x.transpose(dim, -1) @ weights.transpose(0, 1)).transpose(dim, -1)
+
+
+def upsample(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Another name of `interpolate`."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` with mode='nearest'."""
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` with mode='bilinear' and align_corners=True."""
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
+# ---- sampling
+
+
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """Return the points that affine maps `theta` give to the positions of an output.
+
+    Args:
+        theta: (N, 2, 3) or (N, 3, 4).
+        size: of the output, (N, C, H, W) or (N, C, D, H, W).
+        align_corners: whether -1 and 1 are the corners' centres or their outer edges.
+    """
+    if not theta.is_floating_point():
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    rank = len(size) - 2
+    if rank not in (2, 3):
+        raise NotImplementedError(
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, "
+            f"respectively. Got size {tuple(size)}."
+        )
+    if theta.ndim != 3 or tuple(theta.shape[-2:]) != (rank, rank + 1):
+        raise ValueError(
+            f"Expected a batch of {rank}D affine matrices of shape Nx{rank}x{rank + 1} for size "
+            f"{tuple(size)}. Got {tuple(theta.shape)}."
+        )
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {tuple(size)}")
+    spatial = list(size[2:])
+    if align_corners is None:
+        _warn_of_corners("affine_grid")
+    elif align_corners and min(spatial) == 1:
+        warnings.warn(
+            "Since version 1.3.0, affine_grid behavior has changed for unit-size grids when "
+            "align_corners=True. This is not an intended use case of affine_grid.",
+            stacklevel=2,
+        )
+    columns = []
+    for d in reversed(range(rank)):
+        n = spatial[d]
+        line = rabbet.linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
+        if n <= 1:
+            line = rabbet.zeros([n], dtype=theta.dtype, device=theta.device)
+        if not align_corners:
+            line = line * ((n - 1) / n)
+        columns.append(_along(line, d, rank).expand(spatial))
+    columns.append(rabbet.ones(spatial, dtype=theta.dtype, device=theta.device))
+    base = rabbet.stack(columns, -1).reshape([1, -1, rank + 1])
+    return (base @ theta.transpose(1, 2)).reshape([size[0], *spatial, rank])
+
+
+def grid_sample(
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Return the values of `input` at the points `grid` (Jaderberg et al. 2015).
+
+    Args:
+        input: (N, C, H, W) or (N, C, D, H, W).
+        grid: (N, Ho, Wo, 2) or (N, Do, Ho, Wo, 3), x first; -1 and 1 are the ends of `input`.
+        mode: 'bilinear', 'nearest' or, of planes, 'bicubic'.
+        padding_mode: what lies outside: 'zeros', the 'border', or a 'reflection'.
+        align_corners: whether -1 and 1 are the corners' centres or their outer edges.
+    """
+    for what, value, known in (
+        ("mode", mode, ("bilinear", "nearest", "bicubic")),
+        ("padding_mode", padding_mode, ("zeros", "border", "reflection")),
+    ):
+        if value not in known:
+            listed = ", ".join(f"'{name}'" for name in known[:-1])
+            raise ValueError(
+                f"nn.functional.grid_sample(): expected {what} to be {listed} or '{known[-1]}', "
+                f"but got: '{value}'"
+            )
+    rank = input.ndim - 2
+    if rank not in (2, 3) or grid.ndim != input.ndim:
+        raise RuntimeError(
+            "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, "
+            f"but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if grid.shape[0] != input.shape[0]:
+        raise RuntimeError(
+            "grid_sampler(): expected grid and input to have same batch size, but got input with "
+            f"sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if grid.shape[-1] != rank:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid to have size {rank} in last dimension, "
+            f"but got grid with sizes {list(grid.shape)}"
+        )
+    if min(input.shape[2:]) <= 0:
+        raise RuntimeError(
+            "grid_sampler(): expected input to have non-empty spatial dimensions, "
+            f"but input has sizes {list(input.shape)}"
+        )
+    if mode == "bicubic" and rank == 3:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    if align_corners is None:
+        _warn_of_corners("grid_sample")
+    align = bool(align_corners)
+    sizes = list(input.shape[2:])
+    batch, channels = input.shape[:2]
+    places = list(grid.shape[1:-1])
+    flat = input.reshape([batch, channels, math.prod(sizes)])
+    points = []
+    for d, n in enumerate(sizes):
+        x = grid.select(-1, rank - 1 - d).reshape([batch, -1])
+        x = (x + 1) * ((n - 1) / 2) if align else ((x + 1) * n - 1) / 2
+        points.append(x if mode == "bicubic" else _inside(x, n, padding_mode, align))
+    taps = [_taps(x, mode) for x in points]
+    result = None
+    for corner in itertools.product(*taps):
+        index = rabbet.zeros([batch, points[0].shape[1]], dtype=rabbet.int64, device=input.device)
+        weight: Tensor | None = None
+        for (place, factor), n in zip(corner, sizes, strict=True):
+            if mode == "bicubic":
+                place = _inside(place, n, padding_mode, align)
+            valid = (place >= 0) & (place <= n - 1)
+            bounded = rabbet.where(valid, place, rabbet.zeros_like(place))
+            index = index * n + bounded.to(rabbet.int64)
+            part = factor * valid.to(factor.dtype)
+            weight = part if weight is None else weight * part
+        assert weight is not None
+        values = flat.gather(2, index.unsqueeze(1).expand([batch, channels, index.shape[1]]))
+        term = values * weight.unsqueeze(1)
+        result = term if result is None else result + term
+    assert result is not None
+    return result.reshape([batch, channels, *places])
+
+
+def _warn_of_corners(name: str) -> None:
+    warnings.warn(
+        "Default grid_sample and affine_grid behavior has changed to align_corners=False since "
+        f"1.3.0. Please specify align_corners=True if the old behavior is desired ({name}).",
+        stacklevel=3,
+    )
+
+
+def _taps(x: Tensor, mode: str) -> list[tuple[Tensor, Tensor]]:
+    """Neighbours of the points `x` along one direction, and their weights."""
+    if mode == "nearest":
+        # PyTorch's gradient for the points is zeros, not None.
+        return [(rabbet.round(x.detach()), 1 + 0 * (x - x.detach()))]
+    low = rabbet.floor(x.detach())
+    part = x - low
+    if mode == "bilinear":
+        return [(low, 1 - part), (low + 1, part)]
+    return [(low + (k - 1), w) for k, w in enumerate(_cubic_weights(part, -0.75))]
+
+
+def _inside(x: Tensor, n: int, padding_mode: str, align: bool) -> Tensor:
+    """Bring coordinates of points into the input, as far as the padding mode says."""
+    if padding_mode == "zeros":
+        return x
+    if padding_mode == "reflection":
+        low, span = (0.0, float(n - 1)) if align else (-0.5, float(n))
+        if span == 0:
+            return x * 0
+        distance = rabbet.abs(x - low)
+        turns = rabbet.floor(distance.detach() / span)
+        rest = distance - turns * span
+        x = rabbet.where(turns % 2 == 0, rest + low, span - rest + low)
+    return rabbet.clamp(x, 0.0, float(n - 1))

@@ -1,0 +1,22 @@
+"""Channel shuffle."""
+
+from __future__ import annotations
+
+from rabbet import Tensor
+
+from .. import functional as F
+from .module import Module
+
+
+class ChannelShuffle(Module):
+    """Interleave `groups` groups of channels of (N, C, *) (Zhang et al. 2018)."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.channel_shuffle(input, self.groups)
+
+    def extra_repr(self) -> str:
+        return f"groups={self.groups}"
