@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from typing import Any
 
 import rabbet
@@ -15,6 +16,7 @@ NUMBERS = (0, 1, -1, 2, 7, 255, 300, 1 << 31, 1 << 62, -(1 << 62), 0.5, "nan", "
 LAYOUTS = ("plain", "plain", "transposed", "expanded", "strided")
 
 
+@cache
 def names() -> list[str]:
     """Operators with a public function or method, and examples that need no other operator."""
     found = [
