@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from rabbet_testing.fuzz import calls
-from rabbet_testing.fuzz.__main__ import Child, fault
+from rabbet_testing.fuzz.__main__ import Child, fault, on_purpose
 
 # The module stands for rabbet in the child: what it patches is wrong there.
 PLANT = """
@@ -74,3 +74,13 @@ def test_two_numbers_repeat_a_call():
         subprocess.run(command, capture_output=True, text=True, env=os.environ) for _ in range(2)
     ]
     assert runs[0].stdout == runs[1].stdout and runs[0].returncode == 0, runs[0].stderr
+
+
+def test_what_differs_on_purpose_is_read(tmp_path):
+    (tmp_path / "table.md").write_text("| operator | reason |\n|---|---|\n| `topk` | ties |\n")
+    assert (
+        on_purpose(tmp_path / "table.md") == {"topk"} and on_purpose(tmp_path / "none.md") == set()
+    )
+    one, other = ({"result": [[1], dtype, [v]]} for dtype, v in (("int64", "1"), ("int64", "2")))
+    assert fault(one, other) == "at 0: got 1, torch 2" and fault(one, other, values=False) is None
+    assert fault(one, {"result": [[1], "int32", ["1"]]}, values=False)
