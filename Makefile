@@ -21,6 +21,7 @@ demo: $(filter-out $(STAMPS)/testing,$(stamps)) $(STAMPS)/group-examples
 
 test: setup $(STAMPS)/group-test $(STAMPS)/group-examples
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m rabbet_testing.fuzz --seed 1 --minutes 0.33
 	$(MAKE) conformance
 
 test-full: setup $(STAMPS)/group-test $(STAMPS)/group-examples wheels
