@@ -20,6 +20,13 @@ CLOSED = [
     ),
     ("ExponentialLR", (0.9,), [0.1 * 0.9**i for i in range(N + 1)]),
     ("CosineAnnealingLR", (4, 0.01), COS),
+    (
+        "CosineAnnealingWarmRestarts",
+        (4, 2, 0.01),
+        [0.01 + 0.045 * (1 + math.cos(math.pi * t)) for t in [0, 0.25, 0.5, 0.75]]
+        + [0.01 + 0.045 * (1 + math.cos(math.pi * i / 8)) for i in range(8)]
+        + [0.1],
+    ),
     ("LinearLR", (0.2, 0.9, 5), [0.1 * (0.2 + 0.7 * min(i, 5) / 5) for i in range(N + 1)]),
     ("ConstantLR", (0.5, 3), [0.1 * (0.5 if i < 3 else 1) for i in range(N + 1)]),
     ("PolynomialLR", (5, 2.0), [0.1 * (1 - min(i, 5) / 5) ** 2 for i in range(N + 1)]),
@@ -70,7 +77,7 @@ def test_a_restored_scheduler_goes_on(name, args, expected):
     assert rates(other, second, N - 4) == pytest.approx(expected[4:])
 
 
-@pytest.mark.parametrize("name,args,expected", CLOSED[:7], ids=[c[0] for c in CLOSED[:7]])
+@pytest.mark.parametrize("name,args,expected", CLOSED[:8], ids=[c[0] for c in CLOSED[:8]])
 def test_a_step_may_jump(name, args, expected):
     optimizer = make()
     scheduler = getattr(lr_scheduler, name)(optimizer, *args)
@@ -239,6 +246,11 @@ BAD = [
     (lambda: lr_scheduler.StepLR(3, 1), TypeError, "int is not an Optimizer"),
     (lambda: lr_scheduler.StepLR(make(), 0), ValueError, "step_size"),
     (lambda: lr_scheduler.CosineAnnealingLR(make(), 0), ValueError, "T_max"),
+    (
+        lambda: lr_scheduler.CosineAnnealingWarmRestarts(make(), 0),
+        ValueError,
+        "Expected positive integer T_0, but got 0",
+    ),
     (lambda: lr_scheduler.LinearLR(make(), 0.0), ValueError, "greater than 0"),
     (lambda: lr_scheduler.LinearLR(make(), 0.5, 2.0), ValueError, "between 0 and 1"),
     (lambda: lr_scheduler.ConstantLR(make(), 2.0), ValueError, "between 0 and 1"),

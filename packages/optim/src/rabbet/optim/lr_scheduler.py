@@ -21,6 +21,7 @@ from .optimizer import Optimizer
 __all__ = [
     "ConstantLR",
     "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",
@@ -382,6 +383,57 @@ class CosineAnnealingLR(LRScheduler):
 
     def _get_closed_form_lr(self) -> list[float]:
         return self._closed(self.last_epoch)
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Half a cosine from the initial rate to `eta_min`, again and again; each one `T_mult` times as long as the one
+    before, the first one `T_0` steps (Loshchilov and Hutter 2017)."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        T_0: int,
+        T_mult: int = 1,
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
+    ) -> None:
+        if T_0 <= 0 or not isinstance(T_0, int):
+            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
+        if T_mult < 1 or not isinstance(T_mult, int):
+            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+        if not isinstance(eta_min, (float, int)):
+            raise ValueError(
+                f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}"
+            )
+        self.T_0 = self.T_i = T_0
+        self.T_mult = T_mult
+        self.eta_min = eta_min
+        self.T_cur: float = last_epoch
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        part = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+        return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
+
+    def step(self, epoch: float | None = None) -> None:
+        """Go on by one, or to `epoch`, which may be a fraction, and set the rates."""
+        if epoch is None and self.last_epoch >= 0:
+            epoch = self.last_epoch + 1
+            self.T_cur += 1
+            if self.T_cur >= self.T_i:
+                self.T_cur -= self.T_i
+                self.T_i *= self.T_mult
+        else:
+            epoch = 0 if epoch is None else epoch
+            if epoch < 0:
+                raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+            self.T_i, self.T_cur = self.T_0, epoch
+            while self.T_mult > 1 and self.T_cur >= self.T_i:
+                self.T_cur -= self.T_i
+                self.T_i *= self.T_mult
+            self.T_cur %= self.T_i
+        self.last_epoch = math.floor(epoch)
+        self._set(self.get_lr())
 
 
 class OneCycleLR(LRScheduler):
