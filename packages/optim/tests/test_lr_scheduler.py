@@ -308,3 +308,13 @@ def test_sequential_refuses_what_does_not_fit():
         lr_scheduler.SequentialLR(a, [first], [3])
     with pytest.raises(ValueError, match="needs arguments in `step`"):
         lr_scheduler.SequentialLR(a, [lr_scheduler.ReduceLROnPlateau(a)], [])
+
+
+def test_chained_schedulers_all_step():
+    optimizer = make()
+    parts = [lr_scheduler.ConstantLR(optimizer, 0.1, 2), lr_scheduler.ExponentialLR(optimizer, 0.9)]
+    chained = lr_scheduler.ChainedScheduler(parts, optimizer)
+    got = rates(optimizer, chained, 5)
+    assert got == pytest.approx([0.1 * 0.9**i * (0.1 if i < 2 else 1) for i in range(6)])
+    with pytest.raises(ValueError, match="but got no scheduler"):
+        lr_scheduler.ChainedScheduler([])

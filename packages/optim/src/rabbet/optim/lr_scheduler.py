@@ -19,6 +19,7 @@ from rabbet import Tensor
 from .optimizer import Optimizer
 
 __all__ = [
+    "ChainedScheduler",
     "ConstantLR",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
@@ -639,6 +640,40 @@ class SequentialLR(LRScheduler):
         self.__dict__.update(rest)
         for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             scheduler.load_state_dict(state)
+
+
+class ChainedScheduler(SequentialLR):
+    """Several schedulers that all step at once; the optimizer is the first one's unless given."""
+
+    def __init__(
+        self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
+    ) -> None:
+        if not schedulers:
+            raise ValueError(
+                "ChainedScheduler expects at least one scheduler to be chained, but got no scheduler."
+            )
+        optimizer = optimizer or schedulers[0].optimizer
+        for i, scheduler in enumerate(schedulers):
+            if isinstance(scheduler, ReduceLROnPlateau):
+                raise ValueError(
+                    "ChainedScheduler does not support `ReduceLROnPlateau`, which needs arguments in `step`"
+                )
+            if scheduler.optimizer is not optimizer:
+                raise ValueError(
+                    "ChainedScheduler expects all schedulers to belong to the same optimizer, but got "
+                    f"another one in scheduler {i}"
+                )
+        self.optimizer = optimizer
+        self._schedulers = list(schedulers)
+        self._last_lr = self._present()
+
+    def step(self, epoch: int | None = None) -> None:
+        """Go on by one with each scheduler, in their order."""
+        if epoch is not None:
+            raise ValueError("ChainedScheduler.step: cannot go to a given epoch")
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = self._present()
 
 
 class ReduceLROnPlateau(LRScheduler):
