@@ -229,11 +229,13 @@ def test_shape_and_dtype_of_a_kernel_are_held_against_the_record():
     library.impl(f, "cpu", lambda x, n: [x + 1, x.int(), rabbet.zeros(5)][n])
     assert f(rabbet.zeros(1), 0).tolist() == [1]
     with pytest.raises(
-        TypeError, match=r"returned out of shape \(1,\) and dtype int32; by the record .* float32"
+        rabbet.PluginError,
+        match=r"returned out of shape \(1,\) and dtype int32; by the record .* float32",
     ):
         f(rabbet.zeros(1), 1)
     with pytest.raises(
-        ValueError, match=r"shape \(5,\) and dtype float32; by the record it has shape \(1,\)"
+        rabbet.PluginError,
+        match=r"shape \(5,\) and dtype float32; by the record it has shape \(1,\)",
     ):
         f(rabbet.zeros(1), 2)
 

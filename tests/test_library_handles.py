@@ -262,7 +262,7 @@ def bad(schema, function, **fields):
 
 def _writes(x):
     x.numpy()[...] = 3
-    return rabbet.ones(3)
+    return rabbet.ones(3, dtype=x.dtype)
 
 
 WRONG = {
@@ -272,8 +272,8 @@ WRONG = {
     ],
     "test_shape": [
         (lambda: bad("mine::b(Tensor x) -> Tensor", lambda x: x + 1), "there is no shape rule"),
-        (lambda: bad("mine::b(Tensor x) -> Tensor", lambda x: x + 1, shape=lambda x: (1,)), r"has shape \(3,\) .* by the shape rule it has shape \(1,\)"),
-        (lambda: bad("mine::b(Tensor x) -> Tensor", lambda x: x > 1, shape=lambda x: x.shape), "dtype rabbet.bool; by the shape rule .*float64"),
+        (lambda: bad("mine::b(Tensor x) -> Tensor", lambda x: x + 1, shape=lambda x: (1,)), r"returned out of shape \(3,\) .* by the record it has shape \(1,\)"),
+        (lambda: bad("mine::b(Tensor x) -> Tensor", lambda x: x > 1, shape=lambda x: x.shape), "dtype bool; by the record .*float64"),
     ],
     "test_derivative": [
         (lambda: bad("mine::b(Tensor x) -> Tensor", lambda x: x * x, shape="x.shape"), "there is no derivative"),

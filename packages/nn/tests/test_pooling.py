@@ -156,7 +156,7 @@ ERRORS = [
     (lambda: rabbet.ops.max_pool_dx(X, rabbet.full([1, 2, 4, 4], 16), [1, 2, 4, 4], 2),
      "index 16 is out of range"),
     (lambda: rabbet.ops.max_pool_dx(X, rabbet.zeros(1, 2, 4, 4), [1, 2, 4, 4], 2),
-     "`indices` must be int64"),
+     "'indices' must have dtype int64"),
 ]  # fmt: skip
 
 

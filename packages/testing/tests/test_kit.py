@@ -143,7 +143,7 @@ from rabbet import library
 
 @library.op("odd::cube(Tensor x) -> Tensor", kind="opaque", shape="x.shape", vjp={"x": "grad * 2 * x * x"})
 def cube(x):
-    return x.detach() ** 3
+    return (x.detach() ** 3).to(x.dtype)
 
 @library.op("odd::needs(Tensor x, str what) -> Tensor", kind="opaque", shape="x.shape")
 def needs(x, what):

@@ -128,7 +128,7 @@ class Untouched {
   void check() const {
     each([&](int i, uint32_t version) {
       if (before_[i] == version) return;
-      fail(RB_E_ARG,
+      fail(RB_E_PLUGIN,
            "%s: the function wrote to its argument '%s', which the schema does not say: write to "
            "a copy, or declare `Tensor(a!) %s`\n  %s",
            op_.name.c_str(), op_.params[i].name, op_.params[i].name, op_.schema.c_str());
@@ -155,7 +155,8 @@ void check_view(const Op& op, const RbTensor* t, const RbValue* args, int32_t na
   if (!op.is_view() || !op.info.aliased_args || !t->numel || t->backend == kMeta) return;
   const int i = __builtin_ctzll(op.info.aliased_args);
   if (i >= nargs || t->level || is_made_of_parts(t) || shares_storage(args[i], t)) return;
-  fail(RB_E_ARG,
+  if (args[i].tag == RB_TENSOR && is_made_of_parts(args[i].v.t)) return;
+  fail(RB_E_PLUGIN,
        "%s: the result has memory of its own, but by the schema it is a view of '%s': return a "
        "view, or declare `-> Tensor`\n  %s",
        op.name.c_str(), op.params[i].name, op.schema.c_str());
@@ -337,7 +338,7 @@ void check_written(const Op& op, const RbValue* rets, int32_t nrets) {
     const size_t n = bytes_of(rets[i].v.t);
     if (std::any_of(data, data + n, [](unsigned char byte) { return byte != kUnwritten; }))
       continue;
-    fail(RB_E_ARG,
+    fail(RB_E_PLUGIN,
          "%s: the function wrote nothing to `out`: fill it (`out[...] = result`), an assignment to "
          "the name does not",
          op.name.c_str());
@@ -478,7 +479,7 @@ void check_gradients(const Op& op, const RbValue* args, const RbValue* grads, in
     const std::string want = v.tag == RB_TENSOR ? shape_text(v.v.t->ndim, v.v.t->shape)
                                                 : shape_text(v.v.meta->ndim, v.v.meta->shape);
     for (int32_t k = 0; k < nrets; ++k) value_release(&rets[k]);
-    fail(RB_E_ARG, "%s: its derivative gave '%s' a gradient of shape %s, expected %s",
+    fail(RB_E_PLUGIN, "%s: its derivative gave '%s' a gradient of shape %s, expected %s",
          op.name.c_str(), op.params[i].name, got.c_str(), want.c_str());
   }
 }

@@ -229,7 +229,7 @@ void check_results(const Op& op, Whose&& whose, const RbValue* args, int nargs, 
       const RbTensor& got = *results[i].v.t;
       if (first && !takes_device(op) &&
           (got.backend != first->backend || got.device.id != first->device.id))
-        fail(RB_E_DEVICE, "%s: %s returned %s on %s, but '%s' is on %s", op.name.c_str(),
+        fail(RB_E_PLUGIN, "%s: %s returned %s on %s, but '%s' is on %s", op.name.c_str(),
              whose().c_str(), op.ret_names[i].c_str(),
              device_text(got.backend, got.device.id).c_str(), op.params[op.first_tensor].name,
              device_text(first->backend, first->device.id).c_str());
@@ -239,7 +239,7 @@ void check_results(const Op& op, Whose&& whose, const RbValue* args, int nargs, 
           got.ndim == spec.ndim && !std::memcmp(got.shape, spec.shape, spec.ndim * sizeof(int64_t));
       if (fits && got.dtype_id == spec.dtype) continue;
       fail(
-          fits ? RB_E_TYPE : RB_E_ARG,
+          RB_E_PLUGIN,
           "%s: %s returned %s of shape %s and dtype %s; by the record it has shape %s and dtype %s",
           op.name.c_str(), whose().c_str(), op.ret_names[i].c_str(),
           shape_text(got.ndim, got.shape).c_str(), kDTypes[got.dtype_id].name,

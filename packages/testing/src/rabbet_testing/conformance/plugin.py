@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rabbet import library
 
 from .report import Outcome, Recorder, Report, level_of
 from .subject import LEVELS, Subject, SubjectError, find_device, find_layer, find_ops
@@ -73,8 +74,6 @@ def pytest_configure(config: pytest.Config) -> None:
         exclude = f"{both} exclude each other; " if asked else ""
         raise pytest.UsageError(f"rabbet_testing: {exclude}{USAGE}")
     levels = _levels(config.getoption("--level"))
-    from rabbet import library
-
     library.strict()
     ((kind, name),) = asked.items()
     try:
