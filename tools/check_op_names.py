@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-BUDGET = 145
+BUDGET = 148
 KERNEL = "kernels and rules that core runs itself, each under the name of its operator"
 PARTS = "decompositions in Python, made of operators by their names"
 BATCH = "hand-written batching rules, each under the name of its operator"
@@ -39,6 +39,8 @@ EXCEPTIONS = {
     "core/csrc/core/record/examples.cpp": LANGUAGE,
     "core/csrc/python/module.cpp": LANGUAGE,
     "vmap/csrc/batch/exact.cpp": BATCH,
+    "testing/src/rabbet_testing/fuzz/": TEST,
+    "testing/src/rabbet_testing/judges/altered.py": TEST,
     "testing/src/rabbet_testing/judges/references/": TEST,
     "testing/src/rabbet_testing/judges/numbers.py": TEST,
     "testing/src/rabbet_testing/conformance/test_": TEST,

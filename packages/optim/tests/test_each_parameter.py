@@ -274,6 +274,7 @@ BAD = [
     (lambda p: optim.Muon(p, ns_steps=100).step(), ValueError, "Number of steps must be less than 100"),
     (lambda p: optim.SparseAdam(p).step(), RuntimeError, "does not support dense gradients"),
     (lambda p: optim.LBFGS(p, line_search_fn="armijo").step(lambda: (p[0] ** 2).sum()), RuntimeError, "only 'strong_wolfe' is supported"),
+    (lambda p: optim.LBFGS(p).step(), TypeError, "LBFGS.step: expected a closure"),
     (lambda p: optim.Adafactor([]), ValueError, "empty parameter list"),
 ]  # fmt: skip
 

@@ -168,7 +168,8 @@ void recurrent_layer_backward_decomp(const Op&, const RbValue* args, int, RbValu
   const TensorRef dweight =
       some ? binary("matmul", unary("mT", all), cat(h_before)) : zeros_like(weight);
   const int64_t first = 0;
-  const TensorRef dbias = call_list(find_op("sum"), {value_tensor(all.get()), value_ints(&first, 1)})[0];
+  const TensorRef dbias =
+      call_list(find_op("sum"), {value_tensor(all.get()), value_ints(&first, 1)})[0];
   give(rets, {some ? cat(dgates) : no_gates, dh, lstm ? dc : nothing(h0), dweight,
               args[12].v.i ? dbias : nothing(dbias)});
 }

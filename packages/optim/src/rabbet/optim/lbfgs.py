@@ -193,7 +193,7 @@ class LBFGS(Optimizer):
             direction = direction + step * (factor - change.dot(direction) * ro)
         return direction
 
-    def step(self, closure: Callable[[], Any]) -> Any:
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Minimise along some directions.
 
         Args:
@@ -202,6 +202,8 @@ class LBFGS(Optimizer):
         Returns:
             The loss before the step.
         """
+        if closure is None:
+            raise TypeError("LBFGS.step: expected a closure that computes the loss again, got None")
         with no_grad():
             return self._step(closure)
 

@@ -44,7 +44,7 @@ class Child:
 
     def close(self) -> None:
         """End the process."""
-        if self.process is not None:
+        if self.process is not None and self.process.stdout is not None:
             if not select.select([self.process.stdout], [], [], 0)[0]:
                 self.process.kill()
             self.process.communicate()

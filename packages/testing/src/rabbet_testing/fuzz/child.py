@@ -6,9 +6,10 @@ import random
 import resource
 import sys
 import warnings
+from typing import Any
 
 
-def build(lib, spec):
+def build(lib: Any, spec: dict[str, Any]) -> Any:
     """The argument that a description stands for."""
     if "list" in spec:
         return [build(lib, item) for item in spec["list"]]
@@ -20,12 +21,13 @@ def build(lib, spec):
     return spec["value"] if "value" in spec else tensor(lib, spec)
 
 
-def tensor(lib, spec):
+def tensor(lib: Any, spec: dict[str, Any]) -> Any:
     """A tensor of the described numbers in the described layout."""
     draw, shape, dtype = random.Random(spec["seed"]), spec["shape"], spec["dtype"]
     count = 1
     for size in shape:
         count *= size
+    numbers: list[float]
     if spec["below"]:
         numbers = [draw.randrange(spec["below"]) for _ in range(count)]
     elif dtype.startswith(("float", "complex")):
@@ -43,7 +45,7 @@ def tensor(lib, spec):
     return made
 
 
-def described(lib, result):
+def described(lib: Any, result: Any) -> Any:
     """Shapes, dtypes and numbers of a result."""
     if isinstance(result, lib.Tensor):
         result = result.detach()
@@ -54,7 +56,7 @@ def described(lib, result):
     return repr(result)
 
 
-def run(lib, call):
+def run(lib: Any, call: dict[str, Any]) -> dict[str, Any]:
     """What came of a call."""
     args = [build(lib, a) for a in call["args"]]
     kwargs = {k: build(lib, a) for k, a in call["kwargs"].items()}
@@ -71,7 +73,7 @@ def run(lib, call):
         return {"error": type(error).__name__, "message": str(error)[:300]}
 
 
-def main():
+def main() -> None:
     """Answer each line with a line."""
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
