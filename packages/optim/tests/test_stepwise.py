@@ -309,3 +309,43 @@ def test_norms_of_lists_show_what_is_not_finite(order, bad):
     assert norms.dtype == rabbet.float64 and norms.shape == (2,)
     np.testing.assert_equal(norms[0].item(), bad)
     np.testing.assert_allclose(norms[1].item(), np.linalg.norm(np.ones(3), order))
+
+
+# ---- several devices
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD", "RMSprop", "Adagrad", "Adamax", "NAdam", "RAdam", "Adadelta"])  # fmt: skip
+def test_one_optimizer_steps_parameters_of_several_devices(name):
+    options = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {}
+
+    def run(*others):
+        params = [rabbet.tensor(x, requires_grad=True) for x in START]
+        elsewhere = [rabbet.ones(n, device="meta", requires_grad=True) for n in others]
+        mixed = [
+            p for pair in itertools.zip_longest(params, elsewhere) for p in pair if p is not None
+        ]
+        optimizer = getattr(optim, name)(mixed, lr=0.05, **options)
+        for step in range(3):
+            for j, param in enumerate(params):
+                g = gradient(step, j, param.detach().numpy())
+                param.grad = None if g is None else rabbet.tensor(g)
+            for param in elsewhere:
+                param.grad = rabbet.ones_like(param)
+            optimizer.step()
+        assert all(
+            v.device.type == "meta"
+            for p in elsewhere
+            for v in optimizer.state[p].values()
+            if isinstance(v, rabbet.Tensor)
+        )
+        return params
+
+    for alone, beside in zip(run(), run(2, 5), strict=True):
+        assert np.array_equal(alone.detach().numpy(), beside.detach().numpy())
+
+
+def test_lists_that_mix_devices_at_one_place_are_refused():
+    a, m = rabbet.ones(2), rabbet.ones(2, device="meta")
+    with pytest.raises(rabbet.DeviceError, match="on one device, but"):
+        rabbet.ops.fused_sgd([a, m], [m, a], [], 0.1, 0.0, 0.0, 0.0, False, False, False)
+    assert a.tolist() == [1, 1]

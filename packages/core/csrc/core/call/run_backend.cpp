@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "call/added_dtypes.h"
 #include "call/core_functions.h"
@@ -359,6 +362,48 @@ bool run_beside_numbers(const RbCall* c, uint64_t backends, const RbValue* args,
   return true;
 }
 
+// An operator that only writes to lists, side by side (the steps of optimizers), runs once for each
+// device among their tensors. False if it is another one, or tensors at one place differ.
+bool run_by_device(const RbCall* c, const RbValue* args, int nargs, int32_t nrets) {
+  const Op& op = *impl(c->op);
+  if (nrets || !op.mutates) return false;
+  uint32_t n = 0;
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSOR) return false;
+    if (args[i].tag != RB_TENSORS || !args[i].len) continue;
+    if (n && args[i].len != n) return false;
+    n = args[i].len;
+  }
+  std::map<std::pair<int, int>, std::vector<uint32_t>> places;
+  for (uint32_t k = 0; k < n; ++k) {
+    const RbTensor* first = nullptr;
+    for (int i = 0; i < nargs; ++i) {
+      if (args[i].tag != RB_TENSORS || !args[i].len) continue;
+      const RbTensor* t = args[i].v.ts[k];
+      if (!t || (first && (t->backend != first->backend || t->device.id != first->device.id)))
+        return false;
+      first = t;
+    }
+    places[{first->backend, first->device.id}].push_back(k);
+  }
+  for (const auto& [device, _] : places) {  // before anything is written
+    if (!op.table[device.first].fn && device.first != kMeta) fail_no_kernel(op, device.first);
+  }
+  const LayersOff layers_off(0);
+  for (const auto& [_, chosen] : places) {
+    std::vector<RbValue> part(args, args + nargs);
+    std::vector<std::vector<RbTensor*>> lists(nargs);
+    for (int i = 0; i < nargs; ++i) {
+      if (args[i].tag != RB_TENSORS || !args[i].len) continue;
+      for (uint32_t k : chosen) lists[i].push_back(args[i].v.ts[k]);
+      part[i].v.ts = lists[i].data();
+      part[i].len = static_cast<uint32_t>(chosen.size());
+    }
+    check(call(&op, part.data(), nargs, nullptr, 0, c->flags));
+  }
+  return true;
+}
+
 void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   const Op& op = *impl(c->op);
   const uint64_t backends = c->keys[0] & kBackendMask;
@@ -367,7 +412,9 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   if (is_mixed(backends, args, nargs)) {
     static const Op* const copy = find_op("copy");
     if (&op != copy) {
-      if (run_beside_numbers(c, backends, args, nargs, rets, nrets)) return;
+      if (run_beside_numbers(c, backends, args, nargs, rets, nrets) ||
+          run_by_device(c, args, nargs, nrets))
+        return;
       fail_mixed(op, args, nargs);
     }
     const LayersOff layers_off(0);
