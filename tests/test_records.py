@@ -507,3 +507,14 @@ rec::two(Tensor x) -> (Tensor a, Tensor b)
 )
 def test_malformed_records_are_refused_with_file_and_line(text, message):
     refused(text, message)
+
+
+def test_chained_comparisons_are_refused():
+    """`2 <= ndim <= 4` would compare a truth value with 4."""
+    text = "rec::chained(Tensor x) -> Tensor\n  kind opaque\n  check 2 <= x.ndim <= 4 : no\n"
+    with pytest.raises(
+        rabbet.PluginError,
+        match="rec::chained: comparisons are not chained: write 'a < b and b < c'",
+    ):
+        library.register_records(text)
+    assert "rec::chained" not in rabbet._C.record_names()

@@ -241,8 +241,11 @@ class Compiler {
   }
   int comparison() {
     int left = bit_or();
-    for (;;) {
+    for (bool compared = false;; compared = true) {
       Operator op;
+      const bool more = is_symbol("==") || is_symbol("!=") || is_symbol("<=") || is_symbol(">=") ||
+                        is_symbol("<") || is_symbol(">");
+      if (compared && more) error("comparisons are not chained: write 'a < b and b < c'");
       if (accept("=="))
         op = Operator::kEq;
       else if (accept("!="))
