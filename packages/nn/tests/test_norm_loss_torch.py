@@ -137,10 +137,10 @@ BAD = [
     (lambda: F.layer_norm(rabbet.zeros(2, 3), []), "normalized_shape"),
     (lambda: F.group_norm(rabbet.zeros(3), 1), "group_norm: expected"),
     (lambda: F.group_norm(rabbet.zeros(2, 4), 2, rabbet.zeros(3)), "weight should contain 4"),
-    (lambda: F.layer_norm(rabbet.zeros(2, 3, dtype=rabbet.int64), [3]), "floating"),
+    (lambda: F.layer_norm(rabbet.zeros(2, 3, dtype=rabbet.int64), [3]), "expected float dtypes"),
     (
         lambda: F.cross_entropy(rabbet.zeros(2, 3), rabbet.tensor([0, 1]), reduction="avg"),
-        "avg is not a valid value",
+        "'reduction' must be 'none', 'mean' or 'sum', got 'avg'",
     ),
     (
         lambda: F.cross_entropy(rabbet.zeros(2, 3), rabbet.tensor([0, 7])),
