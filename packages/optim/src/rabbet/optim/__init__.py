@@ -1,5 +1,7 @@
 """Optimizers and learning rate schedulers."""
 
+from typing import Any
+
 from . import lr_scheduler
 from .adadelta import Adadelta
 from .adafactor import Adafactor
@@ -39,3 +41,11 @@ __all__ = [
     "SparseAdam",
     "lr_scheduler",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "swa_utils":  # it needs rabbet-nn, which the optimizers do not
+        import importlib
+
+        return importlib.import_module(f"{__name__}.swa_utils")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,6 +23,7 @@ __all__ = [
     "ConstantLR",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",
@@ -437,7 +438,125 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._set(self.get_lr())
 
 
-class OneCycleLR(LRScheduler):
+class _MomentumCycle(LRScheduler):
+    """A schedule that may change the momentum (or Adam's first beta), too."""
+
+    def _begin_momentum(
+        self, optimizer: Optimizer, base: Any, most: Any, last_epoch: int
+    ) -> tuple[list[float], list[float]]:
+        """Least and largest momentum of each group; a new schedule begins at the largest."""
+        if not any(name in optimizer.defaults for name in ("momentum", "betas")):
+            raise ValueError(
+                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+            )
+        self.use_beta1 = "betas" in optimizer.defaults
+        low = _per_group(self, optimizer, "base_momentum", base)
+        high = _per_group(self, optimizer, "max_momentum", most)
+        if last_epoch == -1:
+            for group, small, large in zip(optimizer.param_groups, low, high, strict=True):
+                group["base_momentum"], group["max_momentum"] = small, large
+                self._set_momentum(group, large)
+        return low, high
+
+    def _set_momentum(self, group: dict[str, Any], momentum: float) -> None:
+        if self.use_beta1:
+            group["betas"] = (momentum, *group["betas"][1:])
+        else:
+            group["momentum"] = momentum
+
+
+class CyclicLR(_MomentumCycle):
+    """Up from `base_lr` to `max_lr` and down again, over and over, the momentum the other way (Smith 2017).
+
+    Args:
+        optimizer: whose groups get the rates.
+        base_lr, max_lr: limits of the rate, one or one per group.
+        step_size_up, step_size_down: lengths of both halves of a cycle; None: equally long.
+        mode: "triangular", "triangular2" (half the height after each cycle) or "exp_range" (`gamma` to the power of the
+            step); not used with `scale_fn`.
+        gamma: of "exp_range".
+        scale_fn: factor of the height, a function of what `scale_mode` counts: "cycle" or "iterations".
+        cycle_momentum: whether the momentum (or Adam's first beta) changes too.
+        base_momentum, max_momentum: its limits, one or one per group.
+        last_epoch: the count to go on from.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: float | list[float],
+        max_lr: float | list[float],
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float | list[float] = 0.8,
+        max_momentum: float | list[float] = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        _check_optimizer(self, optimizer)
+        base_lrs = _per_group(self, optimizer, "base_lr", base_lr)
+        if last_epoch == -1:
+            for group, rate in zip(optimizer.param_groups, base_lrs, strict=True):
+                _set_lr(group, rate)
+        self.max_lrs = _per_group(self, optimizer, "max_lr", max_lr)
+        up = float(step_size_up)
+        self.total_size = up + (up if step_size_down is None else float(step_size_down))
+        self.step_ratio = up / self.total_size
+        if scale_fn is None and mode not in ("triangular", "triangular2", "exp_range"):
+            raise ValueError("mode is invalid and scale_fn is None")
+        self.mode, self.gamma, self._scale_fn_custom = mode, gamma, scale_fn
+        if scale_fn is None:
+            scale_mode = "iterations" if mode == "exp_range" else "cycle"
+        self.scale_mode = scale_mode
+        self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            limits = self._begin_momentum(optimizer, base_momentum, max_momentum, last_epoch)
+            self.base_momentums, self.max_momentums = limits
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = base_lrs
+
+    def scale_fn(self, x: float) -> float:
+        """Return the factor of the height at `x`, a cycle or a step."""
+        if self._scale_fn_custom is not None:
+            return self._scale_fn_custom(x)
+        if self.mode == "exp_range":
+            return float(self.gamma**x)
+        return 1.0 if self.mode == "triangular" else 0.5 ** (x - 1)
+
+    def get_lr(self) -> list[float]:
+        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        x = 1.0 + self.last_epoch / self.total_size - cycle
+        up = x <= self.step_ratio
+        height = x / self.step_ratio if up else (x - 1) / (self.step_ratio - 1)
+        height *= self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        if self.cycle_momentum:
+            limits = zip(self.base_momentums, self.max_momentums, strict=True)
+            for group, (low, high) in zip(self.optimizer.param_groups, limits, strict=True):
+                self._set_momentum(group, high - (high - low) * height)
+        return [
+            low + (high - low) * height
+            for low, high in zip(self.base_lrs, self.max_lrs, strict=True)
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything but the optimizer; of `scale_fn` only the state of a callable object."""
+        fn = self._scale_fn_custom
+        kept = None if fn is None or hasattr(fn, "__code__") else dict(vars(fn))
+        return {**super().state_dict(), "_scale_fn_custom": kept}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take what `state_dict` returned."""
+        fn, saved = self._scale_fn_custom, state_dict["_scale_fn_custom"]
+        if saved and fn is not None:
+            vars(fn).update(saved)
+        super().load_state_dict({**state_dict, "_scale_fn_custom": fn})
+
+
+class OneCycleLR(_MomentumCycle):
     """Up to `max_lr` and down again, once, with the momentum going the other way (Smith and Topin 2018).
 
     Args:
@@ -501,24 +620,8 @@ class OneCycleLR(LRScheduler):
                 group["min_lr"] = group["initial_lr"] / final_div_factor
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            if not any(name in optimizer.defaults for name in ("momentum", "betas")):
-                raise ValueError(
-                    "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
-                )
-            self.use_beta1 = "betas" in optimizer.defaults
-            low = _per_group(self, optimizer, "base_momentum", base_momentum)
-            high = _per_group(self, optimizer, "max_momentum", max_momentum)
-            if last_epoch == -1:
-                for group, least, most in zip(optimizer.param_groups, low, high, strict=True):
-                    group["base_momentum"], group["max_momentum"] = least, most
-                    self._set_momentum(group, most)
+            self._begin_momentum(optimizer, base_momentum, max_momentum, last_epoch)
         super().__init__(optimizer, last_epoch)
-
-    def _set_momentum(self, group: dict[str, Any], momentum: float) -> None:
-        if self.use_beta1:
-            group["betas"] = (momentum, *group["betas"][1:])
-        else:
-            group["momentum"] = momentum
 
     def _between(self, start: float, end: float, part: float) -> float:
         if self._anneal_func_type == "linear":
@@ -764,3 +867,7 @@ class ReduceLROnPlateau(LRScheduler):
         if self.threshold_mode == "rel":
             return sign * a < sign * best * (1 - sign * self.threshold)
         return sign * a < sign * best - self.threshold
+
+
+class _LRScheduler(LRScheduler):
+    """The name that older programs derive from."""

@@ -14,6 +14,9 @@ from rabbet import Tensor
 
 from ._hooks import RemovableHandle, add_hook
 
+# What optimizers take.
+ParamsT = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+
 _HOOK_DICTS = (
     "_optimizer_step_pre_hooks",
     "_optimizer_step_post_hooks",
