@@ -1,6 +1,6 @@
-"""Gradient clipping, parameters as one vector, sequences of different lengths (`rnn`), computed parameters (`parametrize`), fusion."""
+"""Gradient clipping, parameters as one vector, sequences of different lengths (`rnn`), computed parameters (`parametrize`), pruning (`prune`), fusion."""
 
-from . import parametrizations, parametrize, rnn
+from . import parametrizations, parametrize, prune, rnn
 from .clip_grad import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .convert_parameters import parameters_to_vector, vector_to_parameters
 from .fusion import (
@@ -21,6 +21,7 @@ __all__ = [
     "fuse_linear_bn_weights",
     "parametrizations",
     "parametrize",
+    "prune",
     "skip_init",
     "clip_grad_norm_",
     "clip_grad_value_",
