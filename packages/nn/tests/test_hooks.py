@@ -3,6 +3,7 @@
 import pytest
 import rabbet
 from rabbet import nn
+from rabbet.nn import modules
 from rabbet.nn.modules import register_module_forward_hook, register_module_forward_pre_hook
 
 
@@ -113,3 +114,130 @@ def test_backward_hooks_refuse_a_wrong_number_of_gradients():
     x = rabbet.ones(2, requires_grad=True)
     with pytest.raises(RuntimeError, match="expected 1 gradients, got 2"):
         module(x).sum().backward()
+
+
+class Fails(nn.Module):
+    def forward(self, x):
+        raise ValueError("in forward")
+
+
+def test_a_hook_that_is_always_called_sees_a_failed_forward():
+    module, seen = Fails(), []
+    module.register_forward_hook(lambda m, a, out: seen.append("not always"))
+    module.register_forward_pre_hook(lambda m, args: (7,))
+    module.register_forward_hook(
+        lambda m, a, k, out: seen.append((a, k, out)), with_kwargs=True, always_call=True
+    )
+    with pytest.raises(ValueError, match="in forward"):
+        module(1)
+    assert seen == [((7,), {}, None)]
+
+
+def test_a_hook_that_is_always_called_is_called_once():
+    module, seen = Add(), []
+    module.register_forward_hook(lambda m, a, out: seen.append(1) or out + 1, always_call=True)
+
+    def fail(m, a, out):
+        raise RuntimeError("in a hook")
+
+    handle = module.register_forward_hook(fail)
+    module.register_forward_hook(lambda m, a, out: seen.append(out.item()), always_call=True)
+    with pytest.raises(RuntimeError, match="in a hook"):
+        module(rabbet.tensor(1.0))
+    assert seen == [1, 2.0]
+    handle.remove()
+    assert module(rabbet.tensor(1.0)).item() == 2.0 and seen == [1, 2.0, 1, 2.0]
+
+
+def test_an_exception_of_a_hook_after_a_failure_is_a_warning():
+    def fail(m, a, out):
+        raise RuntimeError("in a hook")
+
+    handle = modules.register_module_forward_hook(fail, always_call=True)
+    try:
+        with (
+            pytest.warns(UserWarning, match="was silenced"),
+            pytest.raises(ValueError, match="in forward"),
+        ):
+            Fails()(1)
+    finally:
+        handle.remove()
+    assert not modules.module._global_forward_hooks_always_called
+
+
+def test_global_forward_hooks_take_keywords():
+    seen = []
+    with modules.register_module_forward_hook(
+        lambda m, a, k, out: seen.append(k), with_kwargs=True
+    ):
+        Add()(rabbet.tensor(1.0), z=2.0)
+    assert seen == [{"z": 2.0}]
+
+
+def test_global_backward_hooks_run_before_the_modules_own():
+    order, layer = [], nn.Linear(2, 1)
+    layer.register_full_backward_pre_hook(lambda m, go: order.append("own pre"))
+    layer.register_full_backward_hook(lambda m, gi, go: order.append("own"))
+    before = modules.register_module_full_backward_pre_hook(
+        lambda m, go: order.append("global pre") or (go[0] * 3,)
+    )
+    after = modules.register_module_full_backward_hook(lambda m, gi, go: order.append("global"))
+    x = rabbet.ones(1, 2, requires_grad=True)
+    try:
+        layer(x).sum().backward()
+    finally:
+        before.remove(), after.remove()
+    assert order == ["global pre", "own pre", "global", "own"]
+    assert rabbet.equal(x.grad, layer.weight.detach() * 3)
+    nn.Linear(2, 1)(x).sum().backward()
+    assert len(order) == 4
+
+
+def test_registration_hooks_see_and_replace_parts():
+    seen = []
+    handles = [
+        modules.module.register_module_parameter_registration_hook(
+            lambda m, name, p: seen.append(("parameter", name))
+        ),
+        modules.module.register_module_buffer_registration_hook(
+            lambda m, name, b: seen.append(("buffer", name)) or (None if b is None else b + 1)
+        ),
+        modules.module.register_module_module_registration_hook(
+            lambda m, name, child: nn.Tanh() if isinstance(child, nn.ReLU) else None
+        ),
+    ]
+    try:
+        module = nn.Module()
+        module.w = nn.Parameter(rabbet.ones(1))
+        module.register_parameter("none", None)
+        module.w = None
+        module.register_buffer("b", rabbet.zeros(1))
+        module.b = rabbet.ones(1)
+        module.act = nn.ReLU()
+        module.add_module("act2", nn.ReLU())
+    finally:
+        for handle in handles:
+            handle.remove()
+    assert (
+        seen
+        == [("parameter", "w"), ("parameter", "none"), ("parameter", "w")] + [("buffer", "b")] * 2
+    )
+    assert module.b.item() == 2.0 and module.w is None
+    assert isinstance(module.act, nn.Tanh) and isinstance(module.act2, nn.Tanh)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "forward_hook",
+        "forward_pre_hook",
+        "full_backward_hook",
+        "full_backward_pre_hook",
+        "parameter_registration_hook",
+        "buffer_registration_hook",
+        "module_registration_hook",
+    ],
+)
+def test_global_hooks_must_be_callable(name):
+    with pytest.raises(TypeError, match=f"register_module_{name}: expected a callable hook, got"):
+        getattr(modules.module, f"register_module_{name}")(3)

@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 import rabbet
 from rabbet import optim
+from rabbet.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 STEPS = 9
 START = [np.linspace(-1.0, 1.5, 12).reshape(3, 4), np.array([0.3, -2.0, 1.0, 4.0, -0.1])]
@@ -461,3 +465,20 @@ def test_a_gradient_of_another_shape_is_refused_before_any_write():
         p.grad = rabbet.ones(4)
         optimizer.step()
     assert p.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_global_hooks_run_around_the_steps_of_every_optimizer():
+    order = []
+    w = rabbet.ones(1, requires_grad=True)
+    w.grad = rabbet.ones(1)
+    sgd, adam = optim.SGD([w], lr=0.1), optim.Adam([w], lr=0.1)
+    sgd.register_step_pre_hook(lambda *a: order.append("own pre"))
+    sgd.register_step_post_hook(lambda *a: order.append("own post"))
+    before = register_optimizer_step_pre_hook(lambda o, a, k: order.append(type(o).__name__))
+    after = register_optimizer_step_post_hook(lambda o, a, k: order.append("post"))
+    sgd.step(), adam.step()
+    before.remove(), after.remove()
+    adam.step()
+    assert order == ["SGD", "own pre", "own post", "post", "Adam", "post"]
+    with pytest.raises(TypeError, match="register_optimizer_step_pre_hook: expected a callable"):
+        register_optimizer_step_pre_hook(3)

@@ -27,6 +27,21 @@ _HOOK_DICTS = (
 )
 
 
+# Hooks that run around the steps of every optimizer.
+_global_optimizer_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_optimizer_post_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(optimizer, args, kwargs)` before each step of every optimizer; it may return new ones."""
+    return add_hook(_global_optimizer_pre_hooks, hook, "register_optimizer_step_pre_hook")
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(optimizer, args, kwargs)` after each step of every optimizer."""
+    return add_hook(_global_optimizer_post_hooks, hook, "register_optimizer_step_post_hook")
+
+
 _VARARGS, _VARKEYWORDS = 0x04, 0x08  # flags of code objects
 
 
@@ -52,7 +67,12 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def plain(self: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
-        if self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks:
+        if (
+            self._optimizer_step_pre_hooks
+            or self._optimizer_step_post_hooks
+            or _global_optimizer_pre_hooks
+            or _global_optimizer_post_hooks
+        ):
             return hooked(self) if closure is None else hooked(self, closure)
         self._opt_called = True
         return step(self, closure)
@@ -60,9 +80,10 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True
-        if not (self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks):
-            return step(self, *args, **kwargs)
-        for hook in list(self._optimizer_step_pre_hooks.values()):
+        for hook in [
+            *_global_optimizer_pre_hooks.values(),
+            *self._optimizer_step_pre_hooks.values(),
+        ]:
             result = hook(self, args, kwargs)
             if result is not None:
                 if not (isinstance(result, tuple) and len(result) == 2):
@@ -71,7 +92,10 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                     )
                 args, kwargs = result
         value = step(self, *args, **kwargs)
-        for hook in list(self._optimizer_step_post_hooks.values()):
+        for hook in [
+            *self._optimizer_step_post_hooks.values(),
+            *_global_optimizer_post_hooks.values(),
+        ]:
             hook(self, args, kwargs)
         return value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,6 +14,15 @@ _ids = itertools.count()
 # Hooks that run for every module.
 global_forward_pre_hooks: dict[int, Callable[..., Any]] = OrderedDict()
 global_forward_hooks: dict[int, Callable[..., Any]] = OrderedDict()
+global_forward_hooks_with_kwargs: dict[int, bool] = OrderedDict()
+global_forward_hooks_always_called: dict[int, bool] = OrderedDict()
+global_backward_pre_hooks: dict[int, Callable[..., Any]] = OrderedDict()
+global_backward_hooks: dict[int, Callable[..., Any]] = OrderedDict()
+
+# Hooks that run when a module gets a part.
+global_parameter_registration_hooks: dict[int, Callable[..., Any]] = OrderedDict()
+global_buffer_registration_hooks: dict[int, Callable[..., Any]] = OrderedDict()
+global_module_registration_hooks: dict[int, Callable[..., Any]] = OrderedDict()
 
 
 class RemovableHandle:
@@ -61,9 +71,61 @@ def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
     return add_hook(global_forward_pre_hooks, hook, "register_module_forward_pre_hook")
 
 
-def register_module_forward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Run `hook(module, args, output)` after the forward of every module."""
-    return add_hook(global_forward_hooks, hook, "register_module_forward_hook")
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Run `hook(module, args, output)` after the forward of every module.
+
+    Args:
+        hook: its result, if not None, replaces the output.
+        with_kwargs: call it as `hook(module, args, kwargs, output)`.
+        always_call: call it also if an exception leaves the call before its turn, with the output so far or None.
+    """
+    flags = _flags(
+        (with_kwargs, global_forward_hooks_with_kwargs),
+        (always_call, global_forward_hooks_always_called),
+    )
+    return add_hook(global_forward_hooks, hook, "register_module_forward_hook", flags=flags)
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(module, grad_output)` before the backward of every module."""
+    return add_hook(global_backward_pre_hooks, hook, "register_module_full_backward_pre_hook")
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(module, grad_input, grad_output)` after the backward of every module."""
+    return add_hook(global_backward_hooks, hook, "register_module_full_backward_hook")
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(module, name, param)` when a module gets a parameter; a result replaces it."""
+    what = "register_module_parameter_registration_hook"
+    return add_hook(global_parameter_registration_hooks, hook, what)
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(module, name, buffer)` when a module gets a buffer; a result replaces it."""
+    what = "register_module_buffer_registration_hook"
+    return add_hook(global_buffer_registration_hooks, hook, what)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(module, name, submodule)` when a module gets a child; a result replaces it."""
+    what = "register_module_module_registration_hook"
+    return add_hook(global_module_registration_hooks, hook, what)
+
+
+def registered(hooks: dict[int, Callable[..., Any]], module: Any, name: str, part: Any) -> Any:
+    """`part` as the registration hooks leave it."""
+    for hook in list(hooks.values()):
+        result = hook(module, name, part)
+        part = part if result is None else result
+    return part
+
+
+def _flags(*wanted: tuple[bool, dict[int, bool]]) -> tuple[dict[int, bool], ...]:
+    return tuple(flag for want, flag in wanted if want)
 
 
 class HookedModule:
@@ -73,6 +135,7 @@ class HookedModule:
     _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
     _forward_hooks: OrderedDict[int, Callable[..., Any]]
     _forward_hooks_with_kwargs: OrderedDict[int, bool]
+    _forward_hooks_always_called: OrderedDict[int, bool]
     _backward_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _backward_hooks: OrderedDict[int, Callable[..., Any]]
     _hooked: bool  # whether a call has to look for hooks; may stay True when the last one has gone
@@ -101,13 +164,22 @@ class HookedModule:
         )
 
     def register_forward_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
     ) -> RemovableHandle:
         """Run `hook(module, args, output)` after `forward`; a result that is not None replaces the output.
 
-        With `with_kwargs` the hook is called as `hook(module, args, kwargs, output)`.
+        With `with_kwargs` the hook is called as `hook(module, args, kwargs, output)`. With `always_call` it
+        is also called if an exception leaves the call before its turn, with the output so far or None.
         """
-        flags = (self._forward_hooks_with_kwargs,) if with_kwargs else ()
+        flags = _flags(
+            (with_kwargs, self._forward_hooks_with_kwargs),
+            (always_call, self._forward_hooks_always_called),
+        )
         self._hooked = True
         return add_hook(
             self._forward_hooks, hook, "register_forward_hook", prepend=prepend, flags=flags
@@ -136,41 +208,91 @@ class HookedModule:
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self._has_hooks():
             self._hooked = False
-        for hook in list(global_forward_pre_hooks.values()):
-            args = _replaced_args(args, hook(self, args))
-        for key, hook in list(self._forward_pre_hooks.items()):
-            if key in self._forward_pre_hooks_with_kwargs:
-                result = hook(self, args, kwargs)
-                if result is not None:
-                    if not (isinstance(result, tuple) and len(result) == 2):
-                        raise RuntimeError(
-                            f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {result}."
-                        )
-                    args, kwargs = result
-            else:
+        called: set[int] = set()  # forward hooks that had their turn
+        output = None
+        try:
+            for hook in list(global_forward_pre_hooks.values()):
                 args = _replaced_args(args, hook(self, args))
+            for key, hook in list(self._forward_pre_hooks.items()):
+                if key in self._forward_pre_hooks_with_kwargs:
+                    result = hook(self, args, kwargs)
+                    if result is not None:
+                        if not (isinstance(result, tuple) and len(result) == 2):
+                            raise RuntimeError(
+                                f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {result}."
+                            )
+                        args, kwargs = result
+                else:
+                    args = _replaced_args(args, hook(self, args))
 
-        around = None
-        if self._backward_hooks or self._backward_pre_hooks:
-            from ._backward import AroundBackward
+            around = None
+            pre_hooks = [*global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
+            hooks = [*global_backward_hooks.values(), *self._backward_hooks.values()]
+            if hooks or pre_hooks:
+                from ._backward import AroundBackward
 
-            around = AroundBackward(
-                self, list(self._backward_pre_hooks.values()), list(self._backward_hooks.values())
-            )
-            args = around.watch_inputs(args)
+                around = AroundBackward(self, pre_hooks, hooks)
+                args = around.watch_inputs(args)
 
-        output = self.forward(*args, **kwargs)
+            output = self.forward(*args, **kwargs)
 
-        for hook in list(global_forward_hooks.values()):
-            result = hook(self, args, output)
-            output = output if result is None else result
-        for key, hook in list(self._forward_hooks.items()):
-            if key in self._forward_hooks_with_kwargs:
-                result = hook(self, args, kwargs, output)
-            else:
-                result = hook(self, args, output)
-            output = output if result is None else result
-        return output if around is None else around.watch_outputs(output)
+            for key, hook, with_kwargs, _ in self._after_forward():
+                called.add(key)
+                result = _call_after(hook, with_kwargs, self, args, kwargs, output)
+                output = output if result is None else result
+            return output if around is None else around.watch_outputs(output)
+        except Exception:
+            if self._forward_hooks_always_called or global_forward_hooks_always_called:
+                self._call_left_over(args, kwargs, output, called)
+            raise
+
+    def _after_forward(self) -> list[tuple[int, Callable[..., Any], bool, bool]]:
+        """The forward hooks in order: id, hook, whether it takes keywords, whether it is always called."""
+        tables = (
+            (
+                global_forward_hooks,
+                global_forward_hooks_with_kwargs,
+                global_forward_hooks_always_called,
+            ),
+            (
+                self._forward_hooks,
+                self._forward_hooks_with_kwargs,
+                self._forward_hooks_always_called,
+            ),
+        )
+        return [
+            (key, hook, key in with_kwargs, key in always)
+            for hooks, with_kwargs, always in tables
+            for key, hook in hooks.items()
+        ]
+
+    def _call_left_over(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, called: set[int]
+    ) -> None:
+        """Call the forward hooks that are always called and whose turn did not come."""
+        for key, hook, with_kwargs, always in self._after_forward():
+            if always and key not in called:
+                try:
+                    _call_after(hook, with_kwargs, self, args, kwargs, output)
+                except Exception as error:  # the first exception is the one to raise
+                    warnings.warn(
+                        "forward hook with always_call=True raised an exception that was silenced "
+                        f"as another error was raised in forward: {error}",
+                        stacklevel=2,
+                    )
+
+
+def _call_after(
+    hook: Callable[..., Any],
+    with_kwargs: bool,
+    module: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    output: Any,
+) -> Any:
+    if with_kwargs:
+        return hook(module, args, kwargs, output)
+    return hook(module, args, output)
 
 
 def _replaced_args(args: tuple[Any, ...], result: Any) -> tuple[Any, ...]:

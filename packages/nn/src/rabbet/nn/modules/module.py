@@ -13,23 +13,45 @@ from rabbet.autograd import no_grad
 
 from ..parameter import Buffer, Parameter
 from . import _hooks
-from ._hooks import HookedModule, register_module_forward_hook, register_module_forward_pre_hook
+from ._hooks import (
+    HookedModule,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from ._hooks import RemovableHandle as RemovableHandle
+from ._hooks import registered as _registered
 from ._state import IncompatibleKeys as _IncompatibleKeys
 from ._state import StatefulModule
 
 __all__ = [
     "Module",
     "_IncompatibleKeys",
+    "register_module_buffer_registration_hook",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
 ]
 
 T = TypeVar("T", bound="Module")
 
 _said_eager = False
-_global_pre_hooks = _hooks.global_forward_pre_hooks
-_global_hooks = _hooks.global_forward_hooks
+_global_forward_pre_hooks = _hooks.global_forward_pre_hooks
+_global_forward_hooks = _hooks.global_forward_hooks
+_global_forward_hooks_with_kwargs = _hooks.global_forward_hooks_with_kwargs
+_global_forward_hooks_always_called = _hooks.global_forward_hooks_always_called
+_global_backward_pre_hooks = _hooks.global_backward_pre_hooks
+_global_backward_hooks = _hooks.global_backward_hooks
+_global_parameter_registration_hooks = _hooks.global_parameter_registration_hooks
+_global_buffer_registration_hooks = _hooks.global_buffer_registration_hooks
+_global_module_registration_hooks = _hooks.global_module_registration_hooks
 
 
 class Module(HookedModule, StatefulModule):
@@ -63,7 +85,13 @@ class Module(HookedModule, StatefulModule):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:  # entering it costs nothing
-            if self._hooked or _global_hooks or _global_pre_hooks:  # as _runs_hooks, without a call
+            if (  # as _runs_hooks, without a call
+                self._hooked
+                or _global_forward_hooks
+                or _global_forward_pre_hooks
+                or _global_backward_hooks
+                or _global_backward_pre_hooks
+            ):
                 return self._call_with_hooks(args, kwargs)
             return self.forward(*args, **kwargs)
         except Exception as error:
@@ -72,7 +100,13 @@ class Module(HookedModule, StatefulModule):
 
     def _runs_hooks(self) -> bool:
         # One attribute instead of four dicts: a look-up on a class with __getattr__ costs about 50 ns.
-        return bool(self._hooked or _global_hooks or _global_pre_hooks)
+        return bool(
+            self._hooked
+            or _global_forward_hooks
+            or _global_forward_pre_hooks
+            or _global_backward_hooks
+            or _global_backward_pre_hooks
+        )
 
     # ---- attributes
 
@@ -98,20 +132,20 @@ class Module(HookedModule, StatefulModule):
                     f"cannot assign '{type(value).__name__}' as parameter '{name}' "
                     "(rabbet.nn.Parameter or None expected)"
                 )
-            parameters[name] = None
+            self.register_parameter(name, None)
         elif isinstance(value, Module):
             modules = own.get("_modules")
             if modules is None:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             self._forget(name, "_parameters", "_buffers")
-            modules[name] = value
+            modules[name] = _registered(_global_module_registration_hooks, self, name, value)
         elif (modules := own.get("_modules")) is not None and name in modules:
             if value is not None:
                 raise TypeError(
                     f"cannot assign '{type(value).__name__}' as child module '{name}' "
                     "(rabbet.nn.Module or None expected)"
                 )
-            modules[name] = None
+            modules[name] = _registered(_global_module_registration_hooks, self, name, None)
         elif isinstance(value, Buffer):
             if parameters is None:
                 raise AttributeError("cannot assign buffers before Module.__init__() call")
@@ -122,7 +156,7 @@ class Module(HookedModule, StatefulModule):
                 raise TypeError(
                     f"cannot assign '{type(value).__name__}' as buffer '{name}' (rabbet.Tensor or None expected)"
                 )
-            buffers[name] = value
+            buffers[name] = _registered(_global_buffer_registration_hooks, self, name, value)
         else:
             object.__setattr__(self, name, value)
 
@@ -170,7 +204,9 @@ class Module(HookedModule, StatefulModule):
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created "
                 "explicitly. To express it as a function of another Tensor, compute the value in forward()."
             )
-        self._parameters[name] = param
+        self._parameters[name] = _registered(
+            _global_parameter_registration_hooks, self, name, param
+        )
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is moved and saved with the module but not trained.
@@ -185,7 +221,7 @@ class Module(HookedModule, StatefulModule):
             raise TypeError(
                 f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (rabbet.Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = _registered(_global_buffer_registration_hooks, self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -196,7 +232,7 @@ class Module(HookedModule, StatefulModule):
         self._check_name(name, "module", "_modules")
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
-        self._modules[name] = module
+        self._modules[name] = _registered(_global_module_registration_hooks, self, name, module)
 
     def register_module(self, name: str, module: Module | None) -> None:
         """Another name of `add_module`."""
@@ -487,6 +523,7 @@ _HOOK_DICTS = (
     "_forward_pre_hooks_with_kwargs",
     "_forward_hooks",
     "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
     "_backward_pre_hooks",
     "_backward_hooks",
     "_state_dict_pre_hooks",
