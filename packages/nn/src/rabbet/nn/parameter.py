@@ -66,3 +66,87 @@ class Buffer(_OwnedTensor):
         buffer = Tensor._make_subclass(cls, values, False)
         buffer.persistent = persistent
         return buffer
+
+
+class UninitializedTensorMixin:
+    """A parameter or buffer whose shape is not known yet: it holds no values, but a dtype and a device."""
+
+    cls_to_become: type[Tensor]
+    data: Tensor
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Take a shape and become an ordinary parameter or buffer, whose values are not set.
+
+        Args:
+            shape: the shape.
+            device: None: the one it has.
+            dtype: None: the one it has.
+        """
+        like = self.data
+        self.data = rabbet.empty(
+            shape,
+            device=like.device if device is None else device,
+            dtype=like.dtype if dtype is None else dtype,
+        )
+        self.__class__ = self.cls_to_become  # type: ignore[assignment]
+
+    @property
+    def shape(self) -> Any:
+        """Refused: there is none yet."""
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. "
+            "This error usually happens in `load_state_dict` when trying to load "
+            "an uninitialized parameter into an initialized one. "
+            "Call `forward` to initialize the parameters before accessing their attributes."
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether `param` is a parameter or buffer that has no shape yet."""
+    return isinstance(param, UninitializedTensorMixin)
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
+    """A parameter whose shape is not known yet.
+
+    Args:
+        requires_grad: whether gradients will be wanted.
+        device: where it will be.
+        dtype: what it will hold.
+    """
+
+    cls_to_become = Parameter
+
+    def __new__(
+        cls, requires_grad: bool = True, device: Any = None, dtype: Any = None
+    ) -> UninitializedParameter:
+        empty = rabbet.empty(0, device=device, dtype=dtype)
+        return Tensor._make_subclass(cls, empty, requires_grad)
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[misc]
+    """A buffer whose shape is not known yet.
+
+    Args:
+        requires_grad: whether gradients will be wanted.
+        device: where it will be.
+        dtype: what it will hold.
+        persistent: whether it is part of the module's `state_dict`.
+    """
+
+    cls_to_become = Buffer
+
+    def __new__(
+        cls,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        persistent: bool = True,
+    ) -> UninitializedBuffer:
+        empty = rabbet.empty(0, device=device, dtype=dtype)
+        buffer = Tensor._make_subclass(cls, empty, requires_grad)
+        buffer.persistent = persistent
+        return buffer

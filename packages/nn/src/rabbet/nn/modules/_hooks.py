@@ -39,6 +39,14 @@ class RemovableHandle:
             if hooks is not None:
                 hooks.pop(self.id, None)
 
+    def __getstate__(self) -> tuple[int, list[dict[int, Any] | None]]:
+        return self.id, [ref() for ref in self._dicts]
+
+    def __setstate__(self, state: tuple[int, list[dict[int, Any] | None]]) -> None:
+        # The dicts of a copied module are copies too; None: gone when the handle was copied.
+        self.id, dicts = state
+        self._dicts = [weakref.ref(OrderedDict() if d is None else d) for d in dicts]
+
     def __enter__(self) -> RemovableHandle:
         return self
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rabbet import Tensor
 from rabbet.autograd import no_grad
 
-from ..parameter import Parameter
+from ..parameter import Parameter, is_lazy
 from ._hooks import RemovableHandle, add_hook
 
 _EXTRA_STATE = "_extra_state"
@@ -114,7 +114,8 @@ class StatefulModule:
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
     ) -> None:
         for name, value in self._own_state().items():
-            destination[prefix + name] = value if keep_vars else value.detach()
+            kept = keep_vars or is_lazy(value)
+            destination[prefix + name] = value if kept else value.detach()
         if type(self).get_extra_state is not StatefulModule.get_extra_state:
             destination[prefix + _EXTRA_STATE] = self.get_extra_state()
 
@@ -224,6 +225,8 @@ class StatefulModule:
                 f'While copying the parameter named "{key}", expected a rabbet.Tensor '
                 f"from checkpoint but received {type(new)}"
             )
+        if is_lazy(current) and is_lazy(new):  # neither has values
+            return ""
         # A 0-d value was once saved with shape (1,).
         if current.ndim == 0 and tuple(new.shape) == (1,):
             new = new[0]

@@ -9,7 +9,8 @@ from rabbet import Tensor
 
 from .. import functional as F
 from .. import init
-from ..parameter import Parameter
+from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from .lazy import LazyModuleMixin
 from .module import Module
 
 
@@ -197,3 +198,72 @@ class SyncBatchNorm(_BatchNorm):
         for name, child in module.named_children():
             result.add_module(name, cls.convert_sync_batchnorm(child, process_group))
         return result
+
+
+class _LazyNormBase(LazyModuleMixin, _NormBase):
+    """A normalisation that takes `num_features` from its first input."""
+
+    def _start_lazy(
+        self, affine: bool, track_running_stats: bool, bias: bool, device: Any, dtype: Any
+    ) -> None:
+        made = {"device": device, "dtype": dtype}
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        if affine:
+            self.weight = UninitializedParameter(**made)
+            if bias:
+                self.bias = UninitializedParameter(**made)
+        if track_running_stats:
+            self.register_buffer("running_mean", UninitializedBuffer(**made))
+            self.register_buffer("running_var", UninitializedBuffer(**made))
+            count = rabbet.zeros([], dtype=rabbet.int64, device=device)
+            self.register_buffer("num_batches_tracked", count)
+
+    def reset_parameters(self) -> None:
+        """Start anew, once there are shapes."""
+        if not self.has_uninitialized_params() and self.num_features:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Take `num_features` from the second size of `input`."""
+        if self.has_uninitialized_params():
+            self._check_input_dim(input)
+            self.num_features = input.shape[1]
+            for part in (self.weight, self.bias, self.running_mean, self.running_var):
+                if part is not None:
+                    part.materialize((self.num_features,))  # type: ignore[attr-defined]
+            self.reset_parameters()
+
+
+class _LazyNorm(_LazyNormBase):
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, bias=False)
+        self._start_lazy(affine, track_running_stats, bias, device, dtype)
+
+
+class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
+    """A `BatchNorm1d` that takes `num_features` from its first input."""
+
+    cls_to_become = BatchNorm1d
+
+
+class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
+    """A `BatchNorm2d` that takes `num_features` from its first input."""
+
+    cls_to_become = BatchNorm2d
+
+
+class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
+    """A `BatchNorm3d` that takes `num_features` from its first input."""
+
+    cls_to_become = BatchNorm3d

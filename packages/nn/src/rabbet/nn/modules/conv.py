@@ -10,7 +10,8 @@ from rabbet import Tensor
 
 from .. import functional as F
 from ..functional.convolution import same_padding
-from ..parameter import Parameter
+from ..parameter import Parameter, UninitializedParameter
+from .lazy import LazyModuleMixin
 from .linear import init_weight_and_bias
 from .module import Module
 
@@ -76,14 +77,17 @@ class _ConvNd(Module):
         self.output_padding = self._sizes(output_padding, "output_padding")
         self.groups = groups
         self.padding_mode = padding_mode
-        ends = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
-        shape = [ends[0], ends[1] // groups, *self.kernel_size]
-        self.weight = Parameter(rabbet.empty(shape, device=device, dtype=dtype))
+        self.weight = Parameter(rabbet.empty(self._weight_shape(), device=device, dtype=dtype))
         self.register_parameter(
             "bias",
             Parameter(rabbet.empty([out_channels], device=device, dtype=dtype)) if bias else None,
         )
         self.reset_parameters()
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        ends = (self.out_channels, self.in_channels)
+        first, second = reversed(ends) if self.transposed else ends
+        return first, second // self.groups, *self.kernel_size
 
     def _sizes(self, value: Sizes, name: str) -> tuple[int, ...]:
         sizes = (value,) * self.dims if isinstance(value, int) else tuple(value)
@@ -288,3 +292,122 @@ class ConvTranspose3d(_ConvTransposeNd):
 
     dims = 3
     _function = staticmethod(F.conv_transpose3d)
+
+
+class _LazyConvXdMixin(LazyModuleMixin, _ConvNd):
+    """A convolution that takes `in_channels` from its first input."""
+
+    def _start_lazy(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+        self.out_channels = out_channels
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Fill weight and bias, once they have a shape."""
+        if not self.has_uninitialized_params() and self.in_channels:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Take `in_channels` from the channels of `input`."""
+        if not self.has_uninitialized_params():
+            return
+        if input.ndim not in (self.dims + 1, self.dims + 2):
+            raise RuntimeError(
+                f"Expected {self.dims + 1}D (unbatched) or {self.dims + 2}D (batched) input to "
+                f"{type(self).__name__}, but got input of size: {input.shape}"
+            )
+        channels = input.shape[-self.dims - 1]
+        if channels % self.groups:
+            raise ValueError(
+                f"in_channels must be divisible by groups, got {channels} and {self.groups}"
+            )
+        self.in_channels = channels
+        self.weight.materialize(self._weight_shape())  # type: ignore[attr-defined]
+        if self.bias is not None:
+            self.bias.materialize((self.out_channels,))  # type: ignore[attr-defined]
+        self.reset_parameters()
+
+
+class _LazyPlain(_LazyConvXdMixin, _Plain):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode)
+        self._start_lazy(out_channels, bias, device, dtype)
+
+
+class _LazyTransposed(_LazyConvXdMixin, _ConvTransposeNd):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Sizes = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            0,
+            0,
+            kernel_size,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            False,
+            dilation,
+            padding_mode,
+        )
+        self._start_lazy(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyPlain, Conv1d):
+    """A `Conv1d` that takes `in_channels` from its first input."""
+
+    cls_to_become = Conv1d
+
+
+class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
+    """A `ConvTranspose1d` that takes `in_channels` from its first input."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConv2d(_LazyPlain, Conv2d):
+    """A `Conv2d` that takes `in_channels` from its first input."""
+
+    cls_to_become = Conv2d
+
+
+class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
+    """A `ConvTranspose2d` that takes `in_channels` from its first input."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConv3d(_LazyPlain, Conv3d):
+    """A `Conv3d` that takes `in_channels` from its first input."""
+
+    cls_to_become = Conv3d
+
+
+class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
+    """A `ConvTranspose3d` that takes `in_channels` from its first input."""
+
+    cls_to_become = ConvTranspose3d

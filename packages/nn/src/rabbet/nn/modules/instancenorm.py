@@ -7,7 +7,7 @@ from typing import Any
 from rabbet import Tensor
 
 from .. import functional as F
-from .batchnorm import _NormBase
+from .batchnorm import _LazyNorm, _NormBase
 
 
 class _InstanceNorm(_NormBase):
@@ -59,3 +59,30 @@ class InstanceNorm3d(_InstanceNorm):
     """Normalise each channel of each item of (N, C, D, H, W) or (C, D, H, W)."""
 
     allowed_dims = (4, 5)
+
+
+class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
+    """An `InstanceNorm1d` that takes `num_features` from its first input.
+
+    As in PyTorch it has weights and statistics if nothing else is said, unlike `InstanceNorm1d`.
+    """
+
+    cls_to_become = InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
+    """An `InstanceNorm2d` that takes `num_features` from its first input.
+
+    As in PyTorch it has weights and statistics if nothing else is said, unlike `InstanceNorm2d`.
+    """
+
+    cls_to_become = InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
+    """An `InstanceNorm3d` that takes `num_features` from its first input.
+
+    As in PyTorch it has weights and statistics if nothing else is said, unlike `InstanceNorm3d`.
+    """
+
+    cls_to_become = InstanceNorm3d

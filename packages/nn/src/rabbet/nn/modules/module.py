@@ -11,7 +11,7 @@ import rabbet
 from rabbet import Tensor
 from rabbet.autograd import no_grad
 
-from ..parameter import Buffer, Parameter
+from ..parameter import Buffer, Parameter, is_lazy
 from . import _hooks
 from ._hooks import (
     HookedModule,
@@ -435,7 +435,9 @@ class Module(HookedModule, StatefulModule):
                 parameter.data = moved
                 parameter.grad = moved_grad
         for name, buffer in self._buffers.items():
-            if buffer is not None:
+            if is_lazy(buffer):
+                buffer.data = fn(buffer)  # type: ignore[union-attr]
+            elif buffer is not None:
                 self._buffers[name] = fn(buffer)
         return self
 
