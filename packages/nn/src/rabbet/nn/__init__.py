@@ -13,6 +13,7 @@ from .modules import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
+    AdaptiveLogSoftmaxWithLoss,
     AdaptiveMaxPool1d,
     AdaptiveMaxPool2d,
     AdaptiveMaxPool3d,
@@ -164,6 +165,7 @@ from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedPara
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaptiveLogSoftmaxWithLoss",
     "UninitializedBuffer",
     "UninitializedParameter",
     "LazyBatchNorm1d",

@@ -109,7 +109,7 @@ def is_lazy(param: Any) -> bool:
     return isinstance(param, UninitializedTensorMixin)
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A parameter whose shape is not known yet.
 
     Args:
@@ -127,7 +127,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
         return Tensor._make_subclass(cls, empty, requires_grad)
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[misc]
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):
     """A buffer whose shape is not known yet.
 
     Args:

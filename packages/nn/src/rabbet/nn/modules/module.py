@@ -435,9 +435,11 @@ class Module(HookedModule, StatefulModule):
                 parameter.data = moved
                 parameter.grad = moved_grad
         for name, buffer in self._buffers.items():
+            if buffer is None:
+                continue
             if is_lazy(buffer):
-                buffer.data = fn(buffer)  # type: ignore[union-attr]
-            elif buffer is not None:
+                buffer.data = fn(buffer)
+            else:
                 self._buffers[name] = fn(buffer)
         return self
 

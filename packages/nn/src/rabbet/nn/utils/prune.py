@@ -167,13 +167,13 @@ class PruningContainer(BasePruningMethod):
 
     def add_pruning_method(self, method: Any) -> None:
         """Append a method, which must be for the same parameter."""
-        if method is not None and not isinstance(method, BasePruningMethod):
+        if not isinstance(method, BasePruningMethod):
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
-        own = getattr(self, "_tensor_name", None)
-        if method is not None and own != getattr(method, "_tensor_name", None):
+        own, other = (getattr(m, "_tensor_name", None) for m in (self, method))
+        if own != other:
             raise ValueError(
-                "Can only add pruning methods acting on the parameter named "
-                f"'{own}' to PruningContainer {self}. Found '{getattr(method, '_tensor_name', None)}'"
+                f"Can only add pruning methods acting on the parameter named '{own}' to "
+                f"PruningContainer {self}. Found '{other}'"
             )
         self._pruning_methods += (method,)
 
