@@ -193,3 +193,37 @@ def test_parameters_as_a_vector():
     utils.vector_to_parameters(rabbet.arange(8.0), net.parameters())
     assert net.weight.tolist() == [[0, 1, 2], [3, 4, 5]] and net.bias.tolist() == [6, 7]
     assert net.weight.requires_grad and net.weight.is_leaf
+
+
+@pytest.mark.parametrize(
+    "name,args",
+    [
+        ("uniform", (1.0, 2.0)),
+        ("normal", (1.0, 2.0)),
+        ("constant", (3.0,)),
+        ("eye", ()),
+        ("xavier_uniform", ()),
+        ("xavier_normal", ()),
+        ("kaiming_uniform", ()),
+        ("kaiming_normal", ()),
+        ("sparse", (0.5,)),
+    ],
+)
+def test_former_names_of_fillings_warn_and_fill(name, args):
+    rabbet.manual_seed(1)
+    wanted = getattr(init, name + "_")(rabbet.empty(4, 4), *args)
+    rabbet.manual_seed(1)
+    with pytest.warns(FutureWarning, match=rf"nn.init.{name}. is now deprecated"):
+        assert rabbet.equal(getattr(init, name)(rabbet.empty(4, 4), *args), wanted)
+
+
+def test_other_former_names_warn_and_do_the_same():
+    with pytest.warns(FutureWarning, match="NLLLoss2d"):
+        former = nn.NLLLoss2d(reduction="sum")
+    x, target = rabbet.randn(2, 3, 4, 4).log_softmax(1), rabbet.ones(2, 4, 4, dtype=rabbet.int64)
+    assert rabbet.equal(former(x, target), nn.NLLLoss(reduction="sum")(x, target))
+    w = rabbet.ones(4, requires_grad=True)
+    w.grad = rabbet.full([4], 3.0)
+    with pytest.warns(FutureWarning, match="clip_grad_norm_"):
+        assert utils.clip_grad_norm(w, 1.0).item() == 6.0
+    assert abs(w.grad.norm().item() - 1) < 1e-5

@@ -108,6 +108,7 @@ from .modules import (
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
+    NLLLoss2d,
     PairwiseDistance,
     ParameterDict,
     ParameterList,
@@ -165,6 +166,7 @@ from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedPara
 __version__ = "0.1.0"
 
 __all__ = [
+    "NLLLoss2d",
     "AdaptiveLogSoftmaxWithLoss",
     "UninitializedBuffer",
     "UninitializedParameter",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import rabbet
 from rabbet import Generator, Tensor
@@ -270,3 +273,33 @@ def sparse_(
             order = rabbet.argsort(keys.uniform_(generator=generator))
             tensor[order[:zeros], col] = 0
     return tensor
+
+
+def _former(fill: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`fill` under its former name, without the underscore."""
+    name = fill.__name__[:-1]
+
+    @functools.wraps(fill)
+    def deprecated(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(
+            f"`nn.init.{name}` is now deprecated in favor of `nn.init.{fill.__name__}`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return fill(*args, **kwargs)
+
+    deprecated.__name__ = deprecated.__qualname__ = name
+    return deprecated
+
+
+uniform = _former(uniform_)
+normal = _former(normal_)
+constant = _former(constant_)
+eye = _former(eye_)
+dirac = _former(dirac_)
+xavier_uniform = _former(xavier_uniform_)
+xavier_normal = _former(xavier_normal_)
+kaiming_uniform = _former(kaiming_uniform_)
+kaiming_normal = _former(kaiming_normal_)
+orthogonal = _former(orthogonal_)
+sparse = _former(sparse_)

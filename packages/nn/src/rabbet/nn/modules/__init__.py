@@ -107,6 +107,7 @@ from .loss import (
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
+    NLLLoss2d,
     PoissonNLLLoss,
     SmoothL1Loss,
     SoftMarginLoss,
@@ -183,6 +184,7 @@ from .transformer import (
 from .upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 __all__ = [
+    "NLLLoss2d",
     "AdaptiveLogSoftmaxWithLoss",
     "LazyBatchNorm1d",
     "LazyBatchNorm2d",

@@ -1,7 +1,13 @@
 """Gradient clipping, parameters as one vector, sequences of different lengths (`rnn`), computed parameters (`parametrize`), pruning (`prune`), fusion."""
 
 from . import parametrizations, parametrize, prune, rnn
-from .clip_grad import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
+from .clip_grad import (
+    clip_grad_norm,
+    clip_grad_norm_,
+    clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
+)
 from .convert_parameters import parameters_to_vector, vector_to_parameters
 from .fusion import (
     fuse_conv_bn_eval,
@@ -13,6 +19,7 @@ from .init import skip_init
 from .weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
+    "clip_grad_norm",
     "remove_weight_norm",
     "weight_norm",
     "fuse_conv_bn_eval",

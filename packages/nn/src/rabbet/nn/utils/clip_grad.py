@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -118,3 +119,19 @@ def clip_grad_value_(
                 return
         for grad in grads:
             grad.clamp_(-limit, limit)
+
+
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The former name of `clip_grad_norm_`."""
+    warnings.warn(
+        "`clip_grad_norm` is now deprecated in favor of `clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
