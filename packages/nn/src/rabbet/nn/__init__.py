@@ -53,6 +53,8 @@ from .modules import (
     FeatureAlphaDropout,
     Flatten,
     Fold,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
     GaussianNLLLoss,
     GroupNorm,
     GRUCell,
@@ -166,6 +168,8 @@ from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedPara
 __version__ = "0.1.0"
 
 __all__ = [
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "NLLLoss2d",
     "AdaptiveLogSoftmaxWithLoss",
     "UninitializedBuffer",

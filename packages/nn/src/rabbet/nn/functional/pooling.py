@@ -459,3 +459,130 @@ def max_unpool3d(
 ) -> Tensor:
     """Put maxima back where `max_pool3d` found them, zeros elsewhere."""
     return _unpool(3, input, indices, kernel_size, stride, padding, output_size)
+
+
+def _starts(samples: Tensor, size: int, window: int, count: int) -> Tensor:
+    """First positions (N, C, count) of windows whose distances are pseudo-random (Graham 2015)."""
+    last = rabbet.full([*samples.shape, 1], size - window, device=samples.device)
+    if count == 1:
+        return last
+    step = (size - window) / (count - 1)
+    places = rabbet.arange(count - 1, dtype=samples.dtype, device=samples.device)
+    shifted = ((places + samples.unsqueeze(-1)) * step).to(dtype=rabbet.int64)
+    first = (samples * step).to(dtype=rabbet.int64).unsqueeze(-1)
+    return rabbet.cat([shifted - first, last], dim=-1)
+
+
+def _fractional_max(
+    rank: int,
+    input: Tensor,
+    kernel_size: Sizes,
+    output_size: Sizes | None,
+    output_ratio: Any,
+    samples: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    op = f"fractional_max_pool{rank}d"
+    _check_rank(input, rank, op)
+    if output_size is None and output_ratio is None:
+        raise ValueError(f"{op} requires specifying either an output_size or an output_ratio")
+    sizes = list(input.shape[-rank:])
+    window = sizes_of(kernel_size, rank, "kernel_size", op)
+    if output_size is None:
+        ratios = [output_ratio] * rank if isinstance(output_ratio, float) else output_ratio
+        output_size = [int(n * r) for n, r in zip(sizes, ratios, strict=True)]
+    counts = sizes_of(output_size, rank, "output_size", op)
+    for size, k, count in zip(sizes, window, counts, strict=True):
+        if count < 1 or size < count + k - 1:
+            raise RuntimeError(
+                f"{op}: expected an output_size of 1 to {size - k + 1} for size {size} and "
+                f"kernel_size {k}, got {count}"
+            )
+    x = input if input.ndim == rank + 2 else input.unsqueeze(0)
+    planes = list(x.shape[:2])
+    if samples is None:
+        samples = rabbet.rand([*planes, rank], dtype=input.dtype, device=input.device)
+    elif list(samples.shape) != [*planes, rank]:
+        raise RuntimeError(
+            f"{op}: expected _random_samples of shape {(*planes, rank)}, got {tuple(samples.shape)}"
+        )
+    # Positions in the flattened plane: (N, C, *counts, *window), a sum over the directions.
+    index = rabbet.zeros([1] * (2 + 2 * rank), dtype=rabbet.int64, device=input.device)
+    for d, (size, k, count) in enumerate(zip(sizes, window, counts, strict=True)):
+        # PyTorch's order of samples: width first for planes, depth first for volumes.
+        sample = samples[..., rank - 1 - d if rank == 2 else d]
+        offsets = rabbet.arange(k, device=input.device)
+        own = _starts(sample, size, k, count).unsqueeze(-1) + offsets
+        shape = [1] * (2 * rank)
+        shape[d], shape[rank + d] = count, k
+        index = index + own.view(planes + shape) * math.prod(sizes[d + 1 :])
+    index = index.flatten(-rank)
+    values = x.flatten(2).gather(2, index.flatten(2)).view(index.shape)
+    best, where = values.max(dim=-1)
+    found = index.gather(-1, where.unsqueeze(-1)).squeeze(-1)
+    return (best, found) if x is input else (best.squeeze(0), found.squeeze(0))
+
+
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Sizes,
+    output_size: Sizes | None = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """`fractional_max_pool2d` with return_indices=True."""
+    return _fractional_max(2, input, kernel_size, output_size, output_ratio, _random_samples)
+
+
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Sizes,
+    output_size: Sizes | None = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """Return maxima over windows at pseudo-random distances (Graham 2015).
+
+    Args:
+        input: (N, C, *) or (C, *).
+        kernel_size: size of a window.
+        output_size: how many windows there are in each direction.
+        output_ratio: instead of it, its ratio to the input's size.
+        return_indices: whether to return also where in the flattened plane the maxima stand.
+    """
+    best, found = _fractional_max(2, input, kernel_size, output_size, output_ratio, _random_samples)
+    return (best, found) if return_indices else best
+
+
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Sizes,
+    output_size: Sizes | None = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """`fractional_max_pool3d` with return_indices=True."""
+    return _fractional_max(3, input, kernel_size, output_size, output_ratio, _random_samples)
+
+
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Sizes,
+    output_size: Sizes | None = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """Return maxima over windows at pseudo-random distances (Graham 2015).
+
+    Args:
+        input: (N, C, *) or (C, *).
+        kernel_size: size of a window.
+        output_size: how many windows there are in each direction.
+        output_ratio: instead of it, its ratio to the input's size.
+        return_indices: whether to return also where in the flattened volume the maxima stand.
+    """
+    best, found = _fractional_max(3, input, kernel_size, output_size, output_ratio, _random_samples)
+    return (best, found) if return_indices else best

@@ -303,3 +303,60 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
     _dims = 3
     _function = staticmethod(F.max_unpool3d)
+
+
+class _FractionalMaxPoolNd(Module):
+    dims: int
+    _function: Callable[..., Any]
+    _random_samples: Tensor | None
+
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        output_size: Sizes | None = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if output_size is None and output_ratio is None:
+            raise ValueError(
+                f"{name} requires specifying either an output size, or a pooling ratio"
+            )
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        self.kernel_size = self._each(kernel_size)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else self._each(output_size)
+        self.output_ratio = None if output_ratio is None else self._each(output_ratio)
+        if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def _each(self, value: Any) -> tuple[Any, ...]:
+        return tuple(value) if isinstance(value, Sequence) else (value,) * self.dims
+
+    def forward(self, input: Tensor) -> Any:
+        return self._function(
+            input,
+            self.kernel_size,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
+            _random_samples=self._random_samples,
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPoolNd):
+    """Maxima over windows at pseudo-random distances in (N, C, H, W) or (C, H, W)."""
+
+    dims = 2
+    _function = staticmethod(F.fractional_max_pool2d)
+
+
+class FractionalMaxPool3d(_FractionalMaxPoolNd):
+    """Maxima over windows at pseudo-random distances in (N, C, D, H, W) or (C, D, H, W)."""
+
+    dims = 3
+    _function = staticmethod(F.fractional_max_pool3d)
