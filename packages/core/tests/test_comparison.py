@@ -166,3 +166,26 @@ def test_containers_of_ones_own_are_taken_apart():
     assert (made[0].a, made[0].b) == (2, 3)
     with pytest.raises(ValueError, match="Pair is registered already"):
         _pytree.register_pytree_node(Pair, lambda p: ([], None), lambda c, _: None)
+
+
+def test_a_container_that_is_leaf_names_is_one_leaf():
+    tree, pair = {"a": (1, 2), "b": [3, (4,)]}, lambda x: isinstance(x, tuple)
+    assert _pytree.tree_leaves(tree, pair) == [(1, 2), 3, (4,)]
+    assert list(_pytree.tree_iter(tree, is_leaf=pair)) == [(1, 2), 3, (4,)]
+    assert _pytree.tree_leaves(tree, lambda x: True) == [tree]
+    assert _pytree.tree_leaves(tree) == [1, 2, 3, 4]
+    assert _pytree.tree_any(pair, tree, pair) and not _pytree.tree_any(pair, tree)
+    assert not _pytree.tree_all(pair, tree, is_leaf=pair)
+    assert _pytree.tree_all_only(tuple, len, tree, pair)
+    assert _pytree.tree_any_only(type_or_types=tuple, pred=len, tree=tree, is_leaf=pair)
+    seen = []
+    assert _pytree.tree_map_(seen.append, tree, is_leaf=pair) is tree
+    assert _pytree.tree_map_only_(tuple, seen.append, tree, pair) is tree
+    assert seen == [(1, 2), 3, (4,), (1, 2), (4,)]
+
+
+def test_is_leaf_of_several_trees_and_errors_in_it_reach_the_caller():
+    with pytest.raises(NotImplementedError, match="tree_map: is_leaf"):
+        _pytree.tree_map_(max, [1], [2], is_leaf=callable)
+    with pytest.raises(TypeError, match="not callable"):
+        _pytree.tree_leaves([1], is_leaf=3)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _pytree
-from .._pytree import TreeSpec, tree_flatten, tree_leaves, tree_structure
+from .._pytree import TreeSpec, tree_flatten, tree_structure
 
 __all__ = [
     "PyTree", "TreeSpec", "register_pytree_node", "tree_all", "tree_all_only", "tree_any", "tree_any_only",
@@ -14,6 +14,7 @@ __all__ = [
 
 PyTree = Any
 _Leaf = Callable[[Any], Any]
+_IsLeaf = Callable[[Any], bool] | None
 
 
 def register_pytree_node(
@@ -66,9 +67,9 @@ def tree_unflatten(leaves: Any, treespec: TreeSpec) -> Any:
     return _pytree.tree_unflatten(leaves, treespec)
 
 
-def tree_map_(func: _Leaf, tree: Any, *rests: Any) -> Any:
+def tree_map_(func: _Leaf, tree: Any, *rests: Any, is_leaf: _IsLeaf = None) -> Any:
     """Call a function with the leaves; returns the tree itself."""
-    tree_map(func, tree, *rests)
+    tree_map(func, tree, *rests, is_leaf=is_leaf)
     return tree
 
 
@@ -92,32 +93,49 @@ def tree_map_only(
     return tree_map(_only(type_or_types_or_pred, func), tree, is_leaf=is_leaf)
 
 
-def tree_map_only_(type_or_types_or_pred: Any, func: _Leaf, tree: Any) -> Any:
+def tree_map_only_(
+    type_or_types_or_pred: Any, func: _Leaf, tree: Any, is_leaf: _IsLeaf = None
+) -> Any:
     """Call a function with the leaves of the given types; returns the tree itself."""
-    tree_map_only(type_or_types_or_pred, func, tree)
+    tree_map_only(type_or_types_or_pred, func, tree, is_leaf)
     return tree
 
 
-def tree_iter(tree: Any) -> Any:
+def tree_leaves(tree: Any, is_leaf: _IsLeaf = None) -> list[Any]:
+    """The leaves, first to last; a container for which `is_leaf` holds is one leaf."""
+    if is_leaf is None:
+        return _pytree.tree_leaves(tree)
+    container = None if is_leaf(tree) else _pytree._container_of(tree)
+    if container is None:
+        return [tree]
+    children, _ = container.flatten(tree)
+    return [leaf for child in children for leaf in tree_leaves(child, is_leaf)]
+
+
+def tree_iter(tree: Any, is_leaf: _IsLeaf = None) -> Any:
     """An iterator over the leaves."""
-    return iter(tree_leaves(tree))
+    return iter(tree_leaves(tree, is_leaf))
 
 
-def tree_all(pred: Callable[[Any], bool], tree: Any) -> bool:
+def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: _IsLeaf = None) -> bool:
     """Whether a function holds for all leaves."""
-    return all(map(pred, tree_leaves(tree)))
+    return all(map(pred, tree_leaves(tree, is_leaf)))
 
 
-def tree_any(pred: Callable[[Any], bool], tree: Any) -> bool:
+def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: _IsLeaf = None) -> bool:
     """Whether a function holds for a leaf."""
-    return any(map(pred, tree_leaves(tree)))
+    return any(map(pred, tree_leaves(tree, is_leaf)))
 
 
-def tree_all_only(kinds: Any, pred: Callable[[Any], bool], tree: Any) -> bool:
+def tree_all_only(
+    type_or_types: Any, pred: Callable[[Any], bool], tree: Any, is_leaf: _IsLeaf = None
+) -> bool:
     """Whether a function holds for all leaves of the given types."""
-    return all(pred(x) for x in tree_leaves(tree) if isinstance(x, kinds))
+    return all(pred(x) for x in tree_leaves(tree, is_leaf) if isinstance(x, type_or_types))
 
 
-def tree_any_only(kinds: Any, pred: Callable[[Any], bool], tree: Any) -> bool:
+def tree_any_only(
+    type_or_types: Any, pred: Callable[[Any], bool], tree: Any, is_leaf: _IsLeaf = None
+) -> bool:
     """Whether a function holds for a leaf of the given types."""
-    return any(pred(x) for x in tree_leaves(tree) if isinstance(x, kinds))
+    return any(pred(x) for x in tree_leaves(tree, is_leaf) if isinstance(x, type_or_types))
