@@ -535,3 +535,14 @@ def test_functions_of_numbers_in_derivatives_are_exact_and_have_no_device():
     meta = rabbet.empty(2, device="meta", requires_grad=True)
     (2.5**meta).sum().backward()
     assert meta.grad.device.type == "meta"
+
+
+def test_anomaly_mode_is_a_module_of_pytorchs_name():
+    from rabbet.autograd import anomaly_mode
+
+    assert anomaly_mode.detect_anomaly is detect_anomaly
+    x = rabbet.tensor([0.0], requires_grad=True)
+    with anomaly_mode.set_detect_anomaly(True), pytest.raises(RuntimeError, match="SqrtBackward"):
+        (rabbet.sqrt(x) * 0).backward()
+    (rabbet.sqrt(x) * 0).backward()
+    assert rabbet.isnan(x.grad).all()

@@ -19,7 +19,7 @@ from ._modes import (  # noqa: E402
     no_grad,
     set_grad_enabled,
 )
-from .anomaly import detect_anomaly, set_detect_anomaly  # noqa: E402
+from .anomaly_mode import detect_anomaly, set_detect_anomaly  # noqa: E402
 from .function import Function  # noqa: E402
 from .gradcheck import gradcheck, gradgradcheck  # noqa: E402
 from .variable import Variable  # noqa: E402
