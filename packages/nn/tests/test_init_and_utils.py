@@ -227,3 +227,16 @@ def test_other_former_names_warn_and_do_the_same():
     with pytest.warns(FutureWarning, match="clip_grad_norm_"):
         assert utils.clip_grad_norm(w, 1.0).item() == 6.0
     assert abs(w.grad.norm().item() - 1) < 1e-5
+
+
+def test_reductions_have_torchs_numbers():
+    from rabbet.nn import _reduction
+
+    assert [_reduction.get_enum(r) for r in ("none", "mean", "sum")] == [0, 1, 2]
+    with pytest.raises(ValueError, match="middle is not a valid value for reduction"):
+        _reduction.get_enum("middle")
+    named = {(True, True): 1, (False, True): 2, (None, False): 0, (None, None): 1, (False, None): 2}
+    for flags, number in named.items():
+        with pytest.warns(UserWarning, match="will be deprecated"):
+            assert _reduction.legacy_get_enum(*flags) == number
+    assert _reduction.legacy_get_string(True, False, emit_warning=False) == "none"
