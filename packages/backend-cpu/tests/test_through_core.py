@@ -85,3 +85,21 @@ def test_results_do_not_depend_on_threads() -> None:
 def test_bad_input_raises(call: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         call(rabbet.ones(2, 3))
+
+
+@pytest.mark.parametrize("dtype", [rabbet.float32, rabbet.float64, rabbet.bfloat16])
+@pytest.mark.parametrize("rows", [2, 3, 7, 100, 1001])
+def test_columns_of_equal_numbers_have_no_variance(dtype, rows):
+    x = rabbet.randn(1, 33).to(dtype).expand(rows, 33)
+    for t in (x, x.contiguous()):
+        assert rabbet.var(t, 0).abs().max() == 0 and rabbet.std(t, 0).max() == 0
+
+
+def test_the_mean_of_a_column_with_infinity_is_infinite():
+    x = rabbet.ones(4, 3)
+    x[1, 1] = float("inf")
+    var, mean = rabbet.var_mean(x, 0)
+    assert mean.tolist() == [1.0, float("inf"), 1.0] and var[::2].tolist() == [0.0, 0.0]
+    norm = rabbet.nn.BatchNorm1d(3)
+    norm(x)
+    assert norm.running_mean[1] == float("inf")

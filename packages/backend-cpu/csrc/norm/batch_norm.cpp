@@ -89,9 +89,8 @@ inline void gather_inner(double* sums, const Layout& s) {
 
 // Mean and variance of each channel.
 template <class T>
-void column_moments(const Layout& s, const T* x, double* means, double* vars) {
+void channel_moments(const Layout& s, const T* x, double* means, double* vars) {
   using C = compute_t<T>;
-  const NormRows<C>& rows = norm_rows<C>();
   const Chunks chunks(s);
   const int64_t n = s.columns();
   rb::Scratch<double> partial(2 * n * chunks.count + 2 * n);
@@ -99,15 +98,8 @@ void column_moments(const Layout& s, const T* x, double* means, double* vars) {
     const RunIn<T> in(count * n);
     const C* from = in(x + first * n, count * n);
     double *sum = partial.data() + 2 * n * k, *squares = sum + n;
-    const rb::Scratch<C> near(n);
-    for (int64_t j = 0; j < 2 * n; ++j) sum[j] = 0;
-    rows.column_sums(from, n, count, n, sum);
-    for (int64_t j = 0; j < n; ++j) near[j] = static_cast<C>(sum[j] / static_cast<double>(count));
-    rows.column_squares(from, n, count, n, near.data(), squares);
-    for (int64_t j = 0; j < n; ++j) {  // what rounding the mean to C lost is taken off again
-      const double lost = sum[j] / static_cast<double>(count) - static_cast<double>(near[j]);
-      squares[j] -= static_cast<double>(count) * lost * lost;
-    }
+    rb::Scratch<C> near(n);
+    column_moments(from, n, count, n, near.data(), sum, squares);
   });
   double *total = partial.data() + 2 * n * chunks.count, *spread = total + n;
   for (int64_t j = 0; j < 2 * n; ++j) total[j] = 0;
@@ -187,7 +179,7 @@ void forward(const Layout& s, const T* x, T* y, const Values<compute_t<T>>& w,
   const int64_t n = s.columns();
   rb::Scratch<double> moments(2 * s.channels);
   double *means = moments.data(), *vars = means + s.channels;
-  if (train) column_moments(s, x, means, vars);
+  if (train) channel_moments(s, x, means, vars);
   rb::Scratch<ChannelPlan<C>> plans(s.channels);
   for (int64_t c = 0; c < s.channels; ++c) {
     const auto [mean, var] = stats(c, train ? means[c] : 0.0, train ? vars[c] : 0.0);

@@ -1,5 +1,6 @@
 // What the normalisations share: the table of row kernels and moments of long runs.
 #pragma once
+#include <algorithm>
 #include <cmath>
 
 #include "norm/norm_rows.h"
@@ -13,6 +14,27 @@ const NormRows<C>& norm_rows() {
     return norm_table().f64;
   else
     return norm_table().f32;
+}
+
+/// Of each of `n` columns of `rows` rows that lie `stride` apart, its sum and its sum of squared
+/// deviations from the mean, which is exactly 0 of equal numbers. `near` is space for n numbers.
+template <class C>
+void column_moments(const C* x, int64_t stride, int64_t rows, int64_t n, C* near, double* sums,
+                    double* squares) {
+  const NormRows<C>& f = norm_rows<C>();
+  const double count = static_cast<double>(rows);
+  std::fill(sums, sums + n, 0.0);
+  f.column_sums(x, stride, rows, n, sums);
+  for (int64_t j = 0; j < n; ++j) near[j] = static_cast<C>(sums[j] / count);
+  rb::Scratch<double> off(n);
+  std::fill(off.data(), off.data() + n, 0.0);
+  std::fill(squares, squares + n, 0.0);
+  f.column_deviations(x, stride, rows, n, near, off.data(), squares);
+  for (int64_t j = 0; j < n; ++j) {
+    squares[j] -= off[j] * off[j] / count;
+    if (squares[j] < 0) squares[j] = 0;
+    if (std::isfinite(off[j])) sums[j] = count * static_cast<double>(near[j]) + off[j];
+  }
 }
 
 /// Count, mean and sum of squared deviations; merge is that of Chan, Golub, LeVeque 1979.

@@ -33,11 +33,11 @@ struct NormRows {
   void (*scale_columns)(const T* x, T* y, int64_t n, const T* mean, const T* scale, const T* shift);
   void (*combine_columns)(const T* g, const T* x, T* dx, int64_t n, const T* mean, const T* a,
                           const T* b, const T* c);
-  /// Per column, over `rows` rows that lie `stride` apart: sum += x; squares += (x - mean)^2;
-  /// plain += g, scaled += g (x - mean).
+  /// Per column, over `rows` rows that lie `stride` apart: sum += x; sum += x - near and squares
+  /// += (x - near)^2; plain += g, scaled += g (x - mean).
   void (*column_sums)(const T* x, int64_t stride, int64_t rows, int64_t n, double* sum);
-  void (*column_squares)(const T* x, int64_t stride, int64_t rows, int64_t n, const T* mean,
-                         double* squares);
+  void (*column_deviations)(const T* x, int64_t stride, int64_t rows, int64_t n, const T* near,
+                            double* sum, double* squares);
   void (*column_gradients)(const T* g, const T* x, int64_t stride, int64_t rows, int64_t n,
                            const T* mean, double* plain, double* scaled);
 };

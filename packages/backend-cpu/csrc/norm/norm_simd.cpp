@@ -134,17 +134,19 @@ void column_sums(const T* x, int64_t stride, int64_t rows, int64_t n, double* su
     for (int64_t c = 0; c < m; ++c) to[c] += row[c];
   });
 }
+// What rounding `near` lost is in `sum`, the sum of the differences from it.
 template <class T>
-void column_squares(const T* x, int64_t stride, int64_t rows, int64_t n, const T* mean,
-                    double* squares) {
-  double* const totals[] = {squares};
-  sum_columns<T, 1>(rows, n, totals, [&](int64_t i, int64_t j, int64_t m, T(*tile)[kTile]) {
-    const T *row = x + i * stride + j, *centre = mean + j;
-    T* to = tile[0];
+void column_deviations(const T* x, int64_t stride, int64_t rows, int64_t n, const T* near,
+                       double* sum, double* squares) {
+  double* const totals[] = {sum, squares};
+  sum_columns<T, 2>(rows, n, totals, [&](int64_t i, int64_t j, int64_t m, T(*tile)[kTile]) {
+    const T *row = x + i * stride + j, *centre = near + j;
+    T *to = tile[0], *to_squares = tile[1];
 #pragma GCC ivdep
     for (int64_t c = 0; c < m; ++c) {
       const T d = row[c] - centre[c];
-      to[c] += d * d;
+      to[c] += d;
+      to_squares[c] += d * d;
     }
   });
 }
@@ -175,7 +177,7 @@ constexpr NormRows<T> rows() {
           scale_columns<T>,
           combine_columns<T>,
           column_sums<T>,
-          column_squares<T>,
+          column_deviations<T>,
           column_gradients<T>};
 }
 

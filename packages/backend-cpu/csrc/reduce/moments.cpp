@@ -46,17 +46,11 @@ struct Moments {
   static void columns(Acc* acc, const C* x, int64_t stride, int64_t rows, int64_t cols,
                       int64_t index) {
     if constexpr (std::is_floating_point_v<C>) {
-      const NormRows<C>& f = norm_rows<C>();
       const double count = static_cast<double>(rows);
-      double sums[kColumns] = {}, squares[kColumns] = {};
+      double sums[kColumns], squares[kColumns];
       C near[kColumns];
-      f.column_sums(x, stride, rows, cols, sums);
-      for (int64_t j = 0; j < cols; ++j) near[j] = static_cast<C>(sums[j] / count);
-      f.column_squares(x, stride, rows, cols, near, squares);
-      for (int64_t j = 0; j < cols; ++j) {
-        const double mean = sums[j] / count, lost = mean - static_cast<double>(near[j]);
-        merge(acc[j], {count, mean, squares[j] - count * lost * lost});
-      }
+      column_moments(x, stride, rows, cols, near, sums, squares);
+      for (int64_t j = 0; j < cols; ++j) merge(acc[j], {count, sums[j] / count, squares[j]});
     } else {
       step_columns<Moments<T>>(acc, x, stride, rows, cols, index);
     }
