@@ -108,3 +108,76 @@ def test_writes_in_place_that_read_their_target_again():
         t = x.clone()
         want = getattr(t.clone(), name)(0, places, t.clone()).tolist()
         assert getattr(t, name)(0, places, t).tolist() == want
+
+
+# ---- destinations of another shape
+
+X = rabbet.arange(6.0).reshape(2, 3)
+
+
+def test_a_destination_of_another_shape_is_resized_with_a_warning():
+    out = rabbet.ones(4)
+    with pytest.warns(
+        UserWarning, match=r"An output with one or more elements was resized .* \[4\].* \[2, 3\]"
+    ):
+        assert rabbet.add(X, X, out=out) is out
+    assert rabbet.equal(out, X * 2)
+    with pytest.warns(UserWarning, match="resized"):
+        values, indices = rabbet.sort(X, out=(rabbet.empty(1), rabbet.empty(1, dtype=rabbet.int64)))
+    assert values.shape == indices.shape == (2, 3)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (2, 0, 3)])
+def test_a_destination_without_elements_is_resized_silently(shape, recwarn):
+    assert rabbet.equal(rabbet.mul(X, 3, out=rabbet.empty(shape)), X * 3)
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_resized_destination_lies_as_the_result_would(device):
+    turned = X.to(device).t()
+    out = rabbet.empty(0, device=device)
+    assert rabbet.exp(turned, out=out).stride() == (1, 3)
+    product = rabbet.mm(turned, X.to(device), out=rabbet.empty(0, device=device))
+    assert product.stride() == (3, 1)
+
+
+def test_memory_that_is_large_enough_is_kept():
+    base = rabbet.zeros(4, 4)
+    view = base[1:, :2]
+    with pytest.warns(UserWarning):
+        rabbet.add(X, 1, out=view)
+    assert view.shape == (2, 3) and view.data_ptr() == base[1].data_ptr()
+    assert base.flatten().tolist() == [0.0] * 4 + [1.0, 2.0, 3.0, 4.0, 5.0, 6.0] + [0.0] * 6
+
+
+def test_what_is_also_an_argument_is_not_resized():
+    x = rabbet.ones(3)
+    for call in (lambda: x.add_(X), lambda: rabbet.add(x, X, out=x), lambda: x.clamp_min_(X)):
+        with pytest.raises(RuntimeError, match=r"destination has shape \(3,\).* \(2, 3\)"):
+            call()
+    assert x.tolist() == [1.0] * 3
+
+
+def test_a_read_only_destination_is_not_resized():
+    out = rabbet.frombuffer(bytes(16), dtype=rabbet.float32)
+    with pytest.raises(RuntimeError, match="read-only"):
+        rabbet.add(X, X, out=out)
+    assert out.shape == (4,)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda **k: rabbet.zeros(2, **k), lambda **k: rabbet.arange(3, **k), lambda **k: rabbet.eye(2, **k),
+     lambda **k: rabbet.cumsum(X, 0, **k), lambda **k: rabbet.sum(X, 0, **k)],
+)  # fmt: skip
+def test_a_call_that_names_no_dtype_has_that_of_its_destination(make):
+    out = rabbet.empty(0, dtype=rabbet.int16)
+    assert make(out=out).dtype is rabbet.int16
+    assert rabbet.equal(out, make(dtype=rabbet.int16))
+
+
+def test_elements_of_nothing_may_share_memory():
+    assert rabbet.zeros(1, 0).expand(3, 0).add_(1).shape == (3, 0)
+    with pytest.raises(ValueError, match="one place in memory"):
+        rabbet.zeros(1).expand(3).add_(1)

@@ -537,6 +537,38 @@ def test_functions_of_numbers_in_derivatives_are_exact_and_have_no_device():
     assert meta.grad.device.type == "meta"
 
 
+@pytest.mark.parametrize(
+    "write, slope",
+    [
+        (lambda y: y.clamp_min_(0.5), lambda x: (x >= 0.5).double()),
+        (lambda y: y.xlogy_(2.0), None),
+        (lambda y: y.cumprod_(0), None),
+        (lambda y: y.frac_(), lambda x: x * 0 + 1),
+    ],
+)  # fmt: skip
+def test_writes_by_operators_made_of_others_have_gradients(write, slope):
+    x = rabbet.tensor([-1.5, 0.3, 0.7, 2.0], dtype=rabbet.float64, requires_grad=True)
+    y = x * 1
+    assert write(y) is y
+    (got,) = rabbet.autograd.grad(y.sum(), x)
+    if slope is None:
+        h = 1e-6
+        with rabbet.no_grad():
+            want = rabbet.stack([
+                (write(x + h * e).sum() - write(x - h * e).sum()) / (2 * h)
+                for e in rabbet.eye(4, dtype=rabbet.float64)
+            ])  # fmt: skip
+    else:
+        want = slope(x.detach())
+    assert rabbet.allclose(got, want, atol=1e-6)
+
+
+def test_the_tangent_of_a_view_may_lie_otherwise():
+    x = rabbet.ones(1).expand(4)
+    _, tangent = rabbet.func.jvp(lambda t: t.expand(3, 4).reshape(-1), (x,), (rabbet.arange(4.0),))
+    assert tangent.tolist() == [0.0, 1.0, 2.0, 3.0] * 3
+
+
 def test_anomaly_mode_is_a_module_of_pytorchs_name():
     from rabbet.autograd import anomaly_mode
 

@@ -31,8 +31,10 @@ def checked_cases(name, dtype=rabbet.float64):
             yield case, call, inputs
 
 
-# Operators whose results are no floating numbers, and one that reads the memory below its argument.
-NOT_DIFFERENTIABLE = {"as_strided_copy", "count_nonzero", "mask_indices", "signbit", "argsort"}
+# Operators whose results are no floating numbers, one that reads the memory below its argument, and those of
+# complex numbers only.
+NOT_DIFFERENTIABLE = {"as_strided_copy", "count_nonzero", "mask_indices", "signbit", "argsort",
+                      "view_as_real", "view_as_real_scatter"}  # fmt: skip
 DIFFERENTIABLE = [name for name in differentiable_ops() if name not in NOT_DIFFERENTIABLE]
 
 

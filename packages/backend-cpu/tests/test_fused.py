@@ -269,8 +269,8 @@ def test_operands_that_are_not_plain_run_the_formula() -> None:
 def test_errors_name_the_operator() -> None:
     with pytest.raises(ValueError, match=r"lerp: shapes \(2,\) and \(3,\) do not broadcast"):
         rabbet.lerp(rabbet.ones(2), rabbet.ones(3), 0.5)
-    with pytest.raises((ValueError, RuntimeError), match="destination has shape"):
-        rabbet.lerp(rabbet.ones(2), rabbet.ones(2), 0.5, out=rabbet.ones(3))
+    with pytest.raises(ValueError, match="destination has shape"):
+        rabbet.ones(1).lerp_(rabbet.ones(2), 0.5)
     with pytest.raises(ValueError, match="'approximate' must be 'none' or 'tanh', got 'cubic'"):
         x = rabbet.ones(2, requires_grad=True)
         rabbet.gelu(x, approximate="cubic")

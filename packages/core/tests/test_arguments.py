@@ -133,3 +133,43 @@ def test_a_list_that_its_elements_change_is_read_as_it_was(n, read, want):
     items: list[Clears] = []
     items += [Clears() for _ in range(n)]
     assert read(items).tolist() == want * n and not items
+
+
+def test_arange_of_integers_cuts_fractions_off_first():
+    assert rabbet.arange(2.5, dtype=rabbet.int64).tolist() == [0, 1]
+    assert rabbet.arange(0.5, 3, dtype=rabbet.int64).tolist() == [0, 1, 2]
+    assert rabbet.arange(2.5).tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("bounds", [(1, 0.25, 2), (5, 2), (0.0, 1.0, -3.0)])
+def test_arange_away_from_its_end_is_refused(bounds):
+    with pytest.raises(RuntimeError, match="inconsistent with step sign"):
+        rabbet.arange(*bounds)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: rabbet.where(2, rabbet.ones(2), rabbet.ones(2)), lambda: rabbet.complex(1.0, rabbet.ones(2)),
+     lambda: rabbet.masked_fill(rabbet.ones(2), 1, 2.0)],
+)  # fmt: skip
+def test_a_number_where_the_dtype_of_a_tensor_matters_is_refused(call):
+    with pytest.raises(TypeError, match="expected a tensor, got a number"):
+        call()
+
+
+@pytest.mark.parametrize("dims", [(-2, 0), (0, 2), (2, 2)])
+def test_flatten_of_a_number_checks_its_dimensions(dims):
+    assert rabbet.tensor(3).flatten(-1, 0).shape == (1,)
+    with pytest.raises(IndexError):
+        rabbet.tensor(3).flatten(*dims)
+
+
+def test_diff_joins_tensors_of_the_same_sizes():
+    with pytest.raises(RuntimeError, match=r"prepend .* input.size\(1\) = 3, but got 2"):
+        rabbet.ones(2, 3).diff(dim=0, prepend=rabbet.ones(1, 2))
+
+
+def test_names_of_other_operators_are_not_in_the_namespace():
+    assert not hasattr(rabbet, "fused_adam") and rabbet.ops.fused_adam
+    assert not hasattr(rabbet, "relu_vjp") and rabbet.ops("relu_vjp")
+    assert rabbet.layer_norm(rabbet.ones(2, 3), (3,)).shape == (2, 3)

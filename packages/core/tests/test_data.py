@@ -472,7 +472,7 @@ def test_threads_end_with_their_loop():
     deadline = time.time() + 5
     while len(data_threads()) > before and time.time() < deadline:
         time.sleep(0.01)
-    assert len(data_threads()) == before
+    assert len(data_threads()) <= before
 
 
 def test_an_error_while_a_worker_starts_reaches_the_loop():

@@ -50,8 +50,13 @@ void generate(const char* op, RbTensor& out, const F& f) {
 }
 
 void arange_kernel(const rb::Args& a) {
-  const RbValue start = a.has(1) ? a.args[0] : rb::int_value(0);
-  const RbValue step = a.has(2) ? a.args[2] : rb::int_value(1);
+  RbValue start = a.has(1) ? a.args[0] : rb::int_value(0);
+  RbValue step = a.has(2) ? a.args[2] : rb::int_value(1);
+  if (kMaskInt >> a.ret().dtype_id & 1) {  // fractions are cut off before the numbers are made
+    for (RbValue* v : {&start, &step}) {
+      if (v->tag == RB_FLOAT) *v = rb::int_value(static_cast<int64_t>(v->v.f));
+    }
+  }
   if (start.tag == RB_FLOAT || step.tag == RB_FLOAT || !(kMaskInt >> a.ret().dtype_id & 1)) {
     const double first = rb::to_double(start), by = rb::to_double(step);
     generate("arange", a.ret(), [=](int64_t i) { return first + by * static_cast<double>(i); });

@@ -11,6 +11,7 @@
 #include "data.h"
 #include "device/backends.h"
 #include "rules/infer.h"
+#include "tensor/dtype.h"
 #include "tensor_type.h"
 #include "value_types.h"
 
@@ -63,11 +64,46 @@ int32_t run(const Overload& overload, const RbValue* values, RbValue* rets, uint
   return call(overload.op, values, nargs, rets, nrets, flags);
 }
 
+std::string in_brackets(const int64_t* sizes, size_t n) {
+  std::string text = "[";
+  for (size_t i = 0; i < n; ++i) text += (i ? ", " : "") + std::to_string(sizes[i]);
+  return text + "]";
+}
+
+// False: the warning is an error. A destination without elements is there to be resized.
+bool warn_if_resized(const std::vector<int64_t>& before, const RbTensor* after) {
+  const auto ndim = static_cast<size_t>(after->ndim);
+  if (before.size() == ndim && std::equal(before.begin(), before.end(), after->shape)) return true;
+  if (std::count(before.begin(), before.end(), 0)) return true;
+  return PyErr_WarnFormat(
+             PyExc_UserWarning, 1,
+             "An output with one or more elements was resized since it had shape %s, which does "
+             "not match the required output shape %s. This behavior is deprecated, and in a "
+             "future PyTorch release outputs will not be resized unless they have zero elements. "
+             "You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements "
+             "with t.resize_(0).",
+             in_brackets(before.data(), before.size()).c_str(),
+             in_brackets(after->shape, ndim).c_str()) == 0;
+}
+
 PyObject* wrong_out(const OpObject* o, PyObject* got, int nrets) {
   PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be %s, not %s", o->name,
                nrets == 1 ? "Tensor" : "tuple of Tensors, one for each result",
                Py_TYPE(got)->tp_name);
   return nullptr;
+}
+
+// The dtype of a call that does not name one is that of the destination, where the record says that
+// the result has the dtype that is named.
+void take_dtype(const Op& op, const RbTensor* out, RbValue* values) {
+  if (op.dtype_text.empty() || op.dtype_text[0].find("else dtype") == std::string::npos) return;
+  for (int i = 0; i < op.info.nargs; ++i) {
+    const Param& p = op.params[i];
+    const bool complex = values[i].tag == RB_TENSOR && is_complex(values[i].v.t->dtype_id);
+    if (complex && !is_complex(out->dtype_id)) return;  // the imaginary part would be lost
+    if (p.type == RB_A_DTYPE && p.name_text == "dtype" && values[i].tag == RB_NONE)
+      values[i] = value_dtype(out->dtype_id);
+  }
 }
 
 PyObject* run_out(const OpObject* o, const Overload& overload, const RbValue* values,
@@ -86,8 +122,20 @@ PyObject* run_out(const OpObject* o, const Overload& overload, const RbValue* va
       rets[i] = value_tensor(tensor_of(PyTuple_GET_ITEM(out, i)));
     }
   }
-  const int32_t code = run(overload, values, rets, RB_CALL_OUT);
-  return code == RB_OK ? Py_NewRef(out) : raise_error(code);
+  std::vector<std::vector<int64_t>> shapes;
+  for (int i = 0; i < nrets; ++i) {
+    const RbTensor* t = rets[i].v.t;
+    shapes.emplace_back(t->shape, t->shape + t->ndim);
+  }
+  RbValue given[kMaxParams];
+  std::copy(values, values + overload.op->info.nargs, given);
+  take_dtype(*overload.op, rets[0].v.t, given);
+  const int32_t code = run(overload, given, rets, RB_CALL_OUT);
+  if (code != RB_OK) return raise_error(code);
+  for (int i = 0; i < nrets; ++i) {
+    if (!warn_if_resized(shapes[i], rets[i].v.t)) return nullptr;
+  }
+  return Py_NewRef(out);
 }
 
 PyObject* run_inplace(const OpObject* o, const Overload& overload, const RbValue* values,
@@ -434,11 +482,13 @@ int method_self(const Op* op) {
 void add_names(const Op* op, const std::string& name) {
   Objects& all = objects();
   const bool exposed = op->as_function || op->as_method;
-  const bool fresh = !all.by_name.count(name);
   if (exposed || op->name == name) {
     PyObject* o = object_named(name, false);
+    const auto is_function = [](const Overload& overload) { return overload.op->as_function; };
+    const std::vector<Overload>& there = *as_op(o)->overloads;
+    if (op->as_function && std::none_of(there.begin(), there.end(), is_function))
+      all.names.push_back(name);
     add_overload(o, op);
-    if (fresh) all.names.push_back(name);
     if (op->as_method) {
       const int self_index = method_self(op);
       if (self_index == 0) {

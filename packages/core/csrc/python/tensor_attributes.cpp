@@ -57,14 +57,35 @@ PyObject* get_adjoint(PyObject* o, void*) {
     return wrap(run_op(ops.conj, {value_tensor(turned.get())}).release_ownership());
   });
 }
-PyObject* get_real(PyObject* o, void*) {
-  return is_complex(tensor_of(o)->dtype_id) ? wrapped(ops.real, o) : Py_NewRef(o);
+// A view of the real parts (0) or the imaginary parts (1).
+PyObject* complex_part(PyObject* o, int which) {
+  return object_boundary([&] {
+    const TensorRef parts = run_op(ops.view_as_real, {value_tensor(tensor_of(o))});
+    return wrap(run_op(ops.select, {value_tensor(parts.get()), value_int(-1), value_int(which)})
+                    .release_ownership());
+  });
 }
+int set_part(PyObject* part, PyObject* value) {
+  if (!part) return -1;
+  const Ref owned(part);
+  if (!value) {
+    PyErr_SetString(PyExc_AttributeError, "the parts of a complex tensor cannot be deleted");
+    return -1;
+  }
+  const Ref done(PyObject_CallMethod(part, is_tensor(value) ? "copy_" : "fill_", "O", value));
+  return done ? 0 : -1;
+}
+PyObject* get_real(PyObject* o, void*) {
+  return is_complex(tensor_of(o)->dtype_id) ? complex_part(o, 0) : Py_NewRef(o);
+}
+int set_real(PyObject* o, PyObject* value, void*) { return set_part(get_real(o, nullptr), value); }
 PyObject* get_imag(PyObject* o, void*) {
-  if (is_complex(tensor_of(o)->dtype_id)) return wrapped(ops.imag, o);
-  PyErr_SetString(PyExc_RuntimeError, "imag: the tensor is not complex");
+  if (is_complex(tensor_of(o)->dtype_id)) return complex_part(o, 1);
+  PyErr_SetString(PyExc_RuntimeError,
+                  "imag is not implemented for tensors with non-complex dtypes.");
   return nullptr;
 }
+int set_imag(PyObject* o, PyObject* value, void*) { return set_part(get_imag(o, nullptr), value); }
 
 PyObject* get_data(PyObject* o, void*) { return wrapped(ops.detach, o); }
 int set_data(PyObject* o, PyObject* value, void*) {
@@ -95,8 +116,8 @@ PyGetSetDef tensor_getset[] = {
     {"mT", get_matrix_transposed, nullptr, "The last two dimensions swapped.", nullptr},
     {"H", get_adjoint, nullptr, "The last two dimensions swapped, conjugated.", nullptr},
     {"mH", get_adjoint, nullptr, "The last two dimensions swapped, conjugated.", nullptr},
-    {"real", get_real, nullptr, "Real part.", nullptr},
-    {"imag", get_imag, nullptr, "Imaginary part of a complex tensor.", nullptr},
+    {"real", get_real, set_real, "Real part: of complex tensors a view.", nullptr},
+    {"imag", get_imag, set_imag, "Imaginary part of a complex tensor, a view.", nullptr},
     {"data", get_data, set_data,
      "The tensor cut from the graph; assigning replaces memory, shape and dtype.", nullptr},
     {}};

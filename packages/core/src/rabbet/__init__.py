@@ -119,7 +119,7 @@ class _Namespace:
 
     def __dir__(self) -> list[str]:
         prefix = f"{self._space}::"
-        return sorted(n.removeprefix(prefix) for n in _C.op_names() if n.startswith(prefix))
+        return sorted(n.removeprefix(prefix) for n in _C.record_names() if n.startswith(prefix))
 
     def __repr__(self) -> str:
         return f"<operators rabbet.ops.{self._space}: {', '.join(dir(self)) or 'none'}>"
@@ -132,7 +132,7 @@ class _Ops:
         try:
             found = _C.op(name)
         except KeyError:
-            if [n for n in _C.op_names() if n.startswith(f"{name}::")]:
+            if [n for n in _C.record_names() if n.startswith(f"{name}::")]:
                 return _Namespace(name)
             raise AttributeError(f"there is no operator and no namespace '{name}'") from None
         setattr(self, name, found)

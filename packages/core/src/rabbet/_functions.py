@@ -10,7 +10,7 @@ from ._C import Size, Tensor
 
 _ops: Callable[[str], Any] = _C.op
 
-__all__ = ["allclose", "as_tensor", "asarray", "broadcast_shapes", "can_cast", "einsum", "empty_strided", "equal", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_default_dtype", "get_num_threads", "iinfo", "is_complex", "is_floating_point", "is_tensor", "numel", "promote_types", "result_type", "scalar_tensor", "set_default_dtype", "set_num_threads", "set_printoptions", "tensor", "tensordot", "unique"]  # fmt: skip
+__all__ = ["allclose", "as_tensor", "asarray", "broadcast_shapes", "can_cast", "einsum", "empty_strided", "equal", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_default_dtype", "get_num_threads", "iinfo", "is_complex", "is_floating_point", "is_tensor", "imag", "numel", "promote_types", "real", "result_type", "scalar_tensor", "set_default_dtype", "set_num_threads", "set_printoptions", "tensor", "tensordot", "unique"]  # fmt: skip
 
 get_default_dtype = _C.get_default_dtype
 set_default_dtype = _C.set_default_dtype
@@ -305,3 +305,24 @@ def einsum(*args: Any) -> Tensor:
     if len(args) % 2:
         equation += "->" + _labels_text(args[-1])
     return _ops("einsum")(equation, *operands)
+
+
+def real(input: Tensor) -> Tensor:
+    """Real part: of complex tensors a view, of others the tensor itself."""
+    _need_tensor("real", input)
+    return input.real
+
+
+def imag(input: Tensor) -> Tensor:
+    """Imaginary part of a complex tensor, a view.
+
+    Raises:
+        RuntimeError: if the tensor is not complex.
+    """
+    _need_tensor("imag", input)
+    return input.imag
+
+
+def _need_tensor(what: str, input: Any) -> None:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{what}(): argument 'input' must be Tensor, not {type(input).__name__}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -193,3 +194,86 @@ def storage_of(tensor: Tensor) -> TypedStorage:
         stacklevel=2,
     )
     return TypedStorage(tensor)
+
+
+# ---- methods of Tensor that change which memory it shows
+
+
+def _sizes(what: str, sizes: tuple[Any, ...]) -> list[int]:
+    given = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    shape = [operator.index(s) for s in given]
+    if any(s < 0 for s in shape):
+        raise RuntimeError(f"{what}: sizes must not be negative, got {tuple(shape)}")
+    return shape
+
+
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Change the shape in place: row-major from the first element, in the same memory if it is large enough.
+
+    Elements keep their places in memory; those that are new are undefined.
+
+    Raises:
+        RuntimeError: if the tensor requires grad.
+    """
+    shape = _sizes("resize_()", sizes)
+    if memory_format is _C.preserve_format:
+        raise RuntimeError("resize_(): unsupported memory format: preserve_format")
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    if list(self.shape) == shape:
+        return self
+    detached, start = self.detach(), self.storage_offset()
+    like = _C.op("empty")(shape, dtype=self.dtype, device="meta")
+    if memory_format is not None:
+        like = like.contiguous(memory_format=memory_format)
+    there = self._storage_nbytes() // self.element_size() - start
+    if like.numel() <= there:
+        self.data = detached.as_strided(shape, list(like.stride()), start)
+        return self
+    memory = _C.op("empty")([like.numel()], dtype=self.dtype, device=self.device)
+    memory[:there] = detached.as_strided([there], [1], start)
+    self.data = memory.as_strided(shape, list(like.stride()))
+    return self
+
+
+def resize_as_(self: Tensor, other: Tensor, *, memory_format: Any = None) -> Tensor:
+    """As `resize_` to the shape of another tensor; preserve_format takes its memory format, too."""
+    if memory_format is _C.preserve_format:
+        formats = (_C.channels_last, _C.channels_last_3d)
+        dense = [f for f in formats if other.is_contiguous(memory_format=f)]
+        memory_format = dense[0] if dense and not other.is_contiguous() else None
+    return resize_(self, list(other.shape), memory_format=memory_format)
+
+
+def set_(
+    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Tensor:
+    """Show the memory of a tensor or storage: of a tensor as it is, or elements of the given geometry.
+
+    Raises:
+        RuntimeError: if the dtypes differ.
+        TypeError: if `source` is neither.
+    """
+    if source is None:
+        self.data = _C.op("empty")([0], dtype=self.dtype, device=self.device)
+        return self
+    if isinstance(source, (UntypedStorage, TypedStorage)):
+        untyped = source if isinstance(source, UntypedStorage) else source._untyped_storage
+        memory = _whole(untyped._tensor, self.dtype)
+        size = [memory.numel() - storage_offset] if size is None else size
+    elif isinstance(source, Tensor):
+        if source.dtype is not self.dtype:
+            raise RuntimeError(f"set_(): expected a tensor of {self.dtype}, got {source.dtype}")
+        memory = source.detach()
+        if size is None:
+            self.data = memory
+            return self
+    else:
+        raise TypeError(
+            f"set_(): argument 'source' must be a tensor or storage, got {type(source).__name__}"
+        )
+    shape = _sizes("set_()", (size,))
+    if stride is None:
+        stride = _C.op("empty")(shape, device="meta").stride()
+    self.data = memory.as_strided(shape, list(stride), storage_offset)
+    return self

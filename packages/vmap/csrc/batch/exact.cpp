@@ -283,8 +283,11 @@ void index_add(Call& c) {
     input = pad(input, 1, 2);
     from = pad(from, 1, 2);
   }
-  const bool scaled = c.args[4].tag != RB_INT || c.args[4].v.i != 1;
-  if (scaled) from = call(ops.mul, {tensor_value(from), c.args[4]});
+  RbValue alpha = c.args[4];
+  if (alpha.tag == RB_FLOAT && !rb::is_differentiable(source->dtype_id))  // as the kernel reads it
+    alpha = int_value(static_cast<int64_t>(alpha.v.f));
+  const bool scaled = alpha.tag != RB_INT || alpha.v.i != 1;
+  if (scaled) from = call(ops.mul, {tensor_value(from), alpha});
   const Ref at = spread(c, index, shape_of(from.get()), static_cast<int>(dim) + 1);
   const Ref r = call(ops.scatter_add, {tensor_value(input), int_value(dim + 1), tensor_value(at),
                                        tensor_value(from)});

@@ -111,7 +111,10 @@ void check_like_core(const Call& c, const RbTensor* target) {
     hold.push_back(geometry(t));
     return hold.back().get();
   });
-  const Ref to = geometry(target);
+  Ref to = geometry(target);
+  for (int32_t i = 0; i < c.nargs; ++i) {  // core resizes what is no argument
+    if (c.args[i].tag == RB_TENSOR && c.args[i].v.t == target) to = Ref::share(shapes.v[i].v.t);
+  }
   RbValue ret = tensor_value(to);
   rb::check(below_all(kMeta, [&] {
     return rb::host->call(c.c->op, shapes.v.data(), c.nargs, &ret, 1, RB_CALL_OUT);

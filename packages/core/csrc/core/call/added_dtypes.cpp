@@ -287,7 +287,7 @@ void run_added_dtype(const RbCall* c, const Op& op, const Handler& handler, cons
   }
   if (c->flags & RB_CALL_OUT) {
     results.n = 0;
-    return write_back(op, results.values, nrets, rets);
+    return write_back(op, results.values, nrets, rets, args, nargs);
   }
   std::copy(results.values, results.values + nrets, rets);
   results.n = 0;

@@ -15,7 +15,9 @@
 
 namespace rabbet {
 
-void check_writable(const Op& op, const RbTensor* t, const char* what) {
+namespace {
+// Throw unless the tensor's memory can be written.
+void check_memory(const Op& op, const RbTensor* t, const char* what) {
   if (t->flags & RB_T_COMPOSITE) {
     fail(RB_E_NOTIMPL,
          "%s: %s is a composite of the layer '%s', which has no memory to be written; a kernel of "
@@ -33,7 +35,12 @@ void check_writable(const Op& op, const RbTensor* t, const char* what) {
          "in inference_mode(); clone() it to get a normal tensor",
          op.name.c_str(), what);
   }
-  for (int i = 0; i < t->ndim; ++i) {
+}
+}  // namespace
+
+void check_writable(const Op& op, const RbTensor* t, const char* what) {
+  check_memory(op, t, what);
+  for (int i = 0; t->numel && i < t->ndim; ++i) {
     if (t->strides[i] == 0 && t->shape[i] > 1) {
       fail(RB_E_ARG,
            "%s: several elements of %s refer to one place in memory (an expanded tensor); clone() "
@@ -43,30 +50,49 @@ void check_writable(const Op& op, const RbTensor* t, const char* what) {
   }
 }
 
-void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec, int backend,
-                       int device) {
+namespace {
+bool is_argument(const RbTensor* t, const RbValue* args, int nargs) {
+  return std::any_of(args, args + nargs,
+                     [&](const RbValue& v) { return v.tag == RB_TENSOR && v.v.t == t; });
+}
+
+// As PyTorch: from where the tensor starts, in its memory if that is large enough.
+void resize_destination(RbTensor* target, const TensorSpec& spec, const int64_t* strides) {
+  const Tensor* t = impl(target);
+  const char* end = static_cast<const char*>(t->storage->data) + t->storage->nbytes;
+  const int64_t bytes = count_elements(spec.ndim, spec.shape) * kDTypes[t->dtype_id].itemsize;
+  int64_t row_major[kMaxDims];
+  format_strides(MemoryFormat::kContiguous, spec.ndim, spec.shape, row_major);
+  if (!strides) strides = row_major;
+  const bool fits = bytes <= end - static_cast<const char*>(t->data);
+  TensorRef other(
+      fits ? tensor_share(t, spec.ndim, spec.shape, strides, t->data)
+           : tensor_new(t->backend, t->device.id, t->dtype_id, spec.ndim, spec.shape, strides));
+  tensor_set_data(impl(target), other.get());
+}
+}  // namespace
+
+void prepare_destination(const Op& op, RbTensor* target, const TensorSpec& spec, int backend,
+                         int device, const RbValue* args, int nargs, const int64_t* strides) {
   if (target->backend != backend || (backend != kMeta && target->device.id != device)) {
     fail(RB_E_DEVICE, "%s: the destination is on %s, but the result is on %s", op.name.c_str(),
          device_text(target->backend, target->device.id).c_str(),
          device_text(backend, device).c_str());
   }
-  check_writable(op, target, "the destination");
-  if (target->ndim == 1 && target->shape[0] == 0 && count_elements(spec.ndim, spec.shape) != 0) {
-    // out=torch.empty(0) is PyTorch's idiom for "allocate it for me".
-    TensorRef fresh(tensor_new(target->backend, target->device.id, target->dtype_id, spec.ndim,
-                               spec.shape, nullptr));
-    tensor_set_data(impl(target), fresh.get());
-  }
-  if (target->ndim != spec.ndim ||
-      std::memcmp(target->shape, spec.shape, spec.ndim * sizeof(int64_t))) {
-    fail(RB_E_ARG, "%s: the destination has shape %s, but the result has shape %s", op.name.c_str(),
-         shape_text(target->ndim, target->shape).c_str(),
-         shape_text(spec.ndim, spec.shape).c_str());
-  }
   if (!can_cast(spec.dtype, target->dtype_id)) {
     fail(RB_E_TYPE, "%s: a result of dtype %s cannot be written to a destination of dtype %s",
          op.name.c_str(), kDTypes[spec.dtype].name, kDTypes[target->dtype_id].name);
   }
+  if (!same_shape(target, spec)) {
+    if (is_argument(target, args, nargs)) {
+      fail(RB_E_ARG, "%s: the destination has shape %s, but the result has shape %s",
+           op.name.c_str(), shape_text(target->ndim, target->shape).c_str(),
+           shape_text(spec.ndim, spec.shape).c_str());
+    }
+    check_memory(op, target, "the destination");
+    resize_destination(target, spec, strides);
+  }
+  check_writable(op, target, "the destination");
 }
 
 namespace {
@@ -151,10 +177,12 @@ void bump_mutated(const Op& op, const RbValue* args, int nargs) {
   each_mutated(op, args, nargs, [](const RbTensor* t, int) { bump_version(t); });
 }
 
-void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets) {
+void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets, const RbValue* args,
+                int nargs) {
   for (int32_t i = 0; i < nrets; ++i) {
     TensorRef result(results[i].v.t);
-    check_destination(op, rets[i].v.t, spec_of(result.get()), result->backend, result->device.id);
+    prepare_destination(op, rets[i].v.t, spec_of(result.get()), result->backend, result->device.id,
+                        args, nargs, order_of(op, result.get()));
     copy_tensor(result.get(), rets[i].v.t);
   }
 }

@@ -1,6 +1,9 @@
 // Tensors that a call writes: whether they can be written, their layout, their version.
 #pragma once
+#include <algorithm>
+
 #include "rules/infer.h"
+#include "tensor/overlap.h"
 #include "tensor/tensor.h"
 
 namespace rabbet {
@@ -11,10 +14,17 @@ inline void bump_version(const RbTensor* t) {
 
 /// Throw unless every element of `t` can be written; `what` names it.
 void check_writable(const Op& op, const RbTensor* t, const char* what);
-/// Throw unless a result of `spec` on that device can be written to `target`; an empty one is given
-/// memory.
-void check_destination(const Op& op, RbTensor* target, const TensorSpec& spec, int backend,
-                       int device);
+inline bool same_shape(const RbTensor* t, const TensorSpec& spec) {
+  return t->ndim == spec.ndim && std::equal(t->shape, t->shape + t->ndim, spec.shape);
+}
+/// Throw unless a result of `spec` on that device can be written to `target`, which is given that
+/// shape unless it is one of the arguments (in-place calls); `strides` null: row-major.
+void prepare_destination(const Op& op, RbTensor* target, const TensorSpec& spec, int backend,
+                         int device, const RbValue* args, int nargs, const int64_t* strides);
+/// The strides that a destination of another shape gets for a result: its own of elementwise ones.
+inline const int64_t* order_of(const Op& op, const RbTensor* result) {
+  return op.info.kind == RB_KIND_ELEMENTWISE && is_dense(result) ? result->strides : nullptr;
+}
 /// Strides of result `i` where it is not row-major, or null: those of an elementwise result follow
 /// the inputs' (joint_strides), others the record's `layout`.
 /// `space` is for kMaxDims strides.
@@ -29,6 +39,7 @@ inline const int64_t* inherited_strides(const Op& op, bool elementwise, const Rb
 void check_mutated(const Op& op, const RbValue* args, int nargs);
 void bump_mutated(const Op& op, const RbValue* args, int nargs);
 /// Copy results, which are released, into the given destinations.
-void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets);
+void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets, const RbValue* args,
+                int nargs);
 
 }  // namespace rabbet

@@ -116,18 +116,21 @@ int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int back
   for (int32_t i = 0; i < nrets; ++i) {
     const TensorSpec& spec = inferred.rets[i];
     RbTensor* target = rets[i].v.t;
-    check_destination(op, target, spec, backend, c->device_index);
+    const bool elementwise = is_elementwise(op, handler);
+    int64_t space[kMaxDims];
+    const auto strides = [&] {
+      return inherited_strides(op, elementwise, args, nargs, spec, i, space);
+    };
+    prepare_destination(op, target, spec, backend, c->device_index, args, nargs,
+                        elementwise && !same_shape(target, spec) ? strides() : nullptr);
     check_device(backend, target->device.id);
-    if (is_elementwise(op, handler)) check_overlap(op, target, args, nargs);
-    if (target->dtype_id == spec.dtype &&
-        !hazard(op, is_elementwise(op, handler), target, values, nargs)) {
+    if (elementwise) check_overlap(op, target, args, nargs);
+    if (target->dtype_id == spec.dtype && !hazard(op, elementwise, target, values, nargs)) {
       dests[i] = value_tensor(target);
       continue;
     }
-    int64_t space[kMaxDims];
-    fresh[i] = TensorRef(tensor_new(
-        backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
-        inherited_strides(op, is_elementwise(op, handler), args, nargs, spec, i, space)));
+    fresh[i] = TensorRef(
+        tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape, strides()));
     dests[i] = value_tensor(fresh[i].get());
   }
   const int32_t rc = handler.fn(handler.self, c, values, nargs, dests, nrets);
@@ -181,7 +184,7 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
     infer(op, args, nargs, inferred);
     const int compute = compute_dtype(op, args, nargs, inferred);
     if (!(handler.dtype_mask >> compute & 1)) {
-      if (formula) return false;
+      if (can_decline(op, handler)) return false;
       fail_dtype(op, handler, backend, compute);
     }
   }
@@ -278,7 +281,7 @@ bool run_allocating(const RbCall* c, const Op& op, const Handler& handler, int b
         },
         args, nargs, results, nrets);
   if (c->flags & RB_CALL_OUT) {
-    write_back(op, results, nrets, rets);
+    write_back(op, results, nrets, rets, args, nargs);
   } else {
     std::copy(results, results + nrets, rets);
   }
@@ -296,14 +299,15 @@ void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbV
   infer(op, args, nargs, inferred);
   for (int32_t i = 0; i < nrets; ++i) {
     const TensorSpec& spec = inferred.rets[i];
+    const bool elementwise = op.info.kind == RB_KIND_ELEMENTWISE;
+    int64_t space[kMaxDims];
+    const int64_t* strides = inherited_strides(op, elementwise, args, nargs, spec, i, space);
     if (c->flags & RB_CALL_OUT) {
-      check_destination(op, rets[i].v.t, spec, kMeta, 0);
+      prepare_destination(op, rets[i].v.t, spec, kMeta, 0, args, nargs,
+                          elementwise ? strides : nullptr);
       bump_version(rets[i].v.t);
     } else {
-      int64_t space[kMaxDims];
-      rets[i] = value_tensor(tensor_new(
-          kMeta, 0, spec.dtype, spec.ndim, spec.shape,
-          inherited_strides(op, op.info.kind == RB_KIND_ELEMENTWISE, args, nargs, spec, i, space)));
+      rets[i] = value_tensor(tensor_new(kMeta, 0, spec.dtype, spec.ndim, spec.shape, strides));
     }
   }
 }
@@ -313,7 +317,7 @@ void run_core_function(const RbCall* c, const Op& op, int backend, const RbValue
   if (!(c->flags & RB_CALL_OUT)) return op.core_fn(op, backend, c->device_index, args, nargs, rets);
   RbValue results[kMaxRets];
   op.core_fn(op, backend, c->device_index, args, nargs, results);
-  write_back(op, results, nrets, rets);
+  write_back(op, results, nrets, rets, args, nargs);
 }
 
 // `copy` is what brings values from one device to another: the source is moved first.
@@ -570,6 +574,34 @@ void run_parts(const Op& op, const RbValue* args, int nargs, RbValue* rets, int 
 
 }  // namespace
 
+namespace {
+// The arguments of a call that is written to a destination. One that is the destination, and that a
+// layer watches (it may keep it for a derivative), is replaced by a copy of its values before.
+struct WithoutTargets {
+  RbValue args[kMaxArgs];
+  TensorRef copies[kMaxRets];
+
+  WithoutTargets(const RbValue* given, int nargs, const RbValue* rets, int nrets) {
+    static const Op* const clone = find_op("clone");
+    std::copy(given, given + nargs, args);
+    for (int r = 0; r < nrets; ++r) {
+      const RbTensor* target = rets[r].v.t;
+      if (!(target->keys[0] & ~kBackendMask)) continue;
+      for (int i = 0; i < nargs; ++i) {
+        if (args[i].tag != RB_TENSOR || args[i].v.t != target) continue;
+        if (!copies[r]) {
+          RbValue made = value_none();
+          const RbValue options[2] = {given[i], value_none()};
+          check(call(clone, options, clone->info.nargs, &made, 1, 0));
+          copies[r] = TensorRef(made.v.t);
+        }
+        args[i] = value_tensor(copies[r].get());
+      }
+    }
+  }
+};
+}  // namespace
+
 void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets) {
   const Op& op = *impl(c->op);
   check_alive(op);
@@ -583,12 +615,14 @@ void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* ret
   if (!(c->flags & RB_CALL_OUT)) return run_parts(op, args, nargs, rets, nrets);
   RbValue results[kMaxRets];
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
-  run_parts(op, args, nargs, results, nrets);
+  const WithoutTargets given(args, nargs, rets, nrets);
+  run_parts(op, given.args, nargs, results, nrets);
   static const Op* const copy = find_op("copy");
   for (int32_t i = 0; i < nrets; ++i) {
     TensorRef result(results[i].v.t);
     RbTensor* target = rets[i].v.t;
-    check_destination(op, target, spec_of(result.get()), result->backend, result->device.id);
+    prepare_destination(op, target, spec_of(result.get()), result->backend, result->device.id, args,
+                        nargs, order_of(op, result.get()));
     // A full call: when a layer asked for the decomposition, it sees the write.
     const RbValue copy_args[2] = {value_tensor(target), value_tensor(result.get())};
     RbValue ret = value_tensor(target);

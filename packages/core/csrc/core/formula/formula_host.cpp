@@ -29,7 +29,7 @@ class Args {
 };
 
 const Val& as_list(const Val& x, const std::string& where) {
-  if (!x.is_list()) fail(RB_E_INTERNAL, "%s: a formula expected a list", where.c_str());
+  if (!x.is_list()) fail(formula_error(where), "%s: a formula expected a list", where.c_str());
   return x;
 }
 std::vector<int64_t> ints(const Val& x, const std::string& where) {
@@ -43,7 +43,7 @@ std::vector<int64_t> shape_of(const Val& x, const std::string& where) {
   const Described d = describe(x.v);
   if (d.known) return {d.shape, d.shape + d.ndim};
   if (x.is_number()) return {};
-  fail(RB_E_INTERNAL, "%s: a formula expected a tensor", where.c_str());
+  fail(formula_error(where), "%s: a formula expected a tensor", where.c_str());
 }
 
 int64_t wrap(int64_t dim, int64_t ndim, const std::string& where) {
@@ -104,9 +104,9 @@ Val f_lead_and_ones(const Args& a, const std::string& w) {
   return Val::ints(dims);
 }
 Val f_flatten_shape(const Args& a, const std::string& w) {
-  const auto shape = ints(a[0], w);
+  auto shape = ints(a[0], w);
+  if (shape.empty()) shape = {1};
   const int64_t ndim = shape.size();
-  if (ndim == 0) return Val::ints({1});
   const int64_t from = wrap(a[1].v.v.i, ndim, w), to = wrap(a[2].v.v.i, ndim, w);
   if (from > to)
     fail(RB_E_ARG, "%s: start_dim %lld comes after end_dim %lld", w.c_str(), (long long)from,
@@ -488,7 +488,7 @@ Val arithmetic(Operator op, const Val& x, const Val& y, const std::string& where
     case Operator::kFloorDiv:
     case Operator::kMod: {
       if (!integers || y.v.v.i == 0)
-        fail(RB_E_INTERNAL, "%s: // and %% need integers", where.c_str());
+        fail(formula_error(where), "%s: // and %% need integers", where.c_str());
       if (y.v.v.i == -1) {  // the least int64 has no opposite
         return op == Operator::kMod ? Val::integer(0)
                                     : exact(Operator::kSub, Val::integer(0), x, where);
@@ -553,8 +553,8 @@ bool is_host_function(const char* name, bool dtype_rule) {
 Val run_host_function(const HostFunction& f, const Val* values, int count,
                       const std::string& where) {
   if (count < f.least || count > f.most) {
-    fail(RB_E_INTERNAL, "%s: %s takes %d to %d arguments, got %d", where.c_str(), f.name, f.least,
-         f.most, count);
+    fail(formula_error(where), "%s: %s takes %d to %d arguments, got %d", where.c_str(), f.name,
+         f.least, f.most, count);
   }
   return f.fn(Args(values, count), where);
 }
@@ -571,7 +571,8 @@ Val host_binary(Operator op, const Val& x, const Val& y, const std::string& wher
     return Val::boolean(equal(x, y) == (op == Operator::kEq));
   }
   if (!numbers)
-    fail(RB_E_INTERNAL, "%s: a formula computes with something that is no number", where.c_str());
+    fail(formula_error(where), "%s: a formula computes with something that is no number",
+         where.c_str());
   if (x.tag() == RB_COMPLEX || y.tag() == RB_COMPLEX) return complex_arithmetic(op, x, y, where);
   return arithmetic(op, x, y, where);
 }

@@ -18,7 +18,8 @@ constexpr int kMaxArguments = 32, kMaxResults = 8;
 }
 
 void FormulaRun::fail(const std::string& message) const {
-  rabbet::fail(RB_E_INTERNAL, "%s: %s: %s", op_.file.c_str(), op_.name.c_str(), message.c_str());
+  rabbet::fail(formula_error(op_.name), "%s: %s: %s", op_.file.c_str(), op_.name.c_str(),
+               message.c_str());
 }
 
 Val FormulaRun::run(int32_t entry) {
@@ -383,6 +384,8 @@ Val FormulaRun::attribute(Val x, int which) {
   if (!d.known) {
     if (x.is_number() && which == 0) return Val::ints({});
     if (x.is_number() && which == 1) return Val::integer(0);
+    if (x.is_number())
+      rabbet::fail(RB_E_TYPE, "%s: expected a tensor, got a number", op_.name.c_str());
     fail("'.shape' and the like need a tensor");
   }
   switch (which) {

@@ -175,8 +175,8 @@ bool truth(const RbValue& v, const Op& op) {
     case RB_OBJECT:
       return v.len != 0;
     default:
-      fail(RB_E_INTERNAL, "%s: %s: a condition must be host data, not a tensor", op.file.c_str(),
-           op.name.c_str());
+      fail(formula_error(op.name), "%s: %s: a condition must be host data, not a tensor",
+           op.file.c_str(), op.name.c_str());
   }
 }
 
@@ -205,11 +205,11 @@ RbValue take_tensor(Val& x, const std::string& where) {
     const RbValue args[4] = {value_ints(nullptr, 0), x.v, value_none(), value_none()};
     return value_tensor(call1(full, args, 4).release_ownership());
   }
-  fail(RB_E_INTERNAL, "%s: a formula gave no tensor", where.c_str());
+  fail(formula_error(where), "%s: a formula gave no tensor", where.c_str());
 }
 
 RbValue take_tensors(const Val& x, const std::string& where) {
-  if (!x.is_list()) fail(RB_E_INTERNAL, "%s: a formula expected a list", where.c_str());
+  if (!x.is_list()) fail(formula_error(where), "%s: a formula expected a list", where.c_str());
   RbValue out = value_none();
   out.tag = RB_TENSORS;
   RbTensor** array = tensors_new(static_cast<uint32_t>(x.size()));

@@ -122,7 +122,7 @@ void check_given(const Op& op, const char* provider, RbValue* rets, int nrets) {
     if (op.returns_list ? v.tag == RB_TENSORS && (v.v.ts || !v.len) : v.tag == RB_TENSOR && v.v.t)
       continue;
     for (int k = 0; k < nrets; ++k) value_release(&rets[k]);
-    fail(RB_E_INTERNAL, "%s: a function of %s returned RB_OK without result %d", op.name.c_str(),
+    fail(RB_E_PLUGIN, "%s: a function of %s returned RB_OK without result %d", op.name.c_str(),
          provider ? provider : "?", i);
   }
 }

@@ -151,19 +151,29 @@ bool whole(const RbValue& v) { return v.tag == RB_INT || v.tag == RB_BOOL; }
 
 void arange(const Op& op, const RbValue* args, int, Inferred& out) {
   const bool only_end = args[1].tag == RB_NONE;
-  const RbValue &first = only_end ? value_int(0) : args[0], &last = args[only_end ? 0 : 1];
-  for (const RbValue* v : {&first, &last, &args[2]}) {
+  RbValue first = only_end ? value_int(0) : args[0], last = args[only_end ? 0 : 1],
+          by_value = args[2];
+  for (RbValue* v : {&first, &last, &by_value}) {
     if (v->tag == RB_COMPLEX)
       fail(RB_E_TYPE, "%s: start, end and step must be real numbers", op.name.c_str());
+    // Numbers of an integer dtype lose their fractions first, as in PyTorch.
+    if (args[3].tag == RB_DTYPE && is_integral(static_cast<int>(args[3].v.i)) && !whole(*v) &&
+        std::fabs(number(*v)) < 9e18)
+      *v = value_int(static_cast<int64_t>(number(*v)));
   }
-  const double start = number(first), end = number(last), step = number(args[2]);
+  const double start = number(first), end = number(last), step = number(by_value);
   int64_t span = 0;
-  if (whole(first) && whole(last) && whole(args[2]) && args[2].v.i &&
+  if (whole(first) && whole(last) && whole(by_value) && by_value.v.i &&
       !__builtin_sub_overflow(last.v.i, first.v.i, &span) && span != INT64_MIN) {
     // Integers exactly: doubles cannot tell neighbours beyond 2 ** 53 apart.
-    const int64_t by = args[2].v.i;
+    const int64_t by = by_value.v.i;
     if (span == 0 || (span < 0) == (by < 0))
       return set(out.rets[0], {span / by + (span % by != 0)});
+  }
+  if (step != 0 && (end - start) * step < 0) {
+    fail(RB_E_ARG,
+         "%s: upper bound and lower bound inconsistent with step sign: start %g, end %g, step %g",
+         op.name.c_str(), start, end, step);
   }
   const double count = std::ceil((end - start) / step);
   if (step == 0 || !(count >= 0) || !(count < 9e18)) {

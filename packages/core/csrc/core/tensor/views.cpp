@@ -270,6 +270,40 @@ void view_dtype(Geometry& g, const RbTensor& t, const RbValue* args) {
   g.shape[last] /= ratio;
 }
 
+// Complex numbers as pairs of their parts along a new last dimension.
+void view_as_real(Geometry& g, const RbTensor& t, const RbValue*) {
+  check_rank("view_as_real", t.ndim + 1);
+  g.dtype = to_real(t.dtype_id);
+  for (int d = 0; d < t.ndim; ++d) g.strides[d] *= 2;
+  g.shape[g.ndim] = 2;
+  g.strides[g.ndim++] = 1;
+}
+
+void view_as_complex(Geometry& g, const RbTensor& t, const RbValue*) {
+  const int last = t.ndim - 1;
+  if (last < 0 || t.shape[last] != 2) {
+    fail(RB_E_ARG, "view_as_complex: the last dimension must have size 2, got shape %s",
+         shape_text(t.ndim, t.shape).c_str());
+  }
+  if (t.strides[last] != 1) {
+    fail(RB_E_ARG, "view_as_complex: the stride of the last dimension must be 1, got %lld",
+         (long long)t.strides[last]);
+  }
+  for (int d = 0; d < last; ++d) {
+    if (t.strides[d] % 2) {
+      fail(RB_E_ARG, "view_as_complex: the stride of dimension %d must be divisible by 2, got %lld",
+           d, (long long)t.strides[d]);
+    }
+    g.strides[d] /= 2;
+  }
+  if (offset_in_storage(t) % 2) {
+    fail(RB_E_ARG, "view_as_complex: the storage offset must be divisible by 2, got %lld",
+         (long long)offset_in_storage(t));
+  }
+  g.dtype = to_complex(t.dtype_id);
+  --g.ndim;
+}
+
 struct Rule {
   const char* name;
   void (*fn)(Geometry&, const RbTensor&, const RbValue*);
@@ -287,7 +321,9 @@ const Rule kRules[] = {{"view", view_shape},
                        {"diagonal", diagonal},
                        {"strided_view", strided_view},
                        {"detach", same},
-                       {"view.dtype", view_dtype}};
+                       {"view.dtype", view_dtype},
+                       {"view_as_real", view_as_real},
+                       {"view_as_complex", view_as_complex}};
 
 }  // namespace
 
@@ -358,7 +394,9 @@ Tensor* make_view(const Op& op, const RbValue* args, int) {
     __atomic_store_n(&const_cast<Op&>(op).rule, rule, __ATOMIC_RELEASE);
   }
   if (!rule) {
-    fail(RB_E_INTERNAL, "%s: the operator is recorded as a view, but core has no rule for it",
+    fail(RB_E_PLUGIN,
+         "%s: its record says that the result is a view, but core has no rule for it; make it of "
+         "other views (decomp)",
          op.name.c_str());
   }
   Geometry g(t);

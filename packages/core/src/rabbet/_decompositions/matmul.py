@@ -92,7 +92,7 @@ def cov(
     freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
     x = x - mean
     product = x @ (x if weight is None else x * weight).mH
-    return (product / freedom).squeeze() if input.ndim < 2 else product / freedom
+    return (product / freedom).squeeze()
 
 
 def _seen(condition: Any) -> bool:

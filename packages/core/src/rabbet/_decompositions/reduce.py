@@ -30,6 +30,17 @@ def trace(input: Tensor) -> Tensor:
     return input.diagonal().sum()
 
 
+def _check_joined(input: Tensor, t: Tensor, dim: int, name: str) -> None:
+    """Raise unless `t` has the sizes of `input` but in `dim`."""
+    along = range(input.ndim)[dim]
+    for d in range(input.ndim):
+        if d != along and t.shape[d] != input.shape[d]:
+            raise _C.ArgumentError(
+                f"diff: expects the shape of {name} to match that of input except along dimension {along}: "
+                f"input.size({d}) = {input.shape[d]}, but got {t.shape[d]}"
+            )
+
+
 def diff(input: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor | None) -> Tensor:
     if input.ndim == 0:
         raise _C.ArgumentError("diff: expected at least 1 dimension, got a 0-d tensor")
@@ -40,6 +51,8 @@ def diff(input: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor
             raise _C.ArgumentError(
                 f"diff: {name} must have the {input.ndim} dimensions of input, got shape {tuple(t.shape)}"
             )
+        if t is not None:
+            _check_joined(input, t, dim, name)
     if n == 0:
         return input.clone()
     parts = [t for t in (prepend, input, append) if t is not None]

@@ -15,6 +15,7 @@ from .calls import moved, shape_depends_on_data, takes_integers_only
 from .gradients import floating_dtype, loosely, offered
 from .reasons import Reason, skip
 from .reference import declared_dtypes
+from .references import OF_STORAGE
 
 B = 3
 OPS = [
@@ -65,9 +66,15 @@ class Batched:
     def inputs(self) -> list[Any]:
         """The tensors, stacked where they are batched."""
         return [
-            rabbet.stack(parts, self.dims[i]) if i in self.dims else parts[0]
+            self._stacked(parts, self.dims[i]) if i in self.dims else parts[0]
             for i, parts in self.parts.items()
         ]
+
+    def _stacked(self, parts: list[Any], dim: int) -> Any:
+        op = self.case.op
+        if op not in OF_STORAGE or rabbet._C.op_info(op)["kind"] != "movement":
+            return rabbet.stack(parts, dim)
+        return rabbet.stack(parts).movedim(0, dim)  # a view that asks for dense examples
 
     def in_dims(self) -> tuple[Any, ...]:
         """As vmap takes them."""

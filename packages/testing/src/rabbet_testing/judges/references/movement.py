@@ -105,6 +105,16 @@ def _unsqueeze(input: Array, dim: int) -> Any:
     return np.expand_dims(input, dim)
 
 
+@defines("view_as_real")
+def _view_as_real(input: Array) -> Any:
+    return np.stack([input.real, input.imag], -1)
+
+
+@defines("view_as_complex")
+def _view_as_complex(input: Array) -> Any:
+    return input[..., 0] + 1j * input[..., 1]
+
+
 @_moved("squeeze")
 def _squeeze(input: Array, dim: Any) -> Any:
     dims = range(input.ndim) if dim is None else np.atleast_1d(dim)

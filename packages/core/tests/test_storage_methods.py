@@ -1,0 +1,64 @@
+"""resize_, resize_as_ and set_: which memory a tensor shows."""
+
+import pytest
+import rabbet
+
+
+def test_resize_keeps_memory_that_is_large_enough():
+    x = rabbet.arange(6)
+    place = x.data_ptr()
+    assert x.resize_(2, 2) is x and x.tolist() == [[0, 1], [2, 3]]
+    assert x.resize_((6,)).tolist() == list(range(6)) and x.data_ptr() == place
+    y = rabbet.arange(10)[4:]
+    assert y.resize_(2, 3).tolist() == [[4, 5, 6], [7, 8, 9]]
+
+
+def test_resize_to_more_keeps_what_is_there():
+    x = rabbet.arange(6).reshape(2, 3)[1:]
+    assert x.resize_(2, 2).flatten()[:3].tolist() == [3, 4, 5] and x.shape == (2, 2)
+    empty = rabbet.empty(0)
+    assert empty.resize_(rabbet.Size([2, 3])).stride() == (3, 1)
+
+
+def test_the_same_sizes_change_nothing():
+    x = rabbet.arange(6).reshape(2, 3).t()
+    assert x.resize_(3, 2).stride() == (1, 3)
+
+
+def test_resize_with_a_memory_format():
+    x = rabbet.empty(0).resize_(2, 3, 4, 5, memory_format=rabbet.channels_last)
+    assert x.is_contiguous(memory_format=rabbet.channels_last)
+    like = rabbet.empty(2, 3, 4, 5).contiguous(memory_format=rabbet.channels_last)
+    made = rabbet.empty(0).resize_as_(like, memory_format=rabbet.preserve_format)
+    assert made.stride() == like.stride()
+    assert rabbet.empty(0).resize_as_(like).is_contiguous()
+
+
+def test_set():
+    source = rabbet.arange(6.0)
+    x = rabbet.empty(0)
+    assert x.set_(source) is x and x.data_ptr() == source.data_ptr()
+    assert x.set_(source, 1, (2,), (3,)).tolist() == [1.0, 4.0]
+    assert x.set_(source, 2, (2, 2)).tolist() == [[2.0, 3.0], [4.0, 5.0]]
+    assert x.set_(source.untyped_storage()).tolist() == source.tolist()
+    assert x.set_(source.untyped_storage(), 2, (3,)).tolist() == [2.0, 3.0, 4.0]
+    assert x.set_().shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "call, error, said",
+    [
+        (lambda x: x.requires_grad_().resize_(7), RuntimeError, "require grad"),
+        (lambda x: x.resize_(-1), RuntimeError, "negative"),
+        (lambda x: x.resize_(2.5), TypeError, "not iterable|int"),
+        (lambda x: x.resize_(2, memory_format=rabbet.preserve_format), RuntimeError, "format"),
+        (lambda x: x.set_(rabbet.ones(2, dtype=rabbet.int64)), RuntimeError, "int64"),
+        (lambda x: x.set_([1.0]), TypeError, "list"),
+        (lambda x: x.set_(rabbet.ones(3), 2, (5,)), RuntimeError, "storage"),
+    ],
+)
+def test_bad_calls(call, error, said):
+    x = rabbet.ones(6)
+    with pytest.raises(error, match=said):
+        call(x)
+    assert x.shape == (6,)
