@@ -26,7 +26,9 @@ test: setup $(STAMPS)/group-test $(STAMPS)/group-examples
 test-full: setup $(STAMPS)/group-test $(STAMPS)/group-examples wheels
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 	$(MAKE) conformance
-	$(BIN)/python -m rabbet_testing.fuzz --seed 1 --minutes 5
+	$(BIN)/python -m rabbet_testing.fuzz --seed 1 --minutes 4
+	$(BIN)/python -m rabbet_testing.fuzz --files --seed 1 --minutes 0.5
+	$(BIN)/python -m rabbet_testing.fuzz --plugins --seed 1 --minutes 0.5
 
 # What a third party runs: its options come from the kit, which pytest finds by --pyargs.
 conformance: setup $(STAMPS)/group-test
