@@ -98,11 +98,16 @@ def extent(size: Sequence[int], stride: Sequence[int]) -> int:
     return 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
 
 
+def _empty(size: Any, **options: Any) -> Tensor:
+    made: Tensor = _ops("empty")(size, **options)
+    return made
+
+
 def empty_strided(
     size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None
 ) -> Tensor:
     """Uninitialised, with the given strides in elements."""
-    memory = _ops("empty")(extent(size, stride), dtype=dtype, device=device)
+    memory = _empty(extent(size, stride), dtype=dtype, device=device)
     return memory.as_strided(size, stride)
 
 
@@ -135,7 +140,7 @@ def result_type(tensor1: Any, tensor2: Any) -> Any:
     def probe(x: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
-        return _ops("empty")([1] * x.ndim, dtype=x.dtype, device="meta")
+        return _empty([1] * x.ndim, dtype=x.dtype, device="meta")
 
     a, b = probe(tensor1), probe(tensor2)
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
@@ -298,18 +303,19 @@ def einsum(*args: Any) -> Tensor:
     """
     if len(args) < 2:
         raise ValueError("einsum: expected an equation and at least one operand")
+    run = _ops("einsum")
     if isinstance(args[0], str):
-        return _ops("einsum")(*args)
+        return run(*args)
     operands, lists = args[: len(args) // 2 * 2 : 2], args[1::2]
     equation = ",".join(_labels_text(labels) for labels in lists)
     if len(args) % 2:
         equation += "->" + _labels_text(args[-1])
-    return _ops("einsum")(equation, *operands)
+    return run(equation, *operands)
 
 
 def real(input: Tensor) -> Tensor:
     """Real part: of complex tensors a view, of others the tensor itself."""
-    _need_tensor("real", input)
+    _need_tensor(real, input)
     return input.real
 
 
@@ -319,10 +325,12 @@ def imag(input: Tensor) -> Tensor:
     Raises:
         RuntimeError: if the tensor is not complex.
     """
-    _need_tensor("imag", input)
+    _need_tensor(imag, input)
     return input.imag
 
 
-def _need_tensor(what: str, input: Any) -> None:
+def _need_tensor(function: Any, input: Any) -> None:
     if not isinstance(input, Tensor):
-        raise TypeError(f"{what}(): argument 'input' must be Tensor, not {type(input).__name__}")
+        raise TypeError(
+            f"{function.__name__}(): argument 'input' must be Tensor, not {type(input).__name__}"
+        )

@@ -223,14 +223,14 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     if list(self.shape) == shape:
         return self
     detached, start = self.detach(), self.storage_offset()
-    like = _C.op("empty")(shape, dtype=self.dtype, device="meta")
+    like = self.new_empty(shape, device="meta")
     if memory_format is not None:
         like = like.contiguous(memory_format=memory_format)
     there = self._storage_nbytes() // self.element_size() - start
     if like.numel() <= there:
         self.data = detached.as_strided(shape, list(like.stride()), start)
         return self
-    memory = _C.op("empty")([like.numel()], dtype=self.dtype, device=self.device)
+    memory = self.new_empty([like.numel()])
     memory[:there] = detached.as_strided([there], [1], start)
     self.data = memory.as_strided(shape, list(like.stride()))
     return self
@@ -255,7 +255,7 @@ def set_(
         TypeError: if `source` is neither.
     """
     if source is None:
-        self.data = _C.op("empty")([0], dtype=self.dtype, device=self.device)
+        self.data = self.new_empty([0])
         return self
     if isinstance(source, (UntypedStorage, TypedStorage)):
         untyped = source if isinstance(source, UntypedStorage) else source._untyped_storage
@@ -274,6 +274,6 @@ def set_(
         )
     shape = _sizes("set_()", (size,))
     if stride is None:
-        stride = _C.op("empty")(shape, device="meta").stride()
+        stride = self.new_empty(shape, device="meta").stride()
     self.data = memory.as_strided(shape, list(stride), storage_offset)
     return self

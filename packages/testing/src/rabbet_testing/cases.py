@@ -57,6 +57,8 @@ def creation_names() -> list[str]:
 
 # ---- values
 
+_COMPLEX_ONLY = rabbet.complex64.name.removesuffix("64")  # the class of dtypes, as a record says it
+
 # What a domain allows: (low, low is allowed, high, high is allowed, 0 is not), None where there is no bound.
 Bounds = tuple[float | None, bool, float | None, bool, bool]
 ANYWHERE: Bounds = (None, False, None, False, False)
@@ -324,7 +326,7 @@ def cases(
         left_out: takes why an example has no meaning in this dtype.
     """
     m = Maker(seed, dtype or rabbet.float64, requires_grad)
-    if _C.op_info(name)["dtypes"] == "complex" and not m.dtype.is_complex:
+    if _C.op_info(name)["dtypes"] == _COMPLEX_ONLY and not m.dtype.is_complex:
         if left_out is not None:
             left_out.append(f"{name}: it takes complex numbers only")
         return

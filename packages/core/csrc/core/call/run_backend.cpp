@@ -69,6 +69,11 @@ inline bool can_decline(const Op& op, const Handler& handler) {
   return is_formula(handler) || op.has_decomp() || op.rules[kDecompRule].fn;
 }
 
+const Op* copy_op() {
+  static const Op* const copy = find_op("copy");
+  return copy;
+}
+
 inline bool is_elementwise(const Op& op, const Handler& handler) {
   return op.info.kind == RB_KIND_ELEMENTWISE || is_formula(handler);
 }
@@ -414,8 +419,7 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   if (nargs > kMaxArgs || nrets > kMaxRets)
     fail(RB_E_ARG, "%s: too many arguments", op.name.c_str());
   if (is_mixed(backends, args, nargs)) {
-    static const Op* const copy = find_op("copy");
-    if (&op != copy) {
+    if (&op != copy_op()) {
       if (run_beside_numbers(c, backends, args, nargs, rets, nrets) ||
           run_by_device(c, args, nargs, nrets))
         return;
@@ -617,7 +621,6 @@ void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* ret
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
   const WithoutTargets given(args, nargs, rets, nrets);
   run_parts(op, given.args, nargs, results, nrets);
-  static const Op* const copy = find_op("copy");
   for (int32_t i = 0; i < nrets; ++i) {
     TensorRef result(results[i].v.t);
     RbTensor* target = rets[i].v.t;
@@ -626,7 +629,7 @@ void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* ret
     // A full call: when a layer asked for the decomposition, it sees the write.
     const RbValue copy_args[2] = {value_tensor(target), value_tensor(result.get())};
     RbValue ret = value_tensor(target);
-    check(call(copy, copy_args, 2, &ret, 1, RB_CALL_OUT));
+    check(call(copy_op(), copy_args, 2, &ret, 1, RB_CALL_OUT));
   }
 }
 

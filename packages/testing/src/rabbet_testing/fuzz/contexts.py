@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rabbet
+import rabbet.func
 from rabbet import _C
 from rabbet._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -15,7 +16,6 @@ from rabbet_testing.judges.batching import examples
 from rabbet_testing.judges.calls import first_line
 
 STEPS = (1e-5, 1e-6)  # of finite differences, which are believed where both agree
-CLOSE = {"rtol": 1e-3, "atol": 1e-5}
 
 # Refusals that a context must give: a number or a shape is asked of data that it does not have.
 NEEDS_DATA = (
@@ -137,7 +137,7 @@ def _jvp(f: Function, xs: list[Any], op: str) -> None:
     )
     for t, a, b in zip(got, first, second, strict=True):
         if bool(((a - b).abs() <= 1e-5 * (1 + a.abs())).all()):  # NaN and kinks are not judged
-            assert_close(t, b, **CLOSE, message="jvp and finite differences")
+            assert_close(t, b, 1e-3, 1e-5, "jvp and finite differences")
 
 
 def _grad(f: Function, xs: list[Any], op: str) -> None:
@@ -152,7 +152,7 @@ def _grad(f: Function, xs: list[Any], op: str) -> None:
     by_vjp = sum((a * b).sum() for a, b in zip(vjp(u), v, strict=True))
     by_jvp = sum((a * b).sum() for a, b in zip(u, tangents, strict=True))
     if bool(rabbet.isfinite(by_vjp) & rabbet.isfinite(by_jvp)):
-        assert_close(by_vjp, by_jvp, **CLOSE, message="vjp and jvp")
+        assert_close(by_vjp, by_jvp, 1e-3, 1e-5, "vjp and jvp")
 
 
 def _gradient(g: Function) -> Function:
@@ -198,7 +198,8 @@ def _compare(got: Any, want: Any) -> None:
     assert len(ours) == len(theirs), f"{len(ours)} results, expected {len(theirs)}"
     for a, b in zip(ours, theirs, strict=True):
         assert a.dtype is b.dtype, f"{a.dtype}, expected {b.dtype}"
-        assert_close(a, b, **({} if a.dtype is rabbet.float64 else {"rtol": 2e-2, "atol": 1e-2}))
+        loose = a.dtype is not rabbet.float64
+        assert_close(a, b, 2e-2 if loose else None, 1e-2 if loose else None)
 
 
 CONTEXT: dict[str, Callable[[Function, list[Any], str], None]] = {

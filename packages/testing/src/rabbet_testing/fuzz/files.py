@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import rabbet
+import rabbet.nn
 from rabbet._pytree import tree_flatten
 from rabbet.serialization import SerializationError
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rabbet
+import rabbet.func
 
 # Right records, of which some words are replaced; NS is the namespace.
 RECORDS = (
