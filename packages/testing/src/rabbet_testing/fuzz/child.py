@@ -102,6 +102,7 @@ def serve(answer: Callable[[Any, dict[str, Any]], dict[str, Any]], gigabytes: in
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     lib = importlib.import_module(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, gigabytes << 30))
+    print(json.dumps({"ready": sys.argv[1]}), flush=True)
     for line in sys.stdin:
         try:
             said = answer(lib, json.loads(line))

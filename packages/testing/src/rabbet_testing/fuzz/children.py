@@ -12,6 +12,7 @@ from typing import Any
 
 ALONE = Path(__file__).with_name("child.py")  # what runs where rabbet is not installed
 AHEAD = 16  # calls sent before the first of them is answered
+START = 120.0  # seconds that importing the library may take
 
 
 class Child:
@@ -37,13 +38,19 @@ class Child:
         sent = 0
         for done in range(len(calls)):
             if self.process is None:
-                self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                                stdout=subprocess.PIPE)  # fmt: skip
+                self._start()
                 sent = done
             last = min(done + AHEAD, len(calls))
             self._send(calls[sent:last])
             sent = last
-            yield self._answer()
+            yield self._answer(self.timeout)
+
+    def _start(self) -> None:
+        """A new process, which says that the library is there."""
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE)  # fmt: skip
+        if "ready" not in self._answer(START):
+            raise RuntimeError(f"{' '.join(self.command)}: it does not start")
 
     def _send(self, calls: Sequence[dict[str, Any]]) -> None:
         assert self.process is not None and self.process.stdin is not None
@@ -54,17 +61,17 @@ class Child:
         except BrokenPipeError:
             pass  # it has ended: the answers that it gave are read first
 
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self, timeout: float) -> dict[str, Any]:
         process = self.process
         assert process is not None and process.stdout is not None
         descriptor = process.stdout.fileno()
         while b"\n" not in self.unread:
-            ready, _, _ = select.select([descriptor], [], [], self.timeout)
+            ready, _, _ = select.select([descriptor], [], [], timeout)
             part = os.read(descriptor, 1 << 16) if ready else b""
             if not part:
                 status = process.wait() if ready else None
                 self.close()
-                return {"hang": self.timeout} if status is None else {"crash": status}
+                return {"hang": timeout} if status is None else {"crash": status}
             self.unread += part
         line, self.unread = self.unread.split(b"\n", 1)
         answer: dict[str, Any] = json.loads(line)
