@@ -177,6 +177,24 @@ def test_a_call_that_names_no_dtype_has_that_of_its_destination(make):
     assert rabbet.equal(out, make(dtype=rabbet.int16))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [lambda out: rabbet.zeros(2, dtype=rabbet.int32, out=out),
+     lambda out: rabbet.full((2,), 1, dtype=rabbet.int32, out=out),
+     lambda out: rabbet.arange(2, dtype=rabbet.int32, out=out),
+     lambda out: out.cumsum_(0, dtype=rabbet.int32)],
+)  # fmt: skip
+def test_a_dtype_that_is_named_must_be_that_of_the_destination(call):
+    with pytest.raises(TypeError, match="dtype int32 does not match dtype float32 of"):
+        call(rabbet.zeros(2))
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_what_is_made_of_others_is_resized_as_they_are(device):
+    out = rabbet.empty(0, dtype=rabbet.bool, device=device)
+    assert rabbet.signbit(X.to(device).t(), out=out).stride() == (1, 3)
+
+
 def test_elements_of_nothing_may_share_memory():
     assert rabbet.zeros(1, 0).expand(3, 0).add_(1).shape == (3, 0)
     with pytest.raises(ValueError, match="one place in memory"):

@@ -312,3 +312,60 @@ def test_diag_of_a_vector_and_of_a_matrix(diagonal):
 def test_diag_refuses_three_dimensions():
     with pytest.raises(RuntimeError, match="diag: expected 1 or 2 dimensions, got shape"):
         rabbet.diag(rabbet.ones(2, 2, 2))
+
+
+def test_sums_and_products_of_bools_as_bools():
+    x = rabbet.tensor([[False, True, False], [True, True, True]])
+    assert x.cumsum(1, dtype=rabbet.bool).tolist() == [[False, True, True], [True] * 3]
+    assert x.clone().cumprod_(1).tolist() == [[False] * 3, [True] * 3]
+    assert x.prod(1, dtype=rabbet.bool).tolist() == [False, True]
+    assert rabbet.tensor([0.5, 2.0]).prod(dtype=rabbet.bool).item() is True
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_sorted_lies_as_the_input(order):
+    x = rabbet.rand(3, 4, 5).permute(order)
+    assert [r.stride() for r in rabbet.sort(x)] == [x.stride()] * 2
+    assert rabbet.sort(rabbet.ones(4).expand(3, 4)).values.stride() == (4, 1)
+
+
+def test_ravel_of_a_line_with_gaps_is_a_copy():
+    x = rabbet.arange(24.0).reshape(4, 6)
+    assert x.ravel().data_ptr() == x.data_ptr()
+    line = x[:, ::2].ravel()
+    assert line.stride() == (1,) and line.data_ptr() != x.data_ptr()
+    assert line.tolist() == list(range(0, 24, 2))
+
+
+def test_logaddexp_of_complex_numbers():
+    a = np.array([1 + 2j, -3 + 1j, complex(-np.inf, 0), 700 + 1j, 2])
+    b = np.array([1 - 2j, 4 - 9j, 1 + 1j, 699 - 2j, -np.inf])
+    got = rabbet.logaddexp(rabbet.tensor(a), rabbet.tensor(b)).numpy()
+    with np.errstate(over="ignore"):
+        assert np.allclose(
+            np.exp(got[[0, 1, 2, 4]]), np.exp(a[[0, 1, 2, 4]]) + np.exp(b[[0, 1, 2, 4]])
+        )
+    assert np.allclose(np.exp(got[3] - 700), np.exp(a[3] - 700) + np.exp(b[3] - 700))
+    both = rabbet.logaddexp(rabbet.tensor(complex(-np.inf, 0)), rabbet.tensor(complex(-np.inf, 0)))
+    assert both.real.item() == -np.inf
+    x = rabbet.tensor([-3 + 1j, 2 + 0.5j], dtype=rabbet.complex128, requires_grad=True)
+    assert rabbet.autograd.gradcheck(rabbet.logaddexp, (x, rabbet.tensor([1 - 1j, 1 + 1j]).to(x.dtype)))
+
+
+@pytest.mark.parametrize(
+    "call, error, says",
+    [(lambda x: rabbet.einsum("ii->i", x), ValueError, "subscript i is repeated .* sizes 3 and 4 differ"),
+     (lambda x: rabbet.select_scatter(x, x[0], 0, 3), IndexError, "index 3 is out of range for dimension 0"),
+     (lambda x: x[[[0, 1], [0, 1]], [0, 1, 2]], IndexError, "do not broadcast"),
+     (lambda x: rabbet.index_select(x, 0, rabbet.zeros(1, 1, dtype=rabbet.int64)), IndexError, "1 dimension"),
+     (lambda x: x.masked_fill(x > 0, rabbet.tensor(1j)), ValueError, "'value' is of complex64"),
+     (lambda x: x.var(correction=1j), TypeError, "'correction' must be a real number, got 0\\+1j"),
+     (lambda x: F.hardtanh(x.to(rabbet.uint8)), ValueError, "without overflow: 'min_val' is -1"),
+     (lambda x: rabbet.hardtanh(x.to(rabbet.uint8)), ValueError, "negative limits -1 and 1 of unsigned uint8"),
+     (lambda x: F.hardtanh(x, 2, 1), ValueError, "min_val cannot be greater than max_val"),
+     (lambda x: x.to(rabbet.int8).add(x.to(rabbet.int8), alpha=300), ValueError, "without overflow: 'alpha' is 300"),
+     (lambda x: x.long().index_add(0, rabbet.tensor([0]), x.long()[:1], alpha=1.5), TypeError, "alpha must not be")],
+)  # fmt: skip
+def test_what_the_fuzzer_found_accepted(call, error, says):
+    with pytest.raises(error, match=says):
+        call(rabbet.rand(3, 4))

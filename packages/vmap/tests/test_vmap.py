@@ -348,3 +348,22 @@ def test_no_examples():
     x = rabbet.zeros(0, 3)
     assert vmap(lambda a: (a * 2).sum())(x).shape == (0,)
     assert vmap(lambda a: a.view(-1, 1).softmax(0))(x).shape == (0, 3, 1)
+
+
+def test_gradients_of_what_was_written_in_place():
+    def running_product(x):
+        return x.clone().cumprod_(0)
+
+    x = t(3, 4)
+    got = rabbet.func.grad(lambda x: vmap(running_product)(x).sum())(x)
+    assert_close(got, rabbet.func.grad(lambda x: x.cumprod(1).sum())(x))
+
+
+def test_joining_with_empty_tensors_of_other_dtypes():
+    empty, bools = rabbet.zeros(2, 0, dtype=rabbet.int16), rabbet.ones(2, 2, 3, dtype=rabbet.bool)
+    for got in (
+        vmap(lambda a, b: rabbet.cat([a, b]))(empty, bools),
+        vmap(lambda b: rabbet.cat([empty[0], b, b]))(bools),
+        vmap(lambda a: rabbet.cat([a, bools[0]]))(empty),
+    ):
+        assert got.dtype is rabbet.int16 and got.shape[0] == 2 and bool((got == 1).all())

@@ -126,12 +126,16 @@ void scan_floats(const RbTensor& x, const RbTensor& out, int dim) {
   result.finish();
 }
 
+constexpr uint64_t kMaskNumbers = kMaskInt | kMaskFloat | kMaskComplex;
+constexpr uint64_t kMaskScan = kMaskNumbers | kMaskBool;
+
+// The sum of bools is whether any is true, their product whether all are.
 template <bool Product>
 void scan_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
   RbTensor& out = a.ret();
   const Lines<2> lines({view_of(x), view_of(out)}, static_cast<int>(a.integer(1)));
-  dispatch_dtype<kMaskInt | kMaskFloat | kMaskComplex>(a.op_name(), x.dtype_id, [&](auto tag) {
+  dispatch_dtype<kMaskScan>(a.op_name(), x.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Acc = scan_t<T>;
     if constexpr (is_float_v<T>) {
@@ -178,11 +182,10 @@ void affine_scan_kernel(const rb::Args& a) {
   });
 }
 
-constexpr uint64_t kMaskScan = kMaskInt | kMaskFloat | kMaskComplex;
 const rb::KernelSpec kKernels[] = {
     {"cumsum", rb::wrap<scan_kernel<false>>, 0, kMaskScan},
     {"cumprod", rb::wrap<scan_kernel<true>>, 0, kMaskScan},
-    {"affine_scan", rb::wrap<affine_scan_kernel>, 0, kMaskScan},
+    {"affine_scan", rb::wrap<affine_scan_kernel>, 0, kMaskNumbers},
 };
 
 }  // namespace

@@ -277,7 +277,7 @@ void sum_kernel(const rb::Args& a) {
 const rb::KernelSpec kKernels[] = {
     {"sum", rb::wrap<sum_kernel>, 0, kMaskSum | kMaskBool},
     {"mean", rb::wrap<kernel<Mean, void, kMaskMean>>, 0, kMaskMean},
-    {"prod.dim", rb::wrap<kernel<Prod, void, kMaskSum>>, 0, kMaskSum},
+    {"prod.dim", rb::wrap<kernel<Prod, void, kMaskSum | kMaskBool>>, 0, kMaskSum | kMaskBool},
     {"any", rb::wrap<kernel<Any, bool, kMaskAll>>},
     {"all", rb::wrap<kernel<Every, bool, kMaskAll>>},
     {"count_nonzero", rb::wrap<kernel<Count, int64_t, kMaskAll>>},

@@ -95,14 +95,21 @@ PyObject* wrong_out(const OpObject* o, PyObject* got, int nrets) {
 
 // The dtype of a call that does not name one is that of the destination, where the record says that
 // the result has the dtype that is named.
-void take_dtype(const Op& op, const RbTensor* out, RbValue* values) {
+// An in-place call or a creation that names another one is refused.
+void take_dtype(const Op& op, const RbTensor* out, RbValue* values, bool inplace) {
   if (op.dtype_text.empty() || op.dtype_text[0].find("else dtype") == std::string::npos) return;
   for (int i = 0; i < op.info.nargs; ++i) {
     const Param& p = op.params[i];
     const bool complex = values[i].tag == RB_TENSOR && is_complex(values[i].v.t->dtype_id);
     if (complex && !is_complex(out->dtype_id)) return;  // the imaginary part would be lost
-    if (p.type == RB_A_DTYPE && p.name_text == "dtype" && values[i].tag == RB_NONE)
+    if (p.type != RB_A_DTYPE || p.name_text != "dtype") continue;
+    if (values[i].tag == RB_NONE) {
       values[i] = value_dtype(out->dtype_id);
+    } else if (values[i].v.i != out->dtype_id && (inplace || op.info.kind == RB_KIND_CREATION)) {
+      fail(RB_E_TYPE, "%s: dtype %s does not match dtype %s of %s", op.name.c_str(),
+           kDTypes[values[i].v.i].name, kDTypes[out->dtype_id].name,
+           inplace ? "the tensor that is written" : "'out'");
+    }
   }
 }
 
@@ -129,7 +136,7 @@ PyObject* run_out(const OpObject* o, const Overload& overload, const RbValue* va
   }
   RbValue given[kMaxParams];
   std::copy(values, values + overload.op->info.nargs, given);
-  take_dtype(*overload.op, rets[0].v.t, given);
+  take_dtype(*overload.op, rets[0].v.t, given, false);
   const int32_t code = run(overload, given, rets, RB_CALL_OUT);
   if (code != RB_OK) return raise_error(code);
   for (int i = 0; i < nrets; ++i) {
@@ -150,6 +157,16 @@ PyObject* run_inplace(const OpObject* o, const Overload& overload, const RbValue
   }
   RbValue rets[kMaxRets];
   rets[0] = values[0];
+  RbValue given[kMaxParams];
+  if (!overload.op->dtype_text.empty()) {
+    std::copy(values, values + overload.op->info.nargs, given);
+    const bool taken = boundary<bool>(false, [&] {
+      take_dtype(*overload.op, values[0].v.t, given, true);
+      return true;
+    });
+    if (!taken) return nullptr;
+    values = given;
+  }
   const int32_t code = run(overload, values, rets, RB_CALL_OUT);
   return code == RB_OK ? Py_NewRef(self) : raise_error(code);
 }
@@ -200,7 +217,8 @@ PyObject* finish(const OpObject* o, const Overload& overload, const RbValue* val
     Ref owned(self);
     return self ? run_inplace(o, overload, values, self, extras) : nullptr;
   }
-  if (__builtin_expect(extras.out != nullptr, 0)) return run_out(o, overload, values, extras.out);
+  if (__builtin_expect(extras.out != nullptr, 0))
+    return object_boundary([&] { return run_out(o, overload, values, extras.out); });
   if (__builtin_expect(extras.memory_format != nullptr, 0))
     return run_formatted(o, overload, values, extras);
   const int nrets = overload.op->info.nrets;

@@ -34,7 +34,7 @@ Ref pad_rank(Ref x, int ndim);
 struct Operators {
   const RbOp *view, *reshape, *expand, *permute, *squeeze, *select, *stack, *cast, *copy, *empty,
       *arange, *uniform, *lt, *add, *mul, *matmul, *gather, *scatter_add, *slice, *slice_scatter,
-      *detach, *index, *transpose, *roll, *baddbmm, *nonzero, *index_select;
+      *detach, *index, *transpose, *roll, *baddbmm, *nonzero, *index_select, *clone;
 };
 extern Operators ops;
 extern int32_t layer;

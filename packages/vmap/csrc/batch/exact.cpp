@@ -436,23 +436,40 @@ void masked_select(Call& c) {
   c.give(0, call(ops.index_select, {tensor_value(all), int_value(1), tensor_value(at)}), 0);
 }
 
-// Empty 1-d tensors join anything; with the examples in front they would not.
+// Empty 1-d tensors join anything; with the examples in front they would not. Their dtypes count.
 void cat(Call& c) {
   const RbValue& tensors = c.args[0];
-  auto joins_anything = [](const RbTensor* t) { return t->ndim == 1 && t->shape[0] == 0; };
   std::vector<RbTensor*> kept;
+  std::vector<Ref> empty;
   for (uint32_t i = 0; i < tensors.len; ++i) {
-    if (!joins_anything(tensors.v.ts[i])) kept.push_back(tensors.v.ts[i]);
+    RbTensor* t = tensors.v.ts[i];
+    if (t->ndim != 1 || t->shape[0] != 0)
+      kept.push_back(t);
+    else
+      empty.push_back(c.mine(t) ? reshape(c.front(t), {0}) : Ref::share(t));
   }
-  if (kept.empty() || kept.size() == tensors.len) return shifted(c);
+  if (kept.empty() || empty.empty()) return shifted(c);
   RbValue args[2] = {tensors, c.args[1]};
   args[0].v.ts = kept.data();
   args[0].len = static_cast<uint32_t>(kept.size());
-  Call fewer{c.c, c.info, args, 2, c.rets, c.nrets, c.frame};
-  if (fewer.any_mine()) return shifted(fewer);
   RbValue ret = none_value();
-  rb::check(rb::host->call(c.c->op, args, 2, &ret, 1, 0));
-  c.give(0, Ref(ret.v.t));
+  Call fewer{c.c, c.info, args, 2, &ret, 1, c.frame};
+  if (fewer.any_mine())
+    shifted(fewer);
+  else
+    rb::check(rb::host->call(c.c->op, args, 2, &ret, 1, 0));
+  Ref joined(ret.v.t);
+  const bool batched = c.mine(joined.get());
+  if (batched) joined = c.front(joined.get());
+  std::vector<RbTensor*> parts{joined.get()};
+  for (const Ref& t : empty) parts.push_back(t.get());
+  args[0].v.ts = parts.data();
+  args[0].len = static_cast<uint32_t>(parts.size());
+  Ref whole = call(c.c->op, {args[0], int_value(0)});
+  if (batched)
+    c.give(0, std::move(whole), 0);
+  else
+    c.give(0, std::move(whole));
 }
 
 struct Exact {

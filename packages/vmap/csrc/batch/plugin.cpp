@@ -8,6 +8,7 @@
 #include "../common/levels.h"
 #include "../functionalize/level.h"
 #include "batch.h"
+#include "inner.h"
 
 namespace batch {
 
@@ -62,17 +63,37 @@ void run_rule(Call& c, Rule rule) {
   }
 }
 
+// Whether a layer sees calls on what the tensor stands for: it may keep an argument for a
+// derivative.
+bool watched(const Call& c, const RbTensor* t) {
+  const RbTensor* inner = c.mine(t) ? Call::wrap_of(t).inner : t;
+  return __builtin_popcountll(inner->keys[0]) + __builtin_popcountll(inner->keys[1]) > 1;
+}
+
+// Arguments that are destinations, and that a layer watches, as copies of their values before.
+void copy_targets(const Call& c, Values& given) {
+  for (int i = 0; i < c.nargs; ++i) {
+    if (c.args[i].tag != RB_TENSOR || !watched(c, c.args[i].v.t)) continue;
+    const bool written = std::any_of(c.rets, c.rets + c.nrets, [&](const RbValue& r) {
+      return r.tag == RB_TENSOR && r.v.t == c.args[i].v.t;
+    });
+    if (written) given.set(i, call(ops.clone, {c.args[i]}));
+  }
+}
+
 // Results of their own, then copied.
 void run_into(Call& c, Rule rule, bool batched) {
+  Values given(c);
+  copy_targets(c, given);
   Owned owned(c.nrets);
   RbValue* const results = owned.values.data();
   RbCall plain = *c.c;
   plain.flags &= ~static_cast<uint32_t>(RB_CALL_OUT);
-  Call fresh{&plain, c.info, c.args, c.nargs, results, c.nrets, c.frame};
+  Call fresh{&plain, c.info, given.v, c.nargs, results, c.nrets, c.frame};
   if (batched) {
     run_rule(fresh, rule);
   } else {
-    rb::check(rb::host->call(c.c->op, c.args, c.nargs, results, c.nrets, 0));
+    rb::check(rb::host->call(c.c->op, given.v, c.nargs, results, c.nrets, 0));
   }
   for (int i = 0; i < c.nrets; ++i) {
     c.check_destination(i, results[i].v.t);
@@ -199,7 +220,8 @@ void find_operators(const RbHost* h) {
                   h->find_op("matmul"),  h->find_op("gather"),        h->find_op("scatter_add"),
                   h->find_op("slice"),   h->find_op("slice_scatter"), h->find_op("detach"),
                   h->find_op("index"),   h->find_op("transpose"),     h->find_op("roll"),
-                  h->find_op("baddbmm"), h->find_op("nonzero"),       h->find_op("index_select")};
+                  h->find_op("baddbmm"), h->find_op("nonzero"),       h->find_op("index_select"),
+                  h->find_op("clone")};
 }
 
 int32_t init(const RbHost* h, RbTxn* txn) {

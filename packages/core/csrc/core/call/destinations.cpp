@@ -96,21 +96,6 @@ void prepare_destination(const Op& op, RbTensor* target, const TensorSpec& spec,
 }
 
 namespace {
-// Dense strides for `shape` in the order in which the dimensions of `like` lie in memory.
-void strides_in_order_of(const RbTensor* like, const int64_t* shape, int64_t* strides) {
-  int order[kMaxDims];
-  for (int i = 0; i < like->ndim; ++i) order[i] = like->ndim - 1 - i;
-  std::stable_sort(order, order + like->ndim,
-                   [&](int a, int b) { return like->strides[a] < like->strides[b]; });
-  int64_t dense = 1;
-  for (int i = 0; i < like->ndim; ++i) {
-    strides[order[i]] = dense;
-    dense *= std::max<int64_t>(shape[order[i]], 1);
-  }
-}
-}  // namespace
-
-namespace {
 bool suggest_all(const RbValue& v, MemoryFormat format) {
   if (v.tag == RB_TENSOR) return suggested_format(v.v.t) == format;
   bool all = v.tag == RB_TENSORS && v.len > 0;
@@ -133,10 +118,9 @@ const int64_t* find_strides(const Op& op, bool elementwise, const RbValue* args,
     case LayoutRule::kOrder: {
       if (static_cast<size_t>(i) >= op.layout_args.size()) return nullptr;
       const RbValue& v = args[op.layout_args[i]];
-      if (v.tag != RB_TENSOR || v.v.t->ndim != spec.ndim || v.v.t->flags & RB_T_CONTIGUOUS)
-        return nullptr;
-      strides_in_order_of(v.v.t, spec.shape, space);
-      return space;
+      if (v.tag != RB_TENSOR || v.v.t->ndim != spec.ndim) return nullptr;
+      const RbTensor* like = v.v.t;
+      return joint_strides(&like, 1, spec.ndim, spec.shape, space) ? space : nullptr;
     }
     case LayoutRule::kLike: {
       const RbTensor* t = args[op.layout_args[0]].v.t;

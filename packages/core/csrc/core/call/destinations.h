@@ -23,7 +23,8 @@ void prepare_destination(const Op& op, RbTensor* target, const TensorSpec& spec,
                          int device, const RbValue* args, int nargs, const int64_t* strides);
 /// The strides that a destination of another shape gets for a result: its own of elementwise ones.
 inline const int64_t* order_of(const Op& op, const RbTensor* result) {
-  return op.info.kind == RB_KIND_ELEMENTWISE && is_dense(result) ? result->strides : nullptr;
+  const bool ordered = op.info.kind == RB_KIND_ELEMENTWISE || op.info.kind == RB_KIND_COMPOSITE;
+  return ordered && is_dense(result) ? result->strides : nullptr;
 }
 /// Strides of result `i` where it is not row-major, or null: those of an elementwise result follow
 /// the inputs' (joint_strides), others the record's `layout`.

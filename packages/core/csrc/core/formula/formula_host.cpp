@@ -289,6 +289,9 @@ Val f_is_bool(const Args& a, const std::string&) {
 Val f_is_integral(const Args& a, const std::string&) {
   return Val::boolean(is_integral(dtype_of(a[0])));
 }
+Val f_is_unsigned(const Args& a, const std::string&) {
+  return Val::boolean(kDTypes[dtype_of(a[0])].kind == RB_CLASS_UINT);
+}
 // Integers exactly: doubles cannot tell neighbours beyond 2 ** 53 apart.
 bool less(const Val& x, const Val& y) {
   if (x.is_integer() && y.is_integer()) return x.v.v.i < y.v.v.i;
@@ -436,6 +439,7 @@ const HostFunction kFunctions[] = {{"len", 1, 1, f_len, false},
                                    {"number_dtype", 1, 1, d_number_dtype, true},
                                    {"range_dtype", 3, 3, d_range_dtype, true},
                                    {"is_integral", 1, 1, f_is_integral, false},
+                                   {"is_unsigned", 1, 1, f_is_unsigned, false},
                                    {"broadcasts_to", 2, 2, f_broadcasts_to, false},
                                    {"all", 1, 1, f_all, true},
                                    {"min", 1, 2, f_min, true},

@@ -129,6 +129,11 @@ std::string value_text(const Val& v) {
       std::snprintf(text, sizeof text, "%g", v.v.v.f);
       return text;
     }
+    case RB_COMPLEX: {
+      char text[64];
+      std::snprintf(text, sizeof text, "%g%+gj", v.v.v.fs[0], v.v.v.fs[1]);
+      return text;
+    }
     case RB_STR:
       return std::string(v.v.v.s, v.v.len);
     case RB_DTYPE:

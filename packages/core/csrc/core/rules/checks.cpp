@@ -82,7 +82,7 @@ void check_fits(const Op& op, const RbValue* args, int nargs) {
 void check_factors(const Op& op, const RbValue* args, int nargs, int dtype) {
   for (uint64_t rest = op.factor_args; rest; rest &= rest - 1) {
     const int i = __builtin_ctzll(rest);
-    if (i >= nargs || args[i].tag == RB_INT) continue;
+    if (i >= nargs || (args[i].tag == RB_INT && args[i].v.i == 1)) continue;
     const char *name = op.params[i].name, *what = op.name.c_str();
     if (args[i].tag == RB_BOOL && dtype != RB_BOOL8)
       fail(RB_E_TYPE, "%s: Boolean %s only supported for Boolean results, got %s", what, name,
@@ -94,6 +94,7 @@ void check_factors(const Op& op, const RbValue* args, int nargs, int dtype) {
     if (args[i].tag == RB_COMPLEX && !is_complex(dtype))
       fail(RB_E_TYPE, "%s: For non-complex input tensors, argument %s must not be a complex number",
            what, name);
+    check_number_fits(op.base.c_str(), name, args[i], dtype);
   }
 }
 

@@ -31,7 +31,7 @@ TensorSpec spec_of(const RbTensor* t) {
   return spec;
 }
 
-void broadcast_into(const Op& op, int ndim, const int64_t* shape, TensorSpec& out) {
+void broadcast_into(const Op& op, int ndim, const int64_t* shape, TensorSpec& out, int32_t code) {
   if (ndim > kMaxDims) fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
   if (ndim > out.ndim) {
     const int grow = ndim - out.ndim;
@@ -43,7 +43,7 @@ void broadcast_into(const Op& op, int ndim, const int64_t* shape, TensorSpec& ou
   for (int i = 0; i < ndim; ++i) {
     if (to[i] == shape[i] || shape[i] == 1) continue;
     if (to[i] != 1) {
-      fail(RB_E_ARG,
+      fail(code,
            "%s: shapes %s and %s do not broadcast: sizes %lld and %lld in dimension %d differ and "
            "neither is 1",
            op.name.c_str(), shape_text(out.ndim, out.shape).c_str(),

@@ -46,6 +46,7 @@ bool view_strides(const RbTensor& t, int ndim, const int64_t* shape, int64_t* st
 void resolve_size(const char* op, int64_t numel, int ndim, int64_t* shape);
 
 /// Broadcast `shape` into `out` in place; throws RB_E_ARG naming op and sizes.
-void broadcast_into(const Op& op, int ndim, const int64_t* shape, TensorSpec& out);
+void broadcast_into(const Op& op, int ndim, const int64_t* shape, TensorSpec& out,
+                    int32_t code = RB_E_ARG);
 
 }  // namespace rabbet

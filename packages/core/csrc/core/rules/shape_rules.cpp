@@ -119,7 +119,7 @@ void index(const Op& op, const RbValue* args, int, Inferred& out) {
     const RbTensor* t = list.v.ts[i];
     if (!t) continue;
     need_index(op, *t, 1);
-    broadcast_into(op, t->ndim, t->shape, joined);
+    broadcast_into(op, t->ndim, t->shape, joined, RB_E_INDEX);
     if (last >= 0 && static_cast<int>(i) != last + 1) adjacent = false;
     if (first < 0) first = static_cast<int>(i);
     last = static_cast<int>(i);

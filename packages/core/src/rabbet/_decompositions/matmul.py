@@ -171,6 +171,11 @@ def _take_diagonals(t: Tensor, labels: list[Any]) -> tuple[Tensor, list[Any]]:
         while labels.count(label) > 1:
             first = labels.index(label)
             second = labels.index(label, first + 1)
+            if t.shape[first] != t.shape[second]:
+                raise _C.ArgumentError(
+                    f"einsum: subscript {label} is repeated for an operand, but the sizes "
+                    f"{t.shape[first]} and {t.shape[second]} differ"
+                )
             t = t.diagonal(0, first, second)
             labels = [x for i, x in enumerate(labels) if i not in (first, second)] + [label]
     return t, labels
