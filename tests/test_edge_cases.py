@@ -349,7 +349,9 @@ def test_logaddexp_of_complex_numbers():
     both = rabbet.logaddexp(rabbet.tensor(complex(-np.inf, 0)), rabbet.tensor(complex(-np.inf, 0)))
     assert both.real.item() == -np.inf
     x = rabbet.tensor([-3 + 1j, 2 + 0.5j], dtype=rabbet.complex128, requires_grad=True)
-    assert rabbet.autograd.gradcheck(rabbet.logaddexp, (x, rabbet.tensor([1 - 1j, 1 + 1j]).to(x.dtype)))
+    assert rabbet.autograd.gradcheck(
+        rabbet.logaddexp, (x, rabbet.tensor([1 - 1j, 1 + 1j]).to(x.dtype))
+    )
 
 
 @pytest.mark.parametrize(
@@ -362,10 +364,47 @@ def test_logaddexp_of_complex_numbers():
      (lambda x: x.var(correction=1j), TypeError, "'correction' must be a real number, got 0\\+1j"),
      (lambda x: F.hardtanh(x.to(rabbet.uint8)), ValueError, "without overflow: 'min_val' is -1"),
      (lambda x: rabbet.hardtanh(x.to(rabbet.uint8)), ValueError, "negative limits -1 and 1 of unsigned uint8"),
+     (lambda x: rabbet.lerp(x, x, rabbet.tensor([1] * 4, dtype=rabbet.uint8)), TypeError, "'input' and 'weight'"),
+     (lambda x: rabbet.group_norm(x, 2, rabbet.ones(4).int()), TypeError, "weight of a floating dtype, got int32"),
+     (lambda x: F.layer_norm(x, (4,), None, rabbet.ones(4).int()), TypeError, "bias of a floating dtype"),
+     (lambda x: x.long().addcdiv(x.long(), x.long()), TypeError, "a floating or complex dtype of 'tensor1'"),
+     (lambda x: x.norm(2j), ValueError, "norm: p must be a real number"),
      (lambda x: F.hardtanh(x, 2, 1), ValueError, "min_val cannot be greater than max_val"),
      (lambda x: x.to(rabbet.int8).add(x.to(rabbet.int8), alpha=300), ValueError, "without overflow: 'alpha' is 300"),
-     (lambda x: x.long().index_add(0, rabbet.tensor([0]), x.long()[:1], alpha=1.5), TypeError, "alpha must not be")],
+     (lambda x: x.to(rabbet.uint8).index_add(0, rabbet.tensor([0]), x.to(rabbet.uint8)[:1], alpha=300), ValueError,
+      "index_add: .* 'alpha' is 300"),
+     (lambda x: x[:, :3].byte().addmm(x[:, :3].byte(), x[:, :3].byte(), beta=300), ValueError, "'beta' is 300")],
 )  # fmt: skip
 def test_what_the_fuzzer_found_accepted(call, error, says):
     with pytest.raises(error, match=says):
         call(rabbet.rand(3, 4))
+
+
+@pytest.mark.parametrize("dtypes", [("bfloat16", "int32", "float64"), ("float32", "int64", "float32"),
+                                    ("float16", "float32", "float64"), ("int8", "int8", "float32")])  # fmt: skip
+def test_addcdiv_of_mixed_dtypes(dtypes):
+    x, a, b = (
+        rabbet.tensor(v).to(getattr(rabbet, d))
+        for v, d in zip(([1.0, 2.0], [4.0, 8.0], 2.0), dtypes)
+    )
+    for given in ((x, a, b), (x, a, b.expand(2)), (x.expand(3, 2), a, b)):
+        result = rabbet.addcdiv(*given, value=2)
+        assert result.dtype is rabbet.addcmul(*given).dtype
+        assert result.reshape(-1, 2)[0].tolist() == [5.0, 10.0]
+
+
+def test_a_number_that_is_nan_in_xlogy():
+    x = rabbet.tensor([[0.0, 1.0], [2.0, 3.0]], dtype=rabbet.float16)
+    result = rabbet.xlogy(x, float("nan"))
+    assert result.shape == x.shape and result.dtype is x.dtype and bool(result.isnan().all())
+    assert rabbet.xlogy(0, rabbet.tensor([np.nan, 0.0])).tolist()[1] == 0.0
+
+
+def test_a_formula_that_gives_a_number_alone_is_refused():
+    rabbet.library.register_records(
+        "edge::alone(Tensor a) -> Tensor\n  kind elementwise\n  decomp where(a.ndim == 1, 1.0, 0.0)\n  example (3)\n"
+    )
+    with pytest.raises(
+        RuntimeError, match=r"alone: the formula gave shape .*, the record says \(3,\)"
+    ):
+        rabbet.ops.edge.alone(rabbet.ones(3))

@@ -367,3 +367,13 @@ def test_joining_with_empty_tensors_of_other_dtypes():
         vmap(lambda a: rabbet.cat([a, bools[0]]))(empty),
     ):
         assert got.dtype is rabbet.int16 and got.shape[0] == 2 and bool((got == 1).all())
+
+
+def test_adding_bools_at_indices():
+    x, at, source = (
+        rabbet.zeros(2, 4, dtype=rabbet.bool),
+        rabbet.tensor([[0], [3]]),
+        rabbet.ones(2, 1).bool(),
+    )
+    got = vmap(lambda x, i, s: rabbet.index_add(x, 0, i, s, alpha=1.0))(x, at, source)
+    assert got.dtype is rabbet.bool and got.nonzero().tolist() == [[0, 0], [1, 3]]

@@ -287,7 +287,11 @@ void index_add(Call& c) {
   if (alpha.tag == RB_FLOAT && !rb::is_differentiable(source->dtype_id))  // as the kernel reads it
     alpha = int_value(static_cast<int64_t>(alpha.v.f));
   const bool scaled = alpha.tag != RB_INT || alpha.v.i != 1;
-  if (scaled) from = call(ops.mul, {tensor_value(from), alpha});
+  if (scaled) {
+    from = call(ops.mul, {tensor_value(from), alpha});
+    if (from->dtype_id != source->dtype_id)
+      from = call(ops.cast, {tensor_value(from), rb::dtype_value(source->dtype_id)});
+  }
   const Ref at = spread(c, index, shape_of(from.get()), static_cast<int>(dim) + 1);
   const Ref r = call(ops.scatter_add, {tensor_value(input), int_value(dim + 1), tensor_value(at),
                                        tensor_value(from)});

@@ -192,6 +192,10 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
       if (can_decline(op, handler)) return false;
       fail_dtype(op, handler, backend, compute);
     }
+    // What is computed by a formula has the dtype that it computes in, or says whether something
+    // holds.
+    const int result = inferred.rets[0].dtype;
+    if (formula && result != compute && result != RB_BOOL8) return false;
   }
   if (op.mutates) check_mutated(op, args, nargs);
 
@@ -565,6 +569,14 @@ void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, i
   });
   if (dtype_info(compute).category == kInt) make_whole(op, a.values, nargs, compute);
   run_decomp(op, a.values, nargs, rets, nrets);
+  // Where a formula comes to a number alone, it says nothing of the tensors.
+  const bool one = nrets == 1 && rets[0].tag == RB_TENSOR;
+  if (one && !same_shape(rets[0].v.t, inferred.rets[0])) {
+    const TensorRef made(std::exchange(rets[0], value_none()).v.t);
+    fail(RB_E_PLUGIN, "%s: the formula gave shape %s, the record says %s", op.name.c_str(),
+         shape_text(made->ndim, made->shape).c_str(),
+         shape_text(inferred.rets[0].ndim, inferred.rets[0].shape).c_str());
+  }
 }
 
 void run_parts(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {

@@ -202,7 +202,7 @@ void check_part(const Op& op, const char* view, const RbValue* args, int nargs,
 
 void slice_scatter(const Op& op, const RbValue* args, int, Inferred& out) {
   const RbTensor& x = *args[0].v.t;
-  if (x.ndim == 0) fail(RB_E_ARG, "%s: expected at least 1 dimension", op.name.c_str());
+  if (x.ndim == 0) fail(RB_E_INDEX, "%s: expected at least 1 dimension", op.name.c_str());
   if (args[5].v.i <= 0)
     fail(RB_E_ARG, "%s: 'step' must be positive, got %lld", op.name.c_str(),
          (long long)args[5].v.i);

@@ -18,6 +18,8 @@ def norm(input: Tensor, p: Any, dim: list[int] | None, keepdim: bool, *, dtype: 
     if not (input.is_floating_point() or input.is_complex()):
         raise _C.DTypeError(f"norm: expected a floating or complex dtype, got {input.dtype}")
     x = input if dtype is None else input.to(dtype)
+    if isinstance(p, complex):
+        raise _C.ArgumentError(f"norm: p must be a real number, got {p}")
     order = 2.0 if p in ("fro", None) else float(p)
     return _ops("vector_norm")(x, order, dim, keepdim)
 

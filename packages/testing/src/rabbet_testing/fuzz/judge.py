@@ -58,7 +58,7 @@ def _faults(call: dict[str, Any], ours: Answer, theirs: Answer | None) -> Iterat
     if "result" in ours and "result" in theirs:
         # What is written to `out=` was computed in a dtype that is not known here.
         yield from differences(
-            ours["result"], theirs["result"], 1e-2 if call["form"] == "out" else 0
+            ours["result"], theirs["result"], 2e-2 if call["form"] == "out" else 0
         )
     elif "result" in ours and "error" in theirs and not LACKS.search(theirs["message"]):
         yield "accepts", f"torch {theirs['error'][0]}: {theirs['message']}"
