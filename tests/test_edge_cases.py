@@ -367,6 +367,8 @@ def test_logaddexp_of_complex_numbers():
      (lambda x: rabbet.lerp(x, x, rabbet.tensor([1] * 4, dtype=rabbet.uint8)), TypeError, "'input' and 'weight'"),
      (lambda x: rabbet.group_norm(x, 2, rabbet.ones(4).int()), TypeError, "weight of a floating dtype, got int32"),
      (lambda x: F.layer_norm(x, (4,), None, rabbet.ones(4).int()), TypeError, "bias of a floating dtype"),
+     (lambda x: F.layer_norm(x, (4,), None, rabbet.ones(4) * 1j), TypeError, "bias of a floating dtype"),
+     (lambda x: rabbet.where(x > 0, 300, x.to(rabbet.int8)), ValueError, "where: .* without overflow: 'input' is 300"),
      (lambda x: x.long().addcdiv(x.long(), x.long()), TypeError, "a floating or complex dtype of 'tensor1'"),
      (lambda x: x.norm(2j), ValueError, "norm: p must be a real number"),
      (lambda x: F.hardtanh(x, 2, 1), ValueError, "min_val cannot be greater than max_val"),
@@ -408,3 +410,19 @@ def test_a_formula_that_gives_a_number_alone_is_refused():
         RuntimeError, match=r"alone: the formula gave shape .*, the record says \(3,\)"
     ):
         rabbet.ops.edge.alone(rabbet.ones(3))
+
+
+def test_masks_among_the_indices_of_index_put():
+    x, rows = rabbet.zeros(3, 4), rabbet.tensor([True, False, True])
+    columns = rabbet.tensor([True, False, False, True])
+    for mask in (rows, rows.byte()):
+        assert x.index_put((mask,), rabbet.tensor(5.0)).sum(1).tolist() == [20.0, 0.0, 20.0]
+    got = x.clone().index_put_([rabbet.tensor([0, 1]), columns], rabbet.tensor([1.0, 2.0]))
+    assert got.nonzero().tolist() == [[0, 0], [1, 3]] and got.sum().item() == 3
+    assert rabbet.equal(x.index_put((x == 0,), rabbet.tensor(1.0)), rabbet.ones(3, 4))
+    with pytest.raises(
+        IndexError, match=r"mask \(4,\) at index 0 does not match .* \(3, 4\) at index 0"
+    ):
+        x.index_put((columns,), rabbet.tensor(1.0))
+    with pytest.raises(IndexError, match=r"mask \(3, 4\) at index 0 .* at index 1"):
+        x.index_put((rows, x == 0), rabbet.tensor(1.0))

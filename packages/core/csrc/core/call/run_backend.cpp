@@ -553,15 +553,40 @@ void make_whole(const Op& op, RbValue* values, int nargs, int dtype) {
   }
 }
 
+// Whether the record says of the results what can be known before they are there.
+bool foretells(const Op& op) {
+  return op.info.kind != RB_KIND_COMPOSITE && !op.dtype_text.empty() && !op.is_view() &&
+         !op.returns_list && says_results(op);
+}
+
+// The dtypes that the record says. Where a formula comes to a number alone, it says nothing of the
+// tensors.
+void fit_results(const Op& op, const Inferred& inferred, RbValue* rets, int32_t nrets) {
+  for (int32_t i = 0; i < nrets; ++i) {
+    if (rets[i].tag != RB_TENSOR) continue;
+    const TensorSpec& spec = inferred.rets[i];
+    if (op.info.kind == RB_KIND_ELEMENTWISE && !same_shape(rets[i].v.t, spec)) {
+      const TensorRef made(std::exchange(rets[i], value_none()).v.t);
+      fail(RB_E_PLUGIN, "%s: the formula gave shape %s, the record says %s", op.name.c_str(),
+           shape_text(made->ndim, made->shape).c_str(), shape_text(spec.ndim, spec.shape).c_str());
+    }
+    if (rets[i].v.t->dtype_id == spec.dtype) continue;
+    const TensorRef wide(std::exchange(rets[i], value_none()).v.t);
+    rets[i] = value_tensor(call_cast(wide.get(), spec.dtype).release_ownership());
+  }
+}
+
 // What an elementwise operator is made of gets its arguments as a kernel would: of the dtype that
 // the record says it computes in.
 void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
-  if (op.info.kind != RB_KIND_ELEMENTWISE || !op.casts)
-    return run_decomp(op, args, nargs, rets, nrets);
+  if (!foretells(op)) return run_decomp(op, args, nargs, rets, nrets);
   Inferred inferred;
   infer(op, args, nargs, inferred);
   const int compute = inferred.compute;
-  if (compute < 0) return run_decomp(op, args, nargs, rets, nrets);
+  if (op.info.kind != RB_KIND_ELEMENTWISE || !op.casts || compute < 0) {
+    run_decomp(op, args, nargs, rets, nrets);
+    return fit_results(op, inferred, rets, nrets);
+  }
   Arguments a(args, nargs);
   replace_tensors(a, nargs, [&](RbTensor* t, int i) {
     const bool moves = (op.compute_args >> i & 1) && t->dtype_id != compute;
@@ -569,14 +594,7 @@ void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, i
   });
   if (dtype_info(compute).category == kInt) make_whole(op, a.values, nargs, compute);
   run_decomp(op, a.values, nargs, rets, nrets);
-  // Where a formula comes to a number alone, it says nothing of the tensors.
-  const bool one = nrets == 1 && rets[0].tag == RB_TENSOR;
-  if (one && !same_shape(rets[0].v.t, inferred.rets[0])) {
-    const TensorRef made(std::exchange(rets[0], value_none()).v.t);
-    fail(RB_E_PLUGIN, "%s: the formula gave shape %s, the record says %s", op.name.c_str(),
-         shape_text(made->ndim, made->shape).c_str(),
-         shape_text(inferred.rets[0].ndim, inferred.rets[0].shape).c_str());
-  }
+  fit_results(op, inferred, rets, nrets);
 }
 
 void run_parts(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {

@@ -174,6 +174,7 @@ struct Op {
   uint64_t factor_args = 0;    // `factor`: numbers of the class of the first result's dtype
   uint64_t same_args = 0;      // of DTypeRule::kSame
   uint64_t single_args = 0;    // `single`: tensors that users give have no dimensions there
+  uint64_t mask_args = 0;      // `masks`: lists of indices, where masks stand for several
   bool mutates = false;        // some argument is written in place, beyond the results
   bool one_dtype = false;      // dtype_text holds one rule, which all results share
   int32_t first_tensor = -1;   // index of the first Tensor or Tensor[] argument

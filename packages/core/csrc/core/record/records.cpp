@@ -415,6 +415,10 @@ void RecordParser::field(const std::string& line) {
         error(name + ": '" + arg + "' is neither a Scalar nor a Tensor");
       args |= 1ull << (&p - op_->params.data());
     }
+  } else if (name == "masks") {
+    const Param& p = param(value, "masks");
+    if (p.type != RB_A_TENSORS) error("masks: '" + value + "' is no list of tensors");
+    op_->mask_args |= 1ull << (&p - op_->params.data());
   } else if (name == "layout") {
     layout(value);
   } else if (name == "memory_format") {
