@@ -403,11 +403,15 @@ def test_a_number_that_is_nan_in_xlogy():
 
 
 def test_a_formula_that_gives_a_number_alone_is_refused():
-    rabbet.library.register_records(
-        "edge::alone(Tensor a) -> Tensor\n  kind elementwise\n  decomp where(a.ndim == 1, 1.0, 0.0)\n  example (3)\n"
-    )
-    with pytest.raises(
-        RuntimeError, match=r"alone: the formula gave shape .*, the record says \(3,\)"
+    with (
+        rabbet.library.op(
+            "edge::alone(Tensor a) -> Tensor",
+            kind="elementwise",
+            decomp="where(a.ndim == 1, 1.0, 0.0)",
+        ),
+        pytest.raises(
+            RuntimeError, match=r"alone: the formula gave shape .*, the record says \(3,\)"
+        ),
     ):
         rabbet.ops.edge.alone(rabbet.ones(3))
 

@@ -71,7 +71,7 @@ void copy(const rb::Args& a) {
   for_each(a, {Source}, [](const Number* x) { return x[0]; });
 }
 
-void matmul(const rb::Args& a) {  // with RB_K_CONTIGUOUS below, so inputs are row-major
+void matmul(const rb::Args& a) {  // with RB_K_CONTIGUOUS below, so all are row-major
   const RbTensor &x = a.tensor(0), &y = a.tensor(1), &out = a.ret();
   if (x.ndim != 2 || y.ndim != 2)
     rb::fail(RB_E_NOTIMPL, "matmul on '" DEVICE_NAME "': expected two matrices, got %d-d and %d-d",

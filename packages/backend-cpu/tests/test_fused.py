@@ -17,6 +17,8 @@ WORDS: dict[tuple[str, str], list[Any]] = {
     ("gelu", "approximate"): ["none", "tanh"],
     ("gelu_vjp", "approximate"): ["none", "tanh"],
     ("div", "rounding_mode"): [None],
+    ("hardtanh", "min_val"): [-1, -2, 0.5],
+    ("hardtanh", "max_val"): [1, 0.7],
 }
 NUMBERS = [1, 0.7, -2]
 STAND_INS = {"pow": [0, 1, 2, 3, -1, 0.5, 2.5, -2]}
@@ -174,6 +176,8 @@ def evaluate(name: str, argument: str, values: dict[str, Any]) -> Any:
 
     class Names(dict[str, Any]):
         def __missing__(self, key: str) -> Any:
+            if key == "is_complex":
+                return lambda x: False
             return (lambda x: x) if key in ("conj", "real") else ops(key)
 
     names = Names(values)

@@ -220,6 +220,43 @@ def layer_wheel(folder, params):
     install(folder, "odd", MANIFEST.format("odd", "transform"), library, SWITCH + SWALLOW + hook)
 
 
+# The layer of a plugin that means to change one operator, and one that only says so.
+CHANGED = """
+static int32_t twice(void* s, const RbCall* c, const RbValue* a, int32_t n, RbValue* r, int32_t m) {
+  (void)s;
+  const char* name = c->host->op_info(c->op)->name;
+  int32_t code = c->host->redispatch(c, layer, a, n, r, m);
+  if (code || strcmp(name, "exp") || r[0].v.t->dtype_id != RB_F64) return code;
+  double* data = (double*)r[0].v.t->data;
+  for (int64_t i = 0; i < r[0].v.t->numel; ++i) data[i] *= 2;
+  return RB_OK;
+}
+"""
+
+
+@pytest.mark.parametrize("declared,fails", [("exp", ""), ("", "exp"), ("exp sin", "sin")])
+def test_an_operator_that_a_layer_changes_is_declared(declared, fails, tmp_path):
+    library = build(
+        tmp_path,
+        "odd",
+        extra=LAYER + CHANGED,
+        init=INIT.replace("= pass", "= twice"),
+        wheel="odd-plugin",
+    )
+    replaces = dict.fromkeys(declared.split(), "twice as much")
+    params = f"{{'enter': on, 'replaces': {replaces}}}"
+    hook = f"def rabbet_conformance_params(level):\n    return {params} if level == 'layer' else {{}}\n"
+    install(tmp_path, "odd", MANIFEST.format("odd", "transform"), library, SWITCH + hook)
+    done, data = kit(tmp_path, "--layer=odd", "-k", "[exp] or [sin] or [cos]")
+    assert data["conformant"] == (not fails), done.stdout[-3000:]
+    assert {r["op"] for r in failures(data)} == {fails} - {""}
+    if "exp" in declared:
+        assert data["reasons"]["layer"]["CHANGED_BY_LAYER"] >= 1
+        assert "exp: twice as much" in str(data["results"])
+    if fails == "sin":
+        assert "sin is declared as changed by odd (twice as much)" in str(failures(data))
+
+
 @pytest.mark.parametrize("kind", HOOKS)
 def test_a_layer_is_judged(kind, tmp_path):
     params, test, said = HOOKS[kind]
@@ -277,6 +314,7 @@ def test_a_plugin_that_fails_to_load_is_explained(tmp_path):
     ("{'enter': on, 'call': swallow}", "give one of 'enter' and 'call'"),
     ("{'enter': on, 'changes': 'all'}", "'changes' must be one of nothing, rounding, dtype, got 'all'"),
     ("{'enter': on, 'colour': 1}", "unknown key 'colour'"),
+    ("{'enter': on, 'replaces': {'expp': 'why'}}", "'replaces' names 'expp', which is no operator"),
 ])  # fmt: skip
 def test_a_layer_has_to_say_how_it_is_switched_on(params, message, tmp_path):
     layer_wheel(tmp_path, params)

@@ -1,8 +1,10 @@
 """Faults planted one by one into operators, a backend and a layer: the kit finds each, and says what is wrong."""
 
+from pathlib import Path
+
 import pytest
 from kit_runs import failures, kit
-from plugin_wheels import MANIFEST, build, install
+from plugin_wheels import MANIFEST, build, compile_library, install
 
 # Each operator is wrong in the way that its name says; `right` is not.
 OPERATORS = """
@@ -103,6 +105,54 @@ def test_what_is_right_passes(report):
     outcomes = {r["outcome"] for r in report["results"] if r["op"] == "odd::right"}
     assert "passed" in outcomes and "failed" not in outcomes
     assert {r["op"].removeprefix("odd::") for r in failures(report)} == set(FOUND)
+
+
+# Faults of kernels, planted.cpp: the operator and dtype that fail, and what is said of them.
+KERNELS = {
+    "alpha": ("add", "float32", ("add[(3,4), (4), alpha=3] in float32 on planted: expected",)),
+    "columns": ("add", "float64", ("expected", "got")),
+    "add by double": ("add", "int64", ("add[exact] in int64 on planted: expected 3602879701896",)),
+    "4-d strides": ("neg", "float32", ("neg[4-d] in float32 on planted",)),
+    "first 4096": ("neg", "float32", ("neg[many] in float32 on planted: expected", "at [3, 1003]")),
+    "overwrites": ("neg", "int64", ("it writes to tensor 0 of its arguments",)),
+    "relu of nan": ("relu", "float64", ("relu[nan(5)] in float64 on planted: expected nan, got 0.0",)),
+    "amax of nan": ("amax", "float32", ("amax[nan(3,4), 1] in float32 on planted: expected nan",)),
+    "cast rounds": ("cast", "float64", ("cast[(3,4), int64] in float64 on planted: expected",)),
+    "cast to bool": ("cast", "int64", ("cast[(3,4), bool] in int64 on planted: expected",)),
+    "sum by float": ("sum", "int64", ("sum[exact] in int64 on planted: expected",)),
+}  # fmt: skip
+SOME = "neg- or sign- or relu- or cast- or sum- or amax- or add-"
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """The wheel of the backend `planted`, as pip would have left it."""
+    folder = tmp_path_factory.mktemp("planted")
+    here = Path(__file__).parent
+    source = (here / "planted.cpp").read_text()
+    library = compile_library(
+        folder, "planted", source, "-O1", "-fvisibility=hidden", f"-I{here}", language="cpp"
+    )
+    install(folder, "planted", MANIFEST.format("planted", "backend"), library)
+    return folder
+
+
+def test_kernels_without_a_fault_pass(planted):
+    done, data = kit(planted, "--device=planted", "--level=L2", "-k", SOME, "-n", "2")
+    assert done.returncode == 0 and data["conformant"], done.stdout[-3000:]
+    passed = {(r["op"], r["dtype"]) for r in data["results"] if r["outcome"] == "passed"}
+    assert {(op, dtype) for op, dtype, _ in KERNELS.values()} <= passed
+
+
+@pytest.mark.parametrize("fault", KERNELS)
+def test_a_fault_of_a_kernel_is_found(fault, planted):
+    op, dtype, said = KERNELS[fault]
+    done, data = kit(planted, "--device=planted", "--level=L2", "-k", f"{op}-", PLANTED=fault)
+    assert done.returncode == 1 and not data["conformant"], done.stdout[-3000:]
+    found = [r for r in failures(data) if (r["op"], r["dtype"]) == (op, dtype)]
+    notes = "\n".join(note for r in found for note in r["notes"])
+    for part in said:
+        assert part in notes, (notes, failures(data))
 
 
 # A layer that writes results of its own into the tensor of a call in place: nobody counts the write.

@@ -157,6 +157,15 @@ class Maker:
             x = x.clamp(max=high) if low is None else _between(x.tanh() * 2, bounds)
         return self._finished(x.to(self.dtype))
 
+    def exact(self, *shape: int) -> Any:
+        """Integers of both signs that a float of the same size rounds: odd ones, beyond 2 ** 54 and 2 ** 26."""
+        bits = {rabbet.int64: 54, rabbet.int32: 26}.get(self.dtype)
+        if bits is None:
+            raise NoCase(f"of {self.dtype} a float holds every number")
+        n = math.prod(shape)
+        x = (1 << bits) + 2 * rabbet.randperm(max(n, 1))[:n] + 1
+        return (x * (1 - 2 * (rabbet.arange(n) % 3 == 1).to(x.dtype))).reshape(shape).to(self.dtype)
+
     def positive(self, *shape: int) -> Any:
         """As `tensor`, above 0."""
         return self.tensor(*shape, bounds=POSITIVE)
@@ -312,16 +321,51 @@ def examples_of(name: str) -> list[tuple[str, list[Any], dict[str, Any]]]:
     return made
 
 
+# Of operators that take tensors of any shape. More elements than a block or a group of a device has, as
+# many dimensions as images have, and integers that lose digits in a float.
+_OTHERWISE = {"many": ("", [4, 1031]), "4-d": ("", [2, 3, 2, 3]), "exact": ("exact", [3, 4])}
+_ANY_SHAPE = ("", "mask", "positive")
+
+
+def further_examples_of(name: str) -> list[tuple[str, list[Any], dict[str, Any]]]:
+    """The first example of an elementwise operator, a reduction or a running one, with other tensors in place."""
+    info = _C.op_info(name)
+    written = examples_of(name)
+    if info["kind"] not in ("elementwise", "reduction", "along") or not written:
+        return []
+    _, args, kwargs = written[0]
+    makers = [node[1] for node in args if _is_tensor(node)]
+    if not makers or not set(makers) <= set(_ANY_SHAPE):
+        return []
+    return [
+        (
+            label,
+            [
+                ("tensor", node[1] or maker, [], shape) if _is_tensor(node) else node
+                for node in args
+            ],
+            kwargs,
+        )
+        for label, (maker, shape) in _OTHERWISE.items()
+    ]
+
+
+def _is_tensor(node: Any) -> bool:
+    return isinstance(node, tuple) and node[0] == "tensor"
+
+
 def cases(
     name: str,
     dtype: Any = None,
     seed: int = 0,
     requires_grad: bool = False,
     left_out: list[str] | None = None,
+    further: bool = False,
 ) -> Iterator[Case]:
     """The examples of operator `name` with tensors of `dtype` (float64 by default), on the CPU.
 
     Args:
+        further: whether those of `further_examples_of` follow.
         requires_grad: whether floating and complex tensors require grad; examples that are not smooth are left out.
         left_out: takes why an example has no meaning in this dtype.
     """
@@ -330,12 +374,12 @@ def cases(
         if left_out is not None:
             left_out.append(f"{name}: it takes complex numbers only")
         return
-    for text, args, kwargs in examples_of(name):
+    for text, args, kwargs in examples_of(name) + (further_examples_of(name) if further else []):
         reader = _Reader(name, m)
         try:
             given, named = reader.read(args, kwargs)
         except NoCase as why:
-            if left_out is not None:
+            if left_out is not None and text not in _OTHERWISE:
                 left_out.append(f"{name}[{text}]: {why}")
             continue
         if reader.smooth or not requires_grad:

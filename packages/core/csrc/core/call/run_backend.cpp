@@ -112,6 +112,12 @@ void make_views(const RbCall* c, const Op& op, const RbValue* args, int nargs, R
   if (__builtin_expect(view->view->depth > kLongestChain, 0)) shorten_chain(view);
 }
 
+// Whether the kernel takes row-major tensors only, for its results too: where the record says how
+// those lie, kernels see to it.
+inline bool wants_row_major(const Op& op, const Handler& handler) {
+  return handler.flags & RB_K_CONTIGUOUS && op.layout_rule == LayoutRule::kRowMajor;
+}
+
 // Destinations that hold part of the results: those that cannot be written directly are made.
 int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int backend,
                  const Inferred& inferred, const RbValue* args, const RbValue* values, int nargs,
@@ -130,12 +136,14 @@ int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int back
                         elementwise && !same_shape(target, spec) ? strides() : nullptr);
     check_device(backend, target->device.id);
     if (elementwise) check_overlap(op, target, args, nargs);
-    if (target->dtype_id == spec.dtype && !hazard(op, elementwise, target, values, nargs)) {
+    const bool row_major = wants_row_major(op, handler);
+    if (target->dtype_id == spec.dtype && !hazard(op, elementwise, target, values, nargs) &&
+        (!row_major || target->flags & RB_T_CONTIGUOUS)) {
       dests[i] = value_tensor(target);
       continue;
     }
-    fresh[i] = TensorRef(
-        tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape, strides()));
+    fresh[i] = TensorRef(tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
+                                    row_major ? nullptr : strides()));
     dests[i] = value_tensor(fresh[i].get());
   }
   const int32_t rc = handler.fn(handler.self, c, values, nargs, dests, nrets);
@@ -161,15 +169,28 @@ int32_t run_fresh(const RbCall* c, const Op& op, const Handler& handler, int bac
       for (int i = 0; i < n; ++i) release(values[i].v.t);
     }
   } fresh;
-  for (; fresh.n < nrets; ++fresh.n) {
-    const TensorSpec& spec = inferred.rets[fresh.n];
-    int64_t space[kMaxDims];
-    fresh.values[fresh.n] = value_tensor(tensor_new(
-        backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
-        inherited_strides(op, is_elementwise(op, handler), args, nargs, spec, fresh.n, space)));
-  }
+  const bool row_major = wants_row_major(op, handler);
+  const bool elementwise = is_elementwise(op, handler);
+  int64_t space[kMaxDims];
+  const auto strides = [&](int i) {
+    return inherited_strides(op, elementwise, args, nargs, inferred.rets[i], i, space);
+  };
+  const auto made = [&](int i, const int64_t* given) {
+    const TensorSpec& spec = inferred.rets[i];
+    return tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape, given);
+  };
+  for (; fresh.n < nrets; ++fresh.n)
+    fresh.values[fresh.n] = value_tensor(made(fresh.n, row_major ? nullptr : strides(fresh.n)));
   const int32_t rc = handler.fn(handler.self, c, values, nargs, fresh.values, nrets);
   if (rc != RB_OK) return rc;
+  for (int32_t i = 0; row_major && i < nrets; ++i) {
+    const int64_t* own = strides(i);
+    if (!own) continue;
+    TensorRef laid(made(i, own));
+    copy_tensor(fresh.values[i].v.t, laid.get());
+    release(fresh.values[i].v.t);
+    fresh.values[i] = value_tensor(laid.release_ownership());
+  }
   for (int32_t i = 0; i < nrets; ++i) rets[i] = fresh.values[i];
   fresh.n = 0;
   return RB_OK;
@@ -565,12 +586,13 @@ void fit_results(const Op& op, const Inferred& inferred, RbValue* rets, int32_t 
   for (int32_t i = 0; i < nrets; ++i) {
     if (rets[i].tag != RB_TENSOR) continue;
     const TensorSpec& spec = inferred.rets[i];
-    if (op.info.kind == RB_KIND_ELEMENTWISE && !same_shape(rets[i].v.t, spec)) {
+    const bool formula = op.info.kind == RB_KIND_ELEMENTWISE && !op.rules[kDecompRule].fn;
+    if (formula && !same_shape(rets[i].v.t, spec)) {
       const TensorRef made(std::exchange(rets[i], value_none()).v.t);
       fail(RB_E_PLUGIN, "%s: the formula gave shape %s, the record says %s", op.name.c_str(),
            shape_text(made->ndim, made->shape).c_str(), shape_text(spec.ndim, spec.shape).c_str());
     }
-    if (rets[i].v.t->dtype_id == spec.dtype) continue;
+    if (rets[i].v.t->dtype_id == spec.dtype || op.rules[kDecompRule].fn) continue;
     const TensorRef wide(std::exchange(rets[i], value_none()).v.t);
     rets[i] = value_tensor(call_cast(wide.get(), spec.dtype).release_ownership());
   }

@@ -3,10 +3,12 @@
 from importlib.util import find_spec
 
 import pytest
+from rabbet import _C
 
 from rabbet_testing.conformance.plugin import subject_of
 from rabbet_testing.judges import packs
 from rabbet_testing.judges.reasons import Reason
+from rabbet_testing.judges.reference import Judgement
 
 
 def pytest_generate_tests(metafunc):
@@ -49,6 +51,17 @@ def needs(wheel, module, report):
 def test_it_keeps_its_schema(op, dtype, given, report):
     """It writes and shares what the schema says, and nothing else."""
     judge(op, "test_schema", dtype, given, report)
+
+
+def test_it_agrees_with_its_reference(op, dtype, report):
+    """With the function that its record names, or what the record says it is made of."""
+    info = _C.op_info(op)
+    if not info["ref"] and not (info["has_decomp"] and info["kernels"]):
+        report.not_implemented(
+            f"the record of {op} names no reference, and no other way to its result", Reason.NO_RULE
+        )
+    for note in Judgement("cpu", op, dtype).run():
+        report.note(note)
 
 
 def test_its_shape_rule(op, dtype, given, report):

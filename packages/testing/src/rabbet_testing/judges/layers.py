@@ -43,6 +43,7 @@ class Through:
             "dtype" (floating results may have another floating dtype).
         refuses: operators that the layer cannot take and says so by an error, with the reason.
         lenient: operators that take with the layer what they refuse without it, with the reason.
+        replaces: operators of which the layer changes the results on purpose, with the reason.
         dtype: of the tensors that it is judged with.
     """
 
@@ -53,6 +54,7 @@ class Through:
     changes: str = "nothing"
     refuses: dict[str, str] | None = None
     lenient: dict[str, str] | None = None
+    replaces: dict[str, str] | None = None
     dtype: str = "float64"
 
     def __call__(self, f: Callable[..., Any], *xs: Any) -> Any:
@@ -75,7 +77,16 @@ def through(name: str, given: dict[str, Any]) -> Through:
     own = given.get("layers", {}).get(name, given if "layers" not in given else {})
     if not own:
         raise ValueError(f"the plugin does not say how to judge the layer '{name}': {HOW}")
-    unknown = set(own) - {"enter", "call", "make", "changes", "refuses", "lenient", "dtype"}
+    unknown = set(own) - {
+        "enter",
+        "call",
+        "make",
+        "changes",
+        "refuses",
+        "lenient",
+        "replaces",
+        "dtype",
+    }
     if unknown:
         raise ValueError(f"rabbet_conformance_params('layer'): unknown key '{sorted(unknown)[0]}'")
     for key in ("enter", "call", "make"):
@@ -90,6 +101,11 @@ def through(name: str, given: dict[str, Any]) -> Through:
         raise ValueError(
             f"rabbet_conformance_params('layer'): 'changes' must be one of {', '.join(CHANGES)}, got {own['changes']!r}"
         )
+    for op in own.get("replaces") or {}:
+        if op not in _C.record_names():
+            raise ValueError(
+                f"rabbet_conformance_params('layer'): 'replaces' names '{op}', which is no operator"
+            )
     return Through(name, **own)
 
 
@@ -186,12 +202,28 @@ def judge_results(t: Through, op: str, inplace: bool = False) -> None:
     """Every case of an operator gives what it gives without the layer, but for what the layer declares."""
     if inplace and not _C.op_info(op)["inplace"]:
         skip(Reason.NO_SUCH_FORM, f"{op} has no in-place form")
+    if op in (t.replaces or {}):
+        return _judge_replaced(t, op)
     judged = False
     with quietly():
         for case in cases(op, getattr(rabbet, t.dtype)):
             judged |= _judge_case(t, op, case, inplace)
     if not judged:
         skip(Reason.NO_EXAMPLE, f"{op} has no case in {t.dtype}")
+
+
+def _judge_replaced(t: Through, op: str) -> None:
+    """What is declared as changed is not compared; but nothing is declared without need."""
+    reason = (t.replaces or {})[op]
+    with quietly():
+        for case in cases(op, getattr(rabbet, t.dtype)):
+            try:
+                _judge_case(t, op, case, False)
+            except AssertionError:
+                skip(Reason.CHANGED_BY_LAYER, f"{op}: {reason}")
+    raise AssertionError(
+        f"{op} is declared as changed by {t.name} ({reason}), but gives what it gives without the layer"
+    )
 
 
 def judge_errors(t: Through, op: str) -> None:
@@ -238,6 +270,8 @@ def judge_nests(t: Through, op: str) -> None:
         skip(Reason.NOT_DIFFERENTIABLE, f"{op} has no derivative")
     if op in (t.refuses or {}):
         skip(Reason.REFUSED_BY_LAYER, f"{op} is refused: {(t.refuses or {})[op]}")
+    if op in (t.replaces or {}):
+        skip(Reason.CHANGED_BY_LAYER, f"{op}: {(t.replaces or {})[op]}")
     for case in cases(op, getattr(rabbet, t.dtype)):
         f, xs = function_of(case)
         want = result_of(f, xs)

@@ -40,6 +40,10 @@ class Reason(enum.Enum):
         NOT_IMPLEMENTED,
         "the layer refuses the operator, or takes more, and says so",
     )
+    CHANGED_BY_LAYER = (
+        NOT_APPLICABLE,
+        "the layer says that it changes what the operator does",
+    )
     NO_RULE = (
         NOT_IMPLEMENTED,
         "the operator has no such rule, or says too little of its arguments",

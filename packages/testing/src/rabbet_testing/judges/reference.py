@@ -128,8 +128,9 @@ def with_strides(t: Any, device: str, turned: bool) -> Any:
     return rabbet.stack([t, t], -1).flatten(-2).to(device)[..., ::2]
 
 
-def _strided(case: Case, device: str) -> Case:
-    count = iter(range(1000))
+def _strided(case: Case, device: str, first: int) -> Case:
+    """Its tensors with gaps and with the order of dimensions turned, by turns; the first has gaps for 0."""
+    count = iter(range(first, 1000))
     return changed(case, lambda t: with_strides(t, device, next(count) % 2 == 1))
 
 
@@ -271,6 +272,7 @@ class Judgement:
         notes: what was not judged, each with its reason.
         passed: how many forms of calls agreed.
         independent: how many calls a reference that calls no operator was compared with.
+        examples: how many calls have been judged.
     """
 
     def __init__(
@@ -281,12 +283,15 @@ class Judgement:
         self.tolerance = Tolerance(op, (declared or {}).get("tolerances"))
         self.info = _C.op_info(op)
         self.passed, self.independent, self.notes = 0, 0, list[str]()
+        self.examples = 0
 
     def run(self) -> list[str]:
         """Judge; skips where nothing is declared or there is nothing to judge, returns the notes."""
         left_out: list[str] = []
-        for case in cases(self.op, getattr(rabbet, self.dtype), left_out=left_out):
+        dtype = getattr(rabbet, self.dtype)
+        for case in cases(self.op, dtype, left_out=left_out, further=True):
             self._judge(self._typed(case))
+            self.examples += 1
         for text in left_out:
             self._note(Reason.NO_EXAMPLE, text)
         if not self.notes and not self.passed:
@@ -356,7 +361,7 @@ class Judgement:
             self._agree(f"{what}, {name}", got, want, None)
 
         if tensors(list(case.args)) and self.op not in OF_STORAGE:
-            form("strided", lambda: results(_strided(case, self.device)))
+            form("strided", lambda: results(_strided(case, self.device, self.examples % 2)))
         if has_out(self.op):
             form("out=", lambda: _into(moved(case, self.device), found, self.device))
         target = case.args[0] if case.args else None

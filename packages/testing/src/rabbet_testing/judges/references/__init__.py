@@ -52,10 +52,16 @@ def reference(name: str) -> Callable[[dict[str, Any]], tuple[Any, ...]] | None:
     module, attribute = info["ref"].rsplit(".", 1)
     found = getattr(importlib.import_module(module), attribute)
     has_axis = info["kind"] in ("reduction", "along")
+    numbers = ("Scalar", "float", "int") if info["kind"] == "elementwise" else ()
 
     def named(given: dict[str, Any]) -> tuple[Any, ...]:
-        values = [given[p["name"]] for p in info["params"] if p["type"] == "Tensor"]
-        others = {p["name"]: p for p in info["params"] if p["type"] != "Tensor"}
+        own = [
+            p
+            for p in info["params"]
+            if p["type"] == "Tensor" or (p["type"] in numbers and not p["has_default"])
+        ]
+        values = [given[p["name"]] for p in own]
+        others = {p["name"]: p for p in info["params"] if p not in own}
         kwargs = {}
         if has_axis and "dim" in others:
             kwargs["axis"] = axis_of(given["dim"])
