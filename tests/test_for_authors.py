@@ -176,7 +176,7 @@ def test_bad_formulas_are_errors_of_their_author(body, space, clean):
 
 
 @pytest.mark.parametrize(("shape", "said"), [
-    ("x", "a formula expected a list"), ("[x]", "must give a list of ints, but entry 0 is none"),
+    ("x", "must give a list of ints"), ("[x]", "must give a list of ints, but entry 0 is none"),
     ("function nope", "no shape function 'nope'"), ("3", "must give a list of ints"),
 ])  # fmt: skip
 def test_bad_shapes_are_errors_of_their_author(shape, said, clean):
@@ -284,20 +284,24 @@ def test_kernels_stay_in_use(name):
 def test_a_device_with_a_handful_of_kernels_runs_them(tmp_path):
     """Of relu, softmax and their like it has none: only where, comparisons and arithmetic."""
     handful = ["where", "le", "lt", "eq", "add", "mul", "div", "exp", "log", "sum", "amax", "fill", "floor", "erf",
-               "neg", "cast", "abs", "argmax", "gather", "copy", "clone", "bitwise_or"]  # fmt: skip
+               "neg", "cast", "abs", "argmax", "gather", "bitwise_or"]  # fmt: skip
     folder = tmp_path
     install(folder, "far", MANIFEST.format("far", "backend"), build_backend(folder, "far"))
     code = f"""
 import rabbet
 from rabbet import library
+def here(a):
+    if not isinstance(a, rabbet.Tensor):
+        return a
+    shape = a.shape
+    for d, stride in enumerate(a.stride()):
+        a = a.narrow(d, 0, 1) if stride == 0 and shape[d] else a  # not broadcast: that needs no kernel to copy
+    return a.cpu().expand(shape)
 def kernel(name):
     op = rabbet.ops(name)
     def run(*args, **kwargs):
-        here = lambda a: a.cpu() if isinstance(a, rabbet.Tensor) else a
         kwargs = {{k: "cpu" if k == "device" else here(v) for k, v in kwargs.items()}}
-        if name == "copy":
-            return here(args[0]).copy_(here(args[1])).to("far")
-        return op(*map(here, args), **kwargs).to("far")
+        return op(*map(here, args), **kwargs).contiguous().to("far")
     return run
 for name in {handful}:
     def outer(f=kernel(name)):

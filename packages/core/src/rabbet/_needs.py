@@ -56,39 +56,59 @@ _CLASSES = 4
 _MODELS = {"MLP": _mlp, "CNN": _cnn, "transformer": _transformer}
 
 
-def _run_model(make: Callable[[], tuple[Any, Any]], purpose: str) -> set[str]:
+def _run_model(make: Callable[[], tuple[Any, Any]], purpose: str) -> _Calls:
     model, x = make()
     model.train(purpose == "training")
     if purpose == "inference":
-        with _called() as ops, rabbet.no_grad():
+        with _called() as calls, rabbet.no_grad():
             model(x)
-        return ops
-    with _called() as ops:
+        return calls
+    with _called() as calls:
         scores = model(x).reshape(-1, _CLASSES)
         labels = rabbet.zeros(len(scores), dtype=rabbet.int64, **_META)
         rabbet.nn.functional.cross_entropy(scores, labels).backward()
-    return ops
+    return calls
 
 
-def _run_optimizer(name: str) -> set[str]:
+def _run_optimizer(name: str) -> _Calls:
     parameters = [rabbet.nn.Parameter(rabbet.empty(3, 4, **_META)) for _ in range(2)]
     for p in parameters:
         p.grad = rabbet.empty(3, 4, **_META)
     options = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {}
     optimizer = getattr(rabbet.optim, name)(parameters, lr=0.1, weight_decay=0.01, **options)
-    with _called() as ops:
+    with _called() as calls:
         optimizer.step()
-    return ops
+    return calls
+
+
+class _Calls:
+    """The records that a block called itself, and for each record those that its calls called."""
+
+    def __init__(self) -> None:
+        self.own: set[str] = set()
+        self.inside: dict[str, set[str]] = {}
+
+    def add(self, events: list[dict[str, Any]]) -> None:
+        running: dict[int, list[str]] = {}  # by thread
+        for event in events:
+            stack = running.setdefault(event["thread"], [])
+            if event["kind"] == "end":
+                stack.pop()
+                continue
+            if not stack:
+                self.own.add(event["op"])
+            elif stack[-1] != event["op"]:  # not what a layer passes on
+                self.inside.setdefault(stack[-1], set()).add(event["op"])
+            stack.append(event["op"])
 
 
 @contextmanager
-def _called() -> Iterator[set[str]]:
-    """The records that the block calls itself, not those that these call."""
-    ops: set[str] = set()
+def _called() -> Iterator[_Calls]:
+    calls = _Calls()
     with warnings.catch_warnings(), library.events(memory=False) as found:
         warnings.simplefilter("ignore")
-        yield ops
-    ops.update(e["op"] for e in found if e["kind"] == "begin" and e["depth"] == 0)
+        yield calls
+    calls.add([e for e in found if e["kind"] in ("begin", "end")])
 
 
 # ---- what a device does with an operator
@@ -99,20 +119,26 @@ def _parts(op: str) -> frozenset[str]:
     """The records that the decomposition of `op` calls, in the calls that its record has as examples."""
     found: set[str] = set()
     info = _C.op_info(op)
+    names = [p["name"] for p in info["params"]]
     creates = any(p["name"] == "device" for p in info["params"])
     for _, args, kwargs in info["examples"]:
-        named = {name: _made(a) for name, a in kwargs.items()} | (_META if creates else {})
-        with _called() as ops, suppress(RuntimeError, TypeError, ValueError, IndexError):
+        defaults = {p["name"]: p["default"] for p in info["params"] if p["has_default"]}
+        made: dict[str, Any] = {}
+        for name, argument in [*zip(names, args, strict=False), *kwargs.items()]:
+            made[name] = _made(argument, defaults | made)
+        given = [made.pop(name) for name in names[: len(args)]]
+        named = made | (_META if creates else {})
+        with _called() as calls, suppress(RuntimeError, TypeError, ValueError, IndexError):
             # Some examples are of other dtypes, and some decompositions read the values of tensors.
-            _C.decomposed(rabbet.ops(op), tuple(map(_made, args)), named)
-        found |= ops
+            _C.decomposed(rabbet.ops(op), tuple(given), named)
+        found |= calls.own
     return frozenset(found - {op})
 
 
-def _made(argument: Any) -> Any:
-    """An argument of an example; tensors as meta tensors."""
+def _made(argument: Any, others: dict[str, Any]) -> Any:
+    """An argument of an example, where `others` are made already; tensors as meta tensors."""
     if isinstance(argument, list):
-        return [_made(a) for a in argument]
+        return [_made(a, others) for a in argument]
     if not isinstance(argument, tuple):
         return argument
     kind, name, *rest = argument
@@ -120,16 +146,17 @@ def _made(argument: Any) -> Any:
         dtype = {"index": rabbet.int64, "mask": rabbet.bool}.get(name, rabbet.float32)
         return rabbet.empty(rest[1], dtype=dtype, **_META)
     if kind == "name":
-        return getattr(rabbet, name, rabbet.float32)
+        return others[name] if name in others else getattr(rabbet, name, rabbet.float32)
     of, named, at = rest
-    made = rabbet.ops(name)(*map(_made, of), **{key: _made(a) for key, a in named.items()})
-    return made[at] if isinstance(made, tuple) else made
+    given = {key: _made(a, others) for key, a in named.items()}
+    results = rabbet.ops(name)(*(_made(a, others) for a in of), **given)
+    return results[at] if isinstance(results, tuple) else results
 
 
-def _sort(device: str, ops: set[str]) -> dict[str, list[str]]:
-    """How a device runs some records: by kernels, by decompositions, or not at all."""
+def _sort(device: str, calls: _Calls) -> dict[str, list[str]]:
+    """How a device runs what a program called: by kernels, by decompositions, or not at all."""
     kernels, made, missing = set(), set(), set()
-    todo, seen = list(ops), set(ops)
+    todo, seen = list(calls.own), set(calls.own)
     while todo:
         op = todo.pop()
         info = _C.op_info(op)
@@ -137,8 +164,9 @@ def _sort(device: str, ops: set[str]) -> dict[str, list[str]]:
             kernels.add(op)
         elif info["has_decomp"] or "decomp" in info["rules"]:
             made.add(op)
-            todo += _parts(op) - seen
-            seen |= _parts(op)
+            parts = calls.inside.get(op) or _parts(op)  # elementwise ones call nothing on meta
+            todo += parts - seen
+            seen |= parts
         elif not (info["view"] or info["in_core"]):
             missing.add(op)
     return {"kernels": sorted(kernels), "decomposed": sorted(made), "missing": sorted(missing)}
