@@ -295,7 +295,9 @@ def test_versions_take_tuples_and_compare_other_texts_as_texts():
 def test_a_missing_wheel_is_named():
     lines = in_torch("""
 import sys
-sys.modules['rabbet.nn'] = sys.modules['rabbet.utils.none'] = None  # as if they were not installed
+from importlib.machinery import PathFinder
+found = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name == 'rabbet.nn' else found(name, *rest)  # not installed
 import torch.utils
 import torch
 for code in ('import torch.nn', 'torch.nn', 'from torch import nn'):

@@ -79,7 +79,9 @@ def test_an_operator_that_is_made_of_others_runs_as_those(process):
         PLAIN
         + "print(error(lambda: rabbet.softplus(t)))\nprint(error(lambda: rabbet.nn.functional.silu(t)))"
     )
-    assert all("the layer 'parts'" in line for line in text.splitlines())
+    said, where = text.splitlines()[::2], text.splitlines()[1::2]
+    assert all("the layer 'parts'" in line for line in said)
+    assert where == ["while running softplus", "while running silu"]
 
 
 def test_the_fallback_gets_what_core_does_not_do(process):

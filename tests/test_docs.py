@@ -21,6 +21,7 @@ PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs/tutorial").glob("*.md")),
     ROOT / "docs/reference/hooks.md",
+    ROOT / "docs/reference/records.md",
     ROOT / "docs/reference/composite.md",
     ROOT / "docs/reference/trace.md",
 ]

@@ -1,6 +1,9 @@
 """No import goes in a circle, neither between modules nor hidden in functions."""
 
 import ast
+import re
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +26,7 @@ IN_FUNCTIONS = {
     ("rabbet._as_torch.run", "rabbet._as_torch.scan"): RARE,
     ("rabbet._doctor", "rabbet._doctor_text"): RARE,
     ("rabbet._doctor", "rabbet._hookspecs"): PLUGIN,
+    ("rabbet._doctor", "rabbet._needs"): RARE,
     ("rabbet._functions", "rabbet._printing"): RARE,
     ("rabbet._legacy", "rabbet._as_torch.names"): RARE,
     ("rabbet._opcheck", "rabbet._explain"): RARE,
@@ -180,3 +184,84 @@ def test_imports_for_types_only_are_no_circle(tmp_path):
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import a"
     )
     assert not cycle(graphs(modules(tmp_path))[0])
+
+
+# ---- what a wheel imports it declares
+
+# Wheels that a wheel uses only where they are installed.
+OPTIONAL_WHEELS = {
+    "rabbet-core": {"numpy", "tensorboard", "rabbet-autograd", "rabbet-nn", "rabbet-vmap"},
+    "rabbet-testing": {"torch", "rabbet-autograd", "rabbet-autocast", "rabbet-nn", "rabbet-optim", "rabbet-vmap"},
+}  # fmt: skip
+
+
+# Modules that nothing imports at its head: who asks for them needs the wheel, and is told its name.
+NEED_MORE = {
+    "rabbet.func._differential": {"rabbet-autograd"},
+    "rabbet.optim.swa_utils": {"rabbet-nn"},
+    "rabbet.utils.tensorboard": {"PIL", "numpy", "tensorboard"},
+    "rabbet_testing.fuzz": {"rabbet-nn", "rabbet-vmap"},
+}
+
+
+def needed_wheels(tree: ast.Module, home: dict[str, str], own: str) -> Iterator[tuple[str, bool]]:
+    """Wheels whose modules a module imports by their full name, each with whether it must be there."""
+
+    def walk(node: ast.AST, optional: bool) -> Iterator[tuple[str, bool]]:
+        for child in ast.iter_child_nodes(node):
+            inside = isinstance(
+                child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Try
+            )
+            guarded = isinstance(child, ast.With) and "suppress" in ast.unparse(child.items[0])
+            if isinstance(child, ast.Import):
+                names = [alias.name for alias in child.names]
+            elif isinstance(child, ast.ImportFrom) and not child.level:
+                names = [f"{child.module}.{alias.name}" for alias in child.names]
+            else:
+                names = []
+            for name in names:
+                parts = name.split(".")
+                found = (home.get(".".join(parts[:n])) for n in range(len(parts), 0, -1))
+                wheel = next((w for w in found if w), parts[0])
+                if wheel != own and parts[0] not in sys.stdlib_module_names:
+                    yield wheel, not optional
+            if not is_type_checking(child):
+                yield from walk(child, optional or inside or guarded)
+
+    yield from walk(tree, False)
+
+
+def wheels() -> dict[str, tuple[set[str], dict[str, Path]]]:
+    """For each of our wheels what it declares, and its modules."""
+    found = {}
+    for folder in sorted((ROOT / "packages").iterdir()):
+        if not (folder / "src").is_dir():
+            continue
+        project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+        declared = {re.split(r"[<>=!~ ;\[]", d)[0] for d in project["dependencies"]}
+        found[project["name"]] = declared, modules(folder / "src")
+    return found
+
+
+@pytest.mark.parametrize("wheel", wheels())
+def test_a_wheel_declares_what_it_imports(wheel):
+    all_wheels = wheels()
+    home = {name: w for w, (_, files) in all_wheels.items() for name in files}
+    declared, files = all_wheels[wheel]
+    optional = OPTIONAL_WHEELS.get(wheel, set())
+    for name, file in files.items():
+        for other, required in needed_wheels(ast.parse(file.read_text()), home, wheel):
+            more = {
+                w
+                for of, needed in NEED_MORE.items()
+                for w in needed
+                if f"{name}.".startswith(f"{of}.")
+            }
+            allowed = other in more or (not required and other in optional)
+            assert other in declared or allowed, (name, other)
+
+
+def test_an_undeclared_import_is_found():
+    code = "import scipy.special\ndef f():\n    import numpy\ntry:\n    import torch\nexcept ImportError:\n    pass"
+    found = set(needed_wheels(ast.parse(code), {}, "rabbet-testing"))
+    assert found == {("scipy", True), ("numpy", False), ("torch", False)}

@@ -265,10 +265,54 @@ def test_a_pack_that_fails_to_load_is_explained(tmp_path):
     assert done.returncode == 4 and "raised OSError: no disk" in done.stderr
 
 
+FROM_PYTHON = """
+import numpy as np
+import rabbet
+from rabbet import library
+
+@library.op('mine::twice(Tensor x) -> Tensor')
+def twice(x):
+    return x + x
+
+@library.op("mine::swish(Tensor x) -> Tensor", kind="elementwise", dtype="float(x)",
+            vjp={"x": "grad * (sigmoid(x) + out * (1 - sigmoid(x)))"})
+def swish(x):
+    return x * rabbet.sigmoid(x)
+
+@library.op("mine::sorted_rows(Tensor x) -> Tensor", kind="opaque", fields={"example": "(4,3)"})
+def sorted_rows(x):
+    rows = x.numpy()
+    return rabbet.tensor(rows[np.argsort((rows**2).sum(1))])
+@library.shape(sorted_rows)
+def _(x):
+    return x.shape
+@library.vjp(sorted_rows, saves=["x"])
+def backward(ctx, grad):
+    return grad[(ctx.inputs[0] ** 2).sum(1).argsort().argsort()]
+
+@library.op("mine::total(Tensor[] xs) -> Tensor", fields={"example": "[(2,3), (2,3)]"})
+def total(xs):
+    return rabbet.stack(xs).sum(0)
+@library.op("mine::halves(Tensor x) -> (Tensor a, Tensor b)")
+def halves(x):
+    return x / 2, x / 2
+@library.op("mine::bump(Tensor(a!) x, float by=1.0) -> ()")
+def bump(x, by):
+    x.add_(by)
+@library.op("mine::turned(Tensor x) -> Tensor view(x)", fields={"example": "(4,3)"})
+def turned(x):
+    return x.transpose(0, 1)
+@library.op("mine::noisy(Tensor x) -> Tensor")
+def noisy(x):
+    return x + rabbet.rand_like(x)
+
+library.define("mine::cube(Tensor x) -> Tensor", decomp="x * x * x")
+library.register_records("mine::fourth(Tensor x) -> Tensor\\n  kind composite\\n  decomp x * mine::cube(x)\\n")
+"""
+
+
 def test_operators_of_no_plugin_are_judged_as_well(tmp_path):
-    (tmp_path / "mine_ops.py").write_text(
-        "from rabbet import library\n@library.op('mine::twice(Tensor x) -> Tensor')\n"
-        "def twice(x):\n    return x + x\n"
-    )
-    done, data = kit(tmp_path, "-p", "mine_ops", "--ops=mine", "--level=L3")
+    """By all levels: the processes of L0 import the module that registered them."""
+    (tmp_path / "mine_ops.py").write_text(FROM_PYTHON)
+    done, data = kit(tmp_path, "-p", "mine_ops", "--ops=mine")
     assert done.returncode == 0 and data["conformant"], done.stdout[-3000:]

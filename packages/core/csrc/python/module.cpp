@@ -175,6 +175,14 @@ py::dict domain_bounds(const Op& op) {
   return bounds;
 }
 
+std::vector<std::string> argument_names(const Op& op, uint64_t mask) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < op.params.size(); ++i) {
+    if (mask >> i & 1) names.push_back(op.params[i].name_text);
+  }
+  return names;
+}
+
 py::dict describe_op(const std::string& name) {
   const Op* op = op_named(name);
   py::dict d;
@@ -196,6 +204,9 @@ py::dict describe_op(const std::string& name) {
   d["doc"] = op->doc;
   d["ref"] = op->ref;
   d["dtypes"] = op->dtypes_text;
+  d["dtype_rules"] = op->dtype_text;
+  d["compute_rule"] = op->compute_text.empty() ? "none" : op->compute_text;
+  d["cast"] = argument_names(*op, op->compute_args & ~op->never_cast);
   d["numbers"] = op->takes_numbers();
   d["identity"] = op->identity;
   py::list checks;

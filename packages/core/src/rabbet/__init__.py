@@ -132,13 +132,16 @@ class _Ops:
         try:
             found = _C.op(name)
         except KeyError:
-            if [n for n in _C.record_names() if n.startswith(f"{name}::")]:
+            if _has_namespace(name):
                 return _Namespace(name)
             raise AttributeError(f"there is no operator and no namespace '{name}'") from None
         setattr(self, name, found)
         return found
 
     def __call__(self, name: str) -> Op:
+        space, colons, _ = name.partition("::") if isinstance(name, str) else ("", "", "")
+        if colons:
+            _has_namespace(space)
         return _C.op(name)
 
     def __dir__(self) -> list[str]:
@@ -146,6 +149,21 @@ class _Ops:
 
 
 ops = _Ops()
+
+
+def _has_namespace(space: str) -> bool:
+    """Whether operators `space::...` exist; loads the op pack that provides them.
+
+    Raises:
+        PluginError: if the pack is installed and fails.
+    """
+    if not _names_below(space):
+        _plugins.load_ops(space)
+    return len(_names_below(space)) > 0
+
+
+def _names_below(space: str) -> list[str]:
+    return [n for n in _C.record_names() if n.startswith(f"{space}::")]
 
 
 def _fill_namespace() -> None:
@@ -179,21 +197,38 @@ from ._random import *  # noqa: E402, F403
 from ._tensor import install as _install  # noqa: E402
 
 
-class _AbsentFinder:
-    """Finds the modules that rabbet refuses by name, when nothing else did."""
+class _LastFinder:
+    """Answers for modules below rabbet that no other finder has, in every form of import."""
 
     @staticmethod
     def find_spec(fullname: str, path: object = None, target: object = None) -> object:
-        if not fullname.startswith("rabbet."):
+        """The spec of a module in a wheel that came later, or of one that rabbet refuses by name.
+
+        Raises:
+            ModuleNotFoundError: naming the wheel to install.
+        """
+        package, _, name = fullname.partition(".")
+        if package != "rabbet" or fullname == "rabbet._absent":
             return None
-        return _submodule("_absent").spec_of(fullname) if fullname != "rabbet._absent" else None
+        if name not in _OTHER_WHEELS:
+            return _submodule("_absent").spec_of(fullname)
+        from importlib.machinery import PathFinder
+
+        _extend_path()
+        spec = PathFinder.find_spec(fullname, __path__)
+        if spec is None:
+            wheel = _OTHER_WHEELS[name]
+            raise ModuleNotFoundError(
+                f"{fullname} needs the wheel '{wheel}': pip install {wheel}", name=fullname
+            )
+        return spec
 
 
 def _library() -> _ModuleType:
     return _submodule("library")
 
 
-_sys.meta_path.append(_AbsentFinder)  # type: ignore[arg-type]
+_sys.meta_path.append(_LastFinder)  # type: ignore[arg-type]
 _install()
 _decompositions.install()
 _plugins.install(_library)
@@ -214,16 +249,4 @@ def __getattr__(name: str) -> object:
 def _submodule(name: str) -> _ModuleType:
     import importlib
 
-    try:
-        return importlib.import_module(f"rabbet.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != f"rabbet.{name}":
-            raise
-    _extend_path()
-    try:
-        return importlib.import_module(f"rabbet.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != f"rabbet.{name}":
-            raise
-        wheel = _OTHER_WHEELS.get(name, "rabbet-core")
-        raise ImportError(f"rabbet.{name} needs the wheel '{wheel}': pip install {wheel}") from None
+    return importlib.import_module(f"rabbet.{name}")

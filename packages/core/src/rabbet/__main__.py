@@ -10,6 +10,8 @@ USAGE = """usage: rabbet COMMAND
   run --scan FILES             the torch names that programs use, and which of them are missing
   doctor [--layers | --coverage] [--json]
                                what is installed, what works, and how to fix what does not
+  doctor --device NAME --for inference|training [--json]
+                               which operators the device has kernels for, which it decomposes, which it lacks
   new-plugin --kind backend|ops|transform NAME [--into FOLDER]
                                write the project of a plugin: builds, has tests, says what to do next
   emit --dialect cpu|c FOLDER  write the records' elementwise formulas as source text, for a backend's build

@@ -190,14 +190,46 @@ def _import(names: list[str]) -> None:
         importlib.import_module(name)
 
 
+def _needs_of(arguments: list[str], modules: list[str]) -> int:
+    """`--device NAME --for PURPOSE`; the exit code is 1 if the device cannot run something."""
+    from . import _needs
+
+    json_wanted = "--json" in arguments
+    words = [a for a in arguments if a != "--json"]
+    given = dict(zip(words[::2], words[1::2], strict=False))
+    if len(words) != 4 or set(given) != {"--device", "--for"}:
+        print(f"rabbet doctor: expected --device NAME --for PURPOSE, got {' '.join(arguments)}", file=sys.stderr)  # fmt: skip
+        return 2
+    device, purpose = given["--device"], given["--for"]
+    if purpose not in _needs.PURPOSES:
+        print(f"rabbet doctor: --for is one of {', '.join(_needs.PURPOSES)}, got '{purpose}'", file=sys.stderr)  # fmt: skip
+        return 2
+    _import(modules)
+    try:
+        found = _needs.needs(device, purpose)
+    except (_C.RabbetError, ImportError) as error:
+        print(f"rabbet doctor: {error}", file=sys.stderr)
+        return 2
+    if json_wanted:
+        import json
+
+        print(json.dumps(found, indent=2))
+    else:
+        print(_needs.text(device, purpose, found))
+    return int(any(ways["missing"] for ways in found.values()))
+
+
 def main(arguments: list[str]) -> int:
     """Run the command; the exit code is 1 if a plugin failed."""
     modules = [a.partition("=")[2] for a in arguments if a.startswith("--import=")]
-    unknown = {a for a in arguments if not a.startswith("--import=")} - set(_OPTIONS)
+    rest = [a for a in arguments if not a.startswith("--import=")]
+    if "--device" in rest or "--for" in rest:
+        return _needs_of(rest, modules)
+    unknown = set(rest) - set(_OPTIONS)
     if unknown:
         print(
             f"rabbet doctor: unknown option {sorted(unknown)[0]}; options: {', '.join(_OPTIONS)}, "
-            f"--import=MODULE",
+            f"--import=MODULE, --device NAME --for inference|training",
             file=sys.stderr,
         )
         return 2

@@ -9,7 +9,7 @@ from . import _layers
 WIDTH = 100
 
 
-def _wrapped(text: str, indent: int, hang: int = 4) -> list[str]:
+def wrapped(text: str, indent: int, hang: int = 4) -> list[str]:
     """Lines of `text`, each line of its own kept, with paths and names whole where they fit."""
     out: list[str] = []
     for number, line in enumerate(text.splitlines() or [""]):
@@ -62,20 +62,20 @@ def _plugin_lines(plugin: dict[str, Any]) -> list[str]:
     head = f"{plugin['name']:<12} {plugin['wheel']} {plugin['version']}  {plugin['kind']}  {plugin['stage']}"
     if plugin["stage"] == "FAILED":
         head += f"({plugin['failed_at']})"
-    lines = _wrapped(head, 2, 13)
+    lines = wrapped(head, 2, 13)
     if plugin["cause"]:
-        lines += _wrapped(f"failed at {plugin['failed_at']}: {plugin['cause']}", 6)
-        lines += _wrapped(f"fix: {plugin['fix']}", 6)
+        lines += wrapped(f"failed at {plugin['failed_at']}: {plugin['cause']}", 6)
+        lines += wrapped(f"fix: {plugin['fix']}", 6)
     built = plugin["provider"].rpartition(" ")[2]
     if built and built != plugin["version"] and plugin["version"] != "?":
-        lines += _wrapped(f"its library says that it is version {built}", 6)
+        lines += wrapped(f"its library says that it is version {built}", 6)
     parts = [part for part in (_abi(plugin["abi"]), *_live_parts(plugin["live"])) if part]
     if plugin["hooks"]:
         parts.append("hooks: " + ", ".join(h.removeprefix("rabbet_") for h in plugin["hooks"]))
     if parts:
-        lines += _wrapped("; ".join(parts), 6)
+        lines += wrapped("; ".join(parts), 6)
     for note in plugin["notes"]:
-        lines += _wrapped(note, 6)
+        lines += wrapped(note, 6)
     return lines
 
 
@@ -103,15 +103,13 @@ def coverage_text(data: dict[str, Any]) -> str:
         if backend["name"] == "meta":  # needs none
             continue
         cover = data["coverage"][backend["name"]]
-        lines += _wrapped(
+        lines += wrapped(
             f"{backend['name']}: {cover['primitives_with_kernel']} of {cover['primitives']} primitives, "
             f"kernels of {cover['kernels']} operators  [{backend['provider']}]", 0,
         )  # fmt: skip
         counts = [f"{dtype} {n}" for dtype, n in cover["dtypes"].items()]
-        lines += _wrapped(f"operators by dtype: {', '.join(counts) or 'none'}", 2)
-        lines += _wrapped(
-            f"primitives without a kernel: {', '.join(cover['missing']) or 'none'}", 2
-        )
+        lines += wrapped(f"operators by dtype: {', '.join(counts) or 'none'}", 2)
+        lines += wrapped(f"primitives without a kernel: {', '.join(cover['missing']) or 'none'}", 2)
     return "\n".join(lines)
 
 
@@ -126,18 +124,18 @@ def _device_lines(data: dict[str, Any]) -> list[str]:
             f"{cover['kernels']} operators, {_bytes(b['bytes_in_use'])} in use, {_bytes(b['bytes_cached'])} cached"
         )
         text = f"{b['name']:<12} {_count(b['devices'], 'device')}, {kernels}  [{b['provider']}]"
-        lines += _wrapped(text, 2, 13)
+        lines += wrapped(text, 2, 13)
     return lines
 
 
 def text(data: dict[str, Any]) -> str:
     """The whole report."""
-    lines = _wrapped(
+    lines = wrapped(
         f"rabbet-core {data['core']}, plugin ABI {data['abi']}, Python {data['python']}, {data['platform']}", 0
     )  # fmt: skip
     lines += [f"{name}={value}" for name, value in data["environment"].items()]
     for warning in data["warnings"]:
-        lines += _wrapped(f"warning: {warning}", 0)
+        lines += wrapped(f"warning: {warning}", 0)
     lines.append("Plugins:")
     lines += [line for p in data["plugins"] for line in _plugin_lines(p)] or ["  none installed"]
     lines += ["Devices:", *_device_lines(data), *_layer_lines(data)]
@@ -145,7 +143,7 @@ def text(data: dict[str, Any]) -> str:
         lines.append("Waiting for a device, a layer or an operator that is not loaded:")
         lines += [f"  '{k['op']}' for '{k['target']}'  [{k['provider']}]" for k in data["pending"]]
     live = data["live"]
-    lines += _wrapped(
+    lines += wrapped(
         f"{data['operators']} operators, {live['tensors']} live tensors ({live['bytes']} bytes), "
         f"{data['threads']} threads", 0,
     )  # fmt: skip

@@ -43,7 +43,21 @@ def _head(record: str) -> list[str]:
     info = _C.op_info(record)
     file = info["file"].rsplit(":", 1)[0]  # provenance from Python names it already
     where = "" if file in info["provider"] else f" ({info['file']})"
-    return [info["schema"], f"  registered by {info['provider']}{where}"]
+    return [info["schema"], f"  registered by {info['provider']}{where}", *_dtypes(info)]
+
+
+def _dtypes(info: dict[str, Any]) -> list[str]:
+    """The dtype of each result, and what the inputs are cast to before a kernel runs."""
+    lines = []
+    if info["dtype_rules"]:
+        lines.append(f"  dtype `{', '.join(info['dtype_rules'])}`")
+    compute = info["compute_rule"]
+    if compute != "none":
+        what = "the dtype of the result" if compute == "out" else f"`{compute}`"
+        lines.append(f"  computes in {what}: casts {', '.join(info['cast'])}")
+    elif info["dtype_rules"]:
+        lines.append("  computes in the dtypes that come: casts nothing")
+    return lines
 
 
 def _layer_line(step: dict[str, Any]) -> str:

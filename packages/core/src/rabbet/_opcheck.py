@@ -167,6 +167,7 @@ def _derivative(s: Sample) -> None:
         )
     from rabbet.autograd import gradcheck
 
+    _need_repeatable(s)
     leaves = s.copies()
 
     def call(*inputs: Tensor) -> Any:

@@ -245,6 +245,20 @@ def require_ops(name: str) -> None:
     _require_library(name, "ops")
 
 
+def load_ops(space: str) -> None:
+    """Load the installed plugin that provides a namespace of operators, if there is one.
+
+    Raises:
+        PluginError: if it fails.
+    """
+    plugin = next((p for p in plugins().values() if p.kind == "ops" and space in p.provides), None)
+    if plugin is None:
+        return
+    load(plugin)
+    if plugin.stage == "FAILED":
+        raise _C.PluginError(f"no operators '{space}::...': {plugin.explain()}") from plugin.cause
+
+
 def _require_library(name: str, kind: str) -> None:
     plugin = provider(name, kind)
     if plugin is None:

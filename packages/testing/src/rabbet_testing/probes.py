@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import importlib
 import os
 import shutil
 import signal
@@ -25,6 +26,7 @@ import rabbet
 from rabbet import _C, _plugins
 
 from .fake_host import finish, step
+from .judges.processes import MODULES
 
 # How core begins what it says of an exception that came out of a plugin's function.
 ESCAPED = "internal error"
@@ -392,6 +394,9 @@ def main(probe: str, *given: str) -> int:
     """Run one probe."""
     kind, name, library, module = given
     try:
+        for registering in filter(None, os.environ.get(MODULES, "").split(",")):
+            step(f"import {registering}")
+            importlib.import_module(registering)
         found = PROBES[probe](kind, name, library, module)
     except Exception as error:
         found = [f"{type(error).__name__}: {error}"]

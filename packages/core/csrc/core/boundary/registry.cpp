@@ -96,6 +96,8 @@ void place(Registry& r, const Registration& k) {
   Op* const op = named(r, k.op);
   Handler* const handler = find_handler(r, op, k);
   if (!handler) return;
+  // A kernel of the operator's own goes before that of its formula.
+  if (k.kind == Registration::kFormula && handler->fn && !(handler->flags & kFormulaFlag)) return;
   handler->self = k.self;
   handler->flags = k.flags | (k.kind == Registration::kFormula ? kFormulaFlag : 0);
   handler->dtype_mask = k.dtype_mask;
@@ -167,6 +169,7 @@ Registry::Registry() {
              op->name.c_str());
       }
       op->provider = "rabbet-core " RABBET_VERSION;
+      op->of_core = true;
       add_op(*this, std::move(op));
     }
   }

@@ -601,8 +601,12 @@ void fit_results(const Op& op, const Inferred& inferred, RbValue* rets, int32_t 
 // What an elementwise operator is made of gets its arguments as a kernel would: of the dtype that
 // the record says it computes in.
 void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
-  if (!foretells(op)) return run_decomp(op, args, nargs, rets, nrets);
   Inferred inferred;
+  if (!foretells(op)) {
+    if (op.dtype_rule == DTypeRule::kFloating)
+      infer(op, args, nargs, inferred);  // it refuses others
+    return run_decomp(op, args, nargs, rets, nrets);
+  }
   infer(op, args, nargs, inferred);
   const int compute = inferred.compute;
   if (op.info.kind != RB_KIND_ELEMENTWISE || !op.casts || compute < 0) {
@@ -619,8 +623,21 @@ void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, i
   fit_results(op, inferred, rets, nrets);
 }
 
+// What an operator is made of failed. A missing kernel says in which operator it was missed; those
+// of plugins are named in every error of their parts, with the place of their record.
+[[gnu::cold]] void name_composite(const Op& op) {
+  const bool core = op.of_core;
+  if (core && thread_state().error.code != RB_E_NOTIMPL) return;
+  add_error_frame("while running " + op.name + (core ? "" : " (" + op.file + ")"));
+}
+
 void run_parts(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {
-  run_promoted(op, args, nargs, rets, nrets);
+  try {
+    run_promoted(op, args, nargs, rets, nrets);
+  } catch (...) {
+    if (is_recorded()) name_composite(op);
+    throw;
+  }
   const char* provider = op.rules[kDecompRule].provider;
   if (op.rules[kDecompRule].fn)
     check_results(

@@ -601,7 +601,8 @@ void Emission::add(const Op& op, int argument, int32_t entry) {
 void Emission::add(const Op& op) {
   if (!may_have_body(op)) return;
   const Formula& f = compiled(op);
-  if (f.decomp >= 0) add(op, -1, f.decomp);
+  // A primitive has a kernel of its own in every backend that takes the text.
+  if (f.decomp >= 0 && !find_primitive(op.name)) add(op, -1, f.decomp);
   for (size_t i = 0; i < op.params.size(); ++i) {
     if (f.vjps[i] >= 0) add(op, static_cast<int>(i), f.vjps[i]);
   }

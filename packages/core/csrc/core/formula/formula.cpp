@@ -21,8 +21,7 @@ int expect_dtype(const Op& op, const Val& v) {
   const Described d = describe(v.v);
   if (d.known) return d.dtype;
   if (v.is_number()) return number_dtype(v.v);
-  fail(formula_error(op.name), "%s: %s: a dtype rule gave no dtype", op.file.c_str(),
-       op.name.c_str());
+  fail_formula(op.name, "a dtype rule gave no dtype");
 }
 
 void release_all(RbValue* values, int n) {
@@ -63,8 +62,7 @@ void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int
     rets[0] = take_tensor(result, op.name);
   } else {
     if (!result.is_list() || static_cast<int>(result.size()) != nrets)
-      fail(formula_error(op.name), "%s: the decomposition must give %d results", op.name.c_str(),
-           nrets);
+      fail_formula(op.name, "the decomposition must give " + std::to_string(nrets) + " results");
     for (int i = 0; i < nrets; ++i) {
       Val item = result.at(i);
       rets[i] = take_tensor(item, op.name);
@@ -146,16 +144,14 @@ int eval_shape(const Op& op, int ret, const RbValue* args, int nargs, int64_t* s
   const Formula& f = compiled(op);
   FormulaRun run(op, f, args, nargs);
   const Val list = run.run(f.shapes[ret]);
-  if (!list.is_list())
-    fail(formula_error(op.name), "%s: a formula expected a list", op.name.c_str());
+  if (!list.is_list()) fail_formula(op.name, "the shape formula must give a list of ints");
   const int ndim = static_cast<int>(list.size());
   if (ndim > kMaxDims) fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
   for (int i = 0; i < ndim; ++i) {
     const Val size = list.at(i);
     if (!size.is_integer()) {
-      fail(formula_error(op.name),
-           "%s: %s: the shape formula must give a list of ints, but entry %d is none",
-           op.file.c_str(), op.name.c_str(), i);
+      fail_formula(op.name, "the shape formula must give a list of ints, but entry " +
+                                std::to_string(i) + " is none");
     }
     shape[i] = size.v.v.i;
     if (shape[i] < 0) {

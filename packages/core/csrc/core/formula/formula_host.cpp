@@ -29,7 +29,7 @@ class Args {
 };
 
 const Val& as_list(const Val& x, const std::string& where) {
-  if (!x.is_list()) fail(formula_error(where), "%s: a formula expected a list", where.c_str());
+  if (!x.is_list()) fail_formula(where, "a formula expected a list");
   return x;
 }
 std::vector<int64_t> ints(const Val& x, const std::string& where) {
@@ -43,7 +43,7 @@ std::vector<int64_t> shape_of(const Val& x, const std::string& where) {
   const Described d = describe(x.v);
   if (d.known) return {d.shape, d.shape + d.ndim};
   if (x.is_number()) return {};
-  fail(formula_error(where), "%s: a formula expected a tensor", where.c_str());
+  fail_formula(where, "a formula expected a tensor");
 }
 
 int64_t wrap(int64_t dim, int64_t ndim, const std::string& where) {
@@ -492,7 +492,7 @@ Val arithmetic(Operator op, const Val& x, const Val& y, const std::string& where
     case Operator::kFloorDiv:
     case Operator::kMod: {
       if (!integers || y.v.v.i == 0)
-        fail(formula_error(where), "%s: // and %% need integers", where.c_str());
+        fail_formula(where, "// and % need integers, and no division by 0");
       if (y.v.v.i == -1) {  // the least int64 has no opposite
         return op == Operator::kMod ? Val::integer(0)
                                     : exact(Operator::kSub, Val::integer(0), x, where);
@@ -557,8 +557,8 @@ bool is_host_function(const char* name, bool dtype_rule) {
 Val run_host_function(const HostFunction& f, const Val* values, int count,
                       const std::string& where) {
   if (count < f.least || count > f.most) {
-    fail(formula_error(where), "%s: %s takes %d to %d arguments, got %d", where.c_str(), f.name,
-         f.least, f.most, count);
+    fail_formula(where, std::string(f.name) + " takes " + std::to_string(f.least) + " to " +
+                            std::to_string(f.most) + " arguments, got " + std::to_string(count));
   }
   return f.fn(Args(values, count), where);
 }
@@ -574,9 +574,7 @@ Val host_binary(Operator op, const Val& x, const Val& y, const std::string& wher
   if (!numbers && (op == Operator::kEq || op == Operator::kNe)) {
     return Val::boolean(equal(x, y) == (op == Operator::kEq));
   }
-  if (!numbers)
-    fail(formula_error(where), "%s: a formula computes with something that is no number",
-         where.c_str());
+  if (!numbers) fail_formula(where, "a formula computes with something that is no number");
   if (x.tag() == RB_COMPLEX || y.tag() == RB_COMPLEX) return complex_arithmetic(op, x, y, where);
   return arithmetic(op, x, y, where);
 }

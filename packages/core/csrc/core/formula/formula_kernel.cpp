@@ -138,6 +138,7 @@ std::unique_ptr<Op> derivative_op(const Op& op, int argument) {
   made->ret_names = op.ret_names;  // the formula calls the result by its name
   made->is_derivative = true;
   made->provider = op.provider;
+  made->of_core = op.of_core;
   made->shared_defs = op.shared_defs;
   made->numbers = op.takes_numbers();
   for (size_t i = 0; i < made->params.size(); ++i) {

@@ -17,10 +17,7 @@ namespace {
 constexpr int kMaxArguments = 32, kMaxResults = 8;
 }
 
-void FormulaRun::fail(const std::string& message) const {
-  rabbet::fail(formula_error(op_.name), "%s: %s: %s", op_.file.c_str(), op_.name.c_str(),
-               message.c_str());
-}
+void FormulaRun::fail(const std::string& message) const { fail_formula(op_.name, message); }
 
 Val FormulaRun::run(int32_t entry) {
   const Instruction* const code = f_.code.data();

@@ -9,6 +9,13 @@
 
 namespace rabbet {
 
+void fail_formula(const std::string& name, const std::string& message) {
+  const Op* op = find_op(name.c_str());
+  const bool of_core = op ? op->of_core : name.find("::") == std::string::npos;
+  fail(of_core ? RB_E_INTERNAL : RB_E_PLUGIN, "%s%s: %s", op ? (op->file + ": ").c_str() : "",
+       name.c_str(), message.c_str());
+}
+
 /// Memory of lists and complex numbers; counted, by one thread.
 struct Shared {
   int64_t count = 0;
@@ -180,8 +187,7 @@ bool truth(const RbValue& v, const Op& op) {
     case RB_OBJECT:
       return v.len != 0;
     default:
-      fail(formula_error(op.name), "%s: %s: a condition must be host data, not a tensor",
-           op.file.c_str(), op.name.c_str());
+      fail_formula(op.name, "a condition must be host data, not a tensor");
   }
 }
 
@@ -210,11 +216,11 @@ RbValue take_tensor(Val& x, const std::string& where) {
     const RbValue args[4] = {value_ints(nullptr, 0), x.v, value_none(), value_none()};
     return value_tensor(call1(full, args, 4).release_ownership());
   }
-  fail(formula_error(where), "%s: a formula gave no tensor", where.c_str());
+  fail_formula(where, "a formula gave no tensor");
 }
 
 RbValue take_tensors(const Val& x, const std::string& where) {
-  if (!x.is_list()) fail(formula_error(where), "%s: a formula expected a list", where.c_str());
+  if (!x.is_list()) fail_formula(where, "a formula expected a list");
   RbValue out = value_none();
   out.tag = RB_TENSORS;
   RbTensor** array = tensors_new(static_cast<uint32_t>(x.size()));

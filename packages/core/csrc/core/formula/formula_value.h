@@ -11,11 +11,9 @@ namespace rabbet {
 
 struct Shared;
 
-/// The code of an error in the formulas of an operator: those of plugins, whose names have a
-/// namespace, are their authors' errors.
-inline int32_t formula_error(const std::string& op) {
-  return op.find("::") == std::string::npos ? RB_E_INTERNAL : RB_E_PLUGIN;
-}
+/// Throw an error of an operator's formulas, with the place of its record. Those that core does not
+/// ship are their author's errors.
+[[noreturn]] void fail_formula(const std::string& op, const std::string& message);
 
 /// A value: an RbValue and what it keeps alive, a tensor or shared memory. Lists are RB_INTS,
 /// RB_TENSORS (as the boundary gives them) or, of any values, RB_OBJECT.

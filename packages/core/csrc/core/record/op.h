@@ -196,6 +196,7 @@ struct Op {
   Handler rules[kRuleSlots];   // rules that are functions (rule_functions.h)
   bool retired = false;        // taken back, or replaced by a newer definition
   std::string provider;        // who registered it: "rabbet-core 0.1.0"
+  bool of_core = false;        // its record is one of core's own
 
   /// Whether it is made of others, for layers too. The function of an opaque operator is none: it
   /// stands in for the kernels of all devices.

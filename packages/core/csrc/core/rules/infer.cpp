@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "formula/formula.h"
+#include "formula/formula_value.h"
 #include "rules/checks.h"
 #include "rules/core_shapes.h"
 #include "rules/memo.h"
@@ -134,7 +135,8 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
       run_shape_rule(op, args, nargs, out);
       return;
     case ShapeRule::kData:
-      fail(RB_E_INTERNAL, "%s: the shape depends on the data", op.name.c_str());
+      fail_formula(op.name,
+                   "the shape depends on the data: only a kernel that allocates can say it");
     case ShapeRule::kKernel:
       fail(RB_E_NOTIMPL,
            "%s: the record does not say what shape the result has, which a kernel that fills "
@@ -142,7 +144,7 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
            op.name.c_str());
     case ShapeRule::kSameAsFirst: {
       const RbTensor* x = first_tensor(op, args);
-      if (!x) fail(RB_E_INTERNAL, "%s: no tensor argument to take the shape from", op.name.c_str());
+      if (!x) fail_formula(op.name, "no tensor argument to take the shape from");
       first.ndim = x->ndim;
       std::copy(x->shape, x->shape + x->ndim, first.shape);
       break;

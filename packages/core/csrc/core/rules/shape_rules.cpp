@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "formula/formula_value.h"
 #include "rules/shape_helpers.h"
 #include "tensor/dtype.h"
 #include "tensor/promotion.h"
@@ -261,8 +262,7 @@ void run_shape_rule(const Op& op, const RbValue* args, int nargs, Inferred& out)
   for (const ShapeFunction& rule : layer_shape_functions()) {
     if (!std::strcmp(rule.name, name)) found = &rule;
   }
-  if (!found)
-    fail(RB_E_INTERNAL, "%s: %s: no shape function '%s'", op.file.c_str(), op.name.c_str(), name);
+  if (!found) fail_formula(op.name, std::string("no shape function '") + name + "'");
   __atomic_store_n(&const_cast<Op&>(op).rule, found, __ATOMIC_RELEASE);
   found->fn(op, args, nargs, out);
 }

@@ -46,6 +46,9 @@ int32_t set_error(int32_t code, const std::string& message) {
 
 void add_error_frame(const std::string& line) {
   ThreadState& state = thread_state();
+  const std::string& before = state.frames;
+  const size_t last = before.rfind('\n') == std::string::npos ? 0 : before.rfind('\n') + 1;
+  if (!before.empty() && before.compare(last, std::string::npos, line) == 0) return;
   if (!state.frames.empty()) state.frames += '\n';
   state.frames += line;
   state.error.frames = state.frames.c_str();
@@ -58,6 +61,16 @@ struct Recorded {  // thrown by rethrow: the record is already set
 }  // namespace
 
 void rethrow(int32_t code) { throw Recorded{code}; }
+
+bool is_recorded() noexcept {
+  try {
+    throw;
+  } catch (const Recorded&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
 
 int32_t store_current_exception() noexcept {
   try {

@@ -19,6 +19,9 @@ struct Error {
 int32_t set_error(int32_t code, const std::string& message);
 /// Append a "while running ..." line to the thread's record.
 void add_error_frame(const std::string& line);
+/// Whether the exception in flight is one that `rethrow` threw: the thread's record holds its
+/// error. Ask in a `catch (...)` block only.
+bool is_recorded() noexcept;
 /// Rethrow the thread's record after a call returned `code` != RB_OK (the record stays in place).
 [[noreturn]] void rethrow(int32_t code);
 inline void check(int32_t code) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,14 @@ from rabbet import _C, _plugins
 
 LEVELS = ("L0", "L1", "L2", "L3", "L4")
 KINDS = {"device": "backend", "layer": "transform", "ops": "ops"}  # as manifests call them
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module of another wheel is there; it is not imported."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
 
 
 class SubjectError(Exception):
@@ -26,6 +35,7 @@ class Subject:
         wheel, version: of the wheel; `library`: the path of its shared library, "" where there is none.
         manifest: the parsed `rabbet_plugin.toml`, {} where there is none.
         module: the import name of its package, or "".
+        registering: modules that registered operators of the namespace where no plugin provides it.
     """
 
     name: str
@@ -35,6 +45,7 @@ class Subject:
     library: str = ""
     manifest: dict[str, Any] = field(default_factory=dict)
     module: str = ""
+    registering: tuple[str, ...] = ()
     _params: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def params(self, level: str) -> dict[str, Any]:
@@ -119,7 +130,16 @@ def find_ops(name: str) -> Subject:
         raise SubjectError(
             f"the plugin for '{name}' is loaded, but registers no operator '{operators}...'"
         )
-    return _subject(name, "ops", _C.op_info(records[0])["provider"])
+    found = _subject(name, "ops", _C.op_info(records[0])["provider"])
+    if plugin is None:
+        found.registering = tuple(sorted(set(map(_registering, records)) - {"", "__main__"}))
+    return found
+
+
+def _registering(record: str) -> str:
+    """The module that registered a record from Python, "" for those of libraries."""
+    module, _, place = _C.op_info(record)["provider"].partition(" (")
+    return module if place else ""
 
 
 def _activate(plugin: Any) -> None:

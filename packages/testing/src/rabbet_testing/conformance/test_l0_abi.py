@@ -8,7 +8,7 @@ import rabbet
 from rabbet_testing.conformance.subject import Subject
 from rabbet_testing.judges import library as symbols
 from rabbet_testing.judges import packs
-from rabbet_testing.judges.processes import run_module
+from rabbet_testing.judges.processes import MODULES, run_module
 from rabbet_testing.judges.reasons import Reason, skip, tagged
 
 
@@ -28,6 +28,7 @@ def judge(findings: list[str]) -> None:
 
 def probe(name: str, plugin: Subject, path: str = "", **environment: str) -> list[str]:
     """The findings of one of rabbet_testing.probes."""
+    environment[MODULES] = ",".join(plugin.registering)
     return run_module("probes", name, plugin.kind, plugin.name, path, plugin.module, **environment)[
         0
     ]

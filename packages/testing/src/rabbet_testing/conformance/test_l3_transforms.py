@@ -1,11 +1,11 @@
 """L3: derivatives, batching, mixed precision and their nests, over every operator on the device."""
 
 import warnings
-from importlib.util import find_spec
 
 import pytest
 
 from rabbet_testing.cases import differentiable_ops, op_names
+from rabbet_testing.conformance.subject import is_installed
 from rabbet_testing.judges import batching, gradients, nests, policies
 from rabbet_testing.judges.reasons import Reason
 from rabbet_testing.judges.reference import meaningful
@@ -44,7 +44,7 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture(autouse=True)
 def wheels(request, report):
     for module in getattr(request.function, "modules", ()):
-        if find_spec(f"rabbet.{module}") is None:
+        if not is_installed(f"rabbet.{module}"):
             report.not_implemented(
                 f"it needs another wheel: pip install {WHEELS[module]}", Reason.NO_WHEEL
             )

@@ -1,12 +1,11 @@
 """A layer: every operator with it on and off, errors, nests, threads, and what it costs where it is off."""
 
-from importlib.util import find_spec
-
 import pytest
 import rabbet
 from rabbet import library
 
 from rabbet_testing.cases import op_names
+from rabbet_testing.conformance.subject import is_installed
 from rabbet_testing.judges import layers
 from rabbet_testing.judges.reasons import Reason
 
@@ -52,7 +51,7 @@ def test_errors_pass_through(op, through):
 
 
 def test_nests_with_grad_and_vmap(op, through, report):
-    if find_spec("rabbet.func") is None or find_spec("rabbet.autograd") is None:
+    if not (is_installed("rabbet.func") and is_installed("rabbet.autograd")):
         report.not_implemented(
             "it needs other wheels: pip install rabbet-autograd rabbet-vmap", Reason.NO_WHEEL
         )

@@ -1,11 +1,9 @@
 """The composite tensors of a layer: operators, derivatives, copies, writes, readers, threads, and what files may hold."""
 
-from importlib.util import find_spec
-
 import pytest
 
 from rabbet_testing.cases import op_names
-from rabbet_testing.conformance.subject import Subject
+from rabbet_testing.conformance.subject import Subject, is_installed
 from rabbet_testing.judges import composites, layers
 from rabbet_testing.judges.processes import run_module
 from rabbet_testing.judges.reasons import Reason
@@ -34,7 +32,7 @@ def test_wrong_shapes_are_refused(op, through):
 
 
 def test_derivatives_and_batches(op, through, report):
-    if find_spec("rabbet.func") is None or find_spec("rabbet.autograd") is None:
+    if not (is_installed("rabbet.func") and is_installed("rabbet.autograd")):
         report.not_implemented(
             "it needs other wheels: pip install rabbet-autograd rabbet-vmap", Reason.NO_WHEEL
         )

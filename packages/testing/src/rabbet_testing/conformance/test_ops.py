@@ -1,11 +1,10 @@
 """A pack of operators: for each of them what rabbet.library.opcheck judges, over calls that fit its schema."""
 
-from importlib.util import find_spec
-
 import pytest
 from rabbet import _C
 
 from rabbet_testing.conformance.plugin import subject_of
+from rabbet_testing.conformance.subject import is_installed
 from rabbet_testing.judges import packs
 from rabbet_testing.judges.reasons import Reason
 from rabbet_testing.judges.reference import Judgement
@@ -44,7 +43,7 @@ def chosen(op, dtypes, given, report):
 
 
 def needs(wheel, module, report):
-    if find_spec(module) is None:
+    if not is_installed(module):
         report.not_implemented(f"it needs another wheel: pip install {wheel}", Reason.NO_WHEEL)
 
 

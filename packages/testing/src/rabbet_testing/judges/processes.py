@@ -10,6 +10,8 @@ import sys
 from typing import Any
 
 SECONDS = 300
+# The environment variable with the modules, commas between them, that register what is judged.
+MODULES = "RABBET_TESTING_MODULES"
 
 
 def run_module(
