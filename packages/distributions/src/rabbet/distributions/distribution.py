@@ -34,12 +34,12 @@ class Distribution:
 
     def __init__(
         self,
-        batch_shape: Any = Size(),
-        event_shape: Any = Size(),
+        batch_shape: Any = (),
+        event_shape: Any = (),
         validate_args: bool | None = None,
     ) -> None:
-        self._batch_shape = batch_shape
-        self._event_shape = event_shape
+        self._batch_shape = Size(batch_shape)
+        self._event_shape = Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
         if self._validate_args:
@@ -130,12 +130,12 @@ class Distribution:
         """The standard deviation."""
         return self.variance.sqrt()
 
-    def sample(self, sample_shape: Any = Size()) -> Tensor:
+    def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draw `sample_shape` values of each distribution, without gradients."""
         with rabbet.no_grad():
             return self.rsample(sample_shape)
 
-    def rsample(self, sample_shape: Any = Size()) -> Tensor:
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Draw `sample_shape` values of each distribution, differentiable by the parameters."""
         raise NotImplementedError
 
@@ -172,9 +172,13 @@ class Distribution:
         """exp(entropy)."""
         return self.entropy().exp()
 
-    def _extended_shape(self, sample_shape: Any = Size()) -> Size:
+    def _extended_shape(self, sample_shape: Any = ()) -> Size:
         """The shape of `sample(sample_shape)`."""
         return Size(sample_shape) + self._batch_shape + self._event_shape
+
+    def _check(self, value: Any) -> None:
+        if self._validate_args:
+            self._validate_sample(value)
 
     def _validate_sample(self, value: Any) -> None:
         """Raise ValueError unless `value` fits the shape and lies in the support."""
@@ -219,6 +223,8 @@ class Distribution:
         return self.__new__(type(self))
 
     def __repr__(self) -> str:
-        given = {name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__}
+        given = {
+            name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__
+        }
         texts = [f"{name}: {v if v.numel() == 1 else v.size()}" for name, v in given.items()]
         return f"{self.__class__.__name__}({', '.join(texts)})"

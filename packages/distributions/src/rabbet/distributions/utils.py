@@ -60,6 +60,12 @@ def uniform_open(shape: Size, like: Tensor) -> Tensor:
     return u.clamp(min=rabbet.finfo(like.dtype).tiny)
 
 
+def multigammaln(a: Tensor, p: int) -> Tensor:
+    """The logarithm of the multivariate gamma function of dimension p."""
+    halves = 0.5 * rabbet.arange(p, dtype=a.dtype, device=a.device)
+    return p * (p - 1) / 4 * math.log(math.pi) + (a.unsqueeze(-1) - halves).lgamma().sum(-1)
+
+
 def _sum_rightmost(value: Tensor, dim: int) -> Tensor:
     """The sum over the last `dim` dimensions."""
     return value if dim == 0 else value.reshape(value.shape[:-dim] + (-1,)).sum(-1)
