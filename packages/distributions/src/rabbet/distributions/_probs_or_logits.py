@@ -46,7 +46,7 @@ class ProbsOrLogits(Distribution):
     @property
     def _param(self) -> Tensor:
         """The one that was given."""
-        return self.__dict__["probs"] if "probs" in self.__dict__ else self.logits
+        return getattr(self, "probs" if "probs" in self.__dict__ else "logits")
 
     @property
     def param_shape(self) -> Size:

@@ -6,10 +6,9 @@ from typing import Any
 import rabbet
 from rabbet import Size, Tensor
 from rabbet.autograd import Function
+from rabbet.autograd.function import once_differentiable
 
-_SERIES_TERMS = 180
-_FRACTION_TERMS = 120
-_LARGE = 400.0
+from ._incomplete_gamma import quantile_slope
 
 
 class _StandardLogGamma(Function):
@@ -22,15 +21,15 @@ class _StandardLogGamma(Function):
         return log_x.to(alpha.dtype)
 
     @staticmethod
-    @rabbet.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         alpha, log_x = ctx.saved_tensors
-        return grad * _quantile_slope(alpha.double(), log_x).to(grad.dtype)
+        return grad * quantile_slope(alpha.double(), log_x).to(grad.dtype)
 
 
 def log_gamma_draws(alpha: Tensor) -> Tensor:
     """log(x) for x of Gamma(alpha, 1): no underflow for small alpha."""
-    return _StandardLogGamma.apply(alpha)  # type: ignore[no-any-return]
+    return _StandardLogGamma.apply(alpha)
 
 
 def gamma_draws(alpha: Tensor) -> Tensor:
@@ -59,56 +58,6 @@ def _log_gamma_draws(alpha: Tensor) -> Tensor:
         accepted = accepted | fits
     boost = (-rabbet.rand_like(d)).log1p() / alpha
     return (d * cube).log() + rabbet.where(boosted, boost, 0.0)
-
-
-def _quantile_slope(alpha: Tensor, log_x: Tensor) -> Tensor:
-    """d log(x) / d alpha at constant P(alpha, x): minus the derivative of P by alpha over the density, over x."""
-    x = log_x.exp()
-    large = alpha > _LARGE
-    a = rabbet.where(large, 1.0, alpha)
-    left = x <= a + 1
-    slope = rabbet.where(
-        left,
-        _slope_left(a, rabbet.where(left, log_x, 0.0), rabbet.where(left, x, 1.0)),
-        _slope_right(a, rabbet.where(left | large, a + 2, x)),
-    )
-    big = rabbet.where(large, alpha, _LARGE)
-    return rabbet.where(large, _slope_large(big, rabbet.where(large, x, _LARGE)), slope)
-
-
-def _slope_left(a: Tensor, log_x: Tensor, x: Tensor) -> Tensor:
-    """By the power series of P: P / (x * density) is the sum of c_n = x^n / (a * ... * (a + n))."""
-    term, psi = 1 / a, (a + 1).digamma()
-    slope = term * (psi - log_x)
-    for n in range(1, _SERIES_TERMS):
-        term = term * x / (a + n)
-        psi = psi + 1 / (a + n)
-        slope = slope + term * (psi - log_x)
-    return slope
-
-
-def _slope_right(a: Tensor, x: Tensor) -> Tensor:
-    """By Legendre's continued fraction of Q = 1 - P, from its end, with the derivative of each step."""
-    fraction = x + (2 * _FRACTION_TERMS + 1) - a
-    slope = -rabbet.ones_like(x)
-    for n in range(_FRACTION_TERMS, 0, -1):
-        numerator = n * (n - a)
-        slope = -1 + (n + numerator * slope / fraction) / fraction
-        fraction = x + (2 * n - 1) - a - numerator / fraction
-    return (x.log() - a.digamma() - slope / fraction) / fraction
-
-
-def _slope_large(a: Tensor, x: Tensor) -> Tensor:
-    """By the quantile's expansion in the normal quantile z (Goldberg and Levine 1946), solved for z first."""
-    root = a.sqrt()
-    first = z = (x - a) / root
-    for _ in range(6):
-        square = (z * z - 1) / 3
-        cubic = (z**3 - 7 * z) / 36
-        quartic = (3 * z**4 + 7 * z * z - 16) / 810
-        z = first - (square - (quartic / root - cubic) / root) / root
-    slope = 1 + z / (2 * root) - (z**3 - 7 * z) / (72 * a * root)
-    return (slope + (3 * z**4 + 7 * z * z - 16) / (810 * a * a)) / x
 
 
 def _by_inversion(probability: Tensor, ratio: Any, steps: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ class Bernoulli(ProbsOrLogits, ExponentialFamily):
 
     @property
     def mean(self) -> Tensor:
-        return self.probs  # type: ignore[no-any-return]
+        return self.probs
 
     @property
     def mode(self) -> Tensor:
@@ -36,7 +36,7 @@ class Bernoulli(ProbsOrLogits, ExponentialFamily):
 
     @property
     def variance(self) -> Tensor:
-        return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+        return self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with rabbet.no_grad():

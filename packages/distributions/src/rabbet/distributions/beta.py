@@ -39,12 +39,12 @@ class Beta(ExponentialFamily):
     @property
     def concentration1(self) -> Tensor:
         """a: large ones draw to 1."""
-        return self._dirichlet.concentration[..., 0]  # type: ignore[no-any-return]
+        return self._dirichlet.concentration[..., 0]
 
     @property
     def concentration0(self) -> Tensor:
         """b: large ones draw to 0."""
-        return self._dirichlet.concentration[..., 1]  # type: ignore[no-any-return]
+        return self._dirichlet.concentration[..., 1]
 
     @property
     def mean(self) -> Tensor:

@@ -45,7 +45,7 @@ class Categorical(ProbsOrLogits):
 
     @property
     def mode(self) -> Tensor:
-        return self.probs.argmax(-1)  # type: ignore[no-any-return]
+        return self.probs.argmax(-1)
 
     @property
     def variance(self) -> Tensor:
@@ -62,11 +62,11 @@ class Categorical(ProbsOrLogits):
         index = value.long().unsqueeze(-1)
         shape = rabbet.broadcast_shapes(index.shape[:-1], self.logits.shape[:-1])
         logits = self.logits.expand(shape + (self._num_events,))
-        return logits.gather(-1, index.expand(shape + (1,))).squeeze(-1)  # type: ignore[no-any-return]
+        return logits.gather(-1, index.expand(shape + (1,))).squeeze(-1)
 
     def entropy(self) -> Tensor:
         lowest = rabbet.finfo(self.logits.dtype).min
-        return -(self.logits.clamp(min=lowest) * self.probs).sum(-1)  # type: ignore[no-any-return]
+        return -(self.logits.clamp(min=lowest) * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = rabbet.arange(self._num_events, dtype=rabbet.long, device=self._param.device)

@@ -6,6 +6,7 @@ import rabbet
 from rabbet import Tensor
 
 from . import constraints
+from ._incomplete_gamma import gammainc
 from ._sampling import gamma_draws
 from .exp_family import ExponentialFamily
 from .utils import broadcast_all, shape_of
@@ -48,6 +49,10 @@ class Gamma(ExponentialFamily):
         self._check(value)
         a, rate = self.concentration, self.rate
         return rabbet.xlogy(a, rate) + rabbet.xlogy(a - 1, value) - rate * value - a.lgamma()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._check(value)
+        return gammainc(self.concentration, self.rate * value)
 
     def entropy(self) -> Tensor:
         a = self.concentration

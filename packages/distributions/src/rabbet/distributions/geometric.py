@@ -34,7 +34,7 @@ class Geometric(ProbsOrLogits):
 
     @property
     def mean(self) -> Tensor:
-        return 1 / self.probs - 1  # type: ignore[no-any-return]
+        return 1 / self.probs - 1
 
     @property
     def mode(self) -> Tensor:
@@ -42,7 +42,7 @@ class Geometric(ProbsOrLogits):
 
     @property
     def variance(self) -> Tensor:
-        return (1 / self.probs - 1) / self.probs  # type: ignore[no-any-return]
+        return (1 / self.probs - 1) / self.probs
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with rabbet.no_grad():

@@ -33,7 +33,7 @@ class HalfCauchy(TransformedDistribution):
     @property
     def scale(self) -> Tensor:
         """The scale of x."""
-        return self.base_dist.scale  # type: ignore[no-any-return]
+        return self.base_dist.scale
 
     @property
     def mean(self) -> Tensor:
@@ -47,7 +47,7 @@ class HalfCauchy(TransformedDistribution):
 
     @property
     def variance(self) -> Tensor:
-        return self.base_dist.variance  # type: ignore[no-any-return]
+        return self.base_dist.variance
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)
@@ -59,7 +59,7 @@ class HalfCauchy(TransformedDistribution):
         return 2 * self.base_dist.cdf(value) - 1
 
     def icdf(self, prob: Tensor) -> Tensor:
-        return self.base_dist.icdf((prob + 1) / 2)  # type: ignore[no-any-return]
+        return self.base_dist.icdf((prob + 1) / 2)
 
     def entropy(self) -> Tensor:
-        return self.base_dist.entropy() - math.log(2)  # type: ignore[no-any-return]
+        return self.base_dist.entropy() - math.log(2)

@@ -30,12 +30,12 @@ class LogNormal(TransformedDistribution):
     @property
     def loc(self) -> Tensor:
         """Mean of the logarithm."""
-        return self.base_dist.loc  # type: ignore[no-any-return]
+        return self.base_dist.loc
 
     @property
     def scale(self) -> Tensor:
         """Standard deviation of the logarithm."""
-        return self.base_dist.scale  # type: ignore[no-any-return]
+        return self.base_dist.scale
 
     @property
     def mean(self) -> Tensor:

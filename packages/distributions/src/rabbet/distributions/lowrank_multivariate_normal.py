@@ -71,11 +71,11 @@ class LowRankMultivariateNormal(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def mode(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @lazy_property
     def variance(self) -> Any:  # type: ignore[override]
@@ -93,7 +93,7 @@ class LowRankMultivariateNormal(Distribution):
 
     def _covariance(self) -> Tensor:
         factor, diagonal = self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag
-        return factor @ factor.mT + identity_of(diagonal)  # type: ignore[no-any-return]
+        return factor @ factor.mT + identity_of(diagonal)
 
     @lazy_property
     def covariance_matrix(self) -> Any:
@@ -113,12 +113,12 @@ class LowRankMultivariateNormal(Distribution):
         options = {"dtype": self.loc.dtype, "device": self.loc.device}
         few = _standard_normal(shape[:-1] + factor.shape[-1:], **options).unsqueeze(-1)
         noise = _standard_normal(shape, **options)
-        return self.loc + (factor @ few).squeeze(-1) + diagonal.sqrt() * noise  # type: ignore[no-any-return]
+        return self.loc + (factor @ few).squeeze(-1) + diagonal.sqrt() * noise
 
     def _log_determinant(self) -> Tensor:
         """log(det(covariance))."""
         small = 2 * log_determinant(self._capacitance_tril)
-        return small + self._unbroadcasted_cov_diag.log().sum(-1)  # type: ignore[no-any-return]
+        return small + self._unbroadcasted_cov_diag.log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)

@@ -34,7 +34,7 @@ class MixtureSameFamily(Distribution):
             )
         if not isinstance(component_distribution, Distribution):
             raise ValueError(
-                "The Component distribution need to be an "
+                "The Component distribution needs to be an "
                 "instance of torch.distributions.Distribution"
             )
         mixtures = mixture_distribution.batch_shape
@@ -77,7 +77,7 @@ class MixtureSameFamily(Distribution):
     @property
     def mixture_distribution(self) -> Categorical:
         """What chooses."""
-        return self._mixture_distribution  # type: ignore[no-any-return]
+        return self._mixture_distribution
 
     @property
     def component_distribution(self) -> Any:
@@ -92,7 +92,7 @@ class MixtureSameFamily(Distribution):
         """The mean over the components."""
         weights = self.mixture_distribution.probs
         weights = weights.reshape(weights.shape + (1,) * self._event_ndims)
-        return (weights * value).sum(self._component_dim)  # type: ignore[no-any-return]
+        return (weights * value).sum(self._component_dim)
 
     @property
     def mean(self) -> Tensor:
@@ -121,7 +121,7 @@ class MixtureSameFamily(Distribution):
             batch_shape = Size(sample_shape) + self._batch_shape
             index = chosen.expand(batch_shape).reshape(batch_shape + ones)
             index = index.expand(batch_shape + (1,) + self._event_shape)
-            return draws.gather(len(batch_shape), index).squeeze(len(batch_shape))  # type: ignore[no-any-return]
+            return draws.gather(len(batch_shape), index).squeeze(len(batch_shape))
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}(\n  {self.mixture_distribution},\n  {self.component_distribution})"

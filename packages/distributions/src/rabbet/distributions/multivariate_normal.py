@@ -93,11 +93,11 @@ class MultivariateNormal(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def mode(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def variance(self) -> Tensor:
@@ -107,7 +107,7 @@ class MultivariateNormal(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         noise = _standard_normal(shape, self.loc.dtype, self.loc.device).unsqueeze(-1)
-        return self.loc + (self._unbroadcasted_scale_tril @ noise).squeeze(-1)  # type: ignore[no-any-return]
+        return self.loc + (self._unbroadcasted_scale_tril @ noise).squeeze(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)

@@ -33,12 +33,12 @@ class _OfCategorical(Distribution):
     @property
     def probs(self) -> Tensor:
         """Probabilities of the classes."""
-        return self._categorical.probs  # type: ignore[no-any-return]
+        return self._categorical.probs
 
     @property
     def logits(self) -> Tensor:
         """Their logarithms."""
-        return self._categorical.logits  # type: ignore[no-any-return]
+        return self._categorical.logits
 
     @property
     def param_shape(self) -> Size:

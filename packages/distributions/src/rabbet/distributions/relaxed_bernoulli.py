@@ -40,7 +40,7 @@ class LogitRelaxedBernoulli(ProbsOrLogits):
         p = clamp_probs(self.probs.expand(shape))
         u = clamp_probs(rabbet.rand(shape, dtype=p.dtype, device=p.device))
         odds = u.log() - (-u).log1p() + p.log() - (-p).log1p()
-        return odds / self.temperature  # type: ignore[no-any-return]
+        return odds / self.temperature
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)
@@ -78,9 +78,9 @@ class RelaxedBernoulli(TransformedDistribution):
     @property
     def logits(self) -> Tensor:
         """Log odds."""
-        return self.base_dist.logits  # type: ignore[no-any-return]
+        return self.base_dist.logits
 
     @property
     def probs(self) -> Tensor:
         """Probabilities."""
-        return self.base_dist.probs  # type: ignore[no-any-return]
+        return self.base_dist.probs

@@ -45,7 +45,7 @@ class ExpRelaxedCategorical(_OfCategorical):
         u = rabbet.rand(shape, dtype=self.logits.dtype, device=self.logits.device)
         gumbels = -(-clamp_probs(u).log()).log()
         scores = (self.logits + gumbels) / self.temperature
-        return scores - scores.logsumexp(-1, keepdim=True)  # type: ignore[no-any-return]
+        return scores - scores.logsumexp(-1, keepdim=True)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)
@@ -86,9 +86,9 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     @property
     def logits(self) -> Tensor:
         """Logarithms of the probabilities."""
-        return self.base_dist.logits  # type: ignore[no-any-return]
+        return self.base_dist.logits
 
     @property
     def probs(self) -> Tensor:
         """Probabilities."""
-        return self.base_dist.probs  # type: ignore[no-any-return]
+        return self.base_dist.probs
