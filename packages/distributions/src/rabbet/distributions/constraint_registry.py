@@ -5,10 +5,11 @@ points to one, for optimizers.
 """
 
 from collections.abc import Callable
-from numbers import Number
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from . import constraints, transforms
+
+_F = TypeVar("_F", bound=Callable[[Any], Any])
 
 __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
@@ -20,7 +21,13 @@ class ConstraintRegistry:
         self._registry: dict[type, Callable[[Any], Any]] = {}
         super().__init__()
 
-    def register(self, constraint: Any, factory: Callable[[Any], Any] | None = None) -> Any:
+    @overload
+    def register(self, constraint: Any) -> Callable[[_F], _F]: ...
+
+    @overload
+    def register(self, constraint: Any, factory: _F) -> _F: ...
+
+    def register(self, constraint: Any, factory: Any = None) -> Any:
         """Set the factory of a constraint's class; a decorator without `factory`.
 
         Raises:
@@ -85,7 +92,7 @@ def _to_less_than(constraint: Any) -> Any:
 @_register(constraints.interval, constraints.half_open_interval)
 def _to_interval(constraint: Any) -> Any:
     low, high = constraint.lower_bound, constraint.upper_bound
-    if isinstance(low, Number) and low == 0 and isinstance(high, Number) and high == 1:
+    if all(isinstance(bound, (int, float)) for bound in (low, high)) and (low, high) == (0, 1):
         return transforms.SigmoidTransform()
     scale = transforms.AffineTransform(low, high - low)
     return transforms.ComposeTransform([transforms.SigmoidTransform(), scale])

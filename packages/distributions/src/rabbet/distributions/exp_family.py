@@ -1,5 +1,7 @@
 """Exponential families."""
 
+from typing import Any
+
 import rabbet
 from rabbet import Tensor
 
@@ -35,7 +37,7 @@ class ExponentialFamily(Distribution):
         params = [p.detach().requires_grad_() for p in self._natural_params]
         with rabbet.enable_grad():
             log_normalizer = self._log_normalizer(*params)
-            gradients = rabbet.autograd.grad(log_normalizer.sum(), params, create_graph=True)
+            gradients: Any = rabbet.autograd.grad(log_normalizer.sum(), params, create_graph=True)
             result = result + log_normalizer
             for param, gradient in zip(params, gradients, strict=True):
                 term = param * gradient

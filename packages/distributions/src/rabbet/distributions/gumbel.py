@@ -25,7 +25,8 @@ class Gumbel(TransformedDistribution):
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
         info = rabbet.finfo(self.loc.dtype)
-        low, high = info.tiny, 1 - info.eps
+        low: Any = info.tiny
+        high: Any = 1 - info.eps
         if not (isinstance(loc, Number) and isinstance(scale, Number)):
             low, high = rabbet.full_like(self.loc, low), rabbet.full_like(self.loc, high)
         base = Uniform(low, high, validate_args=validate_args)

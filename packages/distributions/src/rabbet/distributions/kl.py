@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from functools import total_ordering
-from typing import Any
+from typing import Any, TypeVar
 
 import rabbet
 from rabbet import Tensor
@@ -41,11 +41,12 @@ from .utils import _sum_rightmost, euler_constant
 
 __all__ = ["register_kl", "kl_divergence"]
 
+_F = TypeVar("_F", bound=Callable[..., Tensor])
 _KL_REGISTRY: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
 _KL_MEMOIZE: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
 
 
-def register_kl(type_p: Any, type_q: Any) -> Any:
+def register_kl(type_p: Any, type_q: Any) -> Callable[[_F], _F]:
     """Decorator: the divergence of distributions of these types and, if nothing fits better, of their subclasses.
 
     Raises:
@@ -55,7 +56,7 @@ def register_kl(type_p: Any, type_q: Any) -> Any:
         if not (isinstance(given, type) and issubclass(given, Distribution)):
             raise TypeError(f"Expected {name} to be a Distribution subclass but got {given}")
 
-    def add(function: Any) -> Any:
+    def add(function: _F) -> _F:
         _KL_REGISTRY[type_p, type_q] = function
         _KL_MEMOIZE.clear()
         return function
@@ -67,8 +68,8 @@ def register_kl(type_p: Any, type_q: Any) -> Any:
 class _Match:
     """Types in the order of how special they are."""
 
-    def __init__(self, *types: type) -> None:
-        self.types = types
+    def __init__(self, first: type, second: type) -> None:
+        self.types = (first, second)
 
     def __eq__(self, other: Any) -> bool:
         return bool(self.types == other.types)
@@ -92,7 +93,8 @@ def _dispatch_kl(type_p: type, type_q: type) -> Callable[[Any, Any], Tensor]:
             f"No KL(p || q) is implemented for p type {type_p.__name__} and q type {type_q.__name__}"
         )
     left = min(_Match(*pair) for pair in matches).types
-    right = min(_Match(*pair[::-1]) for pair in matches).types[::-1]
+    second, first = min(_Match(q, p) for p, q in matches).types
+    right = (first, second)
     if _KL_REGISTRY[left] is not _KL_REGISTRY[right]:
         warnings.warn(
             f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "

@@ -42,7 +42,7 @@ class Laplace(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        options = {"dtype": self.loc.dtype, "device": self.loc.device}
+        options: dict[str, Any] = {"dtype": self.loc.dtype, "device": self.loc.device}
         sign = 2 * rabbet.randint(0, 2, shape, **options) - 1
         return self.loc + self.scale * sign * rabbet.empty(shape, **options).exponential_()
 

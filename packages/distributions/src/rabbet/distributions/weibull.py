@@ -7,10 +7,9 @@ from rabbet import Tensor
 
 from . import constraints
 from .exponential import Exponential
-from .gumbel import euler_constant
 from .transformed_distribution import TransformedDistribution
 from .transforms import AffineTransform, PowerTransform
-from .utils import broadcast_all
+from .utils import broadcast_all, euler_constant
 
 __all__ = ["Weibull"]
 
