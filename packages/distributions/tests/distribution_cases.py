@@ -24,7 +24,7 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
     "Pareto": lambda D, t: D.Pareto(t([0.5, 2.0]), t([3.5, 2.5])),
     "Kumaraswamy": lambda D, t: D.Kumaraswamy(t([0.5, 2.0]), t([1.5, 2.5])),
     "GeneralizedPareto": lambda D, t: D.GeneralizedPareto(
-        t([0.5, 1.0, 0.0]), t([1.5, 2.5, 1.0]), t([0.2, -0.3, 0.0])
+        t([0.5, 1.0]), t([1.5, 2.5]), t([0.2, -0.3])
     ),
     "Bernoulli": lambda D, t: D.Bernoulli(t([0.3, 0.8])),
     "Bernoulli of logits": lambda D, t: D.Bernoulli(logits=t([0.3, -1.8])),

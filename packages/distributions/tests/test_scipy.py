@@ -29,7 +29,7 @@ REFERENCES = {
     "Gumbel": [S.gumbel_r(0.5, 1), S.gumbel_r(-1, 2)],
     "Weibull": [S.weibull_min(1.5, scale=0.5), S.weibull_min(2.5, scale=2)],
     "Pareto": [S.pareto(3.5, scale=0.5), S.pareto(2.5, scale=2)],
-    "GeneralizedPareto": [S.genpareto(0.2, 0.5, 1.5), S.genpareto(-0.3, 1, 2.5), S.genpareto(0)],
+    "GeneralizedPareto": [S.genpareto(0.2, 0.5, 1.5), S.genpareto(-0.3, 1, 2.5)],
     "Gamma": [S.gamma(0.5), S.gamma(4, scale=0.5)],
     "Chi2": [S.chi2(1.5), S.chi2(4)],
     "InverseGamma": [S.invgamma(3.5), S.invgamma(4, scale=2)],
@@ -248,6 +248,16 @@ def test_densities_integrate_to_one(name):
     shape = (-1,) + (1,) * len(distribution.batch_shape)
     density = distribution.log_prob(rabbet.from_numpy(t.reshape(shape))).exp().numpy()
     np.testing.assert_allclose(np.trapezoid(density, t, axis=0), 1, rtol=2e-4)
+
+
+def test_a_generalized_pareto_distribution_of_concentration_0_is_exponential():
+    one, other = D.GeneralizedPareto(ours([0.5]), ours([2.0]), 0.0), S.expon(0.5, 2)
+    x = np.array([0.7, 1.5, 9.0])
+    close(one.log_prob(rabbet.from_numpy(x)), other.logpdf(x))
+    close(one.cdf(rabbet.from_numpy(x)), other.cdf(x))
+    close(one.icdf(rabbet.from_numpy(other.cdf(x))), x)
+    close(one.entropy(), [other.entropy()])
+    assert D.GeneralizedPareto(0.0, 1.0, 1.5).mean.isnan()
 
 
 def test_default_dtype_and_shapes_of_draws():

@@ -67,6 +67,6 @@ class Gamma(ExponentialFamily):
 
 
 def _kept_positive(value: Tensor) -> Tensor:
-    """`value` with its data raised to the smallest normal number: no zero, and the gradient as it was."""
-    value.detach().clamp_(min=rabbet.finfo(value.dtype).tiny)
-    return value
+    """`value` raised to at least the smallest normal number: no zero, and the gradient as it was."""
+    data = value.detach()
+    return value + (data.clamp(min=rabbet.finfo(value.dtype).tiny) - data)
