@@ -96,7 +96,17 @@ SUBSETS = {
     "core+cpu+autocast": (["core", "backend_cpu", "autocast"], AMP),
     "core+cpu+vmap": (["core", "backend_cpu", "vmap"], VMAP),
     "all": (
-        ["core", "backend_cpu", "autograd", "autocast", "vmap", "nn", "optim", "distributions", "testing"],
+        [
+            "core",
+            "backend_cpu",
+            "autograd",
+            "autocast",
+            "vmap",
+            "nn",
+            "optim",
+            "distributions",
+            "testing",
+        ],
         ALL + AMP + DISTRIBUTIONS,
     ),
 }
