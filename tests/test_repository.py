@@ -17,6 +17,7 @@ DESIGNED = {  # what a package may depend on, of ours (the design's table of pac
     "rabbet-vmap": {"rabbet-core", "rabbet-autograd"},
     "rabbet-nn": {"rabbet-core", "rabbet-autograd"},
     "rabbet-optim": {"rabbet-core", "rabbet-autograd"},
+    "rabbet-distributions": {"rabbet-core", "rabbet-autograd"},
     "rabbet-testing": {"rabbet-core"},
 }
 

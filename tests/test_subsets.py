@@ -44,6 +44,12 @@ try:
     rabbet.optim
 except ImportError as error:
     assert "pip install rabbet-optim" in str(error), error
+try:
+    rabbet.distributions
+except ImportError as error:
+    assert "pip install rabbet-distributions" in str(error), error
+else:
+    raise SystemExit("distributions are there without their wheel")
 """
 AMP = """
 import rabbet
@@ -77,6 +83,12 @@ x = rabbet.arange(6).reshape(3, 2).float()
 assert rabbet.vmap(lambda row: row @ row)(x).tolist() == [1, 13, 41]
 from rabbet.func import functional_call
 """
+DISTRIBUTIONS = """
+rate = rabbet.tensor(2.0, requires_grad=True)
+q = rabbet.distributions.Gamma(rabbet.tensor(3.0), rate)
+rabbet.distributions.kl_divergence(q, rabbet.distributions.Gamma(1.0, 1.0)).backward()
+assert abs(rate.grad.item() + 0.25) < 1e-6 and (q.sample((9,)) > 0).all()
+"""
 SUBSETS = {
     "core": (["core"], CORE),
     "core+cpu": (["core", "backend_cpu"], CPU),
@@ -84,8 +96,18 @@ SUBSETS = {
     "core+cpu+autocast": (["core", "backend_cpu", "autocast"], AMP),
     "core+cpu+vmap": (["core", "backend_cpu", "vmap"], VMAP),
     "all": (
-        ["core", "backend_cpu", "autograd", "autocast", "vmap", "nn", "optim", "testing"],
-        ALL + AMP,
+        [
+            "core",
+            "backend_cpu",
+            "autograd",
+            "autocast",
+            "vmap",
+            "nn",
+            "optim",
+            "distributions",
+            "testing",
+        ],
+        ALL + AMP + DISTRIBUTIONS,
     ),
 }
 

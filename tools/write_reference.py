@@ -18,6 +18,11 @@ PAGES = {
     "vmap": ["rabbet.vmap", "rabbet.func"],
     "nn": ["rabbet.nn", "rabbet.nn.functional", "rabbet.nn.init", "rabbet.nn.utils"],
     "optim": ["rabbet.optim", "rabbet.optim.lr_scheduler"],
+    "distributions": [
+        "rabbet.distributions",
+        "rabbet.distributions.constraints",
+        "rabbet.distributions.utils",
+    ],
 }
 
 

@@ -1,8 +1,8 @@
 """Rabbet: tensors and deep learning with PyTorch's programming model, in parts that fit together.
 
 This package is `rabbet-core`. Every operator with a record is a function here (`rabbet.add`); `rabbet.ops` has all
-of them, hidden ones included. `rabbet.nn`, `rabbet.optim`, `rabbet.autograd`, `rabbet.amp` and the backends are
-other wheels.
+of them, hidden ones included. `rabbet.nn`, `rabbet.optim`, `rabbet.distributions`, `rabbet.autograd`, `rabbet.amp`
+and the backends are other wheels.
 """
 
 import os as _os
@@ -41,6 +41,7 @@ _OTHER_WHEELS = {
     "autograd": "rabbet-autograd",
     "nn": "rabbet-nn",
     "optim": "rabbet-optim",
+    "distributions": "rabbet-distributions",
     "func": "rabbet-vmap",
     "vmap": "rabbet-vmap",
     "amp": "rabbet-autocast",

@@ -202,3 +202,13 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "logistic_error": lambda input, target: np.logaddexp(0, input) - target * input,
 }  # fmt: skip
 DEFINITIONS.update(SCALARS)
+
+
+@defines("hurwitz_zeta")
+def _hurwitz_zeta(q: Any, s: Any) -> Any:
+    return scipy.special.zeta(s, q)
+
+
+@defines("logit")
+def _logit(input: Any, eps: Any) -> Any:
+    return scipy.special.logit(input if eps is None else np.clip(input, eps, 1 - eps))
