@@ -14,9 +14,8 @@ __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
 
 def _whole(tensor: Tensor, dtype: Any) -> Tensor:
     """All of a tensor's memory as a vector of `dtype`."""
-    tensor = tensor.detach()
-    count = tensor._storage_nbytes() // tensor.element_size()
-    return tensor.as_strided([count], [1], 0).view(dtype)
+    start = tensor.detach().as_strided([0], [1], 0).view(dtype)
+    return start.as_strided([tensor._storage_nbytes() // start.element_size()], [1], 0)
 
 
 class UntypedStorage:
@@ -65,6 +64,20 @@ class UntypedStorage:
 
     def _bytes(self) -> Tensor:
         return _whole(self._tensor, _C.uint8)
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> UntypedStorage:
+        """A copy on a device; itself if it is there."""
+        if _C.device(device) == self.device:
+            return self
+        return UntypedStorage(self._bytes().to(device))
+
+    def cpu(self) -> UntypedStorage:
+        """A copy on the CPU; itself if it is there."""
+        return self.to(device="cpu")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> UntypedStorage:
+        """A copy on a CUDA device; itself if it is there."""
+        return self.to(device="cuda" if device is None else device)
 
     def tolist(self) -> list[int]:
         """The bytes as numbers."""
