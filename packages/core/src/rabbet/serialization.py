@@ -309,7 +309,7 @@ def _moved(result: Any, t: Tensor, place: str, expected: type) -> Tensor:
         result = result.untyped()
     if isinstance(result, UntypedStorage):
         return result._bytes()
-    if not isinstance(result, expected):
+    if not isinstance(result, Tensor) or expected is not Tensor:
         raise TypeError(
             f"load: map_location must return a {expected.__name__} or None, got {type(result).__name__}"
         )

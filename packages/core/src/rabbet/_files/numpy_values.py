@@ -30,7 +30,7 @@ def find(module: str, name: str) -> tuple[Any, Callable[..., Any] | None] | None
         return _numpy().ndarray, None
     if name == "dtype":
         return _numpy().dtype, _dtype
-    maker = {"_reconstruct": _array, "scalar": _scalar, "_frombuffer": _from_buffer}[name]
+    maker: Any = {"_reconstruct": _array, "scalar": _scalar, "_frombuffer": _from_buffer}[name]
     return maker, maker
 
 

@@ -251,14 +251,14 @@ def pack(value: Any) -> tuple[str | None, dict[str, Tensor]]:
 
 
 @contextlib.contextmanager
-def refusing(what: str) -> Iterator[None]:
+def refusing(what: str, refusal: type[SerializationError] = SerializationError) -> Iterator[None]:
     """What a call refuses is the file's fault."""
     try:
         yield
     except (SerializationError, _C.OutOfMemoryError):
         raise
     except (RuntimeError, ValueError, TypeError, OverflowError, LookupError) as error:
-        raise SerializationError(f"{what}: {error}") from None
+        raise refusal(f"{what}: {error}") from None
 
 
 def _is_composite(stored: Any, parts: Any) -> bool:

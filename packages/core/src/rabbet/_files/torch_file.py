@@ -324,7 +324,9 @@ def _read_legacy(raw: Any, request: Request) -> Any:
         storages = _legacy_storages(file, source, wanted.keys, order, request.restore)
         end = file.tell()
         file.seek(start)
-        names = TorchNames(lambda key: _legacy_storage(key, storages), request.weights_only)
+        names = TorchNames(
+            lambda key: _storage_value(storages[key.name], key.dtype), request.weights_only
+        )
         value = Unpickler(Source(file, end - start), names, request.encoding).load()
         file.seek(end)
         return value  # fmt: skip
@@ -372,23 +374,6 @@ def _refusing_truncation() -> Iterator[None]:
         yield
     except ValueError as error:
         raise SerializationError(str(error)) from None
-
-
-def _legacy_storage(key: StorageKey, storages: dict[str, Tensor]) -> Any:
-    data = storages[key.name]
-    if key.view is not None:
-        item = 1 if key.dtype is None else getattr(_C, key.dtype).itemsize
-        if not isinstance(key.view, tuple) or len(key.view) != 3:
-            raise UnpicklingError("the view of a storage is damaged")
-        _, offset, count = key.view
-        if (
-            type(offset) is not int
-            or type(count) is not int
-            or not 0 <= offset <= offset + count <= key.nbytes // item
-        ):
-            raise UnpicklingError("the view of a storage reaches beyond it")
-        data = data[offset * item : (offset + count) * item]
-    return _storage_value(data, key.dtype)  # fmt: skip
 
 
 # ---- writing

@@ -437,7 +437,8 @@ class TorchNames:
         """What one of our makers, or a function that the user declared, gives."""
         known = self._makers.get(id(function))
         if known is not None and known.make is not None:
-            return known.make(*args)
+            with structure.refusing("the pickle is damaged", UnpicklingError):
+                return known.make(*args)
         if id(function) in self._trusted:
             return function(*args)
         raise UnpicklingError(
@@ -457,19 +458,23 @@ class TorchNames:
 
     def build(self, value: Any, state: Any) -> None:
         """Give an object its state."""
-        if isinstance(value, (OrderedDict, Tensor, *_WITHOUT_ARGUMENTS)):
-            set_attributes(value, state)
-        elif id(type(value)) in self._trusted:
+        if id(type(value)) in self._trusted:
             _build_trusted(value, state)
-        elif not numpy_values.build(value, state):
-            raise UnpicklingError(
-                "Can only build Tensor, Parameter, OrderedDict or types allowlisted via `add_safe_globals`, but got "
-                f"{type(value).__name__}"
-            )
+            return
+        with structure.refusing("the pickle is damaged", UnpicklingError):
+            if isinstance(value, (OrderedDict, Tensor, *_WITHOUT_ARGUMENTS)):
+                set_attributes(value, state)
+            elif not numpy_values.build(value, state):
+                raise UnpicklingError(
+                    "Can only build Tensor, Parameter, OrderedDict or types allowlisted via `add_safe_globals`, but "
+                    f"got {type(value).__name__}"
+                )
 
     def persistent(self, key: Any) -> Any:
         """The storage of a key ('storage', type, name, location, number of elements, ...)."""
-        return self._storage(StorageKey.of(key))
+        with structure.refusing("a persistent id of the file is damaged", UnpicklingError):
+            checked = StorageKey.of(key)
+        return self._storage(checked)
 
     def _rebuild_from_type(self, function: Any, cls: Any, args: Any, state: Any) -> Any:
         """A tensor of a class with attributes, or a composite of these."""
@@ -485,8 +490,9 @@ class TorchNames:
         elif isinstance(state, dict) and state.get("_is_buffer") is True:
             made = _as_class(made, structure.class_of_name(BUFFER, "load"), False)
             state = {key: value for key, value in state.items() if key != "_is_buffer"}
-        if cls.__dict__.get("__setstate__") is not None:
-            made.__setstate__(state)  # type: ignore[attr-defined]
+        setstate = getattr(cls, "__setstate__", None)
+        if setstate is not getattr(Tensor, "__setstate__", None):
+            setstate(made, state)
         else:
             set_attributes(made, state)
         return made
@@ -512,16 +518,14 @@ class StorageKey(NamedTuple):
     name: str
     location: str
     nbytes: int
-    view: Any = None  # (name, offset, size) of older files
 
     @staticmethod
     def of(key: Any) -> "StorageKey":
         """The checked key."""
         if not isinstance(key, tuple) or len(key) not in (5, 6):
             raise UnpicklingError("a persistent id of the file is damaged")
-        tag, kind, name, location, count = [
-            part.decode("ascii") if isinstance(part, bytes) else part for part in key[:5]
-        ]
+        plain = [part.decode("ascii") if isinstance(part, bytes) else part for part in key]
+        tag, kind, name, location, count = plain[:5]
         if tag != "storage":
             raise UnpicklingError(
                 f"Only persistent_load of storage is allowed, but got {type(key[0])}"
@@ -532,8 +536,13 @@ class StorageKey(NamedTuple):
             _QUANTIZED()
         if not is_count(count):
             raise UnpicklingError("a storage of the file has a damaged size")
+        if len(key) > 5 and key[5] is not None:
+            raise UnpicklingError(
+                "the file holds a view of a storage, as PyTorch before 0.4 wrote it: load it by a later PyTorch and "
+                "save it again"
+            )
         size = count * (1 if kind.dtype is None else getattr(_C, kind.dtype).itemsize)
-        return StorageKey(kind.dtype, name, location, size, key[5] if len(key) > 5 else None)
+        return StorageKey(kind.dtype, name, location, size)
 
 
 class StorageKeys(Skim):

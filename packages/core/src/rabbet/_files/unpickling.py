@@ -96,6 +96,7 @@ class Unpickler:
         self._stack: list[Any] = []
         self._marked: list[list[Any]] = []
         self._memo: dict[int, Any] = {}
+        self._asking = False  # what `Names` raises is no damage
 
     def load(self) -> Any:
         """The value of the pickle.
@@ -113,12 +114,11 @@ class Unpickler:
                 if instruction is None:
                     raise UnpicklingError(f"Unsupported operand {code[0]}")
                 instruction(self)
-        except SerializationError:
-            raise
-        except IndexError:
-            raise UnpicklingError("the pickle is damaged: its stack is empty") from None
-        except (ValueError, TypeError, OverflowError, RuntimeError, KeyError) as error:
-            raise UnpicklingError(f"the pickle is damaged: {error}") from error
+        except (LookupError, ValueError, TypeError, OverflowError, RuntimeError) as error:
+            if self._asking or isinstance(error, SerializationError):
+                raise
+            what = "its stack is empty" if isinstance(error, IndexError) else error
+            raise UnpicklingError(f"the pickle is damaged: {what}") from None
 
     # ---- numbers and strings
 
@@ -210,14 +210,21 @@ class Unpickler:
 
     # ---- what is no plain value
 
+    def _ask(self, function: Callable[..., Any], *args: Any) -> Any:
+        self._asking = True
+        result = function(*args)
+        self._asking = False
+        return result
+
     def _global(self) -> None:
-        self._push(self._names.find(self._source.line(), self._source.line()))
+        module, name = self._source.line(), self._source.line()
+        self._push(self._ask(self._names.find, module, name))
 
     def _stack_global(self) -> None:
         name, module = self._stack.pop(), self._stack.pop()
         if type(name) is not str or type(module) is not str:
             raise ValueError("a global's name is no string")
-        self._push(self._names.find(module, name))
+        self._push(self._ask(self._names.find, module, name))
 
     def _arguments(self) -> tuple[Any, ...]:
         args = self._stack.pop()
@@ -227,25 +234,25 @@ class Unpickler:
 
     def _reduce(self) -> None:
         args = self._arguments()
-        self._stack[-1] = self._names.call(self._stack[-1], args)
+        self._stack[-1] = self._ask(self._names.call, self._stack[-1], args)
 
     def _new(self) -> None:
         args = self._arguments()
-        self._stack[-1] = self._names.new(self._stack[-1], args, {})
+        self._stack[-1] = self._ask(self._names.new, self._stack[-1], args, {})
 
     def _new_with_keywords(self) -> None:
         keywords = self._stack.pop()
         if type(keywords) is not dict:
             raise ValueError("the keywords of a call are no dict")
         args = self._arguments()
-        self._stack[-1] = self._names.new(self._stack[-1], args, keywords)
+        self._stack[-1] = self._ask(self._names.new, self._stack[-1], args, keywords)
 
     def _build(self) -> None:
         state = self._stack.pop()
-        self._names.build(self._stack[-1], state)
+        self._ask(self._names.build, self._stack[-1], state)
 
     def _persistent(self) -> None:
-        self._stack[-1] = self._names.persistent(self._stack[-1])
+        self._stack[-1] = self._ask(self._names.persistent, self._stack[-1])
 
 
 def _constant(value: Callable[[], Any]) -> Callable[[Unpickler], None]:
@@ -334,7 +341,7 @@ class Skim:
         """Call nothing; what is a container stays one, as items follow."""
         made = {"collections.OrderedDict": OrderedDict, "collections.defaultdict": defaultdict,
                 "collections.Counter": Counter}.get(getattr(function, "name", ""))  # fmt: skip
-        return made() if made else Inert()  # type: ignore[return-value]
+        return made() if made else Inert()
 
     def new(self, cls: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Inert:
         """Make nothing."""
