@@ -155,7 +155,7 @@ HOSTILE = {
     "a name of no text": (b"\x80\x02c\xff\n\xff\n.", "codec can't decode"),
     "a stack of wrong names": (b"\x80\x04NN\x93.", "a global's name is no string"),
     "arguments in a list": (b"\x80\x02ctorch\nSize\n]R.", "the arguments of a call are no tuple but list"),
-    "another persistent id": (pickled(Stored(("module", "x", "y", "z", 1))), "Only persistent_load of storage is allowed"),
+    "another persistent id": (pickled(Stored(("thing", "x", "y", "z", 1))), "Only persistent_load of storage is allowed"),
     "a persistent id of text": (pickled(Stored("storage")), "a persistent id of the file is damaged"),
     "a storage of no type": (pickled(Stored(("storage", "x", "0", "cpu", 6))), "a storage of the file has a damaged type"),
     "a storage of negative size": (pickled(storage("float32", "0", -6)), "a storage of the file has a damaged size"),

@@ -164,7 +164,7 @@ class Pickler:
                 f"save: the {kind.__name__} at '{path}' is a Module, which load() would not make, as that runs code: "
                 "save its state_dict()"
             )
-        is_name = isinstance(value, type) or hasattr(value, "__qualname__")
+        is_name = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType))
         name = safe.name_of(value if is_name else kind)
         return SerializationError(
             f"save: cannot store the {kind.__name__} at '{path}', which load() would refuse: if you trust {name}, "

@@ -413,10 +413,7 @@ class TorchNames:
 
         full = f"{module}.{name}"
         if full.startswith(("torch.nn.modules.", "torch.nn.parallel.", "torchvision.models.")):
-            return (
-                f"the file holds a whole Module ({full}), and making one would run its code: save "
-                "model.state_dict() in the program that made it, and load it by model.load_state_dict()"
-            )
+            return _whole_module(full)
         if module == "torch" and name[:1] in "qiuf":
             return f"the file holds torch.{name}, a dtype which rabbet has not"
         torch = framework()
@@ -491,7 +488,7 @@ class TorchNames:
             made = _as_class(made, structure.class_of_name(BUFFER, "load"), False)
             state = {key: value for key, value in state.items() if key != "_is_buffer"}
         setstate = getattr(cls, "__setstate__", None)
-        if setstate is not getattr(Tensor, "__setstate__", None):
+        if callable(setstate) and setstate is not getattr(Tensor, "__setstate__", None):
             setstate(made, state)
         else:
             set_attributes(made, state)
@@ -506,9 +503,17 @@ def _build_trusted(value: Any, state: Any) -> None:
     slots = None
     if isinstance(state, tuple) and len(state) == 2:
         state, slots = state
-    vars(value).update(state or {})
+    if state:
+        vars(value).update(state)
     for key, attribute in (slots or {}).items():
         setattr(value, key, attribute)
+
+
+def _whole_module(name: str) -> str:
+    return (
+        f"the file holds a whole Module ({name}), and making one would run its code: save model.state_dict() in the "
+        "program that made it, and load it by model.load_state_dict()"
+    )
 
 
 class StorageKey(NamedTuple):
@@ -522,9 +527,13 @@ class StorageKey(NamedTuple):
     @staticmethod
     def of(key: Any) -> "StorageKey":
         """The checked key."""
+        if isinstance(key, tuple) and len(key) > 1 and key[0] == "module":  # beside its source
+            raise UnpicklingError(_whole_module(getattr(key[1], "name", "of no name")))
         if not isinstance(key, tuple) or len(key) not in (5, 6):
             raise UnpicklingError("a persistent id of the file is damaged")
-        plain = [part.decode("ascii") if isinstance(part, bytes) else part for part in key]
+        plain: list[Any] = [
+            part.decode("ascii") if isinstance(part, bytes) else part for part in key
+        ]
         tag, kind, name, location, count = plain[:5]
         if tag != "storage":
             raise UnpicklingError(
