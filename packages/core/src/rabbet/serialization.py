@@ -33,6 +33,7 @@ from ._files import (
 )
 from ._files.memory import tensor_bytes as tensor_bytes
 from ._files.unpickling import UnpicklingError
+from .storage import TypedStorage, UntypedStorage
 
 __all__ = [
     "LoadEndianness",
@@ -301,8 +302,6 @@ def _restored(t: Tensor, place: str) -> Tensor:
 
 
 def _moved(result: Any, t: Tensor, place: str, expected: type) -> Tensor:
-    from .storage import TypedStorage, UntypedStorage
-
     if result is None:
         return _restored(t, place)
     if isinstance(result, TypedStorage):
@@ -346,8 +345,6 @@ def load(
         UnpicklingError: a SerializationError, for what a file of PyTorch's may not hold, by name.
         FileNotFoundError: if there is no such file.
     """
-    from .storage import UntypedStorage
-
     if pickle_module is not None and weights_only:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     _check_pickle("load", pickle_module)
