@@ -397,7 +397,8 @@ def at(location, **options):
 
 def test_map_location_takes_all_its_forms():
     device = rabbet.device("cpu")
-    forms = ["cpu", device, {"cuda:1": "cpu"}, {"cuda:1": device}, lambda s, place: s, lambda s, place: s.cpu(),
+    restore = rabbet.serialization.default_restore_location
+    forms = [lambda s, place: restore(s, "cpu"), "cpu", device, {"cuda:1": "cpu"}, {"cuda:1": device}, lambda s, place: s, lambda s, place: s.cpu(),
              lambda s, place: rabbet.TypedStorage(rabbet.arange(6.0))]  # fmt: skip
     for form in forms:
         assert at("cuda:1", map_location=form).tolist() == list(range(6))
@@ -425,6 +426,10 @@ def test_a_device_that_is_not_there_is_named_with_what_to_do():
     for form in (None, {"cpu": "cpu"}, lambda s, place: None):
         with pytest.raises(SerializationError, match=r"device 'cuda:1', which is not available .*map_location=device\('cpu'\)"):  # fmt: skip
             at("cuda:1", map_location=form)
+    restore = rabbet.serialization.default_restore_location
+    with pytest.raises(SerializationError, match="on the device 'cuda:1', which is not available"):
+        at("cuda:1", map_location=restore)
+    assert rabbet.serialization.location_tag(rabbet.ones(1).untyped_storage()) == "cpu"
     with pytest.raises(TypeError, match="must return a UntypedStorage or None, got int"):
         at("cpu", map_location=lambda s, place: 3)
     with pytest.raises(TypeError, match="`map_location` to be a device, a dict, a function or None, got list"):  # fmt: skip

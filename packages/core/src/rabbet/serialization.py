@@ -38,13 +38,16 @@ from .storage import TypedStorage, UntypedStorage
 __all__ = [
     "LoadEndianness",
     "SerializationError",
+    "SourceChangeWarning",
     "UnpicklingError",
     "add_safe_globals",
     "clear_safe_globals",
+    "default_restore_location",
     "get_default_load_endianness",
     "get_safe_globals",
     "get_unsafe_globals_in_checkpoint",
     "load",
+    "location_tag",
     "safe_globals",
     "save",
     "set_default_load_endianness",
@@ -118,6 +121,10 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
                 f"get_unsafe_globals_in_checkpoint: {name} is in no zip form of PyTorch's"
             )
         return torch_file.refused_names(file, name)
+
+
+class SourceChangeWarning(Warning):
+    """PyTorch warns so of Modules whose source has changed; rabbet loads none."""
 
 
 class LoadEndianness(enum.Enum):
@@ -281,7 +288,7 @@ def _restorer(map_location: Any, wrap: Callable[[Tensor], Any]) -> Callable[[Ten
         return lambda t, place: _moved(map_location(wrap(t), place), t, place, type(wrap(t)))
     if isinstance(map_location, dict):
         return lambda t, place: _restored(t, str(map_location.get(place, place)))
-    if not isinstance(map_location, (str, int, _C.device)):
+    if not isinstance(map_location, (str, _C.device)):
         raise TypeError(
             "load: expected `map_location` to be a device, a dict, a function or None, got "
             f"{type(map_location).__name__}"
@@ -299,6 +306,20 @@ def _restored(t: Tensor, place: str) -> Tensor:
             f"load: a tensor was saved on the device {place!r}, which is not available ({error}). If you are running "
             "on a CPU-only machine, please use load with map_location=device('cpu') to map your storages to the CPU."
         ) from None
+
+
+def location_tag(storage: UntypedStorage | TypedStorage) -> str:
+    """What files call the place of a storage."""
+    return str(storage.device)
+
+
+def default_restore_location(storage: UntypedStorage, location: str) -> UntypedStorage:
+    """A storage on the device that a file calls so, for functions as map_location.
+
+    Raises:
+        SerializationError: if the device is not there.
+    """
+    return UntypedStorage(_restored(storage._bytes(), location))
 
 
 def _moved(result: Any, t: Tensor, place: str, expected: type) -> Tensor:

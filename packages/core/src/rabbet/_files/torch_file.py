@@ -131,6 +131,7 @@ class _ZipFile:
             OSError,
             struct.error,
             EOFError,
+            OverflowError,
         ) as error:
             raise SerializationError(
                 f"the zip archive is truncated or damaged: {error}"
@@ -142,39 +143,27 @@ class _ZipFile:
 
     def _places(self) -> dict[str, int]:
         """Where the data of each record begins; no byte belongs to two."""
-        starts, ends = {}, [(0, "")]
+        starts, end = {}, 0
         for name, info in sorted(self._records.items(), key=lambda item: item[1].header_offset):
-            if info.flag_bits & 1 or info.compress_type not in (
-                zipfile.ZIP_STORED,
-                zipfile.ZIP_DEFLATED,
-            ):
-                raise SerializationError(
-                    f"the record '{name}' is encrypted or compressed in an unknown way"
-                )
-            self._file.seek(max(info.header_offset, 0))
-            head = reading.beginning(self._file, _LOCAL_HEADER.size)
-            if (
-                info.header_offset < ends[-1][0]
-                or head[:4] != b"PK\x03\x04"
-                or len(head) < _LOCAL_HEADER.size
-            ):
-                raise SerializationError(f"the zip archive is damaged at the record '{name}'")
-            _, name_length, extra_length = _LOCAL_HEADER.unpack(head)
-            starts[name] = info.header_offset + _LOCAL_HEADER.size + name_length + extra_length
+            starts[name] = self._start(info, end)
             end = starts[name] + info.compress_size
             if end > self._size:
                 raise SerializationError(
                     f"the record '{name}' ends after the file; it is truncated"
                 )
-            most = info.compress_size * (
-                1 if info.compress_type == zipfile.ZIP_STORED else _MOST_OF_DEFLATE
-            )
-            if info.file_size > most or (
-                info.compress_type == zipfile.ZIP_STORED and info.file_size != most
-            ):
-                raise SerializationError(f"the record '{name}' has a damaged size")
-            ends.append((end, name))
-        return starts  # fmt: skip
+            _check_sizes(info)
+        return starts
+
+    def _start(self, info: zipfile.ZipInfo, after: int) -> int:
+        """Where the data of a record begins, by its own header, which begins at `after` or later."""
+        mark, name_length, extra_length = b"", 0, 0
+        if after <= info.header_offset <= self._size - _LOCAL_HEADER.size:
+            self._file.seek(info.header_offset)
+            head = reading.beginning(self._file, _LOCAL_HEADER.size)
+            mark, name_length, extra_length = _LOCAL_HEADER.unpack(head)
+        if mark != b"PK\x03\x04":
+            raise SerializationError(f"the zip archive is damaged at the record '{info.filename}'")
+        return info.header_offset + _LOCAL_HEADER.size + name_length + extra_length
 
     def _find_root(self) -> str:
         roots = [
@@ -282,6 +271,18 @@ class _ZipFile:
             view = memoryview(self._mapping)[start : start + key.nbytes]
             self._check(name, reading.crc_of(view))
         return reading.mapped_entry(self._mapping, start, entry, True, name)
+
+
+def _check_sizes(info: zipfile.ZipInfo) -> None:
+    """Refuse what no writer makes: nothing is allocated for sizes that cannot be."""
+    stored = info.compress_type == zipfile.ZIP_STORED
+    if info.flag_bits & 1 or (not stored and info.compress_type != zipfile.ZIP_DEFLATED):
+        raise SerializationError(
+            f"the record '{info.filename}' is encrypted or compressed in an unknown way"
+        )
+    most = info.compress_size * (1 if stored else _MOST_OF_DEFLATE)
+    if info.file_size > most or (stored and info.file_size != most):
+        raise SerializationError(f"the record '{info.filename}' has a damaged size")
 
 
 # ---- legacy
