@@ -187,6 +187,8 @@ HOSTILE = {
     "a quantized storage": (pickled(Stored(("storage", Name("torch", "QUInt8Storage"), "0", "cpu", 24))), "a quantized tensor, which rabbet has not"),
     "a nested tensor": (pickled(call("torch._utils", "_rebuild_nested_tensor", ONE)), "a nested tensor, which rabbet has not"),
     "a dtype that is not there": (pickled(Name("torch", "qint8")), "holds torch.qint8, a dtype which rabbet has not"),
+    "a function of PyTorch's": (pickled(call("torch", "from_file", "x")), "GLOBAL torch.from_file was not an allowed"),
+    "a class of builtins that is not there": (pickled(Name("builtins", "OrderedDict")), "GLOBAL OrderedDict was not"),
     "a Module": (pickled(Call(Name("torch.nn.modules.linear", "Linear"), (), {}, pickle.NEWOBJ)), r"holds a whole Module \(torch.nn.modules.linear.Linear\).*save model.state_dict\(\)"),
 }  # fmt: skip
 

@@ -526,6 +526,19 @@ def test_a_class_that_was_declared_is_made():
         load(content)
 
 
+def test_classes_of_rabbet_have_their_names_of_pytorch():
+    got = rabbet.random.fork_rng
+    content = zipped(Name("torch.random", "fork_rng"))
+    with pytest.raises(UnpicklingError, match=r"GLOBAL torch\.random\.fork_rng was not an allowed"):
+        load(content)
+    with safe_globals([got]):
+        assert load(content) is got
+        file = io.BytesIO()
+        rabbet.save(got, file, format="pt")
+        assert b"torch.random\nfork_rng" in file.getvalue()
+        assert load(file.getvalue()) is got
+
+
 def test_functions_can_be_declared_but_not_of_blocked_modules():
     with safe_globals([(sum, "my.total")]):
         assert load(zipped(Call(Name("my", "total"), ([1, 2, 3],)))) == 6

@@ -49,9 +49,14 @@ def replace(values: Sequence[Any]) -> None:
 
 
 def by_name() -> dict[str, Any]:
-    """The declared classes and functions by their names in files."""
-    pairs = [v if isinstance(v, tuple) else (v, name_of(v)) for v in _declared]
-    return {name: value for value, name in pairs}
+    """The declared classes and functions by their names in files; rabbet's own have PyTorch's names, too."""
+    names = {}
+    for value in _declared:
+        value, name = value if isinstance(value, tuple) else (value, name_of(value))
+        names[name] = value
+        if name.startswith("rabbet."):
+            names[f"torch.{name.removeprefix('rabbet.')}"] = value
+    return names
 
 
 def is_blocked(module: str) -> bool:

@@ -7,6 +7,7 @@ stands beside it here; what the pickle would have Python call is never called.
 import argparse
 import codecs
 import pathlib
+import re
 import types
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
@@ -293,6 +294,7 @@ def _path(*parts: Any) -> pathlib.PurePath:
 
 
 FACTORIES: tuple[type, ...] = (list, dict, set, int, float, str, tuple, bool, OrderedDict)
+_OTHER_DTYPES = re.compile(r"(q?u?int|bits|float|complex)\d\w*")
 _PATHS = ("pathlib.PosixPath", "pathlib.WindowsPath", "pathlib._local.PosixPath")
 _NAMESPACES = {
     "argparse.Namespace": argparse.Namespace,
@@ -326,7 +328,7 @@ def _allowed() -> dict[str, Allowed]:
     found["torch.storage.UntypedStorage"] = Allowed(StorageType(None), None)
     for name in ("QUInt8", "QInt8", "QInt32", "QUInt4x2", "QUInt2x4"):
         found[f"torch.{name}Storage"] = Allowed(StorageType(f"quantized {name}"), None)
-    for cls in FACTORIES[3:]:  # numbers and strings are no calls, but values
+    for cls in (int, float, str, bool):  # factories of a defaultdict; never called
         found[f"builtins.{cls.__name__}"] = Allowed(cls, None)
     classes: dict[str, tuple[Any, Callable[..., Any]]] = {
         "builtins.list": (list, lambda values=(): list(_items(values))),
@@ -414,7 +416,7 @@ class TorchNames:
         full = f"{module}.{name}"
         if full.startswith(("torch.nn.modules.", "torch.nn.parallel.", "torchvision.models.")):
             return _whole_module(full)
-        if module == "torch" and name[:1] in "qiuf":
+        if module == "torch" and _OTHER_DTYPES.fullmatch(name):
             return f"the file holds torch.{name}, a dtype which rabbet has not"
         torch = framework()
         shown = name if module == "builtins" else full
