@@ -325,3 +325,50 @@ import pickle, torch, torch.utils.data as data
 subset = pickle.loads(pickle.dumps(data.Subset(range(5), [1, 3])))
 print(type(subset) is data.Subset, pickle.loads(pickle.dumps(torch.ones(2))).tolist(), torch.zeros(1).type())
 """) == ["True [1.0, 1.0] torch.FloatTensor"]  # fmt: skip
+
+
+# ---- files
+
+SAVING = """
+import sys, torch
+model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+optimizer = torch.optim.AdamW(model.parameters())
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+model(torch.ones(4, 2)).sum().backward()
+optimizer.step()
+scheduler.step()
+torch.save(model.state_dict(), "model.pth")
+torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict(),
+            "epoch": 3, "names": {"a", "b"}, "size": torch.Size([1, 2])}, "checkpoint.tar")
+model.load_state_dict(torch.load("model.pth", weights_only=True))
+got = torch.load("checkpoint.tar", map_location="cpu")
+model.load_state_dict(got["model"])
+optimizer.load_state_dict(got["optimizer"])
+scheduler.load_state_dict(got["scheduler"])
+assert got["epoch"] == 3 and got["names"] == {"a", "b"} and type(got["size"]) is torch.Size
+try:
+    torch.save(model, "whole.pt")
+except RuntimeError as error:
+    print("state_dict" in str(error))
+import pickle
+class Config: pass
+open("config.pt", "wb").close()
+with torch.serialization.safe_globals([Config]):
+    torch.save({"config": Config()}, "config.pt")
+    print(type(torch.load("config.pt")["config"]) is Config)
+try:
+    torch.load("config.pt", weights_only=True)
+except pickle.UnpicklingError as error:
+    print("torch.serialization.add_safe_globals([__main__.Config])" in str(error))
+"""
+
+
+def test_a_program_saves_and_loads_what_torch_loads(tmp_path):
+    (tmp_path / "program.py").write_text(SAVING)
+    assert output(run("program.py", cwd=tmp_path)) == ["True"] * 3
+    for name in ("model.pth", "checkpoint.tar"):
+        assert (tmp_path / name).read_bytes()[:4] == b"PK\x03\x04"
+        torch = pytest.importorskip("torch")
+        got = torch.load(tmp_path / name, weights_only=True)
+        weights = got.get("model", got)
+        assert weights["0.weight"].shape == (3, 2) and weights._metadata["1"] == {"version": 2}

@@ -206,8 +206,6 @@ def test_tensors_are_nothing_special():
         assert getattr(x, f"is_{name}") is False
     assert not (x.is_conj() or x.is_neg() or x.is_distributed() or x.is_shared())
     assert x.get_device() == -1 and rabbet.zeros(2, 3, 4).permute(2, 0, 1).dim_order() == (1, 2, 0)
-    with pytest.raises(NotImplementedError, match="share_memory_"):
-        x.share_memory_()
 
 
 def test_python_functions_are_applied_in_place():

@@ -1,5 +1,8 @@
 """resize_, resize_as_ and set_: which memory a tensor shows."""
 
+import gc
+import os
+
 import pytest
 import rabbet
 
@@ -62,3 +65,52 @@ def test_bad_calls(call, error, said):
     with pytest.raises(error, match=said):
         call(x)
     assert x.shape == (6,)
+
+
+# ---- memory that processes share
+
+
+def in_a_fork(function):
+    """Run a function in a forked process."""
+    child = os.fork()
+    if not child:
+        try:
+            function()
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_forked_process_writes_to_shared_memory():
+    x = rabbet.arange(6.0).reshape(2, 3).t().requires_grad_()
+    plain, shown = rabbet.zeros(3), x.detach().numpy()
+    assert not x.is_shared() and x.share_memory_() is x and x.is_shared() and not plain.is_shared()
+    assert x.stride() == (1, 3) and x.tolist() == [[0, 3], [1, 4], [2, 5]] and x.requires_grad
+    place = x.data_ptr()
+    assert x.share_memory_().data_ptr() == place and x[1].detach().is_shared()
+    values, others = x.detach().numpy(), plain.numpy()
+
+    def write():
+        values[1, 0] = others[0] = 9
+
+    in_a_fork(write)
+    assert x[1, 0] == 9 and plain[0] == 0
+    assert shown[1, 0] == 1  # former views keep the former memory
+
+
+def test_shared_memory_is_forgotten_with_its_last_tensor():
+    for _ in range(3):
+        x = rabbet.ones(10_000).share_memory_()
+        assert x.is_shared() and not x.clone().is_shared()
+    view = x[5:]
+    del x
+    assert view.is_shared() and view.sum() == 9995
+    del view
+    gc.collect()
+    assert not rabbet.storage._shared
+
+
+def test_sharing_without_elements_or_memory_changes_nothing():
+    empty, meta = rabbet.empty(0), rabbet.empty(3, device="meta")
+    assert empty.share_memory_() is empty and meta.share_memory_() is meta
+    assert not empty.is_shared() and not meta.is_shared()

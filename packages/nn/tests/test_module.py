@@ -447,3 +447,14 @@ def test_sync_batch_norm_replaces_batch_norm():
     assert list(synced.state_dict()) == list(model.state_dict())
     with pytest.raises(ValueError, match="at least 2D"):
         nn.SyncBatchNorm(3)(rabbet.ones(3))
+
+
+def test_share_memory_moves_parameters_and_buffers():
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    weight = model[0].weight
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    assert model.share_memory() is model and model[0].weight is weight
+    assert all(t.is_shared() for t in (*model.parameters(), *model.buffers()))
+    assert all(rabbet.equal(t, before[name]) for name, t in model.state_dict().items())
+    model(rabbet.ones(4, 2)).sum().backward()
+    assert weight.grad.shape == (3, 2)

@@ -301,17 +301,6 @@ def apply_(self: Tensor, callable: Any) -> Tensor:
         return self.copy_(made.reshape(self.shape))
 
 
-def share_memory_(self: Tensor) -> Tensor:
-    """Threads share memory at once; processes come later.
-
-    Raises:
-        NotImplementedError: always.
-    """
-    raise _C.NotImplementedForError(
-        "Tensor.share_memory_: rabbet has no memory that processes share yet"
-    )
-
-
 def dim_order(self: Tensor) -> tuple[int, ...]:
     """Dimensions from the one with the largest stride to the one with the smallest."""
     strides = self.stride()
@@ -350,8 +339,8 @@ _METHODS: dict[str, Any] = {
     "get_device": get_device,
     "apply_": apply_,
     "dim_order": dim_order,
-    "share_memory_": share_memory_,
-    "is_shared": lambda self: False,
+    "share_memory_": _from("storage", "share_memory_", "Move to memory that processes share."),
+    "is_shared": _from("storage", "is_shared", "Whether processes share the memory."),
     "is_sparse": _never("Whether the layout is sparse COO: there is none yet."),
     "is_sparse_csr": _never("Whether the layout is sparse CSR: there is none yet."),
     "is_quantized": _never("Whether elements are quantized: there are no such dtypes yet."),

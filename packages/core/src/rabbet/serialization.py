@@ -1,31 +1,60 @@
-"""save() and load(): checkpoints as safetensors files (https://huggingface.co/docs/safetensors).
+"""save() and load(): checkpoints as safetensors files (https://huggingface.co/docs/safetensors) or PyTorch's files.
 
 A dict of separate tensors is an ordinary safetensors file. Anything else (nested dicts, lists, numbers, strings,
 parameters, tensors that share memory) is stored as such a file whose metadata holds a skeleton: the structure with
 tensors replaced by names. A composite tensor is stored as its parts, with what its layer needs to make it again.
-Nothing in a file is ever executed. Checksums in the metadata find damage.
+Checksums in the metadata find damage. `format="pt"` writes what PyTorch's `load` takes.
+
+Nothing in a file is ever executed: not in a safetensors file, and not in PyTorch's, whose pickles are read by a
+machine of our own over a list of allowed names.
 """
 
 import contextlib
+import enum
 import io
+import os
+import sys
+import types
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from . import _C
 from ._C import Tensor
-from ._files import SerializationError, header, memory, reading, replacing, structure
+from ._files import (
+    SerializationError,
+    forms,
+    header,
+    memory,
+    reading,
+    replacing,
+    safe,
+    structure,
+)
 from ._files.memory import tensor_bytes as tensor_bytes
+from ._files.unpickling import UnpicklingError
+from .storage import TypedStorage, UntypedStorage
 
 __all__ = [
+    "LoadEndianness",
     "SerializationError",
+    "SourceChangeWarning",
+    "UnpicklingError",
     "add_safe_globals",
     "clear_safe_globals",
+    "default_restore_location",
+    "get_default_load_endianness",
     "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
     "load",
+    "location_tag",
     "safe_globals",
     "save",
+    "set_default_load_endianness",
 ]
+
+_FORMATS = ("pt", "safetensors")
+_ENDINGS = {".pt": "pt", ".pth": "pt", ".safetensors": "safetensors"}
 
 
 def _rebuild_tensor(
@@ -44,43 +73,94 @@ def _rebuild_tensor(
     return made
 
 
-# ---- classes of tensors
+# ---- classes and functions that files may name
 
 
-def add_safe_globals(safe_globals: Sequence[type]) -> None:
-    """Let save() and load() take tensors of these classes, beside `Tensor`, `Parameter` and `Buffer`."""
-    for cls in safe_globals:
-        if not isinstance(cls, type):
-            raise TypeError(f"add_safe_globals: expected classes, got {type(cls).__name__}")
-        structure.known_classes()[structure.name_of_class(cls)] = cls
+def add_safe_globals(safe_globals: Sequence[Any]) -> None:
+    """Let files name these classes and functions: `load` calls them with what stands in the file.
+
+    Args:
+        safe_globals: classes, functions, or pairs of one and its name in files, such as `(Config, "project.Config")`.
+            A class of tensors joins `Tensor`, `Parameter` and `Buffer` in all files, other ones those of PyTorch.
+    """
+    safe.declare(safe_globals)
 
 
-def get_safe_globals() -> list[type]:
-    """The classes that `add_safe_globals` was given."""
-    return list(structure.known_classes().values())
+def get_safe_globals() -> list[Any]:
+    """What `add_safe_globals` was given."""
+    return safe.declared()
 
 
 def clear_safe_globals() -> None:
-    """Forget all classes that `add_safe_globals` was given."""
-    structure.known_classes().clear()
+    """Forget all that `add_safe_globals` was given."""
+    safe.replace([])
 
 
 @contextlib.contextmanager
-def safe_globals(classes: Sequence[type]) -> Iterator[None]:
-    """Let save() and load() take tensors of these classes within a `with` block."""
+def safe_globals(safe_globals: Sequence[Any]) -> Iterator[None]:
+    """Let files name these classes and functions within a `with` block."""
     before = get_safe_globals()
-    add_safe_globals(classes)
+    add_safe_globals(safe_globals)
     try:
         yield
     finally:
-        clear_safe_globals()
-        add_safe_globals(before)
+        safe.replace(before)
 
 
-# ---- files
+def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
+    """The names in a file of PyTorch's that `load` would refuse; nothing is made of them.
+
+    Raises:
+        ValueError: if `f` is in no zip form of PyTorch's.
+    """
+    from ._files import torch_file
+
+    with reading.opened(f, mapped=False) as (file, name):
+        if forms.form_of(reading.beginning(file, forms.PEEK), name) != "zip":
+            raise ValueError(
+                f"get_unsafe_globals_in_checkpoint: {name} is in no zip form of PyTorch's"
+            )
+        return torch_file.refused_names(file, name)
 
 
-def _write(file: Any, skeleton: str | None, tensors: dict[str, Tensor]) -> None:
+class SourceChangeWarning(Warning):
+    """PyTorch warns so of Modules whose source has changed; rabbet loads none."""
+
+
+class LoadEndianness(enum.Enum):
+    """The byte order of a file that does not say its own."""
+
+    NATIVE = 1
+    LITTLE = 2
+    BIG = 3
+
+
+_load_endianness: LoadEndianness | None = None
+
+
+def get_default_load_endianness() -> LoadEndianness | None:
+    """The byte order of PyTorch's files that do not say theirs; None: little."""
+    return _load_endianness
+
+
+def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
+    """Set the byte order of PyTorch's files that do not say theirs."""
+    global _load_endianness
+    if endianness is not None and not isinstance(endianness, LoadEndianness):
+        raise TypeError("Invalid argument type in function set_default_load_endianness")
+    _load_endianness = endianness
+
+
+def _default_order() -> str:
+    if _load_endianness is LoadEndianness.NATIVE:
+        return sys.byteorder
+    return "big" if _load_endianness is LoadEndianness.BIG else "little"
+
+
+# ---- writing
+
+
+def _write_safetensors(file: Any, skeleton: str | None, tensors: dict[str, Tensor]) -> None:
     """Write a file that can seek: the header again at the end, when the checksums are known."""
     entries = header.layout(tensors)
     sums = dict.fromkeys(entries, 0)
@@ -103,76 +183,204 @@ def _write_to_stream(f: Any, data: bytes) -> None:
         view = view[taken:]
 
 
-def save(obj: Any, f: Any) -> None:
-    """Write `obj` (tensors, numbers, strings, nested dicts, lists and tuples) to a path or binary file.
+def _chosen_format(f: Any, format: str | None) -> str | None:
+    """The format of a file; None: safetensors if it carries the value, else PyTorch's."""
+    if format is not None:
+        if format not in _FORMATS:
+            raise ValueError(
+                f"save: expected `format` to be one of {', '.join(_FORMATS)}, got {format!r}"
+            )
+        return format
+    if not hasattr(f, "write"):
+        ending = os.path.splitext(reading.checked_path("save", f))[1].lower()
+        if ending in _ENDINGS:
+            return _ENDINGS[ending]
+    from ._as_torch.names import is_active
+
+    return "pt" if is_active() else None
+
+
+def _writer(obj: Any, format: str | None, zipped: bool) -> Callable[[Any], None]:
+    """What writes `obj` to a file that can seek; all of it that can be refused was checked."""
+    if format != "pt":
+        try:
+            packed = structure.pack(obj)
+            return lambda file: _write_safetensors(file, *packed)
+        except structure.NotCarried:
+            if format is not None:
+                raise
+    from ._files import torch_file
+
+    data, storages = torch_file.pack(obj, not zipped)
+    write = torch_file.write_zip if zipped else torch_file.write_legacy
+    return lambda file: write(file, data, storages)
+
+
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    *,
+    format: str | None = None,
+) -> None:
+    """Write `obj` (tensors, numbers, strings, nested containers of them) to a path or binary file.
 
     A path is replaced at once and only when everything is written: a crash leaves the old file, and several threads
     or processes may save to it. A symbolic link is followed; the mode of an existing file is kept. A file object gets
     everything in one piece, which is made in memory first.
 
-    Views of one storage that overlap share memory when they are loaded; other tensors are stored row by row without
-    what else their storage holds. `Parameter` and `requires_grad` are kept, gradients are not.
+    Args:
+        pickle_module: None or Python's `pickle`: files are written without either.
+        pickle_protocol: 0 to 5; files are in protocol 2, which every PyTorch reads.
+        format: "safetensors": tensors that share memory and overlap are views of one entry, others are stored row by
+            row without what else their storage holds. "pt": what PyTorch's `load` takes, with whole storages and
+            strides. None: by the path, .pt and .pth are "pt"; else "pt" for what safetensors cannot carry (sets,
+            NumPy arrays, ...) and wherever `torch` means rabbet.
+
+    `Parameter` and `requires_grad` are kept, gradients are not.
 
     Raises:
-        SerializationError: for a value of another type, naming where it stands.
+        SerializationError: for a value that `load` would refuse, naming where it stands.
     """
-    skeleton, tensors = structure.pack(obj)
+    _check_pickle("save", pickle_module)
+    if type(pickle_protocol) is not int or not 0 <= pickle_protocol <= 5:
+        raise ValueError(f"save: expected `pickle_protocol` from 0 to 5, got {pickle_protocol!r}")
+    write = _writer(obj, _chosen_format(f, format), _use_new_zipfile_serialization)
     if hasattr(f, "write"):
         buffer = io.BytesIO()
-        _write(buffer, skeleton, tensors)
+        write(buffer)
         return _write_to_stream(f, buffer.getvalue())
     path = reading.checked_path("save", f)
     if replacing.is_special(path):
         with open(path, "wb") as stream:
-            return save(obj, stream)
+            return save(
+                obj,
+                stream,
+                format=format,
+                _use_new_zipfile_serialization=_use_new_zipfile_serialization,
+            )
     with replacing.replacing(path) as file:
-        _write(file, skeleton, tensors)
+        write(file)
 
 
-def _mover(map_location: Any) -> Callable[[Tensor], Tensor]:
-    if map_location is None:
-        return lambda t: t
-    if callable(map_location):
-        return lambda t: _moved(map_location(t, str(t.device)), t)
-    if isinstance(map_location, dict):
-        return lambda t: t.to(map_location.get(str(t.device), t.device))
-    return lambda t: t.to(map_location)
-
-
-def _moved(result: Any, t: Tensor) -> Tensor:
-    if result is not None and not isinstance(result, Tensor):
-        raise TypeError(
-            f"load: map_location must return a Tensor or None, got {type(result).__name__}"
+def _check_pickle(function: str, module: Any) -> None:
+    if module is not None and getattr(module, "__name__", None) != "pickle":
+        name = module.__name__ if isinstance(module, types.ModuleType) else type(module).__name__
+        raise _C.NotImplementedForError(
+            f"{function}: files are written and read by rabbet itself, not by pickle_module, got {name}"
         )
-    return t if result is None else result
+
+
+# ---- reading
+
+
+def _restorer(map_location: Any, wrap: Callable[[Tensor], Any]) -> Callable[[Tensor, str], Tensor]:
+    """What moves memory that was saved on a device of this name.
+
+    Args:
+        wrap: what a function as map_location gets.
+    """
+    if map_location is None:
+        return _restored
+    if callable(map_location):
+        return lambda t, place: _moved(map_location(wrap(t), place), t, place, type(wrap(t)))
+    if isinstance(map_location, dict):
+        return lambda t, place: _restored(t, str(map_location.get(place, place)))
+    if not isinstance(map_location, (str, _C.device)):
+        raise TypeError(
+            "load: expected `map_location` to be a device, a dict, a function or None, got "
+            f"{type(map_location).__name__}"
+        )
+    return lambda t, place: t.to(map_location)
+
+
+def _restored(t: Tensor, place: str) -> Tensor:
+    if place == "cpu":
+        return t
+    try:
+        return t.to(place)
+    except RuntimeError as error:
+        raise SerializationError(
+            f"load: a tensor was saved on the device {place!r}, which is not available ({error}). If you are running "
+            "on a CPU-only machine, please use load with map_location=device('cpu') to map your storages to the CPU."
+        ) from None
+
+
+def location_tag(storage: UntypedStorage | TypedStorage) -> str:
+    """What files call the place of a storage."""
+    return str(storage.device)
+
+
+def default_restore_location(storage: UntypedStorage, location: str) -> UntypedStorage:
+    """A storage on the device that a file calls so, for functions as map_location.
+
+    Raises:
+        SerializationError: if the device is not there.
+    """
+    return UntypedStorage(_restored(storage._bytes(), location))
+
+
+def _moved(result: Any, t: Tensor, place: str, expected: type) -> Tensor:
+    if result is None:
+        return _restored(t, place)
+    if isinstance(result, TypedStorage):
+        result = result.untyped()
+    if isinstance(result, UntypedStorage):
+        return result._bytes()
+    if not isinstance(result, Tensor) or expected is not Tensor:
+        raise TypeError(
+            f"load: map_location must return a {expected.__name__} or None, got {type(result).__name__}"
+        )
+    return result
 
 
 def load(
     f: Any,
     map_location: Any = None,
+    pickle_module: Any = None,
     *,
-    weights_only: bool = True,
+    weights_only: bool | None = True,
     mmap: bool | None = None,
     verify: bool = True,
+    encoding: str = "utf-8",
 ) -> Any:
-    """Read what save() wrote, or any safetensors file (as a dict), from a path or binary file.
+    """Read what save() wrote, any safetensors file (as a dict), or a file of PyTorch's, from a path or binary file.
 
     Args:
-        map_location: a device, a dict of devices, or a function of (tensor, device name).
-        weights_only: accepted for compatibility; files never hold code.
+        map_location: a device, a dict of devices, or a function of a storage (of a tensor, where the file is in the
+            safetensors form) and its device's name that gives one, or None for the usual place.
+        pickle_module: None or Python's `pickle`; nothing is unpickled by it.
+        weights_only: False allows no more than True, as nothing in a file is executed. Classes and functions of
+            yours that PyTorch's files name need `add_safe_globals`.
         mmap: map the file instead of reading it: memory is used for what is touched. The file must stay as it is
             while its tensors live: overwriting it in place changes their values, and truncating it ends the process
             with SIGBUS at the next access. save() is safe, as it leaves the mapped file alone. What is written to the
             tensors stays in memory.
-        verify: compare the checksums that save() stored. With `mmap` this reads the whole file once.
+        verify: compare the checksums in the file. With `mmap` this reads the whole file once.
+        encoding: of the byte strings in files of Python 2; "bytes" leaves them as they are.
 
     Raises:
         SerializationError: for a corrupt or truncated file, saying what is wrong.
+        UnpicklingError: a SerializationError, for what a file of PyTorch's may not hold, by name.
         FileNotFoundError: if there is no such file.
     """
-    tensors, found, name = reading.read(f, mapped=bool(mmap), verify=verify)
-    move = _mover(map_location)
-    tensors = {key: move(t) for key, t in tensors.items()}
+    if pickle_module is not None and weights_only:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    _check_pickle("load", pickle_module)
+    with reading.opened(f, mapped=bool(mmap)) as (file, name):
+        form = forms.form_of(reading.beginning(file, forms.PEEK), name)
+        if form is not None:
+            from ._files import torch_file
+
+            restore = _restorer(map_location, UntypedStorage)
+            return torch_file.read(file, form, torch_file.Request(
+                name, restore, bool(mmap), verify, weights_only is not False, encoding, _default_order()
+            ))  # fmt: skip
+        tensors, found = reading.read(file, name, mapped=bool(mmap), verify=verify)
+    move = _restorer(map_location, lambda t: t)
+    tensors = {key: move(t, "cpu") for key, t in tensors.items()}
     if header.SKELETON not in found.metadata:
         return tensors
     return structure.unpack(found.metadata[header.SKELETON], tensors, name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import operator
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,9 +16,8 @@ __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
 
 def _whole(tensor: Tensor, dtype: Any) -> Tensor:
     """All of a tensor's memory as a vector of `dtype`."""
-    tensor = tensor.detach()
-    count = tensor._storage_nbytes() // tensor.element_size()
-    return tensor.as_strided([count], [1], 0).view(dtype)
+    start = tensor.detach().as_strided([0], [1], 0).view(dtype)
+    return start.as_strided([tensor._storage_nbytes() // start.element_size()], [1], 0)
 
 
 class UntypedStorage:
@@ -65,6 +66,20 @@ class UntypedStorage:
 
     def _bytes(self) -> Tensor:
         return _whole(self._tensor, _C.uint8)
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> UntypedStorage:
+        """A copy on a device; itself if it is there."""
+        if _C.device(device) == self.device:
+            return self
+        return UntypedStorage(self._bytes().to(device))
+
+    def cpu(self) -> UntypedStorage:
+        """A copy on the CPU; itself if it is there."""
+        return self.to(device="cpu")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> UntypedStorage:
+        """A copy on a CUDA device; itself if it is there."""
+        return self.to(device="cuda" if device is None else device)
 
     def tolist(self) -> list[int]:
         """The bytes as numbers."""
@@ -277,3 +292,30 @@ def set_(
         stride = self.new_empty(shape, device="meta").stride()
     self.data = memory.as_strided(shape, list(stride), storage_offset)
     return self
+
+
+# ---- memory that processes share
+
+_shared: weakref.WeakValueDictionary[int, mmap.mmap] = weakref.WeakValueDictionary()  # by address
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """Move the tensor to memory that processes share: those that are forked from now on write to the same elements.
+
+    Views that other tensors have of its former memory stay there. Off the CPU nothing moves.
+    """
+    size = self._storage_nbytes()
+    if is_shared(self) or not self.is_cpu or not size:
+        return self
+    memory = mmap.mmap(-1, size)
+    whole = _C.from_buffer(memory, _C.uint8, [size])
+    whole.copy_(_whole(self, _C.uint8))
+    _shared[whole.data_ptr()] = memory
+    elements = _whole(whole, self.dtype)
+    self.data = elements.as_strided(list(self.shape), list(self.stride()), self.storage_offset())
+    return self
+
+
+def is_shared(self: Tensor) -> bool:
+    """Whether the tensor is in memory that processes share; tensors on CUDA devices always are."""
+    return self.is_cuda or (self.is_cpu and UntypedStorage(self).data_ptr() in _shared)

@@ -1,5 +1,6 @@
 """The bytes of tensors: row-major, little-endian."""
 
+import array
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,3 +34,14 @@ def snapshot(t: Tensor) -> Iterator[bytes]:
 def tensor_bytes(t: Tensor) -> bytes:
     """All bytes of a tensor."""
     return b"".join(snapshot(t))
+
+
+def swap_bytes(t: Tensor, size: int) -> None:
+    """Reverse the bytes of each number of `size` bytes in a contiguous CPU tensor."""
+    if size == 1 or not t.numel():
+        return
+    code = {2: "H", 4: "I", 8: "Q"}[size]
+    for piece in pieces(writable_bytes(t)):
+        numbers = array.array(code, bytes(piece))
+        numbers.byteswap()
+        piece[:] = numbers.tobytes()

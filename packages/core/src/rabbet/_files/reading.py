@@ -1,5 +1,6 @@
 """The entries of a file as tensors: read into memory of their own, or mapped."""
 
+import contextlib
 import io
 import mmap
 import os
@@ -15,19 +16,32 @@ from .header import Entry, Header
 from .structure import refusing
 
 
-def read(f: Any, *, mapped: bool, verify: bool) -> tuple[dict[str, Tensor], Header, str]:
-    """The tensors of a path or binary file, the header, and the file's name for messages."""
+@contextlib.contextmanager
+def opened(f: Any, *, mapped: bool) -> Iterator[tuple[Any, str]]:
+    """A file that can seek, where reading shall begin, and its name for messages."""
     if hasattr(f, "read"):
         if mapped:
             raise ValueError("load: mmap=True needs a path, got a file object")
         name = getattr(f, "name", "<file>")
-        return *_read_stream(_measurable(f, name), str(name), verify), str(name)
+        yield _measurable(f, name), str(name)
+        return
     name = checked_path("load", f)
     with open(name, "rb", buffering=0) as file:
-        if mapped:
-            return *_map(file, name, verify), name
         regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-        return *_read_stream(file if regular else _measurable(file, name), name, verify), name
+        yield file if regular or mapped else _measurable(file, name), name
+
+
+def beginning(file: Any, count: int) -> bytes:
+    """The next bytes of a file, which stays where it is."""
+    at = file.tell()
+    data = _take(file, count)
+    file.seek(at)
+    return data
+
+
+def read(file: Any, name: str, *, mapped: bool, verify: bool) -> tuple[dict[str, Tensor], Header]:
+    """The tensors of a safetensors file and its header."""
+    return _map(file, name, verify) if mapped else _read_stream(file, name, verify)
 
 
 def checked_path(function: str, f: Any) -> str:
@@ -55,7 +69,7 @@ def _measurable(f: Any, name: Any) -> Any:
 # ---- reading
 
 
-def _fill(file: Any, view: memoryview) -> Iterator[memoryview]:
+def fill(file: Any, view: memoryview) -> Iterator[memoryview]:
     """Read `view` piece by piece; ends early where the file does."""
     for piece in memory.pieces(view):
         at = 0
@@ -70,7 +84,7 @@ def _fill(file: Any, view: memoryview) -> Iterator[memoryview]:
 
 def _take(file: Any, count: int) -> bytes:
     data = bytearray(count)
-    return bytes(data[: sum(map(len, _fill(file, memoryview(data))))])
+    return bytes(data[: sum(map(len, fill(file, memoryview(data))))])
 
 
 def _read_stream(file: Any, name: str, verify: bool) -> tuple[dict[str, Tensor], Header]:
@@ -83,11 +97,11 @@ def _read_stream(file: Any, name: str, verify: bool) -> tuple[dict[str, Tensor],
     checked = found.checksums is not None and verify
     sums, tensors = {}, {}
     for key, entry in sorted(found.entries.items(), key=lambda item: item[1].begin):
-        tensors[key] = _empty(entry, f"{name}: '{key}'")
+        tensors[key] = empty_entry(entry, f"{name}: '{key}'")
         crc = left = 0
         if entry.begin < entry.end:
             left = entry.end - entry.begin
-            for piece in _fill(file, memory.writable_bytes(tensors[key])):
+            for piece in fill(file, memory.writable_bytes(tensors[key])):
                 crc = zlib.crc32(piece, crc) if checked else 0
                 left -= len(piece)
         if left:
@@ -98,7 +112,8 @@ def _read_stream(file: Any, name: str, verify: bool) -> tuple[dict[str, Tensor],
     return {key: tensors[key] for key in found.entries}, found
 
 
-def _empty(entry: Entry, what: str) -> Tensor:
+def empty_entry(entry: Entry, what: str) -> Tensor:
+    """Memory for an entry."""
     with refusing(what):
         made: Tensor = _C.op("empty")(entry.shape, dtype=getattr(_C, entry.dtype), device="cpu")
         return made
@@ -119,32 +134,39 @@ def _map(file: Any, name: str, verify: bool) -> tuple[dict[str, Tensor], Header]
     """Tensors over a private mapping: what is written to them stays in memory."""
     size = os.fstat(file.fileno()).st_size
     length = header.read_length(os.pread(file.fileno(), 8, 0), size, name)
-    access = mmap.PROT_READ | mmap.PROT_WRITE
-    data = mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE, prot=access)
+    data = mapping(file)
     start = 8 + length
     found = header.parse(data[:start], size - start, name, verify)
     if found.checksums is not None and verify:
         view = memoryview(data)
         sums = {
-            key: _crc(view[start + e.begin : start + e.end]) for key, e in found.entries.items()
+            key: crc_of(view[start + e.begin : start + e.end]) for key, e in found.entries.items()
         }
         _compare(found, sums, name)
     views = header.SKELETON in found.metadata  # perhaps of larger items than the entry has
     return {
-        key: _mapped(data, start, e, views, f"{name}: '{key}'") for key, e in found.entries.items()
+        key: mapped_entry(data, start, e, views, f"{name}: '{key}'")
+        for key, e in found.entries.items()
     }, found
 
 
-def _crc(view: memoryview) -> int:
+def mapping(file: Any) -> mmap.mmap:
+    """All of a file in memory; what is written there stays there."""
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=access)
+
+
+def crc_of(view: memoryview) -> int:
     crc = 0
     for piece in memory.pieces(view):
         crc = zlib.crc32(piece, crc)
     return crc
 
 
-def _mapped(data: mmap.mmap, start: int, entry: Entry, views: bool, what: str) -> Tensor:
+def mapped_entry(data: mmap.mmap, start: int, entry: Entry, views: bool, what: str) -> Tensor:
+    """A tensor over a mapped file; `views`: of any dtype may follow."""
     if entry.begin == entry.end:
-        return _empty(entry, what)
+        return empty_entry(entry, what)
     kind, at = getattr(_C, entry.dtype), start + entry.begin
     with refusing(what):
         if at % (8 if views else min(kind.itemsize, 8)):

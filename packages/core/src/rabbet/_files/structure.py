@@ -24,7 +24,7 @@ from typing import Any
 
 from .. import _C, composite
 from .._C import Tensor
-from . import SerializationError
+from . import SerializationError, safe
 from .header import is_count, is_shape, parse_json
 from .sharing import Stored, place
 
@@ -46,31 +46,22 @@ _OF_OTHER_WHEELS = {
     "rabbet.nn.parameter.Parameter": "rabbet-nn",
     "rabbet.nn.parameter.Buffer": "rabbet-nn",
 }
-_made_known: dict[str, type] = {}
 
 
 # ---- classes of tensors
 
 
-def name_of_class(cls: type) -> str:
-    """What a file calls a class."""
-    return f"{cls.__module__}.{cls.__qualname__}"
-
-
-def known_classes() -> dict[str, type]:
-    """The classes that a file may name, beside our own; by their names in files."""
-    return _made_known
-
-
-def _class_of_name(name: Any, file: str) -> type:
-    if not isinstance(name, str) or name not in _OF_OTHER_WHEELS | _made_known:
+def class_of_name(name: Any, file: str) -> type:
+    """The class of tensors that a file calls so."""
+    known = safe.by_name()
+    if not isinstance(name, str) or name not in _OF_OTHER_WHEELS | known:
         raise SerializationError(
             f"{file}: a tensor is of the class {name!r}; if you trust that class, make it known by "
             "rabbet.serialization.add_safe_globals([it])"
         )
-    if name in _made_known:
-        cls = _made_known[name]
-        if not issubclass(cls, Tensor):
+    if name in known:
+        cls = known[name]
+        if not isinstance(cls, type) or not issubclass(cls, Tensor):
             raise SerializationError(f"{file}: {name} is no class of tensors")
         return cls
     module, _, attribute = name.rpartition(".")
@@ -84,6 +75,20 @@ def _class_of_name(name: Any, file: str) -> type:
 
 
 # ---- writing
+
+
+class NotCarried(SerializationError):
+    """A value that a skeleton cannot hold; other forms of files may."""
+
+    __module__ = "rabbet.serialization"
+
+
+def check_outside_transforms(t: Tensor, path: str) -> None:
+    """Refuse a tensor that has no data of its own."""
+    if _C.transform_level(t):
+        raise SerializationError(
+            f"save: the tensor at '{path}' stands for others inside a transform and has no data"
+        )
 
 
 class _Packer:
@@ -130,10 +135,7 @@ class _Packer:
         return {"p": {"tensor": node, **extra}} if extra else node
 
     def _node(self, t: Tensor, path: str) -> dict[str, Any]:
-        if _C.transform_level(t):
-            raise SerializationError(
-                f"save: the tensor at '{path}' stands for others inside a transform and has no data"
-            )
+        check_outside_transforms(t, path)
         stored = composite.state(t)
         if stored is not None:
             return self._composite(stored, t, path)
@@ -172,29 +174,30 @@ class _Packer:
                 f"save: the {type(value).__name__} at '{path[:60]}...' is nested more than {_MAX_DEPTH} deep"
             )
         self._open.add(id(value))
-        below = f"{path}." if path else ""
         if isinstance(value, dict):
             node: dict[str, Any] = {
                 "d": [
-                    [self.pack(k, f"{path} (a key)"), self.pack(v, below + _step(k, i))]
+                    [self.pack(k, f"{path} (a key)"), self.pack(v, below(path, k, i))]
                     for i, (k, v) in enumerate(value.items())
                 ]
             }
         else:
             kind = "l" if isinstance(value, list) else "u"
-            node = {kind: [self.pack(v, f"{below}{i}") for i, v in enumerate(value)]}
+            node = {kind: [self.pack(v, below(path, i)) for i, v in enumerate(value)]}
         self._open.remove(id(value))
         return node
 
 
-def _step(key: Any, index: int) -> str:
+def below(path: str, key: Any, index: int = 0) -> str:
+    """The path of what stands at a key, the `index`-th one, of the container at `path`."""
     simple = key is None or isinstance(key, (str, bool, int, float))
-    return str(key) if simple else f"#{index}"
+    step = str(key) if simple else f"#{index}"
+    return f"{path}.{step}" if path else step
 
 
 def _checked_class(cls: type, path: str) -> str:
-    name = name_of_class(cls)
-    if name not in _OF_OTHER_WHEELS and _made_known.get(name) is not cls:
+    name = safe.name_of(cls)
+    if name not in _OF_OTHER_WHEELS and safe.by_name().get(name) is not cls:
         raise SerializationError(
             f"save: the tensor at '{path}' is of the class {name}, which load() would refuse: make it known by "
             "rabbet.serialization.add_safe_globals([it]), here and where the file is loaded"
@@ -225,7 +228,7 @@ def _packed_leaf(value: Any, path: str) -> Any:
         return {"e": str(value)}
     if isinstance(value, (_C.layout, _C.memory_format)):
         return {"n": str(value)[len("rabbet.") :]}
-    raise SerializationError(
+    raise NotCarried(
         f"save: cannot store the {type(value).__name__} at '{path}': expected tensors, numbers, strings, bytes, "
         "None, dtypes, devices, and dicts, lists or tuples of them"
     )
@@ -248,14 +251,14 @@ def pack(value: Any) -> tuple[str | None, dict[str, Tensor]]:
 
 
 @contextlib.contextmanager
-def refusing(what: str) -> Iterator[None]:
+def refusing(what: str, refusal: type[SerializationError] = SerializationError) -> Iterator[None]:
     """What a call refuses is the file's fault."""
     try:
         yield
     except (SerializationError, _C.OutOfMemoryError):
         raise
     except (RuntimeError, ValueError, TypeError, OverflowError, LookupError) as error:
-        raise SerializationError(f"{what}: {error}") from None
+        raise refusal(f"{what}: {error}") from None
 
 
 def _is_composite(stored: Any, parts: Any) -> bool:
@@ -346,7 +349,7 @@ class _Unpacker:
         if kind not in _TENSOR_KINDS or kind == "p":
             return self._damaged("p")
         made = _TENSOR_KINDS[kind](self, where)
-        cls = _class_of_name(value["class"], self._file) if "class" in value else Tensor
+        cls = class_of_name(value["class"], self._file) if "class" in value else Tensor
         attributes = self.unpack(value.get("attributes", {"d": []}))
         if not isinstance(attributes, dict) or not all(isinstance(k, str) for k in attributes):
             return self._damaged("p")

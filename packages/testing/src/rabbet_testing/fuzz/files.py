@@ -12,7 +12,7 @@ from rabbet._pytree import tree_flatten
 from rabbet.serialization import SerializationError
 
 WORDS = (b"F32", b"I64", b"shape", b"dtype", b"data_offsets", b"__metadata__", b"null", b"-1", b"1e9", b"[]",
-         b"{}", b'"', b"\\", b"rabbet.skeleton", b"9" * 25, b"\xff\xfe", b"BF16", b"true")  # fmt: skip
+         b"{}", b'"', b"\\", b"rabbet.skeleton", b"9" * 25, b"\xff\xfe", b"BF16", b"true", b"PK\x01\x02", b"archive/data/0", b"cos\nsystem\n", b"R", b"little", bytes(4))  # fmt: skip
 
 
 def call(seed: int, index: int) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def run(call: dict[str, Any]) -> dict[str, Any]:
     draw = random.Random(call["draw"])
     saved = _saved(draw)
     file = io.BytesIO()
-    rabbet.save(saved, file)
+    rabbet.save(saved, file, format=draw.choice(("pt", "safetensors")))
     damaged = _damaged(bytearray(file.getvalue()), draw)
     try:
         loaded = rabbet.load(io.BytesIO(bytes(damaged)))

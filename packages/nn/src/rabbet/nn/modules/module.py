@@ -411,10 +411,8 @@ class Module(HookedModule, StatefulModule):
             warnings.warn("Module.compile: rabbet runs modules eagerly", stacklevel=2)
 
     def share_memory(self: T) -> T:
-        """Move the tensors to shared memory; rabbet has none yet."""
-        raise NotImplementedError(
-            f"{type(self).__name__}.share_memory: tensors in memory shared between processes are not supported"
-        )
+        """Move parameters, their gradients and buffers to memory that processes share; see `Tensor.share_memory_`."""
+        return self._apply(lambda t: t.share_memory_())
 
     # ---- conversion
 
