@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "rabbet/trace.h"
 #include "saved.h"
 
 namespace tape {
@@ -81,6 +82,7 @@ void destroy_one(Node* n) {
     delete n->hooks;
   }
   if (n->ctx && n->ctx_del) n->ctx_del(n->ctx);
+  delete n->notes;
   delete n->name;
   RbTensor* tensor = n->kind == NodeKind::kAccumulate ? nullptr : n->tensor;
   host->block_free(n, n->bytes);
@@ -89,6 +91,8 @@ void destroy_one(Node* n) {
 }
 
 }  // namespace
+
+std::atomic<int32_t> keeps_sources{0};
 
 int64_t live_nodes() {
   int64_t total = 0;
@@ -140,8 +144,18 @@ Node* make_node(NodeKind kind, const NodeShape& s, char** extra) {
     n->grads[i] = nullptr;
   }
   *extra = at;
+  if (__builtin_expect(keeps_sources.load(std::memory_order_relaxed), 0)) note_source(n);
   count_node(1);
   return n;
+}
+
+void note_source(Node* n) {
+  static const auto* trace =
+      static_cast<const RbTrace*>(host->get_ext(RB_TRACE_EXT, RB_TRACE_VERSION));
+  const char* line = trace ? trace->source_get() : nullptr;
+  if (!line) return;
+  if (!n->notes) n->notes = new Notes;
+  n->notes->source = line;
 }
 
 void node_retain(Node* n) {

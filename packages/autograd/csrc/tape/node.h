@@ -64,6 +64,15 @@ struct Edge {
   uint32_t output = 0;
   int16_t arg = 0;  // index of the argument
 };
+/// What few nodes have: the line that made them, an object of the binding.
+struct Notes {
+  std::string source;
+  void* object = nullptr;
+  void (*del)(void*) = nullptr;
+  ~Notes() {
+    if (object && del) del(object);
+  }
+};
 /// Where the gradient of a tensor flows: a node, held, and the number of its output.
 struct Target {
   Node* fn;
@@ -100,6 +109,7 @@ struct RbNode {
   RbTensor** grads;
   uint64_t run;
   std::vector<tape::NodeHook>* hooks;
+  tape::Notes* notes;
 
   // kAccumulate: the leaf (borrowed: it owns the node). kViewWrite: how the written view was made
   // (strong).
@@ -136,6 +146,9 @@ void node_release(Node* n);
 /// Free the tensors that the derivative reads, if it reads any; running the node again is an error
 /// then.
 void drop_saved(Node* n);
+/// Whether new nodes remember the line that made them.
+extern std::atomic<int32_t> keeps_sources;
+void note_source(Node* n);
 int64_t live_nodes();
 
 /// Where gradients of `t` flow: its node, or a leaf's accumulator; owned.

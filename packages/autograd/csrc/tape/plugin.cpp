@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "call_mode.h"
 #include "engine.h"
 #include "forward.h"
 #include "grad_level.h"
@@ -254,6 +255,20 @@ int32_t detach_in_place(RbTensor* t) {
 
 void set_anomaly(int32_t on) { check_nan.store(on); }
 
+void* node_object(const RbNode* n) { return n->notes ? n->notes->object : nullptr; }
+void node_set_object(RbNode* n, void* object, void (*del)(void*)) {
+  if (!n->notes) n->notes = new Notes;
+  void* old = n->notes->object;
+  void (*old_del)(void*) = n->notes->del;
+  n->notes->object = object;
+  n->notes->del = del;
+  if (old && old_del) old_del(old);
+}
+const char* node_source(const RbNode* n) {
+  return n->notes && !n->notes->source.empty() ? n->notes->source.c_str() : nullptr;
+}
+void keep_sources(int32_t on) { keeps_sources.store(on); }
+
 RbAutograd table;
 
 int32_t init(const RbHost* h, RbTxn* txn) {
@@ -271,6 +286,7 @@ int32_t init(const RbHost* h, RbTxn* txn) {
   if (int32_t rc = host->add_layer(txn, &desc, &layer)) return rc;
   layer_key = 1ull << layer;
   if (int32_t rc = add_dual_layer(txn)) return rc;
+  if (int32_t rc = add_call_mode_layer(txn)) return rc;
   if (int32_t rc = host->slot_new("autograd", layer, delete_meta, &slot, &slot_offset)) return rc;
   table = RbAutograd{sizeof(RbAutograd),
                      layer,
@@ -312,7 +328,22 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      dual_enter,
                      dual_exit,
                      dual_make,
-                     dual_unpack};
+                     dual_unpack,
+                     current_run,
+                     run_has_inputs,
+                     run_reaches,
+                     saved_hooks_of,
+                     push_call_mode,
+                     pop_call_mode,
+                     call_mode_run,
+                     node_saved,
+                     node_load,
+                     node_pack,
+                     node_object,
+                     node_set_object,
+                     node_source,
+                     keep_sources,
+                     watch_nodes};
   static const RbExplain explain = {RB_SIZE(RbExplain, explain), 0, explain_call};
   if (int32_t rc = host->publish("autograd.explain", 1, &explain)) return rc;
   return host->publish(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION, &table);
