@@ -174,11 +174,14 @@ PyObject* node_load(PyObject* o, PyObject* number) {
       &value);
   return code == RB_OK ? value : core->raise_error(code);
 }
-// PyTorch's names of what is saved: the first argument is `self`, a single result `result`.
+// PyTorch's name of what is saved: the first argument is `self`, a single result `result`.
+const char* torch_name(const RbSaved& s) {
+  if (std::strcmp(s.name, s.is_result ? "out" : "input") == 0)
+    return s.is_result ? "result" : "self";
+  return s.name;
+}
 bool is_named(const RbSaved& s, const char* asked) {
-  if (std::strcmp(asked, s.name) == 0) return true;
-  return std::strcmp(asked, s.is_result ? "result" : "self") == 0 &&
-         std::strcmp(s.name, s.is_result ? "out" : "input") == 0;
+  return std::strcmp(asked, s.name) == 0 || std::strcmp(asked, torch_name(s)) == 0;
 }
 // `_saved_NAME` is the value that the node keeps under the name, `_raw_saved_NAME` what keeps it.
 PyObject* node_getattro(PyObject* o, PyObject* name) {
@@ -207,8 +210,8 @@ PyObject* node_dir(PyObject* o, PyObject*) {
     const RbSaved s = tape->node_saved(as_node(o)->node, i);
     if (!s.name) break;
     if (!s.is_kept) continue;
-    names.append(std::string("_saved_") + s.name);
-    names.append(std::string("_raw_saved_") + s.name);
+    names.append(std::string("_saved_") + torch_name(s));
+    names.append(std::string("_raw_saved_") + torch_name(s));
   }
   return names.release().ptr();
 }
@@ -302,11 +305,29 @@ class Handle {
     if (!id_) return;
     if (RbTensor* t = core->unwrap(owner_.ptr())) {
       tape->remove_grad_hook(t, id_);
-    } else {
+    } else if (Py_TYPE(owner_.ptr()) == node_type) {
       tape->remove_node_hook(as_node(owner_.ptr())->node, id_);
     }
     id_ = 0;
     owner_ = py::none();
+  }
+
+  // A hook may hold its own handle, which holds the tensor: the collector sees it.
+  static void set_up(PyHeapTypeObject* heap_type) {
+    PyTypeObject* type = &heap_type->ht_type;
+    type->tp_flags |= Py_TPFLAGS_HAVE_GC;
+    type->tp_traverse = [](PyObject* self, visitproc visit, void* arg) {
+      Py_VISIT(Py_TYPE(self));
+      if (py::detail::is_holder_constructed(self)) {
+        Py_VISIT(py::cast<Handle&>(py::handle(self)).owner_.ptr());
+      }
+      return 0;
+    };
+    type->tp_clear = [](PyObject* self) {
+      if (py::detail::is_holder_constructed(self))
+        py::cast<Handle&>(py::handle(self)).owner_ = py::none();
+      return 0;
+    };
   }
 
  private:
@@ -318,12 +339,34 @@ PyObject* make_handle(PyObject* owner, int64_t id) {
   return py::cast(Handle(py::reinterpret_borrow<py::object>(owner), id)).release().ptr();
 }
 
+// The collector sees what hooks refer to: a hook may lead back to its tensor.
+struct Visitor {
+  visitproc visit;
+  void* arg;
+};
+int traverse_hooks(RbTensor* t, visitproc visit, void* arg) {
+  Visitor visitor{visit, arg};
+  return tape->each_context(
+      t,
+      [](void* v, void* ctx, void (*del)(void*)) -> int32_t {
+        const auto* visitor = static_cast<Visitor*>(v);
+        return del == drop_callable ? visitor->visit(static_cast<PyObject*>(ctx), visitor->arg) : 0;
+      },
+      &visitor);
+}
+bool show_to_collector(PyObject* self) {  // objects with a __dict__ are
+  PyObject* dict = PyObject_GetAttrString(self, "__dict__");
+  Py_XDECREF(dict);
+  return dict != nullptr;
+}
+
 PyObject* add_grad_hook(PyObject* self, PyObject* hook, int32_t after) {
   if (!PyCallable_Check(hook)) {
     PyErr_Format(PyExc_TypeError, "register_hook: expected a callable, not %s",
                  Py_TYPE(hook)->tp_name);
     return nullptr;
   }
+  if (!show_to_collector(self)) return nullptr;
   Py_INCREF(hook);
   const int64_t id =
       tape->add_grad_hook(core->unwrap(self), call_grad_hook, hook, drop_callable, after);
@@ -865,9 +908,10 @@ PYBIND11_MODULE(_C, m) {
   if (!tape)
     throw py::import_error(
         "rabbet.autograd: the plugin 'autograd' is not loaded; import rabbet.autograd");
+  core->set_referents(traverse_hooks, tape->drop_hooks);
   node_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&node_spec));
   m.add_object("Node", py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(node_type)));
-  py::class_<Handle>(m, "RemovableHandle", "Removes a hook.")
+  py::class_<Handle>(m, "RemovableHandle", "Removes a hook.", py::custom_type_setup(Handle::set_up))
       .def("remove", &Handle::remove)
       .def("__enter__", [](py::object self) { return self; })
       .def("__exit__", [](Handle& self, const py::args&) { self.remove(); });

@@ -286,11 +286,12 @@ int32_t Run::tensor_hooks(Node* n, bool after_accumulation) {
     const bool leaf = n->kind == NodeKind::kAccumulate;
     const Meta* m = leaf ? meta_of(n->tensor) : &n->metas[i];
     if (!m || !m->hooks) continue;
-    const std::vector<GradHook> list = *m->hooks;  // a hook may remove itself
+    const std::vector<GradHook> list = copy_of(m->hooks);  // a hook may remove others
     for (const GradHook& h : list) {
       if (h.after_accumulation != after_accumulation) continue;
       RbTensor* replacement = nullptr;
-      if (int32_t rc = h.fn(h.ctx, after_accumulation ? n->tensor : n->grads[i], &replacement))
+      if (int32_t rc =
+              h.fn(h.ctx.get(), after_accumulation ? n->tensor : n->grads[i], &replacement))
         return rc;
       if (!replacement) continue;
       const RbMeta& meta = n->out_metas[i];
@@ -574,10 +575,10 @@ int32_t Run::apply_custom(Node* n, Gradients& results) {
 }
 
 int32_t Run::node_hooks(Node* n, Gradients& results, bool before) {
-  const std::vector<NodeHook> list = *n->hooks;
+  const std::vector<NodeHook> list = copy_of(n->hooks);
   for (const NodeHook& h : list) {
     if (h.before != before) continue;
-    if (int32_t rc = h.fn(h.ctx, results.data(), n->nedges, n->grads, n->nrets)) return rc;
+    if (int32_t rc = h.fn(h.ctx.get(), results.data(), n->nedges, n->grads, n->nrets)) return rc;
   }
   return RB_OK;
 }

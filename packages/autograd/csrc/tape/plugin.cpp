@@ -129,8 +129,6 @@ RbTensor* node_variable(const RbNode* n) {
 }
 uint64_t node_sequence(const RbNode* n) { return n->seq; }
 
-std::mutex hooks_mutex;
-
 int64_t add_grad_hook(RbTensor* t, RbGradHook fn, void* ctx, void (*del)(void*),
                       int32_t after_accumulation) {
   int32_t status = RB_OK;
@@ -148,7 +146,7 @@ int64_t add_grad_hook(RbTensor* t, RbGradHook fn, void* ctx, void (*del)(void*),
   std::lock_guard<std::mutex> lock(hooks_mutex);
   if (!place->hooks) place->hooks = new std::vector<GradHook>;
   const int64_t id = next_hook++;
-  place->hooks->push_back({id, fn, ctx, del, after_accumulation != 0});
+  place->hooks->push_back({id, fn, {ctx, del}, after_accumulation != 0});
   return id;
 }
 
@@ -156,45 +154,28 @@ int64_t add_node_hook(RbNode* n, RbNodeHook fn, void* ctx, void (*del)(void*), i
   std::lock_guard<std::mutex> lock(hooks_mutex);
   if (!n->hooks) n->hooks = new std::vector<NodeHook>;
   const int64_t id = next_hook++;
-  n->hooks->push_back({id, fn, ctx, del, before != 0});
+  n->hooks->push_back({id, fn, {ctx, del}, before != 0});
   return id;
 }
 
-template <class List>
-bool take_out(List* list, int64_t id, void** ctx, void (**del)(void*)) {
-  if (!list) return false;
-  for (auto it = list->begin(); it != list->end(); ++it) {
-    if (it->id != id) continue;
-    *ctx = it->ctx;
-    *del = it->del;
-    list->erase(it);
-    return true;
-  }
-  return false;
+// The hook that was taken out goes after the lock is open again: its end may run Python.
+template <class Hook>
+std::vector<Hook> take_out(std::vector<Hook>* list, int64_t id) {
+  std::vector<Hook> taken;
+  const std::lock_guard<std::mutex> lock(hooks_mutex);
+  if (!list) return taken;
+  const auto it = std::find_if(list->begin(), list->end(), [&](auto& h) { return h.id == id; });
+  if (it == list->end()) return taken;
+  taken.push_back(std::move(*it));
+  list->erase(it);
+  return taken;
 }
 
 void remove_grad_hook(RbTensor* t, int64_t id) {
-  Meta* m = meta_of(t);
-  void* ctx = nullptr;
-  void (*del)(void*) = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(hooks_mutex);
-    if (!m) return;
-    Meta* place = m->fn ? &m->fn->metas[m->output] : m;
-    if (!take_out(place->hooks, id, &ctx, &del)) return;
-  }
-  if (del) del(ctx);
+  if (Meta* m = meta_of(t)) take_out(m->fn ? m->fn->metas[m->output].hooks : m->hooks, id);
 }
 
-void remove_node_hook(RbNode* n, int64_t id) {
-  void* ctx = nullptr;
-  void (*del)(void*) = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(hooks_mutex);
-    if (!take_out(n->hooks, id, &ctx, &del)) return;
-  }
-  if (del) del(ctx);
-}
+void remove_node_hook(RbNode* n, int64_t id) { take_out(n->hooks, id); }
 
 int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs,
                       RbTensor* const* outputs, int32_t noutputs, uint64_t non_differentiable,
@@ -343,6 +324,8 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      node_set_object,
                      node_source,
                      keep_sources,
+                     each_context,
+                     drop_hooks,
                      watch_nodes};
   static const RbExplain explain = {RB_SIZE(RbExplain, explain), 0, explain_call};
   if (int32_t rc = host->publish("autograd.explain", 1, &explain)) return rc;

@@ -163,6 +163,13 @@ typedef struct RbAutograd {
    * `keep_sources` is on in the process. */
   const char* (*node_source)(const RbNode*);
   void (*keep_sources)(int32_t on);
+  /* What hooks and user functions hold of a tensor that has a single user, and of the part of its
+   * graph that only it can reach: their `ctx` with their `del`. A non-zero answer of `visit` ends
+   * it and is returned. */
+  int32_t (*each_context)(RbTensor*, int32_t (*visit)(void* arg, void* ctx, void (*del)(void*)),
+                          void* arg);
+  /* Drop the hooks among them. */
+  void (*drop_hooks)(RbTensor*);
   /* Runs after each node of this thread's backward runs with the node's gradients, before its own
    * hooks; null: nothing. */
   void (*watch_nodes)(int32_t (*fn)(void* ctx, RbNode*, RbTensor* const* grads, int32_t n),
