@@ -66,7 +66,7 @@ def test_what_is_alive_is_told_for_each_plugin(wheel):
         "further": {"tensors": 2, "storages": 1, "bytes": 400}
     }
     assert plugin(data, "autograd")["live"]["slots"] == {"autograd": 2}
-    assert plugin(data, "autograd")["live"]["layers"] == ["autograd", "jvp"]
+    assert plugin(data, "autograd")["live"]["layers"] == ["autograd", "call_mode", "jvp"]
     assert plugin(data, "cpu")["live"]["kernels"] == data["coverage"]["cpu"]["kernels"] > 100
     (far,) = (b for b in data["backends"] if b["name"] == "far")
     assert (far["bytes_in_use"], far["bytes_cached"]) == (512, 0)

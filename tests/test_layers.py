@@ -63,14 +63,15 @@ def test_the_doctor_shows_the_order_and_what_decided_it(tmp_path):
     text = flat(run(tmp_path, DOCTOR))
 
     assert re.findall(r" (\w+) \[[\w .-]+\]", text) == [
-        "trace", "autocast", "autograd", "transforms", "functionalize", "jvp", "vmap", "count", "watch", "zap", "meta", "cpu",
+        "trace", "autocast", "autograd", "transforms", "functionalize", "jvp", "vmap", "call_mode", "count", "watch", "zap", "meta", "cpu",
     ]  # fmt: skip
     for part in (
         "trace [trace-wheel 1.0] phase 100; before ghost (not installed), autograd",
         "| phase 100 runs before phase 300 autocast",
         "phase 300 runs before phase 400, and autocast declares to run before autograd",
         "| phase 400 runs before phase 450 transforms [rabbet-core]",
-        "| phase 450 runs before phase 700 count",
+        "| phase 450 runs before phase 500 call_mode [rabbet-autograd",
+        "| phase 500 runs before phase 700 count",
         "| both have phase 700, and the names decide watch",
         "| zap declares to run after watch zap [zap-wheel 1.0] phase 700; after watch, vmap devices",
         "| every layer runs before the devices",
@@ -94,7 +95,7 @@ def test_a_layer_that_is_installed_but_failed_is_told_apart(tmp_path):
 def test_names_decide_in_whatever_order_wheels_are_loaded(tmp_path):
     libraries = [layer_library(tmp_path, name, 700) for name in ("a", "b", "c")]
     orders = {run(tmp_path, load(*path)) for path in (libraries, libraries[::-1])}
-    assert orders == {"['autograd', 'transforms', 'a', 'b', 'c']\n"}
+    assert orders == {"['autograd', 'transforms', 'call_mode', 'a', 'b', 'c']\n"}
 
 
 def install_declared(
@@ -154,7 +155,7 @@ def test_two_layers_that_both_want_to_be_first(loaded_first, tmp_path):
     }
     first = libraries.pop(loaded_first)
     error, order = run(tmp_path, load(first, *libraries.values())).splitlines()
-    assert order == f"['autograd', 'transforms', '{loaded_first}']"
+    assert order == f"['autograd', 'transforms', 'call_mode', '{loaded_first}']"
     for part in (
         "layer 'a' of a-wheel 1.0", "layer 'b' of b-wheel 1.0", "uninstall one of the two wheels",
         "'a' (a-wheel 1.0) declares to run before 'b'", "'b' (b-wheel 1.0) declares to run before 'a'",
@@ -179,7 +180,7 @@ def test_a_cycle_of_three(tmp_path):
     b = layer_library(tmp_path, "b", 700, before=("c",))
     c = layer_library(tmp_path, "c", 700, before=("a",))
     error, order = run(tmp_path, load(a, b, c)).splitlines()
-    assert order == "['autograd', 'transforms', 'a', 'b']"
+    assert order == "['autograd', 'transforms', 'call_mode', 'a', 'b']"
     for part in (
         "layer 'c' of c-wheel 1.0 cannot be ordered", "'b' (b-wheel 1.0) declares to run before 'c'",
         "'c' (c-wheel 1.0) declares to run before 'a'",

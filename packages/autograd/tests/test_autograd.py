@@ -522,7 +522,7 @@ def test_long_chains_run_and_are_released_without_recursion():
 def test_gradient_edges():
     x = leaf(1.0)
     y = x * 2
-    node, output = graph.get_gradient_edge(y)
+    node, output, _ = graph.get_gradient_edge(y)
     assert node == y.grad_fn and output == 0
     assert y.grad_fn.next_functions[0][0].variable is x
 

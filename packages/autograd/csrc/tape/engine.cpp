@@ -8,6 +8,7 @@
 #include <mutex>
 #include <new>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "forward.h"
 #include "gradients.h"
@@ -22,6 +23,16 @@ std::atomic<int32_t> check_nan{0};
 namespace {
 
 thread_local Node* running __attribute__((tls_model("initial-exec"))) = nullptr;
+
+class Run;
+thread_local const Run* innermost __attribute__((tls_model("initial-exec"))) = nullptr;
+
+struct Watcher {
+  int32_t (*fn)(void*, Node*, RbTensor* const*, int32_t) = nullptr;
+  void* ctx = nullptr;
+  void (*del)(void*) = nullptr;
+};
+thread_local Watcher watcher;
 
 // One run at a time: nodes buffer gradients in themselves, and leaves are shared between threads. A
 // hook may start a run inside a run (checkpointing), on the same thread.
@@ -65,14 +76,21 @@ class Gradients {
 
 class Run {
  public:
-  Run(uint32_t flags, RbTensor** results) : flags_(flags), results_(results), id_(next_run++) {}
+  Run(uint32_t flags, RbTensor** results)
+      : flags_(flags), results_(results), id_(next_run++), outer_(innermost) {
+    innermost = this;
+  }
   ~Run() {
+    innermost = outer_;
     for (Node* n : heap_) abandon(n);
     for (Capture& c : captures_) {
       if (c.node) node_release(c.node);
     }
   }
 
+  uint64_t id() const { return id_; }
+  bool has_inputs() const { return !captures_.empty(); }
+  void find_reached(std::unordered_set<const Node*>& out) const;
   int32_t seed(RbTensor* output, RbTensor* grad);
   int32_t watch(RbTensor* const* inputs, int32_t n);
   int32_t finish(int32_t ninputs);
@@ -108,6 +126,7 @@ class Run {
   uint32_t flags_;
   RbTensor** results_;
   uint64_t id_;
+  const Run* outer_;  // the run that this one is inside of
   StreamOrder order_;
   std::vector<Node*> heap_;
   std::vector<Capture> captures_;
@@ -202,6 +221,18 @@ int32_t Run::watch(RbTensor* const* inputs, int32_t n) {
   return RB_OK;
 }
 
+void Run::find_reached(std::unordered_set<const Node*>& out) const {
+  std::vector<const Node*> left(roots_.begin(), roots_.end());
+  while (!left.empty()) {
+    const Node* n = left.back();
+    left.pop_back();
+    if (!leads_on(n) || !out.insert(n).second) continue;
+    for (int i = 0; i < n->nedges; ++i) {
+      if (n->edges[i].fn) left.push_back(n->edges[i].fn);
+    }
+  }
+}
+
 // Depth first without recursion: a node is useful if it is watched or leads to a useful one.
 void Run::find_needed(Node* root) {
   struct Frame {
@@ -255,11 +286,12 @@ int32_t Run::tensor_hooks(Node* n, bool after_accumulation) {
     const bool leaf = n->kind == NodeKind::kAccumulate;
     const Meta* m = leaf ? meta_of(n->tensor) : &n->metas[i];
     if (!m || !m->hooks) continue;
-    const std::vector<GradHook> list = *m->hooks;  // a hook may remove itself
+    const std::vector<GradHook> list = copy_of(m->hooks);  // a hook may remove others
     for (const GradHook& h : list) {
       if (h.after_accumulation != after_accumulation) continue;
       RbTensor* replacement = nullptr;
-      if (int32_t rc = h.fn(h.ctx, after_accumulation ? n->tensor : n->grads[i], &replacement))
+      if (int32_t rc =
+              h.fn(h.ctx.get(), after_accumulation ? n->tensor : n->grads[i], &replacement))
         return rc;
       if (!replacement) continue;
       const RbMeta& meta = n->out_metas[i];
@@ -330,6 +362,9 @@ int32_t Run::process(Node* n) {
   if (int32_t rc = apply(n, results)) return rc;
   if (check_nan.load(std::memory_order_relaxed)) {
     if (int32_t rc = refuse_nan(n, results)) return rc;
+  }
+  if (watcher.fn) {
+    if (int32_t rc = watcher.fn(watcher.ctx, n, results.data(), n->nedges)) return rc;
   }
   if (n->hooks) {
     if (int32_t rc = node_hooks(n, results, false)) return rc;
@@ -540,10 +575,10 @@ int32_t Run::apply_custom(Node* n, Gradients& results) {
 }
 
 int32_t Run::node_hooks(Node* n, Gradients& results, bool before) {
-  const std::vector<NodeHook> list = *n->hooks;
+  const std::vector<NodeHook> list = copy_of(n->hooks);
   for (const NodeHook& h : list) {
     if (h.before != before) continue;
-    if (int32_t rc = h.fn(h.ctx, results.data(), n->nedges, n->grads, n->nrets)) return rc;
+    if (int32_t rc = h.fn(h.ctx.get(), results.data(), n->nedges, n->grads, n->nrets)) return rc;
   }
   return RB_OK;
 }
@@ -560,7 +595,9 @@ int32_t Run::refuse_nan(const Node* n, Gradients& results) {
     const RbValue args[3] = {tensor_value(nan), RbValue{}, rb::bool_value(false)};
     if (int32_t rc = call1(ops().any, args, 3, some)) return rc;
     if (some.get()->data && *static_cast<const uint8_t*>(some.get()->data)) {
-      return fail(RB_E_STATE, "%s returned NaN in its gradient", node_name(n));
+      const bool known = n->notes && !n->notes->source.empty();
+      return fail(RB_E_STATE, "%s returned NaN in its gradient%s%s", node_name(n),
+                  known ? "; its forward call: " : "", known ? n->notes->source.c_str() : "");
     }
   }
   return RB_OK;
@@ -582,6 +619,20 @@ int32_t Run::finish(int32_t ninputs) {
 }  // namespace
 
 Node* running_node() { return running; }
+uint64_t current_run() { return innermost ? innermost->id() : 0; }
+void run_reaches(Node* const* nodes, int32_t n, uint8_t* out) {
+  std::unordered_set<const Node*> reached;
+  if (innermost) innermost->find_reached(reached);
+  for (int32_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(reached.count(nodes[i]));
+}
+int32_t run_has_inputs() { return innermost && innermost->has_inputs(); }
+
+void watch_nodes(int32_t (*fn)(void*, Node*, RbTensor* const*, int32_t), void* ctx,
+                 void (*del)(void*)) {
+  const Watcher old = watcher;
+  watcher = Watcher{fn, ctx, del};
+  if (old.del) old.del(old.ctx);
+}
 
 const char* node_name(const Node* n) {
   switch (n->kind) {

@@ -11,6 +11,11 @@ int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t n
 int32_t run_private(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
                     RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results);
 extern std::atomic<int32_t> check_nan;
+uint64_t current_run();
+int32_t run_has_inputs();
+void run_reaches(Node* const* nodes, int32_t n, uint8_t* out);
+void watch_nodes(int32_t (*fn)(void*, Node*, RbTensor* const*, int32_t), void* ctx,
+                 void (*del)(void*));
 /// See RbAutograd.running_node.
 Node* running_node();
 

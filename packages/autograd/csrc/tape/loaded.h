@@ -21,22 +21,24 @@ class Loaded {
     }
     args = n->args;
     for (int i = 0; n->holds && i < n->nargs; ++i) {
-      const RbValue& v = n->args[i];
-      if (v.tag == RB_TENSOR) {
-        if (int32_t rc = check_version(n, v.v.t, n->arg_versions[i], RB_ARG(n->info, i)->name))
-          return rc;
-      } else if (__builtin_expect(is_packed(v), 0)) {
-        if (args == n->args) {
-          std::copy(n->args, n->args + n->nargs, unpacked_);
-          args = unpacked_;
-        }
-        if (int32_t rc = load_saved(v, &unpacked_[i], hold_, lists_)) return rc;
-        for (int k = 0; k < n->nedges; ++k) {
-          if (n->edges[k].arg != i || !n->edges[k].fn) continue;
-          if (int32_t rc = give_history(n->edges[k].fn, n->edges[k].output, &unpacked_[i]))
-            return rc;
-        }
-      }
+      if (int32_t rc = load_argument(n, i)) return rc;
+    }
+    return RB_OK;
+  }
+  int32_t load_argument(const Node* n, int i) {
+    if (!args) args = n->args;
+    const RbValue& v = n->args[i];
+    if (v.tag == RB_TENSOR)
+      return check_version(n, v.v.t, n->arg_versions[i], RB_ARG(n->info, i)->name);
+    if (__builtin_expect(!is_packed(v), 1)) return RB_OK;
+    if (args == n->args) {
+      std::copy(n->args, n->args + n->nargs, unpacked_);
+      args = unpacked_;
+    }
+    if (int32_t rc = load_saved(v, &unpacked_[i], hold_, lists_)) return rc;
+    for (int k = 0; k < n->nedges; ++k) {
+      if (n->edges[k].arg != i || !n->edges[k].fn) continue;
+      if (int32_t rc = give_history(n->edges[k].fn, n->edges[k].output, &unpacked_[i])) return rc;
     }
     return RB_OK;
   }

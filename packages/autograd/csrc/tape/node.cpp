@@ -3,7 +3,9 @@
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
+#include <utility>
 
+#include "rabbet/trace.h"
 #include "saved.h"
 
 namespace tape {
@@ -33,9 +35,6 @@ inline void count_node(int64_t by) {
 
 inline void drop_hooks(std::vector<GradHook>*& hooks) {
   if (__builtin_expect(!hooks, 1)) return;
-  for (GradHook& h : *hooks) {
-    if (h.del) h.del(h.ctx);
-  }
   delete hooks;
   hooks = nullptr;
 }
@@ -74,13 +73,9 @@ void destroy_one(Node* n) {
     drop_hooks(n->metas[i].hooks);
     if (n->metas[i].grad) host->release(n->metas[i].grad);
   }
-  if (n->hooks) {
-    for (NodeHook& h : *n->hooks) {
-      if (h.del) h.del(h.ctx);
-    }
-    delete n->hooks;
-  }
+  delete n->hooks;
   if (n->ctx && n->ctx_del) n->ctx_del(n->ctx);
+  delete n->notes;
   delete n->name;
   RbTensor* tensor = n->kind == NodeKind::kAccumulate ? nullptr : n->tensor;
   host->block_free(n, n->bytes);
@@ -89,6 +84,9 @@ void destroy_one(Node* n) {
 }
 
 }  // namespace
+
+std::mutex hooks_mutex;
+std::atomic<int32_t> keeps_sources{0};
 
 int64_t live_nodes() {
   int64_t total = 0;
@@ -140,8 +138,18 @@ Node* make_node(NodeKind kind, const NodeShape& s, char** extra) {
     n->grads[i] = nullptr;
   }
   *extra = at;
+  if (__builtin_expect(keeps_sources.load(std::memory_order_relaxed), 0)) note_source(n);
   count_node(1);
   return n;
+}
+
+void note_source(Node* n) {
+  static const auto* trace =
+      static_cast<const RbTrace*>(host->get_ext(RB_TRACE_EXT, RB_TRACE_VERSION));
+  const char* line = trace ? trace->source_get() : nullptr;
+  if (!line) return;
+  if (!n->notes) n->notes = new Notes;
+  n->notes->source = line;
 }
 
 void node_retain(Node* n) {
@@ -176,6 +184,74 @@ void drop_saved(Node* n) {
   for (int i = 0; n->outs && i < n->nrets; ++i) drop_saved_value(n->outs[i]);
   n->holds = false;
   n->released = true;
+}
+
+namespace {
+// The nodes that only `t` keeps alive: their references are edges of each other, or the tensor's.
+template <class OnNode, class OnLeaf>
+int32_t walk_owned(RbTensor* t, OnNode&& on_node, OnLeaf&& on_leaf) {
+  Meta* m = meta_of(t);
+  if (!m) return 0;
+  if (!m->fn) return on_leaf(m);
+  std::vector<Node*> left{m->fn};
+  while (!left.empty()) {
+    Node* n = left.back();
+    left.pop_back();
+    if (n->kind == NodeKind::kAccumulate) {
+      Meta* leaf = meta_of(n->tensor);
+      if (host->use_count(n->tensor) != 1 || !leaf) continue;
+      if (int32_t rc = on_leaf(leaf)) return rc;
+      continue;
+    }
+    if (n->refs.load(std::memory_order_relaxed) != 1) continue;
+    if (int32_t rc = on_node(n)) return rc;
+    for (int i = 0; i < n->nedges; ++i) {
+      if (n->edges[i].fn) left.push_back(n->edges[i].fn);
+    }
+  }
+  return 0;
+}
+}  // namespace
+
+int32_t each_context(RbTensor* t, int32_t (*visit)(void*, void*, void (*)(void*)), void* arg) {
+  auto visit_hooks = [&](const std::vector<GradHook>* hooks) {
+    for (size_t i = 0; hooks && i < hooks->size(); ++i) {
+      if (int32_t rc = visit(arg, (*hooks)[i].ctx.get(), (*hooks)[i].ctx.del)) return rc;
+    }
+    return int32_t{0};
+  };
+  return walk_owned(
+      t,
+      [&](Node* n) {
+        for (int i = 0; i < n->nrets; ++i) {
+          if (int32_t rc = visit_hooks(n->metas[i].hooks)) return rc;
+        }
+        for (size_t i = 0; n->hooks && i < n->hooks->size(); ++i) {
+          if (int32_t rc = visit(arg, (*n->hooks)[i].ctx.get(), (*n->hooks)[i].ctx.del)) return rc;
+        }
+        if (n->ctx) {
+          if (int32_t rc = visit(arg, n->ctx, n->ctx_del)) return rc;
+        }
+        return n->notes && n->notes->object ? visit(arg, n->notes->object, n->notes->del)
+                                            : int32_t{0};
+      },
+      [&](Meta* leaf) { return visit_hooks(leaf->hooks); });
+}
+
+void drop_hooks(RbTensor* t) {
+  std::vector<std::vector<GradHook>*> found;  // dropping one may free nodes
+  walk_owned(
+      t,
+      [&](Node* n) {
+        for (int i = 0; i < n->nrets; ++i)
+          found.push_back(std::exchange(n->metas[i].hooks, nullptr));
+        return 0;
+      },
+      [&](Meta* leaf) {
+        found.push_back(std::exchange(leaf->hooks, nullptr));
+        return 0;
+      });
+  for (auto*& hooks : found) drop_hooks(hooks);
 }
 
 Meta* new_meta(RbTensor* t) {

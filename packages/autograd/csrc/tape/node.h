@@ -2,6 +2,8 @@
 #pragma once
 #include <atomic>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -26,20 +28,36 @@ extern uint64_t layer_key;
 using Node = RbNode;
 constexpr int kMaxArgs = RB_MAX_ARGS, kMaxRets = RB_MAX_RETS;  // of an operator
 
+/// What a hook is called with. A run that goes on shares it: hooks may be removed by each other.
+struct HookContext {
+  HookContext(void* ctx, void (*del)(void*))
+      : del(del), shared(ctx, [del](void* p) {
+          if (del) del(p);
+        }) {}
+  void* get() const { return shared.get(); }
+  void (*del)(void*);
+  std::shared_ptr<void> shared;
+};
 struct GradHook {
   int64_t id;
   RbGradHook fn;
-  void* ctx;
-  void (*del)(void*);
+  HookContext ctx;
   bool after_accumulation;
 };
 struct NodeHook {
   int64_t id;
   RbNodeHook fn;
-  void* ctx;
-  void (*del)(void*);
+  HookContext ctx;
   bool before;
 };
+/// Guards all lists of hooks.
+extern std::mutex hooks_mutex;
+/// The hooks as they are now.
+template <class Hook>
+std::vector<Hook> copy_of(const std::vector<Hook>* hooks) {
+  const std::lock_guard<std::mutex> lock(hooks_mutex);
+  return hooks ? *hooks : std::vector<Hook>{};
+}
 
 /// What the tape knows of a tensor; the tensor's slot points to it. The records of a node's outputs
 /// lie in the node.
@@ -63,6 +81,15 @@ struct Edge {
   const RbMeta* meta = nullptr;  // shape and dtype of the edge's tensor, in the node's block
   uint32_t output = 0;
   int16_t arg = 0;  // index of the argument
+};
+/// What few nodes have: the line that made them, an object of the binding.
+struct Notes {
+  std::string source;
+  void* object = nullptr;
+  void (*del)(void*) = nullptr;
+  ~Notes() {
+    if (object && del) del(object);
+  }
 };
 /// Where the gradient of a tensor flows: a node, held, and the number of its output.
 struct Target {
@@ -100,6 +127,7 @@ struct RbNode {
   RbTensor** grads;
   uint64_t run;
   std::vector<tape::NodeHook>* hooks;
+  tape::Notes* notes;
 
   // kAccumulate: the leaf (borrowed: it owns the node). kViewWrite: how the written view was made
   // (strong).
@@ -133,9 +161,15 @@ Node* make_node(NodeKind kind, const NodeShape& shape, char** extra);
 void node_retain(Node* n);
 /// Iterative: chains of any length.
 void node_release(Node* n);
+/// See RbAutograd.each_context and drop_hooks.
+int32_t each_context(RbTensor* t, int32_t (*visit)(void*, void*, void (*)(void*)), void* arg);
+void drop_hooks(RbTensor* t);
 /// Free the tensors that the derivative reads, if it reads any; running the node again is an error
 /// then.
 void drop_saved(Node* n);
+/// Whether new nodes remember the line that made them.
+extern std::atomic<int32_t> keeps_sources;
+void note_source(Node* n);
 int64_t live_nodes();
 
 /// Where gradients of `t` flow: its node, or a leaf's accumulator; owned.

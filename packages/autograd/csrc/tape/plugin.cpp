@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "call_mode.h"
 #include "engine.h"
 #include "forward.h"
 #include "grad_level.h"
@@ -128,8 +129,6 @@ RbTensor* node_variable(const RbNode* n) {
 }
 uint64_t node_sequence(const RbNode* n) { return n->seq; }
 
-std::mutex hooks_mutex;
-
 int64_t add_grad_hook(RbTensor* t, RbGradHook fn, void* ctx, void (*del)(void*),
                       int32_t after_accumulation) {
   int32_t status = RB_OK;
@@ -147,7 +146,7 @@ int64_t add_grad_hook(RbTensor* t, RbGradHook fn, void* ctx, void (*del)(void*),
   std::lock_guard<std::mutex> lock(hooks_mutex);
   if (!place->hooks) place->hooks = new std::vector<GradHook>;
   const int64_t id = next_hook++;
-  place->hooks->push_back({id, fn, ctx, del, after_accumulation != 0});
+  place->hooks->push_back({id, fn, {ctx, del}, after_accumulation != 0});
   return id;
 }
 
@@ -155,45 +154,28 @@ int64_t add_node_hook(RbNode* n, RbNodeHook fn, void* ctx, void (*del)(void*), i
   std::lock_guard<std::mutex> lock(hooks_mutex);
   if (!n->hooks) n->hooks = new std::vector<NodeHook>;
   const int64_t id = next_hook++;
-  n->hooks->push_back({id, fn, ctx, del, before != 0});
+  n->hooks->push_back({id, fn, {ctx, del}, before != 0});
   return id;
 }
 
-template <class List>
-bool take_out(List* list, int64_t id, void** ctx, void (**del)(void*)) {
-  if (!list) return false;
-  for (auto it = list->begin(); it != list->end(); ++it) {
-    if (it->id != id) continue;
-    *ctx = it->ctx;
-    *del = it->del;
-    list->erase(it);
-    return true;
-  }
-  return false;
+// The hook that was taken out goes after the lock is open again: its end may run Python.
+template <class Hook>
+std::vector<Hook> take_out(std::vector<Hook>* list, int64_t id) {
+  std::vector<Hook> taken;
+  const std::lock_guard<std::mutex> lock(hooks_mutex);
+  if (!list) return taken;
+  const auto it = std::find_if(list->begin(), list->end(), [&](auto& h) { return h.id == id; });
+  if (it == list->end()) return taken;
+  taken.push_back(std::move(*it));
+  list->erase(it);
+  return taken;
 }
 
 void remove_grad_hook(RbTensor* t, int64_t id) {
-  Meta* m = meta_of(t);
-  void* ctx = nullptr;
-  void (*del)(void*) = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(hooks_mutex);
-    if (!m) return;
-    Meta* place = m->fn ? &m->fn->metas[m->output] : m;
-    if (!take_out(place->hooks, id, &ctx, &del)) return;
-  }
-  if (del) del(ctx);
+  if (Meta* m = meta_of(t)) take_out(m->fn ? m->fn->metas[m->output].hooks : m->hooks, id);
 }
 
-void remove_node_hook(RbNode* n, int64_t id) {
-  void* ctx = nullptr;
-  void (*del)(void*) = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(hooks_mutex);
-    if (!take_out(n->hooks, id, &ctx, &del)) return;
-  }
-  if (del) del(ctx);
-}
+void remove_node_hook(RbNode* n, int64_t id) { take_out(n->hooks, id); }
 
 int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs,
                       RbTensor* const* outputs, int32_t noutputs, uint64_t non_differentiable,
@@ -254,6 +236,20 @@ int32_t detach_in_place(RbTensor* t) {
 
 void set_anomaly(int32_t on) { check_nan.store(on); }
 
+void* node_object(const RbNode* n) { return n->notes ? n->notes->object : nullptr; }
+void node_set_object(RbNode* n, void* object, void (*del)(void*)) {
+  if (!n->notes) n->notes = new Notes;
+  void* old = n->notes->object;
+  void (*old_del)(void*) = n->notes->del;
+  n->notes->object = object;
+  n->notes->del = del;
+  if (old && old_del) old_del(old);
+}
+const char* node_source(const RbNode* n) {
+  return n->notes && !n->notes->source.empty() ? n->notes->source.c_str() : nullptr;
+}
+void keep_sources(int32_t on) { keeps_sources.store(on); }
+
 RbAutograd table;
 
 int32_t init(const RbHost* h, RbTxn* txn) {
@@ -271,6 +267,7 @@ int32_t init(const RbHost* h, RbTxn* txn) {
   if (int32_t rc = host->add_layer(txn, &desc, &layer)) return rc;
   layer_key = 1ull << layer;
   if (int32_t rc = add_dual_layer(txn)) return rc;
+  if (int32_t rc = add_call_mode_layer(txn)) return rc;
   if (int32_t rc = host->slot_new("autograd", layer, delete_meta, &slot, &slot_offset)) return rc;
   table = RbAutograd{sizeof(RbAutograd),
                      layer,
@@ -312,7 +309,24 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      dual_enter,
                      dual_exit,
                      dual_make,
-                     dual_unpack};
+                     dual_unpack,
+                     current_run,
+                     run_has_inputs,
+                     run_reaches,
+                     saved_hooks_of,
+                     push_call_mode,
+                     pop_call_mode,
+                     call_mode_run,
+                     node_saved,
+                     node_load,
+                     node_pack,
+                     node_object,
+                     node_set_object,
+                     node_source,
+                     keep_sources,
+                     each_context,
+                     drop_hooks,
+                     watch_nodes};
   static const RbExplain explain = {RB_SIZE(RbExplain, explain), 0, explain_call};
   if (int32_t rc = host->publish("autograd.explain", 1, &explain)) return rc;
   return host->publish(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION, &table);

@@ -55,6 +55,33 @@ void push_saved_hooks(const RbSavedHooks* fns, void* ctx, void (*del)(void*)) {
   saved_hooks = hooks;
 }
 
+int32_t node_pack(Node* n, int32_t i, const RbSavedHooks* fns, void* ctx, void (*del)(void*)) {
+  const RbSaved saved = node_saved(n, i);
+  RbValue& v = saved.is_result ? n->outs[i - n->info->nargs] : n->args[i];
+  if (is_packed(v)) {
+    return fail(RB_E_STATE,
+                "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: "
+                "only one pair of hooks is allowed at a time.");
+  }
+  if (v.tag != RB_TENSOR) {
+    return fail(RB_E_STATE,
+                n->released ? "Calling register_hooks on a saved tensor after it has been freed. "
+                              "Saved intermediate values of the graph are freed when you call "
+                              ".backward() or autograd.grad()."
+                            : "Calling register_hooks on a saved value that is no tensor");
+  }
+  push_saved_hooks(fns, ctx, del);
+  Packed* packed = nullptr;
+  const int32_t rc = pack(v.v.t, &packed);
+  pop_saved_hooks();
+  if (rc != RB_OK) return rc;
+  host->release(v.v.t);
+  v.tag = RB_OBJECT;
+  v.len = 0;
+  v.v.p = packed;
+  return RB_OK;
+}
+
 void pop_saved_hooks() {
   SavedHooks* top = saved_hooks;
   if (!top) return;
@@ -138,6 +165,50 @@ int32_t load_saved(const RbValue& saved, RbValue* out, std::vector<Ref>& hold,
   out->len = saved.len;
   out->v.ts = lists.back().data();
   return RB_OK;
+}
+
+RbSaved node_saved(const Node* n, int32_t i) {
+  if (n->kind != NodeKind::kOp || i >= n->info->nargs + n->nrets) return RbSaved{nullptr, 0, 0};
+  const bool is_result = i >= n->info->nargs;
+  const int32_t at = is_result ? i - n->info->nargs : i;
+  if (is_result) {
+    const bool kept = n->outs && (n->released || n->outs[at].tag != RB_NONE);
+    return RbSaved{n->info->ret_names[at], 1, kept};
+  }
+  const bool kept = n->nargs && n->args[at].tag != RB_META;
+  return RbSaved{RB_ARG(n->info, at)->name, 0, kept};
+}
+
+int32_t node_load(Node* n, int32_t i, int32_t (*use)(void*, const RbValue*), void* ctx) {
+  const RbSaved saved = node_saved(n, i);
+  if (n->released) {
+    return fail(RB_E_STATE,
+                "Trying to backward through the graph a second time (or directly access saved "
+                "tensors after they have already been freed): what %s saved was freed by the first "
+                "run; pass retain_graph=True to it",
+                node_name(n));
+  }
+  Loaded loaded(true);
+  if (!saved.is_result) {
+    if (int32_t rc = loaded.load_argument(n, i)) return rc;
+    return use(ctx, &loaded.args[i]);
+  }
+  const int32_t at = i - n->info->nargs;
+  RbValue value = n->outs[at];
+  if (is_packed(value)) {
+    if (int32_t rc = loaded.load_result(n, at, &value)) return rc;
+    return use(ctx, &value);
+  }
+  if (int32_t rc = check_version(n, value.v.t, n->out_versions[at], saved.name)) return rc;
+  Ref alias;  // the saved one itself must not get a history: it would keep its node
+  if (int32_t rc = host->tensor_alias(value.v.t, alias.out())) return rc;
+  if (differentiable(alias.get()->dtype_id)) set_history(alias.get(), n, static_cast<uint32_t>(at));
+  value = tensor_value(alias.get());
+  return use(ctx, &value);
+}
+
+void* saved_hooks_of(int32_t (*pack)(void*, RbTensor*, void**)) {
+  return saved_hooks && saved_hooks->fns.pack == pack ? saved_hooks->ctx : nullptr;
 }
 
 void drop_saved_value(RbValue& v) {

@@ -33,6 +33,13 @@ int32_t save_tensors(const RbValue& list, RbValue* to);
 int32_t load_saved(const RbValue& saved, RbValue* out, std::vector<Ref>& hold,
                    std::vector<std::vector<RbTensor*>>& lists);
 inline bool is_packed(const RbValue& v) { return v.tag == RB_OBJECT; }
+/// See RbAutograd.node_saved and node_load.
+RbSaved node_saved(const Node* n, int32_t i);
+int32_t node_load(Node* n, int32_t i, int32_t (*use)(void*, const RbValue*), void* ctx);
+/// See RbAutograd.node_pack.
+int32_t node_pack(Node* n, int32_t i, const RbSavedHooks* fns, void* ctx, void (*del)(void*));
+/// See RbAutograd.saved_hooks.
+void* saved_hooks_of(int32_t (*pack)(void*, RbTensor*, void**));
 /// Release what a saved value holds, and make it RB_NONE.
 void drop_saved_value(RbValue& v);
 

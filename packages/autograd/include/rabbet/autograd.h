@@ -41,6 +41,18 @@ typedef struct RbSavedHooks {
   void (*drop)(void* packed);
 } RbSavedHooks;
 
+/* Stands around the calls of a thread. It fills `rets` by `call_mode_run` with the same arguments,
+ * or itself; where RB_CALL_OUT is set they are given. The thread records nothing meanwhile. */
+typedef int32_t (*RbCallMode)(void* ctx, const RbCall* call, const RbValue* args, int32_t nargs,
+                              RbValue* rets, int32_t nrets);
+
+/* What is known of a saved value: where it stands (an argument's or a result's name). */
+typedef struct RbSaved {
+  const char* name; /* null: there are no more */
+  int32_t is_result;
+  int32_t is_kept; /* 0: only its shape is */
+} RbSaved;
+
 /* A `grad` that has been entered: differentiation of a function, nested like the calls themselves.
  */
 typedef struct RbGradFrame {
@@ -122,6 +134,46 @@ typedef struct RbAutograd {
                        RbTensor** out);
   /* Owned; a tensor that is no dual of the level is its own primal. *tangent is null for zero. */
   int32_t (*dual_unpack)(int32_t level, RbTensor*, RbTensor** primal, RbTensor** tangent);
+
+  /* The backward run that goes on in the thread, innermost: a number of its own; 0: none. */
+  uint64_t (*current_run)(void);
+  int32_t (*run_has_inputs)(void); /* 1 if it asks for the gradients of some tensors, else 0 */
+  /* Which of the nodes run in it: 1 or 0 for each. */
+  void (*run_reaches)(RbNode* const* nodes, int32_t n, uint8_t* out);
+  /* The `ctx` of the thread's innermost saved-tensors hooks where their `pack` is this one; else
+   * null. Borrowed. */
+  void* (*saved_hooks)(int32_t (*pack)(void*, RbTensor*, void**));
+
+  /* The thread's stack of modes, and what is below the innermost one. */
+  void (*push_call_mode)(RbCallMode, void* ctx, void (*del)(void*));
+  void (*pop_call_mode)(void);
+  int32_t (*call_mode_run)(const RbCall*, const RbValue* args, int32_t nargs, RbValue* rets,
+                           int32_t nrets);
+
+  /* What a recorded call keeps, by number from 0 on. node_load gives the value to `use`, unpacked
+   * where a hook packed it, or returns the code of a tensor that was written or freed. */
+  RbSaved (*node_saved)(const RbNode*, int32_t i);
+  int32_t (*node_load)(RbNode*, int32_t i, int32_t (*use)(void* ctx, const RbValue*), void* ctx);
+  /* Put what `pack` makes of a kept tensor in its place. The ctx is taken over, also on errors. */
+  int32_t (*node_pack)(RbNode*, int32_t i, const RbSavedHooks*, void* ctx, void (*del)(void*));
+  /* An object that lives as long as the node, in place of the last one. */
+  void* (*node_object)(const RbNode*);
+  void (*node_set_object)(RbNode*, void* object, void (*del)(void*));
+  /* The line of the program that made the node ("file.py:12 in name"), or null: it is kept while
+   * `keep_sources` is on in the process. */
+  const char* (*node_source)(const RbNode*);
+  void (*keep_sources)(int32_t on);
+  /* What hooks and user functions hold of a tensor that has a single user, and of the part of its
+   * graph that only it can reach: their `ctx` with their `del`. A non-zero answer of `visit` ends
+   * it and is returned. */
+  int32_t (*each_context)(RbTensor*, int32_t (*visit)(void* arg, void* ctx, void (*del)(void*)),
+                          void* arg);
+  /* Drop the hooks among them. */
+  void (*drop_hooks)(RbTensor*);
+  /* Runs after each node of this thread's backward runs with the node's gradients, before its own
+   * hooks; null: nothing. */
+  void (*watch_nodes)(int32_t (*fn)(void* ctx, RbNode*, RbTensor* const* grads, int32_t n),
+                      void* ctx, void (*del)(void*));
 } RbAutograd;
 
 #ifdef __cplusplus

@@ -399,8 +399,9 @@ py::tuple unwrap_transform(const Tensor* t) {
 // ---- rabbet/python.h
 
 RbTensor* unwrap(PyObject* o) { return is_tensor(o) ? tensor_of(o) : nullptr; }
-const RbPython python_table = {sizeof(RbPython), 0,           &kHost,        nullptr,        wrap,
-                               unwrap,           raise_error, capture_error, value_to_python};
+const RbPython python_table = {
+    sizeof(RbPython), 0,           &kHost,        nullptr,         wrap,
+    unwrap,           raise_error, capture_error, value_to_python, set_referents};
 
 void translate(std::exception_ptr p) {
   try {

@@ -21,6 +21,12 @@ int free_object_count = 0;
 
 namespace {
 
+struct Referents {
+  int (*traverse)(RbTensor*, visitproc, void*) = nullptr;
+  void (*clear)(RbTensor*) = nullptr;
+};
+Referents referents;
+
 TensorObject* as_tensor_object(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
 
 TensorObject* new_object() {
@@ -98,13 +104,16 @@ int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
   // While the tensor is in use elsewhere the object must survive, and with it what it refers to.
   if (o->t && (tensor_owns(o->t) || o->t->refs.load(std::memory_order_relaxed) > 1)) return 0;
   Py_VISIT(o->dict);
-  return 0;
+  return o->t && referents.traverse ? referents.traverse(o->t, visit, arg) : 0;
 }
 
 // Like a new object it is tracked no more, as it has no __dict__: tensor_dealloc relies on it.
 int tensor_clear(PyObject* self) {
   if (Py_TYPE(self) == tensor_type) PyObject_GC_UnTrack(self);
-  Py_CLEAR(as_tensor_object(self)->dict);
+  TensorObject* o = as_tensor_object(self);
+  const bool alone = o->t && !tensor_owns(o->t) && o->t->refs.load(std::memory_order_relaxed) == 1;
+  if (alone && referents.clear) referents.clear(o->t);
+  Py_CLEAR(o->dict);
   return 0;
 }
 
@@ -167,6 +176,10 @@ PyMemberDef members[] = {
 PyGetSetDef dict_getset = {"__dict__", get_dict, set_dict, nullptr, nullptr};
 
 }  // namespace
+
+void set_referents(int (*traverse)(RbTensor*, visitproc, void*), void (*clear)(RbTensor*)) {
+  referents = {traverse, clear};
+}
 
 PyObject* wrap_known(RbTensor* rt) {
   Tensor* t = impl(rt);

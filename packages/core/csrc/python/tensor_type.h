@@ -48,6 +48,8 @@ inline PyObject* wrap_borrowed(RbTensor* t) {
   retain(t);
   return wrap(t);
 }
+/// See RbPython.set_referents.
+void set_referents(int (*traverse)(RbTensor*, visitproc, void*), void (*clear)(RbTensor*));
 /// A new object of a subclass for a tensor that has no Python object yet; takes over the reference.
 PyObject* wrap_as(PyTypeObject* cls, Tensor* t);
 

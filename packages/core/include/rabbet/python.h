@@ -28,6 +28,11 @@ typedef struct RbPython {
   int32_t (*capture_error)(void);
   /* New reference to the Python form of a value; the value stays with the caller. */
   PyObject* (*from_value)(const RbValue* value);
+  /* What Python objects a tensor holds besides its __dict__, for the garbage collector: `traverse`
+   * visits each of them once, `clear` gives them up. It asks where nothing but the tensor's Python
+   * object holds the tensor, and if that object has a __dict__. One pair for the process. */
+  void (*set_referents)(int (*traverse)(RbTensor*, visitproc visit, void* arg),
+                        void (*clear)(RbTensor*));
 } RbPython;
 
 #ifdef __cplusplus
