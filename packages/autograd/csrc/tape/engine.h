@@ -13,6 +13,7 @@ int32_t run_private(RbTensor* const* outputs, RbTensor* const* grads, int32_t no
 extern std::atomic<int32_t> check_nan;
 /// See RbAutograd.running_node.
 Node* running_node();
+uint32_t running_flags();
 
 /// "MulBackward": the operator's name in the style of PyTorch's grad_fn.
 const char* node_name(const Node* n);

@@ -397,6 +397,8 @@ int32_t dual_unpack(int32_t level, RbTensor* t, RbTensor** primal, RbTensor** ta
   return RB_OK;
 }
 
+int32_t is_dual_level(int32_t level) { return find_level(level) != nullptr; }
+
 bool duals_above(const RbTensor* t, int32_t level) {
   while (t->level > level) {
     const RbWrap* w = wrap_of(t);

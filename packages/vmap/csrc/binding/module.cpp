@@ -162,6 +162,13 @@ PYBIND11_MODULE(_C, m) {
   m.def("opened", opened, py::arg("level"), py::arg("tensor"));
   m.def("closed", closed, py::arg("level"), py::arg("tensor"), py::arg("dim"));
   m.def("level_info", level_info, py::arg("level"));
+  m.def("is_batched_level", [](int32_t level) {
+    int64_t size = 0;
+    int32_t randomness = 0;
+    const bool is = table->level_info(level, &size, &randomness) == RB_OK;
+    if (!is) core->host->err_clear();
+    return is;
+  });
   m.def("record_routes", [](bool on) { table->record_routes(on); });
   m.def("routes", routes);
   m.def("functional_push", functional_push, py::arg("copies"));

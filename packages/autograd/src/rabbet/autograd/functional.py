@@ -8,7 +8,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor
 
-from . import grad
+from ._roots import grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 

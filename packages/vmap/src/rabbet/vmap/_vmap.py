@@ -12,7 +12,7 @@ from rabbet._pytree import TreeSpec, broadcast_prefix, tree_flatten, tree_unflat
 
 from . import _C
 
-_RANDOMNESS = {"error": 0, "same": 1, "different": 2}
+RANDOMNESS = {"error": 0, "same": 1, "different": 2}
 
 
 def vmap(
@@ -43,13 +43,13 @@ def vmap(
     """
     if not callable(func):
         raise TypeError(f"vmap: expected a function, got {type(func).__name__}")
-    if randomness not in _RANDOMNESS:
+    if randomness not in RANDOMNESS:
         raise ValueError(
             f"vmap: randomness should be 'error', 'different' or 'same', got {randomness!r}"
         )
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0, got {chunk_size}")
-    mode = _RANDOMNESS[randomness]
+    mode = RANDOMNESS[randomness]
     name = getattr(func, "__name__", type(func).__name__)
 
     @functools.wraps(func)
