@@ -8,7 +8,10 @@ from rabbet._plugins import module_imported, require_layer
 require_layer("autograd")
 
 from . import _C, forward_ad, functional, graph  # noqa: E402  (the binding needs the plugin)
-from ._modes import (  # noqa: E402
+from ._roots import backward, grad  # noqa: E402
+from .anomaly_mode import detect_anomaly, set_detect_anomaly  # noqa: E402
+from .function import Function  # noqa: E402
+from .grad_mode import (  # noqa: E402
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -16,9 +19,6 @@ from ._modes import (  # noqa: E402
     no_grad,
     set_grad_enabled,
 )
-from ._roots import backward, grad  # noqa: E402
-from .anomaly_mode import detect_anomaly, set_detect_anomaly  # noqa: E402
-from .function import Function  # noqa: E402
 from .gradcheck import gradcheck, gradgradcheck  # noqa: E402
 from .variable import Variable  # noqa: E402
 

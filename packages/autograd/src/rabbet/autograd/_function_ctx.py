@@ -9,7 +9,7 @@ from typing import Any, Self
 from rabbet import Tensor
 
 from . import _C
-from ._modes import no_grad
+from .grad_mode import no_grad
 from .graph import active_hooks
 
 FREED = (

@@ -9,8 +9,8 @@ from rabbet import Tensor
 
 from . import _C
 from ._function_ctx import FunctionCtx
-from ._modes import no_grad
 from .function import Function, call, is_differentiable, new_ctx, outputs_of, separate
+from .grad_mode import no_grad
 
 
 def call_at_level(
