@@ -290,11 +290,11 @@ def test_a_transposed_rule_is_differentiable_and_leaves_no_nodes():
 def test_wrong_tangents_are_errors():
     x = rabbet.ones(2)
     with fwd.dual_level():
-        with pytest.raises(ValueError, match=r"tangent has shape \(3,\).*primal has shape \(2,\)"):
+        with pytest.raises(ValueError, match=r"Tensor is of size \(2,\) while .* of size \(3,\)"):
             fwd.make_dual(x, rabbet.ones(3))
         with pytest.raises(TypeError, match="dtype and device"):
             fwd.make_dual(x, rabbet.ones(2, dtype=rabbet.float64))
-        with pytest.raises(TypeError, match="floating or complex"):
+        with pytest.raises(ValueError, match="Expected primal to be floating point or complex"):
             fwd.make_dual(rabbet.tensor([1, 2]), rabbet.tensor([1, 2]))
         with pytest.raises(TypeError, match="tangent must be a Tensor, got float"):
             fwd.make_dual(x, 1.0)

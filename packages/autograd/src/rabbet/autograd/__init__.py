@@ -7,7 +7,13 @@ from rabbet._plugins import module_imported, require_layer
 
 require_layer("autograd")
 
-from . import _C, forward_ad, functional, graph  # noqa: E402  (the binding needs the plugin)
+from . import (  # noqa: E402, F401  (needs the plugin)
+    _C,
+    _function_levels,
+    forward_ad,
+    functional,
+    graph,
+)
 from ._roots import backward, grad  # noqa: E402
 from .anomaly_mode import detect_anomaly, set_detect_anomaly  # noqa: E402
 from .function import Function  # noqa: E402

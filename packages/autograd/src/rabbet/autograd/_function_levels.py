@@ -9,10 +9,19 @@ from rabbet import Tensor
 
 from . import _C
 from ._function_ctx import FunctionCtx
-from .function import Function, call, is_differentiable, new_ctx, outputs_of, separate
+from .function import (
+    Function,
+    call,
+    calls_at_levels,
+    is_differentiable,
+    new_ctx,
+    outputs_of,
+    separate,
+)
 from .grad_mode import no_grad
 
 
+@calls_at_levels
 def call_at_level(
     cls: type[Function], level: int, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, FunctionCtx | None]:

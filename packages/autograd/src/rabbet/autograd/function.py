@@ -157,15 +157,25 @@ def outputs_of(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
+AtLevel = Callable[
+    [type[Function], int, tuple[Any, ...], dict[str, Any]], tuple[Any, FunctionCtx | None]
+]
+_at_level: list[AtLevel] = []
+
+
+def calls_at_levels(rule: AtLevel) -> AtLevel:
+    """Decorator of what calls Functions whose arguments belong to a level of a transform."""
+    _at_level[:] = [rule]
+    return rule
+
+
 def call(
     cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any], keep: bool = False
 ) -> Called:
     """Call the Function at the highest level of its arguments; `keep`: the ctx is asked for."""
     level, needs = _C.recorded(args)
     if level:
-        from ._function_levels import call_at_level
-
-        returned, ctx = call_at_level(cls, level, args, kwargs)
+        returned, ctx = _at_level[0](cls, level, args, kwargs)
     else:
         ctx = cls._ctx_class()
         ctx.needs_input_grad = needs

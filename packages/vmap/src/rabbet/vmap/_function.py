@@ -1,4 +1,4 @@
-"""Functions of users (`rabbet.autograd.Function`) whose arguments are batched."""
+"""Functions of users whose arguments are batched; `rabbet.autograd.function` imports it at need."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 
 from rabbet import Tensor
 from rabbet._pytree import broadcast_prefix, tree_flatten, tree_map, tree_unflatten
+from rabbet.autograd._C import call_below
+from rabbet.autograd.function import Function, backward_of, call
 
 from . import _C
 from ._custom import BatchInfo, closed
+from ._vmap import RANDOMNESS
 
 _MORE = "For more details, please see https://pytorch.org/docs/main/notes/extending.func.html"
 
@@ -18,8 +21,6 @@ is_batched_level = _C.is_batched_level
 
 def call_batched(cls: Any, level: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a Function for all examples of a level: by its `vmap`, or by a rule made of its other functions."""
-    from rabbet.autograd.function import Function, call
-
     own_rule = cls.vmap is not Function.vmap
     if cls.generate_vmap_rule and own_rule:
         raise RuntimeError(
@@ -38,24 +39,18 @@ def call_batched(cls: Any, level: int, args: tuple[Any, ...], kwargs: dict[str, 
     inner = tree_unflatten([x for x, _ in pairs], spec)
     dims = [d for _, d in pairs]
     if all(d is None for d in dims):
-        return _below(level, lambda: call(cls, args, kwargs).result)
+        return call_below(level, lambda: call(cls, args, kwargs).result)
     in_dims = tree_unflatten(dims, spec)
     if own_rule:
         info = BatchInfo(size, randomness)
-        returned = _below(level, lambda: cls.vmap(info, in_dims, *inner, **kwargs))
+        returned = call_below(level, lambda: cls.vmap(info, in_dims, *inner, **kwargs))
         result, out_dims = _two(returned)
     else:
         rule = _GeneratedRule(cls, in_dims, size, randomness)
-        result = _below(level, lambda: call(rule.function, inner, kwargs).result)
+        result = call_below(level, lambda: call(rule.function, inner, kwargs).result)
         out_dims = rule.out_dims
     given = {id(x): outer for (x, _), outer in zip(pairs, leaves, strict=True)}
     return _wrapped(cls.__name__, level, size, result, out_dims, given)
-
-
-def _below(level: int, body: Callable[[], Any]) -> Any:
-    from rabbet.autograd._C import call_below
-
-    return call_below(level, body)
 
 
 def _two(returned: Any) -> tuple[Any, Any]:
@@ -98,8 +93,6 @@ class _GeneratedRule:
     """A Function for the examples of one call: each function of `cls` is run inside a level of vmap."""
 
     def __init__(self, cls: Any, in_dims: tuple[Any, ...], size: int, randomness: str) -> None:
-        from rabbet.autograd.function import Function
-
         self.cls, self.in_dims, self.size, self.randomness = cls, in_dims, size, randomness
         self.out_dims: Any = None
         self.in_shapes: list[Any] = []
@@ -114,8 +107,6 @@ class _GeneratedRule:
 
     def _mapped(self, body: Callable[..., Any], values: Any, dims: Any) -> tuple[Any, Any]:
         """`body(level, *values)` inside a level; the results and the dims of the examples in them."""
-        from ._vmap import RANDOMNESS
-
         leaves, spec = tree_flatten(values)
         at = tree_flatten(dims)[0]
         level, wrapped = _C.enter(self.size, RANDOMNESS[self.randomness], False, leaves, at)
@@ -152,8 +143,6 @@ class _GeneratedRule:
         self._mapped(body, (inputs, output), (self.in_dims, self.out_dims))
 
     def backward(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        from rabbet.autograd.function import backward_of
-
         def body(level: int, saved: Any, given: Any) -> tuple[Any, ...]:
             found = _as_tuple(backward_of(self.cls)(_SavedCtx(ctx, saved), *given))
             return _reduced(found, self.in_shapes)
