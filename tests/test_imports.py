@@ -37,6 +37,7 @@ IN_FUNCTIONS = {
     ("rabbet._tensor", "rabbet.serialization"): RARE,
     ("rabbet.autograd._function_levels", "rabbet.vmap._function"): OPTIONAL,
     ("rabbet.func", "rabbet.func._differential"): OPTIONAL,
+    ("rabbet.func._module_state", "rabbet.nn.modules.batchnorm"): OPTIONAL,
     ("rabbet.library", "rabbet._explain"): RARE,
     ("rabbet.library", "rabbet._opcheck"): RARE,
     ("rabbet.nn.modules._hooks", "rabbet.nn.modules._backward"): RARE,

@@ -28,7 +28,7 @@ def mismatch(
 ) -> str:
     """That a Jacobian, or a product with it, is wrong. `part`: of what is complex, which part was looked at."""
     kind = "inputs" if forward else "outputs"
-    prefix = "" if part is None else f"While considering the {part} part of complex {kind} only, "
+    prefix = "" if part is None else f"While considering the {part} of complex {kind} only, "
     mode = "computed with forward mode " if forward else ""
     return (
         f"{prefix}Jacobian {mode}mismatch for output {output} with respect to input {checked},\n"

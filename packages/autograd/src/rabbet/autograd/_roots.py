@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import rabbet
 from rabbet import Tensor
 
 from . import _C
 
-_Tensors = Tensor | Sequence[Tensor]
+_Tensors: TypeAlias = Tensor | Sequence[Tensor]
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
@@ -180,5 +180,5 @@ def _run_batched(
         raise ValueError(
             "grad: is_grads_batched=True needs grad_outputs with a dimension of examples"
         )
-    batched = iter(rabbet.vmap(one, in_dims=dims)(*grads))
+    batched = iter(rabbet.vmap.vmap(one, in_dims=dims)(*grads))
     return tuple(None if i in unused else next(batched) for i in range(len(inputs)))

@@ -174,23 +174,23 @@ def call(
 ) -> Called:
     """Call the Function at the highest level of its arguments; `keep`: the ctx is asked for."""
     level, needs = _C.recorded(args)
+    ctx: FunctionCtx | None
     if level:
         returned, ctx = _at_level[0](cls, level, args, kwargs)
+        outputs = outputs_of(returned)
     else:
-        ctx = cls._ctx_class()
-        ctx.needs_input_grad = needs
-        returned = _run_forward(cls, ctx, args, kwargs)
-    outputs = outputs_of(returned)
-    if not level:
-        outputs = tuple([_fresh(o, args, ctx._dirty) for o in outputs])
+        fresh = ctx = cls._ctx_class()
+        fresh.needs_input_grad = needs
+        returned = _run_forward(cls, fresh, args, kwargs)
+        outputs = tuple([_fresh(o, args, fresh._dirty) for o in outputs_of(returned)])
     result = outputs if isinstance(returned, tuple) else outputs[0]
     recording = True in needs and is_grad_enabled()
-    kept = None
-    if recording or keep:
-        ctx = _ctx_at(cls, ctx, level, needs, args, result)
-        kept = ctx._with({}) if keep and not separate(cls) else None
+    if not recording and not keep:
+        return Called(result, None)
+    settled = _ctx_at(cls, ctx, level, needs, args, result)
+    kept = settled._with({}) if keep and not separate(cls) else None
     if recording:
-        _record(cls, ctx, args, outputs, outputs_of(returned))
+        _record(cls, settled, args, outputs, outputs_of(returned))
     return Called(result, kept)
 
 

@@ -67,7 +67,8 @@ class _Mode:
             decorated = self._wrap_call(function)
         if inspect.isclass(function):
             return decorated
-        return functools.wraps(function)(decorated)
+        functools.update_wrapper(decorated, function)
+        return decorated
 
     def _wrap_call(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -6,7 +6,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import rabbet
 from rabbet import Tensor
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _Function = Callable[..., Any]
-_Tensors = Tensor | Sequence[Tensor]
+_Tensors: TypeAlias = Tensor | Sequence[Tensor]
 
 
 def _as_tuple(values: Any) -> tuple[Any, ...]:
@@ -250,7 +250,7 @@ class _Check:
     check_grad_dtypes: bool
     fast: bool
     forward: bool
-    part: str | None = None  # 'real' or 'imaginary', of what is complex
+    part: str | None = None  # _REAL or _IMAGINARY, of what is complex
     complex_indices: Sequence[int] = ()
 
     def run(self) -> None:
@@ -422,11 +422,13 @@ def _dot(product: Tensor, u: Any) -> Tensor:
 
 # ---- complex numbers: a function of the real part and one of the imaginary part
 
+_REAL, _IMAGINARY = "real part", "imaginary part"
+
 
 def _of_outputs(func: _Function, part: str) -> _Function:
     def taken(*inputs: Any) -> tuple[Any, ...]:
         return tuple(
-            (o.real if part == "real" else o.imag) if _has_numbers(o) and o.is_complex() else o
+            (o.real if part == _REAL else o.imag) if _has_numbers(o) and o.is_complex() else o
             for o in _as_tuple(func(*inputs))
         )
 
@@ -440,7 +442,7 @@ def _of_inputs(func: _Function, part: str, inputs: Sequence[Any], which: set[int
         if i not in which:
             return x
         kept = inputs[i].detach()
-        return x + kept.imag * 1j if part == "real" else kept.real + x * 1j
+        return x + kept.imag * 1j if part == _REAL else kept.real + x * 1j
 
     return lambda *parts: func(*(completed(i, x) for i, x in enumerate(parts)))
 
@@ -452,7 +454,7 @@ def _compare_backward(
         _Check(func, inputs, forward=False, **options).run()
         return
     indices = [i for i, o in enumerate(_differentiable(outputs)) if o.is_complex()]
-    for part in ("imaginary", "real"):
+    for part in (_IMAGINARY, _REAL):
         taken = _of_outputs(func, part)
         _Check(taken, inputs, forward=False, part=part, complex_indices=indices, **options).run()
 
@@ -462,13 +464,13 @@ def _compare_forward(
 ) -> None:
     which = {i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.is_complex()}
     indices = [k for k, i in enumerate(_checked(inputs)) if i in which]
-    for part in ("imaginary", "real") if which else (None,):
+    for part in (_IMAGINARY, _REAL) if which else (None,):
         taken, given = func, list(inputs)
         if part is not None:
             taken = _of_inputs(func, part, inputs, which)
             for i in which:
                 x = inputs[i].detach()
-                half = (x.real if part == "real" else x.imag).clone()
+                half = (x.real if part == _REAL else x.imag).clone()
                 given[i] = half.requires_grad_(inputs[i].requires_grad)
         _Check(taken, given, forward=True, part=part, complex_indices=indices, **options).run()
         if undefined:

@@ -267,7 +267,7 @@ def jvp(
     return out, derivative
 
 
-def _directions(values: tuple[Any, ...], name: str) -> tuple[list[Tensor], TreeSpec]:
+def _directions(values: Sequence[Any], name: str) -> tuple[list[Tensor], TreeSpec]:
     leaves, spec = tree_flatten(values)
     if not leaves:
         raise RuntimeError(f"{_JVP}: Expected {name} to contain at least one Tensor.")

@@ -55,8 +55,10 @@ def replace_all_batch_norm_modules_(root: Any) -> Any:
 
     Running statistics are written in place, which vmap over models without batched buffers cannot do.
     """
+    from rabbet.nn.modules.batchnorm import _BatchNorm
+
     for module in root.modules():
-        if isinstance(module, rabbet.nn.modules.batchnorm._BatchNorm):
+        if isinstance(module, _BatchNorm):
             module.running_mean = module.running_var = module.num_batches_tracked = None
             module.track_running_stats = False
     return root
