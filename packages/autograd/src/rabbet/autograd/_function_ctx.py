@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Self
 
 from rabbet import Tensor
@@ -50,22 +51,22 @@ def _version(t: Tensor | None) -> int:
 class FunctionCtx:
     """What `forward` or `setup_context` leaves for `backward` and `jvp`."""
 
-    def __init__(self) -> None:
-        self.needs_input_grad: tuple[bool, ...] = ()
-        self.materialize_grads = True
-        self._saved: tuple[Any, ...] | None = ()
-        self._versions: tuple[int, ...] = ()
-        self._outputs: tuple[int | None, ...] = ()  # of those saved: which output it is
-        self._forward_saved: tuple[Tensor | None, ...] | None = None
-        self._unpack: Callable[[Any], Tensor] | None = None
-        self._clears_on_access = False
-        self._non_differentiable: tuple[Tensor, ...] = ()
-        self._dirty: tuple[Tensor, ...] = ()
-        self._kept: dict[str, Any] = {}  # attributes with outputs in them, as _Output
+    # Defaults for all: a ctx has in its __dict__ what was set.
+    needs_input_grad: tuple[bool, ...] = ()
+    materialize_grads = True
+    _saved: tuple[Any, ...] | None = ()
+    _versions: tuple[int, ...] = ()
+    _outputs: tuple[int | None, ...] = ()  # of those saved: which output it is
+    _forward_saved: tuple[Tensor | None, ...] | None = None
+    _unpack: Callable[[Any], Tensor] | None = None
+    _clears_on_access = False
+    _non_differentiable: tuple[Tensor, ...] = ()
+    _dirty: tuple[Tensor, ...] = ()
+    _kept: Mapping[str, Any] = MappingProxyType({})  # attributes with outputs in them, as _Output
 
     def __getattr__(self, name: str) -> Any:
         try:
-            value = self.__dict__["_kept"][name]
+            value = self._kept[name]
         except KeyError:
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}"
@@ -153,26 +154,32 @@ class FunctionCtx:
 
     def _settle(self, outputs: list[Tensor]) -> None:
         """Prepare what was saved for waiting: the graph must not keep itself alive."""
-        saved = self._saved or ()
+        numbers = {id(o): i for i, o in enumerate(outputs)}
+        for name in ("_dirty", "_non_differentiable", "_forward_saved"):
+            self.__dict__.pop(name, None)
+        if self._saved:
+            self._settle_saved(self._saved, numbers)
+        self._settle_attributes(numbers)
+
+    def _settle_saved(self, saved: tuple[Tensor | None, ...], numbers: dict[int, int]) -> None:
         for t in saved:
             if t is not None and t.is_inference():
                 raise RuntimeError(
                     "Inference tensors cannot be saved for backward. To work around you can make a clone "
                     "to get a normal tensor and use it in autograd."
                 )
-        numbers = {id(o): i for i, o in enumerate(outputs)}
-        self._outputs = tuple(None if t is None else numbers.get(id(t)) for t in saved)
-        self._saved = tuple(
-            t if output is None else _C.alias(t)
+        self._outputs = tuple([None if t is None else numbers.get(id(t)) for t in saved])
+        waiting = [
+            t if output is None or t is None else _C.alias(t)
             for t, output in zip(saved, self._outputs, strict=True)
-        )
-        self._versions = tuple(map(_version, self._saved))
-        self._settle_attributes(numbers)
+        ]
+        self._versions = tuple(map(_version, waiting))
+        self._saved = tuple(waiting)
         hooks = active_hooks()
         if hooks is not None:
             pack, self._unpack = hooks
             with no_grad():
-                self._saved = tuple(None if t is None else pack(t) for t in self._saved)
+                self._saved = tuple(None if t is None else pack(t) for t in waiting)
 
     def _settle_attributes(self, numbers: dict[int, int]) -> None:
         """Outputs among the attributes, and in lists, tuples and dicts there, lose their history."""
@@ -181,12 +188,14 @@ class FunctionCtx:
             at = numbers.get(id(value))
             return value if at is None else _Output(_C.alias(value), at)
 
-        self._dirty = self._non_differentiable = ()
-        self._forward_saved = None
-        for name in [name for name in self.__dict__ if not name.startswith("_")]:
-            value = self.__dict__[name]
-            if any(id(leaf) in numbers for leaf in _contents(value)):
-                self._kept[name] = _in_container(settle, value)
+        kept = {
+            name: _in_container(settle, value)
+            for name, value in self.__dict__.items()
+            if not name.startswith("_") and any(id(leaf) in numbers for leaf in _contents(value))
+        }
+        if kept:
+            self._kept = kept
+            for name in kept:
                 del self.__dict__[name]
 
 

@@ -274,16 +274,19 @@ def _record(
     outputs: tuple[Any, ...],
     returned: tuple[Any, ...],
 ) -> None:
-    _check_dirty(ctx, args, outputs)
+    if ctx._dirty:
+        _check_dirty(ctx, args, outputs)
     marked = ctx._non_differentiable
     places = [
         k
         for k, o in enumerate(outputs)
-        if is_differentiable(o, marked) and is_differentiable(returned[k], marked)
+        if is_differentiable(o, marked)
+        and (o is returned[k] or is_differentiable(returned[k], marked))
     ]
     made = [outputs[k] for k in places]
     tensors = [a for a in args if isinstance(a, Tensor)]
-    ctx._clears_on_access = cls.clear_saved_tensors_on_access
+    if cls.clear_saved_tensors_on_access:
+        ctx._clears_on_access = True
     run = _Backward(cls, ctx, args, outputs, places)
     ctx._settle(made)
     if made:
