@@ -5,10 +5,14 @@ import inspect
 
 import pytest
 import rabbet
-from rabbet.autograd import grad_mode, is_grad_enabled, is_inference_mode_enabled
-
-no_grad, enable_grad = grad_mode.no_grad, grad_mode.enable_grad
-inference_mode, set_grad_enabled = grad_mode.inference_mode, grad_mode.set_grad_enabled
+from rabbet.autograd import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
 
 OFF = {
     "no_grad": no_grad,

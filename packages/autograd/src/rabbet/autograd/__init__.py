@@ -14,10 +14,7 @@ from . import (  # noqa: E402, F401  (needs the plugin)
     functional,
     graph,
 )
-from ._roots import backward, grad  # noqa: E402
-from .anomaly_mode import detect_anomaly, set_detect_anomaly  # noqa: E402
-from .function import Function  # noqa: E402
-from .grad_mode import (  # noqa: E402
+from ._modes import (  # noqa: E402
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -25,6 +22,9 @@ from .grad_mode import (  # noqa: E402
     no_grad,
     set_grad_enabled,
 )
+from ._roots import backward, grad  # noqa: E402
+from .anomaly_mode import detect_anomaly, set_detect_anomaly  # noqa: E402
+from .function import Function  # noqa: E402
 from .gradcheck import gradcheck, gradgradcheck  # noqa: E402
 from .variable import Variable  # noqa: E402
 

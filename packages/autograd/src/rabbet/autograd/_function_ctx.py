@@ -10,7 +10,7 @@ from typing import Any, Self
 from rabbet import Tensor
 
 from . import _C
-from .grad_mode import no_grad
+from ._modes import no_grad
 from .graph import active_hooks
 
 FREED = (

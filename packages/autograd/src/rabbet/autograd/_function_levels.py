@@ -9,6 +9,7 @@ from rabbet import Tensor
 
 from . import _C
 from ._function_ctx import FunctionCtx
+from ._modes import no_grad
 from .function import (
     Function,
     call,
@@ -18,7 +19,6 @@ from .function import (
     outputs_of,
     separate,
 )
-from .grad_mode import no_grad
 
 
 @calls_at_levels

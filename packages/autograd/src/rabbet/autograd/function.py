@@ -13,7 +13,7 @@ from rabbet import Tensor
 
 from . import _C
 from ._function_ctx import FunctionCtx
-from .grad_mode import is_grad_enabled, no_grad
+from ._modes import is_grad_enabled, no_grad
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
