@@ -13,7 +13,12 @@ from rabbet import _C
 PAGES = {
     "functions": ["rabbet._functions", "rabbet._random", "rabbet.serialization", "rabbet.library"],
     "accelerator": ["rabbet.accelerator", "rabbet._streams"],
-    "autograd": ["rabbet.autograd", "rabbet.autograd.graph"],
+    "autograd": [
+        "rabbet.autograd",
+        "rabbet.autograd.functional",
+        "rabbet.autograd.forward_ad",
+        "rabbet.autograd.graph",
+    ],
     "amp": ["rabbet.amp"],
     "vmap": ["rabbet.vmap", "rabbet.func"],
     "nn": ["rabbet.nn", "rabbet.nn.functional", "rabbet.nn.init", "rabbet.nn.utils"],

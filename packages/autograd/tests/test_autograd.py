@@ -68,7 +68,7 @@ def test_grad_leaves_dot_grad_alone_and_serves_inner_tensors():
 
 def test_unused_inputs():
     x, y = leaf(1.0), leaf(1.0)
-    with pytest.raises(RuntimeError, match="do not depend on input 1"):
+    with pytest.raises(RuntimeError, match="Tensor at index 1 appears to not have been used"):
         grad((x * 2).sum(), (x, y))
     assert grad((x * 2).sum(), (x, y), allow_unused=True)[1] is None
     assert grad((x * 2).sum(), (x, y), materialize_grads=True)[1].item() == 0
@@ -82,24 +82,36 @@ def test_backward_with_inputs_fills_only_those():
 
 ERRORS = [
     (lambda: rabbet.ones(2).sum().backward(), "does not require grad"),
-    (lambda: (leaf(1.0, 2.0) * 2).backward(), "can be left out for a scalar output only"),
+    (lambda: (leaf(1.0, 2.0) * 2).backward(), "implicitly created only for scalar outputs"),
     (
         lambda: (leaf(1.0, 2.0) * 2).backward(rabbet.ones(3, dtype=F64)),
-        r"the gradient has shape \(3,\)",
+        r"grad_output\[0\] has a shape of \(3,\) and output\[0\] has a shape of \(2,\)",
     ),
-    (lambda: rabbet.ones(2, dtype=rabbet.int64, requires_grad=True), "floating or complex"),
-    (lambda: setattr(leaf(1.0), "grad", rabbet.ones(3)), "same shape, dtype and device"),
-    (lambda: setattr(leaf(1.0) * 1, "requires_grad", False), "leaf tensors only"),
+    (
+        lambda: rabbet.ones(2, dtype=rabbet.int64, requires_grad=True),
+        "floating point and complex dtype can require gradients, got rabbet.int64",
+    ),
+    (
+        lambda: setattr(leaf(1.0), "grad", rabbet.ones(1)),
+        "with dtype 'rabbet.float32' to a tensor with dtype",
+    ),
+    (
+        lambda: setattr(leaf(1.0) * 1, "requires_grad", False),
+        "only change requires_grad flags of leaf variables",
+    ),
     (lambda: rabbet.ones(2).register_hook(print), "does not require grad"),
-    (lambda: leaf(1.0).add_(1), "leaf tensor that requires grad cannot be written in place"),
+    (lambda: leaf(1.0).add_(1), "leaf Variable that requires grad is being used in an in-place"),
     (lambda: leaf(1.0, 2.0)[0].add_(1), "view of a leaf"),
-    (lambda: rabbet.ones(4)[1:].requires_grad_().mul_(2), "a leaf tensor that requires grad"),
-    (lambda: rabbet.ones(4)[1:].requires_grad_().normal_(), "a leaf tensor that requires grad"),
+    (lambda: rabbet.ones(4)[1:].requires_grad_().mul_(2), "a leaf Variable that requires grad"),
+    (lambda: rabbet.ones(4)[1:].requires_grad_().normal_(), "a leaf Variable that requires grad"),
     (lambda: (leaf(1.0, 2.0) * 2).backward(rabbet.ones(2, device="meta")), "another device"),
     (lambda: hooked(lambda g: g.to("meta")), "another device"),
     (lambda: hooked(lambda g: g.float()), "another dtype"),
     (lambda: hooked(lambda g: g[:1]), "another shape"),
-    (lambda: node_hooked(lambda gs, _: (gs[0].to("meta"),)), "MulBackward: .* another device"),
+    (
+        lambda: node_hooked(lambda gs, _: (gs[0].to("meta"),)),
+        "Function MulBackward returned an invalid gradient at index 0",
+    ),
     (
         lambda: rabbet.add(leaf(1.0), 1, out=rabbet.empty(1, dtype=F64)),
         "out= does not support gradients",
@@ -188,7 +200,7 @@ def test_a_second_backward_needs_retain_graph():
     y.backward(retain_graph=True)
     y.backward()
     assert x.grad.item() == 8
-    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
         y.backward()
 
 
@@ -468,7 +480,8 @@ def test_a_function_with_a_wrong_number_of_gradients_is_refused():
             return g
 
     with pytest.raises(
-        RuntimeError, match=r"Wrong\.backward returned 1 gradients, expected one for each of the 2"
+        RuntimeError,
+        match=r"WrongBackward returned an incorrect number of gradients \(expected 2, got 1\)",
     ):
         Wrong.apply(leaf(1.0), leaf(2.0)).sum().backward()
 
@@ -479,7 +492,9 @@ def test_gradcheck_finds_a_wrong_derivative():
         def backward(ctx, g):
             return g
 
-    with pytest.raises(GradcheckError, match="the gradient for input 0"):
+    with pytest.raises(
+        GradcheckError, match="Jacobian mismatch for output 0 with respect to input 0"
+    ):
         gradcheck(Wrong.apply, leaf(0.5))
     assert not gradcheck(Wrong.apply, leaf(0.5), raise_exception=False)
 

@@ -96,12 +96,13 @@ def test_forward_over_reverse_matches_reverse_over_reverse(name):
         directions = [ramp(x) for x in inputs]
 
         def loss(*xs, call=call):
-            return sum((y * ramp(y, 0.4)).sum() for y in call(*xs) if y.requires_grad)
+            parts = [(y * ramp(y, 0.4)).sum() for y in call(*xs) if y.requires_grad]
+            return sum(p.real + p.imag if p.is_complex() else p for p in parts)
 
         if not isinstance(loss(*inputs), rabbet.Tensor):
             continue
         first = grad(loss(*inputs), inputs, create_graph=True, materialize_grads=True)
-        total = sum((g * t).sum() for g, t in zip(first, directions))
+        total = sum((g * t).sum().real for g, t in zip(first, directions))
         if total.requires_grad:
             want = grad(total, inputs, materialize_grads=True)
         else:
@@ -289,11 +290,11 @@ def test_a_transposed_rule_is_differentiable_and_leaves_no_nodes():
 def test_wrong_tangents_are_errors():
     x = rabbet.ones(2)
     with fwd.dual_level():
-        with pytest.raises(ValueError, match=r"tangent has shape \(3,\).*primal has shape \(2,\)"):
+        with pytest.raises(ValueError, match=r"Tensor is of size \(2,\) while .* of size \(3,\)"):
             fwd.make_dual(x, rabbet.ones(3))
         with pytest.raises(TypeError, match="dtype and device"):
             fwd.make_dual(x, rabbet.ones(2, dtype=rabbet.float64))
-        with pytest.raises(TypeError, match="floating or complex"):
+        with pytest.raises(ValueError, match="Expected primal to be floating point or complex"):
             fwd.make_dual(rabbet.tensor([1, 2]), rabbet.tensor([1, 2]))
         with pytest.raises(TypeError, match="tangent must be a Tensor, got float"):
             fwd.make_dual(x, 1.0)
@@ -353,7 +354,7 @@ def test_a_plain_tensor_cannot_take_a_tangent():
             rabbet.add(x, x, out=plain)
 
 
-def test_a_custom_function_differentiates_its_forward():
+def test_a_custom_function_needs_jvp():
     class Cube(Function):
         @staticmethod
         def forward(ctx, x):
@@ -365,6 +366,14 @@ def test_a_custom_function_differentiates_its_forward():
             (x,) = ctx.saved_tensors
             return 3 * x * x * g
 
+    class WithJvp(Cube):
+        @staticmethod
+        def jvp(ctx, t):
+            (x,) = ctx.saved_tensors
+            return 3 * x * x * t
+
     with fwd.dual_level():
-        y = Cube.apply(fwd.make_dual(rabbet.tensor(2.0), rabbet.tensor(1.0)))
-        assert fwd.unpack_dual(y).tangent.item() == 12.0
+        x = fwd.make_dual(rabbet.tensor(2.0), rabbet.tensor(1.0))
+        with pytest.raises(NotImplementedError, match="must implement the jvp function"):
+            Cube.apply(x)
+        assert fwd.unpack_dual(WithJvp.apply(x)).tangent.item() == 12.0

@@ -49,12 +49,34 @@ def test_a_jacobian_has_the_shapes_of_outputs_and_inputs():
     assert only.shape == (2, 3, 2, 3) and jacobian(lambda x: x[:0], rand(3)).shape == (0, 3)
 
 
-@pytest.mark.parametrize(
-    "options", [{"vectorize": True}, {"vectorize": True, "strategy": "forward-mode"}]
-)
-def test_ways_to_compute_a_jacobian_agree(options):
-    x = rand(3)
-    close(jacobian(rabbet.exp, x, **options), jacobian(rabbet.exp, x))
+def cube(x):
+    return (x**3).sum()
+
+
+@pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
+def test_ways_to_compute_jacobians_and_hessians_agree(strategy):
+    x, y = rand(2, 3), rand(4)
+    options = {"vectorize": True, "strategy": strategy}
+    for got, want in zip(jacobian(both, (x, y), **options), jacobian(both, (x, y)), strict=True):
+        for g, w in zip(got, want, strict=True):
+            close(g, w)
+            assert not g.requires_grad
+    close(jacobian(rabbet.exp, y, **options), jacobian(rabbet.exp, y))
+    assert jacobian(lambda x: rabbet.zeros(2), y, **options).tolist() == [[0] * 4] * 2
+    a, b = rand(3), rand(3)
+    ways = {"vectorize": True, "outer_jacobian_strategy": strategy}
+    for got, want in zip(hessian(cubes, (a, b), **ways), hessian(cubes, (a, b)), strict=True):
+        for g, w in zip(got, want, strict=True):
+            close(g, w)
+    close(hessian(cube, a, **ways), rabbet.diag(6 * a))
+    assert not hessian(lambda x: x.sum(), a, **ways).any()
+
+
+def test_a_jacobian_of_one_run_can_be_differentiated_again():
+    x = rand(3).requires_grad_()
+    j = jacobian(lambda x: x**3, x, create_graph=True, vectorize=True)
+    (g,) = rabbet.autograd.grad(j.sum(), x)
+    close(g, 6 * x)
 
 
 def test_a_hessian_is_the_jacobian_of_the_gradient():
@@ -124,14 +146,28 @@ def test_gradients_are_taken_whatever_the_mode():
         (lambda: jacobian(lambda x, y: x * 2, (rand(2), rand(2)), strict=True), RuntimeError, "independent of input 1"),
         (lambda: jacobian(rabbet.exp, rand(2), strategy="x"), AssertionError, "Expected strategy to be either"),
         (lambda: jacobian(rabbet.exp, rand(2), strict=True, vectorize=True), RuntimeError, "not supported together"),
-        (lambda: jacobian(rabbet.exp, rand(2), create_graph=True, strategy="forward-mode"), NotImplementedError, "needs strategy"),
+        (lambda: jacobian(rabbet.exp, rand(2), create_graph=True, strategy="forward-mode"), NotImplementedError, "are not supported together"),
         (lambda: hessian(rabbet.exp, rand(2)), RuntimeError, "should contain a single element"),
         (lambda: hessian(lambda x: (x.sum(),), rand(2)), RuntimeError, "should return a single Tensor"),
         (lambda: vjp(rabbet.exp, rand(2)), RuntimeError, "The vector v can only be None if"),
         (lambda: jvp(rabbet.exp, rand(2)), RuntimeError, "The vector v can only be None if"),
         (lambda: vjp(rabbet.exp, rand(2), rand(3)), RuntimeError, "v has invalid size"),
-        (lambda: vjp(rabbet.exp, rand(2), (rand(2), rand(2))), RuntimeError, "v is a tuple of invalid length: should be 1 but got 2"),
+        (lambda: vjp(rabbet.exp, rand(2), (rand(2), rand(2))), RuntimeError, "The given v should contain a single Tensor"),
         (lambda: vhp(lambda x: x.sum(), rand(2), 3), TypeError, "The v given to vhp must be"),
+        (lambda: jacobian(rabbet.exp, [rand(2)]), TypeError, "but the given inputs has type <class 'list'>"),
+        (lambda: jacobian(both, (rand(2), 3)), TypeError, "but the value at index 1 has type <class 'int'>"),
+        (lambda: jacobian(lambda x: [x], rand(2)), TypeError, "the given outputs of the user-provided function has type"),
+        (lambda: jacobian(rabbet.exp, rand(2), strategy="forward-mode"), NotImplementedError, "only implemented for `vectorize"),
+        (lambda: jacobian(rabbet.exp, rand(2), strategy="forward-mode", strict=True), RuntimeError, "not supported together"),
+        (lambda: hessian(cube, rand(2), outer_jacobian_strategy="x"), AssertionError, "Expected strategy to be either"),
+        (lambda: hessian(lambda x: x.sum(), rand(2), strict=True), RuntimeError, "Output 0|jacobian of the user-provided"),
+        (lambda: vjp(both, (rand(2, 3), rand(4)), (rand(2),)), RuntimeError, "invalid length: should be 2 but got 1"),
+        (lambda: vjp(both, (rand(2, 3), rand(4)), (rand(2), rand(2))), RuntimeError, "Entry 1 in v has invalid size"),
+        (lambda: vjp(lambda x: x * 2, rand(2).requires_grad_(), rand(2), create_graph=True, strict=True), RuntimeError, "jacobian .* independent of input 0.* when create_graph"),
+        (lambda: jvp(lambda x: x * 2, rand(2).requires_grad_(), rand(2), create_graph=True, strict=True), RuntimeError, "jacobian .* independent of input 0.* when create_graph"),
+        (lambda: vhp(lambda x: x.sum() * 2, rand(2), rand(2), strict=True), RuntimeError, "input 0 is independent of the input"),
+        (lambda: hvp(lambda x: x.sum() * 2, rand(2), rand(2), strict=True), RuntimeError, "input 0 is independent of the input"),
+        (lambda: hvp(lambda x: (x * x).sum(), rand(2).requires_grad_(), rand(2), create_graph=True, strict=True), RuntimeError, "hessian .* independent of input 0.* when create_graph"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_refused(call, error, text):

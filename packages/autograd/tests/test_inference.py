@@ -55,9 +55,9 @@ def test_normal_tensors_are_written_inside(made):
     ],
 )
 def test_writing_one_outside_raises_and_changes_nothing(made, write):
-    with pytest.raises(RuntimeError, match="inplace update to inference tensor outside Inference"):
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside Inference"):
         write(made)
-    with pytest.raises(RuntimeError, match="inplace update"), no_grad():
+    with pytest.raises(RuntimeError, match="Inplace update"), no_grad():
         write(made)
     assert made.tolist() == [[1, 1, 1]] * 2
     with inference_mode():

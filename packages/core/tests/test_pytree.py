@@ -1,12 +1,15 @@
 """Trees of containers."""
 
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from dataclasses import dataclass
 
 import pytest
 import rabbet
 from hypothesis import given
 from hypothesis import strategies as st
 from rabbet import _pytree as pytree
+from rabbet._pytree import tree_flatten, tree_unflatten
+from rabbet.utils._pytree import register_dataclass
 
 Point = namedtuple("Point", "x y")
 SPEC = pytree.tree_structure((1, 2))
@@ -98,3 +101,37 @@ def test_results_of_operators_are_containers():
     assert len(leaves) == 3 and "max" in str(spec)
     again = pytree.tree_unflatten(leaves, spec)[0]
     assert type(again) is type(found) and again.values is found.values
+
+
+def test_deques_and_defaultdicts_keep_what_makes_them():
+    tree = defaultdict(list, a=1, b=deque([2, 3], maxlen=5))
+    leaves, spec = tree_flatten(tree)
+    assert leaves == [1, 2, 3] and str(spec) == "defaultdict('a': *, 'b': deque(*, *))"
+    again = tree_unflatten([4, 5, 6], spec)
+    assert again == {"a": 4, "b": deque([5, 6])} and again.default_factory is list
+    assert again["b"].maxlen == 5 and again["c"] == []
+
+
+def test_dataclasses_can_be_registered():
+    @dataclass
+    class Place:
+        x: object
+        y: object = None
+        note: str = "n"
+
+    with pytest.raises(ValueError, match=r"missing \['note', 'y'\], unexpected \['z'\]"):
+        register_dataclass(Place, field_names=["x", "z"])
+    register_dataclass(Place, drop_field_names=["note"])
+    leaves, spec = tree_flatten(Place(1, None, "m"))
+    assert leaves == [1] and tree_unflatten([7], spec) == Place(7, None, "n")
+    assert tree_flatten([Place(1, 2)])[0] == [1, 2]
+
+    class Plain:
+        def __init__(self, *, a):
+            self.a = a
+
+    with pytest.raises(ValueError, match="field_names must be specified"):
+        register_dataclass(Plain)
+    register_dataclass(Plain, field_names=["a"])
+    leaves, spec = tree_flatten(Plain(a=3))
+    assert leaves == [3] and tree_unflatten([4], spec).a == 4

@@ -3,7 +3,14 @@
 import pytest
 import rabbet
 from rabbet import nn, vmap
-from rabbet.func import functional_call, stack_module_state
+from rabbet.func import (
+    debug_unwrap,
+    functional_call,
+    grad,
+    jvp,
+    replace_all_batch_norm_modules_,
+    stack_module_state,
+)
 from rabbet_testing.compare import assert_close
 
 
@@ -53,17 +60,21 @@ def test_tied_weights():
     assert functional_call(m, {"a.weight": w}, x, strict=True).tolist() == [4, 4]
     alone = functional_call(m, {"a.weight": w}, x, tie_weights=False)
     assert_close(alone, m.b(x * 2))
-    with pytest.raises(ValueError, match="are tied and got different tensors"):
+    with pytest.raises(ValueError, match=r"which are tied[.] Consider using tie_weights=False"):
         functional_call(m, {"a.weight": w, "b.weight": w + 1}, x)
 
 
 def test_bad_parameters():
     m, x = model(), rabbet.randn(3)
-    with pytest.raises(RuntimeError, match=r"has no parameters or buffers \['nothing'\]"):
-        functional_call(m, {"nothing": x}, x)
-    with pytest.raises(RuntimeError, match=r"strict=True, and \['0.bias'"):
+    with pytest.raises(
+        RuntimeError, match=r"Error.* for Sequential:\n\tUnexpected key\(s\): 'none'"
+    ):
+        functional_call(m, {**state(m), "none": x}, x, strict=True)
+    with pytest.raises(RuntimeError, match=r"Missing key\(s\): '0.bias', '2.bias'"):
         functional_call(m, {"0.weight": m[0].weight}, x, strict=True)
-    with pytest.raises(ValueError, match="in more than one dict"):
+    with pytest.raises(AttributeError, match="Linear has no module 'in', which"):
+        functional_call(m, {"0.in.w": x}, x)
+    with pytest.raises(ValueError, match="appeared in multiple dictionaries"):
         functional_call(m, (state(m), state(m)), x)
     with pytest.raises(TypeError, match=r"expected a Tensor for '0.weight', got float"):
         functional_call(m, {"0.weight": 1.0}, x)
@@ -102,3 +113,43 @@ def test_bad_ensembles():
     frozen = nn.Linear(2, 2).requires_grad_(False)
     with pytest.raises(RuntimeError, match="requires gradients in some models only"):
         stack_module_state([nn.Linear(2, 2), frozen])
+
+
+def test_a_name_that_the_module_has_not_is_an_attribute_for_the_call():
+    class Reads(nn.Module):
+        def forward(self, x):
+            return x * self.extra
+
+    m, x = nn.Sequential(Reads()), rabbet.ones(2)
+    assert functional_call(m, {"0.extra": x * 3}, x).tolist() == [3, 3]
+    assert not hasattr(m[0], "extra")
+
+
+def test_batch_norm_without_running_statistics():
+    m = nn.Sequential(
+        nn.BatchNorm1d(2), nn.Sequential(nn.InstanceNorm1d(2, track_running_stats=True))
+    )
+    assert replace_all_batch_norm_modules_(m) is m
+    assert m[0].running_mean is None and m[0].running_var is None and not m[0].track_running_stats
+    assert m[0].num_batches_tracked is None and m[1][0].running_mean is not None
+    x = rabbet.randn(3, 4, 2)
+    alone = [m[0].eval()(x[i]) for i in range(3)]
+    assert_close(vmap(m[0])(x), rabbet.stack(alone), 1e-5, 1e-6)
+
+
+def test_what_a_tensor_inside_a_transform_stands_for():
+    shapes = []
+
+    def look(x):
+        shapes.append([tuple(debug_unwrap(x, recurse=r).shape) for r in (True, False)])
+        return x * 2
+
+    x = rabbet.ones(2, 3)
+    vmap(vmap(look))(x)
+    assert shapes == [[(2, 3), (3,)]]
+    assert debug_unwrap(x) is x
+    jvp(look, (x,), (x,))
+    grad(lambda x: look(x).sum())(x)
+    assert shapes[1:] == [[(2, 3), (2, 3)]] * 2
+    with pytest.raises(TypeError, match="debug_unwrap: expected a Tensor, got int"):
+        debug_unwrap(3)

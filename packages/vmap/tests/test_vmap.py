@@ -55,7 +55,7 @@ def test_structures():
         {"p": Pair(x, y)}
     )
     assert_close(out["sum"], x + y.t())
-    both = vmap(lambda d, k=None: d["a"] * k, in_dims=({"a": 1},))({"a": y}, k=x)
+    both = vmap(lambda d, k: d["a"] * k, in_dims=({"a": 1}, 0))({"a": y}, x)
     assert_close(both, x * y.t())
     pair = vmap(lambda a: Pair(a, [a, a]), out_dims=Pair(0, 1))(x)
     assert pair.left.shape == (4, 2) and pair.right[1].shape == (2, 4)

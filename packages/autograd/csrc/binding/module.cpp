@@ -184,7 +184,7 @@ bool is_named(const RbSaved& s, const char* asked) {
   return std::strcmp(asked, s.name) == 0 || std::strcmp(asked, torch_name(s)) == 0;
 }
 // `_saved_NAME` is the value that the node keeps under the name, `_raw_saved_NAME` what keeps it.
-PyObject* node_getattro(PyObject* o, PyObject* name) {
+PyObject* saved_attribute(PyObject* o, PyObject* name) {
   PyObject* found = PyObject_GenericGetAttr(o, name);
   if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
   const char* text = PyUnicode_AsUTF8(name);
@@ -413,7 +413,8 @@ int set_grad(PyObject* o, PyObject* value, void*) {
   if (value && value != Py_None) {
     g = core->unwrap(value);
     if (!g) {
-      PyErr_Format(PyExc_TypeError, "grad can be set to a Tensor or None, not %s",
+      PyErr_Format(PyExc_TypeError,
+                   "assigned grad expected to be a Tensor or None but got grad of type %s",
                    Py_TYPE(value)->tp_name);
       return -1;
     }
@@ -511,11 +512,16 @@ PyObject* backward(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObjec
     if (!list) return nullptr;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list); ++i)
       inputs.push_back(core->unwrap(PyTuple_GET_ITEM(list, i)));
-    bool ok = !inputs.empty();
-    for (RbTensor* t : inputs) ok = ok && t;
-    if (!ok) {
+    if (inputs.empty())
+      PyErr_SetString(PyExc_RuntimeError, "`inputs` argument to `backward()` cannot be empty.");
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i]) continue;
+      PyErr_Format(PyExc_RuntimeError, "all inputs have to be Tensors or GradientEdges, but got %s",
+                   Py_TYPE(PyTuple_GET_ITEM(list, i))->tp_name);
+      break;
+    }
+    if (PyErr_Occurred()) {
       Py_DECREF(list);
-      PyErr_SetString(PyExc_TypeError, "backward(): inputs must be Tensors, at least one");
       return nullptr;
     }
   }
@@ -585,16 +591,15 @@ int32_t call_custom(void* ctx, RbTensor* const* grads, int32_t noutputs, RbTenso
 }
 
 void record_custom(const std::string& name, const std::vector<py::object>& inputs,
-                   const std::vector<py::object>& outputs, uint64_t non_differentiable,
-                   const py::function& backward) {
+                   const std::vector<py::object>& outputs, const py::object& backward) {
   std::vector<RbTensor*> in, out;
   for (const py::object& o : inputs) in.push_back(tensor(o, "Function"));
   for (const py::object& o : outputs) out.push_back(tensor(o, "Function"));
   RbNode* node = nullptr;
   Py_INCREF(backward.ptr());
   check(tape->record_custom(name.c_str(), in.data(), static_cast<int32_t>(in.size()), out.data(),
-                            static_cast<int32_t>(out.size()), non_differentiable, call_custom,
-                            backward.ptr(), drop_callable, &node));
+                            static_cast<int32_t>(out.size()), call_custom, backward.ptr(),
+                            drop_callable, &node));
   tape->node_release(node);
 }
 
@@ -756,14 +761,20 @@ void register_saved_hooks(const SavedTensor& saved, const py::function& pack,
                         py::make_tuple(pack, unpack).release().ptr(), drop_callable));
 }
 
+// The same tensor without its history; inside a transform it stands for the same values.
+py::object alias_of(const py::object& o) {
+  RbTensor* alias = nullptr;
+  check(core->host->tensor_alias(tensor(o, "saved_tensors"), &alias));
+  return wrap_owned(alias);
+}
+
 // A saved output as backward sees it: with its history while backward itself is recorded.
 py::object saved_output(const py::object& o, uint32_t output) {
   RbNode* n = tape->running_node();
   if (!n || !is_enabled()) return o;
-  RbTensor* alias = nullptr;
-  check(core->host->tensor_alias(tensor(o, "saved_tensors"), &alias));
-  tape->set_history(alias, n, output);
-  return wrap_owned(alias);
+  py::object alias = alias_of(o);
+  tape->set_history(tensor(alias, "saved_tensors"), n, output);
+  return alias;
 }
 
 // ---- grad and backward on lists
@@ -804,6 +815,20 @@ PyMethodDef real_grads_def = {
     "real_grads", real_grads, METH_O,
     "The gradients of a list of tensors, or None if one is missing or is not real and floating."};
 
+// Of a user's function the node also has the attributes of its ctx.
+PyObject* node_attribute(PyObject* o, PyObject* name) {
+  PyObject* found = saved_attribute(o, name);
+  if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  auto* callable = static_cast<PyObject*>(tape->custom_context(as_node(o)->node, call_custom));
+  if (!callable || !PyObject_HasAttrString(callable, "ctx")) return nullptr;
+  PyErr_Clear();
+  PyObject* ctx = PyObject_GetAttrString(callable, "ctx");
+  if (!ctx) return nullptr;
+  found = PyObject_GetAttr(ctx, name);
+  Py_DECREF(ctx);
+  return found;
+}
+
 PyMethodDef node_methods[] = {
     {"name", node_name, METH_NOARGS, "Name of the recorded call, such as MulBackward."},
     {"_sequence_nr", node_sequence, METH_NOARGS,
@@ -831,7 +856,7 @@ void* slot(F f) {
 PyType_Slot node_slots[] = {
     {Py_tp_dealloc, slot(node_dealloc)},
     {Py_tp_repr, slot(node_repr)},
-    {Py_tp_getattro, slot(node_getattro)},
+    {Py_tp_getattro, slot(node_attribute)},
     {Py_tp_hash, slot(node_hash)},
     {Py_tp_richcompare, slot(node_compare)},
     {Py_tp_methods, node_methods},
@@ -878,6 +903,40 @@ bool recorded_below(const RbTensor* t) {
     t = w->inner;
   }
   return false;
+}
+
+/// (the highest level among the tensors of `args`, for each argument whether a call with them is
+/// recorded because of it, where the thread records).
+py::tuple recorded(const py::tuple& args) {
+  int32_t level = 0;
+  for (const py::handle a : args) {
+    const RbTensor* t = core->unwrap(a.ptr());
+    if (t && t->level > level) level = t->level;
+  }
+  py::tuple wanted(args.size());
+  for (size_t i = 0; i < args.size(); ++i) {
+    const RbTensor* t = core->unwrap(PyTuple_GET_ITEM(args.ptr(), i));
+    wanted[i] = py::bool_(t && tape->recorded_at(t, level));
+  }
+  return py::make_tuple(level, wanted);
+}
+
+/// Call a function as a transform's handler runs, as if outside of `level`.
+py::object call_below(int32_t level, const py::function& body) {
+  struct Call {
+    PyObject *body, *result;
+  } call{body.ptr(), nullptr};
+  const int32_t rc = core->host->transform_below(
+      level,
+      [](void* ctx) {
+        auto* c = static_cast<Call*>(ctx);
+        c->result = PyObject_CallNoArgs(c->body);
+        return int32_t{RB_OK};
+      },
+      &call);
+  if (rc == RB_OK && !call.result) throw py::error_already_set();
+  check(rc);
+  return py::reinterpret_steal<py::object>(call.result);
 }
 
 int32_t dual_enter() {
@@ -931,6 +990,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("is_inference_mode", is_inference_mode);
   m.def("set_inference_mode", set_inference_mode);
   m.def("push_saved_hooks", push_saved_hooks);
+  m.def("alias", alias_of);
   m.def("saved_output", saved_output);
   m.def("saved_hooks", current_saved_hooks);
   m.def("current_run", [] { return tape->current_run(); });
@@ -971,6 +1031,10 @@ PYBIND11_MODULE(_C, m) {
   m.def("grad_result", grad_result);
   m.def("recorded_below",
         [](const py::object& t) { return recorded_below(tensor(t, "Function")); });
+  m.def("recorded", recorded);
+  m.def("run_retains", [] { return (tape->running_flags() & RB_BACKWARD_RETAIN) != 0; });
+  m.def("call_below", call_below);
+  m.def("is_dual_level", [](int32_t level) { return tape->is_dual_level(level) != 0; });
   m.def("dual_enter", dual_enter);
   m.def("dual_exit", [](int32_t level) { check(tape->dual_exit(level)); });
   m.def("dual_make", dual_make);

@@ -23,6 +23,7 @@ std::atomic<int32_t> check_nan{0};
 namespace {
 
 thread_local Node* running __attribute__((tls_model("initial-exec"))) = nullptr;
+thread_local uint32_t flags_of_running __attribute__((tls_model("initial-exec"))) = 0;
 
 class Run;
 thread_local const Run* innermost __attribute__((tls_model("initial-exec"))) = nullptr;
@@ -91,7 +92,7 @@ class Run {
   uint64_t id() const { return id_; }
   bool has_inputs() const { return !captures_.empty(); }
   void find_reached(std::unordered_set<const Node*>& out) const;
-  int32_t seed(RbTensor* output, RbTensor* grad);
+  int32_t seed(RbTensor* output, RbTensor* grad, int32_t index);
   int32_t watch(RbTensor* const* inputs, int32_t n);
   int32_t finish(int32_t ninputs);
   int32_t go();
@@ -167,22 +168,25 @@ int32_t Run::push(Node* n, uint32_t output, Ref grad) {
   return RB_OK;
 }
 
-int32_t Run::seed(RbTensor* output, RbTensor* grad) {
+int32_t Run::seed(RbTensor* output, RbTensor* grad, int32_t index) {
   int32_t status = RB_OK;
   const Meta* m = current_meta(output, &status);
   if (status != RB_OK) return status;
   if (!is_recorded(m)) {
-    return fail(
-        RB_E_STATE,
-        "backward: an output does not require grad and has no grad_fn: nothing was recorded");
+    return fail(RB_E_STATE,
+                "element %d of tensors does not require grad and does not have a grad_fn", index);
   }
   Ref g = Ref::share(grad);
   if (!grad) {
     if (output->numel != 1) {
-      return fail(
-          RB_E_STATE,
-          "backward: the gradient can be left out for a scalar output only, this one has shape %s",
-          rb::shape_text(output).c_str());
+      return fail(RB_E_STATE,
+                  "grad can be implicitly created only for scalar outputs, output %d has shape %s",
+                  index, rb::shape_text(output).c_str());
+    }
+    if (is_complex(output->dtype_id)) {
+      return fail(RB_E_STATE,
+                  "grad can be implicitly created only for real scalar outputs but got %s",
+                  dtype_name(output->dtype_id).c_str());
     }
     const RbValue args[3] = {tensor_value(output), RbValue{}, RbValue{}};
     ThreadGuard guard;
@@ -190,12 +194,21 @@ int32_t Run::seed(RbTensor* output, RbTensor* grad) {
     if (int32_t rc = call1(ops().ones_like, args, 3, g)) return rc;
   } else if (grad->ndim != output->ndim ||
              !std::equal(grad->shape, grad->shape + grad->ndim, output->shape)) {
-    return fail(RB_E_ARG, "backward: the gradient has shape %s, but its output has shape %s",
-                rb::shape_text(grad).c_str(), rb::shape_text(output).c_str());
+    return fail(RB_E_ARG,
+                "Mismatch in shape: grad_output[%d] has a shape of %s and output[%d] has a shape "
+                "of %s.",
+                index, rb::shape_text(grad).c_str(), index, rb::shape_text(output).c_str());
+  } else if (is_complex(grad->dtype_id) != is_complex(output->dtype_id)) {
+    return fail(RB_E_ARG,
+                "For complex Tensors, both grad_output and output are required to have the same "
+                "dtype. Mismatch in dtype: grad_output[%d] has a dtype of %s and output[%d] has a "
+                "dtype of %s.",
+                index, dtype_name(grad->dtype_id).c_str(), index,
+                dtype_name(output->dtype_id).c_str());
   }
   const Target edge = gradient_target(output);
   if (!edge.fn) return fail(RB_E_OOM, "backward: out of memory");
-  int32_t rc = fit(g, rb::meta_of(output), nullptr);
+  int32_t rc = fit(g, rb::meta_of(output), nullptr, index);
   if (rc == RB_OK) rc = push(edge.fn, edge.output, std::move(g));
   if (rc == RB_OK) roots_.push_back(edge.fn);
   node_release(edge.fn);  // the heap holds it
@@ -208,7 +221,8 @@ int32_t Run::watch(RbTensor* const* inputs, int32_t n) {
     const Meta* m = current_meta(inputs[i], &status);
     if (status != RB_OK) return status;
     if (!is_recorded(m)) {
-      return fail(RB_E_STATE, "grad: input %d does not require grad", i);
+      return fail(RB_E_STATE, "One of the differentiated Tensors does not require grad: input %d",
+                  i);
     }
     const Target edge = gradient_target(inputs[i]);
     captures_.push_back({edge.fn, edge.output});
@@ -350,9 +364,10 @@ int32_t Run::process(Node* n) {
   }
   if (n->released) {
     return fail(RB_E_STATE,
-                "backward through the graph a second time: the values that %s saved were freed by "
-                "the first "
-                "run; pass retain_graph=True to it",
+                "Trying to backward through the graph a second time (or directly access saved "
+                "tensors after they have already been freed): what %s saved was freed by the first "
+                "run. Specify retain_graph=True if you need to backward through the graph a second "
+                "time or if you need to access saved tensors after calling backward.",
                 node_name(n));
   }
   Gradients results(n->nedges);
@@ -373,7 +388,7 @@ int32_t Run::process(Node* n) {
     if (!results[i] || !n->edges[i].fn) continue;
     Ref grad(results[i]);
     results[i] = nullptr;
-    if (int32_t rc = fit(grad, *n->edges[i].meta, n)) return rc;
+    if (int32_t rc = fit(grad, *n->edges[i].meta, n, i)) return rc;
     if (int32_t rc = push(n->edges[i].fn, n->edges[i].output, std::move(grad))) return rc;
   }
   if (!(flags_ & RB_BACKWARD_RETAIN)) {
@@ -568,9 +583,12 @@ int32_t Run::apply_view_write(Node* n, Gradients& results) {
 
 int32_t Run::apply_custom(Node* n, Gradients& results) {
   Node* outer = running;
+  const uint32_t outer_flags = flags_of_running;
   running = n;
+  flags_of_running = flags_;
   const int32_t rc = n->custom(n->ctx, n->grads, n->nrets, results.data(), n->nedges);
   running = outer;
+  flags_of_running = outer_flags;
   return rc;
 }
 
@@ -607,10 +625,10 @@ int32_t Run::finish(int32_t ninputs) {
   if (!results_) return RB_OK;
   for (int32_t i = 0; i < ninputs; ++i) {
     if (!results_[i] && !(flags_ & RB_BACKWARD_ALLOW_UNUSED)) {
-      return fail(
-          RB_E_STATE,
-          "grad: the outputs do not depend on input %d; pass allow_unused=True to get None for it",
-          i);
+      return fail(RB_E_STATE,
+                  "The differentiated Tensor at index %d appears to not have been used in the "
+                  "graph. Set allow_unused=True if this is the desired behavior.",
+                  i);
     }
   }
   return RB_OK;
@@ -633,6 +651,7 @@ void watch_nodes(int32_t (*fn)(void*, Node*, RbTensor* const*, int32_t), void* c
   watcher = Watcher{fn, ctx, del};
   if (old.del) old.del(old.ctx);
 }
+uint32_t running_flags() { return flags_of_running; }
 
 const char* node_name(const Node* n) {
   switch (n->kind) {
@@ -692,7 +711,7 @@ int32_t run_private(RbTensor* const* outputs, RbTensor* const* grads, int32_t no
   {
     Run run(flags, captured);
     for (int32_t i = 0; i < noutputs && status == RB_OK; ++i)
-      status = run.seed(outputs[i], grads ? grads[i] : nullptr);
+      status = run.seed(outputs[i], grads ? grads[i] : nullptr, i);
     if (status == RB_OK) status = run.watch(inputs, ninputs);
     if (status == RB_OK) status = run.go();
     if (status == RB_OK) status = run.finish(ninputs);

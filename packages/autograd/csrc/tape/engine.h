@@ -18,6 +18,7 @@ void watch_nodes(int32_t (*fn)(void*, Node*, RbTensor* const*, int32_t), void* c
                  void (*del)(void*));
 /// See RbAutograd.running_node.
 Node* running_node();
+uint32_t running_flags();
 
 /// "MulBackward": the operator's name in the style of PyTorch's grad_fn.
 const char* node_name(const Node* n);

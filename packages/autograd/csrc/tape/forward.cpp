@@ -344,8 +344,11 @@ int32_t dual_make(int32_t level, RbTensor* primal, RbTensor* tangent, int32_t li
   }
   if (tangent && (tangent->ndim != primal->ndim ||
                   !std::equal(primal->shape, primal->shape + primal->ndim, tangent->shape))) {
-    return fail(RB_E_ARG, "make_dual: the tangent has shape %s, but its primal has shape %s",
-                rb::shape_text(tangent).c_str(), rb::shape_text(primal).c_str());
+    return fail(RB_E_ARG,
+                "make_dual: Trying to set a forward gradient that has a different size than that "
+                "of the original Tensor, this is not supported. Tensor is of size %s while the "
+                "given forward gradient is of size %s.",
+                rb::shape_text(primal).c_str(), rb::shape_text(tangent).c_str());
   }
   if (is_dual(primal, level)) {
     return fail(RB_E_STATE, "make_dual: the tensor is a dual of level %d already; unpack it first",
@@ -396,6 +399,8 @@ int32_t dual_unpack(int32_t level, RbTensor* t, RbTensor** primal, RbTensor** ta
   *tangent = found;
   return RB_OK;
 }
+
+int32_t is_dual_level(int32_t level) { return find_level(level) != nullptr; }
 
 bool duals_above(const RbTensor* t, int32_t level) {
   while (t->level > level) {

@@ -13,6 +13,7 @@ int32_t dual_exit(int32_t level);
 int32_t dual_make(int32_t level, RbTensor* primal, RbTensor* tangent, int32_t linked,
                   RbTensor** out);
 int32_t dual_unpack(int32_t level, RbTensor* t, RbTensor** primal, RbTensor** tangent);
+int32_t is_dual_level(int32_t level);
 
 /// Whether all levels of `t` above `level` are live ones of forward mode.
 bool duals_above(const RbTensor* t, int32_t level);

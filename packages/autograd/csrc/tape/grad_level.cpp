@@ -105,9 +105,10 @@ int32_t link_identity(RbTensor* t, RbTensor* x, int16_t depth, uint16_t nest) {
 
 int32_t grad_input(const RbGradFrame* frame, RbTensor* x, RbTensor** inside, RbTensor** handle) {
   if (!differentiable(x->dtype_id)) {
-    return fail(RB_E_TYPE,
-                "grad: only tensors of floating or complex dtype can be differentiated with "
-                "respect to");
+    return fail(
+        RB_E_TYPE,
+        "grad: only Tensors of floating point and complex dtype can require gradients, got %s",
+        dtype_name(x->dtype_id).c_str());
   }
   Ref a, b;
   if (int32_t rc = host->tensor_alias(x, a.out())) return rc;

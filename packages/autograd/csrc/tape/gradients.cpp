@@ -23,7 +23,11 @@ RbValue device_of(const RbMeta& m) {
   return device;
 }
 
-const char* name_of(const Node* from) { return from ? node_name(from) : "backward"; }
+// "Function MulBackward returned an invalid gradient at index 1", or the caller's.
+std::string invalid(const Node* from, int32_t index) {
+  const std::string what = "invalid gradient at index " + std::to_string(index);
+  return from ? std::string("Function ") + node_name(from) + " returned an " + what : what;
+}
 
 }  // namespace
 
@@ -33,7 +37,7 @@ int32_t make_zeros(const RbMeta& like, Ref& out) {
   return call1(ops().zeros, args, 3, out);
 }
 
-int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from) {
+int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from, int32_t index) {
   RbTensor* g = grad.get();
   if (!same_shape(g, to)) {
     bool reducible = g->ndim >= to.ndim;
@@ -42,8 +46,8 @@ int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from) {
       reducible = want == have || want == 1;
     }
     if (!reducible) {
-      return fail(RB_E_ARG, "%s: the gradient has shape %s, but the tensor has shape %s",
-                  name_of(from), rb::shape_text(g).c_str(),
+      return fail(RB_E_ARG, "%s - got %s but expected shape compatible with %s",
+                  invalid(from, index).c_str(), rb::shape_text(g).c_str(),
                   rb::shape_text(to.ndim, to.shape).c_str());
     }
     const RbValue args[2] = {tensor_value(g), ints_value(to.shape, static_cast<uint32_t>(to.ndim))};
@@ -54,8 +58,8 @@ int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from) {
   }
   if (!same_device(g, to)) {  // a number may come from another device
     if (g->ndim) {
-      return fail(RB_E_DEVICE, "%s: the gradient of shape %s is on another device than the tensor",
-                  name_of(from), rb::shape_text(g).c_str());
+      return fail(RB_E_DEVICE, "%s - got one of shape %s on another device than its tensor",
+                  invalid(from, index).c_str(), rb::shape_text(g).c_str());
     }
     const RbValue args[2] = {tensor_value(g), device_of(to)};
     Ref moved;

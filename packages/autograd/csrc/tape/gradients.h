@@ -17,14 +17,15 @@ inline bool same_shape(const RbTensor* t, const RbMeta& m) {
 
 int32_t sum(RbTensor* a, RbTensor* b, Ref& out);
 
-int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from);
-/// Make the gradient that `from` gave (null: the caller) fit the tensor it belongs to: sums over
-/// broadcast dimensions, dtype, complex to real; one of no dimensions is brought to its device.
-inline int32_t fit(Ref& grad, const RbMeta& to, const Node* from) {
+int32_t fit_other(Ref& grad, const RbMeta& to, const Node* from, int32_t index);
+/// Make gradient `index` of those that `from` gave (null: the caller) fit the tensor it belongs to:
+/// sums over broadcast dimensions, dtype, complex to real; one of no dimensions is brought to its
+/// device.
+inline int32_t fit(Ref& grad, const RbMeta& to, const Node* from, int32_t index) {
   const RbTensor* g = grad.get();
   if (__builtin_expect(g->dtype_id == to.dtype_id && same_shape(g, to) && same_device(g, to), 1))
     return RB_OK;
-  return fit_other(grad, to, from);
+  return fit_other(grad, to, from, index);
 }
 
 /// Zeros of this shape, dtype and device.

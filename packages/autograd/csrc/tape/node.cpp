@@ -103,6 +103,13 @@ int32_t fail(int32_t code, const char* format, ...) {
   return host->err_set(code, message);
 }
 
+std::string dtype_name(int32_t dtype) {
+  RbDTypeInfo info{};
+  info.struct_size = sizeof info;
+  const bool known = host->dtype_info(dtype, &info) == RB_OK;
+  return std::string("rabbet.") + (known ? info.name : "?");
+}
+
 Node* make_node(NodeKind kind, const NodeShape& s, char** extra) {
   const size_t kept_rets = s.saves_rets ? s.nrets : 0;
   const size_t bytes = sizeof(Node) + s.nedges * sizeof(Edge) + s.nargs * sizeof(RbValue) +
@@ -305,6 +312,17 @@ void replace_meta(RbTensor* t, Meta* m, int32_t on) {
   if (old) delete_meta(old);
 }
 
+int32_t refuse_custom_view(const Node* function, uint32_t output, const char* what) {
+  return fail(
+      RB_E_STATE,
+      "Output %u of %s is a view and %s is being modified inplace. This view was created "
+      "inside a custom Function (or because an input was returned as-is) and the autograd "
+      "logic to handle view+inplace would override the custom backward associated with the "
+      "custom Function, leading to incorrect gradients. This behavior is forbidden. You can "
+      "fix this by cloning the output of the custom Function.",
+      output, function->name->c_str(), what);
+}
+
 Meta* current_meta(RbTensor* t, int32_t* status) {
   *status = RB_OK;
   Meta* m = meta_of(t);
@@ -314,6 +332,10 @@ Meta* current_meta(RbTensor* t, int32_t* status) {
   const Meta* base = meta_of(root);
   if (!base || !base->rebased || (m && m->version == host->version_get(t))) return m;
   // The base was written since: the view's history is that of the same view of the new base.
+  if (is_custom_view(t, m)) {
+    *status = refuse_custom_view(m->fn, m->output, "its base");
+    return nullptr;
+  }
   ThreadGuard guard;
   host->layer_mode(layer, -1, 0);
   Ref fresh;

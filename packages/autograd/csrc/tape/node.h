@@ -180,6 +180,12 @@ inline bool is_recorded_at(const Meta* m, int32_t level) {
 }
 /// The record of `t`, brought up to date if `t` is a view whose base was written; null: none.
 Meta* current_meta(RbTensor* t, int32_t* status);
+/// That a write goes through a view that a user's function made, whose backward it would replace.
+/// `what` was written: the view itself, or its base.
+int32_t refuse_custom_view(const Node* function, uint32_t output, const char* what);
+inline bool is_custom_view(const RbTensor* t, const Meta* m) {
+  return (t->flags & RB_T_VIEW) && m && m->fn && m->fn->kind == NodeKind::kCustom;
+}
 /// Make `fn`'s result `output` the history of `t`, instead of what it had.
 void set_history(RbTensor* t, Node* fn, uint32_t output);
 Meta* new_meta(RbTensor* t);
@@ -215,5 +221,7 @@ inline bool same_meta(const RbTensor* t, const RbTensor* like) {
 }
 
 int32_t fail(int32_t code, const char* format, ...) __attribute__((format(printf, 2, 3)));
+/// A dtype as messages write it: "rabbet.float32".
+std::string dtype_name(int32_t dtype);
 
 }  // namespace tape

@@ -26,16 +26,25 @@ int32_t requires_grad(const RbTensor* t) {
   return status == RB_OK && is_recorded(m);
 }
 
+int32_t recorded_at(const RbTensor* t, int32_t level) {
+  int32_t status = RB_OK;
+  const Meta* m = current_meta(const_cast<RbTensor*>(t), &status);
+  return status == RB_OK && is_recorded_at(m, level);
+}
+
 int32_t set_requires_grad(RbTensor* t, int32_t on) {
   Meta* m = meta_of(t);
   if (m && m->fn) {
     if (on) return RB_OK;
     return fail(RB_E_STATE,
-                "requires_grad can be cleared on leaf tensors only; use detach() for a tensor "
-                "without history");
+                "you can only change requires_grad flags of leaf variables. If you want to use a "
+                "computed variable in a subgraph that doesn't require differentiation use "
+                "var_no_grad = var.detach().");
   }
   if (on && !differentiable(t->dtype_id)) {
-    return fail(RB_E_TYPE, "only tensors of floating or complex dtype can require gradients");
+    return fail(RB_E_TYPE,
+                "only Tensors of floating point and complex dtype can require gradients, got %s",
+                dtype_name(t->dtype_id).c_str());
   }
   if (on && (t->flags & RB_T_INFERENCE)) {
     if (!(rb::thread_get().tensor_flags & RB_T_INFERENCE)) {
@@ -72,14 +81,24 @@ RbTensor* get_grad(const RbTensor* t) {
 
 int32_t set_grad(RbTensor* t, RbTensor* grad) {
   if (grad) {
-    bool fits =
-        grad->ndim == t->ndim && grad->dtype_id == t->dtype_id && grad->backend == t->backend;
-    for (int i = 0; fits && i < t->ndim; ++i) fits = grad->shape[i] == t->shape[i];
-    if (!fits)
-      return fail(
-          RB_E_ARG,
-          "grad: expected a tensor of the same shape, dtype and device as the tensor itself");
-    if (grad == t) return fail(RB_E_ARG, "grad: a tensor cannot be its own gradient");
+    if (grad == t) return fail(RB_E_ARG, "can't assign Variable as its own grad");
+    if (grad->ndim != t->ndim || !std::equal(t->shape, t->shape + t->ndim, grad->shape)) {
+      return fail(RB_E_ARG,
+                  "attempting to assign a gradient of size '%s' to a tensor of size '%s'. Please "
+                  "ensure that the gradient and the tensor are the same size",
+                  rb::shape_text(grad).c_str(), rb::shape_text(t).c_str());
+    }
+    if (grad->dtype_id != t->dtype_id) {
+      return fail(RB_E_ARG,
+                  "attempting to assign a gradient with dtype '%s' to a tensor with dtype '%s'. "
+                  "The gradient must have the tensor's dtype",
+                  dtype_name(grad->dtype_id).c_str(), dtype_name(t->dtype_id).c_str());
+    }
+    if (grad->backend != t->backend || grad->device.id != t->device.id) {
+      return fail(RB_E_DEVICE,
+                  "attempting to assign a gradient on another device than the tensor's. Please "
+                  "ensure that the gradient and the tensor are on the same device");
+    }
   }
   Meta* m = gradient_holder(t);
   if (!m && !grad) return RB_OK;
@@ -178,8 +197,8 @@ void remove_grad_hook(RbTensor* t, int64_t id) {
 void remove_node_hook(RbNode* n, int64_t id) { take_out(n->hooks, id); }
 
 int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs,
-                      RbTensor* const* outputs, int32_t noutputs, uint64_t non_differentiable,
-                      RbCustomBackward backward, void* ctx, void (*del)(void*), RbNode** out) {
+                      RbTensor* const* outputs, int32_t noutputs, RbCustomBackward backward,
+                      void* ctx, void (*del)(void*), RbNode** out) {
   NodeShape shape;
   shape.nedges = ninputs;
   shape.nrets = noutputs;
@@ -195,8 +214,11 @@ int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs
   uint64_t seq = 0;
   int16_t depth = 0;
   n->nest = no_nest;
+  int32_t level = 0;
+  for (int32_t i = 0; i < ninputs; ++i) level = std::max(level, inputs[i]->level);
   for (int32_t i = 0; i < ninputs; ++i) {
-    const Target target = gradient_target(inputs[i]);
+    const bool flows = recorded_at(inputs[i], level);
+    const Target target = flows ? gradient_target(inputs[i]) : Target{nullptr, 0};
     if (target.fn) {
       n->nest = std::min(n->nest, target.fn->nest);
       depth = std::max(depth, meta_of(inputs[i])->depth);
@@ -210,7 +232,6 @@ int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs
   for (int32_t i = 0; i < noutputs; ++i) {
     copy_meta(n->out_metas[i], outputs[i], &extra);
     n->metas[i].depth = depth;
-    if ((non_differentiable >> i & 1) || !differentiable(outputs[i]->dtype_id)) continue;
     const uint32_t output = static_cast<uint32_t>(i);
     const bool is_input = std::find(inputs, inputs + ninputs, outputs[i]) != inputs + ninputs;
     if (is_input && (outputs[i]->flags & RB_T_VIEW)) {  // written in place: so was its base
@@ -225,6 +246,10 @@ int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs
   }
   *out = n;
   return RB_OK;
+}
+
+void* custom_context(const RbNode* n, RbCustomBackward backward) {
+  return n->kind == NodeKind::kCustom && n->custom == backward ? n->ctx : nullptr;
 }
 
 int32_t detach_in_place(RbTensor* t) {
@@ -326,7 +351,11 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      keep_sources,
                      each_context,
                      drop_hooks,
-                     watch_nodes};
+                     watch_nodes,
+                     is_dual_level,
+                     recorded_at,
+                     running_flags,
+                     custom_context};
   static const RbExplain explain = {RB_SIZE(RbExplain, explain), 0, explain_call};
   if (int32_t rc = host->publish("autograd.explain", 1, &explain)) return rc;
   return host->publish(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION, &table);

@@ -323,8 +323,8 @@ int32_t check_target(const RbOpInfo* info, const RbTensor* target, const RbTenso
     if (!m || !m->requires_grad || m->fn) continue;
     return fail(
         RB_E_STATE,
-        "%s_: a %sleaf tensor that requires grad cannot be written in place; use no_grad(), or "
-        "write to a copy",
+        "%s_: a %sleaf Variable that requires grad is being used in an in-place operation; use "
+        "no_grad(), or write to a copy",
         info->name, t == root ? "view of a " : "");
   }
   return RB_OK;
@@ -408,6 +408,10 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
         "make the view, or write to it, under the same mode",
         info->name);
   }
+  for (RbTensor* t = target; t; t = host->view_parent(t)) {
+    const Meta* m = meta_of(t);
+    if (is_custom_view(t, m)) return refuse_custom_view(m->fn, m->output, "it");
+  }
   const Meta* before = meta_of(root ? root : target);
   const int16_t depth =
       std::max(recorded.depth, is_recorded(before) ? before->depth : recorded.depth);
@@ -452,7 +456,9 @@ int32_t record_view_write(RbTensor* view, Node* value, uint32_t output) {
   RbTensor* root = root_of(view);
   const Meta* m = meta_of(root);
   if (m && m->requires_grad && !m->fn) {
-    return fail(RB_E_STATE, "%s: a view of a leaf tensor that requires grad was written in place",
+    return fail(RB_E_STATE,
+                "%s: a view of a leaf Variable that requires grad is being used in an in-place "
+                "operation.",
                 value->name->c_str());
   }
   const Target target = is_recorded(m) ? gradient_target(root) : Target{nullptr, 0};

@@ -95,11 +95,10 @@ typedef struct RbAutograd {
   void (*remove_grad_hook)(RbTensor*, int64_t id);
   void (*remove_node_hook)(RbNode*, int64_t id);
 
-  /* Give `outputs` a history made of a user's backward. Bit i of `non_differentiable`: output i
-   * gets none. */
+  /* Give `outputs`, of floating or complex dtypes, a history made of a user's backward. */
   int32_t (*record_custom)(const char* name, RbTensor* const* inputs, int32_t ninputs,
-                           RbTensor* const* outputs, int32_t noutputs, uint64_t non_differentiable,
-                           RbCustomBackward, void* ctx, void (*del)(void*), RbNode** out);
+                           RbTensor* const* outputs, int32_t noutputs, RbCustomBackward, void* ctx,
+                           void (*del)(void*), RbNode** out);
   int32_t (*detach_in_place)(RbTensor*);
   void (*set_anomaly)(int32_t check_nan); /* per process */
   int64_t (*live_nodes)(void);
@@ -174,6 +173,15 @@ typedef struct RbAutograd {
    * hooks; null: nothing. */
   void (*watch_nodes)(int32_t (*fn)(void* ctx, RbNode*, RbTensor* const* grads, int32_t n),
                       void* ctx, void (*del)(void*));
+  int32_t (*is_dual_level)(int32_t level); /* 1 or 0, of the calling thread */
+
+  /* 1 if a call is recorded that has the tensor among its arguments, the highest of which has
+   * `level`; else 0. */
+  int32_t (*recorded_at)(const RbTensor*, int32_t level);
+  /* The flags of the run that running_node() belongs to. */
+  uint32_t (*running_flags)(void);
+  /* What record_custom got as `ctx`, if the node is one of that backward; else null. */
+  void* (*custom_context)(const RbNode*, RbCustomBackward);
 } RbAutograd;
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-"""Nested containers of values: tuples, named tuples, lists, dicts and ordered dicts, to any depth.
+"""Nested containers of values: tuples, named tuples, lists, deques and dicts of all kinds, to any depth.
 
 A tree is flattened into its leaves, in order, and a `TreeSpec` that rebuilds it. Everything that is no
 registered container is a leaf, None too. Dicts keep the order of their keys; two dicts fit if they have
@@ -7,7 +7,7 @@ the same keys, whatever their order.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -52,6 +52,28 @@ register_pytree_node(
 )
 register_pytree_node(
     OrderedDict, _flatten_dict, lambda children, keys: OrderedDict(zip(keys, children, strict=True))
+)
+
+
+class _DefaultKeys(tuple[Any, ...]):
+    """The keys of a defaultdict, and what makes its missing values."""
+
+    factory: Callable[[], Any] | None
+
+
+def _flatten_defaultdict(tree: defaultdict[Any, Any]) -> tuple[list[Any], _DefaultKeys]:
+    keys = _DefaultKeys(tree)
+    keys.factory = tree.default_factory
+    return list(tree.values()), keys
+
+
+register_pytree_node(
+    defaultdict,
+    _flatten_defaultdict,
+    lambda children, keys: defaultdict(keys.factory, zip(keys, children, strict=True)),
+)
+register_pytree_node(
+    deque, lambda t: (list(t), t.maxlen), lambda children, maxlen: deque(children, maxlen)
 )
 _NAMED_TUPLE = _Container(lambda t: (t, type(t)), lambda children, kind: kind(*children))
 _RESULTS = _Container(lambda t: (t, type(t)), lambda children, kind: kind(children))

@@ -20,10 +20,13 @@ def numpy_(self: Tensor, *, force: bool = False) -> Any:
     """Return a NumPy array that shares the memory.
 
     Raises:
-        RuntimeError: if the tensor requires grad (unless force=True) or has a dtype that NumPy lacks.
+        RuntimeError: if the tensor requires grad while calls are recorded, unless force=True.
+        TypeError: if it is on another device (unless force=True) or has a dtype that NumPy lacks.
     """
     if _requires_grad(self):
-        if not force:
+        from rabbet.autograd import is_grad_enabled
+
+        if is_grad_enabled() and not force:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )

@@ -87,6 +87,15 @@ py::object closed(int32_t level, const py::object& t, int64_t dim) {
   return wrap_owned(out);
 }
 
+// What a wrapper stands for; another tensor itself.
+py::object inner(const py::object& o) {
+  const RbTensor* t = tensor(o);
+  if (!(t->flags & RB_T_WRAPPER)) return o;
+  RbTensor* found = static_cast<const RbWrap*>(t->ext)->inner;
+  core->host->retain(found);
+  return wrap_owned(found);
+}
+
 py::tuple level_info(int32_t level) {
   static const char* const names[] = {"error", "same", "different"};
   int64_t size = 0;
@@ -161,7 +170,15 @@ PYBIND11_MODULE(_C, m) {
   m.def("unwrap", unwrap, py::arg("level"), py::arg("results"));
   m.def("opened", opened, py::arg("level"), py::arg("tensor"));
   m.def("closed", closed, py::arg("level"), py::arg("tensor"), py::arg("dim"));
+  m.def("inner", inner);
   m.def("level_info", level_info, py::arg("level"));
+  m.def("is_batched_level", [](int32_t level) {
+    int64_t size = 0;
+    int32_t randomness = 0;
+    const bool is = table->level_info(level, &size, &randomness) == RB_OK;
+    if (!is) core->host->err_clear();
+    return is;
+  });
   m.def("record_routes", [](bool on) { table->record_routes(on); });
   m.def("routes", routes);
   m.def("functional_push", functional_push, py::arg("copies"));

@@ -1,10 +1,17 @@
 """Grad modes: context managers and decorators that switch recording on and off for the thread."""
 
+from __future__ import annotations
+
 import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
+import inspect
+import types
+import warnings
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any, Self, TypeVar
 
 from . import _C
+
+__all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,37 +39,106 @@ class _Mode:
     def __exit__(self, *exc: object) -> None:
         _set(self._before.pop())
 
-    def _fresh(self) -> "_Mode":
+    def clone(self) -> Self:
+        """A context manager of the same mode."""
         return type(self)()
 
     def __call__(self, function: F) -> F:
-        """Wrap a function (or generator function) so that it runs in this mode."""
-        import inspect
+        """Wrap a function so that it runs in this mode.
 
-        if inspect.isgeneratorfunction(function):
-            return self._wrap_generator(function)
+        Of generators, coroutines and asynchronous generators the body does, and what comes between does not.
+        """
+        if inspect.isclass(function):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
+                "functions or methods. To preserve the current behavior of class decoration, you can directly "
+                "decorate the `__init__` method and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
+            decorated: Any = self._wrap_call(function)
+        elif inspect.isgeneratorfunction(function):
+            decorated = self._wrap_generator(function)
+        elif inspect.iscoroutinefunction(function):
+            decorated = self._wrap_coroutine(function)
+        elif inspect.isasyncgenfunction(function):
+            decorated = self._wrap_async_generator(function)
+        else:
+            decorated = self._wrap_call(function)
+        if inspect.isclass(function):
+            return decorated
+        functools.update_wrapper(decorated, function)
+        return decorated
 
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self._fresh():
+    def _wrap_call(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self.clone():
                 return function(*args, **kwargs)
 
-        return wrapped  # type: ignore[return-value]
+        return call
 
-    def _wrap_generator(self, function: F) -> F:
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            generator = function(*args, **kwargs)
-            sent = None
+    def _wrap_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            return (yield from self._steps(function(*args, **kwargs)))
+
+        return generator
+
+    def _wrap_coroutine(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            return await self._awaited(function(*args, **kwargs))
+
+        return coroutine
+
+    def _wrap_async_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+            inner = function(*args, **kwargs)
+            step = inner.__anext__()
             while True:
-                with self._fresh():
-                    try:
-                        value = generator.send(sent)
-                    except StopIteration as stop:
-                        return stop.value
-                sent = yield value
+                try:
+                    value = await self._awaited(step)
+                except StopAsyncIteration:
+                    return
+                try:
+                    sent = yield value
+                except GeneratorExit:
+                    await self._awaited(inner.aclose())
+                    raise
+                except BaseException as error:
+                    step = inner.athrow(error)
+                else:
+                    step = inner.asend(sent)
 
-        return wrapped  # type: ignore[return-value]
+        return generator
+
+    def _steps(self, inner: Any) -> Generator[Any, Any, Any]:
+        """Each step of a generator, or of what is awaited, in this mode."""
+        step, given = inner.send, None
+        while True:
+            try:
+                with self.clone():
+                    value = step(given)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                step, given = inner.send, (yield value)
+            except GeneratorExit:
+                with self.clone():
+                    inner.close()
+                raise
+            except BaseException as error:
+                step, given = inner.throw, error
+
+    def _awaited(self, inner: Any) -> Any:
+        return types.coroutine(self._steps)(inner)
+
+
+def _decorating(cls: type[Any], function: Callable[..., Any] | None) -> Any:
+    """An instance, or the function decorated by one: `@no_grad` without parentheses."""
+    instance = object.__new__(cls)
+    if function is None:
+        return instance
+    instance.__init__()
+    return instance(function)
 
 
 class no_grad(_Mode):
@@ -71,11 +147,7 @@ class no_grad(_Mode):
     on = False
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        instance = super().__new__(cls)
-        if function is None:
-            return instance
-        instance.__init__()  # type: ignore[misc]
-        return instance(function)
+        return _decorating(cls, function)
 
     def __init__(self, function: None = None) -> None:
         super().__init__()
@@ -87,11 +159,7 @@ class enable_grad(_Mode):
     on = True
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        instance = super().__new__(cls)
-        if function is None:
-            return instance
-        instance.__init__()  # type: ignore[misc]
-        return instance(function)
+        return _decorating(cls, function)
 
     def __init__(self, function: None = None) -> None:
         super().__init__()
@@ -102,7 +170,11 @@ class set_grad_enabled(_Mode):
 
     def __init__(self, mode: bool) -> None:
         super().__init__()
-        self.on = bool(mode)
+        if not isinstance(mode, bool):
+            raise TypeError(
+                f"set_grad_enabled(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
+            )
+        self.mode = self.on = mode
         self._before.append(is_grad_enabled())
         _set(self.on)
 
@@ -111,13 +183,18 @@ class set_grad_enabled(_Mode):
             self._before.append(is_grad_enabled())
         _set(self.on)
 
-    def _fresh(self) -> "_Mode":
-        return set_grad_enabled(self.on)
+    def clone(self) -> Self:
+        """A context manager of the same mode, which is set at once."""
+        return type(self)(self.mode)
 
     def __call__(self, function: F) -> F:
+        """Wrap a function so that it runs in this mode, which is set there only."""
         if self._before:
             _set(self._before.pop())
         return super().__call__(function)
+
+    def __repr__(self) -> str:
+        return f"rabbet.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
 
 
 class inference_mode(_Mode):
@@ -129,11 +206,7 @@ class inference_mode(_Mode):
     """
 
     def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
-        instance = super().__new__(cls)
-        if isinstance(mode, bool):
-            return instance
-        instance.__init__()  # type: ignore[misc]
-        return instance(mode)
+        return _decorating(cls, None if isinstance(mode, bool) else mode)
 
     def __init__(self, mode: bool = True) -> None:
         super().__init__()
@@ -150,5 +223,6 @@ class inference_mode(_Mode):
         _C.set_inference_mode(self._inference_before.pop())
         _C.set_grad_enabled(self._before.pop())
 
-    def _fresh(self) -> "_Mode":
-        return inference_mode(self.mode)
+    def clone(self) -> Self:
+        """A context manager of the same mode."""
+        return type(self)(self.mode)

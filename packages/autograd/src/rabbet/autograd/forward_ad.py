@@ -78,12 +78,17 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
     Raises:
         RuntimeError: outside of a level, or if `tensor` is a dual of it already.
-        TypeError: for an integer tensor, or a tangent of another dtype.
-        ValueError: for a tangent of another shape.
+        TypeError: for a tangent of another dtype.
+        ValueError: for a tensor of integers, or a tangent of another shape.
     """
     for name, value in (("tensor", tensor), ("tangent", tangent)):
         if not isinstance(value, Tensor):
             raise TypeError(f"make_dual: {name} must be a Tensor, got {type(value).__name__}")
+        if not (value.is_floating_point() or value.is_complex()):
+            kind = "primal" if name == "tensor" else name
+            raise ValueError(
+                f"Expected {kind} to be floating point or complex, but got: {value.dtype}"
+            )
     return _C.dual_make(_current(level, "make_dual"), tensor, tangent, True)
 
 

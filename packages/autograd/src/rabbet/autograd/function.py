@@ -1,136 +1,21 @@
 """User-written differentiable functions."""
 
+from __future__ import annotations
+
 import functools
-from collections.abc import Callable, Iterable
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import rabbet
 from rabbet import Tensor
 
 from . import _C
-from ._modes import is_grad_enabled, no_grad, set_grad_enabled
-from .graph import active_hooks
+from ._function_ctx import FunctionCtx
+from ._modes import is_grad_enabled, no_grad
 
-
-def _contents(value: Any) -> Iterable[Any]:
-    if type(value) is dict:
-        return value.values()
-    return value if type(value) in (list, tuple) else (value,)
-
-
-def _in_container(f: Callable[[Any], Any], value: Any) -> Any:
-    """`f` of each entry of a list, tuple or dict, of anything else itself."""
-    if type(value) is dict:
-        return {key: f(entry) for key, entry in value.items()}
-    return type(value)(map(f, value)) if type(value) in (list, tuple) else f(value)
-
-
-class _Output:
-    """An output that the ctx keeps: without its history, which leads back to the ctx."""
-
-    def __init__(self, value: Tensor, number: int) -> None:
-        self.value, self.number = value, number
-
-    def load(self) -> Tensor:
-        return _C.saved_output(self.value, self.number)
-
-
-class FunctionCtx:
-    """What `forward` leaves for `backward`."""
-
-    def __init__(self) -> None:
-        self.needs_input_grad: tuple[bool, ...] = ()
-        self.materialize_grads = True
-        self._saved: tuple[Any, ...] = ()
-        self._versions: tuple[int, ...] = ()
-        self._outputs: tuple[int | None, ...] = ()  # of those saved: which output it is
-        self._unpack: Callable[[Any], Tensor] | None = None
-        self._non_differentiable: tuple[Tensor, ...] = ()
-        self._dirty: tuple[Tensor, ...] = ()
-        self._kept: dict[str, Any] = {}  # attributes with outputs in them, as _Output
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            value = self.__dict__["_kept"][name]
-        except KeyError:
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}"
-            ) from None
-        return _in_container(lambda o: o.load() if isinstance(o, _Output) else o, value)
-
-    def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors; `saved_tensors` gives them back and checks that nobody wrote to them since."""
-        for t in tensors:
-            if t is not None and not isinstance(t, Tensor):
-                raise TypeError(
-                    f"save_for_backward: expected Tensors or None, got {type(t).__name__}"
-                )
-        self._saved = tensors
-        self._outputs = (None,) * len(tensors)
-        self._versions = tuple(0 if t is None or t.is_inference() else t._version for t in tensors)
-
-    @property
-    def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """The tensors given to save_for_backward."""
-        if self._unpack is not None:
-            return tuple(None if t is None else self._unpack(t) for t in self._saved)
-        for t, version in zip(self._saved, self._versions, strict=True):
-            if t is not None and not t.is_inference() and t._version != version:
-                raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                    f"{type(self).__name__} saved a tensor at version {version}, it is at version {t._version} now"
-                )
-        return tuple(
-            t if output is None else _C.saved_output(t, output)
-            for t, output in zip(self._saved, self._outputs, strict=True)
-        )
-
-    def _settle(self, outputs: list[Tensor]) -> None:
-        """Prepare what was saved for waiting: the graph must not keep itself alive."""
-        for t in self._saved:
-            if t is not None and t.is_inference():
-                raise RuntimeError(
-                    "Inference tensors cannot be saved for backward. To work around you can make a clone "
-                    "to get a normal tensor and use it in autograd."
-                )
-        numbers = {id(o): i for i, o in enumerate(outputs)}
-        self._outputs = tuple(None if t is None else numbers.get(id(t)) for t in self._saved)
-        self._saved = tuple(
-            t if output is None else t.detach()
-            for t, output in zip(self._saved, self._outputs, strict=True)
-        )
-        self._settle_attributes(numbers)
-        hooks = active_hooks()
-        if hooks is not None:
-            pack, self._unpack = hooks
-            with no_grad():
-                self._saved = tuple(None if t is None else pack(t) for t in self._saved)
-
-    def _settle_attributes(self, numbers: dict[int, int]) -> None:
-        """Outputs among the attributes, and in lists, tuples and dicts there, lose their history."""
-
-        def settle(value: Any) -> Any:
-            at = numbers.get(id(value))
-            return value if at is None else _Output(value.detach(), at)
-
-        self._dirty = self._non_differentiable = ()
-        for name in [name for name in self.__dict__ if not name.startswith("_")]:
-            value = self.__dict__[name]
-            if any(id(leaf) in numbers for leaf in _contents(value)):
-                self._kept[name] = _in_container(settle, value)
-                del self.__dict__[name]
-
-    def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Say that these outputs carry no gradient."""
-        self._non_differentiable = tensors
-
-    def mark_dirty(self, *tensors: Tensor) -> None:
-        """Say that `forward` wrote these inputs in place."""
-        self._dirty = tensors
-
-    def set_materialize_grads(self, value: bool) -> None:
-        """Whether `backward` gets zeros (True, the default) or None for outputs without gradient."""
-        self.materialize_grads = value
+__all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -148,7 +33,7 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
             r.detach() if isinstance(r, Tensor) else r for r in ((results,) if single else results)
         )
         made = [r for r in results if isinstance(r, Tensor) and r.is_floating_point()]
-        _C.record_custom("OnceDifferentiable", recorded, made, 0, _refuse_twice)
+        _C.record_custom("OnceDifferentiable", recorded, made, _refuse_twice)
         return results[0] if single else results
 
     return wrapped
@@ -160,50 +45,194 @@ def _refuse_twice(grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]
     )
 
 
-class Function:
-    """Base of user-written functions: define `forward(ctx, ...)` and `backward(ctx, *grads)`, call `apply(...)`.
+class FunctionMeta(type):
+    """Gives each Function the class of its ctx."""
 
-    `forward` may also leave out `ctx` when `setup_context(ctx, inputs, output)` is defined.
+    _ctx_class: type[FunctionCtx]
+    _signature: inspect.Signature | None
+
+    def __init__(cls, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> None:
+        super().__init__(name, bases, attributes)
+        cls._ctx_class = type(f"{name}Backward", (FunctionCtx,), {})
+        cls._signature = None
+
+
+class Function(metaclass=FunctionMeta):
+    """Base of user-written functions: define `forward` and `backward`, call `apply(...)`.
+
+    Either `forward(ctx, *args)` leaves in `ctx` what `backward(ctx, *grads)` needs, or `forward(*args)` only
+    computes and `setup_context(ctx, inputs, output)` does that; the transforms of `rabbet.func` want the second.
+    `jvp(ctx, *tangents)` gives the derivative in forward mode. Under vmap a Function needs
+    `vmap(info, in_dims, *args)`, or `generate_vmap_rule = True` if all its functions are made of operators.
     """
+
+    generate_vmap_rule = False
+    clear_saved_tensors_on_access = False
+    boxed_grads_call = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
+            "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
+            "version of PyTorch.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: a Function is called by `apply`."""
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "function with static forward method, and call it by apply()."
+        )
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         """Compute the outputs, a Tensor or a tuple."""
-        raise NotImplementedError("a Function must define forward(ctx, ...)")
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Leave in `ctx` what the derivatives need; `forward` then takes no ctx."""
+        raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         """Return one gradient (or None) for each argument of `forward`."""
         raise NotImplementedError(
-            "a Function must define backward(ctx, *grads) to be differentiated"
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
         )
 
-    setup_context: Callable[..., None] | None = None
+    vjp = backward
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        """Return one tangent (or None) for each output of `forward`."""
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        """Return `(output, out_dims)` for arguments with examples along `in_dims`."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
+            "generate_vmap_rule=True."
+        )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` and record the call."""
-        ctx = type(f"{cls.__name__}Backward", (FunctionCtx,), {})()
-        wanted = [isinstance(a, Tensor) and a.requires_grad for a in args]
-        ctx.needs_input_grad = tuple(wanted)
-        recording = is_grad_enabled() and any(wanted)
-        if is_grad_enabled() and any(_C.recorded_below(a) for a in args if isinstance(a, Tensor)):
-            raise NotImplementedError(
-                f"{cls.__name__}: a Function inside vmap or forward mode cannot be differentiated "
-                "from outside; take the gradient inside, or write the function with operators"
-            )
-        with no_grad():
-            if cls.setup_context is not None:
-                result = cls.forward(*args, **kwargs)
-                cls.setup_context(ctx, args, result)
-            else:
-                result = cls.forward(ctx, *args, **kwargs)
-        outputs = result if isinstance(result, tuple) else (result,)
-        if not recording:
-            return result
-        outputs = tuple(_fresh(o, args, ctx._dirty) for o in outputs)
-        _record(cls, ctx, args, outputs, result if isinstance(result, tuple) else (result,))
-        return outputs if isinstance(result, tuple) else outputs[0]
+        if separate(cls):
+            if cls._signature is None:
+                cls._signature = inspect.signature(cls.forward)
+            bound = cls._signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
+        return call(cls, args, kwargs).result
+
+
+def separate(cls: type[Function]) -> bool:
+    """Whether `setup_context` is there, so that `forward` takes no ctx."""
+    return cls.setup_context is not Function.setup_context
+
+
+class Called:
+    """A Function that was called: what it returned, and its ctx before it was settled.
+
+    The ctx is that of a Function whose `forward` takes it, where it was asked for.
+    """
+
+    __slots__ = ("ctx", "result")
+
+    def __init__(self, result: Any, ctx: FunctionCtx | None) -> None:
+        self.result, self.ctx = result, ctx
+
+
+def outputs_of(result: Any) -> tuple[Any, ...]:
+    """What `forward` and `jvp` return, one or a tuple, as a tuple."""
+    return result if isinstance(result, tuple) else (result,)
+
+
+AtLevel = Callable[
+    [type[Function], int, tuple[Any, ...], dict[str, Any]], tuple[Any, FunctionCtx | None]
+]
+_at_level: list[AtLevel] = []
+
+
+def calls_at_levels(rule: AtLevel) -> AtLevel:
+    """Decorator of what calls Functions whose arguments belong to a level of a transform."""
+    _at_level[:] = [rule]
+    return rule
+
+
+def call(
+    cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any], keep: bool = False
+) -> Called:
+    """Call the Function at the highest level of its arguments; `keep`: the ctx is asked for."""
+    level, needs = _C.recorded(args)
+    ctx: FunctionCtx | None
+    if level:
+        returned, ctx = _at_level[0](cls, level, args, kwargs)
+        outputs = outputs_of(returned)
+    else:
+        fresh = ctx = cls._ctx_class()
+        fresh.needs_input_grad = needs
+        returned = _run_forward(cls, fresh, args, kwargs)
+        outputs = tuple([_fresh(o, args, fresh._dirty) for o in outputs_of(returned)])
+    result = outputs if isinstance(returned, tuple) else outputs[0]
+    recording = True in needs and is_grad_enabled()
+    if not recording and not keep:
+        return Called(result, None)
+    settled = _ctx_at(cls, ctx, level, needs, args, result)
+    kept = settled._with({}) if keep and not separate(cls) else None
+    if recording:
+        _record(cls, settled, args, outputs, outputs_of(returned))
+    return Called(result, kept)
+
+
+def _run_forward(
+    cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    before = is_grad_enabled()
+    _C.set_grad_enabled(False)
+    try:
+        if not separate(cls):
+            return cls.forward(ctx, *args, **kwargs)
+        result = cls.forward(*args, **kwargs)
+        cls.setup_context(ctx, args, result)
+        return result
+    finally:
+        _C.set_grad_enabled(before)
+
+
+def _ctx_at(
+    cls: type[Function],
+    ctx: FunctionCtx | None,
+    level: int,
+    needs: tuple[bool, ...],
+    args: tuple[Any, ...],
+    result: Any,
+) -> FunctionCtx:
+    if level and separate(cls):
+        return new_ctx(cls, needs, args, result)
+    assert ctx is not None
+    ctx.needs_input_grad = needs
+    return ctx
+
+
+def new_ctx(
+    cls: type[Function], needs: tuple[bool, ...], args: tuple[Any, ...], result: Any
+) -> FunctionCtx:
+    """A ctx as `setup_context` fills it from these arguments and results."""
+    ctx = cls._ctx_class()
+    ctx.needs_input_grad = needs
+    with no_grad():
+        cls.setup_context(ctx, args, result)
+    return ctx
 
 
 def _fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Tensor, ...]) -> Any:
@@ -213,8 +242,29 @@ def _fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Tensor, ...]) -> Any
         and any(output is a for a in args)
         and not any(output is d for d in dirty)
     ):
-        return output.detach()
+        with no_grad():
+            return output.view_as(output)
     return output
+
+
+def backward_of(cls: type[Function]) -> Callable[..., Any]:
+    if cls.vjp is Function.vjp:
+        return cls.backward
+    if cls.backward is not Function.backward:
+        raise RuntimeError(
+            "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement "
+            "one of them."
+        )
+    return cls.vjp
+
+
+def is_differentiable(t: Any, unmarked: Sequence[Tensor] = ()) -> bool:
+    """Whether it can have a derivative; `unmarked`: those that a ctx marked to have none."""
+    return (
+        isinstance(t, Tensor)
+        and (t.is_floating_point() or t.is_complex())
+        and not any(t is n for n in unmarked)
+    )
 
 
 def _record(
@@ -224,49 +274,114 @@ def _record(
     outputs: tuple[Any, ...],
     returned: tuple[Any, ...],
 ) -> None:
-    tensors = [(i, a) for i, a in enumerate(args) if isinstance(a, Tensor)]
-    made = [o for o in outputs if isinstance(o, Tensor)]
-    shapes = [(o.shape, o.dtype, o.device) for o in made]
-    places = [k for k, o in enumerate(outputs) if isinstance(o, Tensor)]
-    plain = 0
-    for i, k in enumerate(places):
-        if any(outputs[k] is n or returned[k] is n for n in ctx._non_differentiable):
-            plain |= 1 << i
-    indices = [i for i, _ in tensors]
-    nargs, noutputs = len(args), len(outputs)  # what waits for backward holds no tensors
-
-    def run_backward(given: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-        if ctx.materialize_grads:
-            given = tuple(
-                rabbet.zeros(s, dtype=t, device=d) if g is None else g
-                for g, (s, t, d) in zip(given, shapes, strict=True)
-            )
-        grads: list[Tensor | None] = [None] * noutputs  # also for outputs that are no tensors
-        for k, g in zip(places, given, strict=True):
-            grads[k] = g
-        results = cls.backward(ctx, *grads)
-        results = results if isinstance(results, tuple) else (results,)
-        if len(results) > nargs and all(r is None for r in results[nargs:]):
-            results = results[:nargs]
-        if len(results) != nargs:
-            raise RuntimeError(
-                f"{cls.__name__}.backward returned {len(results)} gradients, expected one for each of the "
-                f"{nargs} arguments of forward"
-            )
-        return tuple(results[i] for i in indices)
-
-    for d in ctx._dirty:
-        if d.is_leaf and d.requires_grad:
-            raise RuntimeError(
-                f"{cls.__name__}: a leaf tensor that requires grad was written in place"
-            )
-        if not any(d is o for o in made):
-            raise RuntimeError(
-                f"{cls.__name__}: some elements marked as dirty during the forward method were not "
-                "returned as output. The inputs that are modified inplace must all be outputs of the Function"
-            )
+    if ctx._dirty:
+        _check_dirty(ctx, args, outputs)
+    marked = ctx._non_differentiable
+    places = [
+        k
+        for k, o in enumerate(outputs)
+        if is_differentiable(o, marked)
+        and (o is returned[k] or is_differentiable(returned[k], marked))
+    ]
+    made = [outputs[k] for k in places]
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    if cls.clear_saved_tensors_on_access:
+        ctx._clears_on_access = True
+    run = _Backward(cls, ctx, args, outputs, places)
     ctx._settle(made)
-    with set_grad_enabled(True):
-        _C.record_custom(
-            f"{cls.__name__}Backward", [t for _, t in tensors], made, plain, run_backward
-        )
+    if made:
+        _C.record_custom(f"{cls.__name__}Backward", tensors, made, run)
+
+
+def _check_dirty(ctx: FunctionCtx, args: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
+    for d in ctx._dirty:
+        if not any(d is a for a in args):
+            warnings.warn(
+                "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated "
+                "should be passed to ctx.mark_dirty().",
+                stacklevel=5,
+            )
+        elif d.is_leaf and d.requires_grad:
+            raise RuntimeError(
+                "a leaf Variable that requires grad has been used in an in-place operation."
+            )
+        if not any(d is o for o in outputs):
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+                "are modified inplace must all be outputs of the Function."
+            )
+
+
+class _Backward:
+    """The backward of one call, for the tape. It holds no tensors but those of the ctx."""
+
+    def __init__(
+        self,
+        cls: type[Function],
+        ctx: FunctionCtx,
+        args: tuple[Any, ...],
+        outputs: tuple[Any, ...],
+        places: list[int],
+    ) -> None:
+        self.cls, self.ctx, self.places = cls, ctx, places
+        self.made = [
+            (o.shape, o.dtype, o.device) if is_differentiable(o) else None for o in outputs
+        ]
+        self.is_tensor = [isinstance(a, Tensor) for a in args]
+        self.inputs = [(a.device, a.is_floating_point()) for a in args if isinstance(a, Tensor)]
+
+    def __call__(self, given: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+        grads: list[Tensor | None] = [None] * len(self.made)  # also for outputs that are no tensors
+        for k, g in zip(self.places, given, strict=True):
+            grads[k] = g
+        if self.ctx.materialize_grads:
+            grads = [
+                rabbet.zeros(m[0], dtype=m[1], device=m[2]) if g is None and m is not None else g
+                for g, m in zip(grads, self.made, strict=True)
+            ]
+        backward = backward_of(self.cls)
+        if self.cls.boxed_grads_call:
+            results = backward(self.ctx, grads)
+        else:
+            results = backward(self.ctx, *grads)
+        if not _C.run_retains():
+            self.ctx._free()
+        return self._checked(outputs_of(results))
+
+    def _checked(self, results: tuple[Any, ...]) -> tuple[Tensor | None, ...]:
+        name, count = f"{self.cls.__name__}Backward", len(self.is_tensor)
+        if len(results) > count and all(r is None for r in results[count:]):
+            results = results[:count]
+        if len(results) != count:
+            raise RuntimeError(
+                f"function {name} returned an incorrect number of gradients (expected {count}, got {len(results)})"
+            )
+        found: list[Tensor | None] = []
+        for i, (g, is_tensor) in enumerate(zip(results, self.is_tensor, strict=True)):
+            if g is not None and not isinstance(g, Tensor):
+                raise RuntimeError(
+                    f"function {name}: expected Variable or None (got {type(g).__name__}) at position {i + 1}"
+                )
+            if not is_tensor:
+                if g is not None:
+                    raise RuntimeError(
+                        f"function {name} returned a gradient different than None at position {i + 1}, but the "
+                        "corresponding forward input was not a Variable"
+                    )
+                continue
+            if g is not None:
+                self._check_one(name, len(found), g)
+            found.append(g)
+        return tuple(found)
+
+    def _check_one(self, name: str, at: int, g: Tensor) -> None:
+        device, real = self.inputs[at]
+        wrong = ""
+        if g.ndim and g.device != device:
+            wrong = f"expected device {device} but got {g.device}"
+        elif real and g.is_complex():
+            wrong = f"expected a real gradient but got {g.dtype}"
+        if wrong:
+            raise RuntimeError(
+                f"Function {name} returned an invalid gradient at index {at} - {wrong}"
+            )

@@ -31,7 +31,7 @@ void check_memory(const Op& op, const RbTensor* t, const char* what) {
   }
   if ((t->flags & RB_T_INFERENCE) && !(thread_state().tensor_flags & RB_T_INFERENCE)) {
     fail(RB_E_STATE,
-         "%s: inplace update to inference tensor outside InferenceMode is not allowed: %s was made "
+         "%s: Inplace update to inference tensor outside InferenceMode is not allowed: %s was made "
          "in inference_mode(); clone() it to get a normal tensor",
          op.name.c_str(), what);
   }

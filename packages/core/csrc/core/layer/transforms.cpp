@@ -146,12 +146,13 @@ int32_t transform_push(int32_t layer, void* frame, uint32_t flags) {
          layer_entry(layer).name.c_str());
   }
   ThreadState& state = thread_state();
-  if (static_cast<size_t>(state.depth) != state.levels.size())
-    fail(RB_E_STATE, "transform_push: not possible while a transform handles a call");
   if (state.levels.size() == kMaxLevels)
     fail(RB_E_STATE, "transforms nest at most %d deep", static_cast<int>(kMaxLevels));
-  state.levels.push_back({layer, flags, frame, next_serial.fetch_add(1)});
-  state.depth = static_cast<int32_t>(state.levels.size());
+  // While a transform handles a call, new levels lie above those that the call is below of.
+  const auto entered = static_cast<int32_t>(state.levels.size());
+  state.levels.push_back({layer, flags, frame, next_serial.fetch_add(1), state.depth, state.floor});
+  if (state.depth != entered) state.floor = entered;
+  state.depth = entered + 1;
   return state.depth;
 }
 
@@ -163,8 +164,9 @@ void transform_pop(int32_t level) {
     fail(RB_E_STATE, "transform_pop: expected the last level, %d, got %d",
          static_cast<int>(state.levels.size()), level);
   }
+  state.depth = state.levels.back().depth;
+  state.floor = state.levels.back().floor;
   state.levels.pop_back();
-  state.depth = level - 1;
 }
 
 int32_t transform_below(int32_t level, int32_t (*body)(void*), void* ctx) {

@@ -42,7 +42,8 @@ struct TransformFrame {
   int32_t layer;   // key bit of the transform's layer
   uint32_t flags;  // RB_X_*
   void* frame;
-  uint64_t serial;  // tells this level from earlier ones of the same number
+  uint64_t serial;       // tells this level from earlier ones of the same number
+  int32_t depth, floor;  // ThreadState's, outside of the level
 };
 
 /// A thread's stream of a device where it is not the default one.

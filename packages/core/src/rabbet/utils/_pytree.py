@@ -1,5 +1,6 @@
 """Nested containers under the names of `torch.utils._pytree`; `rabbet._pytree` does the work."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,7 @@ from .. import _pytree
 from .._pytree import TreeSpec, tree_flatten, tree_structure
 
 __all__ = [
-    "PyTree", "TreeSpec", "register_pytree_node", "tree_all", "tree_all_only", "tree_any", "tree_any_only",
+    "PyTree", "TreeSpec", "register_dataclass", "register_pytree_node", "tree_all", "tree_all_only", "tree_any", "tree_any_only",
     "tree_flatten", "tree_iter", "tree_leaves", "tree_map", "tree_map_", "tree_map_only", "tree_map_only_",
     "tree_structure", "tree_unflatten",
 ]  # fmt: skip
@@ -33,6 +34,54 @@ def register_pytree_node(
 
 
 _register_pytree_node = register_pytree_node
+
+
+def register_dataclass(
+    cls: type,
+    *,
+    field_names: list[str] | None = None,
+    drop_field_names: list[str] | None = None,
+    serialized_type_name: str | None = None,
+) -> None:
+    """Make a dataclass a container of its fields; those that are None belong to its structure.
+
+    Args:
+        field_names: the fields, which the class takes by keyword; left out: all that its constructor takes.
+        drop_field_names: fields that are left out, and have defaults.
+        serialized_type_name: taken for PyTorch's sake.
+
+    Raises:
+        ValueError: without names for a class that is no dataclass, or if the names are not those of its fields.
+    """
+    names = field_names
+    if dataclasses.is_dataclass(cls):
+        known = [f.name for f in dataclasses.fields(cls) if f.init]
+        names = known if names is None else names
+        dropped = set(drop_field_names or ())
+        missing = sorted(set(known) - set(names) - dropped)
+        unexpected = sorted(set(names) - set(known))
+        if missing or unexpected:
+            raise ValueError(
+                f"register_dataclass: field_names does not include all dataclass fields of {cls.__name__}, or others: "
+                f"missing {missing}, unexpected {unexpected}; name what is left out in drop_field_names"
+            )
+        names = [name for name in names if name not in dropped]
+    elif names is None:
+        raise ValueError(
+            "register_dataclass: field_names must be specified with a list of all fields used to initialize "
+            f"{cls}, as it is not a dataclass."
+        )
+    order = tuple(names)
+
+    def flatten(tree: Any) -> tuple[list[Any], tuple[str, ...]]:
+        values = [(name, getattr(tree, name)) for name in order]
+        return [v for _, v in values if v is not None], tuple(n for n, v in values if v is not None)
+
+    def unflatten(children: Any, present: tuple[str, ...]) -> Any:
+        absent = dict.fromkeys(name for name in order if name not in present)
+        return cls(**dict(zip(present, children, strict=True)), **absent)
+
+    _pytree.register_pytree_node(cls, flatten, unflatten)
 
 
 def _with_leaves(f: _Leaf, is_leaf: Callable[[Any], bool] | None, tree: Any) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 from rabbet.vmap import vmap
 from rabbet.vmap._functionalize import functionalize
 
+from ._debug import debug_unwrap
 from ._functional_call import functional_call
-from ._module_state import stack_module_state
+from ._module_state import replace_all_batch_norm_modules_, stack_module_state
 
 _DERIVATIVES = (
     "grad",
@@ -22,7 +23,15 @@ _DERIVATIVES = (
     "vjp",
 )
 
-__all__ = ["functional_call", "functionalize", "stack_module_state", "vmap", *_DERIVATIVES]
+__all__ = [
+    "debug_unwrap",
+    "functional_call",
+    "functionalize",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+    "vmap",
+    *_DERIVATIVES,
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -32,3 +41,7 @@ def __getattr__(name: str) -> Any:
 
     value = globals()[name] = getattr(_differential, name)
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(_DERIVATIVES))

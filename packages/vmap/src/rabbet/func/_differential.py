@@ -26,26 +26,44 @@ def _positions(argnums: Argnums, count: int, what: str) -> tuple[int, ...]:
     """The positions that `argnums` names, from 0 on."""
     given = argnums if isinstance(argnums, tuple) else (argnums,)
     if not given:
-        raise ValueError(f"{what}: argnums must not be empty")
+        raise RuntimeError(f"{what}: argnums must be non-empty")
     found = []
     for n in given:
         if isinstance(n, bool) or not isinstance(n, int):
-            raise TypeError(f"{what}: argnums must be an int or a tuple of ints, got {argnums!r}")
-        if not -count <= n < count:
-            raise IndexError(
-                f"{what}: argnums {n} is out of range for {count} positional arguments"
+            raise RuntimeError(
+                f"{what}: argnums must be int or Tuple[int, ...], got: {type(argnums)}"
             )
+        if not -count <= n < count:
+            raise RuntimeError(f"{what}: Got argnum={n}, but only {count} positional inputs")
         found.append(n % count)
     if len(set(found)) != len(found):
-        raise ValueError(f"{what}: argnums must not name an argument twice, got {argnums!r}")
+        raise RuntimeError(f"{what}: argnums elements must be unique, got {argnums!r}")
     return tuple(found)
 
 
-def _tensors(tree: Any, what: str) -> tuple[list[Tensor], TreeSpec]:
+def _inputs(tree: Any, what: str) -> tuple[list[Tensor], TreeSpec]:
+    """The leaves of what is differentiated with respect to."""
     leaves, spec = tree_flatten(tree)
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
-            raise TypeError(f"{what}: expected Tensors, got {type(leaf).__name__}")
+            raise ValueError(
+                f"{what}: Thing passed to transform API must be Tensor, got {type(leaf)}"
+            )
+    return leaves, spec
+
+
+def _outputs(tree: Any, what: str) -> tuple[list[Tensor], TreeSpec]:
+    """The leaves of what is differentiated; `what`: the call as messages show it."""
+    leaves, spec = tree_flatten(tree)
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise RuntimeError(
+                f"{what}: expected f(*primals) to return only tensors, got unsupported type {type(leaf)}"
+            )
+    if not leaves:
+        raise RuntimeError(
+            f"{what}: Expected f to be a function that has non-empty output (got output = {tree!r})"
+        )
     return leaves, spec
 
 
@@ -54,9 +72,9 @@ def _pair(result: Any, has_aux: bool, what: str) -> tuple[Any, Any]:
     if not has_aux:
         return result, None
     if not (isinstance(result, tuple) and len(result) == 2):
-        raise ValueError(
-            f"{what}: with has_aux=True the function must return a pair (output, aux), "
-            f"got {type(result).__name__}"
+        raise RuntimeError(
+            f"{what}: output of function f should be a tuple: (output, aux) if has_aux is True, "
+            f"got {type(result)}"
         )
     return result
 
@@ -67,7 +85,7 @@ def _left(level: GradLevel, tree: Any) -> Any:
 
 
 def _entered(level: GradLevel, tree: Any, what: str) -> Any:
-    leaves, spec = _tensors(tree, what)
+    leaves, spec = _inputs(tree, what)
     return tree_unflatten([level.enter(x) for x in leaves], spec)
 
 
@@ -95,8 +113,8 @@ def grad_and_value(
             inside = list(args)
             for n in positions:
                 inside[n] = _entered(level, args[n], name)
-            output, aux = _pair(func(*inside, **kwargs), has_aux, name)
-            _check_scalar(output, name)
+            output, aux = _pair(func(*inside, **kwargs), has_aux, _GRAD)
+            _check_scalar(output)
             grads = [level.leave(g) for g in level.grad([output], [None])]
             value, aux = level.leave(output), _left(level, aux)
         shaped, at = [], 0
@@ -110,17 +128,22 @@ def grad_and_value(
     return transformed
 
 
-def _check_scalar(output: Any, what: str) -> None:
+_GRAD = "grad_and_value(f)(*args)"
+_VJP = "vjp(f, *primals)"
+_JVP = "jvp(f, primals, tangents)"
+
+
+def _check_scalar(output: Any) -> None:
     if not isinstance(output, Tensor):
-        raise TypeError(f"{what}: the function must return a Tensor, got {type(output).__name__}")
+        raise RuntimeError(f"{_GRAD}: Expected f(*args) to return a Tensor, got {type(output)}")
     if output.ndim != 0:
         raise RuntimeError(
-            f"{what}: the function must return a scalar tensor, got one of shape "
-            f"{tuple(output.shape)}"
+            f"{_GRAD}: Expected f(*args) to return a scalar Tensor, got tensor with {output.ndim} dims. Maybe you "
+            "wanted to use the vjp or jacrev APIs instead?"
         )
     if not output.is_floating_point():
         raise RuntimeError(
-            f"{what}: the function must return a real floating tensor, got {output.dtype}"
+            f"{_GRAD}: Expected f(*args) to return a real floating Tensor, got {output.dtype}"
         )
 
 
@@ -149,25 +172,35 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     any number of times.
     """
     if not primals:
-        raise ValueError("vjp: expected at least one primal")
+        raise RuntimeError(f"{_VJP}: Expected primals to contain at least one Tensor.")
     level = GradLevel()
     with level:
         inside = [_entered(level, p, "vjp") for p in primals]
-        output, aux = _pair(func(*inside), has_aux, "vjp")
-        raw, spec = _tensors(output, "vjp")
+        output, aux = _pair(func(*inside), has_aux, _VJP)
+        raw, spec = _outputs(output, _VJP)
+        for y in raw:
+            if not (y.is_floating_point() or y.is_complex()):
+                raise RuntimeError(
+                    f"{_VJP}: All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
+                    f"{y.dtype}"
+                )
         output, aux = _left(level, output), _left(level, aux)
     level.close(raw)
     specs = [tree_flatten(p)[1] for p in primals]
 
     def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         """The products of cotangents with the Jacobian: a tuple, an entry for each primal."""
-        given, given_spec = _tensors(cotangents, "vjp_fn")
+        given, given_spec = _inputs(cotangents, "vjp_fn")
         if given_spec != spec:
-            raise ValueError(f"vjp_fn: expected cotangents of structure {spec}, got {given_spec}")
-        for y, g in zip(raw, given, strict=True):
+            raise RuntimeError(
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
+                f"function. cotangents: {given_spec}, primal output: {spec}"
+            )
+        for i, (y, g) in enumerate(zip(raw, given, strict=True)):
             if tuple(y.shape) != tuple(g.shape):
-                raise ValueError(
-                    f"vjp_fn: expected a cotangent of shape {tuple(y.shape)}, got {tuple(g.shape)}"
+                raise RuntimeError(
+                    f"Mismatch in shape: grad_output[{i}] has a shape of {tuple(g.shape)} and output[{i}] has a "
+                    f"shape of {tuple(y.shape)}."
                 )
         records = rabbet.autograd.is_grad_enabled() and create_graph is not False
         with rabbet.autograd.set_grad_enabled(records):
@@ -204,19 +237,26 @@ def jvp(
     """
     for name, value in (("primals", primals), ("tangents", tangents)):
         if not isinstance(value, tuple):
-            raise TypeError(f"jvp: {name} must be a tuple, got {type(value).__name__}")
-    if not primals:
-        raise ValueError("jvp: expected at least one primal")
-    values, spec = _tensors(primals, "jvp")
-    directions, tangent_spec = _tensors(tangents, "jvp")
+            raise RuntimeError(
+                f"{_JVP}: Expected {name} to be a tuple. E.g. it should be valid to call f(*{name}); got {type(value)}"
+            )
+    values, spec = _directions(primals, "primals")
+    directions, tangent_spec = _directions(tangents, "tangents")
     if spec != tangent_spec:
-        raise ValueError(f"jvp: expected tangents of structure {spec}, got {tangent_spec}")
+        raise RuntimeError(
+            f"{_JVP}: Expected primals and tangents to have the same python structure. For example, if primals is a "
+            f"tuple of 3 tensors, tangents also must be. Got primals with structure {spec} and tangents with structure "
+            f"{tangent_spec}"
+        )
     with DualLevel() as level:
         duals = [level.enter(x, t) for x, t in zip(values, directions, strict=True)]
-        output, aux = _pair(func(*tree_unflatten(duals, spec)), has_aux, "jvp")
-        leaves, out_spec = _tensors(output, "jvp")
+        output, aux = _pair(func(*tree_unflatten(duals, spec)), has_aux, _JVP)
+        leaves, out_spec = _outputs(output, _JVP)
         if strict and not all(level.depends(y) for y in leaves):
-            raise RuntimeError("jvp: with strict=True every output must depend on the inputs")
+            raise RuntimeError(
+                "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not "
+                "allowed with strict=True."
+            )
         pairs = [level.leave(y) for y in leaves]
         aux_leaves, aux_spec = tree_flatten(aux)
         kept = [level.leave(x)[0] if isinstance(x, Tensor) else x for x in aux_leaves]
@@ -225,6 +265,20 @@ def jvp(
     if has_aux:
         return out, derivative, tree_unflatten(kept, aux_spec)
     return out, derivative
+
+
+def _directions(values: Sequence[Any], name: str) -> tuple[list[Tensor], TreeSpec]:
+    leaves, spec = tree_flatten(values)
+    if not leaves:
+        raise RuntimeError(f"{_JVP}: Expected {name} to contain at least one Tensor.")
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise RuntimeError(f"{_JVP}: Expected {name} to only contain Tensors, got {type(leaf)}")
+        if not (leaf.is_floating_point() or leaf.is_complex()):
+            raise ValueError(
+                f"Expected {name[:-1]} to be floating point or complex, but got: {leaf.dtype}"
+            )
+    return leaves, spec
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
@@ -236,13 +290,23 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     leaves, spec = tree_flatten(output)
     zeros = tree_unflatten([rabbet.zeros_like(y) for y in leaves], spec)
     _, transpose = vjp(vjp_fn, zeros)
-    structure = tree_flatten(tuple(primals))[1]
+    values, structure = tree_flatten(tuple(primals))
+    expected = [(tuple(x.shape), x.dtype) for x in values]
 
     def jvp_fn(*tangents: Any) -> Any:
         """The derivative in the direction of the tangents, which have the structure of the primals."""
-        _, given = tree_flatten(tangents)
-        if given != structure:
-            raise ValueError(f"jvp_fn: expected tangents of structure {structure}, got {given}")
+        given, spec = _inputs(tangents, "jvp_fn")
+        if spec != structure:
+            raise RuntimeError(
+                f"Expected the tangents {spec} to have the same argspec as the primals {structure}"
+            )
+        for i, (t, (shape, dtype)) in enumerate(zip(given, expected, strict=True)):
+            for name, got, wanted in (("shape", tuple(t.shape), shape), ("dtype", t.dtype, dtype)):
+                if got != wanted:
+                    raise RuntimeError(
+                        f"tangent:{i} with {name} {got} in flattened pytree doesn't match the {name} {wanted} of the "
+                        "corresponding primal."
+                    )
         return transpose(tangents)[0]
 
     return output, jvp_fn
@@ -277,7 +341,7 @@ def _split(rows: Tensor, leaves: list[Tensor]) -> list[Tensor]:
 
 def _check_chunk(chunk_size: int | None, what: str) -> None:
     if chunk_size is not None and chunk_size < 1:
-        raise ValueError(f"{what}: chunk_size must be positive, got {chunk_size}")
+        raise ValueError(f"{what}: `chunk_size` should be greater than 0, got {chunk_size}.")
 
 
 def jacrev(
@@ -312,7 +376,7 @@ def jacrev(
             return func(*given, **kwargs)
 
         output, vjp_fn, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
-        leaves, spec = _tensors(output, name)
+        leaves, spec = tree_flatten(output)
         in_spec = tree_structure(chosen)
 
         def row(*cotangents: Tensor) -> list[Tensor]:
@@ -350,7 +414,7 @@ def jacfwd(
     @functools.wraps(func)
     def transformed(*args: Any, **kwargs: Any) -> Any:
         positions = _positions(argnums, len(args), name)
-        leaves, in_spec = _tensors(tuple(args[n] for n in positions), name)
+        leaves, in_spec = _inputs(tuple(args[n] for n in positions), name)
 
         def of_chosen(*values: Tensor) -> Any:
             given = list(args)

@@ -23,23 +23,28 @@ def functional_call(
     Args:
         module: a `rabbet.nn.Module`; it is left as it was.
         parameter_and_buffer_dicts: tensors by name, as in `named_parameters()` and `named_buffers()`, in one
-            dict or several; what they do not name stays the module's own.
+            dict or several; what they do not name stays the module's own. Names that the module does not have become
+            attributes for the call, unless `strict`.
         args: a tuple of positional arguments, or the one argument.
         kwargs: keyword arguments.
         tie_weights: whether a tensor that the module has under several names is replaced under all of them.
-        strict: whether every parameter and buffer must be given.
+        strict: whether the names must be those of the module's parameters and buffers, all of them.
 
     Raises:
         ValueError: if two dicts have a name in common, or tied names get different tensors.
-        RuntimeError: for a name that the module does not have, and with `strict` for one that is missing.
+        RuntimeError: with `strict` for a name that the module does not have, or one that is missing.
+        AttributeError: for a name inside a module that is not there.
     """
     given = _merged(parameter_and_buffer_dicts)
     places = _places(module)
-    _check_names(module, given, places, strict, tie_weights)
+    if strict:
+        _check_names(module, given, places, tie_weights)
     if tie_weights:
         given = _tied(given, places)
+    if not given.keys() <= places.keys():
+        places.update({name: _new_place(module, name) for name in given.keys() - places.keys()})
     arguments = () if args is None else args if isinstance(args, tuple) else (args,)
-    kept = [(table, key, table[key]) for table, key in (places[name] for name in given)]
+    kept = [(table, key, table.get(key, _ABSENT)) for table, key in (places[n] for n in given)]
     try:
         for name, value in given.items():
             table, key = places[name]
@@ -47,7 +52,10 @@ def functional_call(
         return module(*arguments, **(kwargs or {}))
     finally:
         for table, key, value in kept:
-            table[key] = value
+            if value is _ABSENT:
+                del table[key]
+            else:
+                table[key] = value
 
 
 def _merged(dicts: Any) -> dict[str, Tensor]:
@@ -64,7 +72,9 @@ def _merged(dicts: Any) -> dict[str, Tensor]:
         if len(merged) != before + len(d):
             counts = Counter(name for given in dicts for name in given)
             twice = sorted(name for name, n in counts.items() if n > 1)
-            raise ValueError(f"functional_call: {twice} are in more than one dict")
+            raise ValueError(
+                f"functional_call: {twice} appeared in multiple dictionaries; behavior of functional call is ambiguous"
+            )
     for name, value in merged.items():
         if not isinstance(value, Tensor) and value is not None:
             raise TypeError(
@@ -73,6 +83,7 @@ def _merged(dicts: Any) -> dict[str, Tensor]:
     return merged
 
 
+_ABSENT = object()
 _Place = tuple[dict[str, Any], str]  # a module's dict of tensors, and the key in it
 
 
@@ -104,24 +115,35 @@ def _names_by_tensor(places: dict[str, _Place]) -> dict[int, list[str]]:
     return names
 
 
+def _new_place(module: Any, name: str) -> _Place:
+    """A place for a tensor that the module does not have: an attribute."""
+    *path, key = name.split(".")
+    for part in path:
+        child = module._modules.get(part)
+        if child is None:
+            raise AttributeError(
+                f"functional_call: {type(module).__name__} has no module '{part}', which '{name}' names"
+            )
+        module = child
+    return module.__dict__, key
+
+
 def _check_names(
-    module: Any, given: dict[str, Tensor], places: dict[str, _Place], strict: bool, tie: bool
+    module: Any, given: dict[str, Tensor], places: dict[str, _Place], tie: bool
 ) -> None:
-    if not given.keys() <= places.keys():
-        unknown = sorted(given.keys() - places.keys())
-        raise RuntimeError(
-            f"functional_call: {type(module).__name__} has no parameters or buffers {unknown}"
-        )
-    if not strict:
-        return
     covered = set(given)
     if tie:
         for names in _names_by_tensor(places).values():
             if covered & set(names):
                 covered |= set(names)
     missing = sorted(n for n, (t, k) in places.items() if t[k] is not None and n not in covered)
-    if missing:
-        raise RuntimeError(f"functional_call: strict=True, and {missing} are not given")
+    unexpected = sorted(given.keys() - places.keys())
+    if missing or unexpected:
+        lines = [f"Error(s) in reparametrizing for {type(module).__name__}:"]
+        for what, names in (("Unexpected", unexpected), ("Missing", missing)):
+            if names:
+                lines.append(f"\t{what} key(s): {', '.join(map(repr, names))}.")
+        raise RuntimeError("\n".join(lines))
 
 
 def _tied(given: dict[str, Tensor], places: dict[str, _Place]) -> dict[str, Tensor]:
@@ -135,7 +157,7 @@ def _tied(given: dict[str, Tensor], places: dict[str, _Place]) -> dict[str, Tens
             continue
         if any(value is not values[0] for value in values):
             raise ValueError(
-                f"functional_call: {names} are tied and got different tensors; consider tie_weights=False"
+                f"functional_call got multiple values for keys {names}, which are tied. Consider using tie_weights=False"
             )
         complete.update(dict.fromkeys(names, values[0]))
     return complete

@@ -48,3 +48,17 @@ def _stack(name: str, parts: list[Any], leaf: bool) -> Tensor:
         raise RuntimeError(f"stack_module_state: '{name}' requires gradients in some models only")
     stacked = rabbet.stack([part.detach() for part in parts])
     return stacked.requires_grad_() if needs == {True} else stacked
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """Let all batch normalisation in a module use the statistics of the batch only; returns `root`.
+
+    Running statistics are written in place, which vmap over models without batched buffers cannot do.
+    """
+    from rabbet.nn.modules.batchnorm import _BatchNorm
+
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root

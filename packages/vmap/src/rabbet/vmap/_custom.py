@@ -52,12 +52,12 @@ def run_rule(
                 f"{name}: its batching rule returned {len(results)} results and {len(dims)} dims"
             )
         return type(results)(
-            _closed(name, level, size, r, d) for r, d in zip(results, dims, strict=True)
+            closed(name, level, size, r, d) for r, d in zip(results, dims, strict=True)
         )
-    return _closed(name, level, size, results, dims)
+    return closed(name, level, size, results, dims)
 
 
-def _closed(name: str, level: int, size: int, result: Any, dim: int | None) -> Any:
+def closed(name: str, level: int, size: int, result: Any, dim: int | None) -> Any:
     if not isinstance(result, Tensor) or dim is None:
         return result
     if isinstance(dim, bool) or not isinstance(dim, int) or not -result.ndim <= dim < result.ndim:

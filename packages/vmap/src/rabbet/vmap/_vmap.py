@@ -12,7 +12,7 @@ from rabbet._pytree import TreeSpec, broadcast_prefix, tree_flatten, tree_unflat
 
 from . import _C
 
-_RANDOMNESS = {"error": 0, "same": 1, "different": 2}
+RANDOMNESS = {"error": 0, "same": 1, "different": 2}
 
 
 def vmap(
@@ -32,36 +32,39 @@ def vmap(
         func: takes and returns tensors, alone or in nested containers.
         in_dims: the dimension of the examples: an int for all arguments, or a tuple with an entry for each
             argument, which may follow the structure of the argument; None for what is the same for all
-            examples. Keyword arguments are mapped over dimension 0.
+            examples. Keyword arguments are the same for all examples.
         out_dims: where the examples go in the results: an int, or a structure like that of the results.
         randomness: what random operators do: 'error', 'same' numbers for all examples, or 'different' ones.
         chunk_size: how many examples to compute at a time; None: all.
         strict: whether an operator that would run example by example is an error instead of a warning.
 
     Raises:
+        RuntimeError: for another `randomness`.
         ValueError: when called with `in_dims`, `out_dims` or sizes that do not fit.
+        IndexError: when called with an `out_dims` that a result does not have.
     """
     if not callable(func):
         raise TypeError(f"vmap: expected a function, got {type(func).__name__}")
-    if randomness not in _RANDOMNESS:
-        raise ValueError(
-            f"vmap: randomness should be 'error', 'different' or 'same', got {randomness!r}"
+    if randomness not in RANDOMNESS:
+        raise RuntimeError(
+            f"vmap: Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness!r}"
         )
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0, got {chunk_size}")
-    mode = _RANDOMNESS[randomness]
+    mode = RANDOMNESS[randomness]
     name = getattr(func, "__name__", type(func).__name__)
 
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        batch = _Batch(name, in_dims, args, kwargs)
+        batch = _Batch(name, in_dims, args)
+        called = functools.partial(func, **kwargs) if kwargs else func
         if chunk_size is None or chunk_size >= batch.size:
-            return _call(func, batch, batch.leaves, batch.size, out_dims, mode, strict)
+            return _call(called, batch, batch.leaves, batch.size, out_dims, mode, strict)
         parts = []
         for start in range(0, batch.size, chunk_size):
             size = min(chunk_size, batch.size - start)
             part = batch.slice(start, size)
-            parts.append(_call(func, batch, part, size, out_dims, mode, strict))
+            parts.append(_call(called, batch, part, size, out_dims, mode, strict))
         return _joined(batch.name, parts, out_dims)
 
     return mapped
@@ -70,18 +73,13 @@ def vmap(
 class _Batch:
     """The arguments of one call as leaves, the batched dimension of each, the number of examples."""
 
-    def __init__(self, name: str, in_dims: Any, args: tuple[Any, ...], kwargs: Any) -> None:
+    def __init__(self, name: str, in_dims: Any, args: tuple[Any, ...]) -> None:
         self.name = name
         self.leaves, self.spec = tree_flatten(args)
         if type(in_dims) is int:
             given = [in_dims] * len(self.leaves)
         else:
             given = _argument_dims(name, in_dims, args, self.spec)
-        self.named: TreeSpec | None = None
-        if kwargs:
-            named, self.named = tree_flatten(kwargs)
-            self.leaves += named
-            given += [0] * len(named)
         self.dims: list[int | None] = []
         dims = self.dims
         sizes: set[int] = set()
@@ -129,13 +127,6 @@ class _Batch:
             what += "; at least one input must be a Tensor with a dimension to map over"
         return ValueError(f"vmap({self.name}): {what}")
 
-    def arguments(self, leaves: list[Any]) -> tuple[Any, dict[str, Any]]:
-        """The positional and the keyword arguments with these leaves."""
-        if self.named is None:
-            return tree_unflatten(leaves, self.spec), {}
-        at = self.spec.num_leaves
-        return tree_unflatten(leaves[:at], self.spec), tree_unflatten(leaves[at:], self.named)
-
     def slice(self, start: int, size: int) -> list[Any]:
         """The leaves of `size` examples."""
         pairs = zip(self.leaves, self.dims, strict=True)
@@ -174,8 +165,7 @@ def _call(
 ) -> Any:
     level, wrapped = _C.enter(size, randomness, strict, leaves, batch.dims)
     try:
-        args, kwargs = batch.arguments(wrapped)
-        outputs, spec = tree_flatten(func(*args, **kwargs))
+        outputs, spec = tree_flatten(func(*tree_unflatten(wrapped, batch.spec)))
         _check_results(batch.name, outputs)
         inner = _C.unwrap(level, outputs)
     finally:
@@ -228,7 +218,7 @@ def _placed(name: str, i: int, x: Tensor, at: int | None, dim: int | None, size:
         x, at = x.expand(size, *x.shape), 0
     ndim = x.ndim
     if not -ndim <= dim < ndim:
-        raise ValueError(
+        raise IndexError(
             f"vmap({name}): out_dims has {dim} for a result of {ndim} dimensions with that of the examples; "
             f"expected {-ndim} <= dim < {ndim}"
         )
