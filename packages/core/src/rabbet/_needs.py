@@ -120,19 +120,33 @@ def _parts(op: str) -> frozenset[str]:
     found: set[str] = set()
     info = _C.op_info(op)
     names = [p["name"] for p in info["params"]]
+    defaults = {p["name"]: p["default"] for p in info["params"] if p["has_default"]}
     creates = any(p["name"] == "device" for p in info["params"])
     for _, args, kwargs in info["examples"]:
-        defaults = {p["name"]: p["default"] for p in info["params"] if p["has_default"]}
         made: dict[str, Any] = {}
-        for name, argument in [*zip(names, args, strict=False), *kwargs.items()]:
-            made[name] = _made(argument, defaults | made)
-        given = [made.pop(name) for name in names[: len(args)]]
-        named = made | (_META if creates else {})
-        with _called() as calls, suppress(RuntimeError, TypeError, ValueError, IndexError):
-            # Some examples are of other dtypes, and some decompositions read the values of tensors.
-            _C.decomposed(rabbet.ops(op), tuple(given), named)
-        found |= calls.own
+        items = [*zip(names, args, strict=False), *kwargs.items()]
+        # Some examples are of other dtypes, and some decompositions read the values of tensors.
+        with suppress(RuntimeError, TypeError, ValueError, IndexError):
+            for name, argument in sorted(items, key=lambda item: _is_result(item[1])):
+                made[name] = _made(argument, defaults | made)
+            given = [made.pop(name) for name in names[: len(args)]]
+            with _called() as calls:
+                _C.decomposed(rabbet.ops(op), tuple(given), made | (_META if creates else {}))
+            found |= calls.own
     return frozenset(found - {op})
+
+
+def _is_result(argument: Any) -> bool:
+    """Whether another operator makes it, perhaps of the other arguments."""
+    return isinstance(argument, tuple) and argument[0] == "result"
+
+
+def _shape_of(numbers: Any) -> tuple[list[int], bool]:
+    """The shape of nested lists, and whether all numbers are whole."""
+    if not isinstance(numbers, list):
+        return [], isinstance(numbers, int)
+    inner = [_shape_of(n) for n in numbers]
+    return [len(numbers), *(inner[0][0] if inner else [])], all(whole for _, whole in inner)
 
 
 def _made(argument: Any, others: dict[str, Any]) -> Any:
@@ -143,8 +157,14 @@ def _made(argument: Any, others: dict[str, Any]) -> Any:
         return argument
     kind, name, *rest = argument
     if kind == "tensor":
+        numbers, shape = rest
         dtype = {"index": rabbet.int64, "mask": rabbet.bool}.get(name, rabbet.float32)
-        return rabbet.empty(rest[1], dtype=dtype, **_META)
+        if name == "data":
+            shape, whole = _shape_of(numbers[0])
+            dtype = rabbet.int64 if whole else dtype
+        elif name in ("sorted", "wide", "spd", "orthogonal"):
+            shape = numbers * (1 if name in ("sorted", "wide") else 2)
+        return rabbet.empty(shape, dtype=dtype, **_META)
     if kind == "name":
         return others[name] if name in others else getattr(rabbet, name, rabbet.float32)
     of, named, at = rest
