@@ -6,6 +6,7 @@ decompositions of these call where the device has no kernel, are looked up in th
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,14 +25,19 @@ _OPTIMIZERS = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad")
 # ---- the programs
 
 
+def _wheel(module: str) -> Any:
+    """A module that another wheel has; ImportError names it where it is missing."""
+    return importlib.import_module(f"rabbet.{module}")
+
+
 def _mlp() -> tuple[Any, Any]:
-    nn = rabbet.nn
+    nn = _wheel("nn")
     model = nn.Sequential(nn.Linear(8, 8, **_META), nn.ReLU(), nn.Linear(8, _CLASSES, **_META))
     return model, rabbet.empty(2, 8, **_META)
 
 
 def _cnn() -> tuple[Any, Any]:
-    nn = rabbet.nn
+    nn = _wheel("nn")
     model = nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1, **_META), nn.BatchNorm2d(4, **_META), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(4, 4, 3, **_META), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
@@ -41,7 +47,7 @@ def _cnn() -> tuple[Any, Any]:
 
 
 def _transformer() -> tuple[Any, Any]:
-    nn = rabbet.nn
+    nn = _wheel("nn")
     layer = nn.TransformerEncoderLayer(
         8, 2, 16, dropout=0.1, activation="gelu", batch_first=True, norm_first=True, **_META
     )
@@ -66,16 +72,16 @@ def _run_model(make: Callable[[], tuple[Any, Any]], purpose: str) -> _Calls:
     with _called() as calls:
         scores = model(x).reshape(-1, _CLASSES)
         labels = rabbet.zeros(len(scores), dtype=rabbet.int64, **_META)
-        rabbet.nn.functional.cross_entropy(scores, labels).backward()
+        _wheel("nn").functional.cross_entropy(scores, labels).backward()
     return calls
 
 
 def _run_optimizer(name: str) -> _Calls:
-    parameters = [rabbet.nn.Parameter(rabbet.empty(3, 4, **_META)) for _ in range(2)]
+    parameters = [_wheel("nn").Parameter(rabbet.empty(3, 4, **_META)) for _ in range(2)]
     for p in parameters:
         p.grad = rabbet.empty(3, 4, **_META)
     options = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {}
-    optimizer = getattr(rabbet.optim, name)(parameters, lr=0.1, weight_decay=0.01, **options)
+    optimizer = getattr(_wheel("optim"), name)(parameters, lr=0.1, weight_decay=0.01, **options)
     with _called() as calls:
         optimizer.step()
     return calls
