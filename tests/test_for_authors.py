@@ -169,7 +169,7 @@ def clean():
 def test_bad_formulas_are_errors_of_their_author(body, space, clean):
     x = rabbet.ones(2, 3, requires_grad=True)
     with pytest.raises(rabbet.PluginError) as caught:
-        text = f"{space}(Tensor x) -> Tensor\n  kind composite\n  {body}\n"
+        text = f"{space}(Tensor x) -> Tensor\n  kind composite\n  expose none\n  {body}\n"
         library.register_records(text, "mine.rec")
         rabbet.ops(space)(x).sum().backward()
     assert BAD[body].replace("bad::f", space) in str(caught.value)
