@@ -169,7 +169,7 @@ def clean():
 def test_bad_formulas_are_errors_of_their_author(body, space, clean):
     x = rabbet.ones(2, 3, requires_grad=True)
     with pytest.raises(rabbet.PluginError) as caught:
-        text = f"{space}(Tensor x) -> Tensor\n  kind composite\n  {body}\n"
+        text = f"{space}(Tensor x) -> Tensor\n  kind composite\n  expose none\n  {body}\n"
         library.register_records(text, "mine.rec")
         rabbet.ops(space)(x).sum().backward()
     assert BAD[body].replace("bad::f", space) in str(caught.value)
@@ -354,6 +354,20 @@ def test_the_cpu_lacks_nothing():
         assert {"MLP", "CNN", "transformer"} <= set(found)
         assert all(ways["missing"] == [] and ways["kernels"] for ways in found.values())
     assert "optimizer Adam" in found and "convolution_dw" in found["CNN"]["kernels"]
+
+
+def test_the_page_lists_what_a_device_needs_at_least():
+    """Of a device without any kernel."""
+    from rabbet import _needs
+
+    page = (Path(__file__).resolve().parent.parent / "docs/reference/doctor.md").read_text()
+    rows = {r[0]: set(re.findall(r"`([\w.]+)`", r[1])) for r in re.findall(r"^\| (.+?) \| (.+) \|$", page, re.M)}  # fmt: skip
+    for name, make in _needs._MODELS.items():
+        for purpose in _needs.PURPOSES:
+            found = _needs._sort("none", _needs._run_model(make, purpose))
+            assert set(found["missing"]) == rows[f"{name}, {purpose}"] and not found["kernels"]
+    steps = [_needs._sort("none", _needs._run_optimizer(o)) for o in _needs._OPTIMIZERS]
+    assert {op for step in steps for op in step["missing"]} == rows["optimizers"]
 
 
 def test_the_doctor_lists_what_a_device_lacks_for_what(tmp_path):

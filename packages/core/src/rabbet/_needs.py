@@ -6,6 +6,7 @@ decompositions of these call where the device has no kernel, are looked up in th
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,14 +25,19 @@ _OPTIMIZERS = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad")
 # ---- the programs
 
 
+def _wheel(module: str) -> Any:
+    """A module that another wheel has; ImportError names it where it is missing."""
+    return importlib.import_module(f"rabbet.{module}")
+
+
 def _mlp() -> tuple[Any, Any]:
-    nn = rabbet.nn
+    nn = _wheel("nn")
     model = nn.Sequential(nn.Linear(8, 8, **_META), nn.ReLU(), nn.Linear(8, _CLASSES, **_META))
     return model, rabbet.empty(2, 8, **_META)
 
 
 def _cnn() -> tuple[Any, Any]:
-    nn = rabbet.nn
+    nn = _wheel("nn")
     model = nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1, **_META), nn.BatchNorm2d(4, **_META), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(4, 4, 3, **_META), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
@@ -41,7 +47,7 @@ def _cnn() -> tuple[Any, Any]:
 
 
 def _transformer() -> tuple[Any, Any]:
-    nn = rabbet.nn
+    nn = _wheel("nn")
     layer = nn.TransformerEncoderLayer(
         8, 2, 16, dropout=0.1, activation="gelu", batch_first=True, norm_first=True, **_META
     )
@@ -66,16 +72,16 @@ def _run_model(make: Callable[[], tuple[Any, Any]], purpose: str) -> _Calls:
     with _called() as calls:
         scores = model(x).reshape(-1, _CLASSES)
         labels = rabbet.zeros(len(scores), dtype=rabbet.int64, **_META)
-        rabbet.nn.functional.cross_entropy(scores, labels).backward()
+        _wheel("nn").functional.cross_entropy(scores, labels).backward()
     return calls
 
 
 def _run_optimizer(name: str) -> _Calls:
-    parameters = [rabbet.nn.Parameter(rabbet.empty(3, 4, **_META)) for _ in range(2)]
+    parameters = [_wheel("nn").Parameter(rabbet.empty(3, 4, **_META)) for _ in range(2)]
     for p in parameters:
         p.grad = rabbet.empty(3, 4, **_META)
     options = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {}
-    optimizer = getattr(rabbet.optim, name)(parameters, lr=0.1, weight_decay=0.01, **options)
+    optimizer = getattr(_wheel("optim"), name)(parameters, lr=0.1, weight_decay=0.01, **options)
     with _called() as calls:
         optimizer.step()
     return calls
@@ -120,19 +126,33 @@ def _parts(op: str) -> frozenset[str]:
     found: set[str] = set()
     info = _C.op_info(op)
     names = [p["name"] for p in info["params"]]
+    defaults = {p["name"]: p["default"] for p in info["params"] if p["has_default"]}
     creates = any(p["name"] == "device" for p in info["params"])
     for _, args, kwargs in info["examples"]:
-        defaults = {p["name"]: p["default"] for p in info["params"] if p["has_default"]}
         made: dict[str, Any] = {}
-        for name, argument in [*zip(names, args, strict=False), *kwargs.items()]:
-            made[name] = _made(argument, defaults | made)
-        given = [made.pop(name) for name in names[: len(args)]]
-        named = made | (_META if creates else {})
-        with _called() as calls, suppress(RuntimeError, TypeError, ValueError, IndexError):
-            # Some examples are of other dtypes, and some decompositions read the values of tensors.
-            _C.decomposed(rabbet.ops(op), tuple(given), named)
-        found |= calls.own
+        items = [*zip(names, args, strict=False), *kwargs.items()]
+        # Some examples are of other dtypes, and some decompositions read the values of tensors.
+        with suppress(RuntimeError, TypeError, ValueError, IndexError):
+            for name, argument in sorted(items, key=lambda item: _is_result(item[1])):
+                made[name] = _made(argument, defaults | made)
+            given = [made.pop(name) for name in names[: len(args)]]
+            with _called() as calls:
+                _C.decomposed(rabbet.ops(op), tuple(given), made | (_META if creates else {}))
+            found |= calls.own
     return frozenset(found - {op})
+
+
+def _is_result(argument: Any) -> bool:
+    """Whether another operator makes it, perhaps of the other arguments."""
+    return isinstance(argument, tuple) and argument[0] == "result"
+
+
+def _shape_of(numbers: Any) -> tuple[list[int], bool]:
+    """The shape of nested lists, and whether all numbers are whole."""
+    if not isinstance(numbers, list):
+        return [], isinstance(numbers, int)
+    inner = [_shape_of(n) for n in numbers]
+    return [len(numbers), *(inner[0][0] if inner else [])], all(whole for _, whole in inner)
 
 
 def _made(argument: Any, others: dict[str, Any]) -> Any:
@@ -143,8 +163,14 @@ def _made(argument: Any, others: dict[str, Any]) -> Any:
         return argument
     kind, name, *rest = argument
     if kind == "tensor":
+        numbers, shape = rest
         dtype = {"index": rabbet.int64, "mask": rabbet.bool}.get(name, rabbet.float32)
-        return rabbet.empty(rest[1], dtype=dtype, **_META)
+        if name == "data":
+            shape, whole = _shape_of(numbers[0])
+            dtype = rabbet.int64 if whole else dtype
+        elif name in ("sorted", "wide", "spd", "orthogonal"):
+            shape = numbers * (1 if name in ("sorted", "wide") else 2)
+        return rabbet.empty(shape, dtype=dtype, **_META)
     if kind == "name":
         return others[name] if name in others else getattr(rabbet, name, rabbet.float32)
     of, named, at = rest
