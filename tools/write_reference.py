@@ -11,7 +11,13 @@ from header_reference import header_page
 from rabbet import _C
 
 PAGES = {
-    "functions": ["rabbet._functions", "rabbet._random", "rabbet.serialization", "rabbet.library"],
+    "functions": [
+        "rabbet._functions",
+        "rabbet._random",
+        "rabbet._counts",
+        "rabbet.serialization",
+        "rabbet.library",
+    ],
     "accelerator": ["rabbet.accelerator", "rabbet._streams"],
     "autograd": [
         "rabbet.autograd",

@@ -56,6 +56,7 @@ _ABSENT_MODULES = {  # the tops of those in _absent.py, which refuse by name
 # Names that load with the module that defines them.
 _LAZY = {
     "_as_torch": {"as_torch"},
+    "_counts": {"binomial", "poisson"},
     "_legacy": {
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "set_default_tensor_type",

@@ -134,6 +134,7 @@ from .storage import (
     UntypedStorage as UntypedStorage,
     is_storage as is_storage,
 )
+from ._counts import *
 from ._random import *
 from ._streams import Event as Event
 from ._streams import Stream as Stream

@@ -7,7 +7,6 @@ from rabbet import Tensor
 
 from . import constraints
 from ._probs_or_logits import ProbsOrLogits
-from ._sampling import binomial_draws
 from .utils import broadcast_all
 
 __all__ = ["Binomial"]
@@ -55,7 +54,7 @@ class Binomial(ProbsOrLogits):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         with rabbet.no_grad():
-            return binomial_draws(self.total_count.expand(shape), self.probs.expand(shape))
+            return rabbet.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)

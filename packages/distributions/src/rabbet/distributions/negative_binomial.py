@@ -7,7 +7,7 @@ from rabbet import Tensor
 
 from . import constraints
 from ._probs_or_logits import ProbsOrLogits
-from ._sampling import gamma_draws, poisson_draws
+from ._sampling import gamma_draws
 from .utils import broadcast_all
 
 __all__ = ["NegativeBinomial"]
@@ -52,7 +52,7 @@ class NegativeBinomial(ProbsOrLogits):
         with rabbet.no_grad():
             shape = self._extended_shape(sample_shape)
             gamma = gamma_draws(self.total_count.expand(shape))
-            return poisson_draws(gamma * self.logits.exp())
+            return rabbet.poisson(gamma * self.logits.exp())
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)

@@ -6,7 +6,6 @@ import rabbet
 from rabbet import Tensor
 
 from . import constraints
-from ._sampling import poisson_draws
 from .exp_family import ExponentialFamily
 from .utils import broadcast_all, shape_of
 
@@ -37,7 +36,7 @@ class Poisson(ExponentialFamily):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with rabbet.no_grad():
-            return poisson_draws(self.rate.expand(self._extended_shape(sample_shape)))
+            return rabbet.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)
