@@ -1,9 +1,12 @@
 """save() in the form of PyTorch's files: what stands in them, who reads them, and what is refused."""
 
 import argparse
+import bz2
 import collections
 import enum
+import gzip
 import io
+import lzma
 import os
 import pathlib
 import pickle
@@ -199,6 +202,16 @@ def test_more_of_python_and_numpy_comes_back():
     assert got[0] is got
 
 
+def test_values_that_hold_themselves():
+    pair, x = ([],), rabbet.ones(2)
+    pair[0].append(pair)
+    got = again([pair, "later", pair])
+    assert got[0][0][0][0] is got[0][0] and got[1] == "later" and got[2][0] is got[0][0]
+    x.note = (x,)
+    with pytest.raises(SerializationError, match="nested too deeply"):
+        saved(x)
+
+
 def test_pickle_itself_reads_the_same_arrays():
     """The arrays and containers of a file are ordinary pickles."""
     value = [np.arange(6.0).reshape(2, 3), np.array(["a"]), np.float32(2), collections.defaultdict(int, a=1), b"\xff", 2**70, {"k": (1, None)}]  # fmt: skip
@@ -302,6 +315,16 @@ def test_keywords_of_pickle():
 
 
 # ---- files
+
+
+@pytest.mark.parametrize("opened", [gzip.open, bz2.open, lzma.open])
+@pytest.mark.parametrize("options", [{"format": "pt"}, {"format": "pt", "_use_new_zipfile_serialization": False}, {"format": "safetensors"}])  # fmt: skip
+def test_compressed_files(opened, options, tmp_path):
+    with opened(tmp_path / "x", "wb") as file:
+        rabbet.save({"x": rabbet.zeros(10_000)}, file, **options)
+    assert (tmp_path / "x").stat().st_size < 5_000
+    with opened(tmp_path / "x", "rb") as file:
+        assert rabbet.load(file)["x"].shape == (10_000,)
 
 
 def test_saved_files_are_mapped(tmp_path):

@@ -98,7 +98,7 @@ class Pickler:
     # ---- instructions
 
     def _remember(self, value: Any, key: Any = None) -> None:
-        number = len(self._memo)
+        number = len(self._alive)
         self._memo[id(value) if key is None else key] = number
         self._alive.append(value)
         if number < 256:

@@ -56,7 +56,7 @@ def checked_path(function: str, f: Any) -> str:
 
 def _measurable(f: Any, name: Any) -> Any:
     """The file if its end can be found, else the rest of it in memory."""
-    if hasattr(f, "seekable") and f.seekable() and hasattr(f, "readinto"):
+    if _has_end(f) and hasattr(f, "readinto") and hasattr(f, "readline"):
         return f
     data = f.read()
     if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -64,6 +64,19 @@ def _measurable(f: Any, name: Any) -> Any:
             f"load: expected a binary file, reading '{name}' gave {type(data).__name__}"
         )
     return io.BytesIO(data)
+
+
+def _has_end(f: Any) -> bool:
+    """Whether a file can seek to its end; compressed ones cannot."""
+    if not hasattr(f, "seekable") or not f.seekable():
+        return False
+    at = f.tell()
+    try:
+        f.seek(0, os.SEEK_END)
+    except (OSError, ValueError):
+        return False
+    f.seek(at)
+    return True
 
 
 # ---- reading
