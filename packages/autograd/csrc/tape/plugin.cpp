@@ -248,6 +248,7 @@ void node_set_object(RbNode* n, void* object, void (*del)(void*)) {
 const char* node_source(const RbNode* n) {
   return n->notes && !n->notes->source.empty() ? n->notes->source.c_str() : nullptr;
 }
+int32_t node_is_freed(const RbNode* n) { return n->released; }
 void keep_sources(int32_t on) { keeps_sources.store(on); }
 
 RbAutograd table;
@@ -326,7 +327,9 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      keep_sources,
                      each_context,
                      drop_hooks,
-                     watch_nodes};
+                     watch_nodes,
+                     node_watcher,
+                     node_is_freed};
   static const RbExplain explain = {RB_SIZE(RbExplain, explain), 0, explain_call};
   if (int32_t rc = host->publish("autograd.explain", 1, &explain)) return rc;
   return host->publish(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION, &table);

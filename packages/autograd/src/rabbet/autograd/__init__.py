@@ -10,38 +10,46 @@ from rabbet._plugins import module_imported, require_layer
 
 require_layer("autograd")
 
-from . import _C, forward_ad, graph  # noqa: E402  (the binding needs the plugin)
+from . import _C, forward_ad, grad_mode, graph  # noqa: E402  (the binding needs the plugin)
 from ._modes import (  # noqa: E402
     enable_grad,
     inference_mode,
     is_grad_enabled,
     is_inference_mode_enabled,
+    is_multithreading_enabled,
     no_grad,
     set_grad_enabled,
+    set_multithreading_enabled,
 )
 from .anomaly_mode import detect_anomaly, set_detect_anomaly  # noqa: E402
 from .function import Function  # noqa: E402
 from .gradcheck import gradcheck, gradgradcheck  # noqa: E402
+from .numerics import NumericsError, check_numerics  # noqa: E402
 from .variable import Variable  # noqa: E402
 
 __all__ = [
     "Function",
+    "NumericsError",
     "Variable",
     "backward",
+    "check_numerics",
     "detect_anomaly",
     "enable_grad",
     "forward_ad",
     "functional",
     "grad",
+    "grad_mode",
     "gradcheck",
     "gradgradcheck",
     "graph",
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",
+    "is_multithreading_enabled",
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
 
 

@@ -1,6 +1,7 @@
 """Grad modes: context managers and decorators that switch recording on and off for the thread."""
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -152,3 +153,37 @@ class inference_mode(_Mode):
 
     def _fresh(self) -> "_Mode":
         return inference_mode(self.mode)
+
+
+class _Multithreading(threading.local):
+    enabled = True
+
+
+_multithreading = _Multithreading()
+
+
+def is_multithreading_enabled() -> bool:
+    """Whether backward runs that this thread starts may use several threads."""
+    return _multithreading.enabled
+
+
+class set_multithreading_enabled:
+    """Allow or forbid backward to use several threads, at once; as a context manager restored at the end.
+
+    A backward run stays on the thread that starts it either way; its operators use core's pool.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, bool):
+            raise TypeError(
+                f"set_multithreading_enabled: mode must be a bool, got {type(mode).__name__}"
+            )
+        self._before = _multithreading.enabled
+        self.mode = mode
+        _multithreading.enabled = mode
+
+    def __enter__(self) -> None:
+        _multithreading.enabled = self.mode
+
+    def __exit__(self, *exc: object) -> None:
+        _multithreading.enabled = self._before
