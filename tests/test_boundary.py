@@ -16,6 +16,7 @@ PUBLIC = {
     "rabbet/philox.h",
     "rabbet/emit.h",
     "rabbet/python.h",
+    "rabbet/trace.h",
     "rabbet/python.hpp",
     "rabbet/autograd.h",
     "rabbet/functionalize.h",

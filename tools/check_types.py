@@ -11,11 +11,15 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def join_sources(folder: Path) -> list[str]:
     """Link what every package installs into `folder`; returns the top-level names."""
-    for source in ROOT.glob("packages/*/src/*"):
-        (folder / source.name).mkdir(exist_ok=True)
-        for part in source.iterdir():
-            if part.name != "__pycache__":
-                (folder / source.name / part.name).symlink_to(part)
+    for source in ROOT.glob("packages/*/src"):
+        for part in source.rglob("*"):
+            place = folder / part.relative_to(source)
+            if "__pycache__" in part.parts:
+                continue
+            if part.is_dir():
+                place.mkdir(exist_ok=True)  # several wheels may bring parts of one package
+            else:
+                place.symlink_to(part)
     return sorted(p.name for p in folder.iterdir())
 
 

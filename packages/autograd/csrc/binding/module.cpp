@@ -1,53 +1,39 @@
 // rabbet.autograd._C: the tape's table for Python. Reaches core through rabbet/python.h and the
 // tape through the table that the plugin published.
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
-
-#include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "rabbet/autograd.h"
-#include "rabbet/python.h"
-#include "rabbet/python.hpp"
-#include "rabbet/values.hpp"
+#include "modes.h"
+#include "saved_values.h"
 
-namespace py = pybind11;
-
-namespace {
+namespace binding {
 
 const RbPython* core = nullptr;
 const RbAutograd* tape = nullptr;
 PyTypeObject* node_type = nullptr;
 
-void check(int32_t code) {
-  if (code == RB_OK) return;
-  core->raise_error(code);
-  throw py::error_already_set();
+void drop_callable(void* ctx) {
+  if (!rb::interpreter_alive()) return;
+  const rb::WithGil gil;
+  Py_DECREF(static_cast<PyObject*>(ctx));
 }
 
-RbTensor* tensor(const py::handle& o, const char* what) {
-  RbTensor* t = core->unwrap(o.ptr());
-  if (!t) {
-    throw py::type_error(std::string(what) + ": expected a Tensor, got " +
-                         Py_TYPE(o.ptr())->tp_name);
+PyObject* to_tuple(RbTensor** list, int32_t n) {
+  PyObject* tuple = PyTuple_New(n);
+  for (int32_t i = 0; tuple && i < n; ++i) {
+    PyObject* o = Py_None;
+    if (list[i]) {
+      core->host->retain(list[i]);
+      o = core->wrap(list[i]);
+    } else {
+      Py_INCREF(o);
+    }
+    PyTuple_SET_ITEM(tuple, i, o);
   }
-  return t;
-}
-py::object wrap_owned(RbTensor* t) {
-  if (!t) return py::none();
-  PyObject* o = core->wrap(t);
-  if (!o) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(o);
+  return tuple;
 }
 
 // ---- grad_fn objects: one Python object per request, equal when they stand for one node
-
-struct NodeObject {
-  PyObject_HEAD RbNode* node;
-};
-NodeObject* as_node(PyObject* o) { return reinterpret_cast<NodeObject*>(o); }
 
 PyObject* wrap_node(RbNode* owned) {
   if (!owned) Py_RETURN_NONE;
@@ -59,6 +45,9 @@ PyObject* wrap_node(RbNode* owned) {
   as_node(o)->node = owned;
   return o;
 }
+
+namespace {
+
 void node_dealloc(PyObject* o) {
   PyTypeObject* type = Py_TYPE(o);
   RbNode* node = as_node(o)->node;
@@ -108,20 +97,7 @@ PyObject* node_sequence(PyObject* o, PyObject*) {
   return PyLong_FromUnsignedLongLong(tape->node_sequence(as_node(o)->node));
 }
 
-// ---- hooks: a Python callable behind a C hook
-
-template <class... Objects>
-PyObject* call_object(void* callable, Objects*... args) {
-  return rb::calling_python([&] {
-    return PyObject_CallFunctionObjArgs(static_cast<PyObject*>(callable), args..., nullptr);
-  });
-}
-
-void drop_callable(void* ctx) {
-  if (!rb::interpreter_alive()) return;
-  const rb::WithGil gil;
-  Py_DECREF(static_cast<PyObject*>(ctx));
-}
+// ---- hooks
 
 // One dict per node, whichever of its Python objects asks.
 PyObject* node_metadata(PyObject* o, void*) {
@@ -133,89 +109,6 @@ PyObject* node_metadata(PyObject* o, void*) {
   }
   return Py_XNewRef(static_cast<PyObject*>(tape->node_object(n)));
 }
-PyObject* node_source(PyObject* o, PyObject*) {
-  const char* line = tape->node_source(as_node(o)->node);
-  if (!line) Py_RETURN_NONE;
-  return PyUnicode_FromString(line);
-}
-// (name, whether it is a result, whether its value is kept) of each argument and result
-PyObject* node_saved_names(PyObject* o, PyObject*) {
-  PyObject* list = PyList_New(0);
-  for (int32_t i = 0; list; ++i) {
-    const RbSaved s = tape->node_saved(as_node(o)->node, i);
-    if (!s.name) break;
-    PyObject* entry = Py_BuildValue("(sOO)", s.name, s.is_result ? Py_True : Py_False,
-                                    s.is_kept ? Py_True : Py_False);
-    if (!entry || PyList_Append(list, entry) < 0) Py_CLEAR(list);
-    Py_XDECREF(entry);
-  }
-  return list;
-}
-/// A tensor that a node keeps, as `_raw_saved_NAME`.
-struct SavedTensor {
-  py::object node;
-  int32_t number;
-};
-PyObject* node_load(PyObject* o, PyObject* number) {
-  const long i = PyLong_AsLong(number);
-  if (i == -1 && PyErr_Occurred()) return nullptr;
-  const RbSaved s = i < 0 ? RbSaved{} : tape->node_saved(as_node(o)->node, static_cast<int32_t>(i));
-  if (!s.name || !s.is_kept) {
-    PyErr_Format(PyExc_IndexError, "%s keeps no value %ld", tape->node_name(as_node(o)->node), i);
-    return nullptr;
-  }
-  PyObject* value = nullptr;
-  const int32_t code = tape->node_load(
-      as_node(o)->node, static_cast<int32_t>(i),
-      [](void* ctx, const RbValue* v) {
-        *static_cast<PyObject**>(ctx) = core->from_value(v);
-        return *static_cast<PyObject**>(ctx) ? int32_t{RB_OK} : core->capture_error();
-      },
-      &value);
-  return code == RB_OK ? value : core->raise_error(code);
-}
-// PyTorch's name of what is saved: the first argument is `self`, a single result `result`.
-const char* torch_name(const RbSaved& s) {
-  if (std::strcmp(s.name, s.is_result ? "out" : "input") == 0)
-    return s.is_result ? "result" : "self";
-  return s.name;
-}
-bool is_named(const RbSaved& s, const char* asked) {
-  return std::strcmp(asked, s.name) == 0 || std::strcmp(asked, torch_name(s)) == 0;
-}
-// `_saved_NAME` is the value that the node keeps under the name, `_raw_saved_NAME` what keeps it.
-PyObject* saved_attribute(PyObject* o, PyObject* name) {
-  PyObject* found = PyObject_GenericGetAttr(o, name);
-  if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
-  const char* text = PyUnicode_AsUTF8(name);
-  const bool raw = text && std::strncmp(text, "_raw_saved_", 11) == 0;
-  if (!raw && (!text || std::strncmp(text, "_saved_", 7) != 0)) return nullptr;
-  for (int32_t i = 0;; ++i) {
-    const RbSaved s = tape->node_saved(as_node(o)->node, i);
-    if (!s.name) return nullptr;
-    if (!s.is_kept || !is_named(s, text + (raw ? 11 : 7))) continue;
-    PyErr_Clear();
-    if (raw) return py::cast(SavedTensor{py::reinterpret_borrow<py::object>(o), i}).release().ptr();
-    PyObject* number = PyLong_FromLong(i);
-    PyObject* value = number ? node_load(o, number) : nullptr;
-    Py_XDECREF(number);
-    return value;
-  }
-}
-PyObject* node_dir(PyObject* o, PyObject*) {
-  py::list names = py::reinterpret_steal<py::list>(
-      PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__dir__", "O", o));
-  if (!names.ptr()) return nullptr;
-  for (int32_t i = 0;; ++i) {
-    const RbSaved s = tape->node_saved(as_node(o)->node, i);
-    if (!s.name) break;
-    if (!s.is_kept) continue;
-    names.append(std::string("_saved_") + torch_name(s));
-    names.append(std::string("_raw_saved_") + torch_name(s));
-  }
-  return names.release().ptr();
-}
-
 int32_t call_grad_hook(void* ctx, RbTensor* grad, RbTensor** replacement) {
   const rb::WithGil gil;
   int32_t code = RB_OK;
@@ -240,20 +133,6 @@ int32_t call_grad_hook(void* ctx, RbTensor* grad, RbTensor** replacement) {
   return code;
 }
 
-PyObject* to_tuple(RbTensor** list, int32_t n) {
-  PyObject* tuple = PyTuple_New(n);
-  for (int32_t i = 0; tuple && i < n; ++i) {
-    PyObject* o = Py_None;
-    if (list[i]) {
-      core->host->retain(list[i]);
-      o = core->wrap(list[i]);
-    } else {
-      Py_INCREF(o);
-    }
-    PyTuple_SET_ITEM(tuple, i, o);
-  }
-  return tuple;
-}
 bool from_tuple(PyObject* result, RbTensor** list, int32_t n) {
   if (result == Py_None) return true;
   PyObject* items = core->unwrap(result) ? PyTuple_Pack(1, result) : PySequence_Tuple(result);
@@ -633,7 +512,11 @@ int32_t call_unpack(void* ctx, void* packed, RbTensor** out) {
   return code;
 }
 
+}  // namespace
+
 const RbSavedHooks python_hooks = {call_pack, call_unpack, drop_callable};
+
+namespace {
 
 void push_saved_hooks(const py::object& pack, const py::object& unpack) {
   tape->push_saved_hooks(&python_hooks, py::make_tuple(pack, unpack).release().ptr(),
@@ -643,122 +526,6 @@ void push_saved_hooks(const py::object& pack, const py::object& unpack) {
 py::object current_saved_hooks() {
   auto* pair = static_cast<PyObject*>(tape->saved_hooks(call_pack));
   return pair ? py::reinterpret_borrow<py::object>(pair) : py::none();
-}
-
-// ---- modes: mode(op, args, targets, run) of each call; it may return the results itself
-
-/// A call that a mode is asked about; `run` of Python fails when it is over.
-struct ModeCall {
-  const RbCall* call;
-  const RbValue* args;
-  int32_t nargs;
-  RbValue* rets;
-  int32_t nrets;
-  bool has_run, is_over;
-};
-
-py::tuple results_of(const ModeCall& c) {
-  py::tuple out(static_cast<size_t>(c.nrets));
-  for (int32_t i = 0; i < c.nrets; ++i) {
-    PyObject* o = core->from_value(&c.rets[i]);
-    if (!o) throw py::error_already_set();
-    out[static_cast<size_t>(i)] = py::reinterpret_steal<py::object>(o);
-  }
-  return out;
-}
-
-py::tuple run_mode_call(ModeCall& c) {
-  if (c.is_over || c.has_run)
-    throw py::value_error("run() of a mode runs its call once, while the mode is asked about it");
-  check(tape->call_mode_run(c.call, c.args, c.nargs, c.rets, c.nrets));
-  c.has_run = true;
-  return results_of(c);
-}
-
-// The tensors that a mode returned, in the place of the call's results.
-void take_results(ModeCall& c, const py::object& given) {
-  const py::tuple results = given;
-  if (c.call->flags & RB_CALL_OUT)
-    throw py::value_error("a mode cannot replace the results of a call that writes its arguments");
-  if (results.size() != static_cast<size_t>(c.nrets))
-    throw py::value_error("a mode returned " + std::to_string(results.size()) +
-                          " results, expected " + std::to_string(c.nrets));
-  std::vector<RbTensor*> list;
-  for (const py::handle r : results) list.push_back(tensor(r, "a mode's results"));
-  for (int32_t i = 0; i < c.nrets; ++i) {
-    if (c.has_run) core->host->value_release(&c.rets[i]);
-    core->host->retain(list[static_cast<size_t>(i)]);
-    c.rets[i] = rb::tensor_value(list[static_cast<size_t>(i)]);
-  }
-}
-
-int32_t call_mode(void* ctx, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
-                  int32_t nrets) {
-  const rb::WithGil gil;
-  auto c = std::make_shared<ModeCall>(ModeCall{call, args, nargs, rets, nrets, false, false});
-  int32_t code = RB_OK;
-  try {
-    py::tuple given(static_cast<size_t>(nargs));
-    for (int32_t i = 0; i < nargs; ++i) {
-      PyObject* o = core->from_value(&args[i]);
-      if (!o) throw py::error_already_set();
-      given[static_cast<size_t>(i)] = py::reinterpret_steal<py::object>(o);
-    }
-    const bool writes = (call->flags & RB_CALL_OUT) != 0;
-    const py::object targets = writes ? py::object(results_of(*c)) : py::none();
-    const py::cpp_function run([c] { return run_mode_call(*c); });
-    const py::handle mode(static_cast<PyObject*>(ctx));
-    const py::object answer =
-        mode(py::str(core->host->op_info(call->op)->name), given, targets, run);
-    if (!answer.is_none()) {
-      take_results(*c, answer);
-    } else if (!c->has_run) {
-      run_mode_call(*c);
-    }
-  } catch (py::error_already_set& e) {
-    e.restore();
-    code = core->capture_error();
-  } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_ValueError, e.what());
-    code = core->capture_error();
-  }
-  c->is_over = true;
-  if (code != RB_OK && c->has_run && !(call->flags & RB_CALL_OUT)) {
-    for (int32_t i = 0; i < nrets; ++i) core->host->value_release(&rets[i]);
-  }
-  return code;
-}
-
-void push_call_mode(const py::function& mode) {
-  Py_INCREF(mode.ptr());
-  tape->push_call_mode(call_mode, mode.ptr(), drop_callable);
-}
-
-// ---- what runs after each node of a backward run
-
-int32_t call_watcher(void* ctx, RbNode* node, RbTensor* const* grads, int32_t n) {
-  const rb::WithGil gil;
-  tape->node_retain(node);
-  PyObject* o = wrap_node(node);
-  PyObject* given = to_tuple(const_cast<RbTensor**>(grads), n);
-  PyObject* result = o && given ? call_object(ctx, o, given) : nullptr;
-  const int32_t code = result ? RB_OK : core->capture_error();
-  Py_XDECREF(result);
-  Py_XDECREF(given);
-  Py_XDECREF(o);
-  return code;
-}
-
-void watch_nodes(const py::object& watcher) {
-  if (watcher.is_none()) return tape->watch_nodes(nullptr, nullptr, nullptr);
-  Py_INCREF(watcher.ptr());
-  tape->watch_nodes(call_watcher, watcher.ptr(), drop_callable);
-}
-
-void register_saved_hooks(const SavedTensor& saved, const py::function& pack,
-                          const py::function& unpack) {
-  check(tape->node_pack(as_node(saved.node.ptr())->node, saved.number, &python_hooks,
-                        py::make_tuple(pack, unpack).release().ptr(), drop_callable));
 }
 
 // The same tensor without its history; inside a transform it stands for the same values.
@@ -817,7 +584,7 @@ PyMethodDef real_grads_def = {
 
 // Of a user's function the node also has the attributes of its ctx.
 PyObject* node_attribute(PyObject* o, PyObject* name) {
-  PyObject* found = saved_attribute(o, name);
+  PyObject* found = node_getattro(o, name);
   if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
   auto* callable = static_cast<PyObject*>(tape->custom_context(as_node(o)->node, call_custom));
   if (!callable || !PyObject_HasAttrString(callable, "ctx")) return nullptr;
@@ -836,8 +603,9 @@ PyMethodDef node_methods[] = {
     {"_source", node_source, METH_NOARGS,
      "The line of the program that made the node, if it was kept, else None."},
     {"_saved_names", node_saved_names, METH_NOARGS,
-     "(name, is_result, is_kept) of each argument and result."},
+     "(name, is_result, is_kept, is_packed) of each argument and result."},
     {"__dir__", node_dir, METH_NOARGS, "All attributes, also of what the node keeps."},
+    {"_is_freed", node_is_freed, METH_NOARGS, "Whether a run freed what it kept."},
     {"_load", node_load, METH_O, "A kept value by its number in _saved_names()."},
     {"register_hook", add_node_hook<false>, METH_O,
      "Call hook(grad_inputs, grad_outputs) after the node ran."},
@@ -958,8 +726,10 @@ py::tuple dual_unpack(int32_t level, const py::object& t) {
 }
 
 }  // namespace
+}  // namespace binding
 
 PYBIND11_MODULE(_C, m) {
+  using namespace binding;
   core = static_cast<const RbPython*>(PyCapsule_Import(RB_PYTHON_CAPSULE, 0));
   if (!core) throw py::error_already_set();
   rb::host = core->host;
@@ -974,15 +744,8 @@ PYBIND11_MODULE(_C, m) {
       .def("remove", &Handle::remove)
       .def("__enter__", [](py::object self) { return self; })
       .def("__exit__", [](Handle& self, const py::args&) { self.remove(); });
-  py::class_<SavedTensor>(m, "SavedTensor", "A tensor that a node keeps for backward.")
-      .def("register_hooks", register_saved_hooks, py::arg("pack_hook"), py::arg("unpack_hook"),
-           "Keep `pack_hook(tensor)` instead; `unpack_hook` gives the tensor back.")
-      .def("unpack", [](const SavedTensor& saved) {
-        const py::int_ number(saved.number);
-        PyObject* value = node_load(saved.node.ptr(), number.ptr());
-        if (!value) throw py::error_already_set();
-        return py::reinterpret_steal<py::object>(value);
-      });
+  bind_saved_values(m);
+  bind_modes(m);
   m.def("tensor_attributes", tensor_attributes);
   m.def("is_grad_enabled", is_enabled);
   m.def("set_grad_enabled", set_enabled);
@@ -1005,9 +768,6 @@ PYBIND11_MODULE(_C, m) {
     return std::vector<bool>(reached.begin(), reached.end());
   });
   m.def("run_has_inputs", [] { return tape->run_has_inputs() != 0; });
-  m.def("push_call_mode", push_call_mode);
-  m.def("pop_call_mode", [] { tape->pop_call_mode(); });
-  m.def("watch_nodes", watch_nodes);
   m.def("keep_sources", [](bool on) { tape->keep_sources(on); });
   m.def("bump_version", [](const py::object& o) {
     check(core->host->version_bump(tensor(o, "increment_version")));

@@ -645,6 +645,9 @@ void run_reaches(Node* const* nodes, int32_t n, uint8_t* out) {
 }
 int32_t run_has_inputs() { return innermost && innermost->has_inputs(); }
 
+void* node_watcher(int32_t (*fn)(void*, Node*, RbTensor* const*, int32_t)) {
+  return watcher.fn == fn ? watcher.ctx : nullptr;
+}
 void watch_nodes(int32_t (*fn)(void*, Node*, RbTensor* const*, int32_t), void* ctx,
                  void (*del)(void*)) {
   const Watcher old = watcher;

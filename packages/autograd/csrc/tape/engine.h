@@ -16,6 +16,7 @@ int32_t run_has_inputs();
 void run_reaches(Node* const* nodes, int32_t n, uint8_t* out);
 void watch_nodes(int32_t (*fn)(void*, Node*, RbTensor* const*, int32_t), void* ctx,
                  void (*del)(void*));
+void* node_watcher(int32_t (*fn)(void*, Node*, RbTensor* const*, int32_t));
 /// See RbAutograd.running_node.
 Node* running_node();
 uint32_t running_flags();

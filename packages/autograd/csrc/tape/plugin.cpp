@@ -273,6 +273,7 @@ void node_set_object(RbNode* n, void* object, void (*del)(void*)) {
 const char* node_source(const RbNode* n) {
   return n->notes && !n->notes->source.empty() ? n->notes->source.c_str() : nullptr;
 }
+int32_t node_is_freed(const RbNode* n) { return n->released; }
 void keep_sources(int32_t on) { keeps_sources.store(on); }
 
 RbAutograd table;
@@ -352,6 +353,8 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      each_context,
                      drop_hooks,
                      watch_nodes,
+                     node_watcher,
+                     node_is_freed,
                      is_dual_level,
                      recorded_at,
                      running_flags,

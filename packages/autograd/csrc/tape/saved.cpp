@@ -168,15 +168,15 @@ int32_t load_saved(const RbValue& saved, RbValue* out, std::vector<Ref>& hold,
 }
 
 RbSaved node_saved(const Node* n, int32_t i) {
-  if (n->kind != NodeKind::kOp || i >= n->info->nargs + n->nrets) return RbSaved{nullptr, 0, 0};
+  if (n->kind != NodeKind::kOp || i >= n->info->nargs + n->nrets) return RbSaved{};
   const bool is_result = i >= n->info->nargs;
   const int32_t at = is_result ? i - n->info->nargs : i;
   if (is_result) {
     const bool kept = n->outs && (n->released || n->outs[at].tag != RB_NONE);
-    return RbSaved{n->info->ret_names[at], 1, kept};
+    return RbSaved{n->info->ret_names[at], 1, kept, kept && is_packed(n->outs[at])};
   }
   const bool kept = n->nargs && n->args[at].tag != RB_META;
-  return RbSaved{RB_ARG(n->info, at)->name, 0, kept};
+  return RbSaved{RB_ARG(n->info, at)->name, 0, kept, kept && is_packed(n->args[at])};
 }
 
 int32_t node_load(Node* n, int32_t i, int32_t (*use)(void*, const RbValue*), void* ctx) {

@@ -50,7 +50,8 @@ typedef int32_t (*RbCallMode)(void* ctx, const RbCall* call, const RbValue* args
 typedef struct RbSaved {
   const char* name; /* null: there are no more */
   int32_t is_result;
-  int32_t is_kept; /* 0: only its shape is */
+  int32_t is_kept;   /* 0: only its shape is */
+  int32_t is_packed; /* a saved-tensors hook has packed it */
 } RbSaved;
 
 /* A `grad` that has been entered: differentiation of a function, nested like the calls themselves.
@@ -173,6 +174,9 @@ typedef struct RbAutograd {
    * hooks; null: nothing. */
   void (*watch_nodes)(int32_t (*fn)(void* ctx, RbNode*, RbTensor* const* grads, int32_t n),
                       void* ctx, void (*del)(void*));
+  /* The `ctx` of what runs now where that is `fn`; else null. */
+  void* (*node_watcher)(int32_t (*fn)(void* ctx, RbNode*, RbTensor* const* grads, int32_t n));
+  int32_t (*node_is_freed)(const RbNode*);
   int32_t (*is_dual_level)(int32_t level); /* 1 or 0, of the calling thread */
 
   /* 1 if a call is recorded that has the tensor among its arguments, the highest of which has

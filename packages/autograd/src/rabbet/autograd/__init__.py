@@ -12,6 +12,7 @@ from . import (  # noqa: E402, F401  (needs the plugin)
     _function_levels,
     forward_ad,
     functional,
+    grad_mode,
     graph,
 )
 from ._modes import (  # noqa: E402
@@ -19,33 +20,41 @@ from ._modes import (  # noqa: E402
     inference_mode,
     is_grad_enabled,
     is_inference_mode_enabled,
+    is_multithreading_enabled,
     no_grad,
     set_grad_enabled,
+    set_multithreading_enabled,
 )
 from ._roots import backward, grad  # noqa: E402
 from .anomaly_mode import detect_anomaly, set_detect_anomaly  # noqa: E402
 from .function import Function  # noqa: E402
 from .gradcheck import gradcheck, gradgradcheck  # noqa: E402
+from .numerics import NumericsError, check_numerics  # noqa: E402
 from .variable import Variable  # noqa: E402
 
 __all__ = [
     "Function",
+    "NumericsError",
     "Variable",
     "backward",
+    "check_numerics",
     "detect_anomaly",
     "enable_grad",
     "forward_ad",
     "functional",
     "grad",
+    "grad_mode",
     "gradcheck",
     "gradgradcheck",
     "graph",
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",
+    "is_multithreading_enabled",
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import types
 import warnings
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -226,3 +227,37 @@ class inference_mode(_Mode):
     def clone(self) -> Self:
         """A context manager of the same mode."""
         return type(self)(self.mode)
+
+
+class _Multithreading(threading.local):
+    enabled = True
+
+
+_multithreading = _Multithreading()
+
+
+def is_multithreading_enabled() -> bool:
+    """Whether backward runs that this thread starts may use several threads."""
+    return _multithreading.enabled
+
+
+class set_multithreading_enabled:
+    """Allow or forbid backward to use several threads, at once; as a context manager restored at the end.
+
+    A backward run stays on the thread that starts it either way; its operators use core's pool.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, bool):
+            raise TypeError(
+                f"set_multithreading_enabled: mode must be a bool, got {type(mode).__name__}"
+            )
+        self._before = _multithreading.enabled
+        self.mode = mode
+        _multithreading.enabled = mode
+
+    def __enter__(self) -> None:
+        _multithreading.enabled = self.mode
+
+    def __exit__(self, *exc: object) -> None:
+        _multithreading.enabled = self._before

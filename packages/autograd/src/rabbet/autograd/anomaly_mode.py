@@ -1,12 +1,16 @@
-"""Anomaly mode: backward raises at the first node whose gradient holds NaN, naming it."""
+"""Anomaly mode: backward raises at the first node whose gradient holds NaN, naming it and its forward line."""
 
 from . import _C
+from .graph import keep_lines
 
 _check_nan = False
+_lines = keep_lines()
 
 
 def _switch(on: bool) -> None:
     global _check_nan
+    if on != _check_nan:
+        _lines.__enter__() if on else _lines.__exit__()
     _check_nan = on
     _C.set_anomaly(on)
 

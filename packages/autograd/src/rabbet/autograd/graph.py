@@ -11,15 +11,20 @@ from rabbet import _C as core
 from rabbet import Tensor
 
 from . import _C
+from ._tape_reports import MemoryReport, draw, memory_report
 
 __all__ = [
     "GradientEdge",
+    "MemoryReport",
     "Node",
     "allow_mutation_on_saved_tensors",
     "call_mode",
     "disable_saved_tensors_hooks",
+    "draw",
     "get_gradient_edge",
     "increment_version",
+    "keep_lines",
+    "memory_report",
     "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
@@ -159,6 +164,26 @@ class call_mode:
 
     def __exit__(self, *exc: object) -> None:
         _C.pop_call_mode()
+
+
+_line_keepers = 0
+_line_lock = threading.Lock()
+
+
+class keep_lines:
+    """Context manager: nodes that any thread records meanwhile remember the line that made them."""
+
+    def _count(self, by: int) -> None:
+        global _line_keepers
+        with _line_lock:
+            _line_keepers += by
+            _C.keep_sources(_line_keepers > 0)
+
+    def __enter__(self) -> None:
+        self._count(1)
+
+    def __exit__(self, *exc: object) -> None:
+        self._count(-1)
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:

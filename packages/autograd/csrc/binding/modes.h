@@ -1,0 +1,8 @@
+#pragma once
+#include "binding.h"
+
+namespace binding {
+
+void bind_modes(py::module_& m);
+
+}  // namespace binding
