@@ -15,7 +15,7 @@ from . import _C
 from ._function_ctx import FunctionCtx
 from ._modes import is_grad_enabled, no_grad
 
-__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,6 +133,14 @@ class Function(metaclass=FunctionMeta):
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
         return call(cls, args, kwargs).result
+
+
+class InplaceFunction(Function):
+    """A Function with a flag that says whether it writes its argument; kept for programs that use it."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
 
 
 def separate(cls: type[Function]) -> bool:
