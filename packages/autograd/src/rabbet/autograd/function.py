@@ -245,13 +245,10 @@ def new_ctx(
 
 def _fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Tensor, ...]) -> Any:
     """An input that is returned as it is gets a tensor of its own, unless it was written in place."""
-    if (
-        isinstance(output, Tensor)
-        and any(output is a for a in args)
-        and not any(output is d for d in dirty)
-    ):
-        with no_grad():
-            return output.view_as(output)
+    for a in args:
+        if output is a and isinstance(a, Tensor) and not any(a is d for d in dirty):
+            with no_grad():
+                return a.view_as(a)
     return output
 
 
@@ -271,7 +268,7 @@ def is_differentiable(t: Any, unmarked: Sequence[Tensor] = ()) -> bool:
     return (
         isinstance(t, Tensor)
         and (t.is_floating_point() or t.is_complex())
-        and not any(t is n for n in unmarked)
+        and not (unmarked and any(t is n for n in unmarked))
     )
 
 
