@@ -155,8 +155,9 @@ class FunctionCtx:
     def _settle(self, outputs: list[Tensor]) -> None:
         """Prepare what was saved for waiting: the graph must not keep itself alive."""
         numbers = {id(o): i for i, o in enumerate(outputs)}
-        for name in ("_dirty", "_non_differentiable", "_forward_saved"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("_dirty", None)
+        self.__dict__.pop("_non_differentiable", None)
+        self.__dict__.pop("_forward_saved", None)
         if self._saved:
             self._settle_saved(self._saved, numbers)
         self._settle_attributes(numbers)
@@ -188,11 +189,12 @@ class FunctionCtx:
             at = numbers.get(id(value))
             return value if at is None else _Output(_C.alias(value), at)
 
-        kept = {
-            name: _in_container(settle, value)
-            for name, value in self.__dict__.items()
-            if not name.startswith("_") and any(id(leaf) in numbers for leaf in _contents(value))
-        }
+        kept = {}
+        for name, value in self.__dict__.items():
+            if name[0] == "_" or name == "needs_input_grad":
+                continue
+            if any(id(leaf) in numbers for leaf in _contents(value)):
+                kept[name] = _in_container(settle, value)
         if kept:
             self._kept = kept
             for name in kept:

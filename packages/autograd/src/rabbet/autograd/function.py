@@ -15,7 +15,7 @@ from . import _C
 from ._function_ctx import FunctionCtx
 from ._modes import is_grad_enabled, no_grad
 
-__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,6 +135,14 @@ class Function(metaclass=FunctionMeta):
         return call(cls, args, kwargs).result
 
 
+class InplaceFunction(Function):
+    """A Function with a flag that says whether it writes its argument; kept for programs that use it."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
 def separate(cls: type[Function]) -> bool:
     """Whether `setup_context` is there, so that `forward` takes no ctx."""
     return cls.setup_context is not Function.setup_context
@@ -237,13 +245,10 @@ def new_ctx(
 
 def _fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Tensor, ...]) -> Any:
     """An input that is returned as it is gets a tensor of its own, unless it was written in place."""
-    if (
-        isinstance(output, Tensor)
-        and any(output is a for a in args)
-        and not any(output is d for d in dirty)
-    ):
-        with no_grad():
-            return output.view_as(output)
+    for a in args:
+        if output is a and isinstance(a, Tensor) and not any(a is d for d in dirty):
+            with no_grad():
+                return a.view_as(a)
     return output
 
 
@@ -263,7 +268,7 @@ def is_differentiable(t: Any, unmarked: Sequence[Tensor] = ()) -> bool:
     return (
         isinstance(t, Tensor)
         and (t.is_floating_point() or t.is_complex())
-        and not any(t is n for n in unmarked)
+        and not (unmarked and any(t is n for n in unmarked))
     )
 
 

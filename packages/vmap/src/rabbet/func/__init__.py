@@ -11,6 +11,7 @@ from rabbet.vmap._functionalize import functionalize
 from ._debug import debug_unwrap
 from ._functional_call import functional_call
 from ._module_state import replace_all_batch_norm_modules_, stack_module_state
+from ._rearrange import rearrange
 
 _DERIVATIVES = (
     "grad",
@@ -27,6 +28,7 @@ __all__ = [
     "debug_unwrap",
     "functional_call",
     "functionalize",
+    "rearrange",
     "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vmap",
