@@ -134,7 +134,8 @@ from .storage import (
     UntypedStorage as UntypedStorage,
     is_storage as is_storage,
 )
-from ._counts import *
+from ._counts import binomial as binomial
+from ._counts import poisson as poisson
 from ._random import *
 from ._streams import Event as Event
 from ._streams import Stream as Stream

@@ -3,13 +3,12 @@
 import math
 from typing import Any
 
+import rabbet
+
 from . import _C
 from ._C import Generator, Tensor
 
 __all__ = ["binomial", "poisson"]
-
-_ops = _C.op
-_where: Any = _C.op("where")
 
 
 def _require_floating(op: str, name: str, x: Any) -> None:
@@ -20,7 +19,7 @@ def _require_floating(op: str, name: str, x: Any) -> None:
 
 
 def _uniform(like: Tensor, generator: Generator | None) -> Tensor:
-    return _ops("empty_like")(like).uniform_(generator=generator)
+    return rabbet.empty_like(like).uniform_(generator=generator)
 
 
 def _by_inversion(
@@ -28,7 +27,7 @@ def _by_inversion(
 ) -> Tensor:
     """Counts below `steps` of which 0 has `probability`, and k + 1 has ratio(k) times that of k."""
     u = _uniform(probability, generator)
-    count = _ops("zeros_like")(probability)
+    count = rabbet.zeros_like(probability)
     k = 0
     above = u > probability
     while above.any():
@@ -52,10 +51,10 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
         raise RuntimeError("poisson: invalid Poisson rate, expected rate to be non-negative")
     wide = input.detach().double()
     small = wide < 10
-    low = _where(small, wide, 0.0)
-    endless = _ops("full_like")(low, 1000.0)
+    low = rabbet.where(small, wide, 0.0)
+    endless = rabbet.full_like(low, 1000.0)
     few = _by_inversion((-low).exp(), lambda k: low / (k + 1), endless, generator)
-    mu = _where(small, 10.0, wide)
+    mu = rabbet.where(small, 10.0, wide)
     b = 0.931 + 2.53 * mu.sqrt()
     a = -0.059 + 0.02483 * b
     log_alpha = (1.1239 + 1.1328 / (b - 3.4)).log()
@@ -71,11 +70,11 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
         0.9277 - 3.6224 / (b - 2),
         log_alpha,
         log_weight,
-        _ops("full_like")(mu, math.inf),
+        rabbet.full_like(mu, math.inf),
         small,
         generator,
     )
-    return _where(small, few, many).to(input.dtype)
+    return rabbet.where(small, few, many).to(input.dtype)
 
 
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
@@ -90,20 +89,20 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     _require_floating("binomial", "prob", prob)
     if count.dtype != prob.dtype:
         raise _C.DTypeError(f"binomial: 'count' has dtype {count.dtype}, 'prob' {prob.dtype}")
-    n, p = _ops("broadcast_tensors")(count.detach().double(), prob.detach().double())
+    n, p = rabbet.broadcast_tensors(count.detach().double(), prob.detach().double())
     unknown = n.isnan() | p.isnan()
     n, p = (
         n.floor().clamp(min=0).masked_fill(unknown, 0),
         p.clamp(min=0, max=1).masked_fill(unknown, 0),
     )
     flipped = p > 0.5
-    p = _where(flipped, 1 - p, p)
+    p = rabbet.where(flipped, 1 - p, p)
     small = n * p < 10
-    low, odds = _where(small, n, 0.0), p / (1 - p)
+    low, odds = rabbet.where(small, n, 0.0), p / (1 - p)
     few = _by_inversion(
         (low * (-p).log1p()).exp(), lambda k: odds * (low - k) / (k + 1), low, generator
     )
-    n_many, p_many = _where(small, 40.0, n), _where(small, 0.5, p)
+    n_many, p_many = rabbet.where(small, 40.0, n), rabbet.where(small, 0.5, p)
     spread = (n_many * p_many * (1 - p_many)).sqrt()
     b = 1.15 + 2.53 * spread
     a = -0.0873 + 0.0248 * b + 0.01 * p_many
@@ -120,8 +119,8 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     many = _transformed_rejection(
         a, b, n_many * p_many + 0.5, 0.92 - 4.2 / b, log_alpha, log_weight, n_many, small, generator
     )
-    result = _where(small, few, many)
-    result = _where(flipped, n - result, result)
+    result = rabbet.where(small, few, many)
+    result = rabbet.where(flipped, n - result, result)
     return result.masked_fill(unknown, math.nan).to(count.dtype)
 
 
@@ -148,6 +147,6 @@ def _transformed_rejection(
         inside = (us >= 0.07) & (v <= squeeze)
         level = v.log() + log_alpha - (a / (us * us) + b).log()
         fits = possible & (inside | (level <= log_weight(k)))
-        result = _where(~done & fits, k, result)
+        result = rabbet.where(~done & fits, k, result)
         done = done | fits
     return result
