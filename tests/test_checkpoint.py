@@ -344,6 +344,29 @@ def test_every_policy_gives_the_same_gradients_and_saving_computes_nothing_again
     assert ran
 
 
+@pytest.mark.parametrize("preserve", [True, False])
+def test_random_operators_that_are_kept_draw_nothing_new_for_the_others(preserve):
+    x = rabbet.full((1000,), 0.5, dtype=F64, requires_grad=True)
+    drawn = []
+
+    def run(x):
+        first = rabbet.bernoulli(x.detach())
+        second = rabbet.rand(1000, dtype=F64)
+        drawn.append((first, second))
+        return (x * first).exp() * second
+
+    def keep_some(context, op, *args):
+        return op.__name__.startswith("bernoulli")
+
+    contexts = functools.partial(create_selective_checkpoint_contexts, keep_some)
+    y = cut(run, x, context_fn=contexts, preserve_rng_state=preserve, early_stop=False)
+    y.sum().backward()
+    (first, second), (first_again, second_again) = drawn
+    assert rabbet.equal(first, first_again)
+    assert rabbet.equal(second, second_again) == preserve
+    assert 0 < first.sum() < 1000
+
+
 def test_kept_results_that_were_written_are_refused():
     x = leaf(0.3, 0.6)
 
