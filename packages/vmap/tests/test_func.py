@@ -85,6 +85,7 @@ def test_bad_parameters():
 
 
 def test_an_ensemble():
+    rabbet.manual_seed(0)  # LayerNorm of nearly equal numbers magnifies rounding
     models, x = [model() for _ in range(4)], rabbet.randn(5, 3)
     params, buffers = stack_module_state(models)
     assert (

@@ -65,16 +65,41 @@ def _close(a: Tensor, b: Tensor, rtol: float, atol: float) -> bool:
 # ---- central differences
 
 
-def _difference(call: _Function, entry: Tensor, shift: Any, step: float, at: Any) -> list[Tensor]:
-    """(f(x + shift) - f(x - shift)) / (2 step) of each output, flat; `entry` is the part of x that moves."""
-    original = entry.clone()
-    try:
-        entry.copy_(original - shift)
-        before = call()
-        entry.copy_(original + shift)
-        after = call()
-    finally:
-        entry.copy_(original)
+# Numbers are computed on the CPU: of the device only what the function needs is asked.
+
+
+def _evaluator(
+    func: _Function, inputs: Sequence[Any], at: int, x: Tensor
+) -> Callable[[Tensor], list[Tensor]]:
+    """Copies of the outputs that can have a derivative, as a function of the value of input `at`.
+
+    On the CPU `x` itself is written for the call, so that functions are followed that use it from outside.
+    """
+
+    def evaluate(value: Tensor) -> list[Tensor]:
+        if not x.is_cpu:
+            given = list(inputs)
+            given[at] = value.to(x.device).requires_grad_()
+            return _copies(func(*given))
+        original = x.detach().clone()
+        x.data.copy_(value)
+        try:
+            return _copies(func(*inputs))
+        finally:
+            x.data.copy_(original)
+
+    return evaluate
+
+
+def _copies(outputs: Any) -> list[Tensor]:
+    return [o.detach().cpu().clone() for o in _as_tuple(outputs) if _has_numbers(o)]
+
+
+def _difference(
+    evaluate: Callable[[Tensor], list[Tensor]], x: Tensor, shift: Tensor, step: float, at: Any
+) -> list[Tensor]:
+    """(f(x + shift) - f(x - shift)) / (2 step) of each output, flat."""
+    before, after = evaluate(x - shift), evaluate(x + shift)
     found = []
     for a, b in zip(before, after, strict=True):
         where = "" if at is None else f"on index {at} "
@@ -91,18 +116,15 @@ def _difference(call: _Function, entry: Tensor, shift: Any, step: float, at: Any
     return found
 
 
-def _values(func: _Function, inputs: Sequence[Any]) -> Callable[[], list[Tensor]]:
-    """A call of `func` that gives copies of those outputs that can have a derivative."""
-    return lambda: [o.detach().clone() for o in _as_tuple(func(*inputs)) if _has_numbers(o)]
-
-
-def _derivatives(call: _Function, entry: Tensor, shifts: Any, step: float, at: Any) -> list[Tensor]:
+def _derivatives(
+    evaluate: Callable[[Tensor], list[Tensor]], x: Tensor, shifts: Any, step: float, at: Any
+) -> list[Tensor]:
     """Differences along a real direction, or the conjugate Wirtinger derivatives along a pair of directions."""
-    if not entry.is_complex():
-        return _difference(call, entry, shifts, step, at)
+    if not x.is_complex():
+        return _difference(evaluate, x, shifts, step, at)
     along_real, along_imaginary = shifts
-    real = _difference(call, entry, along_real, step, at)
-    imaginary = _difference(call, entry, along_imaginary * 1j, step, at)
+    real = _difference(evaluate, x, along_real, step, at)
+    imaginary = _difference(evaluate, x, along_imaginary * 1j, step, at)
     return [a + b * 1j for a, b in zip(real, imaginary, strict=True)]
 
 
@@ -126,10 +148,13 @@ def get_numerical_jacobian_wrt_specific_input(
     x = inputs[input_idx] if input is None else input
     if not x.requires_grad:
         raise AssertionError("Expected input to have requires_grad=True")
-    call, data = _values(fn, inputs), x.data
+    evaluate, value = _evaluator(fn, inputs, input_idx, x), x.detach().cpu().clone()
+    places = itertools.product(*map(range, x.shape))
     columns = [
-        _derivatives(call, data[at], (eps, eps) if x.is_complex() else eps, eps, at)
-        for at in itertools.product(*map(range, x.shape))
+        _derivatives(
+            evaluate, value, (unit * eps, unit * eps) if x.is_complex() else unit * eps, eps, at
+        )
+        for at, unit in zip(places, _unit_vectors(x), strict=True)
     ]
     made = [o for o in _as_tuple(outputs) if _has_numbers(o)]
     if not is_forward_ad and any(o.is_complex() for o in made):
@@ -138,7 +163,7 @@ def get_numerical_jacobian_wrt_specific_input(
             "complex outputs."
         )
     if not columns:
-        return tuple(o.new_zeros((0, o.numel()), dtype=x.dtype) for o in made)
+        return tuple(rabbet.zeros(0, o.numel(), dtype=x.dtype) for o in made)
     return tuple(rabbet.stack(list(column)) for column in zip(*columns, strict=True))
 
 
@@ -188,23 +213,25 @@ def _rows(inputs: Sequence[Tensor], output: Tensor, cotangents: Sequence[Tensor]
     columns: list[list[Tensor]] = [[] for _ in inputs]
     rows = _Rows([])
     for cotangent in cotangents:
-        found = grad(output, inputs, cotangent, retain_graph=True, allow_unused=True)
+        given = cotangent.to(output.device)
+        found = grad(output, inputs, given, retain_graph=True, allow_unused=True)
         for x, g, column in zip(inputs, found, columns, strict=True):
             if g is not None and g.shape != x.shape:
                 rows.sizes_fit = False
             elif g is not None and g.dtype != x.dtype:
                 rows.dtypes_fit = False
-            one = rabbet.zeros_like(x) if g is None else g
-            column.append(one.detach().reshape(-1).to(x.dtype).clone())
+            one = rabbet.zeros(x.shape, dtype=x.dtype) if g is None else g.detach().cpu()
+            column.append(one.reshape(-1).to(x.dtype).clone())
     for x, column in zip(inputs, columns, strict=True):
-        empty = x.new_zeros((x.numel(), 0))
+        empty = rabbet.zeros(x.numel(), 0, dtype=x.dtype)
         rows.jacobians.append(rabbet.stack(column, 1) if column else empty)
     return rows
 
 
 def _unit_vectors(like: Tensor) -> list[Tensor]:
+    """On the CPU."""
     n = like.numel()
-    eye = rabbet.eye(n, dtype=like.dtype, device=like.device)
+    eye = rabbet.eye(n, dtype=like.dtype)
     return [eye[i].reshape(like.shape) for i in range(n)]
 
 
@@ -322,7 +349,7 @@ class _Check:
             columns = [self._tangents(plain, i, d) for d in directions(plain[i])]
             if not columns:
                 made = [o for o in _as_tuple(self.func(*plain)) if _has_numbers(o)]
-                found.append([o.new_zeros((0, o.numel())) for o in made])
+                found.append([rabbet.zeros(0, o.numel(), dtype=o.dtype) for o in made])
                 continue
             found.append([rabbet.stack(list(c)) for c in zip(*columns, strict=True)])
         return found
@@ -330,7 +357,12 @@ class _Check:
     def _tangents(self, plain: Sequence[Any], which: int, direction: Tensor) -> list[Tensor]:
         with forward_ad.dual_level():
             duals = [
-                forward_ad.make_dual(x, direction if i == which else rabbet.zeros_like(x))
+                forward_ad.make_dual(
+                    x,
+                    (direction if i == which else rabbet.zeros(x.shape, dtype=x.dtype)).to(
+                        x.device
+                    ),
+                )
                 if i in self.which
                 else x
                 for i, x in enumerate(plain)
@@ -341,10 +373,10 @@ class _Check:
                     continue
                 primal, tangent = forward_ad.unpack_dual(output)
                 if tangent is None:
-                    tangent = rabbet.zeros_like(primal)
+                    tangent = rabbet.zeros(primal.shape, dtype=primal.dtype)
                 elif self.check_grad_dtypes and primal.is_complex() != tangent.is_complex():
                     raise GradcheckError("Forward AD gradient has dtype mismatch.")
-                flat.append(tangent.detach().reshape(-1).clone())
+                flat.append(tangent.detach().cpu().reshape(-1).clone())
         return flat
 
     # Fast mode: v^T J u for random u and v instead of J.
@@ -352,12 +384,14 @@ class _Check:
     def _compare_fast(self, outputs: Sequence[Any]) -> None:
         generator = rabbet.Generator()
         us = {i: _random_direction(self.inputs[i], generator) for i in self.which}
-        call = _values(self.func, self.inputs)
         numerical = []  # J u, by checked input and floating output
         for i, u in us.items():
-            data = self.inputs[i].data
+            x = self.inputs[i]
+            evaluate = _evaluator(self.func, self.inputs, i, x)
             shifts = tuple(x * self.eps for x in u) if isinstance(u, tuple) else u * self.eps
-            numerical.append(_derivatives(call, data, shifts, self.eps, None))
+            numerical.append(
+                _derivatives(evaluate, x.detach().cpu().clone(), shifts, self.eps, None)
+            )
         outputs = _as_tuple(self.func(*self.inputs))  # the inputs were written to
         tangents = None
         if self.forward:
@@ -366,7 +400,7 @@ class _Check:
                 [t[0] for t in row] for row in self._forward_jacobians(lambda x: [next(given)])
             ]
         for i, k, output in self._numbered(outputs):
-            v = _random(output.detach(), generator, output.dtype)
+            v = _random(output, generator, output.dtype)
             if tangents is None:
                 products = [j[:, 0] for j in self._backward(output, [v])]
             for j, u in enumerate(us.values()):
@@ -401,15 +435,14 @@ def _random(like: Tensor, generator: Any, dtype: Any) -> Tensor:
     """A vector of length 1 without negative numbers, in the shape of `like`; the user's generator is left alone."""
     real = rabbet.rand(like.numel(), generator=generator, dtype=rabbet.float64)
     real = real / real.norm() if real.numel() else real
-    return real.to(device=like.device, dtype=dtype).reshape(like.shape)
+    return real.to(dtype).reshape(like.shape)
 
 
 def _random_direction(x: Tensor, generator: Any) -> Any:
     """For a complex tensor two real directions, for its real and its imaginary part."""
-    x = x.detach()
     if not x.is_complex():
         return _random(x, generator, x.dtype)
-    dtype = x.real.dtype
+    dtype = rabbet.float64 if x.dtype is rabbet.complex128 else rabbet.float32
     return _random(x, generator, dtype), _random(x, generator, dtype)
 
 
