@@ -76,7 +76,8 @@ def test_chunks(chunk):
         assert_close(a, b)
 
 
-NESTED = [name for i, name in enumerate(OPS) if i % 3 == 0]
+# The parts are stacked in the last dimension, whose stride matters to view_as_complex.
+NESTED = [name for i, name in enumerate(OPS) if i % 3 == 0 and name != "view_as_complex"]
 
 
 @pytest.mark.parametrize("name", NESTED)

@@ -158,7 +158,7 @@ PyObject* run_inplace(const OpObject* o, const Overload& overload, const RbValue
   RbValue rets[kMaxRets];
   rets[0] = values[0];
   RbValue given[kMaxParams];
-  if (!overload.op->dtype_text.empty()) {
+  if (__builtin_expect(overload.op->dtype_arg >= 0, 0)) {
     std::copy(values, values + overload.op->info.nargs, given);
     const bool taken = boundary<bool>(false, [&] {
       take_dtype(*overload.op, values[0].v.t, given, true);

@@ -158,39 +158,59 @@ int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int back
   return RB_OK;
 }
 
-// New results.
-int32_t run_fresh(const RbCall* c, const Op& op, const Handler& handler, int backend,
-                  const Inferred& inferred, const RbValue* args, const RbValue* values, int nargs,
-                  RbValue* rets, int32_t nrets) {
-  struct Fresh {
-    RbValue values[kMaxRets];
-    int n = 0;
-    ~Fresh() {
-      for (int i = 0; i < n; ++i) release(values[i].v.t);
-    }
-  } fresh;
-  const bool row_major = wants_row_major(op, handler);
-  const bool elementwise = is_elementwise(op, handler);
-  int64_t space[kMaxDims];
-  const auto strides = [&](int i) {
-    return inherited_strides(op, elementwise, args, nargs, inferred.rets[i], i, space);
-  };
-  const auto made = [&](int i, const int64_t* given) {
+struct Fresh {
+  RbValue values[kMaxRets];
+  int n = 0;
+  ~Fresh() {
+    for (int i = 0; i < n; ++i) release(values[i].v.t);
+  }
+};
+
+// Row-major results, moved to where elementwise results lie.
+[[gnu::noinline]] int32_t run_row_major(const RbCall* c, const Op& op, const Handler& handler,
+                                        int backend, const Inferred& inferred, const RbValue* args,
+                                        const RbValue* values, int nargs, RbValue* rets,
+                                        int32_t nrets) {
+  Fresh fresh;
+  const auto made = [&](int i, const int64_t* strides) {
     const TensorSpec& spec = inferred.rets[i];
-    return tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape, given);
+    return tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape, strides);
   };
-  for (; fresh.n < nrets; ++fresh.n)
-    fresh.values[fresh.n] = value_tensor(made(fresh.n, row_major ? nullptr : strides(fresh.n)));
+  for (; fresh.n < nrets; ++fresh.n) fresh.values[fresh.n] = value_tensor(made(fresh.n, nullptr));
   const int32_t rc = handler.fn(handler.self, c, values, nargs, fresh.values, nrets);
   if (rc != RB_OK) return rc;
-  for (int32_t i = 0; row_major && i < nrets; ++i) {
-    const int64_t* own = strides(i);
-    if (!own) continue;
-    TensorRef laid(made(i, own));
+  const bool elementwise = is_elementwise(op, handler);
+  for (int32_t i = 0; i < nrets; ++i) {
+    int64_t space[kMaxDims];
+    const int64_t* strides =
+        inherited_strides(op, elementwise, args, nargs, inferred.rets[i], i, space);
+    if (!strides) continue;
+    TensorRef laid(made(i, strides));
     copy_tensor(fresh.values[i].v.t, laid.get());
     release(fresh.values[i].v.t);
     fresh.values[i] = value_tensor(laid.release_ownership());
   }
+  std::copy(fresh.values, fresh.values + nrets, rets);
+  fresh.n = 0;
+  return RB_OK;
+}
+
+// New results.
+int32_t run_fresh(const RbCall* c, const Op& op, const Handler& handler, int backend,
+                  const Inferred& inferred, const RbValue* args, const RbValue* values, int nargs,
+                  RbValue* rets, int32_t nrets) {
+  if (__builtin_expect(wants_row_major(op, handler), 0))
+    return run_row_major(c, op, handler, backend, inferred, args, values, nargs, rets, nrets);
+  Fresh fresh;
+  for (; fresh.n < nrets; ++fresh.n) {
+    const TensorSpec& spec = inferred.rets[fresh.n];
+    int64_t space[kMaxDims];
+    fresh.values[fresh.n] = value_tensor(tensor_new(
+        backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
+        inherited_strides(op, is_elementwise(op, handler), args, nargs, spec, fresh.n, space)));
+  }
+  const int32_t rc = handler.fn(handler.self, c, values, nargs, fresh.values, nrets);
+  if (rc != RB_OK) return rc;
   for (int32_t i = 0; i < nrets; ++i) rets[i] = fresh.values[i];
   fresh.n = 0;
   return RB_OK;
