@@ -75,7 +75,10 @@ FOUND = {  # by operator: the test that fails, and what it says
     "refuses": (REFERENCE, "raised ValueError: refuses: there is nothing to do"),
     "inexact": (REFERENCE, "differ"),
     "number": (REFERENCE, "odd::number[()]"),
-    "gradient": ("test_gradient_matches_finite_differences", "Jacobian mismatch for output 0 with respect to input 0"),
+    "gradient": (
+        "test_gradient_matches_finite_differences",
+        "Jacobian mismatch for output 0 with respect to input 0",
+    ),
     "tangent": ("test_forward_mode_agrees_with_backward_mode", "jvp against vjp of odd::tangent"),
     "batch": ("test_vmap_is_the_loop", "in_dims=(0,)"),
     "decomposed": (REFERENCE, "expected"),
