@@ -19,7 +19,7 @@ NATIVE = ["core", "backend-cpu", "autograd", "autocast", "vmap"]
 PURE = ["nn", "optim", "testing"]
 TESTS = {
     "address": [f"packages/{name}/tests" for name in NATIVE]
-    + ["packages/testing/tests/test_l0_abi.py"]
+    + ["packages/testing/tests/test_l0_abi.py", "packages/testing/tests/test_fuzz.py"]
     + [
         f"tests/test_{name}.py"
         for name in ["threads", "edge_cases", "memory", "streams", "host_checks", "abi", "backends"]
