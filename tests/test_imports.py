@@ -203,9 +203,12 @@ OPTIONAL_WHEELS = {
 
 # Modules that nothing imports at its head: who asks for them needs the wheel, and is told its name.
 NEED_MORE = {
+    "rabbet.autograd._function_levels": {"rabbet-vmap"},
     "rabbet.func._differential": {"rabbet-autograd"},
+    "rabbet.func._module_state": {"rabbet-nn"},
     "rabbet.optim.swa_utils": {"rabbet-nn"},
     "rabbet.utils.tensorboard": {"PIL", "numpy", "tensorboard"},
+    "rabbet.vmap._function": {"rabbet-autograd"},
     "rabbet_testing.fuzz": {"rabbet-nn", "rabbet-vmap"},
 }
 

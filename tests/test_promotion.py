@@ -275,3 +275,18 @@ def test_the_message_names_the_argument_and_the_number():
         rabbet.full((2,), 300, dtype=rabbet.int8)
     with pytest.raises(RuntimeError, match=r"matmul: .*'input' and 'other'.* float32 != float64"):
         rabbet.ones(2, 2) @ rabbet.ones(2, 2, dtype=rabbet.float64)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_bools_are_not_subtracted(device):
+    mask = rabbet.tensor([True, False], device=device)
+    for call in (
+        lambda: mask - mask,
+        lambda: mask - True,
+        lambda: True - mask,
+        lambda: mask.clone().sub_(mask),
+        lambda: rabbet.rsub(mask, mask),
+        lambda: rabbet.nn.functional.mse_loss(mask, mask),
+    ):
+        with pytest.raises(RuntimeError, match="expected real or complex dtypes, got bool"):
+            call()

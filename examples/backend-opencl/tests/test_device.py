@@ -17,7 +17,7 @@ def test_every_primitive_has_a_kernel_but_the_complex_one():
     primitives = [i for i in infos if not i["has_decomp"] and not i["view"]]
     by_core = {"empty", "empty_like", "to_device", "contiguous_clone"}
     without = {i["name"] for i in primitives if "opencl" not in i["kernels"]}
-    assert without - by_core == {"complex"} and len(primitives) > 140
+    assert without - by_core == {"complex"} and len(primitives) > 100
 
 
 def test_gradients_cross_devices_with_what_they_belong_to():

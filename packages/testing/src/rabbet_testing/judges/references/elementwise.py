@@ -39,6 +39,15 @@ def _rsub(input: Any, other: Any, alpha: Any) -> Any:
     return np.subtract(other, _scaled(input, alpha, other))
 
 
+@defines("logaddexp")
+def _logaddexp(input: Any, other: Any) -> Any:
+    if not (np.iscomplexobj(input) or np.iscomplexobj(other)):
+        return np.logaddexp(input, other)
+    less = np.real(input) < np.real(other)
+    low, high = np.where(less, input, other), np.where(less, other, input)
+    return high + np.log(1 + np.exp(low - high))
+
+
 def _typed(result: Any, *values: Any) -> Any:
     """In the dtype that the values have together, as whose bools NumPy counts."""
     return np.asarray(result).astype(np.result_type(*values))

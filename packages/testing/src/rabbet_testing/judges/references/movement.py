@@ -291,7 +291,7 @@ def _broadcast_to(input: Array, size: Any) -> Any:
 
 @defines("broadcast_tensors")
 def _broadcast_tensors(tensors: list[Array]) -> Any:
-    return tuple(np.broadcast_arrays(*tensors))
+    return tuple(a.copy() for a in np.broadcast_arrays(*tensors))
 
 
 # ---- joins, splits and grids
