@@ -427,3 +427,25 @@ def test_masks_among_the_indices_of_index_put():
         x.index_put((columns,), rabbet.tensor(1.0))
     with pytest.raises(IndexError, match=r"mask \(3, 4\) at index 0 .* at index 1"):
         x.index_put((rows, x == 0), rabbet.tensor(1.0))
+
+
+@pytest.mark.parametrize("dtype", [rabbet.int64, rabbet.uint8, rabbet.bool])
+def test_means_are_no_integers(dtype):
+    x = rabbet.ones(3, 4)
+    with pytest.raises(RuntimeError, match="mean: expected a floating or complex dtype, got"):
+        rabbet.mean(x, dtype=dtype)
+    with pytest.raises(RuntimeError, match="mean: a result of dtype float32 cannot be written"):
+        rabbet.mean(x, 0, out=rabbet.empty(4, dtype=dtype))
+    assert rabbet.mean(x, 0, out=rabbet.empty(4, dtype=rabbet.float16)).dtype is rabbet.float16
+
+
+def test_the_tangent_of_a_standard_deviation_of_equal_numbers_is_zero():
+    x, t = rabbet.ones(5), rabbet.arange(5.0)
+    for f in (rabbet.std, lambda x: rabbet.std_mean(x, 0)[0]):
+        assert rabbet.func.jvp(f, (x,), (t,))[1] == 0 and not rabbet.func.grad(f)(x).any()
+
+
+@pytest.mark.parametrize("args", [(-1, -1.5, 2), (0, 0.5, -1), (0.9, 0.1, 1)])
+def test_a_range_of_integers_has_the_sign_of_what_was_given(args):
+    with pytest.raises(RuntimeError, match="inconsistent with step sign"):
+        rabbet.arange(*args, dtype=rabbet.int64)

@@ -157,6 +157,13 @@ void arange(const Op& op, const RbValue* args, int, Inferred& out) {
   for (RbValue* v : {&first, &last, &by_value}) {
     if (v->tag == RB_COMPLEX)
       fail(RB_E_TYPE, "%s: start, end and step must be real numbers", op.name.c_str());
+  }
+  if ((number(last) - number(first)) * number(by_value) < 0) {
+    fail(RB_E_ARG,
+         "%s: upper bound and lower bound inconsistent with step sign: start %g, end %g, step %g",
+         op.name.c_str(), number(first), number(last), number(by_value));
+  }
+  for (RbValue* v : {&first, &last, &by_value}) {
     // Numbers of an integer dtype lose their fractions first, as in PyTorch.
     if (args[3].tag == RB_DTYPE && is_integral(static_cast<int>(args[3].v.i)) && !whole(*v) &&
         std::fabs(number(*v)) < 9e18)
@@ -170,11 +177,6 @@ void arange(const Op& op, const RbValue* args, int, Inferred& out) {
     const int64_t by = by_value.v.i;
     if (span == 0 || (span < 0) == (by < 0))
       return set(out.rets[0], {span / by + (span % by != 0)});
-  }
-  if (step != 0 && (end - start) * step < 0) {
-    fail(RB_E_ARG,
-         "%s: upper bound and lower bound inconsistent with step sign: start %g, end %g, step %g",
-         op.name.c_str(), start, end, step);
   }
   const double count = std::ceil((end - start) / step);
   if (step == 0 || !(count >= 0) || !(count < 9e18)) {
