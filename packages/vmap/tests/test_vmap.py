@@ -153,6 +153,27 @@ def test_promotion_is_that_of_one_example(first, second, shapes):
     assert vmap(rabbet.where)(mask, x, y).dtype is rabbet.where(mask[0], x[0], y[0]).dtype
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "number"),
+    [
+        ("float16", "float64", 0.1),
+        ("float16", "bfloat16", 1.0 + 2.0**-10),
+        ("uint8", "int8", 300),
+        ("int32", "uint8", 70000),
+        ("complex64", "complex128", 0.1),
+    ],
+)
+def test_batched_numbers_keep_their_digits_beside_several_dtypes(first, second, number):
+    x = rabbet.ones(3, dtype=getattr(rabbet, first))
+    y = rabbet.ones(3, dtype=getattr(rabbet, second))
+    wide = rabbet.tensor([number, number], dtype=rabbet.promote_types(rabbet.float64, x.dtype))
+    z = wide if not isinstance(number, int) else wide.to(rabbet.int64)
+    want = rabbet.addcmul(x, y, z[0])
+    for dims, args in (((None, None, 0), (x, y, z)), ((0, None, 0), (x.expand(2, 3), y, z))):
+        got = vmap(rabbet.addcmul, dims)(*args)
+        assert got.dtype is want.dtype and bool((got == want).all())
+
+
 def test_writes():
     def f(x, y):
         z = x.clone()

@@ -26,6 +26,18 @@ bool takes_part(const Call& c, int i) {
   return c.args[i].tag == RB_TENSOR && (rb::arg_info(c.info, i).flags & RB_ARG_COMPUTED) != 0;
 }
 
+// What two dtypes of one category promote to.
+int joined(int a, int b) {
+  if (a == b) return a;
+  const RbDTypeInfo x = rb::dtype_info(a), y = rb::dtype_info(b);
+  if (x.kind == y.kind && x.bits != y.bits) return x.bits > y.bits ? a : b;
+  if (x.kind == y.kind) return RB_F32;  // float16 and bfloat16
+  const int bits = x.kind == RB_CLASS_INT ? x.bits : y.bits,
+            unsigned_bits = x.kind == RB_CLASS_UINT ? x.bits : y.bits;
+  if (bits > unsigned_bits) return x.kind == RB_CLASS_INT ? a : b;
+  return unsigned_bits == 8 ? RB_I16 : unsigned_bits == 16 ? RB_I32 : RB_I64;
+}
+
 // The dtype that a 0-d tensor of `dtype` is used in beside the arguments with dimensions.
 int used_dtype(const Call& c, int dtype) {
   int best = -1;
@@ -33,6 +45,7 @@ int used_dtype(const Call& c, int dtype) {
     if (!takes_part(c, i) || c.args[i].v.t->ndim == 0) continue;
     const int other = c.args[i].v.t->dtype_id;
     if (best < 0 || category(other) > category(best)) best = other;
+    if (category(other) == category(best)) best = joined(best, other);
   }
   if (best < 0) return dtype;
   if (category(best) >= category(dtype)) return best;
