@@ -95,6 +95,7 @@ std::string HostNumber::text() const {
 }
 
 bool Question::holds(const RbValue* values) const {
+  if (kind == kCompares) return compares(word, left->of(values), right->of(values)) == wanted;
   const RbValue& v = values[index];
   switch (kind) {
     case kIsTensor:
@@ -103,10 +104,8 @@ bool Question::holds(const RbValue* values) const {
       return v.tag >= RB_BOOL && v.tag <= RB_FLOAT;
     case kIsNone:
       return (v.tag == RB_NONE) == wanted;
-    case kIsText:
+    default:  // kIsText
       return (v.tag == RB_STR && word == std::string(v.v.s, v.len)) == wanted;
-    default:
-      return compares(word, left->of(values), right->of(values)) == wanted;
   }
 }
 

@@ -16,6 +16,7 @@ from rabbet_testing.judges.batching import examples
 from rabbet_testing.judges.calls import first_line
 
 STEPS = (1e-5, 1e-6)  # of finite differences, which are believed where both agree
+LARGE = 1e6  # results in whose last digits such steps are lost
 
 # Refusals that a context must give: a number or a shape is asked of data that it does not have.
 NEEDS_DATA = (
@@ -150,6 +151,7 @@ def _jvp(f: Function, xs: list[Any], op: str) -> None:
         smooth = ((a - b).abs() <= 1e-5 * (1 + a.abs())) & (
             (one_sided - b).abs() <= 1e-2 * (1 + b.abs())
         )
+        smooth &= at.abs() < LARGE
         if bool(smooth.all()):  # NaN and kinks are not judged
             assert_close(t, b, 1e-3, 1e-5, "jvp and finite differences")
 
