@@ -243,8 +243,8 @@ def test_the_default_ignored_class_does_not_count(target):
         )
 
 
-def test_cross_entropy_takes_other_integer_targets():
-    a = F.cross_entropy(rabbet.tensor(X), rabbet.tensor(TARGETS, dtype=rabbet.int32))
+def test_cross_entropy_takes_bytes():
+    a = F.cross_entropy(rabbet.tensor(X), rabbet.tensor(TARGETS, dtype=rabbet.uint8))
     b = F.cross_entropy(rabbet.tensor(X), rabbet.tensor(TARGETS))
     np.testing.assert_allclose(a.item(), b.item(), 1e-12)
 
@@ -399,7 +399,7 @@ BAD = [
     (lambda: F.pad(T(3), (1, 0), "reflect", 2.0), "value argument"),
     (lambda: F.max_pool2d(T(3), 2), "max_pool2d"),
     (lambda: F.avg_pool2d(T(1, 4, 4), 2, divisor_override=0), "divisor"),
-    (lambda: F.adaptive_avg_pool2d(T(4, 4), 2), "3 or 4 dimensions"),
+    (lambda: F.adaptive_avg_pool2d(T(4, 4), 2), "3D or 4D (batch mode)"),
     (lambda: F.adaptive_avg_pool2d(T(1, 4, 4), (2, 2, 2)), "output_size must be 2"),
     (lambda: F.max_pool1d(T(3), 2), "max_pool1d"),
     (lambda: F.avg_pool1d(T(1, 2, 3), (2, 2)), "kernel_size"),
@@ -424,14 +424,14 @@ BAD = [
     (lambda: F.cross_entropy(T(2, 2), rabbet.tensor([0, 2])), "Target 2 is out of bounds"),
     (lambda: F.cross_entropy(T(2, 2), rabbet.tensor([0, -1])), "Target -1 is out of bounds"),
     (lambda: F.cross_entropy(T(2, 2), T(2, 3)), "class probabilities"),
-    (lambda: F.cross_entropy(T(2, 2), rabbet.tensor([True, False])), "integer classes"),
+    (lambda: F.cross_entropy(T(2, 2), rabbet.tensor([True, False])), "Long or Byte"),
     (
         lambda: F.cross_entropy(T(2, 2), rabbet.tensor([0, 1]), label_smoothing=2.0),
         "label_smoothing",
     ),
     (lambda: F.cross_entropy(T(2, 2), rabbet.tensor([0, 1]), T(3)), "all 2 classes"),
     (lambda: F.cross_entropy(T(()), rabbet.tensor(0)), "0-d"),
-    (lambda: F.nll_loss(T(2, 3, 4), rabbet.tensor([0, 1])), "expected target of shape (2, 4)"),
+    (lambda: F.nll_loss(T(2, 3, 4), rabbet.tensor([0, 1])), "Expected target size (2, 4)"),
     (lambda: F.smooth_l1_loss(T(3), T(3), beta=-1.0), "beta"),
     (lambda: F.huber_loss(T(3), T(3), delta=0.0), "delta"),
     (lambda: F.binary_cross_entropy(T(3), T(2)), "target size"),

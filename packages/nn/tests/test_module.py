@@ -343,13 +343,13 @@ BAD_LAYERS = [
     (lambda: nn.MultiheadAttention(0, 1), ValueError, "greater than 0"),
     (
         lambda: nn.MultiheadAttention(4, 2)(*[rabbet.zeros(2, 3, 5)] * 3),
-        RuntimeError,
-        "last size 4",
+        AssertionError,
+        "embedding dimension of 4",
     ),
     (
         lambda: nn.MultiheadAttention(4, 2)(*[rabbet.zeros(4)] * 3),
-        RuntimeError,
-        "2 or 3 dimensions",
+        AssertionError,
+        "unbatched 2D or batched 3D",
     ),
     (
         lambda: nn.MultiheadAttention(4, 2)(

@@ -144,10 +144,10 @@ def test_layers(layer: nn.Module, shape: tuple, want: tuple) -> None:
 
 X = rabbet.ones(1, 2, 4, 4)
 ERRORS = [
-    (lambda: F.max_pool3d(X[0, 0], 2), "max_pool3d: expected 4 or 5 dimensions"),
+    (lambda: F.max_pool3d(X[0, 0], 2), "max_pool3d: non-empty 4D or 5D"),
     (lambda: F.max_pool2d(X, 5), "does not fit the input"),
     (lambda: F.max_pool2d(X, 0), "'kernel_size' must be at least 1"),
-    (lambda: F.max_pool2d(X, 2, padding=2), "more than half of the kernel"),
+    (lambda: F.max_pool2d(X, 2, padding=2), "at most half of effective kernel size"),
     (lambda: F.avg_pool2d(X, (2, 2, 2)), "expected kernel_size to be an int or 2 ints"),
     (lambda: F.avg_pool3d(X, 2, divisor_override=0), "divisor must be not zero"),
     (lambda: F.adaptive_max_pool2d(X, -1), "must not be negative"),

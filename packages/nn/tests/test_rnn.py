@@ -240,7 +240,7 @@ BAD = [
     (lambda: nn.GRU(3, 4)(X, rabbet.zeros(2, 4)), RuntimeError, "batched 3-D input"),
     (lambda: nn.LSTM(3, 4)(X, rabbet.zeros(1, 2, 4)), RuntimeError, "pair"),
     (lambda: nn.LSTMCell(3, 4)(X), ValueError, "1D or 2D, got 3D"),
-    (lambda: nn.GRUCell(3, 4)(X[0], rabbet.zeros(3, 4)), RuntimeError, r"expected hidden of shape \(2, 4\)"),
+    (lambda: nn.GRUCell(3, 4)(X[0], rabbet.zeros(3, 4)), RuntimeError, r"Input batch size 2 doesn't match hidden0 batch size 3"),
     (lambda: rnn_utils.pack_padded_sequence(X, [2, 3]), RuntimeError, "decreasing order"),
     (lambda: rnn_utils.pack_padded_sequence(X, [3, 0]), RuntimeError, "greater than 0"),
     (lambda: rnn_utils.pack_padded_sequence(X, [6, 1]), RuntimeError, "length of 6 exceeds the 5"),

@@ -51,6 +51,7 @@ from .convolution import (
 from .distance import cosine_similarity, normalize, pairwise_distance, pdist
 from .dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from .linear import bilinear, embedding, embedding_bag, linear, one_hot
+from .linear_loss import linear_cross_entropy
 from .loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -76,6 +77,7 @@ from .margin_loss import (
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
+from .multi_head import multi_head_attention_forward
 from .norm import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
 from .pooling import (
     adaptive_avg_pool1d,
@@ -196,6 +198,8 @@ __all__ = [
     "conv_transpose2d",
     "cosine_similarity",
     "cross_entropy",
+    "linear_cross_entropy",
+    "multi_head_attention_forward",
     "dropout",
     "dropout1d",
     "dropout2d",

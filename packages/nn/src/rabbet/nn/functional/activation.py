@@ -178,7 +178,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
                 f"prelu: expected 1 weight or one for each of {channels} channels, got {count}"
             )
         weight = weight.reshape([-1] + [1] * (input.ndim - 2))
-    return _prelu(input, weight)
+    return _prelu(input, weight if input.ndim else weight.reshape([]))
 
 
 def _given_dim(name: str, input: Tensor, dim: int | None) -> int:

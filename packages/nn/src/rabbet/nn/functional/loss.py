@@ -70,7 +70,11 @@ def cross_entropy(
     if size_average is not None or reduce is not None:
         reduction = reduction_name(reduction, size_average, reduce)
     if target.dtype is not _int64:
-        if target.is_floating_point():
+        if target.is_floating_point() and target.shape == input.shape:
+            if ignore_index >= 0:
+                raise RuntimeError(
+                    f"ignore_index is not supported for floating point target, got {ignore_index}"
+                )
             return _probability_loss(input, target, weight, reduction, label_smoothing)
         target = _int64_classes(target)
     if weight is not None and weight.requires_grad:
@@ -100,10 +104,8 @@ def nll_loss(
 
 
 def _int64_classes(target: Tensor) -> Tensor:
-    """Integer classes as int64; anything else goes on as it is, and the operator refuses it."""
-    if target.is_floating_point() or target.is_complex() or target.dtype == rabbet.bool:
-        return target
-    return target.to(dtype=_int64)
+    """Classes in uint8 as int64; anything else goes on as it is, and the operator refuses it."""
+    return target.to(dtype=_int64) if target.dtype is rabbet.uint8 else target
 
 
 def _probability_loss(
@@ -120,11 +122,6 @@ def _probability_loss(
     if input.ndim == 0:
         raise ValueError(
             "cross_entropy: expected input with a dimension of classes, got a 0-d tensor"
-        )
-    if tuple(target.shape) != tuple(input.shape):
-        raise RuntimeError(
-            "cross_entropy: expected class probabilities in the shape of the input "
-            f"{tuple(input.shape)}, got {tuple(target.shape)}"
         )
     class_dim = 0 if input.ndim == 1 else 1
     classes = input.shape[class_dim]
@@ -316,8 +313,6 @@ def kl_div(
     if log_target:
         loss = rabbet.exp(target) * (target - input)
     else:
-        positive = target > 0
-        log = rabbet.log(rabbet.where(positive, target, 1.0))
-        loss = rabbet.where(positive, target * log, 0.0) - target * input
+        loss = rabbet.xlogy(target, target) - target * input
     total = _reduced(loss, name)
     return total / input.shape[0] if batch_mean and input.ndim else total

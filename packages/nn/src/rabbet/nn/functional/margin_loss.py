@@ -136,7 +136,8 @@ def multi_margin_loss(
     classes = target.reshape([-1])
     if target.ndim > 1 or classes.shape[0] != scores.shape[0]:
         raise RuntimeError(
-            f"inconsistent target size, expected {[scores.shape[0]]} but got {list(target.shape)}"
+            f"target tensor should be 1-D with size equal to the batch. Expected target size {[scores.shape[0]]}, "
+            f"but got {list(target.shape)}"
         )
     count = scores.shape[1]
     if weight is not None and tuple(weight.shape) != (count,):
@@ -405,6 +406,10 @@ def ctc_loss(
     no_label = rabbet.stack([size < 0, size == 0], 1)
     loss = -rabbet.logsumexp(final.masked_fill(no_label, never), 1)
     possible = loss < -never / 2
+    # PyTorch's gradient is that of log_probs which a log_softmax gives: the probabilities less the posteriors.
+    seen = rabbet.arange(steps, device=device).unsqueeze(1) < length
+    mass = rabbet.where(seen & possible, probs.exp().sum(-1), 0.0).sum(0)
+    loss = loss + (mass - mass.detach())
     missed = 0.0 if zero_infinity else math.inf
     loss = rabbet.where(possible, loss, rabbet.full_like(loss, missed))
     if single:

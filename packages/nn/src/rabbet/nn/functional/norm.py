@@ -36,6 +36,8 @@ def batch_norm(
         momentum: the part of the new statistics in the running ones.
         eps: added to the variance.
     """
+    if eps <= 0.0:
+        raise ValueError(f"batch_norm eps must be positive, got {eps}")
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError(
@@ -43,14 +45,14 @@ def batch_norm(
             )
         return _batch_norm_eval(input, running_mean, running_var, weight, bias, eps)
     count = _values_per_channel("batch_norm", input, running_mean, running_var)
-    if count <= 1:
+    if count == 1:
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {list(input.shape)}"
         )
     y, mean, var = _batch_norm_train(input, weight, bias, eps)
-    if running_mean is not None:
+    if running_mean is not None and count:
         _blend(running_mean, mean, momentum, 1.0)
-    if running_var is not None:
+    if running_var is not None and count:
         _blend(running_var, var, momentum, count / (count - 1))
     return y
 

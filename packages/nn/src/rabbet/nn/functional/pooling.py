@@ -23,7 +23,7 @@ _SHAPES = {
 def _check_rank(input: Tensor, rank: int, op: str) -> None:
     if input.ndim not in (rank + 1, rank + 2):
         raise RuntimeError(
-            f"{op}: expected {rank + 1} or {rank + 2} dimensions, {_SHAPES[rank]}, "
+            f"{op}: non-empty {rank + 1}D or {rank + 2}D (batch mode) tensor expected for input, {_SHAPES[rank]}, "
             f"got shape {tuple(input.shape)}"
         )
 
@@ -501,10 +501,11 @@ def _fractional_max(
     planes = list(x.shape[:2])
     if samples is None:
         samples = rabbet.rand([*planes, rank], dtype=input.dtype, device=input.device)
-    elif list(samples.shape) != [*planes, rank]:
+    elif list(samples.shape[1:]) != [planes[1], rank] or samples.shape[0] < planes[0]:
         raise RuntimeError(
             f"{op}: expected _random_samples of shape {(*planes, rank)}, got {tuple(samples.shape)}"
         )
+    samples = samples[: planes[0]]
     # Positions in the flattened plane: (N, C, *counts, *window), a sum over the directions.
     index = rabbet.zeros([1] * (2 + 2 * rank), dtype=rabbet.int64, device=input.device)
     for d, (size, k, count) in enumerate(zip(sizes, window, counts, strict=True)):

@@ -1,5 +1,6 @@
 """Layers, by family."""
 
+from ..functional.linear_loss import LinearCrossEntropyOptions
 from .activation import (
     CELU,
     ELU,
@@ -90,6 +91,7 @@ from .linear import (
     LazyLinear,
     Linear,
 )
+from .linear_loss import LinearCrossEntropyLoss
 from .loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -274,6 +276,8 @@ __all__ = [
     "ConvTranspose3d",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "Dropout",
     "Dropout1d",
     "Dropout2d",

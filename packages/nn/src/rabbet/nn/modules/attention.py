@@ -7,23 +7,11 @@ from typing import Any
 import rabbet
 from rabbet import Tensor
 
-from .. import functional as F
 from .. import init
+from ..functional.multi_head import attend
 from ..parameter import Parameter
 from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
-
-
-def additive_mask(mask: Tensor | None, name: str, dtype: Any) -> Tensor | None:
-    """A mask as numbers to add to scores: minus infinity where a bool mask is True."""
-    if mask is None:
-        return None
-    if mask.dtype == rabbet.bool:
-        zeros = rabbet.zeros(mask.shape, dtype=dtype, device=mask.device)
-        return zeros.masked_fill(mask, float("-inf"))
-    if not mask.is_floating_point():
-        raise TypeError(f"{name}: expected a bool or floating mask, got {mask.dtype}")
-    return mask
 
 
 class MultiheadAttention(Module):
@@ -135,112 +123,12 @@ class MultiheadAttention(Module):
             average_attn_weights: whether the weights are averaged over the heads.
             is_causal: says that `attn_mask` is the causal mask.
         """
-        if is_causal and attn_mask is None:
-            raise RuntimeError(
-                "Need attn_mask if specifying the is_causal hint. You may use the "
-                "Transformer module method `generate_square_subsequent_mask` to create this mask."
-            )
-        single = query.ndim == 2
-        query, key, value = self._batches(query, key, value)
-        batch, length, _ = query.shape
-        mask = self._mask(batch, length, key.shape[1], attn_mask, key_padding_mask, query.dtype)
-        projected = self._projected(query, key, value)
-        added = (self.bias_k is not None) + self.add_zero_attn
-        if added:
-            projected = self._extended(*projected)
-            mask = None if mask is None else F.pad(mask, (0, added))
-        q, k, v = (self._heads(x) for x in projected)
-
-        p = self.dropout if self.training else 0.0
-        weights = None
-        if need_weights:
-            scores = (q * self.head_dim**-0.5) @ k.transpose(-2, -1)
-            weights = F.softmax(scores if mask is None else scores + mask, -1)
-            weights = F.dropout(weights, p) if p else weights
-            result = weights @ v
-        elif is_causal and key_padding_mask is None and not added:
-            result = F.scaled_dot_product_attention(q, k, v, None, p, True)
-        else:
-            result = F.scaled_dot_product_attention(q, k, v, mask, p)
-
-        result = result.transpose(1, 2).reshape([batch, length, self.embed_dim])
-        result = self.out_proj(result)
-        if weights is not None and average_attn_weights:
-            weights = weights.mean(1)
-        if single:
-            return result.squeeze(0), None if weights is None else weights.squeeze(0)
-        return result if self.batch_first else result.transpose(0, 1), weights
-
-    def _batches(self, *inputs: Tensor) -> list[Tensor]:
-        """Query, key and value as (N, L, E)."""
-        ndim = inputs[0].ndim
-        sizes = (self.embed_dim, self.kdim, self.vdim)
-        for name, x, size in zip(("query", "key", "value"), inputs, sizes, strict=True):
-            if x.ndim not in (2, 3) or x.ndim != ndim:
-                raise RuntimeError(
-                    f"MultiheadAttention: expected {ndim if ndim in (2, 3) else '2 or 3'} dimensions "
-                    f"in {name}, got shape {tuple(x.shape)}"
-                )
-            if x.shape[-1] != size:
-                raise RuntimeError(
-                    f"MultiheadAttention: expected last size {size} in {name}, got {tuple(x.shape)}"
-                )
-        if ndim == 2:
-            return [x.unsqueeze(0) for x in inputs]
-        return list(inputs) if self.batch_first else [x.transpose(0, 1) for x in inputs]
-
-    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-        if self.in_proj_weight is not None and query is key and key is value:
-            return list(F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1))
-        biases: Any = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        if self.in_proj_weight is not None:
-            weights: Any = self.in_proj_weight.chunk(3)
-        else:
+        weights: Any = (self.in_proj_weight,)
+        if self.in_proj_weight is None:
             weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        inputs = (query, key, value)
-        return [F.linear(x, w, b) for x, w, b in zip(inputs, weights, biases, strict=True)]
-
-    def _extended(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-        """The projections, with the keys and values that stand in no input."""
-        batch = key.shape[0]
-        if self.bias_k is not None and self.bias_v is not None:
-            key = rabbet.cat([key, self.bias_k.expand([batch, 1, -1])], 1)
-            value = rabbet.cat([value, self.bias_v.expand([batch, 1, -1])], 1)
-        if self.add_zero_attn:
-            key, value = F.pad(key, (0, 0, 0, 1)), F.pad(value, (0, 0, 0, 1))
-        return [query, key, value]
-
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.reshape([x.shape[0], x.shape[1], self.num_heads, self.head_dim]).transpose(1, 2)
-
-    def _mask(
-        self,
-        batch: int,
-        length: int,
-        keys: int,
-        attn_mask: Tensor | None,
-        key_padding_mask: Tensor | None,
-        dtype: Any,
-    ) -> Tensor | None:
-        """Both masks as numbers to add to scores (N, heads, L, S)."""
-        mask = additive_mask(attn_mask, "attn_mask", dtype)
-        if mask is not None:
-            if mask.ndim == 3:
-                expected: tuple[int, ...] = (batch * self.num_heads, length, keys)
-            else:
-                expected = (length, keys)
-            if tuple(mask.shape) != expected:
-                raise RuntimeError(
-                    f"The shape of the attn_mask is {tuple(mask.shape)}, but should be {expected}."
-                )
-            if mask.ndim == 3:
-                mask = mask.reshape([batch, self.num_heads, length, keys])
-        padding = additive_mask(key_padding_mask, "key_padding_mask", dtype)
-        if padding is None:
-            return mask
-        if tuple(padding.shape) not in ((batch, keys), (keys,) if batch == 1 else (batch, keys)):
-            raise RuntimeError(
-                f"key_padding_mask: expected shape {(batch, keys)}, got {tuple(padding.shape)}"
-            )
-        padding = padding.reshape([batch, 1, 1, keys])
-        return padding if mask is None else mask + padding
+        return attend(
+            query, key, value, self.embed_dim, self.num_heads, weights, self.in_proj_bias, (self.bias_k, self.bias_v),
+            self.add_zero_attn, self.dropout if self.training else 0.0, self.out_proj.weight, self.out_proj.bias,
+            key_padding_mask, need_weights, attn_mask, average=average_attn_weights, is_causal=is_causal,
+            batch_first=self.batch_first,
+        )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +11,7 @@ from typing import Any
 from rabbet import Tensor
 
 from ..parameter import Parameter
-from .module import Module
+from .module import Module, indented
 
 
 def _place(length: int, index: Any, what: str) -> int:
@@ -150,6 +151,19 @@ class ModuleList(Module):
 
     def __contains__(self, module: object) -> bool:
         return any(module is own for own in self._modules.values())
+
+    def __repr__(self) -> str:
+        if not self._modules:
+            return f"{self._get_name()}()"
+        lines, first = [], 0
+        for text, equal in itertools.groupby(repr(module) for module in self):
+            count = len(list(equal))
+            place, many = f"{first}", ""
+            if count > 1:
+                place, many = f"{first}-{first + count - 1}", f"{count} x "
+            lines.append(indented(f"({place}): {many}{text}"))
+            first += count
+        return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
 
     def append(self, module: Module) -> ModuleList:
         """Add a module at the end; returns self."""

@@ -512,7 +512,7 @@ class Module(HookedModule, StatefulModule):
 
     def __repr__(self) -> str:
         lines = self.extra_repr().split("\n") if self.extra_repr() else []
-        parts = [f"({n}): " + _indented(repr(m)) for n, m in self._modules.items()]
+        parts = [f"({n}): " + indented(repr(m)) for n, m in self._modules.items()]
         if len(lines) == 1 and not parts:
             return f"{self._get_name()}({lines[0]})"
         if not lines and not parts:
@@ -557,7 +557,7 @@ def _note_path(module: Module, error: Exception) -> None:
         return
 
 
-def _indented(text: str) -> str:
+def indented(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 

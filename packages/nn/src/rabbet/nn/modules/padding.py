@@ -143,6 +143,12 @@ class ReplicationPad3d(_ReplicationPad):
 class _CircularPad(_Pad):
     mode = "circular"
 
+    def forward(self, input: Tensor) -> Tensor:
+        least = self.dims + 1
+        if input.ndim not in (least, least + 1):
+            raise ValueError(f"expected {least}D or {least + 1}D input (got {input.ndim}D input)")
+        return super().forward(input)
+
 
 class CircularPad1d(_CircularPad):
     """Continue the last dimension as a ring."""

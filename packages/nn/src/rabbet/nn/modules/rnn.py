@@ -113,6 +113,13 @@ class RNNBase(Module):
                 f"num_layers={num_layers}",
                 stacklevel=3,
             )
+        for name, flag in (("bias", bias), ("batch_first", batch_first)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} should be of type bool, got: {type(flag).__name__}")
+        if not isinstance(input_size, int):
+            raise TypeError(f"input_size should be of type int, got: {type(input_size).__name__}")
+        if input_size <= 0:
+            raise ValueError("input_size must be greater than zero")
         if not isinstance(hidden_size, int):
             raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
         if hidden_size <= 0:
@@ -208,6 +215,12 @@ class RNNBase(Module):
                 x = x.transpose(0, 1)
             steps, batch = x.shape[0], x.shape[1]
             data = x.reshape([steps * batch, x.shape[2]])
+        weight = getattr(self, self._names[0][0])
+        if data.dtype is not weight.dtype and not rabbet.is_autocast_enabled(data.device.type):
+            raise ValueError(
+                f"RNN input dtype ({data.dtype}) does not match weight dtype ({weight.dtype}). Convert input: "
+                f"input.to({weight.dtype}), or convert model: model.to({data.dtype})"
+            )
         if data.shape[-1] != self.input_size:
             raise RuntimeError(
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, "
@@ -419,16 +432,21 @@ class RNNCellBase(Module):
             zeros = rabbet.zeros([x.shape[0], self.hidden_size], dtype=x.dtype, device=x.device)
             states = (zeros, zeros)[: 2 if pair else 1]
         checked = []
-        for state in states:
+        for i, state in enumerate(states):
             if state.ndim not in (1, 2):
+                what = f"hx[{i}]" if pair else "hidden"
                 raise ValueError(
-                    f"{name}: Expected hidden to be 1D or 2D, got {state.ndim}D instead"
+                    f"{name}: Expected {what} to be 1D or 2D, got {state.ndim}D instead"
                 )
             state = state.unsqueeze(0) if state.ndim == 1 else state
-            if tuple(state.shape) != (x.shape[0], self.hidden_size):
+            if state.shape[0] != x.shape[0]:
                 raise RuntimeError(
-                    f"{name}: expected hidden of shape {(x.shape[0], self.hidden_size)}, got "
-                    f"{tuple(state.shape)}"
+                    f"{name}: Input batch size {x.shape[0]} doesn't match hidden{i} batch size {state.shape[0]}"
+                )
+            if state.shape[1] != self.hidden_size:
+                raise RuntimeError(
+                    f"{name}: hidden{i} has inconsistent hidden_size: got {state.shape[1]}, expected "
+                    f"{self.hidden_size}"
                 )
             checked.append(state)
         weights: list[Tensor | None] = [

@@ -1,0 +1,80 @@
+"""Arguments that PyTorch's modules refuse are refused with its exception classes."""
+
+import pytest
+import rabbet
+from rabbet import nn
+from rabbet.nn import functional as F
+
+x23 = rabbet.zeros(2, 3)
+REFUSED = {
+    "eps": (lambda: nn.BatchNorm1d(3, eps=-1.0)(x23), ValueError, "eps must be positive"),
+    "eps of 0": (lambda: F.batch_norm(x23, None, None, training=True, eps=0.0), ValueError, "eps must be positive"),
+    "circular": (lambda: nn.CircularPad1d(1)(rabbet.zeros(2, 3, 4, 5)), ValueError, "expected 2D or 3D input"),
+    "circular2": (lambda: nn.CircularPad2d(3)(x23), ValueError, "expected 3D or 4D input"),
+    "classes": (lambda: F.cross_entropy(x23, x23.long()), RuntimeError, "Expected floating point type"),
+    "dtype": (lambda: F.cross_entropy(x23, rabbet.zeros(2)), RuntimeError, "target dtype to be Long or Byte"),
+    "int32": (lambda: F.cross_entropy(x23, rabbet.zeros(2).int()), RuntimeError, "target dtype to be Long or Byte"),
+    "batch": (lambda: F.cross_entropy(x23, rabbet.zeros(5, 3)), ValueError, "match target batch_size"),
+    "ignored": (lambda: F.cross_entropy(x23, x23, ignore_index=1), RuntimeError, "ignore_index is not supported"),
+    "weight": (
+        lambda: F.nll_loss(x23, rabbet.tensor([0, 1]), rabbet.ones(3).double()),
+        RuntimeError,
+        "expected scalar type",
+    ),
+    "delta": (lambda: nn.HuberLoss(delta=1 + 1j), TypeError, "delta must be a float or int"),
+    "bias": (lambda: nn.GRU(3, 4, bias=1), TypeError, "bias should be of type bool, got: int"),
+    "first": (lambda: nn.LSTM(3, 4, batch_first="a"), TypeError, "batch_first should be of type bool"),
+    "input size": (lambda: nn.RNN(0, 4), ValueError, "input_size must be greater than zero"),
+    "input type": (lambda: nn.RNN(3.0, 4), TypeError, "input_size should be of type int, got: float"),
+    "input dtype": (lambda: nn.RNN(3, 4)(x23.double()), ValueError, "RNN input dtype .* does not match"),
+    "cell size": (
+        lambda: nn.LSTMCell(3, 4)(x23, (rabbet.zeros(2, 5), rabbet.zeros(2, 4))),
+        RuntimeError,
+        "hidden0 has inconsistent hidden_size: got 5, expected 4",
+    ),
+    "cell dims": (
+        lambda: nn.LSTMCell(3, 4)(x23, (rabbet.zeros(1, 1, 2, 4), rabbet.zeros(2, 4))),
+        ValueError,
+        r"hx\[0\] to be 1D or 2D, got 4D",
+    ),
+    "pool": (lambda: nn.MaxPool2d(3)(x23), RuntimeError, "non-empty 3D or 4D"),
+    "static": (
+        lambda: F.multi_head_attention_forward(
+            *[rabbet.zeros(2, 1, 4)] * 3, 4, 2, rabbet.zeros(12, 4), None, None, None, False, 0.0, rabbet.zeros(4, 4),
+            None, static_k=rabbet.zeros(3, 2, 2),
+        ),
+        AssertionError,
+        "static_k",
+    ),
+    "projection": (
+        lambda: F.multi_head_attention_forward(
+            *[rabbet.zeros(2, 1, 4)] * 3, 4, 2, None, None, None, None, False, 0.0, rabbet.zeros(4, 4), None,
+        ),
+        AssertionError,
+        "in_proj_weight is None",
+    ),
+    "linear weight": (
+        lambda: F.linear_cross_entropy(x23, rabbet.zeros(5, 4), rabbet.tensor([0, 1])),
+        RuntimeError,
+        "expected equal input and linear_weight last dimensions",
+    ),
+    "linear bias": (
+        lambda: F.linear_cross_entropy(x23, rabbet.zeros(5, 3), rabbet.tensor([0, 1]), linear_bias=rabbet.zeros(4)),
+        RuntimeError,
+        "expected linear_bias shape",
+    ),
+    "class weight": (
+        lambda: nn.LinearCrossEntropyLoss(3, 5, weight=rabbet.ones(4)), RuntimeError, "expected weight shape"),
+    "smoothing": (
+        lambda: nn.LinearCrossEntropyLoss(3, 5, label_smoothing=2.0), RuntimeError, r"in range \[0, 1\]"),
+    "policy": (lambda: nn.LinearCrossEntropyOptions(acc_policy="x"), ValueError, "invalid acc_policy"),
+    "method": (lambda: nn.LinearCrossEntropyOptions(chunking_method="x:2"), ValueError, "invalid chunking_method"),
+    "chunk": (lambda: nn.LinearCrossEntropyOptions(batch_chunk_size=0), ValueError, "positive int or None"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused(name):
+    call, error, text = REFUSED[name]
+    with pytest.raises(error, match=text):
+        call()
