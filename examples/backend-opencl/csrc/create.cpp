@@ -1,4 +1,6 @@
 // Creation: core has allocated the result, these fill it.
+#include <cmath>
+
 #include "view.h"
 
 namespace rbcl {
@@ -35,7 +37,9 @@ void arange_kernel(const rb::Args& a) {
 
 void linspace_kernel(const rb::Args& a) {
   const RbTensor& out = a.ret();
-  const double start = a.real(0), end = a.real(1);
+  const bool whole = rb::dtype_kind(out.dtype_id) != RB_CLASS_FLOAT;  // without fractions then
+  const double start = whole ? std::trunc(a.real(0)) : a.real(0),
+               end = whole ? std::trunc(a.real(1)) : a.real(1);
   const double step = out.numel > 1 ? (end - start) / static_cast<double>(out.numel - 1) : 0.0;
   Device& device = device_of(out);
   const int wide = out.dtype_id == RB_F32 || !device.has_fp64() ? RB_F32 : RB_F64;

@@ -79,7 +79,9 @@ void generate_evenly(RbTensor& out, V start, V end) {
 void linspace_kernel(const rb::Args& a) {
   if (kMaskComplex >> a.ret().dtype_id & 1)
     return generate_evenly(a.ret(), from_value<c128>(a.args[0]), from_value<c128>(a.args[1]));
-  generate_evenly(a.ret(), a.real(0), a.real(1));
+  const bool whole = kMaskInt >> a.ret().dtype_id & 1;  // fractions of the ends are cut off first
+  const double start = a.real(0), end = a.real(1);
+  generate_evenly(a.ret(), whole ? std::trunc(start) : start, whole ? std::trunc(end) : end);
 }
 
 void eye_kernel(const rb::Args& a) {

@@ -178,8 +178,15 @@ PyObject* to(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* 
 }
 
 template <int DType>
-PyObject* as_dtype(PyObject* self, PyObject*) {
-  return object_boundary([&] { return converted(self, DType, nullptr, false); });
+PyObject* as_dtype(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  return object_boundary([&]() -> PyObject* {
+    if (nargs == 0 && !names) return converted(self, DType, nullptr, false);
+    if (nargs || PyTuple_GET_SIZE(names) != 1 ||
+        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "memory_format"))
+      raise(PyExc_TypeError, "expected no argument but memory_format=");
+    PyObject* given[] = {dtype_object(DType), args[0]};
+    return to(self, given, 1, names);
+  });
 }
 
 PyObject* cpu(PyObject* self, PyObject*) {
@@ -316,18 +323,18 @@ PyMethodDef tensor_methods[] = {
     {"item", item, METH_NOARGS, "The one element as a Python number."},
     {"tolist", tolist, METH_NOARGS, "Nested lists of Python numbers."},
     {"to", as_cfunction(to), kFast, "Converted to a dtype, a device, or those of another tensor."},
-    {"float", as_dtype<RB_F32>, METH_NOARGS, "As float32."},
-    {"double", as_dtype<RB_F64>, METH_NOARGS, "As float64."},
-    {"half", as_dtype<RB_F16>, METH_NOARGS, "As float16."},
-    {"bfloat16", as_dtype<RB_BF16>, METH_NOARGS, "As bfloat16."},
-    {"long", as_dtype<RB_I64>, METH_NOARGS, "As int64."},
-    {"int", as_dtype<RB_I32>, METH_NOARGS, "As int32."},
-    {"short", as_dtype<RB_I16>, METH_NOARGS, "As int16."},
-    {"char", as_dtype<RB_I8>, METH_NOARGS, "As int8."},
-    {"byte", as_dtype<RB_U8>, METH_NOARGS, "As uint8."},
-    {"bool", as_dtype<RB_BOOL8>, METH_NOARGS, "As bool."},
-    {"cfloat", as_dtype<RB_C64>, METH_NOARGS, "As complex64."},
-    {"cdouble", as_dtype<RB_C128>, METH_NOARGS, "As complex128."},
+    {"float", as_cfunction(as_dtype<RB_F32>), kFast, "As float32."},
+    {"double", as_cfunction(as_dtype<RB_F64>), kFast, "As float64."},
+    {"half", as_cfunction(as_dtype<RB_F16>), kFast, "As float16."},
+    {"bfloat16", as_cfunction(as_dtype<RB_BF16>), kFast, "As bfloat16."},
+    {"long", as_cfunction(as_dtype<RB_I64>), kFast, "As int64."},
+    {"int", as_cfunction(as_dtype<RB_I32>), kFast, "As int32."},
+    {"short", as_cfunction(as_dtype<RB_I16>), kFast, "As int16."},
+    {"char", as_cfunction(as_dtype<RB_I8>), kFast, "As int8."},
+    {"byte", as_cfunction(as_dtype<RB_U8>), kFast, "As uint8."},
+    {"bool", as_cfunction(as_dtype<RB_BOOL8>), kFast, "As bool."},
+    {"cfloat", as_cfunction(as_dtype<RB_C64>), kFast, "As complex64."},
+    {"cdouble", as_cfunction(as_dtype<RB_C128>), kFast, "As complex128."},
     {"cpu", cpu, METH_NOARGS, "On the CPU."},
     {"cuda", as_cfunction(cuda), kFast, "On a CUDA device."},
     {"view", as_cfunction(view), kFast,

@@ -10,7 +10,7 @@ from ._C import Size, Tensor
 
 _ops: Callable[[str], Any] = _C.op
 
-__all__ = ["allclose", "as_tensor", "asarray", "broadcast_shapes", "can_cast", "einsum", "empty_strided", "equal", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_default_dtype", "get_num_threads", "iinfo", "is_complex", "is_floating_point", "is_tensor", "imag", "numel", "promote_types", "real", "result_type", "scalar_tensor", "set_default_dtype", "set_num_threads", "set_printoptions", "tensor", "tensordot", "unique"]  # fmt: skip
+__all__ = ["allclose", "as_tensor", "asarray", "broadcast_shapes", "bucketize", "can_cast", "einsum", "empty_strided", "equal", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_default_dtype", "get_num_threads", "iinfo", "is_complex", "is_floating_point", "is_tensor", "imag", "nonzero", "numel", "promote_types", "real", "result_type", "scalar_tensor", "searchsorted", "set_default_dtype", "set_num_threads", "set_printoptions", "tensor", "tensordot", "unique"]  # fmt: skip
 
 get_default_dtype = _C.get_default_dtype
 set_default_dtype = _C.set_default_dtype
@@ -88,9 +88,23 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0) -> 
     return _C.from_buffer(buffer, dtype, None, offset, count)
 
 
-def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def scalar_tensor(
+    s: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: builtins.bool = False,
+    requires_grad: builtins.bool = False,
+) -> Tensor:
     """A 0-d tensor of the default dtype."""
-    return _C.tensor(value, dtype or get_default_dtype(), device)
+    return tensor(
+        s,
+        dtype=dtype or get_default_dtype(),
+        device=device,
+        requires_grad=requires_grad,
+        pin_memory=pin_memory,
+    )
 
 
 def extent(size: Sequence[int], stride: Sequence[int]) -> int:
@@ -104,11 +118,21 @@ def _empty(size: Any, **options: Any) -> Tensor:
 
 
 def empty_strided(
-    size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: builtins.bool = False,
+    pin_memory: builtins.bool = False,
 ) -> Tensor:
     """Uninitialised, with the given strides in elements."""
-    memory = _empty(extent(size, stride), dtype=dtype, device=device)
-    return memory.as_strided(size, stride)
+    memory = _empty(
+        extent(size, stride), dtype=dtype, layout=layout, device=device, pin_memory=pin_memory
+    )
+    made = memory.as_strided(size, stride)
+    return made.requires_grad_() if requires_grad else made
 
 
 # ---- queries
@@ -244,6 +268,105 @@ def equal(input: Tensor, other: Tensor) -> builtins.bool:
         if not isinstance(x, Tensor):
             raise TypeError(f"equal(): argument '{name}' must be Tensor, not {type(x).__name__}")
     return input.shape == other.shape and builtins.bool((input == other).all())
+
+
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: builtins.bool = False) -> Any:
+    """Indices of the elements that are not zero: (count, ndim) int64, or with `as_tuple` a tensor for each dimension."""
+    _need_tensor(nonzero, input)
+    if not as_tuple:
+        return _ops("nonzero")(input, out=out)
+    if out is not None:
+        raise ValueError("nonzero: 'out' cannot be given with as_tuple=True")
+    return _ops("where")(input)
+
+
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: builtins.bool = False,
+    right: builtins.bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Where to insert numbers into ascending sequences to keep them so.
+
+    Args:
+        sorted_sequence: (N), or (*, N) beside `input` (*, M).
+        input: numbers of any shape beside one sequence, also one Python number.
+        out_int32: whether the result is int32, else int64.
+        right: whether equal numbers go behind those there; the same as side='right'.
+        side: 'left' or 'right'.
+        sorter: (N) or (*, N), in which order the sequences ascend.
+
+    Raises:
+        RuntimeError: for shapes that do not fit, or a `side` that contradicts `right`.
+    """
+    _need_tensor(searchsorted, sorted_sequence)
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"searchsorted: side can only be 'left' or 'right' but got {side}")
+    if side == "left" and right:
+        raise RuntimeError(
+            "searchsorted: side and right can't be set to opposites, got side of left while right was True"
+        )
+    if not isinstance(input, Tensor):
+        if sorted_sequence.ndim != 1:
+            raise RuntimeError(
+                "searchsorted: input value can be a scalar only when boundaries tensor dimension is 1, got "
+                f"{sorted_sequence.ndim} dimensions"
+            )
+        input = scalar_tensor(input, device=sorted_sequence.device)
+    if sorted_sequence.ndim == 0 or (
+        sorted_sequence.ndim > 1 and input.shape[:-1] != sorted_sequence.shape[:-1]
+    ):
+        raise RuntimeError(
+            "searchsorted: boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor "
+            f"and input value tensor must match, but we got boundaries tensor {list(sorted_sequence.shape)} and input "
+            f"value tensor {list(input.shape)}"
+        )
+    if sorter is not None:
+        if sorter.shape != sorted_sequence.shape:
+            raise RuntimeError(
+                "searchsorted: sorter should have the same shape as boundaries tensor, got "
+                f"{list(sorter.shape)} for {list(sorted_sequence.shape)}"
+            )
+        if sorter.dtype is not _C.int64:
+            raise RuntimeError(f"searchsorted: sorter must be int64, got {sorter.dtype}")
+        sorted_sequence = sorted_sequence.gather(-1, sorter)
+    right = right or side == "right"
+    if sorted_sequence.ndim == 1:
+        found = _ops("searchsorted")(sorted_sequence, input, right=right)
+    else:
+        rows = zip(sorted_sequence.flatten(0, -2), input.flatten(0, -2), strict=True)
+        each = [_ops("searchsorted")(sequence, row, right=right) for sequence, row in rows]
+        found = _ops("stack")(each).reshape(input.shape) if each else _ops("empty_like")(input)
+    dtype = _C.int32 if out_int32 else _C.int64
+    if out is None:
+        return found.to(dtype)
+    if out.dtype is not dtype:
+        raise RuntimeError(
+            f"searchsorted: output tensor's dtype is wrong, it can only be {dtype} with out_int32={out_int32}, got "
+            f"{out.dtype}"
+        )
+    return out.resize_(found.shape).copy_(found)
+
+
+def bucketize(
+    input: Any,
+    boundaries: Tensor,
+    *,
+    out_int32: builtins.bool = False,
+    right: builtins.bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """In which of the buckets between ascending `boundaries` (N) each number lies; `searchsorted` turned around."""
+    _need_tensor(bucketize, boundaries)
+    if boundaries.ndim != 1:
+        raise RuntimeError(
+            f"bucketize: boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
+        )
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
 
 
 def unique(

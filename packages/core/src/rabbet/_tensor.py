@@ -310,7 +310,7 @@ def dim_order(self: Tensor) -> tuple[int, ...]:
     return tuple(sorted(range(self.ndim), key=lambda i: -strides[i]))
 
 
-_FROM_FUNCTIONS = ("allclose", "equal", "unique")
+_FROM_FUNCTIONS = ("allclose", "equal", "nonzero", "unique")
 _METHODS: dict[str, Any] = {
     "numpy": numpy_,
     "__array__": array_,

@@ -1,5 +1,6 @@
 """Decompositions of creation operators and of draws."""
 
+import math
 from typing import Any
 
 from .. import _C
@@ -12,8 +13,20 @@ _ops = _C.op
 def logspace(start: Any, end: Any, steps: int, base: float, *, dtype: Any, device: Any) -> Tensor:
     made = dtype or _C.get_default_dtype()
     exact = _C.complex128 if made.is_complex else _C.float64
+    if not made.is_complex and not made.is_floating_point:
+        start, end = int(start), int(end)  # fractions of the ends are cut off first
     exponents = _ops("linspace")(start, end, steps, dtype=exact, device=device)
     return _ops("pow")(base, exponents).to(made)
+
+
+def random_complex(like: Tensor, normal: bool, *, generator: Generator | None) -> Tensor:
+    part = _C.float64 if like.dtype is _C.complex128 else _C.float32
+    pairs = _places([*like.shape, 2], part, like.device)
+    if normal:
+        drawn = _ops("normal")(pairs, 0.0, math.sqrt(0.5), generator=generator)
+    else:
+        drawn = _ops("uniform")(pairs, generator=generator)
+    return _ops("view_as_complex")(drawn)
 
 
 def _places(size: list[int], dtype: Any, device: Any) -> Tensor:

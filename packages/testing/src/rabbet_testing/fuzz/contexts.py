@@ -101,6 +101,9 @@ def _differentiable(f: Function, xs: list[Any], op: str) -> tuple[Function, list
     if _C.op_info(op)["detached"]:
         return None
     places = [i for i, x in enumerate(xs) if x.is_floating_point()]
+    takes_numbers = any(p["type"] in ("Scalar", "float") for p in _C.op_info(op)["params"])
+    if takes_numbers and any(x.ndim == 0 for x in xs):
+        return None  # it may be read as a number, which has no tangent
 
     def on_places(*ts: Any) -> Any:
         given = list(xs)

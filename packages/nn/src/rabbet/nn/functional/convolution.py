@@ -178,7 +178,15 @@ def _convolve_transposed(
                 f"{op}: padding {pads[d]} leaves an output of {sizes[-1]} elements in direction {d}"
             )
     shape = [input.shape[0], weight.shape[1] * groups, *sizes]
-    result = ops.convolution_dx(input, weight, shape, steps, pads, spread, groups)
+    if all(e < s for e, s in zip(extra, steps, strict=True)):
+        result = ops.convolution_dx(input, weight, shape, steps, pads, spread, groups)
+    else:  # a convolution of such an output would have more windows than the input has elements
+        whole = [n + 2 * p - e for n, p, e in zip(sizes, pads, extra, strict=True)]
+        spread_out = ops.convolution_dx(
+            input, weight, [*shape[:2], *whole], steps, [0] * rank, spread, groups
+        )
+        widths = [w for p, e in reversed([*zip(pads, extra, strict=True)]) for w in (-p, e - p)]
+        result = pad(spread_out, widths)
     if bias is None:
         return result
     if tuple(bias.shape) != (shape[1],):

@@ -127,6 +127,7 @@ def multi_margin_loss(
     reduction = reduction_name(reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
+    input = input.reshape([1]) if input.ndim == 0 else input
     if input.ndim not in (1, 2) or input.shape[-1] == 0:
         raise RuntimeError(
             "Expected non-empty vector or matrix with optional 0-dim batch size, "

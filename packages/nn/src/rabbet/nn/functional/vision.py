@@ -34,7 +34,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     n = len(batch)
     split = input.reshape([*batch, channels // (r * r), r, r, height, width])
     order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
-    return split.permute(order).reshape([*batch, channels // (r * r), height * r, width * r])
+    turned = split.permute(order).clone(memory_format=rabbet.contiguous_format)
+    return turned.view([*batch, channels // (r * r), height * r, width * r])
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -55,7 +56,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     n = len(batch)
     split = input.reshape([*batch, channels, height // r, r, width // r, r])
     order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
-    return split.permute(order).reshape([*batch, channels * r * r, height // r, width // r])
+    turned = split.permute(order).clone(memory_format=rabbet.contiguous_format)
+    return turned.view([*batch, channels * r * r, height // r, width // r])
 
 
 def _expect_images(input: Tensor, name: str) -> None:
