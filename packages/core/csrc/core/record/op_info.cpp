@@ -127,15 +127,12 @@ void set_reads(const Op& op, RbArgInfo& arg) {
   arg.saves_rets = rule.reads_rets & arg.reads_rets;
 }
 
-}  // namespace
-
-const RbOpInfo* op_info(const Op& op) {
+void complete(const Op& op) {
   static std::mutex mutex;
-  if (__atomic_load_n(&op.info_ready, __ATOMIC_ACQUIRE)) return &op.info;
   const Formula& f = compiled(op);
   const bool pointwise = is_pointwise(op);
   std::lock_guard<std::mutex> lock(mutex);
-  if (op.info_ready) return &op.info;
+  if (op.info_ready) return;
   Op& writable = const_cast<Op&>(op);
   for (size_t i = 0; i < op.params.size(); ++i) {
     Reads reads(op, f);
@@ -148,6 +145,18 @@ const RbOpInfo* op_info(const Op& op) {
     if (pointwise && op.params[i].type == RB_A_TENSOR) writable.arg_infos[i].core_ndim = 0;
   }
   __atomic_store_n(&writable.info_ready, true, __ATOMIC_RELEASE);
+}
+
+}  // namespace
+
+const RbOpInfo* op_info(const Op& op) {
+  if (__atomic_load_n(&op.info_ready, __ATOMIC_ACQUIRE)) return &op.info;
+  try {
+    complete(op);
+  } catch (...) {
+    // A formula that is wrong: whoever runs it is told. Plugins ask from code that exceptions must
+    // not pass.
+  }
   return &op.info;
 }
 

@@ -1,7 +1,8 @@
-"""Decompositions of operators whose results' shapes depend on the data."""
+"""Decompositions of operators that count, search and pick by index."""
 
 from .. import _C
 from .._C import Tensor
+from .._functions import broadcast_shapes
 
 _ops = _C.op
 
@@ -74,3 +75,87 @@ def _sorted_rows(rows: Tensor) -> Tensor:
     for column in reversed(range(rows.size(1))):
         order = order[rows[order, column].argsort(stable=True)]
     return order
+
+
+def repeat_interleave(
+    input: Tensor, repeats: int | Tensor, dim: int | None, *, output_size: int | None
+) -> Tensor:
+    x, d = (_ops("flatten")(input), 0) if dim is None else (input, dim)
+    x = x if x.ndim else x.reshape([1])
+    n = x.shape[d]
+    if isinstance(repeats, Tensor) and repeats.numel() == 1:
+        repeats = repeats.reshape([1]).expand([n])
+    if isinstance(repeats, Tensor):
+        if repeats.ndim > 1 or repeats.numel() != n:
+            raise _C.ArgumentError(
+                "repeat_interleave: repeats must have the same size as input along dim, but got "
+                f"repeats.shape = {list(repeats.shape)} and input.size({d}) = {n}"
+            )
+        return x.index_select(d, repeat_interleave_counts(repeats, output_size=output_size))
+    if repeats < 0:
+        raise _C.ArgumentError(f"repeat_interleave: repeats can not be negative, got {repeats}")
+    _check_size(n * repeats, output_size)
+    each = _ops("arange")(n, device=x.device).unsqueeze(1).expand([n, repeats])
+    return x.index_select(d, each.reshape([-1]))
+
+
+def repeat_interleave_counts(repeats: Tensor, *, output_size: int | None) -> Tensor:
+    """Each place as often as it says."""
+    if repeats.dtype not in (_C.int64, _C.int32):
+        raise _C.DTypeError(
+            f"repeat_interleave: repeats has to be Long or Int tensor, got {repeats.dtype}"
+        )
+    if repeats.ndim > 1:
+        raise _C.ArgumentError(
+            f"repeat_interleave only accept 0D or 1D repeat tensor, got shape {list(repeats.shape)}"
+        )
+    if repeats.ndim == 0 or repeats.numel() == 0:
+        return repeats.new_zeros([int(repeats) if repeats.ndim == 0 else 0], dtype=_C.int64)
+    if int(repeats.min()) < 0:
+        raise _C.ArgumentError("repeat_interleave: repeats can not be negative")
+    ends = repeats.long().cumsum(0)
+    total = int(ends[-1])
+    _check_size(total, output_size)
+    places = _ops("arange")(total, device=repeats.device)
+    return _ops("searchsorted")(ends, places, right=True)
+
+
+def _check_size(size: int, expected: int | None) -> None:
+    if expected is not None and expected != size:
+        raise _C.ArgumentError(
+            f"repeat_interleave: allocated size {expected} does not match required size {size}"
+        )
+
+
+def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool, invert: bool) -> Tensor:
+    wanted = test_elements.reshape([-1])
+    if wanted.numel() == 0:
+        return _ops("full_like")(elements, invert, dtype=_C.bool)
+    keys = wanted.sort()[0]
+    at = _ops("searchsorted")(keys, elements).clamp(max=keys.numel() - 1)
+    found = keys[at] == elements
+    return found.logical_not() if invert else found
+
+
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
+    if indices.dtype is not _C.int64:
+        raise _C.DTypeError(
+            f"take_along_dim: dtype of indices should be Long but got {indices.dtype}"
+        )
+    count = input.numel() if dim is None else input.shape[dim]
+    indices = _ops("where")(
+        indices < 0, indices + count, indices
+    )  # negative ones count from the end
+    if dim is None:
+        return input.reshape([-1]).gather(0, indices.reshape([-1]))
+    if input.ndim != indices.ndim:
+        raise _C.ArgumentError(
+            "take_along_dim: input and indices should have the same number of dimensions, but got "
+            f"{input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+        )
+    places = list(input.shape)
+    places[dim] = indices.shape[dim]
+    values = list(indices.shape)
+    values[dim] = input.shape[dim]
+    index = indices.expand(broadcast_shapes(indices.shape, places))
+    return input.expand(broadcast_shapes(input.shape, values)).gather(dim, index)

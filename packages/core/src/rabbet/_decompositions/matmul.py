@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import _C
 from .._C import Tensor
+from .._functions import broadcast_shapes
 
 _ops = _C.op
 
@@ -228,3 +229,43 @@ def einsum(equation: str, tensors: Sequence[Tensor]) -> Tensor:
     if gone:
         current, la = current.sum(gone), [x for x in la if x in out]
     return current.permute([la.index(x) for x in out])
+
+
+def cross(input: Tensor, other: Tensor, dim: int | None) -> Tensor:
+    shape = broadcast_shapes(input.shape, other.shape)
+    a, b = input.expand(shape), other.expand(shape)
+    if dim is None:
+        dim = next((d for d, n in enumerate(shape) if n == 3), None)
+        if dim is None:
+            raise _C.ArgumentError(f"cross: no dimension of size 3 in input, got {list(shape)}")
+    if shape[dim] != 3:
+        raise _C.ArgumentError(
+            f"cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}"
+        )
+
+    def turned(x: Tensor, by: int) -> Tensor:
+        return _ops("roll")(x, [-by], [dim])
+
+    return turned(a, 1) * turned(b, 2) - turned(a, 2) * turned(b, 1)
+
+
+def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: str | None) -> Tensor:
+    if compute_mode not in (
+        None,
+        "use_mm_for_euclid_dist_if_necessary",
+        "use_mm_for_euclid_dist",
+        "donot_use_mm_for_euclid_dist",
+    ):
+        raise _C.ArgumentError(f"cdist: {compute_mode} is not a valid value for compute_mode")
+    for name, x in (("X1", x1), ("X2", x2)):
+        if x.ndim < 2:
+            raise _C.ArgumentError(
+                f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D"
+            )
+    if x1.shape[-1] != x2.shape[-1]:
+        raise _C.ArgumentError(
+            f"cdist: X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
+        )
+    if p < 0:
+        raise _C.ArgumentError(f"cdist only supports non-negative p values, got {p}")
+    return _ops("norm")(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)

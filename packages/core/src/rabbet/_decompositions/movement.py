@@ -228,3 +228,24 @@ def restrided(input: Tensor, stride: Sequence[int]) -> Tensor:
     places = _places(input.shape, stride, 0, input)
     memory = _ops("index_put")(memory, [places], input.reshape(-1))
     return memory.as_strided(input.shape, stride)
+
+
+def diag_embed(input: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    if input.ndim == 0:
+        raise _C.ArgumentError("diag_embed: expected at least 1 dimension, got a 0-d tensor")
+    n = input.ndim + 1
+    for name, d in (("dim1", dim1), ("dim2", dim2)):
+        if not -n <= d < n:
+            raise _C.OutOfRangeError(
+                f"diag_embed: {name} must be in the range of [{-n}, {n - 1}], got {d}"
+            )
+    first, second = dim1 % n, dim2 % n
+    if first == second:
+        raise _C.ArgumentError(
+            f"diag_embed: diagonal dimensions cannot be identical, got {dim1} and {dim2}"
+        )
+    size = input.shape[-1] + abs(offset)
+    shape = list(input.shape[:-1])
+    for d in sorted((first, second)):
+        shape.insert(d, size)
+    return _ops("diagonal_scatter")(input.new_zeros(shape), input, offset, first, second)

@@ -79,12 +79,26 @@ def _draw_exponential(input: Array, lambd: float, dtype_name: str) -> Any:
 
 
 def _normal_numbers(shape: Any, dtype_name: str) -> Array:
+    if dtype_name in PARTS:
+        pairs = _normal_numbers([*shape, 2], PARTS[dtype_name]) * 0.5**0.5
+        return np.asarray(pairs[..., 0] + 1j * pairs[..., 1])
     return np.asarray(_draw_normal(np.empty(shape), 0.0, 1.0, dtype_name))
+
+
+PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
 @defines("rand")
 def _rand(size: Any, dtype_name: str) -> Any:
+    if dtype_name in PARTS:
+        pairs = _rand([*size, 2], PARTS[dtype_name])
+        return pairs[..., 0] + 1j * pairs[..., 1]
     return _uniform(int(np.prod(size)), dtype_name).reshape(size)
+
+
+@defines("random_complex")
+def _random_complex(like: Array, normal: bool, dtype_name: str) -> Any:
+    return (_normal_numbers if normal else _rand)(like.shape, dtype_name)
 
 
 @defines("rand_like")
