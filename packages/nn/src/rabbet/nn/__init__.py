@@ -1,6 +1,6 @@
 """Neural networks: modules, functional forms, initialisation and utilities."""
 
-from . import attention, common_types, functional, init, modules, parallel, parameter, utils
+from . import attention, common_types, functional, grad, init, modules, parallel, parameter, utils
 from .modules import (
     CELU,
     ELU,
@@ -34,6 +34,7 @@ from .modules import (
     ConstantPad1d,
     ConstantPad2d,
     ConstantPad3d,
+    Container,
     Conv1d,
     Conv2d,
     Conv3d,
@@ -43,6 +44,7 @@ from .modules import (
     CosineEmbeddingLoss,
     CosineSimilarity,
     CrossEntropyLoss,
+    CrossMapLRN2d,
     CTCLoss,
     Dropout,
     Dropout1d,
@@ -164,6 +166,7 @@ from .modules import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from .modules.utils import factory_kwargs
 from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
@@ -191,6 +194,7 @@ __all__ = [
     "LazyLinear",
     "SyncBatchNorm",
     "attention",
+    "factory_kwargs",
     "common_types",
     "DataParallel",
     "parallel",
@@ -214,6 +218,9 @@ __all__ = [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
+    "CrossMapLRN2d",
+    "Container",
+    "grad",
     "LocalResponseNorm",
     "MarginRankingLoss",
     "MaxUnpool1d",

@@ -90,6 +90,38 @@ def conv1d(
     return _convolve(1, input, weight, bias, stride, padding, dilation, groups)
 
 
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """Convolve a line with filters; time comes first.
+
+    Args:
+        input: (T, N, C).
+        weight: (k, C, O).
+        bias: (O,).
+        pad: zeros at each end.
+    """
+    if input.ndim != 3:
+        raise RuntimeError(
+            f"conv_tbc: Input must have 3 dims: time, batch, in_channel; got {tuple(input.shape)}"
+        )
+    if weight.ndim != 3:
+        raise RuntimeError(
+            "conv_tbc: Weight tensor must have 3 dims: kernel_width, in_channels, out_channels; "
+            f"got {tuple(weight.shape)}"
+        )
+    if bias.ndim != 1 or bias.shape[0] != weight.shape[2]:
+        raise RuntimeError(
+            "conv_tbc: Bias size must equal dim 2 in the weight tensor (output channels); "
+            f"got {tuple(bias.shape)} and {tuple(weight.shape)}"
+        )
+    if input.shape[2] != weight.shape[1]:
+        raise RuntimeError(
+            "conv_tbc: Input dim 2 (input channels) is not == dim 1 in the weight tensor; "
+            f"got {tuple(input.shape)} and {tuple(weight.shape)}"
+        )
+    result = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return result.permute(2, 0, 1).contiguous()
+
+
 def conv2d(
     input: Tensor,
     weight: Tensor,

@@ -46,6 +46,7 @@ from .batchnorm import (
 )
 from .channelshuffle import ChannelShuffle
 from .container import (
+    Container,
     ModuleDict,
     ModuleList,
     ParameterDict,
@@ -118,6 +119,7 @@ from .loss import (
 )
 from .module import (
     Module,
+    register_module_backward_hook,
     register_module_buffer_registration_hook,
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -126,7 +128,7 @@ from .module import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from .normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from .normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from .padding import (
     CircularPad1d,
     CircularPad2d,
@@ -226,6 +228,8 @@ __all__ = [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
+    "CrossMapLRN2d",
+    "Container",
     "LocalResponseNorm",
     "MarginRankingLoss",
     "MaxUnpool1d",
@@ -352,6 +356,7 @@ __all__ = [
     "register_module_buffer_registration_hook",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",
+    "register_module_backward_hook",
     "register_module_full_backward_hook",
     "register_module_full_backward_pre_hook",
     "register_module_module_registration_hook",

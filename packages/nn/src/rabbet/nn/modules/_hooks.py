@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
+
+from rabbet import Tensor
 
 _ids = itertools.count()
 
@@ -18,6 +21,9 @@ global_forward_hooks_with_kwargs: dict[int, bool] = OrderedDict()
 global_forward_hooks_always_called: dict[int, bool] = OrderedDict()
 global_backward_pre_hooks: dict[int, Callable[..., Any]] = OrderedDict()
 global_backward_hooks: dict[int, Callable[..., Any]] = OrderedDict()
+
+# Whether the global backward hooks are full ones; a list, as the value changes. None: nobody has said.
+global_is_full_backward_hook: list[bool | None] = [None]
 
 # Hooks that run when a module gets a part.
 global_parameter_registration_hooks: dict[int, Callable[..., Any]] = OrderedDict()
@@ -101,8 +107,21 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
     return add_hook(global_backward_pre_hooks, hook, "register_module_full_backward_pre_hook")
 
 
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Run `hook(module, grad_input, grad_output)` at the last operation of every module's forward.
+
+    Deprecated in favour of `register_module_full_backward_hook`: `grad_input` holds the gradients of that
+    operation's inputs, not of the module's.
+    """
+    _agree(global_is_full_backward_hook[0], False, "as a global Module hook")
+    global_is_full_backward_hook[0] = False
+    return add_hook(global_backward_hooks, hook, "register_module_backward_hook")
+
+
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Run `hook(module, grad_input, grad_output)` after the backward of every module."""
+    _agree(global_is_full_backward_hook[0], True, "as a global Module hook")
+    global_is_full_backward_hook[0] = True
     return add_hook(global_backward_hooks, hook, "register_module_full_backward_hook")
 
 
@@ -132,6 +151,14 @@ def registered(hooks: dict[int, Callable[..., Any]], module: Any, name: str, par
     return part
 
 
+def _agree(is_full: bool | None, wanted: bool, where: str) -> None:
+    if is_full is not None and is_full is not wanted:
+        raise RuntimeError(
+            f"Cannot use both regular backward hooks and full backward hooks {where}. "
+            "Please use only one of them."
+        )
+
+
 def _flags(*wanted: tuple[bool, dict[int, bool]]) -> tuple[dict[int, bool], ...]:
     return tuple(flag for want, flag in wanted if want)
 
@@ -146,6 +173,7 @@ class HookedModule:
     _forward_hooks_always_called: OrderedDict[int, bool]
     _backward_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _backward_hooks: OrderedDict[int, Callable[..., Any]]
+    _is_full_backward_hook: bool | None = None  # of the hooks in _backward_hooks
     _hooked: bool  # whether a call has to look for hooks; may stay True when the last one has gone
     forward: Callable[..., Any]
 
@@ -210,8 +238,21 @@ class HookedModule:
         A result that is not None replaces `grad_input`. Both are tuples over the positional arguments and
         the outputs; places without a gradient hold None.
         """
+        _agree(self._is_full_backward_hook, True, "on a single Module")
+        self._is_full_backward_hook = True
         self._hooked = True
         return add_hook(self._backward_hooks, hook, "register_full_backward_hook", prepend=prepend)
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Run `hook(module, grad_input, grad_output)` at the last operation of `forward`.
+
+        Deprecated in favour of `register_full_backward_hook`: `grad_input` holds the gradients of that
+        operation's inputs, not of the module's.
+        """
+        _agree(self._is_full_backward_hook, False, "on a single Module")
+        self._is_full_backward_hook = False
+        self._hooked = True
+        return add_hook(self._backward_hooks, hook, "register_backward_hook")
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self._has_hooks():
@@ -235,7 +276,7 @@ class HookedModule:
 
             around = None
             pre_hooks = [*global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
-            hooks = [*global_backward_hooks.values(), *self._backward_hooks.values()]
+            hooks, at_node = self._split_backward_hooks()
             if hooks or pre_hooks:
                 from ._backward import AroundBackward
 
@@ -248,11 +289,24 @@ class HookedModule:
                 called.add(key)
                 result = _call_after(hook, with_kwargs, self, args, kwargs, output)
                 output = output if result is None else result
+            if at_node:
+                _hook_last_node(self, at_node, args, output)
             return output if around is None else around.watch_outputs(output)
         except Exception:
             if self._forward_hooks_always_called or global_forward_hooks_always_called:
                 self._call_left_over(args, kwargs, output, called)
             raise
+
+    def _split_backward_hooks(self) -> tuple[list[Callable[..., Any]], list[Callable[..., Any]]]:
+        """The full backward hooks, and those of the last operation."""
+        full: list[Callable[..., Any]] = []
+        at_node: list[Callable[..., Any]] = []
+        for hooks, is_full in (
+            (global_backward_hooks, global_is_full_backward_hook[0]),
+            (self._backward_hooks, self._is_full_backward_hook),
+        ):
+            (at_node if is_full is False else full).extend(hooks.values())
+        return full, at_node
 
     def _after_forward(self) -> list[tuple[int, Callable[..., Any], bool, bool]]:
         """The forward hooks in order: id, hook, whether it takes keywords, whether it is always called."""
@@ -288,6 +342,50 @@ class HookedModule:
                         f"as another error was raised in forward: {error}",
                         stacklevel=2,
                     )
+
+
+def _hook_last_node(
+    module: Any, hooks: list[Callable[..., Any]], args: tuple[Any, ...], output: Any
+) -> None:
+    """Register `hooks` at the operation that made the first tensor of `output`."""
+    first = output
+    while not isinstance(first, Tensor):
+        if isinstance(first, dict):
+            first = next(v for v in first.values() if isinstance(v, Tensor))
+        else:
+            first = first[0]
+    node = first.grad_fn
+    if node is None:
+        return
+    for hook in hooks:
+        node.register_hook(functools.partial(hook, module))
+    _warn_of_other_nodes(node, args, output)
+
+
+def _warn_of_other_nodes(node: Any, args: tuple[Any, ...], output: Any) -> None:
+    """Warn where the hooks of `node` do not see all of a module's gradients."""
+    outputs = output if isinstance(output, tuple) else (output,)
+    if not all(isinstance(o, Tensor) for o in outputs):
+        what = "does not return a single Tensor or a tuple of Tensors"
+        end = "This hook will be missing some of the grad_output."
+    elif not all(isinstance(a, Tensor) for a in args):
+        what = "does not take as input a single Tensor or a tuple of Tensors"
+        end = "This hook will be missing some of the grad_input."
+    elif len({o.grad_fn for o in outputs if o.grad_fn is not None}) > 1:
+        what = "has outputs of different autograd Nodes"
+        end = "This hook will be missing some grad_output."
+    else:
+        made = {a.grad_fn for a in args if a.grad_fn is not None}
+        if {before for before, _ in node.next_functions} == made:
+            return
+        what = "contains multiple autograd Nodes"
+        end = "This hook will be missing some grad_input."
+    warnings.warn(
+        f"Using a non-full backward hook when the forward {what} is deprecated and will be removed in "
+        f"future versions. {end} Please use register_full_backward_hook to get the documented behavior.",
+        FutureWarning,
+        stacklevel=4,
+    )
 
 
 def _call_after(

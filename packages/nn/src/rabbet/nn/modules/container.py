@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -20,6 +21,21 @@ def _place(length: int, index: Any, what: str) -> int:
     if not -length <= place < length:
         raise IndexError(f"{what}: index {place} is out of range for length {length}")
     return place % length
+
+
+class Container(Module):
+    """Modules by keyword; deprecated in favour of `Module`."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        warnings.warn(
+            "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. "
+            "Subclass that instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 class Sequential(Module):

@@ -15,6 +15,7 @@ from ..parameter import Buffer, Parameter, is_lazy
 from . import _hooks
 from ._hooks import (
     HookedModule,
+    register_module_backward_hook,
     register_module_buffer_registration_hook,
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -34,6 +35,7 @@ __all__ = [
     "register_module_buffer_registration_hook",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",
+    "register_module_backward_hook",
     "register_module_full_backward_hook",
     "register_module_full_backward_pre_hook",
     "register_module_module_registration_hook",
@@ -49,6 +51,7 @@ _global_forward_hooks_with_kwargs = _hooks.global_forward_hooks_with_kwargs
 _global_forward_hooks_always_called = _hooks.global_forward_hooks_always_called
 _global_backward_pre_hooks = _hooks.global_backward_pre_hooks
 _global_backward_hooks = _hooks.global_backward_hooks
+_global_is_full_backward_hook = _hooks.global_is_full_backward_hook
 _global_parameter_registration_hooks = _hooks.global_parameter_registration_hooks
 _global_buffer_registration_hooks = _hooks.global_buffer_registration_hooks
 _global_module_registration_hooks = _hooks.global_module_registration_hooks

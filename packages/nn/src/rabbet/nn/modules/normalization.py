@@ -169,6 +169,30 @@ class GroupNorm(Module):
         )
 
 
+class CrossMapLRN2d(Module):
+    """`LocalResponseNorm` of (N, C, H, W) whose channels around are as many before as behind.
+
+    The sum of squares is divided by `size` also where an even `size` makes the window one channel narrower.
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.ndim}D instead.")
+        width = 2 * ((self.size - 1) // 2) + 1
+        alpha = self.alpha * width / self.size
+        return F.local_response_norm(input, width, alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
 class LocalResponseNorm(Module):
     """Divide by a power of the mean square of `size` channels around (Krizhevsky et al. 2012)."""
 

@@ -38,6 +38,27 @@ def _list_with_default(out_size: list[int | None], defaults: list[int]) -> list[
     return [d if v is None else v for v, d in zip(out_size, ends, strict=True)]
 
 
+def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """The keywords `device`, `dtype` and `memory_format` among `kwargs`, also those in its `factory_kwargs`.
+
+    Raises:
+        TypeError: for any other keyword, or one given twice.
+    """
+    if kwargs is None:
+        return {}
+    names = ("device", "dtype", "memory_format")
+    unexpected = kwargs.keys() - {*names, "factory_kwargs"}
+    if unexpected:
+        raise TypeError(f"unexpected kwargs {unexpected}")
+    result = dict(kwargs.get("factory_kwargs", {}))
+    for name in names:
+        if name in kwargs:
+            if name in result:
+                raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
+            result[name] = kwargs[name]
+    return result
+
+
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
     """Take `prefix` off the keys of a state dict, in place, metadata included."""
     for key in [key for key in state_dict if key.startswith(prefix)]:

@@ -1,6 +1,6 @@
 """Gradient clipping, parameters as one vector, sequences of different lengths (`rnn`), computed parameters (`parametrize`), pruning (`prune`), fusion."""
 
-from . import parametrizations, parametrize, prune, rnn
+from . import parametrizations, parametrize, prune, rnn, stateless
 from .clip_grad import (
     clip_grad_norm,
     clip_grad_norm_,
@@ -16,10 +16,20 @@ from .fusion import (
     fuse_linear_bn_weights,
 )
 from .init import skip_init
+from .memory_format import (
+    convert_conv2d_weight_memory_format,
+    convert_conv3d_weight_memory_format,
+)
+from .spectral_norm import remove_spectral_norm, spectral_norm
 from .weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
     "clip_grad_norm",
+    "convert_conv2d_weight_memory_format",
+    "convert_conv3d_weight_memory_format",
+    "remove_spectral_norm",
+    "spectral_norm",
+    "stateless",
     "remove_weight_norm",
     "weight_norm",
     "fuse_conv_bn_eval",

@@ -50,6 +50,27 @@ def weight_norm(module: Module, name: str = "weight", dim: int = 0) -> Module:
     return parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
 
+def as_matrix(weight: Tensor, dim: int) -> Tensor:
+    """The slices along `dim` as rows."""
+    order = [dim, *(d for d in range(weight.ndim) if d != dim)]
+    return weight.permute(order).reshape([weight.shape[dim], -1])
+
+
+def power_iteration(matrix: Tensor, left: Tensor, right: Tensor, count: int, eps: float) -> None:
+    """Bring `left` and `right`, in place, `count` steps nearer to the first singular vectors; `left` first."""
+    with rabbet.no_grad():
+        for _ in range(count):
+            left.copy_(normalize(matrix @ right, dim=0, eps=eps))
+            right.copy_(normalize(matrix.t() @ left, dim=0, eps=eps))
+
+
+def spectral_dim(module: Module, dim: int | None) -> int:
+    """`dim`, or for None the dimension of the outputs in the weight of `module`."""
+    if dim is not None:
+        return dim
+    return 1 if isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 0
+
+
 class _SpectralNorm(Module):
     """The weight divided by its largest singular value, by power iteration (Miyato et al. 2018)."""
 
@@ -72,29 +93,19 @@ class _SpectralNorm(Module):
         if weight.ndim > 1:
             self.n_power_iterations = n_power_iterations
             with rabbet.no_grad():
-                matrix = self._matrix(weight)
+                matrix = as_matrix(weight, self.dim)
                 height, width = matrix.shape
                 for vector, size in (("_u", height), ("_v", width)):
                     start = rabbet.empty([size], dtype=weight.dtype, device=weight.device)
                     self.register_buffer(vector, normalize(start.normal_(), dim=0, eps=eps))
-                self._iterate(matrix, 15)
-
-    def _matrix(self, weight: Tensor) -> Tensor:
-        order = [self.dim, *(d for d in range(weight.ndim) if d != self.dim)]
-        return weight.permute(order).reshape([weight.shape[self.dim], -1])
-
-    def _iterate(self, matrix: Tensor, count: int) -> None:
-        with rabbet.no_grad():
-            for _ in range(count):
-                self._u.copy_(normalize(matrix @ self._v, dim=0, eps=self.eps))
-                self._v.copy_(normalize(matrix.t() @ self._u, dim=0, eps=self.eps))
+                power_iteration(matrix, self._u, self._v, 15, eps)
 
     def forward(self, weight: Tensor) -> Tensor:
         if weight.ndim == 1:
             return normalize(weight, dim=0, eps=self.eps)
-        matrix = self._matrix(weight)
+        matrix = as_matrix(weight, self.dim)
         if self.training:
-            self._iterate(matrix.detach(), self.n_power_iterations)
+            power_iteration(matrix.detach(), self._u, self._v, self.n_power_iterations, self.eps)
         # Clones: the vectors change in place before the backward pass of an earlier call.
         u, v = self._u.clone(), self._v.clone()
         return weight / (u @ (matrix @ v))
@@ -121,12 +132,8 @@ def spectral_norm(
         dim: the dimension of the outputs; None: 1 of transposed convolutions, else 0.
     """
     weight = _expect_tensor(module, name)
-    if dim is None:
-        transposed = (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
-        dim = 1 if isinstance(module, transposed) else 0
-    return parametrize.register_parametrization(
-        module, name, _SpectralNorm(weight, n_power_iterations, dim, eps)
-    )
+    norm = _SpectralNorm(weight, n_power_iterations, spectral_dim(module, dim), eps)
+    return parametrize.register_parametrization(module, name, norm)
 
 
 def _expect_tensor(module: Module, name: str) -> Tensor:
