@@ -164,3 +164,13 @@ ERRORS = [
 def test_bad_arguments(make, message: str) -> None:
     with pytest.raises((RuntimeError, ValueError, TypeError), match=message):
         make()
+
+
+def test_unpool_keeps_the_memory_format():
+    x = rabbet.randn(2, 3, 6, 4).contiguous(memory_format=rabbet.channels_last)
+    y, places = F.max_pool2d(x, 2, return_indices=True)
+    assert y.stride() == (18, 1, 6, 3)
+    back = F.max_unpool2d(y, places, 2)
+    assert back.stride() == (72, 1, 12, 3)
+    plain = F.max_unpool2d(y.contiguous(), places.contiguous(), 2)
+    assert plain.stride() == (72, 24, 4, 1) and rabbet.equal(back, plain)

@@ -78,3 +78,19 @@ def test_it_is_refused(name):
     call, error, text = REFUSED[name]
     with pytest.raises(error, match=text):
         call()
+
+
+def test_multilabel_margin_loss_of_one_class():
+    score = rabbet.tensor(0.3, requires_grad=True)
+    for shape in ((), (1,)):
+        for label in (0, -1):
+            for reduction in ("none", "mean", "sum"):
+                target = rabbet.tensor(label).reshape(shape)
+                loss = F.multilabel_margin_loss(score, target, reduction=reduction)
+                assert loss.shape == () and loss.item() == 0
+    loss.backward()
+    assert score.grad.item() == 0
+    with pytest.raises(RuntimeError, match="inconsistent target size"):
+        F.multilabel_margin_loss(score, rabbet.tensor([0, -1]))
+    with pytest.raises(RuntimeError, match="expected labels from -1 to 0"):
+        F.multilabel_margin_loss(score, rabbet.tensor(1))

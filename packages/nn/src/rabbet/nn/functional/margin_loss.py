@@ -166,18 +166,21 @@ def multilabel_margin_loss(
     A row of `target` lists its labels up to the first -1.
     """
     reduction = reduction_name(reduction, size_average, reduce)
-    if input.ndim not in (1, 2) or tuple(input.shape) != tuple(target.shape):
+    # One class and its label may be scalars.
+    flat = input.ndim < 2 and target.ndim < 2
+    same = input.numel() == target.numel() if flat else input.shape == target.shape
+    if input.ndim > 2 or not same:
         raise RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
         )
-    if target.numel() and not -1 <= int(target.min()) <= int(target.max()) < input.shape[-1]:
+    scores = input.reshape([1, -1]) if flat else input
+    labels = (target.reshape([1, -1]) if flat else target).to(rabbet.int64)
+    batch, count = scores.shape
+    if target.numel() and not -1 <= int(target.min()) <= int(target.max()) < count:
         raise RuntimeError(
-            f"multilabel_margin_loss: expected labels from -1 to {input.shape[-1] - 1}, "
+            f"multilabel_margin_loss: expected labels from -1 to {count - 1}, "
             f"got {int(target.min())} to {int(target.max())}"
         )
-    scores = input if input.ndim == 2 else input.unsqueeze(0)
-    labels = (target if input.ndim == 2 else target.unsqueeze(0)).to(rabbet.int64)
-    batch, count = scores.shape
     listed = rabbet.cumsum((labels < 0).to(rabbet.int64), 1) == 0
     places = rabbet.where(listed, labels, rabbet.zeros_like(labels))
     is_label = rabbet.zeros([batch, count], dtype=rabbet.int64, device=input.device)
@@ -186,7 +189,7 @@ def multilabel_margin_loss(
     gaps = _positive(1 - own.unsqueeze(2) + scores.unsqueeze(1))
     counted = listed.unsqueeze(2) & ~is_label.unsqueeze(1)
     loss = rabbet.where(counted, gaps, rabbet.zeros_like(gaps)).sum([1, 2]) / count
-    return _reduced(loss if input.ndim == 2 else loss.squeeze(0), reduction)
+    return _reduced(loss.squeeze(0) if flat else loss, reduction)
 
 
 def triplet_margin_loss(

@@ -422,7 +422,11 @@ def _unpool(
     lead = list(input.shape[:-rank])
     flat = rabbet.zeros([*lead, count], dtype=input.dtype, device=input.device)
     flat = flat.scatter(-1, indices.reshape([*lead, -1]), input.reshape([*lead, -1]))
-    return flat.reshape([*lead, *sizes])
+    result = flat.reshape([*lead, *sizes])
+    channels_last = input.ndim == 4 and rank == 2 and not input.is_contiguous()
+    if channels_last and input.is_contiguous(memory_format=rabbet.channels_last):
+        return result.contiguous(memory_format=rabbet.channels_last)
+    return result
 
 
 def max_unpool1d(
