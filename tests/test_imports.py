@@ -45,7 +45,10 @@ IN_FUNCTIONS = {
     ("rabbet.func._module_state", "rabbet.nn.modules.batchnorm"): OPTIONAL,
     ("rabbet.library", "rabbet._explain"): RARE,
     ("rabbet.library", "rabbet._opcheck"): RARE,
+    ("rabbet.nn.attention.flex_attention", "rabbet.func"): OPTIONAL,
+    ("rabbet.nn.functional.linear_loss", "rabbet.utils.checkpoint"): RARE,
     ("rabbet.nn.modules._hooks", "rabbet.nn.modules._backward"): RARE,
+    ("rabbet.nn.utils.stateless", "rabbet.func"): OPTIONAL,
     ("rabbet.serialization", "rabbet._as_torch.names"): RARE,
     ("rabbet.serialization", "rabbet._files.torch_file"): RARE,
     ("rabbet_testing.conformance.plugin", "rabbet_testing.judges.layers"): CASES,
@@ -197,6 +200,7 @@ def test_imports_for_types_only_are_no_circle(tmp_path):
 # Wheels that a wheel uses only where they are installed.
 OPTIONAL_WHEELS = {
     "rabbet-core": {"numpy", "tensorboard", "rabbet-autograd", "rabbet-nn", "rabbet-vmap"},
+    "rabbet-nn": {"rabbet-vmap"},
     "rabbet-testing": {"torch", "rabbet-autograd", "rabbet-autocast", "rabbet-nn", "rabbet-optim", "rabbet-vmap"},
 }  # fmt: skip
 

@@ -154,6 +154,14 @@ def _dense(counts: Tensor, columns: Tensor) -> Tensor:
     return full.scatter(-1, targets, rabbet.ones_like(targets, dtype=rabbet.int32))[..., :width]
 
 
+RowTables = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
+
+
+def _row_tables(part: Tensor, full: Tensor | None) -> RowTables:
+    """Counts and columns of the blocks kept in part and of those kept in full."""
+    return (*_ordered(part), *((None, None) if full is None else _ordered(full)))
+
+
 def _block_size(value: int | tuple[int, int], op: str) -> tuple[int, int]:
     sizes = (value, value) if isinstance(value, int) else tuple(value)
     if len(sizes) != 2 or not all(isinstance(size, int) and size > 0 for size in sizes):
@@ -264,14 +272,23 @@ class BlockMask:
             raise AssertionError(
                 "full_kv_num_blocks and full_kv_indices must be both provided or omitted"
             )
-        by_column: list[Tensor | None] = [None] * 4
-        if compute_q_blocks:
-            by_column[:2] = _ordered(_dense(kv_num_blocks, kv_indices).transpose(-2, -1))
-            if full_kv_num_blocks is not None and full_kv_indices is not None:
-                full = _dense(full_kv_num_blocks, full_kv_indices)
-                by_column[2:] = _ordered(full.transpose(-2, -1))
         by_row = (kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices)
-        return cls(lengths, *by_row, *by_column, size, mask_mod or noop_mask)
+        none = (None, None, None, None)
+        result = cls(lengths, *by_row, *none, BLOCK_SIZE=size, mask_mod=mask_mod or noop_mask)
+        if compute_q_blocks:
+            part, full = result._dense_tables()
+            turned = None if full is None else full.transpose(-2, -1)
+            by_column = _row_tables(part.transpose(-2, -1), turned)
+            for name, table in zip(_TABLES[4:], by_column, strict=True):
+                setattr(result, name, table)
+        return result
+
+    def _dense_tables(self) -> tuple[Tensor, Tensor | None]:
+        """1 for each block kept in part, and for each kept in full."""
+        full = None
+        if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
+            full = _dense(self.full_kv_num_blocks, self.full_kv_indices)
+        return _dense(self.kv_num_blocks, self.kv_indices), full
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -298,21 +315,18 @@ class BlockMask:
 
     def to_dense(self) -> Tensor:
         """(B, H, rows, columns): 1 for each block that is kept, in part or in full."""
-        dense = _dense(self.kv_num_blocks, self.kv_indices)
-        if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
-            dense = dense | _dense(self.full_kv_num_blocks, self.full_kv_indices)
-        return dense
+        part, full = self._dense_tables()
+        return part if full is None else part | full
 
     def to(self, device: Any) -> BlockMask:
         """The mask with its tables on `device`."""
-        return self._with_tables(lambda table: table.to(device))
-
-    def _with_tables(self, change: Callable[[Tensor], Tensor]) -> BlockMask:
-        tables = [getattr(self, name) for name in _TABLES]
-        changed = [None if table is None else change(table) for table in tables]
-        orders: dict[str, Any] = {name: getattr(self, name) for name in _ORDERS}
-        orders = {k: change(v) if isinstance(v, Tensor) else v for k, v in orders.items()}
-        return BlockMask(self.seq_lengths, *changed, self.BLOCK_SIZE, self.mask_mod, **orders)
+        tables: dict[str, Any] = {name: getattr(self, name) for name in (*_TABLES, *_ORDERS)}
+        moved: dict[str, Any] = {
+            k: v.to(device) if isinstance(v, Tensor) else v for k, v in tables.items()
+        }
+        return BlockMask(
+            self.seq_lengths, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod, **moved
+        )
 
     def __getitem__(self, index: Any) -> BlockMask:
         """The tables of some batches, heads and rows; an int keeps its dimension.
@@ -331,10 +345,12 @@ class BlockMask:
                     raise IndexError(f"BlockMask: index {item} is out of range for size {size}")
                 item = slice(item % size, item % size + 1)
             places.append(item)
-        tables = (getattr(self, name) for name in _TABLES[:4])
-        rows = [None if table is None else table[tuple(places)] for table in tables]
+        tables: dict[str, Any] = {name: getattr(self, name) for name in _TABLES[:4]}
+        rows: dict[str, Any] = {
+            k: None if v is None else v[tuple(places)] for k, v in tables.items()
+        }
         return BlockMask.from_kv_blocks(
-            *rows,
+            **rows,
             BLOCK_SIZE=self.BLOCK_SIZE,
             mask_mod=_sliced_mask_mod_error,
             seq_lengths=self.seq_lengths,
@@ -345,13 +361,10 @@ class BlockMask:
         """The mask of the first `new_q_len` queries and `new_kv_len` keys."""
         rows = -(-new_q_len // self.BLOCK_SIZE[0])
         columns = -(-new_kv_len // self.BLOCK_SIZE[1])
-        tables: list[Tensor | None] = [None] * 4
-        tables[:2] = _ordered(_dense(self.kv_num_blocks, self.kv_indices)[..., :rows, :columns])
-        if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
-            full = _dense(self.full_kv_num_blocks, self.full_kv_indices)
-            tables[2:] = _ordered(full[..., :rows, :columns])
+        part, full = self._dense_tables()
+        cut = None if full is None else full[..., :rows, :columns]
         return BlockMask.from_kv_blocks(
-            *tables,
+            *_row_tables(part[..., :rows, :columns], cut),
             BLOCK_SIZE=self.BLOCK_SIZE,
             mask_mod=self.mask_mod,
             seq_lengths=(new_q_len, new_kv_len),
@@ -446,12 +459,10 @@ def create_block_mask(
     blocks = mask.reshape([*mask.shape[:2], rows, size[0], columns, size[1]])
     counts = blocks.sum([3, 5])
     full = counts == math.prod(size)
-    tables: list[Tensor | None] = [None] * 4
     if separate_full_blocks:
-        tables[:2] = _ordered((counts > 0) & ~full)
-        tables[2:] = _ordered(full)
+        tables = _row_tables((counts > 0) & ~full, full)
     else:
-        tables[:2] = _ordered(counts > 0)
+        tables = _row_tables(counts > 0, None)
     return BlockMask.from_kv_blocks(
         *tables, BLOCK_SIZE=size, mask_mod=mask_mod, seq_lengths=(Q_LEN, KV_LEN)
     )
