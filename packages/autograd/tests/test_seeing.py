@@ -181,6 +181,44 @@ def test_the_report_has_what_is_kept_largest_first():
     assert freed.entries == [] and freed.nbytes == 0
 
 
+class Keeper(Function):
+    @staticmethod
+    def forward(ctx, x):
+        made, out = x * 2, x * 3
+        ctx.save_for_backward(x, made, None, out)
+        ctx.pair = (x + 1, "text")
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[1]
+
+
+def test_the_report_counts_what_functions_keep():
+    x = rabbet.randn(1000, requires_grad=True)
+    out = Keeper.apply(x)
+    report = memory_report(out)
+    found = sorted((e.node, e.argument, e.nbytes, e.is_leaf) for e in report.entries)
+    assert found == [
+        ("KeeperBackward", "pair", 4000, False),
+        ("KeeperBackward", "saved_tensors", 4000, False),
+        ("KeeperBackward", "saved_tensors", 4000, False),
+        ("KeeperBackward", "saved_tensors", 4000, True),
+    ]
+    assert report.nbytes == 12_000 and report.packed == 0
+    out.sum().backward()
+    assert [e.argument for e in memory_report(out).entries] == ["pair"]
+
+
+def test_the_report_counts_what_hooks_pack_of_functions():
+    x = rabbet.randn(1000, requires_grad=True)
+    with saved_tensors_hooks(lambda t: t.tolist(), rabbet.tensor):
+        out = Keeper.apply(x)
+    report = memory_report(out)
+    assert report.packed == 3
+    assert [e.argument for e in report.entries] == ["pair"]
+
+
 def test_reports_without_lines_and_of_packed_values():
     x = leaf(1.0, 2.0)
     report = memory_report([x.exp(), x.sin()])

@@ -4,23 +4,25 @@ ThreadSanitizer objects to (`make test-sanitize`)."""
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from time import monotonic
 
+import pytest
 import rabbet
 from rabbet import autograd
 
 THREADS, ROUNDS = 4, 50
 
 
-def together(work: Callable[[int], object]) -> list[object]:
-    """work(k) in THREADS threads that start at one time; what they return, or the first error."""
-    start = Barrier(THREADS)
+def together(work: Callable[[int], object], threads: int = THREADS) -> list[object]:
+    """work(k) in threads that start at one time; what they return, or the first error."""
+    start = Barrier(threads)
 
     def run(k: int) -> object:
         start.wait()
         return work(k)
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        return [future.result() for future in [pool.submit(run, k) for k in range(THREADS)]]
+    with ThreadPoolExecutor(threads) as pool:
+        return [future.result() for future in [pool.submit(run, k) for k in range(threads)]]
 
 
 def test_graphs_of_their_own_into_one_leaf() -> None:
@@ -108,3 +110,38 @@ def test_higher_derivatives() -> None:
         return float(h[0])
 
     assert together(work) == [12.0] * THREADS
+
+
+@pytest.mark.parametrize("seconds", [0.5, pytest.param(60.0, marks=pytest.mark.slow)])
+def test_eight_threads_on_one_model_get_the_sequential_gradients(seconds: float) -> None:
+    """grad() of each thread bit for bit; .grad of whole numbers, whose sums have no order."""
+    threads = 8
+    weights = [rabbet.randn(16, 32), rabbet.randn(32, 1)]
+    for w in weights:
+        w.requires_grad_()
+    shift = rabbet.zeros(32, requires_grad=True)
+    inputs = [rabbet.randn(8, 16) for _ in range(threads)]
+
+    def gradients(k: int) -> tuple[rabbet.Tensor, ...]:
+        loss = ((inputs[k] @ weights[0] + shift).tanh() @ weights[1]).square().sum()
+        return autograd.grad(loss, [*weights, shift])
+
+    def add(k: int) -> None:
+        (shift * (k + 1)).sum().backward()
+
+    expected = [gradients(k) for k in range(threads)]
+
+    def work(k: int) -> int:
+        end, rounds = monotonic() + seconds, 0
+        while monotonic() < end:
+            for found, want in zip(gradients(k), expected[k], strict=True):
+                assert rabbet.equal(found, want)
+            if rounds < 1000:  # sums stay below 2 ** 24: exact
+                add(k)
+            rounds += 1
+        return rounds
+
+    rounds = together(work, threads)
+    total = sum((k + 1) * min(r, 1000) for k, r in enumerate(rounds))
+    assert rabbet.equal(shift.grad, rabbet.full([32], float(total)))
+    assert all(w.grad is None for w in weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -130,6 +130,18 @@ class FunctionCtx:
         self._saved = None
         self._kept = {}
 
+    def _kept_tensors(self) -> Iterator[tuple[str, Tensor | None]]:
+        """What is kept, by name; None for a tensor that a saved-tensors hook packed."""
+        for t in self._saved or ():
+            if t is not None:
+                yield "saved_tensors", None if self._unpack is not None else t
+        own = {name: v for name, v in self.__dict__.items() if name not in _INTERNAL}
+        for name, value in (*own.items(), *self._kept.items()):
+            for entry in _contents(value):
+                tensor = entry.value if isinstance(entry, _Output) else entry
+                if isinstance(tensor, Tensor):
+                    yield name, tensor
+
     def _for_jvp(self) -> Self:
         """A ctx whose `saved_tensors` are those for forward mode."""
         other = copy.copy(self)
@@ -215,3 +227,6 @@ def _check_marked(what: str, tensors: tuple[Any, ...]) -> None:
             raise RuntimeError(
                 f"{what} can only accept variables, but argument {i} is of type {type(t).__name__}"
             )
+
+
+_INTERNAL = frozenset(FunctionCtx.__annotations__)  # fields that are not the user's

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rabbet import Tensor
 
@@ -83,7 +83,13 @@ class MemoryReport:
     __repr__ = __str__
 
 
-def _kept(node: Node) -> Iterator[tuple[str, Any]]:
+def _kept(node: Node) -> Iterator[tuple[str, Tensor | None]]:
+    of_function = getattr(node, "_kept_tensors", None)  # of the ctx of a user's Function
+    if of_function is not None:
+        yield from of_function()  # attributes stay when the saved tensors are freed
+        return
+    if node._is_freed():
+        return
     for number, (name, _, is_kept, is_packed) in enumerate(node._saved_names()):
         if is_packed:
             yield name, None
@@ -97,15 +103,13 @@ def _kept(node: Node) -> Iterator[tuple[str, Any]]:
 def memory_report(outputs: Tensor | Sequence[Tensor]) -> MemoryReport:
     """Return what the graph of `outputs` keeps for backward, largest first, with the lines that made it.
 
-    Nothing is unpacked. Lines are known of what was recorded inside of `keep_lines()`. What user-written
-    functions keep is not seen.
+    Nothing is unpacked. Lines are known of what was recorded inside of `keep_lines()`. Of a
+    `Function` what its ctx keeps counts: saved tensors, and attributes that are tensors or hold some.
     """
     entries: dict[int, Entry] = {}
     packed = nodes = 0
     for node in _nodes(_checked("memory_report", outputs)):
         nodes += 1
-        if node._is_freed():
-            continue
         for name, tensor in _kept(node):
             if tensor is None:
                 packed += 1
