@@ -212,6 +212,15 @@ def test_bad_registrations():
         y.backward()
 
 
+@pytest.fixture
+def interruptible():
+    """SIGINT raises KeyboardInterrupt; whoever starts a process in the background lets it ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_a_keyboard_interrupt_in_the_middle_leaves_everything_usable():
     x = leaf(1.0)
     y = x * 2
@@ -239,6 +248,7 @@ def test_a_keyboard_interrupt_in_the_middle_leaves_everything_usable():
     assert found == [2]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_in_a_long_backward_arrives_when_it_is_over():
     x = leaf(1.0)
     y = x

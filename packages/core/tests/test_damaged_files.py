@@ -439,6 +439,7 @@ for length in (1 << 62, 99_999_999, 1 << 40):
 """
 
 
+@pytest.mark.skipif("RABBET_SANITIZED" in os.environ, reason="sanitizers reserve address space")
 def test_made_up_sizes_cost_no_memory():
     done = subprocess.run(
         [sys.executable, "-c", FRUGAL], capture_output=True, text=True, timeout=300, env=os.environ
