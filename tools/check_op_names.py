@@ -25,6 +25,8 @@ EXCEPTIONS = {
     "core/src/rabbet/cuda/__init__.py": NAMESPACE,
     "core/src/rabbet/jit.py": NAMESPACE,
     "core/src/rabbet/_files/": WORDS,
+    "core/src/rabbet/_printing.py": WORDS,
+    "autograd/src/rabbet/autograd/_tape_reports.py": WORDS,
     "autograd/src/rabbet/autograd/graph.py": WORDS,
     "testing/src/rabbet_testing/judges/reference.py": WORDS,
     "core/csrc/core/tensor/views.cpp": KERNEL,

@@ -273,11 +273,10 @@ def equal(input: Tensor, other: Tensor) -> builtins.bool:
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: builtins.bool = False) -> Any:
     """Indices of the elements that are not zero: (count, ndim) int64, or with `as_tuple` a tensor for each dimension."""
     _need_tensor(nonzero, input)
-    if not as_tuple:
-        return _ops("nonzero")(input, out=out)
-    if out is not None:
+    if as_tuple and out is not None:
         raise ValueError("nonzero: 'out' cannot be given with as_tuple=True")
-    return _ops("where")(input)
+    rows = _ops("nonzero")(input.reshape([1]) if as_tuple and input.ndim == 0 else input, out=out)
+    return rows.unbind(1) if as_tuple else rows
 
 
 def searchsorted(
@@ -334,13 +333,7 @@ def searchsorted(
         if sorter.dtype is not _C.int64:
             raise RuntimeError(f"searchsorted: sorter must be int64, got {sorter.dtype}")
         sorted_sequence = sorted_sequence.gather(-1, sorter)
-    right = right or side == "right"
-    if sorted_sequence.ndim == 1:
-        found = _ops("searchsorted")(sorted_sequence, input, right=right)
-    else:
-        rows = zip(sorted_sequence.flatten(0, -2), input.flatten(0, -2), strict=True)
-        each = [_ops("searchsorted")(sequence, row, right=right) for sequence, row in rows]
-        found = _ops("stack")(each).reshape(input.shape) if each else _ops("empty_like")(input)
+    found = _ops("search_rows")(sorted_sequence, input, right or side == "right")
     dtype = _C.int32 if out_int32 else _C.int64
     if out is None:
         return found.to(dtype)

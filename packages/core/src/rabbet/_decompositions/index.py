@@ -77,6 +77,14 @@ def _sorted_rows(rows: Tensor) -> Tensor:
     return order
 
 
+def search_rows(sorted_sequence: Tensor, input: Tensor, right: bool) -> Tensor:
+    if sorted_sequence.ndim == 1:
+        return _ops("searchsorted")(sorted_sequence, input, right=right)
+    rows = zip(sorted_sequence.flatten(0, -2), input.flatten(0, -2), strict=True)
+    each = [_ops("searchsorted")(sequence, row, right=right) for sequence, row in rows]
+    return _ops("stack")(each).reshape(input.shape) if each else _ops("empty_like")(input)
+
+
 def repeat_interleave(
     input: Tensor, repeats: int | Tensor, dim: int | None, *, output_size: int | None
 ) -> Tensor:
