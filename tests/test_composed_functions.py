@@ -34,13 +34,6 @@ def test_larger_and_smaller_numbers_beside_nan():
         assert (dx + dy).tolist() == [1, 1, 1, 1] and dx.tolist() == [1, 0, 1, 1]
 
 
-def test_lengths_do_not_overflow():
-    x = rabbet.tensor([3e38, 0.0, inf, nan, 1e-40])
-    y = rabbet.tensor([1e38, 0.0, nan, 1.0, 1e-40])
-    want = np.hypot(x.numpy(), y.numpy())
-    np.testing.assert_allclose(rabbet.hypot(x, y).numpy(), want, 1e-6)
-
-
 def test_signs_are_copied_from_zeros_too():
     x, y = rabbet.tensor([1.0, -2.0, 0.0]), rabbet.tensor([-0.0, 0.0, -3.0])
     assert rabbet.copysign(x, y).tolist() == [-1, 2, 0]
