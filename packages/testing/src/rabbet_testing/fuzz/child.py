@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import random
 import resource
 import sys
@@ -101,7 +102,8 @@ def serve(answer: Callable[[Any, dict[str, Any]], dict[str, Any]], gigabytes: in
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     lib = importlib.import_module(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, gigabytes << 30))
+    if "RABBET_SANITIZED" not in os.environ:  # sanitizers reserve address space
+        resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, gigabytes << 30))
     print(json.dumps({"ready": sys.argv[1]}), flush=True)
     for line in sys.stdin:
         try:
