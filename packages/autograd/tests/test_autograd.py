@@ -322,8 +322,29 @@ def test_views_made_without_grad_refuse_recorded_writes():
     x = leaf(1.0, 2.0) * 1
     with rabbet.no_grad():
         v = x[0]
-    with pytest.raises(RuntimeError, match="made under no_grad"):
-        v.mul_(leaf(2.0)[0])
+    for factor in (2.0, leaf(2.0)[0]):
+        with pytest.raises(RuntimeError, match="mul_: A view was created in no_grad mode"):
+            v.mul_(factor)
+    with rabbet.no_grad():
+        v.mul_(2.0)  # where nothing is recorded
+    x.mul_(3.0)  # the view belongs to what is recorded now
+    v.mul_(2.0)
+    assert v.requires_grad
+
+
+@pytest.mark.parametrize("mode", [rabbet.no_grad, rabbet.inference_mode])
+def test_views_of_leaves_made_without_grad_refuse_writes(mode):
+    x = leaf(1.0, 2.0)
+    with mode():
+        v = x[0]
+    with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+        v.fill_(0.0)
+    assert x.tolist() == [1.0, 2.0]
+    plain = rabbet.ones(2)
+    with mode():
+        w = plain[0]
+    w.mul_(leaf(2.0)[0])  # of a tensor without history it is the same as outside
+    assert plain.requires_grad
 
 
 def test_random_numbers_cut_history():

@@ -1,8 +1,10 @@
 """autograd.graph: what nodes show, modes around calls, writing what was saved."""
 
+import weakref
+
 import pytest
 import rabbet
-from rabbet.autograd import _C, Function, grad, graph
+from rabbet.autograd import _C, Function, backward, grad, graph
 from rabbet.autograd.graph import (
     allow_mutation_on_saved_tensors,
     call_mode,
@@ -115,6 +117,52 @@ def test_edges():
         graph.get_gradient_edge(x.detach())
     with pytest.raises(TypeError, match="expected a Tensor, got int"):
         graph.get_gradient_edge(3)
+
+
+def test_runs_start_and_end_at_edges():
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    z = (y * y).sum()
+    at_x, at_y, at_z = map(graph.get_gradient_edge, (x, y, z))
+    for roots in (z, at_z, [at_z]):
+        found = grad(roots, (at_y, at_x, x), retain_graph=True)
+        assert [g.tolist() for g in found] == [[6.0, 12.0], [18.0, 36.0], [18.0, 36.0]]
+    given = rabbet.tensor([1.0, 10.0], dtype=x.dtype)
+    assert grad(at_y, x, given, retain_graph=True)[0].tolist() == [3.0, 30.0]
+    for call in (
+        lambda: backward(at_z, inputs=at_x, retain_graph=True),
+        lambda: z.backward(retain_graph=True, inputs=[at_x]),
+    ):
+        x.grad = None
+        call()
+        assert x.grad.tolist() == [18.0, 36.0]
+
+
+def test_an_edge_keeps_no_values():
+    x = rabbet.ones(1000, requires_grad=True)
+    y = x + 1
+    edge, values = graph.get_gradient_edge(y), weakref.ref(y)
+    del y
+    assert values() is None
+    (g,) = grad(edge, x, rabbet.ones(1000))
+    assert rabbet.equal(g, rabbet.ones(1000))
+
+
+def test_misuse_of_edges():
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    edge = graph.get_gradient_edge(y)
+    other = graph.get_gradient_edge(leaf(1.0))
+    with pytest.raises(RuntimeError, match="created only for scalar outputs"):
+        grad(edge, x)
+    with pytest.raises(RuntimeError, match="Mismatch in shape"):
+        grad(edge, x, rabbet.ones(3, dtype=x.dtype))
+    with pytest.raises(IndexError, match="MulBackward has no output 5"):
+        grad(graph.GradientEdge(y.grad_fn, 5), x)
+    with pytest.raises(RuntimeError, match="given input is a GradientEdge"):
+        grad(y.sum(), other, materialize_grads=True)
+    with pytest.raises(TypeError, match="a Tensor or a GradientEdge, got float"):
+        grad([1.0], x)
 
 
 def test_a_run_knows_which_nodes_it_reaches():
@@ -329,3 +377,40 @@ def test_backward_outside_and_nesting_are_refused():
     context = allow_mutation_on_saved_tensors()
     with context, pytest.raises(RuntimeError, match="cannot be nested"):
         context.__enter__()
+
+
+def test_data_has_a_version_of_its_own():
+    x = rabbet.ones(3, requires_grad=True)
+    w = rabbet.full((3,), 2.0, requires_grad=True)
+    y = x * 1.0
+    z = y * w
+    y.data[0] = 5.0  # no in-place write to y
+    z.sum().backward()
+    assert w.grad.tolist() == [5.0, 1.0, 1.0] and y._version == 0
+    first, second = y.data, y.data.data
+    first[1:].mul_(3)
+    assert (first._version, second._version, y._version) == (1, 0, 0)
+    assert y.tolist() == [5.0, 3.0, 3.0] and first.data_ptr() == y.data_ptr()
+    assert first._storage_id() == second._storage_id() == y._storage_id()
+    assert first.is_leaf and not first.requires_grad
+    del x, y, z, first
+    assert second.tolist() == [5.0, 3.0, 3.0]  # keeps the memory
+
+
+def test_writes_through_data_count_for_what_it_is_saved_as():
+    w = rabbet.ones(3, requires_grad=True)
+    part = rabbet.ones(3).data
+    loss = (w * part).sum()
+    part.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_data_shares_memory_where_overlaps_are_refused():
+    x = rabbet.arange(6.0)
+    with pytest.raises(RuntimeError, match="share some elements"):
+        x.data[1:].copy_(x[:-1])
+    p = rabbet.nn.Parameter(rabbet.ones(2))
+    p.data = p.data
+    p.data.zero_()
+    assert p.tolist() == [0.0, 0.0] and p._version == 0

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 import rabbet
-from rabbet.autograd import _C, grad
+from rabbet.autograd import _C, Function, grad
 from rabbet.autograd.graph import register_multi_grad_hook
 
 F64 = rabbet.float64
@@ -145,6 +145,52 @@ def test_hooks_under_create_graph_are_recorded():
 
 
 # ---- what goes wrong
+
+
+def test_a_hook_runs_backward_through_the_graph_of_the_run():
+    w = rabbet.tensor([2.0], requires_grad=True)
+    a = w * 3
+    b = a * w
+    y = b * w  # 3 w^3
+    inner = []
+
+    def hook(gradient):
+        if not inner:
+            inner.append(None)  # the run below calls the hook, too
+            inner[0] = grad(y, w, retain_graph=True)[0].item()
+
+    b.register_hook(hook)
+    y.backward(retain_graph=True)
+    assert inner == [36.0] and w.grad.tolist() == [36.0]
+    inner.clear()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.backward()  # frees what the hook's run would read
+    y = w * w
+    other = w * 5
+    y.register_hook(lambda gradient: other.backward())  # accumulates into a leaf of the run
+    w.grad = None
+    y.backward()
+    assert w.grad.tolist() == [9.0]
+
+
+def test_a_backward_function_runs_backward_through_leaves_of_the_run():
+    class Product(Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(x, w)
+            return x * w
+
+        @staticmethod
+        def backward(ctx, gradient):
+            x, w = ctx.saved_tensors
+            with rabbet.enable_grad():
+                x = x.detach().requires_grad_()
+                return grad(x * w, (x, w), gradient)
+
+    x = rabbet.tensor([5.0], requires_grad=True)
+    w = rabbet.tensor([2.0], requires_grad=True)
+    (Product.apply(x * w, w) * w).backward()  # x w^3
+    assert x.grad.tolist() == [8.0] and w.grad.tolist() == [60.0]
 
 
 def test_a_hook_that_raises_keeps_its_traceback_and_the_graph_stays_usable():

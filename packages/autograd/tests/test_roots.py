@@ -131,7 +131,7 @@ REFUSED = [
         "to be Tensors or GradientEdges, but got int",
     ),
     (lambda: grad(X.sum(), [3]), RuntimeError, "have to be Tensors or GradientEdges, but got int"),
-    (lambda: grad([3], X), TypeError, "Expected output to be a Tensor, got int"),
+    (lambda: grad([3], X), TypeError, "Expected output to be a Tensor or a GradientEdge, got int"),
     (lambda: backward([X * 2], [3.0]), TypeError, "either Tensors or None, but got float"),
     (lambda: (X * 2).backward(3.0), TypeError, "gradient must be a Tensor or None, not float"),
     (lambda: grad([X * 2, X * 3], X, [ONES]), RuntimeError, "got 2 tensors and 1 gradients"),

@@ -39,6 +39,9 @@ inline py::object wrap_owned(RbTensor* t) {
   return py::reinterpret_steal<py::object>(o);
 }
 
+/// The thread's grad mode: recording is off while the layer is excluded.
+inline bool is_enabled() { return !(rb::thread_get().exclude >> tape->layer & 1); }
+
 struct NodeObject {
   PyObject_HEAD RbNode* node;
 };
@@ -48,6 +51,9 @@ inline NodeObject* as_node(PyObject* o) { return reinterpret_cast<NodeObject*>(o
 PyObject* wrap_node(RbNode* owned);
 /// A tuple of borrowed tensors; None for null.
 PyObject* to_tuple(RbTensor** list, int32_t n);
+/// Put what a hook or a function returned, a Tensor or a sequence of `n` Tensors and Nones, in the
+/// place of what is in `list`; None changes nothing. False: an exception is set.
+bool from_tuple(PyObject* result, RbTensor** list, int32_t n);
 
 // ---- a Python callable behind a C hook
 

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "function_node.h"
+#include "function_saved.h"
 #include "modes.h"
 #include "saved_values.h"
 
@@ -31,6 +33,31 @@ PyObject* to_tuple(RbTensor** list, int32_t n) {
     PyTuple_SET_ITEM(tuple, i, o);
   }
   return tuple;
+}
+
+bool from_tuple(PyObject* result, RbTensor** list, int32_t n) {
+  if (result == Py_None) return true;
+  PyObject* items = core->unwrap(result) ? PyTuple_Pack(1, result) : PySequence_Tuple(result);
+  if (!items) return false;
+  bool ok = PyTuple_GET_SIZE(items) == n;
+  if (!ok)
+    PyErr_Format(PyExc_RuntimeError, "a node hook returned %zd gradients, expected %d",
+                 PyTuple_GET_SIZE(items), n);
+  for (int32_t i = 0; ok && i < n; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(items, i);
+    RbTensor* t = item == Py_None ? nullptr : core->unwrap(item);
+    if (item != Py_None && !t) {
+      PyErr_Format(PyExc_TypeError, "a node hook must return Tensors or None, not %s",
+                   Py_TYPE(item)->tp_name);
+      ok = false;
+      break;
+    }
+    if (t) core->host->retain(t);
+    if (list[i]) core->host->release(list[i]);
+    list[i] = t;
+  }
+  Py_DECREF(items);
+  return ok;
 }
 
 // ---- grad_fn objects: one Python object per request, equal when they stand for one node
@@ -133,30 +160,6 @@ int32_t call_grad_hook(void* ctx, RbTensor* grad, RbTensor** replacement) {
   return code;
 }
 
-bool from_tuple(PyObject* result, RbTensor** list, int32_t n) {
-  if (result == Py_None) return true;
-  PyObject* items = core->unwrap(result) ? PyTuple_Pack(1, result) : PySequence_Tuple(result);
-  if (!items) return false;
-  bool ok = PyTuple_GET_SIZE(items) == n;
-  if (!ok)
-    PyErr_Format(PyExc_RuntimeError, "a node hook returned %zd gradients, expected %d",
-                 PyTuple_GET_SIZE(items), n);
-  for (int32_t i = 0; ok && i < n; ++i) {
-    PyObject* item = PyTuple_GET_ITEM(items, i);
-    RbTensor* t = item == Py_None ? nullptr : core->unwrap(item);
-    if (item != Py_None && !t) {
-      PyErr_Format(PyExc_TypeError, "a node hook must return Tensors or None, not %s",
-                   Py_TYPE(item)->tp_name);
-      ok = false;
-      break;
-    }
-    if (t) core->host->retain(t);
-    if (list[i]) core->host->release(list[i]);
-    list[i] = t;
-  }
-  Py_DECREF(items);
-  return ok;
-}
 template <bool Before>
 int32_t call_node_hook(void* ctx, RbTensor** inputs, int32_t ninputs, RbTensor** outputs,
                        int32_t noutputs) {
@@ -351,6 +354,16 @@ int32_t run_unlocked(RbTensor* const* outputs, RbTensor* const* grads, int32_t n
   return tape->run(outputs, grads, n, inputs, ninputs, flags, results);
 }
 
+// Of tensors or edges: as the function does it.
+PyObject* backward_to(PyObject* o, PyObject* const* given) {
+  PyObject* roots = PyImport_ImportModule("rabbet.autograd._roots");
+  if (!roots) return nullptr;
+  PyObject* result = PyObject_CallMethod(roots, "backward", "OOOOOO", o, given[0], given[1],
+                                         given[2], Py_None, given[3]);
+  Py_DECREF(roots);
+  return result;
+}
+
 // tensor.backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)
 PyObject* backward(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   static const char* const keywords[] = {"gradient", "retain_graph", "create_graph", "inputs"};
@@ -372,6 +385,7 @@ PyObject* backward(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObjec
     }
     given[at] = args[nargs + i];
   }
+  if (given[3] != Py_None) return backward_to(o, given);
   const bool create = PyObject_IsTrue(given[2]) == 1;
   const bool retain = given[1] == Py_None ? create : PyObject_IsTrue(given[1]) == 1;
   uint32_t flags = RB_BACKWARD_ACCUMULATE;
@@ -384,29 +398,7 @@ PyObject* backward(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObjec
                  Py_TYPE(given[0])->tp_name);
     return nullptr;
   }
-  std::vector<RbTensor*> inputs;
-  PyObject* list = nullptr;
-  if (given[3] != Py_None) {
-    list = core->unwrap(given[3]) ? PyTuple_Pack(1, given[3]) : PySequence_Tuple(given[3]);
-    if (!list) return nullptr;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list); ++i)
-      inputs.push_back(core->unwrap(PyTuple_GET_ITEM(list, i)));
-    if (inputs.empty())
-      PyErr_SetString(PyExc_RuntimeError, "`inputs` argument to `backward()` cannot be empty.");
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i]) continue;
-      PyErr_Format(PyExc_RuntimeError, "all inputs have to be Tensors or GradientEdges, but got %s",
-                   Py_TYPE(PyTuple_GET_ITEM(list, i))->tp_name);
-      break;
-    }
-    if (PyErr_Occurred()) {
-      Py_DECREF(list);
-      return nullptr;
-    }
-  }
-  const int32_t code = run_unlocked(&output, &grad, 1, inputs.data(),
-                                    static_cast<int32_t>(inputs.size()), flags, nullptr);
-  Py_XDECREF(list);
+  const int32_t code = run_unlocked(&output, &grad, 1, nullptr, 0, flags, nullptr);
   if (code != RB_OK) return core->raise_error(code);
   Py_RETURN_NONE;
 }
@@ -450,36 +442,6 @@ py::dict tensor_attributes() {
     attributes[d->ml_name] = py::reinterpret_steal<py::object>(PyDescr_NewMethod(type, d));
   }
   return attributes;
-}
-
-/// The thread's grad mode: recording is off while the layer is excluded.
-bool is_enabled() { return !(rb::thread_get().exclude >> tape->layer & 1); }
-
-// ---- user functions
-
-int32_t call_custom(void* ctx, RbTensor* const* grads, int32_t noutputs, RbTensor** results,
-                    int32_t ninputs) {
-  const rb::WithGil gil;
-  int32_t code = RB_OK;
-  PyObject* given = to_tuple(const_cast<RbTensor**>(grads), noutputs);
-  PyObject* result = given ? call_object(ctx, given) : nullptr;
-  if (!result || !from_tuple(result, results, ninputs)) code = core->capture_error();
-  Py_XDECREF(result);
-  Py_XDECREF(given);
-  return code;
-}
-
-void record_custom(const std::string& name, const std::vector<py::object>& inputs,
-                   const std::vector<py::object>& outputs, const py::object& backward) {
-  std::vector<RbTensor*> in, out;
-  for (const py::object& o : inputs) in.push_back(tensor(o, "Function"));
-  for (const py::object& o : outputs) out.push_back(tensor(o, "Function"));
-  RbNode* node = nullptr;
-  Py_INCREF(backward.ptr());
-  check(tape->record_custom(name.c_str(), in.data(), static_cast<int32_t>(in.size()), out.data(),
-                            static_cast<int32_t>(out.size()), call_custom, backward.ptr(),
-                            drop_callable, &node));
-  tape->node_release(node);
 }
 
 // ---- saved-tensors hooks: the context is the tuple (pack, unpack), a packed value a Python object
@@ -528,20 +490,40 @@ py::object current_saved_hooks() {
   return pair ? py::reinterpret_borrow<py::object>(pair) : py::none();
 }
 
-// The same tensor without its history; inside a transform it stands for the same values.
-py::object alias_of(const py::object& o) {
-  RbTensor* alias = nullptr;
-  check(core->host->tensor_alias(tensor(o, "saved_tensors"), &alias));
-  return wrap_owned(alias);
+/// (shape, dtype, device) of a result of a node.
+py::object node_result_of(const py::object& node, uint32_t output) {
+  const RbMeta* meta = tape->node_result(as_node(node.ptr())->node, output);
+  if (!meta) {
+    throw py::index_error(
+        "GradientEdge: " + std::string(tape->node_name(as_node(node.ptr())->node)) +
+        " has no output " + std::to_string(output));
+  }
+  py::tuple shape(static_cast<size_t>(meta->ndim));
+  for (int32_t i = 0; i < meta->ndim; ++i) shape[static_cast<size_t>(i)] = meta->shape[i];
+  const RbValue dtype = rb::dtype_value(meta->dtype_id);
+  RbValue device{};
+  device.tag = RB_DEVICE;
+  device.v.dev.backend = meta->backend;
+  device.v.dev.index = meta->device_index;
+  return py::make_tuple(shape, py::reinterpret_steal<py::object>(core->from_value(&dtype)),
+                        py::reinterpret_steal<py::object>(core->from_value(&device)));
 }
 
-// A saved output as backward sees it: with its history while backward itself is recorded.
-py::object saved_output(const py::object& o, uint32_t output) {
-  RbNode* n = tape->running_node();
-  if (!n || !is_enabled()) return o;
-  py::object alias = alias_of(o);
-  tape->set_history(tensor(alias, "saved_tensors"), n, output);
-  return alias;
+// `o`, which counts as written, gets the history of `from`, which a recorded call made. Writes to a
+// view are recorded by how it was made: it stays.
+void take_history(const py::object& o, const py::object& from) {
+  if (tensor(o, "take_history")->flags & RB_T_VIEW) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "a view that requires grad keeps its shape and strides; use the method "
+                    "without _, which gives another view");
+    throw py::error_already_set();
+  }
+  uint32_t output = 0;
+  RbNode* n = tape->grad_fn(tensor(from, "take_history"), &output);
+  if (!n) return;
+  check(core->host->version_bump(tensor(o, "take_history")));
+  tape->set_history(tensor(o, "take_history"), n, output);
+  tape->node_release(n);
 }
 
 // ---- grad and backward on lists
@@ -586,14 +568,10 @@ PyMethodDef real_grads_def = {
 PyObject* node_attribute(PyObject* o, PyObject* name) {
   PyObject* found = node_getattro(o, name);
   if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
-  auto* callable = static_cast<PyObject*>(tape->custom_context(as_node(o)->node, call_custom));
-  if (!callable || !PyObject_HasAttrString(callable, "ctx")) return nullptr;
-  PyErr_Clear();
-  PyObject* ctx = PyObject_GetAttrString(callable, "ctx");
+  PyObject* ctx = function_ctx(as_node(o)->node);
   if (!ctx) return nullptr;
-  found = PyObject_GetAttr(ctx, name);
-  Py_DECREF(ctx);
-  return found;
+  PyErr_Clear();
+  return PyObject_GetAttr(ctx, name);
 }
 
 PyMethodDef node_methods[] = {
@@ -745,6 +723,8 @@ PYBIND11_MODULE(_C, m) {
       .def("__enter__", [](py::object self) { return self; })
       .def("__exit__", [](Handle& self, const py::args&) { self.remove(); });
   bind_saved_values(m);
+  bind_function_node(m);
+  bind_function_saved(m);
   bind_modes(m);
   m.def("tensor_attributes", tensor_attributes);
   m.def("is_grad_enabled", is_enabled);
@@ -753,8 +733,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("is_inference_mode", is_inference_mode);
   m.def("set_inference_mode", set_inference_mode);
   m.def("push_saved_hooks", push_saved_hooks);
-  m.def("alias", alias_of);
-  m.def("saved_output", saved_output);
+  m.def("take_history", take_history);
   m.def("saved_hooks", current_saved_hooks);
   m.def("current_run", [] { return tape->current_run(); });
   m.def("run_reaches", [](const std::vector<py::object>& nodes) {
@@ -774,7 +753,6 @@ PYBIND11_MODULE(_C, m) {
   });
   m.def("pop_saved_hooks", [] { tape->pop_saved_hooks(); });
   m.def("run", run, py::arg("outputs"), py::arg("grads"), py::arg("inputs"), py::arg("flags"));
-  m.def("record_custom", record_custom);
   py::class_<RbGradFrame>(m, "GradFrame", "A `grad` that has been entered.")
       .def_readonly("nest", &RbGradFrame::nest);
   m.def("grad_enter", grad_enter);
@@ -792,7 +770,6 @@ PYBIND11_MODULE(_C, m) {
   m.def("recorded_below",
         [](const py::object& t) { return recorded_below(tensor(t, "Function")); });
   m.def("recorded", recorded);
-  m.def("run_retains", [] { return (tape->running_flags() & RB_BACKWARD_RETAIN) != 0; });
   m.def("call_below", call_below);
   m.def("is_dual_level", [](int32_t level) { return tape->is_dual_level(level) != 0; });
   m.def("dual_enter", dual_enter);
@@ -807,6 +784,10 @@ PYBIND11_MODULE(_C, m) {
     RbNode* n = tape->grad_fn(t, &output);
     if (!n) n = tape->accumulator(t);
     return py::reinterpret_steal<py::object>(Py_BuildValue("(NI)", wrap_node(n), output));
+  });
+  m.def("node_result", node_result_of);
+  m.def("set_history", [](const py::object& o, const py::object& node, uint32_t output) {
+    tape->set_history(tensor(o, "set_history"), as_node(node.ptr())->node, output);
   });
   m.attr("RETAIN") = int{RB_BACKWARD_RETAIN};
   m.attr("CREATE") = int{RB_BACKWARD_CREATE};

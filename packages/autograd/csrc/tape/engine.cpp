@@ -1,18 +1,17 @@
 // The engine: runs the tape backwards, newest node first, on the calling thread.
 #include "engine.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cctype>
+#include <memory>
 #include <mutex>
-#include <new>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "forward.h"
 #include "gradients.h"
 #include "loaded.h"
+#include "node_lock.h"
 #include "operators.h"
 #include "streams.h"
 
@@ -35,15 +34,13 @@ struct Watcher {
 };
 thread_local Watcher watcher;
 
-// One run at a time: nodes buffer gradients in themselves, and leaves are shared between threads. A
-// hook may start a run inside a run (checkpointing), on the same thread.
-std::recursive_mutex engine_mutex;
-
-// A forked child has only the thread that forked: a backward pass of another one does not end
-// there.
-[[maybe_unused]] const int fork_handler =
-    pthread_atfork(nullptr, nullptr, [] { new (&engine_mutex) std::recursive_mutex; });
 std::atomic<uint64_t> next_run{1};
+
+// A node that is to run, and the gradients of its results so far.
+struct Task {
+  Node* node;
+  RbTensor** grads;
+};
 
 struct Capture {
   Node* node;
@@ -75,6 +72,15 @@ class Gradients {
   RbTensor* inline_[kInline];
 };
 
+int32_t refuse_second_run(const Node* n) {
+  return fail(RB_E_STATE,
+              "Trying to backward through the graph a second time (or directly access saved "
+              "tensors after they have already been freed): what %s saved was freed by the first "
+              "run. Specify retain_graph=True if you need to backward through the graph a second "
+              "time or if you need to access saved tensors after calling backward.",
+              node_name(n));
+}
+
 class Run {
  public:
   Run(uint32_t flags, RbTensor** results)
@@ -83,7 +89,7 @@ class Run {
   }
   ~Run() {
     innermost = outer_;
-    for (Node* n : heap_) abandon(n);
+    for (const Task& task : heap_) abandon(task);
     for (Capture& c : captures_) {
       if (c.node) node_release(c.node);
     }
@@ -99,27 +105,25 @@ class Run {
 
  private:
   bool creates() const { return (flags_ & RB_BACKWARD_CREATE) != 0; }
-  static bool older(const Node* a, const Node* b) { return a->seq < b->seq; }
+  static bool older(const Task& a, const Task& b) { return a.node->seq < b.node->seq; }
 
-  void abandon(Node* n) {
-    for (int i = 0; i < n->nrets; ++i) {
-      if (n->grads[i]) host->release(n->grads[i]);
-      n->grads[i] = nullptr;
-    }
-    n->run = 0;
-    node_release(n);
-  }
-
+  RbTensor** gradients_of(Node* n);
+  RbTensor** begin(Node* n, RbTensor** grads);
+  void abandon(const Task& task);
   int32_t push(Node* n, uint32_t output, Ref grad);
-  int32_t process(Node* n);
-  int32_t process_in_order(Node* n);
-  int32_t tensor_hooks(Node* n, bool after_accumulation);
-  int32_t accumulate(Node* n);
-  int32_t apply(Node* n, Gradients& results);
-  int32_t apply_op(Node* n, Gradients& results);
-  int32_t apply_view_write(Node* n, Gradients& results);
-  int32_t apply_custom(Node* n, Gradients& results);
-  int32_t node_hooks(Node* n, Gradients& results, bool before);
+  int32_t process(const Task& task);
+  int32_t process_in_order(const Task& task);
+  int32_t tensor_hooks(const Task& task, bool after_accumulation);
+  int32_t retain(const Task& task);
+  int32_t capture(const Task& task, bool& watched);
+  int32_t accumulate(const Task& task);
+  int32_t differentiate(const Task& task, NodeLock& lock, Gradients& results);
+  int32_t look_at(const Task& task, Gradients& results);
+  int32_t apply(const Task& task, Gradients& results);
+  int32_t apply_op(const Task& task, Gradients& results);
+  int32_t apply_view_write(const Task& task, Gradients& results);
+  int32_t apply_custom(const Task& task, Gradients& results);
+  int32_t node_hooks(const Task& task, Gradients& results, bool before);
   int32_t refuse_nan(const Node* n, Gradients& results);
   bool leads_on(const Node* n) const { return needed_.empty() || needed_.count(n) != 0; }
   void find_needed(Node* root);
@@ -129,7 +133,9 @@ class Run {
   uint64_t id_;
   const Run* outer_;  // the run that this one is inside of
   StreamOrder order_;
-  std::vector<Node*> heap_;
+  std::vector<Task> heap_;
+  // Gradients of nodes that another run, or the one that this is inside of, has claimed.
+  std::unordered_map<const Node*, std::unique_ptr<RbTensor*[]>> beside_;
   std::vector<Capture> captures_;
   uint64_t oldest_ = UINT64_MAX;  // sequence number among the captures
   // With inputs given: the nodes on a path to one of them (value: visited and found useful).
@@ -138,21 +144,44 @@ class Run {
   std::vector<Node*> roots_;
 };
 
-int32_t Run::push(Node* n, uint32_t output, Ref grad) {
-  if (n->run != id_) {
-    if (n->run != 0) {
-      return fail(
-          RB_E_STATE,
-          "backward: %s is part of a backward run that is still going on; a hook must not run "
-          "backward through the same graph",
-          node_name(n));
-    }
-    n->run = id_;
-    node_retain(n);
-    heap_.push_back(n);
-    std::push_heap(heap_.begin(), heap_.end(), older);
+RbTensor** Run::begin(Node* n, RbTensor** grads) {
+  node_retain(n);
+  heap_.push_back({n, grads});
+  std::push_heap(heap_.begin(), heap_.end(), older);
+  return grads;
+}
+
+// A node has room for the gradients of one run; every other run keeps its own.
+RbTensor** Run::gradients_of(Node* n) {
+  uint64_t claimed = n->run.load(std::memory_order_relaxed);
+  if (claimed == id_) return n->grads;
+  if (__builtin_expect(!beside_.empty(), 0)) {
+    const auto found = beside_.find(n);
+    if (found != beside_.end()) return found->second.get();
   }
-  RbTensor*& buffer = n->grads[output];
+  if (claimed == 0 && n->run.compare_exchange_strong(claimed, id_, std::memory_order_acquire))
+    return begin(n, n->grads);
+  auto& own = beside_[n];
+  own = std::make_unique<RbTensor*[]>(n->nrets);
+  return begin(n, own.get());
+}
+
+void Run::abandon(const Task& task) {
+  Node* n = task.node;
+  for (int i = 0; i < n->nrets; ++i) {
+    if (task.grads[i]) host->release(task.grads[i]);
+    task.grads[i] = nullptr;
+  }
+  if (task.grads == n->grads) {
+    n->run.store(0, std::memory_order_release);
+  } else {
+    beside_.erase(n);
+  }
+  node_release(n);
+}
+
+int32_t Run::push(Node* n, uint32_t output, Ref grad) {
+  RbTensor*& buffer = gradients_of(n)[output];
   if (!buffer) {
     buffer = grad.take();
   } else {
@@ -278,25 +307,26 @@ void Run::find_needed(Node* root) {
 int32_t Run::go() {
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(), older);
-    Node* n = heap_.back();
+    const Task task = heap_.back();
     heap_.pop_back();
-    const int32_t rc = order_.matters(n) ? process_in_order(n) : process(n);
-    abandon(n);
+    const int32_t rc = order_.matters(task.node) ? process_in_order(task) : process(task);
+    abandon(task);
     if (rc != RB_OK) return rc;
   }
   return order_.finish();
 }
 
-int32_t Run::process_in_order(Node* n) {
-  if (int32_t rc = order_.enter(n)) return rc;
-  const int32_t rc = process(n);
+int32_t Run::process_in_order(const Task& task) {
+  if (int32_t rc = order_.enter(task.node, task.grads)) return rc;
+  const int32_t rc = process(task);
   const int32_t left = order_.leave();
   return rc != RB_OK ? rc : left;
 }
 
-int32_t Run::tensor_hooks(Node* n, bool after_accumulation) {
+int32_t Run::tensor_hooks(const Task& task, bool after_accumulation) {
+  Node* n = task.node;
   for (int i = 0; i < n->nrets; ++i) {
-    if (!n->grads[i] && !after_accumulation) continue;
+    if (!task.grads[i] && !after_accumulation) continue;
     const bool leaf = n->kind == NodeKind::kAccumulate;
     const Meta* m = leaf ? meta_of(n->tensor) : &n->metas[i];
     if (!m || !m->hooks) continue;
@@ -305,7 +335,7 @@ int32_t Run::tensor_hooks(Node* n, bool after_accumulation) {
       if (h.after_accumulation != after_accumulation) continue;
       RbTensor* replacement = nullptr;
       if (int32_t rc =
-              h.fn(h.ctx.get(), after_accumulation ? n->tensor : n->grads[i], &replacement))
+              h.fn(h.ctx.get(), after_accumulation ? n->tensor : task.grads[i], &replacement))
         return rc;
       if (!replacement) continue;
       const RbMeta& meta = n->out_metas[i];
@@ -321,69 +351,74 @@ int32_t Run::tensor_hooks(Node* n, bool after_accumulation) {
                              : "device",
                     rb::shape_text(meta.ndim, meta.shape).c_str());
       }
-      host->release(n->grads[i]);
-      n->grads[i] = replacement;
+      host->release(task.grads[i]);
+      task.grads[i] = replacement;
     }
   }
   return RB_OK;
 }
 
-int32_t Run::process(Node* n) {
-  if (int32_t rc = tensor_hooks(n, false)) return rc;
-  for (int i = 0; i < n->nrets; ++i) {
-    Meta& m = n->metas[i];
-    if (!m.retains || !n->grads[i]) continue;
-    Ref total = Ref::share(n->grads[i]);
+int32_t Run::retain(const Task& task) {
+  for (int i = 0; i < task.node->nrets; ++i) {
+    Meta& m = task.node->metas[i];
+    if (!m.retains || !task.grads[i]) continue;
+    Ref total = Ref::share(task.grads[i]);
     if (m.grad) {
-      if (int32_t rc = sum(m.grad, n->grads[i], total)) return rc;
+      if (int32_t rc = sum(m.grad, task.grads[i], total)) return rc;
       host->release(m.grad);
     }
     m.grad = total.take();
     if (int32_t rc = order_.give(m.grad)) return rc;
   }
-  bool watched = false;
+  return RB_OK;
+}
+
+int32_t Run::capture(const Task& task, bool& watched) {
   for (size_t k = 0; k < captures_.size(); ++k) {
     const Capture& c = captures_[k];
-    if (c.node != n) continue;
+    if (c.node != task.node) continue;
     watched = true;
-    if (results_ && n->grads[c.output] && !results_[k]) {
-      host->retain(n->grads[c.output]);
-      results_[k] = n->grads[c.output];
+    if (results_ && task.grads[c.output] && !results_[k]) {
+      host->retain(task.grads[c.output]);
+      results_[k] = task.grads[c.output];
       if (int32_t rc = order_.give(results_[k])) return rc;
     }
   }
+  return RB_OK;
+}
+
+int32_t Run::process(const Task& task) {
+  Node* n = task.node;
+  if (int32_t rc = tensor_hooks(task, false)) return rc;
+  bool watched = false;
   if (n->kind == NodeKind::kAccumulate) {
+    if (int32_t rc = capture(task, watched)) return rc;
     if (!(flags_ & RB_BACKWARD_ACCUMULATE) || (!captures_.empty() && !watched)) return RB_OK;
-    if (int32_t rc = accumulate(n)) return rc;
-    return tensor_hooks(n, true);
+    const NodeLock lock(n);  // of a hook after it too: it may read what was added
+    if (int32_t rc = accumulate(task)) return rc;
+    return tensor_hooks(task, true);
   }
+  NodeLock lock(n);
+  if (int32_t rc = retain(task)) return rc;
+  if (int32_t rc = capture(task, watched)) return rc;
   if (!captures_.empty()) {
     bool onward = false;
     for (int i = 0; i < n->nedges; ++i) onward |= n->edges[i].fn && leads_on(n->edges[i].fn);
     if (!onward) return RB_OK;
   }
-  if (n->released) {
+  if (lock.is_nested()) {
     return fail(RB_E_STATE,
-                "Trying to backward through the graph a second time (or directly access saved "
-                "tensors after they have already been freed): what %s saved was freed by the first "
-                "run. Specify retain_graph=True if you need to backward through the graph a second "
-                "time or if you need to access saved tensors after calling backward.",
+                "backward: %s is being computed; a hook of what it saved must not run backward "
+                "through it",
                 node_name(n));
   }
   Gradients results(n->nedges);
-  if (n->hooks) {
-    if (int32_t rc = node_hooks(n, results, true)) return rc;
+  if (int32_t rc = differentiate(task, lock, results)) return rc;
+  if (!(flags_ & RB_BACKWARD_RETAIN)) {
+    drop_saved(n);
+    if (n->kind == NodeKind::kCustom) n->released = true;
   }
-  if (int32_t rc = apply(n, results)) return rc;
-  if (check_nan.load(std::memory_order_relaxed)) {
-    if (int32_t rc = refuse_nan(n, results)) return rc;
-  }
-  if (watcher.fn) {
-    if (int32_t rc = watcher.fn(watcher.ctx, n, results.data(), n->nedges)) return rc;
-  }
-  if (n->hooks) {
-    if (int32_t rc = node_hooks(n, results, false)) return rc;
-  }
+  lock.open();
   for (int i = 0; i < n->nedges; ++i) {
     if (!results[i] || !n->edges[i].fn) continue;
     Ref grad(results[i]);
@@ -391,11 +426,43 @@ int32_t Run::process(Node* n) {
     if (int32_t rc = fit(grad, *n->edges[i].meta, n, i)) return rc;
     if (int32_t rc = push(n->edges[i].fn, n->edges[i].output, std::move(grad))) return rc;
   }
-  if (!(flags_ & RB_BACKWARD_RETAIN)) {
-    drop_saved(n);
-    if (n->kind == NodeKind::kCustom) n->released = true;
-  }
   return RB_OK;
+}
+
+// The gradients of the node's inputs. The lock is open while code of the user runs, but for hooks
+// of saved tensors.
+int32_t Run::differentiate(const Task& task, NodeLock& lock, Gradients& results) {
+  Node* n = task.node;
+  if (n->released) return refuse_second_run(n);
+  if (n->hooks) {
+    lock.open();
+    if (int32_t rc = node_hooks(task, results, true)) return rc;
+    lock.close();
+    if (n->released) return refuse_second_run(n);
+  }
+  if (n->kind == NodeKind::kCustom) {
+    lock.open();
+    if (int32_t rc = apply_custom(task, results)) return rc;
+  } else if (int32_t rc = apply(task, results)) {
+    return rc;
+  }
+  if (n->hooks || watcher.fn || check_nan.load(std::memory_order_relaxed)) {
+    lock.open();
+    if (int32_t rc = look_at(task, results)) return rc;
+  }
+  lock.close();
+  return RB_OK;
+}
+
+int32_t Run::look_at(const Task& task, Gradients& results) {
+  Node* n = task.node;
+  if (check_nan.load(std::memory_order_relaxed)) {
+    if (int32_t rc = refuse_nan(n, results)) return rc;
+  }
+  if (watcher.fn) {
+    if (int32_t rc = watcher.fn(watcher.ctx, n, results.data(), n->nedges)) return rc;
+  }
+  return n->hooks ? node_hooks(task, results, false) : RB_OK;
 }
 
 namespace {
@@ -414,10 +481,10 @@ bool is_laid_out_like(const RbTensor* grad, const RbTensor* leaf) {
 }
 }  // namespace
 
-int32_t Run::accumulate(Node* n) {
-  RbTensor* leaf = n->tensor;
+int32_t Run::accumulate(const Task& task) {
+  RbTensor* leaf = task.node->tensor;
   Meta* m = meta_of(leaf);
-  RbTensor* grad = n->grads[0];
+  RbTensor* grad = task.grads[0];
   if (!m) return RB_OK;
   if (grad->level > leaf->level && grad->level > m->depth && !duals_above(grad, leaf->level)) {
     return fail(
@@ -442,7 +509,7 @@ int32_t Run::accumulate(Node* n) {
       host->use_count(grad) == 1 && is_laid_out_like(grad, leaf) && !host->view_parent(grad);
   if (own || creates()) {
     m->grad = grad;
-    n->grads[0] = nullptr;
+    task.grads[0] = nullptr;
     return RB_OK;
   }
   Ref copy;
@@ -460,29 +527,30 @@ int32_t Run::accumulate(Node* n) {
   return RB_OK;
 }
 
-int32_t Run::apply(Node* n, Gradients& results) {
+int32_t Run::apply(const Task& task, Gradients& results) {
+  const Node* n = task.node;
   switch (n->kind) {
     case NodeKind::kOp:
-      return apply_op(n, results);
+      return apply_op(task, results);
     case NodeKind::kViewWrite:
-      return apply_view_write(n, results);
-    case NodeKind::kCustom:
-      return apply_custom(n, results);
+      return apply_view_write(task, results);
     case NodeKind::kFlat:
-      return apply_flat(n, n->grads[0], results.data());
+      return apply_flat(n, task.grads[0], results.data());
     case NodeKind::kNotDifferentiable:
       return fail(
           RB_E_NOTIMPL,
           "%s has no derivative: add `vjp ARGUMENT FORMULA` to its record, or call it under "
           "no_grad() or on detach()ed tensors",
           n->info->name);
+    case NodeKind::kCustom:
     case NodeKind::kAccumulate:
       break;
   }
   return RB_OK;
 }
 
-int32_t Run::apply_op(Node* n, Gradients& results) {
+int32_t Run::apply_op(const Task& task, Gradients& results) {
+  Node* n = task.node;
   uint64_t wanted = 0;
   for (int i = 0; i < n->nedges; ++i) {
     if (n->edges[i].fn && (captures_.empty() || leads_on(n->edges[i].fn)))
@@ -510,7 +578,7 @@ int32_t Run::apply_op(Node* n, Gradients& results) {
     }
     grads[i] = RbValue{};
     grads[i].tag = RB_ZERO;
-    if (n->grads[i]) grads[i] = tensor_value(n->grads[i]);
+    if (task.grads[i]) grads[i] = tensor_value(task.grads[i]);
   }
   const int nargs = n->info->nargs;
   const int32_t rc = host->vjp(n->op, wanted, loaded.args, nargs, outs, n->nrets, grads, given);
@@ -561,8 +629,9 @@ int32_t Run::apply_op(Node* n, Gradients& results) {
   return RB_OK;
 }
 
-int32_t Run::apply_view_write(Node* n, Gradients& results) {
-  RbTensor* g = n->grads[0];
+int32_t Run::apply_view_write(const Task& task, Gradients& results) {
+  Node* n = task.node;
+  RbTensor* g = task.grads[0];
   if (!g) return RB_OK;
   if (n->edges[1].fn) {
     Ref part, whole = Ref::share(g);
@@ -581,22 +650,24 @@ int32_t Run::apply_view_write(Node* n, Gradients& results) {
   return RB_OK;
 }
 
-int32_t Run::apply_custom(Node* n, Gradients& results) {
+int32_t Run::apply_custom(const Task& task, Gradients& results) {
+  Node* n = task.node;
   Node* outer = running;
   const uint32_t outer_flags = flags_of_running;
   running = n;
   flags_of_running = flags_;
-  const int32_t rc = n->custom(n->ctx, n->grads, n->nrets, results.data(), n->nedges);
+  const int32_t rc = n->custom(n->ctx, task.grads, n->nrets, results.data(), n->nedges);
   running = outer;
   flags_of_running = outer_flags;
   return rc;
 }
 
-int32_t Run::node_hooks(Node* n, Gradients& results, bool before) {
+int32_t Run::node_hooks(const Task& task, Gradients& results, bool before) {
+  const Node* n = task.node;
   const std::vector<NodeHook> list = copy_of(n->hooks);
   for (const NodeHook& h : list) {
     if (h.before != before) continue;
-    if (int32_t rc = h.fn(h.ctx.get(), results.data(), n->nedges, n->grads, n->nrets)) return rc;
+    if (int32_t rc = h.fn(h.ctx.get(), results.data(), n->nedges, task.grads, n->nrets)) return rc;
   }
   return RB_OK;
 }
@@ -700,12 +771,6 @@ void modes_off() {
 
 int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
                      RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results) {
-  std::lock_guard<std::recursive_mutex> lock(engine_mutex);
-  return run_private(outputs, grads, noutputs, inputs, ninputs, flags, results);
-}
-
-int32_t run_private(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
-                    RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results) {
   ThreadGuard guard;
   modes_off();
   host->layer_mode(layer, -1, flags & RB_BACKWARD_CREATE ? 0 : 1);

@@ -3,13 +3,10 @@
 
 namespace tape {
 
-/// See RbAutograd.run.
+/// See RbAutograd.run. Runs of several threads go on beside each other, over shared nodes too, and
+/// a hook may start a run inside a run.
 int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
                      RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results);
-/// The same for a graph that only this thread knows between `outputs` and `inputs`: beside a run of
-/// another thread.
-int32_t run_private(RbTensor* const* outputs, RbTensor* const* grads, int32_t noutputs,
-                    RbTensor* const* inputs, int32_t ninputs, uint32_t flags, RbTensor** results);
 extern std::atomic<int32_t> check_nan;
 uint64_t current_run();
 int32_t run_has_inputs();

@@ -276,9 +276,9 @@ int32_t transposed(const DualCall& c, RbTensor** out) {
   for (const Ref& t : ts) seeds.push_back(t.get());
   for (const Ref& v : probes) inputs.push_back(v.get());
   const uint32_t create = guard.saved().exclude >> layer & 1 ? 0 : RB_BACKWARD_CREATE;
-  status = run_private(outputs.data(), seeds.data(), static_cast<int32_t>(outputs.size()),
-                       inputs.data(), static_cast<int32_t>(inputs.size()),
-                       create | RB_BACKWARD_ALLOW_UNUSED, results.data());
+  status = run_backward(outputs.data(), seeds.data(), static_cast<int32_t>(outputs.size()),
+                        inputs.data(), static_cast<int32_t>(inputs.size()),
+                        create | RB_BACKWARD_ALLOW_UNUSED, results.data());
   for (size_t k = 0; status == RB_OK && k < which.size(); ++k) out[which[k]] = results[k];
   return status;
 }

@@ -123,9 +123,10 @@ struct RbNode {
   uint32_t* out_versions;
   tape::Meta* metas;  // one per result
   RbMeta* out_metas;  // of each result
-  // While a run goes on: gradients of the results, and which run it is.
+  // Gradients of the results, of the run that has claimed them (0: none).
   RbTensor** grads;
-  uint64_t run;
+  std::atomic<uint64_t> run;
+  std::atomic<uint64_t> user;  // see NodeLock
   std::vector<tape::NodeHook>* hooks;
   tape::Notes* notes;
 

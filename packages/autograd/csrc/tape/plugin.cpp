@@ -252,6 +252,10 @@ void* custom_context(const RbNode* n, RbCustomBackward backward) {
   return n->kind == NodeKind::kCustom && n->custom == backward ? n->ctx : nullptr;
 }
 
+const RbMeta* node_result(const RbNode* n, uint32_t output) {
+  return output < n->nrets ? &n->out_metas[output] : nullptr;
+}
+
 int32_t detach_in_place(RbTensor* t) {
   if (host->view_parent(t))
     return fail(RB_E_STATE, "detach_: a view cannot be detached in place; use detach()");
@@ -358,7 +362,8 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      is_dual_level,
                      recorded_at,
                      running_flags,
-                     custom_context};
+                     custom_context,
+                     node_result};
   static const RbExplain explain = {RB_SIZE(RbExplain, explain), 0, explain_call};
   if (int32_t rc = host->publish("autograd.explain", 1, &explain)) return rc;
   return host->publish(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION, &table);

@@ -317,7 +317,23 @@ RbTensor* root_of(const RbTensor* t) {
   return root;
 }
 
-int32_t check_target(const RbOpInfo* info, const RbTensor* target, const RbTensor* root) {
+// A view that has no history, of a base that has one: nothing was recorded where it was made.
+bool was_made_unrecorded(const RbTensor* target, const RbTensor* root, int32_t level) {
+  return root && is_recorded_at(meta_of(root), level) && !is_recorded(meta_of(target));
+}
+
+int32_t check_target(const RbOpInfo* info, const RbTensor* target, const RbTensor* root,
+                     int32_t level) {
+  if (was_made_unrecorded(target, root, level)) {
+    return fail(RB_E_STATE,
+                "%s_: A view was created in no_grad mode and is being modified inplace with grad "
+                "mode enabled. Given that this use case is ambiguous and error-prone, it is "
+                "forbidden. You can clarify your code by moving both the view and the inplace "
+                "either both inside the no_grad block (if you don't want the inplace to be "
+                "tracked) or both outside (if you want the inplace to be tracked). "
+                "inference_mode() is such a block too.",
+                info->name);
+  }
   for (const RbTensor* t : {target, root}) {  // a view may be a leaf itself
     const Meta* m = t ? meta_of(t) : nullptr;
     if (!m || !m->requires_grad || m->fn) continue;
@@ -374,7 +390,7 @@ int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* 
                        RbValue* rets, int32_t nrets) {
   RbTensor* target = rets[0].v.t;
   RbTensor* root = root_of(target);
-  int32_t status = check_target(info, target, root);
+  int32_t status = check_target(info, target, root, call->level);
   if (status != RB_OK) return status;
   const bool recorded = is_recorded_at(meta_of(root ? root : target), call->level);
   const Target edge = recorded && root ? gradient_target(root) : Target{nullptr, 0};
@@ -398,16 +414,8 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
   if (!differentiable(target->dtype_id))
     return host->redispatch(call, layer, args, nargs, rets, nrets);
   RbTensor* root = root_of(target);
-  int32_t status = check_target(info, target, root);
+  int32_t status = check_target(info, target, root, call->level);
   if (status != RB_OK) return status;
-  if (root && is_recorded(meta_of(root)) && !meta_of(root)->rebased &&
-      !is_recorded(meta_of(target))) {
-    return fail(
-        RB_E_STATE,
-        "%s_: the target is a view that was made under no_grad() of a tensor that requires grad; "
-        "make the view, or write to it, under the same mode",
-        info->name);
-  }
   for (RbTensor* t = target; t; t = host->view_parent(t)) {
     const Meta* m = meta_of(t);
     if (is_custom_view(t, m)) return refuse_custom_view(m->fn, m->output, "it");
@@ -479,8 +487,16 @@ int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t narg
   const int32_t status = recorded_arguments(args, nargs, recorded);
   if (status != RB_OK) return status;
   if (!recorded.need) {
-    if (writes && nrets == 1 && is_recorded_at(meta_of(rets[0].v.t), call->level)) {
-      return record_write(call, info, args, nargs, rets, nrets, recorded);
+    if (writes && nrets == 1) {
+      RbTensor* target = rets[0].v.t;
+      int32_t updated = RB_OK;
+      const Meta* m = current_meta(target, &updated);
+      if (updated != RB_OK) return updated;
+      if (is_recorded_at(m, call->level))
+        return record_write(call, info, args, nargs, rets, nrets, recorded);
+      const RbTensor* root = root_of(target);
+      if (was_made_unrecorded(target, root, call->level))
+        return check_target(info, target, root, call->level);
     }
     return host->redispatch(call, layer, args, nargs, rets, nrets);
   }

@@ -15,7 +15,7 @@ void StreamOrder::look(const Device& device) {
   matters_ = matters_ || current(device);
 }
 
-int32_t StreamOrder::enter(Node* n) {
+int32_t StreamOrder::enter(const Node* n, RbTensor* const* grads) {
   entered_ = device_of(n->out_metas[0]);
   callers_ = current(entered_);
   inside_ = true;
@@ -23,8 +23,8 @@ int32_t StreamOrder::enter(Node* n) {
     if (int32_t rc = change(n->stream)) return rc;
   }
   for (int i = 0; i < n->nrets; ++i) {
-    if (!n->grads[i]) continue;
-    if (int32_t rc = use(&n->grads[i])) return rc;
+    if (!grads[i]) continue;
+    if (int32_t rc = use(&grads[i])) return rc;
   }
   return RB_OK;
 }

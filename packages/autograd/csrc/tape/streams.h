@@ -29,13 +29,13 @@ class StreamOrder {
   }
 
   /// Before what a node does: its gradients are there, in the order of its stream.
-  int32_t enter(Node* n);
+  int32_t enter(const Node* n, RbTensor* const* grads);
   /// After it: the thread's stream is the caller's.
   int32_t leave();
-  /// The gradient in a node's buffer is used on the thread's stream, on which it was not made
+  /// The gradient in a buffer is used on the thread's stream, on which it was not made
   /// perhaps.
   int32_t use(RbTensor* const* buffer);
-  /// The gradient in a node's buffer was made on the thread's stream.
+  /// The gradient in a buffer was made on the thread's stream.
   void made(RbTensor* const* buffer);
   /// A gradient goes to the caller, during a node.
   int32_t give(RbTensor* grad) const;

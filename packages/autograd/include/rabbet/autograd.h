@@ -186,6 +186,8 @@ typedef struct RbAutograd {
   uint32_t (*running_flags)(void);
   /* What record_custom got as `ctx`, if the node is one of that backward; else null. */
   void* (*custom_context)(const RbNode*, RbCustomBackward);
+  /* Shape, dtype and device of a result; null: the node has not so many. */
+  const RbMeta* (*node_result)(const RbNode*, uint32_t output);
 } RbAutograd;
 
 #ifdef __cplusplus

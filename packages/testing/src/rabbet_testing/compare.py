@@ -25,11 +25,7 @@ def assert_close(
     message: str = "",
 ) -> None:
     """Raise AssertionError unless shape and elements agree; tolerances default by the dtype of `actual`."""
-    name = (
-        str(actual.dtype)[7:]
-        if isinstance(actual, rabbet.Tensor)
-        else str(np.asarray(actual).dtype)
-    )
+    name = actual.dtype.name if isinstance(actual, rabbet.Tensor) else str(np.asarray(actual).dtype)
     default_rtol, default_atol = _TOLERANCES.get(name, (0.0, 0.0))
     got, want = to_numpy(actual), to_numpy(expected)
     assert got.shape == want.shape, f"{message}: shape {got.shape}, expected {want.shape}"

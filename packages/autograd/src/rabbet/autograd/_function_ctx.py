@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from rabbet import Tensor
 
@@ -44,10 +44,6 @@ class _Output:
         return _C.saved_output(self.value, self.number)
 
 
-def _version(t: Tensor | None) -> int:
-    return 0 if t is None or t.is_inference() else t._version
-
-
 class FunctionCtx:
     """What `forward` or `setup_context` leaves for `backward` and `jvp`."""
 
@@ -55,8 +51,8 @@ class FunctionCtx:
     needs_input_grad: tuple[bool, ...] = ()
     materialize_grads = True
     _saved: tuple[Any, ...] | None = ()
-    _versions: tuple[int, ...] = ()
-    _outputs: tuple[int | None, ...] = ()  # of those saved: which output it is
+    _versions: tuple[int, ...] | None = None  # of those saved, once the call is recorded
+    _outputs: dict[int, int] | None = None  # which of those saved is which output
     _forward_saved: tuple[Tensor | None, ...] | None = None
     _unpack: Callable[[Any], Tensor] | None = None
     _clears_on_access = False
@@ -75,14 +71,16 @@ class FunctionCtx:
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors; `saved_tensors` gives them back and checks that nobody wrote to them since."""
-        _check_saved("save_for_backward", tensors)
+        for i, t in enumerate(tensors):
+            if t is not None and not isinstance(t, Tensor):
+                _refuse_saved("save_for_backward", i, t)
         self._saved = tensors
-        self._outputs = (None,) * len(tensors)
-        self._versions = tuple(map(_version, tensors))
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Keep tensors that `saved_tensors` gives in `jvp`."""
-        _check_saved("save_for_forward", tensors)
+        for i, t in enumerate(tensors):
+            if t is not None and not isinstance(t, Tensor):
+                _refuse_saved("save_for_forward", i, t)
         self._forward_saved = tensors
 
     @property
@@ -98,17 +96,9 @@ class FunctionCtx:
     def _loaded(self, saved: tuple[Any, ...]) -> tuple[Tensor | None, ...]:
         if self._unpack is not None:
             return tuple(None if t is None else self._unpack(t) for t in saved)
-        for t, version in zip(saved, self._versions, strict=True):
-            if _version(t) != version:
-                raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                    f"{type(self).__name__} saved a tensor of shape {tuple(t.shape)} at version {version}, it is at "
-                    f"version {t._version} now"
-                )
-        return tuple(
-            t if output is None else _C.saved_output(t, output)
-            for t, output in zip(saved, self._outputs, strict=True)
-        )
+        if self._versions is None:
+            return saved
+        return _C.load_settled(saved, self._versions, self._outputs, type(self).__name__)
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Say that these outputs carry no gradient."""
@@ -166,59 +156,45 @@ class FunctionCtx:
 
     def _settle(self, outputs: list[Tensor]) -> None:
         """Prepare what was saved for waiting: the graph must not keep itself alive."""
-        numbers = {id(o): i for i, o in enumerate(outputs)}
-        self.__dict__.pop("_dirty", None)
-        self.__dict__.pop("_non_differentiable", None)
-        self.__dict__.pop("_forward_saved", None)
+        own = self.__dict__
+        for name in ("_dirty", "_non_differentiable", "_forward_saved"):
+            own.pop(name, None)
         if self._saved:
-            self._settle_saved(self._saved, numbers)
-        self._settle_attributes(numbers)
+            self._saved, self._versions, self._outputs = _C.settle(self._saved, outputs)
+            hooks = active_hooks()
+            if hooks is not None:
+                self._pack(*hooks)
+        attributes = [n for n in own if n[0] != "_" and n != "needs_input_grad"]
+        if attributes:
+            self._settle_attributes(attributes, {id(o): i for i, o in enumerate(outputs)})
 
-    def _settle_saved(self, saved: tuple[Tensor | None, ...], numbers: dict[int, int]) -> None:
-        for t in saved:
-            if t is not None and t.is_inference():
-                raise RuntimeError(
-                    "Inference tensors cannot be saved for backward. To work around you can make a clone "
-                    "to get a normal tensor and use it in autograd."
-                )
-        self._outputs = tuple([None if t is None else numbers.get(id(t)) for t in saved])
-        waiting = [
-            t if output is None or t is None else _C.alias(t)
-            for t, output in zip(saved, self._outputs, strict=True)
-        ]
-        self._versions = tuple(map(_version, waiting))
-        self._saved = tuple(waiting)
-        hooks = active_hooks()
-        if hooks is not None:
-            pack, self._unpack = hooks
-            with no_grad():
-                self._saved = tuple(None if t is None else pack(t) for t in waiting)
+    def _pack(self, pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> None:
+        self._unpack = unpack
+        with no_grad():
+            self._saved = tuple(None if t is None else pack(t) for t in self._saved or ())
 
-    def _settle_attributes(self, numbers: dict[int, int]) -> None:
+    def _settle_attributes(self, names: list[str], numbers: dict[int, int]) -> None:
         """Outputs among the attributes, and in lists, tuples and dicts there, lose their history."""
 
         def settle(value: Any) -> Any:
             at = numbers.get(id(value))
             return value if at is None else _Output(_C.alias(value), at)
 
-        kept = {}
-        for name, value in self.__dict__.items():
-            if name[0] == "_" or name == "needs_input_grad":
-                continue
-            if any(id(leaf) in numbers for leaf in _contents(value)):
-                kept[name] = _in_container(settle, value)
+        kept = {
+            name: _in_container(settle, self.__dict__[name])
+            for name in names
+            if any(id(leaf) in numbers for leaf in _contents(self.__dict__[name]))
+        }
         if kept:
             self._kept = kept
             for name in kept:
                 del self.__dict__[name]
 
 
-def _check_saved(what: str, tensors: tuple[Any, ...]) -> None:
-    for i, t in enumerate(tensors):
-        if t is not None and not isinstance(t, Tensor):
-            raise TypeError(
-                f"{what} can only save variables, but argument {i} is of type {type(t).__name__}"
-            )
+def _refuse_saved(what: str, i: int, value: object) -> NoReturn:
+    raise TypeError(
+        f"{what} can only save variables, but argument {i} is of type {type(value).__name__}"
+    )
 
 
 def _check_marked(what: str, tensors: tuple[Any, ...]) -> None:

@@ -74,23 +74,22 @@ def _call_dual(
     moves = any(t is not None for t in tangents)
 
     def below() -> tuple[Any, FunctionCtx | None, tuple[Any, ...]]:
-        called = call(cls, primals, kwargs, keep=not separate(cls))
+        result, ctx = call(cls, primals, kwargs, keep=not separate(cls))
         if not moves:
-            return called.result, called.ctx, ()
-        ctx = called.ctx
+            return result, ctx, ()
         if ctx is None:
-            ctx = new_ctx(cls, (False,) * len(args), primals, called.result)
+            ctx = new_ctx(cls, (False,) * len(args), primals, result)
         zeros = ctx.materialize_grads
         given = [
             rabbet.zeros_like(p) if t is None and zeros and is_differentiable(p) else t
             for p, t in zip(primals, tangents, strict=True)
         ]
         found = outputs_of(cls.jvp(ctx._for_jvp(), *given))
-        outputs = outputs_of(called.result)
+        outputs = outputs_of(result)
         _check_tangents(cls, ctx, outputs, found)
         for p, was, t in zip(primals, tangents, given, strict=True):
             _check_written(cls, p, was, t, outputs, found)
-        return called.result, ctx, found
+        return result, ctx, found
 
     result, ctx, found = _C.call_below(level, below)
     outer = {id(p): a for p, a in zip(primals, args, strict=True) if isinstance(p, Tensor)}

@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import rabbet
 from rabbet import Tensor
 
 from . import _C
 
-_Tensors: TypeAlias = Tensor | Sequence[Tensor]
+
+class GradientEdge(NamedTuple):
+    """Where the gradient of a tensor flows: a node and the number of its output."""
+
+    node: _C.Node
+    output_nr: int
+    ownership_token: _C.Node | None = None
+
+
+_Tensors: TypeAlias = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, Tensor) else tuple(value)
+    return (value,) if isinstance(value, (Tensor, GradientEdge)) else tuple(value)
+
+
+def _at_edge(edge: GradientEdge) -> Tensor:
+    """A tensor whose gradient flows there: the leaf itself, or one without memory of its own."""
+    node, output, _ = edge
+    if node.name() == "AccumulateGrad":
+        return node.variable
+    shape, dtype, device = _C.node_result(node, output)
+    stands_for = rabbet.empty((), dtype=dtype, device=device).expand(shape)
+    _C.set_history(stands_for, node, output)
+    return stands_for
 
 
 def _flags(retain_graph: bool | None, create_graph: bool) -> int:
@@ -24,15 +44,17 @@ def _flags(retain_graph: bool | None, create_graph: bool) -> int:
 
 
 def _outputs(values: Any) -> tuple[Tensor, ...]:
-    outputs = _tuple(values)
+    outputs = [_at_edge(o) if isinstance(o, GradientEdge) else o for o in _tuple(values)]
     for o in outputs:
         if not isinstance(o, Tensor):
-            raise TypeError(f"Expected output to be a Tensor, got {type(o).__name__}")
-    return outputs
+            raise TypeError(
+                f"Expected output to be a Tensor or a GradientEdge, got {type(o).__name__}"
+            )
+    return tuple(outputs)
 
 
 def _watched(inputs: Any, function: str) -> tuple[Tensor, ...]:
-    watched = _tuple(inputs)
+    watched = [_at_edge(x) if isinstance(x, GradientEdge) else x for x in _tuple(inputs)]
     if not watched:
         raise RuntimeError(f"`inputs` argument to `{function}()` cannot be empty.")
     for x in watched:
@@ -40,7 +62,7 @@ def _watched(inputs: Any, function: str) -> tuple[Tensor, ...]:
             raise RuntimeError(
                 f"all inputs have to be Tensors or GradientEdges, but got {type(x).__name__}"
             )
-    return watched
+    return tuple(watched)
 
 
 def _given(
@@ -83,12 +105,13 @@ def backward(
     """Add the gradients of `tensors` with respect to all leaves (or to `inputs`) to their `.grad`.
 
     Args:
-        tensors: the outputs.
+        tensors: the outputs, tensors or GradientEdges.
         grad_tensors: one gradient per output, of its shape; None for scalar outputs.
         retain_graph: keep saved values for another run; defaults to `create_graph`.
         create_graph: record the run, for higher derivatives.
         grad_variables: the former name of `grad_tensors`.
-        inputs: tensors whose `.grad` is added to; others, and nodes that lead to none of them, are left out.
+        inputs: tensors (or GradientEdges) whose `.grad` is added to; others, and nodes that lead to none of them,
+            are left out.
 
     Raises:
         RuntimeError: if an output does not require grad, or the graph was freed by an earlier run.
@@ -125,6 +148,8 @@ def grad(
     """Return the gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
 
     Args:
+        outputs: tensors, or GradientEdges, which do not keep the values of their tensors alive.
+        inputs: tensors or GradientEdges.
         grad_outputs: one gradient per output, of its shape; None for scalar outputs.
         only_inputs: always so; False warns, as other leaves never get a gradient here.
         allow_unused: give None for an input that no output depends on instead of raising.
@@ -157,6 +182,11 @@ def grad(
     results = run(roots, given, watched, flags)
     if not materialize_grads:
         return results
+    for x, g in zip(_tuple(inputs), results, strict=True):
+        if g is None and isinstance(x, GradientEdge):
+            raise RuntimeError(
+                "materialize_grads cannot be used when the given input is a GradientEdge"
+            )
     return tuple(
         rabbet.zeros_like(x) if g is None else g for x, g in zip(watched, results, strict=True)
     )

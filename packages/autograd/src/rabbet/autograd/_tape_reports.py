@@ -36,7 +36,7 @@ def _nodes(outputs: list[Tensor]) -> Iterator[Node]:
 
 
 def _kind(x: Tensor) -> str:
-    return f"{str(x.dtype).removeprefix('rabbet.')}{tuple(x.shape)}"
+    return f"{x.dtype.name}{tuple(x.shape)}"
 
 
 # ---- memory

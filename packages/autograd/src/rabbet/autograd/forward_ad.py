@@ -96,10 +96,12 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     """Return the primal and the tangent (None: zero) of a dual; any other tensor is its own primal.
 
     Raises:
-        RuntimeError: outside of a level, or for a dual of a level that was left.
+        RuntimeError: for a dual of a level that was left.
     """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"unpack_dual: expected a Tensor, got {type(tensor).__name__}")
+    if level is None and not _levels.entered:
+        return UnpackedDualTensor(tensor, None)
     return UnpackedDualTensor(*_C.dual_unpack(_current(level, "unpack_dual"), tensor))
 
 

@@ -50,11 +50,13 @@ class FunctionMeta(type):
 
     _ctx_class: type[FunctionCtx]
     _signature: inspect.Signature | None
+    _all_given: int  # number of arguments after which `forward` has no further ones
 
     def __init__(cls, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> None:
         super().__init__(name, bases, attributes)
         cls._ctx_class = type(f"{name}Backward", (FunctionCtx,), {})
         cls._signature = None
+        cls._all_given = -1
 
 
 class Function(metaclass=FunctionMeta):
@@ -126,13 +128,11 @@ class Function(metaclass=FunctionMeta):
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` and record the call."""
-        if separate(cls):
-            if cls._signature is None:
-                cls._signature = inspect.signature(cls.forward)
-            bound = cls._signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            args, kwargs = bound.args, bound.kwargs
-        return call(cls, args, kwargs).result
+        if cls.setup_context is not Function.setup_context and (
+            kwargs or len(args) != cls._all_given
+        ):
+            args, kwargs = _bound(cls, args, kwargs)
+        return call(cls, args, kwargs)[0]
 
 
 class InplaceFunction(Function):
@@ -143,21 +143,23 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
+def _bound(
+    cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with the defaults of `forward`."""
+    if cls._signature is None:
+        cls._signature = inspect.signature(cls.forward)
+        kinds = [p.kind for p in cls._signature.parameters.values()]
+        if all(kind == inspect.Parameter.POSITIONAL_OR_KEYWORD for kind in kinds):
+            cls._all_given = len(kinds)
+    bound = cls._signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args, bound.kwargs
+
+
 def separate(cls: type[Function]) -> bool:
     """Whether `setup_context` is there, so that `forward` takes no ctx."""
     return cls.setup_context is not Function.setup_context
-
-
-class Called:
-    """A Function that was called: what it returned, and its ctx before it was settled.
-
-    The ctx is that of a Function whose `forward` takes it, where it was asked for.
-    """
-
-    __slots__ = ("ctx", "result")
-
-    def __init__(self, result: Any, ctx: FunctionCtx | None) -> None:
-        self.result, self.ctx = result, ctx
 
 
 def outputs_of(result: Any) -> tuple[Any, ...]:
@@ -179,8 +181,11 @@ def calls_at_levels(rule: AtLevel) -> AtLevel:
 
 def call(
     cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any], keep: bool = False
-) -> Called:
-    """Call the Function at the highest level of its arguments; `keep`: the ctx is asked for."""
+) -> tuple[Any, FunctionCtx | None]:
+    """Call the Function at the highest level of its arguments.
+
+    Returns what it returned, and with `keep` its ctx before it was settled, where `forward` takes one.
+    """
     level, needs = _C.recorded(args)
     ctx: FunctionCtx | None
     if level:
@@ -190,16 +195,27 @@ def call(
         fresh = ctx = cls._ctx_class()
         fresh.needs_input_grad = needs
         returned = _run_forward(cls, fresh, args, kwargs)
-        outputs = tuple([_fresh(o, args, fresh._dirty) for o in outputs_of(returned)])
+        outputs = outputs_of(returned)
+        if _returns_inputs(outputs, args):
+            outputs = tuple([_fresh(o, args, fresh._dirty) for o in outputs])
     result = outputs if isinstance(returned, tuple) else outputs[0]
     recording = True in needs and is_grad_enabled()
     if not recording and not keep:
-        return Called(result, None)
-    settled = _ctx_at(cls, ctx, level, needs, args, result)
+        return result, None
+    settled = _ctx_at(cls, ctx, level, needs, args, result) if level else ctx
+    assert settled is not None
     kept = settled._with({}) if keep and not separate(cls) else None
     if recording:
         _record(cls, settled, args, outputs, outputs_of(returned))
-    return Called(result, kept)
+    return result, kept
+
+
+def _returns_inputs(outputs: tuple[Any, ...], args: tuple[Any, ...]) -> bool:
+    for o in outputs:
+        for a in args:
+            if o is a:
+                return True
+    return False
 
 
 def _run_forward(
@@ -208,7 +224,7 @@ def _run_forward(
     before = is_grad_enabled()
     _C.set_grad_enabled(False)
     try:
-        if not separate(cls):
+        if cls.setup_context is Function.setup_context:
             return cls.forward(ctx, *args, **kwargs)
         result = cls.forward(*args, **kwargs)
         cls.setup_context(ctx, args, result)
@@ -253,14 +269,8 @@ def _fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Tensor, ...]) -> Any
 
 
 def backward_of(cls: type[Function]) -> Callable[..., Any]:
-    if cls.vjp is Function.vjp:
-        return cls.backward
-    if cls.backward is not Function.backward:
-        raise RuntimeError(
-            "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement "
-            "one of them."
-        )
-    return cls.vjp
+    """`backward`, or `vjp`, which is its other name."""
+    return _C.backward_rule(cls)
 
 
 def is_differentiable(t: Any, unmarked: Sequence[Tensor] = ()) -> bool:
@@ -282,20 +292,20 @@ def _record(
     if ctx._dirty:
         _check_dirty(ctx, args, outputs)
     marked = ctx._non_differentiable
-    places = [
-        k
-        for k, o in enumerate(outputs)
-        if is_differentiable(o, marked)
-        and (o is returned[k] or is_differentiable(returned[k], marked))
-    ]
-    made = [outputs[k] for k in places]
-    tensors = [a for a in args if isinstance(a, Tensor)]
+    if len(outputs) == 1 and not marked and outputs is returned:
+        places = [0] if is_differentiable(outputs[0]) else []
+    else:
+        places = [
+            k
+            for k, o in enumerate(outputs)
+            if is_differentiable(o, marked)
+            and (o is returned[k] or is_differentiable(returned[k], marked))
+        ]
     if cls.clear_saved_tensors_on_access:
         ctx._clears_on_access = True
-    run = _Backward(cls, ctx, args, outputs, places)
-    ctx._settle(made)
-    if made:
-        _C.record_custom(f"{cls.__name__}Backward", tensors, made, run)
+    ctx._settle([outputs[k] for k in places])
+    if places:
+        _C.record_function(cls, ctx, args, outputs, places)
 
 
 def _check_dirty(ctx: FunctionCtx, args: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
@@ -317,76 +327,8 @@ def _check_dirty(ctx: FunctionCtx, args: tuple[Any, ...], outputs: tuple[Any, ..
             )
 
 
-class _Backward:
-    """The backward of one call, for the tape. It holds no tensors but those of the ctx."""
+def _zeros(shape: Any, dtype: Any, device: Any) -> Tensor:
+    return rabbet.zeros(shape, dtype=dtype, device=device)
 
-    def __init__(
-        self,
-        cls: type[Function],
-        ctx: FunctionCtx,
-        args: tuple[Any, ...],
-        outputs: tuple[Any, ...],
-        places: list[int],
-    ) -> None:
-        self.cls, self.ctx, self.places = cls, ctx, places
-        self.made = [
-            (o.shape, o.dtype, o.device) if is_differentiable(o) else None for o in outputs
-        ]
-        self.is_tensor = [isinstance(a, Tensor) for a in args]
-        self.inputs = [(a.device, a.is_floating_point()) for a in args if isinstance(a, Tensor)]
 
-    def __call__(self, given: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-        grads: list[Tensor | None] = [None] * len(self.made)  # also for outputs that are no tensors
-        for k, g in zip(self.places, given, strict=True):
-            grads[k] = g
-        if self.ctx.materialize_grads:
-            grads = [
-                rabbet.zeros(m[0], dtype=m[1], device=m[2]) if g is None and m is not None else g
-                for g, m in zip(grads, self.made, strict=True)
-            ]
-        backward = backward_of(self.cls)
-        if self.cls.boxed_grads_call:
-            results = backward(self.ctx, grads)
-        else:
-            results = backward(self.ctx, *grads)
-        if not _C.run_retains():
-            self.ctx._free()
-        return self._checked(outputs_of(results))
-
-    def _checked(self, results: tuple[Any, ...]) -> tuple[Tensor | None, ...]:
-        name, count = f"{self.cls.__name__}Backward", len(self.is_tensor)
-        if len(results) > count and all(r is None for r in results[count:]):
-            results = results[:count]
-        if len(results) != count:
-            raise RuntimeError(
-                f"function {name} returned an incorrect number of gradients (expected {count}, got {len(results)})"
-            )
-        found: list[Tensor | None] = []
-        for i, (g, is_tensor) in enumerate(zip(results, self.is_tensor, strict=True)):
-            if g is not None and not isinstance(g, Tensor):
-                raise RuntimeError(
-                    f"function {name}: expected Variable or None (got {type(g).__name__}) at position {i + 1}"
-                )
-            if not is_tensor:
-                if g is not None:
-                    raise RuntimeError(
-                        f"function {name} returned a gradient different than None at position {i + 1}, but the "
-                        "corresponding forward input was not a Variable"
-                    )
-                continue
-            if g is not None:
-                self._check_one(name, len(found), g)
-            found.append(g)
-        return tuple(found)
-
-    def _check_one(self, name: str, at: int, g: Tensor) -> None:
-        device, real = self.inputs[at]
-        wrong = ""
-        if g.ndim and g.device != device:
-            wrong = f"expected device {device} but got {g.device}"
-        elif real and g.is_complex():
-            wrong = f"expected a real gradient but got {g.dtype}"
-        if wrong:
-            raise RuntimeError(
-                f"Function {name} returned an invalid gradient at index {at} - {wrong}"
-            )
+_C.set_function_base(Function, _zeros)

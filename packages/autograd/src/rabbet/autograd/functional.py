@@ -8,6 +8,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor
 
+from . import _C
 from ._roots import grad
 from .levels import DualLevel
 
@@ -123,6 +124,11 @@ _SLOPE_TRICK = (
 )
 
 
+def _seed(output: Tensor) -> Tensor | None:
+    """Ones; None where a run makes them itself."""
+    return rabbet.ones_like(output) if output.ndim or output.is_complex() else None
+
+
 def _gradients(
     outputs: Sequence[Tensor],
     inputs: Sequence[Tensor],
@@ -137,22 +143,23 @@ def _gradients(
         strict: what to say of such an input in strict mode, of which the number is put in; None: not strict.
     """
     pairs = [(o, v) for o, v in zip(outputs, vectors, strict=True) if o.requires_grad]
-    found: Sequence[Tensor | None] = [None] * len(inputs)
-    if pairs:
-        found = grad(
-            [o for o, _ in pairs],
-            inputs,
-            [rabbet.ones_like(o) if v is None else v for o, v in pairs],
-            retain_graph=True,
-            create_graph=graph,
-            allow_unused=True,
-        )
+    if not pairs:
+        return _filled([None] * len(inputs), inputs, strict)
+    roots = tuple([o for o, _ in pairs])
+    seeds = tuple([_seed(o) if v is None else v for o, v in pairs])
+    flags = _C.RETAIN | _C.ALLOW_UNUSED | (_C.CREATE if graph else 0)
+    return _filled(_C.run(roots, seeds, inputs, flags), inputs, strict)
+
+
+def _filled(
+    found: Sequence[Tensor | None], inputs: Sequence[Tensor], strict: str | None
+) -> tuple[Tensor, ...]:
+    filled = []
     for i, g in enumerate(found):
-        if strict is not None and g is None:
+        if g is None and strict is not None:
             raise RuntimeError(strict.format(i))
-    return tuple(
-        rabbet.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)
-    )
+        filled.append(rabbet.zeros_like(inputs[i]) if g is None else g)
+    return tuple(filled)
 
 
 def _check_graph(

@@ -4,13 +4,14 @@ import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import rabbet
 from rabbet import _C as core
 from rabbet import Tensor
 
 from . import _C
+from ._roots import GradientEdge
 from ._tape_reports import MemoryReport, draw, memory_report
 
 __all__ = [
@@ -32,14 +33,6 @@ __all__ = [
 
 Node = _C.Node
 RemovableHandle = _C.RemovableHandle
-
-
-class GradientEdge(NamedTuple):
-    """Where the gradient of a tensor flows: a node and the number of its output."""
-
-    node: Node
-    output_nr: int
-    ownership_token: Node | None = None
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:

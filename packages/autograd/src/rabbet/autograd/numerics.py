@@ -54,7 +54,7 @@ def _holds_inf(value: Any) -> bool:
 
 def _statistics(x: Tensor) -> str:
     """Shape, dtype, how many elements are not finite, and the range of those that are."""
-    kind = f"{str(x.dtype).removeprefix('rabbet.')}{tuple(x.shape)}"
+    kind = f"{x.dtype.name}{tuple(x.shape)}"
     if not _is_checked(x):
         return kind
     nan, inf = int(rabbet.isnan(x).sum()), int(rabbet.isinf(x).sum())

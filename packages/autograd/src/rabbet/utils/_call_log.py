@@ -10,7 +10,7 @@ from rabbet.autograd.graph import call_mode
 def _shown(value: Any) -> str:
     if isinstance(value, Tensor):
         dims = ", ".join(map(str, value.shape))
-        return f"{str(value.dtype).removeprefix('rabbet.')}({dims})"
+        return f"{value.dtype.name}({dims})"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_shown, value)) + "]"
     return repr(value)

@@ -8,7 +8,6 @@ from typing import Any
 from rabbet import _C, Tensor
 from rabbet.autograd import no_grad
 from rabbet.autograd.graph import active_hooks
-from rabbet.random import fork_rng
 
 
 class SavedTensor:
@@ -103,17 +102,24 @@ class Surroundings:
     """Random states and autocast as they are now; `restored()` brings them back for a while."""
 
     def __init__(self, preserve_rng_state: bool) -> None:
-        self._states = [(g, g.get_state()) for g in _generators()] if preserve_rng_state else None
+        self._states = [(g, g.get_state()) for g in _generators()] if preserve_rng_state else []
         self._regions = _autocast_regions()
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
         """Code inside draws the same random numbers and casts as at the time of the constructor."""
-        with contextlib.ExitStack() as stack:
-            if self._states is not None:
-                stack.enter_context(fork_rng())
-                for generator, state in self._states:
-                    generator.set_state(state)
-            for device_type, settings in self._regions:
-                stack.enter_context(sys.modules["rabbet.amp"].autocast(device_type, **settings))
-            yield
+        before = [(generator, generator.get_state()) for generator, _ in self._states]
+        for generator, state in self._states:
+            generator.set_state(state)
+        try:
+            if self._regions:
+                with contextlib.ExitStack() as stack:
+                    for device_type, settings in self._regions:
+                        region = sys.modules["rabbet.amp"].autocast(device_type, **settings)
+                        stack.enter_context(region)
+                    yield
+            else:
+                yield
+        finally:
+            for generator, state in before:
+                generator.set_state(state)

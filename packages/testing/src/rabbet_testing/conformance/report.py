@@ -86,6 +86,14 @@ def _short(crash: Any) -> str:
     return str(getattr(crash, "message", crash))[:2000]
 
 
+def _counted(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
+    """How often each outcome follows each name."""
+    found: dict[str, Counter[str]] = {}
+    for name, outcome in pairs:
+        found.setdefault(name, Counter())[outcome] += 1
+    return {name: {k: c[k] for k in OUTCOMES if c[k]} for name, c in sorted(found.items())}
+
+
 class Recorder:
     """What a test says beside its outcome."""
 
@@ -120,10 +128,12 @@ class Report:
 
     def counts(self) -> dict[str, dict[str, int]]:
         """For each level how many tests had which outcome."""
-        found: dict[str, Counter[str]] = {}
-        for o in self.outcomes:
-            found.setdefault(o.level, Counter())[o.outcome] += 1
-        return {level: {k: c[k] for k in OUTCOMES if c[k]} for level, c in sorted(found.items())}
+        return _counted((o.level, o.outcome) for o in self.outcomes)
+
+    def derivatives(self) -> dict[str, dict[str, int]]:
+        """The same for each test of L3, of which each is over many operators."""
+        tested = [o for o in self.outcomes if o.level == "L3"]
+        return _counted((o.test.removeprefix("test_"), o.outcome) for o in tested)
 
     def reasons(self) -> dict[str, dict[str, int]]:
         """For each level how often something was not judged for which reason: tests, and parts of tests that passed."""
@@ -150,6 +160,9 @@ class Report:
         lines = []
         for level, counts in self.counts().items():
             lines.append(f"{level}: " + ", ".join(f"{n} {k}" for k, n in counts.items()))
+        for test, counts in self.derivatives().items():
+            said = ", ".join(f"{n} {k}" for k, n in counts.items())
+            lines.append(f"L3 {test.replace('_', ' ')}: {said}")
         for level, reasons in self.reasons().items():
             said = ", ".join(f"{n} {name}" for name, n in reasons.items())
             lines.append(f"{level} not judged: {said}")

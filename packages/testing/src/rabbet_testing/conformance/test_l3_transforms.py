@@ -70,6 +70,21 @@ def test_complex_gradient_matches_finite_differences(op, device):
     gradients.judge_complex(op, device)
 
 
+@operators("complex", "autograd")
+def test_complex_second_derivative_matches_finite_differences(op, device):
+    gradients.judge_complex_second(op, device)
+
+
+@operators("differentiable", "autograd")
+def test_forward_mode_matches_finite_differences(op, device):
+    gradients.judge_forward(op, device, is_complex=False)
+
+
+@operators("complex", "autograd")
+def test_complex_forward_mode_matches_finite_differences(op, device):
+    gradients.judge_forward(op, device, is_complex=True)
+
+
 @operators("differentiable", "autograd", "func")
 def test_forward_mode_agrees_with_backward_mode(op, device):
     gradients.judge_modes(op, device)

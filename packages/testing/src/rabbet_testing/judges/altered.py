@@ -17,6 +17,7 @@ _DTYPES = (rabbet.float32, rabbet.float64, rabbet.int64, rabbet.int32, rabbet.ui
 # Operators that refuse values of their tensors or numbers, which their records cannot tell.
 _OF_VALUES = {
     "multinomial": "the weights of a row must have a positive sum",
+    "masked_scatter": "the source must have as many elements as the mask has ones",
     "pow": "integers are not raised to negative integers",
 }
 

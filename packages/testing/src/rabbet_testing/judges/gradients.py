@@ -108,46 +108,71 @@ def _gradients(
 
 def judge_first(op: str, device: str) -> None:
     """In float64 against finite differences; in float32 against the gradient of the CPU in float64."""
-    from rabbet.autograd import gradcheck
-
     dtype = floating_dtype(device)
-
-    def check(part: Part) -> None:
-        case, call, inputs = part
-        if dtype is rabbet.float32:
-            _exact(part, op, device, dtype)
-        else:
-            assert gradcheck(call, inputs), str(case)
-
-    _each(op, dtype, device, check)
+    if dtype is rabbet.float64:
+        return _checked(op, dtype, device)
+    _each(op, dtype, device, lambda part: _exact(part, op, device, dtype))
 
 
 def judge_second(op: str, device: str) -> None:
     """gradgradcheck; there is none without float64, where the nests compare second derivatives."""
-    from rabbet.autograd import gradgradcheck
-
-    if floating_dtype(device) is rabbet.float32:
-        skip(Reason.NO_DOUBLE, "finite differences of gradients need float64")
-
-    def check(part: Part) -> None:
-        case, call, inputs = part
-        assert gradgradcheck(call, inputs, atol=1e-4), str(case)
-
-    _each(op, rabbet.float64, device, check)
+    _checked_twice(op, _double_dtype(device), device)
 
 
 def judge_complex(op: str, device: str) -> None:
     """gradcheck with complex128 numbers."""
-    from rabbet.autograd import gradcheck
+    _checked(op, _complex_dtype(device), device)
 
+
+def judge_complex_second(op: str, device: str) -> None:
+    """gradgradcheck with complex128 numbers."""
+    _checked_twice(op, _complex_dtype(device), device)
+
+
+def judge_forward(op: str, device: str, is_complex: bool) -> None:
+    """Tangents of forward mode, and those of backward mode, against finite differences."""
+    dtype = _complex_dtype(device) if is_complex else _double_dtype(device)
+    _checked(op, dtype, device, check_forward_ad=True, check_backward_ad=False)
+    _checked_twice(
+        op,
+        dtype,
+        device,
+        check_fwd_over_rev=True,
+        check_rev_over_rev=False,
+        check_undefined_grad=False,
+    )
+
+
+def _double_dtype(device: str) -> Any:
+    if floating_dtype(device) is rabbet.float32:
+        skip(Reason.NO_DOUBLE, "finite differences of gradients need float64")
+    return rabbet.float64
+
+
+def _complex_dtype(device: str) -> Any:
     if "complex128" not in declared_dtypes(device):
         skip(Reason.NO_KERNEL, f"{device} declares no complex128")
+    return rabbet.complex128
+
+
+def _checked(op: str, dtype: Any, device: str, **modes: Any) -> None:
+    from rabbet.autograd import gradcheck
 
     def check(part: Part) -> None:
         case, call, inputs = part
-        assert gradcheck(call, inputs), str(case)
+        assert gradcheck(call, inputs, **modes), str(case)
 
-    _each(op, rabbet.complex128, device, check)
+    _each(op, dtype, device, check)
+
+
+def _checked_twice(op: str, dtype: Any, device: str, **modes: Any) -> None:
+    from rabbet.autograd import gradgradcheck
+
+    def check(part: Part) -> None:
+        case, call, inputs = part
+        assert gradgradcheck(call, inputs, atol=1e-4, **modes), str(case)
+
+    _each(op, dtype, device, check)
 
 
 def judge_modes(op: str, device: str) -> None:

@@ -167,7 +167,11 @@ def _judge_pass(op: str, low: str, device: str) -> None:
 
 
 def _gradients(case: Case, leaves: list[Any]) -> list[Any]:
-    results = [r for r in results_of(case.run()) if r.requires_grad]
+    results = [
+        rabbet.view_as_real(r) if r.is_complex() else r
+        for r in tensors([case.run()])
+        if r.requires_grad
+    ]
     zero = rabbet.zeros(()).to(leaves[0].device)
     total = sum(((r.float() * (i + 1)).sum() for i, r in enumerate(results)), zero)
     return list(rabbet.autograd.grad(total, leaves, allow_unused=True))

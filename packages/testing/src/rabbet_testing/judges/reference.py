@@ -32,7 +32,7 @@ EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64":
 
 def dtype_name(dtype: Any) -> str:
     """ "float32" of rabbet.float32."""
-    return str(dtype).removeprefix("rabbet.")
+    return dtype if isinstance(dtype, str) else dtype.name
 
 
 def declared_dtypes(device: str) -> list[str]:

@@ -321,10 +321,11 @@ def _basis(leaves: list[Tensor]) -> list[Tensor]:
     blocks, at = [], 0
     for x in leaves:
         n = x.numel()
-        eye = rabbet.zeros(total, n, dtype=x.dtype, device=x.device)
-        if n:
-            eye[at : at + n] = rabbet.eye(n, dtype=x.dtype, device=x.device)
-        blocks.append(eye.reshape((total, *x.shape)))
+        block = rabbet.eye(n, dtype=x.dtype, device=x.device)
+        if n != total:
+            rows, block = block, rabbet.zeros(total, n, dtype=x.dtype, device=x.device)
+            block[at : at + n] = rows
+        blocks.append(block.reshape((total, *x.shape)))
         at += n
     return blocks
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rabbet import Tensor
@@ -36,6 +37,16 @@ def functional_call(
         AttributeError: for a name inside a module that is not there.
     """
     given = _merged(parameter_and_buffer_dicts)
+    arguments = () if args is None else args if isinstance(args, tuple) else (args,)
+    with reparametrized(module, given, tie_weights=tie_weights, strict=strict):
+        return module(*arguments, **(kwargs or {}))
+
+
+@contextmanager
+def reparametrized(
+    module: Any, given: dict[str, Tensor], *, tie_weights: bool, strict: bool
+) -> Iterator[None]:
+    """A block in which the module has other tensors under these names."""
     places = _places(module)
     if strict:
         _check_names(module, given, places, tie_weights)
@@ -43,13 +54,12 @@ def functional_call(
         given = _tied(given, places)
     if not given.keys() <= places.keys():
         places.update({name: _new_place(module, name) for name in given.keys() - places.keys()})
-    arguments = () if args is None else args if isinstance(args, tuple) else (args,)
     kept = [(table, key, table.get(key, _ABSENT)) for table, key in (places[n] for n in given)]
     try:
         for name, value in given.items():
             table, key = places[name]
             table[key] = value
-        return module(*arguments, **(kwargs or {}))
+        yield
     finally:
         for table, key, value in kept:
             if value is _ABSENT:

@@ -39,7 +39,7 @@ def call_batched(cls: Any, level: int, args: tuple[Any, ...], kwargs: dict[str, 
     inner = tree_unflatten([x for x, _ in pairs], spec)
     dims = [d for _, d in pairs]
     if all(d is None for d in dims):
-        return call_below(level, lambda: call(cls, args, kwargs).result)
+        return call_below(level, lambda: call(cls, args, kwargs)[0])
     in_dims = tree_unflatten(dims, spec)
     if own_rule:
         info = BatchInfo(size, randomness)
@@ -47,7 +47,7 @@ def call_batched(cls: Any, level: int, args: tuple[Any, ...], kwargs: dict[str, 
         result, out_dims = _two(returned)
     else:
         rule = _GeneratedRule(cls, in_dims, size, randomness)
-        result = call_below(level, lambda: call(rule.function, inner, kwargs).result)
+        result = call_below(level, lambda: call(rule.function, inner, kwargs)[0])
         out_dims = rule.out_dims
     given = {id(x): outer for (x, _), outer in zip(pairs, leaves, strict=True)}
     return _wrapped(cls.__name__, level, size, result, out_dims, given)
