@@ -1,4 +1,4 @@
-# The one door: make demo | test | test-full | test-abi | conformance | test-sanitize | test-opencl | check | bench | wheels | docs | clean
+# The one door: make demo | test | test-full | test-abi | test-packages | conformance | test-sanitize | test-opencl | check | bench | wheels | docs | clean
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := $(CURDIR)/.venv
@@ -10,11 +10,11 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 KIT := $(BIN)/python -m pytest -q -p no:cacheprovider -n 2 --pyargs rabbet_testing
-PACKAGES := core backend-cpu autograd autocast vmap nn optim distributions testing rabbet
+PACKAGES := core backend-cpu backend-cuda autograd autocast vmap nn optim distributions testing rabbet
 stamps = $(foreach p,$(PACKAGES),$(STAMPS)/$(p))
 sources = $(shell find packages/$(1) -type f -not -path '*/build/*' -not -path '*/tests/*' -not -name '*.pyc')
 
-.PHONY: demo test test-full test-abi conformance test-sanitize test-opencl check bench wheels docs clean setup
+.PHONY: demo test test-full test-abi test-packages conformance test-sanitize test-opencl check bench wheels docs clean setup
 
 demo: $(filter-out $(STAMPS)/testing,$(stamps)) $(STAMPS)/group-examples
 	$(BIN)/python examples/digits.py
@@ -38,6 +38,10 @@ conformance: setup $(STAMPS)/group-test
 # Plugins of earlier and later versions of the boundary header (also part of test).
 test-abi: setup $(STAMPS)/group-test
 	$(BIN)/python -m pytest tests/test_abi.py tests/test_host_checks.py
+
+# Packages that are built on torch, from PyPI: their own tests, and models beside PyTorch's numbers. Not part of test.
+test-packages: setup $(STAMPS)/group-test $(STAMPS)/group-examples
+	$(BIN)/python tests/packages/run.py
 
 test-sanitize: setup $(STAMPS)/group-test
 	$(BIN)/python tools/sanitize.py thread
@@ -102,6 +106,7 @@ $(STAMPS)/$(1): $(STAMPS)/tools $(call sources,$(1)) $(2)
 endef
 $(eval $(call install_rule,core,))
 $(eval $(call install_rule,backend-cpu,$(STAMPS)/core))
+$(eval $(call install_rule,backend-cuda,$(STAMPS)/core))
 $(eval $(call install_rule,autograd,$(STAMPS)/core))
 $(eval $(call install_rule,autocast,$(STAMPS)/core $(STAMPS)/autograd))
 $(eval $(call install_rule,vmap,$(STAMPS)/core))

@@ -23,6 +23,7 @@ IN_FUNCTIONS = {
     ("rabbet.__main__", "rabbet._emit"): RARE,
     ("rabbet.__main__", "rabbet._new_plugin"): RARE,
     ("rabbet._as_torch.c_nn", "rabbet.nn.functional"): OPTIONAL,
+    ("rabbet._as_torch.functions", "rabbet.distributions._sampling"): OPTIONAL,
     ("rabbet._as_torch.run", "rabbet._as_torch.scan"): RARE,
     ("rabbet._doctor", "rabbet._doctor_text"): RARE,
     ("rabbet._doctor", "rabbet._hookspecs"): PLUGIN,
@@ -49,6 +50,7 @@ IN_FUNCTIONS = {
     ("rabbet.nn.functional.linear_loss", "rabbet.utils.checkpoint"): RARE,
     ("rabbet.nn.modules._hooks", "rabbet.nn.modules._backward"): RARE,
     ("rabbet.nn.utils.stateless", "rabbet.func"): OPTIONAL,
+    ("rabbet.nn.utils.stateless", "rabbet.func._functional_call"): OPTIONAL,
     ("rabbet.serialization", "rabbet._as_torch.names"): RARE,
     ("rabbet.serialization", "rabbet._files.torch_file"): RARE,
     ("rabbet_testing.conformance.plugin", "rabbet_testing.judges.layers"): CASES,
@@ -199,7 +201,7 @@ def test_imports_for_types_only_are_no_circle(tmp_path):
 
 # Wheels that a wheel uses only where they are installed.
 OPTIONAL_WHEELS = {
-    "rabbet-core": {"numpy", "tensorboard", "rabbet-autograd", "rabbet-nn", "rabbet-vmap"},
+    "rabbet-core": {"numpy", "tensorboard", "rabbet-autograd", "rabbet-distributions", "rabbet-nn", "rabbet-vmap"},
     "rabbet-nn": {"rabbet-vmap"},
     "rabbet-testing": {"torch", "rabbet-autograd", "rabbet-autocast", "rabbet-nn", "rabbet-optim", "rabbet-vmap"},
 }  # fmt: skip

@@ -27,7 +27,13 @@ def accelerator_name() -> str | None:
 
 
 def count_devices(name: str) -> int:
-    """Number of devices of a loaded backend."""
+    """Number of devices of a backend, which is loaded if need be.
+
+    Raises:
+        PluginError: if there is none of this name.
+    """
+    if not any(b["name"] == name for b in _C.backends()):
+        _plugins.require_backend(name)
     return next(int(b["devices"]) for b in _C.backends() if b["name"] == name)
 
 

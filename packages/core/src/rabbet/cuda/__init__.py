@@ -41,8 +41,8 @@ def device_count() -> int:
 
 
 def is_initialized() -> bool:
-    """Whether the backend is loaded."""
-    return any(b["name"] == "cuda" for b in _C.backends())
+    """Whether the backend is loaded and has a device."""
+    return any(b["name"] == "cuda" and b["devices"] for b in _C.backends())
 
 
 def init() -> None:

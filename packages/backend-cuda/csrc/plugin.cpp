@@ -1,0 +1,28 @@
+// The plugin: registers the backend and its kernels. Where there is no driver or no device, the
+// device says so when it is asked for.
+#include "device.h"
+#include "elementwise.h"
+
+namespace rbcuda {
+namespace {
+
+const RbBackend kBackend = {
+    // DLPack sees an extension device: its order of streams for CUDA is not kept here yet.
+    RB_SIZE(RbBackend, streams), 0, kBackendName, 12, 0, &kDevices, &kAllocator, &kStreams};
+
+int32_t init(const RbHost* host, RbTxn* txn) {
+  rb::host = host;
+  return rb::guarded([&] {
+    rb::check(host->add_backend(txn, &kBackend, &backend_id));
+    rb::check(add_elementwise(host, txn));
+  });
+}
+
+const RbPlugin kPlugin = {
+    RB_SIZE(RbPlugin, retire), RB_ABI_MAJOR,         RB_ABI_MINOR, RB_ABI_NEEDED, 0, 0,
+    "rabbet-backend-cuda",     RABBET_WHEEL_VERSION, init,         nullptr};
+
+}  // namespace
+}  // namespace rbcuda
+
+extern "C" RB_EXPORT const RbPlugin* rabbet_plugin_v0(void) { return &rbcuda::kPlugin; }
