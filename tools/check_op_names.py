@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-BUDGET = 148
+BUDGET = 132
 KERNEL = "kernels and rules that core runs itself, each under the name of its operator"
 PARTS = "decompositions in Python, made of operators by their names"
 BATCH = "hand-written batching rules, each under the name of its operator"
@@ -23,9 +23,14 @@ NAMESPACE = "modules and functions of the public namespace that share a name wit
 EXCEPTIONS = {
     "core/src/rabbet/__init__.py": NAMESPACE,
     "core/src/rabbet/cuda/__init__.py": NAMESPACE,
-    "core/src/rabbet/jit.py": NAMESPACE,
+    "core/src/rabbet/jit/__init__.py": NAMESPACE,
     "core/src/rabbet/_files/": WORDS,
+    "core/src/rabbet/_foreach.py": PARTS,
+    "core/src/rabbet/_tensor.py": NAMESPACE,
+    "core/src/rabbet/special.py": NAMESPACE,
     "core/src/rabbet/_printing.py": WORDS,
+    "core/src/rabbet/_settings.py": WORDS,
+    "core/src/rabbet/_doctor": WORDS,
     "autograd/src/rabbet/autograd/_tape_reports.py": WORDS,
     "autograd/src/rabbet/autograd/graph.py": WORDS,
     "testing/src/rabbet_testing/judges/reference.py": WORDS,

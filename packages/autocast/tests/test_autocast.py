@@ -267,6 +267,13 @@ def test_cuda_without_its_backend_warns_and_disables():
         rabbet.set_autocast_dtype("cuda", rabbet.float16)
 
 
+def test_known_device_types_answer_without_a_backend():
+    assert amp.is_autocast_available("mps") and not rabbet.is_autocast_enabled("mps")
+    assert rabbet.get_autocast_dtype("xla") == rabbet.bfloat16
+    with pytest.raises(RuntimeError, match="no backend for device type 'mps'"):
+        rabbet.set_autocast_enabled("mps", True)
+
+
 @pytest.mark.parametrize(
     "call,error,message",
     [

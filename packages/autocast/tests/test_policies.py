@@ -13,12 +13,12 @@ TORCH = {
     },
     "fp32": {
         "absolute_error", "acos", "asin", "binary_error", "cdist", "cosh", "cross_entropy_loss", "cross_entropy_steps",
-        "cumprod", "cumsum", "exp", "expm1", "group_norm", "huber_error", "layer_norm", "log", "log10", "log1p",
-        "log2", "log_softmax", "logistic_error", "logsumexp", "nll_loss", "nll_loss_steps", "pow", "prod", "prod.dim",
-        "reciprocal", "rms_norm", "rsqrt", "sinh", "smooth_l1_error", "softmax", "softplus", "squared_error", "sum",
+        "cumprod", "cumsum", "dist", "exp", "expm1", "group_norm", "huber_error", "layer_norm", "log", "log10", "log1p",
+        "log2", "log_softmax", "logistic_error", "logsumexp", "nanquantile", "nanquantile.number", "nll_loss", "nll_loss_steps",
+        "polar", "pow", "prod", "prod.dim", "quantile", "quantile.number", "reciprocal", "renorm", "rms_norm", "rsqrt", "sinh", "smooth_l1_error", "softmax", "softplus", "squared_error", "sum",
         "tan",
     },
-    "promote": {"addcdiv", "addcmul", "atan2", "cat", "cross", "dot", "index_put", "scatter_add", "stack", "vdot"},
+    "promote": {"addcdiv", "addcmul", "atan2", "cat", "cross", "dot", "index_copy", "index_put", "scatter_add", "stack", "vdot"},
 }  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def test_torch_lists_them():
         "convolution": "conv2d", "convolution_dw": "conv2d", "convolution_dx": "conv_transpose2d.input",
         "cross_entropy_loss": "cross_entropy_loss", "cross_entropy_steps": "cross_entropy_loss",
         "huber_error": "huber_loss", "linear_activation": "linear", "log_softmax": "log_softmax.int", "logistic_error": "binary_cross_entropy_with_logits",
-        "nll_loss_steps": "nll_loss", "pow": "pow.Tensor_Tensor", "prod.dim": "prod.dim_int",
+        "nanquantile.number": "nanquantile.scalar", "nll_loss_steps": "nll_loss", "pow": "pow.Tensor_Tensor", "prod.dim": "prod.dim_int", "quantile.number": "quantile.scalar",
         "recurrent_layer": "mkldnn_rnn_layer", "recurrent_step": "lstm_cell", "smooth_l1_error": "smooth_l1_loss",
         "softmax": "softmax.int", "squared_error": "mse_loss",
     }  # fmt: skip

@@ -180,7 +180,8 @@ class Host:
         shape = tuple(t.shape[d] for d in range(t.ndim))
         dtype = np.dtype(DTYPES[t.dtype])
         raw = C.string_at(t.data, t.numel * dtype.itemsize)
-        out = np.frombuffer(raw, dtype).reshape(shape).copy()
+        strides = [t.strides[d] * dtype.itemsize for d in range(t.ndim)]
+        out = np.lib.stride_tricks.as_strided(np.frombuffer(raw, dtype), shape, strides).copy()
         self.lib.free_tensor(C.byref(t))
         return out
 

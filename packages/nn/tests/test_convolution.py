@@ -307,3 +307,10 @@ ERRORS = [
 def test_bad_arguments(call, message: str) -> None:
     with pytest.raises((RuntimeError, ValueError, TypeError), match=message):
         call()
+
+
+def test_one_size_in_a_tuple_stands_for_all_directions():
+    layer = nn.Conv2d(2, 3, 3, stride=(2,), padding=(1,), dilation=(1,))
+    x = rabbet.ones(1, 2, 6, 6)
+    other = F.conv2d(x, layer.weight, layer.bias, stride=2, padding=1)
+    assert rabbet.equal(layer(x), other)

@@ -169,15 +169,18 @@ void nonzero_kernel(const rb::Args& a) {
   copy_view(dense_view(truth.data(), RB_BOOL8, view_of(x)), view_of(x));
   int64_t count = 0;
   for (int64_t i = 0; i < x.numel; ++i) count += truth[i];
-  const int64_t shape[2] = {count, x.ndim};
+  // The indices of a dimension lie side by side, as in PyTorch.
+  const int64_t shape[2] = {count, x.ndim}, strides[2] = {1, std::max<int64_t>(count, 1)};
   RbTensor* out = nullptr;
-  rb::check(rb::host->tensor_new(x.backend, x.device.id, RB_I64, 2, shape, nullptr, &out));
+  const int64_t* const order = x.ndim > 1 ? strides : nullptr;
+  rb::check(rb::host->tensor_new(x.backend, x.device.id, RB_I64, 2, shape, order, &out));
   a.set_ret(0, out);
   int64_t* to = static_cast<int64_t*>(out->data);
   int64_t index[kMaxDims] = {};
   for (int64_t i = 0; i < x.numel; ++i) {
     if (truth[i]) {
-      for (int d = 0; d < x.ndim; ++d) *to++ = index[d];
+      for (int d = 0; d < x.ndim; ++d) to[d * count] = index[d];
+      ++to;
     }
     for (int d = x.ndim - 1; d >= 0 && ++index[d] == x.shape[d]; --d) index[d] = 0;
   }

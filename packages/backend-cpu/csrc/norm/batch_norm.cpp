@@ -10,8 +10,10 @@ namespace {
 // an item are columns; else each channel of an item is a run.
 struct Layout {
   int64_t batch, channels, inner = 1;
-  explicit Layout(const RbTensor& x) : batch(x.shape[0]), channels(x.shape[1]) {
-    for (int d = 2; d < x.ndim; ++d) inner *= x.shape[d];
+  /// `last`: the channels of a position lie side by side, so that every position is an item.
+  Layout(const RbTensor& x, bool last) : batch(x.shape[0]), channels(x.shape[1]) {
+    int64_t& positions = last ? batch : inner;
+    for (int d = 2; d < x.ndim; ++d) positions *= x.shape[d];
   }
   bool by_column() const { return inner < 32; }
   int64_t columns() const { return channels * inner; }
@@ -200,14 +202,15 @@ void forward(const Layout& s, const T* x, T* y, const Values<compute_t<T>>& w,
 
 void train_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
-  const Layout s(x);
+  const bool last = are_channels_last({&x, &a.ret(0)});
+  const Layout s(x, last);
   const double eps = a.real(3);
   rb::Scratch<double> means(s.channels), vars(s.channels);
   dispatch_dtype<kMaskFloat>("batch_norm_train", x.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Values<compute_t<T>> w(a.optional_tensor(1)), b(a.optional_tensor(2));
-    const DenseInput<T> input(x);
-    const DenseResult<T> y(a.ret(0));
+    const DenseInput<T> input(x, last);
+    const DenseResult<T> y(a.ret(0), last);
     forward<T>(s, input.data(), y.data(), w, b, eps, true, [&](int64_t c, double mean, double var) {
       means[c] = mean;
       vars[c] = var;
@@ -221,14 +224,15 @@ void train_kernel(const rb::Args& a) {
 
 void eval_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
-  const Layout s(x);
+  const bool last = are_channels_last({&x, &a.ret(0)});
+  const Layout s(x, last);
   const Values<double> means(&a.tensor(1)), vars(&a.tensor(2));
   const double eps = a.real(5);
   dispatch_dtype<kMaskFloat>("batch_norm_eval", x.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Values<compute_t<T>> w(a.optional_tensor(3)), b(a.optional_tensor(4));
-    const DenseInput<T> input(x);
-    const DenseResult<T> y(a.ret());
+    const DenseInput<T> input(x, last);
+    const DenseResult<T> y(a.ret(), last);
     forward<T>(s, input.data(), y.data(), w, b, eps, false, [&](int64_t c, double, double) {
       return std::pair(means.data()[c], vars.data()[c]);
     });
@@ -313,7 +317,8 @@ void backward(const Layout& s, const T* g, const T* x, T* dx, const double* mean
 
 void backward_kernel(const rb::Args& a) {
   const RbTensor &g = a.tensor(0), &x = a.tensor(1);
-  const Layout s(x);
+  const bool last = are_channels_last({&g, &x, &a.ret(0)});
+  const Layout s(x, last);
   const Values<double> means(&a.tensor(2)), vars(&a.tensor(3));
   const double eps = a.real(5);
   const bool train = a.boolean(6);
@@ -321,8 +326,8 @@ void backward_kernel(const rb::Args& a) {
   dispatch_dtype<kMaskFloat>("batch_norm_backward", x.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Values<compute_t<T>> w(a.optional_tensor(4));
-    const DenseInput<T> grad(g), input(x);
-    const DenseResult<T> dx(a.ret(0));
+    const DenseInput<T> grad(g, last), input(x, last);
+    const DenseResult<T> dx(a.ret(0), last);
     backward<T>(s, grad.data(), input.data(), dx.data(), means.data(), vars.data(), w, eps, train,
                 {dw.data(), db.data()});
     dx.finish();

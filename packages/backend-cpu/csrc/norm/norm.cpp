@@ -195,6 +195,133 @@ struct Groups {
   }
 };
 
+// Positions whose channels lie side by side: an item is `inner` rows of all its channels.
+template <class C>
+class ChannelRows {
+ public:
+  explicit ChannelRows(const Groups& s)
+      : s_(s),
+        repeats_(std::clamp<int64_t>(kWideRow / std::max<int64_t>(s.channels, 1), 1, s.inner)),
+        numbers_(4 * repeats_ * s.channels) {}
+
+  /// Mean and 1 / deviation of each group of an item.
+  void moments(const C* x, double eps, RunStats* stats) const {
+    const int64_t n = s_.channels, per = s_.per_group();
+    const rb::Scratch<C> near(n);
+    const rb::Scratch<double> sums(2 * n);
+    double *sum = sums.data(), *squares = sum + n;
+    column_moments(x, n, s_.inner, n, near.data(), sum, squares);
+    const double inner = static_cast<double>(s_.inner);
+    for (int64_t g = 0; g < s_.groups; ++g) {
+      RunMoments all;
+      for (int64_t c = g * per; c < (g + 1) * per; ++c)
+        all.merge(RunMoments{inner, sum[c] / inner, squares[c]});
+      stats[g] = {all.mean, 1.0 / std::sqrt(all.squares / static_cast<double>(s_.size()) + eps)};
+    }
+  }
+  /// Number k of a channel, for `each`.
+  void set(int k, int64_t channel, C value) {
+    for (int64_t r = 0; r < repeats_; ++r)
+      numbers_[k * width() + r * s_.channels + channel] = value;
+  }
+  const C* operator[](int k) const { return numbers_.data() + k * width(); }
+  /// f(first element, count) for all rows of an item, several of them at a time.
+  template <class F>
+  void each(const F& f) const {
+    for (int64_t row = 0; row < s_.inner; row += repeats_)
+      f(row * s_.channels, std::min(repeats_, s_.inner - row) * s_.channels);
+  }
+
+ private:
+  static constexpr int64_t kWideRow = 512;
+  const Groups& s_;
+  const int64_t repeats_;
+  rb::Scratch<C> numbers_;
+  int64_t width() const { return repeats_ * s_.channels; }
+};
+
+// Items in turns: f(begin, end).
+template <class F>
+void for_items(const Groups& s, const F& f) {
+  const int64_t size = s.channels * s.inner;
+  rb::parallel_for(size ? s.batch : 0, rows_per_task(size), f);
+}
+
+template <class T>
+void group_norm_rows(const Groups& s, const T* x, T* y, const Values<compute_t<T>>& w,
+                     const Values<compute_t<T>>& b, double eps) {
+  using C = compute_t<T>;
+  const int64_t size = s.channels * s.inner;
+  for_items(s, [&](int64_t begin, int64_t end) {
+    const RunIn<T> in(size);
+    const RunOut<T> out(size);
+    ChannelRows<C> rows(s);
+    const rb::Scratch<RunStats> stats(s.groups);
+    for (int64_t item = begin; item < end; ++item) {
+      const C* from = in(x + item * size, size);
+      C* to = out.at(y + item * size);
+      rows.moments(from, eps, stats.data());
+      for (int64_t c = 0; c < s.channels; ++c) {
+        const RunStats& group = stats.data()[c / s.per_group()];
+        rows.set(0, c, static_cast<C>(group.mean));
+        rows.set(1, c, static_cast<C>(group.rstd) * w.at(c, C(1)));
+        rows.set(2, c, b.at(c, C(0)));
+      }
+      rows.each([&](int64_t at, int64_t n) {
+        norm_rows<C>().scale_columns(from + at, to + at, n, rows[0], rows[1], rows[2]);
+      });
+      out.store(y + item * size, size);
+    }
+  });
+}
+
+// `plain` and `scaled`: per item and channel, see group_norm_backward_kernel.
+template <class T>
+void group_norm_rows_backward(const Groups& s, const T* g, const T* x, T* dx,
+                              const Values<compute_t<T>>& w, double eps, double* plain,
+                              double* scaled) {
+  using C = compute_t<T>;
+  const int64_t size = s.channels * s.inner, per = s.per_group();
+  for_items(s, [&](int64_t begin, int64_t end) {
+    const RunIn<T> in_g(size), in_x(size);
+    const RunOut<T> out(size);
+    ChannelRows<C> rows(s);
+    const rb::Scratch<RunStats> stats(s.groups);
+    for (int64_t item = begin; item < end; ++item) {
+      const C *gi = in_g(g + item * size, size), *xi = in_x(x + item * size, size);
+      C* to = out.at(dx + item * size);
+      rows.moments(xi, eps, stats.data());
+      for (int64_t c = 0; c < s.channels; ++c)
+        rows.set(0, c, static_cast<C>(stats.data()[c / per].mean));
+      double *sum = plain + item * s.channels, *sum_scaled = scaled + item * s.channels;
+      std::fill_n(sum, s.channels, 0.0);
+      std::fill_n(sum_scaled, s.channels, 0.0);
+      norm_rows<C>().column_gradients(gi, xi, s.channels, s.inner, s.channels, rows[0], sum,
+                                      sum_scaled);
+      for (int64_t group = 0; group < s.groups; ++group) {
+        const double r = stats.data()[group].rstd, count = static_cast<double>(s.size());
+        double all = 0, all_scaled = 0;
+        for (int64_t c = group * per; c < (group + 1) * per; ++c) {
+          const double wc = static_cast<double>(w.at(c, C(1)));
+          all += wc * sum[c];
+          all_scaled += wc * sum_scaled[c];
+          sum_scaled[c] *= r;
+        }
+        for (int64_t c = group * per; c < (group + 1) * per; ++c) {
+          rows.set(1, c, static_cast<C>(r) * w.at(c, C(1)));
+          rows.set(2, c, static_cast<C>(-r * r * r * all_scaled / count));
+          rows.set(3, c, static_cast<C>(-r * all / count));
+        }
+      }
+      rows.each([&](int64_t at, int64_t n) {
+        norm_rows<C>().combine_columns(gi + at, xi + at, to + at, n, rows[0], rows[1], rows[2],
+                                       rows[3]);
+      });
+      out.store(dx + item * size, size);
+    }
+  });
+}
+
 void group_norm_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
   const Groups s(x, a.integer(1));
@@ -203,6 +330,10 @@ void group_norm_kernel(const rb::Args& a) {
     using T = typename decltype(tag)::type;
     using C = compute_t<T>;
     const Values<C> w(a.optional_tensor(2)), b(a.optional_tensor(3));
+    if (are_channels_last({&x, &a.ret()})) {
+      return group_norm_rows(s, static_cast<const T*>(x.data), static_cast<T*>(a.ret().data), w, b,
+                             eps);
+    }
     const DenseResult<T> y(a.ret());
     const DenseInput<T> input(x);
     const T* data = input.data();
@@ -241,6 +372,11 @@ void group_norm_backward_kernel(const rb::Args& a) {
     using T = typename decltype(tag)::type;
     using C = compute_t<T>;
     const Values<C> w(a.optional_tensor(3));
+    if (are_channels_last({&g, &x, &a.ret(0)})) {
+      return group_norm_rows_backward(s, static_cast<const T*>(g.data),
+                                      static_cast<const T*>(x.data), static_cast<T*>(a.ret(0).data),
+                                      w, eps, plain.data(), scaled.data());
+    }
     const DenseInput<T> grad(g), input(x);
     const DenseResult<T> dx(a.ret(0));
     const int64_t n = s.size(), per = s.per_group();

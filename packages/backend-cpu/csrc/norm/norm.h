@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "norm/norm_rows.h"
 #include "reduce/dense.h"
@@ -35,6 +36,20 @@ void column_moments(const C* x, int64_t stride, int64_t rows, int64_t n, C* near
     if (squares[j] < 0) squares[j] = 0;
     if (std::isfinite(off[j])) sums[j] = count * static_cast<double>(near[j]) + off[j];
   }
+}
+
+/// Whether each of (N, C, *) is dense with the channels of a position side by side.
+inline bool are_channels_last(std::initializer_list<const RbTensor*> tensors) {
+  for (const RbTensor* t : tensors) {
+    if (t->ndim < 3 || t->strides[1] != 1) return false;
+    int64_t dense = t->shape[1];
+    for (int d = t->ndim - 1; d >= 0; --d) {
+      if (d == 1) continue;
+      if (t->strides[d] != dense) return false;
+      dense *= t->shape[d];
+    }
+  }
+  return true;
 }
 
 /// Count, mean and sum of squared deviations; merge is that of Chan, Golub, LeVeque 1979.

@@ -39,8 +39,10 @@ class Values {
 template <class T>
 class DenseInput {
  public:
-  explicit DenseInput(const RbTensor& t) : data_(static_cast<const T*>(t.data)) {
-    if (t.flags & RB_T_CONTIGUOUS) return;
+  /// `as_it_is`: the caller knows how the elements lie.
+  explicit DenseInput(const RbTensor& t, bool as_it_is = false)
+      : data_(static_cast<const T*>(t.data)) {
+    if (as_it_is || (t.flags & RB_T_CONTIGUOUS)) return;
     copy_ = std::make_unique<rb::Scratch<T>>(t.numel);
     copy_view(dense_view(copy_->data(), t.dtype_id, view_of(t)), view_of(t));
     data_ = copy_->data();
@@ -56,8 +58,9 @@ class DenseInput {
 template <class T>
 class DenseResult {
  public:
-  explicit DenseResult(const RbTensor& out) : out_(out), data_(static_cast<T*>(out.data)) {
-    if (out.flags & RB_T_CONTIGUOUS) return;
+  explicit DenseResult(const RbTensor& out, bool as_it_is = false)
+      : out_(out), data_(static_cast<T*>(out.data)) {
+    if (as_it_is || (out.flags & RB_T_CONTIGUOUS)) return;
     copy_ = std::make_unique<rb::Scratch<T>>(out.numel);
     data_ = copy_->data();
   }

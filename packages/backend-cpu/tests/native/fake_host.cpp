@@ -85,7 +85,7 @@ int32_t rng_reserve(RbGenerator*, int32_t, int32_t, uint64_t n, RbRngSlice* slic
 }
 // Results of kernels that allocate; freed by `free_tensor`.
 int32_t tensor_new(int32_t backend, int32_t, int32_t dtype, int32_t ndim, const int64_t* shape,
-                   const int64_t*, RbTensor** out) {
+                   const int64_t* strides, RbTensor** out) {
   auto* t = static_cast<RbTensor*>(std::calloc(1, sizeof(RbTensor)));
   t->shape = static_cast<int64_t*>(std::calloc(2 * ndim + 2, sizeof(int64_t)));
   t->strides = t->shape + ndim + 1;
@@ -93,12 +93,12 @@ int32_t tensor_new(int32_t backend, int32_t, int32_t dtype, int32_t ndim, const 
   t->numel = 1;
   for (int d = ndim - 1; d >= 0; --d) {
     t->shape[d] = shape[d];
-    t->strides[d] = t->numel;
+    t->strides[d] = strides ? strides[d] : t->numel;  // given ones are dense
     t->numel *= shape[d];
   }
   t->dtype_id = static_cast<uint16_t>(dtype);
   t->backend = static_cast<uint8_t>(backend);
-  t->flags = RB_T_CONTIGUOUS;
+  t->flags = strides ? 0 : RB_T_CONTIGUOUS;
   t->data = std::calloc(t->numel + 1, kItemSize[dtype]);
   *out = t;
   return RB_OK;

@@ -504,6 +504,10 @@ struct Converter {
         return scalars(index, o, out);
       case RB_A_LAYOUT:
         if (Py_TYPE(o) != layout_type) return fail(Mismatch::kType, index, o);
+        if (o != strided_layout) {
+          mismatch.second = overload.params[index].name;
+          return fail(Mismatch::kUnsupported, index, o);
+        }
         *out = value_none();
         out->tag = RB_LAYOUT;
         out->v.i = RB_STRIDED;  // the only one

@@ -450,6 +450,7 @@ PYBIND11_MODULE(_C, m) {
   m.add_object("python_v0", py::reinterpret_steal<py::object>(
                                 PyCapsule_New(&table, RB_PYTHON_CAPSULE, nullptr)));
   m.def("transform_level", [](py::handle t) { return wrapper_of(t)->level; });
+  m.def("set_shown_module", [](const std::string& name) { shown_module = name; });
   m.def("transform_depth", [] { return thread_state().depth; });
   m.def("unwrap", [](py::handle t) { return unwrap_transform(wrapper_of(t)); });
   m.attr("abi") = py::make_tuple(RB_ABI_MAJOR, offered_abi());

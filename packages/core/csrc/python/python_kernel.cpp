@@ -112,9 +112,9 @@ Ref keywords(PythonKernel& k, const Op& op, bool fills) {
 // ---- results
 
 bool shares_storage(const RbValue& v, const RbTensor* t) {
-  if (v.tag == RB_TENSOR) return impl(v.v.t)->storage == impl(t)->storage;
+  if (v.tag == RB_TENSOR) return same_memory(v.v.t, t);
   for (uint32_t i = 0; v.tag == RB_TENSORS && i < v.len; ++i) {
-    if (v.v.ts[i] && impl(v.v.ts[i])->storage == impl(t)->storage) return true;
+    if (v.v.ts[i] && same_memory(v.v.ts[i], t)) return true;
   }
   return false;
 }

@@ -87,7 +87,13 @@ PyObject* get_imag(PyObject* o, void*) {
 }
 int set_imag(PyObject* o, PyObject* value, void*) { return set_part(get_imag(o, nullptr), value); }
 
-PyObject* get_data(PyObject* o, void*) { return wrapped(ops.detach, o); }
+PyObject* get_data(PyObject* o, void*) {
+  return object_boundary([&] {
+    TensorRef cut = run_op(ops.detach, {value_tensor(tensor_of(o))});
+    if (is_made_of_parts(cut.get())) return wrap(cut.release_ownership());
+    return wrap(tensor_apart(cut.get()));
+  });
+}
 int set_data(PyObject* o, PyObject* value, void*) {
   if (!value || !is_tensor(value)) {
     PyErr_SetString(PyExc_TypeError, "data can be set to a Tensor only");
@@ -119,7 +125,9 @@ PyGetSetDef tensor_getset[] = {
     {"real", get_real, set_real, "Real part: of complex tensors a view.", nullptr},
     {"imag", get_imag, set_imag, "Imaginary part of a complex tensor, a view.", nullptr},
     {"data", get_data, set_data,
-     "The tensor cut from the graph; assigning replaces memory, shape and dtype.", nullptr},
+     "The tensor cut from the graph, with a version of its own; assigning replaces memory, shape "
+     "and dtype.",
+     nullptr},
     {}};
 
 }  // namespace rabbet::python

@@ -75,7 +75,9 @@ PyObject* data_ptr(PyObject* s, PyObject*) {
 PyObject* storage_offset(PyObject* s, PyObject*) {
   return PyLong_FromLongLong(offset_in_storage(*tensor_of(s)));
 }
-PyObject* storage_id(PyObject* s, PyObject*) { return PyLong_FromVoidPtr(tensor_of(s)->storage); }
+PyObject* storage_id(PyObject* s, PyObject*) {
+  return PyLong_FromVoidPtr(owner_of(tensor_of(s)->storage));
+}
 PyObject* storage_nbytes(PyObject* s, PyObject*) {
   return PyLong_FromUnsignedLongLong(tensor_of(s)->storage->nbytes);
 }
@@ -271,7 +273,7 @@ PyObject* type_as(PyObject* self, PyObject* other) {
 }
 PyObject* is_set_to(PyObject* self, PyObject* other) {
   if (!is_tensor(other)) Py_RETURN_FALSE;
-  return PyBool_FromLong(tensor_of(self)->storage == tensor_of(other)->storage &&
+  return PyBool_FromLong(same_memory(tensor_of(self), tensor_of(other)) &&
                          tensor_of(self)->data == tensor_of(other)->data);
 }
 

@@ -1,7 +1,11 @@
 #include "value_types.h"
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <string>
+#include <string_view>
 
 #include "data.h"
 #include "device/backends.h"
@@ -14,6 +18,7 @@ namespace rabbet::python {
 PyTypeObject *dtype_type, *device_type, *size_type, *generator_type, *layout_type,
     *memory_format_type;
 PyObject* strided_layout;
+std::string shown_module = "rabbet";
 
 namespace {
 
@@ -35,7 +40,7 @@ int dtypes_named = 0;  // those that have objects
 const DTypeInfo& info_of(PyObject* self) { return dtype_info(as<DTypeObject>(self)->id); }
 
 PyObject* dtype_repr(PyObject* self) {
-  return PyUnicode_FromFormat("rabbet.%s", info_of(self).name);
+  return PyUnicode_FromFormat("%s.%s", shown_module.c_str(), info_of(self).name);
 }
 PyObject* dtype_name(PyObject* self, void*) { return PyUnicode_FromString(info_of(self).name); }
 PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromLong(info_of(self).itemsize); }
@@ -84,8 +89,33 @@ PyType_Spec dtype_spec = {"rabbet.dtype", sizeof(DTypeObject), 0,
 
 // ---- device
 
+// Types of devices that programs name whether or not there is a backend for them. While there is
+// none, a device has -1 minus the position here as its backend, and using it is an error.
+constexpr const char* kKnownTypes[] = {"cuda", "xpu", "mps",  "mtia", "hpu",   "xla",
+                                       "hip",  "ipu", "maia", "lazy", "vulkan"};
+
+const char* type_of(const DeviceObject* d) {
+  return d->backend < 0 ? kKnownTypes[-1 - d->backend] : backend_name(d->backend);
+}
+
+bool has_plugin(const char* name) {
+  const Ref plugins(must(PyImport_ImportModule("rabbet._plugins")));
+  const Ref found(must(PyObject_CallMethod(plugins.get(), "has_backend", "s", name)));
+  return found.get() == Py_True;
+}
+
+// The backend of a device object to be made: a negative number if nothing provides it.
+int backend_or_known(const std::string& name) {
+  const int id = find_backend(name.c_str());
+  if (id >= 0) return id;
+  const auto known = std::find(std::begin(kKnownTypes), std::end(kKnownTypes), name);
+  if (known != std::end(kKnownTypes) && !has_plugin(name.c_str()))
+    return -1 - static_cast<int>(known - std::begin(kKnownTypes));
+  return require_backend(name.c_str());
+}
+
 std::string device_text(const DeviceObject* d) {
-  std::string s = backend_name(d->backend);
+  std::string s = type_of(d);
   if (d->index >= 0) s += ":" + std::to_string(d->index);
   return s;
 }
@@ -94,12 +124,12 @@ PyObject* device_str(PyObject* self) {
 }
 PyObject* device_repr(PyObject* self) {
   const DeviceObject* d = as<DeviceObject>(self);
-  if (d->index < 0) return PyUnicode_FromFormat("device(type='%s')", backend_name(d->backend));
-  return PyUnicode_FromFormat("device(type='%s', index=%d)", backend_name(d->backend),
+  if (d->index < 0) return PyUnicode_FromFormat("device(type='%s')", type_of(d));
+  return PyUnicode_FromFormat("device(type='%s', index=%d)", type_of(d),
                               static_cast<int>(d->index));
 }
 PyObject* device_type_name(PyObject* self, void*) {
-  return PyUnicode_FromString(backend_name(as<DeviceObject>(self)->backend));
+  return PyUnicode_FromString(type_of(as<DeviceObject>(self)));
 }
 PyObject* device_index(PyObject* self, void*) {
   const int index = as<DeviceObject>(self)->index;
@@ -107,16 +137,46 @@ PyObject* device_index(PyObject* self, void*) {
 }
 PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   if (!is_device(a) || !is_device(b) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
-  const bool same = as<DeviceObject>(a)->backend == as<DeviceObject>(b)->backend &&
-                    as<DeviceObject>(a)->index == as<DeviceObject>(b)->index;
+  const DeviceObject *x = as<DeviceObject>(a), *y = as<DeviceObject>(b);
+  // Of two devices of a type one may have been made before there was a backend for it.
+  const bool same = x->index == y->index &&
+                    (x->backend == y->backend || std::strcmp(type_of(x), type_of(y)) == 0);
   return PyBool_FromLong(same == (op == Py_EQ));
 }
 Py_hash_t device_hash(PyObject* self) {
   const DeviceObject* d = as<DeviceObject>(self);
-  return (d->backend + 1) * 1000003 + d->index + 1;
+  const size_t type = std::hash<std::string_view>()(type_of(d));
+  return static_cast<Py_hash_t>((type >> 2) * 1000003 + static_cast<size_t>(d->index + 1));
 }
 PyObject* device_reduce(PyObject* self, PyObject*) {
   return Py_BuildValue("O(s)", device_type, device_text(as<DeviceObject>(self)).c_str());
+}
+// The backend that `find` gives for the type, and the index.
+template <class Find>
+DeviceSpec device_of_text(PyObject* o, Find find) {
+  const char* text = PyUnicode_AsUTF8(o);
+  if (!text) throw PythonError{};
+  const char* colon = std::strchr(text, ':');
+  const std::string name = colon ? std::string(text, colon) : std::string(text);
+  if (name.empty())
+    raise(PyExc_RuntimeError, "device: expected a name such as 'cpu' or 'cuda:0', got %R", o);
+  int32_t index = -1;
+  if (colon) {
+    const char* digits = colon + 1;
+    if (!*digits || std::strspn(digits, "0123456789") != std::strlen(digits) ||
+        std::strlen(digits) > 5 || (digits[0] == '0' && digits[1])) {
+      raise(PyExc_RuntimeError, "device: expected a number behind ':', got %R", o);
+    }
+    index = static_cast<int32_t>(std::atoi(digits));
+  }
+  return {find(name), index};
+}
+
+// What device() makes of its first argument.
+DeviceSpec new_device(PyObject* type) {
+  if (PyUnicode_Check(type)) return device_of_text(type, backend_or_known);
+  if (!is_device(type)) return parse_device(type);
+  return {as<DeviceObject>(type)->backend, as<DeviceObject>(type)->index};
 }
 PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"type", "index", nullptr};
@@ -126,7 +186,7 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   return object_boundary([&] {
-    DeviceSpec spec = parse_device(type);
+    DeviceSpec spec = new_device(type);
     if (index && index != Py_None) {
       if (spec.index >= 0)
         raise(PyExc_RuntimeError, "device(): the index is given twice, in %R and as %R", type,
@@ -187,7 +247,7 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 }
 PyObject* size_repr(PyObject* self) {
   Ref list(PySequence_List(self));
-  return list ? PyUnicode_FromFormat("rabbet.Size(%R)", list.get()) : nullptr;
+  return list ? PyUnicode_FromFormat("%s.Size(%R)", shown_module.c_str(), list.get()) : nullptr;
 }
 PyObject* size_numel(PyObject* self, PyObject*) {
   Ref product(PyLong_FromLong(1));
@@ -347,7 +407,7 @@ PyType_Spec generator_spec = {"rabbet.Generator", sizeof(GeneratorObject), 0, Py
 // ---- layout, memory_format
 
 PyObject* constant_repr(PyObject* self) {
-  return PyUnicode_FromFormat("rabbet.%s", as<ConstantObject>(self)->name);
+  return PyUnicode_FromFormat("%s.%s", shown_module.c_str(), as<ConstantObject>(self)->name);
 }
 PyObject* constant_reduce(PyObject* self, PyObject*) {
   return PyUnicode_FromString(as<ConstantObject>(self)->name);
@@ -424,7 +484,13 @@ bool init_value_types(PyObject* module) {
                       f))
       return false;
   }
-  return add_constant(module, layout_type, "strided", 0, &strided_layout);
+  // Programs name the other layouts to compare them with a tensor's; no tensor has one.
+  int value = RB_STRIDED;
+  for (const char* name :
+       {"sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"}) {
+    if (!add_constant(module, layout_type, name, ++value)) return false;
+  }
+  return add_constant(module, layout_type, "strided", RB_STRIDED, &strided_layout);
 }
 
 MemoryFormat memory_format_of(PyObject* o, MemoryFormat absent, const char* method) {
@@ -463,7 +529,10 @@ bool looks_like_device(PyObject* o) {
 }
 
 DeviceSpec parse_device(PyObject* o) {
-  if (is_device(o)) return {as<DeviceObject>(o)->backend, as<DeviceObject>(o)->index};
+  if (is_device(o)) {
+    const DeviceObject* d = as<DeviceObject>(o);
+    return {d->backend < 0 ? require_backend(type_of(d)) : d->backend, d->index};
+  }
   if (PyLong_Check(o) && !PyBool_Check(o)) {  // as PyTorch: an index of the accelerator
     const long index = PyLong_AsLong(o);
     if (index == -1 && PyErr_Occurred()) throw PythonError{};
@@ -473,22 +542,7 @@ DeviceSpec parse_device(PyObject* o) {
   }
   if (!PyUnicode_Check(o))
     raise(PyExc_TypeError, "device must be a str, a device or an int, not %s", Py_TYPE(o)->tp_name);
-  const char* text = PyUnicode_AsUTF8(o);
-  if (!text) throw PythonError{};
-  const char* colon = std::strchr(text, ':');
-  const std::string name = colon ? std::string(text, colon) : std::string(text);
-  if (name.empty())
-    raise(PyExc_RuntimeError, "device: expected a name such as 'cpu' or 'cuda:0', got %R", o);
-  int32_t index = -1;
-  if (colon) {
-    const char* digits = colon + 1;
-    if (!*digits || std::strspn(digits, "0123456789") != std::strlen(digits) ||
-        std::strlen(digits) > 5 || (digits[0] == '0' && digits[1])) {
-      raise(PyExc_RuntimeError, "device: expected a number behind ':', got %R", o);
-    }
-    index = static_cast<int32_t>(std::atoi(digits));
-  }
-  return {require_backend(name.c_str()), index};
+  return device_of_text(o, [](const std::string& name) { return require_backend(name.c_str()); });
 }
 
 DeviceSpec device_argument(PyObject* o) {

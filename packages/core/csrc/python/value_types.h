@@ -1,6 +1,7 @@
 // The small Python types beside Tensor: dtype, device, Size, Generator, layout and memory_format.
 #pragma once
 #include <memory>
+#include <string>
 
 #include "device/generator.h"
 #include "ref.h"
@@ -32,6 +33,8 @@ extern PyTypeObject* generator_type;
 extern PyTypeObject* layout_type;
 extern PyTypeObject* memory_format_type;
 extern PyObject* strided_layout;
+/// What stands before the point in texts of dtypes, sizes, layouts and memory formats.
+extern std::string shown_module;
 
 /// Make the types and singletons and add them to `module`; false with a Python exception set.
 bool init_value_types(PyObject* module);

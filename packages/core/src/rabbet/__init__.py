@@ -48,10 +48,11 @@ _OTHER_WHEELS = {
 }
 _OWN_MODULES = {
     "__config__", "accelerator", "backends", "compiler", "composite", "cpu", "cuda", "jit", "library", "overrides",
-    "random", "return_types", "serialization", "storage", "testing", "torch_version", "types", "utils", "version",
+    "random", "return_types", "serialization", "special", "storage", "testing", "torch_version", "types", "utils", "version",
 }  # fmt: skip
 _ABSENT_MODULES = {  # the tops of those in _absent.py, which refuse by name
-    "ao", "distributed", "export", "futures", "fx", "hub", "mps", "mtia", "multiprocessing", "onnx", "profiler", "quantization", "xpu",
+    "ao", "distributed", "export", "fft", "futures", "fx", "hub", "linalg", "mps", "mtia", "multiprocessing", "nested", "onnx",
+    "profiler", "quantization", "sparse", "xpu",
 }  # fmt: skip
 # Names that load with the module that defines them.
 _LAZY = {
@@ -85,9 +86,81 @@ _LAZY = {
         "set_grad_enabled",
     },
     "compiler": {"compile"},
+    "nn.functional": {
+        "adaptive_avg_pool1d", "alpha_dropout", "avg_pool1d", "bilinear", "celu_", "channel_shuffle", "conv1d", "conv2d",
+        "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity",
+        "feature_alpha_dropout", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool3d",
+        "native_channel_shuffle", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu", "rms_norm",
+        "rrelu", "rrelu_", "selu_", "threshold_",
+    },
     "serialization": {"load", "save"},
     "storage": {"TypedStorage", "UntypedStorage", "is_storage"},
 }  # fmt: skip
+# Methods that write their tensor, and that are functions too.
+_WRITING = [
+    "abs_",
+    "acos_",
+    "acosh_",
+    "addmv_",
+    "arccos_",
+    "arccosh_",
+    "arcsin_",
+    "arcsinh_",
+    "arctan_",
+    "arctanh_",
+    "as_strided_",
+    "asin_",
+    "asinh_",
+    "atan_",
+    "atanh_",
+    "ceil_",
+    "clamp_",
+    "clamp_max_",
+    "clamp_min_",
+    "clip_",
+    "conj_physical_",
+    "cos_",
+    "cosh_",
+    "deg2rad_",
+    "erf_",
+    "erfc_",
+    "exp2_",
+    "exp_",
+    "expm1_",
+    "fill_",
+    "fix_",
+    "floor_",
+    "frac_",
+    "gcd_",
+    "index_put_",
+    "lcm_",
+    "ldexp_",
+    "log10_",
+    "log1p_",
+    "log2_",
+    "log_",
+    "logit_",
+    "nan_to_num_",
+    "neg_",
+    "negative_",
+    "rad2deg_",
+    "reciprocal_",
+    "relu_",
+    "resize_as_",
+    "round_",
+    "rsqrt_",
+    "sigmoid_",
+    "sin_",
+    "sinc_",
+    "sinh_",
+    "sqrt_",
+    "square_",
+    "tan_",
+    "tanh_",
+    "trunc_",
+    "xlogy_",
+    "zero_",
+]
 _LAZY_NAMES = {name: module for module, names in _LAZY.items() for name in names}
 
 
@@ -127,8 +200,52 @@ class _Namespace:
         return f"<operators rabbet.ops.{self._space}: {', '.join(dir(self)) or 'none'}>"
 
 
+class _AtenOverload:
+    """An overload of PyTorch's by name. A call runs rabbet's operator of that name, which chooses by the arguments."""
+
+    def __init__(self, operator: str, overload: str) -> None:
+        self.__name__ = f"{operator}.{overload}" if overload else operator
+        self._operator = operator
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        found = globals().get(self._operator) or getattr(Tensor, self._operator, None)
+        if not callable(found):
+            raise _C.NotImplementedForError(f"ops.aten.{self.__name__} is not in rabbet yet")
+        return found(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<aten.{self.__name__}>"
+
+
+class _AtenOperator(_AtenOverload):
+    """An operator of PyTorch's by name; its attributes are its overloads, one object each."""
+
+    def __init__(self, operator: str) -> None:
+        super().__init__(operator, "")
+
+    def __getattr__(self, overload: str) -> _AtenOverload:
+        if overload.startswith("__"):
+            raise AttributeError(f"ops.aten.{self._operator} has no attribute '{overload}'")
+        found = _AtenOverload(self._operator, overload)
+        setattr(self, overload, found)
+        return found
+
+
+class _Aten:
+    """PyTorch's names of operators, as keys of tables and to be called; what is missing says so when it is called."""
+
+    def __getattr__(self, name: str) -> _AtenOperator:
+        if name.startswith("__"):
+            raise AttributeError(f"ops.aten has no attribute '{name}'")
+        found = _AtenOperator(name)
+        setattr(self, name, found)
+        return found
+
+
 class _Ops:
     """Every operator by name, hidden ones and overloads included: `ops.linear`, `ops("max.dim")`, `ops.mine.scale`."""
+
+    aten: _Aten
 
     def __getattr__(self, name: str) -> object:
         try:
@@ -146,11 +263,23 @@ class _Ops:
             _has_namespace(space)
         return _C.op(name)
 
+    def load_library(self, path: object) -> None:
+        """PyTorch loads a library of its C++ operators here, which rabbet cannot.
+
+        Raises:
+            OSError: always, as PyTorch does for a library that does not load.
+        """
+        raise OSError(
+            f"ops.load_library: {path!r} cannot be loaded: rabbet runs no operators built for PyTorch's C++ library; "
+            "its own come as plugins (rabbet new-plugin)"
+        )
+
     def __dir__(self) -> list[str]:
         return sorted(set(_C.record_names()) | set(_C.op_names()))
 
 
 ops = _Ops()
+ops.aten = _Aten()
 
 
 def _has_namespace(space: str) -> bool:
@@ -179,6 +308,12 @@ def _fill_namespace() -> None:
         scope[alias] = getattr(_C, name)
     for name in (
         "strided",
+        "sparse_coo",
+        "sparse_csr",
+        "sparse_csc",
+        "sparse_bsr",
+        "sparse_bsc",
+        "jagged",
         "contiguous_format",
         "preserve_format",
         "channels_last",
@@ -194,6 +329,7 @@ _fill_namespace()
 _extend_path()
 
 from . import _decompositions, _plugins  # noqa: E402
+from ._foreach import *  # noqa: E402, F403
 from ._functions import *  # noqa: E402, F403
 from ._random import *  # noqa: E402, F403
 from ._tensor import install as _install  # noqa: E402
@@ -232,6 +368,7 @@ def _library() -> _ModuleType:
 
 _sys.meta_path.append(_LastFinder)  # type: ignore[arg-type]
 _install()
+globals().update((name, getattr(Tensor, name)) for name in _WRITING)
 _decompositions.install()
 _plugins.install(_library)
 

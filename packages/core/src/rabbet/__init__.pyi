@@ -1,5 +1,6 @@
 """What `import rabbet` offers: operators from their records, functions beside them, types and constants."""
 
+from collections.abc import Callable as _Callable
 from typing import Any as _Any
 
 from . import accelerator as accelerator
@@ -21,6 +22,7 @@ from . import version as version
 from . import composite as composite
 from . import library as library
 from . import serialization as serialization
+from . import special as special
 from ._C import (
     ArgumentError as ArgumentError,
     DeviceError as DeviceError,
@@ -56,6 +58,12 @@ from ._C import (
     layout as layout,
     memory_format as memory_format,
     preserve_format as preserve_format,
+    jagged as jagged,
+    sparse_bsc as sparse_bsc,
+    sparse_bsr as sparse_bsr,
+    sparse_coo as sparse_coo,
+    sparse_csc as sparse_csc,
+    sparse_csr as sparse_csr,
     strided as strided,
     uint8 as uint8,
     uint16 as uint16,
@@ -165,8 +173,10 @@ from .serialization import save as save
 __version__: str
 
 class _Ops:
+    aten: _Any
     def __getattr__(self, name: str) -> _Any: ...
     def __call__(self, name: str) -> Op: ...
+    def load_library(self, path: _Any) -> None: ...
 
 ops: _Ops
 default_generator: Generator
@@ -189,3 +199,37 @@ e: _float
 newaxis: None
 
 def get_include() -> str: ...
+def as_strided_(input: Tensor, *args: _Any, **kwargs: _Any) -> Tensor: ...
+def resize_as_(input: Tensor, *args: _Any, **kwargs: _Any) -> Tensor: ...
+
+# Of rabbet.nn.functional, which has the signatures.
+adaptive_avg_pool1d: _Callable[..., _Any]
+alpha_dropout: _Callable[..., _Any]
+avg_pool1d: _Callable[..., _Any]
+bilinear: _Callable[..., _Any]
+celu_: _Callable[..., _Any]
+channel_shuffle: _Callable[..., _Any]
+conv1d: _Callable[..., _Any]
+conv2d: _Callable[..., _Any]
+conv3d: _Callable[..., _Any]
+conv_tbc: _Callable[..., _Any]
+conv_transpose1d: _Callable[..., _Any]
+conv_transpose2d: _Callable[..., _Any]
+conv_transpose3d: _Callable[..., _Any]
+cosine_similarity: _Callable[..., _Any]
+feature_alpha_dropout: _Callable[..., _Any]
+max_pool1d: _Callable[..., _Any]
+max_pool1d_with_indices: _Callable[..., _Any]
+max_pool2d: _Callable[..., _Any]
+max_pool3d: _Callable[..., _Any]
+native_channel_shuffle: _Callable[..., _Any]
+pairwise_distance: _Callable[..., _Any]
+pdist: _Callable[..., _Any]
+pixel_shuffle: _Callable[..., _Any]
+pixel_unshuffle: _Callable[..., _Any]
+prelu: _Callable[..., _Any]
+rms_norm: _Callable[..., _Any]
+rrelu: _Callable[..., _Any]
+rrelu_: _Callable[..., _Any]
+selu_: _Callable[..., _Any]
+threshold_: _Callable[..., _Any]

@@ -10,7 +10,7 @@ from ._C import Size, Tensor
 
 _ops: Callable[[str], Any] = _C.op
 
-__all__ = ["allclose", "as_tensor", "asarray", "broadcast_shapes", "bucketize", "can_cast", "einsum", "empty_strided", "equal", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_default_dtype", "get_num_threads", "iinfo", "is_complex", "is_floating_point", "is_tensor", "imag", "nonzero", "numel", "promote_types", "real", "result_type", "scalar_tensor", "searchsorted", "set_default_dtype", "set_num_threads", "set_printoptions", "tensor", "tensordot", "unique"]  # fmt: skip
+__all__ = ["allclose", "as_tensor", "asarray", "broadcast_shapes", "bucketize", "can_cast", "einsum", "empty_strided", "equal", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_default_dtype", "get_num_threads", "iinfo", "is_complex", "is_floating_point", "is_tensor", "imag", "nonzero", "numel", "promote_types", "real", "result_type", "scalar_tensor", "searchsorted", "set_default_dtype", "set_num_threads", "set_printoptions", "tensor", "tensordot", "unique", "unique_consecutive"]  # fmt: skip
 
 get_default_dtype = _C.get_default_dtype
 set_default_dtype = _C.set_default_dtype
@@ -214,7 +214,7 @@ class iinfo(_TypeInfo):
     min: builtins.int
 
     def __init__(self, type: Any) -> None:
-        name = str(type)[7:]
+        name = getattr(type, "name", "")
         if not name.lstrip("u").startswith("int"):
             raise TypeError(f"iinfo: expected an integer dtype, got {type}; use finfo")
         bits = int(name.lstrip("uint"))
@@ -378,7 +378,30 @@ def unique(
     output, inverse, counts = _ops("unique_results")(
         input, sorted, return_inverse, return_counts, dim
     )
-    asked = [x for x, on in ((inverse, return_inverse), (counts, return_counts)) if on]
+    return _asked(output, (inverse, return_inverse), (counts, return_counts))
+
+
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: builtins.bool = False,
+    return_counts: builtins.bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The elements of `input`, or its slices along `dim`, without those that equal the one before.
+
+    Returns:
+        The elements; with `return_inverse` also where each element of `input` is among them, with `return_counts`
+        how many equal ones followed each other (int64), as a tuple.
+    """
+    _need_tensor(unique_consecutive, input)
+    output, inverse, counts = _ops("unique_consecutive_results")(
+        input, return_inverse, return_counts, dim
+    )
+    return _asked(output, (inverse, return_inverse), (counts, return_counts))
+
+
+def _asked(output: Tensor, *others: tuple[Tensor, builtins.bool]) -> Any:
+    asked = [x for x, on in others if on]
     return (output, *asked) if asked else output
 
 

@@ -8,8 +8,11 @@ from rabbet import PluginError, dtype
 from . import _C
 
 # Device types that have a meaning before their wheel is installed, and what they prefer.
-_KNOWN = {"cpu": rabbet.bfloat16, "cuda": rabbet.float16}
 _STANDARD = rabbet.float16
+_KNOWN = {
+    **dict.fromkeys(("cuda", "ipu", "mps", "mtia", "xpu"), _STANDARD),
+    **dict.fromkeys(("cpu", "hpu", "maia", "xla"), rabbet.bfloat16),
+}
 _WITHOUT = {"meta"}  # holds no numbers
 
 _backends: dict[str, int] = {}

@@ -350,7 +350,7 @@ int32_t host_version_bump(RbTensor* t) {
   return RB_OK;
 }
 int32_t host_same_storage(const RbTensor* a, const RbTensor* b) {
-  return a && b && impl(a)->storage == impl(b)->storage;
+  return a && b && same_memory(a, b);
 }
 int32_t host_use_count(const RbTensor* t) {
   return t ? impl(t)->refs.load(std::memory_order_acquire) : 0;

@@ -89,7 +89,7 @@ constexpr int kLongestChain = 16;  // of views of views
   static const Op* const strided_view = find_op("strided_view");
   Tensor* first = view;
   for (int links = view->view->depth; links; --links) first = first->view->parent;
-  if (is_made_of_parts(first) || first->storage != view->storage) return;
+  if (is_made_of_parts(first) || !same_memory(first, view)) return;
   const int64_t bytes = static_cast<char*>(view->data) - static_cast<char*>(first->data);
   const RbValue args[6] = {value_tensor(first),
                            value_ints(view->shape, view->ndim),
@@ -523,7 +523,7 @@ inline bool may_write_alone(const CallPlan& c, const Op& op, const RbValue* args
     return false;
   for (int i = 0; i < nargs; ++i) {
     if (args[i].tag == RB_TENSOR && args[i].v.t->data != target->data &&
-        impl(args[i].v.t)->storage == impl(target)->storage) {
+        same_memory(args[i].v.t, target)) {
       return false;
     }
   }

@@ -31,7 +31,7 @@ Extent extent(const RbTensor* t) {
 }
 
 bool may_overlap(const RbTensor* a, const RbTensor* b) {
-  if (impl(a)->storage != impl(b)->storage || a->numel == 0 || b->numel == 0) return false;
+  if (!same_memory(a, b) || a->numel == 0 || b->numel == 0) return false;
   const Extent x = extent(a), y = extent(b);
   return x.low < y.high && y.low < x.high;
 }

@@ -314,8 +314,50 @@ Tensor* tensor_in(MemoryKind kind, int backend, int device, int dtype, int ndim,
   return t;
 }
 
+namespace {
+// Counts nothing: the memory is counted with its owner.
+void free_apart(Storage* s) {
+  ThreadState& state = thread_state();
+  LiveCounts::OfBackend& live = state.live->of[s->backend];
+  bump(live.bytes, static_cast<int64_t>(s->nbytes));
+  bump(live.storages, 1);
+  storage_release(static_cast<Storage*>(s->ctx), state);
+}
+}  // namespace
+
+Storage* owner_of(Storage* s) {
+  return s && s->del == free_apart ? static_cast<Storage*>(s->ctx) : s;
+}
+
+bool same_memory(const RbTensor* a, const RbTensor* b) {
+  return owner_of(impl(a)->storage) == owner_of(impl(b)->storage);
+}
+
+Tensor* tensor_apart(const RbTensor* base) {
+  Tensor* t = tensor_share(base, base->ndim, base->shape, base->strides, base->data);
+  Storage* shared = t->storage;
+  Storage* owner = owner_of(shared);
+  if (owner != shared) {
+    owner->refs.fetch_add(1, std::memory_order_relaxed);
+    storage_release(shared, thread_state());
+  }
+  Storage& s = t->inline_storage;
+  s.refs.store(1, std::memory_order_relaxed);
+  s.version.store(0, std::memory_order_relaxed);
+  s.data = owner->data;
+  s.nbytes = owner->nbytes;
+  s.del = free_apart;
+  s.ctx = owner;
+  s.host = t;
+  s.device = owner->device;
+  s.backend = owner->backend;
+  s.readonly = owner->readonly;
+  t->storage = &s;
+  return t;
+}
+
 const Block* block_of(const Tensor* t) {
-  const Storage* s = t->storage;
+  const Storage* s = owner_of(t->storage);
   return s && s->del == free_cached ? static_cast<const Block*>(s->ctx) : nullptr;
 }
 
@@ -325,7 +367,7 @@ bool is_in_memory(const Tensor* t, MemoryKind kind) {
 }
 
 void record_stream(Tensor* t, void* stream) {
-  const Storage* s = t->storage;
+  const Storage* s = owner_of(t->storage);
   if (!s || s->del != free_cached) return;  // foreign memory is its owner's
   record_stream(static_cast<Block*>(s->ctx), stream);
 }
@@ -469,7 +511,7 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
          "out= of another size); copy_() the values, or use another tensor");
   }
   Storage* old = t->storage;
-  Storage* fresh = impl(src)->storage;
+  Storage* fresh = owner_of(impl(src)->storage);
   fresh->refs.fetch_add(1, std::memory_order_relaxed);
   if (t->shape != t->dims) block_free(t->shape, 2 * t->ndim * sizeof(int64_t));
   int64_t* dims = t->dims;

@@ -29,6 +29,9 @@ struct Storage {
   uint8_t backend, readonly;
 };
 
+/// The storage that owns the memory of `s`: another one where `s` only counts writes of its own.
+Storage* owner_of(Storage* s);
+
 /// How a view was made out of `parent`: the call, with its values copied. Goes with the tensor.
 struct ViewRecord {
   Tensor* parent;  // owned
@@ -165,6 +168,10 @@ Tensor* composite_alias(const RbTensor* t);
 /// A tensor over foreign memory; del(ctx) when the last user is gone.
 Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, const int64_t* shape,
                      const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*));
+/// `t` with a version counter of its own: writes through it are no in-place writes to `t`.
+Tensor* tensor_apart(const RbTensor* t);
+/// Whether two tensors show the same storage.
+bool same_memory(const RbTensor* a, const RbTensor* b);
 /// Make `t` refer to the memory, shape, dtype and device of `src`; its identity and slots stay.
 void tensor_set_data(Tensor* t, const RbTensor* src);
 /// The first element's place in the storage, in elements.

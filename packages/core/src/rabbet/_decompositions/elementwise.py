@@ -40,3 +40,34 @@ def nan_to_num(
     out = where(input != input, 0.0 if nan is None else nan, input)
     out = where(input == float("inf"), limits.max if posinf is None else posinf, out)
     return where(input == float("-inf"), limits.min if neginf is None else neginf, out)
+
+
+def gcd(input: _C.Tensor, other: _C.Tensor) -> _C.Tensor:
+    """Euclid's algorithm on all elements until the last remainder is 0."""
+    a, b = _ops("broadcast_tensors")(input.abs(), other.abs())
+    while bool((b != 0).any()):
+        rest = _ops("fmod")(a, _ops("where")(b == 0, 1, b))
+        a, b = _ops("where")(b == 0, a, b), _ops("where")(b == 0, 0, rest)
+    return a.clone()
+
+
+def lcm(input: _C.Tensor, other: _C.Tensor) -> _C.Tensor:
+    divisor = _ops("gcd")(input, other)
+    some = _ops("where")(divisor == 0, 1, divisor)
+    return _ops("div")(input, some, rounding_mode="trunc").abs() * other.abs()
+
+
+BITS = {_C.float16: _C.int16, _C.bfloat16: _C.int16, _C.float32: _C.int32, _C.float64: _C.int64}
+
+
+def nextafter(input: _C.Tensor, other: _C.Tensor) -> _C.Tensor:
+    """Numbers of one sign are in the order of their bits as integers."""
+    where = _ops("where")
+    input, other = _ops("broadcast_tensors")(input, other)
+    bits = input.contiguous().view(BITS[input.dtype])
+    away = (other > input) == (input > 0)
+    moved = where(away, bits + 1, bits - 1).view(input.dtype)
+    smallest = _ops("ones_like")(bits).view(input.dtype)
+    out = where(input == 0, where(other > 0, smallest, -smallest), moved)
+    out = where(input == other, other, out)
+    return where(input.isnan() | other.isnan(), input + other, out)

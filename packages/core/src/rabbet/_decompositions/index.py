@@ -32,41 +32,67 @@ def bincount(input: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
 def unique_results(
     input: Tensor, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if dim is None:
-        flat = input.reshape(-1)
-        values, order = flat.sort(stable=True)
-        different = values[1:] != values[:-1]
-    else:
-        dim %= max(input.ndim, 1)
-        if any(size == 0 for d, size in enumerate(input.shape) if d != dim):
-            raise _C.ArgumentError(
-                f"unique: shape {tuple(input.shape)} has no elements beside dim {dim}"
-            )
-        rows = (
-            input.movedim(dim, 0).reshape(input.size(dim), -1)
-            if input.ndim
-            else input.reshape(1, 1)
-        )
-        order = _sorted_rows(rows)
-        values = rows[order]
-        different = (values[1:] != values[:-1]).any(1)
-    n = values.size(0)
-    fresh = _ops("ones")(n, dtype=_C.bool, device=input.device)
-    if n > 1:
-        fresh[1:] = different
-    output = values[fresh]
-    nothing = _ops("empty")(0, dtype=_C.int64, device=input.device)
-    inverse = counts = nothing
-    group = fresh.long().cumsum(0) - 1
+    x = _slices("unique", input, dim)
+    order = x.argsort(stable=True) if dim is None else _sorted_rows(x)
+    values, group, counts = _runs(x[order], return_counts)
+    inverse = _nothing(input)
     if return_inverse:
         inverse = _ops("empty_like")(order)
         inverse[order] = group
-    if return_counts:
-        counts = bincount(group, None, output.size(0))
+    return _unsliced(input, dim, values), _shaped(input, dim, inverse), counts
+
+
+def unique_consecutive_results(
+    input: Tensor, return_inverse: bool, return_counts: bool, dim: int | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    x = _slices("unique_consecutive", input, dim)
+    values, group, counts = _runs(x, return_counts)
+    inverse = group if return_inverse else _nothing(input)
+    return _unsliced(input, dim, values), _shaped(input, dim, inverse), counts
+
+
+def _nothing(like: Tensor) -> Tensor:
+    return _ops("empty")(0, dtype=_C.int64, device=like.device)
+
+
+def _slices(name: str, input: Tensor, dim: int | None) -> Tensor:
+    """The elements in one dimension, or what lies at each index of `dim` as a row."""
     if dim is None:
-        return output, inverse.reshape(input.shape) if return_inverse else inverse, counts
-    shape = [s for d, s in enumerate(input.shape) if d != dim]
-    return output.reshape([output.size(0), *shape]).movedim(0, dim), inverse, counts
+        return input.reshape([-1])
+    along = dim % max(input.ndim, 1)
+    if any(size == 0 for d, size in enumerate(input.shape) if d != along):
+        raise _C.ArgumentError(
+            f"{name}: shape {tuple(input.shape)} has no elements beside dim {dim}"
+        )
+    if input.ndim == 0:
+        return input.reshape([1, 1])
+    return input.movedim(dim, 0).reshape([input.size(dim), -1])
+
+
+def _runs(x: Tensor, return_counts: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The first of equal neighbours, to which of them each belongs, and how many there are."""
+    different = x[1:] != x[:-1]
+    n = x.size(0)
+    fresh = _ops("ones")(n, dtype=_C.bool, device=x.device)
+    if n > 1:
+        fresh[1:] = different if x.ndim == 1 else different.any(1)
+    values = x[fresh]
+    group = fresh.long().cumsum(0) - 1
+    counts = bincount(group, None, values.size(0)) if return_counts else _nothing(x)
+    return values, group, counts
+
+
+def _unsliced(input: Tensor, dim: int | None, values: Tensor) -> Tensor:
+    """The counterpart of `_slices` for results."""
+    if dim is None:
+        return values
+    along = dim % max(input.ndim, 1)
+    shape = [s for d, s in enumerate(input.shape) if d != along]
+    return values.reshape([values.size(0), *shape]).movedim(0, dim)
+
+
+def _shaped(input: Tensor, dim: int | None, inverse: Tensor) -> Tensor:
+    return inverse.reshape(input.shape) if dim is None and inverse.numel() else inverse
 
 
 def _sorted_rows(rows: Tensor) -> Tensor:
@@ -167,3 +193,86 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     values[dim] = input.shape[dim]
     index = indices.expand(broadcast_shapes(indices.shape, places))
     return input.expand(broadcast_shapes(input.shape, values)).gather(dim, index)
+
+
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool
+) -> Tensor:
+    dim = dim % max(input.ndim, 1)
+    if index.numel() == 0:
+        return input.clone()
+    src = _cut(src, index)
+    if reduce == "amin":
+        turned = _ops("neg") if input.is_floating_point() else _ops("bitwise_not")
+        return turned(_ops("scatter_amax")(turned(input), dim, index, turned(src), include_self))
+    if reduce == "amax":
+        return _ops("scatter_amax")(input, dim, index, src, include_self)
+    if reduce == "prod":
+        return _ops("scatter_combined")(input, dim, index, src, reduce, include_self)
+    base = input if include_self else _ops("scatter.value")(input, dim, index, 0)
+    total = _ops("scatter_add")(base, dim, index, src)
+    if reduce == "sum":
+        return total
+    count = _ops("ones_like")(input, dtype=_C.int64)
+    if not include_self:
+        count = _ops("scatter.value")(count, dim, index, 0)
+    count = count.scatter_add(dim, index, _ops("ones_like")(index)).clamp(min=1)
+    if input.is_floating_point() or input.is_complex():
+        return total / count.to(input.dtype)
+    return total.div(count, rounding_mode="floor").to(input.dtype)
+
+
+def _cut(src: Tensor, index: Tensor) -> Tensor:
+    """What of the source has an index."""
+    for d, size in enumerate(index.shape[: src.ndim]):
+        src = src if src.shape[d] == size else src.narrow(d, 0, size)
+    return src if src.shape == index.shape else src.reshape(index.shape)
+
+
+def scatter_combined(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool
+) -> Tensor:
+    """Sources sorted by where they go; running reductions by doubling steps, of which the last of each place is written."""
+    if index.numel() == 0:
+        return input.clone()
+    src = _cut(src, index)
+    combine = _ops("maximum") if reduce == "amax" else _ops("mul")
+    if input.ndim == 0:
+        one = (input.reshape([1]), 0, index.reshape([1]), src.reshape([1]))
+        return scatter_combined(*one, reduce, include_self).reshape([])
+    dim = dim % input.ndim
+    keys, order = index.sort(dim, stable=True)
+    x = src.gather(dim, order)
+    size, step = index.shape[dim], 1
+    while step < size:
+        before, at = (x.narrow(dim, start, size - step) for start in (0, step))
+        same = keys.narrow(dim, 0, size - step) == keys.narrow(dim, step, size - step)
+        joined = _ops("where")(same, combine(before, at), at)
+        x = _ops("cat")([x.narrow(dim, 0, step), joined], dim)
+        step *= 2
+    beyond = input.shape[dim]
+    following = _ops("cat")(
+        [keys.narrow(dim, 1, size - 1), _ops("full_like")(keys.narrow(dim, 0, 1), -1)], dim
+    )
+    last = keys != following
+    if include_self:
+        x = combine(input.gather(dim, keys), x)
+    spare = _ops("cat")([input, _ops("zeros_like")(input.narrow(dim, 0, 1))], dim)
+    written = spare.scatter(dim, _ops("where")(last, keys, beyond), x)
+    return written.narrow(dim, 0, beyond).contiguous()
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    shape = broadcast_shapes(input.shape, mask.shape)
+    mask, x, values = mask.expand(shape), input.expand(shape), source.reshape([-1])
+    flat = mask.reshape([-1])
+    place = flat.cumsum(0) - 1  # which of the chosen ones each is
+    _ops("assert_all")(
+        flat.logical_not() | (place < values.numel()),
+        "masked_scatter: expected the number of elements in source to be at least the number of ones in mask, got "
+        f"{values.numel()} elements",
+    )
+    if values.numel() == 0 or flat.numel() == 0:
+        return x.clone()
+    chosen = values.index_select(0, place.clamp(0, values.numel() - 1)).reshape(shape)
+    return _ops("where")(mask, chosen, x)

@@ -1,0 +1,170 @@
+"""Functions that write and read at indices beside NumPy, with repeated indices, gradients and refusals."""
+
+import numpy as np
+import pytest
+import rabbet
+
+REDUCERS = {
+    "sum": lambda x: x.sum(),
+    "prod": lambda x: x.prod(),
+    "mean": lambda x: x.mean(),
+    "amax": lambda x: x.max(),
+    "amin": lambda x: x.min(),
+}
+
+
+def numbers(*shape, seed=0):
+    return np.random.RandomState(seed).randn(*shape)
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", REDUCERS)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_scattered_reductions(reduce, dim, include_self):
+    a, src = numbers(4, 5), numbers(6, 7, seed=1)
+    shape = (6, 5) if dim == 0 else (4, 7)
+    index = np.random.RandomState(2).randint(0, a.shape[dim], shape)
+    want = a.copy()
+    for place in np.ndindex(a.shape):
+        line = tuple(slice(None) if d == dim else place[d] for d in (0, 1))
+        sources = src[: shape[0], : shape[1]][line][index[line] == place[dim]]
+        if sources.size:
+            want[place] = REDUCERS[reduce](np.append(sources, [a[place]] * include_self))
+    x, s = rabbet.tensor(a), rabbet.tensor(src)
+    got = x.scatter_reduce(dim, rabbet.tensor(index), s, reduce, include_self=include_self)
+    np.testing.assert_allclose(got.numpy(), want, 1e-12)
+    assert x.scatter_reduce_(dim, rabbet.tensor(index), s, reduce, include_self=include_self) is x
+    np.testing.assert_allclose(x.numpy(), want, 1e-12)
+
+
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
+def test_slices_are_reduced_at_repeated_indices(reduce):
+    a, src = numbers(3, 4), numbers(5, 4, seed=1)
+    index = np.array([2, 0, 2, 2, 0])
+    want = a.copy()
+    for row in (0, 2):
+        both = np.concatenate([a[row : row + 1], src[index == row]])
+        want[row] = [REDUCERS[reduce](column) for column in both.T]
+    got = rabbet.tensor(a).index_reduce(0, rabbet.tensor(index), rabbet.tensor(src), reduce)
+    np.testing.assert_allclose(got.numpy(), want, 1e-12)
+    integers = rabbet.tensor([5, 7]).index_reduce(
+        0, rabbet.tensor([0, 0]), rabbet.tensor([1, 2]), "mean"
+    )
+    assert integers.tolist() == [2, 7]
+
+
+def test_nan_wins_in_scattered_extremes():
+    x, nan = rabbet.tensor([1.0, 2.0]), float("nan")
+    src = rabbet.tensor([nan, 3.0, 0.0])
+    for reduce in ("amax", "amin"):
+        got = x.scatter_reduce(0, rabbet.tensor([0, 0, 1]), src, reduce)
+        assert got[0].isnan() and got[1] == (2 if reduce == "amax" else 0)
+
+
+def test_ties_share_the_gradient_of_a_scattered_maximum():
+    x = rabbet.tensor([3.0, 0.0], requires_grad=True)
+    src = rabbet.tensor([3.0, 1.0, 3.0], requires_grad=True)
+    x.scatter_reduce(0, rabbet.tensor([0, 0, 0]), src, "amax").sum().backward()
+    third = np.float32(1 / 3)
+    np.testing.assert_allclose(x.grad.numpy(), [third, 1])
+    np.testing.assert_allclose(src.grad.numpy(), [third, 0, third])
+
+
+def test_the_gradient_of_a_scattered_product_with_zeros():
+    x = rabbet.tensor([0.0, 2.0], requires_grad=True)
+    src = rabbet.tensor([3.0, 4.0], requires_grad=True)
+    x.scatter_reduce(0, rabbet.tensor([0, 0]), src, "prod").sum().backward()
+    assert x.grad.tolist() == [12, 1] and src.grad.tolist() == [0, 0]
+
+
+def test_scatter_with_a_reduction():
+    x, index = rabbet.ones(3), rabbet.tensor([0, 0, 2])
+    src = rabbet.tensor([2.0, 3.0, 4.0])
+    assert x.scatter(0, index, src, reduce="add").tolist() == [6, 1, 5]
+    assert x.scatter(0, index, src, reduce="multiply").tolist() == [6, 1, 4]
+    assert rabbet.scatter(x, 0, index, 2.0, reduce="multiply").tolist() == [4, 1, 2]
+    assert x.scatter_(0, index.int(), 2.0, reduce="add") is x and x.tolist() == [5, 1, 3]
+
+
+def test_slices_are_copied_and_filled():
+    a, src = numbers(4, 3), numbers(4, 2, seed=1)
+    want = a.copy()
+    want[:, [2, 0]] = src
+    index = rabbet.tensor([2, 0])
+    got = rabbet.index_copy(rabbet.tensor(a), 1, index, rabbet.tensor(src))
+    np.testing.assert_array_equal(got.numpy(), want)
+    x = rabbet.tensor(a)
+    assert x.index_copy_(1, index, rabbet.tensor(src)) is x
+    np.testing.assert_array_equal(x.numpy(), want)
+    want[:, [2, 0]] = 7
+    np.testing.assert_array_equal(x.index_fill(1, index, 7).numpy(), want)
+    value = rabbet.tensor(7.0, requires_grad=True)
+    rabbet.zeros(2, 3).index_fill(1, rabbet.tensor([1, 1]), value).sum().backward()
+    assert value.grad == 2  # repeated indices count once
+
+
+def test_what_a_mask_chooses_is_replaced_in_order():
+    a, mask = numbers(3, 4), np.random.RandomState(1).rand(3, 4) > 0.5
+    source = numbers(20, seed=2)
+    want = a.copy()
+    want[mask] = source[: mask.sum()]
+    x, s = rabbet.tensor(a), rabbet.tensor(source).requires_grad_()
+    out = x.masked_scatter(rabbet.tensor(mask), s)
+    np.testing.assert_array_equal(out.detach().numpy(), want)
+    out.sum().backward()
+    assert s.grad.tolist() == [1] * mask.sum() + [0] * (20 - mask.sum())
+    assert rabbet.zeros(2).masked_scatter(rabbet.zeros(2).bool(), rabbet.empty(0)).tolist() == [
+        0,
+        0,
+    ]
+
+
+def test_places_of_the_flattened_tensor():
+    a = numbers(3, 4)
+    index = np.array([[0, 11], [-1, 5]])
+    np.testing.assert_array_equal(
+        rabbet.take(rabbet.tensor(a), rabbet.tensor(index)).numpy(), np.take(a, index)
+    )
+    want = a.copy()
+    np.put(want, [3, -2], [8, 9])
+    x = rabbet.tensor(a)
+    assert x.put_(rabbet.tensor([3, -2]), rabbet.tensor([8, 9.0]).double()) is x
+    np.testing.assert_array_equal(x.numpy(), want)
+    sums = rabbet.zeros(2).put(rabbet.tensor([1, 1]), rabbet.tensor([2.0, 3.0]), accumulate=True)
+    assert sums.tolist() == [0, 5]
+
+
+x, i = rabbet.ones(3), rabbet.tensor([0, 1])
+REFUSED = {
+    "index_copy range": lambda: x.index_copy(0, rabbet.tensor([3]), x[:1]),
+    "index_copy source": lambda: x.index_copy(0, i, x),
+    "index_copy index": lambda: x.index_copy(0, x[:2], x[:2]),
+    "index_copy dtype": lambda: x.index_copy(0, i, x[:2].double()),
+    "index_fill index": lambda: x.index_fill(0, i.int(), 1),
+    "index_fill value": lambda: x.index_fill(0, i, rabbet.ones(2)),
+    "index_fill complex": lambda: x.index_fill(0, i, 1j),
+    "index_reduce": lambda: x.index_reduce(0, i, x, "prod"),
+    "scatter_reduce index": lambda: x.scatter_reduce(0, i.int(), x, "sum"),
+    "scatter_reduce dtype": lambda: x.scatter_reduce(0, i, x.double(), "sum"),
+    "scatter_reduce shape": lambda: x.scatter_reduce(0, i, x[:1], "sum"),
+    "masked_scatter mask": lambda: x.masked_scatter(i, x),
+    "masked_scatter count": lambda: x.masked_scatter(x.bool(), x[:2]),
+    "masked_scatter dtype": lambda: x.masked_scatter(x.bool(), x.double()),
+    "take index": lambda: x.take(x),
+    "take empty": lambda: rabbet.empty(0).take(i),
+    "put count": lambda: x.put(i, x),
+    "put dtype": lambda: x.put(i, x[:2].double()),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused(name):
+    with pytest.raises((RuntimeError, IndexError, TypeError)) as error:
+        REFUSED[name]()
+    assert name.split()[0].replace("index_copy", "") in str(error.value)
+
+
+@pytest.mark.parametrize("function", ["scatter_reduce", "index_reduce"])
+def test_reductions_have_names(function):
+    with pytest.raises((RuntimeError, ValueError), match="median"):
+        getattr(x, function)(0, i, x[:2], "median")

@@ -1,0 +1,193 @@
+"""Functions for numerical work beside NumPy: integrals, indices, windows, counts, parts of numbers, refusals."""
+
+import itertools
+
+import numpy as np
+import pytest
+import rabbet
+
+nan, inf = float("nan"), float("inf")
+
+
+def numbers(*shape, seed=0):
+    return np.random.RandomState(seed).randn(*shape)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_integrals(dim):
+    y, x = numbers(4, 5), numbers(4, 5, seed=1)
+    want = np.trapezoid(y, x, axis=dim) if hasattr(np, "trapezoid") else np.trapz(y, x, axis=dim)
+    got = rabbet.trapezoid(rabbet.tensor(y), rabbet.tensor(x), dim=dim)
+    np.testing.assert_allclose(got.numpy(), want, 1e-12)
+    running = rabbet.cumulative_trapezoid(rabbet.tensor(y), dx=0.5, dim=dim).numpy()
+    last = rabbet.trapz(rabbet.tensor(y), dx=0.5, dim=dim).numpy()
+    np.testing.assert_allclose(np.take(running, -1, dim), last, 1e-12)
+    assert running.shape[dim] == y.shape[dim] - 1
+
+
+@pytest.mark.parametrize("offset", [-2, 0, 1, 9])
+def test_indices_of_triangles(offset):
+    lower, upper = rabbet.tril_indices(4, 3, offset), rabbet.triu_indices(4, 3, offset)
+    np.testing.assert_array_equal(lower.numpy(), np.tril_indices(4, offset, 3))
+    np.testing.assert_array_equal(upper.numpy(), np.triu_indices(4, offset, 3))
+    assert lower.dtype is rabbet.int64 and lower.is_contiguous()
+    assert rabbet.tril_indices(2, 2, dtype=rabbet.int32).dtype is rabbet.int32
+
+
+def test_combinations():
+    x = rabbet.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    for r in (1, 2, 3):
+        want = list(map(list, itertools.combinations([1, 2, 3, 4], r)))
+        assert rabbet.combinations(x, r).tolist() == want
+    want = list(map(list, itertools.combinations_with_replacement([1, 2, 3, 4], 2)))
+    assert rabbet.combinations(x, with_replacement=True).tolist() == want
+    rabbet.combinations(x).sum().backward()
+    assert x.grad.tolist() == [3] * 4
+    assert rabbet.combinations(x, 5).shape == (0, 5) and rabbet.combinations(x, 0).shape == (0,)
+
+
+def test_powers_as_columns():
+    a = numbers(4)
+    for options in ({}, {"N": 2}, {"N": 6, "increasing": True}, {"N": 0}):
+        got = rabbet.vander(rabbet.tensor(a), **options).numpy()
+        np.testing.assert_allclose(got, np.vander(a, **options), 1e-12)
+
+
+@pytest.mark.parametrize("k", range(-3, 6))
+def test_turns(k):
+    a = numbers(2, 3, 4)
+    for dims in ((0, 1), (2, 0), (-1, 1)):
+        got = rabbet.rot90(rabbet.tensor(a), k, dims).numpy()
+        np.testing.assert_array_equal(got, np.rot90(a, k, dims))
+
+
+def test_slices_of_a_largest_norm():
+    a = numbers(4, 6) * 3
+    got = rabbet.tensor(a).renorm(2, 0, 5.0).numpy()
+    norms = np.linalg.norm(a, axis=1)
+    np.testing.assert_allclose(np.linalg.norm(got, axis=1), np.minimum(norms, 5), 1e-6)
+    np.testing.assert_array_equal(got[norms <= 5], a[norms <= 5])
+
+
+def test_counts_in_equal_parts():
+    a = numbers(200)
+    want, _ = np.histogram(a, 7)
+    np.testing.assert_array_equal(rabbet.histc(rabbet.tensor(a), 7).numpy(), want)
+    want, _ = np.histogram(a, 5, (-1, 1))
+    np.testing.assert_array_equal(rabbet.tensor(a).histc(5, -1, 1).numpy(), want)
+    assert rabbet.histc(rabbet.tensor([2.0, 2.0]), 2).tolist() == [0, 2]
+
+
+def test_windows_are_a_view():
+    a = numbers(3, 7)
+    x = rabbet.tensor(a)
+    got = x.unfold(1, 3, 2)
+    want = np.lib.stride_tricks.sliding_window_view(a, 3, 1)[:, ::2]
+    np.testing.assert_array_equal(got.numpy(), want)
+    assert got.stride() == (7, 2, 1)
+    got[0, 0, 0] = 9
+    assert x[0, 0] == 9
+    w = rabbet.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    w.unfold(0, 3, 1).sum().backward()
+    assert w.grad.tolist() == [1, 2, 2, 1]
+
+
+def test_parts_of_numbers():
+    for dtype in (rabbet.float16, rabbet.float32, rabbet.float64):
+        tiny = rabbet.finfo(dtype).tiny
+        list_ = [0.0, 1.0, -3.5, 1e-3, tiny, tiny / 2, tiny / 8 * 3, 6e4, inf, -inf, 0.5, -0.75]
+        x = rabbet.tensor(list_, dtype=dtype)
+        mantissa, exponent = rabbet.frexp(x)
+        want = np.frexp(x.numpy())
+        np.testing.assert_array_equal(mantissa.numpy(), want[0])
+        np.testing.assert_array_equal(exponent.numpy(), want[1])
+        assert exponent.dtype is rabbet.int32
+        y = rabbet.ldexp(
+            mantissa[:4], exponent[:4]
+        )  # powers of integers are float32, as in PyTorch
+        np.testing.assert_array_equal(y.to(dtype).numpy(), x[:4].numpy())
+        z = rabbet.tensor(
+            [1.0, 1.0, -inf, inf, nan, -1.0, 1.0, 1.0, 0.0, 0.0, 0.5, 1.0], dtype=dtype
+        )
+        np.testing.assert_array_equal(
+            rabbet.nextafter(x, z).numpy(), np.nextafter(x.numpy(), z.numpy())
+        )
+
+
+def test_divisors_and_multiples():
+    a = np.random.RandomState(0).randint(-50, 50, (6, 1))
+    b = np.random.RandomState(1).randint(-50, 50, (9,))
+    b[0] = a[0] = 0
+    for dtype in ("int8", "int32", "int64"):
+        x, y = a.astype(dtype), b.astype(dtype)
+        got = rabbet.gcd(rabbet.tensor(x), rabbet.tensor(y)).numpy()
+        np.testing.assert_array_equal(got, np.gcd(x, y))
+    np.testing.assert_array_equal(
+        rabbet.lcm(rabbet.tensor(a), rabbet.tensor(b)).numpy(), np.lcm(a, b)
+    )
+
+
+def test_steps_powers_and_polar_numbers():
+    x = rabbet.tensor([-1.0, 0.0, 2.0, nan])
+    assert rabbet.heaviside(x, rabbet.tensor([0.5])).tolist() == [0, 0.5, 1, 0]
+    power = rabbet.float_power(rabbet.tensor([2, 3]), -1)
+    assert power.dtype is rabbet.float64
+    np.testing.assert_allclose(power.numpy(), [0.5, 1 / 3])
+    angle = rabbet.tensor([0.0, 1.0])
+    got = rabbet.polar(rabbet.tensor([1.0, 2.0]), angle).numpy()
+    np.testing.assert_allclose(got, np.array([1, 2]) * np.exp(1j * angle.numpy()), 1e-6)
+
+
+three = rabbet.tensor([1.0, 2.0, 3.0])
+REFUSED = {
+    "trapezoid": lambda: rabbet.trapezoid(three, rabbet.ones(2)),
+    "trapezoid bool": lambda: rabbet.trapezoid(three.bool()),
+    "trapezoid dim": lambda: rabbet.trapezoid(three, dim=1),
+    "tril_indices": lambda: rabbet.tril_indices(-1, 2),
+    "combinations": lambda: rabbet.combinations(rabbet.ones(2, 2)),
+    "combinations r": lambda: rabbet.combinations(three, -1),
+    "vander": lambda: rabbet.vander(rabbet.ones(2, 2)),
+    "vander N": lambda: rabbet.vander(three, -1),
+    "rot90": lambda: rabbet.rot90(three),
+    "rot90 same": lambda: rabbet.rot90(rabbet.ones(2, 2), 1, [0, 0]),
+    "renorm p": lambda: rabbet.renorm(rabbet.ones(2, 2), 0, 0, 1),
+    "renorm maxnorm": lambda: rabbet.renorm(rabbet.ones(2, 2), 2, 0, -1),
+    "histc bins": lambda: rabbet.histc(three, 0),
+    "histc range": lambda: rabbet.histc(three, 3, 2, 1),
+    "histc inf": lambda: rabbet.histc(rabbet.tensor([inf, 1.0]), 3),
+    "unfold size": lambda: three.unfold(0, 4, 1),
+    "unfold step": lambda: three.unfold(0, 1, 0),
+    "polar": lambda: rabbet.polar(three, three.double()),
+    "gcd": lambda: rabbet.gcd(three, three),
+    "frexp": lambda: rabbet.frexp(three.long()),
+    "heaviside": lambda: rabbet.heaviside(three, three.double()),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused(name):
+    with pytest.raises((RuntimeError, IndexError, TypeError)) as error:
+        REFUSED[name]()
+    assert name.split()[0] in str(error.value)
+
+
+def test_small_compositions():
+    a, b = numbers(3, 4), numbers(3, 4, seed=1)
+    x, y = rabbet.tensor(a), rabbet.tensor(b)
+    for offset in (-1, 0, 2):
+        np.testing.assert_array_equal(rabbet.diagflat(x, offset).numpy(), np.diagflat(a, offset))
+    for p in (1, 2, 3.5, inf):
+        want = np.linalg.norm((a - b).ravel(), p)
+        np.testing.assert_allclose(rabbet.dist(x, y, p).item(), want, 1e-12)
+    z = rabbet.complex(x, y)
+    np.testing.assert_array_equal(z.adjoint().numpy(), z.numpy().conj().T)
+    assert [p.shape[0] for p in x.split_with_sizes([1, 2])] == [1, 2]
+    assert rabbet.equal(rabbet.ger(x[0], y[0]), rabbet.outer(x[0], y[0]))
+    with pytest.raises(RuntimeError, match="adjoint"):
+        three.adjoint()
+
+
+def test_functions_of_layers_are_at_the_top_too():
+    functional = pytest.importorskip("rabbet.nn.functional")
+    for name in ("conv2d", "max_pool1d", "prelu", "pixel_shuffle", "cosine_similarity", "selu_"):
+        assert getattr(rabbet, name) is getattr(functional, name)
