@@ -10,7 +10,8 @@ from common import HERE, machine, table
 
 BENCHMARKS = [
     "overhead", "elementwise", "rows", "matmul", "convolution", "attention", "recurrent", "training", "optimizers",
-    "threads", "autocast", "transforms", "custom_ops", "newcomer", "programs",
+    "threads", "autocast", "transforms", "autograd", "custom_ops", "newcomer",
+    "programs",
 ]  # fmt: skip
 
 

@@ -105,6 +105,28 @@ assert tensor is rabbet.tensor
 """) == []  # fmt: skip
 
 
+def test_texts_of_values_name_torch():
+    code = """
+import torch
+x = torch.ones(2, 3, dtype=torch.float64)
+print(x.dtype, x.shape, x.layout, torch.channels_last, x[0])
+print(torch.finfo(x.dtype).dtype, torch.iinfo(torch.int8).max, str(x.dtype).split('.')[-1])
+import io
+file = io.BytesIO()
+torch.save({'x': x, 'dtype': x.dtype}, file)
+file.seek(0)
+print(torch.load(file)['dtype'])
+torch.testing.assert_close(x, x + 1e-12)
+"""
+    assert in_torch(code) == [
+        "torch.float64 torch.Size([2, 3]) torch.strided torch.channels_last "
+        "tensor([1., 1., 1.], dtype=torch.float64)",
+        "float64 127 float64",
+        "torch.float64",
+    ]
+    assert f"{rabbet.float32} {rabbet.ones(1).shape}" == "rabbet.float32 rabbet.Size([1])"
+
+
 def test_real_torch_is_never_replaced(tmp_path):
     (tmp_path / "torch.py").write_text("")
     code = "import torch, rabbet\nrabbet.as_torch()"

@@ -252,6 +252,25 @@ def test_shape_as_decorator_and_dtype_by_function():
         g(rabbet.empty(2, device="meta"))
 
 
+def test_a_shape_under_pytorchs_name_may_come_before_its_operator():
+    @library.register_fake("mine::early")
+    def fake(x, n):
+        return x.new_empty((n, *x.shape))
+
+    f = library.define("mine::early(Tensor x, int n) -> Tensor")
+    assert f(rabbet.empty(2, device="meta"), 3).shape == (3, 2)
+    assert fake(rabbet.ones(2), 4).shape == (4, 2)  # the function itself
+    g = opaque_op()
+    library.register_fake(g, lambda x: x.new_empty(x.shape))
+    assert g(rabbet.empty(2, device="meta")).shape == (2,)
+    with pytest.raises(TypeError, match="register_fake: expected a function, got int"):
+        library.register_fake("mine::late", 3)
+    with pytest.raises(NotImplementedError, match="register_fake: the options lib are not"):
+        library.register_fake("mine::late", len, lib=None)
+    with pytest.raises(RuntimeError, match="there is no operator 'late'"):
+        library.register_fake("late", len)
+
+
 @pytest.mark.parametrize("returned", [None, 3, "ab", (1, "x"), (1, 2.5)])
 def test_a_wrong_shape_is_refused(returned):
     f = library.define("mine::f(Tensor x) -> Tensor", shape=lambda x: returned)

@@ -12,6 +12,7 @@ OWN = re.compile(r"rabbet(-[a-z-]+)?$")
 DESIGNED = {  # what a package may depend on, of ours (the design's table of packages)
     "rabbet-core": set(),
     "rabbet-backend-cpu": {"rabbet-core"},
+    "rabbet-backend-cuda": {"rabbet-core"},
     "rabbet-autograd": {"rabbet-core"},
     "rabbet-autocast": {"rabbet-core"},
     "rabbet-vmap": {"rabbet-core", "rabbet-autograd"},

@@ -7,6 +7,7 @@ shows in a diff.
 import sys
 from pathlib import Path
 
+import rabbet
 from rabbet import _C
 
 TARGET = Path(__file__).resolve().parent.parent / "packages/core/src/rabbet/_ops.pyi"
@@ -122,6 +123,9 @@ def text() -> str:
         lines += [f"class {name}(_NamedTuple):", *(f"    {f}: _Tensor" for f in fields), ""]
     for name in names:
         lines += signatures(name, _C.op(name), False)
+    for name in sorted(rabbet._WRITING):
+        if isinstance(op := getattr(rabbet, name), _C.Op):
+            lines += signatures(name, op, False)
     lines += ["", "class Methods:", '    """What operators give to Tensor."""', ""]
     for name, op in sorted(vars(_C.Tensor).items()):
         if isinstance(op, _C.Op):

@@ -126,3 +126,62 @@ def test_tensors_are_grouped_by_device_and_dtype():
         group([[a], []])
     with pytest.raises(RuntimeError, match="tensor 0 of the first list is None"):
         group([[None]])
+
+
+def test_dispatch_keys_are_values_in_sets():
+    key, keys = resolve("torch._C.DispatchKey"), resolve("torch._C.DispatchKeySet")
+    both = keys(key.AutocastCPU) | keys(key.AutocastCUDA)
+    assert both.has(key.AutocastCUDA) and not both.has(key.CPU)
+    assert both & keys(key.AutocastCPU) == keys(key.AutocastCPU) != both
+    assert both - keys(key.AutocastCPU) == keys(key.AutocastCUDA)
+    assert len({both, keys(key.AutocastCUDA, key.AutocastCPU)}) == 1
+    with pytest.raises(TypeError, match="DispatchKeySet: expected dispatch keys, got str"):
+        keys("CPU")
+
+
+def test_classes_and_hooks_of_the_compiler_say_that_there_is_none():
+    dynamo = resolve("torch._dynamo")
+    assert dynamo.allow_in_graph(len) is len and not isinstance(rabbet.nn, dynamo.OptimizedModule)
+    assert resolve("torch._dynamo.utils").is_compile_supported("cuda") is False
+    fake = resolve("torch._subclasses.fake_tensor")
+    assert not fake.is_fake(rabbet.ones(1)) and not isinstance(rabbet.ones(1), fake.FakeTensor)
+    assert resolve("torch.fx.experimental.proxy_tensor").get_proxy_mode() is None
+    with rabbet._as_torch.c.DisableTorchFunctionSubclass():
+        assert resolve("torch._C._disabled_torch_function_impl")(max, (), (1, 2)) == 2
+
+
+def test_tensors_are_written_as_their_text():
+    private = resolve("torch._tensor_str")
+    assert private._tensor_str(rabbet.tensor([1.0, 2.5]), 0) == "[1.0000, 2.5000]"
+    assert private.PRINT_OPTS.precision == 4
+
+
+def test_operators_by_their_names_in_pytorch():
+    aten = rabbet.ops.aten
+    assert aten.add is aten.add and aten.add.Tensor is aten.add.Tensor
+    assert aten.add.Tensor is not aten.add.Scalar and len({aten.add, aten.add.Tensor}) == 2
+    assert aten.add.Tensor(rabbet.ones(2), 2.0).tolist() == [3.0, 3.0]
+    assert aten.unsqueeze(rabbet.ones(2), 0).shape == (1, 2)
+    assert repr(aten.cat.default) == "<aten.cat.default>" and not hasattr(aten, "__wrapped__")
+    with pytest.raises(NotImplementedError, match=r"ops\.aten\._to_nothing\.default is not in"):
+        aten._to_nothing.default(rabbet.ones(1))
+    with pytest.raises(OSError, match=r"ops\.load_library: 'x\.so' cannot be loaded"):
+        rabbet.ops.load_library("x.so")
+
+
+def test_transforms_are_seen_from_inside():
+    active = resolve("torch._C._are_functorch_transforms_active")
+    seen = []
+    rabbet.vmap(lambda x: seen.append(active()) or x)(rabbet.ones(2))
+    assert seen == [True] and not active()
+
+
+def test_numbers_of_distributions_under_their_private_names():
+    alpha = rabbet.full((2000,), 3.0, requires_grad=True)
+    draws = functions._standard_gamma(alpha)
+    draws.sum().backward()
+    assert abs(draws.mean().item() - 3.0) < 0.2 and alpha.grad.min() > 0
+    points = functions._sample_dirichlet(rabbet.ones(5, 3))
+    assert rabbet.allclose(points.sum(-1), rabbet.ones(5))
+    with pytest.raises(NotImplementedError, match="gamma_draws: only the default generator"):
+        functions._standard_gamma(alpha, rabbet.Generator())

@@ -1,6 +1,9 @@
 """Settings and queries of PyTorch's that programs use: what they keep, answer and refuse."""
 
+import collections
 import importlib
+import os
+import pickle
 import subprocess
 import sys
 
@@ -410,6 +413,73 @@ def test_eager_parts_of_what_is_not_there_work():
         assert region.name == "forward"
     assert rabbet.fx.wrap(len) is len and rabbet.utils.cpp_extension.CUDA_HOME is None
     assert rabbet.autograd.profiler.record_function is rabbet.profiler.record_function
+
+
+def test_folders_of_models_are_named_without_loading_any(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    assert rabbet.hub.get_dir() == str(tmp_path / "hub")
+    monkeypatch.delenv("TORCH_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert rabbet.hub._get_torch_home() == "/cache/torch" and not os.path.exists("/cache/torch")
+    monkeypatch.setattr("rabbet._absent._HubFolder.chosen", None)
+    rabbet.hub.set_dir("~/models")
+    assert rabbet.hub.get_dir() == os.path.expanduser("~/models")
+
+
+def test_what_is_registered_for_an_exporter_is_left_as_it_is():
+    from rabbet.onnx.symbolic_helper import parse_args
+
+    assert parse_args("v", "v")(len) is len
+    assert rabbet.onnx.register_custom_op_symbolic("mine::op", len, 11) is None
+    assert issubclass(rabbet.linalg.LinAlgError, RuntimeError)
+
+
+def test_annotations_of_scripted_code_say_nothing():
+    from rabbet.jit.annotations import BroadcastingList2, List
+
+    assert BroadcastingList2[int] is None and List[int] is not None
+
+
+def test_a_handle_takes_its_hook_away_once():
+    from rabbet.utils.hooks import RemovableHandle
+
+    hooks, flags = collections.OrderedDict(), collections.OrderedDict()
+    handle = RemovableHandle(hooks, extra_dict=flags)
+    hooks[handle.id] = flags[handle.id] = len
+    with RemovableHandle(hooks, extra_dict=[flags]) as other:
+        hooks[other.id] = print
+    assert list(hooks) == [handle.id] and other.id != handle.id
+    handle.remove()
+    handle.remove()
+    assert not hooks and not flags
+    with pytest.raises(TypeError):
+        RemovableHandle([])
+
+
+def test_devices_have_names_before_there_is_a_backend():
+    first, second = rabbet.device("mtia"), rabbet.device("mtia", 1)
+    assert (first.type, first.index, str(second)) == ("mtia", None, "mtia:1")
+    assert first == rabbet.device("mtia") != second != rabbet.device("hpu:1")
+    assert len({first, rabbet.device("mtia"), rabbet.device(first)}) == 1
+    assert pickle.loads(pickle.dumps(second)) == second
+    assert repr(rabbet.device(first, 1)) == "device(type='mtia', index=1)"
+    for use in (
+        lambda: rabbet.zeros(1, device=first),
+        lambda: rabbet.ones(1).to(second),
+        lambda: rabbet.Generator(first),
+    ):
+        with pytest.raises(RuntimeError, match="no backend for device 'mtia' is installed"):
+            use()
+    with pytest.raises(RuntimeError, match="no backend for device 'nowhere' is installed"):
+        rabbet.device("nowhere")
+
+
+def test_layouts_can_be_named_and_are_refused():
+    assert rabbet.ones(1).layout is rabbet.strided != rabbet.sparse_coo
+    assert repr(rabbet.sparse_csr) == "rabbet.sparse_csr"
+    for layout in (rabbet.sparse_coo, rabbet.jagged):
+        with pytest.raises(TypeError, match="the value given for 'layout'"):
+            rabbet.zeros(1, layout=layout)
 
 
 def test_other_modules_stay_missing():

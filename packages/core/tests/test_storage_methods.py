@@ -114,3 +114,22 @@ def test_sharing_without_elements_or_memory_changes_nothing():
     empty, meta = rabbet.empty(0), rabbet.empty(3, device="meta")
     assert empty.share_memory_() is empty and meta.share_memory_() is meta
     assert not empty.is_shared() and not meta.is_shared()
+
+
+def test_a_storage_of_a_file(tmp_path):
+    file = tmp_path / "x"
+    file.write_bytes(bytes(range(10)))
+    storage = rabbet.UntypedStorage.from_file(file, nbytes=8)
+    storage.fill_(1)
+    assert file.read_bytes() == bytes(range(10)) and len(storage) == 8  # a copy on write
+    shared = rabbet.UntypedStorage.from_file(str(file), shared=True, nbytes=12)
+    assert shared.untyped() is shared
+    part = shared[2:4]
+    part.fill_(9)
+    assert shared.tolist()[:5] == [0, 1, 9, 9, 4] and file.read_bytes()[2:4] == b"\t\t"
+    assert rabbet.asarray(part, dtype=rabbet.uint8).tolist() == [9, 9] and len(shared[5:5]) == 0
+    for nbytes, options in ((0, {}), (13, {}), (0, {"shared": True})):
+        with pytest.raises(ValueError, match="from_file: expected nbytes from 1 to the 12 of"):
+            rabbet.UntypedStorage.from_file(file, nbytes=nbytes, **options)
+    with pytest.raises(RuntimeError, match="only a step of 1"):
+        shared[::2]

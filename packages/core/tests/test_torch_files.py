@@ -573,5 +573,6 @@ def test_the_names_that_would_be_refused_are_listed(tmp_path):
 
 
 def test_a_device_that_does_not_exist_here_is_named():
-    with pytest.raises(UnpicklingError, match="holds the device 'cuda:1' as a value: no backend"):
-        load(zipped(Call(Name("torch", "device"), ("cuda", 1))))
+    assert load(zipped(Call(Name("torch", "device"), ("cuda", 1)))) == rabbet.device("cuda:1")
+    with pytest.raises(UnpicklingError, match="holds the device 'moon:1' as a value: no backend"):
+        load(zipped(Call(Name("torch", "device"), ("moon", 1))))

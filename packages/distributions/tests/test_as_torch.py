@@ -23,7 +23,7 @@ loss.backward()
 assert loc.grad.tolist() == [-2.0, -2.0, -2.0], loc.grad
 print(Normal(loc.detach(), scale))
 print(Categorical(torch.tensor([0.5, 0.5])).sample((2,)).dtype is torch.int64)
-for missing in (lambda: D.Sormal, lambda: constraints.positive_semidefinite):
+for missing in (lambda: D.Sormal, lambda: constraints.negative_definite):
     try:
         missing()
     except AttributeError as error:
@@ -42,10 +42,10 @@ def test_a_program_runs(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "Normal(loc: rabbet.Size([3]), scale: rabbet.Size([3]))",
+        "Normal(loc: torch.Size([3]), scale: torch.Size([3]))",
         "True",
         "torch.distributions.Sormal is not in rabbet yet",
-        "torch.distributions.constraints.positive_semidefinite is not in rabbet yet",
+        "torch.distributions.constraints.negative_definite is not in rabbet yet",
         "Expected parameter scale (Tensor of shape ()) of distribution Normal(loc: 0.0, scale: -1.0) "
         "to satisfy the constraint GreaterThan(lower_bound=0.0), but found invalid values:",
     ]

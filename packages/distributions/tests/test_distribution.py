@@ -235,6 +235,12 @@ def test_lazy_properties_are_computed_once():
 def test_constraints_of_impossible_values():
     assert not C.positive_definite.check(t([[1.0, 2.0], [2.0, 1.0]]))
     assert C.positive_definite.check(t([[[2.0, 0.5], [0.5, 1.0]]] * 2)).tolist() == [True, True]
+    singular = t([[1.0, 1.0], [1.0, 1.0]])
+    assert C.positive_semidefinite.check(singular) and not C.positive_definite.check(singular)
+    assert C.positive_semidefinite.check(t([[0.0, 0.0], [0.0, 0.0]]))
+    several = t([[[2.0, 0.5], [0.5, 1.0]], [[0.0, 1.0], [1.0, 0.0]]])
+    assert C.positive_semidefinite.check(several).tolist() == [True, False]
+    assert not C.positive_semidefinite.check(t([[1.0, 0.5], [0.0, 1.0]]))
     assert not C.positive_definite.check(t([[1.0, 0.0]])) and not C.square.check(t([[1.0, 0.0]]))
     assert not C.simplex.check(t([0.5, 0.6])) and C.simplex.check(t([0.5, 0.5]))
     assert not C.real.check(t(float("nan"))) and C.real.check(t(float("inf")))

@@ -176,3 +176,19 @@ def test_global_backward_hook_replaces_gradients():
         handle.remove()
     finally:
         hooks._global_is_full_backward_hook[0] = was
+
+
+def test_a_block_in_which_a_module_has_other_parameters():
+    from rabbet.nn.utils.stateless import _reparametrize_module
+
+    layer = rabbet.nn.Linear(2, 1, bias=False)
+    own, x = layer.weight, rabbet.ones(1, 2)
+    with _reparametrize_module(layer, {"weight": rabbet.full((1, 2), 3.0)}):
+        assert layer(x).item() == 6.0
+    assert layer.weight is own
+    with (
+        pytest.raises(RuntimeError, match="Unexpected key"),
+        _reparametrize_module(layer, {"other": x}, strict=True),
+    ):
+        pass
+    assert layer.weight is own and not hasattr(layer, "other")

@@ -6,8 +6,10 @@ the reason. A name that stands in no table is missing, as in every module.
 
 import contextlib
 import enum
+import importlib
 import importlib.machinery
 import multiprocessing
+import os
 import re
 import urllib.parse
 from collections.abc import Callable
@@ -32,10 +34,17 @@ _NO_DISTRIBUTED = "rabbet has no distributed package yet: it runs in one process
 _NO_EXPORT = "rabbet has no exporter yet"
 _NO_GRAPHS = "rabbet captures no graphs yet: programs run eagerly"
 _NO_QUANTIZATION = "rabbet has no quantization package yet"
+_NO_SPARSE = "rabbet has no sparse tensors yet"
+_NO_PIPES = "rabbet has no data pipes; utils.data has datasets and loaders"
 
 
 def _unchanged(function: Any) -> Any:
     return function
+
+
+def _marks_nothing(*args: Any) -> Callable[[Any], Any]:
+    """A decorator with arguments that leaves functions as they are: what it marks them for refuses."""
+    return _unchanged
 
 
 # Constants that programs name where they define functions.
@@ -51,6 +60,37 @@ class _Group:
     """The group of all processes, which there is none of."""
 
     WORLD = None
+
+
+class LinAlgError(RuntimeError):
+    """What linear algebra raises for matrices that it cannot take."""
+
+
+def download_folder() -> str:
+    """The folder in which PyTorch keeps what it loads: $TORCH_HOME, else torch/ in the user's folder for caches."""
+    cache = os.getenv("XDG_CACHE_HOME", "~/.cache")
+    return os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch")))
+
+
+class _HubFolder:
+    """The folder of models: hub/ in `download_folder()`, or what `set_dir` was given."""
+
+    chosen: str | None = None
+
+
+def hub_folder() -> str:
+    """The folder of models that are there already; rabbet puts nothing there."""
+    return _HubFolder.chosen or os.path.join(download_folder(), "hub")
+
+
+def set_hub_folder(d: str | os.PathLike[str]) -> None:
+    """Set the folder that get_dir() names."""
+    _HubFolder.chosen = os.path.expanduser(d)
+
+
+def _progress(*args: Any, **kwargs: Any) -> Any:
+    """The progress bar of the package tqdm, which PyTorch shows where it loads files."""
+    return importlib.import_module("tqdm").tqdm(*args, **kwargs)
 
 
 class _RecordFunction(contextlib.ContextDecorator):
@@ -92,18 +132,61 @@ ABSENT: dict[str, Absent] = {
         },
         others={"ReduceOp": ReduceOp, "group": _Group},
     ),
+    "distributed.rpc": Absent(
+        _NO_DISTRIBUTED,
+        functions="get_worker_info init_rpc remote rpc_async rpc_sync shutdown",
+        classes="RRef TensorPipeRpcBackendOptions",
+    ),
     "fx": Absent(
         _NO_GRAPHS,
-        functions="symbolic_trace replace_pattern",
+        functions="symbolic_trace replace_pattern map_arg",
         classes="Graph GraphModule Interpreter Node Proxy Tracer Transformer",
         others={"wrap": _unchanged},  # marks functions for a tracer; eager code calls them
     ),
+    "fx.graph_module": Absent(
+        _NO_GRAPHS,
+        functions="_assign_attr _copy_attr",
+        classes="GraphModule _CodeOnlyModule",
+        others={"_USER_PRESERVED_ATTRIBUTES_KEY": "_user_preserved_attributes"},
+    ),
+    "fx.node": Absent(_NO_GRAPHS, functions="map_arg", classes="Node", others={"Argument": Any, "Target": Any}),
+    "fx.proxy": Absent(_NO_GRAPHS, classes="GraphAppendingTracer Proxy TracerBase"),
+    "fx.experimental": Absent(_NO_GRAPHS),
+    "fx.experimental.proxy_tensor": Absent(
+        _NO_GRAPHS, functions="make_fx", answers={"get_proxy_mode": None}
+    ),
     "hub": Absent(
         _NETWORK,
-        functions="download_url_to_file get_dir help list load load_state_dict_from_url set_dir",
-        others={"HASH_REGEX": re.compile(r"-([a-f0-9]*)\."), "urlparse": urllib.parse.urlparse},
+        functions="download_url_to_file help list load load_state_dict_from_url",
+        others={
+            "HASH_REGEX": re.compile(r"-([a-f0-9]*)\."), "urlparse": urllib.parse.urlparse, "get_dir": hub_folder,
+            "set_dir": set_hub_folder, "_get_torch_home": download_folder,
+        },
     ),
-    "utils.model_zoo": Absent(_NETWORK, functions="load_url"),
+    "linalg": Absent(
+        "rabbet has no linear algebra package yet",
+        functions="cholesky cholesky_ex cond cross det diagonal eig eigh eigvals eigvalsh householder_product inv "
+        "inv_ex ldl_factor ldl_factor_ex ldl_solve lstsq lu lu_factor lu_factor_ex lu_solve matmul matrix_exp "
+        "matrix_norm matrix_power matrix_rank multi_dot norm pinv qr slogdet solve solve_ex solve_triangular svd "
+        "svdvals tensorinv tensorsolve vander vecdot vector_norm",
+        others={"LinAlgError": LinAlgError},
+    ),
+    "fft": Absent(
+        "rabbet has no Fourier transforms yet",
+        functions="fft fft2 fftfreq fftn fftshift hfft hfft2 hfftn ifft ifft2 ifftn ifftshift ihfft ihfft2 ihfftn "
+        "irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn",
+    ),
+    "sparse": Absent(
+        _NO_SPARSE,
+        functions="addmm as_sparse_gradcheck log_softmax mm sampled_addmm softmax spdiags sum "
+        "to_sparse_semi_structured",
+        classes="SparseSemiStructuredTensor",
+    ),
+    "nested": Absent(
+        "rabbet has no nested tensors yet",
+        functions="as_nested_tensor masked_select narrow nested_tensor nested_tensor_from_jagged to_padded_tensor",
+    ),
+    "utils.model_zoo": Absent(_NETWORK, functions="load_url", others={"tqdm": _progress}),
     "utils.cpp_extension": Absent(
         "extensions of PyTorch's C++ library cannot be built; rabbet's are plugins: rabbet new-plugin",
         functions="load load_inline include_paths library_paths CppExtension CUDAExtension SyclExtension",
@@ -111,12 +194,18 @@ ABSENT: dict[str, Absent] = {
         answers={"is_ninja_available": False},
         others={"CUDA_HOME": None, "ROCM_HOME": None},
     ),
+    "onnx.operators": Absent(_NO_EXPORT, functions="reshape_from_tensor_shape shape_as_tensor"),
+    "onnx.symbolic_helper": Absent(_NO_EXPORT, others={"parse_args": _marks_nothing}),
+    "onnx.symbolic_opset11": Absent(_NO_EXPORT),
     "onnx": Absent(
         _NO_EXPORT,
-        functions="export is_onnxrt_backend_supported register_custom_op_symbolic unregister_custom_op_symbolic",
+        functions="export is_onnxrt_backend_supported",
         classes="ExportOptions ONNXProgram",
         others={"OperatorExportTypes": OperatorExportTypes, "TrainingMode": TrainingMode},
-        answers={"is_in_onnx_export": False},
+        answers={
+            "is_in_onnx_export": False,
+            "register_custom_op_symbolic": None, "unregister_custom_op_symbolic": None,  # for export(), which refuses
+        },
     ),
     "export": Absent(
         _NO_EXPORT, functions="export load save register_dataclass", classes="Dim ExportedProgram"
@@ -141,17 +230,21 @@ ABSENT: dict[str, Absent] = {
     "profiler": Absent(
         "rabbet has no profiler package yet",
         functions="schedule tensorboard_trace_handler",
-        classes="profile",
+        classes="EventList profile",
         others={"record_function": _RecordFunction, "ProfilerActivity": ProfilerActivity},
     ),
     "multiprocessing": Absent(
         "rabbet shares no tensors among processes yet",
-        functions="spawn start_processes Process Pool Queue SimpleQueue get_context",
+        functions="spawn start_processes Manager Process Pool Queue SimpleQueue get_context",
         answers={"set_sharing_strategy": None, "get_all_sharing_strategies": set()},
-        others={"set_start_method": multiprocessing.set_start_method, "cpu_count": multiprocessing.cpu_count},
+        others={
+            "set_start_method": multiprocessing.set_start_method, "cpu_count": multiprocessing.cpu_count,
+            "current_process": multiprocessing.current_process,
+        },
     ),
 }  # fmt: skip
 ABSENT["autograd.profiler"] = ABSENT["profiler"]
+ABSENT["autograd.profiler_legacy"] = ABSENT["profiler"]
 ABSENT["quantization"] = ABSENT["ao.quantization"]
 
 

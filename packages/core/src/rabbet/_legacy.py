@@ -95,7 +95,7 @@ def type_text(self: Tensor) -> str:
     from ._as_torch.names import framework
 
     place = "" if self.device.type == "cpu" else f"{self.device.type}."
-    dtype = str(self.dtype)[7:]
+    dtype = self.dtype.name
     name = _BY_DTYPE.get(dtype)
     if name is None:  # dtypes without a class, as PyTorch spells them
         name = "".join(part.capitalize() for part in dtype.split("_")) + "Tensor"

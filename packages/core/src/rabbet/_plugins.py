@@ -214,6 +214,11 @@ def provider(name: str, kind: str) -> Plugin | None:
     return next(iter(own + candidates), None) or plugins().get(name)
 
 
+def has_backend(name: str) -> bool:
+    """Whether a plugin for a device name is installed."""
+    return provider(name, "backend") is not None
+
+
 def _missing(name: str, what: str) -> str:
     wheel = KNOWN_WHEELS.get(name)
     if wheel:

@@ -155,7 +155,7 @@ def _composite_text(t: Tensor, made_of: dict[str, Any]) -> str:
     if made_of["text"]:
         return str(made_of["text"])
     parts = [
-        "None" if part is None else f"{str(part.dtype)[7:]}{tuple(part.shape)}"
+        "None" if part is None else f"{part.dtype.name}{tuple(part.shape)}"
         for part in made_of["parts"]
     ]
     where = "" if t.is_cpu else f", device='{t.device}'"

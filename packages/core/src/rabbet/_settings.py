@@ -200,7 +200,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
-    return input.dtype is not _C.bool and not str(input.dtype)[7:].startswith("uint")
+    return input.dtype is not _C.bool and not input.dtype.name.startswith("uint")
 
 
 def is_inference(input: Tensor) -> bool:

@@ -120,11 +120,11 @@ def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
             attributes,
         )
     if self.is_meta:
-        geometry = (tuple(self.shape), self.stride(), str(self.dtype)[7:])
+        geometry = (tuple(self.shape), self.stride(), self.dtype.name)
         return _rebuild_meta, (*geometry, _requires_grad(self), type(self)), attributes
     state = (
         tensor_bytes(self.detach()),
-        str(self.dtype)[7:],
+        self.dtype.name,
         tuple(self.shape),
         _requires_grad(self),
         type(self),
@@ -304,13 +304,64 @@ def apply_(self: Tensor, callable: Any) -> Tensor:
         return self.copy_(made.reshape(self.shape))
 
 
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Write a number to the main diagonal; with `wrap` of a tall matrix again below each block of columns.
+
+    Raises:
+        RuntimeError: for fewer than 2 dimensions, or more than 2 of different sizes.
+    """
+    if self.ndim < 2:
+        raise RuntimeError(
+            f"fill_diagonal_: dimensions must larger than 1, got shape {tuple(self.shape)}"
+        )
+    if self.ndim > 2 and len(set(self.shape)) > 1:
+        raise RuntimeError(
+            f"fill_diagonal_: all dimensions of input must be of equal length, got {tuple(self.shape)}"
+        )
+    height, width = self.shape[:2]
+    step = width + 1
+    offset = self.storage_offset()
+    for first in range(0, height if wrap and self.ndim == 2 else 1, step):
+        count = min(height - first, *self.shape[1:])
+        if count > 0:
+            start = offset + first * self.stride(0)
+            self.as_strided([count], [sum(self.stride())], start).fill_(fill_value)
+    return self
+
+
 def dim_order(self: Tensor) -> tuple[int, ...]:
     """Dimensions from the one with the largest stride to the one with the smallest."""
     strides = self.stride()
     return tuple(sorted(range(self.ndim), key=lambda i: -strides[i]))
 
 
-_FROM_FUNCTIONS = ("allclose", "equal", "nonzero", "unique")
+def _shown_as(view: str) -> Any:
+    """The method `view` that changes the tensor itself: it shows the same memory by that view from now on."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        shown = getattr(self, view)(*args, **kwargs)
+        if not _requires_grad(shown):
+            self.data = shown
+            return self
+        if self.is_leaf:
+            raise RuntimeError(
+                f"{view}_: a leaf Variable that requires grad is being used in an in-place operation"
+            )
+        from rabbet.autograd import _C as tape
+
+        tape.take_history(self, shown)
+        self.data = shown
+        return self
+
+    method.__name__ = view + "_"
+    method.__doc__ = f"`{view}` in place."
+    return method
+
+
+_VIEWS_IN_PLACE = (
+    "as_strided", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze",
+)  # fmt: skip
+_FROM_FUNCTIONS = ("allclose", "equal", "nonzero", "unique", "unique_consecutive")
 _METHODS: dict[str, Any] = {
     "numpy": numpy_,
     "__array__": array_,
@@ -342,6 +393,7 @@ _METHODS: dict[str, Any] = {
     "get_device": get_device,
     "apply_": apply_,
     "dim_order": dim_order,
+    "fill_diagonal_": fill_diagonal_,
     "share_memory_": _from("storage", "share_memory_", "Move to memory that processes share."),
     "is_shared": _from("storage", "is_shared", "Whether processes share the memory."),
     "is_sparse": _never("Whether the layout is sparse COO: there is none yet."),
@@ -368,6 +420,8 @@ def install() -> None:
     """Put the methods on Tensor, and the printer behind its repr."""
     for name, function in _METHODS.items():
         setattr(Tensor, name, function)
+    for name in _VIEWS_IN_PLACE:
+        setattr(Tensor, name + "_", _shown_as(name))
     for name in _FROM_FUNCTIONS:
         setattr(Tensor, name, getattr(_functions, name))
     _C.set_repr(_represent)

@@ -84,7 +84,7 @@ def state(tensor: Tensor) -> dict[str, Any] | None:
         "layer": found["layer"],
         "wheel": found["provider"],
         "blob": found["blob"],
-        "dtype": str(tensor.dtype)[7:],
+        "dtype": tensor.dtype.name,
         "shape": tuple(tensor.shape),
     }
 

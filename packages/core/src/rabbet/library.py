@@ -34,6 +34,7 @@ __all__ = [
     "module_imported",
     "op",
     "opcheck",
+    "register_fake",
     "register_records",
     "require_layer",
     "require_ops",
@@ -174,6 +175,8 @@ def _define(
     fields: dict[str, str] | None = None,
 ) -> Op:
     name = _name_of(schema)
+    if shape is None:
+        shape = _waiting_shapes.pop(name, None)
     replace = replaces(name, "operator", place)
     if not replace and name in _C.record_names():
         raise _C.PluginError(
@@ -254,7 +257,7 @@ def _first_line(function: Any) -> str:
 
 
 def _dtype_text(dtype: Any) -> str:
-    return str(dtype).removeprefix("rabbet.")
+    return dtype.name if isinstance(dtype, _C.dtype) else str(dtype)
 
 
 def _policy(policy: Any) -> str | None:
@@ -466,6 +469,37 @@ def shape(name: str | Op, fn: Any = None) -> Any:
         return _add_python(record, "shape", _rules.shape_rule(record, function), function, place)
 
     return _rule_decorator(name, "shape", fn, add)
+
+
+_waiting_shapes: dict[str, Callable[..., Any]] = {}  # of operators that do not exist yet
+
+
+def register_fake(op: str | Op, func: Any = None, /, **options: Any) -> Any:
+    """`shape` under PyTorch's name; as decorator when `func` is left out. Returns the function.
+
+    An operator "space::name" need not exist yet: its definition then finds the function.
+
+    Raises:
+        NotImplementedError: for PyTorch's options `lib`, `allow_override`.
+    """
+    if options:
+        raise _C.NotImplementedForError(
+            f"library.register_fake: the options {', '.join(options)} are not supported"
+        )
+
+    def register(function: Any) -> Any:
+        is_new = isinstance(op, str) and "::" in op and op not in _C.record_names()
+        if not is_new:
+            shape(op, function)
+        elif callable(function):
+            _waiting_shapes[str(op)] = function
+        else:
+            raise TypeError(
+                f"library.register_fake: expected a function, got {type(function).__name__}"
+            )
+        return function
+
+    return register if func is None else register(func)
 
 
 def vjp(

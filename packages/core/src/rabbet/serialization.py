@@ -17,7 +17,7 @@ import sys
 import types
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from . import _C
 from ._C import Tensor
@@ -34,9 +34,12 @@ from ._files import (
 from ._files.memory import tensor_bytes as tensor_bytes
 from ._files.unpickling import UnpicklingError
 from .storage import TypedStorage, UntypedStorage
+from .types import FileLike as FileLike
 
 __all__ = [
+    "FileLike",
     "LoadEndianness",
+    "MAP_LOCATION",
     "SerializationError",
     "SourceChangeWarning",
     "UnpicklingError",
@@ -52,6 +55,9 @@ __all__ = [
     "save",
     "set_default_load_endianness",
 ]
+
+# What `load` takes as map_location, for annotations.
+MAP_LOCATION: TypeAlias = Callable[[Any, str], Any] | _C.device | str | dict[str, str] | None
 
 _FORMATS = ("pt", "safetensors")
 _ENDINGS = {".pt": "pt", ".pth": "pt", ".safetensors": "safetensors"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import operator
+import os
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -33,6 +34,31 @@ class UntypedStorage:
             )
         self._tensor = tensor.detach()
 
+    @classmethod
+    def from_file(
+        cls, filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0
+    ) -> UntypedStorage:
+        """The first bytes of a file, mapped into memory.
+
+        Args:
+            shared: whether what is written to the memory goes to the file, which is then made longer if need be.
+            nbytes: how many; without `shared` at most those of the file.
+
+        Raises:
+            ValueError: for a number that the file does not have, or none at all.
+        """
+        with open(filename, "a+b" if shared else "rb") as file:
+            there = os.fstat(file.fileno()).st_size
+            if nbytes < 1 or (nbytes > there and not shared):
+                raise ValueError(
+                    f"UntypedStorage.from_file: expected nbytes from 1 to the {there} of the file, got {nbytes}"
+                )
+            if nbytes > there:
+                file.truncate(nbytes)
+            access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
+            memory = mmap.mmap(file.fileno(), nbytes, access=access)
+        return cls(_C.from_buffer(memory, _C.uint8, [nbytes]))
+
     @property
     def _cdata(self) -> int:
         return self._tensor._storage_id()
@@ -46,6 +72,10 @@ class UntypedStorage:
     def is_cuda(self) -> bool:
         """Whether the memory is on a CUDA device."""
         return self._tensor.is_cuda
+
+    def untyped(self) -> UntypedStorage:
+        """Itself."""
+        return self
 
     def nbytes(self) -> int:
         """Size in bytes."""
@@ -114,7 +144,19 @@ class UntypedStorage:
     def __len__(self) -> int:
         return self.nbytes()
 
-    def __getitem__(self, index: int) -> int:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self._bytes().__array__(dtype, copy)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            if index.step not in (None, 1):
+                raise RuntimeError(
+                    f"Trying to slice with a step of {index.step}, but only a step of 1 is supported"
+                )
+            part = self._bytes()[index]
+            if not part.numel():
+                return UntypedStorage(part.clone())
+            return UntypedStorage(_C.from_buffer(memoryview(part), _C.uint8, [part.numel()]))
         if not isinstance(index, int):
             raise TypeError(f"UntypedStorage: expected an index, got {type(index).__name__}")
         return int(self._bytes()[index].item())

@@ -111,4 +111,5 @@ def install() -> ModuleType:
         sys.meta_path.insert(0, finder)
         _torch.__spec__ = _finder.find_spec("torch")
         sys.modules["torch"] = _torch
+        rabbet._C.set_shown_module("torch")  # programs read the texts of dtypes
     return _torch

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from .._C import Tensor
+from .._C import NotImplementedForError, Tensor
 from .._settings import is_nonzero
 
-__all__ = ["_assert", "_assert_async", "_check", "_check_index", "_check_not_implemented", "_check_type", "_check_value", "_is_all_true"]  # fmt: skip
+__all__ = ["_assert", "_assert_async", "_check", "_check_index", "_check_not_implemented", "_check_type", "_check_value", "_is_all_true", "_sample_dirichlet", "_standard_gamma"]  # fmt: skip
 
 
 def _assert(condition: Any, message: str) -> None:
@@ -49,3 +49,21 @@ _check_not_implemented = _raises(NotImplementedError, "_check_not_implemented")
 def _is_all_true(input: Tensor) -> Tensor:
     """Whether all elements of a bool tensor are True, as a tensor."""
     return input.all()
+
+
+def _standard_gamma(self: Tensor, generator: Any = None) -> Tensor:
+    """Numbers of Gamma(alpha, 1), differentiable by alpha."""
+    return _drawn("gamma_draws", self, generator)
+
+
+def _sample_dirichlet(self: Tensor, generator: Any = None) -> Tensor:
+    """Points of the simplex for concentrations along the last dimension."""
+    return _drawn("dirichlet_draws", self, generator)
+
+
+def _drawn(function: str, alpha: Tensor, generator: Any) -> Tensor:
+    from rabbet.distributions import _sampling
+
+    if generator is not None:
+        raise NotImplementedForError(f"{function}: only the default generator is supported")
+    return getattr(_sampling, function)(alpha)

@@ -16,8 +16,13 @@ VERSION = "2.13.0+rabbet"  # the release of PyTorch whose interface rabbet follo
 _MODULES = {
     "_C": "rabbet._as_torch.c",
     "_C._nn": "rabbet._as_torch.c_nn",
+    "_custom_ops": "rabbet._as_torch.custom_ops",
     "_dynamo": "rabbet._as_torch.dynamo",
+    "_dynamo.utils": "rabbet._as_torch.dynamo.utils",
+    "_subclasses": "rabbet._as_torch.subclasses",
+    "_subclasses.fake_tensor": "rabbet._as_torch.subclasses.fake_tensor",
     "_jit_internal": "rabbet._as_torch.jit_internal",
+    "_tensor_str": "rabbet._as_torch.tensor_str",
     "_utils": "rabbet._as_torch.utils",
     "version": "rabbet._as_torch.version",
 }

@@ -25,7 +25,7 @@ _Message = str | Callable[[str], str] | None
 
 
 def _tolerance(dtype: Any) -> tuple[float, float]:
-    return _TOLERANCES.get(str(dtype)[7:], _EXACT)
+    return _TOLERANCES.get(dtype.name, _EXACT)
 
 
 class _Comparison:

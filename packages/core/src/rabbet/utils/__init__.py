@@ -5,7 +5,7 @@ from types import ModuleType as _ModuleType
 
 __path__ = _extend_path(__path__, __name__)  # other wheels may bring parts
 
-__all__ = ["checkpoint", "collect_env", "data", "dlpack", "model_zoo", "tensorboard"]
+__all__ = ["checkpoint", "collect_env", "data", "dlpack", "hooks", "model_zoo", "tensorboard"]
 
 _SUBMODULES = {*__all__, "_foreach_utils", "_pytree", "cpp_extension"}
 

@@ -23,6 +23,14 @@ def is_positive_definite(a: Tensor) -> Tensor:
     return ((pivots > 0) & pivots.isfinite()).all(-1)
 
 
+def is_positive_semidefinite(a: Tensor) -> Tensor:
+    """Whether each symmetric (..., n, n) has no negative eigenvalue, up to rounding."""
+    n = a.shape[-1]
+    scale = a.detach().diagonal(dim1=-2, dim2=-1).abs().sum(-1) + rabbet.finfo(a.dtype).tiny
+    shift = (n * rabbet.finfo(a.dtype).eps) * scale
+    return is_positive_definite(a + shift[..., None, None] * identity(a))
+
+
 def cholesky(a: Tensor) -> Tensor:
     """The lower triangular L with L @ L.mT == a, of symmetric positive definite (..., n, n).
 

@@ -6,7 +6,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor
 
-from ._linalg import is_positive_definite
+from ._linalg import is_positive_definite, is_positive_semidefinite
 
 __all__ = [
     "Constraint",
@@ -33,6 +33,7 @@ __all__ = [
     "positive",
     "positive_definite",
     "positive_integer",
+    "positive_semidefinite",
     "real",
     "real_vector",
     "simplex",
@@ -354,6 +355,12 @@ class _PositiveDefinite(_Symmetric):
         return is_positive_definite(value) if is_symmetric.all() else is_symmetric
 
 
+class _PositiveSemidefinite(_Symmetric):
+    def check(self, value: Tensor) -> Tensor:
+        is_symmetric = super().check(value)
+        return is_positive_semidefinite(value) if is_symmetric.all() else is_symmetric
+
+
 class _Sequence(Constraint):
     """Several constraints along a dimension."""
 
@@ -438,5 +445,6 @@ corr_cholesky = _CorrCholesky()
 square = _Square()
 symmetric = _Symmetric()
 positive_definite = _PositiveDefinite()
+positive_semidefinite = _PositiveSemidefinite()
 cat = _Cat
 stack = _Stack

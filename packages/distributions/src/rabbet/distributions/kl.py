@@ -50,10 +50,10 @@ def register_kl(type_p: Any, type_q: Any) -> Callable[[_F], _F]:
     """Decorator: the divergence of distributions of these types and, if nothing fits better, of their subclasses.
 
     Raises:
-        TypeError: if a type is no subclass of Distribution.
+        TypeError: if one is no class. As in PyTorch a class need not derive from Distribution.
     """
     for name, given in (("type_p", type_p), ("type_q", type_q)):
-        if not (isinstance(given, type) and issubclass(given, Distribution)):
+        if not isinstance(given, type):
             raise TypeError(f"Expected {name} to be a Distribution subclass but got {given}")
 
     def add(function: _F) -> _F:

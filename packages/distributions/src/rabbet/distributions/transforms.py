@@ -21,6 +21,9 @@ from ._transform import (
     _widened,
     identity_transform,
 )
+from ._transform import (
+    _InverseTransform as _InverseTransform,
+)
 from .utils import (
     broadcast_all,
     lazy_property,

@@ -11,8 +11,7 @@ from typing import Any
 
 import rabbet
 from rabbet import Tensor
-
-from ._hooks import RemovableHandle, add_hook
+from rabbet.utils.hooks import RemovableHandle, add_hook
 
 # What optimizers take.
 ParamsT = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
@@ -257,28 +256,28 @@ class Optimizer:
     ) -> RemovableHandle:
         """Run `hook(optimizer)` before `state_dict`."""
         what = "register_state_dict_pre_hook"
-        return add_hook(self._optimizer_state_dict_pre_hooks, hook, what, prepend)
+        return add_hook(self._optimizer_state_dict_pre_hooks, hook, what, prepend=prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Run `hook(optimizer, state_dict)` after `state_dict`; a result replaces it."""
         what = "register_state_dict_post_hook"
-        return add_hook(self._optimizer_state_dict_post_hooks, hook, what, prepend)
+        return add_hook(self._optimizer_state_dict_post_hooks, hook, what, prepend=prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Run `hook(optimizer, state_dict)` before `load_state_dict`; a result replaces `state_dict`."""
         what = "register_load_state_dict_pre_hook"
-        return add_hook(self._optimizer_load_state_dict_pre_hooks, hook, what, prepend)
+        return add_hook(self._optimizer_load_state_dict_pre_hooks, hook, what, prepend=prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Run `hook(optimizer)` after `load_state_dict`."""
         what = "register_load_state_dict_post_hook"
-        return add_hook(self._optimizer_load_state_dict_post_hooks, hook, what, prepend)
+        return add_hook(self._optimizer_load_state_dict_post_hooks, hook, what, prepend=prepend)
 
     # ---- state dicts
 

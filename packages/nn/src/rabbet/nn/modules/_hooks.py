@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import warnings
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 from rabbet import Tensor
-
-_ids = itertools.count()
+from rabbet.utils.hooks import RemovableHandle, add_hook
 
 # Hooks that run for every module.
 global_forward_pre_hooks: dict[int, Callable[..., Any]] = OrderedDict()
@@ -29,55 +26,6 @@ global_is_full_backward_hook: list[bool | None] = [None]
 global_parameter_registration_hooks: dict[int, Callable[..., Any]] = OrderedDict()
 global_buffer_registration_hooks: dict[int, Callable[..., Any]] = OrderedDict()
 global_module_registration_hooks: dict[int, Callable[..., Any]] = OrderedDict()
-
-
-class RemovableHandle:
-    """Takes a hook away again, by `remove()` or at the end of a `with` block."""
-
-    def __init__(self, hooks: dict[int, Any], *flags: dict[int, Any]) -> None:
-        self.id = next(_ids)
-        self._dicts = [weakref.ref(d) for d in (hooks, *flags)]
-
-    def remove(self) -> None:
-        """Take the hook away; a second call does nothing."""
-        for ref in self._dicts:
-            hooks = ref()
-            if hooks is not None:
-                hooks.pop(self.id, None)
-
-    def __getstate__(self) -> tuple[int, list[dict[int, Any] | None]]:
-        return self.id, [ref() for ref in self._dicts]
-
-    def __setstate__(self, state: tuple[int, list[dict[int, Any] | None]]) -> None:
-        # The dicts of a copied module are copies too; None: gone when the handle was copied.
-        self.id, dicts = state
-        self._dicts = [weakref.ref(OrderedDict() if d is None else d) for d in dicts]
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
-
-
-def add_hook(
-    hooks: dict[int, Any],
-    hook: Callable[..., Any],
-    what: str,
-    *,
-    prepend: bool = False,
-    flags: tuple[dict[int, Any], ...] = (),
-) -> RemovableHandle:
-    """Register `hook` in `hooks` and its id in each dict of `flags`."""
-    if not callable(hook):
-        raise TypeError(f"{what}: expected a callable hook, got {type(hook).__name__}")
-    handle = RemovableHandle(hooks, *flags)
-    hooks[handle.id] = hook
-    for flag in flags:
-        flag[handle.id] = True
-    if prepend and isinstance(hooks, OrderedDict):
-        hooks.move_to_end(handle.id, last=False)
-    return handle
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from rabbet import Tensor
 from rabbet.autograd import no_grad
+from rabbet.utils.hooks import RemovableHandle, add_hook
 
 from ..parameter import Parameter, is_lazy
-from ._hooks import RemovableHandle, add_hook
 
 _EXTRA_STATE = "_extra_state"
 

@@ -91,6 +91,8 @@ class _ConvNd(Module):
 
     def _sizes(self, value: Sizes, name: str) -> tuple[int, ...]:
         sizes = (value,) * self.dims if isinstance(value, int) else tuple(value)
+        if len(sizes) == 1 and name != "kernel_size":
+            sizes *= self.dims
         if len(sizes) != self.dims:
             raise ValueError(
                 f"{type(self).__name__}: expected {name} to be an int or {self.dims} ints, got {sizes}"

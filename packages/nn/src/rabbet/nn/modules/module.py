@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import rabbet
 from rabbet import Tensor
 from rabbet.autograd import no_grad
+from rabbet.utils.hooks import RemovableHandle as RemovableHandle
 
 from ..parameter import Buffer, Parameter, is_lazy
 from . import _hooks
@@ -24,7 +25,6 @@ from ._hooks import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from ._hooks import RemovableHandle as RemovableHandle
 from ._hooks import registered as _registered
 from ._state import IncompatibleKeys as _IncompatibleKeys
 from ._state import StatefulModule

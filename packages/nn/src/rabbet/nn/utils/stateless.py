@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from rabbet import Tensor
@@ -33,3 +34,19 @@ def functional_call(
     return call(
         module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
     )
+
+
+@contextmanager
+def _reparametrize_module(
+    module: Any,
+    parameters_and_buffers: Mapping[str, Tensor],
+    *,
+    tie_weights: bool = False,
+    strict: bool = False,
+) -> Iterator[None]:
+    """A block in which the module has other tensors under these names, for packages that import it."""
+    from rabbet.func._functional_call import reparametrized
+
+    given = dict(parameters_and_buffers)
+    with reparametrized(module, given, tie_weights=tie_weights, strict=strict):
+        yield

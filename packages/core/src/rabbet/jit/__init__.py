@@ -10,8 +10,8 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
-from . import _C
-from ._settings import warn_once
+from .. import _C
+from .._settings import warn_once
 
 __all__ = [
     "Attribute", "Error", "Final", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "export",
@@ -84,6 +84,9 @@ def script(obj: _T, *args: Any, **kwargs: Any) -> _T:
 def script_if_tracing(fn: _T) -> _T:
     """A function that a tracer would script; there is none."""
     return fn
+
+
+_script_if_tracing = script_if_tracing
 
 
 def script_method(fn: _T) -> _T:
