@@ -217,6 +217,8 @@ CALLS = {
                                                     "host->call(host->find_op(\"empty\"), a, 3, &r, 1, 0)", "cannot be a device of backend 14"),
     "decomposition with too few arguments": ("made_of.op = host->find_op(\"sgn_vjp\"), host->decompose(&made_of, a, 1, &r, 1)",
                                              "sgn_vjp: the argument 'x' is missing"),
+    "decomposition along a dimension that there is not": ("made_of.op = host->find_op(\"argsort\"), a[1] = value(RB_INT), a[1].v.i = 9, host->decompose(&made_of, a, 2, &r, 1)",
+                                                          "argsort: dim 9 is out of range for a tensor of"),
     "redispatch_new without arguments": ("host->redispatch_new(c, layer_id, 0, 1, &r, 1)", "redispatch_new of neg: expected 1 arguments and 1 results, got 0 and 1"),
     "redispatch_new with too few arguments": ("host->redispatch_new(c, layer_id, a, 0, &r, 1)", "redispatch_new of neg: expected 1 arguments and 1 results, got 0 and 1"),
     "redispatch_new without results": ("host->redispatch_new(c, layer_id, a, 1, 0, 1)", "redispatch_new of neg: expected 1 arguments and 1 results, got 1 and 0"),

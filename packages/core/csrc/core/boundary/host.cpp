@@ -231,6 +231,14 @@ int32_t host_decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbVa
     for (int32_t i = nargs; i < impl(op)->info.nargs; ++i) {
       if (!impl(op)->params[i].has_default) check(missing_argument(*impl(op), i));
     }
+    // A layer's dims are counted from the start and in range; a stranger's may be neither.
+    RbValue wrapped[RB_MAX_ARGS];
+    DimScratch scratch;
+    if (impl(op)->dim_args) {
+      std::copy(args, args + nargs, wrapped);
+      wrap_dims(*impl(op), wrapped, nargs, scratch);
+      args = wrapped;
+    }
     decompose(c, args, nargs, rets, nrets);
   });
 }

@@ -22,7 +22,8 @@ def polygamma(n: int, input: Tensor) -> Tensor:
         slope = math.pi / sine
         reflected = slope * slope - zeta(where(above, 1.0, 1 - x), 2)
         return where(above, zeta(where(above, x, 1.0), 2), reflected)
-    factor = math.factorial(n) * (1 if n % 2 else -1)
+    # 171! is larger than the largest float64.
+    factor = (float(math.factorial(n)) if n <= 170 else math.inf) * (1 if n % 2 else -1)
     beyond = where(x == 0, factor * math.inf, math.nan)
     return where(above, factor * zeta(where(above, x, 1.0), n + 1), beyond)
 
