@@ -63,7 +63,7 @@ def test_the_doctor_shows_the_order_and_what_decided_it(tmp_path):
     text = flat(run(tmp_path, DOCTOR))
 
     assert re.findall(r" (\w+) \[[\w .-]+\]", text) == [
-        "trace", "autocast", "autograd", "transforms", "functionalize", "jvp", "vmap", "call_mode", "count", "watch", "zap", "meta", "cpu",
+        "trace", "autocast", "autograd", "transforms", "functionalize", "jvp", "vmap", "call_mode", "count", "watch", "zap", "meta", "cpu", "cuda",
     ]  # fmt: skip
     for part in (
         "trace [trace-wheel 1.0] phase 100; before ghost (not installed), autograd",

@@ -129,7 +129,7 @@ def simple_records():
     for name in _C.record_names():
         info = _C.op_info(name)
         types = [p["type"] for p in info["params"] if not (p["keyword_only"] or p["has_default"])]
-        if name == "kron":  # of two such matrices it has 4e10 elements
+        if name in ("kron", "diagflat"):  # of such matrices they have 4e10 elements
             continue
         if info["kind"] in ("elementwise", "reduction", "along", "composite") and types in (
             ["Tensor"],
@@ -151,7 +151,7 @@ def test_bits_of_simple_records_are_equal_for_any_number_of_threads():
                     rabbet.set_num_threads(n)
                     rabbet.manual_seed(0)
                     results.append(list(leaves(rabbet.ops(name)(*arguments))))
-            except (rabbet.DTypeError, rabbet.ArgumentError, NotImplementedError):
+            except (rabbet.DTypeError, rabbet.ArgumentError, IndexError, NotImplementedError):
                 continue  # not for two matrices of floats
             assert results[0] == results[1] == results[2], (name, dim)
             checked += 1

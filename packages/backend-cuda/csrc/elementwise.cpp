@@ -94,8 +94,8 @@ void constant_kernel(const rb::Args& a) {
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"copy_", rb::wrap<copy_kernel<1>>},     {"clone", rb::wrap<copy_kernel<0>>},
-    {"cast", rb::wrap<copy_kernel<0>>},      {"fill_", rb::wrap<fill_kernel>},
+    {"copy", rb::wrap<copy_kernel<1>>},      {"clone", rb::wrap<copy_kernel<0>>},
+    {"cast", rb::wrap<copy_kernel<0>>},      {"fill", rb::wrap<fill_kernel>} ,
     {"full", rb::wrap<fill_kernel>},         {"full_like", rb::wrap<fill_kernel>},
     {"zeros", rb::wrap<constant_kernel<0>>}, {"zeros_like", rb::wrap<constant_kernel<0>>},
     {"ones", rb::wrap<constant_kernel<1>>},  {"ones_like", rb::wrap<constant_kernel<1>>},
@@ -183,7 +183,8 @@ int32_t add_elementwise(const RbHost* host, RbTxn* txn) {
   int32_t count = 0;
   const RbPrimitive* primitives = emit->primitives(&count);
   for (int32_t i = 0; i < count; ++i) {
-    if (primitives[i].arity > 2) continue;  // clamp, whose ends may be none
+    if (primitives[i].arity > 2) continue;             // clamp, whose ends may be none
+    if (!host->find_op(primitives[i].name)) continue;  // a mode of an operator, like div_floor
     rb::KernelSpec spec{primitives[i].name, rb::wrap<primitive_kernel>, 0, kFloat, &primitives[i]};
     if (int32_t code = rb::add_kernels(host, txn, kBackendName, &spec, 1)) return code;
   }

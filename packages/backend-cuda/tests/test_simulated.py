@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-COPIES = {"cast", "copy_", "fill_", "full", "full_like", "ones", "zeros"}
+COPIES = {"cast", "copy", "fill", "full", "full_like", "ones", "zeros"}
 COMPARE = """
 import rabbet
 def both(f, *given, **close):

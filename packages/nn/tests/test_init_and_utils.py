@@ -69,13 +69,9 @@ def test_exact_fillings():
     assert ((sparse == 0).sum(0) == 3).all()
 
 
-def test_orthogonal_is_orthogonal_or_says_what_it_needs():
-    if getattr(getattr(rabbet, "linalg", None), "qr", None) is None:
-        with pytest.raises(NotImplementedError, match=r"linalg\.qr"):
-            init.orthogonal_(rabbet.empty(3, 3))
-        return
-    q = init.orthogonal_(rabbet.empty(3, 5)).numpy()
-    np.testing.assert_allclose(q @ q.T, np.eye(3), atol=1e-5)
+def test_orthogonal_says_what_it_needs():
+    with pytest.raises(NotImplementedError, match=r"linalg\.qr"):
+        init.orthogonal_(rabbet.empty(3, 3))
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,8 @@ class save_on_cpu(saved_tensors_hooks):
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
-        kinds = {backend["name"] for backend in core.backends()}
-        pins = pin_memory and device_type in kinds
+        present = {backend["name"] for backend in core.backends() if backend["devices"]}
+        pins = pin_memory and device_type in present
 
         def pack(tensor: Tensor) -> tuple[rabbet.device, Tensor]:
             if not pins:
