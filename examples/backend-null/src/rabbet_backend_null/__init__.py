@@ -3,9 +3,6 @@
 
 def rabbet_conformance_params(level: str) -> dict[str, object]:
     """What the kernels leave out of what they declare."""
-    partial = {
-        "matmul": "of two matrices",
-        "cast": "to float32 and int64",
-        "copy": "of float32 and int64",
-    }
+    dtypes = "float32 and int64"
+    partial = {"matmul": "of two matrices", "cast": f"to {dtypes}", "copy": f"of {dtypes}"}
     return {"partial": partial} if level == "L2" else {}
