@@ -41,17 +41,11 @@ T* elements(const View& v) {
   return reinterpret_cast<T*>(v.data);
 }
 
-// An operand in row-major memory.
+// An operand in row-major memory of the type that is multiplied.
 struct DenseOperand : Operand {
-  std::unique_ptr<rb::Scratch<char>> memory;
+  DenseView dense;
 
-  explicit DenseOperand(const RbTensor& t) : Operand(view_of(t)) {
-    if (is_dense(view)) return;
-    memory = std::make_unique<rb::Scratch<char>>(view.numel() * view.item());
-    const View dense = dense_view(memory->data(), view.dtype, view);
-    copy_view(dense, view);
-    view = dense;
-  }
+  explicit DenseOperand(const RbTensor& t) : Operand(view_of(t)), dense(view) { view = dense.view; }
 };
 
 // `bias` as a row; null where there is none.
@@ -119,8 +113,7 @@ void convolution_kernel(const rb::Args& a) {
         return conv_forward(g, elements<T>(x.view), elements<T>(w.view), bias.data(),
                             elements<T>(out.view));
     }
-    im2col_forward(g, elements<T>(x.view), elements<T>(w.view), bias.data(),
-                   elements<T>(out.view));
+    im2col_forward(g, elements<T>(x.view), elements<T>(w.view), bias.data(), elements<T>(out.view));
   });
 }
 

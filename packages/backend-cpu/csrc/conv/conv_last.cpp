@@ -17,6 +17,7 @@ namespace {
 constexpr int64_t kTasks = 8;        // at least, where the sizes allow it
 constexpr int64_t kBlockGroups = 8;  // groups of places that follow each other under one panel
 constexpr int64_t kFewChannels = 8;  // below, windows are gathered: pointers would cost more
+constexpr int64_t kPackBlock = 16;
 constexpr double kTaskFlops = 1e6;
 
 const ConvLastTable<float>& table(float) { return RB_PICK_LEVEL(conv_last_table).f32; }
@@ -58,11 +59,11 @@ struct Direction {
 };
 
 struct Phase {
-  int64_t first[3], count[3];       // places
-  std::vector<int64_t> tap[3];      // each tap's place in the window
-  std::vector<int64_t> offset;      // and what it sees from the first place
-  int64_t groups, blocks, begin;    // begin: the first of its blocks
-  int64_t weight;                   // where its taps are in the packed weight
+  int64_t first[3], count[3];     // places
+  std::vector<int64_t> tap[3];    // each tap's place in the window
+  std::vector<int64_t> offset;    // and what it sees from the first place
+  int64_t groups, blocks, begin;  // begin: the first of its blocks
+  int64_t weight;                 // where its taps are in the packed weight
 };
 
 // A place of the result, in the order of its phase.
@@ -105,6 +106,7 @@ class Places {
   void pack(const Phase& phase, int64_t tap) const;
   void block(const Phase& phase, int64_t block, int64_t part) const;
   void look(const Phase& phase, const Place& p, const T** seen, T** out) const;
+  int64_t keep(int64_t taps, const T** seen, int64_t* tap) const;
   void gather(const Phase& phase, const T** seen, T* window) const;
 };
 
@@ -168,9 +170,13 @@ void Places<T>::pack(const Phase& phase, int64_t tap) const {
     if (weight.out == 1) {
       for (int64_t k = 0; k < depth; ++k) std::copy_n(column + k * weight.in, used, to + k * panel);
     } else {
-      for (int64_t lane = 0; lane < used; ++lane) {
-        for (int64_t k = 0; k < depth; ++k)
-          to[k * panel + lane] = column[lane * weight.out + k * weight.in];
+      // Block by block: either side alone would stride through memory.
+      for (int64_t k0 = 0; k0 < depth; k0 += kPackBlock) {
+        const int64_t end = std::min(k0 + kPackBlock, depth);
+        for (int64_t lane = 0; lane < used; ++lane) {
+          for (int64_t k = k0; k < end; ++k)
+            to[k * panel + lane] = column[lane * weight.out + k * weight.in];
+        }
       }
     }
   }
@@ -203,6 +209,20 @@ void Places<T>::look(const Phase& phase, const Place& p, const T** seen, T** out
   }
 }
 
+// The taps under which a group sees anything; `seen` then holds those alone.
+template <class T>
+int64_t Places<T>::keep(int64_t taps, const T** seen, int64_t* tap) const {
+  const int64_t rows = table(T()).rows;
+  int64_t kept = 0;
+  for (int64_t t = 0; t < taps; ++t) {
+    const T** from = seen + t * rows;
+    if (std::all_of(from, from + rows, [&](const T* p) { return p == zeros_; })) continue;
+    if (kept < t) std::copy_n(from, rows, seen + kept * rows);
+    tap[kept++] = t;
+  }
+  return kept;
+}
+
 // The windows of a group side by side; `seen` then holds where each begins.
 template <class T>
 void Places<T>::gather(const Phase& phase, const T** seen, T* window) const {
@@ -226,6 +246,7 @@ void Places<T>::block(const Phase& phase, int64_t block, int64_t part) const {
   const Workspace<const T*> seen(groups * taps * rows + rows);
   const Workspace<T*> out(groups * rows);
   const Workspace<T> windows(gathers ? groups * rows * taps * depth : 0);
+  const Workspace<int64_t> tap(groups * taps + 1), kept(groups);
   Place place(phase, first * rows);
   for (int64_t i = 0; i < groups; ++i) {
     const T** group_seen = seen.data() + i * taps * rows;
@@ -233,10 +254,15 @@ void Places<T>::block(const Phase& phase, int64_t block, int64_t part) const {
       look(phase, place, group_seen + r, out.data() + i * rows + r);
       if ((first + i) * rows + r + 1 < places) place.advance(phase);
     }
-    if (gathers) gather(phase, group_seen, windows.data() + i * rows * taps * depth);
+    if (gathers) {
+      gather(phase, group_seen, windows.data() + i * rows * taps * depth);
+      tap[i * taps] = 0;
+      kept[i] = 1;
+    } else {
+      kept[i] = keep(taps, group_seen, tap.data() + i * taps);
+    }
   }
   ConvPlaces<T> s;
-  s.taps = gathers ? 1 : taps;
   s.depth = gathers ? taps * depth : depth;
   for (int64_t q = panels_ * part / parts_; q < panels_ * (part + 1) / parts_; ++q) {
     s.weight = packed_ + q * weight_size_ + phase.weight * depth * panel;
@@ -245,6 +271,8 @@ void Places<T>::block(const Phase& phase, int64_t block, int64_t part) const {
     s.used = std::min(panel, channels - q * panel);
     for (int64_t i = 0; i < groups; ++i) {
       s.source = seen.data() + i * taps * rows;
+      s.tap = tap.data() + i * taps;
+      s.taps = kept[i];
       s.out = out.data() + i * rows;
       s.count = std::min(rows, places - (first + i) * rows);
       table(T()).places(s);

@@ -28,9 +28,8 @@ __attribute__((noinline)) void places_of(const ConvPlaces<T>& s) {
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v) sum[r][v] = load_vector(s.bias + v * L);
   }
-  const T* w = s.weight;
   for (int64_t t = 0; t < s.taps; ++t) {
-    const T* x[kRows];
+    const T *x[kRows], *w = s.weight + s.tap[t] * s.depth * kPanel<T>;
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) x[r] = s.source[t * kRows + r];
     for (int64_t k = 0; k < s.depth; ++k, w += kPanel<T>) {

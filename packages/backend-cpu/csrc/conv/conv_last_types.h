@@ -6,17 +6,18 @@
 namespace rbcpu {
 
 /// ConvLastTable::rows places of the result, one panel of its channels:
-///   out[r][lane] = bias[lane] + sum over taps t and channels k of
-///                  source[t * rows + r][k] * weight[(t * depth + k) * panel + lane]
+///   out[r][lane] = bias[lane] + sum over i < taps and channels k of
+///                  source[i * rows + r][k] * weight[(tap[i] * depth + k) * panel + lane]
 template <class T>
 struct ConvPlaces {
   const T* const* source;  // of each tap and place, the channels that it sees
+  const int64_t* tap;
   int64_t taps, depth;
   const T *weight, *bias;
   T* const* out;
-  int64_t begin;       // the first channel of the panel
-  int64_t count;       // places that are written: the others repeat one of these
-  int64_t used;        // channels that are written
+  int64_t begin;  // the first channel of the panel
+  int64_t count;  // places that are written: the others repeat one of these
+  int64_t used;   // channels that are written
 };
 
 /// Sums of products over runs of places:

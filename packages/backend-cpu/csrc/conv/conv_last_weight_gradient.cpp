@@ -11,8 +11,8 @@
 namespace rbcpu {
 namespace {
 
-constexpr int64_t kTasks = 8;         // at least, where the sizes allow it
-constexpr int64_t kPlaces = 192;      // whose panel of dy stays in the first-level cache
+constexpr int64_t kTasks = 8;          // at least, where the sizes allow it
+constexpr int64_t kPlaces = 192;       // whose panel of dy stays in the first-level cache
 constexpr int64_t kPartials = 262144;  // elements of sums that wait to be added
 constexpr double kTaskFlops = 1e6;
 
@@ -77,8 +77,8 @@ void WeightGradient<T>::sum(int64_t chunk, int64_t tap, int64_t panel, T* sums) 
                     sums};
   for (int64_t line = first; line < last; ++line) {
     const int64_t row = line % g.out[1] * g.stride[1] - g.padding[1] + i * g.dilation[1],
-                  slice = line / g.out[1] % g.out[0] * g.stride[0] - g.padding[0] +
-                          kz * g.dilation[0],
+                  slice =
+                      line / g.out[1] % g.out[0] * g.stride[0] - g.padding[0] + kz * g.dilation[0],
                   image = line / g.out[1] / g.out[0];
     if (row >= 0 && row < g.in[1] && slice >= 0 && slice < g.in[0]) {
       const int64_t column = begin * g.stride[2] - g.padding[2] + j * g.dilation[2];
@@ -123,12 +123,11 @@ void WeightGradient<T>::run() {
     for (int64_t task = begin; task < end; ++task)
       sum(task / pieces, task % pieces / panels_, task % panels_, partial.data() + task * size);
   });
-  rb::parallel_for(pieces, std::max<int64_t>(1, 65536 / (chunks_ * size)),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t piece = begin; piece < end; ++piece)
-                       write(piece / panels_, piece % panels_, partial.data() + piece * size,
-                             pieces * size);
-                   });
+  rb::parallel_for(
+      pieces, std::max<int64_t>(1, 65536 / (chunks_ * size)), [&](int64_t begin, int64_t end) {
+        for (int64_t piece = begin; piece < end; ++piece)
+          write(piece / panels_, piece % panels_, partial.data() + piece * size, pieces * size);
+      });
 }
 
 }  // namespace
