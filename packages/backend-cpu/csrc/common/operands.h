@@ -8,6 +8,19 @@ namespace rbcpu {
 
 inline bool is_half(int dtype) { return dtype == RB_F16 || dtype == RB_BF16; }
 
+// A view in row-major memory, copied where it is not.
+struct DenseView {
+  View view;
+  std::unique_ptr<rb::Scratch<char>> copy;
+
+  explicit DenseView(const View& from) : view(from) {
+    if (is_dense(from)) return;
+    copy = std::make_unique<rb::Scratch<char>>(from.numel() * from.item());
+    view = dense_view(copy->data(), from.dtype, from);
+    copy_view(view, from);
+  }
+};
+
 // An operand as a view of the type that is multiplied: the 16-bit floats become float32 unless
 // `native`.
 struct Operand {

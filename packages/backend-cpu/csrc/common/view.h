@@ -62,6 +62,20 @@ inline bool is_dense(const View& v) {
   return true;
 }
 
+/// Whether (N, C, *) is dense with the channels of a position side by side.
+inline bool is_channels_last(const RbTensor& t) {
+  if (t.ndim < 3) return false;
+  int64_t dense = 1;
+  const auto follows = [&](int d) {
+    const bool fits = t.shape[d] == 1 || t.strides[d] == dense;
+    dense *= t.shape[d];
+    return fits;
+  };
+  bool last = follows(1);
+  for (int d = t.ndim - 1; d > 1; --d) last = follows(d) && last;
+  return follows(0) && last;
+}
+
 /// Copy `from` to `to`, converting dtypes; `from` is broadcast to the shape of `to`.
 void copy_view(const View& to, const View& from);
 /// Fill with one element of to.dtype.

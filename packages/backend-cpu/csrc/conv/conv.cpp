@@ -6,6 +6,7 @@
 #include "common/operands.h"
 #include "conv/conv_direct.h"
 #include "conv/conv_im2col.h"
+#include "conv/conv_last.h"
 
 namespace rbcpu {
 namespace {
@@ -40,6 +41,52 @@ T* elements(const View& v) {
   return reinterpret_cast<T*>(v.data);
 }
 
+// An operand in row-major memory of the type that is multiplied.
+struct DenseOperand : Operand {
+  DenseView dense;
+
+  explicit DenseOperand(const RbTensor& t) : Operand(view_of(t)), dense(view) { view = dense.view; }
+};
+
+// `bias` as a row; null where there is none.
+template <class T>
+class BiasRow {
+ public:
+  BiasRow(const RbTensor* bias, int dtype) : row_(bias ? bias->shape[0] : 0), is_there_(bias) {
+    if (bias) copy_view(dense_view(row_.data(), dtype, view_of(*bias)), view_of(*bias));
+  }
+  const T* data() const { return is_there_ ? row_.data() : nullptr; }
+
+ private:
+  rb::Scratch<T> row_;
+  bool is_there_;
+};
+
+// Whether the kernels for channels-last tensors take the two large tensors of a convolution.
+bool are_last(const ConvGeometry& g, const RbTensor& p, const RbTensor& q) {
+  return g.groups == 1 && g.is_near() && g.c > 0 && g.o > 0 && is_channels_last(p) &&
+         is_channels_last(q) && !(is_dense(view_of(p)) && is_dense(view_of(q))) &&
+         kMaskFloat >> p.dtype_id & 1 && !is_half(p.dtype_id);
+}
+// f(tag) for float32 and float64.
+template <class F>
+void compute_last(const rb::Args& a, const RbTensor& out, const F& f) {
+  int64_t numel = 1;
+  for (int d = 0; d < out.ndim; ++d) numel *= out.shape[d];
+  if (numel) dispatch_dtype<kMaskFloat & ~kMaskHalf>(a.op_name(), out.dtype_id, f);
+}
+
+template <class T>
+ConvWeightView<T> weight_view(const RbTensor& w) {
+  ConvWeightView<T> view{static_cast<const T*>(w.data), w.strides[0], w.strides[1], {0, 0, 0}};
+  for (int d = 2; d < w.ndim; ++d) view.tap[d + 3 - w.ndim] = w.strides[d];
+  return view;
+}
+template <class T>
+T* data_of(const RbTensor& t) {
+  return static_cast<T*>(t.data);
+}
+
 void convolution_kernel(const rb::Args& a) {
   const RbTensor &xt = a.tensor(0), &wt = a.tensor(1);
   const RbTensor* bt = a.optional_tensor(2);
@@ -49,19 +96,24 @@ void convolution_kernel(const rb::Args& a) {
   if (bt && (bt->ndim != 1 || bt->shape[0] != g.o))
     rb::fail(RB_E_ARG, "%s: `bias` must have %lld elements", a.op_name(),
              static_cast<long long>(g.o));
-  const Operand x(view_of(xt)), w(view_of(wt));
+  if (are_last(g, xt, a.ret())) {
+    return compute_last(a, a.ret(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      conv_last_forward(g, data_of<T>(xt), weight_view<T>(wt), BiasRow<T>(bt, xt.dtype_id).data(),
+                        data_of<T>(a.ret()));
+    });
+  }
+  const DenseOperand x(xt), w(wt);
   const Result out(a.ret());
   compute(a, out, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const rb::Scratch<T> bias(bt ? g.o : 0);
-    if (bt) copy_view(dense_view(bias.data(), out.view.dtype, view_of(*bt)), view_of(*bt));
-    const T* row = bt ? bias.data() : nullptr;
+    const BiasRow<T> bias(bt, out.view.dtype);
     if constexpr (kDirect<T>) {
       if (g.is_near())
-        return conv_forward(g, elements<T>(x.view), elements<T>(w.view), row,
+        return conv_forward(g, elements<T>(x.view), elements<T>(w.view), bias.data(),
                             elements<T>(out.view));
     }
-    im2col_forward(g, elements<T>(x.view), elements<T>(w.view), row, elements<T>(out.view));
+    im2col_forward(g, elements<T>(x.view), elements<T>(w.view), bias.data(), elements<T>(out.view));
   });
 }
 
@@ -70,7 +122,13 @@ void convolution_dx_kernel(const rb::Args& a) {
   check_ranks(a, gt, wt);
   check_shape_argument(a, gt.ndim);
   const ConvGeometry g = conv_geometry(a, gt.ndim, a.ret().shape, wt.shape, gt.shape, 3);
-  const Operand grad(view_of(gt)), w(view_of(wt));
+  if (are_last(g, gt, a.ret())) {
+    return compute_last(a, a.ret(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      conv_last_input_gradient(g, data_of<T>(gt), weight_view<T>(wt), data_of<T>(a.ret()));
+    });
+  }
+  const DenseOperand grad(gt), w(wt);
   const Result out(a.ret());
   compute(a, out, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -88,7 +146,13 @@ void convolution_dw_kernel(const rb::Args& a) {
   check_ranks(a, xt, gt);
   check_shape_argument(a, xt.ndim);
   const ConvGeometry g = conv_geometry(a, xt.ndim, xt.shape, a.ret().shape, gt.shape, 3);
-  const Operand x(view_of(xt)), grad(view_of(gt));
+  if (are_last(g, xt, gt) && is_dense(view_of(a.ret()))) {
+    return compute_last(a, a.ret(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      conv_last_weight_gradient(g, data_of<T>(xt), data_of<T>(gt), data_of<T>(a.ret()));
+    });
+  }
+  const DenseOperand x(xt), grad(gt);
   const Result out(a.ret());
   compute(a, out, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -102,9 +166,9 @@ void convolution_dw_kernel(const rb::Args& a) {
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"convolution", rb::wrap<convolution_kernel>, RB_K_CONTIGUOUS, kMaskConv},
-    {"convolution_dx", rb::wrap<convolution_dx_kernel>, RB_K_CONTIGUOUS, kMaskConv},
-    {"convolution_dw", rb::wrap<convolution_dw_kernel>, RB_K_CONTIGUOUS, kMaskConv},
+    {"convolution", rb::wrap<convolution_kernel>, 0, kMaskConv},
+    {"convolution_dx", rb::wrap<convolution_dx_kernel>, 0, kMaskConv},
+    {"convolution_dw", rb::wrap<convolution_dw_kernel>, 0, kMaskConv},
 };
 
 }  // namespace

@@ -38,18 +38,11 @@ void column_moments(const C* x, int64_t stride, int64_t rows, int64_t n, C* near
   }
 }
 
-/// Whether each of (N, C, *) is dense with the channels of a position side by side.
+/// Whether each is; one channel counts only with the strides of channels that are last.
 inline bool are_channels_last(std::initializer_list<const RbTensor*> tensors) {
-  for (const RbTensor* t : tensors) {
-    if (t->ndim < 3 || t->strides[1] != 1) return false;
-    int64_t dense = t->shape[1];
-    for (int d = t->ndim - 1; d >= 0; --d) {
-      if (d == 1) continue;
-      if (t->strides[d] != dense) return false;
-      dense *= t->shape[d];
-    }
-  }
-  return true;
+  return std::all_of(tensors.begin(), tensors.end(), [](const RbTensor* t) {
+    return t->ndim > 1 && t->strides[1] == 1 && is_channels_last(*t);
+  });
 }
 
 /// Count, mean and sum of squared deviations; merge is that of Chan, Golub, LeVeque 1979.

@@ -7,7 +7,7 @@
 
 #include "common/kernels.h"
 #include "common/level.h"
-#include "common/view.h"
+#include "common/operands.h"
 #include "common/workspace.h"
 #include "pool/pool_rows.h"
 
@@ -203,25 +203,13 @@ void give_share(const C* share, int64_t n, int64_t step, C* to) {
 
 // I: int32 where it counts all elements of a volume.
 template <class T, class I, class Rule>
-void max_volumes(const rb::Args& a, const Volumes& v, const Rule& rule, const T* data, T* values,
-                 int64_t* indices) {
+void max_volumes(const Volumes& v, const Rule& rule, const T* data, T* values, int64_t* indices) {
   using C = compute_t<T>;
   constexpr C kLeast = std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity()
                                                             : std::numeric_limits<C>::lowest();
   const int64_t cols = v.out[2];
   const rb::Scratch<I> first(cols);
-  for (int64_t c = 0; c < cols; ++c) {
-    const Span s = rule.span(v, 2, c);
-    if (s.count == 0)
-      rb::fail(RB_E_ARG, "%s: a window lies in the padding altogether", a.op_name());
-    first[c] = static_cast<I>(s.begin);
-  }
-  for (int d = 0; d < 2; ++d) {
-    for (int64_t i = 0; i < v.out[d]; ++i) {
-      if (rule.span(v, d, i).count == 0)
-        rb::fail(RB_E_ARG, "%s: a window lies in the padding altogether", a.op_name());
-    }
-  }
+  for (int64_t c = 0; c < cols; ++c) first[c] = static_cast<I>(rule.span(v, 2, c).begin);
   for_volumes(v, 4 * (v.in_size() + v.out_size()), [&](int64_t volume) {
     const T* from = data + volume * v.in_size();
     const rb::Scratch<C> best(cols);
@@ -251,19 +239,86 @@ void max_volumes(const rb::Args& a, const Volumes& v, const Rule& rule, const T*
   });
 }
 
+// That each window sees something.
 template <class Rule>
-void max_pool(const rb::Args& a, const Volumes& v, const Rule& rule) {
-  const RbTensor& x = a.tensor(0);
+void check_windows(const rb::Args& a, const Volumes& v, const Rule& rule) {
+  for (int d = 0; d < 3; ++d) {
+    for (int64_t i = 0; i < v.out[d]; ++i) {
+      if (rule.span(v, d, i).count == 0)
+        rb::fail(RB_E_ARG, "%s: a window lies in the padding altogether", a.op_name());
+    }
+  }
+}
+
+// The channels of a place side by side: T is float or double.
+template <class T, class Rule>
+void max_last(const Volumes& v, const Rule& rule, int64_t channels, const T* data, T* values,
+              int64_t* indices) {
+  const int64_t lines = v.count / channels * v.out[0] * v.out[1], cols = v.out[2],
+                work = 4 * v.in_size() * channels / std::max<int64_t>(1, v.out[0] * v.out[1]);
+  rb::parallel_for(
+      lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, work)),
+      [&](int64_t begin, int64_t end) {
+        const rb::Scratch<int32_t> at(channels);
+        for (int64_t line = begin; line < end; ++line) {
+          const Span height = rule.span(v, 1, line % v.out[1]),
+                     depth = rule.span(v, 0, line / v.out[1] % v.out[0]);
+          const T* image = data + line / v.out[1] / v.out[0] * v.in_size() * channels;
+          for (int64_t c = 0; c < cols; ++c) {
+            const Span width = rule.span(v, 2, c);
+            T* best = values + (line * cols + c) * channels;
+            std::fill_n(best, channels, -std::numeric_limits<T>::infinity());
+            const int64_t first = (depth.begin * v.in[1] + height.begin) * v.in[2] + width.begin;
+            std::fill_n(at.data(), channels, static_cast<int32_t>(first));
+            for (int64_t k = 0; k < depth.count; ++k) {
+              for (int64_t i = 0; i < height.count; ++i) {
+                for (int64_t j = 0; j < width.count; ++j) {
+                  const int64_t place = first +
+                                        (k * depth.step * v.in[1] + i * height.step) * v.in[2] +
+                                        j * width.step;
+                  pool_table(T()).max_channels(image + place * channels, channels, best, at.data(),
+                                               static_cast<int32_t>(place));
+                }
+              }
+            }
+            std::copy_n(at.data(), channels, indices + (line * cols + c) * channels);
+          }
+        }
+      });
+}
+
+bool is_wide(int dtype) { return dtype == RB_F32 || dtype == RB_F64; }
+// Whether all are stored channel by channel of each place, and not as rows as well.
+bool are_last(std::initializer_list<const RbTensor*> tensors, int rank) {
+  return std::all_of(tensors.begin(), tensors.end(), [&](const RbTensor* t) {
+    return t->ndim == rank + 2 && is_channels_last(*t) && !is_dense(view_of(*t));
+  });
+}
+
+template <class Rule>
+void max_pool(const rb::Args& a, const Volumes& v, int rank, const Rule& rule) {
   if (a.ret(0).numel == 0) return;
+  check_windows(a, v, rule);
+  const RbTensor& given = a.tensor(0);
+  if (is_wide(given.dtype_id) && v.in_size() <= INT32_MAX &&
+      are_last({&given, &a.ret(0), &a.ret(1)}, rank)) {
+    return dispatch_dtype < kMaskFloat & ~kMaskHalf > (a.op_name(), given.dtype_id, [&](auto tag) {
+             using T = typename decltype(tag)::type;
+             max_last(v, rule, given.shape[1], static_cast<const T*>(given.data),
+                      static_cast<T*>(a.ret(0).data), static_cast<int64_t*>(a.ret(1).data));
+           });
+  }
+  const DenseView rows(view_of(given));
+  const View& x = rows.view;
   const Dense<int64_t> indices(a.ret(1));
-  dispatch_dtype<kMaskInt | kMaskFloat>(a.op_name(), x.dtype_id, [&](auto tag) {
+  dispatch_dtype<kMaskInt | kMaskFloat>(a.op_name(), x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Dense<T> values(a.ret(0));
-    const T* data = static_cast<const T*>(x.data);
+    const T* data = reinterpret_cast<const T*>(x.data);
     if (v.in_size() <= INT32_MAX) {
-      max_volumes<T, int32_t>(a, v, rule, data, values.data, indices.data);
+      max_volumes<T, int32_t>(v, rule, data, values.data, indices.data);
     } else {
-      max_volumes<T, int64_t>(a, v, rule, data, values.data, indices.data);
+      max_volumes<T, int64_t>(v, rule, data, values.data, indices.data);
     }
     values.finish();
   });
@@ -273,29 +328,60 @@ void max_pool(const rb::Args& a, const Volumes& v, const Rule& rule) {
 void max_pool_kernel(const rb::Args& a) {
   const int rank = static_cast<int>(a.ints(1).len);
   const Volumes v = volumes(a, a.tensor(0), a.ret(0), rank);
-  max_pool(a, v, Window(a, v, 1, rank, true));
+  max_pool(a, v, rank, Window(a, v, 1, rank, true));
 }
 void adaptive_max_kernel(const rb::Args& a) {
-  max_pool(a, volumes(a, a.tensor(0), a.ret(0), static_cast<int>(a.ints(1).len)), Adapted());
+  const int rank = static_cast<int>(a.ints(1).len);
+  max_pool(a, volumes(a, a.tensor(0), a.ret(0), rank), rank, Adapted());
 }
 
-void max_pool_dx_kernel(const rb::Args& a) {
-  const RbTensor &g = a.tensor(0), &index = a.tensor(1);
-  const Volumes v = volumes(a, a.ret(), g, static_cast<int>(a.integer(3)));
-  bool same = index.ndim == g.ndim && index.dtype_id == RB_I64;
-  for (int d = 0; same && d < g.ndim; ++d) same = index.shape[d] == g.shape[d];
-  if (!same) rb::fail(RB_E_ARG, "%s: `indices` must be int64 of the shape of `g`", a.op_name());
-  const int64_t* at = static_cast<const int64_t*>(index.data);
-  for (int64_t i = 0; i < index.numel; ++i) {
+void check_places(const rb::Args& a, const Volumes& v, const int64_t* at, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
     if (at[i] < 0 || at[i] >= v.in_size())
       rb::fail(RB_E_ARG, "%s: index %lld is out of range for %lld elements", a.op_name(),
                static_cast<long long>(at[i]), static_cast<long long>(v.in_size()));
   }
+}
+
+// Gradients to the places that were largest, where channels lie side by side.
+template <class T>
+void spread_last(const Volumes& v, int64_t channels, const T* g, const int64_t* at, T* dx) {
+  const int64_t in = v.in_size() * channels, out = v.out_size() * channels;
+  rb::parallel_for(v.count / channels, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t image = begin; image < end; ++image) {
+      T* to = dx + image * in;
+      std::fill_n(to, in, T(0));
+      for (int64_t i = image * out; i < (image + 1) * out; i += channels) {
+        for (int64_t c = 0; c < channels; ++c) to[at[i + c] * channels + c] += g[i + c];
+      }
+    }
+  });
+}
+
+void max_pool_dx_kernel(const rb::Args& a) {
+  const RbTensor &g = a.tensor(0), &index = a.tensor(1);
+  const int rank = static_cast<int>(a.integer(3));
+  const Volumes v = volumes(a, a.ret(), g, rank);
+  bool same = index.ndim == g.ndim && index.dtype_id == RB_I64;
+  for (int d = 0; same && d < g.ndim; ++d) same = index.shape[d] == g.shape[d];
+  if (!same) rb::fail(RB_E_ARG, "%s: `indices` must be int64 of the shape of `g`", a.op_name());
+  if (g.numel && is_wide(g.dtype_id) && are_last({&g, &index, &a.ret()}, rank)) {
+    const int64_t* at = static_cast<const int64_t*>(index.data);
+    check_places(a, v, at, index.numel);
+    return dispatch_dtype < kMaskFloat & ~kMaskHalf > (a.op_name(), g.dtype_id, [&](auto tag) {
+             using T = typename decltype(tag)::type;
+             spread_last(v, g.shape[1], static_cast<const T*>(g.data), at,
+                         static_cast<T*>(a.ret().data));
+           });
+  }
+  const DenseView places(view_of(index)), rows(view_of(g));
+  const int64_t* at = reinterpret_cast<const int64_t*>(places.view.data);
+  check_places(a, v, at, index.numel);
   dispatch_dtype<kMaskFloat>(a.op_name(), g.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = compute_t<T>;
     const Dense<T> out(a.ret());
-    const T* data = static_cast<const T*>(g.data);
+    const T* data = reinterpret_cast<const T*>(rows.view.data);
     for_volumes(v, v.in_size() + 4 * v.out_size(), [&](int64_t volume) {
       const T* from = data + volume * v.out_size();
       const int64_t* place = at + volume * v.out_size();
@@ -439,8 +525,8 @@ void adaptive_dx_kernel(const rb::Args& a) {
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"max_pool_with_indices", rb::wrap<max_pool_kernel>, RB_K_CONTIGUOUS, kMaskInt | kMaskFloat},
-    {"max_pool_dx", rb::wrap<max_pool_dx_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
+    {"max_pool_with_indices", rb::wrap<max_pool_kernel>, 0, kMaskInt | kMaskFloat},
+    {"max_pool_dx", rb::wrap<max_pool_dx_kernel>, 0, kMaskFloat},
     {"adaptive_max_pool_with_indices", rb::wrap<adaptive_max_kernel>, RB_K_CONTIGUOUS,
      kMaskInt | kMaskFloat},
     {"avg_pool", rb::wrap<avg_pool_kernel>, RB_K_CONTIGUOUS, kMaskFloat},

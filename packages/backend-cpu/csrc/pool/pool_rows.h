@@ -10,6 +10,7 @@ namespace rbcpu {
 template <class T>
 struct PoolTable {
   void (*max_row)(const T* row, int64_t n, int64_t step, T* best, int32_t* at, int32_t place);
+  void (*max_channels)(const T* from, int64_t n, T* best, int32_t* at, int32_t place);
   void (*add_row)(const T* row, int64_t n, int64_t step, T* sum);
   void (*spread_row)(const T* share, int64_t n, int64_t step, T* to);
   T (*sum_run)(const T* from, int64_t n);
@@ -38,6 +39,17 @@ void max_row(const T* row, int64_t n, int64_t step, C* best, I* at, I place) {
   if (step == 1) return max_steps<T, C, I, 1>(row, n, step, best, at, place);
   if (step == 2) return max_steps<T, C, I, 2>(row, n, step, best, at, place);
   max_steps<T, C, I, 0>(row, n, step, best, at, place);
+}
+
+// The same for the channels of one place, which lie side by side.
+template <class T, class C, class I>
+void max_channels(const T* from, int64_t n, C* best, I* at, I place) {
+  for (int64_t c = 0; c < n; ++c) {
+    const C v = C(from[c]), old = best[c];
+    const bool take = (v > old) | (v != v);
+    best[c] = take ? v : old;
+    at[c] = take ? place : at[c];
+  }
 }
 
 template <class T, class C, int Step>

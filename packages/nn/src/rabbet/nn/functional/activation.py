@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import rabbet
@@ -33,14 +32,6 @@ _tanhshrink = ops.tanhshrink
 _prelu = ops.prelu
 
 
-def _in_place(op: Callable[..., Tensor], input: Tensor, *args: Any) -> Tensor:
-    """Write `op(input, *args)` over `input`.
-
-    Computed from a clone: the tape may save what `op` reads, which must not be overwritten.
-    """
-    return input.copy_(op(input.clone(), *args))
-
-
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return the larger of `input` and 0."""
     return _relu_in_place(input) if inplace else _relu(input)
@@ -54,23 +45,23 @@ def relu_(input: Tensor) -> Tensor:
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """Return `input` where positive, else `negative_slope * input`."""
     if inplace:
-        return _in_place(rabbet.leaky_relu, input, negative_slope)
+        return Tensor.leaky_relu_(input, negative_slope)
     return rabbet.leaky_relu(input, negative_slope)
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """Replace `input` by its `leaky_relu`."""
-    return _in_place(rabbet.leaky_relu, input, negative_slope)
+    return Tensor.leaky_relu_(input, negative_slope)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return `input` where positive, else `alpha * (exp(input) - 1)`."""
-    return _in_place(rabbet.elu, input, alpha) if inplace else rabbet.elu(input, alpha)
+    return Tensor.elu_(input, alpha) if inplace else rabbet.elu(input, alpha)
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """Replace `input` by its `elu`."""
-    return _in_place(rabbet.elu, input, alpha)
+    return Tensor.elu_(input, alpha)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
@@ -78,23 +69,23 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     if alpha == 0:
         raise RuntimeError("celu: expected alpha to be nonzero, got 0")
     if inplace:
-        return _in_place(celu, input, alpha)
+        return Tensor.celu_(input, alpha)
     return _celu(input, alpha)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return the scaled `elu` that keeps mean 0 and variance 1 (Klambauer et al. 2017)."""
-    return _in_place(_selu, input) if inplace else _selu(input)
+    return Tensor.selu_(input) if inplace else _selu(input)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return `input * sigmoid(input)`."""
-    return _in_place(_silu, input) if inplace else _silu(input)
+    return Tensor.silu_(input) if inplace else _silu(input)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return `input * tanh(softplus(input))`."""
-    return _in_place(_mish, input) if inplace else _mish(input)
+    return Tensor.mish_(input) if inplace else _mish(input)
 
 
 def hardtanh(
@@ -104,7 +95,7 @@ def hardtanh(
     if min_val > max_val:
         raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
     if inplace:
-        return _in_place(rabbet.hardtanh, input, min_val, max_val)
+        return Tensor.hardtanh_(input, min_val, max_val)
     return rabbet.hardtanh(input, min_val, max_val)
 
 
@@ -120,12 +111,12 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """Return `relu6(input + 3) / 6`."""
-    return _in_place(_hardsigmoid, input) if inplace else _hardsigmoid(input)
+    return Tensor.hardsigmoid_(input) if inplace else _hardsigmoid(input)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return `input * hardsigmoid(input)`."""
-    return _in_place(_hardswish, input) if inplace else _hardswish(input)
+    return Tensor.hardswish_(input) if inplace else _hardswish(input)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
@@ -228,7 +219,7 @@ def selu_(input: Tensor) -> Tensor:
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """Replace `input` by `value` where it is at most `threshold`."""
-    return _in_place(_threshold, input, threshold, value)
+    return Tensor.threshold_(input, threshold, value)
 
 
 def rrelu(
