@@ -95,7 +95,7 @@ void constant_kernel(const rb::Args& a) {
 
 const rb::KernelSpec kKernels[] = {
     {"copy", rb::wrap<copy_kernel<1>>},      {"clone", rb::wrap<copy_kernel<0>>},
-    {"cast", rb::wrap<copy_kernel<0>>},      {"fill", rb::wrap<fill_kernel>} ,
+    {"cast", rb::wrap<copy_kernel<0>>},      {"fill", rb::wrap<fill_kernel>},
     {"full", rb::wrap<fill_kernel>},         {"full_like", rb::wrap<fill_kernel>},
     {"zeros", rb::wrap<constant_kernel<0>>}, {"zeros_like", rb::wrap<constant_kernel<0>>},
     {"ones", rb::wrap<constant_kernel<1>>},  {"ones_like", rb::wrap<constant_kernel<1>>},
