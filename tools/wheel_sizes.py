@@ -4,7 +4,12 @@ import sys
 import zipfile
 from pathlib import Path
 
-BUDGET_MB = {"rabbet_core": 5.0, "rabbet_backend_cpu": 30.0, "rabbet_autocast": 0.5}
+BUDGET_MB = {
+    "rabbet_core": 5.0,
+    "rabbet_backend_cpu": 30.0,
+    "rabbet_backend_cuda": 10.0,
+    "rabbet_autocast": 0.5,
+}
 LICENSE = Path(__file__).parents[1] / "LICENSE"
 
 
