@@ -614,3 +614,20 @@ def test_anomaly_mode_is_a_module_of_pytorchs_name():
         (rabbet.sqrt(x) * 0).backward()
     (rabbet.sqrt(x) * 0).backward()
     assert rabbet.isnan(x.grad).all()
+
+
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("into", ["zeros", "recorded"])
+def test_writes_that_are_decomposed_keep_what_they_read(reduce, into):
+    src = rabbet.tensor([3.0, -1.0, 2.0, 5.0, 4.0, 0.5], dtype=rabbet.float64, requires_grad=True)
+    start = rabbet.tensor([1.0, 2.0, 3.0], dtype=rabbet.float64, requires_grad=into == "recorded")
+    index = rabbet.tensor([0, 1, 0, 2, 1, 0])
+    weight = rabbet.tensor([1.0, 10.0, 100.0], dtype=rabbet.float64)
+    want = rabbet.scatter_reduce(start, 0, index, src, reduce)
+    inputs = [src, start] if into == "recorded" else [src]
+    grads = rabbet.autograd.grad((want * weight).sum(), inputs)
+    got = start.clone() if into == "recorded" else start.detach().clone()
+    got.scatter_reduce_(0, index, src, reduce)
+    assert got.tolist() == want.tolist()
+    for a, b in zip(rabbet.autograd.grad((got * weight).sum(), inputs), grads, strict=True):
+        assert a.tolist() == b.tolist()

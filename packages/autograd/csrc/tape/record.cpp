@@ -402,12 +402,24 @@ int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* 
   return status;
 }
 
+bool is_in_place(const RbValue* args, int32_t nargs, const RbValue* rets, int32_t nrets) {
+  return nrets == 1 && nargs > 0 && args[0].tag == RB_TENSOR && args[0].v.t == rets[0].v.t;
+}
+
+// By a decomposition of a copy: its operators may save what the result is then written over.
+int32_t decompose_write(const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets) {
+  RbValue given[RB_MAX_ARGS];
+  std::copy(args, args + nargs, given);
+  Ref original;
+  if (const int32_t status = call1(ops().clone, args, 1, original)) return status;
+  given[0] = tensor_value(original.get());
+  return host->decompose(call, given, nargs, rets, 1);
+}
+
 int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
                      RbValue* rets, int32_t nrets, const Recorded& recorded) {
   RbTensor* target = rets[0].v.t;
-  const bool in_place =
-      nrets == 1 && nargs > 0 && args[0].tag == RB_TENSOR && args[0].v.t == target;
-  if (!in_place) {
+  if (!is_in_place(args, nargs, rets, nrets)) {
     return fail(RB_E_STATE, "%s: out= does not support gradients, but an argument requires grad",
                 info->name);
   }
@@ -501,6 +513,8 @@ int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t narg
     return host->redispatch(call, layer, args, nargs, rets, nrets);
   }
   if (!(info->flags & RB_OP_HAS_VJP) && (info->flags & RB_OP_HAS_DECOMP)) {
+    if (writes && is_in_place(args, nargs, rets, nrets))
+      return decompose_write(call, args, nargs, rets);
     return host->decompose(call, args, nargs, rets, nrets);
   }
   for (uint64_t rest = recorded.need; rest; rest &= rest - 1) {
