@@ -107,7 +107,7 @@ void place(Registry& r, const Registration& k) {
   if (k.kind != Registration::kRule && k.slot < 0)
     handler->uniform_dtypes = uniform_dtypes(*op, *handler);
   __atomic_store_n(&handler->fn, k.fn, __ATOMIC_RELEASE);
-  if (k.kind == Registration::kRule) update_rules(*op);
+  if (k.kind == Registration::kRule) update_rules(*op, k.slot);
 }
 
 // Take it out of its operator's table. A call on another thread may be on the way to it: the rest
@@ -117,7 +117,7 @@ void unplace(Registry& r, const Registration& k) {
   Handler* const handler = find_handler(r, op, k);
   if (!handler || handler->self != k.self || handler->fn != k.fn) return;
   __atomic_store_n(&handler->fn, nullptr, __ATOMIC_RELEASE);
-  if (k.kind == Registration::kRule) update_rules(*op);
+  if (k.kind == Registration::kRule) update_rules(*op, k.slot);
 }
 
 void free_self(const Registration& k) {

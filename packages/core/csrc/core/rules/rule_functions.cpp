@@ -60,6 +60,12 @@ int32_t highest_level(const RbValue* args, int nargs) {
   return level;
 }
 
+void update_rule_flags(Op& op) {
+  set_flag(op.info.flags, RB_OP_HAS_VJP, !op.vjps.empty() || op.rules[kVjpRule].fn);
+  set_flag(op.info.flags, RB_OP_HAS_JVP, !op.jvps.empty() || op.rules[kJvpRule].fn);
+  set_flag(op.info.flags, RB_OP_HAS_DECOMP, op.has_decomp());
+}
+
 constexpr int32_t kMaxNested = 256;
 
 }  // namespace
@@ -111,9 +117,12 @@ void update_rules(Op& op) {
     op.arg_infos[i].reads_args = op.arg_infos[i].reads_rets = 0;
   }
   __atomic_store_n(&op.info_ready, false, __ATOMIC_RELEASE);
-  set_flag(op.info.flags, RB_OP_HAS_VJP, !op.vjps.empty() || op.rules[kVjpRule].fn);
-  set_flag(op.info.flags, RB_OP_HAS_JVP, !op.jvps.empty() || op.rules[kJvpRule].fn);
-  set_flag(op.info.flags, RB_OP_HAS_DECOMP, op.has_decomp());
+  update_rule_flags(op);
+}
+
+void update_rules(Op& op, int changed) {
+  if (changed == kVjpRule) return update_rules(op);
+  update_rule_flags(op);
 }
 
 void check_given(const Op& op, const char* provider, RbValue* rets, int nrets) {

@@ -39,6 +39,9 @@ class AtLevel {
 
 /// Derive what the operator's info says of its rules, after one came or went.
 void update_rules(Op& op);
+/// After the rule `changed` came or went. What derivatives read stays unless theirs did: a
+/// decomposition is loaded inside its first call, which records what they read once it has run.
+void update_rules(Op& op, int changed);
 
 /// Throw, and drop what there is, unless a function that returned RB_OK has set all results.
 void check_given(const Op& op, const char* provider, RbValue* rets, int nrets);

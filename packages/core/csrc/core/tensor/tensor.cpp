@@ -222,8 +222,10 @@ int64_t count_elements(int ndim, const int64_t* shape) {
   int64_t n = 1;
   for (int i = 0; i < ndim; ++i) {
     if (shape[i] < 0) {
-      fail(RB_E_ARG, "a tensor's size must not be negative, got %lld for dimension %d",
-           (long long)shape[i], i);
+      fail(RB_E_ARG,
+           "Trying to create tensor with negative dimension %lld: a tensor's size must not be "
+           "negative, got %lld for dimension %d",
+           (long long)shape[i], (long long)shape[i], i);
     }
     if (__builtin_mul_overflow(n, shape[i] ? shape[i] : 1, &n) || n > (1ll << 58)) {
       fail(RB_E_OOM, "a tensor of this shape is too large: its number of elements overflows");
