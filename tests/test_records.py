@@ -493,6 +493,10 @@ rec::two(Tensor x) -> (Tensor a, Tensor b)
     [
         ("  decomp x\n", "rec.rec:1: a field without a record"),
         ("rec::f(Tensor x) -> Tensor\n  kond x\n", "rec.rec:2: unknown field 'kond'"),
+        (
+            "rec::f(Tensor x) -> Tensor\n  kind composite\n  expose none\n  expose function\n",
+            "rec.rec:4: a second line 'expose' of 'rec::f'",
+        ),
         ("rec::f(Tensr x) -> Tensor\n", "rec.rec:1: unknown type 'Tensr'"),
         ("rec::f(Tensor x) -> Tensr\n", "rec.rec:1: expected a result"),
         ("rec::f(Tensor x\n", "rec.rec:1: expected 'name\\(parameters\\) -> result'"),

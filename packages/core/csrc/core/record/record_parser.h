@@ -1,5 +1,7 @@
 // Reads the record language line by line. Grammar and fields: docs/reference/records.md.
 #pragma once
+#include <set>
+
 #include "record/line_text.h"
 #include "record/op.h"
 #include "thread/error.h"
@@ -73,6 +75,7 @@ class RecordParser {
   int family_kind_ = RB_KIND_OPAQUE;
   std::vector<Form> forms_;  // `or` lines
   bool below_or_ = false;
+  std::set<std::string> seen_;  // fields that a record has once
   std::unique_ptr<Op> op_;
   std::vector<std::unique_ptr<Op>> ops_;
 };

@@ -113,6 +113,7 @@ int RecordParser::kind(const std::string& name) const {
 
 void RecordParser::signature(const std::string& line) {
   op_ = std::make_unique<Op>();
+  seen_.clear();
   op_line_ = line_;
   op_->file = place();
   op_->schema = line;
@@ -355,11 +356,18 @@ Param& RecordParser::param(const std::string& name, const char* field) {
   error(std::string(field) + ": '" + op_->name + "' has no argument '" + name + "'");
 }
 
+// Fields of which a second line would replace the first.
+const std::set<std::string> kOnce = {
+    "kind", "dtype", "compute",       "shape",  "core",  "decomp", "autocast", "expose",  "alias",
+    "ref",  "doc",   "memory_format", "layout", "parts", "dtypes", "reduce",   "identity"};
+
 void RecordParser::field(const std::string& line) {
   const size_t space = line.find_first_of(" \t");
   const std::string name = line.substr(0, space);
   const std::string value = space == std::string::npos ? "" : strip(line.substr(space));
   if (name != "example") below_or_ = name == "or";
+  if (kOnce.count(name) && !seen_.insert(name).second)
+    error("a second line '" + name + "' of '" + op_->name + "'");
   if (name == "kind") {
     op_->info.kind = kind(value);
   } else if (name == "dtype") {
