@@ -482,3 +482,37 @@ def test_global_hooks_run_around_the_steps_of_every_optimizer():
     assert order == ["SGD", "own pre", "own post", "post", "Adam", "post"]
     with pytest.raises(TypeError, match="register_optimizer_step_pre_hook: expected a callable"):
         register_optimizer_step_pre_hook(3)
+
+
+@pytest.mark.parametrize("optimizer", [optim.Adam, optim.AdamW, optim.SGD, optim.Adagrad])
+def test_fused_steps_refuse_complex_parameters(optimizer):
+    param = rabbet.ones(2, dtype=rabbet.complex64, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"fused=True.*floating point.*got rabbet.complex64"):
+        optimizer([param], lr=0.1, fused=True)
+
+
+def test_plain_descent_has_no_state():
+    for dtype in (rabbet.float32, rabbet.complex64):
+        param = rabbet.ones(2, dtype=dtype, requires_grad=True)
+        param.grad = rabbet.ones(2, dtype=dtype)
+        optimizer = optim.SGD([param], lr=0.5)
+        optimizer.step()
+        assert optimizer.state_dict()["state"] == {} and param.tolist() == [0.5, 0.5]
+
+
+def test_the_state_of_lbfgs_is_pytorchs():
+    param = rabbet.tensor([1.0, -2.0, 3.0], requires_grad=True)
+    optimizer = optim.LBFGS([param], history_size=5)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (param**4).sum() + (param * rabbet.tensor([1.0, 2.0, 3.0])).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    state = optimizer.state_dict()["state"][0]
+    assert set(state) == {
+        "func_evals", "n_iter", "al", "d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss",
+    }  # fmt: skip
+    assert len(state["al"]) == 5

@@ -37,6 +37,16 @@ def check_modes(foreach: bool | None, fused: bool | None, differentiable: bool) 
         raise RuntimeError("`fused` does not support `differentiable`")
 
 
+def check_fused(groups: list[dict[str, Any]]) -> None:
+    """Refuse parameters that the fused steps do not take."""
+    for param in (p for group in groups for p in group["params"]):
+        if not param.is_floating_point():
+            raise RuntimeError(
+                "`fused=True` requires all the params to be floating point Tensors of supported devices, "
+                f"got {param.dtype} on {param.device}"
+            )
+
+
 def as_number(value: Any) -> float:
     """`value` as a Python number."""
     number: float = value.item() if isinstance(value, Tensor) else value

@@ -9,7 +9,7 @@ import rabbet
 from rabbet import Tensor
 from rabbet.autograd import enable_grad, no_grad
 
-from ._checks import as_number, check_at_least_zero, check_lr, check_modes
+from ._checks import as_number, check_at_least_zero, check_fused, check_lr, check_modes
 from .optimizer import Optimizer
 
 
@@ -39,6 +39,8 @@ class Stepwise(Optimizer):
             check_at_least_zero(options[name], f"Invalid {what} value")
         check_modes(foreach, fused, differentiable)
         super().__init__(params, {**options, "foreach": foreach, "differentiable": differentiable})
+        if fused:
+            check_fused(self.param_groups)
 
     def _begin(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """State of a parameter before its first step, the count aside."""

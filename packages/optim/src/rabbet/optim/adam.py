@@ -9,7 +9,7 @@ import rabbet
 from rabbet import Tensor, ops
 from rabbet.autograd import _C, enable_grad, no_grad
 
-from ._checks import as_number, check_at_least_zero, check_betas, check_lr, check_modes
+from ._checks import as_number, check_at_least_zero, check_betas, check_fused, check_lr, check_modes
 from .optimizer import Optimizer
 
 __all__ = ["Adam", "adam"]
@@ -74,6 +74,8 @@ class Adam(Optimizer):
                 "decoupled_weight_decay": decoupled_weight_decay,
             },
         )
+        if fused:
+            check_fused(self.param_groups)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -173,10 +173,11 @@ class LBFGS(Optimizer):
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
             return -grad
+        history_size = self.param_groups[0]["history_size"]
         change, step = grad - state["prev_flat_grad"], state["d"] * state["t"]
         curvature = change.dot(step)
         if curvature > 1e-10:
-            if len(state["old_dirs"]) == self.param_groups[0]["history_size"]:
+            if len(state["old_dirs"]) == history_size:
                 for name in ("old_dirs", "old_stps", "ro"):
                     state[name].pop(0)
             state["old_dirs"].append(change)
@@ -188,8 +189,10 @@ class LBFGS(Optimizer):
         for change, step, ro in reversed(history):
             factors.append(step.dot(q) * ro)
             q = q - change * factors[-1]
+        # PyTorch's files hold the factors, too.
+        state["al"] = [*reversed(factors), *[None] * (history_size - len(factors))]
         direction = q * state["H_diag"]
-        for (change, step, ro), factor in zip(history, reversed(factors), strict=True):
+        for (change, step, ro), factor in zip(history, state["al"], strict=False):
             direction = direction + step * (factor - change.dot(direction) * ro)
         return direction
 

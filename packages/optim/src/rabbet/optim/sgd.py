@@ -9,7 +9,7 @@ import rabbet
 from rabbet import Tensor, ops
 from rabbet.autograd import enable_grad, no_grad
 
-from ._checks import as_number, check_at_least_zero, check_lr, check_modes
+from ._checks import as_number, check_at_least_zero, check_fused, check_lr, check_modes
 from .optimizer import Optimizer
 
 __all__ = ["SGD", "sgd"]
@@ -66,6 +66,8 @@ class SGD(Optimizer):
                 "fused": fused,
             },
         )
+        if fused:
+            check_fused(self.param_groups)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -139,7 +141,9 @@ class SGD(Optimizer):
     def _step_plainly(self, group: dict[str, Any]) -> None:
         """The same step by ordinary operators."""
         params = [p for p in group["params"] if p.grad is not None]
-        buffers = [self.state[p].get("momentum_buffer") for p in params]
+        buffers = [
+            self.state[p].get("momentum_buffer") if p in self.state else None for p in params
+        ]
         sgd(
             params,
             [p.grad for p in params],
