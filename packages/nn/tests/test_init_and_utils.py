@@ -69,9 +69,29 @@ def test_exact_fillings():
     assert ((sparse == 0).sum(0) == 3).all()
 
 
-def test_orthogonal_says_what_it_needs():
-    with pytest.raises(NotImplementedError, match=r"linalg\.qr"):
-        init.orthogonal_(rabbet.empty(3, 3))
+@pytest.mark.parametrize("shape", [(3, 3), (3, 5), (7, 2), (1, 4), (4, 1), (6, 2, 3, 2), (40, 64)])
+def test_orthogonal_matrices(shape):
+    w = init.orthogonal_(rabbet.empty(shape, dtype=rabbet.float64), gain=2.0)
+    q = w.numpy().reshape(shape[0], -1) / 2
+    rows, cols = q.shape
+    product = q @ q.T if rows <= cols else q.T @ q
+    np.testing.assert_allclose(product, np.eye(min(rows, cols)), atol=1e-12)
+    assert init.orthogonal_(rabbet.empty(0, 3)).shape == (0, 3)
+    with pytest.raises(ValueError, match="2 or more dimensions"):
+        init.orthogonal_(rabbet.empty(3))
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
+def test_orthogonal_matrices_are_those_of_the_random_numbers(shape):
+    """Q of the QR decomposition of normal numbers, signs so that R's diagonal is positive."""
+    rabbet.manual_seed(4)
+    normal = rabbet.empty(shape, dtype=rabbet.float64).normal_().numpy()
+    rabbet.manual_seed(4)
+    w = init.orthogonal_(rabbet.empty(shape, dtype=rabbet.float64)).numpy()
+    wide = shape[0] < shape[1]
+    q, r = np.linalg.qr(normal.T if wide else normal)
+    q = q * np.sign(np.diag(r))
+    np.testing.assert_allclose(w, q.T if wide else q, atol=1e-12)
 
 
 @pytest.mark.parametrize(

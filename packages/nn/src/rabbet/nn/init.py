@@ -233,27 +233,41 @@ def _empty(tensor: Tensor) -> bool:
     return True
 
 
+def _orthonormal(a: Tensor) -> Tensor:
+    """Q of A = QR with R's diagonal positive, by Householder's reflections (Golub and Van Loan 2013, 5.2.2).
+
+    Args:
+        a: (m, n) with m >= n, of full rank.
+    """
+    r, reflections = a.clone(), []
+    count = a.shape[1]
+    for k in range(count):
+        v = r[k:, k].clone()
+        v[0] += rabbet.where(v[0] < 0, -1, 1) * v.norm()
+        v /= v.norm()
+        r[k:, k:] -= 2 * rabbet.outer(v, v @ r[k:, k:])
+        reflections.append(v)
+    q = rabbet.eye(a.shape[0], count, dtype=a.dtype, device=a.device)
+    for k in reversed(range(count)):
+        v = reflections[k]
+        q[k:, k:] -= 2 * rabbet.outer(v, v @ q[k:, k:])
+    return q * r.diagonal().sign()
+
+
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill with a (semi-)orthogonal matrix, later dimensions joined into one (Saxe et al. 2013)."""
     if tensor.ndim < 2:
         raise ValueError(
             f"Only tensors with 2 or more dimensions are supported, got shape {tuple(tensor.shape)}"
         )
-    qr = getattr(getattr(rabbet, "linalg", None), "qr", None)
-    if qr is None:
-        raise NotImplementedError(
-            "orthogonal_: needs rabbet.linalg.qr, which this version of rabbet does not have"
-        )
     if tensor.numel() == 0:
         return tensor
     rows, cols = tensor.shape[0], tensor.numel() // tensor.shape[0]
     with no_grad():
-        shape = [max(rows, cols), min(rows, cols)]
-        flat = rabbet.empty(shape, dtype=tensor.dtype, device=tensor.device)
-        q, r = qr(flat.normal_(0, 1, generator=generator))
-        # The signs of r's diagonal make the distribution uniform over orthogonal matrices.
-        q = q * rabbet.sign(rabbet.diagonal(r))
-        q = q.transpose(0, 1) if rows < cols else q
+        flat = rabbet.empty([rows, cols], dtype=tensor.dtype, device=tensor.device)
+        flat.normal_(0, 1, generator=generator)
+        # That R's diagonal is positive makes the distribution uniform over orthogonal matrices.
+        q = _orthonormal(flat.T).T if rows < cols else _orthonormal(flat)
         return tensor.copy_(q.reshape(tensor.shape)).mul_(gain)
 
 
