@@ -191,3 +191,18 @@ def test_functions_of_layers_are_at_the_top_too():
     functional = pytest.importorskip("rabbet.nn.functional")
     for name in ("conv2d", "max_pool1d", "prelu", "pixel_shuffle", "cosine_similarity", "selu_"):
         assert getattr(rabbet, name) is getattr(functional, name)
+
+
+@pytest.mark.parametrize("dtype", [rabbet.int8, rabbet.int32, rabbet.int64])
+def test_negative_powers_of_integers(dtype):
+    """Those that are no integers are 0; a number as exponent is refused."""
+    base = rabbet.tensor([2, 1, -1, -1, 0, -3], dtype=dtype)
+    exponent = rabbet.tensor([-1, -2, -3, -2, -1, -2], dtype=dtype)
+    assert (base**exponent).tolist() == [0, 1, -1, 1, 0, 0]
+    assert (base ** exponent[0]).tolist() == [0, 1, -1, -1, 0, 0]
+    assert (2**exponent).tolist() == [0] * 6
+    assert ((-1) ** exponent).tolist() == [-1, 1, -1, 1, -1, 1]
+    with pytest.raises(RuntimeError, match="Integers to negative integer powers are not allowed"):
+        base**-1
+    with pytest.raises(RuntimeError, match="Integers to negative integer powers are not allowed"):
+        base.pow_(-2)

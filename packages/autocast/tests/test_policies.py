@@ -8,15 +8,15 @@ from rabbet_testing import op_names
 # AutocastCUDA (2.13), under the names that the operators have here; all others are left alone.
 TORCH = {
     "low": {
-        "addbmm", "addmm", "addmv", "addr", "attention", "baddbmm", "bmm", "convolution", "convolution_dw", "convolution_dx", "linear",
+        "addbmm", "addmm", "addmv", "addr", "attention", "baddbmm", "bmm", "convolution", "convolution_dw", "convolution_dx", "einsum", "linear",
         "linear_activation", "matmul", "mm", "mv", "prelu", "recurrent_layer", "recurrent_step", "scaled_dot_product_attention",
     },
     "fp32": {
         "absolute_error", "acos", "asin", "binary_error", "cdist", "cosh", "cross_entropy_loss", "cross_entropy_steps",
-        "cumprod", "cumsum", "dist", "exp", "expm1", "group_norm", "huber_error", "layer_norm", "log", "log10", "log1p",
+        "cumprod", "cumsum", "dist", "erfinv", "exp", "expm1", "group_norm", "huber_error", "layer_norm", "log", "log10", "log1p",
         "log2", "log_softmax", "logistic_error", "logsumexp", "nanquantile", "nanquantile.number", "nll_loss", "nll_loss_steps",
         "polar", "pow", "prod", "prod.dim", "quantile", "quantile.number", "reciprocal", "renorm", "rms_norm", "rsqrt", "sinh", "smooth_l1_error", "softmax", "softplus", "squared_error", "sum",
-        "tan",
+        "tan", "trace", "view_as_complex",
     },
     "promote": {"addcdiv", "addcmul", "atan2", "cat", "cross", "dot", "index_copy", "index_put", "scatter_add", "stack", "vdot"},
 }  # fmt: skip

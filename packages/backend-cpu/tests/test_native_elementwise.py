@@ -292,7 +292,7 @@ BAD: list[tuple[str, list[Any], int, str]] = [
     ("div", [INT, 0, "floor"], ARG, "div: integer division by zero"),
     ("remainder", [INT, np.array([1, 1, 1, 0])], ARG, "remainder: integer division by zero"),
     ("fmod", [INT, INT], ARG, "fmod: integer division by zero"),
-    ("pow", [INT, -1], ARG, "pow: integers to negative integer powers"),
+    ("pow", [INT, -1], ARG, "pow: Integers to negative integer powers"),
     (
         "bitwise_and",
         [np.ones(4), np.ones(4)],

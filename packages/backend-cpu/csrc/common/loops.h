@@ -26,7 +26,7 @@ struct LoopArgs {
   int64_t in_stride[kMaxInputs];
   const void* ctx;
 };
-enum LoopStatus { kLoopOk = 0, kLoopZeroDivision = 1, kLoopNegativePower = 2 };
+enum LoopStatus { kLoopOk = 0, kLoopZeroDivision = 1 };
 using Loop = int (*)(const LoopArgs*);
 
 /// What `run_loop` walks over: output and inputs with byte strides over `shape`.

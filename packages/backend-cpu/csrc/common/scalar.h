@@ -259,8 +259,9 @@ RB_OP2(pow, kAny, {
   if constexpr (is_fp<T>)
     return s_pow(x, y);
   else if constexpr (category_v<T> != kC) {
+    if (y < T(0)) return x == T(1) ? T(1) : x == T(-1) ? (y & T(1) ? T(-1) : T(1)) : T(0);
     T result = 1;
-    for (; y > T(0); y = T(y >> 1)) {  // the loops have refused negative exponents
+    for (; y > T(0); y = T(y >> 1)) {
       if (y & T(1)) result = T(result * x);
       x = T(x * x);
     }

@@ -119,14 +119,12 @@ int check_operands(const LoopArgs* a) {
   constexpr bool divides =
       std::is_same<Op, op_div_floor>::value || std::is_same<Op, op_div_trunc>::value ||
       std::is_same<Op, op_remainder>::value || std::is_same<Op, op_fmod>::value;
-  constexpr bool raises = std::is_same<Op, op_pow>::value && std::is_signed<T>::value;
-  if constexpr (std::is_integral<T>::value && (divides || raises)) {
+  if constexpr (std::is_integral<T>::value && divides) {
     const char* y = a->in[1];
     const int64_t n = a->in_stride[1] == 0 ? 1 : a->n;
     bool bad = false;
-    for (int64_t i = 0; i < n; ++i, y += a->in_stride[1])
-      bad |= divides ? load<T>(y) == T(0) : load<T>(y) < T(0);
-    if (bad) return divides ? rbcpu::kLoopZeroDivision : rbcpu::kLoopNegativePower;
+    for (int64_t i = 0; i < n; ++i, y += a->in_stride[1]) bad |= load<T>(y) == T(0);
+    if (bad) return rbcpu::kLoopZeroDivision;
   }
   return 0;
 }

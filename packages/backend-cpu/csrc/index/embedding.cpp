@@ -8,7 +8,8 @@ namespace {
 
 void embedding_kernel(const rb::Args& a) {
   const RbTensor& weight = a.tensor(0);
-  const CheckedIndex index("embedding", a.tensor(1), weight.shape[0], 0, false);
+  const CheckedIndex index("embedding: index out of range in self", a.tensor(1), weight.shape[0], 0,
+                           false);
   const int64_t n = index.view.numel(), width = weight.shape[1];
   dispatch_dtype<kMaskAll>("embedding", weight.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;

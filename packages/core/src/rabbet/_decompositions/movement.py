@@ -249,3 +249,14 @@ def diag_embed(input: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     for d in sorted((first, second)):
         shape.insert(d, size)
     return _ops("diagonal_scatter")(input.new_zeros(shape), input, offset, first, second)
+
+
+def sum_to_size(input: Tensor, size: Sequence[int]) -> Tensor:
+    lead = input.ndim - len(size)
+    if lead < 0 or any(
+        a not in (1, b) for a, b in zip(size, input.shape[max(lead, 0) :], strict=True)
+    ):
+        raise _C.ArgumentError(
+            f"sum_to_size: size {tuple(size)} does not broadcast to shape {tuple(input.shape)}"
+        )
+    return _ops("sum_to")(input, size)

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 from .. import _C
@@ -227,3 +229,27 @@ def frexp(input: Tensor) -> tuple[Tensor, Tensor]:
     half = exponent // 2
     powers = [(e.to(bits.dtype) + bias << digits).view(x.dtype) for e in (-half, half - exponent)]
     return input * powers[0] * powers[1], exponent
+
+
+def corrcoef(input: Tensor) -> Tensor:
+    c = _ops("cov")(input)
+    if c.ndim == 0:
+        return c / c
+    deviation = (c.diag().real if c.is_complex() else c.diag()).sqrt()
+    c = c / deviation.unsqueeze(1) / deviation
+    if c.is_complex():
+        return _ops("complex")(c.real.clamp(-1, 1), c.imag.clamp(-1, 1))
+    return c.clamp(-1, 1)
+
+
+def unravel_index(indices: Tensor, shape: Sequence[int]) -> list[Tensor]:
+    if any(n < 0 for n in shape):
+        raise ValueError(f"unravel_index: shape must not have negative sizes, got {tuple(shape)}")
+    if 0 in shape and indices.numel() > 0:
+        raise _C.ArgumentError(f"unravel_index: an array of shape {tuple(shape)} has no elements")
+    strides = itertools.accumulate(reversed(shape[1:]), operator.mul, initial=1)
+    divide, remainder = _ops("floor_divide"), _ops("remainder")
+    pairs = zip(shape, reversed(list(strides)), strict=True) if shape else ()
+    places = [remainder(divide(indices, stride), n) for n, stride in pairs]
+    # Beside each other in memory, as in PyTorch.
+    return list(_ops("stack")(places, -1).unbind(-1)) if places else []
