@@ -12,6 +12,8 @@ import rabbet
 from rabbet import Generator, Tensor
 from rabbet.autograd import no_grad
 
+from ._orthogonal_matrices import orthonormal
+
 _GAINS = {
     "linear": 1.0,
     "conv1d": 1.0,
@@ -233,27 +235,6 @@ def _empty(tensor: Tensor) -> bool:
     return True
 
 
-def _orthonormal(a: Tensor) -> Tensor:
-    """Q of A = QR with R's diagonal positive, by Householder's reflections (Golub and Van Loan 2013, 5.2.2).
-
-    Args:
-        a: (m, n) with m >= n, of full rank.
-    """
-    r, reflections = a.clone(), []
-    count = a.shape[1]
-    for k in range(count):
-        v = r[k:, k].clone()
-        v[0] += rabbet.where(v[0] < 0, -1, 1) * v.norm()
-        v /= v.norm()
-        r[k:, k:] -= 2 * rabbet.outer(v, v @ r[k:, k:])
-        reflections.append(v)
-    q = rabbet.eye(a.shape[0], count, dtype=a.dtype, device=a.device)
-    for k in reversed(range(count)):
-        v = reflections[k]
-        q[k:, k:] -= 2 * rabbet.outer(v, v @ q[k:, k:])
-    return q * r.diagonal().sign()
-
-
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill with a (semi-)orthogonal matrix, later dimensions joined into one (Saxe et al. 2013)."""
     if tensor.ndim < 2:
@@ -267,7 +248,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None =
         flat = rabbet.empty([rows, cols], dtype=tensor.dtype, device=tensor.device)
         flat.normal_(0, 1, generator=generator)
         # That R's diagonal is positive makes the distribution uniform over orthogonal matrices.
-        q = _orthonormal(flat.T).T if rows < cols else _orthonormal(flat)
+        q = orthonormal(flat.T).T if rows < cols else orthonormal(flat)
         return tensor.copy_(q.reshape(tensor.shape)).mul_(gain)
 
 

@@ -51,6 +51,7 @@ from .convolution import (
 )
 from .distance import cosine_similarity, normalize, pairwise_distance, pdist
 from .dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
+from .grouped import grouped_mm
 from .linear import bilinear, embedding, embedding_bag, linear, one_hot
 from .linear_loss import linear_cross_entropy
 from .loss import (
@@ -126,6 +127,7 @@ from .vision import (
 )
 
 __all__ = [
+    "grouped_mm",
     "fractional_max_pool2d",
     "fractional_max_pool2d_with_indices",
     "fractional_max_pool3d",

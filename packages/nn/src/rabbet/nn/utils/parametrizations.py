@@ -1,16 +1,17 @@
-"""Parametrizations of weights: weight normalisation and spectral normalisation."""
+"""Parametrizations of weights: weight and spectral normalisation, orthogonal matrices."""
 
 from __future__ import annotations
 
 import rabbet
 from rabbet import Tensor
 
+from .._orthogonal_matrices import cayley, exponential, orthonormal, reflected, reflections
 from ..functional import normalize
 from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from ..modules.module import Module
 from . import parametrize
 
-__all__ = ["spectral_norm", "weight_norm"]
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def norm_except_dim(v: Tensor, dim: int) -> Tensor:
@@ -134,6 +135,129 @@ def spectral_norm(
     weight = _expect_tensor(module, name)
     norm = _SpectralNorm(weight, n_power_iterations, spectral_dim(module, dim), eps)
     return parametrize.register_parametrization(module, name, norm)
+
+
+_MAPS = ("matrix_exp", "cayley", "householder")
+
+
+class _Orthogonal(Module):
+    """Matrices with orthonormal columns, or rows where these are fewer (Lezcano-Casado 2019).
+
+    Args:
+        weight: (..., n, k), whose shape and dtype count.
+        orthogonal_map: 'matrix_exp', 'cayley' or 'householder'.
+        use_trivialization: multiply by a buffer `base` that assignments set.
+    """
+
+    base: Tensor | None
+
+    def __init__(
+        self, weight: Tensor, orthogonal_map: str, *, use_trivialization: bool = True
+    ) -> None:
+        super().__init__()
+        if weight.is_complex() and orthogonal_map == "householder":
+            raise ValueError("The householder parametrization does not support complex tensors.")
+        self.shape = weight.shape
+        self.orthogonal_map = orthogonal_map
+        self.use_trivialization = use_trivialization
+        if use_trivialization:
+            self.register_buffer("base", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.shape[-2] < x.shape[-1]
+        x = x.mT if wide else x
+        rows, cols = x.shape[-2:]
+        if self.orthogonal_map == "householder":
+            v = x.tril(-1)
+            tau = 2 / (1 + (v * v).sum(-2))
+            one = rabbet.eye(rows, cols, dtype=x.dtype, device=x.device)
+            # The diagonal has the signs and no derivative.
+            signs = x.detach().diagonal(dim1=-2, dim2=-1).sign()
+            q = reflected(v + one, tau) * signs.unsqueeze(-2)
+        else:
+            lower = x.tril()
+            if rows != cols:
+                lower = rabbet.cat([lower, x.new_zeros(*x.shape[:-1], rows - cols)], -1)
+            skew = lower - lower.mH
+            square = exponential(skew) if self.orthogonal_map == "matrix_exp" else cayley(skew)
+            q = square[..., :cols]
+        if self.use_trivialization:
+            q = self.base @ q
+        return q.mT if wide else q
+
+    @rabbet.no_grad()
+    def right_inverse(self, q: Tensor) -> Tensor:
+        """What gives `q`, made orthogonal if it is not."""
+        if q.shape != self.shape:
+            raise ValueError(
+                f"Expected a matrix or batch of matrices of shape {self.shape}. "
+                f"Got a tensor of shape {q.shape}."
+            )
+        wide = q.shape[-2] < q.shape[-1]
+        tall = q.mT if wide else q
+        if not self.use_trivialization:
+            if self.orthogonal_map != "householder":
+                raise NotImplementedError(
+                    "It is not possible to assign to the matrix exponential or the Cayley "
+                    "parametrizations when use_trivialization=False."
+                )
+            v, tau, diagonal = reflections(tall)
+            # A column without reflection counts as reflected by `forward`, whose tau is never 0.
+            signs = rabbet.where(tau == 0, -diagonal.sign(), diagonal.sign())
+            inverse = v.tril(-1)
+            inverse.diagonal(dim1=-2, dim2=-1).copy_(signs)
+            return inverse.mT if wide else inverse
+        rows, cols = tall.shape[-2:]
+        if rows != cols:
+            rest = rabbet.randn(*tall.shape[:-1], rows - cols, dtype=tall.dtype, device=tall.device)
+            tall = orthonormal(rabbet.cat([tall, rest], -1))
+        else:
+            tall = tall.clone() if _is_orthogonal(tall) else orthonormal(tall)
+        self.base = tall
+        # The diagonal is -1 because a reflection with v = e_k is.
+        start = rabbet.zeros_like(q)
+        start.diagonal(dim1=-2, dim2=-1).fill_(-1)
+        return start
+
+
+def _is_orthogonal(q: Tensor) -> bool:
+    one = rabbet.eye(q.shape[-1], dtype=q.dtype, device=q.device)
+    eps = 10 * q.shape[-2] * rabbet.finfo(q.dtype).eps
+    return bool(rabbet.allclose(q.mH @ q, one, atol=eps))
+
+
+def orthogonal(
+    module: Module,
+    name: str = "weight",
+    orthogonal_map: str | None = None,
+    *,
+    use_trivialization: bool = True,
+) -> Module:
+    """Keep matrices orthogonal, or unitary where they are complex (Lezcano-Casado 2019); returns `module`.
+
+    Args:
+        module: holds the weight (..., n, k): Q^H Q = I where n >= k, else Q Q^H = I.
+        name: its name.
+        orthogonal_map: 'matrix_exp' (of a skew-Hermitian matrix), 'cayley' ((I + A/2)(I - A/2)^-1) or 'householder'
+            (a product of reflections, real matrices only); None: 'matrix_exp' for square and complex matrices, else
+            'householder'.
+        use_trivialization: multiply by a fixed orthogonal matrix, which assignments to the weight set.
+    """
+    weight = _expect_tensor(module, name)
+    if weight.ndim < 2:
+        raise ValueError(
+            f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."
+        )
+    if orthogonal_map is None:
+        square = weight.shape[-2] == weight.shape[-1] or weight.is_complex()
+        orthogonal_map = "matrix_exp" if square else "householder"
+    if orthogonal_map not in _MAPS:
+        raise ValueError(
+            'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
+            f"Got: {orthogonal_map}"
+        )
+    norm = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
+    return parametrize.register_parametrization(module, name, norm, unsafe=True)
 
 
 def _expect_tensor(module: Module, name: str) -> Tensor:

@@ -53,7 +53,7 @@ class ParametrizationList(ModuleList):
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
         self.unsafe = unsafe
-        values = self._inverted(original)
+        values = self._inverted(original, partly=True)
         self.is_tensor = isinstance(values, Tensor)
         trained = original.requires_grad
         if isinstance(values, Tensor):
@@ -83,14 +83,21 @@ class ParametrizationList(ModuleList):
                     f"shape {tuple(original.shape)}, and has {result.dtype} and {tuple(result.shape)}"
                 )
 
-    def _inverted(self, value: Tensor) -> Any:
-        """What the parametrizations are computed from to give `value`, as far as they can say."""
+    def _inverted(self, value: Tensor, partly: bool = False) -> Any:
+        """What the parametrizations are computed from to give `value`; `partly`: as far as they can say."""
         result: Any = value
         with rabbet.no_grad():
             for module in reversed(list(self)):
-                if not hasattr(module, "right_inverse"):
-                    return result
-                result = module.right_inverse(result)
+                if hasattr(module, "right_inverse"):
+                    try:
+                        result = module.right_inverse(result)
+                    except NotImplementedError:
+                        if not partly:
+                            raise
+                elif not partly:
+                    raise RuntimeError(
+                        f"parametrization {type(module).__name__} does not implement right_inverse."
+                    )
         if not isinstance(result, Tensor) and not (
             isinstance(result, Sequence) and all(isinstance(r, Tensor) for r in result)
         ):
