@@ -7,16 +7,15 @@ import warnings
 from typing import Any
 
 import rabbet
-from rabbet import Tensor, ops
+from rabbet import Tensor
 
-from .. import functional as F
 from .. import init
+from ..functional.recurrent import run_layer, run_layers
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence, permuted
 from .module import Module
 
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "GRU": 3, "LSTM": 4}
-_MODES = {"RNN_TANH": "tanh", "RNN_RELU": "relu", "GRU": "gru", "LSTM": "lstm"}
 _NONLINEARITIES = {"tanh": "RNN_TANH", "relu": "RNN_RELU"}
 
 
@@ -24,49 +23,6 @@ def _mode_of(nonlinearity: str) -> str:
     if nonlinearity not in _NONLINEARITIES:
         raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
     return _NONLINEARITIES[nonlinearity]
-
-
-def _run_layer(
-    mode: str,
-    x: Tensor,
-    h: Tensor,
-    c: Tensor | None,
-    weights: list[Tensor | None],
-    sizes: list[int],
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """All steps of one direction of one layer: output (N, H), last h and c (B, H).
-
-    x (N, I) holds the rows of all steps, `sizes[t]` of them for step t (as many as h if empty);
-    weights are weight_ih, weight_hh, bias_ih, bias_hh and weight_hr, the last three perhaps None.
-    """
-    w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    if mode == "GRU":  # its reset gate stands between b_hh and b_ih
-        gates, bias = F.linear(x, w_ih, b_ih), b_hh
-    else:
-        joint = None if b_ih is None or b_hh is None else b_ih + b_hh
-        gates, bias = F.linear(x, w_ih, joint), None
-    if w_hr is not None:
-        return _run_projected(gates, h, c, w_hh, w_hr, sizes, reverse)
-    result = ops.recurrent_layer(_MODES[mode], gates, h, c, w_hh, bias, sizes, reverse)
-    return result[0], result[1], result[2]
-
-
-def _run_projected(
-    gates: Tensor, h: Tensor, c: Any, w_hh: Any, w_hr: Tensor, sizes: list[int], reverse: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """An LSTM whose state is projected by w_hr, step by step."""
-    batch = h.shape[0]
-    sizes = sizes or [batch] * (gates.shape[0] // max(batch, 1))
-    rows = list(gates.split(sizes)) if sizes else []
-    outputs: list[Any] = [None] * len(sizes)
-    for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
-        n = sizes[t]
-        state, cell, _ = ops.recurrent_step("lstm", rows[t], h[:n], c[:n], w_hh, None)
-        outputs[t] = F.linear(state, w_hr)
-        h = outputs[t] if n == batch else rabbet.cat([outputs[t], h[n:]])
-        c = cell if n == batch else rabbet.cat([cell, c[n:]])
-    return (rabbet.cat(outputs) if outputs else h[:0]), h, c
 
 
 class RNNBase(Module):
@@ -249,25 +205,14 @@ class RNNBase(Module):
         self, data: Tensor, h: Tensor, c: Tensor | None, sizes: list[int]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Every layer over packed rows; the states have one entry per layer and direction."""
+        kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+        weights = []
+        for names in self._names:
+            found = {name.split("_l")[0]: getattr(self, name) for name in names}
+            weights.append([found.get(kind) for kind in kinds])
         directions = 2 if self.bidirectional else 1
-        last_h: list[Tensor] = []
-        last_c: list[Tensor] = []
-        for layer in range(self.num_layers):
-            outputs = []
-            for direction in range(directions):
-                at = layer * directions + direction
-                found = {n.split("_l")[0]: getattr(self, n) for n in self._names[at]}
-                kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
-                weights = [found.get(kind) for kind in kinds]
-                cell = None if c is None else c[at]
-                result = _run_layer(self.mode, data, h[at], cell, weights, sizes, direction == 1)
-                outputs.append(result[0])
-                last_h.append(result[1])
-                last_c.append(result[2])
-            data = outputs[0] if directions == 1 else rabbet.cat(outputs, -1)
-            if self.dropout and layer + 1 < self.num_layers:
-                data = F.dropout(data, self.dropout, self.training)
-        return data, rabbet.stack(last_h), None if c is None else rabbet.stack(last_c)
+        dropout = self.dropout if self.training else 0.0
+        return run_layers(self.mode, data, h, c, weights, sizes, directions, dropout)
 
     def _states(
         self, hx: Any, data: Tensor, batch: int, single: bool, order: Tensor | None
@@ -457,7 +402,7 @@ class RNNCellBase(Module):
             None,
         ]
         cell = checked[1] if pair else None
-        _, h, c = _run_layer(mode, x, checked[0], cell, weights, [], False)
+        _, h, c = run_layer(mode, x, checked[0], cell, weights, [], False)
         results = [h, c] if pair else [h]
         return [r.squeeze(0) for r in results] if single else results
 

@@ -1,6 +1,15 @@
-"""Wrappers that PyTorch programs use for several devices; rabbet has one process and one device."""
+"""Wrappers and functions that PyTorch programs use for several devices; rabbet has one process and one device."""
 
 from .data_parallel import DataParallel
 from .distributed import DistributedDataParallel
+from .functions import data_parallel, gather, parallel_apply, replicate, scatter
 
-__all__ = ["DataParallel", "DistributedDataParallel"]
+__all__ = [
+    "DataParallel",
+    "DistributedDataParallel",
+    "data_parallel",
+    "gather",
+    "parallel_apply",
+    "replicate",
+    "scatter",
+]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..modules.module import Module
+from .functions import one_device
 
 __all__ = ["DataParallel"]
 
@@ -27,10 +28,7 @@ class DataParallel(Module):
         dim: int = 0,
     ) -> None:
         super().__init__()
-        if device_ids is not None and len(device_ids) > 1:
-            raise NotImplementedError(
-                f"DataParallel: several devices are not supported, got device_ids={list(device_ids)}"
-            )
+        one_device("DataParallel", device_ids)
         self.module = module
         self.device_ids = [] if device_ids is None else list(device_ids)
         self.output_device = output_device

@@ -6,19 +6,13 @@ import rabbet
 from rabbet import Tensor
 
 from .._orthogonal_matrices import cayley, exponential, orthonormal, reflected, reflections
+from ..flat import norm_except_dim
 from ..functional import normalize
 from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from ..modules.module import Module
 from . import parametrize
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
-
-
-def norm_except_dim(v: Tensor, dim: int) -> Tensor:
-    """The 2-norm over all dimensions but `dim`, which stay as size 1; -1: over all."""
-    if dim == -1:
-        return (v * v).sum().sqrt()
-    return (v * v).sum([d for d in range(v.ndim) if d != dim], keepdim=True).sqrt()
 
 
 class _WeightNorm(Module):
@@ -29,11 +23,11 @@ class _WeightNorm(Module):
         self.dim = -1 if dim is None else dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        return weight_v * (weight_g / norm_except_dim(weight_v, self._dim(weight_v)))
+        return weight_v * (weight_g / norm_except_dim(weight_v, 2, self._dim(weight_v)))
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Length and direction of the weight."""
-        return norm_except_dim(weight, self._dim(weight)), weight
+        return norm_except_dim(weight, 2, self._dim(weight)), weight
 
     def _dim(self, weight: Tensor) -> int:
         return self.dim if self.dim == -1 else self.dim % weight.ndim
@@ -181,7 +175,7 @@ class _Orthogonal(Module):
             skew = lower - lower.mH
             square = exponential(skew) if self.orthogonal_map == "matrix_exp" else cayley(skew)
             q = square[..., :cols]
-        if self.use_trivialization:
+        if self.use_trivialization and self.base is not None:
             q = self.base @ q
         return q.mT if wide else q
 
