@@ -4,60 +4,70 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "jit.h"
 #include "rabbet/emit.h"
+#include "texts.h"
 
 namespace rbcuda {
 namespace {
 
 const RbEmit* emit;
 
-constexpr uint64_t kFloat = 1ull << RB_F32 | 1ull << RB_F64;
-constexpr uint64_t kAll = kFloat | 1ull << RB_BOOL8 | 1ull << RB_I32 | 1ull << RB_I64;
-
-void check_dtype(const rb::Args& a, const RbTensor& t) {
-  if (t.dtype_id < 0 || t.dtype_id > 63 || !(kAll >> t.dtype_id & 1))
-    rb::fail(RB_E_NOTIMPL,
-             "%s on 'cuda' supports bool, int32, int64, float32 and float64; got dtype number %d",
-             a.op_name(), static_cast<int>(t.dtype_id));
-}
+constexpr uint64_t bit(int dtype) { return uint64_t{1} << dtype; }
+constexpr uint64_t kFloat = bit(RB_F16) | bit(RB_BF16) | bit(RB_F32) | bit(RB_F64);
+constexpr uint64_t kInt = bit(RB_I8) | bit(RB_I16) | bit(RB_I32) | bit(RB_I64) | bit(RB_U8) |
+                          bit(RB_U16) | bit(RB_U32) | bit(RB_U64);
+constexpr uint64_t kReal = kFloat | kInt | bit(RB_BOOL8);
+constexpr uint64_t kAll = kReal | bit(RB_C64) | bit(RB_C128);
 
 // What a loop around a body reads.
 struct Operands {
   const RbTensor* tensors[RB_EMIT_INPUTS] = {};  // null: the number
   Number numbers[RB_EMIT_INPUTS] = {};
   Number parameters[RB_EMIT_NUMBERS] = {};
+
+  void set(int k, const RbValue& value) {
+    if (value.tag == RB_TENSOR) {
+      tensors[k] = value.v.t;
+    } else {
+      numbers[k] = number_of(value);
+    }
+  }
 };
 
-// Twin of Call in common.cuh.
+// Twin of Call in elementwise.cuh.
 struct Call {
   Number numbers[RB_EMIT_INPUTS], parameters[RB_EMIT_NUMBERS];
   int32_t is_number, reserved;
 };
 
-// The loop `out = expression` over all positions; the expression is in a, b, c and p0 to p3.
+// The loop `out = expression` over all positions, computed in `dtype`; the expression is in a, b,
+// c, chosen and p0 to p3.
 void loop(const rb::Args& a, int dtype, const std::string& functions, const std::string& expression,
           const Operands& operands) {
+  static const char* const kStored[] = {"A", "B", "C"};
   const RbTensor& out = a.ret();
   if (out.numel == 0) return;
-  check_dtype(a, out);
   Call call = {};
   void* data[RB_EMIT_INPUTS] = {};
+  std::string dtypes = type_text("T", dtype) + type_text("O", out.dtype_id);
   for (int k = 0; k < RB_EMIT_INPUTS; ++k) {
-    if (operands.tensors[k]) {
-      data[k] = operands.tensors[k]->data;
+    const RbTensor* t = operands.tensors[k];
+    if (t) {
+      data[k] = t->data;
     } else {
       call.is_number |= 1 << k;
     }
+    dtypes += type_text(kStored[k], t ? t->dtype_id : dtype);
     call.numbers[k] = operands.numbers[k];
   }
   std::memcpy(call.parameters, operands.parameters, sizeof call.parameters);
   Layout layout =
       layout_of(a.op_name(), {&out, operands.tensors[0], operands.tensors[1], operands.tensors[2]});
-  Kernel kernel{a.op_name(), "rb_loop",
-                type_text("T", dtype) + type_text("O", out.dtype_id) + functions + "RB_LOOP(" +
-                    expression + ")\n"};
+  Kernel kernel{a.op_name(), dtypes, kText_elementwise,
+                functions + "RB_LOOP(" + expression + ")\n"};
   void* target = out.data;
   void* arguments[] = {&target, &data[0], &data[1], &data[2], &call, &layout};
   launch(device_of(out), kernel, layout.n, arguments);
@@ -65,7 +75,6 @@ void loop(const rb::Args& a, int dtype, const std::string& functions, const std:
 
 // out = from, with a cast.
 void copy_from(const rb::Args& a, const RbTensor& from) {
-  check_dtype(a, from);
   Operands operands;
   operands.tensors[0] = &from;
   loop(a, from.dtype_id, "", "a", operands);
@@ -78,14 +87,15 @@ void copy_kernel(const rb::Args& a) {
 void fill_number(const rb::Args& a, const RbValue& number) {
   Operands operands;
   operands.numbers[0] = number_of(number);
-  if (a.ret().dtype_id == RB_BOOL8 && number.tag == RB_FLOAT)
+  const int dtype = a.ret().dtype_id;
+  if (dtype == RB_BOOL8 && number.tag == RB_FLOAT)
     operands.numbers[0].whole = operands.numbers[0].real != 0;
-  loop(a, a.ret().dtype_id, "", "a", operands);
+  loop(a, computed(dtype), "", "a", operands);
 }
 void fill_kernel(const rb::Args& a) {
   if (a.args[1].tag == RB_TENSOR) return copy_from(a, a.tensor(1));
   if (!rb::is_number(a.args[1]) || a.args[1].tag == RB_COMPLEX)
-    rb::fail(RB_E_TYPE, "%s: the value must be a real number", a.op_name());
+    rb::fail(RB_E_NOTIMPL, "%s on 'cuda': the value must be a real number", a.op_name());
   fill_number(a, a.args[1]);
 }
 template <int Value>
@@ -100,6 +110,70 @@ const rb::KernelSpec kKernels[] = {
     {"zeros", rb::wrap<constant_kernel<0>>}, {"zeros_like", rb::wrap<constant_kernel<0>>},
     {"ones", rb::wrap<constant_kernel<1>>},  {"ones_like", rb::wrap<constant_kernel<1>>},
 };
+
+// Operators that are neither primitives of the formulas nor formulas: operand k of the body is
+// argument `order[k]`.
+struct Body {
+  const char* op;
+  int arity;
+  uint64_t dtypes;
+  const char* text;
+  int order[3] = {0, 1, 2};
+};
+const Body kBodies[] = {
+    {"sin", 1, kFloat, "sin(a)"},
+    {"cos", 1, kFloat, "cos(a)"},
+    {"sign", 1, kReal, "rb_sgn(a)"},
+    {"bitwise_not", 1, kInt, "(T)~a"},
+    {"bitwise_not", 1, bit(RB_BOOL8), "!a"},
+    {"bitwise_and", 2, kInt | bit(RB_BOOL8), "(T)(a & b)"},
+    {"bitwise_or", 2, kInt | bit(RB_BOOL8), "(T)(a | b)"},
+    {"bitwise_xor", 2, kInt | bit(RB_BOOL8), "(T)(a ^ b)"},
+    {"bitwise_left_shift", 2, kInt, "shifted_left(a, b)"},
+    {"bitwise_right_shift", 2, kInt, "shifted_right(a, b)"},
+    {"logical_and", 2, kAll, "chosen && As<bool>::of(b)"},
+    {"logical_or", 2, kAll, "chosen || As<bool>::of(b)"},
+    {"logical_xor", 2, kAll, "chosen != As<bool>::of(b)"},
+    {"where", 3, kAll, "chosen ? b : c"},
+    {"masked_fill", 3, kAll, "chosen ? b : c", {1, 2, 0}},
+};
+
+bool is_complex(int dtype) { return dtype == RB_C64 || dtype == RB_C128; }
+
+void body_kernel(const rb::Args& a) {
+  const auto& first = *static_cast<const Body*>(a.self);
+  Operands operands;
+  int dtype = a.ret().dtype_id;
+  for (int k = 0; k < first.arity; ++k) operands.set(k, a.args[first.order[k]]);
+  for (int k = first.arity - 1; k >= 0; --k) {  // of `where` the first is bool
+    if (operands.tensors[k]) dtype = operands.tensors[k]->dtype_id;
+    if (first.arity == 3 && k == 1) break;
+  }
+  if (first.arity == 3) dtype = a.ret().dtype_id;
+  if (is_complex(dtype) &&
+      std::any_of(a.args, a.args + a.nargs, [](const RbValue& v) { return v.tag == RB_COMPLEX; }))
+    rb::fail(RB_E_NOTIMPL, "%s on 'cuda' takes no complex numbers", a.op_name());
+  for (const Body* body = &first; body != std::end(kBodies) && !std::strcmp(body->op, first.op);
+       ++body) {
+    if (body->dtypes & bit(dtype)) return loop(a, computed(dtype), "", body->text, operands);
+  }
+  rb::fail(RB_E_NOTIMPL, "%s on 'cuda': no kernel for this dtype", a.op_name());
+}
+
+// Either end may be none. An end that is NaN makes all results NaN.
+void clamp_kernel(const rb::Args& a) {
+  Operands operands;
+  int dtype = a.ret().dtype_id;
+  std::string text = "a";
+  operands.set(0, a.args[0]);
+  for (int k = 1; k < 3; ++k) {
+    if (k >= a.nargs || a.args[k].tag == RB_NONE) continue;
+    operands.set(k, a.args[k]);
+    text = (k == 1 ? "rb_maximum(b, " : "rb_minimum(c, ") + text + ")";
+  }
+  if (operands.tensors[0]) dtype = operands.tensors[0]->dtype_id;
+  loop(a, computed(dtype), "", text, operands);
+}
 
 const char* const kNames[] = {"a", "b", "c"};
 
@@ -117,6 +191,14 @@ bool is_primitive(const std::string& name) {
                      [&](const RbPrimitive& p) { return p.name == name; });
 }
 
+// Primitives that complex numbers have, too.
+constexpr const char* kComplex[] = {"neg", "add", "sub", "mul", "div", "eq", "ne", "logical_not"};
+uint64_t dtypes_of(const char* primitive) {
+  const bool complex = std::any_of(std::begin(kComplex), std::end(kComplex),
+                                   [&](const char* name) { return !std::strcmp(name, primitive); });
+  return complex ? kAll : kReal;
+}
+
 // Operators that are a primitive, or one of its modes (div, "floor" is div_floor): tensors or
 // numbers, then what the scalar function does not know, which must be what it does.
 void primitive_kernel(const rb::Args& a) {
@@ -125,32 +207,26 @@ void primitive_kernel(const rb::Args& a) {
   Operands operands;
   int dtype = a.ret().dtype_id;
   for (int k = 0; k < primitive.arity; ++k) {
-    if (a.args[k].tag == RB_TENSOR) {
-      operands.tensors[k] = a.args[k].v.t;
-      dtype = operands.tensors[k]->dtype_id;
-    } else {
-      operands.numbers[k] = number_of(a.args[k]);
-    }
+    if (a.args[k].tag == RB_COMPLEX)
+      rb::fail(RB_E_NOTIMPL, "%s on 'cuda' takes no complex numbers", a.op_name());
+    operands.set(k, a.args[k]);
+    if (operands.tensors[k]) dtype = operands.tensors[k]->dtype_id;
   }
-  if (!(kFloat >> dtype & 1))
-    rb::fail(RB_E_NOTIMPL, "%s on 'cuda' computes with float32 and float64 only so far",
-             a.op_name());
   std::string call = call_text(std::string("rb_") + primitive.name, primitive.arity, 0);
   for (int k = primitive.arity; k < a.nargs; ++k) {
     const RbValue& v = a.args[k];
+    const std::string mode = primitive.name + ("_" + (v.tag == RB_STR ? a.str(k) : std::string()));
     if (v.tag == RB_NONE) continue;
-    if (sum && rb::is_number(v)) {
+    if (sum && rb::is_number(v) && v.tag != RB_COMPLEX) {
       operands.parameters[0] = number_of(v);
       call = std::string("rb_") + primitive.name + "(a, (T)(p0 * b))";
-    } else if (v.tag == RB_STR && is_primitive(primitive.name + ("_" + std::string(a.str(k))))) {
-      call =
-          call_text("rb_" + (primitive.name + ("_" + std::string(a.str(k)))), primitive.arity, 0);
-    } else if (!rb::is_number(v) || rb::to_double(v) != 0) {
-      rb::fail(RB_E_NOTIMPL, "%s on 'cuda': argument %d must have its default so far", a.op_name(),
-               k);
+    } else if (v.tag == RB_STR && is_primitive(mode) && !is_complex(dtype)) {
+      call = call_text("rb_" + mode, primitive.arity, 0);
+    } else if (!rb::is_number(v) || v.tag == RB_COMPLEX || rb::to_double(v) != 0) {
+      rb::fail(RB_E_NOTIMPL, "%s on 'cuda': argument %d must have its default", a.op_name(), k);
     }
   }
-  loop(a, dtype, "", call, operands);
+  loop(a, computed(dtype), "", call, operands);
 }
 
 void formula_kernel(const rb::Args& a) {
@@ -167,7 +243,9 @@ void formula_kernel(const rb::Args& a) {
     }
   }
   for (int k = 0; k < e.nnumbers; ++k) operands.parameters[k].real = e.numbers[k];
-  loop(a, a.ret().dtype_id, e.text,
+  int dtype = a.ret().dtype_id;  // bool where the formula tests something
+  for (const RbTensor* t : operands.tensors) dtype = t ? t->dtype_id : dtype;
+  loop(a, computed(dtype), e.text,
        call_text("rb_body_" + std::to_string(e.body), e.ninputs, e.nnumbers), operands);
 }
 
@@ -178,6 +256,16 @@ int32_t add_elementwise(const RbHost* host, RbTxn* txn) {
     spec.dtype_mask = kAll;
     if (int32_t code = rb::add_kernels(host, txn, kBackendName, &spec, 1)) return code;
   }
+  for (const Body* body = kBodies; body != std::end(kBodies); ++body) {
+    if (body != kBodies && !std::strcmp(body->op, body[-1].op)) continue;
+    rb::KernelSpec spec{body->op, rb::wrap<body_kernel>, 0, 0, body};
+    for (const Body& other : kBodies) {
+      if (!std::strcmp(other.op, body->op)) spec.dtype_mask |= other.dtypes;
+    }
+    if (int32_t code = rb::add_kernels(host, txn, kBackendName, &spec, 1)) return code;
+  }
+  const rb::KernelSpec clamp{"clamp", rb::wrap<clamp_kernel>, 0, kReal};
+  if (int32_t code = rb::add_kernels(host, txn, kBackendName, &clamp, 1)) return code;
   emit = static_cast<const RbEmit*>(host->get_ext(RB_EMIT_EXT, RB_EMIT_VERSION));
   if (!emit) return rb::set_error(RB_E_PLUGIN, "cuda: this core does not write kernels");
   int32_t count = 0;
@@ -185,7 +273,8 @@ int32_t add_elementwise(const RbHost* host, RbTxn* txn) {
   for (int32_t i = 0; i < count; ++i) {
     if (primitives[i].arity > 2) continue;             // clamp, whose ends may be none
     if (!host->find_op(primitives[i].name)) continue;  // a mode of an operator, like div_floor
-    rb::KernelSpec spec{primitives[i].name, rb::wrap<primitive_kernel>, 0, kFloat, &primitives[i]};
+    rb::KernelSpec spec{primitives[i].name, rb::wrap<primitive_kernel>, 0,
+                        dtypes_of(primitives[i].name), &primitives[i]};
     if (int32_t code = rb::add_kernels(host, txn, kBackendName, &spec, 1)) return code;
   }
   const RbEmitFormula* formulas = emit->formulas(&count);

@@ -4,12 +4,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "texts.h"
+
 namespace rbcuda {
 namespace {
 
 std::vector<char> compile(Device& device, const Kernel& kernel) {
   const Nvrtc& n = nvrtc();
-  const std::string text = kCommonText + kernel.text;
+  const std::string text = kText_types + kernel.dtypes + kernel.text + kernel.behind;
   NvrtcProgram program = nullptr;
   if (int status = n.create(&program, text.c_str(), "rabbet.cu", 0, nullptr, nullptr))
     rb::fail(RB_E_DEVICE, "cuda:%d: nvrtcCreateProgram failed: %d", device.index(), status);
@@ -24,9 +26,8 @@ std::vector<char> compile(Device& device, const Kernel& kernel) {
     std::string log(size, '\0');
     n.log(program, log.data());
     n.destroy(&program);
-    rb::fail(RB_E_DEVICE, "cuda:%d: the kernel %s of %s does not compile for %s (NVRTC %d):\n%s",
-             device.index(), kernel.name.c_str(), kernel.op, device.architecture().c_str(), status,
-             log.c_str());
+    rb::fail(RB_E_DEVICE, "cuda:%d: the kernel of %s does not compile for %s (NVRTC %d):\n%s",
+             device.index(), kernel.op, device.architecture().c_str(), status, log.c_str());
   }
   size_t size = 0;
   n.cubin_size(program, &size);
@@ -39,7 +40,8 @@ std::vector<char> compile(Device& device, const Kernel& kernel) {
 CuFunction function(Device& device, const Kernel& kernel) {
   static std::mutex mutex;
   static auto* functions = new std::unordered_map<std::string, CuFunction>;
-  const std::string key = std::to_string(device.index()) + ":" + kernel.text;
+  std::string key = std::to_string(device.index()) + ":" + kernel.dtypes;
+  key.append(reinterpret_cast<const char*>(&kernel.text), sizeof kernel.text) += kernel.behind;
   std::lock_guard<std::mutex> lock(mutex);
   const auto at = functions->find(key);
   if (at != functions->end()) return at->second;
@@ -47,7 +49,7 @@ CuFunction function(Device& device, const Kernel& kernel) {
   CuModule module = nullptr;
   CuFunction made = nullptr;
   check_cuda(driver().module_load(&module, image.data()), device.index(), "cuModuleLoadData");
-  check_cuda(driver().module_function(&made, module, kernel.name.c_str()), device.index(),
+  check_cuda(driver().module_function(&made, module, "rb_kernel"), device.index(),
              "cuModuleGetFunction");
   return (*functions)[key] = made;
 }
@@ -61,23 +63,72 @@ Number number_of(const RbValue& value) {
 }
 
 std::string type_text(const char* type, int dtype) {
-  const char* c = dtype == RB_BOOL8 ? "bool"
-                  : dtype == RB_I32 ? "int"
-                  : dtype == RB_I64 ? "long long"
-                  : dtype == RB_F32 ? "float"
-                                    : "double";
-  return std::string("typedef ") + c + " " + type + ";\n";
+  const char* name = nullptr;
+  switch (dtype) {
+    case RB_BOOL8:
+      name = "bool";
+      break;
+    case RB_U8:
+      name = "UInt8";
+      break;
+    case RB_I8:
+      name = "Int8";
+      break;
+    case RB_I16:
+      name = "Int16";
+      break;
+    case RB_U16:
+      name = "UInt16";
+      break;
+    case RB_I32:
+      name = "int";
+      break;
+    case RB_U32:
+      name = "UInt32";
+      break;
+    case RB_I64:
+      name = "Int64";
+      break;
+    case RB_U64:
+      name = "UInt64";
+      break;
+    case RB_F16:
+      name = "Half";
+      break;
+    case RB_BF16:
+      name = "BFloat16";
+      break;
+    case RB_F32:
+      name = "float";
+      break;
+    case RB_F64:
+      name = "double";
+      break;
+    case RB_C64:
+      name = "Complex<float>";
+      break;
+    case RB_C128:
+      name = "Complex<double>";
+      break;
+    default:
+      rb::fail(RB_E_NOTIMPL, "cuda: no kernels for dtype number %d", dtype);
+  }
+  return std::string("typedef ") + name + " " + type + ";\n";
+}
+
+void launch(Device& device, const Kernel& kernel, Grid grid, void** arguments) {
+  device.enter();
+  const CuFunction f = function(device, kernel);
+  const std::string what = std::string("launch of ") + kernel.op;
+  check_cuda(driver().launch(f, grid.x, grid.y, grid.z, grid.threads, 1, 1, 0,
+                             device.current_stream(), arguments, nullptr),
+             device.index(), what.c_str());
 }
 
 void launch(Device& device, const Kernel& kernel, int64_t positions, void** arguments) {
   constexpr int64_t kBlock = 256, kMostBlocks = 1 << 20;  // kernels step by the grid beyond that
-  device.enter();
-  const CuFunction f = function(device, kernel);
   const int64_t blocks = std::min((positions + kBlock - 1) / kBlock, kMostBlocks);
-  const std::string what = std::string("launch of ") + kernel.op;
-  check_cuda(driver().launch(f, static_cast<unsigned>(blocks), 1, 1, kBlock, 1, 1, 0,
-                             device.current_stream(), arguments, nullptr),
-             device.index(), what.c_str());
+  launch(device, kernel, Grid{static_cast<unsigned>(blocks), 1, 1, kBlock}, arguments);
 }
 
 }  // namespace rbcuda

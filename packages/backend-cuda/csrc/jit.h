@@ -5,16 +5,16 @@
 
 namespace rbcuda {
 
-extern const char* const kCommonText;  // kernels/common.cuh; written by the build
-
-/// A kernel's name and what comes behind the common text; `op` is for errors.
+/// The kernel `rb_kernel`: the text of its dtypes, a text of kernels/, and what comes behind it;
+/// `op` is for errors.
 struct Kernel {
   const char* op;
-  std::string name;
-  std::string text;
+  std::string dtypes;
+  const char* text;
+  std::string behind;
 };
 
-/// A number of a call; kernels take the member that fits their dtype. Twin of Number in common.cuh.
+/// A number of a call; kernels take the member that fits their dtype. Twin of Number in types.cuh.
 struct Number {
   double real;
   int64_t whole;
@@ -23,9 +23,15 @@ Number number_of(const RbValue& value);
 
 /// "typedef float T;" and the like.
 std::string type_text(const char* type, int dtype);
+/// The dtype that kernels compute in for a stored one: float32 for 16 bits.
+inline int computed(int dtype) { return dtype == RB_F16 || dtype == RB_BF16 ? +RB_F32 : dtype; }
 
-/// Compile at the first call, and enqueue one thread per position on the current stream.
-/// `arguments` point to the kernel's arguments.
+struct Grid {
+  unsigned x, y, z, threads;
+};
+/// Compile at the first call, and enqueue on the current stream. `arguments` point to the kernel's.
+void launch(Device& device, const Kernel& kernel, Grid grid, void** arguments);
+/// With a thread for each position.
 void launch(Device& device, const Kernel& kernel, int64_t positions, void** arguments);
 
 }  // namespace rbcuda

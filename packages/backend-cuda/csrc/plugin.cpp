@@ -8,7 +8,14 @@ namespace {
 
 const RbBackend kBackend = {
     // DLPack sees an extension device: its order of streams for CUDA is not kept here yet.
-    RB_SIZE(RbBackend, streams), 0, kBackendName, 12, 0, &kDevices, &kAllocator, &kStreams};
+    RB_SIZE(RbBackend, streams),
+    RB_B_FALLS_BACK,
+    kBackendName,
+    12,
+    0,
+    &kDevices,
+    &kAllocator,
+    &kStreams};
 
 int32_t init(const RbHost* host, RbTxn* txn) {
   rb::host = host;

@@ -16,6 +16,16 @@ using std::copysign, std::fabs, std::fmod, std::pow, std::floor, std::ceil, std:
 #define __global__
 #define __host__
 #define __forceinline__ inline
+inline float __uint_as_float(unsigned bits) {
+  float x;
+  __builtin_memcpy(&x, &bits, sizeof x);
+  return x;
+}
+inline unsigned __float_as_uint(float x) {
+  unsigned bits;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
 
 struct CusimIndex {
   unsigned x, y, z;

@@ -67,7 +67,8 @@ int nvrtcCompileProgram(void* program, int count, const char* const* options) {
   }
   close(file);
   const std::string stem = name;
-  std::ofstream(stem + ".cpp") << "#include \"cusim.h\"\n" << p.text << "\nCUSIM_KERNEL(rb_loop)\n";
+  std::ofstream(stem + ".cpp") << "#include \"cusim.h\"\n"
+                               << p.text << "\nCUSIM_KERNEL(rb_kernel)\n";
   const std::string flags = std::string("-std=c++17 -O1 -fPIC -w -ffp-contract=") +
                             (contracts ? "fast" : "off") + " -I" +
                             (folder ? folder : here().c_str());

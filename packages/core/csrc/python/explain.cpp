@@ -4,6 +4,7 @@
 
 #include "boundary/plugin.h"
 #include "call/dispatch.h"
+#include "call/fallback.h"
 #include "call/plan.h"
 #include "call/run_backend.h"
 #include "calls.h"
@@ -172,8 +173,9 @@ Step backend_step(const Call& c, int backend, bool several) {
                op.decomp_text + "`";
     step.handler = op.provider;
   } else {
-    step.why = std::string("no kernel for ") + backend_name(backend) +
-               " and no decomposition: the call raises";
+    step.why = std::string("no kernel for ") + backend_name(backend) + " and no decomposition: " +
+               (falls_back(backend) ? "it runs on the CPU, with copies there and back"
+                                    : "the call raises");
   }
   return step;
 }

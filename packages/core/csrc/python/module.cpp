@@ -6,6 +6,7 @@
 
 #include "boundary/plugin.h"
 #include "buffer.h"
+#include "call/fallback.h"
 #include "composite.h"
 #include "convert.h"
 #include "core_ops.h"
@@ -61,6 +62,11 @@ int32_t load_backend(const char* name) {
     return set_error(RB_E_PLUGIN, std::string("no backend for device '") + name + "' is loaded");
   Ref done(calling_python([&] { return PyObject_CallFunction(backend_loader, "s", name); }));
   return done ? +RB_OK : capture_error();
+}
+
+int32_t warn_in_python(const char* message) {
+  const WithGil gil;
+  return PyErr_WarnEx(PyExc_UserWarning, message, 1) == 0 ? +RB_OK : capture_error();
 }
 
 // ---- what is registered
@@ -444,6 +450,7 @@ PYBIND11_MODULE(_C, m) {
   if (!init_types(m.ptr())) throw py::error_already_set();
   init_op_type(m.ptr());
   set_backend_loader(load_backend);
+  set_warner(warn_in_python);
 
   static RbPython table = python_table;
   table.tensor_type = tensor_type;

@@ -262,8 +262,7 @@ enum { /* flags of RbKernel, RbRule and RbFormulaKernel */
  * it only fills `rets`, whose shape and dtype core derived from the operator's record; elementwise
  * tensors arrive cast to the compute dtype, with their own shapes, to be broadcast to the result's;
  * results can have any strides. A kernel of a formula, or of an operator with a decomposition, may
- * decline: it returns RB_E_NOTIMPL before it writes anything, and core evaluates the formula or the
- * decomposition. */
+ * decline: it returns RB_E_NOTIMPL before it writes anything, and core evaluates that. */
 typedef struct RbKernel {
   uint32_t struct_size, flags;
   const char* op;      /* record name, e.g. "max.dim" */
@@ -313,8 +312,7 @@ typedef struct RbRule {
  * the formula does not read is left undefined. Core calls such a kernel only where nothing has to
  * be recorded or transformed and all tensors that the formula reads have one floating dtype, which
  * the result (one tensor, of their broadcast shape) has too; numbers are real. It may decline by
- * returning RB_E_NOTIMPL before it writes anything: then, and for all other operands, core
- * evaluates the formula. */
+ * returning RB_E_NOTIMPL before it writes anything: then, and else, core evaluates the formula. */
 typedef struct RbFormulaKernel {
   uint32_t struct_size, flags; /* RB_K_CONTIGUOUS */
   const char* op;
@@ -567,7 +565,10 @@ typedef struct RbBackend {
   const RbAllocator* allocator;
   const RbStreams* streams; /* null: its devices have one stream; not with RB_B_HOST_MEMORY */
 } RbBackend;
-enum { RB_B_HOST_MEMORY = 1 }; /* RbBackend.flags: `data` may be read and written by the CPU */
+/* RbBackend.flags. HOST_MEMORY: `data` may be read and written by the CPU. FALLS_BACK: calls that
+ * no kernel takes, and that have no decomposition, run on the CPU; `copy` and `clone` have kernels.
+ */
+enum { RB_B_HOST_MEMORY = 1, RB_B_FALLS_BACK = 2 };
 
 typedef struct RbRngSlice { /* Philox-4x32-10: key = seed, counters offset, offset + 1, ... */
   uint32_t struct_size, flags;
@@ -629,8 +630,7 @@ struct RbHost { /* lives as long as the process; all members are required unless
                  const RbValue* outs, int32_t nouts, const RbValue* grads, RbValue* results);
   /* Evaluate the `jvp` formulas of a record that has them (RB_OP_HAS_JVP): outs are its results,
    * tangents has nargs entries, RB_TENSOR, or RB_ZERO. results: nouts entries that become RB_TENSOR
-   * or RB_ZERO. Broadcasting to the result's shape and casts to its dtype are left to the caller.
-   */
+   * or RB_ZERO. Broadcasting to the result's shape and casts to its dtype are the caller's. */
   int32_t (*jvp)(const RbOp*, const RbValue* args, int32_t nargs, const RbValue* outs,
                  int32_t nouts, const RbValue* tangents, RbValue* results);
 
@@ -689,12 +689,11 @@ struct RbHost { /* lives as long as the process; all members are required unless
   /* Services. */
   int32_t (*rng_reserve)(RbGenerator* generator, int32_t backend, int32_t device, uint64_t counters,
                          RbRngSlice* out); /* generator null: the device's default one */
-  /* Split [0, n) into ranges of at least `grain`; run f(begin, end, ctx) on the pool and the
-   * caller. */
+  /* Split [0, n) into ranges of at least `grain`; run f(begin, end, ctx) on pool and caller. */
   int32_t (*parallel_for)(int64_t n, int64_t grain,
                           void (*f)(int64_t begin, int64_t end, void* ctx), void* ctx);
   int32_t (*num_threads)(void);
-  /* 64-byte aligned: small blocks from thread-local free lists, large ones from the cache of host
+  /* 64-byte aligned: small blocks from lists of the thread, large ones from the cache of host
    * memory. Null: there is none left. */
   void* (*block_alloc)(uint64_t nbytes);
   void (*block_free)(void* p, uint64_t nbytes);

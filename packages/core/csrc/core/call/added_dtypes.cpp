@@ -168,33 +168,6 @@ void result_dtypes(const Op& op, const RbValue* args, int nargs, int* dtypes) {
   for (int i = 0; i < op.info.nrets; ++i) dtypes[i] = known ? inferred.rets[i].dtype : -1;
 }
 
-// Arguments that the call wrote: what stood for them goes back.
-void write_mutated(const Op& op, const RbValue* args, const Arguments& a, int nargs) {
-  for (int i = 0; i < nargs; ++i) {
-    if (!(op.params[i].flags & RB_ARG_MUTATED)) continue;
-    const bool list = args[i].tag == RB_TENSORS;
-    for (uint32_t k = 0; k < (list ? args[i].len : args[i].tag == RB_TENSOR); ++k) {
-      RbTensor* own = list ? args[i].v.ts[k] : args[i].v.t;
-      const RbTensor* written = list ? a.values[i].v.ts[k] : a.values[i].v.t;
-      if (own && own != written) copy_tensor(written, own);
-    }
-  }
-}
-
-// What results are until the call has succeeded.
-struct Results {
-  explicit Results(int n) : n(n) {
-    for (RbValue& v : values) v = value_none();
-  }
-  ~Results() {
-    for (int i = 0; i < n; ++i) value_release(&values[i]);
-  }
-  Results(const Results&) = delete;
-  Results& operator=(const Results&) = delete;
-  RbValue values[kMaxRets];
-  int n;
-};
-
 // Whether the results are of the dtype that moves, too; throws where the dtypes do not fit.
 bool only_moves(const Op& op, int dtype, const RbValue* args, int nargs) {
   int dtypes[kMaxRets];

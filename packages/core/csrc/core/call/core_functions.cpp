@@ -31,13 +31,8 @@ void run_empty(const Op& op, int backend, int device, const RbValue* args, int n
 }
 
 void run_to_device(const Op&, int, int, const RbValue* args, int, RbValue* rets) {
-  const RbTensor* src = args[0].v.t;
   const auto target = args[1].v.dev;
-  int64_t strides[kMaxDims];
-  TensorRef out(tensor_new(target.backend, target.index, src->dtype_id, src->ndim, src->shape,
-                           preserved_strides(src, strides) ? strides : nullptr));
-  if (target.backend != kMeta) copy_tensor(src, out.get());
-  rets[0] = value_tensor(out.release_ownership());
+  rets[0] = value_tensor(on_device(args[0].v.t, target.backend, target.index).release_ownership());
 }
 
 void run_contiguous_clone(const Op& op, int, int, const RbValue* args, int, RbValue* rets) {
@@ -161,6 +156,14 @@ void copy_tensor(const RbTensor* src, RbTensor* dst) {
   }
   copy_block(as_block(from.get()).get(), as_block(to.get()).get());
   if (to.get() != dst) copy_by_kernel(to.get(), dst);
+}
+
+TensorRef on_device(const RbTensor* t, int backend, int device) {
+  int64_t strides[kMaxDims];
+  TensorRef out(tensor_new(backend, device, t->dtype_id, t->ndim, t->shape,
+                           preserved_strides(t, strides) ? strides : nullptr));
+  if (backend != kMeta) copy_tensor(t, out.get());
+  return out;
 }
 
 TensorRef call_cast(RbTensor* t, int dtype) {

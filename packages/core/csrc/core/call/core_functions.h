@@ -10,6 +10,8 @@ void core_attach(Op& op);
 
 /// dst's elements become src's, cast; across devices as well. Shapes are equal. Throws Error.
 void copy_tensor(const RbTensor* src, RbTensor* dst);
+/// A copy of `t` on a device, in the order that it has in memory. Throws Error.
+TensorRef on_device(const RbTensor* t, int backend, int device);
 /// `t` in another dtype, by a call that layers see. Throws Error.
 TensorRef call_cast(RbTensor* t, int dtype);
 

@@ -112,4 +112,16 @@ void fail_mixed(const Op& op, const RbValue* args, int nargs) {
 
 bool mixes_indices(const RbValue* args, int nargs) { return find_mixed(args, nargs).other.tensor; }
 
+void write_mutated(const Op& op, const RbValue* args, const Arguments& a, int nargs) {
+  for (int i = 0; i < nargs; ++i) {
+    if (!(op.params[i].flags & RB_ARG_MUTATED)) continue;
+    const bool list = args[i].tag == RB_TENSORS;
+    for (uint32_t k = 0; k < (list ? args[i].len : args[i].tag == RB_TENSOR); ++k) {
+      RbTensor* own = list ? args[i].v.ts[k] : args[i].v.t;
+      const RbTensor* written = list ? a.values[i].v.ts[k] : a.values[i].v.t;
+      if (own && own != written) copy_tensor(written, own);
+    }
+  }
+}
+
 }  // namespace rabbet

@@ -47,6 +47,23 @@ void replace_tensors(Arguments& a, int nargs, const Replace& replace) {
   }
 }
 
+/// Arguments that the record says are written: what stood for them in `a` is copied to them.
+void write_mutated(const Op& op, const RbValue* args, const Arguments& a, int nargs);
+
+/// Results until the call has succeeded.
+struct Results {
+  explicit Results(int n) : n(n) {
+    for (RbValue& v : values) v = value_none();
+  }
+  ~Results() {
+    for (int i = 0; i < n; ++i) value_release(&values[i]);
+  }
+  Results(const Results&) = delete;
+  Results& operator=(const Results&) = delete;
+  RbValue values[kMaxRets];
+  int n;
+};
+
 /// Whether `prepare` has nothing to do. `compute`: the dtype, or -1: no casts.
 inline bool fits_kernel(const Op& op, const Handler& handler, int compute, const RbValue* args,
                         int nargs) {

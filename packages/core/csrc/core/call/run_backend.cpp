@@ -10,6 +10,7 @@
 #include "call/core_functions.h"
 #include "call/destinations.h"
 #include "call/dispatch.h"
+#include "call/fallback.h"
 #include "call/kernel_arguments.h"
 #include "call/uniform.h"
 #include "device/backends.h"
@@ -64,9 +65,12 @@ void check_alive(const Op& op) {
        have.empty() ? "no backend" : have.c_str());
 }
 
-// Whether RB_E_NOTIMPL of the kernel means that it leaves the call to the decomposition.
-inline bool can_decline(const Op& op, const Handler& handler) {
-  return is_formula(handler) || op.has_decomp() || op.rules[kDecompRule].fn;
+inline bool can_decompose(const Op& op) { return op.has_decomp() || op.rules[kDecompRule].fn; }
+
+// Whether RB_E_NOTIMPL of the kernel means that it leaves the call to the decomposition, or to the
+// CPU.
+inline bool can_decline(const Op& op, const Handler& handler, int backend) {
+  return is_formula(handler) || can_decompose(op) || falls_back(backend);
 }
 
 const Op* copy_op() {
@@ -230,7 +234,7 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
     infer(op, args, nargs, inferred);
     const int compute = compute_dtype(op, args, nargs, inferred);
     if (!(handler.dtype_mask >> compute & 1)) {
-      if (can_decline(op, handler)) return false;
+      if (can_decline(op, handler, backend)) return false;
       fail_dtype(op, handler, backend, compute);
     }
     // What is computed by a formula has the dtype that it computes in, or says whether something
@@ -249,7 +253,7 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
     prepare(op, handler, inferred.compute, a, nargs);
     rc = run(c, op, handler, backend, inferred, args, a.values, nargs, rets, nrets);
   }
-  if (rc == RB_E_NOTIMPL && can_decline(op, handler)) return false;
+  if (rc == RB_E_NOTIMPL && can_decline(op, handler, backend)) return false;
   check_kernel_result(op, backend, handler, rc);
   if (op.mutates) bump_mutated(op, args, nargs);
   return true;
@@ -318,7 +322,7 @@ bool run_allocating(const RbCall* c, const Op& op, const Handler& handler, int b
   RbCall plain = *c;
   plain.flags &= ~static_cast<uint32_t>(RB_CALL_OUT);
   const int32_t rc = handler.fn(handler.self, &plain, a.values, nargs, results, nrets);
-  if (rc == RB_E_NOTIMPL && can_decline(op, handler)) return false;
+  if (rc == RB_E_NOTIMPL && can_decline(op, handler, backend)) return false;
   check_kernel_result(op, backend, handler, rc);
   check_given(op, handler.provider, results, nrets);
   if (op.mutates) bump_mutated(op, args, nargs);
@@ -441,7 +445,8 @@ bool run_by_device(const RbCall* c, const RbValue* args, int nargs, int32_t nret
     places[{first->backend, first->device.id}].push_back(k);
   }
   for (const auto& [device, _] : places) {  // before anything is written
-    if (!op.table[device.first].fn && device.first != kMeta) fail_no_kernel(op, device.first);
+    if (!op.table[device.first].fn && device.first != kMeta && !falls_back(device.first))
+      fail_no_kernel(op, device.first);
   }
   const LayersOff layers_off(0);
   for (const auto& [_, chosen] : places) {
@@ -483,8 +488,9 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   const bool on_meta =
       backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn);
   if (!handler.fn && !on_meta && !op.core_fn) {
-    if (!op.has_decomp() && !op.rules[kDecompRule].fn) fail_no_kernel(op, backend);
-    return decompose(c, args, nargs, rets, nrets);
+    if (can_decompose(op)) return decompose(c, args, nargs, rets, nrets);
+    if (falls_back(backend)) return run_on_cpu(c, op, backend, args, nargs, rets, nrets);
+    fail_no_kernel(op, backend);
   }
   if (op.has_checks()) check_arguments(op, args, nargs);
   if (op.core_fn) return run_core_function(c, op, backend, args, nargs, rets, nrets);
@@ -500,7 +506,8 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
                               : run_kernel(c, op, handler, backend, args, nargs, rets, nrets);
   if (done) return;
   set_error(RB_OK, "");  // what it may have said
-  decompose(c, args, nargs, rets, nrets);
+  if (can_decompose(op)) return decompose(c, args, nargs, rets, nrets);
+  run_on_cpu(c, op, backend, args, nargs, rets, nrets);
 }
 
 // ---- uniform calls into a destination
@@ -561,7 +568,7 @@ int32_t finish_uniform(const CallPlan& c, int32_t rc, const RbValue* args, int32
                        RbValue* rets) {
   const Op& op = *impl(c.op);
   const Handler& handler = op.table[c.uniform->backend];
-  if (rc == RB_E_NOTIMPL && can_decline(op, handler))
+  if (rc == RB_E_NOTIMPL && can_decline(op, handler, c.uniform->backend))
     return guarded([&] { run_general(&c, args, nargs, rets, 1); });
   return guarded([&] { check_kernel_result(op, c.uniform->backend, handler, rc); });
 }

@@ -1,0 +1,9 @@
+// The texts of kernels/, by the names of their files.
+#pragma once
+
+namespace rbcuda {
+
+extern const char* const kText_types;
+extern const char* const kText_elementwise;
+
+}  // namespace rbcuda
