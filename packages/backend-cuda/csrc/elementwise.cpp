@@ -1,11 +1,10 @@
 // Everything with one result per position: copies, casts and fills, core's scalar primitives, and
 // the records' formulas, whose bodies core writes (rabbet/emit.h). There is no list of operators.
-#include "elementwise.h"
-
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 
+#include "families.h"
 #include "jit.h"
 #include "rabbet/emit.h"
 #include "texts.h"
@@ -14,13 +13,6 @@ namespace rbcuda {
 namespace {
 
 const RbEmit* emit;
-
-constexpr uint64_t bit(int dtype) { return uint64_t{1} << dtype; }
-constexpr uint64_t kFloat = bit(RB_F16) | bit(RB_BF16) | bit(RB_F32) | bit(RB_F64);
-constexpr uint64_t kInt = bit(RB_I8) | bit(RB_I16) | bit(RB_I32) | bit(RB_I64) | bit(RB_U8) |
-                          bit(RB_U16) | bit(RB_U32) | bit(RB_U64);
-constexpr uint64_t kReal = kFloat | kInt | bit(RB_BOOL8);
-constexpr uint64_t kAll = kReal | bit(RB_C64) | bit(RB_C128);
 
 // What a loop around a body reads.
 struct Operands {
@@ -45,10 +37,9 @@ struct Call {
 
 // The loop `out = expression` over all positions, computed in `dtype`; the expression is in a, b,
 // c, chosen and p0 to p3.
-void loop(const rb::Args& a, int dtype, const std::string& functions, const std::string& expression,
-          const Operands& operands) {
+void loop(const char* op, const RbTensor& out, int dtype, const std::string& functions,
+          const std::string& expression, const Operands& operands) {
   static const char* const kStored[] = {"A", "B", "C"};
-  const RbTensor& out = a.ret();
   if (out.numel == 0) return;
   Call call = {};
   void* data[RB_EMIT_INPUTS] = {};
@@ -65,42 +56,24 @@ void loop(const rb::Args& a, int dtype, const std::string& functions, const std:
   }
   std::memcpy(call.parameters, operands.parameters, sizeof call.parameters);
   Layout layout =
-      layout_of(a.op_name(), {&out, operands.tensors[0], operands.tensors[1], operands.tensors[2]});
-  Kernel kernel{a.op_name(), dtypes, kText_elementwise,
-                functions + "RB_LOOP(" + expression + ")\n"};
+      layout_of(op, {&out, operands.tensors[0], operands.tensors[1], operands.tensors[2]});
+  Kernel kernel{op, dtypes, kText_elementwise, functions + "RB_LOOP(" + expression + ")\n"};
   void* target = out.data;
   void* arguments[] = {&target, &data[0], &data[1], &data[2], &call, &layout};
   launch(device_of(out), kernel, layout.n, arguments);
 }
 
-// out = from, with a cast.
-void copy_from(const rb::Args& a, const RbTensor& from) {
-  Operands operands;
-  operands.tensors[0] = &from;
-  loop(a, from.dtype_id, "", "a", operands);
-}
-
 template <int Source>
 void copy_kernel(const rb::Args& a) {
-  copy_from(a, a.tensor(Source));
-}
-void fill_number(const rb::Args& a, const RbValue& number) {
-  Operands operands;
-  operands.numbers[0] = number_of(number);
-  const int dtype = a.ret().dtype_id;
-  if (dtype == RB_BOOL8 && number.tag == RB_FLOAT)
-    operands.numbers[0].whole = operands.numbers[0].real != 0;
-  loop(a, computed(dtype), "", "a", operands);
+  copy(a.op_name(), a.ret(), a.tensor(Source));
 }
 void fill_kernel(const rb::Args& a) {
-  if (a.args[1].tag == RB_TENSOR) return copy_from(a, a.tensor(1));
-  if (!rb::is_number(a.args[1]) || a.args[1].tag == RB_COMPLEX)
-    rb::fail(RB_E_NOTIMPL, "%s on 'cuda': the value must be a real number", a.op_name());
-  fill_number(a, a.args[1]);
+  if (a.args[1].tag == RB_TENSOR) return copy(a.op_name(), a.ret(), a.tensor(1));
+  fill(a.op_name(), a.ret(), a.args[1], rb::int_value(0));
 }
 template <int Value>
 void constant_kernel(const rb::Args& a) {
-  fill_number(a, rb::int_value(Value));
+  fill(a.op_name(), a.ret(), rb::int_value(Value), rb::int_value(0));
 }
 
 const rb::KernelSpec kKernels[] = {
@@ -155,7 +128,8 @@ void body_kernel(const rb::Args& a) {
     rb::fail(RB_E_NOTIMPL, "%s on 'cuda' takes no complex numbers", a.op_name());
   for (const Body* body = &first; body != std::end(kBodies) && !std::strcmp(body->op, first.op);
        ++body) {
-    if (body->dtypes & bit(dtype)) return loop(a, computed(dtype), "", body->text, operands);
+    if (body->dtypes & bit(dtype))
+      return loop(a.op_name(), a.ret(), computed(dtype), "", body->text, operands);
   }
   rb::fail(RB_E_NOTIMPL, "%s on 'cuda': no kernel for this dtype", a.op_name());
 }
@@ -172,7 +146,7 @@ void clamp_kernel(const rb::Args& a) {
     text = (k == 1 ? "rb_maximum(b, " : "rb_minimum(c, ") + text + ")";
   }
   if (operands.tensors[0]) dtype = operands.tensors[0]->dtype_id;
-  loop(a, computed(dtype), "", text, operands);
+  loop(a.op_name(), a.ret(), computed(dtype), "", text, operands);
 }
 
 const char* const kNames[] = {"a", "b", "c"};
@@ -226,7 +200,7 @@ void primitive_kernel(const rb::Args& a) {
       rb::fail(RB_E_NOTIMPL, "%s on 'cuda': argument %d must have its default", a.op_name(), k);
     }
   }
-  loop(a, computed(dtype), "", call, operands);
+  loop(a.op_name(), a.ret(), computed(dtype), "", call, operands);
 }
 
 void formula_kernel(const rb::Args& a) {
@@ -245,11 +219,33 @@ void formula_kernel(const rb::Args& a) {
   for (int k = 0; k < e.nnumbers; ++k) operands.parameters[k].real = e.numbers[k];
   int dtype = a.ret().dtype_id;  // bool where the formula tests something
   for (const RbTensor* t : operands.tensors) dtype = t ? t->dtype_id : dtype;
-  loop(a, computed(dtype), e.text,
+  loop(a.op_name(), a.ret(), computed(dtype), e.text,
        call_text("rb_body_" + std::to_string(e.body), e.ninputs, e.nnumbers), operands);
 }
 
 }  // namespace
+
+void copy(const char* op, const RbTensor& out, const RbTensor& from) {
+  Operands operands;
+  operands.tensors[0] = &from;
+  loop(op, out, from.dtype_id, "", "a", operands);
+}
+
+void fill(const char* op, const RbTensor& out, const RbValue& start, const RbValue& step) {
+  if (!rb::is_number(start) || !rb::is_number(step) || start.tag == RB_COMPLEX ||
+      step.tag == RB_COMPLEX)
+    rb::fail(RB_E_NOTIMPL, "%s on 'cuda': the value must be a real number", op);
+  Operands operands;
+  operands.set(0, start);
+  operands.parameters[0] = number_of(step);
+  if (out.dtype_id == RB_BOOL8 && start.tag == RB_FLOAT)
+    operands.numbers[0].whole = operands.numbers[0].real != 0;
+  const bool steps = rb::to_double(step) != 0;
+  // Steps are taken in float64, so that the last one is as exact as the first.
+  const bool floating = steps && (kFloat >> out.dtype_id & 1);
+  loop(op, out, floating ? +RB_F64 : computed(out.dtype_id), "",
+       steps ? "(T)(a + (T)((T)i * p0))" : "a", operands);
+}
 
 int32_t add_elementwise(const RbHost* host, RbTxn* txn) {
   for (rb::KernelSpec spec : kKernels) {

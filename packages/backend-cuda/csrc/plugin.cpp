@@ -1,7 +1,7 @@
 // The plugin: registers the backend and its kernels. Where there is no driver or no device, the
 // device says so when it is asked for.
 #include "device.h"
-#include "elementwise.h"
+#include "families.h"
 
 namespace rbcuda {
 namespace {
@@ -21,7 +21,8 @@ int32_t init(const RbHost* host, RbTxn* txn) {
   rb::host = host;
   return rb::guarded([&] {
     rb::check(host->add_backend(txn, &kBackend, &backend_id));
-    rb::check(add_elementwise(host, txn));
+    for (auto* add : {add_elementwise, add_reduce, add_matmul, add_movement})
+      rb::check(add(host, txn));
   });
 }
 

@@ -5,5 +5,7 @@ namespace rbcuda {
 
 extern const char* const kText_types;
 extern const char* const kText_elementwise;
+extern const char* const kText_matmul;
+extern const char* const kText_reduce;
 
 }  // namespace rbcuda

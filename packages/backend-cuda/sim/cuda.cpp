@@ -21,7 +21,7 @@
 namespace {
 
 constexpr int kInvalid = 1, kOutOfMemory = 2, kInvalidDevice = 101, kBadImage = 200,
-              kNotFound = 500, kNotReady = 600, kIllegalAddress = 700;
+              kNotFound = 500, kNotReady = 600, kIllegalAddress = 700, kLaunchFailed = 719;
 
 struct Index {
   unsigned x, y, z;
@@ -66,6 +66,13 @@ void access(const void* pointer, size_t size) {
     if (p < d->begin || p >= d->end) continue;  // the host's: a kernel's own variables
     if (d.get() != working || !inside(*d, p, size)) working->sticky = kIllegalAddress;
   }
+}
+
+// What a kernel did wrong, in words; nullptr: nothing.
+const char* found_fault = nullptr;
+void fault(const char* what) {
+  found_fault = what;
+  working->sticky = kLaunchFailed;
 }
 
 Stream& stream_of(void* stream) { return stream ? *static_cast<Stream*>(stream) : current->first; }
@@ -272,6 +279,7 @@ int cuModuleLoadData(void** module, const void* image) {
   void* library = dlopen(static_cast<const char*>(image), RTLD_NOW | RTLD_LOCAL);
   if (!library) return kBadImage;
   *static_cast<void (**)(const void*, size_t)>(dlsym(library, "cusim_access")) = access;
+  *static_cast<void (**)(const char*)>(dlsym(library, "cusim_fault")) = fault;
   *module = library;
   return 0;
 }
@@ -294,11 +302,14 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
 int cuGetErrorName(int status, const char** name) {
   *name = status == kOutOfMemory      ? "CUDA_ERROR_OUT_OF_MEMORY"
           : status == kIllegalAddress ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+          : status == kLaunchFailed   ? "CUDA_ERROR_LAUNCH_FAILED"
                                       : "CUDA_ERROR";
   return 0;
 }
 int cuGetErrorString(int status, const char** text) {
-  *text = status == kIllegalAddress ? "an illegal memory access was encountered" : "an error";
+  *text = status == kIllegalAddress ? "an illegal memory access was encountered"
+          : status == kLaunchFailed ? found_fault
+                                    : "an error";
   return 0;
 }
 }

@@ -14,6 +14,7 @@ INTEGERS = {
     "bitwise_xor",
     "where",
 }
+MOVEMENT = {"arange", "cat", "flip", "pad_constant", "prod.dim", "slice_scatter", "sum", "matmul"}
 COMPARE = """
 import rabbet
 def both(f, *given, **close):
@@ -71,7 +72,7 @@ print(len(tried), *sorted(left))
 """
     count, *left = run(COMPARE + code, **simulator).split()
     # Copies and fills: the test above. What takes no floating operands: the one below.
-    assert int(count) >= 32 and set(left) <= COPIES | INTEGERS, (count, left)
+    assert int(count) >= 32 and set(left) <= COPIES | INTEGERS | MOVEMENT, (count, left)
 
 
 def test_formulas_and_their_derivatives_come_from_the_records(run, simulator):
@@ -129,33 +130,44 @@ with rabbet.cuda.stream(two):
     assert run(code, **simulator) == "True\n"
 
 
-def test_an_access_out_of_bounds_is_found_and_sticks(run, simulator):
-    """The planted fault of memory: a view that reaches beyond its storage, made behind core's checks."""
-    code = """
+DRIVE = """
 import ctypes, os
 cuda, nvrtc = ctypes.CDLL(os.environ["RABBET_CUDA_DRIVER"]), ctypes.CDLL(os.environ["RABBET_CUDA_NVRTC"])
-text = b'extern "C" __global__ void rb_kernel(float* x, int n) { for (int i = 0; i < n; ++i) x[i] = 1; }'
-program, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, b"t", 0, None, None)
-options = (ctypes.c_char_p * 1)(b"--gpu-architecture=sm_90")
-assert nvrtc.nvrtcCompileProgram(program, 1, options) == 0
-image = ctypes.create_string_buffer(4096)
-nvrtc.nvrtcGetCUBIN(program, image)
-assert cuda.cuInit(0) == 0
-context, data = ctypes.c_void_p(), ctypes.c_ulonglong()
-cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
-cuda.cuCtxSetCurrent(context)
-assert cuda.cuMemAlloc_v2(ctypes.byref(data), ctypes.c_size_t(400)) == 0
-assert cuda.cuModuleLoadData(ctypes.byref(module), image) == 0
-assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"rb_kernel") == 0
+def compiled(text):
+    program, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, b"t", 0, None, None)
+    options = (ctypes.c_char_p * 1)(b"--gpu-architecture=sm_90")
+    assert nvrtc.nvrtcCompileProgram(program, 1, options) == 0
+    image = ctypes.create_string_buffer(4096)
+    nvrtc.nvrtcGetCUBIN(program, image)
+    assert cuda.cuInit(0) == 0
+    context, data = ctypes.c_void_p(), ctypes.c_ulonglong()
+    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+    cuda.cuCtxSetCurrent(context)
+    assert cuda.cuMemAlloc_v2(ctypes.byref(data), ctypes.c_size_t(400)) == 0
+    assert cuda.cuModuleLoadData(ctypes.byref(module), image) == 0
+    assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"rb_kernel") == 0
+    def launch(n, threads=1):
+        size = ctypes.c_int(n)
+        arguments = (ctypes.c_void_p * 2)(ctypes.addressof(data), ctypes.addressof(size))
+        cuda.cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, 0, None, arguments, None)
+        return cuda.cuCtxSynchronize()
+    return launch
+"""
+
+
+def test_an_access_out_of_bounds_is_found_and_sticks(run, simulator):
+    """The planted fault of memory: a kernel that reaches beyond what was given out."""
+    code = (
+        DRIVE
+        + """
+launch = compiled(b'extern "C" __global__ void rb_kernel(float* x, int n) { for (int i = 0; i < n; ++i) x[i] = 1; }')
 for n, want in ((100, 0), (101, 700), (1, 700)):
-    size = ctypes.c_int(n)
-    arguments = (ctypes.c_void_p * 2)(ctypes.addressof(data), ctypes.addressof(size))
-    cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, arguments, None)
-    got = cuda.cuCtxSynchronize()
+    got = launch(n)
     assert got == want, (n, got)
 print("found")
 """
+    )
     assert run(code, **simulator) == "found\n"
 
 
@@ -344,3 +356,100 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), (x + 1).tolist())
 """
     assert run(code, **simulator) == "7 [2.0, 2.0, 2.0]\n"
+
+
+def test_reductions(run, simulator):
+    code = """
+from rabbet import int32, int64, uint8, float16, bfloat16, float32, float64, bool as boolean, complex64
+rabbet.manual_seed(0)
+base = rabbet.randn(3, 4, 5)
+for dtype in (boolean, uint8, int32, int64, float16, bfloat16, float32, float64, complex64):
+    x = (base * 3).to(dtype) if dtype != uint8 else (base.abs() * 9).to(dtype)
+    for y in (x, x.transpose(0, 2), x[:, ::2]):
+        for dim in (None, 0, 1, -1, (0, 2)):
+            for keepdim in (False, True):
+                at = dict(keepdim=keepdim) if dim is None else dict(dim=dim, keepdim=keepdim)
+                loose = 10 if dtype in (float16, bfloat16) else 1
+                both(lambda y: y.sum(**({} if dim is None else at)), y)
+                if dtype != complex64:
+                    if dim is not None:
+                        both(lambda y: y.amax(**at), y)
+                        both(lambda y: y.amin(**at), y)
+                    if dim in (0, 1, -1):
+                        both(lambda y: y.max(**at)[0], y)
+                        both(lambda y: y.min(**at)[1], y)
+                        if dtype != boolean:
+                            both(lambda y: y.argmax(**at), y)
+                            both(lambda y: y.argmin(**at), y)
+                if dim is not None: both(lambda y: y.any(**at), y); both(lambda y: y.all(**at), y)
+        if dtype in (int32, float32, float64):
+            both(lambda y: y.prod(1), y)
+        if dtype.is_floating_point:
+            for dim in (0, 1, -1):
+                both(lambda y: y.float().softmax(dim), y)
+                both(lambda y: y.float().log_softmax(dim), y)
+                both(lambda y: y.float().mean(dim), y)
+                both(lambda y: y.float().var(dim), y)
+x = rabbet.randn(70001)
+both(lambda x: x.sum(), x)
+both(lambda x: x.amax(), x)
+both(lambda x: x.argmax(), x)
+x[[5, 7]] = float("nan")
+both(lambda x: x.amax(), x)
+assert x.to("cuda").argmax().item() == 5 and x.to("cuda").max(0).indices.item() == 5
+both(lambda x: x.sum(1), rabbet.ones(3, 0)); both(lambda x: x.sum(0), rabbet.ones(3, 0))
+both(lambda x: x.softmax(-1), rabbet.tensor([[-float("inf"), 0.0], [1e4, 1.0]]))
+"""
+    run(COMPARE + code, RABBET_CUDA_FALLBACK="error", **simulator)
+
+
+def test_matrix_products(run, simulator):
+    code = """
+rabbet.manual_seed(0)
+for a, b in (((3, 4), (4, 5)), ((70, 33), (33, 65)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 3)), ((2, 1, 3, 4), (5, 4, 2)),
+             ((3, 0), (0, 2)), ((0, 3), (3, 2)), ((2, 130, 7), (2, 7, 3))):
+    x, y = rabbet.randn(a), rabbet.randn(b)
+    both(rabbet.matmul, x, y)
+    both(rabbet.matmul, x.double(), y.double())
+    if x.ndim == y.ndim == 2:
+        both(lambda x, y: x.t().contiguous().t() @ y.t().contiguous().t(), x, y)
+        both(lambda x, y: rabbet.addmm(rabbet.ones(1, y.shape[1], device=y.device), x, y, beta=2), x, y)
+        both(rabbet.matmul, (x * 5).long(), (y * 5).long())
+        z, w = rabbet.complex(x, x), rabbet.complex(y, y)
+        both(lambda z, w: (z @ w).real, z, w); both(lambda z, w: (z @ w).imag, z, w)
+        assert rabbet.allclose((x.half().to("cuda") @ y.half().to("cuda")).cpu().float(), x @ y, atol=0.05)
+"""
+    run(COMPARE + code, RABBET_CUDA_FALLBACK="error", **simulator)
+
+
+def test_movement(run, simulator):
+    code = """
+x = rabbet.arange(24).reshape(2, 3, 4)
+for dtype in (rabbet.int64, rabbet.float32, rabbet.bool, rabbet.float16):
+    y = x.to(dtype)
+    for dims in ((0,), (1, 2), (-1, 0), ()):
+        both(lambda y: y.flip(dims), y)
+    for dim in (0, 1, -1):
+        both(lambda y: rabbet.cat([y, y[:, :, :], rabbet.ones_like(y)], dim), y)
+    both(lambda y: rabbet.slice_scatter(y, y[:, 1:3] * 0 if y.dtype != rabbet.bool else ~y[:, 1:3], 1, 1, 3), y)
+    both(lambda y: rabbet.nn.functional.pad(y, [1, 2, -1, 0, 0, 3], value=1), y)
+    both(lambda y: y.tril() if y.dtype != rabbet.bool else y, y)
+for args in ((5,), (2, 9, 3), (0.5, 3.0, 0.25), (9, 2, -2)):
+    assert rabbet.arange(*args, device="cuda").tolist() == rabbet.arange(*args).tolist(), args
+"""
+    run("import rabbet.nn\n" + COMPARE + code, RABBET_CUDA_FALLBACK="error", **simulator)
+
+
+def test_a_barrier_that_not_all_threads_reach_is_found(run, simulator):
+    """The planted fault of barriers."""
+    code = (
+        DRIVE
+        + """
+launch = compiled(b'extern "C" __global__ void rb_kernel(float* x, int n) '
+                  b'{ if ((int)threadIdx.x < n) __syncthreads(); x[threadIdx.x] = 1; }')
+assert launch(4, 4) == 0
+assert launch(3, 4) == 719
+print("found")
+"""
+    )
+    assert run(code, **simulator) == "found\n"

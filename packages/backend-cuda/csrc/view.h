@@ -1,0 +1,33 @@
+// Tensors that kernels see in another way than they were given: some of their dimensions, a part, a
+// transpose. They share the memory.
+#pragma once
+#include "layout.h"
+
+namespace rbcuda {
+
+class View {
+ public:
+  explicit View(const RbTensor& t);
+  View(const View& other) : View(other.tensor_) {}
+  View& operator=(const View&) = delete;
+
+  const RbTensor& tensor() const { return tensor_; }
+  int ndim() const { return tensor_.ndim; }
+  int64_t size(int d) const { return shape_[d]; }
+  int64_t stride(int d) const { return strides_[d]; }
+  /// Add a dimension behind the others.
+  void add(int64_t size, int64_t stride);
+  /// Take dimension `d` out.
+  void drop(int d);
+  /// Elements `start`, `start + step`, ... of dimension `d`.
+  void narrow(int d, int64_t start, int64_t size, int64_t step = 1);
+
+ private:
+  RbTensor tensor_;
+  int64_t shape_[RB_MAX_DIMS], strides_[RB_MAX_DIMS];
+};
+
+/// `t` without dimensions: they are added one by one.
+View scalar_view(const RbTensor& t);
+
+}  // namespace rbcuda
