@@ -1,7 +1,7 @@
 // The plugin: registers the backend and its kernels. Where there is no driver or no device, the
 // device says so when it is asked for.
-#include "device.h"
-#include "families.h"
+#include "device/device.h"
+#include "ops/families.h"
 
 namespace rbcuda {
 namespace {

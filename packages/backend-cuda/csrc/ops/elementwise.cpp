@@ -4,10 +4,10 @@
 #include <cstring>
 #include <iterator>
 
-#include "families.h"
-#include "jit.h"
+#include "launch/jit.h"
+#include "launch/texts.h"
+#include "ops/families.h"
 #include "rabbet/emit.h"
-#include "texts.h"
 
 namespace rbcuda {
 namespace {
@@ -39,11 +39,10 @@ struct Call {
 // c, chosen and p0 to p3.
 void loop(const char* op, const RbTensor& out, int dtype, const std::string& functions,
           const std::string& expression, const Operands& operands) {
-  static const char* const kStored[] = {"A", "B", "C"};
   if (out.numel == 0) return;
   Call call = {};
   void* data[RB_EMIT_INPUTS] = {};
-  std::string dtypes = type_text("T", dtype) + type_text("O", out.dtype_id);
+  int stored[RB_EMIT_INPUTS];
   for (int k = 0; k < RB_EMIT_INPUTS; ++k) {
     const RbTensor* t = operands.tensors[k];
     if (t) {
@@ -51,13 +50,17 @@ void loop(const char* op, const RbTensor& out, int dtype, const std::string& fun
     } else {
       call.is_number |= 1 << k;
     }
-    dtypes += type_text(kStored[k], t ? t->dtype_id : dtype);
+    stored[k] = t ? t->dtype_id : dtype;
     call.numbers[k] = operands.numbers[k];
   }
   std::memcpy(call.parameters, operands.parameters, sizeof call.parameters);
   Layout layout =
       layout_of(op, {&out, operands.tensors[0], operands.tensors[1], operands.tensors[2]});
-  Kernel kernel{op, dtypes, kText_elementwise, functions + "RB_LOOP(" + expression + ")\n"};
+  const Kernel kernel{
+      op,
+      {{"T", dtype}, {"O", out.dtype_id}, {"A", stored[0]}, {"B", stored[1]}, {"C", stored[2]}},
+      kText_elementwise,
+      functions + "RB_LOOP(" + expression + ")\n"};
   void* target = out.data;
   void* arguments[] = {&target, &data[0], &data[1], &data[2], &call, &layout};
   launch(device_of(out), kernel, layout.n, arguments);

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "libraries.h"
+#include "driver/libraries.h"
 #include "rabbet/plugin.hpp"
 
 namespace rbcuda {

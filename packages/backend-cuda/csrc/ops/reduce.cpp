@@ -1,10 +1,10 @@
 // Reductions and softmax; kernels/reduce.cuh says how the work is split.
 #include <algorithm>
 
-#include "families.h"
-#include "jit.h"
-#include "texts.h"
-#include "view.h"
+#include "launch/jit.h"
+#include "launch/texts.h"
+#include "launch/view.h"
+#include "ops/families.h"
 
 namespace rbcuda {
 namespace {
@@ -61,8 +61,7 @@ void reduce(const char* op, const Reduction& what, const RbTensor& out, const Vi
   int64_t segment = (elements.n + segments - 1) / segments;
   const Kernel kernel{
       op,
-      type_text("A", kept.tensor().dtype_id) + type_text("T", compute) +
-          type_text("O", out.dtype_id),
+      {{"A", kept.tensor().dtype_id}, {"T", compute}, {"O", out.dtype_id}},
       kText_reduce,
       std::string("RB_REDUCE(") + what.start + ", " + what.step + ", " + what.step + ")\n"};
   void *to = out.data, *from = kept.tensor().data;
@@ -138,8 +137,7 @@ void place_kernel(const rb::Args& a) {
   Layout results = layout_of(a.op_name(), {&values.tensor(), &parts.kept.tensor(), &at.tensor()});
   Layout elements = layout_of(a.op_name(), {&parts.inner.tensor()});
   const Kernel kernel{a.op_name(),
-                      type_text("A", x.dtype_id) + type_text("T", computed(x.dtype_id)) +
-                          type_text("O", x.dtype_id),
+                      {{"A", x.dtype_id}, {"T", computed(x.dtype_id)}, {"O", x.dtype_id}},
                       kText_reduce,
                       Largest ? "RB_REDUCE_PLACE(v > best)\n" : "RB_REDUCE_PLACE(v < best)\n"};
   void *to = a.nrets == 2 ? a.ret(0).data : nullptr, *from = x.data, *there = places.data;
@@ -164,9 +162,9 @@ void softmax_kernel(const rb::Args& a) {
   }
   Layout lines = layout_of(a.op_name(), {&to.tensor(), &from.tensor()});
   const Kernel kernel{a.op_name(),
-                      type_text("A", x.dtype_id) + type_text("T", computed(out.dtype_id)) +
-                          type_text("O", out.dtype_id),
-                      kText_reduce, Logarithm ? "RB_SOFTMAX(true)\n" : "RB_SOFTMAX(false)\n"};
+                      {{"A", x.dtype_id}, {"T", computed(out.dtype_id)}, {"O", out.dtype_id}},
+                      kText_reduce,
+                      Logarithm ? "RB_SOFTMAX(true)\n" : "RB_SOFTMAX(false)\n"};
   void *target = out.data, *source = x.data;
   void* arguments[] = {&target, &source, &lines, &length, &to_step, &from_step};
   launch(device_of(out), kernel, Grid{blocks_for(lines.n), 1, 1, threads_for(length)}, arguments);

@@ -1,17 +1,32 @@
-#include "jit.h"
+#include "launch/jit.h"
 
 #include <algorithm>
 #include <unordered_map>
 #include <vector>
 
-#include "texts.h"
+#include "launch/texts.h"
 
 namespace rbcuda {
 namespace {
 
+// What kernels/types.cuh calls the dtypes of the header, by id.
+const char* const kTypeNames[] = {
+    "bool",   "UInt8", "Int8",     "Int16", "int",    "Int64",          "UInt16",         "UInt32",
+    "UInt64", "Half",  "BFloat16", "float", "double", "Complex<float>", "Complex<double>"};
+
+std::string text_of(const Kernel& kernel) {
+  std::string text = kText_types;
+  for (const TypeName& type : kernel.types) {
+    if (type.dtype < 0 || type.dtype >= RB_DTYPE_COUNT)
+      rb::fail(RB_E_NOTIMPL, "cuda: no kernels for dtype number %d", type.dtype);
+    text += std::string("typedef ") + kTypeNames[type.dtype] + " " + type.name + ";\n";
+  }
+  return text + kernel.text + kernel.behind;
+}
+
 std::vector<char> compile(Device& device, const Kernel& kernel) {
   const Nvrtc& n = nvrtc();
-  const std::string text = kText_types + kernel.dtypes + kernel.text + kernel.behind;
+  const std::string text = text_of(kernel);
   NvrtcProgram program = nullptr;
   if (int status = n.create(&program, text.c_str(), "rabbet.cu", 0, nullptr, nullptr))
     rb::fail(RB_E_DEVICE, "cuda:%d: nvrtcCreateProgram failed: %d", device.index(), status);
@@ -40,7 +55,8 @@ std::vector<char> compile(Device& device, const Kernel& kernel) {
 CuFunction function(Device& device, const Kernel& kernel) {
   static std::mutex mutex;
   static auto* functions = new std::unordered_map<std::string, CuFunction>;
-  std::string key = std::to_string(device.index()) + ":" + kernel.dtypes;
+  std::string key(1, static_cast<char>(device.index()));
+  for (const TypeName& type : kernel.types) (key += type.name) += static_cast<char>(type.dtype);
   key.append(reinterpret_cast<const char*>(&kernel.text), sizeof kernel.text) += kernel.behind;
   std::lock_guard<std::mutex> lock(mutex);
   const auto at = functions->find(key);
@@ -56,64 +72,15 @@ CuFunction function(Device& device, const Kernel& kernel) {
 
 }  // namespace
 
+Types::Types(std::initializer_list<TypeName> names) : count_(static_cast<int>(names.size())) {
+  if (count_ > kMost) rb::fail(RB_E_INTERNAL, "cuda: a kernel of %d dtypes", count_);
+  std::copy(names.begin(), names.end(), names_);
+}
+
 Number number_of(const RbValue& value) {
   const double real = rb::to_double(value);
   const bool floating = value.tag == RB_FLOAT;
   return {real, floating ? static_cast<int64_t>(real) : rb::to_int(value)};
-}
-
-std::string type_text(const char* type, int dtype) {
-  const char* name = nullptr;
-  switch (dtype) {
-    case RB_BOOL8:
-      name = "bool";
-      break;
-    case RB_U8:
-      name = "UInt8";
-      break;
-    case RB_I8:
-      name = "Int8";
-      break;
-    case RB_I16:
-      name = "Int16";
-      break;
-    case RB_U16:
-      name = "UInt16";
-      break;
-    case RB_I32:
-      name = "int";
-      break;
-    case RB_U32:
-      name = "UInt32";
-      break;
-    case RB_I64:
-      name = "Int64";
-      break;
-    case RB_U64:
-      name = "UInt64";
-      break;
-    case RB_F16:
-      name = "Half";
-      break;
-    case RB_BF16:
-      name = "BFloat16";
-      break;
-    case RB_F32:
-      name = "float";
-      break;
-    case RB_F64:
-      name = "double";
-      break;
-    case RB_C64:
-      name = "Complex<float>";
-      break;
-    case RB_C128:
-      name = "Complex<double>";
-      break;
-    default:
-      rb::fail(RB_E_NOTIMPL, "cuda: no kernels for dtype number %d", dtype);
-  }
-  return std::string("typedef ") + name + " " + type + ";\n";
 }
 
 void launch(Device& device, const Kernel& kernel, Grid grid, void** arguments) {

@@ -1,10 +1,10 @@
 // Matrix products by the tiles of kernels/matmul.cuh. cuBLASLt is not used yet.
 #include <algorithm>
 
-#include "families.h"
-#include "jit.h"
-#include "texts.h"
-#include "view.h"
+#include "launch/jit.h"
+#include "launch/texts.h"
+#include "launch/view.h"
+#include "ops/families.h"
 
 namespace rbcuda {
 namespace {
@@ -36,10 +36,11 @@ void matmul_kernel(const rb::Args& args) {
   take(b, ignored, p.b_row);
   if (x.ndim > 1) take(c, ignored, p.c_row);
   Layout batch = layout_of("matmul", {&c.tensor(), &a.tensor(), &b.tensor()});
-  const Kernel kernel{"matmul",
-                      type_text("A", x.dtype_id) + type_text("B", y.dtype_id) +
-                          type_text("T", computed(out.dtype_id)) + type_text("O", out.dtype_id),
-                      kText_matmul, ""};
+  const Kernel kernel{
+      "matmul",
+      {{"A", x.dtype_id}, {"B", y.dtype_id}, {"T", computed(out.dtype_id)}, {"O", out.dtype_id}},
+      kText_matmul,
+      ""};
   constexpr int64_t kTile = 64, kMost = 65535;  // blocks in y and z
   const int64_t rows = (p.m + kTile - 1) / kTile, columns = (p.n + kTile - 1) / kTile;
   if (rows > kMost)

@@ -1,9 +1,9 @@
 // Operators that only move elements, as copies between views, and evenly spaced numbers.
 #include <algorithm>
 
-#include "families.h"
-#include "jit.h"
-#include "view.h"
+#include "launch/jit.h"
+#include "launch/view.h"
+#include "ops/families.h"
 
 namespace rbcuda {
 namespace {

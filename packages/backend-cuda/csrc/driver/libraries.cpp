@@ -1,4 +1,4 @@
-#include "libraries.h"
+#include "driver/libraries.h"
 
 #include <dlfcn.h>
 #include <glob.h>

@@ -1,4 +1,4 @@
-#include "view.h"
+#include "launch/view.h"
 
 #include <algorithm>
 

@@ -1,16 +1,33 @@
 // Kernels: text to module by NVRTC, once per device and text.
 #pragma once
-#include "device.h"
-#include "layout.h"
+#include "device/device.h"
+#include "launch/layout.h"
 
 namespace rbcuda {
 
-/// The kernel `rb_kernel`: the text of its dtypes, a text of kernels/, and what comes behind it;
-/// `op` is for errors.
+/// A dtype by the name that a kernel's text has for it: "typedef float T;" and the like.
+struct TypeName {
+  const char* name;  // one letter or a few; the text lives as long as the process
+  int dtype;
+};
+class Types {
+ public:
+  Types(std::initializer_list<TypeName> names);
+  const TypeName* begin() const { return names_; }
+  const TypeName* end() const { return names_ + count_; }
+
+ private:
+  static constexpr int kMost = 6;
+  TypeName names_[kMost];
+  int count_;
+};
+
+/// The kernel `rb_kernel`: its dtypes, a text of kernels/, and what comes behind it, such as a
+/// macro of the text with its arguments. Equal ones are compiled once. `op` is for errors.
 struct Kernel {
   const char* op;
-  std::string dtypes;
-  const char* text;
+  Types types;
+  const char* text;  // kText_NAME
   std::string behind;
 };
 
@@ -21,8 +38,6 @@ struct Number {
 };
 Number number_of(const RbValue& value);
 
-/// "typedef float T;" and the like.
-std::string type_text(const char* type, int dtype);
 /// The dtype that kernels compute in for a stored one: float32 for 16 bits.
 inline int computed(int dtype) { return dtype == RB_F16 || dtype == RB_BF16 ? +RB_F32 : dtype; }
 

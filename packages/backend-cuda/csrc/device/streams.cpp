@@ -1,5 +1,5 @@
 // Streams and events, as core asks for them. They are the driver's own; priorities are ignored.
-#include "device.h"
+#include "device/device.h"
 
 namespace rbcuda {
 namespace {

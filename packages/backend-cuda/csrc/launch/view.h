@@ -1,7 +1,7 @@
 // Tensors that kernels see in another way than they were given: some of their dimensions, a part, a
 // transpose. They share the memory.
 #pragma once
-#include "layout.h"
+#include "launch/layout.h"
 
 namespace rbcuda {
 

@@ -1,4 +1,4 @@
-#include "layout.h"
+#include "launch/layout.h"
 
 namespace rbcuda {
 
