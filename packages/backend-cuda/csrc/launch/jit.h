@@ -1,18 +1,32 @@
-// Kernels: text to module by NVRTC, once per device and text.
+// Kernels: text to a launch. A text is compiled once per device and process; how the cubin is found
+// is image.h's.
 #pragma once
+#include <cstring>
+#include <string>
+
 #include "device/device.h"
 #include "launch/layout.h"
 
 namespace rbcuda {
 
-/// A dtype by the name that a kernel's text has for it: "typedef float T;" and the like.
+/// A dtype by the name that a kernel's text has for it, up to 7 letters: "typedef float T;".
 struct TypeName {
-  const char* name;  // one letter or a few; the text lives as long as the process
-  int dtype;
+  TypeName(const char* name, int dtype) : packed(static_cast<uint64_t>(dtype) << 56) {
+    const size_t length = __builtin_strlen(name);
+    std::memcpy(&packed, name, length < 7 ? length : 7);
+  }
+  TypeName() = default;
+  int dtype() const { return static_cast<int>(packed >> 56); }
+  std::string name() const;
+
+  uint64_t packed = 0;  // the letters, then the dtype in the last byte
 };
 class Types {
  public:
-  Types(std::initializer_list<TypeName> names);
+  Types(std::initializer_list<TypeName> names) : count_(static_cast<int>(names.size())) {
+    if (count_ > kMost) rb::fail(RB_E_INTERNAL, "cuda: a kernel of %d dtypes", count_);
+    for (int i = 0; i < count_; ++i) names_[i] = names.begin()[i];
+  }
   const TypeName* begin() const { return names_; }
   const TypeName* end() const { return names_ + count_; }
 
@@ -22,13 +36,30 @@ class Types {
   int count_;
 };
 
+/// A piece of text: characters that outlive it, such as a literal's, or a string of its own.
+class Text {
+ public:
+  Text(const char* text) : text_(text), length_(__builtin_strlen(text)) {}
+  Text(std::string text) : own_(std::move(text)), text_(nullptr), length_(own_.size()) {}
+  const char* data() const { return text_ ? text_ : own_.data(); }
+  size_t size() const { return length_; }
+
+ private:
+  std::string own_;
+  const char* text_;
+  size_t length_;
+};
+
 /// The kernel `rb_kernel`: its dtypes, a text of kernels/, and what comes behind it, such as a
-/// macro of the text with its arguments. Equal ones are compiled once. `op` is for errors.
+/// macro of the text with its arguments. Equal ones are compiled once. `op` is for errors. Where
+/// calls are to be cheap, `behind` is a literal, and longer text is in `functions`, which is told
+/// apart by its address and lives as long as the process.
 struct Kernel {
   const char* op;
   Types types;
   const char* text;  // kText_NAME
-  std::string behind;
+  Text behind;
+  const char* functions = "";  // between text and behind
 };
 
 /// A number of a call; kernels take the member that fits their dtype. Twin of Number in types.cuh.

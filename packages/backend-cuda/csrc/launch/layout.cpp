@@ -35,4 +35,32 @@ Layout layout_of(const char* op, std::initializer_list<const RbTensor*> tensors)
   return layout;
 }
 
+// q = (n * factor / 2**32 + n) / 2**shift with the least shift for which 2**shift >= value.
+Divisor divisor_of(uint32_t value) {
+  uint32_t shift = 0;
+  while ((uint64_t{1} << shift) < value) ++shift;
+  const uint64_t above = (uint64_t{1} << shift) - value;
+  return {value, static_cast<uint32_t>((above << 32) / value + 1), shift};
+}
+
+bool fits_32(const Layout& layout, Layout32* narrow) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  if (layout.n > kMost) return false;
+  for (const int64_t(&strides)[kLayoutDims] : layout.strides) {
+    int64_t above = 0, below = 0;  // the farthest places on both sides
+    for (int d = 0; d < layout.ndim; ++d)
+      (strides[d] < 0 ? below : above) += strides[d] * (layout.shape[d] - 1);
+    if (above > kMost || below < -kMost) return false;
+  }
+  *narrow = {};
+  narrow->n = static_cast<uint32_t>(layout.n);
+  narrow->ndim = layout.ndim;
+  for (int d = 0; d < layout.ndim; ++d) {
+    if (layout.n > 0) narrow->shape[d] = divisor_of(static_cast<uint32_t>(layout.shape[d]));
+    for (int k = 0; k < kLayoutTensors; ++k)
+      narrow->strides[k][d] = static_cast<int32_t>(layout.strides[k][d]);
+  }
+  return true;
+}
+
 }  // namespace rbcuda

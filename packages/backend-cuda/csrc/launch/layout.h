@@ -8,7 +8,7 @@ namespace rbcuda {
 
 constexpr int kLayoutDims = 8, kLayoutTensors = 4;
 
-/// Twin of `Layout` in common.cuh. Dimensions that lie alike in all tensors are joined.
+/// Twin of `Layout` in types.cuh. Dimensions that lie alike in all tensors are joined.
 struct Layout {
   int64_t n;
   int32_t ndim, reserved;
@@ -19,5 +19,21 @@ struct Layout {
 /// Tensors broadcast to the shape of the first; a null one is a number. Throws RB_E_NOTIMPL if more
 /// than 8 dimensions stay.
 Layout layout_of(const char* op, std::initializer_list<const RbTensor*> tensors);
+
+/// Division of numbers below 2**31 by multiplication. Twin of `Divisor` in block.cuh.
+struct Divisor {
+  uint32_t value, factor, shift;
+};
+Divisor divisor_of(uint32_t value);
+
+/// Twin of `Layout32` in block.cuh.
+struct Layout32 {
+  uint32_t n;
+  int32_t ndim;
+  Divisor shape[kLayoutDims];
+  int32_t strides[kLayoutTensors][kLayoutDims];
+};
+/// Whether positions and places fit into 31 bits; then `narrow` is the same layout.
+bool fits_32(const Layout& layout, Layout32* narrow);
 
 }  // namespace rbcuda

@@ -3,7 +3,8 @@
 
 namespace rbcuda {
 
-extern const char* const kText_types;
+extern const char* const kText_types;  // before every kernel, and then:
+extern const char* const kText_block;
 extern const char* const kText_elementwise;
 extern const char* const kText_matmul;
 extern const char* const kText_reduce;

@@ -1,0 +1,178 @@
+// Before every kernel, behind types.cuh: what the threads of a warp and a block do together, loads
+// and stores of several elements, index arithmetic in 32 bits. Blocks have one dimension and whole
+// warps; what is done together is done by all threads of the warp or block.
+
+// ---- loops over the grid. The second one is for n up to 2**31.
+#define RB_LANE (threadIdx.x & 31u)
+#define RB_WARP (threadIdx.x >> 5)
+#define RB_WARPS (blockDim.x >> 5)
+#define RB_FOR(i, n) for (Int64 i = RB_THREAD; i < (n); i += RB_THREADS)
+#define RB_FOR32(i, n) \
+  for (UInt32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += gridDim.x * blockDim.x)
+
+// ---- shuffles of any type, between all lanes of a warp
+template <class T>
+struct Words {
+  enum { count = (sizeof(T) + 3) / 4 };
+  UInt32 at[count];
+};
+#define RB_SHUFFLE(name, shuffle)                                         \
+  template <class T>                                                      \
+  __device__ inline T name(T v, int by) {                                 \
+    Words<T> words;                                                       \
+    words.at[Words<T>::count - 1] = 0;                                    \
+    memcpy(&words, &v, sizeof v);                                         \
+    for (int k = 0; k < Words<T>::count; ++k)                             \
+      words.at[k] = shuffle(0xffffffffu, words.at[k], by);                \
+    memcpy(&v, &words, sizeof v);                                         \
+    return v;                                                             \
+  }
+RB_SHUFFLE(shuffle_xor, __shfl_xor_sync)    // of lane ^ by
+RB_SHUFFLE(shuffle_up, __shfl_up_sync)      // of lane - by
+RB_SHUFFLE(shuffle_down, __shfl_down_sync)  // of lane + by
+RB_SHUFFLE(shuffle_from, __shfl_sync)       // of lane `by`
+
+// ---- what reductions and scans join by: any such struct does. NaN is the largest and the least.
+struct JoinSum {
+  template <class T>
+  __device__ T operator()(T a, T b) const { return (T)(a + b); }
+};
+struct JoinProduct {
+  template <class T>
+  __device__ T operator()(T a, T b) const { return (T)(a * b); }
+};
+struct JoinLargest {
+  template <class T>
+  __device__ T operator()(T a, T b) const { return b > a || b != b ? b : a; }
+};
+struct JoinLeast {
+  template <class T>
+  __device__ T operator()(T a, T b) const { return b < a || b != b ? b : a; }
+};
+// A value and where it was; of equal ones the first. Place -1: none yet.
+template <class T, class I = Int64>
+struct Placed {
+  T value;
+  I place;
+};
+template <class Order>  // JoinLargest or JoinLeast
+struct JoinFirst {
+  template <class T, class I>
+  __device__ Placed<T, I> operator()(Placed<T, I> a, Placed<T, I> b) const {
+    if (a.place < 0 || b.place < 0) return a.place < 0 ? b : a;
+    const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
+    if (a_nan || b_nan || a.value == b.value)
+      return a_nan != b_nan ? (a_nan ? a : b) : a.place < b.place ? a : b;
+    return Order()(a.value, b.value) == a.value ? a : b;
+  }
+};
+
+// ---- reductions: all lanes get the result of the lanes of their segment of `Width`. `join` must
+// not mind the order of its two arguments.
+template <int Width = 32, class T, class Join>
+__device__ inline T warp_reduce(T v, Join join) {
+#pragma unroll
+  for (int by = Width / 2; by > 0; by /= 2) v = join(v, shuffle_xor(v, by));
+  return v;
+}
+// All threads get the result. The order is fixed: equal in every run.
+template <class T, class Join>
+__device__ inline T block_reduce(T v, Join join) {
+  __shared__ T parts[32];
+  v = warp_reduce(v, join);
+  if (RB_WARPS == 1) return v;
+  __syncthreads();  // who called before has read
+  if (RB_LANE == 0) parts[RB_WARP] = v;
+  __syncthreads();
+  v = parts[0];
+  for (UInt32 warp = 1; warp < RB_WARPS; ++warp) v = join(v, parts[warp]);
+  return v;
+}
+
+// ---- scans: thread i gets v_0 joined with ... v_i.
+template <class T, class Join>
+__device__ inline T warp_scan(T v, Join join) {
+#pragma unroll
+  for (int by = 1; by < 32; by *= 2) {
+    const T before = shuffle_up(v, by);
+    if (RB_LANE >= by) v = join(before, v);
+  }
+  return v;
+}
+// `total`: of the whole block, for all threads.
+template <class T, class Join>
+__device__ inline T block_scan(T v, Join join, T* total) {
+  __shared__ T parts[32];
+  v = warp_scan(v, join);
+  __syncthreads();
+  if (RB_LANE == 31) parts[RB_WARP] = v;
+  __syncthreads();
+  T all = parts[0], before = parts[0];
+  for (UInt32 warp = 1; warp < RB_WARPS; ++warp) {
+    if (warp == RB_WARP) before = all;
+    all = join(all, parts[warp]);
+  }
+  *total = all;
+  return RB_WARP == 0 ? v : join(before, v);
+}
+// The same without v_i: thread 0 gets `start`, which joins as nothing (0 of a sum).
+template <class T, class Join>
+__device__ inline T block_scan_before(T v, Join join, T start, T* total) {
+  __shared__ T last[32];
+  const T upto = block_scan(v, join, total);
+  if (RB_LANE == 31) last[RB_WARP] = upto;
+  __syncthreads();
+  const T before = shuffle_up(upto, 1);
+  return RB_LANE > 0 ? before : RB_WARP > 0 ? last[RB_WARP - 1] : start;
+}
+
+// ---- N elements that lie side by side: one access where they have up to 16 bytes. The address
+// must be a multiple of their size.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T at[N];
+};
+#define RB_LANES_OF(T) ((int)(16 / sizeof(T)))  // elements in 16 bytes
+template <int N, class T>
+__device__ inline Pack<T, N> load_pack(const T* p) {
+  return *reinterpret_cast<const Pack<T, N>*>(p);
+}
+template <class T, int N>
+__device__ inline void store_pack(T* p, Pack<T, N> pack) {
+  *reinterpret_cast<Pack<T, N>*>(p) = pack;
+}
+template <int N, class T>
+__device__ inline bool is_packed(const T* p) {
+  return (UInt64)p % (sizeof(T) * N) == 0;
+}
+
+// ---- division by a number that the host knows. Twin of rbcuda::Divisor; n < 2**31.
+struct Divisor {
+  UInt32 value, factor, shift;
+};
+__device__ inline UInt32 operator/(UInt32 n, Divisor d) {
+  return ((UInt32)((UInt64)n * d.factor >> 32) + n) >> d.shift;
+}
+
+// ---- positions of a call's tensors in 32 bits. Twin of rbcuda::Layout32.
+struct Layout32 {
+  UInt32 n;
+  int ndim;
+  Divisor shape[8];
+  int strides[4][8];
+};
+struct Places32 {
+  int at[4];
+};
+__device__ inline Places32 places_of(const Layout32& layout, UInt32 i) {
+  Places32 p = {{0, 0, 0, 0}};
+#pragma unroll
+  for (int d = 7; d > 0; --d) {
+    if (d >= layout.ndim) continue;
+    const UInt32 above = i / layout.shape[d], at = i - above * layout.shape[d].value;
+    for (int k = 0; k < 4; ++k) p.at[k] += (int)at * layout.strides[k][d];
+    i = above;
+  }
+  for (int k = 0; k < 4; ++k) p.at[k] += (int)i * layout.strides[k][0];
+  return p;
+}
