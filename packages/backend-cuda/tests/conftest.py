@@ -1,6 +1,7 @@
 """The simulator stands in for driver and compiler; what needs it runs in processes of their own."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,19 +12,9 @@ SIM = Path(__file__).resolve().parent.parent / "sim"
 
 
 @pytest.fixture(scope="session")
-def simulator(tmp_path_factory):
+def simulator():
     """Environment variables that put the simulator in the place of libcuda and libnvrtc."""
-    folder = tmp_path_factory.mktemp("cusim")
-    (folder / "cusim.h").write_text((SIM / "cusim.h").read_text())
-    for name in ("cuda", "nvrtc"):
-        command = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-shared", "-fPIC"]
-        command += [str(SIM / f"{name}.cpp"), "-o", str(folder / f"lib{name}_sim.so"), "-ldl"]
-        subprocess.run(command, check=True)
-    return {
-        "RABBET_CUDA_DRIVER": str(folder / "libcuda_sim.so"),
-        "RABBET_CUDA_NVRTC": str(folder / "libnvrtc_sim.so"),
-        "CUSIM_FOLDER": str(folder),
-    }
+    return runpy.run_path(str(SIM / "build.py"))["build"]()
 
 
 @pytest.fixture

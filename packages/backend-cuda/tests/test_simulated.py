@@ -138,7 +138,9 @@ def compiled(text):
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, b"t", 0, None, None)
     options = (ctypes.c_char_p * 1)(b"--gpu-architecture=sm_90")
     assert nvrtc.nvrtcCompileProgram(program, 1, options) == 0
-    image = ctypes.create_string_buffer(4096)
+    size = ctypes.c_size_t()
+    nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
+    image = ctypes.create_string_buffer(size.value)
     nvrtc.nvrtcGetCUBIN(program, image)
     assert cuda.cuInit(0) == 0
     context, data = ctypes.c_void_p(), ctypes.c_ulonglong()

@@ -1,0 +1,210 @@
+// A stand-in for libcuda: streams, events, graphs.
+#include <unordered_set>
+
+#include "cuda.h"
+
+namespace cusim {
+namespace {
+
+std::unordered_set<void*> live_streams, live_events;
+
+Event* event_of(void* handle) {
+  return live_events.count(handle) ? static_cast<Event*>(handle) : nullptr;
+}
+
+}  // namespace
+
+Stream* stream_of(void* handle) {
+  if (!handle || handle == reinterpret_cast<void*>(1)) return &current->first;
+  return live_streams.count(handle) ? static_cast<Stream*>(handle) : nullptr;
+}
+
+int enqueue_on(void* handle, const std::string& what, std::function<void(uint32_t)> run) {
+  CUSIM_STREAM(stream, handle);
+  if (!stream.capture) {
+    if (int status = forbid_in_capture(stream)) return status;
+  }
+  return enqueue(stream, what, std::move(run));
+}
+
+}  // namespace cusim
+
+using namespace cusim;
+
+#define CUSIM_EVENT(name, handle)           \
+  Event* name##_event = event_of(handle);   \
+  if (!name##_event) return kInvalidHandle; \
+  Event& name = *name##_event
+
+extern "C" {
+
+int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
+  CUSIM_ENTER;
+  if (flags > 1) return kInvalid;
+  current->streams.push_back(std::make_unique<Stream>(*current, flags == 0));
+  *stream = current->streams.back().get();
+  current->streams.back()->priority = priority < -5 ? -5 : priority > 0 ? 0 : priority;
+  live_streams.insert(*stream);
+  return kOk;
+}
+int cuStreamCreate(void** stream, unsigned flags) {
+  return cuStreamCreateWithPriority(stream, flags, 0);
+}
+// Its work goes on.
+int cuStreamDestroy_v2(void* stream) {
+  CUSIM_ENTER;
+  return live_streams.erase(stream) ? kOk : kInvalidHandle;
+}
+int cuStreamGetPriority(void* handle, int* priority) {
+  CUSIM_ENTER;
+  CUSIM_STREAM(stream, handle);
+  *priority = stream.priority;
+  return kOk;
+}
+int cuStreamSynchronize(void* handle) {
+  CUSIM_ENTER;
+  CUSIM_STREAM(stream, handle);
+  if (int status = forbid_in_capture(stream)) return status;
+  synchronize(stream);
+  return current->sticky;
+}
+int cuStreamQuery(void* handle) {
+  CUSIM_ENTER;
+  CUSIM_STREAM(stream, handle);
+  if (int status = forbid_in_capture(stream)) return status;
+  const bool passed = query({&stream, stream.enqueued}, stream.clock);
+  return current->sticky ? current->sticky : passed ? kOk : kNotReady;
+}
+int cuStreamWaitEvent(void* handle, void* event_handle, unsigned) {
+  CUSIM_ENTER;
+  CUSIM_STREAM(stream, handle);
+  CUSIM_EVENT(event, event_handle);
+  if (stream.capture || event.capture) return capture_wait(stream, event);
+  if (event.recorded) wait_for(stream, event.point, event.clock);
+  return kOk;
+}
+int cuLaunchHostFunc(void* handle, void (*function)(void*), void* data) {
+  CUSIM_ENTER;
+  return enqueue_on(handle, "a call of the host", [=](uint32_t) { function(data); });
+}
+
+int cuEventCreate(void** event, unsigned flags) {
+  CUSIM_ENTER;
+  if (flags > 7) return kInvalid;
+  auto* made = new Event;
+  made->timing = !(flags & 2);
+  *event = made;
+  live_events.insert(made);
+  return kOk;
+}
+// Streams may still refer to it, so that its memory stays.
+int cuEventDestroy_v2(void* event) {
+  CUSIM_ENTER;
+  return live_events.erase(event) ? kOk : kInvalidHandle;
+}
+int cuEventRecord(void* handle, void* stream_handle) {
+  CUSIM_ENTER;
+  CUSIM_STREAM(stream, stream_handle);
+  CUSIM_EVENT(event, handle);
+  if (stream.capture)
+    return capture_record(event, stream), stream.capture->invalid ? kCaptureInvalidated : kOk;
+  if (int status = forbid_in_capture(stream)) return status;
+  record(event, stream);
+  return kOk;
+}
+int cuEventSynchronize(void* handle) {
+  CUSIM_ENTER;
+  CUSIM_EVENT(event, handle);
+  if (event.capture) return event.capture->invalid = true, kCapturedEvent;
+  synchronize(event.point, event.clock);
+  return current->sticky;
+}
+int cuEventQuery(void* handle) {
+  CUSIM_ENTER;
+  CUSIM_EVENT(event, handle);
+  if (event.capture) return event.capture->invalid = true, kCapturedEvent;
+  return query(event.point, event.clock) ? kOk : current->sticky ? current->sticky : kNotReady;
+}
+int cuEventElapsedTime(float* time, void* start_handle, void* end_handle) {
+  CUSIM_ENTER;
+  CUSIM_EVENT(start, start_handle);
+  CUSIM_EVENT(end, end_handle);
+  if (!start.recorded || !end.recorded || !start.timing || !end.timing || start.capture ||
+      end.capture)
+    return kInvalidHandle;
+  if (!start.point.passed() || !end.point.passed()) return kNotReady;
+  *time = static_cast<float>(end.time - start.time);
+  return kOk;
+}
+int cuEventElapsedTime_v2(float* time, void* start, void* end) {
+  return cuEventElapsedTime(time, start, end);
+}
+
+// ---- capture and graphs
+
+int cuStreamBeginCapture_v2(void* handle, int mode) {
+  CUSIM_ENTER;
+  CUSIM_STREAM(stream, handle);
+  if (mode < kGlobal || mode > kRelaxed) return kInvalid;
+  return begin_capture(stream, static_cast<CaptureMode>(mode));
+}
+int cuStreamEndCapture(void* handle, void** graph) {
+  CUSIM_ENTER;
+  CUSIM_STREAM(stream, handle);
+  std::unique_ptr<Graph> made;
+  const int status = end_capture(stream, made);
+  *graph = made.release();
+  return status;
+}
+int cuStreamIsCapturing(void* handle, int* state) {
+  CUSIM_ENTER;
+  CUSIM_STREAM(stream, handle);
+  *state = !stream.capture ? 0 : stream.capture->invalid ? 2 : 1;
+  return kOk;
+}
+int cuStreamGetCaptureInfo_v2(void* handle, int* state, unsigned long long* id, void** graph,
+                              const void*** nodes, size_t* count) {
+  CUSIM_ENTER;
+  CUSIM_STREAM(stream, handle);
+  *state = !stream.capture ? 0 : stream.capture->invalid ? 2 : 1;
+  if (id && stream.capture) *id = stream.capture->id;
+  if (graph) *graph = stream.capture ? &stream.capture->nodes : nullptr;
+  if (nodes) *nodes = nullptr;
+  if (count) *count = 0;
+  return kOk;
+}
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+  CUSIM_ENTER;
+  return exchange_mode(mode);
+}
+int cuGraphGetNodes(void* graph, void** nodes, size_t* count) {
+  CUSIM_ENTER;
+  if (nodes) return kNotSupported;
+  *count = static_cast<Graph*>(graph)->size();
+  return kOk;
+}
+int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long flags) {
+  CUSIM_ENTER;
+  if (!graph || flags & ~15ull) return kInvalid;
+  *exec = new GraphExec{*static_cast<Graph*>(graph), {}, {}};
+  return kOk;
+}
+int cuGraphLaunch(void* exec, void* handle) {
+  CUSIM_ENTER;
+  CUSIM_STREAM(stream, handle);
+  if (int status = forbid_in_capture(stream)) return status;
+  return exec ? launch_graph(*static_cast<GraphExec*>(exec), stream) : kInvalid;
+}
+int cuGraphUpload(void*, void*) { return kOk; }
+// Launches that have not run yet refer to it.
+int cuGraphExecDestroy(void* exec) {
+  CUSIM_ENTER;
+  for (const auto& device : devices) synchronize(*device);
+  delete static_cast<GraphExec*>(exec);
+  return kOk;
+}
+int cuGraphDestroy(void* graph) {
+  delete static_cast<Graph*>(graph);
+  return kOk;
+}
+}

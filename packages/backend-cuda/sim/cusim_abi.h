@@ -1,0 +1,63 @@
+// What a simulated kernel's library and the simulated driver know of each other. Read by both; it
+// includes nothing, since it stands before every kernel's text.
+#pragma once
+
+typedef __SIZE_TYPE__ CusimSize;
+
+struct CusimIndex {
+  unsigned x, y, z;
+};
+
+// How memory is accessed.
+enum CusimAccess { kCusimRead = 0, kCusimWrite = 1, kCusimVolatile = 2, kCusimAtomic = 4 };
+
+// What a thread waits for at a block's barrier: nothing more, or a count, "any" or "all" of values.
+enum CusimBarrier { kCusimPlain, kCusimCount, kCusimAny, kCusimEvery };
+// What the lanes of a warp do together.
+enum CusimWarp {
+  kCusimSync,
+  kCusimShuffle,
+  kCusimShuffleXor,
+  kCusimShuffleDown,
+  kCusimShuffleUp,
+  kCusimBallot,
+  kCusimMatch
+};
+struct CusimLane {
+  CusimWarp what;
+  unsigned mask;  // lanes that take part
+  unsigned long long value, result;
+  int argument, width;  // the other lane or the distance; lanes of a segment
+  int line;
+};
+
+// A range of addresses that kernels may access without asking; size 0: none.
+struct CusimWindow {
+  CusimSize begin, size;
+};
+
+// What the driver does for a kernel.
+struct CusimRuntime {
+  void (*access)(const void* p, CusimSize size, int kind, int aligned);
+  int (*barrier)(CusimBarrier what, int value, int line);
+  void (*warp)(CusimLane* lane);
+  void (*fence)();
+  void (*fault)(const char* what);
+  void* (*dynamic_shared)();
+  CusimWindow stacks, shared, memory;
+};
+
+// One kernel: its arguments' sizes, and a call with copies of them.
+struct CusimKernel {
+  const char* name;
+  int count;
+  const unsigned* sizes;
+  void (*call)(void** arguments);
+};
+
+// What a kernel's library exports as `cusim_module`.
+struct CusimModule {
+  const CusimRuntime** runtime;
+  CusimIndex *thread, *block, *block_size, *grid_size;
+  char *shared_begin, *shared_end;
+};

@@ -1,0 +1,59 @@
+// Memory that the driver gives out, and what it knows of an address.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace cusim {
+
+enum class Kind { kDevice, kManaged, kPinned, kMapped };
+
+/// Memory that was given out.
+struct Allocation {
+  char* begin;
+  size_t size;
+  Kind kind;
+  int device;
+  bool accessible = true;  // of mapped memory: cuMemSetAccess was called
+  std::string shared;      // the file of memory shared with other processes
+  const char* end() const { return begin + size; }
+};
+
+/// The addresses of all devices' memory and of pinned memory. They are never given out twice, so
+/// that use after free is found. New memory is full of 0xff, a NaN.
+class Memory {
+ public:
+  Memory();
+  /// Null: no memory.
+  Allocation* allocate(size_t size, Kind kind, int device);
+  void free(Allocation& allocation);
+  /// The one that holds `p`, or null.
+  Allocation* find(const void* p);
+  /// Whether [p, p + size) lies in one, or in several that follow one another without gaps.
+  bool holds(const void* p, size_t size);
+  bool in_range(const void* p) const { return p >= begin_ && p < end_; }
+  const char* begin() const { return begin_; }
+  size_t size() const { return static_cast<size_t>(end_ - begin_); }
+  /// Addresses without memory, and memory for them.
+  char* reserve(size_t size, size_t alignment);
+  Allocation* map(char* at, size_t size, int device);
+  void unmap(Allocation& allocation);
+  /// "4 bytes behind the 400 bytes at 0x7f...".
+  std::string describe(const void* p);
+  /// Whether the host may access devices' memory; kernels and copies run while it may.
+  void open(bool accessible);
+
+ private:
+  void fill(char* begin, size_t size);
+
+  char *begin_, *end_, *next_;
+  int poison_ = -1;
+  bool open_ = true;
+  std::map<const char*, Allocation> given_;
+  std::map<const char*, size_t> freed_;
+};
+
+Memory& memory();
+
+}  // namespace cusim
