@@ -1,6 +1,7 @@
 // The plugin: registers the backend and its kernels. Where there is no driver or no device, the
 // device says so when it is asked for.
-#include "device/device.h"
+#include "device/capture.h"
+#include "device/failure.h"
 #include "ops/families.h"
 
 namespace rbcuda {
@@ -19,10 +20,13 @@ const RbBackend kBackend = {
 
 int32_t init(const RbHost* host, RbTxn* txn) {
   rb::host = host;
+  explain_failure = explain;
   return rb::guarded([&] {
     rb::check(host->add_backend(txn, &kBackend, &backend_id));
     for (auto* add : {add_elementwise, add_reduce, add_matmul, add_movement})
       rb::check(add(host, txn));
+    rb::check(host->publish("cuda." RB_DEVICE_EXT, RB_DEVICE_VERSION, &kDeviceTable));
+    rb::check(host->publish("cuda." RB_CAPTURE_EXT, RB_CAPTURE_VERSION, &kCapture));
   });
 }
 

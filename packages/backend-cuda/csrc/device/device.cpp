@@ -4,6 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "device/copies.h"
+
 namespace rbcuda {
 
 int32_t backend_id = -1;
@@ -72,12 +74,15 @@ Device& device(int index) {
 
 Device::Device(CuDevice handle, int index) : handle_(handle), index_(index) {
   char name[256] = "";
-  int major = 0, minor = 0;
   check_cuda(driver().device_name(name, sizeof name, handle), index, "cuDeviceGetName");
-  check_cuda(driver().device_attribute(&major, kMajor, handle), index, "cuDeviceGetAttribute");
-  check_cuda(driver().device_attribute(&minor, kMinor, handle), index, "cuDeviceGetAttribute");
   name_ = name;
-  architecture_ = "sm_" + std::to_string(10 * major + minor);
+  architecture_ = "sm_" + std::to_string(10 * attribute(kMajor) + attribute(kMinor));
+}
+
+int Device::attribute(int number) const {
+  int value = 0;
+  check_cuda(driver().device_attribute(&value, number, handle_), index_, "cuDeviceGetAttribute");
+  return value;
 }
 
 void Device::enter() {
@@ -93,33 +98,44 @@ void Device::enter() {
 CuStream Device::current_stream() const {
   void* stream = nullptr;
   rb::check(rb::host->stream_get(backend_id, index_, &stream));
-  return static_cast<CuStream>(stream);
-}
-
-void* Device::allocate(uint64_t nbytes) {
-  enter();
-  CuPointer data = 0;
-  const CuResult status = driver().allocate(&data, nbytes);
-  if (status == kOutOfMemory) {
-    size_t free = 0, total = 0;
-    driver().memory_info(&free, &total);
-    rb::fail(RB_E_OOM, "cuda:%d (%s): cannot allocate %llu bytes: %zu of %zu are free", index_,
-             name_.c_str(), static_cast<unsigned long long>(nbytes), free, total);
-  }
-  check_cuda(status, index_, "cuMemAlloc");
-  return reinterpret_cast<void*>(data);
+  return as_stream(stream);
 }
 
 void Device::synchronize() {
   enter();
   check_cuda(driver().synchronize(), index_, "cuCtxSynchronize");
+  in_flight.finish_all();
+}
+
+void Device::synchronize(CuStream stream) {
+  enter();
+  check_cuda(driver().stream_synchronize(stream), index_, "cuStreamSynchronize");
+  in_flight.finish(stream);
+}
+
+std::string Device::failure() const {
+  const std::string* text = failure_.load(std::memory_order_acquire);
+  return text ? *text : "";
+}
+
+void Device::set_failure(const std::string& text) {
+  const std::string* none = nullptr;
+  auto* kept = new std::string(text);  // as the device, never destroyed
+  if (!failure_.compare_exchange_strong(none, kept, std::memory_order_acq_rel)) delete kept;
+}
+
+bool is_capturing(CuStream stream) {
+  int state = 0;
+  return driver().is_capturing && driver().is_capturing(stream, &state) == kSuccess && state != 0;
+}
+
+void RelaxedCapture::exchange() {
+  if (driver().exchange_capture_mode) driver().exchange_capture_mode(&mode_);
 }
 
 // ---- what core calls
 
 namespace {
-
-CuPointer address(const void* data) { return reinterpret_cast<CuPointer>(data); }
 
 int32_t count(void*, int32_t* n) {
   *n = device_count();
@@ -128,56 +144,11 @@ int32_t count(void*, int32_t* n) {
 int32_t sync(void*, int32_t index) {
   return rb::guarded([&] { device(index).synchronize(); });
 }
-
-void read(Device& from, void* to, const void* data, size_t nbytes, CuStream stream) {
-  from.enter();
-  check_cuda(driver().copy_out(to, address(data), nbytes, stream), from.index(), "cuMemcpyDtoH");
-  check_cuda(driver().stream_synchronize(stream), from.index(), "cuStreamSynchronize");
-}
-void write(Device& to, void* data, const void* from, size_t nbytes, CuStream stream) {
-  to.enter();
-  check_cuda(driver().copy_in(address(data), from, nbytes, stream), to.index(), "cuMemcpyHtoD");
-  check_cuda(driver().stream_synchronize(stream), to.index(), "cuStreamSynchronize");
-}
-
-// Rows without gaps of one dtype; core has seen to both.
-int32_t copy(void*, const RbTensor* src, const RbTensor* dst, void* stream, uint32_t) {
-  return rb::guarded([&] {
-    const size_t nbytes = static_cast<size_t>(src->numel) * (src->dtype.bits / 8);
-    if (nbytes == 0) return;
-    const CuStream here = static_cast<CuStream>(stream);
-    if (is_here(*src) && is_here(*dst)) {
-      std::vector<char> between(nbytes);
-      Device& from = device_of(*src);
-      read(from, between.data(), src->data, nbytes, from.current_stream());
-      write(device_of(*dst), dst->data, between.data(), nbytes, here);
-    } else if (is_here(*dst)) {
-      write(device_of(*dst), dst->data, src->data, nbytes, here);
-    } else {
-      read(device_of(*src), dst->data, src->data, nbytes, here);
-    }
-  });
-}
-
 void fork_child(void*) { in_child.store(true); }
-
-int32_t allocate(void*, int32_t index, uint64_t nbytes, void*, RbBuffer* out) {
-  return rb::guarded([&] { out->data = device(index).allocate(nbytes); });
-}
-// cuMemFree waits for the work that uses the memory.
-void release(void*, RbBuffer* buffer, void*) {
-  if (forked()) return;
-  rb::guarded([&] {
-    Device& here = device(buffer->device_index);
-    here.enter();
-    check_cuda(driver().release(address(buffer->data)), here.index(), "cuMemFree");
-  });
-}
 
 }  // namespace
 
 const RbDevices kDevices = {
-    RB_SIZE(RbDevices, fork_child), 0, nullptr, count, sync, copy, fork_child};
-const RbAllocator kAllocator = {RB_SIZE(RbAllocator, free), 0, nullptr, allocate, release};
+    RB_SIZE(RbDevices, fork_child), 0, nullptr, count, sync, copy_tensor, fork_child};
 
 }  // namespace rbcuda

@@ -1,11 +1,12 @@
-// Devices: discovery, memory, copies, the end of a fork. A device's context is its primary one,
-// which other libraries of the process share. Everything is enqueued and returns; only copies to
-// the host and from its pageable memory, and waits, wait.
+// Devices: discovery and contexts. A device's context is its primary one, which other libraries of
+// the process share. Everything is enqueued and returns; only copies to the host and waits wait.
 #pragma once
+#include <atomic>
 #include <mutex>
 #include <string>
 
-#include "driver/libraries.h"
+#include "device/in_flight.h"
+#include "rabbet/device.h"
 #include "rabbet/plugin.hpp"
 
 namespace rbcuda {
@@ -19,13 +20,24 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   int index() const { return index_; }
+  CuDevice handle() const { return handle_; }
+  const std::string& name() const { return name_; }
   const std::string& architecture() const { return architecture_; }  // "sm_90"
+  int attribute(int number) const;
   /// Make it the calling thread's device for the driver.
   void enter();
+  /// After enter().
+  CuContext context() const { return context_; }
   /// The calling thread's stream; null: the default one.
   CuStream current_stream() const;
-  void* allocate(uint64_t nbytes);
   void synchronize();
+  void synchronize(CuStream stream);
+
+  /// The error that it does not recover from; empty: there is none.
+  std::string failure() const;
+  void set_failure(const std::string& text);
+
+  InFlight in_flight;
 
  private:
   const CuDevice handle_;
@@ -33,6 +45,7 @@ class Device {
   std::string name_, architecture_;
   CuContext context_ = nullptr;
   std::once_flag opened_;
+  std::atomic<const std::string*> failure_{nullptr};
 };
 
 /// Never fails; opens the driver at the first call.
@@ -46,8 +59,26 @@ inline Device& device_of(const RbTensor& t) { return device(t.device.id); }
 extern int32_t backend_id;
 inline bool is_here(const RbTensor& t) { return t.backend == backend_id; }
 
+inline CuPointer address(const void* data) { return reinterpret_cast<CuPointer>(data); }
+inline CuStream as_stream(void* stream) { return static_cast<CuStream>(stream); }
+
+bool is_capturing(CuStream stream);
+/// While it lives the calling thread may ask for memory and load modules, though it captures.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { exchange(); }
+  ~RelaxedCapture() { exchange(); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  void exchange();
+  int mode_ = kCaptureRelaxed;
+};
+
 extern const RbDevices kDevices;
-extern const RbAllocator kAllocator;
-extern const RbStreams kStreams;  // streams.cpp
+extern const RbAllocator kAllocator;      // segments.cpp
+extern const RbStreams kStreams;          // streams.cpp
+extern const RbDeviceTable kDeviceTable;  // table.cpp
 
 }  // namespace rbcuda

@@ -1,4 +1,6 @@
-// Streams and events, as core asks for them. They are the driver's own; priorities are ignored.
+// Streams and events, as core asks for them. They are the driver's own.
+#include <algorithm>
+
 #include "device/device.h"
 
 namespace rbcuda {
@@ -21,26 +23,32 @@ Event& recorded(void* handle, const char* call) {
     rb::fail(RB_E_STATE, "cuda:%d: %s: the event was not recorded", event.device, call);
   return event;
 }
-CuStream as_stream(void* stream) { return static_cast<CuStream>(stream); }
 // Whether it is over; throws what else the driver says.
 bool passed(CuResult status, int index, const char* what) {
   if (status != kNotReady) check_cuda(status, index, what);
   return status != kNotReady;
 }
 
-int32_t create(void*, int32_t index, int32_t, void** stream) {
+// Priorities beyond the device's range are its ends.
+int32_t create(void*, int32_t index, int32_t priority, void** stream) {
   return rb::guarded([&] {
     device(index).enter();
+    const Driver& d = driver();
     CuStream made = nullptr;
-    check_cuda(driver().stream_create(&made, kStreamNonBlocking), index, "cuStreamCreate");
+    if (priority && d.priorities && d.stream_create_priority) {
+      int least = 0, greatest = 0;
+      check_cuda(d.priorities(&least, &greatest), index, "cuCtxGetStreamPriorityRange");
+      priority = std::max(greatest, std::min(priority, least));
+      check_cuda(d.stream_create_priority(&made, kStreamNonBlocking, priority), index,
+                 "cuStreamCreateWithPriority");
+    } else {
+      check_cuda(d.stream_create(&made, kStreamNonBlocking), index, "cuStreamCreate");
+    }
     *stream = made;
   });
 }
 int32_t sync(void*, int32_t index, void* stream) {
-  return rb::guarded([&] {
-    device(index).enter();
-    check_cuda(driver().stream_synchronize(as_stream(stream)), index, "cuStreamSynchronize");
-  });
+  return rb::guarded([&] { device(index).synchronize(as_stream(stream)); });
 }
 int32_t query(void*, int32_t index, void* stream, int32_t* done) {
   return rb::guarded([&] {

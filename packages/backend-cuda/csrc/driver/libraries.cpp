@@ -87,6 +87,8 @@ void* open_nvrtc() {
 
 #define RB_CUDA_LOAD(member, name, arguments) \
   table.member = reinterpret_cast<int(*) arguments>(symbol(library, name, what));
+#define RB_CUDA_TRY(member, name, arguments) \
+  table.member = reinterpret_cast<int(*) arguments>(dlsym(library, name));
 
 const Driver& driver() {
   static const Driver instance = [] {
@@ -94,6 +96,7 @@ const Driver& driver() {
     const char* what = "the NVIDIA driver";
     Driver table;
     RB_CUDA_DRIVER(RB_CUDA_LOAD)
+    RB_CUDA_OPTIONAL(RB_CUDA_TRY)
     return table;
   }();
   return instance;
@@ -111,14 +114,23 @@ const Nvrtc& nvrtc() {
 }
 
 #undef RB_CUDA_LOAD
+#undef RB_CUDA_TRY
 
-void check_cuda(CuResult status, int device, const char* what) {
-  if (__builtin_expect(status == kSuccess, 1)) return;
-  const char *name = nullptr, *text = nullptr;
+std::string (*explain_failure)(CuResult, int, const std::string&) = nullptr;
+
+void fail_missing(const char* call) {
+  rb::fail(RB_E_NOTIMPL, "cuda: the driver has no %s: install a newer one", call);
+}
+
+void fail_cuda(CuResult status, int device, const char* what) {
+  const char *name = nullptr, *words = nullptr;
   driver().error_name(status, &name);
-  driver().error_string(status, &text);
-  rb::fail(status == kOutOfMemory ? RB_E_OOM : RB_E_DEVICE, "cuda:%d: %s failed: %s (%d): %s",
-           device, what, name ? name : "unknown error", status, text ? text : "");
+  driver().error_string(status, &words);
+  std::string text = "cuda:" + std::to_string(device) + ": " + what +
+                     " failed: " + (name ? name : "unknown error") + " (" + std::to_string(status) +
+                     "): " + (words ? words : "");
+  if (explain_failure) text = explain_failure(status, device, text);
+  rb::fail(status == kOutOfMemory ? RB_E_OOM : RB_E_DEVICE, "%s", text.c_str());
 }
 
 }  // namespace rbcuda

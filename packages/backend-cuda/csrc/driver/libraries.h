@@ -15,12 +15,39 @@ using CuStream = struct CuStreamObject*;
 using CuEvent = struct CuEventObject*;
 using CuModule = struct CuModuleObject*;
 using CuFunction = struct CuFunctionObject*;
+using CuGraph = struct CuGraphObject*;
+using CuGraphExec = struct CuGraphExecObject*;
+using CuMemory = unsigned long long;  // memory of cuMemCreate, without an address
 using NvrtcProgram = struct NvrtcProgramObject*;
 
 constexpr CuResult kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNotReady = 600;
 constexpr int kMajor = 75, kMinor = 76;     // attributes: the compute capability
 constexpr unsigned kStreamNonBlocking = 1;  // no order with the null stream
 constexpr unsigned kEventNoTiming = 2;
+constexpr unsigned kPortable = 1;       // cuMemHostAlloc: pinned for all contexts
+constexpr unsigned kManagedGlobal = 1;  // cuMemAllocManaged: of any stream
+constexpr unsigned kIpcLazyPeers = 1;   // cuIpcOpenMemHandle
+constexpr int kCaptureThreadLocal = 1, kCaptureRelaxed = 2;
+
+struct CuUuid {
+  unsigned char bytes[16];
+};
+struct CuIpcHandle {
+  unsigned char bytes[64];
+};
+struct CuLocation {
+  int type, id;  // type 1: a device
+};
+struct CuMemoryProperties {
+  int type, handle_types;  // type 1: device memory that does not move
+  CuLocation location;
+  void* windows;
+  unsigned char flags[8];
+};
+struct CuAccess {
+  CuLocation location;
+  int flags;  // 3: read and write
+};
 
 // Member, exported symbol, arguments.
 #define RB_CUDA_DRIVER(X)                                                                        \
@@ -57,6 +84,42 @@ constexpr unsigned kEventNoTiming = 2;
   X(error_name, "cuGetErrorName", (CuResult, const char**))                                      \
   X(error_string, "cuGetErrorString", (CuResult, const char**))
 
+// Null where the driver lacks it; what needs it says so, see `need`.
+#define RB_CUDA_OPTIONAL(X)                                                                        \
+  X(total_memory, "cuDeviceTotalMem_v2", (size_t*, CuDevice))                                      \
+  X(uuid, "cuDeviceGetUuid_v2", (CuUuid*, CuDevice))                                               \
+  X(can_access_peer, "cuDeviceCanAccessPeer", (int*, CuDevice, CuDevice))                          \
+  X(enable_peer, "cuCtxEnablePeerAccess", (CuContext, unsigned))                                   \
+  X(copy_peer, "cuMemcpyPeerAsync",                                                                \
+    (CuPointer, CuContext, CuPointer, CuContext, size_t, CuStream))                                \
+  X(host_allocate, "cuMemHostAlloc", (void**, size_t, unsigned))                                   \
+  X(host_release, "cuMemFreeHost", (void*))                                                        \
+  X(managed_allocate, "cuMemAllocManaged", (CuPointer*, size_t, unsigned))                         \
+  X(address_range, "cuMemGetAddressRange_v2", (CuPointer*, size_t*, CuPointer))                    \
+  X(ipc_export, "cuIpcGetMemHandle", (CuIpcHandle*, CuPointer))                                    \
+  X(ipc_open, "cuIpcOpenMemHandle_v2", (CuPointer*, CuIpcHandle, unsigned))                        \
+  X(ipc_close, "cuIpcCloseMemHandle", (CuPointer))                                                 \
+  X(host_call, "cuLaunchHostFunc", (CuStream, void (*)(void*), void*))                             \
+  X(priorities, "cuCtxGetStreamPriorityRange", (int*, int*))                                       \
+  X(stream_create_priority, "cuStreamCreateWithPriority", (CuStream*, unsigned, int))              \
+  X(capture_begin, "cuStreamBeginCapture_v2", (CuStream, int))                                     \
+  X(capture_end, "cuStreamEndCapture", (CuStream, CuGraph*))                                       \
+  X(is_capturing, "cuStreamIsCapturing", (CuStream, int*))                                         \
+  X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int*))                            \
+  X(graph_instantiate, "cuGraphInstantiateWithFlags", (CuGraphExec*, CuGraph, unsigned long long)) \
+  X(graph_launch, "cuGraphLaunch", (CuGraphExec, CuStream))                                        \
+  X(graph_destroy, "cuGraphDestroy", (CuGraph))                                                    \
+  X(graph_exec_destroy, "cuGraphExecDestroy", (CuGraphExec))                                       \
+  X(granularity, "cuMemGetAllocationGranularity", (size_t*, const CuMemoryProperties*, int))       \
+  X(reserve, "cuMemAddressReserve", (CuPointer*, size_t, size_t, CuPointer, unsigned long long))   \
+  X(unreserve, "cuMemAddressFree", (CuPointer, size_t))                                            \
+  X(memory_create, "cuMemCreate",                                                                  \
+    (CuMemory*, size_t, const CuMemoryProperties*, unsigned long long))                            \
+  X(memory_release, "cuMemRelease", (CuMemory))                                                    \
+  X(map, "cuMemMap", (CuPointer, size_t, size_t, CuMemory, unsigned long long))                    \
+  X(unmap, "cuMemUnmap", (CuPointer, size_t))                                                      \
+  X(set_access, "cuMemSetAccess", (CuPointer, size_t, const CuAccess*, size_t))
+
 #define RB_CUDA_NVRTC(X)                                                                    \
   X(version, "nvrtcVersion", (int*, int*))                                                  \
   X(create, "nvrtcCreateProgram",                                                           \
@@ -71,6 +134,7 @@ constexpr unsigned kEventNoTiming = 2;
 #define RB_CUDA_MEMBER(member, symbol, arguments) int(*member) arguments;
 struct Driver {
   RB_CUDA_DRIVER(RB_CUDA_MEMBER)
+  RB_CUDA_OPTIONAL(RB_CUDA_MEMBER)
 };
 struct Nvrtc {
   RB_CUDA_NVRTC(RB_CUDA_MEMBER)
@@ -81,7 +145,22 @@ struct Nvrtc {
 const Driver& driver();
 const Nvrtc& nvrtc();
 
-/// Throw RB_E_DEVICE, or RB_E_OOM, unless `status` is success.
-void check_cuda(CuResult status, int device, const char* what);
+[[noreturn]] void fail_missing(const char* call);
+[[noreturn]] void fail_cuda(CuResult status, int device, const char* what);
+
+/// An optional function of the driver: `call` is its name. Throws RB_E_NOTIMPL where it is null.
+template <class F>
+F need(F function, const char* call) {
+  if (__builtin_expect(!function, 0)) fail_missing(call);
+  return function;
+}
+
+/// Throw RB_E_DEVICE, or RB_E_OOM, unless `status` is success. `what` failed.
+inline void check_cuda(CuResult status, int device, const char* what) {
+  if (__builtin_expect(status != kSuccess, 0)) fail_cuda(status, device, what);
+}
+
+/// What else there is to say of a failure of a device; set by who knows of its work.
+extern std::string (*explain_failure)(CuResult status, int device, const std::string& text);
 
 }  // namespace rbcuda

@@ -76,6 +76,7 @@ __attribute__((noinline)) Entry& add(std::atomic<Entry*>& chain, const Key& key,
 __attribute__((noinline)) CuFunction load(Device& device, const Kernel& kernel, Entry& entry) {
   std::lock_guard<std::mutex> lock(entry.compiling);
   if (CuFunction made = entry.function.load(std::memory_order_acquire)) return made;
+  const RelaxedCapture relaxed;
   const std::vector<char> image = image_of(device, kernel.op, text_of(kernel));
   CuModule module = nullptr;
   CuFunction made = nullptr;

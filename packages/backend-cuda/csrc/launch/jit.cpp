@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device/failure.h"
 #include "launch/functions.h"
 
 namespace rbcuda {
@@ -21,10 +22,10 @@ Number number_of(const RbValue& value) {
 void launch(Device& device, const Kernel& kernel, Grid grid, void** arguments) {
   device.enter();
   const CuFunction function = function_of(device, kernel);
-  const CuResult status = driver().launch(function, grid.x, grid.y, grid.z, grid.threads, 1, 1, 0,
-                                          device.current_stream(), arguments, nullptr);
-  if (__builtin_expect(status != kSuccess, 0))
-    check_cuda(status, device.index(), (std::string("launch of ") + kernel.op).c_str());
+  const CuStream stream = device.current_stream();
+  launched(device, stream, kernel.op,
+           driver().launch(function, grid.x, grid.y, grid.z, grid.threads, 1, 1, 0, stream,
+                           arguments, nullptr));
 }
 
 void launch(Device& device, const Kernel& kernel, int64_t positions, void** arguments) {
