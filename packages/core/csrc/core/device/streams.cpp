@@ -120,8 +120,9 @@ void* event_create(int backend, int device, bool timing) {
   return event;
 }
 
+// Also of a device that has failed.
 void event_destroy(int backend, int device, void* event) {
-  const RbStreams& streams = streams_of(backend, device);
+  const RbStreams& streams = *backend_entry(backend).desc.streams;
   streams.event_destroy(streams.self, device, event);
 }
 

@@ -1,0 +1,345 @@
+"""Devices, streams, copies, late errors and graphs, on the simulator. Each test is a process of its own."""
+
+import os
+
+import pytest
+
+# Frees a tensor's segment behind core's back: who reads it then makes the device fail.
+BREAK = """
+import ctypes, os, rabbet
+def broken(device="cuda:0"):
+    x = rabbet.ones(64, device=device)
+    x.tolist()
+    (segment,) = [s for s in rabbet.accelerator.memory_snapshot() if s["address"] <= x.data_ptr() < s["address"] + s["total_size"]]
+    assert ctypes.CDLL(os.environ["RABBET_CUDA_DRIVER"]).cuMemFree_v2(ctypes.c_uint64(segment["address"])) == 0
+    return x
+def error(f):
+    try: f()
+    except Exception as failed: return str(failed).replace(chr(10), " ")
+    return "nothing"
+"""
+
+
+def test_devices_tell_what_they_are(run, simulator):
+    code = """
+import rabbet
+from rabbet import accelerator
+for index in range(2):
+    p = accelerator.get_device_properties(f"cuda:{index}")
+    assert p.name == "simulated device" and p.total_memory == 1 << 30 and p.warp_size == 32
+    assert p.major == 9 and p.multi_processor_count > 0 and p.max_threads_per_block == 1024
+    assert p.is_integrated is False and p.pci_bus_id == index + 1
+    assert [len(part) for part in p.uuid.split("-")] == [8, 4, 4, 4, 12], p.uuid
+for name in ("minor", "max_threads_per_multi_processor", "shared_memory_per_block", "shared_memory_per_multiprocessor",
+             "regs_per_multiprocessor", "L2_cache_size", "clock_rate", "memory_clock_rate", "memory_bus_width",
+             "is_multi_gpu_board", "pci_device_id", "pci_domain_id"):
+    assert hasattr(p, name), name
+free, total = accelerator.get_memory_info("cuda:1")
+x = rabbet.ones(3 << 20, device="cuda:1")
+assert total == 1 << 30 and free - accelerator.get_memory_info("cuda:1")[0] >= 12 << 20
+assert accelerator.get_memory_info("cuda:0") == (total, total)
+assert accelerator.can_device_access_peer("cuda:0", "cuda:1")
+print("ok")
+"""
+    assert run(code, CUSIM_DEVICES="2", **simulator) == "ok\n"
+
+
+def test_pinned_and_managed_memory(run, simulator):
+    code = """
+import rabbet
+x = rabbet.arange(10.0)
+pinned = x.pin_memory("cuda")
+assert pinned.is_pinned() and not x.is_pinned() and pinned.device.type == "cpu"
+there = pinned.to("cuda")
+pinned.zero_()
+assert there.tolist() == x.tolist()
+pinned[2:].copy_(there[2:])
+assert pinned.tolist() == [0, 0, *x.tolist()[2:]]
+del pinned
+rabbet.accelerator.empty_cache()
+print("ok")
+"""
+    assert run(code, **simulator) == "ok\n"
+
+
+def test_pageable_memory_is_read_before_the_copy_returns(run, simulator):
+    """Larger than all staging buffers together; the host's memory is written again at once."""
+    code = """
+import rabbet
+n = (5 << 20) // 4 + 17
+kept = []
+for k in range(4):
+    host = rabbet.arange(n) + k
+    kept.append(host.to("cuda"))
+    host.fill_(-1)
+small = rabbet.tensor([0.0])
+for k in range(12):
+    small.fill_(k)
+    kept.append(small.to("cuda"))
+    small.fill_(-1)
+for k in range(4):
+    assert rabbet.equal(kept[k].cpu(), rabbet.arange(n) + k), k
+assert [x.item() for x in kept[4:]] == list(range(12))
+print("ok")
+"""
+    assert run(code, **simulator) == "ok\n"
+
+
+def test_copies_between_devices_follow_both_streams(run, simulator):
+    code = """
+import rabbet
+for k in range(3):
+    one, two = rabbet.Stream("cuda:0"), rabbet.Stream("cuda:1")
+    with one, two:
+        x = rabbet.full((1000,), float(k), device="cuda:0")
+        for _ in range(5): x += 1
+        y = x.to("cuda:1")      # behind the additions
+        x.fill_(-1)             # not before the copy has read it
+        y += 1
+        z = y.to("cuda:0")
+        del y
+        spoilt = rabbet.full((1000,), -2.0, device="cuda:1")
+        assert z.tolist() == [k + 6.0] * 1000, z[:3].tolist()
+        assert x.tolist() == [-1.0] * 1000
+a = rabbet.ones(3, device="cuda:0"); b = rabbet.ones(3, device="cuda:1")
+b.copy_(a * 2); assert b.tolist() == [2, 2, 2]
+assert b.to("cuda:0").device == a.device
+print("ok")
+"""
+    assert run(code, CUSIM_DEVICES="2", **simulator) == "ok\n"
+
+
+def test_streams_have_priorities_and_threads_their_own(run, simulator):
+    code = """
+import ctypes, os, threading, rabbet
+sim = ctypes.CDLL(os.environ["RABBET_CUDA_DRIVER"])
+def priority(stream):
+    value = ctypes.c_int(99)
+    assert sim.cuStreamGetPriority(ctypes.c_void_p(stream.stream_id), ctypes.byref(value)) == 0
+    return value.value
+rabbet.ones(1, device="cuda").tolist()
+assert priority(rabbet.Stream("cuda")) == 0
+assert priority(rabbet.Stream("cuda", priority=-1)) == -1
+assert priority(rabbet.Stream("cuda", priority=-100)) == -5
+results = {}
+def work(k):
+    with rabbet.Stream("cuda"):
+        x = rabbet.full((500,), float(k), device="cuda")
+        for _ in range(20): x = x * 1 + 1
+        results[k] = x.tolist()
+threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+assert results == {k: [k + 20.0] * 500 for k in range(4)}
+print("ok")
+"""
+    assert run(code, **simulator) == "ok\n"
+
+
+def test_a_late_error_names_what_was_in_flight_and_lasts(run, simulator):
+    code = """
+y = rabbet.ones(4, device="cuda:1")
+event = rabbet.Event("cuda:0"); event.record()
+x = broken()
+x.exp()
+x.cos()
+said = error(lambda: rabbet.accelerator.synchronize("cuda:0"))
+assert "illegal memory access" in said and "cuda:0" in said and "exp" in said, said
+assert "RABBET_CUDA_LAUNCH_BLOCKING=1" in said
+again = error(lambda: x + 1)
+assert "cannot be used any more" in again and "exp" in again, again
+del event
+assert (y + 1).tolist() == [2.0] * 4
+print("ok")
+"""
+    assert run(BREAK + code, CUSIM_DEVICES="2", RABBET_CUDA_EXPANDABLE="0", **simulator) == "ok\n"
+
+
+def test_what_is_done_is_not_named(run, simulator):
+    code = """
+rabbet.ones(4, device="cuda").sin().tolist()
+x = broken()
+x.exp()
+said = error(lambda: rabbet.accelerator.synchronize("cuda:0"))
+assert "exp" in said and "sin" not in said, said
+print("ok")
+"""
+    assert run(BREAK + code, RABBET_CUDA_EXPANDABLE="0", **simulator) == "ok\n"
+
+
+@pytest.mark.parametrize("variable", ["RABBET_CUDA_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING"])
+def test_the_error_of_a_blocking_launch_names_operator_and_line(run, simulator, variable, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(BREAK + "x = broken()\nx.neg\ny = x.exp()  # here\n")
+    line = program.read_text().splitlines().index("y = x.exp()  # here") + 1
+    code = f"""
+import runpy
+try: runpy.run_path({str(program)!r})
+except RuntimeError as failed: print(str(failed).replace(chr(10), " "))
+"""
+    env = {variable: "1", "RABBET_CUDA_EXPANDABLE": "0", **simulator}
+    said = run(code, **env)
+    assert "exp" in said and f"program.py:{line}" in said and "illegal memory access" in said, said
+
+
+GRAPH = """
+import rabbet
+from rabbet import accelerator
+def error(f):
+    try: f()
+    except Exception as failed: return str(failed).replace(chr(10), " ")
+    return "nothing"
+"""
+
+
+def test_a_graph_replays_a_training_step(run, simulator):
+    code = """
+def step(w, x):
+    y = (x * w).relu()
+    loss = (y * y).sum()
+    loss.backward()
+    with rabbet.no_grad():
+        w -= 0.01 * w.grad
+        w.grad.zero_()
+    return loss
+def start(device):
+    w = (rabbet.arange(6.0).reshape(2, 3) / 3 - 0.5).to(device).requires_grad_()
+    w.grad = rabbet.zeros_like(w)
+    return w
+data = [rabbet.arange(6.0).reshape(2, 3) * k for k in range(1, 5)]
+here = start("cpu"); wanted = [step(here, x).item() for x in data]
+w, x = start("cuda"), data[0].to("cuda")
+graph = accelerator.Graph()
+stream = rabbet.Stream("cuda")
+stream.wait_stream(accelerator.current_stream("cuda"))
+with stream:
+    with graph: loss = step(w, x)
+    got = []
+    for batch in data:
+        x.copy_(batch)
+        graph.replay()
+        got.append(loss.item())
+assert rabbet.allclose(rabbet.tensor(got), rabbet.tensor(wanted)), (got, wanted)
+assert rabbet.allclose(w.detach().cpu(), here.detach())
+graph.reset()
+print("ok")
+"""
+    assert run(GRAPH + code, RABBET_CUDA_FALLBACK="error", **simulator) == "ok\n"
+
+
+def test_what_cannot_be_captured_is_named(run, simulator):
+    code = """
+x = rabbet.arange(4.0).to("cuda")
+graph = accelerator.Graph()
+def on_the_default_stream():
+    with graph: x + 1
+said = error(on_the_default_stream)
+assert "the default stream cannot be captured" in said and "rabbet.Stream" in said, said
+def with_item():
+    with rabbet.Stream("cuda"), graph: (x + 1).sum().item()
+said = error(with_item)
+assert "cannot be captured" in said, said
+def over_the_cpu():
+    with rabbet.Stream("cuda"), graph: rabbet.histc(x)
+said = error(over_the_cpu)
+assert said != "nothing", said
+stream = rabbet.Stream("cuda")
+stream.wait_stream(accelerator.current_stream("cuda"))
+with stream, graph: y = (x * 3).sigmoid()   # a kernel that was never compiled before; memory that is new
+with stream:
+    assert not y.data_ptr() == x.data_ptr()
+    graph.replay()
+    assert rabbet.allclose(y.cpu(), (rabbet.arange(4.0) * 3).sigmoid())
+assert (x + 1).tolist() == [1, 2, 3, 4]
+print("ok")
+"""
+    assert run(GRAPH + code, **simulator) == "ok\n"
+
+
+def test_a_graphs_memory_is_its_own(run, simulator):
+    code = """
+x = rabbet.arange(1000.0).to("cuda")
+stream = rabbet.Stream("cuda")
+stream.wait_stream(accelerator.current_stream("cuda"))
+graph = accelerator.Graph()
+with stream:
+    with graph:
+        y = x * 2
+        z = y + 1
+        del y
+    spoilt = [rabbet.full((1000,), -1.0, device="cuda") for _ in range(8)]
+    graph.replay()
+    assert rabbet.equal(z.cpu(), rabbet.arange(1000.0) * 2 + 1)
+    assert all(s.eq(-1).all().item() for s in spoilt)
+print("ok")
+"""
+    assert run(GRAPH + code, **simulator) == "ok\n"
+
+
+def test_lack_of_memory_says_what_holds_it_and_the_program_goes_on(run, simulator):
+    code = """
+from rabbet import accelerator
+import rabbet
+kept = [rabbet.ones(4 << 20, device="cuda") for _ in range(2)]   # 16 MiB each of 64
+del kept[0]
+big = rabbet.ones(10 << 20, device="cuda")                       # fits when the cache went back
+assert accelerator.memory_stats("cuda")["num_alloc_retries"] == 1
+try: rabbet.ones(12 << 20, device="cuda")
+except MemoryError as error: said = str(error)
+for part in ("could not allocate 50331648 bytes", "are in use", "of the device's 67108864 are free", "cuda:0"):
+    assert part in said, said
+assert accelerator.memory_stats("cuda")["num_ooms"] == 1
+assert kept[0][:2].tolist() == [1.0, 1.0]
+del big, kept
+assert rabbet.ones(12 << 20, device="cuda")[-1].item() == 1
+print("ok")
+"""
+    assert run(code, CUSIM_MEMORY=str(64 << 20), **simulator) == "ok\n"
+
+
+def test_wrong_devices_are_named(run, simulator):
+    code = """
+import rabbet
+def said(f):
+    try: f()
+    except Exception as error: return type(error).__name__ + " " + str(error).replace(chr(10), " ")
+x, y = rabbet.ones(3, device="cuda:0"), rabbet.ones(3, device="cuda:1")
+for f, want in ((lambda: x + rabbet.ones(3), "'input' is on cuda"), (lambda: x + y, "'other' is on cuda:1"),
+                (lambda: rabbet.zeros(1, device="cuda:5"), "there is no device cuda:5"),
+                (lambda: rabbet.Stream("cuda:2"), "cuda:2"), (lambda: x.to("cuda:-1"), "-1")):
+    assert want in said(f), said(f)
+assert (x + 1).tolist() == [2, 2, 2]
+print("ok")
+"""
+    assert run(code, CUSIM_DEVICES="2", **simulator) == "ok\n"
+
+
+def test_the_process_ends_with_work_in_flight(run, simulator):
+    code = """
+import rabbet
+with rabbet.Stream("cuda"):
+    x = rabbet.ones(1000, device="cuda")
+    for _ in range(50): x = x + 1
+graph = rabbet.accelerator.Graph()
+print("ok", flush=True)
+"""
+    assert run(code, **simulator) == "ok\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
+def test_a_forked_child_is_told_what_to_do(run, simulator):
+    code = """
+import os, rabbet
+x = rabbet.ones(3, device="cuda"); x.tolist()
+p = rabbet.ones(3).pin_memory("cuda")
+event = rabbet.Event("cuda"); event.record()
+child = os.fork()
+if child == 0:
+    try: x + 1
+    except RuntimeError as error:
+        del x, p, event
+        rabbet.accelerator.empty_cache()
+        os._exit(7 if "start processes by 'spawn'" in str(error) else 1)
+    os._exit(2)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), (x + 1).tolist())
+"""
+    assert run(code, **simulator) == "7 [2.0, 2.0, 2.0]\n"
