@@ -9,7 +9,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 FLAGS = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Wno-missing-field-initializers"]
-LIBRARIES = {"nvrtc": ["nvrtc.cpp"]}
+LIBRARIES = {
+    "nvrtc_sim": ["nvrtc.cpp"],
+    "cuda_null": ["null.cpp"],
+    "cublasLt_sim": ["cublaslt.cpp", "product.cpp"],
+}
+USERS = {"cublasLt_sim"}  # of the simulated driver
 
 
 def sources() -> list[Path]:
@@ -46,16 +51,6 @@ def compile_all(folder: Path) -> None:
     separate = {name for names in LIBRARIES.values() for name in names} | {"hooks.cpp"}
     driver = [path for path in sources() if path.suffix == ".cpp" and path.name not in separate]
     jobs = [start("-c", HERE / "hooks.cpp", "-o", folder / "hooks.o")]
-    for name, files in LIBRARIES.items():
-        jobs.append(
-            start(
-                "-shared",
-                *(HERE / file for file in files),
-                "-o",
-                folder / f"lib{name}_sim.so",
-                "-ldl",
-            )
-        )
     objects = [folder / f"{path.stem}.o" for path in driver]
     for path, target in zip(driver, objects, strict=True):
         jobs.append(start("-c", path, "-o", target))
@@ -64,6 +59,18 @@ def compile_all(folder: Path) -> None:
     for job in jobs:
         check(job)
     check(start("-shared", *objects, "-o", folder / "libcuda_sim.so", "-ldl"))
+    for name, files in LIBRARIES.items():
+        needed = [f"-L{folder}", "-lcuda_sim", "-Wl,-rpath,$ORIGIN"] if name in USERS else []
+        check(
+            start(
+                "-shared",
+                *(HERE / file for file in files),
+                "-o",
+                folder / f"lib{name}.so",
+                "-ldl",
+                *needed,
+            )
+        )
     for path in sources():
         if path.suffix == ".h":
             (folder / path.name).write_bytes(path.read_bytes())
@@ -86,8 +93,15 @@ def build() -> dict[str, str]:
     return {
         "RABBET_CUDA_DRIVER": str(folder / "libcuda_sim.so"),
         "RABBET_CUDA_NVRTC": str(folder / "libnvrtc_sim.so"),
+        "RABBET_CUDA_CUBLASLT": str(folder / "libcublasLt_sim.so"),
         "CUSIM_FOLDER": str(folder),
     }
+
+
+def null() -> dict[str, str]:
+    """Environment variables for a driver and a compiler that do nothing."""
+    library = str(Path(build()["RABBET_CUDA_DRIVER"]).with_name("libcuda_null.so"))
+    return {"RABBET_CUDA_DRIVER": library, "RABBET_CUDA_NVRTC": library}
 
 
 if __name__ == "__main__":

@@ -17,6 +17,12 @@ def simulator():
     return runpy.run_path(str(SIM / "build.py"))["build"]()
 
 
+@pytest.fixture(scope="session")
+def null_driver():
+    """Environment variables for a driver whose calls do nothing: the host's side remains."""
+    return runpy.run_path(str(SIM / "build.py"))["null"]()
+
+
 @pytest.fixture
 def run():
     """Run code in a process of its own, with environment variables, and return what it prints."""

@@ -1,0 +1,51 @@
+// Work that other libraries give to streams.
+#include "cuda.h"
+#include "work.h"
+
+namespace cusim {
+namespace {
+
+const char* line_of(const CusimRegion& r, size_t batch, size_t line) {
+  return static_cast<const char*>(r.begin) + batch * r.stride + line * r.pitch;
+}
+
+bool is_there(const CusimRegion& r) {
+  if (!r.line || !r.lines || !r.batches) return true;
+  return memory().holds(line_of(r, 0, 0), r.line) &&
+         memory().holds(line_of(r, r.batches - 1, r.lines - 1), r.line);
+}
+
+// Lines without gaps are one.
+bool accesses(int device, uint32_t command, const CusimRegion& r) {
+  const CusimAccess kind = r.written ? kCusimWrite : kCusimRead;
+  const bool joined = r.pitch == r.line;
+  for (size_t batch = 0; batch < (r.stride ? r.batches : 1); ++batch) {
+    for (size_t line = 0; line < (joined ? 1 : r.lines); ++line) {
+      if (!check_copy(device, command, line_of(r, batch, line), joined ? r.line * r.lines : r.line,
+                      kind))
+        return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+}  // namespace cusim
+
+using namespace cusim;
+
+extern "C" int cusim_work(void* handle, const char* what, const CusimRegion* regions, int count,
+                          void (*run)(void*), void (*drop)(void*), void* data) {
+  const std::shared_ptr<void> owned(data, drop);
+  CUSIM_ENTER;
+  const std::vector<CusimRegion> all(regions, regions + count);
+  for (const CusimRegion& region : all)
+    if (!is_there(region)) return kInvalid;
+  CUSIM_STREAM(stream, handle);
+  const int device = stream.device.index;
+  return enqueue_on(handle, what, [=](uint32_t command) {
+    for (const CusimRegion& region : all)
+      if (!accesses(device, command, region)) return;
+    run(owned.get());
+  });
+}
