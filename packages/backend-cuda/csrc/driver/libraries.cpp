@@ -2,57 +2,37 @@
 
 #include <dlfcn.h>
 #include <glob.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <vector>
-
+#include "driver/open.h"
 #include "rabbet/plugin.hpp"
 
 namespace rbcuda {
 namespace {
 
-std::vector<std::string> matches(const std::string& pattern) {
+constexpr Library kDriver = {
+    "the NVIDIA driver", "RABBET_CUDA_DRIVER", {}, {}, nullptr, {"libcuda.so.1"}, nullptr};
+constexpr Library kNvrtc = {
+    "NVRTC",
+    "RABBET_CUDA_NVRTC",
+    {"cu13/lib", "cuda_nvrtc/lib"},
+    {"libnvrtc-builtins.so.1*"},  // libnvrtc finds its builtins only where they are open already
+    "libnvrtc.so.1*",
+    {"libnvrtc.so.13", "libnvrtc.so.12"},
+    "kernels are compiled by NVRTC, which was not found: pip install "
+    "'rabbet-backend-cuda[cuda13]' (or [cuda12] where the driver is of CUDA 12)"};
+
+bool has_device_node() {
   glob_t found = {};
-  std::vector<std::string> paths;
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
-    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  const bool any = glob("/dev/nvidia[0-9]*", 0, nullptr, &found) == 0;
   globfree(&found);
-  return paths;
-}
-
-// The folder that holds the installed packages.
-std::string site_packages() {
-  Dl_info info = {};
-  if (!dladdr(reinterpret_cast<void*>(&site_packages), &info) || !info.dli_fname) return "..";
-  const std::string path = info.dli_fname;
-  return path.substr(0, path.rfind('/')) + "/..";
-}
-
-void* symbol(void* library, const char* name, const char* what) {
-  void* found = dlsym(library, name);
-  if (!found)
-    rb::fail(RB_E_DEVICE, "%s is too old: it has no symbol %s (CUDA 12 or newer is needed)", what,
-             name);
-  return found;
-}
-
-// An explicit path is the only one tried.
-void* open_named(const char* variable, const char* what) {
-  const char* path = std::getenv(variable);
-  if (!path || !*path) return nullptr;
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!library)
-    rb::fail(RB_E_DEVICE, "%s: %s names what cannot be opened: %s", what, variable, dlerror());
-  return library;
+  return any;
 }
 
 void* open_driver() {
-  constexpr const char* kWhat = "the NVIDIA driver";
-  if (void* named = open_named("RABBET_CUDA_DRIVER", kWhat)) return named;
-  if (void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) return library;
-  const std::string why = dlerror();
-  if (!matches("/dev/nvidia[0-9]*").empty())
+  if (void* opened = open_if_there(kDriver)) return opened;
+  const char* said = dlerror();
+  const std::string why = said ? said : "not found";
+  if (has_device_node())
     rb::fail(RB_E_DEVICE,
              "there is an NVIDIA device but no driver library libcuda.so.1 (%s): in a container, "
              "start it with the host's driver (docker run --gpus all)",
@@ -63,37 +43,15 @@ void* open_driver() {
            why.c_str());
 }
 
-void* open_nvrtc() {
-  constexpr const char* kWhat = "NVRTC";
-  if (void* named = open_named("RABBET_CUDA_NVRTC", kWhat)) return named;
-  const std::string site = site_packages() + "/nvidia/";
-  for (const char* folder : {"cu13/lib", "cuda_nvrtc/lib"}) {
-    // libnvrtc finds its builtins only where they are open already.
-    for (const std::string& path : matches(site + folder + "/libnvrtc-builtins.so.1*"))
-      dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    for (const std::string& path : matches(site + folder + "/libnvrtc.so.1*")) {
-      if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-    }
-  }
-  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
-    if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  rb::fail(RB_E_DEVICE,
-           "kernels are compiled by NVRTC, which was not found: pip install "
-           "'rabbet-backend-cuda[cuda13]' (or [cuda12] where the driver is of CUDA 12)");
-}
-
 }  // namespace
 
-#define RB_CUDA_LOAD(member, name, arguments) \
-  table.member = reinterpret_cast<int(*) arguments>(symbol(library, name, what));
 #define RB_CUDA_TRY(member, name, arguments) \
-  table.member = reinterpret_cast<int(*) arguments>(dlsym(library, name));
+  table.member = reinterpret_cast<int(*) arguments>(dlsym(opened, name));
 
 const Driver& driver() {
   static const Driver instance = [] {
-    void* library = open_driver();
-    const char* what = "the NVIDIA driver";
+    void* opened = open_driver();
+    const char* what = kDriver.what;
     Driver table;
     RB_CUDA_DRIVER(RB_CUDA_LOAD)
     RB_CUDA_OPTIONAL(RB_CUDA_TRY)
@@ -104,8 +62,8 @@ const Driver& driver() {
 
 const Nvrtc& nvrtc() {
   static const Nvrtc instance = [] {
-    void* library = open_nvrtc();
-    const char* what = "NVRTC";
+    void* opened = open_library(kNvrtc);
+    const char* what = kNvrtc.what;
     Nvrtc table;
     RB_CUDA_NVRTC(RB_CUDA_LOAD)
     return table;
@@ -113,7 +71,6 @@ const Nvrtc& nvrtc() {
   return instance;
 }
 
-#undef RB_CUDA_LOAD
 #undef RB_CUDA_TRY
 
 std::string (*explain_failure)(CuResult, int, const std::string&) = nullptr;

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "driver/open.h"
+
 namespace rbcuda {
 
 using CuResult = int;
@@ -131,7 +133,6 @@ struct CuAccess {
   X(cubin, "nvrtcGetCUBIN", (NvrtcProgram, char*))                                          \
   X(destroy, "nvrtcDestroyProgram", (NvrtcProgram*))
 
-#define RB_CUDA_MEMBER(member, symbol, arguments) int(*member) arguments;
 struct Driver {
   RB_CUDA_DRIVER(RB_CUDA_MEMBER)
   RB_CUDA_OPTIONAL(RB_CUDA_MEMBER)
@@ -139,7 +140,6 @@ struct Driver {
 struct Nvrtc {
   RB_CUDA_NVRTC(RB_CUDA_MEMBER)
 };
-#undef RB_CUDA_MEMBER
 
 /// Opened at the first call; throw RB_E_DEVICE saying what is missing and how to get it.
 const Driver& driver();
