@@ -1,53 +1,260 @@
-// C = A B in tiles of 64 x 64 by blocks of 256 threads, each of which sums for 4 x 4 elements that
-// lie 16 apart; strides are any. Before it stand A, B (operands), T (computed in) and O (results).
-#define RB_TILE 64
-#define RB_DEPTH 16
-struct Product {  // twin of rbcuda::Product
-  Int64 m, n, k;
-  Int64 a_row, a_column, b_row, b_column, c_row, c_column;
+// activation(alpha A B + beta added), and sums of its parts. Before it stand A (the operands'
+// dtype), T (computed in), O (the results') and D (what is added); `behind` it a kernel's macro.
+struct Factor {  // twin of rbcuda::Factor
+  double re, im;
+  Int64 whole;
+};
+template <class T>
+struct FactorAs {
+  static __device__ T of(const Factor& f) { return (T)f.whole; }
+};
+template <>
+struct FactorAs<float> {
+  static __device__ float of(const Factor& f) { return (float)f.re; }
+};
+template <>
+struct FactorAs<double> {
+  static __device__ double of(const Factor& f) { return f.re; }
+};
+template <class R>
+struct FactorAs<Complex<R>> {
+  static __device__ Complex<R> of(const Factor& f) {
+    Complex<R> result = {(R)f.re, (R)f.im};
+    return result;
+  }
 };
 
-// batch: strides of c, a and b.
-extern "C" __global__ void rb_kernel(O* c, const A* a, const B* b, const Product p,
-                                     const Layout batch) {
-  __shared__ T left[RB_DEPTH][RB_TILE + 1];
-  __shared__ T right[RB_DEPTH][RB_TILE + 1];
-  const Int64 row = (Int64)blockIdx.y * RB_TILE, column = (Int64)blockIdx.x * RB_TILE;
-  const int x = threadIdx.x % 16, y = threadIdx.x / 16;
-  for (Int64 z = blockIdx.z; z < batch.n; z += gridDim.z) {
-    const Places at = places_of(batch, z);
-    T sums[4][4];
-    for (int i = 0; i < 4; ++i)
-      for (int j = 0; j < 4; ++j) sums[i][j] = As<T>::of(0);
-    for (Int64 depth = 0; depth < p.k; depth += RB_DEPTH) {
-      for (int e = threadIdx.x; e < RB_TILE * RB_DEPTH; e += blockDim.x) {
-        // Neighbouring threads read what lies together in memory.
-        const int ra = p.a_column == 1 ? e / RB_DEPTH : e % RB_TILE;
-        const int ka = p.a_column == 1 ? e % RB_DEPTH : e / RB_TILE;
-        const bool in_a = row + ra < p.m && depth + ka < p.k;
-        left[ka][ra] = in_a ? As<T>::of(a[at.at[1] + (row + ra) * p.a_row + (depth + ka) * p.a_column])
-                            : As<T>::of(0);
-        const int rb = p.b_column == 1 ? e % RB_TILE : e / RB_DEPTH;
-        const int kb = p.b_column == 1 ? e / RB_TILE : e % RB_DEPTH;
-        const bool in_b = column + rb < p.n && depth + kb < p.k;
-        right[kb][rb] =
-            in_b ? As<T>::of(b[at.at[2] + (depth + kb) * p.b_row + (column + rb) * p.b_column])
-                 : As<T>::of(0);
+struct Product {  // twin of rbcuda::ProductCall
+  Int64 m, n, k;
+  Int64 whole_k, parts;  // `parts` products after one another go on along k; the last may be short
+  Int64 a_row, a_column, b_row, b_column, c_row, c_column, d_row, d_column;
+  Factor alpha, beta;
+  // Whether 16 bytes of a, b and c lie together and are aligned; has_d: something is added.
+  int vector_a, vector_b, vector_c, has_d;
+};
+
+__device__ inline Int64 length(const Product& p, Int64 product) {
+  const Int64 left = p.whole_k - product % p.parts * p.k;
+  return left < p.k ? left : p.k;
+}
+
+// Contracted also where the compiler does not contract by itself.
+template <class T>
+__device__ inline T multiply_add(T a, T b, T sum) {
+  return (T)(sum + a * b);
+}
+#ifndef CUSIM
+__device__ inline float multiply_add(float a, float b, float sum) { return fmaf(a, b, sum); }
+__device__ inline double multiply_add(double a, double b, double sum) { return fma(a, b, sum); }
+template <class R>
+__device__ inline Complex<R> multiply_add(Complex<R> a, Complex<R> b, Complex<R> sum) {
+  Complex<R> result = {fma(a.re, b.re, fma(-a.im, b.im, sum.re)),
+                       fma(a.re, b.im, fma(a.im, b.re, sum.im))};
+  return result;
+}
+#endif
+
+__device__ T activated(T x);  // of the kernel's macro
+__device__ inline O finished(const Product& p, T sum, const D* d, Int64 row, Int64 column) {
+  T x = (T)(FactorAs<T>::of(p.alpha) * sum);
+  if (p.has_d)
+    x = (T)(x + FactorAs<T>::of(p.beta) * As<T>::of(d[row * p.d_row + column * p.d_column]));
+  return As<O>::of(activated(x));
+}
+
+// `count` elements that are read and written at once.
+template <class S, int count>
+struct alignas(count * sizeof(S) < 16 ? count * sizeof(S) : 16) Pack {
+  S at[count];
+};
+
+// ---- tiles of TILE x TILE by 256 threads. A thread sums for groups of 4 x 4 that lie 64 apart.
+
+template <int TILE, int DEPTH>
+struct Tiles {
+  enum { GROUPS = TILE / 64, EACH = TILE * DEPTH / 256, PITCH = TILE / 4 + 1 };
+
+  // A thread's share of an operand: EACH elements along the dimension that lies together.
+  // `outer` is the dimension of the result, `inner` k; from (start, depth) on.
+  static __device__ void load(T* kept, const A* x, Int64 outer_step, Int64 inner_step, Int64 start,
+                              Int64 outer, Int64 depth, Int64 inner, bool vector) {
+    const int at = threadIdx.x * EACH;
+    const bool along = inner_step == 1;  // k lies together
+    const Int64 o = start + (along ? at / DEPTH : at % TILE);
+    const Int64 i = depth + (along ? at % DEPTH : at / TILE);
+    const A* from = x + o * outer_step + i * inner_step;
+    if (vector && (along ? o < outer && i + EACH <= inner : i < inner && o + EACH <= outer)) {
+      const Pack<A, EACH> pack = *(const Pack<A, EACH>*)from;
+      for (int e = 0; e < EACH; ++e) kept[e] = As<T>::of(pack.at[e]);
+      return;
+    }
+    for (int e = 0; e < EACH; ++e) {
+      const bool in = along ? o < outer && i + e < inner : i < inner && o + e < outer;
+      kept[e] = in ? As<T>::of(from[along ? e * inner_step : e * outer_step]) : As<T>::of(0);
+    }
+  }
+  static __device__ void keep(Pack<T, 4> (*shared)[PITCH], const T* kept, Int64 inner_step) {
+    const int at = threadIdx.x * EACH;
+    for (int e = 0; e < EACH; ++e) {
+      const bool along = inner_step == 1;
+      const int k = along ? at % DEPTH + e : at / TILE, o = along ? at / DEPTH : at % TILE + e;
+      shared[k][o / 4].at[o % 4] = kept[e];
+    }
+  }
+
+  static __device__ void run(O* c, const A* a, const A* b, const D* d, const Product& p,
+                             const Layout& batch) {
+    __shared__ Pack<T, 4> left[2][DEPTH][PITCH], right[2][DEPTH][PITCH];
+    const Int64 row = (Int64)blockIdx.y * TILE, column = (Int64)blockIdx.x * TILE;
+    const int x = threadIdx.x % 16 * 4, y = threadIdx.x / 16 * 4;
+    for (Int64 z = blockIdx.z; z < batch.n; z += gridDim.z) {
+      const Places at = places_of(batch, z);
+      const Int64 depths = length(p, z);
+      const A *here_a = a + at.at[1], *here_b = b + at.at[2];
+      T sums[GROUPS * 4][GROUPS * 4], next_a[EACH], next_b[EACH];
+      for (int i = 0; i < GROUPS * 4; ++i)
+        for (int j = 0; j < GROUPS * 4; ++j) sums[i][j] = As<T>::of(0);
+      load(next_a, here_a, p.a_row, p.a_column, row, p.m, 0, depths, p.vector_a);
+      load(next_b, here_b, p.b_column, p.b_row, column, p.n, 0, depths, p.vector_b);
+      int now = 0;
+      for (Int64 depth = 0; depth < depths; depth += DEPTH, now ^= 1) {
+        keep(left[now], next_a, p.a_column);
+        keep(right[now], next_b, p.b_row);
+        __syncthreads();
+        if (depth + DEPTH < depths) {
+          load(next_a, here_a, p.a_row, p.a_column, row, p.m, depth + DEPTH, depths, p.vector_a);
+          load(next_b, here_b, p.b_column, p.b_row, column, p.n, depth + DEPTH, depths, p.vector_b);
+        }
+#pragma unroll 4
+        for (int k = 0; k < DEPTH; ++k) {
+          Pack<T, 4> l[GROUPS], r[GROUPS];
+          for (int g = 0; g < GROUPS; ++g) {
+            l[g] = left[now][k][g * 16 + y / 4];
+            r[g] = right[now][k][g * 16 + x / 4];
+          }
+#pragma unroll
+          for (int i = 0; i < GROUPS * 4; ++i)
+#pragma unroll
+            for (int j = 0; j < GROUPS * 4; ++j)
+              sums[i][j] = multiply_add(l[i / 4].at[i % 4], r[j / 4].at[j % 4], sums[i][j]);
+        }
       }
+      __syncthreads();  // before the next product's first elements
+      O* to = c + at.at[0];
+      const D* added = d + at.at[3];
+#pragma unroll
+      for (int i = 0; i < GROUPS * 4; ++i)
+#pragma unroll
+        for (int g = 0; g < GROUPS; ++g) {
+          const Int64 r = row + i / 4 * 64 + y + i % 4, first = column + g * 64 + x;
+          if (r >= p.m) continue;
+          if (p.vector_c && first + 4 <= p.n) {
+            Pack<O, 4> pack;
+            for (int j = 0; j < 4; ++j)
+              pack.at[j] = finished(p, sums[i][g * 4 + j], added, r, first + j);
+            *(Pack<O, 4>*)(to + r * p.c_row + first) = pack;
+          } else {
+            for (int j = 0; j < 4; ++j)
+              if (first + j < p.n)
+                to[r * p.c_row + (first + j) * p.c_column] =
+                    finished(p, sums[i][g * 4 + j], added, r, first + j);
+          }
+        }
+    }
+  }
+};
+
+// ---- one column: results are sums along rows of `a`; of `b` only row 0 along k is read.
+
+// Threads of a row of 32 take elements of k by turns; 8 rows in a block.
+struct Rows {
+  enum { LANES = 32, EACH = 16 / sizeof(A) };
+  static __device__ void run(O* c, const A* a, const A* b, const D* d, const Product& p,
+                             const Layout& batch) {
+    __shared__ T parts[8][LANES + 1];
+    const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
+    const Int64 blocks = (p.m + 7) / 8;
+    for (Int64 block = blockIdx.x; block < blocks * batch.n; block += gridDim.x) {
+      const Places at = places_of(batch, block / blocks);
+      const Int64 depths = length(p, block / blocks);
+      const Int64 row = block % blocks * 8 + warp;
+      const A *from = a + at.at[1] + row * p.a_row, *by = b + at.at[2];
+      T sum = As<T>::of(0);
+      Int64 k = 0;
+      if (row < p.m) {
+        if (p.vector_a && p.vector_b) {
+          for (k = lane * EACH; k + EACH <= depths; k += LANES * EACH) {
+            const Pack<A, EACH> l = *(const Pack<A, EACH>*)(from + k),
+                                r = *(const Pack<A, EACH>*)(by + k);
+            for (int e = 0; e < EACH; ++e)
+              sum = multiply_add(As<T>::of(l.at[e]), As<T>::of(r.at[e]), sum);
+          }
+          k = depths / EACH * EACH;
+        }
+        for (k += lane; k < depths; k += LANES)
+          sum = multiply_add(As<T>::of(from[k * p.a_column]), As<T>::of(by[k * p.b_row]), sum);
+      }
+      parts[warp][lane] = sum;
+      for (int half = LANES / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (lane < half) parts[warp][lane] = (T)(parts[warp][lane] + parts[warp][lane + half]);
+      }
+      if (lane == 0 && row < p.m)
+        c[at.at[0] + row * p.c_row] = finished(p, parts[warp][0], d + at.at[3], row, 0);
       __syncthreads();
-      for (int k = 0; k < RB_DEPTH; ++k) {
-        T l[4], r[4];
-        for (int i = 0; i < 4; ++i) l[i] = left[k][y + 16 * i], r[i] = right[k][x + 16 * i];
-        for (int i = 0; i < 4; ++i)
-          for (int j = 0; j < 4; ++j) sums[i][j] = (T)(sums[i][j] + l[i] * r[j]);
+    }
+  }
+};
+
+// Where rows lie together: 32 rows in a block, k by turns between its 8 groups.
+struct Columns {
+  static __device__ void run(O* c, const A* a, const A* b, const D* d, const Product& p,
+                             const Layout& batch) {
+    __shared__ T parts[8][33];
+    const int lane = threadIdx.x % 32, group = threadIdx.x / 32;
+    const Int64 blocks = (p.m + 31) / 32;
+    for (Int64 block = blockIdx.x; block < blocks * batch.n; block += gridDim.x) {
+      const Places at = places_of(batch, block / blocks);
+      const Int64 depths = length(p, block / blocks);
+      const Int64 row = block % blocks * 32 + lane;
+      const A *from = a + at.at[1] + row * p.a_row, *by = b + at.at[2];
+      T sum = As<T>::of(0);
+      if (row < p.m) {
+#pragma unroll 4
+        for (Int64 k = group; k < depths; k += 8)
+          sum = multiply_add(As<T>::of(from[k * p.a_column]), As<T>::of(by[k * p.b_row]), sum);
+      }
+      parts[group][lane] = sum;
+      __syncthreads();
+      if (group == 0 && row < p.m) {
+        for (int g = 1; g < 8; ++g) sum = (T)(sum + parts[g][lane]);
+        c[at.at[0] + row * p.c_row] = finished(p, sum, d + at.at[3], row, 0);
       }
       __syncthreads();
     }
-    for (int i = 0; i < 4; ++i)
-      for (int j = 0; j < 4; ++j) {
-        const Int64 to_row = row + y + 16 * i, to_column = column + x + 16 * j;
-        if (to_row < p.m && to_column < p.n)
-          c[at.at[0] + to_row * p.c_row + to_column * p.c_column] = As<O>::of(sums[i][j]);
-      }
   }
-}
+};
+
+// ---- the sum of `k` parts that lie `a_column` apart, each as the result in rows
+
+struct Sums {
+  static __device__ void run(O* c, const A* a, const A*, const D* d, const Product& p,
+                             const Layout& batch) {
+    const Int64 size = p.m * p.n;
+    for (Int64 i = RB_THREAD; i < size * batch.n; i += RB_THREADS) {
+      const Places at = places_of(batch, i / size);
+      const Int64 row = i % size / p.n, column = i % size % p.n;
+      T sum = As<T>::of(0);
+      for (Int64 k = 0; k < p.k; ++k) sum = (T)(sum + As<T>::of(a[i + k * p.a_column]));
+      c[at.at[0] + row * p.c_row + column * p.c_column] =
+          finished(p, sum, d + at.at[3], row, column);
+    }
+  }
+};
+
+#define RB_PRODUCT(threads, activation, ...)                                                     \
+  __device__ T activated(T x) { return (T)(activation); }                                        \
+  extern "C" __global__ void __launch_bounds__(threads)                                          \
+      rb_kernel(O* c, const A* a, const A* b, const D* d, const Product p, const Layout batch) { \
+    __VA_ARGS__::run(c, a, b, d, p, batch);                                                      \
+  }

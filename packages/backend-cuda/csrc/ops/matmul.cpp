@@ -1,61 +1,108 @@
-// Matrix products by the tiles of kernels/matmul.cuh. cuBLASLt is not used yet.
-#include <algorithm>
-
-#include "launch/jit.h"
-#include "launch/texts.h"
-#include "launch/view.h"
+// The operators that are products of matrices; product.cpp computes them.
 #include "ops/families.h"
+#include "ops/product.h"
 
 namespace rbcuda {
 namespace {
 
-struct Product {  // twin of the kernel's
-  int64_t m, n, k, a_row, a_column, b_row, b_column, c_row, c_column;
-};
-
-// Core has checked the shapes. 1-d operands are a row and a column.
-void matmul_kernel(const rb::Args& args) {
-  const RbTensor &x = args.tensor(0), &y = args.tensor(1), &out = args.ret();
-  if (out.numel == 0) return;
-  View a(x), b(y), c(out);
-  Product p = {};
-  const auto take = [](View& view, int64_t& size, int64_t& stride) {
-    const int last = view.ndim() - 1;
-    size = view.size(last);
-    stride = view.stride(last);
-    view.drop(last);
-  };
-  int64_t ignored = 0;
-  p.m = p.n = 1;
-  take(a, p.k, p.a_column);
-  if (x.ndim > 1) take(a, p.m, p.a_row);
-  if (y.ndim > 1) {
-    take(b, p.n, p.b_column);
-    take(c, ignored, p.c_column);
-  }
-  take(b, ignored, p.b_row);
-  if (x.ndim > 1) take(c, ignored, p.c_row);
-  Layout batch = layout_of("matmul", {&c.tensor(), &a.tensor(), &b.tensor()});
-  const Kernel kernel{
-      "matmul",
-      {{"A", x.dtype_id}, {"B", y.dtype_id}, {"T", computed(out.dtype_id)}, {"O", out.dtype_id}},
-      kText_matmul,
-      ""};
-  constexpr int64_t kTile = 64, kMost = 65535;  // blocks in y and z
-  const int64_t rows = (p.m + kTile - 1) / kTile, columns = (p.n + kTile - 1) / kTile;
-  if (rows > kMost)
-    rb::fail(RB_E_NOTIMPL, "matmul on 'cuda': at most %lld rows",
-             static_cast<long long>(kMost * kTile));
-  void *to = out.data, *left = x.data, *right = y.data;
-  void* arguments[] = {&to, &left, &right, &p, &batch};
-  launch(device_of(out), kernel,
-         Grid{static_cast<unsigned>(columns), static_cast<unsigned>(rows),
-              static_cast<unsigned>(std::min(batch.n, kMost)), 256},
-         arguments);
+// A dimension of one operand, out of its view: what is left are batches.
+void take(View& view, int64_t& size, int64_t& stride) {
+  const int last = view.ndim() - 1;
+  size = view.size(last);
+  stride = view.stride(last);
+  view.drop(last);
 }
 
+// Strides of what is added along the dimensions that the result's view loses.
+int64_t take_stride(View& view) {
+  if (view.ndim() == 0) return 0;
+  int64_t size = 0, stride = 0;
+  take(view, size, stride);
+  return size == 1 ? 0 : stride;
+}
+
+// Core has checked the shapes. 1-d operands are a row and a column; `added` broadcasts to `out`.
+Product product_of(const char* op, const RbTensor& x, const RbTensor& y, const RbTensor& out,
+                   const RbTensor* added) {
+  for (const RbTensor* t : {&x, &y, added}) {
+    if (t && t->dtype_id != out.dtype_id)
+      rb::fail(RB_E_NOTIMPL, "%s on 'cuda': operands and result must have one dtype", op);
+  }
+  View a(x), b(y), c(out), d(added ? *added : scalar_view(out).tensor());
+  Product p;
+  p.op = op;
+  p.out = &out;
+  p.operands = p.results = out.dtype_id;
+  int64_t ignored = 0;
+  take(a, p.k, p.a.column);
+  if (x.ndim > 1) take(a, p.m, p.a.row);
+  if (y.ndim > 1) {
+    take(b, p.n, p.b.column);
+    take(c, ignored, p.c.column);
+    p.added.column = take_stride(d);
+  }
+  take(b, ignored, p.b.row);
+  if (x.ndim > 1) {
+    take(c, ignored, p.c.row);
+    p.added.row = take_stride(d);
+  }
+  p.a.data = x.data;
+  p.b.data = y.data;
+  p.c.data = out.data;
+  p.added.data = added ? added->data : nullptr;
+  // A dimension of size 1 has no stride, so that it is never taken for one that lies together.
+  if (p.m == 1) p.a.row = p.c.row = p.added.row = 0;
+  if (p.n == 1) p.b.column = p.c.column = p.added.column = 0;
+  p.batch = layout_of(op, {&c.tensor(), &a.tensor(), &b.tensor(), &d.tensor()});
+  return p;
+}
+
+void matmul_kernel(const rb::Args& args) {
+  const RbTensor& out = args.ret();
+  if (out.numel == 0) return;
+  multiply(product_of("matmul", args.tensor(0), args.tensor(1), out, nullptr));
+}
+
+// The weight (o, i) as (i, o); one of 1 dimension gives one result.
+View turned(const RbTensor& weight) {
+  View turned = scalar_view(weight);
+  for (int d = weight.ndim - 1; d >= 0; --d) turned.add(weight.shape[d], weight.strides[d]);
+  return turned;
+}
+
+template <bool Activates>
+void linear_kernel(const rb::Args& args) {
+  const RbTensor& out = args.ret();
+  if (out.numel == 0) return;
+  const View weight = turned(args.tensor(1));
+  const char* op = Activates ? "linear_activation" : "linear";
+  Product p = product_of(op, args.tensor(0), weight.tensor(), out, args.optional_tensor(2));
+  if (Activates) p.activation = args.str(3);
+  multiply(p);
+}
+
+bool is_zero(const RbValue& v) {
+  return rb::to_double(v) == 0 && (v.tag != RB_COMPLEX || v.v.fs[1] == 0);
+}
+
+// beta input + alpha a b, of matrices or batches of them; `input` is not read if beta is 0.
+void addmm_kernel(const rb::Args& args) {
+  const RbTensor& out = args.ret();
+  if (out.numel == 0) return;
+  const RbTensor* added = is_zero(args.args[3]) ? nullptr : &args.tensor(0);
+  Product p = product_of(args.op_name(), args.tensor(1), args.tensor(2), out, added);
+  p.beta = args.args[3];
+  p.alpha = args.args[4];
+  multiply(p);
+}
+
+constexpr uint64_t kProducts = kAll & ~bit(RB_BOOL8);
 const rb::KernelSpec kKernels[] = {
-    {"matmul", rb::wrap<matmul_kernel>, 0, kAll & ~bit(RB_BOOL8)},
+    {"matmul", rb::wrap<matmul_kernel>, 0, kProducts},
+    {"linear", rb::wrap<linear_kernel<false>>, 0, kProducts},
+    {"linear_activation", rb::wrap<linear_kernel<true>>, 0, kFloat},
+    {"addmm", rb::wrap<addmm_kernel>, 0, kProducts},
+    {"baddbmm", rb::wrap<addmm_kernel>, 0, kProducts},
 };
 
 }  // namespace

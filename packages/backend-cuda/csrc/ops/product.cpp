@@ -1,0 +1,209 @@
+// Products by the kernels of kernels/matmul.cuh, where cuBLASLt does not compute them.
+#include "ops/product.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "launch/temporary.h"
+#include "launch/texts.h"
+
+namespace rbcuda {
+namespace {
+
+struct Factor {  // twin of the kernel's
+  double re, im;
+  int64_t whole;
+};
+struct ProductCall {  // twin of the kernel's Product
+  int64_t m, n, k, whole_k, parts;
+  int64_t a_row, a_column, b_row, b_column, c_row, c_column, d_row, d_column;
+  Factor alpha, beta;
+  int32_t vector_a, vector_b, vector_c, has_d;
+};
+
+constexpr struct {
+  const char *name, *text;  // in x of the type that is computed in
+} kActivations[] = {
+    {"", "x"},
+    {"relu", "x < 0 ? (T)0 : x"},
+    {"gelu", "(T)0.5 * x * ((T)1 + erf(x * (T)0.70710678118654752440))"},
+    {"gelu_tanh",
+     "(T)0.5 * x * ((T)1 + tanh((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x)))"},
+    {"silu", "x / ((T)1 + exp(-x))"},
+    {"tanh", "tanh(x)"},
+    {"sigmoid", "(T)1 / ((T)1 + exp(-x))"},
+};
+const char* activation_text(const Product& p) {
+  for (const auto& activation : kActivations) {
+    if (!std::strcmp(activation.name, p.activation)) return activation.text;
+  }
+  rb::fail(RB_E_NOTIMPL, "%s on 'cuda': no activation '%s'", p.op, p.activation);
+}
+
+Factor factor_of(const RbValue& v) {
+  return {rb::to_double(v), v.tag == RB_COMPLEX ? v.v.fs[1] : 0.0, rb::to_int(v)};
+}
+
+bool divides(int64_t by, int64_t stride) { return stride % by == 0; }
+
+// Whether `count` elements can be read at once along the dimension that lies together.
+bool reads_packs(const Matrix& x, const Layout& batch, int k, int64_t count, int size) {
+  if (x.column != 1 && x.row != 1) return false;
+  const int64_t other = x.column == 1 ? x.row : x.column;
+  const int64_t bytes = std::min<int64_t>(count * size, 16);
+  if (!divides(count, other) || reinterpret_cast<uintptr_t>(x.data) % bytes) return false;
+  return std::all_of(batch.strides[k], batch.strides[k] + batch.ndim,
+                     [&](int64_t stride) { return divides(count, stride); });
+}
+
+// How a kernel of the text is launched.
+struct Way {
+  std::string name;
+  int threads;
+  int64_t pack_in, pack_out;  // elements that are read and written at once
+  Grid grid;
+};
+
+int size_of(int dtype) {
+  constexpr int kSizes[] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+  return kSizes[dtype];
+}
+
+// Products after one another that go on along k.
+struct Parts {
+  int64_t whole_k, count;
+};
+
+void enqueue(const Product& p, const Way& way, const Parts& parts) {
+  ProductCall call = {};
+  call.m = p.m, call.n = p.n, call.k = p.k;
+  call.whole_k = parts.whole_k, call.parts = parts.count;
+  call.a_row = p.a.row, call.a_column = p.a.column;
+  call.b_row = p.b.row, call.b_column = p.b.column;
+  call.c_row = p.c.row, call.c_column = p.c.column;
+  call.d_row = p.added.row, call.d_column = p.added.column;
+  call.alpha = factor_of(p.alpha), call.beta = factor_of(p.beta);
+  call.vector_a = reads_packs(p.a, p.batch, 1, way.pack_in, size_of(p.operands));
+  call.vector_b = reads_packs(p.b, p.batch, 2, way.pack_in, size_of(p.operands));
+  call.vector_c = p.c.column == 1 && reads_packs(p.c, p.batch, 0, way.pack_out, size_of(p.results));
+  call.has_d = p.added.data != nullptr;
+  const Kernel kernel{
+      p.op,
+      {{"A", p.operands}, {"T", computed(p.operands)}, {"O", p.results}, {"D", p.out->dtype_id}},
+      kText_matmul,
+      "RB_PRODUCT(" + std::to_string(way.threads) + ", " + activation_text(p) + ", " + way.name +
+          ")\n"};
+  void *to = p.c.data, *a = p.a.data, *b = p.b.data, *d = p.added.data;
+  Layout batch = p.batch;
+  void* arguments[] = {&to, &a, &b, &d, &call, &batch};
+  launch(device_of(*p.out), kernel, way.grid, arguments);
+}
+
+int64_t blocks(int64_t n, int64_t each) { return (n + each - 1) / each; }
+unsigned at_most(int64_t n, int64_t most) { return static_cast<unsigned>(std::min(n, most)); }
+
+constexpr int kThreads = 256;
+constexpr int64_t kMostBlocks = 65535;  // in y and z
+constexpr int64_t kEnough = 128;        // blocks that occupy a device
+
+Way way_of_tiles(const Product& p) {
+  const int size = size_of(p.operands);
+  const int64_t large = blocks(p.m, 128) * blocks(p.n, 128) * p.batch.n;
+  const int tile = size <= 4 && large >= kEnough ? 128 : 64;
+  const int depth = tile == 128 || size > 8 ? 8 : 16;
+  if (blocks(p.m, tile) > kMostBlocks)
+    rb::fail(RB_E_NOTIMPL, "%s on 'cuda': at most %lld rows", p.op,
+             static_cast<long long>(kMostBlocks * tile));
+  return {"Tiles<" + std::to_string(tile) + ", " + std::to_string(depth) + ">", kThreads,
+          tile * depth / kThreads, 4,
+          Grid{static_cast<unsigned>(blocks(p.n, tile)), static_cast<unsigned>(blocks(p.m, tile)),
+               at_most(p.batch.n, kMostBlocks), kThreads}};
+}
+
+Way way_of_columns(const Product& p) {
+  const int size = size_of(p.operands);
+  const bool rows = p.a.row != 1 || p.a.column == 1;
+  return {rows ? "Rows" : "Columns", kThreads, 16 / size, 1,
+          Grid{at_most(blocks(p.m, rows ? 8 : 32) * p.batch.n, 1 << 20), 1, 1, kThreads}};
+}
+
+Way way_of(const Product& p) { return p.n == 1 ? way_of_columns(p) : way_of_tiles(p); }
+
+// Few results of long sums: parts of k are a batch of their own, and summed by a second kernel.
+int64_t parts_of(const Product& p, const Way& way) {
+  constexpr int64_t kLong = 1024;  // elements of k that are worth a part
+  const int64_t busy = int64_t{way.grid.x} * way.grid.y * way.grid.z;
+  if (busy >= kEnough || p.k < 2 * kLong || p.batch.ndim == kLayoutDims) return 1;
+  return std::min(blocks(kEnough, busy), p.k / kLong);
+}
+
+// The parts of `p` in the type that sums are kept in, one behind another.
+Product part_of(const Product& p, const Temporary& sums, int64_t parts) {
+  Product part = p;
+  part.results = computed(p.operands);
+  part.k = blocks(blocks(p.k, parts), 16) * 16;
+  part.c = {sums.data(), p.n, p.n == 1 ? 0 : 1};
+  part.added = {};
+  part.alpha = rb::int_value(1);
+  part.activation = "";
+  Layout& batch = part.batch;
+  if (batch.n == 1) batch.ndim = 0;
+  int64_t step = p.m * p.n;
+  for (int d = batch.ndim - 1; d >= 0; --d) {
+    batch.strides[0][d] = step;
+    step *= batch.shape[d];
+  }
+  const int last = batch.ndim++;
+  batch.shape[last] = parts;
+  batch.strides[0][last] = step;
+  batch.strides[1][last] = part.k * p.a.column;
+  batch.strides[2][last] = part.k * p.b.row;
+  batch.strides[3][last] = 0;
+  batch.n *= parts;
+  return part;
+}
+
+// The sum over parts of k that were multiplied apart.
+void multiply_in_parts(const Product& p, int64_t parts) {
+  const int64_t size = p.batch.n * p.m * p.n;
+  parts = blocks(p.k, blocks(blocks(p.k, parts), 16) * 16);  // none is empty
+  const int64_t shape[] = {parts, size};
+  const Temporary sums(*p.out, computed(p.operands), 2, shape);
+  const Product part = part_of(p, sums, parts);
+  enqueue(part, way_of(part), {p.k, parts});
+  Product all = p;
+  all.operands = part.results;
+  all.k = parts;
+  all.a = {sums.data(), p.n, size};
+  all.b = {};
+  const int64_t positions = std::min<int64_t>(blocks(size, kThreads), 1 << 20);
+  enqueue(all, {"Sums", kThreads, 1, 1, Grid{static_cast<unsigned>(positions), 1, 1, kThreads}},
+          {parts, 1});
+}
+
+}  // namespace
+
+Product transposed(const Product& p) {
+  Product t = p;
+  const auto turned = [](const Matrix& x) { return Matrix{x.data, x.column, x.row}; };
+  std::swap(t.m, t.n);
+  t.a = turned(p.b);
+  t.b = turned(p.a);
+  t.c = turned(p.c);
+  t.added = turned(p.added);
+  std::swap(t.batch.strides[1], t.batch.strides[2]);
+  return t;
+}
+
+void multiply(const Product& product) {
+  // A row is taken for a column, and columns of the result that lie together for rows.
+  const bool turns =
+      product.n != 1 && (product.m == 1 || (product.c.row == 1 && product.c.column != 1));
+  const Product p = turns ? transposed(product) : product;
+  const Way way = way_of(p);
+  const int64_t parts = parts_of(p, way);
+  if (parts > 1) return multiply_in_parts(p, parts);
+  enqueue(p, way, {p.k, 1});
+}
+
+}  // namespace rbcuda

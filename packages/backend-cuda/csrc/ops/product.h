@@ -1,0 +1,30 @@
+// One product of matrices, or a batch of them: activation(alpha A B + beta added).
+#pragma once
+#include "launch/jit.h"
+#include "launch/view.h"
+
+namespace rbcuda {
+
+struct Matrix {
+  void* data = nullptr;
+  int64_t row = 0, column = 0;  // strides in elements; 0 where it broadcasts
+};
+
+struct Product {
+  const char* op;
+  const RbTensor* out;    // where it lies; what is added has its dtype
+  int operands, results;  // dtypes
+  int64_t m = 1, n = 1, k = 1;
+  Matrix a, b, c, added;  // added.data null: nothing is added
+  Layout batch = {};      // strides of c, a, b and added
+  RbValue alpha = rb::int_value(1), beta = rb::int_value(1);
+  const char* activation = "";  // of linear_activation; empty: none
+};
+
+/// Enqueue it. Sizes may be 0. Declines with RB_E_NOTIMPL before it writes.
+void multiply(const Product& product);
+
+/// The product of which the result is the transpose of this one's.
+Product transposed(const Product& product);
+
+}  // namespace rbcuda

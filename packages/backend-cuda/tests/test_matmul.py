@@ -1,0 +1,144 @@
+"""Products of matrices on the simulator, against NumPy in float64 or the operands' own type."""
+
+import pytest
+
+CHECK = """
+import numpy as np, rabbet
+F = rabbet.nn.functional
+ops = rabbet.ops
+rng = np.random.default_rng(0)
+TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4, "complex64": 1e-4}
+def array(shape, dtype):
+    if dtype.startswith(("int", "uint")): return rng.integers(0, 5, shape).astype(dtype)
+    x = rng.standard_normal(shape)
+    return x + 1j * rng.standard_normal(shape) if dtype.startswith("complex") else x
+def tensor(x, dtype): return rabbet.tensor(x.tolist(), dtype=getattr(rabbet, dtype)).reshape(x.shape)
+def rounded(x, dtype):
+    t = tensor(x, dtype)
+    wide = {"float16": rabbet.float64, "bfloat16": rabbet.float64}.get(dtype, t.dtype)
+    return np.array(t.to(wide).tolist()).reshape(x.shape)
+def close(got, want, dtype, *, what=()):
+    assert got.device.type == "cuda" and str(got.dtype).endswith(dtype) and tuple(got.shape) == want.shape, (got.shape, want.shape, what)
+    here = got.cpu()
+    here = np.array((here.to(rabbet.float64) if dtype in ("float16", "bfloat16") else here).tolist()).reshape(want.shape)
+    scale = max(1.0, float(np.abs(want).max(initial=0)))
+    assert np.allclose(here, want, rtol=0, atol=TOLERANCE.get(dtype, 1e-10) * scale), (what, np.abs(here - want).max())
+"""
+
+
+def test_every_dtype_multiplies_and_adds(run, simulator):
+    code = """
+for dtype in ("float32", "float64", "float16", "bfloat16", "complex64", "complex128", "int8", "int32", "int64", "uint8"):
+    x, y, z = (rounded(array(s, dtype), dtype) for s in ((5, 20), (20, 7), (1, 7)))
+    a, b, c = (tensor(v, dtype).to("cuda") for v in (x, y, z))
+    want = x @ y
+    if dtype in ("int8", "uint8"): want = want.astype(dtype)
+    close(a @ b, want, dtype, what=dtype)
+    two = 2 - 1j if dtype.startswith("complex") else 2
+    close(rabbet.addmm(c, a, b, beta=2, alpha=two), (2 * z + two * (x @ y)).astype(want.dtype), dtype, what=dtype)
+    close(ops.linear(a, b.t(), c[0]), (x @ y + z[0]).astype(want.dtype), dtype, what=dtype)
+"""
+    run(CHECK + code, **simulator, RABBET_CUDA_FALLBACK="error")
+
+
+def test_operands_of_any_strides_and_dimensions(run, simulator):
+    code = """
+SHAPES = [((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 3)), ((70, 33), (33, 130)), ((0, 4), (4, 2)), ((3, 0), (0, 2)),
+          ((2, 3, 4), (4, 5)), ((4,), (2, 4, 3)), ((2, 1, 3, 4), (5, 4, 2)), ((2, 3, 4), (4,)), ((1, 9), (9, 40)), ((6, 1), (1, 6))]
+for shape, other in SHAPES:
+    x, y = array(shape, "float32"), array(other, "float32")
+    a, b = tensor(x, "float32").to("cuda"), tensor(y, "float32").to("cuda")
+    close(a @ b, x @ y, "float32", what=(shape, other))
+    for left in (False, True):
+        for right in (False, True):
+            # Transposed in memory, and with gaps.
+            u = a.mT.clone().mT if left and a.ndim > 1 else a
+            v = b.mT.clone().mT if right and b.ndim > 1 else b
+            close(u @ v, x @ y, "float32", what=(shape, other, left, right))
+            wide = rabbet.cat([u, u], -1)[..., :shape[-1]], rabbet.cat([v, v], -1)[..., :other[-1]]
+            close(wide[0] @ wide[1], x @ y, "float32", what=(shape, other, "gaps"))
+x, y = array((6, 5), "float32"), array((5, 7), "float32")
+a, b = tensor(x, "float32").to("cuda"), tensor(y, "float32").to("cuda")
+for out in (rabbet.zeros(6, 7, device="cuda"), rabbet.zeros(7, 6, device="cuda").t(), rabbet.zeros(6, 14, device="cuda")[:, ::2]):
+    rabbet.matmul(a, b, out=out)
+    close(out, x @ y, "float32", what=out.stride())
+x, y = array((2, 3, 5, 4), "float32"), array((2, 5, 3, 4), "float32")
+a, b = tensor(x, "float32").to("cuda"), tensor(y, "float32").to("cuda").transpose(1, 2)
+close(a @ b.mT, x @ y.transpose(0, 2, 3, 1), "float32")
+close(a[::2, ::2].flip(0) @ b[::2, ::2].mT, x[::2, ::2] @ y[::2, :, ::2].transpose(0, 2, 3, 1), "float32")
+"""
+    run(CHECK + code, **simulator, RABBET_CUDA_FALLBACK="error")
+
+
+def test_what_is_added_broadcasts_and_is_not_read_for_beta_0(run, simulator):
+    code = """
+x, y = array((6, 5), "float32"), array((5, 7), "float32")
+a, b = tensor(x, "float32").to("cuda"), tensor(y, "float32").to("cuda")
+for shape in ((), (7,), (1, 7), (6, 1), (6, 7), (1, 1)):
+    z = array(shape, "float32") + 0.0
+    z = np.asarray(z)
+    c = tensor(z, "float32").to("cuda")
+    for beta, alpha in ((1, 1), (0.5, -2), (0, 3)):
+        close(rabbet.addmm(c, a, b, beta=beta, alpha=alpha), beta * z + alpha * (x @ y), "float32", what=(shape, beta))
+nan = rabbet.full((6, 7), float("nan"), device="cuda")
+close(rabbet.addmm(nan, a, b, beta=0), x @ y, "float32")
+c = rabbet.ones(7, 6, device="cuda").t()
+c.addmm_(a, b, beta=2)
+close(c, 2 + x @ y, "float32")
+empty = rabbet.addmm(rabbet.ones(3, device="cuda"), rabbet.zeros(2, 0, device="cuda"), rabbet.zeros(0, 3, device="cuda"), beta=3)
+close(empty, np.full((2, 3), 3.0), "float32")
+x, y = array((4, 6, 5), "float32"), array((4, 5, 7), "float32")
+a, b = tensor(x, "float32").to("cuda"), tensor(y, "float32").to("cuda")
+for shape in ((7,), (6, 1), (4, 1, 7), (4, 6, 7), (4, 1, 1), ()):
+    z = np.asarray(array(shape, "float32") + 0.0)
+    close(rabbet.baddbmm(tensor(z, "float32").to("cuda"), a, b, beta=2, alpha=0.5), 2 * z + 0.5 * (x @ y), "float32", what=shape)
+"""
+    run(CHECK + code, **simulator, RABBET_CUDA_FALLBACK="error")
+
+
+def test_activations_follow_the_sum(run, simulator):
+    code = """
+from math import erf
+x, w, bias = array((3, 2, 8), "float32"), array((5, 8), "float32"), array((5,), "float32")
+y = x @ w.T
+def sigmoid(v): return 1 / (1 + np.exp(-v))
+FORMULAS = {"relu": lambda v: np.maximum(v, 0), "gelu": lambda v: v * 0.5 * (1 + np.vectorize(erf)(v / 2**0.5)),
+            "gelu_tanh": lambda v: 0.5 * v * (1 + np.tanh((2 / np.pi) ** 0.5 * (v + 0.044715 * v**3))),
+            "silu": lambda v: v * sigmoid(v), "tanh": np.tanh, "sigmoid": sigmoid}
+for dtype, names in (("float32", FORMULAS), ("bfloat16", ["gelu"])):
+    a, b, c = (tensor(v, dtype).to("cuda") for v in (x, w, bias))
+    for name in names:
+        f = FORMULAS[name]
+        close(ops.linear_activation(a, b, c, activation=name), f(y + bias), dtype, what=name)
+        close(ops.linear_activation(a, b, activation=name), f(y), dtype, what=name)
+nan = rabbet.full((2, 8), float("nan"), device="cuda")
+assert ops.linear_activation(nan, tensor(w, "float32").to("cuda"), activation="relu").isnan().all().item()
+"""
+    run("import rabbet.nn\n" + CHECK + code, **simulator, RABBET_CUDA_FALLBACK="error")
+
+
+def test_long_sums_of_few_results_are_split(run, simulator):
+    code = """
+for m, k, n in ((1, 5000, 1), (3, 4100, 2), (1, 4100, 40), (40, 2300, 1)):
+    for dtype in ("float32", "float16"):
+        x, y = rounded(array((m, k), dtype), dtype), rounded(array((k, n), dtype), dtype)
+        for b in (tensor(y, dtype).to("cuda"), tensor(y.T, dtype).to("cuda").t()):
+            a, c = tensor(x, dtype).to("cuda"), rabbet.ones(n, dtype=getattr(rabbet, dtype), device="cuda")
+            close(rabbet.addmm(c, a, b, beta=2, alpha=0.5), 2 + 0.5 * (x @ y), dtype, what=(m, k, n))
+x = array((2, 3000), "float64")
+a = tensor(x, "float64").to("cuda")
+close((a[:, None] @ a[:, :, None]).squeeze(), (x * x).sum(1), "float64")
+"""
+    run(CHECK + code, **simulator, RABBET_CUDA_FALLBACK="error")
+
+
+@pytest.mark.parametrize("m,k,n", [(130, 20, 140), (1500, 9, 1500)])
+def test_large_tiles(run, simulator, m, k, n):
+    """From 128 tiles on they are of 128 x 128: the second size; the edges are cut."""
+    code = f"""
+x, y = array(({m}, {k}), "float32"), array(({k}, {n}), "float32")
+a, b = rabbet.from_numpy(x.astype("float32")).to("cuda"), rabbet.from_numpy(y.astype("float32")).to("cuda")
+got = (a @ b).cpu().numpy()
+assert np.allclose(got, x @ y, atol=1e-4), np.abs(got - x @ y).max()
+"""
+    run(CHECK + code, **simulator, RABBET_CUDA_FALLBACK="error")
