@@ -62,12 +62,6 @@ __device__ inline O finished(const Product& p, T sum, const D* d, Int64 row, Int
   return As<O>::of(activated(x));
 }
 
-// `count` elements that are read and written at once.
-template <class S, int count>
-struct alignas(count * sizeof(S) < 16 ? count * sizeof(S) : 16) Pack {
-  S at[count];
-};
-
 // ---- tiles of TILE x TILE by 256 threads. A thread sums for groups of 4 x 4 that lie 64 apart.
 
 template <int TILE, int DEPTH>
@@ -84,7 +78,7 @@ struct Tiles {
     const Int64 i = depth + (along ? at % DEPTH : at / TILE);
     const A* from = x + o * outer_step + i * inner_step;
     if (vector && (along ? o < outer && i + EACH <= inner : i < inner && o + EACH <= outer)) {
-      const Pack<A, EACH> pack = *(const Pack<A, EACH>*)from;
+      const Pack<A, EACH> pack = load_pack<EACH>(from);
       for (int e = 0; e < EACH; ++e) kept[e] = As<T>::of(pack.at[e]);
       return;
     }
@@ -152,7 +146,7 @@ struct Tiles {
             Pack<O, 4> pack;
             for (int j = 0; j < 4; ++j)
               pack.at[j] = finished(p, sums[i][g * 4 + j], added, r, first + j);
-            *(Pack<O, 4>*)(to + r * p.c_row + first) = pack;
+            store_pack(to + r * p.c_row + first, pack);
           } else {
             for (int j = 0; j < 4; ++j)
               if (first + j < p.n)
@@ -166,26 +160,24 @@ struct Tiles {
 
 // ---- one column: results are sums along rows of `a`; of `b` only row 0 along k is read.
 
-// Threads of a row of 32 take elements of k by turns; 8 rows in a block.
+// A warp for each row, whose lanes take elements of k by turns.
 struct Rows {
   enum { LANES = 32, EACH = 16 / sizeof(A) };
   static __device__ void run(O* c, const A* a, const A* b, const D* d, const Product& p,
                              const Layout& batch) {
-    __shared__ T parts[8][LANES + 1];
-    const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
+    const int lane = RB_LANE;
     const Int64 blocks = (p.m + 7) / 8;
     for (Int64 block = blockIdx.x; block < blocks * batch.n; block += gridDim.x) {
       const Places at = places_of(batch, block / blocks);
       const Int64 depths = length(p, block / blocks);
-      const Int64 row = block % blocks * 8 + warp;
+      const Int64 row = block % blocks * 8 + RB_WARP;
       const A *from = a + at.at[1] + row * p.a_row, *by = b + at.at[2];
       T sum = As<T>::of(0);
       Int64 k = 0;
       if (row < p.m) {
         if (p.vector_a && p.vector_b) {
           for (k = lane * EACH; k + EACH <= depths; k += LANES * EACH) {
-            const Pack<A, EACH> l = *(const Pack<A, EACH>*)(from + k),
-                                r = *(const Pack<A, EACH>*)(by + k);
+            const Pack<A, EACH> l = load_pack<EACH>(from + k), r = load_pack<EACH>(by + k);
             for (int e = 0; e < EACH; ++e)
               sum = multiply_add(As<T>::of(l.at[e]), As<T>::of(r.at[e]), sum);
           }
@@ -194,14 +186,9 @@ struct Rows {
         for (k += lane; k < depths; k += LANES)
           sum = multiply_add(As<T>::of(from[k * p.a_column]), As<T>::of(by[k * p.b_row]), sum);
       }
-      parts[warp][lane] = sum;
-      for (int half = LANES / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (lane < half) parts[warp][lane] = (T)(parts[warp][lane] + parts[warp][lane + half]);
-      }
+      sum = warp_reduce(sum, JoinSum());
       if (lane == 0 && row < p.m)
-        c[at.at[0] + row * p.c_row] = finished(p, parts[warp][0], d + at.at[3], row, 0);
-      __syncthreads();
+        c[at.at[0] + row * p.c_row] = finished(p, sum, d + at.at[3], row, 0);
     }
   }
 };
@@ -241,7 +228,7 @@ struct Sums {
   static __device__ void run(O* c, const A* a, const A*, const D* d, const Product& p,
                              const Layout& batch) {
     const Int64 size = p.m * p.n;
-    for (Int64 i = RB_THREAD; i < size * batch.n; i += RB_THREADS) {
+    RB_FOR(i, size * batch.n) {
       const Places at = places_of(batch, i / size);
       const Int64 row = i % size / p.n, column = i % size % p.n;
       T sum = As<T>::of(0);
@@ -254,7 +241,7 @@ struct Sums {
 
 #define RB_PRODUCT(threads, activation, ...)                                                     \
   __device__ T activated(T x) { return (T)(activation); }                                        \
-  extern "C" __global__ void __launch_bounds__(threads)                                          \
+  extern "C" __global__ void __launch_bounds__(threads, 1)                                       \
       rb_kernel(O* c, const A* a, const A* b, const D* d, const Product p, const Layout batch) { \
     __VA_ARGS__::run(c, a, b, d, p, batch);                                                      \
   }

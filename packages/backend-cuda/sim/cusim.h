@@ -22,6 +22,8 @@
 #define __shared__ static  // blocks run one after another
 // `name`: the memory of shared_bytes of the launch, an array of T.
 #define CUSIM_DYNAMIC_SHARED(T, name) T* name = (T*)cusim_dynamic_shared()
+#define memcpy __builtin_memcpy
+#define memset __builtin_memset
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
 

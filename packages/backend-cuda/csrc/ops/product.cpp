@@ -50,8 +50,7 @@ bool divides(int64_t by, int64_t stride) { return stride % by == 0; }
 bool reads_packs(const Matrix& x, const Layout& batch, int k, int64_t count, int size) {
   if (x.column != 1 && x.row != 1) return false;
   const int64_t other = x.column == 1 ? x.row : x.column;
-  const int64_t bytes = std::min<int64_t>(count * size, 16);
-  if (!divides(count, other) || reinterpret_cast<uintptr_t>(x.data) % bytes) return false;
+  if (!divides(count, other) || reinterpret_cast<uintptr_t>(x.data) % (count * size)) return false;
   return std::all_of(batch.strides[k], batch.strides[k] + batch.ndim,
                      [&](int64_t stride) { return divides(count, stride); });
 }
