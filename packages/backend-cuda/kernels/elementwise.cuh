@@ -1,31 +1,121 @@
-// The loop around elementwise bodies, and the scalar primitives of core's formulas. Before it stand
-// A, B and C, in which the operands are stored, T, which is computed in, and O, the result's.
+// Elementwise loops, and the scalar primitives of core's formulas. Before it stand A, B and C, in
+// which the operands are stored, T, which is computed in, and O, the result's.
 struct Call {  // twin of rbcuda's
   Number numbers[3], parameters[4];
-  int is_number, reserved;
+  int is_number, is_single;  // a bit each: the number above; one element for a whole pack
 };
-template <class T, class S>
-__device__ inline T operand(const S* x, const Call& call, int k, Int64 place) {
-  return call.is_number >> k & 1 ? as_number<T>(call.numbers[k]) : As<T>::of(x[place]);
+#define RB_LARGER(a, b) ((a) > (b) ? (a) : (b))
+enum {
+  kPack = 16 / RB_LARGER(RB_LARGER(sizeof(A), sizeof(B)), RB_LARGER(sizeof(C), sizeof(O)))
+};
+
+template <int N, class S>
+__device__ inline void load_operand(T (&to)[N], const S* x, const Call& call, int k, Int64 place) {
+  if (call.is_number >> k & 1) {
+    for (int e = 0; e < N; ++e) to[e] = as_number<T>(call.numbers[k]);
+  } else if (N > 1 && call.is_single >> k & 1) {
+    const T single = As<T>::of(x[place]);
+    for (int e = 0; e < N; ++e) to[e] = single;
+  } else {
+    const Pack<S, N> pack = load_pack<N>(x + place);
+    for (int e = 0; e < N; ++e) to[e] = As<T>::of(pack.at[e]);
+  }
 }
+__device__ inline O result_of(T a, T b, T c, const Call& call, Int64 i);
+// N positions that lie side by side: operands, then results from position i on.
+template <int N>
+struct Step {
+  T a[N], b[N], c[N];
+  __device__ void load(const A* x0, const B* x1, const C* x2, const Call& call, Int64 at0,
+                       Int64 at1, Int64 at2) {
+    load_operand(a, x0, call, 0, at0);
+    load_operand(b, x1, call, 1, at1);
+    load_operand(c, x2, call, 2, at2);
+  }
+  __device__ void store(O* out, const Call& call, Int64 i) const {
+    Pack<O, N> pack;
+    for (int e = 0; e < N; ++e) pack.at[e] = result_of(a[e], b[e], c[e], call, i + e);
+    store_pack(out, pack);
+  }
+};
 
 #define RB_BODY __device__ inline
-// The expression is in the operands a, b and c, in `chosen`, which is a as a truth value, and in
-// the call's numbers p0 to p3.
-#define RB_LOOP(...)                                                                             \
-  extern "C" __global__ void rb_kernel(O* out, const A* x0, const B* x1, const C* x2,            \
-                                       const Call call, const Layout layout) {                   \
+// The expression is in the operands a, b and c, in `chosen`, which is a as a truth value, in the
+// call's numbers p0 to p3, and in the position i.
+#define RB_EXPRESSION(...)                                                                       \
+  __device__ inline O result_of(T a, T b, T c, const Call& call, Int64 i) {                      \
     const T p0 = as_number<T>(call.parameters[0]), p1 = as_number<T>(call.parameters[1]),        \
             p2 = as_number<T>(call.parameters[2]), p3 = as_number<T>(call.parameters[3]);        \
-    (void)p0, (void)p1, (void)p2, (void)p3;                                                      \
-    for (Int64 i = RB_THREAD; i < layout.n; i += RB_THREADS) {                                   \
-      const Places p = places_of(layout, i);                                                     \
-      const T a = operand<T>(x0, call, 0, p.at[1]), b = operand<T>(x1, call, 1, p.at[2]),        \
-              c = operand<T>(x2, call, 2, p.at[3]);                                              \
-      const bool chosen = As<bool>::of(a);                                                       \
-      (void)a, (void)b, (void)c, (void)chosen;                                                   \
-      out[p.at[0]] = As<O>::of(__VA_ARGS__);                                                     \
-    }                                                                                            \
+    const bool chosen = As<bool>::of(a);                                                         \
+    (void)a, (void)b, (void)c, (void)i, (void)chosen, (void)p0, (void)p1, (void)p2, (void)p3;    \
+    return As<O>::of(__VA_ARGS__);                                                               \
+  }
+#define RB_KERNEL(...)                                                                    \
+  extern "C" __global__ void rb_kernel(O* out, const A* x0, const B* x1, const C* x2,     \
+                                       const Call call, __VA_ARGS__)
+// All without gaps, in packs; the last thread takes the rest.
+#define RB_FLAT(...)                                   \
+  RB_EXPRESSION(__VA_ARGS__)                           \
+  RB_KERNEL(const Int64 n) {                           \
+    const Int64 packs = n / kPack;                     \
+    RB_FOR(j, packs + 1) {                             \
+      const Int64 i = j * kPack;                       \
+      if (j < packs) {                                 \
+        Step<kPack> step;                              \
+        step.load(x0, x1, x2, call, i, i, i);          \
+        step.store(out + i, call, i);                  \
+      } else {                                         \
+        _Pragma("unroll 1") for (Int64 e = i; e < n; ++e) { \
+          Step<1> step;                                \
+          step.load(x0, x1, x2, call, e, e, e);        \
+          step.store(out + e, call, e);                \
+        }                                              \
+      }                                                \
+    }                                                  \
+  }
+// Packs along the last dimension: positions of the layout are packs.
+#define RB_ROWS(...)                                             \
+  RB_EXPRESSION(__VA_ARGS__)                                     \
+  RB_KERNEL(const Layout32 layout) {                             \
+    RB_FOR32(j, layout.n) {                                      \
+      const Places32 p = places_of(layout, j);                   \
+      Step<kPack> step;                                          \
+      step.load(x0, x1, x2, call, p.at[1], p.at[2], p.at[3]);    \
+      step.store(out + p.at[0], call, 0);                        \
+    }                                                            \
+  }
+// Any layout: four positions at a time, so that their loads overlap.
+#define RB_PLACES(...)                                                                    \
+  RB_EXPRESSION(__VA_ARGS__)                                                              \
+  RB_KERNEL(const Layout32 layout) {                                                      \
+    const UInt32 block = blockDim.x * 4;                                                  \
+    for (UInt32 first = blockIdx.x * block + threadIdx.x; first < layout.n;               \
+         first += gridDim.x * block) {                                                    \
+      Step<1> steps[4];                                                                   \
+      int to[4];                                                                          \
+      _Pragma("unroll") for (int k = 0; k < 4; ++k) {                                     \
+        const UInt32 i = first + k * blockDim.x;                                          \
+        if (i >= layout.n) continue;                                                      \
+        const Places32 p = places_of(layout, i);                                          \
+        to[k] = p.at[0];                                                                  \
+        steps[k].load(x0, x1, x2, call, p.at[1], p.at[2], p.at[3]);                       \
+      }                                                                                   \
+      _Pragma("unroll") for (int k = 0; k < 4; ++k) {                                     \
+        const UInt32 i = first + k * blockDim.x;                                          \
+        if (i < layout.n) steps[k].store(out + to[k], call, i);                           \
+      }                                                                                   \
+    }                                                                                     \
+  }
+// The same where 31 bits are too few.
+#define RB_PLACES64(...)                                         \
+  RB_EXPRESSION(__VA_ARGS__)                                     \
+  RB_KERNEL(const Layout layout) {                               \
+    RB_FOR(i, layout.n) {                                        \
+      const Places p = places_of(layout, i);                     \
+      Step<1> step;                                              \
+      step.load(x0, x1, x2, call, p.at[1], p.at[2], p.at[3]);    \
+      step.store(out + p.at[0], call, i);                        \
+    }                                                            \
   }
 
 #define RB_UNARY(name, text) \
@@ -55,6 +145,8 @@ RB_UNARY(log2, log2(a))
 RB_UNARY(log10, log10(a))
 RB_UNARY(log1p, log1p(a))
 RB_UNARY(sqrt, sqrt(a))
+RB_UNARY(sin, sin(a))
+RB_UNARY(cos, cos(a))
 RB_UNARY(tan, tan(a))
 RB_UNARY(asin, asin(a))
 RB_UNARY(acos, acos(a))
@@ -69,10 +161,13 @@ RB_WHOLE(ceil, ceil(a))
 RB_WHOLE(trunc, trunc(a))
 RB_WHOLE(round, rint(a))
 RB_UNARY(relu, a < 0 ? (T)0 : a)
+RB_UNARY(real, a)
+RB_UNARY(imag, 0)
+RB_UNARY(conj, a)
 RB_TEST1(isnan, a != a)
 RB_TEST1(isinf, a == a && a - a != 0)
 RB_TEST1(isfinite, a - a == 0)
-RB_TEST1(logical_not, a == 0)
+RB_TEST1(logical_not, !As<bool>::of(a))
 RB_BINARY(add, a + b)
 RB_BINARY(sub, a - b)
 RB_BINARY(mul, a * b)
@@ -155,4 +250,13 @@ __device__ inline T shifted_left(T a, T b) {
 template <class T>
 __device__ inline T shifted_right(T a, T b) {
   return b >= 0 && b < (T)(8 * sizeof(T)) ? (T)(a >> b) : a < 0 ? (T)-1 : (T)0;
+}
+
+// To the nearest multiple of 1 / factor where it divides, else of factor.
+template <class T>
+__device__ inline T rounded(T a, double factor, bool divides) {
+  if (!IsFloat<T>::value) return divides ? a : (T)(rint((double)a / factor) * factor);
+  if (!(a - a == 0)) return a;
+  const T by = (T)factor;
+  return divides ? (T)(rint(a * by) / by) : (T)(rint(a / by) * by);
 }

@@ -1,4 +1,8 @@
 // Before every kernel: the dtypes of the header, and conversions between them.
+#ifndef INFINITY  // NVRTC has no headers
+#define INFINITY __uint_as_float(0x7f800000u)
+#define NAN __uint_as_float(0x7fc00000u)
+#endif
 typedef signed char Int8;
 typedef unsigned char UInt8;
 typedef short Int16;
@@ -191,34 +195,30 @@ __device__ inline Places places_of(const Layout& layout, Int64 i) {
 #define RB_THREADS ((Int64)gridDim.x * blockDim.x)
 // A number of a call. Twin of rbcuda::Number.
 struct Number {
-  double real;
+  double real, imag;
   Int64 whole;
 };
 template <class T>
+struct FromNumber {
+  static __device__ T of(Number x) { return IsFloat<T>::value ? (T)x.real : (T)x.whole; }
+};
+template <>
+struct FromNumber<bool> {
+  static __device__ bool of(Number x) { return x.real != 0 || x.imag != 0 || x.whole != 0; }
+};
+template <>
+struct FromNumber<Half> {
+  static __device__ Half of(Number x) { return Narrow<Half>::of((float)x.real); }
+};
+template <>
+struct FromNumber<BFloat16> {
+  static __device__ BFloat16 of(Number x) { return Narrow<BFloat16>::of((float)x.real); }
+};
+template <class R>
+struct FromNumber<Complex<R>> {
+  static __device__ Complex<R> of(Number x) { return {(R)x.real, (R)x.imag}; }
+};
+template <class T>
 __device__ inline T as_number(Number x) {
-  return (T)x.whole;
-}
-template <>
-__device__ inline float as_number<float>(Number x) {
-  return (float)x.real;
-}
-template <>
-__device__ inline double as_number<double>(Number x) {
-  return x.real;
-}
-template <>
-__device__ inline Half as_number<Half>(Number x) {
-  return Narrow<Half>::of((float)x.real);
-}
-template <>
-__device__ inline BFloat16 as_number<BFloat16>(Number x) {
-  return Narrow<BFloat16>::of((float)x.real);
-}
-template <>
-__device__ inline Complex<float> as_number<Complex<float>>(Number x) {
-  return {(float)x.real, 0};
-}
-template <>
-__device__ inline Complex<double> as_number<Complex<double>>(Number x) {
-  return {x.real, 0};
+  return FromNumber<T>::of(x);
 }

@@ -15,8 +15,12 @@ std::string TypeName::name() const {
 
 Number number_of(const RbValue& value) {
   const double real = rb::to_double(value);
-  const bool floating = value.tag == RB_FLOAT;
-  return {real, floating ? static_cast<int64_t>(real) : rb::to_int(value)};
+  if (value.tag == RB_COMPLEX) return {real, value.v.fs[1], static_cast<int64_t>(real)};
+  if (value.tag != RB_FLOAT) return {real, 0, rb::to_int(value)};
+  constexpr double kSigned = 9223372036854775808.0;  // 2**63
+  const bool above = real >= kSigned && real < 2 * kSigned;
+  return {real, 0,
+          above ? static_cast<int64_t>(static_cast<uint64_t>(real)) : static_cast<int64_t>(real)};
 }
 
 void launch(Device& device, const Kernel& kernel, Grid grid, void** arguments) {

@@ -64,7 +64,7 @@ struct Kernel {
 
 /// A number of a call; kernels take the member that fits their dtype. Twin of Number in types.cuh.
 struct Number {
-  double real;
+  double real, imag;
   int64_t whole;
 };
 Number number_of(const RbValue& value);

@@ -1,14 +1,24 @@
 #include "launch/layout.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 namespace rbcuda {
 
-Layout layout_of(const char* op, std::initializer_list<const RbTensor*> tensors) {
+Layout layout_of(const char* op, std::initializer_list<const RbTensor*> tensors, Order order) {
   const RbTensor& out = **tensors.begin();
   const int count = static_cast<int>(tensors.size());
   Layout layout = {};
   layout.n = out.numel;
+  int dims[RB_MAX_DIMS];
+  for (int d = 0; d < out.ndim; ++d) dims[d] = d;
+  if (order == Order::kMemory && !(out.flags & RB_T_CONTIGUOUS))
+    std::stable_sort(dims, dims + out.ndim, [&](int a, int b) {
+      return std::abs(out.strides[a]) > std::abs(out.strides[b]);
+    });
   int ndim = 0;
-  for (int d = 0; d < out.ndim; ++d) {
+  for (int at = 0; at < out.ndim; ++at) {
+    const int d = dims[at];
     const int64_t size = out.shape[d];
     if (size == 1) continue;
     int64_t step[kLayoutTensors] = {};

@@ -16,9 +16,12 @@ struct Layout {
   int64_t strides[kLayoutTensors][kLayoutDims];  // in elements; 0 where a tensor broadcasts
 };
 
+/// kMemory: positions count in the order in which the first tensor lies in memory.
+enum class Order { kRowMajor, kMemory };
 /// Tensors broadcast to the shape of the first; a null one is a number. Throws RB_E_NOTIMPL if more
 /// than 8 dimensions stay.
-Layout layout_of(const char* op, std::initializer_list<const RbTensor*> tensors);
+Layout layout_of(const char* op, std::initializer_list<const RbTensor*> tensors,
+                 Order order = Order::kRowMajor);
 
 /// Division of numbers below 2**31 by multiplication. Twin of `Divisor` in block.cuh.
 struct Divisor {

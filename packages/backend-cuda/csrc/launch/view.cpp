@@ -18,6 +18,7 @@ View::View(const RbTensor& t) : tensor_(t) {
   std::copy(t.strides, t.strides + t.ndim, strides_);
   tensor_.shape = shape_;
   tensor_.strides = strides_;
+  tensor_.flags &= ~static_cast<uint32_t>(RB_T_CONTIGUOUS);  // may cease to be
 }
 
 void View::add(int64_t size, int64_t stride) {

@@ -1,94 +1,42 @@
-// Everything with one result per position: copies, casts and fills, core's scalar primitives, and
-// the records' formulas, whose bodies core writes (rabbet/emit.h). There is no list of operators.
+// Operators that are primitives of core's formulas, the formulas, whose bodies core writes
+// (rabbet/emit.h), and a table of the few elementwise operators that are neither.
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstring>
+#include <deque>
 #include <iterator>
 
-#include "launch/jit.h"
 #include "launch/texts.h"
 #include "ops/families.h"
-#include "rabbet/emit.h"
+#include "ops/loop.h"
 
 namespace rbcuda {
 namespace {
 
 const RbEmit* emit;
 
-// What a loop around a body reads.
-struct Operands {
-  const RbTensor* tensors[RB_EMIT_INPUTS] = {};  // null: the number
-  Number numbers[RB_EMIT_INPUTS] = {};
-  Number parameters[RB_EMIT_NUMBERS] = {};
+constexpr uint64_t kComplex = bit(RB_C64) | bit(RB_C128);
+bool is_complex(int dtype) { return (kComplex >> dtype & 1) != 0; }
 
-  void set(int k, const RbValue& value) {
-    if (value.tag == RB_TENSOR) {
-      tensors[k] = value.v.t;
-    } else {
-      numbers[k] = number_of(value);
-    }
-  }
+// An expression with the loops for real and for complex operands.
+class Loops {
+ public:
+  explicit Loops(const std::string& text) : real_(text), complex_(text, kText_complex) {}
+  const Expression& of(int dtype) const { return is_complex(dtype) ? complex_ : real_; }
+
+ private:
+  Expression real_, complex_;
 };
 
-// Twin of Call in elementwise.cuh.
-struct Call {
-  Number numbers[RB_EMIT_INPUTS], parameters[RB_EMIT_NUMBERS];
-  int32_t is_number, reserved;
-};
-
-// The loop `out = expression` over all positions, computed in `dtype`; the expression is in a, b,
-// c, chosen and p0 to p3.
-void loop(const char* op, const RbTensor& out, int dtype, const std::string& functions,
-          const std::string& expression, const Operands& operands) {
-  if (out.numel == 0) return;
-  Call call = {};
-  void* data[RB_EMIT_INPUTS] = {};
-  int stored[RB_EMIT_INPUTS];
-  for (int k = 0; k < RB_EMIT_INPUTS; ++k) {
-    const RbTensor* t = operands.tensors[k];
-    if (t) {
-      data[k] = t->data;
-    } else {
-      call.is_number |= 1 << k;
-    }
-    stored[k] = t ? t->dtype_id : dtype;
-    call.numbers[k] = operands.numbers[k];
-  }
-  std::memcpy(call.parameters, operands.parameters, sizeof call.parameters);
-  Layout layout =
-      layout_of(op, {&out, operands.tensors[0], operands.tensors[1], operands.tensors[2]});
-  const Kernel kernel{
-      op,
-      {{"T", dtype}, {"O", out.dtype_id}, {"A", stored[0]}, {"B", stored[1]}, {"C", stored[2]}},
-      kText_elementwise,
-      functions + "RB_LOOP(" + expression + ")\n"};
-  void* target = out.data;
-  void* arguments[] = {&target, &data[0], &data[1], &data[2], &call, &layout};
-  launch(device_of(out), kernel, layout.n, arguments);
+// Real results of complex operands are computed in the operands' dtype.
+void run(const rb::Args& a, int dtype, const Loops& loops, Operands& operands) {
+  loop(a.op_name(), a.ret(), computed(dtype), loops.of(dtype), operands);
 }
 
-template <int Source>
-void copy_kernel(const rb::Args& a) {
-  copy(a.op_name(), a.ret(), a.tensor(Source));
-}
-void fill_kernel(const rb::Args& a) {
-  if (a.args[1].tag == RB_TENSOR) return copy(a.op_name(), a.ret(), a.tensor(1));
-  fill(a.op_name(), a.ret(), a.args[1], rb::int_value(0));
-}
-template <int Value>
-void constant_kernel(const rb::Args& a) {
-  fill(a.op_name(), a.ret(), rb::int_value(Value), rb::int_value(0));
-}
+// ---- operators of the table
 
-const rb::KernelSpec kKernels[] = {
-    {"copy", rb::wrap<copy_kernel<1>>},      {"clone", rb::wrap<copy_kernel<0>>},
-    {"cast", rb::wrap<copy_kernel<0>>},      {"fill", rb::wrap<fill_kernel>},
-    {"full", rb::wrap<fill_kernel>},         {"full_like", rb::wrap<fill_kernel>},
-    {"zeros", rb::wrap<constant_kernel<0>>}, {"zeros_like", rb::wrap<constant_kernel<0>>},
-    {"ones", rb::wrap<constant_kernel<1>>},  {"ones_like", rb::wrap<constant_kernel<1>>},
-};
-
-// Operators that are neither primitives of the formulas nor formulas: operand k of the body is
-// argument `order[k]`.
+// Operand k of the expression is argument `order[k]`.
 struct Body {
   const char* op;
   int arity;
@@ -97,9 +45,13 @@ struct Body {
   int order[3] = {0, 1, 2};
 };
 const Body kBodies[] = {
-    {"sin", 1, kFloat, "sin(a)"},
-    {"cos", 1, kFloat, "cos(a)"},
+    {"sin", 1, kFloat | kComplex, "rb_sin(a)"},
+    {"cos", 1, kFloat | kComplex, "rb_cos(a)"},
     {"sign", 1, kReal, "rb_sgn(a)"},
+    {"conj", 1, kAll, "rb_conj(a)"},
+    {"real", 1, kAll, "rb_real(a)"},
+    {"imag", 1, kAll, "rb_imag(a)"},
+    {"complex", 2, bit(RB_F32) | bit(RB_F64), "Complex<T>{a, b}"},
     {"bitwise_not", 1, kInt, "(T)~a"},
     {"bitwise_not", 1, bit(RB_BOOL8), "!a"},
     {"bitwise_and", 2, kInt | bit(RB_BOOL8), "(T)(a & b)"},
@@ -114,43 +66,56 @@ const Body kBodies[] = {
     {"masked_fill", 3, kAll, "chosen ? b : c", {1, 2, 0}},
 };
 
-bool is_complex(int dtype) { return dtype == RB_C64 || dtype == RB_C128; }
+struct BodyKernel {
+  explicit BodyKernel(const Body& body) : body(body), loops(body.text) {}
+  const Body& body;
+  const Loops loops;
+  const BodyKernel* next = nullptr;  // of the same operator, for other dtypes
+};
 
 void body_kernel(const rb::Args& a) {
-  const auto& first = *static_cast<const Body*>(a.self);
+  const auto* kernel = static_cast<const BodyKernel*>(a.self);
+  const Body& body = kernel->body;
   Operands operands;
   int dtype = a.ret().dtype_id;
-  for (int k = 0; k < first.arity; ++k) operands.set(k, a.args[first.order[k]]);
-  for (int k = first.arity - 1; k >= 0; --k) {  // of `where` the first is bool
-    if (operands.tensors[k]) dtype = operands.tensors[k]->dtype_id;
-    if (first.arity == 3 && k == 1) break;
+  for (int k = body.arity - 1; k >= 0; --k) {
+    operands.set(k, a.args[body.order[k]]);
+    // The condition of three operands has a dtype of its own.
+    if (operands.tensors[k] && body.arity < 3) dtype = operands.tensors[k]->dtype_id;
   }
-  if (first.arity == 3) dtype = a.ret().dtype_id;
-  if (is_complex(dtype) &&
-      std::any_of(a.args, a.args + a.nargs, [](const RbValue& v) { return v.tag == RB_COMPLEX; }))
-    rb::fail(RB_E_NOTIMPL, "%s on 'cuda' takes no complex numbers", a.op_name());
-  for (const Body* body = &first; body != std::end(kBodies) && !std::strcmp(body->op, first.op);
-       ++body) {
-    if (body->dtypes & bit(dtype))
-      return loop(a.op_name(), a.ret(), computed(dtype), "", body->text, operands);
+  for (; kernel; kernel = kernel->next) {
+    if (kernel->body.dtypes & bit(dtype)) return run(a, dtype, kernel->loops, operands);
   }
   rb::fail(RB_E_NOTIMPL, "%s on 'cuda': no kernel for this dtype", a.op_name());
 }
 
 // Either end may be none. An end that is NaN makes all results NaN.
 void clamp_kernel(const rb::Args& a) {
+  static const Loops kEnds[] = {Loops("a"), Loops("rb_maximum(b, a)"), Loops("rb_minimum(c, a)"),
+                                Loops("rb_minimum(c, rb_maximum(b, a))")};
   Operands operands;
-  int dtype = a.ret().dtype_id;
-  std::string text = "a";
   operands.set(0, a.args[0]);
+  int ends = 0;
   for (int k = 1; k < 3; ++k) {
-    if (k >= a.nargs || a.args[k].tag == RB_NONE) continue;
+    if (!a.has(k)) continue;
     operands.set(k, a.args[k]);
-    text = (k == 1 ? "rb_maximum(b, " : "rb_minimum(c, ") + text + ")";
+    ends |= k;
   }
-  if (operands.tensors[0]) dtype = operands.tensors[0]->dtype_id;
-  loop(a.op_name(), a.ret(), computed(dtype), "", text, operands);
+  if (!ends) rb::fail(RB_E_ARG, "clamp: at least one of `min` and `max` must be given");
+  run(a, a.ret().dtype_id, kEnds[ends], operands);
 }
+
+void round_kernel(const rb::Args& a) {
+  static const Loops kWhole("rb_round(a)"), kPlaces("rounded(a, call.parameters[0].real, true)"),
+      kTens("rounded(a, call.parameters[0].real, false)");
+  Operands operands;
+  operands.set(0, a.args[0]);
+  const int64_t decimals = a.has(1) ? std::clamp<int64_t>(a.integer(1), -400, 400) : 0;
+  operands.call.parameters[0].real = std::pow(10.0, std::abs(static_cast<double>(decimals)));
+  run(a, a.ret().dtype_id, decimals == 0 ? kWhole : decimals > 0 ? kPlaces : kTens, operands);
+}
+
+// ---- primitives
 
 const char* const kNames[] = {"a", "b", "c"};
 
@@ -161,49 +126,102 @@ std::string call_text(const std::string& function, int ninputs, int nnumbers) {
   return text + ")";
 }
 
-bool is_primitive(const std::string& name) {
-  int32_t count = 0;
-  const RbPrimitive* primitives = emit->primitives(&count);
-  return std::any_of(primitives, primitives + count,
-                     [&](const RbPrimitive& p) { return p.name == name; });
+// Primitives that complex numbers, or bools, do not have.
+constexpr const char* kOrdered[] = {"erf",     "erfc",      "floor",     "ceil",     "trunc",
+                                    "round",   "relu",      "atan2",     "relu_vjp", "maximum",
+                                    "minimum", "lt",        "le",        "gt",       "ge",
+                                    "fmod",    "div_floor", "div_trunc", "remainder"};
+constexpr const char* kNumeric[] = {"neg", "sub", "relu", "relu_vjp"};
+template <size_t N>
+bool has(const char* const (&names)[N], const char* name) {
+  return std::any_of(names, names + N, [&](const char* n) { return !std::strcmp(n, name); });
 }
-
-// Primitives that complex numbers have, too.
-constexpr const char* kComplex[] = {"neg", "add", "sub", "mul", "div", "eq", "ne", "logical_not"};
 uint64_t dtypes_of(const char* primitive) {
-  const bool complex = std::any_of(std::begin(kComplex), std::end(kComplex),
-                                   [&](const char* name) { return !std::strcmp(name, primitive); });
-  return complex ? kAll : kReal;
+  return (has(kOrdered, primitive) ? kReal : kAll) &
+         ~(has(kNumeric, primitive) ? bit(RB_BOOL8) : 0);
 }
 
-// Operators that are a primitive, or one of its modes (div, "floor" is div_floor): tensors or
-// numbers, then what the scalar function does not know, which must be what it does.
+// An operator that is a primitive, or one of its modes (div, "floor" is div_floor).
+struct Primitive {
+  explicit Primitive(const RbPrimitive& info)
+      : name(info.name),
+        arity(info.arity),
+        sums(name == "add" || name == "sub"),
+        loops(call_text("rb_" + name, arity, 0)),
+        scaled("rb_" + name + "(a, (T)(p0 * b))") {}
+  const std::string name;
+  const int arity;
+  const bool sums;
+  const Loops loops, scaled;           // scaled: by `alpha`
+  std::deque<const Primitive*> modes;  // in whose names this one's is the first part
+};
+
+const Loops& mode_of(const Primitive& primitive, const rb::Args& a, int k) {
+  for (const Primitive* mode : primitive.modes) {
+    if (!std::strcmp(mode->name.c_str() + primitive.name.size() + 1, a.str(k))) return mode->loops;
+  }
+  rb::fail(RB_E_NOTIMPL, "%s on 'cuda': no kernel for the mode '%s'", a.op_name(), a.str(k));
+}
+
+// Tensors or numbers, then what the scalar function does not know.
 void primitive_kernel(const rb::Args& a) {
-  const auto& primitive = *static_cast<const RbPrimitive*>(a.self);
-  const bool sum = !std::strcmp(primitive.name, "add") || !std::strcmp(primitive.name, "sub");
+  const auto& primitive = *static_cast<const Primitive*>(a.self);
   Operands operands;
   int dtype = a.ret().dtype_id;
   for (int k = 0; k < primitive.arity; ++k) {
-    if (a.args[k].tag == RB_COMPLEX)
-      rb::fail(RB_E_NOTIMPL, "%s on 'cuda' takes no complex numbers", a.op_name());
     operands.set(k, a.args[k]);
     if (operands.tensors[k]) dtype = operands.tensors[k]->dtype_id;
   }
-  std::string call = call_text(std::string("rb_") + primitive.name, primitive.arity, 0);
+  const Loops* loops = &primitive.loops;
   for (int k = primitive.arity; k < a.nargs; ++k) {
     const RbValue& v = a.args[k];
-    const std::string mode = primitive.name + ("_" + (v.tag == RB_STR ? a.str(k) : std::string()));
     if (v.tag == RB_NONE) continue;
-    if (sum && rb::is_number(v) && v.tag != RB_COMPLEX) {
-      operands.parameters[0] = number_of(v);
-      call = std::string("rb_") + primitive.name + "(a, (T)(p0 * b))";
-    } else if (v.tag == RB_STR && is_primitive(mode) && !is_complex(dtype)) {
-      call = call_text("rb_" + mode, primitive.arity, 0);
-    } else if (!rb::is_number(v) || v.tag == RB_COMPLEX || rb::to_double(v) != 0) {
+    if (primitive.sums && rb::is_number(v)) {
+      if (v.tag != RB_COMPLEX && rb::to_double(v) == 1) continue;
+      operands.call.parameters[0] = number_of(v);
+      loops = &primitive.scaled;
+    } else if (v.tag == RB_STR) {
+      loops = &mode_of(primitive, a, k);
+    } else {
       rb::fail(RB_E_NOTIMPL, "%s on 'cuda': argument %d must have its default", a.op_name(), k);
     }
   }
-  loop(a.op_name(), a.ret(), computed(dtype), "", call, operands);
+  run(a, dtype, *loops, operands);
+}
+
+// The squares of a tensor are exact; powers of integers that are no integers are refused, as in
+// PyTorch.
+void pow_kernel(const rb::Args& a) {
+  static const Loops kSquare("rb_mul(a, a)");
+  const RbValue& exponent = a.args[1];
+  if (a.args[0].tag == RB_TENSOR && rb::is_number(exponent) && exponent.tag != RB_COMPLEX) {
+    const double value = rb::to_double(exponent);
+    if (value < 0 && (kInt >> a.ret().dtype_id & 1))
+      rb::fail(RB_E_ARG, "pow: Integers to negative integer powers are not allowed.");
+    if (value == 2) {
+      Operands operands;
+      operands.set(0, a.args[0]);
+      return run(a, a.ret().dtype_id, kSquare, operands);
+    }
+  }
+  primitive_kernel(a);
+}
+
+// ---- formulas
+
+// The expression that calls a body; made once each.
+const Expression& body_of(const RbEmitted& e) {
+  constexpr int kMost = 1 << 12;
+  static std::atomic<const Expression*> bodies[kMost];
+  if (e.body < 0 || e.body >= kMost) rb::fail(RB_E_NOTIMPL, "cuda: too many formulas");
+  std::atomic<const Expression*>& body = bodies[e.body];
+  if (const Expression* made = body.load(std::memory_order_acquire)) return *made;
+  auto made = std::make_unique<Expression>(
+      call_text("rb_body_" + std::to_string(e.body), e.ninputs, e.nnumbers), e.text);
+  const Expression* none = nullptr;
+  if (body.compare_exchange_strong(none, made.get(), std::memory_order_acq_rel))
+    return *made.release();
+  return *none;
 }
 
 void formula_kernel(const rb::Args& a) {
@@ -212,70 +230,66 @@ void formula_kernel(const rb::Args& a) {
   e.struct_size = sizeof e;
   rb::check(emit->choose(formula.id, a.args, a.nargs, &e));
   Operands operands;
+  int dtype = a.ret().dtype_id;  // bool where the formula tests something
   for (int k = 0; k < e.ninputs; ++k) {
     if (e.is_number[k]) {
-      operands.numbers[k].real = e.constants[k];
+      operands.call.numbers[k].real = e.constants[k];
     } else {
       operands.tensors[k] = a.args[e.inputs[k]].v.t;
+      dtype = operands.tensors[k]->dtype_id;
     }
   }
-  for (int k = 0; k < e.nnumbers; ++k) operands.parameters[k].real = e.numbers[k];
-  int dtype = a.ret().dtype_id;  // bool where the formula tests something
-  for (const RbTensor* t : operands.tensors) dtype = t ? t->dtype_id : dtype;
-  loop(a.op_name(), a.ret(), computed(dtype), e.text,
-       call_text("rb_body_" + std::to_string(e.body), e.ninputs, e.nnumbers), operands);
+  for (int k = 0; k < e.nnumbers; ++k) operands.call.parameters[k].real = e.numbers[k];
+  loop(a.op_name(), a.ret(), computed(dtype), body_of(e), operands);
 }
 
-}  // namespace
+// ---- registration. What kernels point to lives as long as the process.
 
-void copy(const char* op, const RbTensor& out, const RbTensor& from) {
-  Operands operands;
-  operands.tensors[0] = &from;
-  loop(op, out, from.dtype_id, "", "a", operands);
+int32_t add_kernel(const RbHost* host, RbTxn* txn, const rb::KernelSpec& spec) {
+  return rb::add_kernels(host, txn, kBackendName, &spec, 1);
 }
 
-void fill(const char* op, const RbTensor& out, const RbValue& start, const RbValue& step) {
-  if (!rb::is_number(start) || !rb::is_number(step) || start.tag == RB_COMPLEX ||
-      step.tag == RB_COMPLEX)
-    rb::fail(RB_E_NOTIMPL, "%s on 'cuda': the value must be a real number", op);
-  Operands operands;
-  operands.set(0, start);
-  operands.parameters[0] = number_of(step);
-  if (out.dtype_id == RB_BOOL8 && start.tag == RB_FLOAT)
-    operands.numbers[0].whole = operands.numbers[0].real != 0;
-  const bool steps = rb::to_double(step) != 0;
-  // Steps are taken in float64, so that the last one is as exact as the first.
-  const bool floating = steps && (kFloat >> out.dtype_id & 1);
-  loop(op, out, floating ? +RB_F64 : computed(out.dtype_id), "",
-       steps ? "(T)(a + (T)((T)i * p0))" : "a", operands);
-}
-
-int32_t add_elementwise(const RbHost* host, RbTxn* txn) {
-  for (rb::KernelSpec spec : kKernels) {
-    spec.dtype_mask = kAll;
-    if (int32_t code = rb::add_kernels(host, txn, kBackendName, &spec, 1)) return code;
-  }
-  for (const Body* body = kBodies; body != std::end(kBodies); ++body) {
-    if (body != kBodies && !std::strcmp(body->op, body[-1].op)) continue;
-    rb::KernelSpec spec{body->op, rb::wrap<body_kernel>, 0, 0, body};
-    for (const Body& other : kBodies) {
-      if (!std::strcmp(other.op, body->op)) spec.dtype_mask |= other.dtypes;
+int32_t add_bodies(const RbHost* host, RbTxn* txn) {
+  static auto* kernels = new std::deque<BodyKernel>;
+  for (auto body = std::rbegin(kBodies); body != std::rend(kBodies); ++body) {
+    const BodyKernel* next = nullptr;
+    uint64_t dtypes = body->dtypes;
+    if (!kernels->empty() && !std::strcmp(kernels->back().body.op, body->op)) {
+      next = &kernels->back();
+      dtypes |= next->body.dtypes;
     }
-    if (int32_t code = rb::add_kernels(host, txn, kBackendName, &spec, 1)) return code;
+    kernels->emplace_back(*body).next = next;
+    const bool last =
+        std::next(body) == std::rend(kBodies) || std::strcmp(std::next(body)->op, body->op) != 0;
+    if (!last) continue;
+    const rb::KernelSpec spec{body->op, rb::wrap<body_kernel>, 0, dtypes, &kernels->back()};
+    if (int32_t code = add_kernel(host, txn, spec)) return code;
   }
-  const rb::KernelSpec clamp{"clamp", rb::wrap<clamp_kernel>, 0, kReal};
-  if (int32_t code = rb::add_kernels(host, txn, kBackendName, &clamp, 1)) return code;
-  emit = static_cast<const RbEmit*>(host->get_ext(RB_EMIT_EXT, RB_EMIT_VERSION));
-  if (!emit) return rb::set_error(RB_E_PLUGIN, "cuda: this core does not write kernels");
+  return RB_OK;
+}
+
+int32_t add_primitives(const RbHost* host, RbTxn* txn) {
+  static auto* kernels = new std::deque<Primitive>;
   int32_t count = 0;
   const RbPrimitive* primitives = emit->primitives(&count);
-  for (int32_t i = 0; i < count; ++i) {
-    if (primitives[i].arity > 2) continue;             // clamp, whose ends may be none
-    if (!host->find_op(primitives[i].name)) continue;  // a mode of an operator, like div_floor
-    rb::KernelSpec spec{primitives[i].name, rb::wrap<primitive_kernel>, 0,
-                        dtypes_of(primitives[i].name), &primitives[i]};
-    if (int32_t code = rb::add_kernels(host, txn, kBackendName, &spec, 1)) return code;
+  for (int32_t i = 0; i < count; ++i) kernels->emplace_back(primitives[i]);
+  for (Primitive& primitive : *kernels) {
+    for (const Primitive& other : *kernels) {
+      if (other.name.rfind(primitive.name + "_", 0) == 0) primitive.modes.push_back(&other);
+    }
+    const char* name = primitive.name.c_str();
+    if (!host->find_op(name)) continue;  // a mode of an operator, like div_floor
+    rb::KernelSpec spec{name, rb::wrap<primitive_kernel>, 0, dtypes_of(name), &primitive};
+    if (primitive.name == "pow") spec.fn = rb::wrap<pow_kernel>;
+    if (primitive.name == "clamp") spec.fn = rb::wrap<clamp_kernel>;
+    if (primitive.name == "round") spec.fn = rb::wrap<round_kernel>;
+    if (int32_t code = add_kernel(host, txn, spec)) return code;
   }
+  return RB_OK;
+}
+
+int32_t add_formulas(const RbHost* host, RbTxn* txn) {
+  int32_t count = 0;
   const RbEmitFormula* formulas = emit->formulas(&count);
   for (int32_t i = 0; i < count; ++i) {
     RbFormulaKernel kernel = {};
@@ -288,6 +302,17 @@ int32_t add_elementwise(const RbHost* host, RbTxn* txn) {
     kernel.self = const_cast<RbEmitFormula*>(&formulas[i]);
     kernel.dtype_mask = kFloat;
     if (int32_t code = host->add_formula_kernel(txn, &kernel)) return code;
+  }
+  return RB_OK;
+}
+
+}  // namespace
+
+int32_t add_elementwise(const RbHost* host, RbTxn* txn) {
+  emit = static_cast<const RbEmit*>(host->get_ext(RB_EMIT_EXT, RB_EMIT_VERSION));
+  if (!emit) return rb::set_error(RB_E_PLUGIN, "cuda: this core does not write kernels");
+  for (auto* add : {add_bodies, add_primitives, add_formulas}) {
+    if (int32_t code = add(host, txn)) return code;
   }
   return RB_OK;
 }

@@ -1,0 +1,86 @@
+// Copies, casts and fills.
+#include "ops/families.h"
+#include "ops/loop.h"
+
+namespace rbcuda {
+namespace {
+
+// A dtype of the same size that moves as it is: few kernels copy all dtypes. -1: none.
+int bits_of(const RbTensor& t) {
+  RbDTypeInfo info = {};
+  info.struct_size = RB_SIZE(RbDTypeInfo, itemsize);
+  rb::check(rb::host->dtype_info(t.dtype_id, &info));
+  switch (info.itemsize) {
+    case 1:
+      return RB_U8;
+    case 2:
+      return RB_U16;
+    case 4:
+      return RB_U32;
+    case 8:
+      return RB_U64;
+    default:
+      return info.itemsize == 16 ? RB_C128 : -1;
+  }
+}
+
+template <int Source>
+void copy_kernel(const rb::Args& a) {
+  copy(a.op_name(), a.ret(), a.tensor(Source));
+}
+void fill_kernel(const rb::Args& a) {
+  if (a.args[1].tag == RB_TENSOR) return copy(a.op_name(), a.ret(), a.tensor(1));
+  fill(a.op_name(), a.ret(), a.args[1], rb::int_value(0));
+}
+template <int Value>
+void constant_kernel(const rb::Args& a) {
+  fill(a.op_name(), a.ret(), rb::int_value(Value), rb::int_value(0));
+}
+
+const rb::KernelSpec kKernels[] = {
+    {"copy", rb::wrap<copy_kernel<1>>, RB_K_MOVES, kAll},
+    {"clone", rb::wrap<copy_kernel<0>>, RB_K_MOVES, kAll},
+    {"cast", rb::wrap<copy_kernel<0>>, 0, kAll},
+    {"fill", rb::wrap<fill_kernel>, 0, kAll},
+    {"full", rb::wrap<fill_kernel>, 0, kAll},
+    {"full_like", rb::wrap<fill_kernel>, 0, kAll},
+    {"zeros", rb::wrap<constant_kernel<0>>, 0, kAll},
+    {"zeros_like", rb::wrap<constant_kernel<0>>, 0, kAll},
+    {"ones", rb::wrap<constant_kernel<1>>, 0, kAll},
+    {"ones_like", rb::wrap<constant_kernel<1>>, 0, kAll},
+};
+
+}  // namespace
+
+void copy(const char* op, const RbTensor& out, const RbTensor& from) {
+  static const Expression kSame("a");
+  Operands operands;
+  operands.tensors[0] = &from;
+  if (out.dtype_id != from.dtype_id) return loop(op, out, from.dtype_id, kSame, operands);
+  const int bits = bits_of(from);
+  if (bits < 0) rb::fail(RB_E_NOTIMPL, "%s on 'cuda': elements of an odd size", op);
+  RbTensor target = out, source = from;
+  target.dtype_id = source.dtype_id = static_cast<uint16_t>(bits);
+  operands.tensors[0] = &source;
+  loop(op, target, bits, kSame, operands);
+}
+
+void fill(const char* op, const RbTensor& out, const RbValue& start, const RbValue& step) {
+  static const Expression kConstant("a");
+  static const Expression kSteps("(T)(a + (T)((T)i * p0))", "", Expression::kPosition);
+  if (!rb::is_number(start) || !rb::is_number(step))
+    rb::fail(RB_E_NOTIMPL, "%s on 'cuda': the value must be a number", op);
+  Operands operands;
+  operands.set(0, start);
+  operands.call.parameters[0] = number_of(step);
+  const bool steps = rb::to_double(step) != 0;
+  // Steps are taken in float64, so that the last one is as exact as the first.
+  const bool floating = steps && (kFloat >> out.dtype_id & 1);
+  loop(op, out, floating ? +RB_F64 : computed(out.dtype_id), steps ? kSteps : kConstant, operands);
+}
+
+int32_t add_create(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
+
+}  // namespace rbcuda
