@@ -105,7 +105,7 @@ int32_t sync_device(void*, int32_t device) {
   }
   return RB_OK;
 }
-int32_t copy(void*, const RbTensor* src, const RbTensor* dst, void* stream, uint32_t) {
+int32_t copy(void*, const RbTensor* src, const RbTensor* dst, void* stream, uint32_t nonblocking) {
   const Locked locked;
   const size_t nbytes = static_cast<size_t>(src->numel) * src->dtype.bits / 8;
   void *from = src->data, *to = dst->data;
@@ -117,6 +117,9 @@ int32_t copy(void*, const RbTensor* src, const RbTensor* dst, void* stream, uint
     giver.advance(giver.end());
     taker.add([=] { std::memcpy(to, from, nbytes); });
     taker.advance(taker.end());
+  } else if (nonblocking) {
+    Stream& s = queue(dst->backend == backend_id ? dst->device.id : src->device.id, stream);
+    s.add([=] { std::memcpy(to, from, nbytes); });
   } else if (dst->backend == backend_id) {
     const std::vector<char> kept(static_cast<char*>(from), static_cast<char*>(from) + nbytes);
     queue(dst->device.id, stream).add([=] { std::memcpy(to, kept.data(), nbytes); });

@@ -363,12 +363,12 @@ NOT_THERE = {
     "a strange device": (lambda: rabbet.Stream(1.5), "Stream: expected a device, its name or an index, got float"),
     "events between processes": (lambda: rabbet.Event("lazy", interprocess=True), "Event: events between processes are not supported"),
     "an event of another device": (lambda: rabbet.Event("lazy").record(rabbet.Stream("lazy:1")),
-                                   "an event of lazy cannot be recorded in a stream of lazy:1"),
+                                   "an event of lazy:0 cannot be recorded in a stream of lazy:1"),
     "a stream of another backend": (lambda: rabbet.Event("lazy").wait(current_stream("cpu")), "a stream of cpu cannot wait for an event of lazy"),
     "no stream": (lambda: rabbet.Stream("lazy").wait_stream(1), "Stream.wait_stream: stream must be a Stream, not int"),
     "no event": (lambda: rabbet.Stream("lazy").wait_event(1), "Stream.wait_event: event must be an Event, not int"),
     "events of two devices": (lambda: rabbet.Event("lazy", enable_timing=True).elapsed_time(rabbet.Event("lazy:1", enable_timing=True)),
-                              "one event is of lazy, the other of lazy:1"),
+                              "one event is of lazy:0, the other of lazy:1"),
 }  # fmt: skip
 
 

@@ -596,7 +596,8 @@ Extra take_extra(const Overload& overload, PyObject* name, PyObject* value, Extr
       return Extra::kTaken;
     }
     if (is_keyword(name, "pin_memory")) {
-      return value == Py_False || value == Py_None ? Extra::kTaken : Extra::kRefused;
+      extras.pin_memory = value == Py_True;
+      return PyBool_Check(value) || value == Py_None ? Extra::kTaken : Extra::kRefused;
     }
     if (is_keyword(name, "layout")) {
       return value == strided_layout || value == Py_None ? Extra::kTaken : Extra::kRefused;
@@ -606,7 +607,10 @@ Extra take_extra(const Overload& overload, PyObject* name, PyObject* value, Extr
     extras.memory_format = value;
     return Extra::kTaken;
   }
-  if (is_keyword(name, "non_blocking") && overload.op->name == "copy") return Extra::kTaken;
+  if (is_keyword(name, "non_blocking") && overload.op->name == "copy") {
+    extras.non_blocking = value == Py_True;
+    return PyBool_Check(value) ? Extra::kTaken : Extra::kRefused;
+  }
   return Extra::kUnknown;
 }
 

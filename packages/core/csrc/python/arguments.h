@@ -83,6 +83,8 @@ struct Extras {
   PyObject* out = nullptr;            // borrowed
   PyObject* requires_grad = nullptr;  // borrowed
   PyObject* memory_format = nullptr;  // borrowed
+  bool pin_memory = false, non_blocking = false;
+  bool result_is_changed() const { return requires_grad || pin_memory; }
 };
 
 /// Why arguments do not fit an overload.

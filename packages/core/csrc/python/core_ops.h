@@ -3,6 +3,7 @@
 #include <initializer_list>
 
 #include "call/dispatch.h"
+#include "device/current.h"
 #include "errors.h"
 #include "record/op.h"
 
@@ -58,7 +59,7 @@ inline RbValue value_device(int backend, int index) {
   v.tag = RB_DEVICE;
   v.len = 0;
   v.v.dev.backend = backend;
-  v.v.dev.index = index < 0 ? 0 : index;
+  v.v.dev.index = index_or_current(backend, index);
   return v;
 }
 inline RbValue value_tensors(RbTensor* const* ts, int n) {

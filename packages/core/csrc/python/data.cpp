@@ -8,6 +8,7 @@
 #include "buffer.h"
 #include "core_ops.h"
 #include "device/backends.h"
+#include "device/current.h"
 #include "layer/transforms.h"
 #include "tensor/dtype.h"
 #include "tensor/promotion.h"
@@ -322,7 +323,7 @@ TensorRef in_format(const RbTensor* t, MemoryFormat format, const char* what) {
 }
 
 TensorRef move_to(const RbTensor* t, const DeviceSpec& device) {
-  const int index = device.index < 0 ? 0 : device.index;
+  const int index = index_or_current(device.backend, device.index);
   if (t->backend == device.backend && t->device.id == index)
     return TensorRef::share(const_cast<RbTensor*>(t));
   return run_op(ops.to_device,
@@ -331,7 +332,8 @@ TensorRef move_to(const RbTensor* t, const DeviceSpec& device) {
 
 bool looks_like_data(PyObject* o) {
   return is_sequence(o) || is_ndarray(o) || (has_buffer(o) && !is_tensor(o)) ||
-         PyObject_HasAttrString(o, "__array__");
+         PyObject_HasAttrString(o, "__array__") ||
+         PyObject_HasAttrString(o, "__cuda_array_interface__");
 }
 
 TensorRef from_buffer(PyObject* object, int dtype, const std::vector<int64_t>* shape,
@@ -414,6 +416,18 @@ TensorRef from_buffer(PyObject* object, int dtype, const std::vector<int64_t>* s
   }
 }
 
+namespace {
+bool has_device_memory(PyObject* o) {
+  return !is_sequence(o) && !is_number(o) && PyObject_HasAttrString(o, "__cuda_array_interface__");
+}
+Ref from_device_memory(PyObject* o) {
+  const Ref module(must(PyImport_ImportModule("rabbet._array_interface")));
+  Ref made(must(PyObject_CallMethod(module.get(), "from_object", "O", o)));
+  if (!is_tensor(made.get())) raise(PyExc_TypeError, "from_object: expected a tensor");
+  return made;
+}
+}  // namespace
+
 TensorRef make_tensor(PyObject* data, int dtype, const DeviceSpec* device) {
   if (is_tensor(data)) {
     const TensorRef copy = run_op(
@@ -427,6 +441,7 @@ TensorRef make_tensor(PyObject* data, int dtype, const DeviceSpec* device) {
     const TensorRef copy = run_op(ops.clone, {value_tensor(view.get())});
     return move_to(cast_to(copy.get(), dtype < 0 ? +view->dtype_id : dtype).get(), where);
   }
+  if (has_device_memory(data)) return make_tensor(from_device_memory(data).get(), dtype, device);
   if (!is_sequence(data) && !is_number(data) && PyObject_HasAttrString(data, "__array__")) {
     Ref array(must(PyObject_CallMethod(data, "__array__", nullptr)));
     return make_tensor(array.get(), dtype, device);
@@ -444,6 +459,7 @@ TensorRef as_tensor(PyObject* data, int dtype, const DeviceSpec* device) {
     const TensorRef cast = cast_to(view.get(), dtype < 0 ? +view->dtype_id : dtype);
     return device ? move_to(cast.get(), *device) : cast;
   }
+  if (has_device_memory(data)) return as_tensor(from_device_memory(data).get(), dtype, device);
   return make_tensor(data, dtype, device);
 }
 
@@ -467,8 +483,9 @@ TensorRef legacy_tensor(PyObject* args, PyObject* device) {
       return make_tensor(data, default_dtype(), &where);
     }
   }
-  return TensorRef(tensor_new(where.backend, where.index < 0 ? 0 : where.index, default_dtype(),
-                              static_cast<int>(sizes.size()), sizes.data(), nullptr));
+  return TensorRef(tensor_new(where.backend, index_or_current(where.backend, where.index),
+                              default_dtype(), static_cast<int>(sizes.size()), sizes.data(),
+                              nullptr));
 }
 
 }  // namespace rabbet::python

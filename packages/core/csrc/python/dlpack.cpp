@@ -6,6 +6,7 @@
 #include "core_ops.h"
 #include "data.h"
 #include "device/backends.h"
+#include "device/streams.h"
 #include "errors.h"
 #include "layer/transforms.h"
 #include "tensor/dtype.h"
@@ -42,14 +43,14 @@ struct DLManagedTensorVersioned {
   DLTensor tensor;
 };
 constexpr uint64_t kReadOnly = 1, kIsCopied = 2;
+constexpr int kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13;  // DLDeviceType
 
 int backend_for_dlpack(int type) {
   for (int id = 1; id < backend_count(); ++id) {
     if (backend_traits[id].dlpack_type == type) return id;
   }
-  constexpr int kCpu = 1, kCuda = 2;
-  if (type == kCpu) return default_backend();
-  if (type == kCuda) return require_backend("cuda");
+  if (type == kCpu || type == kCudaHost) return default_backend();
+  if (type == kCuda || type == kCudaManaged) return require_backend("cuda");
   raise(PyExc_BufferError, "from_dlpack: no loaded backend has DLPack device type %d", type);
 }
 
@@ -112,10 +113,10 @@ TensorRef import_tensor(Managed* m, uint32_t flags) {
   const DLTensor& d = m->tensor;
   const int dtype = dtype_of(d.dtype);
   const int backend = backend_for_dlpack(d.device.type);
+  const int index = d.device.type == kCudaHost ? 0 : d.device.id;
   if (d.ndim > kMaxDims) raise(PyExc_ValueError, "from_dlpack: more than %d dimensions", kMaxDims);
-  return TensorRef(tensor_adopt(static_cast<char*>(d.data) + d.byte_offset, backend, d.device.id,
-                                dtype, d.ndim, d.shape, d.strides, flags, m,
-                                drop_imported<Managed>));
+  return TensorRef(tensor_adopt(static_cast<char*>(d.data) + d.byte_offset, backend, index, dtype,
+                                d.ndim, d.shape, d.strides, flags, m, drop_imported<Managed>));
 }
 
 }  // namespace
@@ -131,6 +132,52 @@ namespace {
 struct DlpackOptions {
   bool versioned = false, may_copy = true, must_copy = false;
   DeviceSpec device{-1, 0};  // backend -1: where the tensor is
+  enum class Order { kNone, kDefault, kStream } order = Order::kNone;
+  int64_t stream = 0;  // the consumer's, as the array API numbers it
+
+  void read_stream(PyObject* value) {
+    order = Order::kDefault;
+    if (value == Py_None) return;
+    if (!PyLong_Check(value) || PyBool_Check(value))
+      raise(PyExc_TypeError, "stream must be ``int`` or ``none``");
+    const auto handle = PyLong_AsUnsignedLongLong(value);
+    if (PyErr_Occurred()) {  // a negative number
+      PyErr_Clear();
+      if (PyLong_AsLong(value) != -1) {
+        PyErr_Clear();
+        raise(PyExc_BufferError, "__dlpack__: there is no stream %R", value);
+      }
+      order = Order::kNone;
+      return;
+    }
+    order = Order::kStream;
+    stream = static_cast<int64_t>(handle);
+  }
+
+  /// Make the consumer's stream wait for the work on the tensor so far.
+  void keep_order(const RbTensor* t) const {
+    if (order == Order::kNone) return;
+    if (has_host_memory(t->backend)) {
+      if (order == Order::kStream)
+        raise(PyExc_AssertionError, "__dlpack__: stream should be None on %s",
+              backend_name(t->backend));
+      return;
+    }
+    int64_t consumer = order == Order::kStream ? stream : 0;
+    if (t->device.type == kCuda && order == Order::kStream) {
+      if (stream == 0) raise(PyExc_BufferError, "unsupported stream on CUDA: 0");
+      if (stream == 2) raise(PyExc_BufferError, "per-thread default stream is not supported.");
+      if (stream == 1) consumer = 0;  // the legacy default stream
+    }
+    if (!backend_traits[t->backend].streams) {
+      if (consumer)
+        raise(PyExc_BufferError, "__dlpack__: the devices of '%s' have no streams",
+              backend_name(t->backend));
+      return;
+    }
+    stream_wait(t->backend, t->device.id, reinterpret_cast<void*>(consumer),
+                current_stream(thread_state(), t->backend, t->device.id));
+  }
 
   void read(const char* name, PyObject* value) {
     if (!std::strcmp(name, "max_version")) {
@@ -152,7 +199,9 @@ struct DlpackOptions {
       if (!PyArg_ParseTuple(value, "ii;__dlpack__: dl_device must be (type, index)", &type, &index))
         throw PythonError{};
       device = {backend_for_dlpack(type), index};
-    } else if (std::strcmp(name, "stream")) {
+    } else if (!std::strcmp(name, "stream")) {
+      read_stream(value);
+    } else {
       raise(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument '%s'", name);
     }
   }
@@ -188,6 +237,7 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
       real = run_op(ops.clone, {value_tensor(real.get())});
     copied = copied || moves || options.must_copy;
     t = real.get();
+    options.keep_order(t);
     if (!versioned && (t->flags & RB_T_READONLY)) {
       raise(PyExc_BufferError,
             "__dlpack__: the tensor is read-only, which an unversioned capsule cannot say");
@@ -202,6 +252,26 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
 }
 
 namespace {
+// What the producer is told of this thread's stream of its device, for which it makes the work on
+// the data wait; null: nothing.
+Ref consumer_stream(PyObject* object) {
+  if (!PyObject_HasAttrString(object, "__dlpack_device__")) return Ref();
+  const Ref place(must(PyObject_CallMethod(object, "__dlpack_device__", nullptr)));
+  int type, index;
+  const Ref kind(PySequence_GetItem(place.get(), 0)), number(PySequence_GetItem(place.get(), 1));
+  if (!kind || !number) throw PythonError{};
+  const Ref plain(must(PyNumber_Long(kind.get())));  // an enum of the producer's
+  type = static_cast<int>(PyLong_AsLong(plain.get()));
+  index = static_cast<int>(PyLong_AsLong(number.get()));
+  if (PyErr_Occurred()) throw PythonError{};
+  const int backend = backend_for_dlpack(type);
+  if (!backend_traits[backend].streams) return Ref();
+  check_device(backend, index);
+  const auto handle = reinterpret_cast<uintptr_t>(current_stream(thread_state(), backend, index));
+  constexpr uintptr_t kLegacyDefault = 1;
+  return Ref(must(PyLong_FromSize_t(handle || type != kCuda ? handle : kLegacyDefault)));
+}
+
 TensorRef import_object(PyObject* object) {
   Ref capsule = Ref::borrow(object);
   if (!PyCapsule_CheckExact(object)) {
@@ -212,10 +282,16 @@ TensorRef import_object(PyObject* object) {
     }
     Ref none(must(PyTuple_New(0)));
     Ref keywords(must(Py_BuildValue("{s:(ii)}", "max_version", 1, 0)));
+    const Ref stream = consumer_stream(object);
+    if (stream && PyDict_SetItemString(keywords.get(), "stream", stream.get()) < 0)
+      throw PythonError{};
     capsule = Ref(PyObject_Call(method.get(), none.get(), keywords.get()));
     if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {  // a producer from before DLPack 1.0
       PyErr_Clear();
-      capsule = Ref(PyObject_CallNoArgs(method.get()));
+      Ref older(must(PyDict_New()));
+      if (stream && PyDict_SetItemString(older.get(), "stream", stream.get()) < 0)
+        throw PythonError{};
+      capsule = Ref(PyObject_Call(method.get(), none.get(), older.get()));
     }
     if (!capsule) throw PythonError{};
   }

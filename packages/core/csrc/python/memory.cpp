@@ -149,6 +149,34 @@ py::object open_tensor(const py::bytes& handle, uint64_t offset, const py::objec
                          shape.data(), strides.data()))));
 }
 
+void drop_owner(void* owner) {
+  if (!interpreter_alive()) return;
+  const WithGil gil;
+  Py_DECREF(static_cast<PyObject*>(owner));
+}
+py::object adopt_memory(uint64_t address, const py::object& device, const py::object& dtype,
+                        const std::vector<int64_t>& shape,
+                        const std::optional<std::vector<int64_t>>& strides, bool readonly,
+                        const py::object& owner) {
+  const DeviceSpec at = device_argument(device.ptr());
+  const int id = dtype_of(dtype.ptr());
+  if (id < 0) raise(PyExc_TypeError, "expected a dtype, not %s", Py_TYPE(dtype.ptr())->tp_name);
+  if (strides && strides->size() != shape.size())
+    raise(PyExc_ValueError, "expected a stride for each of %zd dimensions, got %zd",
+          static_cast<Py_ssize_t>(shape.size()), static_cast<Py_ssize_t>(strides->size()));
+  Py_INCREF(owner.ptr());
+  Tensor* made = nullptr;
+  const int32_t rc = guarded([&] {
+    made = tensor_adopt(reinterpret_cast<void*>(address), at.backend, at.index, id,
+                        static_cast<int>(shape.size()), shape.data(),
+                        strides ? strides->data() : nullptr, readonly ? RB_T_READONLY : 0,
+                        owner.ptr(), drop_owner);
+  });
+  if (rc != RB_OK) Py_DECREF(owner.ptr());
+  check(rc);
+  return py::reinterpret_steal<py::object>(must(wrap(made)));
+}
+
 void limit_memory(const py::object& device, double fraction) {
   const DeviceSpec spec = device_argument(device.ptr());
   uint64_t free = 0, total = 0;
@@ -240,6 +268,8 @@ void bind_memory(py::module_& m) {
     return is_in_memory(tensor_argument(tensor), MemoryKind::kPinned);
   });
   m.def("managed_like", managed_like, "Managed memory of a device, of a tensor's shape.");
+  m.def("adopt_memory", adopt_memory,
+        "A tensor of memory at an address, which `owner` keeps alive.");
   m.def("ipc_export", export_tensor, "A handle for another process, and an offset.");
   m.def("ipc_open", open_tensor);
   m.def("memory_info", describe_memory_info, "Free and total bytes of a device.");

@@ -12,6 +12,7 @@
 #include "core_ops.h"
 #include "data.h"
 #include "device/backends.h"
+#include "device/current.h"
 #include "device/generator.h"
 #include "device/memory.h"
 #include "device/reserved.h"
@@ -32,6 +33,7 @@
 #include "tensor_type.h"
 #include "thread/host_table.h"
 #include "thread/pool.h"
+#include "thread/settings.h"
 #include "thread/thread_state.h"
 #include "trace.h"
 #include "value_types.h"
@@ -539,6 +541,11 @@ PYBIND11_MODULE(_C, m) {
     reserve_layers(declared);
   });
   m.def("plugins", describe_plugins);
+  m.def("setting", [](const std::string& name, int64_t otherwise) {
+    return setting(name.c_str(), otherwise);
+  });
+  m.def("set_setting",
+        [](const std::string& name, int64_t value) { set_setting(name.c_str(), value); });
   bind_memory(m);
   bind_streams(m);
   bind_graph(m);
@@ -577,7 +584,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("seed_all", seed_all);
   m.def("default_generator", [](const py::object& device) {
     const DeviceSpec spec = parse_device(device.ptr());
-    return owned(make_default_generator(spec.backend, spec.index < 0 ? 0 : spec.index));
+    return owned(make_default_generator(spec.backend, index_or_current(spec.backend, spec.index)));
   });
   m.def("set_repr", [](const py::object& f) {
     Py_XDECREF(repr_callback);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "call/core_functions.h"
 #include "convert.h"
 #include "data.h"
 #include "device/backends.h"
@@ -167,8 +168,17 @@ PyObject* run_inplace(const OpObject* o, const Overload& overload, const RbValue
     if (!taken) return nullptr;
     values = given;
   }
+  const NonBlocking copies(extras.non_blocking);
   const int32_t code = run(overload, values, rets, RB_CALL_OUT);
   return code == RB_OK ? Py_NewRef(self) : raise_error(code);
+}
+
+// The result of a creation as pin_memory= and requires_grad= ask for it.
+PyObject* as_asked(Ref result, const Extras& extras) {
+  if (extras.pin_memory)
+    result = Ref(must(PyObject_CallMethod(result.get(), "pin_memory", nullptr)));
+  if (extras.requires_grad) set_requires_grad(result.get(), extras.requires_grad);
+  return result.release();
 }
 
 // With memory_format=.
@@ -200,9 +210,8 @@ PyObject* run_formatted(const OpObject* o, const Overload& overload, const RbVal
                         {value_tensor(made.get()), value_int(static_cast<int>(format))});
       }
     }
-    Ref result(must(wrap(in_format(made.get(), format, o->name).release_ownership())));
-    if (extras.requires_grad) set_requires_grad(result.get(), extras.requires_grad);
-    return result.release();
+    return as_asked(Ref(must(wrap(in_format(made.get(), format, o->name).release_ownership()))),
+                    extras);
   });
 }
 
@@ -226,13 +235,10 @@ PyObject* finish(const OpObject* o, const Overload& overload, const RbValue* val
   for (int i = 0; i < nrets; ++i) rets[i] = value_none();
   const int32_t code = run(overload, values, rets, 0);
   if (__builtin_expect(code != RB_OK, 0)) return raise_error(code);
-  if (__builtin_expect(nrets == 1 && rets[0].tag == RB_TENSOR && !extras.requires_grad, 1))
+  if (__builtin_expect(nrets == 1 && rets[0].tag == RB_TENSOR && !extras.result_is_changed(), 1))
     return wrap(rets[0].v.t);
-  return object_boundary([&] {
-    Ref result(results_to_python(overload.op, rets, nrets));
-    if (extras.requires_grad) set_requires_grad(result.get(), extras.requires_grad);
-    return result.release();
-  });
+  return object_boundary(
+      [&] { return as_asked(Ref(results_to_python(overload.op, rets, nrets)), extras); });
 }
 
 PyObject* no_match(const OpObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

@@ -1,6 +1,7 @@
 #include "streams.h"
 
 #include "device/backends.h"
+#include "device/current.h"
 #include "device/streams.h"
 #include "errors.h"
 #include "tensor_type.h"
@@ -70,9 +71,20 @@ void record_on_stream(const py::object& tensor, Handle stream) {
   record_stream(tensor_of(tensor.ptr()), native(stream));
 }
 
+int current_of(const std::string& type) {
+  const int backend = find_backend(type.c_str());
+  return backend < 0 ? 0 : current_device(backend);
+}
+void set_current(const py::object& device) {
+  const DeviceSpec at = device_argument(device.ptr());
+  set_current_device(at.backend, at.index);
+}
+
 }  // namespace
 
 void bind_streams(py::module_& m) {
+  m.def("current_device", current_of, "The thread's current device of a backend.");
+  m.def("set_current_device", set_current);
   m.def("stream_new", stream_new, "A stream of the device's pool.");
   m.def("stream_get", stream_get, "The thread's stream of a device.");
   m.def("stream_set", stream_set);

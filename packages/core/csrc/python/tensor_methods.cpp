@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "call/core_functions.h"
 #include "core_ops.h"
 #include "data.h"
 #include "device/backends.h"
@@ -133,7 +134,7 @@ PyObject* converted(PyObject* self, int dtype, const DeviceSpec* device, bool co
 PyObject* to(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return object_boundary([&]() -> PyObject* {
     int dtype = -1;
-    bool copy = false, have_device = false;
+    bool copy = false, have_device = false, non_blocking = false;
     MemoryFormat format = MemoryFormat::kPreserve;
     DeviceSpec device{};
     auto take = [&](PyObject* o) {
@@ -155,7 +156,7 @@ PyObject* to(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* 
     Py_ssize_t flags = 0;
     for (Py_ssize_t i = 0; i < nargs; ++i) {
       if (PyBool_Check(args[i])) {  // non_blocking, copy by position
-        if (++flags == 2) copy = args[i] == Py_True;
+        (++flags == 2 ? copy : non_blocking) = args[i] == Py_True;
       } else {
         take(args[i]);
       }
@@ -171,10 +172,13 @@ PyObject* to(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* 
         copy = PyObject_IsTrue(value) == 1;
       } else if (!std::strcmp(name, "memory_format")) {
         format = memory_format_of(value, MemoryFormat::kPreserve, "to");
-      } else if (std::strcmp(name, "non_blocking")) {
+      } else if (!std::strcmp(name, "non_blocking")) {
+        non_blocking = PyObject_IsTrue(value) == 1;
+      } else {
         raise(PyExc_TypeError, "to() got an unexpected keyword argument '%s'", name);
       }
     }
+    const NonBlocking copies(non_blocking);
     return converted(self, dtype, have_device ? &device : nullptr, copy, format);
   });
 }
@@ -191,21 +195,56 @@ PyObject* as_dtype(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyOb
   });
 }
 
-PyObject* cpu(PyObject* self, PyObject*) {
+// What cpu() and cuda() take: memory_format=, and cuda() also device and non_blocking.
+struct MoveOptions {
+  PyObject* device = Py_None;
+  bool non_blocking = false;
+  MemoryFormat format = MemoryFormat::kPreserve;
+
+  MoveOptions(const char* method, bool takes_device, PyObject* const* args, Py_ssize_t nargs,
+              PyObject* names) {
+    if (nargs > (takes_device ? 2 : 0))
+      raise(PyExc_TypeError, "%s() takes fewer arguments than %zd", method, nargs);
+    if (nargs > 0) device = args[0];
+    if (nargs > 1) non_blocking = PyObject_IsTrue(args[1]) == 1;
+    for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
+      const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, i));
+      if (!name) throw PythonError{};
+      PyObject* value = args[nargs + i];
+      if (!std::strcmp(name, "memory_format")) {
+        format = memory_format_of(value, MemoryFormat::kPreserve, method);
+      } else if (takes_device && !std::strcmp(name, "device")) {
+        device = value;
+      } else if (takes_device && !std::strcmp(name, "non_blocking")) {
+        non_blocking = PyObject_IsTrue(value) == 1;
+      } else {
+        raise(PyExc_TypeError, "%s() got an unexpected keyword argument '%s'", method, name);
+      }
+    }
+  }
+};
+
+PyObject* cpu(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return object_boundary([&] {
+    const MoveOptions options("cpu", false, args, nargs, names);
     const DeviceSpec device{default_backend(), 0};
-    return converted(self, -1, &device, false);
+    return converted(self, -1, &device, false, options.format);
   });
 }
-PyObject* cuda(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject*) {
+PyObject* cuda(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return object_boundary([&] {
-    DeviceSpec device{require_backend("cuda"), 0};
-    if (nargs > 0 && args[0] != Py_None) {
-      int64_t index;
-      device = int_value(args[0], &index) ? DeviceSpec{device.backend, static_cast<int32_t>(index)}
-                                          : parse_device(args[0]);
-    }
-    return converted(self, -1, &device, false);
+    const MoveOptions options("cuda", true, args, nargs, names);
+    DeviceSpec device{require_backend("cuda"), -1};
+    int64_t index;
+    if (options.device != Py_None)
+      device = int_value(options.device, &index)
+                   ? DeviceSpec{device.backend, static_cast<int32_t>(index)}
+                   : parse_device(options.device);
+    if (device.backend != find_backend("cuda"))
+      raise(PyExc_RuntimeError, "cuda(): expected a cuda device, got %s",
+            backend_name(device.backend));
+    const NonBlocking copies(options.non_blocking);
+    return converted(self, -1, &device, false, options.format);
   });
 }
 
@@ -337,7 +376,7 @@ PyMethodDef tensor_methods[] = {
     {"bool", as_cfunction(as_dtype<RB_BOOL8>), kFast, "As bool."},
     {"cfloat", as_cfunction(as_dtype<RB_C64>), kFast, "As complex64."},
     {"cdouble", as_cfunction(as_dtype<RB_C128>), kFast, "As complex128."},
-    {"cpu", cpu, METH_NOARGS, "On the CPU."},
+    {"cpu", as_cfunction(cpu), kFast, "On the CPU."},
     {"cuda", as_cfunction(cuda), kFast, "On a CUDA device."},
     {"view", as_cfunction(view), kFast,
      "The same elements in another shape, or their bytes as another dtype."},

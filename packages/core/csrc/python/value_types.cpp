@@ -9,6 +9,7 @@
 
 #include "data.h"
 #include "device/backends.h"
+#include "device/current.h"
 #include "errors.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
@@ -303,7 +304,8 @@ PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     g->state->seed = kInitialSeed;
     g->owned = true;
     g->backend = spec.backend;
-    g->index = spec.index;
+    const bool plain = spec.backend == kMeta || has_host_memory(spec.backend);
+    g->index = plain ? spec.index : index_or_current(spec.backend, spec.index);
     return self;
   });
 }
@@ -547,7 +549,7 @@ DeviceSpec parse_device(PyObject* o) {
 
 DeviceSpec device_argument(PyObject* o) {
   DeviceSpec spec = parse_device(o);
-  if (spec.index < 0) spec.index = 0;
+  spec.index = index_or_current(spec.backend, spec.index);
   check_device(spec.backend, spec.index);
   return spec;
 }
@@ -570,7 +572,7 @@ PyObject* make_default_generator(int backend, int index) {
   PyObject* o = generator_type->tp_alloc(generator_type, 0);
   if (!o) return nullptr;
   GeneratorObject* g = as<GeneratorObject>(o);
-  g->state = &default_generator(backend, index < 0 ? 0 : index);
+  g->state = &default_generator(backend, index_or_current(backend, index));
   g->owned = false;
   g->backend = backend;
   g->index = index;

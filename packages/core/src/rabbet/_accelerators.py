@@ -38,7 +38,9 @@ def count_devices(name: str) -> int:
 
 
 def chosen_device(function: str, device: Device) -> _C.device:
-    """The device of any backend that `function` was given; an index means the accelerator's, None its first one.
+    """The device of any backend that `function` was given; an index means the accelerator's.
+
+    None is the accelerator's current device, and so is one of a backend without an index.
 
     Raises:
         DeviceError: if there is none.
@@ -54,15 +56,18 @@ def chosen_device(function: str, device: Device) -> _C.device:
             raise _C.DeviceError(
                 f"{function}: expected the index of a device, from 0 on, got {device}"
             )
-        device = f"{name}:{device or 0}"
+        device = f"{name}:{_C.current_device(name) if device is None else device}"
     elif not isinstance(device, (str, _C.device)):
         raise TypeError(
             f"{function}: expected a device, its name or an index, got {type(device).__name__}"
         )
     asked = _C.device(device) if isinstance(device, str) else device
-    count, index = count_devices(asked.type), asked.index or 0
+    count = count_devices(asked.type)
+    index = _C.current_device(asked.type) if asked.index is None else asked.index
     if asked.type != "meta" and index >= count:
         raise _C.DeviceError(
             f"{function}: there is no device {asked.type}:{index}, '{asked.type}' has {count}"
         )
+    if asked.index is None and asked.type not in _NOT_ACCELERATORS:
+        return _C.device(asked.type, index)
     return asked

@@ -45,11 +45,9 @@ def tensor(
         ValueError: if nested sequences differ in length.
         TypeError: for elements that are no numbers.
     """
-    if pin_memory:
-        raise _C.NotImplementedForError(
-            "tensor: pin_memory=True needs a backend with pinned memory"
-        )
     made = _C.tensor(data, dtype, device)
+    if pin_memory:
+        made = made.pin_memory()
     if requires_grad:
         made.requires_grad = True
     return made

@@ -51,7 +51,7 @@ def use_mem_pool(pool: MemPool, device: Device = None) -> Iterator[None]:
 
     Args:
         pool: of which memory is taken.
-        device: of any backend, or an index of the current accelerator; None: its first device.
+        device: of any backend, or an index of the current accelerator; None: its current device.
 
     Raises:
         TypeError: if `pool` is no MemPool.
@@ -81,7 +81,7 @@ class Graph:
         keep_graph: keep the graph at the end of the capture; `instantiate` or the first replay make it executable.
         pool: id of the pool of another graph or MemPool, to share it.
         capture_error_mode: taken for PyTorch's sake: what a backend refuses in a capture is its choice.
-        device: of a backend that captures, or an index of the current accelerator; None: its first device.
+        device: of a backend that captures, or an index of the current accelerator; None: its current device.
 
     Raises:
         ValueError: for an unknown `capture_error_mode`, or a `pool` that is not there.

@@ -29,7 +29,7 @@ has_spectral = False
 
 
 class _State:
-    """What was set. Kernels are deterministic and compute float32 in float32 whatever it says."""
+    """What was set. The CPU's kernels are deterministic and compute float32 in float32 whatever it says."""
 
     deterministic = False
     warn_only = False
@@ -63,6 +63,8 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     _state.warn_only = mode and _checked_bool(
         "use_deterministic_algorithms", "warn_only", warn_only
     )
+    _C.set_setting("deterministic", int(_state.deterministic))
+    _C.set_setting("deterministic.warn_only", int(_state.warn_only))
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -103,6 +105,8 @@ def get_deterministic_debug_mode() -> int:
 def set_float32_matmul_precision(precision: str) -> None:
     """How exact products of float32 matrices must be. The CPU computes with 'highest' in each case.
 
+    Backends read it as "float32_matmul_precision": 0 (highest), 1 or 2.
+
     Raises:
         RuntimeError: for other texts than 'highest', 'high' and 'medium'.
     """
@@ -111,6 +115,8 @@ def set_float32_matmul_precision(precision: str) -> None:
             f"set_float32_matmul_precision: expected one of {', '.join(_PRECISIONS)}, got {precision!r}"
         )
     _state.precision = precision
+    _C.set_setting("float32_matmul_precision", _PRECISIONS.index(precision))
+    _C.set_setting("cuda.matmul.allow_tf32", int(precision != "highest"))
 
 
 def get_float32_matmul_precision() -> str:

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 from . import _C
 from ._accelerators import Device, chosen_device
 
-__all__ = ["Event", "Stream"]
+__all__ = ["Event", "ExternalStream", "Stream"]
 
 
 class _Entered(threading.local):
@@ -31,7 +31,7 @@ class Stream:
     Streams come from a pool of 32 for each device and priority, which are given in turn, and are never destroyed.
 
     Args:
-        device: of a backend with streams, or an index of the current accelerator; None: its first device.
+        device: of a backend with streams, or an index of the current accelerator; None: its current device.
         priority: a lower number is a higher priority, if the backend has any; 0 is the usual one.
 
     Raises:
@@ -114,11 +114,30 @@ class Stream:
         return f"rabbet.Stream(device={str(self.device)!r}, stream_id={self.stream_id:#x})"
 
 
+class ExternalStream(Stream):
+    """A stream that another library made, by its address; that library has to keep it.
+
+    Args:
+        stream_ptr: the backend's own pointer to it.
+        device: of the stream; None: the accelerator's current device.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, stream_ptr: int, device: Device = None) -> None:
+        if isinstance(stream_ptr, bool) or not isinstance(stream_ptr, int):
+            raise TypeError(
+                f"ExternalStream: stream_ptr must be an int, not {type(stream_ptr).__name__}"
+            )
+        self.device = chosen_device("ExternalStream", device)
+        self.stream_id = stream_ptr
+
+
 class Event:
     """A mark in a stream, to wait for and to measure times by.
 
     Args:
-        device: of a backend with streams, or an index of the current accelerator; None: its first device.
+        device: of a backend with streams, or an index of the current accelerator; None: its current device.
         enable_timing: it notes when it was passed, for `elapsed_time`.
         blocking: taken for PyTorch's sake: how `synchronize` waits is the backend's choice.
         interprocess: not supported.

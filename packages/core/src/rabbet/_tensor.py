@@ -253,6 +253,12 @@ def pin_memory(self: Tensor, device: Device = None) -> Tensor:
         return _C.pinned_like(self, chosen_device("pin_memory", device)).copy_(self)
 
 
+def _device_memory(self: Tensor) -> dict[str, Any]:
+    from ._array_interface import of_tensor
+
+    return of_tensor(self)
+
+
 def _bernoulli(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     from ._random import bernoulli
 
@@ -413,6 +419,7 @@ _METHODS: dict[str, Any] = {
     "pin_memory": pin_memory,
     "bernoulli": _bernoulli,
     "record_stream": _record_stream,
+    "__cuda_array_interface__": property(_device_memory),
 }
 
 

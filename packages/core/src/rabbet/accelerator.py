@@ -1,9 +1,12 @@
 """Devices besides the CPU, with the names of torch.accelerator; every function also takes a device of any backend.
 
 The current accelerator is the first backend besides `cpu` that was loaded. If none was, those that are installed are
-tried in the order of their names. A device without an index is the first of its backend.
+tried in the order of their names. A device without an index is the current one of its backend: the first, until the
+thread says otherwise by `set_device_index` or `device_index`.
 """
 
+import contextlib
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,10 +22,14 @@ __all__ = [
     "MemPool",
     "can_device_access_peer",
     "current_accelerator",
+    "current_device_idx",
     "current_device_index",
     "current_stream",
     "device_count",
+    "device_index",
     "empty_cache",
+    "empty_host_cache",
+    "get_device_capability",
     "get_device_properties",
     "get_memory_info",
     "is_available",
@@ -34,6 +41,8 @@ __all__ = [
     "memory_stats",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
+    "set_device_idx",
+    "set_device_index",
     "set_per_process_memory_fraction",
     "set_stream",
     "synchronize",
@@ -65,7 +74,7 @@ def device_count() -> int:
 
 
 def current_device_index() -> int:
-    """The index that a device without one has: 0.
+    """The index that a device without one has on this thread.
 
     Raises:
         DeviceError: without an accelerator.
@@ -73,11 +82,52 @@ def current_device_index() -> int:
     return chosen_device("accelerator.current_device_index", None).index or 0
 
 
+def set_device_index(device: _Device, /) -> None:
+    """Make a device the current one of its backend on this thread; a negative index changes nothing.
+
+    Raises:
+        DeviceError: if there is no such device.
+    """
+    if device is None or (isinstance(device, int) and device < 0):
+        return
+    _C.set_current_device(chosen_device("accelerator.set_device_index", device))
+
+
+@contextlib.contextmanager
+def device_index(device: int | None, /) -> Iterator[None]:
+    """Choose the current device for a while; None changes nothing."""
+    if device is None:
+        yield
+        return
+    before = current_device_index()
+    set_device_index(device)
+    try:
+        yield
+    finally:
+        set_device_index(before)
+
+
+def current_device_idx() -> int:
+    """The older name of `current_device_index`."""
+    return current_device_index()
+
+
+def set_device_idx(device: _Device, /) -> None:
+    """The older name of `set_device_index`."""
+    set_device_index(device)
+
+
+def get_device_capability(device: _Device = None, /) -> dict[str, Any]:
+    """What a device supports: `supported_dtypes`, a set of dtypes."""
+    chosen_device("accelerator.get_device_capability", device)
+    return {"supported_dtypes": {getattr(_C, name) for name in _C.dtype_names()}}
+
+
 def synchronize(device: _Device = None, /) -> None:
     """Wait until all work on a device is done, and raise what went wrong there.
 
     Args:
-        device: of any backend, or an index of the current accelerator; None: its first device.
+        device: of any backend, or an index of the current accelerator; None: its current device.
 
     Raises:
         DeviceError: if there is no such device.
@@ -115,6 +165,11 @@ def empty_cache() -> None:
     _C.empty_cache()
 
 
+def empty_host_cache() -> None:
+    """Give free pinned memory back; `empty_cache` does so, too."""
+    _C.empty_cache()
+
+
 def memory_stats(device_index: _Device = None, /) -> dict[str, int]:
     """What core's allocator did for a device, with PyTorch's names, sorted.
 
@@ -130,7 +185,7 @@ def memory_stats(device_index: _Device = None, /) -> dict[str, int]:
     `python -m rabbet doctor` counts the tensors.
 
     Args:
-        device_index: a device of any backend, or an index of the current accelerator; None: its first device.
+        device_index: a device of any backend, or an index of the current accelerator; None: its current device.
 
     Raises:
         DeviceError: if there is no such device.

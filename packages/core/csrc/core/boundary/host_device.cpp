@@ -1,4 +1,5 @@
-// Core's tables beside RbHost that concern devices: rabbet/device.h and rabbet/capture.h.
+// Core's tables beside RbHost that concern devices: rabbet/device.h, rabbet/capture.h and
+// rabbet/settings.h.
 #include "boundary/host_device.h"
 
 #include "boundary/host_checks.h"
@@ -7,6 +8,7 @@
 #include "device/memory.h"
 #include "tensor/tensor.h"
 #include "thread/error.h"
+#include "thread/settings.h"
 
 namespace rabbet {
 
@@ -68,11 +70,18 @@ int32_t capture_is_capturing(int32_t backend, int32_t device) {
   return capture_of(backend, device) != nullptr;
 }
 
+int64_t settings_get(const char* name, int64_t otherwise) {
+  int64_t value = otherwise;
+  guarded([&] { value = setting(need(name, "settings.get: the name"), otherwise); });
+  return value;
+}
+
 }  // namespace
 
 const RbMemoryTable kMemoryTable = {RB_SIZE(RbMemoryTable, memory_info), 0, memory_tensor_new,
                                     memory_is_kind, memory_memory_info};
 const RbCaptureRng kCaptureRng = {RB_SIZE(RbCaptureRng, is_capturing), 0, capture_reserve,
                                   capture_is_capturing};
+const RbSettings kSettings = {RB_SIZE(RbSettings, changes), 0, settings_get, setting_changes};
 
 }  // namespace rabbet

@@ -30,6 +30,7 @@ struct Plugins {
       {RB_EMIT_EXT, {RB_EMIT_VERSION, emit_table()}},
       {RB_MEMORY_EXT, {RB_MEMORY_VERSION, &kMemoryTable}},
       {RB_CAPTURE_RNG_EXT, {RB_CAPTURE_RNG_VERSION, &kCaptureRng}},
+      {RB_SETTINGS_EXT, {RB_SETTINGS_VERSION, &kSettings}},
   };
 };
 Plugins& plugins() {

@@ -6,6 +6,8 @@
 #include "call/added_dtypes.h"
 #include "call/destinations.h"
 #include "call/dispatch.h"
+#include "call/fallback.h"
+#include "call/kernel_arguments.h"
 #include "device/backends.h"
 #include "device/capture.h"
 #include "device/deleters.h"
@@ -15,6 +17,8 @@
 #include "tensor/memory_format.h"
 #include "tensor/overlap.h"
 #include "thread/error.h"
+#include "thread/settings.h"
+#include "thread/source.h"
 
 namespace rabbet {
 
@@ -73,16 +77,44 @@ TensorRef row_major(const RbTensor* t) {
   return out;
 }
 
+bool is_pinned_for(int backend, const RbTensor* t) {
+  const Block* block = block_of(impl(t));
+  if (!block) return false;
+  const Heap& heap = heap_of_block(block);
+  return heap.kind == MemoryKind::kPinned && heap.backend == backend;
+}
+
+// What Python's set_sync_debug_mode asked for.
+void tell_of_sync(int backend, int device) {
+  const SyncMode mode = sync_mode();
+  if (__builtin_expect(mode == SyncMode::kDefault, 1)) return;
+  const char* line = call_source();
+  const std::string text = "called a synchronizing operation of " + device_text(backend, device) +
+                           ": a copy between the device and the host waits for it" +
+                           (line ? std::string("; at ") + line : std::string());
+  if (mode == SyncMode::kError) fail(RB_E_STATE, "%s", text.c_str());
+  check(warn_user(text.c_str()));
+}
+
 bool device_copy(int backend, const RbTensor* src, const RbTensor* dst) {
   const RbDevices* devices = backend_entry(backend).desc.devices;
   if (!devices || !devices->copy) return false;
   const int device = dst->backend == backend ? dst->device.id : src->device.id;
   check_device(backend, device);
-  if (src->backend != dst->backend)
-    check_not_capturing(backend, device, "a copy between the device and the host");
+  const RbTensor* host = src->backend == dst->backend ? nullptr
+                         : src->backend == backend    ? dst
+                                                      : src;
+  const bool nonblocking = host && thread_state().nonblocking && is_pinned_for(backend, host);
+  if (host) check_not_capturing(backend, device, "a copy between the device and the host");
+  if (host && !nonblocking) tell_of_sync(backend, device);
   void* stream = current_stream(thread_state(), backend, device);
-  check(devices->copy(devices->self, src, dst, stream, 0));
-  if (src->backend != dst->backend) run_due_deleters();
+  check(devices->copy(devices->self, src, dst, stream, nonblocking));
+  if (nonblocking) {
+    auto* block = const_cast<Block*>(block_of(impl(host)));
+    heap_of_block(block).record_stream(block, {device, stream});
+  } else if (host) {
+    run_due_deleters();
+  }
   return true;
 }
 
@@ -158,7 +190,21 @@ void copy_tensor(const RbTensor* src, RbTensor* dst) {
   if (to.get() != dst) copy_by_kernel(to.get(), dst);
 }
 
+namespace {
+// Whether a copy of `t` that need not wait is one in pinned memory of the host.
+bool goes_to_pinned(const RbTensor* t, int backend) {
+  return backend == default_backend() && t->backend != kMeta && !has_host_memory(t->backend) &&
+         (t->flags & RB_T_CONTIGUOUS) && device_table(t->backend).pinned;
+}
+}  // namespace
+
 TensorRef on_device(const RbTensor* t, int backend, int device) {
+  if (thread_state().nonblocking && goes_to_pinned(t, backend)) {
+    TensorRef out(
+        tensor_in(MemoryKind::kPinned, t->backend, t->device.id, t->dtype_id, t->ndim, t->shape));
+    copy_tensor(t, out.get());
+    return out;
+  }
   int64_t strides[kMaxDims];
   TensorRef out(tensor_new(backend, device, t->dtype_id, t->ndim, t->shape,
                            preserved_strides(t, strides) ? strides : nullptr));

@@ -2,6 +2,7 @@
 #pragma once
 #include "record/op.h"
 #include "tensor/tensor.h"
+#include "thread/thread_state.h"
 
 namespace rabbet {
 
@@ -12,6 +13,20 @@ void core_attach(Op& op);
 void copy_tensor(const RbTensor* src, RbTensor* dst);
 /// A copy of `t` on a device, in the order that it has in memory. Throws Error.
 TensorRef on_device(const RbTensor* t, int backend, int device);
+/// While it lives, the calling thread's copies between devices and pinned memory do not wait, and
+/// what goes to the host goes to pinned memory where the backend has it.
+class NonBlocking {
+ public:
+  explicit NonBlocking(bool on) : before_(thread_state().nonblocking) {
+    thread_state().nonblocking = on || before_;
+  }
+  ~NonBlocking() { thread_state().nonblocking = before_; }
+  NonBlocking(const NonBlocking&) = delete;
+  NonBlocking& operator=(const NonBlocking&) = delete;
+
+ private:
+  const bool before_;
+};
 /// `t` in another dtype, by a call that layers see. Throws Error.
 TensorRef call_cast(RbTensor* t, int dtype);
 

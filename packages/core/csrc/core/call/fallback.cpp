@@ -55,14 +55,12 @@ void tell(const Op& op, int backend) {
     const std::lock_guard<std::mutex> lock(mutex);
     if (!told->emplace(&op, backend).second) return;
   }
-  const auto warn = warner.load();
-  if (!warn) return;
-  check(
-      warn((op.name + ": no kernel for '" + backend_name(backend) +
-            "' takes this call; it runs on the CPU, with copies there and back. Later calls of it "
-            "do so without a warning; " +
-            name + "=error refuses them.")
-               .c_str()));
+  check(warn_user(
+      (op.name + ": no kernel for '" + backend_name(backend) +
+       "' takes this call; it runs on the CPU, with copies there and back. Later calls of it "
+       "do so without a warning; " +
+       name + "=error refuses them.")
+          .c_str()));
 }
 
 TensorRef copied(const RbTensor* t, int backend, int device) {
@@ -77,6 +75,11 @@ bool falls_back(int backend) {
 }
 
 void set_warner(int32_t (*warn)(const char*)) { warner.store(warn); }
+
+int32_t warn_user(const char* message) {
+  const auto warn = warner.load();
+  return warn ? warn(message) : RB_OK;
+}
 
 void run_on_cpu(const RbCall* c, const Op& op, int backend, const RbValue* args, int nargs,
                 RbValue* rets, int32_t nrets) {

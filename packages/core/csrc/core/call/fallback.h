@@ -14,6 +14,8 @@ bool falls_back(int backend);
 void run_on_cpu(const RbCall* c, const Op& op, int backend, const RbValue* args, int nargs,
                 RbValue* rets, int32_t nrets);
 /// Told of the first calls; returns RB_OK, or sets the error record. Null: nobody is told.
+/// Warn the user; RB_OK, or the code of an error that the warning became.
+int32_t warn_user(const char* message);
 void set_warner(int32_t (*warn)(const char* message));
 
 }  // namespace rabbet

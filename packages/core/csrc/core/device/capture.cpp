@@ -6,6 +6,7 @@
 #include "device/streams.h"
 #include "thread/error.h"
 #include "thread/host_table.h"
+#include "thread/source.h"
 
 namespace rabbet {
 
@@ -57,8 +58,9 @@ void write_base(int backend, int device, void* to, const uint64_t (&numbers)[2],
 
 void check_not_capturing(int backend, int device, const char* what) {
   if (__builtin_expect(!capture_of(backend, device), 1)) return;
-  fail(RB_E_STATE, "%s cannot be captured: the work of %s:%d is recorded, it has not run", what,
-       backend_name(backend), device);
+  const char* line = call_source();
+  fail(RB_E_STATE, "%s cannot be captured: the work of %s:%d is recorded, it has not run%s%s", what,
+       backend_name(backend), device, line ? "; at " : "", line ? line : "");
 }
 
 RbCaptureSlice reserve_captured(RbGenerator* generator, int backend, int device,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <string>
 
 #include "device/backends.h"
@@ -392,6 +393,7 @@ Block* Heap::try_cached(uint64_t size, uint64_t requested, void* stream, uint64_
 
 Block* Heap::allocate(uint64_t nbytes, void* stream, uint64_t pool) {
   const uint64_t size = round_up(nbytes ? nbytes : 1, kUnit);
+  if (__builtin_expect(kind == MemoryKind::kPinned, 0)) reclaim();
   if (Block* block = try_cached(size, nbytes, stream, pool)) return block;
   return grow(size, nbytes, stream, pool);
 }
@@ -505,13 +507,25 @@ void Heap::fail_oom(uint64_t nbytes, int32_t rc) {
 
 void Heap::free(Block* block) {
   if (!block->used_on.empty()) {
-    std::vector<void*> others;
+    std::vector<StreamUse> others;
     others.swap(block->used_on);
+    if (kind == MemoryKind::kPinned) {
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        waiting_.push_back({block, std::move(others), {}});
+      }
+      return reclaim();
+    }
     const int32_t rc = guarded([&] {
-      for (void* other : others) stream_wait(backend, device, block->arena->stream, other);
+      for (const StreamUse& other : others)
+        stream_wait(backend, device, block->arena->stream, other.stream);
     });
     if (rc != RB_OK) guarded([&] { synchronize(backend, device); });
   }
+  put_back(block);
+}
+
+void Heap::put_back(Block* block) {
   std::vector<Segment*> detached;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -528,15 +542,55 @@ void Heap::free(Block* block) {
   give_back(detached);
 }
 
-void Heap::record_stream(Block* block, void* stream) {
+// Puts back what streams have done with. Marks are put into the streams here and not in `free`:
+// what a capture records there would never come to pass.
+void Heap::reclaim() {
+  if (thread_state().capture) return;
+  std::vector<Waiting> all;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    all.swap(waiting_);
+  }
+  const auto drop = [&](Waiting& w) {
+    for (const auto& [on, event] : w.events) guarded([&] { event_destroy(backend, on, event); });
+    w.events.clear();
+  };
+  std::vector<Waiting> left;
+  for (Waiting& w : all) {
+    bool done = true;
+    const int32_t rc = guarded([&] {
+      for (size_t i = w.events.size(); i < w.uses.size(); ++i) {
+        const StreamUse& use = w.uses[i];
+        w.events.emplace_back(use.device, event_create(backend, use.device, false));
+        event_record(backend, use.device, use.stream, w.events.back().second);
+      }
+      for (const auto& [on, event] : w.events) done = done && event_query(backend, on, event);
+    });
+    if (rc != RB_OK) {  // a backend without streams, or a device that failed
+      for (const StreamUse& use : w.uses) guarded([&] { synchronize(backend, use.device); });
+      done = true;
+    }
+    if (done) {
+      drop(w);
+      put_back(w.block);
+    } else {
+      left.push_back(std::move(w));
+    }
+  }
+  if (left.empty()) return;
   std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<void*>& others = block->used_on;
-  if (stream != block->arena->stream &&
-      std::find(others.begin(), others.end(), stream) == others.end())
-    others.push_back(stream);
+  std::move(left.begin(), left.end(), std::back_inserter(waiting_));
+}
+
+void Heap::record_stream(Block* block, StreamUse use) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<StreamUse>& others = block->used_on;
+  const bool own = kind != MemoryKind::kPinned && use.stream == block->arena->stream;
+  if (!own && std::find(others.begin(), others.end(), use) == others.end()) others.push_back(use);
 }
 
 void Heap::release_cached() {
+  if (kind == MemoryKind::kPinned) reclaim();
   std::vector<Segment*> detached;
   {
     std::lock_guard<std::mutex> lock(mutex_);

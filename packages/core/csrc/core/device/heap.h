@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "rabbet/abi.h"
@@ -49,6 +50,13 @@ struct Segment;
 /// segments, of their own.
 struct Arena;
 
+/// A stream of a device of the heap's backend.
+struct StreamUse {
+  int device;
+  void* stream;
+  bool operator==(const StreamUse& o) const { return device == o.device && stream == o.stream; }
+};
+
 /// A part of a segment: in use, or free and in a list of its arena.
 struct Block {
   void* data;
@@ -58,7 +66,7 @@ struct Block {
   Block *prev, *next;            // neighbours in the segment
   Block *list_prev, *list_next;  // in the arena's list while it is free
   bool used;
-  std::vector<void*> used_on;  // streams besides the arena's, see Heap::record_stream
+  std::vector<StreamUse> used_on;  // besides the arena's stream, see Heap::record_stream
 };
 
 /// What a snapshot says.
@@ -85,8 +93,9 @@ class Heap {
   /// after those who had it. `pool` 0 is the default one. Throws RB_E_OOM naming sizes.
   Block* allocate(uint64_t nbytes, void* stream, uint64_t pool);
   void free(Block* block);
-  /// The block is used on `stream` too: when it is freed, its own stream waits for that one.
-  void record_stream(Block* block, void* stream);
+  /// The block is used on a stream too: when it is freed, its own stream waits for that one. Pinned
+  /// memory, which the host writes, is not given again before the stream has done its work.
+  void record_stream(Block* block, StreamUse use);
   /// Give free segments back to the backend, but those of pools that are alive.
   void release_cached();
   /// Nobody allocates in the pool any more: its segments go back as soon as they are free.
@@ -119,6 +128,9 @@ class Heap {
   std::vector<Segment*> detach_free(uint64_t pool, bool closing);
   void drop_if_empty(Arena& arena);
 
+  void put_back(Block* block);
+  void reclaim();
+
   bool keep(Block* block);
   Block* take_kept(uint64_t size, uint64_t requested);
   bool join_kept();
@@ -146,6 +158,13 @@ class Heap {
   /// yet: the next block of the size is one of them. Empty where streams or pools differ.
   std::vector<Block*> kept_;
   uint64_t kept_bytes_ = 0;
+  /// Freed blocks of pinned memory that streams still use, and marks in those.
+  struct Waiting {
+    Block* block;
+    std::vector<StreamUse> uses;
+    std::vector<std::pair<int, void*>> events;  // device and event; empty: not recorded yet
+  };
+  std::vector<Waiting> waiting_;
   MemoryStats stats_{};
 };
 

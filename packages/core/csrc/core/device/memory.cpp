@@ -86,7 +86,8 @@ Block* cached_alloc(int backend, int device, uint64_t nbytes, void* stream) {
 void cached_free(Block* block) { heap_of_block(block).free(block); }
 
 void record_stream(Block* block, void* stream) {
-  heap_of_block(block).record_stream(block, stream);
+  Heap& heap = heap_of_block(block);
+  heap.record_stream(block, {heap.device, stream});
 }
 
 namespace {

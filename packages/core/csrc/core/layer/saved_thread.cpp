@@ -1,5 +1,6 @@
 #include "layer/saved_thread.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct RbTls {
   std::vector<rabbet::TransformFrame> levels;
   std::vector<rabbet::CurrentStream> streams;
   std::vector<rabbet::PoolUse> pools;
+  int32_t current_devices[rabbet::kBackendIds] = {};
   std::string source;
   std::vector<OfLayer> parts;
 };
@@ -44,6 +46,7 @@ RbTls* tls_save() {
   saved->levels = state.levels;
   saved->streams = state.streams;
   saved->pools = state.pools;
+  std::copy_n(state.current_devices, kBackendIds, saved->current_devices);
   saved->source = state.source;
   for (const LayerEntry* entry : layers_in_order()) {
     const RbLayer& layer = entry->desc;
@@ -62,6 +65,7 @@ void tls_restore(const RbTls& saved) {
   state.levels = saved.levels;
   state.streams = saved.streams;
   state.pools = saved.pools;
+  std::copy_n(saved.current_devices, kBackendIds, state.current_devices);
   state.source = saved.source;
   state.has_streams = !saved.streams.empty();
   state.include = saved.include;

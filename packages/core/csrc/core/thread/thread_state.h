@@ -83,7 +83,9 @@ struct ThreadState {
 
   std::vector<CurrentStream> streams;
   std::vector<PoolUse> pools;
-  Capture* capture = nullptr;        // that the thread's work on a device goes to
+  int32_t current_devices[kBackendIds] = {};  // of each backend
+  bool nonblocking = false;                   // copies from and to pinned memory do not wait
+  Capture* capture = nullptr;                 // that the thread's work on a device goes to
   std::string source, found_source;  // the line of the program: that was set, that was looked up
 };
 
