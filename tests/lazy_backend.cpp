@@ -210,8 +210,11 @@ const RbStreams kStreams = {RB_SIZE(RbStreams, event_elapsed),
                             event_sync,
                             event_query,
                             event_elapsed};
+#ifndef LAZY_FLAGS
+#define LAZY_FLAGS 0
+#endif
 const RbBackend kBackend = {
-    RB_SIZE(RbBackend, streams), 0, "lazy", 12, 0, &kDevices, &kAllocator, &kStreams};
+    RB_SIZE(RbBackend, streams), LAZY_FLAGS, "lazy", 12, 0, &kDevices, &kAllocator, &kStreams};
 
 // ---- what it tells of its devices
 

@@ -84,10 +84,11 @@ def build_backend(folder: Path, name: str) -> Path:
     return compile_library(folder, name, BACKEND, f"-DKEY=0x{key:x}", f'-DNAME="{name}"')
 
 
-def build_lazy(folder: Path) -> Path:
-    """The backend `lazy`: it has streams, and work runs only when something waits for it."""
+def build_lazy(folder: Path, flags: str = "0") -> Path:
+    """The backend `lazy`: it has streams, and work runs only when something waits for it. `flags`: of RbBackend."""
     source = (Path(__file__).parent / "lazy_backend.cpp").read_text()
-    return compile_library(folder, "lazy", source, "-O1", "-fvisibility=hidden", language="cpp")
+    options = ("-O1", "-fvisibility=hidden", f"-DLAZY_FLAGS={flags}")
+    return compile_library(folder, "lazy", source, *options, language="cpp")
 
 
 def load_lazy(folders: Any) -> str:

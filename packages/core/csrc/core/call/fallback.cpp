@@ -120,6 +120,7 @@ void run_on_cpu(const RbCall* c, const Op& op, int backend, const RbValue* args,
       prepare_destination(op, rets[i].v.t, spec_of(made), backend, device, args, nargs,
                           order_of(op, made));
       copy_tensor(made, rets[i].v.t);
+      bump_version(rets[i].v.t);
       continue;
     }
     if (result.tag == RB_TENSOR) {
