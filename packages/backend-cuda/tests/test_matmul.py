@@ -26,7 +26,14 @@ def close(got, want, dtype, *, what=()):
 """
 
 
-def test_every_dtype_multiplies_and_adds(run, simulator):
+@pytest.fixture(params=["cuBLASLt", "own kernels"])
+def products(request, simulator):
+    """The environment with the stand-in of cuBLASLt, and without the library."""
+    env = {**simulator, "RABBET_CUDA_FALLBACK": "error"}
+    return env if request.param == "cuBLASLt" else {**env, "RABBET_CUDA_CUBLASLT": ""}
+
+
+def test_every_dtype_multiplies_and_adds(run, products):
     code = """
 for dtype in ("float32", "float64", "float16", "bfloat16", "complex64", "complex128", "int8", "int32", "int64", "uint8"):
     x, y, z = (rounded(array(s, dtype), dtype) for s in ((5, 20), (20, 7), (1, 7)))
@@ -38,10 +45,10 @@ for dtype in ("float32", "float64", "float16", "bfloat16", "complex64", "complex
     close(rabbet.addmm(c, a, b, beta=2, alpha=two), (2 * z + two * (x @ y)).astype(want.dtype), dtype, what=dtype)
     close(ops.linear(a, b.t(), c[0]), (x @ y + z[0]).astype(want.dtype), dtype, what=dtype)
 """
-    run(CHECK + code, **simulator, RABBET_CUDA_FALLBACK="error")
+    run(CHECK + code, **products)
 
 
-def test_operands_of_any_strides_and_dimensions(run, simulator):
+def test_operands_of_any_strides_and_dimensions(run, products):
     code = """
 SHAPES = [((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 3)), ((70, 33), (33, 130)), ((0, 4), (4, 2)), ((3, 0), (0, 2)),
           ((2, 3, 4), (4, 5)), ((4,), (2, 4, 3)), ((2, 1, 3, 4), (5, 4, 2)), ((2, 3, 4), (4,)), ((1, 9), (9, 40)), ((6, 1), (1, 6))]
@@ -67,10 +74,10 @@ a, b = tensor(x, "float32").to("cuda"), tensor(y, "float32").to("cuda").transpos
 close(a @ b.mT, x @ y.transpose(0, 2, 3, 1), "float32")
 close(a[::2, ::2].flip(0) @ b[::2, ::2].mT, x[::2, ::2] @ y[::2, :, ::2].transpose(0, 2, 3, 1), "float32")
 """
-    run(CHECK + code, **simulator, RABBET_CUDA_FALLBACK="error")
+    run(CHECK + code, **products)
 
 
-def test_what_is_added_broadcasts_and_is_not_read_for_beta_0(run, simulator):
+def test_what_is_added_broadcasts_and_is_not_read_for_beta_0(run, products):
     code = """
 x, y = array((6, 5), "float32"), array((5, 7), "float32")
 a, b = tensor(x, "float32").to("cuda"), tensor(y, "float32").to("cuda")
@@ -93,10 +100,10 @@ for shape in ((7,), (6, 1), (4, 1, 7), (4, 6, 7), (4, 1, 1), ()):
     z = np.asarray(array(shape, "float32") + 0.0)
     close(rabbet.baddbmm(tensor(z, "float32").to("cuda"), a, b, beta=2, alpha=0.5), 2 * z + 0.5 * (x @ y), "float32", what=shape)
 """
-    run(CHECK + code, **simulator, RABBET_CUDA_FALLBACK="error")
+    run(CHECK + code, **products)
 
 
-def test_activations_follow_the_sum(run, simulator):
+def test_activations_follow_the_sum(run, products):
     code = """
 from math import erf
 x, w, bias = array((3, 2, 8), "float32"), array((5, 8), "float32"), array((5,), "float32")
@@ -114,10 +121,10 @@ for dtype, names in (("float32", FORMULAS), ("bfloat16", ["gelu"])):
 nan = rabbet.full((2, 8), float("nan"), device="cuda")
 assert ops.linear_activation(nan, tensor(w, "float32").to("cuda"), activation="relu").isnan().all().item()
 """
-    run("import rabbet.nn\n" + CHECK + code, **simulator, RABBET_CUDA_FALLBACK="error")
+    run("import rabbet.nn\n" + CHECK + code, **products)
 
 
-def test_long_sums_of_few_results_are_split(run, simulator):
+def test_long_sums_of_few_results_are_split(run, products):
     code = """
 for m, k, n in ((1, 5000, 1), (3, 4100, 2), (1, 4100, 40), (40, 2300, 1)):
     for dtype in ("float32", "float16"):
@@ -129,11 +136,11 @@ x = array((2, 3000), "float64")
 a = tensor(x, "float64").to("cuda")
 close((a[:, None] @ a[:, :, None]).squeeze(), (x * x).sum(1), "float64")
 """
-    run(CHECK + code, **simulator, RABBET_CUDA_FALLBACK="error")
+    run(CHECK + code, **products)
 
 
 @pytest.mark.parametrize("m,k,n", [(130, 20, 140), (1500, 9, 1500)])
-def test_large_tiles(run, simulator, m, k, n):
+def test_large_tiles(run, products, m, k, n):
     """From 128 tiles on they are of 128 x 128: the second size; the edges are cut."""
     code = f"""
 x, y = array(({m}, {k}), "float32"), array(({k}, {n}), "float32")
@@ -141,4 +148,36 @@ a, b = rabbet.from_numpy(x.astype("float32")).to("cuda"), rabbet.from_numpy(y.as
 got = (a @ b).cpu().numpy()
 assert np.allclose(got, x @ y, atol=1e-4), np.abs(got - x @ y).max()
 """
-    run(CHECK + code, **simulator, RABBET_CUDA_FALLBACK="error")
+    run(CHECK + code, **products)
+
+
+def test_the_matrices_of_hypothesis(run, products):
+    code = """
+from hypothesis import given, settings, strategies as st
+sizes = st.integers(1, 9)
+@settings(max_examples=40, deadline=None, database=None, derandomize=True)
+@given(batch=st.lists(st.integers(1, 3), max_size=3), m=sizes, k=sizes, n=sizes, turns=st.tuples(*[st.booleans()] * 3), data=st.data())
+def check(batch, m, k, n, turns, data):
+    def operand(rows, columns, turn):
+        shape = [data.draw(st.sampled_from([1, b])) for b in batch] + [rows, columns]
+        x = rng.integers(-4, 5, shape).astype("float32")
+        step = data.draw(st.sampled_from([1, 2, -1]))
+        t = rabbet.from_numpy(x).to("cuda")
+        if turn: t = t.mT.clone().mT
+        axis = data.draw(st.integers(0, len(shape) - 1))
+        keep = [slice(None)] * len(shape)
+        keep[axis] = slice(None, None, abs(step))
+        return (x[tuple(keep)], t[tuple(keep)]) if shape[axis] > 2 and axis < len(batch) else (x, t)
+    x, a = operand(m, k, turns[0])
+    y, b = operand(k, n, turns[1])
+    try: want = x @ y
+    except ValueError: return
+    close(a @ b, want, "float32")
+    z = rng.integers(-4, 5, want.shape[-2:]).astype("float32")
+    c = rabbet.from_numpy(z).to("cuda")
+    if turns[2]: c = c.t().clone().t()
+    if want.ndim == 2: close(rabbet.addmm(c, a, b, beta=2), 2 * z + want, "float32")
+    if want.ndim == 3 and x.shape[0] == y.shape[0]: close(rabbet.baddbmm(c, a, b, beta=-1), want - z, "float32")
+check()
+"""
+    run(CHECK + code, **products)

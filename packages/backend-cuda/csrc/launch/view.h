@@ -15,6 +15,7 @@ class View {
   int ndim() const { return tensor_.ndim; }
   int64_t size(int d) const { return shape_[d]; }
   int64_t stride(int d) const { return strides_[d]; }
+  void set_data(void* data) { tensor_.data = data; }
   /// Add a dimension behind the others.
   void add(int64_t size, int64_t stride);
   /// Take dimension `d` out.

@@ -180,6 +180,35 @@ void multiply_in_parts(const Product& p, int64_t parts) {
           {parts, 1});
 }
 
+// Whether the batch's last dimension goes on where the rows of `x` end, or is not there in it.
+bool goes_on(const Product& p, const Matrix& x, int k) {
+  const int64_t step = p.batch.strides[k][p.batch.ndim - 1];
+  return p.m == 1 || step == x.row * p.m;
+}
+
+// Many products by one matrix are one of more rows.
+Product folded(const Product& product) {
+  Product p = product;
+  Layout& batch = p.batch;
+  while (batch.n > 1 && batch.strides[2][batch.ndim - 1] == 0 && goes_on(p, p.c, 0) &&
+         goes_on(p, p.a, 1) && goes_on(p, p.added, 3)) {
+    const int last = batch.ndim - 1;
+    if (p.m == 1) {
+      p.c.row = batch.strides[0][last];
+      p.a.row = batch.strides[1][last];
+      p.added.row = batch.strides[3][last];
+    }
+    p.m *= batch.shape[last];
+    batch.n /= batch.shape[last];
+    if (last > 0) {
+      --batch.ndim;
+    } else {
+      batch.shape[0] = 1;
+      for (auto& strides : batch.strides) strides[0] = 0;
+    }
+  }
+  return p;
+}
 }  // namespace
 
 Product transposed(const Product& p) {
@@ -194,7 +223,9 @@ Product transposed(const Product& p) {
   return t;
 }
 
-void multiply(const Product& product) {
+void multiply(const Product& given) {
+  const Product product = folded(given);
+  if (product.m > 1 && product.n > 1 && multiply_by_library(product)) return;
   // A row is taken for a column, and columns of the result that lie together for rows.
   const bool turns =
       product.n != 1 && (product.m == 1 || (product.c.row == 1 && product.c.column != 1));

@@ -24,6 +24,10 @@ struct Product {
 /// Enqueue it. Sizes may be 0. Declines with RB_E_NOTIMPL before it writes.
 void multiply(const Product& product);
 
+/// By cuBLASLt; false, and nothing is written that is not written again, where it is not there or
+/// does not know this one. Declines activations that it does not have.
+bool multiply_by_library(const Product& product);
+
 /// The product of which the result is the transpose of this one's.
 Product transposed(const Product& product);
 

@@ -1,0 +1,56 @@
+#include "driver/cublaslt.h"
+
+#include "rabbet/plugin.hpp"
+
+namespace rbcuda {
+namespace {
+
+constexpr Library kCublasLt = {
+    "cuBLASLt", "RABBET_CUDA_CUBLASLT", {"cu13/lib", "cublas/lib"},
+    {},         "libcublasLt.so.1*",    {"libcublasLt.so.13", "libcublasLt.so.12"},
+    nullptr};
+
+// A variable that is empty but set: without the library.
+bool is_off() {
+  const char* path = std::getenv(kCublasLt.variable);
+  return path && !*path;
+}
+
+}  // namespace
+
+const CublasLt* cublaslt() {
+  static const struct Opened {
+    CublasLt table;
+    bool there;
+  } instance = [] {
+    Opened made = {};
+    void* opened = is_off() ? nullptr : open_if_there(kCublasLt);
+    if (!opened) return made;
+    const char* what = kCublasLt.what;
+    CublasLt& table = made.table;
+    RB_CUDA_CUBLASLT(RB_CUDA_LOAD)
+    made.there = true;
+    return made;
+  }();
+  return instance.there ? &instance.table : nullptr;
+}
+
+void check_cublaslt(int status, int device, const char* what) {
+  if (__builtin_expect(status == 0, 1)) return;
+  constexpr struct {
+    int status;
+    const char* text;
+  } kTexts[] = {{kLtNotInitialized, "the library could not start: no device or driver"},
+                {3, "no memory"},
+                {7, "an invalid value"},
+                {8, "not for this architecture"},
+                {13, "the execution failed"},
+                {14, "an internal error"},
+                {kLtNotSupported, "not supported"}};
+  const char* text = "an error";
+  for (const auto& t : kTexts) text = t.status == status ? t.text : text;
+  rb::fail(status == 3 ? RB_E_OOM : RB_E_DEVICE, "cuda:%d: %s failed: %s (cuBLAS status %d)",
+           device, what, text, status);
+}
+
+}  // namespace rbcuda

@@ -1,0 +1,407 @@
+// Products by cuBLASLt. Matrices in rows are its matrices in columns, transposed: it computes
+// C^T = B^T A^T without a copy.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "driver/cublaslt.h"
+#include "launch/temporary.h"
+#include "ops/families.h"
+#include "ops/product.h"
+#include "ops/settings.h"
+
+namespace rbcuda {
+namespace {
+
+constexpr int kR16F = 2, kR16BF = 14, kR32F = 0, kR64F = 1, kC32F = 4, kC64F = 5;  // cudaDataType
+
+struct Numbers {
+  int dtype, stored, scale, compute;
+  bool activates;  // epilogues know it
+};
+constexpr Numbers kNumbers[] = {
+    {RB_F32, kR32F, kR32F, kCompute32, true},   {RB_F16, kR16F, kR32F, kCompute32, true},
+    {RB_BF16, kR16BF, kR32F, kCompute32, true}, {RB_F64, kR64F, kR64F, kCompute64, false},
+    {RB_C64, kC32F, kC32F, kCompute32, false},  {RB_C128, kC64F, kC64F, kCompute64, false},
+};
+const Numbers* numbers_of(int dtype) {
+  for (const Numbers& n : kNumbers) {
+    if (n.dtype == dtype) return &n;
+  }
+  return nullptr;
+}
+
+// ---- what the library is asked: equal questions have equal answers
+
+struct LtMatrix {
+  int32_t turned;     // k is its first dimension where ours is not, or the other way round
+  uint32_t aligned;   // bytes, of its address
+  int64_t ld, batch;  // strides
+};
+struct Question {
+  int32_t device, dtype, epilogue, tf32, reduced, adds;
+  int64_t m, n, k, batches;
+  LtMatrix a, b, added, c;
+};
+struct Hash {
+  size_t operator()(const Question& q) const {
+    const auto* words = reinterpret_cast<const uint64_t*>(&q);
+    uint64_t hash = 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < sizeof q / 8; ++i) {
+      hash = (hash ^ words[i]) * 0xff51afd7ed558ccdu;
+      hash ^= hash >> 32;
+    }
+    return hash;
+  }
+};
+struct Equal {
+  bool operator()(const Question& x, const Question& y) const {
+    return !std::memcmp(&x, &y, sizeof x);
+  }
+};
+static_assert(sizeof(Question) % 8 == 0 && std::has_unique_object_representations_v<Question>);
+
+// ---- the library's objects
+
+struct Destroy {
+  void operator()(LtDescription x) const { cublaslt()->description_destroy(x); }
+  void operator()(LtLayout x) const { cublaslt()->layout_destroy(x); }
+  void operator()(LtPreference x) const { cublaslt()->preference_destroy(x); }
+};
+template <class T>
+using Owned = std::unique_ptr<std::remove_pointer_t<T>, Destroy>;
+
+struct Plan {
+  Owned<LtDescription> description;
+  Owned<LtLayout> a, b, added, c;
+  LtChoice choice = {};
+  bool found = false;
+};
+
+template <class T>
+void set(const Plan& plan, int device, int attribute, const T& value) {
+  check_cublaslt(
+      cublaslt()->description_set(plan.description.get(), attribute, &value, sizeof value), device,
+      "cublasLtMatmulDescSetAttribute");
+}
+
+// Of `lines` of `length` elements.
+Owned<LtLayout> layout(const Question& q, int type, int64_t length, int64_t lines,
+                       const LtMatrix& x) {
+  const CublasLt& lt = *cublaslt();
+  LtLayout made = nullptr;
+  check_cublaslt(lt.layout_create(&made, type, length, lines, x.ld), q.device,
+                 "cublasLtMatrixLayoutCreate");
+  Owned<LtLayout> owned(made);
+  const auto batches = static_cast<int32_t>(q.batches);
+  constexpr const char* kSet = "cublasLtMatrixLayoutSetAttribute";
+  check_cublaslt(lt.layout_set(made, kLtBatchCount, &batches, sizeof batches), q.device, kSet);
+  check_cublaslt(lt.layout_set(made, kLtBatchStride, &x.batch, sizeof x.batch), q.device, kSet);
+  return owned;
+}
+
+constexpr uint64_t kWorkspace = 32 << 20;
+
+Owned<LtPreference> preference(const Question& q) {
+  const CublasLt& lt = *cublaslt();
+  LtPreference made = nullptr;
+  check_cublaslt(lt.preference_create(&made), q.device, "cublasLtMatmulPreferenceCreate");
+  Owned<LtPreference> owned(made);
+  const auto prefer = [&](int attribute, const auto& value) {
+    check_cublaslt(lt.preference_set(made, attribute, &value, sizeof value), q.device,
+                   "cublasLtMatmulPreferenceSetAttribute");
+  };
+  prefer(kLtMostWorkspace, kWorkspace);
+  prefer(kLtAlignmentA, q.b.aligned);  // its first operand is our second
+  prefer(kLtAlignmentB, q.a.aligned);
+  prefer(kLtAlignmentC, q.added.aligned);
+  prefer(kLtAlignmentD, q.c.aligned);
+  const uint32_t reductions = q.reduced ? kReductions : kReductions & ~kReductionInOutput;
+  prefer(kLtReductions, reductions);
+  return owned;
+}
+
+Plan plan_of(const Question& q, LtHandle handle, const void* bias) {
+  const CublasLt& lt = *cublaslt();
+  const Numbers& numbers = *numbers_of(q.dtype);
+  Plan plan;
+  LtDescription made = nullptr;
+  check_cublaslt(lt.description_create(&made, q.tf32 ? kComputeTf32 : numbers.compute,
+                                       numbers.scale),
+                 q.device, "cublasLtMatmulDescCreate");
+  plan.description.reset(made);
+  const int32_t turns_a = q.b.turned ? kTurned : 0, turns_b = q.a.turned ? kTurned : 0;
+  set(plan, q.device, kLtTransposeA, turns_a);
+  set(plan, q.device, kLtTransposeB, turns_b);
+  set(plan, q.device, kLtEpilogue, q.epilogue);
+  if (bias) set(plan, q.device, kLtBias, bias);
+  const int type = numbers.stored;
+  plan.a = q.a.turned ? layout(q, type, q.m, q.k, q.a) : layout(q, type, q.k, q.m, q.a);
+  plan.b = q.b.turned ? layout(q, type, q.k, q.n, q.b) : layout(q, type, q.n, q.k, q.b);
+  plan.added = layout(q, type, q.n, q.m, q.added);
+  plan.c = layout(q, type, q.n, q.m, q.c);
+  int count = 0;
+  const int status =
+      lt.choose(handle, made, plan.b.get(), plan.a.get(), plan.added.get(), plan.c.get(),
+                preference(q).get(), 1, &plan.choice, &count);
+  if (status != kLtNotSupported)
+    check_cublaslt(status, q.device, "cublasLtMatmulAlgoGetHeuristic");
+  plan.found = status == 0 && count > 0 && plan.choice.status == 0;
+  return plan;
+}
+
+// Handles and plans of all devices. A plan is used by one thread at a time: the address of the bias
+// is a part of it.
+class Plans {
+ public:
+  std::mutex mutex;
+
+  LtHandle handle(int device) {
+    LtHandle& handle = handles_[device];
+    if (!handle) check_cublaslt(cublaslt()->create(&handle), device, "cublasLtCreate");
+    return handle;
+  }
+  const Plan& of(const Question& q, const void* bias) {
+    const auto at = plans_.find(q);
+    if (at != plans_.end()) {
+      if (bias) set(at->second, q.device, kLtBias, bias);
+      return at->second;
+    }
+    constexpr size_t kMost = 4096;
+    if (plans_.size() >= kMost) plans_.clear();
+    return plans_.emplace(q, plan_of(q, handle(q.device), bias)).first->second;
+  }
+
+ private:
+  std::unordered_map<int, LtHandle> handles_;
+  std::unordered_map<Question, Plan, Hash, Equal> plans_;
+};
+Plans& plans() {
+  static auto* instance = new Plans;  // never destroyed: the driver may be gone by then
+  return *instance;
+}
+
+// ---- operands as the library takes them
+
+uint32_t alignment(const void* data) {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  return address % 256 == 0 ? 256 : static_cast<uint32_t>(address & -address);
+}
+
+// Whether rows of `columns` elements lie one behind another, with gaps or without.
+bool lies_in_rows(const Matrix& x, int64_t rows, int64_t columns) {
+  return (x.column == 1 || columns == 1) && (rows == 1 || x.row >= columns);
+}
+Matrix turned(const Matrix& x) { return {x.data, x.column, x.row}; }
+
+// The matrix and its batches as a tensor.
+View view_of(const Product& p, const Matrix& x, int k, int64_t rows, int64_t columns) {
+  View view = scalar_view(*p.out);
+  view.set_data(x.data);
+  for (int d = 0; d < p.batch.ndim; ++d) {
+    const bool broadcasts = p.batch.strides[k][d] == 0;
+    view.add(broadcasts ? 1 : p.batch.shape[d], p.batch.strides[k][d]);
+  }
+  view.add(rows, x.row);
+  view.add(columns, x.column);
+  return view;
+}
+
+// Let `x`, operand `k` of the batch, be in rows without gaps in memory of its own.
+Temporary moved(Product& p, Matrix& x, int k, int64_t rows, int64_t columns) {
+  const View view = view_of(p, x, k, rows, columns);
+  Temporary made(*p.out, p.operands, view.ndim(), view.tensor().shape);
+  for (int d = 0; d < p.batch.ndim; ++d)
+    p.batch.strides[k][d] = p.batch.shape[d] == 1 || p.batch.strides[k][d] == 0
+                                ? 0
+                                : made.tensor().strides[d];
+  x = {made.data(), columns, 1};
+  return made;
+}
+
+// The dimension of the batch that the library walks; -1: none can be.
+int walked(const Product& p) {
+  int best = -1;
+  for (int d = 0; d < p.batch.ndim; ++d) {
+    const int64_t size = p.batch.shape[d];
+    bool can = size > 1 && size <= INT32_MAX && p.batch.strides[0][d] >= p.c.row;
+    for (int k = 0; k < kLayoutTensors; ++k) can = can && p.batch.strides[k][d] >= 0;
+    if (can && (best < 0 || size > p.batch.shape[best])) best = d;
+  }
+  return best;
+}
+
+LtMatrix asked(const Matrix& x, int64_t rows, int64_t columns, int64_t batch) {
+  const bool in_rows = lies_in_rows(x, rows, columns);
+  const Matrix& lines = in_rows ? x : turned(x);
+  const int64_t length = in_rows ? columns : rows, count = in_rows ? rows : columns;
+  return {!in_rows, alignment(x.data), count == 1 ? length : lines.row, batch};
+}
+
+struct Scalar {  // in the type of the sums
+  Scalar(const RbValue& v, int dtype) {
+    const double re = rb::to_double(v), im = v.tag == RB_COMPLEX ? v.v.fs[1] : 0.0;
+    if (dtype == RB_F64 || dtype == RB_C128) {
+      const double parts[] = {re, im};
+      std::memcpy(bytes, parts, sizeof parts);
+    } else {
+      const float parts[] = {static_cast<float>(re), static_cast<float>(im)};
+      std::memcpy(bytes, parts, sizeof parts);
+    }
+  }
+  alignas(16) char bytes[16];
+};
+
+void* shifted(const void* data, int64_t elements, int dtype) {
+  const int64_t size = dtype == RB_C128 ? 16 : dtype == RB_F64 || dtype == RB_C64 ? 8
+                       : dtype == RB_F32                                          ? 4
+                                                                                  : 2;
+  return static_cast<char*>(const_cast<void*>(data)) + elements * size;
+}
+
+// One call of the library for each index of the batch's other dimensions.
+class Calls {
+ public:
+  Calls(const Product& p, int epilogue, const void* bias)
+      : p_(p), bias_(bias), walked_(walked(p)), alpha_(p.alpha, p.operands),
+        beta_(p.added.data ? p.beta : rb::int_value(0), p.operands) {
+    const auto stride = [&](int k) { return walked_ < 0 ? 0 : p.batch.strides[k][walked_]; };
+    q_.device = p.out->device.id;
+    q_.dtype = p.operands;
+    q_.epilogue = epilogue;
+    q_.tf32 = p.operands == RB_F32 && setting("cuda.matmul.allow_tf32", 0);
+    q_.reduced = p.operands == RB_F16
+                     ? setting("cuda.matmul.allow_fp16_reduced_precision_reduction", 1) != 0
+                 : p.operands == RB_BF16
+                     ? setting("cuda.matmul.allow_bf16_reduced_precision_reduction", 1) != 0
+                     : 1;
+    q_.adds = p.added.data != nullptr;
+    q_.m = p.m, q_.n = p.n, q_.k = p.k;
+    q_.batches = walked_ < 0 ? 1 : p.batch.shape[walked_];
+    q_.a = asked(p.a, p.m, p.k, stride(1));
+    q_.b = asked(p.b, p.k, p.n, stride(2));
+    q_.c = asked(p.c, p.m, p.n, stride(0));
+    q_.added = p.added.data ? asked(p.added, p.m, p.n, stride(3)) : q_.c;
+  }
+
+  bool known() {
+    device_of(*p_.out).enter();
+    std::lock_guard<std::mutex> lock(plans().mutex);
+    return plans().of(q_, bias_).found;
+  }
+
+  void enqueue() {
+    for (int64_t i = 0, n = p_.batch.n / q_.batches; i < n; ++i) {
+      int64_t offset[kLayoutTensors] = {}, rest = i;
+      for (int d = p_.batch.ndim - 1; d >= 0; --d) {
+        if (d == walked_) continue;
+        for (int k = 0; k < kLayoutTensors; ++k)
+          offset[k] += rest % p_.batch.shape[d] * p_.batch.strides[k][d];
+        rest /= p_.batch.shape[d];
+      }
+      multiply(offset);
+    }
+  }
+
+ private:
+  void multiply(const int64_t* offset) {
+    Device& device = device_of(*p_.out);
+    void* const c = shifted(p_.c.data, offset[0], p_.operands);
+    const void* const a = shifted(p_.a.data, offset[1], p_.operands);
+    const void* const b = shifted(p_.b.data, offset[2], p_.operands);
+    const void* const added = q_.adds ? shifted(p_.added.data, offset[3], p_.operands) : c;
+    q_.a.aligned = std::min(q_.a.aligned, alignment(a));
+    q_.b.aligned = std::min(q_.b.aligned, alignment(b));
+    q_.c.aligned = std::min(q_.c.aligned, alignment(c));
+    q_.added.aligned = std::min(q_.added.aligned, alignment(added));
+    std::lock_guard<std::mutex> lock(plans().mutex);
+    const Plan& plan = plans().of(q_, bias_);
+    if (!plan.found)
+      rb::fail(RB_E_DEVICE, "cuda:%d: %s: cuBLASLt has no way for this alignment", q_.device,
+               p_.op);
+    const auto room = static_cast<int64_t>(plan.choice.workspace);
+    const Temporary workspace = room ? Temporary(*p_.out, room) : Temporary();
+    const int status = cublaslt()->multiply(
+        plans().handle(q_.device), plan.description.get(), alpha_.bytes, b, plan.b.get(), a,
+        plan.a.get(), beta_.bytes, added, plan.added.get(), c, plan.c.get(),
+        &plan.choice.algorithm, workspace.data(), plan.choice.workspace, device.current_stream());
+    check_cublaslt(status, q_.device, "cublasLtMatmul");
+  }
+
+  const Product& p_;
+  const void* bias_;
+  const int walked_;
+  const Scalar alpha_, beta_;
+  Question q_ = {};
+};
+
+bool is_one(const RbValue& v) {
+  return rb::to_double(v) == 1 && (v.tag != RB_COMPLEX || v.v.fs[1] == 0);
+}
+
+// One row that is added to all rows of all batches.
+bool is_bias(const Product& p) {
+  return p.added.data && is_one(p.beta) && p.added.row == 0 && p.added.column == 1 &&
+         std::all_of(p.batch.strides[3], p.batch.strides[3] + p.batch.ndim,
+                     [](int64_t stride) { return stride == 0; });
+}
+
+// Of the library's GELU the formula is the one with tanh.
+int epilogue_of(const Product& p, bool bias) {
+  const int activation = !std::strcmp(p.activation, "relu")        ? kEpilogueRelu
+                         : !std::strcmp(p.activation, "gelu_tanh") ? kEpilogueGelu
+                                                                   : 0;
+  const int epilogue = activation | (bias ? kEpilogueBias : 0);
+  return epilogue ? epilogue : kEpilogueDefault;
+}
+bool knows_activation(const Product& p, const Numbers& numbers) {
+  return !*p.activation || (numbers.activates && (epilogue_of(p, false) & kEpilogueDefault) == 0);
+}
+
+bool may_be_read(const Matrix& x, int64_t rows, int64_t columns) {
+  return lies_in_rows(x, rows, columns) || lies_in_rows(turned(x), columns, rows);
+}
+
+}  // namespace
+
+bool multiply_by_library(const Product& product) {
+  const Numbers* numbers = numbers_of(product.operands);
+  if (!numbers || product.k == 0 || !cublaslt()) return false;
+  if (!knows_activation(product, *numbers))
+    rb::fail(RB_E_NOTIMPL, "%s on 'cuda': cuBLASLt has no activation '%s'", product.op,
+             product.activation);
+  const bool turns = !lies_in_rows(product.c, product.m, product.n);
+  Product p = turns ? transposed(product) : product;
+  Temporary a, b, result;
+  if (!may_be_read(p.a, p.m, p.k)) {
+    const View from = view_of(p, p.a, 1, p.m, p.k);
+    a = moved(p, p.a, 1, p.m, p.k);
+    copy(p.op, a.tensor(), from.tensor());
+  }
+  if (!may_be_read(p.b, p.k, p.n)) {
+    const View from = view_of(p, p.b, 2, p.k, p.n);
+    b = moved(p, p.b, 2, p.k, p.n);
+    copy(p.op, b.tensor(), from.tensor());
+  }
+  const View target = view_of(p, p.c, 0, p.m, p.n);
+  const bool apart = !lies_in_rows(p.c, p.m, p.n);
+  if (apart) result = moved(p, p.c, 0, p.m, p.n);
+  const bool bias = numbers->activates && is_bias(p);
+  const void* row = bias ? p.added.data : nullptr;
+  if (bias) p.added = {};
+  if (p.added.data && !lies_in_rows(p.added, p.m, p.n)) {
+    // What is added goes into the result first.
+    copy(p.op, view_of(p, p.c, 0, p.m, p.n).tensor(), view_of(p, p.added, 3, p.m, p.n).tensor());
+    p.added = p.c;
+    std::copy_n(p.batch.strides[0], kLayoutDims, p.batch.strides[3]);
+  }
+  Calls calls(p, epilogue_of(p, bias), row);
+  if (!calls.known()) return false;
+  calls.enqueue();
+  if (apart) copy(p.op, target.tensor(), result.tensor());
+  return true;
+}
+
+}  // namespace rbcuda
