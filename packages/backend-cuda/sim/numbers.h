@@ -82,6 +82,7 @@ inline uint32_t narrow(double x, const Small& f) {
   const uint32_t infinity = static_cast<uint32_t>(most) << f.mantissa;
   const uint32_t largest = f.infinities ? infinity - 1 : nan - 1;
   if (std::isnan(x)) return sign | nan;
+  if (x == 0) return sign;  // frexp gives it no exponent
   x = std::fabs(x);
   int e = 0;
   std::frexp(x, &e);

@@ -162,6 +162,19 @@ Product part_of(const Product& p, const Temporary& sums, int64_t parts) {
   return part;
 }
 
+// The result out of `parts` of its sums, each batch by batch in rows without gaps.
+void add_up(const Product& p, int dtype, void* sums, int64_t parts) {
+  const int64_t size = p.batch.n * p.m * p.n;
+  Product all = p;
+  all.operands = dtype;
+  all.k = parts;
+  all.a = {sums, p.n, size};
+  all.b = {};
+  const int64_t count = std::min<int64_t>(blocks(size, kThreads), 1 << 20);
+  enqueue(all, {"Sums", kThreads, 1, 1, Grid{static_cast<unsigned>(count), 1, 1, kThreads}},
+          {parts, 1});
+}
+
 // The sum over parts of k that were multiplied apart.
 void multiply_in_parts(const Product& p, int64_t parts) {
   const int64_t size = p.batch.n * p.m * p.n;
@@ -170,14 +183,7 @@ void multiply_in_parts(const Product& p, int64_t parts) {
   const Temporary sums(*p.out, computed(p.operands), 2, shape);
   const Product part = part_of(p, sums, parts);
   enqueue(part, way_of(part), {p.k, parts});
-  Product all = p;
-  all.operands = part.results;
-  all.k = parts;
-  all.a = {sums.data(), p.n, size};
-  all.b = {};
-  const int64_t positions = std::min<int64_t>(blocks(size, kThreads), 1 << 20);
-  enqueue(all, {"Sums", kThreads, 1, 1, Grid{static_cast<unsigned>(positions), 1, 1, kThreads}},
-          {parts, 1});
+  add_up(p, part.results, sums.data(), parts);
 }
 
 // Whether the batch's last dimension goes on where the rows of `x` end, or is not there in it.
@@ -221,6 +227,13 @@ Product transposed(const Product& p) {
   t.added = turned(p.added);
   std::swap(t.batch.strides[1], t.batch.strides[2]);
   return t;
+}
+
+void activate(const Product& product, void* sums) {
+  Product p = product;
+  p.alpha = rb::int_value(1);
+  p.added = {};
+  add_up(p, p.results, sums, 1);
 }
 
 void multiply(const Product& given) {

@@ -25,8 +25,11 @@ struct Product {
 void multiply(const Product& product);
 
 /// By cuBLASLt; false, and nothing is written that is not written again, where it is not there or
-/// does not know this one. Declines activations that it does not have.
+/// does not know this one.
 bool multiply_by_library(const Product& product);
+
+/// The result out of `sums`, which are of the result's dtype, batch by batch in rows without gaps.
+void activate(const Product& product, void* sums);
 
 /// The product of which the result is the transpose of this one's.
 Product transposed(const Product& product);

@@ -128,9 +128,9 @@ Plan plan_of(const Question& q, LtHandle handle, const void* bias) {
   const Numbers& numbers = *numbers_of(q.dtype);
   Plan plan;
   LtDescription made = nullptr;
-  check_cublaslt(lt.description_create(&made, q.tf32 ? kComputeTf32 : numbers.compute,
-                                       numbers.scale),
-                 q.device, "cublasLtMatmulDescCreate");
+  check_cublaslt(
+      lt.description_create(&made, q.tf32 ? kComputeTf32 : numbers.compute, numbers.scale),
+      q.device, "cublasLtMatmulDescCreate");
   plan.description.reset(made);
   const int32_t turns_a = q.b.turned ? kTurned : 0, turns_b = q.a.turned ? kTurned : 0;
   set(plan, q.device, kLtTransposeA, turns_a);
@@ -143,11 +143,9 @@ Plan plan_of(const Question& q, LtHandle handle, const void* bias) {
   plan.added = layout(q, type, q.n, q.m, q.added);
   plan.c = layout(q, type, q.n, q.m, q.c);
   int count = 0;
-  const int status =
-      lt.choose(handle, made, plan.b.get(), plan.a.get(), plan.added.get(), plan.c.get(),
-                preference(q).get(), 1, &plan.choice, &count);
-  if (status != kLtNotSupported)
-    check_cublaslt(status, q.device, "cublasLtMatmulAlgoGetHeuristic");
+  const int status = lt.choose(handle, made, plan.b.get(), plan.a.get(), plan.added.get(),
+                               plan.c.get(), preference(q).get(), 1, &plan.choice, &count);
+  if (status != kLtNotSupported) check_cublaslt(status, q.device, "cublasLtMatmulAlgoGetHeuristic");
   plan.found = status == 0 && count > 0 && plan.choice.status == 0;
   return plan;
 }
@@ -214,9 +212,8 @@ Temporary moved(Product& p, Matrix& x, int k, int64_t rows, int64_t columns) {
   const View view = view_of(p, x, k, rows, columns);
   Temporary made(*p.out, p.operands, view.ndim(), view.tensor().shape);
   for (int d = 0; d < p.batch.ndim; ++d)
-    p.batch.strides[k][d] = p.batch.shape[d] == 1 || p.batch.strides[k][d] == 0
-                                ? 0
-                                : made.tensor().strides[d];
+    p.batch.strides[k][d] =
+        p.batch.shape[d] == 1 || p.batch.strides[k][d] == 0 ? 0 : made.tensor().strides[d];
   x = {made.data(), columns, 1};
   return made;
 }
@@ -255,9 +252,10 @@ struct Scalar {  // in the type of the sums
 };
 
 void* shifted(const void* data, int64_t elements, int dtype) {
-  const int64_t size = dtype == RB_C128 ? 16 : dtype == RB_F64 || dtype == RB_C64 ? 8
-                       : dtype == RB_F32                                          ? 4
-                                                                                  : 2;
+  const int64_t size = dtype == RB_C128                     ? 16
+                       : dtype == RB_F64 || dtype == RB_C64 ? 8
+                       : dtype == RB_F32                    ? 4
+                                                            : 2;
   return static_cast<char*>(const_cast<void*>(data)) + elements * size;
 }
 
@@ -265,7 +263,10 @@ void* shifted(const void* data, int64_t elements, int dtype) {
 class Calls {
  public:
   Calls(const Product& p, int epilogue, const void* bias)
-      : p_(p), bias_(bias), walked_(walked(p)), alpha_(p.alpha, p.operands),
+      : p_(p),
+        bias_(bias),
+        walked_(walked(p)),
+        alpha_(p.alpha, p.operands),
         beta_(p.added.data ? p.beta : rb::int_value(0), p.operands) {
     const auto stride = [&](int k) { return walked_ < 0 ? 0 : p.batch.strides[k][walked_]; };
     q_.device = p.out->device.id;
@@ -325,8 +326,8 @@ class Calls {
     const Temporary workspace = room ? Temporary(*p_.out, room) : Temporary();
     const int status = cublaslt()->multiply(
         plans().handle(q_.device), plan.description.get(), alpha_.bytes, b, plan.b.get(), a,
-        plan.a.get(), beta_.bytes, added, plan.added.get(), c, plan.c.get(),
-        &plan.choice.algorithm, workspace.data(), plan.choice.workspace, device.current_stream());
+        plan.a.get(), beta_.bytes, added, plan.added.get(), c, plan.c.get(), &plan.choice.algorithm,
+        workspace.data(), plan.choice.workspace, device.current_stream());
     check_cublaslt(status, q_.device, "cublasLtMatmul");
   }
 
@@ -366,12 +367,21 @@ bool may_be_read(const Matrix& x, int64_t rows, int64_t columns) {
 
 }  // namespace
 
+// The sums by the library, then the activation, in the result's memory if that has no gaps.
+static bool multiply_and_activate(const Product& product) {
+  Product sums = product;
+  sums.activation = "";
+  Temporary values;
+  if (!(product.out->flags & RB_T_CONTIGUOUS)) values = moved(sums, sums.c, 0, sums.m, sums.n);
+  if (!multiply_by_library(sums)) return false;
+  activate(product, sums.c.data);
+  return true;
+}
+
 bool multiply_by_library(const Product& product) {
   const Numbers* numbers = numbers_of(product.operands);
   if (!numbers || product.k == 0 || !cublaslt()) return false;
-  if (!knows_activation(product, *numbers))
-    rb::fail(RB_E_NOTIMPL, "%s on 'cuda': cuBLASLt has no activation '%s'", product.op,
-             product.activation);
+  if (!knows_activation(product, *numbers)) return multiply_and_activate(product);
   const bool turns = !lies_in_rows(product.c, product.m, product.n);
   Product p = turns ? transposed(product) : product;
   Temporary a, b, result;
