@@ -21,7 +21,8 @@ struct Range {
 };
 Range shared, dynamic_memory;
 const Module* module;
-Range last;  // the allocation that was accessed last
+Range last;                 // the allocation that was accessed last
+bool last_initial = false;  // it is not written by the host
 
 Checks parse(const char* text) {
   Checks c;
@@ -56,6 +57,7 @@ void find_allocation(const void* p, size_t size, int kind) {
             "memory of device " + std::to_string(a->device) + ", and the kernel runs on " +
                 std::to_string(device));
   last = {a->begin, a->size};
+  last_initial = checks().initial && (a->kind == Kind::kDevice || a->kind == Kind::kMapped);
   if (!checks().shadow()) {
     runtime().memory = {reinterpret_cast<CusimSize>(a->begin), a->size};
   }
@@ -82,22 +84,28 @@ void access(const void* p, CusimSize size, int kind, int aligned) {
     illegal(p, size, kind, "this is memory of the host, not of a device");
   }
   if (!last.holds(p, size)) find_allocation(p, size, kind);
-  if (checks().shadow()) shadow_global(p, size, kind);
+  if (checks().shadow()) shadow_global(p, size, kind, last_initial);
 }
 
-bool check_copy(int device, uint32_t, const void* p, size_t size, CusimAccess kind) {
+bool check_copy(int device, uint32_t command, const void* p, size_t size, CusimAccess kind) {
   const Allocation* a = memory().find(p);
-  if (a && a->accessible && memory().holds(p, size)) return true;
-  report(*devices[device], kIllegalAddress,
-         std::string("a copy or fill, ") + verb(kind) + " of " + bytes(size) + ": " +
-             memory().describe(p));
-  return false;
+  const std::string what = commands().at(command).what + ": ";
+  if (!a || !a->accessible || !memory().holds(p, size)) {
+    report(*devices[device], kIllegalAddress,
+           what + verb(kind) + " of " + bytes(size) + ": " + memory().describe(p));
+    return false;
+  }
+  if (!checks().shadow()) return true;
+  const std::string wrong = shadow_copy(command, p, size, kind);
+  if (!wrong.empty()) report(*devices[device], kLaunchFailed, what + wrong);
+  return wrong.empty();
 }
 
 void begin_launch(const Launch& launch) {
   module = launch.function->module;
   last = {};
   runtime().memory = {0, 0};
+  if (checks().shadow()) shadow_launch();
 }
 
 void begin_block(char* begin, size_t size, char* dynamic, size_t dynamic_size) {

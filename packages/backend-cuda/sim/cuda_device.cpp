@@ -245,12 +245,13 @@ int cuGetErrorString(int status, const char** text) {
   const auto at = kErrors.find(status);
   *text = at == kErrors.end() ? nullptr : at->second.words;
   if (!*text) return kInvalid;
-  for (const auto& device : devices) {
-    if (device->sticky != status) continue;
-    static thread_local std::string words;
-    words = std::string(*text) + ": " + device->words;
-    *text = words.c_str();
-  }
+  const Device* failed = current && current->sticky == status ? current : nullptr;
+  for (const auto& device : devices)
+    if (!failed && device->sticky == status) failed = device.get();
+  if (!failed) return kOk;
+  static thread_local std::string words;
+  words = std::string(*text) + ": " + failed->words;
+  *text = words.c_str();
   return kOk;
 }
 }

@@ -53,6 +53,7 @@ int release(void* p, bool of_device) {
   Device& owner = *devices[a->device];
   synchronize(owner);
   if (of_device && a->shared.empty()) owner.in_use -= a->size;
+  shadow_forget(a->begin, a->size);
   memory().free(*a);
   return owner.sticky;
 }
@@ -80,6 +81,7 @@ int copy(char* to, const char* from, size_t n, void* handle, const char* what) {
     if (!in && !check_copy(device, command, source, n, kCusimRead)) return;
     if (!out && !check_copy(device, command, to, n, kCusimWrite)) return;
     std::memmove(to, source, n);
+    if (!in && !out && !is_pinned(source) && checks().shadow()) shadow_copied(to, source, n);
   };
   int status;
   if (in) {  // pageable memory is read before the call returns
@@ -303,6 +305,7 @@ int cuMemUnmap(Address address, size_t size) {
   for (char* at = pointer(address); at < end;) {
     Allocation* a = beginning_at(at);
     const size_t n = a->size;
+    shadow_forget(at, n);
     memory().unmap(*a);
     const Address handle = mapped.at(at);
     mapped.erase(at);

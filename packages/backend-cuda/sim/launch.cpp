@@ -218,7 +218,14 @@ void warp(CusimLane* lane) {
   if ((w.waiting & mask) != mask) return suspend(State::kInWarp);
   finish(mask, first);
   w.waiting &= ~mask;
-  running.warp_ticks[index] = ++running.tick;
+  WarpTick& tick = running.warps[index];
+  ++running.tick;
+  if (mask == there) {
+    tick.whole = running.tick;
+  } else {
+    tick.part = running.tick;
+    tick.lanes = mask;
+  }
   for (uint32_t lanes = mask & ~bit; lanes; lanes &= lanes - 1) wake(first + __builtin_ctz(lanes));
 }
 

@@ -34,14 +34,18 @@ struct Fault {
 Fault run(const Launch& launch, uint32_t command);
 
 constexpr uint32_t kNoThread = ~0u;
+/// When lanes of a warp were last synchronized: all of them, and some.
+struct WarpTick {
+  uint32_t whole, part, lanes;
+};
 /// What the running kernel is doing, for the checkers.
 struct Running {
   const Launch* launch = nullptr;
   uint32_t command = 0;
-  uint32_t block = 0, thread = 0;   // by number
-  uint32_t tick = 0;                // counts barriers, votes, fences and atomic operations
-  uint32_t block_tick = 0;          // of the block's last barrier
-  uint32_t warp_ticks[32] = {};     // of each warp's last synchronization
+  uint32_t block = 0, thread = 0;  // by number
+  uint32_t tick = 0;               // counts barriers, votes, fences and atomic operations
+  uint32_t block_tick = 0;         // of the block's last barrier
+  WarpTick warps[32] = {};
   uint32_t fence_ticks[1024] = {};  // of each thread's last fence
 };
 extern Running running;

@@ -12,7 +12,7 @@
 namespace cusim {
 namespace {
 
-constexpr size_t kRange = size_t{4} << 40, kPage = 4096, kAlignment = 512, kPoison = 2 << 20;
+constexpr size_t kRange = size_t{1} << 40, kPage = 4096, kAlignment = 512, kPoison = 2 << 20;
 
 size_t rounded(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
