@@ -23,13 +23,16 @@ Number number_of(const RbValue& value) {
           above ? static_cast<int64_t>(static_cast<uint64_t>(real)) : static_cast<int64_t>(real)};
 }
 
-void launch(Device& device, const Kernel& kernel, Grid grid, void** arguments) {
-  device.enter();
-  const CuFunction function = function_of(device, kernel);
-  const CuStream stream = device.current_stream();
-  launched(device, stream, kernel.op,
+void enqueue(Device& device, CuStream stream, const char* op, CuFunction function, Grid grid,
+             void** arguments) {
+  launched(device, stream, op,
            driver().launch(function, grid.x, grid.y, grid.z, grid.threads, 1, 1, 0, stream,
                            arguments, nullptr));
+}
+
+void launch(Device& device, const Kernel& kernel, Grid grid, void** arguments) {
+  device.enter();
+  enqueue(device, device.current_stream(), kernel.op, function_of(device, kernel), grid, arguments);
 }
 
 void launch(Device& device, const Kernel& kernel, int64_t positions, void** arguments) {

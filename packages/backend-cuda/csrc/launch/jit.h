@@ -77,6 +77,9 @@ struct Grid {
 };
 /// Compile at the first call, and enqueue on the current stream. `arguments` point to the kernel's.
 void launch(Device& device, const Kernel& kernel, Grid grid, void** arguments);
+/// With a function that was found before, on `stream` of the entered device.
+void enqueue(Device& device, CuStream stream, const char* op, CuFunction function, Grid grid,
+             void** arguments);
 /// With a thread for each position.
 void launch(Device& device, const Kernel& kernel, int64_t positions, void** arguments);
 

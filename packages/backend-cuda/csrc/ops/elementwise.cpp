@@ -31,7 +31,7 @@ class Loops {
 
 // Real results of complex operands are computed in the operands' dtype.
 void run(const rb::Args& a, int dtype, const Loops& loops, Operands& operands) {
-  loop(a.op_name(), a.ret(), computed(dtype), loops.of(dtype), operands);
+  loop(a.op_name(), a.ret(), computed(dtype), loops.of(dtype), operands, a.call);
 }
 
 // ---- operators of the table
@@ -156,7 +156,10 @@ struct Primitive {
   std::deque<const Primitive*> modes;  // in whose names this one's is the first part
 };
 
-const Loops& mode_of(const Primitive& primitive, const rb::Args& a, int k) {
+const Loops& mode_of(const Primitive& primitive, const rb::Args& a, int dtype, int k) {
+  if (is_complex(dtype))
+    rb::fail(RB_E_NOTIMPL, "%s on 'cuda': no kernel for the mode '%s' of complex numbers",
+             a.op_name(), a.str(k));
   for (const Primitive* mode : primitive.modes) {
     if (!std::strcmp(mode->name.c_str() + primitive.name.size() + 1, a.str(k))) return mode->loops;
   }
@@ -181,7 +184,7 @@ void primitive_kernel(const rb::Args& a) {
       operands.call.parameters[0] = number_of(v);
       loops = &primitive.scaled;
     } else if (v.tag == RB_STR) {
-      loops = &mode_of(primitive, a, k);
+      loops = &mode_of(primitive, a, dtype, k);
     } else {
       rb::fail(RB_E_NOTIMPL, "%s on 'cuda': argument %d must have its default", a.op_name(), k);
     }
@@ -240,7 +243,7 @@ void formula_kernel(const rb::Args& a) {
     }
   }
   for (int k = 0; k < e.nnumbers; ++k) operands.call.parameters[k].real = e.numbers[k];
-  loop(a.op_name(), a.ret(), computed(dtype), body_of(e), operands);
+  loop(a.op_name(), a.ret(), computed(dtype), body_of(e), operands, a.call);
 }
 
 // ---- registration. What kernels point to lives as long as the process.

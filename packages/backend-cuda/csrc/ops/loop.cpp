@@ -1,7 +1,9 @@
 #include "ops/loop.h"
 
 #include <algorithm>
+#include <memory>
 
+#include "launch/functions.h"
 #include "launch/texts.h"
 #include "ops/families.h"
 
@@ -28,8 +30,13 @@ unsigned blocks_for(int64_t work) {
 class Launch {
  public:
   Launch(const char* op, const RbTensor& out, int dtype, const Expression& expression,
-         Operands& operands)
-      : op_(op), out_(out), dtype_(dtype), expression_(expression), operands_(operands) {
+         Operands& operands, const RbCall* call)
+      : op_(op),
+        out_(out),
+        dtype_(dtype),
+        expression_(expression),
+        operands_(operands),
+        call_(call) {
     pack_ = size_of(out.dtype_id);
     for (int k = 0; k < kOperands; ++k) {
       const RbTensor* t = operands.tensors[k];
@@ -117,19 +124,20 @@ class Launch {
   }
 
   void run(Expression::Loop which, const void* layout, int64_t work) const {
-    const Kernel kernel{op_,
-                        {{"T", dtype_},
-                         {"O", out_.dtype_id},
-                         {"A", stored_[0]},
-                         {"B", stored_[1]},
-                         {"C", stored_[2]}},
-                        kText_elementwise,
-                        expression_.loop(which),
-                        expression_.functions()};
+    Device& here = device_of(out_);
+    here.enter();
+    const CuFunction function = expression_.function(
+        here, op_, Expression::key(which, here.index(), dtype_, out_.dtype_id, stored_));
     const void* target = out_.data;
     const void* arguments[] = {&target, &data_[0], &data_[1], &data_[2], &operands_.call, layout};
-    launch(device_of(out_), kernel, Grid{blocks_for(work), 1, 1, kThreads},
-           const_cast<void**>(arguments));
+    enqueue(here, stream(here), op_, function, Grid{blocks_for(work), 1, 1, kThreads},
+            const_cast<void**>(arguments));
+  }
+  // A call knows its stream, but where it is taken for one of another device.
+  CuStream stream(const Device& here) const {
+    const bool knows = call_ && call_->keys[0] && call_->device_index == here.index() &&
+                       __builtin_ctzll(call_->keys[0]) == backend_id;
+    return knows ? static_cast<CuStream>(call_->stream) : here.current_stream();
   }
 
   const char* op_;
@@ -137,6 +145,7 @@ class Launch {
   const int dtype_;
   const Expression& expression_;
   Operands& operands_;
+  const RbCall* call_;
   const void* data_[kOperands];
   int stored_[kOperands], pack_;
 };
@@ -150,10 +159,26 @@ Expression::Expression(const std::string& text, const char* functions, Reads rea
   for (int i = 0; i < kLoops; ++i) loops_[i] = kNames[i] + text + ")\n";
 }
 
+CuFunction Expression::find(Device& device, const char* op, Key key) const {
+  const auto dtype = [&](int shift) { return static_cast<int>(key >> shift & 63); };
+  const Kernel kernel{
+      op,
+      {{"T", dtype(24)}, {"O", dtype(18)}, {"A", dtype(12)}, {"B", dtype(6)}, {"C", dtype(0)}},
+      kText_elementwise,
+      loops_[key >> 32 & 15].c_str(),
+      functions_};
+  const CuFunction function = function_of(device, kernel);
+  auto made = std::make_unique<Found>(Found{key, function});
+  const Found* none = nullptr;
+  if (slot(key).compare_exchange_strong(none, made.get(), std::memory_order_acq_rel))
+    made.release();
+  return function;
+}
+
 void loop(const char* op, const RbTensor& out, int dtype, const Expression& expression,
-          Operands& operands) {
+          Operands& operands, const RbCall* call) {
   if (out.numel == 0) return;
-  Launch launch(op, out, dtype, expression, operands);
+  Launch launch(op, out, dtype, expression, operands, call);
   if (!launch.try_flat()) launch.general();
 }
 
