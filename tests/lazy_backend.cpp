@@ -1,6 +1,9 @@
 // The backend `lazy`, with streams: work runs only when something waits for it, so that a wait
 // which is missing always shows. LAZY_MISCHIEF makes it wrong in one way. Its memory comes and goes
 // as NaN.
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -74,12 +77,23 @@ constexpr uint64_t kTotal = uint64_t{64} << 20;  // of each device
 uint64_t in_use[kDeviceCount];
 std::atomic<int> slow{0};  // allocations take so many milliseconds
 
+// With LAZY_GROWS segments lie in ranges of addresses, in which they grow.
+constexpr uint64_t kRange = 128u << 20, kPiece = 1u << 20;
+bool grows() {
+  static const bool chosen = std::getenv("LAZY_GROWS");
+  return chosen;
+}
+void* reserve() {
+  return mmap(nullptr, kRange, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
 void spoil(void* data, uint64_t nbytes) { std::memset(data, 0xff, nbytes); }
 int32_t allocate(void*, int32_t device, uint64_t nbytes, void*, RbBuffer* out) {
   if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(slow));
   const Locked locked;
   if (nbytes > kTotal - in_use[device]) return rb::set_error(RB_E_OOM, "lazy: no memory");
-  out->data = std::malloc(nbytes);
+  out->data = grows() ? reserve() : std::malloc(nbytes);
+  if (grows()) mprotect(out->data, nbytes, PROT_READ | PROT_WRITE);
   in_use[device] += nbytes;
   spoil(out->data, nbytes);
   return RB_OK;
@@ -90,7 +104,35 @@ void release(void*, RbBuffer* buffer, void* stream) {
   Stream& s = queue(buffer->device_index, stream);
   if (!mischief("free")) s.advance(s.end());
   spoil(buffer->data, buffer->nbytes);
+  if (grows()) return static_cast<void>(munmap(buffer->data, kRange));
   if (!std::getenv("LAZY_MISCHIEF")) std::free(buffer->data);  // else work is still to come
+}
+int32_t segment_grow(void*, RbBuffer* segment, uint64_t nbytes) {
+  const Locked locked;
+  if (!grows() || segment->nbytes + nbytes > kRange)
+    return rb::set_error(RB_E_NOTIMPL, "lazy: it cannot grow");
+  if (nbytes > kTotal - in_use[segment->device_index])
+    return rb::set_error(RB_E_OOM, "lazy: no memory");
+  if (mischief("grow")) nbytes /= 2;
+  in_use[segment->device_index] += nbytes;
+  char* end = static_cast<char*>(segment->data) + segment->nbytes;
+  mprotect(end, nbytes, PROT_READ | PROT_WRITE);
+  spoil(end, nbytes);
+  segment->nbytes += nbytes;
+  return RB_OK;
+}
+// What it keeps is a multiple of kPiece.
+int32_t segment_shrink(void*, RbBuffer* segment, uint64_t nbytes, void* stream) {
+  const Locked locked;
+  nbytes = std::min((nbytes + kPiece - 1) / kPiece * kPiece, segment->nbytes);
+  Stream& s = queue(segment->device_index, stream);
+  s.advance(s.end());
+  in_use[segment->device_index] -= segment->nbytes - nbytes;
+  char* end = static_cast<char*>(segment->data) + nbytes;
+  madvise(end, segment->nbytes - nbytes, MADV_DONTNEED);
+  mprotect(end, segment->nbytes - nbytes, PROT_NONE);
+  segment->nbytes = nbytes;
+  return RB_OK;
 }
 const RbAllocator kAllocator = {RB_SIZE(RbAllocator, free), 0, nullptr, allocate, release};
 
@@ -277,7 +319,7 @@ std::atomic<int> broken{-1};  // the device that is
 int32_t poll_error(void*, int32_t device) {
   return broken == device ? rb::set_error(RB_E_DEVICE, "lazy: it fell asleep") : +RB_OK;
 }
-const RbDeviceTable kDeviceTable = {RB_SIZE(RbDeviceTable, poll_error),
+const RbDeviceTable kDeviceTable = {RB_SIZE(RbDeviceTable, segment_shrink),
                                     0,
                                     nullptr,
                                     &kOtherMemory,
@@ -289,7 +331,9 @@ const RbDeviceTable kDeviceTable = {RB_SIZE(RbDeviceTable, poll_error),
                                     ipc_open,
                                     ipc_close,
                                     host_call,
-                                    poll_error};
+                                    poll_error,
+                                    segment_grow,
+                                    segment_shrink};
 
 // ---- graphs: lists of work
 

@@ -152,6 +152,8 @@ MISSING = {
     "ipc_close": (opened, f"the backend '{NAME}' cannot share its memory"),
     "host_call": (lambda: opened().cpu().tolist(), [1, 1, 1]),
     "poll_error": (lambda: accelerator.synchronize(f"{NAME}:0"), None),
+    "segment_grow": (lambda: rabbet.ones(3).to(NAME).cpu().tolist(), [1, 1, 1]),
+    "segment_shrink": (lambda: rabbet.ones(3).to(NAME).cpu().tolist(), [1, 1, 1]),
 }  # fmt: skip
 CAPTURE = ("capture_begin", "capture_end", "graph_instantiate", "graph_launch", "graph_destroy")
 

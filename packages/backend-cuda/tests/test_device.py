@@ -279,13 +279,15 @@ def test_lack_of_memory_says_what_holds_it_and_the_program_goes_on(run, simulato
     code = """
 from rabbet import accelerator
 import rabbet
-kept = [rabbet.ones(4 << 20, device="cuda") for _ in range(2)]   # 16 MiB each of 64
-del kept[0]
+kept = [rabbet.ones(4 << 20, device="cuda")]                     # 16 MiB of 64
+with rabbet.Stream("cuda"):
+    other = rabbet.ones(4 << 20, device="cuda")
+    del other
 big = rabbet.ones(10 << 20, device="cuda")                       # fits when the cache went back
 assert accelerator.memory_stats("cuda")["num_alloc_retries"] == 1
 try: rabbet.ones(12 << 20, device="cuda")
 except MemoryError as error: said = str(error)
-for part in ("could not allocate 50331648 bytes", "are in use", "of the device's 67108864 are free", "cuda:0"):
+for part in ("could not allocate 50331648 bytes", "the largest blocks in use: 41943040, 16777216",  "are in use", "of the device's 67108864 are free", "cuda:0"):
     assert part in said, said
 assert accelerator.memory_stats("cuda")["num_ooms"] == 1
 assert kept[0][:2].tolist() == [1.0, 1.0]
@@ -294,6 +296,42 @@ assert rabbet.ones(12 << 20, device="cuda")[-1].item() == 1
 print("ok")
 """
     assert run(code, CUSIM_MEMORY=str(64 << 20), **simulator) == "ok\n"
+
+
+def test_segments_grow_and_shrink_in_place(run, simulator):
+    """Sizes that vary: without growth the holes would not hold the last block. It works the other way, too."""
+    code = """
+import os, rabbet
+from rabbet import accelerator
+MB = 1 << 20
+def ones(n): return rabbet.ones(n * MB // 4, device="cuda")
+def segments(): return [s["total_size"] // MB for s in accelerator.memory_snapshot() if s["backend"] == "cuda"]
+def used():
+    free, total = accelerator.get_memory_info("cuda")
+    return (total - free) // MB
+a, b, c = ones(12), ones(14), ones(16)
+grows = os.environ.get("RABBET_CUDA_EXPANDABLE") != "0"
+assert segments() == ([42] if grows else [16, 14, 12]) and used() == 42, segments()
+del b, c
+x = ones(28)              # what b and c left
+if grows: assert segments() == [42] and used() == 42, segments()
+assert x.sum().item() == 28 * MB // 4 and a.sum().item() == 12 * MB // 4
+del x
+accelerator.synchronize("cuda"); accelerator.empty_cache()
+assert segments() == [12] and used() == 12, segments()
+b = ones(30)
+assert b.sum().item() == 30 * MB // 4 and a.sum().item() == 12 * MB // 4
+from rabbet import _C
+try: handle = _C.ipc_export(a)
+except NotImplementedError as error: assert ("RABBET_CUDA_EXPANDABLE=0" in str(error)) == grows, error
+else: assert not grows
+del a, b
+accelerator.synchronize("cuda"); accelerator.empty_cache()
+assert segments() == [] and used() == 0
+print("ok")
+"""
+    for env in ({}, {"RABBET_CUDA_EXPANDABLE": "0"}):
+        assert run(code, CUSIM_MEMORY=str(64 << 20), **env, **simulator) == "ok\n"
 
 
 def test_wrong_devices_are_named(run, simulator):

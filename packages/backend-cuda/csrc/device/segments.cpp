@@ -1,9 +1,17 @@
-// Segments of device memory, as core's allocator asks for them.
 #include "device/segments.h"
 
-namespace rbcuda {
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <vector>
 
-void fail_segment(Device& device, uint64_t nbytes) {
+namespace rbcuda {
+namespace {
+
+constexpr int kVirtualMemory = 102;  // an attribute of devices
+
+[[noreturn]] void fail_oom(Device& device, uint64_t nbytes) {
   size_t free = 0, total = 0;
   driver().memory_info(&free, &total);
   rb::fail(RB_E_OOM, "cuda:%d (%s): cannot allocate %llu bytes: %zu of %zu are free",
@@ -11,31 +19,175 @@ void fail_segment(Device& device, uint64_t nbytes) {
            total);
 }
 
-namespace {
+size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+bool wanted() {
+  static const bool answer = [] {
+    const char* own = std::getenv("RABBET_CUDA_EXPANDABLE");
+    if (own && *own) return std::strcmp(own, "0") != 0;
+    const char* torch = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
+    return !torch || !std::strstr(torch, "expandable_segments:False");
+  }();
+  return answer;
+}
+
+CuMemoryProperties properties_of(const Device& device) {
+  CuMemoryProperties properties = {};
+  properties.type = 1;
+  properties.location = {1, device.handle()};
+  return properties;
+}
+
+// Memory is mapped from the beginning on, in pieces that go as they came.
+struct Expandable {
+  size_t reserved, granularity, mapped = 0;
+  std::vector<size_t> pieces;
+};
+
+struct Expandables {
+  std::mutex mutex;
+  std::map<CuPointer, Expandable> by_address;
+};
+Expandables& expandables() {
+  static auto* instance = new Expandables;
+  return *instance;
+}
+
+// Null where it is none. Core changes a segment from one thread at a time.
+Expandable* expandable_at(CuPointer begin) {
+  std::lock_guard<std::mutex> lock(expandables().mutex);
+  const auto found = expandables().by_address.find(begin);
+  return found == expandables().by_address.end() ? nullptr : &found->second;
+}
+
+void unmap_last(CuPointer begin, Expandable& segment) {
+  const size_t size = segment.pieces.back();
+  driver().unmap(begin + segment.mapped - size, size);
+  segment.mapped -= size;
+  segment.pieces.pop_back();
+}
+
+CuResult map_more(Device& device, CuPointer begin, Expandable& segment, uint64_t nbytes) {
+  const Driver& d = driver();
+  const size_t size = round_up(nbytes, segment.granularity);
+  const CuMemoryProperties properties = properties_of(device);
+  CuMemory memory = 0;
+  if (const CuResult status = d.memory_create(&memory, size, &properties, 0)) return status;
+  const CuPointer at = begin + segment.mapped;
+  CuResult status = d.map(at, size, 0, memory, 0);
+  d.memory_release(memory);  // it goes with its mapping
+  if (status) return status;
+  segment.mapped += size;
+  segment.pieces.push_back(size);
+  const CuAccess access = {properties.location, 3};
+  status = d.set_access(at, size, &access, 1);
+  if (status) unmap_last(begin, segment);
+  return status;
+}
+
+// False: the device has no virtual memory, or no addresses are left; plain memory then serves.
+bool reserve(Device& device, CuPointer& begin, Expandable& segment) {
+  const Driver& d = driver();
+  if (!wanted() || !d.granularity || !d.reserve || !d.unreserve || !d.memory_create ||
+      !d.memory_release || !d.map || !d.unmap || !d.set_access || !device.attribute(kVirtualMemory))
+    return false;
+  const CuMemoryProperties properties = properties_of(device);
+  size_t free = 0, total = 0;
+  if (d.granularity(&segment.granularity, &properties, 0) || !segment.granularity ||
+      d.memory_info(&free, &total))
+    return false;
+  segment.reserved = round_up(total, segment.granularity);
+  return d.reserve(&begin, segment.reserved, 0, 0, 0) == kSuccess;
+}
+
+// Null: use plain memory.
+void* allocate_expandable(Device& device, uint64_t nbytes) {
+  CuPointer begin = 0;
+  Expandable segment = {};
+  if (!reserve(device, begin, segment)) return nullptr;
+  CuResult status = kOutOfMemory;
+  if (nbytes <= segment.reserved) status = map_more(device, begin, segment, nbytes);
+  if (status) {
+    driver().unreserve(begin, segment.reserved);
+    if (status == kOutOfMemory) fail_oom(device, nbytes);
+    check_cuda(status, device.index(), "cuMemCreate");
+  }
+  std::lock_guard<std::mutex> lock(expandables().mutex);
+  expandables().by_address[begin] = std::move(segment);
+  return reinterpret_cast<void*>(begin);
+}
 
 int32_t allocate(void*, int32_t index, uint64_t nbytes, void*, RbBuffer* out) {
   return rb::guarded([&] {
     Device& here = device(index);
     here.enter();
     const RelaxedCapture relaxed;
+    if ((out->data = allocate_expandable(here, nbytes))) return;
     CuPointer data = 0;
     const CuResult status = driver().allocate(&data, nbytes);
-    if (status == kOutOfMemory) fail_segment(here, nbytes);
+    if (status == kOutOfMemory) fail_oom(here, nbytes);
     check_cuda(status, index, "cuMemAlloc");
     out->data = reinterpret_cast<void*>(data);
   });
 }
 
-// cuMemFree waits for the work that uses the memory.
-void release(void*, RbBuffer* buffer, void*) {
+// cuMemFree waits for the work that uses the memory, unmapping does not.
+void release(void*, RbBuffer* buffer, void* stream) {
   if (forked()) return;
   rb::guarded([&] {
-    device(buffer->device_index).enter();
-    check_cuda(driver().release(address(buffer->data)), buffer->device_index, "cuMemFree");
+    Device& here = device(buffer->device_index);
+    here.enter();
+    const CuPointer begin = address(buffer->data);
+    Expandable* segment = expandable_at(begin);
+    if (!segment) return check_cuda(driver().release(begin), here.index(), "cuMemFree");
+    driver().stream_synchronize(as_stream(stream));
+    while (!segment->pieces.empty()) unmap_last(begin, *segment);
+    const size_t reserved = segment->reserved;
+    {
+      std::lock_guard<std::mutex> lock(expandables().mutex);
+      expandables().by_address.erase(begin);
+    }
+    check_cuda(driver().unreserve(begin, reserved), here.index(), "cuMemAddressFree");
   });
 }
 
 }  // namespace
+
+int32_t segment_grow(void*, RbBuffer* buffer, uint64_t nbytes) {
+  return rb::guarded([&] {
+    Device& here = device(buffer->device_index);
+    const CuPointer begin = address(buffer->data);
+    Expandable* segment = expandable_at(begin);
+    // Of the last piece core may not know the end.
+    const size_t spare = segment ? segment->mapped - buffer->nbytes : 0;
+    if (!segment || nbytes - spare > segment->reserved - segment->mapped)
+      rb::fail(RB_E_NOTIMPL, "cuda:%d: the segment cannot grow", here.index());
+    here.enter();
+    const RelaxedCapture relaxed;
+    if (nbytes > spare) {
+      const CuResult status = map_more(here, begin, *segment, nbytes - spare);
+      if (status == kOutOfMemory) fail_oom(here, nbytes);
+      check_cuda(status, here.index(), "cuMemMap");
+    }
+    buffer->nbytes = segment->mapped;
+  });
+}
+
+int32_t segment_shrink(void*, RbBuffer* buffer, uint64_t nbytes, void* stream) {
+  return rb::guarded([&] {
+    Device& here = device(buffer->device_index);
+    const CuPointer begin = address(buffer->data);
+    Expandable* segment = expandable_at(begin);
+    if (!segment) return;
+    if (segment->pieces.empty() || segment->mapped - segment->pieces.back() < nbytes) return;
+    here.synchronize(as_stream(stream));
+    while (segment->pieces.size() > 1 && segment->mapped - segment->pieces.back() >= nbytes)
+      unmap_last(begin, *segment);
+    buffer->nbytes = std::min<uint64_t>(buffer->nbytes, segment->mapped);
+  });
+}
+
+bool is_expandable(const void* segment) { return expandable_at(address(segment)) != nullptr; }
 
 const RbAllocator kAllocator = {RB_SIZE(RbAllocator, free), 0, nullptr, allocate, release};
 

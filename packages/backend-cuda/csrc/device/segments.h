@@ -1,10 +1,16 @@
-// Segments of device memory.
+// Segments of device memory. Where the driver has virtual memory they are addresses for all of the
+// device's memory, of which a part has memory behind it: they grow and shrink in place.
+// RABBET_CUDA_EXPANDABLE=0 turns that off, as does "expandable_segments:False" in
+// PYTORCH_CUDA_ALLOC_CONF.
 #pragma once
 #include "device/device.h"
 
 namespace rbcuda {
 
-/// Throws RB_E_OOM, saying what is free.
-[[noreturn]] void fail_segment(Device& device, uint64_t nbytes);
+/// Members of RbDeviceTable.
+int32_t segment_grow(void*, RbBuffer* segment, uint64_t nbytes);
+int32_t segment_shrink(void*, RbBuffer* segment, uint64_t nbytes, void* stream);
+/// Whether it can grow: then no other process can open it.
+bool is_expandable(const void* segment);
 
 }  // namespace rbcuda

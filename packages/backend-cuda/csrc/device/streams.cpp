@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "device/device.h"
-#include "device/report.h"
 
 namespace rbcuda {
 namespace {
@@ -93,7 +92,6 @@ int32_t event_sync(void*, int32_t index, void* event) {
     device(index).enter();
     check_cuda(driver().event_synchronize(recorded(event, "event_sync").handle), index,
                "cuEventSynchronize");
-    check_report(index);
   });
 }
 int32_t event_query(void*, int32_t index, void* event, int32_t* done) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "device/host_memory.h"
+#include "device/segments.h"
 
 namespace rbcuda {
 namespace {
@@ -109,6 +110,11 @@ int32_t can_access_peer(void*, int32_t index, int32_t peer, int32_t* can) {
 // What another process opens: the driver's handle.
 int32_t ipc_export(void*, const RbBuffer* segment, RbIpcHandle* out) {
   return rb::guarded([&] {
+    if (is_expandable(segment->data))
+      rb::fail(RB_E_NOTIMPL,
+               "cuda:%d: segments that grow cannot be shared with other processes: set "
+               "RABBET_CUDA_EXPANDABLE=0 before the program starts",
+               segment->device_index);
     device(segment->device_index).enter();
     CuIpcHandle handle = {};
     check_cuda(need(driver().ipc_export, "cuIpcGetMemHandle")(&handle, address(segment->data)),
@@ -168,7 +174,7 @@ int32_t poll_error(void*, int32_t index) {
 
 }  // namespace
 
-const RbDeviceTable kDeviceTable = {RB_SIZE(RbDeviceTable, poll_error),
+const RbDeviceTable kDeviceTable = {RB_SIZE(RbDeviceTable, segment_shrink),
                                     0,
                                     nullptr,
                                     &kPinned,
@@ -180,6 +186,8 @@ const RbDeviceTable kDeviceTable = {RB_SIZE(RbDeviceTable, poll_error),
                                     ipc_open,
                                     ipc_close,
                                     host_call,
-                                    poll_error};
+                                    poll_error,
+                                    segment_grow,
+                                    segment_shrink};
 
 }  // namespace rbcuda

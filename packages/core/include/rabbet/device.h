@@ -57,6 +57,14 @@ typedef struct RbDeviceTable {
    * after a call of the backend failed or waited. All later calls on the device then fail with
    * RB_E_DEVICE. */
   int32_t (*poll_error)(void* self, int32_t device);
+  /* Segments of device memory that change their length in place; both members or none. `segment` is
+   * one that RbBackend.allocator gave, with the length that it has now. segment_grow appends at
+   * least `nbytes` and sets segment->nbytes to the whole; RB_E_NOTIMPL: this one cannot grow, core
+   * asks for another; RB_E_OOM: there is no memory. */
+  int32_t (*segment_grow)(void* self, RbBuffer* segment, uint64_t nbytes);
+  /* Give the end back, when the work that `stream` has been given is done. The first `nbytes` stay,
+   * perhaps more; segment->nbytes becomes what is left. */
+  int32_t (*segment_shrink)(void* self, RbBuffer* segment, uint64_t nbytes, void* stream);
 } RbDeviceTable;
 
 /* Got by host->get_ext(RB_MEMORY_EXT, RB_MEMORY_VERSION). */

@@ -337,6 +337,8 @@ class FakeHost:
                     self.findings.append(
                         f"{what}: of ipc_export, ipc_open and ipc_close some are null"
                     )
+                if bool(table.segment_grow) != bool(table.segment_shrink):
+                    self.findings.append(f"{what}: of segment_grow and segment_shrink one is null")
         if address := self._published.get(f"{backend}.capture"):
             what = f"publish '{backend}.capture'"
             table = self._read("RbCapture", address, what)

@@ -9,6 +9,7 @@
 
 #include "device/backends.h"
 #include "device/deleters.h"
+#include "device/heap_parts.h"
 #include "device/streams.h"
 #include "thread/error.h"
 #include "thread/fork.h"
@@ -19,23 +20,8 @@ namespace rabbet {
 
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr uint64_t kUnit = 512;
-constexpr uint64_t kSmallLimit = kMiB;  // blocks up to it come from segments of their own
-constexpr uint64_t kSmallSegment = 2 * kMiB;
-constexpr uint64_t kLargeSegment = 20 * kMiB;  // of blocks up to half of it
-constexpr uint64_t kOversize = 2 * kMiB;       // larger ones are multiples of this
-constexpr int kClasses = 416;                  // eight for each power of two
-constexpr uint64_t kMostKept = 16 * kMiB;      // bytes of blocks that are not joined yet
-constexpr int kScan = 32;  // blocks of a list that are looked at for the best one
-
-uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
-
-uint64_t segment_size(uint64_t size) {
-  if (size <= kSmallLimit) return kSmallSegment;
-  if (size <= kLargeSegment / 2) return kLargeSegment;
-  return round_up(size, kOversize);
-}
+constexpr uint64_t kMostKept = 16 * kMiB;  // bytes of blocks that are not joined yet
+constexpr int kScan = 32;                  // blocks of a list that are looked at for the best one
 
 int class_of(uint64_t size) {
   const uint64_t units = size / kUnit;
@@ -63,32 +49,6 @@ uint64_t host_cap() {
 
 }  // namespace
 
-struct Segment {
-  Heap& heap;
-  RbBuffer buffer;
-  Arena* arena;  // that it was made for
-  Block* first;
-  Segment *prev, *next;
-};
-
-struct Arena {
-  void* stream;
-  uint64_t pool;
-  bool small, closed;
-  int64_t parts;  // segments and blocks that refer to it
-  Block* lists[kClasses];
-  uint64_t occupied[(kClasses + 63) / 64];  // a bit for each list that is not empty
-
-  int next_class(int from) const {
-    for (int word = from / 64; word < static_cast<int>(std::size(occupied)); ++word) {
-      const uint64_t bits =
-          occupied[word] & (word == from / 64 ? ~uint64_t{0} << from % 64 : ~0ull);
-      if (bits) return word * 64 + __builtin_ctzll(bits);
-    }
-    return kClasses;
-  }
-};
-
 Heap::Heap(int backend, int device, MemoryKind kind)
     : backend(backend),
       device(device),
@@ -102,12 +62,6 @@ Heap::Heap(int backend, int device, MemoryKind kind)
       !backend_traits[backend].streams)
     kept_.resize(kSmallLimit / kUnit + 1);
   hold_over_fork(mutex_);
-}
-
-template <class F>
-void Heap::count(bool small, F change) {
-  change(stats_.all);
-  change(small ? stats_.small : stats_.large);
 }
 
 void Heap::count_taken(const Block* block) {
@@ -214,7 +168,7 @@ Block* Heap::take(Block* block, Arena& owner, uint64_t size, uint64_t requested)
     ++tail->arena->parts;
     tail->prev = block;
     tail->next = block->next;
-    if (tail->next) tail->next->prev = tail;
+    (tail->next ? tail->next->prev : tail->segment->last) = tail;
     block->next = tail;
     block->size = size;
     insert(tail);
@@ -237,7 +191,7 @@ Block* Heap::join(Block* block) {
   const auto absorb = [&](Block* left, Block* right) {
     left->size += right->size;
     left->next = right->next;
-    if (left->next) left->next->prev = left;
+    (left->next ? left->next->prev : left->segment->last) = left;
     --right->arena->parts;
     right->list_next = spare_;
     spare_ = right;
@@ -293,10 +247,11 @@ bool Heap::join_kept() {
 // ---- segments
 
 Block* Heap::add_segment(const RbBuffer& buffer, Arena& a) {
-  auto* segment = new Segment{*this, buffer, &a, new_block(), nullptr, segments_};
+  Block* block = new_block();
+  auto* segment = new Segment{*this, buffer, &a, block, block, nullptr, segments_};
   if (segments_) segments_->prev = segment;
   segments_ = segment;
-  Block* block = segment->first;
+  a.grows = segment;
   block->data = buffer.data;
   block->size = buffer.nbytes;
   block->segment = segment;
@@ -322,6 +277,7 @@ void Heap::drop_if_empty(Arena& a) {
 // back, which says whose streams are to be waited for.
 void Heap::detach(Segment* segment, std::vector<Segment*>& detached) {
   for (Block* b = segment->first; b; b = b->next) remove(b);
+  if (segment->arena->grows == segment) segment->arena->grows = nullptr;
   if (segment->prev) segment->prev->next = segment->next;
   if (segment->next) segment->next->prev = segment->prev;
   if (segments_ == segment) segments_ = segment->next;
@@ -339,7 +295,7 @@ std::vector<Segment*> Heap::detach_free(uint64_t pool, bool closing) {
   for (Segment *s = segments_, *following; s; s = following) {
     following = s->next;
     if (closing ? s->arena->pool != pool : (s->arena->pool && !s->arena->closed)) continue;
-    bool free = true;
+    bool free = !s->busy;
     for (Block* b = s->first; b && free; b = b->next) free = !b->used;
     if (free) detach(s, detached);
   }
@@ -398,14 +354,20 @@ Block* Heap::allocate(uint64_t nbytes, void* stream, uint64_t pool) {
   return grow(size, nbytes, stream, pool);
 }
 
+// With the lock.
+int32_t Heap::expect(uint64_t nbytes) {
+  const uint64_t held = stats_.all.segment_bytes.current + pending_;
+  if (held > limit_ || nbytes > limit_ - held)
+    return set_error(RB_E_OOM, "the limit of this process is " + std::to_string(limit_) +
+                                   " bytes, of which it holds " + std::to_string(held));
+  pending_ += nbytes;
+  return RB_OK;
+}
+
 int32_t Heap::ask(uint64_t size, void* stream, RbBuffer& out) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    const uint64_t held = stats_.all.segment_bytes.current + pending_;
-    if (held > limit_ || size > limit_ - held)
-      return set_error(RB_E_OOM, "the limit of this process is " + std::to_string(limit_) +
-                                     " bytes, of which it holds " + std::to_string(held));
-    pending_ += size;
+    if (const int32_t rc = expect(size)) return rc;
   }
   out = RbBuffer{};
   out.struct_size = sizeof out;
@@ -427,11 +389,15 @@ Block* Heap::grow(uint64_t size, uint64_t requested, void* stream, uint64_t pool
   run_due_deleters();
   const uint64_t wanted = split_ ? segment_size(size) : size;
   RbBuffer buffer;
-  const auto ask_both = [&] {
-    const int32_t rc = ask(wanted, stream, buffer);
+  Block* extended = nullptr;
+  const auto ask_all = [&] {
+    int32_t rc = extend(size, requested, stream, pool, extended);
+    if (rc != RB_E_NOTIMPL) return rc;
+    rc = ask(wanted, stream, buffer);
     return rc != RB_OK && wanted != size ? ask(size, stream, buffer) : rc;
   };
-  int32_t rc = ask_both();
+  int32_t rc = ask_all();
+  if (rc == RB_E_PLUGIN) check(rc);
   // While the thread captures, the backend could not wait for the segments' streams.
   if (rc != RB_OK && !thread_state().capture) {
     release_cached();
@@ -439,8 +405,9 @@ Block* Heap::grow(uint64_t size, uint64_t requested, void* stream, uint64_t pool
       std::lock_guard<std::mutex> lock(mutex_);
       if (rc == RB_E_OOM) ++stats_.retries;
     }
-    rc = ask_both();
+    rc = ask_all();
   }
+  if (extended) return extended;
   if (rc != RB_OK) {
     if (rc != RB_E_OOM) check(rc);  // the device is not there, say: no lack of memory
     if (Block* block = try_cached(size, requested, stream, pool)) return block;
@@ -476,35 +443,6 @@ Block* Heap::borrow(uint64_t size, uint64_t requested, void* stream, uint64_t po
   return nullptr;
 }
 
-void Heap::fail_oom(uint64_t nbytes, int32_t rc) {
-  const std::string reason = rc == RB_OK ? "" : thread_state().message;
-  uint64_t free = 0, total = 0;
-  bool told = false;
-  guarded([&] { told = memory_info(backend, device, &free, &total); });
-  const std::string there =
-      told ? "; " + std::to_string(free) + " of the device's " + std::to_string(total) + " are free"
-           : "";
-  MemoryStats now;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    ++stats_.ooms;
-    now = stats_;
-  }
-  const uint64_t used = now.all.block_bytes.current;
-  const uint64_t cached = now.all.segment_bytes.current - used;
-  const char* hint =
-      cached > nbytes
-          ? "what is cached lies in pieces: drop tensors that lie between, or allocate the largest "
-            "first"
-          : "drop tensors that are not needed any more, use smaller batches or a smaller dtype";
-  fail(RB_E_OOM,
-       "out of memory on %s: could not allocate %llu bytes (%llu are in use, at most %llu were, "
-       "%llu are cached in parts of segments%s); hint: %s%s%s",
-       backend_name(backend), (unsigned long long)nbytes, (unsigned long long)used,
-       (unsigned long long)now.all.block_bytes.peak, (unsigned long long)cached, there.c_str(),
-       hint, reason.empty() ? "" : "; the backend says: ", reason.c_str());
-}
-
 void Heap::free(Block* block) {
   if (!block->used_on.empty()) {
     std::vector<StreamUse> others;
@@ -534,7 +472,7 @@ void Heap::put_back(Block* block) {
     if (keep(block)) return;
     block = join(block);
     insert(block);
-    const bool whole = !block->prev && !block->next;
+    const bool whole = !block->prev && !block->next && !block->segment->busy;
     const uint64_t cached = stats_.all.segment_bytes.current - stats_.all.block_bytes.current;
     if (__builtin_expect(whole && (cached > cap_ || block->arena->closed), 0))
       detach(block->segment, detached);
@@ -597,6 +535,7 @@ void Heap::release_cached() {
     detached = detach_free(0, false);
   }
   give_back(detached);
+  shrink_segments();
 }
 
 void Heap::close_pool(uint64_t pool) {
@@ -615,46 +554,6 @@ void Heap::close_pool(uint64_t pool) {
 void Heap::set_limit(uint64_t nbytes) {
   std::lock_guard<std::mutex> lock(mutex_);
   limit_ = nbytes;
-}
-
-// ---- what it tells
-
-MemoryStats Heap::stats() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  join_kept();
-  return stats_;
-}
-
-void Heap::reset_peaks() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  join_kept();
-  for (BlockStats* part : {&stats_.all, &stats_.small, &stats_.large}) {
-    for (MemoryStat* stat : part->each()) stat->peak = stat->current;
-  }
-}
-
-void Heap::reset_accumulated() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (BlockStats* part : {&stats_.all, &stats_.small, &stats_.large}) {
-    for (MemoryStat* stat : part->each()) stat->allocated = stat->freed = 0;
-  }
-  stats_.retries = stats_.ooms = 0;
-}
-
-std::vector<SegmentInfo> Heap::snapshot() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  join_kept();
-  std::vector<SegmentInfo> all;
-  for (const Segment* s = segments_; s; s = s->next) {
-    SegmentInfo info{backend,          device,          kind,
-                     s->arena->stream, s->arena->pool,  reinterpret_cast<uint64_t>(s->buffer.data),
-                     s->buffer.nbytes, s->arena->small, {}};
-    for (const Block* b = s->first; b; b = b->next)
-      info.blocks.push_back(
-          {reinterpret_cast<uint64_t>(b->data), b->size, b->used ? b->requested : 0, b->used});
-    all.push_back(std::move(info));
-  }
-  return all;
 }
 
 RbBuffer Heap::segment_of(const Block* block) {

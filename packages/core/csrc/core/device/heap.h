@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -135,10 +136,16 @@ class Heap {
   Block* take_kept(uint64_t size, uint64_t requested);
   bool join_kept();
 
+  int32_t expect(uint64_t nbytes);
   int32_t ask(uint64_t size, void* stream, RbBuffer& out);
+  int32_t extend(uint64_t size, uint64_t requested, void* stream, uint64_t pool, Block*& out);
+  void lengthen(Segment* segment, Arena& owner, uint64_t nbytes);
+  void shorten(Segment* segment, uint64_t nbytes);
+  void shrink_segments();
   Block* grow(uint64_t size, uint64_t requested, void* stream, uint64_t pool);
   Block* borrow(uint64_t size, uint64_t requested, void* stream, uint64_t pool);
   Block* try_cached(uint64_t size, uint64_t requested, void* stream, uint64_t pool);
+  std::string describe_use();
   [[noreturn]] void fail_oom(uint64_t nbytes, int32_t rc);
   template <class F>
   void count(bool small, F change);
