@@ -357,8 +357,13 @@ CUSIM_INLINE double __int2double_rn(int x) { return x; }
 CUSIM_INLINE double __ll2double_rn(long long x) { return (double)x; }
 CUSIM_INLINE double __ull2double_rn(unsigned long long x) { return (double)x; }
 CUSIM_INLINE float __double2float_rn(double x) { return (float)x; }
-CUSIM_INLINE int __popc(unsigned x) { return __builtin_popcount(x); }
-CUSIM_INLINE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+// Without the built-in ones, which call libgcc.
+CUSIM_INLINE int __popcll(unsigned long long x) {
+  x -= x >> 1 & 0x5555555555555555ull;
+  x = (x & 0x3333333333333333ull) + (x >> 2 & 0x3333333333333333ull);
+  return (int)((x + (x >> 4) & 0x0f0f0f0f0f0f0f0full) * 0x0101010101010101ull >> 56);
+}
+CUSIM_INLINE int __popc(unsigned x) { return __popcll(x); }
 CUSIM_INLINE int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 CUSIM_INLINE int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
 CUSIM_INLINE int __ffs(int x) { return __builtin_ffs(x); }

@@ -34,3 +34,14 @@ def run():
         return done.stdout
 
     return in_a_process
+
+
+@pytest.fixture
+def compared(run, simulator):
+    """Run code that compares the device's results with the CPU's by the functions of compared.py."""
+    begin = (Path(__file__).parent / "compared.py").read_text()
+
+    def in_a_process(code):
+        return run(begin + code, **simulator, RABBET_CUDA_FALLBACK="error")
+
+    return in_a_process

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device/copies.h"
+#include "device/report.h"
 
 namespace rbcuda {
 
@@ -105,12 +106,14 @@ void Device::synchronize() {
   enter();
   check_cuda(driver().synchronize(), index_, "cuCtxSynchronize");
   in_flight.finish_all();
+  check_report(index_);
 }
 
 void Device::synchronize(CuStream stream) {
   enter();
   check_cuda(driver().stream_synchronize(stream), index_, "cuStreamSynchronize");
   in_flight.finish(stream);
+  check_report(index_);
 }
 
 std::string Device::failure() const {

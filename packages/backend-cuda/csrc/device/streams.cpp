@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "device/device.h"
+#include "device/report.h"
 
 namespace rbcuda {
 namespace {
@@ -92,6 +93,7 @@ int32_t event_sync(void*, int32_t index, void* event) {
     device(index).enter();
     check_cuda(driver().event_synchronize(recorded(event, "event_sync").handle), index,
                "cuEventSynchronize");
+    check_report(index);
   });
 }
 int32_t event_query(void*, int32_t index, void* event, int32_t* done) {

@@ -72,6 +72,15 @@ Number number_of(const RbValue& value);
 /// The dtype that kernels compute in for a stored one: float32 for 16 bits.
 inline int computed(int dtype) { return dtype == RB_F16 || dtype == RB_BF16 ? +RB_F32 : dtype; }
 
+/// A dtype of 1, 2, 4, 8 or 16 bytes, for kernels that only move elements.
+inline int unit_dtype(int64_t bytes) {
+  return bytes == 1   ? +RB_U8
+         : bytes == 2 ? +RB_U16
+         : bytes == 4 ? +RB_U32
+         : bytes == 8 ? +RB_U64
+                      : +RB_C128;
+}
+
 struct Grid {
   unsigned x, y, z, threads;
 };

@@ -5,9 +5,17 @@ namespace rbcuda {
 
 extern const char* const kText_types;  // before every kernel, and then:
 extern const char* const kText_block;
+extern const char* const kText_atomics;
 extern const char* const kText_elementwise;
 extern const char* const kText_complex;
+extern const char* const kText_index;
 extern const char* const kText_matmul;
+extern const char* const kText_movement;
+extern const char* const kText_order;
+extern const char* const kText_random;
 extern const char* const kText_reduce;
+extern const char* const kText_report;
+extern const char* const kText_scan;
+extern const char* const kText_search;
 
 }  // namespace rbcuda

@@ -21,6 +21,15 @@ View::View(const RbTensor& t) : tensor_(t) {
   tensor_.flags &= ~static_cast<uint32_t>(RB_T_CONTIGUOUS);  // may cease to be
 }
 
+View& View::operator=(const View& other) {
+  tensor_ = other.tensor_;
+  std::copy(other.shape_, other.shape_ + tensor_.ndim, shape_);
+  std::copy(other.strides_, other.strides_ + tensor_.ndim, strides_);
+  tensor_.shape = shape_;
+  tensor_.strides = strides_;
+  return *this;
+}
+
 void View::add(int64_t size, int64_t stride) {
   shape_[tensor_.ndim] = size;
   strides_[tensor_.ndim++] = stride;
@@ -39,6 +48,18 @@ void View::narrow(int d, int64_t start, int64_t size, int64_t step) {
   shape_[d] = size;
   strides_[d] *= step;
   tensor_.numel = count(tensor_);
+}
+
+View part_of(const RbTensor& t, int part) {
+  RbTensor real = t;
+  real.dtype_id = t.dtype_id == RB_C64 ? RB_F32 : RB_F64;
+  real.dtype = {2, static_cast<uint8_t>(t.dtype.bits / 2), 1};  // DLPack's float
+  real.data = static_cast<char*>(t.data) + part * (real.dtype.bits / 8);
+  int64_t strides[RB_MAX_DIMS];
+  for (int d = 0; d < t.ndim; ++d) strides[d] = 2 * t.strides[d];
+  real.strides = strides;
+  real.flags &= ~RB_T_CONTIGUOUS;
+  return View(real);
 }
 
 View scalar_view(const RbTensor& t) {

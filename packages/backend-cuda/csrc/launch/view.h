@@ -9,7 +9,7 @@ class View {
  public:
   explicit View(const RbTensor& t);
   View(const View& other) : View(other.tensor_) {}
-  View& operator=(const View&) = delete;
+  View& operator=(const View& other);
 
   const RbTensor& tensor() const { return tensor_; }
   int ndim() const { return tensor_.ndim; }
@@ -27,6 +27,9 @@ class View {
   RbTensor tensor_;
   int64_t shape_[RB_MAX_DIMS], strides_[RB_MAX_DIMS];
 };
+
+/// The real (0) or imaginary (1) parts of a complex tensor.
+View part_of(const RbTensor& t, int part);
 
 /// `t` without dimensions: they are added one by one.
 View scalar_view(const RbTensor& t);

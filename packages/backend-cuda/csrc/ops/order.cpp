@@ -1,0 +1,144 @@
+// sort and topk: stable, NaN counts as the largest; kernels/order.cuh has the methods.
+#include <algorithm>
+#include <utility>
+
+#include "launch/jit.h"
+#include "launch/temporary.h"
+#include "launch/texts.h"
+#include "launch/view.h"
+#include "ops/families.h"
+
+namespace rbcuda {
+namespace {
+
+constexpr int64_t kSmall = 2048, kSmallest = 128;  // capacities of the sort in shared memory
+constexpr int64_t kTile = 4096;                    // twin of RB_TILE
+constexpr int64_t kMostBlocks = 1 << 20;
+
+// Twin of Sorting in order.cuh.
+struct Sorting {
+  int64_t n, k, steps[3];
+  int32_t descending, digit;
+  int64_t tiles;
+};
+
+unsigned blocks_of(int64_t count) { return static_cast<unsigned>(std::min(count, kMostBlocks)); }
+
+// One call: lines of `x` whose first k elements in order become `values` and `indices`.
+class Sort {
+ public:
+  Sort(const char* op, const RbTensor& values, const RbTensor& x, const RbTensor& indices, int dim,
+       bool descending)
+      : op_(op), x_(x), device_(device_of(x)), values_(values.data), indices_(indices.data) {
+    View to(values), from(x), at(indices);
+    s_ = {1, 1, {1, 1, 1}, descending, 0, 1};
+    if (x.ndim > 0) {
+      s_ = {x.shape[dim],
+            values.shape[dim],
+            {to.stride(dim), from.stride(dim), at.stride(dim)},
+            descending,
+            0,
+            (x.shape[dim] + kTile - 1) / kTile};
+      for (View* view : {&to, &from, &at}) view->drop(dim);
+    }
+    if (s_.n > INT32_MAX) rb::fail(RB_E_NOTIMPL, "%s on 'cuda': lines of 2**31 elements", op);
+    lines_ = layout_of(op, {&to.tensor(), &from.tensor(), &at.tensor()});
+  }
+
+  void run() {
+    if (s_.k == 0 || lines_.n == 0) return;
+    if (s_.n <= kSmall) return sort_small(s_.n, nullptr);
+    if (s_.k <= kSmall) return select();
+    sort_large();
+  }
+
+ private:
+  Kernel kernel(const char* text) const {
+    return {op_, {{"A", x_.dtype_id}, {"K", key_dtype()}}, kText_order, text};
+  }
+  int key_bytes() const { return x_.dtype.bits / 8; }
+  int key_dtype() const {
+    static const int kKeys[] = {RB_U8, RB_U16, RB_U32, RB_U64};
+    return kKeys[__builtin_ctz(key_bytes())];
+  }
+
+  void sort_small(int64_t count, void* chosen) {
+    int size = 2;
+    while (size < count) size *= 2;
+    const bool smallest = size <= kSmallest;
+    void *to = values_, *from = x_.data, *at = indices_;
+    void* arguments[] = {&to, &from, &at, &lines_, &s_, &size, &chosen};
+    const unsigned threads = static_cast<unsigned>(std::clamp(size / 2, 32, 512));
+    launch(device_, kernel(smallest ? "RB_SORT_SMALL(128)\n" : "RB_SORT_SMALL(2048)\n"),
+           Grid{blocks_of(lines_.n), 1, 1, threads}, arguments);
+  }
+
+  void select() {
+    const Temporary places(x_, 4 * lines_.n * s_.k);
+    void *to = places.data(), *from = x_.data;
+    void* arguments[] = {&to, &from, &lines_, &s_};
+    launch(device_, kernel("RB_SELECT()\n"), Grid{blocks_of(lines_.n), 1, 1, 512}, arguments);
+    sort_small(s_.k, to);
+  }
+
+  void sort_large() {
+    const int64_t all = lines_.n * s_.n;
+    const Temporary keys(x_, 2 * all * key_bytes()), places(x_, 2 * all * 4),
+        counts(x_, lines_.n * 256 * s_.tiles * 4);
+    char *key = static_cast<char*>(keys.data()), *other_key = key + all * key_bytes();
+    char *place = static_cast<char*>(places.data()), *other_place = place + all * 4;
+    void *from = x_.data, *counted = counts.data();
+    void* first[] = {&key, &place, &from, &lines_, &s_};
+    launch(device_, kernel("RB_SORT_KEYS()\n"), all, first);
+    const Grid grid{blocks_of(lines_.n * s_.tiles), 1, 1, 256};
+    for (s_.digit = 0; s_.digit < key_bytes(); ++s_.digit) {
+      void* count[] = {&counted, &key, &lines_.n, &s_};
+      launch(device_, kernel("RB_SORT_COUNT()\n"), grid, count);
+      void* start[] = {&counted, &lines_.n, &s_};
+      launch(device_, kernel("RB_SORT_STARTS()\n"), Grid{blocks_of(lines_.n), 1, 1, 1024}, start);
+      void* move[] = {&other_key, &other_place, &key, &place, &counted, &lines_.n, &s_};
+      launch(device_, kernel("RB_SORT_MOVE()\n"), grid, move);
+      std::swap(key, other_key);
+      std::swap(place, other_place);
+    }
+    void *to = values_, *at = indices_;
+    void* last[] = {&to, &from, &at, &lines_, &s_, &place};
+    launch(device_, kernel("RB_SORT_RESULTS()\n"), lines_.n * s_.k, last);
+  }
+
+  const char* op_;
+  const RbTensor& x_;
+  Device& device_;
+  void *values_, *indices_;
+  Sorting s_;
+  Layout lines_;
+};
+
+void sort_kernel(const rb::Args& a) {
+  Sort(a.op_name(), a.ret(0), a.tensor(0), a.ret(1), static_cast<int>(a.integer(1)),
+       a.has(2) && a.boolean(2))
+      .run();
+}
+
+void topk_kernel(const rb::Args& a) {
+  const RbTensor& x = a.tensor(0);
+  const int64_t k = a.integer(1), n = x.ndim ? x.shape[a.integer(2)] : 1;
+  if (k < 0 || k > n)
+    rb::fail(RB_E_ARG, "topk: k = %lld is out of range for a dimension of size %lld",
+             static_cast<long long>(k), static_cast<long long>(n));
+  Sort("topk", a.ret(0), x, a.ret(1), static_cast<int>(a.integer(2)), !a.has(3) || a.boolean(3))
+      .run();
+}
+
+const rb::KernelSpec kKernels[] = {
+    {"sort", rb::wrap<sort_kernel>, 0, kReal},
+    {"topk", rb::wrap<topk_kernel>, 0, kReal},
+};
+
+}  // namespace
+
+int32_t add_order(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
+
+}  // namespace rbcuda

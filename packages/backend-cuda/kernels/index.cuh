@@ -1,0 +1,105 @@
+// Elements at indices that lie in other tensors. Before it stand E, the elements, and I, the
+// indices. Nothing is read or written at an index out of range; the host hears of it.
+#include "report.cuh"
+#include "atomics.cuh"
+struct Reach {  // twin of rbcuda's
+  Int64 size, step;
+  int wraps, reserved;  // wraps: indices below 0 count from the end
+  Finder finder;
+};
+#define RB_OUTSIDE ((Int64)((UInt64)1 << 63))
+// How far from the first element index `k` lies. Where size is below 0, `k` is that already.
+__device__ inline Int64 offset_of(Int64 k, const Reach& reach) {
+  if (reach.size < 0) return k;
+  const Int64 at = k < 0 && reach.wraps ? k + reach.size : k;
+  if ((UInt64)at < (UInt64)reach.size) return at * reach.step;
+  found(reach.finder, k, 0);
+  return RB_OUTSIDE;
+}
+
+// layout: strides of out, index, and x without the indexed dimensions.
+#define RB_TAKE()                                                                           \
+  extern "C" __global__ void rb_kernel(E* out, const I* index, const E* x,                  \
+                                       const Layout layout, const Reach reach) {            \
+    for (Int64 i = RB_THREAD; i < layout.n; i += RB_THREADS) {                              \
+      const Places p = places_of(layout, i);                                                \
+      const Int64 k = offset_of((Int64)index[p.at[1]], reach);                              \
+      out[p.at[0]] = k == RB_OUTSIDE ? E() : x[p.at[2] + k];                                \
+    }                                                                                       \
+  }
+
+// Whole rows of `width` elements, by a power of two of threads each; index: its places apart.
+#define RB_TAKE_ROWS()                                                                      \
+  struct alignas(16) Sixteen {                                                              \
+    UInt64 a, b;                                                                            \
+  };                                                                                        \
+  typedef RB_ROW_TYPE Row;                                                                  \
+  extern "C" __global__ void rb_kernel(Row* out, const I* index, const Row* x, Int64 rows,  \
+                                       Int64 width, int across, const Reach reach) {        \
+    const int lane = threadIdx.x & (across - 1), down = blockDim.x / across;                \
+    for (Int64 r = (Int64)blockIdx.x * down + threadIdx.x / across; r < rows;               \
+         r += (Int64)gridDim.x * down) {                                                    \
+      const Int64 k = offset_of((Int64)index[r], reach);                                    \
+      Row* to = out + r * width;                                                            \
+      for (Int64 j = lane; j < width; j += across)                                          \
+        to[j] = k == RB_OUTSIDE ? Row() : x[k + j];                                         \
+    }                                                                                       \
+  }
+
+// layout: strides of out without the indexed dimensions, index, and src. FROM is the value at p,
+// TO what is done with it at the place `to`; indices that equal `skipped` are left out.
+#define RB_PUT(FROM, TO)                                                                    \
+  template <class T>                                                                        \
+  __device__ inline T put_number(Number re, Number im) {                                    \
+    return As<T>::of(as_number<E>(re));                                                     \
+  }                                                                                         \
+  template <>                                                                               \
+  __device__ inline Complex<float> put_number<Complex<float>>(Number re, Number im) {       \
+    return {(float)re.real, (float)im.real};                                                \
+  }                                                                                         \
+  template <>                                                                               \
+  __device__ inline Complex<double> put_number<Complex<double>>(Number re, Number im) {     \
+    return {re.real, im.real};                                                              \
+  }                                                                                         \
+  extern "C" __global__ void rb_kernel(E* out, const I* index, const E* src,                \
+                                       const Layout layout, const Reach reach,              \
+                                       const Number re, const Number im, Int64 skipped) {   \
+    for (Int64 i = RB_THREAD; i < layout.n; i += RB_THREADS) {                              \
+      const Places p = places_of(layout, i);                                                \
+      const Int64 given = (Int64)index[p.at[1]];                                            \
+      const Int64 k = given == skipped ? RB_OUTSIDE : offset_of(given, reach);              \
+      if (k == RB_OUTSIDE) continue;                                                        \
+      E* const to = out + p.at[0] + k;                                                      \
+      const E v = FROM;                                                                     \
+      TO;                                                                                   \
+    }                                                                                       \
+  }
+// index_add's factor: multiplied in the dtype that is computed in.
+template <class T>
+__device__ inline T scaled(T v, Number re, Number im) {
+  return (T)(v * as_number<T>(re));
+}
+__device__ inline bool scaled(bool v, Number re, Number im) { return v && re.whole != 0; }
+__device__ inline Half scaled(Half v, Number re, Number im) {
+  return As<Half>::of(widen(v) * (float)re.real);
+}
+__device__ inline BFloat16 scaled(BFloat16 v, Number re, Number im) {
+  return As<BFloat16>::of(widen(v) * (float)re.real);
+}
+template <class R>
+__device__ inline Complex<R> scaled(Complex<R> v, Number re, Number im) {
+  const Complex<R> factor = {(R)re.real, (R)im.real};
+  return factor * v;
+}
+
+// layout: strides of offsets and index. Each index tensor adds what it moves by.
+#define RB_OFFSETS()                                                                        \
+  extern "C" __global__ void rb_kernel(Int64* offsets, const I* index, const Layout layout, \
+                                       const Reach reach, int first) {                      \
+    for (Int64 i = RB_THREAD; i < layout.n; i += RB_THREADS) {                              \
+      const Places p = places_of(layout, i);                                                \
+      const Int64 before = first ? 0 : offsets[p.at[0]];                                    \
+      const Int64 k = offset_of((Int64)index[p.at[1]], reach);                              \
+      offsets[p.at[0]] = before == RB_OUTSIDE || k == RB_OUTSIDE ? RB_OUTSIDE : before + k; \
+    }                                                                                       \
+  }
