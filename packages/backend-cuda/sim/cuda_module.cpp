@@ -93,7 +93,7 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
     return kInvalid;
   int most = 0;
   cuFuncGetAttribute(&most, 8, function);
-  if (static_cast<int>(shared) > most) return kInvalid;
+  if (shared > 0 && static_cast<int>(shared) > most) return kInvalid;
   auto launch = std::make_shared<Launch>();
   launch->function = &f;
   launch->grid = {gx, gy, gz};

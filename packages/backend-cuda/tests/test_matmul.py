@@ -181,3 +181,24 @@ def check(batch, m, k, n, turns, data):
 check()
 """
     run(CHECK + code, **products)
+
+
+def test_tensor_cores(run, simulator):
+    """Operands that lie along k and across it, cut edges, batches, sums in parts, epilogues."""
+    code = """
+for dtype, k, n in (("float16", 72, 136), ("bfloat16", 32, 40)):
+    x, y, z = (rounded(array(s, dtype), dtype) for s in ((2, 131, k), (2, k, n), (n,)))
+    a, b, c = (tensor(v, dtype).to("cuda") for v in (x, y, z))
+    far = tensor(np.pad(x, ((0, 0), (0, 5), (0, 0))), dtype).to("cuda").mT.clone().mT[:, :131]
+    for left in (a, far):
+        for right in (b, b.mT.clone().mT):
+            if dtype == "float16" or (left is a and right is b): close(left @ right, x @ y, dtype, what=(left.stride(), right.stride()))
+    close(ops.linear_activation(a[0], b[0].t(), c, activation="relu"), np.maximum(x[0] @ y[0] + z, 0), dtype)
+x, y = rounded(array((40, 2100), "float16") / 8, "float16"), rounded(array((2100, 40), "float16"), "float16")
+a, b = tensor(x, "float16").to("cuda"), tensor(y.T, "float16").to("cuda").t()
+close(rabbet.addmm(rabbet.ones(40, 40, dtype=rabbet.float16, device="cuda"), a[:, :2096], b[:2096], beta=2), 2 + x[:, :2096] @ y[:2096], "float16")
+"""
+    run(
+        "import rabbet.nn\n" + CHECK + code,
+        **{**simulator, "RABBET_CUDA_FALLBACK": "error", "RABBET_CUDA_CUBLASLT": ""},
+    )

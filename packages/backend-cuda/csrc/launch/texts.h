@@ -17,5 +17,6 @@ extern const char* const kText_reduce;
 extern const char* const kText_report;
 extern const char* const kText_scan;
 extern const char* const kText_search;
+extern const char* const kText_tensor_core;
 
 }  // namespace rbcuda

@@ -61,6 +61,7 @@ struct Way {
   int threads;
   int64_t pack_in, pack_out;  // elements that are read and written at once
   Grid grid;
+  const char* functions = "";  // more text that it needs
 };
 
 int size_of(int dtype) {
@@ -91,7 +92,8 @@ void enqueue(const Product& p, const Way& way, const Parts& parts) {
       {{"A", p.operands}, {"T", computed(p.operands)}, {"O", p.results}, {"D", p.out->dtype_id}},
       kText_matmul,
       "RB_PRODUCT(" + std::to_string(way.threads) + ", " + activation_text(p) + ", " + way.name +
-          ")\n"};
+          ")\n",
+      way.functions};
   void *to = p.c.data, *a = p.a.data, *b = p.b.data, *d = p.added.data;
   Layout batch = p.batch;
   void* arguments[] = {&to, &a, &b, &d, &call, &batch};
@@ -126,7 +128,29 @@ Way way_of_columns(const Product& p) {
           Grid{at_most(blocks(p.m, rows ? 8 : 32) * p.batch.n, 1 << 20), 1, 1, kThreads}};
 }
 
-Way way_of(const Product& p) { return p.n == 1 ? way_of_columns(p) : way_of_tiles(p); }
+// Tensor cores take 16-bit floats whose pieces of 16 bytes lie together and are aligned.
+bool fits_tensor_cores(const Product& p) {
+  constexpr int64_t kWorth = 1024;  // results
+  if (p.operands != RB_F16 && p.operands != RB_BF16) return false;
+  return p.m * p.n >= kWorth && p.k >= 16 && blocks(p.m, 128) <= kMostBlocks &&
+         reads_packs(p.a, p.batch, 1, 8, 2) && reads_packs(p.b, p.batch, 2, 8, 2) &&
+         std::atoi(device_of(*p.out).architecture().c_str() + 3) >= 80;
+}
+Way way_of_tensor_cores(const Product& p) {
+  const auto truth = [](bool is) { return is ? "true" : "false"; };
+  return {std::string("TensorCores<") + truth(p.a.column == 1) + ", " + truth(p.b.row == 1) + ">",
+          kThreads,
+          8,
+          16 / size_of(p.results),
+          Grid{static_cast<unsigned>(blocks(p.n, 128)), static_cast<unsigned>(blocks(p.m, 128)),
+               at_most(p.batch.n, kMostBlocks), kThreads},
+          kText_tensor_core};
+}
+
+Way way_of(const Product& p) {
+  if (p.n == 1) return way_of_columns(p);
+  return fits_tensor_cores(p) ? way_of_tensor_cores(p) : way_of_tiles(p);
+}
 
 // Few results of long sums: parts of k are a batch of their own, and summed by a second kernel.
 int64_t parts_of(const Product& p, const Way& way) {

@@ -1,0 +1,207 @@
+// Products of 16-bit floats on tensor cores, behind matmul.cuh: tiles of 128 x 128 by 8 warps, 2 x
+// 4 of 64 x 32, with k in steps of 32 that are loaded two steps ahead. Each operand lies together
+// along k or along the result, is aligned to 16 bytes, and so are its rows. On the simulator the
+// instructions are functions that do what the PTX manual says of them, lane by lane.
+#ifndef CUSIM
+__device__ inline void copy_ahead(A* shared, const A* from, int bytes) {
+  const UInt32 to = (UInt32)__cvta_generic_to_shared(shared);
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+}
+__device__ inline void end_of_step() { asm volatile("cp.async.commit_group;"); }
+template <int Left>
+__device__ inline void wait_for_steps() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
+}
+template <bool Turned>
+__device__ inline void load_matrices(UInt32 (&to)[4], const A* row) {
+  const UInt32 from = (UInt32)__cvta_generic_to_shared(row);
+  if (Turned) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(from));
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(from));
+  }
+}
+#define RB_MMA(dtype)                                                                 \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." dtype "." dtype               \
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])           \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+__device__ inline void multiply_matrices(float (&sums)[4], const UInt32 (&a)[4], const UInt32* b,
+                                         Half) {
+  RB_MMA("f16");
+}
+__device__ inline void multiply_matrices(float (&sums)[4], const UInt32 (&a)[4], const UInt32* b,
+                                         BFloat16) {
+  RB_MMA("bf16");
+}
+#else
+__device__ inline void copy_ahead(A* shared, const A* from, int bytes) {
+  for (int i = 0; i < 8; ++i) {
+    A zero = {0};
+    shared[i] = 2 * i < bytes ? from[i] : zero;
+  }
+}
+__device__ inline void end_of_step() {}
+template <int Left>
+__device__ inline void wait_for_steps() {}
+template <bool Turned>
+__device__ inline void load_matrices(UInt32 (&to)[4], const A* row) {
+  for (int i = 0; i < 4; ++i) {
+    UInt32 pair = 0;
+    for (int half = 0; half < 2; ++half) {
+      const int line = Turned ? RB_LANE % 4 * 2 + half : RB_LANE / 4;
+      const int at = Turned ? RB_LANE / 4 : RB_LANE % 4 * 2 + half;
+      const A* there = (const A*)shuffle_from((UInt64)row, 8 * i + line);
+      pair |= (UInt32)there[at].bits << (16 * half);
+    }
+    to[i] = pair;
+  }
+}
+__device__ inline float half_of(UInt32 pair, int half) {
+  A x = {(UInt16)(pair >> (16 * half))};
+  return widen(x);
+}
+__device__ inline void multiply_matrices(float (&sums)[4], const UInt32 (&a)[4], const UInt32* b,
+                                         A) {
+  const int lane = RB_LANE;
+  for (int j = 0; j < 8; ++j) {  // k = 2 j and 2 j + 1
+    const int from = j % 4, high = j / 4;
+    UInt32 rows[2], columns[2];
+    for (int i = 0; i < 2; ++i) {
+      rows[i] = shuffle_from(a[i + 2 * high], lane / 4 * 4 + from);
+      columns[i] = shuffle_from(b[high], (lane % 4 * 2 + i) * 4 + from);
+    }
+    for (int i = 0; i < 4; ++i)
+      for (int half = 0; half < 2; ++half)
+        sums[i] += half_of(rows[i / 2], half) * half_of(columns[i % 2], half);
+  }
+}
+#endif
+
+// One operand's tile in shared memory. ALONG: k lies together, in rows of 32; else the result's
+// dimension, in rows of 128. Pieces of 16 bytes are permuted so that no two of a load share banks.
+template <bool ALONG>
+struct Half128 {
+  enum { STEP = 32, TILE = 128, SIZE = STEP * TILE, PIECES = ALONG ? STEP / 8 : TILE / 8 };
+  static __device__ int place(int line, int piece) {
+    return line * PIECES * 8 + (ALONG ? piece ^ (line / 2 % 4) : piece ^ (line % 8)) * 8;
+  }
+  static __device__ void load(A* shared, const A* x, Int64 line_step, Int64 start, Int64 outer,
+                              Int64 depth, Int64 depths) {
+    for (int e = threadIdx.x; e < SIZE / 8; e += 256) {
+      const int line = e / PIECES, piece = e % PIECES;
+      const Int64 along = (ALONG ? depth : start) + piece * 8,
+                  left = (ALONG ? depths : outer) - along;
+      const Int64 across = (ALONG ? start : depth) + line;
+      const bool in = left > 0 && across < (ALONG ? outer : depths);
+      const int count = in ? (left < 8 ? (int)left : 8) : 0;
+      copy_ahead(shared + place(line, piece), count ? x + across * line_step + along : x,
+                 count * 2);
+    }
+  }
+  // Of an operand whose fragments are 8 x 8 matrices: 16 of the result's dimension from `first` on,
+  // 16 of k from `depth` on. `outer_first`: the second matrix goes on along the result.
+  template <bool OUTER_FIRST>
+  static __device__ void fragment(UInt32 (&to)[4], const A* shared, int first, int depth) {
+    const int lane = RB_LANE, second = lane / 8 % 2, third = lane / 16;
+    const int outer = first + (OUTER_FIRST ? second : third) * 8;
+    const int k = depth + (OUTER_FIRST ? third : second) * 8;
+    load_matrices<!ALONG>(
+        to, shared + (ALONG ? place(outer + lane % 8, k / 8) : place(k + lane % 8, outer / 8)));
+  }
+};
+
+template <bool ALONG_A, bool ALONG_B>
+struct TensorCores {
+  typedef Half128<ALONG_A> Left;
+  typedef Half128<ALONG_B> Right;
+  enum { STAGES = 3, STEP = 32 };
+  static __device__ void run(O* c, const A* a, const A* b, const D* d, const Product& p,
+                             const Layout& batch) {
+    __shared__ Pack<A, 8> shared[STAGES][2][Left::SIZE / 8];
+    const Int64 row = (Int64)blockIdx.y * 128, column = (Int64)blockIdx.x * 128;
+    const int warp_row = RB_WARP / 4 * 64, warp_column = RB_WARP % 4 * 32;
+    for (Int64 z = blockIdx.z; z < batch.n; z += gridDim.z) {
+      const Places at = places_of(batch, z);
+      const Int64 depths = length(p, z);
+      const A *here_a = a + at.at[1], *here_b = b + at.at[2];
+      const auto load = [&](Int64 step) {
+        const int stage = step % STAGES;
+        if (step * STEP < depths) {
+          Left::load(shared[stage][0][0].at, here_a, ALONG_A ? p.a_row : p.a_column, row, p.m,
+                     step * STEP, depths);
+          Right::load(shared[stage][1][0].at, here_b, ALONG_B ? p.b_column : p.b_row, column, p.n,
+                      step * STEP, depths);
+        }
+        end_of_step();
+      };
+      float sums[4][4][4];
+      for (int i = 0; i < 4; ++i)
+        for (int j = 0; j < 4; ++j)
+          for (int e = 0; e < 4; ++e) sums[i][j][e] = 0;
+      for (int step = 0; step < STAGES - 1; ++step) load(step);
+#pragma unroll 1
+      for (Int64 step = 0; step * STEP < depths; ++step) {
+        wait_for_steps<STAGES - 2>();
+        __syncthreads();
+        load(step + STAGES - 1);
+        const A *l = shared[step % STAGES][0][0].at, *r = shared[step % STAGES][1][0].at;
+#pragma unroll
+        for (int k = 0; k < STEP; k += 16) {
+          UInt32 as[4][4], bs[2][4];
+          for (int i = 0; i < 4; ++i) Left::template fragment<true>(as[i], l, warp_row + 16 * i, k);
+          for (int j = 0; j < 2; ++j)
+            Right::template fragment<false>(bs[j], r, warp_column + 16 * j, k);
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+              multiply_matrices(sums[i][j], as[i], bs[j / 2] + j % 2 * 2, A());
+        }
+      }
+      wait_for_steps<0>();
+      store(c + at.at[0], d + at.at[3], p, row, column, sums, (float*)shared);
+    }
+  }
+
+  // Half of the tile at a time goes through shared memory, so that threads write what lies
+  // together.
+  static __device__ void store(O* c, const D* d, const Product& p, Int64 row, Int64 column,
+                               const float (&sums)[4][4][4], float* shared) {
+    enum { EACH = 16 / sizeof(O), PITCH = 128 + 4 };
+    for (int half = 0; half < 2; ++half) {
+      __syncthreads();  // what was there is read
+      if (RB_WARP / 4 == half) {
+        float* to = shared + RB_LANE / 4 * PITCH + RB_WARP % 4 * 32 + RB_LANE % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+          for (int j = 0; j < 4; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+              to[(16 * i + e / 2 * 8) * PITCH + 8 * j + e % 2] = sums[i][j][e];
+      }
+      __syncthreads();
+#pragma unroll 1
+      for (int at = threadIdx.x * EACH; at < 64 * 128; at += 256 * EACH) {
+        const Int64 r = row + 64 * half + at / 128, first = column + at % 128;
+        if (r >= p.m || first >= p.n) continue;
+        const float* from = shared + at / 128 * PITCH + at % 128;
+        Pack<O, EACH> pack;
+        for (int e = 0; e < EACH; ++e)
+          if (first + e < p.n) pack.at[e] = finished(p, from[e], d, r, first + e);
+        if (p.vector_c && first + EACH <= p.n) {
+          store_pack(c + r * p.c_row + first, pack);
+          continue;
+        }
+        for (int e = 0; e < EACH; ++e)
+          if (first + e < p.n) c[r * p.c_row + (first + e) * p.c_column] = pack.at[e];
+      }
+    }
+    __syncthreads();  // before the next product's first elements
+  }
+};
