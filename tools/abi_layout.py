@@ -16,7 +16,10 @@ HEADER = ROOT / "packages/core/include/rabbet/abi.h"
 # With those of the tables that are optional.
 HEADERS = [
     HEADER,
-    *(HEADER.with_name(f"{name}.h") for name in ("capture", "composite", "device", "settings", "trace")),
+    *(
+        HEADER.with_name(f"{name}.h")
+        for name in ("capture", "composite", "device", "settings", "trace")
+    ),
 ]
 
 

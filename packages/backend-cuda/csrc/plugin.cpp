@@ -7,16 +7,16 @@
 namespace rbcuda {
 namespace {
 
-const RbBackend kBackend = {
-    // DLPack sees an extension device: its order of streams for CUDA is not kept here yet.
-    RB_SIZE(RbBackend, streams),
-    RB_B_FALLS_BACK,
-    kBackendName,
-    12,
-    0,
-    &kDevices,
-    &kAllocator,
-    &kStreams};
+constexpr int32_t kDlpackCuda = 2;  // kDLCUDA
+
+const RbBackend kBackend = {RB_SIZE(RbBackend, streams),
+                            RB_B_FALLS_BACK,
+                            kBackendName,
+                            kDlpackCuda,
+                            0,
+                            &kDevices,
+                            &kAllocator,
+                            &kStreams};
 
 int32_t init(const RbHost* host, RbTxn* txn) {
   rb::host = host;

@@ -2,6 +2,8 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
+
 #include "boundary/slots.h"
 #include "device/backends.h"
 #include "device/memory.h"
@@ -19,7 +21,7 @@ namespace rabbet::python {
 
 namespace {
 
-constexpr const char* kKindNames[] = {"device", "pinned", "managed"};
+const std::string kKindNames[] = {"device", "pinned", "managed"};
 
 void add_property(py::dict& to, const char* name, const RbValue* value) {
   if (!name || !value || (value->tag == RB_STR && !value->v.s))
@@ -44,9 +46,17 @@ void add_property(py::dict& to, const char* name, const RbValue* value) {
 }
 
 // PyTorch's names: docs of torch.accelerator.memory_stats and torch.cuda.memory_stats.
-py::dict describe_memory(const py::object& device) {
+Heap* heap_argument(const py::object& device, const std::string& kind) {
   const DeviceSpec spec = device_argument(device.ptr());
-  Heap* heap = find_heap(spec.backend, spec.index);
+  const auto* end = std::end(kKindNames);
+  const auto* found = std::find(std::begin(kKindNames), end, kind);
+  if (found == end) raise(PyExc_ValueError, "there is no kind of memory '%s'", kind.c_str());
+  return find_heap(spec.backend, spec.index,
+                   static_cast<MemoryKind>(found - std::begin(kKindNames)));
+}
+
+py::dict describe_memory(const py::object& device, const std::string& kind) {
+  Heap* heap = heap_argument(device, kind);
   MemoryStats stats = heap ? heap->stats() : MemoryStats{};
   py::dict d;
   const auto put = [&](const char* name, const char* part, const MemoryStat& s) {
@@ -261,7 +271,7 @@ void bind_memory(py::module_& m) {
   m.def("live_counts", live_counts, "Live tensors, storages and their bytes.");
   m.def("live_by_backend", live_by_backend, "The same for each loaded backend, by name.");
   m.def("slots", describe_slots, "Per-tensor slots of layers, and how many tensors have them.");
-  m.def("memory_stats", describe_memory);
+  m.def("memory_stats", describe_memory, py::arg("device"), py::arg("kind") = "device");
   m.def("memory_snapshot", memory_snapshot, "All segments with their blocks.");
   m.def("pinned_like", pinned_like, "Pinned memory for the sake of a device, of a tensor's shape.");
   m.def("is_pinned", [](const py::object& tensor) {
@@ -276,14 +286,18 @@ void bind_memory(py::module_& m) {
   m.def("limit_memory", limit_memory);
   m.def("device_properties", device_properties);
   m.def("can_access_peer", can_access_peer);
-  m.def("reset_peak_memory", [](const py::object& device) {
-    const DeviceSpec spec = device_argument(device.ptr());
-    if (Heap* heap = find_heap(spec.backend, spec.index)) heap->reset_peaks();
-  });
-  m.def("reset_accumulated_memory", [](const py::object& device) {
-    const DeviceSpec spec = device_argument(device.ptr());
-    if (Heap* heap = find_heap(spec.backend, spec.index)) heap->reset_accumulated();
-  });
+  m.def(
+      "reset_peak_memory",
+      [](const py::object& device, const std::string& kind) {
+        if (Heap* heap = heap_argument(device, kind)) heap->reset_peaks();
+      },
+      py::arg("device"), py::arg("kind") = "device");
+  m.def(
+      "reset_accumulated_memory",
+      [](const py::object& device, const std::string& kind) {
+        if (Heap* heap = heap_argument(device, kind)) heap->reset_accumulated();
+      },
+      py::arg("device"), py::arg("kind") = "device");
   m.def("empty_cache", empty_cache, py::call_guard<WithoutGil>());
   m.def("synchronize", [](const py::object& device) {
     const DeviceSpec spec = device_argument(device.ptr());

@@ -1,6 +1,6 @@
 /* rabbet/capture.h: recording the work of a stream, to launch it again as a whole. A backend that
  * can do so publishes RbCapture under "NAME.capture", version 1 (RbHost.publish), where NAME is its
- * own. All members are required; the table stays valid for the rest of the process.
+ * own. All members but the last are required; the table stays valid for the rest of the process.
  * docs/reference/memory.md says when core calls what.
  */
 #ifndef RABBET_CAPTURE_H
@@ -34,6 +34,9 @@ typedef struct RbCapture {
   int32_t (*graph_launch)(void* self, int32_t device, void* executable, void* stream);
   /* Either may be null; waits for launches that run. */
   void (*graph_destroy)(void* self, int32_t device, void* graph, void* executable);
+  /* Write the graph to a file, for people to look at; may be null, or missing in a shorter table.
+   */
+  int32_t (*graph_dump)(void* self, int32_t device, void* graph, const char* path);
 } RbCapture;
 
 /* A slice of random counters whose begin a replay moves on. While `base` is null it is an

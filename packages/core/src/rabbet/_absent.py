@@ -213,10 +213,6 @@ ABSENT: dict[str, Absent] = {
     "futures": Absent(
         "rabbet runs nothing in the background yet", functions="collect_all wait_all", classes="Future"
     ),
-    "cuda.nvtx": Absent(
-        "there is no profiler of CUDA to mark ranges for",
-        functions="mark range range_end range_pop range_push range_start",
-    ),
     "mps": _no_device("mps"),
     "mtia": _no_device("mtia"),
     "xpu": _no_device("xpu"),

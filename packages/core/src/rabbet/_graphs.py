@@ -107,7 +107,7 @@ class Graph:
                 f"Graph: capture_error_mode must be one of {', '.join(_MODES)}, got {capture_error_mode!r}"
             )
         self._device = device
-        self._graph = _C.Graph(keep_graph, None if pool is None else _pool_id(pool))
+        self._graph = _C.Graph(keep_graph, None if pool is None else pool_number(pool))
 
     def capture_begin(self) -> None:
         """Record what the calling thread gives to the current stream of the device from now on.
@@ -159,6 +159,25 @@ class Graph:
         self.reset()
 
 
+class GraphTensors:
+    """Tensors that a graph reads and writes, of the memory of the stream it was captured on, and what else uses them.
+
+    Their memory must not go back to the device before the work on them is done that the streams of launches were given.
+    """
+
+    def __init__(self, tensors: list[_C.Tensor]) -> None:
+        self._tensors = tensors
+        self._streams: set[int] = set()
+
+    def used_now(self, device: _C.device) -> None:
+        """The thread's stream of the device uses them."""
+        stream = _C.stream_get(device)
+        if stream not in self._streams:
+            self._streams.add(stream)
+            for tensor in self._tensors:
+                _C.record_stream(tensor, stream)
+
+
 def check_pool_id(what: str, pool: object) -> None:
     """Raise a TypeError that names `what` unless `pool` is a pair of ints."""
     if not (
@@ -169,7 +188,8 @@ def check_pool_id(what: str, pool: object) -> None:
         )
 
 
-def _pool_id(pool: tuple[int, int]) -> int:
+def pool_number(pool: tuple[int, int]) -> int:
+    """The number of a pool in its id."""
     check_pool_id("Graph: pool", pool)
     if pool[0] != 0 or pool[1] < 1:
         raise ValueError(f"Graph: there is no memory pool {pool}")

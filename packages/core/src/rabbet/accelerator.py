@@ -15,6 +15,7 @@ from ._accelerators import Device as _Device
 from ._accelerators import accelerator_name as _name
 from ._accelerators import chosen_device, count_devices
 from ._graphs import Graph, MemPool, check_pool_id, use_mem_pool
+from ._step_graphs import StepGraph as graphed
 from ._streams import Stream
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "get_device_capability",
     "get_device_properties",
     "get_memory_info",
+    "graphed",
     "is_available",
     "max_memory_allocated",
     "max_memory_reserved",

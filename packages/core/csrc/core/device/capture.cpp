@@ -1,5 +1,7 @@
 #include "device/capture.h"
 
+#include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "device/backends.h"
@@ -24,7 +26,9 @@ RbCapture capture_table(int backend) {
       !given->graph_destroy)
     fail(RB_E_PLUGIN, "the table '%s' of %s is too short, or a member of it is null", name.c_str(),
          backend_entry(backend).provider.c_str());
-  return *given;
+  RbCapture table{};
+  std::memcpy(&table, given, std::min<size_t>(given->struct_size, sizeof table));
+  return table;
 }
 
 // Two numbers in host memory to a device, in the order of the stream.
@@ -168,6 +172,15 @@ void Graph::replay() {
   }
   const RbCapture t = table();
   check(t.graph_launch(t.self, device_, executable_, stream));
+}
+
+void Graph::dump(const std::string& path) const {
+  if (!graph_)
+    fail(RB_E_STATE, "Graph.dump: no graph was captured and kept; ask for that before the capture");
+  const RbCapture t = table();
+  if (!t.graph_dump)
+    fail(RB_E_NOTIMPL, "the backend '%s' cannot write graphs to files", backend_name(backend_));
+  check(t.graph_dump(t.self, device_, graph_, path.c_str()));
 }
 
 void Graph::reset() {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "device/generator.h"
 #include "device/memory.h"
@@ -44,6 +45,10 @@ class Graph {
   /// On the thread's stream of the device.
   void replay();
   void reset();
+  /// Write the graph that was kept to a file, as the backend does that.
+  void dump(const std::string& path) const;
+  const void* graph() const { return graph_; }
+  const void* executable() const { return executable_; }
   bool capturing() const { return capturing_; }
   const std::shared_ptr<MemoryPool>& pool() const { return pool_; }
 

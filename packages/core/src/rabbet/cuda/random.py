@@ -17,9 +17,13 @@ def _generators() -> list[_C.Generator]:
     return [_C.default_generator(f"cuda:{i}") for i in range(_devices.count())]
 
 
+def _current_generator() -> list[_C.Generator]:
+    return _generators()[_C.current_device("cuda") :][:1]
+
+
 def manual_seed(seed: int) -> None:
     """Seed the current device's generator."""
-    for generator in _generators()[:1]:
+    for generator in _current_generator():
         generator.manual_seed(int(seed))
 
 
@@ -31,7 +35,7 @@ def manual_seed_all(seed: int) -> None:
 
 def seed() -> None:
     """Seed the current device's generator with a number from the operating system."""
-    for generator in _generators()[:1]:
+    for generator in _current_generator():
         generator.seed()
 
 
