@@ -135,6 +135,41 @@ print("ok")
     assert run(code, **simulator) == "ok\n"
 
 
+def test_kernels_know_their_dtypes(run, simulator):
+    code = """
+import rabbet
+for dtype in (rabbet.float32, rabbet.int64, rabbet.float64, rabbet.int8):
+    x = rabbet.arange(5).to("cuda").to(dtype)
+    assert (x + x).tolist() == [0, 2, 4, 6, 8] and (x + x).dtype is dtype
+print("ok")
+"""
+    assert run(code, **simulator) == "ok\n"
+
+
+def test_streams_wait_for_each_other_and_for_events(run, simulator):
+    code = """
+import rabbet
+one, two = rabbet.Stream("cuda"), rabbet.Stream("cuda")
+for k in range(3):
+    with one:
+        x = rabbet.full((300,), float(k), device="cuda")
+        for _ in range(4): x = x + 1
+        event = one.record_event()
+    two.wait_event(event)
+    with two:
+        y = x * 2
+        x.record_stream(two)
+        del x
+        event = two.record_event()
+    with one: spoilt = [rabbet.full((300,), -1.0, device="cuda") for _ in range(3)]
+    event.synchronize()
+    with one: assert event.query()
+    with two: assert y.tolist() == [2.0 * (k + 4)] * 300, y[:3].tolist()
+print("ok")
+"""
+    assert run(code, **simulator) == "ok\n"
+
+
 def test_a_late_error_names_what_was_in_flight_and_lasts(run, simulator):
     code = """
 y = rabbet.ones(4, device="cuda:1")
@@ -273,6 +308,25 @@ with stream:
 print("ok")
 """
     assert run(GRAPH + code, **simulator) == "ok\n"
+
+
+def test_a_graph_draws_the_numbers_that_calls_would(run, simulator):
+    code = """
+stream = rabbet.Stream("cuda")
+graph = accelerator.Graph()
+with stream:
+    rabbet.manual_seed(5)
+    wanted = [rabbet.rand(50, device="cuda").tolist() for _ in range(3)]
+    with graph: x = rabbet.rand(50, device="cuda")
+    rabbet.manual_seed(5)
+    got = []
+    for _ in range(3):
+        graph.replay()
+        got.append(x.tolist())
+assert got == wanted and got[0] != got[1]
+print("ok")
+"""
+    assert run(GRAPH + code, RABBET_CUDA_FALLBACK="error", **simulator) == "ok\n"
 
 
 def test_lack_of_memory_says_what_holds_it_and_the_program_goes_on(run, simulator):

@@ -180,7 +180,8 @@ int32_t segment_shrink(void*, RbBuffer* buffer, uint64_t nbytes, void* stream) {
     Expandable* segment = expandable_at(begin);
     if (!segment) return;
     if (segment->pieces.empty() || segment->mapped - segment->pieces.back() < nbytes) return;
-    here.synchronize(as_stream(stream));
+    here.enter();
+    check_cuda(driver().stream_synchronize(as_stream(stream)), here.index(), "cuStreamSynchronize");
     while (segment->pieces.size() > 1 && segment->mapped - segment->pieces.back() >= nbytes)
       unmap_last(begin, *segment);
     buffer->nbytes = std::min<uint64_t>(buffer->nbytes, segment->mapped);
