@@ -31,6 +31,7 @@ int cuModuleLoadData(void** module, const void* image) {
   CUSIM_ENTER;
   auto loaded = load_module(image);
   if (!loaded) return kBadImage;
+  loaded->device = current->index;
   *module = loaded.get();
   current->modules.push_back(std::move(loaded));
   return kOk;
@@ -88,6 +89,7 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
   CUSIM_ENTER;
   if (!function) return kInvalidHandle;
   const auto& f = *static_cast<Function*>(function);
+  if (f.module->device != current->index) return kInvalidHandle;
   if (!gx || !gy || !gz || gx > 2147483647u || gy > 65535 || gz > 65535 || !bx || !by || !bz ||
       bx > 1024 || by > 1024 || bz > 64 || bx * by * bz > 1024 || extra)
     return kInvalid;

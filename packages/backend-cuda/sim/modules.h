@@ -10,6 +10,7 @@ namespace cusim {
 
 struct Module {
   void* library = nullptr;
+  int device = 0;  // that may run its kernels
   CusimModule* symbols = nullptr;
   const char *begin = nullptr, *end = nullptr;  // its constants and code
   std::map<std::string, std::unique_ptr<Function>> functions;

@@ -55,7 +55,17 @@ pinned.zero_()
 assert there.tolist() == x.tolist()
 pinned[2:].copy_(there[2:])
 assert pinned.tolist() == [0, 0, *x.tolist()[2:]]
-del pinned
+kept = []
+for k in range(4):   # the copy is behind what the device does; the host's block is not given again before
+    pinned.fill_(k)
+    again = pinned.clone().pin_memory("cuda")
+    kept.append(again.to("cuda", non_blocking=True))
+    del again
+assert [y.tolist() for y in kept] == [[k] * 10 for k in range(4)]
+back = (kept[3] + 1).to("cpu", non_blocking=True)
+rabbet.accelerator.synchronize("cuda")
+assert back.tolist() == [4] * 10 and back.is_pinned()
+del pinned, back
 rabbet.accelerator.empty_cache()
 print("ok")
 """
