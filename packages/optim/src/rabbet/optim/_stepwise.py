@@ -9,6 +9,7 @@ import rabbet
 from rabbet import Tensor
 from rabbet.autograd import enable_grad, no_grad
 
+from ._capture import check_not_captured
 from ._checks import as_number, check_at_least_zero, check_fused, check_lr, check_modes
 from .optimizer import Optimizer
 
@@ -22,6 +23,7 @@ class Stepwise(Optimizer):
     """
 
     _number_state = frozenset({"step"})
+    _counts = True  # whether a step depends on its number, which a graph would repeat
     _at_least_zero: tuple[str, ...] = ("eps", "weight_decay")
     _fused: Callable[..., Any]  # the operator
 
@@ -85,6 +87,12 @@ class Stepwise(Optimizer):
             if not state:
                 state.update({"step": 0, **self._begin(param.detach(), group)})
             by_step.setdefault(state["step"], []).append((param, param.grad, state))
+        if self._counts:
+            check_not_captured(
+                self,
+                group["params"],
+                "which counts its steps on the host; Adam and AdamW can be captured",
+            )
         for members in by_step.values():
             for _, _, state in members:
                 state["step"] += 1

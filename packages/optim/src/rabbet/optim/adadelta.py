@@ -27,6 +27,8 @@ class Adadelta(Stepwise):
         foreach, capturable: accepted for PyTorch's sake.
     """
 
+    _counts = False
+
     def __init__(
         self,
         params: Iterable[Any],

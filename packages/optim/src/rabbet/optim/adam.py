@@ -9,6 +9,7 @@ import rabbet
 from rabbet import Tensor, ops
 from rabbet.autograd import _C, enable_grad, no_grad
 
+from ._capture import adam_on_device, check_not_captured, count_on_device, is_elsewhere
 from ._checks import as_number, check_at_least_zero, check_betas, check_fused, check_lr, check_modes
 from .optimizer import Optimizer
 
@@ -31,7 +32,8 @@ class Adam(Optimizer):
         maximize: go up instead of down.
         differentiable: record the step on the tape.
         decoupled_weight_decay: shrink the parameter instead of adding to the gradient, as AdamW.
-        foreach, capturable, fused: accepted for PyTorch's sake; the usual step is one operator anyway.
+        capturable: on other devices than the CPU, count steps in a tensor there, so that graphs can capture the step.
+        foreach, fused: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
 
     _number_state = frozenset({"step"})
@@ -96,6 +98,11 @@ class Adam(Optimizer):
             if group["differentiable"]:
                 self._step_plainly(group)
                 continue
+            if group["capturable"] and is_elsewhere(group["params"]):
+                with no_grad():
+                    self._step_on_device(group)
+                continue
+            check_not_captured(self, group["params"], "but param_groups' capturable is False.")
             try:
                 self._step_group(group)
             except NotImplementedError:  # a backend without the operator: nothing is written yet
@@ -113,6 +120,17 @@ class Adam(Optimizer):
         if amsgrad:
             state["max_exp_avg_sq"] = rabbet.zeros_like(values)
         return state
+
+    def _step_on_device(self, group: dict[str, Any]) -> None:
+        """The same step without a value on the host."""
+        for param in group["params"]:
+            if param.grad is None:
+                continue
+            state = self.state[param] or self._begin(param, group["amsgrad"])
+            step = state["step"]
+            if not isinstance(step, Tensor) or step.device != param.device:
+                state["step"] = count_on_device(step, param)
+            adam_on_device(group, param, param.grad, state)
 
     def _step_together(self, group: dict[str, Any]) -> bool:
         """The step of a group whose parameters all have gradients and made as many steps as the first.

@@ -31,6 +31,7 @@ class RMSprop(Stepwise):
     """
 
     _fused = staticmethod(ops.fused_rmsprop)
+    _counts = False
 
     def __init__(
         self,

@@ -28,6 +28,7 @@ class Rprop(Stepwise):
     """
 
     _at_least_zero = ()
+    _counts = False
 
     def __init__(
         self,
