@@ -46,21 +46,18 @@ __device__ inline Int64 offset_of(Int64 k, const Reach& reach) {
     }                                                                                       \
   }
 
+// A number as an element.
+template <class T>
+struct Put {
+  static __device__ T of(Number re, Number im) { return as_number<T>(re); }
+};
+template <class R>
+struct Put<Complex<R>> {
+  static __device__ Complex<R> of(Number re, Number im) { return {(R)re.real, (R)im.real}; }
+};
 // layout: strides of out without the indexed dimensions, index, and src. FROM is the value at p,
 // TO what is done with it at the place `to`; indices that equal `skipped` are left out.
 #define RB_PUT(FROM, TO)                                                                    \
-  template <class T>                                                                        \
-  __device__ inline T put_number(Number re, Number im) {                                    \
-    return As<T>::of(as_number<E>(re));                                                     \
-  }                                                                                         \
-  template <>                                                                               \
-  __device__ inline Complex<float> put_number<Complex<float>>(Number re, Number im) {       \
-    return {(float)re.real, (float)im.real};                                                \
-  }                                                                                         \
-  template <>                                                                               \
-  __device__ inline Complex<double> put_number<Complex<double>>(Number re, Number im) {     \
-    return {re.real, im.real};                                                              \
-  }                                                                                         \
   extern "C" __global__ void rb_kernel(E* out, const I* index, const E* src,                \
                                        const Layout layout, const Reach reach,              \
                                        const Number re, const Number im, Int64 skipped) {   \
@@ -72,6 +69,36 @@ __device__ inline Int64 offset_of(Int64 k, const Reach& reach) {
       E* const to = out + p.at[0] + k;                                                      \
       const E v = FROM;                                                                     \
       TO;                                                                                   \
+    }                                                                                       \
+  }
+// ---- sums in a fixed order: the positions are sorted by where they go, before it stands K, wide
+// enough for each offset; the largest K stands for none.
+#define RB_PUT_KEYS()                                                                       \
+  extern "C" __global__ void rb_kernel(K* keys, UInt32* places, const I* index,             \
+                                       const Layout layout, const Reach reach,              \
+                                       Int64 skipped) {                                     \
+    RB_FOR(i, layout.n) {                                                                   \
+      const Places p = places_of(layout, i);                                                \
+      const Int64 given = (Int64)index[p.at[1]];                                            \
+      const Int64 k = given == skipped ? RB_OUTSIDE : offset_of(given, reach);              \
+      keys[i] = k == RB_OUTSIDE ? (K) ~(K)0 : (K)(p.at[0] + k);                             \
+      places[i] = (UInt32)i;                                                                \
+    }                                                                                       \
+  }
+#define RB_PUT_SORTED(FROM)                                                                 \
+  extern "C" __global__ void rb_kernel(E* out, const K* keys, const UInt32* places,         \
+                                       const E* src, const Layout layout, const Number re,  \
+                                       const Number im) {                                   \
+    RB_FOR(i, layout.n) {                                                                   \
+      const K key = keys[i];                                                                \
+      if (key == (K) ~(K)0 || (i > 0 && keys[i - 1] == key)) continue;                      \
+      E sum = out[key];                                                                     \
+      for (Int64 j = i; j < layout.n && keys[j] == key; ++j) {                              \
+        const Places p = places_of(layout, places[j]);                                      \
+        const E v = FROM;                                                                   \
+        sum = sum_of(sum, v);                                                               \
+      }                                                                                     \
+      out[key] = sum;                                                                       \
     }                                                                                       \
   }
 // index_add's factor: multiplied in the dtype that is computed in.

@@ -126,6 +126,35 @@ for wait in (lambda y, e: y.cpu(), lambda y, e: y.item(), lambda y, e: e.synchro
     compared(code)
 
 
+def test_deterministic_sums_are_those_of_the_cpu_to_the_bit(compared):
+    """Terms that no two orders round alike: only the CPU's order gives its bits."""
+    code = """
+rabbet.use_deterministic_algorithms(True)
+at = rabbet.tensor(numbers.integers(0, 3, 600))
+for dtype in (F16, BF16, F32, F64, rabbet.complex64):
+    x = rabbet.tensor(numbers.standard_normal((600, 2))).to(dtype)
+    for f in (
+        lambda x, at: rabbet.scatter_add(x[:4], 0, at[:, None].expand(600, 2), x),
+        lambda x, at: rabbet.index_add(x[:4], 0, at, x, alpha=0.5),
+        lambda x, at: rabbet.index_add(x[:4].t(), 1, at, x.t()),
+        lambda x, at: x[:4].clone().index_put_((at,), x, True),
+        lambda x, at: x[:4].clone().index_put_((at, at * 0), x[:, 0], True),
+        lambda x, at: rabbet.ops("embedding_backward")(x, at, [4, 2], 1),
+        lambda x, at: rabbet.ops("embedding_backward")(x, at, [4, 2], -1),
+    ):
+        both(f, x, at)
+def peak():
+    rabbet.cuda.reset_peak_memory_stats()
+    rabbet.scatter_add(x, 0, at, x)
+    return rabbet.cuda.max_memory_allocated()
+x, at = rabbet.rand(50000, device="cuda"), rabbet.zeros(50000, dtype=rabbet.int64, device="cuda")
+sorting = peak()
+rabbet.use_deterministic_algorithms(False)
+assert sorting > peak() + 50000 * 16  # keys and places, twice
+"""
+    compared(code)
+
+
 def test_nonzero_and_masks(compared):
     code = """
 for dtype in ALL:

@@ -8,6 +8,8 @@
 #include "launch/texts.h"
 #include "launch/view.h"
 #include "ops/families.h"
+#include "ops/radix.h"
+#include "ops/settings.h"
 
 namespace rbcuda {
 namespace {
@@ -58,7 +60,8 @@ void take(const char* op, const RbTensor& out, const RbTensor& index, const RbTe
           Reach reach) {
   if (out.numel == 0) return;
   Layout layout = layout_of(op, {&out, &index, &from});
-  const Kernel kernel{op, {{"E", moved(out)}, {"I", index.dtype_id}}, kText_index, "RB_TAKE()\n"};
+  const Kernel kernel{
+      op, {{"E", moved(out)}, {"I", index.dtype_id}, {"K", RB_U32}}, kText_index, "RB_TAKE()\n"};
   void *to = out.data, *at = index.data, *x = from.data;
   void* arguments[] = {&to, &at, &x, &layout, &reach};
   launch(device_of(out), kernel, layout.n, arguments);
@@ -93,8 +96,10 @@ bool take_rows(const char* op, const RbTensor& out, const RbTensor& index, const
                                        "#define RB_ROW_TYPE UInt32\nRB_TAKE_ROWS()\n",
                                        "#define RB_ROW_TYPE UInt64\nRB_TAKE_ROWS()\n",
                                        "#define RB_ROW_TYPE Sixteen\nRB_TAKE_ROWS()\n"};
-  const Kernel kernel{
-      op, {{"E", RB_U8}, {"I", index.dtype_id}}, kText_index, kUnits[__builtin_ctzll(unit)]};
+  const Kernel kernel{op,
+                      {{"E", RB_U8}, {"I", index.dtype_id}, {"K", RB_U32}},
+                      kText_index,
+                      kUnits[__builtin_ctzll(unit)]};
   void *to = out.data, *at = index.data, *from = x.data;
   void* arguments[] = {&to, &at, &from, &rows, &units, &across, &reach};
   const int64_t blocks = (rows + 256 / across - 1) / (256 / across);
@@ -118,24 +123,71 @@ Value value_of(const RbValue& v, int dtype) {
 
 enum class Put { kWrite, kAdd, kAddScaled };
 
-// At each position of `index`: `to` there, moved by the index, is written or added to.
+// One call that puts: at each position of `index`, `to` there, moved by the index, is written or
+// added to.
+struct Placing {
+  const char* op;
+  Put how;
+  const View& to;
+  const RbTensor& index;
+  const RbTensor* src;  // null: the number
+  Value value;
+  Reach reach;
+  int64_t skipped;
+};
+
+// Sums whose order must be the same in every run: positions are sorted by where they go.
+void put_sorted(Placing& c) {
+  const RbTensor& out = c.to.tensor();
+  Layout layout = layout_of(c.op, {&out, &c.index, c.src});
+  // Offsets are below the places that the result's memory spans.
+  int64_t span = c.reach.size > 0 ? (c.reach.size - 1) * c.reach.step : INT32_MAX;
+  for (int d = 0; d < out.ndim; ++d) span += (out.shape[d] - 1) * out.strides[d];
+  RadixSort sorted(c.op, out, span < INT32_MAX ? 4 : 8, 1, layout.n);
+  const auto kernel = [&](const char* text) {
+    return Kernel{c.op,
+                  {{"E", out.dtype_id}, {"I", c.index.dtype_id}, {"K", sorted.key_dtype()}},
+                  kText_index,
+                  text};
+  };
+  void *keys = sorted.keys(), *places = sorted.places(), *at = c.index.data;
+  void* first[] = {&keys, &places, &at, &layout, &c.reach, &c.skipped};
+  launch(device_of(out), kernel("RB_PUT_KEYS()\n"), layout.n, first);
+  sorted.run();
+  keys = sorted.keys();
+  places = sorted.places();
+  void *target = out.data, *from = c.src ? c.src->data : nullptr;
+  void* last[] = {&target, &keys, &places, &from, &layout, &c.value.re, &c.value.im};
+  launch(device_of(out),
+         kernel(!c.src                     ? "RB_PUT_SORTED((Put<E>::of(re, im)))\n"
+                : c.how == Put::kAddScaled ? "RB_PUT_SORTED(scaled(src[p.at[2]], re, im))\n"
+                                           : "RB_PUT_SORTED(src[p.at[2]])\n"),
+         layout.n, last);
+}
+
+void put(Placing c) {
+  if (c.to.tensor().numel == 0) return;
+  const RbTensor& out = c.to.tensor();
+  const bool rounds = !((kInt | bit(RB_BOOL8)) >> out.dtype_id & 1);
+  if (c.how != Put::kWrite && rounds && setting("deterministic", 0)) return put_sorted(c);
+  Layout layout = layout_of(c.op, {&out, &c.index, c.src});
+  const char* const text =
+      c.how == Put::kAddScaled ? "RB_PUT(src[p.at[2]], add_to(to, scaled(v, re, im)))\n"
+      : c.how == Put::kAdd     ? (c.src ? "RB_PUT(src[p.at[2]], add_to(to, v))\n"
+                                        : "RB_PUT((Put<E>::of(re, im)), add_to(to, v))\n")
+      : c.src                  ? "RB_PUT(src[p.at[2]], *to = v)\n"
+                               : "RB_PUT((Put<E>::of(re, im)), *to = v)\n";
+  const int dtype = c.how == Put::kWrite && c.src ? moved(out) : out.dtype_id;
+  const Kernel kernel{
+      c.op, {{"E", dtype}, {"I", c.index.dtype_id}, {"K", RB_U32}}, kText_index, text};
+  void *target = out.data, *at = c.index.data, *from = c.src ? c.src->data : nullptr;
+  void* arguments[] = {&target,  &at,         &from,       &layout,
+                       &c.reach, &c.value.re, &c.value.im, &c.skipped};
+  launch(device_of(out), kernel, layout.n, arguments);
+}
 void put(const char* op, Put how, const View& to, const RbTensor& index, const RbTensor* src,
          const Value& value, Reach reach, int64_t skipped = kNoIndex) {
-  if (to.tensor().numel == 0) return;
-  const RbTensor& out = to.tensor();
-  Layout layout = layout_of(op, {&out, &index, src});
-  const char* const text =
-      how == Put::kAddScaled ? "RB_PUT(src[p.at[2]], add_to(to, scaled(v, re, im)))\n"
-      : how == Put::kAdd     ? (src ? "RB_PUT(src[p.at[2]], add_to(to, v))\n"
-                                    : "RB_PUT(put_number<E>(re, im), add_to(to, v))\n")
-      : src                  ? "RB_PUT(src[p.at[2]], *to = v)\n"
-                             : "RB_PUT(put_number<E>(re, im), *to = v)\n";
-  const int dtype = how == Put::kWrite && src ? moved(out) : out.dtype_id;
-  const Kernel kernel{op, {{"E", dtype}, {"I", index.dtype_id}}, kText_index, text};
-  void *target = out.data, *at = index.data, *from = src ? src->data : nullptr;
-  Number re = value.re, im = value.im;
-  void* arguments[] = {&target, &at, &from, &layout, &reach, &re, &im, &skipped};
-  launch(device_of(out), kernel, layout.n, arguments);
+  put(Placing{op, how, to, index, src, value, reach, skipped});
 }
 
 void copy_unless_same(const char* op, const RbTensor& out, const RbTensor& x) {
@@ -264,8 +316,10 @@ void Advanced::sum_offsets(const char* op, const RbTensor& x, rb::Span<RbTensor*
     if (!indices[d]) continue;
     Reach each = reach_of(x, View(x), d, true, op);
     Layout layout = layout_of(op, {&offsets_.tensor(), indices[d]});
-    const Kernel kernel{
-        op, {{"E", RB_U8}, {"I", indices[d]->dtype_id}}, kText_index, "RB_OFFSETS()\n"};
+    const Kernel kernel{op,
+                        {{"E", RB_U8}, {"I", indices[d]->dtype_id}, {"K", RB_U32}},
+                        kText_index,
+                        "RB_OFFSETS()\n"};
     void *to = offsets_.data(), *from = indices[d]->data;
     void* arguments[] = {&to, &from, &layout, &each, &first};
     launch(device_of(x), kernel, layout.n, arguments);

@@ -1,26 +1,18 @@
 // sort and topk: stable, NaN counts as the largest; kernels/order.cuh has the methods.
 #include <algorithm>
-#include <utility>
 
 #include "launch/jit.h"
 #include "launch/temporary.h"
 #include "launch/texts.h"
 #include "launch/view.h"
 #include "ops/families.h"
+#include "ops/radix.h"
 
 namespace rbcuda {
 namespace {
 
 constexpr int64_t kSmall = 2048, kSmallest = 128;  // capacities of the sort in shared memory
-constexpr int64_t kTile = 4096;                    // twin of RB_TILE
 constexpr int64_t kMostBlocks = 1 << 20;
-
-// Twin of Sorting in order.cuh.
-struct Sorting {
-  int64_t n, k, steps[3];
-  int32_t descending, digit;
-  int64_t tiles;
-};
 
 unsigned blocks_of(int64_t count) { return static_cast<unsigned>(std::min(count, kMostBlocks)); }
 
@@ -31,14 +23,14 @@ class Sort {
        bool descending)
       : op_(op), x_(x), device_(device_of(x)), values_(values.data), indices_(indices.data) {
     View to(values), from(x), at(indices);
-    s_ = {1, 1, {1, 1, 1}, descending, 0, 1};
+    s_ = sorting_of(1);
     if (x.ndim > 0) {
       s_ = {x.shape[dim],
             values.shape[dim],
             {to.stride(dim), from.stride(dim), at.stride(dim)},
             descending,
             0,
-            (x.shape[dim] + kTile - 1) / kTile};
+            sorting_of(x.shape[dim]).tiles};
       for (View* view : {&to, &from, &at}) view->drop(dim);
     }
     if (s_.n > INT32_MAX) rb::fail(RB_E_NOTIMPL, "%s on 'cuda': lines of 2**31 elements", op);
@@ -54,14 +46,9 @@ class Sort {
 
  private:
   Kernel kernel(const char* text) const {
-    return {op_, {{"A", x_.dtype_id}, {"K", key_dtype()}}, kText_order, text};
+    return {op_, {{"A", x_.dtype_id}, {"K", unit_dtype(key_bytes())}}, kText_order, text};
   }
   int key_bytes() const { return x_.dtype.bits / 8; }
-  int key_dtype() const {
-    static const int kKeys[] = {RB_U8, RB_U16, RB_U32, RB_U64};
-    return kKeys[__builtin_ctz(key_bytes())];
-  }
-
   void sort_small(int64_t count, void* chosen) {
     int size = 2;
     while (size < count) size *= 2;
@@ -82,26 +69,13 @@ class Sort {
   }
 
   void sort_large() {
-    const int64_t all = lines_.n * s_.n;
-    const Temporary keys(x_, 2 * all * key_bytes()), places(x_, 2 * all * 4),
-        counts(x_, lines_.n * 256 * s_.tiles * 4);
-    char *key = static_cast<char*>(keys.data()), *other_key = key + all * key_bytes();
-    char *place = static_cast<char*>(places.data()), *other_place = place + all * 4;
-    void *from = x_.data, *counted = counts.data();
+    RadixSort sorted(op_, x_, key_bytes(), lines_.n, s_.n);
+    void *key = sorted.keys(), *place = sorted.places(), *from = x_.data;
     void* first[] = {&key, &place, &from, &lines_, &s_};
-    launch(device_, kernel("RB_SORT_KEYS()\n"), all, first);
-    const Grid grid{blocks_of(lines_.n * s_.tiles), 1, 1, 256};
-    for (s_.digit = 0; s_.digit < key_bytes(); ++s_.digit) {
-      void* count[] = {&counted, &key, &lines_.n, &s_};
-      launch(device_, kernel("RB_SORT_COUNT()\n"), grid, count);
-      void* start[] = {&counted, &lines_.n, &s_};
-      launch(device_, kernel("RB_SORT_STARTS()\n"), Grid{blocks_of(lines_.n), 1, 1, 1024}, start);
-      void* move[] = {&other_key, &other_place, &key, &place, &counted, &lines_.n, &s_};
-      launch(device_, kernel("RB_SORT_MOVE()\n"), grid, move);
-      std::swap(key, other_key);
-      std::swap(place, other_place);
-    }
+    launch(device_, kernel("RB_SORT_KEYS()\n"), lines_.n * s_.n, first);
+    sorted.run();
     void *to = values_, *at = indices_;
+    place = sorted.places();
     void* last[] = {&to, &from, &at, &lines_, &s_, &place};
     launch(device_, kernel("RB_SORT_RESULTS()\n"), lines_.n * s_.k, last);
   }
