@@ -17,12 +17,13 @@ __device__ inline Int64 offset_of(Int64 k, const Reach& reach) {
   return RB_OUTSIDE;
 }
 
+// L and N: Layout and Int64, or Layout32 and UInt32 where that is wide enough.
 // layout: strides of out, index, and x without the indexed dimensions.
-#define RB_TAKE()                                                                           \
+#define RB_TAKE(L, N)                                                                         \
   extern "C" __global__ void rb_kernel(E* out, const I* index, const E* x,                  \
-                                       const Layout layout, const Reach reach) {            \
-    for (Int64 i = RB_THREAD; i < layout.n; i += RB_THREADS) {                              \
-      const Places p = places_of(layout, i);                                                \
+                                       const L layout, const Reach reach) {                 \
+    for (N i = (N)RB_THREAD; i < layout.n; i += (N)RB_THREADS) {                            \
+      const auto p = places_of(layout, i);                                                  \
       const Int64 k = offset_of((Int64)index[p.at[1]], reach);                              \
       out[p.at[0]] = k == RB_OUTSIDE ? E() : x[p.at[2] + k];                                \
     }                                                                                       \
@@ -57,12 +58,12 @@ struct Put<Complex<R>> {
 };
 // layout: strides of out without the indexed dimensions, index, and src. FROM is the value at p,
 // TO what is done with it at the place `to`; indices that equal `skipped` are left out.
-#define RB_PUT(FROM, TO)                                                                    \
+#define RB_PUT(L, N, FROM, TO)                                                              \
   extern "C" __global__ void rb_kernel(E* out, const I* index, const E* src,                \
-                                       const Layout layout, const Reach reach,              \
+                                       const L layout, const Reach reach,                   \
                                        const Number re, const Number im, Int64 skipped) {   \
-    for (Int64 i = RB_THREAD; i < layout.n; i += RB_THREADS) {                              \
-      const Places p = places_of(layout, i);                                                \
+    for (N i = (N)RB_THREAD; i < layout.n; i += (N)RB_THREADS) {                            \
+      const auto p = places_of(layout, i);                                                  \
       const Int64 given = (Int64)index[p.at[1]];                                            \
       const Int64 k = given == skipped ? RB_OUTSIDE : offset_of(given, reach);              \
       if (k == RB_OUTSIDE) continue;                                                        \

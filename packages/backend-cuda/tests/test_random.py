@@ -34,6 +34,33 @@ same(rabbet.rand(6, generator=rabbet.Generator().manual_seed(5)), there)
     compared(code)
 
 
+def test_each_launch_of_a_graph_draws_anew(compared):
+    """What a graph draws is what the same calls draw one by one; sorts and scans are captured, too."""
+    code = """
+from rabbet import accelerator
+ones = rabbet.ones(8, device="cuda")
+def draw():
+    u = rabbet.rand(8, device="cuda")
+    return (u, rabbet.randn(8, device="cuda"), rabbet.randperm(9, device="cuda"), rabbet.bernoulli(u),
+            rabbet.nn.functional.dropout(ones, 0.5), rabbet.sort(u)[1], u.cumsum(0), u[rabbet.argsort(u)])
+rabbet.manual_seed(3)
+eager = [draw() for _ in range(3)]
+rabbet.manual_seed(3)
+graph, stream = accelerator.Graph(), rabbet.Stream("cuda")
+stream.wait_stream(accelerator.current_stream("cuda"))
+with stream:
+    with graph: made = draw()
+    for expected in eager:
+        graph.replay()
+        for a, b in zip(expected, made, strict=True): same(a.cpu(), b)
+    try:
+        with accelerator.Graph(): rabbet.nonzero(ones)
+    except RuntimeError as error: assert "nonzero" in str(error), error
+    else: raise AssertionError("nonzero was captured")
+"""
+    compared(code)
+
+
 @pytest.mark.parametrize("p", ["[0.5, 2.0]", "[-0.5, 0.5]", "[float('nan'), 0.5]"])
 def test_probabilities_outside_0_to_1_are_an_error_of_the_next_wait(compared, p):
     code = f"""

@@ -55,15 +55,24 @@ View along(const RbTensor& index, const View& positions, int dim) {
 // The dtype that moves elements of this size.
 int moved(const RbTensor& t) { return unit_dtype(t.dtype.bits * t.dtype.lanes / 8); }
 
+// The text of a loop over positions, in 32 bits where they fit.
+#define RB_POSITIONS(fits, name, ...) \
+  (fits ? name "(Layout32, UInt32" __VA_ARGS__ ")\n" : name "(Layout, Int64" __VA_ARGS__ ")\n")
+
 // `out` at each position of `index` is `from` there, moved by the index.
 void take(const char* op, const RbTensor& out, const RbTensor& index, const RbTensor& from,
           Reach reach) {
   if (out.numel == 0) return;
   Layout layout = layout_of(op, {&out, &index, &from});
-  const Kernel kernel{
-      op, {{"E", moved(out)}, {"I", index.dtype_id}, {"K", RB_U32}}, kText_index, "RB_TAKE()\n"};
+  Layout32 narrow;
+  const bool fits = fits_32(layout, &narrow);
+  void* positions = fits ? static_cast<void*>(&narrow) : &layout;
+  const Kernel kernel{op,
+                      {{"E", moved(out)}, {"I", index.dtype_id}, {"K", RB_U32}},
+                      kText_index,
+                      RB_POSITIONS(fits, "RB_TAKE")};
   void *to = out.data, *at = index.data, *x = from.data;
-  void* arguments[] = {&to, &at, &x, &layout, &reach};
+  void* arguments[] = {&to, &at, &x, positions, &reach};
   launch(device_of(out), kernel, layout.n, arguments);
 }
 
@@ -165,23 +174,30 @@ void put_sorted(Placing& c) {
          layout.n, last);
 }
 
+const char* text_of(const Placing& c, bool fits) {
+  if (c.how == Put::kAddScaled)
+    return RB_POSITIONS(fits, "RB_PUT", ", src[p.at[2]], add_to(to, scaled(v, re, im))");
+  if (c.how == Put::kAdd)
+    return c.src ? RB_POSITIONS(fits, "RB_PUT", ", src[p.at[2]], add_to(to, v)")
+                 : RB_POSITIONS(fits, "RB_PUT", ", (Put<E>::of(re, im)), add_to(to, v)");
+  return c.src ? RB_POSITIONS(fits, "RB_PUT", ", src[p.at[2]], *to = v")
+               : RB_POSITIONS(fits, "RB_PUT", ", (Put<E>::of(re, im)), *to = v");
+}
+
 void put(Placing c) {
   if (c.to.tensor().numel == 0) return;
   const RbTensor& out = c.to.tensor();
   const bool rounds = !((kInt | bit(RB_BOOL8)) >> out.dtype_id & 1);
   if (c.how != Put::kWrite && rounds && setting("deterministic", 0)) return put_sorted(c);
   Layout layout = layout_of(c.op, {&out, &c.index, c.src});
-  const char* const text =
-      c.how == Put::kAddScaled ? "RB_PUT(src[p.at[2]], add_to(to, scaled(v, re, im)))\n"
-      : c.how == Put::kAdd     ? (c.src ? "RB_PUT(src[p.at[2]], add_to(to, v))\n"
-                                        : "RB_PUT((Put<E>::of(re, im)), add_to(to, v))\n")
-      : c.src                  ? "RB_PUT(src[p.at[2]], *to = v)\n"
-                               : "RB_PUT((Put<E>::of(re, im)), *to = v)\n";
+  Layout32 narrow;
+  const bool fits = fits_32(layout, &narrow);
+  void* positions = fits ? static_cast<void*>(&narrow) : &layout;
   const int dtype = c.how == Put::kWrite && c.src ? moved(out) : out.dtype_id;
   const Kernel kernel{
-      c.op, {{"E", dtype}, {"I", c.index.dtype_id}, {"K", RB_U32}}, kText_index, text};
+      c.op, {{"E", dtype}, {"I", c.index.dtype_id}, {"K", RB_U32}}, kText_index, text_of(c, fits)};
   void *target = out.data, *at = c.index.data, *from = c.src ? c.src->data : nullptr;
-  void* arguments[] = {&target,  &at,         &from,       &layout,
+  void* arguments[] = {&target,  &at,         &from,       positions,
                        &c.reach, &c.value.re, &c.value.im, &c.skipped};
   launch(device_of(out), kernel, layout.n, arguments);
 }
