@@ -6,17 +6,24 @@ namespace rbcuda {
 extern const char* const kText_types;  // before every kernel, and then:
 extern const char* const kText_block;
 extern const char* const kText_atomics;
-extern const char* const kText_elementwise;
 extern const char* const kText_complex;
+extern const char* const kText_conv;
+extern const char* const kText_elementwise;
 extern const char* const kText_index;
+extern const char* const kText_lines;
+extern const char* const kText_loss;
 extern const char* const kText_matmul;
 extern const char* const kText_movement;
+extern const char* const kText_norm;
+extern const char* const kText_optim;
 extern const char* const kText_order;
+extern const char* const kText_pool;
 extern const char* const kText_random;
 extern const char* const kText_reduce;
 extern const char* const kText_report;
 extern const char* const kText_scan;
 extern const char* const kText_search;
 extern const char* const kText_tensor_core;
+extern const char* const kText_softmax;
 
 }  // namespace rbcuda

@@ -1,7 +1,10 @@
-// Reductions and softmax; kernels/reduce.cuh says how the work is split.
+// Reductions by the folds of kernels/reduce.cuh.
+#include "ops/reduce.h"
+
 #include <algorithm>
 
-#include "launch/jit.h"
+#include "launch/lines.h"
+#include "launch/temporary.h"
 #include "launch/texts.h"
 #include "launch/view.h"
 #include "ops/families.h"
@@ -9,105 +12,118 @@
 namespace rbcuda {
 namespace {
 
-constexpr int64_t kEnough = 1024;    // blocks: results from which on none is split
-constexpr int64_t kSegment = 16384;  // elements that are worth a block
+constexpr unsigned kPack = 16;  // bytes of a Pack of lines.cuh
 
-struct Reduction {
-  const char* start;
-  const char* step;  // of `all` and `v`
-};
-const Reduction kSum = {"As<T>::of(0)", "(T)(all + v)"};
-const Reduction kProduct = {"As<T>::of(1)", "(T)(all * v)"};
-
-// `x` in two parts: dimensions that stay, and those that are reduced.
-struct Split {
-  Split(const RbTensor& x, const RbValue& dims) : kept(scalar_view(x)), inner(scalar_view(x)) {
-    bool reduced[RB_MAX_DIMS] = {};
-    const int64_t* given = dims.tag == RB_INT ? &dims.v.i : dims.v.is;
-    const uint32_t count = dims.tag == RB_INT ? 1 : dims.tag == RB_INTS ? dims.len : 0;
-    for (uint32_t k = 0; k < count && x.ndim; ++k)
-      reduced[given[k] < 0 ? given[k] + x.ndim : given[k]] = true;
-    for (int d = 0; d < x.ndim; ++d)
-      (reduced[d] || count == 0 ? inner : kept).add(x.shape[d], x.strides[d]);
-  }
-  View kept, inner;
+struct Finish {  // twin of the kernel's
+  double count, number;
 };
 
-// The result without the dimensions of size 1 that keepdim leaves.
-View squeezed(const RbTensor& out, const View& kept) {
-  View view(out);
-  if (view.ndim() == kept.ndim()) return view;
-  View result = scalar_view(out);
-  for (int d = 0, at = 0; d < kept.ndim(); ++d) {
-    while (view.size(at) != kept.size(d)) ++at;
-    result.add(kept.size(d), view.stride(at++));
+void* data_of(const RbTensor* t) { return t ? t->data : nullptr; }
+
+// Whether the elements of all lines and segments are whole packs but for the ends.
+bool in_packs(const SplitLayout& layout, const RbTensor& x) {
+  const int64_t each = kPack / std::max<int64_t>(1, x.dtype.bits / 8);
+  bool fits = layout.inner.ndim == 1 && layout.inner.strides[1][0] == 1 && each > 1 &&
+              reinterpret_cast<uintptr_t>(x.data) % kPack == 0;
+  for (int d = 0; d < layout.lines.ndim; ++d)
+    fits = fits && (layout.lines.shape[d] == 1 || layout.lines.strides[1][d] % each == 0);
+  return fits && layout.inner.n >= 2 * each;
+}
+
+}  // namespace
+
+View aligned(const RbTensor& t, const RbTensor& x, const bool* reduced) {
+  View view = scalar_view(t);
+  const bool kept = t.ndim == x.ndim;
+  for (int d = 0, at = 0; d < x.ndim; ++d) {
+    const bool there = kept || !reduced[d];
+    view.add(reduced[d] ? 1 : x.shape[d], there && !reduced[d] ? t.strides[at] : 0);
+    at += there;
   }
-  return result;
+  return view;
 }
 
-unsigned threads_for(int64_t elements) {
-  unsigned threads = 32;
-  while (threads < 256 && threads < elements) threads *= 2;
-  return threads;
-}
-unsigned blocks_for(int64_t results) {
-  return static_cast<unsigned>(std::min<int64_t>(results, 1 << 20));
-}
-
-void reduce(const char* op, const Reduction& what, const RbTensor& out, const View& kept,
-            const View& inner, int compute, int64_t segments) {
-  Layout results = layout_of(op, {&out, &kept.tensor()}),
-         elements = layout_of(op, {&inner.tensor()});
-  int64_t segment = (elements.n + segments - 1) / segments;
-  const Kernel kernel{
-      op,
-      {{"A", kept.tensor().dtype_id}, {"T", compute}, {"O", out.dtype_id}},
-      kText_reduce,
-      std::string("RB_REDUCE(") + what.start + ", " + what.step + ", " + what.step + ")\n"};
-  void *to = out.data, *from = kept.tensor().data;
-  void* arguments[] = {&to, &from, &results, &elements, &segment, &segments};
-  launch(device_of(out), kernel, Grid{blocks_for(results.n * segments), 1, 1, threads_for(segment)},
-         arguments);
-}
-
-void reduce_tensor(const rb::Args& a, const Reduction& what, int compute) {
-  const RbTensor &x = a.tensor(0), &result = a.ret();
-  if (result.numel == 0) return;
-  const Split parts(x, a.has(1) ? a.args[1] : rb::none_value());
-  const View out = squeezed(result, parts.kept);
-  const int64_t elements = parts.inner.tensor().numel;
-  const int64_t segments =
-      result.numel >= kEnough
-          ? 1
-          : std::clamp<int64_t>(elements / kSegment, 1, kEnough / result.numel + 1);
-  if (segments == 1)
-    return reduce(a.op_name(), what, out.tensor(), parts.kept, parts.inner, compute, 1);
-  RbTensor* partial = nullptr;
-  int64_t sizes[RB_MAX_DIMS + 1];
-  const int ndim = parts.kept.ndim();
-  for (int d = 0; d < ndim; ++d) sizes[d] = parts.kept.size(d);
-  sizes[ndim] = segments;
-  rb::check(
-      rb::host->tensor_new(backend_id, x.device.id, compute, ndim + 1, sizes, nullptr, &partial));
-  const struct Release {
-    RbTensor* t;
-    ~Release() { rb::host->release(t); }
-  } release{partial};
-  View kept(*partial), inner = scalar_view(*partial);
-  kept.drop(ndim);
-  inner.add(segments, 1);
-  reduce(a.op_name(), what, kept.tensor(), parts.kept, parts.inner, compute, segments);
-  reduce(a.op_name(), what, out.tensor(), kept, inner, compute, 1);
+void reduce(const char* op, const Fold& fold, const RbTensor* out, const RbTensor* second,
+            const RbTensor& x, const bool* reduced) {
+  const RbTensor& first = out ? *out : *second;
+  // Results may lack dimensions; their strides stand where x has them.
+  View a = aligned(first, x, reduced), b = second ? aligned(*second, x, reduced) : View(a);
+  const SplitLayout layout =
+      split_layout(op, {&x, &x, &b.tensor(), &a.tensor()}, reduced, 1, !fold.ordered);
+  Layout kept = layout.lines, inner = layout.inner;
+  std::copy(kept.strides[3], kept.strides[3] + kLayoutDims, kept.strides[0]);
+  if (kept.n == 0) return;
+  const LinePlan plan = plan_lines(layout, 1, true);
+  const Types types = {{"A", x.dtype_id},
+                       {"T", fold.compute},
+                       {"O", out ? out->dtype_id : x.dtype_id},
+                       {"D", second ? +second->dtype_id : +RB_I64}};
+  const std::string text = fold.text + ";\n";
+  Finish finish = {static_cast<double>(inner.n), fold.number};
+  void *to = data_of(out), *also = data_of(second), *from = x.data, *parts = nullptr;
+  Lines lines = plan.lines;
+  int64_t segment = plan.segment, segments = plan.segments;
+  int vector = !lines.columns && in_packs(layout, x);
+  Temporary states;
+  if (segments > 1) {
+    states = Temporary(x, fold.state * kept.n * segments);
+    parts = states.data();
+  }
+  void* arguments[] = {&to,    &also,    &from,     &parts,  &kept,  &inner,
+                       &lines, &segment, &segments, &vector, &finish};
+  launch(device_of(x), Kernel{op, types, kText_reduce, text + "RB_REDUCE\n"}, plan.grid, arguments);
+  if (segments == 1) return;
+  const LinePlan joining = plan_lines(kept.n, segments, kept.n > 1, false);
+  lines = joining.lines;
+  void* joins[] = {&to, &also, &parts, &kept, &lines, &segments, &finish};
+  launch(device_of(x), Kernel{op, types, kText_reduce, text + "RB_REDUCE_PARTS\n"}, joining.grid,
+         joins);
 }
 
-template <const Reduction& What>
-void sum_kernel(const rb::Args& a) {
-  reduce_tensor(a, What, computed(a.ret().dtype_id));
+namespace {
+
+// Dimensions that argument `arg` names; all where it is None or empty.
+void mark_dims(const rb::Args& a, int arg, int ndim, bool* reduced) {
+  const bool all = !a.has(arg) || (a.args[arg].tag == RB_INTS && a.args[arg].len == 0);
+  std::fill(reduced, reduced + RB_MAX_DIMS, all);
+  if (all || ndim == 0) return;
+  for (const int64_t d : a.ints(arg)) reduced[d < 0 ? d + ndim : d] = true;
 }
-template <int All>
-void test_kernel(const rb::Args& a) {
-  static const Reduction kAny = {"false", "all || v"}, kEvery = {"true", "all && v"};
-  reduce_tensor(a, All ? kEvery : kAny, RB_BOOL8);
+
+int64_t size_of(int dtype) {
+  RbDTypeInfo info = {};
+  info.struct_size = sizeof info;
+  rb::check(rb::host->dtype_info(dtype, &info));
+  return info.itemsize;
+}
+
+void fold_tensor(const rb::Args& a, Fold fold) {
+  const RbTensor& x = a.tensor(0);
+  bool reduced[RB_MAX_DIMS];
+  mark_dims(a, 1, x.ndim, reduced);
+  if (a.ret().numel) reduce(a.op_name(), fold, &a.ret(), nullptr, x, reduced);
+}
+
+void sum_kernel(const rb::Args& a) { fold_tensor(a, sum_fold(a.ret().dtype_id)); }
+void mean_kernel(const rb::Args& a) {
+  const int t = computed(a.ret().dtype_id);
+  fold_tensor(a, {"typedef MeanFold<T> Fold", t, size_of(t)});
+}
+void product_kernel(const rb::Args& a) {
+  const int t = computed(a.ret().dtype_id);
+  fold_tensor(a, {"typedef ProductFold<T> Fold", t, size_of(t)});
+}
+void any_kernel(const rb::Args& a) { fold_tensor(a, {"typedef AnyFold Fold", RB_BOOL8, 1}); }
+void all_kernel(const rb::Args& a) { fold_tensor(a, {"typedef EveryFold Fold", RB_BOOL8, 1}); }
+void count_kernel(const rb::Args& a) { fold_tensor(a, {"typedef CountFold Fold", RB_BOOL8, 8}); }
+void logsumexp_kernel(const rb::Args& a) {
+  const int t = computed(a.ret().dtype_id);
+  fold_tensor(a, {"typedef LogSumExpFold<T> Fold", t, 2 * size_of(t)});
+}
+void var_kernel(const rb::Args& a) {
+  Fold fold = moments_fold(a.tensor(0).dtype_id);
+  fold.number = a.has(2) ? a.real(2) : 1.0;
+  fold_tensor(a, fold);
 }
 
 // The least and largest values by dtype.
@@ -121,71 +137,53 @@ std::string end_of(int dtype, bool largest) {
 }
 template <int Largest>
 void extreme_kernel(const rb::Args& a) {
-  const int dtype = a.tensor(0).dtype_id;
-  const std::string start = end_of(dtype, !Largest);
-  reduce_tensor(a, {start.c_str(), Largest ? "larger(all, v)" : "smaller(all, v)"},
-                computed(dtype));
+  const int t = computed(a.tensor(0).dtype_id);
+  const std::string start =
+      "struct Start { static __device__ T of() { return " + end_of(t, !Largest) + "; } };\n";
+  fold_tensor(a, {start + "typedef ExtremeFold<T, Start, " + (Largest ? "1" : "0") + "> Fold", t,
+                  size_of(t)});
 }
 
 template <int Largest>
 void place_kernel(const rb::Args& a) {
   const RbTensor &x = a.tensor(0), &places = a.ret(a.nrets - 1);
-  if (places.numel == 0) return;
-  const Split parts(x, a.has(1) ? a.args[1] : rb::none_value());
-  const View at = squeezed(places, parts.kept);
-  const View values = a.nrets == 2 ? squeezed(a.ret(0), parts.kept) : View(at);
-  Layout results = layout_of(a.op_name(), {&values.tensor(), &parts.kept.tensor(), &at.tensor()});
-  Layout elements = layout_of(a.op_name(), {&parts.inner.tensor()});
-  const Kernel kernel{a.op_name(),
-                      {{"A", x.dtype_id}, {"T", computed(x.dtype_id)}, {"O", x.dtype_id}},
-                      kText_reduce,
-                      Largest ? "RB_REDUCE_PLACE(v > best)\n" : "RB_REDUCE_PLACE(v < best)\n"};
-  void *to = a.nrets == 2 ? a.ret(0).data : nullptr, *from = x.data, *there = places.data;
-  void* arguments[] = {&to, &from, &there, &results, &elements};
-  launch(device_of(places), kernel, Grid{blocks_for(results.n), 1, 1, threads_for(elements.n)},
-         arguments);
+  bool reduced[RB_MAX_DIMS];
+  mark_dims(a, 1, x.ndim, reduced);
+  const int t = computed(x.dtype_id);
+  const Fold fold = {std::string("typedef PlaceFold<T, ") + (Largest ? "1" : "0") + "> Fold", t, 16,
+                     0, true};
+  if (places.numel)
+    reduce(a.op_name(), fold, a.nrets == 2 ? &a.ret(0) : nullptr, &places, x, reduced);
 }
 
-template <int Logarithm>
-void softmax_kernel(const rb::Args& a) {
-  const RbTensor &x = a.tensor(0), &out = a.ret();
-  if (out.numel == 0) return;
-  const int64_t given = a.integer(1);
-  const int dim = static_cast<int>(given < 0 ? given + x.ndim : given);
-  View from(x), to(out);
-  int64_t length = x.ndim ? x.shape[dim] : 1, to_step = 0, from_step = 0;
-  if (x.ndim) {
-    to_step = out.strides[dim];
-    from_step = x.strides[dim];
-    from.drop(dim);
-    to.drop(dim);
-  }
-  Layout lines = layout_of(a.op_name(), {&to.tensor(), &from.tensor()});
-  const Kernel kernel{a.op_name(),
-                      {{"A", x.dtype_id}, {"T", computed(out.dtype_id)}, {"O", out.dtype_id}},
-                      kText_reduce,
-                      Logarithm ? "RB_SOFTMAX(true)\n" : "RB_SOFTMAX(false)\n"};
-  void *target = out.data, *source = x.data;
-  void* arguments[] = {&target, &source, &lines, &length, &to_step, &from_step};
-  launch(device_of(out), kernel, Grid{blocks_for(lines.n), 1, 1, threads_for(length)}, arguments);
-}
-
+constexpr uint64_t kComplexToo = kFloat | bit(RB_C64) | bit(RB_C128);
 const rb::KernelSpec kKernels[] = {
-    {"sum", rb::wrap<sum_kernel<kSum>>, 0, kAll},
-    {"prod.dim", rb::wrap<sum_kernel<kProduct>>, 0, kAll},
+    {"sum", rb::wrap<sum_kernel>, 0, kAll},
+    {"mean", rb::wrap<mean_kernel>, 0, kComplexToo},
+    {"prod.dim", rb::wrap<product_kernel>, 0, kAll},
+    {"any", rb::wrap<any_kernel>, 0, kAll},
+    {"all", rb::wrap<all_kernel>, 0, kAll},
+    {"count_nonzero", rb::wrap<count_kernel>, 0, kAll},
+    {"var", rb::wrap<var_kernel>, 0, kFloat},
+    {"logsumexp", rb::wrap<logsumexp_kernel>, 0, kFloat},
     {"amax", rb::wrap<extreme_kernel<1>>, 0, kReal},
     {"amin", rb::wrap<extreme_kernel<0>>, 0, kReal},
-    {"any", rb::wrap<test_kernel<0>>, 0, kAll},
-    {"all", rb::wrap<test_kernel<1>>, 0, kAll},
     {"argmax", rb::wrap<place_kernel<1>>, 0, kReal},
     {"argmin", rb::wrap<place_kernel<0>>, 0, kReal},
     {"max.dim", rb::wrap<place_kernel<1>>, 0, kReal},
     {"min.dim", rb::wrap<place_kernel<0>>, 0, kReal},
-    {"softmax", rb::wrap<softmax_kernel<0>>, 0, kFloat},
-    {"log_softmax", rb::wrap<softmax_kernel<1>>, 0, kFloat},
 };
 
 }  // namespace
+
+Fold sum_fold(int dtype) {
+  const int t = computed(dtype);
+  return {"typedef SumFold<T> Fold", t, size_of(t)};
+}
+Fold moments_fold(int dtype) {
+  const int t = computed(dtype);
+  return {"typedef MomentsFold<T> Fold", t, 3 * size_of(t)};
+}
 
 int32_t add_reduce(const RbHost* host, RbTxn* txn) {
   return rb::add_kernels(host, txn, kBackendName, kKernels);

@@ -1,0 +1,28 @@
+// Reductions for other families.
+#pragma once
+#include <string>
+
+#include "launch/view.h"
+
+namespace rbcuda {
+
+/// A fold of kernels/reduce.cuh.
+struct Fold {
+  std::string text;  // "typedef ... Fold"
+  int compute;       // the dtype T
+  int64_t state;     // bytes of its State
+  double number = 0;
+  bool ordered = false;  // it wants the elements' places
+};
+Fold sum_fold(int dtype);
+/// Variance (the sum of squares divided by count - number), and the mean as the second result.
+Fold moments_fold(int dtype);
+
+/// Results of dimensions `reduced` of x; either result may be null if the fold allows it.
+void reduce(const char* op, const Fold& fold, const RbTensor* out, const RbTensor* second,
+            const RbTensor& x, const bool* reduced);
+
+/// `t`, which may lack the dimensions `reduced` of x, with all of x's, those with size 1.
+View aligned(const RbTensor& t, const RbTensor& x, const bool* reduced);
+
+}  // namespace rbcuda
