@@ -44,9 +44,13 @@ Finder finder(Device& device, const char* op, int kind, int64_t size, int dim) {
 
 void check_report(int device) {
   Report* r = device < kMostDevices ? reports[device].load(std::memory_order_acquire) : nullptr;
-  if (!r || !__atomic_load_n(&r->found, __ATOMIC_ACQUIRE)) return;
+  constexpr int32_t kWritten = 2;
+  if (!r || __atomic_load_n(&r->found, __ATOMIC_ACQUIRE) != kWritten) return;
   const Report seen = *r;
-  if (!__atomic_exchange_n(&r->found, 0, __ATOMIC_ACQ_REL)) return;  // another thread raises it
+  int32_t expected = kWritten;
+  if (!__atomic_compare_exchange_n(&r->found, &expected, 0, false, __ATOMIC_ACQ_REL,
+                                   __ATOMIC_ACQUIRE))
+    return;  // another thread raises it
   if (seen.kind == kBadProbability)
     rb::fail(RB_E_ARG, "%s: probabilities must lie in [0, 1], got %g (found by cuda:%d)", seen.op,
              seen.real, device);
