@@ -189,6 +189,31 @@ assert gone() is None
     run(PRELUDE + code, **simulator, CUSIM_DEVICES="2")
 
 
+def test_numbers_of_the_cpu_stand_beside_tensors_of_a_device(simulator, run):
+    code = """
+x = rabbet.arange(6.0, device="cuda").reshape(2, 3)
+two, mask, i = rabbet.tensor(2.0), rabbet.tensor([[True, False, True], [False, True, False]]).cuda(), rabbet.tensor([1, 0])
+host, host_mask = x.cpu(), mask.cpu()
+for call in (
+    lambda x, m, i: x + two, lambda x, m, i: two - x, lambda x, m, i: x.clone().mul_(two),
+    lambda x, m, i: rabbet.where(m, two, x), lambda x, m, i: x.masked_fill(m, two),
+    lambda x, m, i: x.clamp(two, two + 1), lambda x, m, i: rabbet.addcmul(x, x, two),
+    lambda x, m, i: rabbet.index_put(x, (i.to(x.device),), two), lambda x, m, i: rabbet.index_put(x, (i,), two),
+    lambda x, m, i: x[i], lambda x, m, i: x[:, m.cpu()[0]],
+):
+    found = call(x, mask, i)
+    assert found.is_cuda and found.tolist() == call(host, host_mask, i).tolist()
+y, number = x.clone().requires_grad_(), rabbet.tensor(3.0, requires_grad=True)
+(y * number).sum().backward()
+assert y.grad.is_cuda and number.grad.is_cpu and number.grad.item() == 15
+for wrong in (lambda: x + rabbet.ones(3), lambda: rabbet.ones(3) + x.sum(), lambda: x @ rabbet.ones(3, 2),
+              lambda: x + two.cuda(1), lambda: rabbet.index_put(x, (i,), rabbet.ones(3)),
+              lambda: rabbet.cat([x, rabbet.ones(2, 3)])):
+    refused(RuntimeError, "expected all tensors on one device", wrong)
+"""
+    run(PRELUDE + code, **simulator, CUSIM_DEVICES="2")
+
+
 def test_graphs_replay_what_they_captured(simulator, run):
     code = """
 import rabbet.nn as nn
