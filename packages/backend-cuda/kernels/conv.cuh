@@ -219,7 +219,7 @@ __device__ inline void conv_direct(O* to, const A* from, const B* weight, const 
                                    const Conv& c, int last) {
   const Int64* size = GRADIENT ? c.in : c.out;
   const Int64 columns = GRADIENT ? c.channels : c.outputs;
-  const Int64 taps = (GRADIENT ? c.outputs : c.channels) * c.kernel[0] * c.kernel[1] * c.kernel[2];
+  const Int64 summed = GRADIENT ? c.outputs : c.channels;
   const Int64 places = size[0] * size[1] * size[2], all = columns * c.groups;
   const Int64 n = c.n * all * places;
   for (Int64 i = RB_THREAD; i < n; i += RB_THREADS) {
@@ -233,11 +233,17 @@ __device__ inline void conv_direct(O* to, const A* from, const B* weight, const 
     const B* weights =
         weight + group * c.outputs * c.w_output + o * (GRADIENT ? c.w_channel : c.w_output);
     T sum = As<T>::of(0);
-    for (Int64 k = 0; k < taps; ++k) {
-      const Tap t = tap_of<GRADIENT>(c, k);
-      const Int64 place = read_place<GRADIENT>(c, p, t);
-      if (place >= 0) sum = (T)(sum + As<T>::of(source[place]) * As<T>::of(weights[t.w_place]));
-    }
+    Tap t;
+    for (t.channel = 0; t.channel < summed; ++t.channel)
+      for (t.at[0] = 0; t.at[0] < c.kernel[0]; ++t.at[0])
+        for (t.at[1] = 0; t.at[1] < c.kernel[1]; ++t.at[1])
+          for (t.at[2] = 0; t.at[2] < c.kernel[2]; ++t.at[2]) {
+            const Int64 place = read_place<GRADIENT>(c, p, t);
+            if (place < 0) continue;
+            const Int64 w = t.channel * (GRADIENT ? c.w_output : c.w_channel) +
+                            t.at[0] * c.w_step[0] + t.at[1] * c.w_step[1] + t.at[2] * c.w_step[2];
+            sum = (T)(sum + As<T>::of(source[place]) * As<T>::of(weights[w]));
+          }
     if (bias) sum = (T)(sum + As<T>::of(bias[channel * c.bias_step]));
     Int64 place = p.batch * (GRADIENT ? c.x_batch : c.y_batch) +
                   channel * (GRADIENT ? c.x_channel : c.y_channel);
