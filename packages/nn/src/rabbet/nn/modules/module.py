@@ -455,7 +455,8 @@ class Module(HookedModule, StatefulModule):
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
             )
-        target = {} if device is None else {"device": device}
+        waits_not = bool(kwargs.get("non_blocking")) or any(arg is True for arg in args)
+        target = {} if device is None else {"device": device, "non_blocking": waits_not}
 
         def convert(t: Tensor) -> Tensor:
             to = dict(target)
