@@ -94,6 +94,7 @@ def build() -> dict[str, str]:
         "RABBET_CUDA_DRIVER": str(folder / "libcuda_sim.so"),
         "RABBET_CUDA_NVRTC": str(folder / "libnvrtc_sim.so"),
         "RABBET_CUDA_CUBLASLT": str(folder / "libcublasLt_sim.so"),
+        "RABBET_CUDA_CUDNN": "",  # left out: there is no stand-in
         "CUSIM_FOLDER": str(folder),
     }
 

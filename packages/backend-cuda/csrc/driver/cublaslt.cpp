@@ -10,12 +10,6 @@ constexpr Library kCublasLt = {
     {},         "libcublasLt.so.1*",    {"libcublasLt.so.13", "libcublasLt.so.12"},
     nullptr};
 
-// A variable that is empty but set: without the library.
-bool is_off() {
-  const char* path = std::getenv(kCublasLt.variable);
-  return path && !*path;
-}
-
 }  // namespace
 
 const CublasLt* cublaslt() {
@@ -24,7 +18,7 @@ const CublasLt* cublaslt() {
     bool there;
   } instance = [] {
     Opened made = {};
-    void* opened = is_off() ? nullptr : open_if_there(kCublasLt);
+    void* opened = is_left_out(kCublasLt) ? nullptr : open_if_there(kCublasLt);
     if (!opened) return made;
     const char* what = kCublasLt.what;
     CublasLt& table = made.table;

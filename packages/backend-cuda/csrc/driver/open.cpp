@@ -53,6 +53,11 @@ void* open_in(const std::string& folder, const Library& library) {
 
 }  // namespace
 
+bool is_left_out(const Library& library) {
+  const char* path = std::getenv(library.variable);
+  return path && !*path;
+}
+
 void* open_if_there(const Library& library) {
   if (void* named = open_named(library)) return named;
   for (const char* const* folder = library.folders; *folder; ++folder) {

@@ -14,6 +14,8 @@ struct Library {
   const char* missing;     // what to do where it is nowhere
 };
 
+/// Whether its variable is set and empty: the user wants to go without it.
+bool is_left_out(const Library& library);
 /// Null where it is nowhere; throws RB_E_DEVICE where the environment names what cannot be opened.
 void* open_if_there(const Library& library);
 /// Throws RB_E_DEVICE with `missing` where it is nowhere.

@@ -5,6 +5,7 @@
 #include "launch/temporary.h"
 #include "launch/texts.h"
 #include "launch/view.h"
+#include "ops/conv_cudnn.h"
 #include "ops/families.h"
 #include "ops/reduce.h"
 
@@ -104,18 +105,27 @@ void run(const rb::Args& a, Conv c, bool gradient, const RbTensor& to, const RbT
          arguments);
 }
 
+// stride, padding and dilation are arguments 3 to 5 of all three operators.
+bool by_library(const rb::Args& a, Convolution::Result result, const RbTensor& x, const RbTensor& w,
+                const RbTensor& y, const RbTensor* bias = nullptr) {
+  return convolve_by_library(
+      {a.op_name(), result, &x, &w, &y, a.ints(3), a.ints(4), a.ints(5), bias});
+}
+
 void convolution_kernel(const rb::Args& a) {
   const RbTensor &x = a.tensor(0), &w = a.tensor(1), &y = a.ret();
+  if (by_library(a, Convolution::kOutputs, x, w, y, a.optional_tensor(2))) return;
   run(a, conv_of(a, x, w, y, 3), false, y, x, w, a.optional_tensor(2));
 }
 void convolution_dx_kernel(const rb::Args& a) {
   const RbTensor &g = a.tensor(0), &w = a.tensor(1), &dx = a.ret();
+  if (by_library(a, Convolution::kInputs, dx, w, g)) return;
   run(a, conv_of(a, dx, w, g, 3), true, dx, g, w, nullptr);
 }
 
 void convolution_dw_kernel(const rb::Args& a) {
   const RbTensor &x = a.tensor(0), &g = a.tensor(1), &dw = a.ret();
-  if (dw.numel == 0) return;
+  if (dw.numel == 0 || by_library(a, Convolution::kWeights, x, dw, g)) return;
   if (x.numel == 0 || g.numel == 0)
     return fill(a.op_name(), dw, rb::int_value(0), rb::int_value(0));
   Conv c = conv_of(a, x, dw, g, 3);

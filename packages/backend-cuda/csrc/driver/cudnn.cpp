@@ -1,0 +1,41 @@
+#include "driver/cudnn.h"
+
+#include "driver/cublaslt.h"
+#include "rabbet/plugin.hpp"
+
+namespace rbcuda {
+namespace {
+
+constexpr Library kCudnn = {"cuDNN",         "RABBET_CUDA_CUDNN", {"cudnn/lib"}, {},
+                            "libcudnn.so.9", {"libcudnn.so.9"},   nullptr};
+
+}  // namespace
+
+const Cudnn* cudnn() {
+  static const struct Opened {
+    Cudnn table;
+    bool there;
+  } instance = [] {
+    Opened made = {};
+    if (is_left_out(kCudnn)) return made;
+    // Its engines use these two, which they find only where they are open.
+    cublaslt();
+    nvrtc();
+    void* opened = open_if_there(kCudnn);
+    if (!opened) return made;
+    const char* what = kCudnn.what;
+    Cudnn& table = made.table;
+    RB_CUDA_CUDNN(RB_CUDA_LOAD)
+    made.there = true;
+    return made;
+  }();
+  return instance.there ? &instance.table : nullptr;
+}
+
+void check_cudnn(int status, int device, const char* what) {
+  if (__builtin_expect(status == 0, 1)) return;
+  rb::fail(is_dnn_unsupported(status) ? RB_E_NOTIMPL : RB_E_DEVICE,
+           "cuda:%d: %s failed: cuDNN status %d", device, what, status);
+}
+
+}  // namespace rbcuda
