@@ -57,7 +57,8 @@ void find_allocation(const void* p, size_t size, int kind) {
             "memory of device " + std::to_string(a->device) + ", and the kernel runs on " +
                 std::to_string(device));
   last = {a->begin, a->size};
-  last_initial = checks().initial && (a->kind == Kind::kDevice || a->kind == Kind::kMapped);
+  last_initial =
+      checks().initial && a->shared < 0 && (a->kind == Kind::kDevice || a->kind == Kind::kMapped);
   if (!checks().shadow()) {
     runtime().memory = {reinterpret_cast<CusimSize>(a->begin), a->size};
   }

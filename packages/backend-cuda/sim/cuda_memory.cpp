@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "cuda.h"
+#include "ipc.h"
 #include "shadow.h"
 
 namespace cusim {
@@ -52,7 +53,8 @@ int release(void* p, bool of_device) {
   if (!a || a->kind == Kind::kMapped || (a->kind == Kind::kPinned) == of_device) return kInvalid;
   Device& owner = *devices[a->device];
   synchronize(owner);
-  if (of_device && a->shared.empty()) owner.in_use -= a->size;
+  if (is_opened(a->begin)) return kInvalid;  // of another process
+  if (of_device) owner.in_use -= a->size;
   shadow_forget(a->begin, a->size);
   memory().free(*a);
   return owner.sticky;

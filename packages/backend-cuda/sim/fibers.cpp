@@ -11,6 +11,7 @@ namespace cusim {
 namespace {
 
 constexpr size_t kStack = 256 << 10, kGuard = 4096, kMost = 1025;  // more than a block has threads
+constexpr size_t kColor = 9 * 64, kColors = 32 << 10;
 
 }  // namespace
 
@@ -53,6 +54,11 @@ void Fibers::enter(Fiber& fiber) {
   running_ = &fiber;
   cusim_switch(&own_, fiber.state_);
 }
+void Fibers::jump(Fiber& fiber) {
+  Fiber& from = *running_;
+  running_ = &fiber;
+  cusim_switch(&from.state_, fiber.state_);
+}
 void Fibers::leave() { cusim_switch(&running_->state_, own_); }
 #else
 void Fiber::restart() {
@@ -68,6 +74,11 @@ void Fibers::enter(Fiber& fiber) {
   if (!own_) own_ = new ucontext_t;
   running_ = &fiber;
   swapcontext(static_cast<ucontext_t*>(own_), static_cast<ucontext_t*>(fiber.state_));
+}
+void Fibers::jump(Fiber& fiber) {
+  Fiber& from = *running_;
+  running_ = &fiber;
+  swapcontext(static_cast<ucontext_t*>(from.state_), static_cast<ucontext_t*>(fiber.state_));
 }
 void Fibers::leave() {
   swapcontext(static_cast<ucontext_t*>(running_->state_), static_cast<ucontext_t*>(own_));
@@ -95,7 +106,9 @@ Fiber& Fibers::take() {
   if (idle_.empty()) {
     char* stack = stacks_ + kStack * all_.size();
     mprotect(stack, kGuard, PROT_NONE);
-    all_.push_back(new Fiber(stack + kGuard, kStack - kGuard, entry_));
+    // Tops at different places of their pages, so that the stacks do not share lines of caches.
+    const size_t color = all_.size() * kColor % kColors;
+    all_.push_back(new Fiber(stack + kGuard, kStack - kGuard - color, entry_));
     return *all_.back();
   }
   Fiber& fiber = *idle_.back();

@@ -24,10 +24,13 @@ class Fiber {
 class Fibers {
  public:
   explicit Fibers(void (*entry)());
-  /// From the thread's own stack to a fiber, until that switches back.
+  /// From the thread's own stack to a fiber, until one leaves.
   void enter(Fiber& fiber);
-  /// From the running fiber back.
+  /// From the running fiber to another.
+  void jump(Fiber& fiber);
+  /// From the running fiber back to the thread's own stack.
   void leave();
+  Fiber& running() const { return *running_; }
   /// One that does nothing.
   Fiber& take();
   void give(Fiber& fiber) { idle_.push_back(&fiber); }

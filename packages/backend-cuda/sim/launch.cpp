@@ -22,12 +22,17 @@ enum class State { kReady, kAtBarrier, kInWarp, kEnded };
 struct Thread {
   Fiber* fiber;
   State state;
-  CusimBarrier what;
-  int value, line;
   CusimLane* lane;
 };
 struct Warp {
   uint32_t waiting, ended;  // lanes
+};
+// Where the threads of a block meet, as the first who came there says.
+struct Meeting {
+  unsigned arrived = 0, total = 0;
+  CusimBarrier what;
+  int line, result;
+  uint32_t first;
 };
 
 void fiber_main();
@@ -39,8 +44,9 @@ struct Block {
   Warp warps[kMostThreads / kWarp];
   std::vector<uint32_t> ready;
   size_t first_ready = 0;
-  unsigned count = 0, next = 0, ended = 0, arrived = 0;
-  int result = 0;
+  unsigned count = 0, next = 0, ended = 0;
+  Meeting meeting;
+  CusimIndex places[kMostThreads];  // of threads
   void** arguments = nullptr;
   const Function* function = nullptr;
   Fault fault;
@@ -60,7 +66,28 @@ std::string text_of(const CusimIndex& i) {
 
 void make_running(uint32_t thread) {
   running.thread = thread;
-  *block().function->module->symbols->thread = at(running.launch->block, thread);
+  *block().function->module->symbols->thread = block().places[thread];
+}
+
+// The fiber that runs next; null: none can.
+Fiber* next_fiber() {
+  Block& b = block();
+  const bool more = b.next < b.count;
+  if (b.first_ready == b.ready.size() || (more && schedule().starts_first()))
+    return more ? &b.fibers.take() : nullptr;
+  schedule().choose(&b.ready[b.first_ready], b.ready.size() - b.first_ready);
+  const uint32_t thread = b.ready[b.first_ready++];
+  if (b.first_ready == b.ready.size()) b.ready.clear(), b.first_ready = 0;
+  return b.threads[thread].fiber;
+}
+void switch_away() {
+  Block& b = block();
+  Fiber* next = next_fiber();
+  if (!next) {
+    b.fibers.leave();
+  } else if (next != &b.fibers.running()) {
+    b.fibers.jump(*next);
+  }
 }
 
 // The running thread waits; returns when it goes on.
@@ -68,7 +95,9 @@ void suspend(State state) {
   Block& b = block();
   const uint32_t me = running.thread;
   b.threads[me].state = state;
-  b.fibers.leave();
+  b.threads[me].fiber = &b.fibers.running();
+  running.thread = kNoThread;
+  switch_away();
   make_running(me);
 }
 void wake(uint32_t thread) {
@@ -104,50 +133,45 @@ void fiber_main() {
       end_thread(running.thread);
     }
     running.thread = kNoThread;
-    b.fibers.leave();
+    b.fibers.give(b.fibers.running());
+    switch_away();
   }
 }
 
 // ---- barriers
 
-int result_of(const Block& b) {
-  int total = 0;
-  for (unsigned i = 0; i < b.count; ++i) total += b.threads[i].value != 0;
-  switch (b.threads[running.thread].what) {
-    case kCusimAny:
-      return total > 0;
-    case kCusimEvery:
-      return total == static_cast<int>(b.count);
-    default:
-      return total;
-  }
+int result_of(CusimBarrier what, unsigned total, unsigned count) {
+  if (what == kCusimAny) return total > 0;
+  if (what == kCusimEvery) return total == count;
+  return static_cast<int>(total);
 }
 
 int barrier(CusimBarrier what, int value, int line) {
   Block& b = block();
-  Thread& me = b.threads[running.thread];
-  me.what = what;
-  me.value = value;
-  me.line = line;
-  if (++b.arrived < b.count) {
+  Meeting& m = b.meeting;
+  if (m.arrived++ == 0) {
+    m.what = what;
+    m.line = line;
+    m.first = running.thread;
+    m.total = 0;
+  } else if (m.what != what || m.line != line) {
+    stop(kLaunchFailed,
+         "threads of a block wait at different barriers: " + place_of(running.block, m.first) +
+             " at line " + std::to_string(m.line) + ", " + place_of(running.block, running.thread) +
+             " at line " + std::to_string(line));
+  }
+  m.total += value != 0;
+  if (m.arrived < b.count) {
     suspend(State::kAtBarrier);
-    return b.result;
+    return m.result;
   }
-  for (unsigned i = 0; i < b.count; ++i) {
-    const Thread& other = b.threads[i];
-    if (other.line != line || other.what != what)
-      stop(kLaunchFailed,
-           "threads of a block wait at different barriers: " + place_of(running.block, i) +
-               " at line " + std::to_string(other.line) + ", " +
-               place_of(running.block, running.thread) + " at line " + std::to_string(line));
-  }
-  b.arrived = 0;
-  b.result = result_of(b);
+  m.arrived = 0;
+  m.result = result_of(what, m.total, b.count);
   running.block_tick = ++running.tick;
   for (unsigned i = 0; i < b.count; ++i) {
     if (i != running.thread) wake(i);
   }
-  return b.result;
+  return m.result;
 }
 
 // ---- what lanes of a warp do together
@@ -239,7 +263,7 @@ void* dynamic() { return block().dynamic; }
 std::string deadlock(const Block& b) {
   unsigned at_barrier = 0, line = 0, in_warp = 0;
   for (unsigned i = 0; i < b.count; ++i) {
-    if (b.threads[i].state == State::kAtBarrier) ++at_barrier, line = b.threads[i].line;
+    if (b.threads[i].state == State::kAtBarrier) ++at_barrier, line = b.meeting.line;
     if (b.threads[i].state == State::kInWarp) ++in_warp, line = b.threads[i].lane->line;
   }
   if (at_barrier)
@@ -250,45 +274,18 @@ std::string deadlock(const Block& b) {
          " for others that do not come";
 }
 
-uint32_t next_ready(Block& b) {
-  schedule().choose(&b.ready[b.first_ready], b.ready.size() - b.first_ready);
-  const uint32_t thread = b.ready[b.first_ready++];
-  if (b.first_ready == b.ready.size()) b.ready.clear(), b.first_ready = 0;
-  return thread;
-}
-
-// Until the thread that it runs waits, or there is nothing more for it to do.
-void resume(Fiber& fiber) {
-  Block& b = block();
-  b.fibers.enter(fiber);
-  if (running.thread == kNoThread) {
-    b.fibers.give(fiber);
-  } else {
-    b.threads[running.thread].fiber = &fiber;
-  }
-}
-
 void run_block() {
   Block& b = block();
-  b.next = b.ended = b.arrived = 0;
+  b.next = b.ended = 0;
+  b.meeting.arrived = 0;
   b.ready.clear();
   b.first_ready = 0;
   std::memset(b.warps, 0, sizeof b.warps);
   running.block_tick = ++running.tick;
-  while (!b.fault.status) {
-    const bool more = b.next < b.count;
-    if (b.first_ready < b.ready.size() && !(more && schedule().starts_first())) {
-      const uint32_t thread = next_ready(b);
-      resume(*b.threads[thread].fiber);
-    } else if (more) {
-      resume(b.fibers.take());
-    } else if (b.ended < b.count) {
-      running.thread = kNoThread;
-      b.fault = {kLaunchFailed, deadlock(b)};
-    } else {
-      return;
-    }
-  }
+  b.fibers.enter(b.fibers.take());
+  if (b.fault.status || b.ended == b.count) return;
+  running.thread = kNoThread;
+  b.fault = {kLaunchFailed, deadlock(b)};
 }
 
 }  // namespace
@@ -335,6 +332,7 @@ Fault run(const Launch& launch, uint32_t command) {
   b.arguments = arguments.data();
   b.count = launch.block.x * launch.block.y * launch.block.z;
   b.fault = {};
+  for (unsigned i = 0; i < b.count; ++i) b.places[i] = at(launch.block, i);
   *module.symbols->block_size = launch.block;
   *module.symbols->grid_size = launch.grid;
   running.launch = &launch;

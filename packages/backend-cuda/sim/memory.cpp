@@ -59,16 +59,41 @@ Allocation* Memory::allocate(size_t size, Kind kind, int device) {
   if (!at) return nullptr;
   fill(at, size);
   if (!open_ && kind == Kind::kDevice) mprotect(at, rounded(size, kPage), PROT_NONE);
-  return &(given_[at] = {at, size, kind, device, true, {}});
+  return &(given_[at] = {at, size, kind, device, true, -1});
 }
 
 Allocation* Memory::map(char* at, size_t size, int device) {
   fill(at, size);
   if (!open_) mprotect(at, rounded(size, kPage), PROT_NONE);
-  return &(given_[at] = {at, size, Kind::kMapped, device, false, {}});
+  return &(given_[at] = {at, size, Kind::kMapped, device, false, -1});
 }
 
-void Memory::free(Allocation& allocation) { unmap(allocation); }
+bool Memory::share(Allocation& a) {
+  if (a.shared >= 0) return true;
+  const size_t pages = rounded(a.size, kPage);
+  const int file = memfd_create("shared", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(pages))) return false;
+  void* copy = mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (copy == MAP_FAILED) return false;
+  std::memcpy(copy, a.begin, a.size);
+  munmap(copy, pages);
+  mmap(a.begin, pages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+  a.shared = file;
+  return true;
+}
+
+Allocation* Memory::open_shared(int file, size_t size, int device) {
+  char* at = reserve(size, kPage);
+  if (!at) return nullptr;
+  mmap(at, rounded(size, kPage), open_ ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_SHARED | MAP_FIXED,
+       file, 0);
+  return &(given_[at] = {at, size, Kind::kDevice, device, true, file});
+}
+
+void Memory::free(Allocation& allocation) {
+  if (allocation.shared >= 0) close(allocation.shared);
+  unmap(allocation);
+}
 
 void Memory::unmap(Allocation& allocation) {
   char* begin = allocation.begin;

@@ -16,7 +16,7 @@ struct Allocation {
   Kind kind;
   int device;
   bool accessible = true;  // of mapped memory: cuMemSetAccess was called
-  std::string shared;      // the file of memory shared with other processes
+  int shared = -1;         // the file of memory that is shared with other processes
   const char* end() const { return begin + size; }
 };
 
@@ -28,6 +28,9 @@ class Memory {
   /// Null: no memory.
   Allocation* allocate(size_t size, Kind kind, int device);
   void free(Allocation& allocation);
+  /// Move it into a file, which other processes may open; or such a file of another process.
+  bool share(Allocation& allocation);
+  Allocation* open_shared(int file, size_t size, int device);
   /// The one that holds `p`, or null.
   Allocation* find(const void* p);
   /// Whether [p, p + size) lies in one, or in several that follow one another without gaps.

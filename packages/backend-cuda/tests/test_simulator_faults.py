@@ -301,3 +301,30 @@ for f in (lambda x: x.t() @ x, lambda x: x.sum(0), lambda x: x.softmax(1), lambd
 assert rabbet.allclose(s.cpu(), x.softmax(1))
 """
     run(code, CUSIM_CHECK="all", CUSIM_SCHEDULE=schedule, **simulator)
+
+
+def test_memory_is_shared_with_another_process(run, simulator):
+    code = """
+import subprocess, sys
+start()
+class Handle(ctypes.Structure): _fields_ = [("bytes", ctypes.c_ubyte * 64)]
+add = 'extern "C" __global__ void rb_kernel(float* x, float* y, int n) { for (int i = 0; i < n; ++i) x[i] += 1; }'
+def opened(bytes_):
+    where = c_ulonglong()
+    return cuda.cuIpcOpenMemHandle_v2(byref(where), Handle.from_buffer_copy(bytes_), 1), where
+if len(sys.argv) > 1:
+    status, where = opened(bytes.fromhex(sys.argv[1])); ok(status)
+    again = opened(bytes.fromhex(sys.argv[1])); assert again[1].value == where.value
+    ok(run(kernel(add), [where, where, 4]))
+    assert cuda.cuMemFree_v2(where) == 1
+    ok(cuda.cuIpcCloseMemHandle(where)); ok(cuda.cuIpcCloseMemHandle(where)); assert cuda.cuIpcCloseMemHandle(where) == 1
+    raise SystemExit
+x, handle = given([1, 2, 3, 4]), Handle()
+ok(cuda.cuIpcGetMemHandle(byref(handle), x))
+assert opened(bytes(handle.bytes))[0] == 201 and opened(bytes(64))[0] == 1
+subprocess.run([sys.executable, "-c", SELF, bytes(handle.bytes).hex()], check=True)
+assert read(x, 4).tolist() == [2, 3, 4, 5]
+ok(cuda.cuMemFree_v2(x))
+"""
+    code = DRIVE + code.replace("SELF", "open('/proc/self/cmdline').read().split(chr(0))[2]")
+    run(code, CUSIM_CHECK="all", **simulator)
