@@ -147,7 +147,8 @@ __device__ inline void reduce(O* out, D* second, const A* x, typename Fold::Stat
       Int64 i = begin + seat.lane;
       if (vector) {
         const Int64 packs = (end - begin) / EACH;
-                for (Int64 k = seat.lane; k < packs; k += lines.width) {
+        #pragma unroll 4
+        for (Int64 k = seat.lane; k < packs; k += lines.width) {
           const Pack<A, EACH> held = load_pack<EACH>(from + begin + k * EACH);
           for (int e = 0; e < EACH; ++e)
             Fold::step(state, As<T>::of(held.at[e]), begin + k * EACH + e);
