@@ -1,5 +1,6 @@
 """Forward and backward of functions and modules as graphs, beside ordinary code; rabbet.cuda.make_graphed_callables."""
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,12 +11,16 @@ from ._graphs import Graph, GraphTensors
 from ._streams import Stream
 
 
+def _module_type() -> Any:
+    """rabbet.nn.Module, which comes with a wheel of its own."""
+    return importlib.import_module("rabbet.nn").Module
+
+
 class _Part:
     """One callable with its graphs and the tensors that they read and write."""
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
-        from .nn import Module
-
+        module = _module_type()
         self.function = function
         self.inputs, self.tree = _pytree.tree_flatten(tuple(args))
         if not all(isinstance(x, _C.Tensor) for x in self.inputs):
@@ -23,7 +28,7 @@ class _Part:
                 "In the beta API, sample_args for each callable must contain only Tensors. Other types are not allowed."
             )
         self.parameters: list[_C.Tensor] = []
-        if isinstance(function, Module):
+        if isinstance(function, module):
             hooks = ("_backward_hooks", "_forward_hooks", "_forward_pre_hooks")
             if any(getattr(function, name, None) for name in hooks):
                 raise RuntimeError(
@@ -146,8 +151,7 @@ def make_graphed_callables(
         raise RuntimeError(
             "make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`."
         )
-    from .nn import Module
-
+    module = _module_type()
     single = not isinstance(callables, tuple)
     functions = (callables,) if single else callables
     samples = (sample_args,) if single else sample_args
@@ -168,7 +172,7 @@ def make_graphed_callables(
             part.capture_backward(graph, allow_unused_input)
     outside.wait_stream(stream)
     made = [
-        _replace_forward(f, _graphed(p, device)) if isinstance(f, Module) else _graphed(p, device)
+        _replace_forward(f, _graphed(p, device)) if isinstance(f, module) else _graphed(p, device)
         for f, p in zip(functions, parts, strict=True)
     ]
     return made[0] if single else tuple(made)
