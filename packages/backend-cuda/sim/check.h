@@ -4,7 +4,7 @@
 //   races    of threads of a launch
 //   streams  of work that nothing orders
 //   host     devices' memory is closed to the host
-// separated by commas. docs: README.md.
+// separated by commas.
 #pragma once
 #include <cstddef>
 #include <cstdint>
