@@ -108,6 +108,7 @@ void release(void*, RbBuffer* buffer, void* stream) {
   if (!std::getenv("LAZY_MISCHIEF")) std::free(buffer->data);  // else work is still to come
 }
 int32_t segment_grow(void*, RbBuffer* segment, uint64_t nbytes) {
+  if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(slow));
   const Locked locked;
   if (!grows() || segment->nbytes + nbytes > kRange)
     return rb::set_error(RB_E_NOTIMPL, "lazy: it cannot grow");

@@ -176,6 +176,29 @@ print("ok")
     assert run(code) == "ok\n"
 
 
+def test_a_segment_that_grows_is_not_given_back_meanwhile(run):
+    code = """
+import ctypes, threading, time
+slow = ctypes.CDLL(os.environ["LAZY"]).lazy_be_slow
+a = block(12 * MB)
+place, made = a.data_ptr(), []
+slow(400)
+thread = threading.Thread(target=lambda: made.append(block(30 * MB)))
+thread.start(); time.sleep(0.1)
+del a                                # the segment is free, but for what comes
+_C.empty_cache()
+thread.join(); slow(0)
+(b,) = made
+assert place <= b.data_ptr() <= place + 12 * MB and len(segments()) == 1
+settled()
+x = rabbet.full((30 * MB // 4,), 3.0).to("lazy"); assert (x.cpu() == 3).all().item()
+del x, b, made; gc.collect(); _C.synchronize(rabbet.device("lazy")); _C.empty_cache()
+assert segments() == [] and accelerator.get_memory_info("lazy")[0] == 64 * MB
+print("ok")
+"""
+    assert run(code) == "ok\n"
+
+
 def test_pools_and_limits_hold_for_segments_that_grow(run):
     code = """
 pool = accelerator.MemPool()

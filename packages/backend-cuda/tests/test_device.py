@@ -172,6 +172,7 @@ for k in range(3):
         del x
         event = two.record_event()
     with one: spoilt = [rabbet.full((300,), -1.0, device="cuda") for _ in range(3)]
+    if k: one.synchronize()   # what spoils runs first, unless it waits for the other stream
     event.synchronize()
     with one: assert event.query()
     with two: assert y.tolist() == [2.0 * (k + 4)] * 300, y[:3].tolist()
