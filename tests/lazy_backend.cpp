@@ -124,6 +124,7 @@ int32_t segment_grow(void*, RbBuffer* segment, uint64_t nbytes) {
 }
 // What it keeps is a multiple of kPiece.
 int32_t segment_shrink(void*, RbBuffer* segment, uint64_t nbytes, void* stream) {
+  if (!grows()) return RB_OK;
   const Locked locked;
   nbytes = std::min((nbytes + kPiece - 1) / kPiece * kPiece, segment->nbytes);
   Stream& s = queue(segment->device_index, stream);
