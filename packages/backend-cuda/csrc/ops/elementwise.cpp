@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <iterator>
+#include <vector>
 
 #include "launch/texts.h"
 #include "ops/families.h"
@@ -252,34 +253,49 @@ int32_t add_kernel(const RbHost* host, RbTxn* txn, const rb::KernelSpec& spec) {
   return rb::add_kernels(host, txn, kBackendName, &spec, 1);
 }
 
-int32_t add_bodies(const RbHost* host, RbTxn* txn) {
-  static auto* kernels = new std::deque<BodyKernel>;
-  for (auto body = std::rbegin(kBodies); body != std::rend(kBodies); ++body) {
-    const BodyKernel* next = nullptr;
-    uint64_t dtypes = body->dtypes;
-    if (!kernels->empty() && !std::strcmp(kernels->back().body.op, body->op)) {
-      next = &kernels->back();
-      dtypes |= next->body.dtypes;
+// The rows of kBodies of one operator are a chain, whose first is registered.
+struct BodyKernels {
+  std::deque<BodyKernel> all;
+  std::vector<rb::KernelSpec> specs;
+
+  BodyKernels() {
+    for (auto body = std::rbegin(kBodies); body != std::rend(kBodies); ++body) {
+      const BodyKernel* next = nullptr;
+      uint64_t dtypes = body->dtypes;
+      if (!all.empty() && !std::strcmp(all.back().body.op, body->op)) {
+        next = &all.back();
+        dtypes |= specs.back().dtype_mask;
+        specs.pop_back();
+      }
+      all.emplace_back(*body).next = next;
+      specs.push_back({body->op, rb::wrap<body_kernel>, 0, dtypes, &all.back()});
     }
-    kernels->emplace_back(*body).next = next;
-    const bool last =
-        std::next(body) == std::rend(kBodies) || std::strcmp(std::next(body)->op, body->op) != 0;
-    if (!last) continue;
-    const rb::KernelSpec spec{body->op, rb::wrap<body_kernel>, 0, dtypes, &kernels->back()};
-    if (int32_t code = add_kernel(host, txn, spec)) return code;
   }
-  return RB_OK;
+};
+
+int32_t add_bodies(const RbHost* host, RbTxn* txn) {
+  static const auto* const kernels = new BodyKernels;
+  return rb::add_kernels(host, txn, kBackendName, kernels->specs.data(), kernels->specs.size());
 }
 
-int32_t add_primitives(const RbHost* host, RbTxn* txn) {
-  static auto* kernels = new std::deque<Primitive>;
-  int32_t count = 0;
-  const RbPrimitive* primitives = emit->primitives(&count);
-  for (int32_t i = 0; i < count; ++i) kernels->emplace_back(primitives[i]);
-  for (Primitive& primitive : *kernels) {
-    for (const Primitive& other : *kernels) {
-      if (other.name.rfind(primitive.name + "_", 0) == 0) primitive.modes.push_back(&other);
+struct Primitives {
+  std::deque<Primitive> all;
+
+  Primitives() {
+    int32_t count = 0;
+    const RbPrimitive* primitives = emit->primitives(&count);
+    for (int32_t i = 0; i < count; ++i) all.emplace_back(primitives[i]);
+    for (Primitive& primitive : all) {
+      for (const Primitive& other : all) {
+        if (other.name.rfind(primitive.name + "_", 0) == 0) primitive.modes.push_back(&other);
+      }
     }
+  }
+};
+
+int32_t add_primitives(const RbHost* host, RbTxn* txn) {
+  static const auto* const kernels = new Primitives;
+  for (const Primitive& primitive : kernels->all) {
     const char* name = primitive.name.c_str();
     if (!host->find_op(name)) continue;  // a mode of an operator, like div_floor
     rb::KernelSpec spec{name, rb::wrap<primitive_kernel>, 0, dtypes_of(name), &primitive};
