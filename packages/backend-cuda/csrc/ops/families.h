@@ -11,6 +11,7 @@ constexpr uint64_t kInt = bit(RB_I8) | bit(RB_I16) | bit(RB_I32) | bit(RB_I64) |
 constexpr uint64_t kReal = kFloat | kInt | bit(RB_BOOL8);
 constexpr uint64_t kAll = kReal | bit(RB_C64) | bit(RB_C128);
 
+int32_t add_attention(const RbHost* host, RbTxn* txn);
 int32_t add_create(const RbHost* host, RbTxn* txn);
 int32_t add_elementwise(const RbHost* host, RbTxn* txn);
 int32_t add_index(const RbHost* host, RbTxn* txn);

@@ -1,0 +1,222 @@
+// Scaled-dot-product attention and its derivative; kernels/attention.cuh says how.
+#include <algorithm>
+#include <cmath>
+
+#include "launch/jit.h"
+#include "launch/temporary.h"
+#include "launch/texts.h"
+#include "launch/view.h"
+#include "ops/families.h"
+
+namespace rbcuda {
+namespace {
+
+constexpr int kHeadDims = 6;
+enum Which {
+  kQuery,
+  kKey,
+  kValue,
+  kMask,
+  kOut,
+  kSums,
+  kGrad,
+  kGradSums,
+  kDQuery,
+  kDKey,
+  kDValue,
+  kOperands
+};
+
+struct AttentionOperand {  // twin of the kernel's
+  int64_t heads[kHeadDims], row, column, group;
+};
+struct Attention {  // twin of the kernel's
+  int64_t length, keys, size, value_size, heads, group;
+  int64_t shape[kHeadDims];
+  double scale;
+  int32_t ndim, causal;
+  AttentionOperand at[kOperands];
+};
+
+int64_t ceil_of(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+// A tensor of matrices (or of rows: `own` dimensions behind the heads), broadcast over the heads.
+AttentionOperand operand_of(const Attention& p, const RbTensor& t, int own, int64_t group = 1) {
+  AttentionOperand o = {};
+  o.group = group;
+  const auto stride = [&](int back) {
+    const int d = t.ndim - back;
+    return d < 0 || t.shape[d] == 1 ? 0 : t.strides[d];
+  };
+  for (int d = 0; d < p.ndim; ++d) o.heads[d] = stride(own + p.ndim - d);
+  o.row = stride(own);
+  o.column = own > 1 ? stride(1) : 0;
+  return o;
+}
+
+// `t`, or a copy of it in `dtype`.
+class Cast {
+ public:
+  Cast(const char* op, const RbTensor* t, int dtype) : tensor_(t) {
+    if (!t || t->dtype_id == dtype) return;
+    copy_ = Temporary(*t, dtype, t->ndim, t->shape);
+    copy(op, copy_.tensor(), *t);
+    tensor_ = &copy_.tensor();
+  }
+  const RbTensor* tensor() const { return tensor_; }
+  void* data() const { return tensor_ ? tensor_->data : nullptr; }
+
+ private:
+  const RbTensor* tensor_;
+  Temporary copy_;
+};
+
+// Sizes from the operands and the result, whose leading dimensions are the heads.
+Attention attention_of(const char* op, const RbTensor& q, const RbTensor& k, const RbTensor& v,
+                       const RbTensor* mask, const RbTensor& out, bool grouped) {
+  Attention p = {};
+  p.length = q.shape[q.ndim - 2];
+  p.keys = k.shape[k.ndim - 2];
+  p.size = q.shape[q.ndim - 1];
+  p.value_size = v.shape[v.ndim - 1];
+  p.ndim = out.ndim - 2;
+  if (p.ndim > kHeadDims)
+    rb::fail(RB_E_NOTIMPL, "%s on 'cuda': at most %d dimensions", op, kHeadDims + 2);
+  p.heads = 1;
+  for (int d = 0; d < p.ndim; ++d) p.heads *= p.shape[d] = out.shape[d];
+  p.group = grouped && p.heads ? p.shape[p.ndim - 1] / k.shape[k.ndim - 3] : 1;
+  p.at[kQuery] = operand_of(p, q, 2);
+  p.at[kKey] = operand_of(p, k, 2, p.group);
+  p.at[kValue] = operand_of(p, v, 2, p.group);
+  p.at[kOut] = operand_of(p, out, 2);
+  if (mask) p.at[kMask] = operand_of(p, *mask, 2);
+  return p;
+}
+double scale_of(const rb::Args& a, int i, int64_t size) {
+  return a.has(i) ? a.real(i) : 1.0 / std::sqrt(static_cast<double>(size));
+}
+
+// A kernel's macro has the number of tiles of columns of a block: the most, or fewer if they do.
+struct Columns {
+  int chunks;
+  unsigned groups;
+};
+Columns columns_of(const char* op, int64_t columns, int tile, int most) {
+  int chunks = 1;
+  while (chunks < most && chunks * tile < columns) chunks *= 2;
+  const int64_t groups = std::max<int64_t>(1, ceil_of(columns, chunks * tile));
+  if (groups > 65535) rb::fail(RB_E_NOTIMPL, "%s on 'cuda': too many columns", op);
+  return {chunks, static_cast<unsigned>(groups)};
+}
+Grid grid_of(const char* op, int64_t heads, int64_t rows, int tile, unsigned groups) {
+  const int64_t tiles = ceil_of(rows, tile);
+  if (tiles && heads > 0x7fffffff / tiles)
+    rb::fail(RB_E_NOTIMPL, "%s on 'cuda': too many heads", op);
+  return {static_cast<unsigned>(heads * tiles), groups, 1, 256};
+}
+std::string macro(const char* name, int chunks) {
+  return std::string(name) + "(" + std::to_string(chunks) + ")\n";
+}
+Types types_of(int stored, const RbTensor* mask, int sums) {
+  return {
+      {"A", stored}, {"T", computed(stored)}, {"M", mask ? mask->dtype_id : stored}, {"S", sums}};
+}
+
+void attention_kernel(const rb::Args& a) {
+  const char* op = a.op_name();
+  const RbTensor &out = a.ret(0), &sums = a.ret(1);
+  if (sums.numel == 0) return;
+  const int stored = out.dtype_id, tile = stored == RB_F64 ? 32 : 64;
+  const Cast q(op, &a.tensor(0), stored), k(op, &a.tensor(1), stored), v(op, &a.tensor(2), stored);
+  const RbTensor* mask = a.optional_tensor(3);
+  Attention p = attention_of(op, *q.tensor(), *k.tensor(), *v.tensor(), mask, out, a.boolean(6));
+  p.causal = a.boolean(4);
+  p.scale = scale_of(a, 5, p.size);
+  p.at[kSums] = operand_of(p, sums, 1);
+  const Columns columns = columns_of(op, p.value_size, tile, tile == 64 ? 4 : 8);
+  void *to = out.data, *logs = sums.data, *query = q.data(), *key = k.data(), *value = v.data(),
+       *masks = mask ? mask->data : nullptr;
+  void* arguments[] = {&to, &logs, &query, &key, &value, &masks, &p};
+  launch(device_of(out),
+         Kernel{op, types_of(stored, mask, sums.dtype_id), kText_attention,
+                macro("RB_ATTENTION", columns.chunks)},
+         grid_of(op, p.heads, p.length, tile, columns.groups), arguments);
+}
+
+// The arguments of attention_backward in one dtype.
+struct Backward {
+  explicit Backward(const rb::Args& args)
+      : a(args),
+        op(a.op_name()),
+        stored(a.ret(0).dtype_id),
+        tile(stored == RB_F64 ? 32 : 64),
+        g(op, &a.tensor(0), stored),
+        q(op, &a.tensor(2), stored),
+        k(op, &a.tensor(3), stored),
+        v(op, &a.tensor(4), stored),
+        out(op, &a.tensor(6), stored),
+        grad_sums(op, a.optional_tensor(1), a.tensor(7).dtype_id),
+        sums(a.tensor(7)),
+        mask(a.optional_tensor(5)),
+        p(attention_of(op, *q.tensor(), *k.tensor(), *v.tensor(), mask, *out.tensor(),
+                       a.boolean(10))) {
+    p.causal = a.boolean(8);
+    p.scale = scale_of(a, 9, p.size);
+    p.at[kSums] = operand_of(p, sums, 1);
+    p.at[kGrad] = operand_of(p, *g.tensor(), 2);
+    if (grad_sums.tensor()) p.at[kGradSums] = operand_of(p, *grad_sums.tensor(), 1);
+    p.at[kDQuery] = operand_of(p, a.ret(0), 2);
+    p.at[kDKey] = operand_of(p, a.ret(1), 2, p.group);
+    p.at[kDValue] = operand_of(p, a.ret(2), 2, p.group);
+  }
+  void run(std::string behind, Grid grid, void** arguments) const {
+    if (grid.x)
+      launch(device_of(sums),
+             Kernel{op, types_of(stored, mask, sums.dtype_id), kText_attention, std::move(behind)},
+             grid, arguments);
+  }
+
+  const rb::Args& a;
+  const char* op;
+  int stored, tile;
+  Cast g, q, k, v, out, grad_sums;
+  const RbTensor& sums;
+  const RbTensor* mask;
+  Attention p;
+};
+
+void attention_backward_kernel(const rb::Args& a) {
+  Backward b(a);
+  Attention& p = b.p;
+  const int most = b.tile == 64 ? 2 : 4;
+  const Columns query_columns = columns_of(b.op, p.size, b.tile, most),
+                key_columns = columns_of(b.op, std::max(p.size, p.value_size), b.tile, most);
+  const Grid queries = grid_of(b.op, p.heads, p.length, b.tile, query_columns.groups),
+             keys = grid_of(b.op, p.heads / p.group, p.keys, b.tile, key_columns.groups);
+  const int64_t size = 2 * p.heads * p.length;
+  const Temporary rows(b.sums, computed(b.stored), 1, &size);
+  void *per_row = rows.data(), *g = b.g.data(), *out = b.out.data(), *sums = b.sums.data,
+       *grad_sums = b.grad_sums.data(), *q = b.q.data(), *k = b.k.data(), *v = b.v.data(),
+       *mask = b.mask ? b.mask->data : nullptr, *dq = a.ret(0).data, *dk = a.ret(1).data,
+       *dv = a.ret(2).data;
+  void* of_rows[] = {&per_row, &g, &out, &sums, &grad_sums, &p};
+  const int64_t blocks = std::min<int64_t>(ceil_of(size / 2, 8), 1 << 20);
+  b.run("RB_ATTENTION_ROWS\n", Grid{static_cast<unsigned>(blocks), 1, 1, 256}, of_rows);
+  void* of_queries[] = {&dq, &g, &q, &k, &v, &mask, &per_row, &p};
+  b.run(macro("RB_ATTENTION_QUERIES", query_columns.chunks), queries, of_queries);
+  void* of_keys[] = {&dk, &dv, &g, &q, &k, &v, &mask, &per_row, &p};
+  b.run(macro("RB_ATTENTION_KEYS", key_columns.chunks), keys, of_keys);
+}
+
+const rb::KernelSpec kKernels[] = {
+    {"attention", rb::wrap<attention_kernel>, 0, kFloat},
+    {"attention_backward", rb::wrap<attention_backward_kernel>, 0, kFloat},
+};
+
+}  // namespace
+
+int32_t add_attention(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
+
+}  // namespace rbcuda

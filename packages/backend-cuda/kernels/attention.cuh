@@ -1,0 +1,332 @@
+// Attention by tiles: scores stay in registers and shared memory, softmax is taken online (Dao et
+// al. 2022). A block of 256 threads has a square tile of queries and keys; thread (y, x) of 16 x 16
+// has SIDE x SIDE of its scores and of each tile of columns of the results. A: the operands' dtype,
+// M: the mask's, S: that of the given logsumexp, T: the dtype of sums.
+enum {
+  SIDE = 16 / sizeof(T),
+  TILE = 16 * SIDE,
+  PITCH = TILE + 32 / sizeof(T),  // of shared rows: what a warp writes lies in different banks
+  DEPTH = TILE / 2                // columns of a step of a product
+};
+enum { QUERY, KEY, VALUE, MASK, OUT, SUMS, GRAD, GRAD_SUMS, DQUERY, DKEY, DVALUE, OPERANDS };
+
+// Twins of rbcuda::AttentionOperand and rbcuda::Attention.
+struct Operand {
+  Int64 heads[6], row, column, group;  // strides; heads of a group share one of this operand
+};
+struct Attention {
+  Int64 length, keys, size, value_size, heads, group;
+  Int64 shape[6];
+  double scale;
+  int ndim, causal;
+  Operand at[OPERANDS];
+};
+
+template <class X>
+struct Matrix {
+  X* data;
+  Int64 rows, columns, row, column;
+  __device__ Int64 place(Int64 i, Int64 j) const { return i * row + j * column; }
+};
+__device__ inline Int64 offset(const Attention& p, int which, Int64 head) {
+  const Operand& o = p.at[which];
+  Int64 at = 0;
+  for (int d = p.ndim - 1; d >= 0; --d) {
+    const Int64 above = head / p.shape[d], i = head - above * p.shape[d];
+    at += (d == p.ndim - 1 ? i / o.group : i) * o.heads[d];
+    head = above;
+  }
+  return at;
+}
+template <class X>
+__device__ inline Matrix<X> matrix(X* data, const Attention& p, int which, Int64 head, Int64 rows,
+                                   Int64 columns) {
+  return {data ? data + offset(p, which, head) : data, rows, columns, p.at[which].row,
+          p.at[which].column};
+}
+
+typedef T Scores[SIDE][SIDE];
+#define RB_Y ((int)threadIdx.x / 16)
+#define RB_X ((int)threadIdx.x % 16)
+#define RB_SCORES(r, c) \
+  _Pragma("unroll") for (int r = 0; r < SIDE; ++r) _Pragma("unroll") for (int c = 0; c < SIDE; ++c)
+
+__device__ inline void clear(Scores& s) { RB_SCORES(r, c) s[r][c] = 0; }
+// s += a^T b of two parts of shared memory, rows of which are steps of the sums.
+__device__ inline void multiply(Scores& s, const T* a, const T* b, int depth) {
+#pragma unroll 4
+  for (int k = 0; k < depth; ++k) {
+    const Pack<T, SIDE> x = load_pack<SIDE>(a + k * PITCH + RB_Y * SIDE),
+                        y = load_pack<SIDE>(b + k * PITCH + RB_X * SIDE);
+    RB_SCORES(r, c) s[r][c] = fma(x.at[r], y.at[c], s[r][c]);
+  }
+}
+// Rows of shared memory are columns [column, column + depth) of `m`; a warp reads 8 rows by 4.
+__device__ inline void load_across(T* to, const Matrix<const A>& m, Int64 first, Int64 column,
+                                   int depth) {
+  for (int e = threadIdx.x; e < TILE * DEPTH; e += 256) {
+    const int k = e % 4 + e / 32 % (DEPTH / 4) * 4, i = e / 4 % 8 + e / (8 * DEPTH) * 8;
+    if (k < depth)
+      to[k * PITCH + i] =
+          first + i < m.rows ? As<T>::of(m.data[m.place(first + i, column + k)]) : T(0);
+  }
+}
+// Rows of shared memory are rows [first, first + count) of `m`, by columns [column, column + TILE).
+__device__ inline void load_along(T* to, const Matrix<const A>& m, Int64 first, int count,
+                                  Int64 column) {
+  for (int e = threadIdx.x; e < TILE * TILE; e += 256) {
+    const int k = e / TILE, j = e % TILE;
+    if (k < count)
+      to[k * PITCH + j] =
+          column + j < m.columns ? As<T>::of(m.data[m.place(first + k, column + j)]) : T(0);
+  }
+}
+// s = rows of x from `i` on by rows of y from `j` on.
+__device__ inline void products(Scores& s, const Matrix<const A>& x, Int64 i,
+                                const Matrix<const A>& y, Int64 j, T* stage) {
+  clear(s);
+  for (Int64 column = 0; column < x.columns; column += DEPTH) {
+    const int depth = x.columns - column < DEPTH ? (int)(x.columns - column) : DEPTH;
+    load_across(stage, x, i, column, depth);
+    load_across(stage + DEPTH * PITCH, y, j, column, depth);
+    __syncthreads();
+    multiply(s, stage, stage + DEPTH * PITCH, depth);
+    __syncthreads();
+  }
+}
+// results[c] += weights^T m: rows [first, first + count) of m, CHUNKS tiles of columns.
+template <int CHUNKS>
+__device__ inline void gather(Scores (&results)[CHUNKS], const T* weights, const Matrix<const A>& m,
+                              Int64 first, int count, Int64 column, T* stage) {
+#pragma unroll
+  for (int c = 0; c < CHUNKS; ++c) {
+    if (column + c * TILE >= m.columns) continue;
+    load_along(stage, m, first, count, column + c * TILE);
+    __syncthreads();
+    multiply(results[c], weights, stage, count);
+    __syncthreads();
+  }
+}
+template <int CHUNKS>
+__device__ inline void store(const Matrix<A>& m, Int64 first, Int64 column,
+                             const Scores (&results)[CHUNKS], const T (&factors)[SIDE]) {
+#pragma unroll
+  for (int k = 0; k < CHUNKS; ++k) RB_SCORES(r, c) {
+      const Int64 i = first + RB_Y * SIDE + r, j = column + k * TILE + RB_X * SIDE + c;
+      if (i < m.rows && j < m.columns)
+        m.data[m.place(i, j)] = As<A>::of(results[k][r][c] * factors[r]);
+    }
+}
+// Into shared memory: rows are queries, or keys.
+template <bool BY_KEY>
+__device__ inline void share(T* to, const Scores& s) {
+  RB_SCORES(r, c) {
+    const int i = RB_Y * SIDE + r, j = RB_X * SIDE + c;
+    to[BY_KEY ? j * PITCH + i : i * PITCH + j] = s[r][c];
+  }
+}
+template <class X>
+__device__ inline T with_mask(T score, X mask) {
+  return score + As<T>::of(mask);
+}
+__device__ inline T with_mask(T score, bool mask) { return mask ? score : -(T)INFINITY; }
+// Scale and mask; minus infinity where a query does not see a key.
+__device__ inline void finish_scores(Scores& s, const Attention& p, const Matrix<const M>& mask,
+                                     Int64 first, Int64 key) {
+  RB_SCORES(r, c) {
+    const Int64 i = first + RB_Y * SIDE + r, j = key + RB_X * SIDE + c;
+    const bool seen = i < p.length && j < p.keys && (!p.causal || j <= i);
+    T score = s[r][c] * (T)p.scale;
+    if (seen && mask.data) score = with_mask(score, mask.data[mask.place(i, j)]);
+    s[r][c] = seen ? score : -(T)INFINITY;
+  }
+}
+
+// One tile of queries, all keys that they see, CHUNKS tiles of the value's columns.
+template <int CHUNKS>
+__device__ inline void attend(A* out, T* sums, const A* q, const A* k, const A* v, const M* mask,
+                              const Attention& p) {
+  __shared__ Pack<T, SIDE> stage_[TILE * PITCH / SIDE], weights_[TILE * PITCH / SIDE];
+  T *stage = stage_[0].at, *weights = weights_[0].at;
+  const Int64 tiles = (p.length + TILE - 1) / TILE, head = blockIdx.x / tiles,
+              first = (tiles - 1 - blockIdx.x % tiles) * TILE,  // the longest ones begin
+      column = (Int64)blockIdx.y * CHUNKS * TILE;
+  const auto query = matrix(q, p, QUERY, head, p.length, p.size),
+             key = matrix(k, p, KEY, head, p.keys, p.size),
+             value = matrix(v, p, VALUE, head, p.keys, p.value_size);
+  const auto masked = matrix(mask, p, MASK, head, p.length, p.keys);
+  Scores s, results[CHUNKS];
+  T top[SIDE], total[SIDE];
+  for (int r = 0; r < SIDE; ++r) top[r] = -(T)INFINITY, total[r] = 0;
+#pragma unroll
+  for (int c = 0; c < CHUNKS; ++c) clear(results[c]);
+  const Int64 end = p.causal && first + TILE < p.keys ? first + TILE : p.keys;
+#pragma unroll 1
+  for (Int64 j = 0; j < end; j += TILE) {
+    products(s, query, first, key, j, stage);
+    finish_scores(s, p, masked, first, j);
+#pragma unroll
+    for (int r = 0; r < SIDE; ++r) {
+      T best = s[r][0];
+      for (int c = 1; c < SIDE; ++c) best = JoinLargest()(best, s[r][c]);
+      const T now = JoinLargest()(top[r], warp_reduce<16>(best, JoinLargest()));
+      const bool none = now == -(T)INFINITY;  // every key so far is masked
+      const T factor = none ? T(1) : exp(top[r] - now);
+      T sum = 0;
+      for (int c = 0; c < SIDE; ++c) sum += s[r][c] = exp(s[r][c] - (none ? T(0) : now));
+      total[r] = total[r] * factor + warp_reduce<16>(sum, JoinSum());
+      top[r] = now;
+#pragma unroll
+      for (int k = 0; k < CHUNKS; ++k)
+        for (int c = 0; c < SIDE; ++c) results[k][r][c] *= factor;
+    }
+    __syncthreads();  // where the value has no columns
+    share<true>(weights, s);
+    gather<CHUNKS>(results, weights, value, j, end - j < TILE ? (int)(end - j) : TILE, column,
+                   stage);
+  }
+  for (int r = 0; r < SIDE; ++r) {
+    const Int64 i = first + RB_Y * SIDE + r;
+    const bool none = total[r] == 0;
+    if (RB_X == 0 && column == 0 && i < p.length)
+      sums[offset(p, SUMS, head) + i * p.at[SUMS].row] =
+          none ? -(T)INFINITY : top[r] + log(total[r]);
+    total[r] = none ? T(0) : 1 / total[r];
+  }
+  store<CHUNKS>(matrix(out, p, OUT, head, p.length, p.value_size), first, column, results, total);
+}
+
+// For each query of each head, two numbers that its derivative needs: logsumexp (infinity where no
+// key is seen), and sum(g * out) less the gradient of logsumexp. A warp has a row.
+__device__ inline void row_sums(T* to, const A* g, const A* out, const S* sums, const S* grad_sums,
+                                const Attention& p) {
+  const Int64 rows = p.heads * p.length;
+  for (Int64 row = (Int64)blockIdx.x * RB_WARPS + RB_WARP; row < rows;
+       row += (Int64)gridDim.x * RB_WARPS) {
+    const Int64 head = row / p.length, i = row - head * p.length;
+    const auto grads = matrix(g, p, GRAD, head, p.length, p.value_size),
+               outs = matrix(out, p, OUT, head, p.length, p.value_size);
+    T sum = 0;
+    for (Int64 j = RB_LANE; j < p.value_size; j += 32)
+      sum = fma(As<T>::of(grads.data[grads.place(i, j)]), As<T>::of(outs.data[outs.place(i, j)]),
+                sum);
+    sum = warp_reduce(sum, JoinSum());
+    if (RB_LANE != 0) continue;
+    const T lse = As<T>::of(sums[offset(p, SUMS, head) + i * p.at[SUMS].row]);
+    to[row] = lse == -(T)INFINITY ? (T)INFINITY : lse;
+    if (grad_sums)
+      sum -= As<T>::of(grad_sums[offset(p, GRAD_SUMS, head) + i * p.at[GRAD_SUMS].row]);
+    to[rows + row] = sum;
+  }
+}
+
+// What both halves of the derivative read of one head.
+struct Given {
+  Matrix<const A> query, key, value, grad;
+  Matrix<const M> mask;
+  const T *lse, *delta;
+  __device__ Given(const A* g, const A* q, const A* k, const A* v, const M* masks, const T* rows,
+                   const Attention& p, Int64 head)
+      : query(matrix(q, p, QUERY, head, p.length, p.size)),
+        key(matrix(k, p, KEY, head, p.keys, p.size)),
+        value(matrix(v, p, VALUE, head, p.keys, p.value_size)),
+        grad(matrix(g, p, GRAD, head, p.length, p.value_size)),
+        mask(matrix(masks, p, MASK, head, p.length, p.keys)),
+        lse(rows + head * p.length),
+        delta(lse + p.heads * p.length) {}
+  // Weights and the gradients of scores of one tile.
+  __device__ void tile(Scores& weights, Scores& grads, const Attention& p, Int64 i, Int64 j,
+                       T* stage) const {
+    products(weights, query, i, key, j, stage);
+    finish_scores(weights, p, mask, i, j);
+    products(grads, grad, i, value, j, stage);
+    RB_SCORES(r, c) {
+      const Int64 row = i + RB_Y * SIDE + r, at = row < p.length ? row : 0;
+      weights[r][c] = exp(weights[r][c] - lse[at]);
+      if (row >= p.length) weights[r][c] = 0;
+      grads[r][c] = weights[r][c] * (grads[r][c] - delta[at]) * (T)p.scale;
+    }
+  }
+};
+
+// CHUNKS tiles of columns of dq of one tile of queries.
+template <int CHUNKS>
+__device__ inline void query_grads(A* dq, const A* g, const A* q, const A* k, const A* v,
+                                   const M* mask, const T* rows, const Attention& p) {
+  __shared__ Pack<T, SIDE> stage_[TILE * PITCH / SIDE], shared_[TILE * PITCH / SIDE];
+  T *stage = stage_[0].at, *shared = shared_[0].at;
+  const Int64 tiles = (p.length + TILE - 1) / TILE, head = blockIdx.x / tiles,
+              first = (tiles - 1 - blockIdx.x % tiles) * TILE,
+              column = (Int64)blockIdx.y * CHUNKS * TILE;
+  const Given given(g, q, k, v, mask, rows, p, head);
+  Scores weights, grads, results[CHUNKS];
+#pragma unroll
+  for (int c = 0; c < CHUNKS; ++c) clear(results[c]);
+  const Int64 end = p.causal && first + TILE < p.keys ? first + TILE : p.keys;
+#pragma unroll 1
+  for (Int64 j = 0; j < end; j += TILE) {
+    given.tile(weights, grads, p, first, j, stage);
+    __syncthreads();
+    share<true>(shared, grads);
+    gather<CHUNKS>(results, shared, given.key, j, end - j < TILE ? (int)(end - j) : TILE, column,
+                   stage);
+  }
+  T ones[SIDE];
+  for (int r = 0; r < SIDE; ++r) ones[r] = 1;
+  store<CHUNKS>(matrix(dq, p, DQUERY, head, p.length, p.size), first, column, results, ones);
+}
+
+// CHUNKS tiles of columns of dk and dv of one tile of keys: sums over the heads of its group.
+template <int CHUNKS>
+__device__ inline void key_grads(A* dk, A* dv, const A* g, const A* q, const A* k, const A* v,
+                                 const M* mask, const T* rows, const Attention& p) {
+  __shared__ Pack<T, SIDE> stage_[TILE * PITCH / SIDE], shared_[TILE * PITCH / SIDE];
+  T *stage = stage_[0].at, *shared = shared_[0].at;
+  const Int64 tiles = (p.keys + TILE - 1) / TILE, head = blockIdx.x / tiles * p.group,
+              key = blockIdx.x % tiles * TILE, column = (Int64)blockIdx.y * CHUNKS * TILE;
+  Scores weights, grads, keys[CHUNKS], values[CHUNKS];
+#pragma unroll
+  for (int c = 0; c < CHUNKS; ++c) clear(keys[c]), clear(values[c]);
+#pragma unroll 1
+  for (Int64 h = head; h < head + p.group; ++h) {
+    const Given given(g, q, k, v, mask, rows, p, h);
+#pragma unroll 1
+    for (Int64 i = p.causal ? key : 0; i < p.length; i += TILE) {
+      const int count = p.length - i < TILE ? (int)(p.length - i) : TILE;
+      given.tile(weights, grads, p, i, key, stage);
+      __syncthreads();
+      share<false>(shared, weights);
+      gather<CHUNKS>(values, shared, given.grad, i, count, column, stage);
+      __syncthreads();
+      share<false>(shared, grads);
+      gather<CHUNKS>(keys, shared, given.query, i, count, column, stage);
+    }
+  }
+  T ones[SIDE];
+  for (int r = 0; r < SIDE; ++r) ones[r] = 1;
+  store<CHUNKS>(matrix(dk, p, DKEY, head, p.keys, p.size), key, column, keys, ones);
+  store<CHUNKS>(matrix(dv, p, DVALUE, head, p.keys, p.value_size), key, column, values, ones);
+}
+
+#define RB_ATTENTION(CHUNKS)                                                                   \
+  extern "C" __global__ void __launch_bounds__(256, 1) rb_kernel(                                 \
+      A* out, T* sums, const A* q, const A* k, const A* v, const M* mask, const Attention p) { \
+    attend<CHUNKS>(out, sums, q, k, v, mask, p);                                               \
+  }
+#define RB_ATTENTION_ROWS                                                                        \
+  extern "C" __global__ void __launch_bounds__(256, 1) rb_kernel(                                   \
+      T* rows, const A* g, const A* out, const S* sums, const S* grad_sums, const Attention p) { \
+    row_sums(rows, g, out, sums, grad_sums, p);                                                  \
+  }
+#define RB_ATTENTION_QUERIES(CHUNKS)                                                  \
+  extern "C" __global__ void __launch_bounds__(256, 1)                                   \
+      rb_kernel(A* dq, const A* g, const A* q, const A* k, const A* v, const M* mask, \
+                const T* rows, const Attention p) {                                   \
+    query_grads<CHUNKS>(dq, g, q, k, v, mask, rows, p);                               \
+  }
+#define RB_ATTENTION_KEYS(CHUNKS)                                                            \
+  extern "C" __global__ void __launch_bounds__(256, 1)                                          \
+      rb_kernel(A* dk, A* dv, const A* g, const A* q, const A* k, const A* v, const M* mask, \
+                const T* rows, const Attention p) {                                          \
+    key_grads<CHUNKS>(dk, dv, g, q, k, v, mask, rows, p);                                    \
+  }
