@@ -25,7 +25,7 @@ int32_t init(const RbHost* host, RbTxn* txn) {
     rb::check(host->add_backend(txn, &kBackend, &backend_id));
     for (auto* add : {add_create, add_elementwise, add_reduce, add_softmax, add_norm, add_loss,
                       add_optim, add_pool, add_conv, add_matmul, add_movement, add_index, add_order,
-                      add_scan, add_search, add_random, add_attention})
+                      add_scan, add_search, add_random, add_attention, add_recurrent})
       rb::check(add(host, txn));
     rb::check(host->publish("cuda." RB_DEVICE_EXT, RB_DEVICE_VERSION, &kDeviceTable));
     rb::check(host->publish("cuda." RB_CAPTURE_EXT, RB_CAPTURE_VERSION, &kCapture));

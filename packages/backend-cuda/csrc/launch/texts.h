@@ -20,6 +20,7 @@ extern const char* const kText_optim;
 extern const char* const kText_order;
 extern const char* const kText_pool;
 extern const char* const kText_random;
+extern const char* const kText_recurrent;
 extern const char* const kText_reduce;
 extern const char* const kText_report;
 extern const char* const kText_scan;

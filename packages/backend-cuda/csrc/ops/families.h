@@ -17,6 +17,7 @@ int32_t add_elementwise(const RbHost* host, RbTxn* txn);
 int32_t add_index(const RbHost* host, RbTxn* txn);
 int32_t add_order(const RbHost* host, RbTxn* txn);
 int32_t add_random(const RbHost* host, RbTxn* txn);
+int32_t add_recurrent(const RbHost* host, RbTxn* txn);
 int32_t add_reduce(const RbHost* host, RbTxn* txn);
 int32_t add_softmax(const RbHost* host, RbTxn* txn);
 int32_t add_norm(const RbHost* host, RbTxn* txn);

@@ -262,7 +262,9 @@ void activate(const Product& product, void* sums) {
 
 void multiply(const Product& given) {
   const Product product = folded(given);
-  if (product.m > 1 && product.n > 1 && multiply_by_library(product)) return;
+  if (product.m > 1 && product.n > 1 && product.results == product.operands &&
+      multiply_by_library(product))
+    return;
   // A row is taken for a column, and columns of the result that lie together for rows.
   const bool turns =
       product.n != 1 && (product.m == 1 || (product.c.row == 1 && product.c.column != 1));
