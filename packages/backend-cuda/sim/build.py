@@ -96,13 +96,18 @@ def build() -> dict[str, str]:
         "RABBET_CUDA_CUBLASLT": str(folder / "libcublasLt_sim.so"),
         "RABBET_CUDA_CUDNN": "",  # left out: there is no stand-in
         "CUSIM_FOLDER": str(folder),
+        "RABBET_CUDA_CACHE": "0",  # libnvrtc_sim has its own
     }
 
 
 def null() -> dict[str, str]:
     """Environment variables for a driver and a compiler that do nothing."""
     library = str(Path(build()["RABBET_CUDA_DRIVER"]).with_name("libcuda_null.so"))
-    return {"RABBET_CUDA_DRIVER": library, "RABBET_CUDA_NVRTC": library}
+    return {
+        "RABBET_CUDA_DRIVER": library,
+        "RABBET_CUDA_NVRTC": library,
+        "RABBET_CUDA_CACHE": "0",
+    }
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ const Nvrtc& nvrtc() {
     const char* what = kNvrtc.what;
     Nvrtc table;
     RB_CUDA_NVRTC(RB_CUDA_LOAD)
+    RB_CUDA_NVRTC_OPTIONAL(RB_CUDA_TRY)
     return table;
   }();
   return instance;

@@ -133,12 +133,20 @@ struct CuAccess {
   X(cubin, "nvrtcGetCUBIN", (NvrtcProgram, char*))                                          \
   X(destroy, "nvrtcDestroyProgram", (NvrtcProgram*))
 
+// Null where NVRTC lacks it.
+#define RB_CUDA_NVRTC_OPTIONAL(X)                            \
+  X(ptx_size, "nvrtcGetPTXSize", (NvrtcProgram, size_t*))    \
+  X(ptx, "nvrtcGetPTX", (NvrtcProgram, char*))               \
+  X(architecture_count, "nvrtcGetNumSupportedArchs", (int*)) \
+  X(architectures, "nvrtcGetSupportedArchs", (int*))
+
 struct Driver {
   RB_CUDA_DRIVER(RB_CUDA_MEMBER)
   RB_CUDA_OPTIONAL(RB_CUDA_MEMBER)
 };
 struct Nvrtc {
   RB_CUDA_NVRTC(RB_CUDA_MEMBER)
+  RB_CUDA_NVRTC_OPTIONAL(RB_CUDA_MEMBER)
 };
 
 /// Opened at the first call; throw RB_E_DEVICE saying what is missing and how to get it.

@@ -1,14 +1,16 @@
 #include "launch/compile.h"
 
+#include <algorithm>
+
 namespace rbcuda {
 namespace {
 
 // A program of NVRTC, destroyed at the end of the scope.
 class Program {
  public:
-  Program(Device& device, const std::string& text) {
+  explicit Program(const std::string& text) {
     if (int status = nvrtc().create(&handle_, text.c_str(), "rabbet.cu", 0, nullptr, nullptr))
-      rb::fail(RB_E_DEVICE, "cuda:%d: nvrtcCreateProgram failed: %d", device.index(), status);
+      rb::fail(RB_E_DEVICE, "cuda: nvrtcCreateProgram failed: %d", status);
   }
   ~Program() { nvrtc().destroy(&handle_); }
   Program(const Program&) = delete;
@@ -20,13 +22,13 @@ class Program {
     nvrtc().log_size(handle_, &size);
     std::string text(size, '\0');
     nvrtc().log(handle_, text.data());
-    return text;
+    return text.c_str();
   }
-  std::vector<char> cubin() const {
+  std::vector<char> image(bool ptx) const {
     size_t size = 0;
-    nvrtc().cubin_size(handle_, &size);
+    (ptx ? nvrtc().ptx_size : nvrtc().cubin_size)(handle_, &size);
     std::vector<char> image(size);
-    nvrtc().cubin(handle_, image.data());
+    (ptx ? nvrtc().ptx : nvrtc().cubin)(handle_, image.data());
     return image;
   }
 
@@ -34,17 +36,48 @@ class Program {
   NvrtcProgram handle_ = nullptr;
 };
 
+// 80, 86, 90, ...; empty where NVRTC does not say.
+std::vector<int> supported() {
+  int count = 0;
+  if (!nvrtc().architecture_count || nvrtc().architecture_count(&count) || count <= 0) return {};
+  std::vector<int> all(static_cast<size_t>(count));
+  if (nvrtc().architectures(all.data())) return {};
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 }  // namespace
 
-std::vector<char> compile(Device& device, const char* op, const std::string& text) {
-  const Program program(device, text);
-  const std::string architecture = "--gpu-architecture=" + device.architecture();
+std::string target_of(const Device& device) {
+  const std::vector<int> all = supported();
+  const int wanted = std::stoi(device.architecture().substr(3));
+  const auto above = std::upper_bound(all.begin(), all.end(), wanted);
+  if (above == all.begin()) return device.architecture();  // NVRTC will say what it supports
+  const int best = above[-1];
+  // Devices run what was made for an older one of their generation.
+  return (best / 10 == wanted / 10 ? "sm_" : "compute_") + std::to_string(best);
+}
+
+std::vector<std::string> options_of(const std::string& target) {
   // Without contraction: formulas are what the records state, to the bit.
-  const char* options[] = {architecture.c_str(), "--std=c++17", "--fmad=false"};
-  if (const int status = nvrtc().compile(program.handle(), 3, options))
-    rb::fail(RB_E_DEVICE, "cuda:%d: the kernel of %s does not compile for %s (NVRTC %d):\n%s",
-             device.index(), op, device.architecture().c_str(), status, program.log().c_str());
-  return program.cubin();
+  return {"--gpu-architecture=" + target, "--std=c++17", "--fmad=false"};
+}
+
+std::string compiler_name() {
+  int major = 0, minor = 0;
+  nvrtc().version(&major, &minor);
+  return "NVRTC " + std::to_string(major) + "." + std::to_string(minor);
+}
+
+Compiled compile(const std::string& text, const std::string& target) {
+  const Program program(text);
+  const std::vector<std::string> options = options_of(target);
+  std::vector<const char*> words;
+  for (const std::string& option : options) words.push_back(option.c_str());
+  const int status =
+      nvrtc().compile(program.handle(), static_cast<int>(words.size()), words.data());
+  if (status) return {{}, status, program.log()};
+  return {program.image(target.rfind("compute_", 0) == 0), 0, ""};
 }
 
 }  // namespace rbcuda

@@ -7,7 +7,21 @@
 
 namespace rbcuda {
 
-/// Throws RB_E_DEVICE with the compiler's log. Several threads may compile at once.
-std::vector<char> compile(Device& device, const char* op, const std::string& text);
+/// "sm_90", or "compute_90" for PTX, which the driver compiles on: what NVRTC can make for the
+/// device, also for one that is newer than NVRTC.
+std::string target_of(const Device& device);
+
+/// Of a compilation; part of a kernel's key.
+std::vector<std::string> options_of(const std::string& target);
+/// "NVRTC 13.0"
+std::string compiler_name();
+
+struct Compiled {
+  std::vector<char> image;  // empty: the text does not compile
+  int status;
+  std::string log;
+};
+/// Several threads may compile at once.
+Compiled compile(const std::string& text, const std::string& target);
 
 }  // namespace rbcuda

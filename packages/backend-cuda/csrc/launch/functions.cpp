@@ -77,10 +77,13 @@ __attribute__((noinline)) CuFunction load(Device& device, const Kernel& kernel, 
   std::lock_guard<std::mutex> lock(entry.compiling);
   if (CuFunction made = entry.function.load(std::memory_order_acquire)) return made;
   const RelaxedCapture relaxed;
-  const std::vector<char> image = image_of(device, kernel.op, text_of(kernel));
+  const std::string text = text_of(kernel);
   CuModule module = nullptr;
   CuFunction made = nullptr;
-  check_cuda(driver().module_load(&module, image.data()), device.index(), "cuModuleLoadData");
+  if (driver().module_load(&module, image_of(device, kernel.op, text).data()) != kSuccess)
+    check_cuda(
+        driver().module_load(&module, image_of(device, kernel.op, text, Source::kCompiler).data()),
+        device.index(), "cuModuleLoadData");
   check_cuda(driver().module_function(&made, module, "rb_kernel"), device.index(),
              "cuModuleGetFunction");
   entry.function.store(made, std::memory_order_release);
