@@ -26,13 +26,17 @@ test: setup $(STAMPS)/group-test $(STAMPS)/group-examples
 test-full: setup $(STAMPS)/group-test $(STAMPS)/group-examples wheels
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 	$(MAKE) conformance
+	$(SIMULATED) $(KIT) --device=cuda --level=L0,L1,L2
 	$(BIN)/python -m rabbet_testing.fuzz --seed 1 --minutes 4
 	$(BIN)/python -m rabbet_testing.fuzz --files --seed 1 --minutes 0.5
 	$(BIN)/python -m rabbet_testing.fuzz --plugins --seed 1 --minutes 0.5
 
-# What a third party runs: its options come from the kit, which pytest finds by --pyargs.
+# What a third party runs: its options come from the kit, which pytest finds by --pyargs. CUDA devices are simulated; of
+# their dtypes two are judged here, all of them by test-full.
+SIMULATED := RABBET_CUDA_FALLBACK=error env $$($(BIN)/python packages/backend-cuda/sim/build.py)
 conformance: setup $(STAMPS)/group-test
 	$(KIT) --device=cpu
+	$(SIMULATED) $(KIT) --device=cuda --level=L2 -k "float32 or int64"
 	for layer in autograd autocast vmap functionalize; do $(KIT) --layer=$$layer || exit 1; done
 
 # Plugins of earlier and later versions of the boundary header (also part of test).
@@ -75,6 +79,7 @@ wheels: $(STAMPS)/core
 docs: setup $(STAMPS)/group-docs $(STAMPS)/group-test
 	$(BIN)/python tools/write_reference.py docs/reference
 	$(KIT) --device=cpu --conformance-table=docs/reference/conformance-cpu.md
+	$(SIMULATED) $(KIT) --device=cuda --level=L2 --conformance-table=docs/reference/conformance-cuda.md
 	$(BIN)/mkdocs build -q
 
 setup: $(stamps)
