@@ -72,6 +72,17 @@ print("ok")
     assert run(code, **simulator) == "ok\n"
 
 
+def test_a_copy_that_waits_has_arrived_for_all_streams(run, simulator):
+    """No event orders the second stream behind the copy."""
+    code = """
+import rabbet
+x = rabbet.arange(1000.0).to("cuda")
+with rabbet.cuda.Stream():
+    print((x + 1).sum().item())
+"""
+    assert run(code, CUSIM_CHECK="all", **simulator) == "500500.0\n"
+
+
 def test_pageable_memory_is_read_before_the_copy_returns(run, simulator):
     """Larger than all staging buffers together; the host's memory is written again at once."""
     code = """

@@ -70,12 +70,13 @@ void to_host(Device& from, const void* source, void* target, size_t nbytes, CuSt
   from.synchronize(stream);
 }
 
-// Pageable memory is read at once, into memory from which the device copies.
+// Pageable memory goes through pinned buffers. As in PyTorch, what comes back has arrived: other
+// streams may use it.
 void from_host(Device& to, const void* source, void* target, size_t nbytes, CuStream stream,
                bool nonblocking) {
   to.enter();
   const bool pinned = is_pinned(source, nbytes);
-  if (!pinned && copy_staged(to, source, target, nbytes, stream)) return;
+  if (!pinned && copy_staged(to, source, target, nbytes, stream)) return to.synchronize(stream);
   check_cuda(driver().copy_in(address(target), source, nbytes, stream), to.index(),
              "cuMemcpyHtoDAsync");
   if (!pinned || !nonblocking) to.synchronize(stream);
