@@ -22,7 +22,9 @@ WORDS = "words of files, arguments and classes of dtypes that are also names of 
 NAMESPACE = "modules and functions of the public namespace that share a name with an operator"
 EXCEPTIONS = {
     "core/src/rabbet/__init__.py": NAMESPACE,
-    "core/src/rabbet/cuda/__init__.py": NAMESPACE,
+    "core/src/rabbet/cuda/": NAMESPACE,
+    "core/src/rabbet/_array_interface.py": WORDS,
+    "core/csrc/core/call/mixed_devices.cpp": KERNEL,
     "core/src/rabbet/jit/__init__.py": NAMESPACE,
     "core/src/rabbet/_files/": WORDS,
     "core/src/rabbet/_foreach.py": PARTS,

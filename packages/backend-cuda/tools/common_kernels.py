@@ -23,13 +23,29 @@ def unary_and_binary(x: rabbet.Tensor, y: rabbet.Tensor) -> None:
         for f in (rabbet.eq, rabbet.ne, rabbet.lt, rabbet.le, rabbet.gt, rabbet.ge):
             f(a, b)
         rabbet.where(a > b, a, b)
-    for f in ("neg abs exp log sqrt rsqrt tanh sigmoid relu sin cos erf square reciprocal").split():
+    for f in [
+        "neg",
+        "abs",
+        "exp",
+        "log",
+        "sqrt",
+        "rsqrt",
+        "tanh",
+        "sigmoid",
+        "relu",
+        "sin",
+        "cos",
+        "erf",
+        "square",
+        "reciprocal",
+    ]:
         getattr(rabbet, f)(x)
     for f in (functional.gelu, functional.silu, functional.leaky_relu, functional.softplus):
         f(x)
     for number in (2, 0.5):
         x + number, x - number, x * number, x / number, number - x, number / x, x**number
-        x == number, x > number, x < number
+        for f in (rabbet.eq, rabbet.gt, rabbet.lt):
+            f(x, number)
     x.clamp(-1, 1), x.masked_fill(x > 0, 0.0), x.lerp(y, 0.5), x.addcmul(x, y), x.pow(3)
 
 
