@@ -1,4 +1,7 @@
-"""The simulator stands in for driver and compiler; what needs it runs in processes of their own."""
+"""The simulator stands in for driver and compiler; what needs it runs in processes of their own.
+
+With RABBET_CUDA_TEST_DEVICE=real the machine's own device takes its place, and what only the simulator can do is skipped.
+"""
 
 import os
 import runpy
@@ -8,12 +11,30 @@ from pathlib import Path
 
 import pytest
 
+REAL = os.environ.get("RABBET_CUDA_TEST_DEVICE") == "real"
+ONLY_SIMULATED = "RABBET_CUDA_TEST_DEVICE=real: only the simulator can do this"
 SIM = Path(__file__).resolve().parent.parent / "sim"
+
+
+class RealDevice(dict):
+    """No environment variables; a test that asks for one needs the simulator."""
+
+    def __missing__(self, name):
+        pytest.skip(ONLY_SIMULATED)
+
+
+def pytest_collection_modifyitems(items):
+    """Planted faults and the simulator's own tests are for the simulator."""
+    for item in items:
+        if REAL and item.path.name.startswith(("test_simulator", "test_mutants")):
+            item.add_marker(pytest.mark.skip(reason=ONLY_SIMULATED))
 
 
 @pytest.fixture(scope="session")
 def simulator():
     """Environment variables that put the simulator in the place of libcuda and libnvrtc."""
+    if REAL:
+        return RealDevice()
     return runpy.run_path(str(SIM / "build.py"))["build"]()
 
 
@@ -28,6 +49,8 @@ def run():
     """Run code in a process of its own, with environment variables, and return what it prints."""
 
     def in_a_process(code, **env):
+        if REAL and any(name.startswith("CUSIM_") for name in env):
+            pytest.skip(ONLY_SIMULATED)
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env})
         assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,131 @@
+"""Processes of the stages: with a limit of time each, their output in a log, their results as JSON."""
+
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PACKAGE = HERE.parent.parent
+ROOT = PACKAGE.parent.parent
+LAST_WORDS = 10  # seconds that a process has to finish when its time is over
+
+
+@dataclass
+class Result:
+    status: str  # passed, failed, skipped
+    note: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Stage:
+    name: str
+    seconds: int
+    run: Callable[["Check"], Result]
+
+
+class Failed(Exception):
+    """A stage ends as failed, with this note."""
+
+
+class Check:
+    """What the stages share: folders, the environment of processes, the time that is left."""
+
+    def __init__(self, out: Path, simulated: bool, site: Path | None) -> None:
+        self.out, self.simulated, self.given_site = out, simulated, site
+        self.site = site or ROOT / "build" / "gpu_check" / "site"
+        self.env = dict(os.environ)
+        paths = [str(self.site), str(HERE), *filter(None, [self.env.get("PYTHONPATH")])]
+        self.env["PYTHONPATH"] = os.pathsep.join(paths)
+        self.env["GPU_CHECK_SMALL"] = "1" if simulated else ""
+        if simulated:
+            self.env |= self.simulator()
+        self._log: Path | None = None
+        self._end = 0.0
+
+    def simulator(self) -> dict[str, str]:
+        return runpy.run_path(str(PACKAGE / "sim" / "build.py"))["build"]()
+
+    def run(self, stage: Stage, seconds: float) -> Result:
+        self._end = time.monotonic() + seconds
+        self._log = self.out / f"{stage.name}.log"
+        self._log.write_text("")
+        try:
+            return stage.run(self)
+        except Failed as failed:
+            return Result("failed", str(failed))
+        except Exception as error:
+            with self._log.open("a") as log:
+                print(f"{type(error).__name__}: {error}", file=log)
+            return Result("failed", f"{type(error).__name__}: {error}")
+
+    def left(self) -> float:
+        return max(0.0, self._end - time.monotonic())
+
+    def start(self, command: list[str], log: Path, **env: str) -> subprocess.Popen:
+        with log.open("a") as to:
+            print("$", *command, file=to, flush=True)
+            return subprocess.Popen(
+                command,
+                stdout=to,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env=self.env | env,
+                start_new_session=True,
+            )
+
+    def wait(self, process: subprocess.Popen, seconds: float) -> int | None:
+        """The exit status; None where it was ended because its time was over."""
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)  # pytest reports what it has
+            try:
+                process.wait(LAST_WORDS)
+            except subprocess.TimeoutExpired:
+                pass
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            return None
+
+    def command(self, *words: str | Path, seconds: float | None = None, **env: str) -> str:
+        """What a command prints; it fails the stage if it fails or takes too long."""
+        return self.try_command(*words, seconds=seconds, must=True, **env)[1]
+
+    def try_command(
+        self, *words: str | Path, seconds: float | None = None, must: bool = False, **env: str
+    ) -> tuple[int | None, str]:
+        command = [str(word) for word in words]
+        assert self._log is not None
+        began = self._log.stat().st_size
+        limit = min(self.left(), seconds or self.left())
+        status = self.wait(self.start(command, self._log, **env), limit)
+        with self._log.open("rb") as log:
+            log.seek(began)
+            text = log.read().decode(errors="replace").split("\n", 1)[-1]
+        if must and status != 0:
+            why = f"took more than {limit:.0f} s" if status is None else f"exit status {status}"
+            raise Failed(f"{Path(command[-1]).name}: {why}; {last_line(text)}")
+        return status, text
+
+    def script(
+        self, name: str, *words: str | Path, seconds: float | None = None, **env: str
+    ) -> dict[str, Any]:
+        """The JSON object that a script prints as its last line. It may have `skipped`, a reason."""
+        path = name if os.path.isabs(name) else HERE / name
+        text = self.command(sys.executable, path, *words, seconds=seconds, **env)
+        return json.loads(last_line(text))
+
+
+def last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1][:4000] if lines else "no output"
