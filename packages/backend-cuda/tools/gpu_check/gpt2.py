@@ -22,10 +22,12 @@ def first_weights(model):
     """The same ones in every framework."""
     random = np.random.default_rng(0)
     with torch.no_grad():
-        for p in model.parameters():
+        for name, p in model.named_parameters():
             if p.dim() > 1:
                 values = random.standard_normal(tuple(p.shape), dtype=np.float32) * np.float32(0.02)
                 p.copy_(torch.from_numpy(values))
+            elif name.endswith("bias"):
+                p.zero_()
 
 
 def start():
