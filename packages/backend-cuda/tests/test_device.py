@@ -84,7 +84,7 @@ with rabbet.cuda.Stream():
 
 
 def test_pageable_memory_is_read_before_the_copy_returns(run, simulator):
-    """Larger than all staging buffers together; the host's memory is written again at once."""
+    """Some megabytes, of which the host's memory is written again at once."""
     code = """
 import rabbet
 n = (5 << 20) // 4 + 17

@@ -38,17 +38,11 @@ FAULTS = {
     "the source may be written before the copy has read it": Fault(
         "device/copies.cpp", HOLD, "", "test_copies_between_devices_follow_both_streams"
     ),
-    "a staging buffer is used again before the device has read it": Fault(
-        "device/staging.cpp",
-        'check_cuda(d.event_synchronize(buffer.read), device_.index(), "cuEventSynchronize");',
-        "",
-        "test_pageable_memory_is_read_before_the_copy_returns",
-    ),
     "pageable memory counts as pinned and is not waited for": Fault(
         "device/copies.cpp",
-        "if (!pinned || !nonblocking) to.synchronize(stream);",
+        "if (nonblocking && is_pinned(source, nbytes)) return;\n  to.synchronize(stream);",
         "",
-        "test_pinned_and_managed_memory",
+        "test_a_copy_that_waits_has_arrived_for_all_streams",
     ),
     "a stream does not wait for an event": Fault(
         "device/streams.cpp",

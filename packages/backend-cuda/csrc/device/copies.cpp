@@ -4,7 +4,6 @@
 #include <set>
 
 #include "device/host_memory.h"
-#include "device/staging.h"
 
 namespace rbcuda {
 namespace {
@@ -70,16 +69,14 @@ void to_host(Device& from, const void* source, void* target, size_t nbytes, CuSt
   from.synchronize(stream);
 }
 
-// Pageable memory goes through pinned buffers. As in PyTorch, what comes back has arrived: other
-// streams may use it.
+// As in PyTorch, other streams may use what was copied when it returns, unless `nonblocking` did.
 void from_host(Device& to, const void* source, void* target, size_t nbytes, CuStream stream,
                bool nonblocking) {
   to.enter();
-  const bool pinned = is_pinned(source, nbytes);
-  if (!pinned && copy_staged(to, source, target, nbytes, stream)) return to.synchronize(stream);
   check_cuda(driver().copy_in(address(target), source, nbytes, stream), to.index(),
              "cuMemcpyHtoDAsync");
-  if (!pinned || !nonblocking) to.synchronize(stream);
+  if (nonblocking && is_pinned(source, nbytes)) return;
+  to.synchronize(stream);
 }
 
 }  // namespace
