@@ -29,7 +29,6 @@ struct Words {
   }
 RB_SHUFFLE(shuffle_xor, __shfl_xor_sync)    // of lane ^ by
 RB_SHUFFLE(shuffle_up, __shfl_up_sync)      // of lane - by
-RB_SHUFFLE(shuffle_down, __shfl_down_sync)  // of lane + by
 RB_SHUFFLE(shuffle_from, __shfl_sync)       // of lane `by`
 
 // ---- what reductions and scans join by: any such struct does. NaN is the largest and the least.
@@ -48,23 +47,6 @@ struct JoinLargest {
 struct JoinLeast {
   template <class T>
   __device__ T operator()(T a, T b) const { return b < a || b != b ? b : a; }
-};
-// A value and where it was; of equal ones the first. Place -1: none yet.
-template <class T, class I = Int64>
-struct Placed {
-  T value;
-  I place;
-};
-template <class Order>  // JoinLargest or JoinLeast
-struct JoinFirst {
-  template <class T, class I>
-  __device__ Placed<T, I> operator()(Placed<T, I> a, Placed<T, I> b) const {
-    if (a.place < 0 || b.place < 0) return a.place < 0 ? b : a;
-    const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
-    if (a_nan || b_nan || a.value == b.value)
-      return a_nan != b_nan ? (a_nan ? a : b) : a.place < b.place ? a : b;
-    return Order()(a.value, b.value) == a.value ? a : b;
-  }
 };
 
 // ---- reductions: all lanes get the result of the lanes of their segment of `Width`. `join` must
@@ -132,7 +114,6 @@ template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T at[N];
 };
-#define RB_LANES_OF(T) ((int)(16 / sizeof(T)))  // elements in 16 bytes
 template <int N, class T>
 __device__ inline Pack<T, N> load_pack(const T* p) {
   return *reinterpret_cast<const Pack<T, N>*>(p);

@@ -8,7 +8,7 @@ namespace rbcuda {
 using DnnHandle = struct DnnHandleObject*;
 using DnnDescriptor = void*;  // cudnnBackendDescriptor_t
 
-constexpr int kDnnNotSupported = 3000;  // and up to 3999
+// 3000 to 3999.
 inline bool is_dnn_unsupported(int status) { return status / 1000 == 3; }
 
 enum DnnKind {  // cudnnBackendDescriptorType_t
@@ -22,19 +22,16 @@ enum DnnKind {  // cudnnBackendDescriptorType_t
   kDnnGraph = 15,
   kDnnVariantPack = 16,
   kDnnTensor = 17,
-  kDnnDevice = 38,
 };
 enum DnnType {  // cudnnBackendAttributeType_t
   kDnnAsHandle = 0,
   kDnnAsDataType = 1,
   kDnnAsInt64 = 3,
   kDnnAsFloat = 4,
-  kDnnAsDouble = 5,
   kDnnAsPointer = 6,
   kDnnAsConvolutionMode = 7,
   kDnnAsHeuristicsMode = 8,
   kDnnAsDescriptor = 15,
-  kDnnAsChar = 24,
 };
 enum DnnAttribute {  // cudnnBackendAttributeName_t
   kDnnConvolutionCompute = 100,
@@ -47,11 +44,9 @@ enum DnnAttribute {  // cudnnBackendAttributeName_t
   kDnnHeuristicsMode = 200,
   kDnnHeuristicsGraph = 201,
   kDnnHeuristicsResults = 202,
-  kDnnHeuristicsDevice = 204,
   kDnnPlanHandle = 400,
   kDnnPlanConfig = 401,
   kDnnPlanWorkspace = 402,
-  kDnnPlanDevice = 407,
   kDnnGraphHandle = 800,
   kDnnGraphOperations = 801,
   kDnnTensorAlignment = 900,
@@ -62,10 +57,9 @@ enum DnnAttribute {  // cudnnBackendAttributeName_t
   kDnnPackNames = 1000,
   kDnnPackPointers = 1001,
   kDnnPackWorkspace = 1003,
-  kDnnDeviceJson = 2702,
 };
 constexpr int kDnnCrossCorrelation = 1, kDnnModeFallback = 2, kDnnModeA = 3;
-constexpr int kDnnFloat = 0, kDnnDouble = 1, kDnnHalf = 2, kDnnBFloat16 = 9;  // cudnnDataType_t
+constexpr int kDnnFloat = 0, kDnnHalf = 2, kDnnBFloat16 = 9;  // cudnnDataType_t
 
 #define RB_CUDA_CUDNN(X)                                                                  \
   X(create, "cudnnCreate", (DnnHandle*))                                                  \

@@ -67,7 +67,6 @@ struct CuAccess {
   X(memory_info, "cuMemGetInfo_v2", (size_t*, size_t*))                                          \
   X(copy_in, "cuMemcpyHtoDAsync_v2", (CuPointer, const void*, size_t, CuStream))                 \
   X(copy_out, "cuMemcpyDtoHAsync_v2", (void*, CuPointer, size_t, CuStream))                      \
-  X(copy_within, "cuMemcpyDtoDAsync_v2", (CuPointer, CuPointer, size_t, CuStream))               \
   X(stream_create, "cuStreamCreate", (CuStream*, unsigned))                                      \
   X(stream_synchronize, "cuStreamSynchronize", (CuStream))                                       \
   X(stream_query, "cuStreamQuery", (CuStream))                                                   \
