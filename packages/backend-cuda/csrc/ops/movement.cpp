@@ -11,8 +11,6 @@
 namespace rbcuda {
 namespace {
 
-int at_dim(int64_t dim, int ndim) { return static_cast<int>(dim < 0 ? dim + ndim : dim); }
-
 // Twin of Parts in movement.cuh.
 struct Parts {
   const void* from[32];
@@ -63,7 +61,7 @@ bool join_parts(const RbTensor& out, const rb::Span<RbTensor*>& given, int dim) 
 void cat_kernel(const rb::Args& a) {
   const auto given = a.tensors(0);
   const RbTensor& out = a.ret();
-  const int dim = at_dim(a.integer(1), out.ndim);
+  const int dim = static_cast<int>(a.integer(1));
   if (join_parts(out, given, dim)) return;
   int64_t start = 0;
   for (const RbTensor* t : given) {
@@ -80,7 +78,7 @@ void flip_kernel(const rb::Args& a) {
   if (a.ret().numel == 0) return;
   for (const int64_t dim : a.ints(1)) {
     if (from.ndim() == 0) break;
-    const int d = at_dim(dim, from.ndim());
+    const int d = static_cast<int>(dim);
     from.narrow(d, from.size(d) - 1, from.size(d), -1);
   }
   copy("flip", a.ret(), from.tensor());
@@ -89,7 +87,7 @@ void flip_kernel(const rb::Args& a) {
 void slice_scatter_kernel(const rb::Args& a) {
   const RbTensor &x = a.tensor(0), &out = a.ret();
   copy("slice_scatter", out, x);
-  const int dim = at_dim(a.integer(2), x.ndim);
+  const int dim = static_cast<int>(a.integer(2));
   const int64_t size = x.shape[dim], step = a.has(5) ? a.integer(5) : 1;
   const auto bound = [&](int i, int64_t otherwise) {
     const int64_t given = a.has(i) ? a.integer(i) : otherwise;

@@ -87,7 +87,7 @@ void mark_dims(const rb::Args& a, int arg, int ndim, bool* reduced) {
   const bool all = !a.has(arg) || (a.args[arg].tag == RB_INTS && a.args[arg].len == 0);
   std::fill(reduced, reduced + RB_MAX_DIMS, all);
   if (all || ndim == 0) return;
-  for (const int64_t d : a.ints(arg)) reduced[d < 0 ? d + ndim : d] = true;
+  for (const int64_t d : a.ints(arg)) reduced[d] = true;
 }
 
 int64_t size_of(int dtype) {

@@ -12,7 +12,7 @@ namespace {
 struct Along {
   bool inner[RB_MAX_DIMS] = {};
   Along(int64_t dim, int ndim) {
-    if (ndim) inner[dim < 0 ? dim + ndim : dim] = true;
+    if (ndim) inner[dim] = true;
   }
 };
 
