@@ -146,6 +146,13 @@ PyObject* run_out(const OpObject* o, const Overload& overload, const RbValue* va
   return Py_NewRef(out);
 }
 
+// copy_ with non_blocking=; apart from the calls that have no such argument.
+__attribute__((noinline)) int32_t run_without_waiting(const Overload& overload,
+                                                      const RbValue* values, RbValue* rets) {
+  const NonBlocking copies(true);
+  return run(overload, values, rets, RB_CALL_OUT);
+}
+
 PyObject* run_inplace(const OpObject* o, const Overload& overload, const RbValue* values,
                       PyObject* self, const Extras& extras) {
   if (extras.out) {
@@ -168,8 +175,9 @@ PyObject* run_inplace(const OpObject* o, const Overload& overload, const RbValue
     if (!taken) return nullptr;
     values = given;
   }
-  const NonBlocking copies(extras.non_blocking);
-  const int32_t code = run(overload, values, rets, RB_CALL_OUT);
+  const int32_t code = __builtin_expect(extras.non_blocking, 0)
+                           ? run_without_waiting(overload, values, rets)
+                           : run(overload, values, rets, RB_CALL_OUT);
   return code == RB_OK ? Py_NewRef(self) : raise_error(code);
 }
 
