@@ -88,10 +88,12 @@ template <class... A>
 constexpr CusimCall<A...> cusim_call_of(void (*)(A...)) {
   return {};
 }
-#define CUSIM_KERNEL(kernel)                                                                    \
+// `program`: its name for NVRTC.
+#define CUSIM_KERNEL(kernel, program)                                                           \
   static CUSIM_PLAIN void cusim_call_##kernel(void** arguments) {                               \
     decltype(cusim_call_of(kernel))::with(kernel, arguments);                                   \
   }                                                                                             \
   extern "C" __attribute__((visibility("default"))) const CusimKernel cusim_kernel_##kernel = { \
-      #kernel, sizeof(decltype(cusim_call_of(kernel))::kSizes) / sizeof(unsigned) - 1,          \
+      #kernel " of " program,                                                                   \
+      sizeof(decltype(cusim_call_of(kernel))::kSizes) / sizeof(unsigned) - 1,                   \
       decltype(cusim_call_of(kernel))::kSizes, cusim_call_##kernel};

@@ -91,7 +91,8 @@ std::set<std::string> kernels_of(const std::string& text) {
 
 std::string source_of(const Program& program) {
   std::string source = "#include \"cusim.h\"\n#line 1 \"" + program.name + "\"\n" + program.text;
-  for (const std::string& name : kernels_of(program.text)) source += "\nCUSIM_KERNEL(" + name + ")";
+  for (const std::string& name : kernels_of(program.text))
+    source += "\nCUSIM_KERNEL(" + name + ", \"" + program.name + "\")";
   return source + "\n";
 }
 

@@ -167,3 +167,17 @@ def test_many_threads_get_one_function(cached, run):
     import textwrap
 
     assert run(textwrap.dedent(code), **cached) == "True\n"
+
+
+def test_the_compiler_and_tools_hear_the_operators_name(cached, run):
+    run("import rabbet\nrabbet.ones(3, device='cuda').exp().tolist()", **cached)
+    sources = (Path(cached["CUSIM_FOLDER"]) / "kernels").glob("*.cpp")
+    names = {path.read_text().split('#line 1 "')[1].split('"')[0] for path in sources}
+    assert names == {"ones.cu", "exp.cu"}
+
+
+def test_lines_for_tools_make_other_cubins(cached, run):
+    run(CODE, **cached)
+    plain = files(cached)
+    assert run(CODE, **cached, RABBET_CUDA_LINEINFO="1") == THREE
+    assert len(files(cached)) == 2 * len(plain)

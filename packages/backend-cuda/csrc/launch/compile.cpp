@@ -1,6 +1,8 @@
 #include "launch/compile.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
 namespace rbcuda {
 namespace {
@@ -8,8 +10,9 @@ namespace {
 // A program of NVRTC, destroyed at the end of the scope.
 class Program {
  public:
-  explicit Program(const std::string& text) {
-    if (int status = nvrtc().create(&handle_, text.c_str(), "rabbet.cu", 0, nullptr, nullptr))
+  Program(const std::string& name, const std::string& text) {
+    if (int status =
+            nvrtc().create(&handle_, text.c_str(), (name + ".cu").c_str(), 0, nullptr, nullptr))
       rb::fail(RB_E_DEVICE, "cuda: nvrtcCreateProgram failed: %d", status);
   }
   ~Program() { nvrtc().destroy(&handle_); }
@@ -60,7 +63,11 @@ std::string target_of(const Device& device) {
 
 std::vector<std::string> options_of(const std::string& target) {
   // Without contraction: formulas are what the records state, to the bit.
-  return {"--gpu-architecture=" + target, "--std=c++17", "--fmad=false"};
+  std::vector<std::string> options = {"--gpu-architecture=" + target, "--std=c++17",
+                                      "--fmad=false"};
+  const char* lines = std::getenv("RABBET_CUDA_LINEINFO");
+  if (lines && *lines && std::strcmp(lines, "0") != 0) options.push_back("--generate-line-info");
+  return options;
 }
 
 std::string compiler_name() {
@@ -69,8 +76,8 @@ std::string compiler_name() {
   return "NVRTC " + std::to_string(major) + "." + std::to_string(minor);
 }
 
-Compiled compile(const std::string& text, const std::string& target) {
-  const Program program(text);
+Compiled compile(const char* op, const std::string& text, const std::string& target) {
+  const Program program(op, text);
   const std::vector<std::string> options = options_of(target);
   std::vector<const char*> words;
   for (const std::string& option : options) words.push_back(option.c_str());

@@ -1,4 +1,5 @@
-// NVRTC: text to cubin.
+// NVRTC: text to cubin. RABBET_CUDA_LINEINFO=1: tools then name lines of the text (which
+// RABBET_CUDA_KEEP_SOURCES keeps), as OP.cu:LINE.
 #pragma once
 #include <string>
 #include <vector>
@@ -21,7 +22,7 @@ struct Compiled {
   int status;
   std::string log;
 };
-/// Several threads may compile at once.
-Compiled compile(const std::string& text, const std::string& target);
+/// Several threads may compile at once. `op`.cu is what logs and tools call the program.
+Compiled compile(const char* op, const std::string& text, const std::string& target);
 
 }  // namespace rbcuda

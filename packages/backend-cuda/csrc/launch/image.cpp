@@ -78,7 +78,7 @@ std::vector<char> image_of(Device& device, const char* op, const std::string& te
   const std::string target = target_of(device), key = key_of(text, target, compiler_name());
   if (std::vector<char> image = any ? read_cached(key) : std::vector<char>(); !image.empty())
     return image;
-  Compiled compiled = compile(text, target);
+  Compiled compiled = compile(op, text, target);
   if (compiled.status) fail_compiling(device, op, text, target, compiled);
   write_cached(key, compiled.image);
   return compiled.image;
