@@ -47,6 +47,19 @@ __device__ inline Int64 offset_of(Int64 k, const Reach& reach) {
     }                                                                                       \
   }
 
+// *p = v by threads that may meet there: the value of one of them stays.
+template <class T>
+__device__ inline void set_to(T* p, T v) {
+  *(volatile T*)p = v;
+}
+__device__ inline void set_to(Half* p, Half v) { set_to(&p->bits, v.bits); }
+__device__ inline void set_to(BFloat16* p, BFloat16 v) { set_to(&p->bits, v.bits); }
+template <class R>
+__device__ inline void set_to(Complex<R>* p, Complex<R> v) {
+  set_to(&p->re, v.re);
+  set_to(&p->im, v.im);
+}
+
 // A number as an element.
 template <class T>
 struct Put {

@@ -180,8 +180,8 @@ const char* text_of(const Placing& c, bool fits) {
   if (c.how == Put::kAdd)
     return c.src ? RB_POSITIONS(fits, "RB_PUT", ", src[p.at[2]], add_to(to, v)")
                  : RB_POSITIONS(fits, "RB_PUT", ", (Put<E>::of(re, im)), add_to(to, v)");
-  return c.src ? RB_POSITIONS(fits, "RB_PUT", ", src[p.at[2]], *to = v")
-               : RB_POSITIONS(fits, "RB_PUT", ", (Put<E>::of(re, im)), *to = v");
+  return c.src ? RB_POSITIONS(fits, "RB_PUT", ", src[p.at[2]], set_to(to, v)")
+               : RB_POSITIONS(fits, "RB_PUT", ", (Put<E>::of(re, im)), set_to(to, v)");
 }
 
 void put(Placing c) {

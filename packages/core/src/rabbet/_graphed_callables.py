@@ -64,8 +64,8 @@ class _Part:
     def warm_up(self, times: int, allow_unused: bool) -> None:
         for _ in range(times):
             outputs, _tree = self.run()
-            ones = [rabbet.empty_like(o) if o.requires_grad else None for o in outputs]
-            self.gradients(outputs, ones, allow_unused)
+            zeros = [rabbet.zeros_like(o) if o.requires_grad else None for o in outputs]
+            self.gradients(outputs, zeros, allow_unused)
 
     def capture_forward(self, graph: Graph) -> None:
         self.forward_graph = graph
