@@ -7,6 +7,7 @@ sizes are tiny, to try the program on the simulator: its times say nothing about
 """
 
 import json
+import math
 import os
 import statistics
 import sys
@@ -19,7 +20,12 @@ from typing import Any
 SMALL = bool(os.environ.get("GPU_CHECK_SMALL"))
 ROUNDS = 2 if SMALL else 11
 SLICE_SECONDS = 0.0 if SMALL else 0.02
-BYTES_PER_SECOND, FLOPS = 4.3e12, 7.9e14  # an H200: floors are arithmetic, not readings
+SECONDS = float(
+    os.environ.get("GPU_CHECK_SECONDS") or 1e9
+)  # rows that would begin later are left out
+# Bytes and operations per second: floors are arithmetic, not readings.
+SPEEDS = {"H200": (4.3e12, 7.9e14), "H100": (3.0e12, 7.9e14)}
+BYTES_PER_SECOND, FLOPS = math.inf, math.inf  # of other devices
 
 
 def size(full: int, small: int) -> int:
@@ -258,7 +264,7 @@ def table(found: dict[str, Any]) -> str:
     for row in found["rows"]:
         cells = [
             row["name"],
-            row.get("rabbet_us", row.get("error", "")),
+            row.get("rabbet_us", row.get("error", row.get("left_out", ""))),
             row.get("torch_us", ""),
             row.get("ratio", ""),
         ]
@@ -266,12 +272,27 @@ def table(found: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def write(path: Path, found: dict[str, Any]) -> None:
+    """After each row: a program that is ended leaves those that it has."""
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    path.with_suffix(".md").write_text(table(found))
+
+
 def main() -> None:
+    global BYTES_PER_SECOND, FLOPS
     libs = frameworks()
     device = libs["rabbet"].cuda.get_device_properties(0).name
     found: dict[str, Any] = {"device": device, "small": SMALL, "rows": []}
     path = Path(sys.argv[1])
+    end = time.perf_counter() + SECONDS
+    for name, speeds in SPEEDS.items():
+        if name in device:
+            BYTES_PER_SECOND, FLOPS = speeds
     for row in rows():
+        if time.perf_counter() > end:
+            found["rows"].append({"name": row.name, "left_out": "no time was left"})
+            write(path, found)
+            continue
         try:
             found["rows"].append(measure(row, libs))
         except Exception as error:
@@ -279,10 +300,11 @@ def main() -> None:
                 {"name": row.name, "error": f"{type(error).__name__}: {error}"[:300]}
             )
         for lib in libs.values():
-            lib.cuda.empty_cache()
-        path.write_text(json.dumps(found, indent=1) + "\n")
-    path.with_suffix(".md").write_text(table(found))
-    print(json.dumps(found))
+            try:
+                lib.cuda.empty_cache()
+            except Exception as error:
+                print(f"{row.name}: {error}", file=sys.stderr)
+        write(path, found)
 
 
 if __name__ == "__main__":

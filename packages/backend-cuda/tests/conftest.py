@@ -25,8 +25,9 @@ class RealDevice(dict):
 
 def pytest_collection_modifyitems(items):
     """Planted faults and the simulator's own tests are for the simulator."""
+    simulated = ("test_simulator", "test_mutants", "test_gpu_check")
     for item in items:
-        if REAL and item.path.name.startswith(("test_simulator", "test_mutants")):
+        if REAL and item.path.name.startswith(simulated):
             item.add_marker(pytest.mark.skip(reason=ONLY_SIMULATED))
 
 

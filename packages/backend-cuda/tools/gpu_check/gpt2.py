@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ SMALL = bool(os.environ.get("GPU_CHECK_SMALL"))
 CONFIG = Config(64, 16, 2, 2, 32) if SMALL else Config(50304, 1024, 12, 12, 768)
 BATCH, STEPS = (2, 4) if SMALL else (8, 30)
 WARM = 2
+SECONDS = float(os.environ.get("GPU_CHECK_SECONDS") or 1e9)  # of each way, beyond a few steps
 
 
 def first_weights(model):
@@ -60,7 +62,10 @@ def batches():
 
 def measured(tokens, step):
     losses, times = [], []
+    end = time.perf_counter() + SECONDS
     for batch in batches():
+        if len(losses) > WARM + 1 and time.perf_counter() > end:
+            break
         tokens.copy_(batch)
         torch.cuda.synchronize()
         began = time.perf_counter()
@@ -90,7 +95,10 @@ def graphed():
     with torch.cuda.graph(graph):
         loss = step()
     losses, times = list(first), []
+    end = time.perf_counter() + SECONDS
     for batch in batches()[WARM:]:
+        if len(times) > 1 and time.perf_counter() > end:
+            break
         tokens.copy_(batch)
         torch.cuda.synchronize()
         began = time.perf_counter()
@@ -101,8 +109,17 @@ def graphed():
     return {"losses": losses, "ms": round(sorted(times)[len(times) // 2], 3)}
 
 
+def tried(way):
+    try:
+        return way()
+    except Exception as error:
+        traceback.print_exc()
+        return {"error": f"{type(error).__name__}: {error}"[:500]}
+
+
 if __name__ == "__main__":
     if not torch.cuda.is_available():
         print(json.dumps({"skipped": "torch has no CUDA device"}))
     else:
-        print(json.dumps({"version": torch.__version__, "eager": eager(), "graph": graphed()}))
+        found = {"version": torch.__version__, "eager": tried(eager), "graph": tried(graphed)}
+        print(json.dumps(found), flush=True)

@@ -3,10 +3,12 @@
 import json
 import os
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,9 +41,15 @@ class Failed(Exception):
 class Check:
     """What the stages share: folders, the environment of processes, the time that is left."""
 
-    def __init__(self, out: Path, simulated: bool, site: Path | None) -> None:
-        self.out, self.simulated, self.given_site = out, simulated, site
-        self.site = site or ROOT / "build" / "gpu_check" / "site"
+    def __init__(
+        self, out: Path, simulated: bool, site: Path | None = None, wheels: Path | None = None
+    ) -> None:
+        self.out, self.simulated, self.given_site, self.given_wheels = out, simulated, site, wheels
+        self.work = ROOT / "build" / "gpu_check" / ("simulated" if simulated else "real")
+        self.logs = self.work / "logs"
+        shutil.rmtree(self.logs, ignore_errors=True)
+        self.logs.mkdir(parents=True)
+        self.site = site or self.work.parent / "site"
         self.env = dict(os.environ)
         paths = [str(self.site), str(HERE), *filter(None, [self.env.get("PYTHONPATH")])]
         self.env["PYTHONPATH"] = os.pathsep.join(paths)
@@ -56,19 +64,24 @@ class Check:
 
     def run(self, stage: Stage, seconds: float) -> Result:
         self._end = time.monotonic() + seconds
-        self._log = self.out / f"{stage.name}.log"
+        self._log = self.logs / f"{stage.name}.log"
         self._log.write_text("")
         try:
             return stage.run(self)
         except Failed as failed:
             return Result("failed", str(failed))
         except Exception as error:
-            with self._log.open("a") as log:
-                print(f"{type(error).__name__}: {error}", file=log)
+            self.note(traceback.format_exc())
             return Result("failed", f"{type(error).__name__}: {error}")
 
     def left(self) -> float:
         return max(0.0, self._end - time.monotonic())
+
+    def note(self, text: str) -> None:
+        """Into the stage's log."""
+        assert self._log is not None
+        with self._log.open("a") as log:
+            print(text, file=log)
 
     def start(self, command: list[str], log: Path, **env: str) -> subprocess.Popen:
         with log.open("a") as to:
@@ -114,7 +127,7 @@ class Check:
             text = log.read().decode(errors="replace").split("\n", 1)[-1]
         if must and status != 0:
             why = f"took more than {limit:.0f} s" if status is None else f"exit status {status}"
-            raise Failed(f"{Path(command[-1]).name}: {why}; {last_line(text)}")
+            raise Failed(f"{Path(command[-1]).name}: {why}; {last_line(text)[:1000]}")
         return status, text
 
     def script(
@@ -125,7 +138,11 @@ class Check:
         text = self.command(sys.executable, path, *words, seconds=seconds, **env)
         return json.loads(last_line(text))
 
+    def seconds(self) -> str:
+        """For a script that stops by itself before it is ended."""
+        return str(max(1, int(self.left() - LAST_WORDS)))
+
 
 def last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1][:4000] if lines else "no output"
+    return lines[-1] if lines else "no output"
