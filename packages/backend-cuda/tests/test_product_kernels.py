@@ -59,12 +59,18 @@ def compiled(nvrtc, text, architecture):
     return log.value.decode(), ptx.value.decode()
 
 
+def read(name):
+    """A text with the texts that it includes."""
+    text = (KERNELS / f"{name}.cuh").read_text()
+    return re.sub(r'#include "([a-z]+)\.cuh"\n', lambda part: read(part.group(1)), text)
+
+
 def text_of(stored, computed, kernel):
     """As launch/image.cpp puts it together."""
     types = {"A": stored, "T": computed, "O": stored, "D": stored}
-    parts = [(KERNELS / f"{name}.cuh").read_text() for name in ("types", "block")]
+    parts = [read("types"), read("block")]
     parts += [f"typedef {name} {letter};\n" for letter, name in types.items()]
-    parts += [(KERNELS / f"{name}.cuh").read_text() for name in ("matmul", "tensor_core")]
+    parts += [read("matmul"), read("tensor_core")]
     if stored not in ("Half", "BFloat16"):
         parts.pop()
     return "".join(parts) + f"RB_PRODUCT(256, x, {kernel})\n"

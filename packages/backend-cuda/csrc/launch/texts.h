@@ -14,6 +14,7 @@ extern const char* const kText_index;
 extern const char* const kText_lines;
 extern const char* const kText_loss;
 extern const char* const kText_matmul;
+extern const char* const kText_mma;
 extern const char* const kText_movement;
 extern const char* const kText_norm;
 extern const char* const kText_optim;

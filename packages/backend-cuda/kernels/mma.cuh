@@ -1,0 +1,95 @@
+// Instructions of tensor cores, and what feeds them: copies to shared memory that run ahead, loads
+// of 8 x 8 matrices of 16-bit floats, products of 16 x 8 x 16 by a warp. On the simulator they are
+// functions that do what the PTX manual says of them, lane by lane.
+#ifndef CUSIM
+// 16 bytes, of which those behind the first `bytes` are zero.
+template <class X>
+__device__ inline void copy_ahead(X* shared, const X* from, int bytes) {
+  const UInt32 to = (UInt32)__cvta_generic_to_shared(shared);
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+}
+// What was copied since the last end is one step.
+__device__ inline void end_of_step() { asm volatile("cp.async.commit_group;"); }
+// Until at most `Left` steps are under way.
+template <int Left>
+__device__ inline void wait_for_steps() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
+}
+// Four matrices; lane i names row i % 8 of matrix i / 8. A lane gets two elements that lie side by
+// side of row lane / 4, or of column lane / 4 where Turned.
+template <bool Turned, class X>
+__device__ inline void load_matrices(UInt32 (&to)[4], const X* row) {
+  const UInt32 from = (UInt32)__cvta_generic_to_shared(row);
+  if (Turned) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(from));
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(from));
+  }
+}
+// sums += a b. A lane's sums: rows lane / 4 (first two) and 8 more, columns lane % 4 * 2 and 1
+// more.
+#define RB_MMA(dtype)                                                                 \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." dtype "." dtype               \
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])           \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+__device__ inline void multiply_matrices(float (&sums)[4], const UInt32 (&a)[4], const UInt32* b,
+                                         Half) {
+  RB_MMA("f16");
+}
+__device__ inline void multiply_matrices(float (&sums)[4], const UInt32 (&a)[4], const UInt32* b,
+                                         BFloat16) {
+  RB_MMA("bf16");
+}
+#else
+template <class X>
+__device__ inline void copy_ahead(X* shared, const X* from, int bytes) {
+  for (int i = 0; i < (int)(16 / sizeof(X)); ++i) {
+    X zero = {0};
+    shared[i] = (int)sizeof(X) * i < bytes ? from[i] : zero;
+  }
+}
+__device__ inline void end_of_step() {}
+template <int Left>
+__device__ inline void wait_for_steps() {}
+template <bool Turned, class X>
+__device__ inline void load_matrices(UInt32 (&to)[4], const X* row) {
+  for (int i = 0; i < 4; ++i) {
+    UInt32 pair = 0;
+    for (int half = 0; half < 2; ++half) {
+      const int line = Turned ? RB_LANE % 4 * 2 + half : RB_LANE / 4;
+      const int at = Turned ? RB_LANE / 4 : RB_LANE % 4 * 2 + half;
+      const X* there = (const X*)__shfl_sync(0xffffffffu, (UInt64)row, 8 * i + line);
+      pair |= (UInt32)there[at].bits << (16 * half);
+    }
+    to[i] = pair;
+  }
+}
+template <class X>
+__device__ inline float half_of(UInt64 pairs, int half) {
+  X x = {(UInt16)(pairs >> (16 * half))};
+  return widen(x);
+}
+__device__ inline UInt64 two_pairs(UInt32 low, UInt32 high, int lane) {
+  return __shfl_sync(0xffffffffu, low | (UInt64)high << 32, lane);
+}
+template <class X>
+__device__ inline void multiply_matrices(float (&sums)[4], const UInt32 (&a)[4], const UInt32* b,
+                                         X) {
+  const int lane = RB_LANE;
+  for (int j = 0; j < 4; ++j) {  // k = 2 j, 2 j + 1 and 8 more
+    UInt64 rows[2], columns[2];
+    for (int i = 0; i < 2; ++i) {
+      rows[i] = two_pairs(a[i], a[i + 2], lane / 4 * 4 + j);
+      columns[i] = two_pairs(b[0], b[1], (lane % 4 * 2 + i) * 4 + j);
+    }
+    for (int i = 0; i < 4; ++i)
+      for (int half = 0; half < 4; ++half)
+        sums[i] += half_of<X>(rows[i / 2], half) * half_of<X>(columns[i % 2], half);
+  }
+}
+#endif
