@@ -45,6 +45,23 @@ __device__ inline void multiply_matrices(float (&sums)[4], const UInt32 (&a)[4],
                                          BFloat16) {
   RB_MMA("bf16");
 }
+// Two sums as neighbours of the next product's operand.
+__device__ inline UInt32 pair_of(float low, float high, Half) {
+  UInt32 pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+__device__ inline UInt32 pair_of(float low, float high, BFloat16) {
+  UInt32 pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+// exp with an error of few units of 2**-22, far below what 16 bits keep; 0 for minus infinity.
+__device__ inline float exp_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+  return y;
+}
 #else
 template <class X>
 __device__ inline void copy_ahead(X* shared, const X* from, int bytes) {
@@ -92,4 +109,9 @@ __device__ inline void multiply_matrices(float (&sums)[4], const UInt32 (&a)[4],
         sums[i] += half_of<X>(rows[i / 2], half) * half_of<X>(columns[i % 2], half);
   }
 }
+template <class X>
+__device__ inline UInt32 pair_of(float low, float high, X) {
+  return As<X>::of(low).bits | (UInt32)As<X>::of(high).bits << 16;
+}
+__device__ inline float exp_of(float x) { return exp(x); }
 #endif

@@ -1,5 +1,7 @@
 """Attention on the simulator, against the CPU's kernels and the textbook's formula by NumPy."""
 
+from pathlib import Path
+
 ATTENTION = """
 ops = rabbet.ops
 rabbet.manual_seed(0)
@@ -58,6 +60,53 @@ for dtype in (F64, F16, BF16):
 judge((3, 256), (5, 256), (5, 300))
 judge((1, 3, 33), (1, 40, 33), (1, 40, 140), dtype=F64, causal=True)
 """
+    )
+
+
+def test_halves_on_tensor_cores(run, simulator, tmp_path):
+    """Odd lengths, head sizes, causal, strides that need a copy, blocks of 4 and of 8 warps."""
+    code = (
+        ATTENTION
+        + """
+import os
+for dtype in (F16, BF16):
+    judge((2, 1, 8), (2, 1, 8), (2, 1, 8), dtype=dtype)
+    judge((1, 2, 70, 40), (1, 2, 67, 40), (1, 2, 67, 33), causal=True, dtype=dtype)
+    judge((1, 4, 3, 8), (1, 2, 45, 8), (1, 2, 45, 16), grouped=True, causal=True, dtype=dtype)
+    judge((130, 64), (70, 64), (70, 64), causal=True, dtype=dtype)
+    judge((33, 80), (129, 80), (129, 80), scale=-0.1, dtype=dtype)
+    judge((3, 128), (70, 128), (70, 121), dtype=dtype)
+    judge((70, 113), (40, 113), (40, 128), dtype=dtype, causal=True)
+    judge((128, 2, 100), (128, 5, 100), (128, 5, 100), dtype=dtype)
+    judge((4, 32, 20, 16), (32, 37, 16), (4, 1, 37, 24), dtype=dtype)
+    x = rabbet.randn(2, 9, 3, 3, 24).to(dtype)  # (batch, length, what, head, size)
+    judge(*(x[:, :, i].transpose(1, 2) for i in range(3)), dtype=dtype, causal=True)
+    judge(*(x[:, :, i].transpose(1, 2).transpose(2, 3)[:, :, ::2].mT for i in range(3)), dtype=dtype)
+    judge(*(x[1, ::2, i, 0].expand(3, 5, 24) for i in range(3)), dtype=dtype)
+truth = rabbet.rand(2, 21, 70) > 0.6
+truth[0, 1] = False
+truth[1, :, 3:69] = False
+judge((2, 21, 40), (2, 70, 40), (2, 70, 40), truth, dtype=F16)
+judge((2, 2, 21, 16), (2, 2, 70, 16), (2, 2, 70, 16), truth[:, None], dtype=F16, causal=True)
+judge((2, 21, 64), (2, 70, 64), (2, 70, 64), rabbet.randn(70).to(BF16), causal=True, dtype=BF16)
+judge((2, 21, 16), (2, 70, 16), (2, 70, 16), rabbet.randn(21, 1).to(F64), dtype=F16)
+least = rabbet.where(truth, 0.0, -3.4028234663852886e38)  # some models' masks: finite
+judge((2, 21, 16), (2, 70, 16), (2, 70, 16), least, dtype=F16)
+nan = rabbet.randn(2, 9, 16).to(F16).cuda()
+hurt = nan.clone(); hurt[0, 2] = float("nan")
+out, lse = rabbet.ops.attention(hurt, nan, nan)
+assert out[0, 2].isnan().all().item() and lse[0, 2].isnan().item() and not out[0, 3].isnan().any().item()
+macros = {line.split("(")[0] for name in os.listdir(KEPT) for line in open(f"{KEPT}/{name}") if line.startswith("RB_A")}
+assert macros == {"RB_ATTENTION_ROWS\\n"} | {"RB_ATTENTION_MMA" + s for s in ("", "_KEYS", "_QUERIES")}, macros
+"""
+    )
+    begin = (Path(__file__).parent / "compared.py").read_text() + f"KEPT = {str(tmp_path)!r}\n"
+    run(
+        begin + code,
+        **simulator,
+        RABBET_CUDA_FALLBACK="error",
+        CUSIM_CHECK="all",
+        RABBET_CUDA_KEEP_SOURCES=str(tmp_path),
     )
 
 

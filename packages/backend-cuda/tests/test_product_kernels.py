@@ -1,4 +1,4 @@
-"""The kernels of products, compiled by the real NVRTC for four architectures: no spills, and tensor cores where there are."""
+"""The kernels of products and attention, compiled by the real NVRTC for four architectures: no spills, and tensor cores where there are."""
 
 import ctypes
 import glob
@@ -65,15 +65,16 @@ def read(name):
     return re.sub(r'#include "([a-z]+)\.cuh"\n', lambda part: read(part.group(1)), text)
 
 
-def text_of(stored, computed, kernel):
+def text_of(types, names, macro):
     """As launch/image.cpp puts it together."""
+    typedefs = [f"typedef {name} {letter};\n" for letter, name in types.items()]
+    return "".join([read("types"), read("block"), *typedefs, *map(read, names), macro, "\n"])
+
+
+def product_text(stored, computed, kernel):
     types = {"A": stored, "T": computed, "O": stored, "D": stored}
-    parts = [read("types"), read("block")]
-    parts += [f"typedef {name} {letter};\n" for letter, name in types.items()]
-    parts += [read("matmul"), read("tensor_core")]
-    if stored not in ("Half", "BFloat16"):
-        parts.pop()
-    return "".join(parts) + f"RB_PRODUCT(256, x, {kernel})\n"
+    names = ["matmul", "tensor_core"] if stored in ("Half", "BFloat16") else ["matmul"]
+    return text_of(types, names, f"RB_PRODUCT(256, x, {kernel})")
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100", "sm_120"])
@@ -88,8 +89,21 @@ def text_of(stored, computed, kernel):
     ],
 )
 def test_products_compile_without_spills(nvrtc, stored, computed, kernel, architecture):
-    log, ptx = compiled(nvrtc, text_of(stored, computed, kernel), architecture)
+    log, ptx = compiled(nvrtc, product_text(stored, computed, kernel), architecture)
     assert re.search(r"\b0 bytes spill stores, 0 bytes spill loads", log), log
     assert int(re.search(r"Used (\d+) registers", log).group(1)) <= 255
     on_tensor_cores = "TensorCores" in kernel
     assert ("mma.sync.aligned.m16n8k16" in ptx) == on_tensor_cores == ("cp.async.cg" in ptx)
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100", "sm_120"])
+@pytest.mark.parametrize(
+    "stored,macro", [("Half", ""), ("BFloat16", "_QUERIES"), ("Half", "_KEYS")]
+)
+def test_attention_of_halves_compiles_without_spills(nvrtc, stored, macro, architecture):
+    types = {"A": stored, "T": "float", "M": "bool", "S": "float"}
+    macro = f"RB_ATTENTION_MMA{macro}(128, 4, true)"
+    text = text_of(types, ["attention", "attention_mma"], macro)
+    log, ptx = compiled(nvrtc, text, architecture)
+    assert re.search(r"\b0 bytes spill stores, 0 bytes spill loads", log), log
+    assert "mma.sync.aligned.m16n8k16" in ptx and "cp.async.cg" in ptx

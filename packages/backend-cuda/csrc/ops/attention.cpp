@@ -1,6 +1,9 @@
-// Scaled-dot-product attention and its derivative; kernels/attention.cuh says how.
+// Scaled-dot-product attention and its derivative; kernels/attention.cuh says how, and
+// kernels/attention_mma.cuh how on tensor cores.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <optional>
 
 #include "launch/jit.h"
 #include "launch/temporary.h"
@@ -54,14 +57,32 @@ AttentionOperand operand_of(const Attention& p, const RbTensor& t, int own, int6
   return o;
 }
 
-// `t`, or a copy of it in `dtype`.
+// Elements of 16 bits of a piece that tensor cores load at once.
+constexpr int64_t kPiece = 8;
+
+// Whether rows lie together, and begin where a piece can be loaded.
+bool has_pieces(const RbTensor& t) {
+  const int last = t.ndim - 1;
+  bool fits = (t.strides[last] == 1 || t.shape[last] == 1) &&
+              reinterpret_cast<uintptr_t>(t.data) % (2 * kPiece) == 0;
+  for (int d = 0; d < last; ++d) fits = fits && (t.shape[d] == 1 || t.strides[d] % kPiece == 0);
+  return fits;
+}
+
+// `t`, or a copy of it in `dtype`, and in pieces if they are asked for.
 class Cast {
  public:
-  Cast(const char* op, const RbTensor* t, int dtype) : tensor_(t) {
-    if (!t || t->dtype_id == dtype) return;
-    copy_ = Temporary(*t, dtype, t->ndim, t->shape);
-    copy(op, copy_.tensor(), *t);
-    tensor_ = &copy_.tensor();
+  Cast(const char* op, const RbTensor* t, int dtype, bool pieces = false) : tensor_(t) {
+    if (!t || (t->dtype_id == dtype && (!pieces || has_pieces(*t)))) return;
+    int64_t shape[RB_MAX_DIMS];
+    std::copy(t->shape, t->shape + t->ndim, shape);
+    const int last = t->ndim - 1;
+    if (pieces) shape[last] = ceil_of(shape[last], kPiece) * kPiece;
+    copy_ = Temporary(*t, dtype, t->ndim, shape);
+    view_.emplace(copy_.tensor());
+    if (pieces) view_->narrow(last, 0, t->shape[last]);
+    copy(op, view_->tensor(), *t);
+    tensor_ = &view_->tensor();
   }
   const RbTensor* tensor() const { return tensor_; }
   void* data() const { return tensor_ ? tensor_->data : nullptr; }
@@ -69,6 +90,7 @@ class Cast {
  private:
   const RbTensor* tensor_;
   Temporary copy_;
+  std::optional<View> view_;
 };
 
 // Sizes from the operands and the result, whose leading dimensions are the heads.
@@ -108,14 +130,38 @@ Columns columns_of(const char* op, int64_t columns, int tile, int most) {
   if (groups > 65535) rb::fail(RB_E_NOTIMPL, "%s on 'cuda': too many columns", op);
   return {chunks, static_cast<unsigned>(groups)};
 }
-Grid grid_of(const char* op, int64_t heads, int64_t rows, int tile, unsigned groups) {
+Grid grid_of(const char* op, int64_t heads, int64_t rows, int tile, unsigned groups,
+             unsigned threads = 256) {
   const int64_t tiles = ceil_of(rows, tile);
   if (tiles && heads > 0x7fffffff / tiles)
     rb::fail(RB_E_NOTIMPL, "%s on 'cuda': too many heads", op);
-  return {static_cast<unsigned>(heads * tiles), groups, 1, 256};
+  return {static_cast<unsigned>(heads * tiles), groups, 1, threads};
 }
 std::string macro(const char* name, int chunks) {
   return std::string(name) + "(" + std::to_string(chunks) + ")\n";
+}
+
+// Tensor cores take heads of 16-bit floats up to this size.
+bool fits_tensor_cores(int stored, const RbTensor& q, const RbTensor& k, const RbTensor& v) {
+  constexpr int64_t kLargest = 128, kRows = 1 << 30;
+  const auto fits = [](int64_t n, int64_t most) { return n > 0 && n <= most; };
+  return (stored == RB_F16 || stored == RB_BF16) && fits(q.shape[q.ndim - 1], kLargest) &&
+         fits(v.shape[v.ndim - 1], kLargest) && fits(q.shape[q.ndim - 2], kRows) &&
+         fits(k.shape[k.ndim - 2], kRows) &&
+         std::atoi(device_of(q).architecture().c_str() + 3) >= 80;
+}
+// Columns of its operands, padded.
+int64_t padded(const Attention& p) { return ceil_of(std::max(p.size, p.value_size), 32) * 32; }
+// Warps of a block, each of which has 16 rows: fewer where the blocks would not occupy a device.
+int warps_of(int64_t heads, int64_t rows) {
+  constexpr int64_t kEnough = 128;
+  return heads * ceil_of(rows, 16 * 8) >= kEnough ? 8 : 4;
+}
+// The macro of a kernel of so many warps.
+std::string macro(const char* name, const Attention& p, int warps, const RbTensor* mask) {
+  const int64_t columns = padded(p);
+  return std::string(name) + "(" + std::to_string(columns) + ", " + std::to_string(warps) +
+         (mask ? ", true)\n" : ", false)\n");
 }
 Types types_of(int stored, const RbTensor* mask, int sums) {
   return {
@@ -127,20 +173,30 @@ void attention_kernel(const rb::Args& a) {
   const RbTensor &out = a.ret(0), &sums = a.ret(1);
   if (sums.numel == 0) return;
   const int stored = out.dtype_id, tile = stored == RB_F64 ? 32 : 64;
-  const Cast q(op, &a.tensor(0), stored), k(op, &a.tensor(1), stored), v(op, &a.tensor(2), stored);
+  const bool fits = fits_tensor_cores(stored, a.tensor(0), a.tensor(1), a.tensor(2));
+  const Cast q(op, &a.tensor(0), stored, fits), k(op, &a.tensor(1), stored, fits),
+      v(op, &a.tensor(2), stored, fits);
   const RbTensor* mask = a.optional_tensor(3);
   Attention p = attention_of(op, *q.tensor(), *k.tensor(), *v.tensor(), mask, out, a.boolean(6));
   p.causal = a.boolean(4);
   p.scale = scale_of(a, 5, p.size);
   p.at[kSums] = operand_of(p, sums, 1);
-  const Columns columns = columns_of(op, p.value_size, tile, tile == 64 ? 4 : 8);
   void *to = out.data, *logs = sums.data, *query = q.data(), *key = k.data(), *value = v.data(),
        *masks = mask ? mask->data : nullptr;
   void* arguments[] = {&to, &logs, &query, &key, &value, &masks, &p};
-  launch(device_of(out),
-         Kernel{op, types_of(stored, mask, sums.dtype_id), kText_attention,
-                macro("RB_ATTENTION", columns.chunks)},
-         grid_of(op, p.heads, p.length, tile, columns.groups), arguments);
+  const auto run = [&](std::string behind, const char* functions, Grid grid) {
+    const Kernel kernel{op, types_of(stored, mask, sums.dtype_id), kText_attention,
+                        std::move(behind), functions};
+    launch(device_of(out), kernel, grid, arguments);
+  };
+  if (fits) {
+    const int warps = warps_of(p.heads, p.length);
+    return run(macro("RB_ATTENTION_MMA", p, warps, mask), kText_attention_mma,
+               grid_of(op, p.heads, p.length, 16 * warps, 1, 32 * warps));
+  }
+  const Columns columns = columns_of(op, p.value_size, tile, tile == 64 ? 4 : 8);
+  run(macro("RB_ATTENTION", columns.chunks), "",
+      grid_of(op, p.heads, p.length, tile, columns.groups));
 }
 
 // The arguments of attention_backward in one dtype.
@@ -150,10 +206,11 @@ struct Backward {
         op(a.op_name()),
         stored(a.ret(0).dtype_id),
         tile(stored == RB_F64 ? 32 : 64),
-        g(op, &a.tensor(0), stored),
-        q(op, &a.tensor(2), stored),
-        k(op, &a.tensor(3), stored),
-        v(op, &a.tensor(4), stored),
+        fits(fits_tensor_cores(stored, a.tensor(2), a.tensor(3), a.tensor(4))),
+        g(op, &a.tensor(0), stored, fits),
+        q(op, &a.tensor(2), stored, fits),
+        k(op, &a.tensor(3), stored, fits),
+        v(op, &a.tensor(4), stored, fits),
         out(op, &a.tensor(6), stored),
         grad_sums(op, a.optional_tensor(1), a.tensor(7).dtype_id),
         sums(a.tensor(7)),
@@ -169,16 +226,29 @@ struct Backward {
     p.at[kDKey] = operand_of(p, a.ret(1), 2, p.group);
     p.at[kDValue] = operand_of(p, a.ret(2), 2, p.group);
   }
-  void run(std::string behind, Grid grid, void** arguments) const {
+  void run(std::string behind, Grid grid, void** arguments, const char* functions = "") const {
     if (grid.x)
       launch(device_of(sums),
-             Kernel{op, types_of(stored, mask, sums.dtype_id), kText_attention, std::move(behind)},
+             Kernel{op, types_of(stored, mask, sums.dtype_id), kText_attention, std::move(behind),
+                    functions},
              grid, arguments);
+  }
+  // On tensor cores: `rows` of each head are those of the result, shared by `warps` at most.
+  void run_halves(const char* name, int64_t heads, int64_t rows, int most, void** arguments) const {
+    const int warps = std::min(warps_of(heads, rows), most);
+    run(macro(name, p, warps, mask), grid_of(op, heads, rows, 16 * warps, 1, 32 * warps), arguments,
+        kText_attention_mma);
+  }
+  void run_tiles(const char* name, int64_t heads, int64_t rows, int64_t columns,
+                 void** arguments) const {
+    const Columns of = columns_of(op, columns, tile, tile == 64 ? 2 : 4);
+    run(macro(name, of.chunks), grid_of(op, heads, rows, tile, of.groups), arguments);
   }
 
   const rb::Args& a;
   const char* op;
   int stored, tile;
+  bool fits;  // tensor cores
   Cast g, q, k, v, out, grad_sums;
   const RbTensor& sums;
   const RbTensor* mask;
@@ -188,11 +258,6 @@ struct Backward {
 void attention_backward_kernel(const rb::Args& a) {
   Backward b(a);
   Attention& p = b.p;
-  const int most = b.tile == 64 ? 2 : 4;
-  const Columns query_columns = columns_of(b.op, p.size, b.tile, most),
-                key_columns = columns_of(b.op, std::max(p.size, p.value_size), b.tile, most);
-  const Grid queries = grid_of(b.op, p.heads, p.length, b.tile, query_columns.groups),
-             keys = grid_of(b.op, p.heads / p.group, p.keys, b.tile, key_columns.groups);
   const int64_t size = 2 * p.heads * p.length;
   const Temporary rows(b.sums, computed(b.stored), 1, &size);
   void *per_row = rows.data(), *g = b.g.data(), *out = b.out.data(), *sums = b.sums.data,
@@ -203,9 +268,15 @@ void attention_backward_kernel(const rb::Args& a) {
   const int64_t blocks = std::min<int64_t>(ceil_of(size / 2, 8), 1 << 20);
   b.run("RB_ATTENTION_ROWS\n", Grid{static_cast<unsigned>(blocks), 1, 1, 256}, of_rows);
   void* of_queries[] = {&dq, &g, &q, &k, &v, &mask, &per_row, &p};
-  b.run(macro("RB_ATTENTION_QUERIES", query_columns.chunks), queries, of_queries);
   void* of_keys[] = {&dk, &dv, &g, &q, &k, &v, &mask, &per_row, &p};
-  b.run(macro("RB_ATTENTION_KEYS", key_columns.chunks), keys, of_keys);
+  if (b.fits) {
+    b.run_halves("RB_ATTENTION_MMA_QUERIES", p.heads, p.length, 8, of_queries);
+    const int most = padded(p) > 96 ? 4 : 8;  // values of more do not fit into shared memory
+    return b.run_halves("RB_ATTENTION_MMA_KEYS", p.heads / p.group, p.keys, most, of_keys);
+  }
+  b.run_tiles("RB_ATTENTION_QUERIES", p.heads, p.length, p.size, of_queries);
+  b.run_tiles("RB_ATTENTION_KEYS", p.heads / p.group, p.keys, std::max(p.size, p.value_size),
+              of_keys);
 }
 
 const rb::KernelSpec kKernels[] = {
