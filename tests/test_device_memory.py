@@ -234,6 +234,34 @@ def test_free_blocks_of_another_stream_serve_where_memory_is_short():
     del held, big, z
 
 
+def test_a_free_part_of_another_streams_segment_serves_behind_its_work():
+    """A part of a segment cannot go back; who gets it comes after the stream, whichever runs first."""
+    s, x = rabbet.Stream("lazy"), rabbet.tensor(X).to("lazy")
+    s.wait_stream(accelerator.current_stream("lazy"))
+    with s:
+        held, y = (rabbet.zeros(9 * MB // 4, device="lazy") for _ in range(2))
+    filler = block(41 * MB)
+    with s:
+        view = y[:3]
+        view.add_(x)
+        z = view * 2
+        place = y.data_ptr()
+        del view, y
+    part = rabbet.zeros(9 * MB // 4, device="lazy")
+    assert part.data_ptr() == place
+    assert not part.cpu().numpy().any()
+    assert (z.cpu().numpy() == 2 * X).all()
+    del held, filler, part, z
+
+
+def test_the_smallest_block_that_fits_is_taken():
+    small, between, large, last = (block(n * 1024) for n in (520, 4, 570, 4))
+    place = small.data_ptr()
+    del small, large  # the last one comes first in its list
+    assert block(516 * 1024).data_ptr() == place
+    del between, last
+
+
 def test_the_error_says_what_there_is():
     kept = block(40 * MB)
     gap = block(12 * MB)
