@@ -40,6 +40,13 @@ def simulator():
 
 
 @pytest.fixture(scope="session")
+def with_cudnn(simulator):
+    """The simulator's environment variables with its stand-in for cuDNN, which is left out otherwise."""
+    library = Path(simulator["CUSIM_FOLDER"]) / "libcudnn_sim.so"
+    return {**simulator, "RABBET_CUDA_CUDNN": str(library)}
+
+
+@pytest.fixture(scope="session")
 def null_driver():
     """Environment variables for a driver whose calls do nothing: the host's side remains."""
     return runpy.run_path(str(SIM / "build.py"))["null"]()
@@ -65,7 +72,7 @@ def compared(run, simulator):
     """Run code that compares the device's results with the CPU's by the functions of compared.py."""
     begin = (Path(__file__).parent / "compared.py").read_text()
 
-    def in_a_process(code):
-        return run(begin + code, **simulator, RABBET_CUDA_FALLBACK="error")
+    def in_a_process(code, **env):
+        return run(begin + code, **{**simulator, "RABBET_CUDA_FALLBACK": "error", **env})
 
     return in_a_process

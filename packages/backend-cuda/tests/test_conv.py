@@ -3,6 +3,7 @@
 CONV = """
 ops = rabbet.ops
 rabbet.manual_seed(0)
+rabbet.backends.cudnn.allow_tf32 = False
 last = lambda t: t.to(memory_format=rabbet.channels_last) if t.ndim == 4 else t
 close = {F16: 1e-2, BF16: 1e-1, F32: 1e-4, F64: 1e-10, rabbet.complex64: 1e-4}
 # input, weight, stride, padding, dilation, groups

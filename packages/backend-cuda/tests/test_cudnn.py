@@ -3,6 +3,7 @@ gives it the properties of a device in the place of a handle, and runs nothing."
 
 import json
 import os
+import re
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,6 +43,8 @@ static int give_device(P d, int attribute) {
 extern "C" {
 int cudnnCreate(P* handle) { *handle = &handle; return std::getenv("BROKEN") ? 1001 : 0; }
 int cudnnSetStream(P, P) { return 0; }
+size_t cudnnGetVersion() { return ((size_t (*)())real("cudnnGetVersion"))(); }
+const char* cudnnGetErrorString(int status) { return ((const char* (*)(int))real("cudnnGetErrorString"))(status); }
 int cudnnBackendCreateDescriptor(int kind, P* d) {
   int status = REAL(cudnnBackendCreateDescriptor, int, P*)(kind, d);
   return status || kind != 4 ? status : give_device(*d, 204);
@@ -63,18 +66,24 @@ int cudnnBackendSetAttribute(P d, int attribute, int type, int64_t n, const void
 int cudnnBackendGetAttribute(P d, int attribute, int type, int64_t n, int64_t* count, void* at) {
   int status = REAL(cudnnBackendGetAttribute, P, int, int, int64_t, int64_t*, void*)(d, attribute, type, n, count, at);
   if (attribute == 202) std::printf("configs %d %ld\n", status, (long)*count);
+  if (attribute == 405) std::printf("text %d %ld\n", status, (long)*count);
   return status;
 }
 int cudnnBackendExecute(P, P, P) { std::printf("executed\n"); return 0; }
 }
 """
 
+# What cuDNN's compiled engines look for in the driver, besides what the simulator's has.
+DRIVER_NAME = re.compile(rb"\0(cu[A-Z][A-Za-z]+(?:_v[0-9])?)(?=\0)")
+GIVING = {"cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction"}
+QUIET = {"cuKernelSetAttribute", "cuLibraryUnload"}
+
 H200 = {
     "deviceName": "NVIDIA H200", "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
     "cudaDeviceId": 0, "deviceVer": 900, "driverVer": 13000, "isTccDriver": 0, "l2CacheSize": 52428800,
     "maxCtasPerSM": 32, "maxRegistersPerSM": 65536, "maxSharedMemoryPerBlock": 49152,
     "maxSharedMemoryPerBlockOptin": 232448, "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048,
-    "memClockRateKHz": 3201000, "multiProcessorCount": 132, "pciDeviceId": 0, "regsPerBlock": 65536,
+    "memClockRateKHz": 3201000, "memoryBusWidth": 6144, "multiProcessorCount": 132, "pciDeviceId": 0, "regsPerBlock": 65536,
     "reservedSharedMemoryPerBlock": 1024, "smClockRateKHz": 1980000, "supportCoopLaunch": 1,
     "totalGlobalMem": 150000000000, "warpSize": 32,
 }  # fmt: skip
@@ -112,7 +121,7 @@ def planner(simulator, tmp_path_factory):
     ]
     subprocess.run([*command, "-ldl"], check=True)
     # cuDNN opens these by their names.
-    (folder / "libcuda.so.1").symlink_to(simulator["RABBET_CUDA_DRIVER"])
+    add_driver(folder, Path(simulator["RABBET_CUDA_DRIVER"]), library)
     (folder / "libcublasLt.so.13").symlink_to(simulator["RABBET_CUDA_CUBLASLT"])
     return {
         **simulator,
@@ -122,6 +131,83 @@ def planner(simulator, tmp_path_factory):
         "LD_LIBRARY_PATH": f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}",
         "RABBET_CUDA_FALLBACK": "error",
     }
+
+
+def stub(name):
+    """A function of the driver that does nothing: it gives a handle, says yes, or is not supported."""
+    if name in GIVING:
+        return f"int {name}(void** made) {{ *made = made; return 0; }}"
+    return f"int {name}(void) {{ return {0 if name in QUIET else 801}; }}"
+
+
+def nvrtc_folder():
+    """RABBET_TEST_NVRTC, or that of the wheel: cuDNN compiles its kernels of attention by the real one."""
+    if named := os.environ.get("RABBET_TEST_NVRTC"):
+        return Path(named)
+    spec = find_spec("nvidia")
+    for folder in spec.submodule_search_locations if spec else ():
+        if (Path(folder) / "cu13/lib/libnvrtc.so.13").exists():
+            return Path(folder) / "cu13/lib"
+    return None
+
+
+def driver_symbols(path, which):
+    """Of the driver, that a library has or wants."""
+    listed = subprocess.run(["nm", "-D", which, path], capture_output=True, text=True, check=True)
+    names = {line.split()[-1].split("@")[0] for line in listed.stdout.splitlines()}
+    return {name for name in names if re.match("cu[A-Z]", name)}
+
+
+def add_driver(folder, simulated, library):
+    """`libcuda.so.1`: the simulator's, and stubs of all else that cuDNN wants of a driver."""
+    engines = library.with_name("libcudnn_engines_runtime_compiled.so.9")
+    wanted = {name.decode() for name in DRIVER_NAME.findall(engines.read_bytes())}
+    for part in library.parent.glob("libcudnn*.so.9"):
+        wanted |= driver_symbols(part, "--undefined-only")
+    rest = wanted - driver_symbols(simulated, "--defined-only")
+    (folder / "stub.c").write_text("\n".join(map(stub, sorted(rest))))
+    command = ["gcc", "-shared", "-fPIC", "-w", "-fno-builtin", folder / "stub.c"]
+    command += [
+        "-o",
+        folder / "libcuda.so.1",
+        f"-Wl,-soname,libcuda.so.1,-rpath,{simulated.parent}",
+    ]
+    subprocess.run([*command, "-Wl,--no-as-needed", simulated], check=True)
+
+
+@pytest.fixture(scope="module")
+def attention_planner(planner):
+    """The planner, with the real NVRTC."""
+    if nvrtc_folder() is None:
+        pytest.skip("NVRTC is not installed: RABBET_TEST_NVRTC=its lib folder")
+    return {**planner, "LD_LIBRARY_PATH": f"{nvrtc_folder()}:{planner['LD_LIBRARY_PATH']}"}
+
+
+ATTEND = """
+import ctypes, rabbet
+ops = rabbet.ops
+def both(heads, size, length, keys, dtype, causal=False, key_heads=None):
+    def ones(*shape): return rabbet.ones(*shape, dtype=dtype, device="cuda")
+    q, k = ones(2, heads, length, size), ones(2, key_heads or heads, keys, size)
+    out, lse = ops.attention(q, k, k, None, causal, None, key_heads is not None)
+    ops.attention_backward(out, None, q, k, k, None, out, lse, causal, None, key_heads is not None)
+    ctypes.CDLL(None).fflush(None)
+"""
+ATTENTIONS = {
+    "whole": "both(2, 64, 128, 128, rabbet.float16)",
+    "causal": "both(2, 128, 256, 256, rabbet.bfloat16, True)",
+    "odd lengths": "both(2, 64, 100, 77, rabbet.float16)",
+    "shared keys": "both(4, 64, 128, 128, rabbet.bfloat16, True, 2)",
+    "of 96": "both(2, 96, 128, 128, rabbet.float16)",
+    "fixed": "rabbet.use_deterministic_algorithms(True); both(2, 64, 128, 128, rabbet.float16, True)",
+}
+
+
+def test_plans_of_attention_and_its_derivative(run, attention_planner):
+    """Forward and backward, by cuDNN's fused engines, which it compiles for an H200."""
+    for name, call in ATTENTIONS.items():
+        said = run(ATTEND + call, **attention_planner)
+        assert said.count("executed") == 2, (name, said)
 
 
 CONVOLVE = """

@@ -6,6 +6,7 @@ TRAIN = """
 import numpy as np, rabbet
 from rabbet import nn, optim
 from sklearn.datasets import load_digits
+rabbet.backends.cudnn.allow_tf32 = False
 digits = load_digits()
 images = np.asarray(digits.images, np.float32) / 16
 def losses(device, steps, size):

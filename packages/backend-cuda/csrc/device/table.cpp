@@ -4,6 +4,7 @@
 
 #include "device/host_memory.h"
 #include "device/segments.h"
+#include "driver/cudnn.h"
 
 namespace rbcuda {
 namespace {
@@ -92,6 +93,7 @@ int32_t properties(void*, int32_t index, void* ctx,
       if (a.is_bool) value.tag = RB_BOOL;
       tell(a.name, value);
     }
+    if (const int64_t version = cudnn_version()) tell("cudnn_version", rb::int_value(version));
     if (driver().uuid) tell("uuid", string_value(uuid_of(here)));
   });
 }

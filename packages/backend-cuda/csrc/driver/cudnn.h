@@ -12,28 +12,44 @@ using DnnDescriptor = void*;  // cudnnBackendDescriptor_t
 inline bool is_dnn_unsupported(int status) { return status / 1000 == 3; }
 
 enum DnnKind {  // cudnnBackendDescriptorType_t
+  kDnnPointwise = 0,
   kDnnConvolution = 1,
+  kDnnEngine = 2,
   kDnnEngineConfig = 3,
   kDnnHeuristics = 4,
   kDnnPlan = 5,
   kDnnForward = 10,
   kDnnBackwardFilter = 11,
   kDnnBackwardData = 12,
+  kDnnDoPointwise = 13,
   kDnnGraph = 15,
   kDnnVariantPack = 16,
   kDnnTensor = 17,
+  kDnnMatmul = 18,
+  kDnnDoMatmul = 19,
+  kDnnReduction = 21,
+  kDnnDoReduction = 22,
+  kDnnDoReshape = 31,
 };
 enum DnnType {  // cudnnBackendAttributeType_t
   kDnnAsHandle = 0,
   kDnnAsDataType = 1,
+  kDnnAsBool = 2,
   kDnnAsInt64 = 3,
   kDnnAsFloat = 4,
   kDnnAsPointer = 6,
   kDnnAsConvolutionMode = 7,
   kDnnAsHeuristicsMode = 8,
+  kDnnAsNote = 11,
+  kDnnAsPointwiseMode = 14,
   kDnnAsDescriptor = 15,
+  kDnnAsReductionMode = 18,
+  kDnnAsChar = 24,
 };
 enum DnnAttribute {  // cudnnBackendAttributeName_t
+  kDnnPointwiseMode = 0,
+  kDnnPointwiseCompute = 1,
+  kDnnPointwiseAxis = 9,
   kDnnConvolutionCompute = 100,
   kDnnConvolutionMode = 101,
   kDnnConvolutionDilations = 102,
@@ -44,9 +60,16 @@ enum DnnAttribute {  // cudnnBackendAttributeName_t
   kDnnHeuristicsMode = 200,
   kDnnHeuristicsGraph = 201,
   kDnnHeuristicsResults = 202,
+  kDnnConfigEngine = 300,
   kDnnPlanHandle = 400,
   kDnnPlanConfig = 401,
   kDnnPlanWorkspace = 402,
+  kDnnPlanText = 405,
+  kDnnPointwiseHow = 750,
+  kDnnPointwiseX = 751,
+  kDnnPointwiseB = 752,
+  kDnnPointwiseY = 753,
+  kDnnPointwiseT = 758,
   kDnnGraphHandle = 800,
   kDnnGraphOperations = 801,
   kDnnTensorAlignment = 900,
@@ -54,12 +77,42 @@ enum DnnAttribute {  // cudnnBackendAttributeName_t
   kDnnTensorShape = 902,
   kDnnTensorStrides = 903,
   kDnnTensorName = 906,
+  kDnnTensorVirtual = 907,
+  kDnnTensorByValue = 908,
   kDnnPackNames = 1000,
   kDnnPackPointers = 1001,
   kDnnPackWorkspace = 1003,
+  kDnnEngineNotes = 1303,
+  kDnnMatmulCompute = 1500,
+  kDnnMatmulA = 1520,
+  kDnnMatmulB = 1521,
+  kDnnMatmulC = 1522,
+  kDnnMatmulHow = 1523,
+  kDnnReductionMode = 1600,
+  kDnnReductionCompute = 1601,
+  kDnnReductionX = 1610,
+  kDnnReductionY = 1611,
+  kDnnReductionHow = 1612,
+  kDnnReshapeX = 2200,
+  kDnnReshapeY = 2201,
 };
 constexpr int kDnnCrossCorrelation = 1, kDnnModeFallback = 2, kDnnModeA = 3;
-constexpr int kDnnFloat = 0, kDnnHalf = 2, kDnnBFloat16 = 9;  // cudnnDataType_t
+constexpr int kDnnNoteTensorCore = 0, kDnnNoteLessPrecise = 1, kDnnNoteVaries = 4;
+enum DnnPointwiseMode {  // cudnnPointwiseMode_t
+  kDnnAdd = 0,
+  kDnnMultiply = 1,
+  kDnnDivide = 6,
+  kDnnSubtract = 9,
+  kDnnExp = 13,
+  kDnnLog = 15,
+  kDnnIdentity = 21,
+  kDnnAtLeast = 303,
+  kDnnIndex = 501,
+  kDnnSelect = 601,
+};
+constexpr int kDnnReduceAdd = 0, kDnnReduceMax = 3;  // cudnnReduceTensorOp_t
+// cudnnDataType_t
+constexpr int kDnnFloat = 0, kDnnHalf = 2, kDnnInt32 = 4, kDnnBFloat16 = 9, kDnnBoolean = 11;
 
 #define RB_CUDA_CUDNN(X)                                                                  \
   X(create, "cudnnCreate", (DnnHandle*))                                                  \
@@ -73,12 +126,17 @@ constexpr int kDnnFloat = 0, kDnnHalf = 2, kDnnBFloat16 = 9;  // cudnnDataType_t
 
 struct Cudnn {
   RB_CUDA_CUDNN(RB_CUDA_MEMBER)
+  const char* (*error_string)(int status);
 };
 
 /// Opened at the first call; null where it is not there.
 const Cudnn* cudnn();
 
-/// Throw RB_E_NOTIMPL where cuDNN does not support it, RB_E_DEVICE for other failures.
-void check_cudnn(int status, int device, const char* what);
+/// Such as 91900 for 9.19.0; 0 where it is not there. Its parts need not be open for this.
+int64_t cudnn_version();
+
+/// Throw RB_E_NOTIMPL where cuDNN does not support it, RB_E_DEVICE for other failures, which name
+/// the operator.
+void check_cudnn(int status, int device, const char* what, const char* op = nullptr);
 
 }  // namespace rbcuda

@@ -27,7 +27,9 @@ void make_folders(const std::string& path) {
     mkdir(path.substr(0, at).c_str(), 0777);
 }
 
-std::string path_of(const std::string& key) { return cache_folder() + "/" + key + ".cubin"; }
+std::string path_of(const std::string& key, const char* suffix) {
+  return cache_folder() + "/" + key + suffix;
+}
 
 // A file: the hash of the image, a line end, the image.
 constexpr size_t kHead = 65;
@@ -94,9 +96,9 @@ bool write_file(const std::string& path, const std::string& content) {
   return false;
 }
 
-std::vector<char> read_cached(const std::string& key) {
+std::vector<char> read_cached(const std::string& key, const char* suffix) {
   if (cache_folder().empty()) return {};
-  const std::string path = path_of(key);
+  const std::string path = path_of(key, suffix);
   std::ifstream file(path, std::ios::binary);
   if (!file) return {};
   std::stringstream all;
@@ -109,12 +111,12 @@ std::vector<char> read_cached(const std::string& key) {
   return {content.begin() + kHead, content.end()};
 }
 
-void write_cached(const std::string& key, const std::vector<char>& image) {
+void write_cached(const std::string& key, const std::vector<char>& image, const char* suffix) {
   static std::atomic<unsigned> writes{0};
   if (cache_folder().empty()) return;
   const std::string content =
       sha256(image.data(), image.size()) + "\n" + std::string(image.begin(), image.end());
-  if (write_file(path_of(key), content) && writes++ % 64 == 0) drop_oldest(cache_folder());
+  if (write_file(path_of(key, suffix), content) && writes++ % 64 == 0) drop_oldest(cache_folder());
 }
 
 }  // namespace rbcuda

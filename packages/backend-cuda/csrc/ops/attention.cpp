@@ -9,6 +9,7 @@
 #include "launch/temporary.h"
 #include "launch/texts.h"
 #include "launch/view.h"
+#include "ops/attention_cudnn.h"
 #include "ops/families.h"
 
 namespace rbcuda {
@@ -171,7 +172,7 @@ Types types_of(int stored, const RbTensor* mask, int sums) {
 void attention_kernel(const rb::Args& a) {
   const char* op = a.op_name();
   const RbTensor &out = a.ret(0), &sums = a.ret(1);
-  if (sums.numel == 0) return;
+  if (sums.numel == 0 || attend_by_library(a)) return;
   const int stored = out.dtype_id, tile = stored == RB_F64 ? 32 : 64;
   const bool fits = fits_tensor_cores(stored, a.tensor(0), a.tensor(1), a.tensor(2));
   const Cast q(op, &a.tensor(0), stored, fits), k(op, &a.tensor(1), stored, fits),
@@ -256,6 +257,7 @@ struct Backward {
 };
 
 void attention_backward_kernel(const rb::Args& a) {
+  if (attend_backward_by_library(a)) return;
   Backward b(a);
   Attention& p = b.p;
   const int64_t size = 2 * p.heads * p.length;

@@ -148,6 +148,7 @@ def kit(check: Check) -> Result:
         *("--pyargs", "rabbet_testing", "--device=cuda", "--level=L2"),
         GPU_CHECK_EVERY=every,
         RABBET_CUDA_FALLBACK="error",
+        NVIDIA_TF32_OVERRIDE="0",  # the kit wants float32 as exact as the CPU's
     )
     result.note += f" (one of {every})"
     return result

@@ -1,0 +1,148 @@
+"""Attention by graphs of the simulator's cuDNN, executed on the host: against the CPU's kernels, and beside those of ours."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+ATTENTION = runpy.run_path(str(Path(__file__).parent / "test_attention.py"))["ATTENTION"]
+HALF = (
+    ATTENTION
+    + """
+def judge_half(*shapes, dtype=F16, **how):
+    \"\"\"As judge, but without a gradient of the logarithms, which cuDNN has no graph for.\"\"\"
+    causal, scale, grouped = how.get("causal", False), how.get("scale"), how.get("grouped", False)
+    q, k, v = (t if isinstance(t, rabbet.Tensor) else rabbet.randn(t).to(dtype) for t in shapes)
+    both(lambda q, k, v: ops.attention(q, k, v, None, causal, scale, grouped), q, k, v, close=close[dtype])
+    out, lse = ops.attention(q, k, v, None, causal, scale, grouped)
+    g = rabbet.randn(out.shape).to(dtype)
+    def backward(g, q, k, v, out, lse): return ops.attention_backward(g, None, q, k, v, None, out, lse, causal, scale, grouped)
+    both(backward, g, q, k, v, out, lse, close=close[dtype] * 4)
+"""
+)
+
+
+@pytest.fixture
+def logged(with_cudnn, tmp_path):
+    """Environment variables, and how often the stand-in executed plans of attention."""
+    log = tmp_path / "log"
+    env = {**with_cudnn, "CUSIM_CUDNN_LOG": str(log), "RABBET_CUDA_FALLBACK": "error"}
+    return env, lambda: log.read_text().count("execute 5") if log.exists() else 0
+
+
+def test_attention_and_its_derivative_agree_with_the_cpu(compared, logged):
+    env, executed = logged
+    compared(
+        HALF
+        + """
+judge_half((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 16))
+judge_half((2, 3, 9, 8), (2, 3, 9, 8), (2, 3, 9, 16), causal=True, dtype=BF16)
+judge_half((1, 2, 9, 8), (1, 2, 4, 8), (1, 2, 4, 8), causal=True, scale=-0.7)
+judge_half((2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 16), grouped=True)
+judge_half((3, 5, 8), (3, 7, 8), (3, 7, 16))
+judge_half((5, 8), (7, 8), (7, 16), causal=True)
+turned = [rabbet.randn(2, n, 3, 8).to(F16).transpose(1, 2) for n in (5, 7, 7)]
+judge_half(*turned)
+""",
+        **env,
+        CUSIM_CHECK="all",
+    )
+    assert executed() == 14
+
+
+def test_what_cudnn_does_not_know_is_ours(compared, logged):
+    """Masks, broadcast heads, sizes that are no multiples of 8, gradients of the logarithms, float32."""
+    env, executed = logged
+    compared(
+        ATTENTION
+        + """
+judge((2, 3, 5, 6), (2, 3, 7, 6), (2, 3, 7, 6), dtype=F16)
+judge((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 8))
+judge((2, 3, 5, 8), (1, 3, 7, 8), (2, 3, 7, 8), dtype=F16)
+judge((2, 3, 0, 8), (2, 3, 7, 8), (2, 3, 7, 8), dtype=F16)
+judge((1, 2, 5, 8), (1, 2, 7, 8), (1, 2, 7, 8), rabbet.rand(5, 7) > 0.4, dtype=F16)
+""",
+        **env,
+    )
+    assert executed() == 0
+
+
+def test_each_takes_the_logarithms_of_the_other(compared, logged):
+    """Outputs of cuDNN go into our derivative, and the other way around."""
+    env, executed = logged
+    compared(
+        HALF
+        + """
+q, k, v = (rabbet.randn(1, 2, n, 8).to(F16) for n in (5, 7, 7))
+g = rabbet.randn(1, 2, 5, 8).to(F16)
+Q, K, V, G = (t.to("cuda") for t in (q, k, v, g))
+enable = rabbet.backends.cuda.enable_cudnn_sdp
+want = ops.attention_backward(g, None, q, k, v, None, *ops.attention(q, k, v), False, None, False)
+for first in (True, False):
+    enable(first); out, lse = ops.attention(Q, K, V)
+    enable(not first); got = ops.attention_backward(G, None, Q, K, V, None, out, lse, False, None, False)
+    for here, there in zip(want, got): same(here, there, close[F16] * 4)
+""",
+        **env,
+    )
+    assert executed() == 2
+
+
+@pytest.mark.parametrize("planted", ["plan:3001", "heuristics:3000"])
+def test_a_refused_graph_is_ours(compared, logged, planted):
+    env, executed = logged
+    compared(
+        HALF + "judge_half((1, 2, 5, 8), (1, 2, 7, 8), (1, 2, 7, 8))\n",
+        **env,
+        CUSIM_CUDNN_FAIL=planted,
+    )
+    assert executed() == 0
+
+
+def test_a_failed_execution_names_the_operator(run, logged):
+    env, _ = logged
+    code = """
+import rabbet
+q = rabbet.ones(1, 2, 5, 8, dtype=rabbet.float16, device="cuda")
+try: rabbet.ops.attention(q, q, q)
+except RuntimeError as error: print(error)
+"""
+    said = run(code, **env, CUSIM_CUDNN_FAIL="execute:5000")
+    assert "attention on 'cuda:0'" in said and "EXECUTION_FAILED" in said
+
+
+def test_timing_leaves_right_gradients(compared, logged):
+    """The query's gradient is added up: every execution begins at zero."""
+    env, executed = logged
+    compared(
+        HALF
+        + "rabbet.backends.cudnn.benchmark = True\njudge_half((1, 2, 5, 8), (1, 2, 7, 8), (1, 2, 7, 8))\n",
+        **env,
+    )
+    assert executed() == 2 * (2 * 4 + 1)  # the engine comes from both heuristics
+
+
+def test_deterministic_gradients_are_not_added_up(compared, logged):
+    env, executed = logged
+    compared(
+        HALF
+        + "rabbet.use_deterministic_algorithms(True)\njudge_half((1, 2, 5, 8), (1, 2, 7, 8), (1, 2, 7, 8))\n",
+        **env,
+    )
+    assert executed() == 2
+
+
+def test_a_graph_replays_attention(run, logged):
+    env, executed = logged
+    code = """
+import rabbet, rabbet.nn
+attend = rabbet.nn.functional.scaled_dot_product_attention
+rabbet.manual_seed(0)
+step = rabbet.cuda.graph(lambda q: attend(q, q, q, is_causal=True) * 2)
+for i in range(3):
+    q = rabbet.randn(1, 2, 5, 8).to(rabbet.float16)
+    far = (step(q.to("cuda")).cpu() - attend(q, q, q, is_causal=True) * 2).abs().max().item()
+    assert far < 1e-2, far
+"""
+    run(code, **env)
+    assert executed() >= 2
