@@ -1,7 +1,8 @@
 // Attention by tiles: scores stay in registers and shared memory, softmax is taken online (Dao et
 // al. 2022). A block of 256 threads has a square tile of queries and keys; thread (y, x) of 16 x 16
 // has SIDE x SIDE of its scores and of each tile of columns of the results. A: the operands' dtype,
-// M: the mask's, S: that of the given logsumexp, T: the dtype of sums.
+// M: the mask's, S: that of the given logsumexp, T: the dtype of sums, O: the results', which is T
+// where the keys of a head are split and each part has results and a logsumexp of its own.
 enum {
   SIDE = 16 / sizeof(T),
   TILE = 16 * SIDE,
@@ -16,6 +17,7 @@ struct Operand {
 };
 struct Attention {
   Int64 length, keys, size, value_size, heads, group;
+  Int64 part;  // keys that a block sees at most; blockIdx.z is the part
   Int64 shape[6];
   double scale;
   int ndim, causal;
@@ -107,14 +109,14 @@ __device__ inline void gather(Scores (&results)[CHUNKS], const T* weights, const
     __syncthreads();
   }
 }
-template <int CHUNKS>
-__device__ inline void store(const Matrix<A>& m, Int64 first, Int64 column,
+template <int CHUNKS, class X>
+__device__ inline void store(const Matrix<X>& m, Int64 first, Int64 column,
                              const Scores (&results)[CHUNKS], const T (&factors)[SIDE]) {
 #pragma unroll
   for (int k = 0; k < CHUNKS; ++k) RB_SCORES(r, c) {
       const Int64 i = first + RB_Y * SIDE + r, j = column + k * TILE + RB_X * SIDE + c;
       if (i < m.rows && j < m.columns)
-        m.data[m.place(i, j)] = As<A>::of(results[k][r][c] * factors[r]);
+        m.data[m.place(i, j)] = As<X>::of(results[k][r][c] * factors[r]);
     }
 }
 // Into shared memory: rows are queries, or keys.
@@ -142,9 +144,16 @@ __device__ inline void finish_scores(Scores& s, const Attention& p, const Matrix
   }
 }
 
+// Where the results of the block's part begin.
+__device__ inline void to_part(O*& out, T*& sums, const Attention& p) {
+  const Int64 rows = blockIdx.z * p.heads * p.length;
+  out += rows * p.value_size;
+  sums += rows;
+}
+
 // One tile of queries, all keys that they see, CHUNKS tiles of the value's columns.
 template <int CHUNKS>
-__device__ inline void attend(A* out, T* sums, const A* q, const A* k, const A* v, const M* mask,
+__device__ inline void attend(O* out, T* sums, const A* q, const A* k, const A* v, const M* mask,
                               const Attention& p) {
   __shared__ Pack<T, SIDE> stage_[TILE * PITCH / SIDE], weights_[TILE * PITCH / SIDE];
   T *stage = stage_[0].at, *weights = weights_[0].at;
@@ -160,9 +169,10 @@ __device__ inline void attend(A* out, T* sums, const A* q, const A* k, const A* 
   for (int r = 0; r < SIDE; ++r) top[r] = -(T)INFINITY, total[r] = 0;
 #pragma unroll
   for (int c = 0; c < CHUNKS; ++c) clear(results[c]);
-  const Int64 end = p.causal && first + TILE < p.keys ? first + TILE : p.keys;
+  const Int64 begin = blockIdx.z * p.part, most = begin + p.part < p.keys ? begin + p.part : p.keys,
+              end = p.causal && first + TILE < most ? first + TILE : most;
 #pragma unroll 1
-  for (Int64 j = 0; j < end; j += TILE) {
+  for (Int64 j = begin; j < end; j += TILE) {
     products(s, query, first, key, j, stage);
     finish_scores(s, p, masked, first, j);
 #pragma unroll
@@ -185,6 +195,7 @@ __device__ inline void attend(A* out, T* sums, const A* q, const A* k, const A* 
     gather<CHUNKS>(results, weights, value, j, end - j < TILE ? (int)(end - j) : TILE, column,
                    stage);
   }
+  to_part(out, sums, p);
   for (int r = 0; r < SIDE; ++r) {
     const Int64 i = first + RB_Y * SIDE + r;
     const bool none = total[r] == 0;
@@ -194,6 +205,31 @@ __device__ inline void attend(A* out, T* sums, const A* q, const A* k, const A* 
     total[r] = none ? T(0) : 1 / total[r];
   }
   store<CHUNKS>(matrix(out, p, OUT, head, p.length, p.value_size), first, column, results, total);
+}
+
+// Results and logsumexp of whole rows from those of `parts` parts. A warp has a row.
+__device__ inline void combine(A* out, T* sums, const T* part_out, const T* part_sums,
+                               const Attention& p, Int64 parts) {
+  const Int64 rows = p.heads * p.length;
+  for (Int64 row = (Int64)blockIdx.x * RB_WARPS + RB_WARP; row < rows;
+       row += (Int64)gridDim.x * RB_WARPS) {
+    const Int64 head = row / p.length, i = row - head * p.length;
+    T top = -(T)INFINITY, total = 0;
+    for (Int64 k = 0; k < parts; ++k) top = JoinLargest()(top, part_sums[k * rows + row]);
+    const T less = top == -(T)INFINITY ? T(0) : top;
+    for (Int64 k = 0; k < parts; ++k) total += exp(part_sums[k * rows + row] - less);
+    const bool none = total == 0;
+    const auto outs = matrix(out, p, OUT, head, p.length, p.value_size);
+    for (Int64 j = RB_LANE; j < p.value_size; j += 32) {
+      T sum = 0;
+      for (Int64 k = 0; k < parts; ++k)
+        sum = fma(exp(part_sums[k * rows + row] - less),
+                  part_out[(k * rows + row) * p.value_size + j], sum);
+      outs.data[outs.place(i, j)] = As<A>::of(none ? T(0) : sum / total);
+    }
+    if (RB_LANE == 0)
+      sums[offset(p, SUMS, head) + i * p.at[SUMS].row] = none ? -(T)INFINITY : top + log(total);
+  }
 }
 
 // For each query of each head, two numbers that its derivative needs: logsumexp (infinity where no
@@ -309,23 +345,28 @@ __device__ inline void key_grads(A* dk, A* dv, const A* g, const A* q, const A* 
 }
 
 #define RB_ATTENTION(CHUNKS)                                                                   \
-  extern "C" __global__ void __launch_bounds__(256, 1) rb_kernel(                                 \
-      A* out, T* sums, const A* q, const A* k, const A* v, const M* mask, const Attention p) { \
+  extern "C" __global__ void __launch_bounds__(256, 1) rb_kernel(                              \
+      O* out, T* sums, const A* q, const A* k, const A* v, const M* mask, const Attention p) { \
     attend<CHUNKS>(out, sums, q, k, v, mask, p);                                               \
   }
+#define RB_ATTENTION_COMBINE                                                                    \
+  extern "C" __global__ void __launch_bounds__(256, 1) rb_kernel(                               \
+      A* out, T* sums, const T* part_out, const T* part_sums, const Attention p, Int64 parts) { \
+    combine(out, sums, part_out, part_sums, p, parts);                                          \
+  }
 #define RB_ATTENTION_ROWS                                                                        \
-  extern "C" __global__ void __launch_bounds__(256, 1) rb_kernel(                                   \
+  extern "C" __global__ void __launch_bounds__(256, 1) rb_kernel(                                \
       T* rows, const A* g, const A* out, const S* sums, const S* grad_sums, const Attention p) { \
     row_sums(rows, g, out, sums, grad_sums, p);                                                  \
   }
 #define RB_ATTENTION_QUERIES(CHUNKS)                                                  \
-  extern "C" __global__ void __launch_bounds__(256, 1)                                   \
+  extern "C" __global__ void __launch_bounds__(256, 1)                                \
       rb_kernel(A* dq, const A* g, const A* q, const A* k, const A* v, const M* mask, \
                 const T* rows, const Attention p) {                                   \
     query_grads<CHUNKS>(dq, g, q, k, v, mask, rows, p);                               \
   }
 #define RB_ATTENTION_KEYS(CHUNKS)                                                            \
-  extern "C" __global__ void __launch_bounds__(256, 1)                                          \
+  extern "C" __global__ void __launch_bounds__(256, 1)                                       \
       rb_kernel(A* dk, A* dv, const A* g, const A* q, const A* k, const A* v, const M* mask, \
                 const T* rows, const Attention p) {                                          \
     key_grads<CHUNKS>(dk, dv, g, q, k, v, mask, rows, p);                                    \

@@ -112,8 +112,8 @@ __device__ inline void hold(Held<SIZE>& to, const Matrix<const A>& m, int first)
       to.at[k].at[i] = pair.at[0].bits | (UInt32)pair.at[1].bits << 16;
     }
 }
-template <int SIZE>
-__device__ inline void store_rows(const Matrix<A>& m, int first, const float (&sums)[SIZE / 8][4],
+template <int SIZE, class X>
+__device__ inline void store_rows(const Matrix<X>& m, int first, const float (&sums)[SIZE / 8][4],
                                   float factor, float next_factor) {
   const bool pairs = m.column == 1 && m.row % 2 == 0 && is_packed<2>(m.data);
 #pragma unroll
@@ -123,7 +123,7 @@ __device__ inline void store_rows(const Matrix<A>& m, int first, const float (&s
       const int i = first + RB_ROW(e), j = 8 * n + RB_COLUMN(e);
       if (i >= m.rows || j >= m.columns) continue;
       const float by = e ? next_factor : factor;
-      const Pack<A, 2> pair = {{As<A>::of(sums[n][e] * by), As<A>::of(sums[n][e + 1] * by)}};
+      const Pack<X, 2> pair = {{As<X>::of(sums[n][e] * by), As<X>::of(sums[n][e + 1] * by)}};
       if (pairs && j + 1 < m.columns) {
         store_pack(m.data + m.place(i, j), pair);
       } else {
@@ -169,7 +169,7 @@ __device__ inline void finish_halves(float (&s)[2][4], const Attention& p, float
 
 // 16 * WARPS queries of one head.
 template <int SIZE, int WARPS, bool MASKED>
-__device__ inline void attend_halves(A* out, T* sums, const A* q, const A* k, const A* v,
+__device__ inline void attend_halves(O* out, T* sums, const A* q, const A* k, const A* v,
                                      const M* mask, const Attention& p) {
   typedef HalfRows<SIZE> Rows;
   enum { QUERIES = 16 * WARPS, STEP = 32, STAGES = 3 };
@@ -177,7 +177,9 @@ __device__ inline void attend_halves(A* out, T* sums, const A* q, const A* k, co
   const int tiles = ((int)p.length + QUERIES - 1) / QUERIES, head = blockIdx.x / tiles,
             first = (tiles - 1 - blockIdx.x % tiles) * QUERIES,  // the longest ones begin
       row = first + RB_WARP * 16;
-  const int end = p.causal && first + QUERIES < (int)p.keys ? first + QUERIES : (int)p.keys;
+  const int begin = blockIdx.z * (int)p.part,
+            most = (int)p.keys - begin < (int)p.part ? (int)p.keys : begin + (int)p.part,
+            end = p.causal && first + QUERIES < most ? first + QUERIES : most;
   const auto key = matrix(k, p, KEY, head, end, p.size),
              value = matrix(v, p, VALUE, head, end, p.value_size);
   if (MASKED) mask += offset(p, MASK, head);
@@ -191,13 +193,13 @@ __device__ inline void attend_halves(A* out, T* sums, const A* q, const A* k, co
     stage = stage == STAGES - 1 ? 0 : stage + 1;
     end_of_step();
   };
-  for (int s = 0; s < STAGES - 1; ++s) load(s * STEP);
+  for (int s = 0; s < STAGES - 1; ++s) load(begin + s * STEP);
   Held<SIZE> query;
   hold(query, matrix(q, p, QUERY, head, p.length, p.size), row);
   float results[SIZE / 8][4], top[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
   clear_rows(results);
 #pragma unroll 1
-  for (int j = 0; j < end; j += STEP) {
+  for (int j = begin; j < end; j += STEP) {
     wait_for_steps<STAGES - 2>();
     __syncthreads();
     const int now = stage == STAGES - 1 ? 0 : stage + 1;
@@ -234,6 +236,7 @@ __device__ inline void attend_halves(A* out, T* sums, const A* q, const A* k, co
     for (int c = 0; c < STEP / 16; ++c) Rows::gather(results, s[c], ring[now][1][0].at, 16 * c);
   }
   wait_for_steps<0>();
+  to_part(out, sums, p);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int i = row + RB_ROW(2 * r);
@@ -343,7 +346,7 @@ __device__ inline void grads_of_halves(A* dx, A* dy, const A* g, const A* q, con
 
 #define RB_ATTENTION_MMA(SIZE, WARPS, MASKED)                                                  \
   extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) rb_kernel(                       \
-      A* out, T* sums, const A* q, const A* k, const A* v, const M* mask, const Attention p) { \
+      O* out, T* sums, const A* q, const A* k, const A* v, const M* mask, const Attention p) { \
     attend_halves<SIZE, WARPS, MASKED>(out, sums, q, k, v, mask, p);                           \
   }
 #define RB_ATTENTION_MMA_QUERIES(SIZE, WARPS, MASKED)                                        \

@@ -101,7 +101,7 @@ def test_products_compile_without_spills(nvrtc, stored, computed, kernel, archit
     "stored,macro", [("Half", ""), ("BFloat16", "_QUERIES"), ("Half", "_KEYS")]
 )
 def test_attention_of_halves_compiles_without_spills(nvrtc, stored, macro, architecture):
-    types = {"A": stored, "T": "float", "M": "bool", "S": "float"}
+    types = {"A": stored, "T": "float", "M": "bool", "S": "float", "O": stored}
     macro = f"RB_ATTENTION_MMA{macro}(128, 4, true)"
     text = text_of(types, ["attention", "attention_mma"], macro)
     log, ptx = compiled(nvrtc, text, architecture)

@@ -36,6 +36,7 @@ struct AttentionOperand {  // twin of the kernel's
 };
 struct Attention {  // twin of the kernel's
   int64_t length, keys, size, value_size, heads, group;
+  int64_t part;  // keys that a block sees at most
   int64_t shape[kHeadDims];
   double scale;
   int32_t ndim, causal;
@@ -164,10 +165,94 @@ std::string macro(const char* name, const Attention& p, int warps, const RbTenso
   return std::string(name) + "(" + std::to_string(columns) + ", " + std::to_string(warps) +
          (mask ? ", true)\n" : ", false)\n");
 }
-Types types_of(int stored, const RbTensor* mask, int sums) {
-  return {
-      {"A", stored}, {"T", computed(stored)}, {"M", mask ? mask->dtype_id : stored}, {"S", sums}};
+Types types_of(int stored, const RbTensor* mask, int sums, int results) {
+  return {{"A", stored},
+          {"T", computed(stored)},
+          {"M", mask ? mask->dtype_id : stored},
+          {"S", sums},
+          {"O", results}};
 }
+
+// One query of each of a group's heads, as in decoding: they are rows of one matrix.
+void join_group(Attention& p) {
+  if (p.length != 1 || p.group == 1 || p.causal) return;
+  const int last = p.ndim - 1;
+  for (const Which which : {kQuery, kMask, kOut, kSums}) {
+    AttentionOperand& o = p.at[which];
+    o.row = o.heads[last];
+    o.heads[last] *= p.group;
+  }
+  p.at[kKey].group = p.at[kValue].group = 1;
+  p.shape[last] /= p.group;
+  p.heads /= p.group;
+  p.length = p.group;
+  p.group = 1;
+}
+
+// How many parts the keys are split into, where there are too few blocks to occupy a device.
+int64_t split_keys(Attention& p, int64_t blocks) {
+  constexpr int64_t kEnough = 256, kLeast = 256, kTile = 64, kMost = 256;  // blocks, then keys
+  p.part = p.keys;
+  if (blocks * 2 > kEnough || p.keys < 2 * kLeast) return 1;
+  const int64_t parts = std::min({ceil_of(kEnough, blocks), p.keys / kLeast, kMost});
+  p.part = ceil_of(ceil_of(p.keys, parts), kTile) * kTile;
+  return ceil_of(p.keys, p.part);
+}
+// Results of parts: rows without gaps, head by head.
+AttentionOperand rows_of(const Attention& p, int64_t columns) {
+  AttentionOperand o = {};
+  o.group = 1;
+  o.row = columns;
+  o.column = 1;
+  int64_t step = p.length * columns;
+  for (int d = p.ndim - 1; d >= 0; --d) {
+    o.heads[d] = step;
+    step *= p.shape[d];
+  }
+  return o;
+}
+
+// A call of attention: the kernel, and another one that combines what it leaves for parts of keys.
+struct Forward {
+  const char* op;
+  int stored;
+  const RbTensor *mask, &out, &sums;
+  void *q, *k, *v;
+  Attention p;
+
+  void run(const std::string& behind, const char* functions, Grid grid) const {
+    Attention call = p;
+    const int64_t parts = split_keys(call, int64_t{grid.x} * grid.y);
+    grid.z = static_cast<unsigned>(parts);
+    if (parts == 1) return launch_kernel(behind, functions, grid, call, out.data, sums.data);
+    const int dtype = computed(stored);
+    const int64_t rows = parts * p.heads * p.length, size = rows * p.value_size;
+    const Temporary part_out(out, dtype, 1, &size), part_sums(out, dtype, 1, &rows);
+    call.at[kOut] = rows_of(p, p.value_size);
+    call.at[kSums] = rows_of(p, 1);
+    launch_kernel(behind, functions, grid, call, part_out.data(), part_sums.data());
+    combine(part_out.data(), part_sums.data(), parts);
+  }
+
+ private:
+  void launch_kernel(const std::string& behind, const char* functions, Grid grid, Attention call,
+                     void* to, void* logs) const {
+    Types types = types_of(stored, mask, sums.dtype_id, to == out.data ? stored : computed(stored));
+    void *query = q, *key = k, *value = v, *masks = mask ? mask->data : nullptr;
+    void* arguments[] = {&to, &logs, &query, &key, &value, &masks, &call};
+    launch(device_of(out), Kernel{op, types, kText_attention, behind, functions}, grid, arguments);
+  }
+  void combine(void* part_out, void* part_sums, int64_t parts) const {
+    Attention call = p;
+    void *to = out.data, *logs = sums.data;
+    void* arguments[] = {&to, &logs, &part_out, &part_sums, &call, &parts};
+    const int64_t blocks = std::min<int64_t>(ceil_of(p.heads * p.length, 8), 1 << 20);
+    launch(device_of(out),
+           Kernel{op, types_of(stored, nullptr, sums.dtype_id, stored), kText_attention,
+                  "RB_ATTENTION_COMBINE\n"},
+           Grid{static_cast<unsigned>(blocks), 1, 1, 256}, arguments);
+  }
+};
 
 void attention_kernel(const rb::Args& a) {
   const char* op = a.op_name();
@@ -182,22 +267,16 @@ void attention_kernel(const rb::Args& a) {
   p.causal = a.boolean(4);
   p.scale = scale_of(a, 5, p.size);
   p.at[kSums] = operand_of(p, sums, 1);
-  void *to = out.data, *logs = sums.data, *query = q.data(), *key = k.data(), *value = v.data(),
-       *masks = mask ? mask->data : nullptr;
-  void* arguments[] = {&to, &logs, &query, &key, &value, &masks, &p};
-  const auto run = [&](std::string behind, const char* functions, Grid grid) {
-    const Kernel kernel{op, types_of(stored, mask, sums.dtype_id), kText_attention,
-                        std::move(behind), functions};
-    launch(device_of(out), kernel, grid, arguments);
-  };
+  join_group(p);
+  const Forward forward{op, stored, mask, out, sums, q.data(), k.data(), v.data(), p};
   if (fits) {
     const int warps = warps_of(p.heads, p.length);
-    return run(macro("RB_ATTENTION_MMA", p, warps, mask), kText_attention_mma,
-               grid_of(op, p.heads, p.length, 16 * warps, 1, 32 * warps));
+    return forward.run(macro("RB_ATTENTION_MMA", p, warps, mask), kText_attention_mma,
+                       grid_of(op, p.heads, p.length, 16 * warps, 1, 32 * warps));
   }
   const Columns columns = columns_of(op, p.value_size, tile, tile == 64 ? 4 : 8);
-  run(macro("RB_ATTENTION", columns.chunks), "",
-      grid_of(op, p.heads, p.length, tile, columns.groups));
+  forward.run(macro("RB_ATTENTION", columns.chunks), "",
+              grid_of(op, p.heads, p.length, tile, columns.groups));
 }
 
 // The arguments of attention_backward in one dtype.
@@ -230,8 +309,8 @@ struct Backward {
   void run(std::string behind, Grid grid, void** arguments, const char* functions = "") const {
     if (grid.x)
       launch(device_of(sums),
-             Kernel{op, types_of(stored, mask, sums.dtype_id), kText_attention, std::move(behind),
-                    functions},
+             Kernel{op, types_of(stored, mask, sums.dtype_id, stored), kText_attention,
+                    std::move(behind), functions},
              grid, arguments);
   }
   // On tensor cores: `rows` of each head are those of the result, shared by `warps` at most.
