@@ -3,7 +3,8 @@
 // (computed in).
 #define RB_TENSORS 64
 #define RB_CHUNK 4096
-#define RB_NUMBERS 10
+#define RB_FUNCTION __device__ inline
+#include "coefficients.cuh"
 struct Entry {
   void* at[5];  // parameter, gradient, states
   Int64 n;
@@ -13,8 +14,11 @@ struct Table {  // twin of rbcuda's
   int first[RB_TENSORS + 1];  // numbers of their blocks
   int count;
 };
-struct Numbers {  // twin of rbcuda's
-  double at[RB_NUMBERS];
+// What lies in tensors instead of Options; null: it does not. Twin of rbcuda's.
+struct Now {
+  const double* factors;  // rows of `width`, one for each tensor
+  Int64 width;
+  const float *lr, *divisor, *skip;
 };
 
 __device__ inline int entry_of(const Table& table, int block) {
@@ -99,6 +103,25 @@ __device__ inline void step_on(const Table& table, const Numbers& numbers) {
     step_on<STEP, READS, WRITES, T>(table, numbers);                                     \
   }
 
+// The same with numbers in device memory.
+#define RB_OPTIM_NOW(STEP, COEFFICIENTS, READS, WRITES)                                  \
+  extern "C" __global__ void rb_kernel(const Table table, const Options given,           \
+                                       const Now now) {                                  \
+    __shared__ Numbers numbers;                                                          \
+    if (now.skip && *now.skip != 0) return;                                              \
+    if (threadIdx.x == 0) {                                                              \
+      Options options = given;                                                           \
+      const double* factors = now.factors + entry_of(table, blockIdx.x) * now.width;     \
+      for (int k = 0; k < 3; ++k)                                                        \
+        if (k < now.width) options.factors[k] = factors[k];                              \
+      if (now.lr) options.lr = *now.lr;                                                  \
+      if (now.divisor) options.sign /= *now.divisor;                                     \
+      numbers = COEFFICIENTS(options);                                                   \
+    }                                                                                    \
+    __syncthreads();                                                                     \
+    step_on<STEP, READS, WRITES, T>(table, numbers);                                     \
+  }
+
 #define RB_STEP(name, ...)                                        \
   struct name {                                                   \
     template <class T>                                            \
@@ -136,13 +159,9 @@ RB_STEP(Nadam, {
   RB_MOMENTS
   x.p = x.p * k[2] - (k[9] * g + k[8] * x.a) / (sqrt(x.b) * k[6] + k[7]);
 })
-RB_STEP(Radam, {
+RB_STEP(Radam, {  // 6: whether the mean square is used
   RB_MOMENTS
-  x.p = x.p * k[2] - k[8] * x.a / (sqrt(x.b) + k[7]);
-})
-RB_STEP(RadamPlain, {
-  RB_MOMENTS
-  x.p = x.p * k[2] - k[8] * x.a;
+  x.p = x.p * k[2] - (k[6] != 0 ? k[8] * x.a / (sqrt(x.b) + k[7]) : k[8] * x.a);
 })
 RB_STEP(Adamax, {
   const T g = x.g * k[0] + k[1] * x.p;
@@ -177,6 +196,16 @@ RB_STEP(Clamp, {  // NaN stays
   if (x.p < k[0]) x.p = k[0];
   if (x.p > k[1]) x.p = k[1];
 })
+
+// One more step in each count (P); its new number, as if it were not skipped, to `out`.
+#define RB_COUNT()                                                                       \
+  extern "C" __global__ void rb_kernel(const Table table, double* out, const float* skip) { \
+    if (threadIdx.x >= table.count) return;                                              \
+    P* count = (P*)table.entries[threadIdx.x].at[0];                                     \
+    const T next = As<T>::of(*count) + 1;                                                \
+    out[threadIdx.x] = next;                                                             \
+    if (!skip || *skip == 0) *count = As<P>::of(next);                                   \
+  }
 
 // Norms: the parts of chunks, then their sums. Orders 1, 2 and 0 for the largest.
 template <int ORDER>

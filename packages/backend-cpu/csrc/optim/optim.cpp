@@ -210,14 +210,55 @@ void half_step(const Part& part, int count, OptimSteps<float>::Fn<Step> fn, cons
   }
 }
 
+// The value of a tensor of one element.
+double value_of(const RbTensor& t, int64_t at = 0) {
+  double v = 0;
+  convert_run(reinterpret_cast<char*>(&v), RB_F64,
+              static_cast<const char*>(t.data) + at * kItemSize[t.dtype_id], t.dtype_id, 1);
+  return v;
+}
+
+// Options of a call: where they are, numbers or tensors ("NAME.tensors", whose tensors begin where
+// the numbers that depend on the count of steps stand).
+class Options {
+ public:
+  Options(const rb::Args& a, bool tensors, int lr, int maximize, int first, int factors)
+      : args_(a), first_(first), sign_(a.boolean(maximize) ? -1 : 1), lr_(a.real(lr)) {
+    if (!tensors) return;
+    if (factors) factors_ = &a.tensor(first++);
+    if (const RbTensor* lr_now = a.optional_tensor(first)) lr_ = value_of(*lr_now);
+    if (const RbTensor* scale = a.optional_tensor(first + 1)) sign_ /= value_of(*scale);
+    const RbTensor* found_inf = a.optional_tensor(first + 2);
+    skip_ = found_inf && value_of(*found_inf) != 0;
+  }
+  double lr() const { return lr_; }
+  double sign() const { return sign_; }
+  bool skip() const { return skip_; }
+  /// Whether the factors are those of each tensor.
+  bool by_tensor() const { return factors_; }
+  /// The k-th number that depends on the count of steps of tensor i.
+  double factor(uint32_t i, int k) const {
+    if (!factors_) return args_.real(first_ + k);
+    return value_of(*factors_, i * factors_->strides[0] + k * factors_->strides[1]);
+  }
+
+ private:
+  const rb::Args& args_;
+  int first_;
+  double sign_, lr_;
+  const RbTensor* factors_ = nullptr;
+  bool skip_ = false;
+};
+
 template <class Step>
-void run_step(const Lists& lists, int count, const Step& step,
+void run_step(const Lists& lists, int count, const rb::Scratch<Step>& steps, bool by_tensor,
               OptimSteps<float>::Fn<Step> OptimSteps<float>::* f32,
               OptimSteps<double>::Fn<Step> OptimSteps<double>::* f64) {
   const OptimTable& table = RB_PICK_LEVEL(optim_table);
   rb::parallel_for(lists.total(), kOptimGrain, [&](int64_t begin, int64_t end) {
     lists.for_range(begin, end, [&](uint32_t i, int64_t from, int64_t to) {
       const Part& part = lists.part(i);
+      const Step& step = steps[by_tensor ? i : 0];
       if (!part.direct) {
         half_step<Step>(part, count, table.f32.*f32, step, from, to);
       } else if (lists.dtype(i) == RB_F64) {
@@ -229,112 +270,153 @@ void run_step(const Lists& lists, int count, const Step& step,
   });
   lists.finish();
 }
-#define RB_RUN_STEP(lists, count, step, name) \
-  run_step(lists, count, step, &OptimSteps<float>::name, &OptimSteps<double>::name)
+// `set(step, i)` gives the step of tensor i what Options has for it.
+template <class Step, class Set>
+void run_steps(const Lists& lists, int count, const Options& options, const Set& set,
+               OptimSteps<float>::Fn<Step> OptimSteps<float>::* f32,
+               OptimSteps<double>::Fn<Step> OptimSteps<double>::* f64) {
+  if (options.skip()) return;
+  const uint32_t rows = options.by_tensor() ? lists.size() : 1;
+  rb::Scratch<Step> steps(std::max(rows, 1u));
+  for (uint32_t i = 0; i < rows; ++i) {
+    steps[i].sign = options.sign();
+    set(steps[i], i);
+  }
+  run_step<Step>(lists, count, steps, options.by_tensor(), f32, f64);
+}
+#define RB_RUN_STEP(lists, count, options, Step, name, ...)                                      \
+  run_steps<Step>(lists, count, options, [&](Step & s, [[maybe_unused]] uint32_t i) __VA_ARGS__, \
+                  &OptimSteps<float>::name, &OptimSteps<double>::name)
 
 // Bits of the lists that may not be empty: `names` in order.
 constexpr unsigned kGrads = 2, kState1 = 4, kState2 = 8;
 
+template <bool Tensors>
 void adam_kernel(const rb::Args& a) {
   static const char* const names[] = {"params", "grads", "exp_avgs", "exp_avg_sqs",
                                       "max_exp_avg_sqs"};
   const Lists lists(a, names, 5, kGrads | kState1 | kState2);
-  AdamStep s;
-  s.lr = a.real(5);
-  s.beta1 = a.real(6);
-  s.beta2 = a.real(7);
-  s.eps = a.real(8);
-  s.weight_decay = a.real(9);
-  s.decoupled = a.boolean(10);
-  s.maximize = a.boolean(11);
-  s.step_size = s.lr / a.real(12);
-  s.root_correction2 = std::sqrt(a.real(13));
-  RB_RUN_STEP(lists, 5, s, adam);
+  const Options options(a, Tensors, 5, 11, 12, 2);
+  RB_RUN_STEP(lists, 5, options, AdamStep, adam, {
+    s.lr = options.lr();
+    s.beta1 = a.real(6);
+    s.beta2 = a.real(7);
+    s.eps = a.real(8);
+    s.weight_decay = a.real(9);
+    s.decoupled = a.boolean(10);
+    s.step_size = s.lr / options.factor(i, 0);
+    s.root_correction2 = std::sqrt(options.factor(i, 1));
+  });
 }
 
+template <bool Tensors>
 void sgd_kernel(const rb::Args& a) {
   static const char* const names[] = {"params", "grads", "momentum_buffers"};
   const Lists lists(a, names, 3, kGrads);
-  SgdStep s;
-  s.lr = a.real(3);
-  s.momentum = a.real(4);
-  s.dampening = a.real(5);
-  s.weight_decay = a.real(6);
-  s.nesterov = a.boolean(7);
-  s.maximize = a.boolean(8);
-  s.first_step = a.boolean(9);
-  RB_RUN_STEP(lists, 3, s, sgd);
+  const Options options(a, Tensors, 3, 8, 10, 0);
+  RB_RUN_STEP(lists, 3, options, SgdStep, sgd, {
+    s.lr = options.lr();
+    s.momentum = a.real(4);
+    s.dampening = a.real(5);
+    s.weight_decay = a.real(6);
+    s.nesterov = a.boolean(7);
+    s.first_step = a.boolean(9);
+  });
 }
 
+template <bool Tensors>
 void rmsprop_kernel(const rb::Args& a) {
   static const char* const names[] = {"params", "grads", "square_avgs", "momentum_buffers",
                                       "grad_avgs"};
   const Lists lists(a, names, 5, kGrads | kState1);
-  RmspropStep s;
-  s.lr = a.real(5);
-  s.alpha = a.real(6);
-  s.eps = a.real(7);
-  s.weight_decay = a.real(8);
-  s.momentum = a.real(9);
-  s.maximize = a.boolean(10);
-  RB_RUN_STEP(lists, 5, s, rmsprop);
+  const Options options(a, Tensors, 5, 10, 11, 0);
+  RB_RUN_STEP(lists, 5, options, RmspropStep, rmsprop, {
+    s.lr = options.lr();
+    s.alpha = a.real(6);
+    s.eps = a.real(7);
+    s.weight_decay = a.real(8);
+    s.momentum = a.real(9);
+  });
 }
 
+template <bool Tensors>
 void adagrad_kernel(const rb::Args& a) {
   static const char* const names[] = {"params", "grads", "state_sums"};
   const Lists lists(a, names, 3, kGrads | kState1);
-  AdagradStep s;
-  s.lr = a.real(3);
-  s.eps = a.real(4);
-  s.weight_decay = a.real(5);
-  s.maximize = a.boolean(6);
-  RB_RUN_STEP(lists, 3, s, adagrad);
+  const Options options(a, Tensors, 3, 6, 7, Tensors);
+  RB_RUN_STEP(lists, 3, options, AdagradStep, adagrad, {
+    s.lr = options.lr() * (Tensors ? options.factor(i, 0) : 1);
+    s.eps = a.real(4);
+    s.weight_decay = a.real(5);
+  });
 }
 
+template <bool Tensors>
 void adamax_kernel(const rb::Args& a) {
   static const char* const names[] = {"params", "grads", "exp_avgs", "exp_infs"};
   const Lists lists(a, names, 4, kGrads | kState1 | kState2);
-  AdamaxStep s;
-  s.beta1 = a.real(5);
-  s.beta2 = a.real(6);
-  s.eps = a.real(7);
-  s.weight_decay = a.real(8);
-  s.maximize = a.boolean(9);
-  s.step_size = a.real(4) / a.real(10);
-  RB_RUN_STEP(lists, 4, s, adamax);
+  const Options options(a, Tensors, 4, 9, 10, 1);
+  RB_RUN_STEP(lists, 4, options, AdamaxStep, adamax, {
+    s.beta1 = a.real(5);
+    s.beta2 = a.real(6);
+    s.eps = a.real(7);
+    s.weight_decay = a.real(8);
+    s.step_size = options.lr() / options.factor(i, 0);
+  });
 }
 
+template <bool Tensors>
 void nadam_kernel(const rb::Args& a) {
   static const char* const names[] = {"params", "grads", "exp_avgs", "exp_avg_sqs"};
   const Lists lists(a, names, 4, kGrads | kState1 | kState2);
-  NadamStep s;
-  s.lr = a.real(4);
-  s.beta1 = a.real(5);
-  s.beta2 = a.real(6);
-  s.eps = a.real(7);
-  s.weight_decay = a.real(8);
-  s.decoupled = a.boolean(9);
-  s.maximize = a.boolean(10);
-  s.grad_step = s.lr * a.real(11);
-  s.mean_step = s.lr * a.real(12);
-  s.root_correction2 = std::sqrt(a.real(13));
-  RB_RUN_STEP(lists, 4, s, nadam);
+  const Options options(a, Tensors, 4, 10, 11, 3);
+  RB_RUN_STEP(lists, 4, options, NadamStep, nadam, {
+    s.lr = options.lr();
+    s.beta1 = a.real(5);
+    s.beta2 = a.real(6);
+    s.eps = a.real(7);
+    s.weight_decay = a.real(8);
+    s.decoupled = a.boolean(9);
+    s.grad_step = s.lr * options.factor(i, 0);
+    s.mean_step = s.lr * options.factor(i, 1);
+    s.root_correction2 = std::sqrt(options.factor(i, 2));
+  });
 }
 
+template <bool Tensors>
 void radam_kernel(const rb::Args& a) {
   static const char* const names[] = {"params", "grads", "exp_avgs", "exp_avg_sqs"};
   const Lists lists(a, names, 4, kGrads | kState1 | kState2);
-  RadamStep s;
-  s.lr = a.real(4);
-  s.beta1 = a.real(5);
-  s.beta2 = a.real(6);
-  s.eps = a.real(7);
-  s.weight_decay = a.real(8);
-  s.decoupled = a.boolean(9);
-  s.maximize = a.boolean(10);
-  s.step_size = s.lr / a.real(11);
-  s.rectification = a.real(12);
-  RB_RUN_STEP(lists, 4, s, radam);
+  const Options options(a, Tensors, 4, 10, 11, 2);
+  RB_RUN_STEP(lists, 4, options, RadamStep, radam, {
+    s.lr = options.lr();
+    s.beta1 = a.real(5);
+    s.beta2 = a.real(6);
+    s.eps = a.real(7);
+    s.weight_decay = a.real(8);
+    s.decoupled = a.boolean(9);
+    s.step_size = s.lr / options.factor(i, 0);
+    s.rectification = options.factor(i, 1);
+  });
+}
+
+// Whether the argument is a tensor whose only element is not 0.
+bool holds(const rb::Args& a, int at) {
+  const RbTensor* t = a.optional_tensor(at);
+  return t && value_of(*t) != 0;
+}
+
+void count_kernel(const rb::Args& a) {
+  const auto counts = a.tensors(0);
+  const bool skip = holds(a, 1);
+  double* out = static_cast<double*>(a.ret().data);
+  for (uint32_t i = 0; i < counts.len; ++i) {
+    const RbTensor& t = *counts[i];
+    out[i] = value_of(t) + 1;
+    if (!skip)
+      convert_run(static_cast<char*>(t.data), t.dtype_id, reinterpret_cast<const char*>(&out[i]),
+                  RB_F64, 1);
+  }
 }
 
 // ---- norms and limits of gradients
@@ -424,14 +506,18 @@ void change_all(const Lists& lists, const Body& body) {
   lists.finish();
 }
 
-void scale_kernel(const rb::Args& a) {
+void scale_all(const rb::Args& a, double factor) {
   static const char* const names[] = {"tensors"};
   const Lists lists(a, names, 1, 0);
-  const double factor = a.real(1);
   if (factor == 1) return;
   change_all(lists, [&](auto* x, int64_t n) {
     steps_for(x).scale(x, static_cast<std::remove_reference_t<decltype(*x)>>(factor), n);
   });
+}
+void scale_kernel(const rb::Args& a) { scale_all(a, a.real(1)); }
+void divide_kernel(const rb::Args& a) {
+  const RbTensor* divisor = a.optional_tensor(1);
+  if (divisor && !holds(a, 2)) scale_all(a, 1 / value_of(*divisor));
 }
 
 void clamp_kernel(const rb::Args& a) {
@@ -445,15 +531,24 @@ void clamp_kernel(const rb::Args& a) {
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"fused_adam", rb::wrap<adam_kernel>, 0, kMaskFloat},
-    {"fused_sgd", rb::wrap<sgd_kernel>, 0, kMaskFloat},
-    {"fused_rmsprop", rb::wrap<rmsprop_kernel>, 0, kMaskFloat},
-    {"fused_adagrad", rb::wrap<adagrad_kernel>, 0, kMaskFloat},
-    {"fused_adamax", rb::wrap<adamax_kernel>, 0, kMaskFloat},
-    {"fused_nadam", rb::wrap<nadam_kernel>, 0, kMaskFloat},
-    {"fused_radam", rb::wrap<radam_kernel>, 0, kMaskFloat},
+    {"fused_adam", rb::wrap<adam_kernel<false>>, 0, kMaskFloat},
+    {"fused_adam.tensors", rb::wrap<adam_kernel<true>>, 0, kMaskFloat},
+    {"fused_sgd", rb::wrap<sgd_kernel<false>>, 0, kMaskFloat},
+    {"fused_sgd.tensors", rb::wrap<sgd_kernel<true>>, 0, kMaskFloat},
+    {"fused_rmsprop", rb::wrap<rmsprop_kernel<false>>, 0, kMaskFloat},
+    {"fused_rmsprop.tensors", rb::wrap<rmsprop_kernel<true>>, 0, kMaskFloat},
+    {"fused_adagrad", rb::wrap<adagrad_kernel<false>>, 0, kMaskFloat},
+    {"fused_adagrad.tensors", rb::wrap<adagrad_kernel<true>>, 0, kMaskFloat},
+    {"fused_adamax", rb::wrap<adamax_kernel<false>>, 0, kMaskFloat},
+    {"fused_adamax.tensors", rb::wrap<adamax_kernel<true>>, 0, kMaskFloat},
+    {"fused_nadam", rb::wrap<nadam_kernel<false>>, 0, kMaskFloat},
+    {"fused_nadam.tensors", rb::wrap<nadam_kernel<true>>, 0, kMaskFloat},
+    {"fused_radam", rb::wrap<radam_kernel<false>>, 0, kMaskFloat},
+    {"fused_radam.tensors", rb::wrap<radam_kernel<true>>, 0, kMaskFloat},
     {"foreach_norm", rb::wrap<norm_kernel>, 0, kMaskFloat},
+    {"foreach_count", rb::wrap<count_kernel>, 0, kMaskFloat},
     {"foreach_scale", rb::wrap<scale_kernel>, 0, kMaskFloat},
+    {"foreach_divide", rb::wrap<divide_kernel>, 0, kMaskFloat},
     {"foreach_clamp", rb::wrap<clamp_kernel>, 0, kMaskFloat},
 };
 

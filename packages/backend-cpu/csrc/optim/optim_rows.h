@@ -14,33 +14,31 @@ struct OptimRow {
   T* state[kOptimStates];
 };
 
+// `sign`: what gradients are multiplied by.
 struct AdamStep {  // states: mean, mean square, its maximum (amsgrad)
-  double lr, beta1, beta2, eps, weight_decay, step_size, root_correction2;
-  bool decoupled, maximize;
+  double sign, lr, beta1, beta2, eps, weight_decay, step_size, root_correction2;
+  bool decoupled;
 };
 struct SgdStep {  // state: momentum
-  double lr, momentum, dampening, weight_decay;
-  bool nesterov, maximize, first_step;
+  double sign, lr, momentum, dampening, weight_decay;
+  bool nesterov, first_step;
 };
 struct RmspropStep {  // states: mean square, momentum, mean (centered)
-  double lr, alpha, eps, weight_decay, momentum;
-  bool maximize;
+  double sign, lr, alpha, eps, weight_decay, momentum;
 };
 struct AdagradStep {  // state: sum of squares
-  double lr, eps, weight_decay;
-  bool maximize;
+  double sign, lr, eps, weight_decay;
 };
 struct AdamaxStep {  // states: mean, decayed maximum
-  double step_size, beta1, beta2, eps, weight_decay;
-  bool maximize;
+  double sign, step_size, beta1, beta2, eps, weight_decay;
 };
 struct NadamStep {  // states: mean, mean square
-  double lr, beta1, beta2, eps, weight_decay, root_correction2, grad_step, mean_step;
-  bool decoupled, maximize;
+  double sign, lr, beta1, beta2, eps, weight_decay, root_correction2, grad_step, mean_step;
+  bool decoupled;
 };
 struct RadamStep {  // states: mean, mean square; rectification 0: the mean square is not used yet
-  double lr, beta1, beta2, eps, weight_decay, step_size, rectification;
-  bool decoupled, maximize;
+  double sign, lr, beta1, beta2, eps, weight_decay, step_size, rectification;
+  bool decoupled;
 };
 
 template <class T>

@@ -43,7 +43,7 @@ template <class T, bool Amsgrad>
 void adam_run(const OptimRow<T>& r, const AdamStep& s, int64_t n) {
   T *param = r.param, *mean = r.state[0], *square = r.state[1], *largest = r.state[2];
   const T* grad = r.grad;
-  const T sign = s.maximize ? T(-1) : T(1);
+  const T sign = T(s.sign);
   const T decay = s.decoupled ? T(0) : T(s.weight_decay);
   const T shrink = s.decoupled ? T(1.0 - s.lr * s.weight_decay) : T(1);
   const T fresh1 = T(1.0 - s.beta1), beta2 = T(s.beta2), fresh2 = T(1.0 - s.beta2);
@@ -81,7 +81,7 @@ template <class T>
 void sgd(const OptimRow<T>& r, const SgdStep& s, int64_t n) {
   T *param = r.param, *buffer = r.state[0];
   const T* grad = r.grad;
-  const T sign = s.maximize ? T(-1) : T(1), decay = T(s.weight_decay), lr = T(s.lr);
+  const T sign = T(s.sign), decay = T(s.weight_decay), lr = T(s.lr);
   if (!buffer) {
     const auto run = RB_STEP({
       const V p = pack_load<V>(param + i);
@@ -117,7 +117,7 @@ void rmsprop_run(const OptimRow<T>& r, const RmspropStep& s, int64_t n) {
   T *param = r.param, *square = r.state[0];
   T *buffer = Momentum ? r.state[1] : square, *mean = Centered ? r.state[2] : square;
   const T* grad = r.grad;
-  const T sign = s.maximize ? T(-1) : T(1), decay = T(s.weight_decay), lr = T(s.lr);
+  const T sign = T(s.sign), decay = T(s.weight_decay), lr = T(s.lr);
   const T alpha = T(s.alpha), fresh = T(1.0 - s.alpha), eps = T(s.eps), keep = T(s.momentum);
   const auto run = RB_STEP({
     const V p = pack_load<V>(param + i), step0 = pack_load<V>(buffer + i);
@@ -159,7 +159,7 @@ template <class T>
 void adagrad(const OptimRow<T>& r, const AdagradStep& s, int64_t n) {
   T *param = r.param, *sum = r.state[0];
   const T* grad = r.grad;
-  const T sign = s.maximize ? T(-1) : T(1), decay = T(s.weight_decay);
+  const T sign = T(s.sign), decay = T(s.weight_decay);
   const T lr = T(s.lr), eps = T(s.eps);
   const auto run = RB_STEP({
     const V p = pack_load<V>(param + i);
@@ -175,7 +175,7 @@ template <class T>
 void adamax(const OptimRow<T>& r, const AdamaxStep& s, int64_t n) {
   T *param = r.param, *mean = r.state[0], *largest = r.state[1];
   const T* grad = r.grad;
-  const T sign = s.maximize ? T(-1) : T(1), decay = T(s.weight_decay);
+  const T sign = T(s.sign), decay = T(s.weight_decay);
   const T fresh1 = T(1.0 - s.beta1), beta2 = T(s.beta2), eps = T(s.eps), step = T(s.step_size);
   const auto run = RB_STEP({
     const V p = pack_load<V>(param + i), was = pack_load<V>(mean + i);
@@ -193,7 +193,7 @@ template <class T>
 void nadam(const OptimRow<T>& r, const NadamStep& s, int64_t n) {
   T *param = r.param, *mean = r.state[0], *square = r.state[1];
   const T* grad = r.grad;
-  const T sign = s.maximize ? T(-1) : T(1);
+  const T sign = T(s.sign);
   const T decay = s.decoupled ? T(0) : T(s.weight_decay);
   const T shrink = s.decoupled ? T(1.0 - s.lr * s.weight_decay) : T(1);
   const T fresh1 = T(1.0 - s.beta1), beta2 = T(s.beta2), fresh2 = T(1.0 - s.beta2);
@@ -215,7 +215,7 @@ template <class T, bool Rectified>
 void radam_run(const OptimRow<T>& r, const RadamStep& s, int64_t n) {
   T *param = r.param, *mean = r.state[0], *square = r.state[1];
   const T* grad = r.grad;
-  const T sign = s.maximize ? T(-1) : T(1);
+  const T sign = T(s.sign);
   const T decay = s.decoupled ? T(0) : T(s.weight_decay);
   const T shrink = s.decoupled ? T(1.0 - s.lr * s.weight_decay) : T(1);
   const T fresh1 = T(1.0 - s.beta1), beta2 = T(s.beta2), fresh2 = T(1.0 - s.beta2);

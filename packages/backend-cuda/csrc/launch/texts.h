@@ -8,6 +8,7 @@ extern const char* const kText_block;
 extern const char* const kText_atomics;
 extern const char* const kText_attention;
 extern const char* const kText_attention_mma;
+extern const char* const kText_coefficients;
 extern const char* const kText_complex;
 extern const char* const kText_conv;
 extern const char* const kText_elementwise;

@@ -11,7 +11,11 @@
 namespace rbcuda {
 namespace {
 
-constexpr int kLists = 5, kTensors = 64, kNumbers = 10;
+#define RB_FUNCTION inline
+#include "../../kernels/coefficients.cuh"
+#undef RB_FUNCTION
+
+constexpr int kLists = 5, kTensors = 64;
 constexpr int64_t kChunk = 4096;
 
 struct Table {  // twin of the kernels'
@@ -21,8 +25,10 @@ struct Table {  // twin of the kernels'
   } entries[kTensors];
   int32_t first[kTensors + 1], count;
 };
-struct Numbers {  // twin of the kernels'
-  double at[kNumbers];
+struct Now {  // twin of the kernels'
+  const double* factors;
+  int64_t width;
+  const float *lr, *divisor, *skip;
 };
 
 // The memory is filled without gaps, in any order of dimensions.
@@ -139,8 +145,98 @@ Types types_of(const Item& item) {
           {"B", item.dtype(3)}, {"C", item.dtype(4)}, {"T", computed(item.dtype(0))}};
 }
 
-// `step` is the macro with its arguments; the numbers are the step's.
-void run(const Lists& lists, const char* step, Numbers numbers, unsigned written) {
+// A tensor argument as numbers without gaps of `dtype`; null for None.
+class Numerals {
+ public:
+  Numerals(const rb::Args& a, int at, int dtype) {
+    const RbTensor* t = a.optional_tensor(at);
+    if (!t) return;
+    data_ = t->data;
+    if (t->dtype_id == dtype && t->flags & RB_T_CONTIGUOUS) return;
+    copy_ = Temporary(*t, dtype, t->ndim, t->shape);
+    copy(a.op_name(), copy_.tensor(), *t);
+    data_ = copy_.data();
+  }
+  void* data() const { return data_; }
+
+ private:
+  Temporary copy_;
+  void* data_ = nullptr;
+};
+
+// Where the options of an operator are among its arguments. Of "NAME.tensors" tensors begin at
+// `first`, where NAME has numbers that depend on the number of the step.
+struct Places {
+  int lr, maximize, first, factors;
+};
+class Given {
+ public:
+  Given(const rb::Args& a, bool tensors, Places at)
+      : tensors_(tensors),
+        factors_(a, tensors && at.factors ? at.first : a.nargs, RB_F64),
+        lr_(a, tensors ? at.first + (at.factors != 0) : a.nargs, RB_F32),
+        divisor_(a, tensors ? at.first + (at.factors != 0) + 1 : a.nargs, RB_F32),
+        skip_(a, tensors ? at.first + (at.factors != 0) + 2 : a.nargs, RB_F32) {
+    options.sign = a.boolean(at.maximize) ? -1 : 1;
+    options.lr = a.real(at.lr);
+    for (int k = 0; k < 3; ++k)
+      options.factors[k] = !tensors && k < at.factors ? a.real(at.first + k) : 1;
+    now_ = {static_cast<double*>(factors_.data()), at.factors, static_cast<float*>(lr_.data()),
+            static_cast<float*>(divisor_.data()), static_cast<float*>(skip_.data())};
+    if (!now_.factors) now_.width = 0;
+  }
+  /// A divisor and whether to skip, alone.
+  Given(const rb::Args& a, int divisor)
+      : tensors_(true),
+        factors_(a, a.nargs, RB_F64),
+        lr_(a, a.nargs, RB_F32),
+        divisor_(a, divisor, RB_F32),
+        skip_(a, divisor + 1, RB_F32),
+        now_{nullptr, 0, nullptr, static_cast<float*>(divisor_.data()),
+             static_cast<float*>(skip_.data())} {
+    options.sign = 1;
+  }
+  bool tensors() const { return tensors_; }
+  /// From the row of tensor `begin` on.
+  Now now(size_t begin) const {
+    Now n = now_;
+    if (n.factors) n.factors += static_cast<int64_t>(begin) * n.width;
+    return n;
+  }
+
+  Options options = {};
+
+ private:
+  bool tensors_;
+  Numerals factors_, lr_, divisor_, skip_;
+  Now now_;
+};
+
+// The texts of a step for numbers and for tensors; `bits`: of what it reads and writes.
+struct Texts {
+  const char *numbers, *tensors;
+};
+#define RB_TEXTS(step, coefficients, bits) \
+  Texts{"RB_OPTIM(" step ", " bits ")\n", "RB_OPTIM_NOW(" step ", " coefficients ", " bits ")\n"}
+
+void run(const Lists& lists, Texts texts, Numbers (*coefficients)(const Options&),
+         const Given& given, unsigned written) {
+  Numbers numbers = coefficients(given.options);
+  Options options = given.options;
+  lists.for_tables([&](Table& table, size_t begin, const Item& item) {
+    const int32_t blocks = table.first[table.count];
+    if (blocks == 0) return;
+    Now now = given.now(begin);
+    void* plain[] = {&table, &numbers};
+    void* with_tensors[] = {&table, &options, &now};
+    const Kernel kernel{lists.op(), types_of(item), kText_optim,
+                        given.tensors() ? texts.tensors : texts.numbers};
+    launch(device_of(*item.tensors[0]), kernel, Grid{static_cast<unsigned>(blocks), 1, 1, 256},
+           given.tensors() ? with_tensors : plain);
+  });
+  lists.write_back(written);
+}
+void run(const Lists& lists, const char* step, Numbers numbers) {
   lists.for_tables([&](Table& table, size_t, const Item& item) {
     const int32_t blocks = table.first[table.count];
     if (blocks == 0) return;
@@ -148,100 +244,124 @@ void run(const Lists& lists, const char* step, Numbers numbers, unsigned written
     launch(device_of(*item.tensors[0]), Kernel{lists.op(), types_of(item), kText_optim, step},
            Grid{static_cast<unsigned>(blocks), 1, 1, 256}, arguments);
   });
-  lists.write_back(written);
+  lists.write_back(1);
 }
 
 // Bits of the lists that may not be empty, and of those that are written.
 constexpr unsigned kGrads = 2, kState1 = 4, kState2 = 8, kWritten = 1 | 4 | 8 | 16;
 
-double sign(bool maximize) { return maximize ? -1 : 1; }
-// decay and shrink: of the gradient, or decoupled from it.
-struct Decay {
-  double decay, shrink;
-  Decay(double lr, double weight_decay, bool decoupled)
-      : decay(decoupled ? 0 : weight_decay), shrink(decoupled ? 1 - lr * weight_decay : 1) {}
-};
+// The options that steps by moments have from `at` on: betas, eps, weight decay, whether decoupled.
+void moments(Options& o, const rb::Args& a, int at, bool may_decouple) {
+  o.beta1 = a.real(at);
+  o.beta2 = a.real(at + 1);
+  o.eps = a.real(at + 2);
+  o.weight_decay = a.real(at + 3);
+  o.decoupled = may_decouple && a.boolean(at + 4);
+}
 
+template <bool Tensors>
 void adam_kernel(const rb::Args& a) {
   const Lists lists(a, {"params", "grads", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"},
                     kGrads | kState1 | kState2);
-  const double lr = a.real(5), beta1 = a.real(6), beta2 = a.real(7);
-  const Decay d(lr, a.real(9), a.boolean(10));
-  const bool largest = a.tensors(4).len > 0;
-  run(lists, largest ? "RB_OPTIM(AdamLargest, 15, 7)\n" : "RB_OPTIM(Adam, 11, 3)\n",
-      {{sign(a.boolean(11)), d.decay, d.shrink, 1 - beta1, 1 - beta2, beta2,
-        1 / std::sqrt(a.real(13)), a.real(8), lr / a.real(12)}},
-      kWritten);
+  Given given(a, Tensors, {5, 11, 12, 2});
+  moments(given.options, a, 6, true);
+  run(lists,
+      a.tensors(4).len ? RB_TEXTS("AdamLargest", "of_adam", "15, 7")
+                       : RB_TEXTS("Adam", "of_adam", "11, 3"),
+      of_adam, given, kWritten);
 }
 
+template <bool Tensors>
 void sgd_kernel(const rb::Args& a) {
   const Lists lists(a, {"params", "grads", "momentum_buffers"}, kGrads);
-  const double momentum = a.real(4);
-  const bool nesterov = a.boolean(7);
-  const Numbers numbers = {{sign(a.boolean(8)), a.real(6), a.real(3), nesterov ? 1.0 : 0.0,
-                            nesterov ? momentum : 1.0, momentum, 1 - a.real(5)}};
-  const char* step = a.tensors(2).len == 0 ? "RB_OPTIM(Plain, 8, 0)\n"
-                     : a.boolean(9)        ? "RB_OPTIM(MomentumFirst, 8, 1)\n"
-                                           : "RB_OPTIM(Momentum, 9, 1)\n";
-  run(lists, step, numbers, kWritten);
+  Given given(a, Tensors, {3, 8, 10, 0});
+  Options& o = given.options;
+  o.momentum = a.real(4);
+  o.dampening = a.real(5);
+  o.weight_decay = a.real(6);
+  o.nesterov = a.boolean(7);
+  const Texts texts = a.tensors(2).len == 0 ? RB_TEXTS("Plain", "of_sgd", "8, 0")
+                      : a.boolean(9)        ? RB_TEXTS("MomentumFirst", "of_sgd", "8, 1")
+                                            : RB_TEXTS("Momentum", "of_sgd", "9, 1");
+  run(lists, texts, of_sgd, given, kWritten);
 }
 
+template <bool Tensors>
 void rmsprop_kernel(const rb::Args& a) {
   const Lists lists(a, {"params", "grads", "square_avgs", "momentum_buffers", "grad_avgs"},
                     kGrads | kState1);
+  Given given(a, Tensors, {5, 10, 11, 0});
+  Options& o = given.options;
+  o.beta2 = a.real(6);
+  o.eps = a.real(7);
+  o.weight_decay = a.real(8);
+  o.momentum = a.real(9);
   const bool momentum = a.tensors(3).len > 0, centered = a.tensors(4).len > 0;
-  const char* step = momentum && centered ? "RB_OPTIM(RmspropBoth, 15, 7)\n"
-                     : momentum           ? "RB_OPTIM(RmspropMomentum, 11, 3)\n"
-                     : centered           ? "RB_OPTIM(RmspropCentered, 13, 5)\n"
-                                          : "RB_OPTIM(Rmsprop, 9, 1)\n";
-  run(lists, step,
-      {{sign(a.boolean(10)), a.real(8), a.real(5), a.real(6), 1 - a.real(6), a.real(7), a.real(9)}},
-      kWritten);
+  const Texts texts = momentum && centered ? RB_TEXTS("RmspropBoth", "of_rmsprop", "15, 7")
+                      : momentum           ? RB_TEXTS("RmspropMomentum", "of_rmsprop", "11, 3")
+                      : centered           ? RB_TEXTS("RmspropCentered", "of_rmsprop", "13, 5")
+                                           : RB_TEXTS("Rmsprop", "of_rmsprop", "9, 1");
+  run(lists, texts, of_rmsprop, given, kWritten);
 }
 
+template <bool Tensors>
 void adagrad_kernel(const rb::Args& a) {
   const Lists lists(a, {"params", "grads", "state_sums"}, kGrads | kState1);
-  run(lists, "RB_OPTIM(Adagrad, 9, 1)\n", {{sign(a.boolean(6)), a.real(5), a.real(3), a.real(4)}},
-      kWritten);
+  Given given(a, Tensors, {3, 6, 7, Tensors});
+  given.options.eps = a.real(4);
+  given.options.weight_decay = a.real(5);
+  run(lists, RB_TEXTS("Adagrad", "of_adagrad", "9, 1"), of_adagrad, given, kWritten);
 }
 
+template <bool Tensors>
 void adamax_kernel(const rb::Args& a) {
   const Lists lists(a, {"params", "grads", "exp_avgs", "exp_infs"}, kGrads | kState1 | kState2);
-  run(lists, "RB_OPTIM(Adamax, 11, 3)\n",
-      {{sign(a.boolean(9)), a.real(8), 1, 1 - a.real(5), 0, a.real(6), 0, a.real(7),
-        a.real(4) / a.real(10)}},
-      kWritten);
+  Given given(a, Tensors, {4, 9, 10, 1});
+  moments(given.options, a, 5, false);
+  run(lists, RB_TEXTS("Adamax", "of_adamax", "11, 3"), of_adamax, given, kWritten);
 }
 
+template <bool Tensors>
 void nadam_kernel(const rb::Args& a) {
   const Lists lists(a, {"params", "grads", "exp_avgs", "exp_avg_sqs"}, kGrads | kState1 | kState2);
-  const double lr = a.real(4), beta1 = a.real(5), beta2 = a.real(6);
-  const Decay d(lr, a.real(8), a.boolean(9));
-  run(lists, "RB_OPTIM(Nadam, 11, 3)\n",
-      {{sign(a.boolean(10)), d.decay, d.shrink, 1 - beta1, 1 - beta2, beta2,
-        1 / std::sqrt(a.real(13)), a.real(7), lr * a.real(12), lr * a.real(11)}},
-      kWritten);
+  Given given(a, Tensors, {4, 10, 11, 3});
+  moments(given.options, a, 5, true);
+  run(lists, RB_TEXTS("Nadam", "of_nadam", "11, 3"), of_nadam, given, kWritten);
 }
 
+template <bool Tensors>
 void radam_kernel(const rb::Args& a) {
   const Lists lists(a, {"params", "grads", "exp_avgs", "exp_avg_sqs"}, kGrads | kState1 | kState2);
-  const double lr = a.real(4), beta1 = a.real(5), beta2 = a.real(6), rectification = a.real(12);
-  const Decay d(lr, a.real(8), a.boolean(9));
-  const double step = lr / a.real(11);
-  run(lists, rectification != 0 ? "RB_OPTIM(Radam, 11, 3)\n" : "RB_OPTIM(RadamPlain, 11, 3)\n",
-      {{sign(a.boolean(10)), d.decay, d.shrink, 1 - beta1, 1 - beta2, beta2, 0, a.real(7),
-        rectification != 0 ? step * rectification : step}},
-      kWritten);
+  Given given(a, Tensors, {4, 10, 11, 2});
+  moments(given.options, a, 5, true);
+  run(lists, RB_TEXTS("Radam", "of_radam", "11, 3"), of_radam, given, kWritten);
+}
+
+void count_kernel(const rb::Args& a) {
+  const Lists lists(a, {"counts"}, 0);
+  const Numerals skip(a, 1, RB_F32);
+  void* skipped = skip.data();
+  lists.for_tables([&](Table& table, size_t begin, const Item& item) {
+    void* out = static_cast<double*>(a.ret().data) + begin;
+    void* arguments[] = {&table, &out, &skipped};
+    launch(device_of(a.ret()), Kernel{lists.op(), types_of(item), kText_optim, "RB_COUNT()\n"},
+           Grid{1, 1, 1, kTensors}, arguments);
+  });
 }
 
 void scale_kernel(const rb::Args& a) {
   const Lists lists(a, {"tensors"}, 0);
   if (a.real(1) == 1) return;
-  run(lists, "RB_OPTIM(Scale, 0, 0)\n", {{a.real(1)}}, 1);
+  run(lists, "RB_OPTIM(Scale, 0, 0)\n", {{a.real(1)}});
+}
+void divide_kernel(const rb::Args& a) {
+  const Lists lists(a, {"tensors"}, 0);
+  const Given given(a, 1);
+  if (given.now(0).divisor) run(lists, RB_TEXTS("Scale", "of_scale", "0, 0"), of_scale, given, 1);
 }
 void clamp_kernel(const rb::Args& a) {
   const Lists lists(a, {"tensors"}, 0);
-  run(lists, "RB_OPTIM(Clamp, 0, 0)\n", {{a.real(1), a.real(2)}}, 1);
+  run(lists, "RB_OPTIM(Clamp, 0, 0)\n", {{a.real(1), a.real(2)}});
 }
 
 void norm_kernel(const rb::Args& a) {
@@ -267,15 +387,24 @@ void norm_kernel(const rb::Args& a) {
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"fused_adam", rb::wrap<adam_kernel>, 0, kFloat},
-    {"fused_sgd", rb::wrap<sgd_kernel>, 0, kFloat},
-    {"fused_rmsprop", rb::wrap<rmsprop_kernel>, 0, kFloat},
-    {"fused_adagrad", rb::wrap<adagrad_kernel>, 0, kFloat},
-    {"fused_adamax", rb::wrap<adamax_kernel>, 0, kFloat},
-    {"fused_nadam", rb::wrap<nadam_kernel>, 0, kFloat},
-    {"fused_radam", rb::wrap<radam_kernel>, 0, kFloat},
+    {"fused_adam", rb::wrap<adam_kernel<false>>, 0, kFloat},
+    {"fused_adam.tensors", rb::wrap<adam_kernel<true>>, 0, kFloat},
+    {"fused_sgd", rb::wrap<sgd_kernel<false>>, 0, kFloat},
+    {"fused_sgd.tensors", rb::wrap<sgd_kernel<true>>, 0, kFloat},
+    {"fused_rmsprop", rb::wrap<rmsprop_kernel<false>>, 0, kFloat},
+    {"fused_rmsprop.tensors", rb::wrap<rmsprop_kernel<true>>, 0, kFloat},
+    {"fused_adagrad", rb::wrap<adagrad_kernel<false>>, 0, kFloat},
+    {"fused_adagrad.tensors", rb::wrap<adagrad_kernel<true>>, 0, kFloat},
+    {"fused_adamax", rb::wrap<adamax_kernel<false>>, 0, kFloat},
+    {"fused_adamax.tensors", rb::wrap<adamax_kernel<true>>, 0, kFloat},
+    {"fused_nadam", rb::wrap<nadam_kernel<false>>, 0, kFloat},
+    {"fused_nadam.tensors", rb::wrap<nadam_kernel<true>>, 0, kFloat},
+    {"fused_radam", rb::wrap<radam_kernel<false>>, 0, kFloat},
+    {"fused_radam.tensors", rb::wrap<radam_kernel<true>>, 0, kFloat},
     {"foreach_norm", rb::wrap<norm_kernel>, 0, kFloat},
+    {"foreach_count", rb::wrap<count_kernel>, 0, kFloat},
     {"foreach_scale", rb::wrap<scale_kernel>, 0, kFloat},
+    {"foreach_divide", rb::wrap<divide_kernel>, 0, kFloat},
     {"foreach_clamp", rb::wrap<clamp_kernel>, 0, kFloat},
 };
 

@@ -24,12 +24,19 @@ class OptState(Enum):
     STEPPED = 2
 
 
+def _total(states: Iterable[dict[str, Any]], scale: Tensor) -> Tensor:
+    """How many devices of all states found a number that is not finite, where the scale is."""
+    found = [f for state in states for f in state["found_inf_per_device"].values()]
+    return sum((f.to(scale.device, non_blocking=True) for f in found), rabbet.zeros_like(scale))
+
+
 def _new_state() -> dict[str, Any]:
     return {"stage": OptState.READY, "found_inf_per_device": {}}
 
 
-def _scaled(output: Tensor, scale: float) -> Tensor:
-    if output.dtype == rabbet.float16:  # which the scale itself may not fit into
+def _scaled(output: Tensor, scale: Tensor) -> Tensor:
+    scale = scale.to(device=output.device, non_blocking=True)
+    if output.dtype in (rabbet.float16, rabbet.bfloat16):  # which the scale may not fit into
         return (output.float() * scale).to(output.dtype)
     return output * scale
 
@@ -51,26 +58,24 @@ def _groups(grads: list[Tensor]) -> list[list[Tensor]]:
     return groups
 
 
-def _check_and_scale(grads: list[Tensor], factor: float) -> Tensor:
-    """Multiply tensors of one device and dtype in place; 1.0 if a number was not finite, else 0.0."""
+_divide = rabbet.ops.foreach_divide
+
+
+def _check_and_divide(grads: list[Tensor], divisor: Tensor | None) -> Tensor:
+    """Divide tensors of one device and dtype in place; 1.0 if a number was not finite, else 0.0."""
     if grads[0].is_floating_point():
         with suppress(NotImplementedError):  # a backend without operators on lists
             sizes = []
             for group in _groups(grads):
                 sizes.append(rabbet.ops.foreach_norm(group, math.inf))
-                if factor != 1:
-                    rabbet.ops.foreach_scale(group, factor)
+                if divisor is not None:
+                    _divide(group, divisor)
             return (~rabbet.isfinite(rabbet.cat(sizes)).all()).to(rabbet.float32)
     good = rabbet.stack([rabbet.isfinite(grad).all() for grad in grads]).all()
-    if factor != 1:
+    if divisor is not None:
         for grad in grads:
-            grad.mul_(factor)
+            grad.div_(divisor)
     return (~good).to(rabbet.float32)
-
-
-def _float32(number: float) -> float:
-    """Rounded: the scale is a float32 number."""
-    return rabbet.tensor(number, dtype=rabbet.float32).item()
 
 
 class GradScaler:
@@ -124,11 +129,12 @@ class GradScaler:
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
         self._init_growth_tracker = 0
-        self._scale: float | None = None  # set by the first call of `scale`
-        self._growth_tracker: int | None = None
+        # Made by the first call of `scale`, on the device of what it scales: the host waits for nothing.
+        self._scale: Tensor | None = None
+        self._growth_tracker: Tensor | None = None
         self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_new_state)
 
-    def _checked_scale(self, name: str) -> float:
+    def _checked_scale(self, name: str) -> Tensor:
         if self._scale is None:
             raise AssertionError(
                 f"Attempted {name} but _scale is None.  This may indicate your script did not use "
@@ -136,9 +142,11 @@ class GradScaler:
             )
         return self._scale
 
-    def _started(self) -> float:
+    def _started(self, device: rabbet.device) -> Tensor:
         if self._scale is None:
-            self._scale, self._growth_tracker = self._init_scale, self._init_growth_tracker
+            self._scale = rabbet.full((), self._init_scale, dtype=rabbet.float32, device=device)
+            start = self._init_growth_tracker
+            self._growth_tracker = rabbet.full((), start, dtype=rabbet.int32, device=device)
         return self._scale
 
     def scale(self, outputs: Any) -> Any:
@@ -153,16 +161,16 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            return _scaled(outputs, self._started())
+            return _scaled(outputs, self._started(outputs.device))
         if isinstance(outputs, Iterable):
             scaled = map(self.scale, outputs)
             return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def _unscale_grads_(
-        self, optimizer: Any, factor: float, allow_fp16: bool
+        self, optimizer: Any, divisor: Tensor | None, allow_fp16: bool
     ) -> dict[rabbet.device, Tensor]:
-        """Multiply all gradients; whether one was not finite, as a number for each device."""
+        """Divide all gradients; whether one was not finite, as a number for each device."""
         lists: dict[tuple[Any, Any], list[Tensor]] = defaultdict(list)
         for group in optimizer.param_groups:
             for param in group["params"]:
@@ -179,7 +187,8 @@ class GradScaler:
         found: dict[rabbet.device, Tensor] = {}
         with rabbet.no_grad():
             for (device, _), grads in lists.items():
-                here = _check_and_scale(grads, factor)
+                there = None if divisor is None else divisor.to(device, non_blocking=True)
+                here = _check_and_divide(grads, there)
                 found[device] = rabbet.maximum(found[device], here) if device in found else here
         return found
 
@@ -204,7 +213,7 @@ class GradScaler:
             )
         if state["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        state["found_inf_per_device"] = self._unscale_grads_(optimizer, 1.0 / scale, False)
+        state["found_inf_per_device"] = self._unscale_grads_(optimizer, scale, False)
         state["stage"] = OptState.UNSCALED
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -244,15 +253,16 @@ class GradScaler:
         return result
 
     def _hand_over(
-        self, optimizer: Any, state: dict[str, Any], scale: float, args: Any, kwargs: Any
+        self, optimizer: Any, state: dict[str, Any], scale: Tensor, args: Any, kwargs: Any
     ) -> Any:
         """Step with an optimizer that unscales and skips by itself."""
         if state["stage"] is OptState.READY:
             self._check_inf_per_device(optimizer)
-        found = [f.item() for f in state["found_inf_per_device"].values()]
-        optimizer.found_inf = rabbet.tensor(float(sum(found)))
-        left = 1.0 if state["stage"] is OptState.UNSCALED else scale
-        optimizer.grad_scale = rabbet.tensor(left)
+        given = getattr(optimizer, "grad_scale", None)
+        if state["stage"] is not OptState.UNSCALED:
+            given = scale if given is None else scale * given
+        optimizer.grad_scale = given
+        optimizer.found_inf = _total([state], scale)
         try:
             return optimizer.step(*args, **kwargs)
         finally:
@@ -272,16 +282,15 @@ class GradScaler:
             return
         scale = self._checked_scale("update")
         if new_scale is not None:
-            self._scale = self._checked_new(new_scale)
+            scale.copy_(self._checked_new(new_scale))
         else:
             states = self._per_optimizer_states.values()
-            found = [f.item() for state in states for f in state["found_inf_per_device"].values()]
-            if not found:
+            if not any(state["found_inf_per_device"] for state in states):
                 raise AssertionError("No inf checks were recorded prior to update.")
-            self._adapt(scale, any(found))
+            self._adapt(scale, _total(states, scale) > 0)
         self._per_optimizer_states = defaultdict(_new_state)
 
-    def _checked_new(self, new_scale: float | Tensor) -> float:
+    def _checked_new(self, new_scale: float | Tensor) -> float | Tensor:
         if not isinstance(new_scale, Tensor):
             return float(new_scale)
         if (
@@ -293,23 +302,23 @@ class GradScaler:
                 f"new_scale should be a float or a tensor of one element on {self._device} with "
                 "requires_grad=False."
             )
-        return float(new_scale.item())
+        return new_scale.reshape(())
 
-    def _adapt(self, scale: float, found_inf: bool) -> None:
-        if found_inf:
-            self._scale, self._growth_tracker = _float32(scale * self._backoff_factor), 0
-            return
-        self._growth_tracker = self._get_growth_tracker() + 1
-        if self._growth_tracker == self._growth_interval:
-            grown = _float32(scale * self._growth_factor)
-            self._scale = grown if math.isfinite(grown) else scale
-            self._growth_tracker = 0
+    def _adapt(self, scale: Tensor, found_inf: Tensor) -> None:
+        tracker = self._growth_tracker
+        assert tracker is not None
+        good = tracker + 1
+        grows = good == self._growth_interval
+        grown = scale * self._growth_factor
+        grown = rabbet.where(grows & rabbet.isfinite(grown), grown, scale)
+        scale.copy_(rabbet.where(found_inf, scale * self._backoff_factor, grown))
+        tracker.copy_(rabbet.where(found_inf | grows, 0, good))
 
     def get_scale(self) -> float:
         """The scale, or 1.0 if the scaler is disabled."""
         if not self._enabled:
             return 1.0
-        return self._init_scale if self._scale is None else self._scale
+        return self._init_scale if self._scale is None else float(self._scale.item())
 
     def get_growth_factor(self) -> float:
         """By what the scale grows."""
@@ -338,7 +347,8 @@ class GradScaler:
     def _get_growth_tracker(self) -> int:
         if not self._enabled:
             return 0
-        return self._init_growth_tracker if self._growth_tracker is None else self._growth_tracker
+        tracker = self._growth_tracker
+        return self._init_growth_tracker if tracker is None else int(tracker.item())
 
     def is_enabled(self) -> bool:
         """Whether the scaler does anything."""
@@ -377,8 +387,9 @@ class GradScaler:
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
         self._init_growth_tracker = int(state_dict["_growth_tracker"])
-        if self._scale is not None:
-            self._scale, self._growth_tracker = self._init_scale, self._init_growth_tracker
+        if self._scale is not None and self._growth_tracker is not None:
+            self._scale.fill_(self._init_scale)
+            self._growth_tracker.fill_(self._init_growth_tracker)
 
     def __getstate__(self) -> dict[str, Any]:
         if self._enabled and self._per_optimizer_states:
@@ -393,7 +404,7 @@ class GradScaler:
 
     def _check_inf_per_device(self, optimizer: Any) -> dict[rabbet.device, Tensor]:
         self._checked_scale("_check_inf_per_device")
-        found = self._unscale_grads_(optimizer, 1.0, True)
+        found = self._unscale_grads_(optimizer, None, True)
         self._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = found
         return found
 

@@ -1,15 +1,33 @@
-"""Steps that can be captured as work of a device: their counts and learning rates are tensors there."""
+"""Steps whose counts and learning rates are tensors on the device, so that graphs can capture them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import rabbet
-from rabbet import _C, Tensor
+from rabbet import _C, Tensor, ops
 
-__all__ = ["adam_on_device", "check_not_captured", "count_on_device", "is_elsewhere"]
+from ._checks import as_number
+
+__all__ = [
+    "Scaling",
+    "adam_on_device",
+    "by_device",
+    "check_not_captured",
+    "count_steps",
+    "is_elsewhere",
+    "NO_SCALING",
+    "as_numbers",
+    "lr_of",
+    "numbers_only",
+    "on_device",
+    "plain_lr",
+    "run_with_tensors",
+]
+
+_count, _divide = ops.foreach_count, ops.foreach_divide
 
 
 def is_elsewhere(params: Iterable[Tensor]) -> bool:
@@ -29,11 +47,101 @@ def check_not_captured(optimizer: Any, params: list[Tensor], hint: str) -> None:
         )
 
 
-def count_on_device(step: Any, param: Tensor) -> Tensor:
-    """A count of steps as a tensor without dimensions on the parameter's device."""
-    if isinstance(step, Tensor):
-        return step.to(device=param.device, dtype=rabbet.float32)
-    return rabbet.full((), float(step), dtype=rabbet.float32, device=param.device)
+def on_device(value: Any, param: Tensor) -> Tensor:
+    """A number of the state, such as the count of steps, as a tensor without dimensions where the parameter is."""
+    if isinstance(value, Tensor):
+        return value.to(device=param.device, dtype=rabbet.float32)
+    return rabbet.full((), float(value), dtype=rabbet.float32, device=param.device)
+
+
+class Scaling:
+    """What a GradScaler left at an optimizer: by what to divide the gradients, and whether to skip the step."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.divisor: Tensor | None = getattr(optimizer, "grad_scale", None)
+        self.skip: Tensor | None = getattr(optimizer, "found_inf", None)
+
+    def __bool__(self) -> bool:
+        return self.divisor is not None or self.skip is not None
+
+    def at(self, device: rabbet.device) -> tuple[Tensor | None, Tensor | None]:
+        """Both on a device."""
+        there = [
+            t if t is None else t.to(device=device, dtype=rabbet.float32, non_blocking=True)
+            for t in (self.divisor, self.skip)
+        ]
+        return there[0], there[1]
+
+    def unscale(self, grads: list[Tensor]) -> bool:
+        """Divide gradients by ordinary operators; False if the step is to be skipped, which the host reads."""
+        if self.skip is not None and self.skip.item() != 0:
+            return False
+        if self.divisor is not None:
+            for grad in grads:
+                grad.div_(self.divisor.to(grad.device))
+        return True
+
+
+NO_SCALING = Scaling(None)
+
+
+def by_device(params: list[Tensor], *more: list[Any]) -> list[tuple[list[Any], ...]]:
+    """The lists, one device of the parameters at a time."""
+    found: dict[rabbet.device, tuple[list[Any], ...]] = {}
+    for row in zip(params, *more, strict=True):
+        lists = found.setdefault(row[0].device, tuple([] for _ in row))
+        for items, item in zip(lists, row, strict=True):
+            items.append(item)
+    return [*found.values()]
+
+
+def count_steps(steps: list[Tensor], skip: Tensor | None = None) -> Tensor:
+    """Count a step in tensors of one device, unless `skip` is not 0; returns the numbers of this step in float64."""
+    try:
+        counts: Tensor = _count(steps, skip)
+    except NotImplementedError:  # a backend without the operator
+        counts = rabbet.stack(steps).to(rabbet.float64) + 1
+        one = 1 if skip is None else (skip == 0).to(rabbet.float32)
+        for step in steps:
+            step += one
+    return counts
+
+
+def lr_of(group: dict[str, Any]) -> tuple[float, Tensor | None]:
+    """The learning rate as a number, or as a tensor where it is one on a device."""
+    lr = group["lr"]
+    if not isinstance(lr, Tensor):
+        return lr, None
+    return (lr.item(), None) if lr.is_cpu else (0.0, lr)
+
+
+def plain_lr(group: dict[str, Any]) -> Any:
+    """The learning rate for ordinary operators: a tensor where it is on a device, or may want a gradient."""
+    lr = group["lr"]
+    if isinstance(lr, Tensor) and (group["differentiable"] or not lr.is_cpu):
+        return lr.reshape(())
+    return as_number(lr)
+
+
+def run_with_tensors(
+    operator: Callable[..., Any],
+    grads: list[Tensor],
+    arguments: list[Any],
+    factors: tuple[Tensor, ...],
+    lr: Tensor | None,
+    scaling: tuple[Tensor | None, Tensor | None] = (None, None),
+) -> None:
+    """Call "NAME.tensors" for tensors of one device, and leave their gradients unscaled.
+
+    Args:
+        factors: what depends on the number of the step, a vector each.
+    """
+    rows = [rabbet.stack([*factors], 1)] if factors else []
+    device = grads[0].device
+    operator(*arguments, *rows, lr if lr is None else lr.to(device), *scaling)
+    divisor, skip = scaling
+    if divisor is not None:
+        _divide(grads, divisor, skip)
 
 
 def _correction(beta: Any, step: Tensor) -> Tensor:
@@ -45,13 +153,15 @@ def _correction(beta: Any, step: Tensor) -> Tensor:
 
 
 def adam_on_device(
-    group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
+    group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any], step: Tensor
 ) -> None:
-    """One step of Adam or AdamW in place, without a value on the host. `state["step"]` is a tensor."""
-    step = state["step"]
-    step += 1
+    """One step of Adam or AdamW in place, by ordinary operators, without a value on the host.
+
+    Args:
+        step: the number of this step.
+    """
     beta1, beta2 = group["betas"]
-    lr, weight_decay = group["lr"], group["weight_decay"]
+    lr, weight_decay = plain_lr(group), group["weight_decay"]
     names = ["exp_avg", "exp_avg_sq"] + (["max_exp_avg_sq"] if group["amsgrad"] else [])
     kept = [state[name] for name in names]
     if param.is_complex():  # pairs of real numbers
@@ -73,3 +183,13 @@ def adam_on_device(
         square = largest
     root = rabbet.sqrt(square / _correction(beta2, step)) + group["eps"]
     param.sub_((mean / root * (lr / _correction(beta1, step))).to(param.dtype))
+
+
+def numbers_only(*values: Any) -> bool:
+    """Whether none is a tensor on a device, whose number the host does not know."""
+    return not any(isinstance(v, Tensor) and not v.is_cpu for v in values)
+
+
+def as_numbers(*values: Any) -> tuple[float, ...]:
+    """Values that `numbers_only` holds for, as Python numbers."""
+    return tuple(as_number(v) for v in values)

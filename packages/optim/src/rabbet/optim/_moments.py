@@ -18,21 +18,20 @@ class Moments(Stepwise):
     def _begin(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {name: rabbet.zeros_like(param) for name in self._names}
 
-    def _factors(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[float, ...]:
-        """The operator's last arguments, which depend on the number of the step."""
-        raise NotImplementedError
-
-    def _step_fused(
-        self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
-    ) -> None:
-        beta1, beta2 = group["betas"]
-        lr, eps, decay = numbers(group, "lr", "eps", "weight_decay")
+    def _arguments(
+        self,
+        group: dict[str, Any],
+        lr: float,
+        params: list[Tensor],
+        grads: list[Tensor],
+        states: list[Any],
+    ) -> list[Any]:
         lists = [column(states, name) for name in self._names]
-        options = [lr, beta1, beta2, eps, decay]
+        options = [lr, *numbers(group, "eps", "weight_decay")]
+        options[1:1] = group["betas"]
         if "decoupled_weight_decay" in self.defaults:
             options.append(group["decoupled_weight_decay"])
-        factors = self._factors(group, states[0])
-        self._fused(params, grads, *lists, *options, group["maximize"], *factors)
+        return [params, grads, *lists, *options, group["maximize"]]
 
 
 def next_mean(group: dict[str, Any], state: dict[str, Any], grad: Tensor) -> Tensor:

@@ -9,7 +9,17 @@ import rabbet
 from rabbet import Tensor
 from rabbet.autograd import enable_grad, no_grad
 
-from ._capture import check_not_captured
+from ._capture import (
+    Scaling,
+    by_device,
+    check_not_captured,
+    count_steps,
+    is_elsewhere,
+    lr_of,
+    numbers_only,
+    on_device,
+    run_with_tensors,
+)
 from ._checks import as_number, check_at_least_zero, check_fused, check_lr, check_modes
 from .optimizer import Optimizer
 
@@ -23,9 +33,9 @@ class Stepwise(Optimizer):
     """
 
     _number_state = frozenset({"step"})
-    _counts = True  # whether a step depends on its number, which a graph would repeat
     _at_least_zero: tuple[str, ...] = ("eps", "weight_decay")
     _fused: Callable[..., Any]  # the operator
+    _fused_tensors: Callable[..., Any]  # the same with learning rate and factors in tensors
 
     def __init__(
         self,
@@ -43,16 +53,33 @@ class Stepwise(Optimizer):
         super().__init__(params, {**options, "foreach": foreach, "differentiable": differentiable})
         if fused:
             check_fused(self.param_groups)
+            self._step_supports_amp_scaling = True
 
     def _begin(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """State of a parameter before its first step, the count aside."""
+        raise NotImplementedError
+
+    def _factors(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[Any, ...]:
+        """The operator's last arguments, which depend on `state["step"]`: numbers, or a vector for each if it is one."""
+        return ()
+
+    def _arguments(
+        self,
+        group: dict[str, Any],
+        lr: float,
+        params: list[Tensor],
+        grads: list[Tensor],
+        states: list[Any],
+    ) -> list[Any]:
+        """The operator's arguments before the factors."""
         raise NotImplementedError
 
     def _step_fused(
         self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
     ) -> None:
         """Step `states[0]["step"]`, which all parameters share, in place."""
-        raise NotImplementedError
+        arguments = self._arguments(group, as_number(group["lr"]), params, grads, states)
+        self._fused(*arguments, *self._factors(group, states[0]))
 
     def _step_one(
         self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
@@ -74,25 +101,34 @@ class Stepwise(Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        scaling = Scaling(self)
         for group in self.param_groups:
-            self._step_group(group)
+            if not group.get("capturable", True):
+                check_not_captured(self, group["params"], "but param_groups' capturable is False.")
+            self._step_group(group, scaling)
         return loss
 
-    def _step_group(self, group: dict[str, Any]) -> None:
-        by_step: dict[float, list[tuple[Tensor, Tensor, dict[str, Any]]]] = {}
-        for param in group["params"]:
-            if param.grad is None:
-                continue
+    def _is_counted_there(self, group: dict[str, Any]) -> bool:
+        """Whether the counts of parameters elsewhere than on the CPU are there, too."""
+        return bool(group["capturable"])
+
+    def _step_group(self, group: dict[str, Any], scaling: Scaling) -> None:
+        params = [param for param in group["params"] if param.grad is not None]
+        for param in params:
             state = self.state[param]
             if not state:
                 state.update({"step": 0, **self._begin(param.detach(), group)})
+        if scaling or (self._is_counted_there(group) and is_elsewhere(params)):
+            with no_grad():
+                self._step_with_tensors(group, params, scaling)
+            return
+        by_step: dict[float, list[tuple[Tensor, Tensor, dict[str, Any]]]] = {}
+        for param in params:
+            state = self.state[param]
+            for name in self._number_state:
+                if isinstance(state.get(name), Tensor):  # of steps with a GradScaler
+                    state[name] = state[name].item()
             by_step.setdefault(state["step"], []).append((param, param.grad, state))
-        if self._counts:
-            check_not_captured(
-                self,
-                group["params"],
-                "which counts its steps on the host; Adam and AdamW can be captured",
-            )
         for members in by_step.values():
             for _, _, state in members:
                 state["step"] += 1
@@ -114,6 +150,76 @@ class Stepwise(Optimizer):
                 else:
                     with no_grad():
                         self._step_plainly(group, param, grad, state)
+
+    def _step_with_tensors(
+        self, group: dict[str, Any], params: list[Tensor], scaling: Scaling
+    ) -> None:
+        """The same step without a value on the host, if all parameters are elsewhere."""
+        for there, states in by_device(params, [self.state[p] for p in params]):
+            grads = [p.grad for p in there]
+            for param, state in zip(there, states, strict=True):
+                for name in self._number_state:
+                    if not isinstance(state[name], Tensor) or state[name].device != param.device:
+                        state[name] = on_device(state[name], param)
+            at = scaling.at(there[0].device)
+            counts = count_steps([state["step"] for state in states], at[1])
+            if self._step_fused_with_tensors(group, there, grads, states, counts, at):
+                continue
+            if scaling.unscale(grads):
+                for i, row in enumerate(zip(there, grads, states, strict=True)):
+                    self._step_in_place(group, *row, counts[i])
+
+    def _step_fused_with_tensors(
+        self,
+        group: dict[str, Any],
+        params: list[Tensor],
+        grads: list[Tensor],
+        states: list[dict[str, Any]],
+        counts: Tensor,
+        scaling: tuple[Tensor | None, Tensor | None],
+    ) -> bool:
+        """The step by one operator; False where that does not take the tensors: nothing is written then."""
+        operator = getattr(self, "_fused_tensors", None)
+        options = [value for name, value in group.items() if name not in ("params", "lr")]
+        if (
+            operator is None
+            or not numbers_only(*options)
+            or not all(g.is_floating_point() for g in grads)
+        ):
+            return False
+        lr, lr_tensor = lr_of(group)
+        arguments = self._arguments(group, lr, params, grads, states)
+        now = {"step": counts}
+        for name in self._number_state - now.keys():
+            now[name] = rabbet.stack([state[name] for state in states]).to(rabbet.float64)
+        factors = self._factors(group, now)
+        try:
+            run_with_tensors(operator, grads, arguments, factors, lr_tensor, scaling)
+        except NotImplementedError:  # a backend without the operator
+            return False
+        self._keep_numbers(now, states)
+        return True
+
+    def _keep_numbers(self, now: dict[str, Any], states: list[dict[str, Any]]) -> None:
+        """Write what `_factors` changed in `now` to the states, the count aside."""
+        for name in now.keys() - {"step"}:
+            for i, state in enumerate(states):
+                state[name].copy_(now[name][i])
+
+    def _step_in_place(
+        self,
+        group: dict[str, Any],
+        param: Tensor,
+        grad: Tensor,
+        state: dict[str, Any],
+        step: Tensor,
+    ) -> None:
+        """By ordinary operators; the state stays where graphs read it."""
+        now = {**state, "step": step}
+        self._step_plainly(group, param, grad, now)
+        for name in state.keys() - {"step"}:
+            if now[name] is not state[name]:
+                state[name].copy_(now[name])
 
     def _step_plainly(
         self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]

@@ -8,6 +8,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor
 
+from ._capture import plain_lr
 from ._stepwise import Stepwise, decayed
 
 __all__ = ["Adadelta"]
@@ -24,10 +25,9 @@ class Adadelta(Stepwise):
         weight_decay: multiple of the parameter that is added to the gradient.
         maximize: go up instead of down.
         differentiable: record the step on the tape.
-        foreach, capturable: accepted for PyTorch's sake.
+        capturable: on other devices than the CPU, count steps in a tensor there, so that graphs can capture the step.
+        foreach: accepted for PyTorch's sake.
     """
-
-    _counts = False
 
     def __init__(
         self,
@@ -65,4 +65,4 @@ class Adadelta(Stepwise):
         state["square_avg"] = square = state["square_avg"] * rho + grad * grad * (1 - rho)
         change = rabbet.sqrt(state["acc_delta"] + eps) / rabbet.sqrt(square + eps) * grad
         state["acc_delta"] = state["acc_delta"] * rho + change * change * (1 - rho)
-        param.sub_(change * group["lr"])
+        param.sub_(change * plain_lr(group))

@@ -8,6 +8,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor, ops
 
+from ._capture import Scaling, check_not_captured, on_device, plain_lr
 from ._checks import as_number, check_at_least_zero
 from ._stepwise import Stepwise, column, decayed, numbers
 
@@ -26,10 +27,13 @@ class Adagrad(Stepwise):
         eps: added to the root.
         maximize: go up instead of down.
         differentiable: record the step on the tape.
-        foreach, fused: accepted for PyTorch's sake; the usual step is one operator anyway.
+        fused: count steps on the parameter's device, so that graphs can capture the step with `lr_decay`, too, and leave
+            unscaling and skipping steps to the optimizer where a `GradScaler` is used.
+        foreach: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
 
     _fused = staticmethod(ops.fused_adagrad)
+    _fused_tensors = staticmethod(ops("fused_adagrad.tensors"))
 
     def __init__(
         self,
@@ -60,7 +64,8 @@ class Adagrad(Stepwise):
         # As in PyTorch the state is there from the start.
         for group in self.param_groups:
             for param in group["params"]:
-                self.state[param] = {"step": 0, **self._begin(param.detach(), group)}
+                step = on_device(0, param) if fused and not param.is_cpu else 0
+                self.state[param] = {"step": step, **self._begin(param.detach(), group)}
 
     def _begin(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         start = group["initial_accumulator_value"]
@@ -68,20 +73,37 @@ class Adagrad(Stepwise):
             "sum": rabbet.full_like(param, complex(start, start) if param.is_complex() else start)
         }
 
-    def _lr(self, group: dict[str, Any], step: float) -> float:
-        return as_number(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
+    def _is_counted_there(self, group: dict[str, Any]) -> bool:
+        return bool(group["fused"])
+
+    def _step_group(self, group: dict[str, Any], scaling: Scaling) -> None:
+        if group["lr_decay"] and not group["fused"]:
+            check_not_captured(self, group["params"], "with lr_decay, but fused is not True.")
+        super()._step_group(group, scaling)
+
+    def _decay(self, group: dict[str, Any], step: Any) -> Any:
+        """The part of the learning rate that step `step` has."""
+        return 1 / (1 + (step - 1) * group["lr_decay"])
+
+    def _factors(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[Any, ...]:
+        return (self._decay(group, state["step"]),)
+
+    def _arguments(
+        self,
+        group: dict[str, Any],
+        lr: float,
+        params: list[Tensor],
+        grads: list[Tensor],
+        states: list[Any],
+    ) -> list[Any]:
+        options = [lr, *numbers(group, "eps", "weight_decay"), group["maximize"]]
+        return [params, grads, column(states, "sum"), *options]
 
     def _step_fused(
         self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
     ) -> None:
-        self._fused(
-            params,
-            grads,
-            column(states, "sum"),
-            self._lr(group, states[0]["step"]),
-            *numbers(group, "eps", "weight_decay"),
-            group["maximize"],
-        )
+        lr = as_number(group["lr"]) * self._decay(group, states[0]["step"])
+        self._fused(*self._arguments(group, lr, params, grads, states))
 
     def _step_one(
         self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
@@ -89,4 +111,4 @@ class Adagrad(Stepwise):
         grad = decayed(group, param, grad)
         state["sum"] = state["sum"] + grad * grad
         change = grad / (rabbet.sqrt(state["sum"]) + group["eps"])
-        param.sub_(change * self._lr(group, state["step"]))
+        param.sub_(change * (plain_lr(group) * self._decay(group, state["step"])))

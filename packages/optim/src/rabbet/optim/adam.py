@@ -9,13 +9,25 @@ import rabbet
 from rabbet import Tensor, ops
 from rabbet.autograd import _C, enable_grad, no_grad
 
-from ._capture import adam_on_device, check_not_captured, count_on_device, is_elsewhere
+from ._capture import (
+    Scaling,
+    adam_on_device,
+    as_numbers,
+    by_device,
+    check_not_captured,
+    count_steps,
+    is_elsewhere,
+    lr_of,
+    numbers_only,
+    on_device,
+    run_with_tensors,
+)
 from ._checks import as_number, check_at_least_zero, check_betas, check_fused, check_lr, check_modes
 from .optimizer import Optimizer
 
 __all__ = ["Adam", "adam"]
 
-_fused_adam = ops.fused_adam
+_fused_adam, _fused_adam_tensors = ops.fused_adam, ops("fused_adam.tensors")
 _real_grads = _C.real_grads
 
 
@@ -33,7 +45,8 @@ class Adam(Optimizer):
         differentiable: record the step on the tape.
         decoupled_weight_decay: shrink the parameter instead of adding to the gradient, as AdamW.
         capturable: on other devices than the CPU, count steps in a tensor there, so that graphs can capture the step.
-        foreach, fused: accepted for PyTorch's sake; the usual step is one operator anyway.
+        fused: leave unscaling and skipping steps to the optimizer where a `GradScaler` is used.
+        foreach: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
 
     _number_state = frozenset({"step"})
@@ -78,6 +91,7 @@ class Adam(Optimizer):
         )
         if fused:
             check_fused(self.param_groups)
+            self._step_supports_amp_scaling = True
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -94,15 +108,17 @@ class Adam(Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        scaling = Scaling(self)
         for group in self.param_groups:
             if group["differentiable"]:
                 self._step_plainly(group)
                 continue
-            if group["capturable"] and is_elsewhere(group["params"]):
+            if not group["capturable"]:
+                check_not_captured(self, group["params"], "but param_groups' capturable is False.")
+            if scaling or (group["capturable"] and is_elsewhere(group["params"])):
                 with no_grad():
-                    self._step_on_device(group)
+                    self._step_with_tensors(group, scaling)
                 continue
-            check_not_captured(self, group["params"], "but param_groups' capturable is False.")
             try:
                 self._step_group(group)
             except NotImplementedError:  # a backend without the operator: nothing is written yet
@@ -121,16 +137,56 @@ class Adam(Optimizer):
             state["max_exp_avg_sq"] = rabbet.zeros_like(values)
         return state
 
-    def _step_on_device(self, group: dict[str, Any]) -> None:
-        """The same step without a value on the host."""
-        for param in group["params"]:
-            if param.grad is None:
-                continue
-            state = self.state[param] or self._begin(param, group["amsgrad"])
+    def _step_with_tensors(self, group: dict[str, Any], scaling: Scaling) -> None:
+        """The same step without a value on the host, if all parameters are elsewhere."""
+        params = [p for p in group["params"] if p.grad is not None]
+        states = [self.state[p] or self._begin(p, group["amsgrad"]) for p in params]
+        for param, state in zip(params, states, strict=True):
             step = state["step"]
             if not isinstance(step, Tensor) or step.device != param.device:
-                state["step"] = count_on_device(step, param)
-            adam_on_device(group, param, param.grad, state)
+                state["step"] = on_device(step, param)
+        for there, their in by_device(params, states):
+            grads = [p.grad for p in there]
+            divisor, skip = scaling.at(there[0].device)
+            counts = count_steps([state["step"] for state in their], skip)
+            if self._step_fused_with_tensors(group, there, grads, their, counts, (divisor, skip)):
+                continue
+            if scaling.unscale(grads):
+                for i, row in enumerate(zip(there, grads, their, strict=True)):
+                    adam_on_device(group, *row, counts[i].to(rabbet.float32))
+
+    def _step_fused_with_tensors(
+        self,
+        group: dict[str, Any],
+        params: list[Tensor],
+        grads: list[Tensor],
+        states: list[dict[str, Any]],
+        counts: Tensor,
+        scaling: tuple[Tensor | None, Tensor | None],
+    ) -> bool:
+        """The step by one operator; False where that does not take the tensors: nothing is written then."""
+        options = (*group["betas"], group["eps"], group["weight_decay"])
+        if not numbers_only(*options) or not all(g.is_floating_point() for g in grads):
+            return False
+        beta1, beta2, eps, weight_decay = as_numbers(*options)
+        lr, lr_tensor = lr_of(group)
+        lists = [params, grads, *([s[name] for s in states] for name in ("exp_avg", "exp_avg_sq"))]
+        lists.append([s["max_exp_avg_sq"] for s in states] if group["amsgrad"] else [])
+        numbers = [lr, beta1, beta2, eps, weight_decay]
+        modes = [group["decoupled_weight_decay"], group["maximize"]]
+        factors = 1 - beta1**counts, 1 - beta2**counts
+        try:
+            run_with_tensors(
+                _fused_adam_tensors,
+                grads,
+                [*lists, *numbers, *modes],
+                factors,
+                lr_tensor,
+                scaling,
+            )
+        except NotImplementedError:  # a backend without the operator
+            return False
+        return True
 
     def _step_together(self, group: dict[str, Any]) -> bool:
         """The step of a group whose parameters all have gradients and made as many steps as the first.
@@ -149,6 +205,8 @@ class Adam(Optimizer):
             if not state:  # its steps are still to begin
                 return False
             count = state["step"]
+            if isinstance(count, Tensor):  # of steps with a GradScaler
+                count = state["step"] = count.item()
             if step is None:
                 step = count
             elif count != step:
@@ -201,6 +259,8 @@ class Adam(Optimizer):
                 return
             state = state_of[param] or self._begin(param, amsgrad)
             step = state["step"]
+            if isinstance(step, Tensor):
+                step = state["step"] = step.item()
             if step != last:
                 lists = by_step.get(step)
                 if lists is None:

@@ -8,6 +8,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor, ops
 
+from ._capture import plain_lr
 from ._checks import check_betas
 from ._moments import Moments, next_mean
 from ._stepwise import decayed
@@ -26,11 +27,13 @@ class Adamax(Moments):
         weight_decay: multiple of the parameter that is added to the gradient.
         maximize: go up instead of down.
         differentiable: record the step on the tape.
-        foreach, capturable: accepted for PyTorch's sake; the usual step is one operator anyway.
+        capturable: on other devices than the CPU, count steps in a tensor there, so that graphs can capture the step.
+        foreach: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
 
     _names = ("exp_avg", "exp_inf")
     _fused = staticmethod(ops.fused_adamax)
+    _fused_tensors = staticmethod(ops("fused_adamax.tensors"))
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class Adamax(Moments):
         }
         super().__init__(params, options, foreach, differentiable)
 
-    def _factors(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[float, ...]:
+    def _factors(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[Any, ...]:
         return (1 - group["betas"][0] ** state["step"],)
 
     def _step_one(
@@ -68,4 +71,4 @@ class Adamax(Moments):
         state["exp_inf"] = largest = rabbet.maximum(
             state["exp_inf"] * beta2, rabbet.abs(grad) + group["eps"]
         )
-        param.sub_(mean / largest * (group["lr"] / (1 - beta1 ** state["step"])))
+        param.sub_(mean / largest * (plain_lr(group) / (1 - beta1 ** state["step"])))

@@ -9,14 +9,17 @@ from typing import Any
 import rabbet
 from rabbet import Tensor
 
+from ._capture import plain_lr
 from ._checks import as_number
 from ._stepwise import Stepwise, decayed
 
 __all__ = ["ASGD"]
 
 
-def _as_float32(x: float) -> float:
+def _as_float32(x: Any) -> Any:
     """Rounded as the 0-d tensor that a state dict holds."""
+    if isinstance(x, Tensor):
+        return x.to(rabbet.float32)
     rounded: float = struct.unpack("f", struct.pack("f", x))[0]
     return rounded
 
@@ -33,7 +36,8 @@ class ASGD(Stepwise):
         weight_decay: multiple of the parameter that is added to the gradient.
         maximize: go up instead of down.
         differentiable: record the step on the tape.
-        foreach, capturable: accepted for PyTorch's sake.
+        capturable: on other devices than the CPU, count steps in a tensor there, so that graphs can capture the step.
+        foreach: accepted for PyTorch's sake.
     """
 
     _number_state = frozenset({"step", "eta", "mu"})
@@ -70,13 +74,16 @@ class ASGD(Stepwise):
     def _step_one(
         self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
     ) -> None:
-        lr, lambd, step = as_number(group["lr"]), group["lambd"], state["step"]
+        lr, lambd, step = plain_lr(group), group["lambd"], state["step"]
         grad = decayed(group, param, grad)
         param.mul_(1 - lambd * state["eta"])
         param.sub_(grad * state["eta"])
-        if state["mu"] == 1:
+        if not isinstance(state["mu"], Tensor) and state["mu"] == 1:
             state["ax"] = param.detach().clone()
         else:
             state["ax"] = state["ax"] + (param - state["ax"]) * state["mu"]
         state["eta"] = _as_float32(lr / (1 + lambd * lr * step) ** group["alpha"])
-        state["mu"] = _as_float32(1 / max(1, step - group["t0"]))
+        after = step - group["t0"]
+        state["mu"] = _as_float32(
+            1 / (after.clamp(min=1) if isinstance(after, Tensor) else max(1, after))
+        )

@@ -8,6 +8,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor, ops
 
+from ._capture import plain_lr
 from ._checks import as_number, check_at_least_zero, check_betas
 from ._moments import Moments, next_mean, next_square
 from ._stepwise import decayed
@@ -28,11 +29,13 @@ class NAdam(Moments):
         decoupled_weight_decay: shrink the parameter instead of adding to the gradient.
         maximize: go up instead of down.
         differentiable: record the step on the tape.
-        foreach, capturable: accepted for PyTorch's sake; the usual step is one operator anyway.
+        capturable: on other devices than the CPU, count steps in a tensor there, so that graphs can capture the step.
+        foreach: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
 
     _number_state = frozenset({"step", "mu_product"})
     _fused = staticmethod(ops.fused_nadam)
+    _fused_tensors = staticmethod(ops("fused_nadam.tensors"))
 
     def __init__(
         self,
@@ -66,15 +69,15 @@ class NAdam(Moments):
     def _begin(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {"mu_product": 1.0, **super()._begin(param, group)}
 
-    def _parts(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[float, ...]:
+    def _parts(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[Any, ...]:
         """Weights of the gradient and of the mean, and the product of all momenta with this step's."""
         beta1, decay, step = group["betas"][0], group["momentum_decay"], state["step"]
         now, following = (beta1 * (1 - 0.5 * 0.96 ** (n * decay)) for n in (step, step + 1))
         product = state["mu_product"] * now
         return (1 - now) / (1 - product), following / (1 - product * following), product
 
-    def _factors(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[float, ...]:
-        grad_part, mean_part, _ = self._parts(group, state)
+    def _factors(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[Any, ...]:
+        grad_part, mean_part, state["mu_product"] = self._parts(group, state)
         return grad_part, mean_part, 1 - group["betas"][1] ** state["step"]
 
     def _step_fused(
@@ -85,10 +88,11 @@ class NAdam(Moments):
             for one in zip(params, grads, states, strict=True):
                 self._step_fused(group, *([item] for item in one))
             return
-        super()._step_fused(group, params, grads, states)
-        product = self._parts(group, states[0])[2]
+        now = {**states[0]}
+        arguments = self._arguments(group, as_number(group["lr"]), params, grads, states)
+        self._fused(*arguments, *self._factors(group, now))
         for state in states:
-            state["mu_product"] = product
+            state["mu_product"] = now["mu_product"]
 
     def _step_one(
         self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
@@ -99,5 +103,5 @@ class NAdam(Moments):
         mean = next_mean(group, state, grad)
         square = next_square(group, state, grad)
         root = rabbet.sqrt(square / (1 - group["betas"][1] ** state["step"])) + group["eps"]
-        lr = as_number(group["lr"])
+        lr = plain_lr(group)
         param.sub_((grad * (lr * grad_part) + mean * (lr * mean_part)) / root)

@@ -343,10 +343,16 @@ class Optimizer:
                 strict=True,
             )
         )
+        counted_there = {
+            key
+            for s in saved
+            for key in s["params"]
+            if (s.get("capturable") or s.get("fused")) and not params[key].is_cpu
+        }
         state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
             if key in params:
-                state[params[key]] = self._unpacked(params[key], value)
+                state[params[key]] = self._unpacked(params[key], value, key in counted_there)
             else:
                 state[key] = value
         for group, own in zip(saved, groups, strict=True):
@@ -357,10 +363,14 @@ class Optimizer:
         for hook in list(self._optimizer_load_state_dict_post_hooks.values()):
             hook(self)
 
-    def _unpacked(self, param: Tensor, value: Any, name: str | None = None) -> Any:
-        """A copy of loaded state for `param`."""
+    def _unpacked(
+        self, param: Tensor, value: Any, counted_there: bool = False, name: str | None = None
+    ) -> Any:
+        """A copy of loaded state for `param`; with `counted_there` its numbers become tensors on the device."""
         if isinstance(value, Tensor):
             if name in self._number_state:
+                if counted_there:
+                    return value.detach().to(param.device, rabbet.float32, copy=True)
                 return value.item()
             if name == "step":
                 return value.detach().clone()
@@ -370,7 +380,10 @@ class Optimizer:
                 moved = value.to(device=param.device)
             return moved.detach().clone()
         if isinstance(value, Mapping):
-            return {key: self._unpacked(param, entry, key) for key, entry in value.items()}
+            return {
+                key: self._unpacked(param, entry, counted_there, key)
+                for key, entry in value.items()
+            }
         if isinstance(value, (list, tuple)):
             return type(value)(self._unpacked(param, entry) for entry in value)
         return copy.deepcopy(value)

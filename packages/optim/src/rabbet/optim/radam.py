@@ -8,6 +8,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor, ops
 
+from ._capture import plain_lr
 from ._checks import check_betas
 from ._moments import Moments, next_mean, next_square
 from ._stepwise import decayed
@@ -27,10 +28,12 @@ class RAdam(Moments):
         decoupled_weight_decay: shrink the parameter instead of adding to the gradient.
         maximize: go up instead of down.
         differentiable: record the step on the tape.
-        foreach, capturable: accepted for PyTorch's sake; the usual step is one operator anyway.
+        capturable: on other devices than the CPU, count steps in a tensor there, so that graphs can capture the step.
+        foreach: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
 
     _fused = staticmethod(ops.fused_radam)
+    _fused_tensors = staticmethod(ops("fused_radam.tensors"))
 
     def __init__(
         self,
@@ -58,16 +61,18 @@ class RAdam(Moments):
         }
         super().__init__(params, options, foreach, differentiable)
 
-    def _rectification(self, beta2: float, step: float) -> float:
+    def _rectification(self, beta2: float, step: Any) -> Any:
         """The factor of the adaptive step; 0 while the variance of the mean square is unbounded."""
         last = 2 / (1 - beta2) - 1
         rho = last - 2 * step * beta2**step / (1 - beta2**step)
-        if rho <= 5:
+        above = rho > 5
+        if above is False:
             return 0.0
         ratio = (rho - 4) * (rho - 2) * last / ((last - 4) * (last - 2) * rho)
-        return float((ratio * (1 - beta2**step)) ** 0.5)
+        factor = (ratio * (1 - beta2**step)) ** 0.5
+        return factor if above is True else rabbet.where(above, factor, 0.0)
 
-    def _factors(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[float, ...]:
+    def _factors(self, group: dict[str, Any], state: dict[str, Any]) -> tuple[Any, ...]:
         (beta1, beta2), step = group["betas"], state["step"]
         return 1 - beta1**step, self._rectification(beta2, step)
 
@@ -79,8 +84,10 @@ class RAdam(Moments):
         grad = decayed(group, param, grad)
         mean = next_mean(group, state, grad)
         square = next_square(group, state, grad)
-        change = mean * (group["lr"] / (1 - beta1**step))
+        change = mean * (plain_lr(group) / (1 - beta1**step))
         factor = self._rectification(beta2, step)
-        if factor:
-            change = change * factor / (rabbet.sqrt(square) + group["eps"])
+        if isinstance(factor, Tensor) or factor:
+            rectified = change * factor / (rabbet.sqrt(square) + group["eps"])
+            may = isinstance(factor, Tensor)
+            change = rabbet.where(factor != 0, rectified, change) if may else rectified
         param.sub_(change)

@@ -8,6 +8,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor, ops
 
+from ._capture import plain_lr
 from ._checks import check_at_least_zero
 from ._stepwise import Stepwise, column, decayed, numbers
 
@@ -27,11 +28,12 @@ class RMSprop(Stepwise):
         centered: divide by the standard deviation, not by the root mean square.
         maximize: go up instead of down.
         differentiable: record the step on the tape.
-        foreach, capturable: accepted for PyTorch's sake; the usual step is one operator anyway.
+        capturable: on other devices than the CPU, count steps in a tensor there, so that graphs can capture the step.
+        foreach: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
 
     _fused = staticmethod(ops.fused_rmsprop)
-    _counts = False
+    _fused_tensors = staticmethod(ops("fused_rmsprop.tensors"))
 
     def __init__(
         self,
@@ -69,18 +71,24 @@ class RMSprop(Stepwise):
             state["grad_avg"] = rabbet.zeros_like(param)
         return state
 
-    def _step_fused(
-        self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
-    ) -> None:
-        self._fused(
+    def _arguments(
+        self,
+        group: dict[str, Any],
+        lr: float,
+        params: list[Tensor],
+        grads: list[Tensor],
+        states: list[Any],
+    ) -> list[Any]:
+        return [
             params,
             grads,
             column(states, "square_avg"),
             column(states, "momentum_buffer") if group["momentum"] > 0 else [],
             column(states, "grad_avg") if group["centered"] else [],
-            *numbers(group, "lr", "alpha", "eps", "weight_decay", "momentum"),
+            lr,
+            *numbers(group, "alpha", "eps", "weight_decay", "momentum"),
             group["maximize"],
-        )
+        ]
 
     def _step_one(
         self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]
@@ -97,4 +105,4 @@ class RMSprop(Stepwise):
             state["momentum_buffer"] = change = (
                 state["momentum_buffer"] * group["momentum"] + change
             )
-        param.sub_(change * group["lr"])
+        param.sub_(change * plain_lr(group))

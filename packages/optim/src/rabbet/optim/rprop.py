@@ -8,7 +8,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor
 
-from ._checks import as_number
+from ._capture import plain_lr
 from ._stepwise import Stepwise
 
 __all__ = ["Rprop"]
@@ -24,11 +24,11 @@ class Rprop(Stepwise):
         step_sizes: least and largest size.
         maximize: go up instead of down.
         differentiable: record the step on the tape.
-        foreach, capturable: accepted for PyTorch's sake.
+        capturable: on other devices than the CPU, count steps in a tensor there, so that graphs can capture the step.
+        foreach: accepted for PyTorch's sake.
     """
 
     _at_least_zero = ()
-    _counts = False
 
     def __init__(
         self,
@@ -54,8 +54,12 @@ class Rprop(Stepwise):
         super().__init__(params, options, foreach, differentiable)
 
     def _begin(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        lr = as_number(group["lr"])
-        size = rabbet.full_like(param, complex(lr, lr) if param.is_complex() else lr)
+        lr = plain_lr(group)
+        if isinstance(lr, Tensor):
+            lr = rabbet.complex(lr, lr) if param.is_complex() else lr
+            size = rabbet.zeros_like(param) + lr
+        else:
+            size = rabbet.full_like(param, complex(lr, lr) if param.is_complex() else lr)
         return {"prev": rabbet.zeros_like(param), "step_size": size}
 
     def _step_one(

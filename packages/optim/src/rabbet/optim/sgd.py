@@ -9,12 +9,13 @@ import rabbet
 from rabbet import Tensor, ops
 from rabbet.autograd import enable_grad, no_grad
 
+from ._capture import NO_SCALING, Scaling, by_device, lr_of, plain_lr, run_with_tensors
 from ._checks import as_number, check_at_least_zero, check_fused, check_lr, check_modes
 from .optimizer import Optimizer
 
 __all__ = ["SGD", "sgd"]
 
-_fused_sgd = ops.fused_sgd
+_fused_sgd, _fused_sgd_tensors = ops.fused_sgd, ops("fused_sgd.tensors")
 
 
 class SGD(Optimizer):
@@ -29,7 +30,8 @@ class SGD(Optimizer):
         nesterov: look one step of momentum ahead (Sutskever et al. 2013).
         maximize: go up instead of down.
         differentiable: record the step on the tape.
-        foreach, fused: accepted for PyTorch's sake; the usual step is one operator anyway.
+        fused: leave unscaling and skipping steps to the optimizer where a `GradScaler` is used.
+        foreach: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class SGD(Optimizer):
         )
         if fused:
             check_fused(self.param_groups)
+            self._step_supports_amp_scaling = True
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -83,18 +86,20 @@ class SGD(Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        scaling = Scaling(self)
         for group in self.param_groups:
             if group["differentiable"]:
                 self._step_plainly(group)
                 continue
             try:
-                self._step_group(group)
+                self._step_group(group, scaling)
             except NotImplementedError:  # a backend without the operator: nothing is written yet
                 with no_grad():
-                    self._step_plainly(group)
+                    if scaling.unscale([p.grad for p in group["params"] if p.grad is not None]):
+                        self._step_plainly(group)
         return loss
 
-    def _step_group(self, group: dict[str, Any]) -> None:
+    def _step_group(self, group: dict[str, Any], scaling: Scaling = NO_SCALING) -> None:
         params, grads = [], []
         for param in group["params"]:
             grad = param.grad
@@ -102,15 +107,24 @@ class SGD(Optimizer):
                 continue
             if not grad.is_floating_point():
                 with no_grad():
-                    self._step_plainly(group)
+                    if scaling.unscale([p.grad for p in group["params"] if p.grad is not None]):
+                        self._step_plainly(group)
                 return
             params.append(param)
             grads.append(grad)
         if not params:
             return
         momentum = group["momentum"]
+        lr, lr_tensor = lr_of(group)
+        fused = _fused_sgd
+        if scaling or lr_tensor is not None:
+
+            def fused(*arguments: Any) -> None:
+                with no_grad():
+                    self._step_with_tensors(arguments, lr_tensor, scaling)
+
         options = (
-            as_number(group["lr"]),
+            lr,
             momentum,
             group["dampening"],
             as_number(group["weight_decay"]),
@@ -118,7 +132,7 @@ class SGD(Optimizer):
             group["maximize"],
         )
         if not momentum:
-            _fused_sgd(params, grads, [], *options, False)
+            fused(params, grads, [], *options, False)
             return
         state = self.state
         begun: tuple[list[Tensor], ...] = ([], [], [])
@@ -127,16 +141,29 @@ class SGD(Optimizer):
             buffer = state[param].get("momentum_buffer")
             lists = begun
             if buffer is None:
-                buffer = rabbet.empty_like(param.detach())
+                # A step that is skipped leaves its buffers for the next one.
+                make = rabbet.zeros_like if scaling else rabbet.empty_like
+                buffer = make(param.detach())
                 lists = first
             for items, item in zip(lists, (param, grad, buffer), strict=True):
                 items.append(item)
         if begun[0]:
-            _fused_sgd(*begun, *options, False)
+            fused(*begun, *options, False)
         if first[0]:
-            _fused_sgd(*first, *options, True)
+            fused(*first, *options, True)
             for param, _, buffer in zip(*first, strict=True):
                 state[param]["momentum_buffer"] = buffer
+
+    def _step_with_tensors(
+        self, arguments: tuple[Any, ...], lr: Tensor | None, scaling: Scaling
+    ) -> None:
+        """The call of the operator, for one device at a time."""
+        params, grads, buffers, *options = arguments
+        rows = (params, grads, buffers) if buffers else (params, grads)
+        for there, their_grads, *rest in by_device(*rows):
+            lists = [there, their_grads, rest[0] if rest else []]
+            at = scaling.at(there[0].device)
+            run_with_tensors(_fused_sgd_tensors, their_grads, [*lists, *options], (), lr, at)
 
     def _step_plainly(self, group: dict[str, Any]) -> None:
         """The same step by ordinary operators."""
@@ -150,14 +177,18 @@ class SGD(Optimizer):
             buffers,
             weight_decay=group["weight_decay"],
             momentum=group["momentum"],
-            lr=group["lr"],
+            lr=plain_lr(group),
             dampening=group["dampening"],
             nesterov=group["nesterov"],
             maximize=group["maximize"],
         )
         if group["momentum"]:
             for param, buffer in zip(params, buffers, strict=True):
-                self.state[param]["momentum_buffer"] = buffer
+                kept = self.state[param].get("momentum_buffer")
+                if kept is None or group["differentiable"]:
+                    self.state[param]["momentum_buffer"] = buffer
+                else:  # where graphs read it
+                    kept.copy_(buffer)
 
 
 def sgd(

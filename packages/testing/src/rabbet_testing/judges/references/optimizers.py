@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .definitions import defines
+from .definitions import DEFINITIONS, WHOLE, defines
 
 
 def _step(
@@ -149,3 +149,62 @@ def _foreach_scale(tensors: Any, factor: float) -> Any:
 @defines("foreach_clamp")
 def _foreach_clamp(tensors: Any, low: float, high: float) -> Any:
     return tuple(np.clip(t, low, high) for t in tensors)
+
+
+def _counted(
+    step: Callable[..., Any], lists: int, factors: int, whole: bool = False
+) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    """The definition of "NAME.tensors" by that of NAME.
+
+    Args:
+        lists: how many lists NAME takes.
+        factors: how many numbers that depend on the step, its last arguments.
+        whole: the factors belong to the learning rate instead.
+    """
+
+    def with_tensors(named: dict[str, Any]) -> tuple[Any, ...]:
+        arguments = [value for name, value in named.items() if name != "dtype_name"]
+        given, (lr, *rest) = arguments[:lists], arguments[lists:]
+        lr_tensor, grad_scale, found_inf = (None if t is None else t.item() for t in rest[-3:])
+        rows = rest[-4] if factors else np.ones((len(given[0]), 0))
+        options = rest[: -4 if factors else -3]
+        others = [t for t in rest[-4 if factors else -3 :] if t is not None]  # they stay
+        if found_inf:
+            return (*(a for each in given for a in each), *others)
+        lr = lr if lr_tensor is None else lr_tensor
+        columns = []
+        for i, row in enumerate(np.asarray(rows, np.float64)):
+            one = [each[i : i + 1] for each in given]
+            one[1] = [one[1][0] / (grad_scale or 1.0)]
+            last = [] if whole else row
+            columns.append(step(*one, lr * row[0] if whole else lr, *options, *last))
+        for i, column in enumerate(columns):  # gradients stay
+            columns[i] = (column[0], given[1][i], *column[2:])
+        return (*(a for each in zip(*columns, strict=True) for a in each), *others)
+
+    return with_tensors
+
+
+for _name, _lists, _factors in [
+    ("adam", 5, 2),
+    ("sgd", 3, 0),
+    ("rmsprop", 5, 0),
+    ("adagrad", 3, 1),
+    ("adamax", 4, 1),
+    ("nadam", 4, 3),
+    ("radam", 4, 2),
+]:
+    _step_of = _counted(DEFINITIONS[f"fused_{_name}"], _lists, _factors, _name == "adagrad")
+    WHOLE[f"fused_{_name}.tensors"] = _step_of
+
+
+@defines("foreach_count")
+def _foreach_count(counts: Any, skip: Any = None) -> Any:
+    return np.array([c + 1 for c in counts], np.float64)
+
+
+@defines("foreach_divide")
+def _divided(tensors: Any, divisor: Any = None, skip: Any = None) -> Any:
+    keep = divisor is None or (skip is not None and skip.item())
+    others = [t for t in (divisor, skip) if t is not None]  # they stay
+    return (*(t if keep else t / divisor.item() for t in tensors), *others)
