@@ -522,3 +522,20 @@ def test_chained_comparisons_are_refused():
     ):
         library.register_records(text)
     assert "rec::chained" not in rabbet._C.record_names()
+
+
+@pytest.mark.parametrize("argument", ["a", "n", "missing"])
+def test_only_tensors_behind_the_first_argument_may_be_elsewhere(argument):
+    record = "rec::f(Tensor a, int n, Tensor[] more) -> Tensor\n  kind opaque\n  elsewhere "
+    refused(record + argument, f"elsewhere.*'{argument}'")
+
+
+def test_a_list_and_a_number_that_are_elsewhere_are_brought(records):
+    ops = records("rec::f(Tensor a, Tensor[] more, Tensor n) -> Tensor\n  kind opaque\n  dtype a\n  shape a.shape\n"
+                  "  elsewhere more, n\n  doc A.\n")  # fmt: skip
+    x, y, n = rabbet.ones(2, device="meta"), rabbet.ones(3), rabbet.tensor(2.0)
+    assert ops.f(x, [y, x], n).is_meta
+    with pytest.raises(RuntimeError, match="device"):
+        ops.f(x, [y], rabbet.ones(1))  # it has a dimension
+    with pytest.raises(RuntimeError, match="device"):
+        ops.f(rabbet.ones(2), [x], n)  # the first one is on the CPU

@@ -167,3 +167,33 @@ for dtype in ALL:
 both(lambda x: rabbet.nonzero(x)[:, 0], (rabbet.arange(9000) % 7 == 0))
 """
     compared(code)
+
+
+def test_numbers_and_indices_of_the_cpu_beside_tensors_of_the_device(simulator, run):
+    run(
+        """
+import pytest, rabbet
+x, i, two = rabbet.arange(6.0), rabbet.tensor([0, 2]), rabbet.tensor(2.0)
+y, j = x.to("cuda"), i.to("cuda")
+CALLS = [
+    lambda x, i: x.index_fill(0, i, two), lambda x, i: x.index_fill_(0, i, two), lambda x, i: x.fill_(two),
+    lambda x, i: x.scatter(0, i, value=two), lambda x, i: x.scatter_(0, i, value=two, reduce="add"),
+    lambda x, i: x.masked_fill(x > 3, two), lambda x, i: x.index_put((i,), two), lambda x, i: x.clamp(min=two),
+    lambda x, i: rabbet.where(x > 3, x, two), lambda x, i: x.index_add(0, i, x[:2], alpha=two),
+    lambda x, i: x.lerp(x + 1, two), lambda x, i: x.__setitem__(i, two) or x, lambda x, i: x.add(x, alpha=two),
+    lambda x, i: x.addcmul(x, x, value=two), lambda x, i: rabbet.full_like(x, two), lambda x, i: x * two,
+]
+for n, f in enumerate(CALLS):
+    here, there = f(x.clone(), i), f(y.clone(), j)
+    assert there.is_cuda and rabbet.equal(here, there.cpu()), n
+assert rabbet.equal(y[i].cpu(), x[i]) and rabbet.equal(y.index_put((i,), j.float(), True).cpu(), x.index_put((i,), i.float(), True))
+for wrong in (lambda: y.index_put((i,), rabbet.ones(2)), lambda: x[j], lambda: y.index_fill(0, i, two),
+              lambda: y.scatter(0, i, y), lambda: y.gather(0, i), lambda: y.scatter(0, j, two)):
+    with pytest.raises(RuntimeError):
+        wrong()
+assert y.clone().copy_(x, True).is_cuda and rabbet.equal(x.clone().copy_(y, False), x)
+assert y.cuda("cuda", True).is_cuda and y.cuda(None, True).is_cuda and x.cuda(0, non_blocking=True).is_cuda
+assert y.to("cuda", rabbet.float64, True, True).dtype == rabbet.float64 and y.to(x, True, True).device.type == "cpu"
+""",
+        **simulator,
+    )

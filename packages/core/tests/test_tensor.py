@@ -512,3 +512,15 @@ def test_einsum_agrees_with_numpy(equation, shapes):
     arrays = [np.random.default_rng(0).normal(size=s) for s in shapes]
     got = rabbet.einsum(equation, *map(rabbet.tensor, arrays))
     np.testing.assert_allclose(got.numpy(), np.einsum(equation, *arrays), rtol=1e-12)
+
+
+def test_copy_takes_non_blocking_by_position():
+    a, b = rabbet.zeros(3), rabbet.ones(3)
+    assert a.copy_(b, True) is a and a.tolist() == [1, 1, 1]
+    assert a.copy_(b * 2, False).tolist() == [2, 2, 2]
+    for wrong in [(b, 1), (b, None), (b, True, True), (True,) * 3]:
+        with pytest.raises(TypeError):
+            a.copy_(*wrong)
+    with pytest.raises(TypeError):
+        a.fill_(2.0, True)
+    assert a.tolist() == [2, 2, 2]

@@ -582,6 +582,9 @@ bool is_keyword(PyObject* name, const char* text) {
   return PyUnicode_CompareWithASCIIString(name, text) == 0;
 }
 
+// copy_(src, non_blocking), where the flag is not of the schema.
+bool takes_non_blocking(const Overload& overload) { return overload.op->name == "copy"; }
+
 enum class Extra { kTaken, kRefused, kUnknown };
 
 // Keywords that every operator, or every creation, understands beside its schema.
@@ -607,7 +610,7 @@ Extra take_extra(const Overload& overload, PyObject* name, PyObject* value, Extr
     extras.memory_format = value;
     return Extra::kTaken;
   }
-  if (is_keyword(name, "non_blocking") && overload.op->name == "copy") {
+  if (is_keyword(name, "non_blocking") && takes_non_blocking(overload)) {
     extras.non_blocking = value == Py_True;
     return PyBool_Check(value) ? Extra::kTaken : Extra::kRefused;
   }
@@ -643,6 +646,11 @@ bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwna
            RbValue* values, Extras& extras) {
   const Overload& overload = c.overload;
   const int n = overload.op->info.nargs;
+  PyObject* const* keywords = args + nargs;
+  if (__builtin_expect(nargs == overload.positional + 1, 0) && takes_non_blocking(overload) &&
+      PyBool_Check(args[nargs - 1])) {
+    extras.non_blocking = args[--nargs] == Py_True;
+  }
   Py_ssize_t positional = nargs;
   if (__builtin_expect(nargs > overload.positional, 0)) {
     positional = overload.varargs;
@@ -665,7 +673,7 @@ bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwna
   const int filled = static_cast<int>(positional == nargs ? nargs : overload.varargs + 1);
   uint64_t given = (1ull << filled) - 1;
   if (kwnames && PyTuple_GET_SIZE(kwnames) > 0) {
-    if (!parse_keywords(c, args + nargs, kwnames, given, values, extras, &given)) return false;
+    if (!parse_keywords(c, keywords, kwnames, given, values, extras, &given)) return false;
   }
   for (int i = filled; i < n; ++i) {
     if (given >> i & 1) continue;

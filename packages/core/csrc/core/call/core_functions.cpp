@@ -22,6 +22,11 @@
 
 namespace rabbet {
 
+const Op* copy_op() {
+  static const Op* const copy = find_op("copy");
+  return copy;
+}
+
 namespace {
 
 void run_empty(const Op& op, int backend, int device, const RbValue* args, int nargs,
@@ -61,10 +66,9 @@ const CoreOp kCoreOps[] = {{"empty", run_empty},
 
 // Within one backend the `copy` kernel serves; it casts and takes any strides.
 void copy_by_kernel(const RbTensor* src, RbTensor* dst) {
-  static const Op* const copy = find_op("copy");
   const RbValue args[2] = {value_tensor(dst), value_tensor(const_cast<RbTensor*>(src))};
   RbValue ret = value_tensor(dst);
-  check(call(copy, args, 2, &ret, 1, RB_CALL_OUT));
+  check(call(copy_op(), args, 2, &ret, 1, RB_CALL_OUT));
 }
 
 TensorRef row_major(const RbTensor* t) {

@@ -9,6 +9,8 @@ namespace rabbet {
 /// Set Op::core_fn of the operators that core runs (empty, empty_like, to_device).
 void core_attach(Op& op);
 
+/// What writes one tensor to another, within a backend and between devices.
+const Op* copy_op();
 /// dst's elements become src's, cast; across devices as well. Shapes are equal. Throws Error.
 void copy_tensor(const RbTensor* src, RbTensor* dst);
 /// A copy of `t` on a device, in the order that it has in memory. Throws Error.

@@ -15,11 +15,6 @@
 
 namespace rabbet {
 
-const Op* copy_op() {
-  static const Op* const copy = find_op("copy");
-  return copy;
-}
-
 [[noreturn]] void fail_no_kernel(const Op& op, int backend) {
   std::string have;
   for (int id = 1; id < backend_count(); ++id) {
@@ -79,41 +74,38 @@ bool run_beside_numbers(const RbCall* c, uint64_t backends, const RbValue* args,
   return true;
 }
 
-// Indices may be on the CPU, and so may one value without dimensions that is put: they go to the
-// device of the tensor that is indexed. False if it is no such call.
-bool run_with_indices(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
-                      int32_t nrets) {
-  static const Op *const get = find_op("index"), *const put = find_op("index_put");
+// `elsewhere`: tensors of lists and tensors without dimensions go from the CPU to the device of
+// the first argument. False if tensors are on several devices then.
+bool run_with_elsewhere(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
+                        int32_t nrets) {
   const Op& op = *impl(c->op);
-  if ((&op != get && &op != put) || args[0].tag != RB_TENSOR || args[1].tag != RB_TENSORS)
+  if (!op.elsewhere_args || args[0].tag != RB_TENSOR || has_host_memory(args[0].v.t->backend))
     return false;
   const RbTensor* self = args[0].v.t;
-  if (has_host_memory(self->backend)) return false;
-  const auto there = [&](RbTensor* t) {
-    return has_host_memory(t->backend) ? on_device(t, self->backend, self->device.id)
-                                       : TensorRef::share(t);
-  };
   std::vector<TensorRef> moved;
-  std::vector<RbTensor*> indices;
-  for (uint32_t k = 0; k < args[1].len; ++k) {
-    RbTensor* t = args[1].v.ts[k];
-    if (t) moved.push_back(there(t));
-    indices.push_back(t ? moved.back().get() : nullptr);
-  }
+  const auto there = [&](RbTensor* t) -> RbTensor* {
+    if (!t || !has_host_memory(t->backend)) return t;
+    moved.push_back(on_device(t, self->backend, self->device.id));
+    return moved.back().get();
+  };
+  const auto is_there = [&](const RbTensor* t) {
+    return !t || (t->backend == self->backend && t->device.id == self->device.id);
+  };
   RbValue given[kMaxArgs];
-  std::copy(args, args + nargs, given);
-  given[1].v.ts = indices.data();
-  if (&op == put && args[2].tag == RB_TENSOR && args[2].v.t->ndim == 0) {
-    moved.push_back(there(args[2].v.t));
-    given[2] = value_tensor(moved.back().get());
-  }
-  for (int i = 0; i < nargs; ++i) {  // what is elsewhere still is an error
-    if (given[i].tag == RB_TENSOR &&
-        (given[i].v.t->backend != self->backend || given[i].v.t->device.id != self->device.id))
-      return false;
-  }
-  for (const RbTensor* t : indices) {
-    if (t && (t->backend != self->backend || t->device.id != self->device.id)) return false;
+  std::vector<RbTensor*> lists[kMaxArgs];
+  for (int i = 0; i < nargs; ++i) {
+    given[i] = args[i];
+    const bool may_move = op.elsewhere_args >> i & 1;
+    if (args[i].tag == RB_TENSOR) {
+      if (may_move && args[i].v.t->ndim == 0) given[i] = value_tensor(there(args[i].v.t));
+      if (!is_there(given[i].v.t)) return false;
+    } else if (args[i].tag == RB_TENSORS) {
+      for (uint32_t k = 0; k < args[i].len; ++k) {
+        lists[i].push_back(may_move ? there(args[i].v.ts[k]) : args[i].v.ts[k]);
+        if (!is_there(lists[i].back())) return false;
+      }
+      given[i].v.ts = lists[i].data();
+    }
   }
   const LayersOff layers_off(0);
   check(call(&op, given, nargs, rets, nrets, c->flags));
@@ -173,7 +165,7 @@ void run_mixed(const RbCall* c, uint64_t backends, const RbValue* args, int narg
     return copy_between(c, args, rets, nrets);
   }
   if (run_beside_numbers(c, backends, args, nargs, rets, nrets) ||
-      run_with_indices(c, args, nargs, rets, nrets) || run_by_device(c, args, nargs, nrets))
+      run_with_elsewhere(c, args, nargs, rets, nrets) || run_by_device(c, args, nargs, nrets))
     return;
   fail_mixed(op, args, nargs);
 }

@@ -20,7 +20,6 @@ class LayersOff {
   uint64_t before_;
 };
 
-const Op* copy_op();
 [[noreturn]] void fail_no_kernel(const Op& op, int backend);
 
 /// Run a call of tensors on several devices (a bit of `backends` each); throws RB_E_DEVICE naming

@@ -163,22 +163,23 @@ struct Op {
   bool itself_if_real = false;  // `itself real`: the result is the first argument, if not complex
   const void* rule = nullptr;   // the named shape or view function, found at first use
   ShapeRule shape_rule = ShapeRule::kNamed;
-  uint64_t compute_args = 0;   // Tensor arguments that core casts to the compute dtype
-  uint64_t never_cast = 0;     // `nocast`: masks and indices
-  bool casts = true;           // compute none: false
-  uint64_t dim_args = 0;       // bit per argument that is a dim, newdim, dim[] or perm
-  uint64_t choice_args = 0;    // bit per argument of Param::choices
-  uint64_t fit_args = 0;       // `fits`: numbers that the first result's dtype must hold
-  bool checks_values = false;  // whether `call` has to look at what the arguments are: at
-                               // choices, `fits` and listed dimensions
-  uint64_t factor_args = 0;    // `factor`: numbers of the class of the first result's dtype
-  uint64_t same_args = 0;      // of DTypeRule::kSame
-  uint64_t single_args = 0;    // `single`: tensors that users give have no dimensions there
-  uint64_t mask_args = 0;      // `masks`: lists of indices, where masks stand for several
-  bool mutates = false;        // some argument is written in place, beyond the results
-  bool one_dtype = false;      // dtype_text holds one rule, which all results share
-  int32_t first_tensor = -1;   // index of the first Tensor or Tensor[] argument
-  uint64_t tensor_args = 0;    // bit per Tensor / Tensor[] argument
+  uint64_t compute_args = 0;    // Tensor arguments that core casts to the compute dtype
+  uint64_t never_cast = 0;      // `nocast`: masks and indices
+  bool casts = true;            // compute none: false
+  uint64_t dim_args = 0;        // bit per argument that is a dim, newdim, dim[] or perm
+  uint64_t choice_args = 0;     // bit per argument of Param::choices
+  uint64_t fit_args = 0;        // `fits`: numbers that the first result's dtype must hold
+  bool checks_values = false;   // whether `call` has to look at what the arguments are: at
+                                // choices, `fits` and listed dimensions
+  uint64_t factor_args = 0;     // `factor`: numbers of the class of the first result's dtype
+  uint64_t same_args = 0;       // of DTypeRule::kSame
+  uint64_t single_args = 0;     // `single`: tensors that users give have no dimensions there
+  uint64_t elsewhere_args = 0;  // `elsewhere`: what may be on the CPU while the first tensor is not
+  uint64_t mask_args = 0;       // `masks`: lists of indices, where masks stand for several
+  bool mutates = false;         // some argument is written in place, beyond the results
+  bool one_dtype = false;       // dtype_text holds one rule, which all results share
+  int32_t first_tensor = -1;    // index of the first Tensor or Tensor[] argument
+  uint64_t tensor_args = 0;     // bit per Tensor / Tensor[] argument
   std::shared_ptr<Formula>
       formula;  // compiled lets, decomp, vjps, dtype, compute, shape; null until needed
   const Formula* formula_ready = nullptr;  // the same, read without a lock

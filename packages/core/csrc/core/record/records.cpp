@@ -423,6 +423,13 @@ void RecordParser::field(const std::string& line) {
         error(name + ": '" + arg + "' is neither a Scalar nor a Tensor");
       args |= 1ull << (&p - op_->params.data());
     }
+  } else if (name == "elsewhere") {
+    for (const std::string& arg : split(value, ',')) {
+      const Param& p = param(arg, "elsewhere");
+      if ((p.type != RB_A_TENSOR && p.type != RB_A_TENSORS) || &p == op_->params.data())
+        error("elsewhere: '" + arg + "' is no Tensor or Tensor[] behind the first argument");
+      op_->elsewhere_args |= 1ull << (&p - op_->params.data());
+    }
   } else if (name == "masks") {
     const Param& p = param(value, "masks");
     if (p.type != RB_A_TENSORS) error("masks: '" + value + "' is no list of tensors");
