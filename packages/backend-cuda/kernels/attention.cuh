@@ -131,7 +131,9 @@ template <class X>
 __device__ inline T with_mask(T score, X mask) {
   return score + As<T>::of(mask);
 }
-__device__ inline T with_mask(T score, bool mask) { return mask ? score : -(T)INFINITY; }
+__device__ inline T with_mask(T score, bool mask) {  // NaN stays
+  return mask ? score : score - (T)INFINITY;
+}
 // Scale and mask; minus infinity where a query does not see a key.
 __device__ inline void finish_scores(Scores& s, const Attention& p, const Matrix<const M>& mask,
                                      Int64 first, Int64 key) {

@@ -51,6 +51,20 @@ judge((2, 5, 3), (2, 7, 3), (2, 7, 3), wide.masked_fill(wide > 0, -float("inf"))
     )
 
 
+def test_nan_stays_under_a_mask_as_in_pytorch(compared):
+    compared(
+        ATTENTION
+        + """
+k = rabbet.randn(2, 7, 3)
+k[0, 2], k[1, 3] = float("nan"), float("inf")
+truth = rabbet.ones(5, 7) == 1
+truth[:, 2:4] = False
+truth[:3, 4] = False
+judge(rabbet.rand(2, 5, 3), k, (2, 7, 3), truth)
+"""
+    )
+
+
 def test_dtypes_and_wide_heads(compared):
     compared(
         ATTENTION

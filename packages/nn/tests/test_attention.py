@@ -176,6 +176,36 @@ def test_nan_reaches_the_queries_that_see_it_only():
     assert rabbet.isnan(out).any(-1).tolist() == [False, False, True, True]
 
 
+def test_nan_stays_under_a_mask():
+    """As in PyTorch, where a mask of truth values is added as minus infinity; by the decomposition, too."""
+    k = rabbet.tensor(normal(4, 3))
+    k[2, 0] = float("nan")
+    q, v = rabbet.ones(4, 3).double(), rabbet.ones(4, 3).double()
+    mask = rabbet.ones(4, 4) == 1
+    mask[:, 2] = False
+    args = (q, k, v, mask, False, None, False)
+    for out in (
+        rabbet.ops.attention(*args)[0],
+        rabbet._C.decomposed(rabbet.ops.attention, args, {})[0],
+    ):
+        assert rabbet.isnan(out).all()
+
+
+@pytest.mark.parametrize("dtype", [rabbet.float16, rabbet.bfloat16])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_16_bit_gradients_by_the_decomposition_agree_with_the_kernel(dtype, grouped):
+    """A backend without the kernel runs the decomposition, which mixes float32 sums with 16-bit tensors."""
+    heads = (4, 2, 2) if grouped else (2, 2, 2)
+    q, k, v = (rabbet.tensor(normal(h, 5, 6)).to(dtype) for h in heads)
+    out, sums = rabbet.ops.attention(q, k, v, None, True, None, grouped)
+    grad = rabbet.tensor(normal(*out.shape)).to(dtype)
+    args = (grad, None, q, k, v, None, out, sums, True, None, grouped)
+    found = rabbet._C.decomposed(rabbet.ops.attention_backward, args, {})
+    for ours, kernels in zip(found, rabbet.ops.attention_backward(*args), strict=True):
+        assert ours.dtype == dtype
+        np.testing.assert_allclose(ours.float().numpy(), kernels.float().numpy(), 0.05, 0.05)
+
+
 MEMORY = """
 import resource
 import rabbet
