@@ -1,4 +1,5 @@
 // A stand-in for libcuda: streams, events, graphs.
+#include <fstream>
 #include <unordered_set>
 
 #include "cuda.h"
@@ -182,6 +183,19 @@ int cuGraphGetNodes(void* graph, void** nodes, size_t* count) {
   if (nodes) return kNotSupported;
   *count = static_cast<Graph*>(graph)->size();
   return kOk;
+}
+int cuGraphDebugDotPrint(void* graph, const char* path, unsigned flags) {
+  CUSIM_ENTER;
+  if (!graph || !path || flags & ~0x1ffffu) return kInvalid;
+  std::ofstream out(path);
+  out << "digraph dot {\n";
+  const Graph& nodes = *static_cast<Graph*>(graph);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    out << "  node_" << i << " [label=\"" << nodes[i].what << "\"];\n";
+    for (size_t before : nodes[i].after) out << "  node_" << before << " -> node_" << i << ";\n";
+  }
+  out << "}\n";
+  return out.flush() ? kOk : kInvalid;
 }
 int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long flags) {
   CUSIM_ENTER;

@@ -144,6 +144,7 @@ int cuStreamGetCaptureInfo_v2(void*, int* state, unsigned long long*, void**, co
 int cuThreadExchangeStreamCaptureMode(int*) { return 0; }
 int cuGraphInstantiateWithFlags(void** exec, void*, unsigned long long) { return give(exec); }
 int cuGraphLaunch(void*, void*) { return 0; }
+int cuGraphDebugDotPrint(void*, const char*, unsigned) { return 0; }
 int cuGraphUpload(void*, void*) { return 0; }
 int cuGraphExecDestroy(void*) { return 0; }
 int cuGraphDestroy(void*) { return 0; }

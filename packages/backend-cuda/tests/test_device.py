@@ -457,3 +457,27 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), (x + 1).tolist())
 """
     assert run(code, **simulator) == "7 [2.0, 2.0, 2.0]\n"
+
+
+def test_another_process_reads_and_writes_a_tensor(simulator, run):
+    run(
+        """
+import subprocess, sys, rabbet
+from rabbet import _C, cuda
+OTHER = '''
+import sys, rabbet
+from rabbet import _C, cuda
+there = _C.ipc_open(bytes.fromhex(sys.argv[1]), int(sys.argv[2]), "cuda", rabbet.float32, [2, 2], [1, 2])
+assert there.cpu().tolist() == [[4, 6], [5, 7]]
+there[0].mul_(10)
+cuda.synchronize()
+'''
+x = rabbet.arange(8.0).to("cuda")
+handle, offset = _C.ipc_export(x[4:])
+cuda.synchronize()
+subprocess.run([sys.executable, "-c", OTHER, handle.hex(), str(offset)], check=True)
+assert x.cpu().tolist() == [0, 1, 2, 3, 40, 5, 60, 7]
+""",
+        **simulator,
+        RABBET_CUDA_EXPANDABLE="0",
+    )

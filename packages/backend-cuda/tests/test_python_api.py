@@ -288,6 +288,32 @@ assert rabbet.allclose(found.cpu(), expected) and (net.bias.grad.cpu() == 6).all
     run(PRELUDE + code, **simulator)
 
 
+def test_graphs_are_written_to_files_if_that_was_asked_for(simulator, run, tmp_path):
+    code = """
+import pathlib
+x = rabbet.tensor(X).to("cuda")
+def captured(g):
+    with cuda.graph(g):
+        y = (x * 2).exp()
+    g.replay()
+    return g
+g = cuda.CUDAGraph()
+refused(RuntimeError, "nothing was captured", lambda: g.debug_dump(FILE))
+captured(g)
+with pytest.warns(UserWarning, match="CUDA Graphs debug not enabled"):
+    g.debug_dump(FILE)
+assert not pathlib.Path(FILE).exists()
+g.enable_debug_mode()
+captured(g).debug_dump(FILE)  # from the next capture on
+text = pathlib.Path(FILE).read_text()
+assert text.startswith("digraph") and text.count("label") == 2 and "->" in text, text
+captured(cuda.CUDAGraph(keep_graph=True)).debug_dump(pathlib.Path(FILE + "2"))
+assert pathlib.Path(FILE + "2").read_text() == text
+refused(RuntimeError, "cuGraphDebugDotPrint", lambda: g.debug_dump(FILE + "/no/such/folder"))
+"""
+    run(PRELUDE + f"FILE = {str(tmp_path / 'graph.dot')!r}\n" + code, **simulator)
+
+
 def test_devices_exchange_tensors_and_what_is_missing_says_so(simulator, run):
     code = """
 import sys, types, warnings

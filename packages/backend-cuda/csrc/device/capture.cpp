@@ -78,9 +78,19 @@ void destroy(void*, int32_t index, void* graph, void* executable) {
   });
 }
 
+int32_t dump(void*, int32_t index, void* graph, const char* path) {
+  constexpr unsigned kVerbose = 1;
+  return rb::guarded([&] {
+    device(index).enter();
+    check_cuda(need(driver().graph_dump, "cuGraphDebugDotPrint")(static_cast<CuGraph>(graph), path,
+                                                                 kVerbose),
+               index, "cuGraphDebugDotPrint");
+  });
+}
+
 }  // namespace
 
 const RbCapture kCapture = {
-    RB_SIZE(RbCapture, graph_destroy), 0, nullptr, begin, end, instantiate, launch, destroy};
+    RB_SIZE(RbCapture, graph_dump), 0, nullptr, begin, end, instantiate, launch, destroy, dump};
 
 }  // namespace rbcuda

@@ -111,6 +111,7 @@ struct CuAccess {
   X(graph_launch, "cuGraphLaunch", (CuGraphExec, CuStream))                                        \
   X(graph_destroy, "cuGraphDestroy", (CuGraph))                                                    \
   X(graph_exec_destroy, "cuGraphExecDestroy", (CuGraphExec))                                       \
+  X(graph_dump, "cuGraphDebugDotPrint", (CuGraph, const char*, unsigned))                          \
   X(granularity, "cuMemGetAllocationGranularity", (size_t*, const CuMemoryProperties*, int))       \
   X(reserve, "cuMemAddressReserve", (CuPointer*, size_t, size_t, CuPointer, unsigned long long))   \
   X(unreserve, "cuMemAddressFree", (CuPointer, size_t))                                            \

@@ -1,6 +1,8 @@
 """Work of a CUDA device that is captured once and launched again as a whole."""
 
 import gc
+import os
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -44,7 +46,7 @@ class CUDAGraph:
     def __init__(self, keep_graph: bool = False) -> None:
         self._keep = keep_graph
         self._graph: _C.Graph | None = None
-        self._debug = False
+        self._debug = self._kept = False
 
     def _made(self, function: str) -> _C.Graph:
         if self._graph is None:
@@ -73,10 +75,10 @@ class CUDAGraph:
         if check_input_liveness:
             raise _C.NotImplementedForError("CUDAGraph: check_input_liveness=True is not supported")
         place = _devices.checked("CUDAGraph.capture_begin")
-        if self._graph is None or pool is not None:
-            self._graph = _C.Graph(
-                self._keep or self._debug, None if pool is None else _graphs.pool_number(pool)
-            )
+        keep = self._keep or self._debug
+        if self._graph is None or pool is not None or keep != self._kept:
+            number = None if pool is None else _graphs.pool_number(pool)
+            self._graph, self._kept = _C.Graph(keep, number), keep
         self._graph.capture_begin(place)
 
     def capture_end(self) -> None:
@@ -107,10 +109,18 @@ class CUDAGraph:
     def debug_dump(self, debug_path: str) -> None:
         """Write the captured graph to a file, in the DOT format.
 
+        Without `enable_debug_mode` before the capture, or `keep_graph`, it only warns.
+
         Raises:
-            StateError: without `enable_debug_mode` before the capture, or `keep_graph`.
+            StateError: if nothing was captured.
         """
-        self._made("debug_dump").dump(str(debug_path))
+        made = self._made("debug_dump")
+        if not self._kept:
+            warnings.warn(
+                "CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()", stacklevel=2
+            )
+            return
+        made.dump(os.fspath(debug_path))
 
     def raw_cuda_graph(self) -> int:
         """The driver's pointer to the captured graph, which must be kept (`keep_graph=True`)."""
