@@ -7,15 +7,12 @@ import threading
 import numpy as np
 import pytest
 import rabbet
-from plugin_wheels import load_lazy
 from rabbet import _C, accelerator
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def lazy(tmp_path_factory):
-    return load_lazy(tmp_path_factory)
+pytestmark = pytest.mark.usefixtures("lazy")
 
 
 @pytest.fixture(autouse=True)

@@ -14,16 +14,14 @@ import time
 import numpy as np
 import pytest
 import rabbet
-from plugin_wheels import BACKEND, compile_library, load_lazy, run
+from plugin_wheels import BACKEND, compile_library, run
 from rabbet import _C, accelerator
 
 MB = 1 << 20
 X = np.array([1.0, 2.0, 3.0], np.float32)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def lazy(tmp_path_factory):
-    return load_lazy(tmp_path_factory)
+pytestmark = pytest.mark.usefixtures("lazy")
 
 
 @pytest.fixture(autouse=True)

@@ -7,39 +7,15 @@ import numpy as np
 import pytest
 import rabbet
 import rabbet.nn.functional as F
-from plugin_wheels import load_lazy
+from lazy_device import X, seen, there
 from rabbet import _C, accelerator
 from rabbet.accelerator import Graph
 
-X = np.array([1.0, 2.0, 3.0], np.float32)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def lazy(tmp_path_factory):
-    return load_lazy(tmp_path_factory)
-
-
-@pytest.fixture(autouse=True)
-def settled():
-    yield
-    gc.collect()
-    _C.synchronize(rabbet.device("lazy"))
-    _C.empty_cache()
-    left = [s for s in accelerator.memory_snapshot() if s["backend"] == "lazy"]
-    assert left == []
-
-
-def there(values=X):
-    return rabbet.tensor(values).to("lazy")
+pytestmark = pytest.mark.usefixtures("lazy", "settled")
 
 
 def graph(**options):
     return Graph(device="lazy", **options)
-
-
-def seen(x):
-    _C.synchronize("lazy")
-    return x.cpu().numpy()
 
 
 @pytest.fixture

@@ -2,13 +2,9 @@
 
 import pytest
 import rabbet
-from plugin_wheels import load_lazy
 from rabbet.autograd import grad
 
-
-@pytest.fixture(scope="module", autouse=True)
-def lazy(tmp_path_factory):
-    return load_lazy(tmp_path_factory)
+pytestmark = pytest.mark.usefixtures("lazy")
 
 
 def there(*values):

@@ -1,44 +1,20 @@
 """`accelerator.graphed` and graphed callables on the backend `lazy`: each call does what one call of the function does."""
 
-import gc
 from pathlib import Path
 
 import numpy as np
 import pytest
 import rabbet
 import rabbet.nn.functional as F
-from plugin_wheels import load_lazy
+from lazy_device import X, seen, there
 from rabbet import _C, accelerator, nn
 from rabbet._graphed_callables import make_graphed_callables
 
-X = np.array([1.0, 2.0, 3.0], np.float32)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def lazy(tmp_path_factory):
-    return load_lazy(tmp_path_factory)
-
-
-@pytest.fixture(autouse=True)
-def settled():
-    yield
-    gc.collect()
-    _C.synchronize(rabbet.device("lazy"))
-    _C.empty_cache()
-    left = [s for s in accelerator.memory_snapshot() if s["backend"] == "lazy"]
-    assert left == []
-
-
-def there(values=X):
-    return rabbet.tensor(values).to("lazy")
+pytestmark = pytest.mark.usefixtures("lazy", "settled")
 
 
 def graphed(fn, **options):
     return accelerator.graphed(fn, device="lazy", **options)
-
-
-def seen(x):
-    return x.detach().cpu().numpy()
 
 
 def test_a_call_does_what_one_call_of_the_function_does():

@@ -1,38 +1,16 @@
 """Streams and events through core and autograd, on a backend where a wait that is missing always shows as NaN."""
 
-import gc
 import threading
 
 import numpy as np
 import pytest
 import rabbet
-from plugin_wheels import BACKEND, compile_library, load_lazy, run
+from lazy_device import X, seen, there
+from plugin_wheels import BACKEND, compile_library, run
 from rabbet import _C
 from rabbet.accelerator import current_stream, set_stream
 
-X = np.array([1.0, 2.0, 3.0], np.float32)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def lazy(tmp_path_factory):
-    return load_lazy(tmp_path_factory)
-
-
-@pytest.fixture(autouse=True)
-def settled():
-    yield
-    assert current_stream("lazy").stream_id == 0
-    gc.collect()
-    _C.synchronize(rabbet.device("lazy"))
-    _C.empty_cache()
-
-
-def there(values=X, device="lazy"):
-    return rabbet.tensor(values).to(device)
-
-
-def seen(x):
-    return x.cpu().numpy()
+pytestmark = pytest.mark.usefixtures("lazy", "settled")
 
 
 def stale(x):
