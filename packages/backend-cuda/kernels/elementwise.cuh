@@ -121,10 +121,13 @@ struct Step {
 #define RB_UNARY(name, text) \
   template <class T>         \
   __device__ inline T rb_##name(T a) { return (T)(text); }
-// Integers are whole already.
-#define RB_WHOLE(name, text) \
-  template <class T>         \
-  __device__ inline T rb_##name(T a) { return IsFloat<T>::value ? (T)(text) : a; }
+// Integers are whole already; for them the text would be ambiguous.
+#define RB_WHOLE(name, text)                              \
+  template <class T>                                      \
+  __device__ inline T rb_##name(T a) {                    \
+    if constexpr (IsFloat<T>::value) return (T)(text);    \
+    return a;                                             \
+  }
 #define RB_BINARY(name, text) \
   template <class T>          \
   __device__ inline T rb_##name(T a, T b) { return (T)(text); }
@@ -255,8 +258,10 @@ __device__ inline T shifted_right(T a, T b) {
 // To the nearest multiple of 1 / factor where it divides, else of factor.
 template <class T>
 __device__ inline T rounded(T a, double factor, bool divides) {
-  if (!IsFloat<T>::value) return divides ? a : (T)(rint((double)a / factor) * factor);
-  if (!(a - a == 0)) return a;
-  const T by = (T)factor;
-  return divides ? (T)(rint(a * by) / by) : (T)(rint(a / by) * by);
+  if constexpr (IsFloat<T>::value) {
+    if (!(a - a == 0)) return a;
+    const T by = (T)factor;
+    return divides ? (T)(rint(a * by) / by) : (T)(rint(a / by) * by);
+  }
+  return divides ? a : (T)(rint((double)a / factor) * factor);
 }

@@ -165,27 +165,26 @@ void put_sorted(Placing& c) {
   sorted.run();
   keys = sorted.keys();
   places = sorted.places();
-  void *target = out.data, *from = c.src ? c.src->data : nullptr;
+  void *target = out.data, *from = c.src->data;
   void* last[] = {&target, &keys, &places, &from, &layout, &c.value.re, &c.value.im};
   launch(device_of(out),
-         kernel(!c.src                     ? "RB_PUT_SORTED((Put<E>::of(re, im)))\n"
-                : c.how == Put::kAddScaled ? "RB_PUT_SORTED(scaled(src[p.at[2]], re, im))\n"
-                                           : "RB_PUT_SORTED(src[p.at[2]])\n"),
+         kernel(c.how == Put::kAddScaled ? "RB_PUT_SORTED(scaled(src[p.at[2]], re, im))\n"
+                                         : "RB_PUT_SORTED(src[p.at[2]])\n"),
          layout.n, last);
 }
 
 const char* text_of(const Placing& c, bool fits) {
   if (c.how == Put::kAddScaled)
     return RB_POSITIONS(fits, "RB_PUT", ", src[p.at[2]], add_to(to, scaled(v, re, im))");
-  if (c.how == Put::kAdd)
-    return c.src ? RB_POSITIONS(fits, "RB_PUT", ", src[p.at[2]], add_to(to, v)")
-                 : RB_POSITIONS(fits, "RB_PUT", ", (Put<E>::of(re, im)), add_to(to, v)");
+  if (c.how == Put::kAdd) return RB_POSITIONS(fits, "RB_PUT", ", src[p.at[2]], add_to(to, v)");
   return c.src ? RB_POSITIONS(fits, "RB_PUT", ", src[p.at[2]], set_to(to, v)")
                : RB_POSITIONS(fits, "RB_PUT", ", (Put<E>::of(re, im)), set_to(to, v)");
 }
 
 void put(Placing c) {
   if (c.to.tensor().numel == 0) return;
+  if (!c.src && c.how != Put::kWrite)
+    rb::fail(RB_E_NOTIMPL, "%s on 'cuda': a number in place of what is added", c.op);
   const RbTensor& out = c.to.tensor();
   const bool rounds = !((kInt | bit(RB_BOOL8)) >> out.dtype_id & 1);
   if (c.how != Put::kWrite && rounds && setting("deterministic", 0)) return put_sorted(c);
