@@ -1,5 +1,5 @@
-// The plugin: registers the backend and its kernels. Where there is no driver or no device, the
-// device says so when it is asked for.
+// The plugin: registers the backend, and its kernels where there is a driver. Where there is none,
+// or no device, the device says so when it is asked for.
 #include "device/capture.h"
 #include "device/failure.h"
 #include "ops/families.h"
@@ -18,15 +18,19 @@ const RbBackend kBackend = {RB_SIZE(RbBackend, streams),
                             &kAllocator,
                             &kStreams};
 
+void add_kernels(const RbHost* host, RbTxn* txn) {
+  for (auto* add : {add_create, add_elementwise, add_reduce, add_softmax, add_norm, add_loss,
+                    add_optim, add_pool, add_conv, add_matmul, add_movement, add_index, add_order,
+                    add_scan, add_search, add_random, add_attention, add_recurrent})
+    rb::check(add(host, txn));
+}
+
 int32_t init(const RbHost* host, RbTxn* txn) {
   rb::host = host;
   explain_failure = explain;
   return rb::guarded([&] {
     rb::check(host->add_backend(txn, &kBackend, &backend_id));
-    for (auto* add : {add_create, add_elementwise, add_reduce, add_softmax, add_norm, add_loss,
-                      add_optim, add_pool, add_conv, add_matmul, add_movement, add_index, add_order,
-                      add_scan, add_search, add_random, add_attention, add_recurrent})
-      rb::check(add(host, txn));
+    if (has_driver()) add_kernels(host, txn);
     rb::check(host->publish("cuda." RB_DEVICE_EXT, RB_DEVICE_VERSION, &kDeviceTable));
     rb::check(host->publish("cuda." RB_CAPTURE_EXT, RB_CAPTURE_VERSION, &kCapture));
   });

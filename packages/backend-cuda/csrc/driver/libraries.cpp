@@ -48,6 +48,14 @@ void* open_driver() {
 #define RB_CUDA_TRY(member, name, arguments) \
   table.member = reinterpret_cast<int(*) arguments>(dlsym(opened, name));
 
+bool has_driver() {
+  try {
+    return open_if_there(kDriver) != nullptr;
+  } catch (const rb::Error&) {  // the environment names what cannot be opened
+    return false;
+  }
+}
+
 const Driver& driver() {
   static const Driver instance = [] {
     void* opened = open_driver();

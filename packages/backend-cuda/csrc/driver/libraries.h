@@ -149,6 +149,8 @@ struct Nvrtc {
   RB_CUDA_NVRTC_OPTIONAL(RB_CUDA_MEMBER)
 };
 
+/// Whether there is a driver to open; why not is what `driver` says.
+bool has_driver();
 /// Opened at the first call; throw RB_E_DEVICE saying what is missing and how to get it.
 const Driver& driver();
 const Nvrtc& nvrtc();
