@@ -71,10 +71,16 @@ check: setup $(STAMPS)/group-test $(STAMPS)/group-check wheels
 bench: setup $(STAMPS)/group-test $(STAMPS)/group-examples
 	$(BIN)/python benchmarks/run_all.py
 
-wheels: $(STAMPS)/core
+# With compiled kernels in the wheel of CUDA where NVRTC is installed (minutes); SEED_PACK=0 leaves them out.
+SEED_PACK ?= 1
+check test-full: SEED_PACK := 0
+wheels: $(stamps)
 	mkdir -p dist
+	rm -f packages/backend-cuda/build/kernels.seed
+	if [ $(SEED_PACK) = 1 ]; then $(BIN)/python packages/backend-cuda/tools/make_seed_pack.py --if-there; fi
 	for p in $(PACKAGES); do $(BIN)/python -m pip wheel -q --no-build-isolation --no-deps -w dist packages/$$p || exit 1; done
 	ls -l dist
+	$(BIN)/python tools/wheel_sizes.py dist
 
 docs: setup $(STAMPS)/group-docs $(STAMPS)/group-test
 	$(BIN)/python tools/write_reference.py docs/reference

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from make_seed_pack import write_pack
 
-PACKAGE = Path(__file__).resolve().parent.parent
 SUM = "print((rabbet.ones(3, device='cuda') + 1).tolist())"
 CODE = f"import rabbet\n{SUM}"
 THREE = "[2.0, 2.0, 2.0]\n"
@@ -129,11 +129,6 @@ def test_the_seed_pack_comes_before_the_compiler(cached, run, tmp_path):
     run(CODE, **cached, RABBET_CUDA_KEEP_SOURCES=str(sources))
     images = {p.read_bytes().partition(b"\n")[2] for p in files(cached)}
     assert len(images) == len(list(sources.iterdir()))
-    sys.path.insert(0, str(PACKAGE / "tools"))
-    try:
-        from make_seed_pack import write_pack
-    finally:
-        sys.path.pop(0)
     # Each text with its image: the folder of the compiler's stand-in has both.
     pairs = {}
     for path in sources.iterdir():
@@ -149,6 +144,11 @@ def test_the_seed_pack_comes_before_the_compiler(cached, run, tmp_path):
     environment = {**cached, "RABBET_CUDA_CACHE": "0"}
     assert run(CODE, **environment, RABBET_CUDA_SEED=str(seed)) == THREE
     assert compiled(cached) == 0
+    # Of other texts it has nothing.
+    write_pack(seed, {(text + "// other", "sm_90"): image for text, image in pairs.items()})
+    assert run(CODE, **environment, RABBET_CUDA_SEED=str(seed)) == THREE
+    assert compiled(cached) == len(pairs)
+    forget(cached)
     # A damaged pack is none.
     seed.write_bytes(seed.read_bytes()[:60])
     assert run(CODE, **environment, RABBET_CUDA_SEED=str(seed)) == THREE

@@ -1,27 +1,24 @@
 """Compile kernels ahead into one file, `kernels.seed`, that the wheel brings.
 
-    python packages/backend-cuda/tools/make_seed_pack.py [--nvrtc libnvrtc.so.13] [--sources FOLDER]
+    python packages/backend-cuda/tools/make_seed_pack.py [--nvrtc libnvrtc.so.13] [--sources FOLDER] [--if-there]
 
-Needs NVRTC (pip install nvidia-cuda-nvrtc) and no GPU. The texts are those that a sweep of the
-common operators asks for on the simulator, or the *.cu of a folder that RABBET_CUDA_KEEP_SOURCES
-named. csrc/launch/seed_pack.h says how the file is laid out.
+Needs NVRTC (pip install nvidia-cuda-nvrtc) and no GPU. The texts are those that tools/common_kernels.py asks the installed
+backend for, or the *.cu of a folder that RABBET_CUDA_KEEP_SOURCES named. The file goes where CMake looks for it when the
+wheel is built. csrc/launch/seed_pack.h says how it is laid out: an image is found by the hash of its text, so that a pack
+of other texts gives none.
 """
 
 import argparse
 import hashlib
-import os
 import struct
-import subprocess
 import sys
-import tempfile
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from nvrtc import Nvrtc, find_nvrtc, options_of
+from kernel_texts import PACKAGE, raw_texts
+from nvrtc import Compiled, CompileError, compile_all, find_nvrtc, options_of
 
-PACKAGE = Path(__file__).resolve().parent.parent
-TARGET = PACKAGE / "src/rabbet_backend_cuda/kernels.seed"
+TARGET = PACKAGE / "build/kernels.seed"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 MAGIC = b"rabbet seed 1\n"
 GROUP = 4 << 20  # bytes that are inflated together
@@ -57,14 +54,10 @@ def write_pack(path: Path, images: dict[tuple[str, str], bytes]) -> None:
     path.write_bytes(head + b"".join(packed))
 
 
-def sweep(folder: Path) -> None:
-    """Run the common operators on the simulator, which keeps the texts of their kernels."""
-    import runpy
-
-    environment = runpy.run_path(str(PACKAGE / "sim/build.py"))["build"]()
-    environment["RABBET_CUDA_KEEP_SOURCES"] = str(folder)
-    command = [sys.executable, str(PACKAGE / "tools/common_kernels.py")]
-    subprocess.run(command, check=True, env={**os.environ, **environment})
+def image(made: Compiled | CompileError) -> bytes:
+    if isinstance(made, CompileError):
+        raise made
+    return made.cubin
 
 
 def main(arguments: list[str]) -> int:
@@ -72,22 +65,24 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--nvrtc", help="path of libnvrtc.so")
     parser.add_argument("--sources", type=Path, help="folder of *.cu")
     parser.add_argument("--output", type=Path, default=TARGET)
+    parser.add_argument("--if-there", action="store_true", help="no pack without NVRTC")
     given = parser.parse_args(arguments)
+    given.output.unlink(missing_ok=True)
     library = find_nvrtc(given.nvrtc)
     if not library:
+        if given.if_there:
+            print("no seed pack: NVRTC is not installed")
+            return 0
         parser.error("NVRTC was not found: pip install nvidia-cuda-nvrtc, or --nvrtc PATH")
-    compiler = Nvrtc(library)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = given.sources or Path(scratch)
-        if not given.sources:
-            sweep(folder)
-        texts = sorted({path.read_text() for path in folder.glob("*.cu")})
+    if given.sources:
+        texts = sorted({path.read_text() for path in given.sources.glob("*.cu")})
+    else:
+        texts = sorted(set(raw_texts(PACKAGE / "tools/common_kernels.py").values()))
     wanted = [(text, target) for text in texts for target in ARCHITECTURES]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        images = list(pool.map(lambda pair: compiler.compile(*pair).cubin, wanted))
-    write_pack(given.output, dict(zip(wanted, images, strict=True)))
-    size = given.output.stat().st_size
-    whole = sum(map(len, images))
+    images = dict(zip(wanted, compile_all(library, wanted, image), strict=True))
+    given.output.parent.mkdir(exist_ok=True)
+    write_pack(given.output, images)
+    size, whole = given.output.stat().st_size, sum(map(len, images.values()))
     print(f"{given.output}: {len(texts)} kernels, {len(images)} cubins, {whole} -> {size} bytes")
     return 0
 
