@@ -354,6 +354,12 @@ assert cuda.temperature(1) == 41 and cuda.list_gpu_processes(1) == "GPU:1\\nno p
 cuda.set_sync_debug_mode("error")
 assert cuda.get_sync_debug_mode() == 2
 refused(RuntimeError, "called a synchronizing operation of cuda:0", x.sum().item)
+refused(RuntimeError, "cuda:0: nonzero: its kernel waits", x.nonzero)
+refused(RuntimeError, "nonzero: its kernel waits", lambda: x[x > 1])
+refused(RuntimeError, "cuda:0: Stream.synchronize waits", cuda.current_stream().synchronize)
+refused(RuntimeError, "a copy between the device and the host waits", lambda: x.copy_(rabbet.tensor(X)))
+refused(RuntimeError, "a copy between the device and the host waits", lambda: x.to("cpu", non_blocking=True).to("cuda"))
+cuda.synchronize()  # which is asked for
 cuda.set_sync_debug_mode(1)
 with pytest.warns(UserWarning, match="synchronizing"):
     x.tolist()

@@ -1,5 +1,6 @@
 #include "streams.h"
 
+#include "call/core_functions.h"
 #include "device/backends.h"
 #include "device/current.h"
 #include "device/streams.h"
@@ -60,6 +61,7 @@ void stream_set(const py::object& device, Handle stream) {
 }
 void synchronize_stream(const py::object& device, Handle stream) {
   const DeviceSpec at = device_argument(device.ptr());
+  tell_of_sync(at.backend, at.index, "Stream.synchronize");
   const WithoutGil unlocked;
   stream_synchronize(at.backend, at.index, native(stream));
 }

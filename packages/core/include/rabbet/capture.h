@@ -17,8 +17,8 @@ extern "C" {
 #define RB_CAPTURE_RNG_EXT "rabbet.capture"
 #define RB_CAPTURE_RNG_VERSION 1
 
-/* RbKernel.flags: the kernel cannot be captured (it waits for the device, say); core refuses it
- * there and names the operator. */
+/* RbKernel.flags: the kernel waits for the device, so it cannot be captured: core refuses it there
+ * and names the operator, and elsewhere where `sync_debug_mode` asks for that. */
 enum { RB_K_NO_CAPTURE = 32 };
 
 typedef struct RbCapture {

@@ -27,6 +27,17 @@ const Op* copy_op() {
   return copy;
 }
 
+void tell_of_sync(int backend, int device, const char* what) {
+  const SyncMode mode = sync_mode();
+  if (__builtin_expect(mode == SyncMode::kDefault, 1)) return;
+  const char* line = call_source();
+  const std::string text = "called a synchronizing operation of " + device_text(backend, device) +
+                           ": " + what + " waits for it" +
+                           (line ? std::string("; at ") + line : std::string());
+  if (mode == SyncMode::kError) fail(RB_E_STATE, "%s", text.c_str());
+  check(warn_user(text.c_str()));
+}
+
 namespace {
 
 void run_empty(const Op& op, int backend, int device, const RbValue* args, int nargs,
@@ -88,18 +99,6 @@ bool is_pinned_for(int backend, const RbTensor* t) {
   return heap.kind == MemoryKind::kPinned && heap.backend == backend;
 }
 
-// What Python's set_sync_debug_mode asked for.
-void tell_of_sync(int backend, int device) {
-  const SyncMode mode = sync_mode();
-  if (__builtin_expect(mode == SyncMode::kDefault, 1)) return;
-  const char* line = call_source();
-  const std::string text = "called a synchronizing operation of " + device_text(backend, device) +
-                           ": a copy between the device and the host waits for it" +
-                           (line ? std::string("; at ") + line : std::string());
-  if (mode == SyncMode::kError) fail(RB_E_STATE, "%s", text.c_str());
-  check(warn_user(text.c_str()));
-}
-
 bool device_copy(int backend, const RbTensor* src, const RbTensor* dst) {
   const RbDevices* devices = backend_entry(backend).desc.devices;
   if (!devices || !devices->copy) return false;
@@ -110,7 +109,7 @@ bool device_copy(int backend, const RbTensor* src, const RbTensor* dst) {
                                                       : src;
   const bool nonblocking = host && thread_state().nonblocking && is_pinned_for(backend, host);
   if (host) check_not_capturing(backend, device, "a copy between the device and the host");
-  if (host && !nonblocking) tell_of_sync(backend, device);
+  if (host && !nonblocking) tell_of_sync(backend, device, "a copy between the device and the host");
   void* stream = current_stream(thread_state(), backend, device);
   check(devices->copy(devices->self, src, dst, stream, nonblocking));
   if (nonblocking) {

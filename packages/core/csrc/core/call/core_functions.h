@@ -11,6 +11,8 @@ void core_attach(Op& op);
 
 /// What writes one tensor to another, within a backend and between devices.
 const Op* copy_op();
+/// Warn or throw, as Python's set_sync_debug_mode asked for: `what` waits for the device.
+void tell_of_sync(int backend, int device, const char* what);
 /// dst's elements become src's, cast; across devices as well. Shapes are equal. Throws Error.
 void copy_tensor(const RbTensor* src, RbTensor* dst);
 /// A copy of `t` on a device, in the order that it has in memory. Throws Error.

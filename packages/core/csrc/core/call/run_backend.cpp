@@ -371,8 +371,11 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   const int added = find_added_dtype(c, args, nargs, rets, nrets);
   if (added >= 0 && !(handler.dtype_mask >> added & 1))
     return run_added_dtype(c, op, handler, args, nargs, rets, nrets);
-  if (handler.flags & RB_K_NO_CAPTURE)
-    check_not_capturing(backend, c->device_index, (op.name + ": its kernel").c_str());
+  if (__builtin_expect(handler.flags & RB_K_NO_CAPTURE, 0)) {
+    const std::string kernel = op.name + ": its kernel";
+    check_not_capturing(backend, c->device_index, kernel.c_str());
+    tell_of_sync(backend, c->device_index, kernel.c_str());
+  }
   const bool allocates = handler.flags & RB_K_ALLOCATES;
   if (allocates && op.shape_rule == ShapeRule::kCore) validate(op, args, nargs);
   const bool done = allocates ? run_allocating(c, op, handler, backend, args, nargs, rets, nrets)

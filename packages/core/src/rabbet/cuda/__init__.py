@@ -266,7 +266,8 @@ _SYNC_MODES = {"default": 0, "warn": 1, "error": 2}
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """What happens at copies between a device and the host that wait for the device (`item`, `nonzero`, printing).
+    """What happens where the host waits for a device: at copies between them (`item`, printing), in kernels that need
+    a number on the host (`nonzero`, indices that are masks), and at `Stream.synchronize`; not at `synchronize`.
 
     Args:
         debug_mode: "default" or 0: nothing; "warn" or 1: a warning; "error" or 2: an error. Each names the line.
