@@ -45,6 +45,20 @@ __device__ inline void multiply_matrices(float (&sums)[4], const UInt32 (&a)[4],
                                          BFloat16) {
   RB_MMA("bf16");
 }
+// Of 16 x 8 x 8 in TF32: rounded floats.
+__device__ inline UInt32 tf32_of(UInt32 bits) {
+  UInt32 rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));
+  return rounded;
+}
+__device__ inline void multiply_matrices(float (&sums)[4], const UInt32 (&a)[4], const UInt32* b,
+                                         float) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 // Two sums as neighbours of the next product's operand.
 __device__ inline UInt32 pair_of(float low, float high, Half) {
   UInt32 pair;
@@ -66,7 +80,7 @@ __device__ inline float exp_of(float x) {
 template <class X>
 __device__ inline void copy_ahead(X* shared, const X* from, int bytes) {
   for (int i = 0; i < (int)(16 / sizeof(X)); ++i) {
-    X zero = {0};
+    X zero = {};
     shared[i] = (int)sizeof(X) * i < bytes ? from[i] : zero;
   }
 }
@@ -80,8 +94,8 @@ __device__ inline void load_matrices(UInt32 (&to)[4], const X* row) {
     for (int half = 0; half < 2; ++half) {
       const int line = Turned ? RB_LANE % 4 * 2 + half : RB_LANE / 4;
       const int at = Turned ? RB_LANE / 4 : RB_LANE % 4 * 2 + half;
-      const X* there = (const X*)__shfl_sync(0xffffffffu, (UInt64)row, 8 * i + line);
-      pair |= (UInt32)there[at].bits << (16 * half);
+      const UInt16* there = (const UInt16*)__shfl_sync(0xffffffffu, (UInt64)row, 8 * i + line);
+      pair |= (UInt32)there[at] << (16 * half);
     }
     to[i] = pair;
   }
@@ -107,6 +121,25 @@ __device__ inline void multiply_matrices(float (&sums)[4], const UInt32 (&a)[4],
     for (int i = 0; i < 4; ++i)
       for (int half = 0; half < 4; ++half)
         sums[i] += half_of<X>(rows[i / 2], half) * half_of<X>(columns[i % 2], half);
+  }
+}
+// Ties away from zero.
+__device__ inline UInt32 tf32_of(UInt32 bits) {
+  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
+}
+__device__ inline void multiply_matrices(float (&sums)[4], const UInt32 (&a)[4], const UInt32* b,
+                                         float) {
+  const int lane = RB_LANE;
+  for (int j = 0; j < 4; ++j) {  // k = j and 4 more
+    UInt64 rows[2], columns[2];
+    for (int i = 0; i < 2; ++i) {
+      rows[i] = two_pairs(a[i], a[i + 2], lane / 4 * 4 + j);
+      columns[i] = two_pairs(b[0], b[1], (lane % 4 * 2 + i) * 4 + j);
+    }
+    for (int i = 0; i < 4; ++i)
+      for (int half = 0; half < 64; half += 32)
+        sums[i] += __uint_as_float((UInt32)(rows[i / 2] >> half)) *
+                   __uint_as_float((UInt32)(columns[i % 2] >> half));
   }
 }
 template <class X>

@@ -61,6 +61,7 @@ truth = rabbet.ones(5, 7) == 1
 truth[:, 2:4] = False
 truth[:3, 4] = False
 judge(rabbet.rand(2, 5, 3), k, (2, 7, 3), truth)
+judge(rabbet.rand(2, 5, 3).to(F16), k.to(F16), (2, 7, 3), truth, dtype=F16)
 """
     )
 

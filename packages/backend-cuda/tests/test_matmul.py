@@ -202,3 +202,28 @@ close(rabbet.addmm(rabbet.ones(40, 40, dtype=rabbet.float16, device="cuda"), a[:
         "import rabbet.nn\n" + CHECK + code,
         **{**simulator, "RABBET_CUDA_FALLBACK": "error", "RABBET_CUDA_CUBLASLT": ""},
     )
+
+
+def test_float32_in_tf32_where_it_is_allowed(run, simulator):
+    """Operands of numbers that TF32 keeps give float32's result; others are rounded to 10 bits."""
+    code = """
+rabbet.backends.cuda.matmul.allow_tf32 = True
+x, y = rng.integers(-900, 900, (2, 131, 72)) / 64.0, rng.integers(-900, 900, (2, 72, 136)) / 64.0
+a, b = tensor(x, "float32").to("cuda"), tensor(y, "float32").to("cuda")
+for left in (a, tensor(np.pad(x, ((0, 0), (0, 1), (0, 0))), "float32").to("cuda").mT.clone().mT[:, :131]):
+    for right in (b, b.mT.clone().mT): close(left @ right, x @ y, "float32", what=(left.stride(), right.stride()))
+def tf32(v):
+    bits = v.astype("float32").view("uint32")
+    return ((bits + 0x1000) & 0xFFFFE000).astype("uint32").view("float32").astype("float64")
+x, y = array((40, 2100), "float32"), array((2100, 40), "float32")
+a, b = tensor(x, "float32").to("cuda"), tensor(y, "float32").to("cuda")
+close(a @ b, tf32(x) @ tf32(y), "float32")
+rabbet.backends.cuda.matmul.allow_tf32 = False
+close(a @ b, x @ y, "float32")
+assert np.abs(tf32(x) @ tf32(y) - x @ y).max() > 1e-3
+"""
+    run(
+        CHECK + code,
+        **{**simulator, "RABBET_CUDA_FALLBACK": "error", "RABBET_CUDA_CUBLASLT": ""},
+        CUSIM_CHECK="all",
+    )

@@ -73,7 +73,7 @@ def text_of(types, names, macro):
 
 def product_text(stored, computed, kernel):
     types = {"A": stored, "T": computed, "O": stored, "D": stored}
-    names = ["matmul", "tensor_core"] if stored in ("Half", "BFloat16") else ["matmul"]
+    names = ["matmul", "tensor_core"] if "TensorCores" in kernel else ["matmul"]
     return text_of(types, names, f"RB_PRODUCT(256, x, {kernel})")
 
 
@@ -86,6 +86,7 @@ def product_text(stored, computed, kernel):
         ("Half", "float", "Rows"),
         ("BFloat16", "float", "TensorCores<true, true>"),
         ("Half", "float", "TensorCores<false, false>"),
+        ("float", "float", "TensorCores<true, false>"),
     ],
 )
 def test_products_compile_without_spills(nvrtc, stored, computed, kernel, architecture):
@@ -93,7 +94,7 @@ def test_products_compile_without_spills(nvrtc, stored, computed, kernel, archit
     assert re.search(r"\b0 bytes spill stores, 0 bytes spill loads", log), log
     assert int(re.search(r"Used (\d+) registers", log).group(1)) <= 255
     on_tensor_cores = "TensorCores" in kernel
-    assert ("mma.sync.aligned.m16n8k16" in ptx) == on_tensor_cores == ("cp.async.cg" in ptx)
+    assert ("mma.sync.aligned.m16n8k" in ptx) == on_tensor_cores == ("cp.async.cg" in ptx)
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100", "sm_120"])

@@ -6,6 +6,7 @@
 
 #include "launch/temporary.h"
 #include "launch/texts.h"
+#include "ops/settings.h"
 
 namespace rbcuda {
 namespace {
@@ -128,19 +129,23 @@ Way way_of_columns(const Product& p) {
           Grid{at_most(blocks(p.m, rows ? 8 : 32) * p.batch.n, 1 << 20), 1, 1, kThreads}};
 }
 
-// Tensor cores take 16-bit floats whose pieces of 16 bytes lie together and are aligned.
+// Tensor cores take 16-bit floats, and float32 where TF32 is allowed, whose pieces of 16 bytes lie
+// together and are aligned.
 bool fits_tensor_cores(const Product& p) {
   constexpr int64_t kWorth = 1024;  // results
-  if (p.operands != RB_F16 && p.operands != RB_BF16) return false;
+  const bool wide = p.operands == RB_F32 && setting("cuda.matmul.allow_tf32", 0);
+  if (p.operands != RB_F16 && p.operands != RB_BF16 && !wide) return false;
+  const int size = size_of(p.operands);
   return p.m * p.n >= kWorth && p.k >= 16 && blocks(p.m, 128) <= kMostBlocks &&
-         reads_packs(p.a, p.batch, 1, 8, 2) && reads_packs(p.b, p.batch, 2, 8, 2) &&
+         reads_packs(p.a, p.batch, 1, 16 / size, size) &&
+         reads_packs(p.b, p.batch, 2, 16 / size, size) &&
          std::atoi(device_of(*p.out).architecture().c_str() + 3) >= 80;
 }
 Way way_of_tensor_cores(const Product& p) {
   const auto truth = [](bool is) { return is ? "true" : "false"; };
   return {std::string("TensorCores<") + truth(p.a.column == 1) + ", " + truth(p.b.row == 1) + ">",
           kThreads,
-          8,
+          16 / size_of(p.operands),
           16 / size_of(p.results),
           Grid{static_cast<unsigned>(blocks(p.n, 128)), static_cast<unsigned>(blocks(p.m, 128)),
                at_most(p.batch.n, kMostBlocks), kThreads},
