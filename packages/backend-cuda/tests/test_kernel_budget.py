@@ -1,0 +1,116 @@
+"""Every kernel compiles by the real NVRTC, spills nothing and keeps to the budget: what tools/check_kernels.py says."""
+
+import json
+
+import check_kernels
+import kernel_texts
+import pytest
+from check_kernels import ARCHITECTURES, BUDGET, MAIN, PROGRAM
+from nvrtc import find_nvrtc
+
+SPILLS = """
+extern "C" __global__ void __launch_bounds__(1024, 2) rb_kernel(float* x) {
+  float held[96];
+  for (int i = 0; i < 96; ++i) held[i] = x[i * 1024 + threadIdx.x];
+  for (int k = 0; k < 96; ++k)
+    for (int i = 0; i < 96; ++i) held[i] = held[i] * held[(i * 7 + 3) % 96] + held[k];
+  for (int i = 0; i < 96; ++i) x[i * 1024 + threadIdx.x] = held[i];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return kernel_texts.kernels_of(PROGRAM)
+
+
+@pytest.fixture(scope="module")
+def chosen(kernels):
+    return check_kernels.representatives(kernels)
+
+
+@pytest.fixture(scope="module")
+def library():
+    found = find_nvrtc()
+    if found is None:
+        pytest.skip("NVRTC is not installed: pip install nvidia-cuda-nvrtc")
+    return found
+
+
+@pytest.fixture(scope="module")
+def budget():
+    return json.loads(BUDGET.read_text())
+
+
+def test_every_macro_and_file_of_kernels_is_among_those_that_are_checked(kernels):
+    assert kernel_texts.missing(kernels) == []
+
+
+@pytest.mark.parametrize("family,reported", [("softmax", "RB_SOFTMAX"), ("order", "RB_SELECT")])
+def test_a_family_without_kernels_is_reported(kernels, family, reported):
+    missing = kernel_texts.missing([k for k in kernels if k.family != family])
+    assert f"{family}.cuh" in missing and reported in missing
+
+
+def test_a_new_macro_is_reported(kernels, tmp_path, monkeypatch):
+    for path in kernel_texts.KERNELS.iterdir():
+        (tmp_path / path.name).write_text(path.read_text())
+    with open(tmp_path / "scan.cuh", "a") as file:
+        file.write('#define RB_NEW(x) \\\n  extern "C" __global__ void rb_kernel() { x; }\n')
+    monkeypatch.setattr(kernel_texts, "KERNELS", tmp_path)
+    assert "RB_NEW" in kernel_texts.missing(kernels)
+
+
+def test_texts_of_another_version_are_refused(kernels):
+    with pytest.raises(ValueError, match="install it anew"):
+        kernel_texts.kernel_of(kernels[0].text.replace("struct", "class", 1))
+
+
+def test_the_budget_is_kept_to(library, chosen, budget):
+    """For sm_90, and for the other architectures what takes most registers of a family."""
+    jobs = check_kernels.jobs_of(chosen, budget, quick=True)
+    assert check_kernels.check(library, jobs, budget, {k.name for k in chosen}) == []
+
+
+@pytest.mark.slow
+def test_every_kernel_compiles_without_spills(library, kernels, chosen, budget):
+    """Representative ones for four architectures, all of them for sm_90."""
+    names = {kernel.name for kernel in chosen}
+    jobs = check_kernels.jobs_of(chosen, budget, quick=False)
+    jobs += [(k.name, k.text, MAIN) for k in kernels if k.name not in names]
+    assert check_kernels.check(library, jobs, budget, names) == []
+
+
+def test_what_a_budget_does_not_allow_is_reported(library, chosen, budget):
+    kernel = next(k for k in chosen if k.family == "reduce" and k.behind.endswith("RB_REDUCE"))
+    jobs = [(kernel.name, kernel.text, MAIN)]
+    own = {kernel.name: budget[kernel.name]}
+    fewer = {"registers": budget[kernel.name]["registers"] // 2}
+    for mutated, reported in (
+        ({}, []),
+        (fewer, ["registers"]),
+        ({"load": 32}, ["loads of 16 bytes"]),
+        ({"shared": 0}, ["bytes of shared"]),
+    ):
+        changed = {kernel.name: {**own[kernel.name], **mutated}}
+        found = check_kernels.check(library, jobs, changed, {kernel.name})
+        assert len(found) == len(reported)
+        assert all(text in line for text, line in zip(reported, found, strict=True)), found
+    assert "is not in the budget" in check_kernels.check(library, [], {}, {kernel.name})[0]
+    assert "but not a kernel" in check_kernels.check(library, [], own, set())[0]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_kernel_that_spills_and_one_that_does_not_compile_are_reported(library, architecture):
+    jobs = [("wide", SPILLS, architecture), ("broken", "no kernel", architecture)]
+    broken, wide = check_kernels.check(library, jobs, {}, set())
+    assert "does not compile" in broken and "spills" in wide
+
+
+def test_packs_are_read_and_written_at_once(budget):
+    """Whatever the budget says of other kernels: flat tensors, rows and optimizers have 16 bytes, sums are read by them."""
+    for start in ("elementwise: RB_FLAT", "elementwise: RB_ROWS", "optim: RB_OPTIM"):
+        found = [line for name, line in budget.items() if name.startswith(start)]
+        assert found and all(line["load"] == line["store"] == 16 for line in found)
+    sums = [line for name, line in budget.items() if "; RB_REDUCE A=" in name]
+    assert sums and all(line["load"] == 16 for line in sums)
