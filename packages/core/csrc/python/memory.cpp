@@ -61,10 +61,10 @@ py::dict describe_memory(const py::object& device, const std::string& kind) {
   py::dict d;
   const auto put = [&](const char* name, const char* part, const MemoryStat& s) {
     const std::string head = std::string(name) + "." + part + ".";
-    d[py::str(head + "allocated")] = s.allocated;
-    d[py::str(head + "current")] = s.current;
-    d[py::str(head + "freed")] = s.freed;
-    d[py::str(head + "peak")] = s.peak;
+    d[py::str(head + "allocated")] = s.allocated();
+    d[py::str(head + "current")] = s.current();
+    d[py::str(head + "freed")] = s.freed();
+    d[py::str(head + "peak")] = s.peak();
   };
   const std::pair<const char*, const BlockStats*> parts[] = {
       {"all", &stats.all}, {"large_pool", &stats.large}, {"small_pool", &stats.small}};
@@ -78,8 +78,8 @@ py::dict describe_memory(const py::object& device, const std::string& kind) {
     put("segment", part, s->segments);
   }
   d["num_alloc_retries"] = stats.retries;
-  d["num_device_alloc"] = stats.all.segments.allocated;
-  d["num_device_free"] = stats.all.segments.freed;
+  d["num_device_alloc"] = stats.all.segments.allocated();
+  d["num_device_free"] = stats.all.segments.freed();
   d["num_ooms"] = stats.ooms;
   return d;
 }

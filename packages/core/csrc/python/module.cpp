@@ -320,10 +320,11 @@ py::list describe_backends() {
     uint64_t in_use = 0, cached = 0, peak = 0;
     for (Heap* heap : heaps_of(id)) {
       const BlockStats stats = heap->stats().all;
-      in_use += stats.block_bytes.current;
+      in_use += stats.block_bytes.current();
       // Whole segments, which can be given back.
-      cached += stats.segment_bytes.current - stats.block_bytes.current - stats.split_bytes.current;
-      peak += stats.block_bytes.peak;
+      cached +=
+          stats.segment_bytes.current() - stats.block_bytes.current() - stats.split_bytes.current();
+      peak += stats.block_bytes.peak();
     }
     py::dict d;
     d["name"] = entry.name;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <mutex>
 #include <string>
 
 #include "device/backends.h"
@@ -58,13 +59,10 @@ Heap::Heap(int backend, int device, MemoryKind kind)
       split_(!(host_ && kAddressSanitizer) && !(allocator_.flags & RB_ALLOC_WHOLE)),
       cap_(has_host_memory(backend) ? host_cap() : UINT64_MAX),
       slack_(has_host_memory(backend) ? kOversize : UINT64_MAX) {
-  if (has_host_memory(backend) && kind == MemoryKind::kDevice && split_ &&
-      !backend_traits[backend].streams)
-    kept_.resize(kSmallLimit / kUnit + 1);
   hold_over_fork(mutex_);
 }
 
-void Heap::count_taken(const Block* block) {
+inline void Heap::count_taken(const Block* block) {
   count(block->arena->small, [&](BlockStats& s) {
     s.blocks.rise(1);
     s.block_bytes.rise(block->size);
@@ -72,7 +70,7 @@ void Heap::count_taken(const Block* block) {
   });
 }
 
-void Heap::count_freed(const Block* block) {
+inline void Heap::count_freed(const Block* block) {
   count(block->arena->small, [&](BlockStats& s) {
     s.blocks.fall(1);
     s.block_bytes.fall(block->size);
@@ -80,7 +78,7 @@ void Heap::count_freed(const Block* block) {
   });
 }
 
-Arena& Heap::arena(void* stream, uint64_t pool, bool small) {
+Arena& Heap::find_arena(void* stream, uint64_t pool, bool small) {
   for (const auto& a : arenas_) {
     if (a->stream == stream && a->pool == pool && a->small == small) return *a;
   }
@@ -89,6 +87,11 @@ Arena& Heap::arena(void* stream, uint64_t pool, bool small) {
   made.stream = stream;
   made.pool = pool;
   made.small = small;
+  if (small && split_ && kind == MemoryKind::kDevice) {
+    // A device's memory is scarcer: what is larger joins at once.
+    const uint64_t most = backend_traits[backend].streams ? kSmallLimit / 16 : kSmallLimit;
+    made.kept.resize(most / kUnit + 1);
+  }
   return made;
 }
 
@@ -211,17 +214,19 @@ Block* Heap::join(Block* block) {
 // ---- blocks that are not joined yet: to the rest of the heap they look used
 
 inline bool Heap::keep(Block* block) {
-  if (kept_.empty() || !block->arena->small || kept_bytes_ + block->size > kMostKept) return false;
-  Block*& first = kept_[block->size / kUnit];
+  Arena& a = *block->arena;
+  const uint64_t at = block->size / kUnit;
+  if (at >= a.kept.size() || a.closed || kept_bytes_ + block->size > kMostKept) return false;
+  Block*& first = a.kept[at];
   block->list_next = first;
   first = block;
   kept_bytes_ += block->size;
   return true;
 }
 
-inline Block* Heap::take_kept(uint64_t size, uint64_t requested) {
-  if (size > kSmallLimit || kept_.empty()) return nullptr;
-  Block*& first = kept_[size / kUnit];
+inline Block* Heap::take_kept(Arena& a, uint64_t size, uint64_t requested) {
+  if (size / kUnit >= a.kept.size()) return nullptr;
+  Block*& first = a.kept[size / kUnit];
   Block* block = first;
   if (!block) return nullptr;
   first = block->list_next;
@@ -234,10 +239,12 @@ inline Block* Heap::take_kept(uint64_t size, uint64_t requested) {
 // Whether there were any. What asks for free blocks or segments, or counts them, begins with it.
 bool Heap::join_kept() {
   if (!kept_bytes_) return false;
-  for (Block*& first : kept_) {
-    while (Block* block = first) {
-      first = block->list_next;
-      insert(join(block));
+  for (const auto& a : arenas_) {
+    for (Block*& first : a->kept) {
+      while (Block* block = first) {
+        first = block->list_next;
+        insert(join(block));
+      }
     }
   }
   kept_bytes_ = 0;
@@ -270,6 +277,7 @@ void Heap::drop_if_empty(Arena& a) {
   if (!a.closed || a.parts) return;
   const auto at = std::find_if(arenas_.begin(), arenas_.end(),
                                [&](const auto& each) { return each.get() == &a; });
+  recent_[a.small] = nullptr;
   arenas_.erase(at);
 }
 
@@ -319,7 +327,7 @@ void Heap::give_back(std::vector<Segment*>& detached) {
     RbBuffer buffer = segment->buffer;
     allocator_.free(allocator_.self, &buffer, stream);
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   pending_ -= bytes;
   for (Segment* segment : detached) {
     for (Block *b = segment->first, *following; b; b = following) {
@@ -338,10 +346,15 @@ void Heap::give_back(std::vector<Segment*>& detached) {
 
 // ---- allocation
 
-Block* Heap::try_cached(uint64_t size, uint64_t requested, void* stream, uint64_t pool) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (Block* block = take_kept(size, requested)) return block;
+[[gnu::always_inline]] inline Block* Heap::try_cached(uint64_t size, uint64_t requested,
+                                                      void* stream, uint64_t pool) {
+  std::lock_guard lock(mutex_);
   Arena& mine = arena(stream, pool, size <= kSmallLimit);
+  Block* block = take_kept(mine, size, requested);
+  return __builtin_expect(block != nullptr, 1) ? block : take_found(mine, size, requested);
+}
+
+Block* Heap::take_found(Arena& mine, uint64_t size, uint64_t requested) {
   Block* block = find(mine, size);
   if (!block && join_kept()) block = find(mine, size);
   return block ? take(block, mine, size, requested) : nullptr;
@@ -356,7 +369,7 @@ Block* Heap::allocate(uint64_t nbytes, void* stream, uint64_t pool) {
 
 // With the lock.
 int32_t Heap::expect(uint64_t nbytes) {
-  const uint64_t held = stats_.all.segment_bytes.current + pending_;
+  const uint64_t held = stats_.all.segment_bytes.current() + pending_;
   if (held > limit_ || nbytes > limit_ - held)
     return set_error(RB_E_OOM, "the limit of this process is " + std::to_string(limit_) +
                                    " bytes, of which it holds " + std::to_string(held));
@@ -366,7 +379,7 @@ int32_t Heap::expect(uint64_t nbytes) {
 
 int32_t Heap::ask(uint64_t size, void* stream, RbBuffer& out) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard lock(mutex_);
     if (const int32_t rc = expect(size)) return rc;
   }
   out = RbBuffer{};
@@ -379,7 +392,7 @@ int32_t Heap::ask(uint64_t size, void* stream, RbBuffer& out) {
   out.nbytes = size;
   out.device_index = device;
   if (rc == RB_OK) return RB_OK;
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   pending_ -= size;
   return rc;
 }
@@ -402,7 +415,7 @@ Block* Heap::grow(uint64_t size, uint64_t requested, void* stream, uint64_t pool
   if (rc != RB_OK && !thread_state().capture) {
     release_cached();
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard lock(mutex_);
       if (rc == RB_E_OOM) ++stats_.retries;
     }
     rc = ask_all();
@@ -414,7 +427,7 @@ Block* Heap::grow(uint64_t size, uint64_t requested, void* stream, uint64_t pool
     if (Block* block = borrow(size, requested, stream, pool)) return block;
     fail_oom(requested, rc);
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   pending_ -= buffer.nbytes;
   Arena& mine = arena(stream, pool, size <= kSmallLimit);
   return take(add_segment(buffer, mine), mine, size, requested);
@@ -425,7 +438,8 @@ Block* Heap::borrow(uint64_t size, uint64_t requested, void* stream, uint64_t po
   Block* block = nullptr;
   void* other = nullptr;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard lock(mutex_);
+    join_kept();
     for (const auto& a : arenas_) {
       if (a->pool != pool) continue;
       Block* found = find(*a, size);
@@ -444,39 +458,41 @@ Block* Heap::borrow(uint64_t size, uint64_t requested, void* stream, uint64_t po
 }
 
 void Heap::free(Block* block) {
-  if (!block->used_on.empty()) {
-    std::vector<StreamUse> others;
-    others.swap(block->used_on);
-    if (kind == MemoryKind::kPinned) {
-      {
-        std::lock_guard<std::mutex> lock(mutex_);
-        waiting_.push_back({block, std::move(others), {}});
-      }
-      return reclaim();
+  if (__builtin_expect(!block->used_on.empty(), 0)) return free_used(block);
+  put_back(block);
+}
+
+[[gnu::noinline]] void Heap::free_used(Block* block) {
+  std::vector<StreamUse> others;
+  others.swap(block->used_on);
+  if (kind == MemoryKind::kPinned) {
+    {
+      std::lock_guard lock(mutex_);
+      waiting_.push_back({block, std::move(others), {}});
     }
-    const int32_t rc = guarded([&] {
-      for (const StreamUse& other : others)
-        stream_wait(backend, device, block->arena->stream, other.stream);
-    });
-    if (rc != RB_OK) guarded([&] { synchronize(backend, device); });
+    return reclaim();
   }
+  const int32_t rc = guarded([&] {
+    for (const StreamUse& other : others)
+      stream_wait(backend, device, block->arena->stream, other.stream);
+  });
+  if (rc != RB_OK) guarded([&] { synchronize(backend, device); });
   put_back(block);
 }
 
 void Heap::put_back(Block* block) {
+  std::unique_lock lock(mutex_);
+  if (host_) mark_unused(block->data, block->size);
+  count_freed(block);
+  if (__builtin_expect(keep(block), 1)) return;
   std::vector<Segment*> detached;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (host_) mark_unused(block->data, block->size);
-    count_freed(block);
-    if (keep(block)) return;
-    block = join(block);
-    insert(block);
-    const bool whole = !block->prev && !block->next && !block->segment->busy;
-    const uint64_t cached = stats_.all.segment_bytes.current - stats_.all.block_bytes.current;
-    if (__builtin_expect(whole && (cached > cap_ || block->arena->closed), 0))
-      detach(block->segment, detached);
-  }
+  block = join(block);
+  insert(block);
+  const bool whole = !block->prev && !block->next && !block->segment->busy;
+  const uint64_t cached = stats_.all.segment_bytes.current() - stats_.all.block_bytes.current();
+  if (__builtin_expect(whole && (cached > cap_ || block->arena->closed), 0))
+    detach(block->segment, detached);
+  lock.unlock();
   give_back(detached);
 }
 
@@ -486,7 +502,7 @@ void Heap::reclaim() {
   if (thread_state().capture) return;
   std::vector<Waiting> all;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard lock(mutex_);
     all.swap(waiting_);
   }
   const auto drop = [&](Waiting& w) {
@@ -516,12 +532,12 @@ void Heap::reclaim() {
     }
   }
   if (left.empty()) return;
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   std::move(left.begin(), left.end(), std::back_inserter(waiting_));
 }
 
 void Heap::record_stream(Block* block, StreamUse use) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   std::vector<StreamUse>& others = block->used_on;
   const bool own = kind != MemoryKind::kPinned && use.stream == block->arena->stream;
   if (!own && std::find(others.begin(), others.end(), use) == others.end()) others.push_back(use);
@@ -531,7 +547,7 @@ void Heap::release_cached() {
   if (kind == MemoryKind::kPinned) reclaim();
   std::vector<Segment*> detached;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard lock(mutex_);
     detached = detach_free(0, false);
   }
   give_back(detached);
@@ -541,7 +557,7 @@ void Heap::release_cached() {
 void Heap::close_pool(uint64_t pool) {
   std::vector<Segment*> detached;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard lock(mutex_);
     for (const auto& a : arenas_) {
       if (a->pool == pool) a->closed = true;
     }
@@ -552,14 +568,16 @@ void Heap::close_pool(uint64_t pool) {
 }
 
 void Heap::set_limit(uint64_t nbytes) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   limit_ = nbytes;
 }
 
 RbBuffer Heap::segment_of(const Block* block) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   return block->segment->buffer;
 }
+
+void cached_free(Block* block) { block->segment->heap.free(block); }
 
 Heap& heap_of_block(const Block* block) { return block->segment->heap; }
 

@@ -4,29 +4,39 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "rabbet/abi.h"
+#include "thread/lock.h"
 
 namespace rabbet {
 
 enum class MemoryKind : int32_t { kDevice, kPinned, kManaged };  // RB_MEMORY_*
 
-/// Current value of a quantity, its peak, and the sums of all rises and of all falls.
-struct MemoryStat {
-  uint64_t current, peak, allocated, freed;
+/// A quantity and its peak, and the sums of all its rises and of all its falls.
+class MemoryStat {
+ public:
+  uint64_t current() const { return rises_ - falls_; }
+  uint64_t peak() const { return peak_; }
+  uint64_t allocated() const { return rises_ - rises_before_; }
+  uint64_t freed() const { return falls_ - falls_before_; }
+
   void rise(uint64_t by) {
-    current += by;
-    allocated += by;
-    if (current > peak) peak = current;
+    rises_ += by;
+    if (current() > peak_) peak_ = current();
   }
-  void fall(uint64_t by) {
-    current -= by;
-    freed += by;
+  void fall(uint64_t by) { falls_ += by; }
+  void reset_peak() { peak_ = current(); }
+  void reset_sums() {
+    rises_before_ = rises_;
+    falls_before_ = falls_;
   }
+
+ private:
+  uint64_t rises_, falls_, peak_;
+  uint64_t rises_before_, falls_before_;  // those that the sums do not count
 };
 
 /// Blocks in use, segments, and free blocks of segments that are split.
@@ -117,6 +127,7 @@ class Heap {
 
  private:
   Arena& arena(void* stream, uint64_t pool, bool small);
+  Arena& find_arena(void* stream, uint64_t pool, bool small);
   Block* find(Arena& arena, uint64_t size) const;
   Block* take(Block* block, Arena& owner, uint64_t size, uint64_t requested);
   void insert(Block* block);
@@ -129,11 +140,12 @@ class Heap {
   std::vector<Segment*> detach_free(uint64_t pool, bool closing);
   void drop_if_empty(Arena& arena);
 
+  void free_used(Block* block);
   void put_back(Block* block);
   void reclaim();
 
   bool keep(Block* block);
-  Block* take_kept(uint64_t size, uint64_t requested);
+  Block* take_kept(Arena& arena, uint64_t size, uint64_t requested);
   bool join_kept();
 
   int32_t expect(uint64_t nbytes);
@@ -144,6 +156,7 @@ class Heap {
   void shrink_segments();
   Block* grow(uint64_t size, uint64_t requested, void* stream, uint64_t pool);
   Block* borrow(uint64_t size, uint64_t requested, void* stream, uint64_t pool);
+  Block* take_found(Arena& arena, uint64_t size, uint64_t requested);
   Block* try_cached(uint64_t size, uint64_t requested, void* stream, uint64_t pool);
   std::string describe_use();
   [[noreturn]] void fail_oom(uint64_t nbytes, int32_t rc);
@@ -153,18 +166,16 @@ class Heap {
   void count_freed(const Block* block);
 
   const RbAllocator& allocator_;
-  std::mutex mutex_;  // never held while the backend runs
+  Lock mutex_;  // never held while the backend runs
   bool host_, split_;
   uint64_t cap_;    // bytes that may be cached
   uint64_t slack_;  // a block of an oversized segment may be larger by a quarter and this
   uint64_t limit_ = UINT64_MAX, pending_ = 0;  // pending: asked of the backend, not there yet
   std::vector<std::unique_ptr<Arena>> arenas_;
+  Arena* recent_[2] = {};  // large and small, asked for last
   Segment* segments_ = nullptr;
-  Block* spare_ = nullptr;  // structs to be used again
-  /// Small blocks of host memory that were freed last, by size, each a list. They are not joined
-  /// yet: the next block of the size is one of them. Empty where streams or pools differ.
-  std::vector<Block*> kept_;
-  uint64_t kept_bytes_ = 0;
+  Block* spare_ = nullptr;   // structs to be used again
+  uint64_t kept_bytes_ = 0;  // of all arenas
   /// Freed blocks of pinned memory that streams still use, and marks in those.
   struct Waiting {
     Block* block;

@@ -1,5 +1,6 @@
 // Segments of the heap that change their length in place.
 #include <algorithm>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,7 @@ int32_t Heap::extend(uint64_t size, uint64_t requested, void* stream, uint64_t p
   Segment* segment;
   uint64_t least, wanted;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard lock(mutex_);
     Arena& mine = arena(stream, pool, size <= kSmallLimit);
     segment = mine.grows;
     if (!segment || segment->busy) return RB_E_NOTIMPL;
@@ -68,7 +69,7 @@ int32_t Heap::extend(uint64_t size, uint64_t requested, void* stream, uint64_t p
   uint64_t asked = wanted;
   if (rc == RB_E_OOM && least != wanted)
     rc = table.segment_grow(table.self, &buffer, asked = least);
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   pending_ -= wanted;
   segment->busy = false;
   Arena& mine = *segment->arena;
@@ -115,7 +116,7 @@ void Heap::shrink_segments() {
   if (!table.segment_grow) return;
   std::vector<Segment*> chosen;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard lock(mutex_);
     for (Segment* s = segments_; s; s = s->next) {
       if (s->busy || s->last->used || !s->last->prev || (s->arena->pool && !s->arena->closed))
         continue;
@@ -130,7 +131,7 @@ void Heap::shrink_segments() {
     const uint64_t kept = buffer.nbytes - s->last->size;
     const int32_t rc = table.segment_shrink(table.self, &buffer, kept, s->last->arena->stream);
     const bool right = rc == RB_OK && buffer.nbytes >= kept && buffer.nbytes <= s->buffer.nbytes;
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard lock(mutex_);
     s->busy = false;
     shorten(s, right ? s->buffer.nbytes - buffer.nbytes : 0);
   }

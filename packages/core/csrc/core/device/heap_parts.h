@@ -1,6 +1,7 @@
 // What the files of the heap share.
 #pragma once
 #include <iterator>
+#include <vector>
 
 #include "device/heap.h"
 
@@ -37,6 +38,9 @@ struct Arena {
   bool small, closed;
   int64_t parts;   // segments and blocks that refer to it
   Segment* grows;  // the newest of its segments, unless it cannot grow
+  /// Small blocks that were freed last, by size, each a list. They are not joined yet: the next
+  /// block of the size is one of them.
+  std::vector<Block*> kept;
   Block* lists[kClasses];
   uint64_t occupied[(kClasses + 63) / 64];  // a bit for each list that is not empty
 
@@ -49,6 +53,13 @@ struct Arena {
     return kClasses;
   }
 };
+
+inline Arena& Heap::arena(void* stream, uint64_t pool, bool small) {
+  Arena* recent = recent_[small];
+  if (__builtin_expect(recent && recent->stream == stream && recent->pool == pool, 1))
+    return *recent;
+  return *(recent_[small] = &find_arena(stream, pool, small));
+}
 
 template <class F>
 void Heap::count(bool small, F change) {

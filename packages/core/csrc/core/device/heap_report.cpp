@@ -1,6 +1,7 @@
 // What the heap tells: statistics, a snapshot, and what it says when there is no memory.
 #include <algorithm>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ std::string Heap::describe_use() {
   std::vector<uint64_t> sizes;
   uint64_t free = 0;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard lock(mutex_);
     for (const Segment* s = segments_; s; s = s->next) {
       Use& use = s->arena->pool ? pools : s->arena->small ? small : large;
       use.held += s->buffer.nbytes;
@@ -56,12 +57,12 @@ void Heap::fail_oom(uint64_t nbytes, int32_t rc) {
            : "";
   MemoryStats now;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard lock(mutex_);
     ++stats_.ooms;
     now = stats_;
   }
-  const uint64_t used = now.all.block_bytes.current;
-  const uint64_t cached = now.all.segment_bytes.current - used;
+  const uint64_t used = now.all.block_bytes.current();
+  const uint64_t cached = now.all.segment_bytes.current() - used;
   const char* hint =
       cached > nbytes
           ? "what is cached lies in pieces: drop tensors that lie between, or allocate the largest "
@@ -71,34 +72,34 @@ void Heap::fail_oom(uint64_t nbytes, int32_t rc) {
        "out of memory on %s: could not allocate %llu bytes (%llu are in use, at most %llu were, "
        "%llu are cached in parts of segments%s%s); hint: %s%s%s",
        backend_name(backend), (unsigned long long)nbytes, (unsigned long long)used,
-       (unsigned long long)now.all.block_bytes.peak, (unsigned long long)cached, there.c_str(),
+       (unsigned long long)now.all.block_bytes.peak(), (unsigned long long)cached, there.c_str(),
        describe_use().c_str(), hint, reason.empty() ? "" : "; the backend says: ", reason.c_str());
 }
 
 MemoryStats Heap::stats() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   join_kept();
   return stats_;
 }
 
 void Heap::reset_peaks() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   join_kept();
   for (BlockStats* part : {&stats_.all, &stats_.small, &stats_.large}) {
-    for (MemoryStat* stat : part->each()) stat->peak = stat->current;
+    for (MemoryStat* stat : part->each()) stat->reset_peak();
   }
 }
 
 void Heap::reset_accumulated() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   for (BlockStats* part : {&stats_.all, &stats_.small, &stats_.large}) {
-    for (MemoryStat* stat : part->each()) stat->allocated = stat->freed = 0;
+    for (MemoryStat* stat : part->each()) stat->reset_sums();
   }
   stats_.retries = stats_.ooms = 0;
 }
 
 std::vector<SegmentInfo> Heap::snapshot() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   join_kept();
   std::vector<SegmentInfo> all;
   for (const Segment* s = segments_; s; s = s->next) {

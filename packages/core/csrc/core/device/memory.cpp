@@ -53,18 +53,23 @@ Heap* find_heap(int backend, int device, MemoryKind kind) {
   return nullptr;
 }
 
-Heap& heap_of(int backend, int device, MemoryKind kind) {
-  if (Heap* heap = find_heap(backend, device, kind)) return *heap;
-  auto* made = new Heap(backend, device, kind);
-  std::atomic<Heap*>& list = heap_lists[backend];
-  made->next = list.load(std::memory_order_acquire);
-  // Who comes second uses the heap of who came first; its own, which is empty, stays unused.
-  do {
-    for (Heap* h = made->next; h; h = h->next) {
-      if (h->device == device && h->kind == kind) return *h;
-    }
-  } while (!list.compare_exchange_weak(made->next, made, std::memory_order_acq_rel));
-  return *made;
+std::atomic<Heap*> quick_heaps[kMaxBackends][kQuickDevices];
+
+// Who comes second uses the heap of who came first; its own, which is empty, stays unused.
+Heap& find_or_make_heap(int backend, int device, MemoryKind kind) {
+  Heap* heap = find_heap(backend, device, kind);
+  if (!heap) {
+    auto* made = new Heap(backend, device, kind);
+    std::atomic<Heap*>& list = heap_lists[backend];
+    made->next = list.load(std::memory_order_acquire);
+    do {
+      heap = find_heap(backend, device, kind);
+    } while (!heap && !list.compare_exchange_weak(made->next, made, std::memory_order_acq_rel));
+    if (!heap) heap = made;
+  }
+  if (kind == MemoryKind::kDevice && static_cast<unsigned>(device) < kQuickDevices)
+    quick_heaps[backend][device].store(heap, std::memory_order_release);
+  return *heap;
 }
 
 std::vector<Heap*> heaps_of(int backend) {
@@ -77,13 +82,10 @@ std::vector<Heap*> heaps_of(int backend) {
   return heaps;
 }
 
-Block* cached_alloc(int backend, int device, uint64_t nbytes, void* stream) {
-  const ThreadState& state = thread_state();
-  const uint64_t pool = state.pools.empty() ? 0 : pool_of(state, backend, device);
-  return heap_of(backend, device).allocate(nbytes, stream, pool);
+Block* pooled_alloc(int backend, int device, uint64_t nbytes, void* stream) {
+  return heap_of(backend, device)
+      .allocate(nbytes, stream, pool_of(thread_state(), backend, device));
 }
-
-void cached_free(Block* block) { heap_of_block(block).free(block); }
 
 void record_stream(Block* block, void* stream) {
   Heap& heap = heap_of_block(block);
@@ -113,7 +115,7 @@ struct alignas(64) Header {
 
 void* host_alloc(uint64_t nbytes) {
   if (const int backend = host_backend()) {
-    Block* block = cached_alloc(backend, 0, nbytes + sizeof(Header));
+    Block* block = cached_alloc(backend, 0, nbytes + sizeof(Header), nullptr, thread_state());
     static_cast<Header*>(block->data)->block = block;
     return static_cast<Header*>(block->data) + 1;
   }

@@ -193,8 +193,8 @@ void discard_block(Tensor* t, ThreadState& state) {  // before a storage exists
 [[gnu::noinline]] void init_cached_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
   const int backend = t->backend, device = t->device.id;
   try {
-    Block* block =
-        cached_alloc(backend, device, nbytes ? nbytes : 1, current_stream(state, backend, device));
+    Block* block = cached_alloc(backend, device, nbytes ? nbytes : 1,
+                                current_stream(state, backend, device), state);
     init_block_storage(t, block, nbytes, state);
   } catch (...) {
     discard_block(t, state);
@@ -269,29 +269,31 @@ int64_t reach(int ndim, const int64_t* shape, const int64_t* strides) {
 }
 }  // namespace
 
+namespace {
+// `extent`: bytes from the first element to the last one.
+inline void init_new_storage(Tensor* t, uint64_t nbytes, uint64_t extent, ThreadState& state) {
+  if (has_host_memory(t->backend)) {
+    if (nbytes <= kInlineBytes) return init_inline_storage(t, nbytes, state);
+    if (nbytes <= 4096)
+      return init_storage(t, block_alloc(nbytes, state), nbytes, free_block, nullptr, state);
+  } else if (t->backend == kMeta) {
+    return init_storage(t, nullptr, extent, nullptr, nullptr, state);
+  }
+  init_cached_storage(t, nbytes, state);
+}
+}  // namespace
+
 Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
                    const int64_t* strides) {
   const int64_t numel = count_quickly(ndim, shape);
   check_device(backend, device);
+  const int64_t extent =
+      __builtin_expect(backend == kMeta && strides, 0) ? reach(ndim, shape, strides) : numel;
   ThreadState& state = thread_state();
   Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides, state);
-  const uint64_t nbytes = static_cast<uint64_t>(numel) * kDTypes[dtype].itemsize;
-  if (has_host_memory(backend)) {
-    if (nbytes <= kInlineBytes) {
-      init_inline_storage(t, nbytes, state);
-      return t;
-    }
-    if (nbytes <= 4096) {
-      init_storage(t, block_alloc(nbytes, state), nbytes, free_block, nullptr, state);
-      return t;
-    }
-  } else if (backend == kMeta) {
-    const int64_t reached = strides ? reach(ndim, shape, strides) : numel;
-    init_storage(t, nullptr, static_cast<uint64_t>(reached) * kDTypes[dtype].itemsize, nullptr,
-                 nullptr, state);
-    return t;
-  }
-  init_cached_storage(t, nbytes, state);
+  const uint64_t itemsize = kDTypes[dtype].itemsize;
+  init_new_storage(t, static_cast<uint64_t>(numel) * itemsize,
+                   static_cast<uint64_t>(extent) * itemsize, state);
   return t;
 }
 
@@ -377,9 +379,9 @@ void record_stream(Tensor* t, void* stream) {
 Tensor* tensor_like(const RbTensor* like, int dtype) {
   const uint64_t nbytes = static_cast<uint64_t>(like->numel) * kDTypes[dtype].itemsize;
   const int ndim = like->ndim;
-  if (__builtin_expect(
-          nbytes > kInlineBytes || ndim > kInlineDims || !has_host_memory(like->backend), 0))
+  if (__builtin_expect(ndim > kInlineDims, 0))
     return tensor_new(like->backend, like->device.id, dtype, ndim, like->shape, nullptr);
+  if (!has_host_memory(like->backend)) check_device(like->backend, like->device.id);
   ThreadState& state = thread_state();
   Tensor* t = take_block(state);
   static_cast<RbTensor&>(*t) = *like;
@@ -400,7 +402,7 @@ Tensor* tensor_like(const RbTensor* like, int dtype) {
   t->flags = uint32_t{RB_T_CONTIGUOUS} | state.tensor_flags;
   t->refs.store(1, std::memory_order_relaxed);
   bump(state.live->of[like->backend].tensors, 1);
-  init_inline_storage(t, nbytes, state);
+  init_new_storage(t, nbytes, nbytes, state);
   return t;
 }
 

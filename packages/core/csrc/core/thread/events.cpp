@@ -62,8 +62,8 @@ void record_event(RbEvent& event) {
   put(event);
 }
 
-void record_memory(uint32_t kind, int backend, int device, const void* data, uint64_t nbytes) {
-  if (!is_read(kind)) return;
+void record_memory_event(uint32_t kind, int backend, int device, const void* data,
+                         uint64_t nbytes) {
   RbEvent event{};
   event.kind = kind;
   event.backend = backend;

@@ -14,8 +14,12 @@ inline bool is_read(uint32_t kinds) {
 
 /// Put an event into the ring, with thread and time of now.
 void record_event(RbEvent& event);
+void record_memory_event(uint32_t kind, int backend, int device, const void* data, uint64_t nbytes);
 /// What the allocator gave or got back, if somebody reads events of that kind.
-void record_memory(uint32_t kind, int backend, int device, const void* data, uint64_t nbytes);
+inline void record_memory(uint32_t kind, int backend, int device, const void* data,
+                          uint64_t nbytes) {
+  if (__builtin_expect(is_read(kind), 0)) record_memory_event(kind, backend, device, data, nbytes);
+}
 
 RbEvents* open_events(uint32_t kinds);
 /// Copy at most `max` events that the reader has not seen; `lost`: how many it came too late for.

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <mutex>
 #include <vector>
 
 namespace rabbet {
@@ -9,8 +10,13 @@ namespace rabbet {
 namespace {
 
 struct Held {
+  struct Entry {
+    void* lock;
+    void (*take)(void*);
+    void (*leave)(void*);
+  };
   std::mutex mutex;
-  std::vector<std::mutex*> list;
+  std::vector<Entry> list;
 };
 Held& held() {
   static Held* instance = new Held;
@@ -19,20 +25,20 @@ Held& held() {
 
 void before() {
   held().mutex.lock();
-  for (std::mutex* m : held().list) m->lock();
+  for (const Held::Entry& e : held().list) e.take(e.lock);
 }
 void after() {
-  for (std::mutex* m : held().list) m->unlock();
+  for (const Held::Entry& e : held().list) e.leave(e.lock);
   held().mutex.unlock();
 }
 
 }  // namespace
 
-void hold_over_fork(std::mutex& mutex) {
+void hold_over_fork(void* lock, void (*take)(void*), void (*leave)(void*)) {
   Held& h = held();
-  std::lock_guard<std::mutex> lock(h.mutex);
+  std::lock_guard<std::mutex> guard(h.mutex);
   if (h.list.empty()) pthread_atfork(before, after, after);
-  h.list.push_back(&mutex);
+  h.list.push_back({lock, take, leave});
 }
 
 }  // namespace rabbet
