@@ -35,23 +35,23 @@ FEW, MANY = 200, 5000
 IN_SUMMARY = re.compile(r"I\s+refs:\s+([\d,]+)")
 
 
-def tensors(t: Any) -> dict[str, Any]:
+def tensors(t: Any, device: str = "cpu") -> dict[str, Any]:
     """The names in the statements, for rabbet or torch; `r` requires a gradient."""
     return {
-        "a": t.tensor([1.0]),
-        "b": t.tensor([0.0]),
-        "r": t.tensor([1.0], requires_grad=True),
-        "x": t.ones(4, 4),
+        "a": t.tensor([1.0], device=device),
+        "b": t.tensor([0.0], device=device),
+        "r": t.tensor([1.0], requires_grad=True, device=device),
+        "x": t.ones(4, 4, device=device),
         "add": t.add,
         "zeros": t.zeros,
     }
 
 
-def run_loops(statements: list[str], chosen: str) -> None:
+def run_loops(device: str, chosen: str, statements: list[str]) -> None:
     """Run each statement FEW times, and `chosen` MANY times more."""
     import rabbet
 
-    names = tensors(rabbet)
+    names = tensors(rabbet, device)
     gc.disable()
     for code in statements:
         scope: dict[str, Any] = {}
@@ -65,11 +65,12 @@ def why_not() -> str:
     return "" if shutil.which("valgrind") else "valgrind is not installed"
 
 
-def _count(statements: list[str], chosen: str) -> int:
+def _count(device: str, statements: list[str], chosen: str, settings: dict[str, str]) -> int:
     command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
-    command += [sys.executable, "-W", "ignore", str(Path(__file__).resolve()), chosen, *statements]
+    command += [sys.executable, "-W", "ignore", str(Path(__file__).resolve()), device]
+    command += [chosen, *statements]
     # Fixed seed: the work of dicts depends on it.
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    environment = {**os.environ, **settings, "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     found = IN_SUMMARY.search(done.stderr)
     if done.returncode != 0 or not found:
@@ -77,15 +78,24 @@ def _count(statements: list[str], chosen: str) -> int:
     return int(found[1].replace(",", ""))
 
 
-def count_instructions(statements: list[str]) -> dict[str, int]:
-    """Instructions of one run of each statement, the interpreter's for it included."""
+def count_instructions(
+    statements: list[str], device: str = "cpu", settings: dict[str, str] | None = None
+) -> dict[str, int]:
+    """Instructions of one run of each statement, the interpreter's for it included.
+
+    `settings` are environment variables of the processes that run them.
+    """
     every = ["pass", *statements]
+
+    def counted(chosen: str) -> int:
+        return _count(device, every, chosen, settings or {})
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        idle, empty, *counts = pool.map(lambda chosen: _count(every, chosen), ["", *every])
+        idle, empty, *counts = pool.map(counted, ["", *every])
     loop = empty - idle
     pairs = zip(statements, counts, strict=True)
     return {code: round((count - idle - loop) / MANY) for code, count in pairs}
 
 
 if __name__ == "__main__":
-    run_loops(sys.argv[2:], sys.argv[1])
+    run_loops(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -10,6 +10,8 @@
 namespace rbcuda {
 
 int32_t backend_id = -1;
+std::atomic<Device*> quick_devices[kQuickDevices];
+__thread const Device* entered_device = nullptr;
 
 namespace {
 
@@ -60,7 +62,7 @@ Found& found() {
 bool forked() { return in_child.load(std::memory_order_relaxed); }
 int device_count() { return static_cast<int>(found().devices.size()); }
 
-Device& device(int index) {
+Device& find_device(int index) {
   if (forked())
     rb::fail(RB_E_DEVICE,
              "cuda: this process was forked from one that had opened the driver, which does not "
@@ -70,7 +72,10 @@ Device& device(int index) {
   if (index < 0 || index >= static_cast<int>(devices.size()))
     rb::fail(RB_E_DEVICE, "cuda: there is no device %d; there are %d", index,
              static_cast<int>(devices.size()));
-  return *devices[index];
+  Device& here = *devices[index];
+  if (index < static_cast<int>(kQuickDevices))
+    quick_devices[index].store(&here, std::memory_order_release);
+  return here;
 }
 
 Device::Device(CuDevice handle, int index) : handle_(handle), index_(index) {
@@ -86,14 +91,12 @@ int Device::attribute(int number) const {
   return value;
 }
 
-void Device::enter() {
+void Device::set_context() {
   std::call_once(opened_, [&] {
     check_cuda(driver().primary_context(&context_, handle_), index_, "cuDevicePrimaryCtxRetain");
   });
-  thread_local const Device* entered = nullptr;
-  if (entered == this) return;
   check_cuda(driver().set_context(context_), index_, "cuCtxSetCurrent");
-  entered = this;
+  entered_device = this;
 }
 
 CuStream Device::current_stream() const {
@@ -147,7 +150,10 @@ int32_t count(void*, int32_t* n) {
 int32_t sync(void*, int32_t index) {
   return rb::guarded([&] { device(index).synchronize(); });
 }
-void fork_child(void*) { in_child.store(true); }
+void fork_child(void*) {
+  in_child.store(true);
+  for (std::atomic<Device*>& quick : quick_devices) quick.store(nullptr);
+}
 
 }  // namespace
 

@@ -13,6 +13,10 @@ namespace rbcuda {
 
 constexpr const char* kBackendName = "cuda";
 
+class Device;
+// The thread's, see Device::enter. One pointer with the initial-exec model, as core's thread state.
+extern __thread const Device* entered_device __attribute__((tls_model("initial-exec")));
+
 class Device {
  public:
   Device(CuDevice handle, int index);
@@ -25,7 +29,9 @@ class Device {
   const std::string& architecture() const { return architecture_; }  // "sm_90"
   int attribute(int number) const;
   /// Make it the calling thread's device for the driver.
-  void enter();
+  void enter() {
+    if (__builtin_expect(entered_device != this, 0)) set_context();
+  }
   /// After enter().
   CuContext context() const { return context_; }
   /// The calling thread's stream; null: the default one.
@@ -40,6 +46,8 @@ class Device {
   InFlight in_flight;
 
  private:
+  void set_context();
+
   const CuDevice handle_;
   const int index_;
   std::string name_, architecture_;
@@ -50,8 +58,16 @@ class Device {
 
 /// Never fails; opens the driver at the first call.
 int device_count();
+/// The first ones, once they are found; all null after a fork.
+constexpr unsigned kQuickDevices = 16;
+extern std::atomic<Device*> quick_devices[kQuickDevices];
+Device& find_device(int index);
 /// Throws RB_E_DEVICE where there is none of this index, or after a fork.
-Device& device(int index);
+inline Device& device(int index) {
+  const bool quick = static_cast<unsigned>(index) < kQuickDevices;
+  Device* found = quick ? quick_devices[index].load(std::memory_order_acquire) : nullptr;
+  return __builtin_expect(found != nullptr, 1) ? *found : find_device(index);
+}
 bool forked();
 inline Device& device_of(const RbTensor& t) { return device(t.device.id); }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "device/failure.h"
 #include "launch/functions.h"
 
 namespace rbcuda {
@@ -21,13 +20,6 @@ Number number_of(const RbValue& value) {
   const bool above = real >= kSigned && real < 2 * kSigned;
   return {real, 0,
           above ? static_cast<int64_t>(static_cast<uint64_t>(real)) : static_cast<int64_t>(real)};
-}
-
-void enqueue(Device& device, CuStream stream, const char* op, CuFunction function, Grid grid,
-             void** arguments) {
-  launched(device, stream, op,
-           driver().launch(function, grid.x, grid.y, grid.z, grid.threads, 1, 1, 0, stream,
-                           arguments, nullptr));
 }
 
 void launch(Device& device, const Kernel& kernel, Grid grid, void** arguments) {

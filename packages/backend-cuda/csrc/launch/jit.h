@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "device/device.h"
+#include "device/failure.h"
 #include "launch/layout.h"
 
 namespace rbcuda {
@@ -87,8 +87,12 @@ struct Grid {
 /// Compile at the first call, and enqueue on the current stream. `arguments` point to the kernel's.
 void launch(Device& device, const Kernel& kernel, Grid grid, void** arguments);
 /// With a function that was found before, on `stream` of the entered device.
-void enqueue(Device& device, CuStream stream, const char* op, CuFunction function, Grid grid,
-             void** arguments);
+inline void enqueue(Device& device, CuStream stream, const char* op, CuFunction function, Grid grid,
+                    void** arguments) {
+  launched(device, stream, op,
+           driver().launch(function, grid.x, grid.y, grid.z, grid.threads, 1, 1, 0, stream,
+                           arguments, nullptr));
+}
 /// With a thread for each position.
 void launch(Device& device, const Kernel& kernel, int64_t positions, void** arguments);
 

@@ -299,10 +299,9 @@ void add_bias(const Convolution& c) {
   View bias = scalar_view(*c.bias);
   bias.add(c.bias->shape[0], c.bias->strides[0]);
   for (int d = 2; d < c.y->ndim; ++d) bias.add(1, 0);
-  Operands operands;
-  operands.tensors[0] = c.y;
-  operands.tensors[1] = &bias.tensor();
-  loop(c.op, *c.y, computed(c.y->dtype_id), sum, operands);
+  const RbValue values[] = {read_value(*c.y), read_value(bias.tensor())};
+  Operands operands(*c.y, 2, values);
+  loop(c.op, computed(c.y->dtype_id), sum, operands);
 }
 
 }  // namespace

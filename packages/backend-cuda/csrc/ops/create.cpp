@@ -54,15 +54,17 @@ const rb::KernelSpec kKernels[] = {
 
 void copy(const char* op, const RbTensor& out, const RbTensor& from) {
   static const Expression kSame("a");
-  Operands operands;
-  operands.tensors[0] = &from;
-  if (out.dtype_id != from.dtype_id) return loop(op, out, from.dtype_id, kSame, operands);
+  const auto run = [&](const RbTensor& to, const RbTensor& source, int dtype) {
+    const RbValue value = read_value(source);
+    Operands operands(to, 1, &value);
+    loop(op, dtype, kSame, operands);
+  };
+  if (out.dtype_id != from.dtype_id) return run(out, from, from.dtype_id);
   const int bits = bits_of(from);
   if (bits < 0) rb::fail(RB_E_NOTIMPL, "%s on 'cuda': elements of an odd size", op);
   RbTensor target = out, source = from;
   target.dtype_id = source.dtype_id = static_cast<uint16_t>(bits);
-  operands.tensors[0] = &source;
-  loop(op, target, bits, kSame, operands);
+  run(target, source, bits);
 }
 
 void fill(const char* op, const RbTensor& out, const RbValue& start, const RbValue& step) {
@@ -70,13 +72,12 @@ void fill(const char* op, const RbTensor& out, const RbValue& start, const RbVal
   static const Expression kSteps("(T)(a + (T)((T)i * p0))", "", Expression::kPosition);
   if (!rb::is_number(start) || !rb::is_number(step))
     rb::fail(RB_E_NOTIMPL, "%s on 'cuda': the value must be a number", op);
-  Operands operands;
-  operands.set(0, start);
+  Operands operands(out, 1, &start);
   operands.call.parameters[0] = number_of(step);
   const bool steps = rb::to_double(step) != 0;
   // Steps are taken in float64, so that the last one is as exact as the first.
   const bool floating = steps && (kFloat >> out.dtype_id & 1);
-  loop(op, out, floating ? +RB_F64 : computed(out.dtype_id), steps ? kSteps : kConstant, operands);
+  loop(op, floating ? +RB_F64 : computed(out.dtype_id), steps ? kSteps : kConstant, operands);
 }
 
 int32_t add_create(const RbHost* host, RbTxn* txn) {

@@ -31,8 +31,8 @@ class Loops {
 };
 
 // Real results of complex operands are computed in the operands' dtype.
-void run(const rb::Args& a, int dtype, const Loops& loops, Operands& operands) {
-  loop(a.op_name(), a.ret(), computed(dtype), loops.of(dtype), operands, a.call);
+void run(const rb::Args& a, const char* op, int dtype, const Loops& loops, Operands& operands) {
+  loop(op, computed(dtype), loops.of(dtype), operands, a.call);
 }
 
 // ---- operators of the table
@@ -77,15 +77,13 @@ struct BodyKernel {
 void body_kernel(const rb::Args& a) {
   const auto* kernel = static_cast<const BodyKernel*>(a.self);
   const Body& body = kernel->body;
-  Operands operands;
-  int dtype = a.ret().dtype_id;
-  for (int k = body.arity - 1; k >= 0; --k) {
-    operands.set(k, a.args[body.order[k]]);
-    // The condition of three operands has a dtype of its own.
-    if (operands.tensors[k] && body.arity < 3) dtype = operands.tensors[k]->dtype_id;
-  }
+  RbValue values[RB_EMIT_INPUTS];
+  for (int k = 0; k < body.arity; ++k) values[k] = a.args[body.order[k]];
+  Operands operands(a.ret(), body.arity, values);
+  // The condition of three operands has a dtype of its own.
+  const int dtype = body.arity < 3 ? operands.dtype() : a.ret().dtype_id;
   for (; kernel; kernel = kernel->next) {
-    if (kernel->body.dtypes & bit(dtype)) return run(a, dtype, kernel->loops, operands);
+    if (kernel->body.dtypes & bit(dtype)) return run(a, body.op, dtype, kernel->loops, operands);
   }
   rb::fail(RB_E_NOTIMPL, "%s on 'cuda': no kernel for this dtype", a.op_name());
 }
@@ -94,26 +92,27 @@ void body_kernel(const rb::Args& a) {
 void clamp_kernel(const rb::Args& a) {
   static const Loops kEnds[] = {Loops("a"), Loops("rb_maximum(b, a)"), Loops("rb_minimum(c, a)"),
                                 Loops("rb_minimum(c, rb_maximum(b, a))")};
-  Operands operands;
-  operands.set(0, a.args[0]);
-  int ends = 0;
+  const int ends = (a.has(1) ? 1 : 0) | (a.has(2) ? 2 : 0);
+  RbValue values[] = {a.args[0], rb::int_value(0), rb::int_value(0)};
   for (int k = 1; k < 3; ++k) {
-    if (!a.has(k)) continue;
-    operands.set(k, a.args[k]);
-    ends |= k;
+    if (a.has(k)) values[k] = a.args[k];
   }
+  Operands operands(a.ret(), 3, values);
   if (!ends) rb::fail(RB_E_ARG, "clamp: at least one of `min` and `max` must be given");
-  run(a, a.ret().dtype_id, kEnds[ends], operands);
+  run(a, "clamp", a.ret().dtype_id, kEnds[ends], operands);
 }
 
 void round_kernel(const rb::Args& a) {
   static const Loops kWhole("rb_round(a)"), kPlaces("rounded(a, call.parameters[0].real, true)"),
       kTens("rounded(a, call.parameters[0].real, false)");
-  Operands operands;
-  operands.set(0, a.args[0]);
+  Operands operands(a.ret(), 1, a.args);
   const int64_t decimals = a.has(1) ? std::clamp<int64_t>(a.integer(1), -400, 400) : 0;
   operands.call.parameters[0].real = std::pow(10.0, std::abs(static_cast<double>(decimals)));
-  run(a, a.ret().dtype_id, decimals == 0 ? kWhole : decimals > 0 ? kPlaces : kTens, operands);
+  run(a, "round", a.ret().dtype_id,
+      decimals == 0  ? kWhole
+      : decimals > 0 ? kPlaces
+                     : kTens,
+      operands);
 }
 
 // ---- primitives
@@ -167,15 +166,9 @@ const Loops& mode_of(const Primitive& primitive, const rb::Args& a, int dtype, i
   rb::fail(RB_E_NOTIMPL, "%s on 'cuda': no kernel for the mode '%s'", a.op_name(), a.str(k));
 }
 
-// Tensors or numbers, then what the scalar function does not know.
-void primitive_kernel(const rb::Args& a) {
-  const auto& primitive = *static_cast<const Primitive*>(a.self);
-  Operands operands;
-  int dtype = a.ret().dtype_id;
-  for (int k = 0; k < primitive.arity; ++k) {
-    operands.set(k, a.args[k]);
-    if (operands.tensors[k]) dtype = operands.tensors[k]->dtype_id;
-  }
+// What stands behind the operands of the scalar function, such as `alpha` or a mode.
+[[gnu::noinline]] const Loops& chosen_loops(const Primitive& primitive, const rb::Args& a,
+                                            int dtype, Operands& operands) {
   const Loops* loops = &primitive.loops;
   for (int k = primitive.arity; k < a.nargs; ++k) {
     const RbValue& v = a.args[k];
@@ -190,7 +183,25 @@ void primitive_kernel(const rb::Args& a) {
       rb::fail(RB_E_NOTIMPL, "%s on 'cuda': argument %d must have its default", a.op_name(), k);
     }
   }
-  run(a, dtype, *loops, operands);
+  return *loops;
+}
+
+// Whether nothing, or an `alpha` of 1, stands behind the operands.
+inline bool is_plain(const Primitive& primitive, const rb::Args& a) {
+  for (int k = primitive.arity; k < a.nargs; ++k) {
+    const RbValue& v = a.args[k];
+    if (v.tag != RB_NONE && !(primitive.sums && v.tag == RB_INT && v.v.i == 1)) return false;
+  }
+  return true;
+}
+
+void primitive_kernel(const rb::Args& a) {
+  const auto& primitive = *static_cast<const Primitive*>(a.self);
+  Operands operands(a.ret(), primitive.arity, a.args);
+  const int dtype = operands.dtype();
+  const bool plain = __builtin_expect(is_plain(primitive, a), 1);
+  run(a, primitive.name.c_str(), dtype,
+      plain ? primitive.loops : chosen_loops(primitive, a, dtype, operands), operands);
 }
 
 // The squares of a tensor are exact; powers of integers that are no integers are refused, as in
@@ -203,9 +214,8 @@ void pow_kernel(const rb::Args& a) {
     if (value < 0 && (kInt >> a.ret().dtype_id & 1))
       rb::fail(RB_E_ARG, "pow: Integers to negative integer powers are not allowed.");
     if (value == 2) {
-      Operands operands;
-      operands.set(0, a.args[0]);
-      return run(a, a.ret().dtype_id, kSquare, operands);
+      Operands operands(a.ret(), 1, a.args);
+      return run(a, "pow", a.ret().dtype_id, kSquare, operands);
     }
   }
   primitive_kernel(a);
@@ -228,23 +238,24 @@ const Expression& body_of(const RbEmitted& e) {
   return *none;
 }
 
+RbValue number_value(double number) {
+  RbValue value = {};
+  value.tag = RB_FLOAT;
+  value.v.f = number;
+  return value;
+}
+
 void formula_kernel(const rb::Args& a) {
   const auto& formula = *static_cast<const RbEmitFormula*>(a.self);
   RbEmitted e = {};
   e.struct_size = sizeof e;
   rb::check(emit->choose(formula.id, a.args, a.nargs, &e));
-  Operands operands;
-  int dtype = a.ret().dtype_id;  // bool where the formula tests something
-  for (int k = 0; k < e.ninputs; ++k) {
-    if (e.is_number[k]) {
-      operands.call.numbers[k].real = e.constants[k];
-    } else {
-      operands.tensors[k] = a.args[e.inputs[k]].v.t;
-      dtype = operands.tensors[k]->dtype_id;
-    }
-  }
+  RbValue values[RB_EMIT_INPUTS];
+  for (int k = 0; k < e.ninputs; ++k)
+    values[k] = e.is_number[k] ? number_value(e.constants[k]) : a.args[e.inputs[k]];
+  Operands operands(a.ret(), e.ninputs, values);
   for (int k = 0; k < e.nnumbers; ++k) operands.call.parameters[k].real = e.numbers[k];
-  loop(a.op_name(), a.ret(), computed(dtype), body_of(e), operands, a.call);
+  loop(a.op_name(), computed(operands.dtype()), body_of(e), operands, a.call);
 }
 
 // ---- registration. What kernels point to lives as long as the process.

@@ -14,9 +14,15 @@ constexpr int kOperands = RB_EMIT_INPUTS;
 constexpr unsigned kThreads = 256;
 
 // 1 byte for a bool: what kernels/types.cuh stores.
-int size_of(int dtype) {
+int stored_size(int dtype) {
   static constexpr int8_t kSizes[RB_DTYPE_COUNT] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 8, 16};
   return dtype < RB_DTYPE_COUNT ? kSizes[dtype] : 1;
+}
+// The logarithm of how many elements of the widest dtype of Operands::stored 16 bytes hold.
+int log_pack_of(uint32_t stored) {
+  int widest = 1;
+  for (int at = 0; at < 24; at += 6) widest = std::max(widest, stored_size(stored >> at & 63));
+  return 4 - __builtin_ctz(static_cast<unsigned>(widest));
 }
 bool is_aligned(const void* data, int bytes) {
   return reinterpret_cast<uintptr_t>(data) % static_cast<unsigned>(bytes) == 0;
@@ -26,45 +32,49 @@ unsigned blocks_for(int64_t work) {
   return static_cast<unsigned>(std::clamp<int64_t>((work + kThreads - 1) / kThreads, 1, kMost));
 }
 
-// One call: who reads what, with which dtypes.
+// A call knows its stream, but where it is taken for one of another device.
+inline CuStream stream_of(const RbCall* call, const Device& here) {
+  const bool knows = call && call->keys[0] && call->device_index == here.index() &&
+                     __builtin_ctzll(call->keys[0]) == backend_id;
+  return knows ? static_cast<CuStream>(call->stream) : here.current_stream();
+}
+
+// `positions`: that threads are for; those of kFlat are counted here.
+[[gnu::always_inline]] inline void start(const char* op, int dtype, const Expression& expression,
+                                         const Operands& operands, const RbCall* call,
+                                         Expression::Loop which, const void* layout,
+                                         int64_t positions) {
+  Device& here = device_of(operands.out);
+  here.enter();
+  const Expression::Found found =
+      expression.function(here, op, Expression::key(which, here.index(), dtype, operands.stored()));
+  const void* target = operands.out.data;
+  const void* const* data = operands.data;
+  const void* arguments[] = {&target, &data[0], &data[1], &data[2], &operands.call, layout};
+  const int64_t work =
+      which == Expression::kFlat ? (operands.out.numel >> found.log_pack) + 1 : positions;
+  enqueue(here, stream_of(call, here), op, found.function, Grid{blocks_for(work), 1, 1, kThreads},
+          const_cast<void**>(arguments));
+}
+
+// The loop of a call that has gaps, broadcasts, or begins between packs.
 class Launch {
  public:
-  Launch(const char* op, const RbTensor& out, int dtype, const Expression& expression,
-         Operands& operands, const RbCall* call)
+  Launch(const char* op, int dtype, const Expression& expression, Operands& operands,
+         const RbCall* call)
       : op_(op),
-        out_(out),
+        out_(operands.out),
         dtype_(dtype),
         expression_(expression),
         operands_(operands),
-        call_(call) {
-    pack_ = size_of(out.dtype_id);
-    for (int k = 0; k < kOperands; ++k) {
-      const RbTensor* t = operands.tensors[k];
-      stored_[k] = t ? t->dtype_id : out.dtype_id;
-      data_[k] = t ? t->data : nullptr;
-      if (!t) operands.call.is_number |= 1 << k;
-      pack_ = std::max(pack_, size_of(stored_[k]));
-    }
-    pack_ = 16 / pack_;
-  }
+        call_(call),
+        pack_(1 << log_pack_of(operands.stored())) {}
 
-  // Tensors of one shape without gaps, such as those of most calls.
-  bool try_flat() const {
-    if (!(out_.flags & RB_T_CONTIGUOUS) || !packs_align(out_.data, out_.dtype_id)) return false;
-    for (const RbTensor* t : operands_.tensors) {
-      if (t && (!(t->flags & RB_T_CONTIGUOUS) || t->numel != out_.numel ||
-                !packs_align(t->data, t->dtype_id)))
-        return false;
-    }
-    flat();
-    return true;
-  }
-
-  void general() {
+  void start_loop() {
     Layout layout =
         layout_of(op_, {&out_, operands_.tensors[0], operands_.tensors[1], operands_.tensors[2]},
                   expression_.reads_position() ? Order::kRowMajor : Order::kMemory);
-    if (is_flat(layout)) return flat();
+    if (is_flat(layout)) return run(Expression::kFlat, &out_.numel, 0);
     if (!expression_.reads_position() && try_rows(layout)) return;
     Layout32 narrow;
     if (fits_32(layout, &narrow)) {
@@ -76,7 +86,7 @@ class Launch {
 
  private:
   bool packs_align(const void* data, int dtype) const {
-    return is_aligned(data, pack_ * size_of(dtype));
+    return is_aligned(data, pack_ * stored_size(dtype));
   }
   bool all_align() const {
     bool align = packs_align(out_.data, out_.dtype_id);
@@ -91,11 +101,6 @@ class Launch {
     }
     return true;
   }
-  void flat() const {
-    const int64_t n = out_.numel;
-    run(Expression::kFlat, &n, n / pack_ + 1);
-  }
-
   // Lines along the last dimension that begin where packs do: a bias, a scale, parts of tensors.
   bool try_rows(Layout layout) {
     const int last = layout.ndim - 1;
@@ -123,21 +128,8 @@ class Launch {
     return true;
   }
 
-  void run(Expression::Loop which, const void* layout, int64_t work) const {
-    Device& here = device_of(out_);
-    here.enter();
-    const CuFunction function = expression_.function(
-        here, op_, Expression::key(which, here.index(), dtype_, out_.dtype_id, stored_));
-    const void* target = out_.data;
-    const void* arguments[] = {&target, &data_[0], &data_[1], &data_[2], &operands_.call, layout};
-    enqueue(here, stream(here), op_, function, Grid{blocks_for(work), 1, 1, kThreads},
-            const_cast<void**>(arguments));
-  }
-  // A call knows its stream, but where it is taken for one of another device.
-  CuStream stream(const Device& here) const {
-    const bool knows = call_ && call_->keys[0] && call_->device_index == here.index() &&
-                       __builtin_ctzll(call_->keys[0]) == backend_id;
-    return knows ? static_cast<CuStream>(call_->stream) : here.current_stream();
+  void run(Expression::Loop which, const void* layout, int64_t positions) const {
+    start(op_, dtype_, expression_, operands_, call_, which, layout, positions);
   }
 
   const char* op_;
@@ -146,8 +138,7 @@ class Launch {
   const Expression& expression_;
   Operands& operands_;
   const RbCall* call_;
-  const void* data_[kOperands];
-  int stored_[kOperands], pack_;
+  const int pack_;
 };
 
 }  // namespace
@@ -159,7 +150,7 @@ Expression::Expression(const std::string& text, const char* functions, Reads rea
   for (int i = 0; i < kLoops; ++i) loops_[i] = kNames[i] + text + ")\n";
 }
 
-CuFunction Expression::find(Device& device, const char* op, Key key) const {
+Expression::Found Expression::find(Device& device, const char* op, Key key) const {
   const auto dtype = [&](int shift) { return static_cast<int>(key >> shift & 63); };
   const Kernel kernel{
       op,
@@ -167,19 +158,28 @@ CuFunction Expression::find(Device& device, const char* op, Key key) const {
       kText_elementwise,
       loops_[key >> 32 & 15].c_str(),
       functions_};
-  const CuFunction function = function_of(device, kernel);
-  auto made = std::make_unique<Found>(Found{key, function});
+  const Found found{key, function_of(device, kernel), log_pack_of(static_cast<uint32_t>(key))};
+  auto made = std::make_unique<Found>(found);
   const Found* none = nullptr;
   if (slot(key).compare_exchange_strong(none, made.get(), std::memory_order_acq_rel))
     made.release();
-  return function;
+  return found;
 }
 
-void loop(const char* op, const RbTensor& out, int dtype, const Expression& expression,
-          Operands& operands, const RbCall* call) {
-  if (out.numel == 0) return;
-  Launch launch(op, out, dtype, expression, operands, call);
-  if (!launch.try_flat()) launch.general();
+namespace {
+[[gnu::noinline]] void general_loop(const char* op, int dtype, const Expression& expression,
+                                    Operands& operands, const RbCall* call) {
+  Launch(op, dtype, expression, operands, call).start_loop();
+}
+}  // namespace
+
+void loop(const char* op, int dtype, const Expression& expression, Operands& operands,
+          const RbCall* call) {
+  const int64_t n = operands.out.numel;
+  if (__builtin_expect(n == 0, 0)) return;
+  if (__builtin_expect(!operands.are_alike(), 0))
+    return general_loop(op, dtype, expression, operands, call);
+  start(op, dtype, expression, operands, call, Expression::kFlat, &n, 0);
 }
 
 }  // namespace rbcuda
