@@ -303,3 +303,27 @@ rabbet.backends.cudnn.deterministic = True
 three(2, 16, 32, (8, 8), (3, 3), rabbet.float32, False)
 """
     assert run(CONVOLVE + code, **planner).count("executed") == 3
+
+
+def test_plans_are_read_from_disk(run, planner, tmp_path):
+    """As JSON of the library's own, by a process that asks for no heuristics."""
+    env = {**planner, "RABBET_CUDA_CACHE": str(tmp_path)}
+    code = """
+three(2, 16, 32, (8, 8), (3, 3), rabbet.float16, True)
+print(rabbet.backends.cudnn.version())
+"""
+    first, second = run(CONVOLVE + code, **env), run(CONVOLVE + code, **env)
+    assert (
+        first.count("configs") == 3 == first.count("executed") == len([*tmp_path.glob("*.plan")])
+    ), first
+    assert "configs" not in second and second.count("executed") == 3, second
+    assert int(second.splitlines()[-1]) >= 90000
+
+
+def test_plans_of_attention_are_read_from_disk(run, attention_planner, tmp_path):
+    """With the kernels in them: a later process compiles nothing."""
+    env = {**attention_planner, "RABBET_CUDA_CACHE": str(tmp_path)}
+    code = ATTEND + ATTENTIONS["causal"]
+    first, second = run(code, **env), run(code, **env)
+    assert first.count("configs") == 2 and len([*tmp_path.glob("*.plan")]) == 2, first
+    assert "configs" not in second and second.count("executed") == 2, second
