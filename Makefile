@@ -27,6 +27,7 @@ test-full: setup $(STAMPS)/group-test $(STAMPS)/group-examples wheels
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 	$(MAKE) conformance
 	$(SIMULATED) $(KIT) --device=cuda --level=L0,L1,L2
+	RABBET_CUDA_EXACT=1 CUSIM_CHECK=all $(SIMULATED) $(KIT) --device=cuda --level=L2 -k float32
 	$(BIN)/python -m rabbet_testing.fuzz --seed 1 --minutes 4
 	$(BIN)/python -m rabbet_testing.fuzz --files --seed 1 --minutes 0.5
 	$(BIN)/python -m rabbet_testing.fuzz --plugins --seed 1 --minutes 0.5

@@ -136,7 +136,9 @@ int32_t segment_shrink(void*, RbBuffer* segment, uint64_t nbytes, void* stream) 
   segment->nbytes = nbytes;
   return RB_OK;
 }
-const RbAllocator kAllocator = {RB_SIZE(RbAllocator, free), 0, nullptr, allocate, release};
+const RbAllocator kAllocator = {RB_SIZE(RbAllocator, free),
+                                std::getenv("LAZY_EXACT") ? +RB_ALLOC_EXACT : 0u, nullptr, allocate,
+                                release};
 
 // ---- devices
 

@@ -96,6 +96,15 @@ std::string source_of(const Program& program) {
   return source + "\n";
 }
 
+// A fault that a test wants to see found: $CUSIM_REPLACE becomes $CUSIM_REPLACE_BY.
+std::string with_fault(std::string text) {
+  const char *right = std::getenv("CUSIM_REPLACE"), *wrong = std::getenv("CUSIM_REPLACE_BY");
+  if (!right || !*right || !wrong) return text;
+  for (size_t at = 0; (at = text.find(right, at)) != std::string::npos; at += std::strlen(wrong))
+    text.replace(at, std::strlen(right), wrong);
+  return text;
+}
+
 int run(const std::vector<std::string>& command, const std::string& log) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -123,7 +132,7 @@ int nvrtcVersion(int* major, int* minor) {
 }
 int nvrtcCreateProgram(void** program, const char* text, const char* name, int, const char* const*,
                        const char* const*) {
-  *program = new Program{text, name ? name : "kernel.cu", "", ""};
+  *program = new Program{with_fault(text), name ? name : "kernel.cu", "", ""};
   return 0;
 }
 int nvrtcCompileProgram(void* program, int count, const char* const* options) {

@@ -123,6 +123,7 @@ assert macros == {"RB_ATTENTION_ROWS\\n"} | {"RB_ATTENTION_MMA" + s for s in (""
         **simulator,
         RABBET_CUDA_FALLBACK="error",
         CUSIM_CHECK="all",
+        RABBET_CUDA_EXACT="1",
         RABBET_CUDA_KEEP_SOURCES=str(tmp_path),
     )
 

@@ -300,7 +300,7 @@ for f in (lambda x: x.t() @ x, lambda x: x.sum(0), lambda x: x.softmax(1), lambd
     assert rabbet.allclose(f(d).cpu().double(), f(x).double(), rtol=1e-4)
 assert rabbet.allclose(s.cpu(), x.softmax(1))
 """
-    run(code, CUSIM_CHECK="all", CUSIM_SCHEDULE=schedule, **simulator)
+    run(code, CUSIM_CHECK="all", CUSIM_SCHEDULE=schedule, RABBET_CUDA_EXACT="1", **simulator)
 
 
 def test_memory_is_shared_with_another_process(run, simulator):

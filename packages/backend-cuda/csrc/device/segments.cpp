@@ -21,10 +21,19 @@ constexpr int kVirtualMemory = 102;  // an attribute of devices
 
 size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value && *value && std::strcmp(value, "0") != 0;
+}
+
+// Each tensor's memory is then an allocation of the driver's, of its bytes alone.
+bool exact() { return is_set("RABBET_CUDA_EXACT") || is_set("PYTORCH_NO_CUDA_MEMORY_CACHING"); }
+
 bool wanted() {
   static const bool answer = [] {
+    if (exact()) return false;
     const char* own = std::getenv("RABBET_CUDA_EXPANDABLE");
-    if (own && *own) return std::strcmp(own, "0") != 0;
+    if (own && *own) return is_set("RABBET_CUDA_EXPANDABLE");
     const char* torch = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
     return !torch || !std::strstr(torch, "expandable_segments:False");
   }();
@@ -190,6 +199,7 @@ int32_t segment_shrink(void*, RbBuffer* buffer, uint64_t nbytes, void* stream) {
 
 bool is_expandable(const void* segment) { return expandable_at(address(segment)) != nullptr; }
 
-const RbAllocator kAllocator = {RB_SIZE(RbAllocator, free), 0, nullptr, allocate, release};
+const RbAllocator kAllocator = {RB_SIZE(RbAllocator, free), exact() ? +RB_ALLOC_EXACT : 0u, nullptr,
+                                allocate, release};
 
 }  // namespace rbcuda

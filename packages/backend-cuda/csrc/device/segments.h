@@ -2,6 +2,9 @@
 // device's memory, of which a part has memory behind it: they grow and shrink in place.
 // RABBET_CUDA_EXPANDABLE=0 turns that off, as does "expandable_segments:False" in
 // PYTORCH_CUDA_ALLOC_CONF.
+//
+// RABBET_CUDA_EXACT=1, or PyTorch's PYTORCH_NO_CUDA_MEMORY_CACHING=1: no segments, each tensor is
+// an allocation of its own bytes, so that compute-sanitizer sees an access behind its last element.
 #pragma once
 #include "device/device.h"
 

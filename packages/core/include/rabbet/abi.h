@@ -518,7 +518,12 @@ typedef struct RbAllocator {
   int32_t (*alloc)(void* self, int32_t device, uint64_t nbytes, void* stream, RbBuffer* out);
   void (*free)(void* self, RbBuffer* buffer, void* stream);
 } RbAllocator;
-enum { RB_ALLOC_WHOLE = 1 }; /* RbAllocator.flags: `data` is no address, segments are not split */
+enum {                     /* RbAllocator.flags */
+       RB_ALLOC_WHOLE = 1, /* `data` is no address, segments are not split */
+       /* Neither split nor cached: a segment of a tensor's bytes alone, which goes back with it
+        * (but in private pools and captures). For tools that look for accesses out of bounds. */
+       RB_ALLOC_EXACT = 2
+};
 typedef struct RbDevices {
   uint32_t struct_size, flags;
   void* self;

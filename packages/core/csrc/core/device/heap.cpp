@@ -56,7 +56,9 @@ Heap::Heap(int backend, int device, MemoryKind kind)
       kind(kind),
       allocator_(allocator_of(backend, kind)),
       host_(kind == MemoryKind::kPinned || has_host_memory(backend)),
-      split_(!(host_ && kAddressSanitizer) && !(allocator_.flags & RB_ALLOC_WHOLE)),
+      split_(!(host_ && kAddressSanitizer) &&
+             !(allocator_.flags & (RB_ALLOC_WHOLE | RB_ALLOC_EXACT))),
+      exact_(allocator_.flags & RB_ALLOC_EXACT),
       cap_(has_host_memory(backend) ? host_cap() : UINT64_MAX),
       slack_(has_host_memory(backend) ? kOversize : UINT64_MAX) {
   hold_over_fork(mutex_);
@@ -400,6 +402,7 @@ int32_t Heap::ask(uint64_t size, void* stream, RbBuffer& out) {
 // First a segment that others can use, too, then one of the size alone.
 Block* Heap::grow(uint64_t size, uint64_t requested, void* stream, uint64_t pool) {
   run_due_deleters();
+  if (exact_) size = std::max<uint64_t>(requested, 1);
   const uint64_t wanted = split_ ? segment_size(size) : size;
   RbBuffer buffer;
   Block* extended = nullptr;
@@ -490,7 +493,8 @@ void Heap::put_back(Block* block) {
   insert(block);
   const bool whole = !block->prev && !block->next && !block->segment->busy;
   const uint64_t cached = stats_.all.segment_bytes.current() - stats_.all.block_bytes.current();
-  if (__builtin_expect(whole && (cached > cap_ || block->arena->closed), 0))
+  const bool useless = exact_ && !block->arena->pool && !thread_state().capture;
+  if (__builtin_expect(whole && (cached > cap_ || useless || block->arena->closed), 0))
     detach(block->segment, detached);
   lock.unlock();
   give_back(detached);

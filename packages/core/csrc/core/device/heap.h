@@ -167,7 +167,7 @@ class Heap {
 
   const RbAllocator& allocator_;
   Lock mutex_;  // never held while the backend runs
-  bool host_, split_;
+  bool host_, split_, exact_;
   uint64_t cap_;    // bytes that may be cached
   uint64_t slack_;  // a block of an oversized segment may be larger by a quarter and this
   uint64_t limit_ = UINT64_MAX, pending_ = 0;  // pending: asked of the backend, not there yet
