@@ -257,9 +257,9 @@ __device__ inline void grads_of_halves(A* dx, A* dy, const A* g, const A* q, con
                                        const M* mask, const T* rows, const Attention& p) {
   typedef HalfRows<SIZE> Rows;
   enum { KEEPS = BY_KEY && SIZE > 96, STAGES = KEEPS ? 2 : 3 };
-  enum { OWN = 16 * WARPS, STEP = SIZE <= 64 ? 64 : 32 };
-  __shared__ Pack<A, 8> ring[STAGES][2][STEP * SIZE / 8], kept[KEEPS ? OWN * SIZE / 8 : 1];
-  static_assert(sizeof ring + sizeof kept <= 48 * 1024 + 16, "more shared memory than there is");
+  enum { OWN = 16 * WARPS, STEP = SIZE <= 64 ? 64 : KEEPS ? 16 : 32 };
+  __shared__ Pack<A, 8> ring[STAGES][2][STEP * SIZE / 8], kept[2][KEEPS ? OWN * SIZE / 8 : 1];
+  static_assert(sizeof ring + sizeof kept <= 48 * 1024 + 32, "more shared memory than there is");
   const int length = (int)p.length, own = BY_KEY ? (int)p.keys : length,
             tiles = (own + OWN - 1) / OWN, tile = blockIdx.x % tiles,
             first = (BY_KEY ? tile : tiles - 1 - tile) * OWN,  // the longest ones begin
@@ -269,14 +269,16 @@ __device__ inline void grads_of_halves(A* dx, A* dy, const A* g, const A* q, con
                                                           : p.causal && first + OWN < (int)p.keys
                                                               ? first + OWN
                                                               : (int)p.keys;
-  const auto own_y = matrix(BY_KEY ? v : g, p, BY_KEY ? VALUE : GRAD, head, own, p.value_size);
-  Held<SIZE> x;
-  typename Choose<KEEPS, Kept<SIZE>, Held<SIZE>>::type y;
-  hold(x, matrix(BY_KEY ? k : q, p, BY_KEY ? KEY : QUERY, head, own, p.size), row);
+  const auto own_x = matrix(BY_KEY ? k : q, p, BY_KEY ? KEY : QUERY, head, own, p.size),
+             own_y = matrix(BY_KEY ? v : g, p, BY_KEY ? VALUE : GRAD, head, own, p.value_size);
+  typename Choose<KEEPS, Kept<SIZE>, Held<SIZE>>::type x, y;
   if constexpr (KEEPS) {
-    Rows::template load<OWN, 32 * WARPS>(kept[0].at, own_y, first);
-    y.rows = kept[0].at + RB_WARP * 16 * SIZE;
+    Rows::template load<OWN, 32 * WARPS>(kept[0][0].at, own_x, first);
+    Rows::template load<OWN, 32 * WARPS>(kept[1][0].at, own_y, first);
+    x.rows = kept[0][0].at + RB_WARP * 16 * SIZE;
+    y.rows = kept[1][0].at + RB_WARP * 16 * SIZE;
   } else {
+    hold(x, own_x, row);
     hold(y, own_y, row);
   }
   const float scale = (float)p.scale;

@@ -99,11 +99,17 @@ def test_products_compile_without_spills(nvrtc, stored, computed, kernel, archit
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100", "sm_120"])
 @pytest.mark.parametrize(
-    "stored,macro", [("Half", ""), ("BFloat16", "_QUERIES"), ("Half", "_KEYS")]
+    "stored,macro,masked",
+    [
+        ("Half", "", "true"),
+        ("BFloat16", "_QUERIES", "true"),
+        ("Half", "_KEYS", "true"),
+        ("BFloat16", "_KEYS", "false"),
+    ],
 )
-def test_attention_of_halves_compiles_without_spills(nvrtc, stored, macro, architecture):
+def test_attention_of_halves_compiles_without_spills(nvrtc, stored, macro, masked, architecture):
     types = {"A": stored, "T": "float", "M": "bool", "S": "float", "O": stored}
-    macro = f"RB_ATTENTION_MMA{macro}(128, 4, true)"
+    macro = f"RB_ATTENTION_MMA{macro}(128, 4, {masked})"
     text = text_of(types, ["attention", "attention_mma"], macro)
     log, ptx = compiled(nvrtc, text, architecture)
     assert re.search(r"\b0 bytes spill stores, 0 bytes spill loads", log), log
