@@ -399,3 +399,19 @@ def test_adding_bools_at_indices():
     )
     got = vmap(lambda x, i, s: rabbet.index_add(x, 0, i, s, alpha=1.0))(x, at, source)
     assert got.dtype is rabbet.bool and got.nonzero().tolist() == [[0, 0], [1, 3]]
+
+
+def test_lists_are_written_with_numbers_of_each_example():
+    step = rabbet.ops("fused_sgd.tensors")
+    x, g, rates = rabbet.ones(3, 2), rabbet.ones(3, 2), rabbet.tensor([[0.5], [1.0], [2.0]])
+
+    def train(x, g, rate):
+        x = x.clone()
+        step([x], [g], [], 0.1, 0.0, 0.0, 0.0, False, False, False, rate)
+        return x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it runs once per example
+        found = vmap(train)(x, g, rates)
+    assert found.tolist() == [[0.5, 0.5], [0.0, 0.0], [-1.0, -1.0]]
+    assert x.tolist() == [[1.0, 1.0]] * 3

@@ -164,6 +164,12 @@ RbValue stacked_list(Call& c, const std::vector<Owned>& examples, int i) {
   return rb::tensors_value(ts, n);
 }
 
+// Each example has numbers of its own beside the lists.
+void written_examples(Call& c) {
+  announce_loop(c);
+  for (int64_t b = 0; b < c.size(); ++b) c.call_example(b);
+}
+
 // Lists that are written: an example of a list is a list of examples.
 void written_lists(Call& c) {
   Values a(c);
@@ -180,6 +186,7 @@ void written_lists(Call& c) {
              c.info.name);
   }
   for (int i = 0; i < c.nargs; ++i) {
+    if (c.args[i].tag == RB_TENSOR && c.mine(c.args[i])) return written_examples(c);
     if (c.args[i].tag == RB_TENSORS) a.set_each(i, [&](RbTensor* t) { return c.front(t); });
   }
   rb::check(rb::host->call(c.c->op, a.v, a.n, nullptr, 0, 0));
