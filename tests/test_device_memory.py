@@ -79,6 +79,21 @@ def test_blocks_split_and_join():
     assert states() == [[-2048]]
 
 
+def test_small_blocks_wait_for_the_next_request_of_their_size_and_join_at_need():
+    blocks = [block(32 * 1024) for _ in range(4)]
+    place = blocks[1].data_ptr()
+    del blocks[1]
+    held = [block(16 * 1024)]
+    assert held[0].data_ptr() >= place + 3 * 32 * 1024, "what waits is not split"
+    again = block(32 * 1024)
+    assert again.data_ptr() == place
+    del again, blocks[1]  # its right neighbour
+    held += block(1024 * 1024), block(880 * 1024)  # the rest of the segment
+    held.append(block(64 * 1024))
+    assert held[-1].data_ptr() == place, "the two are one now"
+    assert stat("allocation.all.current") == len(blocks) + len(held)
+
+
 def test_sizes_of_segments():
     """2 MiB for blocks of up to 1 MiB, 20 MiB for those of up to 10, then multiples of 2 MiB."""
     kept = [block(4), block(MB), block(MB + 512), block(10 * MB), block(11 * MB - 4)]

@@ -33,6 +33,12 @@ FAULTS = {
         HEAP, "right && !right->used &&", "false && right &&", "test_device_memory.py::test_blocks_split_and_join"),
     "blocks join their neighbours in use": Fault(
         HEAP, "left && !left->used &&", "left &&", "test_device_memory.py::test_blocks_split_and_join"),
+    "blocks that wait do not join": Fault(
+        HEAP, "if (!kept_bytes_) return false;", "return false;", "test_device_memory.py::test_small_blocks_wait_for_the_next_request_of_their_size_and_join_at_need"),
+    "what waits is lost": Fault(
+        HEAP, "insert(join(block));\n      }", "}", "test_device_memory.py::test_small_blocks_wait_for_the_next_request_of_their_size_and_join_at_need"),
+    "blocks wait in no list": Fault(
+        HEAP, "  if (__builtin_expect(keep(block), 1)) return;", "", "test_device_memory.py::test_small_blocks_wait_for_the_next_request_of_their_size_and_join_at_need"),
     "what is split off is lost": Fault(
         HEAP, "    block->size = size;\n    insert(tail);", "    block->size = size;", "test_device_memory.py::test_blocks_split_and_join"),
     "the block that fits first is taken": Fault(
