@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from nvrtc import find_nvrtc
 
 SPY = r"""
 #include <dlfcn.h>
@@ -140,17 +141,6 @@ def stub(name):
     return f"int {name}(void) {{ return {0 if name in QUIET else 801}; }}"
 
 
-def nvrtc_folder():
-    """RABBET_TEST_NVRTC, or that of the wheel: cuDNN compiles its kernels of attention by the real one."""
-    if named := os.environ.get("RABBET_TEST_NVRTC"):
-        return Path(named)
-    spec = find_spec("nvidia")
-    for folder in spec.submodule_search_locations if spec else ():
-        if (Path(folder) / "cu13/lib/libnvrtc.so.13").exists():
-            return Path(folder) / "cu13/lib"
-    return None
-
-
 def driver_symbols(path, which):
     """Of the driver, that a library has or wants."""
     listed = subprocess.run(["nm", "-D", which, path], capture_output=True, text=True, check=True)
@@ -177,10 +167,11 @@ def add_driver(folder, simulated, library):
 
 @pytest.fixture(scope="module")
 def attention_planner(planner):
-    """The planner, with the real NVRTC."""
-    if nvrtc_folder() is None:
+    """The planner, with the real NVRTC, by which cuDNN compiles its kernels of attention."""
+    nvrtc = find_nvrtc()
+    if nvrtc is None:
         pytest.skip("NVRTC is not installed: RABBET_TEST_NVRTC=its lib folder")
-    return {**planner, "LD_LIBRARY_PATH": f"{nvrtc_folder()}:{planner['LD_LIBRARY_PATH']}"}
+    return {**planner, "LD_LIBRARY_PATH": f"{nvrtc.parent}:{planner['LD_LIBRARY_PATH']}"}
 
 
 ATTEND = """

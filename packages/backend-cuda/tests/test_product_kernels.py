@@ -1,62 +1,26 @@
 """The kernels of products and attention, compiled by the real NVRTC for four architectures: no spills, and tensor cores where there are."""
 
-import ctypes
-import glob
-import os
 import re
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
-
-KERNELS = Path(__file__).resolve().parent.parent / "kernels"
-
-
-def nvrtc_folder():
-    """RABBET_TEST_NVRTC, or the folder of the wheel nvidia-cuda-nvrtc."""
-    if named := os.environ.get("RABBET_TEST_NVRTC"):
-        return named
-    spec = find_spec("nvidia")
-    for root in spec.submodule_search_locations if spec else ():
-        if glob.glob(f"{root}/cu13/lib/libnvrtc.so.13"):
-            return f"{root}/cu13/lib"
-    return None
+from kernel_texts import KERNELS
+from nvrtc import Nvrtc, find_nvrtc
 
 
 @pytest.fixture(scope="module")
 def nvrtc():
-    folder = nvrtc_folder()
-    if folder is None:
+    library = find_nvrtc()
+    if library is None:
         pytest.skip(
             "NVRTC is not installed: pip install nvidia-cuda-nvrtc, or RABBET_TEST_NVRTC=its lib folder"
         )
-    for builtins in glob.glob(f"{folder}/libnvrtc-builtins.so.13*"):
-        ctypes.CDLL(builtins, mode=ctypes.RTLD_GLOBAL)
-    return ctypes.CDLL(f"{folder}/libnvrtc.so.13")
+    return Nvrtc(library)
 
 
 def compiled(nvrtc, text, architecture):
     """What the assembler says of the kernel, and its PTX."""
-    program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"k.cu", 0, None, None)
-    options = [
-        f"--gpu-architecture={architecture}",
-        "--std=c++17",
-        "--fmad=false",
-        "--ptxas-options=-v",
-    ]
-    status = nvrtc.nvrtcCompileProgram(
-        program, 4, (ctypes.c_char_p * 4)(*(o.encode() for o in options))
-    )
-    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetProgramLog(program, log)
-    nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size))
-    ptx = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetPTX(program, ptx)
-    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-    assert status == 0, log.value.decode()
-    return log.value.decode(), ptx.value.decode()
+    made = nvrtc.compile(text, architecture, "--ptxas-options=-v")
+    return made.log, made.ptx
 
 
 def read(name):
