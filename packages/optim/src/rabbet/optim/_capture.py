@@ -25,6 +25,7 @@ __all__ = [
     "on_device",
     "plain_lr",
     "run_with_tensors",
+    "step_by_device",
 ]
 
 _count, _divide = ops.foreach_count, ops.foreach_divide
@@ -105,6 +106,35 @@ def count_steps(steps: list[Tensor], skip: Tensor | None = None) -> Tensor:
         for step in steps:
             step += one
     return counts
+
+
+def step_by_device(
+    params: list[Tensor],
+    states: list[dict[str, Any]],
+    names: Iterable[str],
+    scaling: Scaling,
+    fused: Callable[..., bool],
+    plain: Callable[..., None],
+) -> None:
+    """Count a step and take it, one device of the parameters at a time, without a value on the host.
+
+    Args:
+        names: entries of the states that are to be tensors on the device, "step" among them.
+        fused: takes parameters, gradients, states, counts and `Scaling.at`; False where it cannot: nothing is written.
+        plain: takes one of each of the first three, and its count; the gradient is unscaled.
+    """
+    for there, their in by_device(params, states):
+        for param, state in zip(there, their, strict=True):
+            for name in names:
+                if not isinstance(state[name], Tensor) or state[name].device != param.device:
+                    state[name] = on_device(state[name], param)
+        grads = [p.grad for p in there]
+        at = scaling.at(there[0].device)
+        counts = count_steps([state["step"] for state in their], at[1])
+        if fused(there, grads, their, counts, at) or not scaling.unscale(grads):
+            continue
+        for i, row in enumerate(zip(there, grads, their, strict=True)):
+            plain(*row, counts[i])
 
 
 def lr_of(group: dict[str, Any]) -> tuple[float, Tensor | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import rabbet
@@ -11,14 +12,12 @@ from rabbet.autograd import enable_grad, no_grad
 
 from ._capture import (
     Scaling,
-    by_device,
     check_not_captured,
-    count_steps,
     is_elsewhere,
     lr_of,
     numbers_only,
-    on_device,
     run_with_tensors,
+    step_by_device,
 )
 from ._checks import as_number, check_at_least_zero, check_fused, check_lr, check_modes
 from .optimizer import Optimizer
@@ -155,19 +154,14 @@ class Stepwise(Optimizer):
         self, group: dict[str, Any], params: list[Tensor], scaling: Scaling
     ) -> None:
         """The same step without a value on the host, if all parameters are elsewhere."""
-        for there, states in by_device(params, [self.state[p] for p in params]):
-            grads = [p.grad for p in there]
-            for param, state in zip(there, states, strict=True):
-                for name in self._number_state:
-                    if not isinstance(state[name], Tensor) or state[name].device != param.device:
-                        state[name] = on_device(state[name], param)
-            at = scaling.at(there[0].device)
-            counts = count_steps([state["step"] for state in states], at[1])
-            if self._step_fused_with_tensors(group, there, grads, states, counts, at):
-                continue
-            if scaling.unscale(grads):
-                for i, row in enumerate(zip(there, grads, states, strict=True)):
-                    self._step_in_place(group, *row, counts[i])
+        step_by_device(
+            params,
+            [self.state[p] for p in params],
+            self._number_state,
+            scaling,
+            partial(self._step_fused_with_tensors, group),
+            partial(self._step_in_place, group),
+        )
 
     def _step_fused_with_tensors(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import rabbet
@@ -13,14 +14,12 @@ from ._capture import (
     Scaling,
     adam_on_device,
     as_numbers,
-    by_device,
     check_not_captured,
-    count_steps,
     is_elsewhere,
     lr_of,
     numbers_only,
-    on_device,
     run_with_tensors,
+    step_by_device,
 )
 from ._checks import as_number, check_at_least_zero, check_betas, check_fused, check_lr, check_modes
 from .optimizer import Optimizer
@@ -141,19 +140,12 @@ class Adam(Optimizer):
         """The same step without a value on the host, if all parameters are elsewhere."""
         params = [p for p in group["params"] if p.grad is not None]
         states = [self.state[p] or self._begin(p, group["amsgrad"]) for p in params]
-        for param, state in zip(params, states, strict=True):
-            step = state["step"]
-            if not isinstance(step, Tensor) or step.device != param.device:
-                state["step"] = on_device(step, param)
-        for there, their in by_device(params, states):
-            grads = [p.grad for p in there]
-            divisor, skip = scaling.at(there[0].device)
-            counts = count_steps([state["step"] for state in their], skip)
-            if self._step_fused_with_tensors(group, there, grads, their, counts, (divisor, skip)):
-                continue
-            if scaling.unscale(grads):
-                for i, row in enumerate(zip(there, grads, their, strict=True)):
-                    adam_on_device(group, *row, counts[i].to(rabbet.float32))
+
+        def plain(param: Tensor, grad: Tensor, state: dict[str, Any], count: Tensor) -> None:
+            adam_on_device(group, param, grad, state, count.to(rabbet.float32))
+
+        fused = partial(self._step_fused_with_tensors, group)
+        step_by_device(params, states, ("step",), scaling, fused, plain)
 
     def _step_fused_with_tensors(
         self,
