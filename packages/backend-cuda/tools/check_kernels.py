@@ -1,12 +1,12 @@
 """Compile the device's kernels by the real NVRTC for four architectures and compare with kernel_budget.json.
 
-    python packages/backend-cuda/tools/check_kernels.py [--every | --quick | --update [FAMILY ...]] [--nvrtc libnvrtc.so.13]
+    python packages/backend-cuda/tools/check_kernels.py [--every | --update [FAMILY ...]] [--nvrtc libnvrtc.so.13]
 
 Needs NVRTC (pip install nvidia-cuda-nvrtc), g++ for the driver that does nothing, the installed backend and no GPU. The
 kernels are those that every_kernel.py asks for, and all macros and literals that make kernels must be among them. No
 kernel may spill. Of representative ones the budget says the registers for sm_90, the widest loads and stores, shared
-memory and stack; --update writes it anew, or what it says of some families (the names of kernels/). --quick compiles for
-sm_90, and for the other architectures only what takes most registers of a family; --every compiles all texts for sm_90.
+memory and stack; --update writes it anew, or what it says of some families (the names of kernels/). --every compiles the
+other texts, too, for which there is no budget.
 """
 
 import argparse
@@ -113,18 +113,9 @@ def beyond(name: str, found: dict[str, Any], allowed: dict[str, Any]) -> list[st
     return [f"{name} {text}" for text in worse]
 
 
-def jobs_of(kernels: list[Kernel], budget: Budget, quick: bool) -> list[Job]:
-    """For the main architecture, and for the others, too: of each family what takes most registers, or all."""
-    largest: dict[str, tuple[int, str]] = {}
-    for k in kernels:
-        taken = budget.get(k.name, {"registers": 0})["registers"]
-        largest[k.family] = max(largest.get(k.family, (0, "")), (taken, k.name))
-    wide = {name for _, name in largest.values()}
-    others = [a for a in ARCHITECTURES if a != MAIN]
-    jobs = [(k.name, k.text, MAIN) for k in kernels]
-    return jobs + [
-        (k.name, k.text, a) for k in kernels for a in others if not quick or k.name in wide
-    ]
+def jobs_of(kernels: Iterable[Kernel]) -> list[Job]:
+    """Each kernel for each architecture."""
+    return [(k.name, k.text, architecture) for k in kernels for architecture in ARCHITECTURES]
 
 
 def check(library: Path, jobs: list[Job], budget: Budget, names: set[str]) -> list[str]:
@@ -166,8 +157,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--budget", type=Path, default=BUDGET)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--update", nargs="*", metavar="FAMILY")
-    for name in ("--quick", "--every"):
-        how.add_argument(name, action="store_true")
+    how.add_argument("--every", action="store_true")
     given = parser.parse_args(arguments)
     library = find_nvrtc(given.nvrtc)
     if not library:
@@ -183,9 +173,9 @@ def main(arguments: list[str]) -> int:
         wrong += bad
     else:
         names = {kernel.name for kernel in chosen}
-        jobs = jobs_of(chosen, budget, given.quick)
+        jobs = jobs_of(chosen)
         if given.every:
-            jobs += [(k.name, k.text, MAIN) for k in kernels if k.name not in names]
+            jobs += jobs_of(k for k in kernels if k.name not in names)
         wrong += check(library, jobs, budget, names)
     print(*wrong, f"{len(chosen)} kernels, {len(wrong)} faults", sep="\n")
     return int(bool(wrong))
