@@ -22,6 +22,36 @@ DESIGNED = {  # what a package may depend on, of ours (the design's table of pac
     "rabbet-testing": {"rabbet-core"},
 }
 
+# Files of packages that name CUDA though they are not its backend: PyTorch's public names and two protocols do.
+NAME_CUDA = {
+    "torch.cuda and what belongs to it": (
+        "core/src/rabbet/cuda/*", "core/src/rabbet/_graphed_callables.py", "core/src/rabbet/backends/*",
+        "core/src/rabbet/version.py", "core/src/rabbet/compiler.py", "core/src/rabbet/__init__.py*",
+        "core/src/rabbet/_absent.py", "core/src/rabbet/_as_torch/*", "core/src/rabbet/_settings.py",
+        "core/include/rabbet/settings.h",
+    ),
+    "is_cuda, Tensor.cuda(), Module.cuda(), UntypedStorage.cuda()": (
+        "core/src/rabbet/_C.pyi", "core/csrc/python/tensor_attributes.cpp", "core/csrc/python/tensor_methods.cpp",
+        "core/src/rabbet/storage.py", "core/src/rabbet/_legacy.py", "nn/src/rabbet/nn/modules/module.py",
+    ),
+    "a device that PyTorch takes where none is given": (
+        "autocast/src/rabbet/amp/*", "autograd/src/rabbet/autograd/graph.py", "autograd/src/rabbet/utils/checkpoint.py",
+        "core/src/rabbet/random.py", "core/csrc/python/value_types.cpp",
+    ),
+    "the wheel to install, and storages of files": (
+        "core/src/rabbet/_plugins.py", "core/src/rabbet/_files/torch_names.py", "rabbet/pyproject.toml",
+    ),
+    "DLPack and __cuda_array_interface__": (
+        "core/csrc/python/dlpack.cpp", "core/csrc/python/data.cpp", "core/src/rabbet/_array_interface.py",
+        "core/src/rabbet/_tensor.py",
+    ),
+    "comments, examples and messages": (
+        "core/csrc/python/memory.cpp", "core/csrc/python/value_types.h", "core/csrc/core/formula/emit.h",
+        "core/include/rabbet/emit.h", "core/include/rabbet/philox.h", "core/src/rabbet/accelerator.py",
+        "optim/src/rabbet/optim/_capture.py",
+    ),
+}  # fmt: skip
+
 
 def project(package: Path) -> dict:
     return tomllib.loads((package / "pyproject.toml").read_text())
@@ -115,3 +145,20 @@ def test_all_packages_stand_in_the_lock_file():
 def test_the_makefile_builds_every_package():
     line = re.search(r"^PACKAGES := (.*)$", (ROOT / "Makefile").read_text(), flags=re.M)
     assert sorted(line[1].split()) == [p.name for p in PACKAGES]
+
+
+def test_only_public_names_and_protocols_know_of_cuda_outside_its_package():
+    allowed = {
+        f for patterns in NAME_CUDA.values() for p in patterns for f in ROOT.glob(f"packages/{p}")
+    }
+    sources = tracked("packages/*/csrc/**/*.*", "packages/*/include/**/*.h", "packages/*/ops/*.rec",
+                      "packages/*/src/**/*.py*", "packages/*/pyproject.toml", "packages/*/CMakeLists.txt")  # fmt: skip
+    naming = {
+        f
+        for f in sources
+        if "backend-cuda" not in f.parts and f.suffix != ".pyc" and "cuda" in f.read_text().lower()
+    }
+    assert naming - allowed == set()
+    unused = [p for patterns in NAME_CUDA.values() for p in patterns
+              if not naming & set(ROOT.glob(f"packages/{p}"))]  # fmt: skip
+    assert unused == []
