@@ -1,4 +1,4 @@
-"""float8_e4m3fn: stored, converted exactly, computed with in float32; refused where it has no form."""
+"""Floats of 8 bits: stored, converted exactly, computed with in float32; refused where they have no form."""
 
 import pickle
 import struct
@@ -8,80 +8,116 @@ import pytest
 import rabbet
 
 F8 = rabbet.float8_e4m3fn
-
-
-def value_of(code: int) -> float:
-    """What the code stands for, by its definition."""
-    exponent, fraction = code >> 3 & 15, code & 7
-    if code & 0x7F == 0x7F:
-        return float("nan")
-    size = (1 + fraction / 8) * 2.0 ** (exponent - 7) if exponent else fraction * 2.0**-9
-    return -size if code & 0x80 else size
-
-
 CODES = np.arange(256, dtype=np.uint8)
-VALUES = np.array([value_of(c) for c in range(256)])
 
 
-def encoded(values: np.ndarray) -> np.ndarray:
-    """The codes nearest to float32 values, ties to the even code, clamped to 448."""
-    sizes = VALUES[:127]
-    middles = (sizes[1:] + sizes[:-1]) / 2  # exact in float64
-    a = np.minimum(np.abs(np.where(np.isnan(values), 0, values).astype(np.float64)), 448.0)
-    low = np.searchsorted(middles, a, side="left")
-    tie = (low < 126) & (a == middles[np.minimum(low, 125)])
-    codes = np.where(tie & (low % 2 == 1), low + 1, low)
-    codes = np.where(np.isnan(values), 0x7F, codes)
-    return (codes | (np.signbit(values) << 7)).astype(np.uint8)
+class Format:
+    """Values by the definition of a format, and the codes nearest to float32 values."""
+
+    def __init__(self, dtype, fraction, bias, infinity=None):
+        self.dtype, self.fraction, self.bias, self.infinity = dtype, fraction, bias, infinity
+        self.values = np.array([self.value_of(code) for code in range(256)])
+        finite = self.infinity or 0x7F
+        self.sizes = self.values[:finite]
+        self.middles = (self.sizes[1:] + self.sizes[:-1]) / 2  # exact in float64
+
+    def value_of(self, code: int) -> float:
+        size, sign = code & 0x7F, -1.0 if code & 0x80 else 1.0
+        if size == self.infinity:
+            return sign * float("inf")
+        if size > (self.infinity or 0x7E):
+            return float("nan")
+        exponent, fraction = divmod(size, 2**self.fraction)
+        whole = fraction / 2**self.fraction + (exponent > 0)
+        return sign * whole * 2.0 ** (max(exponent, 1) - self.bias)
+
+    def encoded(self, values: np.ndarray) -> np.ndarray:
+        """Ties to the even code; what is too large becomes infinity, or the largest value where there is none."""
+        a = np.abs(np.where(np.isnan(values), 0, values).astype(np.float64))
+        low = np.searchsorted(self.middles, a, side="left")
+        tie = (low < len(self.middles)) & (
+            a == self.middles[np.minimum(low, len(self.middles) - 1)]
+        )
+        codes = np.where(tie & (low % 2 == 1), low + 1, low)
+        if self.infinity:
+            beyond = self.sizes[-1] + (self.sizes[-1] - self.sizes[-2]) / 2
+            codes = np.where(a >= beyond, self.infinity, codes)
+        codes = np.where(np.isnan(values), 0x7F, codes)
+        return (codes | (np.signbit(values) << 7)).astype(np.uint8)
+
+    def samples(self) -> np.ndarray:
+        """Float32 values: between codes, at their middles, next to these, everywhere, and special ones."""
+        middles = self.middles.astype(np.float32)
+        rng = np.random.default_rng(0)
+        bits = rng.integers(0, 2**32, 20000, dtype=np.uint32).view(np.float32)
+        special = [0.0, np.inf, np.nan, 448, 464, 465, 480, 1e30, 1e-45, 2**-10,
+                   57344, 61439, 61440, 61441, 65536, 2**-17, 1.5 * 2**-17]  # fmt: skip
+        near = np.concatenate([middles, np.nextafter(middles, 0), np.nextafter(middles, 1e9)])
+        plain = np.exp(rng.normal(size=5000) * 5).astype(np.float32)
+        bits = bits[~np.isnan(bits)]  # one NaN is among the special ones
+        every = np.concatenate([np.array(special, np.float32), near, plain, bits])
+        return np.concatenate([every, -every])
+
+
+FORMATS = [Format(F8, 3, 7), Format(rabbet.float8_e5m2, 2, 15, infinity=0x7C)]
+of_each_format = pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.dtype.name)
 
 
 def codes_of(t):
     return t.view(rabbet.uint8).tolist()
 
 
-def of_codes(codes):
-    return rabbet.tensor(np.asarray(codes, np.uint8)).view(F8)
+def of_codes(codes, dtype=F8):
+    return rabbet.tensor(np.asarray(codes, np.uint8)).view(dtype)
 
 
-def test_every_code_has_its_value():
-    got = np.array(of_codes(CODES).float().tolist())
-    np.testing.assert_array_equal(got, VALUES)
-    assert np.array_equal(np.signbit(got[~np.isnan(got)]), np.signbit(VALUES[~np.isnan(VALUES)]))
+@of_each_format
+def test_every_code_has_its_value(form):
+    got, wanted = np.array(of_codes(CODES, form.dtype).float().tolist()), form.values
+    np.testing.assert_array_equal(got, wanted)
+    there = ~np.isnan(wanted)
+    assert np.array_equal(np.signbit(got[there]), np.signbit(wanted[there]))
 
 
-def test_every_value_comes_back():
-    assert codes_of(of_codes(CODES).float().to(F8)) == CODES.tolist()
+@of_each_format
+def test_every_value_comes_back(form):
+    back = codes_of(of_codes(CODES, form.dtype).float().to(form.dtype))
+    nan = np.isnan(form.values)
+    assert back == np.where(nan, CODES | 0x7F, CODES).tolist()
 
 
-def samples() -> np.ndarray:
-    """Float32 values: between codes, at their middles, next to these, everywhere, and special ones."""
-    sizes = VALUES[:127]
-    middles = ((sizes[1:] + sizes[:-1]) / 2).astype(np.float32)
-    rng = np.random.default_rng(0)
-    bits = rng.integers(0, 2**32, 20000, dtype=np.uint32).view(np.float32)
-    special = np.array(
-        [0.0, -0.0, np.inf, -np.inf, np.nan, 448, 464, 465, 480, 1e30, 1e-45, 2**-10]
-    )
-    near = np.concatenate([middles, np.nextafter(middles, 0), np.nextafter(middles, 1e9)])
-    plain = np.exp(rng.normal(size=5000) * 5).astype(np.float32)
-    bits = bits[~np.isnan(bits)]  # one NaN is among the special ones
-    every = np.concatenate([special.astype(np.float32), near, plain, bits])
-    return np.concatenate([every, -every])
-
-
-def test_float32_rounds_to_the_nearest_code_ties_to_even():
-    x = samples()
-    got = np.array(codes_of(rabbet.tensor(x).to(F8)), np.uint8)
-    wanted = encoded(x)
+@of_each_format
+def test_float32_rounds_to_the_nearest_code_ties_to_even(form):
+    x = form.samples()
+    got = np.array(codes_of(rabbet.tensor(x).to(form.dtype)), np.uint8)
+    wanted = form.encoded(x)
     wrong = np.flatnonzero(got != wanted)
     assert not wrong.size, (x[wrong[:3]], got[wrong[:3]], wanted[wrong[:3]])
 
 
-def test_conversions_are_those_of_torch():
+@of_each_format
+def test_conversions_are_those_of_torch(form):
     torch = pytest.importorskip("torch")
-    x = samples()
-    got = codes_of(rabbet.tensor(x).to(F8))
-    assert got == torch.from_numpy(x).to(torch.float8_e4m3fn).view(torch.uint8).tolist()
+    x = form.samples()
+    got = codes_of(rabbet.tensor(x).to(form.dtype))
+    other = getattr(torch, form.dtype.name)
+    assert got == torch.from_numpy(x).to(other).view(torch.uint8).tolist()
+
+
+def test_the_format_with_infinities_says_so():
+    limits = rabbet.finfo(rabbet.float8_e5m2)
+    assert (limits.bits, limits.max, limits.eps, limits.tiny) == (8, 57344.0, 0.25, 2.0**-14)
+    assert limits.resolution == 1.0 and limits.dtype == "float8_e5m2"
+    x = rabbet.tensor([1e5, -1e5, float("nan")], dtype=rabbet.float8_e5m2)
+    assert x.isinf().tolist() == [True, True, False] and x.isnan().tolist() == [False, False, True]
+
+
+def test_the_two_formats_convert_into_each_other_but_have_no_common_dtype():
+    a, b = rabbet.tensor([1.5, 448.0, -0.001]).to(F8), rabbet.ones(3, dtype=rabbet.float8_e5m2)
+    assert a.to(b.dtype).tolist() == [1.5, 448.0, -0.001953125]
+    assert b.to(F8).tolist() == [1.0, 1.0, 1.0] and b.to(F8).dtype is F8
+    with pytest.raises(TypeError, match=r"no common dtype"):
+        a + b
 
 
 @pytest.mark.parametrize(
@@ -203,14 +239,15 @@ def test_numpy_has_no_such_dtype():
         memoryview(x)
 
 
-def test_it_is_saved_and_loaded(tmp_path):
-    x = of_codes(CODES).reshape(16, 16)
+@pytest.mark.parametrize("dtype,name", [(F8, b'"F8_E4M3"'), (rabbet.float8_e5m2, b'"F8_E5M2"')])
+def test_it_is_saved_and_loaded(dtype, name, tmp_path):
+    x = of_codes(CODES, dtype).reshape(16, 16)
     rabbet.save({"x": x}, tmp_path / "x.safetensors")
     back = rabbet.load(tmp_path / "x.safetensors")["x"]
-    assert back.dtype is F8 and codes_of(back) == codes_of(x)
+    assert back.dtype is dtype and codes_of(back) == codes_of(x)
     header = (tmp_path / "x.safetensors").read_bytes()
     size = struct.unpack("<Q", header[:8])[0]
-    assert b'"F8_E4M3"' in header[8 : 8 + size]
+    assert name in header[8 : 8 + size]
 
 
 def test_dlpack_carries_it():

@@ -365,6 +365,7 @@ float16: dtype
 bfloat16: dtype
 float32: dtype
 float8_e4m3fn: dtype
+float8_e5m2: dtype
 float64: dtype
 complex64: dtype
 complex128: dtype

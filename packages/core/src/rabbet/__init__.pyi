@@ -50,6 +50,7 @@ from ._C import (
     float16 as float16,
     float32 as float32,
     float8_e4m3fn as float8_e4m3fn,
+    float8_e5m2 as float8_e5m2,
     float64 as float64,
     int8 as int8,
     int16 as int16,

@@ -37,7 +37,7 @@ constexpr Limits kHalf = {65504.0, 0x1p-14, 0x1p-10}, kBrain = {0x1.fep127, 0x1p
                  kDouble = {0x1.fffffffffffffp1023, 0x1p-1022, 0x1p-52};
 
 // A dtype whose elements are whole bytes. DLPack's codes: 0 signed, 1 unsigned, 2 float, 3 opaque,
-// 4 bfloat, 5 complex, 6 bool, 10 float8_e4m3fn.
+// 4 bfloat, 5 complex, 6 bool, 10 float8_e4m3fn, 12 float8_e5m2.
 constexpr DTypeInfo row(int id, const char* name, int kind, int bytes, uint8_t code,
                         const Limits& limits = {}) {
   DTypeInfo d{};
@@ -62,7 +62,8 @@ constexpr DTypeInfo added(DTypeInfo d, int compute, decltype(RbDTypeInfo::decode
   return d;
 }
 
-constexpr int kFloat8E4M3FN = RB_DTYPE_COUNT, kOwnDTypes = kFloat8E4M3FN + 1;
+constexpr int kFloat8E4M3FN = RB_DTYPE_COUNT, kFloat8E5M2 = kFloat8E4M3FN + 1,
+              kOwnDTypes = kFloat8E5M2 + 1;
 
 }  // namespace
 
@@ -83,7 +84,9 @@ DTypeInfo kDTypes[RB_MAX_DTYPES] = {
     row(RB_C64, "complex64", RB_CLASS_COMPLEX, 8, 5, kSingle),
     row(RB_C128, "complex128", RB_CLASS_COMPLEX, 16, 5, kDouble),
     added(row(kFloat8E4M3FN, "float8_e4m3fn", RB_CLASS_FLOAT, 1, 10, {448.0, 0x1p-6, 0x1p-3}),
-          RB_F32, decode_float8_e4m3fn, encode_float8_e4m3fn),
+          RB_F32, decode_float8<float8::kE4M3FN>, encode_float8<float8::kE4M3FN>),
+    added(row(kFloat8E5M2, "float8_e5m2", RB_CLASS_FLOAT, 1, 12, {57344.0, 0x1p-14, 0x1p-2}),
+          RB_F32, decode_float8<float8::kE5M2>, encode_float8<float8::kE5M2>),
 };
 uint8_t kDTypeKinds[RB_MAX_DTYPES];
 
