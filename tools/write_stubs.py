@@ -112,7 +112,7 @@ def signatures(name: str, op: object, method: bool) -> list[str]:
 
 def text() -> str:
     """The whole stub."""
-    names = sorted(n for n in _C.op_names() if not n.startswith("_"))
+    names = sorted(_C.op_names())
     tuples = {}
     for name in names:
         for info in map(_C.op_info, _C.op(name).overloads):

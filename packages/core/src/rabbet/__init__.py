@@ -307,7 +307,7 @@ def _names_below(space: str) -> list[str]:
 def _fill_namespace() -> None:
     scope = globals()
     for name in _C.op_names():
-        if not name.startswith("_") and name not in _OWN_MODULES:
+        if name not in _OWN_MODULES:
             scope.setdefault(name, _C.op(name))
     for name in _C.dtype_names():
         scope[name] = getattr(_C, name)

@@ -277,7 +277,7 @@ def _by_name(case: Case, dtype: str) -> dict[str, Any]:
 
 def _arrays(value: Any) -> Any:
     if isinstance(value, rabbet.Tensor):
-        return value.numpy()
+        return (wide(value) if _C.buffer_format(value.dtype) is None else value).numpy()
     if isinstance(value, rabbet.dtype):
         name = dtype_name(value)
         return "float64" if name == "bfloat16" else name

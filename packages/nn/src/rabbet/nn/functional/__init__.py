@@ -111,6 +111,7 @@ from .pooling import (
     max_unpool2d,
     max_unpool3d,
 )
+from .scaled import ScalingType, SwizzleType, scaled_mm
 from .vision import (
     affine_grid,
     channel_shuffle,
@@ -127,7 +128,10 @@ from .vision import (
 )
 
 __all__ = [
+    "ScalingType",
+    "SwizzleType",
     "grouped_mm",
+    "scaled_mm",
     "fractional_max_pool2d",
     "fractional_max_pool2d_with_indices",
     "fractional_max_pool3d",

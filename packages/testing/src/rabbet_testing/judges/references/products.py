@@ -34,6 +34,28 @@ def _product(input: Array, mat2: Array) -> Any:
     return input @ mat2
 
 
+@defines("_int_mm")
+def _product_of_bytes(input: Array, mat2: Array) -> Any:
+    return input.astype(np.int32) @ mat2.astype(np.int32)
+
+
+@defines("_scaled_mm")
+def _scaled_product(
+    input: Array, mat2: Array, scale_a: Array, scale_b: Array, bias: Any, scale_result: Any
+) -> Any:
+    if scale_result is not None:
+        raise NoReference("whether it is divided depends on the dtype of the result")
+    product = input @ mat2 * scale_a * scale_b
+    return product + (0 if bias is None else bias)
+
+
+@defines("_scaled_mm_v2")
+def _product_by_recipe(
+    input: Array, mat2: Array, scale_a: list[Array], scale_b: list[Array], bias: Any
+) -> Any:
+    return _scaled_product(input, mat2, scale_a[0], scale_b[0], bias, None)
+
+
 @defines("mv")
 def _mv(input: Array, vec: Array) -> Any:
     return input @ vec
