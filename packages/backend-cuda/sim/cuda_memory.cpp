@@ -204,6 +204,10 @@ int cuMemcpyPeerAsync(Address to, void* to_context, Address from, void* from_con
       target->device != static_cast<Device*>(to_context)->index ||
       source->device != static_cast<Device*>(from_context)->index)
     return kInvalid;
+  // The device that copies then goes to the other's memory itself.
+  if (source->kind == Kind::kMapped && devices[target->device]->peers.count(source->device) &&
+      !source->readers.count(target->device))
+    return kInvalid;
   return copy(pointer(to), pointer(from), n, stream, "a copy between devices");
 }
 int cuMemcpyHtoD_v2(Address to, const void* from, size_t n) {
@@ -326,7 +330,10 @@ int cuMemSetAccess(Address address, size_t size, const int* access, size_t count
     if (!a || a->kind != Kind::kMapped) return kInvalid;
     for (size_t i = 0; i < count; ++i) {
       if (access[3 * i] != 1 || !known(access[3 * i + 1])) return kInvalid;
-      if (access[3 * i + 1] == a->device) a->accessible = access[3 * i + 2] == 3;
+      if (access[3 * i + 1] == a->device)
+        a->accessible = access[3 * i + 2] == 3;
+      else if (access[3 * i + 2] == 3)
+        a->readers.insert(access[3 * i + 1]);
     }
     at = a->begin + a->size;
   }

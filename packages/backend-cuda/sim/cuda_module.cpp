@@ -7,6 +7,7 @@
 namespace cusim {
 namespace {
 
+constexpr size_t kMostParameters = 4096;
 constexpr size_t kShared = 48 << 10, kMostShared = 227 << 10;
 std::map<const Function*, int> allowed;  // dynamic shared memory beyond 48 KB
 
@@ -20,6 +21,16 @@ std::vector<char> copied(const CusimKernel& kernel, void** arguments) {
   return bytes;
 }
 
+// Bytes, as a device lays them out.
+size_t parameters_of(const CusimKernel& kernel) {
+  size_t bytes = 0;
+  for (int i = 0; i < kernel.count; ++i) {
+    const size_t align = std::min<size_t>(kernel.sizes[i] & -kernel.sizes[i], 8);
+    bytes = (bytes + align - 1) / align * align + kernel.sizes[i];
+  }
+  return bytes;
+}
+
 }  // namespace
 }  // namespace cusim
 
@@ -29,6 +40,7 @@ extern "C" {
 
 int cuModuleLoadData(void** module, const void* image) {
   CUSIM_ENTER;
+  if (int status = forbid_while_capturing()) return status;
   auto loaded = load_module(image);
   if (!loaded) return kBadImage;
   loaded->device = current->index;
@@ -51,6 +63,13 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   CUSIM_ENTER;
   *function = function_of(*static_cast<Module*>(module), name);
   return *function ? kOk : kNotFound;
+}
+// Otherwise its first launch does it, as with CUDA_MODULE_LOADING=LAZY.
+int cuFuncLoad(void* function) {
+  CUSIM_ENTER;
+  if (int status = forbid_while_capturing()) return status;
+  static_cast<Function*>(function)->loaded = true;
+  return kOk;
 }
 // 0: threads of a block, 1: static shared memory, 3: local memory, 4: registers, 8: dynamic shared.
 int cuFuncGetAttribute(int* value, int attribute, void* function) {
@@ -88,8 +107,9 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
                    unsigned bz, unsigned shared, void* stream, void** arguments, void** extra) {
   CUSIM_ENTER;
   if (!function) return kInvalidHandle;
-  const auto& f = *static_cast<Function*>(function);
+  auto& f = *static_cast<Function*>(function);
   if (f.module->device != current->index) return kInvalidHandle;
+  if (parameters_of(*f.kernel) > kMostParameters) return kInvalid;
   if (!gx || !gy || !gz || gx > 2147483647u || gy > 65535 || gz > 65535 || !bx || !by || !bz ||
       bx > 1024 || by > 1024 || bz > 64 || bx * by * bz > 1024 || extra)
     return kInvalid;
@@ -104,6 +124,10 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
   launch->bytes = copied(*f.kernel, arguments);  // before the call returns
   CUSIM_STREAM(s, stream);
   launch->device = s.device.index;
+  if (!f.loaded) {
+    if (int status = forbid_while_capturing()) return status;
+    f.loaded = true;
+  }
   return enqueue_on(stream, f.kernel->name, [launch](uint32_t command) {
     const Fault fault = run(*launch, command);
     if (fault.status)

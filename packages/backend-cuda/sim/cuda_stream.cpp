@@ -117,6 +117,7 @@ int cuEventSynchronize(void* handle) {
   CUSIM_ENTER;
   CUSIM_EVENT(event, handle);
   if (event.capture) return event.capture->invalid = true, kCapturedEvent;
+  if (int status = forbid_while_capturing()) return status;
   synchronize(event.point, event.clock);
   return current->sticky;
 }
@@ -124,6 +125,7 @@ int cuEventQuery(void* handle) {
   CUSIM_ENTER;
   CUSIM_EVENT(event, handle);
   if (event.capture) return event.capture->invalid = true, kCapturedEvent;
+  if (int status = forbid_while_capturing()) return status;
   return query(event.point, event.clock) ? kOk : current->sticky ? current->sticky : kNotReady;
 }
 int cuEventElapsedTime(float* time, void* start_handle, void* end_handle) {

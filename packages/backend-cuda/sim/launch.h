@@ -14,6 +14,7 @@ struct Module;
 struct Function {
   Module* module;
   const CusimKernel* kernel;
+  bool loaded = false;  // by cuFuncLoad, or its first launch
 };
 
 struct Launch {

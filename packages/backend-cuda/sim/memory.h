@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 namespace cusim {
@@ -15,8 +16,9 @@ struct Allocation {
   size_t size;
   Kind kind;
   int device;
-  bool accessible = true;  // of mapped memory: cuMemSetAccess was called
-  int shared = -1;         // the file of memory that is shared with other processes
+  bool accessible = true;   // of mapped memory: cuMemSetAccess was called
+  int shared = -1;          // the file of memory that is shared with other processes
+  std::set<int> readers{};  // of mapped memory: other devices that may access it
   const char* end() const { return begin + size; }
 };
 

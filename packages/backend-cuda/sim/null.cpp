@@ -19,6 +19,7 @@ char* memory() {
   return range;
 }
 std::atomic<size_t> used{0};
+thread_local void* current = nullptr;  // context
 std::atomic<unsigned long long> launches{0}, handles{0};
 
 struct Handle {
@@ -69,8 +70,8 @@ int cuDeviceGetPCIBusId(char* text, int size, int) {
 }
 int cuDevicePrimaryCtxRetain(void** context, int) { return give(context); }
 int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
-int cuCtxSetCurrent(void*) { return 0; }
-int cuCtxGetCurrent(void** context) { return *context = nullptr, 0; }
+int cuCtxSetCurrent(void* context) { return current = context, 0; }
+int cuCtxGetCurrent(void** context) { return *context = current, 0; }
 int cuCtxGetDevice(int* device) { return *device = 0, 0; }
 int cuCtxSynchronize() { return 0; }
 int cuCtxGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -5, 0; }
@@ -159,6 +160,7 @@ int cuGraphGetNodes(void*, void**, size_t* count) { return *count = 0, 0; }
 
 int cuModuleLoadData(void** module, const void*) { return give(module); }
 int cuModuleUnload(void*) { return 0; }
+int cuFuncLoad(void*) { return 0; }
 int cuModuleGetFunction(void** function, void*, const char*) { return give(function); }
 int cuFuncGetAttribute(int* value, int attribute, void*) {
   return *value = attribute == 0 ? 1024 : 0, 0;

@@ -30,8 +30,8 @@ def start(device: int = 0) -> c_void_p:
     return context
 
 
-def kernel(text: str, name: str = "rb_kernel") -> c_void_p:
-    """The kernel `name` of a text."""
+def kernel(text: str, name: str = "rb_kernel", loaded: bool = True) -> c_void_p:
+    """The kernel `name` of a text. Unless it is loaded, its first launch does that."""
     program, module, function, size = c_void_p(), c_void_p(), c_void_p(), c_size_t()
     ok(nvrtc.nvrtcCreateProgram(byref(program), text.encode(), b"test.cu", 0, None, None))
     options = (ctypes.c_char_p * 1)(b"--gpu-architecture=sm_90")
@@ -45,6 +45,8 @@ def kernel(text: str, name: str = "rb_kernel") -> c_void_p:
     ok(nvrtc.nvrtcGetCUBIN(program, image))
     ok(cuda.cuModuleLoadData(byref(module), image))
     ok(cuda.cuModuleGetFunction(byref(function), module, name.encode()))
+    if loaded:
+        ok(cuda.cuFuncLoad(function))
     return function
 
 

@@ -459,6 +459,34 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), (x + 1).tolist())
     assert run(code, **simulator) == "7 [2.0, 2.0, 2.0]\n"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
+def test_a_child_uses_the_device_where_nobody_has_opened_the_driver_before(run, simulator):
+    code = """
+import os, rabbet
+x = rabbet.ones(3)
+child = os.fork()
+if child == 0: os._exit(7 if (x.to("cuda") + 1).tolist() == [2.0] * 3 else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), (x.to("cuda") + 1).tolist())
+"""
+    assert run(code, **simulator) == "7 [2.0, 2.0, 2.0]\n"
+
+
+def test_other_libraries_may_change_the_thread_s_context(run, simulator):
+    """As PyTorch does when it goes to another device."""
+    code = """
+import ctypes, os, rabbet
+x, y = (rabbet.ones(3, device=f"cuda:{i}") for i in range(2))
+driver, contexts = ctypes.CDLL(os.environ["RABBET_CUDA_DRIVER"]), [ctypes.c_void_p(), ctypes.c_void_p()]
+for i in range(2): assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(contexts[i]), i) == 0
+for i in (0, 1, 0):
+    assert driver.cuCtxSetCurrent(contexts[1 - i]) == 0
+    assert ((x, y)[i] + 1).tolist() == [2.0] * 3
+assert driver.cuCtxSetCurrent(None) == 0
+print((x + x).tolist(), rabbet.zeros(1 << 20, device="cuda:0").sum().item())
+"""
+    assert run(code, CUSIM_DEVICES="2", **simulator) == "[2.0, 2.0, 2.0] 0.0\n"
+
+
 def test_another_process_reads_and_writes_a_tensor(simulator, run):
     run(
         """

@@ -21,7 +21,11 @@ static P real(const char* name) {
 }
 #define PASS(name) extern "C" int name(P a, P b, P c, P d, P e, P f, P g, P h) { \
   return ((int (*)(P, P, P, P, P, P, P, P))real(#name))(a, b, c, d, e, f, g, h); }
-PASS(cublasLtCreate) PASS(cublasLtMatmulDescDestroy) PASS(cublasLtMatrixLayoutDestroy)
+extern "C" int cublasLtCreate(P* handle) {
+  if (std::getenv("SPY_REFUSES")) return 1;
+  return ((int (*)(P*))real("cublasLtCreate"))(handle);
+}
+PASS(cublasLtMatmulDescDestroy) PASS(cublasLtMatrixLayoutDestroy)
 PASS(cublasLtMatrixLayoutSetAttribute) PASS(cublasLtMatmulPreferenceCreate)
 PASS(cublasLtMatmulPreferenceDestroy) PASS(cublasLtMatmulPreferenceSetAttribute)
 extern "C" int cublasLtMatmulDescCreate(P* d, int compute, int scale) {
@@ -127,6 +131,12 @@ def test_batches_are_one_call_and_other_dimensions_more(run, spy):
     assert len(lines(one, "multiply")) == 1 and len(lines(more, "multiply")) == 3
 
 
+def test_a_library_that_does_not_start_is_left_out(run, spy):
+    code = "for _ in range(2): print((device(8, 4) @ device(4, 6)).sum().item())\nsay('')"
+    said = run(START + code, **spy, SPY_REFUSES="1")
+    assert said.split() == ["192.0", "192.0"]
+
+
 def test_a_variable_names_the_only_library_that_is_tried(run, simulator):
     code = """
 import rabbet
@@ -158,15 +168,55 @@ def test_libraries_come_from_the_wheels_folders(run, spy, tmp_path, nvrtc, cubla
     assert "multiply" in said and said.endswith("192.0\n")
 
 
-def test_a_compiler_that_is_nowhere_is_asked_for(run, simulator, tmp_path):
+ONES = "import rabbet; print((rabbet.ones(3, device='cuda') + 1).tolist())"
+
+
+def without_compiler(simulator, site):
+    """The environment, where a copy of the backend in `site` finds no NVRTC of this machine's."""
     package = Path(importlib.util.find_spec("rabbet_backend_cuda").origin).parent
-    shutil.copytree(package, tmp_path / "rabbet_backend_cuda")
+    shutil.copytree(package, site / "rabbet_backend_cuda")
+    path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
+    env = {k: v for k, v in simulator.items() if k != "RABBET_CUDA_NVRTC"}
+    return {**env, "PYTHONPATH": path, "LD_LIBRARY_PATH": "", "CUDA_HOME": "/nowhere"}
+
+
+def put_compiler(simulator, folder, name):
+    """The stand-in for NVRTC with what it needs beside it."""
+    folder.mkdir(parents=True)
+    for part in Path(simulator["CUSIM_FOLDER"]).iterdir():
+        (folder / part.name).symlink_to(part)
+    (folder / name).symlink_to(simulator["RABBET_CUDA_NVRTC"])
+
+
+@pytest.mark.parametrize("version,right", [("12040", 12), ("13000", 13)])
+def test_a_driver_of_cuda_12_gets_the_compiler_of_cuda_12(run, simulator, tmp_path, version, right):
+    """It takes no code of newer ones. The other one here is no compiler."""
+    env = without_compiler(simulator, tmp_path)
+    for generation, folder in ((12, "cuda_nvrtc/lib"), (13, "cu13/lib")):
+        place, name = tmp_path / "nvidia" / folder, f"libnvrtc.so.{generation}"
+        if generation == right:
+            put_compiler(simulator, place, name)
+        else:
+            place.mkdir(parents=True)
+            (place / name).symlink_to(simulator["RABBET_CUDA_CUBLASLT"])
+    assert run(ONES, **env, CUSIM_VERSION=version) == "[2.0, 2.0, 2.0]\n"
+
+
+def test_the_toolkit_s_folder_is_the_last_that_is_tried(run, simulator, tmp_path):
+    env = without_compiler(simulator, tmp_path / "site")
+    put_compiler(simulator, tmp_path / "lib64", "libnvrtc.so.13")
+    assert run(ONES, **{**env, "CUDA_HOME": str(tmp_path)}) == "[2.0, 2.0, 2.0]\n"
+
+
+def test_a_compiler_that_is_nowhere_is_asked_for(run, simulator, tmp_path):
     code = """
 import rabbet
 try: rabbet.ones(2, 3, device="cuda")
 except rabbet.DeviceError as error: print(error)
 """
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    env = {k: v for k, v in simulator.items() if k != "RABBET_CUDA_NVRTC"}
-    said = run(code, **env, PYTHONPATH=path, LD_LIBRARY_PATH="")
-    assert "pip install 'rabbet-backend-cuda[cuda13]'" in said
+    env = without_compiler(simulator, tmp_path)
+    assert "pip install 'rabbet-backend-cuda[cuda13]'" in run(code, **env)
+    said = run(code, **env, CUSIM_VERSION="12040")
+    assert (
+        "the driver is of CUDA 12" in said and "pip install 'rabbet-backend-cuda[cuda12]'" in said
+    )

@@ -209,6 +209,36 @@ assert run(g, [c_void_p(host.ctypes.data), x, 1]) == 700 and "memory of the host
     run(DRIVE + code, CUSIM_DEVICES="6", CUSIM_CHECK="all", **simulator)
 
 
+def test_copies_between_devices_need_access_to_virtual_memory(run, simulator):
+    """Where the devices are peers: cuCtxEnablePeerAccess is for memory of cuMemAlloc."""
+    code = """
+contexts = [start(d) for d in range(2)]
+size, where, handle = c_size_t(2 << 20), c_ulonglong(), c_ulonglong()
+ok(cuda.cuMemAddressReserve(byref(where), size, c_size_t(0), c_ulonglong(0), c_ulonglong(0)))
+ok(cuda.cuMemCreate(byref(handle), size, (c_int * 8)(1, 0, 1, 0), c_ulonglong(0)))
+ok(cuda.cuMemMap(where, size, c_size_t(0), handle, c_ulonglong(0)))
+ok(cuda.cuMemSetAccess(where, size, (c_int * 3)(1, 0, 3), c_size_t(1)))
+x = given(np.zeros(8)); start(0); ok(cuda.cuMemsetD32Async(where, 5, c_size_t(8), None)); ok(cuda.cuCtxSynchronize()); start(1)
+def copied(): return cuda.cuMemcpyPeerAsync(x, contexts[1], where, contexts[0], c_size_t(32), None)
+ok(copied())
+ok(cuda.cuCtxEnablePeerAccess(contexts[0], 0))
+assert copied() == 1
+ok(cuda.cuMemSetAccess(where, size, (c_int * 3)(1, 1, 3), c_size_t(1)))
+ok(copied())
+"""
+    run(DRIVE + code, CUSIM_DEVICES="2", **simulator)
+
+
+@pytest.mark.parametrize("count,status", [(1020, 0), (1022, 1)])
+def test_parameters_of_a_kernel_are_4096_bytes_at_most(run, simulator, count, status):
+    code = f"""
+start(); x = given(np.zeros(1))
+text = 'struct S {{ float at[{count}]; }}; extern "C" __global__ void rb_kernel(float* x, S s, int n) {{ x[0] = s.at[n]; }}'
+assert launch(kernel(text), [x, (ctypes.c_float * {count})(), 1]) == {status}
+"""
+    run(DRIVE + code, **simulator)
+
+
 def test_the_host_cannot_reach_into_a_device(run, simulator):
     code = """
 import os, signal
@@ -242,7 +272,8 @@ ok(cuda.cuStreamSynchronize(one)); assert read(x, 1)[0] == 7  # other memory at 
 
 def test_what_a_capture_forbids(run, simulator):
     code = """
-start(); f = kernel('extern "C" __global__ void rb_kernel(float* x, float* y, int n) { x[0] += 1; }')
+add = 'extern "C" __global__ void rb_kernel(float* x, float* y, int n) { x[0] += 1; }'
+start(); f = kernel(add)
 x, one, two, graph, state = given([0.0]), stream(), stream(), c_void_p(), c_int()
 def capture(body, mode=0, blocking=False):
     on, made = stream(0 if blocking else 1), c_void_p()
@@ -256,6 +287,9 @@ for body, want in [
     ((lambda on: cuda.cuMemcpyHtoDAsync_v2(x, c_void_p(np.ones(1).ctypes.data), c_size_t(4), on)), (900, 901)),
     ((lambda on: cuda.cuStreamWaitEvent(on, done, 0)), (905, 901)),
     ((lambda on: (ok(cuda.cuEventRecord(done, on)), cuda.cuEventSynchronize(done))[1]), (907, 901)),
+    ((lambda on: cuda.cuEventQuery(done)), (900, 901)), ((lambda on: cuda.cuEventSynchronize(done)), (900, 901)),
+    ((lambda on, g=kernel(add, loaded=False): launch(g, [x, x, 1], on=on)), (900, 901)),
+    ((lambda on: cuda.cuModuleLoadData(byref(c_void_p()), bytes(64))), (900, 901)),
     ((lambda on: (wait(on, two), launch(f, [x, x, 1], on=two))[1]), (0, 904)),
     ((lambda on: (wait(on, two), cuda.cuStreamEndCapture(two, byref(graph)))[1]), (903, 901)),
 ]:

@@ -79,11 +79,10 @@ void destroy(void*, int32_t index, void* graph, void* executable) {
 }
 
 int32_t dump(void*, int32_t index, void* graph, const char* path) {
-  constexpr unsigned kVerbose = 1;
   return rb::guarded([&] {
     device(index).enter();
     check_cuda(need(driver().graph_dump, "cuGraphDebugDotPrint")(static_cast<CuGraph>(graph), path,
-                                                                 kVerbose),
+                                                                 kDumpVerbose),
                index, "cuGraphDebugDotPrint");
   });
 }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "device/host_memory.h"
+#include "device/segments.h"
 
 namespace rbcuda {
 namespace {
@@ -44,6 +45,7 @@ void enable_peers(Device& device, Device& peer) {
   peer.enter();
   device.enter();
   d.enable_peer(peer.context(), 0);
+  allow_reader(peer, device);
 }
 
 // In the order of both streams: behind what wrote the source, before what writes it again.

@@ -15,7 +15,7 @@ __thread const Device* entered_device = nullptr;
 
 namespace {
 
-std::atomic<bool> in_child{false};
+std::atomic<bool> opened{false}, in_child{false};  // the driver; after a fork of such a process
 
 struct Found {
   std::vector<std::unique_ptr<Device>> devices;
@@ -26,6 +26,7 @@ Found discover() {
   Found found;
   try {
     const Driver& d = driver();
+    opened = true;
     const CuResult status = d.init(0);
     int version = 0, count = 0;
     d.driver_version(&version);
@@ -151,6 +152,7 @@ int32_t sync(void*, int32_t index) {
   return rb::guarded([&] { device(index).synchronize(); });
 }
 void fork_child(void*) {
+  if (!opened) return;
   in_child.store(true);
   for (std::atomic<Device*>& quick : quick_devices) quick.store(nullptr);
 }

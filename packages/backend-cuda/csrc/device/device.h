@@ -28,9 +28,12 @@ class Device {
   const std::string& name() const { return name_; }
   const std::string& architecture() const { return architecture_; }  // "sm_90"
   int attribute(int number) const;
-  /// Make it the calling thread's device for the driver.
+  /// Make it the calling thread's device for the driver, where other libraries may have changed it.
   void enter() {
-    if (__builtin_expect(entered_device != this, 0)) set_context();
+    CuContext now = nullptr;
+    if (__builtin_expect(
+            entered_device != this || driver().get_context(&now) != kSuccess || now != context_, 0))
+      set_context();
   }
   /// After enter().
   CuContext context() const { return context_; }

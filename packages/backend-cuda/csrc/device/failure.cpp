@@ -39,26 +39,18 @@ bool is_set(const char* variable) {
   return value && *value && std::strcmp(value, "0") != 0;
 }
 
-// After these the driver refuses all work of the device in this process.
 bool is_sticky(CuResult status) {
-  constexpr CuResult kSticky[] = {
-      214,  // uncorrectable ECC error
-      220,  // uncorrectable NVLink error
-      700,  // illegal address
-      702,  // launch timed out
-      709,  // context is destroyed
-      710,  // assertion in a kernel
-      714,  // hardware stack error
-      715,  // illegal instruction
-      716,  // misaligned address
-      717,  // invalid address space
-      718,  // invalid program counter
-      719   // launch failed
-  };
+  constexpr CuResult kSticky[] = {kEccError,          kNvlinkError,         kContained,
+                                  kIllegalAddress,    kLaunchTimeout,       kContextDestroyed,
+                                  kAssertion,         kHardwareStack,       kIllegalInstruction,
+                                  kMisalignedAddress, kInvalidAddressSpace, kInvalidProgramCounter,
+                                  kLaunchFailed,      kTensorMemoryLeak};
   return std::find(std::begin(kSticky), std::end(kSticky), status) != std::end(kSticky);
 }
 
-bool forbidden_in_capture(CuResult status) { return status >= 900 && status <= 908; }
+bool forbidden_in_capture(CuResult status) {
+  return status >= kCaptureUnsupported && status <= kCaptureWrongThread;
+}
 
 }  // namespace
 

@@ -9,8 +9,6 @@
 namespace rbcuda {
 namespace {
 
-constexpr int kVirtualMemory = 102;  // an attribute of devices
-
 [[noreturn]] void fail_oom(Device& device, uint64_t nbytes) {
   size_t free = 0, total = 0;
   driver().memory_info(&free, &total);
@@ -42,13 +40,14 @@ bool wanted() {
 
 CuMemoryProperties properties_of(const Device& device) {
   CuMemoryProperties properties = {};
-  properties.type = 1;
-  properties.location = {1, device.handle()};
+  properties.type = kPinnedType;
+  properties.location = {kOnDevice, device.handle()};
   return properties;
 }
 
 // Memory is mapped from the beginning on, in pieces that go as they came.
 struct Expandable {
+  int device;
   size_t reserved, granularity, mapped = 0;
   std::vector<size_t> pieces;
 };
@@ -56,6 +55,7 @@ struct Expandable {
 struct Expandables {
   std::mutex mutex;
   std::map<CuPointer, Expandable> by_address;
+  std::map<int, std::vector<CuDevice>> readers;  // of each device's memory, beside itself
 };
 Expandables& expandables() {
   static auto* instance = new Expandables;
@@ -76,6 +76,15 @@ void unmap_last(CuPointer begin, Expandable& segment) {
   segment.pieces.pop_back();
 }
 
+// To all that read the device's memory: cuCtxEnablePeerAccess is for cuMemAlloc's only. The mutex
+// is held.
+CuResult allow(Device& device, CuPointer at, size_t size) {
+  std::vector<CuAccess> all = {{{kOnDevice, device.handle()}, kReadWrite}};
+  for (CuDevice reader : expandables().readers[device.index()])
+    all.push_back({{kOnDevice, reader}, kReadWrite});
+  return driver().set_access(at, size, all.data(), all.size());
+}
+
 CuResult map_more(Device& device, CuPointer begin, Expandable& segment, uint64_t nbytes) {
   const Driver& d = driver();
   const size_t size = round_up(nbytes, segment.granularity);
@@ -86,10 +95,10 @@ CuResult map_more(Device& device, CuPointer begin, Expandable& segment, uint64_t
   CuResult status = d.map(at, size, 0, memory, 0);
   d.memory_release(memory);  // it goes with its mapping
   if (status) return status;
+  std::lock_guard<std::mutex> lock(expandables().mutex);
   segment.mapped += size;
   segment.pieces.push_back(size);
-  const CuAccess access = {properties.location, 3};
-  status = d.set_access(at, size, &access, 1);
+  status = allow(device, at, size);
   if (status) unmap_last(begin, segment);
   return status;
 }
@@ -102,9 +111,10 @@ bool reserve(Device& device, CuPointer& begin, Expandable& segment) {
     return false;
   const CuMemoryProperties properties = properties_of(device);
   size_t free = 0, total = 0;
-  if (d.granularity(&segment.granularity, &properties, 0) || !segment.granularity ||
+  if (d.granularity(&segment.granularity, &properties, kLeastGranularity) || !segment.granularity ||
       d.memory_info(&free, &total))
     return false;
+  segment.device = device.index();
   segment.reserved = round_up(total, segment.granularity);
   return d.reserve(&begin, segment.reserved, 0, 0, 0) == kSuccess;
 }
@@ -122,7 +132,11 @@ void* allocate_expandable(Device& device, uint64_t nbytes) {
     check_cuda(status, device.index(), "cuMemCreate");
   }
   std::lock_guard<std::mutex> lock(expandables().mutex);
+  const size_t mapped = segment.mapped;
   expandables().by_address[begin] = std::move(segment);
+  // One may have come meanwhile.
+  if (!expandables().readers[device.index()].empty())
+    check_cuda(allow(device, begin, mapped), device.index(), "cuMemSetAccess");
   return reinterpret_cast<void*>(begin);
 }
 
@@ -195,6 +209,17 @@ int32_t segment_shrink(void*, RbBuffer* buffer, uint64_t nbytes, void* stream) {
       unmap_last(begin, *segment);
     buffer->nbytes = std::min<uint64_t>(buffer->nbytes, segment->mapped);
   });
+}
+
+void allow_reader(Device& device, const Device& reader) {
+  std::lock_guard<std::mutex> lock(expandables().mutex);
+  expandables().readers[device.index()].push_back(reader.handle());
+  const CuAccess access = {{kOnDevice, reader.handle()}, kReadWrite};
+  for (const auto& [begin, segment] : expandables().by_address) {
+    if (segment.device == device.index() && segment.mapped > 0)
+      check_cuda(driver().set_access(begin, segment.mapped, &access, 1), device.index(),
+                 "cuMemSetAccess");
+  }
 }
 
 bool is_expandable(const void* segment) { return expandable_at(address(segment)) != nullptr; }

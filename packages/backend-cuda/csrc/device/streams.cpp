@@ -66,8 +66,9 @@ int32_t event_create(void*, int32_t index, uint32_t flags, void** event) {
     *event = new Event{made, index, timing, false};
   });
 }
-void event_destroy(void*, int32_t, void* event) {
+void event_destroy(void*, int32_t index, void* event) {
   if (forked()) return;
+  rb::guarded([&] { device(index).enter(); });  // it may be a thread that has no context
   driver().event_destroy(static_cast<Event*>(event)->handle);
   delete static_cast<Event*>(event);
 }

@@ -28,23 +28,23 @@ struct Attribute {
 constexpr Attribute kAttributes[] = {
     {"major", kMajor, false},
     {"minor", kMinor, false},
-    {"multi_processor_count", 16, false},
-    {"warp_size", 10, false},
-    {"max_threads_per_block", 1, false},
-    {"max_threads_per_multi_processor", 39, false},
-    {"shared_memory_per_block", 8, false},
-    {"shared_memory_per_block_optin", 97, false},
-    {"shared_memory_per_multiprocessor", 81, false},
-    {"regs_per_multiprocessor", 82, false},
-    {"L2_cache_size", 38, false},
-    {"clock_rate", 13, false},         // kHz
-    {"memory_clock_rate", 36, false},  // kHz
-    {"memory_bus_width", 37, false},   // bits
-    {"is_integrated", 18, true},
-    {"is_multi_gpu_board", 84, true},
-    {"pci_bus_id", 33, false},
-    {"pci_device_id", 34, false},
-    {"pci_domain_id", 50, false},
+    {"multi_processor_count", kMultiprocessors, false},
+    {"warp_size", kWarpSize, false},
+    {"max_threads_per_block", kThreadsOfBlock, false},
+    {"max_threads_per_multi_processor", kThreadsOfMultiprocessor, false},
+    {"shared_memory_per_block", kSharedOfBlock, false},
+    {"shared_memory_per_block_optin", kMostSharedOfBlock, false},
+    {"shared_memory_per_multiprocessor", kSharedOfMultiprocessor, false},
+    {"regs_per_multiprocessor", kRegistersOfMultiprocessor, false},
+    {"L2_cache_size", kL2Size, false},
+    {"clock_rate", kClockRate, false},               // kHz
+    {"memory_clock_rate", kMemoryClockRate, false},  // kHz
+    {"memory_bus_width", kMemoryBusWidth, false},    // bits
+    {"is_integrated", kIntegrated, true},
+    {"is_multi_gpu_board", kMultiGpuBoard, true},
+    {"pci_bus_id", kPciBus, false},
+    {"pci_device_id", kPciDevice, false},
+    {"pci_domain_id", kPciDomain, false},
 };
 
 std::string uuid_of(const Device& device) {

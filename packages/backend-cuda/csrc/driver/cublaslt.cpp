@@ -10,6 +10,9 @@ constexpr Library kCublasLt = {
     {},         "libcublasLt.so.1*",    {"libcublasLt.so.13", "libcublasLt.so.12"},
     nullptr};
 
+constexpr Library kCublasLt12 = {"cuBLASLt",           "RABBET_CUDA_CUBLASLT", {"cublas/lib"}, {},
+                                 "libcublasLt.so.12*", {"libcublasLt.so.12"},  nullptr};
+
 }  // namespace
 
 const CublasLt* cublaslt() {
@@ -18,7 +21,8 @@ const CublasLt* cublaslt() {
     bool there;
   } instance = [] {
     Opened made = {};
-    void* opened = is_left_out(kCublasLt) ? nullptr : open_if_there(kCublasLt);
+    if (is_left_out(kCublasLt)) return made;
+    void* opened = open_if_there(is_driver_of_12() ? kCublasLt12 : kCublasLt);
     if (!opened) return made;
     const char* what = kCublasLt.what;
     CublasLt& table = made.table;
@@ -35,16 +39,16 @@ void check_cublaslt(int status, int device, const char* what) {
     int status;
     const char* text;
   } kTexts[] = {{kLtNotInitialized, "the library could not start: no device or driver"},
-                {3, "no memory"},
-                {7, "an invalid value"},
-                {8, "not for this architecture"},
-                {13, "the execution failed"},
-                {14, "an internal error"},
+                {kLtNoMemory, "no memory"},
+                {kLtInvalidValue, "an invalid value"},
+                {kLtOtherArchitecture, "not for this architecture"},
+                {kLtExecutionFailed, "the execution failed"},
+                {kLtInternalError, "an internal error"},
                 {kLtNotSupported, "not supported"}};
   const char* text = "an error";
   for (const auto& t : kTexts) text = t.status == status ? t.text : text;
-  rb::fail(status == 3 ? RB_E_OOM : RB_E_DEVICE, "cuda:%d: %s failed: %s (cuBLAS status %d)",
-           device, what, text, status);
+  rb::fail(status == kLtNoMemory ? RB_E_OOM : RB_E_DEVICE,
+           "cuda:%d: %s failed: %s (cuBLAS status %d)", device, what, text, status);
 }
 
 }  // namespace rbcuda

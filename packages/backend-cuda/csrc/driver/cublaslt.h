@@ -23,7 +23,17 @@ struct LtChoice {
   int reserved[4];
 };
 
-constexpr int kLtNotInitialized = 1, kLtNotSupported = 15;  // cublasStatus_t
+// Numbers of its headers; tests/test_declarations.py compares each of them.
+enum LtStatus {  // cublasStatus_t
+  kLtNotInitialized = 1,
+  kLtNoMemory = 3,
+  kLtInvalidValue = 7,
+  kLtOtherArchitecture = 8,
+  kLtExecutionFailed = 13,
+  kLtInternalError = 14,
+  kLtNotSupported = 15,
+};
+constexpr int kR32F = 0, kR64F = 1, kR16F = 2, kC32F = 4, kC64F = 5, kR16BF = 14;  // cudaDataType
 constexpr int kCompute32 = 68, kCompute64 = 70, kComputeTf32 = 77;
 constexpr int kTurned = 1;  // CUBLAS_OP_T
 constexpr int kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32, kEpilogueDefault = 1;

@@ -1,5 +1,6 @@
 // cuDNN's backend API, opened at run time; declarations of our own, as its manual documents them.
-// It is optional: what it computes has kernels of ours, too.
+// It is optional: what it computes has kernels of ours, too. tests/test_declarations.py compares
+// each number with those of its headers.
 #pragma once
 #include "driver/libraries.h"
 
@@ -65,6 +66,24 @@ enum DnnAttribute {  // cudnnBackendAttributeName_t
   kDnnPlanConfig = 401,
   kDnnPlanWorkspace = 402,
   kDnnPlanText = 405,
+  kDnnForwardAlpha = 700,
+  kDnnForwardBeta = 701,
+  kDnnForwardHow = 702,
+  kDnnForwardW = 703,
+  kDnnForwardX = 704,
+  kDnnForwardY = 705,
+  kDnnBackwardDataAlpha = 706,
+  kDnnBackwardDataBeta = 707,
+  kDnnBackwardDataHow = 708,
+  kDnnBackwardDataW = 709,
+  kDnnBackwardDataDx = 710,
+  kDnnBackwardDataDy = 711,
+  kDnnBackwardFilterAlpha = 712,
+  kDnnBackwardFilterBeta = 713,
+  kDnnBackwardFilterHow = 714,
+  kDnnBackwardFilterDw = 715,
+  kDnnBackwardFilterX = 716,
+  kDnnBackwardFilterDy = 717,
   kDnnPointwiseHow = 750,
   kDnnPointwiseX = 751,
   kDnnPointwiseB = 752,

@@ -20,6 +20,16 @@ constexpr Library kNvrtc = {
     {"libnvrtc.so.13", "libnvrtc.so.12"},
     "kernels are compiled by NVRTC, which was not found: pip install "
     "'rabbet-backend-cuda[cuda13]' (or [cuda12] where the driver is of CUDA 12)"};
+// A driver takes no code of a compiler of the next generation.
+constexpr Library kNvrtc12 = {
+    "NVRTC",
+    "RABBET_CUDA_NVRTC",
+    {"cuda_nvrtc/lib"},
+    {"libnvrtc-builtins.so.12*"},
+    "libnvrtc.so.12*",
+    {"libnvrtc.so.12"},
+    "kernels are compiled by NVRTC of CUDA 12 here, as the driver is of CUDA 12, and it was not "
+    "found: pip install 'rabbet-backend-cuda[cuda12]', or install a newer driver"};
 
 bool has_device_node() {
   glob_t found = {};
@@ -68,9 +78,17 @@ const Driver& driver() {
   return instance;
 }
 
+bool is_driver_of_12() {
+  static const bool answer = [] {
+    int version = 0;
+    return has_driver() && driver().driver_version(&version) == kSuccess && version < 13000;
+  }();
+  return answer;
+}
+
 const Nvrtc& nvrtc() {
   static const Nvrtc instance = [] {
-    void* opened = open_library(kNvrtc);
+    void* opened = open_library(is_driver_of_12() ? kNvrtc12 : kNvrtc);
     const char* what = kNvrtc.what;
     Nvrtc table;
     RB_CUDA_NVRTC(RB_CUDA_LOAD)

@@ -22,14 +22,57 @@ using CuGraphExec = struct CuGraphExecObject*;
 using CuMemory = unsigned long long;  // memory of cuMemCreate, without an address
 using NvrtcProgram = struct NvrtcProgramObject*;
 
+// Numbers of its header; tests/test_declarations.py compares each of them.
 constexpr CuResult kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNotReady = 600;
-constexpr int kMajor = 75, kMinor = 76;     // attributes: the compute capability
+enum CuFatal {  // after these the driver refuses all work of the device in this process
+  kEccError = 214,
+  kNvlinkError = 220,
+  kContained = 226,
+  kIllegalAddress = 700,
+  kLaunchTimeout = 702,
+  kContextDestroyed = 709,
+  kAssertion = 710,
+  kHardwareStack = 714,
+  kIllegalInstruction = 715,
+  kMisalignedAddress = 716,
+  kInvalidAddressSpace = 717,
+  kInvalidProgramCounter = 718,
+  kLaunchFailed = 719,
+  kTensorMemoryLeak = 721,
+};
+constexpr CuResult kCaptureUnsupported = 900, kCaptureWrongThread = 908;  // all of captures
+enum CuAttribute {
+  kThreadsOfBlock = 1,
+  kSharedOfBlock = 8,
+  kWarpSize = 10,
+  kClockRate = 13,
+  kMultiprocessors = 16,
+  kIntegrated = 18,
+  kPciBus = 33,
+  kPciDevice = 34,
+  kMemoryClockRate = 36,
+  kMemoryBusWidth = 37,
+  kL2Size = 38,
+  kThreadsOfMultiprocessor = 39,
+  kPciDomain = 50,
+  kMajor = 75,  // of the compute capability
+  kMinor = 76,
+  kSharedOfMultiprocessor = 81,
+  kRegistersOfMultiprocessor = 82,
+  kMultiGpuBoard = 84,
+  kMostSharedOfBlock = 97,
+  kVirtualMemory = 102,
+};
 constexpr unsigned kStreamNonBlocking = 1;  // no order with the null stream
 constexpr unsigned kEventNoTiming = 2;
 constexpr unsigned kPortable = 1;       // cuMemHostAlloc: pinned for all contexts
 constexpr unsigned kManagedGlobal = 1;  // cuMemAllocManaged: of any stream
 constexpr unsigned kIpcLazyPeers = 1;   // cuIpcOpenMemHandle
+constexpr unsigned kDumpVerbose = 1;    // cuGraphDebugDotPrint
 constexpr int kCaptureThreadLocal = 1, kCaptureRelaxed = 2;
+constexpr int kOnDevice = 1, kPinnedType = 1;  // CuMemoryProperties: device memory
+constexpr int kReadWrite = 3;                  // CuAccess
+constexpr int kLeastGranularity = 0;
 
 struct CuUuid {
   unsigned char bytes[16];
@@ -38,17 +81,17 @@ struct CuIpcHandle {
   unsigned char bytes[64];
 };
 struct CuLocation {
-  int type, id;  // type 1: a device
+  int type, id;
 };
 struct CuMemoryProperties {
-  int type, handle_types;  // type 1: device memory that does not move
+  int type, handle_types;
   CuLocation location;
   void* windows;
   unsigned char flags[8];
 };
 struct CuAccess {
   CuLocation location;
-  int flags;  // 3: read and write
+  int flags;
 };
 
 // Member, exported symbol, arguments.
@@ -61,6 +104,7 @@ struct CuAccess {
   X(device_attribute, "cuDeviceGetAttribute", (int*, int, CuDevice))                             \
   X(primary_context, "cuDevicePrimaryCtxRetain", (CuContext*, CuDevice))                         \
   X(set_context, "cuCtxSetCurrent", (CuContext))                                                 \
+  X(get_context, "cuCtxGetCurrent", (CuContext*))                                                \
   X(synchronize, "cuCtxSynchronize", ())                                                         \
   X(allocate, "cuMemAlloc_v2", (CuPointer*, size_t))                                             \
   X(release, "cuMemFree_v2", (CuPointer))                                                        \
@@ -87,6 +131,7 @@ struct CuAccess {
 
 // Null where the driver lacks it; what needs it says so, see `need`.
 #define RB_CUDA_OPTIONAL(X)                                                                        \
+  X(function_load, "cuFuncLoad", (CuFunction))                                                     \
   X(total_memory, "cuDeviceTotalMem_v2", (size_t*, CuDevice))                                      \
   X(uuid, "cuDeviceGetUuid_v2", (CuUuid*, CuDevice))                                               \
   X(can_access_peer, "cuDeviceCanAccessPeer", (int*, CuDevice, CuDevice))                          \
@@ -151,6 +196,8 @@ struct Nvrtc {
 
 /// Whether there is a driver to open; why not is what `driver` says.
 bool has_driver();
+/// Libraries of CUDA 13 do not run on it.
+bool is_driver_of_12();
 /// Opened at the first call; throw RB_E_DEVICE saying what is missing and how to get it.
 const Driver& driver();
 const Nvrtc& nvrtc();

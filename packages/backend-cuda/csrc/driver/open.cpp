@@ -29,10 +29,20 @@ std::string site_packages() {
   return path.substr(0, path.rfind('/')) + "/..";
 }
 
+void open_before(const std::string& folder, const Library& library) {
+  for (const char* const* before = library.before; *before; ++before) {
+    for (const std::string& path : matches(folder + "/" + *before))
+      dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  }
+}
+
 // An explicit path is the only one tried.
 void* open_named(const Library& library) {
   const char* path = std::getenv(library.variable);
   if (!path || !*path) return nullptr;
+  const std::string text = path;
+  if (const size_t end = text.rfind('/'); end != text.npos)
+    open_before(text.substr(0, end), library);
   void* opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!opened)
     rb::fail(RB_E_DEVICE, "%s: %s names what cannot be opened: %s", library.what, library.variable,
@@ -41,14 +51,20 @@ void* open_named(const Library& library) {
 }
 
 void* open_in(const std::string& folder, const Library& library) {
-  for (const char* const* before = library.before; *before; ++before) {
-    for (const std::string& path : matches(folder + "/" + *before))
-      dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  }
+  open_before(folder, library);
   for (const std::string& path : matches(folder + "/" + library.pattern)) {
     if (void* opened = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return opened;
   }
   return nullptr;
+}
+
+// Of the toolkit.
+std::string toolkit() {
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    const char* path = std::getenv(variable);
+    if (path && *path) return path;
+  }
+  return "/usr/local/cuda";
 }
 
 }  // namespace
@@ -66,7 +82,7 @@ void* open_if_there(const Library& library) {
   for (const char* const* name = library.names; *name; ++name) {
     if (void* opened = dlopen(*name, RTLD_NOW | RTLD_LOCAL)) return opened;
   }
-  return nullptr;
+  return library.pattern ? open_in(toolkit() + "/lib64", library) : nullptr;
 }
 
 void* open_library(const Library& library) {

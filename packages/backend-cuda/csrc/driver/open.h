@@ -1,4 +1,6 @@
-// Libraries opened at run time: where each is looked for, and in which order.
+// Libraries opened at run time: where each is looked for, and in which order: its variable, the
+// nvidia-* wheels beside this one, the system, and the toolkit ($CUDA_HOME, $CUDA_PATH or
+// /usr/local/cuda).
 #pragma once
 
 namespace rbcuda {

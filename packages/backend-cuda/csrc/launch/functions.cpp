@@ -86,6 +86,9 @@ __attribute__((noinline)) CuFunction load(Device& device, const Kernel& kernel, 
         device.index(), "cuModuleLoadData");
   check_cuda(driver().module_function(&made, module, "rb_kernel"), device.index(),
              "cuModuleGetFunction");
+  // Not at its first launch, which may be captured.
+  if (driver().function_load)
+    check_cuda(driver().function_load(made), device.index(), "cuFuncLoad");
   entry.function.store(made, std::memory_order_release);
   return made;
 }

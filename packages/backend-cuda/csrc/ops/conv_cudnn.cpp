@@ -84,14 +84,26 @@ DnnOwned convolution(const Question& q) {
       .finish();
 }
 
-// The kinds of operation and the numbers of their attributes, by what is computed.
+// The kinds of operation and their attributes, by what is computed.
 struct Operation {
   int kind, alpha, beta, convolution, tensors[kTensors];
 };
 constexpr Operation kOperations[] = {
-    {kDnnForward, 700, 701, 702, {704, 703, 705}},
-    {kDnnBackwardData, 706, 707, 708, {710, 709, 711}},
-    {kDnnBackwardFilter, 712, 713, 714, {716, 715, 717}},
+    {kDnnForward,
+     kDnnForwardAlpha,
+     kDnnForwardBeta,
+     kDnnForwardHow,
+     {kDnnForwardX, kDnnForwardW, kDnnForwardY}},
+    {kDnnBackwardData,
+     kDnnBackwardDataAlpha,
+     kDnnBackwardDataBeta,
+     kDnnBackwardDataHow,
+     {kDnnBackwardDataDx, kDnnBackwardDataW, kDnnBackwardDataDy}},
+    {kDnnBackwardFilter,
+     kDnnBackwardFilterAlpha,
+     kDnnBackwardFilterBeta,
+     kDnnBackwardFilterHow,
+     {kDnnBackwardFilterX, kDnnBackwardFilterDw, kDnnBackwardFilterDy}},
 };
 
 DnnOwned graph(const void* question, DnnHandle handle) {

@@ -29,7 +29,6 @@ struct Plans {
   DnnHandle handle(int device) {
     const auto [at, is_new] = handles.try_emplace(device, nullptr);
     if (!is_new) return at->second;
-    const RelaxedCapture relaxed;
     if (const int status = cudnn()->create(&at->second)) {
       at->second = nullptr;
       const std::string text = "cuda:" + std::to_string(device) +
@@ -203,7 +202,6 @@ DnnPlan first(const DnnProblem& problem, DnnHandle handle, int64_t limit = INT64
 void find_plan(Entry& entry, const DnnProblem& problem, DnnHandle handle, const Execution& run) {
   const bool timed = setting("cudnn.benchmark", 0) && !is_capturing(run.stream());
   if (entry.is_timed || (entry.is_searched && !timed)) return;
-  const RelaxedCapture relaxed;  // engines load modules
   entry.is_searched = true;
   entry.is_timed = timed;
   entry.plan = read_plan(problem, handle, timed);
@@ -227,6 +225,7 @@ bool run_by_dnn(const DnnProblem& problem, const RbTensor& like,
                 const std::vector<DnnMemory>& memory, const std::function<void()>& before) {
   if (!setting("cudnn.enabled", 1) || !cudnn()) return false;
   device(problem.device).enter();
+  const RelaxedCapture relaxed;  // engines load modules, also when they run first
   Plans& all = plans();
   const std::lock_guard<std::mutex> lock(all.mutex);
   const DnnHandle handle = all.handle(problem.device);

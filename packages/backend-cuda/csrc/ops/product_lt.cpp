@@ -15,8 +15,6 @@
 namespace rbcuda {
 namespace {
 
-constexpr int kR16F = 2, kR16BF = 14, kR32F = 0, kR64F = 1, kC32F = 4, kC64F = 5;  // cudaDataType
-
 struct Numbers {
   int dtype, stored, scale, compute;
   bool activates;  // epilogues know it
@@ -156,10 +154,18 @@ class Plans {
  public:
   std::mutex mutex;
 
+  /// Null, with one warning, where the library does not start on the device.
   LtHandle handle(int device) {
-    LtHandle& handle = handles_[device];
-    if (!handle) check_cublaslt(cublaslt()->create(&handle), device, "cublasLtCreate");
-    return handle;
+    const auto [at, is_new] = handles_.try_emplace(device, nullptr);
+    if (!is_new) return at->second;
+    if (const int status = cublaslt()->create(&at->second)) {
+      at->second = nullptr;
+      const std::string text = "cuda:" + std::to_string(device) +
+                               ": cuBLASLt does not start (status " + std::to_string(status) +
+                               "); kernels of ours go on without it";
+      rb::host->log(2, text.c_str());
+    }
+    return at->second;
   }
   const Plan& of(const Question& q, const void* bias) {
     const auto at = plans_.find(q);
@@ -285,12 +291,15 @@ class Calls {
     q_.b = asked(p.b, p.k, p.n, stride(2));
     q_.c = asked(p.c, p.m, p.n, stride(0));
     q_.added = p.added.data ? asked(p.added, p.m, p.n, stride(3)) : q_.c;
+    // It is not told how the bias is aligned: as the result, at most.
+    if (bias) q_.c.aligned = std::min(q_.c.aligned, alignment(bias));
   }
 
   bool known() {
     device_of(*p_.out).enter();
+    const RelaxedCapture relaxed;  // it takes memory
     std::lock_guard<std::mutex> lock(plans().mutex);
-    return plans().of(q_, bias_).found;
+    return plans().handle(q_.device) && plans().of(q_, bias_).found;
   }
 
   void enqueue() {
@@ -317,6 +326,7 @@ class Calls {
     q_.b.aligned = std::min(q_.b.aligned, alignment(b));
     q_.c.aligned = std::min(q_.c.aligned, alignment(c));
     q_.added.aligned = std::min(q_.added.aligned, alignment(added));
+    const RelaxedCapture relaxed;  // it loads a module when a plan runs first
     std::lock_guard<std::mutex> lock(plans().mutex);
     const Plan& plan = plans().of(q_, bias_);
     if (!plan.found)
