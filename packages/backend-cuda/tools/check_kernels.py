@@ -34,7 +34,7 @@ Job = tuple[str, str, str]  # name, text, architecture
 Budget = dict[str, dict[str, Any]]
 
 
-KINDS = ("complex", "double", "float", "whole", "half")
+KINDS = ("complex", "double", "float", "whole", "half", "byte")
 MACRO = re.compile(r"\bRB_[A-Z0-9_]+(?=\(|$)")
 WAY = re.compile(r"(RB_(?:FLAT|ROWS|PLACES|PLACES64))\(|RB_PRODUCT\(.*?(\w+(?:<[^<>]*>)?)\)$")
 

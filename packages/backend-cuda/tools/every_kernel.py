@@ -114,6 +114,15 @@ def sorted_sums(dtype: rabbet.dtype) -> None:
         rabbet.use_deterministic_algorithms(False)
 
 
+def floats_of_8_bits(dtype: rabbet.dtype) -> None:
+    """From and to another dtype."""
+    x = empty(64, 66, dtype=dtype)
+    for small in (rabbet.float8_e4m3fn, rabbet.float8_e5m2):
+        for t in (x, x[:, ::2], x.t()):
+            attempt(lambda t=t, small=small: t.to(small).to(dtype))
+            attempt(lambda t=t, small=small: empty(64, 66).to(small).copy_(t))
+
+
 def heads(dtype: rabbet.dtype) -> None:
     """Attention of heads of every number of tiles."""
     for size in (32, 64, 128, 256):
@@ -174,7 +183,7 @@ def main() -> None:
         long_lines(dtype), sorted_sums(dtype), products(dtype)
     for dtype in FLOATS:
         large_networks(dtype)
-        heads(dtype), steps(dtype)
+        heads(dtype), steps(dtype), floats_of_8_bits(dtype)
     further(), beyond_32_bits()
     rabbet.backends.cuda.matmul.allow_tf32 = True
     products(rabbet.float32)

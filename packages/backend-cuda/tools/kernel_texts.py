@@ -16,6 +16,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent
 KERNELS = PACKAGE / "kernels"
 BEFORE = ("types", "block")  # of every kernel
+OF_8_BITS = "float8"  # before those of such dtypes, too
 PARTS = ("complex", "tensor_core")  # that may follow a family's text
 INCLUDE = re.compile(r'#include "([a-z_]+\.cuh)"\n')
 
@@ -60,7 +61,7 @@ class Kernel:
     def kind(self) -> str:
         """Of numbers, by what needs most registers."""
         names = " ".join(name for _, name in self.types)
-        for word, kind in (("Complex", "complex"), ("double", "double"), ("Half", "half"),
+        for word, kind in (("Float8", "byte"), ("Complex", "complex"), ("double", "double"), ("Half", "half"),
                            ("BFloat16", "half"), ("float", "float")):  # fmt: skip
             if word in names:
                 return kind
@@ -73,7 +74,7 @@ def kernel_of(text: str) -> Kernel:
     before = "".join(families[name] for name in BEFORE)
     if not text.startswith(before):
         raise ValueError("the installed backend has other kernels than kernels/: install it anew")
-    rest = text[len(before) :]
+    rest = text[len(before) :].removeprefix(families[OF_8_BITS])
     types = []
     while found := re.match(r"typedef (\S+) ([A-Z]);\n", rest):
         types.append((found[2], found[1]))

@@ -13,11 +13,6 @@
 namespace rbcuda {
 namespace {
 
-// What kernels/types.cuh calls the dtypes of the header, by id.
-const char* const kTypeNames[] = {
-    "bool",   "UInt8", "Int8",     "Int16", "int",    "Int64",          "UInt16",         "UInt32",
-    "UInt64", "Half",  "BFloat16", "float", "double", "Complex<float>", "Complex<double>"};
-
 // The same as in tools/make_seed_pack.py.
 std::string key_of(const std::string& text, const std::string& target,
                    const std::string& compiler) {
@@ -60,13 +55,14 @@ void keep_source(const char* op, const std::string& text) {
 }  // namespace
 
 std::string text_of(const Kernel& kernel) {
-  std::string text = std::string(kText_types) + kText_block;
+  std::string text = std::string(kText_types) + kText_block, names;
+  bool of_8_bits = false;
   for (const TypeName& type : kernel.types) {
-    if (type.dtype() >= RB_DTYPE_COUNT)
-      rb::fail(RB_E_NOTIMPL, "cuda: no kernels for dtype number %d", type.dtype());
-    text += std::string("typedef ") + kTypeNames[type.dtype()] + " " + type.name() + ";\n";
+    of_8_bits = of_8_bits || float8_dtypes().has(type.dtype());
+    names += std::string("typedef ") + type_name(type.dtype()) + " " + type.name() + ";\n";
   }
-  text.append(kernel.text).append(kernel.functions);
+  if (of_8_bits) text += kText_float8;
+  text.append(names).append(kernel.text).append(kernel.functions);
   return text.append(kernel.behind.data(), kernel.behind.size());
 }
 

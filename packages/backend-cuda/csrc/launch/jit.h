@@ -5,6 +5,7 @@
 #include <string>
 
 #include "device/failure.h"
+#include "launch/dtypes.h"
 #include "launch/layout.h"
 
 namespace rbcuda {
@@ -68,9 +69,6 @@ struct Number {
   int64_t whole;
 };
 Number number_of(const RbValue& value);
-
-/// The dtype that kernels compute in for a stored one: float32 for 16 bits.
-inline int computed(int dtype) { return dtype == RB_F16 || dtype == RB_BF16 ? +RB_F32 : dtype; }
 
 /// A dtype of 1, 2, 4, 8 or 16 bytes, for kernels that only move elements.
 inline int unit_dtype(int64_t bytes) {

@@ -12,6 +12,7 @@ extern const char* const kText_coefficients;
 extern const char* const kText_complex;
 extern const char* const kText_conv;
 extern const char* const kText_elementwise;
+extern const char* const kText_float8;
 extern const char* const kText_index;
 extern const char* const kText_lines;
 extern const char* const kText_loss;

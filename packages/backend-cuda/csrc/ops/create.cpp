@@ -38,9 +38,7 @@ void constant_kernel(const rb::Args& a) {
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"copy", rb::wrap<copy_kernel<1>>, RB_K_MOVES, kAll},
     {"clone", rb::wrap<copy_kernel<0>>, RB_K_MOVES, kAll},
-    {"cast", rb::wrap<copy_kernel<0>>, 0, kAll},
     {"fill", rb::wrap<fill_kernel>, 0, kAll},
     {"full", rb::wrap<fill_kernel>, 0, kAll},
     {"full_like", rb::wrap<fill_kernel>, 0, kAll},
@@ -59,7 +57,10 @@ void copy(const char* op, const RbTensor& out, const RbTensor& from) {
     Operands operands(to, 1, &value);
     loop(op, dtype, kSame, operands);
   };
-  if (out.dtype_id != from.dtype_id) return run(out, from, from.dtype_id);
+  if (out.dtype_id != from.dtype_id) {
+    const bool narrow = float8_dtypes().has(from.dtype_id);
+    return run(out, from, narrow ? +RB_F32 : +from.dtype_id);
+  }
   const int bits = bits_of(from);
   if (bits < 0) rb::fail(RB_E_NOTIMPL, "%s on 'cuda': elements of an odd size", op);
   RbTensor target = out, source = from;
@@ -81,7 +82,13 @@ void fill(const char* op, const RbTensor& out, const RbValue& start, const RbVal
 }
 
 int32_t add_create(const RbHost* host, RbTxn* txn) {
-  return rb::add_kernels(host, txn, kBackendName, kKernels);
+  const uint64_t converted = kAll | float8_dtypes().bits();
+  const rb::KernelSpec conversions[] = {
+      {"copy", rb::wrap<copy_kernel<1>>, RB_K_MOVES, converted},
+      {"cast", rb::wrap<copy_kernel<0>>, 0, converted},
+  };
+  const int32_t status = rb::add_kernels(host, txn, kBackendName, conversions);
+  return status ? status : rb::add_kernels(host, txn, kBackendName, kKernels);
 }
 
 }  // namespace rbcuda

@@ -13,11 +13,6 @@ namespace {
 constexpr int kOperands = RB_EMIT_INPUTS;
 constexpr unsigned kThreads = 256;
 
-// 1 byte for a bool: what kernels/types.cuh stores.
-int stored_size(int dtype) {
-  static constexpr int8_t kSizes[RB_DTYPE_COUNT] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 8, 16};
-  return dtype < RB_DTYPE_COUNT ? kSizes[dtype] : 1;
-}
 // The logarithm of how many elements of the widest dtype of Operands::stored 16 bytes hold.
 int log_pack_of(uint32_t stored) {
   int widest = 1;

@@ -65,11 +65,6 @@ struct Way {
   const char* functions = "";  // more text that it needs
 };
 
-int size_of(int dtype) {
-  constexpr int kSizes[] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 8, 16};
-  return kSizes[dtype];
-}
-
 // Products after one another that go on along k.
 struct Parts {
   int64_t whole_k, count;
@@ -84,9 +79,10 @@ void enqueue(const Product& p, const Way& way, const Parts& parts) {
   call.c_row = p.c.row, call.c_column = p.c.column;
   call.d_row = p.added.row, call.d_column = p.added.column;
   call.alpha = factor_of(p.alpha), call.beta = factor_of(p.beta);
-  call.vector_a = reads_packs(p.a, p.batch, 1, way.pack_in, size_of(p.operands));
-  call.vector_b = reads_packs(p.b, p.batch, 2, way.pack_in, size_of(p.operands));
-  call.vector_c = p.c.column == 1 && reads_packs(p.c, p.batch, 0, way.pack_out, size_of(p.results));
+  call.vector_a = reads_packs(p.a, p.batch, 1, way.pack_in, stored_size(p.operands));
+  call.vector_b = reads_packs(p.b, p.batch, 2, way.pack_in, stored_size(p.operands));
+  call.vector_c =
+      p.c.column == 1 && reads_packs(p.c, p.batch, 0, way.pack_out, stored_size(p.results));
   call.has_d = p.added.data != nullptr;
   const Kernel kernel{
       p.op,
@@ -109,7 +105,7 @@ constexpr int64_t kMostBlocks = 65535;  // in y and z
 constexpr int64_t kEnough = 128;        // blocks that occupy a device
 
 Way way_of_tiles(const Product& p) {
-  const int size = size_of(p.operands);
+  const int size = stored_size(p.operands);
   const int64_t large = blocks(p.m, 128) * blocks(p.n, 128) * p.batch.n;
   const int tile = size <= 4 && large >= kEnough ? 128 : 64;
   const int depth = tile == 128 || size > 8 ? 8 : 16;
@@ -123,7 +119,7 @@ Way way_of_tiles(const Product& p) {
 }
 
 Way way_of_columns(const Product& p) {
-  const int size = size_of(p.operands);
+  const int size = stored_size(p.operands);
   const bool rows = p.a.row != 1 || p.a.column == 1;
   return {rows ? "Rows" : "Columns", kThreads, 16 / size, 1,
           Grid{at_most(blocks(p.m, rows ? 8 : 32) * p.batch.n, 1 << 20), 1, 1, kThreads}};
@@ -135,7 +131,7 @@ bool fits_tensor_cores(const Product& p) {
   constexpr int64_t kWorth = 1024;  // results
   const bool wide = p.operands == RB_F32 && setting("cuda.matmul.allow_tf32", 0);
   if (p.operands != RB_F16 && p.operands != RB_BF16 && !wide) return false;
-  const int size = size_of(p.operands);
+  const int size = stored_size(p.operands);
   return p.m * p.n >= kWorth && p.k >= 16 && blocks(p.m, 128) <= kMostBlocks &&
          reads_packs(p.a, p.batch, 1, 16 / size, size) &&
          reads_packs(p.b, p.batch, 2, 16 / size, size) &&
@@ -145,8 +141,8 @@ Way way_of_tensor_cores(const Product& p) {
   const auto truth = [](bool is) { return is ? "true" : "false"; };
   return {std::string("TensorCores<") + truth(p.a.column == 1) + ", " + truth(p.b.row == 1) + ">",
           kThreads,
-          16 / size_of(p.operands),
-          16 / size_of(p.results),
+          16 / stored_size(p.operands),
+          16 / stored_size(p.results),
           Grid{static_cast<unsigned>(blocks(p.n, 128)), static_cast<unsigned>(blocks(p.m, 128)),
                at_most(p.batch.n, kMostBlocks), kThreads},
           kText_tensor_core};

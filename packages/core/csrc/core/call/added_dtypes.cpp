@@ -117,9 +117,18 @@ TensorRef on(int backend, int device, const RbTensor* t) {
   return out;
 }
 
+// Whether the device's kernel converts between the two.
+bool device_converts(int backend, int from, int to) {
+  static const Op* const cast = find_op("cast");
+  const Handler& handler = cast->table[backend];
+  const uint64_t both = uint64_t{1} << from | uint64_t{1} << to;
+  return handler.fn && (handler.dtype_mask & both) == both;
+}
+
 TensorRef convert(const RbTensor* t, int to) {
   if (t->dtype_id == to) return TensorRef::share(const_cast<RbTensor*>(t));
   if (has_host_memory(t->backend)) return convert_here(t, to);
+  if (device_converts(t->backend, t->dtype_id, to)) return call_cast(const_cast<RbTensor*>(t), to);
   const TensorRef host = on(default_backend(), 0, t);
   return on(t->backend, t->device.id, convert_here(host.get(), to).get());
 }

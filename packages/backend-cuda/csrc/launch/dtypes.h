@@ -1,0 +1,27 @@
+// What the backend knows of dtypes beside their ids: those of the header, and floats of 8 bits,
+// whose ids hold for the process.
+#pragma once
+#include "rabbet/plugin.hpp"
+
+namespace rbcuda {
+
+/// The ids of the floats of 8 bits; -1 where core has none.
+struct Float8Dtypes {
+  int32_t e4m3fn = -1, e5m2 = -1;
+
+  bool has(int dtype) const { return dtype >= 0 && (dtype == e4m3fn || dtype == e5m2); }
+  uint64_t bits() const;
+};
+const Float8Dtypes& float8_dtypes();
+
+/// What kernels/types.cuh and float8.cuh call it; throws RB_E_NOTIMPL where they do not know it.
+const char* type_name(int dtype);
+/// Bytes of an element in memory; 1 for a dtype that is not known.
+int stored_size(int dtype);
+
+/// The dtype that kernels compute in for a stored one: float32 for 16 and 8 bits.
+inline int computed(int dtype) {
+  return dtype == RB_F16 || dtype == RB_BF16 || dtype >= RB_DTYPE_COUNT ? +RB_F32 : dtype;
+}
+
+}  // namespace rbcuda
