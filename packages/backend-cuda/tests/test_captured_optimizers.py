@@ -86,6 +86,20 @@ with pytest.raises(RuntimeError, match="Attempting CUDA graph capture of step.*l
     run("cuda", lambda p: optim.Adagrad(p, lr_decay=0.1), cuda.graph)
 run("cuda", lambda p: optim.Adagrad(p), cuda.graph)  # no step depends on its number
 """
+WARNED = """
+import warnings
+def steps_of(make, place="cuda", wrap=lambda f: f):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        run(place, make, wrap)
+    return [str(w.message) for w in found if "capturable=True" in str(w.message)]
+for make in (lambda p: optim.Adam(p, capturable=True), lambda p: optim.RAdam(p, capturable=True)):
+    said = steps_of(make)
+    assert len(said) == 1 and "but step() is running without CUDA graph capture" in said[0], said
+    assert steps_of(make, "cpu") == [] and steps_of(make, wrap=cuda.graph) == []
+halves = lambda p: optim.Adam([{"params": p[:1], "capturable": True}, {"params": p[1:]}])
+assert steps_of(halves) == [] and steps_of(optim.Adam) == []
+"""
 COMPLEX = """
 def complex_steps(place, name, wrap):
     z = rabbet.tensor((start + 1j * start[::-1]).astype(np.complex64)).to(place).requires_grad_()
@@ -154,6 +168,10 @@ def test_learning_rates_on_the_device_change_between_launches(simulator, run):
 
 def test_captures_without_a_count_on_the_device_are_refused(simulator, run):
     run(BEGIN + REFUSED + COMPLEX, **simulator)
+
+
+def test_capturable_steps_without_a_capture_warn_once(simulator, run):
+    run(BEGIN + WARNED, **simulator)
 
 
 def test_scaled_steps_are_skipped_on_the_device(simulator, run):

@@ -1,6 +1,7 @@
 """Functions whose work on a device is captured once for each kind of arguments and launched again as a whole."""
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -94,7 +95,12 @@ class StepGraph:
             seen = self._calls.get(kind, 0)
             if seen < self._warmup:
                 self._calls[kind] = seen + 1
-                return self.fn(*args, **kwargs)
+                with warnings.catch_warnings():
+                    # Optimizers warn where nothing will capture their steps.
+                    warnings.filterwarnings(
+                        "ignore", ".*step.. is running without .* graph capture"
+                    )
+                    return self.fn(*args, **kwargs)
             captured = self._capture(device, leaves, tree)
             self._captured[kind] = captured
         captured.tensors.used_now(device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,6 +16,7 @@ __all__ = [
     "Scaling",
     "adam_on_device",
     "by_device",
+    "check_capture",
     "check_not_captured",
     "count_steps",
     "is_elsewhere",
@@ -45,6 +47,27 @@ def check_not_captured(optimizer: Any, params: list[Tensor], hint: str) -> None:
     if is_elsewhere(params) and _C.is_capturing(params[0].device):
         raise RuntimeError(
             f"Attempting CUDA graph capture of step() for an instance of {type(optimizer).__name__} {hint}"
+        )
+
+
+def check_capture(optimizer: Any, group: dict[str, Any]) -> None:
+    """Refuse to capture what is not `capturable`, and warn once where all groups are and nothing captures."""
+    params, capturable = group["params"], group.get("capturable")
+    if capturable is False:
+        check_not_captured(optimizer, params, "but param_groups' capturable is False.")
+    if not capturable or not is_elsewhere(params):
+        return
+    warned = getattr(optimizer, "_warned_capturable_if_run_uncaptured", False)
+    if warned or _C.is_capturing(params[0].device):
+        return
+    if all(other["capturable"] for other in optimizer.param_groups):
+        optimizer._warned_capturable_if_run_uncaptured = True
+        warnings.warn(
+            "This instance was constructed with capturable=True or some of all the param_groups came with "
+            f"capturable=True, but step() is running without {params[0].device.type.upper()} graph capture. If you "
+            "never intend to graph-capture this instance, capturable=True can impair performance, and you should set "
+            "capturable=False.",
+            stacklevel=3,
         )
 
 

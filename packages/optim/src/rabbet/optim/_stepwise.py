@@ -12,7 +12,7 @@ from rabbet.autograd import enable_grad, no_grad
 
 from ._capture import (
     Scaling,
-    check_not_captured,
+    check_capture,
     is_elsewhere,
     lr_of,
     numbers_only,
@@ -102,8 +102,7 @@ class Stepwise(Optimizer):
                 loss = closure()
         scaling = Scaling(self)
         for group in self.param_groups:
-            if not group.get("capturable", True):
-                check_not_captured(self, group["params"], "but param_groups' capturable is False.")
+            check_capture(self, group)
             self._step_group(group, scaling)
         return loss
 

@@ -14,7 +14,7 @@ from ._capture import (
     Scaling,
     adam_on_device,
     as_numbers,
-    check_not_captured,
+    check_capture,
     is_elsewhere,
     lr_of,
     numbers_only,
@@ -112,8 +112,7 @@ class Adam(Optimizer):
             if group["differentiable"]:
                 self._step_plainly(group)
                 continue
-            if not group["capturable"]:
-                check_not_captured(self, group["params"], "but param_groups' capturable is False.")
+            check_capture(self, group)
             if scaling or (group["capturable"] and is_elsewhere(group["params"])):
                 with no_grad():
                     self._step_with_tensors(group, scaling)
