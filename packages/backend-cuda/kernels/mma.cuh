@@ -77,18 +77,19 @@ __device__ inline float exp_of(float x) {
   return y;
 }
 #else
+// What is copied ahead arrives when the thread waits for it.
 template <class X>
 __device__ inline void copy_ahead(X* shared, const X* from, int bytes) {
-  for (int i = 0; i < (int)(16 / sizeof(X)); ++i) {
-    X zero = {};
-    shared[i] = (int)sizeof(X) * i < bytes ? from[i] : zero;
-  }
+  cusim_copy_ahead(shared, from, bytes);
 }
-__device__ inline void end_of_step() {}
+__device__ inline void end_of_step() { cusim_end_of_step(); }
 template <int Left>
-__device__ inline void wait_for_steps() {}
+__device__ inline void wait_for_steps() {
+  cusim_wait_for_steps(Left);
+}
 template <bool Turned, class X>
 __device__ inline void load_matrices(UInt32 (&to)[4], const X* row) {
+  cusim_matrix_row(row);
   for (int i = 0; i < 4; ++i) {
     UInt32 pair = 0;
     for (int half = 0; half < 2; ++half) {

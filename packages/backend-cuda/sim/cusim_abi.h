@@ -44,6 +44,9 @@ struct CusimRuntime {
   void (*fence)();
   void (*fault)(const char* what);
   void* (*dynamic_shared)();
+  void (*copy_ahead)(void* shared, const void* from, int bytes);
+  void (*end_of_step)();
+  void (*wait_for_steps)(int left);
   CusimWindow stacks, shared, memory;
 };
 

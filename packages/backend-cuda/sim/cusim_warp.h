@@ -1,4 +1,4 @@
-// What the lanes of a warp do together, and atomic operations.
+// What the lanes of a warp do together, copies that run ahead, and atomic operations.
 #pragma once
 
 #define CUSIM_FULL 0xffffffffu
@@ -84,6 +84,18 @@ CUSIM_REDUCE(unsigned, min, CUSIM_FULL, a < b ? a : b)
 CUSIM_REDUCE(unsigned, and, CUSIM_FULL, a& b)
 CUSIM_REDUCE(unsigned, or, 0, a | b)
 CUSIM_REDUCE(unsigned, xor, 0, a ^ b)
+
+// ---- 16 bytes into shared memory, of which those behind the first `bytes` are zero: they arrive
+// when the thread waits until at most `left` of its steps are under way
+CUSIM_PLAIN inline void cusim_copy_ahead(void* shared, const void* from, int bytes) {
+  cusim_runtime->copy_ahead(shared, from, bytes);
+}
+CUSIM_PLAIN inline void cusim_end_of_step() { cusim_runtime->end_of_step(); }
+CUSIM_PLAIN inline void cusim_wait_for_steps(int left) { cusim_runtime->wait_for_steps(left); }
+// A row that a lane names for loads of matrices: 16 bytes, aligned.
+CUSIM_PLAIN inline void cusim_matrix_row(const void* row) {
+  cusim_runtime->access(row, 16, kCusimRead, 1);
+}
 
 // ---- atomic operations: no other thread runs meanwhile
 #define CUSIM_ATOMIC(T, name, ...)       \

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ahead.h"
 #include "check.h"
 #include "fibers.h"
 #include "modules.h"
@@ -281,6 +282,7 @@ void run_block() {
   b.ready.clear();
   b.first_ready = 0;
   std::memset(b.warps, 0, sizeof b.warps);
+  forget_copies(b.count);
   running.block_tick = ++running.tick;
   b.fibers.enter(b.fibers.take());
   if (b.fault.status || b.ended == b.count) return;
@@ -306,15 +308,13 @@ char* dynamic_shared() { return block().dynamic; }
 CusimRuntime& runtime() {
   static CusimRuntime* instance = [] {
     const Fibers& f = block().fibers;
-    return new CusimRuntime{access,
-                            barrier,
-                            warp,
-                            fence,
-                            kernel_fault,
-                            dynamic,
-                            {reinterpret_cast<CusimSize>(f.stacks()), f.stacks_size()},
-                            {0, 0},
-                            {0, 0}};
+    return new CusimRuntime{
+        access,         barrier,
+        warp,           fence,
+        kernel_fault,   dynamic,
+        copy_ahead,     end_of_step,
+        wait_for_steps, {reinterpret_cast<CusimSize>(f.stacks()), f.stacks_size()},
+        {0, 0},         {0, 0}};
   }();
   return *instance;
 }

@@ -75,6 +75,11 @@ def test_kernels_of_all_families_stay_within_their_tensors(run, simulator, order
 
 # Faults in the texts of kernels: what is replaced, by what, what is called, and words of the report.
 X = "x = rabbet.ones(5, 67, device='cuda'); "
+HALVES = "x = rabbet.ones(64, 128, device='cuda', dtype=rabbet.bfloat16); x @ x.t()"
+ATTENTION = (
+    "q = rabbet.ones(1, 1, 64, 16, device='cuda', dtype=rabbet.bfloat16); "
+    "rabbet.nn.functional.scaled_dot_product_attention(q, q, q)"
+)
 FAULTS = {
     "a loop over elements goes one too far": (
         "i < (n); i += RB_THREADS", "i <= (n); i += RB_THREADS", "rabbet.eye(5, device='cuda')", "bytes behind the 100 bytes"),
@@ -91,6 +96,14 @@ FAULTS = {
     "places that meet are added to without atomic operations": (
         "{ atomicAdd(p, v); }", "{ *p += v; }",
         X + "x.index_add_(0, rabbet.tensor([1, 1]).cuda(), x[:2].clone())", "race"),
+    "a product's tiles are not waited for": (
+        "wait_for_steps<STAGES - 2>();", "wait_for_steps<STAGES>();", HALVES, "of shared memory"),
+    "a product's tiles are overwritten while others read them": (
+        "wait_for_steps<STAGES - 2>();\n        __syncthreads();\n        load", "wait_for_steps<STAGES - 2>();\n        load",
+        HALVES, "of shared memory"),
+    "keys are not waited for": (
+        "wait_for_steps<STAGES - 2>();\n    __syncthreads();", "wait_for_steps<STAGES - 1>();\n    __syncthreads();",
+        ATTENTION, "of shared memory"),
 }  # fmt: skip
 
 
@@ -104,7 +117,7 @@ def call():
     rabbet.cuda.synchronize()
 if "CUSIM_REPLACE" in os.environ or "index of" not in {name!r}: call()
 """
-    env = {"RABBET_CUDA_EXACT": "1", **ALL, **simulator}
+    env = {"RABBET_CUDA_EXACT": "1", **ALL, **simulator, "RABBET_CUDA_CUBLASLT": ""}
     run(code, **env)
     with pytest.raises(AssertionError, match=f"DeviceError.*{said}"):
         run(code, CUSIM_REPLACE=right, CUSIM_REPLACE_BY=wrong, **env)

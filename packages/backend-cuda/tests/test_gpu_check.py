@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import types
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,31 @@ def stages(monkeypatch):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_libraries_of_the_wheels_are_named(monkeypatch, tmp_path):
+    """What is installed for the check lies in a folder of its own, where the backend would not find them."""
+    for name in (
+        "cu13/lib/libnvrtc.so.13",
+        "cu13/lib/libcublasLt.so.13",
+        "cudnn/lib/libcudnn.so.9",
+    ):
+        (tmp_path / "nvidia" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "nvidia" / name).touch()
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from runner import libraries
+
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name: types.SimpleNamespace(submodule_search_locations=[str(tmp_path / name)]),
+    )
+    found = {name: Path(path).name for name, path in libraries().items()}
+    assert found == {
+        "RABBET_CUDA_NVRTC": "libnvrtc.so.13",
+        "RABBET_CUDA_CUBLASLT": "libcublasLt.so.13",
+        "RABBET_CUDA_CUDNN": "libcudnn.so.9",
+    }
 
 
 BANNER = "========= COMPUTE-SANITIZER\n"

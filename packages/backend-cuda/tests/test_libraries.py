@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from nvrtc import find_nvrtc
 
 # A library between the backend and the stand-in of cuBLASLt, which prints what it is asked.
 SPY = r"""
@@ -206,6 +207,16 @@ def test_the_toolkit_s_folder_is_the_last_that_is_tried(run, simulator, tmp_path
     env = without_compiler(simulator, tmp_path / "site")
     put_compiler(simulator, tmp_path / "lib64", "libnvrtc.so.13")
     assert run(ONES, **{**env, "CUDA_HOME": str(tmp_path)}) == "[2.0, 2.0, 2.0]\n"
+
+
+def test_a_compiler_that_is_named_finds_what_lies_beside_it(run, null_driver):
+    """The real one: it opens its builtins by their name alone."""
+    library = find_nvrtc()
+    if not library:
+        pytest.skip("NVRTC is not here")
+    names = ("RABBET_CUDA_CUBLASLT", "RABBET_CUDA_CUDNN")
+    env = {**null_driver, **dict.fromkeys(names, ""), "RABBET_CUDA_NVRTC": str(library)}
+    assert run("import rabbet; print(rabbet.ones(3, device='cuda').shape)", **env)
 
 
 def test_a_compiler_that_is_nowhere_is_asked_for(run, simulator, tmp_path):

@@ -53,6 +53,22 @@ KERNELS = {
     "dynamic shared memory beyond its size": (
         "CUSIM_DYNAMIC_SHARED(float, s); s[threadIdx.x] = 1; x[threadIdx.x] = s[threadIdx.x];",
         (64, 256), 700, "write of 4 bytes", {"block": 64}),
+    "a copy ahead that nobody waits for": (
+        "__shared__ __align__(16) float s[4]; cusim_copy_ahead(s, x, 16); cusim_end_of_step(); cusim_wait_for_steps({}); if (s[0] != 0) __trap();",
+        ("1", "0"), 719, "__trap", {}),
+    "a copy ahead without a barrier before others read it": (
+        "__shared__ __align__(16) float s[4]; if (threadIdx.x == 0) cusim_copy_ahead(s, x, 16); cusim_end_of_step(); cusim_wait_for_steps(0); "
+        "{} x[4 + threadIdx.x] = s[0];",
+        ("", "__syncthreads();"), 719, "of shared memory at", {"block": 32}),
+    "a copy ahead over what others may still read": (
+        "__shared__ __align__(16) float s[4]; s[threadIdx.x % 4] = 0; __syncthreads(); x[4 + threadIdx.x] = s[0]; {} "
+        "if (threadIdx.x == 0) cusim_copy_ahead(s, x, 16); cusim_end_of_step(); cusim_wait_for_steps(0);",
+        ("", "__syncthreads();"), 719, "of shared memory", {"block": 4}),
+    "a copy ahead from an address that is not aligned": (
+        "__shared__ __align__(16) float s[4]; cusim_copy_ahead(s, x + {}, 16);", ("1", "4"), 716, "copy ahead", {}),
+    "a row of matrices that is not aligned": (
+        "__shared__ __align__(16) float s[8]; for (int i = 0; i < 8; ++i) s[i] = 0; cusim_matrix_row(s + {});",
+        ("2", "4"), 716, "read of 16 bytes", {}),
     "trap": ("if (n == {}) __trap();", ("8", "9"), 719, "__trap", {}),
 }  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Processes of the stages: with a limit of time each, their output in a log, their results as JSON."""
 
+import importlib.util
 import json
 import os
 import runpy
@@ -54,8 +55,7 @@ class Check:
         paths = [str(self.site), str(HERE), *filter(None, [self.env.get("PYTHONPATH")])]
         self.env["PYTHONPATH"] = os.pathsep.join(paths)
         self.env["GPU_CHECK_SMALL"] = "1" if simulated else ""
-        if simulated:
-            self.env |= self.simulator()
+        self.env |= self.simulator() if simulated else libraries() | self.env
         self._log: Path | None = None
         self._end = 0.0
 
@@ -141,6 +141,22 @@ class Check:
     def seconds(self) -> str:
         """For a script that stops by itself before it is ended."""
         return str(max(1, int(self.left() - LAST_WORDS)))
+
+
+def libraries() -> dict[str, str]:
+    """Where the libraries of the nvidia-* wheels of this Python lie: the backend looks beside itself, in another folder."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = [Path(root) for root in spec.submodule_search_locations or []] if spec else []
+    found = {}
+    for variable, pattern in {
+        "RABBET_CUDA_NVRTC": "libnvrtc.so.1*",
+        "RABBET_CUDA_CUBLASLT": "libcublasLt.so.1*",
+        "RABBET_CUDA_CUDNN": "libcudnn.so.9",
+    }.items():
+        paths = [path for root in roots for path in sorted(root.glob(f"*/lib/{pattern}"))]
+        if paths:
+            found[variable] = str(paths[-1])  # the newest
+    return found
 
 
 def last_line(text: str) -> str:
