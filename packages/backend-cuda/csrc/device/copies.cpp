@@ -3,6 +3,7 @@
 #include <cstring>
 #include <set>
 
+#include "device/dtypes.h"
 #include "device/host_memory.h"
 #include "device/segments.h"
 
@@ -86,7 +87,7 @@ void from_host(Device& to, const void* source, void* target, size_t nbytes, CuSt
 int32_t copy_tensor(void*, const RbTensor* src, const RbTensor* dst, void* stream,
                     uint32_t nonblocking) {
   return rb::guarded([&] {
-    const size_t nbytes = static_cast<size_t>(src->numel) * (src->dtype.bits / 8);
+    const size_t nbytes = static_cast<size_t>(src->numel) * stored_size(src->dtype_id);
     if (nbytes == 0) return;
     if (is_here(*src) && is_here(*dst)) {
       between(device_of(*src), src->data, device_of(*dst), dst->data, nbytes, as_stream(stream));

@@ -7,38 +7,36 @@
 namespace rbcuda {
 namespace {
 
-// What tells kernels apart, without their text: texts and functions by address.
+// What tells kernels apart: their texts by address.
 struct Key {
-  const char *text, *functions;
-  uint64_t types[6];
-  int64_t device;
+  uint64_t texts[3], types[Types::kMost], device;
 
   bool operator==(const Key& other) const { return !std::memcmp(this, &other, sizeof *this); }
 };
-static_assert(sizeof(Key) == 9 * sizeof(uint64_t), "no gaps, which would have any value");
+static_assert(std::has_unique_object_representations_v<Key>);
 
-uint64_t mix(uint64_t hash, uint64_t word) {
-  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-  return hash ^ hash >> 29;
+Key key_of(const Device& device, const Kernel& kernel) {
+  const auto word = [](const char* text) { return reinterpret_cast<uint64_t>(text); };
+  Key key = {{word(kernel.text), word(kernel.functions.data()), word(kernel.behind.data())},
+             {},
+             static_cast<uint64_t>(device.index())};
+  uint64_t* type = key.types;
+  for (const TypeName& name : kernel.types) *type++ = name.packed;
+  return key;
 }
-uint64_t hash_of(const Key& key, const Text& behind) {
-  uint64_t words[9], hash = behind.size();
+
+uint64_t hash_of(const Key& key) {
+  uint64_t words[sizeof key / sizeof(uint64_t)], hash = 0;
   std::memcpy(words, &key, sizeof words);
-  for (const uint64_t word : words) hash = mix(hash, word);
-  const char* at = behind.data();
-  size_t left = behind.size();
-  for (uint64_t word; left >= sizeof word; at += sizeof word, left -= sizeof word) {
-    std::memcpy(&word, at, sizeof word);
-    hash = mix(hash, word);
+  for (const uint64_t word : words) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
   }
-  uint64_t rest = 0;
-  std::memcpy(&rest, at, left);
-  return mix(hash, rest);
+  return hash;
 }
 
 struct Entry {
   Key key;
-  std::string behind;
   std::atomic<CuFunction> function{nullptr};
   std::mutex compiling;
   Entry* next = nullptr;
@@ -48,23 +46,16 @@ struct Entry {
 constexpr size_t kChains = 4096;
 std::atomic<Entry*> chains[kChains];
 
-Entry* find(Entry* entry, const Entry* end, const Key& key, const Text& behind) {
-  for (; entry != end; entry = entry->next) {
-    if (entry->key == key && entry->behind.size() == behind.size() &&
-        !std::memcmp(entry->behind.data(), behind.data(), behind.size()))
-      return entry;
-  }
-  return nullptr;
+Entry* find(Entry* entry, const Entry* end, const Key& key) {
+  while (entry != end && !(entry->key == key)) entry = entry->next;
+  return entry == end ? nullptr : entry;
 }
 
-__attribute__((noinline)) Entry& add(std::atomic<Entry*>& chain, const Key& key,
-                                     const Text& behind) {
-  Entry* made = new Entry;
-  made->key = key;
-  made->behind.assign(behind.data(), behind.size());
+__attribute__((noinline)) Entry& add(std::atomic<Entry*>& chain, const Key& key) {
+  Entry* made = new Entry{key};
   Entry *head = chain.load(std::memory_order_acquire), *seen = nullptr;
   for (;;) {
-    if (Entry* other = find(head, seen, key, behind)) {
+    if (Entry* other = find(head, seen, key)) {
       delete made;
       return *other;
     }
@@ -96,12 +87,10 @@ __attribute__((noinline)) CuFunction load(Device& device, const Kernel& kernel, 
 }  // namespace
 
 CuFunction function_of(Device& device, const Kernel& kernel) {
-  Key key = {kernel.text, kernel.functions, {}, device.index()};
-  uint64_t* type = key.types;
-  for (const TypeName& name : kernel.types) *type++ = name.packed;
-  std::atomic<Entry*>& chain = chains[hash_of(key, kernel.behind) % kChains];
-  Entry* entry = find(chain.load(std::memory_order_acquire), nullptr, key, kernel.behind);
-  if (!entry) entry = &add(chain, key, kernel.behind);
+  const Key key = key_of(device, kernel);
+  std::atomic<Entry*>& chain = chains[hash_of(key) % kChains];
+  Entry* entry = find(chain.load(std::memory_order_acquire), nullptr, key);
+  if (!entry) entry = &add(chain, key);
   if (CuFunction made = entry->function.load(std::memory_order_acquire)) return made;
   return load(device, kernel, *entry);
 }

@@ -62,8 +62,8 @@ std::string text_of(const Kernel& kernel) {
     names += std::string("typedef ") + type_name(type.dtype()) + " " + type.name() + ";\n";
   }
   if (of_8_bits) text += kText_float8;
-  text.append(names).append(kernel.text).append(kernel.functions);
-  return text.append(kernel.behind.data(), kernel.behind.size());
+  text.append(names).append(kernel.text).append(kernel.functions.data());
+  return text.append(kernel.behind.data());
 }
 
 std::vector<char> image_of(Device& device, const char* op, const std::string& text, Source source) {

@@ -1,6 +1,8 @@
 #include "launch/jit.h"
 
 #include <algorithm>
+#include <mutex>
+#include <unordered_set>
 
 #include "launch/functions.h"
 
@@ -10,6 +12,13 @@ std::string TypeName::name() const {
   char letters[8] = {};
   std::memcpy(letters, &packed, 7);
   return letters;
+}
+
+Text::Text(const std::string& made) {
+  static std::mutex mutex;
+  static auto* texts = new std::unordered_set<std::string>;
+  std::lock_guard<std::mutex> lock(mutex);
+  data_ = texts->insert(made).first->c_str();
 }
 
 Number number_of(const RbValue& value) {

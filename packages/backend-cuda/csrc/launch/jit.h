@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "device/dtypes.h"
 #include "device/failure.h"
-#include "launch/dtypes.h"
 #include "launch/layout.h"
 
 namespace rbcuda {
@@ -24,6 +24,7 @@ struct TypeName {
 };
 class Types {
  public:
+  static constexpr int kMost = 6;
   Types(std::initializer_list<TypeName> names) : count_(static_cast<int>(names.size())) {
     if (count_ > kMost) rb::fail(RB_E_INTERNAL, "cuda: a kernel of %d dtypes", count_);
     for (int i = 0; i < count_; ++i) names_[i] = names.begin()[i];
@@ -32,35 +33,31 @@ class Types {
   const TypeName* end() const { return names_ + count_; }
 
  private:
-  static constexpr int kMost = 6;
   TypeName names_[kMost];
   int count_;
 };
 
-/// A piece of text: characters that outlive it, such as a literal's, or a string of its own.
+/// A piece of text that lives as long as the process, told apart by its address: a literal, or
+/// one that was made of parts, which costs a search.
 class Text {
  public:
-  Text(const char* text) : text_(text), length_(__builtin_strlen(text)) {}
-  Text(std::string text) : own_(std::move(text)), text_(nullptr), length_(own_.size()) {}
-  const char* data() const { return text_ ? text_ : own_.data(); }
-  size_t size() const { return length_; }
+  Text(const char* literal) : data_(literal) {}
+  Text(const std::string& made);
+  const char* data() const { return data_; }
 
  private:
-  std::string own_;
-  const char* text_;
-  size_t length_;
+  const char* data_;
 };
 
-/// The kernel `rb_kernel`: its dtypes, a text of kernels/, and what comes behind it, such as a
-/// macro of the text with its arguments. Equal ones are compiled once. `op` is for errors. Where
-/// calls are to be cheap, `behind` is a literal, and longer text is in `functions`, which is told
-/// apart by its address and lives as long as the process.
+/// The kernel `rb_kernel`: its dtypes, a text of kernels/, what that needs beside it, and what
+/// comes behind both, such as a macro of the text with its arguments. Equal ones are compiled once.
+/// `op` is for errors.
 struct Kernel {
   const char* op;
   Types types;
   const char* text;  // kText_NAME
   Text behind;
-  const char* functions = "";  // between text and behind
+  Text functions = "";  // between text and behind
 };
 
 /// A number of a call; kernels take the member that fits their dtype. Twin of Number in types.cuh.
@@ -69,15 +66,6 @@ struct Number {
   int64_t whole;
 };
 Number number_of(const RbValue& value);
-
-/// A dtype of 1, 2, 4, 8 or 16 bytes, for kernels that only move elements.
-inline int unit_dtype(int64_t bytes) {
-  return bytes == 1   ? +RB_U8
-         : bytes == 2 ? +RB_U16
-         : bytes == 4 ? +RB_U32
-         : bytes == 8 ? +RB_U64
-                      : +RB_C128;
-}
 
 struct Grid {
   unsigned x, y, z, threads;

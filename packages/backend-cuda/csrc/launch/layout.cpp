@@ -1,33 +1,35 @@
 #include "launch/layout.h"
 
-#include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 namespace rbcuda {
 
-Layout layout_of(const char* op, std::initializer_list<const RbTensor*> tensors, Order order) {
+void sort_by_stride(int* dims, int count, const RbTensor& t, int ndim) {
+  const auto far = [&](int d) { return std::abs(stride_at(t, d, ndim)); };
+  for (int i = 1; i < count; ++i) {
+    for (int at = i; at > 0 && far(dims[at - 1]) < far(dims[at]); --at)
+      std::swap(dims[at - 1], dims[at]);
+  }
+}
+
+Layout layout_over(const char* op, const int* dims, int count,
+                   std::initializer_list<const RbTensor*> tensors) {
   const RbTensor& out = **tensors.begin();
-  const int count = static_cast<int>(tensors.size());
   Layout layout = {};
-  layout.n = out.numel;
-  int dims[RB_MAX_DIMS];
-  for (int d = 0; d < out.ndim; ++d) dims[d] = d;
-  if (order == Order::kMemory && !(out.flags & RB_T_CONTIGUOUS))
-    std::stable_sort(dims, dims + out.ndim, [&](int a, int b) {
-      return std::abs(out.strides[a]) > std::abs(out.strides[b]);
-    });
+  layout.n = 1;
   int ndim = 0;
-  for (int at = 0; at < out.ndim; ++at) {
-    const int d = dims[at];
-    const int64_t size = out.shape[d];
+  for (int at = 0; at < count; ++at) {
+    const int64_t size = out.shape[dims[at]];
     if (size == 1) continue;
+    layout.n *= size;
     int64_t step[kLayoutTensors] = {};
     bool joins = ndim > 0;
-    for (int k = 0; k < count; ++k) {
-      const RbTensor* t = tensors.begin()[k];
-      const int own = t ? d - (out.ndim - t->ndim) : -1;
-      if (own >= 0 && t->shape[own] != 1) step[k] = t->strides[own];
+    int k = 0;
+    for (const RbTensor* t : tensors) {
+      if (t) step[k] = stride_at(*t, dims[at], out.ndim);
       joins = joins && layout.strides[k][ndim - 1] == step[k] * size;
+      ++k;
     }
     if (joins) {
       layout.shape[ndim - 1] *= size;
@@ -38,11 +40,20 @@ Layout layout_of(const char* op, std::initializer_list<const RbTensor*> tensors,
     } else {
       layout.shape[ndim++] = size;
     }
-    for (int k = 0; k < count; ++k) layout.strides[k][ndim - 1] = step[k];
+    for (k = 0; k < kLayoutTensors; ++k) layout.strides[k][ndim - 1] = step[k];
   }
   if (ndim == 0) layout.shape[ndim++] = 1;
   layout.ndim = ndim;
   return layout;
+}
+
+Layout layout_of(const char* op, std::initializer_list<const RbTensor*> tensors, Order order) {
+  const RbTensor& out = **tensors.begin();
+  int dims[RB_MAX_DIMS];
+  for (int d = 0; d < out.ndim; ++d) dims[d] = d;
+  if (order == Order::kMemory && !(out.flags & RB_T_CONTIGUOUS))
+    sort_by_stride(dims, out.ndim, out, out.ndim);
+  return layout_over(op, dims, out.ndim, tensors);
 }
 
 // q = (n * factor / 2**32 + n) / 2**shift with the least shift for which 2**shift >= value.

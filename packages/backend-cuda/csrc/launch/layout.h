@@ -23,6 +23,18 @@ enum class Order { kRowMajor, kMemory };
 Layout layout_of(const char* op, std::initializer_list<const RbTensor*> tensors,
                  Order order = Order::kRowMajor);
 
+/// The stride of `t` in dimension `d` of `ndim` to which it broadcasts.
+inline int64_t stride_at(const RbTensor& t, int d, int ndim) {
+  const int own = d - (ndim - t.ndim);
+  return own >= 0 && t.shape[own] != 1 ? t.strides[own] : 0;
+}
+/// Sort dimensions `dims` of `ndim` as `t` lies in memory, the slowest first. Equal strides keep
+/// their order.
+void sort_by_stride(int* dims, int count, const RbTensor& t, int ndim);
+/// The layout over dimensions `dims` alone, in that order. A null tensor is a number.
+Layout layout_over(const char* op, const int* dims, int count,
+                   std::initializer_list<const RbTensor*> tensors);
+
 /// Division of numbers below 2**31 by multiplication. Twin of `Divisor` in block.cuh.
 struct Divisor {
   uint32_t value, factor, shift;

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <vector>
-
-#include "launch/view.h"
 
 namespace rbcuda {
 namespace {
@@ -56,42 +53,18 @@ LinePlan plan_lines(const SplitLayout& layout, int k, bool splits) {
   return plan_lines(layout.lines.n, layout.inner.n, columns, splits);
 }
 
-namespace {
-
-// The stride of `t` in dimension `d` of `ndim` to which it broadcasts.
-int64_t stride_at(const RbTensor& t, int d, int ndim) {
-  const int own = d - (ndim - t.ndim);
-  return own >= 0 && t.shape[own] != 1 ? t.strides[own] : 0;
-}
-
-}  // namespace
-
 SplitLayout split_layout(const char* op, std::initializer_list<const RbTensor*> tensors,
                          const bool* inner, int lead, bool sort_inner) {
-  const RbTensor& first = **tensors.begin();
-  const RbTensor& leader = *tensors.begin()[lead];
-  SplitLayout split;
-  for (const bool within : {false, true}) {
-    int dims[RB_MAX_DIMS], count = 0;
-    for (int d = 0; d < first.ndim; ++d)
-      if (inner[d] == within) dims[count++] = d;
-    if (!within || sort_inner)
-      std::stable_sort(dims, dims + count, [&](int a, int b) {
-        return std::abs(stride_at(leader, a, first.ndim)) >
-               std::abs(stride_at(leader, b, first.ndim));
-      });
-    std::vector<View> views;
-    const RbTensor* parts[kLayoutTensors] = {};
-    views.reserve(kLayoutTensors);
-    for (const RbTensor* t : tensors) {
-      View& view = views.emplace_back(scalar_view(*t));
-      for (int k = 0; k < count; ++k)
-        view.add(first.shape[dims[k]], stride_at(*t, dims[k], first.ndim));
-      parts[views.size() - 1] = &view.tensor();
-    }
-    (within ? split.inner : split.lines) = layout_of(op, {parts[0], parts[1], parts[2], parts[3]});
-  }
-  return split;
+  const int ndim = tensors.begin()[0]->ndim;
+  int dims[RB_MAX_DIMS], outer = 0, within = ndim;  // the lines' ones from the front on
+  for (int d = 0; d < ndim; ++d)
+    if (!inner[d]) dims[outer++] = d;
+  for (int d = ndim - 1; d >= 0; --d)
+    if (inner[d]) dims[--within] = d;
+  sort_by_stride(dims, outer, *tensors.begin()[lead], ndim);
+  if (sort_inner) sort_by_stride(dims + outer, ndim - outer, *tensors.begin()[lead], ndim);
+  return {layout_over(op, dims, outer, tensors),
+          layout_over(op, dims + outer, ndim - outer, tensors)};
 }
 
 }  // namespace rbcuda

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "device/dtypes.h"
+
 namespace rbcuda {
 namespace {
 
@@ -44,7 +46,7 @@ void View::drop(int d) {
 }
 
 void View::narrow(int d, int64_t start, int64_t size, int64_t step) {
-  tensor_.data = static_cast<char*>(tensor_.data) + start * strides_[d] * (tensor_.dtype.bits / 8);
+  tensor_.data = static_cast<char*>(tensor_.data) + start * strides_[d] * stored_size(tensor_.dtype_id);
   shape_[d] = size;
   strides_[d] *= step;
   tensor_.numel = count(tensor_);

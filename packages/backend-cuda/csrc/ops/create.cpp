@@ -5,25 +5,6 @@
 namespace rbcuda {
 namespace {
 
-// A dtype of the same size that moves as it is: few kernels copy all dtypes. -1: none.
-int bits_of(const RbTensor& t) {
-  RbDTypeInfo info = {};
-  info.struct_size = RB_SIZE(RbDTypeInfo, itemsize);
-  rb::check(rb::host->dtype_info(t.dtype_id, &info));
-  switch (info.itemsize) {
-    case 1:
-      return RB_U8;
-    case 2:
-      return RB_U16;
-    case 4:
-      return RB_U32;
-    case 8:
-      return RB_U64;
-    default:
-      return info.itemsize == 16 ? RB_C128 : -1;
-  }
-}
-
 template <int Source>
 void copy_kernel(const rb::Args& a) {
   copy(a.op_name(), a.ret(), a.tensor(Source));
@@ -61,8 +42,8 @@ void copy(const char* op, const RbTensor& out, const RbTensor& from) {
     const bool narrow = float8_dtypes().has(from.dtype_id);
     return run(out, from, narrow ? +RB_F32 : +from.dtype_id);
   }
-  const int bits = bits_of(from);
-  if (bits < 0) rb::fail(RB_E_NOTIMPL, "%s on 'cuda': elements of an odd size", op);
+  // Few kernels copy all dtypes.
+  const int bits = unit_dtype(stored_size(from.dtype_id));
   RbTensor target = out, source = from;
   target.dtype_id = source.dtype_id = static_cast<uint16_t>(bits);
   run(target, source, bits);

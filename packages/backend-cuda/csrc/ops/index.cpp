@@ -53,7 +53,7 @@ View along(const RbTensor& index, const View& positions, int dim) {
 }
 
 // The dtype that moves elements of this size.
-int moved(const RbTensor& t) { return unit_dtype(t.dtype.bits * t.dtype.lanes / 8); }
+int moved(const RbTensor& t) { return unit_dtype(stored_size(t.dtype_id)); }
 
 // The text of a loop over positions, in 32 bits where they fit.
 #define RB_POSITIONS(fits, name, ...) \
@@ -94,7 +94,7 @@ bool take_rows(const char* op, const RbTensor& out, const RbTensor& index, const
     width *= x.shape[d];
   }
   if (!dense || width < 2 || index.numel == 0) return false;
-  const int64_t item = x.dtype.bits / 8 * x.dtype.lanes;
+  const int64_t item = stored_size(x.dtype_id);
   const int64_t unit = unit_of(x, out, width * item, x.strides[0] * item);
   int64_t rows = index.numel, units = width * item / unit;
   reach.step = x.strides[0] * item / unit;

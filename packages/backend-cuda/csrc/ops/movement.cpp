@@ -21,7 +21,7 @@ struct Parts {
 // Tensors without gaps of the result's dtype, in units of up to 16 bytes. Whether they are so.
 bool join_parts(const RbTensor& out, const rb::Span<RbTensor*>& given, int dim) {
   if (!(out.flags & RB_T_CONTIGUOUS) || given.len < 3) return false;
-  const int64_t item = out.dtype.bits / 8;
+  const int64_t item = stored_size(out.dtype_id);
   int64_t rows = 1, inner = item;
   for (int d = 0; d < dim; ++d) rows *= out.shape[d];
   for (int d = dim + 1; d < out.ndim; ++d) inner *= out.shape[d];
@@ -193,7 +193,7 @@ void triangle_kernel(const rb::Args& a) {
   int64_t rows = out.shape[out.ndim - 2], columns = out.shape[out.ndim - 1];
   Layout layout = layout_of(a.op_name(), {&out, &x});
   const Kernel kernel{a.op_name(),
-                      {{"E", unit_dtype(out.dtype.bits / 8)}, {"O", RB_U8}, {"T", RB_U8}},
+                      {{"E", unit_dtype(stored_size(out.dtype_id))}, {"O", RB_U8}, {"T", RB_U8}},
                       kText_movement,
                       Lower ? "RB_TRIANGLE(column <= edge)\n" : "RB_TRIANGLE(column >= edge)\n"};
   void *to = out.data, *from = x.data;

@@ -22,7 +22,7 @@ void* data_of(const RbTensor* t) { return t ? t->data : nullptr; }
 
 // Whether the elements of all lines and segments are whole packs but for the ends.
 bool in_packs(const SplitLayout& layout, const RbTensor& x) {
-  const int64_t each = kPack / std::max<int64_t>(1, x.dtype.bits / 8);
+  const int64_t each = kPack / stored_size(x.dtype_id);
   bool fits = layout.inner.ndim == 1 && layout.inner.strides[1][0] == 1 && each > 1 &&
               reinterpret_cast<uintptr_t>(x.data) % kPack == 0;
   for (int d = 0; d < layout.lines.ndim; ++d)
@@ -47,37 +47,35 @@ void reduce(const char* op, const Fold& fold, const RbTensor* out, const RbTenso
             const RbTensor& x, const bool* reduced) {
   const RbTensor& first = out ? *out : *second;
   // Results may lack dimensions; their strides stand where x has them.
-  View a = aligned(first, x, reduced), b = second ? aligned(*second, x, reduced) : View(a);
-  const SplitLayout layout =
+  const View a = aligned(first, x, reduced), b = aligned(second ? *second : first, x, reduced);
+  SplitLayout layout =
       split_layout(op, {&x, &x, &b.tensor(), &a.tensor()}, reduced, 1, !fold.ordered);
-  Layout kept = layout.lines, inner = layout.inner;
+  Layout &kept = layout.lines, &inner = layout.inner;
   std::copy(kept.strides[3], kept.strides[3] + kLayoutDims, kept.strides[0]);
   if (kept.n == 0) return;
-  const LinePlan plan = plan_lines(layout, 1, true);
-  const Types types = {{"A", x.dtype_id},
-                       {"T", fold.compute},
-                       {"O", out ? out->dtype_id : x.dtype_id},
-                       {"D", second ? +second->dtype_id : +RB_I64}};
-  const std::string text = fold.text + ";\n";
+  LinePlan plan = plan_lines(layout, 1, true);
+  const auto kernel = [&](const char* macro) {
+    const Types types = {{"A", x.dtype_id},
+                         {"T", fold.compute},
+                         {"O", out ? out->dtype_id : x.dtype_id},
+                         {"D", second ? +second->dtype_id : +RB_I64}};
+    return Kernel{op, types, kText_reduce, macro, fold.text};
+  };
   Finish finish = {static_cast<double>(inner.n), fold.number};
   void *to = data_of(out), *also = data_of(second), *from = x.data, *parts = nullptr;
-  Lines lines = plan.lines;
-  int64_t segment = plan.segment, segments = plan.segments;
-  int vector = !lines.columns && in_packs(layout, x);
+  int vector = !plan.lines.columns && in_packs(layout, x);
   Temporary states;
-  if (segments > 1) {
-    states = Temporary(x, fold.state * kept.n * segments);
+  if (plan.segments > 1) {
+    states = Temporary(x, fold.state * kept.n * plan.segments);
     parts = states.data();
   }
-  void* arguments[] = {&to,    &also,    &from,     &parts,  &kept,  &inner,
-                       &lines, &segment, &segments, &vector, &finish};
-  launch(device_of(x), Kernel{op, types, kText_reduce, text + "RB_REDUCE\n"}, plan.grid, arguments);
-  if (segments == 1) return;
-  const LinePlan joining = plan_lines(kept.n, segments, kept.n > 1, false);
-  lines = joining.lines;
-  void* joins[] = {&to, &also, &parts, &kept, &lines, &segments, &finish};
-  launch(device_of(x), Kernel{op, types, kText_reduce, text + "RB_REDUCE_PARTS\n"}, joining.grid,
-         joins);
+  void* arguments[] = {&to,         &also,         &from,          &parts,  &kept,  &inner,
+                       &plan.lines, &plan.segment, &plan.segments, &vector, &finish};
+  launch(device_of(x), kernel("RB_REDUCE\n"), plan.grid, arguments);
+  if (plan.segments == 1) return;
+  LinePlan joining = plan_lines(kept.n, plan.segments, kept.n > 1, false);
+  void* joins[] = {&to, &also, &parts, &kept, &joining.lines, &plan.segments, &finish};
+  launch(device_of(x), kernel("RB_REDUCE_PARTS\n"), joining.grid, joins);
 }
 
 namespace {
@@ -90,13 +88,6 @@ void mark_dims(const rb::Args& a, int arg, int ndim, bool* reduced) {
   for (const int64_t d : a.ints(arg)) reduced[d] = true;
 }
 
-int64_t size_of(int dtype) {
-  RbDTypeInfo info = {};
-  info.struct_size = sizeof info;
-  rb::check(rb::host->dtype_info(dtype, &info));
-  return info.itemsize;
-}
-
 void fold_tensor(const rb::Args& a, Fold fold) {
   const RbTensor& x = a.tensor(0);
   bool reduced[RB_MAX_DIMS];
@@ -107,18 +98,18 @@ void fold_tensor(const rb::Args& a, Fold fold) {
 void sum_kernel(const rb::Args& a) { fold_tensor(a, sum_fold(a.ret().dtype_id)); }
 void mean_kernel(const rb::Args& a) {
   const int t = computed(a.ret().dtype_id);
-  fold_tensor(a, {"typedef MeanFold<T> Fold", t, size_of(t)});
+  fold_tensor(a, {"typedef MeanFold<T> Fold;\n", t, stored_size(t)});
 }
 void product_kernel(const rb::Args& a) {
   const int t = computed(a.ret().dtype_id);
-  fold_tensor(a, {"typedef ProductFold<T> Fold", t, size_of(t)});
+  fold_tensor(a, {"typedef ProductFold<T> Fold;\n", t, stored_size(t)});
 }
-void any_kernel(const rb::Args& a) { fold_tensor(a, {"typedef AnyFold Fold", RB_BOOL8, 1}); }
-void all_kernel(const rb::Args& a) { fold_tensor(a, {"typedef EveryFold Fold", RB_BOOL8, 1}); }
-void count_kernel(const rb::Args& a) { fold_tensor(a, {"typedef CountFold Fold", RB_BOOL8, 8}); }
+void any_kernel(const rb::Args& a) { fold_tensor(a, {"typedef AnyFold Fold;\n", RB_BOOL8, 1}); }
+void all_kernel(const rb::Args& a) { fold_tensor(a, {"typedef EveryFold Fold;\n", RB_BOOL8, 1}); }
+void count_kernel(const rb::Args& a) { fold_tensor(a, {"typedef CountFold Fold;\n", RB_BOOL8, 8}); }
 void logsumexp_kernel(const rb::Args& a) {
   const int t = computed(a.ret().dtype_id);
-  fold_tensor(a, {"typedef LogSumExpFold<T> Fold", t, 2 * size_of(t)});
+  fold_tensor(a, {"typedef LogSumExpFold<T> Fold;\n", t, 2 * stored_size(t)});
 }
 void var_kernel(const rb::Args& a) {
   Fold fold = moments_fold(a.tensor(0).dtype_id);
@@ -126,32 +117,37 @@ void var_kernel(const rb::Args& a) {
   fold_tensor(a, fold);
 }
 
-// The least and largest values by dtype.
-std::string end_of(int dtype, bool largest) {
-  if (kFloat >> dtype & 1) return largest ? "INFINITY" : "-INFINITY";
-  if (dtype == RB_BOOL8) return largest ? "true" : "false";
-  const bool is_signed = dtype == RB_I8 || dtype == RB_I16 || dtype == RB_I32 || dtype == RB_I64;
-  if (!is_signed) return largest ? "(T)-1" : "(T)0";
-  return largest ? "(T)~((UInt64)1 << (8 * sizeof(T) - 1))"
-                 : "(T)((UInt64)1 << (8 * sizeof(T) - 1))";
+// Folds that begin at the least value of a dtype, or the largest one.
+#define RB_EXTREME(start, largest)                          \
+  "struct Start { static __device__ T of() { return " start \
+  "; } };\n"                                                \
+  "typedef ExtremeFold<T, Start, " largest "> Fold;\n"
+template <bool Largest>
+const char* extreme_fold(int dtype) {
+  constexpr uint64_t kSigned = bit(RB_I8) | bit(RB_I16) | bit(RB_I32) | bit(RB_I64);
+  if (kFloat >> dtype & 1)
+    return Largest ? RB_EXTREME("-INFINITY", "1") : RB_EXTREME("INFINITY", "0");
+  if (dtype == RB_BOOL8) return Largest ? RB_EXTREME("false", "1") : RB_EXTREME("true", "0");
+  if (kSigned >> dtype & 1)
+    return Largest ? RB_EXTREME("(T)((UInt64)1 << (8 * sizeof(T) - 1))", "1")
+                   : RB_EXTREME("(T)~((UInt64)1 << (8 * sizeof(T) - 1))", "0");
+  return Largest ? RB_EXTREME("(T)0", "1") : RB_EXTREME("(T)-1", "0");
 }
-template <int Largest>
+#undef RB_EXTREME
+template <bool Largest>
 void extreme_kernel(const rb::Args& a) {
   const int t = computed(a.tensor(0).dtype_id);
-  const std::string start =
-      "struct Start { static __device__ T of() { return " + end_of(t, !Largest) + "; } };\n";
-  fold_tensor(a, {start + "typedef ExtremeFold<T, Start, " + (Largest ? "1" : "0") + "> Fold", t,
-                  size_of(t)});
+  fold_tensor(a, {extreme_fold<Largest>(t), t, stored_size(t)});
 }
 
-template <int Largest>
+template <bool Largest>
 void place_kernel(const rb::Args& a) {
   const RbTensor &x = a.tensor(0), &places = a.ret(a.nrets - 1);
   bool reduced[RB_MAX_DIMS];
   mark_dims(a, 1, x.ndim, reduced);
-  const int t = computed(x.dtype_id);
-  const Fold fold = {std::string("typedef PlaceFold<T, ") + (Largest ? "1" : "0") + "> Fold", t, 16,
-                     0, true};
+  const Fold fold = {
+      Largest ? "typedef PlaceFold<T, 1> Fold;\n" : "typedef PlaceFold<T, 0> Fold;\n",
+      computed(x.dtype_id), 16, 0, true};
   if (places.numel)
     reduce(a.op_name(), fold, a.nrets == 2 ? &a.ret(0) : nullptr, &places, x, reduced);
 }
@@ -166,23 +162,23 @@ const rb::KernelSpec kKernels[] = {
     {"count_nonzero", rb::wrap<count_kernel>, 0, kAll},
     {"var", rb::wrap<var_kernel>, 0, kFloat},
     {"logsumexp", rb::wrap<logsumexp_kernel>, 0, kFloat},
-    {"amax", rb::wrap<extreme_kernel<1>>, 0, kReal},
-    {"amin", rb::wrap<extreme_kernel<0>>, 0, kReal},
-    {"argmax", rb::wrap<place_kernel<1>>, 0, kReal},
-    {"argmin", rb::wrap<place_kernel<0>>, 0, kReal},
-    {"max.dim", rb::wrap<place_kernel<1>>, 0, kReal},
-    {"min.dim", rb::wrap<place_kernel<0>>, 0, kReal},
+    {"amax", rb::wrap<extreme_kernel<true>>, 0, kReal},
+    {"amin", rb::wrap<extreme_kernel<false>>, 0, kReal},
+    {"argmax", rb::wrap<place_kernel<true>>, 0, kReal},
+    {"argmin", rb::wrap<place_kernel<false>>, 0, kReal},
+    {"max.dim", rb::wrap<place_kernel<true>>, 0, kReal},
+    {"min.dim", rb::wrap<place_kernel<false>>, 0, kReal},
 };
 
 }  // namespace
 
 Fold sum_fold(int dtype) {
   const int t = computed(dtype);
-  return {"typedef SumFold<T> Fold", t, size_of(t)};
+  return {"typedef SumFold<T> Fold;\n", t, stored_size(t)};
 }
 Fold moments_fold(int dtype) {
   const int t = computed(dtype);
-  return {"typedef MomentsFold<T> Fold", t, 3 * size_of(t)};
+  return {"typedef MomentsFold<T> Fold;\n", t, 3 * stored_size(t)};
 }
 
 int32_t add_reduce(const RbHost* host, RbTxn* txn) {

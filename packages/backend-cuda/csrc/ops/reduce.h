@@ -1,14 +1,12 @@
 // Reductions for other families.
 #pragma once
-#include <string>
-
 #include "launch/view.h"
 
 namespace rbcuda {
 
 /// A fold of kernels/reduce.cuh.
 struct Fold {
-  std::string text;  // "typedef ... Fold"
+  const char* text;  // a literal: "typedef ... Fold;\n"
   int compute;       // the dtype T
   int64_t state;     // bytes of its State
   double number = 0;

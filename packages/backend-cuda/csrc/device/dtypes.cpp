@@ -1,16 +1,11 @@
-#include "launch/dtypes.h"
+#include "device/dtypes.h"
 
 namespace rbcuda {
 namespace {
 
-struct Known {
-  const char* name;
-  int size;
-};
-constexpr Known kKnown[RB_DTYPE_COUNT] = {
-    {"bool", 1},     {"UInt8", 1},  {"Int8", 1},   {"Int16", 2},          {"int", 4},
-    {"Int64", 8},    {"UInt16", 2}, {"UInt32", 4}, {"UInt64", 8},         {"Half", 2},
-    {"BFloat16", 2}, {"float", 4},  {"double", 8}, {"Complex<float>", 8}, {"Complex<double>", 16}};
+constexpr const char* kNames[RB_DTYPE_COUNT] = {
+    "bool",   "UInt8", "Int8",     "Int16", "int",    "Int64",          "UInt16",         "UInt32",
+    "UInt64", "Half",  "BFloat16", "float", "double", "Complex<float>", "Complex<double>"};
 
 int32_t find(const char* name) {
   int32_t dtype = -1;
@@ -31,12 +26,17 @@ const Float8Dtypes& float8_dtypes() {
 }
 
 const char* type_name(int dtype) {
-  if (dtype < RB_DTYPE_COUNT) return kKnown[dtype].name;
+  if (dtype < RB_DTYPE_COUNT) return kNames[dtype];
   if (!float8_dtypes().has(dtype))
     rb::fail(RB_E_NOTIMPL, "cuda: no kernels for dtype number %d", dtype);
   return dtype == float8_dtypes().e5m2 ? "Float8E5M2" : "Float8E4M3FN";
 }
 
-int stored_size(int dtype) { return dtype < RB_DTYPE_COUNT ? kKnown[dtype].size : 1; }
+int size_of_added(int dtype) {
+  RbDTypeInfo info = {};
+  info.struct_size = RB_SIZE(RbDTypeInfo, itemsize);
+  rb::check(rb::host->dtype_info(dtype, &info));
+  return info.itemsize;
+}
 
 }  // namespace rbcuda

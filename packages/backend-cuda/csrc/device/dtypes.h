@@ -16,8 +16,21 @@ const Float8Dtypes& float8_dtypes();
 
 /// What kernels/types.cuh and float8.cuh call it; throws RB_E_NOTIMPL where they do not know it.
 const char* type_name(int dtype);
-/// Bytes of an element in memory; 1 for a dtype that is not known.
-int stored_size(int dtype);
+int size_of_added(int dtype);
+/// Bytes of an element in memory, also of a dtype that a plugin added.
+inline int stored_size(int dtype) {
+  static constexpr int8_t kSizes[RB_DTYPE_COUNT] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+  return dtype < RB_DTYPE_COUNT ? kSizes[dtype] : size_of_added(dtype);
+}
+
+/// A dtype of 1, 2, 4, 8 or 16 bytes, for kernels that only move elements.
+inline int unit_dtype(int64_t bytes) {
+  return bytes == 1   ? +RB_U8
+         : bytes == 2 ? +RB_U16
+         : bytes == 4 ? +RB_U32
+         : bytes == 8 ? +RB_U64
+                      : +RB_C128;
+}
 
 /// The dtype that kernels compute in for a stored one: float32 for 16 and 8 bits.
 inline int computed(int dtype) {
