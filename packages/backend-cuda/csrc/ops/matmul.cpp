@@ -5,20 +5,20 @@
 namespace rbcuda {
 namespace {
 
-// A dimension of one operand, out of its view: what is left are batches.
-void take(View& view, int64_t& size, int64_t& stride) {
-  const int last = view.ndim() - 1;
-  size = view.size(last);
-  stride = view.stride(last);
-  view.drop(last);
+// The last dimension of `t`, which loses it: what is left are batches.
+struct Dimension {
+  int64_t size, stride;
+};
+Dimension take(RbTensor& t) {
+  const int last = --t.ndim;
+  return {t.shape[last], t.strides[last]};
 }
 
-// Strides of what is added along the dimensions that the result's view loses.
-int64_t take_stride(View& view) {
-  if (view.ndim() == 0) return 0;
-  int64_t size = 0, stride = 0;
-  take(view, size, stride);
-  return size == 1 ? 0 : stride;
+// The stride of what is added along a dimension that the result loses.
+int64_t take_stride(RbTensor& t) {
+  if (t.ndim == 0) return 0;
+  const Dimension taken = take(t);
+  return taken.size == 1 ? 0 : taken.stride;
 }
 
 // Core has checked the shapes. 1-d operands are a row and a column; `added` broadcasts to `out`.
@@ -28,32 +28,31 @@ Product product_of(const char* op, const RbTensor& x, const RbTensor& y, const R
     if (t && t->dtype_id != out.dtype_id)
       rb::fail(RB_E_NOTIMPL, "%s on 'cuda': operands and result must have one dtype", op);
   }
-  View a(x), b(y), c(out), d(added ? *added : scalar_view(out).tensor());
+  RbTensor a = x, b = y, c = out, d = added ? *added : out;
   Product p;
   p.op = op;
   p.out = &out;
   p.operands = p.results = out.dtype_id;
-  int64_t ignored = 0;
-  take(a, p.k, p.a.column);
-  if (x.ndim > 1) take(a, p.m, p.a.row);
-  if (y.ndim > 1) {
-    take(b, p.n, p.b.column);
-    take(c, ignored, p.c.column);
+  const bool rows = x.ndim > 1, columns = y.ndim > 1;
+  const Dimension none = {1, 0}, k = take(a), m = rows ? take(a) : none,
+                  n = columns ? take(b) : none;
+  p.m = m.size, p.n = n.size, p.k = k.size;
+  p.a = {x.data, m.stride, k.stride};
+  p.b = {y.data, take(b).stride, n.stride};
+  if (columns) {
+    p.c.column = take(c).stride;
     p.added.column = take_stride(d);
   }
-  take(b, ignored, p.b.row);
-  if (x.ndim > 1) {
-    take(c, ignored, p.c.row);
+  if (rows) {
+    p.c.row = take(c).stride;
     p.added.row = take_stride(d);
   }
-  p.a.data = x.data;
-  p.b.data = y.data;
   p.c.data = out.data;
   p.added.data = added ? added->data : nullptr;
   // A dimension of size 1 has no stride, so that it is never taken for one that lies together.
   if (p.m == 1) p.a.row = p.c.row = p.added.row = 0;
   if (p.n == 1) p.b.column = p.c.column = p.added.column = 0;
-  p.batch = layout_of(op, {&c.tensor(), &a.tensor(), &b.tensor(), &d.tensor()});
+  p.batch = layout_of(op, {&c, &a, &b, added ? &d : nullptr});
   return p;
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <vector>
 
 #include "launch/temporary.h"
 #include "launch/texts.h"
@@ -34,9 +36,10 @@ constexpr struct {
     {"tanh", "tanh(x)"},
     {"sigmoid", "(T)1 / ((T)1 + exp(-x))"},
 };
-const char* activation_text(const Product& p) {
-  for (const auto& activation : kActivations) {
-    if (!std::strcmp(activation.name, p.activation)) return activation.text;
+constexpr size_t kActivationCount = std::size(kActivations);
+size_t activation_of(const Product& p) {
+  for (size_t i = 0; i < kActivationCount; ++i) {
+    if (!std::strcmp(kActivations[i].name, p.activation)) return i;
   }
   rb::fail(RB_E_NOTIMPL, "%s on 'cuda': no activation '%s'", p.op, p.activation);
 }
@@ -56,14 +59,39 @@ bool reads_packs(const Matrix& x, const Layout& batch, int k, int64_t count, int
                      [&](int64_t stride) { return divides(count, stride); });
 }
 
-// How a kernel of the text is launched.
+// Structs of the text that compute a product, and how one is launched.
+enum Method { kRows, kColumns, kSums, kTiles64Deep, kTiles64, kTiles128, kTensorCores };
+constexpr const char* kMethods[] = {"Rows",
+                                    "Columns",
+                                    "Sums",
+                                    "Tiles<64, 16>",
+                                    "Tiles<64, 8>",
+                                    "Tiles<128, 8>",
+                                    "TensorCores<false, false>",
+                                    "TensorCores<false, true>",
+                                    "TensorCores<true, false>",
+                                    "TensorCores<true, true>"};
+constexpr int kThreads = 256;
 struct Way {
-  std::string name;
-  int threads;
+  int method;                 // which of kMethods
   int64_t pack_in, pack_out;  // elements that are read and written at once
   Grid grid;
   const char* functions = "";  // more text that it needs
 };
+
+// The kernel's macro. All are made at the first call.
+Text macro_of(int method, size_t activation) {
+  static const auto* macros = [] {
+    auto* made = new std::vector<Text>;
+    for (const char* name : kMethods) {
+      for (const auto& a : kActivations)
+        made->emplace_back("RB_PRODUCT(" + std::to_string(kThreads) + ", " + a.text + ", " + name +
+                           ")\n");
+    }
+    return made;
+  }();
+  return (*macros)[static_cast<size_t>(method) * kActivationCount + activation];
+}
 
 // Products after one another that go on along k.
 struct Parts {
@@ -88,19 +116,15 @@ void enqueue(const Product& p, const Way& way, const Parts& parts) {
       p.op,
       {{"A", p.operands}, {"T", computed(p.operands)}, {"O", p.results}, {"D", p.out->dtype_id}},
       kText_matmul,
-      "RB_PRODUCT(" + std::to_string(way.threads) + ", " + activation_text(p) + ", " + way.name +
-          ")\n",
+      macro_of(way.method, activation_of(p)),
       way.functions};
-  void *to = p.c.data, *a = p.a.data, *b = p.b.data, *d = p.added.data;
-  Layout batch = p.batch;
-  void* arguments[] = {&to, &a, &b, &d, &call, &batch};
-  launch(device_of(*p.out), kernel, way.grid, arguments);
+  const void* arguments[] = {&p.c.data, &p.a.data, &p.b.data, &p.added.data, &call, &p.batch};
+  launch(device_of(*p.out), kernel, way.grid, const_cast<void**>(arguments));
 }
 
 int64_t blocks(int64_t n, int64_t each) { return (n + each - 1) / each; }
 unsigned at_most(int64_t n, int64_t most) { return static_cast<unsigned>(std::min(n, most)); }
 
-constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 65535;  // in y and z
 constexpr int64_t kEnough = 128;        // blocks that occupy a device
 
@@ -112,7 +136,9 @@ Way way_of_tiles(const Product& p) {
   if (blocks(p.m, tile) > kMostBlocks)
     rb::fail(RB_E_NOTIMPL, "%s on 'cuda': at most %lld rows", p.op,
              static_cast<long long>(kMostBlocks * tile));
-  return {"Tiles<" + std::to_string(tile) + ", " + std::to_string(depth) + ">", kThreads,
+  return {tile == 128  ? kTiles128
+          : depth == 8 ? kTiles64
+                       : kTiles64Deep,
           tile * depth / kThreads, 4,
           Grid{static_cast<unsigned>(blocks(p.n, tile)), static_cast<unsigned>(blocks(p.m, tile)),
                at_most(p.batch.n, kMostBlocks), kThreads}};
@@ -121,7 +147,7 @@ Way way_of_tiles(const Product& p) {
 Way way_of_columns(const Product& p) {
   const int size = stored_size(p.operands);
   const bool rows = p.a.row != 1 || p.a.column == 1;
-  return {rows ? "Rows" : "Columns", kThreads, 16 / size, 1,
+  return {rows ? kRows : kColumns, 16 / size, 1,
           Grid{at_most(blocks(p.m, rows ? 8 : 32) * p.batch.n, 1 << 20), 1, 1, kThreads}};
 }
 
@@ -129,19 +155,17 @@ Way way_of_columns(const Product& p) {
 // together and are aligned.
 bool fits_tensor_cores(const Product& p) {
   constexpr int64_t kWorth = 1024;  // results
-  const bool wide = p.operands == RB_F32 && setting("cuda.matmul.allow_tf32", 0);
+  const bool wide = p.operands == RB_F32;
   if (p.operands != RB_F16 && p.operands != RB_BF16 && !wide) return false;
   const int size = stored_size(p.operands);
   return p.m * p.n >= kWorth && p.k >= 16 && blocks(p.m, 128) <= kMostBlocks &&
          reads_packs(p.a, p.batch, 1, 16 / size, size) &&
          reads_packs(p.b, p.batch, 2, 16 / size, size) &&
+         (!wide || setting("cuda.matmul.allow_tf32", 0)) &&
          std::atoi(device_of(*p.out).architecture().c_str() + 3) >= 80;
 }
 Way way_of_tensor_cores(const Product& p) {
-  const auto truth = [](bool is) { return is ? "true" : "false"; };
-  return {std::string("TensorCores<") + truth(p.a.column == 1) + ", " + truth(p.b.row == 1) + ">",
-          kThreads,
-          16 / stored_size(p.operands),
+  return {kTensorCores + 2 * (p.a.column == 1) + (p.b.row == 1), 16 / stored_size(p.operands),
           16 / stored_size(p.results),
           Grid{static_cast<unsigned>(blocks(p.n, 128)), static_cast<unsigned>(blocks(p.m, 128)),
                at_most(p.batch.n, kMostBlocks), kThreads},
@@ -196,8 +220,7 @@ void add_up(const Product& p, int dtype, void* sums, int64_t parts) {
   all.a = {sums, p.n, size};
   all.b = {};
   const int64_t count = std::min<int64_t>(blocks(size, kThreads), 1 << 20);
-  enqueue(all, {"Sums", kThreads, 1, 1, Grid{static_cast<unsigned>(count), 1, 1, kThreads}},
-          {parts, 1});
+  enqueue(all, {kSums, 1, 1, Grid{static_cast<unsigned>(count), 1, 1, kThreads}}, {parts, 1});
 }
 
 // The sum over parts of k that were multiplied apart.
@@ -218,8 +241,7 @@ bool goes_on(const Product& p, const Matrix& x, int k) {
 }
 
 // Many products by one matrix are one of more rows.
-Product folded(const Product& product) {
-  Product p = product;
+void fold(Product& p) {
   Layout& batch = p.batch;
   while (batch.n > 1 && batch.strides[2][batch.ndim - 1] == 0 && goes_on(p, p.c, 0) &&
          goes_on(p, p.a, 1) && goes_on(p, p.added, 3)) {
@@ -238,8 +260,8 @@ Product folded(const Product& product) {
       for (auto& strides : batch.strides) strides[0] = 0;
     }
   }
-  return p;
 }
+
 }  // namespace
 
 Product transposed(const Product& p) {
@@ -261,15 +283,11 @@ void activate(const Product& product, void* sums) {
   add_up(p, p.results, sums, 1);
 }
 
-void multiply(const Product& given) {
-  const Product product = folded(given);
-  if (product.m > 1 && product.n > 1 && product.results == product.operands &&
-      multiply_by_library(product))
-    return;
+void multiply(Product p) {
+  fold(p);
+  if (p.m > 1 && p.n > 1 && p.results == p.operands && multiply_by_library(p)) return;
   // A row is taken for a column, and columns of the result that lie together for rows.
-  const bool turns =
-      product.n != 1 && (product.m == 1 || (product.c.row == 1 && product.c.column != 1));
-  const Product p = turns ? transposed(product) : product;
+  if (p.n != 1 && (p.m == 1 || (p.c.row == 1 && p.c.column != 1))) p = transposed(p);
   const Way way = way_of(p);
   const int64_t parts = parts_of(p, way);
   if (parts > 1) return multiply_in_parts(p, parts);

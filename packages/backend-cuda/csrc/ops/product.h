@@ -22,7 +22,7 @@ struct Product {
 };
 
 /// Enqueue it. Sizes may be 0. Declines with RB_E_NOTIMPL before it writes.
-void multiply(const Product& product);
+void multiply(Product product);
 
 /// By cuBLASLt; false, and nothing is written that is not written again, where it is not there or
 /// does not know this one.
