@@ -99,11 +99,13 @@ def build() -> dict[str, str]:
 
 
 def null() -> dict[str, str]:
-    """Environment variables for a driver and a compiler that do nothing."""
+    """Environment variables for a driver, a compiler and cuBLASLt that do nothing."""
     library = str(Path(build()["RABBET_CUDA_DRIVER"]).with_name("libcuda_null.so"))
     return {
         "RABBET_CUDA_DRIVER": library,
         "RABBET_CUDA_NVRTC": library,
+        "RABBET_CUDA_CUBLASLT": library,
+        "RABBET_CUDA_CUDNN": "",
         "RABBET_CUDA_CACHE": "0",
     }
 

@@ -1,6 +1,6 @@
-// A driver and a compiler that do nothing, at once, for counting what the host's side costs:
-// memory comes from one range, kernels are not compiled and do not run. Copies do nothing either,
-// but for those to the host.
+// A driver, a compiler and a library of products that do nothing, at once, for counting what the
+// host's side costs: memory comes from one range, kernels are not compiled and do not run. Copies
+// do nothing either, but for those to the host.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -187,4 +187,26 @@ int nvrtcGetProgramLog(void*, char* log) { return *log = 0, 0; }
 int nvrtcGetCUBINSize(void*, size_t* size) { return *size = 4, 0; }
 int nvrtcGetCUBIN(void*, char* cubin) { return std::memcpy(cubin, "null", 4), 0; }
 int nvrtcDestroyProgram(void** program) { return *program = nullptr, 0; }
+
+int cublasLtCreate(void** library) { return give(library); }
+int cublasLtMatmulDescCreate(void** description, int, int) { return give(description); }
+int cublasLtMatmulDescSetAttribute(void*, int, const void*, size_t) { return 0; }
+int cublasLtMatmulDescDestroy(void*) { return 0; }
+int cublasLtMatrixLayoutCreate(void** layout, int, unsigned long long, unsigned long long,
+                               long long) {
+  return give(layout);
+}
+int cublasLtMatrixLayoutSetAttribute(void*, int, const void*, size_t) { return 0; }
+int cublasLtMatrixLayoutDestroy(void*) { return 0; }
+int cublasLtMatmulPreferenceCreate(void** preference) { return give(preference); }
+int cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return 0; }
+int cublasLtMatmulPreferenceDestroy(void*) { return 0; }
+int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, void*,
+                                   int* count) {
+  return *count = 1, 0;  // the choice stays zeros: no workspace
+}
+int cublasLtMatmul(void*, void*, const void*, const void*, void*, const void*, void*, const void*,
+                   const void*, void*, void*, void*, const void*, void*, size_t, void*) {
+  return launches.fetch_add(1, std::memory_order_relaxed), 0;
+}
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "driver/cublaslt.h"
@@ -72,6 +73,7 @@ template <class T>
 using Owned = std::unique_ptr<std::remove_pointer_t<T>, Destroy>;
 
 struct Plan {
+  LtHandle handle;
   Owned<LtDescription> description;
   Owned<LtLayout> a, b, added, c;
   LtChoice choice = {};
@@ -125,6 +127,8 @@ Plan plan_of(const Question& q, LtHandle handle, const void* bias) {
   const CublasLt& lt = *cublaslt();
   const Numbers& numbers = *numbers_of(q.dtype);
   Plan plan;
+  plan.handle = handle;
+  if (!handle) return plan;
   LtDescription made = nullptr;
   check_cublaslt(
       lt.description_create(&made, q.tf32 ? kComputeTf32 : numbers.compute, numbers.scale),
@@ -154,6 +158,18 @@ class Plans {
  public:
   std::mutex mutex;
 
+  const Plan& of(const Question& q, const void* bias) {
+    const auto at = plans_.find(q);
+    if (at != plans_.end()) {
+      if (bias && at->second.found) set(at->second, q.device, kLtBias, bias);
+      return at->second;
+    }
+    constexpr size_t kMost = 4096;
+    if (plans_.size() >= kMost) plans_.clear();
+    return plans_.emplace(q, plan_of(q, handle(q.device), bias)).first->second;
+  }
+
+ private:
   /// Null, with one warning, where the library does not start on the device.
   LtHandle handle(int device) {
     const auto [at, is_new] = handles_.try_emplace(device, nullptr);
@@ -167,18 +183,7 @@ class Plans {
     }
     return at->second;
   }
-  const Plan& of(const Question& q, const void* bias) {
-    const auto at = plans_.find(q);
-    if (at != plans_.end()) {
-      if (bias) set(at->second, q.device, kLtBias, bias);
-      return at->second;
-    }
-    constexpr size_t kMost = 4096;
-    if (plans_.size() >= kMost) plans_.clear();
-    return plans_.emplace(q, plan_of(q, handle(q.device), bias)).first->second;
-  }
 
- private:
   std::unordered_map<int, LtHandle> handles_;
   std::unordered_map<Question, Plan, Hash, Equal> plans_;
 };
@@ -295,14 +300,8 @@ class Calls {
     if (bias) q_.c.aligned = std::min(q_.c.aligned, alignment(bias));
   }
 
-  bool known() {
-    device_of(*p_.out).enter();
-    const RelaxedCapture relaxed;  // it takes memory
-    std::lock_guard<std::mutex> lock(plans().mutex);
-    return plans().handle(q_.device) && plans().of(q_, bias_).found;
-  }
-
-  void enqueue() {
+  /// False, and nothing is enqueued, where the library has no way.
+  bool enqueue() {
     for (int64_t i = 0, n = p_.batch.n / q_.batches; i < n; ++i) {
       int64_t offset[kLayoutTensors] = {}, rest = i;
       for (int d = p_.batch.ndim - 1; d >= 0; --d) {
@@ -311,13 +310,18 @@ class Calls {
           offset[k] += rest % p_.batch.shape[d] * p_.batch.strides[k][d];
         rest /= p_.batch.shape[d];
       }
-      multiply(offset);
+      if (multiply(offset)) continue;
+      if (i == 0) return false;
+      rb::fail(RB_E_DEVICE, "cuda:%d: %s: cuBLASLt has no way for this alignment", q_.device,
+               p_.op);
     }
+    return true;
   }
 
  private:
-  void multiply(const int64_t* offset) {
+  bool multiply(const int64_t* offset) {
     Device& device = device_of(*p_.out);
+    device.enter();
     void* const c = shifted(p_.c.data, offset[0], p_.operands);
     const void* const a = shifted(p_.a.data, offset[1], p_.operands);
     const void* const b = shifted(p_.b.data, offset[2], p_.operands);
@@ -326,19 +330,18 @@ class Calls {
     q_.b.aligned = std::min(q_.b.aligned, alignment(b));
     q_.c.aligned = std::min(q_.c.aligned, alignment(c));
     q_.added.aligned = std::min(q_.added.aligned, alignment(added));
-    const RelaxedCapture relaxed;  // it loads a module when a plan runs first
+    const RelaxedCapture relaxed;  // it takes memory and loads modules when a plan is new
     std::lock_guard<std::mutex> lock(plans().mutex);
     const Plan& plan = plans().of(q_, bias_);
-    if (!plan.found)
-      rb::fail(RB_E_DEVICE, "cuda:%d: %s: cuBLASLt has no way for this alignment", q_.device,
-               p_.op);
+    if (!plan.found) return false;
     const auto room = static_cast<int64_t>(plan.choice.workspace);
     const Temporary workspace = room ? Temporary(*p_.out, room) : Temporary();
     const int status = cublaslt()->multiply(
-        plans().handle(q_.device), plan.description.get(), alpha_.bytes, b, plan.b.get(), a,
-        plan.a.get(), beta_.bytes, added, plan.added.get(), c, plan.c.get(), &plan.choice.algorithm,
+        plan.handle, plan.description.get(), alpha_.bytes, b, plan.b.get(), a, plan.a.get(),
+        beta_.bytes, added, plan.added.get(), c, plan.c.get(), &plan.choice.algorithm,
         workspace.data(), plan.choice.workspace, device.current_stream());
     check_cublaslt(status, q_.device, "cublasLtMatmul");
+    return true;
   }
 
   const Product& p_;
@@ -405,9 +408,11 @@ bool multiply_by_library(const Product& product) {
     b = moved(p, p.b, 2, p.k, p.n);
     copy(p.op, b.tensor(), from.tensor());
   }
-  const View target = view_of(p, p.c, 0, p.m, p.n);
-  const bool apart = !lies_in_rows(p.c, p.m, p.n);
-  if (apart) result = moved(p, p.c, 0, p.m, p.n);
+  std::optional<View> target;  // where the library cannot write
+  if (!lies_in_rows(p.c, p.m, p.n)) {
+    target.emplace(view_of(p, p.c, 0, p.m, p.n));
+    result = moved(p, p.c, 0, p.m, p.n);
+  }
   const bool bias = numbers->activates && is_bias(p);
   const void* row = bias ? p.added.data : nullptr;
   if (bias) p.added = {};
@@ -417,10 +422,8 @@ bool multiply_by_library(const Product& product) {
     p.added = p.c;
     std::copy_n(p.batch.strides[0], kLayoutDims, p.batch.strides[3]);
   }
-  Calls calls(p, epilogue_of(p, bias), row);
-  if (!calls.known()) return false;
-  calls.enqueue();
-  if (apart) copy(p.op, target.tensor(), result.tensor());
+  if (!Calls(p, epilogue_of(p, bias), row).enqueue()) return false;
+  if (target) copy(p.op, target->tensor(), result.tensor());
   return true;
 }
 
