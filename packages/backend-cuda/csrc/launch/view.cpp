@@ -15,11 +15,15 @@ int64_t count(const RbTensor& t) {
 
 }  // namespace
 
-View::View(const RbTensor& t) : tensor_(t) {
-  std::copy(t.shape, t.shape + t.ndim, shape_);
-  std::copy(t.strides, t.strides + t.ndim, strides_);
+View::View(const RbTensor& t, int ndim) : tensor_(t) {
+  std::copy(t.shape, t.shape + ndim, shape_);
+  std::copy(t.strides, t.strides + ndim, strides_);
   tensor_.shape = shape_;
   tensor_.strides = strides_;
+  if (ndim != t.ndim) {
+    tensor_.ndim = ndim;
+    tensor_.numel = count(tensor_);
+  }
   tensor_.flags &= ~static_cast<uint32_t>(RB_T_CONTIGUOUS);  // may cease to be
 }
 
@@ -32,12 +36,6 @@ View& View::operator=(const View& other) {
   return *this;
 }
 
-void View::add(int64_t size, int64_t stride) {
-  shape_[tensor_.ndim] = size;
-  strides_[tensor_.ndim++] = stride;
-  tensor_.numel *= size;
-}
-
 void View::drop(int d) {
   std::copy(shape_ + d + 1, shape_ + tensor_.ndim, shape_ + d);
   std::copy(strides_ + d + 1, strides_ + tensor_.ndim, strides_ + d);
@@ -46,7 +44,8 @@ void View::drop(int d) {
 }
 
 void View::narrow(int d, int64_t start, int64_t size, int64_t step) {
-  tensor_.data = static_cast<char*>(tensor_.data) + start * strides_[d] * stored_size(tensor_.dtype_id);
+  tensor_.data =
+      static_cast<char*>(tensor_.data) + start * strides_[d] * stored_size(tensor_.dtype_id);
   shape_[d] = size;
   strides_[d] *= step;
   tensor_.numel = count(tensor_);
@@ -62,13 +61,6 @@ View part_of(const RbTensor& t, int part) {
   real.strides = strides;
   real.flags &= ~RB_T_CONTIGUOUS;
   return View(real);
-}
-
-View scalar_view(const RbTensor& t) {
-  RbTensor none = t;
-  none.ndim = 0;
-  none.numel = 1;
-  return View(none);
 }
 
 }  // namespace rbcuda

@@ -7,7 +7,9 @@ namespace rbcuda {
 
 class View {
  public:
-  explicit View(const RbTensor& t);
+  explicit View(const RbTensor& t) : View(t, t.ndim) {}
+  /// The first dimensions of `t` alone.
+  View(const RbTensor& t, int ndim);
   View(const View& other) : View(other.tensor_) {}
   View& operator=(const View& other);
 
@@ -17,7 +19,11 @@ class View {
   int64_t stride(int d) const { return strides_[d]; }
   void set_data(void* data) { tensor_.data = data; }
   /// Add a dimension behind the others.
-  void add(int64_t size, int64_t stride);
+  void add(int64_t size, int64_t stride) {
+    shape_[tensor_.ndim] = size;
+    strides_[tensor_.ndim++] = stride;
+    tensor_.numel *= size;
+  }
   /// Take dimension `d` out.
   void drop(int d);
   /// Elements `start`, `start + step`, ... of dimension `d`.
@@ -32,6 +38,6 @@ class View {
 View part_of(const RbTensor& t, int part);
 
 /// `t` without dimensions: they are added one by one.
-View scalar_view(const RbTensor& t);
+inline View scalar_view(const RbTensor& t) { return View(t, 0); }
 
 }  // namespace rbcuda

@@ -29,6 +29,7 @@ Product product_of(const char* op, const RbTensor& x, const RbTensor& y, const R
       rb::fail(RB_E_NOTIMPL, "%s on 'cuda': operands and result must have one dtype", op);
   }
   RbTensor a = x, b = y, c = out, d = added ? *added : out;
+  if (!added) d.ndim = 0;  // no strides
   Product p;
   p.op = op;
   p.out = &out;
