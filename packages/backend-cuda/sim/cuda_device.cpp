@@ -1,6 +1,7 @@
 // A stand-in for libcuda: devices, contexts and errors.
 //
 // CUSIM_DEVICES (1): how many devices. CUSIM_MEMORY (1 GiB): bytes of each. CUSIM_VERSION (13000).
+// CUSIM_CAPABILITY (90).
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -169,6 +170,11 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
   if (!known(device)) return kInvalidDevice;
   if (attribute < 1 || attribute > 200) return kInvalid;
   const auto at = kAttributes.find(attribute);
+  const char* capability = std::getenv("CUSIM_CAPABILITY");
+  if (capability && (attribute == 75 || attribute == 76)) {
+    *value = attribute == 75 ? std::atoi(capability) / 10 : std::atoi(capability) % 10;
+    return kOk;
+  }
   *value = attribute == 33 || attribute == 50 ? (attribute == 33 ? device + 1 : 0)
            : at == kAttributes.end()          ? 0
                                               : at->second;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "cuda.h"
@@ -261,6 +262,7 @@ int cuMemAddressFree(Address address, size_t size) {
 int cuMemCreate(Address* handle, size_t size, const int* properties, Address flags) {
   CUSIM_ENTER;
   static Address made = 0;
+  if (std::getenv("CUSIM_NO_VIRTUAL_MEMORY")) return kNotSupported;
   if (int status = forbid_while_capturing()) return status;
   if (size == 0 || size % kGranularity || flags || properties[0] != 1 || properties[2] != 1 ||
       !known(properties[3]))

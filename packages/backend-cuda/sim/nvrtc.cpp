@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <set>
@@ -24,6 +25,7 @@ namespace {
 
 struct Program {
   std::string text, name, log, image;
+  bool is_ptx = false;
 };
 Program& at(void* program) { return *static_cast<Program*>(program); }
 
@@ -105,6 +107,19 @@ std::string with_fault(std::string text) {
   return text;
 }
 
+// $CUSIM_ARCHITECTURES: "80,90"; else those of NVRTC 13.0.
+const std::vector<int>& architectures() {
+  static const std::vector<int> all = [] {
+    const char* given = std::getenv("CUSIM_ARCHITECTURES");
+    std::stringstream words(given ? given : "75,80,86,87,88,89,90,100,103,110,120,121");
+    std::vector<int> found;
+    for (std::string word; std::getline(words, word, ',');)
+      found.push_back(std::atoi(word.c_str()));
+    return found;
+  }();
+  return all;
+}
+
 int run(const std::vector<std::string>& command, const std::string& log) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -135,15 +150,30 @@ int nvrtcCreateProgram(void** program, const char* text, const char* name, int, 
   *program = new Program{with_fault(text), name ? name : "kernel.cu", "", ""};
   return 0;
 }
+int nvrtcGetNumSupportedArchs(int* count) {
+  *count = static_cast<int>(architectures().size());
+  return 0;
+}
+int nvrtcGetSupportedArchs(int* all) {
+  std::memcpy(all, architectures().data(), architectures().size() * sizeof *all);
+  return 0;
+}
 int nvrtcCompileProgram(void* program, int count, const char* const* options) {
   Program& p = at(program);
-  bool architecture = false, contracts = true;
+  bool known = false, contracts = true;
   for (int i = 0; i < count; ++i) {
-    architecture = architecture || !std::strncmp(options[i], "--gpu-architecture=sm_", 22);
-    contracts = contracts && std::strcmp(options[i], "--fmad=false") != 0;
+    const std::string option = options[i];
+    for (const int a : architectures()) {
+      for (const char* kind : {"sm_", "compute_"}) {
+        if (option != "--gpu-architecture=" + (kind + std::to_string(a))) continue;
+        known = true;
+        p.is_ptx = *kind == 'c';
+      }
+    }
+    contracts = contracts && option != "--fmad=false";
   }
-  if (!architecture) {
-    p.log = "no --gpu-architecture=sm_NN";
+  if (!known) {
+    p.log = "nvrtc: error: invalid value for --gpu-architecture (-arch)\n";
     return 5;
   }
   // Aggregates are copied whole, so that copies of vectors are checked for their alignment.
@@ -194,12 +224,21 @@ int nvrtcGetProgramLog(void* program, char* log) {
   std::strcpy(log, at(program).log.c_str());
   return 0;
 }
+// Of a virtual architecture there is PTX only; here it is the same.
 int nvrtcGetCUBINSize(void* program, size_t* size) {
-  *size = at(program).image.size();
+  *size = at(program).is_ptx ? 0 : at(program).image.size();
   return 0;
 }
 int nvrtcGetCUBIN(void* program, char* cubin) {
-  std::memcpy(cubin, at(program).image.data(), at(program).image.size());
+  if (!at(program).is_ptx) std::memcpy(cubin, at(program).image.data(), at(program).image.size());
+  return 0;
+}
+int nvrtcGetPTXSize(void* program, size_t* size) {
+  *size = at(program).image.size();
+  return 0;
+}
+int nvrtcGetPTX(void* program, char* ptx) {
+  std::memcpy(ptx, at(program).image.data(), at(program).image.size());
   return 0;
 }
 int nvrtcDestroyProgram(void** program) {

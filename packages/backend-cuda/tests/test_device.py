@@ -487,6 +487,17 @@ print((x + x).tolist(), rabbet.zeros(1 << 20, device="cuda:0").sum().item())
     assert run(code, CUSIM_DEVICES="2", **simulator) == "[2.0, 2.0, 2.0] 0.0\n"
 
 
+def test_plain_memory_serves_where_virtual_memory_is_refused(run, simulator):
+    """As the runtime of a container may, though the device has it."""
+    code = """
+import rabbet
+x = [rabbet.full((1 << 16,), float(k), device="cuda") for k in range(40)]
+assert [int(t[0]) for t in x] == list(range(40))
+del x; rabbet.cuda.empty_cache(); print(rabbet.cuda.memory_reserved())
+"""
+    assert run(code, CUSIM_NO_VIRTUAL_MEMORY="1", **simulator) == "0\n"
+
+
 def test_another_process_reads_and_writes_a_tensor(simulator, run):
     run(
         """

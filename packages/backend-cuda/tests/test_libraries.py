@@ -209,6 +209,31 @@ def test_the_toolkit_s_folder_is_the_last_that_is_tried(run, simulator, tmp_path
     assert run(ONES, **{**env, "CUDA_HOME": str(tmp_path)}) == "[2.0, 2.0, 2.0]\n"
 
 
+@pytest.mark.parametrize(
+    "capability,known,target",
+    [
+        ("90", "75,80,90,100", "sm_90"),
+        ("86", "75,80,90", "sm_80"),  # of the same generation
+        ("103", "90,100,101,120", "sm_100"),  # 101 is of an embedded system
+        ("100", "75,80,90", "compute_90"),  # the driver compiles it on
+        ("75", "80,90", "sm_75"),
+    ],
+)
+def test_kernels_are_compiled_for_what_the_compiler_knows(
+    run, simulator, capability, known, target
+):
+    code = """
+import rabbet
+try: print((rabbet.ones(3, device="cuda") + 1).tolist())
+except rabbet.DeviceError as error: print(error)
+"""
+    env = {**simulator, "CUSIM_CAPABILITY": capability, "CUSIM_ARCHITECTURES": known}
+    runs = target != "sm_75"
+    assert (run(code, **env) == "[2.0, 2.0, 2.0]\n") == runs
+    fault = {"CUSIM_REPLACE": "rb_kernel", "CUSIM_REPLACE_BY": "+"} if runs else {}
+    assert f"does not compile for {target} (NVRTC" in run(code, **env, **fault)
+
+
 def test_a_compiler_that_is_named_finds_what_lies_beside_it(run, null_driver):
     """The real one: it opens its builtins by their name alone."""
     library = find_nvrtc()

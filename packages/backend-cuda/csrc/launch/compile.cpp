@@ -56,9 +56,12 @@ std::string target_of(const Device& device) {
   const int wanted = std::stoi(device.architecture().substr(3));
   const auto above = std::upper_bound(all.begin(), all.end(), wanted);
   if (above == all.begin()) return device.architecture();  // NVRTC will say what it supports
-  const int best = above[-1];
-  // Devices run what was made for an older one of their generation.
-  return (best / 10 == wanted / 10 ? "sm_" : "compute_") + std::to_string(best);
+  const int best = above[-1], first = wanted / 10 * 10;
+  if (best == wanted) return "sm_" + std::to_string(best);
+  // Devices run what was made for the first one of their generation; others may be of an embedded
+  // system.
+  if (std::binary_search(all.begin(), all.end(), first)) return "sm_" + std::to_string(first);
+  return "compute_" + std::to_string(best);
 }
 
 std::vector<std::string> options_of(const std::string& target) {
