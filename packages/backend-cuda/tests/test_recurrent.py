@@ -1,5 +1,7 @@
 """Recurrent layers on the simulator, against the CPU's kernels and the cells' formulas by NumPy."""
 
+import pytest
+
 LAYERS = """
 ops = rabbet.ops
 rabbet.manual_seed(0)
@@ -30,16 +32,42 @@ def judge(mode, sizes, hidden, reverse=False, dtype=F32, bias=True, packed=True,
 """
 
 
-def test_layers_of_every_mode_agree_with_the_cpu(compared):
+ALL = {"RABBET_CUDA_EXACT": "1", "CUSIM_CHECK": "all"}
+
+
+@pytest.mark.parametrize("order", ["forward", "random:5"])
+def test_layers_of_every_mode_in_one_launch_agree_with_the_cpu(compared, order):
+    """Several blocks, sequences that end, units that fill no warp; under all checkers."""
     compared(
         LAYERS
         + """
 for mode in GATES:
     for reverse in (False, True):
         judge(mode, [3, 2, 2, 1], 5, reverse)
-    judge(mode, [2, 2, 2], 4, packed=False, bias=False, extra=False)
+        judge(mode, [9, 9, 6, 5, 4, 1, 1], 9, reverse, extra=False)
+    judge(mode, [5, 5, 5], 4, packed=False, bias=False, extra=False)
+    judge(mode, [5, 5], 6, reverse=True, packed=False)
     judge(mode, [1], 1)
-"""
+    judge(mode, [], 3)
+judge("lstm", [2, 1], 128)
+""",
+        CUSIM_ORDER=order,
+        **ALL,
+    )
+
+
+def test_layers_of_every_mode_step_by_step_agree_with_the_cpu(compared):
+    """Too wide for one launch: more units than threads."""
+    compared(
+        LAYERS
+        + """
+for mode in GATES: judge(mode, [3, 2, 1], 129, reverse=mode in ("lstm", "tanh"))
+judge("gru", [2, 2], 129, packed=False, bias=False, extra=False)
+judge("lstm", [2, 1], 129, dtype=F16)
+judge("lstm", [2, 1], 96, dtype=F64)
+judge("gru", [], 129)
+""",
+        **ALL,
     )
 
 
@@ -47,12 +75,75 @@ def test_dtypes_views_and_layers_without_steps(compared):
     compared(
         LAYERS
         + """
-for mode in ("lstm", "gru", "relu"):
-    for dtype in (F16, BF16, F64): judge(mode, [3, 2, 1], 8, dtype=dtype, extra=False)
-    judge(mode, [], 3)
+for mode in GATES:
+    for dtype in (F16, BF16, F64): judge(mode, [6, 2, 1], 11, dtype=dtype, extra=dtype == F64)
 judge("lstm", [3, 2, 1], 6, put=lambda t: t.t().contiguous().t() if t.ndim == 2 else t)
+for mode in ("lstm", "gru"):  # no steps: states are passed on, and their gradients
+    for hidden in (3, 129):
+        h, c = rabbet.randn(2, hidden, device="cuda"), rabbet.randn(2, hidden, device="cuda")
+        w, x = rabbet.randn(GATES[mode] * hidden, hidden, device="cuda"), rabbet.zeros(0, GATES[mode] * hidden, device="cuda")
+        for t in (h, c, w): t.requires_grad_()
+        output, hn, cn, *_ = ops.recurrent_layer(mode, x, h, c if mode == "lstm" else None, w, None)
+        assert output.shape == (0, hidden) and (hn == h).all().item()
+        (2 * hn.sum() + 3 * cn.sum()).backward()
+        assert (h.grad == 2).all().item() and (w.grad == 0).all().item()
+        if mode == "lstm": assert (cn == c).all().item() and (c.grad == 3).all().item()
 """
     )
+
+
+def test_a_packed_batch_of_more_steps_than_a_launch_of_the_table_takes(compared):
+    compared(LAYERS + 'judge("gru", [5] * 200 + [2] * 90, 2); judge("tanh", [2] * 256, 1, True)')
+
+
+def test_sequences_do_not_meet_and_runs_are_equal(compared):
+    """Infinite weights and a sequence of NaN reach no other sequence of the block, nor one that has ended."""
+    compared(
+        LAYERS
+        + """
+for hidden in (5, 129):
+    x, h, w = rabbet.randn(9, hidden), rabbet.randn(4, hidden), rabbet.randn(hidden, hidden) * 0.1
+    x[1] = float("nan")
+    w[2, 3] = float("inf")
+    def layer(*given):
+        x, h, w = (t.clone().requires_grad_() for t in given)
+        output, hn, *_ = ops.recurrent_layer("relu", x, h, None, w, None, [4, 3, 2])
+        (hn * hn).sum().backward()
+        return output.detach(), hn.detach(), x.grad, h.grad
+    both(layer, x, h, w, close=1e-4)
+    there = [t.to("cuda") for t in (x, h, w)]
+    first = layer(*there)
+    for _ in range(3):
+        for a, b in zip(first, layer(*there), strict=True): same(a.cpu(), b)
+"""
+    )
+
+
+COUNT = """
+import ctypes, os, rabbet
+count = ctypes.CDLL(os.environ["RABBET_CUDA_DRIVER"]).cusim_launches
+count.restype = ctypes.c_ulonglong
+def launches(steps, hidden, batch=3):
+    x, h, w = (rabbet.zeros(s, hidden, device="cuda").requires_grad_() for s in (batch * steps, batch, hidden))
+    counts = []
+    before = count(); out = rabbet.ops.recurrent_layer("tanh", x, h, None, w, None)[0]; counts.append(count() - before)
+    g = rabbet.ones_like(out)
+    before = count(); out.backward(g); counts.append(count() - before)
+    return counts
+"""
+
+
+def test_launches_of_a_small_layer_do_not_grow_with_its_steps(run, null_driver):
+    code = """
+assert launches(2, 64) == launches(200, 64), (launches(2, 64), launches(200, 64))
+assert launches(200, 64)[0] == 2  # the weight's order, all steps
+wide = launches(7, 129), launches(2, 129)
+assert [a - b for a, b in zip(*wide)] == [10, 10], wide  # two for each step
+most = 132 * 4 * 8  # sequences of all multiprocessors' blocks that take turns in time
+assert launches(7, 128, most) == launches(2, 128, most)
+assert launches(7, 128, most + 1)[0] == launches(2, 128, most + 1)[0] + 10
+"""
+    run(COUNT + code, **null_driver)
 
 
 def test_a_step_of_the_lstm_is_its_formula(compared):
@@ -74,19 +165,82 @@ same(rabbet.tensor(c), cn, 1e-12)
 
 
 def test_modules_of_layers_train_alike_on_both_devices(compared):
+    """Packed or not, in both directions, with projections and dropout; the same numbers are dropped."""
     compared(
         """
+from rabbet.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 nn = rabbet.nn
-for kind, how in ((nn.LSTM, {"num_layers": 2, "bidirectional": True}), (nn.LSTM, {"proj_size": 2}), (nn.GRU, {"batch_first": True}), (nn.RNN, {"nonlinearity": "relu"})):
-    rabbet.manual_seed(1)
-    layer, x = kind(3, 4, **how), rabbet.randn(5, 2, 3)
-    grads = []
-    for device in ("cpu", "cuda"):
-        layer = layer.to(device)
-        layer.zero_grad()
-        out, _ = layer(x.to(device))
-        (out * out).sum().backward()
-        grads.append([out.detach()] + [p.grad for p in layer.parameters()])
-    for here, there in zip(*grads, strict=True): same(here, there, 1e-4)
+KINDS = [(nn.LSTM, {"num_layers": 2, "bidirectional": True, "dropout": 0.5}), (nn.LSTM, {"proj_size": 2}),
+         (nn.GRU, {"batch_first": True, "num_layers": 2, "dropout": 0.5}), (nn.RNN, {"nonlinearity": "relu", "bidirectional": True})]
+for kind, how in KINDS:
+    for packed in (False, True):
+        rabbet.manual_seed(1)
+        layer, x = kind(3, 4, **how), rabbet.randn(5, 5, 3)
+        found = []
+        for device in ("cpu", "cuda"):
+            rabbet.manual_seed(2)
+            layer = layer.to(device)
+            layer.zero_grad()
+            given = x.clone().to(device).requires_grad_()
+            if packed: given_now = pack_padded_sequence(given, [5, 3, 3, 2, 1], batch_first=how.get("batch_first", False))
+            else: given_now = given
+            out, states = layer(given_now)
+            if packed: out = pad_packed_sequence(out)[0]
+            states = states if isinstance(states, tuple) else (states,)
+            (sum((s * s).sum() for s in states) + (out * out).sum()).backward()
+            found.append([out.detach(), given.grad] + [s.detach() for s in states] + [p.grad for p in layer.parameters()])
+        for here, there in zip(*found, strict=True): same(here, there, 1e-4)
+"""
+    )
+
+
+def test_a_step_with_a_packed_lstm_is_captured(compared):
+    compared(
+        """
+from rabbet import accelerator
+from rabbet.nn.utils.rnn import PackedSequence
+rabbet.manual_seed(0)
+layer, batches = rabbet.nn.LSTM(3, 4), [rabbet.randn(8, 3) for _ in range(3)]
+sizes = rabbet.tensor([3, 2, 2, 1])
+def step(layer, x):
+    layer.zero_grad()
+    out, (h, c) = layer(PackedSequence(x, sizes))
+    loss = (out.data * out.data).sum() + h.sum() + c.sum()
+    loss.backward()
+    with rabbet.no_grad():
+        for p in layer.parameters(): p -= 0.1 * p.grad
+    return loss
+there = rabbet.nn.LSTM(3, 4)
+there.load_state_dict(layer.state_dict())
+there = there.to("cuda")
+wanted = [step(layer, x).item() for x in batches]
+x, graph, side = batches[0].to("cuda"), accelerator.Graph(), rabbet.Stream("cuda")
+for p in there.parameters(): p.grad = rabbet.zeros_like(p)
+side.wait_stream(accelerator.current_stream("cuda"))
+with side:
+    with graph: loss = step(there, x)
+    got = []
+    for batch in batches:
+        x.copy_(batch)
+        graph.replay()
+        got.append(loss.item())
+assert np.allclose(got, wanted, rtol=1e-4), (got, wanted)
+for a, b in zip(layer.parameters(), there.parameters(), strict=True): same(a.detach(), b.detach(), 1e-4)
+"""
+    )
+
+
+def test_wrong_steps_are_refused_before_a_kernel_runs(compared):
+    compared(
+        """
+x, h, c, w = (rabbet.zeros(s, device="cuda") for s in ((4, 12), (2, 3), (2, 3), (12, 3)))
+for args, words in (
+    (("lstm", x, h, c, w, None, [2, 3]), "never grow"), (("lstm", x, h, c, w, None, [2, 1]), "add up to 3"),
+    (("lstm", x[:3], h, c, w, None), "no whole number of steps"), (("lstm", x, h, None, w, None), "'c0'"),
+    (("gru", x, h, None, w, None), "'gates'"), (("lstm", x, h, c, w[:9], None), "'weight_hh'"),
+):
+    try: rabbet.ops.recurrent_layer(*args)
+    except (ValueError, RuntimeError, TypeError) as error: assert words in str(error), error
+    else: raise AssertionError(words)
 """
     )

@@ -33,6 +33,9 @@ TWINS = {
     ("pool", "Pool"): ("ops/pool.cpp", "Pool"),
     ("random", "Stream"): ("ops/random.cpp", "Stream"),
     ("recurrent", "RecurrentStep"): ("ops/recurrent.cpp", "RecurrentStep"),
+    ("cells", "Results"): ("ops/recurrent.h", "RecurrentResults"),
+    ("sequence", "Sequence"): ("ops/recurrent_sequence.cpp", "Sequence"),
+    ("sequence", "Offsets"): ("ops/recurrent_sequence.cpp", "Offsets"),
     ("reduce", "Finish"): ("ops/reduce.cpp", "Finish"),
     ("scan", "ScanLine"): ("ops/scan.cpp", "ScanLine"),
     ("search", "Coordinates"): ("ops/search.cpp", "Coordinates"),
@@ -50,7 +53,7 @@ BEGIN = """
 typedef long long Int64;
 typedef unsigned long long UInt64;
 typedef unsigned UInt32;
-struct D; struct E; struct T; template <class X> struct Pair;
+struct A; struct D; struct E; struct T; template <class X> struct Pair;
 """
 
 

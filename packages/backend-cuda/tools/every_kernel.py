@@ -132,6 +132,15 @@ def heads(dtype: rabbet.dtype) -> None:
     attempt(lambda: functional.scaled_dot_product_attention(few, many, many))  # in parts
 
 
+def recurrent(dtype: rabbet.dtype) -> None:
+    """Layers that are too wide for the launch of all steps, which the kit's examples take."""
+    n, layer = 129, rabbet.ops.recurrent_layer
+    for mode, gates in (("lstm", 4), ("gru", 3), ("tanh", 1), ("relu", 1)):
+        x, h, weight = (empty(s, n, dtype=dtype) for s in (2 * gates, 2, gates * n))
+        x, c = x.reshape(2, gates * n).requires_grad_(), h if mode == "lstm" else None
+        attempt(lambda given=(mode, x, h, c, weight, None): layer(*given)[0].sum().backward())
+
+
 def steps(dtype: rabbet.dtype) -> None:
     """Optimizers with what their examples leave out."""
     parameters = [empty(64, dtype=dtype).requires_grad_()]
@@ -183,7 +192,7 @@ def main() -> None:
         long_lines(dtype), sorted_sums(dtype), products(dtype)
     for dtype in FLOATS:
         large_networks(dtype)
-        heads(dtype), steps(dtype), floats_of_8_bits(dtype)
+        heads(dtype), recurrent(dtype), steps(dtype), floats_of_8_bits(dtype)
     further(), beyond_32_bits()
     rabbet.backends.cuda.matmul.allow_tf32 = True
     products(rabbet.float32)

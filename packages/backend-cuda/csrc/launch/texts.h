@@ -29,6 +29,7 @@ extern const char* const kText_reduce;
 extern const char* const kText_report;
 extern const char* const kText_scan;
 extern const char* const kText_search;
+extern const char* const kText_sequence;
 extern const char* const kText_tensor_core;
 extern const char* const kText_softmax;
 

@@ -15,6 +15,7 @@ def calls(rows: int, columns: int) -> dict:
     image = rabbet.randn(2, 3, rows, rows).cuda()
     q = rabbet.randn(2, 2, rows, 16).cuda()
     lstm = [rabbet.randn(s).cuda() for s in ((2 * rows, 32), (rows, 8), (rows, 8), (32, 8))]
+    wide = [rabbet.randn(s).cuda() * 0.1 for s in ((4, 520), (2, 130), (2, 130), (520, 130))]
     return {
         "add": lambda: x + x,
         "mul bf16": lambda: half * half,
@@ -41,4 +42,5 @@ def calls(rows: int, columns: int) -> dict:
         "rand": lambda: rabbet.rand(rows, columns, device="cuda"),
         "attention": lambda: F.scaled_dot_product_attention(q, q, q, is_causal=True),
         "lstm": lambda: rabbet.ops.recurrent_layer("lstm", *lstm, None)[0],
+        "lstm step by step": lambda: rabbet.ops.recurrent_layer("lstm", *wide, None)[0],
     }
