@@ -112,6 +112,7 @@ __device__ inline T block_scan_before(T v, Join join, T start, T* total) {
 // must be a multiple of their size.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
+  enum { count = N };
   T at[N];
 };
 template <int N, class T>
@@ -121,6 +122,21 @@ __device__ inline Pack<T, N> load_pack(const T* p) {
 template <class T, int N>
 __device__ inline void store_pack(T* p, Pack<T, N> pack) {
   *reinterpret_cast<Pack<T, N>*>(p) = pack;
+}
+// The same to global memory by one instruction in any case: compilers take packs of 16 bits apart.
+template <class T, int N>
+__device__ inline void store_whole_pack(T* p, Pack<T, N> pack) {
+#ifdef __CUDACC__
+  if constexpr (sizeof pack == 16) {
+    Words<Pack<T, N> > words;
+    memcpy(&words, &pack, sizeof words);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(words.at[0]),
+                 "r"(words.at[1]), "r"(words.at[2]), "r"(words.at[3])
+                 : "memory");
+    return;
+  }
+#endif
+  store_pack(p, pack);
 }
 template <int N, class T>
 __device__ inline bool is_packed(const T* p) {

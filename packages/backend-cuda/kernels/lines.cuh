@@ -40,6 +40,56 @@ __device__ inline State joined(State* slots, State mine, const Lines& lines, con
   return all;
 }
 
+// How many elements lie before the first pack of 16 bytes.
+template <class S>
+__device__ inline int head_of(const S* x) {
+  return (int)((16 - (UInt64)x % 16) % 16 / sizeof(S));
+}
+// Whether `other` can be read or written by packs where those of `x` begin.
+template <class S, class R>
+__device__ inline bool goes_along(const S* x, const R* other, Int64 step) {
+  return step == 1 && is_packed<16 / sizeof(S)>(other + head_of(x));
+}
+// The `n` elements of a line as T, `step` apart: by packs of 16 bytes if `packs`, but for the ends,
+// else one by one. f(pack, i) gets elements i to i + M - 1 in a Pack<T, M>, M being one of two
+// numbers; a thread takes every width-th pack.
+template <class T, class S, class F>
+__device__ inline void walk(const S* x, Int64 step, Int64 n, bool packs, int lane, int width, F f) {
+  enum { N = 16 / sizeof(S) };
+  Int64 rest = 0;
+  const auto one = [&](Int64 i) {
+    const Pack<T, 1> single = {{As<T>::of(x[i * step])}};
+    f(single, i);
+  };
+  if (packs && n >= 2 * N) {
+    const int head = head_of(x);
+    const Int64 count = (n - head) / N;
+    for (int i = lane; i < head; i += width) one(i);
+    for (Int64 j = lane; j < count; j += width) {
+      const Int64 i = head + j * N;
+      const Pack<S, N> pack = load_pack<N>(x + i);
+      Pack<T, N> wide;
+      for (int e = 0; e < N; ++e) wide.at[e] = As<T>::of(pack.at[e]);
+      f(wide, i);
+    }
+    rest = head + count * N;
+  }
+  for (Int64 i = rest + lane; i < n; i += width) one(i);
+}
+// Elements i to i + M - 1 of another line, like a pack of the one that is walked; and of the result.
+template <class T, int M, class S>
+__device__ inline Pack<T, M> beside(Pack<T, M> wide, const S* x, Int64 step, Int64 i) {
+  const Pack<S, M> pack = load_pack<M>(x + (M > 1 ? i : i * step));
+  for (int e = 0; e < M; ++e) wide.at[e] = As<T>::of(pack.at[e]);
+  return wide;
+}
+template <class T, class S, int M>
+__device__ inline void put(S* x, Int64 step, Int64 i, const Pack<T, M>& values) {
+  Pack<S, M> pack;
+  for (int e = 0; e < M; ++e) pack.at[e] = As<S>::of(values.at[e]);
+  store_whole_pack(x + (M > 1 ? i : i * step), pack);
+}
+
 struct Adding {
   template <class T>
   static __device__ void join(T& a, const T& later) { a = (T)(a + later); }
@@ -66,6 +116,18 @@ struct Exponentials {
     } else {
       sum += v == top ? (T)1 : exp(v - top);  // also where both are infinite
     }
+  }
+  // All of a pack: the sum is scaled once.
+  template <int M>
+  __device__ void add(const Pack<T, M>& pack) {
+    T most = top;
+    for (int e = 0; e < M; ++e) most = pack.at[e] > most ? pack.at[e] : most;
+    if (most > top) {
+      sum *= exp(top - most);
+      top = most;
+    }
+    const T base = top == -(T)INFINITY ? (T)0 : top;  // nothing yet, or NaN alone
+    for (int e = 0; e < M; ++e) sum += pack.at[e] == base ? (T)1 : exp(pack.at[e] - base);
   }
   static __device__ void join(Exponentials& e, const Exponentials& later) {
     if (later.sum == 0) return;

@@ -35,13 +35,14 @@ __device__ inline T weight_of(const W* weight, Int64 c, Int64 step) {
       const A* scores = x + p.at[0];                                                           \
       Exponentials<T> all = Exponentials<T>::none();                                           \
       Pair<T> smooth = {0, 0}; /* weighted scores, weights */                                  \
-      for (Int64 c = seat.lane; c < n; c += lines.width) {                                     \
-        const T v = As<T>::of(scores[c * step]);                                               \
+      walk<T>(scores, step, n, step == 1, seat.lane, lines.width, [&](const auto& v, Int64 c) { \
         all.add(v);                                                                            \
-        if (task.smoothing == 0) continue;                                                     \
-        const T w = weight_of<T>(weight, c, task.weight_step);                                 \
-        smooth.a += w * v, smooth.b += w;                                                      \
-      }                                                                                        \
+        if (task.smoothing == 0) return;                                                       \
+        for (int e = 0; e < v.count; ++e) {                                                    \
+          const T w = weight_of<T>(weight, c + e, task.weight_step);                           \
+          smooth.a += w * v.at[e], smooth.b += w;                                              \
+        }                                                                                      \
+      });                                                                                      \
       all = joined<Exponentials<T> >(slots, all, lines, seat);                                 \
       if (task.smoothing != 0) smooth = joined<AddingPairs>(pairs, smooth, lines, seat);       \
       if (r >= kept.n || seat.lane) continue;                                                  \
@@ -125,15 +126,15 @@ __device__ inline T weight_of(const W* weight, Int64 c, Int64 step) {
       const T picked = counts ? weight_of<T>(weight, t, task.weight_step) : (T)0;              \
       const T part = picked * (T)(1 - task.smoothing), top = As<T>::of(lse[p.at[2]]);          \
       const T soft = part + spread * weights;                                                  \
-      for (Int64 c = seat.lane; c < n; c += lines.width) {                                     \
-        T v = 0;                                                                               \
-        if (counts) {                                                                          \
-          v = exp(As<T>::of(scores[c * step]) - top) * soft - (c == t ? part : (T)0);          \
-          if (task.smoothing != 0) v -= spread * weight_of<T>(weight, c, task.weight_step);    \
-          v *= scale;                                                                          \
+      const bool packs = step == 1 && goes_along(scores, result, to_step);                     \
+      walk<T>(scores, step, n, packs, seat.lane, lines.width, [&](auto v, Int64 c) {           \
+        for (int e = 0; e < v.count; ++e) {                                                    \
+          T d = exp(v.at[e] - top) * soft - (c + e == t ? part : (T)0);                        \
+          if (task.smoothing != 0) d -= spread * weight_of<T>(weight, c + e, task.weight_step); \
+          v.at[e] = counts ? d * scale : (T)0;                                                 \
         }                                                                                      \
-        result[c * to_step] = As<O>::of(v);                                                    \
-      }                                                                                        \
+        put(result, to_step, c, v);                                                            \
+      });                                                                                      \
     }                                                                                          \
   }
 

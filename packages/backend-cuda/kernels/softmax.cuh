@@ -14,15 +14,21 @@
       const Places p = places_in<2>(kept, r);                                                   \
       const Int64 to = inner.strides[0][0], from = inner.strides[1][0];                         \
       Exponentials<T> all = Exponentials<T>::none();                                            \
-      for (Int64 i = seat.lane; i < length; i += lines.width)                                   \
-        all.add(As<T>::of(x[p.at[1] + i * from]));                                              \
+      const A* line = x + p.at[1];                                                              \
+      O* result = out + p.at[0];                                                                \
+      walk<T>(line, from, length, from == 1, seat.lane, lines.width,                            \
+              [&](const auto& v, Int64) { all.add(v); });                                       \
       all = joined<Exponentials<T> >(slots, all, lines, seat);                                  \
       /* An infinite maximum makes all of the line NaN. */                                      \
       const T sum = all.sum + (all.top - all.top), logarithm = log(sum), part = 1 / sum;        \
-      for (Int64 i = seat.lane; i < length; i += lines.width) {                                 \
-        const T v = As<T>::of(x[p.at[1] + i * from]) - all.top;                                 \
-        out[p.at[0] + i * to] = As<O>::of(LOGARITHM ? v - logarithm : exp(v) * part);           \
-      }                                                                                         \
+      const bool packs = from == 1 && goes_along(line, result, to);                             \
+      walk<T>(line, from, length, packs, seat.lane, lines.width, [&](auto v, Int64 i) {         \
+        for (T& value : v.at) {                                                                 \
+          value -= all.top;                                                                     \
+          value = LOGARITHM ? value - logarithm : exp(value) * part;                            \
+        }                                                                                       \
+        put(result, to, i, v);                                                                  \
+      });                                                                                       \
     }                                                                                           \
   }
 
@@ -38,14 +44,20 @@
       const Places p = places_in<3>(kept, r);                                                   \
       const Int64 to = inner.strides[0][0], dg = inner.strides[1][0], dy = inner.strides[2][0]; \
       T sum = 0;                                                                                \
-      for (Int64 i = seat.lane; i < length; i += lines.width) {                                 \
-        const T v = As<T>::of(g[p.at[1] + i * dg]);                                             \
-        sum += LOGARITHM ? v : v * As<T>::of(y[p.at[2] + i * dy]);                              \
-      }                                                                                         \
+      const A *gradient = g + p.at[1], *given = y + p.at[2];                                    \
+      O* result = out + p.at[0];                                                                \
+      bool packs = dg == 1 && goes_along(gradient, given, dy);                                  \
+      walk<T>(gradient, dg, length, packs, seat.lane, lines.width, [&](const auto& v, Int64 i) { \
+        const auto w = beside(v, given, dy, i);                                                 \
+        for (int e = 0; e < v.count; ++e) sum += LOGARITHM ? v.at[e] : v.at[e] * w.at[e];       \
+      });                                                                                       \
       sum = joined<Adding>(slots, sum, lines, seat);                                            \
-      for (Int64 i = seat.lane; i < length; i += lines.width) {                                 \
-        const T v = As<T>::of(g[p.at[1] + i * dg]), w = As<T>::of(y[p.at[2] + i * dy]);         \
-        out[p.at[0] + i * to] = As<O>::of(LOGARITHM ? v - exp(w) * sum : w * (v - sum));        \
-      }                                                                                         \
+      packs = packs && goes_along(gradient, result, to);                                        \
+      walk<T>(gradient, dg, length, packs, seat.lane, lines.width, [&](auto v, Int64 i) {       \
+        const auto w = beside(v, given, dy, i);                                                 \
+        for (int e = 0; e < v.count; ++e)                                                       \
+          v.at[e] = LOGARITHM ? v.at[e] - exp(w.at[e]) * sum : w.at[e] * (v.at[e] - sum);       \
+        put(result, to, i, v);                                                                  \
+      });                                                                                       \
     }                                                                                           \
   }

@@ -31,6 +31,39 @@ assert abs(ops.cross_entropy_loss(rabbet.tensor(x, device="cuda"), rabbet.tensor
 """)
 
 
+def test_rows_that_begin_between_packs(compared):
+    compared("""
+from rabbet.nn import functional as F
+numbers = np.random.default_rng(1)
+for dtype, close in ((F32, 1e-5), (F64, 1e-12), (F16, 4e-3), (BF16, 2e-2)):
+    for width in (37, 301, 1000):  # rows of which few begin at a multiple of 16 bytes
+        whole = rabbet.tensor(numbers.standard_normal((5, width + 3)) * 3).to(dtype)
+        whole[0, 4:9] = -np.inf
+        whole[1, 7] = np.nan
+        whole[3] = -np.inf
+        whole[3, 20] = np.nan  # beside nothing but what counts as nothing
+        t = rabbet.tensor(numbers.integers(0, width, 5))
+        for first in (0, 1, 3):
+            x = whole[:, first : first + width]
+            both(lambda x: rabbet.softmax(x, 1), x, close=close)
+            both(lambda x: rabbet.log_softmax(x, 1), x, close=close)
+            both(lambda x: rabbet.logsumexp(x, 1), x, close=close)
+            both(lambda x, t: F.cross_entropy(x, t, reduction="none", label_smoothing=0.1), x, t, close=close)
+            def slope(x, t):
+                x = x.nan_to_num(0.0, 1.0, -1.0).requires_grad_()
+                F.cross_entropy(x, t).backward()
+                return x.grad
+            both(slope, x, t, close=close)
+            y = rabbet.softmax(x.nan_to_num(0.0, 1.0, -1.0), 1)
+            both(lambda g, y: rabbet.ops.softmax_vjp(g, y, 1), x, y, close=close)
+            both(lambda g, y: rabbet.ops.log_softmax_vjp(g, y.log(), 1), x[4:], y[4:], close=close)
+            if dtype == F32:
+                out = rabbet.zeros(5, width + 1, device="cuda")[:, 1:]  # between its packs, unlike the rows
+                rabbet.softmax(x.to("cuda"), 1, out=out)
+                same(rabbet.softmax(x, 1), out, close)
+""")
+
+
 def test_a_class_out_of_range_is_an_error_that_names_the_operator(run, simulator):
     code = """
 import rabbet

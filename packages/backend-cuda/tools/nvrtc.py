@@ -15,7 +15,12 @@ from typing import TypeVar
 
 def options_of(target: str) -> list[str]:
     """As compile.cpp has them."""
-    return [f"--gpu-architecture={target}", "--std=c++17", "--fmad=false"]
+    return [
+        f"--gpu-architecture={target}",
+        "--std=c++17",
+        "--fmad=false",
+        "--device-as-default-execution-space",
+    ]
 
 
 def find_nvrtc(path: str | None = None) -> Path | None:

@@ -66,8 +66,8 @@ std::string target_of(const Device& device) {
 
 std::vector<std::string> options_of(const std::string& target) {
   // Without contraction: formulas are what the records state, to the bit.
-  std::vector<std::string> options = {"--gpu-architecture=" + target, "--std=c++17",
-                                      "--fmad=false"};
+  std::vector<std::string> options = {"--gpu-architecture=" + target, "--std=c++17", "--fmad=false",
+                                      "--device-as-default-execution-space"};
   const char* lines = std::getenv("RABBET_CUDA_LINEINFO");
   if (lines && *lines && std::strcmp(lines, "0") != 0) options.push_back("--generate-line-info");
   return options;
