@@ -1,8 +1,8 @@
 """Statements whose cost is that of the call, and how many instructions each of them takes.
 
-valgrind counts those of a whole process. Every process runs all statements a few times; one of them
-runs many times more: what it takes beyond the process in which none does, divided by the number of
-these runs, less the same for `pass`, is the cost of the statement.
+One process runs each statement a few times, and then many times under callgrind, which writes down
+what it counted whenever the process calls getppid: before the loop of each statement and behind it.
+The loop of `pass` takes what all loops take.
 """
 
 import gc
@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -31,33 +31,43 @@ STATEMENTS = [
     "x @ x",
     "zeros(2)",
 ]
-FEW, MANY = 200, 5000
-IN_SUMMARY = re.compile(r"I\s+refs:\s+([\d,]+)")
+FEW, MANY = 200, 1000
+COUNTED = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
 
 
 def tensors(t: Any, device: str = "cpu") -> dict[str, Any]:
-    """The names in the statements, for rabbet or torch; `r` requires a gradient."""
+    """Names for statements, of rabbet or torch: tensors, of which `r` requires a gradient, and functions."""
     return {
         "a": t.tensor([1.0], device=device),
         "b": t.tensor([0.0], device=device),
         "r": t.tensor([1.0], requires_grad=True, device=device),
         "x": t.ones(4, 4, device=device),
+        "v": t.ones(4, device=device),
+        "i": t.tensor([0, 1, 2, 3], device=device),
         "add": t.add,
         "zeros": t.zeros,
+        "zeros_like": t.zeros_like,
+        "cat": t.cat,
+        "layer_norm": t.nn.functional.layer_norm,
     }
 
 
-def run_loops(device: str, chosen: str, statements: list[str]) -> None:
-    """Run each statement FEW times, and `chosen` MANY times more."""
+def run_loops(device: str, statements: list[str]) -> None:
+    """Run each statement FEW times, then MANY times between two calls of getppid."""
     import rabbet
 
     names = tensors(rabbet, device)
     gc.disable()
+    loops = []
     for code in statements:
         scope: dict[str, Any] = {}
         exec(f"def loop(turns, {', '.join(names)}):\n for _ in turns: {code}\n", scope)
-        number = FEW + (MANY if code == chosen else 0)
-        scope["loop"](itertools.repeat(None, number), **names)
+        loops.append(scope["loop"])
+        scope["loop"](itertools.repeat(None, FEW), **names)
+    for loop in loops:
+        os.getppid()
+        loop(itertools.repeat(None, MANY), **names)
+    os.getppid()
 
 
 def why_not() -> str:
@@ -65,37 +75,28 @@ def why_not() -> str:
     return "" if shutil.which("valgrind") else "valgrind is not installed"
 
 
-def _count(device: str, statements: list[str], chosen: str, settings: dict[str, str]) -> int:
-    command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
-    command += [sys.executable, "-W", "ignore", str(Path(__file__).resolve()), device]
-    command += [chosen, *statements]
-    # Fixed seed: the work of dicts depends on it.
-    environment = {**os.environ, **settings, "PYTHONHASHSEED": "0"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    found = IN_SUMMARY.search(done.stderr)
-    if done.returncode != 0 or not found:
-        raise RuntimeError(f"valgrind failed on {chosen!r}:\n{done.stderr}")
-    return int(found[1].replace(",", ""))
-
-
 def count_instructions(
     statements: list[str], device: str = "cpu", settings: dict[str, str] | None = None
 ) -> dict[str, int]:
     """Instructions of one run of each statement, the interpreter's for it included.
 
-    `settings` are environment variables of the processes that run them.
+    `settings` are environment variables of the process that runs them.
     """
-    every = ["pass", *statements]
-
-    def counted(chosen: str) -> int:
-        return _count(device, every, chosen, settings or {})
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        idle, empty, *counts = pool.map(counted, ["", *every])
-    loop = empty - idle
+    # Fixed seed: the work of dicts depends on it.
+    environment = {**os.environ, **(settings or {}), "PYTHONHASHSEED": "0"}
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["valgrind", "--tool=callgrind", "--dump-before=getppid"]
+        command += [f"--callgrind-out-file={folder}/counts", sys.executable, "-W", "ignore"]
+        command += [str(Path(__file__).resolve()), device, "pass", *statements]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        parts = [Path(folder, f"counts.{1 + k}") for k in range(len(statements) + 2)]
+        if done.returncode != 0 or not parts[-1].exists():
+            raise RuntimeError(f"valgrind failed:\n{done.stderr}")
+        found = [COUNTED.search(part.read_text()) for part in parts]
+    _, empty, *counts = [int(match[1]) if match else 0 for match in found]
     pairs = zip(statements, counts, strict=True)
-    return {code: round((count - idle - loop) / MANY) for code, count in pairs}
+    return {code: round((count - empty) / MANY) for code, count in pairs}
 
 
 if __name__ == "__main__":
-    run_loops(sys.argv[1], sys.argv[2], sys.argv[3:])
+    run_loops(sys.argv[1], sys.argv[2:])

@@ -30,28 +30,26 @@ bool in_packs(const SplitLayout& layout, const RbTensor& x) {
   return fits && layout.inner.n >= 2 * each;
 }
 
-}  // namespace
-
-View aligned(const RbTensor& t, const RbTensor& x, const bool* reduced) {
+// `t`, which may lack the dimensions `reduced` of x, in x's shape.
+View broadcast_to(const RbTensor& x, const RbTensor& t, const bool* reduced) {
   View view = scalar_view(t);
   const bool kept = t.ndim == x.ndim;
   for (int d = 0, at = 0; d < x.ndim; ++d) {
-    const bool there = kept || !reduced[d];
-    view.add(reduced[d] ? 1 : x.shape[d], there && !reduced[d] ? t.strides[at] : 0);
-    at += there;
+    view.add(x.shape[d], reduced[d] ? 0 : t.strides[at]);
+    at += kept || !reduced[d];
   }
   return view;
 }
 
+}  // namespace
+
 void reduce(const char* op, const Fold& fold, const RbTensor* out, const RbTensor* second,
             const RbTensor& x, const bool* reduced) {
-  const RbTensor& first = out ? *out : *second;
-  // Results may lack dimensions; their strides stand where x has them.
-  const View a = aligned(first, x, reduced), b = aligned(second ? *second : first, x, reduced);
+  const View first = broadcast_to(x, out ? *out : *second, reduced),
+             other = broadcast_to(x, second ? *second : *out, reduced);
   SplitLayout layout =
-      split_layout(op, {&x, &x, &b.tensor(), &a.tensor()}, reduced, 1, !fold.ordered);
+      split_layout(op, {&first.tensor(), &x, &other.tensor()}, reduced, 1, !fold.ordered);
   Layout &kept = layout.lines, &inner = layout.inner;
-  std::copy(kept.strides[3], kept.strides[3] + kLayoutDims, kept.strides[0]);
   if (kept.n == 0) return;
   LinePlan plan = plan_lines(layout, 1, true);
   const auto kernel = [&](const char* macro) {

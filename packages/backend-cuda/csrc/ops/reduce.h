@@ -1,6 +1,6 @@
 // Reductions for other families.
 #pragma once
-#include "launch/view.h"
+#include "rabbet/plugin.hpp"
 
 namespace rbcuda {
 
@@ -19,8 +19,5 @@ Fold moments_fold(int dtype);
 /// Results of dimensions `reduced` of x; either result may be null if the fold allows it.
 void reduce(const char* op, const Fold& fold, const RbTensor* out, const RbTensor* second,
             const RbTensor& x, const bool* reduced);
-
-/// `t`, which may lack the dimensions `reduced` of x, with all of x's, those with size 1.
-View aligned(const RbTensor& t, const RbTensor& x, const bool* reduced);
 
 }  // namespace rbcuda
