@@ -2,14 +2,31 @@
 // al. 2022). A block of 256 threads has a square tile of queries and keys; thread (y, x) of 16 x 16
 // has SIDE x SIDE of its scores and of each tile of columns of the results. A: the operands' dtype,
 // M: the mask's, S: that of the given logsumexp, T: the dtype of sums, O: the results', which is T
-// where the keys of a head are split and each part has results and a logsumexp of its own.
+// where the keys of a head are split and each part has results and a logsumexp of its own. DROPS:
+// weights are dropped as core's header says, for the derivative once more.
+#include "philox.cuh"
 enum {
   SIDE = 16 / sizeof(T),
   TILE = 16 * SIDE,
   PITCH = TILE + 32 / sizeof(T),  // of shared rows: what a warp writes lies in different banks
   DEPTH = TILE / 2                // columns of a step of a product
 };
-enum { QUERY, KEY, VALUE, MASK, OUT, SUMS, GRAD, GRAD_SUMS, DQUERY, DKEY, DVALUE, OPERANDS };
+enum {
+  QUERY,
+  KEY,
+  VALUE,
+  MASK,
+  OUT,
+  SUMS,
+  GRAD,
+  GRAD_SUMS,
+  DQUERY,
+  DKEY,
+  DVALUE,
+  SEED,
+  NUMBER,
+  OPERANDS
+};
 
 // Twins of rbcuda::AttentionOperand and rbcuda::Attention.
 struct Operand {
@@ -19,8 +36,10 @@ struct Attention {
   Int64 length, keys, size, value_size, heads, group;
   Int64 part;  // keys that a block sees at most; blockIdx.z is the part
   Int64 shape[6];
-  double scale;
+  double scale, factor;  // of scores; of weights that are kept
+  const UInt64* seed;
   int ndim, causal;
+  UInt32 limit, unused;  // the largest word of a weight that is kept
   Operand at[OPERANDS];
 };
 
@@ -46,6 +65,26 @@ __device__ inline Matrix<X> matrix(X* data, const Attention& p, int which, Int64
   return {data ? data + offset(p, which, head) : data, rows, columns, p.at[which].row,
           p.at[which].column};
 }
+
+// Dropout of one head's weights: its seed, and its number among the matrices of that seed.
+struct Dropout {
+  UInt64 seed, number, rows, columns;
+  UInt32 limit;
+  __device__ Dropout(const Attention& p, Int64 head)
+      : seed(p.seed[offset(p, SEED, head)]),
+        number(offset(p, NUMBER, head)),
+        rows(p.length),
+        columns(p.keys),
+        limit(p.limit) {}
+  // Of the places (i, j), (i, j + 8), (i + 8, j) and (i + 8, j + 8).
+  __device__ RbPhilox words(Int64 i, Int64 j) const {
+    return rb_philox(seed, rb_dropout_counter(number, rows, columns, i, j));
+  }
+};
+
+struct NoDropout {
+  __device__ NoDropout(const Attention&, Int64) {}
+};
 
 typedef T Scores[SIDE][SIDE];
 #define RB_Y ((int)threadIdx.x / 16)
@@ -146,6 +185,31 @@ __device__ inline void finish_scores(Scores& s, const Attention& p, const Matrix
   }
 }
 
+// Which weights of a tile from (i, j) on are kept, in shared memory.
+template <bool DROPS>
+struct KeptTile {
+  unsigned char at[TILE * TILE];
+  __device__ void fill(const Attention& p, Int64 head, Int64 i, Int64 j) {
+    const Dropout dropout(p, head);
+    for (int e = threadIdx.x; e < TILE * TILE / 4; e += 256) {
+      const int tile = e / 64, r = tile / (TILE / 16) * 16 + e % 64 / 8,
+                c = tile % (TILE / 16) * 16 + e % 8;
+      const RbPhilox words = dropout.words(i + r, j + c);
+      for (int w = 0; w < 4; ++w)
+        at[(r + w / 2 * 8) * TILE + c + w % 2 * 8] = words.w[w] <= dropout.limit;
+    }
+    __syncthreads();
+  }
+  __device__ bool operator()(int r, int c) const {
+    return at[(RB_Y * SIDE + r) * TILE + RB_X * SIDE + c];
+  }
+};
+template <>
+struct KeptTile<false> {
+  __device__ void fill(const Attention&, Int64, Int64, Int64) {}
+  __device__ bool operator()(int, int) const { return true; }
+};
+
 // Where the results of the block's part begin.
 __device__ inline void to_part(O*& out, T*& sums, const Attention& p) {
   const Int64 rows = blockIdx.z * p.heads * p.length;
@@ -154,10 +218,11 @@ __device__ inline void to_part(O*& out, T*& sums, const Attention& p) {
 }
 
 // One tile of queries, all keys that they see, CHUNKS tiles of the value's columns.
-template <int CHUNKS>
+template <int CHUNKS, bool DROPS>
 __device__ inline void attend(O* out, T* sums, const A* q, const A* k, const A* v, const M* mask,
                               const Attention& p) {
   __shared__ Pack<T, SIDE> stage_[TILE * PITCH / SIDE], weights_[TILE * PITCH / SIDE];
+  __shared__ KeptTile<DROPS> kept;
   T *stage = stage_[0].at, *weights = weights_[0].at;
   const Int64 tiles = (p.length + TILE - 1) / TILE, head = blockIdx.x / tiles,
               first = (tiles - 1 - blockIdx.x % tiles) * TILE,  // the longest ones begin
@@ -175,6 +240,7 @@ __device__ inline void attend(O* out, T* sums, const A* q, const A* k, const A* 
               end = p.causal && first + TILE < most ? first + TILE : most;
 #pragma unroll 1
   for (Int64 j = begin; j < end; j += TILE) {
+    kept.fill(p, head, first, j);
     products(s, query, first, key, j, stage);
     finish_scores(s, p, masked, first, j);
 #pragma unroll
@@ -192,6 +258,7 @@ __device__ inline void attend(O* out, T* sums, const A* q, const A* k, const A* 
       for (int k = 0; k < CHUNKS; ++k)
         for (int c = 0; c < SIDE; ++c) results[k][r][c] *= factor;
     }
+    if (DROPS) RB_SCORES(r, c) s[r][c] = kept(r, c) ? s[r][c] : 0;
     __syncthreads();  // where the value has no columns
     share<true>(weights, s);
     gather<CHUNKS>(results, weights, value, j, end - j < TILE ? (int)(end - j) : TILE, column,
@@ -204,7 +271,7 @@ __device__ inline void attend(O* out, T* sums, const A* q, const A* k, const A* 
     if (RB_X == 0 && column == 0 && i < p.length)
       sums[offset(p, SUMS, head) + i * p.at[SUMS].row] =
           none ? -(T)INFINITY : top[r] + log(total[r]);
-    total[r] = none ? T(0) : 1 / total[r];
+    total[r] = none ? T(0) : (DROPS ? (T)p.factor : T(1)) / total[r];
   }
   store<CHUNKS>(matrix(out, p, OUT, head, p.length, p.value_size), first, column, results, total);
 }
@@ -272,9 +339,10 @@ struct Given {
         mask(matrix(masks, p, MASK, head, p.length, p.keys)),
         lse(rows + head * p.length),
         delta(lse + p.heads * p.length) {}
-  // Weights and the gradients of scores of one tile.
+  // Weights, after dropout, and the gradients of scores of one tile.
+  template <bool DROPS>
   __device__ void tile(Scores& weights, Scores& grads, const Attention& p, Int64 i, Int64 j,
-                       T* stage) const {
+                       T* stage, const KeptTile<DROPS>& kept) const {
     products(weights, query, i, key, j, stage);
     finish_scores(weights, p, mask, i, j);
     products(grads, grad, i, value, j, stage);
@@ -282,16 +350,19 @@ struct Given {
       const Int64 row = i + RB_Y * SIDE + r, at = row < p.length ? row : 0;
       weights[r][c] = exp(weights[r][c] - lse[at]);
       if (row >= p.length) weights[r][c] = 0;
+      if (DROPS) grads[r][c] = kept(r, c) ? grads[r][c] * (T)p.factor : 0;
       grads[r][c] = weights[r][c] * (grads[r][c] - delta[at]) * (T)p.scale;
+      if (DROPS) weights[r][c] = kept(r, c) ? weights[r][c] * (T)p.factor : 0;
     }
   }
 };
 
 // CHUNKS tiles of columns of dq of one tile of queries.
-template <int CHUNKS>
+template <int CHUNKS, bool DROPS>
 __device__ inline void query_grads(A* dq, const A* g, const A* q, const A* k, const A* v,
                                    const M* mask, const T* rows, const Attention& p) {
   __shared__ Pack<T, SIDE> stage_[TILE * PITCH / SIDE], shared_[TILE * PITCH / SIDE];
+  __shared__ KeptTile<DROPS> kept;
   T *stage = stage_[0].at, *shared = shared_[0].at;
   const Int64 tiles = (p.length + TILE - 1) / TILE, head = blockIdx.x / tiles,
               first = (tiles - 1 - blockIdx.x % tiles) * TILE,
@@ -303,7 +374,8 @@ __device__ inline void query_grads(A* dq, const A* g, const A* q, const A* k, co
   const Int64 end = p.causal && first + TILE < p.keys ? first + TILE : p.keys;
 #pragma unroll 1
   for (Int64 j = 0; j < end; j += TILE) {
-    given.tile(weights, grads, p, first, j, stage);
+    kept.fill(p, head, first, j);
+    given.tile(weights, grads, p, first, j, stage, kept);
     __syncthreads();
     share<true>(shared, grads);
     gather<CHUNKS>(results, shared, given.key, j, end - j < TILE ? (int)(end - j) : TILE, column,
@@ -315,10 +387,11 @@ __device__ inline void query_grads(A* dq, const A* g, const A* q, const A* k, co
 }
 
 // CHUNKS tiles of columns of dk and dv of one tile of keys: sums over the heads of its group.
-template <int CHUNKS>
+template <int CHUNKS, bool DROPS>
 __device__ inline void key_grads(A* dk, A* dv, const A* g, const A* q, const A* k, const A* v,
                                  const M* mask, const T* rows, const Attention& p) {
   __shared__ Pack<T, SIDE> stage_[TILE * PITCH / SIDE], shared_[TILE * PITCH / SIDE];
+  __shared__ KeptTile<DROPS> kept;
   T *stage = stage_[0].at, *shared = shared_[0].at;
   const Int64 tiles = (p.keys + TILE - 1) / TILE, head = blockIdx.x / tiles * p.group,
               key = blockIdx.x % tiles * TILE, column = (Int64)blockIdx.y * CHUNKS * TILE;
@@ -331,7 +404,8 @@ __device__ inline void key_grads(A* dk, A* dv, const A* g, const A* q, const A* 
 #pragma unroll 1
     for (Int64 i = p.causal ? key : 0; i < p.length; i += TILE) {
       const int count = p.length - i < TILE ? (int)(p.length - i) : TILE;
-      given.tile(weights, grads, p, i, key, stage);
+      kept.fill(p, h, i, key);
+      given.tile(weights, grads, p, i, key, stage, kept);
       __syncthreads();
       share<false>(shared, weights);
       gather<CHUNKS>(values, shared, given.grad, i, count, column, stage);
@@ -346,10 +420,10 @@ __device__ inline void key_grads(A* dk, A* dv, const A* g, const A* q, const A* 
   store<CHUNKS>(matrix(dv, p, DVALUE, head, p.keys, p.value_size), key, column, values, ones);
 }
 
-#define RB_ATTENTION(CHUNKS)                                                                   \
+#define RB_ATTENTION(CHUNKS, DROPS)                                                            \
   extern "C" __global__ void __launch_bounds__(256, 1) rb_kernel(                              \
       O* out, T* sums, const A* q, const A* k, const A* v, const M* mask, const Attention p) { \
-    attend<CHUNKS>(out, sums, q, k, v, mask, p);                                               \
+    attend<CHUNKS, DROPS>(out, sums, q, k, v, mask, p);                                        \
   }
 #define RB_ATTENTION_COMBINE                                                                    \
   extern "C" __global__ void __launch_bounds__(256, 1) rb_kernel(                               \
@@ -361,15 +435,38 @@ __device__ inline void key_grads(A* dk, A* dv, const A* g, const A* q, const A* 
       T* rows, const A* g, const A* out, const S* sums, const S* grad_sums, const Attention p) { \
     row_sums(rows, g, out, sums, grad_sums, p);                                                  \
   }
-#define RB_ATTENTION_QUERIES(CHUNKS)                                                  \
+#define RB_ATTENTION_QUERIES(CHUNKS, DROPS)                                           \
   extern "C" __global__ void __launch_bounds__(256, 1)                                \
       rb_kernel(A* dq, const A* g, const A* q, const A* k, const A* v, const M* mask, \
                 const T* rows, const Attention p) {                                   \
-    query_grads<CHUNKS>(dq, g, q, k, v, mask, rows, p);                               \
+    query_grads<CHUNKS, DROPS>(dq, g, q, k, v, mask, rows, p);                        \
   }
-#define RB_ATTENTION_KEYS(CHUNKS)                                                            \
+#define RB_ATTENTION_KEYS(CHUNKS, DROPS)                                                     \
   extern "C" __global__ void __launch_bounds__(256, 1)                                       \
       rb_kernel(A* dk, A* dv, const A* g, const A* q, const A* k, const A* v, const M* mask, \
                 const T* rows, const Attention p) {                                          \
-    key_grads<CHUNKS>(dk, dv, g, q, k, v, mask, rows, p);                                    \
+    key_grads<CHUNKS, DROPS>(dk, dv, g, q, k, v, mask, rows, p);                             \
+  }
+
+// Dropout of weights that are in memory: `length` by `keys` of each head. A thread has one counter.
+__device__ inline void drop_weights(A* out, const A* in, const Attention& p) {
+  const Int64 down = (p.length + 15) / 16, across = (p.keys + 15) / 16,
+              counters = p.heads * down * across * 64;
+  for (Int64 e = RB_THREAD; e < counters; e += RB_THREADS) {
+    const Int64 tile = e / 64, head = tile / (down * across),
+                i = tile / across % down * 16 + e % 64 / 8, j = tile % across * 16 + e % 8;
+    const auto to = matrix(out, p, OUT, head, p.length, p.keys);
+    const auto from = matrix(in, p, QUERY, head, p.length, p.keys);
+    const RbPhilox words = Dropout(p, head).words(i, j);
+    for (int w = 0; w < 4; ++w) {
+      const Int64 r = i + w / 2 * 8, c = j + w % 2 * 8;
+      if (r >= p.length || c >= p.keys) continue;
+      const T x = As<T>::of(from.data[from.place(r, c)]) * (T)p.factor;
+      to.data[to.place(r, c)] = As<A>::of(words.w[w] <= p.limit ? x : T(0));
+    }
+  }
+}
+#define RB_ATTENTION_DROPOUT                                                     \
+  extern "C" __global__ void rb_kernel(A* out, const A* in, const Attention p) { \
+    drop_weights(out, in, p);                                                    \
   }

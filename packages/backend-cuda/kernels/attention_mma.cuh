@@ -167,8 +167,27 @@ __device__ inline void finish_halves(float (&s)[2][4], const Attention& p, float
   }
 }
 
+// Which of a lane's 8 weights are kept of 16 queries from i on by 16 keys from j on: bit e is
+// s[e / 4][e % 4]. BY_KEY: rows are keys.
+template <bool BY_KEY>
+__device__ inline unsigned kept_halves(const Dropout& dropout, int i, int j) {
+  unsigned kept = 0;
+#pragma unroll
+  for (int next = 0; next < 2; ++next) {
+    const RbPhilox words = dropout.words(i + (BY_KEY ? RB_COLUMN(next) : RB_ROW(0)),
+                                         j + (BY_KEY ? RB_ROW(0) : RB_COLUMN(next)));
+#pragma unroll
+    for (int e = next; e < 8; e += 2) {
+      const int right = e / 4, down = e / 2 % 2;
+      kept |= (unsigned)(words.w[BY_KEY ? right * 2 + down : down * 2 + right] <= dropout.limit)
+              << e;
+    }
+  }
+  return kept;
+}
+
 // 16 * WARPS queries of one head.
-template <int SIZE, int WARPS, bool MASKED>
+template <int SIZE, int WARPS, bool MASKED, bool DROPS>
 __device__ inline void attend_halves(O* out, T* sums, const A* q, const A* k, const A* v,
                                      const M* mask, const Attention& p) {
   typedef HalfRows<SIZE> Rows;
@@ -196,6 +215,7 @@ __device__ inline void attend_halves(O* out, T* sums, const A* q, const A* k, co
   for (int s = 0; s < STAGES - 1; ++s) load(begin + s * STEP);
   Held<SIZE> query;
   hold(query, matrix(q, p, QUERY, head, p.length, p.size), row);
+  const typename Choose<DROPS, Dropout, NoDropout>::type dropout(p, head);
   float results[SIZE / 8][4], top[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
   clear_rows(results);
 #pragma unroll 1
@@ -228,6 +248,15 @@ __device__ inline void attend_halves(O* out, T* sums, const A* q, const A* k, co
       at = exp_of(at - less[e % 4 / 2]);
       total[e % 4 / 2] += at;
     }
+    if constexpr (DROPS) {
+#pragma unroll
+      for (int c = 0; c < STEP / 16; ++c) {
+        const unsigned kept = kept_halves<false>(dropout, row, j + 16 * c);
+#pragma unroll
+        for (int e = 0; e < 8; ++e)
+          if (!(kept >> e & 1)) s[c][e / 4][e % 4] = 0;
+      }
+    }
     if (__any_sync(0xffffffffu, factor[0] != 1 || factor[1] != 1)) {
 #pragma unroll
       for (int e = 0; e < SIZE / 2; ++e) results[e / 4][e % 4] *= factor[e % 4 / 2];
@@ -244,7 +273,7 @@ __device__ inline void attend_halves(O* out, T* sums, const A* q, const A* k, co
     const bool none = total[r] == 0;
     if (RB_LANE % 4 == 0 && i < p.length)
       sums[offset(p, SUMS, head) + i * p.at[SUMS].row] = none ? -INFINITY : top[r] + log(total[r]);
-    total[r] = none ? 0 : 1 / total[r];
+    total[r] = none ? 0 : (DROPS ? (float)p.factor : 1.0f) / total[r];
   }
   store_rows<SIZE>(matrix(out, p, OUT, head, p.length, p.value_size), row, results, total[0],
                    total[1]);
@@ -252,7 +281,7 @@ __device__ inline void attend_halves(O* out, T* sums, const A* q, const A* k, co
 
 // BY_KEY: dk and dv of 16 * WARPS keys, sums over the heads of the group. Else dq of so many
 // queries. Weights and gradients of scores are computed again for 16 x 16 at a time.
-template <bool BY_KEY, int SIZE, int WARPS, bool MASKED>
+template <bool BY_KEY, int SIZE, int WARPS, bool MASKED, bool DROPS>
 __device__ inline void grads_of_halves(A* dx, A* dy, const A* g, const A* q, const A* k, const A* v,
                                        const M* mask, const T* rows, const Attention& p) {
   typedef HalfRows<SIZE> Rows;
@@ -281,7 +310,7 @@ __device__ inline void grads_of_halves(A* dx, A* dy, const A* g, const A* q, con
     hold(x, own_x, row);
     hold(y, own_y, row);
   }
-  const float scale = (float)p.scale;
+  const float scale = (float)p.scale, factor = DROPS ? (float)p.factor : 1.0f;
   float sums_x[SIZE / 8][4], sums_y[BY_KEY ? SIZE / 8 : 1][4], lse[4], delta[4];
   clear_rows(sums_x);
   clear_rows(sums_y);
@@ -291,6 +320,7 @@ __device__ inline void grads_of_halves(A* dx, A* dy, const A* g, const A* q, con
                other_y = matrix(BY_KEY ? g : v, p, BY_KEY ? GRAD : VALUE, h, end, p.value_size);
     const M* head_mask = MASKED ? mask + offset(p, MASK, h) : nullptr;
     const T* head_rows = rows + h * p.length;
+    const typename Choose<DROPS, Dropout, NoDropout>::type dropout(p, h);
     const auto read = [&](int i, int to) {
       lse[to] = i < length ? head_rows[i] : INFINITY;
       delta[to] = i < length ? head_rows[p.heads * p.length + i] : 0;
@@ -326,12 +356,16 @@ __device__ inline void grads_of_halves(A* dx, A* dy, const A* g, const A* q, con
 #pragma unroll
           for (int e = 0; e < 4; ++e) read(i + e / 2 * 8 + RB_COLUMN(e), e);
         }
+        unsigned kept = 0;
+        if constexpr (DROPS) kept = kept_halves<BY_KEY>(dropout, i, j);
 #pragma unroll
         for (int e = 0; e < 8; ++e) {
           const int of = BY_KEY ? e / 4 * 2 + e % 2 : e % 4 / 2;
           float &weight = w[e / 4][e % 4], &grad = d[e / 4][e % 4];
           weight = exp_of(weight - lse[of]);
+          if (DROPS) grad = kept >> e & 1 ? grad * factor : 0;
           grad = weight * (grad - delta[of]);
+          if (DROPS && !(kept >> e & 1)) weight = 0;
         }
         Rows::gather(sums_x, d, xs, c);
         if constexpr (BY_KEY) Rows::gather(sums_y, w, ys, c);
@@ -343,23 +377,24 @@ __device__ inline void grads_of_halves(A* dx, A* dy, const A* g, const A* q, con
   store_rows<SIZE>(matrix(dx, p, BY_KEY ? DKEY : DQUERY, head, own, p.size), row, sums_x, scale,
                    scale);
   if constexpr (BY_KEY)
-    store_rows<SIZE>(matrix(dy, p, DVALUE, head, own, p.value_size), row, sums_y, 1, 1);
+    store_rows<SIZE>(matrix(dy, p, DVALUE, head, own, p.value_size), row, sums_y, factor, factor);
 }
 
-#define RB_ATTENTION_MMA(SIZE, WARPS, MASKED)                                                  \
+#define RB_ATTENTION_MMA(SIZE, WARPS, MASKED, DROPS)                                           \
   extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) rb_kernel(                       \
       O* out, T* sums, const A* q, const A* k, const A* v, const M* mask, const Attention p) { \
-    attend_halves<SIZE, WARPS, MASKED>(out, sums, q, k, v, mask, p);                           \
+    attend_halves<SIZE, WARPS, MASKED, DROPS>(out, sums, q, k, v, mask, p);                    \
   }
-#define RB_ATTENTION_MMA_QUERIES(SIZE, WARPS, MASKED)                                        \
-  extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)                                \
-      rb_kernel(A* dq, const A* g, const A* q, const A* k, const A* v, const M* mask,        \
-                const T* rows, const Attention p) {                                          \
-    grads_of_halves<false, SIZE, WARPS, MASKED>(dq, (A*)nullptr, g, q, k, v, mask, rows, p); \
+#define RB_ATTENTION_MMA_QUERIES(SIZE, WARPS, MASKED, DROPS)                                    \
+  extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)                                   \
+      rb_kernel(A* dq, const A* g, const A* q, const A* k, const A* v, const M* mask,           \
+                const T* rows, const Attention p) {                                             \
+    grads_of_halves<false, SIZE, WARPS, MASKED, DROPS>(dq, (A*)nullptr, g, q, k, v, mask, rows, \
+                                                       p);                                      \
   }
-#define RB_ATTENTION_MMA_KEYS(SIZE, WARPS, MASKED)                                           \
+#define RB_ATTENTION_MMA_KEYS(SIZE, WARPS, MASKED, DROPS)                                    \
   extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)                                \
       rb_kernel(A* dk, A* dv, const A* g, const A* q, const A* k, const A* v, const M* mask, \
                 const T* rows, const Attention p) {                                          \
-    grads_of_halves<true, SIZE, WARPS, MASKED>(dk, dv, g, q, k, v, mask, rows, p);           \
+    grads_of_halves<true, SIZE, WARPS, MASKED, DROPS>(dk, dv, g, q, k, v, mask, rows, p);    \
   }

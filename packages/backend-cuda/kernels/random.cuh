@@ -1,9 +1,5 @@
 // Random numbers as core's header maps counters to elements. Before it stands O, the results.
-#define uint32_t UInt32
-#define uint64_t UInt64
-#include "rabbet/philox.h"
-#undef uint32_t
-#undef uint64_t
+#include "philox.cuh"
 #include "report.cuh"
 struct Stream {  // twin of rbcuda's
   UInt64 seed, offset;

@@ -65,15 +65,15 @@ def test_products_compile_without_spills(nvrtc, stored, computed, kernel, archit
 @pytest.mark.parametrize(
     "stored,macro,masked",
     [
-        ("Half", "", "true"),
-        ("BFloat16", "_QUERIES", "true"),
-        ("Half", "_KEYS", "true"),
-        ("BFloat16", "_KEYS", "false"),
+        ("Half", "", "1"),
+        ("BFloat16", "_QUERIES", "1"),
+        ("Half", "_KEYS", "1"),
+        ("BFloat16", "_KEYS", "0"),
     ],
 )
 def test_attention_of_halves_compiles_without_spills(nvrtc, stored, macro, masked, architecture):
     types = {"A": stored, "T": "float", "M": "bool", "S": "float", "O": stored}
-    macro = f"RB_ATTENTION_MMA{macro}(128, 4, {masked})"
+    macro = f"RB_ATTENTION_MMA{macro}(128, 4, {masked}, 1)"
     text = text_of(types, ["attention", "attention_mma"], macro)
     log, ptx = compiled(nvrtc, text, architecture)
     assert re.search(r"\b0 bytes spill stores, 0 bytes spill loads", log), log

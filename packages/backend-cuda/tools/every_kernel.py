@@ -127,7 +127,13 @@ def heads(dtype: rabbet.dtype) -> None:
     """Attention of heads of every number of tiles."""
     for size in (32, 64, 128, 256):
         x = empty(1, 1, 64, size, dtype=dtype).requires_grad_()
-        attempt(lambda x=x: functional.scaled_dot_product_attention(x, x, x).sum().backward())
+        mask = empty(64, dtype=dtype)
+        for given in ((), (mask,), (None, 0.1), (mask, 0.1)):
+            attempt(
+                lambda x=x, given=given: functional.scaled_dot_product_attention(x, x, x, *given)
+                .sum()
+                .backward()
+            )
     few, many = empty(1, 1, 16, 64, dtype=dtype), empty(1, 1, 1 << 14, 64, dtype=dtype)
     attempt(lambda: functional.scaled_dot_product_attention(few, many, many))  # in parts
 

@@ -3,10 +3,9 @@
 #include <limits>
 #include <memory>
 
-#include "attention/attention_rows.h"
+#include "attention/dropout.h"
+#include "attention/matrices.h"
 #include "common/kernels.h"
-#include "common/level.h"
-#include "common/view.h"
 #include "matmul/gemm.h"
 #include "matmul/tiles.h"
 
@@ -22,93 +21,11 @@ constexpr int64_t kQueriesBack = 64;  // of a tile, backward
 constexpr int64_t kKeys = 256;        // of a tile
 constexpr double kTask = 1.5e6;       // flops that are worth a task
 
-template <class T>
-const AttentionRows<T>& rows_of() {
-  if constexpr (std::is_same_v<T, float>) {
-    return RB_PICK_LEVEL(attention_table).f32;
-  } else {
-    return RB_PICK_LEVEL(attention_table).f64;
-  }
-}
-
-// Offset of the matrix that belongs to matrix `index` of `batch` (its leading dimensions): sizes of
-// 1 are broadcast, smaller numbers of heads are shared by as many neighbours. `matrix` is the
-// number of v's own last dimensions.
-int64_t head_offset(const View& v, int matrix, const View& batch, int batch_ndim, int64_t index) {
-  int64_t offset = 0;
-  for (int d = batch_ndim - 1, k = v.ndim - matrix - 1; d >= 0; --d, --k) {
-    const int64_t i = index % batch.shape[d];
-    index /= batch.shape[d];
-    if (k >= 0) offset += i * v.shape[k] / batch.shape[d] * v.strides[k];
-  }
-  return offset;
-}
-
-// A matrix inside a tensor: rows and columns through strides.
-struct Matrix {
-  char* data;
-  int dtype;
-  int64_t row, column;
-
-  Matrix(const View& v, int64_t offset)
-      : data(v.data + offset * v.item()),
-        dtype(v.dtype),
-        row(v.strides[v.ndim - 2]),
-        column(v.strides[v.ndim - 1]) {}
-  View view(int64_t begin, int64_t rows, int64_t columns) const {
-    View v;
-    v.data = data + begin * row * kItemSize[dtype];
-    v.dtype = dtype;
-    v.ndim = 2;
-    v.shape[0] = rows;
-    v.shape[1] = columns;
-    v.strides[0] = row;
-    v.strides[1] = column;
-    return v;
-  }
-};
-
-View plain_view(void* data, int dtype, int64_t rows, int64_t columns, int64_t row) {
-  View v;
-  v.data = static_cast<char*>(data);
-  v.dtype = dtype;
-  v.ndim = 2;
-  v.shape[0] = rows;
-  v.shape[1] = columns;
-  v.strides[0] = row;
-  v.strides[1] = 1;
-  return v;
-}
-
-template <class T>
-constexpr int dtype_of = std::is_same_v<T, float> ? RB_F32 : RB_F64;
-
-// Some rows of a matrix as T, in place or copied into `space`: where the dtype is another one, or
-// `along` asks for elements of a row side by side.
-template <class T>
-struct Rows {
-  const T* data;
-  int64_t row, column;
-
-  Rows(const Matrix& m, int64_t begin, int64_t rows, int64_t columns, T* space,
-       bool along = false) {
-    if (m.dtype == dtype_of<T> && (!along || m.column == 1)) {
-      data = reinterpret_cast<const T*>(m.data) + begin * m.row;
-      row = m.row;
-      column = m.column;
-      return;
-    }
-    copy_view(plain_view(space, dtype_of<T>, rows, columns, columns), m.view(begin, rows, columns));
-    data = space;
-    row = columns;
-    column = 1;
-  }
-};
-
 // The arguments and sizes of one call.
 struct Problem {
-  View q, k, v, mask;
+  View q, k, v, mask, seed;
   bool masked, causal;
+  Dropout dropout;
   int64_t length, keys, size, value_size;  // L, S, E, Ev
   double scale;
 
@@ -118,12 +35,14 @@ struct Problem {
         v(view_of(args.tensor(first + 2))),
         masked(args.has(first + 3)),
         causal(args.boolean(causal_at)),
+        dropout(dropout_by(args.real(causal_at + 3))),
         length(q.shape[q.ndim - 2]),
         keys(k.shape[k.ndim - 2]),
         size(q.shape[q.ndim - 1]),
         value_size(v.shape[v.ndim - 1]),
         scale(args.has(causal_at + 1) ? args.real(causal_at + 1)
                                       : 1.0 / std::sqrt(static_cast<double>(size))) {
+    if (dropout.any()) seed = view_of(args.tensor(causal_at + 4));
     if (!masked) return;
     mask = view_of(args.tensor(first + 3));
     // Broadcast over queries and keys as over the batch.
@@ -139,6 +58,11 @@ struct Problem {
       const int d = mask.ndim - back;
       if (mask.shape[d] == 1) mask.strides[d] = 0;
     }
+  }
+  Dropout dropout_of(const View& batch, int batch_ndim, int64_t head) const {
+    Dropout d = dropout_of_head(dropout, seed, batch, batch_ndim, head);
+    d.columns = keys;
+    return d;
   }
   /// Keys in [begin, begin + count) that query `i` may see.
   int64_t visible(int64_t i, int64_t begin, int64_t count) const {
@@ -180,13 +104,6 @@ struct MaskTile {
   const T* at(int64_t i) const { return data ? data + i * row : nullptr; }
 };
 
-// Number of matrices in the leading dimensions of `out`.
-int64_t count_heads(const View& out, int matrix) {
-  int64_t n = 1;
-  for (int d = 0; d < out.ndim - matrix; ++d) n *= out.shape[d];
-  return n;
-}
-
 int64_t grain_of(double flops) {
   return std::max<int64_t>(1, static_cast<int64_t>(kTask / (flops + 1)));
 }
@@ -197,6 +114,7 @@ template <class T>
 struct ForwardSpace {
   int64_t score_row, out_row;
   rb::Scratch<T> keys, values, scores, out, top, total, mask, loaded_q, loaded_kv;
+  rb::Scratch<uint8_t> kept;
 
   explicit ForwardSpace(const Problem& p, int64_t chunk, int64_t tile)
       : score_row(tile_padded(tile)),
@@ -209,7 +127,8 @@ struct ForwardSpace {
         total(chunk),
         mask(p.masked ? kQueries * tile : 0),
         loaded_q(p.q.dtype == dtype_of<T> ? 0 : kQueries * p.size),
-        loaded_kv(p.k.dtype == dtype_of<T> ? 0 : tile * std::max(p.size, p.value_size)) {}
+        loaded_kv(p.k.dtype == dtype_of<T> ? 0 : tile * std::max(p.size, p.value_size)),
+        kept(KeptTile::size(p.dropout.any(), kQueries, tile)) {}
 };
 
 // Queries [begin, begin + count) of one head.
@@ -226,6 +145,7 @@ void forward_chunk(const Problem& p, const View& out, const View& lse, int64_t h
   }
   for (int64_t i = 0; i < count * s.out_row; ++i) s.out[i] = T(0);
   const int64_t end = p.causal ? std::min(p.keys, begin + count) : p.keys;
+  const Dropout dropout = p.dropout_of(out, batch, head);
   for (int64_t key = 0; key < end; key += tile) {
     const int64_t here = std::min(tile, end - key);
     {
@@ -245,10 +165,13 @@ void forward_chunk(const Problem& p, const View& out, const View& lse, int64_t h
                                    s.keys.data(), p.size, here, s.scores.data(), s.score_row,
                                    false});
       const MaskTile<T> mask(p, out, batch, head, begin + i0, queries, key, seen, s.mask.data());
+      const KeptTile kept(dropout, begin + i0, queries, key, seen, s.kept.data());
       for (int64_t i = 0; i < queries; ++i) {
-        const T factor = rows.softmax(s.scores.data() + i * s.score_row, mask.at(i),
-                                      p.visible(begin + i0 + i, key, here), seen,
-                                      static_cast<T>(p.scale), &s.top[i0 + i], &s.total[i0 + i]);
+        T* scores = s.scores.data() + i * s.score_row;
+        const T factor =
+            rows.softmax(scores, mask.at(i), p.visible(begin + i0 + i, key, here), seen,
+                         static_cast<T>(p.scale), &s.top[i0 + i], &s.total[i0 + i]);
+        kept.drop(scores, i, seen, dropout.factor);
         T* gathered = s.out.data() + (i0 + i) * s.out_row;
         if (factor != T(1)) rows.scaled(gathered, gathered, s.out_row, factor);
       }
@@ -347,6 +270,7 @@ struct BackwardSpace {
   int64_t score_row, size_row, value_row;
   rb::Scratch<T> keys, keys_turned, values_turned, queries, grads, weights, score_grads, dq, dk, dv,
       delta, lse, mask, loaded_q, loaded_grad, loaded_kv;
+  rb::Scratch<uint8_t> kept;
 
   BackwardSpace(const Gradients& g, int64_t tile, int64_t rows)
       : score_row(tile_padded(tile)),
@@ -368,7 +292,8 @@ struct BackwardSpace {
         loaded_q(kQueriesBack * g.p.size),
         loaded_grad(kQueriesBack * g.p.value_size),
         loaded_kv(
-            std::max(tile * std::max(g.p.size, g.p.value_size), kQueriesBack * g.p.value_size)) {}
+            std::max(tile * std::max(g.p.size, g.p.value_size), kQueriesBack * g.p.value_size)),
+        kept(KeptTile::size(g.p.dropout.any(), kQueriesBack, tile)) {}
 };
 
 // sum(grad * out) - grad_logsumexp and logsumexp for the queries in `range` of one head.
@@ -417,9 +342,14 @@ void backward_tile(const Gradients& g, int64_t head, int64_t i0, int64_t n, int6
   tile_multiply(TileProduct<T>{n, seen, p.value_size, grad.data, grad.row, grad.column,
                                s.values_turned.data(), p.value_size, here, s.score_grads.data(),
                                s.score_row, false});
-  for (int64_t i = 0; i < n; ++i)
-    rows.score_grads(s.weights.data() + i * s.score_row, s.score_grads.data() + i * s.score_row,
-                     seen, delta[i], scale);
+  const KeptTile kept(p.dropout_of(g.out, g.batch, head), i0, n, key, seen, s.kept.data());
+  for (int64_t i = 0; i < n; ++i) {
+    T *weights = s.weights.data() + i * s.score_row,
+      *grads = s.score_grads.data() + i * s.score_row;
+    kept.drop(grads, i, seen, p.dropout.factor);
+    rows.score_grads(weights, grads, seen, delta[i], scale);
+    kept.drop(weights, i, seen, p.dropout.factor);
+  }
   if (dq) {
     tile_multiply(TileProduct<T>{n, p.size, seen, s.score_grads.data(), s.score_row, 1,
                                  s.keys.data(), here, p.size, dq, s.size_row, true});
@@ -531,7 +461,8 @@ const rb::KernelSpec kKernels[] = {
 }  // namespace
 
 int32_t add_attention(const RbHost* host, RbTxn* txn) {
-  return rb::add_kernels(host, txn, kBackendName, kKernels);
+  const int32_t rc = rb::add_kernels(host, txn, kBackendName, kKernels);
+  return rc == RB_OK ? add_attention_dropout(host, txn) : rc;
 }
 
 }  // namespace rbcpu

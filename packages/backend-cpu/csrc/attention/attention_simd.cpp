@@ -4,6 +4,7 @@
 #include "common/level.h"
 #include "common/scalar.h"
 #include "common/vector.h"
+#include "rabbet/philox.h"
 
 namespace {
 
@@ -158,12 +159,67 @@ void scaled(const T* x, T* to, int64_t n, T factor) {
 }
 
 template <class T>
+void drop(T* x, const uint8_t* kept, int64_t n, T factor) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) x[i] = kept[i] ? x[i] * factor : T(0);
+}
+
+// rb_philox of 16 counters from a multiple of 16 on: whether each of their words is kept.
+RB_ALWAYS void kept_words(uint64_t seed, uint64_t first, uint32_t limit, uint8_t (&to)[4][16]) {
+  uint32_t c0[16], c1[16], c2[16], c3[16];
+  for (int l = 0; l < 16; ++l) {
+    c0[l] = static_cast<uint32_t>(first) + static_cast<uint32_t>(l);
+    c1[l] = static_cast<uint32_t>(first >> 32);
+    c2[l] = c3[l] = 0;
+  }
+  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    for (int l = 0; l < 16; ++l) {
+      const uint64_t p0 = uint64_t{0xD2511F53u} * c0[l], p1 = uint64_t{0xCD9E8D57u} * c2[l];
+      c0[l] = static_cast<uint32_t>(p1 >> 32) ^ c1[l] ^ k0;
+      c2[l] = static_cast<uint32_t>(p0 >> 32) ^ c3[l] ^ k1;
+      c1[l] = static_cast<uint32_t>(p1);
+      c3[l] = static_cast<uint32_t>(p0);
+    }
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  for (int l = 0; l < 16; ++l) {
+    to[0][l] = c0[l] <= limit;
+    to[1][l] = c1[l] <= limit;
+    to[2][l] = c2[l] <= limit;
+    to[3][l] = c3[l] <= limit;
+  }
+}
+
+void kept(const rbcpu::Dropout& d, int64_t i, int64_t rows, int64_t j, int64_t columns, uint8_t* to,
+          int64_t pitch) {
+  for (int64_t r = 0; r < rows; r += 16) {
+    uint64_t counter = rb_dropout_counter(d.matrix, static_cast<uint64_t>(d.rows),
+                                          static_cast<uint64_t>(d.columns),
+                                          static_cast<uint64_t>(i + r), static_cast<uint64_t>(j));
+    for (int64_t c = 0; c < columns; c += 16) {
+      for (int k = 0; k < 8; k += 2, counter += 16) {  // rows k and k + 1, and 8 behind each
+        uint8_t words[4][16];
+        kept_words(d.seed, counter, d.limit, words);
+        uint8_t* at = to + (r + k) * pitch + c;
+        for (int w = 0; w < 4; ++w) {
+          uint8_t* half = at + w / 2 * 8 * pitch + w % 2 * 8;
+          __builtin_memcpy(half, words[w], 8);
+          __builtin_memcpy(half + pitch, words[w] + 8, 8);
+        }
+      }
+    }
+  }
+}
+
+template <class T>
 constexpr rbcpu::AttentionRows<T> kAttentionRows = {softmax<T>, weights<T>, score_grads<T>,
-                                                    scaled<T>, dot<T>};
+                                                    drop<T>,    scaled<T>,  dot<T>};
 
 }  // namespace
 
 namespace rbcpu {
 extern const AttentionTable RB_LEVEL_NAME(attention_table) = {kAttentionRows<float>,
-                                                              kAttentionRows<double>};
+                                                              kAttentionRows<double>, kept};
 }

@@ -1,4 +1,4 @@
-// Scaled-dot-product attention and its derivative; kernels/attention.cuh says how, and
+// Scaled-dot-product attention, its derivative and its dropout; kernels/attention.cuh says how, and
 // kernels/attention_mma.cuh how on tensor cores.
 #include <algorithm>
 #include <cmath>
@@ -11,6 +11,7 @@
 #include "launch/view.h"
 #include "ops/attention_cudnn.h"
 #include "ops/families.h"
+#include "rabbet/philox.h"
 
 namespace rbcuda {
 namespace {
@@ -28,6 +29,8 @@ enum Which {
   kDQuery,
   kDKey,
   kDValue,
+  kSeed,
+  kNumber,
   kOperands
 };
 
@@ -38,8 +41,10 @@ struct Attention {  // twin of the kernel's
   int64_t length, keys, size, value_size, heads, group;
   int64_t part;  // keys that a block sees at most
   int64_t shape[kHeadDims];
-  double scale;
+  double scale, factor;  // of scores; of weights that are kept
+  const void* seed;      // of dropout; null: nothing is dropped
   int32_t ndim, causal;
+  uint32_t limit, unused;  // the largest word of a weight that is kept
   AttentionOperand at[kOperands];
 };
 
@@ -51,7 +56,7 @@ AttentionOperand operand_of(const Attention& p, const RbTensor& t, int own, int6
   o.group = group;
   const auto stride = [&](int back) {
     const int d = t.ndim - back;
-    return d < 0 || t.shape[d] == 1 ? 0 : t.strides[d];
+    return d < 0 || d >= t.ndim || t.shape[d] == 1 ? 0 : t.strides[d];
   };
   for (int d = 0; d < p.ndim; ++d) o.heads[d] = stride(own + p.ndim - d);
   o.row = stride(own);
@@ -116,6 +121,23 @@ Attention attention_of(const char* op, const RbTensor& q, const RbTensor& k, con
   if (mask) p.at[kMask] = operand_of(p, *mask, 2);
   return p;
 }
+// Weights are dropped with the probability `by`. Each seed counts its matrices.
+void drop(Attention& p, double by, const RbTensor* given) {
+  p.factor = by < 1 ? 1 / (1 - by) : 0;
+  if (p.factor == 1) return;
+  const RbTensor& seed = *given;  // core has checked that there is one
+  p.seed = seed.data;
+  p.limit = rb_dropout_limit(by);
+  p.at[kSeed] = operand_of(p, seed, 0);
+  p.at[kNumber].group = 1;
+  int64_t step = 1;
+  for (int d = p.ndim - 1; d >= 0; --d) {
+    const int own = d - p.ndim + seed.ndim;
+    if (own >= 0 && seed.shape[own] != 1) continue;
+    p.at[kNumber].heads[d] = step;
+    step *= p.shape[d];
+  }
+}
 double scale_of(const rb::Args& a, int i, int64_t size) {
   return a.has(i) ? a.real(i) : 1.0 / std::sqrt(static_cast<double>(size));
 }
@@ -139,8 +161,8 @@ Grid grid_of(const char* op, int64_t heads, int64_t rows, int tile, unsigned gro
     rb::fail(RB_E_NOTIMPL, "%s on 'cuda': too many heads", op);
   return {static_cast<unsigned>(heads * tiles), groups, 1, threads};
 }
-std::string macro(const char* name, int chunks) {
-  return std::string(name) + "(" + std::to_string(chunks) + ")\n";
+std::string macro(const char* name, const Attention& p, int chunks) {
+  return std::string(name) + "(" + std::to_string(chunks) + (p.seed ? ", 1)\n" : ", 0)\n");
 }
 
 // Tensor cores take heads of 16-bit floats up to this size.
@@ -163,7 +185,7 @@ int warps_of(int64_t heads, int64_t rows) {
 std::string macro(const char* name, const Attention& p, int warps, const RbTensor* mask) {
   const int64_t columns = padded(p);
   return std::string(name) + "(" + std::to_string(columns) + ", " + std::to_string(warps) +
-         (mask ? ", true)\n" : ", false)\n");
+         (mask ? ", 1" : ", 0") + (p.seed ? ", 1)\n" : ", 0)\n");
 }
 Types types_of(int stored, const RbTensor* mask, int sums, int results) {
   return {{"A", stored},
@@ -175,7 +197,7 @@ Types types_of(int stored, const RbTensor* mask, int sums, int results) {
 
 // One query of each of a group's heads, as in decoding: they are rows of one matrix.
 void join_group(Attention& p) {
-  if (p.length != 1 || p.group == 1 || p.causal) return;
+  if (p.length != 1 || p.group == 1 || p.causal || p.seed) return;
   const int last = p.ndim - 1;
   for (const Which which : {kQuery, kMask, kOut, kSums}) {
     AttentionOperand& o = p.at[which];
@@ -267,6 +289,7 @@ void attention_kernel(const rb::Args& a) {
   p.causal = a.boolean(4);
   p.scale = scale_of(a, 5, p.size);
   p.at[kSums] = operand_of(p, sums, 1);
+  drop(p, a.real(7), a.optional_tensor(8));
   join_group(p);
   const Forward forward{op, stored, mask, out, sums, q.data(), k.data(), v.data(), p};
   if (fits) {
@@ -275,7 +298,7 @@ void attention_kernel(const rb::Args& a) {
                        grid_of(op, p.heads, p.length, 16 * warps, 1, 32 * warps));
   }
   const Columns columns = columns_of(op, p.value_size, tile, tile == 64 ? 4 : 8);
-  forward.run(macro("RB_ATTENTION", columns.chunks), "",
+  forward.run(macro("RB_ATTENTION", p, columns.chunks), "",
               grid_of(op, p.heads, p.length, tile, columns.groups));
 }
 
@@ -299,6 +322,7 @@ struct Backward {
                        a.boolean(10))) {
     p.causal = a.boolean(8);
     p.scale = scale_of(a, 9, p.size);
+    drop(p, a.real(11), a.optional_tensor(12));
     p.at[kSums] = operand_of(p, sums, 1);
     p.at[kGrad] = operand_of(p, *g.tensor(), 2);
     if (grad_sums.tensor()) p.at[kGradSums] = operand_of(p, *grad_sums.tensor(), 1);
@@ -322,7 +346,7 @@ struct Backward {
   void run_tiles(const char* name, int64_t heads, int64_t rows, int64_t columns,
                  void** arguments) const {
     const Columns of = columns_of(op, columns, tile, tile == 64 ? 2 : 4);
-    run(macro(name, of.chunks), grid_of(op, heads, rows, tile, of.groups), arguments);
+    run(macro(name, p, of.chunks), grid_of(op, heads, rows, tile, of.groups), arguments);
   }
 
   const rb::Args& a;
@@ -360,9 +384,34 @@ void attention_backward_kernel(const rb::Args& a) {
               of_keys);
 }
 
+void attention_dropout_kernel(const rb::Args& a) {
+  const RbTensor &weights = a.tensor(0), &out = a.ret();
+  if (out.numel == 0) return;
+  Attention p = {};
+  p.ndim = out.ndim - 2;
+  if (p.ndim > kHeadDims)
+    rb::fail(RB_E_NOTIMPL, "%s on 'cuda': at most %d dimensions", a.op_name(), kHeadDims + 2);
+  p.length = out.shape[p.ndim];
+  p.keys = out.shape[p.ndim + 1];
+  p.heads = 1;
+  for (int d = 0; d < p.ndim; ++d) p.heads *= p.shape[d] = out.shape[d];
+  p.at[kOut] = operand_of(p, out, 2);
+  p.at[kQuery] = operand_of(p, weights, 2);
+  drop(p, a.real(2), &a.tensor(1));
+  if (!p.seed) return copy(a.op_name(), out, weights);
+  void *to = out.data, *from = weights.data;
+  void* arguments[] = {&to, &from, &p};
+  const int64_t counters = p.heads * ceil_of(p.length, 16) * ceil_of(p.keys, 16) * 64;
+  launch(device_of(out),
+         Kernel{a.op_name(), types_of(out.dtype_id, nullptr, out.dtype_id, out.dtype_id),
+                kText_attention, "RB_ATTENTION_DROPOUT\n"},
+         counters, arguments);
+}
+
 const rb::KernelSpec kKernels[] = {
     {"attention", rb::wrap<attention_kernel>, 0, kFloat},
     {"attention_backward", rb::wrap<attention_backward_kernel>, 0, kFloat},
+    {"attention_dropout", rb::wrap<attention_dropout_kernel>, 0, kFloat},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Graphs of attention as cuDNN's engines know them: the operations of the formula one by one, which
 // they fuse. Scores are never in memory. Not here: masks but the causal one (a row that sees no key
-// is ours to define), broadcast heads, dropout, gradients of the logarithms of sums.
+// is ours to define), broadcast heads, dropout (its numbers are not ours), gradients of the
+// logarithms of sums.
 #include "ops/attention_cudnn.h"
 
 #include <algorithm>
@@ -266,6 +267,7 @@ class Call {
 }  // namespace
 
 bool attend_by_library(const rb::Args& a) {
+  if (a.real(7) != 0) return false;
   const RbTensor &q = a.tensor(0), &k = a.tensor(1), &v = a.tensor(2), &out = a.ret(0);
   if (a.ret(1).dtype_id != RB_F32 ||
       !is_for_library(q, k, v, out, a.optional_tensor(3), a.boolean(6)))
@@ -285,7 +287,7 @@ bool attend_by_library(const rb::Args& a) {
 bool attend_backward_by_library(const rb::Args& a) {
   const RbTensor &g = a.tensor(0), &q = a.tensor(2), &k = a.tensor(3), &v = a.tensor(4),
                  &out = a.tensor(6), &sums = a.tensor(7);
-  if (a.optional_tensor(1) || sums.dtype_id != RB_F32 ||
+  if (a.real(11) != 0 || a.optional_tensor(1) || sums.dtype_id != RB_F32 ||
       !is_for_library(q, k, v, out, a.optional_tensor(5), a.boolean(10)))
     return false;
   const RbTensor* const rest[] = {&g, &out, &a.ret(0), &a.ret(1), &a.ret(2)};

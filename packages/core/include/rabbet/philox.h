@@ -17,6 +17,13 @@
  * pairs of words): the first gives the radius, the second the angle; the even element is the cosine
  *   integers     from + (word * range >> 32), or from + the high half of word64 * range
  *   exponential  -log(1 - uniform) / rate
+ *
+ * Dropout inside of attention takes no slice: which weights it keeps follows from a seed (an int64
+ * that was drawn) and from each weight's place, so that a derivative finds it again. A tile of 16 x
+ * 16 weights has 64 counters; tiles are counted row by row, matrix by matrix. The four words of a
+ * counter are those of the places (i, j), (i, j + 8), (i + 8, j) and (i + 8, j + 8) of its tile,
+ * which one thread has of a product on tensor cores. A weight is kept where rb_uniform_f32(word) is
+ * below 1 - p as a float.
  */
 #ifndef RABBET_PHILOX_H
 #define RABBET_PHILOX_H
@@ -95,6 +102,20 @@ RB_PHILOX_FN uint64_t rb_below_64(uint32_t low, uint32_t high, uint64_t range) {
   uint64_t mid = xh * rl + ((xl * rl) >> 32);
   uint64_t mid2 = xl * rh + (mid & 0xffffffffu);
   return range == 0 ? x : xh * rh + (mid >> 32) + (mid2 >> 32);
+}
+
+/* The counter of weight (i, j) of a matrix of rows by columns; its word is rb_dropout_word. */
+RB_PHILOX_FN uint64_t rb_dropout_counter(uint64_t matrix, uint64_t rows, uint64_t columns,
+                                         uint64_t i, uint64_t j) {
+  uint64_t tile = (matrix * ((rows + 15) / 16) + i / 16) * ((columns + 15) / 16) + j / 16;
+  return tile * 64 + i % 8 * 8 + j % 8;
+}
+RB_PHILOX_FN int rb_dropout_word(uint64_t i, uint64_t j) {
+  return (int)(i / 8 % 2 * 2 + j / 8 % 2);
+}
+/* The largest word of a weight that is kept, for 0 <= p < 1. */
+RB_PHILOX_FN uint32_t rb_dropout_limit(double p) {
+  return (uint32_t)ceil((double)(float)(1.0 - p) * 16777216.0) * 256u - 1u;
 }
 
 #endif

@@ -232,9 +232,11 @@ void convolution_dw(Call& c) {
   c.give(0, part(dw, 0, c.size()), 0);
 }
 
-// A mask follows the batch dimensions of the others and has none of its own.
+// A mask follows the batch dimensions of the others and has none of its own. Examples that share a
+// seed drop the same weights, so that it is repeated.
 void attention(Call& c) {
-  (batched(c, 0) || batched(c, 1) || batched(c, 2) ? aligned : aligned_full)(c);
+  const bool drops = c.args[8].tag == RB_TENSOR;
+  (!drops && (batched(c, 0) || batched(c, 1) || batched(c, 2)) ? aligned : aligned_full)(c);
 }
 
 // ---- indices
@@ -493,6 +495,7 @@ const Exact kRules[] = {{"t", t_rule},
                         {"convolution_dw", convolution_dw},
                         {"attention", attention},
                         {"attention_backward", aligned_full},
+                        {"attention_dropout", aligned_full},
                         {"gather", gather},
                         {"index_select", index_select},
                         {"index_add", index_add},

@@ -8,6 +8,19 @@ namespace {
 
 // ---- attention
 
+// The seed of dropout is one for all heads, or for some of them each.
+void check_seed(const Op& op, const RbValue* args, const TensorSpec& batch) {
+  const int at = param_index(op, "seed");
+  const RbTensor* seed = at < 0 ? nullptr : tensor(args[at]);
+  if (!seed) return;
+  if (seed->dtype_id != RB_I64)
+    fail(RB_E_TYPE, "%s: expected 'seed' of int64, got %s", op.name.c_str(),
+         kDTypes[seed->dtype_id].name);
+  if (!broadcasts_to(*seed, batch))
+    fail(RB_E_ARG, "%s: 'seed' of shape %s does not broadcast to the leading dimensions %s",
+         op.name.c_str(), text(*seed).c_str(), shape_text(batch.ndim, batch.shape).c_str());
+}
+
 // Checks query (..., L, E), key (..., S, E), value (..., S, Ev) and the mask; gives the batch
 // dimensions of the result.
 TensorSpec attention_batch(const Op& op, const RbValue* args) {
@@ -60,6 +73,7 @@ TensorSpec attention_batch(const Op& op, const RbValue* args) {
   }
   if (batch.ndim + 2 > kMaxDims)
     fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
+  check_seed(op, args, batch);
   const RbTensor* mask = named_tensor(op, args, "attn_mask");
   if (!mask) return batch;
   const int category = kDTypes[mask->dtype_id].category;

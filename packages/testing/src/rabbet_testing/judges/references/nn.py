@@ -8,6 +8,7 @@ import numpy as np
 
 from .along import softmax
 from .definitions import Array, NoReference, defines
+from .random import kept_weights
 
 
 def _normal(x: Array, dims: Any, eps: float) -> Any:
@@ -119,6 +120,8 @@ def _attention(
     is_causal: bool,
     scale: Any,
     enable_gqa: bool,
+    dropout_p: float = 0.0,
+    seed: Any = None,
 ) -> Any:
     if enable_gqa:
         times = query.shape[-3] // key.shape[-3]
@@ -134,9 +137,20 @@ def _attention(
             if attn_mask.dtype == np.bool_
             else scores + attn_mask
         )
-    out = softmax(scores, -1) @ value
+    weights = softmax(scores, -1)
+    if dropout_p:
+        leading = np.broadcast_shapes(weights.shape[:-2], value.shape[:-2])
+        weights = np.broadcast_to(weights, leading + weights.shape[-2:])
+        weights = _attention_dropout(weights, seed, dropout_p)
+    out = weights @ value
     lse = np.log(np.exp(scores).sum(-1))
     return out, np.broadcast_to(lse, out.shape[:-1])
+
+
+@defines("attention_dropout")
+def _attention_dropout(weights: Array, seed: Array, p: float) -> Any:
+    factor = 1 / (1 - p) if p < 1 else 0.0
+    return np.where(kept_weights(weights.shape, np.asarray(seed), p), weights * factor, 0.0)
 
 
 @defines("scaled_dot_product_attention")

@@ -9,10 +9,12 @@ import numpy as np
 from .definitions import DEFINITIONS, WHOLE, Array, defines
 
 
-def _philox(counters: int) -> Array:
-    """Four words for each of the counters 0, 1, ...: Philox-4x32-10 with the key 0."""
-    c = [np.arange(counters, dtype=np.uint64), *(np.zeros(counters, np.uint64) for _ in range(3))]
-    key, low = [np.uint64(0), np.uint64(0)], np.uint64(0xFFFFFFFF)
+def philox(counters: Array, seed: int = 0) -> Array:
+    """Four words for each counter, in a last dimension: Philox-4x32-10."""
+    low, high = np.uint64(0xFFFFFFFF), np.uint64(32)
+    at = counters.astype(np.uint64)
+    c = [at & low, at >> high, np.zeros_like(at), np.zeros_like(at)]
+    key = [np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32 & 0xFFFFFFFF)]
     for _ in range(10):
         p, q = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
         c = [
@@ -27,8 +29,27 @@ def _philox(counters: int) -> Array:
 
 def _words(n: int, bits: int) -> Array:
     """A number of 32 or 64 bits for each element."""
-    words = _philox(-(-n // (128 // bits))).reshape(-1)
+    words = philox(np.arange(-(-n // (128 // bits)))).reshape(-1)
     return words[:n] if bits == 32 else (words[0::2] | words[1::2] << np.uint64(32))[:n]
+
+
+def kept_weights(shape: Any, seed: Array, p: float) -> Array:
+    """Which weights (..., L, S) attention keeps: dropout by seeds that broadcast to the leading dimensions."""
+    *leading, rows, columns = shape
+    i, j = np.ogrid[:rows, :columns]
+    tile = i // 16 * -(-columns // 16) + j // 16
+    word = i // 8 % 2 * 2 + j // 8 % 2
+    tiles = -(-rows // 16) * -(-columns // 16)
+    seeds = np.broadcast_to(seed, leading)
+    own = [1] * (len(leading) - seed.ndim) + list(seed.shape)
+    shared = [n if m == 1 else 1 for n, m in zip(leading, own, strict=True)]
+    numbers = np.broadcast_to(np.arange(np.prod(shared, dtype=int)).reshape(shared), leading)
+    kept = np.empty(shape, bool)
+    for head in np.ndindex(*leading):
+        counter = (numbers[head] * tiles + tile) * 64 + i % 8 * 8 + j % 8
+        words = np.take_along_axis(philox(counter, int(seeds[head])), word[..., None], -1)[..., 0]
+        kept[head] = (words >> np.uint64(8)) * 2.0**-24 < np.float32(1 - p)
+    return kept
 
 
 def _uniform(n: int, dtype_name: str) -> Array:
