@@ -130,6 +130,9 @@ int check(const Operation& o, const Matrix& a, const Matrix& b, const Matrix& c,
       o.compute < 74)
     return kUnsupported;
   if (o.epilogue != kDefault && (o.epilogue & kBias) && !o.bias) return kBadValue;
+  // The manual does not say it; a GPU finds a misaligned address.
+  if (o.epilogue != kDefault && (o.epilogue & kBias) && reinterpret_cast<size_t>(o.bias) % 16)
+    return kBadValue;
   const bool small = is_fp8(a.type) || a.type == kI8;
   if (!small) return kFine;
   // One byte: the first is transposed and the second is not; multiples of 4 or of 16.

@@ -109,6 +109,17 @@ rabbet.ops.linear_activation(x, w, b, activation="gelu")
     assert lines(own, "epilogue") == [] and len(lines(own, "multiply")) == 1
 
 
+def test_a_bias_that_16_bytes_do_not_divide_is_added_before(run, spy):
+    """The library reads it in packs, and cannot be told where it lies."""
+    code = """
+x, w, b = device(3, 4), device(5, 4), device(6)[1:]
+print(rabbet.ops.linear(x, w, b).tolist() == [[5.0] * 5] * 3)
+say("")
+"""
+    said = run(START + code, **spy)
+    assert "True" in said and lines(said, "epilogue") == ["epilogue 1"]
+
+
 def test_tf32_is_off_until_it_is_allowed(run, spy):
     code = """
 a, b = device(8, 4), device(4, 6)
@@ -174,6 +185,7 @@ ONES = "import rabbet; print((rabbet.ones(3, device='cuda') + 1).tolist())"
 
 def without_compiler(simulator, site):
     """The environment, where a copy of the backend in `site` finds no NVRTC of this machine's."""
+    assert simulator["CUSIM_FOLDER"]  # a real device needs this machine's
     package = Path(importlib.util.find_spec("rabbet_backend_cuda").origin).parent
     shutil.copytree(package, site / "rabbet_backend_cuda")
     path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])

@@ -122,6 +122,7 @@ for want, op, la, lb, ld in [
     (7, operation(68, 0), layout(f, 8, 4), sq, sq),                        # sizes
     (7, operation(68, 0), layout(f, 8, 8, batches=2, stride=64), sq, sq),  # batches
     (7, operation(68, 0, epilogue=4), sq, sq, sq),                         # no bias
+    (7, operation(68, 0, epilogue=4, bias=c_ulonglong(A.value + 8)), sq, sq, sq),  # not aligned
     (15, operation(68, 1), sq, sq, sq),                                    # scale type
     (15, operation(70, 1), sq, sq, sq),                                    # compute type
     (15, operation(68, 0, epilogue=192), sq, sq, sq),

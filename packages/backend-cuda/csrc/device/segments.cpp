@@ -82,7 +82,8 @@ CuResult allow(Device& device, CuPointer at, size_t size) {
   std::vector<CuAccess> all = {{{kOnDevice, device.handle()}, kReadWrite}};
   for (CuDevice reader : expandables().readers[device.index()])
     all.push_back({{kOnDevice, reader}, kReadWrite});
-  return driver().set_access(at, size, all.data(), all.size());
+  const CuResult status = driver().set_access(at, size, all.data(), all.size());
+  return status && all.size() > 1 ? driver().set_access(at, size, all.data(), 1) : status;
 }
 
 CuResult map_more(Device& device, CuPointer begin, Expandable& segment, uint64_t nbytes) {
@@ -213,13 +214,13 @@ int32_t segment_shrink(void*, RbBuffer* buffer, uint64_t nbytes, void* stream) {
 
 void allow_reader(Device& device, const Device& reader) {
   std::lock_guard<std::mutex> lock(expandables().mutex);
-  expandables().readers[device.index()].push_back(reader.handle());
   const CuAccess access = {{kOnDevice, reader.handle()}, kReadWrite};
   for (const auto& [begin, segment] : expandables().by_address) {
-    if (segment.device == device.index() && segment.mapped > 0)
-      check_cuda(driver().set_access(begin, segment.mapped, &access, 1), device.index(),
-                 "cuMemSetAccess");
+    if (segment.device == device.index() && segment.mapped > 0 &&
+        driver().set_access(begin, segment.mapped, &access, 1) != kSuccess)
+      return;
   }
+  expandables().readers[device.index()].push_back(reader.handle());
 }
 
 bool is_expandable(const void* segment) { return expandable_at(address(segment)) != nullptr; }

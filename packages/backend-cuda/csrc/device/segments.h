@@ -13,7 +13,7 @@ namespace rbcuda {
 /// Members of RbDeviceTable.
 int32_t segment_grow(void*, RbBuffer* segment, uint64_t nbytes);
 int32_t segment_shrink(void*, RbBuffer* segment, uint64_t nbytes, void* stream);
-/// Kernels and copies of `reader` may access the segments of `device` from now on.
+/// Copies by `reader` may access the segments of `device` from now on, where the driver allows it.
 void allow_reader(Device& device, const Device& reader);
 /// Whether it can grow: then no other process can open it.
 bool is_expandable(const void* segment);

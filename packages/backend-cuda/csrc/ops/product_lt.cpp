@@ -296,8 +296,6 @@ class Calls {
     q_.b = asked(p.b, p.k, p.n, stride(2));
     q_.c = asked(p.c, p.m, p.n, stride(0));
     q_.added = p.added.data ? asked(p.added, p.m, p.n, stride(3)) : q_.c;
-    // It is not told how the bias is aligned: as the result, at most.
-    if (bias) q_.c.aligned = std::min(q_.c.aligned, alignment(bias));
   }
 
   /// False, and nothing is enqueued, where the library has no way.
@@ -355,9 +353,11 @@ bool is_one(const RbValue& v) {
   return rb::to_double(v) == 1 && (v.tag != RB_COMPLEX || v.v.fs[1] == 0);
 }
 
-// One row that is added to all rows of all batches.
+// One row that is added to all rows of all batches, and that the library's kernels can read: they
+// do so in 16 bytes, and are not told the alignment.
 bool is_bias(const Product& p) {
   return p.added.data && is_one(p.beta) && p.added.row == 0 && p.added.column == 1 &&
+         alignment(p.added.data) >= 16 &&
          std::all_of(p.batch.strides[3], p.batch.strides[3] + p.batch.ndim,
                      [](int64_t stride) { return stride == 0; });
 }
