@@ -2,13 +2,13 @@
 // meets another one before the weights' gradient, so threads share out rows and need not wait for
 // each other at every step; weight_hh is packed once for all steps.
 #include <cstring>
-#include <vector>
 
 #include "common/kernels.h"
 #include "common/level.h"
 #include "common/operands.h"
 #include "matmul/gemm.h"
 #include "matmul/tiles.h"
+#include "rabbet/packed_steps.hpp"
 #include "recurrent/recurrent_rows.h"
 
 namespace rbcpu {
@@ -41,37 +41,12 @@ const Cell<T>& cell_of(Mode mode) {
   }
 }
 
-// Steps of a packed batch: step t has sizes[t] rows from row offsets[t] on, and sizes never grow.
-struct Steps {
-  std::vector<int64_t> sizes, offsets;
-  bool reverse;
-
-  Steps(const rb::Span<int64_t>& given, int64_t total, int64_t batch, bool backwards)
-      : sizes(given.begin(), given.end()), reverse(backwards) {
-    if (sizes.empty() && batch) sizes.assign(static_cast<size_t>(total / batch), batch);
-    int64_t at = 0;
-    for (int64_t n : sizes) {
-      offsets.push_back(at);
-      at += n;
-    }
-  }
-  int64_t count() const { return static_cast<int64_t>(sizes.size()); }
-  /// The s-th step in order of time, or of time reversed.
-  int64_t at(int64_t s) const { return reverse ? count() - 1 - s : s; }
-  /// Row of the state of sequence `row` before step t, or -1: the initial one.
-  int64_t before(int64_t t, int64_t row) const {
-    const int64_t previous = reverse ? t + 1 : t - 1;
-    if (previous < 0 || previous >= count() || row >= sizes[previous]) return -1;
-    return offsets[previous] + row;
-  }
-};
-
 // What both directions need; pointers are to dense memory of T.
 template <class T>
 struct Layer {
   Mode mode;
   int64_t batch, hidden, gates, saved;  // gates, saved: elements per row
-  Steps steps;
+  rb::PackedSteps steps;
   const Cell<T>& cell;
 
   Layer(const char* name, int64_t total, const View& h0, const rb::Span<int64_t>& sizes,
@@ -83,7 +58,7 @@ struct Layer {
                         : mode == Mode::kGru ? 3
                                              : 1)),
         saved(mode == Mode::kLstm || mode == Mode::kGru ? 4 * hidden : 0),
-        steps(sizes, total, batch, reverse),
+        steps(sizes.begin(), sizes.len, total, batch, reverse),
         cell(cell_of<T>(mode)) {}
   bool has_cells() const { return mode == Mode::kLstm; }
   // Rows of the batch at a time: few tasks, since each reads all weights at every step.
@@ -203,7 +178,7 @@ struct Backward : Layer<T> {
       if (here <= 0) continue;
       const int64_t top = this->steps.offsets[t] + first;
       for (int64_t i = 0; i < here; ++i) {
-        const int64_t row = top + i, before = this->steps.before(t, first + i);
+        const int64_t row = top + i, before = this->steps.row_before(t, first + i);
         T *grad_h = dh.data() + i * ld, *grad_c = dc.data() + i * n;
         const T* h = before < 0 ? h0 + (first + i) * n : output + before * n;
         const T* c = !c0 ? nullptr : before < 0 ? c0 + (first + i) * n : cells + before * n;

@@ -1,35 +1,10 @@
 // What the kernels of a recurrent layer share: the call, its steps, and the texts of its mode.
 #pragma once
-#include <vector>
-
 #include "launch/jit.h"
 #include "launch/temporary.h"
+#include "rabbet/packed_steps.hpp"
 
 namespace rbcuda {
-
-// Step t has sizes[t] rows from row offsets[t] on, and sizes never grow.
-struct Steps {
-  std::vector<int64_t> sizes, offsets;
-  bool reverse;
-
-  Steps(const rb::Span<int64_t>& given, int64_t total, int64_t batch, bool backwards)
-      : sizes(given.begin(), given.end()), reverse(backwards) {
-    if (sizes.empty() && batch) sizes.assign(static_cast<size_t>(total / batch), batch);
-    int64_t at = 0;
-    for (int64_t n : sizes) {
-      offsets.push_back(at);
-      at += n;
-    }
-  }
-  int64_t count() const { return static_cast<int64_t>(sizes.size()); }
-  /// The s-th step in order of time, or of time reversed.
-  int64_t at(int64_t s) const { return reverse ? count() - 1 - s : s; }
-  /// The step before t, or -1.
-  int64_t before(int64_t t) const {
-    const int64_t previous = reverse ? t + 1 : t - 1;
-    return previous < count() ? previous : -1;
-  }
-};
 
 // Behind kText_recurrent the kernels of one step, behind kText_sequence those of all steps.
 struct RecurrentMode {
@@ -44,7 +19,7 @@ struct RecurrentLayer {
   const RecurrentMode& mode;
   int dtype, sums;
   int64_t total, batch, hidden, gates;
-  Steps steps;
+  rb::PackedSteps steps;
   const rb::Args& a;
   const RbTensor& h0;
 
@@ -57,7 +32,7 @@ struct RecurrentLayer {
         batch(state.shape[0]),
         hidden(state.shape[1]),
         gates(hidden * mode.gates),
-        steps(args.ints(sizes), rows, batch, args.boolean(sizes + 1)),
+        steps(args.ints(sizes).begin(), args.ints(sizes).len, rows, batch, args.boolean(sizes + 1)),
         a(args),
         h0(state) {}
   bool has_cells() const { return mode.letter == 'l'; }

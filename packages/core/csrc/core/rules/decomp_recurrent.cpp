@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "call/dispatch.h"
+#include "rabbet/packed_steps.hpp"
 #include "rules/infer.h"
 #include "thread/error.h"
 
@@ -66,28 +67,16 @@ TensorRef updated(const TensorRef& state, const TensorRef& fresh) {
   return n == batch ? fresh : cat({fresh, narrow(state, n, batch - n)});
 }
 
-struct Steps {
-  std::vector<int64_t> sizes, offsets;
-  bool reverse;
-
+struct Steps : rb::PackedSteps {
   Steps(const RbValue& given, bool backwards, int64_t rows, int64_t batch)
-      : sizes(given.v.is, given.v.is + given.len), reverse(backwards) {
-    if (sizes.empty() && batch) sizes.assign(static_cast<size_t>(rows / batch), batch);
-    int64_t at = 0;
-    for (int64_t n : sizes) {
-      offsets.push_back(at);
-      at += n;
-    }
-  }
-  size_t count() const { return sizes.size(); }
-  size_t at(size_t s) const { return reverse ? count() - 1 - s : s; }
-  TensorRef rows(const TensorRef& all, size_t t) const {
+      : PackedSteps(given.v.is, given.len, rows, batch, backwards) {}
+  TensorRef rows(const TensorRef& all, int64_t t) const {
     return all ? narrow(all, offsets[t], sizes[t]) : TensorRef();
   }
   /// What the sequences of step t had before it: rows of `all`, or of the initial state.
-  TensorRef before(const TensorRef& all, const TensorRef& initial, size_t t) const {
-    const size_t previous = reverse ? t + 1 : t - 1;
-    if (previous >= count()) return narrow(initial, 0, sizes[t]);
+  TensorRef state_before(const TensorRef& all, const TensorRef& initial, int64_t t) const {
+    const int64_t previous = before(t);
+    if (previous < 0) return narrow(initial, 0, sizes[t]);
     const int64_t known = std::min(sizes[previous], sizes[t]);
     const TensorRef rows = narrow(all, offsets[previous], known);
     return known == sizes[t] ? rows : cat({rows, narrow(initial, known, sizes[t] - known)});
@@ -112,8 +101,8 @@ void recurrent_layer_decomp(const Op&, const RbValue* args, int, RbValue* rets, 
   const Steps steps(args[6], args[7].v.i != 0, gates->shape[0], h0->shape[0]);
   TensorRef h = h0, c = given(args[3]);
   List output(steps.count()), cells(steps.count()), saved(steps.count());
-  for (size_t s = 0; s < steps.count(); ++s) {
-    const size_t t = steps.at(s);
+  for (int64_t s = 0; s < steps.count(); ++s) {
+    const int64_t t = steps.at(s);
     const TensorRef x = steps.rows(gates, t), h_here = narrow(h, 0, steps.sizes[t]),
                     c_here = lstm ? narrow(c, 0, steps.sizes[t]) : TensorRef();
     const List r = call_list(find_op("recurrent_step"),
@@ -142,8 +131,8 @@ void recurrent_layer_backward_decomp(const Op&, const RbValue* args, int, RbValu
   TensorRef dh = args[2].tag == RB_TENSOR ? given(args[2]) : zeros_like(h0);
   TensorRef dc = !lstm ? TensorRef() : args[3].tag == RB_TENSOR ? given(args[3]) : zeros_like(c0);
   List dgates(steps.count()), dproduct(steps.count()), h_before(steps.count());
-  for (size_t s = steps.count(); s-- > 0;) {
-    const size_t t = steps.at(s);
+  for (int64_t s = steps.count(); s-- > 0;) {
+    const int64_t t = steps.at(s);
     TensorRef grad_h = narrow(dh, 0, steps.sizes[t]),
               grad_c = lstm ? narrow(dc, 0, steps.sizes[t]) : TensorRef();
     if (grad_output) grad_h = binary("add", grad_h, steps.rows(grad_output, t));
@@ -151,8 +140,8 @@ void recurrent_layer_backward_decomp(const Op&, const RbValue* args, int, RbValu
     const TensorRef h = steps.rows(output, t), kept = keeps ? steps.rows(saved, t) : TensorRef(),
                     extra = keeps ? steps.rows(grad_saved, t) : TensorRef(),
                     c = lstm ? steps.rows(cells, t) : TensorRef(),
-                    c_before = lstm ? steps.before(cells, c0, t) : TensorRef();
-    h_before[t] = steps.before(output, h0, t);
+                    c_before = lstm ? steps.state_before(cells, c0, t) : TensorRef();
+    h_before[t] = steps.state_before(output, h0, t);
     const List r = call_list(find_op("recurrent_step_grads"),
                              {mode, value_tensor(grad_h.get()), optional(grad_c), optional(extra),
                               value_tensor(h.get()), optional(c), value_tensor(h_before[t].get()),
