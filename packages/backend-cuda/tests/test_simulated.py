@@ -315,7 +315,7 @@ except RuntimeError as error: print(error)
     ],
 )
 def test_what_is_missing_is_said_and_the_cpu_goes_on(run, simulator, changes, said):
-    env = {**simulator, **changes}
+    env = {**simulator, "RABBET_CUDA_DRIVER": simulator["RABBET_CUDA_DRIVER"], **changes}
     if env["RABBET_CUDA_DRIVER"] == "NVRTC":
         env["RABBET_CUDA_DRIVER"] = simulator["RABBET_CUDA_NVRTC"]
     code = """

@@ -102,7 +102,6 @@ bool fits_one_launch(const RecurrentLayer& l) {
   if (l.hidden == 0 || l.batch == 0 || l.hidden > kMostUnits) return false;
   const int64_t weights = l.gates * l.hidden;
   if (weights * l.element_size() > kMostWeight) return false;
-  constexpr int kMultiprocessors = 16;
   const int64_t together = kSequences * l.device().attribute(kMultiprocessors);
   return divided(l.batch, together) * weights <= kMostWork;
 }
