@@ -80,6 +80,10 @@ ATTENTION = (
     "q = rabbet.ones(1, 1, 64, 16, device='cuda', dtype=rabbet.bfloat16); "
     "rabbet.nn.functional.scaled_dot_product_attention(q, q, q)"
 )
+RECURRENT = (
+    "x, h, w = (rabbet.ones(n, 40, device='cuda').requires_grad_() for n in (6, 2, 40)); "
+    "rabbet.ops.recurrent_layer('tanh', x, h, None, w, None)[0].sum().backward()"
+)
 FAULTS = {
     "a loop over elements goes one too far": (
         "i < (n); i += RB_THREADS", "i <= (n); i += RB_THREADS", "rabbet.eye(5, device='cuda')", "bytes behind the 100 bytes"),
@@ -104,6 +108,14 @@ FAULTS = {
     "keys are not waited for": (
         "wait_for_steps<STAGES - 2>();\n    __syncthreads();", "wait_for_steps<STAGES - 1>();\n    __syncthreads();",
         ATTENTION, "of shared memory"),
+    "states of the step before are not waited for": (
+        ".at[me.q] = h;\n    __syncthreads();", ".at[me.q] = h;", RECURRENT, "of shared memory"),
+    "states are overwritten while others read them": (
+        "states[(s + 1) & 1][me.unit]", "states[s & 1][me.unit]", RECURRENT, "of shared memory"),
+    "gradients of a step are not waited for": (
+        "= theirs[k];\n    __syncthreads();", "= theirs[k];", RECURRENT, "of shared memory"),
+    "a block's sequences are not those of the batch": (
+        "|| sequence >= p.batch", "|| sequence > p.batch", RECURRENT, "bytes behind the"),
 }  # fmt: skip
 
 
