@@ -24,11 +24,13 @@ class RealDevice(dict):
 
 
 def pytest_collection_modifyitems(items):
-    """Planted faults and the simulator's own tests are for the simulator."""
+    """Planted faults and the simulator's own tests are for the simulator; its time is not for what needs no device."""
     simulated = ("test_simulator", "test_mutants", "test_gpu_check")
+    without = ("test_kernel_budget", "test_product_kernels", "test_seed_pack", "test_twins")
     for item in items:
-        if REAL and item.path.name.startswith(simulated):
-            item.add_marker(pytest.mark.skip(reason=ONLY_SIMULATED))
+        for names, reason in ((simulated, ONLY_SIMULATED), (without, "it needs no device")):
+            if REAL and item.path.name.startswith(names):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")
