@@ -111,3 +111,23 @@ def test_packs_are_read_and_written_at_once(budget):
         assert found and all(line["load"] == line["store"] == 16 for line in found)
     sums = [line for name, line in budget.items() if "; RB_REDUCE A=" in name]
     assert sums and all(line["load"] == 16 for line in sums)
+
+
+# Kernels that are launched with more threads than 256, which have room for 255 registers each.
+MANY_THREADS = {
+    "loss: RB_LOSS_SUM": 1024,
+    "order: RB_SELECT": 512,
+    "order: RB_SORT_SMALL": 512,
+    "order: RB_SORT_STARTS": 1024,
+    "search: RB_FIND_STARTS": 1024,
+}
+
+
+@pytest.mark.parametrize("name", MANY_THREADS)
+def test_blocks_of_many_threads_have_registers_for_all(name):
+    """A multiprocessor has 65536; a thread's are a multiple of 8. What the budget allows is enough."""
+    budget = json.loads(BUDGET.read_text())
+    taken = [kernel["registers"] for key, kernel in budget.items() if key.startswith(name)]
+    assert taken
+    most = int(max(taken) * check_kernels.SLACK)
+    assert (most + 7) // 8 * 8 * MANY_THREADS[name] <= 65536
