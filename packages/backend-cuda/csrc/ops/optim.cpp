@@ -367,7 +367,10 @@ void clamp_kernel(const rb::Args& a) {
 void norm_kernel(const rb::Args& a) {
   const Lists lists(a, {"tensors"}, 0);
   const double ord = a.real(1);
-  const std::string order = ord == 1 ? "(1)\n" : ord == 2 ? "(2)\n" : "(0)\n";
+  constexpr const char* kParts[] = {"RB_NORM_PARTS(0)\n", "RB_NORM_PARTS(1)\n",
+                                    "RB_NORM_PARTS(2)\n"};
+  constexpr const char* kNorms[] = {"RB_NORMS(0)\n", "RB_NORMS(1)\n", "RB_NORMS(2)\n"};
+  const int order = ord == 1 ? 1 : ord == 2 ? 2 : 0;
   const RbTensor& out = a.ret();
   lists.for_tables([&](Table& table, size_t begin, const Item& item) {
     const int32_t blocks = table.first[table.count];
@@ -377,11 +380,11 @@ void norm_kernel(const rb::Args& a) {
     Device& device = device_of(out);
     if (blocks) {
       void* arguments[] = {&table, &partial};
-      launch(device, Kernel{lists.op(), types_of(item), kText_optim, "RB_NORM_PARTS" + order},
+      launch(device, Kernel{lists.op(), types_of(item), kText_optim, kParts[order]},
              Grid{static_cast<unsigned>(blocks), 1, 1, 256}, arguments);
     }
     void* arguments[] = {&to, &partial, &table, &step};
-    launch(device, Kernel{lists.op(), types_of(item), kText_optim, "RB_NORMS" + order},
+    launch(device, Kernel{lists.op(), types_of(item), kText_optim, kNorms[order]},
            Grid{static_cast<unsigned>(table.count), 1, 1, 128}, arguments);
   });
 }

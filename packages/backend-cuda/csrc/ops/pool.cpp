@@ -77,11 +77,9 @@ void read_divisor(const rb::Args& a, int first, Pool& p) {
   p.divisor = static_cast<double>(a.integer(first + 1));
 }
 
-// `macro` with the integers that positions need.
-std::string with_integers(const char* macro, const Pool& p) {
-  const bool narrow = std::max(p.inputs(), p.outputs()) <= INT32_MAX;
-  return std::string(macro) + (narrow ? "(UInt32)\n" : "(Int64)\n");
-}
+// A macro with the integers that positions need.
+bool fits_32(const Pool& p) { return std::max(p.inputs(), p.outputs()) <= INT32_MAX; }
+#define RB_POSITIONS(macro, p) (fits_32(p) ? macro "(UInt32)\n" : macro "(Int64)\n")
 Types types_of(int from, int to) { return {{"A", from}, {"T", computed(to)}, {"O", to}}; }
 
 void max_pool(const rb::Args& a, Pool& p, int rank) {
@@ -94,7 +92,7 @@ void max_pool(const rb::Args& a, Pool& p, int rank) {
   void* arguments[] = {&out, &places, &in, &p, &planes};
   launch(device_of(x),
          Kernel{a.op_name(), types_of(x.dtype_id, values.dtype_id), kText_pool,
-                with_integers("RB_MAX_POOL", p)},
+                RB_POSITIONS("RB_MAX_POOL", p)},
          p.outputs(), arguments);
 }
 void max_pool_kernel(const rb::Args& a) {
@@ -124,7 +122,7 @@ void average(const rb::Args& a, Pool& p, int rank) {
   void* arguments[] = {&result, &in, &p, &planes};
   launch(device_of(x),
          Kernel{a.op_name(), types_of(x.dtype_id, out.dtype_id), kText_pool,
-                with_integers("RB_AVG_POOL", p)},
+                RB_POSITIONS("RB_AVG_POOL", p)},
          p.outputs(), arguments);
 }
 void spread(const rb::Args& a, Pool& p, int rank) {
@@ -137,7 +135,7 @@ void spread(const rb::Args& a, Pool& p, int rank) {
   void* arguments[] = {&result, &gradient, &p, &planes};
   launch(device_of(dx),
          Kernel{a.op_name(), types_of(g.dtype_id, dx.dtype_id), kText_pool,
-                with_integers("RB_AVG_POOL_DX", p)},
+                RB_POSITIONS("RB_AVG_POOL_DX", p)},
          p.inputs(), arguments);
 }
 void avg_pool_kernel(const rb::Args& a) {
