@@ -1,6 +1,7 @@
 #include "launch/functions.h"
 
 #include <atomic>
+#include <type_traits>
 
 #include "launch/image.h"
 

@@ -37,11 +37,11 @@ class Types {
   int count_;
 };
 
-/// A piece of text that lives as long as the process, told apart by its address: a literal, or
-/// one that was made of parts, which costs a search.
+/// A piece of text that is told apart by its address: it is never changed or freed.
 class Text {
  public:
   Text(const char* literal) : data_(literal) {}
+  /// Equal ones have one copy, which is kept. Costs a search, under a lock.
   Text(const std::string& made);
   const char* data() const { return data_; }
 
