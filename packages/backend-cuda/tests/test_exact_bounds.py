@@ -88,7 +88,7 @@ FAULTS = {
     "a loop over elements goes one too far": (
         "i < (n); i += RB_THREADS", "i <= (n); i += RB_THREADS", "rabbet.eye(5, device='cuda')", "bytes behind the 100 bytes"),
     "a loop along lines goes one too far": (
-        "i < length; i += lines.width", "i <= length; i += lines.width", X + "x.softmax(1)", "bytes behind the 1340 bytes"),
+        "rest + lane; i < n; i += width", "rest + lane; i <= n; i += width", X + "x.softmax(1)", "bytes behind the 1340 bytes"),
     "an index of the size is taken": (
         "(UInt64)at < (UInt64)reach.size", "(UInt64)at <= (UInt64)reach.size",
         X + "x.index_select(0, rabbet.tensor([5]).cuda())", "bytes behind the 1340 bytes"),
