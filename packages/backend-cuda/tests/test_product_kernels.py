@@ -1,4 +1,4 @@
-"""The kernels of products and attention, compiled by the real NVRTC for four architectures: no spills, and tensor cores where there are."""
+"""The kernels of products, convolutions and attention, compiled by the real NVRTC for four architectures: no spills, and tensor cores where there are."""
 
 import re
 
@@ -78,3 +78,20 @@ def test_attention_of_halves_compiles_without_spills(nvrtc, stored, macro, maske
     log, ptx = compiled(nvrtc, text, architecture)
     assert re.search(r"\b0 bytes spill stores, 0 bytes spill loads", log), log
     assert "mma.sync.aligned.m16n8k16" in ptx and "cp.async.cg" in ptx
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100", "sm_120"])
+@pytest.mark.parametrize(
+    "stored,macro",
+    [
+        ("Half", "RB_CONV_MMA(128, true)"),
+        ("float", "RB_CONV_MMA(64, true)"),
+        ("BFloat16", "RB_CONV_MMA_DW(128, true, true)"),
+    ],
+)
+def test_convolutions_compile_without_spills(nvrtc, stored, macro, architecture):
+    """Where channels lie together; kernel_budget.json has the others."""
+    text = text_of({"A": stored, "O": stored, "V": stored}, ["conv_mma"], macro)
+    log, ptx = compiled(nvrtc, text, architecture)
+    assert re.search(r"\b0 bytes spill stores, 0 bytes spill loads", log), log
+    assert "mma.sync.aligned.m16n8k" in ptx and "cp.async.cg" in ptx

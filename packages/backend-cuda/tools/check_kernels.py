@@ -36,11 +36,13 @@ Budget = dict[str, dict[str, Any]]
 
 KINDS = ("complex", "double", "float", "whole", "half", "byte")
 MACRO = re.compile(r"\bRB_[A-Z0-9_]+(?=\(|$)")
-WAY = re.compile(r"(RB_(?:FLAT|ROWS|PLACES|PLACES64))\(|RB_PRODUCT\(.*?(\w+(?:<[^<>]*>)?)\)$")
+WAY = re.compile(
+    r"(RB_(?:FLAT|ROWS|PLACES|PLACES64|CONV_MMA|CONV_MMA_DW))\(|RB_PRODUCT\(.*?(\w+(?:<[^<>]*>)?)\)$"
+)
 
 
 def representatives(kernels: Iterable[Kernel]) -> list[Kernel]:
-    """Of each macro the longest text in the numbers that need most room; of loops and products, in each kind of numbers."""
+    """Of each macro the longest text in the numbers that need most room; of loops, products and convolutions on tensor cores, in each kind of numbers."""
     groups: dict[tuple[str, ...], list[Kernel]] = {}
     for kernel in kernels:
         way = WAY.match(kernel.behind)

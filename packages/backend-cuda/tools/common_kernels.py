@@ -140,6 +140,17 @@ def models() -> list[tuple[nn.Module, rabbet.Tensor]]:
     ]
 
 
+def convolutions(dtype: rabbet.dtype) -> None:
+    """Of many channels, forward and backward; 16-bit floats also with channels last."""
+    formats = [rabbet.contiguous_format, rabbet.channels_last]
+    for form in formats if dtype.itemsize == 2 else formats[:1]:
+        layer = nn.Conv2d(64, 128, 3, padding=1).to("cuda", dtype)
+        x = rabbet.empty(16, 64, 32, 32, device="cuda", dtype=dtype).to(memory_format=form)
+        layer.weight.data = layer.weight.to(memory_format=form)
+        out = layer(x.requires_grad_())
+        out.backward(rabbet.empty_like(out))
+
+
 def optimizers(parameters: list[rabbet.Tensor]) -> list[optim.Optimizer]:
     """Those of common programs, with what is usual."""
     return [
@@ -192,6 +203,7 @@ def main() -> None:
         for f in (movement, reductions, indexing):
             step(f, x)
         step(chance, dtype)
+        step(convolutions, dtype)
         step(training, dtype)
     whole = rabbet.arange(4096).reshape(64, 64).to("cuda")
     step(unary_and_binary, whole, whole + 1)

@@ -52,6 +52,10 @@ def indices(*shape: int) -> rabbet.Tensor:
     return rabbet.zeros(shape, dtype=rabbet.int64, device="cuda")
 
 
+def dw(*arguments: object) -> rabbet.Tensor:
+    return rabbet.ops("convolution_dw")(*arguments)
+
+
 def long_lines(dtype: rabbet.dtype) -> None:
     """What is split among blocks, sorted by digits, or selected."""
     line, rows = empty(1 << 20, dtype=dtype), empty(1 << 16, 8, dtype=dtype)
@@ -85,7 +89,20 @@ def large_networks(dtype: rabbet.dtype) -> None:
     kernel = empty(16, 16, 3, 3, dtype=dtype).requires_grad_()
     trained(lambda: functional.conv2d(image, kernel, plane, padding=1))
     trained(lambda: functional.conv2d(image, kernel[:, :1], plane, padding=1, groups=16))
+    convolutions(dtype)
     products(dtype)
+
+
+def convolutions(dtype: rabbet.dtype) -> None:
+    """Tiles of two sizes; channels that lie together in all tensors, in one, in none; with and without TF32."""
+    for size, channels in ((64, 128), (8, 128), (16, 32), (3, 4)):
+        image = empty(8, channels, size, size, dtype=dtype)
+        weight = empty(channels, channels, 3, 3, dtype=dtype)
+        for last in (False, True):
+            x = image.to(memory_format=rabbet.channels_last) if last else image
+            for g in (image, image.to(memory_format=rabbet.channels_last)):
+                attempt(lambda x=x, g=g, w=weight: dw(x, g, list(w.shape), [1], [1], [1], 1))
+            attempt(lambda x=x, w=weight: functional.conv2d(x, w, padding=1))
 
 
 def products(dtype: rabbet.dtype) -> None:
@@ -201,7 +218,8 @@ def main() -> None:
         heads(dtype), recurrent(dtype), steps(dtype), floats_of_8_bits(dtype)
     further(), beyond_32_bits()
     rabbet.backends.cuda.matmul.allow_tf32 = True
-    products(rabbet.float32)
+    rabbet.backends.cudnn.allow_tf32 = False
+    products(rabbet.float32), convolutions(rabbet.float32)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ extern const char* const kText_attention_mma;
 extern const char* const kText_coefficients;
 extern const char* const kText_complex;
 extern const char* const kText_conv;
+extern const char* const kText_conv_mma;
 extern const char* const kText_elementwise;
 extern const char* const kText_float8;
 extern const char* const kText_index;
@@ -31,6 +32,7 @@ extern const char* const kText_scan;
 extern const char* const kText_search;
 extern const char* const kText_sequence;
 extern const char* const kText_tensor_core;
+extern const char* const kText_tiles;
 extern const char* const kText_softmax;
 
 }  // namespace rbcuda

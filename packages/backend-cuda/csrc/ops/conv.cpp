@@ -1,4 +1,6 @@
 // Convolutions and their derivatives in one to three directions, on tensors of any strides.
+#include "ops/conv.h"
+
 #include <algorithm>
 
 #include "launch/jit.h"
@@ -6,30 +8,15 @@
 #include "launch/texts.h"
 #include "launch/view.h"
 #include "ops/conv_cudnn.h"
+#include "ops/conv_mma.h"
 #include "ops/families.h"
 #include "ops/reduce.h"
 
 namespace rbcuda {
 namespace {
 
-constexpr int64_t kTile = 64;                      // of the kernels
-constexpr int64_t kFew = 4;                        // channels of a group that need no tiles
-constexpr int64_t kMostBlocks = 65535;             // in y and z
-constexpr int64_t kEnough = 264, kSegment = 1024;  // blocks, positions that are worth one
-
-struct Conv {  // twin of the kernels'
-  int64_t n, groups, channels, outputs;
-  int64_t in[3], kernel[3], out[3], stride[3], padding[3], dilation[3];
-  int64_t x_batch, x_channel, x_step[3];
-  int64_t w_output, w_channel, w_step[3];
-  int64_t y_batch, y_channel, y_step[3];
-  int64_t bias_step, segment;
-
-  int64_t inputs() const { return n * in[0] * in[1] * in[2]; }
-  int64_t positions() const { return n * out[0] * out[1] * out[2]; }
-  int64_t window() const { return kernel[0] * kernel[1] * kernel[2]; }
-  bool is_direct() const { return groups > 1 && channels <= kFew && outputs <= kFew; }
-};
+constexpr int64_t kTile = 64;           // of the kernels
+constexpr int64_t kMostBlocks = 65535;  // in y and z
 
 void strides_of(const RbTensor& t, int64_t& batch, int64_t& channel, int64_t* steps) {
   batch = t.strides[0];
@@ -81,6 +68,7 @@ unsigned blocks(const char* op, int64_t n, int64_t most) {
 void run(const rb::Args& a, Conv c, bool gradient, const RbTensor& to, const RbTensor& from,
          const RbTensor& weight, const RbTensor* bias) {
   if (to.numel == 0) return;
+  if (convolve_by_mma(a.op_name(), c, gradient, to, from, weight, bias)) return;
   c.bias_step = bias ? bias->strides[0] : 0;
   const char* op = a.op_name();
   const Types types = types_of(from.dtype_id, weight.dtype_id, computed(to.dtype_id), to.dtype_id,
@@ -130,6 +118,7 @@ void convolution_dw_kernel(const rb::Args& a) {
     return fill(a.op_name(), dw, rb::int_value(0), rb::int_value(0));
   Conv c = conv_of(a, x, dw, g, 3);
   const char* op = a.op_name();
+  if (weights_by_mma(op, c, dw, x, g)) return;
   const int compute = computed(dw.dtype_id);
   void *to = dw.data, *from = x.data, *gradient = g.data;
   int64_t segments = 1;
@@ -143,8 +132,7 @@ void convolution_dw_kernel(const rb::Args& a) {
     return;
   }
   const int64_t columns = tiles(c.channels * c.window()), rows = tiles(c.outputs) * c.groups;
-  const int64_t wanted = std::max<int64_t>(1, kEnough / (columns * rows));
-  segments = std::clamp<int64_t>(c.positions() / kSegment, 1, wanted);
+  segments = segments_of(c, columns * rows);
   c.segment = (c.positions() + segments - 1) / segments;
   segments = (c.positions() + c.segment - 1) / c.segment;
   Temporary parts;
@@ -172,6 +160,12 @@ const rb::KernelSpec kKernels[] = {
 };
 
 }  // namespace
+
+int64_t segments_of(const Conv& c, int64_t blocks) {
+  constexpr int64_t kEnough = 264, kSegment = 1024;  // blocks, positions that are worth one
+  const int64_t most = std::clamp<int64_t>(kEnough / blocks, 1, kMostBlocks);
+  return std::clamp<int64_t>(c.positions() / kSegment, 1, most);
+}
 
 int32_t add_conv(const RbHost* host, RbTxn* txn) {
   return rb::add_kernels(host, txn, kBackendName, kKernels);

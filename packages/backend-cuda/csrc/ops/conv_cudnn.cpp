@@ -7,6 +7,7 @@
 #include "launch/view.h"
 #include "ops/dnn_plans.h"
 #include "ops/loop.h"
+#include "ops/settings.h"
 
 namespace rbcuda {
 namespace {
@@ -31,7 +32,7 @@ Question question_of(const Convolution& c) {
   q.dtype = c.x->dtype_id;
   q.result = c.result;
   q.ndim = ndim + missing;
-  q.tf32 = q.dtype == RB_F32 && dnn_tf32();
+  q.tf32 = q.dtype == RB_F32 && convolution_tf32();
   q.deterministic = dnn_deterministic();
   for (int k = 0; k < kTensors; ++k) {
     const RbTensor& t = *tensors[k];

@@ -216,11 +216,6 @@ bool dnn_deterministic() {
   return setting("cudnn.deterministic", 0) || setting("deterministic", 0);
 }
 
-bool dnn_tf32() {
-  static const char* given = std::getenv("NVIDIA_TF32_OVERRIDE");
-  return setting("cudnn.allow_tf32", 1) && !(given && std::strcmp(given, "0") == 0);
-}
-
 bool run_by_dnn(const DnnProblem& problem, const RbTensor& like,
                 const std::vector<DnnMemory>& memory, const std::function<void()>& before) {
   if (!setting("cudnn.enabled", 1) || !cudnn()) return false;

@@ -27,9 +27,6 @@ struct DnnMemory {
 
 /// Whether `rabbet.backends.cudnn` asks for equal results in every run.
 bool dnn_deterministic();
-/// Whether float32 may be rounded for tensor cores. NVIDIA_TF32_OVERRIDE=0 forbids it to all of
-/// NVIDIA's libraries.
-bool dnn_tf32();
 
 /// Enqueue it on the current stream. False, and nothing is written, where cuDNN is not there or
 /// knows no plan that is allowed, or no plan's workspace can be had. `like` is on the device.
