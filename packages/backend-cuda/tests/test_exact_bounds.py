@@ -84,6 +84,10 @@ RECURRENT = (
     "x, h, w = (rabbet.ones(n, 40, device='cuda').requires_grad_() for n in (6, 2, 40)); "
     "rabbet.ops.recurrent_layer('tanh', x, h, None, w, None)[0].sum().backward()"
 )
+CONVOLUTION = (
+    "x, w = (rabbet.ones(n, 8, s, s, device='cuda', dtype=rabbet.bfloat16) for n, s in ((1, 5), (9, 3))); "
+    "rabbet.nn.functional.conv2d(x, w, padding=1)"
+)
 FAULTS = {
     "a loop over elements goes one too far": (
         "i < (n); i += RB_THREADS", "i <= (n); i += RB_THREADS", "rabbet.eye(5, device='cuda')", "bytes behind the 100 bytes"),
@@ -105,6 +109,13 @@ FAULTS = {
     "a product's tiles are overwritten while others read them": (
         "wait_for_steps<STAGES - 2>();\n        __syncthreads();\n        load", "wait_for_steps<STAGES - 2>();\n        load",
         HALVES, "of shared memory"),
+    "a position behind the last one is read": (
+        "column.moved[2]) < (UInt32)c.limit[2]", "column.moved[2]) <= (UInt32)c.limit[2]", CONVOLUTION,
+        "bytes behind the 400 bytes"),
+    "what a convolution gathered is not kept": ("keep(step + 1);", ";", CONVOLUTION, "of shared memory"),
+    "a convolution's tiles are overwritten while others read them": (
+        "wait_for_steps<STAGES - 2>();\n      __syncthreads();\n      bring", "wait_for_steps<STAGES - 2>();\n      bring",
+        CONVOLUTION, "of shared memory"),
     "keys are not waited for": (
         "wait_for_steps<STAGES - 2>();\n    __syncthreads();", "wait_for_steps<STAGES - 1>();\n    __syncthreads();",
         ATTENTION, "of shared memory"),
