@@ -146,3 +146,45 @@ for i in range(3):
 """
     run(code, **env)
     assert executed() >= 2
+
+
+def test_the_kernel_that_is_asked_for_runs(compared, logged):
+    """cuDNN executes what it may and is asked to; without it and ours attention goes step by step, or is refused."""
+    env, executed = logged
+    compared(
+        HALF
+        + """
+from rabbet.nn.attention import SDPBackend, sdpa_kernel
+MATH, FLASH, EFFICIENT, CUDNN = (getattr(SDPBackend, n) for n in
+    ("MATH", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION"))
+attend = rabbet.nn.functional.scaled_dot_product_attention
+q = rabbet.randn(1, 2, 5, 8).to(F16)
+there, wide = q.to("cuda"), q.to("cuda", F32)
+want = attend(q, q, q)
+def refused(message, x, backends):
+    with sdpa_kernel(backends):
+        try: attend(x, x, x)
+        except RuntimeError as error: assert message in str(error), error
+        else: raise AssertionError("not refused")
+with sdpa_kernel(CUDNN): same(want, attend(there, there, there), close[F16])                     # 1
+with sdpa_kernel([FLASH, CUDNN]): same(want, attend(there, there, there), close[F16])            # 2
+with sdpa_kernel([CUDNN, FLASH], set_priority=True): same(want, attend(there, there, there), close[F16])  # 3
+for backends in ([MATH], [FLASH], [EFFICIENT, MATH]):
+    with sdpa_kernel(backends): same(want, attend(there, there, there), close[F16])
+with sdpa_kernel([MATH, FLASH, CUDNN], set_priority=True): same(want, attend(there, there, there), close[F16])
+with sdpa_kernel([CUDNN, MATH]): same(want.to(F32), attend(wide, wide, wide), close[F16])
+refused("No viable backend for scaled_dot_product_attention was found.", there, [])
+refused("No available kernel. Aborting execution.", wide, CUDNN)
+rabbet.manual_seed(1)
+dropped = attend(there, there, there, dropout_p=0.5)
+rabbet.manual_seed(1)
+with sdpa_kernel(MATH): same(dropped.cpu(), attend(there, there, there, dropout_p=0.5), close[F16])
+x = there.clone().requires_grad_()
+with sdpa_kernel(MATH): attend(x, x, x).sum().backward()
+y = q.clone().requires_grad_()
+attend(y, y, y).sum().backward()
+same(y.grad, x.grad, close[F16] * 4)
+""",
+        **env,
+    )
+    assert executed() == 3

@@ -290,13 +290,37 @@ def test_sums_of_another_dtype_are_converted():
         assert rabbet.equal(got, want)
 
 
-def test_sdpa_kernel_takes_backends_and_refuses_other_things():
+def test_sdpa_kernel_sets_the_switches_for_a_block():
+    from rabbet.backends import cuda
     from rabbet.nn.attention import SDPBackend, sdpa_kernel
 
+    def on():
+        names = ("flash", "mem_efficient", "math", "cudnn")
+        return {n for n in names if getattr(cuda, f"{n}_sdp_enabled")()}
+
+    everything = {"flash", "mem_efficient", "math", "cudnn"}
+    assert on() == everything
+    with sdpa_kernel(SDPBackend.MATH):
+        assert on() == {"math"}
+        with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):
+            assert on() == {"cudnn", "mem_efficient"}
+        assert on() == {"math"}
+    with pytest.raises(KeyError), sdpa_kernel([SDPBackend.FLASH_ATTENTION], set_priority=True):
+        assert on() == {"flash"}
+        raise KeyError
+    assert on() == everything
+    with sdpa_kernel([]):
+        assert on() == set()
+    assert sdpa_kernel(SDPBackend.MATH)(on)() == {"math"}
     q = rabbet.rand(1, 2, 3, 4)
-    expected = rabbet.nn.functional.scaled_dot_product_attention(q, q, q)
+    expected = F.scaled_dot_product_attention(q, q, q)
     with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
-        inside = rabbet.nn.functional.scaled_dot_product_attention(q, q, q)
-    assert inside.tolist() == expected.tolist()
-    with pytest.raises(TypeError, match="expected backends"), sdpa_kernel("math"):
+        assert rabbet.equal(F.scaled_dot_product_attention(q, q, q), expected)
+
+
+@pytest.mark.parametrize("bad", ["math", 3, None, ()])
+def test_sdpa_kernel_refuses_what_is_no_backend(bad):
+    from rabbet.nn.attention import sdpa_kernel
+
+    with pytest.raises(AssertionError, match="Backend must be an instance"), sdpa_kernel(bad):
         pass

@@ -164,31 +164,52 @@ void drop(T* x, const uint8_t* kept, int64_t n, T factor) {
   for (int64_t i = 0; i < n; ++i) x[i] = kept[i] ? x[i] * factor : T(0);
 }
 
-// rb_philox of 16 counters from a multiple of 16 on: whether each of their words is kept.
-RB_ALWAYS void kept_words(uint64_t seed, uint64_t first, uint32_t limit, uint8_t (&to)[4][16]) {
-  uint32_t c0[16], c1[16], c2[16], c3[16];
-  for (int l = 0; l < 16; ++l) {
-    c0[l] = static_cast<uint32_t>(first) + static_cast<uint32_t>(l);
-    c1[l] = static_cast<uint32_t>(first >> 32);
-    c2[l] = c3[l] = 0;
-  }
-  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    for (int l = 0; l < 16; ++l) {
-      const uint64_t p0 = uint64_t{0xD2511F53u} * c0[l], p1 = uint64_t{0xCD9E8D57u} * c2[l];
-      c0[l] = static_cast<uint32_t>(p1 >> 32) ^ c1[l] ^ k0;
-      c2[l] = static_cast<uint32_t>(p0 >> 32) ^ c3[l] ^ k1;
-      c1[l] = static_cast<uint32_t>(p1);
-      c3[l] = static_cast<uint32_t>(p0);
+// Numbers of 32 bits in lanes of 64, so that products need no shuffles. What stands above the 32
+// bits is not looked at.
+typedef uint64_t Words __attribute__((vector_size(kVectorBytes), may_alias));
+
+RB_ALWAYS Words times(Words a, uint32_t b) {
+#if defined(__AVX512F__)
+  return (Words)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(b));
+#elif defined(__AVX2__)
+  return (Words)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(b));
+#elif defined(__x86_64__)
+  return (Words)_mm_mul_epu32((__m128i)a, _mm_set1_epi64x(b));
+#else
+  return (a & 0xffffffffu) * b;
+#endif
+}
+
+// rb_philox of the 64 counters of a tile: whether each of their words is kept.
+void kept_words(uint64_t seed, uint64_t first, uint32_t limit, uint8_t (&to)[4][64]) {
+  constexpr int kWide = kVectorBytes / 8, kAtOnce = 2;  // counters of a vector; vectors
+  alignas(kVectorBytes) uint64_t words[4][64];
+  for (int at = 0; at < 64; at += kAtOnce * kWide) {
+    Words c[4][kAtOnce];
+    for (int v = 0; v < kAtOnce; ++v) {
+      for (int l = 0; l < kWide; ++l)
+        c[0][v][l] = first + static_cast<uint64_t>(at + v * kWide + l);
+      c[1][v] = Words{} + (first >> 32);
+      c[2][v] = c[3][v] = Words{};
     }
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+    uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+#pragma GCC unroll 10
+    for (int round = 0; round < 10; ++round) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kAtOnce; ++v) {
+        const Words p0 = times(c[0][v], 0xD2511F53u), p1 = times(c[2][v], 0xCD9E8D57u);
+        c[0][v] = (p1 >> 32) ^ c[1][v] ^ uint64_t { k0 };
+        c[2][v] = (p0 >> 32) ^ c[3][v] ^ uint64_t { k1 };
+        c[1][v] = p1;
+        c[3][v] = p0;
+      }
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+    for (int w = 0; w < 4; ++w) __builtin_memcpy(&words[w][at], c[w], sizeof c[w]);
   }
-  for (int l = 0; l < 16; ++l) {
-    to[0][l] = c0[l] <= limit;
-    to[1][l] = c1[l] <= limit;
-    to[2][l] = c2[l] <= limit;
-    to[3][l] = c3[l] <= limit;
+  for (int w = 0; w < 4; ++w) {
+    for (int l = 0; l < 64; ++l) to[w][l] = static_cast<uint32_t>(words[w][l]) <= limit;
   }
 }
 
@@ -198,16 +219,12 @@ void kept(const rbcpu::Dropout& d, int64_t i, int64_t rows, int64_t j, int64_t c
     uint64_t counter = rb_dropout_counter(d.matrix, static_cast<uint64_t>(d.rows),
                                           static_cast<uint64_t>(d.columns),
                                           static_cast<uint64_t>(i + r), static_cast<uint64_t>(j));
-    for (int64_t c = 0; c < columns; c += 16) {
-      for (int k = 0; k < 8; k += 2, counter += 16) {  // rows k and k + 1, and 8 behind each
-        uint8_t words[4][16];
-        kept_words(d.seed, counter, d.limit, words);
-        uint8_t* at = to + (r + k) * pitch + c;
-        for (int w = 0; w < 4; ++w) {
-          uint8_t* half = at + w / 2 * 8 * pitch + w % 2 * 8;
-          __builtin_memcpy(half, words[w], 8);
-          __builtin_memcpy(half + pitch, words[w] + 8, 8);
-        }
+    for (int64_t c = 0; c < columns; c += 16, counter += 64) {
+      uint8_t words[4][64];
+      kept_words(d.seed, counter, d.limit, words);
+      for (int w = 0; w < 4; ++w) {
+        uint8_t* quarter = to + (r + w / 2 * 8) * pitch + c + w % 2 * 8;
+        for (int k = 0; k < 8; ++k) __builtin_memcpy(quarter + k * pitch, words[w] + 8 * k, 8);
       }
     }
   }

@@ -11,6 +11,7 @@
 #include "launch/view.h"
 #include "ops/attention_cudnn.h"
 #include "ops/families.h"
+#include "ops/settings.h"
 #include "rabbet/philox.h"
 
 namespace rbcuda {
@@ -276,10 +277,34 @@ struct Forward {
   }
 };
 
+// What rabbet.backends.cuda and sdpa_kernel leave to choose from. PyTorch's flash and
+// memory-efficient kernels are ours here, its math is the decomposition.
+struct Switches {
+  bool ours = setting("cuda.flash_sdp", 1) || setting("cuda.mem_efficient_sdp", 1);
+  bool steps = setting("cuda.math_sdp", 1);
+  bool library = setting("cuda.cudnn_sdp", 1);
+  bool ours_first = ours && setting("cuda.sdp_ours_first", 0);
+
+  // Where our kernels are switched off, and cuDNN does not take the call.
+  void refuse_ours(const char* op) const {
+    if (steps) rb::fail(RB_E_NOTIMPL, "%s on 'cuda': step by step, as its switches say", op);
+    if (!library)
+      rb::fail(
+          RB_E_STATE,
+          "%s on 'cuda': No viable backend for scaled_dot_product_attention was found. This is "
+          "likely due to turning off both the math kernel and the fused kernels.",
+          op);
+    rb::fail(RB_E_STATE, "%s on 'cuda': No available kernel. Aborting execution.", op);
+  }
+};
+
 void attention_kernel(const rb::Args& a) {
   const char* op = a.op_name();
   const RbTensor &out = a.ret(0), &sums = a.ret(1);
-  if (sums.numel == 0 || attend_by_library(a)) return;
+  const Switches on;
+  if (on.library && !on.ours_first && sums.numel && attend_by_library(a)) return;
+  if (!on.ours) on.refuse_ours(op);
+  if (sums.numel == 0) return;
   const int stored = out.dtype_id, tile = stored == RB_F64 ? 32 : 64;
   const bool fits = fits_tensor_cores(stored, a.tensor(0), a.tensor(1), a.tensor(2));
   const Cast q(op, &a.tensor(0), stored, fits), k(op, &a.tensor(1), stored, fits),
@@ -360,7 +385,9 @@ struct Backward {
 };
 
 void attention_backward_kernel(const rb::Args& a) {
-  if (attend_backward_by_library(a)) return;
+  const Switches on;
+  if (on.library && !on.ours_first && attend_backward_by_library(a)) return;
+  if (!on.ours && on.steps) on.refuse_ours(a.op_name());
   Backward b(a);
   Attention& p = b.p;
   const int64_t size = 2 * p.heads * p.length;

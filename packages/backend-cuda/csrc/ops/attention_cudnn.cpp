@@ -209,7 +209,7 @@ bool is_for_library(const RbTensor& q, const RbTensor& k, const RbTensor& v, con
   if (heads < 0 || !are_alike(q, out, heads) || !are_alike(k, q, heads) ||
       !are_alike(k, v, ndim - 2))
     return false;
-  return setting("cuda.cudnn_sdp", 1) && setting("cudnn.enabled", 1) && cudnn() &&
+  return setting("cudnn.enabled", 1) && cudnn() &&
          std::atoi(device_of(out).architecture().c_str() + 3) >= kOldest;
 }
 

@@ -16,6 +16,10 @@ def check(name, f, *given, close=1e-4):
     assert rabbet.allclose(here, there.cpu(), rtol=close, atol=close), name
 
 
+def dropped(q, seed):
+    return rabbet.ops.attention(q, q, q, None, True, None, False, 0.3, seed)[0]
+
+
 def main():
     assert rabbet.cuda.is_available(), "no CUDA device"
     rabbet.manual_seed(0)
@@ -30,6 +34,7 @@ def main():
     )
     q = rabbet.randn(2, 2, 20, 16)
     check("sdpa", lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), q)
+    check("dropout of sdpa", dropped, q, rabbet.tensor(7))
     properties = vars(rabbet.cuda.get_device_properties(0))
     print(json.dumps({
         "device": properties["name"],

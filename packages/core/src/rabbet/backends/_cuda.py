@@ -113,6 +113,7 @@ class Sdp:
     def __init__(self) -> None:
         self.on = dict.fromkeys((*_SDP, "fp16_bf16_reduction_math"), True)
         self.on["fp16_bf16_reduction_math"] = False
+        self.prefers_ours = False
 
     def add_to(self, module: Any) -> None:
         """Put `enable_KERNEL_sdp` and `KERNEL_sdp_enabled` on a module."""
@@ -123,6 +124,18 @@ class Sdp:
                 f"enable_{kernel}_sdp",
                 lambda enabled, kernel=kernel: self.set(kernel, enabled),
             )
+
+    @contextlib.contextmanager
+    def ours_first(self, first: bool) -> Iterator[None]:
+        """Prefer this backend's kernels to cuDNN's for a while, where both may be used."""
+        before = self.prefers_ours
+        self.prefers_ours = first
+        publish("cuda.sdp_ours_first", first)
+        try:
+            yield
+        finally:
+            self.prefers_ours = before
+            publish("cuda.sdp_ours_first", before)
 
     def set(self, kernel: str, enabled: bool) -> None:
         self.on[kernel] = bool(enabled)
@@ -171,6 +184,7 @@ def make_cuda() -> Any:
     module.cublas_workspace_size = _workspace
     module.cublaslt_workspace_size = _workspace
     module.sdp_kernel = sdp.kernel
+    module._sdp_ours_first = sdp.ours_first
     module.is_flash_attention_available = is_built  # its kernels need no library
     module.is_ck_sdpa_available = lambda: False
     reduced = "fp16_bf16_reduction_math"

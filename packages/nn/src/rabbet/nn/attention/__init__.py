@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+
+from rabbet.backends import cuda
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 
@@ -20,18 +22,43 @@ class SDPBackend(enum.IntEnum):
     OVERRIDEABLE = 4
 
 
+_FUSED = (
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.CUDNN_ATTENTION,
+)
+
+
 @contextmanager
 def sdpa_kernel(
-    backends: Sequence[SDPBackend] | SDPBackend, set_priority: bool = False
+    backends: list[SDPBackend] | SDPBackend, set_priority: bool = False
 ) -> Iterator[None]:
-    """A block in which PyTorch chooses among `backends`; rabbet has one implementation and uses it.
+    """A block in which attention on CUDA may use `backends` only, by the switches of `rabbet.backends.cuda`.
+
+    MATH is the formula step by step, FLASH_ATTENTION and EFFICIENT_ATTENTION are rabbet's kernels, CUDNN_ATTENTION
+    is cuDNN. The CPU has one implementation.
+
+    Args:
+        backends: what may be used.
+        set_priority: whether what stands first in `backends` is preferred; otherwise cuDNN is.
 
     Raises:
-        TypeError: if `backends` is no SDPBackend and no list of them.
+        AssertionError: if `backends` is no SDPBackend and no list.
     """
     given = [backends] if isinstance(backends, SDPBackend) else backends
-    if not isinstance(given, (list, tuple)) or not all(isinstance(b, SDPBackend) for b in given):
-        raise TypeError(
-            f"sdpa_kernel: expected backends to be an SDPBackend or a list of them, got {backends!r}"
+    if not isinstance(given, list):
+        raise AssertionError(
+            f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, got {type(backends).__name__}"
         )
-    yield
+    fused = [b for b in given if b in _FUSED]
+    ours_first = set_priority and bool(fused) and fused[0] != SDPBackend.CUDNN_ATTENTION
+    with (
+        cuda._sdp_ours_first(ours_first),
+        cuda.sdp_kernel(
+            enable_flash=SDPBackend.FLASH_ATTENTION in given,
+            enable_math=SDPBackend.MATH in given,
+            enable_mem_efficient=SDPBackend.EFFICIENT_ATTENTION in given,
+            enable_cudnn=SDPBackend.CUDNN_ATTENTION in given,
+        ),
+    ):
+        yield
