@@ -33,14 +33,16 @@ enum LtStatus {  // cublasStatus_t
   kLtInternalError = 14,
   kLtNotSupported = 15,
 };
-constexpr int kR32F = 0, kR64F = 1, kR16F = 2, kC32F = 4, kC64F = 5, kR16BF = 14;  // cudaDataType
-constexpr int kCompute32 = 68, kCompute64 = 70, kComputeTf32 = 77;
+constexpr int kR32F = 0, kR64F = 1, kR16F = 2, kR8I = 3, kC32F = 4, kC64F = 5, kR32I = 10,
+              kR16BF = 14, kR8E4M3 = 28, kR8E5M2 = 29;  // cudaDataType
+constexpr int kCompute32 = 68, kCompute64 = 70, kCompute32I = 72, kComputeTf32 = 77;
 constexpr int kTurned = 1;  // CUBLAS_OP_T
 constexpr int kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32, kEpilogueDefault = 1;
 constexpr int kReductionInOutput = 4, kReductions = 7;  // CUBLASLT_REDUCTION_SCHEME_*
 
 // Attributes of a description, a layout and a preference.
-constexpr int kLtTransposeA = 3, kLtTransposeB = 4, kLtEpilogue = 7, kLtBias = 8;
+constexpr int kLtTransposeA = 3, kLtTransposeB = 4, kLtEpilogue = 7, kLtBias = 8, kLtScaleA = 17,
+              kLtScaleB = 18, kLtFastSums = 25, kLtBiasType = 26;
 constexpr int kLtBatchCount = 5, kLtBatchStride = 6;
 constexpr int kLtMostWorkspace = 1, kLtReductions = 3, kLtAlignmentA = 5, kLtAlignmentB = 6,
               kLtAlignmentC = 7, kLtAlignmentD = 8;

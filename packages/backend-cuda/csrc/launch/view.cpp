@@ -36,6 +36,14 @@ View& View::operator=(const View& other) {
   return *this;
 }
 
+void View::set_dtype(int dtype) {
+  RbDTypeInfo info = {};
+  info.struct_size = sizeof info;
+  rb::check(rb::host->dtype_info(dtype, &info));
+  tensor_.dtype_id = static_cast<uint16_t>(dtype);
+  tensor_.dtype = info.dlpack;
+}
+
 void View::drop(int d) {
   std::copy(shape_ + d + 1, shape_ + tensor_.ndim, shape_ + d);
   std::copy(strides_ + d + 1, strides_ + tensor_.ndim, strides_ + d);

@@ -18,6 +18,7 @@ class View {
   int64_t size(int d) const { return shape_[d]; }
   int64_t stride(int d) const { return strides_[d]; }
   void set_data(void* data) { tensor_.data = data; }
+  void set_dtype(int dtype);
   /// Add a dimension behind the others.
   void add(int64_t size, int64_t stride) {
     shape_[tensor_.ndim] = size;

@@ -28,6 +28,7 @@ int32_t add_conv(const RbHost* host, RbTxn* txn);
 int32_t add_scan(const RbHost* host, RbTxn* txn);
 int32_t add_search(const RbHost* host, RbTxn* txn);
 int32_t add_matmul(const RbHost* host, RbTxn* txn);
+int32_t add_scaled(const RbHost* host, RbTxn* txn);
 int32_t add_movement(const RbHost* host, RbTxn* txn);
 
 /// out = from, with a cast; `from` broadcasts.

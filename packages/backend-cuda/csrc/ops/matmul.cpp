@@ -21,19 +21,27 @@ int64_t take_stride(RbTensor& t) {
   return taken.size == 1 ? 0 : taken.stride;
 }
 
-// Core has checked the shapes. 1-d operands are a row and a column; `added` broadcasts to `out`.
-Product product_of(const char* op, const RbTensor& x, const RbTensor& y, const RbTensor& out,
-                   const RbTensor* added) {
+// All of one dtype; others are declined.
+Product product_of_alike(const char* op, const RbTensor& x, const RbTensor& y, const RbTensor& out,
+                         const RbTensor* added) {
   for (const RbTensor* t : {&x, &y, added}) {
     if (t && t->dtype_id != out.dtype_id)
       rb::fail(RB_E_NOTIMPL, "%s on 'cuda': operands and result must have one dtype", op);
   }
+  return product_of(op, x, y, out, added);
+}
+
+}  // namespace
+
+Product product_of(const char* op, const RbTensor& x, const RbTensor& y, const RbTensor& out,
+                   const RbTensor* added) {
   RbTensor a = x, b = y, c = out, d = added ? *added : out;
   if (!added) d.ndim = 0;  // no strides
   Product p;
   p.op = op;
   p.out = &out;
-  p.operands = p.results = out.dtype_id;
+  p.operands = x.dtype_id;
+  p.results = out.dtype_id;
   const bool rows = x.ndim > 1, columns = y.ndim > 1;
   const Dimension none = {1, 0}, k = take(a), m = rows ? take(a) : none,
                   n = columns ? take(b) : none;
@@ -57,10 +65,12 @@ Product product_of(const char* op, const RbTensor& x, const RbTensor& y, const R
   return p;
 }
 
+namespace {
+
 void matmul_kernel(const rb::Args& args) {
   const RbTensor& out = args.ret();
   if (out.numel == 0) return;
-  multiply(product_of("matmul", args.tensor(0), args.tensor(1), out, nullptr));
+  multiply(product_of_alike("matmul", args.tensor(0), args.tensor(1), out, nullptr));
 }
 
 // The weight (o, i) as (i, o); one of 1 dimension gives one result.
@@ -76,7 +86,7 @@ void linear_kernel(const rb::Args& args) {
   if (out.numel == 0) return;
   const View weight = turned(args.tensor(1));
   const char* op = Activates ? "linear_activation" : "linear";
-  Product p = product_of(op, args.tensor(0), weight.tensor(), out, args.optional_tensor(2));
+  Product p = product_of_alike(op, args.tensor(0), weight.tensor(), out, args.optional_tensor(2));
   if (Activates) p.activation = args.str(3);
   multiply(p);
 }
@@ -90,7 +100,7 @@ void addmm_kernel(const rb::Args& args) {
   const RbTensor& out = args.ret();
   if (out.numel == 0) return;
   const RbTensor* added = is_zero(args.args[3]) ? nullptr : &args.tensor(0);
-  Product p = product_of(args.op_name(), args.tensor(1), args.tensor(2), out, added);
+  Product p = product_of_alike(args.op_name(), args.tensor(1), args.tensor(2), out, added);
   p.beta = args.args[3];
   p.alpha = args.args[4];
   multiply(p);

@@ -93,6 +93,11 @@ Text macro_of(int method, size_t activation) {
   return (*macros)[static_cast<size_t>(method) * kActivationCount + activation];
 }
 
+// The dtype of sums.
+int sums_of(const Product& p) {
+  return p.operands == RB_I8 && p.results == RB_I32 ? +RB_I32 : computed(p.operands);
+}
+
 // Products after one another that go on along k.
 struct Parts {
   int64_t whole_k, count;
@@ -114,7 +119,7 @@ void enqueue(const Product& p, const Way& way, const Parts& parts) {
   call.has_d = p.added.data != nullptr;
   const Kernel kernel{
       p.op,
-      {{"A", p.operands}, {"T", computed(p.operands)}, {"O", p.results}, {"D", p.out->dtype_id}},
+      {{"A", p.operands}, {"T", sums_of(p)}, {"O", p.results}, {"D", p.out->dtype_id}},
       kText_matmul,
       macro_of(way.method, activation_of(p)),
       way.functions};
@@ -188,7 +193,7 @@ int64_t parts_of(const Product& p, const Way& way) {
 // The parts of `p` in the type that sums are kept in, one behind another.
 Product part_of(const Product& p, const Temporary& sums, int64_t parts) {
   Product part = p;
-  part.results = computed(p.operands);
+  part.results = sums_of(p);
   part.k = blocks(blocks(p.k, parts), 16) * 16;
   part.c = {sums.data(), p.n, p.n == 1 ? 0 : 1};
   part.added = {};
@@ -228,7 +233,7 @@ void multiply_in_parts(const Product& p, int64_t parts) {
   const int64_t size = p.batch.n * p.m * p.n;
   parts = blocks(p.k, blocks(blocks(p.k, parts), 16) * 16);  // none is empty
   const int64_t shape[] = {parts, size};
-  const Temporary sums(*p.out, computed(p.operands), 2, shape);
+  const Temporary sums(*p.out, sums_of(p), 2, shape);
   const Product part = part_of(p, sums, parts);
   enqueue(part, way_of(part), {p.k, parts});
   add_up(p, part.results, sums.data(), parts);
@@ -273,6 +278,8 @@ Product transposed(const Product& p) {
   t.c = turned(p.c);
   t.added = turned(p.added);
   std::swap(t.batch.strides[1], t.batch.strides[2]);
+  if (p.second >= 0) std::swap(t.operands, t.second);
+  std::swap(t.scales[0], t.scales[1]);
   return t;
 }
 
@@ -285,7 +292,7 @@ void activate(const Product& product, void* sums) {
 
 void multiply(Product p) {
   fold(p);
-  if (p.m > 1 && p.n > 1 && p.results == p.operands && multiply_by_library(p)) return;
+  if (p.m > 1 && p.n > 1 && multiply_by_library(p)) return;
   // A row is taken for a column, and columns of the result that lie together for rows.
   if (p.n != 1 && (p.m == 1 || (p.c.row == 1 && p.c.column != 1))) p = transposed(p);
   const Way way = way_of(p);

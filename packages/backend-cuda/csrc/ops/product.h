@@ -14,12 +14,22 @@ struct Product {
   const char* op;
   const RbTensor* out;    // where it lies; what is added has its dtype
   int operands, results;  // dtypes
+  int second = -1;  // of b where it is not `operands`: floats of 8 bits, for the library alone
   int64_t m = 1, n = 1, k = 1;
   Matrix a, b, c, added;  // added.data null: nothing is added
   Layout batch = {};      // strides of c, a, b and added
   RbValue alpha = rb::int_value(1), beta = rb::int_value(1);
   const char* activation = "";  // of linear_activation; empty: none
+  // For the library alone: float32 factors of a and b on the device, or null; whether tensor cores
+  // may keep sums in fewer bits.
+  const void* scales[2] = {};
+  bool fast = false;
 };
+
+/// x y, plus `added` unless that is null. 1-d operands are a row and a column; `added` broadcasts.
+/// Core has checked the shapes.
+Product product_of(const char* op, const RbTensor& x, const RbTensor& y, const RbTensor& out,
+                   const RbTensor* added = nullptr);
 
 /// Enqueue it. Sizes may be 0. Declines with RB_E_NOTIMPL before it writes.
 void multiply(Product product);

@@ -16,20 +16,54 @@
 namespace rbcuda {
 namespace {
 
+// How a product of two dtypes is computed, of those that the library knows.
 struct Numbers {
-  int dtype, stored, scale, compute;
+  int operands, results, scale, compute;
   bool activates;  // epilogues know it
 };
 constexpr Numbers kNumbers[] = {
-    {RB_F32, kR32F, kR32F, kCompute32, true},   {RB_F16, kR16F, kR32F, kCompute32, true},
-    {RB_BF16, kR16BF, kR32F, kCompute32, true}, {RB_F64, kR64F, kR64F, kCompute64, false},
-    {RB_C64, kC32F, kC32F, kCompute32, false},  {RB_C128, kC64F, kC64F, kCompute64, false},
+    {RB_F32, RB_F32, kR32F, kCompute32, true},   {RB_F16, RB_F16, kR32F, kCompute32, true},
+    {RB_BF16, RB_BF16, kR32F, kCompute32, true}, {RB_F16, RB_F32, kR32F, kCompute32, true},
+    {RB_BF16, RB_F32, kR32F, kCompute32, true},  {RB_F64, RB_F64, kR64F, kCompute64, false},
+    {RB_C64, RB_C64, kC32F, kCompute32, false},  {RB_C128, RB_C128, kC64F, kCompute64, false},
+    {RB_I8, RB_I32, kR32I, kCompute32I, false},
 };
-const Numbers* numbers_of(int dtype) {
+constexpr Numbers kFloat8Numbers[] = {{-1, RB_F32, kR32F, kCompute32, false},
+                                      {-1, RB_F16, kR32F, kCompute32, true},
+                                      {-1, RB_BF16, kR32F, kCompute32, true}};
+const Numbers* numbers_of(int operands, int results) {
+  if (float8_dtypes().has(operands)) {
+    for (const Numbers& n : kFloat8Numbers) {
+      if (n.results == results) return &n;
+    }
+  }
   for (const Numbers& n : kNumbers) {
-    if (n.dtype == dtype) return &n;
+    if (n.operands == operands && n.results == results) return &n;
   }
   return nullptr;
+}
+// cudaDataType
+int type_of(int dtype) {
+  switch (dtype) {
+    case RB_F32:
+      return kR32F;
+    case RB_F64:
+      return kR64F;
+    case RB_F16:
+      return kR16F;
+    case RB_BF16:
+      return kR16BF;
+    case RB_C64:
+      return kC32F;
+    case RB_C128:
+      return kC64F;
+    case RB_I8:
+      return kR8I;
+    case RB_I32:
+      return kR32I;
+    default:
+      return dtype == float8_dtypes().e5m2 ? kR8E5M2 : kR8E4M3;
+  }
 }
 
 // ---- what the library is asked: equal questions have equal answers
@@ -40,7 +74,7 @@ struct LtMatrix {
   int64_t ld, batch;  // strides
 };
 struct Question {
-  int32_t device, dtype, epilogue, tf32, reduced, adds;
+  int32_t device, operands, second, results, epilogue, tf32, reduced, adds, fast, scaled;
   int64_t m, n, k, batches;
   LtMatrix a, b, added, c;
 };
@@ -61,6 +95,11 @@ struct Equal {
   }
 };
 static_assert(sizeof(Question) % 8 == 0 && std::has_unique_object_representations_v<Question>);
+
+// What is a part of a description, but not of the question.
+struct Addresses {
+  const void *bias, *scales[2];
+};
 
 // ---- the library's objects
 
@@ -123,9 +162,15 @@ Owned<LtPreference> preference(const Question& q) {
   return owned;
 }
 
-Plan plan_of(const Question& q, LtHandle handle, const void* bias) {
+void set_addresses(const Plan& plan, int device, const Addresses& at) {
+  if (at.bias) set(plan, device, kLtBias, at.bias);
+  if (at.scales[0]) set(plan, device, kLtScaleB, at.scales[0]);
+  if (at.scales[1]) set(plan, device, kLtScaleA, at.scales[1]);
+}
+
+Plan plan_of(const Question& q, LtHandle handle, const Addresses& at) {
   const CublasLt& lt = *cublaslt();
-  const Numbers& numbers = *numbers_of(q.dtype);
+  const Numbers& numbers = *numbers_of(q.operands, q.results);
   Plan plan;
   plan.handle = handle;
   if (!handle) return plan;
@@ -138,35 +183,39 @@ Plan plan_of(const Question& q, LtHandle handle, const void* bias) {
   set(plan, q.device, kLtTransposeA, turns_a);
   set(plan, q.device, kLtTransposeB, turns_b);
   set(plan, q.device, kLtEpilogue, q.epilogue);
-  if (bias) set(plan, q.device, kLtBias, bias);
-  const int type = numbers.stored;
-  plan.a = q.a.turned ? layout(q, type, q.m, q.k, q.a) : layout(q, type, q.k, q.m, q.a);
-  plan.b = q.b.turned ? layout(q, type, q.k, q.n, q.b) : layout(q, type, q.n, q.k, q.b);
-  plan.added = layout(q, type, q.n, q.m, q.added);
-  plan.c = layout(q, type, q.n, q.m, q.c);
+  const int a = type_of(q.operands), b = type_of(q.second), c = type_of(q.results);
+  if (q.fast) set(plan, q.device, kLtFastSums, int8_t{1});
+  // Of floats of 8 bits the bias has another dtype unless it is told.
+  if (at.bias && float8_dtypes().has(q.operands)) set(plan, q.device, kLtBiasType, c);
+  set_addresses(plan, q.device, at);
+  plan.a = q.a.turned ? layout(q, a, q.m, q.k, q.a) : layout(q, a, q.k, q.m, q.a);
+  plan.b = q.b.turned ? layout(q, b, q.k, q.n, q.b) : layout(q, b, q.n, q.k, q.b);
+  plan.added = layout(q, c, q.n, q.m, q.added);
+  plan.c = layout(q, c, q.n, q.m, q.c);
   int count = 0;
   const int status = lt.choose(handle, made, plan.b.get(), plan.a.get(), plan.added.get(),
                                plan.c.get(), preference(q).get(), 1, &plan.choice, &count);
-  if (status != kLtNotSupported) check_cublaslt(status, q.device, "cublasLtMatmulAlgoGetHeuristic");
+  if (status != kLtNotSupported && status != kLtOtherArchitecture)
+    check_cublaslt(status, q.device, "cublasLtMatmulAlgoGetHeuristic");
   plan.found = status == 0 && count > 0 && plan.choice.status == 0;
   return plan;
 }
 
-// Handles and plans of all devices. A plan is used by one thread at a time: the address of the bias
-// is a part of it.
+// Handles and plans of all devices. A plan is used by one thread at a time: addresses are a part
+// of it.
 class Plans {
  public:
   std::mutex mutex;
 
-  const Plan& of(const Question& q, const void* bias) {
+  const Plan& of(const Question& q, const Addresses& addresses) {
     const auto at = plans_.find(q);
     if (at != plans_.end()) {
-      if (bias && at->second.found) set(at->second, q.device, kLtBias, bias);
+      if (at->second.found) set_addresses(at->second, q.device, addresses);
       return at->second;
     }
     constexpr size_t kMost = 4096;
     if (plans_.size() >= kMost) plans_.clear();
-    return plans_.emplace(q, plan_of(q, handle(q.device), bias)).first->second;
+    return plans_.emplace(q, plan_of(q, handle(q.device), addresses)).first->second;
   }
 
  private:
@@ -205,10 +254,13 @@ bool lies_in_rows(const Matrix& x, int64_t rows, int64_t columns) {
 }
 Matrix turned(const Matrix& x) { return {x.data, x.column, x.row}; }
 
-// The matrix and its batches as a tensor.
+int dtype_of_second(const Product& p) { return p.second < 0 ? p.operands : p.second; }
+
+// The matrix and its batches as a tensor; `k`: 0 the result, 1 and 2 the operands, 3 what is added.
 View view_of(const Product& p, const Matrix& x, int k, int64_t rows, int64_t columns) {
   View view = scalar_view(*p.out);
   view.set_data(x.data);
+  view.set_dtype(k == 1 ? p.operands : k == 2 ? dtype_of_second(p) : p.results);
   for (int d = 0; d < p.batch.ndim; ++d) {
     const bool broadcasts = p.batch.strides[k][d] == 0;
     view.add(broadcasts ? 1 : p.batch.shape[d], p.batch.strides[k][d]);
@@ -221,7 +273,7 @@ View view_of(const Product& p, const Matrix& x, int k, int64_t rows, int64_t col
 // Let `x`, operand `k` of the batch, be in rows without gaps in memory of its own.
 Temporary moved(Product& p, Matrix& x, int k, int64_t rows, int64_t columns) {
   const View view = view_of(p, x, k, rows, columns);
-  Temporary made(*p.out, p.operands, view.ndim(), view.tensor().shape);
+  Temporary made(*p.out, view.tensor().dtype_id, view.ndim(), view.tensor().shape);
   for (int d = 0; d < p.batch.ndim; ++d)
     p.batch.strides[k][d] =
         p.batch.shape[d] == 1 || p.batch.strides[k][d] == 0 ? 0 : made.tensor().strides[d];
@@ -248,12 +300,15 @@ LtMatrix asked(const Matrix& x, int64_t rows, int64_t columns, int64_t batch) {
   return {!in_rows, alignment(x.data), count == 1 ? length : lines.row, batch};
 }
 
-struct Scalar {  // in the type of the sums
-  Scalar(const RbValue& v, int dtype) {
+struct Scalar {  // in the cudaDataType of the sums
+  Scalar(const RbValue& v, int type) {
     const double re = rb::to_double(v), im = v.tag == RB_COMPLEX ? v.v.fs[1] : 0.0;
-    if (dtype == RB_F64 || dtype == RB_C128) {
+    if (type == kR64F || type == kC64F) {
       const double parts[] = {re, im};
       std::memcpy(bytes, parts, sizeof parts);
+    } else if (type == kR32I) {
+      const auto whole = static_cast<int32_t>(rb::to_int(v));
+      std::memcpy(bytes, &whole, sizeof whole);
     } else {
       const float parts[] = {static_cast<float>(re), static_cast<float>(im)};
       std::memcpy(bytes, parts, sizeof parts);
@@ -263,25 +318,25 @@ struct Scalar {  // in the type of the sums
 };
 
 void* shifted(const void* data, int64_t elements, int dtype) {
-  const int64_t size = dtype == RB_C128                     ? 16
-                       : dtype == RB_F64 || dtype == RB_C64 ? 8
-                       : dtype == RB_F32                    ? 4
-                                                            : 2;
-  return static_cast<char*>(const_cast<void*>(data)) + elements * size;
+  return static_cast<char*>(const_cast<void*>(data)) + elements * stored_size(dtype);
 }
 
 // One call of the library for each index of the batch's other dimensions.
 class Calls {
  public:
-  Calls(const Product& p, int epilogue, const void* bias)
+  Calls(const Product& p, const Numbers& numbers, int epilogue, const void* bias)
       : p_(p),
-        bias_(bias),
+        addresses_{bias, {p.scales[0], p.scales[1]}},
         walked_(walked(p)),
-        alpha_(p.alpha, p.operands),
-        beta_(p.added.data ? p.beta : rb::int_value(0), p.operands) {
+        alpha_(p.alpha, numbers.scale),
+        beta_(p.added.data ? p.beta : rb::int_value(0), numbers.scale) {
     const auto stride = [&](int k) { return walked_ < 0 ? 0 : p.batch.strides[k][walked_]; };
     q_.device = p.out->device.id;
-    q_.dtype = p.operands;
+    q_.operands = p.operands;
+    q_.second = dtype_of_second(p);
+    q_.results = p.results;
+    q_.fast = p.fast;
+    q_.scaled = p.scales[0] != nullptr;
     q_.epilogue = epilogue;
     q_.tf32 = p.operands == RB_F32 && setting("cuda.matmul.allow_tf32", 0);
     q_.reduced = p.operands == RB_F16
@@ -320,17 +375,17 @@ class Calls {
   bool multiply(const int64_t* offset) {
     Device& device = device_of(*p_.out);
     device.enter();
-    void* const c = shifted(p_.c.data, offset[0], p_.operands);
-    const void* const a = shifted(p_.a.data, offset[1], p_.operands);
-    const void* const b = shifted(p_.b.data, offset[2], p_.operands);
-    const void* const added = q_.adds ? shifted(p_.added.data, offset[3], p_.operands) : c;
+    void* const c = shifted(p_.c.data, offset[0], q_.results);
+    const void* const a = shifted(p_.a.data, offset[1], q_.operands);
+    const void* const b = shifted(p_.b.data, offset[2], q_.second);
+    const void* const added = q_.adds ? shifted(p_.added.data, offset[3], q_.results) : c;
     q_.a.aligned = std::min(q_.a.aligned, alignment(a));
     q_.b.aligned = std::min(q_.b.aligned, alignment(b));
     q_.c.aligned = std::min(q_.c.aligned, alignment(c));
     q_.added.aligned = std::min(q_.added.aligned, alignment(added));
     const RelaxedCapture relaxed;  // it takes memory and loads modules when a plan is new
     std::lock_guard<std::mutex> lock(plans().mutex);
-    const Plan& plan = plans().of(q_, bias_);
+    const Plan& plan = plans().of(q_, addresses_);
     if (!plan.found) return false;
     const auto room = static_cast<int64_t>(plan.choice.workspace);
     const Temporary workspace = room ? Temporary(*p_.out, room) : Temporary();
@@ -343,7 +398,7 @@ class Calls {
   }
 
   const Product& p_;
-  const void* bias_;
+  const Addresses addresses_;
   const int walked_;
   const Scalar alpha_, beta_;
   Question q_ = {};
@@ -392,7 +447,7 @@ static bool multiply_and_activate(const Product& product) {
 }
 
 bool multiply_by_library(const Product& product) {
-  const Numbers* numbers = numbers_of(product.operands);
+  const Numbers* numbers = numbers_of(product.operands, product.results);
   if (!numbers || product.k == 0 || !cublaslt()) return false;
   if (!knows_activation(product, *numbers)) return multiply_and_activate(product);
   const bool turns = !lies_in_rows(product.c, product.m, product.n);
@@ -422,7 +477,7 @@ bool multiply_by_library(const Product& product) {
     p.added = p.c;
     std::copy_n(p.batch.strides[0], kLayoutDims, p.batch.strides[3]);
   }
-  if (!Calls(p, epilogue_of(p, bias), row).enqueue()) return false;
+  if (!Calls(p, *numbers, epilogue_of(p, bias), row).enqueue()) return false;
   if (target) copy(p.op, target->tensor(), result.tensor());
   return true;
 }
