@@ -107,7 +107,12 @@ def test_a_kernel_that_spills_and_one_that_does_not_compile_are_reported(library
 def test_packs_are_read_and_written_at_once(budget):
     """Whatever the budget says of other kernels: flat tensors, rows and optimizers have 16 bytes, sums are read by them."""
     for start in ("elementwise: RB_FLAT", "elementwise: RB_ROWS", "optim: RB_OPTIM"):
-        found = [line for name, line in budget.items() if name.startswith(start)]
+        found = [
+            line
+            for name, line in budget.items()
+            if name.startswith(start)
+            and "Float8" not in name  # whose packs are as long as the widest operand's
+        ]
         assert found and all(line["load"] == line["store"] == 16 for line in found)
     sums = [line for name, line in budget.items() if "; RB_REDUCE A=" in name]
     assert sums and all(line["load"] == 16 for line in sums)

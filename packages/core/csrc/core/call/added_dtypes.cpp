@@ -119,8 +119,7 @@ TensorRef on(int backend, int device, const RbTensor* t) {
 
 // Whether the device's kernel converts between the two.
 bool device_converts(int backend, int from, int to) {
-  static const Op* const cast = find_op("cast");
-  const Handler& handler = cast->table[backend];
+  const Handler& handler = cast_op().table[backend];
   const uint64_t both = uint64_t{1} << from | uint64_t{1} << to;
   return handler.fn && (handler.dtype_mask & both) == both;
 }
@@ -246,7 +245,7 @@ void run_added_dtype(const RbCall* c, const Op& op, const Handler& handler, cons
                      int nargs, RbValue* rets, int nrets) {
   Results results(nrets);
   const int moved = handler.flags & RB_K_MOVES ? only_added(args, nargs) : -1;
-  if (is_named(op, "cast")) {
+  if (&op == &cast_op()) {
     TensorRef made = convert(args[0].v.t, static_cast<int>(args[1].v.i));
     if (made.get() == args[0].v.t) {
       made = new_like(args[0].v.t, args[0].v.t->dtype_id);

@@ -215,12 +215,16 @@ TensorRef on_device(const RbTensor* t, int backend, int device) {
   return out;
 }
 
-TensorRef call_cast(RbTensor* t, int dtype) {
+const Op& cast_op() {
   static const Op* const op = find_op("cast");
+  return *op;
+}
+
+TensorRef call_cast(RbTensor* t, int dtype) {
   RbValue args[2] = {value_tensor(t), value_none()};
   args[1].tag = RB_DTYPE;
   args[1].v.i = dtype;
-  return call1(op, args, 2);
+  return call1(&cast_op(), args, 2);
 }
 
 }  // namespace rabbet

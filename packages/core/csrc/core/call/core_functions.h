@@ -33,5 +33,7 @@ class NonBlocking {
 };
 /// `t` in another dtype, by a call that layers see. Throws Error.
 TensorRef call_cast(RbTensor* t, int dtype);
+/// The operator that does it.
+const Op& cast_op();
 
 }  // namespace rabbet
