@@ -26,6 +26,7 @@ DESIGNED = {  # what a package may depend on, of ours (the design's table of pac
 NAME_CUDA = {
     "torch.cuda and what belongs to it": (
         "core/src/rabbet/cuda/*", "core/src/rabbet/_graphed_callables.py", "core/src/rabbet/backends/*",
+        "nn/src/rabbet/nn/attention/__init__.py",
         "core/src/rabbet/version.py", "core/src/rabbet/compiler.py", "core/src/rabbet/__init__.py*",
         "core/src/rabbet/_absent.py", "core/src/rabbet/_as_torch/*", "core/src/rabbet/_settings.py",
         "core/include/rabbet/settings.h",

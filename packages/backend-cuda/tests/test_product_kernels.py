@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from kernel_texts import KERNELS
+from kernel_texts import KERNELS, PACKAGE
 from nvrtc import Nvrtc, find_nvrtc
 
 
@@ -24,9 +24,11 @@ def compiled(nvrtc, text, architecture):
 
 
 def read(name):
-    """A text with the texts that it includes."""
+    """A text with the texts that it includes, and core's header without those of C."""
     text = (KERNELS / f"{name}.cuh").read_text()
-    return re.sub(r'#include "([a-z]+)\.cuh"\n', lambda part: read(part.group(1)), text)
+    text = re.sub(r'#include "([a-z]+)\.cuh"\n', lambda part: read(part.group(1)), text)
+    header = (PACKAGE.parent / "core/include/rabbet/philox.h").read_text()
+    return text.replace('#include "rabbet/philox.h"\n', re.sub(r"#include <[a-z]+\.h>", "", header))
 
 
 def text_of(types, names, macro):
