@@ -71,4 +71,10 @@ View part_of(const RbTensor& t, int part) {
   return View(real);
 }
 
+View turned(const RbTensor& t) {
+  View view = scalar_view(t);
+  for (int d = t.ndim - 1; d >= 0; --d) view.add(t.shape[d], t.strides[d]);
+  return view;
+}
+
 }  // namespace rbcuda

@@ -41,4 +41,7 @@ View part_of(const RbTensor& t, int part);
 /// `t` without dimensions: they are added one by one.
 inline View scalar_view(const RbTensor& t) { return View(t, 0); }
 
+/// `t` with its dimensions the other way round.
+View turned(const RbTensor& t);
+
 }  // namespace rbcuda

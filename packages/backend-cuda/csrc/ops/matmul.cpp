@@ -73,18 +73,11 @@ void matmul_kernel(const rb::Args& args) {
   multiply(product_of_alike("matmul", args.tensor(0), args.tensor(1), out, nullptr));
 }
 
-// The weight (o, i) as (i, o); one of 1 dimension gives one result.
-View turned(const RbTensor& weight) {
-  View turned = scalar_view(weight);
-  for (int d = weight.ndim - 1; d >= 0; --d) turned.add(weight.shape[d], weight.strides[d]);
-  return turned;
-}
-
 template <bool Activates>
 void linear_kernel(const rb::Args& args) {
   const RbTensor& out = args.ret();
   if (out.numel == 0) return;
-  const View weight = turned(args.tensor(1));
+  const View weight = turned(args.tensor(1));  // (i, o); one of 1 dimension gives one result
   const char* op = Activates ? "linear_activation" : "linear";
   Product p = product_of_alike(op, args.tensor(0), weight.tensor(), out, args.optional_tensor(2));
   if (Activates) p.activation = args.str(3);

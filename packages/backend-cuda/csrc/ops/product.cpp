@@ -271,7 +271,6 @@ void fold(Product& p) {
 
 Product transposed(const Product& p) {
   Product t = p;
-  const auto turned = [](const Matrix& x) { return Matrix{x.data, x.column, x.row}; };
   std::swap(t.m, t.n);
   t.a = turned(p.b);
   t.b = turned(p.a);

@@ -10,6 +10,8 @@ struct Matrix {
   int64_t row = 0, column = 0;  // strides in elements; 0 where it broadcasts
 };
 
+inline Matrix turned(const Matrix& x) { return {x.data, x.column, x.row}; }
+
 struct Product {
   const char* op;
   const RbTensor* out;    // where it lies; what is added has its dtype

@@ -252,7 +252,6 @@ uint32_t alignment(const void* data) {
 bool lies_in_rows(const Matrix& x, int64_t rows, int64_t columns) {
   return (x.column == 1 || columns == 1) && (rows == 1 || x.row >= columns);
 }
-Matrix turned(const Matrix& x) { return {x.data, x.column, x.row}; }
 
 int dtype_of_second(const Product& p) { return p.second < 0 ? p.operands : p.second; }
 

@@ -16,12 +16,6 @@ void int_mm_kernel(const rb::Args& a) {
   if (out.numel) multiply(product_of(a.op_name(), x, y, out));
 }
 
-View turned(const RbTensor& t) {
-  View view = scalar_view(t);
-  for (int d = t.ndim - 1; d >= 0; --d) view.add(t.shape[d], t.strides[d]);
-  return view;
-}
-
 // A matrix in bfloat16, whose columns lie together where those of the given one do.
 class Wide {
  public:
