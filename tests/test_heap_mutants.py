@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import pytest
 
-pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "packages" / "core"
