@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import pytest
 
-
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "packages" / "core"
 SOURCES = CORE / "csrc" / "core"
