@@ -80,6 +80,7 @@ wheels: $(stamps)
 	rm -f packages/backend-cuda/build/kernels.seed
 	if [ $(SEED_PACK) = 1 ]; then $(BIN)/python packages/backend-cuda/tools/make_seed_pack.py --if-there; fi
 	for p in $(PACKAGES); do $(BIN)/python -m pip wheel -q --no-build-isolation --no-deps -w dist packages/$$p || exit 1; done
+	rm -f packages/backend-cuda/build/kernels.seed  # not for what is installed here: the simulator runs no such kernels
 	ls -l dist
 	$(BIN)/python tools/wheel_sizes.py dist
 
