@@ -8,6 +8,7 @@
 #include "core_ops.h"
 #include "data.h"
 #include "device/backends.h"
+#include "overrides.h"
 #include "rules/shape_rules.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
@@ -375,11 +376,13 @@ struct Converter {
     RbTensor** list = arena.take<RbTensor*>(static_cast<size_t>(n) + 1);
     for (Py_ssize_t i = 0; i < n; ++i) {
       PyObject* item = items[i];
-      if (is_tensor(item)) {
+      if (is_plain_tensor(item)) {
         list[i] = tensor_of(item);
         tensor_seen = true;
       } else if (item == Py_None && overload.params[index].optional_items) {
         list[i] = nullptr;
+      } else if (overrides(item)) {
+        return fail(Mismatch::kOverridden, index, item, i);
       } else {
         arena.hold(item);
         return fail(Mismatch::kElement, index, item, i);
@@ -426,11 +429,12 @@ struct Converter {
   }
 
   bool tensor(int index, PyObject* o, RbValue* out) {
-    if (is_tensor(o)) {
+    if (is_plain_tensor(o)) {
       *out = value_tensor(tensor_of(o));
       if (__builtin_expect(overload.params[index].single, 0)) check_single(index, tensor_of(o));
       return tensor_seen = true;
     }
+    if (!is_builtin_or_tensor(o) && overrides(o)) return fail(Mismatch::kOverridden, index, o);
     if (overload.params[index].numbers && number_value(o, out, arena)) return number_seen = true;
     return fail(Mismatch::kType, index, o);
   }
@@ -625,6 +629,7 @@ bool parse_keywords(Converter& c, PyObject* const* args, PyObject* kwnames, uint
     PyObject* name = PyTuple_GET_ITEM(kwnames, k);
     const int index = param_index(overload, name);
     if (index < 0) {
+      if (is_overridden(&args[k], 1)) return c.fail(Mismatch::kOverridden, -1, args[k]);
       const Extra extra = take_extra(overload, name, args[k], extras);
       if (extra == Extra::kTaken) continue;
       c.fail(extra == Extra::kRefused ? Mismatch::kUnsupported : Mismatch::kUnknown, -1, args[k]);
@@ -692,7 +697,8 @@ Parsed parse_arguments(const Overload& overload, PyObject* const* args, Py_ssize
                        Mismatch& mismatch) {
   try {
     Converter converter{overload, arena, mismatch};
-    return parse(converter, args, nargs, kwnames, values, extras) ? Parsed::kYes : Parsed::kNo;
+    if (parse(converter, args, nargs, kwnames, values, extras)) return Parsed::kYes;
+    return mismatch.kind == Mismatch::kOverridden ? Parsed::kOverridden : Parsed::kNo;
   } catch (const PythonError&) {
   } catch (...) {
     raise_current_exception();

@@ -99,7 +99,8 @@ struct Mismatch {
     kTwice,
     kLength,
     kNoTensor,
-    kUnsupported
+    kUnsupported,
+    kOverridden
   };
   Kind kind = kNone;
   int param = -1;
@@ -108,9 +109,10 @@ struct Mismatch {
   PyObject* second = nullptr;  // borrowed, kept alive by the arena
 };
 
-enum class Parsed { kYes, kNo, kError };
+enum class Parsed { kYes, kNo, kError, kOverridden };
 
-/// Fill `values` (one per parameter). kNo: `mismatch` says why; kError: a Python exception is set.
+/// Fill `values` (one per parameter). kNo: `mismatch` says why; kError: a Python exception is set;
+/// kOverridden: a tensor has __torch_function__, which is to be called instead.
 Parsed parse_arguments(const Overload& overload, PyObject* const* args, Py_ssize_t nargs,
                        PyObject* kwnames, RbValue* values, Arena& arena, Extras& extras,
                        Mismatch& mismatch);

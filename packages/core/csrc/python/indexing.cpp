@@ -7,6 +7,7 @@
 #include "data.h"
 #include "device/backends.h"
 #include "errors.h"
+#include "overrides.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
 
@@ -293,6 +294,10 @@ PyObject* subscript(const Tensor* x, PyObject* key) {
 }  // namespace
 
 PyObject* tensor_subscript(PyObject* self, PyObject* key) {
+  if (may_be_overridden(self)) {
+    PyObject* const args[] = {self, key};
+    if (is_overridden(args, 2)) return call_override("__getitem__", {self, key});
+  }
   Tensor* x = tensor_of(self);
   if (x->ndim > 0 && PyLong_CheckExact(key)) {
     const long long i = PyLong_AsLongLong(key);
@@ -302,10 +307,16 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
   }
   if (x->ndim > 0 && PySlice_Check(key))
     return first_slice(x, reinterpret_cast<PySliceObject*>(key));
+  if (is_overridden(&key, 1)) return call_override("__getitem__", {self, key});
   return subscript(x, key);
 }
 
 int tensor_assign(PyObject* self, PyObject* key, PyObject* value) {
+  PyObject* const args[] = {self, key, value};
+  if (value && is_overridden(args, 3)) {
+    const Ref done(call_override("__setitem__", {self, key, value}));
+    return done ? 0 : -1;
+  }
   return boundary<int>(-1, [&] {
     if (!value) raise(PyExc_TypeError, "elements of a tensor cannot be deleted");
     assign(self, key, value);

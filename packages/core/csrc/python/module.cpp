@@ -25,6 +25,7 @@
 #include "library.h"
 #include "memory.h"
 #include "op_type.h"
+#include "overrides.h"
 #include "rabbet/python.h"
 #include "record/examples.h"
 #include "rules/rule_functions.h"
@@ -442,7 +443,7 @@ py::dict host_sizes() {
 
 bool init_types(PyObject* module) {
   return init_errors(module) && init_value_types(module) && init_core_ops() &&
-         init_tensor_type(module);
+         init_tensor_type(module) && init_overrides(module);
 }
 
 }  // namespace

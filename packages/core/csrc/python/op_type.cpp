@@ -11,6 +11,7 @@
 #include "convert.h"
 #include "data.h"
 #include "device/backends.h"
+#include "overrides.h"
 #include "rules/infer.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
@@ -291,10 +292,14 @@ PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject
         return finish(o, overload, values, args, nargs, extras);
       case Parsed::kError:
         return nullptr;
+      case Parsed::kOverridden:
+        return call_override(self, args, nargs, kwnames);
       case Parsed::kNo:
         break;
     }
   }
+  const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  if (is_overridden(args, total)) return call_override(self, args, nargs, kwnames);
   return no_match(o, args, nargs, kwnames);
 }
 
@@ -304,12 +309,26 @@ PyObject* op_call_moved(PyObject* self, PyObject* const* args, size_t nargsf, Py
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
   if (nargs <= o->self_index) return op_call(self, args, nargsf, kwnames);
   const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  if (is_overridden(args, total)) return call_override(self, args, nargs, kwnames);
   if (total > kMaxParams) return op_call(self, args, nargsf, kwnames);
   PyObject* moved[kMaxParams];
   for (Py_ssize_t i = 0; i < total; ++i) moved[i] = args[i];
   for (int i = 0; i < o->self_index; ++i) moved[i] = args[i + 1];
   moved[o->self_index] = args[0];
   return op_call(self, moved, static_cast<size_t>(nargs), kwnames);
+}
+
+// While a mode of __torch_function__ is active in some thread.
+PyObject* op_call_in_mode(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+  const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  if (is_overridden(args, total)) return call_override(self, args, nargs, kwnames);
+  return (as_op(self)->self_index ? op_call_moved : op_call)(self, args, nargsf, kwnames);
+}
+
+vectorcallfunc entry_of(const OpObject* o) {
+  if (modes_active) return op_call_in_mode;
+  return o->self_index ? op_call_moved : op_call;
 }
 
 // ---- the object
@@ -393,8 +412,10 @@ PyObject* op_reduce(PyObject* self, PyObject*) {
   Ref finder(PyObject_GetAttrString(module.get(), "op"));
   return finder ? Py_BuildValue("O(s)", finder.get(), as_op(self)->name) : nullptr;
 }
+void forget(const OpObject* o);
 void op_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
+  forget(as_op(self));
   delete as_op(self)->overloads;
   Py_XDECREF(as_op(self)->handle);
   delete[] as_op(self)->name;
@@ -436,12 +457,18 @@ struct Objects {
   std::unordered_map<std::string, PyObject*>
       by_name;                     // owned; "add", "subtract", "add_", "max.dim"
   std::vector<std::string> names;  // public ones, in record order
+  std::vector<OpObject*> all;      // borrowed; methods that are no functions included
   std::unordered_map<const Op*, PyTypeObject*> results;
   std::unordered_map<const Op*, bool> seen;
 };
 Objects& objects() {  // guarded by Python's lock
   static Objects* instance = new Objects;
   return *instance;
+}
+
+void forget(const OpObject* o) {
+  std::vector<OpObject*>& all = objects().all;
+  all.erase(std::remove(all.begin(), all.end(), o), all.end());
 }
 
 char* copy_text(const std::string& text) {
@@ -453,12 +480,13 @@ char* copy_text(const std::string& text) {
 PyObject* new_op(const std::string& name, bool inplace, int self_index = 0) {
   PyObject* self = must(op_type->tp_alloc(op_type, 0));
   OpObject* o = as_op(self);
-  o->vectorcall = self_index ? op_call_moved : op_call;
   o->overloads = new std::vector<Overload>;
   o->name = copy_text(name);
   o->handle = nullptr;
   o->inplace = inplace;
   o->self_index = self_index;
+  o->vectorcall = entry_of(o);
+  objects().all.push_back(o);
   return self;
 }
 
@@ -611,6 +639,10 @@ void init_op_type(PyObject* module) {
 PyObject* find_op_object(const std::string& name) {
   auto found = objects().by_name.find(name);
   return found == objects().by_name.end() ? nullptr : found->second;
+}
+
+void update_op_entries() {
+  for (OpObject* o : objects().all) o->vectorcall = entry_of(o);
 }
 
 std::vector<std::string> public_op_names() { return objects().names; }

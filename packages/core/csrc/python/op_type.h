@@ -21,6 +21,9 @@ void set_op_handle(PyObject* op, PyObject* handle);
 /// The object of a public name, an alias, an in-place name ("add_") or an overload ("max.dim");
 /// borrowed, null (without an exception) if there is none.
 PyObject* find_op_object(const std::string& name);
+/// After `modes_active` has changed: operators look for modes of __torch_function__ only while one
+/// is active.
+void update_op_entries();
 /// Public names, in record order.
 std::vector<std::string> public_op_names();
 

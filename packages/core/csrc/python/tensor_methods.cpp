@@ -10,6 +10,7 @@
 #include "dlpack.h"
 #include "errors.h"
 #include "layer/transforms.h"
+#include "overrides.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
 #include "value_types.h"
@@ -336,55 +337,95 @@ PyObject* make_subclass(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyOb
   });
 }
 
+// The functions of the table below, which call __torch_function__ of subclasses and modes first.
+
+PyObject* call_method_override(PyCFunction entry, PyObject* self, PyObject* const* args,
+                               Py_ssize_t nargs, PyObject* names) {
+  const PyMethodDef* method = tensor_methods;
+  while (method->ml_meth != entry) ++method;
+  std::vector<PyObject*> all{self};
+  all.insert(all.end(), args, args + nargs + (names ? PyTuple_GET_SIZE(names) : 0));
+  Ref function(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), method->ml_name));
+  return function ? call_override(function.get(), all.data(), nargs + 1, names) : nullptr;
+}
+
 template <class F>
 PyCFunction as_cfunction(F f) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
 }
+
+template <_PyCFunctionFastWithKeywords F>
+PyObject* fast(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  if (slot_is_overridden(self))
+    return call_method_override(as_cfunction(fast<F>), self, args, nargs, names);
+  return F(self, args, nargs, names);
+}
+template <PyCFunction F>
+PyObject* without_arguments(PyObject* self, PyObject* unused) {
+  if (slot_is_overridden(self))
+    return call_method_override(without_arguments<F>, self, nullptr, 0, nullptr);
+  return F(self, unused);
+}
+template <PyCFunction F>
+PyObject* with_one(PyObject* self, PyObject* arg) {
+  PyObject* const both[] = {self, arg};
+  if (__builtin_expect(modes_active || Py_TYPE(self) != tensor_type || Py_TYPE(arg) != tensor_type,
+                       0) &&
+      is_overridden(both, 2))
+    return call_method_override(with_one<F>, self, &arg, 1, nullptr);
+  return F(self, arg);
+}
+
 constexpr int kFast = METH_FASTCALL | METH_KEYWORDS;
 
 }  // namespace
 
 PyMethodDef tensor_methods[] = {
-    {"size", as_cfunction(size), kFast, "Sizes of all dimensions, or of one."},
-    {"stride", as_cfunction(stride), kFast, "Strides in elements, of all dimensions or of one."},
-    {"dim", dim, METH_NOARGS, "Number of dimensions."},
-    {"ndimension", dim, METH_NOARGS, "Number of dimensions."},
-    {"numel", numel, METH_NOARGS, "Number of elements."},
-    {"nelement", numel, METH_NOARGS, "Number of elements."},
-    {"element_size", element_size, METH_NOARGS, "Bytes per element."},
-    {"data_ptr", data_ptr, METH_NOARGS, "Address of the first element."},
-    {"storage_offset", storage_offset, METH_NOARGS,
+    {"size", as_cfunction(fast<size>), kFast, "Sizes of all dimensions, or of one."},
+    {"stride", as_cfunction(fast<stride>), kFast,
+     "Strides in elements, of all dimensions or of one."},
+    {"dim", without_arguments<dim>, METH_NOARGS, "Number of dimensions."},
+    {"ndimension", without_arguments<dim>, METH_NOARGS, "Number of dimensions."},
+    {"numel", without_arguments<numel>, METH_NOARGS, "Number of elements."},
+    {"nelement", without_arguments<numel>, METH_NOARGS, "Number of elements."},
+    {"element_size", without_arguments<element_size>, METH_NOARGS, "Bytes per element."},
+    {"data_ptr", without_arguments<data_ptr>, METH_NOARGS, "Address of the first element."},
+    {"storage_offset", without_arguments<storage_offset>, METH_NOARGS,
      "Elements between the storage's begin and the first element."},
-    {"_storage_id", storage_id, METH_NOARGS, "A number that tensors of one storage share."},
-    {"_storage_nbytes", storage_nbytes, METH_NOARGS, "Bytes of the storage."},
-    {"is_contiguous", as_cfunction(is_contiguous), kFast, "Whether row-major without gaps."},
-    {"is_floating_point", is_floating_point, METH_NOARGS, "Whether the dtype is floating."},
-    {"is_complex", is_complex_, METH_NOARGS, "Whether the dtype is complex."},
-    {"is_set_to", is_set_to, METH_O, "Whether both begin at one place of one storage."},
-    {"item", item, METH_NOARGS, "The one element as a Python number."},
-    {"tolist", tolist, METH_NOARGS, "Nested lists of Python numbers."},
-    {"to", as_cfunction(to), kFast, "Converted to a dtype, a device, or those of another tensor."},
-    {"float", as_cfunction(as_dtype<RB_F32>), kFast, "As float32."},
-    {"double", as_cfunction(as_dtype<RB_F64>), kFast, "As float64."},
-    {"half", as_cfunction(as_dtype<RB_F16>), kFast, "As float16."},
-    {"bfloat16", as_cfunction(as_dtype<RB_BF16>), kFast, "As bfloat16."},
-    {"long", as_cfunction(as_dtype<RB_I64>), kFast, "As int64."},
-    {"int", as_cfunction(as_dtype<RB_I32>), kFast, "As int32."},
-    {"short", as_cfunction(as_dtype<RB_I16>), kFast, "As int16."},
-    {"char", as_cfunction(as_dtype<RB_I8>), kFast, "As int8."},
-    {"byte", as_cfunction(as_dtype<RB_U8>), kFast, "As uint8."},
-    {"bool", as_cfunction(as_dtype<RB_BOOL8>), kFast, "As bool."},
-    {"cfloat", as_cfunction(as_dtype<RB_C64>), kFast, "As complex64."},
-    {"cdouble", as_cfunction(as_dtype<RB_C128>), kFast, "As complex128."},
-    {"cpu", as_cfunction(cpu), kFast, "On the CPU."},
-    {"cuda", as_cfunction(cuda), kFast, "On a CUDA device."},
-    {"view", as_cfunction(view), kFast,
+    {"_storage_id", without_arguments<storage_id>, METH_NOARGS,
+     "A number that tensors of one storage share."},
+    {"_storage_nbytes", without_arguments<storage_nbytes>, METH_NOARGS, "Bytes of the storage."},
+    {"is_contiguous", as_cfunction(fast<is_contiguous>), kFast, "Whether row-major without gaps."},
+    {"is_floating_point", without_arguments<is_floating_point>, METH_NOARGS,
+     "Whether the dtype is floating."},
+    {"is_complex", without_arguments<is_complex_>, METH_NOARGS, "Whether the dtype is complex."},
+    {"is_set_to", with_one<is_set_to>, METH_O, "Whether both begin at one place of one storage."},
+    {"item", without_arguments<item>, METH_NOARGS, "The one element as a Python number."},
+    {"tolist", without_arguments<tolist>, METH_NOARGS, "Nested lists of Python numbers."},
+    {"to", as_cfunction(fast<to>), kFast,
+     "Converted to a dtype, a device, or those of another tensor."},
+    {"float", as_cfunction(fast<as_dtype<RB_F32>>), kFast, "As float32."},
+    {"double", as_cfunction(fast<as_dtype<RB_F64>>), kFast, "As float64."},
+    {"half", as_cfunction(fast<as_dtype<RB_F16>>), kFast, "As float16."},
+    {"bfloat16", as_cfunction(fast<as_dtype<RB_BF16>>), kFast, "As bfloat16."},
+    {"long", as_cfunction(fast<as_dtype<RB_I64>>), kFast, "As int64."},
+    {"int", as_cfunction(fast<as_dtype<RB_I32>>), kFast, "As int32."},
+    {"short", as_cfunction(fast<as_dtype<RB_I16>>), kFast, "As int16."},
+    {"char", as_cfunction(fast<as_dtype<RB_I8>>), kFast, "As int8."},
+    {"byte", as_cfunction(fast<as_dtype<RB_U8>>), kFast, "As uint8."},
+    {"bool", as_cfunction(fast<as_dtype<RB_BOOL8>>), kFast, "As bool."},
+    {"cfloat", as_cfunction(fast<as_dtype<RB_C64>>), kFast, "As complex64."},
+    {"cdouble", as_cfunction(fast<as_dtype<RB_C128>>), kFast, "As complex128."},
+    {"cpu", as_cfunction(fast<cpu>), kFast, "On the CPU."},
+    {"cuda", as_cfunction(fast<cuda>), kFast, "On a CUDA device."},
+    {"view", as_cfunction(fast<view>), kFast,
      "The same elements in another shape, or their bytes as another dtype."},
-    {"view_as", view_as, METH_O, "view() with the shape of another tensor."},
-    {"reshape_as", reshape_as, METH_O, "reshape() with the shape of another tensor."},
-    {"type_as", type_as, METH_O, "Cast to the dtype of another tensor."},
-    {"__dlpack__", as_cfunction(tensor_dlpack), kFast, "A DLPack capsule that shares the memory."},
-    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS,
+    {"view_as", with_one<view_as>, METH_O, "view() with the shape of another tensor."},
+    {"reshape_as", with_one<reshape_as>, METH_O, "reshape() with the shape of another tensor."},
+    {"type_as", with_one<type_as>, METH_O, "Cast to the dtype of another tensor."},
+    {"__dlpack__", as_cfunction(fast<tensor_dlpack>), kFast,
+     "A DLPack capsule that shares the memory."},
+    {"__dlpack_device__", without_arguments<tensor_dlpack_device>, METH_NOARGS,
      "DLPack's (type, index) of the device."},
     {"_make_subclass", as_cfunction(make_subclass), kFast | METH_STATIC,
      "A tensor of a subclass that shares memory."},

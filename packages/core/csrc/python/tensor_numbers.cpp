@@ -1,22 +1,28 @@
 // Number slots of Tensor: a + b, a += b, -a, a < b, int(a) ...
+#include <utility>
 #include <vector>
 
 #include "arguments.h"
+#include "convert.h"
 #include "core_ops.h"
 #include "data.h"
 #include "device/backends.h"
 #include "errors.h"
+#include "op_type.h"
+#include "overrides.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
 
 namespace rabbet::python {
+
+int64_t slot_call_limit = kLargeCall;
 
 namespace {
 
 // A tensor, or a number if the operator's schema takes one there; false: Python should ask the
 // other operand.
 inline bool operand(const Op* op, PyObject* o, RbValue* v, Arena& arena) {
-  if (is_tensor(o)) {
+  if (is_plain_tensor(o)) {
     *v = value_tensor(tensor_of(o));
     return true;
   }
@@ -29,37 +35,104 @@ inline bool operand(const Op* op, PyObject* o, RbValue* v, Arena& arena) {
   return true;
 }
 
+// What a slot computes is the operator's function for __torch_function__; `2 - x` is
+// Tensor.__rsub__(x, 2).
+struct Reflected {
+  const Op* CoreOps::* op;
+  const char* name;
+};
+const Reflected kReflected[] = {
+    {&CoreOps::sub, "__rsub__"},
+    {&CoreOps::div, "__rtruediv__"},
+    {&CoreOps::floor_divide, "__rfloordiv__"},
+    {&CoreOps::remainder, "__rmod__"},
+    {&CoreOps::pow, "__rpow__"},
+    {&CoreOps::matmul, "__rmatmul__"},
+    {&CoreOps::bitwise_left_shift, "__rlshift__"},
+    {&CoreOps::bitwise_right_shift, "__rrshift__"},
+};
+
+bool is_overridden_pair(PyObject* a, PyObject* b) {
+  if (!modes_active && is_builtin_or_tensor(a) && is_builtin_or_tensor(b)) return false;
+  PyObject* const both[] = {a, b};
+  return is_overridden(both, 2);
+}
+
+__attribute__((noinline)) PyObject* override_slot(const Op* op, PyObject* a, PyObject* b,
+                                                  const char* suffix = "") {
+  return object_boundary([&]() -> PyObject* {
+    PyObject* args[] = {a, b};
+    PyObject* function = find_op_object(op->name + suffix);
+    Ref reflection;
+    if (b && !is_tensor(a) && !overrides(a)) {
+      std::swap(args[0], args[1]);
+      for (const Reflected& reflected : kReflected) {
+        if (ops.*reflected.op == op)
+          reflection = Ref(must(
+              PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), reflected.name)));
+      }
+    }
+    return call_slot_override(reflection ? reflection.get() : function, args, b ? 2 : 1);
+  });
+}
+
+// The same for values that a slot has parsed already. Null without an exception: no mode is active
+// in this thread.
+__attribute__((noinline)) PyObject* override_values(const Op* op, const RbValue* values) {
+  const Ref a(value_to_python(&values[0]));
+  const Ref b(values[1].tag == RB_NONE ? nullptr : value_to_python(&values[1]));
+  PyObject* args[] = {a.get(), b.get()};
+  return is_overridden(args, b ? 2 : 1) ? override_slot(op, args[0], args[1]) : nullptr;
+}
+
+// Calls on many elements, and all calls while a mode is active.
+__attribute__((noinline)) PyObject* finish_slowly(const Op* op, const RbValue* values) {
+  if (modes_active) {
+    PyObject* result = override_values(op, values);
+    if (result || PyErr_Occurred()) return result;
+  }
+  RbValue ret = value_none();
+  int32_t code;
+  {
+    const WithoutGil unlocked;
+    code = call(op, values, op->info.nargs, &ret, 1);
+  }
+  return code == RB_OK ? wrap(ret.v.t) : raise_error(code);
+}
+
 inline PyObject* finish(const Op* op, RbValue* values, int given) {
   const int n = op->info.nargs;
   fill_defaults(op, values, given);
-  RbValue ret = value_none();
   const int64_t elements = (values[0].tag == RB_TENSOR ? values[0].v.t->numel : 0) +
                            (values[1].tag == RB_TENSOR ? values[1].v.t->numel : 0);
-  int32_t code;
-  if (__builtin_expect(elements < 65536, 1)) {
-    code = call(op, values, n, &ret, 1);
-  } else {
-    const WithoutGil unlocked;
-    code = call(op, values, n, &ret, 1);
-  }
+  if (__builtin_expect(elements >= slot_call_limit, 0)) return finish_slowly(op, values);
+  RbValue ret = value_none();
+  const int32_t code = call(op, values, n, &ret, 1);
   return __builtin_expect(code == RB_OK, 1) ? wrap(ret.v.t) : raise_error(code);
 }
 
+// Of operands that are not both of the exact type Tensor.
 template <const Op* CoreOps::* Which>
-PyObject* binary(PyObject* a, PyObject* b) {
-  RbValue values[kMaxParams];
-  if (__builtin_expect(is_tensor(a) && is_tensor(b), 1)) {
-    values[0] = value_tensor(tensor_of(a));
-    values[1] = value_tensor(tensor_of(b));
-    return finish(ops.*Which, values, 2);
-  }
+__attribute__((noinline)) PyObject* binary_of_others(PyObject* a, PyObject* b) {
   return object_boundary([&]() -> PyObject* {
+    RbValue values[kMaxParams];
     Arena arena;
     const Op* op = ops.*Which;
+    if (is_overridden_pair(a, b)) return override_slot(op, a, b);
     if (!operand(op, a, &values[0], arena) || !operand(op, b, &values[1], arena))
       Py_RETURN_NOTIMPLEMENTED;
     return finish(op, values, 2);
   });
+}
+
+template <const Op* CoreOps::* Which>
+PyObject* binary(PyObject* a, PyObject* b) {
+  if (__builtin_expect(Py_TYPE(a) != tensor_type || Py_TYPE(b) != tensor_type, 0))
+    return binary_of_others<Which>(a, b);
+  RbValue values[kMaxParams];
+  values[0] = value_tensor(tensor_of(a));
+  values[1] = value_tensor(tensor_of(b));
+  return finish(ops.*Which, values, 2);
 }
 
 template <const Op* CoreOps::* Which>
@@ -68,6 +141,7 @@ PyObject* inplace(PyObject* a, PyObject* b) {
     RbValue values[kMaxParams];
     Arena arena;
     const Op* op = ops.*Which;
+    if (is_overridden_pair(a, b)) return override_slot(op, a, b, "_");
     values[0] = value_tensor(tensor_of(a));
     if (!operand(op, b, &values[1], arena)) Py_RETURN_NOTIMPLEMENTED;
     fill_defaults(op, values, 2);
@@ -90,13 +164,16 @@ PyObject* inplace_power(PyObject* a, PyObject* b, PyObject*) {
 
 template <const Op* CoreOps::* Which>
 PyObject* unary(PyObject* a) {
+  if (slot_is_overridden(a)) return override_slot(ops.*Which, a, nullptr);
   RbValue values[kMaxParams];
   values[0] = value_tensor(tensor_of(a));
   values[1] = value_none();
   return finish(ops.*Which, values, 1);
 }
 
-PyObject* positive(PyObject* a) { return Py_NewRef(a); }
+PyObject* positive(PyObject* a) {
+  return slot_is_overridden(a) ? call_override("positive", {a}) : Py_NewRef(a);
+}
 
 Ref item_of(PyObject* a, const char* what) {
   const Tensor* t = tensor_of(a);
@@ -109,6 +186,10 @@ Ref item_of(PyObject* a, const char* what) {
 }
 
 int truth(PyObject* a) {
+  if (slot_is_overridden(a)) {
+    const Ref result(call_override("__bool__", {a}));
+    return result ? PyObject_IsTrue(result.get()) : -1;
+  }
   return boundary<int>(-1, [&] { return PyObject_IsTrue(item_of(a, "the truth value").get()); });
 }
 // The element as a real number; a complex one must have no imaginary part.
@@ -121,13 +202,16 @@ Ref real_item_of(PyObject* a, const char* what, const char* type) {
   return Ref(must(PyFloat_FromDouble(PyComplex_RealAsDouble(item.get()))));
 }
 PyObject* to_int(PyObject* a) {
+  if (slot_is_overridden(a)) return call_override("__int__", {a});
   return object_boundary([&] { return PyNumber_Long(real_item_of(a, "int()", "int64").get()); });
 }
 PyObject* to_float(PyObject* a) {
+  if (slot_is_overridden(a)) return call_override("__float__", {a});
   return object_boundary(
       [&] { return PyNumber_Float(real_item_of(a, "float()", "float64").get()); });
 }
 PyObject* to_index(PyObject* a) {
+  if (slot_is_overridden(a)) return call_override("__index__", {a});
   return object_boundary([&] {
     const Tensor* t = tensor_of(a);
     if (!is_integral(t->dtype_id) || t->numel != 1) {
@@ -144,6 +228,7 @@ PyObject* compare(PyObject* a, PyObject* b, int which) {
     RbValue values[kMaxParams];
     Arena arena;
     const Op* op = ops.*table[which];
+    if (is_overridden_pair(a, b)) return override_slot(op, a, b);
     if (b == Py_None || !operand(op, a, &values[0], arena) || !operand(op, b, &values[1], arena))
       Py_RETURN_NOTIMPLEMENTED;
     return finish(op, values, 2);
@@ -151,6 +236,10 @@ PyObject* compare(PyObject* a, PyObject* b, int which) {
 }
 
 Py_ssize_t length(PyObject* a) {
+  if (slot_is_overridden(a)) {
+    const Ref result(call_override("__len__", {a}));
+    return result ? PyNumber_AsSsize_t(result.get(), PyExc_OverflowError) : -1;
+  }
   const Tensor* t = tensor_of(a);
   if (t->ndim == 0) {
     PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
@@ -160,6 +249,10 @@ Py_ssize_t length(PyObject* a) {
 }
 
 PyObject* iterate(PyObject* a) {
+  if (slot_is_overridden(a)) {  // the rows are results of unbind()
+    const Ref rows(PyObject_CallMethod(a, "unbind", "i", 0));
+    return rows ? PyObject_GetIter(rows.get()) : nullptr;
+  }
   return object_boundary([&]() -> PyObject* {
     const Tensor* t = tensor_of(a);
     if (t->ndim == 0) raise(PyExc_TypeError, "iteration over a 0-d tensor");
@@ -174,6 +267,10 @@ PyObject* iterate(PyObject* a) {
 }
 
 int contains(PyObject* a, PyObject* value) {
+  if (is_overridden_pair(a, value)) {
+    const Ref result(call_override("__contains__", {a, value}));
+    return result ? PyObject_IsTrue(result.get()) : -1;
+  }
   return boundary<int>(-1, [&] {
     RbValue v;
     Arena arena;

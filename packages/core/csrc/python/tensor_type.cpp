@@ -9,6 +9,7 @@
 #include "device/backends.h"
 #include "errors.h"
 #include "indexing.h"
+#include "overrides.h"
 
 namespace rabbet::python {
 
@@ -158,6 +159,7 @@ PyObject* tensor_new_object(PyTypeObject* cls, PyObject* args, PyObject* kwargs)
 }
 
 PyObject* tensor_repr(PyObject* self) {
+  if (slot_is_overridden(self)) return call_override("__repr__", {self});
   if (repr_callback) return PyObject_CallOneArg(repr_callback, self);
   return PyUnicode_FromFormat("<Tensor of %d dimensions>", static_cast<int>(tensor_of(self)->ndim));
 }
@@ -212,6 +214,15 @@ PyObject* wrap_as(PyTypeObject* cls, Tensor* t) {
   as_tensor_object(self)->t = owned.release_ownership();
   t->pyobj = self;
   return self;
+}
+
+PyObject* rewrap(PyTypeObject* cls, PyObject* owned) {
+  TensorObject* o = as_tensor_object(owned);
+  Tensor* t = o->t;
+  o->t = nullptr;
+  t->pyobj = nullptr;
+  Py_DECREF(owned);
+  return wrap_as(cls, t);
 }
 
 bool requires_grad(PyObject* o) {

@@ -52,6 +52,9 @@ inline PyObject* wrap_borrowed(RbTensor* t) {
 void set_referents(int (*traverse)(RbTensor*, visitproc, void*), void (*clear)(RbTensor*));
 /// A new object of a subclass for a tensor that has no Python object yet; takes over the reference.
 PyObject* wrap_as(PyTypeObject* cls, Tensor* t);
+/// The tensor of `owned`, the only reference to an object of the exact type, as an object of a
+/// subclass.
+PyObject* rewrap(PyTypeObject* cls, PyObject* owned);
 
 /// Make the type (without operators) and add it to `module`; false with a Python exception set.
 bool init_tensor_type(PyObject* module);

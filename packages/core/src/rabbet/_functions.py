@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import _C
+from . import _C, _overriding
 from ._C import Size, Tensor
 
 _ops: Callable[[str], Any] = _C.op
@@ -471,3 +471,7 @@ def _need_tensor(function: Any, input: Any) -> None:
         raise TypeError(
             f"{function.__name__}(): argument 'input' must be Tensor, not {type(input).__name__}"
         )
+
+
+_NOT_OVERRIDABLE = {"broadcast_shapes", "is_tensor", "set_printoptions"}
+_overriding.functions(globals(), set(__all__) - _NOT_OVERRIDABLE)

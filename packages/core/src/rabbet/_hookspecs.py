@@ -12,7 +12,7 @@ from typing import Any
 
 import pluggy
 
-from . import _C, _registrations
+from . import _C, _overriding, _registrations
 from ._discovery import Plugin
 from ._lazy_attributes import LazyAttribute
 
@@ -234,7 +234,7 @@ class HookManager:
             self._check_free(plugin, name)
         for name, value in new.items():
             before = vars(_C.Tensor).get(name, _ABSENT)
-            setattr(_C.Tensor, name, value)
+            setattr(_C.Tensor, name, _overriding.member(name, value))
             self.attributes[name] = plugin
             undo.append(partial(self._put_back, name, before))
 

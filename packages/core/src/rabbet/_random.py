@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from . import _C
+from . import _C, _overriding
 from ._C import Generator, Tensor
 
 __all__ = [
@@ -96,3 +96,6 @@ def bernoulli(
             f"bernoulli: expected a floating tensor of probabilities, got {input.dtype}"
         )
     return _ops("bernoulli.tensor")(input, input, generator=generator, out=out)
+
+
+_overriding.functions(globals(), ["bernoulli", "normal"])

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from . import _C, _functions, composite
+from . import _C, _functions, _overriding, composite
 from ._accelerators import Device, chosen_device
 from ._C import Tensor
 
@@ -425,12 +425,11 @@ _METHODS: dict[str, Any] = {
 
 def install() -> None:
     """Put the methods on Tensor, and the printer behind its repr."""
-    for name, function in _METHODS.items():
-        setattr(Tensor, name, function)
-    for name in _VIEWS_IN_PLACE:
-        setattr(Tensor, name + "_", _shown_as(name))
-    for name in _FROM_FUNCTIONS:
-        setattr(Tensor, name, getattr(_functions, name))
+    members = dict(_METHODS)
+    members.update((f"{name}_", _shown_as(name)) for name in _VIEWS_IN_PLACE)
+    members.update((name, getattr(_functions, name)) for name in _FROM_FUNCTIONS)
+    for name, member in members.items():
+        setattr(Tensor, name, _overriding.member(name, member))
     _C.set_repr(_represent)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import rabbet
-from rabbet import Tensor
+from rabbet import Tensor, _overriding
 
 from . import _C
 
@@ -212,3 +212,6 @@ def _run_batched(
         )
     batched = iter(rabbet.vmap.vmap(one, in_dims=dims)(*grads))
     return tuple(None if i in unused else next(batched) for i in range(len(inputs)))
+
+
+_overriding.functions(globals(), ["grad"])

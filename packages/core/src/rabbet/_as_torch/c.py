@@ -1,15 +1,45 @@
 """The private names of `torch._C` that packages import. What is not here is missing, as for any module."""
 
-import contextlib
 import enum
-from collections.abc import Callable
 from typing import Any
 
 from .. import _C
-from .._C import Generator, Size, device, dtype, layout, memory_format
+from .._C import (
+    Generator,
+    Size,
+    _disabled_torch_function_impl,
+    device,
+    dtype,
+    layout,
+    memory_format,
+)
+from .._C import has_torch_function as _has_torch_function
+from .._C import has_torch_function_variadic as _has_torch_function_variadic
+from .._C import pop_function_mode as _pop_torch_function_stack
+from .._C import push_function_mode as _push_on_torch_function_stack
+from ..overrides import DisableTorchFunction, DisableTorchFunctionSubclass
+from ..overrides import has_torch_function_unary as _has_torch_function_unary
 from . import c_nn as _nn
 
-__all__ = ["DispatchKey", "DispatchKeySet", "Generator", "Size", "_nn", "device", "dtype", "layout", "memory_format"]  # fmt: skip
+__all__ = [
+    "DisableTorchFunction",
+    "DisableTorchFunctionSubclass",
+    "DispatchKey",
+    "DispatchKeySet",
+    "Generator",
+    "Size",
+    "_disabled_torch_function_impl",
+    "_has_torch_function",
+    "_has_torch_function_unary",
+    "_has_torch_function_variadic",
+    "_nn",
+    "_pop_torch_function_stack",
+    "_push_on_torch_function_stack",
+    "device",
+    "dtype",
+    "layout",
+    "memory_format",
+]
 
 # Names of layers and devices that packages put in tables when they are imported; rabbet dispatches by its own.
 DispatchKey = enum.Enum(
@@ -68,15 +98,29 @@ def _is_tracing() -> bool:
     return False
 
 
-def _disabled_torch_function_impl(
-    func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-) -> Any:
-    """The `__torch_function__` of classes that override nothing: the call itself."""
-    return func(*args, **(kwargs or {}))
+def _is_torch_function_enabled() -> bool:
+    """Whether `__torch_function__` of arguments is called in this thread."""
+    return _C.overrides_disabled() == 0
 
 
-class DisableTorchFunctionSubclass(contextlib.nullcontext[None]):
-    """A block in which no `__torch_function__` of subclasses is called: no operator of rabbet calls it yet."""
+def _is_torch_function_all_disabled() -> bool:
+    """Whether neither `__torch_function__` of arguments nor that of modes is called in this thread."""
+    return _C.overrides_disabled() == 2
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    """Whether a TorchFunctionMode is active in this thread."""
+    return _len_torch_function_stack() > 0 and not _is_torch_function_all_disabled()
+
+
+def _len_torch_function_stack() -> int:
+    """How many modes of `__torch_function__` are active in this thread."""
+    return len(_C.function_modes())
+
+
+def _get_function_stack_at(level: int) -> Any:
+    """The mode at a level, 0 for the outermost one."""
+    return _C.function_modes()[level]
 
 
 def _are_functorch_transforms_active() -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rabbet
-from rabbet import Generator, Tensor
+from rabbet import Generator, Tensor, _overriding
 from rabbet.autograd import no_grad
 
 from ._orthogonal_matrices import orthonormal
@@ -298,3 +298,5 @@ kaiming_uniform = _former(kaiming_uniform_)
 kaiming_normal = _former(kaiming_normal_)
 orthogonal = _former(orthogonal_)
 sparse = _former(sparse_)
+
+_overriding.functions(globals(), [name for name in globals() if name.endswith("_")])

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import rabbet
-from rabbet import Tensor
+from rabbet import _C, Tensor
 
 
 class _OwnedTensor(Tensor):
-    """What `Parameter` and `Buffer` share: copying and pickling keep the class."""
+    """What `Parameter` and `Buffer` share: operators return plain tensors; copying and pickling keep the class."""
+
+    __torch_function__ = _C._disabled_torch_function_impl
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) in memo:

@@ -1,5 +1,7 @@
 """Layers and losses as functions. A function whose signature equals an operator's is that operator."""
 
+from rabbet import _overriding
+
 from .activation import (
     celu,
     celu_,
@@ -262,3 +264,5 @@ __all__ = [
     "tanhshrink",
     "threshold",
 ]
+
+_overriding.functions(globals(), __all__)

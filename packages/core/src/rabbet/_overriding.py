@@ -1,0 +1,25 @@
+"""Lets Python functions and members of Tensor call `__torch_function__` (see rabbet.overrides)."""
+
+from collections.abc import Iterable
+from types import FunctionType, MethodDescriptorType
+from typing import Any
+
+from . import _C
+
+
+def functions(scope: dict[str, Any], names: Iterable[str]) -> None:
+    """Make the Python functions of these names in a module's namespace call the overrides of their arguments."""
+    for name in names:
+        if isinstance(scope.get(name), FunctionType):
+            scope[name] = _C.overridable(scope[name])
+
+
+def member(name: str, value: Any) -> Any:
+    """What to put on Tensor so that access to the member `value` calls the overrides of the tensor's type."""
+    if name == "__setstate__" or isinstance(value, (_C.overridable, _C.overridable_attribute)):
+        return value
+    if isinstance(value, (FunctionType, MethodDescriptorType)):
+        return _C.overridable(value)
+    kind = type(value)
+    is_data_descriptor = hasattr(kind, "__get__") and hasattr(kind, "__set__")
+    return _C.overridable_attribute(value) if is_data_descriptor else value
