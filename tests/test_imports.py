@@ -58,6 +58,7 @@ IN_FUNCTIONS = {
     ("rabbet.nn.modules._hooks", "rabbet.nn.modules._backward"): RARE,
     ("rabbet.nn.utils.stateless", "rabbet.func"): OPTIONAL,
     ("rabbet.nn.utils.stateless", "rabbet.func._functional_call"): OPTIONAL,
+    ("rabbet.overrides", "rabbet._as_torch.names"): RARE,
     ("rabbet.serialization", "rabbet._as_torch.names"): RARE,
     ("rabbet.serialization", "rabbet._files.torch_file"): RARE,
     ("rabbet_testing.conformance.plugin", "rabbet_testing.judges.layers"): CASES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rabbet import Tensor
+from rabbet import Tensor, _overriding
 
 from . import functional as F
 from .functional.recurrent import run_layer, run_layers
@@ -348,3 +348,5 @@ def _cell(name: str, mode: str) -> Callable[..., Tensor]:
 gru_cell = _cell("gru_cell", "GRU")
 rnn_tanh_cell = _cell("rnn_tanh_cell", "RNN_TANH")
 rnn_relu_cell = _cell("rnn_relu_cell", "RNN_RELU")
+
+_overriding.functions(globals(), [name for name in globals() if name[0].islower()])

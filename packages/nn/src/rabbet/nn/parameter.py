@@ -11,7 +11,7 @@ from rabbet import _C, Tensor
 class _OwnedTensor(Tensor):
     """What `Parameter` and `Buffer` share: operators return plain tensors; copying and pickling keep the class."""
 
-    __torch_function__ = _C._disabled_torch_function_impl
+    __torch_function__: Any = _C._disabled_torch_function_impl
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) in memo:
@@ -70,11 +70,36 @@ class Buffer(_OwnedTensor):
         return buffer
 
 
+_ALLOWED_WITHOUT_VALUES = {
+    "__deepcopy__", "__get__", "__set__", "bfloat16", "bool", "byte", "char", "copy_", "cpu", "cuda", "detach", "double",
+    "float", "get_device", "half", "int", "is_complex", "is_floating_point", "long", "requires_grad_", "share_memory_",
+    "short", "size", "to",
+}  # fmt: skip
+
+
 class UninitializedTensorMixin:
     """A parameter or buffer whose shape is not known yet: it holds no values, but a dtype and a device."""
 
     cls_to_become: type[Tensor]
     data: Tensor
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Refuses every function that needs values.
+
+        Raises:
+            ValueError: if `func` is not a conversion, a move to a device or access to an attribute.
+        """
+        name = getattr(func, "__name__", "")
+        if name in _ALLOWED_WITHOUT_VALUES:
+            return _C._disabled_torch_function_impl(func, types, args, kwargs or {})
+        raise ValueError(
+            f"Attempted to use an uninitialized parameter in {func}. This error happens when you are using a "
+            f"`LazyModule` or explicitly manipulating `{cls.__module__}.{cls.__name__}` objects. When using "
+            "LazyModules Call `forward` with a dummy batch to initialize the parameters before calling functions"
+        )
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Take a shape and become an ordinary parameter or buffer, whose values are not set.

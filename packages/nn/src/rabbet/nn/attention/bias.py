@@ -8,6 +8,8 @@ from typing import Any
 
 import rabbet
 from rabbet import Tensor
+from rabbet.nn import functional as F
+from rabbet.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]
 
@@ -47,6 +49,16 @@ class CausalBias(Tensor):
                 "Lower right causal bias will produce NaNs in the output when seq_len_q > seq_len_kv!",
                 stacklevel=2,
             )
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Attention with this mask gives plain tensors, other functions give tensors of this class."""
+        if func is F.scaled_dot_product_attention:
+            with DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+        return super().__torch_function__(func, types, args, kwargs)
 
     def _materialize(self, device: Any = None) -> Tensor:
         """The mask as a plain tensor on a device."""
