@@ -13,6 +13,7 @@ from rabbet import Tensor
 
 from .convolution import Sizes, pad, sizes_of
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from .resampling import along, antialias_windows, cubic_weights, resize_uint8, source_step
 
 # ---- shuffles
 
@@ -238,13 +239,24 @@ def interpolate(
     """Resize (N, C, L), (N, C, H, W) or (N, C, D, H, W).
 
     Args:
-        input: the values.
+        input: the values, floating, or uint8 unless the mode is 'linear', 'trilinear' or 'area'
+            (the results are then rounded to nearest and clamped to 0..255).
         size: of the result, one int or one per direction.
         scale_factor: in place of `size`, one number or one per direction.
         mode: 'nearest', 'nearest-exact', 'linear', 'bilinear', 'bicubic', 'trilinear' or 'area'.
         align_corners: whether the corners' centres (True) or outer edges lie on each other.
         recompute_scale_factor: compute the scale from the sizes instead of taking it as given.
         antialias: low-pass before shrinking; for 'bilinear' and 'bicubic'.
+
+    Raises:
+        NotImplementedError: if `input` has another dtype or number of dimensions.
+        ValueError: if the arguments contradict each other.
+
+    Example::
+
+        >>> image = rabbet.tensor([[[[0, 255], [255, 0]]]], dtype=rabbet.uint8)
+        >>> F.interpolate(image, (1, 3), mode="bilinear", align_corners=True).tolist()
+        [[[[0, 128, 255]]]]
     """
     if mode in ("nearest", "area", "nearest-exact"):
         if align_corners is not None:
@@ -266,10 +278,8 @@ def interpolate(
             f"(got {input.ndim}D) for the modes: nearest | linear | bilinear | bicubic | trilinear "
             f"| area | nearest-exact (got {mode})"
         )
-    if mode == "area":
-        return _AREA[input.ndim](input, sizes)
     nearest = mode in ("nearest", "nearest-exact")
-    if not nearest:
+    if not nearest and mode != "area":
         wanted = _LINEAR.get(mode, 4 if mode == "bicubic" else None)
         if wanted is None:
             raise NotImplementedError(
@@ -281,6 +291,15 @@ def interpolate(
             raise NotImplementedError(
                 f"Got {input.ndim}D input, but {mode} mode needs {wanted}D input"
             )
+    whole = input.dtype == rabbet.uint8
+    takes_uint8 = mode not in ("linear", "trilinear", "area")
+    if not (input.is_floating_point() or (whole and takes_uint8)):
+        raise NotImplementedError(
+            f"interpolate: mode '{mode}' takes floating tensors"
+            f"{' and uint8' if takes_uint8 else ''}, got {input.dtype}"
+        )
+    if mode == "area":
+        return _AREA[input.ndim](input, sizes)
     if min(*sizes, *input.shape[2:]) <= 0:
         raise RuntimeError(
             "Input and output sizes should be greater than 0, "
@@ -293,6 +312,9 @@ def interpolate(
         args = (result, d + 2, sizes[d], scales[d])
         if nearest:
             result = _nearest(*args, mode == "nearest-exact")
+        elif whole:
+            if result.shape[d + 2] != sizes[d]:
+                result = resize_uint8(*args, bool(align_corners), mode == "bicubic", antialias)
         elif antialias:
             result = _filtered(*args, bool(align_corners), mode == "bicubic")
         else:
@@ -345,26 +367,17 @@ def _resized(
     return sizes, [None if recompute else f for f in factors]
 
 
-def _step(n: int, out: int, scale: float | None, align_corners: bool) -> float:
-    """Distance in the input between neighbours of the output."""
-    if align_corners:
-        return (n - 1) / (out - 1) if out > 1 else 0.0
-    return 1.0 / scale if scale is not None and scale > 0 else n / out
-
-
 def _nearest(x: Tensor, dim: int, out: int, scale: float | None, exact: bool) -> Tensor:
     n = x.shape[dim]
-    if n == out:
+    if n == out and (scale is None or not exact):
         return x
+    if out == 2 * n and not exact:
+        scale = None  # as PyTorch: these two sizes win over the scale
     # float32 as PyTorch: a rounding in between decides which neighbour is taken.
-    step = rabbet.tensor(_step(n, out, scale, False), dtype=rabbet.float32, device=x.device)
+    step = rabbet.tensor(source_step(n, out, scale, False), dtype=rabbet.float32, device=x.device)
     places = rabbet.arange(out, dtype=rabbet.float32, device=x.device)
     index = rabbet.floor((places + 0.5 if exact else places) * step).to(rabbet.int64)
     return x.index_select(dim, rabbet.clamp(index, max=n - 1))
-
-
-def _along(values: Tensor, dim: int, ndim: int) -> Tensor:
-    return values.reshape([-1 if d == dim else 1 for d in range(ndim)])
 
 
 def _weighted(
@@ -372,7 +385,7 @@ def _weighted(
 ) -> Tensor:
     """Linear or cubic convolution interpolation (Keys 1981, a = -0.75) along `dim`."""
     n = x.shape[dim]
-    step = rabbet.tensor(_step(n, out, scale, align_corners), dtype=x.dtype, device=x.device)
+    step = rabbet.tensor(source_step(n, out, scale, align_corners), dtype=x.dtype, device=x.device)
     places = rabbet.arange(out, dtype=x.dtype, device=x.device)
     source = places * step if align_corners else (places + 0.5) * step - 0.5
     if not cubic:
@@ -380,27 +393,15 @@ def _weighted(
     low = rabbet.floor(source)
     part = source - low
     start = low.to(rabbet.int64)
-    weights = _cubic_weights(part, -0.75) if cubic else [1 - part, part]
+    weights = cubic_weights(part) if cubic else [1 - part, part]
     first = -1 if cubic else 0
     result = None
     for k, weight in enumerate(weights):
         index = rabbet.clamp(start + (first + k), 0, n - 1)
-        term = x.index_select(dim, index) * _along(weight, dim, x.ndim)
+        term = x.index_select(dim, index) * along(weight, dim, x.ndim)
         result = term if result is None else result + term
     assert result is not None
     return result
-
-
-def _cubic_weights(part: Tensor, a: float) -> list[Tensor]:
-    """Keys' weights of the four neighbours of a point `part` after the second."""
-    weights = []
-    for k in range(4):
-        d = rabbet.abs(part + (1 - k))
-        if k in (1, 2):
-            weights.append(((a + 2) * d - (a + 3)) * d * d + 1)
-        else:
-            weights.append(((a * d - 5 * a) * d + 8 * a) * d - 4 * a)
-    return weights
 
 
 def _filtered(
@@ -408,24 +409,11 @@ def _filtered(
 ) -> Tensor:
     """Interpolation whose filter widens with the step, as one matrix along `dim`."""
     n = x.shape[dim]
-    step = _step(n, out, scale, align_corners)
-    stretch = max(step, 1.0)
-    support = (2.0 if cubic else 1.0) * stretch
-    centers = ((rabbet.arange(out, dtype=rabbet.float64) + 0.5) * step).reshape([-1, 1])
-    places = rabbet.arange(n, dtype=rabbet.float64)
-    low = rabbet.clamp(rabbet.trunc(centers - support + 0.5), min=0.0)
-    high = rabbet.clamp(rabbet.trunc(centers + support + 0.5), max=float(n))
-    d = rabbet.abs((places + 0.5 - centers) / stretch)
-    if cubic:
-        a = -0.5
-        inner = ((a + 2) * d - (a + 3)) * d * d + 1
-        outer = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-        weights = rabbet.where(d < 1, inner, outer).masked_fill(d >= 2, 0.0)
-    else:
-        weights = rabbet.clamp(1 - d, min=0.0)
-    weights = weights.masked_fill((places < low) | (places >= high), 0.0)
-    weights = (weights / weights.sum(1, keepdim=True)).to(dtype=x.dtype, device=x.device)
-    return (x.transpose(dim, -1) @ weights.transpose(0, 1)).transpose(dim, -1)
+    indices, weights = antialias_windows(n, out, scale, align_corners, cubic)
+    matrix = rabbet.zeros([out, n], dtype=rabbet.float64, device="cpu")
+    matrix = matrix.scatter_add(1, indices, weights)
+    matrix = matrix.to(dtype=x.dtype, device=x.device)
+    return (x.transpose(dim, -1) @ matrix.transpose(0, 1)).transpose(dim, -1)
 
 
 def upsample(
@@ -492,7 +480,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
             line = rabbet.zeros([n], dtype=theta.dtype, device=theta.device)
         if not align_corners:
             line = line * ((n - 1) / n)
-        columns.append(_along(line, d, rank).expand(spatial))
+        columns.append(along(line, d, rank).expand(spatial))
     columns.append(rabbet.ones(spatial, dtype=theta.dtype, device=theta.device))
     base = rabbet.stack(columns, -1).reshape([1, -1, rank + 1])
     return (base @ theta.transpose(1, 2)).reshape([size[0], *spatial, rank])
@@ -597,7 +585,7 @@ def _taps(x: Tensor, mode: str) -> list[tuple[Tensor, Tensor]]:
     part = x - low
     if mode == "bilinear":
         return [(low, 1 - part), (low + 1, part)]
-    return [(low + (k - 1), w) for k, w in enumerate(_cubic_weights(part, -0.75))]
+    return [(low + (k - 1), w) for k, w in enumerate(cubic_weights(part))]
 
 
 def _inside(x: Tensor, n: int, padding_mode: str, align: bool) -> Tensor:
