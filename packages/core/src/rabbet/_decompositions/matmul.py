@@ -39,9 +39,9 @@ def tensordot(a: Tensor, b: Tensor, dims_a: Sequence[int], dims_b: Sequence[int]
                 f"tensordot: contracted sizes differ: {a.size(i)} in dim {i} of a, {b.size(j)} in dim {j} of b"
             )
         if a.size(i) == 1:  # a size of 1 broadcasts
-            b = b.sum(j, True)
+            b = b.sum(j, True, dtype=b.dtype)
         else:
-            a = a.sum(i, True)
+            a = a.sum(i, True, dtype=a.dtype)
     keep_a = [d for d in range(a.ndim) if d not in left]
     keep_b = [d for d in range(b.ndim) if d not in right]
     inner = math.prod(a.size(d) for d in left)

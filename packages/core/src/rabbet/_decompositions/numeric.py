@@ -250,6 +250,7 @@ def unravel_index(indices: Tensor, shape: Sequence[int]) -> list[Tensor]:
     strides = itertools.accumulate(reversed(shape[1:]), operator.mul, initial=1)
     divide, remainder = _ops("floor_divide"), _ops("remainder")
     pairs = zip(shape, reversed(list(strides)), strict=True) if shape else ()
-    places = [remainder(divide(indices, stride), n) for n, stride in pairs]
+    flat = indices.to(_C.int64)
+    places = [remainder(divide(flat, stride), n) for n, stride in pairs]
     # Beside each other in memory, as in PyTorch.
     return list(_ops("stack")(places, -1).unbind(-1)) if places else []

@@ -30,8 +30,8 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"got {input1.shape[-1]} and {input2.shape[-1]}"
         )
     rows = input1.reshape([-1, in1]) @ weight.permute([1, 0, 2]).reshape([in1, out * in2])
-    result = (rows.reshape([-1, out, in2]) * input2.reshape([-1, 1, in2])).sum(-1)
-    result = result.reshape([*input1.shape[:-1], out])
+    terms = rows.reshape([-1, out, in2]) * input2.reshape([-1, 1, in2])
+    result = terms.sum(-1, dtype=terms.dtype).reshape([*input1.shape[:-1], out])
     return result if bias is None else result + bias
 
 

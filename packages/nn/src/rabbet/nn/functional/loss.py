@@ -301,7 +301,15 @@ def kl_div(
         target: probabilities, or their logarithms with `log_target`.
         reduction: 'batchmean' (the sum divided by the first size), 'sum', 'none' or 'mean'.
         log_target: whether `target` holds logarithms.
+
+    Raises:
+        RuntimeError: if `input` or `target` holds integers.
     """
+    for what, given in (("input", input), ("target", target)):
+        if not (given.is_floating_point() or given.is_complex()):
+            raise RuntimeError(
+                f"kl_div: Integral inputs not supported: {what} has dtype {given.dtype}"
+            )
     batch_mean = reduction == "batchmean"
     name = reduction_name("sum" if batch_mean else reduction, size_average, reduce)
     if name == "mean":
