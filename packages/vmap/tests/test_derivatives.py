@@ -156,7 +156,7 @@ REFUSED = [
     (
         lambda: vjp(plain, X)[1]((X, X)),
         RuntimeError,
-        r"cotangents: tuple\(\*, \*\), primal output: \*",
+        r"cotangents: TreeSpec\(tuple, None, \[\*,\n  \*\]\), primal output: \*",
     ),
     (
         lambda: vjp(plain, X)[1](rabbet.ones(2)),

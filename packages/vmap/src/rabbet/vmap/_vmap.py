@@ -203,7 +203,7 @@ def _result_dims(name: str, out_dims: Any, spec: TreeSpec) -> list[Any]:
 
 
 def _dims_of_results(out_dims: Any, spec: TreeSpec, name: str) -> list[Any]:
-    if isinstance(out_dims, list) and spec.kind is not list:
+    if isinstance(out_dims, list) and spec.type is not list:
         out_dims = tuple(out_dims)
     return broadcast_prefix(out_dims, spec, f"vmap({name}): out_dims")
 
