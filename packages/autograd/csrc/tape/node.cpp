@@ -3,12 +3,15 @@
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "rabbet/trace.h"
 #include "saved.h"
 
 namespace tape {
+
+std::mutex hooks_mutex;
 
 namespace {
 
@@ -33,10 +36,39 @@ inline void count_node(int64_t by) {
   own->nodes.store(own->nodes.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
 }
 
+// Hooks of tensors that were written in place since: they stay with the node that the tensor had
+// then. Guarded by hooks_mutex.
+std::unordered_map<int64_t, std::vector<GradHook>*> former_hooks;
+
 inline void drop_hooks(std::vector<GradHook>*& hooks) {
   if (__builtin_expect(!hooks, 1)) return;
+  {
+    const std::lock_guard<std::mutex> lock(hooks_mutex);
+    for (const GradHook& hook : *hooks) former_hooks.erase(hook.id);
+  }
   delete hooks;
   hooks = nullptr;
+}
+
+void note_former_hooks(std::vector<GradHook>* hooks) {
+  const std::lock_guard<std::mutex> lock(hooks_mutex);
+  for (const GradHook& hook : *hooks) former_hooks.emplace(hook.id, hooks);
+}
+
+// What retain_grad() asked for and the gradient of a tensor, on the way to its next record.
+struct Retained {
+  bool retains = false;
+  RbTensor* grad = nullptr;  // owned
+  explicit operator bool() const { return retains || grad; }
+};
+Retained take_retained(Meta* holder) {
+  if (!holder) return {};
+  return {std::exchange(holder->retains, false), std::exchange(holder->grad, nullptr)};
+}
+void put_retained(Meta* holder, Retained kept) {
+  holder->retains |= kept.retains;
+  if (!kept.grad) return;
+  if (RbTensor* old = std::exchange(holder->grad, kept.grad)) host->release(old);
 }
 
 template <class T>
@@ -85,7 +117,6 @@ void destroy_one(Node* n) {
 
 }  // namespace
 
-std::mutex hooks_mutex;
 std::atomic<int32_t> keeps_sources{0};
 
 int64_t live_nodes() {
@@ -274,11 +305,9 @@ void delete_meta(void* p) {
   m->acc = nullptr;
   if (m->embedded) {
     // Hooks stay with the node: the gradient still passes here. What the tensor retained goes with
-    // it.
-    m->retains = false;
-    RbTensor* grad = m->grad;
-    m->grad = nullptr;
-    if (grad) host->release(grad);
+    // it, unless another tensor has taken over the history.
+    const Retained kept = m->shared ? Retained{} : take_retained(m);
+    if (kept.grad) host->release(kept.grad);
   } else {
     drop_hooks(m->hooks);
     if (m->grad) host->release(m->grad);
@@ -294,22 +323,35 @@ void set_history(RbTensor* t, Node* fn, uint32_t output) {
   m->output = output;
   m->depth = fn->metas[output].depth;
   m->version = host->version_get(t);
+  fn->metas[output].shared = true;
   node_retain(fn);
   replace_meta(t, m, 1);
 }
 
 void replace_meta(RbTensor* t, Meta* m, int32_t on) {
   Meta* old = meta_of(t);
-  if (old && old->acc && !m) {
+  Meta* holder = gradient_holder(old);
+  const Retained kept = take_retained(holder);
+  if (old && !m && (old->acc || kept)) {
     m = new Meta;
-    m->version = host->version_get(t);
+    m->version = host->version_get(t) - 1;  // the history of a view is made anew
   }
   if (old && m) {  // graphs may still point to the accumulator
     m->acc = old->acc;
     old->acc = nullptr;
   }
   host->slot_set(t, slot, m, on);
+  if (kept) put_retained(gradient_holder(m), kept);
+  if (old && old->fn && holder->hooks) note_former_hooks(holder->hooks);
   if (old) delete_meta(old);
+}
+
+std::vector<GradHook>* forget_former_hook(int64_t id) {
+  const auto found = former_hooks.find(id);
+  if (found == former_hooks.end()) return nullptr;
+  std::vector<GradHook>* list = found->second;
+  former_hooks.erase(found);
+  return list;
 }
 
 int32_t refuse_custom_view(const Node* function, uint32_t output, const char* what) {
@@ -336,15 +378,18 @@ Meta* current_meta(RbTensor* t, int32_t* status) {
     *status = refuse_custom_view(m->fn, m->output, "its base");
     return nullptr;
   }
+  *status = renew_view_history(t, root);
+  return *status == RB_OK ? meta_of(t) : nullptr;
+}
+
+int32_t renew_view_history(RbTensor* view, RbTensor* root) {
   ThreadGuard guard;
   host->layer_mode(layer, -1, 0);
   Ref fresh;
-  *status = host->view_replay(t, root, fresh.out());
-  if (*status != RB_OK) return nullptr;
+  if (const int32_t status = host->view_replay(view, root, fresh.out())) return status;
   const Meta* made = meta_of(fresh.get());
-  if (!made || !made->fn) return m;
-  set_history(t, made->fn, made->output);
-  return meta_of(t);
+  if (made && made->fn) set_history(view, made->fn, made->output);
+  return RB_OK;
 }
 
 namespace {

@@ -71,6 +71,7 @@ struct Meta {
   uint32_t version = 0;  // of the storage, when a view's history was made
   bool requires_grad = false, retains = false, embedded = false;
   bool rebased = false;  // the history came from a write in place
+  bool shared = false;   // of a node's output: records of other tensors lead here, too
   // Levels of transforms around the code that asks for gradients: a call is recorded where it meets
   // values of no higher level than this.
   int16_t depth = 0;
@@ -146,6 +147,8 @@ namespace tape {
 inline Meta* meta_of(const RbTensor* t) {
   return *reinterpret_cast<Meta* const*>(reinterpret_cast<const char*>(t) + slot_offset);
 }
+/// Where the gradient of a tensor with this record and what it retains are kept.
+inline Meta* gradient_holder(Meta* m) { return m && m->fn ? &m->fn->metas[m->output] : m; }
 inline bool is_recorded(const Meta* m) { return m && (m->fn || m->requires_grad); }
 
 inline bool differentiable(int dtype) { return rb::is_differentiable(dtype); }
@@ -181,6 +184,8 @@ inline bool is_recorded_at(const Meta* m, int32_t level) {
 }
 /// The record of `t`, brought up to date if `t` is a view whose base was written; null: none.
 Meta* current_meta(RbTensor* t, int32_t* status);
+/// Give a view the history of the same view of `root`, its outermost base, as that is now.
+int32_t renew_view_history(RbTensor* view, RbTensor* root);
 /// That a write goes through a view that a user's function made, whose backward it would replace.
 /// `what` was written: the view itself, or its base.
 int32_t refuse_custom_view(const Node* function, uint32_t output, const char* what);
@@ -191,7 +196,11 @@ inline bool is_custom_view(const RbTensor* t, const Meta* m) {
 void set_history(RbTensor* t, Node* fn, uint32_t output);
 Meta* new_meta(RbTensor* t);
 /// Put `m` (null: nothing) in the place of the tensor's record; a leaf's accumulator moves along.
+/// What the tensor retains and its gradient move to the new record; hooks stay with the old one.
 void replace_meta(RbTensor* t, Meta* m, int32_t on);
+/// The list that holds a hook which a write in place left behind, for the hook to be taken out;
+/// null: there is none. Under hooks_mutex.
+std::vector<GradHook>* forget_former_hook(int64_t id);
 void delete_meta(void* meta);
 
 inline void copy_meta(RbMeta& to, const RbTensor* t, char** extra) {

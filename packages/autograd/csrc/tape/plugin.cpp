@@ -69,13 +69,8 @@ int32_t is_leaf(const RbTensor* t) {
   return !(m && m->fn);
 }
 
-Meta* gradient_holder(const RbTensor* t) {
-  Meta* m = meta_of(t);
-  return m && m->fn ? &m->fn->metas[m->output] : m;
-}
-
 RbTensor* get_grad(const RbTensor* t) {
-  const Meta* m = gradient_holder(t);
+  const Meta* m = gradient_holder(meta_of(t));
   return m ? m->grad : nullptr;
 }
 
@@ -100,7 +95,7 @@ int32_t set_grad(RbTensor* t, RbTensor* grad) {
                   "ensure that the gradient and the tensor are on the same device");
     }
   }
-  Meta* m = gradient_holder(t);
+  Meta* m = gradient_holder(meta_of(t));
   if (!m && !grad) return RB_OK;
   if (!m) m = new_meta(t);
   RbTensor* old = m->grad;
@@ -114,14 +109,15 @@ int32_t retain_grad(RbTensor* t) {
   int32_t status = RB_OK;
   Meta* m = current_meta(t, &status);
   if (status != RB_OK) return status;
-  if (!is_recorded(m)) return fail(RB_E_STATE, "retain_grad: the tensor does not require grad");
+  if (!is_recorded(m))
+    return fail(RB_E_STATE, "can't retain_grad on Tensor that has requires_grad=False");
   if (m->fn) m->fn->metas[m->output].retains = true;
   return RB_OK;
 }
 
 int32_t retains_grad(const RbTensor* t) {
-  const Meta* m = meta_of(t);
-  return m && m->fn && m->fn->metas[m->output].retains;
+  const Meta* m = gradient_holder(meta_of(t));
+  return m && m->retains;
 }
 
 RbNode* grad_fn(RbTensor* t, uint32_t* output) {
@@ -177,11 +173,11 @@ int64_t add_node_hook(RbNode* n, RbNodeHook fn, void* ctx, void (*del)(void*), i
   return id;
 }
 
-// The hook that was taken out goes after the lock is open again: its end may run Python.
+// The hook with this id, removed from its list, if it is there. Under hooks_mutex; the hook must be
+// destroyed without it, as that may run Python.
 template <class Hook>
 std::vector<Hook> take_out(std::vector<Hook>* list, int64_t id) {
   std::vector<Hook> taken;
-  const std::lock_guard<std::mutex> lock(hooks_mutex);
   if (!list) return taken;
   const auto it = std::find_if(list->begin(), list->end(), [&](auto& h) { return h.id == id; });
   if (it == list->end()) return taken;
@@ -191,10 +187,18 @@ std::vector<Hook> take_out(std::vector<Hook>* list, int64_t id) {
 }
 
 void remove_grad_hook(RbTensor* t, int64_t id) {
-  if (Meta* m = meta_of(t)) take_out(m->fn ? m->fn->metas[m->output].hooks : m->hooks, id);
+  std::vector<GradHook> taken;
+  const std::lock_guard<std::mutex> lock(hooks_mutex);
+  const Meta* m = gradient_holder(meta_of(t));
+  if (m) taken = take_out(m->hooks, id);
+  if (taken.empty()) taken = take_out(forget_former_hook(id), id);
 }
 
-void remove_node_hook(RbNode* n, int64_t id) { take_out(n->hooks, id); }
+void remove_node_hook(RbNode* n, int64_t id) {
+  std::vector<NodeHook> taken;
+  const std::lock_guard<std::mutex> lock(hooks_mutex);
+  taken = take_out(n->hooks, id);
+}
 
 int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs,
                       RbTensor* const* outputs, int32_t noutputs, RbCustomBackward backward,

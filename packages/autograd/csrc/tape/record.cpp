@@ -385,6 +385,16 @@ int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, uint32_t output
   return RB_OK;
 }
 
+// Whether gradients that pass through a view, or through a view that it was made of, are seen by
+// hooks or retained.
+bool is_observed(const RbTensor* view, const RbTensor* root) {
+  for (const RbTensor* t = view; t && t != root; t = host->view_parent(t)) {
+    const Meta* holder = gradient_holder(meta_of(t));
+    if (holder && (holder->hooks || holder->retains)) return true;
+  }
+  return false;
+}
+
 // A write of values that carry no gradient over a recorded tensor: random numbers.
 int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
                        RbValue* rets, int32_t nrets) {
@@ -431,6 +441,12 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
   for (RbTensor* t = target; t; t = host->view_parent(t)) {
     const Meta* m = meta_of(t);
     if (is_custom_view(t, m)) return refuse_custom_view(m->fn, m->output, "it");
+  }
+  // What the view held before is a part of the base from now on: the gradient goes to the base past
+  // the hooks of the view.
+  if (root && is_observed(target, root)) {
+    status = renew_view_history(target, root);
+    if (status != RB_OK) return status;
   }
   const Meta* before = meta_of(root ? root : target);
   const int16_t depth =
