@@ -1,7 +1,10 @@
 """The command `rabbet`, also `python -m rabbet`."""
 
 import os
+import signal
 import sys
+
+from ._misspelled import nearest
 
 USAGE = """usage: rabbet COMMAND
 
@@ -16,40 +19,87 @@ USAGE = """usage: rabbet COMMAND
                                write the project of a plugin: builds, has tests, says what to do next
   emit --dialect cpu|c FOLDER  write the records' elementwise formulas as source text, for a backend's build
   cmakedir                     the folder of RabbetConfig.cmake: pass it as -DRabbet_DIR
-  version                      the version of rabbet-core"""
+  version                      the version of rabbet-core (also --version, -V)
+  help                         this text (also --help, -h)"""
+
+_HELP = ("-h", "--help", "help")
+_ALIASES = {"-h": "help", "--help": "help", "-V": "version", "--version": "version"}
+_COMMANDS = ("run", "doctor", "new-plugin", "emit", "cmakedir", "version", "help")
+
+
+def _cmake_folder() -> str:
+    from . import get_include
+
+    return os.path.join(os.path.dirname(get_include()), "cmake")
+
+
+def _version() -> str:
+    from . import __version__
+
+    return __version__
+
+
+_PRINTED = {"cmakedir": _cmake_folder, "version": _version, "help": lambda: USAGE}
+
+
+def _print(command: str, arguments: list[str]) -> int:
+    """Print what a command without arguments prints."""
+    if not arguments:
+        print(_PRINTED[command]())
+        return 0
+    if arguments[0] in _HELP:
+        print(USAGE)
+        return 0
+    print(f"rabbet {command}: takes no arguments, got {' '.join(arguments)}", file=sys.stderr)
+    return 2
+
+
+def _refuse(command: str) -> int:
+    """Say that there is no such command, and which one may be meant."""
+    near = nearest(command, _COMMANDS)
+    hint = f"did you mean '{near}'?" if near else f"commands: {', '.join(_COMMANDS)}"
+    print(f"rabbet: there is no command '{command}'; {hint}", file=sys.stderr)
+    return 2
+
+
+def _dispatch(command: str, arguments: list[str]) -> int:
+    if command in _PRINTED:
+        return _print(command, arguments)
+    if command == "run":
+        from ._as_torch.run import main as run
+
+        return run(arguments)
+    if command == "doctor":
+        from ._doctor import main as doctor
+
+        return doctor(arguments)
+    if command == "new-plugin":
+        from ._new_plugin import main as new_plugin
+
+        return new_plugin(arguments)
+    if command == "emit":
+        from ._emit import main as emit
+
+        return emit(arguments)
+    return _refuse(command)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     args = sys.argv[1:] if arguments is None else arguments
-    if args[:1] == ["run"]:
-        from ._as_torch.run import main as run
-
-        return run(args[1:])
-    if args[:1] == ["doctor"]:
-        from ._doctor import main as doctor
-
-        return doctor(args[1:])
-    if args[:1] == ["new-plugin"]:
-        from ._new_plugin import main as new_plugin
-
-        return new_plugin(args[1:])
-    if args[:1] == ["emit"]:
-        from ._emit import main as emit
-
-        return emit(args[1:])
-    if args == ["cmakedir"]:
-        from . import get_include
-
-        print(os.path.join(os.path.dirname(get_include()), "cmake"))
-        return 0
-    if args == ["version"]:
-        from . import __version__
-
-        print(__version__)
-        return 0
-    print(USAGE, file=sys.stderr if args not in (["-h"], ["--help"]) else sys.stdout)
-    return 0 if args in (["-h"], ["--help"]) else 2
+    if not args:
+        print(USAGE, file=sys.stderr)
+        return 2
+    command = _ALIASES.get(args[0], args[0])
+    if command == "run":  # a program handles its own output
+        return _dispatch(command, args[1:])
+    try:
+        code = _dispatch(command, args[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return 128 + signal.SIGPIPE
+    return code
 
 
 if __name__ == "__main__":

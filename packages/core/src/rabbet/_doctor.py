@@ -9,6 +9,17 @@ from typing import Any
 from . import _C, _plugins, _registrations
 from ._discovery import Plugin, editable_leftovers
 
+_USAGE = """usage: rabbet doctor [--layers | --coverage] [--json] [--import=MODULE ...]
+       rabbet doctor --device NAME --for inference|training [--json] [--import=MODULE ...]
+
+What is installed, what works, and how to fix what does not. The exit code is 1 if something does not work.
+
+  --layers             the order of the layers, each with its reasons
+  --coverage           which operators each device has kernels for
+  --device NAME --for PURPOSE
+                       which operators a device runs by kernels, which by decompositions, and which it lacks
+  --json               the report as JSON
+  --import=MODULE      import a module first, so that what it registers is in the report"""
 _OPTIONS = ("--json", "--layers", "--coverage")
 _VARIABLES = ("RABBET_PLUGINS", "RABBET_PLUGINS_STRICT", "RABBET_CPU_LEVEL")
 
@@ -26,6 +37,7 @@ def report(load: bool = True) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
+        "problems": _problems(),
         "warnings": _warnings(),
         "plugins": [_describe(p, infos) for p in found.plugins.values()],
         "loaded": _C.plugins(),
@@ -156,6 +168,19 @@ def _coverage(backend: str, infos: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _problems() -> list[str]:
+    """What keeps rabbet from working though no plugin failed, each with what to do about it."""
+    if _plugins.has_backend("cpu"):
+        return []
+    chosen = os.environ.get("RABBET_PLUGINS")
+    fix = f"pip install {_plugins.KNOWN_WHEELS['cpu']}"
+    if chosen is not None:
+        fix = f"if it is installed, RABBET_PLUGINS={chosen} leaves it out; else {fix}"
+    return [
+        f"there is no backend for 'cpu', the default device: no operator can run there. Fix: {fix}"
+    ]
+
+
 def _warnings() -> list[str]:
     found = _plugins.found()
     out = [
@@ -220,7 +245,10 @@ def _needs_of(arguments: list[str], modules: list[str]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; the exit code is 1 if a plugin failed."""
+    """Run the command; the exit code is 1 if a plugin failed or a problem was found."""
+    if "-h" in arguments or "--help" in arguments:
+        print(_USAGE)
+        return 0
     modules = [a.partition("=")[2] for a in arguments if a.startswith("--import=")]
     rest = [a for a in arguments if not a.startswith("--import=")]
     if "--device" in rest or "--for" in rest:
@@ -248,4 +276,4 @@ def main(arguments: list[str]) -> int:
         elif "--coverage" in arguments:
             show = coverage_text
         print(show(data))
-    return int(any(p["stage"] == "FAILED" for p in data["plugins"]))
+    return int(bool(data["problems"]) or any(p["stage"] == "FAILED" for p in data["plugins"]))

@@ -79,12 +79,21 @@ def _plugin_lines(plugin: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _problem_lines(data: dict[str, Any]) -> list[str]:
+    return [line for p in data["problems"] for line in wrapped(f"problem: {p}", 0)]
+
+
 def layers_text(data: dict[str, Any]) -> str:
     """The order of layers, and what failed."""
     failed = [p for p in data["plugins"] if p["stage"] == "FAILED"]
     trouble = [line for p in failed for line in _plugin_lines(p)]
     return "\n".join(
-        [*_layer_lines(data), *(["Plugins that failed:"] if trouble else []), *trouble]
+        [
+            *_problem_lines(data),
+            *_layer_lines(data),
+            *(["Plugins that failed:"] if trouble else []),
+            *trouble,
+        ]
     )
 
 
@@ -98,7 +107,7 @@ def _layer_lines(data: dict[str, Any]) -> list[str]:
 
 def coverage_text(data: dict[str, Any]) -> str:
     """Which operators each device has kernels for."""
-    lines = []
+    lines = _problem_lines(data)
     for backend in data["backends"]:
         if backend["name"] == "meta":  # needs none
             continue
@@ -134,6 +143,7 @@ def text(data: dict[str, Any]) -> str:
         f"rabbet-core {data['core']}, plugin ABI {data['abi']}, Python {data['python']}, {data['platform']}", 0
     )  # fmt: skip
     lines += [f"{name}={value}" for name, value in data["environment"].items()]
+    lines += _problem_lines(data)
     for warning in data["warnings"]:
         lines += wrapped(f"warning: {warning}", 0)
     lines.append("Plugins:")
