@@ -14,13 +14,17 @@ from . import _C, _layer_order
 from ._discovery import Found, Plugin, choose, read_manifest, scan
 from ._lazy_attributes import LazyAttribute
 
-KNOWN_WHEELS = {
-    "cpu": "rabbet-backend-cpu",
-    "cuda": "rabbet-backend-cuda",
-    "autograd": "rabbet-autograd",
-    "autocast": "rabbet-autocast",
-    "vmap": "rabbet-vmap",
+_KNOWN_BY_KIND = {
+    "backend": {"cpu": "rabbet-backend-cpu", "cuda": "rabbet-backend-cuda"},
+    "transform": {
+        "autograd": "rabbet-autograd",
+        "autocast": "rabbet-autocast",
+        "vmap": "rabbet-vmap",
+    },
 }
+KNOWN_WHEELS = {name: wheel for wheels in _KNOWN_BY_KIND.values() for name, wheel in wheels.items()}
+# What brings a wheel together with the libraries that it opens, where that is more than its name.
+_INSTALL = {"cuda": "'rabbet-backend-cuda[cuda13]', or [cuda12] for a driver of CUDA 12"}
 LAZY_ATTRIBUTES = {
     "autograd": (
         "requires_grad", "requires_grad_", "grad", "grad_fn", "is_leaf", "backward", "register_hook",
@@ -208,7 +212,11 @@ def _hook_manager() -> Any:
 
 
 def provider(name: str, kind: str) -> Plugin | None:
-    """The plugin for a name: of several, Rabbet's own wheel, else the first."""
+    """The plugin for a name: of several, Rabbet's own wheel, else the first.
+
+    If none of the kind provides the name, the plugin of that name: it may be of another kind, or its manifest, which
+    says the kind, may be broken.
+    """
     candidates = [p for p in plugins().values() if name in p.provides and p.kind == kind]
     own = [p for p in candidates if p.wheel == KNOWN_WHEELS.get(name)]
     return next(iter(own + candidates), None) or plugins().get(name)
@@ -216,27 +224,37 @@ def provider(name: str, kind: str) -> Plugin | None:
 
 def has_backend(name: str) -> bool:
     """Whether a plugin for a device name is installed."""
-    return provider(name, "backend") is not None
+    plugin = provider(name, "backend")
+    return plugin is not None and plugin.kind in ("backend", "?")
 
 
-def _missing(name: str, what: str) -> str:
-    wheel = KNOWN_WHEELS.get(name)
+# What plugins of a kind provide, in messages.
+_PROVIDED = {"backend": "devices", "transform": "layers", "ops": "namespaces of operators"}
+
+
+def _missing(name: str, what: str, kind: str = "") -> str:
+    """What to install for a name, or else which names of that kind there are; without a kind those of all kinds."""
+    wheel = _KNOWN_BY_KIND.get(kind, {} if kind else KNOWN_WHEELS).get(name)
     if wheel:
-        return f"no {what} is installed: pip install {wheel}"
-    have = ", ".join(sorted(n for p in plugins().values() for n in p.provides)) or "none"
-    return f"no {what} is installed; installed plugins provide: {have}"
+        return f"no {what} is installed: pip install {_INSTALL.get(name, wheel)}"
+    have = {n for p in plugins().values() if kind in ("", p.kind) for n in p.provides}
+    if kind == "backend":
+        have.update(b["name"] for b in _C.backends())
+    names = ", ".join(sorted(have)) or "none"
+    return f"no {what} is installed; installed {_PROVIDED.get(kind, 'plugins provide')}: {names}"
 
 
 def require_backend(name: str) -> None:
     """Load the backend for a device name; raises PluginError saying what to install or what failed."""
     plugin = provider(name, "backend")
-    if plugin is None:
-        raise _C.PluginError(_missing(name, f"backend for device '{name}'"))
-    load(plugin)
-    if plugin.stage == "FAILED":
-        raise _C.PluginError(
-            f"no backend for device '{name}': {plugin.explain()}"
-        ) from plugin.cause
+    if plugin is not None:
+        load(plugin)
+        if plugin.stage == "FAILED":
+            raise _C.PluginError(
+                f"no backend for device '{name}': {plugin.explain()}"
+            ) from plugin.cause
+    if plugin is None or plugin.kind != "backend":
+        raise _C.PluginError(_missing(name, f"backend for device '{name}'", "backend"))
 
 
 def require_layer(name: str) -> None:
@@ -266,11 +284,12 @@ def load_ops(space: str) -> None:
 
 def _require_library(name: str, kind: str) -> None:
     plugin = provider(name, kind)
-    if plugin is None:
-        raise _C.PluginError(_missing(name, f"plugin for '{name}'"))
-    load_library_only(plugin)
-    if plugin.stage == "FAILED":
-        raise _C.PluginError(plugin.explain()) from plugin.cause
+    if plugin is not None:
+        load_library_only(plugin)
+        if plugin.stage == "FAILED":
+            raise _C.PluginError(plugin.explain()) from plugin.cause
+    if plugin is None or plugin.kind != kind:
+        raise _C.PluginError(_missing(name, f"plugin for '{name}'", kind))
 
 
 def load_library_only(plugin: Plugin) -> None:
