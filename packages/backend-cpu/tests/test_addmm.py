@@ -183,7 +183,7 @@ def test_threads_change_no_bit(dtype: Any, sizes: tuple[int, int, int]) -> None:
         (lambda z: rabbet.addmm(z(2).int(), z(2, 4).int(), z(4, 2).int(), alpha=0.5), TypeError, ["addmm", "'alpha'"]),
         (lambda z: z(1, 2).addmm_(z(3, 4), z(4, 2)), ValueError, ["addmm"]),
         (lambda z: ops.linear_activation(z(2, 3), z(4, 3), activation="mish"), ValueError, ["'activation'", "'mish'"]),
-        (lambda z: ops.linear_activation(z(2, 3), z(4, 2)), ValueError, ["linear_activation", "i differs: input has 3, weight 2"]),
+        (lambda z: ops.linear_activation(z(2, 3), z(4, 2)), ValueError, ["linear_activation", "in_features differs: input has 3, weight 2"]),
     ],
 )  # fmt: skip
 def test_bad_input(call: Any, error: type[Exception], words: list[str]) -> None:

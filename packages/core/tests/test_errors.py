@@ -75,7 +75,12 @@ BAD = [
     (
         lambda: rabbet.zeros(2, device="nowhere"),
         RuntimeError,
-        "no backend for device 'nowhere' is installed",
+        r"no backend for device 'nowhere' is installed; installed devices: (?!.*(autograd|vmap)).*cpu.*meta",
+    ),
+    (
+        lambda: rabbet.device("autograd"),
+        RuntimeError,
+        r"no backend for device 'autograd' is installed; installed devices: (?!.*autograd)",
     ),
     (
         lambda: rabbet.zeros(2, device="cpu:1"),
@@ -89,7 +94,51 @@ BAD = [
         "'input' is on cpu and 'other' is on meta",
     ),
     (lambda: rabbet.zeros(2, device="meta").item(), RuntimeError, "item"),
-    (lambda: rabbet.tensor([[1, 2], [3]]), ValueError, "ragged|length"),
+    (
+        lambda: rabbet.tensor([[1, 2], [3]]),
+        ValueError,
+        r"^expected sequence of length 2 at dim 1 \(got 1\): the data is ragged, \[0\] has length 2 and "
+        r"\[1\] has length 1$",
+    ),
+    (
+        lambda: rabbet.tensor([[[1], [2]], [[1], (2, 3)]]),
+        ValueError,
+        r"length 1 at dim 2 \(got 2\): .* \[0\]\[0\] has length 1 and \[1\]\[1\] has length 2$",
+    ),
+    (lambda: rabbet.tensor([[], [1]]), ValueError, r"length 0 at dim 1 \(got 1\)"),
+    (
+        lambda: rabbet.tensor([[1, 2], 3]),
+        TypeError,
+        r"ragged: \[0\] is a sequence, but \[1\] is a number$",
+    ),
+    (
+        lambda: rabbet.tensor([[1, 2], [[3], 4]]),
+        TypeError,
+        r"ragged: \[0\]\[0\] is a number, but \[1\]\[0\] is a sequence$",
+    ),
+    (lambda: rabbet.tensor([[1], None]), TypeError, "must be numbers .*, got NoneType"),
+    (lambda: rabbet.stack([]), RuntimeError, "stack expects a non-empty list of tensors"),
+    (
+        lambda: rabbet.stack([rabbet.zeros(3, 4), rabbet.zeros(3, 4), rabbet.zeros(3, 5)], 2),
+        RuntimeError,
+        r"stack expects each tensor to be equal size, but got \(3, 4\) at entry 0 and \(3, 5\) at entry 2",
+    ),
+    (
+        lambda: rabbet.stack([X, X[0]], out=rabbet.zeros(2)),
+        RuntimeError,
+        r"got \(2, 3\) at entry 0 and \(3,\) at entry 1",
+    ),
+    (lambda: rabbet.stack([X, X], 4), IndexError, "dim 4 is out of range"),
+    (
+        lambda: rabbet.vstack([rabbet.zeros(3), rabbet.zeros(4)]),
+        RuntimeError,
+        r"vstack: tensors of shapes \(3,\), \(4,\) do not fit together",
+    ),
+    (
+        lambda: rabbet.column_stack([X, rabbet.zeros(3)]),
+        RuntimeError,
+        r"column_stack: tensors of shapes \(2, 3\), \(3,\) do not fit together",
+    ),
     (lambda: rabbet.tensor("text"), TypeError, "numbers"),
     (lambda: rabbet.tensor([300], dtype=rabbet.uint8), RuntimeError, "300"),
     (lambda: rabbet.add(X), TypeError, "other"),
@@ -103,13 +152,15 @@ BAD = [
     (
         lambda: rabbet.ops.linear(X, rabbet.zeros(4, 4)),
         RuntimeError,
-        "linear: i differs: input has 3, weight 4",
+        "linear: in_features differs: input has 3, weight 4",
     ),
     (lambda: rabbet.einsum("ij,jk", X), RuntimeError, "einsum"),
     (lambda: bool(X), ValueError, "ambiguous"),
     (lambda: rabbet.arange(1, 5, -1), RuntimeError, "arange"),
     (lambda: rabbet.set_num_threads(0), RuntimeError, "set_num_threads: expected 1 to"),
-    (lambda: rabbet.no_such_thing, AttributeError, "no_such_thing"),
+    (lambda: rabbet.no_such_thing, AttributeError, "no attribute 'no_such_thing'$"),
+    (lambda: rabbet.zeross(2), AttributeError, r"no attribute 'zeross'; did you mean 'zeros'\?$"),
+    (lambda: rabbet.Tensr, AttributeError, r"did you mean 'Tensor'\?$"),
 ]
 
 

@@ -288,7 +288,7 @@ def test_a_layer_is_judged(kind, tmp_path):
         (["--device=cpu", "--layer=vmap"], "--device and --layer exclude each other"),
         (
             ["--device=npu"],
-            "--device=npu: no backend for device 'npu' is installed; installed plugins provide:",
+            "--device=npu: no backend for device 'npu' is installed; installed devices: cpu, cuda, meta",
         ),
         (["--layer=mytape"], "--layer=mytape: no plugin for 'mytape' is installed"),
         (["--device=cpu:7"], "--device=cpu:7: there is no device cpu:7: 'cpu' has 1 device, cpu:0"),

@@ -27,7 +27,7 @@ def test_a_call_with_other_parameters_leaves_the_module_as_it_was():
     before = {n: id(p) for n, p in m.named_parameters()}
     assert_close(functional_call(m, state(other), x), other(x))
     assert_close(functional_call(m, {}, (x,)), m(x))
-    with pytest.raises(RuntimeError, match="i differs: input has 7, weight 3"):
+    with pytest.raises(RuntimeError, match="in_features differs: input has 7, weight 3"):
         functional_call(m, state(other), (rabbet.randn(5, 7),))
     assert before == {n: id(p) for n, p in m.named_parameters()}
 

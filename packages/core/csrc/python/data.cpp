@@ -102,7 +102,7 @@ struct Nested {
 
   void scan(PyObject* o, size_t depth) {
     if (is_leaf(o)) {
-      if (depth != shape.size()) ragged(depth);
+      if (depth != shape.size()) mixed(o, depth);
       leaves.push_back(o);
       return;
     }
@@ -114,14 +114,17 @@ struct Nested {
     const Py_ssize_t n = PyTuple_GET_SIZE(kept.back().get());
     PyObject** items = &PyTuple_GET_ITEM(kept.back().get(), 0);
     if (depth == shape.size()) {
-      if (!leaves.empty() || (seen_leaf_level_ && depth >= leaf_level_)) ragged(depth);
+      if (!leaves.empty() || (seen_leaf_level_ && depth >= leaf_level_)) mixed(o, depth);
       shape.push_back(n);
     } else if (shape[depth] != n) {
+      const long long expected = shape[depth];
       raise(PyExc_ValueError,
-            "expected a sequence of length %lld at depth %zu, got length %zd: the data is ragged",
-            static_cast<long long>(shape[depth]), depth, n);
+            "expected sequence of length %lld at dim %zu (got %zd): the data is ragged, %s has "
+            "length %lld and %s has length %zd",
+            expected, depth, n, first_place(depth).c_str(), expected, place(depth).c_str(), n);
     }
     for (Py_ssize_t i = 0; i < n; ++i) {
+      at_[depth] = i;
       if (i == 0 && is_leaf(items[i]) && !seen_leaf_level_) {
         seen_leaf_level_ = true;
         leaf_level_ = depth + 1;
@@ -136,10 +139,23 @@ struct Nested {
            is_tensor(o) || is_numpy_scalar(o) || !PySequence_Check(o) || PyUnicode_Check(o) ||
            PyBytes_Check(o);
   }
-  [[noreturn]] void ragged(size_t depth) const {
-    raise(PyExc_ValueError, "tensor data is ragged: numbers and sequences are mixed at depth %zu",
-          depth);
+  // The element that is being read, as Python's indices: "[1][0]".
+  std::string place(size_t depth) const {
+    std::string text;
+    for (size_t d = 0; d < depth; ++d) text += "[" + std::to_string(at_[d]) + "]";
+    return text;
   }
+  // The first element of that depth, by which the others are judged.
+  static std::string first_place(size_t depth) {
+    std::string text;
+    for (size_t d = 0; d < depth; ++d) text += "[0]";
+    return text;
+  }
+  [[noreturn]] static void refuse_mixture(PyObject* o, size_t depth, const std::string& where);
+  [[noreturn]] void mixed(PyObject* o, size_t depth) const {
+    refuse_mixture(o, depth, place(depth));
+  }
+  Py_ssize_t at_[kMaxDims] = {};
   bool seen_leaf_level_ = false;
   size_t leaf_level_ = 0;
 };
@@ -160,6 +176,14 @@ int category_dtype(PyObject* o) {
   }
   raise(PyExc_TypeError, "tensor data must be numbers or nested sequences of numbers, got %s",
         Py_TYPE(o)->tp_name);
+}
+
+void Nested::refuse_mixture(PyObject* o, size_t depth, const std::string& where) {
+  const bool number = is_leaf(o);
+  if (number) category_dtype(o);  // raises for what is neither
+  raise(PyExc_TypeError, "tensor data is ragged: %s is a %s, but %s is a %s",
+        first_place(depth).c_str(), number ? "sequence" : "number", where.c_str(),
+        number ? "number" : "sequence");
 }
 
 // The wide dtype in which the elements are read before the cast.

@@ -9,6 +9,7 @@
 #include "rules/decomp_recurrent.h"
 #include "rules/infer.h"
 #include "rules/rule_functions.h"
+#include "rules/shape_helpers.h"
 #include "rules/shape_rules.h"
 #include "thread/error.h"
 
@@ -77,6 +78,30 @@ void repeat(const Op& op, const RbValue* args, int, RbValue* rets, int) {
   rets[0] = value_tensor(view(copy.get(), joined, n).release_ownership());
 }
 
+// unsqueeze each tensor, then join them; what does not fit is told by the shapes that came
+void stack(const Op& op, const RbValue* args, int, RbValue* rets, int) {
+  static const Op* const unsqueeze = find_op("unsqueeze");
+  static const Op* const cat = find_op("cat");
+  const uint32_t n = args[0].len;
+  if (n == 0) fail(RB_E_ARG, "%s expects a non-empty list of tensors", op.name.c_str());
+  const RbTensor& first = *args[0].v.ts[0];
+  for (uint32_t i = 1; i < n; ++i) {
+    const RbTensor& t = *args[0].v.ts[i];
+    if (t.ndim == first.ndim && std::equal(t.shape, t.shape + t.ndim, first.shape)) continue;
+    fail(RB_E_ARG, "%s expects each tensor to be equal size, but got %s at entry 0 and %s at entry %u",
+         op.name.c_str(), text(first).c_str(), text(t).c_str(), i);
+  }
+  std::vector<TensorRef> rows;
+  std::vector<RbTensor*> parts;
+  for (uint32_t i = 0; i < n; ++i) {
+    const RbValue with_dim[2] = {value_tensor(args[0].v.ts[i]), args[1]};
+    rows.push_back(call1(unsqueeze, with_dim, 2));
+    parts.push_back(rows.back().get());
+  }
+  const RbValue joined[2] = {value_tensors(parts.data(), n), args[1]};
+  rets[0] = value_tensor(call1(cat, joined, 2).release_ownership());
+}
+
 // The tensor in whose memory `t` lies, as far as wrappers lie there like what they wrap; null where
 // one does not.
 const RbTensor* innermost(const RbTensor* t) {
@@ -124,6 +149,7 @@ const Entry kFunctions[] = {{"as_strided", as_strided},
                             {"reshape", reshape},
                             {"contiguous", contiguous},
                             {"repeat", repeat},
+                            {"stack", stack},
                             {"recurrent_layer", recurrent_layer_decomp},
                             {"recurrent_layer_backward", recurrent_layer_backward_decomp}};
 

@@ -29,10 +29,8 @@ TensorRef cat(const List& parts, int64_t dim = 0) {
   if (parts.size() == 1) return parts[0];
   std::vector<RbTensor*> raw;
   for (const TensorRef& t : parts) raw.push_back(t.get());
-  RbValue args[2] = {value_none(), value_int(dim)};
-  args[0].tag = RB_TENSORS;
-  args[0].len = static_cast<uint32_t>(raw.size());
-  args[0].v.ts = raw.data();
+  const RbValue args[2] = {value_tensors(raw.data(), static_cast<uint32_t>(raw.size())),
+                           value_int(dim)};
   return call1(op, args, 2);
 }
 

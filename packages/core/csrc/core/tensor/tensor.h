@@ -237,6 +237,14 @@ inline RbValue value_tensor(RbTensor* t) {
   v.v.t = t;
   return v;
 }
+/// Borrows the list.
+inline RbValue value_tensors(RbTensor* const* tensors, uint32_t n) {
+  RbValue v;
+  v.tag = RB_TENSORS;
+  v.len = n;
+  v.v.ts = tensors;
+  return v;
+}
 /// Borrows the numbers.
 inline RbValue value_ints(const int64_t* values, int n) {
   RbValue v;

@@ -12,6 +12,9 @@ _ops = _C.op
 _MOST_PIECES = 2**24  # as in formulas
 
 
+_SHAPES_SHOWN = 4  # in errors
+
+
 def _need_some(op: str, tensors: Sequence[Tensor]) -> None:
     if not tensors:
         raise _C.ArgumentError(f"{op}: expected at least one tensor, got an empty list")
@@ -22,25 +25,38 @@ def broadcast_tensors(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [t if t.shape == shape else t.expand(shape) for t in tensors]
 
 
+def _joined(op: str, tensors: Sequence[Tensor], parts: Sequence[Tensor], dim: int) -> Tensor:
+    """Join `parts`, which were made of `tensors`; an error names the shapes that the caller knows."""
+    try:
+        return _ops("cat")(parts, dim)
+    except _C.ArgumentError as error:
+        shapes = ", ".join(str(tuple(t.shape)) for t in tensors[:_SHAPES_SHOWN])
+        more = ", ..." if len(tensors) > _SHAPES_SHOWN else ""
+        raise _C.ArgumentError(
+            f"{op}: tensors of shapes {shapes}{more} do not fit together: {error}"
+        ) from None
+
+
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     _need_some("hstack", tensors)
     parts = _ops("atleast_1d.tensors")(tensors)
-    return _ops("cat")(parts, 0 if parts[0].ndim == 1 else 1)
+    return _joined("hstack", tensors, parts, 0 if parts[0].ndim == 1 else 1)
 
 
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     _need_some("vstack", tensors)
-    return _ops("cat")(_ops("atleast_2d.tensors")(tensors), 0)
+    return _joined("vstack", tensors, _ops("atleast_2d.tensors")(tensors), 0)
 
 
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     _need_some("dstack", tensors)
-    return _ops("cat")(_ops("atleast_3d.tensors")(tensors), 2)
+    return _joined("dstack", tensors, _ops("atleast_3d.tensors")(tensors), 2)
 
 
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     _need_some("column_stack", tensors)
-    return hstack([t.reshape(t.numel(), 1) if t.ndim <= 1 else t for t in tensors])
+    columns = [t.reshape(t.numel(), 1) if t.ndim <= 1 else t for t in tensors]
+    return _joined("column_stack", tensors, columns, 1)
 
 
 def tensor_split_sections(input: Tensor, sections: int, dim: int) -> Sequence[Tensor]:

@@ -114,6 +114,14 @@ def collate(batch: Any, *, collate_fn_map: _Functions | None = None) -> Any:
 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -> Tensor:
     """Tensors of one shape, stacked."""
+    first = batch[0].shape
+    odd = next((i for i, sample in enumerate(batch) if sample.shape != first), None)
+    if odd is not None:
+        raise _C.ArgumentError(
+            "default_collate: the tensors of a batch must have one shape, but that of sample 0 has shape "
+            f"{tuple(first)} and that of sample {odd} has shape {tuple(batch[odd].shape)}; pad them, or give the "
+            "DataLoader a collate_fn"
+        )
     return rabbet.stack(list(batch))
 
 
