@@ -389,7 +389,28 @@ def __getattr__(name: str) -> object:
         return _C.default_generator("cpu")
     if name in _OTHER_WHEELS or name in _OWN_MODULES or name in _ABSENT_MODULES:
         return _submodule(name)
-    raise AttributeError(f"module 'rabbet' has no attribute '{name}'")
+    text = f"module 'rabbet' has no attribute '{name}'"
+    if not name.startswith("_") and (near := _submodule("_misspelled").nearest(name, __dir__())):
+        text += f"; did you mean '{near}'?"
+    raise AttributeError(text, name=name)
+
+
+def _is_installed(name: str) -> bool:
+    """Whether a module of `rabbet` is there, perhaps in another wheel."""
+    for folder in __path__:
+        place = _os.path.join(folder, *name.split("."))
+        if _os.path.isfile(f"{place}.py") or _os.path.isfile(_os.path.join(place, "__init__.py")):
+            return True
+    return False
+
+
+def __dir__() -> list[str]:
+    """All names, those included that load when they are first used; of other wheels only what is installed."""
+    modules = {name for name in _OTHER_WHEELS if _is_installed(name)}
+    lazy = {n for module, names in _LAZY.items() if _is_installed(module) for n in names}
+    return sorted(
+        {*globals(), "default_generator", *modules, *lazy, *_OWN_MODULES, *_ABSENT_MODULES}
+    )
 
 
 def _submodule(name: str) -> _ModuleType:

@@ -313,3 +313,8 @@ def __getattr__(name: str) -> Any:
     if name in _legacy.NAMES:
         return _legacy.tensor_type(name, "cuda")
     raise AttributeError(f"module 'rabbet.cuda' has no attribute '{name}'", name=name)
+
+
+def __dir__() -> list[str]:
+    lazy = (*_MODULES, *_refused.NAMES, *_legacy.NAMES, "GreenContext", "default_generators")
+    return sorted({*globals(), *lazy})

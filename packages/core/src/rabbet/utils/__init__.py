@@ -16,3 +16,12 @@ def __getattr__(name: str) -> _ModuleType:
     import importlib
 
     return importlib.import_module(f"rabbet.utils.{name}")
+
+
+def __dir__() -> list[str]:
+    from importlib.util import find_spec
+
+    there = {name for name in _SUBMODULES if find_spec(f"rabbet.utils.{name}")}
+    if not find_spec("tensorboard"):
+        there.discard("tensorboard")  # it needs that package
+    return sorted({*globals(), *there})
