@@ -1,9 +1,11 @@
-"""What the documents say runs: Python blocks in order, C blocks through the compiler, links to files that exist."""
+"""What the documents say runs: Python blocks in order, C blocks through the compiler, links to what exists."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -27,11 +29,10 @@ PAGES = [
 ]
 # Pages that are a whole plugin: a library, a manifest, and a program that uses it.
 WHOLE = [page for page in PAGES if blocks(page, "cpp") and blocks(page, "toml")]
+# Pages that `make docs` writes: they are not in the repository, so that no page there may link to them.
 GENERATED = {
     ROOT / line for line in (ROOT / ".gitignore").read_text().splitlines() if ".md" in line
 }
-LINKING = [*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("packages/*/README.md"),
-           *sorted(set((ROOT / "docs").rglob("*.md")) - GENERATED)]  # fmt: skip
 # Names that a page takes for granted.
 GIVEN = {
     "training.md": "images, labels = rabbet.rand(192, 1, 8, 8), rabbet.randint(0, 10, (192,))",
@@ -107,11 +108,108 @@ def test_c_in_the_page_compiles(page, tmp_path):
         subprocess.run([*command, f"-I{rabbet.get_include()}", str(source)], check=True)
 
 
-@pytest.mark.parametrize("page", LINKING, ids=name_of)
-def test_links_lead_somewhere(page):
+# ---- links, in every page of the repository
+
+
+def every_page() -> list[Path]:
+    """All Markdown files but those that builds and tools leave behind."""
+    skipped = {"build", "dist", "site", "out", "node_modules", "sessions"}
+    found = []
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [f for f in folders if f not in skipped and not f.startswith(".")]
+        found += [Path(folder) / f for f in files if f.endswith(".md")]
+    return sorted(set(found) - GENERATED)
+
+
+def without_code(text: str) -> str:
+    """The text without blocks and spans of code, in which brackets are no links."""
+    return re.sub(r"`[^`\n]*`", "`code`", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M))
+
+
+def links(page: Path) -> list[str]:
+    """The targets of a page's links, but those to other sites."""
+    text = without_code(page.read_text())
+    inline = re.findall(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)", text)
+    named = re.findall(r"^ {0,3}\[[^\]]+\]:\s*<?([^\s>]+)", text, flags=re.M)
+    html = re.findall(r"<(?:a|img)\b[^>]*?\b(?:href|src)=[\"']([^\"']+)", text)
+    return [t for t in inline + named + html if not re.match(r"[a-z][a-z0-9+.-]*:", t)]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, made as GitHub makes them, and those written as HTML."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
-    for target in re.findall(r"\[[^\]]*\]\(([^)#\s]+)", text):
-        if "://" in target or target.startswith("mailto:"):
-            continue
-        path = (page.parent / target).resolve()
-        assert path.exists() or path in GENERATED, f"{name_of(page)} links to {target}"
+    found: set[str] = set(re.findall(r"<a\s+(?:name|id)=[\"']([^\"']+)", text))
+    for heading in re.findall(r"^#{1,6}\s+(.*?)\s*#*$", text, flags=re.M):
+        shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-")
+        number, name = 0, slug
+        while name in found:
+            number += 1
+            name = f"{slug}-{number}"
+        found.add(name)
+    return found
+
+
+def dead_links(page: Path) -> list[str]:
+    dead = []
+    for link in links(page):
+        place, _, anchor = link.partition("#")
+        path = (page.parent / place).resolve() if place else page
+        if (
+            not path.exists()
+            or path in GENERATED
+            or (anchor and (path.suffix != ".md" or anchor not in anchors(path)))
+        ):
+            dead.append(link)
+    return dead
+
+
+def test_every_link_of_every_page_leads_somewhere():
+    pages = every_page()
+    assert len(pages) > 100 and sum(len(links(page)) for page in pages) > 100
+    dead = {name_of(page): found for page in pages if (found := dead_links(page))}
+    assert dead == {}
+
+
+def test_dead_links_and_anchors_are_found(tmp_path):
+    (tmp_path / "there.md").write_text("# A `title`, twice\n\n## Again\n## Again\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Here\n[a](there.md) [b](gone.md) [c](there.md#a-title-twice) [d](there.md#again-1)\n"
+        "[e](there.md#again-2) [f](#here) [g](#hier) [h](https://example.org/x) [i]: no\n"
+        "`[j](code.md)` <img src='gone.png'> ![k](gone.jpg \"a title\") [l](there.md 'a title')\n"
+        "\n[name]: lost.md\n```\n[m](block.md)\n```\n"
+    )
+    assert dead_links(page) == [
+        "gone.md", "there.md#again-2", "#hier", "gone.jpg", "lost.md", "gone.png",
+    ]  # fmt: skip
+
+
+# ---- facts
+
+
+def test_the_facts_of_the_readme_are_those_of_the_package():
+    text = (ROOT / "README.md").read_text()
+    (operators,) = re.findall(r"about (\d+) operators", text)
+    assert abs(int(operators) - len(rabbet._C.record_names())) <= 0.05 * int(operators)
+    (version, abi) = re.findall(r"^Version (\d+\.\d+), plugin ABI (\d+\.\d+)", text, flags=re.M)[0]
+    assert rabbet.__version__.startswith(f"{version}.")
+    assert abi == ".".join(map(str, rabbet._C.abi))
+    distributions = rabbet.distributions
+    kinds = [getattr(distributions, name) for name in distributions.__all__]
+    bases = (distributions.Distribution, distributions.ExponentialFamily)
+    count = sum(
+        isinstance(k, type) and issubclass(k, distributions.Distribution) and k not in bases
+        for k in kinds
+    )
+    assert re.findall(r"(\d+) probability distributions", text) == [str(count)]
+
+
+def test_the_readme_names_every_wheel():
+    parts = (ROOT / "README.md").read_text().split("## The parts")[1].split("## ")[0]
+    named = re.findall(r"^\| `(rabbet[\w-]*)` \|", parts, flags=re.M)
+    wheels = [
+        tomllib.loads(file.read_text())["project"]["name"]
+        for file in ROOT.glob("packages/*/pyproject.toml")
+    ]
+    assert sorted(named) == sorted(wheels)
