@@ -121,6 +121,15 @@ bool python_number(PyObject* o, RbValue* out, Arena& arena) {
   return false;
 }
 
+// NumPy's long doubles, which are their own items: in the precision of Python's numbers.
+bool long_number(PyObject* o, PyObject* item, RbValue* out, Arena& arena) {
+  if (Py_TYPE(item) != Py_TYPE(o)) return false;
+  Ref number(must(PyObject_HasAttrString(o, "__complex__")
+                      ? PyObject_CallMethod(o, "__complex__", nullptr)
+                      : PyNumber_Float(o)));
+  return python_number(number.get(), out, arena);
+}
+
 }  // namespace
 
 bool is_ndarray(PyObject* o) {
@@ -141,7 +150,7 @@ bool number_value(PyObject* o, RbValue* out, Arena& arena) {
   if (is_tensor(o) || PyUnicode_Check(o) || is_ndarray(o)) return false;
   if (is_numpy_scalar(o)) {
     Ref item(must(PyObject_CallMethod(o, "item", nullptr)));
-    return python_number(item.get(), out, arena);
+    return python_number(item.get(), out, arena) || long_number(o, item.get(), out, arena);
   }
   if (PyIndex_Check(o)) {
     Ref item(must(PyNumber_Index(o)));

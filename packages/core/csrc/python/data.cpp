@@ -93,6 +93,30 @@ PyObject* element_to_python(const void* p, int dtype) {
 
 bool is_sequence(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
 
+// An ndarray without dimensions, which stands for its one element.
+bool is_array_element(PyObject* o) {
+  if (!is_ndarray(o) || PyObject_Size(o) >= 0) return false;
+  PyErr_Clear();  // such an array has no length
+  return true;
+}
+
+// The dtype of a NumPy scalar or of an array without dimensions, as its buffer says.
+int numpy_dtype(PyObject* o) {
+  Py_buffer buffer;
+  int dtype = -1;
+  if (PyObject_GetBuffer(o, &buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0) {
+    if (buffer.ndim == 0) dtype = dtype_of_format(buffer.format, buffer.itemsize);
+    PyBuffer_Release(&buffer);
+  } else {
+    PyErr_Clear();
+  }
+  if (dtype < 0) {
+    raise(PyExc_TypeError, "tensor data must be numbers of a dtype that rabbet has, got %s",
+          Py_TYPE(o)->tp_name);
+  }
+  return dtype;
+}
+
 struct Nested {
   std::vector<int64_t> shape;
   std::vector<PyObject*> leaves;  // borrowed from `kept`
@@ -137,7 +161,7 @@ struct Nested {
   static bool is_leaf(PyObject* o) {
     return PyLong_Check(o) || PyFloat_Check(o) || PyBool_Check(o) || PyComplex_Check(o) ||
            is_tensor(o) || is_numpy_scalar(o) || !PySequence_Check(o) || PyUnicode_Check(o) ||
-           PyBytes_Check(o);
+           PyBytes_Check(o) || is_array_element(o);
   }
   // The element that is being read, as Python's indices: "[1][0]".
   std::string place(size_t depth) const {
@@ -160,12 +184,14 @@ struct Nested {
   size_t leaf_level_ = 0;
 };
 
-int category_dtype(PyObject* o) {
+// Python's numbers have the default dtype of their kind; tensors and NumPy's numbers keep their
+// own.
+int element_dtype(PyObject* o) {
   if (PyBool_Check(o)) return RB_BOOL8;
-  if (PyFloat_Check(o)) return default_dtype();
+  if (PyFloat_CheckExact(o)) return default_dtype();
   if (PyLong_Check(o)) return RB_I64;
-  if (PyComplex_Check(o)) return to_complex(default_dtype());
   if (is_tensor(o)) return tensor_of(o)->dtype_id;
+  if (is_numpy_scalar(o) || is_ndarray(o)) return numpy_dtype(o);
   Arena arena;
   RbValue v;
   if (number_value(o, &v, arena)) {
@@ -225,6 +251,9 @@ void write_leaf(PyObject* given, int dtype, int wide, char* to) {
     }
     held = tensor_item(tensor_of(o));
     o = held.get();
+  } else if (is_ndarray(o)) {
+    held = Ref(must(PyObject_CallMethod(o, "item", nullptr)));
+    o = held.get();
   }
   if (wide == RB_C128) {
     const Py_complex z = PyComplex_AsCComplex(o);
@@ -249,8 +278,8 @@ TensorRef from_sequence(PyObject* data, int dtype, const DeviceSpec& device) {
   Nested nested;
   nested.scan(data, 0);
   if (dtype < 0) {
-    dtype = nested.leaves.empty() ? default_dtype() : category_dtype(nested.leaves[0]);
-    for (PyObject* leaf : nested.leaves) dtype = promote(dtype, category_dtype(leaf));
+    dtype = nested.leaves.empty() ? default_dtype() : element_dtype(nested.leaves[0]);
+    for (PyObject* leaf : nested.leaves) dtype = promote(dtype, element_dtype(leaf));
   }
   const int wide = wide_dtype(dtype);
   const int cpu = default_backend();
