@@ -9,6 +9,7 @@ from pathlib import Path
 
 import rabbet
 from rabbet import _C
+from rabbet._signatures import extra_keywords
 
 TARGET = Path(__file__).resolve().parent.parent / "packages/core/src/rabbet/_ops.pyi"
 # Names of types that no function or method here hides (there are operators `complex` and `all`).
@@ -34,8 +35,10 @@ _Device: _TypeAlias = _device | _str | _int
 _Ints: _TypeAlias = _int | _Sequence[_int]
 '''
 KEYWORDS = {
-    "creation": "requires_grad: _bool = False, pin_memory: _bool = False, layout: _layout | None = None",
-    "format": "memory_format: _memory_format | None = None",
+    "requires_grad": "requires_grad: _bool = False",
+    "pin_memory": "pin_memory: _bool = False",
+    "layout": "layout: _layout | None = None",
+    "memory_format": "memory_format: _memory_format | None = None",
     "out": "out: _Tensor | None = None",
 }
 
@@ -82,9 +85,7 @@ def parameters(info: dict, method: bool, inplace: bool) -> list[str]:
     last = positional[-1] if positional else None
     spreads = alone and not last["has_default"] and TYPES[last["type"]] == "_Ints"
     spreads = spreads or (last is not None and f"*{last['name']}" in info["schema"])
-    extra = [KEYWORDS["creation"]] if info["kind"] == "creation" else []
-    extra += [KEYWORDS["format"]] if info["memory_format"] and not inplace else []
-    extra += [KEYWORDS["out"]] if len(info["rets"]) == 1 and not (method or inplace) else []
+    extra = [KEYWORDS[name] for name in extra_keywords(info, method, inplace)]
     numbers = info["numbers"]
     ways = []
     for one_by_one in (False, True) if spreads else (False,):

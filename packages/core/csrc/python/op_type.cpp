@@ -28,9 +28,11 @@ struct OpObject {
   std::vector<Overload>* overloads;  // owned; Op objects live as long as the process
   const char* name;                  // owned
   bool inplace;
-  PyObject* handle;  // owned: the registration that made it, or null
-  int self_index;    // parameter that takes the method's object; 0 but for `x.where(condition,
-                     // other)`
+  PyObject* handle;      // owned: the registration that made it, or null
+  int self_index;        // parameter that takes the method's object; 0 but for `x.where(condition,
+                         // other)`
+  PyObject* attributes;  // owned: those that were set, or null
+  PyObject* weak_references;
 };
 
 OpObject* as_op(PyObject* o) { return reinterpret_cast<OpObject*>(o); }
@@ -357,38 +359,54 @@ PyObject* op_get_doc(PyObject* self, void*) {
   return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
 }
 
-bool is_number_text(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789.+-e") == std::string::npos;
-}
+PyObject* op_get_module(PyObject*, void*) { return PyUnicode_FromString(shown_module.c_str()); }
 
-// Defaults that Python's tokenizer reads back; others (none today) are shown as None.
-std::string default_text(const Param& p) {
-  const std::string& t = p.default_text;
-  const bool plain =
-      t == "None" || t == "True" || t == "False" || t[0] == '\'' || t[0] == '"' || t[0] == '[';
-  return plain || is_number_text(t) ? t : "None";
+// What `rabbet._signatures` makes of the operator's records: `what` is a function there.
+PyObject* from_signatures(PyObject* self, const char* what) {
+  const Ref module(PyImport_ImportModule("rabbet._signatures"));
+  return module ? PyObject_CallMethod(module.get(), what, "O", self) : nullptr;
 }
+PyObject* op_get_defaults(PyObject* self, void*) { return from_signatures(self, "defaults"); }
+PyObject* op_get_kwdefaults(PyObject* self, void*) { return from_signatures(self, "kwdefaults"); }
+PyObject* op_get_annotations(PyObject* self, void*) { return from_signatures(self, "annotations"); }
 
-PyObject* op_get_text_signature(PyObject* self, void*) {
-  const OpObject* o = as_op(self);
-  if (o->overloads->size() != 1) Py_RETURN_NONE;
-  const Op* op = o->overloads->front().op;
-  std::string text = "(";
-  bool keyword_only = false;
-  for (const Param& p : op->params) {
-    if (text.size() > 1) text += ", ";
-    if ((p.flags & RB_ARG_KEYWORD_ONLY) && !keyword_only) {
-      text += "*, ";
-      keyword_only = true;
-    }
-    text += p.name_text;
-    if (p.has_default) text += "=" + default_text(p);
+// An attribute of functions: what was set, else what `Make` makes. The closure is its name.
+template <getter Make>
+PyObject* op_get(PyObject* self, void* name) {
+  if (PyObject* const attributes = as_op(self)->attributes) {
+    const Ref key(PyUnicode_FromString(static_cast<const char*>(name)));
+    if (!key) return nullptr;
+    if (PyObject* const found = PyDict_GetItemWithError(attributes, key.get()))
+      return Py_NewRef(found);
+    if (PyErr_Occurred()) return nullptr;
   }
-  text += ")";
-  return PyUnicode_FromString(text.c_str());
+  return Make(self, name);
+}
+int op_set(PyObject* self, PyObject* value, void* name) {
+  const auto* const key = static_cast<const char*>(name);
+  const Ref attributes(PyObject_GenericGetDict(self, nullptr));
+  if (!attributes) return -1;
+  if (value) return PyDict_SetItemString(attributes.get(), key, value);
+  if (PyDict_DelItemString(attributes.get(), key) == 0) return 0;
+  if (PyErr_ExceptionMatches(PyExc_KeyError)) PyErr_SetString(PyExc_AttributeError, key);
+  return -1;
+}
+template <getter Make>
+PyGetSetDef attribute(const char* name) {
+  return {name, op_get<Make>, op_set, nullptr, const_cast<char*>(name)};
 }
 
-PyObject* op_get_module(PyObject*, void*) { return PyUnicode_FromString("rabbet"); }
+// `__signature__` is an attribute of operators only, as inspect expects no descriptor in their
+// type.
+PyObject* op_getattro(PyObject* self, PyObject* name) {
+  PyObject* const found = PyObject_GenericGetAttr(self, name);
+  if (found || !PyErr_ExceptionMatches(PyExc_AttributeError) || !PyUnicode_Check(name) ||
+      PyUnicode_CompareWithASCIIString(name, "__signature__") != 0)
+    return found;
+  PyErr_Clear();
+  return from_signatures(self, "signature");
+}
+
 PyObject* op_get_overloads(PyObject* self, void*) {
   return object_boundary([&] {
     const auto& overloads = *as_op(self)->overloads;
@@ -407,49 +425,87 @@ PyObject* op_get_handle(PyObject* self, void*) {
 PyObject* op_get_inplace(PyObject* self, void*) { return PyBool_FromLong(as_op(self)->inplace); }
 // Pickled by name; rabbet._C.op finds it again.
 PyObject* op_reduce(PyObject* self, PyObject*) {
+  const OpObject* o = as_op(self);
+  if (o->self_index) {  // another object than the function of that name
+    const Ref builtins(PyImport_ImportModule("builtins"));
+    const Ref find(builtins ? PyObject_GetAttrString(builtins.get(), "getattr") : nullptr);
+    return find ? Py_BuildValue("O(Os)", find.get(), tensor_type, o->name) : nullptr;
+  }
   Ref module(PyImport_ImportModule("rabbet._C"));
   if (!module) return nullptr;
   Ref finder(PyObject_GetAttrString(module.get(), "op"));
-  return finder ? Py_BuildValue("O(s)", finder.get(), as_op(self)->name) : nullptr;
+  return finder ? Py_BuildValue("O(s)", finder.get(), o->name) : nullptr;
+}
+PyObject* op_copy(PyObject* self, PyObject*) { return Py_NewRef(self); }
+int op_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(as_op(self)->handle);
+  Py_VISIT(as_op(self)->attributes);
+  return 0;
+}
+int op_clear(PyObject* self) {
+  Py_CLEAR(as_op(self)->handle);
+  Py_CLEAR(as_op(self)->attributes);
+  return 0;
 }
 void forget(const OpObject* o);
 void op_dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
   forget(as_op(self));
+  PyObject_GC_UnTrack(self);
+  PyObject_ClearWeakRefs(self);
+  op_clear(self);
   delete as_op(self)->overloads;
-  Py_XDECREF(as_op(self)->handle);
   delete[] as_op(self)->name;
-  type->tp_free(self);
-  Py_DECREF(type);
+  PyObject_GC_Del(self);
 }
 
 PyGetSetDef op_getset[] = {
-    {"__name__", op_get_name, nullptr, nullptr, nullptr},
-    {"__qualname__", op_get_name, nullptr, nullptr, nullptr},
-    {"__doc__", op_get_doc, nullptr, nullptr, nullptr},
-    {"__text_signature__", op_get_text_signature, nullptr, nullptr, nullptr},
-    {"__module__", op_get_module, nullptr, nullptr, nullptr},
+    attribute<op_get_name>("__name__"),
+    attribute<op_get_name>("__qualname__"),
+    attribute<op_get_doc>("__doc__"),
+    attribute<op_get_module>("__module__"),
+    attribute<op_get_defaults>("__defaults__"),
+    attribute<op_get_kwdefaults>("__kwdefaults__"),
+    attribute<op_get_annotations>("__annotations__"),
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {"overloads", op_get_overloads, nullptr, "Names of the records that it calls, in order.",
      nullptr},
     {"handle", op_get_handle, nullptr,
      "The registration of an operator that rabbet.library made, else None.", nullptr},
     {"inplace", op_get_inplace, nullptr, "Whether it writes its first argument.", nullptr},
     {}};
-PyMethodDef op_methods[] = {{"__reduce__", op_reduce, METH_NOARGS, nullptr}, {}};
-PyMemberDef op_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(OpObject, vectorcall), READONLY, nullptr}, {}};
-PyType_Slot op_slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-                          {Py_tp_descr_get, reinterpret_cast<void*>(op_bind)},
-                          {Py_tp_repr, reinterpret_cast<void*>(op_repr)},
-                          {Py_tp_dealloc, reinterpret_cast<void*>(op_dealloc)},
-                          {Py_tp_getset, op_getset},
-                          {Py_tp_methods, op_methods},
-                          {Py_tp_members, op_members},
-                          {}};
-PyType_Spec op_spec = {"rabbet.Op", sizeof(OpObject), 0,
-                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL |
-                           Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                       op_slots};
+PyMethodDef op_methods[] = {{"__reduce__", op_reduce, METH_NOARGS, nullptr},
+                            {"__copy__", op_copy, METH_NOARGS, nullptr},
+                            {"__deepcopy__", op_copy, METH_O, nullptr},
+                            {}};
+PyMemberDef op_members[] = {{"self_index", T_INT, offsetof(OpObject, self_index), READONLY,
+                             "Position of the parameter that takes the object of a method."},
+                            {}};
+
+// A static type: one from a spec keeps its own `__module__` and `__doc__` in the dict where the
+// attributes of its instances are, and programs that read them from the type would get descriptors.
+PyTypeObject make_op_type() {
+  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = "rabbet.Op";
+  type.tp_doc = PyDoc_STR("An operator. Called like a function; a method where a class has it.");
+  type.tp_basicsize = sizeof(OpObject);
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+                  Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_HAVE_GC;
+  type.tp_vectorcall_offset = offsetof(OpObject, vectorcall);
+  type.tp_dictoffset = offsetof(OpObject, attributes);
+  type.tp_weaklistoffset = offsetof(OpObject, weak_references);
+  type.tp_call = PyVectorcall_Call;
+  type.tp_descr_get = op_bind;
+  type.tp_repr = op_repr;
+  type.tp_getattro = op_getattro;
+  type.tp_dealloc = op_dealloc;
+  type.tp_traverse = op_traverse;
+  type.tp_clear = op_clear;
+  type.tp_getset = op_getset;
+  type.tp_methods = op_methods;
+  type.tp_members = op_members;
+  return type;
+}
+PyTypeObject static_op_type = make_op_type();
 
 // ---- all objects, by name
 
@@ -482,7 +538,6 @@ PyObject* new_op(const std::string& name, bool inplace, int self_index = 0) {
   OpObject* o = as_op(self);
   o->overloads = new std::vector<Overload>;
   o->name = copy_text(name);
-  o->handle = nullptr;
   o->inplace = inplace;
   o->self_index = self_index;
   o->vectorcall = entry_of(o);
@@ -630,7 +685,8 @@ void refresh_ops() {
 }
 
 void init_op_type(PyObject* module) {
-  op_type = reinterpret_cast<PyTypeObject*>(must(PyType_FromSpec(&op_spec)));
+  if (PyType_Ready(&static_op_type) < 0) throw PythonError{};
+  op_type = &static_op_type;
   if (PyModule_AddObjectRef(module, "Op", reinterpret_cast<PyObject*>(op_type)) < 0)
     throw PythonError{};
   refresh_ops();

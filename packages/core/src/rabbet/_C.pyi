@@ -1,6 +1,7 @@
 """The binding of librabbet_core (packages/core/csrc/python); the methods of operators come from their records."""
 
 import builtins
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Self, SupportsIndex, TypeAlias, TypeVar, final, overload
 
@@ -84,6 +85,11 @@ class Generator:
 @final
 class Op:
     __name__: str
+    __defaults__: tuple[Any, ...] | None
+    __kwdefaults__: dict[str, Any] | None
+    __signature__: inspect.Signature
+    @property
+    def self_index(self) -> builtins.int: ...
     @property
     def overloads(self) -> tuple[str, ...]: ...
     @property
