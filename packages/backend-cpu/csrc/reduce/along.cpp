@@ -31,42 +31,49 @@ auto scan_row() {
 // split over threads without changing the order of its arithmetic.
 constexpr int64_t kScanPiece = 65536;
 
-template <bool Product, class C>
-void scan_long_run(const C* x, C* r, int64_t n) {
-  const auto scan = scan_row<Product, C>();
-  const int64_t pieces = (n + kScanPiece - 1) / kScanPiece;
+// `first`: the run's offset.
+template <bool Product, class In, class T>
+void scan_long_run(const In& in, int64_t first, T* to, int64_t n) {
+  const auto scan = scan_row<Product, typename In::C>();
+  const int64_t pieces = (n + kScanPiece - 1) / kScanPiece, longest = std::min(kScanPiece, n);
   const double neutral = Product ? 1.0 : 0.0;
   auto length = [&](int64_t p) { return std::min(kScanPiece, n - p * kScanPiece); };
   auto join = [](double a, double b) { return Product ? a * b : a + b; };
+  // Scans piece p.
+  const auto piece = [&](const Runs<In>& from, const RunOut<T>& mid, int64_t p, double carry) {
+    T* row = to + p * kScanPiece;
+    carry = scan(from(first + p * kScanPiece, length(p)), mid.at(row), length(p), carry);
+    mid.store(row, length(p));
+    return carry;
+  };
   if (pieces < 8 || rb::host->num_threads() == 1) {
+    const Runs<In> from(in, longest);
+    const RunOut<T> mid(longest);
     double carry = neutral;
-    for (int64_t p = 0; p < pieces; ++p)
-      carry = scan(x + p * kScanPiece, r + p * kScanPiece, length(p), carry);
+    for (int64_t p = 0; p < pieces; ++p) carry = piece(from, mid, p, carry);
     return;
   }
   rb::Scratch<double> carries(pieces);
   rb::parallel_for(pieces - 1, 1, [&](int64_t begin, int64_t end) {
+    const Runs<In> from(in, longest);
     for (int64_t p = begin; p < end; ++p)
-      carries[p + 1] = scan(x + p * kScanPiece, nullptr, length(p), neutral);
+      carries[p + 1] = scan(from(first + p * kScanPiece, length(p)), nullptr, length(p), neutral);
   });
   carries[0] = neutral;
   for (int64_t p = 1; p < pieces; ++p) carries[p] = join(carries[p - 1], carries[p]);
   rb::parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p)
-      scan(x + p * kScanPiece, r + p * kScanPiece, length(p), carries[p]);
+    const Runs<In> from(in, longest);
+    const RunOut<T> mid(longest);
+    for (int64_t p = begin; p < end; ++p) piece(from, mid, p, carries[p]);
   });
 }
 
-template <bool Product, class T>
-void scan_floats(const RbTensor& x, const RbTensor& out, int dim) {
+// `in`: the elements of x, row-major.
+template <bool Product, class T, class In>
+void scan_dense(const RbTensor& x, const In& in, T* to, int dim) {
   using C = compute_t<T>;
-  if (x.numel == 0) return;
-  const DenseInput<T> input(x);
-  const DenseResult<T> result(out);
   int64_t outer = 1, n = 1, inner = 1;
   for (int d = 0; d < x.ndim; ++d) (d < dim ? outer : d == dim ? n : inner) *= x.shape[d];
-  const T* const from = input.data();
-  T* const to = result.data();
   const int64_t grain = std::max<int64_t>(1, kGrain / 2 / std::max<int64_t>(n, 1));
   if (inner > 1) {
     const Columns<C>& f = columns<C>();
@@ -74,7 +81,7 @@ void scan_floats(const RbTensor& x, const RbTensor& out, int dim) {
     const int64_t strips = (inner + kColumns - 1) / kColumns;
     rb::parallel_for(outer * strips, std::max<int64_t>(1, grain / std::min(inner, kColumns)),
                      [&](int64_t begin, int64_t end) {
-                       const RunIn<T> in(kColumns);
+                       const Runs<In> from(in, kColumns);
                        const RunOut<T> mid(kColumns);
                        double acc[kColumns];
                        for (int64_t k = begin; k < end; ++k) {
@@ -82,47 +89,44 @@ void scan_floats(const RbTensor& x, const RbTensor& out, int dim) {
                          const int64_t cols = std::min(kColumns, inner - first);
                          const int64_t base = k / strips * n * inner + first;
                          for (int64_t j = 0; j < cols; ++j) acc[j] = Product ? 1.0 : 0.0;
-                         if constexpr (is_half_v<T>) {
+                         if constexpr (In::kDirect) {
+                           scan(in.at(base), inner, to + base, inner, n, cols, acc);
+                         } else {
                            for (int64_t i = 0; i < n; ++i) {
                              T* row = to + base + i * inner;
-                             scan(in(from + base + i * inner, cols), cols, mid.at(row), cols, 1,
-                                  cols, acc);
+                             scan(from(base + i * inner, cols), cols, mid.at(row), cols, 1, cols,
+                                  acc);
                              mid.store(row, cols);
                            }
-                         } else {
-                           scan(from + base, inner, to + base, inner, n, cols, acc);
                          }
                        }
                      });
-  } else if constexpr (!is_half_v<T>) {
-    if (outer < 8) {
-      for (int64_t i = 0; i < outer; ++i) scan_long_run<Product>(from + i * n, to + i * n, n);
-    } else {
-      rb::parallel_for(outer, grain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          double carry = Product ? 1.0 : 0.0;
-          for (int64_t at = 0; at < n; at += kScanPiece) {
-            carry = scan_row<Product, C>()(from + i * n + at, to + i * n + at,
-                                           std::min(kScanPiece, n - at), carry);
-          }
-        }
-      });
-    }
+  } else if (outer < 8) {
+    for (int64_t i = 0; i < outer; ++i) scan_long_run<Product>(in, i * n, to + i * n, n);
   } else {
     rb::parallel_for(outer, grain, [&](int64_t begin, int64_t end) {
-      const RunIn<T> in(kScanPiece < n ? kScanPiece : n);
-      const RunOut<T> mid(kScanPiece < n ? kScanPiece : n);
+      const Runs<In> from(in, std::min(kScanPiece, n));
+      const RunOut<T> mid(std::min(kScanPiece, n));
       for (int64_t i = begin; i < end; ++i) {
         double carry = Product ? 1.0 : 0.0;
         for (int64_t at = 0; at < n; at += kScanPiece) {
           const int64_t m = std::min(kScanPiece, n - at);
           T* row = to + i * n + at;
-          carry = scan_row<Product, C>()(in(from + i * n + at, m), mid.at(row), m, carry);
+          carry = scan_row<Product, C>()(from(i * n + at, m), mid.at(row), m, carry);
           mid.store(row, m);
         }
       }
     });
   }
+}
+
+template <bool Product, class T>
+void scan_floats(const RbTensor& x, const RbTensor& out, int dim) {
+  if (x.numel == 0) return;
+  const DenseBytes input(x);
+  const DenseResult<T> result(out);
+  with_elements<T>(x, input.data(), out.dtype_id,
+                   [&](const auto& in) { scan_dense<Product>(x, in, result.data(), dim); });
   result.finish();
 }
 
@@ -135,24 +139,32 @@ void scan_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
   RbTensor& out = a.ret();
   const Lines<2> lines({view_of(x), view_of(out)}, static_cast<int>(a.integer(1)));
-  dispatch_dtype<kMaskScan>(a.op_name(), x.dtype_id, [&](auto tag) {
+  dispatch_dtype<kMaskScan>(a.op_name(), out.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Acc = scan_t<T>;
     if constexpr (is_float_v<T>) {
-      return scan_floats<Product, T>(x, out, static_cast<int>(a.integer(1)));
+      scan_floats<Product, T>(x, out, static_cast<int>(a.integer(1)));
+    } else {
+      with_elements<T>(x, x.data, out.dtype_id, [&](const auto& in) {
+        for_lines(lines, 2, [&](int64_t begin, int64_t end) {
+          T values[kReduceBlock];
+          for (int64_t line = begin; line < end; ++line) {
+            T* to = static_cast<T*>(out.data) + lines.offset(1, line);
+            Acc acc = Product ? Acc(1) : Acc(0);
+            for (int64_t i = 0; i < lines.n; ++i) {
+              const int64_t k = i % kReduceBlock;
+              if (k == 0) {
+                in.read(lines.offset(0, line) + i * lines.step[0], lines.step[0],
+                        std::min(kReduceBlock, lines.n - i), values);
+              }
+              const Acc value = convert<Acc>(values[k]);
+              acc = Product ? Acc(acc * value) : Acc(acc + value);
+              to[i * lines.step[1]] = convert<T>(acc);
+            }
+          }
+        });
+      });
     }
-    for_lines(lines, 2, [&](int64_t begin, int64_t end) {
-      for (int64_t line = begin; line < end; ++line) {
-        const T* from = static_cast<const T*>(x.data) + lines.offset(0, line);
-        T* to = static_cast<T*>(out.data) + lines.offset(1, line);
-        Acc acc = Product ? Acc(1) : Acc(0);
-        for (int64_t i = 0; i < lines.n; ++i) {
-          const Acc value = convert<Acc>(from[i * lines.step[0]]);
-          acc = Product ? Acc(acc * value) : Acc(acc + value);
-          to[i * lines.step[1]] = convert<T>(acc);
-        }
-      }
-    });
   });
 }
 
@@ -183,8 +195,8 @@ void affine_scan_kernel(const rb::Args& a) {
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"cumsum", rb::wrap<scan_kernel<false>>, 0, kMaskScan},
-    {"cumprod", rb::wrap<scan_kernel<true>>, 0, kMaskScan},
+    {"cumsum", rb::wrap<scan_kernel<false>>, RB_K_CONVERTS, kMaskScan},
+    {"cumprod", rb::wrap<scan_kernel<true>>, RB_K_CONVERTS, kMaskScan},
     {"affine_scan", rb::wrap<affine_scan_kernel>, 0, kMaskNumbers},
 };
 

@@ -35,23 +35,28 @@ class Values {
   std::unique_ptr<rb::Scratch<C>> copy_;
 };
 
-/// An operand as row-major memory, a copy if it is not that.
-template <class T>
-class DenseInput {
+/// An operand as row-major memory in its own dtype, a copy if it is not that.
+class DenseBytes {
  public:
   /// `as_it_is`: the caller knows how the elements lie.
-  explicit DenseInput(const RbTensor& t, bool as_it_is = false)
-      : data_(static_cast<const T*>(t.data)) {
+  explicit DenseBytes(const RbTensor& t, bool as_it_is = false) : data_(t.data) {
     if (as_it_is || (t.flags & RB_T_CONTIGUOUS)) return;
-    copy_ = std::make_unique<rb::Scratch<T>>(t.numel);
+    copy_ = std::make_unique<rb::Scratch<char>>(t.numel * item_size(t));
     copy_view(dense_view(copy_->data(), t.dtype_id, view_of(t)), view_of(t));
     data_ = copy_->data();
   }
-  const T* data() const { return data_; }
+  const void* data() const { return data_; }
 
  private:
-  const T* data_;
-  std::unique_ptr<rb::Scratch<T>> copy_;
+  const void* data_;
+  std::unique_ptr<rb::Scratch<char>> copy_;
+};
+/// The same of elements of type T.
+template <class T>
+class DenseInput : public DenseBytes {
+ public:
+  using DenseBytes::DenseBytes;
+  const T* data() const { return static_cast<const T*>(DenseBytes::data()); }
 };
 
 /// The result as row-major memory, copied to where it belongs at the end if it is not that.

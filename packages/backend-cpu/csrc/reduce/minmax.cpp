@@ -117,7 +117,7 @@ void extreme_kernel(const rb::Args& a) {
   check_not_empty(a.op_name(), r);
   dispatch_dtype<kMaskReal>(a.op_name(), x.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    reduce_to<T, Extreme<T, Max>, T>(r, out);
+    reduce_to<Extreme<T, Max>, T>(r, Native<T>(r.data), out);
   });
 }
 

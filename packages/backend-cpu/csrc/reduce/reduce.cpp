@@ -88,7 +88,6 @@ void check_not_empty(const char* op, const Reduction& r) {
 
 namespace {
 
-constexpr uint64_t kMaskSum = kMaskInt | kMaskFloat | kMaskComplex;
 constexpr uint64_t kMaskMean = kMaskFloat | kMaskComplex;
 
 template <class T>
@@ -127,6 +126,25 @@ struct Sum {
     }
   }
   static T finish(const Acc& acc, int64_t) { return convert<T>(acc); }
+};
+// Of what is not NaN: floats only.
+template <class T>
+struct NanSum : Sum<T> {
+  using C = compute_t<T>;
+  static C number(C x) { return x == x ? x : C(0); }
+  static void step(double& acc, C x, int64_t) { acc += static_cast<double>(number(x)); }
+  static void block(double& acc, const C* x, int64_t n, int64_t) {
+    C numbers[kReduceBlock];
+    for (int64_t done = 0; done < n; done += kReduceBlock) {
+      const int64_t m = std::min(kReduceBlock, n - done);
+      for (int64_t i = 0; i < m; ++i) numbers[i] = number(x[done + i]);
+      acc += rows<C>().sum(numbers, m);
+    }
+  }
+  static void columns(double* acc, const C* x, int64_t stride, int64_t rows, int64_t cols,
+                      int64_t index) {
+    step_columns<NanSum<T>>(acc, x, stride, rows, cols, index);
+  }
 };
 template <class T>
 struct Mean : Sum<T> {
@@ -208,9 +226,11 @@ struct Count {
   static int64_t finish(const Acc& acc, int64_t) { return acc; }
 };
 
+// Whether a result of type `Fixed`, or of the input's (void), may have the dtype.
 template <class Fixed>
-constexpr int result_dtype(int input) {
-  return std::is_void_v<Fixed> ? input : std::is_same_v<Fixed, bool> ? RB_BOOL8 : RB_I64;
+constexpr bool is_result(int dtype, int input) {
+  if (std::is_void_v<Fixed>) return dtype == input;
+  return std::is_same_v<Fixed, bool> ? dtype == RB_BOOL8 || dtype == RB_U8 : dtype == RB_I64;
 }
 
 // A short contiguous input, all of it: what the general way does in its only run.
@@ -223,7 +243,7 @@ bool reduce_short(const rb::Args& a, const RbTensor& x, RbTensor& out) {
     using T = typename decltype(tag)::type;
     using R = std::conditional_t<std::is_void_v<Fixed>, T, Fixed>;
     if constexpr (std::is_same_v<T, compute_t<T>>) {
-      if (out.dtype_id != result_dtype<Fixed>(x.dtype_id)) return;
+      if (!is_result<Fixed>(out.dtype_id, x.dtype_id)) return;
       auto acc = Op<T>::identity();
       Op<T>::block(acc, static_cast<const T*>(x.data), x.numel, 0);
       *static_cast<R*>(out.data) = Op<T>::finish(acc, x.numel);
@@ -233,54 +253,67 @@ bool reduce_short(const rb::Args& a, const RbTensor& x, RbTensor& out) {
   return done;
 }
 
-// Results of type `Fixed`, or of the input's (void).
-template <template <class> class Op, class Fixed, uint64_t Mask>
+Reduction reduction_of(const rb::Args& a) {
+  const RbTensor& x = a.tensor(0);
+  bool reduced[kMaxDims];
+  mark_dims(a, 1, x.ndim, reduced);
+  const RbTensor* outs[] = {&a.ret()};
+  return Reduction(view_of(x), reduced, outs, 1);
+}
+
+// Results of type `Fixed`, whatever the input's.
+template <template <class> class Op, class Fixed>
+void fixed_kernel(const rb::Args& a) {
+  const RbTensor& x = a.tensor(0);
+  RbTensor& out = a.ret();
+  if (reduce_short<Op, Fixed, kMaskAll>(a, x, out)) return;
+  if (!is_result<Fixed>(out.dtype_id, x.dtype_id))
+    rb::fail(RB_E_INTERNAL, "%s: result dtype %s", a.op_name(), kDTypeNames[out.dtype_id]);
+  const Reduction r = reduction_of(a);
+  dispatch_dtype(a.op_name(), x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    reduce_to<Op<T>, Fixed>(r, Native<T>(r.data), out);
+  });
+}
+
+// Results of the dtype in which the operator computes. Integers are reduced as they are where the
+// result is int64, which is the usual case; else each element is converted first.
+template <template <class> class Op, uint64_t Mask>
 void kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
   RbTensor& out = a.ret();
   if constexpr (!std::is_same_v<Op<float>, Prod<float>>) {  // its argument 1 is one dimension
-    if (reduce_short<Op, Fixed, Mask>(a, x, out)) return;
+    if (reduce_short<Op, void, Mask>(a, x, out)) return;
   }
-  bool reduced[kMaxDims];
-  mark_dims(a, 1, x.ndim, reduced);
-  const RbTensor* outs[] = {&out};
-  const Reduction r(view_of(x), reduced, outs, 1);
-  dispatch_dtype<Mask>(a.op_name(), x.dtype_id, [&](auto tag) {
+  const Reduction r = reduction_of(a);
+  if constexpr ((Mask & kMaskInt) != 0) {
+    const bool whole =
+        out.dtype_id == RB_I64 &&
+        visit_dtype < kMaskInt | kMaskBool > (x.dtype_id, [&](auto tag) {
+                                   using T = typename decltype(tag)::type;
+                                   int64_t* data = static_cast<int64_t*>(out.data);
+                                   reduce<T, Op<T>>(r, [&](int64_t k, const auto& acc) {
+                                     data[offset_at(k, r.nk, r.kept_shape, r.kept_out[0])] =
+                                         static_cast<int64_t>(acc);
+                                   });
+                                 });
+    if (whole) return;
+  }
+  dispatch_dtype<Mask>(a.op_name(), out.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if (out.dtype_id != result_dtype<Fixed>(x.dtype_id)) {
-      rb::fail(RB_E_INTERNAL, "%s: result dtype %s for input dtype %s", a.op_name(),
-               kDTypeNames[out.dtype_id], kDTypeNames[x.dtype_id]);
-    }
-    reduce_to<T, Op<T>, std::conditional_t<std::is_void_v<Fixed>, T, Fixed>>(r, out);
-  });
-}
-
-// Integers are summed as they are, to int64 unless another dtype was asked for.
-void sum_kernel(const rb::Args& a) {
-  const RbTensor& x = a.tensor(0);
-  RbTensor& out = a.ret();
-  if (out.dtype_id != RB_I64 || x.dtype_id == RB_I64)
-    return kernel < Sum, void, kMaskSum | kMaskBool > (a);
-  bool reduced[kMaxDims];
-  mark_dims(a, 1, x.ndim, reduced);
-  const RbTensor* outs[] = {&out};
-  const Reduction r(view_of(x), reduced, outs, 1);
-  dispatch_dtype<kMaskInt | kMaskBool>("sum", x.dtype_id, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    int64_t* data = static_cast<int64_t*>(out.data);
-    reduce<T, Sum<T>>(r, [&](int64_t k, const auto& acc) {
-      data[offset_at(k, r.nk, r.kept_shape, r.kept_out[0])] = static_cast<int64_t>(acc);
-    });
+    with_elements<T>(x, r.data, out.dtype_id,
+                     [&](const auto& in) { reduce_to<Op<T>, T>(r, in, out); });
   });
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"sum", rb::wrap<sum_kernel>, 0, kMaskSum | kMaskBool},
-    {"mean", rb::wrap<kernel<Mean, void, kMaskMean>>, 0, kMaskMean},
-    {"prod.dim", rb::wrap<kernel<Prod, void, kMaskSum | kMaskBool>>, 0, kMaskSum | kMaskBool},
-    {"any", rb::wrap<kernel<Any, bool, kMaskAll>>},
-    {"all", rb::wrap<kernel<Every, bool, kMaskAll>>},
-    {"count_nonzero", rb::wrap<kernel<Count, int64_t, kMaskAll>>},
+    {"sum", rb::wrap<kernel<Sum, kMaskAll>>, RB_K_CONVERTS, kMaskAll},
+    {"nansum", rb::wrap<kernel<NanSum, kMaskFloat>>, RB_K_CONVERTS, kMaskFloat},
+    {"mean", rb::wrap<kernel<Mean, kMaskMean>>, RB_K_CONVERTS, kMaskMean},
+    {"prod.dim", rb::wrap<kernel<Prod, kMaskAll>>, RB_K_CONVERTS, kMaskAll},
+    {"any", rb::wrap<fixed_kernel<Any, bool>>},
+    {"all", rb::wrap<fixed_kernel<Every, bool>>},
+    {"count_nonzero", rb::wrap<fixed_kernel<Count, int64_t>>},
 };
 
 }  // namespace

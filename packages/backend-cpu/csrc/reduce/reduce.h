@@ -10,8 +10,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/view.h"
-#include "reduce/rows.h"
+#include "reduce/elements.h"
 
 namespace rbcpu {
 
@@ -38,33 +37,9 @@ void mark_dims(const rb::Args& a, int arg, int ndim, bool* reduced);
 /// For reductions without an identity: raise if there are results but nothing to reduce.
 void check_not_empty(const char* op, const Reduction& r);
 
-constexpr int64_t kReduceBlock = 512;     // elements gathered at a time
-constexpr int64_t kRowChunk = 16384;      // reduced elements per chunk, when outputs are few
 constexpr int64_t kColumns = 512;         // outputs that run side by side
 constexpr int64_t kColumnRows = 128;      // rows of them at a time: they stay in the cache
 constexpr int64_t kColumnChunk = 131072;  // elements per chunk of columns
-
-// n contiguous elements in the type that computes.
-template <class T>
-void widen_run(const T* from, int64_t n, compute_t<T>* to) {
-  if constexpr (std::is_same_v<T, BF16>) {
-    row_table().widen_bf16(&from->bits, to, n);
-  } else if constexpr (std::is_same_v<T, F16>) {
-    row_table().widen_f16(&from->bits, to, n);
-  } else {
-    for (int64_t i = 0; i < n; ++i) to[i] = compute_t<T>(from[i]);
-  }
-}
-template <class T>
-void narrow_run(const compute_t<T>* from, int64_t n, T* to) {
-  if constexpr (std::is_same_v<T, BF16>) {
-    row_table().narrow_bf16(from, &to->bits, n);
-  } else if constexpr (std::is_same_v<T, F16>) {
-    row_table().narrow_f16(from, &to->bits, n);
-  } else {
-    for (int64_t i = 0; i < n; ++i) to[i] = T(from[i]);
-  }
-}
 
 // Offset of index `i` of a row-major space.
 inline int64_t offset_at(int64_t i, int n, const int64_t* shape, const int64_t* strides) {
@@ -104,30 +79,39 @@ void walk_reduced(const Reduction& r, int64_t begin, int64_t end, const F& f) {
   }
 }
 
-template <class T, class Op>
-void reduce_row(const Reduction& r, const T* x, int64_t begin, int64_t end, typename Op::Acc& acc) {
-  using C = compute_t<T>;
-  const int64_t stride = r.nr ? r.red_in[r.nr - 1] : 0;
-  walk_reduced(r, begin, end, [&](int64_t offset, int64_t n, int64_t index) {
-    const T* from = x + offset;
-    if constexpr (std::is_same_v<T, C>) {
-      if (stride == 1) return Op::block(acc, from, n, index);
-    }
-    if (n < 8) {
-      for (int64_t i = 0; i < n; ++i) Op::step(acc, C(from[i * stride]), index + i);
-      return;
-    }
-    C buffer[kReduceBlock];
-    for (int64_t done = 0; done < n; done += kReduceBlock) {
-      const int64_t m = std::min(kReduceBlock, n - done);
-      const T* p = from + done * stride;
-      if (stride == 1) {
-        widen_run(p, m, buffer);
-      } else {
-        for (int64_t i = 0; i < m; ++i) buffer[i] = C(p[i * stride]);
-      }
+// n elements from `offset` on, `stride` apart.
+template <class Op, class In>
+void fold_run(const In& in, int64_t offset, int64_t stride, int64_t n, int64_t index,
+              typename Op::Acc& acc) {
+  using C = typename In::C;
+  if constexpr (In::kDirect) {
+    if (stride == 1) return Op::block(acc, in.at(offset), n, index);
+  }
+  C few[kReduceBlock];
+  if (n < 8) {
+    in.read(offset, stride, n, few);
+    for (int64_t i = 0; i < n; ++i) Op::step(acc, few[i], index + i);
+    return;
+  }
+  const auto fold_pieces = [&](C* buffer, int64_t most) {
+    for (int64_t done = 0; done < n; done += most) {
+      const int64_t m = std::min(most, n - done);
+      in.read(offset + done * stride, stride, m, buffer);
       Op::block(acc, buffer, m, index + done);
     }
+  };
+  const int64_t most = stride == 1 ? In::kPiece : kReduceBlock;
+  if (n <= kReduceBlock || most == kReduceBlock) return fold_pieces(few, kReduceBlock);
+  const rb::Scratch<C> buffer(std::min(n, most));
+  fold_pieces(buffer.data(), most);
+}
+
+template <class Op, class In>
+void reduce_row(const Reduction& r, const In& in, int64_t base, int64_t begin, int64_t end,
+                typename Op::Acc& acc) {
+  const int64_t stride = r.nr ? r.red_in[r.nr - 1] : 0;
+  walk_reduced(r, begin, end, [&](int64_t offset, int64_t n, int64_t index) {
+    fold_run<Op>(in, base + offset, stride, n, index, acc);
   });
 }
 
@@ -138,34 +122,33 @@ void step_columns(Acc* acc, const C* x, int64_t stride, int64_t rows, int64_t co
   }
 }
 
-template <class T, class Op>
-void reduce_columns(const Reduction& r, const T* x, int64_t cols, int64_t begin, int64_t end,
-                    typename Op::Acc* acc) {
-  using C = compute_t<T>;
+template <class Op, class In>
+void reduce_columns(const Reduction& r, const In& in, int64_t base, int64_t cols, int64_t begin,
+                    int64_t end, typename Op::Acc* acc) {
+  using C = typename In::C;
   const int64_t stride = r.nr ? r.red_in[r.nr - 1] : 0;
-  rb::Scratch<C> buffer(is_half_v<T> ? kColumnRows * cols : 0);
+  rb::Scratch<C> buffer(In::kDirect ? 0 : kColumnRows * cols);
   walk_reduced(r, begin, end, [&](int64_t offset, int64_t n, int64_t index) {
     for (int64_t done = 0; done < n; done += kColumnRows) {
       const int64_t rows = std::min(kColumnRows, n - done);
-      const T* from = x + offset + done * stride;
-      if constexpr (is_half_v<T>) {
-        for (int64_t i = 0; i < rows; ++i)
-          widen_run(from + i * stride, cols, buffer.data() + i * cols);
-        Op::columns(acc, buffer.data(), cols, rows, cols, index + done);
+      const int64_t from = base + offset + done * stride;
+      if constexpr (In::kDirect) {
+        Op::columns(acc, in.at(from), stride, rows, cols, index + done);
       } else {
-        Op::columns(acc, from, stride, rows, cols, index + done);
+        for (int64_t i = 0; i < rows; ++i)
+          in.read(from + i * stride, 1, cols, buffer.data() + i * cols);
+        Op::columns(acc, buffer.data(), cols, rows, cols, index + done);
       }
     }
   });
 }
 
-/// Run the reduction; write(output offsets' index, acc) stores one result: write(k, acc), k a
-/// row-major kept index.
-template <class T, class Op, class Write>
-void reduce(const Reduction& r, const Write& write) {
+/// Run the reduction over the elements `in`; write(k, acc) stores one result, k a row-major kept
+/// index.
+template <class Op, class In, class Write>
+void reduce_elements(const Reduction& r, const In& in, const Write& write) {
   using Acc = typename Op::Acc;
   if (r.outputs == 0) return;
-  const T* data = reinterpret_cast<const T*>(r.data);
   const bool inner_run = r.nr > 0 && r.red_in[r.nr - 1] == 1;
   const bool by_column = r.nk > 0 && r.kept_in[r.nk - 1] == 1 && !inner_run &&
                          r.kept_shape[r.nk - 1] >= 4 && r.count > 1;
@@ -197,21 +180,17 @@ void reduce(const Reduction& r, const Write& write) {
             const int64_t k = unit / strips * width + j0;
             Acc acc[kColumns];
             for (int64_t j = 0; j < cols; ++j) acc[j] = Op::identity();
-            reduce_columns<T, Op>(r, data + offset_at(k, r.nk, r.kept_shape, r.kept_in), cols,
-                                  begin, end, acc);
+            reduce_columns<Op>(r, in, offset_at(k, r.nk, r.kept_shape, r.kept_in), cols, begin, end,
+                               acc);
             for (int64_t j = 0; j < cols; ++j) write_part(k + j, part, acc[j]);
           } else {
             Acc acc = Op::identity();
-            if constexpr (std::is_same_v<T, compute_t<T>>) {
-              if (plain_rows) {
-                Op::block(acc, data + offset_at(unit, r.nk, r.kept_shape, r.kept_in) + begin,
-                          end - begin, begin);
-                write_part(unit, part, acc);
-                continue;
-              }
+            const int64_t base = offset_at(unit, r.nk, r.kept_shape, r.kept_in);
+            if (plain_rows) {
+              fold_run<Op>(in, base + begin, 1, end - begin, begin, acc);
+            } else {
+              reduce_row<Op>(r, in, base, begin, end, acc);
             }
-            reduce_row<T, Op>(r, data + offset_at(unit, r.nk, r.kept_shape, r.kept_in), begin, end,
-                              acc);
             write_part(unit, part, acc);
           }
         }
@@ -226,11 +205,17 @@ void reduce(const Reduction& r, const Write& write) {
   }
 }
 
+/// The same of elements of type T.
+template <class T, class Op, class Write>
+void reduce(const Reduction& r, const Write& write) {
+  reduce_elements<Op>(r, Native<T>(r.data), write);
+}
+
 /// The usual case: one result of type R per output.
-template <class T, class Op, class R>
-void reduce_to(const Reduction& r, RbTensor& out) {
+template <class Op, class R, class In>
+void reduce_to(const Reduction& r, const In& in, RbTensor& out) {
   R* data = static_cast<R*>(out.data);
-  reduce<T, Op>(r, [&](int64_t k, const typename Op::Acc& acc) {
+  reduce_elements<Op>(r, in, [&](int64_t k, const typename Op::Acc& acc) {
     data[offset_at(k, r.nk, r.kept_shape, r.kept_out[0])] = R(Op::finish(acc, r.count));
   });
 }

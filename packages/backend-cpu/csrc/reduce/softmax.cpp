@@ -184,14 +184,15 @@ void logsumexp_kernel(const rb::Args& a) {
   mark_dims(a, 1, x.ndim, reduced);
   const RbTensor* outs[] = {&out};
   const Reduction r(view_of(x), reduced, outs, 1);
-  dispatch_dtype<kMaskFloat>("logsumexp", x.dtype_id, [&](auto tag) {
+  dispatch_dtype<kMaskFloat>("logsumexp", out.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    reduce_to<T, LogSumExp<T>, T>(r, out);
+    with_elements<T>(x, r.data, out.dtype_id,
+                     [&](const auto& in) { reduce_to<LogSumExp<T>, T>(r, in, out); });
   });
 }
 
 const rb::KernelSpec kKernels[] = {
-    {"logsumexp", rb::wrap<logsumexp_kernel>, 0, kMaskFloat},
+    {"logsumexp", rb::wrap<logsumexp_kernel>, RB_K_CONVERTS, kMaskFloat},
     {"softmax", rb::wrap<softmax_kernel<false>>, 0, kMaskFloat},
     {"log_softmax", rb::wrap<softmax_kernel<true>>, 0, kMaskFloat},
     {"softmax_vjp", rb::wrap<softmax_vjp_kernel<false>>, 0, kMaskFloat},

@@ -16,6 +16,7 @@
 #include "formula/formula_program.h"
 #include "layer/layers.h"
 #include "rabbet/capture.h"
+#include "rabbet/convert.h"
 #include "record/examples.h"
 #include "rules/rule_functions.h"
 #include "tensor/dtype.h"
@@ -245,8 +246,8 @@ Registration staged(const RbTxn& txn, const char* op, const char* text, RbFn fn,
 
 void stage_kernel(RbTxn& txn, const RbKernel& kernel) {
   const RbKernel k = whole(kernel);
-  constexpr uint32_t kFlags =
-      RB_K_ALLOCATES | RB_K_NEEDS_GIL | RB_K_CONTIGUOUS | RB_K_MOVES | RB_K_NO_CAPTURE;
+  constexpr uint32_t kFlags = RB_K_ALLOCATES | RB_K_NEEDS_GIL | RB_K_CONTIGUOUS | RB_K_MOVES |
+                              RB_K_CONVERTS | RB_K_NO_CAPTURE;
   txn.kernels.push_back(staged(txn, k.op, k.schema, k.fn, k.self, k.self_free, k.flags & kFlags));
   Registration& made = txn.kernels.back();
   made.target = k.backend;

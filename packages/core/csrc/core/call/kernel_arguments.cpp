@@ -25,9 +25,9 @@ TensorRef row_major(const RbTensor* t) {
 }  // namespace
 
 void prepare(const Op& op, const Handler& handler, int compute, Arguments& a, int nargs) {
-  if (compute >= 0 && op.casts) {
+  if (const uint64_t cast_args = cast_arguments(op, handler, compute)) {
     replace_tensors(a, nargs, [&](const RbTensor* t, int i) {
-      return (op.compute_args >> i & 1) && t->dtype_id != compute ? cast(t, compute) : TensorRef();
+      return (cast_args >> i & 1) && t->dtype_id != compute ? cast(t, compute) : TensorRef();
     });
   }
   if (handler.flags & RB_K_CONTIGUOUS) {

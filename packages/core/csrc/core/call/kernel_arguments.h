@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device/backends.h"
+#include "rabbet/convert.h"
 #include "rules/infer.h"
 #include "tensor/tensor.h"
 
@@ -64,10 +65,16 @@ struct Results {
   int n;
 };
 
+/// The arguments that are cast to the dtype `compute`, a bit each; -1: none are.
+inline uint64_t cast_arguments(const Op& op, const Handler& handler, int compute) {
+  const bool casts = compute >= 0 && op.casts && !(handler.flags & RB_K_CONVERTS);
+  return casts ? op.compute_args : 0;
+}
+
 /// Whether `prepare` has nothing to do. `compute`: the dtype, or -1: no casts.
 inline bool fits_kernel(const Op& op, const Handler& handler, int compute, const RbValue* args,
                         int nargs) {
-  const uint64_t cast_args = compute >= 0 && op.casts ? op.compute_args : 0;
+  const uint64_t cast_args = cast_arguments(op, handler, compute);
   const bool dense = (handler.flags & RB_K_CONTIGUOUS) != 0;
   for (uint64_t rest = op.tensor_args; rest; rest &= rest - 1) {
     const int i = __builtin_ctzll(rest);

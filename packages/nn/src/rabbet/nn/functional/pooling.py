@@ -74,15 +74,27 @@ def _average(
     if divisor_override == 0:
         raise RuntimeError(f"{op}: divisor must be not zero")
     window = sizes_of(kernel_size, rank, "kernel_size", op)
-    return _avg_pool(
-        input,
+    windows = (
         window,
         _stride(stride, window, rank, op),
         sizes_of(padding, rank, "padding", op),
         ceil_mode,
         count_include_pad,
-        divisor_override,
     )
+    if input.dtype == rabbet.int64:
+        return _whole_average(input, windows, divisor_override)
+    return _avg_pool(input, *windows, divisor_override)
+
+
+def _whole_average(input: Tensor, windows: tuple[Any, ...], divisor: int | None) -> Tensor:
+    """Means of int64 windows, their fractions cut off; sums are exact up to 2**53."""
+    numbers = input.double()
+    totals = _avg_pool(numbers, *windows, 1).to(rabbet.int64)
+    if divisor is None:
+        ones = rabbet.ones_like(numbers)
+        counts = _avg_pool(ones, *windows, 1) / _avg_pool(ones, *windows, None)
+        return totals.div(rabbet.round(counts).to(rabbet.int64), rounding_mode="trunc")
+    return totals.div(divisor, rounding_mode="trunc")
 
 
 def _adapted(
