@@ -151,15 +151,14 @@ void scan_kernel(const rb::Args& a) {
           for (int64_t line = begin; line < end; ++line) {
             T* to = static_cast<T*>(out.data) + lines.offset(1, line);
             Acc acc = Product ? Acc(1) : Acc(0);
-            for (int64_t i = 0; i < lines.n; ++i) {
-              const int64_t k = i % kReduceBlock;
-              if (k == 0) {
-                in.read(lines.offset(0, line) + i * lines.step[0], lines.step[0],
-                        std::min(kReduceBlock, lines.n - i), values);
+            for (int64_t done = 0; done < lines.n; done += kReduceBlock) {
+              const int64_t m = std::min(kReduceBlock, lines.n - done);
+              in.read(lines.offset(0, line) + done * lines.step[0], lines.step[0], m, values);
+              for (int64_t i = 0; i < m; ++i, to += lines.step[1]) {
+                const Acc value = convert<Acc>(values[i]);
+                acc = Product ? Acc(acc * value) : Acc(acc + value);
+                *to = convert<T>(acc);
               }
-              const Acc value = convert<Acc>(values[k]);
-              acc = Product ? Acc(acc * value) : Acc(acc + value);
-              to[i * lines.step[1]] = convert<T>(acc);
             }
           }
         });
