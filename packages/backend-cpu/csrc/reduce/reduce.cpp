@@ -88,6 +88,7 @@ void check_not_empty(const char* op, const Reduction& r) {
 
 namespace {
 
+constexpr uint64_t kMaskWhole = kMaskInt | kMaskBool;
 constexpr uint64_t kMaskMean = kMaskFloat | kMaskComplex;
 
 template <class T>
@@ -127,7 +128,7 @@ struct Sum {
   }
   static T finish(const Acc& acc, int64_t) { return convert<T>(acc); }
 };
-// Of what is not NaN: floats only.
+// Sums what is not NaN, of floats.
 template <class T>
 struct NanSum : Sum<T> {
   using C = compute_t<T>;
@@ -287,17 +288,14 @@ void kernel(const rb::Args& a) {
   }
   const Reduction r = reduction_of(a);
   if constexpr ((Mask & kMaskInt) != 0) {
-    const bool whole =
-        out.dtype_id == RB_I64 &&
-        visit_dtype < kMaskInt | kMaskBool > (x.dtype_id, [&](auto tag) {
-                                   using T = typename decltype(tag)::type;
-                                   int64_t* data = static_cast<int64_t*>(out.data);
-                                   reduce<T, Op<T>>(r, [&](int64_t k, const auto& acc) {
-                                     data[offset_at(k, r.nk, r.kept_shape, r.kept_out[0])] =
-                                         static_cast<int64_t>(acc);
-                                   });
-                                 });
-    if (whole) return;
+    const auto reduce_whole = [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      int64_t* data = static_cast<int64_t*>(out.data);
+      reduce<T, Op<T>>(r, [&](int64_t k, const auto& acc) {
+        data[offset_at(k, r.nk, r.kept_shape, r.kept_out[0])] = static_cast<int64_t>(acc);
+      });
+    };
+    if (out.dtype_id == RB_I64 && visit_dtype<kMaskWhole>(x.dtype_id, reduce_whole)) return;
   }
   dispatch_dtype<Mask>(a.op_name(), out.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -206,7 +206,7 @@ int element_dtype(PyObject* o) {
 
 void Nested::refuse_mixture(PyObject* o, size_t depth, const std::string& where) {
   const bool number = is_leaf(o);
-  if (number) category_dtype(o);  // raises for what is neither
+  if (number) element_dtype(o);  // raises for what is neither
   raise(PyExc_TypeError, "tensor data is ragged: %s is a %s, but %s is a %s",
         first_place(depth).c_str(), number ? "sequence" : "number", where.c_str(),
         number ? "number" : "sequence");
