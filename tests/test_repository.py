@@ -28,7 +28,7 @@ NAME_CUDA = {
         "core/src/rabbet/cuda/*", "core/src/rabbet/_graphed_callables.py", "core/src/rabbet/backends/*",
         "nn/src/rabbet/nn/attention/__init__.py",
         "core/src/rabbet/version.py", "core/src/rabbet/compiler.py", "core/src/rabbet/__init__.py*",
-        "core/src/rabbet/_absent.py", "core/src/rabbet/_as_torch/*", "core/src/rabbet/_settings.py",
+        "core/src/rabbet/_absent/*", "core/src/rabbet/_as_torch/*", "core/src/rabbet/_settings.py",
         "core/include/rabbet/settings.h",
     ),
     "is_cuda, Tensor.cuda(), Module.cuda(), UntypedStorage.cuda()": (
@@ -49,7 +49,7 @@ NAME_CUDA = {
     "comments, examples and messages": (
         "core/csrc/python/memory.cpp", "core/csrc/python/value_types.h", "core/csrc/core/formula/emit.h",
         "core/include/rabbet/emit.h", "core/include/rabbet/philox.h", "core/src/rabbet/accelerator.py",
-        "optim/src/rabbet/optim/_capture.py",
+        "optim/src/rabbet/optim/_capture.py", "optim/src/rabbet/optim/optimizer.py",
     ),
 }  # fmt: skip
 

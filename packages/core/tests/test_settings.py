@@ -2,6 +2,7 @@
 
 import collections
 import importlib
+import operator
 import os
 import pickle
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 import rabbet
+from rabbet import _absent
 
 
 @pytest.fixture
@@ -57,7 +59,10 @@ def test_numbers_are_kept(settings):
         (lambda: rabbet.set_float32_matmul_precision("x"), RuntimeError, "expected one of highest, high, medium"),
         (lambda: rabbet.set_num_interop_threads(0), RuntimeError, "Expected positive number of threads"),
         (lambda: rabbet.set_num_interop_threads(1.5), TypeError, "expects an int, but got float"),
-        (lambda: rabbet.set_default_device("meta"), NotImplementedError, "set_default_device: new tensors are"),
+        (lambda: rabbet.set_default_device("nowhere"), RuntimeError, "nowhere"),
+        (lambda: rabbet.device("cpu").__exit__(None, None, None), RuntimeError, "no block was entered"),
+        (lambda: rabbet.device("cpu")(int), RuntimeError, "Cannot decorate classes"),
+        (lambda: rabbet.device("cpu")(), TypeError, "func"),
         (lambda: rabbet.set_default_tensor_type(3), TypeError, "invalid type object: 3"),
         (lambda: rabbet.set_default_tensor_type("torch.cuda.FloatTensor"), NotImplementedError, "on the CPU"),
         (lambda: rabbet.set_default_tensor_type("FloatTensor"), ValueError, "invalid type: 'FloatTensor'"),
@@ -385,34 +390,100 @@ def test_types_of_elements_are_checked():
 # ---- what refuses by name
 
 
-def test_what_is_not_there_refuses_by_name():
-    from rabbet._absent import ABSENT
+def rows_of_what_is_not_there():
+    return [(name, _absent.row(name)) for name in _absent.names()]
 
-    for name, what in ABSENT.items():
-        module = rabbet._submodule(name)
-        assert module.__doc__ == f"Not in rabbet: {what.reason}."
-        for part in (what.functions + " " + what.classes).split():
-            with pytest.raises(NotImplementedError, match=rf"^rabbet\.{name}\.{part}: ") as caught:
-                getattr(module, part)("x", option=1)
-            assert what.reason in str(caught.value)
-        for part, answer in what.answers.items():
-            assert getattr(module, part)() == answer
-        assert not hasattr(module, "something_else")
+
+@pytest.mark.parametrize(("name", "what"), rows_of_what_is_not_there())
+def test_what_is_not_there_refuses_by_name(name, what):
+    module = importlib.import_module(f"rabbet.{name}")
+    assert module.__doc__ == f"Not in rabbet: {what.reason}." and module.__refused__ == what.reason
+    for part in f"{what.functions} {what.classes}".split():
+        found = operator.attrgetter(part)(module)
+        with pytest.raises(NotImplementedError, match=rf"^rabbet\.{name}\.{part}: ") as caught:
+            found("x", option=1)
+        assert what.reason in str(caught.value)
+    for part, answer in what.answers.items():
+        assert operator.attrgetter(part)(module)() == answer
+    for other, names in what.imports.items():
+        source = importlib.import_module(f"rabbet.{other}")
+        for part in source.__all__ if names == "*" else names.split():
+            assert getattr(module, part) is getattr(source, part)
+    with pytest.raises(
+        AttributeError, match=rf"^rabbet\.{name}\.something_else is not in rabbet yet"
+    ):
+        operator.attrgetter("something_else")(module)
+
+
+def test_a_class_that_is_not_there_takes_part_in_types():
+    from rabbet.distributed.fsdp import FullyShardedDataParallel as Sharded
+    from rabbet.distributed.tensor import DTensor
+
+    assert not isinstance(rabbet.ones(2), DTensor) and issubclass(
+        type("Mine", (Sharded,), {}), Sharded
+    )
+    assert DTensor[int].__origin__ is DTensor and (DTensor | None).__args__[0] is DTensor
+
+    class Mine(Sharded):
+        def __init__(self):
+            self.ready = True
+
+    with pytest.raises(NotImplementedError, match="no distributed package"):
+        Mine()
+    with pytest.raises(NotImplementedError, match="no distributed package"):
+        Sharded.state_dict_type(None, None)
+
+
+def test_constants_and_exceptions_of_what_is_not_there_are_real():
+    from rabbet.distributed import DistBackendError
+    from rabbet.distributed.fsdp import ShardingStrategy
+    from rabbet.fx.proxy import TraceError
+
+    assert [s.name for s in ShardingStrategy][:2] == ["FULL_SHARD", "SHARD_GRAD_OP"]
+    assert ShardingStrategy["NO_SHARD"] is ShardingStrategy.NO_SHARD
+    assert issubclass(TraceError, ValueError) and issubclass(DistBackendError, RuntimeError)
+    assert rabbet.export.Dim.AUTO is not rabbet.export.Dim.STATIC
+    assert rabbet.distributed.ReduceOp.RedOpType.SUM is rabbet.distributed.ReduceOp.SUM
 
 
 def test_the_tops_of_what_is_not_there_are_attributes():
-    from rabbet._absent import ABSENT
-
-    tops = {name.split(".")[0] for name in ABSENT} - {"autograd", "cuda", "utils"}
-    assert tops == rabbet._ABSENT_MODULES
+    tops = {name.split(".")[0] for name in _absent.names() if not name.startswith("_")}
+    assert tops - {"autograd", "cuda", "nn", "utils"} == rabbet._ABSENT_MODULES
     assert rabbet.distributed.is_available() is False and rabbet.mps.is_available() is False
+    assert rabbet.distributed.is_initialized() is False and rabbet.xpu.device_count() == 0
+
+
+def test_a_profilers_schedule_says_what_to_do_in_each_step():
+    plan = rabbet.profiler.schedule(wait=1, warmup=1, active=2, repeat=2, skip_first=1)
+    names = {"-": "NONE", "w": "WARMUP", "r": "RECORD", "s": "RECORD_AND_SAVE"}
+    assert [plan(step).name for step in range(12)] == [names[c] for c in "--wrs-wrs---"]
+    plan = rabbet.profiler.schedule(
+        wait=1, warmup=1, active=2, repeat=2, skip_first=1, skip_first_wait=1
+    )
+    assert [plan(step).name for step in range(10)] == [names[c] for c in "-wrs-wrs--"]
+    for wrong in ({"wait": -1, "warmup": 1, "active": 1}, {"wait": 1, "warmup": 1, "active": 0}):
+        with pytest.raises(AssertionError, match="Invalid profiler schedule arguments"):
+            rabbet.profiler.schedule(**wrong)
+
+
+def test_questions_about_symbols_have_plain_answers_for_numbers():
+    from rabbet.fx.experimental import symbolic_shapes as shapes
+
+    assert shapes.guard_or_false(True) and not shapes.statically_known_true(False)
+    assert shapes.is_concrete_int(3) and not shapes.is_concrete_int(3.0)
+    assert shapes.free_symbols(3) == set() and not shapes.has_free_symbols(3)
+    assert shapes.sym_eq((1, 2), [1, 2]) and not shapes.sym_eq((1, 2), (1,))
+    assert shapes.guard_int(3) == 3 and shapes.sym_and(True, 1) and not shapes.sym_or(False, 0)
 
 
 def test_eager_parts_of_what_is_not_there_work():
     with rabbet.profiler.record_function("forward") as region:
         assert region.name == "forward"
     assert rabbet.fx.wrap(len) is len and rabbet.utils.cpp_extension.CUDA_HOME is None
-    assert rabbet.autograd.profiler.record_function is rabbet.profiler.record_function
+    assert (
+        importlib.import_module("rabbet.autograd.profiler").record_function
+        is rabbet.profiler.record_function
+    )
 
 
 def test_folders_of_models_are_named_without_loading_any(monkeypatch, tmp_path):
@@ -421,7 +492,7 @@ def test_folders_of_models_are_named_without_loading_any(monkeypatch, tmp_path):
     monkeypatch.delenv("TORCH_HOME")
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
     assert rabbet.hub._get_torch_home() == "/cache/torch" and not os.path.exists("/cache/torch")
-    monkeypatch.setattr("rabbet._absent._HubFolder.chosen", None)
+    monkeypatch.setattr("rabbet._absent.network._HubFolder.chosen", None)
     rabbet.hub.set_dir("~/models")
     assert rabbet.hub.get_dir() == os.path.expanduser("~/models")
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "chosen_device.h"
 #include "core_ops.h"
 #include "data.h"
 #include "device/backends.h"
@@ -694,6 +695,10 @@ bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwna
     if (!overload.params[i].has_default) return c.fail(Mismatch::kMissing, i, nullptr);
     values[i] = overload.params[i].default_value;
   }
+  if (overload.chosen_at >= 0 && chosen_device && values[overload.chosen_at].tag == RB_NONE) {
+    const DeviceSpec device = parse_device(chosen_device);
+    values[overload.chosen_at] = value_device(device.backend, device.index);
+  }
   if (__builtin_expect(c.number_seen && !c.tensor_seen, 0))
     return c.fail(Mismatch::kNoTensor, -1, nullptr);
   return true;
@@ -722,6 +727,18 @@ bool is_int_list(int type) {
 }
 }  // namespace
 
+namespace {
+// Where the device of a creation from nothing is: what is made like a tensor is made beside it.
+int chosen_device_at(const Op* op) {
+  int at = -1;
+  for (size_t i = 0; i < op->params.size(); ++i) {
+    if (op->params[i].type == RB_A_TENSOR) return -1;
+    if (op->params[i].type == RB_A_DEVICE) at = static_cast<int>(i);
+  }
+  return at;
+}
+}  // namespace
+
 Overload make_overload(const Op* op) {
   Overload overload{op, {}, 0, -1, 0, false, nullptr};
   const int kind = op->info.kind;
@@ -745,6 +762,7 @@ Overload make_overload(const Op* op) {
     if (!spec.keyword_only) ++overload.positional;
     overload.params.push_back(spec);
   }
+  if (overload.creation) overload.chosen_at = chosen_device_at(op);
   const int last = overload.positional - 1;
   const bool alone = last == 0 || (last == 1 && op->params[0].type == RB_A_TENSOR);
   if (alone && is_int_list(op->params[last].type)) overload.varargs = last;

@@ -75,6 +75,7 @@ struct Overload {
                    // them)
   bool creation;   // accepts requires_grad=, pin_memory=, layout=
   PyTypeObject* result;  // of several results; made when first needed
+  int chosen_at = -1;  // index of the device of a creation that follows the thread's choice, or -1
 };
 Overload make_overload(const Op* op);
 

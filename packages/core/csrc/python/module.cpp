@@ -7,6 +7,7 @@
 #include "boundary/plugin.h"
 #include "buffer.h"
 #include "call/fallback.h"
+#include "chosen_device.h"
 #include "composite.h"
 #include "convert.h"
 #include "core_ops.h"
@@ -24,6 +25,7 @@
 #include "layer/layers.h"
 #include "library.h"
 #include "memory.h"
+#include "named_dtypes.h"
 #include "op_type.h"
 #include "overrides.h"
 #include "rabbet/python.h"
@@ -490,22 +492,22 @@ PYBIND11_MODULE(_C, m) {
   m.def(
       "tensor",
       [](const py::object& data, const py::object& dtype, const py::object& device) {
-        if (device.is_none())
+        if (device.is_none() && !chosen_device)
           return wrapped(make_tensor(data.ptr(), dtype_argument(dtype), nullptr));
-        const DeviceSpec spec = parse_device(device.ptr());
+        const DeviceSpec spec = parse_device(device.is_none() ? chosen_device : device.ptr());
         return wrapped(make_tensor(data.ptr(), dtype_argument(dtype), &spec));
       },
       py::arg("data"), py::arg("dtype") = py::none(), py::arg("device") = py::none());
   m.def(
       "as_tensor",
       [](const py::object& data, const py::object& dtype, const py::object& device) {
-        if (py::isinstance<py::none>(device)) {
+        if (device.is_none() && !chosen_device) {
           const int want = dtype_argument(dtype);
           if (is_tensor(data.ptr()) && (want < 0 || want == tensor_of(data.ptr())->dtype_id))
             return data;
           return wrapped(as_tensor(data.ptr(), want, nullptr));
         }
-        const DeviceSpec spec = parse_device(device.ptr());
+        const DeviceSpec spec = parse_device(device.is_none() ? chosen_device : device.ptr());
         return wrapped(as_tensor(data.ptr(), dtype_argument(dtype), &spec));
       },
       py::arg("data"), py::arg("dtype") = py::none(), py::arg("device") = py::none());
@@ -555,6 +557,23 @@ PYBIND11_MODULE(_C, m) {
   bind_composite(m);
   bind_trace(m);
 
+  m.def(
+      "set_base_device", [](const py::object& device) { set_base_device(device.ptr()); },
+      "Where this thread makes tensors without a device= outside of blocks; None: on the CPU.");
+  m.def(
+      "chosen_device",
+      [] { return py::reinterpret_borrow<py::object>(chosen_device ? chosen_device : Py_None); },
+      "Where this thread makes tensors without a device=; None: on the CPU.");
+  m.def(
+      "named_dtype",
+      [](const std::string& name) {
+        return py::reinterpret_borrow<py::object>(named_dtype(name.c_str()));
+      },
+      "The dtype of a name that core adds when it is needed.");
+  m.def(
+      "swap_tensors",
+      [](const py::object& a, const py::object& b) { swap_tensors(a.ptr(), b.ptr()); },
+      "Exchange the tensors of two objects.");
   m.def("get_default_dtype",
         [] { return py::reinterpret_borrow<py::object>(dtype_object(default_dtype())); });
   m.def("set_default_dtype", [](const py::object& o) {

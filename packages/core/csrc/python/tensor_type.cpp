@@ -206,6 +206,21 @@ PyObject* wrap_known(RbTensor* rt) {
   return reinterpret_cast<PyObject*>(o);
 }
 
+void swap_tensors(PyObject* a, PyObject* b) {
+  TensorObject *x = as_tensor_object(a), *y = as_tensor_object(b);
+  for (const TensorObject* o : {x, y}) {
+    if (o->t->refs.load(std::memory_order_acquire) > 1)
+      raise(
+          PyExc_RuntimeError,
+          "swap_tensors: a tensor is used by a view, a graph or a storage, too; expected that only "
+          "its object uses it");
+  }
+  if (x == y) return;
+  std::swap(x->t, y->t);
+  x->t->pyobj = x;
+  y->t->pyobj = y;
+}
+
 PyObject* wrap_as(PyTypeObject* cls, Tensor* t) {
   if (cls == tensor_type) return wrap(t);
   TensorRef owned(t);

@@ -55,6 +55,8 @@ PyObject* wrap_as(PyTypeObject* cls, Tensor* t);
 /// The tensor of `owned`, the only reference to an object of the exact type, as an object of a
 /// subclass.
 PyObject* rewrap(PyTypeObject* cls, PyObject* owned);
+/// Exchange the tensors of two objects. Throws if anything else uses one of the tensors.
+void swap_tensors(PyObject* a, PyObject* b);
 
 /// Make the type (without operators) and add it to `module`; false with a Python exception set.
 bool init_tensor_type(PyObject* module);

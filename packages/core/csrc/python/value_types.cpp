@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "chosen_device.h"
 #include "data.h"
 #include "device/backends.h"
 #include "device/current.h"
@@ -204,12 +205,40 @@ PyGetSetDef device_getset[] = {
     {"type", device_type_name, nullptr, "Name of the backend.", nullptr},
     {"index", device_index, nullptr, "Number of the device, or None.", nullptr},
     {}};
-PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, nullptr}, {}};
+PyObject* device_enter(PyObject* self, PyObject*) {
+  return object_boundary([&] {
+    enter_device(self);
+    return Py_NewRef(self);
+  });
+}
+PyObject* device_exit(PyObject*, PyObject*) {
+  return object_boundary([] {
+    leave_device();
+    return Py_NewRef(Py_None);
+  });
+}
+// `@device`: a function whose calls run in the block.
+PyObject* device_call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return object_boundary([&] {
+    static const char* names[] = {"func", nullptr};
+    PyObject* function = nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:device", const_cast<char**>(names),
+                                     &function))
+      throw PythonError{};
+    const Ref module(must(PyImport_ImportModule("rabbet.utils._device")));
+    return must(PyObject_CallMethod(module.get(), "device_decorator", "OO", self, function));
+  });
+}
+PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, nullptr},
+                                {"__enter__", device_enter, METH_NOARGS, nullptr},
+                                {"__exit__", device_exit, METH_VARARGS, nullptr},
+                                {}};
 PyType_Slot device_slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(device_new)},
     {Py_tp_repr, reinterpret_cast<void*>(device_repr)},
     {Py_tp_str, reinterpret_cast<void*>(device_str)},
     {Py_tp_hash, reinterpret_cast<void*>(device_hash)},
+    {Py_tp_call, reinterpret_cast<void*>(device_call)},
     {Py_tp_richcompare, reinterpret_cast<void*>(device_compare)},
     {Py_tp_getset, device_getset},
     {Py_tp_methods, device_methods},

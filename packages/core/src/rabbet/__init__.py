@@ -47,12 +47,12 @@ _OTHER_WHEELS = {
     "amp": "rabbet-autocast",
 }
 _OWN_MODULES = {
-    "__config__", "accelerator", "backends", "compiler", "composite", "cpu", "cuda", "jit", "library", "overrides",
-    "random", "return_types", "serialization", "special", "storage", "testing", "torch_version", "types", "utils", "version",
+    "__config__", "accelerator", "backends", "compiler", "composite", "cpu", "cuda", "fft", "functional", "futures", "jit",
+    "library", "linalg", "multiprocessing", "overrides", "quasirandom", "random", "return_types", "serialization", "signal", "special", "storage", "testing", "torch_version", "types", "utils", "version",
 }  # fmt: skip
-_ABSENT_MODULES = {  # the tops of those in _absent.py, which refuse by name
-    "ao", "distributed", "export", "fft", "futures", "fx", "hub", "linalg", "mps", "mtia", "multiprocessing", "nested", "onnx",
-    "profiler", "quantization", "sparse", "xpu",
+_ABSENT_MODULES = {  # the tops of those in _absent, which refuse by name
+    "ao", "classes", "distributed", "export", "fx", "hub", "masked", "monitor", "mps", "mtia", "nested", "numa",
+    "onnx", "package", "profiler", "quantization", "sparse", "xpu",
 }  # fmt: skip
 # Names that load with the module that defines them.
 _LAZY = {
@@ -62,11 +62,12 @@ _LAZY = {
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "set_default_tensor_type",
     },
+    "_numeric": {"chain_matmul", "gradient", "histogram", "matrix_power", "sym_sum"},
     "_settings": {
         "SymBool", "SymFloat", "SymInt", "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi",
         "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "get_default_device",
         "get_deterministic_debug_mode", "get_device_module", "get_float32_matmul_precision",
-        "get_num_interop_threads", "has_lapack", "has_mkl", "has_openmp", "has_spectral",
+        "get_num_interop_threads", "has_cuda", "has_lapack", "has_mkl", "has_openmp", "has_spectral",
         "is_autocast_cpu_enabled", "is_conj", "is_deterministic_algorithms_warn_only_enabled",
         "is_distributed", "is_inference", "is_neg", "is_nonzero", "is_same_size", "is_signed",
         "is_vulkan_available", "is_warn_always_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
@@ -76,6 +77,7 @@ _LAZY = {
         "use_deterministic_algorithms",
     },
     "_streams": {"Event", "Stream"},
+    "_windows": {"bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"},
     "amp": {
         "autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache",
         "get_autocast_dtype", "is_autocast_cache_enabled", "is_autocast_enabled", "set_autocast_cache_enabled",
@@ -86,6 +88,8 @@ _LAZY = {
         "set_grad_enabled",
     },
     "compiler": {"compile"},
+    "futures": {"Future"},
+    "jit": {"ScriptModule"},
     "nn.flat": {
         "adaptive_max_pool1d", "affine_grid_generator", "alpha_dropout_", "batch_norm", "binary_cross_entropy_with_logits",
         "constant_pad_nd", "convolution", "cosine_embedding_loss", "ctc_loss", "dropout_", "feature_alpha_dropout_",
@@ -101,7 +105,17 @@ _LAZY = {
         "rrelu", "rrelu_", "selu_", "threshold_",
     },
     "serialization": {"load", "save"},
-    "storage": {"TypedStorage", "UntypedStorage", "is_storage"},
+    "storage": {
+        "BFloat16Storage", "BoolStorage", "ByteStorage", "CharStorage", "ComplexDoubleStorage", "ComplexFloatStorage",
+        "DoubleStorage", "FloatStorage", "HalfStorage", "IntStorage", "LongStorage", "ShortStorage", "StorageBase",
+        "TypedStorage", "UntypedStorage", "is_storage",
+    },
+}  # fmt: skip
+# Dtypes that core adds when they are named.
+_NAMED_DTYPES = {
+    "bits16", "bits1x8", "bits2x4", "bits4x2", "bits8", "float8_e8m0fnu", "int1", "int2", "int3", "int4", "int5", "int6",
+    "int7", "qint32", "qint8", "quint2x4", "quint4x2", "quint8", "uint1", "uint2", "uint3", "uint4", "uint5", "uint6",
+    "uint7",
 }  # fmt: skip
 # Methods that write their tensor, and that are functions too.
 _WRITING = [
@@ -328,7 +342,12 @@ def _fill_namespace() -> None:
     ):
         scope[name] = getattr(_C, name)
     scope.update(
-        inf=1e999, nan=1e999 - 1e999, pi=3.141592653589793, e=2.718281828459045, newaxis=None
+        legacy_contiguous_format=scope["contiguous_format"],
+        inf=1e999,
+        nan=1e999 - 1e999,
+        pi=3.141592653589793,
+        e=2.718281828459045,
+        newaxis=None,
     )
 
 
@@ -353,7 +372,7 @@ class _LastFinder:
             ModuleNotFoundError: naming the wheel to install.
         """
         package, _, name = fullname.partition(".")
-        if package != "rabbet" or fullname == "rabbet._absent":
+        if package != "rabbet" or fullname.startswith("rabbet._absent"):
             return None
         if name not in _OTHER_WHEELS:
             return _submodule("_absent").spec_of(fullname)
@@ -389,6 +408,12 @@ def __getattr__(name: str) -> object:
         return _C.default_generator("cpu")
     if name in _OTHER_WHEELS or name in _OWN_MODULES or name in _ABSENT_MODULES:
         return _submodule(name)
+    if name in _NAMED_DTYPES:
+        return _C.named_dtype(name)  # an attribute from now on
+    if not name.startswith("_"):
+        flat = _submodule("_absent.flat")
+        if name in flat.REFUSED:
+            return flat.refusal(name)
     text = f"module 'rabbet' has no attribute '{name}'"
     if not name.startswith("_") and (near := _submodule("_misspelled").nearest(name, __dir__())):
         text += f"; did you mean '{near}'?"

@@ -79,7 +79,7 @@ def normal(
         size,
         generator=generator,
         dtype=dtype,
-        device=device,
+        device="cpu" if device is None else device,  # PyTorch's does not follow the default device
         requires_grad=requires_grad,
         out=out,
     )

@@ -12,7 +12,7 @@ from ._C import Tensor
 __all__ = [
     "SymBool", "SymFloat", "SymInt", "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi",
     "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "get_default_device", "get_deterministic_debug_mode",
-    "get_device_module", "get_float32_matmul_precision", "get_num_interop_threads", "has_lapack", "has_mkl",
+    "get_device_module", "get_float32_matmul_precision", "get_num_interop_threads", "has_cuda", "has_lapack", "has_mkl",
     "has_openmp", "has_spectral", "is_autocast_cpu_enabled", "is_conj",
     "is_deterministic_algorithms_warn_only_enabled", "is_distributed", "is_inference", "is_neg", "is_nonzero",
     "is_same_size", "is_signed", "is_vulkan_available", "is_warn_always_enabled", "set_autocast_cpu_dtype",
@@ -22,6 +22,7 @@ __all__ = [
     "sym_not", "typename", "use_deterministic_algorithms",
 ]  # fmt: skip
 
+has_cuda = False  # whether PyTorch was built for CUDA, which rabbet loads as a plugin
 has_lapack = True
 has_mkl = False
 has_openmp = False
@@ -157,20 +158,26 @@ def is_warn_always_enabled() -> bool:
 
 
 def get_default_device() -> _C.device:
-    """Where new tensors are made: the CPU."""
-    return _C.device("cpu")
+    """Where this thread makes tensors that name no device: the innermost `with device`, or the default."""
+    return _C.chosen_device() or _C.device("cpu")
 
 
 def set_default_device(device: Any) -> None:
-    """Say where new tensors are made. Only the CPU is taken, which is the default.
+    """Say where this thread makes tensors that name no device.
 
-    Raises:
-        NotImplementedError: for another device.
+    Creations from nothing (`zeros`, `randn`, `arange`, ...) and from data (`tensor`, `as_tensor`) follow it; what is
+    made like a tensor (`zeros_like`) is made beside it.
+
+    Args:
+        device: None is the CPU again.
+
+    Example:
+        >>> rabbet.set_default_device("meta")
+        >>> rabbet.ones(2).device.type
+        'meta'
+        >>> rabbet.set_default_device(None)
     """
-    if device is not None and _C.device(device).type != "cpu":
-        raise _C.NotImplementedForError(
-            f"set_default_device: new tensors are on the CPU unless device= says otherwise, got {device!r}"
-        )
+    _C.set_base_device(None if device is None else _C.device(device))
 
 
 def get_device_module(device: Any = None) -> ModuleType:

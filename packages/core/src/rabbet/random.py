@@ -51,3 +51,11 @@ def fork_rng(
     finally:
         for generator, state in kept:
             generator.set_state(state)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "default_generator":  # made with the backend, which loads when it is first used
+        return _C.default_generator("cpu")
+    from ._as_torch.names import missing_attribute
+
+    raise missing_attribute("random", name)

@@ -12,7 +12,16 @@ from typing import Any
 from . import _C
 from ._C import Tensor
 
-__all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
+__all__ = ["StorageBase", "TypedStorage", "UntypedStorage", "is_storage"]
+
+
+# The dtypes of the classes of storages that PyTorch had before typed storages; its files still name them.
+DTYPES_OF_CLASSES = {
+    "BFloat16Storage": "bfloat16", "BoolStorage": "bool", "ByteStorage": "uint8", "CharStorage": "int8",
+    "ComplexDoubleStorage": "complex128", "ComplexFloatStorage": "complex64", "DoubleStorage": "float64",
+    "FloatStorage": "float32", "HalfStorage": "float16", "IntStorage": "int32", "LongStorage": "int64",
+    "ShortStorage": "int16",
+}  # fmt: skip
 
 
 def _whole(tensor: Tensor, dtype: Any) -> Tensor:
@@ -234,6 +243,34 @@ class TypedStorage:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.tolist())
+
+
+StorageBase = UntypedStorage  # of which untyped storages are objects
+
+
+class _StorageType(type):
+    """The classes of storages by dtype, as PyTorch had them: typed storages of the dtype are instances."""
+
+    dtype: Any
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
+
+    def __call__(cls, *args: Any) -> TypedStorage:
+        """A storage of so many elements, or of a sequence's."""
+        if len(args) > 1:
+            raise TypeError(f"{cls.__name__}: expected a size or a sequence, got {args!r}")
+        if not args or isinstance(args[0], int):
+            return TypedStorage(_C.op("empty")([args[0] if args else 0], dtype=cls.dtype))
+        return TypedStorage(_C.tensor(args[0], cls.dtype))
+
+
+globals().update(
+    {
+        name: _StorageType(name, (), {"dtype": getattr(_C, dtype), "__module__": "rabbet"})
+        for name, dtype in DTYPES_OF_CLASSES.items()
+    }
+)
 
 
 def is_storage(obj: Any) -> bool:

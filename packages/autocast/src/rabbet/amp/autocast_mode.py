@@ -129,3 +129,22 @@ class autocast:
                 return func(*args, **kwargs)
 
         return wrapped  # type: ignore[return-value]
+
+
+def _cast(value: Any, device_type: str, dtype: Dtype) -> Any:
+    """The floating tensors on a kind of device, in containers too, cast to `dtype`; float64 stays."""
+    if isinstance(value, rabbet.Tensor):
+        fits = (
+            value.is_floating_point()
+            and value.device.type == device_type
+            and value.dtype is not rabbet.float64
+        )
+        return value.to(dtype) if fits else value
+    if isinstance(value, dict):
+        return {
+            _cast(k, device_type, dtype): _cast(v, device_type, dtype) for k, v in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        parts = [_cast(v, device_type, dtype) for v in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value

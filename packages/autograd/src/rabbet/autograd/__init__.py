@@ -80,3 +80,17 @@ def rabbet_conformance_params(level: str) -> dict[str, Any]:
 
 
 module_imported(sys.modules[__name__])
+
+
+def _profiler_enabled() -> bool:
+    """Whether a profiler runs: there is none yet."""
+    return False
+
+
+def _disable_profiler() -> Any:
+    """Stop the profiler that runs.
+
+    Raises:
+        RuntimeError: always, as none runs.
+    """
+    raise RuntimeError("Can't disable the profiler when it's not running")

@@ -1,9 +1,11 @@
 """The private names of `torch._C` that packages import. What is not here is missing, as for any module."""
 
 import enum
+from collections.abc import Callable
 from typing import Any
 
-from .. import _C
+from .. import _C, _settings, accelerator
+from .._absent import refusing_class, refusing_function
 from .._C import (
     Generator,
     Size,
@@ -126,3 +128,86 @@ def _get_function_stack_at(level: int) -> Any:
 def _are_functorch_transforms_active() -> bool:
     """Whether the call runs inside of vmap or another transform."""
     return _C.transform_depth() > 0
+
+
+def _get_accelerator(check: Any = None) -> Any:
+    """The device of the current accelerator; the CPU without one."""
+    return accelerator.current_accelerator() or device("cpu")
+
+
+def _get_default_device() -> str:
+    """Where new tensors are made."""
+    return str(_settings.get_default_device())
+
+
+def _get_privateuse1_backend_name() -> str:
+    """The name of the device type that PyTorch reserves for extensions, as long as none renames it."""
+    return "privateuseone"
+
+
+_NO_NUMBER = "rabbet does not number the backward passes that run"
+_current_graph_task_id = refusing_function("torch._C", "_current_graph_task_id", _NO_NUMBER)
+_current_autograd_node = refusing_function("torch._C", "_current_autograd_node", _NO_NUMBER)
+
+
+def _cuda_isInBadFork() -> bool:
+    """Whether this process was forked from one that used CUDA."""
+    return False
+
+
+class _ExcludeDispatchKeyGuard:
+    """A block in which layers are left out: rabbet's layers have other names, so that it refuses."""
+
+    def __init__(self, keys: Any) -> None:
+        raise _C.NotImplementedForError(
+            "torch._C._ExcludeDispatchKeyGuard: rabbet dispatches by layers of its own"
+        )
+
+
+_storage_Use_Count = refusing_function(
+    "torch._C", "_storage_Use_Count", "rabbet does not count the users of a storage"
+)
+_cuda_clearCublasWorkspaces = refusing_function(
+    "torch._C", "_cuda_clearCublasWorkspaces", "rabbet uses no cuBLAS workspaces of PyTorch's"
+)
+_NO_GRAPHS = "rabbet captures no graphs yet: programs run eagerly"
+Graph = refusing_class("torch._C", "Graph", _NO_GRAPHS)
+Value = refusing_class("torch._C", "Value", _NO_GRAPHS)
+Node = refusing_class("torch._C", "Node", _NO_GRAPHS)
+ScriptModule = refusing_class("torch._C", "ScriptModule", _NO_GRAPHS)
+ScriptObject = refusing_class("torch._C", "ScriptObject", _NO_GRAPHS)
+_TensorMeta = type(_C.Tensor)
+_TensorBase = TensorBase = _C.Tensor
+
+
+def _unset(name: str, before: Any) -> Callable[..., Any]:
+    """A switch of PyTorch's TorchScript executor, which never runs: it returns what was set before."""
+
+    def switch(*value: Any) -> Any:
+        nonlocal before
+        last = before
+        if value:
+            before = value[0]
+        return last
+
+    switch.__name__ = switch.__qualname__ = name
+    switch.__doc__ = "A switch of PyTorch's TorchScript executor, which never runs."
+    return switch
+
+
+_jit_set_profiling_executor = _unset("_jit_set_profiling_executor", True)
+_jit_set_profiling_mode = _unset("_jit_set_profiling_mode", True)
+_jit_set_texpr_fuser_enabled = _unset("_jit_set_texpr_fuser_enabled", False)
+_jit_set_nvfuser_enabled = _unset("_jit_set_nvfuser_enabled", False)
+_jit_set_nvfuser_guard_mode = _unset("_jit_set_nvfuser_guard_mode", False)
+_jit_override_can_fuse_on_cpu = _unset("_jit_override_can_fuse_on_cpu", False)
+_jit_override_can_fuse_on_gpu = _unset("_jit_override_can_fuse_on_gpu", False)
+_set_math_sdp_allow_fp16_bf16_reduction = _unset("_set_math_sdp_allow_fp16_bf16_reduction", False)
+
+
+def _jit_can_fuse_on_cpu() -> bool:
+    """Whether TorchScript fuses operators on the CPU: it never runs."""
+    return False
+
+
+_jit_can_fuse_on_gpu = _jit_can_fuse_on_cpu

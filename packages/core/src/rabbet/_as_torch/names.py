@@ -11,16 +11,18 @@ import rabbet
 
 VERSION = "2.13.0+rabbet"  # the release of PyTorch whose interface rabbet follows
 
-# Modules of PyTorch for which a module of rabbet of another name stands. A private name of PyTorch means what is
-# listed here: rabbet's own private modules are others.
+# Modules of PyTorch that another module of rabbet replaces, with those below them. A private name of PyTorch means
+# what is listed here or refused by `_absent`: rabbet's own private modules are others.
 _MODULES = {
     "_C": "rabbet._as_torch.c",
     "_C._nn": "rabbet._as_torch.c_nn",
+    "_C._functorch": "rabbet._as_torch.c_functorch",
+    "_VF": "rabbet._as_torch.vf",
     "_custom_ops": "rabbet._as_torch.custom_ops",
     "_dynamo": "rabbet._as_torch.dynamo",
-    "_dynamo.utils": "rabbet._as_torch.dynamo.utils",
+    "_ops": "rabbet._as_torch.ops",
     "_subclasses": "rabbet._as_torch.subclasses",
-    "_subclasses.fake_tensor": "rabbet._as_torch.subclasses.fake_tensor",
+    "_tensor": "rabbet._as_torch.tensor",
     "_jit_internal": "rabbet._as_torch.jit_internal",
     "_tensor_str": "rabbet._as_torch.tensor_str",
     "_utils": "rabbet._as_torch.utils",
@@ -37,6 +39,11 @@ def is_active() -> bool:
 def framework() -> str:
     """The framework's name in texts that programs compare, such as the type 'torch.FloatTensor'."""
     return "torch" if is_active() else "rabbet"
+
+
+def missing_attribute(path: str, name: str) -> AttributeError:
+    """The error for an attribute that a module of rabbet lacks, by its path without the package."""
+    return AttributeError(f"{framework()}.{path}.{name} is not in rabbet yet", name=name)
 
 
 def _is_private(name: str) -> bool:
@@ -72,17 +79,27 @@ def _marked(module: ModuleType, path: str) -> ModuleType:
     return module
 
 
+def _module_name(name: str) -> str | None:
+    """The name of the module of rabbet for `torch.NAME`; None for a private name that is not listed."""
+    top = name
+    while top:
+        if top in _MODULES:
+            return _MODULES[top] + name.removeprefix(top)
+        top = top.rpartition(".")[0]
+    if _is_private(name) and importlib.import_module("rabbet._absent").row(name) is None:
+        return None
+    return f"rabbet.{name}"
+
+
 def module_of(name: str) -> ModuleType | None:
     """The module that `torch.NAME` means, imported; None if there is none.
 
     Raises:
         ImportError: if a wheel is missing, or the module fails.
     """
-    ours = _MODULES.get(name)
+    ours = _module_name(name)
     if ours is None:
-        if _is_private(name):
-            return None
-        ours = f"rabbet.{name}"
+        return None
     try:
         return _marked(importlib.import_module(ours), name)
     except ModuleNotFoundError as error:
@@ -103,6 +120,8 @@ def attribute(name: str) -> Any:
     """
     if name in _MODULES:
         return module_of(name)
+    if name == "torch":
+        return sys.modules["torch"]
     if not _is_private(name):
         try:
             found = getattr(rabbet, name)
@@ -112,6 +131,8 @@ def attribute(name: str) -> Any:
             return _marked(found, name) if isinstance(found, ModuleType) else found
     elif name in (functions := importlib.import_module(_FUNCTIONS)).__all__:
         return getattr(functions, name)
+    elif (module := module_of(name)) is not None:
+        return module
     raise AttributeError(f"torch.{name} is not in rabbet yet", name=name, obj=rabbet)
 
 

@@ -4,10 +4,9 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
-from .names import module_of, resolve
+from .names import resolve
 
 
 class Use(NamedTuple):
@@ -87,11 +86,7 @@ def missing_part(name: str) -> str | None:
 
 def _refusal(name: str) -> str | None:
     """Why a name that is there refuses to work."""
-    found = resolve(name)
-    reason = getattr(found, "__refused__", None)
-    if isinstance(found, ModuleType) and reason is None and name.count(".") == 1:
-        module = module_of(name.removeprefix("torch."))
-        reason = getattr(module, "__refused__", None)
+    reason: str | None = getattr(resolve(name), "__refused__", None)
     return reason
 
 

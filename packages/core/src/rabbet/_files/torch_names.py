@@ -15,17 +15,12 @@ from typing import Any, NamedTuple
 
 from .. import _C, _functions
 from .._C import Tensor
+from ..storage import DTYPES_OF_CLASSES as STORAGES
 from ..storage import TypedStorage, UntypedStorage
 from . import numpy_values, safe, structure
 from .header import is_count, is_shape
 from .unpickling import Inert, Skim, UnpicklingError, check_key
 
-STORAGES = {
-    "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
-    "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
-    "ComplexDoubleStorage": "complex128",
-}  # fmt: skip
 PARAMETER = "rabbet.nn.parameter.Parameter"
 BUFFER = "rabbet.nn.parameter.Buffer"
 _RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg"}  # by Python 3

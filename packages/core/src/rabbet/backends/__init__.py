@@ -2,12 +2,25 @@
 backends whose business it is read it (`rabbet/settings.h`)."""
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from ._cuda import make_cuda, make_cudnn
 from ._switches import Switches, no
 
-__all__ = ["cpu", "cuda", "cudnn", "mha", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
+__all__ = [
+    "cpu",
+    "cuda",
+    "cudnn",
+    "mha",
+    "mkl",
+    "mkldnn",
+    "mps",
+    "nnpack",
+    "openmp",
+    "opt_einsum",
+    "quantized",
+]
 
 
 def _cpu_capability() -> str:
@@ -17,6 +30,10 @@ def _cpu_capability() -> str:
         flags = next((line for line in file if line.startswith("flags")), "")
     words = flags.split()
     return "AVX512" if "avx512f" in words else "AVX2" if "avx2" in words else "DEFAULT"
+
+
+def _never(*args: Any) -> bool:
+    return False
 
 
 def _yes() -> bool:
@@ -30,7 +47,10 @@ mkl = Switches("mkl")
 mkldnn = Switches(
     "mkldnn", enabled=True, deterministic=False, allow_tf32=True, fp32_precision="none"
 )
-mps = Switches("mps", is_built=no)
+mps = Switches("mps", is_built=no, is_macos_or_newer=_never)
+nnpack = Switches("nnpack")
+quantized = Switches("quantized", engine="none", supported_engines=["none"])
+fp32_precision = "none"
 openmp = Switches("openmp")
 opt_einsum = Switches("opt_einsum", enabled=False, strategy=None)
 mha: Any = Switches("mha", get_fastpath_enabled=_yes)
@@ -42,3 +62,13 @@ def _set_fastpath_enabled(value: bool) -> None:
 
 
 mha.set_fastpath_enabled = _set_fastpath_enabled
+
+
+def disable_global_flags() -> None:
+    """PyTorch forbids to set switches of these modules afterwards; rabbet goes on taking them."""
+
+
+@contextlib.contextmanager
+def __allow_nonbracketed_mutation() -> Iterator[None]:
+    """A block in which PyTorch's switches can be set: rabbet's always can."""
+    yield

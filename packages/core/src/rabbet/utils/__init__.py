@@ -1,20 +1,23 @@
 """Utilities around training; `rabbet.utils.data` has datasets and loaders. Submodules load when they are used."""
 
 from pkgutil import extend_path as _extend_path
-from types import ModuleType as _ModuleType
 
 __path__ = _extend_path(__path__, __name__)  # other wheels may bring parts
 
 __all__ = ["checkpoint", "collect_env", "data", "dlpack", "hooks", "model_zoo", "tensorboard"]
 
-_SUBMODULES = {*__all__, "_foreach_utils", "_pytree", "cpp_extension"}
+_SUBMODULES = {
+    *__all__, "_contextlib", "_device", "_foreach_utils", "_pytree", "_triton", "cpp_extension", "deterministic", "weak",
+}  # fmt: skip
 
 
-def __getattr__(name: str) -> _ModuleType:
-    if name not in _SUBMODULES:
-        raise AttributeError(f"module 'rabbet.utils' has no attribute '{name}'", name=name)
+def __getattr__(name: str) -> object:
     import importlib
 
+    if name == "swap_tensors":
+        return importlib.import_module("rabbet.utils._swap").swap_tensors
+    if name not in _SUBMODULES:
+        raise AttributeError(f"module 'rabbet.utils' has no attribute '{name}'", name=name)
     return importlib.import_module(f"rabbet.utils.{name}")
 
 

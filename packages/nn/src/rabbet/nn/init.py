@@ -300,3 +300,7 @@ orthogonal = _former(orthogonal_)
 sparse = _former(sparse_)
 
 _overriding.functions(globals(), [name for name in globals() if name.endswith("_")])
+
+# Under the names that packages import; every function here works without recording.
+_no_grad_uniform_ = uniform_
+_no_grad_normal_ = normal_

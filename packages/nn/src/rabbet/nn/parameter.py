@@ -177,3 +177,6 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):
         buffer = Tensor._make_subclass(cls, empty, requires_grad)
         buffer.persistent = persistent
         return buffer
+
+
+_ParameterMeta = type(Parameter)

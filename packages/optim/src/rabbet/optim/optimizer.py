@@ -7,6 +7,7 @@ import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 import rabbet
@@ -15,6 +16,7 @@ from rabbet.utils.hooks import RemovableHandle, add_hook
 
 # What optimizers take.
 ParamsT = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+_params_t = ParamsT
 
 _HOOK_DICTS = (
     "_optimizer_step_pre_hooks",
@@ -25,6 +27,9 @@ _HOOK_DICTS = (
     "_optimizer_load_state_dict_post_hooks",
 )
 
+
+# The hooks of an object whose class does not call Optimizer.__init__: none, and none can be added.
+_NO_HOOKS: Any = MappingProxyType({})
 
 # Hooks that run around the steps of every optimizer.
 _global_optimizer_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
@@ -79,6 +84,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True
+        if self._optimizer_step_pre_hooks is _NO_HOOKS:
+            return step(self, *args, **kwargs)
         for hook in [
             *_global_optimizer_pre_hooks.values(),
             *self._optimizer_step_pre_hooks.values(),
@@ -116,12 +123,12 @@ class Optimizer:
 
     state: defaultdict[Tensor, Any]
     param_groups: list[dict[str, Any]]
-    _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]
-    _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]]
-    _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
-    _optimizer_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
-    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
-    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]] = _NO_HOOKS
+    _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]] = _NO_HOOKS
+    _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]] = _NO_HOOKS
+    _optimizer_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]] = _NO_HOOKS
+    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]] = _NO_HOOKS
+    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]] = _NO_HOOKS
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -387,3 +394,57 @@ class Optimizer:
         if isinstance(value, (list, tuple)):
             return type(value)(self._unpacked(param, entry) for entry in value)
         return copy.deepcopy(value)
+
+    @staticmethod
+    def _group_tensors_by_device_and_dtype(
+        tensorlistlist: list[list[Tensor | None]], with_indices: bool = False
+    ) -> dict[tuple[Any, Any], tuple[list[list[Tensor | None]], list[int]]]:
+        """Lists of tensors that belong together, such as parameters and their gradients, by device and dtype.
+
+        Args:
+            tensorlistlist: lists of one length; the tensors of the first choose the group.
+            with_indices: whether the places in the lists are wanted, else an empty list.
+        """
+        groups: dict[tuple[Any, Any], tuple[list[list[Tensor | None]], list[int]]] = {}
+        for index, row in enumerate(zip(*tensorlistlist, strict=True)):
+            first = row[0]
+            if first is None:
+                raise RuntimeError("_group_tensors_by_device_and_dtype: the first list holds None")
+            lists, indices = groups.setdefault(
+                (first.device, first.dtype), ([[] for _ in tensorlistlist], [])
+            )
+            for values, value in zip(lists, row, strict=True):
+                values.append(value)
+            if with_indices:
+                indices.append(index)
+        return groups
+
+
+# ---- what optimizers of packages use of PyTorch's
+
+
+def _default_to_fused_or_foreach(
+    params: list[Tensor], differentiable: bool, use_fused: bool = False
+) -> tuple[bool, bool]:
+    """Whether PyTorch would choose (fused, foreach) forms of a step: for parameters on CUDA devices only."""
+    if differentiable:
+        return False, False
+    on_device = all(p is None or p.device.type == "cuda" for p in params)
+    fused = use_fused and on_device and all(p is None or p.is_floating_point() for p in params)
+    return fused, not fused and on_device
+
+
+def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
+    """The kinds of devices on which a step can be captured into a graph."""
+    return ["cuda"]
+
+
+def _use_grad_for_differentiable(func: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator for `step`: gradients are recorded in it only if the optimizer is differentiable."""
+
+    @functools.wraps(func)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with rabbet.set_grad_enabled(self.defaults["differentiable"]):
+            return func(self, *args, **kwargs)
+
+    return step

@@ -2,11 +2,20 @@
 
 from typing import Any
 
-__all__ = ["FakeTensor", "is_fake"]
+from ..._absent import refusing_class
+
+__all__ = ["FakeTensor", "FakeTensorMode", "is_fake"]
 
 
 class FakeTensor:
     """The class of tensors without elements that PyTorch's compiler traces with: no tensor is one."""
+
+
+FakeTensorMode = refusing_class(
+    "torch._subclasses.fake_tensor",
+    "FakeTensorMode",
+    "rabbet captures no graphs yet; torch.device('meta') makes tensors without elements",
+)
 
 
 def is_fake(x: Any) -> bool:

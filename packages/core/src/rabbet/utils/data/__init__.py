@@ -29,3 +29,22 @@ __all__ = [
     "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "WorkerInfo", "default_collate",
     "default_convert", "get_worker_info", "random_split",
 ]  # fmt: skip
+
+_PIPES = {
+    "DFIterDataPipe": "datapipe", "DataChunk": "datapipe", "IterDataPipe": "datapipe", "MapDataPipe": "datapipe",
+    "argument_validation": "_decorator", "functional_datapipe": "_decorator",
+    "guaranteed_datapipes_determinism": "_decorator", "non_deterministic": "_decorator",
+    "runtime_validation": "_decorator", "runtime_validation_disabled": "_decorator",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    """The names of data pipes, which refuse."""
+    if name in _PIPES:
+        import importlib
+
+        module = importlib.import_module(f"rabbet.utils.data.datapipes.{_PIPES[name]}")
+        return getattr(module, name)
+    from ..._as_torch.names import missing_attribute
+
+    raise missing_attribute("utils.data", name)

@@ -22,6 +22,16 @@ __all__ = ["DataLoader", "WorkerInfo", "default_collate", "default_convert", "ge
 T_co = TypeVar("T_co", covariant=True)
 
 
+_collate_fn_t = Callable[[list[Any]], Any]
+
+
+class _DatasetKind:
+    """The kinds of datasets as numbers."""
+
+    Map = 0
+    Iterable = 1
+
+
 class _EndlessSampler(Sampler[None]):
     """What a stream of samples needs of a sampler: one more, for ever."""
 

@@ -12,7 +12,7 @@ from rabbet.utils.hooks import RemovableHandle, add_hook
 
 from ..parameter import Parameter, is_lazy
 
-_EXTRA_STATE = "_extra_state"
+_EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
 
 class _Keys(NamedTuple):
@@ -117,7 +117,7 @@ class StatefulModule:
             kept = keep_vars or is_lazy(value)
             destination[prefix + name] = value if kept else value.detach()
         if type(self).get_extra_state is not StatefulModule.get_extra_state:
-            destination[prefix + _EXTRA_STATE] = self.get_extra_state()
+            destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
     def _own_state(self) -> dict[str, Tensor]:
         state: dict[str, Tensor] = {n: p for n, p in self._parameters.items() if p is not None}
@@ -193,7 +193,7 @@ class StatefulModule:
             problem = self._take(name, current, state_dict[key], key, assign)
             if problem:
                 error_msgs.append(problem)
-        key = prefix + _EXTRA_STATE
+        key = prefix + _EXTRA_STATE_KEY_SUFFIX
         if type(self).set_extra_state is not StatefulModule.set_extra_state:
             if key in state_dict:
                 self.set_extra_state(state_dict[key])
@@ -209,7 +209,7 @@ class StatefulModule:
     ) -> list[str]:
         unknown = []
         for key in state_dict:
-            if not key.startswith(prefix) or key == prefix + _EXTRA_STATE:
+            if not key.startswith(prefix) or key == prefix + _EXTRA_STATE_KEY_SUFFIX:
                 continue
             head, *rest = key[len(prefix) :].split(".", 1)
             # A dotted name belongs to a child if there is one; every other name must be ours.

@@ -26,11 +26,12 @@ from ._hooks import (
     register_module_parameter_registration_hook,
 )
 from ._hooks import registered as _registered
+from ._state import _EXTRA_STATE_KEY_SUFFIX, StatefulModule
 from ._state import IncompatibleKeys as _IncompatibleKeys
-from ._state import StatefulModule
 
 __all__ = [
     "Module",
+    "_EXTRA_STATE_KEY_SUFFIX",
     "_IncompatibleKeys",
     "register_module_buffer_registration_hook",
     "register_module_forward_hook",

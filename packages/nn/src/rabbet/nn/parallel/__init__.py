@@ -2,7 +2,8 @@
 
 from .data_parallel import DataParallel
 from .distributed import DistributedDataParallel
-from .functions import data_parallel, gather, parallel_apply, replicate, scatter
+from .functions import data_parallel, parallel_apply, replicate
+from .scatter_gather import gather, scatter
 
 __all__ = [
     "DataParallel",

@@ -1,17 +1,13 @@
-"""The steps of `DataParallel` as functions: split inputs, run modules, join outputs."""
+"""The steps of `DataParallel` as functions: run modules."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import rabbet
-from rabbet import Tensor
-
 from ..modules.module import Module
 
-__all__ = ["data_parallel", "gather", "parallel_apply", "replicate", "scatter"]
+__all__ = ["data_parallel", "parallel_apply", "replicate"]
 
 
 def one_device(name: str, devices: Any) -> None:
@@ -72,53 +68,3 @@ def parallel_apply(
             modules, inputs, kwargs_tup or [{}] * len(modules), strict=True
         )
     ]
-
-
-def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
-    """One copy of the containers in `inputs` for each device, with its chunk of every tensor along `dim`."""
-    if isinstance(inputs, Tensor):
-        chunks = inputs.chunk(len(target_gpus), dim)
-        return tuple(chunk.to(device) for chunk, device in zip(chunks, target_gpus, strict=False))
-    if isinstance(inputs, tuple) and hasattr(inputs, "_fields"):
-        return [type(inputs)(*parts) for parts in _scattered(inputs, target_gpus, dim)]
-    if isinstance(inputs, tuple) and inputs:
-        return _scattered(inputs, target_gpus, dim)
-    if isinstance(inputs, list) and inputs:
-        return [list(parts) for parts in _scattered(inputs, target_gpus, dim)]
-    if isinstance(inputs, dict) and inputs:
-        values = _scattered(inputs.values(), target_gpus, dim)
-        return [type(inputs)(zip(inputs, parts, strict=True)) for parts in values]
-    return [inputs for _ in target_gpus]
-
-
-def _scattered(values: Any, devices: Sequence[Any], dim: int) -> list[tuple[Any, ...]]:
-    return list(zip(*(scatter(value, devices, dim) for value in values), strict=False))
-
-
-def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
-    """The outputs of all devices joined along `dim`; numbers as a vector, with a warning.
-
-    Raises:
-        ValueError: for dicts with different keys.
-    """
-    first = outputs[0]
-    if isinstance(first, Tensor):
-        parts = [part.to(target_device) for part in outputs]
-        if all(part.ndim == 0 for part in parts) and dim == 0:
-            warnings.warn(
-                "Was asked to gather along dimension 0, but all input tensors were scalars; "
-                "will instead unsqueeze and return a vector.",
-                stacklevel=2,
-            )
-            parts = [part.reshape(1) for part in parts]
-        return rabbet.cat(parts, dim)
-    if first is None:
-        return None
-    if isinstance(first, dict):
-        if any(len(first) != len(other) for other in outputs):
-            raise ValueError("All dicts must have the same number of keys")
-        return type(first)(
-            (key, gather([part[key] for part in outputs], target_device, dim)) for key in first
-        )
-    joined = [gather(list(parts), target_device, dim) for parts in zip(*outputs, strict=True)]
-    return type(first)(*joined) if hasattr(first, "_fields") else type(first)(joined)

@@ -13,12 +13,12 @@ import rabbet
 from .... import _C
 from ...._C import Tensor
 
-__all__ = ["collate", "default_collate", "default_collate_err_msg_format", "default_convert"]
+__all__ = ["collate", "default_collate", "default_collate_err_msg_format", "default_convert", "np_str_obj_array_pattern"]  # fmt: skip
 
 default_collate_err_msg_format = (
     "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 )
-_NOT_NUMBERS = re.compile(r"[SaUO]")  # NumPy's kinds of dtypes that no tensor has
+np_str_obj_array_pattern = re.compile(r"[SaUO]")  # NumPy's kinds of dtypes that no tensor has
 _Functions = dict[Any, Callable[..., Any]]
 
 
@@ -56,7 +56,7 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, Tensor):
         return data
     if _is_numpy(data):
-        return data if _NOT_NUMBERS.search(data.dtype.str) else _C.as_tensor(data)
+        return data if np_str_obj_array_pattern.search(data.dtype.str) else _C.as_tensor(data)
     if isinstance(data, Mapping):
         return _rebuilt_mapping(data, {key: default_convert(data[key]) for key in data})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
@@ -128,7 +128,7 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -> Any:
     """NumPy arrays of one shape, stacked; numbers as a vector."""
     elem = batch[0]
-    if _NOT_NUMBERS.search(elem.dtype.str):
+    if np_str_obj_array_pattern.search(elem.dtype.str):
         raise TypeError(default_collate_err_msg_format.format(elem.dtype))
     return collate([_C.as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
 

@@ -161,3 +161,43 @@ class Workers:
 
     def __del__(self) -> None:
         self.stop()
+
+
+_worker_info: WorkerInfo | None = None  # PyTorch's name for the main thread's, which is no worker
+
+
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Four words to seed NumPy with, from a loader's seed and a worker's number.
+
+    The hashing of NumPy's `SeedSequence`: M. O'Neill, "Developing a seed_seq Alternative", 2015.
+    """
+    mask = 0xFFFFFFFF
+    init_a, mult_a, init_b, mult_b = 0x43B0D7E5, 0x931E8875, 0x8B51F9DD, 0x58F38DED
+    mix_mult_l, mix_mult_r = 0xCA01F9DD, 0x4973F715
+    entropy = [worker_id, base_seed & mask, base_seed >> 32, 0]
+    constant = init_a
+
+    def hashed(value: int) -> int:
+        nonlocal constant
+        value = (value ^ constant) & mask
+        constant = constant * mult_a & mask
+        value = value * constant & mask
+        return (value ^ value >> 16) & mask
+
+    def mixed(x: int, y: int) -> int:
+        found = (mix_mult_l * x & mask) - (mix_mult_r * y & mask) & mask
+        return (found ^ found >> 16) & mask
+
+    pool = [hashed(word) for word in entropy]
+    for source in range(4):
+        for target in range(4):
+            if source != target:
+                pool[target] = mixed(pool[target], hashed(pool[source]))
+    constant = init_b
+    state = []
+    for value in pool:
+        value = (value ^ constant) & mask
+        constant = constant * mult_b & mask
+        value = value * constant & mask
+        state.append((value ^ value >> 16) & mask)
+    return state

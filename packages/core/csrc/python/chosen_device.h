@@ -1,0 +1,19 @@
+#pragma once
+
+#include "errors.h"
+#include "ref.h"
+#include "value_types.h"
+
+namespace rabbet::python {
+
+/// Where this thread makes tensors when a creation names no device: the innermost block of
+/// `with device`, else what set_default_device() said. Null: the CPU, as nothing was chosen.
+inline thread_local PyObject* chosen_device = nullptr;  // borrowed from one of the two below
+
+/// What set_default_device() is told, a device or None; throws for anything else.
+void set_base_device(PyObject* device);
+/// Enter and leave `with device`.
+void enter_device(PyObject* device);
+void leave_device();
+
+}  // namespace rabbet::python

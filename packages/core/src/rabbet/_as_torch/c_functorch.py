@@ -1,0 +1,35 @@
+"""The names of `torch._C._functorch` that packages import, as they are outside of transforms."""
+
+from typing import Any
+
+from .. import _C
+
+__all__ = ["get_unwrapped", "is_batchedtensor", "is_functorch_wrapped_tensor", "is_gradtrackingtensor", "maybe_get_level"]  # fmt: skip
+
+
+def _outside_of_transforms(name: str) -> None:
+    if _C.transform_depth() > 0:
+        raise _C.NotImplementedForError(
+            f"torch._C._functorch.{name}: rabbet does not show how its transforms wrap tensors"
+        )
+
+
+def is_functorch_wrapped_tensor(tensor: Any) -> bool:
+    """Whether a tensor belongs to a transform that runs: none does outside of transforms."""
+    _outside_of_transforms("is_functorch_wrapped_tensor")
+    return False
+
+
+is_batchedtensor = is_gradtrackingtensor = is_functorch_wrapped_tensor
+
+
+def maybe_get_level(tensor: Any) -> int:
+    """The level of the transform that a tensor belongs to: -1 outside of transforms."""
+    _outside_of_transforms("maybe_get_level")
+    return -1
+
+
+def get_unwrapped(tensor: Any) -> Any:
+    """The tensor inside of a transform's tensor: the same outside of transforms."""
+    _outside_of_transforms("get_unwrapped")
+    return tensor

@@ -1,0 +1,234 @@
+"""Numerical functions on samples: gradients of functions, histograms, sums and products of several values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import rabbet
+
+from ._C import Tensor
+
+__all__ = ["chain_matmul", "gradient", "histogram", "matrix_power", "sym_sum"]
+
+
+def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+    """`rabbet.linalg.matrix_power`."""
+    return rabbet.linalg.matrix_power(input, n, out=out)
+
+
+def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
+    """The product of matrices; deprecated: `rabbet.linalg.multi_dot` takes a list of them."""
+    warnings.warn(
+        "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. "
+        "Use torch.linalg.multi_dot instead, which accepts a list of two or more tensors rather than "
+        "multiple parameters.",
+        UserWarning,
+        stacklevel=2,
+    )
+    if len(matrices) == 1:
+        return matrices[0]
+    return rabbet.linalg.multi_dot(matrices, out=out)
+
+
+def sym_sum(*args: Any) -> Any:
+    """The sum of numbers, given one by one or as one sequence."""
+    values = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+    return sum(values)
+
+
+# ---- gradients of sampled functions
+
+
+def _spacings(spacing: Any, dims: list[int], input: Tensor) -> list[Any]:
+    """The distance of the samples along each dim: a number, or their coordinates."""
+    if spacing is None:
+        return [1.0] * len(dims)
+    if isinstance(spacing, (int, float, complex)) and not isinstance(spacing, bool):
+        return [spacing] * len(dims)
+    if isinstance(spacing, Tensor):
+        raise TypeError(
+            "gradient(): expected spacing to be a number or a sequence of numbers or of tensors, got a Tensor"
+        )
+    found = list(spacing)
+    if len(found) != len(dims):
+        raise RuntimeError(
+            f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to "
+            f"'input.dim()' or 'dim': {len(dims)}, but got a list of length {len(found)}"
+        )
+    for dim, value in zip(dims, found, strict=True):
+        if isinstance(value, Tensor) and value.shape != (input.shape[dim],):
+            raise RuntimeError(
+                f"torch.gradient expected the coordinates of dim {dim} to have the shape "
+                f"({input.shape[dim]},), got {tuple(value.shape)}"
+            )
+    return found
+
+
+def gradient(
+    input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1
+) -> list[Tensor]:
+    """The partial derivatives of a sampled function, by central differences of second order.
+
+    Args:
+        input: the samples.
+        spacing: the distance of the samples: one number, one per dim, or their coordinates per dim (1-d).
+        dim: the dims to differentiate along, all by default.
+        edge_order: of the one-sided differences at both ends, 1 or 2.
+
+    Raises:
+        RuntimeError: for other orders, repeated dims, and fewer than edge_order + 1 samples.
+
+    Source: B. Fornberg, "Generation of finite difference formulas on arbitrarily spaced grids", 1988.
+
+    Example:
+        >>> rabbet.gradient(rabbet.tensor([1.0, 2.0, 4.0, 7.0]))
+        [tensor([1.0000, 1.5000, 2.5000, 3.0000])]
+    """
+    dims = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    dims = [
+        d % max(input.ndim, 1) if -input.ndim <= d < input.ndim else _no_dim(d, input) for d in dims
+    ]
+    if len(set(dims)) != len(dims):
+        raise RuntimeError(f"dim {dims} appears multiple times in the list of dims")
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    for d in dims:
+        if input.shape[d] < edge_order + 1:
+            raise RuntimeError(
+                "torch.gradient expected each dimension size to be at least edge_order+1"
+            )
+    if not (input.is_floating_point() or input.is_complex()):
+        if input.dtype is rabbet.uint8:
+            raise RuntimeError("torch.gradient does not support uint8 input.")
+        input = input.to(rabbet.get_default_dtype())
+    steps = _spacings(spacing, dims, input)
+    return [_along(input, d, step, edge_order) for d, step in zip(dims, steps, strict=True)]
+
+
+def _no_dim(dim: int, input: Tensor) -> int:
+    raise IndexError(
+        f"Dimension out of range (expected to be in range of [{-input.ndim}, {input.ndim - 1}], but got {dim})"
+    )
+
+
+def _along(x: Tensor, dim: int, step: Any, edge_order: int) -> Tensor:
+    count = x.shape[dim]
+
+    def at(start: int, length: int = 1) -> Tensor:
+        return x.narrow(dim, start % count, length)
+
+    if isinstance(step, Tensor):
+        between = step.to(x.dtype).diff()
+        widths = between.reshape([-1] + [1] * (x.ndim - 1 - dim))
+    else:
+        widths = rabbet.full(
+            [count - 1] + [1] * (x.ndim - 1 - dim), step, dtype=x.dtype, device=x.device
+        )
+
+    def width(i: int) -> Tensor:
+        return widths.narrow(0, i % (count - 1), 1)
+
+    slopes = (at(1, count - 1) - at(0, count - 1)) / widths
+    left, right = widths[:-1], widths[1:]
+    before, after = slopes.narrow(dim, 0, count - 2), slopes.narrow(dim, 1, count - 2)
+    inner = (before * right + after * left) / (left + right)
+    first, last = slopes.narrow(dim, 0, 1), slopes.narrow(dim, count - 2, 1)
+    if edge_order == 2:
+        second, previous = slopes.narrow(dim, 1, 1), slopes.narrow(dim, count - 3, 1)
+        first = first + (first - second) * width(0) / (width(0) + width(1))
+        last = last + (last - previous) * width(-1) / (width(-1) + width(-2))
+    return rabbet.cat([first, inner, last], dim)
+
+
+# ---- histograms
+
+
+class Histogram(NamedTuple):
+    """What histogram() returns: counts or densities, and one edge more than those."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
+def _edges(input: Tensor, bins: Any, range: Sequence[float] | None) -> Tensor:
+    if isinstance(bins, Tensor):
+        if bins.ndim != 1 or bins.numel() < 1:
+            raise RuntimeError(
+                f"torch.histogram(): bins tensor should have one dimension and elements, got {tuple(bins.shape)}"
+            )
+        if bins.dtype is not input.dtype:
+            raise RuntimeError(
+                f"torch.histogram(): input tensor and bins tensors should have the same dtype, but got input with "
+                f"dtype {input.dtype} and bins with dtype {bins.dtype}"
+            )
+        if range is not None:
+            raise TypeError("histogram(): range is for a number of bins, not for their edges")
+        return bins
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    if range is not None:
+        low, high = map(float, range)
+    elif input.numel():
+        low, high = input.min().item(), input.max().item()
+    else:
+        low, high = 0.0, 1.0
+    if not (low - low == 0 and high - high == 0):
+        raise RuntimeError(f"torch.histogram(): range [{low}, {high}] is not finite")
+    if low > high:
+        raise RuntimeError(
+            f"torch.histogram(): min should not exceed max, but got min {low} max {high}"
+        )
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return rabbet.linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
+
+
+def histogram(
+    input: Tensor,
+    bins: Any,
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+    out: tuple[Tensor, Tensor] | None = None,
+) -> Histogram:
+    """How many elements lie in each bin; a bin has its left edge, the last one both.
+
+    Args:
+        input: floating, of any shape; elements outside of the edges are not counted.
+        bins: how many of equal width, or their rising edges (1-d).
+        range: from where to where, for a number of bins; the smallest and largest element by default.
+        weight: of each element, in the shape of `input`.
+        density: divide by the sum and the widths, so that the area is 1.
+
+    Raises:
+        RuntimeError: for other dtypes and shapes, and for bins or ranges that are none.
+    """
+    if not input.is_floating_point():
+        raise RuntimeError(f"histogram(): expected a floating tensor, got {input.dtype}")
+    if weight is not None and (weight.shape != input.shape or weight.dtype is not input.dtype):
+        raise RuntimeError(
+            "torch.histogram(): if weight tensor is provided it should have the shape and dtype of input, got "
+            f"{tuple(weight.shape)} of {weight.dtype} for {tuple(input.shape)} of {input.dtype}"
+        )
+    edges = _edges(input.detach(), bins, range)
+    values = input.detach().reshape(-1)
+    count = edges.numel() - 1
+    place = rabbet.searchsorted(edges.contiguous(), values.contiguous(), right=True) - 1
+    place = rabbet.where(values == edges[-1], count - 1, place)
+    inside = (place >= 0) & (place < count) & (values <= edges[-1])
+    amounts = rabbet.ones_like(values) if weight is None else weight.detach().reshape(-1)
+    amounts = rabbet.where(inside, amounts, rabbet.zeros_like(amounts))
+    hist = rabbet.zeros(count, dtype=input.dtype, device=input.device)
+    if count:
+        hist = hist.index_add(0, place.clamp(0, count - 1), amounts)
+    if density:
+        hist = hist / hist.sum() / edges.diff()
+    if out is not None:
+        hist, edges = (
+            out[0].resize_(hist.shape).copy_(hist),
+            out[1].resize_(edges.shape).copy_(edges),
+        )
+    return Histogram(hist, edges)
