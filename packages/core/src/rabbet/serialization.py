@@ -290,7 +290,7 @@ def _restorer(map_location: Any, wrap: Callable[[Tensor], Any]) -> Callable[[Ten
     """
     if map_location is None:
         return _restored
-    if callable(map_location):
+    if callable(map_location) and not isinstance(map_location, _C.device):
         return lambda t, place: _moved(map_location(wrap(t), place), t, place, type(wrap(t)))
     if isinstance(map_location, dict):
         return lambda t, place: _restored(t, str(map_location.get(place, place)))

@@ -1,53 +1,97 @@
 """`rabbet run --scan`: which torch names programs use, and which of them are missing."""
 
 import ast
+import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from .. import _C
 from .names import resolve
 
 
 class Use(NamedTuple):
-    """A dotted torch name where it stands in a file."""
+    """A dotted torch name where it stands in a file, and what the program does with it there.
+
+    keywords: the arguments by name, where it is called.
+    role: 'context' in a `with` statement, 'base' among the bases of a class, else ''.
+    """
 
     name: str
     file: str
     line: int
+    keywords: tuple[str, ...] = ()
+    role: str = ""
 
 
 class _Names(ast.NodeVisitor):
     """Collects torch names of one file: imports, and attributes of what they bind."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: str) -> None:
+        self.file = file
         self.bound: dict[str, str] = {}
-        self.uses: list[tuple[str, int]] = []
+        self.uses: list[Use] = []
+
+    def _add(self, name: str, line: int, keywords: tuple[str, ...] = (), role: str = "") -> None:
+        self.uses.append(Use(name, self.file, line, keywords, role))
+
+    def _name_of(self, node: ast.expr) -> str | None:
+        """The torch name that an expression is; None for any other."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if isinstance(node, ast.Name) and node.id in self.bound:
+            return ".".join([self.bound[node.id], *reversed(parts)])
+        return None
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
             if alias.name.split(".")[0] == "torch":
                 self.bound[alias.asname or "torch"] = alias.name if alias.asname else "torch"
-                self.uses.append((alias.name, node.lineno))
+                self._add(alias.name, node.lineno)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         if node.level or (node.module or "").split(".")[0] != "torch":
             return
         for alias in node.names:
             name = f"{node.module}.{alias.name}" if alias.name != "*" else str(node.module)
-            self.uses.append((name, node.lineno))
+            self._add(name, node.lineno)
             self.bound[alias.asname or alias.name] = name
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        parts: list[str] = []
-        root: ast.expr = node
-        while isinstance(root, ast.Attribute):
-            parts.append(root.attr)
-            root = root.value
-        if isinstance(root, ast.Name) and root.id in self.bound:
-            self.uses.append((".".join([self.bound[root.id], *reversed(parts)]), node.lineno))
+        name = self._name_of(node)
+        if name is not None:
+            self._add(name, node.lineno)
         else:
-            self.visit(root)
+            self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = self._name_of(node.func)
+        keywords = tuple(k.arg for k in node.keywords if k.arg is not None)
+        if name is not None and keywords:
+            self._add(name, node.lineno, keywords)
+        self.generic_visit(node)
+
+    def _visit_with(self, node: ast.With | ast.AsyncWith) -> None:
+        for item in node.items:
+            entered = item.context_expr
+            called = entered.func if isinstance(entered, ast.Call) else entered
+            name = self._name_of(called)
+            if name is not None:
+                self._add(name, entered.lineno, role="context" if called is not entered else "")
+        self.generic_visit(node)
+
+    visit_With = visit_AsyncWith = _visit_with
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for base in node.bases:
+            plain = base.value if isinstance(base, ast.Subscript) else base
+            name = self._name_of(plain)
+            if name is not None:
+                self._add(name, base.lineno, role="base")
+        self.generic_visit(node)
 
 
 def torch_names(source: str, file: str) -> list[Use]:
@@ -57,7 +101,7 @@ def torch_names(source: str, file: str) -> list[Use]:
         SyntaxError: if it is no Python.
     """
     tree = ast.parse(source, file)
-    names = _Names()
+    names = _Names(file)
     for node in ast.walk(
         tree
     ):  # imports first: a function may stand above the import that binds its names
@@ -65,8 +109,7 @@ def torch_names(source: str, file: str) -> list[Use]:
             names.visit(node)
     imports, names.uses = names.uses, []
     names.visit(tree)
-    ordered = sorted({*imports, *names.uses}, key=lambda use: use[1])
-    return [Use(name, file, line) for name, line in ordered]
+    return sorted({*imports, *names.uses}, key=lambda use: use.line)
 
 
 def missing_part(name: str) -> str | None:
@@ -90,6 +133,54 @@ def _refusal(name: str) -> str | None:
     return reason
 
 
+def _accepted(found: Any) -> set[str] | None:
+    """The names of a function's or class's arguments; None where any is taken, or nobody can say."""
+    if isinstance(found, _C.Op):
+        schemas = [_C.op_info(name) for name in _C.op_overloads(found.__name__)]
+        return {p["name"] for schema in schemas for p in schema["params"]} | _OF_OPERATORS
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return {p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY}
+
+
+# Keywords that operators understand beside their schemas.
+_OF_OPERATORS = {
+    "out", "requires_grad", "pin_memory", "layout", "memory_format", "non_blocking", "device", "dtype", "generator",
+    "axis", "axes", "keepdims", "x", "x1", "x2",
+}  # fmt: skip
+
+
+def _is_context(found: Any) -> bool | None:
+    """Whether what a call gives can be entered by `with`; None where nobody can say."""
+    if isinstance(found, type):
+        return hasattr(found, "__enter__")
+    return False if isinstance(found, _C.Op) else None
+
+
+def problem(use: Use) -> str | None:
+    """What does not work of a use of a name that is there: a keyword, a `with` statement or a base class."""
+    found = resolve(use.name)
+    if getattr(found, "__refused__", None) is not None:
+        return None  # said of the name
+    if use.keywords and callable(found):
+        accepted = _accepted(found)
+        unknown = [k for k in use.keywords if accepted is not None and k not in accepted]
+        if unknown:
+            return f"takes no argument {', '.join(unknown)}"
+    if use.role == "context" and _is_context(found) is False:
+        return "cannot be used in a `with` statement"
+    if use.role == "base" and not (isinstance(found, type) and found.__flags__ & _CAN_BE_BASE):
+        return "cannot be the base of a class"
+    return None
+
+
+_CAN_BE_BASE = 1 << 10  # Py_TPFLAGS_BASETYPE
+
+
 def _python_files(paths: Iterable[str]) -> Iterator[Path]:
     for path in map(Path, paths):
         if path.is_dir():
@@ -111,20 +202,32 @@ def main(paths: list[str]) -> int:
     names = {use.name for use in uses}
     missing: dict[str, list[Use]] = {}
     refused: dict[str, str] = {}
+    wrong: dict[tuple[str, str], list[Use]] = {}
     for use in uses:
         part = missing_part(use.name)
         if part is not None:
             missing.setdefault(part, []).append(use)
         elif reason := _refusal(use.name):
             refused[use.name] = reason
-    print(f"{len(names)} torch names, {len(missing)} missing, {len(refused)} that refuse to work")
+        elif why := problem(use):
+            wrong.setdefault((use.name, why), []).append(use)
+    print(
+        f"{len(names)} torch names, {len(missing)} missing, {len(refused)} that refuse to work, "
+        f"{len(wrong)} used in a way that does not work"
+    )
     for name in sorted(names):
         if name not in refused and missing_part(name) is None:
             print(f"  there    {name}")
     for name, reason in sorted(refused.items()):
         print(f"  refuses  {name}: {reason}")
+    for (name, why), places in sorted(wrong.items()):
+        print(f"  wrong    {name} {why} ({_where(places)})")
     for name, places in sorted(missing.items()):
-        first = places[0]
-        count = f", {len(places)} uses" if len(places) > 1 else ""
-        print(f"  missing  {name} ({first.file}:{first.line}{count})")
-    return 2 if failed else 1 if missing else 0
+        print(f"  missing  {name} ({_where(places)})")
+    return 2 if failed else 1 if missing or wrong else 0
+
+
+def _where(places: list[Use]) -> str:
+    lines = {(use.file, use.line) for use in places}
+    first = min(places, key=lambda use: use.line)
+    return f"{first.file}:{first.line}" + (f", {len(lines)} uses" if len(lines) > 1 else "")
