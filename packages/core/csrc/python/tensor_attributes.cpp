@@ -28,6 +28,15 @@ PyObject* get_is_meta(PyObject* o, void*) {
   return PyBool_FromLong(tensor_of(o)->backend == kMeta);
 }
 
+PyObject* get_base(PyObject* o, void*) {
+  return object_boundary([&] {
+    Tensor* root = tensor_of(o);
+    if (!root->view) return Py_NewRef(Py_None);
+    while (root->view) root = root->view->parent;
+    return must(wrap_borrowed(root));
+  });
+}
+
 PyObject* is_on(PyObject* o, const char* name) {
   return PyBool_FromLong(backend_entry(tensor_of(o)->backend).name == name);
 }
@@ -115,6 +124,8 @@ PyGetSetDef tensor_getset[] = {
     {"layout", get_layout, nullptr, "rabbet.strided.", nullptr},
     {"itemsize", get_itemsize, nullptr, "Bytes per element.", nullptr},
     {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
+    {"_base", get_base, nullptr, "The tensor that a view shows a part of; None: not a view.",
+     nullptr},
     {"is_meta", get_is_meta, nullptr, "Whether it has shape and dtype, but no data.", nullptr},
     {"is_cpu", get_is_cpu, nullptr, "Whether it is on the CPU.", nullptr},
     {"is_cuda", get_is_cuda, nullptr, "Whether it is on a CUDA device.", nullptr},

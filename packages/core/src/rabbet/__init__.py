@@ -108,7 +108,7 @@ _LAZY = {
     "storage": {
         "BFloat16Storage", "BoolStorage", "ByteStorage", "CharStorage", "ComplexDoubleStorage", "ComplexFloatStorage",
         "DoubleStorage", "FloatStorage", "HalfStorage", "IntStorage", "LongStorage", "ShortStorage", "StorageBase",
-        "TypedStorage", "UntypedStorage", "is_storage",
+        "TypedStorage", "UntypedStorage", "from_file", "is_storage",
     },
 }  # fmt: skip
 # Dtypes that core adds when they are named.

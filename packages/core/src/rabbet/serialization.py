@@ -37,6 +37,7 @@ from .storage import TypedStorage, UntypedStorage
 from .types import FileLike as FileLike
 
 __all__ = [
+    "DEFAULT_PROTOCOL",
     "FileLike",
     "LoadEndianness",
     "MAP_LOCATION",
@@ -55,6 +56,8 @@ __all__ = [
     "save",
     "set_default_load_endianness",
 ]
+
+DEFAULT_PROTOCOL = 2  # of the pickles in PyTorch's files
 
 # What `load` takes as map_location, for annotations.
 MAP_LOCATION: TypeAlias = Callable[[Any, str], Any] | _C.device | str | dict[str, str] | None

@@ -12,7 +12,7 @@ from typing import Any
 from . import _C
 from ._C import Tensor
 
-__all__ = ["StorageBase", "TypedStorage", "UntypedStorage", "is_storage"]
+__all__ = ["StorageBase", "TypedStorage", "UntypedStorage", "from_file", "is_storage"]
 
 
 # The dtypes of the classes of storages that PyTorch had before typed storages; its files still name them.
@@ -398,3 +398,37 @@ def share_memory_(self: Tensor) -> Tensor:
 def is_shared(self: Tensor) -> bool:
     """Whether the tensor is in memory that processes share; tensors on CUDA devices always are."""
     return self.is_cuda or (self.is_cpu and UntypedStorage(self).data_ptr() in _shared)
+
+
+def from_file(
+    filename: str | os.PathLike[str],
+    shared: bool | None = None,
+    size: int | None = 0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool | None = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A vector of the first `size` elements of a file, mapped into memory.
+
+    Args:
+        shared: whether what is written to the tensor goes to the file, which is made longer if need be.
+        size: how many elements; without `shared` at most those of the file.
+        dtype: of the elements; the default dtype without one.
+        device, layout: the CPU and strided only.
+
+    Raises:
+        ValueError: for a size that the file does not have.
+        RuntimeError: for other devices and layouts.
+    """
+    if device is not None and _C.device(device).type != "cpu":
+        raise RuntimeError(f"from_file: a file is mapped into the CPU's memory, not to {device}")
+    if layout is not None and layout is not _C.strided:
+        raise RuntimeError(f"from_file: expected the layout strided, got {layout}")
+    if pin_memory:
+        raise RuntimeError("from_file: memory of files cannot be pinned")
+    chosen = _C.get_default_dtype() if dtype is None else dtype
+    storage = UntypedStorage.from_file(filename, bool(shared), (size or 0) * chosen.itemsize)
+    return storage._tensor.view(chosen).requires_grad_(requires_grad)

@@ -72,6 +72,9 @@ TABLE: dict[str, Absent] = {
             "distributed.tensor.placement_types": "Partial Placement Replicate Shard",
         },
     ),
+    "distributed._tensor.experimental": Absent(
+        _REASON, imports={"distributed.tensor.experimental": "*"}
+    ),
     "distributed._tensor.api": Absent(
         _REASON,
         imports={
@@ -291,9 +294,12 @@ TABLE: dict[str, Absent] = {
             "Backend.NCCL": "nccl",
             "Backend.UCC": "ucc",
             "Backend.UNDEFINED": "undefined",
+            "Backend.backend_list": ["undefined", "gloo", "nccl", "xccl", "ucc", "mpi"],
+            "Backend.default_device_backend_map": {"cpu": "gloo", "cuda": "nccl"},
             "GroupMember.NON_GROUP_MEMBER": -100,
             "GroupMember.WORLD": None,
             "GroupName": Any,
+            "_pg_map": {},
             "ReduceOp": ReduceOp,
             "group": _Group,
         },

@@ -82,14 +82,14 @@ TABLE: dict[str, Absent] = {
     ),
     "onnx": Absent(
         _REASON,
-        functions="dynamo_export export is_onnxrt_backend_supported",
+        functions="export is_onnxrt_backend_supported",
         answers={
             "is_in_onnx_export": False,
             # for export(), which refuses
             "register_custom_op_symbolic": None,
             "unregister_custom_op_symbolic": None,
         },
-        classes="ExportOptions ExportableModule InputObserver ONNXProgram",
+        classes="ExportableModule InputObserver ONNXProgram",
         enums=_CONSTANTS,
         others={"TensorProtoDataType": TensorProtoDataType},
         errors={

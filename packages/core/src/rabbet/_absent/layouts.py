@@ -24,11 +24,10 @@ TABLE: dict[str, Absent] = {
         _NO_NESTED,
         functions="as_nested_tensor masked_select narrow nested_tensor nested_tensor_from_jagged "
         "to_padded_tensor",
-        classes="NestedTensor",
     ),
     "nested._internal": Absent(_NO_NESTED),
     "nested._internal.nested_tensor": Absent(
-        _NO_NESTED, functions="jagged_from_list", imports={"nested": "NestedTensor"}
+        _NO_NESTED, functions="jagged_from_list", classes="NestedTensor"
     ),
     "sparse": Absent(
         _NO_SPARSE,

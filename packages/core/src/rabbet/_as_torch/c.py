@@ -150,11 +150,6 @@ _current_graph_task_id = refusing_function("torch._C", "_current_graph_task_id",
 _current_autograd_node = refusing_function("torch._C", "_current_autograd_node", _NO_NUMBER)
 
 
-def _cuda_isInBadFork() -> bool:
-    """Whether this process was forked from one that used CUDA."""
-    return False
-
-
 class _ExcludeDispatchKeyGuard:
     """A block in which layers are left out: rabbet's layers have other names, so that it refuses."""
 
@@ -166,9 +161,6 @@ class _ExcludeDispatchKeyGuard:
 
 _storage_Use_Count = refusing_function(
     "torch._C", "_storage_Use_Count", "rabbet does not count the users of a storage"
-)
-_cuda_clearCublasWorkspaces = refusing_function(
-    "torch._C", "_cuda_clearCublasWorkspaces", "rabbet uses no cuBLAS workspaces of PyTorch's"
 )
 _NO_GRAPHS = "rabbet captures no graphs yet: programs run eagerly"
 Graph = refusing_class("torch._C", "Graph", _NO_GRAPHS)

@@ -16,6 +16,8 @@ VERSION = "2.13.0+rabbet"  # the release of PyTorch whose interface rabbet follo
 _MODULES = {
     "_C": "rabbet._as_torch.c",
     "_C._nn": "rabbet._as_torch.c_nn",
+    "_C._distributed_c10d": "rabbet.distributed.distributed_c10d",
+    "_C._distributed_rpc": "rabbet.distributed.rpc",
     "_C._functorch": "rabbet._as_torch.c_functorch",
     "_VF": "rabbet._as_torch.vf",
     "_custom_ops": "rabbet._as_torch.custom_ops",

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import rabbet
+
 from .. import _C
 from .names import resolve
 
@@ -136,8 +138,10 @@ def _refusal(name: str) -> str | None:
 def _accepted(found: Any) -> set[str] | None:
     """The names of a function's or class's arguments; None where any is taken, or nobody can say."""
     if isinstance(found, _C.Op):
-        schemas = [_C.op_info(name) for name in _C.op_overloads(found.__name__)]
-        return {p["name"] for schema in schemas for p in schema["params"]} | _OF_OPERATORS
+        records = [_C.op_info(name) for name in found.overloads]
+        return {p["name"] for record in records for p in record["params"]} | _OF_OPERATORS
+    if isinstance(found, rabbet._AtenOverload):
+        return None
     try:
         parameters = inspect.signature(found).parameters.values()
     except (TypeError, ValueError):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import _C, _settings
+from .._absent import refusing_class
 from ._switches import Group, Switches, publish
 
 _LINALG = ("default", "cusolver", "magma")
@@ -171,6 +172,15 @@ def _workspace(size: int | None = None) -> int:
     return DEFAULT_WORKSPACE if size is None else size
 
 
+def _cannot_say(params: Any, debug: bool = False) -> bool:
+    """Whether a kernel of PyTorch's takes the arguments in an SDPAParams, which rabbet does not make.
+
+    Raises:
+        TypeError: always.
+    """
+    raise TypeError(f"can_use_attention: expected an SDPAParams, got {type(params).__name__}")
+
+
 def make_cuda() -> Any:
     """The module `rabbet.backends.cuda`."""
     sdp = Sdp()
@@ -187,6 +197,11 @@ def make_cuda() -> Any:
     module._sdp_ours_first = sdp.ours_first
     module.is_flash_attention_available = is_built  # its kernels need no library
     module.is_ck_sdpa_available = lambda: False
+    module.SDPAParams = refusing_class(
+        "rabbet.backends.cuda", "SDPAParams", "attention chooses its kernel itself"
+    )
+    for kind in ("cudnn", "efficient", "flash"):
+        setattr(module, f"can_use_{kind}_attention", _cannot_say)
     reduced = "fp16_bf16_reduction_math"
     module.allow_fp16_bf16_reduction_math_sdp = lambda enabled: sdp.set(reduced, enabled)
     module.fp16_bf16_reduction_math_sdp_allowed = lambda: sdp.on[reduced]

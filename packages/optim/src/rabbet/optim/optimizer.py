@@ -16,7 +16,6 @@ from rabbet.utils.hooks import RemovableHandle, add_hook
 
 # What optimizers take.
 ParamsT = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
-_params_t = ParamsT
 
 _HOOK_DICTS = (
     "_optimizer_step_pre_hooks",

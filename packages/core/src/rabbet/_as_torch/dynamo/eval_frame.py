@@ -2,4 +2,9 @@
 
 from . import OptimizedModule, disable, reset
 
-__all__ = ["OptimizedModule", "disable", "reset"]
+__all__ = ["OptimizedModule", "disable", "is_dynamo_supported", "reset"]
+
+
+def is_dynamo_supported() -> bool:
+    """Whether programs are compiled: no."""
+    return False
