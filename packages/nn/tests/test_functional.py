@@ -413,7 +413,7 @@ BAD = [
     (lambda: F.rms_norm(T(2, 3), (4,)), "rms_norm"),
     (lambda: F.rms_norm(T(2, 3), (3,), T(2)), "expected weight"),
     (lambda: F.dropout(T(3), 1.5), "between 0 and 1"),
-    (lambda: F.dropout2d(T(3), 0.5), "3 or 4 dimensions"),
+    (lambda: F.dropout2d(T(3), 0.5), "at least 2 dimensions"),
     (lambda: F.glu(T(3)), "even size"),
     (lambda: F.prelu(T(2, 3), T(2)), "each of 3 channels"),
     (lambda: F.hardtanh(T(3), 2.0, 1.0), "min_val"),

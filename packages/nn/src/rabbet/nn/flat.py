@@ -8,6 +8,7 @@ from typing import Any
 from rabbet import Tensor, _overriding
 
 from . import functional as F
+from .functional.dropout import feature_dropout as features
 from .functional.recurrent import run_layer, run_layers
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -228,24 +229,26 @@ def convolution(
     return _CONVOLUTIONS[at](input, weight, bias, stride, padding, dilation, groups)
 
 
-def _in_place(name: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def fill(input: Tensor, p: float, train: bool) -> Tensor:
-        return function(input, p, train, True)
+def _flat_dropout(name: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A dropout of `nn.functional` all of whose arguments are required."""
 
-    fill.__name__ = fill.__qualname__ = name
-    fill.__doc__ = f"`nn.functional.{function.__name__}` in place."
-    return fill
+    def drop(input: Tensor, p: float, train: bool) -> Tensor:
+        if not 0 <= p <= 1:
+            raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+        return function(input, p, train, name.endswith("_"))
 
-
-dropout_ = _in_place("dropout_", F.dropout)
-alpha_dropout_ = _in_place("alpha_dropout_", F.alpha_dropout)
-feature_alpha_dropout_ = _in_place("feature_alpha_dropout_", F.feature_alpha_dropout)
-feature_dropout_ = _in_place("feature_dropout_", F.dropout2d)
+    drop.__name__ = drop.__qualname__ = name
+    drop.__doc__ = f"`{function.__module__.partition('.')[2]}.{function.__name__}`{' in place' * name.endswith('_')}."
+    return drop
 
 
-def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Dropout of whole channels, the second dimension."""
-    return F.dropout2d(input, p, train)
+dropout_ = _flat_dropout("dropout_", F.dropout)
+alpha_dropout = _flat_dropout("alpha_dropout", F.alpha_dropout)
+alpha_dropout_ = _flat_dropout("alpha_dropout_", F.alpha_dropout)
+feature_alpha_dropout = _flat_dropout("feature_alpha_dropout", F.feature_alpha_dropout)
+feature_alpha_dropout_ = _flat_dropout("feature_alpha_dropout_", F.feature_alpha_dropout)
+feature_dropout = _flat_dropout("feature_dropout", features)
+feature_dropout_ = _flat_dropout("feature_dropout_", features)
 
 
 def _recurrent(name: str, mode: str) -> Callable[..., tuple[Tensor, ...]]:
