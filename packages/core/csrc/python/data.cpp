@@ -11,6 +11,7 @@
 #include "device/current.h"
 #include "layer/transforms.h"
 #include "tensor/dtype.h"
+#include "tensor/float16.h"
 #include "tensor/promotion.h"
 #include "tensor_type.h"
 
@@ -20,22 +21,6 @@ namespace {
 
 // ---- one element
 
-float half_to_float(uint16_t h) {
-  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, exponent = h >> 10 & 31,
-                 fraction = h & 1023;
-  uint32_t bits;
-  if (exponent == 31) {
-    bits = sign | 0x7f800000 | fraction << 13;
-  } else if (exponent) {
-    bits = sign | (exponent + 112) << 23 | fraction << 13;
-  } else {
-    const float small = static_cast<float>(fraction) * 0x1p-24f;
-    return sign ? -small : small;
-  }
-  float f;
-  std::memcpy(&f, &bits, 4);
-  return f;
-}
 float bfloat_to_float(uint16_t h) {
   const uint32_t bits = static_cast<uint32_t>(h) << 16;
   float f;

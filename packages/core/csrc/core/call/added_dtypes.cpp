@@ -126,6 +126,7 @@ bool device_converts(int backend, int from, int to) {
 
 TensorRef convert(const RbTensor* t, int to) {
   if (t->dtype_id == to) return TensorRef::share(const_cast<RbTensor*>(t));
+  if (!is_added(t->dtype_id) && !is_added(to)) return call_cast(const_cast<RbTensor*>(t), to);
   if (has_host_memory(t->backend)) return convert_here(t, to);
   if (device_converts(t->backend, t->dtype_id, to)) return call_cast(const_cast<RbTensor*>(t), to);
   const TensorRef host = on(default_backend(), 0, t);
@@ -169,8 +170,9 @@ int only_added(const RbValue* args, int nargs) {
 
 // The dtypes that the results have by the record; -1 where only a kernel knows.
 void result_dtypes(const Op& op, const RbValue* args, int nargs, int* dtypes) {
-  const bool known =
-      op.shape_rule != ShapeRule::kData && op.shape_rule != ShapeRule::kKernel && !op.returns_list;
+  const bool is_made_of_others = op.info.kind == RB_KIND_COMPOSITE && op.shape_text.empty();
+  const bool known = op.shape_rule != ShapeRule::kData && op.shape_rule != ShapeRule::kKernel &&
+                     !op.returns_list && !is_made_of_others;
   Inferred inferred;
   if (known) infer(op, args, nargs, inferred);
   for (int i = 0; i < op.info.nrets; ++i) dtypes[i] = known ? inferred.rets[i].dtype : -1;
@@ -195,6 +197,27 @@ void run_moving(const Op& op, int dtype, const RbValue* args, int nargs, Results
   });
 }
 
+// The dtype of a result of which the record does not say it, computed as `made`: what has the dtype
+// of the computation, or of its parts, has that of `added` or of its parts.
+int dtype_of_result(int made, int added) {
+  if (added < 0) return made;
+  const int wide = kDTypes[added].compute;
+  return made == wide ? added : made == to_real(wide) ? to_real(added) : made;
+}
+
+// Convert results to the dtypes they must have: those of `dtypes`, -1 where only the kernel knows.
+void round_results(Results& results, const int* dtypes, int added) {
+  for (int i = 0; i < results.n; ++i) {
+    RbValue& v = results.values[i];
+    if (v.tag != RB_TENSOR) continue;
+    const int dtype = dtypes[i] >= 0 ? dtypes[i] : dtype_of_result(v.v.t->dtype_id, added);
+    if (dtype == v.v.t->dtype_id) continue;
+    const TensorRef wide(v.v.t);
+    v.v.t = nullptr;
+    v = value_tensor(convert(wide.get(), dtype).release_ownership());
+  }
+}
+
 // Computed in `compute`.
 void run_computing(const Op& op, const RbValue* args, int nargs, Results& results) {
   int dtypes[kMaxRets];
@@ -208,17 +231,15 @@ void run_computing(const Op& op, const RbValue* args, int nargs, Results& result
   replace_added(a, nargs, [&](RbTensor* t) { return convert(t, kDTypes[t->dtype_id].compute); });
   check(call(&op, a.values, nargs, results.values, results.n, 0));
   if (op.mutates) write_mutated(op, args, a, nargs);
-  for (int i = 0; i < results.n; ++i) {
-    RbValue& v = results.values[i];
-    if (v.tag != RB_TENSOR) continue;
-    // Where only the kernel knows, what has the dtype of the computation is a value of ours.
-    const bool guess = dtypes[i] < 0 && first >= 0 && v.v.t->dtype_id == kDTypes[first].compute;
-    const int dtype = guess ? first : dtypes[i];
-    if (dtype < 0 || !is_added(dtype)) continue;
-    const TensorRef wide(v.v.t);
-    v.v.t = nullptr;
-    v = value_tensor(convert(wide.get(), dtype).release_ownership());
-  }
+  round_results(results, dtypes, first);
+}
+
+// Results, of the dtypes that the caller has or of new ones.
+void hand_over(const RbCall* c, const Op& op, Results& results, RbValue* rets, int nrets,
+               const RbValue* args, int nargs) {
+  results.n = 0;
+  if (c->flags & RB_CALL_OUT) return write_back(op, results.values, nrets, rets, args, nargs);
+  std::copy(results.values, results.values + nrets, rets);
 }
 
 bool is_named(const Op& op, const char* name) { return op.name == name; }
@@ -266,12 +287,22 @@ void run_added_dtype(const RbCall* c, const Op& op, const Handler& handler, cons
   } else {
     run_computing(op, args, nargs, results);
   }
-  if (c->flags & RB_CALL_OUT) {
-    results.n = 0;
-    return write_back(op, results.values, nrets, rets, args, nargs);
-  }
-  std::copy(results.values, results.values + nrets, rets);
-  results.n = 0;
+  hand_over(c, op, results, rets, nrets, args, nargs);
+}
+
+void run_into_added_dtype(const RbCall* c, const Op& op, int compute, const RbValue* args,
+                          int nargs, RbValue* rets, int nrets) {
+  Results results(nrets);
+  int dtypes[kMaxRets];
+  result_dtypes(op, args, nargs, dtypes);
+  Arguments a(args, nargs);
+  replace_tensors(a, nargs, [&](RbTensor* t, int i) {
+    const bool computed = op.params[i].flags & RB_ARG_COMPUTED;
+    return computed ? convert(t, kDTypes[compute].compute) : TensorRef();
+  });
+  check(call(&op, a.values, nargs, results.values, results.n, 0));
+  round_results(results, dtypes, compute);
+  hand_over(c, op, results, rets, nrets, args, nargs);
 }
 
 }  // namespace rabbet

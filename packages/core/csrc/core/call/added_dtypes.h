@@ -16,4 +16,9 @@ void copy_converted(const RbTensor* src, RbTensor* dst);
 void run_added_dtype(const RbCall* c, const Op& op, const Handler& handler, const RbValue* args,
                      int nargs, RbValue* rets, int nrets);
 
+/// Run a call none of whose tensors has such a dtype, but that is computed in one: float16 times an
+/// imaginary number. Throws Error.
+void run_into_added_dtype(const RbCall* c, const Op& op, int compute, const RbValue* args,
+                          int nargs, RbValue* rets, int nrets);
+
 }  // namespace rabbet

@@ -204,6 +204,10 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
     const int compute = compute_dtype(op, args, nargs, inferred);
     if (!(handler.dtype_mask >> compute & 1)) {
       if (can_decline(op, handler, backend)) return false;
+      if (is_added(compute)) {
+        run_into_added_dtype(c, op, compute, args, nargs, rets, nrets);
+        return true;
+      }
       fail_dtype(op, handler, backend, compute);
     }
     // What is computed by a formula has the dtype that it computes in, or says whether something

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "tensor/float16.h"
 #include "tensor/float8.h"
 #include "thread/error.h"
 
@@ -63,7 +64,7 @@ constexpr DTypeInfo added(DTypeInfo d, int compute, decltype(RbDTypeInfo::decode
 }
 
 constexpr int kFloat8E4M3FN = RB_DTYPE_COUNT, kFloat8E5M2 = kFloat8E4M3FN + 1,
-              kOwnDTypes = kFloat8E5M2 + 1;
+              kOwnDTypes = kComplex32 + 1;
 
 }  // namespace
 
@@ -87,6 +88,8 @@ DTypeInfo kDTypes[RB_MAX_DTYPES] = {
           RB_F32, decode_float8<float8::kE4M3FN>, encode_float8<float8::kE4M3FN>),
     added(row(kFloat8E5M2, "float8_e5m2", RB_CLASS_FLOAT, 1, 12, {57344.0, 0x1p-14, 0x1p-2}),
           RB_F32, decode_float8<float8::kE5M2>, encode_float8<float8::kE5M2>),
+    added(row(kComplex32, "complex32", RB_CLASS_COMPLEX, 4, 5, kHalf), RB_C64, decode_complex32,
+          encode_complex32),
 };
 uint8_t kDTypeKinds[RB_MAX_DTYPES];
 
@@ -106,9 +109,9 @@ struct Alias {
   const char* name;
   int dtype;
 };
-const Alias kAliases[] = {{"float", RB_F32},  {"double", RB_F64},  {"half", RB_F16},
-                          {"long", RB_I64},   {"int", RB_I32},     {"short", RB_I16},
-                          {"cfloat", RB_C64}, {"cdouble", RB_C128}};
+const Alias kAliases[] = {{"float", RB_F32},  {"double", RB_F64},   {"half", RB_F16},
+                          {"long", RB_I64},   {"int", RB_I32},      {"short", RB_I16},
+                          {"cfloat", RB_C64}, {"cdouble", RB_C128}, {"chalf", kComplex32}};
 
 bool is_unsigned(int d) { return kDTypes[d].kind == RB_CLASS_UINT; }
 
@@ -141,10 +144,15 @@ void set_default_dtype(int dtype) { default_dtype_.store(dtype, std::memory_orde
 int to_complex(int dtype) {
   if (is_complex(dtype)) return dtype;
   if (is_integral(dtype)) dtype = default_dtype();
-  return dtype == RB_F64 ? RB_C128 : RB_C64;
+  return dtype == RB_F64 ? +RB_C128 : dtype == RB_F16 ? kComplex32 : +RB_C64;
 }
 
-int to_real(int dtype) { return dtype == RB_C64 ? RB_F32 : dtype == RB_C128 ? RB_F64 : dtype; }
+int to_real(int dtype) {
+  if (!is_complex(dtype)) return dtype;
+  return dtype == RB_C128 ? RB_F64 : dtype == kComplex32 ? RB_F16 : RB_F32;
+}
+
+static_assert(kComplex32 == kFloat8E5M2 + 1);
 
 int dtype_count() { return count_.load(std::memory_order_acquire); }
 
@@ -205,15 +213,17 @@ void drop_dtype(int dtype) {
 
 int promote(int a, int b) {
   if (a == b) return a;
-  if (is_added(a) || is_added(b)) {
+  const auto has_promotion = [](int d) { return !is_added(d) || d == kComplex32; };
+  if (!has_promotion(a) || !has_promotion(b)) {
     fail(RB_E_TYPE, "there is no common dtype of %s and %s: cast one of them", kDTypes[a].name,
          kDTypes[b].name);
   }
   const int category_a = kDTypes[a].category, category_b = kDTypes[b].category;
   if (category_a == kComplex || category_b == kComplex) {
     const int real_a = to_real(a), real_b = to_real(b);
-    const bool wide = (real_a == RB_F64) || (real_b == RB_F64);
-    return wide ? RB_C128 : RB_C64;
+    return to_complex(is_integral(a)   ? real_b
+                      : is_integral(b) ? real_a
+                                       : promote_floats(real_a, real_b));
   }
   if (category_a == kFloat || category_b == kFloat) {
     if (category_a != kFloat) return b;

@@ -21,6 +21,8 @@ inline bool is_complex(int d) { return kDTypes[d].category == kComplex; }
 inline bool is_integral(int d) { return kDTypes[d].category <= kInt; }  // bool included
 /// Whether it is not of the header: kernels do not know it, core converts it.
 inline bool is_added(int d) { return d >= RB_DTYPE_COUNT; }
+/// complex32, the added dtype that promotes with others: two float16.
+constexpr int kComplex32 = RB_DTYPE_COUNT + 2;
 /// The dtypes of the header, a bit each.
 constexpr uint64_t kHeaderDTypes = (uint64_t{1} << RB_DTYPE_COUNT) - 1;
 
@@ -36,9 +38,9 @@ void drop_dtype(int dtype);
 /// The dtype that holds values of both (PyTorch's table for tensors of one priority); throws
 /// RB_E_TYPE where there is none.
 int promote(int a, int b);
-/// float32 -> complex64, ...; integers -> the default complex dtype.
+/// float32 -> complex64, float16 -> complex32, ...; integers -> the default complex dtype.
 int to_complex(int dtype);
-/// complex64 -> float32, ...; others unchanged.
+/// complex64 -> float32, complex32 -> float16, ...; others unchanged.
 int to_real(int dtype);
 int default_dtype();
 void set_default_dtype(int dtype);

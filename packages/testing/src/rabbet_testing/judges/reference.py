@@ -27,7 +27,7 @@ from .references import OF_STORAGE, NoReference, Unset, reference
 FACTOR = {"elementwise": 16, "movement": 0, "indexing": 16, "reduction": 32, "along": 32, "batched": 32,
           "composite": 64, "opaque": 64, "random": 64, "creation": 16}  # fmt: skip
 EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52,
-       "complex64": 2.0**-23, "complex128": 2.0**-52}  # fmt: skip
+       "complex32": 2.0**-10, "complex64": 2.0**-23, "complex128": 2.0**-52}  # fmt: skip
 
 
 def dtype_name(dtype: Any) -> str:
@@ -285,11 +285,12 @@ def _arrays(value: Any) -> Any:
 
 
 _CLASSES = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
+_NOT_OF_NUMPY = {"bfloat16": "float", "complex32": "complex"}
 
 
 def dtype_class(dtype: str) -> str:
     """ "bool", "int", "float" or "complex"."""
-    return _CLASSES["f" if dtype == "bfloat16" else np.dtype(dtype).kind]
+    return _NOT_OF_NUMPY.get(dtype) or _CLASSES[np.dtype(dtype).kind]
 
 
 # ---- the judgement
