@@ -1,8 +1,10 @@
 """Random numbers: seeds, generators, and tensors drawn from distributions."""
 
+import operator
+import warnings
 from typing import Any
 
-from . import _C, _overriding
+from . import _C, _functions, _overriding
 from ._C import Generator, Tensor
 
 __all__ = [
@@ -52,6 +54,8 @@ def normal(
     generator: Any = None,
     dtype: Any = None,
     device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
@@ -80,6 +84,8 @@ def normal(
         generator=generator,
         dtype=dtype,
         device="cpu" if device is None else device,  # PyTorch's does not follow the default device
+        layout=layout,
+        pin_memory=pin_memory,
         requires_grad=requires_grad,
         out=out,
     )
@@ -96,6 +102,66 @@ def bernoulli(
             f"bernoulli: expected a floating tensor of probabilities, got {input.dtype}"
         )
     return _ops("bernoulli.tensor")(input, input, generator=generator, out=out)
+
+
+def random_(
+    self: Tensor, *bounds: int | None, generator: Generator | None = None, **named: Any
+) -> Tensor:
+    """Fill with integers: random_(), random_(to) from [0, to), or random_(from, to) from [from, to).
+
+    Without bounds all numbers from 0 to the largest that an integer dtype holds, or up to which a floating dtype
+    holds all; with `to` None the numbers from `from` to that one.
+
+    Raises:
+        TypeError: for bounds that are no integers.
+        RuntimeError: if the range is empty, or one of its ends does not fit the dtype.
+    """
+    names = ("to",) if len(bounds) + len(named) == 1 else ("from", "to")
+    given = dict(zip(names, bounds)) | named
+    if len(bounds) > 2 or not set(given) <= set(names) or len(given) < len(bounds) + len(named):
+        raise TypeError(
+            f"random_(): expected random_(), random_(to) or random_(from, to), got {len(bounds)} bounds by position "
+            f"and {sorted(named)} by keyword"
+        )
+    first, last = given.get("from", 0), given.get("to")
+    filled: Tensor = _ops("random_")(self, *_bounds(self.dtype, first, last), generator=generator)
+    return filled
+
+
+def _bounds(dtype: Any, first: int, last: int | None) -> tuple[int, int]:
+    """The ends of the range that `random_` draws from, checked against the dtype."""
+    for name, bound in (("from", first), ("to", last)):
+        if bound is not None and not hasattr(bound, "__index__"):
+            raise TypeError(f"random_(): argument '{name}' must be int, not {type(bound).__name__}")
+    exact = None  # up to where a floating dtype holds all integers
+    if dtype.is_complex:
+        raise _C.NotImplementedForError(f"random_ does not support {dtype}")
+    if dtype.is_floating_point:
+        limits = _functions.finfo(dtype)
+        exact = int(2 / limits.eps)
+        least, most = -int(limits.max), int(limits.max)
+    elif dtype is _C.bool:
+        least, most = 0, 1
+    else:
+        info = _functions.iinfo(dtype)
+        least, most = info.min, info.max
+    first = operator.index(first)
+    # The end is not drawn, and must fit an int64.
+    last = min((exact or most) + 1, 2**63 - 1) if last is None else operator.index(last)
+    if first >= last:
+        raise _C.ArgumentError(
+            f"random_ expects 'from' to be less than 'to', but got from={first} >= to={last}"
+        )
+    for name, bound in (("from", first), ("to - 1", last - 1)):
+        if not least <= bound <= most:
+            raise _C.ArgumentError(f"{name} is out of bounds for {dtype}")
+        if exact is not None and abs(bound) > exact:
+            warnings.warn(
+                f"{name} is out of bounds [-(2^{exact.bit_length() - 1}), 2^{exact.bit_length() - 1}]. Due to precision "
+                f"limitations {dtype} can support discrete uniform distribution only within this range.",
+                stacklevel=4,
+            )
+    return first, last
 
 
 _overriding.functions(globals(), ["bernoulli", "normal"])

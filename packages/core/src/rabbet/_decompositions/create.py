@@ -20,13 +20,59 @@ def logspace(start: Any, end: Any, steps: int, base: float, *, dtype: Any, devic
 
 
 def random_complex(like: Tensor, normal: bool, *, generator: Generator | None) -> Tensor:
-    part = _C.float64 if like.dtype is _C.complex128 else _C.float32
-    pairs = _places([*like.shape, 2], part, like.device)
     if normal:
-        drawn = _ops("normal")(pairs, 0.0, math.sqrt(0.5), generator=generator)
-    else:
-        drawn = _ops("uniform")(pairs, generator=generator)
-    return _ops("view_as_complex")(drawn)
+        return _complex_parts(like, "normal", 0.0, math.sqrt(0.5), generator)
+    return _complex_parts(like, "uniform", 0.0, 1.0, generator)
+
+
+def complex_uniform(
+    input: Tensor, low: float, high: float, *, generator: Generator | None
+) -> Tensor:
+    return _complex_parts(input, "uniform", low, high, generator)
+
+
+def complex_normal(
+    input: Tensor, mean: float, std: float, *, generator: Generator | None
+) -> Tensor:
+    return _complex_parts(input, "normal", 0.0, std * math.sqrt(0.5), generator) + mean
+
+
+def _complex_parts(
+    like: Tensor, draw: str, a: float, b: float, generator: Generator | None
+) -> Tensor:
+    """Complex numbers whose parts are drawn by the operator `draw`, which devices have for real dtypes only."""
+    if not like.is_complex():
+        raise _C.NotImplementedForError(
+            f"{draw}: there is no kernel for {like.dtype} on {like.device}"
+        )
+    part = _C.float64 if like.dtype is _C.complex128 else _C.float32
+    drawn = _ops(draw)(_places([*like.shape, 2], part, like.device), a, b, generator=generator)
+    return _ops("view_as_complex")(drawn).to(like.dtype)
+
+
+def log_normal(input: Tensor, mean: float, std: float, *, generator: Generator | None) -> Tensor:
+    places = _places(list(input.shape), _wide(input.dtype), input.device)
+    return _ops("normal")(places, mean, std, generator=generator).exp().to(input.dtype)
+
+
+def cauchy(input: Tensor, median: float, sigma: float, *, generator: Generator | None) -> Tensor:
+    places = _places(list(input.shape), _wide(input.dtype), input.device)
+    drawn = _ops("uniform")(places, generator=generator)  # the distribution function, inverted
+    return (((drawn - 0.5) * math.pi).tan() * sigma + median).to(input.dtype)
+
+
+def geometric(input: Tensor, p: float, *, generator: Generator | None) -> Tensor:
+    drawn = _ops("uniform")(
+        _places(list(input.shape), _C.float64, input.device), generator=generator
+    )
+    trials = ((-drawn).log1p() / math.log1p(-p)).floor() + 1  # the distribution function, inverted
+    most = None if input.is_floating_point() else iinfo(input.dtype).max
+    return trials.clamp(max=most).to(input.dtype) if most else trials.to(input.dtype)
+
+
+def _wide(dtype: Any) -> Any:
+    """Where numbers of a floating dtype are computed before they are rounded to it."""
+    return dtype if dtype is _C.float64 else _C.float32
 
 
 def _places(size: list[int], dtype: Any, device: Any) -> Tensor:
@@ -54,14 +100,18 @@ def randint_low(
     return _ops("random")(_places(size, dtype, device), low, high, generator=generator)
 
 
-def randint_like(input: Tensor, high: int, *, dtype: Any, device: Any) -> Tensor:
-    return randint_like_low(input, 0, high, dtype=dtype, device=device)
+def randint_like(
+    input: Tensor, high: int, *, generator: Generator | None, dtype: Any, device: Any
+) -> Tensor:
+    return randint_like_low(input, 0, high, generator=generator, dtype=dtype, device=device)
 
 
-def randint_like_low(input: Tensor, low: int, high: int, *, dtype: Any, device: Any) -> Tensor:
+def randint_like_low(
+    input: Tensor, low: int, high: int, *, generator: Generator | None, dtype: Any, device: Any
+) -> Tensor:
     _check_bounds("randint_like", low, high, dtype or input.dtype)
     empty = _ops("empty_like")(input, dtype=dtype, device=device)
-    return _ops("random")(empty, low, high)
+    return _ops("random")(empty, low, high, generator=generator)
 
 
 def _check_bounds(op: str, low: int, high: int, dtype: Any) -> None:
@@ -80,6 +130,8 @@ def normal(mean: Any, std: Any, *, generator: Generator | None) -> Tensor:
         raise _C.DTypeError(f"normal: expected a floating dtype, got {like.dtype}")
     if not isinstance(std, Tensor):
         _check_std(std)
+    elif std.is_complex():
+        raise _C.ArgumentError("normal expects standard deviation to be non-complex")
     shape = (mean + std).shape
     noise = _ops("normal")(_places(list(shape), like.dtype, like.device), generator=generator)
     return (noise * std + mean).to(like.dtype)

@@ -63,9 +63,14 @@ def _drawn(values: Array, like: Array) -> Array:
 
 
 def _draw_uniform(given: dict[str, Any]) -> Any:
-    x = given["input"]
+    x, dtype_name = given["input"], given["dtype_name"]
     low, high = given["from"], given["to"]
-    return (_drawn(low + (high - low) * _uniform(x.size, given["dtype_name"]), x),)
+    if dtype_name in PARTS:
+        pairs = _uniform(2 * x.size, PARTS[dtype_name]).reshape(-1, 2)
+        return (
+            _drawn(low + (high - low) * pairs[:, 0] + 1j * (low + (high - low) * pairs[:, 1]), x),
+        )
+    return (_drawn(low + (high - low) * _uniform(x.size, dtype_name), x),)
 
 
 def _draw_integers(given: dict[str, Any]) -> Any:
@@ -83,6 +88,8 @@ def _draw_integers(given: dict[str, Any]) -> Any:
 
 @defines("normal")
 def _draw_normal(input: Array, mean: float, std: float, dtype_name: str) -> Any:
+    if dtype_name in PARTS:
+        return mean + std * _normal_numbers(input.shape, dtype_name)
     u = _uniform(input.size + input.size % 2, dtype_name).reshape(-1, 2)
     radius, angle = np.sqrt(-2 * np.log(1 - u[:, 0])), 2 * np.pi * u[:, 1]
     pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1).reshape(-1)
@@ -97,6 +104,22 @@ def _draw_bernoulli(input: Array, p: Any, dtype_name: str) -> Any:
 @defines("exponential")
 def _draw_exponential(input: Array, lambd: float, dtype_name: str) -> Any:
     return _drawn(-np.log(1 - _uniform(input.size, dtype_name)) / lambd, input)
+
+
+@defines("log_normal")
+def _draw_log_normal(input: Array, mean: float, std: float, dtype_name: str) -> Any:
+    return np.exp(_draw_normal(input, mean, std, dtype_name))
+
+
+@defines("cauchy")
+def _draw_cauchy(input: Array, median: float, sigma: float, dtype_name: str) -> Any:
+    return _drawn(median + sigma * np.tan(np.pi * (_uniform(input.size, dtype_name) - 0.5)), input)
+
+
+@defines("geometric")
+def _draw_geometric(input: Array, p: float, dtype_name: str) -> Any:
+    u = _uniform(input.size, "float64")
+    return _drawn(np.floor(np.log1p(-u) / np.log1p(-p)) + 1, input)
 
 
 def _normal_numbers(shape: Any, dtype_name: str) -> Array:
