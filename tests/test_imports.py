@@ -40,7 +40,6 @@ IN_FUNCTIONS = {
     ("rabbet._tensor", "rabbet._array_interface"): RARE,
     ("rabbet._tensor", "rabbet._printing"): RARE,
     ("rabbet._tensor", "rabbet.autograd"): OPTIONAL,
-    ("rabbet._tensor", "rabbet._random"): RARE,
     ("rabbet._tensor", "rabbet._streams"): RARE,
     ("rabbet._tensor", "rabbet.serialization"): RARE,
     ("rabbet.autograd._function_levels", "rabbet.vmap._function"): OPTIONAL,

@@ -501,7 +501,7 @@ rec::two(Tensor x) -> (Tensor a, Tensor b)
         ("rec::f(Tensor x) -> Tensr\n", "rec.rec:1: expected a result"),
         ("rec::f(Tensor x\n", "rec.rec:1: expected 'name\\(parameters\\) -> result'"),
         ("family kond x\n", "rec.rec:1: expected 'family kind KIND'"),
-        ("rec::f(Tensor x) -> Tensor\n  numbers x\n", "expected 'numbers' alone"),
+        ("rec::f(Tensor x) -> Tensor\n  numbers x\n", "numbers: expected nothing or only, got 'x'"),
         (
             "rec::f(Tensor x) -> Tensor\n  kind reduction\n"
             "rec::g(int n) -> Tensor\n  kind reduction\n  dtype int64\n",

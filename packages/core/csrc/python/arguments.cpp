@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "chosen_device.h"
+#include "convert.h"
 #include "core_ops.h"
 #include "data.h"
 #include "device/backends.h"
@@ -449,6 +450,19 @@ struct Converter {
     return fail(Mismatch::kType, index, o);
   }
 
+  // No argument is a tensor. Where the record allows it, the first number becomes one without
+  // dimensions, of the dtype that the number has alone.
+  [[gnu::cold]] bool only_numbers(RbValue* values) {
+    if (!overload.op->numbers_only) return fail(Mismatch::kNoTensor, -1, nullptr);
+    const auto first = std::find_if(overload.params.begin(), overload.params.end(),
+                                    [](const ParamSpec& p) { return p.type == RB_A_TENSOR; });
+    RbValue& number = values[first - overload.params.begin()];
+    TensorRef t = make_tensor(Ref(must(value_to_python(&number))).get(), -1, nullptr);
+    number = value_tensor(t.get());
+    arena.hold(std::move(t));
+    return true;
+  }
+
   bool other(int index, PyObject* o, RbValue* out) {
     const ParamSpec& p = overload.params[index];
     switch (p.type) {
@@ -569,6 +583,12 @@ const Alias kAliases[] = {
     {"dims", "dim"},
     {"dim", "dims"},
     {"split_size_or_sections", "split_sizes"},
+    {"split_size", "split_sizes"},
+    {"axis0", "dim0"},
+    {"axis1", "dim1"},
+    {"element", "elements"},
+    {"test_element", "test_elements"},
+    {"other", "src"},
     {"tensor", "input"},
     {"a_min", "min"},
     {"a_max", "max"},
@@ -699,8 +719,7 @@ bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwna
     const DeviceSpec device = parse_device(chosen_device);
     values[overload.chosen_at] = value_device(device.backend, device.index);
   }
-  if (__builtin_expect(c.number_seen && !c.tensor_seen, 0))
-    return c.fail(Mismatch::kNoTensor, -1, nullptr);
+  if (__builtin_expect(c.number_seen && !c.tensor_seen, 0)) return c.only_numbers(values);
   return true;
 }
 
@@ -741,8 +760,7 @@ int chosen_device_at(const Op* op) {
 
 Overload make_overload(const Op* op) {
   Overload overload{op, {}, 0, -1, 0, false, nullptr};
-  const int kind = op->info.kind;
-  overload.creation = kind == RB_KIND_CREATION || kind == RB_KIND_RANDOM;
+  overload.creation = op->creation;
   for (const Param& p : op->params) {
     ParamSpec spec;
     spec.name = PyUnicode_InternFromString(p.name);  // kept: operators are never removed

@@ -162,11 +162,11 @@ class Reader {
   }
 
   void tensor_item_index(PyObject* o) {
-    if (!is_tensor(o) && !PyList_Check(o) && !PyTuple_Check(o) && !looks_like_data(o)) {
+    const bool is_text = PyUnicode_Check(o) || PyBytes_Check(o);
+    if (!is_tensor(o) && (is_text || !PySequence_Check(o)) && !looks_like_data(o)) {
       raise(PyExc_IndexError,
-            "an index must be an integer, slice, ellipsis, None, list, or tensor of integers or "
-            "bools, "
-            "not %s",
+            "an index must be an integer, slice, ellipsis, None, sequence, or tensor of integers "
+            "or bools, not %s",
             Py_TYPE(o)->tp_name);
     }
     TensorRef index = as_tensor(o, -1, nullptr);

@@ -219,6 +219,8 @@ py::dict describe_op(const std::string& name) {
   d["compute_rule"] = op->compute_text.empty() ? "none" : op->compute_text;
   d["cast"] = argument_names(*op, op->compute_args & ~op->never_cast);
   d["numbers"] = op->takes_numbers();
+  d["numbers_only"] = op->numbers_only;
+  d["creation"] = op->creation;
   d["identity"] = op->identity;
   py::list checks;
   for (const Check& check : op->checks) checks.append(check.condition + " : " + check.message);
@@ -582,13 +584,19 @@ PYBIND11_MODULE(_C, m) {
       raise(PyExc_TypeError, "the default dtype must be a floating dtype");
     set_default_dtype(dtype);
   });
-  m.def("promote_types", [](const py::object& a, const py::object& b) {
-    return py::reinterpret_borrow<py::object>(
-        dtype_object(promote(dtype_argument(a), dtype_argument(b))));
-  });
-  m.def("can_cast", [](const py::object& a, const py::object& b) {
-    return can_cast(dtype_argument(a), dtype_argument(b));
-  });
+  m.def(
+      "promote_types",
+      [](const py::object& a, const py::object& b) {
+        return py::reinterpret_borrow<py::object>(
+            dtype_object(promote(dtype_argument(a), dtype_argument(b))));
+      },
+      py::arg("type1"), py::arg("type2"));
+  m.def(
+      "can_cast",
+      [](const py::object& a, const py::object& b) {
+        return can_cast(dtype_argument(a), dtype_argument(b));
+      },
+      py::arg("from_"), py::arg("to"));
   m.def("dtype_names", dtype_names, "Names of all dtypes.");
   m.def(
       "buffer_format",

@@ -289,26 +289,35 @@ PyObject* view(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
   });
 }
 
-PyObject* same_shape_as(PyObject* self, PyObject* other, const Op* op, const char* method) {
-  return object_boundary([&]() -> PyObject* {
-    if (!is_tensor(other))
-      raise(PyExc_TypeError, "%s(): expected a Tensor, not %s", method, Py_TYPE(other)->tp_name);
-    const Tensor* o = tensor_of(other);
-    return wrap(run_op(op, {value_tensor(tensor_of(self)), value_ints(o->shape, o->ndim)})
-                    .release_ownership());
+// The tensor `other`, by position or by keyword, of a method that takes nothing else.
+const Tensor* other_tensor(PyObject* const* args, Py_ssize_t nargs, PyObject* names,
+                           const char* method) {
+  const Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+  if (nargs + named != 1)
+    raise(PyExc_TypeError, "%s() takes one argument, other, got %zd", method, nargs + named);
+  if (named && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "other"))
+    raise(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", method,
+          PyTuple_GET_ITEM(names, 0));
+  if (!is_tensor(args[0]))
+    raise(PyExc_TypeError, "%s(): expected a Tensor, not %s", method, Py_TYPE(args[0])->tp_name);
+  return tensor_of(args[0]);
+}
+PyObject* same_shape_as(PyObject* self, const Tensor* other, const Op* op) {
+  return wrap(run_op(op, {value_tensor(tensor_of(self)), value_ints(other->shape, other->ndim)})
+                  .release_ownership());
+}
+PyObject* view_as(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  return object_boundary(
+      [&] { return same_shape_as(self, other_tensor(args, nargs, names, "view_as"), ops.view); });
+}
+PyObject* reshape_as(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  return object_boundary([&] {
+    return same_shape_as(self, other_tensor(args, nargs, names, "reshape_as"), ops.reshape);
   });
 }
-PyObject* view_as(PyObject* self, PyObject* other) {
-  return same_shape_as(self, other, ops.view, "view_as");
-}
-PyObject* reshape_as(PyObject* self, PyObject* other) {
-  return same_shape_as(self, other, ops.reshape, "reshape_as");
-}
-PyObject* type_as(PyObject* self, PyObject* other) {
-  return object_boundary([&]() -> PyObject* {
-    if (!is_tensor(other))
-      raise(PyExc_TypeError, "type_as(): expected a Tensor, not %s", Py_TYPE(other)->tp_name);
-    return converted(self, tensor_of(other)->dtype_id, nullptr, false);
+PyObject* type_as(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  return object_boundary([&] {
+    return converted(self, other_tensor(args, nargs, names, "type_as")->dtype_id, nullptr, false);
   });
 }
 PyObject* is_set_to(PyObject* self, PyObject* other) {
@@ -414,15 +423,17 @@ PyMethodDef tensor_methods[] = {
     {"char", as_cfunction(fast<as_dtype<RB_I8>>), kFast, "As int8."},
     {"byte", as_cfunction(fast<as_dtype<RB_U8>>), kFast, "As uint8."},
     {"bool", as_cfunction(fast<as_dtype<RB_BOOL8>>), kFast, "As bool."},
+    {"chalf", as_cfunction(fast<as_dtype<kComplex32>>), kFast, "As complex32."},
     {"cfloat", as_cfunction(fast<as_dtype<RB_C64>>), kFast, "As complex64."},
     {"cdouble", as_cfunction(fast<as_dtype<RB_C128>>), kFast, "As complex128."},
     {"cpu", as_cfunction(fast<cpu>), kFast, "On the CPU."},
     {"cuda", as_cfunction(fast<cuda>), kFast, "On a CUDA device."},
     {"view", as_cfunction(fast<view>), kFast,
      "The same elements in another shape, or their bytes as another dtype."},
-    {"view_as", with_one<view_as>, METH_O, "view() with the shape of another tensor."},
-    {"reshape_as", with_one<reshape_as>, METH_O, "reshape() with the shape of another tensor."},
-    {"type_as", with_one<type_as>, METH_O, "Cast to the dtype of another tensor."},
+    {"view_as", as_cfunction(fast<view_as>), kFast, "view() with the shape of another tensor."},
+    {"reshape_as", as_cfunction(fast<reshape_as>), kFast,
+     "reshape() with the shape of another tensor."},
+    {"type_as", as_cfunction(fast<type_as>), kFast, "Cast to the dtype of another tensor."},
     {"__dlpack__", as_cfunction(fast<tensor_dlpack>), kFast,
      "A DLPack capsule that shares the memory."},
     {"__dlpack_device__", without_arguments<tensor_dlpack_device>, METH_NOARGS,

@@ -265,15 +265,21 @@ PyObject* size_from_tuple(PyObject* tuple) {  // steals
 PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* size = PyTuple_Type.tp_new(type, args, kwargs);
   if (!size) return nullptr;
+  Ref owned(size);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(size); ++i) {
-    if (!PyIndex_Check(PyTuple_GET_ITEM(size, i))) {
+    PyObject* const item = PyTuple_GET_ITEM(size, i);
+    if (PyLong_Check(item)) continue;
+    if (!PyIndex_Check(item)) {
       PyErr_Format(PyExc_TypeError, "Size(): element %zd must be int, not %s", i,
-                   Py_TYPE(PyTuple_GET_ITEM(size, i))->tp_name);
-      Py_DECREF(size);
+                   Py_TYPE(item)->tp_name);
       return nullptr;
     }
+    PyObject* const number = PyNumber_Index(item);
+    if (!number) return nullptr;
+    PyTuple_SET_ITEM(size, i, number);
+    Py_DECREF(item);
   }
-  return size;
+  return owned.release();
 }
 PyObject* size_repr(PyObject* self) {
   Ref list(PySequence_List(self));

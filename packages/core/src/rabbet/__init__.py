@@ -35,7 +35,7 @@ __version__: str = _C.__version__
 
 _DTYPE_ALIASES = {
     "short": "int16", "int": "int32", "long": "int64", "half": "float16", "float": "float32", "double": "float64",
-    "cfloat": "complex64", "cdouble": "complex128",
+    "chalf": "complex32", "cfloat": "complex64", "cdouble": "complex128",
 }  # fmt: skip
 _OTHER_WHEELS = {
     "autograd": "rabbet-autograd",
@@ -91,16 +91,17 @@ _LAZY = {
     "futures": {"Future"},
     "jit": {"ScriptModule"},
     "nn.flat": {
-        "adaptive_max_pool1d", "affine_grid_generator", "alpha_dropout_", "batch_norm", "binary_cross_entropy_with_logits",
-        "constant_pad_nd", "convolution", "cosine_embedding_loss", "ctc_loss", "dropout_", "feature_alpha_dropout_",
+        "adaptive_max_pool1d", "affine_grid_generator", "alpha_dropout", "alpha_dropout_", "batch_norm", "binary_cross_entropy_with_logits",
+        "constant_pad_nd", "convolution", "cosine_embedding_loss", "ctc_loss", "dropout_", "feature_alpha_dropout",
+        "feature_alpha_dropout_",
         "feature_dropout", "feature_dropout_", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "gru", "gru_cell",
         "hinge_embedding_loss", "instance_norm", "kl_div", "lstm", "lstm_cell", "margin_ranking_loss", "norm_except_dim",
         "poisson_nll_loss", "rnn_relu", "rnn_relu_cell", "rnn_tanh", "rnn_tanh_cell", "triplet_margin_loss",
     },
     "nn.functional": {
-        "adaptive_avg_pool1d", "alpha_dropout", "avg_pool1d", "bilinear", "celu_", "channel_shuffle", "conv1d", "conv2d",
+        "adaptive_avg_pool1d", "avg_pool1d", "bilinear", "celu_", "channel_shuffle", "conv1d", "conv2d",
         "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity",
-        "feature_alpha_dropout", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool3d",
+        "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool3d",
         "native_channel_shuffle", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu", "rms_norm",
         "rrelu", "rrelu_", "selu_", "threshold_",
     },

@@ -51,6 +51,7 @@ from ._C import (
     float32 as float32,
     float8_e4m3fn as float8_e4m3fn,
     float8_e5m2 as float8_e5m2,
+    complex32 as complex32,
     float64 as float64,
     int8 as int8,
     int16 as int16,
@@ -188,6 +189,7 @@ long: dtype
 half: dtype
 float: dtype
 double: dtype
+chalf: dtype
 cfloat: dtype
 cdouble: dtype
 

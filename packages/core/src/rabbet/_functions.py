@@ -59,31 +59,47 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 def asarray(
-    obj: Any, *, dtype: Any = None, device: Any = None, copy: builtins.bool | None = None
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: builtins.bool | None = None,
+    requires_grad: builtins.bool = False,
 ) -> Tensor:
-    """Return `obj` as a tensor; copy=True always copies, copy=False raises if a copy is needed."""
-    if copy:
-        return _C.tensor(obj, dtype, device)
-    made = _C.as_tensor(obj, dtype, device)
+    """Return `obj` as a tensor; copy=True always copies, copy=False raises if a copy is needed.
+
+    Args:
+        requires_grad: whether gradients are wanted; of a tensor that has a history, the result is detached
+            unless this is set.
+    """
+    made = _C.tensor(obj, dtype, device) if copy else _C.as_tensor(obj, dtype, device)
     if copy is False and made is not obj and not hasattr(obj, "__array_interface__"):
         raise ValueError("asarray: copy=False, but this data cannot be shared")
-    return made
+    return made.requires_grad_() if requires_grad else made
 
 
-def from_numpy(array: Any) -> Tensor:
+def from_numpy(ndarray: Any) -> Tensor:
     """Share the memory of a NumPy array; writes are seen on both sides.
 
     Raises:
         TypeError: if it is no array, or its dtype has no counterpart.
     """
-    if not hasattr(array, "__array_interface__"):
-        raise TypeError(f"from_numpy: expected a numpy.ndarray, got {type(array).__name__}")
-    return _C.from_buffer(array)
+    if not hasattr(ndarray, "__array_interface__"):
+        raise TypeError(f"from_numpy: expected a numpy.ndarray, got {type(ndarray).__name__}")
+    return _C.from_buffer(ndarray)
 
 
-def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0) -> Tensor:
+def frombuffer(
+    buffer: Any,
+    *,
+    dtype: Any,
+    count: int = -1,
+    offset: int = 0,
+    requires_grad: builtins.bool = False,
+) -> Tensor:
     """Read a 1-d tensor out of an object with the buffer protocol, sharing its memory; `offset` in bytes."""
-    return _C.from_buffer(buffer, dtype, None, offset, count)
+    made = _C.from_buffer(buffer, dtype, None, offset, count)
+    return made.requires_grad_() if requires_grad else made
 
 
 def scalar_tensor(
@@ -143,21 +159,39 @@ def is_tensor(obj: Any) -> builtins.bool:
 
 def is_floating_point(input: Tensor) -> builtins.bool:
     """Whether the dtype is floating."""
+    _need_tensor(is_floating_point, input)
     return input.is_floating_point()
 
 
 def is_complex(input: Tensor) -> builtins.bool:
     """Whether the dtype is complex."""
+    _need_tensor(is_complex, input)
     return input.is_complex()
 
 
 def numel(input: Tensor) -> int:
     """Number of elements."""
+    _need_tensor(numel, input)
     return input.numel()
 
 
-def result_type(tensor1: Any, tensor2: Any) -> Any:
-    """The dtype that an operator on the two would compute in."""
+# Names of the two operands of `result_type`, for tensors and for numbers.
+_OPERANDS = (
+    ("tensor", "other"), ("scalar", "tensor"), ("scalar1", "scalar2"), ("tensor1", "tensor2"),
+)  # fmt: skip
+
+
+def result_type(*operands: Any, **named: Any) -> Any:
+    """The dtype that an operator on two tensors or numbers would compute in.
+
+    They are given by position, or as tensor= and other=, scalar= and tensor=, or scalar1= and scalar2=.
+    """
+    names = next((n for n in _OPERANDS if set(named) == set(n[len(operands) :])), None)
+    if names is None or len(operands) > 2:
+        raise TypeError(
+            f"result_type(): expected two operands, got {len(operands)} by position and {sorted(named)} by keyword"
+        )
+    tensor1, tensor2 = (*operands, *(named[name] for name in names[len(operands) :]))
 
     def probe(x: Any) -> Any:
         if not isinstance(x, Tensor):

@@ -36,7 +36,8 @@ _EXTRAS: dict[str, tuple[Any, Any]] = {
 
 def extra_keywords(info: dict[str, Any], method: bool, inplace: bool) -> list[str]:
     """The keywords that a call of a record takes beside its schema."""
-    names = ["requires_grad", "pin_memory", "layout"] if info["kind"] == "creation" else []
+    creation = info["creation"] and not inplace
+    names = ["requires_grad", "pin_memory", "layout"] if creation else []
     names += ["memory_format"] if info["memory_format"] and not inplace else []
     return names + (["out"] if len(info["rets"]) == 1 and not (method or inplace) else [])
 

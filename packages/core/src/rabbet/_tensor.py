@@ -6,6 +6,7 @@ from typing import Any
 from . import _C, _functions, _overriding, composite
 from ._accelerators import Device, chosen_device
 from ._C import Tensor
+from ._random import bernoulli, random_
 
 _ops = _C.op
 
@@ -143,50 +144,75 @@ def setstate_(self: Tensor, state: dict[str, Any]) -> None:
     self.__dict__.update(state)
 
 
-def _made(self: Tensor, creator: str, sizes: Any, dtype: Any, device: Any, *value: Any) -> Tensor:
+def _made(
+    self: Tensor,
+    creator: str,
+    sizes: Any,
+    *value: Any,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     if not _C.transform_level(self):
-        return _ops(creator)(sizes, *value, dtype=dtype or self.dtype, device=device or self.device)
+        return _ops(creator)(
+            sizes,
+            *value,
+            dtype=dtype or self.dtype,
+            layout=layout,
+            device=device or self.device,
+            pin_memory=pin_memory,
+            requires_grad=requires_grad,
+        )
     made = _ops("new_empty")(self, sizes, dtype=dtype, device=device)  # batched like `self`
-    if creator == "empty":
-        return made
-    return made.fill_({"zeros": 0, "ones": 1}[creator] if not value else value[0])
+    if creator != "empty":
+        made = made.fill_({"zeros": 0, "ones": 1}[creator] if not value else value[0])
+    return made.requires_grad_() if requires_grad else made
 
 
 def _like(creator: str) -> Any:
-    def method(
-        self: Tensor,
-        *sizes: Any,
-        size: Any = None,
-        dtype: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
+    def method(self: Tensor, *sizes: Any, size: Any = None, **options: Any) -> Tensor:
         if size is not None:
             if sizes:
                 raise TypeError(f"new_{creator}() got sizes twice, by position and as size=")
             sizes = (size,)
         if len(sizes) == 1 and not isinstance(sizes[0], int):
             sizes = sizes[0]
-        made = _made(self, creator, sizes, dtype, device)
-        if requires_grad:
-            made.requires_grad = True
-        return made
+        return _made(self, creator, sizes, **options)
 
     method.__name__ = f"new_{creator}"
     method.__doc__ = f"{creator}() with the dtype and device of this tensor."
     return method
 
 
-def new_full(
-    self: Tensor, size: Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None
-) -> Tensor:
+def new_full(self: Tensor, size: Sequence[int], fill_value: Any, **options: Any) -> Tensor:
     """full() with the dtype and device of this tensor."""
-    return _made(self, "full", size, dtype, device, fill_value)
+    return _made(self, "full", size, fill_value, **options)
 
 
-def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def new_empty_strided(
+    self: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    **options: Any,
+) -> Tensor:
+    """empty_strided() with the dtype and device of this tensor."""
+    return _functions.empty_strided(
+        size, stride, dtype=dtype or self.dtype, device=device or self.device, **options
+    )
+
+
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, **options: Any
+) -> Tensor:
     """tensor() with the dtype and device of this tensor."""
-    return _functions.tensor(data, dtype=dtype or self.dtype, device=device or self.device)
+    return _functions.tensor(
+        data, dtype=dtype or self.dtype, device=device or self.device, **options
+    )
 
 
 def format_(self: Tensor, spec: str) -> str:
@@ -204,18 +230,6 @@ def reversed_(self: Tensor) -> Tensor:
 
 def complex_(self: Tensor) -> complex:
     return complex(self.item())
-
-
-def random_(
-    self: Tensor, from_: int = 0, to: int | None = None, *, generator: Any = None
-) -> Tensor:
-    """Fill with integers from [from_, to), by default all that the dtype holds exactly."""
-    if to is None and self.dtype.is_floating_point:
-        to = int(2 / _functions.finfo(self.dtype).eps)
-    elif to is None:
-        to = _functions.iinfo(self.dtype).max if self.dtype is not _C.bool else 2
-    with _quietly():
-        return self.copy_(_ops("random")(self, from_, to, generator=generator))
 
 
 def _quietly() -> Any:
@@ -259,16 +273,10 @@ def _device_memory(self: Tensor) -> dict[str, Any]:
     return of_tensor(self)
 
 
-def _bernoulli(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    from ._random import bernoulli
-
-    return bernoulli(self, *args, **kwargs)
-
-
-def _record_stream(self: Tensor, stream: Any) -> None:
+def _record_stream(self: Tensor, s: Any) -> None:
     from ._streams import record_stream
 
-    record_stream(self, stream)
+    record_stream(self, s)
 
 
 def _from(module: str, function: str, doc: str) -> Any:
@@ -382,6 +390,7 @@ _METHODS: dict[str, Any] = {
     "new_ones": _like("ones"),
     "new_empty": _like("empty"),
     "new_full": new_full,
+    "new_empty_strided": new_empty_strided,
     "new_tensor": new_tensor,
     "type": _from("_legacy", "type_", "The name of the type, or the tensor cast to another."),
     "new": _from("_legacy", "new_", "A tensor of the same dtype on the same device."),
@@ -417,7 +426,7 @@ _METHODS: dict[str, Any] = {
     "random_": random_,
     "is_pinned": is_pinned,
     "pin_memory": pin_memory,
-    "bernoulli": _bernoulli,
+    "bernoulli": bernoulli,
     "record_stream": _record_stream,
     "__cuda_array_interface__": property(_device_memory),
 }

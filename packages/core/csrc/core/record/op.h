@@ -131,9 +131,11 @@ struct Op {
   std::vector<std::string> aliases;
   std::vector<RecordLine> examples, domain;  // read by examples.cpp
   bool as_function = true, as_method = true, as_inplace = false, expose_given = false;
-  std::string dtypes_text;  // the classes of dtypes that it is defined for; empty: all
-  uint8_t accepted = 0xff;  // the same, bit per Category
-  bool numbers = false;     // `numbers`: a number may stand where the record says Tensor
+  std::string dtypes_text;    // the classes of dtypes that it is defined for; empty: all
+  uint8_t accepted = 0xff;    // the same, bit per Category
+  bool numbers = false;       // `numbers`: a number may stand where the record says Tensor
+  bool numbers_only = false;  // `numbers only`: also where none of them is a tensor
+  bool creation = false;      // calls take requires_grad=, pin_memory= and layout=
   bool by_formula = false;  // formulas say shapes or dtypes: what they gave is kept (rules/memo.h)
   std::vector<Check> checks;
   std::vector<std::string> data_checks;  // what kernels promise to check, as written

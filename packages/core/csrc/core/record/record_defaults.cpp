@@ -236,7 +236,8 @@ void RecordParser::finish_record() {
   }
   for (const Param& p : op.params) op.arg_infos.push_back(p);
   for (const std::string& name : op.ret_names) op.ret_name_ptrs.push_back(name.c_str());
-  if (op.info.kind == RB_KIND_RANDOM || op.info.kind == RB_KIND_CREATION) op.detached = true;
+  op.creation = op.info.kind == RB_KIND_RANDOM || op.info.kind == RB_KIND_CREATION;
+  if (op.creation) op.detached = true;
   RbOpInfo& info = op.info;
   info.struct_size = sizeof(RbOpInfo);
   if (!op.vjps.empty()) info.flags |= RB_OP_HAS_VJP;
@@ -287,7 +288,7 @@ void RecordParser::other_form(const Op& main, const Form& written, int number) {
   const std::string head = name + std::to_string(number) + form.substr(0, close + 2) +
                            main.schema.substr(main.schema.rfind("->") - 1);
   RecordParser parser(file_);
-  std::vector<std::unique_ptr<Op>> made = parser.run(head, line_);
+  std::vector<std::unique_ptr<Op>> made = parser.run(head + "\n  kind composite\n", line_);
   for (const Param& p : main.params) {
     if (std::find(set.begin(), set.end(), p.name_text) != set.end()) continue;
     const bool same = std::any_of(made[0]->params.begin(), made[0]->params.end(),
@@ -302,6 +303,10 @@ void RecordParser::other_form(const Op& main, const Form& written, int number) {
   op.schema = head;
   op.doc = main.doc;
   op.numbers = main.takes_numbers();
+  op.numbers_only = main.numbers_only;
+  op.dtypes_text = main.dtypes_text;
+  op.accepted = main.accepted;
+  op.creation = main.creation;
   op.aliases = main.aliases;
   op.family = main.family;
   op.shared_defs = shared_defs_;

@@ -451,8 +451,10 @@ void RecordParser::field(const std::string& line) {
     op_->dtypes_text = value;
     op_->accepted = dtype_classes(value);
   } else if (name == "numbers") {
-    if (!value.empty()) error("expected 'numbers' alone, got '" + line + "'");
+    if (!value.empty() && value != "only")
+      error("numbers: expected nothing or only, got '" + value + "'");
     op_->numbers = true;
+    op_->numbers_only = value == "only";
   } else if (name == "check") {
     check(value);
   } else if (name == "identity") {

@@ -42,8 +42,19 @@ def nan_to_num(
     return where(input == float("-inf"), limits.min if neginf is None else neginf, out)
 
 
+def _both_tensors(input: _C.Tensor | int, other: _C.Tensor | int) -> tuple[_C.Tensor, _C.Tensor]:
+    """Two operands of which one may be a number, which takes the dtype of the other."""
+    if not isinstance(input, _C.Tensor):
+        assert isinstance(other, _C.Tensor)
+        return _C.tensor(input, other.dtype, other.device), other
+    if not isinstance(other, _C.Tensor):
+        return input, _C.tensor(other, input.dtype, input.device)
+    return input, other
+
+
 def gcd(input: _C.Tensor, other: _C.Tensor) -> _C.Tensor:
     """Euclid's algorithm on all elements until the last remainder is 0."""
+    input, other = _both_tensors(input, other)
     a, b = _ops("broadcast_tensors")(input.abs(), other.abs())
     while bool((b != 0).any()):
         rest = _ops("fmod")(a, _ops("where")(b == 0, 1, b))
@@ -52,6 +63,7 @@ def gcd(input: _C.Tensor, other: _C.Tensor) -> _C.Tensor:
 
 
 def lcm(input: _C.Tensor, other: _C.Tensor) -> _C.Tensor:
+    input, other = _both_tensors(input, other)
     divisor = _ops("gcd")(input, other)
     some = _ops("where")(divisor == 0, 1, divisor)
     return _ops("div")(input, some, rounding_mode="trunc").abs() * other.abs()

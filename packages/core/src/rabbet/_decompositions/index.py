@@ -161,7 +161,12 @@ def _check_size(size: int, expected: int | None) -> None:
         )
 
 
+def _as_tensor(x: Tensor | float) -> Tensor:
+    return x if isinstance(x, Tensor) else _C.tensor(x)
+
+
 def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool, invert: bool) -> Tensor:
+    elements, test_elements = _as_tensor(elements), _as_tensor(test_elements)
     wanted = test_elements.reshape([-1])
     if wanted.numel() == 0:
         return _ops("full_like")(elements, invert, dtype=_C.bool)
