@@ -88,7 +88,8 @@ void stack(const Op& op, const RbValue* args, int, RbValue* rets, int) {
   for (uint32_t i = 1; i < n; ++i) {
     const RbTensor& t = *args[0].v.ts[i];
     if (t.ndim == first.ndim && std::equal(t.shape, t.shape + t.ndim, first.shape)) continue;
-    fail(RB_E_ARG, "%s expects each tensor to be equal size, but got %s at entry 0 and %s at entry %u",
+    fail(RB_E_ARG,
+         "%s expects each tensor to be equal size, but got %s at entry 0 and %s at entry %u",
          op.name.c_str(), text(first).c_str(), text(t).c_str(), i);
   }
   std::vector<TensorRef> rows;
