@@ -1,5 +1,7 @@
 """The record language: what each part of it means, and how a wrong record is refused."""
 
+import math
+
 import numpy as np
 import pytest
 import rabbet
@@ -469,6 +471,29 @@ def test_wrong_forms_are_refused(form, message):
 # ---- other fields
 
 
+@pytest.mark.parametrize("accumulate", ["accumulate", "accumulate decomp", ""])
+def test_a_record_computes_in_the_accumulation_dtype_and_rounds_once(records, accumulate):
+    """The squares of 300 leave the range of float16, what comes after them does not."""
+    ops = records(f"""
+rec::spread(Tensor x, *, dtype? dtype=None) -> Tensor
+  kind    composite
+  {accumulate}
+  dtype   x if dtype is None else dtype
+  decomp  sum(x * x, dtype=dtype) / 1200
+  vjp x   grad * (x * x) / 300
+""")
+    x = rabbet.full((4,), 300.0, dtype=rabbet.float16, requires_grad=True)
+    out = ops.spread(x)
+    out.backward(rabbet.ones_like(out))
+    assert out.dtype is rabbet.float16 and x.grad.dtype is rabbet.float16
+    assert out.item() == (300 if accumulate else math.inf)
+    assert x.grad.tolist() == [300 if accumulate == "accumulate" else math.inf] * 4
+    wide = x.detach().float()
+    assert ops.spread(wide).dtype is rabbet.float32 and ops.spread(wide).item() == 300
+    into = ops.spread(wide, dtype=rabbet.float16)
+    assert into.dtype is rabbet.float16 and into.item() == (300 if accumulate else math.inf)
+
+
 def test_a_shape_for_each_result(records):
     ops = records("""
 rec::two(Tensor x) -> (Tensor a, Tensor b)
@@ -502,6 +527,10 @@ rec::two(Tensor x) -> (Tensor a, Tensor b)
         ("rec::f(Tensor x\n", "rec.rec:1: expected 'name\\(parameters\\) -> result'"),
         ("family kond x\n", "rec.rec:1: expected 'family kind KIND'"),
         ("rec::f(Tensor x) -> Tensor\n  numbers x\n", "numbers: expected nothing or only, got 'x'"),
+        (
+            "rec::f(Tensor x) -> Tensor\n  accumulate vjp\n",
+            "rec.rec:2: accumulate: expected nothing or decomp, got 'vjp'",
+        ),
         (
             "rec::f(Tensor x) -> Tensor\n  kind reduction\n"
             "rec::g(int n) -> Tensor\n  kind reduction\n  dtype int64\n",

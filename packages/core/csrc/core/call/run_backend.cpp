@@ -15,6 +15,7 @@
 #include "call/uniform.h"
 #include "device/backends.h"
 #include "device/capture.h"
+#include "formula/accumulate.h"
 #include "formula/formula.h"
 #include "formula/formula_kernel.h"
 #include "rules/checks.h"
@@ -505,6 +506,15 @@ void fit_results(const Op& op, const Inferred& inferred, RbValue* rets, int32_t 
   }
 }
 
+// The decomposition in the accumulation dtype, where the record asks for that.
+void run_accumulating(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {
+  if (op.accumulate == AccumulateRule::kNever || !has_narrow(args, nargs))
+    return run_decomp(op, args, nargs, rets, nrets);
+  const Widened wide(args, nargs);
+  run_decomp(op, wide.values, nargs, rets, nrets);
+  round_results(op, args, nargs, rets, nrets);
+}
+
 // What an elementwise operator is made of gets its arguments as a kernel would: of the dtype that
 // the record says it computes in.
 void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
@@ -512,12 +522,12 @@ void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, i
   if (!foretells(op)) {
     if (op.dtype_rule == DTypeRule::kFloating)
       infer(op, args, nargs, inferred);  // it refuses others
-    return run_decomp(op, args, nargs, rets, nrets);
+    return run_accumulating(op, args, nargs, rets, nrets);
   }
   infer(op, args, nargs, inferred);
   const int compute = inferred.compute;
   if (op.info.kind != RB_KIND_ELEMENTWISE || !op.casts || compute < 0) {
-    run_decomp(op, args, nargs, rets, nrets);
+    run_accumulating(op, args, nargs, rets, nrets);
     return fit_results(op, inferred, rets, nrets);
   }
   Arguments a(args, nargs);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "call/dispatch.h"
+#include "formula/accumulate.h"
 #include "formula/formula_kernel.h"
 #include "formula/formula_run.h"
 #include "rules/rule_functions.h"
@@ -26,6 +27,13 @@ int expect_dtype(const Op& op, const Val& v) {
 
 void release_all(RbValue* values, int n) {
   for (int i = 0; i < n; ++i) value_release(&values[i]);
+}
+
+// Whether a derivative computes in the accumulation dtype of its arguments.
+inline bool accumulates(const Op& op, const RbValue* args, int nargs, const RbValue* others,
+                        int nothers) {
+  return __builtin_expect(op.accumulate == AccumulateRule::kAlways, 0) &&
+         (has_narrow(args, nargs) || has_narrow(others, nothers));
 }
 
 }  // namespace
@@ -74,6 +82,13 @@ void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, cons
              int nouts, const RbValue* grads, RbValue* results) {
   if (op.rules[kVjpRule].fn)
     return run_vjp_rule(op, wanted, args, nargs, outs, nouts, grads, results);
+  // Who asked rounds the gradients, once they have the shapes of the arguments.
+  if (accumulates(op, args, nargs, grads, nouts)) {
+    const Widened wide(args, nargs), wide_grads(grads, nouts);
+    const WideResults wide_outs(op, wide.values, nargs, outs, nouts);
+    return run_vjp(op, wanted, wide.values, nargs, wide_outs.values(), nouts, wide_grads.values,
+                   results);
+  }
   std::optional<FormulaRun> run;
   for (int i = 0; i < nargs; ++i) results[i] = value_none();
   try {
@@ -110,6 +125,12 @@ void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, cons
 void run_jvp(const Op& op, const RbValue* args, int nargs, const RbValue* outs, int nouts,
              const RbValue* tangents, RbValue* results) {
   if (op.rules[kJvpRule].fn) return run_jvp_rule(op, args, nargs, outs, nouts, tangents, results);
+  if (accumulates(op, args, nargs, tangents, nargs)) {
+    const Widened wide(args, nargs), wide_tangents(tangents, nargs);
+    const WideResults wide_outs(op, wide.values, nargs, outs, nouts);
+    return run_jvp(op, wide.values, nargs, wide_outs.values(), nouts, wide_tangents.values,
+                   results);
+  }
   const Formula& f = compiled(op);
   for (int i = 0; i < nouts; ++i) results[i] = value_none();
   try {

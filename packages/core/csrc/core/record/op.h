@@ -94,6 +94,12 @@ enum class ShapeRule : uint8_t {
   kKernel
 };
 
+/// `accumulate`: which formulas compute in float32 where tensors are float16 or bfloat16.
+enum class AccumulateRule : uint8_t {
+  kNever,
+  kDecomposition,  // derivatives call operators that see to it themselves
+  kAlways,
+};
 /// `layout`: how results lie in memory.
 enum class LayoutRule : uint8_t {
   kRowMajor,
@@ -162,6 +168,7 @@ struct Op {
   std::vector<int8_t> layout_args;  // `layout`: the arguments that it names
   FormatKeyword memory_format = FormatKeyword::kNone;
   PartsRule parts_rule = PartsRule::kNone;
+  AccumulateRule accumulate = AccumulateRule::kNever;
   bool itself_if_real = false;  // `itself real`: the result is the first argument, if not complex
   const void* rule = nullptr;   // the named shape or view function, found at first use
   ShapeRule shape_rule = ShapeRule::kNamed;

@@ -66,12 +66,14 @@ void RecordParser::dtype_rules() {
   Op& op = *op_;
   const uint64_t tensors = op.tensor_args;
   if (op.dtype_text.empty()) {
-    if (op.info.kind == RB_KIND_ELEMENTWISE) {
+    const bool rounds = op.accumulate != AccumulateRule::kNever &&
+                        op.info.kind == RB_KIND_COMPOSITE && op.first_tensor >= 0;
+    if (op.info.kind == RB_KIND_ELEMENTWISE || rounds) {
       std::string all = "promote(";
       for (size_t i = 0; i < op.params.size(); ++i) {
         if (tensors >> i & 1) all += (all.back() == '(' ? "" : ", ") + op.params[i].name_text;
       }
-      op.dtype_text.push_back(all + ")");
+      op.dtype_text.assign(rounds ? op.ret_names.size() : 1, all + ")");
     } else if (op.first_tensor >= 0) {
       op.dtype_text.assign(op.ret_names.size(), op.params[op.first_tensor].name_text);
     }

@@ -357,9 +357,10 @@ Param& RecordParser::param(const std::string& name, const char* field) {
 }
 
 // Fields of which a second line would replace the first.
-const std::set<std::string> kOnce = {
-    "kind", "dtype", "compute",       "shape",  "core",  "decomp", "autocast", "expose",  "alias",
-    "ref",  "doc",   "memory_format", "layout", "parts", "dtypes", "reduce",   "identity"};
+const std::set<std::string> kOnce = {"kind",   "dtype",         "compute",   "shape", "core",
+                                     "decomp", "autocast",      "expose",    "alias", "ref",
+                                     "doc",    "memory_format", "layout",    "parts", "dtypes",
+                                     "reduce", "identity",      "accumulate"};
 
 void RecordParser::field(const std::string& line) {
   const size_t space = line.find_first_of(" \t");
@@ -382,6 +383,10 @@ void RecordParser::field(const std::string& line) {
     batch(value);
   } else if (name == "decomp") {
     op_->decomp_text = value;
+  } else if (name == "accumulate") {
+    if (!value.empty() && value != "decomp")
+      error("accumulate: expected nothing or decomp, got '" + value + "'");
+    op_->accumulate = value.empty() ? AccumulateRule::kAlways : AccumulateRule::kDecomposition;
   } else if (name == "autocast") {
     autocast(value);
   } else if (name == "linear" || name == "bilinear" || name == "flat") {
