@@ -15,6 +15,7 @@ int32_t add_random(const RbHost*, RbTxn*);
 int32_t add_reduce(const RbHost*, RbTxn*);
 int32_t add_minmax(const RbHost*, RbTxn*);
 int32_t add_moments(const RbHost*, RbTxn*);
+int32_t add_vector_norm(const RbHost*, RbTxn*);
 int32_t add_norm(const RbHost*, RbTxn*);
 int32_t add_batch_norm(const RbHost*, RbTxn*);
 int32_t add_loss(const RbHost*, RbTxn*);

@@ -98,11 +98,11 @@ int32_t init(const RbHost* host, RbTxn* txn) {
   int32_t id = -1;
   if (int32_t code = host->add_backend(txn, &kBackend, &id)) return code;
   static const Family families[] = {
-      add_elementwise, add_fused,   add_copy,      add_create,    add_random,
-      add_reduce,      add_minmax,  add_moments,   add_norm,      add_batch_norm,
-      add_loss,        add_softmax, add_along,     add_sort,      add_movement,
-      add_scatter,     add_index,   add_embedding, add_search,    add_matmul,
-      add_conv,        add_pool,    add_optim,     add_attention, add_recurrent,
+      add_elementwise, add_fused,     add_copy,        add_create,   add_random,     add_reduce,
+      add_minmax,      add_moments,   add_vector_norm, add_norm,     add_batch_norm, add_loss,
+      add_softmax,     add_along,     add_sort,        add_movement, add_scatter,    add_index,
+      add_embedding,   add_search,    add_matmul,      add_conv,     add_pool,       add_optim,
+      add_attention,   add_recurrent,
   };
   for (Family add : families) {
     if (int32_t code = add(host, txn)) return code;

@@ -465,6 +465,20 @@ double norm_of_block(Norm norm, const Part& part, int64_t begin, int64_t end) {
   return joined;
 }
 
+// sqrt of the sum of squares of a tensor whose squares leave the range of double.
+double scaled_norm(const Part& part, int64_t n) {
+  const double top = norm_of_block(Norm::kMax, part, 0, n);
+  if (top == 0 || top - top != 0) return top;
+  double total = 0;
+  for_blocks(part, 0, n, false, [&](auto* x, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      const double ratio = static_cast<double>(x[i]) / top;
+      total += ratio * ratio;
+    }
+  });
+  return top * std::sqrt(total);
+}
+
 // One norm per tensor. Blocks of a fixed size make the result the same for any number of threads.
 void norm_kernel(const rb::Args& a) {
   static const char* const names[] = {"tensors"};
@@ -492,7 +506,11 @@ void norm_kernel(const rb::Args& a) {
     for (int64_t block = first[i]; block < first[i + 1]; ++block) {
       joined = norm == Norm::kMax ? larger(joined, partial[block]) : joined + partial[block];
     }
-    out[i] = norm == Norm::kTwo ? std::sqrt(joined) : joined;
+    if (norm == Norm::kTwo) {
+      const bool exact = joined - joined == 0 && joined > 1e-280;
+      joined = exact ? std::sqrt(joined) : scaled_norm(lists.part(i), lists.numel(i));
+    }
+    out[i] = joined;
   }
 }
 
