@@ -5,6 +5,8 @@ from __future__ import annotations
 import rabbet
 from rabbet import Tensor
 
+from .._accumulate import accumulated, widened
+
 _vector_norm = rabbet._C.op("vector_norm")
 
 
@@ -17,10 +19,22 @@ def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
     """Return `input` divided by its p-norm along `dim`, or by `eps` where that is larger."""
-    norm = rabbet.clamp(vector_norm(input, p, dim, True), min=eps)
-    return input / norm if out is None else rabbet.div(input, norm, out=out)
+    if out is None:
+        return _normalized(input, p, dim, eps)
+    x = widened(input)
+    return rabbet.div(x, _divisor(x, p, dim, eps), out=out)
 
 
+@accumulated
+def _normalized(input: Tensor, p: float, dim: int, eps: float) -> Tensor:
+    return input / _divisor(input, p, dim, eps)
+
+
+def _divisor(x: Tensor, p: float, dim: int, eps: float) -> Tensor:
+    return rabbet.clamp(vector_norm(x, p, dim, True), min=eps)
+
+
+@accumulated
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """Return the cosine of the angle between `x1` and `x2` along `dim`; norms count at least `eps`.
 
@@ -35,13 +49,10 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
             f"cosine_similarity: expected common dtype to be floating point, yet common dtype is {dtype}"
         )
     x1, x2 = rabbet.broadcast_tensors(x1.to(dtype), x2.to(dtype))
-    return rabbet.sum(_unit(x1, dim, eps) * _unit(x2, dim, eps), dim)
+    return rabbet.sum(_normalized(x1, 2, dim, eps) * _normalized(x2, 2, dim, eps), dim)
 
 
-def _unit(x: Tensor, dim: int, eps: float) -> Tensor:
-    return x / rabbet.clamp(vector_norm(x, 2, dim, True), min=eps)
-
-
+@accumulated
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
@@ -49,6 +60,7 @@ def pairwise_distance(
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
+@accumulated
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Return the p-norm distances of all pairs of rows of (N, M), as N (N - 1) / 2 values."""
     if input.ndim != 2:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import rabbet
 from rabbet import Tensor, ops
 
+from .._accumulate import accumulated, widened
 from .distance import vector_norm
 
 linear = ops.linear
 
 
+@accumulated
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return `input1 @ weight[k] @ input2 + bias[k]` for each k.
 
@@ -84,9 +86,10 @@ def _limit_norms(weight: Tensor, input: Tensor, max_norm: float, norm_type: floa
     with rabbet.no_grad():
         index = rabbet.unique(input.reshape([-1]).to(rabbet.int64))
         rows = weight.detach().index_select(0, index)
+        rows = widened(rows)
         norms = vector_norm(rows, norm_type, 1, True)
         scaled = rabbet.where(norms > max_norm, rows * (max_norm / (norms + 1e-7)), rows)
-        weight.detach()[index] = scaled
+        weight.detach()[index] = scaled.to(dtype=weight.dtype)
 
 
 def _inverse_counts(input: Tensor, weight: Tensor) -> Tensor:
@@ -164,11 +167,18 @@ def embedding_bag(
             per_sample_weights = per_sample_weights.reshape([-1]).index_select(0, kept)
     if mode == "max":
         return _bag_maxima(rows, bag, bags)
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.reshape([-1, 1])
-    zeros = rabbet.zeros([bags, weight.shape[1]], dtype=weight.dtype, device=weight.device)
+    return _bag_sums(rows, bag, bags, per_sample_weights, mode == "mean")
+
+
+@accumulated
+def _bag_sums(
+    rows: Tensor, bag: Tensor, bags: int, factors: Tensor | None, average: bool
+) -> Tensor:
+    if factors is not None:
+        rows = rows * factors.reshape([-1, 1])
+    zeros = rabbet.zeros([bags, rows.shape[1]], dtype=rows.dtype, device=rows.device)
     sums = zeros.index_add(0, bag, rows)
-    if mode == "sum":
+    if not average:
         return sums
     counts = rabbet.bincount(bag, minlength=bags)
     return sums / rabbet.clamp(counts, min=1).to(sums.dtype).reshape([-1, 1])

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import rabbet
 from rabbet import Tensor, ops
 
+from .._accumulate import accumulated
+
 _mean = rabbet.mean
-_int64 = rabbet.int64
+_float32, _int64 = rabbet.float32, rabbet.int64
 _squared_error = ops.squared_error
 _cross_entropy = ops.cross_entropy_loss
 _nll = ops.nll_loss
@@ -31,8 +35,48 @@ def _reduced(loss: Tensor, reduction: str) -> Tensor:
     return rabbet.sum(loss) if reduction == "sum" else loss
 
 
-def _weighted_reduced(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
-    return _reduced(loss if weight is None else loss * weight, reduction)
+def _unweighted(
+    error: Callable[..., Tensor],
+    loss: Callable[..., Tensor],
+    reduction: str,
+    input: Tensor,
+    target: Tensor,
+    *option: float,
+) -> Tensor:
+    """`error` of each element, reduced.
+
+    The operator `loss` does both at once, in the accumulation dtype. float32 is its own, and two calls are quicker.
+    """
+    if reduction == "none" or input.dtype is _float32:
+        return _reduced(error(input, target, *option), reduction)
+    return loss(input, target, reduction, *option)
+
+
+@accumulated
+def _weighted_reduced(
+    error: Callable[..., Tensor], weight: Tensor, reduction: str, *args: Any
+) -> Tensor:
+    """Reduce `error(*args) * weight`."""
+    return _reduced(error(*args) * weight, reduction)
+
+
+@accumulated
+def _mean_by_weight(
+    error: Callable[..., Tensor], weight: Tensor, reduction: str, *args: Any
+) -> Tensor:
+    """Reduce `error(*args) * weight`; the mean divides by the sum of the weights."""
+    loss = error(*args)
+    _check_weight(loss, weight)
+    if reduction == "mean":
+        return rabbet.sum(loss * weight) / rabbet.sum(weight)
+    return _reduced(loss * weight, reduction)
+
+
+def _check_weight(loss: Tensor, weight: Tensor) -> None:
+    if tuple(weight.shape) != tuple(loss.shape):
+        raise ValueError(
+            f"Inputs and weights must have the same size, got {tuple(loss.shape)} and {tuple(weight.shape)}"
+        )
 
 
 def _warn_if_broadcast(name: str, input: Tensor, target: Tensor) -> None:
@@ -108,6 +152,7 @@ def _int64_classes(target: Tensor) -> Tensor:
     return target.to(dtype=_int64) if target.dtype is rabbet.uint8 else target
 
 
+@accumulated
 def _probability_loss(
     input: Tensor,
     target: Tensor,
@@ -155,28 +200,13 @@ def mse_loss(
     """Return `(input - target) ** 2`, reduced."""
     if input.shape != target.shape:
         _warn_if_broadcast("mse_loss", input, target)
-    loss = _squared_error(input, target)
-    if reduction == "mean" and weight is None and size_average is None and reduce is None:
-        return _mean(loss)
-    name = reduction_name(reduction, size_average, reduce)
+    plain = reduction == "mean" and weight is None and size_average is None and reduce is None
+    if plain and input.dtype is _float32:
+        return _mean(_squared_error(input, target))
+    reduction = reduction_name(reduction, size_average, reduce)
     if weight is None:
-        return _reduced(loss, name)
-    return _mean_by_weight(loss, weight, name)
-
-
-def _check_weight(loss: Tensor, weight: Tensor) -> None:
-    if tuple(weight.shape) != tuple(loss.shape):
-        raise ValueError(
-            f"Inputs and weights must have the same size, got {tuple(loss.shape)} and {tuple(weight.shape)}"
-        )
-
-
-def _mean_by_weight(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
-    """Reduce `loss * weight`; the mean divides by the sum of the weights."""
-    _check_weight(loss, weight)
-    if reduction == "mean":
-        return rabbet.sum(loss * weight) / rabbet.sum(weight)
-    return _reduced(loss * weight, reduction)
+        return _unweighted(_squared_error, ops.squared_loss, reduction, input, target)
+    return _mean_by_weight(_squared_error, weight, reduction, input, target)
 
 
 def l1_loss(
@@ -190,8 +220,9 @@ def l1_loss(
     """Return `|input - target|`, reduced."""
     _warn_if_broadcast("l1_loss", input, target)
     name = reduction_name(reduction, size_average, reduce)
-    loss = ops.absolute_error(input, target)
-    return _reduced(loss, name) if weight is None else _mean_by_weight(loss, weight, name)
+    if weight is None:
+        return _unweighted(ops.absolute_error, ops.absolute_loss, name, input, target)
+    return _mean_by_weight(ops.absolute_error, weight, name, input, target)
 
 
 def smooth_l1_loss(
@@ -208,8 +239,8 @@ def smooth_l1_loss(
     _warn_if_broadcast("smooth_l1_loss", input, target)
     name = reduction_name(reduction, size_average, reduce)
     if beta == 0:
-        return _reduced(ops.absolute_error(input, target), name)
-    return _reduced(ops.smooth_l1_error(input, target, beta), name)
+        return _unweighted(ops.absolute_error, ops.absolute_loss, name, input, target)
+    return _unweighted(ops.smooth_l1_error, ops.smooth_l1_loss, name, input, target, beta)
 
 
 def huber_loss(
@@ -226,10 +257,10 @@ def huber_loss(
         )
     _warn_if_broadcast("huber_loss", input, target)
     name = reduction_name(reduction, None, None)
-    loss = ops.huber_error(input, target, delta)
-    if weight is not None:
-        _check_weight(loss, weight)
-    return _weighted_reduced(loss, weight, name)
+    if weight is None:
+        return _unweighted(ops.huber_error, ops.huber_loss, name, input, target, delta)
+    _check_weight(rabbet.broadcast_tensors(input, target)[0], weight)
+    return _weighted_reduced(ops.huber_error, weight, name, input, target, delta)
 
 
 # ---- probabilities
@@ -252,7 +283,9 @@ def binary_cross_entropy(
         )
     if input.is_cpu and not bool(((input >= 0) & (input <= 1)).all()):
         raise RuntimeError("binary_cross_entropy: all elements of input should be between 0 and 1")
-    return _weighted_reduced(ops.binary_error(input, target), weight, name)
+    if weight is None:
+        return _unweighted(ops.binary_error, ops.binary_loss, name, input, target)
+    return _weighted_reduced(ops.binary_error, weight, name, input, target)
 
 
 def binary_cross_entropy_with_logits(
@@ -278,14 +311,28 @@ def binary_cross_entropy_with_logits(
         raise ValueError(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
         )
+    if pos_weight is None and weight is None:
+        return _unweighted(ops.logistic_error, ops.logistic_loss, name, input, target)
+    return _weighted_logistic(input, target, weight, pos_weight, name)
+
+
+@accumulated
+def _weighted_logistic(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    pos_weight: Tensor | None,
+    reduction: str,
+) -> Tensor:
     if pos_weight is None:
         loss = ops.logistic_error(input, target)
     else:
         log_p = rabbet.logsigmoid(input) * ((pos_weight - 1) * target + 1)
         loss = (1 - target) * input - log_p
-    return _weighted_reduced(loss, weight, name)
+    return _reduced(loss if weight is None else loss * weight, reduction)
 
 
+@accumulated
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -316,7 +363,7 @@ def kl_div(
         warnings.warn(
             "kl_div: reduction 'mean' divides by the number of elements; "
             "'batchmean' is the mathematical divergence per item",
-            stacklevel=2,
+            stacklevel=3,
         )
     if log_target:
         loss = rabbet.exp(target) * (target - input)

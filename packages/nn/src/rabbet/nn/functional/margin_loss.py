@@ -9,6 +9,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor
 
+from .._accumulate import accumulated
 from .activation import logsigmoid
 from .distance import pairwise_distance
 from .loss import _reduced, reduction_name
@@ -18,6 +19,7 @@ def _positive(x: Tensor) -> Tensor:
     return rabbet.clamp(x, min=0)
 
 
+@accumulated
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -33,6 +35,7 @@ def hinge_embedding_loss(
     return _reduced(loss + rabbet.where(target != -1, input, zeros), reduction)
 
 
+@accumulated
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -66,6 +69,7 @@ def cosine_embedding_loss(
     return _reduced(loss + rabbet.where(target == -1, _positive(cos - margin), zeros), reduction)
 
 
+@accumulated
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -85,6 +89,7 @@ def margin_ranking_loss(
     return _reduced(_positive(-target * (input1 - input2) + margin), reduction)
 
 
+@accumulated
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -97,6 +102,7 @@ def soft_margin_loss(
     return _reduced(-logsigmoid(target * input), reduction)
 
 
+@accumulated
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -113,6 +119,7 @@ def multilabel_soft_margin_loss(
     return _reduced(loss.sum(input.ndim - 1) / input.shape[-1], reduction)
 
 
+@accumulated
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -154,6 +161,7 @@ def multi_margin_loss(
     return _reduced(loss if input.ndim == 2 or target.ndim else loss.squeeze(0), reduction)
 
 
+@accumulated
 def multilabel_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -192,6 +200,7 @@ def multilabel_margin_loss(
     return _reduced(loss.squeeze(0) if flat else loss, reduction)
 
 
+@accumulated
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -223,6 +232,7 @@ def triplet_margin_loss(
     )
 
 
+@accumulated
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -270,6 +280,7 @@ def _triplet(
     return _reduced(_positive(margin + distance(anchor, positive) - far), reduction)
 
 
+@accumulated
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -302,6 +313,7 @@ def poisson_nll_loss(
     return _reduced(loss, reduction)
 
 
+@accumulated
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -338,6 +350,7 @@ def gaussian_nll_loss(
     return _reduced(loss, reduction)
 
 
+@accumulated
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

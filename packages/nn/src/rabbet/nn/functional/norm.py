@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rabbet import Tensor, ops
 
+from .._accumulate import accumulated
 from .convolution import pad
 from .pooling import avg_pool2d
 
@@ -147,6 +148,7 @@ def rms_norm(
 _MACHINE_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23}
 
 
+@accumulated
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor, ops
 
+from .._accumulate import accumulated
 from .convolution import Sizes, sizes_of
 
 _max_pool = ops.max_pool_with_indices
@@ -354,6 +355,7 @@ def _power_average(
     return (rabbet.sign(means) * rabbet.relu(rabbet.abs(means)) * count) ** (1.0 / norm_type)
 
 
+@accumulated
 def lp_pool1d(
     input: Tensor,
     norm_type: float,
@@ -365,6 +367,7 @@ def lp_pool1d(
     return _power_average(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+@accumulated
 def lp_pool2d(
     input: Tensor,
     norm_type: float,
@@ -376,6 +379,7 @@ def lp_pool2d(
     return _power_average(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+@accumulated
 def lp_pool3d(
     input: Tensor,
     norm_type: float,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
 import rabbet
 from rabbet import Tensor, ops
 from rabbet.autograd import no_grad
 
+from .._accumulate import accumulation_dtype, widened
 from ..functional.distance import vector_norm
 
 _foreach_norm, _foreach_scale = ops.foreach_norm, ops.foreach_scale
@@ -26,9 +28,9 @@ def _norms(tensors: list[Tensor], order: float) -> Tensor:
     if _serves_lists(tensors) and order in (1.0, 2.0, float("inf")):
         with suppress(NotImplementedError):  # a backend without it
             return _foreach_norm(tensors, order)
-    first = vector_norm(tensors[0], order)
-    rest = [vector_norm(t, order).to(device=first.device, dtype=first.dtype) for t in tensors[1:]]
-    return rabbet.stack([first, *rest])
+    first = vector_norm(widened(tensors[0]), order)
+    rest = [vector_norm(widened(t), order) for t in tensors[1:]]
+    return rabbet.stack([first, *(n.to(device=first.device, dtype=first.dtype) for n in rest)])
 
 
 def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -46,13 +48,27 @@ def get_total_norm(
     foreach: bool | None = None,
 ) -> Tensor:
     """Return the norm of all tensors taken as one vector; 0 if there are none."""
+    listed = _tensors(tensors)
+    total = _total_norm(listed, norm_type, error_if_nonfinite)
+    return _rounded(total, listed)
+
+
+def _real_dtype(t: Tensor) -> Any:
+    return rabbet.real(t).dtype if t.is_complex() else t.dtype
+
+
+def _rounded(total: Tensor, tensors: list[Tensor]) -> Tensor:
+    """A total norm as `get_total_norm` returns it: in the dtype of the first tensor."""
+    return total.to(dtype=_real_dtype(tensors[0])) if tensors else total
+
+
+def _total_norm(tensors: list[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
+    """The norm of all tensors taken as one vector, in the accumulation dtype of the first."""
     with no_grad():
-        listed = _tensors(tensors)
-        if not listed:
+        if not tensors:
             return rabbet.tensor(0.0)
-        total = vector_norm(_norms(listed, float(norm_type)), float(norm_type))
-        first = listed[0]
-        total = total.to(dtype=rabbet.real(first).dtype if first.is_complex() else first.dtype)
+        total = vector_norm(_norms(tensors, float(norm_type)), float(norm_type))
+        total = total.to(dtype=accumulation_dtype(_real_dtype(tensors[0])))
         if error_if_nonfinite and not bool(rabbet.isfinite(total)):
             raise RuntimeError(
                 f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
@@ -70,7 +86,7 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scale the gradients of `parameters` by `max_norm / total_norm` where that is below 1."""
     with no_grad():
-        factor = rabbet.clamp(float(max_norm) / (total_norm + 1e-6), max=1.0)
+        factor = rabbet.clamp(float(max_norm) / (widened(total_norm) + 1e-6), max=1.0)
         grads = _grads(parameters)
         if not grads:
             return
@@ -99,9 +115,10 @@ def clip_grad_norm_(
         foreach: accepted for PyTorch's sake; it changes nothing.
     """
     parameters = _tensors(parameters)
-    total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite, foreach)
+    grads = _grads(parameters)
+    total = _total_norm(grads, norm_type, error_if_nonfinite)
     clip_grads_with_norm_(parameters, max_norm, total, foreach)
-    return total
+    return _rounded(total, grads)
 
 
 def clip_grad_value_(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import rabbet
 from rabbet import Tensor
 
+from .._accumulate import accumulated
 from .._orthogonal_matrices import cayley, exponential, orthonormal, reflected, reflections
 from ..flat import norm_except_dim
 from ..functional import normalize
@@ -15,6 +16,11 @@ from . import parametrize
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
+@accumulated
+def _scaled(length: Tensor, direction: Tensor, dim: int) -> Tensor:
+    return direction * (length / norm_except_dim(direction, 2, dim))
+
+
 class _WeightNorm(Module):
     """`g * v / norm(v)` (Salimans and Kingma 2016)."""
 
@@ -23,7 +29,7 @@ class _WeightNorm(Module):
         self.dim = -1 if dim is None else dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        return weight_v * (weight_g / norm_except_dim(weight_v, 2, self._dim(weight_v)))
+        return _scaled(weight_g, weight_v, self._dim(weight_v))
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Length and direction of the weight."""
