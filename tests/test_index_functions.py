@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import rabbet
+from rabbet.nn import functional as F
 
 REDUCERS = {
     "sum": lambda x: x.sum(),
@@ -168,3 +169,54 @@ def test_it_is_refused(name):
 def test_reductions_have_names(function):
     with pytest.raises((RuntimeError, ValueError), match="median"):
         getattr(x, function)(0, i, x[:2], "median")
+
+
+@pytest.mark.parametrize("name", ["unique", "unique_consecutive"])
+@pytest.mark.parametrize(
+    ("shape", "dim", "values", "places"),
+    [
+        ((0,), None, (0,), (0,)),
+        ((0, 3), None, (0,), (0, 3)),
+        ((2, 0, 4), None, (0,), (2, 0, 4)),
+        ((0,), 0, (0,), (0,)),
+        ((0, 3), 0, (0, 3), (0,)),
+        ((3, 0), -1, (3, 0), (0,)),
+    ],
+)
+def test_nothing_has_no_different_elements(name, shape, dim, values, places):
+    output, inverse, counts = getattr(rabbet, name)(
+        rabbet.zeros(shape), return_inverse=True, return_counts=True, dim=dim
+    )
+    assert (output.shape, inverse.shape, counts.shape) == (values, places, (0,))
+    assert inverse.dtype is rabbet.int64 and counts.dtype is rabbet.int64
+    assert getattr(rabbet, name)(rabbet.zeros(shape), dim=dim).shape == values
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((0, 3), 1), ((3, 0), 0), ((2, 0, 0), 1)])
+def test_slices_without_elements_cannot_be_compared(shape, dim):
+    for function in (rabbet.unique, rabbet.unique_consecutive):
+        with pytest.raises(ValueError, match="has no elements beside dim"):
+            function(rabbet.zeros(shape), dim=dim)
+
+
+LAST_WINS = {
+    "scatter": lambda x, y: x.scatter(0, rabbet.tensor([1, 1, 2]), y),
+    "index_copy": lambda x, y: x.index_copy(0, rabbet.tensor([1, 1, 2]), y),
+    "index_put": lambda x, y: x.index_put([rabbet.tensor([1, 1, 2])], y),
+    "put": lambda x, y: x.put(rabbet.tensor([1, 1, 2]), y),
+    "max_unpool1d": lambda x, y: F.max_unpool1d(y.reshape(1, 1, 3), PLACES, 2, output_size=[6]),
+    "max_unpool2d": lambda x, y: F.max_unpool2d(
+        y.reshape(1, 1, 1, 3), PLACES.unsqueeze(2), (1, 2), output_size=[1, 6]
+    ),
+    "max_unpool3d": lambda x, y: F.max_unpool3d(
+        y.reshape(1, 1, 1, 1, 3), PLACES.reshape(1, 1, 1, 1, 3), (1, 1, 2), output_size=[1, 1, 6]
+    ),
+}
+PLACES = rabbet.tensor([[[1, 1, 2]]])
+
+
+@pytest.mark.parametrize("name", LAST_WINS)
+def test_the_tangent_of_what_is_written_twice_is_that_of_the_number_that_stays(name):
+    x, y = rabbet.arange(4.0), rabbet.tensor([5.0, 6.0, 7.0])
+    out, tangent = rabbet.func.jvp(LAST_WINS[name], (x, y), (x * 10, y * 10))
+    assert tangent.tolist() == (out * 10).tolist()

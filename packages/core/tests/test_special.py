@@ -88,3 +88,48 @@ def test_logit_with_eps_is_flat_outside():
 def test_complex_numbers_are_refused(name):
     with pytest.raises(TypeError, match=f"{name}: expected .*complex64"):
         getattr(rabbet, name)(rabbet.ones(2, dtype=rabbet.complex64))
+
+
+def _polygamma(n, x):
+    """Of any real number that is no pole, in exact fractions of mpmath's kind: sums of the terms on both sides of 0."""
+    below = int(max(0, np.ceil(-x)))
+    terms = [(x + k) ** -(n + 1) for k in range(below)]
+    factor = (1 if n % 2 else -1) * float(scipy.special.factorial(n))
+    return factor * (sum(terms) + scipy.special.zeta(n + 1, x + below))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7])
+def test_polygamma_of_negative_numbers_and_near_poles(n):
+    x = np.concatenate([NEGATIVE[:60], [-0.5, -100.5, -1e-5, 1e-5, -3 + 2**-20, -3 - 2**-20]])
+    got = rabbet.polygamma(n, rabbet.from_numpy(x)).numpy()
+    want = np.array([_polygamma(n, v) for v in x])
+    # Where terms of both signs cancel the error is relative to the terms.
+    distance = abs(x - np.round(x))
+    largest = float(scipy.special.factorial(n)) * (distance ** -(n + 1.0) + 2)
+    assert (abs(got - want) <= 1e-13 * abs(want) + 4e-15 * largest).all()
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_polygamma_at_its_poles_and_at_infinity(n):
+    x = rabbet.tensor([0.0, -0.0, -1.0, -2.0, np.inf, np.nan])
+    pole = np.inf if n % 2 else -np.inf
+    want = [pole, pole, pole, pole, 0.0, np.nan]
+    np.testing.assert_array_equal(abs(rabbet.polygamma(n, x)).numpy(), np.abs(want))
+    assert rabbet.polygamma(n, x)[:4].tolist() == want[:4]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_the_derivative_of_polygamma_is_the_next_one(n):
+    x = rabbet.tensor([0.3, 2.2, -0.7, -1.3, -4.8], dtype=rabbet.float64, requires_grad=True)
+    assert rabbet.autograd.gradcheck(lambda t: rabbet.polygamma(n, t), x)
+    (grad,) = rabbet.autograd.grad(rabbet.polygamma(n, x).sum(), [x])
+    np.testing.assert_allclose(grad.numpy(), rabbet.polygamma(n + 1, x).detach().numpy(), 1e-12)
+
+
+@pytest.mark.parametrize("p", [2**31 - 1, 2**62])
+def test_the_multivariate_gamma_function_refuses_dimensions_that_would_take_minutes(p):
+    with pytest.raises(ValueError, match="mvlgamma: expected p"):
+        rabbet.mvlgamma(rabbet.ones(3), p)
+    want = scipy.special.multigammaln(600.0, 1000)
+    got = rabbet.mvlgamma(rabbet.tensor(600.0, dtype=rabbet.float64), 1000)
+    np.testing.assert_allclose(got.item(), want, 1e-13)

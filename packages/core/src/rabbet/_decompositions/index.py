@@ -1,5 +1,7 @@
 """Decompositions of operators that count, search and pick by index."""
 
+import math
+
 from .. import _C
 from .._C import Tensor
 from .._functions import broadcast_shapes
@@ -39,7 +41,8 @@ def unique_results(
     if return_inverse:
         inverse = _ops("empty_like")(order)
         inverse[order] = group
-    return _unsliced(input, dim, values), _shaped(input, dim, inverse), counts
+        inverse = _shaped(input, dim, inverse)
+    return _unsliced(input, dim, values), inverse, counts
 
 
 def unique_consecutive_results(
@@ -47,8 +50,8 @@ def unique_consecutive_results(
 ) -> tuple[Tensor, Tensor, Tensor]:
     x = _slices("unique_consecutive", input, dim)
     values, group, counts = _runs(x, return_counts)
-    inverse = group if return_inverse else _nothing(input)
-    return _unsliced(input, dim, values), _shaped(input, dim, inverse), counts
+    inverse = _shaped(input, dim, group) if return_inverse else _nothing(input)
+    return _unsliced(input, dim, values), inverse, counts
 
 
 def _nothing(like: Tensor) -> Tensor:
@@ -66,7 +69,8 @@ def _slices(name: str, input: Tensor, dim: int | None) -> Tensor:
         )
     if input.ndim == 0:
         return input.reshape([1, 1])
-    return input.movedim(dim, 0).reshape([input.size(dim), -1])
+    others = (size for d, size in enumerate(input.shape) if d != along)
+    return input.movedim(dim, 0).reshape([input.size(dim), math.prod(others)])
 
 
 def _runs(x: Tensor, return_counts: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -92,7 +96,7 @@ def _unsliced(input: Tensor, dim: int | None, values: Tensor) -> Tensor:
 
 
 def _shaped(input: Tensor, dim: int | None, inverse: Tensor) -> Tensor:
-    return inverse.reshape(input.shape) if dim is None and inverse.numel() else inverse
+    return inverse.reshape(input.shape) if dim is None else inverse
 
 
 def _sorted_rows(rows: Tensor) -> Tensor:
