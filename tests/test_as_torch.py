@@ -273,11 +273,51 @@ def test_scan_lists_names_and_what_is_missing(tmp_path):
     assert f"missing  torch.fooo ({tmp_path / 'a.py'}:10)" in done.stdout
 
 
+USED_WRONGLY = """
+import torch
+from torch import nn, relu
+from torch.distributed.tensor import DTensor
+
+class A(torch.Generator): pass
+class B(torch.add): pass
+class C(nn.Module): pass
+class D(DTensor): pass
+
+def f(x, **options):
+    with relu(x), torch.no_grad(), torch.device("meta") as d, nn.Linear(1, 2):
+        torch.add(x, x, alpha=2, out=None)
+    torch.add(x, x, frob=2)
+    nn.Linear(2, 3, bias=True, colour=3)
+    nn.functional.relu(x, inplace=True)
+    nn.functional.relu(x, outplace=True, other=1)
+    torch.sum(x, axis=0, keepdims=True)
+    torch.zeros(2, requires_grad=True, pin_memory=False)
+    torch.sum(x, **options)
+"""
+
+
+def test_scan_finds_keywords_with_statements_and_bases_that_do_not_work(tmp_path):
+    (tmp_path / "a.py").write_text(USED_WRONGLY)
+    done = run("--scan", tmp_path / "a.py")
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.replace(f"{tmp_path}/", "").splitlines()
+    assert lines[0].endswith("0 missing, 1 that refuse to work, 7 used in a way that does not work")
+    assert [line.removeprefix("  wrong    ") for line in lines if "wrong" in line.split()[:1]] == [
+        "torch.Generator cannot be the base of a class (a.py:6)",
+        "torch.add cannot be the base of a class (a.py:7)",
+        "torch.add takes no argument frob (a.py:14)",
+        "torch.nn.Linear cannot be used in a `with` statement (a.py:12)",
+        "torch.nn.Linear takes no argument colour (a.py:15)",
+        "torch.nn.functional.relu takes no argument outplace, other (a.py:17)",
+        "torch.relu cannot be used in a `with` statement (a.py:12)",
+    ]
+
+
 def test_scan_of_programs_without_gaps_succeeds():
     examples = Path(__file__).resolve().parent.parent / "examples/programs"
     done = run("--scan", examples)
     assert done.returncode == 0, done.stdout
-    assert ", 0 missing, 0 that refuse" in done.stdout.splitlines()[0]
+    assert ", 0 missing, 0 that refuse to work, 0 used" in done.stdout.splitlines()[0]
 
 
 def test_scan_says_what_it_cannot_read(tmp_path):

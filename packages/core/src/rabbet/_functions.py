@@ -10,7 +10,7 @@ from ._C import Size, Tensor
 
 _ops: Callable[[str], Any] = _C.op
 
-__all__ = ["allclose", "as_tensor", "asarray", "broadcast_shapes", "bucketize", "can_cast", "einsum", "empty_strided", "equal", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_default_dtype", "get_num_threads", "iinfo", "is_complex", "is_floating_point", "is_tensor", "imag", "nonzero", "numel", "promote_types", "real", "result_type", "scalar_tensor", "searchsorted", "set_default_dtype", "set_num_threads", "set_printoptions", "tensor", "tensordot", "unique", "unique_consecutive"]  # fmt: skip
+__all__ = ["allclose", "as_tensor", "asarray", "broadcast_shapes", "bucketize", "can_cast", "einsum", "empty_permuted", "empty_strided", "equal", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_default_dtype", "get_num_threads", "iinfo", "is_complex", "is_floating_point", "is_tensor", "imag", "nonzero", "numel", "promote_types", "real", "result_type", "scalar_tensor", "searchsorted", "set_default_dtype", "set_num_threads", "set_printoptions", "tensor", "tensordot", "unique", "unique_consecutive"]  # fmt: skip
 
 get_default_dtype = _C.get_default_dtype
 set_default_dtype = _C.set_default_dtype
@@ -146,6 +146,36 @@ def empty_strided(
         extent(size, stride), dtype=dtype, layout=layout, device=device, pin_memory=pin_memory
     )
     made = memory.as_strided(size, stride)
+    return made.requires_grad_() if requires_grad else made
+
+
+def empty_permuted(
+    size: Sequence[int],
+    physical_layout: Sequence[int],
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: builtins.bool = False,
+    pin_memory: builtins.bool = False,
+) -> Tensor:
+    """Uninitialised, without gaps; the dims lie in memory in the order `physical_layout`, the outermost first.
+
+    Raises:
+        RuntimeError: if `physical_layout` is no permutation of the dims.
+    """
+    if sorted(physical_layout) != list(range(len(size))):
+        raise RuntimeError(
+            f"empty_permuted: expected a permutation of the {len(size)} dims, got {list(physical_layout)}"
+        )
+    memory = _empty(
+        [size[d] for d in physical_layout],
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        pin_memory=pin_memory,
+    )
+    made = memory.permute(sorted(range(len(size)), key=list(physical_layout).__getitem__))
     return made.requires_grad_() if requires_grad else made
 
 

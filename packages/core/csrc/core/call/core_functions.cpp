@@ -171,7 +171,7 @@ void copy_tensor(const RbTensor* src, RbTensor* dst) {
   if (is_added(src->dtype_id) || is_added(dst->dtype_id)) return copy_converted(src, dst);
   if (src->backend == dst->backend && src->device.id == dst->device.id)
     return copy_by_kernel(src, dst);
-  if (src->backend == kMeta) fail(RB_E_DEVICE, "cannot copy out of a meta tensor: it has no data");
+  if (src->backend == kMeta) fail(RB_E_NOTIMPL, "Cannot copy out of meta tensor; no data!");
   // Devices copy blocks of one dtype that lie in one order; casts and other orders are made on the
   // source's side, or on the other where the source's device has no kernels.
   static const Op* const clone = find_op("clone");

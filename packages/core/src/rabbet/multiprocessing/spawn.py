@@ -4,6 +4,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
+import shutil
 import signal
 import sys
 import tempfile
@@ -109,6 +110,7 @@ class ProcessContext:
             ProcessExitedException: if a process ended in another way than well.
         """
         if not self.sentinels:
+            self._remove_files()
             return True
         ready = multiprocessing.connection.wait(list(self.sentinels), timeout=timeout)
         failed = None
@@ -120,10 +122,17 @@ class ProcessContext:
                 failed = index
                 break
         if failed is None:
-            return not self.sentinels
+            return not self.sentinels and self.join()
         self._end_all(grace_period)
-        self._raise(failed)
+        try:
+            self._raise(failed)
+        finally:
+            self._remove_files()
         return False
+
+    def _remove_files(self) -> None:
+        for folder in {os.path.dirname(file) for file in self.error_files}:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _end_all(self, grace_period: float | None) -> None:
         until = time.monotonic() + (grace_period or 0)
@@ -189,15 +198,16 @@ def start_processes(
     """
     context: Any = multiprocessing.get_context(start_method)
     processes: list[Any] = []
-    folder = tempfile.TemporaryDirectory(prefix="rabbet-processes-")
-    error_files = [os.path.join(folder.name, str(i)) for i in range(nprocs)]
+    folder = tempfile.mkdtemp(prefix="rabbet-processes-")
+    error_files = [os.path.join(folder, str(i)) for i in range(nprocs)]
     for i, error_file in enumerate(error_files):
         open(error_file, "wb").close()
         process = context.Process(target=_run, args=(fn, i, args, error_file), daemon=daemon)
         process.start()
         processes.append(process)
     found = ProcessContext(processes, error_files)
-    found._folder = folder  # type: ignore[attr-defined]  # lives as long as the context
+    if not processes:
+        os.rmdir(folder)
     if not join:
         return found
     while not found.join():
