@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import rabbet
 
+from . import linalg
 from ._C import Tensor
 
 __all__ = ["chain_matmul", "gradient", "histogram", "matrix_power", "sym_sum"]
@@ -15,7 +16,7 @@ __all__ = ["chain_matmul", "gradient", "histogram", "matrix_power", "sym_sum"]
 
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """`rabbet.linalg.matrix_power`."""
-    return rabbet.linalg.matrix_power(input, n, out=out)
+    return linalg.matrix_power(input, n, out=out)
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
@@ -29,7 +30,7 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     )
     if len(matrices) == 1:
         return matrices[0]
-    return rabbet.linalg.multi_dot(matrices, out=out)
+    return linalg.multi_dot(matrices, out=out)
 
 
 def sym_sum(*args: Any) -> Any:

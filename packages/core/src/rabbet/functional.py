@@ -1,5 +1,8 @@
 """Functions of several tensors, under the names of `torch.functional`."""
 
+from typing import Any
+
+import rabbet
 from rabbet import (
     atleast_1d,
     atleast_2d,
@@ -9,18 +12,20 @@ from rabbet import (
     broadcast_tensors,
     cartesian_prod,
     cdist,
-    chain_matmul,
     einsum,
-    lu,
     meshgrid,
     norm,
     split,
-    stft,
     tensordot,
     unique,
     unique_consecutive,
     unravel_index,
 )
+
+_lazy: Any = rabbet
+chain_matmul = _lazy.chain_matmul
+lu = _lazy.lu
+stft = _lazy.stft
 
 __all__ = [
     "atleast_1d",

@@ -23,7 +23,7 @@ class Future:
         42
     """
 
-    __class_getitem__ = classmethod(GenericAlias)
+    __class_getitem__: Any = classmethod(GenericAlias)
 
     def __init__(self, *, devices: list[Any] | None = None) -> None:
         self._changed = threading.Condition()

@@ -58,4 +58,4 @@ def __getattr__(name: str) -> Any:
         return _C.default_generator("cpu")
     from ._as_torch.names import missing_attribute
 
-    raise missing_attribute("random", name)
+    raise missing_attribute(__name__.partition(".")[2], name)

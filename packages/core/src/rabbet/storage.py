@@ -261,7 +261,7 @@ class _StorageType(type):
         if len(args) > 1:
             raise TypeError(f"{cls.__name__}: expected a size or a sequence, got {args!r}")
         if not args or isinstance(args[0], int):
-            return TypedStorage(_C.op("empty")([args[0] if args else 0], dtype=cls.dtype))
+            return TypedStorage(resize_(_C.tensor([], cls.dtype), args[0] if args else 0))
         return TypedStorage(_C.tensor(args[0], cls.dtype))
 
 

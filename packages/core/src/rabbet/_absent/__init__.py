@@ -150,7 +150,8 @@ def _answering_function(module: str, name: str, answer: Any) -> Callable[..., An
 
 
 def _enumeration(module: str, name: str, members: str | dict[str, Any]) -> type[enum.Enum]:
-    found: Any = enum.Enum(name, members, module=module)
+    make: Any = enum.Enum
+    found: type[enum.Enum] = make(name, members, module=module)
     return found
 
 

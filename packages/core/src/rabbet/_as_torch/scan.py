@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import rabbet
-
 from .. import _C
 from .names import resolve
+from .ops import OpOverload
 
 
 class Use(NamedTuple):
@@ -140,7 +139,7 @@ def _accepted(found: Any) -> set[str] | None:
     if isinstance(found, _C.Op):
         records = [_C.op_info(name) for name in found.overloads]
         return {p["name"] for record in records for p in record["params"]} | _OF_OPERATORS
-    if isinstance(found, rabbet._AtenOverload):
+    if isinstance(found, OpOverload):
         return None
     try:
         parameters = inspect.signature(found).parameters.values()

@@ -1,5 +1,6 @@
 """The private names of `torch._utils` that packages import."""
 
+import importlib
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -112,4 +113,6 @@ def _rebuild_tensor_v2(
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Tensor:
     """The parameter of a tensor, as PyTorch's pickles make it."""
-    return rabbet.nn.Parameter(data, requires_grad)
+    nn: Any = importlib.import_module("rabbet.nn")
+    found: Tensor = nn.Parameter(data, requires_grad)
+    return found

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from .. import _C, _functions
 from .._C import Tensor
-from ..storage import DTYPES_OF_CLASSES as STORAGES
-from ..storage import TypedStorage, UntypedStorage
+from ..storage import DTYPES_OF_CLASSES, TypedStorage, UntypedStorage
 from . import numpy_values, safe, structure
 from .header import is_count, is_shape
 from .unpickling import Inert, Skim, UnpicklingError, check_key
 
+STORAGES = DTYPES_OF_CLASSES
 PARAMETER = "rabbet.nn.parameter.Parameter"
 BUFFER = "rabbet.nn.parameter.Buffer"
 _RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg"}  # by Python 3

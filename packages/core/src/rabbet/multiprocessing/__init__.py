@@ -32,12 +32,12 @@ __all__ = [
 reductions.init_reductions()
 
 
-def Queue(maxsize: int = 0) -> Any:
+def Queue(maxsize: int = 0) -> Any:  # type: ignore[no-redef]
     """A queue among processes; `put` of a tensor refuses at once."""
     return context_with_checked_queues(None).Queue(maxsize)
 
 
-def JoinableQueue(maxsize: int = 0) -> Any:
+def JoinableQueue(maxsize: int = 0) -> Any:  # type: ignore[no-redef]
     """A queue whose items are marked as done; `put` of a tensor refuses at once."""
     return context_with_checked_queues(None).JoinableQueue(maxsize)
 

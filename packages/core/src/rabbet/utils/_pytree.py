@@ -84,13 +84,16 @@ PyTree = Any
 PyTreeSpec = TreeSpec
 Context = Any
 DumpableContext = Any
-FlattenFn = FlattenFunc = Callable[[Any], tuple[list[Any], Any]]
-UnflattenFn = UnflattenFunc = Callable[[Iterable[Any], Any], Any]
+FlattenFn = Callable[[Any], tuple[list[Any], Any]]
+FlattenFunc = FlattenFn
+UnflattenFn = Callable[[Iterable[Any], Any], Any]
+UnflattenFunc = UnflattenFn
 ToDumpableContextFn = Callable[[Any], Any]
 FromDumpableContextFn = Callable[[Any], Any]
 KeyEntry = Any  # SequenceKey, MappingKey, GetAttrKey, or an object with their get() and __str__()
 KeyPath = tuple[KeyEntry, ...]
-FlattenWithKeysFn = FlattenWithKeysFunc = Callable[[Any], tuple[list[tuple[KeyEntry, Any]], Any]]
+FlattenWithKeysFn = Callable[[Any], tuple[list[tuple[KeyEntry, Any]], Any]]
+FlattenWithKeysFunc = FlattenWithKeysFn
 
 _Leaf = Callable[[Any], Any]
 _odict_flatten = _ordereddict_flatten
@@ -238,7 +241,7 @@ class ConstantNode(NamedTuple):
 CONSTANT_NODES: set[type] = set()
 
 
-def register_constant(cls: type) -> None:
+def register_constant(cls: Any) -> None:
     """Make objects of a class parts of the structure, without leaves.
 
     Raises:
