@@ -91,6 +91,7 @@ class Op:
     __defaults__: tuple[Any, ...] | None
     __kwdefaults__: dict[str, Any] | None
     __signature__: inspect.Signature
+    default: Op  # of operators that rabbet.library made
     @property
     def self_index(self) -> builtins.int: ...
     @property

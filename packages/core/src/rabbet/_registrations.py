@@ -45,7 +45,7 @@ def caller(what: str) -> Place:
     )
 
 
-_OWN = ("rabbet.library", "rabbet._registrations")
+_OWN = ("rabbet.library", "rabbet._registrations", "rabbet._custom_ops")
 
 
 class Registration:

@@ -8,40 +8,88 @@ Every registration can be taken back: `revoke()`, or use it as a context manager
 """
 
 import difflib
+import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _C, _rules
 from ._C import Op
 from ._plugins import module_imported, require_layer, require_ops
 from ._registrations import Place, Registration, caller, find, keep, on_rollback, replaces
 
+if TYPE_CHECKING:
+    from ._custom_ops import (
+        CustomOpDef,
+        Library,
+        custom_op,
+        get_ctx,
+        register_autocast,
+        register_autograd,
+        register_kernel,
+        register_torch_dispatch,
+        register_vmap,
+        triton_op,
+        wrap_triton,
+    )
+    from ._schemas import infer_schema
+
+# Names that PyTorch has and that load with the module that defines them.
+_LAZY = {
+    "_custom_ops": [
+        "CustomOpDef", "Library", "custom_op", "get_ctx", "register_autocast", "register_autograd", "register_kernel",
+        "register_torch_dispatch", "register_vmap", "triton_op", "wrap_triton",
+    ],
+    "_schemas": ["infer_schema"],
+}  # fmt: skip
+
 __all__ = [
+    "CustomOpDef",
+    "Library",
     "Registration",
     "autocast",
     "batch",
+    "custom_op",
     "define",
     "device_types",
     "events",
     "explain",
+    "get_ctx",
     "impl",
     "infer",
+    "infer_schema",
     "jvp",
     "module_imported",
     "op",
     "opcheck",
+    "register_autocast",
+    "register_autograd",
     "register_fake",
+    "register_kernel",
     "register_records",
+    "register_torch_dispatch",
+    "register_vmap",
     "require_layer",
     "require_ops",
     "shape",
     "strict",
+    "triton_op",
     "vjp",
+    "wrap_triton",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LAZY.items():
+        if name in names:
+            value = getattr(importlib.import_module(f"rabbet.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'rabbet.library' has no attribute '{name}'")
+
 
 _KINDS_OF_KERNELS = {"composite", "opaque"}  # whose kind does not say the result's shape
 
@@ -121,6 +169,7 @@ def op(
 
 def define(
     schema: str,
+    signature: str | None = None,
     *,
     kind: str | None = None,
     dtype: Any = None,
@@ -132,12 +181,20 @@ def define(
     decomp: str | None = None,
     doc: str | None = None,
     fields: dict[str, str] | None = None,
+    lib: Any = None,
+    tags: Any = (),
 ) -> Op:
     """Make an operator without a function: only kernels (`impl`) and rules say what it does.
 
     Args:
         schema: as for `op`, with the same keywords.
+        signature: as PyTorch gives it, "(Tensor x) -> Tensor"; `schema` is the name then.
+        lib, tags: taken for PyTorch's sake.
     """
+    if signature is not None:
+        from ._schemas import record_schema
+
+        schema = record_schema(schema, signature)
     return _define(
         schema, None, caller(schema),
         kind=kind, dtype=dtype, shape=shape, vjp=vjp, jvp=jvp, autocast=autocast, batch=batch,
@@ -248,6 +305,7 @@ def _define(
     operator = _C.op(name)
     handle = Registration(name, "operator", place, function, [lambda: _C.remove_op(name)], made)
     _C.set_op_handle(operator, keep(handle))
+    operator.default = operator  # PyTorch's name of the overload
     return operator
 
 
@@ -305,6 +363,7 @@ def _record(name: Any, what: str) -> str:
     Raises:
         ArgumentError: if there is none, naming similar ones.
     """
+    name = getattr(name, "_opoverload", name)
     if isinstance(name, Op):
         if len(name.overloads) > 1:
             raise _C.ArgumentError(
@@ -339,13 +398,14 @@ _RULE_TARGETS = {
 
 def impl(
     name: str | Op,
-    device: str,
+    device: str | Iterable[str],
     fn: Any = None,
     *,
     contiguous: bool = False,
     dtypes: Iterable[Any] | None = None,
     allocates: bool = False,
     keepalive: Any = None,
+    lib: Any = None,
 ) -> Any:
     """Register a kernel of operator `name` for a device type; as decorator when `fn` is left out.
 
@@ -357,7 +417,8 @@ def impl(
     cfunc (anything with `address`), or the address as int. It is called without Python, on any thread.
 
     Args:
-        device: "cpu", ...; a kernel for one that is not installed waits for it (`python -m rabbet doctor`).
+        device: "cpu", ..., or several; a kernel for one that is not installed waits for it (`python -m rabbet
+            doctor`). "default": for all devices that have no kernel.
         contiguous: C: pass contiguous tensors only.
         dtypes: C: those that it supports, of the dtype it computes in; None: all.
         allocates: C: it makes its results itself.
@@ -368,6 +429,8 @@ def impl(
         PluginError: if there is a kernel already, naming who registered it.
     """
     record = _record(name, "impl")
+    if isinstance(device, (list, tuple)):
+        return _impl_for_each(record, device, fn)
     if not isinstance(device, str):
         raise TypeError(
             f"library.impl: expected a device type such as 'cpu', got {type(device).__name__}"
@@ -401,8 +464,19 @@ def impl(
                 f"address, got {type(function).__name__}"
             )
         _check_signature(record, function, "kernel", extra=0)
+        if device == "default":
+            return _add_python(record, "decomp", function, function, place)
         fills = _fills(function, _C.op_info(record))
         return _add_python(record, device, function, function, place, fills=fills)
+
+    return register if fn is None else register(fn)
+
+
+def _impl_for_each(record: str, devices: Iterable[str], fn: Any) -> Any:
+    def register(function: Any) -> Any:
+        for device in devices:
+            impl(record, device, function)
+        return function
 
     return register if fn is None else register(fn)
 
@@ -692,4 +766,5 @@ def opcheck(
     from ._opcheck import opcheck as checked
 
     with strict():
-        return checked(op, args, kwargs, test_utils, raise_exception, atol, rtol)
+        found = getattr(op, "_opoverload", op)
+        return checked(found, args, kwargs, test_utils, raise_exception, atol, rtol)
