@@ -4,7 +4,16 @@ from pkgutil import extend_path as _extend_path
 
 __path__ = _extend_path(__path__, __name__)  # other wheels may bring parts
 
-__all__ = ["checkpoint", "collect_env", "data", "dlpack", "hooks", "model_zoo", "tensorboard"]
+__all__ = [
+    "checkpoint",
+    "collect_env",
+    "data",
+    "dlpack",
+    "flop_counter",
+    "hooks",
+    "model_zoo",
+    "tensorboard",
+]
 
 _SUBMODULES = {
     *__all__, "_contextlib", "_device", "_foreach_utils", "_pytree", "_triton", "cpp_extension", "deterministic", "weak",
