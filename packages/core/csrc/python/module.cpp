@@ -413,9 +413,11 @@ py::tuple unwrap_transform(const Tensor* t) {
 // ---- rabbet/python.h
 
 RbTensor* unwrap(PyObject* o) { return is_tensor(o) ? tensor_of(o) : nullptr; }
+PyObject* wrap_public_as(PyTypeObject* cls, RbTensor* t) { return wrap_as(cls, impl(t)); }
 const RbPython python_table = {
     sizeof(RbPython), 0,           &kHost,        nullptr,         wrap,
-    unwrap,           raise_error, capture_error, value_to_python, set_referents};
+    unwrap,           raise_error, capture_error, value_to_python, set_referents,
+    wrap_public_as};
 
 void translate(std::exception_ptr p) {
   try {

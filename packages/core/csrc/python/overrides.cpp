@@ -28,6 +28,8 @@ int64_t mode_count = 0;  // in all threads; guarded by Python's lock
 
 PyObject* protocol_name;      // "__torch_function__"
 PyObject* disabled_function;  // _disabled_torch_function_impl
+PyObject* dispatch_name;      // "__torch_dispatch__"
+PyObject* disabled_dispatch;  // _disabled_torch_dispatch_impl
 
 // Calls the overrides of subclasses of Tensor no more, in this thread.
 class Disable {
@@ -283,6 +285,15 @@ PyObject* disabled_torch_function(PyObject*, PyObject* args, PyObject* kwargs) {
     const Disable subclasses(here.disabled == kEverything ? kEverything : kSubclasses);
     Ref tuple(given ? must(PySequence_Tuple(given)) : must(PyTuple_New(0)));
     return PyObject_Call(function, tuple.get(), keywords == Py_None ? nullptr : keywords);
+  });
+}
+
+// _disabled_torch_dispatch_impl(func, types, args=(), kwargs=None)
+PyObject* disabled_torch_dispatch(PyObject*, PyObject* args, PyObject* kwargs) {
+  return object_boundary([&] {
+    Ref module(must(PyImport_ImportModule("rabbet._torch_dispatch")));
+    Ref function(must(PyObject_GetAttrString(module.get(), "call_without_dispatch")));
+    return PyObject_Call(function.get(), args, kwargs);
   });
 }
 
@@ -550,6 +561,9 @@ PyMethodDef functions[] = {
     {"_disabled_torch_function_impl",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(disabled_torch_function)),
      METH_VARARGS | METH_KEYWORDS, "The __torch_function__ of classes that override nothing."},
+    {"_disabled_torch_dispatch_impl",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(disabled_torch_dispatch)),
+     METH_VARARGS | METH_KEYWORDS, "The __torch_dispatch__ of classes that define none."},
     {"call_override", call_override_of, METH_VARARGS, nullptr},
     {"has_torch_function", has_torch_function, METH_O, nullptr},
     {"has_torch_function_variadic",
@@ -639,12 +653,25 @@ PyObject* call_override(const char* name, std::initializer_list<PyObject*> args)
   return call_override(function.get(), args.begin(), static_cast<Py_ssize_t>(args.size()), nullptr);
 }
 
+bool dispatches(PyTypeObject* cls) {
+  PyObject* found = _PyType_Lookup(cls, dispatch_name);
+  return found && found != disabled_dispatch;
+}
+
+bool join_dispatch(PyObject* tensor) {
+  Ref module(PyImport_ImportModule("rabbet._torch_dispatch"));
+  return module && Ref(PyObject_CallMethod(module.get(), "join", "O", tensor));
+}
+
 bool init_overrides(PyObject* module) {
   return boundary<bool>(false, [&] {
     protocol_name = must(PyUnicode_InternFromString("__torch_function__"));
     wrapped_name = must(PyUnicode_InternFromString("__wrapped__"));
     if (PyModule_AddFunctions(module, functions) < 0) throw PythonError{};
     disabled_function = must(PyObject_GetAttrString(module, functions[0].ml_name));
+    dispatch_name = must(PyUnicode_InternFromString("__torch_dispatch__"));
+    disabled_dispatch = must(PyObject_GetAttrString(module, functions[1].ml_name));
+    set_in_type("__torch_dispatch__", Py_NewRef(disabled_dispatch));
     overridable_type = new_type(module, &overridable_spec, "overridable");
     attribute_type = new_type(module, &attribute_spec, "overridable_attribute");
     wrap_attributes();

@@ -62,6 +62,11 @@ inline bool slot_is_overridden(PyObject* o) { return may_be_overridden(o) && is_
 /// are active.
 extern int64_t slot_call_limit;  // tensor_numbers.cpp
 
+/// Whether the class defines __torch_dispatch__.
+bool dispatches(PyTypeObject* cls);
+/// Make calls with a new object of such a class come to it; false with a Python exception set.
+bool join_dispatch(PyObject* tensor);
+
 /// Make the types and functions, add them to `module`, and let the attributes of Tensor be
 /// overridden. False with a Python exception set.
 bool init_overrides(PyObject* module);

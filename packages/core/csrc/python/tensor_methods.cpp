@@ -66,7 +66,7 @@ PyObject* data_ptr(PyObject* s, PyObject*) {
     Tensor* t = tensor_of(s);
     if (!(t->flags & RB_T_COMPOSITE)) return PyLong_FromVoidPtr(t->data);
     const TensorRef real = readable(t, "data_ptr()");
-    if (real->refs.load(std::memory_order_acquire) == 1) {
+    if (real->data && real->refs.load(std::memory_order_acquire) == 1) {
       raise(PyExc_RuntimeError,
             "data_ptr(): the tensor's layer makes its values anew each time: there is no address "
             "that lasts; keep the tensor that holds them, for example t + 0");

@@ -228,6 +228,10 @@ PyObject* wrap_as(PyTypeObject* cls, Tensor* t) {
   if (!self) return nullptr;
   as_tensor_object(self)->t = owned.release_ownership();
   t->pyobj = self;
+  if (__builtin_expect(dispatches(cls), 0) && !join_dispatch(self)) {
+    Py_DECREF(self);
+    return nullptr;
+  }
   return self;
 }
 

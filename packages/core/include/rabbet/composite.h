@@ -23,6 +23,11 @@
 extern "C" {
 #endif
 
+/* RbLayer.flags. VIEWS: what the fallback returns for a view operator is a view of the argument,
+ * where both are composites of the layer: core records how it was made, and
+ * they share the version counter. Not for layers that describe their composites. */
+enum { RB_L_VIEWS = 1 };
+
 /* One composite tensor. */
 typedef struct RbComposite {
   uint32_t struct_size, flags;
@@ -51,7 +56,9 @@ typedef struct RbCompositeLayer {
 
 typedef struct RbComposites {
   uint32_t struct_size, flags;
-  /* Once for each layer, before its first composite; inside `init` as a rule. */
+  /* Once for each layer, before its first composite; inside `init` as a rule. A layer that has a
+   * data hook (rabbet/trace.h) may leave it out: then core does nothing part by part, and every
+   * call comes to the layer's fallback. */
   int32_t (*describe)(int32_t layer, const RbCompositeLayer* what);
   int32_t (*compose)(const RbComposite* what, RbTensor** out);
   /* What a composite is made of. The caller sets out->struct_size; pointers are valid as long as

@@ -33,6 +33,9 @@ typedef struct RbPython {
    * object holds the tensor, and if that object has a __dict__. One pair for the process. */
   void (*set_referents)(int (*traverse)(RbTensor*, visitproc visit, void* arg),
                         void (*clear)(RbTensor*));
+  /* New reference to a new object of a subclass of Tensor for `t`, which has no Python object yet;
+   * takes over the caller's reference to `t`, also on error. */
+  PyObject* (*wrap_as)(PyTypeObject* cls, RbTensor* t);
 } RbPython;
 
 #ifdef __cplusplus

@@ -222,54 +222,13 @@ class _Namespace:
         return f"<operators rabbet.ops.{self._space}: {', '.join(dir(self)) or 'none'}>"
 
 
-class _AtenOverload:
-    """An overload of PyTorch's by name. A call runs rabbet's operator of that name, which chooses by the arguments."""
-
-    def __init__(self, operator: str, overload: str) -> None:
-        self.__name__ = f"{operator}.{overload}" if overload else operator
-        self._operator = operator
-
-    def __call__(self, *args: object, **kwargs: object) -> object:
-        found = globals().get(self._operator) or getattr(Tensor, self._operator, None)
-        if not callable(found):
-            raise _C.NotImplementedForError(f"ops.aten.{self.__name__} is not in rabbet yet")
-        return found(*args, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"<aten.{self.__name__}>"
-
-
-class _AtenOperator(_AtenOverload):
-    """An operator of PyTorch's by name; its attributes are its overloads, one object each."""
-
-    def __init__(self, operator: str) -> None:
-        super().__init__(operator, "")
-
-    def __getattr__(self, overload: str) -> _AtenOverload:
-        if overload.startswith("__"):
-            raise AttributeError(f"ops.aten.{self._operator} has no attribute '{overload}'")
-        found = _AtenOverload(self._operator, overload)
-        setattr(self, overload, found)
-        return found
-
-
-class _Aten:
-    """PyTorch's names of operators, as keys of tables and to be called; what is missing says so when it is called."""
-
-    def __getattr__(self, name: str) -> _AtenOperator:
-        if name.startswith("__"):
-            raise AttributeError(f"ops.aten has no attribute '{name}'")
-        found = _AtenOperator(name)
-        setattr(self, name, found)
-        return found
-
-
 class _Ops:
     """Every operator by name, hidden ones and overloads included: `ops.linear`, `ops("max.dim")`, `ops.mine.scale`."""
 
-    aten: _Aten
-
     def __getattr__(self, name: str) -> object:
+        if name in ("aten", "rabbet"):
+            setattr(self, name, _submodule("_aten").space(name))
+            return getattr(self, name)
         try:
             found = _C.op(name)
         except KeyError:
@@ -301,7 +260,6 @@ class _Ops:
 
 
 ops = _Ops()
-ops.aten = _Aten()
 
 
 def _has_namespace(space: str) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 
 from . import _C
 from ._C import Tensor
+from ._tensor import is_wrapper
 
 
 class _Options:
@@ -172,6 +173,10 @@ def represent(t: Tensor) -> str:
         inner, second, _ = _C.unwrap(t)
         tangent = "" if second is None else f", tangent={represent(second)}"
         return f"wrapped(level={level}, shape={tuple(t.shape)}, value={represent(inner)}{tangent})"
+    if is_wrapper(t):
+        shown = [f"size={tuple(t.shape)}", f"dtype={t.dtype}"]
+        where = [] if t.is_cpu else [f"device='{t.device}'"]
+        return f"{type(t).__name__}({', '.join(['...', *shown, *where, *_grad_part(t)])})"
     made_of = _C.composite(t)
     if made_of and (made_of["text"] or not made_of["has_values"]):
         return _composite_text(t, made_of)

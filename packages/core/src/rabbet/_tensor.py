@@ -45,6 +45,22 @@ def _requires_grad(self: Tensor) -> bool:
     return any(layer["name"] == "autograd" for layer in _C.layers()) and self.requires_grad
 
 
+def is_wrapper(self: Tensor) -> bool:
+    """Whether only `__torch_dispatch__` of the class knows the values."""
+    if type(self).__torch_dispatch__ is _C._disabled_torch_dispatch_impl:
+        return False
+    from ._torch_dispatch import is_wrapper
+
+    return is_wrapper(self)
+
+
+def _make_wrapper_subclass(cls: type, size: Any, **options: Any) -> Any:
+    """A tensor of a class with `__torch_dispatch__` that has a shape, and no values."""
+    from ._torch_dispatch import make_wrapper_subclass
+
+    return make_wrapper_subclass(cls, size, **options)
+
+
 def array_(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
     """NumPy's protocol: numpy.asarray(tensor)."""
     array = numpy_(self)
@@ -91,7 +107,12 @@ def deepcopy_(self: Tensor, memo: dict[int, Any]) -> Tensor:
     grad_loaded = any(layer["name"] == "autograd" for layer in _C.layers())
     if grad_loaded and not self.is_leaf:
         raise RuntimeError("only leaf tensors support deepcopy; use detach().clone()")
-    fresh = Tensor._make_subclass(type(self), _copied_memory(self.detach(), memo))
+    if is_wrapper(self):
+        from ._torch_dispatch import deepcopy_wrapper
+
+        fresh = deepcopy_wrapper(self, memo)
+    else:
+        fresh = Tensor._make_subclass(type(self), _copied_memory(self.detach(), memo))
     memo[id(self)] = fresh
     if grad_loaded:
         if self.requires_grad:
@@ -112,6 +133,10 @@ def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
     from .serialization import _rebuild_tensor, tensor_bytes
 
     attributes = (self.__dict__ or None) if type(self) is not Tensor else None
+    if is_wrapper(self):
+        from ._torch_dispatch import reduce_wrapper
+
+        return (*reduce_wrapper(self, _requires_grad(self)), attributes)
     stored = composite.state(self)
     if stored is not None:
         parts = composite.parts(self.detach())
@@ -439,6 +464,7 @@ def install() -> None:
     members.update((name, getattr(_functions, name)) for name in _FROM_FUNCTIONS)
     for name, member in members.items():
         setattr(Tensor, name, _overriding.member(name, member))
+    Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)
     _C.set_repr(_represent)
 
 

@@ -202,8 +202,29 @@ int32_t run_composite(void* self, const RbCall* c, const RbValue* args, int32_t 
 
 }  // namespace
 
+int32_t run_with_views(void* self, const RbCall* c, const RbValue* args, int32_t nargs,
+                       RbValue* rets, int32_t nrets) {
+  const LayerEntry& layer = *static_cast<const LayerEntry*>(self);
+  const Op& op = *impl(c->op);
+  const int32_t rc = layer.own_fallback(layer.own_self, c, args, nargs, rets, nrets);
+  if (rc != RB_OK || c->flags & RB_CALL_OUT || !op.is_view_primitive() || nrets != 1) return rc;
+  if (args[0].tag != RB_TENSOR || rets[0].tag != RB_TENSOR) return rc;
+  Tensor* result = impl(rets[0].v.t);
+  if (result == args[0].v.t || result->view || !is_composite_of(result, layer.bit) ||
+      !is_composite_of(args[0].v.t, layer.bit))
+    return rc;
+  return guarded([&] {
+    share_version(result, args[0].v.t);
+    if (!op.detached) set_view_record(result, &op, args, nargs);
+  });
+}
+
 void describe_composites(int bit, const RbCompositeLayer& what) {
   LayerEntry& layer = own_layer_entry(bit);
+  if (layer.desc.flags & RB_L_VIEWS) {
+    fail(RB_E_ARG, "describe: the layer '%s' was added with RB_L_VIEWS: core does not know its parts",
+         layer.name.c_str());
+  }
   if (bit == kTransformSlot || is_transform(layer.desc)) {
     fail(RB_E_ARG, "describe: '%s' is a transform: its tensors are wrappers (tensor_wrap)",
          layer.name.c_str());
@@ -226,7 +247,7 @@ void describe_composites(int bit, const RbCompositeLayer& what) {
 
 Tensor* compose(const Composition& what) {
   const LayerEntry& layer = layer_entry(what.layer);
-  if (what.nparts && !layer.has_composites) {
+  if (what.nparts && !layer.has_composites && !layer.real) {
     fail(RB_E_STATE,
          "compose: the layer '%s' has not described its composites; call `describe` first",
          layer.name.c_str());

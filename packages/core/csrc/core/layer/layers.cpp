@@ -260,6 +260,13 @@ int stage_layer(const RbLayer& layer, const std::string& provider) {
   check_layer_name(layer.name, provider);
   entry.bit = place_layer(entry);
   layers[entry.bit] = entry;
+  if (entry.desc.flags & RB_L_VIEWS && entry.desc.fallback) {
+    LayerEntry& own = layers[entry.bit];
+    own.own_fallback = entry.desc.fallback;
+    own.own_self = entry.desc.self;
+    own.desc.fallback = run_with_views;
+    own.desc.self = &own;
+  }
   return entry.bit;
 }
 

@@ -14,8 +14,8 @@ struct LayerEntry {
   std::vector<std::string> before, after;
   int bit = -1;
   bool active = false;
-  // Of a layer that has described its composites: `desc` has what core put in front of the layer's
-  // own fallback then.
+  // Of a layer that has described its composites, or has RB_L_VIEWS: `desc` has what core put in
+  // front of the layer's own fallback then.
   bool has_composites = false;
   RbCompositeLayer composites{};
   std::string composite_name;

@@ -551,6 +551,13 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
   storage_release(old, state);
 }
 
+void share_version(Tensor* t, const RbTensor* base) {
+  Storage* old = t->storage;
+  t->storage = impl(base)->storage;
+  t->storage->refs.fetch_add(1, std::memory_order_relaxed);
+  storage_release(old, thread_state());
+}
+
 void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
   size_t lists = 0;
   for (int i = 1; i < nargs; ++i) {

@@ -176,6 +176,8 @@ bool same_memory(const RbTensor* a, const RbTensor* b);
 void tensor_set_data(Tensor* t, const RbTensor* src);
 /// The first element's place in the storage, in elements.
 int64_t offset_in_storage(const RbTensor& t);
+/// Make `t`, a composite, share the version counter of `base`, another one.
+void share_version(Tensor* t, const RbTensor* base);
 /// Attach the record that `t`, made by tensor_share, is the result of `op(args)` out of args[0].
 void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs);
 /// The same in place of the record that it has.

@@ -16,7 +16,8 @@ __all__ = [
 ]
 
 _SUBMODULES = {
-    *__all__, "_contextlib", "_device", "_foreach_utils", "_pytree", "_triton", "cpp_extension", "deterministic", "weak",
+    *__all__, "_contextlib", "_device", "_foreach_utils", "_python_dispatch", "_pytree", "_triton",
+    "cpp_extension", "deterministic", "weak",
 }  # fmt: skip
 
 

@@ -41,7 +41,33 @@ def _checked(data: Any, what: str) -> Tensor:
     return data.detach()
 
 
-class Parameter(_OwnedTensor):
+class _ParameterType(type):
+    """The class of Parameter: tensors of subclasses that were made parameters are instances of it, too."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if type.__instancecheck__(cls, instance):
+            return True
+        return cls is Parameter and isinstance(instance, Tensor) and _is_marked(instance)
+
+
+def _is_marked(tensor: Tensor) -> bool:
+    return getattr(tensor, "_is_param", False) is True
+
+
+def _of_subclass(data: Tensor, requires_grad: bool) -> Any:
+    """A tensor of a subclass as a parameter: it keeps its class and its attributes' meaning."""
+    kept = data.detach().requires_grad_(requires_grad)
+    if type(kept) is not type(data):
+        raise RuntimeError(
+            f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an "
+            f"instance of the same type, but return type {type(kept).__name__} was found instead. To use the type as a "
+            "Parameter, please correct the detach() semantics defined by its __torch_dispatch__() implementation."
+        )
+    kept._is_param = True
+    return kept
+
+
+class Parameter(_OwnedTensor, metaclass=_ParameterType):
     """A tensor that joins `Module.parameters()` when it is assigned to a module's attribute.
 
     Args:
@@ -50,6 +76,9 @@ class Parameter(_OwnedTensor):
     """
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
+        if isinstance(data, Tensor) and not isinstance(data, (_OwnedTensor, UninitializedTensorMixin)):
+            if type(data) is not Tensor:
+                return _of_subclass(data, requires_grad)
         return Tensor._make_subclass(cls, _checked(data, cls.__name__), requires_grad)
 
 
