@@ -14,6 +14,7 @@ PUBLIC = {
     "rabbet/plugin.hpp",
     "rabbet/values.hpp",
     "rabbet/philox.h",
+    "rabbet/convert.h",
     "rabbet/packed_steps.hpp",
     "rabbet/emit.h",
     "rabbet/python.h",

@@ -102,7 +102,7 @@ BROKEN = {
         [("k.struct_size = RB_SIZE(RbKernel, reserved)", "k.struct_size = 4096")], "init",
         r"add_kernel: the struct_size of RbKernel is 4096, expected \d+ to \d+"),
     "a kernel for a dtype that there is not": ([("1ull << RB_F32;", "1ull << 60;")], "init", "dtype_mask 0x1000000000000000 has bits of no dtype"),
-    "a kernel with flags that are none": ([("RB_K_CONTIGUOUS;", "64;")], "init", "add_kernel 'add': unknown flags 0x40"),
+    "a kernel with flags that are none": ([("RB_K_CONTIGUOUS;", "128;")], "init", "add_kernel 'add': unknown flags 0x80"),
     "a rule that is none": (
         [("//INIT", "RbRule r = {sizeof r, 0, \"neg\", 0, 9, 0, add, 0, 0, 0, 0}; host->add_rule(txn, &r);")], "init", r"add_rule 'neg': rule 9 is no RB_RULE_\*"),
     "a rule without function": (

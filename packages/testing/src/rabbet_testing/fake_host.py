@@ -25,7 +25,7 @@ from .boundary_structs import LEAST, size_up_to, struct
 FAILURE = 10  # RB_E_PLUGIN
 _RULES = ("decomp", "shape", "vjp", "jvp")  # RB_RULE_*
 _OPAQUE = 5  # RB_CLASS_OPAQUE
-_KERNEL_FLAGS = 1 | 2 | 4 | 16 | 32  # RB_K_*
+_KERNEL_FLAGS = 1 | 2 | 4 | 16 | 32 | 64  # RB_K_*
 _RULE_FLAGS = 2 | 256  # RB_K_NEEDS_GIL, RB_RULE_READS
 _i32, _u32, _ptr = ctypes.c_int32, ctypes.c_uint32, ctypes.c_void_p
 _REGISTRATIONS: dict[str, Any] = {

@@ -164,8 +164,8 @@ void arange(const Op& op, const RbValue* args, int, Inferred& out) {
          op.name.c_str(), number(first), number(last), number(by_value));
   }
   for (RbValue* v : {&first, &last, &by_value}) {
-    // Numbers of an int64 range lose their fractions first, as in PyTorch; of narrower integers only
-    // the elements do.
+    // Numbers of an int64 range lose their fractions first, as in PyTorch; of narrower integers
+    // only the elements do.
     if (args[3].tag == RB_DTYPE && args[3].v.i == RB_I64 && !whole(*v) &&
         std::fabs(number(*v)) < 9e18)
       *v = value_int(static_cast<int64_t>(number(*v)));
