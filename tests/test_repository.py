@@ -33,7 +33,8 @@ NAME_CUDA = {
     ),
     "is_cuda, Tensor.cuda(), Module.cuda(), UntypedStorage.cuda()": (
         "core/src/rabbet/_C.pyi", "core/csrc/python/tensor_attributes.cpp", "core/csrc/python/tensor_methods.cpp",
-        "core/src/rabbet/storage.py", "core/src/rabbet/_legacy.py", "nn/src/rabbet/nn/modules/module.py",
+        "core/src/rabbet/storage.py", "core/src/rabbet/_legacy.py", "nn/src/rabbet/nn/parameter.py",
+        "nn/src/rabbet/nn/modules/module.py",
     ),
     "a device that PyTorch takes where none is given": (
         "autocast/src/rabbet/amp/*", "autograd/src/rabbet/autograd/graph.py", "autograd/src/rabbet/utils/checkpoint.py",

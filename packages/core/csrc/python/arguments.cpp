@@ -715,10 +715,7 @@ bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwna
     if (!overload.params[i].has_default) return c.fail(Mismatch::kMissing, i, nullptr);
     values[i] = overload.params[i].default_value;
   }
-  if (overload.chosen_at >= 0 && chosen_device && values[overload.chosen_at].tag == RB_NONE) {
-    const DeviceSpec device = parse_device(chosen_device);
-    values[overload.chosen_at] = value_device(device.backend, device.index);
-  }
+  if (overload.chosen_at >= 0 && chosen_device) fill_chosen(values[overload.chosen_at]);
   if (__builtin_expect(c.number_seen && !c.tensor_seen, 0)) return c.only_numbers(values);
   return true;
 }
@@ -743,18 +740,6 @@ namespace {
 bool is_int_list(int type) {
   return type == RB_A_DIMS || type == RB_A_PERM || type == RB_A_SIZE || type == RB_A_BSIZE ||
          type == RB_A_INTS;
-}
-}  // namespace
-
-namespace {
-// Where the device of a creation from nothing is: what is made like a tensor is made beside it.
-int chosen_device_at(const Op* op) {
-  int at = -1;
-  for (size_t i = 0; i < op->params.size(); ++i) {
-    if (op->params[i].type == RB_A_TENSOR) return -1;
-    if (op->params[i].type == RB_A_DEVICE) at = static_cast<int>(i);
-  }
-  return at;
 }
 }  // namespace
 

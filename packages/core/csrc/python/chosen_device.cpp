@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "core_ops.h"
+
 namespace rabbet::python {
 
 namespace {
@@ -12,6 +14,21 @@ thread_local std::vector<PyObject*> blocks;  // owned
 void choose() { chosen_device = blocks.empty() ? base : blocks.back(); }
 
 }  // namespace
+
+int chosen_device_at(const Op* op) {
+  int at = -1;
+  for (size_t i = 0; i < op->params.size(); ++i) {
+    if (op->params[i].type == RB_A_TENSOR) return -1;
+    if (op->params[i].type == RB_A_DEVICE) at = static_cast<int>(i);
+  }
+  return at;
+}
+
+void fill_chosen(RbValue& device) {
+  if (device.tag != RB_NONE) return;
+  const DeviceSpec spec = parse_device(chosen_device);
+  device = value_device(spec.backend, spec.index);
+}
 
 void set_base_device(PyObject* device) {
   PyObject* before = base;

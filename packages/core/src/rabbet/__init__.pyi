@@ -9,7 +9,14 @@ from . import backends as backends
 from . import compiler as compiler
 from . import cpu as cpu
 from . import cuda as cuda
+from . import fft as fft
+from . import functional as functional
+from . import futures as futures
 from . import jit as jit
+from . import linalg as linalg
+from . import multiprocessing as multiprocessing
+from . import quasirandom as quasirandom
+from . import signal as signal
 from . import overrides as overrides
 from . import random as random
 from . import return_types as return_types
@@ -103,6 +110,7 @@ from ._settings import (
     get_device_module as get_device_module,
     get_float32_matmul_precision as get_float32_matmul_precision,
     get_num_interop_threads as get_num_interop_threads,
+    has_cuda as has_cuda,
     has_lapack as has_lapack,
     has_mkl as has_mkl,
     has_openmp as has_openmp,
@@ -139,9 +147,27 @@ from ._settings import (
 from .compiler import (
     compile as compile,
 )
+from ._numeric import (
+    chain_matmul as chain_matmul,
+    gradient as gradient,
+    histogram as histogram,
+    matrix_power as matrix_power,
+    sym_sum as sym_sum,
+)
+from ._windows import (
+    bartlett_window as bartlett_window,
+    blackman_window as blackman_window,
+    hamming_window as hamming_window,
+    hann_window as hann_window,
+    kaiser_window as kaiser_window,
+)
+from .futures import Future as Future
+from .jit import ScriptModule as ScriptModule
 from .storage import (
+    StorageBase as StorageBase,
     TypedStorage as TypedStorage,
     UntypedStorage as UntypedStorage,
+    from_file as from_file,
     is_storage as is_storage,
 )
 from ._counts import binomial as binomial
@@ -269,3 +295,17 @@ rnn_relu_cell: _Callable[..., _Any]
 rnn_tanh: _Callable[..., _Any]
 rnn_tanh_cell: _Callable[..., _Any]
 triplet_margin_loss: _Callable[..., _Any]
+
+BFloat16Storage: type
+BoolStorage: type
+ByteStorage: type
+CharStorage: type
+ComplexDoubleStorage: type
+ComplexFloatStorage: type
+DoubleStorage: type
+FloatStorage: type
+HalfStorage: type
+IntStorage: type
+LongStorage: type
+ShortStorage: type
+legacy_contiguous_format: memory_format
