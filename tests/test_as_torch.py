@@ -240,6 +240,30 @@ def test_classes_of_a_program_can_be_pickled(tmp_path):
     assert output(run(program)) == ["True"]
 
 
+STARTS_PROCESSES = """
+import multiprocessing, sys
+import torch
+
+def total(queue, numbers):
+    queue.put((torch.tensor(numbers).sum().item(), torch.__name__, hasattr(torch, "__rabbet__")))
+
+if __name__ == "__main__":
+    for module in (multiprocessing, torch.multiprocessing):
+        context = module.get_context(sys.argv[1])
+        queue = context.Queue()
+        process = context.Process(target=total, args=(queue, [1, 2]))
+        process.start()
+        print(queue.get(timeout=60))
+        process.join()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_of_a_program_have_the_same_torch(tmp_path, method):
+    (tmp_path / "program.py").write_text(STARTS_PROCESSES)
+    assert output(run(tmp_path / "program.py", method)) == ["(3, 'torch', True)"] * 2
+
+
 # ---- scan
 
 SCANNED = """

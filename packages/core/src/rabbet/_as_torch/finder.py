@@ -11,6 +11,7 @@ from typing import Any
 import rabbet
 
 from ..torch_version import TorchVersion
+from . import children
 from .names import VERSION, attribute, module_of
 
 
@@ -111,5 +112,6 @@ def install() -> ModuleType:
         sys.meta_path.insert(0, finder)
         _torch.__spec__ = _finder.find_spec("torch")
         sys.modules["torch"] = _torch
+        children.install()
         rabbet._C.set_shown_module("torch")  # programs read the texts of dtypes
     return _torch
