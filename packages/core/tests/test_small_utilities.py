@@ -133,6 +133,31 @@ def test_the_base_of_a_view_is_the_tensor_that_it_shows():
     )
 
 
+def test_dense_tensors_answer_what_other_layouts_ask():
+    x = rabbet.ones(2, 3)
+    assert x.to_dense() is x and x.to_dense(rabbet.float64).dtype is rabbet.float64
+    assert (
+        x.sparse_dim() == 0
+        and x.dense_dim() == 2
+        and not x.is_sparse
+        and x.layout is rabbet.strided
+    )
+    assert x.half().dequantize().dtype is rabbet.float32 and x[0]._is_view() and not x._is_view()
+    assert rabbet.equal((x[:, :2] * 0.5).matrix_power(2), rabbet.full((2, 2), 0.5))
+    for name in ("values", "indices", "coalesce", "crow_indices"):
+        with pytest.raises(
+            RuntimeError, match=f"{name} expected sparse tensor layout but got Strided"
+        ):
+            getattr(x, name)()
+    for name, text in (
+        ("to_sparse", "no sparse tensors"),
+        ("inverse", "no linear algebra"),
+        ("stft", "no Fourier"),
+    ):
+        with pytest.raises(NotImplementedError, match=f"rabbet.Tensor.{name}: rabbet has {text}"):
+            getattr(x, name)()
+
+
 # ---- weak references
 
 

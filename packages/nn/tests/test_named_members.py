@@ -89,3 +89,20 @@ def test_the_arguments_of_module_to_are_parsed():
     assert _parse_to(device="cpu", dtype=rabbet.int8) == (cpu, rabbet.int8, False, None)
     with pytest.raises(TypeError, match="invalid combination of arguments"):
         _parse_to("cpu", "cpu")
+
+
+def test_private_hooks_and_calls_of_modules():
+    model, seen = nn.Linear(2, 2), []
+    handle = model._register_load_state_dict_pre_hook(
+        lambda state, prefix, *rest: seen.append((prefix, len(rest)))
+    )
+    model._register_load_state_dict_pre_hook(
+        lambda module, *rest: seen.append(module is model), with_module=True
+    )
+    model.load_state_dict(model.state_dict())
+    assert seen == [("", 5), True]
+    handle.remove()
+    model.load_state_dict(model.state_dict())
+    assert seen == [("", 5), True, True]
+    model.register_forward_hook(lambda module, args, output: output * 0)
+    assert not model._call_impl(rabbet.ones(1, 2)).any() and model._compiled_call_impl is None

@@ -401,6 +401,13 @@ _VIEWS_IN_PLACE = (
     "as_strided", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze",
 )  # fmt: skip
 _FROM_FUNCTIONS = ("allclose", "equal", "nonzero", "unique", "unique_consecutive")
+# Methods about other layouts than strided ones and of linear algebra: most of them refuse.
+_OTHERS = (
+    "_is_view ccol_indices cholesky cholesky_inverse cholesky_solve coalesce col_indices crow_indices dense_dim "
+    "dequantize det geqrf indices inverse is_coalesced istft logdet lu lu_solve matrix_exp matrix_power orgqr ormqr "
+    "pinverse qr row_indices slogdet sparse_dim stft svd to_dense to_mkldnn to_sparse to_sparse_bsc to_sparse_bsr "
+    "to_sparse_coo to_sparse_csc to_sparse_csr triangular_solve values"
+)
 _METHODS: dict[str, Any] = {
     "numpy": numpy_,
     "__array__": array_,
@@ -436,6 +443,10 @@ _METHODS: dict[str, Any] = {
     "fill_diagonal_": fill_diagonal_,
     "share_memory_": _from("storage", "share_memory_", "Move to memory that processes share."),
     "is_shared": _from("storage", "is_shared", "Whether processes share the memory."),
+    **{
+        name: _from("_other_layouts", name, "Of other layouts, or of linear algebra.")
+        for name in _OTHERS.split()
+    },
     "is_sparse": _never("Whether the layout is sparse COO: there is none yet."),
     "is_sparse_csr": _never("Whether the layout is sparse CSR: there is none yet."),
     "is_quantized": _never("Whether elements are quantized: there are no such dtypes yet."),

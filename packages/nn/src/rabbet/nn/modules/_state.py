@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -62,6 +63,19 @@ class StatefulModule:
         unexpected_keys, error_msgs)` and may change `state_dict`.
         """
         return add_hook(self._load_state_dict_pre_hooks, hook, "register_load_state_dict_pre_hook")
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> RemovableHandle:
+        """register_load_state_dict_pre_hook() for a hook that takes the module first only if told so."""
+        if not with_module:
+
+            @functools.wraps(hook)
+            def without_module(module: Any, *args: Any) -> Any:
+                return hook(*args)
+
+            return self.register_load_state_dict_pre_hook(without_module)
+        return self.register_load_state_dict_pre_hook(hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Run `hook(module, incompatible_keys)` after the module and its children took their state."""
