@@ -101,7 +101,12 @@ def test_new_tensors_take_the_options_of_creations():
                  M.new_full((2,), 3.0, **options), M.new_empty_strided((2,), (1,), **options)):  # fmt: skip
         assert made.requires_grad and made.shape == (2,) and made.dtype is rabbet.float32
     assert M.new_tensor([1], dtype=rabbet.float64, requires_grad=True).requires_grad
-    assert rabbet.asarray([1.0], requires_grad=True).requires_grad
+    leaf = rabbet.asarray([1.0], requires_grad=True)
+    twice = leaf * 2
+    assert leaf.requires_grad and rabbet.asarray(twice, requires_grad=True) is twice
+    assert not rabbet.asarray(twice).requires_grad and leaf.requires_grad
+    rabbet.asarray(twice, dtype=rabbet.float64, requires_grad=True).sum().backward()
+    assert leaf.grad.tolist() == [2.0]
     assert rabbet.frombuffer(b"ab", dtype=rabbet.uint8, requires_grad=False).tolist() == [97, 98]
     assert rabbet.from_numpy(ndarray=np.ones(2)).tolist() == [1.0, 1.0]
     assert rabbet.normal(0.0, 1.0, (2,), layout=rabbet.strided, pin_memory=False).shape == (2,)

@@ -69,13 +69,24 @@ def asarray(
     """Return `obj` as a tensor; copy=True always copies, copy=False raises if a copy is needed.
 
     Args:
-        requires_grad: whether gradients are wanted; of a tensor that has a history, the result is detached
-            unless this is set.
+        requires_grad: whether the result requires grad. A tensor that does is detached unless this is set; else
+            the result keeps its history.
     """
-    made = _C.tensor(obj, dtype, device) if copy else _C.as_tensor(obj, dtype, device)
+    if isinstance(obj, Tensor) and requires_grad_of(obj):
+        obj = obj if requires_grad else obj.detach()
+        made = obj.to(
+            device=device or obj.device, dtype=dtype or obj.dtype, copy=builtins.bool(copy)
+        )
+    else:
+        made = _C.tensor(obj, dtype, device) if copy else _C.as_tensor(obj, dtype, device)
     if copy is False and made is not obj and not hasattr(obj, "__array_interface__"):
         raise ValueError("asarray: copy=False, but this data cannot be shared")
-    return made.requires_grad_() if requires_grad else made
+    return made.requires_grad_() if requires_grad and not requires_grad_of(made) else made
+
+
+def requires_grad_of(x: Tensor) -> builtins.bool:
+    """Whether a tensor requires grad; does not load autograd."""
+    return any(layer["name"] == "autograd" for layer in _C.layers()) and x.requires_grad
 
 
 def from_numpy(ndarray: Any) -> Tensor:

@@ -9,6 +9,7 @@ from ._C import Tensor
 from ._random import bernoulli, random_
 
 _ops = _C.op
+_requires_grad = _functions.requires_grad_of
 
 
 def _array(self: Tensor) -> Any:
@@ -39,10 +40,6 @@ def numpy_(self: Tensor, *, force: bool = False) -> Any:
     if _C.buffer_format(self.dtype) is None:
         raise TypeError(f"numpy(): NumPy has no {self.dtype.name}; use tensor.float().numpy()")
     return _array(self)
-
-
-def _requires_grad(self: Tensor) -> bool:
-    return any(layer["name"] == "autograd" for layer in _C.layers()) and self.requires_grad
 
 
 def is_wrapper(self: Tensor) -> bool:
