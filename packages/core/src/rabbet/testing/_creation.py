@@ -40,9 +40,9 @@ def _bounds(dtype: _C.dtype, low: float | None, high: float | None) -> tuple[flo
 
 def _drawn(shape: tuple[int, ...], dtype: _C.dtype, low: float, high: float) -> Tensor:
     if dtype.is_complex:
-        part = _C.float32 if dtype is _C.complex64 else _C.float64
+        part = _C.float64 if dtype is _C.complex128 else _C.float32
         real, imag = (_drawn(shape, part, low, high) for _ in range(2))
-        return real.to(dtype) + imag.to(dtype) * 1j
+        return rabbet.complex(real, imag).to(dtype)
     if dtype.is_floating_point:
         wide = _C.float64 if dtype is _C.float64 else _C.float32
         made = rabbet.rand(shape, dtype=wide) * (high - low) + low
