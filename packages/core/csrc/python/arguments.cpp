@@ -454,9 +454,7 @@ struct Converter {
   // dimensions, of the dtype that the number has alone.
   [[gnu::cold]] bool only_numbers(RbValue* values) {
     if (!overload.op->numbers_only) return fail(Mismatch::kNoTensor, -1, nullptr);
-    const auto first = std::find_if(overload.params.begin(), overload.params.end(),
-                                    [](const ParamSpec& p) { return p.type == RB_A_TENSOR; });
-    RbValue& number = values[first - overload.params.begin()];
+    RbValue& number = values[overload.op->first_tensor];
     TensorRef t = make_tensor(Ref(must(value_to_python(&number))).get(), -1, nullptr);
     number = value_tensor(t.get());
     arena.hold(std::move(t));
