@@ -267,6 +267,12 @@ def test_opcheck_takes_the_definition(made):
     assert library.opcheck(op, (rabbet.ones(2),), test_utils="test_schema") == {
         "test_schema": "SUCCESS"
     }
+    op.register_fake(lambda x: rabbet.empty_like(x))
+    report = library.opcheck(
+        op, (rabbet.ones(2),), test_utils=["test_faketensor", "test_aot_dispatch_dynamic"]
+    )
+    assert report["test_faketensor"] == "SUCCESS"
+    assert report["test_aot_dispatch_dynamic"].startswith("SKIPPED")
 
 
 @pytest.mark.parametrize("name", ["triton_op", "wrap_triton", "register_torch_dispatch"])

@@ -41,6 +41,7 @@ IN_FUNCTIONS = {
     ("rabbet._tensor", "rabbet._printing"): RARE,
     ("rabbet._tensor", "rabbet.autograd"): OPTIONAL,
     ("rabbet._tensor", "rabbet._streams"): RARE,
+    ("rabbet.library", "rabbet._schemas"): RARE,
     ("rabbet._tensor", "rabbet.serialization"): RARE,
     ("rabbet.autograd._function_levels", "rabbet.vmap._function"): OPTIONAL,
     ("rabbet.backends._cuda", "rabbet._plugins"): RARE,

@@ -274,12 +274,25 @@ _TESTS: dict[str, tuple[Callable[[Sample], None], str | None]] = {
 }
 
 
+def _ahead_of_time(s: Sample) -> None:
+    raise _Skip("rabbet does not trace programs ahead of time")
+
+
+# PyTorch's names of tests.
+_PYTORCHS: dict[str, tuple[Callable[[Sample], None], str | None]] = {
+    "test_autograd_registration": (_derivative, "autograd"),
+    "test_faketensor": (_shape, None),
+    "test_aot_dispatch_static": (_ahead_of_time, None),
+    "test_aot_dispatch_dynamic": (_ahead_of_time, None),
+}
+
+
 def _chosen(names: str | Iterable[str] | None) -> Iterator[str]:
     if names is None:
         yield from _TESTS
         return
     for name in [names] if isinstance(names, str) else names:
-        if name not in _TESTS:
+        if name not in _TESTS and name not in _PYTORCHS:
             raise _C.ArgumentError(
                 f"opcheck: there is no test '{name}'; the tests are {', '.join(_TESTS)}"
             )
@@ -288,7 +301,7 @@ def _chosen(names: str | Iterable[str] | None) -> Iterator[str]:
 
 def judge(s: Sample, name: str) -> tuple[str, str]:
     """Run one test: "passed", "failed", "missing" (a shape rule, a derivative) or "skipped", and why."""
-    test, wheel = _TESTS[name]
+    test, wheel = _TESTS.get(name) or _PYTORCHS[name]
     if wheel is not None:
         try:
             importlib.import_module(f"rabbet.{wheel}")

@@ -91,6 +91,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'rabbet.library' has no attribute '{name}'")
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 _KINDS_OF_KERNELS = {"composite", "opaque"}  # whose kind does not say the result's shape
 
 
@@ -753,7 +757,7 @@ def opcheck(
     Args:
         args, kwargs: of the operator; tensors that require grad have their gradients checked.
         test_utils: names of tests to run, of "test_schema", "test_shape", "test_derivative",
-            "test_vmap", "test_autocast"; None: all.
+            "test_vmap", "test_autocast"; None: all. PyTorch's names will do too.
         raise_exception: whether a failure raises.
         atol, rtol: for comparing vmap with the loop.
 
