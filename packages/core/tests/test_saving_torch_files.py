@@ -226,48 +226,32 @@ def test_classes_of_the_user_come_back_if_they_are_declared():
     marked.note = "here"
     value = [Config(), Colour.RED, Point(1, 2), slotted, marked, Config, len]
     for item, name in zip(value, ("Config", "Colour", "Point", "Slotted", "Marked", "Config", "len"), strict=True):  # fmt: skip
-        with pytest.raises(SerializationError, match=rf"at 'a\.0', which load\(\) would refuse: if you trust .*{name}, make it known by .*add_safe_globals"):  # fmt: skip
-            saved({"a": [item]})
+        content = saved({"a": [item]})
+        with pytest.raises(SerializationError, match=rf"(?s)GLOBAL .*{name} was not an allowed global by default.*add_safe_globals\(\[{name}\]"):  # fmt: skip
+            rabbet.load(io.BytesIO(content))
     with safe_globals([Config, Colour, Point, Slotted, Marked, len]):
         got = again(value)
         assert got[:3] == value[:3] and type(got[2]) is Point and got[3].a == 5
         assert type(got[4]) is Marked and got[4].note == "here" and got[5:] == [Config, len]
 
 
-def test_modules_are_refused_with_what_to_do():
-    nn = pytest.importorskip("rabbet.nn")
-    for options in ({"format": "pt"}, {"format": None}):
-        with pytest.raises(SerializationError, match=r"the Linear at 'model' is a Module, .*: save its state_dict\(\)"):  # fmt: skip
-            saved({"model": nn.Linear(2, 2)}, **options)
-
-
 class OwnDict(dict):
     """A dict of its own class."""
 
 
-REFUSED = [
-    (lambda: rabbet.channels_last, "PyTorch's files hold no memory formats"),
-    (lambda: np.array([object()]), "cannot store the NumPy array of dtype object"),
-    (lambda: OwnDict(), r"cannot store the OwnDict at 'x\.0'"),
-    (lambda: (i for i in ()), r"cannot store the generator at 'x\.0'"),
-    (lambda: collections.defaultdict(Config), "cannot store the type at"),
-]
+def test_objects_that_pickle_refuses_are_refused():
+    for value in ((i for i in ()), lambda: 1):
+        with pytest.raises((TypeError, AttributeError, pickle.PicklingError), match="pickle"):
+            saved({"x": [value]})
 
 
-@pytest.mark.parametrize("make,message", REFUSED)
-def test_a_value_that_load_would_refuse_is_refused(make, message):
-    with pytest.raises(SerializationError, match=message):
-        saved({"x": [make()]})
-
-
-def test_a_declared_dict_with_items_and_depth_without_end_are_refused():
-    with safe_globals([OwnDict]), pytest.raises(SerializationError, match="a list or dict of its own class"):  # fmt: skip
-        saved(OwnDict(a=1))
+def test_depth_without_end_is_refused():
     value = []
     for _ in range(100_000):
         value = [value]
-    with pytest.raises(SerializationError, match="nested too deeply"):
-        saved(value)
+    for held in (value, OwnDict(a=value)):
+        with pytest.raises(SerializationError, match="nested too deeply"):
+            saved(held)
 
 
 def test_a_tensor_inside_a_transform_is_refused():
@@ -306,11 +290,12 @@ def test_the_form_can_be_said(tmp_path):
 
 
 def test_keywords_of_pickle():
-    for protocol in range(6):
+    for protocol in range(2, 6):
         assert again([1], pickle_module=pickle, pickle_protocol=protocol) == [1]
-    with pytest.raises(ValueError, match="`pickle_protocol` from 0 to 5, got 6"):
-        saved([1], pickle_protocol=6)
-    with pytest.raises(NotImplementedError, match="not by pickle_module, got types"):
+    for protocol in (0, 6, 2.0):
+        with pytest.raises(ValueError, match="`pickle_protocol` from 1 to 5, got"):
+            saved([1], pickle_protocol=protocol)
+    with pytest.raises(TypeError, match="with a class Pickler, got types"):
         saved([1], pickle_module=types)
 
 
@@ -375,8 +360,8 @@ def test_kills_at_any_time_leave_a_whole_file(tmp_path):
 
 def test_what_is_refused_leaves_the_old_file(tmp_path):
     rabbet.save({"x": 1}, tmp_path / "x.pt")
-    with pytest.raises(SerializationError):
-        rabbet.save({"x": rabbet.ones(3), "y": object()}, tmp_path / "x.pt")
+    with pytest.raises(TypeError):
+        rabbet.save({"x": rabbet.ones(3), "y": (i for i in ())}, tmp_path / "x.pt")
     assert rabbet.load(tmp_path / "x.pt") == {"x": 1} and os.listdir(tmp_path) == ["x.pt"]
 
 
@@ -466,5 +451,7 @@ def test_what_torch_writes_is_read(zipped, tmp_path):
     with pytest.raises(SerializationError, match="sparse"):
         rabbet.load(tmp_path / "s.pt")
     torch.save(torch.nn.Linear(2, 2), tmp_path / "m.pt", _use_new_zipfile_serialization=zipped)
-    with pytest.raises(SerializationError, match=r"a whole Module \(torch\.nn\.modules\.linear\.Linear\).*save model\.state_dict\(\)"):  # fmt: skip
-        rabbet.load(tmp_path / "m.pt", weights_only=False)
+    with pytest.raises(
+        SerializationError, match=r"GLOBAL torch\.nn\.modules\.linear\.Linear was not an allowed"
+    ):
+        rabbet.load(tmp_path / "m.pt")

@@ -5,8 +5,9 @@ parameters, tensors that share memory) is stored as such a file whose metadata h
 tensors replaced by names. A composite tensor is stored as its parts, with what its layer needs to make it again.
 Checksums in the metadata find damage. `format="pt"` writes what PyTorch's `load` takes.
 
-Nothing in a file is ever executed: not in a safetensors file, and not in PyTorch's, whose pickles are read by a
-machine of our own over a list of allowed names.
+Nothing in a file is executed unless the caller says `weights_only=False`: not in a safetensors file, and not in
+PyTorch's, whose pickles are read by a machine of our own over a list of allowed names. With `weights_only=False`
+Python's pickle reads them, and whatever they name is imported and called.
 """
 
 import contextlib
@@ -14,10 +15,9 @@ import enum
 import io
 import os
 import sys
-import types
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from . import _C
 from ._C import Tensor
@@ -26,11 +26,13 @@ from ._files import (
     forms,
     header,
     memory,
+    places,
     reading,
     replacing,
     safe,
     structure,
 )
+from ._files.memory import skipping
 from ._files.memory import tensor_bytes as tensor_bytes
 from ._files.unpickling import UnpicklingError
 from .storage import TypedStorage, UntypedStorage
@@ -52,9 +54,11 @@ __all__ = [
     "get_unsafe_globals_in_checkpoint",
     "load",
     "location_tag",
+    "register_package",
     "safe_globals",
     "save",
     "set_default_load_endianness",
+    "skip_data",
 ]
 
 DEFAULT_PROTOCOL = 2  # of the pickles in PyTorch's files
@@ -133,7 +137,7 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
 
 
 class SourceChangeWarning(Warning):
-    """PyTorch warns so of Modules whose source has changed; rabbet loads none."""
+    """PyTorch's warning that a Module's source has changed; rabbet compares no sources."""
 
 
 class LoadEndianness(enum.Enum):
@@ -164,6 +168,27 @@ def _default_order() -> str:
     if _load_endianness is LoadEndianness.NATIVE:
         return sys.byteorder
     return "big" if _load_endianness is LoadEndianness.BIG else "little"
+
+
+class skip_data:
+    """A `with` block in which save() and load() leave out the bytes of storages.
+
+    save() writes PyTorch's zip form with zeros in the place of the bytes; load() gives tensors whose elements are not
+    set. Values that are written in another form, or read from one, are whole.
+
+    Args:
+        materialize_fake_tensors: accepted for PyTorch's sake; rabbet writes no fake tensors.
+    """
+
+    def __init__(self, materialize_fake_tensors: bool = False) -> None:
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before.append(skipping.active)
+        skipping.active = True
+
+    def __exit__(self, *exc: object) -> None:
+        skipping.active = self._before.pop()
 
 
 # ---- writing
@@ -209,19 +234,29 @@ def _chosen_format(f: Any, format: str | None) -> str | None:
     return "pt" if is_active() else None
 
 
-def _writer(obj: Any, format: str | None, zipped: bool) -> Callable[[Any], None]:
+class _Form(NamedTuple):
+    """How save() writes a value."""
+
+    format: str | None
+    zipped: bool
+    pickle_module: Any
+    protocol: int
+
+
+def _writer(obj: Any, form: _Form) -> Callable[[Any], None]:
     """What writes `obj` to a file that can seek; all of it that can be refused was checked."""
-    if format != "pt":
+    is_usual = form.pickle_module is None and form.protocol == DEFAULT_PROTOCOL
+    if form.format != "pt" and (is_usual or form.format == "safetensors"):
         try:
             packed = structure.pack(obj)
             return lambda file: _write_safetensors(file, *packed)
         except structure.NotCarried:
-            if format is not None:
+            if form.format is not None:
                 raise
     from ._files import torch_file
 
-    data, storages = torch_file.pack(obj, not zipped)
-    write = torch_file.write_zip if zipped else torch_file.write_legacy
+    data, storages = torch_file.pack(obj, not form.zipped, form.pickle_module, form.protocol)
+    write = torch_file.write_zip if form.zipped else torch_file.write_legacy
     return lambda file: write(file, data, storages)
 
 
@@ -229,34 +264,45 @@ def save(
     obj: Any,
     f: Any,
     pickle_module: Any = None,
-    pickle_protocol: int = 2,
+    pickle_protocol: int = DEFAULT_PROTOCOL,
     _use_new_zipfile_serialization: bool = True,
     *,
     format: str | None = None,
 ) -> None:
-    """Write `obj` (tensors, numbers, strings, nested containers of them) to a path or binary file.
+    """Write `obj` (tensors, values of Python, objects of any class that pickle takes) to a path or binary file.
 
     A path is replaced at once and only when everything is written: a crash leaves the old file, and several threads
     or processes may save to it. A symbolic link is followed; the mode of an existing file is kept. A file object gets
     everything in one piece, which is made in memory first.
 
     Args:
-        pickle_module: None or Python's `pickle`: files are written without either.
-        pickle_protocol: 0 to 5; files are in protocol 2, which every PyTorch reads.
+        pickle_module: whose `Pickler` writes objects of any class; None: Python's `pickle`.
+        pickle_protocol: of PyTorch's files, 1 to 5; every PyTorch reads 2.
         format: "safetensors": tensors that share memory and overlap are views of one entry, others are stored row by
             row without what else their storage holds. "pt": what PyTorch's `load` takes, with whole storages and
             strides. None: by the path, .pt and .pth are "pt"; else "pt" for what safetensors cannot carry (sets,
-            NumPy arrays, ...) and wherever `torch` means rabbet.
+            NumPy arrays, Modules, ...) and wherever `torch` means rabbet.
 
-    `Parameter` and `requires_grad` are kept, gradients are not.
+    `Parameter` and `requires_grad` are kept, gradients are not. What `load` makes with `weights_only=True` is written
+    so that it does; objects of other classes, whole Modules among them, need `weights_only=False` to be loaded.
 
     Raises:
-        SerializationError: for a value that `load` would refuse, naming where it stands.
+        SerializationError: for a value that no file can hold, naming where it stands.
+        pickle.PicklingError: for an object that pickle refuses.
+
+    Example:
+        >>> rabbet.save({"weight": rabbet.ones(2)}, "weights.pt")
     """
-    _check_pickle("save", pickle_module)
-    if type(pickle_protocol) is not int or not 0 <= pickle_protocol <= 5:
-        raise ValueError(f"save: expected `pickle_protocol` from 0 to 5, got {pickle_protocol!r}")
-    write = _writer(obj, _chosen_format(f, format), _use_new_zipfile_serialization)
+    _check_pickle("save", pickle_module, "Pickler")
+    if type(pickle_protocol) is not int or not 1 <= pickle_protocol <= 5:
+        raise ValueError(f"save: expected `pickle_protocol` from 1 to 5, got {pickle_protocol!r}")
+    form = _Form(
+        _chosen_format(f, format), _use_new_zipfile_serialization, pickle_module, pickle_protocol
+    )
+    return _save(_writer(obj, form), f)
+
+
+def _save(write: Callable[[Any], None], f: Any) -> None:
     if hasattr(f, "write"):
         buffer = io.BytesIO()
         write(buffer)
@@ -264,21 +310,18 @@ def save(
     path = reading.checked_path("save", f)
     if replacing.is_special(path):
         with open(path, "wb") as stream:
-            return save(
-                obj,
-                stream,
-                format=format,
-                _use_new_zipfile_serialization=_use_new_zipfile_serialization,
-            )
+            return _save(write, stream)
     with replacing.replacing(path) as file:
         write(file)
+    return None
 
 
-def _check_pickle(function: str, module: Any) -> None:
-    if module is not None and getattr(module, "__name__", None) != "pickle":
-        name = module.__name__ if isinstance(module, types.ModuleType) else type(module).__name__
-        raise _C.NotImplementedForError(
-            f"{function}: files are written and read by rabbet itself, not by pickle_module, got {name}"
+def _check_pickle(function: str, module: Any, needed: str) -> None:
+    if module is not None and not callable(getattr(module, needed, None)):
+        name = getattr(module, "__name__", type(module).__name__)
+        raise TypeError(
+            f"{function}: expected `pickle_module` to be a module like Python's pickle, with a class {needed}, "
+            f"got {name}"
         )
 
 
@@ -291,12 +334,13 @@ def _restorer(map_location: Any, wrap: Callable[[Tensor], Any]) -> Callable[[Ten
     Args:
         wrap: what a function as map_location gets.
     """
+    restored = places.restored if wrap is UntypedStorage else places.moved
     if map_location is None:
-        return _restored
+        return restored
     if callable(map_location) and not isinstance(map_location, _C.device):
-        return lambda t, place: _moved(map_location(wrap(t), place), t, place, type(wrap(t)))
+        return lambda t, place: _placed(map_location(wrap(t), place), t, place, restored)
     if isinstance(map_location, dict):
-        return lambda t, place: _restored(t, str(map_location.get(place, place)))
+        return lambda t, place: restored(t, str(map_location.get(place, place)))
     if not isinstance(map_location, (str, _C.device)):
         raise TypeError(
             "load: expected `map_location` to be a device, a dict, a function or None, got "
@@ -305,21 +349,37 @@ def _restorer(map_location: Any, wrap: Callable[[Tensor], Any]) -> Callable[[Ten
     return lambda t, place: t.to(map_location)
 
 
-def _restored(t: Tensor, place: str) -> Tensor:
-    if place == "cpu":
-        return t
-    try:
-        return t.to(place)
-    except RuntimeError as error:
-        raise SerializationError(
-            f"load: a tensor was saved on the device {place!r}, which is not available ({error}). If you are running "
-            "on a CPU-only machine, please use load with map_location=device('cpu') to map your storages to the CPU."
-        ) from None
+def register_package(
+    priority: int,
+    tagger: Callable[[Any], str | None],
+    deserializer: Callable[[Any, str], Any],
+) -> None:
+    """Say how storages of a device of one's own are named in files, and where they go when they are loaded.
+
+    Args:
+        priority: entries of lower numbers are asked first, and all of them before rabbet's own devices.
+        tagger: returns the name of a storage's place in files, or None if the storage is none of its own.
+        deserializer: called with a storage in the CPU's memory and the name of its place; returns the storage where
+            it belongs, or None if the name is none of its own.
+
+    Raises:
+        TypeError: if `priority` is no int, or one of the functions cannot be called.
+    """
+    if not isinstance(priority, int):
+        raise TypeError(
+            f"register_package: expected `priority` to be an int, got {type(priority).__name__}"
+        )
+    for name, function in (("tagger", tagger), ("deserializer", deserializer)):
+        if not callable(function):
+            raise TypeError(
+                f"register_package: expected `{name}` to be callable, got {type(function).__name__}"
+            )
+    places.register(priority, tagger, deserializer)
 
 
 def location_tag(storage: UntypedStorage | TypedStorage) -> str:
     """What files call the place of a storage."""
-    return str(storage.device)
+    return places.tag(storage)
 
 
 def default_restore_location(storage: UntypedStorage, location: str) -> UntypedStorage:
@@ -328,19 +388,21 @@ def default_restore_location(storage: UntypedStorage, location: str) -> UntypedS
     Raises:
         SerializationError: if the device is not there.
     """
-    return UntypedStorage(_restored(storage._bytes(), location))
+    return UntypedStorage(places.restored(storage._bytes(), location))
 
 
-def _moved(result: Any, t: Tensor, place: str, expected: type) -> Tensor:
+def _placed(
+    result: Any, t: Tensor, place: str, restored: Callable[[Tensor, str], Tensor]
+) -> Tensor:
+    """What a function as map_location gave; None: the usual place."""
     if result is None:
-        return _restored(t, place)
-    if isinstance(result, TypedStorage):
-        result = result.untyped()
-    if isinstance(result, UntypedStorage):
-        return result._bytes()
-    if not isinstance(result, Tensor) or expected is not Tensor:
+        return restored(t, place)
+    if isinstance(result, (UntypedStorage, TypedStorage)):
+        return places.storage_bytes(result)
+    if not isinstance(result, Tensor) or restored is places.restored:
+        expected = "UntypedStorage" if restored is places.restored else "Tensor"
         raise TypeError(
-            f"load: map_location must return a {expected.__name__} or None, got {type(result).__name__}"
+            f"load: map_location must return a {expected} or None, got {type(result).__name__}"
         )
     return result
 
@@ -350,7 +412,7 @@ def load(
     map_location: Any = None,
     pickle_module: Any = None,
     *,
-    weights_only: bool | None = True,
+    weights_only: bool | None = None,
     mmap: bool | None = None,
     verify: bool = True,
     encoding: str = "utf-8",
@@ -360,9 +422,11 @@ def load(
     Args:
         map_location: a device, a dict of devices, or a function of a storage (of a tensor, where the file is in the
             safetensors form) and its device's name that gives one, or None for the usual place.
-        pickle_module: None or Python's `pickle`; nothing is unpickled by it.
-        weights_only: False allows no more than True, as nothing in a file is executed. Classes and functions of
-            yours that PyTorch's files name need `add_safe_globals`.
+        pickle_module: whose `Unpickler` reads a file of PyTorch's; only without `weights_only`.
+        weights_only: True executes nothing in a file: classes and functions of yours that PyTorch's files name need
+            `add_safe_globals`. False lets Python's pickle read such a file, which imports and calls whatever it
+            names, as anybody who wrote the file wants: only for files that you trust. None: True, unless
+            `pickle_module` is given.
         mmap: map the file instead of reading it: memory is used for what is touched. The file must stay as it is
             while its tensors live: overwriting it in place changes their values, and truncating it ends the process
             with SIGBUS at the next access. save() is safe, as it leaves the mapped file alone. What is written to the
@@ -374,10 +438,20 @@ def load(
         SerializationError: for a corrupt or truncated file, saying what is wrong.
         UnpicklingError: a SerializationError, for what a file of PyTorch's may not hold, by name.
         FileNotFoundError: if there is no such file.
+
+    Example:
+        >>> rabbet.load("weights.pt")["weight"]
+        tensor([1., 1.])
     """
+    if weights_only not in (None, True, False):
+        raise TypeError(
+            f"load: expected `weights_only` to be a bool or None, got {type(weights_only).__name__}"
+        )
+    if weights_only is None:
+        weights_only = pickle_module is None
     if pickle_module is not None and weights_only:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
-    _check_pickle("load", pickle_module)
+    _check_pickle("load", pickle_module, "Unpickler")
     with reading.opened(f, mapped=bool(mmap)) as (file, name):
         form = forms.form_of(reading.beginning(file, forms.PEEK), name)
         if form is not None:
@@ -385,7 +459,7 @@ def load(
 
             restore = _restorer(map_location, UntypedStorage)
             return torch_file.read(file, form, torch_file.Request(
-                name, restore, bool(mmap), verify, weights_only is not False, encoding, _default_order()
+                name, restore, bool(mmap), verify, weights_only, encoding, _default_order(), pickle_module
             ))  # fmt: skip
         tensors, found = reading.read(file, name, mapped=bool(mmap), verify=verify)
     move = _restorer(map_location, lambda t: t)

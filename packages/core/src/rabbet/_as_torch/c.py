@@ -4,6 +4,8 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
+import rabbet
+
 from .. import _C, _settings, accelerator
 from .._absent import refusing_class, refusing_function
 from .._C import (
@@ -52,6 +54,18 @@ DispatchKey = enum.Enum(
     "CompositeExplicitAutograd",
     start=0,
 )
+
+
+class _Functions(type):
+    def __getattr__(cls, name: str) -> Any:
+        found = getattr(rabbet, name, None)
+        if found is None or name.startswith("__"):
+            raise AttributeError(f"torch.{name} is not in rabbet yet", name=name)
+        return found
+
+
+class _VariableFunctionsClass(metaclass=_Functions):
+    """Has the operators as attributes: PyTorch's pickles name them so."""
 
 
 class DispatchKeySet:

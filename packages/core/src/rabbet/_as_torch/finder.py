@@ -10,9 +10,11 @@ from typing import Any
 
 import rabbet
 
+from .. import _C
+from .._C import Tensor
 from ..torch_version import TorchVersion
 from . import children
-from .names import VERSION, attribute, module_of
+from .names import VERSION, attribute, module_of, show_as_torchs
 
 
 class _Distribution(importlib.metadata.Distribution):
@@ -114,4 +116,10 @@ def install() -> ModuleType:
         sys.modules["torch"] = _torch
         children.install()
         rabbet._C.set_shown_module("torch")  # programs read the texts of dtypes
+        _C.Generator.__module__ = "torch._C"
+        for shown in (Tensor, _C.Size, _C.device, _C.dtype, _C.layout, _C.memory_format):
+            shown.__module__ = "torch"
+        for name, there in list(sys.modules.items()):
+            if name.startswith("rabbet.") and isinstance(there, ModuleType):
+                show_as_torchs(there)
     return _torch

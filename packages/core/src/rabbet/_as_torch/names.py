@@ -30,6 +30,20 @@ _MODULES = {
     "_utils": "rabbet._as_torch.utils",
     "version": "rabbet._as_torch.version",
 }
+# Modules of PyTorch that have the classes and functions of a module of rabbet of another name.
+_HOMES = {
+    "rabbet._functions": "torch",
+    "rabbet.autograd._function_ctx": "torch.autograd.function",
+    "rabbet.autograd._modes": "torch.autograd.grad_mode",
+    "rabbet.autograd._roots": "torch.autograd.graph",
+    "rabbet.distributions._transform": "torch.distributions.transforms",
+    "rabbet.nn.modules.attention": "torch.nn.modules.activation",
+    "rabbet.nn.modules.linear_loss": "torch.nn.modules.loss",
+    "rabbet.optim.adafactor": "torch.optim",
+    "rabbet.optim.muon": "torch.optim",
+    "rabbet.utils._selective_checkpoint": "torch.utils.checkpoint",
+}
+_FUNCTIONAL = "rabbet.nn.functional"  # one file in PyTorch
 _FUNCTIONS = "rabbet._as_torch.functions"  # private functions of the module torch
 
 
@@ -46,6 +60,31 @@ def framework() -> str:
 def missing_attribute(path: str, name: str) -> AttributeError:
     """The error for an attribute that a module of rabbet lacks, by its path without the package."""
     return AttributeError(f"{framework()}.{path}.{name} is not in rabbet yet", name=name)
+
+
+def home_of(module: str) -> str:
+    """The module of PyTorch that has what `module` of rabbet defines."""
+    if module.startswith(f"{_FUNCTIONAL}."):
+        module = _FUNCTIONAL
+    return _HOMES.get(module) or f"torch{module.removeprefix('rabbet')}"
+
+
+def own_name(module: str) -> str:
+    """rabbet's name of a module that classes may name by PyTorch's, as they do where `torch` means rabbet."""
+    is_ours = module.partition(".")[0] == "torch" and is_active()
+    return f"rabbet{module.removeprefix('torch')}" if is_ours else module
+
+
+def show_as_torchs(module: ModuleType) -> None:
+    """Let the classes that a module of rabbet defines name PyTorch's module: programs and pickles read it."""
+    home = home_of(module.__name__)
+    for name, value in list(vars(module).items()):
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            value.__module__ = home
+            if home in _HOMES.values():  # pickle looks for the class there
+                ours = importlib.import_module(own_name(home))
+                if not hasattr(ours, name):
+                    setattr(ours, name, value)
 
 
 def _is_private(name: str) -> bool:
@@ -78,6 +117,8 @@ def _marked(module: ModuleType, path: str) -> ModuleType:
         ):  # None stands for a module that must not load
             below = name.removeprefix(module.__name__)
             vars(other).setdefault("__getattr__", _missing(f"torch.{path}{below}"))
+            if is_active():
+                show_as_torchs(other)
     return module
 
 

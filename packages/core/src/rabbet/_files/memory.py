@@ -1,6 +1,7 @@
 """The bytes of tensors: row-major, little-endian."""
 
 import array
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,15 @@ from .._C import Tensor
 
 _CHUNK = 1 << 20  # checksums of what the cache still holds
 _SAME_SIZE = {1: _C.uint8, 2: _C.int16, 4: _C.int32, 8: _C.int64, 16: _C.complex128}
+
+
+class _Skipping(threading.local):
+    """Whether the thread leaves out the bytes of storages in files."""
+
+    active = False
+
+
+skipping = _Skipping()
 
 
 def writable_bytes(t: Tensor) -> memoryview:
@@ -29,6 +39,11 @@ def snapshot(t: Tensor) -> Iterator[bytes]:
     """Copies of a tensor's bytes, piece by piece."""
     flat = t.detach().cpu().contiguous()
     return (bytes(piece) for piece in pieces(writable_bytes(flat))) if flat.numel() else iter(())
+
+
+def zeros(count: int) -> Iterator[bytes]:
+    """That many zero bytes, piece by piece."""
+    return (bytes(min(_CHUNK, count - at)) for at in range(0, count, _CHUNK))
 
 
 def tensor_bytes(t: Tensor) -> bytes:

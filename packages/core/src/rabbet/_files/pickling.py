@@ -9,7 +9,6 @@ import copyreg
 import pathlib
 import pickle
 import struct
-import sys
 import types
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
@@ -18,11 +17,17 @@ from typing import Any, NamedTuple
 from .. import _C, composite
 from .._C import Tensor
 from ..storage import TypedStorage, UntypedStorage
-from . import SerializationError, safe, structure
+from . import SerializationError, places, safe, structure
 from .torch_names import BUFFER, FACTORIES, PARAMETER, STORAGES
 
 _STORAGE_OF_DTYPE = {dtype: name for name, dtype in STORAGES.items()}
 _LAST_INT = 2**31
+
+
+class NotPlain(SerializationError):
+    """A value of a class that only `load(weights_only=False)` makes."""
+
+    __module__ = "rabbet.serialization"
 
 
 class Global(NamedTuple):
@@ -30,6 +35,10 @@ class Global(NamedTuple):
 
     module: str
     name: str
+
+    def __call__(self) -> None:
+        """Python's pickle writes only what is callable as a function."""
+        raise TypeError(f"{self.module}.{self.name} is only a name")
 
 
 _OWN = Global("torch", "Tensor")
@@ -63,11 +72,55 @@ class Storages:
         if dtype is not None:
             kind = Global("torch", _STORAGE_OF_DTYPE[dtype])
             size //= getattr(_C, dtype).itemsize
-        return ("storage", kind, str(number), str(t.device), size), dtype
+        return ("storage", kind, str(number), places.tag(self.all[number][0]), size), dtype
+
+    def key_of(self, storage: TypedStorage | UntypedStorage) -> tuple[Any, ...]:
+        """The persistent id of a storage that is a value itself."""
+        if isinstance(storage, TypedStorage):
+            return self.key(storage._elements(), storage.dtype.name)[0]
+        return self.key(storage._tensor, None)[0]
+
+
+class StorageMark(NamedTuple):
+    """Stands for a storage among arguments."""
+
+    key: tuple[Any, ...]
+
+
+class HooksMark(NamedTuple):
+    """Stands for the hooks of a tensor, of which there are none."""
+
+
+def tensor_recipe(
+    storages: Storages, t: Tensor, requires_grad: bool, path: str
+) -> tuple[Global, list[Any]]:
+    """The function that makes a tensor of its storage, and its arguments.
+
+    Raises:
+        SerializationError: for a tensor that has no storage of its own.
+    """
+    structure.check_outside_transforms(t, path)
+    if composite.state(t) is not None:
+        raise SerializationError(
+            f"save: PyTorch's files hold no composite tensors, as the one at '{path}': save with "
+            "format='safetensors'"
+        )
+    if t.is_meta:
+        meta = [t.dtype, tuple(t.shape), tuple(t.stride()), requires_grad]
+        return Global("torch._utils", "_rebuild_meta_tensor_no_storage"), meta
+    if min(t.stride(), default=0) < 0:
+        t = t.detach().contiguous()
+    wanted = t.dtype.name if t.dtype.name in _STORAGE_OF_DTYPE else None
+    key, dtype = storages.key(t, wanted)
+    shape, strides = tuple(t.shape), tuple(t.stride())
+    args = [StorageMark(key), t.storage_offset(), shape, strides, requires_grad, HooksMark()]
+    if dtype is not None:
+        return Global("torch._utils", "_rebuild_tensor_v2"), args
+    return Global("torch._utils", "_rebuild_tensor_v3"), [*args, t.dtype]
 
 
 class Pickler:
-    """Writes one value.
+    """Writes one value that `load` takes with weights_only=True.
 
     Args:
         storages: takes the storages that the value's tensors show.
@@ -150,23 +203,17 @@ class Pickler:
             return self._global(_named(self._declared[id(value)]))
         elif id(kind) in self._declared:
             return self._reduced(value, path)
-        elif kind.__module__ == "numpy" or kind.__module__.startswith("numpy."):
+        elif str(kind.__module__).partition(".")[0] == "numpy":
             self._numpy(value, path)
         else:
             raise self._refusal(value, path)
         self._remember(value)
 
-    def _refusal(self, value: Any, path: str) -> SerializationError:
+    def _refusal(self, value: Any, path: str) -> NotPlain:
         kind = type(value)
-        nn = sys.modules.get("rabbet.nn")
-        if nn is not None and isinstance(value, nn.Module):
-            return SerializationError(
-                f"save: the {kind.__name__} at '{path}' is a Module, which load() would not make, as that runs code: "
-                "save its state_dict()"
-            )
         is_name = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType))
         name = safe.name_of(value if is_name else kind)
-        return SerializationError(
+        return NotPlain(
             f"save: cannot store the {kind.__name__} at '{path}', which load() would refuse: if you trust {name}, "
             "make it known by rabbet.serialization.add_safe_globals([it]), here and where the file is loaded"
         )
@@ -263,7 +310,7 @@ class Pickler:
             self._out += pickle.REDUCE
         self._remember(value)
         if next(iter(items or ()), None) is not None or next(iter(pairs or ()), None) is not None:
-            raise SerializationError(
+            raise NotPlain(
                 f"save: the {type(value).__name__} at '{path}' is a list or dict of its own class: save a plain one"
             )
         self._state(state, path)
@@ -281,19 +328,13 @@ class Pickler:
         self._global(Global("torch", value.name))
 
     def _memory_format(self, value: Any, path: str) -> None:
-        raise SerializationError(
+        raise NotPlain(
             f"save: PyTorch's files hold no memory formats, as {value} at '{path}': save its name"
         )
 
     # ---- tensors
 
     def _tensor(self, t: Tensor, path: str) -> None:
-        structure.check_outside_transforms(t, path)
-        if composite.state(t) is not None:
-            raise SerializationError(
-                f"save: PyTorch's files hold no composite tensors, as the one at '{path}': save with "
-                "format='safetensors'"
-            )
         name, state = safe.name_of(type(t)), vars(t)
         if name == PARAMETER:
             self._parameter(t, state, path)
@@ -322,7 +363,7 @@ class Pickler:
     def _typed(self, t: Tensor, cls: Global, state: dict[str, Any], path: str) -> None:
         self._global(Global("torch._tensor", "_rebuild_from_type_v2"))
         self._out += pickle.MARK
-        function, args = self._recipe(t, t.requires_grad, path)
+        function, args = tensor_recipe(self._storages, t, t.requires_grad, path)
         self._global(function)
         self._global(cls)
         self._arguments(args, path)
@@ -330,42 +371,17 @@ class Pickler:
         self._out += pickle.TUPLE + pickle.REDUCE
 
     def _plain(self, t: Tensor, requires_grad: bool, path: str) -> None:
-        function, args = self._recipe(t, requires_grad, path)
+        function, args = tensor_recipe(self._storages, t, requires_grad, path)
         self._global(function)
         self._arguments(args, path)
         self._out += pickle.REDUCE
 
-    def _recipe(self, t: Tensor, requires_grad: bool, path: str) -> tuple[Global, list[Any]]:
-        """The function that makes a tensor of its storage, and its arguments."""
-        if t.is_meta:
-            meta = [t.dtype, tuple(t.shape), tuple(t.stride()), requires_grad]
-            return Global("torch._utils", "_rebuild_meta_tensor_no_storage"), meta
-        if min(t.stride(), default=0) < 0:
-            t = t.detach().contiguous()
-        wanted = t.dtype.name if t.dtype.name in _STORAGE_OF_DTYPE else None
-        key, dtype = self._storages.key(t, wanted)
-        args = [
-            _Storage(key),
-            t.storage_offset(),
-            tuple(t.shape),
-            tuple(t.stride()),
-            requires_grad,
-            _Hooks(),
-        ]
-        if dtype is not None:
-            return Global("torch._utils", "_rebuild_tensor_v2"), args
-        return Global("torch._utils", "_rebuild_tensor_v3"), [*args, t.dtype]
-
-    def _persistent(self, value: "_Storage", path: str) -> None:
+    def _persistent(self, value: "StorageMark", path: str) -> None:
         self._arguments((*value.key, *self._suffix), path)
         self._out += pickle.BINPERSID
 
     def _storage(self, value: Any, path: str) -> None:
-        if isinstance(value, TypedStorage):
-            t = value._elements()
-            self._persistent(_Storage(self._storages.key(t, value.dtype.name)[0]), path)
-        else:
-            self._persistent(_Storage(self._storages.key(value._tensor, None)[0]), path)
+        self._persistent(StorageMark(self._storages.key_of(value)), path)
 
     # ---- NumPy
 
@@ -380,7 +396,7 @@ class Pickler:
         ) or dtype is None:
             raise self._refusal(value, path)
         if dtype.kind not in "?biufcSU":
-            raise SerializationError(
+            raise NotPlain(
                 f"save: cannot store the NumPy array of dtype {dtype} at '{path}': expected numbers, bools or strings"
             )
         module = (
@@ -400,16 +416,6 @@ class Pickler:
         self._out += pickle.BUILD
 
 
-class _Storage(NamedTuple):
-    """Stands for a storage among arguments."""
-
-    key: tuple[Any, ...]
-
-
-class _Hooks(NamedTuple):
-    """Stands for the hooks of a tensor, of which there are none."""
-
-
 _LEAVES: dict[type, Callable[[Pickler, Any, str], None]] = {
     type(None): lambda p, value, path: p._out.extend(pickle.NONE),
     bool: lambda p, value, path: p._out.extend(pickle.NEWTRUE if value else pickle.NEWFALSE),
@@ -418,8 +424,8 @@ _LEAVES: dict[type, Callable[[Pickler, Any, str], None]] = {
     str: Pickler._text,
     type: Pickler._class,
     Global: lambda p, value, path: p._global(value),
-    _Storage: Pickler._persistent,
-    _Hooks: lambda p, value, path: p._call("collections", "OrderedDict", (), path),
+    StorageMark: Pickler._persistent,
+    HooksMark: lambda p, value, path: p._call("collections", "OrderedDict", (), path),
     _C.dtype: Pickler._dtype,
     _C.memory_format: Pickler._memory_format,
 }  # fmt: skip

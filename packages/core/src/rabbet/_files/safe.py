@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+from .._as_torch import names
+
 _BLOCKED = ("sys", "os", "posix", "nt")  # as in PyTorch: never allowed, whoever declares them
 _declared: list[Any] = []
 
 
 def name_of(value: Any) -> str:
-    """What a file calls a class or function."""
-    return f"{value.__module__}.{value.__qualname__}"
+    """The name of a class or function: rabbet's for its own, also where they name PyTorch's modules."""
+    return f"{names.own_name(value.__module__)}.{value.__qualname__}"
 
 
 def _checked(value: Any) -> Any:

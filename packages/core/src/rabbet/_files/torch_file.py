@@ -9,6 +9,7 @@
 import contextlib
 import io
 import os
+import pickle
 import re
 import struct
 import zipfile
@@ -22,7 +23,7 @@ from ..storage import TypedStorage, UntypedStorage
 from . import SerializationError, memory, reading
 from .forms import MAGIC
 from .header import Entry
-from .pickling import Pickler, Storages
+from .pickling import NotPlain, Pickler, Storages
 from .torch_names import StorageKey, StorageKeys, TorchNames
 from .unpickling import Names, Source, Unpickler, UnpicklingError
 
@@ -42,7 +43,7 @@ class Request:
 
     def __init__(
         self, name: str, restore: Restore, mapped: bool, verify: bool, weights_only: bool, encoding: str,
-        default_order: str,
+        default_order: str, pickle_module: Any = None,
     ) -> None:  # fmt: skip
         self.name = name
         self.restore = restore
@@ -51,6 +52,15 @@ class Request:
         self.weights_only = weights_only
         self.encoding = encoding
         self.default_order = default_order
+        self.pickle_module = pickle_module
+
+    def unpickle(self, source: Source, storage: Callable[[StorageKey], Any]) -> Any:
+        """The value of the pickle at the source's position."""
+        if self.weights_only:
+            return Unpickler(source, TorchNames(storage), self.encoding).load()
+        from . import trusted
+
+        return trusted.unpickle(source.file, storage, self.pickle_module, self.encoding)
 
 
 def read(file: Any, form: str, request: Request) -> Any:
@@ -111,12 +121,15 @@ class _ZipFile:
 
     def load(self) -> Any:
         """The value."""
-        return self.run(TorchNames(self._storage, self._request.weights_only))
+        return self._request.unpickle(self._pickle(), self._storage)
 
     def run(self, names: Names) -> Any:
         """What the pickle gives with these names."""
+        return Unpickler(self._pickle(), names, self._request.encoding).load()
+
+    def _pickle(self) -> Source:
         data = self._bytes(f"{self._root}/data.pkl")
-        return Unpickler(Source(io.BytesIO(data), len(data)), names, self._request.encoding).load()
+        return Source(io.BytesIO(data), len(data))
 
     # ---- records
 
@@ -263,6 +276,8 @@ class _ZipFile:
 
     def _memory(self, name: str, key: StorageKey) -> Tensor:
         start, entry = self._starts[name], Entry("uint8", [key.nbytes], 0, key.nbytes)
+        if memory.skipping.active:
+            return reading.empty_entry(entry, name)
         if self._mapping is None or self._records[name].compress_type:
             data = reading.empty_entry(entry, name)
             self._fill(name, memory.writable_bytes(data) if key.nbytes else memoryview(b""))
@@ -309,7 +324,7 @@ def _read_legacy(raw: Any, request: Request) -> Any:
         size = file.seek(0, os.SEEK_END)
         file.seek(begin)
         source = Source(file, size - begin)
-        nothing = TorchNames(_no_storage, request.weights_only)
+        nothing = TorchNames(_no_storage)
         Unpickler(source, nothing).load()  # the magic number
         if Unpickler(source, nothing).load() != _PROTOCOL:
             raise SerializationError("the file has an unknown version of PyTorch's legacy format")
@@ -325,10 +340,9 @@ def _read_legacy(raw: Any, request: Request) -> Any:
         storages = _legacy_storages(file, source, wanted.keys, order, request.restore)
         end = file.tell()
         file.seek(start)
-        names = TorchNames(
-            lambda key: _storage_value(storages[key.name], key.dtype), request.weights_only
+        value = request.unpickle(
+            Source(file, end - start), lambda key: _storage_value(storages[key.name], key.dtype)
         )
-        value = Unpickler(Source(file, end - start), names, request.encoding).load()
         file.seek(end)
         return value  # fmt: skip
 
@@ -380,10 +394,17 @@ def _refusing_truncation() -> Iterator[None]:
 # ---- writing
 
 
-def pack(value: Any, legacy: bool) -> tuple[bytes, Storages]:
+def pack(value: Any, legacy: bool, module: Any, protocol: int) -> tuple[bytes, Storages]:
     """The pickle of a value and its storages."""
+    suffix = (None,) if legacy else ()
+    if module in (None, pickle) and protocol == 2:
+        with contextlib.suppress(NotPlain):
+            storages = Storages()
+            return Pickler(storages, suffix).dump(value), storages
+    from . import trusted
+
     storages = Storages()
-    return Pickler(storages, (None,) if legacy else ()).dump(value), storages
+    return trusted.pickled(value, storages, suffix, module, protocol), storages
 
 
 def write_zip(file: Any, data: bytes, storages: Storages) -> None:
@@ -394,7 +415,10 @@ def write_zip(file: Any, data: bytes, storages: Storages) -> None:
         _add(archive, ".storage_alignment", [str(_ALIGNMENT).encode()], 2)
         _add(archive, "byteorder", [b"little"], 6)
         for i, (storage, _) in enumerate(storages.all):
-            _add(archive, f"data/{i}", memory.snapshot(storage._bytes()), storage.nbytes())
+            size = storage.nbytes()
+            skips = memory.skipping.active
+            pieces = memory.zeros(size) if skips else memory.snapshot(storage._bytes())
+            _add(archive, f"data/{i}", pieces, size)
         _add(archive, "version", [b"3\n"], 2)
 
 

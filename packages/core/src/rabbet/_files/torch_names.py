@@ -350,6 +350,18 @@ def _allowed() -> dict[str, Allowed]:
 
 
 _ALLOWED = _allowed()
+
+
+def special(full: str) -> Any:
+    """What makes a tensor where PyTorch's pickles name a function or class of storages; None for other names."""
+    known = _ALLOWED.get(full)
+    if known is None:
+        return None
+    if isinstance(known.value, StorageType):
+        return known.value
+    return known.make if full.startswith(("torch._utils.", "torch.serialization.")) else None
+
+
 _WITHOUT_ARGUMENTS = tuple(_NAMESPACES.values())
 
 
@@ -358,12 +370,10 @@ class TorchNames:
 
     Args:
         storage: the storage of a persistent id.
-        weights_only: what the caller asked for; it changes only what a refusal says.
     """
 
-    def __init__(self, storage: Callable[[Any], Any], weights_only: bool = True) -> None:
+    def __init__(self, storage: Callable[[Any], Any]) -> None:
         self._storage = storage
-        self._weights_only = weights_only
         self._makers: dict[int, Allowed] = {}  # by id; they keep their values alive
         self._trusted: dict[int, Any] = {}
 
@@ -408,22 +418,20 @@ class TorchNames:
     def _refusal(self, module: str, name: str) -> str:
         from .._as_torch.names import framework
 
-        full = f"{module}.{name}"
-        if full.startswith(("torch.nn.modules.", "torch.nn.parallel.", "torchvision.models.")):
-            return _whole_module(full)
         if module == "torch" and _OTHER_DTYPES.fullmatch(name):
             return f"the file holds torch.{name}, a dtype which rabbet has not"
         torch = framework()
-        shown = name if module == "builtins" else full
-        text = (
-            f"Weights only load failed. Unsupported global: GLOBAL {shown} was not an allowed global by default. "
-            f"Please use `{torch}.serialization.add_safe_globals([{shown}])` or the "
-            f"`{torch}.serialization.safe_globals([{shown}])` context manager to allowlist this global if you "
-            "trust this class/function."
+        full = name if module == "builtins" else f"{module}.{name}"
+        return (
+            "Weights only load failed. This file can still be loaded, to do so you have two options, "
+            "do those steps only if you trust the source of the checkpoint.\n"
+            f"\t(1) Re-running `{torch}.load` with `weights_only` set to `False` will likely succeed, but it can "
+            "result in arbitrary code execution. Do it only if you got the file from a trusted source.\n"
+            f"\t(2) Alternatively, to load with `weights_only=True`: Unsupported global: GLOBAL {full} was not an "
+            f"allowed global by default. Please use `{torch}.serialization.add_safe_globals([{name}])` or the "
+            f"`{torch}.serialization.safe_globals([{name}])` context manager to allowlist this global if you trust "
+            "this class/function."
         )
-        if not self._weights_only:
-            text += " weights_only=False allows no more here: rabbet executes nothing that a file names."
-        return text
 
     # ---- calls
 
@@ -453,7 +461,7 @@ class TorchNames:
     def build(self, value: Any, state: Any) -> None:
         """Give an object its state."""
         if id(type(value)) in self._trusted:
-            _build_trusted(value, state)
+            set_state(value, state)
             return
         with structure.refusing("the pickle is damaged", UnpicklingError):
             if isinstance(value, (OrderedDict, Tensor, *_WITHOUT_ARGUMENTS)):
@@ -492,8 +500,8 @@ class TorchNames:
         return made
 
 
-def _build_trusted(value: Any, state: Any) -> None:
-    """What pickle does for a class that the user declared."""
+def set_state(value: Any, state: Any) -> None:
+    """Give an object its state as pickle does."""
     if hasattr(value, "__setstate__"):
         value.__setstate__(state)
         return
@@ -504,13 +512,6 @@ def _build_trusted(value: Any, state: Any) -> None:
         vars(value).update(state)
     for key, attribute in (slots or {}).items():
         setattr(value, key, attribute)
-
-
-def _whole_module(name: str) -> str:
-    return (
-        f"the file holds a whole Module ({name}), and making one would run its code: save model.state_dict() in the "
-        "program that made it, and load it by model.load_state_dict()"
-    )
 
 
 class StorageKey(NamedTuple):
@@ -525,7 +526,10 @@ class StorageKey(NamedTuple):
     def of(key: Any) -> "StorageKey":
         """The checked key."""
         if isinstance(key, tuple) and len(key) > 1 and key[0] == "module":  # beside its source
-            raise UnpicklingError(_whole_module(getattr(key[1], "name", "of no name")))
+            raise UnpicklingError(
+                "the file holds a whole Module beside its source, as PyTorch once wrote it: if you trust the file, load "
+                "it with weights_only=False"
+            )
         if not isinstance(key, tuple) or len(key) not in (5, 6):
             raise UnpicklingError("a persistent id of the file is damaged")
         plain: list[Any] = [

@@ -45,14 +45,14 @@ class Source:
     """The bytes of a pickle in a file, of which `size` are left."""
 
     def __init__(self, file: Any, size: int) -> None:
-        self._file = file
+        self.file = file
         self.left = size
 
     def take(self, count: int) -> bytes:
         """That many bytes."""
         if count > self.left:
             raise ValueError(f"{count} bytes are wanted, {self.left} are left; it is truncated")
-        data: bytes = self._file.read(count)
+        data: bytes = self.file.read(count)
         if len(data) < count:
             raise ValueError(f"{count} bytes are wanted, {len(data)} are left; it is truncated")
         self.left -= count
@@ -60,7 +60,7 @@ class Source:
 
     def line(self) -> str:
         """The text up to the end of the line."""
-        data: bytes = self._file.readline(min(self.left, 10_000))
+        data: bytes = self.file.readline(min(self.left, 10_000))
         if not data.endswith(b"\n"):
             raise ValueError("the end of a name is missing")
         self.left -= len(data)
@@ -161,7 +161,7 @@ class Unpickler:
 
     def _target(self, what: str, *kinds: type) -> Any:
         value = self._stack[-1]
-        if type(value) not in kinds:
+        if type(value) not in kinds and not isinstance(value, Inert):
             raise UnpicklingError(
                 f"Can only {what} for {', '.join(k.__name__ for k in kinds)}, but got {type(value).__name__}"
             )
@@ -323,6 +323,11 @@ class Inert:
 
     def __init__(self, name: str = "") -> None:
         self.name = name
+
+    def _take(self, *items: Any) -> None:
+        """Take what a pickle adds to a list, dict or set of a class of its own."""
+
+    append = extend = update = __setitem__ = _take
 
 
 class Skim:

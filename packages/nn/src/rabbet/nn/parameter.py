@@ -159,6 +159,9 @@ class UninitializedTensorMixin:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self), (self.requires_grad, self.device, self.dtype)  # type: ignore[attr-defined]
+
 
 def is_lazy(param: Any) -> bool:
     """Whether `param` is a parameter or buffer that has no shape yet."""

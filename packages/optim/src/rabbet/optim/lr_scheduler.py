@@ -524,8 +524,25 @@ class CyclicLR(_MomentumCycle):
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "exp_range":
-            return float(self.gamma**x)
-        return 1.0 if self.mode == "triangular" else 0.5 ** (x - 1)
+            return self._exp_range_scale_fn(self.gamma, x)
+        scale = (
+            self._triangular_scale_fn if self.mode == "triangular" else self._triangular2_scale_fn
+        )
+        return scale(x)
+
+    # PyTorch's pickles of schedulers name these.
+
+    @staticmethod
+    def _triangular_scale_fn(x: float) -> float:
+        return 1.0
+
+    @staticmethod
+    def _triangular2_scale_fn(x: float) -> float:
+        return 0.5 ** (x - 1)
+
+    @staticmethod
+    def _exp_range_scale_fn(gamma: float, x: float) -> float:
+        return float(gamma**x)
 
     def get_lr(self) -> list[float]:
         cycle = math.floor(1 + self.last_epoch / self.total_size)
@@ -602,15 +619,15 @@ class OneCycleLR(_MomentumCycle):
         self._anneal_func_type = anneal_strategy
         up = float(pct_start * self.total_steps) - 1
         end = self.total_steps - 1
-        self._schedule_phases: list[tuple[float, str, str, str, str]] = [
-            (up, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-            (end, "max_lr", "min_lr", "base_momentum", "max_momentum"),
+        self._schedule_phases = [
+            _phase(up, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
+            _phase(end, "max_lr", "min_lr", "base_momentum", "max_momentum"),
         ]
         if three_phase:
             down = float(2 * pct_start * self.total_steps) - 2
             self._schedule_phases[1:] = [
-                (down, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
-                (end, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
+                _phase(down, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+                _phase(end, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
             ]
         highest = _per_group(self, optimizer, "max_lr", max_lr)
         if last_epoch == -1:
@@ -636,19 +653,35 @@ class OneCycleLR(_MomentumCycle):
             )
         begin = 0.0
         for i, phase in enumerate(self._schedule_phases):
-            if step <= phase[0] or i == len(self._schedule_phases) - 1:
+            if step <= phase["end_step"] or i == len(self._schedule_phases) - 1:
                 break
-            begin = phase[0]
-        end, lr_from, lr_to, momentum_from, momentum_to = phase
+            begin = phase["end_step"]
+        end = phase["end_step"]
         part = (step - begin) / (end - begin) if end != begin else 1.0
         rates = []
         for group in self.optimizer.param_groups:
-            rates.append(self._between(group[lr_from], group[lr_to], part))
+            rates.append(self._between(group[phase["start_lr"]], group[phase["end_lr"]], part))
             if self.cycle_momentum:
                 self._set_momentum(
-                    group, self._between(group[momentum_from], group[momentum_to], part)
+                    group,
+                    self._between(
+                        group[phase["start_momentum"]], group[phase["end_momentum"]], part
+                    ),
                 )
         return rates
+
+
+def _phase(
+    end: float, start_lr: str, end_lr: str, start_momentum: str, end_momentum: str
+) -> dict[str, Any]:
+    """A part of OneCycleLR up to a step: the entries of a group between which it goes, as in PyTorch's state dicts."""
+    return {
+        "end_step": end,
+        "start_lr": start_lr,
+        "end_lr": end_lr,
+        "start_momentum": start_momentum,
+        "end_momentum": end_momentum,
+    }
 
 
 def _total_steps(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:

@@ -158,7 +158,7 @@ class Optimizer:
     def __getstate__(self) -> dict[str, Any]:
         return {
             "defaults": self.defaults,
-            "state": dict(self.state),
+            "state": self.state,
             "param_groups": self.param_groups,
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -30,6 +31,40 @@ class IncompatibleKeys(_Keys):
         return super().__repr__()
 
     __str__ = __repr__
+
+
+class WrappedHook:
+    """A hook and the module that it is called with first, if any; pickles of modules hold it so.
+
+    The module is held weakly, as it holds the hook.
+    """
+
+    def __init__(self, hook: Callable[..., Any], module: Any = None) -> None:
+        self.hook = hook
+        self.with_module = module is not None
+        if module is not None:
+            self.module = weakref.ref(module)
+        functools.update_wrapper(self, hook)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.with_module:
+            return self.hook(*args, **kwargs)
+        module = self.module()
+        if module is None:
+            raise RuntimeError("You are trying to call the hook of a dead Module!")
+        return self.hook(module, *args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {"hook": self.hook, "with_module": self.with_module}
+        return {**state, "module": self.module()} if self.with_module else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["hook"], state.get("module"))  # type: ignore[misc]
+
+
+# Pickles, PyTorch's too, know it as `nn.modules.module._WrappedHook`.
+WrappedHook.__module__ = "rabbet.nn.modules.module"
+WrappedHook.__name__ = WrappedHook.__qualname__ = "_WrappedHook"
 
 
 class StatefulModule:
@@ -62,20 +97,20 @@ class StatefulModule:
         It is called as `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
         unexpected_keys, error_msgs)` and may change `state_dict`.
         """
-        return add_hook(self._load_state_dict_pre_hooks, hook, "register_load_state_dict_pre_hook")
+        return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
-        """register_load_state_dict_pre_hook() for a hook that takes the module first only if told so."""
-        if not with_module:
-
-            @functools.wraps(hook)
-            def without_module(module: Any, *args: Any) -> Any:
-                return hook(*args)
-
-            return self.register_load_state_dict_pre_hook(without_module)
-        return self.register_load_state_dict_pre_hook(hook)
+        """As `register_load_state_dict_pre_hook`; without `with_module` the hook does not get the module."""
+        if not callable(hook):  # add_hook would only see the wrapper
+            raise TypeError(
+                f"register_load_state_dict_pre_hook: expected a callable, got {type(hook).__name__}"
+            )
+        wrapped = WrappedHook(hook, self if with_module else None)
+        return add_hook(
+            self._load_state_dict_pre_hooks, wrapped, "register_load_state_dict_pre_hook"
+        )
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Run `hook(module, incompatible_keys)` after the module and its children took their state."""
@@ -187,7 +222,6 @@ class StatefulModule:
         """Take the module's own tensors (not its children's) out of `state_dict`."""
         for hook in list(self._load_state_dict_pre_hooks.values()):
             hook(
-                self,
                 state_dict,
                 prefix,
                 local_metadata,

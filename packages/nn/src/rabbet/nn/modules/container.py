@@ -343,12 +343,12 @@ class ParameterDict(Module):
 
     def __init__(self, parameters: Mapping[str, Any] | Iterable[Any] | None = None) -> None:
         super().__init__()
-        self._names: dict[str, None] = {}
+        self._keys: dict[str, None] = {}
         if parameters is not None:
             self.update(parameters)
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self._names:
+        if key not in self._keys:
             raise KeyError(key)
         return getattr(self, key)
 
@@ -358,39 +358,39 @@ class ParameterDict(Module):
                 "Index given to ParameterDict cannot be used as a key as it is not a string "
                 f"(type is '{type(key).__name__}')."
             )
-        self._names[key] = None
+        self._keys[key] = None
         setattr(self, key, _as_parameter(value))
 
     def __delitem__(self, key: str) -> None:
-        if key not in self._names:
+        if key not in self._keys:
             raise KeyError(key)
-        del self._names[key]
+        del self._keys[key]
         delattr(self, key)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._keys)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._keys)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._names
+        return key in self._keys
 
     def keys(self) -> Iterable[str]:
         """The names."""
-        return self._names.keys()
+        return self._keys.keys()
 
     def values(self) -> Iterable[Any]:
         """The values."""
-        return (self[key] for key in self._names)
+        return (self[key] for key in self._keys)
 
     def items(self) -> Iterable[tuple[str, Any]]:
         """Names and values."""
-        return ((key, self[key]) for key in self._names)
+        return ((key, self[key]) for key in self._keys)
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a name, or `default`."""
-        return getattr(self, key) if key in self._names else default
+        return getattr(self, key) if key in self._keys else default
 
     def pop(self, key: str) -> Any:
         """Take a value out and return it."""
@@ -400,7 +400,7 @@ class ParameterDict(Module):
 
     def clear(self) -> None:
         """Take every value out."""
-        for key in list(self._names):
+        for key in list(self._keys):
             del self[key]
 
     def update(self, parameters: Mapping[str, Any] | Iterable[Any]) -> None:

@@ -77,6 +77,7 @@ class _ConvNd(Module):
         self.output_padding = self._sizes(output_padding, "output_padding")
         self.groups = groups
         self.padding_mode = padding_mode
+        self._reversed_padding_repeated_twice = self._reversed_padding()
         self.weight = Parameter(rabbet.empty(self._weight_shape(), device=device, dtype=dtype))
         self.register_parameter(
             "bias",
@@ -88,6 +89,15 @@ class _ConvNd(Module):
         ends = (self.out_channels, self.in_channels)
         first, second = reversed(ends) if self.transposed else ends
         return first, second // self.groups, *self.kernel_size
+
+    def _reversed_padding(self) -> Any:
+        """The widths that `F.pad` takes, as PyTorch keeps them in its pickles."""
+        if self.padding == "valid":
+            return [0] * (2 * self.dims)
+        if self.padding == "same":
+            total = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
+            return [width for t in reversed(total) for width in (t // 2, t - t // 2)]
+        return tuple(width for width in reversed(self.padding) for _ in range(2))
 
     def _sizes(self, value: Sizes, name: str) -> tuple[int, ...]:
         sizes = (value,) * self.dims if isinstance(value, int) else tuple(value)

@@ -24,8 +24,10 @@ class LazyModuleMixin(Module):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._load_hook = self.register_load_state_dict_pre_hook(_materialize_loaded)
-        self._initialize_hook = self.register_forward_pre_hook(_infer_parameters, with_kwargs=True)
+        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
+        self._initialize_hook = self.register_forward_pre_hook(
+            self._infer_parameters, with_kwargs=True
+        )
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
         """Give all parameters and buffers their shapes, from the arguments of the first call."""
@@ -37,23 +39,20 @@ class LazyModuleMixin(Module):
         """Whether a parameter or buffer has no shape yet."""
         return any(map(is_lazy, chain(self._parameters.values(), self._buffers.values())))
 
+    def _lazy_load_hook(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Give parts that have no shape yet the shapes of what is loaded into them."""
+        for name, own in chain(self._parameters.items(), self._buffers.items()):
+            new = state_dict.get(prefix + name)
+            if is_lazy(own) and isinstance(new, rabbet.Tensor) and not is_lazy(new):
+                own.materialize(new.shape)  # type: ignore[union-attr]
 
-def _materialize_loaded(
-    module: LazyModuleMixin, state_dict: dict[str, Any], prefix: str, *rest: Any
-) -> None:
-    """Give parts that have no shape yet the shapes of what is loaded into them."""
-    for name, own in chain(module._parameters.items(), module._buffers.items()):
-        new = state_dict.get(prefix + name)
-        if is_lazy(own) and isinstance(new, rabbet.Tensor) and not is_lazy(new):
-            own.materialize(new.shape)  # type: ignore[union-attr]
-
-
-def _infer_parameters(module: LazyModuleMixin, args: Any, kwargs: Any) -> None:
-    module.initialize_parameters(*args, **kwargs)
-    if module.has_uninitialized_params():
-        raise RuntimeError(f"module {module._get_name()} has not been fully initialized")
-    module._initialize_hook.remove()
-    module._load_hook.remove()
-    del module._initialize_hook, module._load_hook
-    if module.cls_to_become is not None:
-        module.__class__ = module.cls_to_become  # type: ignore[assignment]
+    def _infer_parameters(self, module: Module, args: Any, kwargs: Any = None) -> None:
+        """Give all parts their shapes from the arguments of a call, and become the class without them."""
+        self.initialize_parameters(*args, **(kwargs or {}))
+        if self.has_uninitialized_params():
+            raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
+        self._initialize_hook.remove()
+        self._load_hook.remove()
+        del self._initialize_hook, self._load_hook
+        if self.cls_to_become is not None:
+            self.__class__ = self.cls_to_become  # type: ignore[assignment]

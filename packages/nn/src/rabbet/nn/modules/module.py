@@ -28,11 +28,13 @@ from ._hooks import (
 from ._hooks import registered as _registered
 from ._state import _EXTRA_STATE_KEY_SUFFIX, StatefulModule
 from ._state import IncompatibleKeys as _IncompatibleKeys
+from ._state import WrappedHook as _WrappedHook
 
 __all__ = [
     "Module",
     "_EXTRA_STATE_KEY_SUFFIX",
     "_IncompatibleKeys",
+    "_WrappedHook",
     "register_module_buffer_registration_hook",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",

@@ -99,7 +99,7 @@ class RNNBase(Module):
         self.proj_size = proj_size
 
         gates, state = _GATES[mode] * hidden_size, proj_size or hidden_size
-        self._names: list[list[str]] = []
+        self._all_weights: list[list[str]] = []
         for layer in range(num_layers):
             size = state * (2 if bidirectional else 1) if layer else input_size
             for suffix in ("", "_reverse") if bidirectional else ("",):
@@ -112,8 +112,17 @@ class RNNBase(Module):
                 for name, shape in names.items():
                     value = rabbet.empty(shape, device=device, dtype=dtype)
                     self.register_parameter(name, Parameter(value))
-                self._names.append(list(names))
+                self._all_weights.append(list(names))
         self.reset_parameters()
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = [name for group in self._all_weights for name in group]
+        weights = [getattr(self, name) for name in names]
+        return {**vars(self), "_flat_weights_names": names, "_flat_weights": weights}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # PyTorch keeps its weights once more, in the order in which its kernels take them.
+        super().__setstate__({k: v for k, v in state.items() if not k.startswith("_flat_weight")})
 
     def reset_parameters(self) -> None:
         """Fill all parameters with values uniform on +-1 / sqrt(hidden_size)."""
@@ -127,7 +136,7 @@ class RNNBase(Module):
     @property
     def all_weights(self) -> list[list[Parameter]]:
         """The parameters of each layer and direction."""
-        return [[getattr(self, name) for name in names] for names in self._names]
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -171,7 +180,7 @@ class RNNBase(Module):
                 x = x.transpose(0, 1)
             steps, batch = x.shape[0], x.shape[1]
             data = x.reshape([steps * batch, x.shape[2]])
-        weight = getattr(self, self._names[0][0])
+        weight = getattr(self, self._all_weights[0][0])
         if data.dtype is not weight.dtype and not rabbet.is_autocast_enabled(data.device.type):
             raise ValueError(
                 f"RNN input dtype ({data.dtype}) does not match weight dtype ({weight.dtype}). Convert input: "
@@ -207,7 +216,7 @@ class RNNBase(Module):
         """Every layer over packed rows; the states have one entry per layer and direction."""
         kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         weights = []
-        for names in self._names:
+        for names in self._all_weights:
             found = {name.split("_l")[0]: getattr(self, name) for name in names}
             weights.append([found.get(kind) for kind in kinds])
         directions = 2 if self.bidirectional else 1

@@ -90,6 +90,11 @@ class TransformerEncoderLayer(Module):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.activation = _get_activation_fn(activation)
+        self.activation = _activation(activation)
+        known = list(_ACTIVATIONS.values())
+        self.activation_relu_or_gelu = (
+            known.index(self.activation) + 1 if self.activation in known else 0
+        )
 
     def forward(
         self,
@@ -144,6 +149,9 @@ class TransformerEncoder(Module):
         self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
         self.num_layers = num_layers
         self.norm = norm
+        self.enable_nested_tensor = enable_nested_tensor
+        self.use_nested_tensor = False  # padded tensors do
+        self.mask_check = mask_check
 
     def forward(
         self,

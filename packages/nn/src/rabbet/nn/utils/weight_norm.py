@@ -20,11 +20,10 @@ class WeightNorm:
     def __init__(self, name: str, dim: int | None) -> None:
         self.name = name
         self.dim = -1 if dim is None else dim
-        self._norm = _WeightNorm(dim)
 
     def compute_weight(self, module: Module) -> Any:
         """The weight, from its length and direction."""
-        return self._norm.forward(
+        return _WeightNorm(self.dim).forward(
             getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
         )
 
@@ -40,7 +39,7 @@ class WeightNorm:
         if weight is None:
             raise ValueError(f"weight_norm: expected a parameter {name!r} in {module}")
         fn = WeightNorm(name, dim)
-        length, direction = fn._norm.right_inverse(weight.detach())
+        length, direction = _WeightNorm(dim).right_inverse(weight.detach())
         del module._parameters[name]
         module.register_parameter(name + "_g", Parameter(length))
         module.register_parameter(name + "_v", Parameter(direction))
