@@ -11,6 +11,7 @@ def functions(scope: dict[str, Any], names: Iterable[str]) -> None:
     """Make the Python functions of these names in a module's namespace call the overrides of their arguments."""
     for name in names:
         if isinstance(scope.get(name), FunctionType):
+            scope[name].__module__ = scope["__name__"]  # where pickle finds what is there now
             scope[name] = _C.overridable(scope[name])
 
 

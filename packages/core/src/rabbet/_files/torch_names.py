@@ -566,5 +566,7 @@ class StorageKeys(Skim):
         return super().find(module, name)
 
     def persistent(self, key: Any) -> Inert:
-        """Note a checked key."""
+        """Note a checked key of a storage."""
+        if isinstance(key, tuple) and key[:1] == ("module",):  # the source of a class
+            return Inert()
         return super().persistent(StorageKey.of(key))

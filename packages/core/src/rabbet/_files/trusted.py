@@ -167,10 +167,10 @@ def pickled(
                 return _reduced(obj, storages, named)
             if isinstance(obj, HooksMark):
                 return OrderedDict, ()
-            if is_usual and isinstance(obj, Global):
+            if is_usual and isinstance(obj, (Global, _C.dtype)):
                 return obj.name
-            if is_usual and isinstance(obj, _C.dtype):
-                return obj.name
+            if is_usual and isinstance(obj, _C.Op) and _module_of_operator(obj) is not None:
+                return obj.__name__
             inherited = getattr(super(), "reducer_override", None)
             return NotImplemented if inherited is None else inherited(obj)
 

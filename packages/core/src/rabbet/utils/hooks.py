@@ -40,12 +40,14 @@ class RemovableHandle:
             if hooks is not None:
                 hooks.pop(self.id, None)
 
-    def __getstate__(self) -> tuple[int, list[dict[int, Any] | None]]:
-        return self.id, [ref() for ref in self._dicts]
+    def __getstate__(self) -> tuple[Any, ...]:
+        hooks, *more = [ref() for ref in self._dicts]
+        return (hooks, self.id, tuple(more)) if more else (hooks, self.id)
 
-    def __setstate__(self, state: tuple[int, list[dict[int, Any] | None]]) -> None:
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
         # The dicts of a copied module are copies too; None: gone when the handle was copied.
-        self.id, dicts = state
+        hooks, self.id, *more = state
+        dicts = [hooks, *(more[0] if more else ())]
         self._dicts = [weakref.ref(OrderedDict() if d is None else d) for d in dicts]
 
     def __enter__(self) -> RemovableHandle:
