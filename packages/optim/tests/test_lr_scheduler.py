@@ -78,6 +78,7 @@ def test_a_restored_scheduler_goes_on(name, args, expected):
 
 
 @pytest.mark.parametrize("name,args,expected", CLOSED[:8], ids=[c[0] for c in CLOSED[:8]])
+@pytest.mark.filterwarnings("ignore:The epoch parameter")
 def test_a_step_may_jump(name, args, expected):
     optimizer = make()
     scheduler = getattr(lr_scheduler, name)(optimizer, *args)

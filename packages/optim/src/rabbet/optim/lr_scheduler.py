@@ -8,10 +8,13 @@ form exists, `step(epoch)` jumps.
 from __future__ import annotations
 
 import bisect
+import contextlib
+import functools
 import math
 import warnings
+import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from rabbet import Tensor
@@ -36,6 +39,12 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+
+EPOCH_DEPRECATION_WARNING = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
+    "`scheduler.step()` to step the scheduler."
+)
 
 
 class LRScheduler:
@@ -63,10 +72,18 @@ class LRScheduler:
                     )
         self.base_lrs: list[float] = [g["initial_lr"] for g in optimizer.param_groups]
         self.last_epoch = last_epoch
+        _note_steps(optimizer)
+        self._get_lr_called_within_step = False
+        self._initial_step()
+
+    def _initial_step(self) -> None:
+        """Count from 0 and take the first step, which sets the rates at the beginning."""
         self._step_count = 0
         self._is_initial = True
-        self.step()
-        self._is_initial = False
+        try:
+            self.step()
+        finally:
+            self._is_initial = False
 
     def get_lr(self) -> list[float]:
         """Rates at `last_epoch`, one per group; every subclass defines it."""
@@ -78,20 +95,39 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Go on by one, or to `epoch`, and set the rates."""
-        if self._step_count == 1 and not self.optimizer._opt_called:
-            warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. Call them in the "
-                "opposite order: otherwise the first value of the schedule is skipped",
-                stacklevel=2,
-            )
+        if self._step_count == 1:
+            self._warn_of_order()
         self._step_count += 1
-        if epoch is None:
-            self.last_epoch += 1
-            rates = self.get_lr()
+        if epoch is not None:
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+        self._update_lr(epoch)
+
+    def _warn_of_order(self) -> None:
+        """Warn if the optimizer has taken no step that could be seen."""
+        if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
+            text = (
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler "
+                "initialization: whether `optimizer.step()` is called before `lr_scheduler.step()` cannot be seen"
+            )
+        elif not getattr(self.optimizer, "_opt_called", False):
+            text = (
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. Call them in the "
+                "opposite order: otherwise the first value of the schedule is skipped"
+            )
         else:
-            self.last_epoch = epoch
-            closed = getattr(self, "_get_closed_form_lr", None)
-            rates = self.get_lr() if closed is None else closed()
+            return
+        warnings.warn(text, UserWarning, stacklevel=3)
+
+    def _update_lr(self, epoch: int | None = None) -> None:
+        """Go on by one, or to `epoch`, and set the rates; counts no step."""
+        with _enable_get_lr_call(self):
+            if epoch is None:
+                self.last_epoch += 1
+                rates = self.get_lr()
+            else:
+                self.last_epoch = epoch
+                closed = getattr(self, "_get_closed_form_lr", None)
+                rates = self.get_lr() if closed is None else closed()
         self._set(rates)
 
     def _set(self, rates: Iterable[float]) -> None:
@@ -109,6 +145,44 @@ class LRScheduler:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what `state_dict` returned."""
         self.__dict__.update(state_dict)
+
+
+@contextlib.contextmanager
+def _enable_get_lr_call(scheduler: Any) -> Iterator[Any]:
+    """A block in which `get_lr` is called as it should be, by `step`."""
+    scheduler._get_lr_called_within_step = True
+    try:
+        yield scheduler
+    finally:
+        scheduler._get_lr_called_within_step = False
+
+
+def _warn_get_lr_called_within_step(scheduler: Any) -> None:
+    """Warn of a call of `get_lr` by a user, which gives the rates after another step."""
+    if not getattr(scheduler, "_get_lr_called_within_step", False):
+        warnings.warn(
+            "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _note_steps(optimizer: Any) -> None:
+    """Let `optimizer.step` note that it was called, for `LRScheduler.step` to see the order of calls."""
+    step = optimizer.step
+    if hasattr(step, "_wrapped_by_lr_sched"):
+        return
+    function = getattr(step, "__func__", step)
+    held = weakref.ref(optimizer)
+
+    @functools.wraps(function)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        owner = held()
+        owner._opt_called = True
+        return function.__get__(owner, type(owner))(*args, **kwargs)
+
+    counted._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+    optimizer.step = counted
 
 
 def _check_optimizer(scheduler: Any, optimizer: Any) -> None:
@@ -157,6 +231,7 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
+        _warn_get_lr_called_within_step(self)
         return [
             base * fn(self.last_epoch)
             for base, fn in zip(self.base_lrs, self.lr_lambdas, strict=True)
@@ -187,6 +262,7 @@ class MultiplicativeLR(LambdaLR):
     """The last rate times `lr_lambda(epoch)`."""
 
     def get_lr(self) -> list[float]:
+        _warn_get_lr_called_within_step(self)
         if self._is_initial:
             return self._present()
         return [
@@ -208,6 +284,7 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
+        _warn_get_lr_called_within_step(self)
         if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
             return self._present()
         return [rate * self.gamma for rate in self._present()]
@@ -232,6 +309,7 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
+        _warn_get_lr_called_within_step(self)
         factor = self.gamma ** self.milestones.get(self.last_epoch, 0)
         return [rate * factor for rate in self._present()]
 
@@ -259,6 +337,7 @@ class ConstantLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
+        _warn_get_lr_called_within_step(self)
         if self.last_epoch == 0:
             return [rate * self.factor for rate in self._present()]
         if self.last_epoch != self.total_iters:
@@ -300,6 +379,7 @@ class LinearLR(LRScheduler):
         return self.start_factor + (self.end_factor - self.start_factor) * done
 
     def get_lr(self) -> list[float]:
+        _warn_get_lr_called_within_step(self)
         if self.last_epoch == 0:
             return [rate * self.start_factor for rate in self._present()]
         if self._is_initial or self.last_epoch > self.total_iters:
@@ -319,6 +399,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
+        _warn_get_lr_called_within_step(self)
         if self._is_initial:
             return self._present()
         return [rate * self.gamma for rate in self._present()]
@@ -338,6 +419,7 @@ class PolynomialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
+        _warn_get_lr_called_within_step(self)
         if self._is_initial or self.last_epoch > self.total_iters:
             return self._present()
         left = 1.0 - self.last_epoch / self.total_iters
@@ -362,6 +444,7 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
+        _warn_get_lr_called_within_step(self)
         epoch, low = self.last_epoch, self.eta_min
         if self._is_initial:
             return self._present()
@@ -414,11 +497,15 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
+        _warn_get_lr_called_within_step(self)
         part = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
 
-    def step(self, epoch: float | None = None) -> None:
+    def step(self, epoch: float | None = None) -> None:  # type: ignore[override]
         """Go on by one, or to `epoch`, which may be a fraction, and set the rates."""
+        self._update_lr(epoch)
+
+    def _update_lr(self, epoch: float | None = None) -> None:  # type: ignore[override]
         if epoch is None and self.last_epoch >= 0:
             epoch = self.last_epoch + 1
             self.T_cur += 1
@@ -435,7 +522,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 self.T_i *= self.T_mult
             self.T_cur %= self.T_i
         self.last_epoch = math.floor(epoch)
-        self._set(self.get_lr())
+        with _enable_get_lr_call(self):
+            rates = self.get_lr()
+        self._set(rates)
 
 
 class _MomentumCycle(LRScheduler):
@@ -545,6 +634,7 @@ class CyclicLR(_MomentumCycle):
         return float(gamma**x)
 
     def get_lr(self) -> list[float]:
+        _warn_get_lr_called_within_step(self)
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
         up = x <= self.step_ratio
@@ -646,6 +736,7 @@ class OneCycleLR(_MomentumCycle):
         return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
 
     def get_lr(self) -> list[float]:
+        _warn_get_lr_called_within_step(self)
         step = self.last_epoch
         if step > self.total_steps:
             raise ValueError(
@@ -745,10 +836,7 @@ class SequentialLR(LRScheduler):
         for scheduler in self._schedulers:
             scheduler.last_epoch -= 1
         first = self._schedulers[0]
-        first._is_initial = True
-        first._step_count = 0
-        first.step()
-        first._is_initial = False
+        first._initial_step()
         self._last_lr = first.get_last_lr()
 
     def step(self, epoch: int | None = None) -> None:
@@ -759,7 +847,7 @@ class SequentialLR(LRScheduler):
         i = bisect.bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[i]
         if i > 0 and self._milestones[i - 1] == self.last_epoch:
-            scheduler.step(0)
+            scheduler._update_lr(0)
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()

@@ -7,7 +7,6 @@ import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from types import MappingProxyType
 from typing import Any
 
 import rabbet
@@ -26,9 +25,6 @@ _HOOK_DICTS = (
     "_optimizer_load_state_dict_post_hooks",
 )
 
-
-# The hooks of an object whose class does not call Optimizer.__init__: none, and none can be added.
-_NO_HOOKS: Any = MappingProxyType({})
 
 # Hooks that run around the steps of every optimizer.
 _global_optimizer_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
@@ -59,7 +55,7 @@ required = _Required()
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a subclass's `step` run the hooks and note that it was called."""
+    """A class's `step` that runs the hooks, too."""
     code = getattr(step, "__code__", None)
     usual = (
         code is not None
@@ -77,14 +73,10 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             or _global_optimizer_post_hooks
         ):
             return hooked(self) if closure is None else hooked(self, closure)
-        self._opt_called = True
         return step(self, closure)
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        self._opt_called = True
-        if self._optimizer_step_pre_hooks is _NO_HOOKS:
-            return step(self, *args, **kwargs)
         for hook in [
             *_global_optimizer_pre_hooks.values(),
             *self._optimizer_step_pre_hooks.values(),
@@ -105,7 +97,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         return value
 
     chosen = plain if usual else hooked  # without a tuple and a dict per step where that will do
-    chosen._runs_hooks = True  # type: ignore[attr-defined]
+    chosen.hooked = True  # type: ignore[attr-defined]
     return chosen
 
 
@@ -122,18 +114,12 @@ class Optimizer:
 
     state: defaultdict[Tensor, Any]
     param_groups: list[dict[str, Any]]
-    _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]] = _NO_HOOKS
-    _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]] = _NO_HOOKS
-    _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]] = _NO_HOOKS
-    _optimizer_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]] = _NO_HOOKS
-    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]] = _NO_HOOKS
-    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]] = _NO_HOOKS
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        step = cls.__dict__.get("step")
-        if callable(step) and not hasattr(step, "_runs_hooks"):
-            cls.step = _with_hooks(step)  # type: ignore[method-assign]
+    _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
@@ -144,9 +130,9 @@ class Optimizer:
         self.defaults = defaults
         self.state = defaultdict(dict)
         self.param_groups = []
-        self._opt_called = False
         for name in _HOOK_DICTS:
             setattr(self, name, OrderedDict())
+        self._patch_step_function()
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
@@ -164,10 +150,26 @@ class Optimizer:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.state = defaultdict(dict, self.state)
-        self.__dict__.setdefault("_opt_called", False)
+        if "state" in state and not isinstance(self.state, defaultdict):
+            self.state = defaultdict(dict, self.state)
         for name in _HOOK_DICTS:
             self.__dict__.setdefault(name, OrderedDict())
+        self._patch_step_function()
+
+    @staticmethod
+    def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
+        """The function `step` of a class, with the hooks around it."""
+        return _with_hooks(func)
+
+    def _patch_step_function(self) -> None:
+        """Let the class's `step` run the hooks: of classes whose objects were initialized, once.
+
+        A wrapper around another optimizer that never calls `super().__init__()` keeps its `step` as it is.
+        """
+        cls = type(self)
+        self._zero_grad_profile_name = f"Optimizer.zero_grad#{cls.__name__}.zero_grad"
+        if not getattr(cls.step, "hooked", False):
+            cls.step = self.profile_hook_step(cls.step)  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]

@@ -90,7 +90,6 @@ class TransformerEncoderLayer(Module):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.activation = _get_activation_fn(activation)
-        self.activation = _activation(activation)
         known = list(_ACTIVATIONS.values())
         self.activation_relu_or_gelu = (
             known.index(self.activation) + 1 if self.activation in known else 0
