@@ -66,9 +66,10 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def plain(self: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+        own = self.__dict__  # a wrapper that was not initialized has no hooks
         if (
-            self._optimizer_step_pre_hooks
-            or self._optimizer_step_post_hooks
+            own.get("_optimizer_step_pre_hooks")
+            or own.get("_optimizer_step_post_hooks")
             or _global_optimizer_pre_hooks
             or _global_optimizer_post_hooks
         ):
@@ -77,9 +78,10 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        own = self.__dict__
         for hook in [
             *_global_optimizer_pre_hooks.values(),
-            *self._optimizer_step_pre_hooks.values(),
+            *own.get("_optimizer_step_pre_hooks", {}).values(),
         ]:
             result = hook(self, args, kwargs)
             if result is not None:
@@ -90,7 +92,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 args, kwargs = result
         value = step(self, *args, **kwargs)
         for hook in [
-            *self._optimizer_step_post_hooks.values(),
+            *own.get("_optimizer_step_post_hooks", {}).values(),
             *_global_optimizer_post_hooks.values(),
         ]:
             hook(self, args, kwargs)
