@@ -458,3 +458,53 @@ def test_share_memory_moves_parameters_and_buffers():
     assert all(rabbet.equal(t, before[name]) for name, t in model.state_dict().items())
     model(rabbet.ones(4, 2)).sum().backward()
     assert weight.grad.shape == (3, 2)
+
+
+# ---- properties that fail
+
+
+class Failing(nn.Module):
+    """A module whose properties look for what is not there."""
+
+    @property
+    def width(self):
+        return self.linear.no_such_thing
+
+    @property
+    def of_another_type(self):
+        return {}.no_such_method
+
+    @property
+    def broken(self):
+        raise ValueError("broken")
+
+    @property
+    def outer(self):
+        return self.width
+
+
+@pytest.mark.parametrize(
+    "name,message",
+    [
+        ("width", "'Failing' object has no attribute 'linear'"),
+        ("outer", "'Failing' object has no attribute 'linear'"),
+        ("of_another_type", "'dict' object has no attribute 'no_such_method'"),
+        ("missing", "'Failing' object has no attribute 'missing'"),
+    ],
+)
+def test_the_error_of_a_property_names_what_is_missing_inside(name, message):
+    module = Failing()
+    with pytest.raises(AttributeError, match=message):
+        getattr(module, name)
+    assert not hasattr(module, name) and getattr(module, name, 5) == 5
+    with pytest.raises(ValueError, match="broken"):
+        module.broken  # noqa: B018
+
+
+def test_a_property_finds_what_the_module_holds():
+    module = Failing()
+    module.linear = nn.Linear(2, 3)
+    with pytest.raises(AttributeError, match="'Linear' object has no attribute 'no_such_thing'"):
+        module.width  # noqa: B018
+    module.linear.no_such_thing = 7
+    assert module.outer == 7

@@ -64,6 +64,8 @@ class FunctionCtx:
         try:
             value = self._kept[name]
         except KeyError:
+            if any(name in vars(cls) for cls in type(self).__mro__):
+                return object.__getattribute__(self, name)  # the error of a property, once more
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}"
             ) from None

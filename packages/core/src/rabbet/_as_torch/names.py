@@ -168,8 +168,9 @@ def attribute(name: str) -> Any:
     if not _is_private(name):
         try:
             found = getattr(rabbet, name)
-        except AttributeError:
-            pass
+        except AttributeError as error:
+            if error.name != name:  # raised inside of what has the name
+                raise
         else:
             return _marked(found, name) if isinstance(found, ModuleType) else found
     elif name in (functions := importlib.import_module(_FUNCTIONS)).__all__:

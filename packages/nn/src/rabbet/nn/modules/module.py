@@ -126,7 +126,12 @@ class Module(HookedModule, StatefulModule):
             held = own.get(group)
             if held is not None and name in held:
                 return held[name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        if any(name in vars(cls) for cls in type(self).__mro__):
+            # A property raised AttributeError, which Python forgets before it comes here: raise it once more.
+            return object.__getattribute__(self, name)
+        raise AttributeError(
+            f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
