@@ -28,7 +28,7 @@ def test_backward_adds_to_the_leaves():
     x = leaf(1.0, 2.0)
     (x * x).sum().backward()
     (3 * x).sum().backward()
-    assert x.grad.tolist() == [5, 7] and x.is_leaf and (x * 1).grad_fn.name() == "MulBackward"
+    assert x.grad.tolist() == [5, 7] and x.is_leaf and (x * 1).grad_fn.name() == "MulBackward0"
 
 
 def test_branches_meet():
@@ -110,7 +110,7 @@ ERRORS = [
     (lambda: hooked(lambda g: g[:1]), "another shape"),
     (
         lambda: node_hooked(lambda gs, _: (gs[0].to("meta"),)),
-        "Function MulBackward returned an invalid gradient at index 0",
+        "Function MulBackward0 returned an invalid gradient at index 0",
     ),
     (
         lambda: rabbet.add(leaf(1.0), 1, out=rabbet.empty(1, dtype=F64)),
@@ -219,7 +219,7 @@ def test_a_saved_tensor_must_not_be_written():
     y = x.exp()
     y.add_(1)
     with pytest.raises(
-        RuntimeError, match="modified by an inplace operation: ExpBackward saved 'out'"
+        RuntimeError, match="modified by an inplace operation: ExpBackward0 saved 'out'"
     ):
         y.sum().backward()
     w = rabbet.ones(1, dtype=F64)
@@ -522,7 +522,7 @@ def test_gradcheck_finds_a_wrong_derivative():
 
 def test_anomaly_mode_names_the_node():
     x = leaf(0.0)
-    with detect_anomaly(), pytest.raises(RuntimeError, match="SqrtBackward returned NaN"):
+    with detect_anomaly(), pytest.raises(RuntimeError, match="SqrtBackward0 returned NaN"):
         (x.sqrt() * 0).sum().backward()
 
 
@@ -610,7 +610,7 @@ def test_anomaly_mode_is_a_module_of_pytorchs_name():
 
     assert anomaly_mode.detect_anomaly is detect_anomaly
     x = rabbet.tensor([0.0], requires_grad=True)
-    with anomaly_mode.set_detect_anomaly(True), pytest.raises(RuntimeError, match="SqrtBackward"):
+    with anomaly_mode.set_detect_anomaly(True), pytest.raises(RuntimeError, match="SqrtBackward0"):
         (rabbet.sqrt(x) * 0).backward()
     (rabbet.sqrt(x) * 0).backward()
     assert rabbet.isnan(x.grad).all()

@@ -35,7 +35,7 @@ def test_nodes_show_what_they_keep():
     assert node._saved_result.grad_fn == node
     assert "_saved_self" not in dir(node)
     reduced = x.sum(0, keepdim=True)
-    assert reduced.grad_fn.name() == "SumBackward"
+    assert reduced.grad_fn.name() == "SumBackward1"
     softmax = rabbet.softmax(x, 0).grad_fn
     assert softmax._saved_dim in (0, -1)
 
@@ -46,7 +46,7 @@ def test_what_was_freed_or_written_or_never_kept_is_refused():
     node = y.grad_fn
     with pytest.raises(AttributeError, match="_saved_other"):
         _ = node._saved_other
-    with pytest.raises(IndexError, match="ExpBackward keeps no value 0"):
+    with pytest.raises(IndexError, match="ExpBackward0 keeps no value 0"):
         node._load(0)
     y.sum().backward()
     with pytest.raises(RuntimeError, match="directly access saved tensors after they have already"):
@@ -157,7 +157,7 @@ def test_misuse_of_edges():
         grad(edge, x)
     with pytest.raises(RuntimeError, match="Mismatch in shape"):
         grad(edge, x, rabbet.ones(3, dtype=x.dtype))
-    with pytest.raises(IndexError, match="MulBackward has no output 5"):
+    with pytest.raises(IndexError, match="MulBackward0 has no output 5"):
         grad(graph.GradientEdge(y.grad_fn, 5), x)
     with pytest.raises(RuntimeError, match="given input is a GradientEdge"):
         grad(y.sum(), other, materialize_grads=True)
@@ -414,3 +414,59 @@ def test_data_shares_memory_where_overlaps_are_refused():
     p.data = p.data
     p.data.zero_()
     assert p.tolist() == [0.0, 0.0] and p._version == 0
+
+
+class Named(rabbet.autograd.Function):
+    """A function of the user."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+def written(x):
+    base = x * 1
+    base[0].mul_(2)
+    return base
+
+
+@pytest.mark.parametrize(
+    "make,name",
+    [
+        (lambda x: x * 2, "MulBackward0"),
+        (lambda x: x.log1p(), "Log1PBackward0"),
+        (lambda x: x.sum(), "SumBackward0"),
+        (lambda x: x.sum(1), "SumBackward1"),
+        (lambda x: x**2, "PowBackward0"),
+        (lambda x: x**x, "PowBackward1"),
+        (lambda x: x @ x, "MmBackward0"),
+        (lambda x: x[0] @ x[1], "DotBackward0"),
+        (lambda x: x.clamp(0, 1), "ClampBackward1"),
+        (lambda x: x.float(), "ToCopyBackward0"),
+        (lambda x: Named.apply(x), "NamedBackward"),
+        (written, "CopySlices"),
+    ],
+)
+def test_a_node_has_pytorchs_name_and_a_class_of_that_name(make, name):
+    x = rabbet.ones(2, 2, dtype=rabbet.float64, requires_grad=True)
+    node = make(x).grad_fn
+    kind = type(node)
+    assert kind.__name__ == name and issubclass(kind, rabbet.autograd.graph.Node)
+    assert node.name() == (f"torch::autograd::{name}" if name == "CopySlices" else name)
+    own = "rabbet.autograd.function." if name == "NamedBackward" else ""
+    assert repr(node).startswith(f"<{own}{name} object at 0x")
+    assert repr(make(x)).endswith(f"grad_fn=<{name}>)")
+    assert type(make(x).grad_fn) is kind and node.next_functions
+    with pytest.raises(TypeError):
+        kind()
+
+
+def test_the_node_of_a_leaf_accumulates():
+    x = rabbet.ones(2, requires_grad=True)
+    node = (x * 2).grad_fn.next_functions[0][0]
+    assert type(node).__name__ == "AccumulateGrad" and node.variable is x
+    assert node.name() == "torch::autograd::AccumulateGrad"

@@ -149,7 +149,7 @@ REFUSED = [
         "but got: allow_unused=False",
     ),
     (twice, RuntimeError, "Trying to backward through the graph a second time"),
-    (modified, RuntimeError, "modified by an inplace operation: MulBackward saved 'input'"),
+    (modified, RuntimeError, "modified by an inplace operation: MulBackward0 saved 'input'"),
     (cleared, RuntimeError, "only change requires_grad flags of leaf variables"),
     (
         lambda: X.add_(1),

@@ -1,6 +1,8 @@
 // rabbet.autograd._C: the tape's table for Python. Reaches core through rabbet/python.h and the
 // tape through the table that the plugin published.
+#include <cstring>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "function_node.h"
@@ -60,11 +62,33 @@ bool from_tuple(PyObject* result, RbTensor** list, int32_t n) {
   return ok;
 }
 
+void node_dealloc(PyObject* o);
+
+namespace {
+// The class of a node's Python objects: a subclass of Node by the node's name, borrowed. Users'
+// functions are in the module of Function.
+PyTypeObject* type_of_node(RbNode* n) {
+  static auto& types = *new std::unordered_map<std::string, PyTypeObject*>;  // under the GIL
+  const char* name = tape->node_name(n);
+  const auto found = types.find(name);
+  if (found != types.end()) return found->second;
+  const char* module = function_ctx(n) ? "rabbet.autograd.function." : "builtins.";
+  const std::string full = module + std::string(name);
+  PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)}, {}};
+  PyType_Spec spec = {full.c_str(), sizeof(NodeObject), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  PyObject* type = PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(node_type));
+  if (type) types.emplace(name, reinterpret_cast<PyTypeObject*>(type));
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+}  // namespace
+
 // ---- grad_fn objects: one Python object per request, equal when they stand for one node
 
 PyObject* wrap_node(RbNode* owned) {
   if (!owned) Py_RETURN_NONE;
-  PyObject* o = node_type->tp_alloc(node_type, 0);
+  PyTypeObject* type = type_of_node(owned);
+  PyObject* o = type ? type->tp_alloc(type, 0) : nullptr;
   if (!o) {
     tape->node_release(owned);
     return nullptr;
@@ -73,8 +97,6 @@ PyObject* wrap_node(RbNode* owned) {
   return o;
 }
 
-namespace {
-
 void node_dealloc(PyObject* o) {
   PyTypeObject* type = Py_TYPE(o);
   RbNode* node = as_node(o)->node;
@@ -82,16 +104,25 @@ void node_dealloc(PyObject* o) {
   Py_DECREF(type);
   if (node) tape->node_release(node);
 }
+
+namespace {
+
+// Those of PyTorch's nodes that stand for no operator have names of C++.
 PyObject* node_name(PyObject* o, PyObject*) {
-  return PyUnicode_FromString(tape->node_name(as_node(o)->node));
+  const char* name = tape->node_name(as_node(o)->node);
+  const bool bare = !std::strcmp(name, "AccumulateGrad") || !std::strcmp(name, "CopySlices");
+  return PyUnicode_FromFormat("%s%s", bare ? "torch::autograd::" : "", name);
 }
 PyObject* node_repr(PyObject* o) {
-  return PyUnicode_FromFormat("<%s object at %p>", tape->node_name(as_node(o)->node),
-                              as_node(o)->node);
+  const char* name = Py_TYPE(o)->tp_name;
+  const char* builtin = "builtins.";
+  const size_t skipped =
+      std::strncmp(name, builtin, std::strlen(builtin)) ? 0 : std::strlen(builtin);
+  return PyUnicode_FromFormat("<%s object at %p>", name + skipped, as_node(o)->node);
 }
 Py_hash_t node_hash(PyObject* o) { return _Py_HashPointer(as_node(o)->node); }
 PyObject* node_compare(PyObject* a, PyObject* b, int op) {
-  if (Py_TYPE(b) != node_type || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+  if (!PyObject_TypeCheck(b, node_type) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
   return PyBool_FromLong((as_node(a)->node == as_node(b)->node) == (op == Py_EQ));
 }
 PyObject* node_next(PyObject* o, void*) {
@@ -187,7 +218,7 @@ class Handle {
     if (!id_) return;
     if (RbTensor* t = core->unwrap(owner_.ptr())) {
       tape->remove_grad_hook(t, id_);
-    } else if (Py_TYPE(owner_.ptr()) == node_type) {
+    } else if (PyObject_TypeCheck(owner_.ptr(), node_type)) {
       tape->remove_node_hook(as_node(owner_.ptr())->node, id_);
     }
     id_ = 0;
@@ -575,7 +606,7 @@ PyObject* node_attribute(PyObject* o, PyObject* name) {
 }
 
 PyMethodDef node_methods[] = {
-    {"name", node_name, METH_NOARGS, "Name of the recorded call, such as MulBackward."},
+    {"name", node_name, METH_NOARGS, "Name of the recorded call, such as MulBackward0."},
     {"_sequence_nr", node_sequence, METH_NOARGS,
      "Above those of all nodes that its inputs come from."},
     {"_source", node_source, METH_NOARGS,
@@ -609,8 +640,9 @@ PyType_Slot node_slots[] = {
     {Py_tp_getset, node_getset},
     {Py_tp_doc, const_cast<char*>("A recorded call of the autograd graph.")},
     {}};
-PyType_Spec node_spec = {"rabbet.autograd.graph.Node", sizeof(NodeObject), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
+PyType_Spec node_spec = {
+    "rabbet.autograd.graph.Node", sizeof(NodeObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_BASETYPE, node_slots};
 
 /// Whether new tensors of the thread are inference tensors.
 bool is_inference_mode() { return (rb::thread_get().tensor_flags & RB_T_INFERENCE) != 0; }
@@ -739,7 +771,8 @@ PYBIND11_MODULE(_C, m) {
   m.def("run_reaches", [](const std::vector<py::object>& nodes) {
     std::vector<RbNode*> list;
     for (const py::object& o : nodes) {
-      if (Py_TYPE(o.ptr()) != node_type) throw py::type_error("run_reaches: expected Nodes");
+      if (!PyObject_TypeCheck(o.ptr(), node_type))
+        throw py::type_error("run_reaches: expected Nodes");
       list.push_back(as_node(o.ptr())->node);
     }
     std::vector<uint8_t> reached(list.size());

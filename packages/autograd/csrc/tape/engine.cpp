@@ -727,37 +727,6 @@ void watch_nodes(int32_t (*fn)(void*, Node*, RbTensor* const*, int32_t), void* c
 }
 uint32_t running_flags() { return flags_of_running; }
 
-const char* node_name(const Node* n) {
-  switch (n->kind) {
-    case NodeKind::kAccumulate:
-      return "AccumulateGrad";
-    case NodeKind::kViewWrite:
-      return "ViewWriteBackward";
-    case NodeKind::kCustom:
-    case NodeKind::kFlat:
-      return n->name->c_str();
-    default:
-      break;
-  }
-  static std::mutex mutex;
-  static std::unordered_map<const RbOpInfo*, std::string> names;
-  std::lock_guard<std::mutex> lock(mutex);
-  std::string& name = names[n->info];
-  if (name.empty()) {
-    bool upper = true;
-    for (const char* c = n->info->name; *c && *c != '.'; ++c) {
-      if (*c == '_' || *c == ':') {
-        upper = true;
-        continue;
-      }
-      name += upper ? static_cast<char>(std::toupper(*c)) : *c;
-      upper = false;
-    }
-    name += "Backward";
-  }
-  return name.c_str();
-}
-
 namespace {
 // Layers above the tape that the thread has switched on (autocast): the forward pass has settled
 // what they decide. Those below (a profiler) see the operators of the backward pass like all

@@ -148,7 +148,7 @@ def _grad_part(t: Tensor) -> list[str]:
     if not any(layer["name"] == "autograd" for layer in _C.layers()):
         return []
     if t.grad_fn is not None:
-        return [f"grad_fn=<{t.grad_fn.name()}>"]
+        return [f"grad_fn=<{type(t.grad_fn).__name__}>"]
     return ["requires_grad=True"] if t.requires_grad else []
 
 

@@ -30,7 +30,7 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 def _at_edge(edge: GradientEdge) -> Tensor:
     """A tensor whose gradient flows there: the leaf itself, or one without memory of its own."""
     node, output, _ = edge
-    if node.name() == "AccumulateGrad":
+    if type(node).__name__ == "AccumulateGrad":
         return node.variable
     shape, dtype, device = _C.node_result(node, output)
     stands_for = rabbet.empty((), dtype=dtype, device=device).expand(shape)

@@ -140,7 +140,7 @@ def _dot(outputs: list[Tensor], names: Mapping[str, Tensor]) -> str:
     edges = []
     for node in _nodes(outputs):
         at = numbers.setdefault(node, len(numbers))
-        label, style = node.name(), ""
+        label, style = type(node).__name__, ""
         if label == "AccumulateGrad":
             leaf = node.variable
             label = f"{known.get(id(leaf), 'leaf')}\n{_kind(leaf)}"
