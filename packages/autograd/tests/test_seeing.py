@@ -166,7 +166,6 @@ def test_the_report_has_what_is_kept_largest_first():
     assert [e[0] for e in sizes] == [120_000, 120_000, 3600]
     assert {e[1] for e in sizes[:2]} <= {
         "MmBackward0",
-        "MmBackward0",
         "ExpBackward0",
         "MulBackward0",
     }

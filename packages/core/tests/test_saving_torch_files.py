@@ -452,7 +452,7 @@ def test_what_torch_writes_is_read(zipped, tmp_path):
         rabbet.load(tmp_path / "s.pt")
     torch.save(torch.nn.Linear(2, 2), tmp_path / "m.pt", _use_new_zipfile_serialization=zipped)
     with pytest.raises(
-        SerializationError, match="whole Module|modules.linear.Linear was not an allowed"
+        SerializationError, match=r"whole Module|modules\.linear\.Linear was not an allowed"
     ):
         rabbet.load(tmp_path / "m.pt")
     nn = pytest.importorskip("rabbet.nn")

@@ -606,6 +606,16 @@ def test_names_of_symbols_and_autocast_by_device():
         ({"threshold": 4, "edgeitems": 1}, lambda: rabbet.arange(9).reshape(3, 3), "tensor([[0,  ..., 2],\n        ...,\n        [6,  ..., 8]])"),
         ({"linewidth": 20}, lambda: rabbet.arange(6), "tensor([0, 1, 2, 3,\n        4, 5])"),
         ({"profile": "short"}, lambda: rabbet.tensor([0.125]), "tensor([0.12])"),
+        ({}, lambda: rabbet.tensor([0.0, -0.0]), "tensor([0., -0.])"),
+        ({}, lambda: rabbet.tensor([0.0, -0.0, 10.0]), "tensor([ 0., -0., 10.])"),
+        ({}, lambda: rabbet.tensor([0.5, -0.0]), "tensor([0.5000, -0.0000])"),
+        ({}, lambda: rabbet.tensor([-0.0], dtype=rabbet.float64), "tensor([-0.], dtype=rabbet.float64)"),
+        ({}, lambda: rabbet.tensor([complex(-0.0, -0.0), 0j]), "tensor([-0.-0.j, 0.+0.j])"),
+        ({"sci_mode": True}, lambda: rabbet.zeros(2), "tensor([0., 0.])"),
+        ({"edgeitems": 0, "threshold": 2}, lambda: rabbet.arange(30), "tensor([...], size=(30,))"),
+        ({"edgeitems": 0}, lambda: rabbet.tensor(1.5), "tensor(1.5000, size=())"),
+        ({}, lambda: rabbet.finfo(rabbet.float32), "finfo(resolution=1e-06, min=-3.40282e+38, max=3.40282e+38, eps=1.19209e-07, smallest_normal=1.17549e-38, tiny=1.17549e-38, dtype=float32)"),
+        ({}, lambda: rabbet.iinfo(rabbet.int8), "iinfo(min=-128, max=127, dtype=int8)"),
     ],
 )  # fmt: skip
 def test_tensors_are_printed_as_torch_does(options, tensor, text):

@@ -246,11 +246,15 @@ def result_type(*operands: Any, **named: Any) -> Any:
 
 
 class _TypeInfo:
+    _shown: tuple[str, ...]  # by repr, in this order
+
     def __init__(self, **values: Any) -> None:
         self.__dict__.update(values)
 
     def __repr__(self) -> str:
-        inner = ", ".join(f"{k}={v}" for k, v in self.__dict__.items())
+        values = {name: getattr(self, name) for name in self._shown}
+        texts = {k: f"{v:g}" if isinstance(v, builtins.float) else v for k, v in values.items()}
+        inner = ", ".join(f"{name}={text}" for name, text in texts.items())
         return f"{type(self).__name__}({inner})"
 
 
@@ -261,6 +265,8 @@ class finfo(_TypeInfo):
     min: builtins.float
     eps: builtins.float
     tiny: builtins.float
+
+    _shown = ("resolution", "min", "max", "eps", "smallest_normal", "tiny", "dtype")
 
     def __init__(self, type: Any = None) -> None:
         dtype = type or get_default_dtype()
@@ -285,6 +291,8 @@ class iinfo(_TypeInfo):
 
     max: builtins.int
     min: builtins.int
+
+    _shown = ("min", "max", "dtype")
 
     def __init__(self, type: Any) -> None:
         name = getattr(type, "name", "")

@@ -58,16 +58,17 @@ class _Format:
 
     def __init__(self, values: list[float], floating: bool) -> None:
         self.floating = floating
-        finite = [v for v in values if not floating or math.isfinite(v)]
+        # Zeros take no part: -0. may be wider than the rest.
+        finite = [v for v in values if not floating or (math.isfinite(v) and v != 0)]
         self.integers = floating and all(v == int(v) for v in finite)
         self.scientific = False
         if floating and finite and not self.integers:
-            sizes = [abs(v) for v in finite if v != 0]
-            low, high = (min(sizes), max(sizes)) if sizes else (1.0, 1.0)
+            sizes = [abs(v) for v in finite]
+            low, high = min(sizes), max(sizes)
             self.scientific = high / low > 1000.0 or high > 1.0e8 or low < 1.0e-4
         elif self.integers and finite:
             self.scientific = max(abs(v) for v in finite) > 1.0e8
-        if _options.sci_mode is not None and floating:
+        if _options.sci_mode is not None and finite and floating:
             self.scientific = _options.sci_mode
         self.width = max((len(self._text(v)) for v in finite), default=0)
 
@@ -118,7 +119,8 @@ def _write(data: Any, depth: int, indent: int, write: Any) -> str:
         return "..." if data is None else write(data)
     if depth == 1:
         per_line = max(1, (_options.linewidth - indent) // (write.width + 2))
-        cells = [" ..." if x is None else write(x) for x in data]
+        gap = " ..." if _options.edgeitems else "..."
+        cells = [gap if x is None else write(x) for x in data]
         lines = [", ".join(cells[i : i + per_line]) for i in range(0, len(cells), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
     gap = "," + "\n" * (depth - 1) + " " * (indent + 1)
@@ -186,7 +188,7 @@ def represent(t: Tensor) -> str:
     }  # fmt: skip
     prefix = (
         "tensor("
-        if type(t) is Tensor
+        if type(t) is Tensor or type(t).__name__ == "Buffer"
         else "Parameter containing:\ntensor("
         if (type(t).__name__ == "Parameter")
         else f"{type(t).__name__}("
@@ -197,7 +199,7 @@ def represent(t: Tensor) -> str:
         body, parts = "...", [f"device='meta', size={tuple(t.shape)}"]
     else:
         body = _body(_C.composite_values(t) if made_of else t, indent)
-        if t.numel() == 0 and t.ndim != 1:
+        if not _options.edgeitems or (t.numel() == 0 and t.ndim != 1):
             parts.append(f"size={tuple(t.shape)}")
     if not t.is_meta and not t.is_cpu:
         parts.append(f"device='{t.device}'")

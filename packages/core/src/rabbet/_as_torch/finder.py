@@ -43,6 +43,14 @@ class _Loader:
         module.__spec__ = self._spec
 
 
+class _ShowingLoader(importlib.machinery.SourceFileLoader):
+    """Loads a module of rabbet, whose classes name PyTorch's modules."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        show_as_torchs(module)
+
+
 class Finder:
     """Finds `torch` and every `torch.*` in rabbet, before any other finder looks for PyTorch."""
 
@@ -54,6 +62,8 @@ class Finder:
             module: ModuleType | None = _torch
         elif fullname.startswith("torch."):
             module = module_of(fullname.removeprefix("torch."))
+        elif fullname.startswith("rabbet."):
+            return _showing_spec(fullname, path)
         else:
             return None
         if module is None:
@@ -71,6 +81,17 @@ class Finder:
 
     def invalidate_caches(self) -> None:
         """Nothing is cached: what was missing may have been installed since."""
+
+
+def _showing_spec(
+    fullname: str, path: Sequence[str] | None
+) -> importlib.machinery.ModuleSpec | None:
+    """The spec of a module of rabbet that is a file of Python; others are found as without `as_torch()`."""
+    spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+    if spec is None or type(spec.loader) is not importlib.machinery.SourceFileLoader:
+        return None
+    spec.loader = _ShowingLoader(spec.loader.name, spec.loader.path)
+    return spec
 
 
 def _getattr(name: str) -> Any:

@@ -33,6 +33,8 @@ _MODULES = {
 # Modules of PyTorch that have the classes and functions of a module of rabbet of another name.
 _HOMES = {
     "rabbet._functions": "torch",
+    "rabbet._settings": "torch",
+    "rabbet._streams": "torch",
     "rabbet.autograd._function_ctx": "torch.autograd.function",
     "rabbet.autograd._modes": "torch.autograd.grad_mode",
     "rabbet.autograd._roots": "torch.autograd.graph",
@@ -81,7 +83,7 @@ def show_as_torchs(module: ModuleType) -> None:
     for name, value in list(vars(module).items()):
         if isinstance(value, type) and value.__module__ == module.__name__:
             value.__module__ = home
-            if home in _HOMES.values():  # pickle looks for the class there
+            if home in _HOMES.values() and not _is_private(name):  # pickle looks for it there
                 ours = importlib.import_module(own_name(home))
                 if not hasattr(ours, name):
                     setattr(ours, name, value)
@@ -117,8 +119,6 @@ def _marked(module: ModuleType, path: str) -> ModuleType:
         ):  # None stands for a module that must not load
             below = name.removeprefix(module.__name__)
             vars(other).setdefault("__getattr__", _missing(f"torch.{path}{below}"))
-            if is_active():
-                show_as_torchs(other)
     return module
 
 

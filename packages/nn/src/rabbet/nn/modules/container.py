@@ -6,7 +6,7 @@ import itertools
 import operator
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rabbet import Tensor
@@ -280,12 +280,13 @@ def _as_parameter(value: Any) -> Any:
     return value
 
 
-def _described(value: Any) -> str:
+def _described(value: Any, elements: Callable[[Tensor], Any]) -> str:
+    """The text of an entry; `elements` gives what its elements are called."""
     if not isinstance(value, Tensor):
         return f"Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
     sizes = "x".join(str(n) for n in value.shape)
-    return f"{kind} containing: [{value.dtype} of size {sizes}]"
+    return f"{kind} containing: [{elements(value)} of size {sizes}]"
 
 
 class ParameterList(Module):
@@ -332,7 +333,9 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(f"  ({i}): {_described(value)}" for i, value in enumerate(self))
+        return "\n".join(
+            f"  ({i}): {_described(value, lambda t: t.dtype)}" for i, value in enumerate(self)
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterList should not be called.")
@@ -417,7 +420,9 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self) -> str:
-        return "\n".join(f"  ({key}): {_described(value)}" for key, value in self.items())
+        return "\n".join(
+            f"  ({key}): {_described(value, lambda t: t.type())}" for key, value in self.items()
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterDict should not be called.")
