@@ -142,6 +142,7 @@ def test_an_optimizer_comes_back_with_its_parameters_and_goes_on(kind):
         assert stepped(got, 2) == stepped(copy.deepcopy(pair), 2)
 
 
+@pytest.mark.filterwarnings("ignore:Seems like `optimizer.step")  # as in PyTorch, of copies
 def test_schedulers_datasets_and_distributions_are_pickled():
     model = nn.Linear(2, 2)
     scheduler = optim.lr_scheduler.StepLR(optim.SGD(model.parameters(), lr=1.0), 2, gamma=0.1)
@@ -306,6 +307,11 @@ names = [type(v).__module__ for v in (torch.ones(1), net.inner.in_proj_weight, t
 assert names == ["torch", "torch.nn.parameter", "torch", "torch", "torch", "torch._C", "torch.nn.modules.linear",
                  "torch.nn.modules.activation", "torch.optim.sgd"], names
 assert str(torch.Tensor) == "<class 'torch.Tensor'>"
+storage = torch.ones(3).untyped_storage()
+file = io.BytesIO()
+torch.save({"any": net, "storage": storage}, file)
+file.seek(0)
+assert torch.load(file, weights_only=False)["storage"].tolist() == storage.tolist()
 torch.save(nn.Linear(2, 3), "PATH")
 """
 
@@ -319,4 +325,21 @@ def test_classes_name_pytorchs_modules_in_a_program_of_pytorchs(tmp_path):
     assert type(rabbet.load(tmp_path / "linear.pt", weights_only=False)) is nn.Linear
     assert (
         rabbet.Tensor.__module__ == "rabbet" and nn.Linear.__module__ == "rabbet.nn.modules.linear"
+    )
+
+
+def test_a_plain_pickle_of_pytorchs_is_read_in_a_program_of_pytorchs(tmp_path):
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(2, 3)
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps([model, model.weight.detach()]))
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import pickle, sys, torch\n"
+        "model, weight = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "assert torch.equal(model.weight, weight) and type(model) is torch.nn.Linear\n"
+        "assert isinstance(model.weight, torch.nn.Parameter) and model(torch.ones(1, 2)).shape == (1, 3)\n"
+    )
+    command = [sys.executable, "-m", "rabbet", "run", str(program), str(tmp_path / "model.pkl")]
+    subprocess.run(
+        command, check=True, env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     )

@@ -98,7 +98,9 @@ def _schema_of(overload: OpOverload) -> FunctionSchema:
         name = "self" if i == 0 and param["name"] in ("input", "x") else param["name"]
         type_ = param["type"] + ("?" if param["optional"] else "")
         arguments.append(
-            Argument(name, type_, param["keyword_only"], param["default"], alias, param["has_default"])
+            Argument(
+                name, type_, param["keyword_only"], param["default"], alias, param["has_default"]
+            )
         )
     if overload.writes_out:
         arguments += [Argument(name, "Tensor", True, None, _WRITTEN) for name in info["rets"]]
@@ -385,7 +387,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lift": lambda x: x,
     "_local_scalar_dense": lambda x: x.item(),
     "split_with_sizes": lambda x, split_sizes, dim=0: x.split(list(split_sizes), dim),
-    "slice": lambda x, dim=0, start=None, end=None, step=1: _C.op("slice")(x, dim, start, end, step),
+    "slice": lambda x, dim=0, start=None, end=None, step=1: _C.op("slice")(
+        x, dim, start, end, step
+    ),
     "empty_strided": lambda size, stride, **kw: _framework().empty_strided(size, stride, **kw),
 }
 
@@ -440,7 +444,11 @@ class OpOverload(_Operator):
 
     def __init__(self, packet: OpOverloadPacket, overload: str) -> None:
         self._overloadpacket = packet
-        self.namespace, self._opname, self._overloadname = packet.namespace, packet._opname, overload
+        self.namespace, self._opname, self._overloadname = (
+            packet.namespace,
+            packet._opname,
+            overload,
+        )
         self.__name__ = f"{packet._opname}.{overload}"
         self.__qualname__ = self.name()
         self.__module__ = f"torch._ops.{packet.namespace}"
@@ -557,7 +565,9 @@ class OpOverloadPacket(_Operator):
 
     def __getattr__(self, overload: str) -> OpOverload:
         if overload.startswith("__"):
-            raise AttributeError(f"ops.{self.namespace}.{self._opname} has no attribute '{overload}'")
+            raise AttributeError(
+                f"ops.{self.namespace}.{self._opname} has no attribute '{overload}'"
+            )
         found = OpOverload(self, overload)
         setattr(self, overload, found)
         return found

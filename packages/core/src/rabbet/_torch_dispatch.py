@@ -153,9 +153,7 @@ def _types_of(values: Sequence[Any]) -> tuple[type, ...]:
     return tuple(found)
 
 
-def _dispatch_call(
-    name: str, args: tuple[Any, ...], outs: tuple[Any, ...] | None
-) -> Any:
+def _dispatch_call(name: str, args: tuple[Any, ...], outs: tuple[Any, ...] | None) -> Any:
     """Run a call of the layer.
 
     Args:

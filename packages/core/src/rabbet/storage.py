@@ -273,6 +273,15 @@ globals().update(
 )
 
 
+def _load_from_bytes(data: bytes) -> Any:
+    """The storage that Python's pickle of one of PyTorch's tensors holds."""
+    import io
+
+    from .serialization import load
+
+    return load(io.BytesIO(data), weights_only=True)
+
+
 def is_storage(obj: Any) -> bool:
     """Whether an object is a storage."""
     return isinstance(obj, (UntypedStorage, TypedStorage))

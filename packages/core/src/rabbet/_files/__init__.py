@@ -22,6 +22,8 @@ A file of PyTorch's is a pickle and the bytes of storages beside it (torch_file.
 | `unpickling.py` | a machine that runs pickles without executing anything |
 | `torch_names.py`, `numpy_values.py` | what the names in pickles mean: the allow list |
 | `pickling.py` | values to pickles that PyTorch takes |
+| `trusted.py` | objects of any class, to pickles and back, by Python's pickle: only where the user says so |
+| `places.py` | devices of storages, as files name them |
 | `safe.py` | classes and functions that the user declared to be safe |
 """
 

@@ -17,6 +17,7 @@ from typing import Any
 from .. import _C
 from .._as_torch import names
 from .._C import Tensor
+from ..storage import TypedStorage, UntypedStorage
 from . import SerializationError, safe, structure, torch_names
 from .pickling import Global, HooksMark, StorageMark, Storages, tensor_recipe
 from .torch_names import BUFFER, PARAMETER, StorageKey
@@ -142,8 +143,7 @@ def pickled(
         module: whose `Pickler` writes; None: Python's pickle. Only that one gives rabbet's names as PyTorch's.
     """
     is_usual = module is None or module is pickle
-    base: Any = pickle._Pickler if is_usual else module.Pickler  # type: ignore[attr-defined]
-
+    base: Any = pickle._Pickler if is_usual else module.Pickler
     written: dict[Global, Global] = {}  # one object of each, which is written once
 
     def named(name: Global) -> Any:
@@ -156,7 +156,7 @@ def pickled(
         def persistent_id(self, obj: Any) -> Any:
             if isinstance(obj, StorageMark):
                 key = obj.key
-            elif type(obj).__module__ == "rabbet.storage":
+            elif isinstance(obj, (TypedStorage, UntypedStorage)):
                 key = storages.key_of(obj)
             else:
                 return None
@@ -235,10 +235,11 @@ def _reduced(t: Tensor, storages: Storages, named: Callable[[Global], Any]) -> A
     if not is_own:
         return NotImplemented
     if name == PARAMETER:
-        hooks: Any = OrderedDict()
-        function = "_rebuild_parameter_with_state" if state else "_rebuild_parameter"
-        args = (t.detach(), t.requires_grad, hooks, dict(state))
-        return named(Global("torch._utils", function)), args if state else args[:3]
+        parts: tuple[Any, ...] = (t.detach(), t.requires_grad, OrderedDict())
+        if state:
+            maker = Global("torch._utils", "_rebuild_parameter_with_state")
+            return named(maker), (*parts, dict(state))
+        return named(Global("torch._utils", "_rebuild_parameter")), parts
     function, args = tensor_recipe(storages, t, t.requires_grad, "a tensor")
     if cls is Tensor and not state:
         return named(function), tuple(args)

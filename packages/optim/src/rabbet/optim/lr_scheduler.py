@@ -177,7 +177,7 @@ def _note_steps(optimizer: Any) -> None:
 
     @functools.wraps(function)
     def counted(*args: Any, **kwargs: Any) -> Any:
-        owner = held()
+        owner: Any = held()
         owner._opt_called = True
         return function.__get__(owner, type(owner))(*args, **kwargs)
 
@@ -501,11 +501,11 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         part = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
 
-    def step(self, epoch: float | None = None) -> None:  # type: ignore[override]
+    def step(self, epoch: float | None = None) -> None:
         """Go on by one, or to `epoch`, which may be a fraction, and set the rates."""
         self._update_lr(epoch)
 
-    def _update_lr(self, epoch: float | None = None) -> None:  # type: ignore[override]
+    def _update_lr(self, epoch: float | None = None) -> None:
         if epoch is None and self.last_epoch >= 0:
             epoch = self.last_epoch + 1
             self.T_cur += 1
