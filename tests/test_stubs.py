@@ -74,3 +74,10 @@ def test_the_namespace():
     there = public(dir(rabbet)) | {"default_generator"}
     there |= set(rabbet._LAZY_NAMES)
     assert stated - modules == there - modules
+
+
+def test_the_modules():
+    """Type checkers know each after `import rabbet`, as programs do."""
+    stated = bound(stub(CORE / "__init__.pyi"))
+    modules = {*rabbet._OTHER_WHEELS, *rabbet._OWN_MODULES, *rabbet._ABSENT_MODULES}
+    assert {name for name in modules if not name.startswith("_")} <= stated

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 CORE = """
 import rabbet
 assert rabbet.zeros(2, 3, device="meta").sum(1).shape == (2,)
+assert not {"nn", "optim", "no_grad", "autocast", "conv2d"} & set(dir(rabbet)) and "save" in dir(rabbet)
 try:
     rabbet.zeros(2)
 except RuntimeError as error:

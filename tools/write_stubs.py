@@ -1,10 +1,12 @@
 """Write (or, with --check, compare) packages/core/src/rabbet/_ops.pyi: signatures of all public operators.
 
-Functions first, then the methods that operators give to Tensor. The file is golden: each change of the public surface
-shows in a diff.
+Functions first, then the methods that operators give to Tensor. NumPy's names of keywords stand beside the record's:
+one that may be left out is a keyword of the same signature, one that is required makes an overload. The file is golden:
+each change of the public surface shows in a diff.
 """
 
 import sys
+from itertools import product
 from pathlib import Path
 
 import rabbet
@@ -41,6 +43,18 @@ KEYWORDS = {
     "memory_format": "memory_format: _memory_format | None = None",
     "out": "out: _Tensor | None = None",
 }
+
+
+# The other names of keywords that stubs show: those of NumPy.
+NUMPY = ("axis", "keepdims", "x", "a", "a_min", "a_max", "ddof")
+
+
+def other_names(info: dict, params: list[dict]) -> list[str]:
+    """NumPy's names of a parameter, as far as no other parameter of the operator has them."""
+    taken = {p["name"] for p in params}
+    pairs = _C.keyword_aliases()
+    names = [alias for alias, name in pairs if name == info["name"] and alias in NUMPY]
+    return [name for name in names if name not in taken]
 
 
 def parameter(info: dict, spread: bool, numbers: bool) -> str:
@@ -85,15 +99,34 @@ def parameters(info: dict, method: bool, inplace: bool) -> list[str]:
     last = positional[-1] if positional else None
     spreads = alone and not last["has_default"] and TYPES[last["type"]] == "_Ints"
     spreads = spreads or (last is not None and f"*{last['name']}" in info["schema"])
+    keywords = [p for p in params if p["keyword_only"]]
     extra = [KEYWORDS[name] for name in extra_keywords(info, method, inplace)]
     numbers = info["numbers"]
-    ways = []
-    for one_by_one in (False, True) if spreads else (False,):
+    renamed = {p["name"]: other_names(p, info["params"]) for p in params}
+    optional = [
+        parameter({**p, "name": alias}, False, numbers)
+        for p in params
+        if p["has_default"]
+        for alias in renamed[p["name"]]
+    ]
+
+    def way(names: tuple[str, ...], one_by_one: bool) -> str:
+        """The parameters where the positional ones are called `names`; from another name on they are keywords."""
         parts = ["self"] if method else []
-        parts += [parameter(p, one_by_one and p is last, numbers) for p in positional]
-        rest = [parameter(p, False, numbers) for p in params if p["keyword_only"]] + extra
-        ways.append(", ".join(parts + ["*"] * (bool(rest) and not one_by_one) + rest))
-    return ways
+        is_keyword = False
+        for p, name in zip(positional, names):
+            if name != p["name"] and not is_keyword:
+                parts.append("*")
+                is_keyword = True
+            parts.append(parameter({**p, "name": name}, one_by_one and p is last, numbers))
+        rest = [parameter(p, False, numbers) for p in keywords] + extra + optional
+        star = ["*"] * (bool(rest) and not one_by_one and not is_keyword)
+        return ", ".join(parts + star + rest)
+
+    own = tuple(p["name"] for p in positional)
+    required = [[p["name"]] + ([] if p["has_default"] else renamed[p["name"]]) for p in positional]
+    ways = [way(own, one_by_one) for one_by_one in ((False, True) if spreads else (False,))]
+    return ways + [way(names, False) for names in product(*required) if names != own]
 
 
 def signatures(name: str, op: object, method: bool) -> list[str]:

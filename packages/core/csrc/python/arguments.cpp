@@ -571,6 +571,7 @@ const Alias kAliases[] = {
     {"axis", "dims"},
     {"keepdims", "keepdim"},
     {"x", "input"},
+    {"a", "input"},
     {"x1", "input"},
     {"x2", "other"},
     {"self", "input"},
@@ -609,6 +610,16 @@ int param_index(const Overload& overload, PyObject* name) {
   }
   return -1;
 }
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> keyword_aliases() {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const Alias& alias : kAliases) all.emplace_back(alias.from, alias.to);
+  return all;
+}
+
+namespace {
 
 bool is_keyword(PyObject* name, const char* text) {
   return PyUnicode_CompareWithASCIIString(name, text) == 0;

@@ -130,6 +130,8 @@ bool int_value(PyObject* o, int64_t* out);
 
 /// One line such as "argument 'other' must be Tensor or number, not str".
 std::string describe(const Overload& overload, const Mismatch& mismatch);
+/// NumPy's and PyTorch's other names of parameters, each with the name in the schema.
+std::vector<std::pair<std::string, std::string>> keyword_aliases();
 /// "(Tensor, str, alpha=int)"
 std::string describe_call(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 

@@ -483,6 +483,9 @@ PYBIND11_MODULE(_C, m) {
     return py::reinterpret_borrow<py::object>(o);
   });
   m.def("op_names", public_op_names, "Public names of operators, aliases included.");
+  m.def(
+      "keyword_aliases", keyword_aliases,
+      "Pairs of another name that a keyword may have and the parameter of a schema that it means.");
   m.def("record_names", record_names, "Names of all records, overloads and hidden ones included.");
   m.def("op_info", describe_op);
   m.def("check_records", check_all_formulas,

@@ -3,7 +3,23 @@
 from collections.abc import Callable as _Callable
 from typing import Any as _Any
 
+from ._C import Op as Op
+
+class _Ops:
+    aten: _Any
+    def __getattr__(self, name: str) -> _Any: ...
+    def __call__(self, name: str) -> Op: ...
+    def load_library(self, path: _Any) -> None: ...
+
+ops: _Ops
+
 from . import accelerator as accelerator
+from . import amp as amp
+from . import autograd as autograd
+from . import distributions as distributions
+from . import func as func
+from . import nn as nn
+from . import optim as optim
 from . import __config__ as __config__
 from . import backends as backends
 from . import compiler as compiler
@@ -198,15 +214,34 @@ from .autograd import (
 from .serialization import load as load
 from .serialization import save as save
 
+from .vmap import vmap as vmap
+
 __version__: str
 
-class _Ops:
-    aten: _Any
-    def __getattr__(self, name: str) -> _Any: ...
-    def __call__(self, name: str) -> Op: ...
-    def load_library(self, path: _Any) -> None: ...
+class _NotThere:
+    """A module that rabbet lacks: what would do the work raises NotImplementedError, see _absent."""
 
-ops: _Ops
+    def __getattr__(self, name: str) -> _Any: ...
+
+ao: _NotThere
+classes: _NotThere
+distributed: _NotThere
+export: _NotThere
+fx: _NotThere
+hub: _NotThere
+masked: _NotThere
+monitor: _NotThere
+mps: _NotThere
+mtia: _NotThere
+nested: _NotThere
+numa: _NotThere
+onnx: _NotThere
+package: _NotThere
+profiler: _NotThere
+quantization: _NotThere
+sparse: _NotThere
+xpu: _NotThere
+
 default_generator: Generator
 
 short: dtype

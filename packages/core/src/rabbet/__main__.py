@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 from ._misspelled import nearest
 
@@ -39,7 +40,11 @@ def _version() -> str:
     return __version__
 
 
-_PRINTED = {"cmakedir": _cmake_folder, "version": _version, "help": lambda: USAGE}
+_PRINTED: dict[str, Callable[[], str]] = {
+    "cmakedir": _cmake_folder,
+    "version": _version,
+    "help": lambda: USAGE,
+}
 
 
 def _print(command: str, arguments: list[str]) -> int:

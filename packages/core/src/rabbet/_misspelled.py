@@ -13,4 +13,5 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
     first, length = name[:1].lower(), len(name)
     near = [n for n in names if n[:1].lower() == first and abs(len(n) - length) <= 2]
-    return next(iter(difflib.get_close_matches(name, near, n=1, cutoff=0.7)), "")
+    same = [n for n in near if n.lower() == name.lower()]
+    return next(iter(same or difflib.get_close_matches(name, near, n=1, cutoff=0.7)), "")

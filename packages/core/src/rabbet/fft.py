@@ -1,7 +1,7 @@
 """The frequencies of Fourier transforms and their order; the transforms refuse until rabbet has them."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rabbet
 
@@ -84,3 +84,7 @@ globals().update(
     {name: _absent.refusing_function(__name__, name, _REASON) for name in _REFUSED.split()}
 )
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq", *_REFUSED.split()]
+
+if TYPE_CHECKING:  # functions that refuse are made at run time
+
+    def __getattr__(name: str) -> Any: ...

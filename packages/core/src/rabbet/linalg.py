@@ -1,7 +1,7 @@
 """Norms and products of matrices; what needs a factorisation refuses until rabbet has linear algebra."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rabbet
 
@@ -338,3 +338,7 @@ __all__ = [
     "LinAlgError", "cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "multi_dot", "norm", "vander", "vecdot",
     "vector_norm", *REFUSED.split(),
 ]  # fmt: skip
+
+if TYPE_CHECKING:  # functions that refuse are made at run time
+
+    def __getattr__(name: str) -> Any: ...

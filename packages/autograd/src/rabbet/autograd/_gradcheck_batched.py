@@ -66,7 +66,7 @@ def _compare(
             warnings.catch_warnings()
         ):  # an operator that runs example by example is no failure here
             warnings.simplefilter("ignore", UserWarning)
-            got = rabbet.vmap.vmap(f)(rabbet.stack(directions))
+            got = rabbet.vmap(f)(rabbet.stack(directions))
     except RuntimeError as error:
         raise GradcheckError(
             f"While computing batched gradients, got: {error}\n\n{_HINT.format(option)}"

@@ -210,7 +210,7 @@ def _run_batched(
         raise ValueError(
             "grad: is_grads_batched=True needs grad_outputs with a dimension of examples"
         )
-    batched = iter(rabbet.vmap.vmap(one, in_dims=dims)(*grads))
+    batched = iter(rabbet.vmap(one, in_dims=dims)(*grads))
     return tuple(None if i in unused else next(batched) for i in range(len(inputs)))
 
 

@@ -305,7 +305,7 @@ def _columns_at_once(func: _Function, inputs: _Tensors) -> Any:
     for i, x in enumerate(given):
         count = x.numel()
         units = rabbet.eye(count, dtype=x.dtype, device=x.device).reshape((count, *x.shape))
-        found = rabbet.vmap.vmap(lambda direction, i=i: tangents(i, direction), out_dims=-1)(units)
+        found = rabbet.vmap(lambda direction, i=i: tangents(i, direction), out_dims=-1)(units)
         columns.append([c.reshape((*c.shape[:-1], *x.shape)) for c in found])
     by_output = tuple(_like(row, inputs) for row in zip(*columns, strict=True))
     return _like(by_output, returned)

@@ -1,6 +1,7 @@
 """Utilities around training; `rabbet.utils.data` has datasets and loaders. Submodules load when they are used."""
 
 from pkgutil import extend_path as _extend_path
+from typing import TYPE_CHECKING, Any
 
 __path__ = _extend_path(__path__, __name__)  # other wheels may bring parts
 
@@ -21,7 +22,7 @@ _SUBMODULES = {
 }  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
+def _load(name: str) -> object:
     import importlib
 
     if name == "swap_tensors":
@@ -31,10 +32,34 @@ def __getattr__(name: str) -> object:
     return importlib.import_module(f"rabbet.utils.{name}")
 
 
+if TYPE_CHECKING:
+    from . import (  # noqa: F401
+        _contextlib,
+        _device,
+        _foreach_utils,
+        _pytree,
+        _triton,
+        checkpoint,
+        collect_env,
+        data,
+        deterministic,
+        dlpack,
+        hooks,
+        tensorboard,
+        weak,
+    )
+    from ._swap import swap_tensors as swap_tensors
+
+    cpp_extension: Any
+    model_zoo: Any
+else:
+    __getattr__ = _load
+
+
 def __dir__() -> list[str]:
     from importlib.util import find_spec
 
     there = {name for name in _SUBMODULES if find_spec(f"rabbet.utils.{name}")}
     if not find_spec("tensorboard"):
         there.discard("tensorboard")  # it needs that package
-    return sorted({*globals(), *there})
+    return sorted({*globals(), *there, "swap_tensors"})

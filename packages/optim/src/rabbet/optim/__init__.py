@@ -1,6 +1,6 @@
 """Optimizers and learning rate schedulers."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import lr_scheduler
 from .adadelta import Adadelta
@@ -43,12 +43,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def _load(name: str) -> Any:
     if name == "swa_utils":  # it needs rabbet-nn, which the optimizers do not
         import importlib
 
         return importlib.import_module(f"{__name__}.swa_utils")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if TYPE_CHECKING:
+    from . import swa_utils as swa_utils
+else:
+    __getattr__ = _load
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,7 @@
 The derivatives need rabbet-autograd, and say so where it is missing.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rabbet.vmap import vmap
 from rabbet.vmap._functionalize import functionalize
@@ -36,13 +36,26 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def _load(name: str) -> Any:
     if name not in _DERIVATIVES:
         raise AttributeError(f"module 'rabbet.func' has no attribute '{name}'")
     from . import _differential
 
     value = globals()[name] = getattr(_differential, name)
     return value
+
+
+if TYPE_CHECKING:
+    from ._differential import grad as grad
+    from ._differential import grad_and_value as grad_and_value
+    from ._differential import hessian as hessian
+    from ._differential import jacfwd as jacfwd
+    from ._differential import jacrev as jacrev
+    from ._differential import jvp as jvp
+    from ._differential import linearize as linearize
+    from ._differential import vjp as vjp
+else:
+    __getattr__ = _load
 
 
 def __dir__() -> list[str]:

@@ -10,11 +10,10 @@ from rabbet import Tensor
 
 from .. import functional as F
 from .. import init
+from ..functional.linear import linear as _linear
 from ..parameter import Parameter, UninitializedParameter
 from .lazy import LazyModuleMixin
 from .module import Module
-
-_linear = F.linear
 
 
 class Identity(Module):
