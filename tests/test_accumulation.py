@@ -208,6 +208,9 @@ def test_norms_of_negative_order_at_zero_and_infinity():
     assert rabbet.tensor([0.0, 1.0]).norm(-2).item() == 0
     assert rabbet.tensor([math.inf, math.inf]).norm(-1).item() == math.inf
     assert rabbet.tensor([math.inf, 2.0]).norm(-1).item() == 2
+    with pytest.raises(IndexError, match="the reduction of no elements has no value"):
+        rabbet.zeros(0, 3).norm(-2, 0)
+    assert rabbet.zeros(2, 0).norm(-2, 0).shape == (0,)
 
 
 @pytest.mark.parametrize("size", [1e-38, 1e-30, 1e30, 1e38])

@@ -80,8 +80,6 @@ void run_decomp(const Op& op, const RbValue* args, int nargs, RbValue* rets, int
 
 void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, const RbValue* outs,
              int nouts, const RbValue* grads, RbValue* results) {
-  if (op.rules[kVjpRule].fn)
-    return run_vjp_rule(op, wanted, args, nargs, outs, nouts, grads, results);
   // Who asked rounds the gradients, once they have the shapes of the arguments.
   if (accumulates(op, args, nargs, grads, nouts)) {
     const Widened wide(args, nargs), wide_grads(grads, nouts);
@@ -89,6 +87,8 @@ void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, cons
     return run_vjp(op, wanted, wide.values, nargs, wide_outs.values(), nouts, wide_grads.values,
                    results);
   }
+  if (op.rules[kVjpRule].fn)
+    return run_vjp_rule(op, wanted, args, nargs, outs, nouts, grads, results);
   std::optional<FormulaRun> run;
   for (int i = 0; i < nargs; ++i) results[i] = value_none();
   try {
@@ -124,13 +124,13 @@ void run_vjp(const Op& op, uint64_t wanted, const RbValue* args, int nargs, cons
 
 void run_jvp(const Op& op, const RbValue* args, int nargs, const RbValue* outs, int nouts,
              const RbValue* tangents, RbValue* results) {
-  if (op.rules[kJvpRule].fn) return run_jvp_rule(op, args, nargs, outs, nouts, tangents, results);
   if (accumulates(op, args, nargs, tangents, nargs)) {
     const Widened wide(args, nargs), wide_tangents(tangents, nargs);
     const WideResults wide_outs(op, wide.values, nargs, outs, nouts);
     return run_jvp(op, wide.values, nargs, wide_outs.values(), nouts, wide_tangents.values,
                    results);
   }
+  if (op.rules[kJvpRule].fn) return run_jvp_rule(op, args, nargs, outs, nouts, tangents, results);
   const Formula& f = compiled(op);
   for (int i = 0; i < nouts; ++i) results[i] = value_none();
   try {
