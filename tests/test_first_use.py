@@ -1,6 +1,7 @@
 """What a newcomer does in the first minutes: completion, help, misspelled names, one-liners that fail."""
 
 import json
+import os
 import pydoc
 import re
 import subprocess
@@ -130,3 +131,20 @@ def test_a_line_that_fails_ends_with_an_error_that_says_why(line, error, message
     assert done.returncode == 1
     last = next(i for i, text in enumerate(said) if text.startswith(f"{error}: "))
     assert re.search(message, said[last]), said[last]
+
+
+@pytest.mark.parametrize(
+    "line", ["rabbet.randn(3).cuda()", "rabbet.ones(2, device='cuda')", "rabbet.nn.Linear(2, 2).to('cuda')"]
+)  # fmt: skip
+def test_a_device_whose_wheel_is_missing_is_answered_with_what_to_install(line):
+    done = subprocess.run(
+        [sys.executable, "-c", f"import rabbet; {line}"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "RABBET_PLUGINS": "cpu,autograd"},
+    )
+    assert done.returncode == 1
+    assert (
+        "no backend for device 'cuda' is installed: pip install 'rabbet-backend-cuda[cuda13]', or [cuda12]"
+        in done.stderr
+    )
