@@ -162,7 +162,7 @@ def test_operators_by_their_names_in_pytorch():
     assert aten.add.Tensor is not aten.add.Scalar and len({aten.add, aten.add.Tensor}) == 2
     assert aten.add.Tensor(rabbet.ones(2), 2.0).tolist() == [3.0, 3.0]
     assert aten.unsqueeze(rabbet.ones(2), 0).shape == (1, 2)
-    assert repr(aten.cat.default) == "<aten.cat.default>" and not hasattr(aten, "__wrapped__")
+    assert str(aten.cat.default) == "aten.cat.default" and not hasattr(aten, "__wrapped__")
     with pytest.raises(NotImplementedError, match=r"ops\.aten\._to_nothing\.default is not in"):
         aten._to_nothing.default(rabbet.ones(1))
     with pytest.raises(OSError, match=r"ops\.load_library: 'x\.so' cannot be loaded"):

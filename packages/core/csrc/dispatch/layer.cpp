@@ -92,14 +92,17 @@ void free_modes(void*, void* state) {
 // ---- a call
 
 // Layers above this one take no part in the calls that a handler makes: what they do has been done.
+thread_local uint64_t outer_exclude = 0;  // of the code that made the call that is handled
 class LayersAboveOff {
  public:
-  LayersAboveOff() : before_(thread().exclude) {
+  LayersAboveOff() : before_(thread().exclude), outer_(outer_exclude) {
+    outer_exclude = before_;
     RbThread now = thread();
     now.exclude |= ~uint64_t{0} << layer << 1;
     host->thread_set(&now);
   }
   ~LayersAboveOff() {
+    outer_exclude = outer_;
     RbThread now = thread();
     now.exclude = before_;
     host->thread_set(&now);
@@ -114,7 +117,7 @@ class LayersAboveOff {
     host->thread_get(&now);
     return now;
   }
-  uint64_t before_;
+  uint64_t before_, outer_;
 };
 
 class Recursion {
@@ -220,15 +223,15 @@ void count_writes(const RbValue* outs, const std::vector<uint32_t>& before) {
 enum class Answer { kResults, kNobody, kParts };
 
 Answer run_handler(const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
-                 int32_t nrets) {
+                   int32_t nrets) {
   const Recursion recursion;
   const bool writes = (call->flags & RB_CALL_OUT) != 0;
   const Object values = to_tuple(args, nargs);
   const Object outs = writes ? to_tuple(rets, nrets) : Object(Py_NewRef(Py_None));
   const auto versions = versions_of(rets, writes ? nrets : 0);
   const Object name(must(PyUnicode_FromString(host->op_info(call->op)->name)));
-  const Object results(must(PyObject_CallFunctionObjArgs(call_handler, name.get(), values.get(),
-                                                         outs.get(), nullptr)));
+  const Object results(must(
+      PyObject_CallFunctionObjArgs(call_handler, name.get(), values.get(), outs.get(), nullptr)));
   if (results.get() == Py_None) return Answer::kNobody;
   if (results.get() == Py_NotImplemented) return Answer::kParts;
   if (writes) {
@@ -341,6 +344,19 @@ RbTensor* make_wrapper(RbTensor* keeper, int32_t ndim, const int64_t* shape,
   RbTensor* made = nullptr;
   rb::check(composites->compose(&what, &made));
   return made;
+}
+
+PyObject* call_outside(PyObject* function) {
+  RbThread now{};
+  now.struct_size = sizeof now;
+  host->thread_get(&now);
+  const uint64_t inside = now.exclude;
+  now.exclude = outer_exclude;
+  host->thread_set(&now);
+  PyObject* result = PyObject_CallNoArgs(function);
+  now.exclude = inside;
+  host->thread_set(&now);
+  return must(result);
 }
 
 void push_mode(PyObject* mode) {

@@ -32,6 +32,9 @@ void push_mode(PyObject* mode);
 PyObject* pop_mode();  // new reference
 PyObject* mode_list();
 
+/// What `function()` returns where the call came from that is handled: with the layers of there.
+PyObject* call_outside(PyObject* function);
+
 /// Switch the layer off (1) or on (0) in the calling thread; returns what it was.
 bool set_disabled(bool on);
 

@@ -35,11 +35,9 @@ py::object make_wrapper(const py::type& cls, const py::object& keeper,
                         const std::vector<int64_t>& shape,
                         const std::optional<std::vector<int64_t>>& strides) {
   return guarded([&] {
-    RbTensor* made =
-        dispatch::make_wrapper(tensor(keeper), static_cast<int32_t>(shape.size()), shape.data(),
-                               strides ? strides->data() : nullptr);
-    PyObject* o =
-        dispatch::core->wrap_as(reinterpret_cast<PyTypeObject*>(cls.ptr()), made);
+    RbTensor* made = dispatch::make_wrapper(tensor(keeper), static_cast<int32_t>(shape.size()),
+                                            shape.data(), strides ? strides->data() : nullptr);
+    PyObject* o = dispatch::core->wrap_as(reinterpret_cast<PyTypeObject*>(cls.ptr()), made);
     if (!o) throw py::error_already_set();
     return py::reinterpret_steal<py::object>(o);
   });
@@ -67,6 +65,11 @@ PYBIND11_MODULE(_dispatch, m) {
   });
   m.def("modes", [] {
     return guarded([] { return py::reinterpret_steal<py::list>(dispatch::mode_list()); });
+  });
+  m.def("call_outside", [](const py::object& function) {
+    return guarded([&] {
+      return py::reinterpret_steal<py::object>(dispatch::call_outside(function.ptr()));
+    });
   });
   m.def("set_disabled", dispatch::set_disabled);
 }

@@ -84,10 +84,8 @@ _WRITTEN = AliasInfo(True, frozenset("a"), frozenset("a"))
 
 
 def _schema_of(overload: OpOverload) -> FunctionSchema:
-    if overload.record is None and overload._opname in _FUNCTIONS:
-        return _schema_of_function(overload)
     if overload.record is None:
-        raise _C.NotImplementedForError(f"{overload!r} has no schema: rabbet lacks it")
+        return _schema_of_function(overload, overload._called)
     info = _C.op_info(overload.record)
     shares = info["view"] or info["maybe_view"]
     arguments = []
@@ -113,23 +111,31 @@ def _schema_of(overload: OpOverload) -> FunctionSchema:
     return FunctionSchema(overload._qualified_op_name, overload_name, arguments, returns)
 
 
-def _schema_of_function(overload: OpOverload) -> FunctionSchema:
-    """Of an operator that rabbet says in another way."""
+def _schema_of_function(overload: OpOverload, function: Callable[..., Any]) -> FunctionSchema:
+    """Of an operator of PyTorch's that is a Python function here."""
+    try:
+        params = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # it takes several forms
+        params = []
     arguments = []
-    for i, param in enumerate(inspect.signature(_FUNCTIONS[overload._opname]).parameters.values()):
+    for param in params:
+        if param.kind in (param.VAR_POSITIONAL, param.VAR_KEYWORD):
+            continue
+        is_self = not arguments
         has_default = param.default is not param.empty
         arguments.append(
             Argument(
-                "self" if i == 0 else param.name,
-                "Tensor" if i == 0 else "Any",
+                "self" if is_self else param.name,
+                "Tensor" if is_self else "Any",
                 param.kind is param.KEYWORD_ONLY,
                 param.default if has_default else None,
-                None,
+                _WRITTEN if is_self and overload.writes_self else None,
                 has_default,
             )
         )
     kind = "Scalar" if overload._opname == "_local_scalar_dense" else "Tensor"
-    return FunctionSchema(overload._qualified_op_name, "", arguments, [Argument("", kind)])
+    returned = Argument("", kind, alias_info=_WRITTEN if overload.writes_self else None)
+    return FunctionSchema(overload._qualified_op_name, "", arguments, [returned])
 
 
 # ---- names

@@ -42,9 +42,14 @@ def numpy_(self: Tensor, *, force: bool = False) -> Any:
     return _array(self)
 
 
+def _dispatches(self: Tensor) -> bool:
+    """Whether the class defines `__torch_dispatch__`."""
+    return type(self).__torch_dispatch__ is not _C._disabled_torch_dispatch_impl
+
+
 def is_wrapper(self: Tensor) -> bool:
     """Whether only `__torch_dispatch__` of the class knows the values."""
-    if type(self).__torch_dispatch__ is _C._disabled_torch_dispatch_impl:
+    if not _dispatches(self):
         return False
     from ._torch_dispatch import is_wrapper
 
@@ -177,6 +182,13 @@ def _made(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
+    if _dispatches(self):
+        from ._torch_dispatch import dispatch_method
+
+        made = dispatch_method(
+            self, f"new_{creator}", (list(sizes), *value), dtype=dtype, layout=layout, device=device
+        )
+        return made.requires_grad_() if requires_grad else made
     if not _C.transform_level(self):
         return _ops(creator)(
             sizes,

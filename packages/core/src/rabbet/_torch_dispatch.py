@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from . import _aten, _C, _dispatch
+from . import _C, _aten, _dispatch
 from ._C import Tensor
 
 _disabled = _C._disabled_torch_dispatch_impl
@@ -175,7 +175,7 @@ def _dispatch_call(name: str, args: tuple[Any, ...], outs: tuple[Any, ...] | Non
     record = _record(name)
     func, positional, keywords = _request(record, args, outs)
     if outs is not None:
-        _refuse_many_views(outs)
+        _refuse_many_views(args, outs)
     result, handler = _ask(func, types, positional, keywords)
     if outs is not None:
         return ()
@@ -191,14 +191,15 @@ def _remember_many_views(record: _Record, base: Tensor, views: tuple[Tensor, ...
             _dispatch.keeper(view).made_by = record.name
 
 
-def _refuse_many_views(outs: tuple[Any, ...]) -> None:
+def _refuse_many_views(args: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
     """A write to one of several views of a wrapper would not reach the base's gradient."""
     for out in outs:
         if not is_wrapper(out) or not (made_by := getattr(_dispatch.keeper(out), "made_by", None)):
             continue
         import rabbet
 
-        if rabbet.is_grad_enabled() and out.requires_grad:
+        needs_grad = any(t.requires_grad for t in _tensors((*args, *outs)))
+        if needs_grad and _dispatch.call_outside(rabbet.is_grad_enabled):
             raise RuntimeError(
                 f"a result of {made_by}() is a view and is being modified inplace. This view is the output of a function "
                 "that returns multiple views. Such functions do not allow the output views to be modified inplace. You "
@@ -294,12 +295,10 @@ def _read_values(tensor: Tensor, what: str) -> Tensor:
 
     cls = type(tensor)
     if what == "data_ptr()":  # there is no memory: 0
-        with _Disabled():
+        with without_dispatch():
             return rabbet.empty(tensor.shape, dtype=tensor.dtype, device="meta")
     if what in _REFUSALS:
         raise RuntimeError(_REFUSALS[what].format(cls.__name__))
-    if tensor.numel() != 1:
-        raise RuntimeError(f"a Tensor with {tensor.numel()} elements cannot be converted to Scalar")
     before = _dispatch.set_disabled(False)
     try:
         func = _aten.space("aten")._local_scalar_dense.default
@@ -310,14 +309,14 @@ def _read_values(tensor: Tensor, what: str) -> Tensor:
         raise RuntimeError(
             f"{func}: __torch_dispatch__ of {handler} must return a number, got {_described(value)}"
         )
-    with _Disabled():
+    with without_dispatch():
         return rabbet.full(tensor.shape, value, dtype=tensor.dtype, device="cpu")
 
 
 # ---- switches
 
 
-class _Disabled:
+class without_dispatch:
     """A `with` block in which nothing is dispatched to Python, in this thread."""
 
     def __enter__(self) -> None:
@@ -331,11 +330,18 @@ def call_without_dispatch(
     func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
 ) -> Any:
     """`_disabled_torch_dispatch_impl`: run an operator below the layer."""
-    with _Disabled():
+    with without_dispatch():
         return func(*args, **(kwargs or {}))
 
 
 # ---- tensors
+
+
+def dispatch_method(self: Tensor, name: str, args: tuple[Any, ...], **kwargs: Any) -> Any:
+    """Hand a method that is no operator of rabbet's to the tensor's class and the modes."""
+    func = getattr(_aten.space("aten"), name).default
+    given = {key: value for key, value in kwargs.items() if value is not None}
+    return _ask(func, _types_of((self,)), (self, *args), given)[0]
 
 
 def join(tensor: Tensor) -> None:
@@ -349,6 +355,7 @@ def is_wrapper(tensor: Tensor) -> bool:
 
 
 _dispatch.add_layer(_dispatch_call, _read_values)
+layer = _dispatch
 
 
 def make_wrapper_subclass(
@@ -411,7 +418,7 @@ def make_wrapper_subclass(
         )
     overrides = _C.set_overrides_disabled(2)
     try:
-        with _Disabled():
+        with without_dispatch():
             keeper = _C.op("empty")([0], dtype=dtype, device=device)
             if steps is None and memory_format not in (None, _C.preserve_format):
                 shown = _C.op("empty")(shape, device="meta", memory_format=memory_format)

@@ -222,7 +222,8 @@ int32_t run_with_views(void* self, const RbCall* c, const RbValue* args, int32_t
 void describe_composites(int bit, const RbCompositeLayer& what) {
   LayerEntry& layer = own_layer_entry(bit);
   if (layer.desc.flags & RB_L_VIEWS) {
-    fail(RB_E_ARG, "describe: the layer '%s' was added with RB_L_VIEWS: core does not know its parts",
+    fail(RB_E_ARG,
+         "describe: the layer '%s' was added with RB_L_VIEWS: core does not know its parts",
          layer.name.c_str());
   }
   if (bit == kTransformSlot || is_transform(layer.desc)) {

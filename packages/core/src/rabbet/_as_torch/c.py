@@ -11,6 +11,7 @@ from .._absent import refusing_class, refusing_function
 from .._C import (
     Generator,
     Size,
+    _disabled_torch_dispatch_impl,
     _disabled_torch_function_impl,
     device,
     dtype,
@@ -32,6 +33,7 @@ __all__ = [
     "DispatchKeySet",
     "Generator",
     "Size",
+    "_disabled_torch_dispatch_impl",
     "_disabled_torch_function_impl",
     "_has_torch_function",
     "_has_torch_function_unary",
@@ -217,3 +219,52 @@ def _jit_can_fuse_on_cpu() -> bool:
 
 
 _jit_can_fuse_on_gpu = _jit_can_fuse_on_cpu
+
+
+# ---- __torch_dispatch__, whose layer loads when a program first uses it
+
+
+def _len_torch_dispatch_stack() -> int:
+    """How many modes of `__torch_dispatch__` are active in this thread."""
+    from ..utils import _python_dispatch
+
+    return _python_dispatch._len_torch_dispatch_stack()
+
+
+def _get_dispatch_stack_at(level: int) -> Any:
+    """The mode at a level, 0 for the outermost one."""
+    from ..utils import _python_dispatch
+
+    return _python_dispatch._get_dispatch_stack_at(level)
+
+
+def _push_on_torch_dispatch_stack(mode: Any) -> None:
+    """Make a mode the innermost one of this thread."""
+    from ..utils import _python_dispatch
+
+    _python_dispatch._push_mode(mode)
+
+
+def _pop_torch_dispatch_stack(key: Any = None) -> Any:
+    """Take the innermost mode of this thread off and return it."""
+    from ..utils import _python_dispatch
+
+    return _python_dispatch._pop_mode(key)
+
+
+class _DisableTorchDispatch:
+    """A block in which neither classes nor modes of `__torch_dispatch__` are called, in this thread."""
+
+    def __enter__(self) -> None:
+        from .._torch_dispatch import without_dispatch
+
+        self._block = without_dispatch()
+        self._block.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._block.__exit__(*error)
+
+
+def _get_dispatch_mode(key: Any) -> Any:
+    """The mode of a kind that belongs to the framework: rabbet has none."""
+    return None

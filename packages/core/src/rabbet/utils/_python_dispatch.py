@@ -12,8 +12,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from .. import _C, _dispatch, _torch_dispatch
+from .. import _C
 from .._C import Tensor
+from .._torch_dispatch import layer as _dispatch  # registered when it is imported
 
 __all__ = [
     "BaseTorchDispatchMode",

@@ -76,11 +76,9 @@ class Parameter(_OwnedTensor, metaclass=_ParameterType):
     """
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
-        if isinstance(data, Tensor) and not isinstance(
-            data, (_OwnedTensor, UninitializedTensorMixin)
-        ):
-            if type(data) is not Tensor:
-                return _of_subclass(data, requires_grad)
+        plain = (_OwnedTensor, UninitializedTensorMixin)
+        if isinstance(data, Tensor) and type(data) is not Tensor and not isinstance(data, plain):
+            return _of_subclass(data, requires_grad)
         return Tensor._make_subclass(cls, _checked(data, cls.__name__), requires_grad)
 
 
