@@ -11,7 +11,6 @@ from .distance import vector_norm
 linear = ops.linear
 
 
-@accumulated
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return `input1 @ weight[k] @ input2 + bias[k]` for each k.
 
@@ -25,16 +24,26 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         raise RuntimeError(
             f"bilinear: expected equal leading sizes, got input1 {tuple(input1.shape)} and input2 {tuple(input2.shape)}"
         )
-    out, in1, in2 = weight.shape
+    _, in1, in2 = weight.shape
     if (input1.shape[-1], input2.shape[-1]) != (in1, in2):
         raise RuntimeError(
             f"bilinear: weight {tuple(weight.shape)} expects last sizes {in1} and {in2}, "
             f"got {input1.shape[-1]} and {input2.shape[-1]}"
         )
+    # The product refuses two dtypes, which it must see, unless autocast is on.
+    products = _wide_products if input1.dtype is weight.dtype else _products
+    return products(input1, input2, weight, bias)
+
+
+def _products(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    out, in1, in2 = weight.shape
     rows = input1.reshape([-1, in1]) @ weight.permute([1, 0, 2]).reshape([in1, out * in2])
     terms = rows.reshape([-1, out, in2]) * input2.reshape([-1, 1, in2])
     result = terms.sum(-1, dtype=terms.dtype).reshape([*input1.shape[:-1], out])
     return result if bias is None else result + bias
+
+
+_wide_products = accumulated(_products)
 
 
 def embedding(
