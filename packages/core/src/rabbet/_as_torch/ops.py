@@ -3,12 +3,11 @@
 import rabbet
 
 from .._absent import refusing_class
+from .._aten import OpOverload, OpOverloadPacket
 
 __all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket", "ops"]
 
 ops = rabbet.ops
-OpOverload: type = vars(rabbet)["_AtenOverload"]
-OpOverloadPacket: type = vars(rabbet)["_AtenOperator"]
 HigherOrderOperator = refusing_class(
     "torch._ops", "HigherOrderOperator", "rabbet captures no graphs yet: programs run eagerly"
 )
