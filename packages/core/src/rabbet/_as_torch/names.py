@@ -41,6 +41,7 @@ _HOMES = {
     "rabbet.distributions._transform": "torch.distributions.transforms",
     "rabbet.nn.modules.attention": "torch.nn.modules.activation",
     "rabbet.nn.modules.linear_loss": "torch.nn.modules.loss",
+    "rabbet.optim._scheduler": "torch.optim.lr_scheduler",
     "rabbet.optim.adafactor": "torch.optim",
     "rabbet.optim.muon": "torch.optim",
     "rabbet.utils._selective_checkpoint": "torch.utils.checkpoint",

@@ -20,7 +20,7 @@ from typing import Any
 from .. import _C
 from .._C import Tensor
 from ..storage import TypedStorage, UntypedStorage
-from . import SerializationError, memory, reading
+from . import SerializationError, memory, reading, trusted
 from .forms import MAGIC
 from .header import Entry
 from .pickling import NotPlain, Pickler, Storages
@@ -58,8 +58,6 @@ class Request:
         """The value of the pickle at the source's position."""
         if self.weights_only:
             return Unpickler(source, TorchNames(storage), self.encoding).load()
-        from . import trusted
-
         return trusted.unpickle(source.file, storage, self.pickle_module, self.encoding)
 
 
@@ -401,8 +399,6 @@ def pack(value: Any, legacy: bool, module: Any, protocol: int) -> tuple[bytes, S
         with contextlib.suppress(NotPlain):
             storages = Storages()
             return Pickler(storages, suffix).dump(value), storages
-    from . import trusted
-
     storages = Storages()
     return trusted.pickled(value, storages, suffix, module, protocol), storages
 
