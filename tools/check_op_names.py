@@ -20,7 +20,10 @@ LANGUAGE = "words of the language of records that are also names of operators"
 TEST = "oracles and tests, each under the name of its operator"
 WORDS = "words of files, arguments and classes of dtypes that are also names of operators"
 NAMESPACE = "modules and functions of the public namespace that share a name with an operator"
+OVERLOADS = "names of PyTorch's overloads by the record, which no rule gives"
 EXCEPTIONS = {
+    "core/src/rabbet/_aten.py": OVERLOADS,
+    "core/src/rabbet/_torch_dispatch.py": OVERLOADS,
     "core/src/rabbet/__init__.py": NAMESPACE,
     "core/src/rabbet/cuda/": NAMESPACE,
     "core/src/rabbet/_array_interface.py": WORDS,

@@ -1,4 +1,5 @@
-"""Lets Python functions and members of Tensor call `__torch_function__` (see rabbet.overrides)."""
+"""Lets Python functions and members of Tensor call `__torch_function__` (see rabbet.overrides), and knows the tensors of
+`__torch_dispatch__`."""
 
 from collections.abc import Iterable
 from types import FunctionType, MethodDescriptorType
@@ -24,3 +25,17 @@ def member(name: str, value: Any) -> Any:
     kind = type(value)
     is_data_descriptor = hasattr(kind, "__get__") and hasattr(kind, "__set__")
     return _C.overridable_attribute(value) if is_data_descriptor else value
+
+
+def dispatches(tensor: _C.Tensor) -> bool:
+    """Whether the class of a tensor defines `__torch_dispatch__`."""
+    return type(tensor).__torch_dispatch__ is not _C._disabled_torch_dispatch_impl
+
+
+def is_wrapper(tensor: _C.Tensor) -> bool:
+    """Whether a tensor was made by `_make_wrapper_subclass`: it has a shape, and no values but through its class."""
+    if not dispatches(tensor):
+        return False
+    from . import _dispatch
+
+    return _dispatch.is_wrapper(tensor)

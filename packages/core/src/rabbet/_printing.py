@@ -5,7 +5,7 @@ from typing import Any
 
 from . import _C
 from ._C import Tensor
-from ._tensor import is_wrapper
+from ._overriding import is_wrapper
 
 
 class _Options:

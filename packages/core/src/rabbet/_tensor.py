@@ -42,20 +42,6 @@ def numpy_(self: Tensor, *, force: bool = False) -> Any:
     return _array(self)
 
 
-def _dispatches(self: Tensor) -> bool:
-    """Whether the class defines `__torch_dispatch__`."""
-    return type(self).__torch_dispatch__ is not _C._disabled_torch_dispatch_impl
-
-
-def is_wrapper(self: Tensor) -> bool:
-    """Whether only `__torch_dispatch__` of the class knows the values."""
-    if not _dispatches(self):
-        return False
-    from ._torch_dispatch import is_wrapper
-
-    return is_wrapper(self)
-
-
 def _make_wrapper_subclass(cls: type, size: Any, **options: Any) -> Any:
     """A tensor of a class with `__torch_dispatch__` that has a shape, and no values."""
     from ._torch_dispatch import make_wrapper_subclass
@@ -109,7 +95,7 @@ def deepcopy_(self: Tensor, memo: dict[int, Any]) -> Tensor:
     grad_loaded = any(layer["name"] == "autograd" for layer in _C.layers())
     if grad_loaded and not self.is_leaf:
         raise RuntimeError("only leaf tensors support deepcopy; use detach().clone()")
-    if is_wrapper(self):
+    if _overriding.is_wrapper(self):
         from ._torch_dispatch import deepcopy_wrapper
 
         fresh = deepcopy_wrapper(self, memo)
@@ -135,7 +121,7 @@ def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
     from .serialization import _rebuild_tensor, tensor_bytes
 
     attributes = (self.__dict__ or None) if type(self) is not Tensor else None
-    if is_wrapper(self):
+    if _overriding.is_wrapper(self):
         from ._torch_dispatch import reduce_wrapper
 
         return (*reduce_wrapper(self, _requires_grad(self)), attributes)
@@ -182,7 +168,7 @@ def _made(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    if _dispatches(self):
+    if _overriding.dispatches(self):
         from ._torch_dispatch import dispatch_method
 
         made = dispatch_method(

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from . import _C, _aten, _dispatch
 from ._C import Tensor
+from ._overriding import is_wrapper
 
 _disabled = _C._disabled_torch_dispatch_impl
 
@@ -347,11 +348,6 @@ def dispatch_method(self: Tensor, name: str, args: tuple[Any, ...], **kwargs: An
 def join(tensor: Tensor) -> None:
     """Make the calls with a new object of a class that defines the protocol come to it."""
     _dispatch.mark(tensor)
-
-
-def is_wrapper(tensor: Tensor) -> bool:
-    """Whether a tensor was made by `_make_wrapper_subclass`: it has a shape and no values."""
-    return _dispatch.is_wrapper(tensor)
 
 
 _dispatch.add_layer(_dispatch_call, _read_values)
