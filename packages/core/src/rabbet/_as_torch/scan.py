@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .. import _C
 from .names import resolve
-from .ops import OpOverload
+from .ops import OpOverload, OpOverloadPacket
 
 
 class Use(NamedTuple):
@@ -139,7 +139,7 @@ def _accepted(found: Any) -> set[str] | None:
     if isinstance(found, _C.Op):
         records = [_C.op_info(name) for name in found.overloads]
         return {p["name"] for record in records for p in record["params"]} | _OF_OPERATORS
-    if isinstance(found, OpOverload):
+    if isinstance(found, (OpOverload, OpOverloadPacket)):
         return None
     try:
         parameters = inspect.signature(found).parameters.values()
