@@ -393,7 +393,15 @@ def __dir__() -> list[str]:
     modules = {name for name in _OTHER_WHEELS if _is_installed(name)}
     lazy = {n for module, names in _LAZY.items() if _is_installed(module) for n in names}
     return sorted(
-        {*globals(), "default_generator", *modules, *lazy, *_OWN_MODULES, *_ABSENT_MODULES}
+        {
+            *globals(),
+            "default_generator",
+            *modules,
+            *lazy,
+            *_OWN_MODULES,
+            *_ABSENT_MODULES,
+            *_NAMED_DTYPES,
+        }
     )
 
 
