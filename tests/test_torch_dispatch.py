@@ -404,6 +404,16 @@ def test_copies_and_pickles():
         copy.deepcopy(answering(matrix()))
 
 
+def test_files_keep_wrappers(tmp_path):
+    w = Wrapper(matrix(), requires_grad=True)
+    rabbet.save({"w": w}, tmp_path / "w.pt")
+    made = rabbet.load(tmp_path / "w.pt", weights_only=False)["w"]
+    assert type(made) is Wrapper and made.requires_grad
+    assert made.inner.tolist() == w.inner.tolist()
+    with pytest.raises(pickle.UnpicklingError, match="Wrapper"):
+        rabbet.load(tmp_path / "w.pt")
+
+
 # ---- autograd
 
 

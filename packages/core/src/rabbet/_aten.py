@@ -117,7 +117,7 @@ def _schema_of_function(overload: OpOverload, function: Callable[..., Any]) -> F
         params = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # it takes several forms
         params = []
-    arguments = []
+    arguments: list[Argument] = []
     for param in params:
         if param.kind in (param.VAR_POSITIONAL, param.VAR_KEYWORD):
             continue

@@ -470,7 +470,7 @@ def install() -> None:
     members.update((name, getattr(_functions, name)) for name in _FROM_FUNCTIONS)
     for name, member in members.items():
         setattr(Tensor, name, _overriding.member(name, member))
-    Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)
+    setattr(Tensor, "_make_wrapper_subclass", staticmethod(_make_wrapper_subclass))  # noqa: B010
     _C.set_repr(_represent)
 
 

@@ -122,7 +122,8 @@ def _request(
     """The overload that a call is, and its arguments."""
     in_place = outs is not None and len(outs) == 1 and bool(args) and outs[0] is args[0]
     func = _aten.overload_of(record.name, args, in_place, outs is not None and not in_place)
-    positional, keywords = _FORMS.get(record.name, functools.partial(_arguments, record))(args)
+    form = _FORMS.get(record.name)
+    positional, keywords = form(args) if form else _arguments(record, args)
     if outs is not None and not in_place:
         keywords["out"] = outs[0] if len(outs) == 1 else outs
     return func, positional, keywords

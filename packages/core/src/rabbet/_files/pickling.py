@@ -14,7 +14,7 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .. import _C, composite
+from .. import _C, _overriding, composite
 from .._C import Tensor
 from ..storage import TypedStorage, UntypedStorage
 from . import SerializationError, places, safe, structure
@@ -100,6 +100,10 @@ def tensor_recipe(
         SerializationError: for a tensor that has no storage of its own.
     """
     structure.check_outside_transforms(t, path)
+    if _overriding.is_wrapper(t):
+        geometry = [t.dtype, tuple(t.shape), tuple(t.stride()), 0, t.layout, t.device]
+        made = Global("torch._utils", "_rebuild_wrapper_subclass")
+        return made, [type(t), *geometry, requires_grad]
     if composite.state(t) is not None:
         raise SerializationError(
             f"save: PyTorch's files hold no composite tensors, as the one at '{path}': save with "

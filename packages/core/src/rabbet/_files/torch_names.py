@@ -182,9 +182,29 @@ _QUANTIZED = _refusing(
 _NESTED = _refusing(
     "the file holds a nested tensor, which rabbet has not: save the list tensor.unbind() in the program that made it"
 )
-_WRAPPER = _refusing(
-    "the file holds a wrapper subclass of Tensor, which rabbet has not: save plain tensors"
-)
+
+
+def _rebuild_wrapper(
+    cls: Any,
+    dtype: Any,
+    size: Any,
+    stride: Any,
+    offset: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: Any,
+) -> Any:
+    """A tensor without values of its own, see `Tensor._make_wrapper_subclass`."""
+    return Tensor._make_wrapper_subclass(
+        cls,
+        tuple(size),
+        strides=tuple(stride),
+        storage_offset=offset,
+        layout=layout,
+        dtype=dtype,
+        device=device,
+        requires_grad=bool(requires_grad),
+    )
 
 
 # ---- values of Python
@@ -310,7 +330,7 @@ def _allowed() -> dict[str, Allowed]:
         "torch._utils._rebuild_sparse_csr_tensor": _SPARSE,
         "torch._utils._rebuild_qtensor": _QUANTIZED,
         "torch._utils._rebuild_nested_tensor": _NESTED,
-        "torch._utils._rebuild_wrapper_subclass": _WRAPPER,
+        "torch._utils._rebuild_wrapper_subclass": _rebuild_wrapper,
         "torch.serialization._get_layout": _layout,
         "_codecs.encode": _encode,
     }

@@ -56,7 +56,7 @@ def _is_marked(tensor: Tensor) -> bool:
 
 def _of_subclass(data: Tensor, requires_grad: bool) -> Any:
     """A tensor of a subclass as a parameter: it keeps its class and its attributes' meaning."""
-    kept = data.detach().requires_grad_(requires_grad)
+    kept: Any = data.detach().requires_grad_(requires_grad)
     if type(kept) is not type(data):
         raise RuntimeError(
             f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an "
