@@ -225,7 +225,7 @@ DAMAGED = [
     "an offset beyond its storage", "an offset of 2^62", "a negative offset", "a negative stride",
     "a size of fractions", "more strides than sizes", "sizes that overflow", "100 dimensions", "a tensor of a number",
     "a tensor that lacks arguments", "an integer that wants gradients", "a parameter of text", "a sparse tensor",
-    "a quantized tensor", "a quantized storage", "a nested tensor", "a dtype that is not there",
+    "a quantized tensor", "a quantized storage", "a nested tensor",
 ]  # fmt: skip
 
 
