@@ -67,7 +67,6 @@ IN_FUNCTIONS = {
     ("rabbet.random", "rabbet._as_torch.names"): RARE,
     ("rabbet.serialization", "rabbet._as_torch.names"): RARE,
     ("rabbet.serialization", "rabbet._files.torch_file"): RARE,
-    ("rabbet.storage", "rabbet.serialization"): RARE,
     ("rabbet.utils._device", "rabbet._as_torch.names"): RARE,
     ("rabbet.utils.data", "rabbet._as_torch.names"): RARE,
     ("rabbet_testing.conformance.plugin", "rabbet_testing.judges.layers"): CASES,

@@ -275,11 +275,13 @@ globals().update(
 
 def _load_from_bytes(data: bytes) -> Any:
     """The storage that Python's pickle of one of PyTorch's tensors holds."""
+    import importlib
     import io
 
-    from .serialization import load
-
-    return load(io.BytesIO(data), weights_only=True)
+    serialization: Any = importlib.import_module(
+        "rabbet.serialization"
+    )  # which imports this module
+    return serialization.load(io.BytesIO(data), weights_only=True)
 
 
 def is_storage(obj: Any) -> bool:
