@@ -116,7 +116,8 @@ int32_t depend_flatly(RbTensor*& grad, const Node* from) {
   char* extra = nullptr;
   Node* n = make_node(NodeKind::kFlat, shape, &extra);
   if (!n) return fail(RB_E_OOM, "%s: out of memory while recording", node_name(from));
-  n->name = new std::string(std::string(node_name(from)) + "Backward");
+  n->name = new std::string(node_name(from));  // ReluBackward0 becomes ReluBackwardBackward0
+  n->name->insert(n->name->find_last_not_of("0123456789") + 1, "Backward");
   n->info = from->info;
   n->stream = from->stream;
   copy_meta(n->out_metas[0], grad, &extra);

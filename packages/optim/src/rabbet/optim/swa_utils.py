@@ -12,7 +12,7 @@ import rabbet
 from rabbet import Tensor, nn
 from rabbet.autograd import no_grad
 
-from .lr_scheduler import LRScheduler, _check_optimizer, _per_group
+from ._scheduler import LRScheduler, _check_optimizer, _per_group
 from .optimizer import Optimizer
 
 __all__ = [
