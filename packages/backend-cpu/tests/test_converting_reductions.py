@@ -158,7 +158,8 @@ ALONE = {  # in the dtype of the input, or their own
     "nansum": (lambda x: x.nansum(), ["bool", *INTEGERS, *FLOATS]),
     "mean": (lambda x: x.mean(), [*FLOATS, "complex64", "complex128"]),
     "var": (lambda x: x.var(), [*FLOATS, "complex64", "complex128"]),
-    "std": (lambda x: x.std(), FLOATS),
+    # Of 16-bit floats std computes in a float32 copy, to round once.
+    "std": (lambda x: x.std(), ["float32", "float64"]),
     "logsumexp": (lambda x: x.logsumexp(0), ["bool", *INTEGERS, *FLOATS]),
     "any": (lambda x: x.any(), DTYPES),
     "all": (lambda x: x.all(), DTYPES),
