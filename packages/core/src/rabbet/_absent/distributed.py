@@ -2,9 +2,10 @@
 
 import datetime
 import enum
+from collections.abc import Callable
 from typing import Any
 
-from . import Absent, unchanged
+from . import Absent, refusing_function, unchanged
 
 _REASON = "rabbet has no distributed package yet: it runs in one process"
 
@@ -17,6 +18,11 @@ class _Group:
     """The group of all processes, which there is none of."""
 
     WORLD = None
+
+
+def _requires_rpc(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator of functions that call other processes: they raise when they are called."""
+    return refusing_function(function.__module__, function.__name__, _REASON)
 
 
 TABLE: dict[str, Absent] = {
@@ -496,9 +502,9 @@ TABLE: dict[str, Absent] = {
     ),
     "distributed.rpc.api": Absent(
         _REASON,
-        functions="_all_gather _require_initialized get_worker_info method_factory remote rpc_async "
-        "rpc_sync shutdown",
+        functions="_all_gather get_worker_info method_factory remote rpc_async rpc_sync shutdown",
         classes="AllGatherStates RRef",
+        others={"_require_initialized": _requires_rpc},
         imports={
             "distributed.rpc": "new_method",
         },

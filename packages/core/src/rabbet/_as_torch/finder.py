@@ -62,6 +62,8 @@ class Finder:
             module: ModuleType | None = _torch
         elif fullname.startswith("torch."):
             module = module_of(fullname.removeprefix("torch."))
+            # importlib would take the spec of a module that has got there meanwhile, and load it once more.
+            sys.modules.pop(fullname, None)
         elif fullname.startswith("rabbet."):
             return _showing_spec(fullname, path)
         else:

@@ -78,18 +78,6 @@ def own_name(module: str) -> str:
     return f"rabbet{module.removeprefix('torch')}" if is_ours else module
 
 
-def show_as_torchs(module: ModuleType) -> None:
-    """Let the classes that a module of rabbet defines name PyTorch's module: programs and pickles read it."""
-    home = home_of(module.__name__)
-    for name, value in list(vars(module).items()):
-        if isinstance(value, type) and value.__module__ == module.__name__:
-            value.__module__ = home
-            if home in _HOMES.values() and not _is_private(name):  # pickle looks for it there
-                ours = importlib.import_module(own_name(home))
-                if not hasattr(ours, name):
-                    setattr(ours, name, value)
-
-
 def _is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
@@ -133,6 +121,24 @@ def _module_name(name: str) -> str | None:
     if _is_private(name) and importlib.import_module("rabbet._absent").row(name) is None:
         return None
     return f"rabbet.{name}"
+
+
+def show_as_torchs(module: ModuleType) -> None:
+    """Let the classes that a module of rabbet defines name PyTorch's module: programs and pickles read it."""
+    name = module.__name__
+    home = home_of(name)
+    if _is_private(name.rpartition(".")[2]) and name not in _HOMES:  # PyTorch has no such module
+        return
+    for key, value in list(vars(module).items()):
+        if isinstance(value, type) and value.__module__ == name:
+            value.__module__ = home
+            if home in _HOMES.values() and not _is_private(key):  # pickle looks for it there
+                ours = importlib.import_module(own_name(home))
+                if not hasattr(ours, key):
+                    setattr(ours, key, value)
+    if home == f"torch{name.removeprefix('rabbet')}" and home not in sys.modules:
+        # typing.get_type_hints reads annotations in the namespace of that module.
+        sys.modules[home] = _marked(module, home.removeprefix("torch."))
 
 
 def module_of(name: str) -> ModuleType | None:
