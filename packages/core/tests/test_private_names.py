@@ -185,3 +185,10 @@ def test_numbers_of_distributions_under_their_private_names():
     assert rabbet.allclose(points.sum(-1), rabbet.ones(5))
     with pytest.raises(NotImplementedError, match="gamma_draws: only the default generator"):
         functions._standard_gamma(alpha, rabbet.Generator())
+
+
+def test_torch_has_every_function_on_lists():
+    for name in rabbet._foreach.__all__:
+        assert attribute(name) is getattr(rabbet._foreach, name)
+    a, b = attribute("_foreach_add")([rabbet.ones(2), rabbet.zeros(1)], 1)
+    assert a.tolist() == [2.0, 2.0] and b.tolist() == [1.0]

@@ -5,11 +5,13 @@ from typing import Any
 
 import rabbet
 
+from .. import _foreach
 from .._absent import refusing_function
 from .._C import NotImplementedForError, Tensor
+from .._foreach import *  # noqa: F403
 from .._settings import is_nonzero
 
-__all__ = ["_assert", "_assert_async", "_check", "_check_tensor_all", "_check_tensor_all_with", "_check_with", "_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo", "_grouped_mm", "_int_mm", "_make_per_tensor_quantized_tensor", "_nested_compute_contiguous_strides_offsets", "_nested_view_from_buffer", "_scaled_mm", "_segment_reduce", "_shape_as_tensor", "_softmax_backward_data", "_check_index", "_check_not_implemented", "_check_type", "_check_value", "_is_all_true", "_sample_dirichlet", "_standard_gamma"]  # fmt: skip
+__all__ = ["_assert", "_assert_async", "_check", "_check_tensor_all", "_check_tensor_all_with", "_check_with", "_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo", "_grouped_mm", "_int_mm", "_make_per_tensor_quantized_tensor", "_nested_compute_contiguous_strides_offsets", "_nested_view_from_buffer", "_scaled_mm", "_segment_reduce", "_shape_as_tensor", "_softmax_backward_data", "_check_index", "_check_not_implemented", "_check_type", "_check_value", "_is_all_true", "_sample_dirichlet", "_standard_gamma", *_foreach.__all__]  # fmt: skip
 
 
 def _assert(condition: Any, message: str) -> None:
