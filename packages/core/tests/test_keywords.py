@@ -1,5 +1,8 @@
 """Keywords, numbers in place of tensors, and sequences, as PyTorch's functions take them."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import rabbet
@@ -181,3 +184,54 @@ def test_sequences_stand_for_tuples():
         assert M.reshape(shape).shape == (3, 2) and rabbet.zeros(shape).shape == (3, 2)
     for dims in ([0, 1], (0, 1), range(2), np.array([0, 1])):
         assert M.sum(dims).item() == 15.0
+
+
+@pytest.mark.parametrize(
+    "call, expected",
+    [
+        (lambda x, y: rabbet.add(x, 3, y), 31.0),
+        (lambda x, y: x.clone().add_(3, y), 31.0),
+        (lambda x, y: x.sub(3, y), -29.0),
+        (lambda x, y: x.clone().addcmul_(0.5, y, y), 51.0),
+        (lambda x, y: rabbet.addcdiv(x, 2, y, x), 21.0),
+        (lambda x, y: x.clone().addcdiv_(-2, y, x), -19.0),
+        (lambda x, y: rabbet.addmm(2, x, 3, y, y), 302.0),
+        (lambda x, y: x.addmm(2, 3, y, y), 302.0),
+        (lambda x, y: x.clone().addmm_(2, y, y), 102.0),
+        (lambda x, y: x[0].addmv(2, 3, y, y[0]), 302.0),
+        (lambda x, y: rabbet.addr(2, x, 3, y[0], y[0]), 302.0),
+        (lambda x, y: x[None].baddbmm(2, 3, y[None], y[None]), 302.0),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:This overload")
+def test_deprecated_signatures_take_numbers_before_operands(call, expected):
+    x, y = rabbet.full((1, 1), 1.0), rabbet.full((1, 1), 10.0)
+    assert call(x, y).item() == expected
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.add(x, 2),
+        lambda x: x.add("1", x),
+        lambda x: x.add(1, 2, x),
+        lambda x: x.mul(2, x),
+        lambda x: rabbet.addmm(1, x, 2, 3, x),
+    ],
+)
+def test_other_numbers_by_position_are_refused(call):
+    with pytest.raises(TypeError):
+        call(rabbet.ones(1, 1))
+
+
+def test_a_deprecated_signature_warns():
+    code = """
+import warnings, rabbet
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for _ in range(2):
+        rabbet.ones(1).add_(2, rabbet.ones(1))
+assert [w.category for w in caught] == [UserWarning], caught
+assert str(caught[0].message).startswith("This overload of add_ is deprecated"), caught
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -281,6 +281,58 @@ PyObject* no_match(const OpObject* o, PyObject* const* args, Py_ssize_t nargs, P
   });
 }
 
+// PyTorch's deprecated signatures give keyword-only numbers by position, before the operands:
+// add(input, alpha, other), addcmul(input, value, tensor1, tensor2), addmm(beta, input, alpha,
+// mat1, mat2). They belong to the operators whose operands are tensors and whose options are
+// numbers.
+bool has_number_options(const Overload& overload) {
+  int operands = 0, options = 0;
+  for (const ParamSpec& p : overload.params) {
+    if (!p.keyword_only && p.type != RB_A_TENSOR) return false;
+    if (p.keyword_only && p.type != RB_A_SCALAR) return false;
+    ++(p.keyword_only ? options : operands);
+  }
+  return operands > 1 && options > 0;
+}
+
+// Such a call with its numbers given by keyword; null without an exception: it is none.
+PyObject* call_deprecated(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                          PyObject* kwnames) {
+  const OpObject* o = as_op(self);
+  const Overload& overload = o->overloads->front();
+  if (kwnames || nargs > kMaxParams || !has_number_options(overload)) return nullptr;
+  PyObject *operands[kMaxParams], *numbers[kMaxParams];
+  int n_operands = 0, n_numbers = 0;
+  for (Py_ssize_t i = 0; i < nargs; ++i) {
+    if (is_tensor(args[i]))
+      operands[n_operands++] = args[i];
+    else if (PyFloat_Check(args[i]) || PyLong_Check(args[i]) || PyComplex_Check(args[i]))
+      numbers[n_numbers++] = args[i];
+    else
+      return nullptr;
+  }
+  const auto options = static_cast<int>(overload.params.size()) - overload.positional;
+  const bool fits = n_operands == overload.positional && n_numbers > 0 && n_numbers <= options;
+  if (!fits || !is_tensor(args[nargs - 1])) return nullptr;
+  return object_boundary([&]() -> PyObject* {
+    static bool warned = false;
+    if (!warned) {
+      warned = true;
+      if (PyErr_WarnFormat(PyExc_UserWarning, 1,
+                           "This overload of %s is deprecated: give its numbers by keyword, as in\n"
+                           "\t%s",
+                           o->name, overload.op->schema.c_str()) != 0)
+        return nullptr;
+    }
+    const Ref names(must(PyTuple_New(n_numbers)));
+    for (int i = 0; i < n_numbers; ++i) {
+      PyTuple_SET_ITEM(names.get(), i, Py_NewRef(overload.params[overload.positional + i].name));
+      operands[n_operands + i] = numbers[i];
+    }
+    return must(PyObject_Vectorcall(self, operands, static_cast<size_t>(n_operands), names.get()));
+  });
+}
+
 PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const OpObject* o = as_op(self);
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
@@ -302,6 +354,8 @@ PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject
   }
   const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   if (is_overridden(args, total)) return call_override(self, args, nargs, kwnames);
+  if (PyObject* const result = call_deprecated(self, args, nargs, kwnames)) return result;
+  if (PyErr_Occurred()) return nullptr;
   return no_match(o, args, nargs, kwnames);
 }
 
