@@ -95,7 +95,7 @@ int32_t link_identity(RbTensor* t, RbTensor* x, int16_t depth, uint16_t nest) {
   n->stream = stream_of(n->out_metas[0]);
   const Target target = x ? gradient_target(x) : Target{nullptr, 0};
   n->edges[0] = Edge{target.fn, &n->out_metas[0], target.output, 0};
-  n->seq = 1 + (target.fn ? target.fn->seq : 0);
+  n->seq = next_sequence(target.fn ? target.fn->seq : 0);
   n->nest = target.fn ? std::min(nest, target.fn->nest) : nest;
   n->metas[0].depth = depth;
   set_history(t, n, 0);

@@ -133,9 +133,10 @@ int32_t depend_flatly(RbTensor*& grad, const Node* from) {
   n->nest = no_nest;
   for (int i = 0; i < n->nedges; ++i) {
     if (!n->edges[i].fn) continue;
-    n->seq = std::max(n->seq, n->edges[i].fn->seq + 1);
+    n->seq = std::max(n->seq, n->edges[i].fn->seq);
     n->nest = std::min(n->nest, n->edges[i].fn->nest);
   }
+  n->seq = next_sequence(n->seq);
   const Meta* before = meta_of(grad);
   n->metas[0].depth = std::max(from->metas[0].depth, before ? before->depth : int16_t{0});
   set_history(alias.get(), n, 0);

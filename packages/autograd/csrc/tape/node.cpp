@@ -118,6 +118,7 @@ void destroy_one(Node* n) {
 }  // namespace
 
 std::atomic<int32_t> keeps_sources{0};
+std::atomic<uint64_t> newest_sequence{0};
 
 int64_t live_nodes() {
   int64_t total = 0;

@@ -1,5 +1,6 @@
 // Nodes of the tape and the per-tensor record that points to them.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -106,7 +107,7 @@ enum class NodeKind : uint8_t { kOp, kAccumulate, kViewWrite, kCustom, kNotDiffe
 struct RbNode {
   std::atomic<int32_t> refs;
   uint32_t bytes;
-  uint64_t seq;  // above those of all nodes that its inputs come from
+  uint64_t seq;  // see next_sequence
   void* stream;  // of its forward; null: the default one
   const RbOp* op;
   const RbOpInfo* info;
@@ -153,6 +154,17 @@ inline bool is_recorded(const Meta* m) { return m && (m->fn || m->requires_grad)
 
 inline bool differentiable(int dtype) { return rb::is_differentiable(dtype); }
 using rb::is_complex;
+
+extern std::atomic<uint64_t> newest_sequence;
+
+/// The sequence number of a new node whose inputs have numbers up to `inputs`: above those, and
+/// above those of all nodes that were made before. Backward runs the newest nodes first. Threads
+/// that record at once may get equal numbers, which no node and its inputs share.
+inline uint64_t next_sequence(uint64_t inputs) {
+  const uint64_t sequence = std::max(newest_sequence.load(std::memory_order_relaxed), inputs) + 1;
+  newest_sequence.store(sequence, std::memory_order_relaxed);
+  return sequence;
+}
 
 struct NodeShape {  // what make_node needs to lay out a block
   int nedges = 0, nargs = 0, nrets = 0;

@@ -231,7 +231,7 @@ int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs
         Edge{target.fn, new_meta_copy(inputs[i], &extra), target.output, static_cast<int16_t>(i)};
     if (target.fn && target.fn->seq > seq) seq = target.fn->seq;
   }
-  n->seq = seq + 1;
+  n->seq = next_sequence(seq);
   if (noutputs) n->stream = stream_of(outputs[0]->backend, outputs[0]->device.id);
   for (int32_t i = 0; i < noutputs; ++i) {
     copy_meta(n->out_metas[i], outputs[i], &extra);

@@ -228,7 +228,7 @@ Node* Recorder::begin(const RbValue* rets, int32_t nrets, int32_t* status) const
       return nullptr;
     }
   }
-  n->seq = seq + 1;
+  n->seq = next_sequence(seq);
   n->nest = nest;
   return n;
 }
@@ -361,7 +361,8 @@ int32_t rebase_view(RbTensor* view, RbTensor* root, Node* value, uint32_t output
   n->stream = stream_of(n->out_metas[0]);
   n->edges[0] = Edge{root_target.fn, &n->out_metas[0], root_target.output, 0};
   n->edges[1] = Edge{value, new_meta_copy(view, &extra), output, 1};
-  n->seq = 1 + std::max(root_target.fn ? root_target.fn->seq : 0, value ? value->seq : 0);
+  n->seq =
+      next_sequence(std::max(root_target.fn ? root_target.fn->seq : 0, value ? value->seq : 0));
   n->nest =
       std::min(root_target.fn ? root_target.fn->nest : no_nest, value ? value->nest : no_nest);
   n->metas[0].depth = depth;
