@@ -23,6 +23,8 @@ NAMESPACE = "modules and functions of the public namespace that share a name wit
 OVERLOADS = "names of PyTorch's overloads by the record, which no rule gives"
 EXCEPTIONS = {
     "core/src/rabbet/_aten.py": OVERLOADS,
+    "autograd/csrc/tape/node_names.cpp": OVERLOADS,
+    "autograd/src/rabbet/utils/flop_counter.py": "counts of operations, each under the name of its operator",
     "core/src/rabbet/_torch_dispatch.py": OVERLOADS,
     "core/src/rabbet/__init__.py": NAMESPACE,
     "core/src/rabbet/cuda/": NAMESPACE,

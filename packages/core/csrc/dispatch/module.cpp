@@ -67,9 +67,8 @@ PYBIND11_MODULE(_dispatch, m) {
     return guarded([] { return py::reinterpret_steal<py::list>(dispatch::mode_list()); });
   });
   m.def("call_outside", [](const py::object& function) {
-    return guarded([&] {
-      return py::reinterpret_steal<py::object>(dispatch::call_outside(function.ptr()));
-    });
+    return guarded(
+        [&] { return py::reinterpret_steal<py::object>(dispatch::call_outside(function.ptr())); });
   });
   m.def("set_disabled", dispatch::set_disabled);
 }

@@ -13,7 +13,7 @@ namespace rabbet::python {
 #define RABBET_BINDING_OPS(X)                                                                        \
   X(add) X(sub) X(mul) X(div) X(floor_divide) X(remainder) X(pow) X(matmul)                          \
   X(bitwise_and) X(bitwise_or) X(bitwise_xor) X(bitwise_not) X(bitwise_left_shift)                   \
-  X(bitwise_right_shift) X(neg) X(abs) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(any)                    \
+  X(bitwise_right_shift) X(neg) X(positive) X(abs) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(any)                    \
   X(t) X(mT) X(permute) X(conj) X(view_as_real) X(detach) X(unbind) X(select) X(slice) X(unsqueeze)  \
   X(expand) X(view) X(reshape) X(index) X(index_put) X(nonzero) X(masked_fill) X(copy) X(fill)       \
   X(cast) X(to_device) X(clone) X(contiguous_clone) X(full) X(zeros) X(ones) X(empty)

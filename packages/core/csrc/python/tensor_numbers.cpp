@@ -172,7 +172,7 @@ PyObject* unary(PyObject* a) {
 }
 
 PyObject* positive(PyObject* a) {
-  return slot_is_overridden(a) ? call_override("positive", {a}) : Py_NewRef(a);
+  return slot_is_overridden(a) ? override_slot(ops.positive, a, nullptr) : Py_NewRef(a);
 }
 
 Ref item_of(PyObject* a, const char* what) {
@@ -250,7 +250,7 @@ Py_ssize_t length(PyObject* a) {
 
 PyObject* iterate(PyObject* a) {
   if (slot_is_overridden(a)) {  // the rows are results of unbind()
-    const Ref rows(PyObject_CallMethod(a, "unbind", "i", 0));
+    const Ref rows(PyObject_CallOneArg(find_op_object(ops.unbind->name), a));
     return rows ? PyObject_GetIter(rows.get()) : nullptr;
   }
   return object_boundary([&]() -> PyObject* {

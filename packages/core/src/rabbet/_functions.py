@@ -246,10 +246,10 @@ def result_type(*operands: Any, **named: Any) -> Any:
 
 
 class _TypeInfo:
-    _shown: tuple[str, ...]  # by repr, in this order
-
-    def __init__(self, **values: Any) -> None:
-        self.__dict__.update(values)
+    def __init__(self, bits: builtins.int, **shown: Any) -> None:
+        self.bits = bits
+        self._shown = tuple(shown)  # by repr, in this order
+        self.__dict__.update(shown)
 
     def __repr__(self) -> str:
         values = {name: getattr(self, name) for name in self._shown}
@@ -266,8 +266,6 @@ class finfo(_TypeInfo):
     eps: builtins.float
     tiny: builtins.float
 
-    _shown = ("resolution", "min", "max", "eps", "smallest_normal", "tiny", "dtype")
-
     def __init__(self, type: Any = None) -> None:
         dtype = type or get_default_dtype()
         limits = _C.float_limits(dtype) if isinstance(dtype, _C.dtype) else None
@@ -275,13 +273,13 @@ class finfo(_TypeInfo):
             raise TypeError(f"finfo: expected a floating dtype, got {dtype}; use iinfo")
         bits, eps, largest, tiny, name = limits
         super().__init__(
-            bits=bits,
-            eps=eps,
-            max=largest,
-            min=-largest,
-            tiny=tiny,
-            smallest_normal=tiny,
+            bits,
             resolution=10.0 ** -int(-math.log10(eps)),
+            min=-largest,
+            max=largest,
+            eps=eps,
+            smallest_normal=tiny,
+            tiny=tiny,
             dtype=name,
         )
 
@@ -292,8 +290,6 @@ class iinfo(_TypeInfo):
     max: builtins.int
     min: builtins.int
 
-    _shown = ("min", "max", "dtype")
-
     def __init__(self, type: Any) -> None:
         name = getattr(type, "name", "")
         if not name.lstrip("u").startswith("int"):
@@ -301,9 +297,9 @@ class iinfo(_TypeInfo):
         bits = int(name.lstrip("uint"))
         unsigned = name.startswith("u")
         super().__init__(
-            bits=bits,
-            max=2 ** (bits if unsigned else bits - 1) - 1,
+            bits,
             min=0 if unsigned else -(2 ** (bits - 1)),
+            max=2 ** (bits if unsigned else bits - 1) - 1,
             dtype=name,
         )
 

@@ -164,4 +164,4 @@ def _bounds(dtype: Any, first: int, last: int | None) -> tuple[int, int]:
     return first, last
 
 
-_overriding.functions(globals(), ["bernoulli", "normal"])
+_overriding.functions(globals(), [bernoulli.__name__, normal.__name__])
