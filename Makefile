@@ -67,7 +67,8 @@ check: setup $(STAMPS)/group-test $(STAMPS)/group-check wheels
 	$(BIN)/python tools/check_instructions.py
 	$(BIN)/python tools/wheel_sizes.py dist
 	$(BIN)/python -m pytest -k in_style tests/test_new_plugin.py
-	$(BIN)/python -m pytest -m slow tests/test_subsets.py
+	$(BIN)/python -m pytest tests/test_typing.py
+	$(BIN)/python -m pytest -m slow tests/test_subsets.py tests/test_sdists.py
 
 bench: setup $(STAMPS)/group-test $(STAMPS)/group-examples
 	$(BIN)/python benchmarks/run_all.py

@@ -109,7 +109,7 @@ def test_lists_with_factors():
 
 def test_lists_have_gradients():
     x = rabbet.tensor([2.0], requires_grad=True)
-    rabbet._foreach_mul([x, x], [x, 3.0])[0].backward()
+    rabbet._foreach_mul([x, x], [x, rabbet.tensor([3.0])])[0].backward()
     assert x.grad == 4
 
 

@@ -12,10 +12,11 @@ TORCH = {
         "linear_activation", "matmul", "mm", "mv", "prelu", "recurrent_layer", "recurrent_step", "scaled_dot_product_attention",
     },
     "fp32": {
-        "absolute_error", "acos", "asin", "binary_error", "cdist", "cosh", "cross_entropy_loss", "cross_entropy_steps",
-        "cumprod", "cumsum", "dist", "erfinv", "exp", "expm1", "group_norm", "huber_error", "layer_norm", "log", "log10", "log1p",
-        "log2", "log_softmax", "logistic_error", "logsumexp", "nanquantile", "nanquantile.number", "nll_loss", "nll_loss_steps",
-        "polar", "pow", "prod", "prod.dim", "quantile", "quantile.number", "reciprocal", "renorm", "rms_norm", "rsqrt", "sinh", "smooth_l1_error", "softmax", "softplus", "squared_error", "sum",
+        "absolute_error", "absolute_loss", "acos", "asin", "binary_error", "binary_loss", "cdist", "cosh", "cross_entropy_loss", "cross_entropy_steps",
+        "cumprod", "cumsum", "dist", "erfinv", "exp", "expm1", "group_norm", "huber_error", "huber_loss", "layer_norm", "log", "log10", "log1p",
+        "log2", "log_softmax", "logistic_error", "logistic_loss", "logsumexp", "nanquantile", "nanquantile.number", "nll_loss", "nll_loss_steps",
+        "polar", "pow", "prod", "prod.dim", "quantile", "quantile.number", "reciprocal", "renorm", "rms_norm", "rsqrt", "sinh", "smooth_l1_error", "smooth_l1_loss", "softmax", "softplus",
+        "squared_error", "squared_loss", "sum",
         "tan", "trace", "view_as_complex",
     },
     "promote": {"addcdiv", "addcmul", "atan2", "cat", "cross", "dot", "index_copy", "index_put", "scatter_add", "stack", "vdot"},
@@ -36,13 +37,14 @@ def test_torch_lists_them():
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     # Those that torch has under another name, or as a part of what it lists.
     renamed = {
-        "absolute_error": "l1_loss", "attention": "scaled_dot_product_attention", "binary_error": "binary_cross_entropy",
+        "absolute_error": "l1_loss", "absolute_loss": "l1_loss", "attention": "scaled_dot_product_attention", "binary_error": "binary_cross_entropy", "binary_loss": "binary_cross_entropy",
         "convolution": "conv2d", "convolution_dw": "conv2d", "convolution_dx": "conv_transpose2d.input",
         "cross_entropy_loss": "cross_entropy_loss", "cross_entropy_steps": "cross_entropy_loss",
         "huber_error": "huber_loss", "linear_activation": "linear", "log_softmax": "log_softmax.int", "logistic_error": "binary_cross_entropy_with_logits",
+        "logistic_loss": "binary_cross_entropy_with_logits",
         "nanquantile.number": "nanquantile.scalar", "nll_loss_steps": "nll_loss", "pow": "pow.Tensor_Tensor", "prod.dim": "prod.dim_int", "quantile.number": "quantile.scalar",
         "recurrent_layer": "mkldnn_rnn_layer", "recurrent_step": "lstm_cell", "smooth_l1_error": "smooth_l1_loss",
-        "softmax": "softmax.int", "squared_error": "mse_loss",
+        "softmax": "softmax.int", "squared_error": "mse_loss", "squared_loss": "mse_loss",
     }  # fmt: skip
     for names in TORCH.values():
         for name in names:

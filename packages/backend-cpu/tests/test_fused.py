@@ -82,6 +82,8 @@ def calls(name: str) -> Iterator[tuple[int, Callable[..., Any]]]:
         if p["type"] == "Tensor":
             continue
         choices = WORDS.get((name, p["name"]))
+        if choices is None and p["type"] == "float" and not p["has_default"]:
+            choices = NUMBERS
         if choices is None and p["type"] == "Scalar":
             choices = NUMBERS if not p["has_default"] else [p["default"], *NUMBERS]
         if choices:

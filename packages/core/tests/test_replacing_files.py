@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import pickle
 import shutil
 import signal
 import stat
@@ -14,7 +15,6 @@ from pathlib import Path
 
 import pytest
 import rabbet
-from rabbet.serialization import SerializationError
 
 
 @pytest.fixture(params=["unnamed", "named"], autouse=True)
@@ -158,8 +158,8 @@ def test_an_error_while_writing_leaves_the_old_file_alone(tmp_path, monkeypatch)
 
 
 def test_what_cannot_be_stored_makes_no_file(tmp_path):
-    with pytest.raises(SerializationError):
-        rabbet.save(object(), tmp_path / "x")
+    with pytest.raises((pickle.PicklingError, AttributeError, TypeError), match="pickle"):
+        rabbet.save(lambda: None, tmp_path / "x")
     assert names(tmp_path) == []
 
 

@@ -165,7 +165,7 @@ inline int32_t call1(const RbOp* op, const RbValue* args, int32_t nargs, Ref& ou
 /// of the view's own root does: then `root` becomes a copy that does.
 inline int32_t replay_view(const RbTensor* view, Ref& root, Ref& out) {
   const int32_t rc = host->view_replay(view, root.get(), out.out());
-  if (rc != RB_E_NOTIMPL) return rc;
+  if (rc != RB_E_NOTIMPL && rc != RB_E_ARG) return rc;  // RB_E_ARG: a view of other strides
   host->err_clear();
   const RbTensor* first = view;
   while (const RbTensor* up = host->view_parent(first)) first = up;

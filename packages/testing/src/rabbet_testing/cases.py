@@ -394,7 +394,8 @@ def differentiable_ops() -> list[str]:
     names = []
     for name in op_names():
         info = _C.op_info(name)
-        if info["detached"] or info["kind"] == "random":
+        takes_tensors = any("Tensor" in p["type"] for p in info["params"])
+        if info["detached"] or info["kind"] == "random" or not takes_tensors:
             continue
         if info["has_vjp"] or info["has_decomp"]:
             names.append(name)

@@ -69,6 +69,9 @@ def home_of(module: str) -> str:
     """The module of PyTorch that has what `module` of rabbet defines."""
     if module.startswith(f"{_FUNCTIONAL}."):
         module = _FUNCTIONAL
+    for theirs, ours in _MODULES.items():
+        if module == ours:
+            return f"torch.{theirs}"
     return _HOMES.get(module) or f"torch{module.removeprefix('rabbet')}"
 
 
@@ -127,7 +130,7 @@ def show_as_torchs(module: ModuleType) -> None:
     """Let the classes that a module of rabbet defines name PyTorch's module: programs and pickles read it."""
     name = module.__name__
     home = home_of(name)
-    if _is_private(name.rpartition(".")[2]) and name not in _HOMES:  # PyTorch has no such module
+    if home.startswith("torch._as_torch"):  # PyTorch has no such module
         return
     for key, value in list(vars(module).items()):
         if isinstance(value, type) and value.__module__ == name:

@@ -75,7 +75,7 @@ BITS = {_C.float16: _C.int16, _C.bfloat16: _C.int16, _C.float32: _C.int32, _C.fl
 def nextafter(input: _C.Tensor, other: _C.Tensor) -> _C.Tensor:
     """Numbers of one sign are in the order of their bits as integers."""
     where = _ops("where")
-    input, other = _ops("broadcast_tensors")(input, other)
+    input, other = _ops("broadcast_tensors")(*_both_tensors(input, other))
     bits = input.contiguous().view(BITS[input.dtype])
     away = (other > input) == (input > 0)
     moved = where(away, bits + 1, bits - 1).view(input.dtype)

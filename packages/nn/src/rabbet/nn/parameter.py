@@ -63,7 +63,7 @@ def _of_subclass(data: Tensor, requires_grad: bool) -> Any:
             f"instance of the same type, but return type {type(kept).__name__} was found instead. To use the type as a "
             "Parameter, please correct the detach() semantics defined by its __torch_dispatch__() implementation."
         )
-    kept._is_param = True
+    kept.__dict__["_is_param"] = True
     return kept
 
 

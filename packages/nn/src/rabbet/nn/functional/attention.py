@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rabbet import ops
+from rabbet import Op, ops
 
-scaled_dot_product_attention = ops.scaled_dot_product_attention
+scaled_dot_product_attention: Op = ops.scaled_dot_product_attention
