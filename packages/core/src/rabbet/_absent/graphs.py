@@ -103,6 +103,11 @@ TABLE: dict[str, Absent] = {
         _REASON,
         functions="associative_scan cond flex_attention scan while_loop",
     ),
+    "_higher_order_ops.associative_scan": Absent(_REASON, functions="associative_scan"),
+    "_higher_order_ops.cond": Absent(_REASON, functions="cond"),
+    "_higher_order_ops.flex_attention": Absent(_REASON, functions="flex_attention"),
+    "_higher_order_ops.scan": Absent(_REASON, functions="scan"),
+    "_higher_order_ops.while_loop": Absent(_REASON, functions="while_loop"),
     "_inductor": Absent(
         _REASON,
         functions="cudagraph_mark_step_begin list_mode_options",

@@ -139,9 +139,10 @@ def show_as_torchs(module: ModuleType) -> None:
                 ours = importlib.import_module(own_name(home))
                 if not hasattr(ours, key):
                     setattr(ours, key, value)
-    if home == f"torch{name.removeprefix('rabbet')}" and home not in sys.modules:
+    path = home.removeprefix("torch.")
+    if _module_name(path) == name and home not in sys.modules:
         # typing.get_type_hints reads annotations in the namespace of that module.
-        sys.modules[home] = _marked(module, home.removeprefix("torch."))
+        sys.modules[home] = _marked(module, path)
 
 
 def module_of(name: str) -> ModuleType | None:
