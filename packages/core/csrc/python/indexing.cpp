@@ -74,11 +74,43 @@ struct Split {
   }
 };
 
+// Whether a list or another sequence that is no tuple holds one index per dimension: PyTorch and
+// NumPy once took a short sequence for a tuple if an item is no number.
+bool is_read_as_tuple(PyObject* key) {
+  if (is_tensor(key) || is_ndarray(key) || PyUnicode_Check(key) || PyBytes_Check(key) ||
+      !PySequence_Check(key) || PyRange_Check(key))
+    return false;
+  const Py_ssize_t n = PySequence_Size(key);
+  if (n < 0) PyErr_Clear();
+  if (n < 0 || n >= 32) return false;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    const Ref item(must(PySequence_GetItem(key, i)));
+    PyObject* o = item.get();
+    if (is_tensor(o) || PySlice_Check(o) || o == Py_Ellipsis || o == Py_None ||
+        (PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o)))
+      return true;
+  }
+  return false;
+}
+
+// A new reference: the key as a tuple if it is read as one, else itself.
+Ref normalized_key(PyObject* key) {
+  if (PyTuple_Check(key) || !is_read_as_tuple(key)) return Ref::borrow(key);
+  if (PyErr_WarnEx(PyExc_UserWarning,
+                   "Using a non-tuple sequence for multidimensional indexing is deprecated; use "
+                   "x[tuple(seq)] instead of x[seq].",
+                   1) < 0)
+    throw PythonError{};
+  return Ref(must(PySequence_Tuple(key)));
+}
+
 class Reader {
  public:
   explicit Reader(const Tensor* x) { split_.view = TensorRef::share(const_cast<Tensor*>(x)); }
 
-  Split run(PyObject* key) {
+  Split run(PyObject* given) {
+    const Ref normalized = normalized_key(given);
+    PyObject* key = normalized.get();
     if (!PyTuple_Check(key)) {
       count_dims(&key, 1);
       item(key);

@@ -186,17 +186,12 @@ def _diff(input: Array, n: int, dim: int, prepend: Any, append: Any) -> Any:
 
 @defines("any")
 def _any(input: Array, dim: Any, keepdim: bool) -> Any:
-    return _truth(input, np.any(input, _all(input, dim), keepdims=keepdim))
+    return np.any(input, _all(input, dim), keepdims=keepdim)
 
 
 @defines("all")
 def _every(input: Array, dim: Any, keepdim: bool) -> Any:
-    return _truth(input, np.all(input, _all(input, dim), keepdims=keepdim))
-
-
-def _truth(input: Array, found: Any) -> Any:
-    """The answer for uint8 tensors is a uint8."""
-    return found.astype(np.uint8) if input.dtype == np.uint8 else found
+    return np.all(input, _all(input, dim), keepdims=keepdim)
 
 
 @defines("count_nonzero")
