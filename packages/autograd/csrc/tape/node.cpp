@@ -307,8 +307,10 @@ void delete_meta(void* p) {
   if (m->embedded) {
     // Hooks stay with the node: the gradient still passes here. What the tensor retained goes with
     // it, unless another tensor has taken over the history.
-    const Retained kept = m->shared ? Retained{} : take_retained(m);
-    if (kept.grad) host->release(kept.grad);
+    if (__builtin_expect((m->retains || m->grad) && !m->shared, 0)) {
+      const Retained kept = take_retained(m);
+      if (kept.grad) host->release(kept.grad);
+    }
   } else {
     drop_hooks(m->hooks);
     if (m->grad) host->release(m->grad);

@@ -155,7 +155,7 @@ inline bool is_recorded(const Meta* m) { return m && (m->fn || m->requires_grad)
 inline bool differentiable(int dtype) { return rb::is_differentiable(dtype); }
 using rb::is_complex;
 
-extern std::atomic<uint64_t> newest_sequence;
+extern std::atomic<uint64_t> newest_sequence __attribute__((visibility("hidden")));
 
 /// The sequence number of a new node whose inputs have numbers up to `inputs`: above those, and
 /// above those of all nodes that were made before. Backward runs the newest nodes first. Threads
