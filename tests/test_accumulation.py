@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import rabbet
 from rabbet.nn import functional as F
@@ -292,3 +293,11 @@ def test_weights_are_normalised_by_their_exact_norms(dtype):
         layer.parametrizations.weight.original1.fill_(3000.0)
         layer.parametrizations.weight.original0.fill_(8.0)
     assert layer.weight.flatten().tolist() == pytest.approx([1.0] * 128, rel=2**-8)
+
+
+@pytest.mark.parametrize("dim", [(1, 2), [1, 2], (0,), 1])
+def test_normalize_takes_several_dimensions(dim):
+    x = rabbet.arange(1.0, 25.0).reshape(2, 3, 4)
+    axis = dim if isinstance(dim, int) else tuple(dim)
+    want = x.numpy() / np.sqrt((x.numpy() ** 2).sum(axis, keepdims=True))
+    np.testing.assert_allclose(rabbet.nn.functional.normalize(x, dim=dim).numpy(), want, rtol=1e-6)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 import rabbet
 from rabbet import Tensor
 
@@ -9,16 +12,18 @@ from .._accumulate import accumulated, widened
 
 _vector_norm = rabbet._C.op("vector_norm")
 
+_Dims: TypeAlias = int | Sequence[int]
 
-def vector_norm(input: Tensor, p: float, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """Return the p-norm over `dim`, or over all elements if None."""
-    return _vector_norm(input, p, None if dim is None else [dim], keepdim)
+
+def vector_norm(input: Tensor, p: float, dim: _Dims | None = None, keepdim: bool = False) -> Tensor:
+    """Return the p-norm over the dimensions `dim`, or over all elements if None."""
+    return _vector_norm(input, p, dim, keepdim)
 
 
 def normalize(
-    input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
+    input: Tensor, p: float = 2.0, dim: _Dims = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
-    """Return `input` divided by its p-norm along `dim`, or by `eps` where that is larger."""
+    """Return `input` divided by its p-norm over the dimensions `dim`, or by `eps` where that is larger."""
     if out is None:
         return _normalized(input, p, dim, eps)
     x = widened(input)
@@ -26,11 +31,11 @@ def normalize(
 
 
 @accumulated
-def _normalized(input: Tensor, p: float, dim: int, eps: float) -> Tensor:
+def _normalized(input: Tensor, p: float, dim: _Dims, eps: float) -> Tensor:
     return input / _divisor(input, p, dim, eps)
 
 
-def _divisor(x: Tensor, p: float, dim: int, eps: float) -> Tensor:
+def _divisor(x: Tensor, p: float, dim: _Dims, eps: float) -> Tensor:
     return rabbet.clamp(vector_norm(x, p, dim, True), min=eps)
 
 
