@@ -191,7 +191,8 @@ def test_dead_links_and_anchors_are_found(tmp_path):
 def test_the_facts_of_the_readme_are_those_of_the_package():
     text = (ROOT / "README.md").read_text()
     (operators,) = re.findall(r"about (\d+) operators", text)
-    assert abs(int(operators) - len(rabbet._C.record_names())) <= 0.05 * int(operators)
+    ours = [name for name in rabbet._C.record_names() if "::" not in name]
+    assert abs(int(operators) - len(ours)) <= 0.05 * int(operators)
     (version, abi) = re.findall(r"^Version (\d+\.\d+), plugin ABI (\d+\.\d+)", text, flags=re.M)[0]
     assert rabbet.__version__.startswith(f"{version}.")
     assert abi == ".".join(map(str, rabbet._C.abi))

@@ -151,7 +151,8 @@ def text(data: dict[str, Any]) -> str:
     lines += ["Devices:", *_device_lines(data), *_layer_lines(data)]
     if data["pending"]:
         lines.append("Waiting for a device, a layer or an operator that is not loaded:")
-        lines += [f"  '{k['op']}' for '{k['target']}'  [{k['provider']}]" for k in data["pending"]]
+        for k in data["pending"]:
+            lines += wrapped(f"'{k['op']}' for '{k['target']}'  [{k['provider']}]", 2)
     live = data["live"]
     lines += wrapped(
         f"{data['operators']} operators, {live['tensors']} live tensors ({live['bytes']} bytes), "
