@@ -138,7 +138,8 @@ def test_random_programs(remove, program, make):
             return
     assert shapes == [(x.shape, x.stride()) for x in expected], done
     for ours, theirs in zip([*got, *given_args], [*expected, *args], strict=True):
-        assert_close(ours, theirs, rtol=0, atol=0)
+        # Values lie in another layout here, in which sums may be added in another order.
+        assert_close(ours, theirs, rtol=1e-6, atol=0)
     writes = [call for call in seen if call.writes]
     check_functional(seen, len(writes), remove == "mutations_and_views")
     assert len(writes) <= len(args)
