@@ -1,4 +1,4 @@
-"""Optimizers of packages that wrap another one, and the private functions that they use."""
+"""Optimizers that wrap another optimizer, and the private functions that such packages call."""
 
 import pytest
 import rabbet

@@ -245,7 +245,7 @@ def _needs_of(arguments: list[str], modules: list[str]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; the exit code is 1 if a plugin failed or a problem was found."""
+    """Run the command and return its exit code: 1 if a plugin failed or a problem was found, else 0."""
     if "-h" in arguments or "--help" in arguments:
         print(_USAGE)
         return 0

@@ -1,6 +1,6 @@
 """Methods of tensors about other layouts than strided ones, of quantized tensors, and of linear algebra.
 
-Every tensor is strided and not quantized: what such a tensor has an answer to is answered, the rest refuses.
+Methods of other layouts: they answer for strided tensors where PyTorch does, and refuse otherwise.
 """
 
 from __future__ import annotations

@@ -348,7 +348,7 @@ class FlopCounterMode:
                 self.flop_counts[name][found[0]] += found[1]
 
     def _registered(self, op: str, args: tuple[Any, ...], results: tuple[Any, ...]) -> _Count:
-        """By a formula that someone has registered for the operator."""
+        """Count by the formula that was registered for the operator."""
         name = op.partition(".")[0]
         for key, formula in self.flop_registry.items():
             if getattr(key, "__name__", None) == name and name not in _COUNTS:

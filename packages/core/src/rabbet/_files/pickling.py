@@ -25,7 +25,7 @@ _LAST_INT = 2**31
 
 
 class NotPlain(SerializationError):
-    """A value of a class that only `load(weights_only=False)` makes."""
+    """A value of a class that only `load(weights_only=False)` can restore."""
 
     __module__ = "rabbet.serialization"
 

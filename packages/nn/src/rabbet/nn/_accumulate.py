@@ -1,4 +1,4 @@
-"""The accumulation dtype: functions made of reductions compute in float32 where tensors are of 16 bits."""
+"""Functions made of reductions compute in float32 when their tensors have 16 bits."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class CausalBias(Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Attention with this mask gives plain tensors, other functions give tensors of this class."""
+        """Return plain tensors from attention, and tensors of this class from other functions."""
         if func is F.scaled_dot_product_attention:
             with DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
