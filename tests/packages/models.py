@@ -100,6 +100,13 @@ def numbers_of_numpy(seed=0):
         found = categories(self.probs, count, replacement=True)
         return found.movedim(-1, 0).reshape(*sample_shape, *self.probs.shape[:-1])
 
+    def sampled_beta(self, sample_shape=()):
+        a, b = self.concentration1.numpy(), self.concentration0.numpy()
+        return drawn(state.beta(a, b, (*sample_shape, *a.shape)), self.concentration1.dtype)
+
+    def fill_uniform(self, low=0.0, high=1.0, *, generator=None):
+        return self.copy_(drawn(state.uniform(low, high, tuple(self.shape)), self.dtype))
+
     replaced = {
         torch: {
             "randn": normal,
@@ -115,6 +122,8 @@ def numbers_of_numpy(seed=0):
             "sample": lambda self, shape=(): sampled_normal(self, shape).detach(),
         },
         torch.distributions.Categorical: {"sample": sampled_category},
+        torch.distributions.Beta: {"sample": sampled_beta},
+        torch.Tensor: {"uniform_": fill_uniform},
     }
 
     def integers_between(low, high, size):
@@ -178,19 +187,19 @@ def loss_of(outputs):
 
 
 def steps(module, inputs, count=2):
-    """Summaries of the outputs after each of a few optimizer steps, and the seconds of the last step."""
+    """Summaries of the outputs after each of a few optimizer steps, and the processor time of the last step, in seconds."""
     parameters = [p for p in module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1e-3, eps=1e-3)
     inputs = [t.detach() for t in inputs]
     found = []
     for _ in range(count):
-        start = time.perf_counter()
+        start = time.process_time()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         optimizer.zero_grad()
         outputs = tensors(module(*inputs))
         loss_of(outputs).backward()
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         found.append(summary(torch.cat([t.detach().to(DTYPE).reshape(-1) for t in outputs])))
     return found, seconds
 
@@ -198,17 +207,17 @@ def steps(module, inputs, count=2):
 def measured(make):
     """Summaries of the outputs of one case, of the gradients of all inputs and parameters, and of optimizer steps.
 
-    `seconds` is the time of a step, or of the call where there is no module to train.
+    `seconds` is the processor time of a step, or of the call where there is no module to train.
     """
     made = make()
     call, inputs = made[0], list(made[1:])
     inputs = [t.requires_grad_() if torch.is_floating_point(t) else t for t in inputs]
-    start = time.perf_counter()
+    start = time.process_time()
     outputs = tensors(call(*inputs))
     loss = loss_of(outputs)
     if loss is not None:
         loss.backward()
-    found = {"seconds": time.perf_counter() - start, "outputs": [summary(t) for t in outputs]}
+    found = {"seconds": time.process_time() - start, "outputs": [summary(t) for t in outputs]}
     if loss is None:
         return found
     is_module = isinstance(call, torch.nn.Module)
