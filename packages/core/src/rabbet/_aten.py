@@ -112,7 +112,7 @@ def _schema_of(overload: OpOverload) -> FunctionSchema:
 
 
 def _schema_of_function(overload: OpOverload, function: Callable[..., Any]) -> FunctionSchema:
-    """Of an operator of PyTorch's that is a Python function here."""
+    """The schema of an operator of PyTorch that is a Python function in rabbet."""
     try:
         params = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # it takes several forms
@@ -189,7 +189,7 @@ def _norm(args: Sequence[Any]) -> str:
 
 
 _SCALAR = _tensor_or("Scalar")
-# Overloads of PyTorch's for records whose own name does not say them: a name, or a function of the arguments.
+# PyTorch's overloads where the record's name does not determine them: a name, or a function of the arguments.
 _OVERLOADS: dict[str, str | Callable[[Sequence[Any]], str]] = {
     "add": "Tensor", "sub": "Tensor", "mul": "Tensor", "rsub": _SCALAR, "pow": _power, "float_power": _power,
     "div": lambda args: "Tensor" if args[2] is None else "Tensor_mode",
@@ -218,14 +218,14 @@ _OVERLOADS: dict[str, str | Callable[[Sequence[Any]], str]] = {
     "trapezoid": "x", "cumulative_trapezoid": "x", "tensordot_dims": "default", "quantile.number": "scalar",
     "nanquantile.number": "scalar",
 }  # fmt: skip
-# Records that PyTorch knows by another name.
+# Records with another name in PyTorch.
 _PACKETS = {
     "softmax": "_softmax", "log_softmax": "_log_softmax",
     "split.sizes": "split_with_sizes", "pad_constant": "constant_pad_nd", "cast": "_to_copy", "to_device": "_to_copy",
     "max_pool_with_indices": "max_pool2d_with_indices", "bernoulli.tensor": "bernoulli", "tensordot_dims": "tensordot",
     "vector_norm": "linalg_vector_norm", "cross": "linalg_cross",
 }  # fmt: skip
-# Records without a public name whose name is PyTorch's all the same.
+# Private records whose name is also PyTorch's.
 _HIDDEN = {
     "batch_norm_backward", "bernoulli", "clone", "convolution", "copy", "dropout", "einsum", "elu", "embedding",
     "embedding_backward", "expand", "exponential", "fill", "gelu", "group_norm", "hardsigmoid", "hardswish", "hardtanh",
@@ -233,8 +233,8 @@ _HIDDEN = {
     "nonzero", "normal", "prelu", "random", "real", "rms_norm", "scaled_dot_product_attention", "searchsorted", "silu",
     "slice", "softplus", "softshrink", "softsign", "tanhshrink", "unfold", "uniform", "view", "zero",
 }  # fmt: skip
-# Operators that PyTorch decomposes before __torch_dispatch__ sees them (CompositeImplicitAutograd), as far as rabbet's
-# decompositions consist of the same operators. Records that PyTorch has under no name are decomposed, too.
+# Operators that PyTorch decomposes before __torch_dispatch__ sees them (CompositeImplicitAutograd), where rabbet's
+# decomposition consists of the same operators. Records without a name in PyTorch are decomposed as well.
 _DECOMPOSED = {
     "adjoint", "argsort", "argwhere", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "broadcast_to",
     "cartesian_prod", "chunk", "column_stack", "combinations", "conj", "conj_physical", "contiguous", "corrcoef", "cov",
@@ -278,7 +278,7 @@ def _overload_name(record: str, args: Sequence[Any]) -> str:
 
 @functools.cache
 def is_decomposed(record: str) -> bool:
-    """Whether the operators that a record is made of are dispatched in its place."""
+    """Whether the operators of a record's decomposition are dispatched instead of the record."""
     info = _C.op_info(record)
     if not info["has_decomp"] or record in _WHOLE or "::" in record:
         return False
@@ -296,7 +296,7 @@ def _product(args: Sequence[Any]) -> str:
 
 
 def overload_of(record: str, args: Sequence[Any], in_place: bool, out: bool) -> OpOverload:
-    """The overload of PyTorch's that a call of a record is.
+    """PyTorch's overload for a call of a record.
 
     Args:
         record: the record's name.
@@ -320,7 +320,7 @@ def overload_of(record: str, args: Sequence[Any], in_place: bool, out: bool) -> 
 
 @functools.cache
 def _records_by_name() -> dict[tuple[str, str], str]:
-    """Records by packet and overload, where the overload's name alone does not say them."""
+    """Records keyed by packet and overload, where the names alone do not determine them."""
     found = {}
     for record in _C.record_names():
         if "::" in record:
@@ -381,7 +381,7 @@ def _softmax(name: str) -> Callable[..., Any]:
     return call
 
 
-# What PyTorch has and rabbet says in another way.
+# Operators of PyTorch that rabbet expresses in another way.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "_to_copy": _to_copy,
     "_softmax": _softmax("softmax"),
@@ -407,7 +407,7 @@ def _framework() -> Any:
 
 
 def _operator(name: str) -> Callable[..., Any] | None:
-    """The operator or function of rabbet's with a name of PyTorch's."""
+    """The operator or function of rabbet for an operator name of PyTorch."""
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
     found = vars(_framework()).get(name) or getattr(Tensor, name, None)
@@ -420,7 +420,7 @@ def _operator(name: str) -> Callable[..., Any] | None:
 
 
 class _Operator:
-    """What overloads and packets have in common."""
+    """The common base of overloads and packets."""
 
     namespace: str
     _opname: str
@@ -440,7 +440,7 @@ class _Operator:
 
 
 class OpOverload(_Operator):
-    """An overload of PyTorch's by name; there is one object for each.
+    """An overload of a PyTorch operator. There is one object for each.
 
     `func is torch.ops.aten.add.Tensor` says which operator `__torch_dispatch__` was called for. A call runs rabbet's
     operator of that name.
@@ -563,7 +563,7 @@ def _record_set() -> frozenset[str]:
 
 
 class OpOverloadPacket(_Operator):
-    """An operator of PyTorch's by name; its attributes are its overloads."""
+    """An operator of PyTorch; its attributes are its overloads."""
 
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace, self._opname, self.__name__ = namespace, name, name
@@ -592,7 +592,7 @@ class OpOverloadPacket(_Operator):
         return self._target()
 
     def overloads(self) -> list[str]:
-        """The names of the overloads that have been used so far, or that records name."""
+        """The names of the overloads that were used so far or that records define."""
         used = [name for name, value in vars(self).items() if isinstance(value, OpOverload)]
         known = [overload for packet, overload in _records_by_name() if packet == self._opname]
         return list(dict.fromkeys(used + known))
@@ -611,7 +611,7 @@ class OpOverloadPacket(_Operator):
 
 
 class _Space:
-    """The operators of one namespace by name; what is missing says so when it is called."""
+    """The operators of a namespace by name; a missing operator raises when it is called."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -12,12 +12,12 @@ def functions(scope: dict[str, Any], names: Iterable[str]) -> None:
     """Make the Python functions of these names in a module's namespace call the overrides of their arguments."""
     for name in names:
         if isinstance(scope.get(name), FunctionType):
-            scope[name].__module__ = scope["__name__"]  # where pickle finds what is there now
+            scope[name].__module__ = scope["__name__"]  # where pickle finds the wrapped function
             scope[name] = _C.overridable(scope[name])
 
 
 def member(name: str, value: Any) -> Any:
-    """What to put on Tensor so that access to the member `value` calls the overrides of the tensor's type."""
+    """A member of Tensor that calls the overrides of the tensor's type before `value`."""
     if name == "__setstate__" or isinstance(value, (_C.overridable, _C.overridable_attribute)):
         return value
     if isinstance(value, (FunctionType, MethodDescriptorType)):
@@ -33,7 +33,7 @@ def dispatches(tensor: _C.Tensor) -> bool:
 
 
 def is_wrapper(tensor: _C.Tensor) -> bool:
-    """Whether a tensor was made by `_make_wrapper_subclass`: it has a shape, and no values but through its class."""
+    """Whether a tensor was made by `_make_wrapper_subclass`: it has a shape, and only its class provides values."""
     if not dispatches(tensor):
         return False
     from . import _dispatch

@@ -1,7 +1,7 @@
-"""`__torch_dispatch__`: which handler gets a call, with which arguments, and what becomes of its result.
+"""`__torch_dispatch__`: selects the handler of a call, prepares its arguments, and checks its result.
 
 The layer `python` (csrc/dispatch) runs `_dispatch_call` for every call with a tensor whose class defines the protocol, and
-for every call inside of a mode. It loads with this module, when the first such class or mode is used.
+for every call inside a mode. The layer loads with this module, when the first such class or mode is used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Param(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """What a call needs of its operator's record."""
+    """The parts of an operator's record that a call needs."""
 
     name: str
     params: tuple[_Param, ...]
@@ -78,7 +78,7 @@ def _arguments(record: _Record, args: Sequence[Any]) -> tuple[tuple[Any, ...], d
 
 
 def _as_in_pytorch(name: str, args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """The record and the arguments of a call that PyTorch makes in another way."""
+    """The record and arguments of the call that PyTorch makes instead, where it differs."""
     if name == "mT":
         ndim = args[0].ndim
         return ("t", args) if ndim == 2 else ("transpose", (args[0], ndim - 2, ndim - 1))
@@ -91,7 +91,7 @@ def _as_in_pytorch(name: str, args: tuple[Any, ...]) -> tuple[str, tuple[Any, ..
 
 
 def _one_dim(args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Of a reduction that PyTorch has for one dimension, and for several."""
+    """Arguments of a reduction that PyTorch has in two overloads: one dimension, and several."""
     dims = args[1]
     single = dims[0] if dims is not None and len(dims) == 1 else dims
     rest = tuple(args[2:])
@@ -104,7 +104,7 @@ def _softmax(args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (args[0], args[1], False), {} if args[2] is None else {"dtype": args[2]}
 
 
-# Records whose arguments PyTorch passes in another form.
+# Records whose arguments have another form in PyTorch.
 _FORMS: dict[str, Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]] = {
     "cast": lambda args: ((args[0],), {"dtype": args[1]}),
     "to_device": lambda args: ((args[0],), {"device": args[1]}),
@@ -119,7 +119,7 @@ _FORMS: dict[str, Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any
 def _request(
     record: _Record, args: Sequence[Any], outs: tuple[Any, ...] | None
 ) -> tuple[_aten.OpOverload, tuple[Any, ...], dict[str, Any]]:
-    """The overload that a call is, and its arguments."""
+    """The overload for a call, and its arguments."""
     in_place = outs is not None and len(outs) == 1 and bool(args) and outs[0] is args[0]
     func = _aten.overload_of(record.name, args, in_place, outs is not None and not in_place)
     form = _FORMS.get(record.name)
@@ -164,8 +164,8 @@ def _dispatch_call(name: str, args: tuple[Any, ...], outs: tuple[Any, ...] | Non
         outs: the tensors to be written, or None.
 
     Returns:
-        A tuple with a tensor, or a tuple of tensors, for each result; None where nobody handles the call;
-        NotImplemented where the operators of its decomposition are to be dispatched in its place.
+        A tuple with a tensor, or a tuple of tensors, for each result; None if there is no handler;
+        NotImplemented if the operators of the decomposition are dispatched instead.
     """
     types = _types_of(args if outs is None else (*args, *outs))
     has_mode = bool(_dispatch.modes())
@@ -278,7 +278,7 @@ def _described(value: Any) -> str:
 # ---- values
 
 
-# How PyTorch refuses to read a subclass, by what core asks the values for.
+# PyTorch's messages for reads of a subclass, keyed by the reason for which core asks for the values.
 _REFUSALS = {
     "buffer": ".numpy() is not supported for tensor subclasses.",
     "tolist()": ".tolist() is not supported for tensor subclasses, got {}",
@@ -340,14 +340,14 @@ def call_without_dispatch(
 
 
 def dispatch_method(self: Tensor, name: str, args: tuple[Any, ...], **kwargs: Any) -> Any:
-    """Hand a method that is no operator of rabbet's to the tensor's class and the modes."""
+    """Dispatch a method that is not an operator of rabbet to the tensor's class and the modes."""
     func = getattr(_aten.space("aten"), name).default
     given = {key: value for key, value in kwargs.items() if value is not None}
     return _ask(func, _types_of((self,)), (self, *args), given)[0]
 
 
 def join(tensor: Tensor) -> None:
-    """Make the calls with a new object of a class that defines the protocol come to it."""
+    """Dispatch calls with this new object of a class that defines the protocol."""
     _dispatch.mark(tensor)
 
 
@@ -373,7 +373,7 @@ def make_wrapper_subclass(
     _extra_dispatch_keys: Any = None,
     storage_size: int | None = None,
 ) -> Any:
-    """A tensor of a class with `__torch_dispatch__` that has a shape, and no values: only the class knows them.
+    """A tensor with a shape and without values, of a class with `__torch_dispatch__` that provides them.
 
     Args:
         cls: the class of the tensor, a subclass of Tensor that defines `__torch_dispatch__`.
@@ -454,7 +454,7 @@ def deepcopy_wrapper(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def reduce_wrapper(tensor: Tensor, requires_grad: bool) -> tuple[Any, ...]:
-    """What pickle keeps of a tensor without values: class and geometry; attributes follow as its state."""
+    """What pickle stores for a tensor without values: its class and geometry; its attributes follow as state."""
     geometry = (tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype.name, str(tensor.device))
     return rebuild_wrapper, (type(tensor), *geometry, requires_grad)
 

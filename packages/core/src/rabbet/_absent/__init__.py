@@ -1,7 +1,7 @@
 """Modules of PyTorch that rabbet refuses by name, from one table; each area has its part in a file here.
 
-A program may import them in every form, name their classes, and ask whether they are available. What would do the
-work raises NotImplementedError with the reason. A name that is in no table is missing, as in every module.
+A program may import them in any form, refer to their classes, and ask whether they are available. Functions and
+classes that would do the work raise NotImplementedError with the reason. A name in no table raises AttributeError.
 """
 
 import copy
@@ -18,7 +18,7 @@ from .. import _C
 
 
 class Absent(NamedTuple):
-    """A module that is not there: why, what refuses, and what works all the same."""
+    """A missing module: the reason, the names that refuse to work, and the names that still work."""
 
     reason: str
     functions: str = ""  # raise when they are called; "Class.method" is a method of a class below
@@ -26,13 +26,15 @@ class Absent(NamedTuple):
     errors: dict[str, type[BaseException]] = {}  # classes of exceptions with their base
     enums: dict[
         str, str | dict[str, Any]
-    ] = {}  # constants, which programs name in their own defaults
-    imports: dict[str, str] = {}  # names of other modules of the table; "*" for all
+    ] = {}  # constants, which programs use as default arguments
+    imports: dict[str, str] = {}  # names from other modules of the table; "*" for all
     answers: dict[str, Any] = {}  # functions and methods that return a value
-    others: dict[str, Any] = {}  # what works as it is; "Class.attribute" is one of a class above
+    others: dict[
+        str, Any
+    ] = {}  # what works unchanged; "Class.attribute" is an attribute of a class above
 
 
-# The file of each area, by the modules at its top.
+# The file of each area, keyed by top-level module.
 _AREAS = {
     "_decomp": "graphs",
     "_functorch": "graphs",
@@ -75,17 +77,17 @@ _AREAS = {
 
 
 def unchanged(function: Any) -> Any:
-    """A decorator that leaves functions as they are: it marks them for what refuses."""
+    """A decorator that returns the function unchanged: the feature it marks functions for is missing."""
     return function
 
 
 def marks_nothing(*args: Any, **kwargs: Any) -> Callable[[Any], Any]:
-    """A decorator with arguments that leaves functions as they are."""
+    """A decorator with arguments that returns the function unchanged."""
     return unchanged
 
 
 def table(area: str) -> dict[str, Absent]:
-    """The modules of an area, by their names without the package's."""
+    """The rows of an area, keyed by module name without the package."""
     found: dict[str, Absent] = importlib.import_module(f"{__name__}.{area}").TABLE
     return found
 
@@ -99,13 +101,13 @@ def _area(name: str) -> str | None:
 
 
 def row(name: str) -> Absent | None:
-    """What the table says of a module, by its name without the package's; None if it does not have it."""
+    """The row of a module, by its name without the package; None if there is none."""
     area = _area(name)
     return None if area is None else table(area).get(name)
 
 
 def names() -> list[str]:
-    """All modules of the table."""
+    """The names of all modules in the table."""
     return [name for area in sorted(set(_AREAS.values())) for name in table(area)]
 
 
@@ -118,13 +120,13 @@ def refusing_function(module: str, name: str, reason: str) -> Callable[..., Any]
     refused.__name__ = name.rpartition(".")[2]
     refused.__qualname__ = name
     refused.__module__ = module
-    refused.__doc__ = f"Not there: {reason}."
+    refused.__doc__ = f"Not implemented: {reason}."
     refused.__refused__ = reason  # type: ignore[attr-defined]
     return refused
 
 
 def refusing_class(module: str, name: str, reason: str) -> type:
-    """A class without objects: making one, of a subclass too, raises NotImplementedError with the reason."""
+    """A class that cannot be instantiated: creating an object, of a subclass too, raises NotImplementedError."""
 
     def refused(cls: type, *args: Any, **kwargs: Any) -> Any:
         raise _C.NotImplementedForError(f"{module}.{name}: {reason}")
@@ -133,7 +135,7 @@ def refusing_class(module: str, name: str, reason: str) -> type:
         "__new__": refused,
         "__class_getitem__": classmethod(types.GenericAlias),  # annotations with parameters
         "__module__": module,
-        "__doc__": f"Not there: {reason}.",
+        "__doc__": f"Not implemented: {reason}.",
         "__refused__": reason,
     }
     return type(name, (), contents)
@@ -164,7 +166,7 @@ def _put(scope: dict[str, Any], name: str, value: Any) -> None:
 
 
 def fill(scope: dict[str, Any], what: Absent) -> None:
-    """Put the names of a row into a module, those that other rows define last."""
+    """Add the names of a row to a module's namespace; names from other rows come last."""
     module = scope["__name__"]
     for name in what.classes.split():
         scope[name] = refusing_class(module, name, what.reason)
@@ -186,7 +188,7 @@ def fill(scope: dict[str, Any], what: Absent) -> None:
 
 
 def _below(path: str, name: str) -> Any:
-    """A module's `__getattr__`: modules of the table below it load when they are named."""
+    """A module's `__getattr__`: its submodules in the table load on first access."""
     below = f"{path}.{name}"
     if row(below) is not None:
         return importlib.import_module(f"rabbet.{below}")

@@ -9,13 +9,13 @@ from . import Absent, refusing_function, unchanged
 
 _REASON = "rabbet has no distributed package yet: it runs in one process"
 
-# Constants that programs name where they define functions.
+# Constants that programs use as default arguments.
 ReduceOp = enum.Enum("ReduceOp", "SUM AVG PRODUCT MIN MAX BAND BOR BXOR PREMUL_SUM", start=0)
 ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]
 
 
 class _Group:
-    """The group of all processes, which there is none of."""
+    """The group of all processes. There is none."""
 
     WORLD = None
 
@@ -342,7 +342,7 @@ TABLE: dict[str, Absent] = {
         classes="ErrorHandler ProcessFailure",
         others={
             "record": unchanged
-        },  # writes errors for the process that started this one: there is none
+        },  # it would write errors for the parent process of a launcher, which does not exist
         errors={
             "ChildFailedError": Exception,
         },

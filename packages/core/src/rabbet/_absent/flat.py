@@ -1,4 +1,4 @@
-"""Functions and classes of the namespace itself that refuse."""
+"""Functions and classes of the top-level namespace that refuse to work."""
 
 import functools
 from collections.abc import Callable

@@ -10,7 +10,7 @@ _REASON = "rabbet captures no graphs yet: programs run eagerly"
 
 
 def _is_plain(*kinds: type) -> Any:
-    """Whether a value is a number of the given types: every size is, as nothing is traced."""
+    """Whether a value is of one of the given types. Every size is a plain number, since nothing is traced."""
 
     def is_plain(a: Any) -> bool:
         return type(a) in kinds
@@ -19,12 +19,12 @@ def _is_plain(*kinds: type) -> Any:
 
 
 def _no_symbols(val: Any) -> bool:
-    """Whether a value holds symbols: never."""
+    """Whether a value contains symbols. It never does."""
     return False
 
 
 def _set_of_symbols(val: Any) -> set[Any]:
-    """The symbols in a value: none."""
+    """The symbols in a value. There are none."""
     return set()
 
 
@@ -40,7 +40,7 @@ def _equal(x: Any, y: Any) -> bool:
     return bool(x == y)
 
 
-# Questions about sizes that a tracer does not know: of the plain numbers of eager code they have plain answers.
+# Questions about sizes that a tracer may not know. In eager code all sizes are known.
 _SYMBOLS: dict[str, Any] = {
     "free_symbols": _set_of_symbols, "free_unbacked_symbols": _set_of_symbols, "guard_float": float,
     "guard_int": int, "guard_or_false": bool, "guard_or_true": bool, "guard_scalar": _itself,

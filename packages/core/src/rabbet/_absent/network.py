@@ -24,7 +24,7 @@ class _HubFolder:
 
 
 def hub_folder() -> str:
-    """The folder of models that are there already; rabbet puts nothing there."""
+    """The folder of downloaded models; rabbet downloads none."""
     return _HubFolder.chosen or os.path.join(download_folder(), "hub")
 
 

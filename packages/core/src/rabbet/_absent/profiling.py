@@ -1,4 +1,4 @@
-"""Profilers and monitors. What only names a stretch of code, or plans when to record, works as it is."""
+"""Profilers and monitors. Labels of code and schedules work; recording does not."""
 
 import contextlib
 import enum
@@ -16,7 +16,7 @@ ProfilerAction = enum.Enum(
 
 
 class RecordFunction(contextlib.ContextDecorator):
-    """Names a stretch of code for a profiler; without one it does nothing."""
+    """Labels a block of code for a profiler; without a profiler it does nothing."""
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""The private names of `torch._C` that packages import. What is not here is missing, as for any module."""
+"""The private names of `torch._C` that packages import. Other names raise AttributeError."""
 
 import enum
 from collections.abc import Callable
@@ -47,7 +47,7 @@ __all__ = [
     "memory_format",
 ]
 
-# Names of layers and devices that packages put in tables when they are imported; rabbet dispatches by its own.
+# Names of dispatch keys that packages put into tables at import. rabbet does not dispatch by them.
 DispatchKey = enum.Enum(
     "DispatchKey",
     "Undefined CPU CUDA Meta SparseCPU SparseCUDA QuantizedCPU QuantizedCUDA BackendSelect Python Functionalize "
@@ -67,7 +67,7 @@ class _Functions(type):
 
 
 class _VariableFunctionsClass(metaclass=_Functions):
-    """Has the operators as attributes: PyTorch's pickles name them so."""
+    """Has the operators as attributes, the form in which PyTorch's pickles refer to them."""
 
 
 class DispatchKeySet:
@@ -103,11 +103,11 @@ class DispatchKeySet:
 
 
 def _log_api_usage_once(event: str) -> None:
-    """Take a name for usage statistics, which rabbet does not keep."""
+    """Does nothing: rabbet keeps no usage statistics."""
 
 
 def _get_tracing_state() -> Any:
-    """The state of jit.trace: None, as nothing is ever traced."""
+    """The state of jit.trace. It is None: nothing is ever traced."""
     return None
 
 
@@ -142,7 +142,7 @@ def _get_function_stack_at(level: int) -> Any:
 
 
 def _are_functorch_transforms_active() -> bool:
-    """Whether the call runs inside of vmap or another transform."""
+    """Whether the call runs inside vmap or another transform."""
     return _C.transform_depth() > 0
 
 
@@ -152,7 +152,7 @@ def _get_accelerator(check: Any = None) -> Any:
 
 
 def _get_default_device() -> str:
-    """Where new tensors are made."""
+    """The device of new tensors."""
     return str(_settings.get_default_device())
 
 
@@ -167,7 +167,7 @@ _current_autograd_node = refusing_function("torch._C", "_current_autograd_node",
 
 
 class _ExcludeDispatchKeyGuard:
-    """A block in which layers are left out: rabbet's layers have other names, so that it refuses."""
+    """A block that excludes dispatch keys. It refuses: rabbet's layers are not PyTorch's dispatch keys."""
 
     def __init__(self, keys: Any) -> None:
         raise _C.NotImplementedForError(
@@ -266,5 +266,5 @@ class _DisableTorchDispatch:
 
 
 def _get_dispatch_mode(key: Any) -> Any:
-    """The mode of a kind that belongs to the framework: rabbet has none."""
+    """The framework's own mode of a kind. rabbet has none."""
     return None

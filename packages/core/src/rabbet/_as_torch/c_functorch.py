@@ -1,4 +1,4 @@
-"""The names of `torch._C._functorch` that packages import, as they are outside of transforms."""
+"""The names of `torch._C._functorch` that packages import, as they behave outside transforms."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def _outside_of_transforms(name: str) -> None:
 
 
 def is_functorch_wrapped_tensor(tensor: Any) -> bool:
-    """Whether a tensor belongs to a transform that runs: none does outside of transforms."""
+    """Whether a transform wraps a tensor. Outside transforms none does."""
     _outside_of_transforms("is_functorch_wrapped_tensor")
     return False
 
@@ -24,12 +24,12 @@ is_batchedtensor = is_gradtrackingtensor = is_functorch_wrapped_tensor
 
 
 def maybe_get_level(tensor: Any) -> int:
-    """The level of the transform that a tensor belongs to: -1 outside of transforms."""
+    """The level of the transform that wraps a tensor; -1 outside transforms."""
     _outside_of_transforms("maybe_get_level")
     return -1
 
 
 def get_unwrapped(tensor: Any) -> Any:
-    """The tensor inside of a transform's tensor: the same outside of transforms."""
+    """The tensor that a transform's tensor wraps; outside transforms, the tensor itself."""
     _outside_of_transforms("get_unwrapped")
     return tensor

@@ -1,4 +1,4 @@
-"""The import finder that answers for `torch`, and the module `torch` itself."""
+"""The import finder for `torch`, and the module `torch` itself."""
 
 import importlib.machinery
 import importlib.metadata
@@ -30,7 +30,7 @@ class _Distribution(importlib.metadata.Distribution):
 
 
 class _Loader:
-    """Gives a module that is there already, and leaves its own spec in place."""
+    """Returns an existing module and keeps its own spec."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
@@ -44,7 +44,7 @@ class _Loader:
 
 
 class _ShowingLoader(importlib.machinery.SourceFileLoader):
-    """Loads a module of rabbet, whose classes name PyTorch's modules."""
+    """Loads a module of rabbet and sets `__module__` of its classes to PyTorch's modules."""
 
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
@@ -57,12 +57,12 @@ class Finder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The spec of a module of rabbet under its torch name; None for other modules and for what is missing."""
+        """The spec of a module of rabbet under its torch name; None for other modules and for missing ones."""
         if fullname == "torch":
             module: ModuleType | None = _torch
         elif fullname.startswith("torch."):
             module = module_of(fullname.removeprefix("torch."))
-            # importlib would take the spec of a module that has got there meanwhile, and load it once more.
+            # importlib would find the spec of the module imported meanwhile and load it a second time.
             sys.modules.pop(fullname, None)
         elif fullname.startswith("rabbet."):
             return _showing_spec(fullname, path)
@@ -82,13 +82,13 @@ class Finder:
             yield _Distribution()
 
     def invalidate_caches(self) -> None:
-        """Nothing is cached: what was missing may have been installed since."""
+        """Nothing is cached."""
 
 
 def _showing_spec(
     fullname: str, path: Sequence[str] | None
 ) -> importlib.machinery.ModuleSpec | None:
-    """The spec of a module of rabbet that is a file of Python; others are found as without `as_torch()`."""
+    """The spec of a module of rabbet that is a file of Python; other modules are found as usual."""
     spec = importlib.machinery.PathFinder.find_spec(fullname, path)
     if spec is None or type(spec.loader) is not importlib.machinery.SourceFileLoader:
         return None

@@ -62,7 +62,7 @@ def _standard_gamma(self: Tensor, generator: Any = None) -> Tensor:
 
 
 def _sample_dirichlet(self: Tensor, generator: Any = None) -> Tensor:
-    """Points of the simplex for concentrations along the last dimension."""
+    """Samples of Dirichlet distributions whose concentrations lie along the last dimension."""
     return _drawn("dirichlet_draws", self, generator)
 
 
@@ -103,7 +103,7 @@ def _shape_as_tensor(self: Tensor) -> Tensor:
 def _softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any
 ) -> Tensor:
-    """The gradient of softmax's input from that of its output and the output."""
+    """The gradient of softmax's input, from the output and its gradient."""
     product = grad_output * output
     return (product - output * product.sum(dim, keepdim=True)).to(input_dtype)
 
@@ -193,7 +193,7 @@ def _grouped_mm(
 def _convert_indices_from_coo_to_csr(
     self: Tensor, size: int, *, out_int32: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """Where each of `size` rows begins among sorted row numbers, and the end of the last."""
+    """The start of each of `size` rows among sorted row indices, followed by the end of the last row."""
     rows = rabbet.arange(size + 1, dtype=self.dtype, device=self.device)
     return rabbet.searchsorted(self.contiguous(), rows, out_int32=out_int32, out=out)
 
@@ -206,7 +206,7 @@ def _convert_indices_from_csr_to_coo(
     transpose: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The (row, column) numbers of the elements of a matrix in rows, a (2, count) tensor."""
+    """The (row, column) indices of the elements of a CSR matrix, a (2, count) tensor."""
     rows = rabbet.repeat_interleave(crow_indices.diff())
     pair = [col_indices, rows] if transpose else [rows, col_indices]
     dtype = rabbet.int32 if out_int32 else rabbet.int64

@@ -1,4 +1,4 @@
-"""What a dotted torch name means: the module of rabbet that answers to it, or the object."""
+"""Resolves dotted torch names to modules and objects of rabbet."""
 
 import importlib
 import importlib.util
@@ -11,8 +11,8 @@ import rabbet
 
 VERSION = "2.13.0+rabbet"  # the release of PyTorch whose interface rabbet follows
 
-# Modules of PyTorch that another module of rabbet replaces, with those below them. A private name of PyTorch means
-# what is listed here or refused by `_absent`: rabbet's own private modules are others.
+# Modules of PyTorch, and their submodules, that are a module of another name in rabbet. A private name of PyTorch
+# resolves only if it is listed here or refused by `_absent`: rabbet's own private modules are unrelated.
 _MODULES = {
     "_C": "rabbet._as_torch.c",
     "_C._nn": "rabbet._as_torch.c_nn",
@@ -30,7 +30,7 @@ _MODULES = {
     "_utils": "rabbet._as_torch.utils",
     "version": "rabbet._as_torch.version",
 }
-# Modules of PyTorch that have the classes and functions of a module of rabbet of another name.
+# The modules of PyTorch that define the classes and functions of these modules of rabbet.
 _HOMES = {
     "rabbet._functions": "torch",
     "rabbet._settings": "torch",
@@ -56,7 +56,7 @@ def is_active() -> bool:
 
 
 def framework() -> str:
-    """The framework's name in texts that programs compare, such as the type 'torch.FloatTensor'."""
+    """The framework's name in strings that programs compare, such as the type 'torch.FloatTensor'."""
     return "torch" if is_active() else "rabbet"
 
 
@@ -66,7 +66,7 @@ def missing_attribute(path: str, name: str) -> AttributeError:
 
 
 def home_of(module: str) -> str:
-    """The module of PyTorch that has what `module` of rabbet defines."""
+    """The module of PyTorch that defines the names of `module` of rabbet."""
     if module.startswith(f"{_FUNCTIONAL}."):
         module = _FUNCTIONAL
     for theirs, ours in _MODULES.items():
@@ -76,7 +76,7 @@ def home_of(module: str) -> str:
 
 
 def own_name(module: str) -> str:
-    """rabbet's name of a module that classes may name by PyTorch's, as they do where `torch` means rabbet."""
+    """rabbet's name of a module, given that name or PyTorch's, which classes show while `torch` means rabbet."""
     is_ours = module.partition(".")[0] == "torch" and is_active()
     return f"rabbet{module.removeprefix('torch')}" if is_ours else module
 
@@ -86,7 +86,7 @@ def _is_private(name: str) -> bool:
 
 
 def _missing(path: str) -> Callable[[str], Any]:
-    """A module's `__getattr__` that says which torch name is missing."""
+    """A module's `__getattr__` that names the missing torch name."""
 
     def __getattr__(name: str) -> Any:
         if name.startswith("__"):  # protocols of the language ask for what may be missing
@@ -102,13 +102,13 @@ def _missing(path: str) -> Callable[[str], Any]:
 
 
 def _marked(module: ModuleType, path: str) -> ModuleType:
-    """Let errors of a module and of those below it that are imported name the torch name that is missing."""
+    """Make AttributeErrors of a module and its imported submodules name the missing torch name."""
     prefix = f"{module.__name__}."
     for name, other in [(module.__name__, module), *sys.modules.items()]:
         is_below = name == module.__name__ or name.startswith(prefix)
         if is_below and isinstance(
             other, ModuleType
-        ):  # None stands for a module that must not load
+        ):  # None marks a module that must not be imported
             below = name.removeprefix(module.__name__)
             vars(other).setdefault("__getattr__", _missing(f"torch.{path}{below}"))
     return module
@@ -127,7 +127,7 @@ def _module_name(name: str) -> str | None:
 
 
 def show_as_torchs(module: ModuleType) -> None:
-    """Let the classes that a module of rabbet defines name PyTorch's module: programs and pickles read it."""
+    """Set `__module__` of a module's classes to PyTorch's module, which programs and pickles read."""
     name = module.__name__
     home = home_of(name)
     if home.startswith("torch._as_torch"):  # PyTorch has no such module
@@ -157,7 +157,7 @@ def module_of(name: str) -> ModuleType | None:
     try:
         return _marked(importlib.import_module(ours), name)
     except ModuleNotFoundError as error:
-        # An object of rabbet may stand where PyTorch has a module, or the parent be no package.
+        # rabbet may have an object where PyTorch has a module, or the parent may not be a package.
         if error.name is None or not f"{ours}.".startswith(f"{error.name}."):
             raise
     found = (
@@ -180,7 +180,7 @@ def attribute(name: str) -> Any:
         try:
             found = getattr(rabbet, name)
         except AttributeError as error:
-            if error.name != name:  # raised inside of what has the name
+            if error.name != name:  # raised while the attribute was computed
                 raise
         else:
             return _marked(found, name) if isinstance(found, ModuleType) else found

@@ -13,7 +13,7 @@ from .ops import OpOverload, OpOverloadPacket
 
 
 class Use(NamedTuple):
-    """A dotted torch name where it stands in a file, and what the program does with it there.
+    """A dotted torch name at one place in a file, and how the program uses it there.
 
     keywords: the arguments by name, where it is called.
     role: 'context' in a `with` statement, 'base' among the bases of a class, else ''.
@@ -99,7 +99,7 @@ def torch_names(source: str, file: str) -> list[Use]:
     """The torch names in a source text.
 
     Raises:
-        SyntaxError: if it is no Python.
+        SyntaxError: if the source is not valid Python.
     """
     tree = ast.parse(source, file)
     names = _Names(file)
@@ -129,13 +129,13 @@ def missing_part(name: str) -> str | None:
 
 
 def _refusal(name: str) -> str | None:
-    """Why a name that is there refuses to work."""
+    """Why an existing name refuses to work; None if it works."""
     reason: str | None = getattr(resolve(name), "__refused__", None)
     return reason
 
 
 def _accepted(found: Any) -> set[str] | None:
-    """The names of a function's or class's arguments; None where any is taken, or nobody can say."""
+    """The names of a function's or class's arguments; None if it accepts any, or if they are unknown."""
     if isinstance(found, _C.Op):
         records = [_C.op_info(name) for name in found.overloads]
         return {p["name"] for record in records for p in record["params"]} | _OF_OPERATORS
@@ -150,7 +150,7 @@ def _accepted(found: Any) -> set[str] | None:
     return {p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY}
 
 
-# Keywords that operators understand beside their schemas.
+# Keywords that operators accept in addition to those of their schemas.
 _OF_OPERATORS = {
     "out", "requires_grad", "pin_memory", "layout", "memory_format", "non_blocking", "device", "dtype", "generator",
     "axis", "axes", "keepdims", "x", "x1", "x2",
@@ -158,17 +158,17 @@ _OF_OPERATORS = {
 
 
 def _is_context(found: Any) -> bool | None:
-    """Whether what a call gives can be entered by `with`; None where nobody can say."""
+    """Whether the result of a call is a context manager; None if unknown."""
     if isinstance(found, type):
         return hasattr(found, "__enter__")
     return False if isinstance(found, _C.Op) else None
 
 
 def problem(use: Use) -> str | None:
-    """What does not work of a use of a name that is there: a keyword, a `with` statement or a base class."""
+    """What is wrong with a use of an existing name: a keyword, a `with` statement or a base class."""
     found = resolve(use.name)
     if getattr(found, "__refused__", None) is not None:
-        return None  # said of the name
+        return None  # reported for the name itself
     if use.keywords and callable(found):
         accepted = _accepted(found)
         unknown = [k for k in use.keywords if accepted is not None and k not in accepted]

@@ -14,7 +14,7 @@ __all__ = ["PRINT_OPTS", "_add_suffixes", "_str_intern", "_tensor_str", "printop
 
 @contextlib.contextmanager
 def printoptions(**kwargs: Any) -> Iterator[None]:
-    """A block with other options of printing; those of set_printoptions()."""
+    """A block with other print options, which are those of set_printoptions()."""
     before = dict(vars(PRINT_OPTS))
     set_printoptions(**kwargs)
     try:

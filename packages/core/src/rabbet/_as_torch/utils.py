@@ -39,10 +39,10 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[T
 
 
 def _element_size(dtype: _C.dtype) -> int:
-    """The bytes of an element.
+    """The size of an element in bytes.
 
     Raises:
-        RuntimeError: for what is no dtype.
+        RuntimeError: if `dtype` is not a dtype.
     """
     if not isinstance(dtype, _C.dtype):
         raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
@@ -65,14 +65,14 @@ def _get_device_module(device_type: str) -> ModuleType:
 
 
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
-    """The number of a device: a device, its text or its number.
+    """The index of a device, which is given as a device, a string or an index.
 
     Args:
-        optional: whether None, and devices without a number, mean the current device.
-        allow_cpu: whether the CPU is taken; its number is -1.
+        optional: whether None, and devices without an index, mean the current device.
+        allow_cpu: whether the CPU is accepted; its index is -1.
 
     Raises:
-        ValueError: for the CPU without `allow_cpu`, for devices without a number without `optional`, and for others.
+        ValueError: for the CPU without `allow_cpu`, for devices without an index without `optional`, and for other values.
     """
     if isinstance(device, int) and not isinstance(device, bool):
         return device
@@ -103,7 +103,7 @@ def _rebuild_tensor_v2(
     backward_hooks: Any,
     metadata: Any = None,
 ) -> Tensor:
-    """The tensor that shows a part of a storage, as PyTorch's pickles make it."""
+    """A view of a storage, as PyTorch's pickles rebuild it."""
     dtype = storage._elements().dtype if hasattr(storage, "_elements") else storage.dtype
     found = rabbet.empty(0, dtype=dtype, device=storage.device)
     found = found.set_(storage.untyped(), storage_offset, size, stride)
@@ -112,7 +112,7 @@ def _rebuild_tensor_v2(
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Tensor:
-    """The parameter of a tensor, as PyTorch's pickles make it."""
+    """A parameter, as PyTorch's pickles rebuild it."""
     nn: Any = importlib.import_module("rabbet.nn")
     found: Tensor = nn.Parameter(data, requires_grad)
     return found

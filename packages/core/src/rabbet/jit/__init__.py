@@ -56,7 +56,7 @@ def _refusing(name: str) -> Callable[..., Any]:
         raise _refusal(name)
 
     refused.__name__ = refused.__qualname__ = name
-    refused.__doc__ = f"Not there: {_REASON}."
+    refused.__doc__ = f"Not implemented: {_REASON}."
     refused.__refused__ = _REASON  # type: ignore[attr-defined]
     return refused
 
