@@ -3,6 +3,8 @@
 import copy
 import pickle
 import re
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -220,6 +222,30 @@ def test_subclasses():
     ):  # fmt: skip
         with pytest.raises(NotImplementedError):
             call()
+
+
+def test_distributions_expand_where_torch_means_rabbet():
+    code = """
+import rabbet; rabbet.as_torch()
+import inspect, torch
+from torch.distributions import Bernoulli, Normal
+class Renamed(Normal):
+    pass
+class Shifted(Normal):
+    def __init__(self, loc):
+        super().__init__(loc, 1.0)
+print(Bernoulli(torch.ones(2)).expand((3, 2)).batch_shape, type(Renamed(torch.zeros(1), 1.0).expand((3, 1))).__name__)
+try:
+    Shifted(torch.zeros(1)).expand((3,))
+except NotImplementedError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "torch.Size([3, 2]) Renamed",
+        "Subclass Shifted of Normal that defines a custom __init__ method must also define a custom .expand() method.",
+    ]
 
 
 def test_lazy_properties_are_computed_once():

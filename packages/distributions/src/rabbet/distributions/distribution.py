@@ -12,6 +12,18 @@ from .utils import lazy_property
 __all__ = ["Distribution"]
 
 
+def _initialized_here(kind: type) -> type:
+    """The first class in the MRO whose `__init__` this package defines.
+
+    Classes show another `__module__` while `torch` means rabbet; functions keep theirs.
+    """
+    return next(
+        c
+        for c in kind.__mro__
+        if str(getattr(c.__init__, "__module__", "")).startswith(f"{__package__}.")  # type: ignore[misc]
+    )
+
+
 class Distribution:
     """A probability distribution, or a batch of them with one event shape.
 
@@ -78,8 +90,7 @@ class Distribution:
         All parameters that `arg_constraints` names are expanded. A class with its own `__init__` that is no part
         of this package has to define `expand`, and may hand the object to fill as `_instance`.
         """
-        owner = next(c for c in type(self).__mro__ if c.__module__.startswith(f"{__package__}."))
-        new = self._get_checked_instance(owner, _instance)
+        new = self._get_checked_instance(_initialized_here(type(self)), _instance)
         batch_shape = Size(batch_shape)
         for name, constraint in self.arg_constraints.items():
             if name in self.__dict__:
