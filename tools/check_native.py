@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import check_order
 from abi_layout import HEADER, HEADERS, ROOT, breaks, layout
 
 GOLDEN = ROOT / "tests/abi_layout.json"
@@ -83,6 +84,13 @@ def folders() -> list[str]:
 
 
 if __name__ == "__main__":
-    found = header_compiles() + layout_grew() + formatted() + locks() + folders()
+    found = (
+        header_compiles()
+        + layout_grew()
+        + formatted()
+        + locks()
+        + folders()
+        + check_order.problems()
+    )
     print("\n".join(found) or "native checks passed")
     sys.exit(bool(found))

@@ -724,7 +724,8 @@ bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwna
     if (!overload.params[i].has_default) return c.fail(Mismatch::kMissing, i, nullptr);
     values[i] = overload.params[i].default_value;
   }
-  if (overload.chosen_at >= 0 && chosen_device && !extras.out) fill_chosen(values[overload.chosen_at]);
+  if (overload.chosen_at >= 0 && chosen_device && !extras.out)
+    fill_chosen(values[overload.chosen_at]);
   if (__builtin_expect(c.number_seen && !c.tensor_seen, 0)) return c.only_numbers(values);
   return true;
 }

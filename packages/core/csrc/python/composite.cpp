@@ -2,8 +2,8 @@
 
 #include <pybind11/stl.h>
 
+#include "call/composite.h"
 #include "errors.h"
-#include "layer/composite.h"
 #include "layer/transforms.h"
 #include "tensor_type.h"
 #include "value_types.h"

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "boundary/plugin.h"
+#include "call/composite.h"
 #include "call/dispatch.h"
 #include "call/fallback.h"
 #include "call/plan.h"
@@ -10,7 +11,6 @@
 #include "calls.h"
 #include "device/backends.h"
 #include "errors.h"
-#include "layer/composite.h"
 #include "layer/transforms.h"
 #include "op_type.h"
 #include "rules/rule_functions.h"

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "boundary/registry.h"
+#include "call/decomp_functions.h"
 #include "device/backends.h"
 #include "errors.h"
 #include "explain.h"
@@ -26,6 +27,7 @@ void add_ops(const std::string& text, const std::string& file, const std::string
   txn.replace = replace;
   txn_add_ops(txn, text, file);
   check_formulas(txn.ops);
+  check_decomp_functions(txn.ops);
   for (auto& op : txn.ops) check_examples(*op);
   txn_commit(txn);
   refresh_ops();

@@ -7,6 +7,7 @@
 #include "boundary/plugin.h"
 #include "buffer.h"
 #include "call/fallback.h"
+#include "call/formula_kernels.h"
 #include "chosen_device.h"
 #include "composite.h"
 #include "convert.h"

@@ -1,7 +1,7 @@
 // The table behind rabbet/composite.h, and the checks of what plugins hand to it.
 #include "boundary/host_checks.h"
 #include "boundary/plugin.h"
-#include "layer/composite.h"
+#include "call/composite.h"
 #include "layer/transforms.h"
 #include "thread/error.h"
 

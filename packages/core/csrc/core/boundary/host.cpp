@@ -10,6 +10,7 @@
 #include "boundary/slots.h"
 #include "call/check_call.h"
 #include "call/dispatch.h"
+#include "call/formulas.h"
 #include "call/run_backend.h"
 #include "device/backends.h"
 #include "device/capture.h"

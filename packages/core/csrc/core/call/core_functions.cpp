@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "call/added_dtypes.h"
+#include "call/decomp_functions.h"
 #include "call/destinations.h"
 #include "call/dispatch.h"
 #include "call/fallback.h"
@@ -165,6 +166,7 @@ void core_attach(Op& op) {
   for (const CoreOp& entry : kCoreOps) {
     if (op.name == entry.name) op.core_fn = entry.fn;
   }
+  attach_decomp(op);
 }
 
 void copy_tensor(const RbTensor* src, RbTensor* dst) {

@@ -6,7 +6,8 @@
 
 namespace rabbet {
 
-/// Set Op::core_fn of the operators that core runs (empty, empty_like, to_device).
+/// Set Op::core_fn of the operators that core runs (empty, empty_like, to_device), and
+/// Op::core_decomp.
 void core_attach(Op& op);
 
 /// What writes one tensor to another, within a backend and between devices.

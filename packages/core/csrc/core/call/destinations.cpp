@@ -171,4 +171,38 @@ void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets, co
   }
 }
 
+bool hazard(const Op& op, bool elementwise, const RbTensor* target, const RbValue* args,
+            int nargs) {
+  // Kernels of in-place operators find the first argument in the destination, except those of core
+  // signatures and compositions, which may read it while they write.
+  const bool first_is_target =
+      op.as_inplace && op.core.args.empty() && op.info.kind != RB_KIND_COMPOSITE;
+  auto clash = [&](const RbTensor* t, int i) {
+    if (!t || !may_overlap(t, target)) return false;
+    const bool exact = same_geometry(t, target) && t->dtype_id == target->dtype_id;
+    return !(exact && (elementwise || (first_is_target && i == 0)));
+  };
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSOR && clash(args[i].v.t, i)) return true;
+    if (args[i].tag != RB_TENSORS) continue;
+    for (uint32_t j = 0; j < args[i].len; ++j) {
+      if (clash(args[i].v.ts[j], -1)) return true;
+    }
+  }
+  return false;
+}
+
+void check_overlap(const Op& op, const RbTensor* target, const RbValue* args, int nargs) {
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag != RB_TENSOR) continue;
+    const RbTensor* t = args[i].v.t;
+    if (!may_overlap(t, target) || same_geometry(t, target)) continue;
+    if (!is_dense(t) || !is_dense(target)) continue;
+    fail(RB_E_ARG,
+         "%s: the destination and '%s' share some elements of their memory, but not all in the "
+         "same places; clone() one of them first",
+         op.name.c_str(), op.params[i].name);
+  }
+}
+
 }  // namespace rabbet

@@ -36,6 +36,13 @@ inline const int64_t* inherited_strides(const Op& op, bool elementwise, const Rb
   if (!elementwise && op.layout_rule == LayoutRule::kRowMajor) return nullptr;
   return find_strides(op, elementwise, args, nargs, spec, i, space);
 }
+/// Whether a kernel that fills `target` while it reads its arguments could read what it has
+/// overwritten.
+bool hazard(const Op& op, bool elementwise, const RbTensor* target, const RbValue* args, int nargs);
+/// Refuse an elementwise result that shares some of its elements with an operand, other than each
+/// with itself: an error as in PyTorch. Operands with gaps may interleave; `hazard` tells whether
+/// these need a copy.
+void check_overlap(const Op& op, const RbTensor* target, const RbValue* args, int nargs);
 /// Throw unless the arguments that the record says are written can be.
 void check_mutated(const Op& op, const RbValue* args, int nargs);
 void bump_mutated(const Op& op, const RbValue* args, int nargs);

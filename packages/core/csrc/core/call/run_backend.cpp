@@ -5,17 +5,19 @@
 #include <utility>
 #include <vector>
 
+#include "call/accumulate.h"
 #include "call/added_dtypes.h"
 #include "call/core_functions.h"
 #include "call/destinations.h"
 #include "call/dispatch.h"
 #include "call/fallback.h"
+#include "call/formula_kernels.h"
+#include "call/formulas.h"
 #include "call/kernel_arguments.h"
 #include "call/mixed_devices.h"
 #include "call/uniform.h"
 #include "device/backends.h"
 #include "device/capture.h"
-#include "formula/accumulate.h"
 #include "formula/formula.h"
 #include "formula/formula_kernel.h"
 #include "rules/checks.h"

@@ -1,9 +1,9 @@
 // Uniform calls (plan.h) that one kernel answers alone: a result like the arguments, then the
 // kernel.
 #pragma once
+#include "call/formula_kernels.h"
 #include "call/plan.h"
 #include "device/backends.h"
-#include "formula/formula_kernel.h"
 #include "thread/error.h"
 
 namespace rabbet {

@@ -133,6 +133,24 @@ void host_free(void* p) {
   }
 }
 
+void* block_alloc_slow(uint64_t nbytes) {
+  if (nbytes > kLargestBlock) return host_alloc(nbytes);
+  const uint64_t rounded = (nbytes + kBlockUnit - 1) / kBlockUnit * kBlockUnit;
+  void* p = std::aligned_alloc(kBlockUnit, rounded ? rounded : kBlockUnit);
+  if (p) mark_unused(static_cast<char*>(p) + nbytes, rounded - nbytes);
+  if (!p)
+    fail(RB_E_OOM, "out of memory: could not allocate %llu bytes", (unsigned long long)nbytes);
+  return p;
+}
+
+void block_free_slow(void* p, uint64_t nbytes) {
+  if (nbytes > kLargestBlock) {
+    host_free(p);
+  } else {
+    std::free(p);
+  }
+}
+
 void empty_cache() {
   for (int backend = 1; backend < backend_count(); ++backend) {
     for (Heap* heap : heaps_of(backend)) heap->release_cached();

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "formula/formula.h"
+#include "formula/formula_kernel.h"
 #include "formula/formula_program.h"
 #include "formula/formula_value.h"
 

@@ -6,9 +6,9 @@
 #include "formula/formula.h"
 #include "formula/formula_nodes.h"
 #include "formula/formula_value.h"
-#include "rules/shape_rules.h"
 #include "tensor/dtype.h"
 #include "tensor/promotion.h"
+#include "tensor/shape.h"
 #include "thread/error.h"
 
 namespace rabbet {

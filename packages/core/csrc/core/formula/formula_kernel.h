@@ -1,20 +1,14 @@
 // Kernels of whole formulas (RbFormulaKernel).
 #pragma once
-#include <atomic>
 #include <memory>
 
 #include "record/op.h"
-#include "rules/infer.h"
 
 namespace rabbet {
 
-/// Off: formulas are evaluated step by step, which gives the same bits. For tests and comparisons.
-extern std::atomic<bool> formula_kernels;
-
-/// Shape and dtype of the result of a formula kernel for a decomposition; false where the operands
-/// are not plain, i.e. tensors of one floating dtype and real numbers. Throws Error (RB_E_ARG)
-/// where the shapes do not broadcast.
-bool infer_plain(const Op& op, const RbValue* args, int nargs, Inferred& out);
+/// What a kernel of a whole formula has to state (RbFormulaKernel.formula): the signature, the
+/// lets, and the decomposition (argument -1) or the derivative for an argument; a line each.
+std::string formula_text(const Op& op, int argument);
 
 /// The derivative for an argument as an operator of its own, made of the formula: its arguments are
 /// those of `op`, then the result and its gradient. Kernels of the formula are its kernels. The
@@ -24,10 +18,5 @@ inline const Op* find_derivative(const Op& op, int argument) {
   return op.derivatives.empty() ? nullptr
                                 : op.derivatives[argument].load(std::memory_order_acquire);
 }
-
-/// The derivative for one argument by a backend's kernel, an owned tensor in `result`; false where
-/// there is none or the formula has to be evaluated. Throws Error.
-bool run_vjp_kernel(const Op& op, int argument, const RbValue* args, int nargs, const RbValue* outs,
-                    const RbValue* grads, RbValue* result);
 
 }  // namespace rabbet

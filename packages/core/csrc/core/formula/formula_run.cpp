@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "call/check_call.h"
-#include "call/dispatch.h"
 #include "device/backends.h"
-#include "rules/infer.h"
+#include "formula/operator_calls.h"
 #include "tensor/dtype.h"
 #include "thread/error.h"
-#include "thread/thread_state.h"
 
 namespace rabbet {
 
@@ -260,9 +257,7 @@ Val FormulaRun::invoke(const Op& op, RbValue* values) {
   const int nrets = op.info.nrets, count = static_cast<int>(op.params.size());
   RbValue rets[kMaxResults];
   for (int i = 0; i < nrets; ++i) rets[i] = value_none();
-  // What a formula is given may be of a type that it was not written for.
-  check(check_call(&op, values, count, rets, nrets, 0));
-  check(rabbet::call(&op, values, count, rets, nrets));
+  call_operator(op, values, count, rets, nrets);
   if (__builtin_expect(nrets == 1 && rets[0].tag == RB_TENSOR, 1))
     return Val::own(TensorRef(rets[0].v.t));
   std::vector<Val> list;
@@ -307,14 +302,9 @@ Val FormulaRun::of_numbers(const Op& callee, RbValue* values) {
 
 // The last two dimensions swapped, without dispatch where no layer would see the call.
 Val FormulaRun::transposed(const Callee& callee, const Val& x) {
+  if (Tensor* view = view_without_dispatch(*callee.op, x.v)) return Val::own(TensorRef(view));
   RbValue value = x.v;
-  const RbTensor* t = x.v.v.t;
-  const ThreadState& state = thread_state();
-  const uint64_t layers = (t->keys[0] | state.include) & ~state.exclude & ~kBackendMask;
-  if (layers || (t->flags & RB_T_VIEW)) return invoke(*callee.op, &value);
-  Tensor* view = make_view(*callee.op, &value, 1);
-  set_view_record(view, callee.op, &value, 1);
-  return Val::own(TensorRef(view));
+  return invoke(*callee.op, &value);
 }
 
 // zeros_like and its kin need only the shape and dtype of what was not kept.
@@ -327,7 +317,7 @@ Val FormulaRun::like_meta(const Callee& callee, const Val& x) {
   args[2].tag = RB_DEVICE;
   args[2].v.dev.backend = meta.backend;
   args[2].v.dev.index = meta.device_index;
-  return Val::own(call1(callee.creator, args, 3));
+  return invoke(*callee.creator, args);
 }
 
 // ---- lists and attributes

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "call/dispatch.h"
-#include "rules/shape_rules.h"
 #include "tensor/dtype.h"
+#include "tensor/shape.h"
 #include "thread/error.h"
 
 namespace rabbet {
@@ -207,36 +206,6 @@ bool vanishes(const Op& op, const RbValue* values, uint32_t given) {
       return false;
   }
   return linear;
-}
-
-RbValue take_tensor(Val& x, const std::string& where) {
-  if (x.is_tensor()) return value_tensor(x.take());
-  if (x.is_number()) {
-    static const Op* const full = find_op("full");
-    const RbValue args[4] = {value_ints(nullptr, 0), x.v, value_none(), value_none()};
-    return value_tensor(call1(full, args, 4).release_ownership());
-  }
-  fail_formula(where, "a formula gave no tensor");
-}
-
-RbValue take_tensors(const Val& x, const std::string& where) {
-  if (!x.is_list()) fail_formula(where, "a formula expected a list");
-  RbValue out = value_none();
-  out.tag = RB_TENSORS;
-  RbTensor** array = tensors_new(static_cast<uint32_t>(x.size()));
-  out.v.ts = array;
-  try {
-    for (size_t i = 0; i < x.size(); ++i) {
-      Val item = x.at(i);
-      if (item.tag() != RB_ZERO && item.tag() != RB_NONE)
-        array[out.len] = take_tensor(item, where).v.t;
-      ++out.len;
-    }
-  } catch (...) {
-    value_release(&out);
-    throw;
-  }
-  return out;
 }
 
 }  // namespace rabbet

@@ -112,9 +112,4 @@ Val run_host_function(const HostFunction& f, const Val* values, int count,
 /// with a bit in `given` are set.
 bool vanishes(const Op& op, const RbValue* values, uint32_t given);
 
-/// The value as an owned RB_TENSOR / RB_TENSORS; a number becomes a 0-d tensor of the default
-/// device.
-RbValue take_tensor(Val& v, const std::string& where);
-RbValue take_tensors(const Val& v, const std::string& where);
-
 }  // namespace rabbet

@@ -8,7 +8,6 @@
 #include <unordered_map>
 
 #include "device/reserved.h"
-#include "layer/composite.h"
 #include "layer/transforms.h"
 #include "thread/error.h"
 

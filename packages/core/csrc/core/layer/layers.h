@@ -50,4 +50,12 @@ LayerEntry& own_layer_entry(int bit);
 int find_layer(const char* name);  // key bit, -1: not loaded
 std::vector<const LayerEntry*> layers_in_order();
 
+/// Handlers that call/composite.cpp defines: in front of the fallback of a layer with RB_L_VIEWS
+/// (`self` is its LayerEntry), and of kCompositeSlot, for a call that the layer of a composite
+/// among its arguments let pass.
+int32_t run_with_views(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
+                       RbValue* rets, int32_t nrets);
+int32_t refuse_composite(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
+                         RbValue* rets, int32_t nrets);
+
 }  // namespace rabbet

@@ -6,7 +6,6 @@
 #include <new>
 #include <unordered_map>
 
-#include "call/dispatch.h"
 #include "formula/formula.h"
 #include "formula/formula_program.h"
 #include "layer/layers.h"

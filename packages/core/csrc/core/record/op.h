@@ -7,9 +7,11 @@
 
 #include "rabbet/abi.h"
 #include "record/core_signature.h"
+#include "thread/keys.h"
 
 namespace rabbet {
 
+struct Op;
 struct Formula;  // formula.h
 struct Inferred;
 
@@ -60,11 +62,7 @@ enum RuleSlot {
   kRuleSlots
 };
 
-constexpr int kBackendBits = 16;  // key bits 0..15: backends by id
-constexpr int kKeyBits = 64;
-constexpr uint64_t kBackendMask = (1ull << kBackendBits) - 1;
-constexpr int kCompositeSlot = 16;  // below all layers: refuses what a composite's layer let pass
-constexpr int kTransformSlot = 39;  // the last bit of the phases of differentiation
+constexpr int kMaxRets = RB_MAX_RETS;
 
 enum class DTypeRule : uint8_t {
   kPromote,
@@ -110,7 +108,7 @@ enum class LayoutRule : uint8_t {
 };
 /// `memory_format`: what the keyword of that name asks for.
 enum class FormatKeyword : uint8_t { kNone, kResult, kItself };
-/// `parts`: what a call on a composite tensor does with its parts (layer/composite.cpp).
+/// `parts`: what a call on a composite tensor does with its parts (call/composite.cpp).
 enum class PartsRule : uint8_t {
   kNone,
   kCopy,   // the call on each part makes the parts of a new composite
@@ -122,6 +120,9 @@ struct RecordLine {
   std::string place;  // "elementwise.rec:12"
   std::string text;
 };
+
+/// A decomposition that is a function of core.
+using DecompFn = void (*)(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets);
 
 struct Op {
   RbOpInfo info;     // what plugins see; pointers into this struct
@@ -198,7 +199,8 @@ struct Op {
   // decomposition.
   void (*core_fn)(const Op&, int backend, int device, const RbValue* args, int nargs,
                   RbValue* rets) = nullptr;
-  uint64_t mask = ~0ull;  // key bits that this operator does not fall through
+  DecompFn core_decomp = nullptr;  // core's, if `decomp function` names one
+  uint64_t mask = ~0ull;           // key bits that this operator does not fall through
   Handler table[kKeyBits];
   // Derivatives as operators, by argument (formula_kernel.h); null: no backend has a kernel.
   std::vector<std::atomic<Op*>> derivatives;

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "record/record_parser.h"
-#include "rules/infer.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
 

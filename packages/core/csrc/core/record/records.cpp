@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "record/record_parser.h"
-#include "rules/infer.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
 #include "thread/error.h"

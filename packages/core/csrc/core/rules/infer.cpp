@@ -18,12 +18,6 @@
 
 namespace rabbet {
 
-std::string shape_text(int ndim, const int64_t* shape) {
-  std::string text = "(";
-  for (int i = 0; i < ndim; ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + (ndim == 1 ? ",)" : ")");
-}
-
 TensorSpec spec_of(const RbTensor* t) {
   TensorSpec spec;
   spec.ndim = t->ndim;

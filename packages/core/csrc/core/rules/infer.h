@@ -11,7 +11,6 @@ struct TensorSpec {
   int64_t shape[kMaxDims];
 };
 TensorSpec spec_of(const RbTensor* t);
-constexpr int kMaxRets = RB_MAX_RETS;
 struct Inferred {
   TensorSpec rets[kMaxRets];
   int32_t compute;  // dtype to which Op::compute_args are cast; -1: no cast

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "rules/shape_rules.h"
 #include "tensor/overlap.h"
+#include "tensor/shape.h"
 #include "thread/error.h"
 
 namespace rabbet {

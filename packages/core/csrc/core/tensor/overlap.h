@@ -1,20 +1,14 @@
-// What a destination shares with the arguments of its call.
+// Whether tensors share memory.
 #pragma once
-#include "record/op.h"
 #include "tensor/tensor.h"
 
 namespace rabbet {
 
 /// Whether `t` fills its memory without gaps, in whatever order of dimensions.
 bool is_dense(const RbTensor* t);
-
-/// Whether a kernel that fills `target` while it reads its arguments could read what it has
-/// overwritten.
-bool hazard(const Op& op, bool elementwise, const RbTensor* target, const RbValue* args, int nargs);
-
-/// Refuse an elementwise result that shares some of its elements with an operand, other than each
-/// with itself: an error as in PyTorch. Operands with gaps may interleave; those take the way of
-/// `hazard`.
-void check_overlap(const Op& op, const RbTensor* target, const RbValue* args, int nargs);
+/// Whether two tensors have the same address, shape and strides.
+bool same_geometry(const RbTensor* a, const RbTensor* b);
+/// Whether the extents of two tensors in one storage overlap; tensors with gaps may interleave.
+bool may_overlap(const RbTensor* a, const RbTensor* b);
 
 }  // namespace rabbet

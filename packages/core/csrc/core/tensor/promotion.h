@@ -1,6 +1,8 @@
 // Type promotion over arguments: tensors, 0-d tensors and Python numbers have falling priority.
 #pragma once
-#include "record/op.h"
+#include <cstdint>
+
+#include "rabbet/abi.h"
 
 namespace rabbet {
 

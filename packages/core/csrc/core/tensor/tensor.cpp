@@ -9,10 +9,10 @@
 #include "device/deleters.h"
 #include "device/memory.h"
 #include "device/streams.h"
-#include "record/op.h"
 #include "tensor/dtype.h"
 #include "thread/error.h"
 #include "thread/events.h"
+#include "thread/keys.h"
 #include "thread/thread_state.h"
 
 namespace rabbet {

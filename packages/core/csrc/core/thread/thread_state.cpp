@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 
-#include "device/memory.h"
 #include "thread/error.h"
 
 namespace rabbet {
@@ -52,23 +51,5 @@ ThreadState* make_thread_state() {
 }
 
 LiveCounts* live_counts() { return all_counts.load(); }
-
-void* block_alloc_slow(uint64_t nbytes) {
-  if (nbytes > kLargestBlock) return host_alloc(nbytes);
-  const uint64_t rounded = (nbytes + kBlockUnit - 1) / kBlockUnit * kBlockUnit;
-  void* p = std::aligned_alloc(kBlockUnit, rounded ? rounded : kBlockUnit);
-  if (p) mark_unused(static_cast<char*>(p) + nbytes, rounded - nbytes);
-  if (!p)
-    fail(RB_E_OOM, "out of memory: could not allocate %llu bytes", (unsigned long long)nbytes);
-  return p;
-}
-
-void block_free_slow(void* p, uint64_t nbytes) {
-  if (nbytes > kLargestBlock) {
-    host_free(p);
-  } else {
-    std::free(p);
-  }
-}
 
 }  // namespace rabbet

@@ -104,7 +104,7 @@ inline ThreadState& thread_state() {
 LiveCounts* live_counts();
 
 /// Blocks of up to kLargestBlock bytes from thread-local free lists, larger ones from the cache of
-/// host memory (memory.h); 64-byte aligned.
+/// host memory; 64-byte aligned. Defined in device/memory.cpp.
 void* block_alloc_slow(uint64_t nbytes);
 void block_free_slow(void* p, uint64_t nbytes);
 

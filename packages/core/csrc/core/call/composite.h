@@ -23,11 +23,4 @@ void set_data_hook(int layer, RbRealFn fn, void* self);
 std::string composite_way(const LayerEntry& layer, const Op& op, const RbValue* args,
                           int32_t nargs);
 
-/// What stands in front of the fallback of a layer with RB_L_VIEWS; `self` is its LayerEntry.
-int32_t run_with_views(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
-                       RbValue* rets, int32_t nrets);
-/// Handler of kCompositeSlot: a call that the layer of a composite among its arguments let pass.
-int32_t refuse_composite(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
-                         RbValue* rets, int32_t nrets);
-
 }  // namespace rabbet

@@ -1,6 +1,6 @@
 // Decompositions of recurrent_layer and its derivative: loops over `recurrent_step`, for backends
 // without a kernel and for higher derivatives.
-#include "rules/decomp_recurrent.h"
+#include "call/decomp_recurrent.h"
 
 #include <algorithm>
 #include <string>

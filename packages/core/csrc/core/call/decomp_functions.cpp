@@ -1,12 +1,14 @@
 // Decompositions that do not fit a formula, `decomp function NAME`.
+#include "call/decomp_functions.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <vector>
 
+#include "call/decomp_recurrent.h"
 #include "call/dispatch.h"
 #include "formula/formula.h"
-#include "rules/decomp_recurrent.h"
 #include "rules/infer.h"
 #include "rules/rule_functions.h"
 #include "rules/shape_helpers.h"
@@ -69,7 +71,6 @@ void repeat(const Op& op, const RbValue* args, int, RbValue* rets, int) {
     joined[i] = checked_product(op.name, times, size);
   }
   static const Op* const reshape_op = find_op("reshape");
-  static const Op* const clone = find_op("contiguous_clone");
   const RbValue first[2] = {value_tensor(x), value_ints(apart, 2 * n)};
   TensorRef spread = call1(reshape_op, first, 2);
   const RbValue second[2] = {value_tensor(spread.get()), value_ints(pairs, 2 * n)};
@@ -154,33 +155,31 @@ const Entry kFunctions[] = {{"as_strided", as_strided},
                             {"recurrent_layer", recurrent_layer_decomp},
                             {"recurrent_layer_backward", recurrent_layer_backward_decomp}};
 
-constexpr const char kHead[] = "function ";
 std::atomic<DecompLoader> loader{nullptr};
-
-DecompFn find_function(const char* name) {
-  for (const Entry& entry : kFunctions) {
-    if (!std::strcmp(entry.name, name)) return entry.fn;
-  }
-  return nullptr;
-}
 
 }  // namespace
 
-const char* decomp_function(const Op& op) {
-  const size_t n = sizeof kHead - 1;
-  return op.decomp_text.compare(0, n, kHead) ? nullptr : op.decomp_text.c_str() + n;
+void attach_decomp(Op& op) {
+  const char* name = decomp_function(op);
+  for (const Entry& entry : kFunctions) {
+    if (name && !std::strcmp(entry.name, name)) op.core_decomp = entry.fn;
+  }
 }
 
-bool is_loaded_decomp(const Op& op) {
-  const char* name = decomp_function(op);
-  return name && !find_function(name);
+void check_decomp_functions(const std::vector<std::unique_ptr<Op>>& ops) {
+  for (const auto& op : ops) {
+    attach_decomp(*op);
+    if (is_loaded_decomp(*op))
+      fail(RB_E_PLUGIN, "%s: %s: no decomposition function '%s'", op->file.c_str(),
+           op->name.c_str(), decomp_function(*op));
+  }
 }
 
 void set_decomp_loader(DecompLoader load) { loader.store(load); }
 
 void run_decomp_function(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {
+  if (op.core_decomp) return op.core_decomp(op, args, nargs, rets, nrets);
   const char* name = decomp_function(op);
-  if (const DecompFn fn = find_function(name)) return fn(op, args, nargs, rets, nrets);
   const DecompLoader load = loader.load();
   if (!load)
     fail(RB_E_NOTIMPL, "%s: its decomposition is a Python function, and Python does not run",

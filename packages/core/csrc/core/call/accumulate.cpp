@@ -1,4 +1,4 @@
-#include "formula/accumulate.h"
+#include "call/accumulate.h"
 
 #include <algorithm>
 #include <utility>

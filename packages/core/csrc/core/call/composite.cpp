@@ -1,4 +1,4 @@
-#include "layer/composite.h"
+#include "call/composite.h"
 
 #include <algorithm>
 #include <cstring>
