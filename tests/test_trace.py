@@ -185,6 +185,14 @@ def test_events_tell_calls_and_memory():
     assert alloc["device"] == "cpu"
 
 
+def test_kernels_of_derivatives_are_calls():
+    x = rabbet.randn(2, 3, requires_grad=True)
+    y = rabbet.nn.functional.gelu(x)
+    with library.events() as seen:
+        y.backward(rabbet.ones(2, 3))
+    assert ("begin", "gelu.vjp.input") in [(e["kind"], e.get("op")) for e in seen]
+
+
 def test_calls_nest():
     with library.events(memory=False) as seen:
         rabbet.nn.functional.mse_loss(rabbet.ones(3), rabbet.zeros(3))

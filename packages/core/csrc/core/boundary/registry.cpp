@@ -105,8 +105,9 @@ void place(Registry& r, const Registration& k) {
   handler->reads_args = k.reads_args;
   handler->reads_rets = k.reads_rets;
   handler->provider = keep(r, k.provider);
-  if (k.kind != Registration::kRule && k.slot < 0)
-    handler->uniform_dtypes = uniform_dtypes(*op, *handler);
+  const bool of_derivative = k.kind == Registration::kFormula && k.slot >= 0;
+  const Op& computed = of_derivative ? *op->derivatives[k.slot].load() : *op;
+  if (k.kind != Registration::kRule) handler->uniform_dtypes = uniform_dtypes(computed, *handler);
   __atomic_store_n(&handler->fn, k.fn, __ATOMIC_RELEASE);
   if (k.kind == Registration::kRule) update_rules(*op, k.slot);
 }
