@@ -145,6 +145,7 @@ int launch_graph(GraphExec& exec, Stream& stream) {
   if (stream.capture) return kNotSupported;
   std::vector<uint32_t> numbers(exec.graph.size());
   std::vector<Clock> clocks(exec.graph.size());
+  wait_for(stream, exec.last, exec.clock);
   const int status = enqueue(stream, "the start of a graph", [](uint32_t) {});
   if (status) return status;
   const Clock before = stream.clock;
@@ -160,9 +161,12 @@ int launch_graph(GraphExec& exec, Stream& stream) {
     numbers[i] = commands().add({lane->second, number, clocks[i], node.what + " of a graph"});
     stream.clock.join(clocks[i]);
   }
-  return enqueue(stream, "a graph", [&exec, numbers](uint32_t) {
+  const int last = enqueue(stream, "a graph", [&exec, numbers](uint32_t) {
     for (size_t i : order_of(exec.graph)) exec.graph[i].run(numbers[i]);
   });
+  exec.last = {&stream, stream.enqueued};
+  exec.clock = stream.clock;
+  return last;
 }
 
 }  // namespace cusim

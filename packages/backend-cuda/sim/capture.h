@@ -35,6 +35,8 @@ using Graph = std::vector<Node>;
 struct GraphExec {
   Graph graph;
   std::map<size_t, uint32_t> lanes, numbers;
+  Point last{};  // behind its last launch, for which the next one waits on any stream
+  Clock clock{};
 };
 
 int begin_capture(Stream& stream, CaptureMode mode);

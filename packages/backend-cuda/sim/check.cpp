@@ -23,6 +23,7 @@ Range shared, dynamic_memory;
 const Module* module;
 Range last;                 // the allocation that was accessed last
 bool last_initial = false;  // it is not written by the host
+bool last_pinned = false;   // the host reads it while kernels run
 
 Checks parse(const char* text) {
   Checks c;
@@ -59,8 +60,24 @@ void find_allocation(const void* p, size_t size, int kind) {
   last = {a->begin, a->size};
   last_initial =
       checks().initial && a->shared < 0 && (a->kind == Kind::kDevice || a->kind == Kind::kMapped);
-  if (!checks().shadow()) {
+  last_pinned = a->kind == Kind::kPinned;
+  if (!checks().shadow() && !last_pinned) {
     runtime().memory = {reinterpret_cast<CusimSize>(a->begin), a->size};
+  }
+}
+
+// The host looks at pinned memory while the kernel runs. What tells it that something is there, an
+// atomic operation or a volatile write, must come behind a fence of the system.
+void tell_host(int kind) {
+  if (!(kind & kCusimWrite)) return;
+  bool& told = running.told_host[running.thread];
+  if (kind & (kCusimAtomic | kCusimVolatile)) {
+    if (told)
+      stop(kLaunchFailed, verb(kind) +
+                              " of pinned memory behind writes of it, with no __threadfence_system "
+                              "between: the host may see it before them");
+  } else {
+    told = true;
   }
 }
 
@@ -86,6 +103,8 @@ void access(const void* p, CusimSize size, int kind, int aligned) {
   }
   if (!last.holds(p, size)) find_allocation(p, size, kind);
   if (checks().shadow()) shadow_global(p, size, kind, last_initial);
+  if (last_pinned) tell_host(kind);
+  if (kind & kCusimVolatile) give_way();
 }
 
 bool check_copy(int device, uint32_t command, const void* p, size_t size, CusimAccess kind) {

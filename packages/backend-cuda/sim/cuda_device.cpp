@@ -216,6 +216,7 @@ int cuCtxGetDevice(int* device) {
 int cuCtxSynchronize() {
   CUSIM_ENTER;
   if (int status = forbid_while_capturing()) return status;
+  ++wait_counts().host;
   synchronize(*current);
   return current->sticky;
 }

@@ -86,6 +86,7 @@ int copy(char* to, const char* from, size_t n, void* handle, const char* what) {
     std::memmove(to, source, n);
     if (!in && !out && !is_pinned(source) && checks().shadow()) shadow_copied(to, source, n);
   };
+  wait_counts().host += in || out;
   int status;
   if (in) {  // pageable memory is read before the call returns
     auto bytes = std::make_shared<std::vector<char>>(from, from + n);
@@ -301,9 +302,9 @@ int cuMemMap(Address address, size_t size, size_t offset, Address handle, Addres
   ++at->second.mappings;
   return kOk;
 }
+// It does not wait for work that uses the memory.
 int cuMemUnmap(Address address, size_t size) {
   CUSIM_ENTER;
-  for (const auto& device : devices) synchronize(*device);
   char* const end = pointer(address) + size;
   for (char* at = pointer(address); at < end;) {  // whole mappings only
     const Allocation* a = beginning_at(at);

@@ -66,6 +66,7 @@ int cuStreamSynchronize(void* handle) {
   CUSIM_ENTER;
   CUSIM_STREAM(stream, handle);
   if (int status = forbid_in_capture(stream)) return status;
+  ++wait_counts().host;
   synchronize(stream);
   return current->sticky;
 }
@@ -81,8 +82,15 @@ int cuStreamWaitEvent(void* handle, void* event_handle, unsigned) {
   CUSIM_STREAM(stream, handle);
   CUSIM_EVENT(event, event_handle);
   if (stream.capture || event.capture) return capture_wait(stream, event);
+  ++wait_counts().streams;
   if (event.recorded) wait_for(stream, event.point, event.clock);
   return kOk;
+}
+// For tests.
+void cusim_wait_counts(uint64_t* streams, uint64_t* host) {
+  Lock lock(mutex);
+  *streams = wait_counts().streams;
+  *host = wait_counts().host;
 }
 int cuLaunchHostFunc(void* handle, void (*function)(void*), void* data) {
   CUSIM_ENTER;
@@ -118,6 +126,7 @@ int cuEventSynchronize(void* handle) {
   CUSIM_EVENT(event, handle);
   if (event.capture) return event.capture->invalid = true, kCapturedEvent;
   if (int status = forbid_while_capturing()) return status;
+  ++wait_counts().host;
   synchronize(event.point, event.clock);
   return current->sticky;
 }
@@ -202,7 +211,7 @@ int cuGraphDebugDotPrint(void* graph, const char* path, unsigned flags) {
 int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long flags) {
   CUSIM_ENTER;
   if (!graph || flags & ~15ull) return kInvalid;
-  *exec = new GraphExec{*static_cast<Graph*>(graph), {}, {}};
+  *exec = new GraphExec{*static_cast<Graph*>(graph), {}, {}, {}, {}};
   return kOk;
 }
 int cuGraphLaunch(void* exec, void* handle) {

@@ -51,9 +51,9 @@ CUSIM_PLAIN inline int __syncthreads_or(int value, int line = __builtin_LINE()) 
 CUSIM_PLAIN inline int __syncthreads_and(int value, int line = __builtin_LINE()) {
   return cusim_runtime->barrier(kCusimEvery, value, line);
 }
-CUSIM_PLAIN inline void __threadfence() { cusim_runtime->fence(); }
-CUSIM_PLAIN inline void __threadfence_block() { cusim_runtime->fence(); }
-CUSIM_PLAIN inline void __threadfence_system() { cusim_runtime->fence(); }
+CUSIM_PLAIN inline void __threadfence() { cusim_runtime->fence(kCusimDevice); }
+CUSIM_PLAIN inline void __threadfence_block() { cusim_runtime->fence(kCusimBlock); }
+CUSIM_PLAIN inline void __threadfence_system() { cusim_runtime->fence(kCusimSystem); }
 CUSIM_PLAIN inline void __trap() { cusim_runtime->fault("the kernel called __trap"); }
 inline void __nanosleep(unsigned) {}
 inline long long clock64() { return (long long)__builtin_ia32_rdtsc(); }

@@ -11,6 +11,8 @@ struct CusimIndex {
 // How memory is accessed.
 enum CusimAccess { kCusimRead = 0, kCusimWrite = 1, kCusimVolatile = 2, kCusimAtomic = 4 };
 
+// Who sees what came before a fence: the block, the device, or the host and other devices, too.
+enum CusimScope { kCusimBlock, kCusimDevice, kCusimSystem };
 // What a thread waits for at a block's barrier: nothing more, or a count, "any" or "all" of values.
 enum CusimBarrier { kCusimPlain, kCusimCount, kCusimAny, kCusimEvery };
 // What the lanes of a warp do together.
@@ -41,7 +43,7 @@ struct CusimRuntime {
   void (*access)(const void* p, CusimSize size, int kind, int aligned);
   int (*barrier)(CusimBarrier what, int value, int line);
   void (*warp)(CusimLane* lane);
-  void (*fence)();
+  void (*fence)(CusimScope scope);
   void (*fault)(const char* what);
   void* (*dynamic_shared)();
   void (*copy_ahead)(void* shared, const void* from, int bytes);

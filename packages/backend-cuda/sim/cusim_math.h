@@ -332,10 +332,12 @@ CUSIM_INLINE double __hiloint2double(int high, int low) {
   return __longlong_as_double(
       (long long)((unsigned long long)(unsigned)high << 32 | (unsigned)low));
 }
-// To integers, out of range to the nearest, as the device does; NaN is 0.
-#define CUSIM_TO_WHOLE(name, From, To, low, high, text)                           \
-  CUSIM_INLINE To name(From x) {                                                  \
-    return x != x ? 0 : x <= (From)low ? low : x >= (From)high ? high : (To)text; \
+// To integers, out of range to the nearest, as the device does. NaN is 0 where both have 32 bits,
+// else only the highest bit is set (the manual of PTX, cvt).
+#define CUSIM_TO_WHOLE(name, From, To, low, high, text)                                         \
+  CUSIM_INLINE To name(From x) {                                                                \
+    if (x != x) return sizeof(From) + sizeof(To) == 8 ? 0 : (To)(1ull << (8 * sizeof(To) - 1)); \
+    return x <= (From)low ? low : x >= (From)high ? high : (To)text;                            \
   }
 #define CUSIM_TO_WHOLES(prefix, From, f)                                                          \
   CUSIM_TO_WHOLE(prefix##int_rn, From, int, (-2147483647 - 1), 2147483647, __builtin_rint##f(x))  \

@@ -24,7 +24,9 @@ static inline void note(const void* p, CusimSize size, int kind, bool aligned) {
   const CusimSize at = reinterpret_cast<CusimSize>(p);
   const CusimRuntime& r = *cusim_runtime;
   if (at - r.stacks.begin < r.stacks.size) return;
-  if ((holds(r.memory, at, size) || holds(r.shared, at, size)) && (!aligned || at % size == 0))
+  // Of volatile accesses the driver hears each: other threads may come between.
+  if (!(kind & kCusimVolatile) && (holds(r.memory, at, size) || holds(r.shared, at, size)) &&
+      (!aligned || at % size == 0))
     return;
   r.access(p, size, kind, aligned);
 }
@@ -60,5 +62,25 @@ CUSIM_HOOK void __tsan_vptr_read(void**) {}
 CUSIM_HOOK void __tsan_vptr_update(void**, void*) {}
 CUSIM_HOOK void cusim_atomic(const void* p, CusimSize size) {
   note(p, size, kCusimWrite | kCusimAtomic, true);
+}
+
+// Called by what -fsanitize=float-cast-overflow makes of conversions, with a float that the integer
+// cannot hold. Where that is unsigned, a device's instruction gives the nearest number it has (and
+// the code that C++ has on hosts another one), so that nothing may depend on it.
+struct CusimTypeName {
+  unsigned short kind, info;  // kind 0: an integer; bit 0 of info: with a sign
+};
+struct CusimConversion {
+  struct {
+    const char* file;
+    unsigned line, column;
+  } place;
+  const CusimTypeName *from, *to;
+};
+CUSIM_HOOK void __ubsan_handle_float_cast_overflow(CusimConversion* conversion, CusimSize) {
+  if (conversion->to->kind != 0 || conversion->to->info & 1) return;
+  cusim_runtime->fault(
+      "a float is converted to an unsigned integer that cannot hold it: devices give the nearest "
+      "one, others what is left of it in int64");
 }
 CUSIM_HOOK void* cusim_dynamic_shared() { return cusim_runtime->dynamic_shared(); }

@@ -1,6 +1,7 @@
 #include "launch.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "ahead.h"
@@ -56,6 +57,16 @@ struct Block {
 Block& block() {
   static auto* instance = new Block;
   return *instance;
+}
+
+// $CUSIM_BLOCKS: of each launch that many of the first and of the last blocks run, so that a test
+// of positions that are far away need not visit all.
+uint64_t sampled() {
+  static const uint64_t count = [] {
+    const char* given = std::getenv("CUSIM_BLOCKS");
+    return given && *given ? std::strtoull(given, nullptr, 10) : UINT64_MAX / 2;
+  }();
+  return count;
 }
 
 CusimIndex at(const CusimIndex& size, uint32_t i) {
@@ -254,7 +265,10 @@ void warp(CusimLane* lane) {
   for (uint32_t lanes = mask & ~bit; lanes; lanes &= lanes - 1) wake(first + __builtin_ctz(lanes));
 }
 
-void fence() { running.fence_ticks[running.thread] = ++running.tick; }
+void fence(CusimScope scope) {
+  running.fence_ticks[running.thread] = ++running.tick;
+  if (scope == kCusimSystem) running.told_host[running.thread] = false;
+}
 void kernel_fault(const char* what) { stop(kLaunchFailed, what); }
 void* dynamic() { return block().dynamic; }
 
@@ -282,6 +296,7 @@ void run_block() {
   b.ready.clear();
   b.first_ready = 0;
   std::memset(b.warps, 0, sizeof b.warps);
+  std::memset(running.told_host, 0, sizeof running.told_host);
   forget_copies(b.count);
   running.block_tick = ++running.tick;
   b.fibers.enter(b.fibers.take());
@@ -291,6 +306,12 @@ void run_block() {
 }
 
 }  // namespace
+
+void give_way() {
+  if (!schedule().interleaves() || running.thread == kNoThread) return;
+  block().ready.push_back(running.thread);
+  suspend(State::kReady);
+}
 
 void stop(int status, const std::string& words) {
   block().fault = {status, words};
@@ -340,6 +361,7 @@ Fault run(const Launch& launch, uint32_t command) {
   begin_launch(launch);
   const uint64_t blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   for (uint64_t i = 0; i < blocks && !b.fault.status; ++i) {
+    if (i == sampled() && blocks > 2 * sampled()) i = blocks - sampled();
     running.block = static_cast<uint32_t>(schedule().block(i, blocks));
     *module.symbols->block = at(launch.grid, running.block);
     begin_block(module.symbols->shared_begin,

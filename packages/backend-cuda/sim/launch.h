@@ -48,8 +48,12 @@ struct Running {
   uint32_t block_tick = 0;         // of the block's last barrier
   WarpTick warps[32] = {};
   uint32_t fence_ticks[1024] = {};  // of each thread's last fence
+  bool told_host[1024] = {};        // each thread has written pinned memory behind its last fence
+                                    // of the system
 };
 extern Running running;
+/// In a random order other threads may go on before the running one.
+void give_way();
 /// The fault ends the launch: never returns.
 [[noreturn]] void stop(int status, const std::string& words);
 /// "thread (0, 0, 0) of block (0, 0, 0)".

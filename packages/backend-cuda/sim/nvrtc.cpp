@@ -192,6 +192,7 @@ int nvrtcCompileProgram(void* program, int count, const char* const* options) {
                                       "-fno-threadsafe-statics",
                                       std::string("-ffp-contract=") + (contracts ? "fast" : "off"),
                                       "-fsanitize=thread",
+                                      "-fsanitize=float-cast-overflow",
                                       "--param=tsan-instrument-func-entry-exit=0",
                                       "--param=tsan-distinguish-volatile=1",
                                       "-nostdlib",

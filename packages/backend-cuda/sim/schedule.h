@@ -22,6 +22,8 @@ class Schedule {
   uint64_t thread(uint64_t i, uint64_t n) { return place(i, n, threads_); }
   /// Whether threads that have not begun run before those that may go on.
   bool starts_first() { return order_ == kRandom && generator_() % 2; }
+  /// Whether threads take turns at their volatile accesses.
+  bool interleaves() const { return order_ == kRandom; }
   /// Put the one of `n` that goes on first in front.
   void choose(uint32_t* first, size_t n) {
     if (order_ == kRandom) std::swap(first[0], first[below(n)]);

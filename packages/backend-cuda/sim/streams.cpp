@@ -103,6 +103,11 @@ void order_with_null_stream(Stream& stream) {
 
 }  // namespace
 
+WaitCounts& wait_counts() {
+  static auto* instance = new WaitCounts;
+  return *instance;
+}
+
 bool Point::passed() const { return !stream || stream->done >= position; }
 
 Stream::Stream(Device& device, bool blocking)

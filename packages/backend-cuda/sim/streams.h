@@ -53,6 +53,13 @@ struct Event {
   bool recorded = false;
 };
 
+/// How often streams were told to wait for events, and how often the host waited for a device. As
+/// the driver may do it, a copy between pageable memory and a device counts, too.
+struct WaitCounts {
+  uint64_t streams = 0, host = 0;
+};
+WaitCounts& wait_counts();
+
 /// Work for the stream: `run` gets the command's number. Gives a status.
 int enqueue(Stream& stream, const std::string& what, std::function<void(uint32_t)> run);
 /// The stream waits for another.

@@ -70,6 +70,10 @@ KERNELS = {
         "__shared__ __align__(16) float s[8]; for (int i = 0; i < 8; ++i) s[i] = 0; cusim_matrix_row(s + {});",
         ("2", "4"), 716, "read of 16 bytes", {}),
     "trap": ("if (n == {}) __trap();", ("8", "9"), 719, "__trap", {}),
+    "a negative float as an unsigned integer": (
+        "y[0] = (unsigned char)({}(x[0] - 1.5f));", ("", "(long long)"), 719, "unsigned integer that cannot hold it", {}),
+    "a float that is too large for an unsigned integer": (
+        "y[0] = (unsigned long long)(x[0] + {});", ("2e19", "1e19"), 719, "unsigned integer that cannot hold it", {}),
 }  # fmt: skip
 
 
@@ -101,6 +105,71 @@ print(len(KERNELS))
     }
     assert run(code, **env, **simulator) == f"{len(KERNELS)}\n"
     assert len(report.read_text().splitlines()) == len(KERNELS)
+
+
+def test_pinned_memory_is_written_before_a_fence_of_the_system(run, simulator):
+    """And only then a flag, for which the host looks; other fences are for devices."""
+    code = """
+CASES = [("__threadfence_system(); atomicExch(&told[1], 1);", 0), ("__threadfence(); atomicExch(&told[1], 1);", 719),
+         ("__threadfence_system(); *(volatile int*)(told + 1) = 1;", 0), ("*(volatile int*)(told + 1) = 1;", 719)]
+for device, (text, status) in enumerate(CASES):
+    start(device)
+    told = pinned(8)
+    ctypes.memset(told, 0, 8)
+    f = kernel('extern "C" __global__ void rb_kernel(int* told) { if (atomicCAS(&told[1], 0, 2)) return; told[0] = 7; ' + text + '}')
+    assert run(f, [told]) == status, text
+    if status: assert "__threadfence_system" in words(status), words(status)
+    else: assert list((c_int * 2).from_address(told.value)) == [7, 1]
+"""
+    for check in ("fast", "all"):
+        run(DRIVE + code, CUSIM_CHECK=check, CUSIM_DEVICES="4", **simulator)
+
+
+@pytest.mark.parametrize("bits", [64, 128])
+def test_threads_take_turns_at_volatile_accesses(run, simulator, bits):
+    """In a random order: an element that is written by two stores may be left with a half of each of two threads."""
+    code = f"""
+body = '''extern "C" __global__ void rb_kernel(long long* x, int whole) {{
+  const __int128 all = (__int128)threadIdx.x << 64 | threadIdx.x;
+  if (whole) *(volatile __int128*)x = all;
+  else {{ ((volatile long long*)x)[0] = threadIdx.x; ((volatile long long*)x)[1] = threadIdx.x; }}
+}}'''
+start(); f, x, torn = kernel(body), allocate(16), 0
+for _ in range(10):
+    ok(run(f, [x, {int(bits == 128)}], block=64))
+    halves = read(x, 2, np.int64)
+    torn += halves[0] != halves[1]
+print(torn > 0)
+"""
+    assert run(DRIVE + code, CUSIM_ORDER="random:3", **simulator) == f"{bits == 64}\n"
+
+
+def test_the_first_and_the_last_blocks_of_a_launch(run, simulator):
+    code = """
+start(); x = given(np.zeros(100))
+f = kernel('extern "C" __global__ void rb_kernel(float* x) { x[blockIdx.x] = 1; }')
+ok(run(f, [x], grid=100)); ok(run(f, [x], grid=3))
+assert read(x, 100).nonzero()[0].tolist() == [0, 1, 2, 98, 99]
+"""
+    run(DRIVE + code, CUSIM_BLOCKS="2", **simulator)
+
+
+def test_waits_are_counted(run, simulator):
+    code = """
+start(); x, h, one, two, e = given(np.zeros(8)), pinned(32), stream(), stream(), event()
+streams, host = c_ulonglong(), c_ulonglong()
+def counted(*calls):
+    cuda.cusim_wait_counts(byref(streams), byref(host)); before = streams.value, host.value
+    for call in calls: call()
+    cuda.cusim_wait_counts(byref(streams), byref(host)); return streams.value - before[0], host.value - before[1]
+plain = c_void_p(np.zeros(8, np.float32).ctypes.data)
+assert counted(lambda: cuda.cuEventRecord(e, one), lambda: cuda.cuEventQuery(e), lambda: cuda.cuStreamQuery(one)) == (0, 0)
+assert counted(lambda: cuda.cuStreamWaitEvent(two, e, 0)) == (1, 0)
+assert counted(lambda: cuda.cuEventSynchronize(e), lambda: cuda.cuStreamSynchronize(two), cuda.cuCtxSynchronize) == (0, 3)
+assert counted(lambda: cuda.cuMemcpyHtoDAsync_v2(x, h, c_size_t(32), one), lambda: cuda.cuMemcpyDtoHAsync_v2(h, x, c_size_t(32), one)) == (0, 0)
+assert counted(lambda: cuda.cuMemcpyHtoDAsync_v2(x, plain, c_size_t(32), one)) == (0, 1)
+"""
+    run(DRIVE + code, **simulator)
 
 
 STREAMS = """
@@ -195,7 +264,7 @@ else: print("clean", z.sum().item())
 def test_memory_faults_of_the_driver_are_reported(run, simulator):
     code = """
 f = 'extern "C" __global__ void rb_kernel(float* x, float* y, int n) { x[0] = 1; }'
-contexts = [start(d) for d in range(6)]
+contexts = [start(d) for d in range(7)]
 def at(device): start(device)
 at(0); x = given(np.zeros(8)); g = kernel(f); ok(run(g, [x, x, 1])); ok(cuda.cuMemFree_v2(x))
 assert run(g, [x, x, 1]) == 700 and "was freed" in words(700), words(700)
@@ -219,10 +288,16 @@ ok(cuda.cuMemGetInfo_v2(byref(free), byref(total))); assert total.value == free.
 ok(cuda.cuMemCreate(byref(handle), size, properties, c_ulonglong(0)))
 ok(cuda.cuMemMap(where, size, c_size_t(0), handle, c_ulonglong(0)))
 assert run(g, [where, where, 1]) == 700 and "cuMemSetAccess" in words(700)
+at(6); g = kernel(f); properties[3] = 6; access[1] = 6
+ok(cuda.cuMemAddressReserve(byref(where), c_size_t(8 << 20), c_size_t(0), c_ulonglong(0), c_ulonglong(0)))
+ok(cuda.cuMemCreate(byref(handle), size, properties, c_ulonglong(0)))
+ok(cuda.cuMemMap(where, size, c_size_t(0), handle, c_ulonglong(0))); ok(cuda.cuMemSetAccess(where, size, access, c_size_t(1)))
+ok(launch(g, [where, where, 1])); ok(cuda.cuMemUnmap(where, size))  # does not wait for the kernel
+assert cuda.cuCtxSynchronize() == 700 and "was freed" in words(700), words(700)
 at(5); g = kernel(f); host = np.zeros(8, np.float32)
 assert run(g, [c_void_p(host.ctypes.data), x, 1]) == 700 and "memory of the host" in words(700)
 """
-    run(DRIVE + code, CUSIM_DEVICES="6", CUSIM_CHECK="all", **simulator)
+    run(DRIVE + code, CUSIM_DEVICES="7", CUSIM_CHECK="all", **simulator)
 
 
 def test_copies_between_devices_need_access_to_virtual_memory(run, simulator):
