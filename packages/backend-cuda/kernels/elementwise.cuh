@@ -263,5 +263,5 @@ __device__ inline T rounded(T a, double factor, bool divides) {
     const T by = (T)factor;
     return divides ? (T)(rint(a * by) / by) : (T)(rint(a / by) * by);
   }
-  return divides ? a : (T)(rint((double)a / factor) * factor);
+  return divides ? a : As<T>::of(rint((double)a / factor) * factor);
 }

@@ -43,3 +43,9 @@ struct As<Float8<F, BIAS, BEYOND, TOP, INFINITE>> {
     return Float8<F, BIAS, BEYOND, TOP, INFINITE>::of(As<float>::of(x));
   }
 };
+template <class T, int F, int BIAS, UInt32 BEYOND, int TOP, bool INFINITE>
+struct Convert<T, Float8<F, BIAS, BEYOND, TOP, INFINITE>, false> {
+  static __device__ T of(Float8<F, BIAS, BEYOND, TOP, INFINITE> x) {
+    return Convert<T, float>::of((float)x);
+  }
+};

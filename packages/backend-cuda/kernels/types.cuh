@@ -77,15 +77,42 @@ struct Narrow<BFloat16> {
   }
 };
 
+template <class T>
+struct IsFloat {
+  enum { value = 0 };
+};
+template <>
+struct IsFloat<float> {
+  enum { value = 1 };
+};
+template <>
+struct IsFloat<double> {
+  enum { value = 1 };
+};
+// Real numbers as T. Floats become unsigned integers by way of int64, as on the CPU and in PyTorch:
+// the instruction for it makes 0 of -1.
+template <class T, class S, bool through_int64 = IsFloat<S>::value && (T)-1 >= (T)1>
+struct Convert {
+  static __device__ T of(S x) { return (T)x; }
+};
+template <class T, class S>
+struct Convert<T, S, true> {
+  static __device__ T of(S x) {
+    const S half = (S)9223372036854775808.0;  // 2**63: from there on only uint64 goes
+    return sizeof(T) == 8 && x >= half ? (T)((UInt64)(Int64)(x - half) + ((UInt64)1 << 63))
+                                       : (T)(Int64)x;
+  }
+};
+
 // As<T>::of(x): x as T.
 template <class T>
 struct As {
   template <class S>
-  static __device__ T of(S x) { return (T)x; }
-  static __device__ T of(Half x) { return (T)widen(x); }
-  static __device__ T of(BFloat16 x) { return (T)widen(x); }
+  static __device__ T of(S x) { return Convert<T, S>::of(x); }
+  static __device__ T of(Half x) { return Convert<T, float>::of(widen(x)); }
+  static __device__ T of(BFloat16 x) { return Convert<T, float>::of(widen(x)); }
   template <class R>
-  static __device__ T of(Complex<R> x) { return (T)x.re; }
+  static __device__ T of(Complex<R> x) { return Convert<T, R>::of(x.re); }
 };
 template <>
 struct As<bool> {
@@ -120,19 +147,6 @@ struct As<Complex<R>> {
     Complex<R> result = {(R)x.re, (R)x.im};
     return result;
   }
-};
-
-template <class T>
-struct IsFloat {
-  enum { value = 0 };
-};
-template <>
-struct IsFloat<float> {
-  enum { value = 1 };
-};
-template <>
-struct IsFloat<double> {
-  enum { value = 1 };
 };
 
 template <class R>
