@@ -25,6 +25,7 @@ x.record_stream(side)
 del x
 assert y.sum().item() == 200, "not before other streams have read it"
 del y, kept
+block(1)  # the other stream has done its work, as is seen now
 assert sizes() == [] and reserved() == 0
 pool = accelerator.MemPool()
 with accelerator.use_mem_pool(pool, "lazy"): z = block(100)

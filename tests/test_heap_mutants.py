@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "packages" / "core"
 SOURCES = CORE / "csrc" / "core"
-HEAP, GROWTH = "heap.cpp", "heap_growth.cpp"
+HEAP, GROWTH, CAPTURE = "heap.cpp", "heap_growth.cpp", "capture.cpp"
+CUDA = "../packages/backend-cuda/tests/test_device.py::"
 
 
 class Fault(NamedTuple):
@@ -46,8 +47,32 @@ FAULTS = {
     "record_stream notes nothing": Fault(
         HEAP, "others.push_back(use);", "return;", "test_streams.py::test_record_stream_keeps_a_block_while_it_is_used"),
     "what is noted is not waited for": Fault(
-        HEAP, "stream_wait(backend, device, block->arena->stream, other.stream);", "static_cast<void>(other);",
+        HEAP, "if (event_query(backend, use.device, w.events[i])) continue;", "continue;",
         "test_streams.py::test_record_stream_keeps_a_block_while_it_is_used"),
+    "what is noted is never given again": Fault(
+        HEAP, "if (event_query(backend, use.device, w.events[i])) continue;", "",
+        "test_streams.py::test_record_stream_keeps_a_block_while_it_is_used"),
+    "events are recorded while somebody captures": Fault(
+        HEAP, "if (captures_under_way()) return;", "",
+        f"{CUDA}test_memory_that_other_streams_use_is_freed_in_a_capture"),
+    "events are recorded while another thread captures": Fault(
+        HEAP, "if (captures_under_way()) return;", "if (thread_state().capture) return;",
+        f"{CUDA}test_another_thread_s_capture_lives_on_when_memory_is_freed"),
+    "where memory is short what streams use is not asked for": Fault(
+        HEAP, "wait_on_streams();\n  std::vector<Segment*> detached;", "std::vector<Segment*> detached;",
+        f"{CUDA}test_freed_memory_that_a_stream_uses_makes_nobody_wait"),
+    "where memory is short nobody waits for what streams use": Fault(
+        HEAP, "event_wait(backend, device, own, w.events[i]);", "",
+        f"{CUDA}test_freed_memory_that_a_stream_uses_makes_nobody_wait"),
+    "random numbers of a launch are written over before they are copied": Fault(
+        CAPTURE, "heap_of_block(staged).record_stream(staged, {device_, stream});", "",
+        f"{CUDA}test_replays_with_random_numbers_do_not_wait"),
+    "a launch that draws waits": Fault(
+        CAPTURE, "base_->data, stream, staged != nullptr);", "base_->data, stream, false);",
+        f"{CUDA}test_replays_with_random_numbers_do_not_wait"),
+    "random numbers of another stream's launch are written over": Fault(
+        CAPTURE, "if (launched_ && stream != last_stream_)", "if (false)",
+        f"{CUDA}test_replays_with_random_numbers_do_not_wait"),
     "blocks are given to other pools": Fault(
         HEAP, "a->stream == stream && a->pool == pool", "a->stream == stream", "test_device_memory.py::test_a_pool_keeps_its_memory_to_itself"),
     "segments of a pool that is gone stay": Fault(
@@ -66,8 +91,8 @@ FAULTS = {
     "the limit is not looked at": Fault(
         HEAP, "held > limit_ || nbytes > limit_ - held", "false", "test_device_memory.py::test_a_fraction_limits_the_process"),
     "pinned memory is given again at once": Fault(
-        HEAP, "done = done && event_query(backend, on, event)", "done = true",
-        "../packages/backend-cuda/tests/test_device.py::test_pinned_and_managed_memory"),
+        HEAP, "if (event_query(backend, use.device, w.events[i])) continue;", "continue;",
+        f"{CUDA}test_pinned_and_managed_memory"),
     "segments do not grow": Fault(
         GROWTH, "if (kind != MemoryKind::kDevice || !split_ || host_) return RB_E_NOTIMPL;", "return RB_E_NOTIMPL;", "test_growing_segments.py::test_a_stream_has_one_segment_that_grows"),
     "the free end does not become longer": Fault(
@@ -122,7 +147,7 @@ def passes(core: Path, *tests: str) -> bool:
 
 
 def test_without_a_fault_all_tests_pass(tmp_path):
-    core = library({name: SOURCES / "device" / name for name in (HEAP, GROWTH)}, tmp_path)
+    core = library({name: SOURCES / "device" / name for name in (HEAP, GROWTH, CAPTURE)}, tmp_path)
     assert passes(core, *dict.fromkeys(fault.test for fault in FAULTS.values()))
 
 

@@ -188,10 +188,14 @@ def used_elsewhere(recorded):
     del x
     with one:
         z = there(np.full(1000, 7, np.float32))
-        assert z.data_ptr() == address
+        assert (z.data_ptr() == address) != recorded
         one.synchronize()
     with two:
-        return seen(y)
+        result = seen(y)  # two has done its work
+    with one:
+        again = there(np.full(1000, 8, np.float32))
+        assert (again.data_ptr() == address) == recorded
+    return result
 
 
 def test_record_stream_keeps_a_block_while_it_is_used():

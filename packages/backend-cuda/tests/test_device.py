@@ -351,6 +351,170 @@ print("ok")
     assert run(GRAPH + code, RABBET_CUDA_FALLBACK="error", **simulator) == "ok\n"
 
 
+WAITS = """
+import ctypes, os
+def waits():
+    \"\"\"How often streams were told to wait, and the host has waited.\"\"\"
+    counts = ctypes.c_uint64(), ctypes.c_uint64()
+    ctypes.CDLL(os.environ["RABBET_CUDA_DRIVER"]).cusim_wait_counts(*map(ctypes.byref, counts))
+    return [c.value for c in counts]
+"""
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_memory_that_other_streams_use_is_freed_in_a_capture(run, simulator, joins):
+    """The other stream is captured, too, or not. What was freed is given again after the capture."""
+    code = f"""
+x = rabbet.arange(1000.0).to("cuda")
+stream, side = rabbet.Stream("cuda"), rabbet.Stream("cuda")
+stream.wait_stream(accelerator.current_stream("cuda"))
+graph = accelerator.Graph()
+with stream:
+    outside = x + 0
+    before = outside.data_ptr()
+    with graph:
+        y = x * 2
+        if {joins}:
+            side.wait_stream(stream)
+            with side: z = y + 1
+            stream.wait_stream(side)
+        else:
+            z = y + 1
+        for t in (y, outside): t.record_stream(side)
+        del y, outside, t
+        w = z + 1
+    for k in range(3):
+        x.fill_(k)
+        graph.replay()
+        assert w.tolist() == [2.0 * k + 2] * 1000, (k, w[:3].tolist())
+    kept = [rabbet.empty(1000, device="cuda")]  # from now on the other stream is asked
+    side.synchronize()
+    kept += [rabbet.empty(1000, device="cuda") for _ in range(3)]
+    assert before in [t.data_ptr() for t in kept]
+print("ok")
+"""
+    assert run(GRAPH + code, CUSIM_CHECK="all", **simulator) == "ok\n"
+
+
+def test_another_thread_s_capture_lives_on_when_memory_is_freed(run, simulator):
+    code = """
+import threading
+x = rabbet.arange(1000.0).to("cuda")
+stream, side = rabbet.Stream("cuda"), rabbet.Stream("cuda")
+stream.wait_stream(accelerator.current_stream("cuda"))
+other = rabbet.ones(1000, device="cuda")
+def free():
+    global other
+    other.record_stream(side)
+    other.record_stream(stream)  # which is captured
+    del other
+    rabbet.zeros(1000, device="cuda")
+graph = accelerator.Graph()
+with stream, graph:
+    y = x * 2
+    thread = threading.Thread(target=free); thread.start(); thread.join()
+    z = y + 1
+with stream:
+    graph.replay()
+    assert rabbet.equal(z.cpu(), rabbet.arange(1000.0) * 2 + 1)
+print("ok")
+"""
+    assert run(GRAPH + code, **simulator) == "ok\n"
+
+
+def test_freed_memory_that_a_stream_uses_makes_nobody_wait(run, simulator):
+    """As where batches are fetched ahead. It is given again when the stream is found to have done with it."""
+    code = """
+import rabbet
+side = rabbet.Stream("cuda")
+def use(n):
+    x = rabbet.ones(n, device="cuda")
+    side.wait_stream(rabbet.cuda.current_stream())
+    with side: y = x + 1
+    x.record_stream(side)
+    return x, y
+x, y = use(1000)
+before, address = waits(), x.data_ptr()
+del x
+assert waits() == before
+z = rabbet.zeros(1000, device="cuda")
+assert z.data_ptr() != address and waits() == before
+held = rabbet.cuda.memory_allocated()
+side.synchronize()
+w = rabbet.zeros(1000, device="cuda")
+assert w.data_ptr() == address and rabbet.cuda.memory_allocated() - held == z.numel() * 4 // 512 * 512 + 512
+assert y.tolist() == [2.0] * 1000
+del w, z, y
+# Where memory is short, the block's own stream waits, and not the host.
+x, y = use(6 << 20)                     # 24 MiB each, of 64
+del x
+before = waits()
+z = rabbet.zeros(6 << 20, device="cuda")
+assert waits()[0] > before[0] and y[-1].item() == 2
+print("ok")
+"""
+    env = {"CUSIM_MEMORY": str(64 << 20), **simulator}
+    assert run(WAITS + code, CUSIM_CHECK="all", **env) == "ok\n"
+
+
+def test_replays_with_random_numbers_do_not_wait(run, simulator):
+    """Many of them are ahead of the device, and each has numbers of its own."""
+    code = """
+stream, other = rabbet.Stream("cuda"), rabbet.Stream("cuda")
+graph = accelerator.Graph()
+with stream:
+    with graph: x = rabbet.rand(50, device="cuda")
+    graph.replay()
+    x.tolist()
+    rabbet.manual_seed(5)
+    wanted = [rabbet.rand(50, device="cuda").tolist() for _ in range(300)]
+    rabbet.manual_seed(5)
+    before, got = waits(), []
+    for _ in range(300):
+        graph.replay()
+        got.append(x.clone())
+    assert waits() == before
+    assert [y.tolist() for y in got] == wanted
+    rabbet.manual_seed(5)
+    graph.replay()
+    first = x.clone()
+# The numbers of a launch on another stream are not written before the last launch has read its own.
+with other:
+    graph.replay()
+    second = x.clone()
+accelerator.synchronize("cuda")
+assert [first.tolist(), second.tolist()] == wanted[:2]
+print("ok")
+"""
+    code = WAITS + GRAPH + code
+    for schedule in ("lazy", "random:3"):
+        env = {"CUSIM_CHECK": "all", "CUSIM_SCHEDULE": schedule, **simulator}
+        assert run(code, RABBET_CUDA_FALLBACK="error", **env) == "ok\n"
+
+
+def test_memory_is_unmapped_behind_the_work_that_uses_it(run, simulator):
+    """Free ends of segments, and whole ones."""
+    code = """
+from rabbet import accelerator
+import rabbet
+MB = (1 << 20) // 4
+def add_one(x):
+    for _ in range(3): x.add_(1)
+a, b = rabbet.ones(12 * MB, device="cuda"), rabbet.ones(14 * MB, device="cuda")
+add_one(b)
+del b
+rabbet.cuda.empty_cache()
+add_one(a)
+del a
+rabbet.cuda.empty_cache()
+accelerator.synchronize("cuda")
+free, total = accelerator.get_memory_info("cuda")
+assert free == total
+print("ok")
+"""
+    assert run(code, **simulator) == "ok\n"
+
+
 def test_lack_of_memory_says_what_holds_it_and_the_program_goes_on(run, simulator):
     code = """
 from rabbet import accelerator

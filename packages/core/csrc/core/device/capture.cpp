@@ -1,6 +1,7 @@
 #include "device/capture.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <string>
 
@@ -31,9 +32,14 @@ RbCapture capture_table(int backend) {
   return table;
 }
 
-// Two numbers in host memory to a device, in the order of the stream.
-void write_base(int backend, int device, void* to, const uint64_t (&numbers)[2], void* stream) {
-  int64_t shape = sizeof numbers, stride = 1;
+std::atomic<int> under_way{0};
+
+constexpr int64_t kBaseBytes = 2 * sizeof(uint64_t);
+
+// Host memory to a device, in the order of the stream. Without `nonblocking` the copy has read the
+// memory when this returns.
+void copy_base(int backend, int device, void* source, void* to, void* stream, bool nonblocking) {
+  int64_t shape = kBaseBytes, stride = 1;
   const auto bytes = [&](void* data, int on, int index) {
     RbTensor t{};
     t.data = data;
@@ -49,16 +55,26 @@ void write_base(int backend, int device, void* to, const uint64_t (&numbers)[2],
     t.flags = RB_T_CONTIGUOUS;
     return t;
   };
-  const RbTensor from = bytes(const_cast<uint64_t*>(numbers), default_backend(), 0);
+  const RbTensor from = bytes(source, default_backend(), 0);
   const RbTensor there = bytes(to, backend, device);
   const RbDevices* devices = backend_entry(backend).desc.devices;
   if (!devices || !devices->copy)
     fail(RB_E_NOTIMPL, "the backend '%s' has no `copy`, by which graphs get their random state",
          backend_name(backend));
-  check(devices->copy(devices->self, &from, &there, stream, 0));
+  check(devices->copy(devices->self, &from, &there, stream, nonblocking));
+}
+
+// Null: the backend offers no pinned memory, or has none left.
+Block* pinned_block(int backend, int device, uint64_t nbytes) {
+  Block* block = nullptr;
+  guarded(
+      [&] { block = heap_of(backend, device, MemoryKind::kPinned).allocate(nbytes, nullptr, 0); });
+  return block;
 }
 
 }  // namespace
+
+bool captures_under_way() { return under_way.load(std::memory_order_relaxed) > 0; }
 
 void check_not_capturing(int backend, int device, const char* what) {
   if (__builtin_expect(!capture_of(backend, device), 1)) return;
@@ -116,7 +132,7 @@ void Graph::capture_begin(int backend, int device) {
   device_ = device;
   const RbCapture t = table();
   void* stream = current_stream(state, backend, device);
-  if (!base_) base_ = heap_of(backend, device).allocate(2 * sizeof(uint64_t), stream, 0);
+  if (!base_) base_ = heap_of(backend, device).allocate(kBaseBytes, stream, 0);
   enter_pool(backend, device, pool_->id);
   const int32_t rc = t.capture_begin(t.self, device, stream);
   if (rc != RB_OK) {
@@ -126,6 +142,7 @@ void Graph::capture_begin(int backend, int device) {
   capture_ = {backend, device, stream, 0, static_cast<const uint64_t*>(base_->data)};
   state.capture = &capture_;
   capturing_ = true;
+  ++under_way;
 }
 
 void Graph::capture_end() {
@@ -138,7 +155,9 @@ void Graph::capture_end() {
   leave_pool(backend_, device_, pool_->id);
   const RbCapture t = table();
   void* graph = nullptr;
-  check(t.capture_end(t.self, device_, capture_.stream, &graph));
+  const int32_t rc = t.capture_end(t.self, device_, capture_.stream, &graph);
+  --under_way;
+  check(rc);
   check_given(graph, "capture_end", "graph");
   graph_ = graph;
   if (!keep_) instantiate();
@@ -159,6 +178,24 @@ void Graph::instantiate() {
   graph_ = nullptr;
 }
 
+// The numbers are staged in pinned memory, which is not given again before the copy has read it, so
+// that the host does not wait. Launches on another stream may still read those of the last one.
+void Graph::write_base(const RbRngSlice& slice, void* stream) {
+  if (launched_ && stream != last_stream_) stream_wait(backend_, device_, stream, last_stream_);
+  const uint64_t numbers[] = {slice.seed, slice.offset};
+  Block* staged = pinned_block(backend_, device_, sizeof numbers);
+  uint64_t plain[2];
+  void* source = staged ? staged->data : plain;
+  std::memcpy(source, numbers, sizeof numbers);
+  const int32_t rc = guarded(
+      [&] { copy_base(backend_, device_, source, base_->data, stream, staged != nullptr); });
+  if (staged) {
+    heap_of_block(staged).record_stream(staged, {device_, stream});
+    cached_free(staged);
+  }
+  check(rc);
+}
+
 void Graph::replay() {
   if (capturing_) fail(RB_E_STATE, "Graph.replay: end the capture first");
   if (!executable_ && !graph_) fail(RB_E_STATE, "Graph.replay: no graph was captured");
@@ -168,10 +205,12 @@ void Graph::replay() {
   check_not_capturing(backend_, device_, "Graph.replay: another graph");
   if (capture_.counters) {
     const RbRngSlice slice = reserve(default_generator(backend_, device_), capture_.counters);
-    write_base(backend_, device_, base_->data, {slice.seed, slice.offset}, stream);
+    write_base(slice, stream);
   }
   const RbCapture t = table();
   check(t.graph_launch(t.self, device_, executable_, stream));
+  launched_ = true;
+  last_stream_ = stream;
 }
 
 void Graph::dump(const std::string& path) const {
@@ -192,6 +231,7 @@ void Graph::reset() {
   }
   if (base_) cached_free(base_);
   base_ = nullptr;
+  launched_ = false;
   capture_.counters = 0;
 }
 

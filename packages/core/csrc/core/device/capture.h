@@ -24,6 +24,8 @@ inline Capture* capture_of(int backend, int device) {
   Capture* c = thread_state().capture;
   return c && c->backend == backend && c->device == device ? c : nullptr;
 }
+/// Whether any thread captures, on any device.
+bool captures_under_way();
 /// Throws RB_E_STATE if the thread captures the device: `what` cannot be recorded.
 void check_not_capturing(int backend, int device, const char* what);
 
@@ -54,6 +56,7 @@ class Graph {
 
  private:
   RbCapture table() const;
+  void write_base(const RbRngSlice& slice, void* stream);
   void check_given(const void* result, const char* function, const char* what) const;
 
   const bool keep_;
@@ -63,6 +66,8 @@ class Graph {
   Capture capture_{};
   void *graph_ = nullptr, *executable_ = nullptr;
   Block* base_ = nullptr;  // seed and offset of a launch
+  bool launched_ = false;
+  void* last_stream_ = nullptr;  // of the last launch
 };
 
 }  // namespace rabbet

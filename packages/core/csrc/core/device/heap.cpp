@@ -9,6 +9,7 @@
 #include <string>
 
 #include "device/backends.h"
+#include "device/capture.h"
 #include "device/deleters.h"
 #include "device/heap_parts.h"
 #include "device/streams.h"
@@ -364,7 +365,7 @@ Block* Heap::take_found(Arena& mine, uint64_t size, uint64_t requested) {
 
 Block* Heap::allocate(uint64_t nbytes, void* stream, uint64_t pool) {
   const uint64_t size = round_up(nbytes ? nbytes : 1, kUnit);
-  if (__builtin_expect(kind == MemoryKind::kPinned, 0)) reclaim();
+  if (__builtin_expect(waits_.load(std::memory_order_relaxed), 0)) reclaim();
   if (Block* block = try_cached(size, nbytes, stream, pool)) return block;
   return grow(size, nbytes, stream, pool);
 }
@@ -466,27 +467,20 @@ void Heap::free(Block* block) {
 }
 
 [[gnu::noinline]] void Heap::free_used(Block* block) {
-  std::vector<StreamUse> others;
-  others.swap(block->used_on);
-  if (kind == MemoryKind::kPinned) {
-    {
-      std::lock_guard lock(mutex_);
-      waiting_.push_back({block, std::move(others), {}});
-    }
-    return reclaim();
+  {
+    std::lock_guard lock(mutex_);
+    count_freed(block);  // as in PyTorch: it is not the program's any more
+    waiting_.push_back({block, std::move(block->used_on), {}});
+    block->used_on.clear();
+    waits_.store(true, std::memory_order_relaxed);
   }
-  const int32_t rc = guarded([&] {
-    for (const StreamUse& other : others)
-      stream_wait(backend, device, block->arena->stream, other.stream);
-  });
-  if (rc != RB_OK) guarded([&] { synchronize(backend, device); });
-  put_back(block);
+  reclaim();
 }
 
-void Heap::put_back(Block* block) {
+void Heap::put_back(Block* block, bool counted) {
   std::unique_lock lock(mutex_);
   if (host_) mark_unused(block->data, block->size);
-  count_freed(block);
+  if (!counted) count_freed(block);
   if (__builtin_expect(keep(block), 1)) return;
   std::vector<Segment*> detached;
   block = join(block);
@@ -500,44 +494,85 @@ void Heap::put_back(Block* block) {
   give_back(detached);
 }
 
-// Puts back what streams have done with. Marks are put into the streams here and not in `free`:
-// what a capture records there would never come to pass.
+// Events that are missing are recorded here: a block that was freed during a capture has none. Of a
+// stream in `busy` an earlier event has not passed.
+bool Heap::has_passed(Waiting& w, std::vector<StreamUse>& busy) {
+  for (size_t i = w.events.size(); i < w.uses.size(); ++i) {
+    const StreamUse& use = w.uses[i];
+    w.events.push_back(event_create(backend, use.device, false));
+    event_record(backend, use.device, use.stream, w.events.back());
+  }
+  for (size_t i = 0; i < w.uses.size(); ++i) {
+    const StreamUse& use = w.uses[i];
+    if (std::find(busy.begin(), busy.end(), use) != busy.end()) return false;
+    if (event_query(backend, use.device, w.events[i])) continue;
+    busy.push_back(use);
+    return false;
+  }
+  return true;
+}
+
+void Heap::finish(Waiting& w) {
+  for (size_t i = 0; i < w.events.size(); ++i)
+    guarded([&] { event_destroy(backend, w.uses[i].device, w.events[i]); });
+  put_back(w.block, true);
+}
+
+// Puts back what streams have done with. Not while anybody captures: an event that is recorded in a
+// captured stream never passes, and asking for one invalidates the capture.
 void Heap::reclaim() {
-  if (thread_state().capture) return;
+  if (captures_under_way()) return;
   std::vector<Waiting> all;
   {
     std::lock_guard lock(mutex_);
     all.swap(waiting_);
+    waits_.store(false, std::memory_order_relaxed);
   }
-  const auto drop = [&](Waiting& w) {
-    for (const auto& [on, event] : w.events) guarded([&] { event_destroy(backend, on, event); });
-    w.events.clear();
-  };
   std::vector<Waiting> left;
+  std::vector<StreamUse> busy;
   for (Waiting& w : all) {
     bool done = true;
-    const int32_t rc = guarded([&] {
-      for (size_t i = w.events.size(); i < w.uses.size(); ++i) {
-        const StreamUse& use = w.uses[i];
-        w.events.emplace_back(use.device, event_create(backend, use.device, false));
-        event_record(backend, use.device, use.stream, w.events.back().second);
-      }
-      for (const auto& [on, event] : w.events) done = done && event_query(backend, on, event);
-    });
+    const int32_t rc = guarded([&] { done = has_passed(w, busy); });
     if (rc != RB_OK) {  // a backend without streams, or a device that failed
       for (const StreamUse& use : w.uses) guarded([&] { synchronize(backend, use.device); });
-      done = true;
     }
-    if (done) {
-      drop(w);
-      put_back(w.block);
-    } else {
+    if (!done && rc == RB_OK) {
       left.push_back(std::move(w));
+      continue;
     }
+    finish(w);
   }
   if (left.empty()) return;
   std::lock_guard lock(mutex_);
   std::move(left.begin(), left.end(), std::back_inserter(waiting_));
+  waits_.store(true, std::memory_order_relaxed);
+}
+
+// Where memory is short: each block that waits is free at once, and its own stream waits instead.
+// Pinned memory has no such stream, the host writes it.
+void Heap::wait_on_streams() {
+  reclaim();
+  if (kind == MemoryKind::kPinned || captures_under_way()) return;
+  std::vector<Waiting> all;
+  {
+    std::lock_guard lock(mutex_);
+    all.swap(waiting_);
+    waits_.store(false, std::memory_order_relaxed);
+  }
+  for (Waiting& w : all) {
+    void* own = w.block->arena->stream;
+    const int32_t rc = guarded([&] {
+      for (size_t i = 0; i < w.uses.size(); ++i) {
+        if (i < w.events.size()) {
+          event_wait(backend, device, own, w.events[i]);
+        } else {
+          stream_wait(backend, device, own, w.uses[i].stream);
+        }
+      }
+    });
+    if (rc != RB_OK) guarded([&] { synchronize(backend, device); });
+    finish(w);
+  }
 }
 
 void Heap::record_stream(Block* block, StreamUse use) {
@@ -548,7 +583,7 @@ void Heap::record_stream(Block* block, StreamUse use) {
 }
 
 void Heap::release_cached() {
-  if (kind == MemoryKind::kPinned) reclaim();
+  wait_on_streams();
   std::vector<Segment*> detached;
   {
     std::lock_guard lock(mutex_);

@@ -2,6 +2,7 @@
 // are split into blocks, which join again when they are free.
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -104,8 +105,8 @@ class Heap {
   /// after those who had it. `pool` 0 is the default one. Throws RB_E_OOM naming sizes.
   Block* allocate(uint64_t nbytes, void* stream, uint64_t pool);
   void free(Block* block);
-  /// The block is used on a stream too: when it is freed, its own stream waits for that one. Pinned
-  /// memory, which the host writes, is not given again before the stream has done its work.
+  /// The block is used on a stream too: after it is freed, it is not given again before that stream
+  /// has done the work that it had then.
   void record_stream(Block* block, StreamUse use);
   /// Give free segments back to the backend, but those of pools that are alive.
   void release_cached();
@@ -141,8 +142,12 @@ class Heap {
   void drop_if_empty(Arena& arena);
 
   void free_used(Block* block);
-  void put_back(Block* block);
+  void put_back(Block* block, bool counted = false);
+  struct Waiting;
   void reclaim();
+  bool has_passed(Waiting& waiting, std::vector<StreamUse>& busy);
+  void finish(Waiting& waiting);
+  void wait_on_streams();
 
   bool keep(Block* block);
   Block* take_kept(Arena& arena, uint64_t size, uint64_t requested);
@@ -176,13 +181,15 @@ class Heap {
   Segment* segments_ = nullptr;
   Block* spare_ = nullptr;   // structs to be used again
   uint64_t kept_bytes_ = 0;  // of all arenas
-  /// Freed blocks of pinned memory that streams still use, and marks in those.
+  /// A freed block that streams still use, and events that they pass when they have done with it.
   struct Waiting {
     Block* block;
     std::vector<StreamUse> uses;
-    std::vector<std::pair<int, void*>> events;  // device and event; empty: not recorded yet
+    std::vector<void*> events;  // of the first uses; those of the others are not recorded yet
   };
   std::vector<Waiting> waiting_;
+  std::atomic<bool> waits_{
+      false};  // whether there are any: allocations look at it without the lock
   MemoryStats stats_{};
 };
 
