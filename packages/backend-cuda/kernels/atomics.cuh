@@ -1,4 +1,5 @@
-// add_to(p, v): *p += v, by threads that may meet there. Of bools: or.
+// add_to(p, v): *p += v, by threads that may meet there. Of bools: or. Not of 16-bit floats, whose
+// sums would be rounded at each term: they are taken in float32.
 template <class R>
 __device__ inline Complex<R> sum_of(Complex<R> a, Complex<R> b) {
   return a + b;
@@ -8,10 +9,6 @@ __device__ inline T sum_of(T a, T b) {
   return (T)(a + b);
 }
 __device__ inline bool sum_of(bool a, bool b) { return a || b; }
-__device__ inline Half sum_of(Half a, Half b) { return As<Half>::of(widen(a) + widen(b)); }
-__device__ inline BFloat16 sum_of(BFloat16 a, BFloat16 b) {
-  return As<BFloat16>::of(widen(a) + widen(b));
-}
 // The element in 2 bytes that begins at bit `at`, and with another value there.
 template <class T>
 __device__ inline T taken(UInt16 bytes, int at) {
@@ -50,13 +47,3 @@ __device__ inline void add_to(Complex<R>* p, Complex<R> v) {
   atomicAdd(&p->re, v.re);
   atomicAdd(&p->im, v.im);
 }
-#ifdef __CUDACC__
-__device__ inline void add_to(Half* p, Half v) {
-  asm volatile("red.relaxed.gpu.add.noftz.f16 [%0], %1;" ::"l"(p), "h"(v.bits) : "memory");
-}
-#if __CUDA_ARCH__ >= 900
-__device__ inline void add_to(BFloat16* p, BFloat16 v) {
-  asm volatile("red.relaxed.gpu.add.noftz.bf16 [%0], %1;" ::"l"(p), "h"(v.bits) : "memory");
-}
-#endif
-#endif

@@ -54,10 +54,20 @@ __device__ inline void set_to(T* p, T v) {
 }
 __device__ inline void set_to(Half* p, Half v) { set_to(&p->bits, v.bits); }
 __device__ inline void set_to(BFloat16* p, BFloat16 v) { set_to(&p->bits, v.bits); }
-template <class R>
-__device__ inline void set_to(Complex<R>* p, Complex<R> v) {
-  set_to(&p->re, v.re);
-  set_to(&p->im, v.im);
+// By one store: of two, one of each of two threads could stay.
+__device__ inline void set_to(Complex<float>* p, Complex<float> v) {
+  UInt64 bits;
+  memcpy(&bits, &v, sizeof bits);
+  set_to((UInt64*)p, bits);
+}
+__device__ inline void set_to(Complex<double>* p, Complex<double> v) {
+#ifdef __CUDACC__
+  asm volatile("st.volatile.v2.f64 [%0], {%1, %2};" ::"l"(p), "d"(v.re), "d"(v.im) : "memory");
+#else
+  __int128 bits;
+  memcpy(&bits, &v, sizeof bits);
+  set_to((__int128*)p, bits);
+#endif
 }
 
 // A number as an element.
@@ -70,9 +80,10 @@ struct Put<Complex<R>> {
   static __device__ Complex<R> of(Number re, Number im) { return {(R)re.real, (R)im.real}; }
 };
 // layout: strides of out without the indexed dimensions, index, and src. FROM is the value at p,
-// TO what is done with it at the place `to`; indices that equal `skipped` are left out.
+// TO what is done with it at the place `to`; indices that equal `skipped` are left out. Before it
+// stands V, in which the values are stored.
 #define RB_PUT(L, N, FROM, TO)                                                              \
-  extern "C" __global__ void rb_kernel(E* out, const I* index, const E* src,                \
+  extern "C" __global__ void rb_kernel(E* out, const I* index, const V* src,                \
                                        const L layout, const Reach reach,                   \
                                        const Number re, const Number im, Int64 skipped) {   \
     for (N i = (N)RB_THREAD; i < layout.n; i += (N)RB_THREADS) {                            \
@@ -85,8 +96,8 @@ struct Put<Complex<R>> {
       TO;                                                                                   \
     }                                                                                       \
   }
-// ---- sums in a fixed order: the positions are sorted by where they go, before it stands K, wide
-// enough for each offset; the largest K stands for none.
+// ---- sums in a fixed order: the positions are sorted by where they go. Before it stand K, wide
+// enough for each offset (the largest K stands for none), and S, in which is summed.
 #define RB_PUT_KEYS()                                                                       \
   extern "C" __global__ void rb_kernel(K* keys, UInt32* places, const I* index,             \
                                        const Layout layout, const Reach reach,              \
@@ -101,18 +112,18 @@ struct Put<Complex<R>> {
   }
 #define RB_PUT_SORTED(FROM)                                                                 \
   extern "C" __global__ void rb_kernel(E* out, const K* keys, const UInt32* places,         \
-                                       const E* src, const Layout layout, const Number re,  \
+                                       const V* src, const Layout layout, const Number re,  \
                                        const Number im) {                                   \
     RB_FOR(i, layout.n) {                                                                   \
       const K key = keys[i];                                                                \
       if (key == (K) ~(K)0 || (i > 0 && keys[i - 1] == key)) continue;                      \
-      E sum = out[key];                                                                     \
+      S sum = As<S>::of(out[key]);                                                          \
       for (Int64 j = i; j < layout.n && keys[j] == key; ++j) {                              \
         const Places p = places_of(layout, places[j]);                                      \
-        const E v = FROM;                                                                   \
+        const S v = FROM;                                                                   \
         sum = sum_of(sum, v);                                                               \
       }                                                                                     \
-      out[key] = sum;                                                                       \
+      out[key] = As<E>::of(sum);                                                            \
     }                                                                                       \
   }
 // index_add's factor: multiplied in the dtype that is computed in.
@@ -121,12 +132,6 @@ __device__ inline T scaled(T v, Number re, Number im) {
   return (T)(v * as_number<T>(re));
 }
 __device__ inline bool scaled(bool v, Number re, Number im) { return v && re.whole != 0; }
-__device__ inline Half scaled(Half v, Number re, Number im) {
-  return As<Half>::of(widen(v) * (float)re.real);
-}
-__device__ inline BFloat16 scaled(BFloat16 v, Number re, Number im) {
-  return As<BFloat16>::of(widen(v) * (float)re.real);
-}
 template <class R>
 __device__ inline Complex<R> scaled(Complex<R> v, Number re, Number im) {
   const Complex<R> factor = {(R)re.real, (R)im.real};

@@ -1,5 +1,7 @@
 """Elements at indices, on the simulator: the CPU backend is the oracle, to the bit where sums are exact."""
 
+import pytest
+
 
 def test_indices_along_a_dimension(compared):
     code = """
@@ -126,11 +128,61 @@ for wait in (lambda y, e: y.cpu(), lambda y, e: y.item(), lambda y, e: e.synchro
     compared(code)
 
 
+ADDING = [
+    "lambda x, at: rabbet.scatter_add(rabbet.zeros({size}, dtype=x.dtype, device=x.device), 0, at, x)",
+    "lambda x, at: rabbet.zeros({size}, dtype=x.dtype, device=x.device).index_add_(0, at, x)",
+    "lambda x, at: rabbet.zeros({size}, dtype=x.dtype, device=x.device).index_add_(0, at, x * 0.5, alpha=2)",
+    "lambda x, at: rabbet.zeros({size}, dtype=x.dtype, device=x.device).index_put_((at,), x, True)",
+    "lambda x, at: rabbet.ops('embedding_backward')(x[:, None], at, [{size}, 1], -1)[:, 0]",
+]
+
+
+@pytest.mark.parametrize("size", [3, 9000])
+def test_sums_of_16_bit_floats_are_rounded_once(compared, size):
+    """In a float32 copy of a small result, or sorted into a large one. Begins are numbers of the result."""
+    code = f"""
+at = rabbet.arange(1000) % 3 // 2 * {size - 1}
+for dtype in (F16, BF16):
+    x = rabbet.full((1000,), 1 + 2**-7, dtype=dtype)   # their sums are exact in float32
+    for f in [{", ".join(text.format(size=size) for text in ADDING)}]:
+        same(f(x.float(), at).to(dtype), f(x.to("cuda"), at.to("cuda")))
+    begin = rabbet.full(({size},), 256.0, dtype=dtype).to("cuda")
+    same(rabbet.full((1,), 256 + 667 * (1 + 2**-7)).to(dtype), begin.scatter_add(0, at.to("cuda"), x.to("cuda"))[:1])
+x, at = rabbet.ones(100, dtype=BF16, device="cuda"), rabbet.zeros(100, dtype=rabbet.int64, device="cuda")
+big = rabbet.zeros(1 << 20, dtype=BF16, device="cuda")
+rabbet.cuda.reset_peak_memory_stats()
+before = rabbet.cuda.memory_allocated()
+big.index_add_(0, at, x)
+assert rabbet.cuda.max_memory_allocated() - before < 1 << 20, "a copy of the large result"
+assert big[0].item() == 100
+"""
+    compared(code)
+
+
+@pytest.mark.parametrize("order", ["random:1", "random:2"])
+def test_elements_are_written_whole_where_indices_meet(compared, order):
+    """Real and imaginary part are of one source, though threads take turns."""
+    code = """
+at = rabbet.zeros(64, dtype=rabbet.int64, device="cuda")
+part = rabbet.arange(64.0, dtype=F64).to("cuda")
+for dtype in (rabbet.complex64, rabbet.complex128):
+    x = rabbet.complex(part, part).to(dtype)
+    for _ in range(4):
+        for made in (rabbet.zeros_like(x).index_put_((at,), x), rabbet.zeros_like(x).scatter_(0, at, x)):
+            assert made[0].real.item() == made[0].imag.item(), made[0]
+        assert rabbet.zeros_like(x).index_put_((at,), rabbet.tensor(1 + 2j, dtype=dtype, device="cuda"))[0].item() == 1 + 2j
+"""
+    compared(code, CUSIM_ORDER=order)
+
+
 def test_deterministic_sums_are_those_of_the_cpu_to_the_bit(compared):
-    """Terms that no two orders round alike: only the CPU's order gives its bits."""
+    """Terms that no two orders round alike: only the CPU's order gives its bits. Those of 16 bits are summed in float32."""
     code = """
 rabbet.use_deterministic_algorithms(True)
 at = rabbet.tensor(numbers.integers(0, 3, 600))
+def both(f, x, at):
+    wide = x.float() if x.dtype in (F16, BF16) else x
+    same(f(wide, at).to(x.dtype), f(x.to("cuda"), at.to("cuda")))
 for dtype in (F16, BF16, F32, F64, rabbet.complex64):
     x = rabbet.tensor(numbers.standard_normal((600, 2))).to(dtype)
     for f in (

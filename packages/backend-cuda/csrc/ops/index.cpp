@@ -132,6 +132,30 @@ Value value_of(const RbValue& v, int dtype) {
 
 enum class Put { kWrite, kAdd, kAddScaled };
 
+bool deterministic() { return setting("deterministic", 0) != 0; }
+bool of_16_bits(int dtype) { return dtype == RB_F16 || dtype == RB_BF16; }
+
+// What a call adds `terms` to. Sums of 16-bit floats are taken in float32 and rounded once: in a
+// copy of the result, or by put_sorted, whichever takes less memory.
+class Sums {
+ public:
+  Sums(const char* op, Put how, const RbTensor& out, int64_t terms) : op_(op), out_(out) {
+    constexpr int64_t kSorting = 4;  // terms whose keys and places take as much as an element here
+    const bool sorts = deterministic() || out.numel > kSorting * terms;
+    if (how != Put::kWrite && of_16_bits(out.dtype_id) && (!sorts || terms > INT32_MAX))
+      wide_ = Temporary(out, RB_F32, out.ndim, out.shape);
+  }
+  const RbTensor& tensor() const { return wide_.data() ? wide_.tensor() : out_; }
+  void finish() const {
+    if (wide_.data()) copy(op_, out_, wide_.tensor());
+  }
+
+ private:
+  const char* op_;
+  const RbTensor& out_;
+  Temporary wide_;
+};
+
 // One call that puts: at each position of `index`, `to` there, moved by the index, is written or
 // added to.
 struct Placing {
@@ -155,7 +179,11 @@ void put_sorted(Placing& c) {
   RadixSort sorted(c.op, out, span < INT32_MAX ? 4 : 8, 1, layout.n);
   const auto kernel = [&](const char* text) {
     return Kernel{c.op,
-                  {{"E", out.dtype_id}, {"I", c.index.dtype_id}, {"K", sorted.key_dtype()}},
+                  {{"E", out.dtype_id},
+                   {"V", c.src->dtype_id},
+                   {"S", computed(out.dtype_id)},
+                   {"I", c.index.dtype_id},
+                   {"K", sorted.key_dtype()}},
                   kText_index,
                   text};
   };
@@ -167,16 +195,18 @@ void put_sorted(Placing& c) {
   places = sorted.places();
   void *target = out.data, *from = c.src->data;
   void* last[] = {&target, &keys, &places, &from, &layout, &c.value.re, &c.value.im};
-  launch(device_of(out),
-         kernel(c.how == Put::kAddScaled ? "RB_PUT_SORTED(scaled(src[p.at[2]], re, im))\n"
-                                         : "RB_PUT_SORTED(src[p.at[2]])\n"),
-         layout.n, last);
+  launch(
+      device_of(out),
+      kernel(c.how == Put::kAddScaled ? "RB_PUT_SORTED(scaled(As<S>::of(src[p.at[2]]), re, im))\n"
+                                      : "RB_PUT_SORTED(As<S>::of(src[p.at[2]]))\n"),
+      layout.n, last);
 }
 
 const char* text_of(const Placing& c, bool fits) {
   if (c.how == Put::kAddScaled)
-    return RB_POSITIONS(fits, "RB_PUT", ", src[p.at[2]], add_to(to, scaled(v, re, im))");
-  if (c.how == Put::kAdd) return RB_POSITIONS(fits, "RB_PUT", ", src[p.at[2]], add_to(to, v)");
+    return RB_POSITIONS(fits, "RB_PUT", ", As<E>::of(src[p.at[2]]), add_to(to, scaled(v, re, im))");
+  if (c.how == Put::kAdd)
+    return RB_POSITIONS(fits, "RB_PUT", ", As<E>::of(src[p.at[2]]), add_to(to, v)");
   return c.src ? RB_POSITIONS(fits, "RB_PUT", ", src[p.at[2]], set_to(to, v)")
                : RB_POSITIONS(fits, "RB_PUT", ", (Put<E>::of(re, im)), set_to(to, v)");
 }
@@ -187,14 +217,21 @@ void put(Placing c) {
     rb::fail(RB_E_NOTIMPL, "%s on 'cuda': a number in place of what is added", c.op);
   const RbTensor& out = c.to.tensor();
   const bool rounds = !((kInt | bit(RB_BOOL8)) >> out.dtype_id & 1);
-  if (c.how != Put::kWrite && rounds && setting("deterministic", 0)) return put_sorted(c);
+  if (c.how != Put::kWrite && (of_16_bits(out.dtype_id) || (rounds && deterministic())))
+    return put_sorted(c);
   Layout layout = layout_of(c.op, {&out, &c.index, c.src});
   Layout32 narrow;
   const bool fits = fits_32(layout, &narrow);
   void* positions = fits ? static_cast<void*>(&narrow) : &layout;
-  const int dtype = c.how == Put::kWrite && c.src ? moved(out) : out.dtype_id;
-  const Kernel kernel{
-      c.op, {{"E", dtype}, {"I", c.index.dtype_id}, {"K", RB_U32}}, kText_index, text_of(c, fits)};
+  const bool moves = c.how == Put::kWrite && c.src;
+  const int dtype = moves ? moved(out) : out.dtype_id;
+  const Kernel kernel{c.op,
+                      {{"E", dtype},
+                       {"V", moves || !c.src ? dtype : +c.src->dtype_id},
+                       {"I", c.index.dtype_id},
+                       {"K", RB_U32}},
+                      kText_index,
+                      text_of(c, fits)};
   void *target = out.data, *at = c.index.data, *from = c.src ? c.src->data : nullptr;
   void* arguments[] = {&target,  &at,         &from,       positions,
                        &c.reach, &c.value.re, &c.value.im, &c.skipped};
@@ -232,24 +269,27 @@ void index_select_kernel(const rb::Args& a) {
 // scatter, scatter.value and scatter_add.
 template <Put How>
 void scatter_kernel(const rb::Args& a) {
-  const View out = at_least_1d(a.ret()), index = at_least_1d(a.tensor(2));
+  const View index = at_least_1d(a.tensor(2));
+  const int64_t terms = index.tensor().numel;
   const int dim = static_cast<int>(a.integer(1));
   const Value value = value_of(a.args[3], a.ret().dtype_id);
-  copy_unless_same(a.op_name(), a.ret(), a.tensor(0));
-  if (index.tensor().numel == 0) return;
-  const View to = frozen(out, index, dim);
+  if (terms == 0) return copy_unless_same(a.op_name(), a.ret(), a.tensor(0));
+  const Sums sums(a.op_name(), How, a.ret(), terms);
+  copy_unless_same(a.op_name(), sums.tensor(), a.tensor(0));
+  const View out = at_least_1d(sums.tensor()), to = frozen(out, index, dim);
   const Reach reach = reach_of(a.ret(), out, dim, false, a.op_name());
   if (!value.tensor) return put(a.op_name(), How, to, index.tensor(), nullptr, value, reach);
   const View given = at_least_1d(*value.tensor), src = frozen(given, index, -1);
   put(a.op_name(), How, to, index.tensor(), &src.tensor(), value, reach);
+  sums.finish();
 }
 
 void index_add_kernel(const rb::Args& a) {
-  const View out = at_least_1d(a.ret()), src = at_least_1d(a.tensor(3));
+  const View shape = at_least_1d(a.ret()), src = at_least_1d(a.tensor(3));
   const RbTensor& index = a.tensor(2);
   const int dim = static_cast<int>(a.integer(1));
-  bool fits = src.ndim() == out.ndim() && index.ndim <= 1 && src.size(dim) == index.numel;
-  for (int d = 0; fits && d < out.ndim(); ++d) fits = d == dim || src.size(d) == out.size(d);
+  bool fits = src.ndim() == shape.ndim() && index.ndim <= 1 && src.size(dim) == index.numel;
+  for (int d = 0; fits && d < shape.ndim(); ++d) fits = d == dim || src.size(d) == shape.size(d);
   if (!fits)
     rb::fail(RB_E_ARG,
              "index_add: `source` must have the shape of `input` with %lld slices along "
@@ -257,10 +297,13 @@ void index_add_kernel(const rb::Args& a) {
              static_cast<long long>(index.numel), dim);
   const bool scales = a.has(4) && !(a.args[4].tag == RB_INT && a.args[4].v.i == 1);
   const Value factor = value_of(scales ? a.args[4] : rb::int_value(1), a.ret().dtype_id);
-  copy_unless_same("index_add", a.ret(), a.tensor(0));
-  put("index_add", scales ? Put::kAddScaled : Put::kAdd, frozen(out, src, dim),
-      along(index, src, dim).tensor(), &src.tensor(), factor,
-      reach_of(a.ret(), out, dim, false, "index_add"));
+  const Put how = scales ? Put::kAddScaled : Put::kAdd;
+  const Sums sums("index_add", how, a.ret(), src.tensor().numel);
+  copy_unless_same("index_add", sums.tensor(), a.tensor(0));
+  const View out = at_least_1d(sums.tensor());
+  put("index_add", how, frozen(out, src, dim), along(index, src, dim).tensor(), &src.tensor(),
+      factor, reach_of(a.ret(), out, dim, false, "index_add"));
+  sums.finish();
 }
 
 void embedding_kernel(const rb::Args& a) {
@@ -277,8 +320,10 @@ void embedding_kernel(const rb::Args& a) {
 }
 
 void embedding_backward_kernel(const rb::Args& a) {
-  const RbTensor &grad = a.tensor(0), &index = a.tensor(1), &out = a.ret();
+  const RbTensor &grad = a.tensor(0), &index = a.tensor(1);
   const int64_t padding = a.integer(3);
+  const Sums sums("embedding_backward", Put::kAdd, a.ret(), grad.numel);
+  const RbTensor& out = sums.tensor();
   fill("embedding_backward", out, rb::int_value(0), rb::int_value(0));
   const View table(out);
   View at(index), to = scalar_view(out);
@@ -287,6 +332,7 @@ void embedding_backward_kernel(const rb::Args& a) {
   to.add(out.shape[1], out.strides[1]);
   put("embedding_backward", Put::kAdd, to, at.tensor(), &grad, {},
       reach_of(out, table, 0, false, "embedding_backward"), padding < 0 ? kNoIndex : padding);
+  sums.finish();
 }
 
 // ---- advanced indexing
@@ -413,11 +459,24 @@ View values_at(const RbTensor& values, const RbTensor& x, const View& places) {
   return view;
 }
 
+// Places that indices of the dimensions of `x` name, at least: they may broadcast to more.
+int64_t count_places(const RbTensor& x, rb::Span<RbTensor*> indices) {
+  int64_t most = 1, rest = 1;
+  for (int d = 0; d < x.ndim; ++d) {
+    const RbTensor* index = d < static_cast<int>(indices.len) ? indices[d] : nullptr;
+    if (index) most = std::max(most, index->numel);
+    if (!index) rest *= x.shape[d];
+  }
+  return most * rest;
+}
+
 void index_put_kernel(const rb::Args& a) {
-  const RbTensor &x = a.tensor(0), &out = a.ret();
-  const Advanced advanced("index_put", out, a.tensors(1));
+  const RbTensor& x = a.tensor(0);
   const Put how = a.has(3) && a.boolean(3) ? Put::kAdd : Put::kWrite;
-  const Value value = value_of(a.args[2], out.dtype_id);
+  const Sums sums("index_put", how, a.ret(), count_places(x, a.tensors(1)));
+  const RbTensor& out = sums.tensor();
+  const Advanced advanced("index_put", out, a.tensors(1));
+  const Value value = value_of(a.args[2], a.ret().dtype_id);
   if (!value.tensor) {
     copy_unless_same("index_put", out, x);
     return put("index_put", how, advanced.rest, advanced.at.tensor(), nullptr, value,
@@ -426,6 +485,7 @@ void index_put_kernel(const rb::Args& a) {
   const View src = values_at(*value.tensor, x, advanced.rest);
   copy_unless_same("index_put", out, x);
   put("index_put", how, advanced.rest, advanced.at.tensor(), &src.tensor(), value, advanced.reach);
+  sums.finish();
 }
 
 const rb::KernelSpec kKernels[] = {
