@@ -138,6 +138,23 @@ def rabbet_conformance_params(level):
     assert "neg is partial: not yet in float64" in str(data["results"])
 
 
+def test_declared_ulps_are_held_to(wheel, tmp_path):
+    library = next((wheel / "three_plugin").glob("*.so"))
+    (tmp_path / "libthree.so").write_bytes(library.read_bytes())
+    code = """
+def rabbet_conformance_params(level):
+    return {"ulps": {"float32": {"mul": 0, "add": None}}} if level == "L2" else {}
+"""
+    install(tmp_path, "three", MANIFEST.format("three", "backend"), tmp_path / "libthree.so", code)
+    some = ["--device=three", "--level=L2", "-k", "agrees and mul-"]
+    for mischief, ok in (("", True), ("ulp", False)):
+        done, data = kit(tmp_path, *some, THREE_OPS_MISCHIEF=mischief)
+        assert (done.returncode == 0) == ok, done.stdout
+    (found,) = failures(data)
+    assert (found["op"], found["dtype"]) == ("mul", "float32")
+    assert "units in the last place, at most 0 are declared" in str(found["notes"])
+
+
 WRONG_RULES = """
 from rabbet import library
 

@@ -86,12 +86,17 @@ def array(t: Any) -> np.ndarray[Any, Any]:
 
 
 class Tolerance:
-    """What the plugin declares may loosen, never tighten: {"OP": number or {"DTYPE": number}}."""
+    """What the plugin declares as `tolerances` may loosen, never tighten: {"OP": number or {"DTYPE": number}}.
+
+    Its `ulps`, {"DTYPE": {"OP": number or None}}, replace the tolerance of calls on tensors of the dtype alone.
+    """
 
     def __init__(self, op: str, declared: dict[str, Any] | None = None) -> None:
         self.factor = FACTOR[_C.op_info(op)["kind"]]
-        given = (declared or {}).get(op, {})
+        given = (declared or {}).get("tolerances", {}).get(op, {})
         self.given = given if isinstance(given, dict) else dict.fromkeys(EPS, given)
+        ulps = (declared or {}).get("ulps", {})
+        self.ulps = {dtype: of[op] for dtype, of in ulps.items() if of.get(op) is not None}
 
     def of(self, dtype: str) -> float:
         """Relative to 1 + |want|; 0: exact."""
@@ -195,6 +200,7 @@ class Expected:
         values: arrays, or `Unset` where only the shape is known.
         independent: whether a reference has made them.
         nudged: gives the values for arguments that differ in their last digit, None where a decomposition made them.
+        direct: whether all arguments are tensors of the dtype that is judged, so that they are not rounded before.
     """
 
     def __init__(
@@ -202,8 +208,10 @@ class Expected:
         values: list[Any],
         independent: bool,
         nudged: Callable[[], list[Any]] | None = None,
+        direct: bool = False,
     ) -> None:
         self.values, self.independent, self.nudged = values, independent, nudged
+        self.direct = direct
 
     def condition(self, k: int) -> np.ndarray[Any, Any] | float:
         """By how much result `k` changes where its arguments change in their last digit."""
@@ -226,7 +234,11 @@ def expected(case: Case, dtype: str) -> Expected:
             smooth = info["kind"] == "elementwise" and dtype in EPS
             again = changed(case, lambda t: wide(_nudged(t))) if smooth else None
             nudged = None if again is None else lambda: _evaluated(found, again, dtype)
-            return Expected(values, True, nudged)
+            same = getattr(rabbet, dtype)
+            direct = not case.kwargs and all(
+                isinstance(a, rabbet.Tensor) and a.dtype is same for a in case.args
+            )
+            return Expected(values, True, nudged, direct)
         except NoReference:
             if not info["has_decomp"]:
                 raise
@@ -235,6 +247,26 @@ def expected(case: Case, dtype: str) -> Expected:
     rabbet.manual_seed(0)
     values = [array(t) for t in decomposed(wider)]
     return Expected(values, False)
+
+
+def beyond_ulps(
+    got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], dtype: str, most: float
+) -> str:
+    """Where results differ from the rounded reference by more than `most` units in the last place, or ""."""
+    with np.errstate(all="ignore"):
+        rounded = want.astype(dtype)
+        unit = np.spacing(np.abs(rounded)).astype(np.float64)
+        exact = rounded.astype(np.float64)
+        right = (
+            (got == exact)
+            | (np.isnan(got) & np.isnan(exact))
+            | (np.abs(got - exact) <= most * unit)
+        )
+    if right.all():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(~right)[0])
+    found = abs(got[at] - exact[at]) / unit[at]
+    return f"expected {exact[at]}, got {got[at]} at {list(at)}: {found:.3g} units in the last place, at most {most} are declared"
 
 
 def _nudged(t: Any) -> Any:
@@ -311,7 +343,7 @@ class Judgement:
     ) -> None:
         self.device, self.op, self.dtype = device, op, dtype
         self.partial: dict[str, str] = (declared or {}).get("partial", {})
-        self.tolerance = Tolerance(op, (declared or {}).get("tolerances"))
+        self.tolerance = Tolerance(op, declared)
         self.info = _C.op_info(op)
         self.passed, self.independent, self.notes = 0, 0, list[str]()
         self.examples = 0
@@ -412,7 +444,8 @@ class Judgement:
                 form("in place", lambda: _in_place(there, f"{what}, in place"), kept)
         exact = self.dtype not in ("float16", "bfloat16")  # which round at every step
         if self.info["has_decomp"] and want.independent and exact and self.info["kind"] != "random":
-            form("decomposed", lambda: decomposed(moved(case, self.device)))
+            steps = Expected(want.values, want.independent, want.nudged)
+            form("decomposed", lambda: decomposed(moved(case, self.device)), steps)
 
     def _rounds(self, case: Case) -> bool:
         """Whether floating results are made of integers: their digits are lost before the operator computes."""
@@ -506,6 +539,10 @@ class Judgement:
             is_mask = told == "bool" and kind == self.dtype == "uint8"  # any() and all() of uint8
             assert told == ours or is_mask, f"{name}: expected a dtype of class {told}, got {kind}"
         exact = _as_kind(exact, got.dtype)
+        if want.direct and kind == self.dtype and kind in self.tolerance.ulps:
+            found = beyond_ulps(array(got), exact, kind, self.tolerance.ulps[kind])
+            assert not found, f"{name}: {found}"
+            return
         tolerance = self.tolerance.of(_inexact(kind, self.dtype))
         if self.info["kind"] == "along":
             tolerance *= max(exact.shape, default=1) ** 0.5
