@@ -1,4 +1,4 @@
-"""Faults planted into the allocator, streams, copies, errors and graphs of the backend: for each there is a test that fails.
+"""Faults planted into the allocator, streams, copies, errors, graphs and a few kernels: for each there is a test that fails.
 
 The library is built from its sources, once as it is and once for each fault, of which one file is compiled again. What is
 built stands before the installed package while the named test runs."""
@@ -18,13 +18,14 @@ import rabbet
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parent / "csrc"
+TEXTS = "texts.cpp"  # made of kernels/
 
 
 class Fault(NamedTuple):
     file: str
     text: str  # in the file, once
     instead: str
-    test: str  # of test_device.py
+    test: str  # of test_device.py, or FILE::TEST
 
 
 WAIT = "Mark(from, here).hold_back(to, there);"
@@ -153,6 +154,102 @@ FAULTS = {
         "",
         "test_segments_grow_and_shrink_in_place",
     ),
+    "memory of a segment's end is unmapped while a stream uses it": Fault(
+        "device/segments.cpp",
+        'check_cuda(driver().stream_synchronize(as_stream(stream)), here.index(), "cuStreamSynchronize");',
+        "",
+        "test_memory_is_unmapped_behind_the_work_that_uses_it",
+    ),
+    "memory of a segment is unmapped while a stream uses it": Fault(
+        "device/segments.cpp",
+        "driver().stream_synchronize(as_stream(stream));\n    while",
+        "while",
+        "test_memory_is_unmapped_behind_the_work_that_uses_it",
+    ),
+    "steps of the first launch are those of all": Fault(
+        "ops/optim.cpp",
+        "n.factors += static_cast<int64_t>(begin) * n.width;",
+        "",
+        "test_captured_optimizers.py::test_many_tensors_with_unequal_steps",
+    ),
+    "counts of the first launch are those of all": Fault(
+        "ops/optim.cpp",
+        "void* out = static_cast<double*>(a.ret().data) + begin;",
+        "void* out = a.ret().data;",
+        "test_captured_optimizers.py::test_many_tensors_with_unequal_steps",
+    ),
+    "all tensors of a launch are at the first one's step": Fault(
+        "../kernels/optim.cuh",
+        "now.factors + entry_of(table, blockIdx.x) * now.width;",
+        "now.factors;",
+        "test_captured_optimizers.py::test_many_tensors_with_unequal_steps",
+    ),
+    "a finding may reach the host behind the word that tells of it": Fault(
+        "../kernels/report.cuh",
+        "__threadfence_system();",
+        "__threadfence();",
+        "test_index.py::test_an_index_out_of_range_is_an_error_of_the_next_wait",
+    ),
+    "packs beyond 2**32 elements are those before": Fault(
+        "../kernels/elementwise.cuh",
+        "const Int64 i = j * kPack;",
+        "const Int64 i = (UInt32)(j * kPack);",
+        "test_far_positions.py::test_more_elements_than_32_bits_count",
+    ),
+    "loops count in 32 bits": Fault(
+        "../kernels/block.cuh",
+        "for (Int64 i = RB_THREAD; i < (n); i += RB_THREADS)",
+        "for (Int64 i = RB_THREAD; i < (int)(n); i += RB_THREADS)",
+        "test_far_positions.py::test_more_elements_than_32_bits_count",
+    ),
+    "all layouts are narrow": Fault(
+        "launch/layout.cpp",
+        "if (above > kMost || below < -kMost) return false;",
+        "",
+        "test_far_positions.py::test_elements_that_lie_far_apart",
+    ),
+    "many positions count as few": Fault(
+        "launch/layout.cpp",
+        "if (layout.n > kMost) return false;",
+        "",
+        "test_far_positions.py::test_more_elements_than_32_bits_count",
+    ),
+    "places are numbers of 32 bits": Fault(
+        "../kernels/types.cuh",
+        "p.at[k] += i * layout.strides[k][0];",
+        "p.at[k] += (int)(i * layout.strides[k][0]);",
+        "test_far_positions.py::test_elements_that_lie_far_apart",
+    ),
+    "indices reach 2**32 elements": Fault(
+        "../kernels/index.cuh",
+        "return at * reach.step;",
+        "return (int)(at * reach.step);",
+        "test_far_positions.py::test_elements_that_lie_far_apart",
+    ),
+    "negative floats are 0 as unsigned integers": Fault(
+        "../kernels/types.cuh",
+        ": (T)(Int64)x;",
+        ": (T)x;",
+        "test_conversions.py::test_floats_become_unsigned_integers_by_way_of_int64",
+    ),
+    "the parts of a complex number are written one by one": Fault(
+        "../kernels/index.cuh",
+        "  __int128 bits;\n  memcpy(&bits, &v, sizeof bits);\n  set_to((__int128*)p, bits);",
+        "  set_to(&p->re, v.re);\n  set_to(&p->im, v.im);",
+        "test_index.py::test_elements_are_written_whole_where_indices_meet",
+    ),
+    "sums of 16-bit floats are rounded at each term": Fault(
+        "../kernels/index.cuh",
+        "sum = sum_of(sum, v);",
+        "sum = As<S>::of(As<E>::of(sum_of(sum, v)));",
+        "test_index.py::test_sums_of_16_bit_floats_are_rounded_once",
+    ),
+    "a large result is copied for few terms": Fault(
+        "ops/index.cpp",
+        "const bool sorts = deterministic() || out.numel > kSorting * terms;",
+        "const bool sorts = deterministic();",
+        "test_index.py::test_sums_of_16_bit_floats_are_rounded_once",
+    ),
     "lack of memory is another error": Fault(
         "device/segments.cpp",
         "if (status == kOutOfMemory) fail_oom(device, nbytes);",
@@ -169,16 +266,20 @@ def compile_object(source: Path, target: Path) -> Path:
     return target
 
 
-def texts() -> str:
-    """What CMakeLists.txt makes of kernels/."""
+def texts(changed: Path | None = None, instead: str = "") -> str:
+    """What CMakeLists.txt makes of kernels/, or of another text of one of the files."""
+
+    def text_of(path: Path) -> str:
+        return instead if path == changed else path.read_text()
+
     philox = (Path(rabbet.get_include()) / "rabbet/philox.h").read_text()
     philox = re.sub(r"#include <[a-z]+\.h>", "", philox)
     body = ""
     for path in sorted((HERE.parent / "kernels").glob("*.cuh")):
         text = re.sub(
             r'#include "([a-z]+\.cuh)"\n',
-            lambda part, folder=path.parent: (folder / part[1]).read_text(),
-            path.read_text(),
+            lambda part, folder=path.parent: text_of(folder / part[1]),
+            text_of(path),
         ).replace('#include "rabbet/philox.h"\n', philox)
         body += f'const char* const kText_{path.stem} = R"CU({text})CU";\n'
     return f'#include "launch/texts.h"\nnamespace rbcuda {{\n{body}}}\n'
@@ -190,10 +291,11 @@ def objects(tmp_path_factory):
     folder = tmp_path_factory.mktemp("objects")
     (folder / "texts.cpp").write_text(texts())
     sources = [folder / "texts.cpp", *SOURCES.rglob("*.cpp")]
+    names = [TEXTS, *map(str, sources[1:])]
     targets = [folder / f"{i}.o" for i in range(len(sources))]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(compile_object, sources, targets))
-    return dict(zip((str(p) for p in sources), targets, strict=True))
+    return dict(zip(names, targets, strict=True))
 
 
 def install(folder: Path, objects: list[Path]) -> Path:
@@ -213,7 +315,9 @@ def install(folder: Path, objects: list[Path]) -> Path:
 
 def passes(site: Path, *tests: str) -> bool:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-    command += [f"{HERE / 'test_device.py'}::{test}" for test in tests]
+    command += [
+        str(HERE / test if "::" in test else HERE / f"test_device.py::{test}") for test in tests
+    ]
     path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
@@ -230,11 +334,13 @@ def test_without_a_fault_all_tests_pass(objects, tmp_path):
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found(name, objects, tmp_path):
     fault = FAULTS[name]
-    source = SOURCES / fault.file
+    source = (SOURCES / fault.file).resolve()
     text = source.read_text()
     assert text.count(fault.text) == 1, f"{fault.file} has {fault.text!r} not once"
-    changed = tmp_path / source.name
-    changed.write_text(text.replace(fault.text, fault.instead))
-    mine = {**objects, str(source): compile_object(changed, tmp_path / "changed.o")}
+    wrong, changed = text.replace(fault.text, fault.instead), tmp_path / f"{source.stem}.cpp"
+    kernel = source.suffix == ".cuh"
+    changed.write_text(texts(source, wrong) if kernel else wrong)
+    replaced = TEXTS if kernel else str(source)
+    mine = {**objects, replaced: compile_object(changed, tmp_path / "changed.o")}
     site = install(tmp_path / "site", list(mine.values()))
     assert not passes(site, fault.test), f"{fault.test} does not notice: {name}"
