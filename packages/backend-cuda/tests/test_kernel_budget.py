@@ -17,6 +17,7 @@ extern "C" __global__ void __launch_bounds__(1024, 2) rb_kernel(float* x) {
   for (int i = 0; i < 96; ++i) x[i * 1024 + threadIdx.x] = held[i];
 }
 """
+CUTS = 'extern "C" __global__ void rb_kernel(unsigned char* x, float y) { x[0] = (unsigned char)y; }'
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +99,11 @@ def test_what_a_budget_does_not_allow_is_reported(library, chosen, budget):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_kernel_that_spills_and_one_that_does_not_compile_are_reported(library, architecture):
-    jobs = [("wide", SPILLS, architecture), ("broken", "no kernel", architecture)]
-    broken, wide = check_kernels.check(library, jobs, {}, set())
-    assert "does not compile" in broken and "spills" in wide
+def test_what_no_kernel_may_do_is_reported(library, architecture):
+    texts = {"broken": "no kernel", "cuts": CUTS, "wide": SPILLS}
+    jobs = [(name, text, architecture) for name, text in texts.items()]
+    broken, cuts, wide = check_kernels.check(library, jobs, {}, set())
+    assert "does not compile" in broken and "spills" in wide and "unsigned integers" in cuts
 
 
 def test_packs_are_read_and_written_at_once(budget):

@@ -4,7 +4,7 @@
 
 Needs NVRTC (pip install nvidia-cuda-nvrtc), g++ for the driver that does nothing, the installed backend and no GPU. The
 kernels are those that every_kernel.py asks for, and all macros and literals that make kernels must be among them. No
-kernel may spill. Of representative ones the budget says the registers for sm_90, the widest loads and stores, shared
+kernel may spill, or convert floats to unsigned integers by the device's instruction. Of representative ones the budget says the registers for sm_90, the widest loads and stores, shared
 memory and stack; --update writes it anew, or what it says of some families (the names of kernels/). --every compiles the
 other texts, too, for which there is no budget.
 """
@@ -27,7 +27,7 @@ MAIN = "sm_90"
 BUDGET = PACKAGE / "tools/kernel_budget.json"
 PROGRAM = PACKAGE / "tools/every_kernel.py"
 KNOWN = PACKAGE / "build/kernels-measured.jsonl"
-RULES = "2"  # of `measure` and the options; another number forgets what was measured
+RULES = "3"  # of `measure` and the options; another number forgets what was measured
 SLACK = 1.1  # of registers
 
 Job = tuple[str, str, str]  # name, text, architecture
@@ -67,7 +67,7 @@ def measure(made: Compiled | CompileError) -> dict[str, Any]:
     if isinstance(made, CompileError):
         return {"error": str(made)}
     return {"registers": made.registers, "spilled": made.spilled, "stack": made.stack,
-            "shared": made.shared, "load": made.widest("ld"), "store": made.widest("st")}  # fmt: skip
+            "shared": made.shared, "saturates": made.saturates, "load": made.widest("ld"), "store": made.widest("st")}  # fmt: skip
 
 
 def measured(library: Path, jobs: list[Job]) -> Iterator[tuple[Job, dict[str, Any]]]:
@@ -97,6 +97,8 @@ def broken(name: str, architecture: str, found: dict[str, Any]) -> list[str]:
         return [f"{name} does not compile for {architecture}: {found['error']}"]
     if found["spilled"]:
         return [f"{name} spills {found['spilled']} bytes on {architecture}"]
+    if found["saturates"]:
+        return [f"{name} converts floats to unsigned integers other than by As on {architecture}"]
     return []
 
 

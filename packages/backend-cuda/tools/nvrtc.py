@@ -75,6 +75,11 @@ class Compiled:
         """Bytes of static shared memory of a block."""
         return self.said(r"(\d+) bytes smem")
 
+    @property
+    def saturates(self) -> int:
+        """Conversions of floats to unsigned integers, which make 0 of negative numbers."""
+        return len(re.findall(r"\bcvt\.rzi\S*\.u\d+\.f\d+\b", self.ptx))
+
     def widest(self, what: str) -> int:
         """Bytes of the widest access of global memory; `what`: "ld" or "st"."""
         sizes = [0]

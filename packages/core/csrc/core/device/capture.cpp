@@ -134,15 +134,16 @@ void Graph::capture_begin(int backend, int device) {
   void* stream = current_stream(state, backend, device);
   if (!base_) base_ = heap_of(backend, device).allocate(kBaseBytes, stream, 0);
   enter_pool(backend, device, pool_->id);
+  ++under_way;  // before: nobody may give the stream an event of its own from now on
   const int32_t rc = t.capture_begin(t.self, device, stream);
   if (rc != RB_OK) {
+    --under_way;
     leave_pool(backend, device, pool_->id);
     check(rc);
   }
   capture_ = {backend, device, stream, 0, static_cast<const uint64_t*>(base_->data)};
   state.capture = &capture_;
   capturing_ = true;
-  ++under_way;
 }
 
 void Graph::capture_end() {
