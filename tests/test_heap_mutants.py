@@ -1,4 +1,4 @@
-"""Faults planted into core's allocator of device memory: for each there is a test that fails.
+"""Faults planted into core's allocator of device memory and its graphs: for each there is a test that fails.
 
 Only the file with the fault is compiled again; it is linked with the other objects of core's build folder, and the library
 stands in the place of the installed one while the named test runs."""

@@ -377,12 +377,15 @@ with stream:
         if {joins}:
             side.wait_stream(stream)
             with side: z = y + 1
-            stream.wait_stream(side)
         else:
             z = y + 1
         for t in (y, outside): t.record_stream(side)
+        used = y.data_ptr()
         del y, outside, t
-        w = z + 1
+        v = x * 0
+        assert v.data_ptr() != used  # which the other stream may still read
+        if {joins}: stream.wait_stream(side)
+        w = z + v + 1
     for k in range(3):
         x.fill_(k)
         graph.replay()
@@ -405,8 +408,8 @@ stream.wait_stream(accelerator.current_stream("cuda"))
 other = rabbet.ones(1000, device="cuda")
 def free():
     global other
-    other.record_stream(side)
     other.record_stream(stream)  # which is captured
+    other.record_stream(side)
     del other
     rabbet.zeros(1000, device="cuda")
 graph = accelerator.Graph()

@@ -21,6 +21,10 @@ assert ends(rabbet.arange(N, dtype=rabbet.int64, device="cuda")) == [0, 1, 2, N 
 z = x.as_strided((N // 4, 2), (4, 1))
 z.add_(1)
 assert z[-1].tolist() == [4, 4] and x[-4:].tolist() == [4, 4, 3, 3]
+# Many positions of few elements.
+few = rabbet.zeros(2, device="cuda")
+few.scatter_add_(0, rabbet.zeros(1, dtype=rabbet.int64, device="cuda").expand(N), rabbet.ones(1, device="cuda").expand(N))
+assert few[0].item() > 1 << 16 and few[1].item() == 0
 """
     compared(code, CUSIM_BLOCKS="16", **MEMORY)
 

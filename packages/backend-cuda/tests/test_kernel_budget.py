@@ -17,7 +17,9 @@ extern "C" __global__ void __launch_bounds__(1024, 2) rb_kernel(float* x) {
   for (int i = 0; i < 96; ++i) x[i * 1024 + threadIdx.x] = held[i];
 }
 """
-CUTS = 'extern "C" __global__ void rb_kernel(unsigned char* x, float y) { x[0] = (unsigned char)y; }'
+CUTS = (
+    'extern "C" __global__ void rb_kernel(unsigned char* x, float y) { x[0] = (unsigned char)y; }'
+)
 
 
 @pytest.fixture(scope="module")

@@ -192,8 +192,8 @@ FAULTS = {
     ),
     "packs beyond 2**32 elements are those before": Fault(
         "../kernels/elementwise.cuh",
-        "const Int64 i = j * kPack;",
-        "const Int64 i = (UInt32)(j * kPack);",
+        "step.store(out + i, call, i);",
+        "step.store(out + (UInt32)i, call, i);",
         "test_far_positions.py::test_more_elements_than_32_bits_count",
     ),
     "loops count in 32 bits": Fault(
