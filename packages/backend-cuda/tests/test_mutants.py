@@ -259,9 +259,15 @@ FAULTS = {
 }
 
 
-def compile_object(source: Path, target: Path) -> Path:
+def compile_object(source: Path, target: Path, place: Path = SOURCES) -> Path:
+    """`place`: the folder from which the text includes files by where they lie."""
     command = ["g++", "-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-c", str(source)]
-    command += ['-DRABBET_WHEEL_VERSION="0"', f"-I{SOURCES}", f"-I{rabbet.get_include()}"]
+    command += [
+        '-DRABBET_WHEEL_VERSION="0"',
+        f"-I{SOURCES}",
+        f"-I{place}",
+        f"-I{rabbet.get_include()}",
+    ]
     subprocess.run([*command, "-o", str(target)], check=True)
     return target
 
@@ -341,6 +347,6 @@ def test_a_fault_is_found(name, objects, tmp_path):
     kernel = source.suffix == ".cuh"
     changed.write_text(texts(source, wrong) if kernel else wrong)
     replaced = TEXTS if kernel else str(source)
-    mine = {**objects, replaced: compile_object(changed, tmp_path / "changed.o")}
+    mine = {**objects, replaced: compile_object(changed, tmp_path / "changed.o", source.parent)}
     site = install(tmp_path / "site", list(mine.values()))
     assert not passes(site, fault.test), f"{fault.test} does not notice: {name}"
