@@ -2,6 +2,11 @@
 // and multiplies on the host when the stream comes to it. Declarations are those of cublasLt.h.
 //
 // Not here: epilogues with an auxiliary matrix or gradients, orders of tiles, planar complex.
+#include <atomic>
+#include <iterator>
+#include <string>
+
+#include "planted.h"
 #include "product.h"
 #include "work.h"
 
@@ -14,6 +19,7 @@ enum Epilogue { kDefault = 1, kRelu = 2, kBias = 4, kGelu = 32 };
 
 struct Preference {
   uint64_t workspace = 0;
+  uint32_t alignments[4] = {256, 256, 256, 256};  // of a, b, c and d
 };
 struct Heuristic {  // cublasLtMatmulHeuristicResult_t
   uint64_t algorithm[8];
@@ -65,6 +71,12 @@ int get(const Field (&fields)[N], int attribute, void* to, size_t size, size_t* 
   {CUSIM_FIELD(0, (d).type),  CUSIM_FIELD(1, (d).order), CUSIM_FIELD(2, (d).rows),    \
    CUSIM_FIELD(3, (d).cols),  CUSIM_FIELD(4, (d).ld),    CUSIM_FIELD(5, (d).batches), \
    CUSIM_FIELD(6, (d).stride)}
+
+std::atomic<long> objects{0};  // descriptions and layouts
+
+// Where CUSIM_CUBLASLT_FAIL plants a status.
+int fails(const std::string& where) { return planted("CUSIM_CUBLASLT_FAIL", where); }
+void say(const std::string& line) { log_line("CUSIM_CUBLASLT_LOG", line); }
 
 bool is_fp8(int type) { return type == kE4M3 || type == kE5M2; }
 bool is_half(int type) { return type == kF16 || type == kBF16; }
@@ -152,7 +164,25 @@ uint64_t mark_of(const Sizes& s, const Operation& o) {
          static_cast<uint64_t>(s.k) * 7 + o.epilogue * 1000003ull + 1;
 }
 
-CusimRegion region_of(const void* p, const Matrix& x, bool written) {
+// Ways to compute a product, best first. Packs are read and written at once: their bytes divide the
+// address of every line of every batch, or the device finds a misaligned address.
+struct Way {
+  uint64_t pack;  // bytes; 0: an element
+  bool by_parts;  // partial sums in the workspace, where it is worth it
+};
+constexpr Way kWays[] = {{16, true}, {0, true}, {0, false}};
+
+size_t pack_of(const Way& way, const Matrix& x) {
+  return way.pack ? static_cast<size_t>(way.pack) : static_cast<size_t>(size_of(x.type));
+}
+size_t workspace_of(const Way& way, const Sizes& s) { return way.by_parts ? workspace_of(s) : 0; }
+// Whether it can take the matrix, of which `aligned` is told of addresses.
+bool takes(const Way& way, const Matrix& x, uint32_t aligned) {
+  const auto size = static_cast<size_t>(size_of(x.type)), pack = pack_of(way, x);
+  return aligned % pack == 0 && static_cast<size_t>(x.ld) * size % pack == 0;
+}
+
+CusimRegion region_of(const void* p, const Matrix& x, bool written, size_t aligned) {
   const size_t size = static_cast<size_t>(size_of(x.type));
   const uint64_t line = x.order ? x.cols : x.rows, lines = x.order ? x.rows : x.cols;
   return {p,
@@ -161,7 +191,8 @@ CusimRegion region_of(const void* p, const Matrix& x, bool written) {
           lines,
           static_cast<size_t>(x.stride) * size,
           static_cast<size_t>(x.batches),
-          written};
+          written,
+          aligned};
 }
 
 bool aligned(const void* p, int type) {
@@ -184,7 +215,11 @@ const char* cublasLtGetStatusName(int status) {
 }
 const char* cublasLtGetStatusString(int status) { return cublasLtGetStatusName(status); }
 
+/// How many descriptions and layouts there are.
+long cusim_lt_objects() { return objects.load(); }
+
 int cublasLtCreate(void** handle) {
+  if (const int status = fails("create")) return status;
   *handle = new int(0);
   return kFine;
 }
@@ -195,6 +230,7 @@ int cublasLtDestroy(void* handle) {
 
 int cublasLtMatmulDescCreate(void** description, int compute, int scale) {
   auto* made = new Operation;
+  ++objects;
   made->compute = compute;
   made->scale = scale;
   *description = made;
@@ -202,6 +238,7 @@ int cublasLtMatmulDescCreate(void** description, int compute, int scale) {
 }
 int cublasLtMatmulDescDestroy(void* description) {
   delete static_cast<Operation*>(description);
+  --objects;
   return kFine;
 }
 int cublasLtMatmulDescSetAttribute(void* description, int attribute, const void* from,
@@ -221,6 +258,7 @@ int cublasLtMatmulDescGetAttribute(void* description, int attribute, void* to, s
 
 int cublasLtMatrixLayoutCreate(void** layout, int type, uint64_t rows, uint64_t cols, int64_t ld) {
   auto* made = new Matrix;
+  ++objects;
   made->type = type;
   made->rows = rows;
   made->cols = cols;
@@ -230,6 +268,7 @@ int cublasLtMatrixLayoutCreate(void** layout, int type, uint64_t rows, uint64_t 
 }
 int cublasLtMatrixLayoutDestroy(void* layout) {
   delete static_cast<Matrix*>(layout);
+  --objects;
   return kFine;
 }
 int cublasLtMatrixLayoutSetAttribute(void* layout, int attribute, const void* from, size_t size) {
@@ -257,12 +296,13 @@ int cublasLtMatmulPreferenceDestroy(void* preference) {
 int cublasLtMatmulPreferenceSetAttribute(void* preference, int attribute, const void* from,
                                          size_t size) {
   if (!preference || !from) return kBadValue;
-  if (attribute == 1) {
-    const Field fields[] = {CUSIM_FIELD(1, static_cast<Preference*>(preference)->workspace)};
-    return set(fields, attribute, from, size);
-  }
-  const bool known = attribute == 0 || attribute == 3 || (attribute >= 5 && attribute <= 9);
-  return known && size == 4 ? kFine : kBadValue;
+  auto& p = *static_cast<Preference*>(preference);
+  const Field fields[] = {CUSIM_FIELD(1, p.workspace), CUSIM_FIELD(5, p.alignments[0]),
+                          CUSIM_FIELD(6, p.alignments[1]), CUSIM_FIELD(7, p.alignments[2]),
+                          CUSIM_FIELD(8, p.alignments[3])};
+  const bool ignored = attribute == 0 || attribute == 3 || attribute == 9;
+  if (ignored) return size == 4 ? kFine : kBadValue;
+  return set(fields, attribute, from, size) ? kBadValue : kFine;
 }
 
 int cublasLtMatmulAlgoGetHeuristic(void* handle, void* operation, void* a, void* b, void* c,
@@ -273,17 +313,26 @@ int cublasLtMatmulAlgoGetHeuristic(void* handle, void* operation, void* a, void*
     return kBadValue;
   *count = 0;
   const auto& o = *static_cast<Operation*>(operation);
-  const auto &left = *static_cast<Matrix*>(a), &to = *static_cast<Matrix*>(d);
-  const int status = check(o, left, *static_cast<Matrix*>(b), *static_cast<Matrix*>(c), to);
+  const auto& prefer = *static_cast<Preference*>(preference);
+  const Matrix* const all[] = {static_cast<Matrix*>(a), static_cast<Matrix*>(b),
+                               static_cast<Matrix*>(c), static_cast<Matrix*>(d)};
+  if (const int status = fails("choose")) return status;
+  const int status = check(o, *all[0], *all[1], *all[2], *all[3]);
   if (status) return status;
-  const Sizes s = sizes_of(o, left, to);
-  const size_t room = workspace_of(s);
-  *results = {};
-  results->algorithm[0] = mark_of(s, o);
-  results->workspace = room <= static_cast<Preference*>(preference)->workspace ? room : 0;
-  results->algorithm[1] = results->workspace;
-  results->waves = 1;
-  *count = 1;
+  const Sizes s = sizes_of(o, *all[0], *all[3]);
+  for (size_t i = 0; i < std::size(kWays) && *count < wanted; ++i) {
+    const size_t room = workspace_of(kWays[i], s);
+    bool fits = room <= prefer.workspace;
+    for (int k = 0; k < 4; ++k) fits = fits && takes(kWays[i], *all[k], prefer.alignments[k]);
+    if (!fits) continue;
+    Heuristic& result = results[(*count)++];
+    result = {};
+    result.algorithm[0] = mark_of(s, o);
+    result.algorithm[1] = result.workspace = room;
+    result.algorithm[2] = i;
+    result.waves = 1;
+  }
+  say("choose " + std::to_string(*count));
   return kFine;
 }
 
@@ -292,6 +341,7 @@ int cublasLtMatmul(void* handle, void* operation, const void* alpha, const void*
                    void* d, void* d_layout, const uint64_t* algorithm, void* workspace,
                    size_t workspace_size, void* stream) {
   if (!handle) return kNotInitialized;
+  if (!cusim_meet()) return kExecution;
   if (!operation || !alpha || !beta || !a_layout || !b_layout || !c_layout || !d_layout || !a ||
       !b || !d)
     return kBadValue;
@@ -309,10 +359,10 @@ int cublasLtMatmul(void* handle, void* operation, const void* alpha, const void*
   if (!aligned(a, p.layouts[0].type) || !aligned(b, p.layouts[1].type) || !aligned(d, to.type))
     return kBadValue;
   const Sizes s = sizes_of(o, p.layouts[0], to);
-  size_t room = workspace_of(s);
+  size_t room = workspace_of(s), way = 1;
   if (algorithm) {
     if (algorithm[0] != mark_of(s, o)) return kBadValue;  // of another product
-    room = algorithm[1];
+    room = algorithm[1], way = algorithm[2];
     if (workspace_size < room) return kBadValue;
   } else if (workspace_size < room) {
     room = 0;
@@ -327,9 +377,12 @@ int cublasLtMatmul(void* handle, void* operation, const void* alpha, const void*
   const bool adds = o.pointer_mode == 1 || p.adds();
   if (adds && !c) return kBadValue;
   if (c == d && (p.layouts[2].ld != to.ld || p.layouts[2].order != to.order)) return kBadValue;
-  std::vector<CusimRegion> regions = {region_of(a, p.layouts[0], false),
-                                      region_of(b, p.layouts[1], false), region_of(d, to, true)};
-  if (adds) regions.insert(regions.begin() + 2, region_of(c, p.layouts[2], false));
+  const auto region = [&](const void* data, const Matrix& x, bool written) {
+    return region_of(data, x, written, pack_of(kWays[way], x));
+  };
+  std::vector<CusimRegion> regions = {region(a, p.layouts[0], false),
+                                      region(b, p.layouts[1], false), region(d, to, true)};
+  if (adds) regions.insert(regions.begin() + 2, region(c, p.layouts[2], false));
   if (room) {
     p.workspace = workspace, p.workspace_size = room;
     regions.push_back({workspace, room, room, 1, 0, 1, true});
@@ -342,6 +395,10 @@ int cublasLtMatmul(void* handle, void* operation, const void* alpha, const void*
   }
   for (const void* scale : o.scales)
     if (scale) regions.push_back({scale, 4, 4, 1, 0, 1, false});
+  for (const std::string& where : {std::string("multiply"), "multiply" + std::to_string(way)})
+    if (const int status = fails(where)) return say("failed " + std::to_string(way)), status;
+  if (const int status = fails("spoil")) return cusim_spoil_capture(stream), status;
+  say("multiply " + std::to_string(way));
   const int status = cusim_work(
       stream, "cublasLtMatmul", regions.data(), static_cast<int>(regions.size()),
       [](void* data) { static_cast<Product*>(data)->run(); },

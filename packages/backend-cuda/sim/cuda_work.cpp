@@ -1,4 +1,8 @@
 // Work that other libraries give to streams.
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+
 #include "cuda.h"
 #include "work.h"
 
@@ -20,6 +24,12 @@ bool accesses(int device, uint32_t command, const CusimRegion& r) {
   const CusimAccess kind = r.written ? kCusimWrite : kCusimRead;
   const bool joined = r.pitch == r.line;
   for (size_t batch = 0; batch < (r.stride ? r.batches : 1); ++batch) {
+    if (reinterpret_cast<uintptr_t>(line_of(r, batch, 0)) % r.aligned) {
+      report(*devices[device], kMisaligned,
+             commands().at(command).what + ": a batch is not aligned to " +
+                 std::to_string(r.aligned) + " bytes");
+      return false;
+    }
     for (size_t line = 0; line < (joined ? 1 : r.lines); ++line) {
       if (!check_copy(device, command, line_of(r, batch, line), joined ? r.line * r.lines : r.line,
                       kind))
@@ -48,4 +58,23 @@ extern "C" int cusim_work(void* handle, const char* what, const CusimRegion* reg
       if (!accesses(device, command, region)) return;
     run(owned.get());
   });
+}
+
+extern "C" void cusim_spoil_capture(void* handle) {
+  Lock lock(mutex);
+  Stream* stream = current ? stream_of(handle) : nullptr;
+  if (stream && stream->capture) stream->capture->invalid = true;
+}
+
+extern "C" int cusim_meet() {
+  static std::mutex meeting;
+  static std::condition_variable came;
+  static int inside = 0;
+  const char* given = std::getenv("CUSIM_MEET");
+  if (!given) return 1;
+  const int wanted = std::atoi(given);
+  std::unique_lock<std::mutex> lock(meeting);
+  ++inside;
+  came.notify_all();
+  return came.wait_for(lock, std::chrono::seconds(20), [&] { return inside >= wanted; });
 }

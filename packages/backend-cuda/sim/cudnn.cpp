@@ -14,9 +14,12 @@
 #include <thread>
 
 #include "dnn.h"
+#include "planted.h"
 #include "work.h"
 
 using namespace cusim;
+
+extern "C" int cuStreamIsCapturing(void* stream, int* state);
 
 namespace {
 
@@ -38,13 +41,7 @@ std::shared_ptr<DnnDescriptor> find(void* descriptor) {
 }
 
 // CUSIM_CUDNN_LOG: a file to which lines are added.
-void say(const std::string& line) {
-  const char* path = std::getenv("CUSIM_CUDNN_LOG");
-  FILE* file = path ? std::fopen(path, "a") : nullptr;
-  if (!file) return;
-  std::fprintf(file, "%s\n", line.c_str());
-  std::fclose(file);
-}
+void say(const std::string& line) { log_line("CUSIM_CUDNN_LOG", line); }
 // CUSIM_CUDNN_FAST: the engine beside which others take a millisecond longer.
 void take_time(int engine) {
   const char* fast = std::getenv("CUSIM_CUDNN_FAST");
@@ -152,6 +149,8 @@ void add_regions(const DnnTensor& t, const void* data, bool written,
 struct Work {
   std::shared_ptr<const DnnGraph> graph;
   int engine;
+  bool is_captured;  // it needs the plan whenever it runs: a plan that goes takes its kernels along
+  std::weak_ptr<const DnnDescriptor> plan;
   std::map<int64_t, void*> data;
   std::vector<double> by_value;  // room for the values that came with the call
   void* workspace;
@@ -160,7 +159,7 @@ struct Work {
   void run() {
     if (workspace_size) std::memset(workspace, 0xee, static_cast<size_t>(workspace_size));
     take_time(engine);
-    dnn_run(*graph, engine, data);
+    if (!is_captured || !plan.expired()) dnn_run(*graph, engine, data);
   }
 };
 
@@ -176,10 +175,14 @@ int add_tensor(const DnnTensor& t, bool written, Work& work, std::vector<CusimRe
   return kDnnFine;
 }
 
-int execute(const Handle& handle, const DnnDescriptor& plan, const DnnDescriptor& pack) {
+int execute(const Handle& handle, const DnnPart& used, const DnnDescriptor& pack) {
+  const DnnDescriptor& plan = *used;
   auto work = std::make_unique<Work>();
   work->graph = plan.graph;
   work->engine = plan.engine;
+  work->plan = used;
+  int capture = 0;
+  work->is_captured = cuStreamIsCapturing(handle.stream, &capture) == 0 && capture != 0;
   work->workspace = pack.one<void*>(1003);
   work->workspace_size = plan.one<int64_t>(402);
   if (work->workspace_size && !work->workspace) return kDnnNull;
@@ -195,7 +198,7 @@ int execute(const Handle& handle, const DnnDescriptor& plan, const DnnDescriptor
       const bool written = i + 1 == n.tensors.size();
       if (!written && is_made[t.name]) continue;
       if (written) is_made[t.name] = true;
-      if (written && dnn_adds(n))
+      if (written && dnn_adds(n) && !dnn_fills_sums())
         if (const int status = add_tensor(t, false, *work, regions)) return status;
       if (const int status = add_tensor(t, written, *work, regions)) return status;
       if (!t.by_value || t.is_virtual) continue;
@@ -208,7 +211,10 @@ int execute(const Handle& handle, const DnnDescriptor& plan, const DnnDescriptor
     const auto size = static_cast<size_t>(work->workspace_size);
     regions.push_back({work->workspace, size, size, 1, 0, 1, true});
   }
-  if (const int status = dnn_planted("execute")) return status;
+  for (const std::string& where : {std::string("execute"), "execute" + std::to_string(plan.engine)})
+    if (const int status = dnn_planted(where))
+      return say("failed " + std::to_string(plan.engine)), status;
+  if (const int status = dnn_planted("spoil")) return cusim_spoil_capture(handle.stream), status;
   say("execute " + std::to_string(plan.engine));
   const int status = cusim_work(
       handle.stream, "cudnnBackendExecute", regions.data(), static_cast<int>(regions.size()),
@@ -221,7 +227,7 @@ int execute(const Handle& handle, const DnnDescriptor& plan, const DnnDescriptor
 
 extern "C" {
 
-size_t cudnnGetVersion() { return 91900; }
+size_t cudnnGetVersion() { return static_cast<size_t>(dnn_version()); }
 const char* cudnnGetErrorString(int status) {
   return status == kDnnFine           ? "CUDNN_STATUS_SUCCESS"
          : status == kDnnNotFinalized ? "CUDNN_STATUS_NOT_INITIALIZED"
@@ -303,10 +309,11 @@ int cudnnBackendFinalize(void* descriptor) {
 }
 
 int cudnnBackendExecute(void* handle, void* plan, void* pack) {
+  if (!cusim_meet()) return kDnnFailed;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto how = find(plan), what = find(pack);
   if (!handle || !how || !what || how->kind != kPlan || what->kind != kVariantPack) return kDnnBad;
   if (!how->finalized || !what->finalized) return kDnnBad;
-  return execute(*static_cast<Handle*>(handle), *how, *what);
+  return execute(*static_cast<Handle*>(handle), how, *what);
 }
 }

@@ -46,18 +46,20 @@ enum DnnKind {
 };
 inline bool is_convolution(int kind) { return kind >= kForward && kind <= kBackwardData; }
 
+enum DnnOrder { kF16x16 = 2 };
+
 enum DnnType { kDnnF32 = 0, kDnnF64 = 1, kDnnF16 = 2, kDnnI32 = 4, kDnnBF16 = 9, kDnnBool = 11 };
 
 struct DnnTensor {
   int64_t name = 0, alignment = 1;
-  int type = 0;
+  int type = 0, reordering = 0;
   bool is_virtual = false, by_value = false;
   std::vector<int64_t> shape, strides;
 
   bool operator==(const DnnTensor& o) const {
     return name == o.name && alignment == o.alignment && type == o.type &&
-           is_virtual == o.is_virtual && by_value == o.by_value && shape == o.shape &&
-           strides == o.strides;
+           reordering == o.reordering && is_virtual == o.is_virtual && by_value == o.by_value &&
+           shape == o.shape && strides == o.strides;
   }
 };
 
@@ -71,11 +73,16 @@ struct DnnNode {
 
   const DnnTensor& result() const { return tensors.back(); }
 };
-/// Whether the result is added to what is in memory, as engines of attention do with the query's
-/// gradient in float32.
+/// Whether the result is summed up in memory, as engines of attention do with the query's gradient
+/// in float32.
 inline bool dnn_adds(const DnnNode& n) {
   return n.kind == kDoMatmul && !n.result().is_virtual && n.result().type == kDnnF32;
 }
+/// The library's version, which CUSIM_CUDNN_VERSION may set.
+int64_t dnn_version();
+/// Whether engines fill the memory of such sums themselves. Before 9.6.0 it must be zero, and in an
+/// order of their own.
+inline bool dnn_fills_sums() { return dnn_version() >= 90600; }
 struct DnnGraph {
   std::vector<DnnNode> nodes;  // operands before their users
 };

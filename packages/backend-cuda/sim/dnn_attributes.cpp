@@ -20,6 +20,7 @@ enum As {
   kAsPointwiseMode = 14,
   kAsDescriptor = 15,
   kAsReduction = 18,
+  kAsReordering = 20,
   kAsChar = 24,
 };
 enum Use { kMust, kMay, kComputed };  // computed: can be read only
@@ -38,6 +39,7 @@ constexpr Rule kRules[] = {
     {kTensor, 906, kAsInt64, 1, kMust},
     {kTensor, 907, kAsBool, 1, kMay},
     {kTensor, 908, kAsBool, 1, kMay},
+    {kTensor, 909, kAsReordering, 1, kMay},
     {kConvolution, 100, kAsDataType, 1, kMay},
     {kConvolution, 101, kAsConvolutionMode, 1, kMay},
     {kConvolution, 102, kAsInt64, kMostDims, kMust},

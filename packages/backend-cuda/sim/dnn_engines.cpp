@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "dnn.h"
+#include "planted.h"
 
 namespace cusim {
 namespace {
@@ -65,6 +66,7 @@ int supports_attention(const DnnGraph& graph, int engine) {
   for (const DnnNode& n : graph.nodes) {
     if (is_convolution(n.kind)) return kDnnPattern;
     if (n.kind != kDoMatmul) continue;
+    if (dnn_adds(n) && !dnn_fills_sums() && n.result().reordering != kF16x16) return kDnnLayout;
     for (size_t i = 0; i < 2; ++i)
       if (!is_half(n.tensors[i].type) && !n.tensors[i].is_virtual) return kDnnDataType;
     for (const DnnTensor& t : n.tensors) {
@@ -107,12 +109,11 @@ int64_t dnn_workspace(const DnnGraph& graph, int engine) {
   return each * count_of(graph.nodes[0].result());
 }
 
-// A list such as "plan1:3000,execute:5000".
-int dnn_planted(const std::string& where) {
-  const char* given = std::getenv("CUSIM_CUDNN_FAIL");
-  const std::string list = given ? "," + std::string(given) : "";
-  const size_t at = list.find("," + where + ":");
-  return at == std::string::npos ? 0 : std::atoi(list.c_str() + at + where.size() + 2);
+int dnn_planted(const std::string& where) { return planted("CUSIM_CUDNN_FAIL", where); }
+
+int64_t dnn_version() {
+  const char* given = std::getenv("CUSIM_CUDNN_VERSION");
+  return given ? std::atoll(given) : 91900;
 }
 
 }  // namespace cusim

@@ -211,6 +211,7 @@ DnnTensor dnn_tensor(const DnnDescriptor& d) {
   t.type = d.one<int>(901);
   t.is_virtual = d.one<bool>(907);
   t.by_value = d.one<bool>(908);
+  t.reordering = d.one<int>(909);
   t.shape = d.all<int64_t>(902);
   t.strides = d.all<int64_t>(903);
   return t;

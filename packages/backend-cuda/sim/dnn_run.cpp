@@ -110,7 +110,7 @@ class Run {
     each(t.shape, [&](int64_t i, const Shape& at) {
       const int64_t place = offset(at, t.strides);
       double x = out.at[i];
-      if (dnn_adds(n)) x += load(to, stored(t.type), place);
+      if (dnn_adds(n) && !dnn_fills_sums()) x += load(to, stored(t.type), place);
       if (n.beta != 0) x += n.beta * load(to, stored(t.type), place);
       store(to, stored(t.type), place, x);
     });

@@ -55,7 +55,7 @@ void pass(Archive& a, Graph& graph) {
     for (auto* list : {&n.before, &n.after, &n.stride, &n.dilation}) a.list(*list, number);
     a.list(n.tensors, [&](auto& t) {
       a.number(t.name), a.number(t.alignment), a.number(t.type);
-      a.number(t.is_virtual), a.number(t.by_value);
+      a.number(t.is_virtual), a.number(t.by_value), a.number(t.reordering);
       a.list(t.shape, number), a.list(t.strides, number);
     });
   });

@@ -8,10 +8,15 @@ struct CusimRegion {
   const void* begin;
   size_t line, pitch, lines, stride, batches;
   bool written;
+  size_t aligned = 1;  // what must divide the address of every batch
 };
 
 extern "C" {
 /// Gives the driver's status; `run` is called when its turn comes, `drop` then or at a failure.
 int cusim_work(void* stream, const char* what, const CusimRegion* regions, int count,
                void (*run)(void*), void (*drop)(void*), void* data);
+/// Makes the capture invalid that the stream takes part in, if any.
+void cusim_spoil_capture(void* stream);
+/// Waits until as many calls as CUSIM_MEET says are in here at once; false: they did not come.
+int cusim_meet();
 }

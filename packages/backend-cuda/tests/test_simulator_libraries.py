@@ -147,6 +147,46 @@ assert (read(W, room, np.uint8) == 0xee).all()
     run(LT + code, **simulator)
 
 
+def test_alignment_decides_which_algorithms_there_are(run, simulator):
+    """The first reads 16 bytes at once. What it was not told makes the device fail, as a GPU does."""
+    code = """
+def algorithms(matrix, **aligned):
+    wish = c_void_p(); ok(lt.cublasLtMatmulPreferenceCreate(byref(wish)))
+    for attribute, name in ((5, "a"), (6, "b"), (7, "c"), (8, "d")):
+        put(lt.cublasLtMatmulPreferenceSetAttribute, wish, attribute, c_uint(aligned.get(name, 256)))
+    results, count = (ctypes.c_uint64 * 96)(), c_int()
+    ok(lt.cublasLtMatmulAlgoGetHeuristic(handle, op, matrix, matrix, matrix, matrix, wish, 8, results, byref(count)))
+    return [results[12 * i + 2] for i in range(count.value)], results
+op, packed = operation(68, 0), layout(np.float32, 8, 8)
+assert algorithms(packed)[0] == [0, 1, 2]
+for name in "abcd": assert algorithms(packed, **{name: 4})[0] == [1, 2], name
+assert algorithms(layout(np.float32, 8, 8, 9))[0] == [1, 2]
+batches, first = layout(np.float32, 8, 8, batches=2, stride=65), algorithms(layout(np.float32, 8, 8, batches=2, stride=65))[1]
+A, D = given(np.ones(256)), allocate(1024)
+second = (ctypes.c_uint64 * 8)(*first[12:20])
+ok(matmul(op, np.float32(1), A, batches, A, batches, np.float32(0), D, batches, D, batches, second))
+ok(cuda.cuCtxSynchronize())
+ok(matmul(op, np.float32(1), A, batches, A, batches, np.float32(0), D, batches, D, batches, first))
+status = cuda.cuCtxSynchronize()
+assert status == 716 and "not aligned to 16 bytes" in words(status), (status, words(status))
+"""
+    run(LT + code, **simulator)
+
+
+def test_failures_are_planted(run, simulator):
+    code = """
+sq, A, D = layout(np.float32, 8, 8), given(np.ones(64)), allocate(256)
+def status(): return matmul(operation(68, 0), np.float32(1), A, sq, A, sq, np.float32(0), D, sq, D, sq)
+for planted, want in (("multiply:14", [14] * 4), ("multiply1:13*2", [13, 13, 0, 0]), ("choose:3,multiply:14+3", [0, 0, 0, 14]), ("multiply0:14", [0] * 4)):
+    os.environ["CUSIM_CUBLASLT_FAIL"] = planted
+    assert [status() for _ in range(4)] == want, planted
+assert heuristic(operation(68, 0), sq, sq, sq, sq)[0] == 0
+os.environ["CUSIM_CUBLASLT_FAIL"] = "choose:3"
+assert heuristic(operation(68, 0), sq, sq, sq, sq)[0] == 3
+"""
+    run(LT + code, **simulator)
+
+
 def test_products_run_in_the_order_of_their_stream(run, simulator):
     code = """
 f = kernel('extern "C" __global__ void rb_kernel(float* x, int n) { for (int i = 0; i < n; ++i) x[i] = 2; }')
