@@ -131,10 +131,21 @@ void Device::set_failure(const std::string& text) {
   if (!failure_.compare_exchange_strong(none, kept, std::memory_order_acq_rel)) delete kept;
 }
 
-bool is_capturing(CuStream stream) {
-  int state = 0;
-  return driver().is_capturing && driver().is_capturing(stream, &state) == kSuccess && state != 0;
+namespace {
+
+// CUstreamCaptureStatus
+enum { kNoCapture = 0, kInvalidCapture = 2 };
+
+int capture_state(CuStream stream) {
+  int state = kNoCapture;
+  const bool known = driver().is_capturing && driver().is_capturing(stream, &state) == kSuccess;
+  return known ? state : +kNoCapture;
 }
+
+}  // namespace
+
+bool is_capturing(CuStream stream) { return capture_state(stream) != kNoCapture; }
+bool is_capture_invalid(CuStream stream) { return capture_state(stream) == kInvalidCapture; }
 
 void RelaxedCapture::exchange() {
   if (driver().exchange_capture_mode) driver().exchange_capture_mode(&mode_);

@@ -82,6 +82,8 @@ inline CuPointer address(const void* data) { return reinterpret_cast<CuPointer>(
 inline CuStream as_stream(void* stream) { return static_cast<CuStream>(stream); }
 
 bool is_capturing(CuStream stream);
+/// Whether the stream's capture has failed and can only be ended.
+bool is_capture_invalid(CuStream stream);
 /// While it lives the calling thread may ask for memory and load modules, though it captures.
 class RelaxedCapture {
  public:

@@ -33,8 +33,7 @@ const CublasLt* cublaslt() {
   return instance.there ? &instance.table : nullptr;
 }
 
-void check_cublaslt(int status, int device, const char* what) {
-  if (__builtin_expect(status == 0, 1)) return;
+std::string cublaslt_failure(const char* what, int status) {
   constexpr struct {
     int status;
     const char* text;
@@ -47,8 +46,13 @@ void check_cublaslt(int status, int device, const char* what) {
                 {kLtNotSupported, "not supported"}};
   const char* text = "an error";
   for (const auto& t : kTexts) text = t.status == status ? t.text : text;
-  rb::fail(status == kLtNoMemory ? RB_E_OOM : RB_E_DEVICE,
-           "cuda:%d: %s failed: %s (cuBLAS status %d)", device, what, text, status);
+  return std::string(what) + " failed: " + text + " (cuBLAS status " + std::to_string(status) + ")";
+}
+
+void check_cublaslt(int status, int device, const char* what) {
+  if (__builtin_expect(status == 0, 1)) return;
+  rb::fail(status == kLtNoMemory ? RB_E_OOM : RB_E_DEVICE, "cuda:%d: %s", device,
+           cublaslt_failure(what, status).c_str());
 }
 
 }  // namespace rbcuda

@@ -1,6 +1,8 @@
 // cuBLASLt, opened at run time; declarations of our own, as its manual documents them. It is
 // optional: products have kernels of ours, too.
 #pragma once
+#include <string>
+
 #include "driver/libraries.h"
 
 namespace rbcuda {
@@ -73,6 +75,9 @@ struct CublasLt {
 
 /// Opened at the first call; null where it is not there.
 const CublasLt* cublaslt();
+
+/// What to say where `what` has given `status`.
+std::string cublaslt_failure(const char* what, int status);
 
 /// Throw RB_E_DEVICE unless `status` is success.
 void check_cublaslt(int status, int device, const char* what);

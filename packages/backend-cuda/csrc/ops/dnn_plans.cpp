@@ -4,49 +4,38 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <unordered_map>
+#include <optional>
 #include <vector>
 
+#include "device/capture.h"
 #include "device/failure.h"
 #include "launch/disk_cache.h"
 #include "launch/sha256.h"
 #include "launch/temporary.h"
 #include "ops/dnn_search.h"
+#include "ops/library_plans.h"
 #include "ops/settings.h"
 
 namespace rbcuda {
 namespace {
 
-// A problem's plan, and how it was found.
+constexpr const char* kLibrary = "cuDNN";
+constexpr size_t kMostProblems = 1024;  // that have plans, on each device
+
+// A problem's plans, and how they were found.
 struct Entry {
-  DnnPlan plan;
+  std::vector<DnnPlan> plans;  // the one that is executed comes first
+  size_t position = 0;         // where the search for more goes on
   bool is_searched = false, is_timed = false;
+  std::shared_ptr<void> stored;  // the plan that went to the disk, or came from it
 };
 
-// Handles and plans of all devices; one call at a time.
-struct Plans {
-  /// Null, with one warning, where cuDNN does not start on the device.
-  DnnHandle handle(int device) {
-    const auto [at, is_new] = handles.try_emplace(device, nullptr);
-    if (!is_new) return at->second;
-    if (const int status = cudnn()->create(&at->second)) {
-      at->second = nullptr;
-      const std::string text = "cuda:" + std::to_string(device) +
-                               ": cuDNN does not start (status " + std::to_string(status) +
-                               "); kernels of ours go on without it";
-      rb::host->log(2, text.c_str());
-    }
-    return at->second;
-  }
-
+// One call at a time: a handle has one stream.
+struct State {
   std::mutex mutex;
-  std::unordered_map<int, DnnHandle> handles;
-  std::unordered_map<std::string, Entry> entries;
+  Started<DnnHandle> handle;
+  LruCache<std::string, Entry> entries{kMostProblems};
 };
-Plans& plans() {
-  static auto* instance = new Plans;  // never destroyed: the driver may be gone by then
-  return *instance;
-}
 
 // ---- on disk
 
@@ -89,14 +78,15 @@ class Execution {
   Device& here() const { return device(problem_.device); }
   CuStream stream() const { return stream_; }
 
-  /// False: there is no memory for its workspace.
-  bool operator()(const DnnPlan& plan) const {
+  Attempt operator()(const DnnPlan& plan) {
+    if (plan.workspace >= too_much_) return Attempt::kNoMemory;
     Temporary workspace;
     try {
       if (plan.workspace > 0) workspace = Temporary(like_, plan.workspace);
     } catch (const rb::Stored& error) {
       if (error.code != RB_E_OOM) throw;
-      return false;
+      too_much_ = plan.workspace;
+      return Attempt::kNoMemory;
     }
     void* const room = workspace.data();
     const auto count = static_cast<int64_t>(names_.size());
@@ -106,19 +96,20 @@ class Execution {
                               .set(kDnnPackWorkspace, kDnnAsPointer, &room)
                               .finish();
     if (before_) before_();
-    const int status = cudnn()->execute(handle_, plan.plan.get(), pack.get());
-    if (status) fail(status);
+    if (const int status = cudnn()->execute(handle_, plan.plan.get(), pack.get())) {
+      plan_failed(kLibrary, problem_.op, here(), stream_,
+                  std::string("cudnnBackendExecute failed: ") + cudnn()->error_string(status) +
+                      " (cuDNN status " + std::to_string(status) + ")");
+      return Attempt::kFailed;
+    }
+    keep_for_captures(problem_.device, plan.plan);
     launched(here(), stream_, problem_.op, kSuccess);
-    return true;
+    return Attempt::kDone;
   }
+
+  bool lacked_memory() const { return too_much_ != INT64_MAX; }
 
  private:
-  // A plan was made for it: "not supported" is no reason to try something else.
-  [[noreturn]] void fail(int status) const {
-    rb::fail(RB_E_DEVICE, "%s on 'cuda:%d': cudnnBackendExecute failed: %s (cuDNN status %d)",
-             problem_.op, problem_.device, cudnn()->error_string(status), status);
-  }
-
   const DnnProblem& problem_;
   const DnnHandle handle_;
   const RbTensor& like_;
@@ -126,13 +117,14 @@ class Execution {
   const CuStream stream_;
   std::vector<int64_t> names_;
   std::vector<void*> data_;
+  int64_t too_much_ = INT64_MAX;  // bytes that could not be had
 };
 
 // ---- the fastest of several
 
 class Clock {
  public:
-  explicit Clock(const Execution& run) : run_(run) {
+  explicit Clock(Execution& run) : run_(run) {
     for (CuEvent& event : events_) check(driver().event_create(&event, 0), "cuEventCreate");
   }
   Clock(const Clock&) = delete;
@@ -145,10 +137,10 @@ class Clock {
   float time(const DnnPlan& plan) const {
     float least = -1;
     try {
-      if (!run_(plan)) return least;
+      if (run_(plan) != Attempt::kDone) return least;
       for (int i = 0; i < 3; ++i) {
         check(driver().event_record(events_[0], run_.stream()), "cuEventRecord");
-        if (!run_(plan)) return -1;
+        if (run_(plan) != Attempt::kDone) return -1;
         check(driver().event_record(events_[1], run_.stream()), "cuEventRecord");
         check(driver().event_synchronize(events_[1]), "cuEventSynchronize");
         float taken = 0;
@@ -166,48 +158,39 @@ class Clock {
   void check(CuResult status, const char* what) const {
     check_cuda(status, run_.here().index(), what);
   }
-  const Execution& run_;
+  Execution& run_;
   CuEvent events_[2] = {};
 };
 
 // Writes the results, as often as it tries.
-DnnPlan fastest(const DnnProblem& problem, DnnHandle handle, const Execution& run) {
-  const int64_t most = setting("cudnn.benchmark_limit", 10);
+DnnPlan fastest(const DnnProblem& problem, DnnHandle handle, Execution& run) {
+  const int64_t most = setting("cudnn.benchmark_limit", 10);  // 0: all
   const Clock clock(run);
+  DnnSearch search(problem, handle, 0);
   DnnPlan best;
   float best_time = -1;
-  int64_t tried = 0;
-  dnn_each_plan(problem, handle, [&](DnnPlan& plan) {
+  for (int64_t tried = 0; most == 0 || tried < most; ++tried) {
+    DnnPlan plan = search.next();
+    if (!plan.plan) break;
     const float time = clock.time(plan);
-    if (time >= 0 && (best_time < 0 || time < best_time)) {
-      best_time = time;
-      best = std::move(plan);
-    }
-    return ++tried == most;  // 0: all
-  });
+    if (time < 0 || (best_time >= 0 && time >= best_time)) continue;
+    best_time = time;
+    best = std::move(plan);
+  }
   return best;
 }
 
-// The first that is allowed and wants less memory than `limit`.
-DnnPlan first(const DnnProblem& problem, DnnHandle handle, int64_t limit = INT64_MAX) {
-  DnnPlan found;
-  dnn_each_plan(problem, handle, [&](DnnPlan& plan) {
-    if (plan.workspace >= limit) return false;
-    found = std::move(plan);
-    return true;
-  });
-  return found;
-}
-
-void find_plan(Entry& entry, const DnnProblem& problem, DnnHandle handle, const Execution& run) {
+// Adds the plan to begin with if it is on disk or found by timing.
+void find_plan(Entry& entry, const DnnProblem& problem, DnnHandle handle, Execution& run) {
   const bool timed = setting("cudnn.benchmark", 0) && !is_capturing(run.stream());
   if (entry.is_timed || (entry.is_searched && !timed)) return;
+  entry = {};
   entry.is_searched = true;
   entry.is_timed = timed;
-  entry.plan = read_plan(problem, handle, timed);
-  if (entry.plan.plan) return;
-  entry.plan = timed ? fastest(problem, handle, run) : first(problem, handle);
-  write_plan(problem, entry.plan, timed);
+  DnnPlan found = read_plan(problem, handle, timed);
+  entry.stored = found.plan;
+  if (!found.plan && timed) found = fastest(problem, handle, run);
+  if (found.plan) entry.plans.push_back(std::move(found));
 }
 
 }  // namespace
@@ -221,20 +204,29 @@ bool run_by_dnn(const DnnProblem& problem, const RbTensor& like,
   if (!setting("cudnn.enabled", 1) || !cudnn()) return false;
   device(problem.device).enter();
   const RelaxedCapture relaxed;  // engines load modules, also when they run first
-  Plans& all = plans();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  const DnnHandle handle = all.handle(problem.device);
+  State& state = state_of<State>(problem.device);
+  const std::lock_guard<std::mutex> lock(state.mutex);
+  const DnnHandle handle = state.handle.get(kLibrary, problem.device, cudnn()->create);
   if (!handle) return false;
-  const Execution run(problem, handle, like, memory, before);
-  Entry& entry = all.entries[problem.key];
+  Execution run(problem, handle, like, memory, before);
+  Entry& entry = state.entries.get(problem.key);
   find_plan(entry, problem, handle, run);
-  while (entry.plan.plan) {
-    if (run(entry.plan)) return true;
-    DnnPlan smaller = first(problem, handle, entry.plan.workspace);
-    if (!smaller.plan) return false;  // this time
-    entry.plan = std::move(smaller);
-  }
-  return false;
+  std::optional<DnnSearch> search;
+  const auto more = [&] {
+    if (!search) search.emplace(problem, handle, entry.position);
+    DnnPlan plan = search->next();
+    entry.position = search->position();
+    if (!plan.plan) return false;
+    entry.plans.push_back(std::move(plan));
+    return true;
+  };
+  if (!run_first(entry.plans, run, more)) return false;
+  const DnnPlan& plan = entry.plans.front();
+  if (plan.plan == entry.stored) return true;
+  entry.stored = plan.plan;
+  // Another process may have the memory that this one lacked.
+  if (!run.lacked_memory()) write_plan(problem, plan, entry.is_timed);
+  return true;
 }
 
 }  // namespace rbcuda

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <string>
 
 namespace rbcuda {
@@ -53,20 +54,6 @@ DnnPlan finished(const DnnProblem& p, DnnMaker& maker) {
   return made;
 }
 
-void each_plan_of(const DnnProblem& p, DnnHandle handle,
-                  const std::function<bool(DnnPlan&)>& take) {
-  const DnnOwned graph = p.graph(p.problem, handle);
-  for (const int mode : {kDnnModeA, kDnnModeFallback}) {
-    for (const DnnOwned& config : configs(p, graph, mode)) {
-      if (!is_allowed(p, config)) continue;
-      DnnMaker maker(p.device, kDnnPlan);
-      maker.set(kDnnPlanHandle, kDnnAsHandle, &handle).set(kDnnPlanConfig, config);
-      DnnPlan plan = finished(p, maker);
-      if (plan.plan && take(plan)) return;
-    }
-  }
-}
-
 // Once: what fails for one problem, such as a part of cuDNN that cannot be opened, may for all.
 void warn(const DnnProblem& p, const char* what) {
   static std::atomic<bool> said{false};
@@ -78,13 +65,34 @@ void warn(const DnnProblem& p, const char* what) {
 
 }  // namespace
 
-void dnn_each_plan(const DnnProblem& problem, DnnHandle handle,
-                   const std::function<bool(DnnPlan&)>& take) {
-  try {
-    each_plan_of(problem, handle, take);
-  } catch (const rb::Error& error) {
-    if (error.code() != RB_E_NOTIMPL) warn(problem, error.what());
+DnnPlan DnnSearch::make_next() {
+  constexpr int kModes[] = {kDnnModeA, kDnnModeFallback};
+  if (position_ == kEnd) return {};
+  if (!graph_) graph_ = problem_.graph(problem_.problem, handle_);
+  for (;;) {
+    while (position_ >= configs_.size()) {
+      if (modes_ == std::size(kModes)) return {};
+      for (DnnOwned& config : configs(problem_, graph_, kModes[modes_++]))
+        configs_.push_back(std::move(config));
+    }
+    const DnnOwned& config = configs_[position_++];
+    if (!is_allowed(problem_, config)) continue;
+    DnnMaker maker(problem_.device, kDnnPlan);
+    maker.set(kDnnPlanHandle, kDnnAsHandle, &handle_).set(kDnnPlanConfig, config);
+    DnnPlan plan = finished(problem_, maker);
+    if (plan.plan) return plan;
   }
+}
+
+DnnPlan DnnSearch::next() {
+  DnnPlan plan;
+  try {
+    plan = make_next();
+  } catch (const rb::Error& error) {
+    if (error.code() != RB_E_NOTIMPL) warn(problem_, error.what());
+  }
+  if (!plan.plan) position_ = kEnd;
+  return plan;
 }
 
 std::vector<char> dnn_text_of_plan(const DnnPlan& plan) {

@@ -5,11 +5,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
+#include <vector>
 
 #include "driver/cublaslt.h"
 #include "launch/temporary.h"
 #include "ops/families.h"
+#include "ops/library_plans.h"
 #include "ops/product.h"
 #include "ops/settings.h"
 
@@ -70,7 +71,7 @@ int type_of(int dtype) {
 
 struct LtMatrix {
   int32_t turned;     // k is its first dimension where ours is not, or the other way round
-  uint32_t aligned;   // bytes, of its address
+  uint32_t aligned;   // bytes, of the address in every batch
   int64_t ld, batch;  // strides
 };
 struct Question {
@@ -112,11 +113,9 @@ template <class T>
 using Owned = std::unique_ptr<std::remove_pointer_t<T>, Destroy>;
 
 struct Plan {
-  LtHandle handle;
   Owned<LtDescription> description;
   Owned<LtLayout> a, b, added, c;
-  LtChoice choice = {};
-  bool found = false;
+  std::vector<LtChoice> choices;  // the one in use first; empty if no algorithm runs
 };
 
 template <class T>
@@ -168,12 +167,27 @@ void set_addresses(const Plan& plan, int device, const Addresses& at) {
   if (at.scales[1]) set(plan, device, kLtScaleA, at.scales[1]);
 }
 
+// The library's algorithms, best first.
+std::vector<LtChoice> choices_of(const Plan& plan, const Question& q, LtHandle handle) {
+  constexpr int kMostChoices = 8;
+  std::vector<LtChoice> choices(kMostChoices);
+  int count = 0;
+  const int status = cublaslt()->choose(handle, plan.description.get(), plan.b.get(), plan.a.get(),
+                                        plan.added.get(), plan.c.get(), preference(q).get(),
+                                        kMostChoices, choices.data(), &count);
+  if (status == kLtNotSupported || status == kLtOtherArchitecture) return {};
+  check_cublaslt(status, q.device, "cublasLtMatmulAlgoGetHeuristic");
+  choices.resize(static_cast<size_t>(std::clamp(count, 0, kMostChoices)));
+  const auto fails = [](const LtChoice& choice) { return choice.status != 0; };
+  choices.erase(std::remove_if(choices.begin(), choices.end(), fails), choices.end());
+  choices.shrink_to_fit();
+  return choices;
+}
+
 Plan plan_of(const Question& q, LtHandle handle, const Addresses& at) {
   const CublasLt& lt = *cublaslt();
   const Numbers& numbers = *numbers_of(q.operands, q.results);
   Plan plan;
-  plan.handle = handle;
-  if (!handle) return plan;
   LtDescription made = nullptr;
   check_cublaslt(
       lt.description_create(&made, q.tf32 ? kComputeTf32 : numbers.compute, numbers.scale),
@@ -192,60 +206,27 @@ Plan plan_of(const Question& q, LtHandle handle, const Addresses& at) {
   plan.b = q.b.turned ? layout(q, b, q.k, q.n, q.b) : layout(q, b, q.n, q.k, q.b);
   plan.added = layout(q, c, q.n, q.m, q.added);
   plan.c = layout(q, c, q.n, q.m, q.c);
-  int count = 0;
-  const int status = lt.choose(handle, made, plan.b.get(), plan.a.get(), plan.added.get(),
-                               plan.c.get(), preference(q).get(), 1, &plan.choice, &count);
-  if (status != kLtNotSupported && status != kLtOtherArchitecture)
-    check_cublaslt(status, q.device, "cublasLtMatmulAlgoGetHeuristic");
-  plan.found = status == 0 && count > 0 && plan.choice.status == 0;
+  plan.choices = choices_of(plan, q, handle);
   return plan;
 }
 
-// Handles and plans of all devices. A plan is used by one thread at a time: addresses are a part
-// of it.
-class Plans {
- public:
+constexpr const char* kLibrary = "cuBLASLt";
+constexpr size_t kMostPlans = 4096;  // on each device
+
+// One call at a time: addresses are a part of a plan.
+struct State {
   std::mutex mutex;
-
-  const Plan& of(const Question& q, const Addresses& addresses) {
-    const auto at = plans_.find(q);
-    if (at != plans_.end()) {
-      if (at->second.found) set_addresses(at->second, q.device, addresses);
-      return at->second;
-    }
-    constexpr size_t kMost = 4096;
-    if (plans_.size() >= kMost) plans_.clear();
-    return plans_.emplace(q, plan_of(q, handle(q.device), addresses)).first->second;
-  }
-
- private:
-  /// Null, with one warning, where the library does not start on the device.
-  LtHandle handle(int device) {
-    const auto [at, is_new] = handles_.try_emplace(device, nullptr);
-    if (!is_new) return at->second;
-    if (const int status = cublaslt()->create(&at->second)) {
-      at->second = nullptr;
-      const std::string text = "cuda:" + std::to_string(device) +
-                               ": cuBLASLt does not start (status " + std::to_string(status) +
-                               "); kernels of ours go on without it";
-      rb::host->log(2, text.c_str());
-    }
-    return at->second;
-  }
-
-  std::unordered_map<int, LtHandle> handles_;
-  std::unordered_map<Question, Plan, Hash, Equal> plans_;
+  Started<LtHandle> handle;
+  LruCache<Question, Plan, Hash, Equal> plans{kMostPlans};
 };
-Plans& plans() {
-  static auto* instance = new Plans;  // never destroyed: the driver may be gone by then
-  return *instance;
-}
 
 // ---- operands as the library takes them
 
-uint32_t alignment(const void* data) {
-  const auto address = reinterpret_cast<uintptr_t>(data);
-  return address % 256 == 0 ? 256 : static_cast<uint32_t>(address & -address);
+// The largest power of two that divides addresses of these bits, up to what the library asks for.
+uint32_t alignment(uintptr_t offsets) {
+  constexpr uintptr_t kMost = 256;
+  offsets |= kMost;
+  return static_cast<uint32_t>(offsets & -offsets);
 }
 
 // Whether rows of `columns` elements lie one behind another, with gaps or without.
@@ -292,11 +273,21 @@ int walked(const Product& p) {
   return best;
 }
 
-LtMatrix asked(const Matrix& x, int64_t rows, int64_t columns, int64_t batch) {
+// The bits of the strides, in bytes, between the matrices of operand `k`.
+uintptr_t offsets_in_batch(const Product& p, int k, int dtype) {
+  uintptr_t offsets = 0;
+  for (int d = 0; d < p.batch.ndim; ++d)
+    if (p.batch.shape[d] > 1)
+      offsets |= static_cast<uintptr_t>(p.batch.strides[k][d] * stored_size(dtype));
+  return offsets;
+}
+
+LtMatrix asked(const Matrix& x, int64_t rows, int64_t columns, uintptr_t offsets, int64_t batch) {
   const bool in_rows = lies_in_rows(x, rows, columns);
   const Matrix& lines = in_rows ? x : turned(x);
   const int64_t length = in_rows ? columns : rows, count = in_rows ? rows : columns;
-  return {!in_rows, alignment(x.data), count == 1 ? length : lines.row, batch};
+  return {!in_rows, alignment(reinterpret_cast<uintptr_t>(x.data) | offsets),
+          count == 1 ? length : lines.row, batch};
 }
 
 struct Scalar {  // in the cudaDataType of the sums
@@ -346,14 +337,31 @@ class Calls {
     q_.adds = p.added.data != nullptr;
     q_.m = p.m, q_.n = p.n, q_.k = p.k;
     q_.batches = walked_ < 0 ? 1 : p.batch.shape[walked_];
-    q_.a = asked(p.a, p.m, p.k, stride(1));
-    q_.b = asked(p.b, p.k, p.n, stride(2));
-    q_.c = asked(p.c, p.m, p.n, stride(0));
-    q_.added = p.added.data ? asked(p.added, p.m, p.n, stride(3)) : q_.c;
+    const auto offsets = [&](int k, int dtype) {
+      return p.batch.n > 1 ? offsets_in_batch(p, k, dtype) : 0;
+    };
+    q_.a = asked(p.a, p.m, p.k, offsets(1, q_.operands), stride(1));
+    q_.b = asked(p.b, p.k, p.n, offsets(2, q_.second), stride(2));
+    q_.c = asked(p.c, p.m, p.n, offsets(0, q_.results), stride(0));
+    q_.added = p.added.data ? asked(p.added, p.m, p.n, offsets(3, q_.results), stride(3)) : q_.c;
   }
 
-  /// False, and nothing is enqueued, where the library has no way.
+  /// False if no algorithm of the library runs. Some of the results may be written then.
   bool enqueue() {
+    Device& device = device_of(*p_.out);
+    device.enter();
+    const RelaxedCapture relaxed;  // it takes memory and loads modules when a plan is new
+    State& state = state_of<State>(q_.device);
+    const std::lock_guard<std::mutex> lock(state.mutex);
+    const LtHandle handle = state.handle.get(kLibrary, q_.device, cublaslt()->create);
+    if (!handle) return false;
+    bool is_new = false;
+    Plan& plan = state.plans.get(q_, [&] {
+      is_new = true;
+      return planned(device, handle);
+    });
+    if (plan.choices.empty()) return false;
+    if (!is_new) set_addresses(plan, q_.device, addresses_);
     for (int64_t i = 0, n = p_.batch.n / q_.batches; i < n; ++i) {
       int64_t offset[kLayoutTensors] = {}, rest = i;
       for (int d = p_.batch.ndim - 1; d >= 0; --d) {
@@ -362,38 +370,47 @@ class Calls {
           offset[k] += rest % p_.batch.shape[d] * p_.batch.strides[k][d];
         rest /= p_.batch.shape[d];
       }
-      if (multiply(offset)) continue;
-      if (i == 0) return false;
-      rb::fail(RB_E_DEVICE, "cuda:%d: %s: cuBLASLt has no way for this alignment", q_.device,
-               p_.op);
+      const auto run = [&](const LtChoice& choice) {
+        return multiply(device, handle, plan, choice, offset);
+      };
+      if (!run_first(plan.choices, run, [] { return false; })) return false;
     }
     return true;
   }
 
  private:
-  bool multiply(const int64_t* offset) {
-    Device& device = device_of(*p_.out);
-    device.enter();
+  // Without choices, and with a warning, if the library fails.
+  Plan planned(Device& device, LtHandle handle) const {
+    try {
+      return plan_of(q_, handle, addresses_);
+    } catch (const rb::Error& error) {
+      plan_failed(kLibrary, p_.op, device, device.current_stream(), error.what());
+      return {};
+    }
+  }
+
+  Attempt multiply(Device& device, LtHandle handle, const Plan& plan, const LtChoice& choice,
+                   const int64_t* offset) {
+    Temporary workspace;
+    try {
+      if (choice.workspace) workspace = Temporary(*p_.out, static_cast<int64_t>(choice.workspace));
+    } catch (const rb::Stored& error) {
+      if (error.code != RB_E_OOM) throw;
+      return Attempt::kNoMemory;
+    }
     void* const c = shifted(p_.c.data, offset[0], q_.results);
     const void* const a = shifted(p_.a.data, offset[1], q_.operands);
     const void* const b = shifted(p_.b.data, offset[2], q_.second);
     const void* const added = q_.adds ? shifted(p_.added.data, offset[3], q_.results) : c;
-    q_.a.aligned = std::min(q_.a.aligned, alignment(a));
-    q_.b.aligned = std::min(q_.b.aligned, alignment(b));
-    q_.c.aligned = std::min(q_.c.aligned, alignment(c));
-    q_.added.aligned = std::min(q_.added.aligned, alignment(added));
-    const RelaxedCapture relaxed;  // it takes memory and loads modules when a plan is new
-    std::lock_guard<std::mutex> lock(plans().mutex);
-    const Plan& plan = plans().of(q_, addresses_);
-    if (!plan.found) return false;
-    const auto room = static_cast<int64_t>(plan.choice.workspace);
-    const Temporary workspace = room ? Temporary(*p_.out, room) : Temporary();
-    const int status = cublaslt()->multiply(
-        plan.handle, plan.description.get(), alpha_.bytes, b, plan.b.get(), a, plan.a.get(),
-        beta_.bytes, added, plan.added.get(), c, plan.c.get(), &plan.choice.algorithm,
-        workspace.data(), plan.choice.workspace, device.current_stream());
-    check_cublaslt(status, q_.device, "cublasLtMatmul");
-    return true;
+    const CuStream stream = device.current_stream();
+    const int status =
+        cublaslt()->multiply(handle, plan.description.get(), alpha_.bytes, b, plan.b.get(), a,
+                             plan.a.get(), beta_.bytes, added, plan.added.get(), c, plan.c.get(),
+                             &choice.algorithm, workspace.data(), choice.workspace, stream);
+    if (__builtin_expect(status == 0, 1)) return Attempt::kDone;
+    if (status == kLtNoMemory) return Attempt::kNoMemory;
+    plan_failed(kLibrary, p_.op, device, stream, cublaslt_failure("cublasLtMatmul", status));
+    return Attempt::kFailed;
   }
 
   const Product& p_;
@@ -411,7 +428,7 @@ bool is_one(const RbValue& v) {
 // do so in 16 bytes, and are not told the alignment.
 bool is_bias(const Product& p) {
   return p.added.data && is_one(p.beta) && p.added.row == 0 && p.added.column == 1 &&
-         alignment(p.added.data) >= 16 &&
+         alignment(reinterpret_cast<uintptr_t>(p.added.data)) >= 16 &&
          std::all_of(p.batch.strides[3], p.batch.strides[3] + p.batch.ndim,
                      [](int64_t stride) { return stride == 0; });
 }
