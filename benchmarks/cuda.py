@@ -140,6 +140,13 @@ def conv(batch, channels, outputs, side, kernel, stride):
     return make
 
 
+def seen_often(call):
+    """The call after so many that rabbet has a plan of cuDNN for its sizes."""
+    for _ in range(size(66, 1)):
+        call()
+    return call
+
+
 def attention(length, head, backward):
     batch = max(1, size(16384, 64) // length)
     heads = size(2048, 32) // head
@@ -149,11 +156,11 @@ def attention(length, head, backward):
         q, k, v = (lib.randn(*shape, device="cuda").to(lib.bfloat16) for _ in range(3))
         call = lib.nn.functional.scaled_dot_product_attention
         if not backward:
-            return lambda: call(q, k, v, is_causal=True)
+            return seen_often(lambda: call(q, k, v, is_causal=True))
         given = [t.requires_grad_() for t in (q, k, v)]
         y = call(q, k, v, is_causal=True)
         g = lib.ones_like(y)
-        return lambda: lib.autograd.grad(y, given, g, retain_graph=True)
+        return seen_often(lambda: lib.autograd.grad(y, given, g, retain_graph=True))
 
     flops = 2.0 * batch * heads * length * length * head * (2.5 if backward else 1)
     return Row(

@@ -45,6 +45,7 @@ enum DnnType {  // cudnnBackendAttributeType_t
   kDnnAsPointwiseMode = 14,
   kDnnAsDescriptor = 15,
   kDnnAsReductionMode = 18,
+  kDnnAsReordering = 20,
   kDnnAsChar = 24,
 };
 enum DnnAttribute {  // cudnnBackendAttributeName_t
@@ -98,6 +99,7 @@ enum DnnAttribute {  // cudnnBackendAttributeName_t
   kDnnTensorName = 906,
   kDnnTensorVirtual = 907,
   kDnnTensorByValue = 908,
+  kDnnTensorReordering = 909,
   kDnnPackNames = 1000,
   kDnnPackPointers = 1001,
   kDnnPackWorkspace = 1003,
@@ -130,6 +132,7 @@ enum DnnPointwiseMode {  // cudnnPointwiseMode_t
   kDnnSelect = 601,
 };
 constexpr int kDnnReduceAdd = 0, kDnnReduceMax = 3;  // cudnnReduceTensorOp_t
+constexpr int kDnnPlain = 0, kDnnF16x16 = 2;         // cudnnBackendTensorReordering_t
 // cudnnDataType_t
 constexpr int kDnnFloat = 0, kDnnHalf = 2, kDnnInt32 = 4, kDnnBFloat16 = 9, kDnnBoolean = 11;
 

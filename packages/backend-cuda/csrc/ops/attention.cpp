@@ -302,7 +302,7 @@ void attention_kernel(const rb::Args& a) {
   const char* op = a.op_name();
   const RbTensor &out = a.ret(0), &sums = a.ret(1);
   const Switches on;
-  if (on.library && !on.ours_first && sums.numel && attend_by_library(a)) return;
+  if (on.library && !on.ours_first && sums.numel && attend_by_library(a, !on.ours)) return;
   if (!on.ours) on.refuse_ours(op);
   if (sums.numel == 0) return;
   const int stored = out.dtype_id, tile = stored == RB_F64 ? 32 : 64;
@@ -386,7 +386,7 @@ struct Backward {
 
 void attention_backward_kernel(const rb::Args& a) {
   const Switches on;
-  if (on.library && !on.ours_first && attend_backward_by_library(a)) return;
+  if (on.library && !on.ours_first && attend_backward_by_library(a, !on.ours)) return;
   if (!on.ours && on.steps) on.refuse_ours(a.op_name());
   Backward b(a);
   Attention& p = b.p;

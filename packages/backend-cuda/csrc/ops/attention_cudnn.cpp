@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <mutex>
 
 #include "device/device.h"
 #include "launch/temporary.h"
 #include "ops/dnn_graph.h"
 #include "ops/dnn_plans.h"
 #include "ops/families.h"
+#include "ops/library_plans.h"
 #include "ops/settings.h"
 
 namespace rbcuda {
@@ -46,6 +48,10 @@ struct Question {
   static constexpr int64_t kDoAttention = 'a';
 };
 static_assert(std::has_unique_object_representations_v<Question>);
+
+std::string key_of(const Question& q) {
+  return std::string(reinterpret_cast<const char*>(&q), sizeof q);
+}
 
 using Maker = DnnGraphMaker;
 using Tensor = Maker::Tensor;
@@ -108,6 +114,13 @@ DnnOwned forward_graph(const void* question, DnnHandle handle) {
   return graph.finish(handle);
 }
 
+// Before 9.6.0 the caller fills the accumulator of the query's gradient with zeros and declares its
+// order F16x16. Later engines fill it themselves; it is in plain rows then.
+bool caller_prepares_accumulator() {
+  constexpr int64_t kFilledByEngines = 90600;
+  return cudnn_version() < kFilledByEngines;
+}
+
 // A product of the transposed weights (or their gradient) with rows, for keys or values. Heads that
 // share one of them add up.
 void multiply_turned(Maker& graph, const Question& q, Tensor weights, Tensor rows, Name out) {
@@ -157,7 +170,9 @@ DnnOwned backward_graph(const void* question, DnnHandle handle) {
   if (q.deterministic) {
     graph.multiply(dscores, key, dquery);
   } else {
-    const Tensor added = memory(graph, q, kAddition, kDnnFloat);
+    const int reordering = caller_prepares_accumulator() ? kDnnF16x16 : kDnnPlain;
+    const Tensor added =
+        graph.memory(kAddition, kDnnFloat, q.shapes[kAddition], q.aligned[kAddition], reordering);
     graph.multiply(dscores, key, added);
     graph.pointwise(kDnnIdentity, {added}, dquery);
   }
@@ -198,6 +213,8 @@ bool are_alike(const RbTensor& a, const RbTensor& b, int dims) {
   return std::equal(a.shape, a.shape + dims, b.shape);
 }
 
+int sm_of(const Device& device) { return std::atoi(device.architecture().c_str() + 3); }
+
 bool is_for_library(const RbTensor& q, const RbTensor& k, const RbTensor& v, const RbTensor& out,
                     const RbTensor* mask, bool grouped) {
   constexpr int kOldest = 80;  // sm_80: the first with bfloat16 on tensor cores
@@ -209,8 +226,61 @@ bool is_for_library(const RbTensor& q, const RbTensor& k, const RbTensor& v, con
   if (heads < 0 || !are_alike(q, out, heads) || !are_alike(k, q, heads) ||
       !are_alike(k, v, ndim - 2))
     return false;
-  return setting("cudnn.enabled", 1) && cudnn() &&
-         std::atoi(device_of(out).architecture().c_str() + 3) >= kOldest;
+  return setting("cudnn.enabled", 1) && cudnn() && sm_of(device_of(out)) >= kOldest;
+}
+
+// ---- where NVIDIA's front end (cudnn-frontend) refuses a call or works around a fault
+
+// 9.10.0 and 9.10.1 have known faults.
+bool version_is_sound() { return cudnn_version() != 91000 && cudnn_version() != 91001; }
+
+// `size` is that of the query's heads, `value_size` that of the value's.
+bool backward_knows_heads(int sm, int64_t size, int64_t value_size) {
+  const int64_t version = cudnn_version(), larger = std::max(size, value_size);
+  if (sm / 10 == 10 && version >= 91100 && size == 192) return value_size == 128;
+  if (sm / 10 != 9) return larger <= 128;
+  const bool between = size > 128 && size <= 192 && value_size > 64 && value_size <= 128;
+  return version < 91100 || version >= 91300 || !between || size == 192 || value_size == 128;
+}
+
+// One query with a causal mask: versions up to 9.9 refuse it, and release notes warn of it.
+bool forward_is_sound(const Question& q) { return !q.causal || q.shapes[kQuery].size[2] > 1; }
+
+bool backward_is_sound(const Question& q, int sm) {
+  const int64_t version = cudnn_version(), keys = q.shapes[kKey].size[2];
+  if (q.shapes[kQuery].size[2] == 1 && keys == 1) return false;
+  // Up to 9.15.0 it reads out of bounds if the keys do not fill its tiles.
+  if (version <= 91500 && keys % 128) return false;
+  // Before 9.26.0 it assumes that the logarithms of sums have no gaps.
+  const DnnShape rows = rows_of(q);
+  if (version < 92600 && !std::equal(rows.stride, rows.stride + 3, q.shapes[kSums].stride))
+    return false;
+  // On sm_100 deterministic results need an engine that is selected by number.
+  if (q.deterministic && sm / 10 == 10) return false;
+  return backward_knows_heads(sm, q.shapes[kQuery].size[3], q.shapes[kOut].size[3]);
+}
+
+// ---- what is worth a plan
+
+constexpr int64_t kFewQueries = 16;    // fewer do not fill a tile
+constexpr int kCallsBeforePlan = 64;   // more than the layers of most models call for one prompt
+constexpr size_t kMostCounted = 4096;  // questions on each device
+
+struct Calls {
+  std::mutex mutex;
+  LruCache<std::string, int> counts{kMostCounted};
+};
+
+// Whether the question has been asked often, or is captured and will be replayed. A plan on disk
+// makes no difference, so that runs are reproducible.
+bool recurs(const Question& q, CuStream stream) {
+  if (q.shapes[kQuery].size[2] < kFewQueries) return false;
+  Calls& calls = state_of<Calls>(q.device);
+  const std::lock_guard<std::mutex> lock(calls.mutex);
+  int& count = calls.counts.get(key_of(q));
+  if (count == kCallsBeforePlan || is_capturing(stream)) return true;
+  ++count;
+  return false;
 }
 
 float scale_of(const rb::Args& a, int i, const RbTensor& q) {
@@ -240,11 +310,16 @@ class Call {
   }
   void add(Name name, float* number) { data_[name] = number; }
   const Question& question() const { return question_; }
+  bool is_wanted(bool only) const {
+    Device& here = device_of(out_);
+    here.enter();
+    return only || recurs(question_, here.current_stream());
+  }
 
   DnnProblem problem() const {
     return {op_,
             question_.device,
-            std::string(reinterpret_cast<const char*>(&question_), sizeof question_),
+            key_of(question_),
             true,
             question_.deterministic != 0,
             question_.backward ? backward_graph : forward_graph,
@@ -266,7 +341,7 @@ class Call {
 
 }  // namespace
 
-bool attend_by_library(const rb::Args& a) {
+bool attend_by_library(const rb::Args& a, bool only) {
   if (a.real(7) != 0) return false;
   const RbTensor &q = a.tensor(0), &k = a.tensor(1), &v = a.tensor(2), &out = a.ret(0);
   if (a.ret(1).dtype_id != RB_F32 ||
@@ -281,10 +356,12 @@ bool attend_by_library(const rb::Args& a) {
   call.add(kSums, a.ret(1), 0);
   call.add(kScale, &scale);
   if (a.boolean(4)) call.add(kMinusInfinity, &hidden);
+  if (!version_is_sound() || !forward_is_sound(call.question()) || !call.is_wanted(only))
+    return false;
   return run_by_dnn(call.problem(), out, call.memory());
 }
 
-bool attend_backward_by_library(const rb::Args& a) {
+bool attend_backward_by_library(const rb::Args& a, bool only) {
   const RbTensor &g = a.tensor(0), &q = a.tensor(2), &k = a.tensor(3), &v = a.tensor(4),
                  &out = a.tensor(6), &sums = a.tensor(7);
   if (a.real(11) != 0 || a.optional_tensor(1) || sums.dtype_id != RB_F32 ||
@@ -307,6 +384,9 @@ bool attend_backward_by_library(const rb::Args& a) {
   call.add(kScale, &scale);
   call.add(kOne, &one);
   if (a.boolean(8)) call.add(kMinusInfinity, &hidden);
+  if (!version_is_sound() || !backward_is_sound(call.question(), sm_of(device_of(out))) ||
+      !call.is_wanted(only))
+    return false;
   const bool adds = !call.question().deterministic;
   Temporary delta, addition;
   try {
@@ -319,7 +399,8 @@ bool attend_backward_by_library(const rb::Args& a) {
   call.add(kDelta, delta.tensor(), 0);
   if (adds) call.add(kAddition, addition.tensor());
   return run_by_dnn(call.problem(), out, call.memory(), [&] {
-    if (adds) fill(a.op_name(), addition.tensor(), rb::int_value(0), rb::int_value(0));
+    if (adds && caller_prepares_accumulator())
+      fill(a.op_name(), addition.tensor(), rb::int_value(0), rb::int_value(0));
   });
 }
 

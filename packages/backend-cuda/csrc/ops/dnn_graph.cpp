@@ -5,7 +5,7 @@
 namespace rbcuda {
 
 DnnGraphMaker::Tensor DnnGraphMaker::add(int64_t name, int type, const DnnShape& shape,
-                                         int64_t aligned, int flag) {
+                                         int64_t aligned, int flag, int reordering) {
   const bool yes = true;
   DnnMaker tensor(device_, kDnnTensor);
   tensor.set(kDnnTensorType, kDnnAsDataType, &type)
@@ -14,13 +14,14 @@ DnnGraphMaker::Tensor DnnGraphMaker::add(int64_t name, int type, const DnnShape&
       .set(kDnnTensorName, kDnnAsInt64, &name)
       .set(kDnnTensorAlignment, kDnnAsInt64, &aligned);
   if (flag) tensor.set(flag, kDnnAsBool, &yes);
+  if (reordering != kDnnPlain) tensor.set(kDnnTensorReordering, kDnnAsReordering, &reordering);
   tensors_.push_back(tensor.finish());
   return tensors_.size() - 1;
 }
 
 DnnGraphMaker::Tensor DnnGraphMaker::memory(int64_t name, int type, const DnnShape& shape,
-                                            int64_t aligned) {
-  return add(name, type, shape, aligned, 0);
+                                            int64_t aligned, int reordering) {
+  return add(name, type, shape, aligned, 0, reordering);
 }
 DnnGraphMaker::Tensor DnnGraphMaker::number(int64_t name) {
   return add(name, kDnnFloat, DnnShape::rows(1, 1, 1, 1), 16, kDnnTensorByValue);

@@ -27,7 +27,9 @@ class DnnGraphMaker {
   explicit DnnGraphMaker(int device) : device_(device) {}
 
   /// In memory, which the execution names by `name`.
-  Tensor memory(int64_t name, int type, const DnnShape& shape, int64_t aligned);
+  /// `reordering`: the order of elements in memory that only cuDNN reads and writes.
+  Tensor memory(int64_t name, int type, const DnnShape& shape, int64_t aligned,
+                int reordering = kDnnPlain);
   /// A float32 that the execution gives by its address on the host.
   Tensor number(int64_t name);
   /// What exists between operations only.
@@ -44,7 +46,8 @@ class DnnGraphMaker {
   DnnOwned finish(DnnHandle handle);
 
  private:
-  Tensor add(int64_t name, int type, const DnnShape& shape, int64_t aligned, int flag);
+  Tensor add(int64_t name, int type, const DnnShape& shape, int64_t aligned, int flag,
+             int reordering = kDnnPlain);
   void add(DnnMaker& operation) { operations_.push_back(operation.finish()); }
 
   int device_;
