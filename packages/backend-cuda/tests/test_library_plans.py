@@ -231,7 +231,9 @@ for name in [*os.environ]:
 check(call())
 """
     said = program(library, code, "spoil:14").out
-    assert f"{OPERATOR[library]} on 'cuda:0'" in said and "invalidated the capture in progress" in said
+    assert (
+        f"{OPERATOR[library]} on 'cuda:0'" in said and "invalidated the capture in progress" in said
+    )
 
 
 @both

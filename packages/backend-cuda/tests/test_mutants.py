@@ -1,7 +1,8 @@
-"""Faults planted into the allocator, streams, copies, errors, graphs and a few kernels: for each there is a test that fails.
+"""Faults planted into the allocator, streams, copies, errors, graphs, kernels and the use of NVIDIA's libraries: for each a
+test fails.
 
-The library is built from its sources, once as it is and once for each fault, of which one file is compiled again. What is
-built stands before the installed package while the named test runs."""
+The library is built from its sources, once as it is and once for each fault, for which one file is compiled again, or the
+sources that include a header. What is built stands before the installed package while the named test runs."""
 
 import importlib.metadata
 import os
@@ -19,6 +20,9 @@ import rabbet
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parent / "csrc"
 TEXTS = "texts.cpp"  # made of kernels/
+
+
+LIBRARY_PLANS, ATTENTION_CUDNN = "test_library_plans.py::", "test_attention_cudnn.py::"
 
 
 class Fault(NamedTuple):
@@ -256,18 +260,175 @@ FAULTS = {
         'if (status == kOutOfMemory) rb::fail(RB_E_DEVICE, "full");',
         "test_lack_of_memory_says_what_holds_it_and_the_program_goes_on",
     ),
+    "cuBLASLt is told the alignment of a batch's first matrix": Fault(
+        "ops/product_lt.cpp",
+        "offsets |= static_cast<uintptr_t>(p.batch.strides[k][d] * stored_size(dtype));",
+        "offsets |= 0;",
+        LIBRARY_PLANS + "test_the_library_is_told_how_later_batches_are_aligned",
+    ),
+    "cuBLASLt is told a batch's alignment in elements": Fault(
+        "ops/product_lt.cpp",
+        "p.batch.strides[k][d] * stored_size(dtype)",
+        "p.batch.strides[k][d]",
+        LIBRARY_PLANS + "test_the_library_is_told_how_later_batches_are_aligned",
+    ),
+    **{
+        f"cuBLASLt is told another alignment of {operand}": Fault(
+            "ops/product_lt.cpp",
+            f"prefer(kLtAlignment{letter}, q.{member}.aligned)",
+            f"prefer(kLtAlignment{letter}, uint32_t{{256}})",
+            LIBRARY_PLANS + f"test_the_library_is_told_how_later_batches_are_aligned[{operand}]",
+        )
+        for operand, letter, member in (
+            ("first", "B", "a"),
+            ("second", "A", "b"),
+            ("added", "C", "added"),
+            ("result", "D", "c"),
+        )
+    },
+    "products that are kept are not bounded": Fault(
+        "ops/product_lt.cpp",
+        "kMostPlans = 4096",
+        "kMostPlans = 1 << 30",
+        LIBRARY_PLANS + "test_a_bounded_number_of_products_is_kept",
+    ),
+    "plans of cuDNN that are kept are not bounded": Fault(
+        "ops/dnn_plans.cpp",
+        "kMostProblems = 1024",
+        "kMostProblems = 1 << 30",
+        LIBRARY_PLANS + "test_a_bounded_number_of_convolutions_is_kept",
+    ),
+    "what is used again is not used last": Fault(
+        "ops/library_plans.h",
+        "order_.splice(order_.begin(), order_, at->second.place);",
+        ";",
+        LIBRARY_PLANS + "test_a_bounded_number_of_products_is_kept",
+    ),
+    "a plan that failed is kept": Fault(
+        "ops/library_plans.h",
+        "plans.erase(at);",
+        "++i;",
+        LIBRARY_PLANS + "test_our_kernel_takes_the_place_of_algorithms_that_all_fail",
+    ),
+    "a plan without memory for its workspace stays the first": Fault(
+        "ops/library_plans.h",
+        "std::rotate(plans.begin(), at, at + 1);",
+        ";",
+        "test_cudnn_simulated.py::test_a_plan_that_lacked_memory_is_not_the_first_again",
+    ),
+    "one algorithm is asked for": Fault(
+        "ops/product_lt.cpp",
+        "kMostChoices = 8",
+        "kMostChoices = 1",
+        LIBRARY_PLANS + "test_an_algorithm_that_fails_gives_way_to_the_next[cublaslt]",
+    ),
+    "the search for plans begins anew": Fault(
+        "ops/dnn_plans.cpp",
+        "entry.position = search->position();",
+        "",
+        LIBRARY_PLANS + "test_our_kernel_takes_the_place_of_algorithms_that_all_fail[cudnn]",
+    ),
+    "every failure is warned of": Fault(
+        "ops/library_plans.cpp",
+        "if (!is_first(library, op)) return;",
+        "",
+        LIBRARY_PLANS + "test_our_kernel_takes_the_place_of_algorithms_that_all_fail",
+    ),
+    "a plan is tried where the device does not recover": Fault(
+        "ops/library_plans.cpp",
+        "if (status != kNotReady) check_cuda(status, device.index(), what.c_str());",
+        "static_cast<void>(status);",
+        LIBRARY_PLANS + "test_a_device_that_does_not_recover_is_an_error",
+    ),
+    "a plan is tried where the capture is over": Fault(
+        "ops/library_plans.cpp",
+        "if (is_capture_invalid(stream))",
+        "if (false)",
+        LIBRARY_PLANS + "test_a_failure_that_ends_a_capture_names_the_operator",
+    ),
+    "a graph does not keep its plans": Fault(
+        "ops/dnn_plans.cpp",
+        "keep_for_captures(problem_.device, plan.plan);",
+        "",
+        LIBRARY_PLANS + "test_a_plan_lives_as_long_as_a_graph_that_has_it",
+    ),
+    "an executable graph does not keep its plans": Fault(
+        "device/capture.cpp",
+        "made->kept = keeping().of(static_cast<CuGraph>(graph));",
+        "",
+        LIBRARY_PLANS + "test_a_plan_lives_as_long_as_a_graph_that_has_it",
+    ),
+    "plans of a graph that is gone are kept": Fault(
+        "device/capture.cpp",
+        "keeping().drop(static_cast<CuGraph>(graph));",
+        "",
+        LIBRARY_PLANS + "test_a_plan_lives_as_long_as_a_graph_that_has_it",
+    ),
+    **{
+        f"devices share one lock of {library}": Fault(
+            f"ops/{file}.cpp",
+            "const std::lock_guard<std::mutex> lock(state.mutex);",
+            "static std::mutex mutex; const std::lock_guard<std::mutex> lock(mutex);",
+            LIBRARY_PLANS + f"test_two_devices_do_not_wait_for_each_other[{library}]",
+        )
+        for library, file in (("cublaslt", "product_lt"), ("cudnn", "dnn_plans"))
+    },
+    "few queries get a plan": Fault(
+        "ops/attention_cudnn.cpp",
+        "kFewQueries = 16",
+        "kFewQueries = 1",
+        ATTENTION_CUDNN + "test_decoding_builds_no_plan",
+    ),
+    "sizes that were seen once get a plan": Fault(
+        "ops/attention_cudnn.cpp",
+        "kCallsBeforePlan = 64",
+        "kCallsBeforePlan = 0",
+        ATTENTION_CUDNN + "test_prompts_of_many_lengths_build_no_plan",
+    ),
+    "sizes that recur get no plan": Fault(
+        "ops/attention_cudnn.cpp",
+        "++count;",
+        "",
+        ATTENTION_CUDNN + "test_training_builds_each_plan_once",
+    ),
+    "a capture gets no plan": Fault(
+        "ops/attention_cudnn.cpp",
+        "|| is_capturing(stream)",
+        "",
+        ATTENTION_CUDNN + "test_a_graph_replays_attention",
+    ),
+    "sums of the query's gradient do not begin at zero": Fault(
+        "ops/attention_cudnn.cpp",
+        "if (adds && caller_prepares_accumulator())",
+        "if (false)",
+        ATTENTION_CUDNN + "test_the_query_s_gradient_is_right_in_every_version[90501]",
+    ),
+    "sums of the query's gradient are in plain rows for older versions": Fault(
+        "ops/attention_cudnn.cpp",
+        "caller_prepares_accumulator() ? kDnnF16x16 : kDnnPlain",
+        "kDnnPlain",
+        ATTENTION_CUDNN + "test_the_query_s_gradient_is_right_in_every_version[90501]",
+    ),
+    "the order of sums is not passed on": Fault(
+        "ops/dnn_graph.cpp",
+        "if (reordering != kDnnPlain)",
+        "if (false)",
+        ATTENTION_CUDNN + "test_the_query_s_gradient_is_right_in_every_version[90501]",
+    ),
+    "versions with known bugs are used": Fault(
+        "ops/attention_cudnn.cpp",
+        "return cudnn_version() != 91000 && cudnn_version() != 91001;",
+        "return true;",
+        ATTENTION_CUDNN + "test_what_a_version_does_wrong_goes_without_it",
+    ),
 }
 
 
-def compile_object(source: Path, target: Path, place: Path = SOURCES) -> Path:
-    """`place`: the folder from which the text includes files by where they lie."""
+def compile_object(source: Path, target: Path, *before: Path) -> Path:
+    """Headers are looked for in `before` first."""
     command = ["g++", "-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-c", str(source)]
-    command += [
-        '-DRABBET_WHEEL_VERSION="0"',
-        f"-I{SOURCES}",
-        f"-I{place}",
-        f"-I{rabbet.get_include()}",
-    ]
+    command += ['-DRABBET_WHEEL_VERSION="0"', *(f"-I{folder}" for folder in before)]
+    command += [f"-I{SOURCES}", f"-I{rabbet.get_include()}"]
     subprocess.run([*command, "-o", str(target)], check=True)
     return target
 
@@ -321,9 +482,7 @@ def install(folder: Path, objects: list[Path]) -> Path:
 
 def passes(site: Path, *tests: str) -> bool:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-    command += [
-        str(HERE / test if "::" in test else HERE / f"test_device.py::{test}") for test in tests
-    ]
+    command += [str(HERE / (test if "::" in test else f"test_device.py::{test}")) for test in tests]
     path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
@@ -337,16 +496,30 @@ def test_without_a_fault_all_tests_pass(objects, tmp_path):
     assert passes(site, *sorted({fault.test for fault in FAULTS.values()}))
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_found(name, objects, tmp_path):
-    fault = FAULTS[name]
+def changed_objects(fault: Fault, folder: Path) -> dict[str, Path]:
+    """Objects of the sources in which the fault is, by their names."""
     source = (SOURCES / fault.file).resolve()
     text = source.read_text()
     assert text.count(fault.text) == 1, f"{fault.file} has {fault.text!r} not once"
-    wrong, changed = text.replace(fault.text, fault.instead), tmp_path / f"{source.stem}.cpp"
-    kernel = source.suffix == ".cuh"
-    changed.write_text(texts(source, wrong) if kernel else wrong)
-    replaced = TEXTS if kernel else str(source)
-    mine = {**objects, replaced: compile_object(changed, tmp_path / "changed.o", source.parent)}
+    wrong = text.replace(fault.text, fault.instead)
+    if source.suffix == ".cuh":
+        (folder / TEXTS).write_text(texts(source, wrong))
+        return {TEXTS: compile_object(folder / TEXTS, folder / "changed.o")}
+    changed = folder / "changed" / fault.file
+    changed.parent.mkdir(parents=True)
+    changed.write_text(wrong)
+    if source.suffix == ".cpp":  # its folder, for headers that it includes by their names alone
+        return {str(source): compile_object(changed, folder / "changed.o", source.parent)}
+    including = [p for p in SOURCES.rglob("*.cpp") if f'#include "{fault.file}"' in p.read_text()]
+    targets = [folder / f"{path.stem}.o" for path in including]
+    for path, target in zip(including, targets, strict=True):
+        compile_object(path, target, folder / "changed")
+    return dict(zip(map(str, including), targets, strict=True))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found(name, objects, tmp_path):
+    fault = FAULTS[name]
+    mine = {**objects, **changed_objects(fault, tmp_path)}
     site = install(tmp_path / "site", list(mine.values()))
     assert not passes(site, fault.test), f"{fault.test} does not notice: {name}"
