@@ -336,7 +336,7 @@ FAULTS = {
     ),
     "a plan is tried where the device does not recover": Fault(
         "ops/library_plans.cpp",
-        "if (status != kNotReady) check_cuda(status, device.index(), what.c_str());",
+        "if (status != kNotReady) check_cuda(status, device.index(), text.c_str());",
         "static_cast<void>(status);",
         LIBRARY_PLANS + "test_a_device_that_does_not_recover_is_an_error",
     ),
