@@ -235,3 +235,76 @@ assert [w.category for w in caught] == [UserWarning], caught
 assert str(caught[0].message).startswith("This overload of add_ is deprecated"), caught
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_searchsorted_takes_one_number_as_self():
+    edges = rabbet.tensor([1.0, 2.0, 3.0])
+    assert rabbet.searchsorted(edges, self=2.0).item() == 1
+    assert rabbet.searchsorted(sorted_sequence=edges, self=2.0, right=True).item() == 2
+    assert rabbet.searchsorted(edges, self=rabbet.tensor(2.0)).item() == 1
+    assert rabbet.bucketize(self=2.0, boundaries=edges).item() == 1
+    for call in (
+        lambda: rabbet.searchsorted(edges),
+        lambda: rabbet.searchsorted(edges, 2.0, self=2.0),
+        lambda: rabbet.searchsorted(edges, self=edges),
+        lambda: rabbet.bucketize(2.0),
+        lambda: rabbet.bucketize(boundaries=edges),
+    ):
+        with pytest.raises(TypeError, match=r"searchsorted|bucketize"):
+            call()
+
+
+@pytest.mark.parametrize("name", ["mm", "bmm", "addmm", "baddbmm"])
+def test_products_of_another_dtype_are_refused_on_the_cpu(name):
+    """As in PyTorch, where only devices have them."""
+    x = rabbet.ones(*([2] if "b" in name[:3] else []), 2, 2, dtype=rabbet.float16)
+    operands = [x] * (3 if "add" in name else 2)
+    with pytest.raises(NotImplementedError, match="`out_dtype` is not supported on the CPU"):
+        getattr(rabbet, name)(*operands, out_dtype=rabbet.float32)
+    shape = getattr(rabbet, name)(*(t.to("meta") for t in operands), out_dtype=rabbet.float32)
+    assert shape.dtype is rabbet.float32 and shape.shape == x.shape
+    with pytest.raises(RuntimeError, match="out_dtype must be the same as input dtype or fp32"):
+        getattr(rabbet, name)(*(t.to("meta") for t in operands), out_dtype=rabbet.float64)
+
+
+@pytest.mark.parametrize("dtype", [rabbet.float32, rabbet.int64, rabbet.bool, rabbet.complex64])
+def test_complex_numbers_that_are_real_fill_tensors_of_real_dtypes(dtype):
+    like = rabbet.zeros(2, dtype=dtype)
+    for filled in (
+        rabbet.full_like(like, 1 + 0j),
+        rabbet.full((2,), 1 + 0j, dtype=dtype),
+        like.new_full((2,), 1 + 0j),
+        like.clone().fill_(1 + 0j),
+        rabbet.masked_fill(like, ~like.to(rabbet.bool), 1 + 0j),
+    ):
+        assert filled.dtype is dtype and filled.tolist() == [1, 1]
+    if not dtype.is_complex and dtype is not rabbet.bool:
+        with pytest.raises(RuntimeError, match="without overflow"):
+            rabbet.full_like(like, 1 + 1j)
+
+
+def test_embedding_takes_the_options_of_its_layer():
+    weight = rabbet.arange(6.0).reshape(3, 2).requires_grad_()
+    indices = rabbet.tensor([0, 0, 0, 1])
+    rows = rabbet.embedding(weight, indices, -1, True, False)
+    assert rows.tolist() == weight[indices].tolist()
+    rows.sum().backward()
+    np.testing.assert_allclose(weight.grad, [[1, 1], [1, 1], [0, 0]], rtol=1e-6)
+    weight.grad = None
+    rabbet.embedding(weight, indices, padding_idx=1, scale_grad_by_freq=True).sum().backward()
+    np.testing.assert_allclose(weight.grad, [[1, 1], [0, 0], [0, 0]], rtol=1e-6)
+    with pytest.raises(NotImplementedError, match="sparse gradients are not supported"):
+        rabbet.embedding(weight, indices, sparse=True)
+
+
+@pytest.mark.parametrize("rows, columns", [(3, 4), (4, 3), (0, 2), (2, 0), (1, 1)])
+def test_indices_of_triangles_have_their_shape_on_the_meta_device(rows, columns):
+    for offset in range(-6, 7):
+        for name in ("tril_indices", "triu_indices"):
+            there = getattr(rabbet, name)(rows, columns, offset)
+            seen = getattr(rabbet, name)(rows, columns, offset, device="meta", dtype=rabbet.int32)
+            expected = getattr(np, name)(rows, offset, columns)
+            assert there.tolist() == np.array(expected).tolist()
+            assert seen.shape == there.shape and seen.dtype is rabbet.int32
+    with pytest.raises(ValueError, match="must not be negative"):
+        rabbet.tril_indices(-1, 3)

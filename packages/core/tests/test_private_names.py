@@ -1,5 +1,10 @@
 """Private names of PyTorch's that packages import, as `as_torch()` shows them."""
 
+import collections
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
 import pytest
 import rabbet
 from rabbet._as_torch import functions, utils
@@ -192,3 +197,66 @@ def test_torch_has_every_function_on_lists():
         assert attribute(name) is getattr(rabbet._foreach, name)
     a, b = attribute("_foreach_add")([rabbet.ones(2), rabbet.zeros(1)], 1)
     assert a.tolist() == [2.0, 2.0] and b.tolist() == [1.0]
+
+
+def test_modules_below_the_c_module_are_imported():
+    code = """
+import rabbet
+rabbet.as_torch()
+from torch._C._functorch import _add_batch_dim, get_unwrapped, is_batchedtensor
+from torch._functorch.vmap import _maybe_remove_batch_dim
+import torch, torch._C._nn
+assert not is_batchedtensor(torch.ones(1))
+for refused in (_add_batch_dim, _maybe_remove_batch_dim, torch.jit._get_trace_graph):
+    try:
+        refused(torch.ones(1), 0, 1)
+    except NotImplementedError:
+        continue
+    raise SystemExit(f"{refused} does not refuse")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_older_modules_of_mixed_precision():
+    common, scaler = (module_of(f"cuda.amp.{name}") for name in ("common", "grad_scaler"))
+    assert common.amp_definitely_not_available() == (not rabbet.cuda.is_available())
+    assert scaler.GradScaler is rabbet.cuda.amp.GradScaler and scaler.OptState.READY
+    assert module_of("cuda.amp.autocast_mode").autocast is rabbet.cuda.amp.autocast
+    assert rabbet.GradScaler is rabbet.amp.GradScaler
+    assert rabbet.cuda._initialized == rabbet.cuda.is_initialized()
+
+
+def test_flags_of_opt_einsum_are_set_and_returned():
+    switches = rabbet.backends.opt_einsum
+    before = switches.set_flags()
+    assert switches.set_flags(True, "greedy") == before
+    assert switches.set_flags(*before) == (True, "greedy")
+    switches.enabled, switches.strategy = before
+
+
+def test_legacy_tensors_take_their_argument_by_name():
+    assert rabbet.FloatTensor(size=(2, 3)).shape == (2, 3)
+    assert rabbet.FloatTensor(data=[1, 2]).tolist() == [1, 2]
+    for call in (lambda: rabbet.FloatTensor(sizes=2), lambda: rabbet.FloatTensor([1], size=(1,))):
+        with pytest.raises(TypeError, match="expected a size or data"):
+            call()
+
+
+class Points(NamedTuple):
+    x: Any
+    y: Any
+
+
+class Pins:
+    def pin_memory(self):
+        return "pinned"
+
+
+def test_what_can_be_pinned_in_a_batch_is_pinned(monkeypatch):
+    pin_memory = module_of("utils.data._utils.pin_memory").pin_memory
+    batch = {"a": [Pins(), 2], "b": Points(Pins(), "text"), "c": (Pins(), b"bytes")}
+    expected = {"a": ["pinned", 2], "b": Points("pinned", "text"), "c": ("pinned", b"bytes")}
+    assert pin_memory(batch) == expected and isinstance(batch["a"][0], Pins)
+    assert type(pin_memory(collections.OrderedDict(batch))) is collections.OrderedDict
+    assert pin_memory(range(2)) == [0, 1]
+    assert rabbet.utils.data.ConcatDataset.cumsum(["ab", "", "c"]) == [2, 2, 3]

@@ -1,5 +1,7 @@
 """Members of modules by dotted names, and inputs split among devices."""
 
+import copy
+
 import pytest
 import rabbet
 from rabbet import nn
@@ -106,3 +108,31 @@ def test_private_hooks_and_calls_of_modules():
     assert seen == [("", 5), True, True]
     model.register_forward_hook(lambda module, args, output: output * 0)
     assert not model._call_impl(rabbet.ones(1, 2)).any() and model._compiled_call_impl is None
+
+
+def test_a_call_runs_the_call_impl_of_a_subclass():
+    class Counted(nn.Linear):
+        calls = 0
+
+        def _call_impl(self, *args, **kwargs):
+            self.calls += 1
+            return super()._call_impl(*args, **kwargs)
+
+    class Below(Counted):
+        pass
+
+    for model in (Counted(2, 2), Below(2, 2)):
+        seen = []
+        model(rabbet.ones(1, 2))
+        handle = model.register_forward_hook(lambda *rest, seen=seen: seen.append(1))
+        model(rabbet.ones(1, 2))
+        handle.remove()
+        copy.deepcopy(model)(rabbet.ones(1, 2))
+        nn.Sequential(model)(rabbet.ones(1, 2))
+        assert model.calls == 3 and seen == [1]
+
+
+def test_a_call_runs_the_call_impl_of_an_object():
+    model = nn.Linear(2, 2)
+    model._call_impl = lambda x: x + 1
+    assert model(3) == 4

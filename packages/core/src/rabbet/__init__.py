@@ -79,7 +79,7 @@ _LAZY = {
     "_streams": {"Event", "Stream"},
     "_windows": {"bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"},
     "amp": {
-        "autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache",
+        "GradScaler", "autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache",
         "get_autocast_dtype", "is_autocast_cache_enabled", "is_autocast_enabled", "set_autocast_cache_enabled",
         "set_autocast_dtype", "set_autocast_enabled",
     },

@@ -192,6 +192,7 @@ from ._random import *
 from ._streams import Event as Event
 from ._streams import Stream as Stream
 from .amp import (
+    GradScaler as GradScaler,
     autocast as autocast,
     autocast_decrement_nesting as autocast_decrement_nesting,
     autocast_increment_nesting as autocast_increment_nesting,

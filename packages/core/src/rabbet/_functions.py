@@ -356,10 +356,25 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: builtins.bool
     return rows.unbind(1) if as_tuple else rows
 
 
+_MISSING: Any = object()
+
+
+def _sought(function: Any, input: Any, number: Any) -> Any:
+    """The tensor `input` or the number that the keyword `self` gives, as PyTorch names it."""
+    if input is _MISSING and number is _MISSING:
+        raise TypeError(f"{function.__name__}() missing 1 required positional argument: 'input'")
+    if input is not _MISSING and number is not _MISSING:
+        raise TypeError(f"{function.__name__}() got both 'input' and 'self'")
+    if isinstance(number, Tensor) and number.ndim > 0:
+        raise TypeError(f"{function.__name__}(): argument 'self' must be a number, not Tensor")
+    return input if number is _MISSING else number
+
+
 def searchsorted(
     sorted_sequence: Tensor,
-    input: Any,
+    input: Any = _MISSING,
     *,
+    self: Any = _MISSING,
     out_int32: builtins.bool = False,
     right: builtins.bool = False,
     side: str | None = None,
@@ -371,6 +386,7 @@ def searchsorted(
     Args:
         sorted_sequence: (N), or (*, N) beside `input` (*, M).
         input: numbers of any shape beside one sequence, also one Python number.
+        self: one number, in the place of `input`.
         out_int32: whether the result is int32, else int64.
         right: whether equal numbers go behind those there; the same as side='right'.
         side: 'left' or 'right'.
@@ -380,6 +396,7 @@ def searchsorted(
         RuntimeError: for shapes that do not fit, or a `side` that contradicts `right`.
     """
     _need_tensor(searchsorted, sorted_sequence)
+    input = _sought(searchsorted, input, self)
     if side not in (None, "left", "right"):
         raise RuntimeError(f"searchsorted: side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
@@ -423,15 +440,19 @@ def searchsorted(
 
 
 def bucketize(
-    input: Any,
-    boundaries: Tensor,
+    input: Any = _MISSING,
+    boundaries: Tensor = _MISSING,
     *,
+    self: Any = _MISSING,
     out_int32: builtins.bool = False,
     right: builtins.bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """In which of the buckets between ascending `boundaries` (N) each number lies; `searchsorted` turned around."""
+    if boundaries is _MISSING:
+        raise TypeError("bucketize() missing 1 required positional argument: 'boundaries'")
     _need_tensor(bucketize, boundaries)
+    input = _sought(bucketize, input, self)
     if boundaries.ndim != 1:
         raise RuntimeError(
             f"bucketize: boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"

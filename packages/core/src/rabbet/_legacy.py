@@ -67,7 +67,12 @@ class _TensorType(type):
             and instance.device.type == cls.device_type
         )
 
-    def __call__(cls, *args: Any, device: Any = None) -> Tensor:
+    def __call__(cls, *args: Any, device: Any = None, **named: Any) -> Tensor:
+        if named:  # what the one argument is called
+            ((name, value),) = named.items() if len(named) == 1 and not args else ((None, None),)
+            if name not in ("size", "data", "other"):
+                raise TypeError(f"{cls.__name__}: expected a size or data, got {sorted(named)}")
+            args = (rabbet.Size(value),) if name == "size" else (value,)
         if device is not None and _C.device(device).type != cls.device_type:
             raise RuntimeError(
                 f"legacy constructor expects device type: {cls.device_type} but device type: "

@@ -190,6 +190,25 @@ inline bool gives_values(const Op& op, const RbValue* args, int32_t nargs) {
   });
 }
 
+bool gives_complex(const Op& op, const RbValue* args, int32_t nargs) {
+  for (uint64_t rest = op.fit_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i < nargs && args[i].tag == RB_COMPLEX) return true;
+  }
+  return false;
+}
+
+// Replaces complex numbers by their real parts where the result is not complex: `check_fits` lets
+// through only those without an imaginary part.
+void take_real_parts(const Op& op, RbValue* args, int32_t nargs) {
+  const int dtype = result_dtype(op, 0, args, nargs);
+  if (dtype < 0 || is_complex(dtype)) return;
+  for (uint64_t rest = op.fit_args; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (i < nargs && args[i].tag == RB_COMPLEX) args[i] = value_float(args[i].v.fs[0]);
+  }
+}
+
 // Whether the dims that are given need no wrapping: single ones in the range of the first tensor.
 inline bool dims_are_wrapped(const Op& op, const RbValue* args, int32_t nargs) {
   if (op.first_tensor < 0 || args[op.first_tensor].tag != RB_TENSOR) return false;
@@ -200,6 +219,22 @@ inline bool dims_are_wrapped(const Op& op, const RbValue* args, int32_t nargs) {
     if (args[i].tag != RB_INT || static_cast<uint64_t>(args[i].v.i) >= ndim) return false;
   }
   return true;
+}
+
+inline int32_t call_checked(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
+                            int32_t nrets, uint32_t flags) {
+  if (op->dim_args && !dims_are_wrapped(*op, args, nargs))
+    return call_with_dims(op, args, nargs, rets, nrets, flags);
+  return call_wrapped(op, args, nargs, rets, nrets, flags);
+}
+
+[[gnu::noinline]] int32_t call_with_real_parts(const Op* op, const RbValue* args, int32_t nargs,
+                                               RbValue* rets, int32_t nrets, uint32_t flags) {
+  if (nargs > kMaxArgs) return set_error(RB_E_ARG, op->name + ": too many arguments");
+  RbValue real[kMaxArgs];
+  std::memcpy(real, args, nargs * sizeof(RbValue));
+  if (const int32_t rc = guarded([&] { take_real_parts(*op, real, nargs); })) return rc;
+  return call_checked(op, real, nargs, rets, nrets, flags);
 }
 
 }  // namespace
@@ -218,10 +253,10 @@ int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, in
     if (op->reduces_listed && is_empty_list(args[op->dim_arg]))
       return call_decomposed(op, args, nargs, rets, nrets, flags);
     if (const int32_t rc = check_values(*op, args, nargs)) return rc;
+    if (__builtin_expect(gives_complex(*op, args, nargs), 0))
+      return call_with_real_parts(op, args, nargs, rets, nrets, flags);
   }
-  if (op->dim_args && !dims_are_wrapped(*op, args, nargs))
-    return call_with_dims(op, args, nargs, rets, nrets, flags);
-  return call_wrapped(op, args, nargs, rets, nrets, flags);
+  return call_checked(op, args, nargs, rets, nrets, flags);
 }
 
 int32_t redispatch(const RbCall* c, int layer, const RbValue* args, int32_t nargs, RbValue* rets,

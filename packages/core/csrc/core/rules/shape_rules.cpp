@@ -219,13 +219,37 @@ void index_put(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   set_like_input(args, out);
 }
 
+// How many elements of a matrix lie on and below a diagonal.
+int64_t count_tril(int64_t rows, int64_t columns, int64_t offset) {
+  offset = std::clamp(offset, -rows - 1, columns);
+  // Row r has min(columns, r + offset + 1) of them: first rows with none, then a triangle, then
+  // whole rows.
+  const int64_t first = std::clamp<int64_t>(-offset, 0, rows);
+  const int64_t whole = std::clamp<int64_t>(columns - offset - 1, first, rows);
+  const int64_t triangle = whole - first;
+  const int64_t in_triangle = triangle * (first + offset + 1) + triangle * (triangle - 1) / 2;
+  return in_triangle + (rows - whole) * columns;
+}
+
+void tril_indices(const Op&, const RbValue* args, int, Inferred& out) {
+  set(out.rets[0], {2, count_tril(args[0].v.i, args[1].v.i, args[2].v.i)});
+}
+
+void triu_indices(const Op&, const RbValue* args, int, Inferred& out) {
+  const int64_t rows = args[0].v.i, columns = args[1].v.i;
+  const int64_t below = std::max(args[2].v.i, -rows) - 1;
+  set(out.rets[0], {2, rows * columns - count_tril(rows, columns, below)});
+}
+
 const ShapeFunction kRules[] = {{"arange", arange},
                                 {"cat", cat},
                                 {"diagonal_scatter", diagonal_scatter},
                                 {"index", index},
                                 {"index_put", index_put},
                                 {"pad", pad},
-                                {"slice_scatter", slice_scatter}};
+                                {"slice_scatter", slice_scatter},
+                                {"tril_indices", tril_indices},
+                                {"triu_indices", triu_indices}};
 
 }  // namespace
 

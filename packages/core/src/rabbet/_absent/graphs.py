@@ -83,7 +83,14 @@ TABLE: dict[str, Absent] = {
         _REASON,
         functions="default_partition min_cut_rematerialization_partition",
     ),
-    "_functorch.vmap": Absent(_REASON),
+    "_functorch.vmap": Absent(
+        "rabbet does not show how its transforms wrap tensors; func.vmap batches functions",
+        functions="_add_batch_dim _broadcast_to_and_flatten _create_batched_inputs _get_name "
+        "_maybe_remove_batch_dim _process_batched_inputs _remove_batch_dim _unwrap_batched "
+        "_validate_and_get_batch_size",
+        others={"Tensor": _C.Tensor},
+        imports={"utils._pytree": "tree_flatten tree_unflatten"},
+    ),
     "_guards": Absent(
         _REASON,
         functions="CompileContext.get "

@@ -47,6 +47,9 @@ __all__ = [
     "memory_format",
 ]
 
+# Python imports `torch._C._functorch` and the others below this module only if it looks like a package.
+__path__: list[str] = []
+
 # Names of dispatch keys that packages put into tables at import. rabbet does not dispatch by them.
 DispatchKey = enum.Enum(
     "DispatchKey",

@@ -3,15 +3,20 @@
 from typing import Any
 
 from .. import _C
+from .._absent import refusing_function
 
-__all__ = ["get_unwrapped", "is_batchedtensor", "is_functorch_wrapped_tensor", "is_gradtrackingtensor", "maybe_get_level"]  # fmt: skip
+__all__ = ["_add_batch_dim", "_remove_batch_dim", "get_unwrapped", "is_batchedtensor", "is_functorch_wrapped_tensor", "is_gradtrackingtensor", "maybe_get_level"]  # fmt: skip
+
+
+_HIDDEN = "rabbet does not show how its transforms wrap tensors"
+
+_add_batch_dim = refusing_function("torch._C._functorch", "_add_batch_dim", _HIDDEN)
+_remove_batch_dim = refusing_function("torch._C._functorch", "_remove_batch_dim", _HIDDEN)
 
 
 def _outside_of_transforms(name: str) -> None:
     if _C.transform_depth() > 0:
-        raise _C.NotImplementedForError(
-            f"torch._C._functorch.{name}: rabbet does not show how its transforms wrap tensors"
-        )
+        raise _C.NotImplementedForError(f"torch._C._functorch.{name}: {_HIDDEN}")
 
 
 def is_functorch_wrapped_tensor(tensor: Any) -> bool:

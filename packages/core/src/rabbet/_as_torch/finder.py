@@ -64,6 +64,8 @@ class Finder:
             module = module_of(fullname.removeprefix("torch."))
             # importlib would find the spec of the module imported meanwhile and load it a second time.
             sys.modules.pop(fullname, None)
+        elif fullname == "functorch":  # a package of its own, which PyTorch brings
+            module = importlib.import_module("rabbet._as_torch.functorch")
         elif fullname.startswith("rabbet."):
             return _showing_spec(fullname, path)
         else:

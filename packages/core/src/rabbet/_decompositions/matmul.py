@@ -182,10 +182,26 @@ def _take_diagonals(t: Tensor, labels: list[Any]) -> tuple[Tensor, list[Any]]:
     return t, labels
 
 
-def _contract(
-    a: Tensor, la: list[Any], b: Tensor, lb: list[Any], keep: set[Any]
+def _aligned_product(
+    a: Tensor, la: list[Any], b: Tensor, lb: list[Any], order: list[Any]
 ) -> tuple[Tensor, list[Any]]:
-    """Product of two operands, summed over what nobody needs any more, as one batched matrix product."""
+    """Elementwise product of two operands that share no label to sum over, with the labels in `order`."""
+    labels = [x for x in order if x in la or x in lb]
+
+    def aligned(t: Tensor, own: list[Any]) -> Tensor:
+        t = t.permute([own.index(x) for x in labels if x in own])
+        return t[tuple(slice(None) if x in own else None for x in labels)]
+
+    return aligned(a, la) * aligned(b, lb), labels
+
+
+def _contract(
+    a: Tensor, la: list[Any], b: Tensor, lb: list[Any], keep: set[Any], order: list[Any]
+) -> tuple[Tensor, list[Any]]:
+    """Product of two operands, summed over the labels that are not in `keep`.
+
+    Without such labels it is an elementwise product, else one batched matrix product.
+    """
     for labels, other in ((la, lb), (lb, la)):
         gone = [x for x in labels if x not in other and x not in keep]
         if gone:
@@ -195,9 +211,9 @@ def _contract(
             else:
                 b, lb = b.sum(dims), [x for x in lb if x not in gone]
     shared = [x for x in la if x in lb]
-    batch = [x for x in shared if x in keep]
-    inner = [x for x in shared if x not in keep]
-    rows, columns = [x for x in la if x not in shared], [x for x in lb if x not in shared]
+    batch = [x for x in order if x in shared and x in keep]
+    inner = [x for x in order if x in shared and x not in keep]
+    rows, columns = ([x for x in order if x in own and x not in shared] for own in (la, lb))
     sizes: dict[Any, int] = {}
     for t, labels in ((a, la), (b, lb)):
         for d, x in enumerate(labels):
@@ -208,23 +224,40 @@ def _contract(
                     f"einsum: the label {x!r} has sizes {sizes[x]} and {t.size(d)}"
                 )
 
-    def arranged(t: Tensor, labels: list[Any], order: list[list[Any]]) -> Tensor:
-        t = t.permute([labels.index(x) for group in order for x in group])
-        t = t.expand([sizes[x] for group in order for x in group])
-        return t.reshape([math.prod(sizes[x] for x in group) for group in order])
+    if not inner:
+        return _aligned_product(a, la, b, lb, order)
+
+    def arranged(t: Tensor, labels: list[Any], groups: list[list[Any]]) -> Tensor:
+        t = t.permute([labels.index(x) for group in groups for x in group])
+        t = t.expand([sizes[x] for group in groups for x in group])
+        return t.reshape([math.prod(sizes[x] for x in group) for group in groups])
 
     out = arranged(a, la, [batch, rows, inner]) @ arranged(b, lb, [batch, inner, columns])
     labels = batch + rows + columns
     return out.reshape([sizes[x] for x in labels]), labels
 
 
+def _columns_come_first(la: list[Any], lb: list[Any], order: list[Any]) -> bool:
+    """Whether the labels that only the second operand has precede those that only the first has.
+
+    The two operands are then exchanged, so that their product is contiguous in this order.
+    """
+    rows = [d for d, x in enumerate(order) if x in la and x not in lb]
+    columns = [d for d, x in enumerate(order) if x in lb and x not in la]
+    return bool(rows and columns) and columns[-1] < rows[0]
+
+
 def einsum(equation: str, tensors: Sequence[Tensor]) -> Tensor:
     labels, out = _parse_einsum(equation, tensors)
+    order = [*out, *dict.fromkeys(x for row in labels for x in row if x not in out)]
+    if len(tensors) > 1 and _columns_come_first(labels[0], labels[1], order):
+        tensors = [tensors[1], tensors[0], *tensors[2:]]
+        labels = [labels[1], labels[0], *labels[2:]]
     current, la = _take_diagonals(tensors[0], labels[0])
     for i in range(1, len(tensors)):
         other, lb = _take_diagonals(tensors[i], labels[i])
         keep = set(out) | {x for row in labels[i + 1 :] for x in row}
-        current, la = _contract(current, la, other, lb, keep)
+        current, la = _contract(current, la, other, lb, keep, order)
     gone = [d for d, x in enumerate(la) if x not in out]
     if gone:
         current, la = current.sum(gone), [x for x in la if x in out]
@@ -269,3 +302,44 @@ def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: str | None) -> Tensor:
     if p < 0:
         raise _C.ArgumentError(f"cdist only supports non-negative p values, got {p}")
     return _ops("norm")(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+
+
+def _widened(op: str, tensors: Sequence[Tensor], out_dtype: Any) -> list[Tensor]:
+    """The operands of a matrix product in the dtype of its result, as PyTorch's CUDA kernels take them.
+
+    Raises:
+        NotImplementedError: on the CPU, as in PyTorch.
+        RuntimeError: for dtypes other than float32 from 16 bits, or the operands' own.
+    """
+    first = tensors[0]
+    if first.device.type == "cpu":
+        raise _C.NotImplementedForError(f"{op}: `out_dtype` is not supported on the CPU")
+    halves = (_C.float16, _C.bfloat16)
+    if out_dtype is not first.dtype and not (out_dtype is _C.float32 and first.dtype in halves):
+        raise RuntimeError(
+            f"{op}: out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs, got {out_dtype} "
+            f"for {first.dtype}"
+        )
+    return [x.to(out_dtype) for x in tensors]
+
+
+def mm_dtype(input: Tensor, mat2: Tensor, out_dtype: Any) -> Tensor:
+    return _ops("mm")(*_widened("mm", (input, mat2), out_dtype))
+
+
+def bmm_dtype(input: Tensor, mat2: Tensor, out_dtype: Any) -> Tensor:
+    return _ops("bmm")(*_widened("bmm", (input, mat2), out_dtype))
+
+
+def addmm_dtype(
+    input: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: Any, *, beta: Any, alpha: Any
+) -> Tensor:
+    a, b = _widened("addmm", (mat1, mat2), out_dtype)
+    return _ops("addmm")(input.to(out_dtype), a, b, beta=beta, alpha=alpha)
+
+
+def baddbmm_dtype(
+    input: Tensor, batch1: Tensor, batch2: Tensor, out_dtype: Any, *, beta: Any, alpha: Any
+) -> Tensor:
+    a, b = _widened("baddbmm", (batch1, batch2), out_dtype)
+    return _ops("baddbmm")(input.to(out_dtype), a, b, beta=beta, alpha=alpha)

@@ -52,7 +52,7 @@ nnpack = Switches("nnpack")
 quantized = Switches("quantized", engine="none", supported_engines=["none"])
 fp32_precision = "none"
 openmp = Switches("openmp")
-opt_einsum = Switches("opt_einsum", enabled=False, strategy=None)
+opt_einsum: Any = Switches("opt_einsum", enabled=False, strategy=None)
 mha: Any = Switches("mha", get_fastpath_enabled=_yes)
 cusparselt = Switches("cusparselt")
 
@@ -62,6 +62,20 @@ def _set_fastpath_enabled(value: bool) -> None:
 
 
 mha.set_fastpath_enabled = _set_fastpath_enabled
+
+
+def _set_einsum_flags(
+    _enabled: bool | None = None, _strategy: str | None = None
+) -> tuple[Any, Any]:
+    before = (opt_einsum.enabled, opt_einsum.strategy)
+    if _enabled is not None:
+        opt_einsum.enabled = _enabled
+    if _strategy is not None:
+        opt_einsum.strategy = _strategy
+    return before
+
+
+opt_einsum.set_flags = _set_einsum_flags
 
 
 def disable_global_flags() -> None:

@@ -306,6 +306,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"rabbet.cuda.{name}")
     if name in _refused.NAMES:
         return _refused.make(name)
+    if name == "_initialized":  # packages ask before they read the state of random numbers
+        return is_initialized()
     if name == "GreenContext":
         return _refused.make("green_contexts").GreenContext
     if name == "default_generators":

@@ -63,6 +63,7 @@ def _refusing(name: str) -> Callable[..., Any]:
 
 trace, trace_module = _refusing("trace"), _refusing("trace_module")
 save, load = _refusing("save"), _refusing("load")
+_get_trace_graph = _refusing("_get_trace_graph")
 freeze, optimize_for_inference = _refusing("freeze"), _refusing("optimize_for_inference")
 fork, wait = _refusing("fork"), _refusing("wait")
 

@@ -19,6 +19,15 @@ from .utils import _standard_normal, lazy_property
 
 __all__ = ["MultivariateNormal"]
 
+# Under the names that packages import.
+_batch_mahalanobis = mahalanobis
+_precision_to_scale_tril = scale_tril_of_precision
+
+
+def _batch_mv(bmat: Tensor, bvec: Tensor) -> Tensor:
+    """Products of matrices (..., m, n) and vectors (..., n); dimensions in front broadcast."""
+    return rabbet.matmul(bmat, bvec.unsqueeze(-1)).squeeze(-1)
+
 
 class MultivariateNormal(Distribution):
     """Normal vectors of mean `loc` and one of covariance, precision or Cholesky factor."""

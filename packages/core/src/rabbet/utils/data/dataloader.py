@@ -8,11 +8,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from ... import _pytree, accelerator
-from ..._C import Generator, Tensor
+from ... import accelerator
+from ..._C import Generator
 from ..._settings import warn_once
 from ._utils.collate import default_collate, default_convert
 from ._utils.errors import ExceptionWrapper
+from ._utils.pin_memory import pin_memory
 from ._utils.worker import EndOfStream, Fetcher, WorkerInfo, Workers, get_worker_info
 from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, random_seed
@@ -230,12 +231,6 @@ def _pinning(loader: DataLoader[Any]) -> bool:
     return loader.pin_memory
 
 
-def _pinned(batch: Any) -> Any:
-    if hasattr(batch, "pin_memory") and not isinstance(batch, Tensor):
-        return batch.pin_memory()
-    return _pytree.tree_map(lambda x: x.pin_memory() if isinstance(x, Tensor) else x, batch)
-
-
 class _BaseDataLoaderIter:
     """One pass over the data."""
 
@@ -263,7 +258,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
     def __next__(self) -> Any:
         batch = self._fetch(next(self._indices))
-        return _pinned(batch) if self._pins else batch
+        return pin_memory(batch) if self._pins else batch
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
@@ -345,7 +340,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._ask()
             if isinstance(answer, ExceptionWrapper):
                 answer.reraise()
-            return _pinned(answer) if self._pins else answer
+            return pin_memory(answer) if self._pins else answer
         if not self._loader.persistent_workers:
             self._workers.stop()
         raise StopIteration

@@ -108,13 +108,18 @@ class StackDataset(Dataset[Any]):
 class ConcatDataset(Dataset[T_co]):
     """Datasets by index one after the other."""
 
+    @staticmethod
+    def cumsum(sequence: Iterable[Any]) -> list[int]:
+        """The sums of the lengths of the datasets up to each one."""
+        return list(itertools.accumulate(len(dataset) for dataset in sequence))
+
     def __init__(self, datasets: Iterable[Dataset[T_co]]) -> None:
         self.datasets = list(datasets)
         if not self.datasets:
             raise AssertionError("datasets should not be an empty iterable")
         if any(isinstance(d, IterableDataset) for d in self.datasets):
             raise AssertionError("ConcatDataset does not support IterableDataset")
-        self.cumulative_sizes = list(itertools.accumulate(len(cast(Any, d)) for d in self.datasets))
+        self.cumulative_sizes = self.cumsum(self.datasets)
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]

@@ -72,10 +72,8 @@ def embedding(
         padding_idx = _wrapped_row(padding_idx, weight, "embedding")
     if max_norm is not None:
         _limit_norms(weight, input, max_norm, norm_type)
-    if scale_grad_by_freq and weight.requires_grad:
-        rows = ops.embedding(weight, input, *(() if padding_idx is None else (padding_idx,)))
-        share = _inverse_counts(input, weight)
-        return rows * share + (rows * (1 - share)).detach()
+    if scale_grad_by_freq:
+        return ops.embedding(weight, input, -1 if padding_idx is None else padding_idx, True)
     if padding_idx is None:
         return ops.embedding(weight, input)
     return ops.embedding(weight, input, padding_idx)
@@ -99,13 +97,6 @@ def _limit_norms(weight: Tensor, input: Tensor, max_norm: float, norm_type: floa
         norms = vector_norm(rows, norm_type, 1, True)
         scaled = rabbet.where(norms > max_norm, rows * (max_norm / (norms + 1e-7)), rows)
         weight.detach()[index] = scaled.to(dtype=weight.dtype)
-
-
-def _inverse_counts(input: Tensor, weight: Tensor) -> Tensor:
-    """One over how often each index occurs, of shape (*, 1)."""
-    flat = input.reshape([-1]).to(rabbet.int64)
-    counts = rabbet.bincount(flat, minlength=weight.shape[0]).index_select(0, flat)
-    return (1 / counts.to(weight.dtype)).reshape([*input.shape, 1])
 
 
 def embedding_bag(

@@ -123,6 +123,9 @@ class HookedModule:
     _backward_hooks: OrderedDict[int, Callable[..., Any]]
     _is_full_backward_hook: bool | None = None  # of the hooks in _backward_hooks
     _hooked: bool  # whether a call has to look for hooks; may stay True when the last one has gone
+    # Whether a call runs a `_call_impl` of a subclass or of the object; `_hooked` is set then, so that other calls need
+    # not look for it.
+    _replaces_call_impl = False
     forward: Callable[..., Any]
 
     def _has_hooks(self) -> bool:
@@ -131,6 +134,7 @@ class HookedModule:
             or self._forward_pre_hooks
             or self._backward_hooks
             or self._backward_pre_hooks
+            or self._replaces_call_impl
         )
 
     def register_forward_pre_hook(

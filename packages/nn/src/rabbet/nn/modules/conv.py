@@ -253,7 +253,15 @@ class _ConvTransposeNd(_ConvNd):
         )
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        extra = self._extra(input, output_size)
+        extra = self._output_padding(
+            input,
+            output_size,
+            self.stride,
+            self.padding,
+            self.kernel_size,
+            self.dims,
+            self.dilation,
+        )
         return self._function(
             input,
             self.weight,
@@ -265,21 +273,28 @@ class _ConvTransposeNd(_ConvNd):
             self.dilation,
         )
 
-    def _extra(self, input: Tensor, output_size: Sequence[int] | None) -> tuple[int, ...]:
+    def _output_padding(  # subclasses outside of rabbet call it
+        self,
+        input: Tensor,
+        output_size: Sequence[int] | None,
+        stride: Sequence[int],
+        padding: Any,
+        kernel_size: Sequence[int],
+        num_spatial_dims: int,
+        dilation: Sequence[int] | None = None,
+    ) -> tuple[int, ...]:
         """The output padding that gives `output_size`."""
         if output_size is None:
             return self.output_padding
-        sizes = list(output_size)[-self.dims :]
+        sizes = list(output_size)[-num_spatial_dims:]
         extra = []
-        for d in range(self.dims):
-            reach = self.dilation[d] * (self.kernel_size[d] - 1) + 1
-            pad = self.padding[d]
-            assert isinstance(pad, int)
-            least = (input.shape[d - self.dims] - 1) * self.stride[d] - 2 * pad + reach
-            if len(sizes) != self.dims or not least <= sizes[d] < least + self.stride[d]:
+        for d in range(num_spatial_dims):
+            reach = (1 if dilation is None else dilation[d]) * (kernel_size[d] - 1) + 1
+            least = (input.shape[d - num_spatial_dims] - 1) * stride[d] - 2 * padding[d] + reach
+            if len(sizes) != num_spatial_dims or not least <= sizes[d] < least + stride[d]:
                 raise ValueError(
                     f"requested an output size of {tuple(output_size)}, but direction {d} allows "
-                    f"{least} to {least + self.stride[d] - 1} (for an input of {tuple(input.shape)})"
+                    f"{least} to {least + stride[d] - 1} (for an input of {tuple(input.shape)})"
                 )
             extra.append(sizes[d] - least)
         return tuple(extra)

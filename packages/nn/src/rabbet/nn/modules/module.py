@@ -75,7 +75,7 @@ class Module(HookedModule, StatefulModule):
             raise TypeError(f"{type(self).__name__}.__init__: Module takes no arguments, got {got}")
         own = self.__dict__
         own["training"] = True
-        own["_hooked"] = False
+        own["_hooked"] = self._replaces_call_impl
         own["_parameters"] = {}
         own["_buffers"] = {}
         own["_non_persistent_buffers_set"] = set()
@@ -89,6 +89,11 @@ class Module(HookedModule, StatefulModule):
             f'Module [{type(self).__name__}] is missing the required "forward" function'
         )
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "_call_impl" in vars(cls):
+            cls._replaces_call_impl = True
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:  # entering it costs nothing
             if (  # as _runs_hooks, without a call
@@ -98,14 +103,20 @@ class Module(HookedModule, StatefulModule):
                 or _global_backward_hooks
                 or _global_backward_pre_hooks
             ):
+                if self._replaces_call_impl:
+                    return self._call_impl(*args, **kwargs)
                 return self._call_with_hooks(args, kwargs)
             return self.forward(*args, **kwargs)
         except Exception as error:
             _note_path(self, error)
             raise
 
-    # Under the names that packages call.
-    _wrapped_call_impl = _call_impl = __call__
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward` and its hooks: what a call does unless a class or an object replaces this method."""
+        return self._call_with_hooks(args, kwargs)
+
+    # Under the name that packages call.
+    _wrapped_call_impl = __call__
     _compiled_call_impl: Any = None
 
     def _runs_hooks(self) -> bool:
@@ -174,6 +185,8 @@ class Module(HookedModule, StatefulModule):
             buffers[name] = _registered(_global_buffer_registration_hooks, self, name, value)
         else:
             object.__setattr__(self, name, value)
+            if name == "_call_impl":
+                own["_replaces_call_impl"] = own["_hooked"] = True
 
     def __delattr__(self, name: str) -> None:
         for group in ("_parameters", "_buffers", "_modules"):

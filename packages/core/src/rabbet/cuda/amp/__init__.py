@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from ..amp import GradScaler as _GradScaler
-from ..amp import autocast as _autocast
-from ..amp import custom_bwd as _custom_bwd
-from ..amp import custom_fwd as _custom_fwd
+from ...amp import GradScaler as _GradScaler
+from ...amp import autocast as _autocast
+from ...amp import custom_bwd as _custom_bwd
+from ...amp import custom_fwd as _custom_fwd
+from . import common as common
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
