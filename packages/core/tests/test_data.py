@@ -521,3 +521,25 @@ def test_pinning_without_an_accelerator_warns():
 def test_num_workers_must_be_an_integer():
     with pytest.raises(TypeError, match=r"num_workers must be an int, got 1\.5"):
         DataLoader(Squares(2), num_workers=1.5)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_passes_of_loaders_of_other_packages(workers, recwarn):
+    """Packages give the iterators objects with the attributes of PyTorch's loaders, as fastai does."""
+
+    class Loader:
+        _dataset_kind = data.dataloader._DatasetKind.Iterable
+        _auto_collation, drop_last, in_order = False, False, True
+        _index_sampler, generator, prefetch_factor, worker_init_fn = [None] * 3, None, 2, None
+        pin_memory, persistent_workers, timeout, num_workers = False, False, 0, workers
+        dataset = property(lambda self: self)
+
+        def collate_fn(self, batch):
+            return batch
+
+        def __iter__(self):
+            return iter(["a", "b"])
+
+    loader = data.dataloader
+    single, several = loader._SingleProcessDataLoaderIter, loader._MultiProcessingDataLoaderIter
+    assert list((several if workers else single)(Loader())) == ["a", "b"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import queue
 import warnings
@@ -190,10 +191,9 @@ class DataLoader(Generic[T_co]):
     def _index_sampler(self) -> Any:
         return self.batch_sampler if self._auto_collation else self.sampler
 
-    def _fetcher(self, dataset: Any) -> Fetcher:
-        return Fetcher(
-            dataset, self._is_stream, self._auto_collation, self.collate_fn, self.drop_last
-        )
+    @property
+    def _dataset_kind(self) -> int:
+        return _DatasetKind.Iterable if self._is_stream else _DatasetKind.Map
 
     def _get_iterator(self) -> Iterator[Any]:
         return (
@@ -218,6 +218,12 @@ class DataLoader(Generic[T_co]):
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
+
+
+def _fetcher(loader: Any, dataset: Any) -> Fetcher:
+    """What reads the batches: of a loader only what PyTorch's have, as packages have loaders of their own."""
+    is_stream = loader._dataset_kind == _DatasetKind.Iterable
+    return Fetcher(dataset, is_stream, loader._auto_collation, loader.collate_fn, loader.drop_last)
 
 
 def _pinning(loader: DataLoader[Any]) -> bool:
@@ -254,7 +260,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         self._pins = _pinning(loader)
         random_seed(loader.generator)  # PyTorch draws the workers' seed here, too
         self._loader = loader
-        self._fetch = loader._fetcher(loader.dataset)
+        self._fetch = _fetcher(loader, loader.dataset)
 
     def __next__(self) -> Any:
         batch = self._fetch(next(self._indices))
@@ -272,7 +278,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         seed = random_seed(loader.generator)
         self._epoch = -1
         self._workers = Workers(
-            loader.dataset, loader.num_workers, seed, loader.worker_init_fn, loader._fetcher
+            loader.dataset,
+            loader.num_workers,
+            seed,
+            loader.worker_init_fn,
+            functools.partial(_fetcher, loader),
         )
         self.restart(loader)
 
