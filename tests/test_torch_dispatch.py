@@ -891,3 +891,20 @@ from rabbet.utils._python_dispatch import TorchDispatchMode
 assert "rabbet._dispatch" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_convolutions_come_with_all_arguments_of_pytorchs_operator():
+    seen = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append((str(func), args[2:], kwargs))
+            return func(*args, **(kwargs or {}))
+
+    x, weight = rabbet.ones(1, 2, 4, 4), rabbet.ones(4, 1, 3, 3)
+    expected = rabbet.nn.functional.conv2d(x, weight, None, 1, 1, 1, 2)
+    with Seen():
+        found = rabbet.nn.functional.conv2d(x, weight, None, 1, 1, 1, 2)
+    options = (None, [1, 1], [1, 1], [1, 1], False, [0, 0], 2)
+    assert [(name, rest) for name, rest, _ in seen] == [("aten.convolution.default", options)]
+    assert rabbet.equal(found, expected)

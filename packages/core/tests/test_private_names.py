@@ -260,3 +260,8 @@ def test_what_can_be_pinned_in_a_batch_is_pinned(monkeypatch):
     assert type(pin_memory(collections.OrderedDict(batch))) is collections.OrderedDict
     assert pin_memory(range(2)) == [0, 1]
     assert rabbet.utils.data.ConcatDataset.cumsum(["ab", "", "c"]) == [2, 2, 3]
+
+
+def test_a_block_without_fake_tensors_changes_nothing():
+    with module_of("_subclasses.fake_tensor").unset_fake_temporarily() as mode:
+        assert mode is None and rabbet.ones(2).sum().item() == 2

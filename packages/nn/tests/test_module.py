@@ -508,3 +508,31 @@ def test_a_property_finds_what_the_module_holds():
         module.width  # noqa: B018
     module.linear.no_such_thing = 7
     assert module.outer == 7
+
+
+IMAGE = rabbet.ones(1, 2, 4, 4)
+REPLACEABLE = {
+    "relu": (nn.ReLU(), IMAGE), "gelu": (nn.GELU(), IMAGE), "silu": (nn.SiLU(), IMAGE),
+    "linear": (nn.Linear(4, 2), IMAGE), "conv2d": (nn.Conv2d(2, 2, 3), IMAGE),
+    "conv_transpose2d": (nn.ConvTranspose2d(2, 2, 3), IMAGE), "max_pool2d": (nn.MaxPool2d(2), IMAGE),
+    "avg_pool2d": (nn.AvgPool2d(2), IMAGE), "adaptive_avg_pool2d": (nn.AdaptiveAvgPool2d(2), IMAGE),
+    "adaptive_max_pool2d": (nn.AdaptiveMaxPool2d(2), IMAGE), "lp_pool2d": (nn.LPPool2d(2, 2), IMAGE),
+    "batch_norm": (nn.BatchNorm2d(2), IMAGE), "layer_norm": (nn.LayerNorm(4), IMAGE),
+    "group_norm": (nn.GroupNorm(2, 2), IMAGE), "softmax": (nn.Softmax(-1), IMAGE), "dropout": (nn.Dropout(), IMAGE),
+    "embedding": (nn.Embedding(3, 2), rabbet.tensor([0, 2])), "interpolate": (nn.Upsample(scale_factor=2), IMAGE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REPLACEABLE)
+def test_layers_call_the_function_that_a_package_has_put_in_place(name, monkeypatch):
+    """Packages that count operations replace functions of `nn.functional`."""
+    plain, calls = getattr(nn.functional, name), []
+
+    def counted(*args, **kwargs):
+        calls.append(name)
+        return plain(*args, **kwargs)
+
+    module, x = REPLACEABLE[name]
+    expected = module.eval()(x)
+    monkeypatch.setattr(nn.functional, name, counted)
+    assert rabbet.equal(module(x), expected) and calls == [name]

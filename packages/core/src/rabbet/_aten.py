@@ -381,9 +381,27 @@ def _softmax(name: str) -> Callable[..., Any]:
     return call
 
 
+def _convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Any:
+    if not transposed:
+        return _C.op("convolution")(x, weight, bias, stride, padding, dilation, groups)
+    options = (stride, padding, dilation, transposed, output_padding, groups)
+    return _framework().convolution(x, weight, bias, *options)
+
+
 # Operators of PyTorch that rabbet expresses in another way.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "_to_copy": _to_copy,
+    "convolution": _convolution,
     "_softmax": _softmax("softmax"),
     "_log_softmax": _softmax("log_softmax"),
     "_unsafe_view": lambda x, size: x.reshape(size),

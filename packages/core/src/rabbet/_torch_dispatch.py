@@ -104,8 +104,15 @@ def _softmax(args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (args[0], args[1], False), {} if args[2] is None else {"dtype": args[2]}
 
 
+def _convolution(args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """With the options of transposed convolutions: PyTorch has one operator for both, without defaults."""
+    *first, stride, padding, dilation, groups = args
+    return (*first, stride, padding, dilation, False, [0] * len(padding), groups), {}
+
+
 # Records whose arguments have another form in PyTorch.
 _FORMS: dict[str, Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]] = {
+    "convolution": _convolution,
     "cast": lambda args: ((args[0],), {"dtype": args[1]}),
     "to_device": lambda args: ((args[0],), {"device": args[1]}),
     "softmax": _softmax,

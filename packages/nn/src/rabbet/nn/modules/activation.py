@@ -14,7 +14,7 @@ from .attention import MultiheadAttention as MultiheadAttention
 from .module import Module
 
 _relu = rabbet.relu
-_gelu = F.gelu
+_plain_relu = F.relu
 
 
 class _Inplace(Module):
@@ -32,7 +32,10 @@ class ReLU(_Inplace):
     """The larger of the input and 0."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.relu(input, True) if self.inplace else _relu(input)
+        function = F.relu
+        if function is _plain_relu and not self.inplace:
+            return _relu(input)  # the operator, without the function around it
+        return function(input, self.inplace)
 
 
 class SiLU(_Inplace):
@@ -172,8 +175,8 @@ class GELU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         if self.approximate == "none":
-            return _gelu(input)
-        return _gelu(input, approximate=self.approximate)
+            return F.gelu(input)
+        return F.gelu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"

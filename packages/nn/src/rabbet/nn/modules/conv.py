@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import rabbet
@@ -11,6 +11,7 @@ from rabbet import Tensor
 from .. import functional as F
 from ..functional.convolution import same_padding
 from ..parameter import Parameter, UninitializedParameter
+from ._late import LateFunction
 from .lazy import LazyModuleMixin
 from .linear import init_weight_and_bias
 from .module import Module
@@ -24,7 +25,6 @@ class _ConvNd(Module):
 
     dims: int
     transposed = False
-    _function: Callable[..., Tensor]  # of `nn.functional`
     weight: Parameter
     bias: Parameter | None
 
@@ -184,7 +184,7 @@ class Conv1d(_Plain):
     """Convolve (N, in_channels, L) with `out_channels` filters; arguments as in `Conv2d`."""
 
     dims = 1
-    _function = staticmethod(F.conv1d)
+    _function = LateFunction("conv1d")
 
 
 class Conv2d(_Plain):
@@ -203,14 +203,14 @@ class Conv2d(_Plain):
     """
 
     dims = 2
-    _function = staticmethod(F.conv2d)
+    _function = LateFunction("conv2d")
 
 
 class Conv3d(_Plain):
     """Convolve (N, in_channels, D, H, W) with `out_channels` filters; arguments as in `Conv2d`."""
 
     dims = 3
-    _function = staticmethod(F.conv3d)
+    _function = LateFunction("conv3d")
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -304,21 +304,21 @@ class ConvTranspose1d(_ConvTransposeNd):
     """Spread (N, in_channels, L) over windows; arguments as in `ConvTranspose2d`."""
 
     dims = 1
-    _function = staticmethod(F.conv_transpose1d)
+    _function = LateFunction("conv_transpose1d")
 
 
 class ConvTranspose2d(_ConvTransposeNd):
     """Spread (N, in_channels, H, W) over windows: the transpose of `Conv2d` as a linear map."""
 
     dims = 2
-    _function = staticmethod(F.conv_transpose2d)
+    _function = LateFunction("conv_transpose2d")
 
 
 class ConvTranspose3d(_ConvTransposeNd):
     """Spread (N, in_channels, D, H, W) over windows; arguments as in `ConvTranspose2d`."""
 
     dims = 3
-    _function = staticmethod(F.conv_transpose3d)
+    _function = LateFunction("conv_transpose3d")
 
 
 class _LazyConvXdMixin(LazyModuleMixin, _ConvNd):

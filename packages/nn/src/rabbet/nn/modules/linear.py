@@ -10,7 +10,6 @@ from rabbet import Tensor
 
 from .. import functional as F
 from .. import init
-from ..functional.linear import linear as _linear
 from ..parameter import Parameter, UninitializedParameter
 from .lazy import LazyModuleMixin
 from .module import Module
@@ -68,7 +67,7 @@ class Linear(Module):
             weight, bias = own["weight"], own["bias"]
         except KeyError:  # replaced by an ordinary attribute
             weight, bias = self.weight, self.bias
-        return _linear(input, weight, bias)
+        return F.linear(input, weight, bias)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rabbet import Tensor
 
 from .. import functional as F
+from ._late import LateFunction
 from .module import Module
 
 Sizes = int | Sequence[int]
 
 
 class _MaxPoolNd(Module):
-    _function: Callable[..., Any]
-
     def __init__(
         self,
         kernel_size: Sizes,
@@ -54,19 +53,19 @@ class _MaxPoolNd(Module):
 class MaxPool1d(_MaxPoolNd):
     """The maximum of each window of (N, C, L)."""
 
-    _function = staticmethod(F.max_pool1d)
+    _function = LateFunction("max_pool1d")
 
 
 class MaxPool2d(_MaxPoolNd):
     """The maximum of each window of (N, C, H, W)."""
 
-    _function = staticmethod(F.max_pool2d)
+    _function = LateFunction("max_pool2d")
 
 
 class MaxPool3d(_MaxPoolNd):
     """The maximum of each window of (N, C, D, H, W)."""
 
-    _function = staticmethod(F.max_pool3d)
+    _function = LateFunction("max_pool3d")
 
 
 class _AvgPoolNd(Module):
@@ -118,8 +117,6 @@ class AvgPool1d(_AvgPoolNd):
 
 
 class _DividedAvgPool(_AvgPoolNd):
-    _function: Callable[..., Tensor]
-
     def __init__(
         self,
         kernel_size: Sizes,
@@ -139,18 +136,16 @@ class _DividedAvgPool(_AvgPoolNd):
 class AvgPool2d(_DividedAvgPool):
     """The mean of each window of (N, C, H, W)."""
 
-    _function = staticmethod(F.avg_pool2d)
+    _function = LateFunction("avg_pool2d")
 
 
 class AvgPool3d(_DividedAvgPool):
     """The mean of each window of (N, C, D, H, W)."""
 
-    _function = staticmethod(F.avg_pool3d)
+    _function = LateFunction("avg_pool3d")
 
 
 class _Adaptive(Module):
-    _function: Callable[..., Any]
-
     def __init__(self, output_size: int | Sequence[int | None] | None) -> None:
         super().__init__()
         self.output_size = output_size
@@ -167,19 +162,19 @@ class _AdaptiveAvgPoolNd(_Adaptive):
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the line into `output_size`; None keeps a size."""
 
-    _function = staticmethod(F.adaptive_avg_pool1d)
+    _function = LateFunction("adaptive_avg_pool1d")
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the plane into `output_size`; None keeps a size."""
 
-    _function = staticmethod(F.adaptive_avg_pool2d)
+    _function = LateFunction("adaptive_avg_pool2d")
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the volume into `output_size`; None keeps a size."""
 
-    _function = staticmethod(F.adaptive_avg_pool3d)
+    _function = LateFunction("adaptive_avg_pool3d")
 
 
 class _AdaptiveMaxPoolNd(_Adaptive):
@@ -196,25 +191,23 @@ class _AdaptiveMaxPoolNd(_Adaptive):
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Maxima over windows that divide the line into `output_size`; None keeps a size."""
 
-    _function = staticmethod(F.adaptive_max_pool1d)
+    _function = LateFunction("adaptive_max_pool1d")
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Maxima over windows that divide the plane into `output_size`; None keeps a size."""
 
-    _function = staticmethod(F.adaptive_max_pool2d)
+    _function = LateFunction("adaptive_max_pool2d")
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Maxima over windows that divide the volume into `output_size`; None keeps a size."""
 
-    _function = staticmethod(F.adaptive_max_pool3d)
+    _function = LateFunction("adaptive_max_pool3d")
 
 
 class _LPPoolNd(Module):
     """Power-average pooling: `(sum of x ** norm_type) ** (1 / norm_type)` over each window."""
-
-    _function: Callable[..., Tensor]
 
     def __init__(
         self,
@@ -244,25 +237,24 @@ class _LPPoolNd(Module):
 class LPPool1d(_LPPoolNd):
     """Power-average pooling of a line."""
 
-    _function = staticmethod(F.lp_pool1d)
+    _function = LateFunction("lp_pool1d")
 
 
 class LPPool2d(_LPPoolNd):
     """Power-average pooling of a plane."""
 
-    _function = staticmethod(F.lp_pool2d)
+    _function = LateFunction("lp_pool2d")
 
 
 class LPPool3d(_LPPoolNd):
     """Power-average pooling of a volume."""
 
-    _function = staticmethod(F.lp_pool3d)
+    _function = LateFunction("lp_pool3d")
 
 
 class _MaxUnpoolNd(Module):
     """Puts maxima back where max pooling found them, zeros elsewhere."""
 
-    _function: Callable[..., Tensor]
     _dims: int
 
     def __init__(self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> None:
@@ -288,26 +280,25 @@ class MaxUnpool1d(_MaxUnpoolNd):
     """The partial inverse of `MaxPool1d`."""
 
     _dims = 1
-    _function = staticmethod(F.max_unpool1d)
+    _function = LateFunction("max_unpool1d")
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
     """The partial inverse of `MaxPool2d`."""
 
     _dims = 2
-    _function = staticmethod(F.max_unpool2d)
+    _function = LateFunction("max_unpool2d")
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
     """The partial inverse of `MaxPool3d`."""
 
     _dims = 3
-    _function = staticmethod(F.max_unpool3d)
+    _function = LateFunction("max_unpool3d")
 
 
 class _FractionalMaxPoolNd(Module):
     dims: int
-    _function: Callable[..., Any]
     _random_samples: Tensor | None
 
     def __init__(
@@ -352,11 +343,11 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
     """Maxima over windows at pseudo-random distances in (N, C, H, W) or (C, H, W)."""
 
     dims = 2
-    _function = staticmethod(F.fractional_max_pool2d)
+    _function = LateFunction("fractional_max_pool2d")
 
 
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
     """Maxima over windows at pseudo-random distances in (N, C, D, H, W) or (C, D, H, W)."""
 
     dims = 3
-    _function = staticmethod(F.fractional_max_pool3d)
+    _function = LateFunction("fractional_max_pool3d")
