@@ -265,3 +265,4 @@ def test_what_can_be_pinned_in_a_batch_is_pinned(monkeypatch):
 def test_a_block_without_fake_tensors_changes_nothing():
     with module_of("_subclasses.fake_tensor").unset_fake_temporarily() as mode:
         assert mode is None and rabbet.ones(2).sum().item() == 2
+    assert module_of("_guards").active_fake_mode() is None

@@ -104,6 +104,7 @@ TABLE: dict[str, Absent] = {
             "CompileContext.current_trace_id": None,
             "CompileContext.try_get": None,
             "TracingContext.try_get": None,
+            "active_fake_mode": None,
         },
     ),
     "_higher_order_ops": Absent(
