@@ -68,11 +68,11 @@ class _TensorType(type):
         )
 
     def __call__(cls, *args: Any, device: Any = None, **named: Any) -> Tensor:
-        if named:  # what the one argument is called
-            ((name, value),) = named.items() if len(named) == 1 and not args else ((None, None),)
-            if name not in ("size", "data", "other"):
+        if named:  # the one argument by its name
+            if args or len(named) > 1 or not named.keys() & {"size", "data", "other"}:
                 raise TypeError(f"{cls.__name__}: expected a size or data, got {sorted(named)}")
-            args = (rabbet.Size(value),) if name == "size" else (value,)
+            (value,) = named.values()
+            args = (_C.Size(value),) if "size" in named else (value,)
         if device is not None and _C.device(device).type != cls.device_type:
             raise RuntimeError(
                 f"legacy constructor expects device type: {cls.device_type} but device type: "
