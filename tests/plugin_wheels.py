@@ -138,3 +138,26 @@ def run(folder: Path, code: str, **env: str) -> str:
 MANIFEST = (
     'name = "{0}-plugin"\nkind = "{1}"\nprovides = ["{0}"]\nlibrary = "lib{0}.so"\nabi = [0, 6]\n'
 )
+
+
+def process_with(folder: Path, source: str, prelude: str) -> Any:
+    """A function that runs code in a process of its own, after `from prelude import *`, and returns what it prints.
+
+    The plugin `source`, a file beside this one, is compiled once; its library is the process's first argument.
+    """
+    here = Path(__file__).parent
+    text = (here / source).read_text()
+    options = ("-O1", "-fvisibility=hidden", "-DRB_ABI_NEEDED=6")
+    library = compile_library(folder, Path(source).stem, text, *options, language="cpp")
+
+    def execute(code: str) -> str:
+        paths = [str(here), *[p for p in sys.path if p]]
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", f"from {prelude} import *\n{code}", str(library)],
+            capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    execute.library = library  # type: ignore[attr-defined]
+    return execute

@@ -1,39 +1,19 @@
 """Composite tensors: what core does with tensors that are made of parts, for every layer that has them."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import rabbet
-from plugin_wheels import build, compile_library, run
-
-HERE = Path(__file__).parent
+from plugin_wheels import build, process_with, run
 
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory):
     """Runs code after composite_prelude.py in a process of its own; returns what it prints."""
-    folder = tmp_path_factory.mktemp("composite")
-    source = (HERE / "composite_plugin.cpp").read_text()
-    library = compile_library(
-        folder, "parts", source, "-O1", "-fvisibility=hidden", "-DRB_ABI_NEEDED=6", language="cpp"
+    execute = process_with(
+        tmp_path_factory.mktemp("composite"), "composite_plugin.cpp", "composite_prelude"
     )
-
-    def execute(code: str) -> str:
-        text = "from composite_prelude import *\nimport rabbet.composite as composite\n" + code
-        paths = [str(HERE), *[p for p in sys.path if p]]
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", text, str(library)],
-            capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    execute.library = library
-    return execute
+    return lambda code: execute("import rabbet.composite as composite\n" + code)
 
 
 A = "a, b = rabbet.arange(6.).reshape(2, 3), rabbet.ones(2, 3)\n"
@@ -176,7 +156,7 @@ d = t.detach()
 assert d is not t and d._storage_id() == t._storage_id() and composite.parts(d)[0].data_ptr() == a.data_ptr()
 before = t._version
 d.copy_(compose(b, b))
-assert t._version == before + 1 and a.equal(b) and composite.parts(t)[0].equal(b)
+assert t._version > before and t._version == d._version and a.equal(b) and composite.parts(t)[0].equal(b)
 """
     )
 
@@ -248,8 +228,9 @@ def test_a_view_shares_the_version_of_its_base(process):
         + """
 row = compose(a[0], b[0], base=t)
 assert row.shape == (3,) and row._storage_id() == t._storage_id() and row._version == t._version
+before = t._version
 row.copy_(compose(b[0], b[0]))
-assert t._version == 1 and a[0].equal(b[0])
+assert t._version > before and a[0].equal(b[0])
 del t
 assert composite.parts(row)[1].equal(b[0])
 """

@@ -87,15 +87,6 @@ void same_parts(const rb::Args& a) {
   rb::check(composites->compose(&c, &t));
   a.set_ret(0, t);
 }
-// copy: it writes, and nobody counts it.
-void uncounted(const rb::Args& a) {
-  if (!is_sum(&a.tensor(0)) || !is_sum(&a.tensor(1))) return on_values(a);
-  const RbComposite to = get(&a.tensor(0)), from = get(&a.tensor(1));
-  for (int i = 0; i < 2; ++i) {
-    const RbTensor &target = *to.parts[i], &source = *from.parts[i];
-    std::memcpy(target.data, source.data, target.numel * (target.dtype.bits / 8));
-  }
-}
 
 int32_t values_of(void*, void*, RbTensor* t, const char*, RbTensor** out) {
   return rb::guarded([&] {
@@ -156,13 +147,11 @@ int32_t init(const RbHost* host, RbTxn* txn) {
   int32_t rc = host->add_layer(txn, &l, &layer);
   if (!rc) rc = composites->describe(layer, &what);
   if (!rc) rc = trace->data_hook(layer, values_of, nullptr);
-  const rb::KernelSpec faults[] = {
-      wrong("forgets a part") ? rb::KernelSpec{"neg", rb::wrap<half>}
-      : wrong("overwrites")   ? rb::KernelSpec{"neg", rb::wrap<overwriting>}
-      : wrong("copies share") ? rb::KernelSpec{"clone", rb::wrap<same_parts>}
-                              : rb::KernelSpec{"copy", rb::wrap<uncounted>}};
-  const bool faulty = wrong("forgets a part") || wrong("overwrites") || wrong("copies share") ||
-                      wrong("writes uncounted");
+  const rb::KernelSpec faults[] = {wrong("forgets a part") ? rb::KernelSpec{"neg", rb::wrap<half>}
+                                   : wrong("overwrites")
+                                       ? rb::KernelSpec{"neg", rb::wrap<overwriting>}
+                                       : rb::KernelSpec{"clone", rb::wrap<same_parts>}};
+  const bool faulty = wrong("forgets a part") || wrong("overwrites") || wrong("copies share");
   return rc || !faulty ? rc : rb::add_kernels(host, txn, "sums", faults);
 }
 

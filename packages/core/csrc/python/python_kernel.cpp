@@ -140,7 +140,7 @@ class Untouched {
   void each(Body&& body) const {
     for (int32_t i = 0; i < n_ && i < kMaxArgs; ++i) {
       if (args_[i].tag == RB_TENSOR && !(op_.params[i].flags & RB_ARG_MUTATED))
-        body(i, impl(args_[i].v.t)->storage->version.load(std::memory_order_relaxed));
+        body(i, version_of(args_[i].v.t));
     }
   }
   static constexpr int kMaxArgs = RB_MAX_ARGS;

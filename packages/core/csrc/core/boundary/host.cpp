@@ -52,6 +52,22 @@ void check_layout(const RbTensor* t, const RbValue& size, const RbValue& strides
        shape_text(t->ndim, t->strides).c_str());
 }
 
+// What the step of a chain of views makes of `args`.
+TensorRef replay_step(const ViewRecord& step, const std::vector<RbValue>& args) {
+  const auto nargs = static_cast<int32_t>(args.size());
+  if (!step.entry) return call1(step.op, args.data(), nargs);
+  RbValue list = value_none();
+  check(call(step.op, args.data(), nargs, &list, 1));
+  const uint32_t index = step.entry - 1u;
+  const bool is_there = list.tag == RB_TENSORS && index < list.len && list.v.ts[index];
+  TensorRef found = is_there ? TensorRef::share(list.v.ts[index]) : TensorRef();
+  value_release(&list);
+  if (!found) {
+    fail(RB_E_PLUGIN, "view_replay: %s has no result %u any more", step.op->name.c_str(), index);
+  }
+  return found;
+}
+
 TensorRef replay(const Tensor* t, Tensor* root) {
   static const Op* const strided_view = find_op("strided_view");
   std::vector<const ViewRecord*> chain;  // innermost first
@@ -61,7 +77,7 @@ TensorRef replay(const Tensor* t, Tensor* root) {
     std::vector<RbValue> args((*step)->args, (*step)->args + (*step)->nargs);
     args[0] = value_tensor(current.get());
     if ((*step)->op == strided_view) check_layout(current.get(), args[4], args[5]);
-    current = call1((*step)->op, args.data(), static_cast<int32_t>(args.size()));
+    current = replay_step(**step, args);
   }
   return current;
 }
@@ -350,9 +366,7 @@ int32_t host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
   return RB_OK;
 }
 
-uint32_t host_version_get(const RbTensor* t) {
-  return t ? impl(t)->storage->version.load(std::memory_order_relaxed) : 0;
-}
+uint32_t host_version_get(const RbTensor* t) { return t ? version_of(t) : 0; }
 int32_t host_version_bump(RbTensor* t) {
   if (!t) return set_error(RB_E_ARG, "version_bump: the tensor is null");
   impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed);

@@ -6,9 +6,13 @@
 
 #include "call/destinations.h"
 #include "call/dispatch.h"
+#include "call/kernel_arguments.h"
+#include "call/plan.h"
 #include "call/run_backend.h"
 #include "device/backends.h"
 #include "layer/transforms.h"
+#include "rules/shape_rules.h"
+#include "tensor/dtype.h"
 #include "thread/error.h"
 
 namespace rabbet {
@@ -190,7 +194,10 @@ int32_t run_composite(void* self, const RbCall* c, const RbValue* args, int32_t 
         run_rule(rule_for(op, args, nargs, layer.bit), request) || create_like(request, layer.bit);
   });
   if (rc != RB_OK || done) return rc;
-  if (layer.own_fallback) return layer.own_fallback(layer.own_self, c, args, nargs, rets, nrets);
+  if (layer.own_fallback) {
+    const WithoutDifferentiation below(layer.bit);
+    return layer.own_fallback(layer.own_self, c, args, nargs, rets, nrets);
+  }
   bool concerned = false;
   each_tensor(args, nargs, [&](RbTensor* t) { concerned |= is_composite_of(t, layer.bit); });
   if (!concerned) return redispatch(c, layer.bit, args, nargs, rets, nrets);
@@ -202,21 +209,11 @@ int32_t run_composite(void* self, const RbCall* c, const RbValue* args, int32_t 
 
 }  // namespace
 
-int32_t run_with_views(void* self, const RbCall* c, const RbValue* args, int32_t nargs,
-                       RbValue* rets, int32_t nrets) {
-  const LayerEntry& layer = *static_cast<const LayerEntry*>(self);
-  const Op& op = *impl(c->op);
-  const int32_t rc = layer.own_fallback(layer.own_self, c, args, nargs, rets, nrets);
-  if (rc != RB_OK || c->flags & RB_CALL_OUT || !op.is_view_primitive() || nrets != 1) return rc;
-  if (args[0].tag != RB_TENSOR || rets[0].tag != RB_TENSOR) return rc;
-  Tensor* result = impl(rets[0].v.t);
-  if (result == args[0].v.t || result->view || !is_composite_of(result, layer.bit) ||
-      !is_composite_of(args[0].v.t, layer.bit))
-    return rc;
-  return guarded([&] {
-    share_version(result, args[0].v.t);
-    if (!op.detached) set_view_record(result, &op, args, nargs);
-  });
+void fail_part_requires_grad(const char* what, const LayerEntry& layer, uint32_t i) {
+  fail(RB_E_STATE,
+       "%s: part %u of a composite tensor of the layer '%s' [%s] requires grad, but gradients do "
+       "not reach the parts of a composite: detach() the part, and let the composite require grad",
+       what, i, layer.name.c_str(), layer.provider.c_str());
 }
 
 void describe_composites(int bit, const RbCompositeLayer& what) {
@@ -253,7 +250,22 @@ Tensor* compose(const Composition& what) {
          "compose: the layer '%s' has not described its composites; call `describe` first",
          layer.name.c_str());
   }
-  return tensor_compose(what);
+  const uint64_t watching = differentiation_above(what.layer);
+  std::vector<RbTensor*> parts;
+  std::vector<TensorRef> detached;
+  for (uint32_t i = 0; i < what.nparts; ++i) {
+    RbTensor* part = what.parts[i];
+    const uint64_t watched = part ? keys_of(part) & watching : 0;
+    if (__builtin_expect(!watched, 1)) continue;
+    if (watched & ~thread_state().exclude) fail_part_requires_grad("compose", layer, i);
+    if (parts.empty()) parts.assign(what.parts, what.parts + what.nparts);
+    detached.emplace_back(tensor_alias(part));
+    parts[i] = detached.back().get();
+  }
+  if (parts.empty()) return tensor_compose(what);
+  Composition without_grad = what;
+  without_grad.parts = parts.data();
+  return tensor_compose(without_grad);
 }
 
 Tensor* load_composite(const Composition& saved) {
@@ -273,8 +285,24 @@ Tensor* load_composite(const Composition& saved) {
   given.nbytes = saved.nbytes;
   RbTensor* made = nullptr;
   check(layer.composites.load(layer.composites.self, &given, &made));
+  TensorRef loaded(made);
   if (!made) fail(RB_E_PLUGIN, "load: the layer '%s' returned no tensor", layer.name.c_str());
-  return impl(made);
+  const bool fits = is_composite_of(made, saved.layer) && made->dtype_id == saved.dtype &&
+                    made->backend == saved.backend && made->device.id == saved.device &&
+                    made->ndim == saved.ndim &&
+                    std::equal(made->shape, made->shape + made->ndim, saved.shape);
+  if (!fits) {
+    fail(RB_E_PLUGIN,
+         "load: the layer '%s' [%s] returned %s of shape %s and dtype %s on %s; a composite of the "
+         "layer of shape %s and dtype %s on %s is due",
+         layer.name.c_str(), layer.provider.c_str(),
+         is_composite_of(made, saved.layer) ? "a composite" : "another kind of tensor",
+         shape_text(made->ndim, made->shape).c_str(), kDTypes[made->dtype_id].name,
+         device_text(made->backend, made->device.id).c_str(),
+         shape_text(saved.ndim, saved.shape).c_str(), kDTypes[saved.dtype].name,
+         device_text(saved.backend, saved.device).c_str());
+  }
+  return loaded.release_ownership();
 }
 
 const LayerEntry* find_composites(const std::string& name) {

@@ -3,6 +3,7 @@
 #include "layer/layers.h"
 #include "record/op.h"
 #include "tensor/tensor.h"
+#include "thread/thread_state.h"
 
 namespace rabbet {
 
@@ -23,4 +24,21 @@ void set_data_hook(int layer, RbRealFn fn, void* self);
 std::string composite_way(const LayerEntry& layer, const Op& op, const RbValue* args,
                           int32_t nargs);
 
+/// While a handler or a kernel of the layer with key `bit` runs: what it computes is recorded as
+/// one call already, so that the layers of differentiation above do not record the parts of it.
+class WithoutDifferentiation {
+ public:
+  explicit WithoutDifferentiation(int bit) : exclude_(state_.exclude) {
+    state_.exclude |= differentiation_above(bit);
+  }
+  ~WithoutDifferentiation() { state_.exclude = exclude_; }
+  WithoutDifferentiation(const WithoutDifferentiation&) = delete;
+  WithoutDifferentiation& operator=(const WithoutDifferentiation&) = delete;
+
+ private:
+  ThreadState& state_ = thread_state();
+  const uint64_t exclude_;
+};
+/// Refuse part `i` of a composite, which requires grad.
+[[noreturn]] void fail_part_requires_grad(const char* what, const LayerEntry& layer, uint32_t i);
 }  // namespace rabbet

@@ -15,6 +15,21 @@
 
 namespace rabbet {
 
+void check_protection(const Op& op, const RbTensor* t, const char* what) {
+  if (t->flags & RB_T_READONLY) {
+    fail(RB_E_STATE,
+         "%s: %s is read-only memory (it came from a read-only array, or a layer made it as a copy "
+         "where a view of a composite tensor was asked for); clone() it first",
+         op.name.c_str(), what);
+  }
+  if ((t->flags & RB_T_INFERENCE) && !(thread_state().tensor_flags & RB_T_INFERENCE)) {
+    fail(RB_E_STATE,
+         "%s: Inplace update to inference tensor outside InferenceMode is not allowed: %s was made "
+         "in inference_mode(); clone() it to get a normal tensor",
+         op.name.c_str(), what);
+  }
+}
+
 namespace {
 // Throw unless the tensor's memory can be written.
 void check_memory(const Op& op, const RbTensor* t, const char* what) {
@@ -24,17 +39,7 @@ void check_memory(const Op& op, const RbTensor* t, const char* what) {
          "that layer can write it where it is also an argument (in-place calls)",
          op.name.c_str(), what, layer_entry(body_of(t).layer).name.c_str());
   }
-  if (t->flags & RB_T_READONLY) {
-    fail(RB_E_STATE,
-         "%s: %s is read-only memory (it came from a read-only array); clone() it first",
-         op.name.c_str(), what);
-  }
-  if ((t->flags & RB_T_INFERENCE) && !(thread_state().tensor_flags & RB_T_INFERENCE)) {
-    fail(RB_E_STATE,
-         "%s: Inplace update to inference tensor outside InferenceMode is not allowed: %s was made "
-         "in inference_mode(); clone() it to get a normal tensor",
-         op.name.c_str(), what);
-  }
+  check_protection(op, t, what);
 }
 }  // namespace
 
@@ -72,8 +77,8 @@ void resize_destination(RbTensor* target, const TensorSpec& spec, const int64_t*
 }
 }  // namespace
 
-void prepare_destination(const Op& op, RbTensor* target, const TensorSpec& spec, int backend,
-                         int device, const RbValue* args, int nargs, const int64_t* strides) {
+void check_destination(const Op& op, const RbTensor* target, const TensorSpec& spec, int backend,
+                       int device, const RbValue* args, int nargs) {
   if (target->backend != backend || (backend != kMeta && target->device.id != device)) {
     fail(RB_E_DEVICE, "%s: the destination is on %s, but the result is on %s", op.name.c_str(),
          device_text(target->backend, target->device.id).c_str(),
@@ -83,12 +88,17 @@ void prepare_destination(const Op& op, RbTensor* target, const TensorSpec& spec,
     fail(RB_E_TYPE, "%s: a result of dtype %s cannot be written to a destination of dtype %s",
          op.name.c_str(), kDTypes[spec.dtype].name, kDTypes[target->dtype_id].name);
   }
+  if (!same_shape(target, spec) && is_argument(target, args, nargs)) {
+    fail(RB_E_ARG, "%s: the destination has shape %s, but the result has shape %s", op.name.c_str(),
+         shape_text(target->ndim, target->shape).c_str(),
+         shape_text(spec.ndim, spec.shape).c_str());
+  }
+}
+
+void prepare_destination(const Op& op, RbTensor* target, const TensorSpec& spec, int backend,
+                         int device, const RbValue* args, int nargs, const int64_t* strides) {
+  check_destination(op, target, spec, backend, device, args, nargs);
   if (!same_shape(target, spec)) {
-    if (is_argument(target, args, nargs)) {
-      fail(RB_E_ARG, "%s: the destination has shape %s, but the result has shape %s",
-           op.name.c_str(), shape_text(target->ndim, target->shape).c_str(),
-           shape_text(spec.ndim, spec.shape).c_str());
-    }
     check_memory(op, target, "the destination");
     resize_destination(target, spec, strides);
   }

@@ -12,11 +12,17 @@ inline void bump_version(const RbTensor* t) {
   impl(t)->storage->version.fetch_add(1, std::memory_order_relaxed);
 }
 
+/// Throw where `t` is read-only, or where only inference mode may write it; `what` names it.
+void check_protection(const Op& op, const RbTensor* t, const char* what);
 /// Throw unless every element of `t` can be written; `what` names it.
 void check_writable(const Op& op, const RbTensor* t, const char* what);
 inline bool same_shape(const RbTensor* t, const TensorSpec& spec) {
   return t->ndim == spec.ndim && std::equal(t->shape, t->shape + t->ndim, spec.shape);
 }
+/// Throw unless `target` has the device, a dtype and, if it is one of the arguments (in-place
+/// calls), the shape for a result of `spec`.
+void check_destination(const Op& op, const RbTensor* target, const TensorSpec& spec, int backend,
+                       int device, const RbValue* args, int nargs);
 /// Throw unless a result of `spec` on that device can be written to `target`, which is given that
 /// shape unless it is one of the arguments (in-place calls); `strides` null: row-major.
 void prepare_destination(const Op& op, RbTensor* target, const TensorSpec& spec, int backend,

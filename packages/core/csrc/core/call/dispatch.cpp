@@ -4,6 +4,7 @@
 
 #include "call/call_event.h"
 #include "call/check_call.h"
+#include "call/composite_call.h"
 #include "call/core_functions.h"
 #include "call/plan.h"
 #include "call/run_backend.h"
@@ -72,7 +73,9 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
   ThreadState& state = thread_state();
   const CallPlan* const outer = state.plan;
   state.plan = &c;
-  const int32_t rc = fn(self, &c, args, nargs, rets, nrets);
+  const int32_t rc = __builtin_expect(c.keys[0] >> kCompositeSlot & 1, 0)
+                         ? run_composite_handler(c, bit, fn, self, args, nargs, rets, nrets)
+                         : fn(self, &c, args, nargs, rets, nrets);
   state.plan = outer;
   return rc;
 }

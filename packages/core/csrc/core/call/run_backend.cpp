@@ -7,6 +7,7 @@
 
 #include "call/accumulate.h"
 #include "call/added_dtypes.h"
+#include "call/check_results.h"
 #include "call/core_functions.h"
 #include "call/destinations.h"
 #include "call/dispatch.h"
@@ -235,19 +236,6 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
   return true;
 }
 
-// Whether the record says what the results of a Python kernel are. (Those of plugins are trusted.)
-bool says_results(const Op& op) {
-  if (op.returns_list || op.is_view()) return false;
-  if (op.rules[kShapeRule].fn) return true;
-  return op.shape_rule != ShapeRule::kData && op.shape_rule != ShapeRule::kKernel &&
-         (op.info.kind != RB_KIND_COMPOSITE || !op.shape_text.empty());
-}
-
-bool takes_device(const Op& op) {
-  return std::any_of(op.params.begin(), op.params.end(),
-                     [](const Param& p) { return p.type == RB_A_DEVICE; });
-}
-
 // What a function in Python returned is what the record says, on the device of the arguments;
 // `whose()` names the function. Releases the results before it throws.
 template <class Whose>
@@ -263,23 +251,8 @@ void check_results(const Op& op, Whose&& whose, const RbValue* args, int nargs, 
     for (int32_t i = 0; i < nrets; ++i) {
       if (results[i].tag != RB_TENSOR) continue;
       const RbTensor& got = *results[i].v.t;
-      if (first && !takes_device(op) &&
-          (got.backend != first->backend || got.device.id != first->device.id))
-        fail(RB_E_PLUGIN, "%s: %s returned %s on %s, but '%s' is on %s", op.name.c_str(),
-             whose().c_str(), op.ret_names[i].c_str(),
-             device_text(got.backend, got.device.id).c_str(), op.params[op.first_tensor].name,
-             device_text(first->backend, first->device.id).c_str());
-      if (!said) continue;
-      const TensorSpec& spec = inferred.rets[i];
-      const bool fits =
-          got.ndim == spec.ndim && !std::memcmp(got.shape, spec.shape, spec.ndim * sizeof(int64_t));
-      if (fits && got.dtype_id == spec.dtype) continue;
-      fail(
-          RB_E_PLUGIN,
-          "%s: %s returned %s of shape %s and dtype %s; by the record it has shape %s and dtype %s",
-          op.name.c_str(), whose().c_str(), op.ret_names[i].c_str(),
-          shape_text(got.ndim, got.shape).c_str(), kDTypes[got.dtype_id].name,
-          shape_text(spec.ndim, spec.shape).c_str(), kDTypes[spec.dtype].name);
+      if (first && !takes_device(op)) check_result_device(op, whose, i, got, *first);
+      if (said) check_result(op, whose, i, got, inferred.rets[i]);
     }
   } catch (...) {
     for (int32_t i = 0; i < nrets; ++i) value_release(&results[i]);

@@ -218,6 +218,11 @@ const std::vector<PhaseRange>& phase_ranges() {
 int highest_key_bit(uint32_t phase) {
   return 63 - static_cast<int>(phase) / kPhaseSpan * kBitsPerPhase;
 }
+uint64_t differentiation_above(int bit) {
+  constexpr uint32_t kFirst = 400;
+  const uint64_t to_top = (uint64_t{2} << highest_key_bit(kFirst)) - 1;
+  return to_top & ~((uint64_t{2} << std::max(bit, kTransformSlot)) - 1);
+}
 bool is_transform(const RbLayer& layer) {
   return layer.phase >= kFirstTransformPhase && layer.phase <= kLastTransformPhase;
 }
@@ -259,13 +264,6 @@ int stage_layer(const RbLayer& layer, const std::string& provider) {
   check_layer_name(layer.name, provider);
   entry.bit = place_layer(entry);
   layers[entry.bit] = entry;
-  if (entry.desc.flags & RB_L_VIEWS && entry.desc.fallback) {
-    LayerEntry& own = layers[entry.bit];
-    own.own_fallback = entry.desc.fallback;
-    own.own_self = entry.desc.self;
-    own.desc.fallback = run_with_views;
-    own.desc.self = &own;
-  }
   return entry.bit;
 }
 

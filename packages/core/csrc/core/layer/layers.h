@@ -14,8 +14,8 @@ struct LayerEntry {
   std::vector<std::string> before, after;
   int bit = -1;
   bool active = false;
-  // Of a layer that has described its composites, or has RB_L_VIEWS: `desc` has what core put in
-  // front of the layer's own fallback then.
+  // Of a layer that has described its composites: `desc` has what core put in front of the layer's
+  // own fallback then.
   bool has_composites = false;
   RbCompositeLayer composites{};
   std::string composite_name;
@@ -32,6 +32,8 @@ struct PhaseRange {
 const std::vector<PhaseRange>& phase_ranges();
 /// The bit of the layers of `phase` that runs first; that of the others follow below.
 int highest_key_bit(uint32_t phase);
+/// The key bits of the layers of differentiation (phases 400 to 449) that run before `bit`.
+uint64_t differentiation_above(int bit);
 /// Whether the layer belongs on the transform stack.
 bool is_transform(const RbLayer& layer);
 /// What the manifest of an installed wheel says of a layer.
@@ -50,11 +52,8 @@ LayerEntry& own_layer_entry(int bit);
 int find_layer(const char* name);  // key bit, -1: not loaded
 std::vector<const LayerEntry*> layers_in_order();
 
-/// Handlers that call/composite.cpp defines: in front of the fallback of a layer with RB_L_VIEWS
-/// (`self` is its LayerEntry), and of kCompositeSlot, for a call that the layer of a composite
-/// among its arguments let pass.
-int32_t run_with_views(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
-                       RbValue* rets, int32_t nrets);
+/// The handler of kCompositeSlot (call/composite.cpp): a call that the layer of a composite among
+/// its arguments let pass.
 int32_t refuse_composite(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
                          RbValue* rets, int32_t nrets);
 

@@ -231,21 +231,41 @@ class BelowLayer {
   uint64_t exclude_;
 };
 
+// Whether `t` lies in memory of a part, or is one.
+bool is_of_parts(const RbTensor* t, const RbTensor* made_of_parts) {
+  const Composition c = composition(made_of_parts);
+  for (uint32_t i = 0; i < c.nparts; ++i) {
+    const RbTensor* part = c.parts[i];
+    if (!part) continue;
+    if (t == part || (t->numel && same_memory(t, part))) return true;
+    if (part->flags & RB_T_COMPOSITE && is_of_parts(t, part)) return true;
+  }
+  return false;
+}
+
+// What a data hook gave in place of the values of `t`; null: values.
+const char* what_is_wrong(const LayerEntry& layer, const RbTensor* t, const RbTensor* real) {
+  if (!real) return "nothing";
+  if (real == t) return "the tensor itself";
+  if (real->dtype_id != t->dtype_id || real->ndim != t->ndim ||
+      !std::equal(t->shape, t->shape + t->ndim, real->shape))
+    return "another shape or dtype";
+  if (!(t->flags & RB_T_COMPOSITE)) return nullptr;
+  if (real->flags & RB_T_COMPOSITE && body_of(real).layer == layer.bit)
+    return "another composite of the layer";
+  return is_of_parts(real, t) ? "a part, or a tensor that shares memory with a part," : nullptr;
+}
+
 TensorRef real_values(const LayerEntry& layer, void* frame, RbTensor* t, const char* what) {
   RbTensor* made = nullptr;
   check(layer.real(layer.real_self, frame, t, what, &made));
   const TensorRef real(made);
-  const bool fits = real && real.get() != t && real->dtype_id == t->dtype_id &&
-                    real->ndim == t->ndim && std::equal(t->shape, t->shape + t->ndim, real->shape);
-  if (!fits) {
+  if (const char* wrong = what_is_wrong(layer, t, real.get())) {
     fail(RB_E_PLUGIN,
          "%s: the data hook of the layer '%s' [%s] gave %s where the values of a tensor of %d "
          "dimensions and %lld elements of %s are needed",
-         what, layer.name.c_str(), layer.provider.c_str(),
-         !real             ? "nothing"
-         : real.get() == t ? "the tensor itself"
-                           : "another shape or dtype",
-         t->ndim, static_cast<long long>(t->numel), kDTypes[t->dtype_id].name);
+         what, layer.name.c_str(), layer.provider.c_str(), wrong, t->ndim,
+         static_cast<long long>(t->numel), kDTypes[t->dtype_id].name);
   }
   return real;
 }
@@ -282,7 +302,18 @@ TensorRef composite_values(RbTensor* t, const char* what) {
 
 TensorRef readable(const RbTensor* t, const char* what) {
   TensorRef at = TensorRef::share(const_cast<RbTensor*>(t));
+  uint64_t seen = 0;  // the layers of the composites so far
   while (is_made_of_parts(at.get())) {
+    if (at->flags & RB_T_COMPOSITE) {
+      const LayerEntry& layer = layer_entry(body_of(at.get()).layer);
+      if (seen >> layer.bit & 1) {
+        fail(RB_E_PLUGIN,
+             "%s: the data hooks of the layer '%s' [%s] and others give composites of one another, "
+             "and none gives the values",
+             what, layer.name.c_str(), layer.provider.c_str());
+      }
+      seen |= uint64_t{1} << layer.bit;
+    }
     at = at->flags & RB_T_WRAPPER ? wrapper_values(at.get(), what)
                                   : composite_values(at.get(), what);
   }

@@ -443,6 +443,19 @@ void drop_body(Body* body) {
   block_free(body, sizeof(Body) + body->nparts * sizeof(RbTensor*) + body->nbytes);
 }
 
+}  // namespace
+
+uint32_t version_of_parts(const RbTensor* composite) {
+  const Body& body = body_of(composite);
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < body.nparts; ++i) {
+    if (body.parts()[i]) sum += version_of(body.parts()[i]);
+  }
+  return sum;
+}
+
+namespace {
+
 uint64_t composite_keys(int layer) { return uint64_t{1} << layer | uint64_t{1} << kCompositeSlot; }
 
 void set_body(Tensor* t, Body* body) {
@@ -460,7 +473,7 @@ Tensor* tensor_of_body(Body* body, int backend, int device, int dtype, int ndim,
     t->storage = impl(base)->storage;
     t->storage->refs.fetch_add(1, std::memory_order_relaxed);
     t->data = nullptr;
-    t->flags = (t->flags & RB_T_CONTIGUOUS) | (base->flags & RB_T_INFERENCE);
+    t->flags = (t->flags & RB_T_CONTIGUOUS) | (base->flags & (RB_T_READONLY | RB_T_INFERENCE));
   } else {
     init_storage(t, nullptr, 0, nullptr, nullptr, state);
   }
@@ -555,10 +568,11 @@ void share_version(Tensor* t, const RbTensor* base) {
   Storage* old = t->storage;
   t->storage = impl(base)->storage;
   t->storage->refs.fetch_add(1, std::memory_order_relaxed);
+  t->flags |= base->flags & (RB_T_READONLY | RB_T_INFERENCE);
   storage_release(old, thread_state());
 }
 
-void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
+void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs, int entry) {
   size_t lists = 0;
   for (int i = 1; i < nargs; ++i) {
     if (args[i].tag == RB_INTS) lists += args[i].len * sizeof(int64_t);
@@ -570,10 +584,11 @@ void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs) {
   record->parent = impl(args[0].v.t);
   retain(record->parent);
   record->op = op;
-  record->nargs = static_cast<uint16_t>(nargs);
+  record->nargs = static_cast<uint8_t>(nargs);
+  record->entry = static_cast<uint16_t>(entry);
   const bool same_dtype = record->parent->dtype_id == t->dtype_id;
   const int above = record->parent->view ? record->parent->view->depth : 0;
-  record->depth = same_dtype ? static_cast<uint16_t>(std::min(above + 1, UINT16_MAX)) : 0;
+  record->depth = same_dtype ? static_cast<uint8_t>(std::min(above + 1, UINT8_MAX)) : 0;
   record->bytes = fits ? 0 : static_cast<uint32_t>(head + lists);
   auto* ints = reinterpret_cast<int64_t*>(reinterpret_cast<char*>(record) + head);
   record->args[0] = value_none();

@@ -36,8 +36,9 @@ Storage* owner_of(Storage* s);
 struct ViewRecord {
   Tensor* parent;  // owned
   const Op* op;
-  uint16_t nargs;
-  uint16_t depth;   // links above this one, up to where the dtype is another
+  uint8_t nargs;
+  uint8_t depth;    // links above this one, up to where the dtype is another; at most UINT8_MAX
+  uint16_t entry;   // of a result that is a list: 1 + the index in it; else 0
   uint32_t bytes;   // of a block of its own; 0: it lies in the tensor
   RbValue args[1];  // args[0] is the place of the parent; lists follow the array
 };
@@ -83,6 +84,9 @@ struct Body {
 inline const Body& body_of(const RbTensor* composite) {
   return *static_cast<const Body*>(composite->ext);
 }
+
+/// The versions of a composite's parts, added up.
+uint32_t version_of_parts(const RbTensor* composite);
 
 inline Tensor* impl(RbTensor* t) { return static_cast<Tensor*>(t); }
 inline const Tensor* impl(const RbTensor* t) { return static_cast<const Tensor*>(t); }
@@ -176,10 +180,15 @@ bool same_memory(const RbTensor* a, const RbTensor* b);
 void tensor_set_data(Tensor* t, const RbTensor* src);
 /// The first element's place in the storage, in elements.
 int64_t offset_in_storage(const RbTensor& t);
-/// Make `t`, a composite, share the version counter of `base`, another one.
+/// The number of writes to the tensor so far: to its storage, and to the parts of a composite.
+inline uint32_t version_of(const RbTensor* t) {
+  const uint32_t own = impl(t)->storage->version.load(std::memory_order_relaxed);
+  return __builtin_expect(t->flags & RB_T_COMPOSITE, 0) ? own + version_of_parts(t) : own;
+}
+/// Make `t`, a composite, share the version counter and the protection of `base`, another one.
 void share_version(Tensor* t, const RbTensor* base);
-/// Attach the record that `t`, made by tensor_share, is the result of `op(args)` out of args[0].
-void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs);
+/// Attach the record that `t` is the result of `op(args)` out of args[0]; `entry`: see ViewRecord.
+void set_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs, int entry = 0);
 /// The same in place of the record that it has.
 void replace_view_record(Tensor* t, const Op* op, const RbValue* args, int nargs);
 
