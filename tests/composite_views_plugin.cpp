@@ -14,7 +14,7 @@ const RbComposites* composites;
 int32_t boxed, few, hooked;
 enum Answer { kShared, kBase, kCopy, kMixed, kPlainShared, kPlainCopy, kItself };
 int32_t answer = kShared;
-enum Fault { kNone, kNothing, kDtype, kShape, kDevice, kReplaced, kArgument, kUncounted };
+enum Fault { kNone, kNothing, kDtype, kShape, kDevice, kReplaced, kArgument, kUncounted, kSilent };
 int32_t fault = kNone;
 enum Values { kRight, kPart, kViewOfPart, kOwn, kOther };
 int32_t hook_gives = kRight, load_gives = kRight;
@@ -92,6 +92,7 @@ rb::Ref boxed_result(int32_t layer, RbTensor* made, bool is_view, RbTensor* base
 
 void handle(const rb::Args& a) {
   ++calls;
+  if (fault == kSilent) throw rb::Stored{RB_E_STATE};
   const RbOpInfo* info = rb::host->op_info(a.call->op);
   const bool writes = a.call->flags & RB_CALL_OUT, is_view = info->flags & RB_OP_VIEW;
   int32_t layer = boxed;
@@ -249,6 +250,31 @@ RB_EXPORT void set_answer(int32_t to) { answer = to; }
 RB_EXPORT void set_fault(int32_t to) { fault = to; }
 RB_EXPORT void set_hook(int32_t to) { hook_gives = to; }
 RB_EXPORT void set_load(int32_t to) { load_gives = to; }
+// A composite that shows a shape and a layout; what it shows has nothing to do with its part.
+RB_EXPORT int32_t make_shown(RbTensor* part, int32_t ndim, const int64_t* shape, int32_t layout,
+                             RbTensor** out) {
+  RbTensor* const parts[] = {part};
+  RbComposite c{};
+  c.struct_size = sizeof c;
+  c.layer = hooked;
+  c.backend = part->backend;
+  c.dtype = part->dtype_id;
+  c.ndim = ndim;
+  c.shape = shape;
+  c.nparts = 1;
+  c.parts = parts;
+  c.layout = layout;
+  return composites->compose(&c, out);
+}
+RB_EXPORT int32_t replace(RbTensor* t, RbTensor* part, RbTensor* second) {
+  return rb::guarded([&] {
+    RbTensor* const parts[] = {part, second};
+    RbComposite c = get(t);
+    c.parts = parts;
+    c.nparts = second ? 2 : 1;
+    rb::check(composites->replace(t, &c));
+  });
+}
 // A composite of the layer; `second` and `base` may be null.
 RB_EXPORT int32_t make(int32_t layer, RbTensor* a, RbTensor* second, RbTensor* base,
                        RbTensor** out) {

@@ -7,6 +7,14 @@ import rabbet.autograd
 import rabbet.composite as composite
 from plugin_prelude import address, error, lib, made  # noqa: F401
 
+lib.make_shown.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_void_p,
+]
+lib.replace.argtypes = [ctypes.c_void_p] * 3
 lib.make.argtypes = [ctypes.c_int32, *[ctypes.c_void_p] * 4]
 LAYERS = {"boxed": lib.layer_id(0), "boxed_few": lib.layer_id(1)}
 
@@ -16,6 +24,20 @@ def box(value, second=None, base=None, layer="boxed"):
     out = ctypes.c_void_p()
     given = [address(t) if t is not None else None for t in (value, second, base)]
     return made(lib.make(LAYERS[layer], *given, ctypes.byref(out)), out)
+
+
+def shown(shape, layout=0):
+    """A composite of `shape` and `layout` with one part of no meaning."""
+    out, part = ctypes.c_void_p(), rabbet.ones(2)
+    sizes = (ctypes.c_int64 * len(shape))(*shape)
+    code = lib.make_shown(address(part), len(shape), sizes, layout, ctypes.byref(out))
+    return made(code, out)
+
+
+def replace(t, part, second=None):
+    """Give a composite other parts."""
+    code = lib.replace(address(t), address(part), address(second) if second is not None else None)
+    return made(code, address(t)) if code else None
 
 
 def plain(t):

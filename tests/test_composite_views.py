@@ -198,7 +198,7 @@ def work():
         except Exception:
             pass
     lib.set_answer(0)
-    for fault in range(8):
+    for fault in range(9):
         lib.set_fault(fault)
         try:
             box(rabbet.ones(3, 4)).mul_(2) * 2
@@ -306,6 +306,16 @@ for layer in ("boxed", "boxed_few"):
         assert line.startswith("PluginError: " + FAULTS[fault].format(who)), line
 
 
+def test_a_failure_without_a_message_names_the_layer(process):
+    process("""
+c, few = box(rabbet.ones(3)), box(rabbet.ones(3), layer="boxed_few")
+error(lambda: c + rabbet.ones(4))  # an earlier error
+lib.set_fault(8)
+assert error(lambda: c * 2) == "StateError: mul: the fallback of the layer 'boxed' [boxed 1.0] failed with code 7 and left no message", error(lambda: c * 2)
+assert "select: the kernel of the layer 'boxed_few' [boxed 1.0] failed with code" in error(lambda: few[1])
+""")
+
+
 def test_a_replaced_destination_is_refused(process):
     process("""
 lib.set_fault(5)
@@ -383,4 +393,134 @@ lib.set_load({gives})
 file.seek(0)
 told = error(lambda: rabbet.load(file))
 assert "load: the layer 'boxed' [boxed 1.0] returned" in told and "is due" in told, told
+""")
+
+
+# ---- other parts, layouts, large shapes
+
+
+def test_parts_are_replaced_in_place(process):
+    process("""
+c = box(rabbet.ones(3), second=rabbet.ones(3))
+identity, before = id(c), c._version
+replace(c, rabbet.arange(3.0))
+assert composite.parts(c)[0].equal(rabbet.arange(3.0)) and len(composite.parts(c)) == 1 and c._version == before + 1
+assert plain(c * 2).equal(2 * rabbet.arange(3.0)) and id(c) == identity
+composite.parts(c)[0].add_(1)
+assert c._version == before + 2
+replace(c, composite.parts(c)[0], second=rabbet.ones(3))
+assert plain(c).equal(rabbet.arange(3.0) + 1)
+""")
+
+
+def test_views_and_aliases_of_replaced_parts_are_refused(process):
+    process("""
+message = "a composite tensor of the layer 'boxed' is a view or an alias of one whose parts were replaced since"
+c = box(rabbet.ones(3, 4))
+v, d, nested = c[1], c.detach(), box(c.detach())
+replace(c, rabbet.zeros(3, 4))
+for t in (v, d):
+    for use in (lambda: t * 2, lambda: t.mul_(2), t.tolist, lambda: t.clone(), lambda: rabbet.cat([t, t]), lambda: replace(t, rabbet.ones(t.shape))):
+        assert message in error(use), error(use)
+again = c[1]
+again.add_(1)
+assert plain(c)[1].equal(rabbet.ones(4)) and plain(c.detach()).sum().item() == 4
+replace(c, rabbet.ones(3, 4))
+assert message in error(lambda: again * 2) and plain(c[1]).sum().item() == 4
+""")
+
+
+def test_what_is_saved_must_not_be_replaced(process):
+    process("""
+w = rabbet.ones(3, requires_grad=True)
+c = box(rabbet.arange(3.0))
+loss = (c * w).sum()
+replace(c, rabbet.zeros(3))
+assert "has been modified by an inplace operation" in error(loss.backward)
+leaf = box(rabbet.arange(3.0)).requires_grad_()
+replace(leaf, rabbet.ones(3))
+(leaf * leaf).sum().backward()
+assert plain(leaf.grad).equal(2 * rabbet.ones(3))
+""")
+
+
+def test_parts_are_not_replaced_by_what_does_not_fit(process):
+    process("""
+import ctypes
+c, other = box(rabbet.ones(3)), box(rabbet.ones(3), layer="boxed_few")
+assert "requires grad" in error(lambda: replace(c, rabbet.ones(3, requires_grad=True)))
+assert "replace: part 0 contains the composite" in error(lambda: replace(c, c))
+assert "replace: part 1 contains the composite" in error(lambda: replace(c, rabbet.ones(3), second=box(c)))
+lib.set_answer(2)
+assert "replace: the composite is read-only" in error(lambda: replace(c[:2], rabbet.ones(2)))
+lib.set_answer(0)
+on_plain = box(rabbet.ones(100, 100), base=rabbet.ones(100, 100))
+assert "replace: the composite has the storage of a plain tensor" in error(lambda: replace(on_plain, rabbet.ones(3)))
+""")
+
+
+def test_nothing_of_replaced_parts_leaks(process):
+    process("""
+import gc
+def work():
+    c = box(rabbet.ones(3, 4), second=rabbet.ones(3))
+    v, d = c[1], c.detach()
+    replace(c, rabbet.zeros(3, 4))
+    replace(c, rabbet.zeros(3, 4), second=rabbet.ones(2))
+    try:
+        v * 2
+    except Exception:
+        pass
+    c[1].mul_(2)
+work(); gc.collect()
+before = rabbet._C.live_counts()
+for _ in range(20):
+    work()
+gc.collect()
+assert rabbet._C.live_counts() == before, (rabbet._C.live_counts(), before)
+""")
+
+
+def test_a_composite_reports_its_layout(process):
+    process("""
+import copy, io, pickle
+names = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")
+for number, name in enumerate(names):
+    t = shown((2, 3), number)
+    assert t.layout is getattr(rabbet, name) and str(t.layout) == f"rabbet.{name}"
+    assert (t.is_sparse, t.is_sparse_csr, t.is_nested) == (number == 1, number == 2, number == 6)
+    file = io.BytesIO()
+    rabbet.save({"t": t}, file)
+    file.seek(0)
+    for other in (t.clone(), t.detach(), copy.deepcopy(t), pickle.loads(pickle.dumps(t)), rabbet.load(file)["t"],
+                  rabbet.nn.Parameter(t), composite.compose("boxed_hook", (2, 3), t.dtype, composite.parts(t), layout=t.layout)):
+        assert other.layout is t.layout and composite.is_composite(other), name
+    if 2 <= number <= 5:
+        kind = name[-3:].upper()
+        assert error(t.is_contiguous) == f"RuntimeError: Sparse {kind} tensors do not have is_contiguous"
+        assert error(t.stride) == f"RuntimeError: Sparse {kind} tensors do not have strides"
+    else:
+        assert t.is_contiguous() == (number != 1) and t.stride() == ((0, 0) if number == 1 else (3, 1))
+        assert t.stride(0) == t.stride()[0]
+meta = copy.deepcopy(shown((2, 3), 1).to("meta"))
+assert meta.is_meta and composite.is_composite(meta) and meta.layout is rabbet.sparse_coo
+p = rabbet.nn.Parameter(rabbet.zeros(2, 3))
+p.data = shown((2, 3), 1)
+assert p.layout is rabbet.sparse_coo
+p.data = rabbet.zeros(2, 3)
+assert p.layout is rabbet.strided and p.is_contiguous() and not p.is_sparse
+""")
+
+
+def test_the_number_of_elements_may_be_larger_than_memory(process):
+    process("""
+t = shown((10**9, 10**9), 1)
+assert t.numel() == 10**18 and t.shape == (10**9, 10**9) and t.clone().numel() == 10**18
+assert "index 1000000000 is out of range for dimension 0 of size 1000000000" in error(lambda: t[10**9])
+assert "do not broadcast" in error(lambda: t + rabbet.ones(3))
+assert "slice: the layer 'boxed_hook'" in error(lambda: t[1:])
+largest = shown((2**31, 2**31), 1)
+assert largest.numel() == 2**62
+assert "too large" in error(lambda: shown((2**32, 2**31), 1)) and "too large" in error(lambda: shown((2**40, 0, 2**40)))
+assert "too large" in error(lambda: rabbet.zeros_like(t))
 """)

@@ -38,6 +38,12 @@ py::object describe_composite(const py::object& o) {
   return d;
 }
 
+// The name of the layer alone, which attributes ask for at each access.
+py::object composite_layer(const py::object& o) {
+  if (!is_tensor(o.ptr()) || !(tensor_of(o.ptr())->flags & RB_T_COMPOSITE)) return py::none();
+  return py::str(layer_entry(body_of(tensor_of(o.ptr())).layer).name);
+}
+
 // The values as a tensor with memory, by the layer's data hook.
 py::object values(const py::object& o) {
   if (!is_tensor(o.ptr()))
@@ -47,11 +53,15 @@ py::object values(const py::object& o) {
 }
 
 py::object load(const std::string& name, const std::vector<int64_t>& shape, const py::object& dtype,
-                const py::object& device, const py::tuple& parts, const std::string& blob) {
+                const py::object& device, const py::tuple& parts, const std::string& blob,
+                const py::object& layout) {
   const LayerEntry* layer = find_composites(name);
   if (!layer) raise(PyExc_LookupError, "no loaded layer has composites named '%s'", name.c_str());
   const int id = dtype_of(dtype.ptr());
   if (id < 0) raise(PyExc_TypeError, "expected a dtype, got %s", Py_TYPE(dtype.ptr())->tp_name);
+  const int laid_out = layout_of(layout.ptr());
+  if (laid_out < 0)
+    raise(PyExc_TypeError, "expected a layout, got %s", Py_TYPE(layout.ptr())->tp_name);
   const DeviceSpec where = device_argument(device.ptr());
   std::vector<RbTensor*> list;
   for (const py::handle& part : parts) {
@@ -63,7 +73,7 @@ py::object load(const std::string& name, const std::vector<int64_t>& shape, cons
   Tensor* made =
       load_composite({layer->bit, where.backend, where.index, id, static_cast<int>(shape.size()),
                       shape.data(), nullptr, list.data(), static_cast<uint32_t>(list.size()),
-                      blob.data(), blob.size(), nullptr});
+                      blob.data(), blob.size(), nullptr, laid_out});
   return py::reinterpret_steal<py::object>(must(wrap(made)));
 }
 
@@ -73,9 +83,10 @@ void bind_composite(py::module_& m) {
   m.def("composite", describe_composite, py::arg("tensor"),
         "What a composite is made of: layer, name (in files), provider, parts, blob, has_values, "
         "text; None for any other tensor.");
+  m.def("composite_layer", composite_layer, py::arg("tensor"));
   m.def("composite_values", values, py::arg("tensor"));
   m.def("load_composite", load, py::arg("name"), py::arg("shape"), py::arg("dtype"),
-        py::arg("device"), py::arg("parts"), py::arg("blob"),
+        py::arg("device"), py::arg("parts"), py::arg("blob"), py::arg("layout"),
         "A composite out of what a file says. Raises LookupError where no loaded layer has the "
         "name.");
 }

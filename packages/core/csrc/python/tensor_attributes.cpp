@@ -17,7 +17,7 @@ PyObject* get_shape(PyObject* o, void*) {
 PyObject* get_ndim(PyObject* o, void*) { return PyLong_FromLong(tensor_of(o)->ndim); }
 PyObject* get_dtype(PyObject* o, void*) { return Py_NewRef(dtype_object(tensor_of(o)->dtype_id)); }
 PyObject* get_device(PyObject* o, void*) { return device_of(tensor_of(o)); }
-PyObject* get_layout(PyObject*, void*) { return Py_NewRef(strided_layout); }
+PyObject* get_layout(PyObject* o, void*) { return Py_NewRef(layouts[tensor_of(o)->layout]); }
 PyObject* get_itemsize(PyObject* o, void*) {
   return PyLong_FromLong(dtype_info(tensor_of(o)->dtype_id).itemsize);
 }
@@ -121,7 +121,8 @@ PyGetSetDef tensor_getset[] = {
     {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
     {"dtype", get_dtype, nullptr, "Type of the elements.", nullptr},
     {"device", get_device, nullptr, "Where the elements are.", nullptr},
-    {"layout", get_layout, nullptr, "rabbet.strided.", nullptr},
+    {"layout", get_layout, nullptr, "rabbet.strided, or what the layer of a composite says.",
+     nullptr},
     {"itemsize", get_itemsize, nullptr, "Bytes per element.", nullptr},
     {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
     {"_base", get_base, nullptr, "The tensor that a view shows a part of; None: not a view.",

@@ -31,22 +31,35 @@ int64_t wrapped_dim(const Tensor* t, PyObject* o, const char* method) {
   return d < 0 ? d + range : d;
 }
 
+// Compressed tensors have neither strides nor an order of their elements in memory.
+void need_strides(const Tensor* t, const char* what) {
+  if (t->layout < RB_SPARSE_CSR || t->layout > RB_SPARSE_BSC) return;
+  const char* const names[] = {"CSR", "CSC", "BSR", "BSC"};
+  raise(PyExc_RuntimeError, "Sparse %s tensors do not have %s", names[t->layout - RB_SPARSE_CSR],
+        what);
+}
+
 PyObject* per_dim(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names,
                   const char* method, bool strides) {
   return object_boundary([&]() -> PyObject* {
     const Tensor* t = tensor_of(self);
+    if (strides) need_strides(t, "strides");
+    const auto shown = [&](int64_t d) {
+      if (!strides) return t->shape[d];
+      return t->layout == RB_SPARSE_COO ? 0 : t->strides[d];
+    };
     const Py_ssize_t given = nargs + (names ? PyTuple_GET_SIZE(names) : 0);
     if (given > 1) raise(PyExc_TypeError, "%s() takes at most one argument, dim", method);
     if (given == 0 || args[0] == Py_None) {
       if (!strides) return make_size(t->ndim, t->shape);
       Ref tuple(must(PyTuple_New(t->ndim)));
       for (int i = 0; i < t->ndim; ++i)
-        PyTuple_SET_ITEM(tuple.get(), i, must(PyLong_FromLongLong(t->strides[i])));
+        PyTuple_SET_ITEM(tuple.get(), i, must(PyLong_FromLongLong(shown(i))));
       return tuple.release();
     }
     const int64_t d = wrapped_dim(t, args[0], method);
     if (t->ndim == 0) raise(PyExc_IndexError, "%s(): a 0-d tensor has no dimensions", method);
-    return PyLong_FromLongLong(strides ? t->strides[d] : t->shape[d]);
+    return PyLong_FromLongLong(shown(d));
   });
 }
 PyObject* size(PyObject* s, PyObject* const* a, Py_ssize_t n, PyObject* k) {
@@ -93,10 +106,12 @@ PyObject* is_contiguous(PyObject* s, PyObject* const* args, Py_ssize_t nargs, Py
       raise(PyExc_TypeError, "is_contiguous() got an unexpected keyword argument '%U'",
             PyTuple_GET_ITEM(names, 0));
     }
+    need_strides(tensor_of(s), "is_contiguous");
     const MemoryFormat format =
         given ? memory_format_of(args[0], MemoryFormat::kContiguous, "is_contiguous")
               : MemoryFormat::kContiguous;
-    return PyBool_FromLong(is_contiguous_in(format, tensor_of(s)));
+    return PyBool_FromLong(tensor_of(s)->layout != RB_SPARSE_COO &&
+                           is_contiguous_in(format, tensor_of(s)));
   });
 }
 PyObject* is_floating_point(PyObject* s, PyObject*) {

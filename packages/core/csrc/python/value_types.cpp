@@ -20,6 +20,7 @@ namespace rabbet::python {
 PyTypeObject *dtype_type, *device_type, *size_type, *generator_type, *layout_type,
     *memory_format_type;
 PyObject* strided_layout;
+PyObject* layouts[RB_JAGGED + 1];
 std::string shown_module = "rabbet";
 
 namespace {
@@ -521,14 +522,17 @@ bool init_value_types(PyObject* module) {
                       f))
       return false;
   }
-  // Programs name the other layouts to compare them with a tensor's; no tensor has one.
   int value = RB_STRIDED;
-  for (const char* name :
-       {"sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"}) {
-    if (!add_constant(module, layout_type, name, ++value)) return false;
+  for (const char* name : {"strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr",
+                           "sparse_bsc", "jagged"}) {
+    if (!add_constant(module, layout_type, name, value, &layouts[value])) return false;
+    ++value;
   }
-  return add_constant(module, layout_type, "strided", RB_STRIDED, &strided_layout);
+  strided_layout = layouts[RB_STRIDED];
+  return true;
 }
+
+int layout_of(PyObject* o) { return Py_TYPE(o) == layout_type ? as<ConstantObject>(o)->value : -1; }
 
 MemoryFormat memory_format_of(PyObject* o, MemoryFormat absent, const char* method) {
   if (o == Py_None) return absent;

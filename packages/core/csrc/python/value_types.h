@@ -33,6 +33,9 @@ extern PyTypeObject* generator_type;
 extern PyTypeObject* layout_type;
 extern PyTypeObject* memory_format_type;
 extern PyObject* strided_layout;
+extern PyObject* layouts[RB_JAGGED + 1];  // by RB_STRIDED, ...
+/// RB_STRIDED, ... of a `rabbet.layout`; -1: it is none.
+int layout_of(PyObject* o);
 /// What stands before the point in texts of dtypes, sizes, layouts and memory formats.
 extern std::string shown_module;
 

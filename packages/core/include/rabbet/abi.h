@@ -151,7 +151,7 @@ typedef struct RbTensor {
   uint32_t view_size; /* bytes of this struct that core filled */
   uint16_t dtype_id;
   uint8_t backend; /* process-local id of the backend; 0: meta, whose tensors have no data */
-  uint8_t layout;  /* 0: strided */
+  uint8_t layout;  /* RB_STRIDED, ...; one that is not has no memory: see composite.h */
   uint64_t keys[2];
   int64_t numel;
   uint32_t flags;
@@ -203,7 +203,15 @@ enum { /* RbValue.tag */
        RB_SCALARS,   /* v.vs, len: numbers, each with its tag */
        RB_LAYOUT     /* v.i: RB_STRIDED */
 };
-enum { RB_STRIDED = 0 }; /* layouts: RbTensor.layout, RB_LAYOUT */
+enum { /* layouts: RbTensor.layout, RB_LAYOUT. All but the first are those of composites */
+       RB_STRIDED = 0,
+       RB_SPARSE_COO,
+       RB_SPARSE_CSR,
+       RB_SPARSE_CSC,
+       RB_SPARSE_BSR,
+       RB_SPARSE_BSC,
+       RB_JAGGED
+};
 
 /* One argument or result: 16 bytes, passed on the stack. A number may stand where an elementwise
  * operator's schema says Tensor: it takes part in type promotion as a Python number does. */

@@ -23,9 +23,9 @@
 extern "C" {
 #endif
 
-/* RbLayer.flags. VIEWS: what the fallback returns for a view operator is a view of the argument,
- * where both are composites of the layer: core records how it was made, and
- * they share the version counter. Not for layers that describe their composites. */
+/* RbLayer.flags. VIEWS: composites that the layer returns for a view operator are views of the
+ * argument, a composite of the layer. Core records how they were made, and they share its version
+ * counter. Not for layers that describe their composites: there the parts show it. */
 enum { RB_L_VIEWS = 1 };
 
 /* One composite tensor. */
@@ -40,6 +40,8 @@ typedef struct RbComposite {
   const void* blob;               /* copied */
   uint64_t nbytes;                /* of the blob */
   RbTensor* base; /* null, or the tensor of which this is a view: they share the version counter */
+  int32_t layout; /* RB_STRIDED, RB_SPARSE_COO, ...: what Tensor.layout reports */
+  int32_t reserved;
 } RbComposite;
 
 /* What a layer says of its composites. `name` stands in files, which need it to be read again. */
@@ -65,6 +67,12 @@ typedef struct RbComposites {
    * the tensor lives. A transform's wrapper answers too: its parts are RbWrap's inner and second,
    * its layer is that of its level. RB_E_TYPE: the tensor has memory of its own. */
   int32_t (*get)(const RbTensor* t, RbComposite* out);
+  /* Give a composite the parts and the blob of `with` in place of its own (coalesce, accumulate).
+   * `with` shows what the composite shows; its strides and base are not read. The version counter
+   * rises. Views and aliases of the composite, which still have the former parts, are refused from
+   * then on; what `get` has said of the composite is no longer valid. Not while another thread uses
+   * it. */
+  int32_t (*replace)(RbTensor* t, const RbComposite* with);
 } RbComposites;
 
 #ifdef __cplusplus

@@ -66,15 +66,12 @@ def shallow_copy_(self: Tensor) -> Tensor:
 
 def _copied_memory(t: Tensor, memo: dict[Any, Any]) -> Tensor:
     """The same elements in other memory; what shares memory with `t` shares it in the copy, too."""
+    if _C.composite_layer(t) is not None:
+        return t.clone()
     if t.is_meta:
         return _functions.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
     strides = t.stride()
-    if (
-        t.numel() == 0
-        or min(strides, default=0) < 0
-        or _C.transform_level(t)
-        or composite.state(t) is not None
-    ):
+    if t.numel() == 0 or min(strides, default=0) < 0 or _C.transform_level(t):
         return t.clone()
     key = ("rabbet storage", t._storage_id())
     base = memo.get(key)
@@ -316,6 +313,10 @@ def _never(doc: str) -> Any:
     return property(lambda self: False, doc=doc)
 
 
+def _laid_out(name: str, doc: str) -> Any:
+    return property(lambda self: self.layout is getattr(_C, name), doc=doc)
+
+
 def _on(kind: str) -> Any:
     return property(lambda self: self.device.type == kind, doc=f"Whether the tensor is on {kind}.")
 
@@ -442,10 +443,10 @@ _METHODS: dict[str, Any] = {
         name: _from("_other_layouts", name, "Of other layouts, or of linear algebra.")
         for name in _OTHERS.split()
     },
-    "is_sparse": _never("Whether the layout is sparse COO: there is none yet."),
-    "is_sparse_csr": _never("Whether the layout is sparse CSR: there is none yet."),
+    "is_sparse": _laid_out("sparse_coo", "Whether the layout is sparse COO, of a composite."),
+    "is_sparse_csr": _laid_out("sparse_csr", "Whether the layout is sparse CSR, of a composite."),
     "is_quantized": _never("Whether elements are quantized: there are no such dtypes yet."),
-    "is_nested": _never("Whether the tensor is nested: there are none yet."),
+    "is_nested": _laid_out("jagged", "Whether the layout is jagged, of a composite."),
     "is_mkldnn": _never("Whether the layout is oneDNN's: rabbet does not use it."),
     "is_vulkan": _never("Whether the tensor is on Vulkan: there is no such backend."),
     "is_xla": _on("xla"),

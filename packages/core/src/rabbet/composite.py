@@ -16,16 +16,21 @@ __all__ = ["blob", "compose", "is_composite", "layer", "parts", "values"]
 
 
 def compose(
-    name: str, shape: Sequence[int], dtype: Any, parts: Sequence[Tensor | None], blob: bytes = b""
+    name: str,
+    shape: Sequence[int],
+    dtype: Any,
+    parts: Sequence[Tensor | None],
+    blob: bytes = b"",
+    layout: Any = _C.strided,
 ) -> Tensor:
     """A composite of the loaded layer whose composites have that name, on the device of its first part.
 
     Args:
-        shape, dtype: what it shows.
+        shape, dtype, layout: what it shows.
         parts, blob: what it is made of, as the layer reads it; the layer checks them.
     """
     device = next((str(part.device) for part in parts if part is not None), "cpu")
-    return _C.load_composite(name, list(shape), dtype, device, tuple(parts), blob)
+    return _C.load_composite(name, list(shape), dtype, device, tuple(parts), blob, layout)
 
 
 def is_composite(tensor: Tensor) -> bool:
@@ -79,7 +84,7 @@ def state(tensor: Tensor) -> dict[str, Any] | None:
     found = _C.composite(tensor)
     if found is None:
         return None
-    return {
+    stored = {
         "name": found["name"],
         "layer": found["layer"],
         "wheel": found["provider"],
@@ -87,6 +92,25 @@ def state(tensor: Tensor) -> dict[str, Any] | None:
         "dtype": tensor.dtype.name,
         "shape": tuple(tensor.shape),
     }
+    if tensor.layout is not _C.strided:
+        stored["layout"] = layout_name(tensor.layout)
+    return stored
+
+
+LAYOUTS = (
+    "strided",
+    "sparse_coo",
+    "sparse_csr",
+    "sparse_csc",
+    "sparse_bsr",
+    "sparse_bsc",
+    "jagged",
+)
+
+
+def layout_name(layout: Any) -> str:
+    """The name of a layout in `rabbet`."""
+    return next(name for name in LAYOUTS if getattr(_C, name) is layout)
 
 
 def rebuild(stored: dict[str, Any], parts: tuple[Tensor | None, ...]) -> Tensor:
@@ -95,7 +119,8 @@ def rebuild(stored: dict[str, Any], parts: tuple[Tensor | None, ...]) -> Tensor:
     Raises:
         PluginError: naming the wheel to install, if its layer is not there.
     """
-    shown = (stored["shape"], getattr(_C, stored["dtype"]), parts, stored["blob"])
+    layout = getattr(_C, stored.get("layout", "strided"))
+    shown = (stored["shape"], getattr(_C, stored["dtype"]), parts, stored["blob"], layout)
     try:
         return compose(stored["name"], *shown)
     except LookupError:

@@ -160,16 +160,18 @@ void check_owner(const char* what, int32_t layer) {
   }
 }
 
-void check_geometry(const char* what, int backend, int device, int dtype, int ndim,
-                    const int64_t* shape, const int64_t* strides, bool dense) {
+namespace {
+void check_device_dtype_rank(const char* what, int backend, int device, int dtype, int ndim,
+                             const int64_t* shape) {
   check_backend_id(what, backend);
   check_device(backend, device);
   if (!is_dtype(dtype)) fail(RB_E_ARG, "%s: %d is not the id of a dtype", what, dtype);
   if (ndim < 0 || ndim > kMaxDims)
     fail(RB_E_ARG, "%s: a tensor has at most %d dimensions, got %d", what, kMaxDims, ndim);
   if (ndim && !shape) fail(RB_E_ARG, "%s: the shape is null", what);
-  const int64_t numel = count_elements(ndim, shape);
-  if (!strides) return;
+}
+
+void check_strides(const char* what, int ndim, const int64_t* shape, const int64_t* strides) {
   // Sums and differences of such offsets, in bytes, do not overflow.
   constexpr int64_t kFar = int64_t{1} << 58;
   int64_t reach = 0, step = 0;
@@ -179,8 +181,24 @@ void check_geometry(const char* what, int backend, int device, int dtype, int nd
     if (fits) reach += std::abs(step);
     if (!fits || reach > kFar) fail(RB_E_ARG, "%s: the strides reach too far", what);
   }
+}
+}  // namespace
+
+void check_shown(const char* what, int backend, int device, int dtype, int ndim,
+                 const int64_t* shape, const int64_t* strides) {
+  check_device_dtype_rank(what, backend, device, dtype, ndim, shape);
+  count_shown(ndim, shape);
+  if (strides) check_strides(what, ndim, shape, strides);
+}
+
+void check_geometry(const char* what, int backend, int device, int dtype, int ndim,
+                    const int64_t* shape, const int64_t* strides, bool dense) {
+  check_device_dtype_rank(what, backend, device, dtype, ndim, shape);
+  const int64_t numel = count_elements(ndim, shape);
+  if (!strides) return;
+  check_strides(what, ndim, shape, strides);
   if (!dense || !numel) return;
-  reach = 0;
+  int64_t reach = 0;
   for (int i = 0; i < ndim; ++i) {
     reach += (shape[i] - 1) * strides[i];
     if (strides[i] < 0 || reach >= numel) {

@@ -54,6 +54,9 @@ void check_backend_id(const char* what, int32_t backend);
 void check_layer_id(const char* what, int32_t layer);
 /// That `layer` may own composites: it is registered, and no transform.
 void check_owner(const char* what, int32_t layer);
+/// What a composite shows: where it is, its dtype, shape and strides (or null).
+void check_shown(const char* what, int backend, int device, int dtype, int ndim,
+                 const int64_t* shape, const int64_t* strides);
 /// The memory that a new tensor would have: shape, dtype, device. Strides: those of a dense block.
 void check_geometry(const char* what, int backend, int device, int dtype, int ndim,
                     const int64_t* shape, const int64_t* strides, bool dense);

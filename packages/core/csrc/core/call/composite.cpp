@@ -243,6 +243,34 @@ void describe_composites(int bit, const RbCompositeLayer& what) {
   layer.desc.self = &layer;
 }
 
+namespace {
+// A composition whose parts have no history: aliases of those that have one, where nothing is
+// recorded; else they are refused.
+class WithoutGrad {
+ public:
+  WithoutGrad(const char* function, const LayerEntry& layer, const Composition& given)
+      : what(given) {
+    const uint64_t watching = differentiation_above(layer.bit);
+    for (uint32_t i = 0; i < given.nparts; ++i) {
+      RbTensor* part = given.parts[i];
+      const uint64_t watched = part ? keys_of(part) & watching : 0;
+      if (__builtin_expect(!watched, 1)) continue;
+      if (watched & ~thread_state().exclude) fail_part_requires_grad(function, layer, i);
+      if (parts_.empty()) parts_.assign(given.parts, given.parts + given.nparts);
+      aliases_.emplace_back(tensor_alias(part));
+      parts_[i] = aliases_.back().get();
+    }
+    if (!parts_.empty()) what.parts = parts_.data();
+  }
+
+  Composition what;
+
+ private:
+  std::vector<RbTensor*> parts_;
+  std::vector<TensorRef> aliases_;
+};
+}  // namespace
+
 Tensor* compose(const Composition& what) {
   const LayerEntry& layer = layer_entry(what.layer);
   if (what.nparts && !layer.has_composites && !layer.real) {
@@ -250,22 +278,45 @@ Tensor* compose(const Composition& what) {
          "compose: the layer '%s' has not described its composites; call `describe` first",
          layer.name.c_str());
   }
-  const uint64_t watching = differentiation_above(what.layer);
-  std::vector<RbTensor*> parts;
-  std::vector<TensorRef> detached;
-  for (uint32_t i = 0; i < what.nparts; ++i) {
-    RbTensor* part = what.parts[i];
-    const uint64_t watched = part ? keys_of(part) & watching : 0;
-    if (__builtin_expect(!watched, 1)) continue;
-    if (watched & ~thread_state().exclude) fail_part_requires_grad("compose", layer, i);
-    if (parts.empty()) parts.assign(what.parts, what.parts + what.nparts);
-    detached.emplace_back(tensor_alias(part));
-    parts[i] = detached.back().get();
+  return tensor_compose(WithoutGrad("compose", layer, what).what);
+}
+
+namespace {
+bool contains(const RbTensor* part, const RbTensor* t) {
+  if (part == t) return true;
+  if (!is_made_of_parts(part)) return false;
+  const Composition c = composition(part);
+  return std::any_of(c.parts, c.parts + c.nparts,
+                     [&](const RbTensor* inner) { return inner && contains(inner, t); });
+}
+}  // namespace
+
+void replace_parts(Tensor* t, const Composition& with) {
+  const LayerEntry& layer = layer_entry(with.layer);
+  check_current(t, "replace");
+  const bool same = t->backend == with.backend && t->device.id == with.device &&
+                    t->dtype_id == with.dtype && t->layout == with.layout && t->ndim == with.ndim &&
+                    std::equal(t->shape, t->shape + t->ndim, with.shape);
+  if (!same) {
+    fail(RB_E_ARG,
+         "replace: a composite of shape %s and dtype %s on %s keeps them, and its layout; got "
+         "shape %s, dtype %s, %s and layout %d",
+         shape_text(t->ndim, t->shape).c_str(), kDTypes[t->dtype_id].name,
+         device_text(t->backend, t->device.id).c_str(), shape_text(with.ndim, with.shape).c_str(),
+         kDTypes[with.dtype].name, device_text(with.backend, with.device).c_str(), with.layout);
   }
-  if (parts.empty()) return tensor_compose(what);
-  Composition without_grad = what;
-  without_grad.parts = parts.data();
-  return tensor_compose(without_grad);
+  if (t->flags & RB_T_READONLY) fail(RB_E_STATE, "replace: the composite is read-only");
+  if (t->storage->del) {
+    fail(RB_E_STATE,
+         "replace: the composite has the storage of a plain tensor (its `base`), which would not "
+         "change");
+  }
+  if (!with.nparts || !body_of(t).nparts) fail(RB_E_ARG, "replace: a stub has no parts");
+  for (uint32_t i = 0; i < with.nparts; ++i) {
+    if (with.parts[i] && contains(with.parts[i], t))
+      fail(RB_E_ARG, "replace: part %u contains the composite", i);
+  }
+  replace_body(t, WithoutGrad("replace", layer, with).what);
 }
 
 Tensor* load_composite(const Composition& saved) {
@@ -283,6 +334,7 @@ Tensor* load_composite(const Composition& saved) {
   given.parts = saved.parts;
   given.blob = saved.blob;
   given.nbytes = saved.nbytes;
+  given.layout = saved.layout;
   RbTensor* made = nullptr;
   check(layer.composites.load(layer.composites.self, &given, &made));
   TensorRef loaded(made);

@@ -11,6 +11,8 @@ namespace rabbet {
 void describe_composites(int layer, const RbCompositeLayer& what);
 /// A composite of a layer that has described them, or a stub (no parts). Throws.
 Tensor* compose(const Composition& what);
+/// Give a composite the parts and the blob of `with`, which shows the same. Throws.
+void replace_parts(Tensor* t, const Composition& with);
 /// Out of a file: by the layer's own `load` if it has one. Throws.
 Tensor* load_composite(const Composition& saved);
 /// The layer whose composites have that name in files; null: it is not loaded.

@@ -57,7 +57,13 @@ class CompositeCall {
   }
 
   void check_before() {
-    each_composite(args_, nargs_, layer_.bit, [&](RbTensor* t) { check_parts(t); });
+    each_composite(args_, nargs_, layer_.bit, [&](RbTensor* t) {
+      check_current(t, op_.name.c_str());
+      check_parts(t);
+    });
+    each_written([&](RbTensor* t, const char* what) {
+      if (is_mine(t)) check_protection(op_, t, what);
+    });
     if (!layer_.has_composites || is_decomposed()) return;
     if (writes() && op_.is_view())
       fail(RB_E_ARG, "%s: a view has no in-place or out= form", op_.name.c_str());
@@ -67,9 +73,6 @@ class CompositeCall {
     if (op_.has_decomp() && !has_kernel) validate(op_, args_, nargs_);
     if (op_.has_checks()) check_arguments(op_, args_, nargs_);
     foretell();
-    each_written([&](RbTensor* t, const char* what) {
-      if (is_mine(t)) check_protection(op_, t, what);
-    });
     for (int32_t i = 0; writes() && says_ && i < nrets_; ++i) {
       const RbTensor* t = targets_[i];
       if (is_mine(t))
@@ -87,6 +90,13 @@ class CompositeCall {
       replace_arguments();
     }
     finish_views(layer_, op_, args_, nargs_, rets_, nrets_, [&] { return whose(); });
+  }
+
+  // The handler failed: the error says why, at least who failed.
+  void name_failure(int32_t rc) const {
+    if (thread_state().error.code != RB_OK) return;
+    set_error(rc, op_.name + ": " + whose() + " failed with code " + std::to_string(rc) +
+                      " and left no message");
   }
 
   void drop_results() {
@@ -240,13 +250,17 @@ int32_t run_composite_handler(const CallPlan& c, int bit, RbFn fn, void* self, c
   int32_t rc = guarded([&] { call.check_before(); });
   if (rc != RB_OK) return rc;
   if (call.is_decomposed()) return guarded([&] { decompose(&c, args, nargs, rets, nrets); });
+  thread_state().error.code = RB_OK;  // an earlier error is not this call's
   if (layer.has_composites && impl(c.op)->table[bit].fn) {
     const WithoutDifferentiation below(bit);
     rc = fn(self, &c, args, nargs, rets, nrets);
   } else {
     rc = fn(self, &c, args, nargs, rets, nrets);
   }
-  if (rc != RB_OK) return rc;
+  if (rc != RB_OK) {
+    call.name_failure(rc);
+    return rc;
+  }
   rc = guarded([&] { call.check_after(); });
   if (rc != RB_OK) call.drop_results();
   return rc;

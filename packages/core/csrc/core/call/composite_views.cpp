@@ -71,11 +71,13 @@ class Finish {
     if (r == base_) return;
     if (!(r->flags & RB_T_COMPOSITE)) return plain(r);
     if (same_memory(r, base_)) return record(r, entry);
+    // Where the layer says what is a view, one of something else stays that.
+    if (says_views() && impl(r)->view) return;
     const Kind kind = kind_of(r);
     if (kind == Kind::kCopy && op_.is_view()) protect(r);
     if (kind != Kind::kView) return;
     if (!can_be_recorded(args_, nargs_)) fail_unrecorded(op_.name.c_str());
-    if (is_shared(r)) replace(r, composite_alias(r));
+    if (must_be_copied(r)) replace(r, composite_alias(r));
     share_version(impl(r), base_);
     record(r, entry);
   }
@@ -85,7 +87,7 @@ class Finish {
 
   // The layer says it (RB_L_VIEWS), or there is nothing to say (stubs), or the parts do.
   Kind kind_of(const RbTensor* r) {
-    if (layer_.desc.flags & RB_L_VIEWS) return op_.is_view() ? Kind::kView : Kind::kResult;
+    if (says_views()) return op_.is_view() ? Kind::kView : Kind::kResult;
     if (!body_of(r).nparts) return op_.is_view() ? Kind::kView : Kind::kResult;
     const Shares shares = shares_of(r, known());
     if (!shares.outside) return Kind::kView;
@@ -111,10 +113,13 @@ class Finish {
     protect(r);
   }
 
-  static bool is_shared(const RbTensor* r) {
+  bool says_views() const { return (layer_.desc.flags & RB_L_VIEWS) != 0; }
+  // Others use the tensor, which is an object of its own class where the layer says what is a view,
+  // or its storage, in whose place the view record may go.
+  bool must_be_copied(const RbTensor* r) const {
     const Tensor* t = impl(r);
-    return t->view || t->refs.load(std::memory_order_relaxed) > 1 ||
-           t->storage->refs.load(std::memory_order_relaxed) > 1;
+    const bool is_used = t->view || t->refs.load(std::memory_order_relaxed) > 1;
+    return (is_used && !says_views()) || t->storage->refs.load(std::memory_order_relaxed) > 1;
   }
   static void replace(RbTensor*& r, Tensor* other) { release(std::exchange(r, other)); }
 

@@ -78,7 +78,9 @@ class Twins {
  private:
   RbTensor* twin(const RbTensor* t) {
     if (first_.backend < 0) first_ = {t->backend, t->device.id};
-    made_.emplace_back(tensor_new(kMeta, 0, t->dtype_id, t->ndim, t->shape, t->strides));
+    made_.emplace_back(t->flags & RB_T_COMPOSITE
+                           ? tensor_shown(t->dtype_id, t->ndim, t->shape, t->strides)
+                           : tensor_new(kMeta, 0, t->dtype_id, t->ndim, t->shape, t->strides));
     return made_.back().get();
   }
 

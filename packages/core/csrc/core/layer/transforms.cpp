@@ -294,11 +294,20 @@ TensorRef composite_values(RbTensor* t, const char* what) {
          "the layer has no data hook that would give its values",
          what, layer.name.c_str(), layer.provider.c_str());
   }
+  check_current(t, what);
   const BelowLayer below(layer.bit);
   return real_values(layer, nullptr, t, what);
 }
 
 }  // namespace
+
+void check_current(const RbTensor* t, const char* what) {
+  if (__builtin_expect(!is_outdated(t), 1)) return;
+  fail(RB_E_STATE,
+       "%s: a composite tensor of the layer '%s' is a view or an alias of one whose parts were "
+       "replaced since (by an operator that writes in place): take the view again",
+       what, layer_entry(body_of(t).layer).name.c_str());
+}
 
 TensorRef readable(const RbTensor* t, const char* what) {
   TensorRef at = TensorRef::share(const_cast<RbTensor*>(t));
@@ -323,7 +332,7 @@ TensorRef readable(const RbTensor* t, const char* what) {
 Composition composition(const RbTensor* t) {
   if (!is_made_of_parts(t)) fail(RB_E_TYPE, "the tensor has memory of its own: it is no composite");
   Composition c{-1,      t->backend, t->device.id, t->dtype_id, t->ndim, t->shape, t->strides,
-                nullptr, 0,          nullptr,      0,           nullptr};
+                nullptr, 0,          nullptr,      0,           nullptr, t->layout};
   if (t->flags & RB_T_COMPOSITE) {
     const Body& body = body_of(t);
     c.layer = body.layer;

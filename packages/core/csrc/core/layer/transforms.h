@@ -33,6 +33,8 @@ Tensor* tensor_alias(RbTensor* t);
 /// composite gives for it. Throws Error naming `what` where there is none.
 TensorRef readable(const RbTensor* t, const char* what);
 
+/// Throw where `t` is a view or alias of a composite whose parts were replaced; `what` is called.
+void check_current(const RbTensor* t, const char* what);
 /// What a tensor without memory is made of. Throws RB_E_TYPE for one that has memory.
 Composition composition(const RbTensor* t);
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "device/backends.h"
 #include "device/deleters.h"
@@ -218,7 +219,8 @@ inline int64_t count_quickly(int ndim, const int64_t* shape) {
 }
 }  // namespace
 
-int64_t count_elements(int ndim, const int64_t* shape) {
+namespace {
+int64_t count_up_to(int64_t most, int ndim, const int64_t* shape) {
   int64_t n = 1;
   for (int i = 0; i < ndim; ++i) {
     if (shape[i] < 0) {
@@ -227,7 +229,7 @@ int64_t count_elements(int ndim, const int64_t* shape) {
            "negative, got %lld for dimension %d",
            (long long)shape[i], (long long)shape[i], i);
     }
-    if (__builtin_mul_overflow(n, shape[i] ? shape[i] : 1, &n) || n > (1ll << 58)) {
+    if (__builtin_mul_overflow(n, shape[i] ? shape[i] : 1, &n) || n > most) {
       fail(RB_E_OOM, "a tensor of this shape is too large: its number of elements overflows");
     }
   }
@@ -236,6 +238,12 @@ int64_t count_elements(int ndim, const int64_t* shape) {
   }
   return n;
 }
+}  // namespace
+
+int64_t count_elements(int ndim, const int64_t* shape) {
+  return count_up_to(int64_t{1} << 58, ndim, shape);
+}
+int64_t count_shown(int ndim, const int64_t* shape) { return count_up_to(INT64_MAX, ndim, shape); }
 
 bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides) {
   int64_t dense = 1;
@@ -426,6 +434,7 @@ Body* make_body(const Composition& what) {
   body->refs.store(1, std::memory_order_relaxed);
   body->layer = what.layer;
   body->nparts = what.nparts;
+  body->generation = 0;
   body->nbytes = what.nbytes;
   for (uint32_t i = 0; i < what.nparts; ++i) {
     body->parts()[i] = what.parts[i];
@@ -464,11 +473,18 @@ void set_body(Tensor* t, Body* body) {
   t->keys[0] |= composite_keys(body->layer);
 }
 
+// How often parts of composites with the storage were replaced: kept where foreign memory has its
+// deleter's context. Storages that free memory belong to plain tensors.
+uint32_t generation_of(const Storage* s) {
+  return s->del ? 0 : static_cast<uint32_t>(reinterpret_cast<uintptr_t>(s->ctx));
+}
+
 // Takes over `body`.
-Tensor* tensor_of_body(Body* body, int backend, int device, int dtype, int ndim,
-                       const int64_t* shape, const int64_t* strides, const RbTensor* base) {
+Tensor* tensor_of_body(Body* body, const Composition& shown) {
   ThreadState& state = thread_state();
-  Tensor* t = tensor_block(backend, device, dtype, ndim, shape, strides, state);
+  const RbTensor* base = shown.base;
+  Tensor* t = tensor_block(shown.backend, shown.device, shown.dtype, shown.ndim, shown.shape,
+                           shown.strides, state);
   if (base) {
     t->storage = impl(base)->storage;
     t->storage->refs.fetch_add(1, std::memory_order_relaxed);
@@ -477,6 +493,8 @@ Tensor* tensor_of_body(Body* body, int backend, int device, int dtype, int ndim,
   } else {
     init_storage(t, nullptr, 0, nullptr, nullptr, state);
   }
+  t->layout = static_cast<uint8_t>(shown.layout);
+  if (shown.layout != RB_STRIDED && shown.layout != RB_JAGGED) t->flags &= ~RB_T_CONTIGUOUS;
   set_body(t, body);
   return t;
 }
@@ -485,18 +503,43 @@ Tensor* tensor_of_body(Body* body, int backend, int device, int dtype, int ndim,
 
 Tensor* tensor_compose(const Composition& what) {
   check_device(what.backend, what.device);
-  count_elements(what.ndim, what.shape);
+  count_shown(what.ndim, what.shape);
   if (what.ndim > kMaxDims)
     fail(RB_E_ARG, "a tensor has at most %d dimensions, got %d", kMaxDims, what.ndim);
-  return tensor_of_body(make_body(what), what.backend, what.device, what.dtype, what.ndim,
-                        what.shape, what.strides, what.base);
+  Body* body = make_body(what);
+  if (what.base) body->generation = generation_of(impl(what.base)->storage);
+  return tensor_of_body(body, what);
+}
+
+bool is_outdated(const RbTensor* composite) {
+  return body_of(composite).generation != generation_of(impl(composite)->storage);
+}
+
+void replace_body(Tensor* t, const Composition& what) {
+  Storage* s = t->storage;
+  const uint32_t before = version_of_parts(t);
+  Body* body = make_body(what);
+  body->generation = generation_of(s) + 1;
+  drop_body(static_cast<Body*>(const_cast<void*>(std::exchange(t->ext, body))));
+  if (!s->del) s->ctx = reinterpret_cast<void*>(uintptr_t{body->generation});
+  // The version, which counts writes to the parts, rises by one.
+  s->version.fetch_add(before + 1 - version_of_parts(t), std::memory_order_relaxed);
+}
+
+Tensor* tensor_shown(int dtype, int ndim, const int64_t* shape, const int64_t* strides) {
+  const int64_t numel = count_shown(ndim, shape);
+  ThreadState& state = thread_state();
+  Tensor* t = tensor_block(kMeta, 0, dtype, ndim, shape, strides, state);
+  init_storage(t, nullptr, static_cast<uint64_t>(numel) * kDTypes[dtype].itemsize, nullptr, nullptr,
+               state);
+  return t;
 }
 
 Tensor* composite_alias(const RbTensor* t) {
   auto* body = const_cast<Body*>(&body_of(t));
   body->refs.fetch_add(1, std::memory_order_relaxed);
-  return tensor_of_body(body, t->backend, t->device.id, t->dtype_id, t->ndim, t->shape, t->strides,
-                        t);
+  return tensor_of_body(body, {body->layer, t->backend, t->device.id, t->dtype_id, t->ndim,
+                               t->shape, t->strides, nullptr, 0, nullptr, 0, t, t->layout});
 }
 
 Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, const int64_t* shape,
@@ -543,6 +586,7 @@ void tensor_set_data(Tensor* t, const RbTensor* src) {
   t->device = src->device;
   t->dtype = src->dtype;
   t->dtype_id = src->dtype_id;
+  t->layout = src->layout;
   if (t->flags & RB_T_COMPOSITE) {
     t->keys[0] &= ~composite_keys(body_of(t).layer);
     drop_body(static_cast<Body*>(const_cast<void*>(t->ext)));
@@ -569,6 +613,22 @@ void share_version(Tensor* t, const RbTensor* base) {
   t->storage = impl(base)->storage;
   t->storage->refs.fetch_add(1, std::memory_order_relaxed);
   t->flags |= base->flags & (RB_T_READONLY | RB_T_INFERENCE);
+  const uint32_t generation = generation_of(t->storage);
+  auto* body = static_cast<Body*>(const_cast<void*>(t->ext));
+  if (body->generation != generation) {
+    if (body->refs.load(std::memory_order_acquire) > 1) {  // others have it under another storage
+      Composition same{};
+      same.layer = body->layer;
+      same.parts = body->parts();
+      same.nparts = body->nparts;
+      same.blob = body->blob();
+      same.nbytes = body->nbytes;
+      Body* own = make_body(same);
+      drop_body(body);
+      t->ext = body = own;
+    }
+    body->generation = generation;
+  }
   storage_release(old, thread_state());
 }
 

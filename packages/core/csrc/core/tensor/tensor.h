@@ -73,8 +73,9 @@ inline bool is_made_of_parts(const RbTensor* t) { return (t->flags & kMadeOfPart
 struct Body {
   std::atomic<int32_t> refs;
   int32_t layer;  // key bit of the owner
-  uint32_t nparts, reserved;
-  uint64_t nbytes;  // of the blob
+  uint32_t nparts;
+  uint32_t generation;  // that of the storage when the body was made: see is_outdated
+  uint64_t nbytes;      // of the blob
 
   RbTensor** parts() { return reinterpret_cast<RbTensor**>(this + 1); }
   RbTensor* const* parts() const { return reinterpret_cast<RbTensor* const*>(this + 1); }
@@ -164,9 +165,17 @@ struct Composition {
   const void* blob;
   uint64_t nbytes;
   const RbTensor* base;  // whose storage, and so version counter, it shares; null: it has its own
+  int32_t layout = RB_STRIDED;
 };
-/// A composite; its parts are shared. Throws as tensor_new does.
+/// A composite; its parts are shared. Throws where the number of elements overflows.
 Tensor* tensor_compose(const Composition& what);
+/// Give a composite the parts and the blob of `what`; nothing else of that is read.
+void replace_body(Tensor* t, const Composition& what);
+/// Whether the parts of a composite with the same storage (a view, its base, an alias) were
+/// replaced since this one was made.
+bool is_outdated(const RbTensor* composite);
+/// A tensor on `meta` that shows a shape, of up to INT64_MAX elements.
+Tensor* tensor_shown(int dtype, int ndim, const int64_t* shape, const int64_t* strides);
 /// Another tensor with the body, geometry and storage of a composite.
 Tensor* composite_alias(const RbTensor* t);
 /// A tensor over foreign memory; del(ctx) when the last user is gone.
@@ -197,6 +206,8 @@ void value_release(RbValue* v);
 RbTensor** tensors_new(uint32_t n);
 
 int64_t count_elements(int ndim, const int64_t* shape);  // throws on overflow
+/// The same of tensors without memory, whose bytes need not be counted: up to INT64_MAX.
+int64_t count_shown(int ndim, const int64_t* shape);
 bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides);
 
 /// Called with the PyObject that a dying tensor owns: one whose lowest bit is set in Tensor::pyobj

@@ -267,6 +267,8 @@ def _is_composite(stored: Any, parts: Any) -> bool:
         return False
     if not all(isinstance(stored.get(key), kind) for key, kind in wanted.items()):
         return False
+    if stored.get("layout", "strided") not in composite.LAYOUTS:
+        return False
     return stored["dtype"] in _C.dtype_names() and is_shape(stored["shape"])
 
 
