@@ -524,3 +524,109 @@ assert largest.numel() == 2**62
 assert "too large" in error(lambda: shown((2**32, 2**31), 1)) and "too large" in error(lambda: shown((2**40, 0, 2**40)))
 assert "too large" in error(lambda: rabbet.zeros_like(t))
 """)
+
+
+# ---- attributes of a layer's composites
+
+
+ATTRIBUTES = """
+import types
+from rabbet import _C
+from rabbet._discovery import Plugin
+from rabbet._hookspecs import HookManager
+import pytest, inspect
+
+print_error = lambda call: print(error(call))
+def plugin(name, provides, attributes, listed=None):
+    made = Plugin(name, name, name + "-wheel", "1.0", None)
+    made.manifest = {"provides": provides, "attributes": list(attributes if listed is None else listed)}
+    module = types.ModuleType(name)
+    def rabbet_tensor_attributes():
+        return attributes
+    module.rabbet_tensor_attributes = rabbet_tensor_attributes
+    return made, module
+hooks = HookManager(lambda: rabbet.library)
+"""
+
+
+def test_layers_have_attributes_of_their_own(process):
+    process(
+        ATTRIBUTES
+        + """
+import rabbet.library
+def set_first(self, value):
+    composite.parts(self)[0].copy_(value)
+hooks.register_plugin(*plugin("one", ["boxed"], {
+    "boxed.inside": property(lambda self: composite.parts(self)[0], set_first),
+    "boxed.values": lambda self: "values of boxed",
+    "boxed.label": "a constant"}))
+hooks.register_plugin(*plugin("two", ["boxed_few"], {"boxed_few.inside": property(lambda self: 2)}))
+x, c, few = rabbet.ones(3), box(rabbet.arange(3.0)), box(rabbet.ones(3), layer="boxed_few")
+assert c.inside is composite.parts(c)[0] and few.inside == 2 and c.values() == "values of boxed" and c.label == "a constant"
+c.inside = rabbet.ones(3)
+assert plain(c).equal(rabbet.ones(3))
+for write in (lambda: setattr(few, "inside", 1), lambda: setattr(c, "label", 1), lambda: setattr(c, "values", 1)):
+    assert "AttributeError" in error(write), error(write)
+for t in (x, few):
+    assert error(t.values) == "RuntimeError: values expected sparse tensor layout but got Strided", error(t.values)
+    assert not hasattr(t, "label")
+assert error(lambda: x.inside) == "AttributeError: 'Tensor' object has no attribute 'inside'; composites of 'boxed', 'boxed_few' have it"
+assert not hasattr(x, "inside") and "ones" not in vars(x)
+x.inside = 5
+assert x.inside == 5
+del x.inside
+assert not hasattr(x, "inside") and error(lambda: delattr(x, "inside")).startswith("AttributeError")
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    "attributes,message",
+    [
+        (
+            "{'boxed.shape': 1}",
+            "wants to put 'shape' on composites of the layer 'boxed', but all tensors have Tensor.shape already",
+        ),
+        (
+            "{'other.inside': 1}",
+            "wants to put 'inside' on composites of the layer 'other', which its manifest does not provide",
+        ),
+        ("{'boxed.inside.x': 1}", "must return a dict of descriptors by name"),
+        ("{'boxed.': 1}", "must return a dict of descriptors by name"),
+        ("{'boxed.backward': 1}", "but all tensors have Tensor.backward already"),
+    ],
+)
+def test_wrong_attributes_of_layers_are_refused(process, attributes, message):
+    text = process(
+        ATTRIBUTES
+        + f"""
+before = dict(vars(rabbet.Tensor))
+given = {{"boxed.first": 1, **{attributes}}}
+print_error(lambda: hooks.register_plugin(*plugin("one", ["boxed"], given)))
+assert dict(vars(rabbet.Tensor)) == before and not hooks.of_layers and not hooks.attributes
+"""
+    )
+    assert message in text, text
+
+
+def test_a_plugin_that_fails_takes_its_attributes_of_layers_back(process):
+    process(
+        ATTRIBUTES
+        + """
+import rabbet.library
+before = dict(vars(rabbet.Tensor))
+given, module = plugin("one", ["boxed"], {"boxed.inside": 1, "boxed.values": 2})
+def rabbet_register_ops(lib):
+    assert box(rabbet.ones(3)).inside == 1
+    raise OSError("no licence")
+module.rabbet_register_ops = rabbet_register_ops
+assert "no licence" in error(lambda: hooks.register_plugin(given, module))
+assert dict(vars(rabbet.Tensor)) == before and not hooks.of_layers and not hooks.attributes
+hooks.register_plugin(*plugin("two", ["boxed_few"], {"boxed_few.inside": 3}))
+given, module = plugin("one", ["boxed"], {"boxed.inside": 1})
+module.rabbet_register_ops = rabbet_register_ops
+assert "no licence" in error(lambda: hooks.register_plugin(given, module))
+assert not hasattr(box(rabbet.ones(3)), "inside") and box(rabbet.ones(3), layer="boxed_few").inside == 3
+assert "is an attribute of plugin 'two'" in error(lambda: hooks.register_plugin(*plugin("three", [], {"inside": 1})))
+"""
+    )

@@ -14,11 +14,11 @@ import pluggy
 
 from . import _C, _overriding, _registrations
 from ._discovery import Plugin
+from ._layer_attributes import ABSENT, OF_OTHER_LAYOUTS, LayerAttribute
 from ._lazy_attributes import LazyAttribute
 
 hookspec = pluggy.HookspecMarker("rabbet")
 PREFIX = "rabbet_"
-_ABSENT = object()
 
 
 class PluginReport:
@@ -63,7 +63,7 @@ class Specs:
 
     @hookspec
     def rabbet_tensor_attributes(self) -> dict[str, object]:
-        """Return descriptors to put on the Tensor type, by name."""
+        """Return descriptors to put on the Tensor type, by name: "LAYER.NAME" for composites of that layer alone."""
         raise NotImplementedError
 
     @hookspec
@@ -92,7 +92,8 @@ _RETURNS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def _is_name(key: object) -> bool:
-    return isinstance(key, str) and key.isidentifier()
+    parts = key.split(".") if isinstance(key, str) else []
+    return len(parts) in (1, 2) and all(part.isidentifier() for part in parts)
 
 
 def _described(value: object) -> str:
@@ -134,6 +135,7 @@ class HookManager:
         self.manager = pluggy.PluginManager("rabbet")
         self.manager.add_hookspecs(Specs)
         self.attributes: dict[str, Plugin] = {}  # who put what on Tensor
+        self.of_layers: dict[str, LayerAttribute] = {}  # what is there for the composites of layers
 
     def check(self, plugin: Plugin, module: ModuleType) -> None:
         """Raise a PluginError if the module's hooks do not fit the specs or the manifest; nothing is called."""
@@ -231,16 +233,47 @@ class HookManager:
                     f"hook 'rabbet_tensor_attributes' of plugin '{plugin.name}' returned '{name}', which its "
                     f"manifest does not list under attributes"
                 )
-            self._check_free(plugin, name)
+            layer, dot, attribute = name.rpartition(".")
+            if dot:
+                self._check_layer(plugin, layer, attribute)
+            else:
+                self._check_free(plugin, name)
         for name, value in new.items():
-            before = vars(_C.Tensor).get(name, _ABSENT)
+            layer, dot, attribute = name.rpartition(".")
+            if dot:
+                self._put_for_layer(plugin, layer, attribute, value, undo)
+                continue
+            before = vars(_C.Tensor).get(name, ABSENT)
             setattr(_C.Tensor, name, _overriding.member(name, value))
             self.attributes[name] = plugin
             undo.append(partial(self._put_back, name, before))
 
+    def _check_layer(self, plugin: Plugin, layer: str, name: str) -> None:
+        who = f"plugin '{plugin.name}' (wheel {plugin.wheel}) wants to put '{name}' on composites of the layer '{layer}'"
+        if layer not in plugin.provides:
+            raise _C.PluginError(f"{who}, which its manifest does not provide")
+        there = inspect.getattr_static(_C.Tensor, name, ABSENT)
+        if there is ABSENT or name in self.of_layers or name in OF_OTHER_LAYOUTS:
+            return
+        raise _C.PluginError(f"{who}, but all tensors have Tensor.{name} already")
+
+    def _put_for_layer(
+        self, plugin: Plugin, layer: str, name: str, value: object, undo: list[Callable[[], Any]]
+    ) -> None:
+        before = vars(_C.Tensor).get(name, ABSENT)
+        there = self.of_layers.get(name)
+        if there is None:
+            there = self.of_layers[name] = LayerAttribute(name, before)
+            setattr(_C.Tensor, name, _overriding.member(name, there))
+            self.attributes[name] = plugin
+            undo.append(partial(self.of_layers.pop, name))
+            undo.append(partial(self._put_back, name, before))
+        there.layers[layer] = value
+        undo.append(partial(there.layers.pop, layer))
+
     def _check_free(self, plugin: Plugin, name: str) -> None:
-        there = inspect.getattr_static(_C.Tensor, name, _ABSENT)
-        if there is _ABSENT:
+        there = inspect.getattr_static(_C.Tensor, name, ABSENT)
+        if there is ABSENT:
             return
         if isinstance(there, LazyAttribute) and there.layer in plugin.provides:
             return
@@ -257,7 +290,7 @@ class HookManager:
 
     def _put_back(self, name: str, before: object) -> None:
         del self.attributes[name]
-        if before is _ABSENT:
+        if before is ABSENT:
             delattr(_C.Tensor, name)
         else:
             setattr(_C.Tensor, name, before)
