@@ -88,6 +88,29 @@ void same_parts(const rb::Args& a) {
   a.set_ret(0, t);
 }
 
+// select: copies, which are said to be a view.
+void copied_view(const rb::Args& a) {
+  if (!is_sum(&a.tensor(0))) return on_values(a);
+  RbComposite c = get(&a.tensor(0));
+  rb::Ref parts[2];
+  RbTensor* list[2];
+  for (int i = 0; i < 2; ++i) {
+    const RbValue args[] = {rb::tensor_value(c.parts[i]), a.args[1], a.args[2]};
+    const rb::Ref view = call("select", args, 3);
+    const RbValue of_view[] = {rb::tensor_value(view)};
+    parts[i] = call("clone", of_view, 1);
+    list[i] = parts[i].get();
+  }
+  c.parts = list;
+  c.ndim = list[0]->ndim;
+  c.shape = list[0]->shape;
+  c.strides = nullptr;
+  c.base = a.args[0].v.t;
+  RbTensor* t = nullptr;
+  rb::check(composites->compose(&c, &t));
+  a.set_ret(0, t);
+}
+
 int32_t values_of(void*, void*, RbTensor* t, const char*, RbTensor** out) {
   return rb::guarded([&] {
     if (wrong("leaks")) rb::host->retain(get(t).parts[0]);
@@ -147,11 +170,13 @@ int32_t init(const RbHost* host, RbTxn* txn) {
   int32_t rc = host->add_layer(txn, &l, &layer);
   if (!rc) rc = composites->describe(layer, &what);
   if (!rc) rc = trace->data_hook(layer, values_of, nullptr);
-  const rb::KernelSpec faults[] = {wrong("forgets a part") ? rb::KernelSpec{"neg", rb::wrap<half>}
-                                   : wrong("overwrites")
-                                       ? rb::KernelSpec{"neg", rb::wrap<overwriting>}
-                                       : rb::KernelSpec{"clone", rb::wrap<same_parts>}};
-  const bool faulty = wrong("forgets a part") || wrong("overwrites") || wrong("copies share");
+  const rb::KernelSpec faults[] = {
+      wrong("forgets a part") ? rb::KernelSpec{"neg", rb::wrap<half>}
+      : wrong("overwrites")   ? rb::KernelSpec{"neg", rb::wrap<overwriting>}
+      : wrong("copies share") ? rb::KernelSpec{"clone", rb::wrap<same_parts>}
+                              : rb::KernelSpec{"select", rb::wrap<copied_view>}};
+  const bool faulty = wrong("forgets a part") || wrong("overwrites") || wrong("copies share") ||
+                      wrong("views are copies");
   return rc || !faulty ? rc : rb::add_kernels(host, txn, "sums", faults);
 }
 

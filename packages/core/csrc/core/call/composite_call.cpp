@@ -137,7 +137,14 @@ class CompositeCall {
 
   // What the record says of the results; throws where the arguments do not fit it.
   void foretell() {
-    if (op_.is_view()) {
+    if (op_.is_view_primitive() && is_composite(args_[0])) {
+      const RbTensor* t = args_[0].v.t;
+      const TensorRef twin(tensor_shown(t->dtype_id, t->ndim, t->shape, t->strides));
+      RbValue given[RB_MAX_ARGS];
+      std::copy(args_, args_ + nargs_, given);
+      given[0] = value_tensor(twin.get());
+      shown_.values[0] = value_tensor(make_view(op_, given, nargs_));
+    } else if (op_.is_view()) {
       dry_run(op_, args_, nargs_, shown_.values, nrets_);
     } else if (says_results(op_)) {
       infer(op_, args_, nargs_, inferred_);

@@ -47,6 +47,10 @@ def test_writes_are_seen(through):
     composites.judge_writes(through)
 
 
+def test_views_and_bases_see_writes(through):
+    composites.judge_views(through)
+
+
 def test_readers_get_copies_of_the_values(through):
     composites.judge_reading(through)
 

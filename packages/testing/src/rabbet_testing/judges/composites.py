@@ -324,6 +324,66 @@ def judge_writes(t: Through) -> None:
         skip(Reason.REFUSED_BY_LAYER, refused)
 
 
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "a row": lambda x: x.select(0, 0),
+    "some columns": lambda x: x.narrow(-1, 0, max(x.shape[-1] // 2, 1)),
+    "two dimensions swapped": lambda x: x.transpose(0, -1),
+    "a flat one": lambda x: x.view(-1),
+    "one of several": lambda x: x.split(1)[-1],
+    "a view of a view": lambda x: x.unsqueeze(0).squeeze(0),
+}
+
+
+def judge_views(t: Through) -> None:
+    """A view and its base see each other's writes, which are counted; what is no view cannot be written."""
+    judged, refused = 0, ""
+    for c in samples(t):
+        for name, view in VIEWS.items():
+            what = f"{name} of a composite of {t.name} of shape {tuple(c.shape)}"
+            if not c.ndim:
+                continue
+            base = c.clone()
+            try:
+                v = view(base)
+                _same(v, view(values(base, what)), what)
+                for told, target in (("the view", v), ("the base", base)):
+                    count = base._version
+                    if v._base is not base and target is v:
+                        _must_be_read_only(v, what)
+                        break
+                    if not _overwrite(t, target):
+                        refused = f"{what}: no write to {told} is supported"
+                        continue
+                    _same(view(base), v, f"{what}: the view and a new one, after a write to {told}")
+                    assert base._version > count, f"{what}: the version is {count} before and after"
+                judged += 1
+            except NotImplementedError as error:
+                refused = f"{what}: {first_line(error)}"
+    if not judged:
+        skip(Reason.REFUSED_BY_LAYER, refused)
+
+
+def _overwrite(t: Through, target: Any) -> bool:
+    """Write other values to a composite; False where the layer refuses."""
+    other = made(t, values(target, t.name) * -0.5)
+    writes: list[Callable[[], Any]] = [lambda: target.copy_(other), lambda: target.mul_(-0.5)]
+    for write in writes:
+        try:
+            write()
+            return True
+        except NotImplementedError:
+            continue
+    return False
+
+
+def _must_be_read_only(v: Any, what: str) -> None:
+    try:
+        v.mul_(2)
+    except (RuntimeError, NotImplementedError):
+        return
+    raise AssertionError(f"{what}: it is no view, and a write to it is lost")
+
+
 def judge_reading(t: Through) -> None:
     """Whoever reads gets the values, as copies; printing works without them too."""
     for c in samples(t):
