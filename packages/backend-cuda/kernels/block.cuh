@@ -138,6 +138,32 @@ __device__ inline void store_whole_pack(T* p, Pack<T, N> pack) {
 #endif
   store_pack(p, pack);
 }
+// N elements side by side as T, by loads and stores of up to 16 bytes; or one element N times.
+template <class S, int N>
+struct Chunk {
+  enum { size = 16 / sizeof(S) < N ? 16 / sizeof(S) : N, count = N / size };
+};
+template <class T, int N, class S>
+__device__ inline void load_as(T (&to)[N], const S* x, bool single = false) {
+  enum { SIZE = Chunk<S, N>::size, COUNT = Chunk<S, N>::count };
+  if (N > 1 && single) {
+    const T value = As<T>::of(*x);
+    for (int e = 0; e < N; ++e) to[e] = value;
+    return;
+  }
+  Pack<S, SIZE> chunks[COUNT];
+  for (int c = 0; c < COUNT; ++c) chunks[c] = load_pack<SIZE>(x + c * SIZE);
+  for (int e = 0; e < N; ++e) to[e] = As<T>::of(chunks[e / SIZE].at[e % SIZE]);
+}
+template <class T, int N, class S>
+__device__ inline void store_as(S* x, const T (&from)[N]) {
+  enum { SIZE = Chunk<S, N>::size, COUNT = Chunk<S, N>::count };
+  for (int c = 0; c < COUNT; ++c) {
+    Pack<S, SIZE> chunk;
+    for (int e = 0; e < SIZE; ++e) chunk.at[e] = As<S>::of(from[c * SIZE + e]);
+    store_whole_pack(x + c * SIZE, chunk);
+  }
+}
 template <int N, class T>
 __device__ inline bool is_packed(const T* p) {
   return (UInt64)p % (sizeof(T) * N) == 0;

@@ -3,41 +3,120 @@
 // neighbouring lines: threads that are neighbours read neighbours. Everything is joined in a fixed
 // order: results are the same in every run.
 #define RB_BLOCK 256
+#define RB_MOST_THREADS 512  // of a block whose threads hold lines in registers
 struct Lines {  // twin of rbcuda::Lines
   int width, across, columns, reserved;
 };
 struct Seat {
   int line, lane;  // of the block's lines; of the line's threads
-  int first, step; // the line's slots in shared memory
 };
 __device__ inline Seat seat_of(const Lines& lines) {
   const int thread = threadIdx.x;
   Seat seat;
   seat.line = lines.columns ? thread % lines.across : thread / lines.width;
   seat.lane = lines.columns ? thread / lines.across : thread % lines.width;
-  seat.first = lines.columns ? seat.line : seat.line * lines.width;
-  seat.step = lines.columns ? lines.across : 1;
   return seat;
 }
 
 // What the threads of a line hold, joined by Join::join(state, later). All threads of the block
 // come here; `slots` is shared memory of RB_BLOCK states.
 template <class Join, class State>
-__device__ inline State joined(State* slots, State mine, const Lines& lines, const Seat& seat) {
+__device__ inline State joined_lanes(State mine, int lane, int lanes) {
+  for (int by = 1; by < lanes; by *= 2) {
+    State later = shuffle_xor(mine, by);
+    if (lane & by) {
+      const State earlier = later;
+      later = mine;
+      mine = earlier;
+    }
+    Join::join(mine, later);
+  }
+  return mine;
+}
+template <class Join, class State>
+__device__ inline State joined_columns(State* slots, State mine, const Lines& lines,
+                                       const Seat& seat) {
   const int slot = threadIdx.x;
   slots[slot] = mine;
   __syncthreads();
   for (int half = lines.width / 2; half > 0; half /= 2) {
     if (seat.lane < half) {
       State state = slots[slot];
-      Join::join(state, slots[slot + half * seat.step]);
+      Join::join(state, slots[slot + half * lines.across]);
       slots[slot] = state;
     }
     __syncthreads();
   }
-  const State all = slots[seat.first];
+  const State all = slots[seat.line];
   __syncthreads();
   return all;
+}
+template <class Join, class State>
+__device__ inline State joined(State* slots, State mine, const Lines& lines, const Seat& seat) {
+  if (lines.columns) return joined_columns<Join>(slots, mine, lines, seat);
+  mine = joined_lanes<Join>(mine, seat.lane, lines.width < 32 ? lines.width : 32);
+  if (lines.width <= 32) return mine;
+  const int warps = lines.width / 32;
+  if (RB_LANE == 0) slots[RB_WARP] = mine;
+  __syncthreads();
+  const int lane = RB_LANE & (warps - 1);
+  mine = slots[seat.line * warps + lane];
+  __syncthreads();
+  return joined_lanes<Join>(mine, lane, warps);
+}
+// ---- positions of a line, or of a whole call, that the host found to lie in one of three ways. With
+// packs a position is that of RB_PACK elements; `singles` has a bit for each tensor that has one
+// element for all of a pack. Twins of the structs of packs.h.
+#define RB_PACK (16 / (int)sizeof(A))
+struct Strided {
+  Int64 n, steps[4];
+  int singles, reserved;
+  __device__ Int64 count() const { return n; }
+  __device__ Places at(Int64 i) const {
+    return {{i * steps[0], i * steps[1], i * steps[2], i * steps[3]}};
+  }
+};
+struct Nested {
+  Layout32 layout;
+  int singles, reserved;
+  __device__ Int64 count() const { return layout.n; }
+  __device__ Places at(Int64 i) const {
+    const Places32 p = places_of(layout, (UInt32)i);
+    return {{p.at[0], p.at[1], p.at[2], p.at[3]}};
+  }
+};
+struct NestedFar {
+  Layout layout;
+  int singles, reserved;
+  __device__ Int64 count() const { return layout.n; }
+  __device__ Places at(Int64 i) const { return places_of(layout, i); }
+};
+
+// f(k, i) for the loads i = begin + lane, begin + lane + width, ... below `end`, `AHEAD` of them at a
+// time: load(k, i) for all of these comes first, so that they are under way together.
+template <int AHEAD, class Load, class Use>
+__device__ inline void sweep(Int64 begin, Int64 end, int lane, int width, Load load, Use use) {
+  Int64 i = begin + lane;
+  for (; i + (AHEAD - 1) * (Int64)width < end; i += AHEAD * (Int64)width) {
+#pragma unroll
+    for (int k = 0; k < AHEAD; ++k) load(k, i + k * (Int64)width);
+#pragma unroll
+    for (int k = 0; k < AHEAD; ++k) use(k, i + k * (Int64)width);
+  }
+#pragma unroll 1
+  for (; i < end; i += width) {
+    load(0, i);
+    use(0, i);
+  }
+}
+// The same for a line whose loads a thread holds: load k is lane + k width.
+template <int HELD, class F>
+__device__ inline void each_held(Int64 n, int lane, int width, F f) {
+#pragma unroll
+  for (int k = 0; k < HELD; ++k) {
+    const Int64 i = lane + k * (Int64)width;
+    if (i < n) f(k, i);
+  }
 }
 
 // How many elements lie before the first pack of 16 bytes.
@@ -93,6 +172,10 @@ __device__ inline void put(S* x, Int64 step, Int64 i, const Pack<T, M>& values) 
 struct Adding {
   template <class T>
   static __device__ void join(T& a, const T& later) { a = (T)(a + later); }
+};
+struct Larger {
+  template <class T>
+  static __device__ void join(T& a, const T& later) { a = later > a ? later : a; }
 };
 template <class T>
 struct Pair {

@@ -29,21 +29,39 @@ __device__ inline O stored(V v) {
   return As<O>::of(v);
 }
 
-// A thread makes the elements of a counter. VALUE is of `u`, r, k and the numbers p0 to p2, i is
-// the element; layout: strides of out, and of what else is read.
+// A thread makes the elements of a counter; where out has no gaps (FLAT) those of as many counters as
+// fill packs of 16 bytes. value(r, k, i): element i, number k of its counter's.
+template <int PER_COUNTER, int FLAT, class Value>
+__device__ inline void random_numbers(O* out, const Stream& stream, const Layout& layout,
+                                      Value value) {
+  enum { PACK = 16 / sizeof(O), EACH = FLAT && PACK > PER_COUNTER ? PACK : PER_COUNTER };
+  for (Int64 first = RB_THREAD * EACH; first < layout.n; first += RB_THREADS * EACH) {
+    O made[EACH];
+#pragma unroll
+    for (int c = 0; c < EACH / PER_COUNTER; ++c) {
+      const RbPhilox r = words_at(stream, (UInt64)(first / PER_COUNTER + c));
+      for (int k = 0; k < PER_COUNTER; ++k) {
+        const int e = c * PER_COUNTER + k;
+        if (first + e < layout.n) made[e] = value(r, k, first + e);
+      }
+    }
+    if (FLAT && first + EACH <= layout.n) {
+      store_as(out + first, made);
+      continue;
+    }
+#pragma unroll
+    for (int e = 0; e < EACH; ++e)
+      if (first + e < layout.n) out[places_of(layout, first + e).at[0]] = made[e];
+  }
+}
+// VALUE is of r, k, i and the numbers p0 to p2; layout: strides of out, and of what else is read. The
+// host says before it what FLAT is.
 #define RB_RANDOM(PER_COUNTER, VALUE)                                                          \
   extern "C" __global__ void rb_kernel(O* out, const P* given, const Stream stream,            \
                                        const Layout layout, double p0, double p1, double p2,   \
                                        UInt64 from, UInt64 range, const Finder finder) {       \
-    for (Int64 c = RB_THREAD; c * (PER_COUNTER) < layout.n; c += RB_THREADS) {                 \
-      const RbPhilox r = words_at(stream, (UInt64)c);                                          \
-      for (int k = 0; k < (PER_COUNTER); ++k) {                                                \
-        const Int64 i = c * (PER_COUNTER) + k;                                                 \
-        if (i >= layout.n) break;                                                              \
-        const Places p = places_of(layout, i);                                                 \
-        out[p.at[0]] = VALUE;                                                                  \
-      }                                                                                        \
-    }                                                                                          \
+    random_numbers<PER_COUNTER, FLAT>(                                                         \
+        out, stream, layout, [&](const RbPhilox& r, int k, Int64 i) -> O { return VALUE; });   \
   }
 #define RB_FROM_UNIFORM(VALUE) RB_RANDOM(Uniform<O>::per_counter, VALUE)
 #define RB_U (Uniform<O>::of(r, k))

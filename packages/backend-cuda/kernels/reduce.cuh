@@ -86,12 +86,6 @@ struct MomentsFold {
     T mean, squares, count;
   };
   static __device__ State start() { return {0, 0, 0}; }
-  static __device__ void step(State& s, T v, Int64) {
-    s.count += 1;
-    const T before = v - s.mean;
-    s.mean += before / s.count;
-    s.squares += before * (v - s.mean);
-  }
   static __device__ void join(State& s, const State& later) {
     if (later.count == 0) return;
     if (s.count == 0) {
@@ -122,14 +116,29 @@ struct LogSumExpFold {
   }
 };
 
+// The elements of a load, the first of which is at place `at`.
+template <class Fold, class State, class T, int N>
+__device__ inline void step_all(Fold*, State& s, const T (&v)[N], Int64 at) {
+  for (int e = 0; e < N; ++e) Fold::step(s, v[e], at + e);
+}
+// Of a pack the moments are taken in two passes: one division for all.
+template <class T, class State, int N>
+__device__ inline void step_all(MomentsFold<T>*, State& s, const T (&v)[N], Int64 at) {
+  State pack = {0, 0, N};
+  for (int e = 0; e < N; ++e) pack.mean += v[e];
+  pack.mean /= N;
+  for (int e = 0; e < N; ++e) pack.squares += (v[e] - pack.mean) * (v[e] - pack.mean);
+  MomentsFold<T>::join(s, pack);
+}
+
 // kept: strides of out, x and second; inner: of (nothing,) x. States go to `parts` if there are
-// several segments. vector: elements lie one after another from addresses that 16 divides.
-template <class Fold>
+// several segments, of `segment` loads of N elements.
+template <class Fold, int N, class Inner>
 __device__ inline void reduce(O* out, D* second, const A* x, typename Fold::State* parts,
-                              const Layout& kept, const Layout& inner, const Lines& lines,
-                              Int64 segment, Int64 segments, int vector, const Finish& finish) {
+                              const Layout& kept, const Inner& inner, const Lines& lines,
+                              Int64 segment, Int64 segments, const Finish& finish) {
   typedef typename Fold::State State;
-  enum { EACH = 16 / sizeof(A) };
+  enum { AHEAD = N == 1 ? 8 : 4 };
   __shared__ State slots[RB_BLOCK];
   const Seat seat = seat_of(lines);
   const Int64 all = kept.n * segments;
@@ -137,27 +146,20 @@ __device__ inline void reduce(O* out, D* second, const A* x, typename Fold::Stat
        start += (Int64)gridDim.x * lines.across) {
     const Int64 r = start + seat.line, s = segments == 1 ? 0 : r / kept.n, o = r - s * kept.n;
     const bool here = r < all;
-    Places p = {{0, 0, 0, 0}};
+    const Places p = places_in<3>(kept, here ? o : 0);
+    const A* from = x + p.at[1];
+    const Int64 begin = s * segment, n = inner.count();
+    const Int64 end = !here ? 0 : begin + segment < n ? begin + segment : n;
     State state = Fold::start();
-    if (here) {
-      p = places_in<3>(kept, o);
-      const A* from = x + p.at[1];
-      const Int64 begin = s * segment;
-      const Int64 end = begin + segment < inner.n ? begin + segment : inner.n;
-      Int64 i = begin + seat.lane;
-      if (vector) {
-        const Int64 packs = (end - begin) / EACH;
-        #pragma unroll 4
-        for (Int64 k = seat.lane; k < packs; k += lines.width) {
-          const Pack<A, EACH> held = load_pack<EACH>(from + begin + k * EACH);
-          for (int e = 0; e < EACH; ++e)
-            Fold::step(state, As<T>::of(held.at[e]), begin + k * EACH + e);
-        }
-        i = begin + packs * EACH + seat.lane;
-      }
-      for (; i < end; i += lines.width)
-        Fold::step(state, As<T>::of(from[places_in<2>(inner, i).at[1]]), i);
-    }
+    Pack<A, N> held[AHEAD];
+    sweep<AHEAD>(
+        begin, end, seat.lane, lines.width,
+        [&](int k, Int64 i) { held[k] = load_pack<N>(from + inner.at(i).at[1]); },
+        [&](int k, Int64 i) {
+          T v[N];
+          for (int e = 0; e < N; ++e) v[e] = As<T>::of(held[k].at[e]);
+          step_all((Fold*)0, state, v, i * N);
+        });
     state = joined<Fold>(slots, state, lines, seat);
     if (!here || seat.lane) continue;
     if (segments > 1) {
@@ -172,26 +174,29 @@ __device__ inline void reduce_parts(O* out, D* second, const typename Fold::Stat
                                     const Layout& kept, const Lines& lines, Int64 segments,
                                     const Finish& finish) {
   typedef typename Fold::State State;
+  enum { AHEAD = 4 };
   __shared__ State slots[RB_BLOCK];
   const Seat seat = seat_of(lines);
   for (Int64 start = (Int64)blockIdx.x * lines.across; start < kept.n;
        start += (Int64)gridDim.x * lines.across) {
     const Int64 o = start + seat.line;
-    State state = Fold::start();
-    for (Int64 s = seat.lane; o < kept.n && s < segments; s += lines.width)
-      Fold::join(state, parts[s * kept.n + o]);
+    State state = Fold::start(), part[AHEAD];
+    sweep<AHEAD>(
+        0, o < kept.n ? segments : 0, seat.lane, lines.width,
+        [&](int k, Int64 s) { part[k] = parts[s * kept.n + o]; },
+        [&](int k, Int64) { Fold::join(state, part[k]); });
     state = joined<Fold>(slots, state, lines, seat);
     if (o < kept.n && seat.lane == 0)
       Fold::write(state, finish, out, second, places_in<3>(kept, o));
   }
 }
 
-#define RB_REDUCE                                                                               \
-  extern "C" __global__ void rb_kernel(O* out, D* second, const A* x, Fold::State* parts,       \
-                                       const Layout kept, const Layout inner, const Lines lines, \
-                                       Int64 segment, Int64 segments, int vector,               \
-                                       const Finish finish) {                                   \
-    reduce<Fold>(out, second, x, parts, kept, inner, lines, segment, segments, vector, finish); \
+#define RB_REDUCE(N, HELD, INNER)                                                            \
+  extern "C" __global__ void rb_kernel(O* out, D* second, const A* x, Fold::State* parts,    \
+                                       const Layout kept, const INNER inner,                 \
+                                       const Lines lines, Int64 segment, Int64 segments,     \
+                                       const Finish finish) {                                \
+    reduce<Fold, N>(out, second, x, parts, kept, inner, lines, segment, segments, finish);   \
   }
 #define RB_REDUCE_PARTS                                                                     \
   extern "C" __global__ void rb_kernel(O* out, D* second, const Fold::State* parts,         \

@@ -24,9 +24,9 @@ struct Ahead {
 Ahead threads[1024];
 
 // It may read and write at any time between the call and the wait: both are looked at twice.
-void look_at(const Copy& copy) {
-  if (copy.bytes) access(copy.from, copy.bytes, kCusimRead, 0);
-  access(copy.to, kSize, kCusimWrite, 1);
+void look_at(const Copy& copy, const void* site) {
+  if (copy.bytes) access(copy.from, copy.bytes, kCusimRead, 0, site);
+  access(copy.to, kSize, kCusimWrite, 1, site);
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ void copy_ahead(void* shared, const void* from, int bytes) {
   if (reinterpret_cast<uintptr_t>(from) % kSize)
     stop(kMisaligned, "a copy ahead from an address that 16 does not divide");
   const Copy copy = {shared, from, static_cast<size_t>(bytes)};
-  look_at(copy);
+  look_at(copy, __builtin_return_address(0));
   std::memset(shared, 0xff, kSize);
   threads[running.thread].open.push_back(copy);
 }
@@ -52,7 +52,7 @@ void wait_for_steps(int left) {
   auto& steps = threads[running.thread].steps;
   for (; steps.size() > static_cast<size_t>(left); steps.pop_front()) {
     for (const Copy& copy : steps.front()) {
-      look_at(copy);
+      look_at(copy, nullptr);
       std::memset(copy.to, 0, kSize);
       std::memcpy(copy.to, copy.from, copy.bytes);
     }

@@ -7,6 +7,7 @@
 #include "device.h"
 #include "shadow.h"
 #include "status.h"
+#include "traffic.h"
 
 namespace cusim {
 namespace {
@@ -61,7 +62,7 @@ void find_allocation(const void* p, size_t size, int kind) {
   last_initial =
       checks().initial && a->shared < 0 && (a->kind == Kind::kDevice || a->kind == Kind::kMapped);
   last_pinned = a->kind == Kind::kPinned;
-  if (!checks().shadow() && !last_pinned) {
+  if (!checks().shadow() && !last_pinned && !counts_traffic()) {
     runtime().memory = {reinterpret_cast<CusimSize>(a->begin), a->size};
   }
 }
@@ -88,7 +89,7 @@ const Checks& checks() {
   return instance;
 }
 
-void access(const void* p, CusimSize size, int kind, int aligned) {
+void access(const void* p, CusimSize size, int kind, int aligned, const void* site) {
   if (aligned && reinterpret_cast<CusimSize>(p) % size != 0) {
     char address[32];
     std::snprintf(address, sizeof address, "%p", p);
@@ -102,6 +103,7 @@ void access(const void* p, CusimSize size, int kind, int aligned) {
     illegal(p, size, kind, "this is memory of the host, not of a device");
   }
   if (!last.holds(p, size)) find_allocation(p, size, kind);
+  if (site && counts_traffic()) count_access(p, size, kind, site, last.begin, last.size);
   if (checks().shadow()) shadow_global(p, size, kind, last_initial);
   if (last_pinned) tell_host(kind);
   if (kind & kCusimVolatile) give_way();
@@ -115,6 +117,7 @@ bool check_copy(int device, uint32_t command, const void* p, size_t size, CusimA
            what + verb(kind) + " of " + bytes(size) + ": " + memory().describe(p));
     return false;
   }
+  if (counts_traffic()) count_copy(commands().at(command).what, size, kind, a->begin, a->size);
   if (!checks().shadow()) return true;
   const std::string wrong = shadow_copy(command, p, size, kind);
   if (!wrong.empty()) report(*devices[device], kLaunchFailed, what + wrong);

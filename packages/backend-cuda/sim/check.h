@@ -21,7 +21,8 @@ struct Checks {
 const Checks& checks();
 
 /// A kernel's access that the window did not let pass.
-void access(const void* p, CusimSize size, int kind, int aligned);
+/// `site`: see CusimRuntime.
+void access(const void* p, CusimSize size, int kind, int aligned, const void* site);
 void begin_launch(const Launch& launch);
 void begin_block(char* shared, size_t size, char* dynamic, size_t dynamic_size);
 /// An access by a copy or a fill; false: it was reported.

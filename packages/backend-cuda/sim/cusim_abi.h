@@ -40,7 +40,8 @@ struct CusimWindow {
 
 // What the driver does for a kernel.
 struct CusimRuntime {
-  void (*access)(const void* p, CusimSize size, int kind, int aligned);
+  // site: the instruction, or null where the access has been counted.
+  void (*access)(const void* p, CusimSize size, int kind, int aligned, const void* site);
   int (*barrier)(CusimBarrier what, int value, int line);
   void (*warp)(CusimLane* lane);
   void (*fence)(CusimScope scope);

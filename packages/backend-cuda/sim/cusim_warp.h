@@ -94,7 +94,7 @@ CUSIM_PLAIN inline void cusim_end_of_step() { cusim_runtime->end_of_step(); }
 CUSIM_PLAIN inline void cusim_wait_for_steps(int left) { cusim_runtime->wait_for_steps(left); }
 // A row that a lane names for loads of matrices: 16 bytes, aligned.
 CUSIM_PLAIN inline void cusim_matrix_row(const void* row) {
-  cusim_runtime->access(row, 16, kCusimRead, 1);
+  cusim_runtime->access(row, 16, kCusimRead, 1, 0);
 }
 
 // ---- atomic operations: no other thread runs meanwhile

@@ -20,7 +20,8 @@ static inline bool holds(const CusimWindow& window, CusimSize at, CusimSize size
   const CusimSize offset = at - window.begin;
   return offset < window.size && window.size - offset >= size;
 }
-static inline void note(const void* p, CusimSize size, int kind, bool aligned) {
+static inline __attribute__((always_inline)) void note(const void* p, CusimSize size, int kind,
+                                                       bool aligned) {
   const CusimSize at = reinterpret_cast<CusimSize>(p);
   const CusimRuntime& r = *cusim_runtime;
   if (at - r.stacks.begin < r.stacks.size) return;
@@ -28,7 +29,7 @@ static inline void note(const void* p, CusimSize size, int kind, bool aligned) {
   if (!(kind & kCusimVolatile) && (holds(r.memory, at, size) || holds(r.shared, at, size)) &&
       (!aligned || at % size == 0))
     return;
-  r.access(p, size, kind, aligned);
+  r.access(p, size, kind, aligned, __builtin_return_address(0));
 }
 
 #define CUSIM_HOOKS(size)                                                                      \

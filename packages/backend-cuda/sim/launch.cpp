@@ -10,6 +10,7 @@
 #include "modules.h"
 #include "schedule.h"
 #include "status.h"
+#include "traffic.h"
 
 namespace cusim {
 
@@ -368,7 +369,9 @@ Fault run(const Launch& launch, uint32_t command) {
                 module.symbols->shared_end - module.symbols->shared_begin, b.dynamic,
                 launch.dynamic_shared);
     run_block();
+    if (counts_traffic()) count_block();
   }
+  if (counts_traffic()) count_launch(launch.function->kernel->name);
   if (b.fault.status) {
     if (running.thread != kNoThread)
       b.fault.words += ", in " + place_of(running.block, running.thread);

@@ -25,7 +25,7 @@ class RealDevice(dict):
 
 def pytest_collection_modifyitems(items):
     """Planted faults and the simulator's own tests are for the simulator; its time is not for what needs no device."""
-    simulated = ("test_simulator", "test_mutants", "test_gpu_check")
+    simulated = ("test_simulator", "test_bytes_moved", "test_mutants", "test_gpu_check")
     without = ("test_kernel_budget", "test_product_kernels", "test_seed_pack", "test_twins")
     for item in items:
         for names, reason in ((simulated, ONLY_SIMULATED), (without, "it needs no device")):

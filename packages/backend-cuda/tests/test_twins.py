@@ -14,6 +14,9 @@ TWINS = {
     ("block", "Divisor"): ("launch/layout.h", "Divisor"),
     ("block", "Layout32"): ("launch/layout.h", "Layout32"),
     ("lines", "Lines"): ("launch/lines.h", "Lines"),
+    ("lines", "Strided"): ("launch/packs.h", "Strided"),
+    ("lines", "Nested"): ("launch/packs.h", "Nested"),
+    ("lines", "NestedFar"): ("launch/packs.h", "NestedFar"),
     ("report", "Report"): ("device/report.cpp", "Report"),
     ("report", "Finder"): ("device/report.h", "Finder"),
     ("attention", "Operand"): ("ops/attention.cpp", "AttentionOperand"),
@@ -40,11 +43,12 @@ TWINS = {
     ("sequence", "Offsets"): ("ops/recurrent_sequence.cpp", "Offsets"),
     ("reduce", "Finish"): ("ops/reduce.cpp", "Finish"),
     ("scan", "ScanLine"): ("ops/scan.cpp", "ScanLine"),
+    ("scan", "LookBack"): ("ops/scan.cpp", "LookBack"),
     ("search", "Coordinates"): ("ops/search.cpp", "Coordinates"),
 }
 # One text serves both sides; or a name that a typedef or a template gives to one of the above, or to a number.
 SHARED = {"Numbers", "Options"}
-NAMES = {"Int64", "UInt64", "int", "double", "T", "L", "__VA_ARGS__", "Gradients<T>"}
+NAMES = {"Int64", "UInt64", "int", "double", "T", "L", "__VA_ARGS__", "Gradients<T>", "INNER"}
 
 BEGIN = """
 #include <cstddef>

@@ -37,15 +37,16 @@ Budget = dict[str, dict[str, Any]]
 KINDS = ("complex", "double", "float", "whole", "half", "byte")
 MACRO = re.compile(r"\bRB_[A-Z0-9_]+(?=\(|$)")
 WAY = re.compile(
-    r"(RB_(?:FLAT|ROWS|PLACES|PLACES64|CONV_MMA|CONV_MMA_DW))\(|RB_PRODUCT\(.*?(\w+(?:<[^<>]*>)?)\)$"
+    r"(RB_(?:FLAT|ROWS|PLACES|PLACES64|CONV_MMA|CONV_MMA_DW|NORM|NORM_DX|PAIR_SUMS|CHANNEL_NORM|CHANNEL_DX"
+    r"|SOFTMAX|SOFTMAX_VJP|REDUCE))\(|RB_PRODUCT\(.*?(\w+(?:<[^<>]*>)?)\)$"
 )
 
 
 def representatives(kernels: Iterable[Kernel]) -> list[Kernel]:
-    """Of each macro the longest text in the numbers that need most room; of loops, products and convolutions on tensor cores, in each kind of numbers."""
+    """Of each macro the longest text in the numbers that need most room; of loops, lines, products and convolutions on tensor cores, in each kind of numbers."""
     groups: dict[tuple[str, ...], list[Kernel]] = {}
     for kernel in kernels:
-        way = WAY.match(kernel.behind)
+        way = WAY.search(kernel.behind)
         macro = next(iter(MACRO.findall(kernel.behind)), "")
         key = (*filter(None, way.groups()), kernel.kind) if way else (macro,)
         groups.setdefault((kernel.family, *key), []).append(kernel)

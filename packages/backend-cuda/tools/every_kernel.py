@@ -70,6 +70,46 @@ def long_lines(dtype: rabbet.dtype) -> None:
     attempt(lambda: rabbet.topk(line, 5)), attempt(lambda: rabbet.linalg.vector_norm(line, 3))
 
 
+def lines(dtype: rabbet.dtype) -> None:
+    """Lines of every length and form: held by threads or not, in packs or not, in several dimensions, in columns."""
+    for size in (8, 1024, 1025, 6000, 1 << 14, 1 << 16):
+        x, w = empty(64, size, dtype=dtype), empty(size, dtype=dtype)
+        line_ops(x, w, [size])
+        line_ops(x[:, ::2], w[::2], [size // 2 + size % 2])
+        line_ops(empty(size, 64, dtype=dtype).t(), w, [size])
+    x, w = empty(8, 16, 32, dtype=dtype), empty(16, 32, dtype=dtype)
+    for t in (x, x[..., ::2], empty(8, 16, 40, dtype=dtype)[..., :32]):
+        line_ops(t, w[..., : t.shape[-1]].contiguous(), [16, t.shape[-1]])
+    for size in (8, 9, 64, 513):
+        x, w = empty(8, 8, size, size, dtype=dtype), empty(8, dtype=dtype)
+        for t in (x, x.to(memory_format=rabbet.channels_last)):
+            for train in (True, False):
+                attempt(
+                    lambda t=t, w=w, s=train: rabbet.ops.batch_norm_backward(
+                        t, t, w, w, w, w, 1e-5, s
+                    )
+                )
+            attempt(lambda t=t, w=w: rabbet.ops.batch_norm_train(t, w, w, 1e-5))
+            attempt(lambda t=t, w=w: rabbet.ops.group_norm(t, 2, w, w, 1e-5))
+            attempt(lambda t=t, w=w: rabbet.ops.group_norm_backward(t, t, 2, w, 1e-5))
+            for f in (rabbet.sum, rabbet.var):
+                attempt(lambda f=f, t=t: f(t, [0, 2, 3]))
+
+
+def line_ops(x: rabbet.Tensor, w: rabbet.Tensor, shape: list[int]) -> None:
+    ops = rabbet.ops
+    attempt(lambda: ops.layer_norm(x, shape, w, w, 1e-5))
+    attempt(lambda: ops.rms_norm(x, shape, w))
+    attempt(lambda: ops.layer_norm_backward(x, x, shape, w, 1e-5))
+    attempt(lambda: ops.rms_norm_backward(x, x, shape, w, 1e-5))
+    for f in (ops.softmax, ops.log_softmax):
+        attempt(lambda f=f: f(x, -1))
+    for f in (ops.softmax_vjp, ops.log_softmax_vjp):
+        attempt(lambda f=f: f(x, x, -1))
+    for f in (rabbet.sum, rabbet.var, rabbet.argmax):
+        attempt(lambda f=f: f(x, -1))
+
+
 def large_networks(dtype: rabbet.dtype) -> None:
     """Norms, losses and products of many rows, forward and backward."""
     x, weight = empty(4096, 64, dtype=dtype), empty(64, dtype=dtype)
@@ -214,7 +254,7 @@ def main() -> None:
     for dtype in (*FLOATS, *WHOLE, *COMPLEX):
         long_lines(dtype), sorted_sums(dtype), products(dtype)
     for dtype in FLOATS:
-        large_networks(dtype)
+        large_networks(dtype), lines(dtype)
         heads(dtype), recurrent(dtype), steps(dtype), floats_of_8_bits(dtype)
     further(), beyond_32_bits()
     rabbet.backends.cuda.matmul.allow_tf32 = True

@@ -85,7 +85,7 @@ def kernel_of(text: str) -> Kernel:
     family = max(at, key=lambda name: len(families[name]))
     lines = rest.rstrip("\n").split("\n")
     first = len(lines) - 1
-    while re.match(r"typedef \S.* Fold;|#define RB_ROW_TYPE ", lines[first - 1]):
+    while re.match(r"typedef \S.* Fold;|#define RB_ROW_TYPE |enum \{ FLAT", lines[first - 1]):
         first -= 1
     behind = "; ".join(line.rstrip(";") for line in lines[first:])
     return Kernel(family, tuple(types), behind, text)

@@ -1,6 +1,7 @@
 // How a launch goes through lines of elements: kernels/lines.cuh.
 #pragma once
 #include "launch/jit.h"
+#include "launch/packs.h"
 
 namespace rbcuda {
 
@@ -19,17 +20,24 @@ struct SplitLayout {
 SplitLayout split_layout(const char* op, std::initializer_list<const RbTensor*> tensors,
                          const bool* inner, int lead, bool sort_inner = true);
 
-struct LinePlan {
-  Lines lines;
-  Grid grid;
-  int64_t segment, segments;  // elements in a part of a line, and parts of each line
+struct LineOptions {
+  int lead = 0;         // the tensor that it pays to read in the order of memory
+  bool splits = false;  // lines may be cut into segments where there are few of them
+  bool holds = false;   // threads may hold a line in registers
+  int32_t single = 0;   // see packed()
 };
 
-/// Lines of `layout`, whose tensor `k` is the one that it pays to read in the order of memory.
-/// `splits`: lines may be cut into segments where there are few of them.
-LinePlan plan_lines(const SplitLayout& layout, int k, bool splits);
-/// The same for `lines` lines of `length` elements; columns: neighbours in memory are of different
-/// lines.
-LinePlan plan_lines(int64_t lines, int64_t length, bool columns, bool splits);
+/// Kernels take PackedTexts of it, and `places.argument()`. `count` is of a line.
+struct LinePlan : Packed {
+  Lines lines;
+  Grid grid;
+  int64_t segment, segments;  // loads in a part of a line, and parts of each line
+};
+
+/// `operands`: the tensors of the layout.
+LinePlan plan_lines(const SplitLayout& layout, std::initializer_list<Operand> operands,
+                    const LineOptions& options);
+/// `lines` columns, or rows, of `length` states, which are never cut.
+LinePlan plan_states(int64_t lines, int64_t length);
 
 }  // namespace rbcuda

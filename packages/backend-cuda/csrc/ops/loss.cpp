@@ -90,7 +90,7 @@ void cross_entropy_kernel(const rb::Args& a) {
   SplitLayout layout =
       split_layout(a.op_name(), {&x, &t.tensor(), &l.tensor(), &to.tensor()}, scores.inner, 0);
   if (layout.lines.n) {
-    LinePlan plan = plan_lines(layout, 0, false);
+    LinePlan plan = plan_lines(layout, {x}, {});
     Task task = task_of(a, x, weight, a.integer(4), a.real(5));
     const Kernel kernel{a.op_name(),
                         {{"A", x.dtype_id},
@@ -150,7 +150,7 @@ void cross_entropy_backward_kernel(const rb::Args& a) {
   SplitLayout layout = split_layout(a.op_name(), {&x, &t.tensor(), &l.tensor(), &gradient.tensor()},
                                     scores.inner, 0);
   SplitLayout to = split_layout(a.op_name(), {&x, &dx}, scores.inner, 0);
-  LinePlan plan = plan_lines(layout, 0, false);
+  LinePlan plan = plan_lines(layout, {x}, {});
   Task task = task_of(a, x, weight, a.integer(7), a.real(8));
   const Kernel kernel{a.op_name(),
                       {{"A", x.dtype_id},
@@ -177,7 +177,7 @@ void nll_backward_kernel(const rb::Args& a) {
   const View t = scores.by_position(target, dx.ndim), gradient = scores.by_position(g, dx.ndim);
   SplitLayout layout =
       split_layout(a.op_name(), {&dx, &t.tensor(), &gradient.tensor()}, scores.inner, 0);
-  LinePlan plan = plan_lines(layout, 0, false);
+  LinePlan plan = plan_lines(layout, {dx}, {});
   Task task = task_of(a, dx, weight, a.integer(6), 0);
   const Kernel kernel{a.op_name(),
                       {{"A", dx.dtype_id},

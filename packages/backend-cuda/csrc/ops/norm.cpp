@@ -92,13 +92,13 @@ void forward(const Normed& n, const RbTensor& out, const View& y, const RbTensor
   const RbTensor& x = n.x.tensor();
   const View w = weight_view(weight, n), b = weight_view(bias, n);
   SplitLayout layout = split_layout(n.op, {&x, &y.tensor(), &w.tensor(), &b.tensor()}, n.inner, 0);
-  LinePlan plan = plan_lines(layout, 0, false);
+  LinePlan plan = plan_lines(layout, {x, y.tensor(), weight, bias}, {.holds = true});
   void *to = out.data, *from = x.data, *weights = data_of(weight), *biases = data_of(bias);
-  void* arguments[] = {&to,           &from,         &weights,    &biases,
-                       &layout.lines, &layout.inner, &plan.lines, &eps};
+  void* arguments[] = {&to,         &from, &weights, &biases, &layout.lines, plan.places.argument(),
+                       &plan.lines, &eps};
+  static const PackedTexts texts[] = {PackedTexts("RB_NORM(0, "), PackedTexts("RB_NORM(1, ")};
   launch(device_of(out),
-         Kernel{n.op, types_of(x, out, weight, bias, nullptr), kText_norm,
-                rms ? "RB_NORM(1)\n" : "RB_NORM(0)\n"},
+         Kernel{n.op, types_of(x, out, weight, bias, nullptr), kText_norm, texts[rms][plan]},
          plan.grid, arguments);
 }
 
@@ -106,23 +106,40 @@ void forward(const Normed& n, const RbTensor& out, const View& y, const RbTensor
 struct Gradients {  // twin of the kernel's
   void *dw, *db, *sums;
 };
+// Join `count` parts of each position of `layout`, whose fourth tensor is the results.
+void join_parts(const char* op, const RbTensor& like, const Gradients& to, const Temporary& parts,
+                int64_t count, Layout layout, const Types& types) {
+  Gradients target = to;
+  LinePlan joining = plan_states(layout.n, count);
+  void* states = parts.data();
+  void* arguments[] = {&target, &states, &layout, &joining.lines, &count};
+  launch(device_of(like), Kernel{op, types, kText_norm, "RB_PAIR_PARTS\n"}, joining.grid,
+         arguments);
+}
+
 // Lines are what is not `summed`; `stats` and `dw` have x's dimensions.
 void pair_sums(const char* op, const RbTensor& x, const RbTensor& g, const View& stats,
                const View& dw, const bool* summed, Gradients to, const Types& types) {
   SplitLayout layout = split_layout(op, {&x, &g, &stats.tensor(), &dw.tensor()}, summed, 0);
   if (layout.lines.n == 0) return;
-  LinePlan plan = plan_lines(layout, 0, true);
+  LinePlan plan = plan_lines(layout, {x, g, stats.tensor()}, {.splits = true, .single = 1 << 2});
   Temporary states;
   if (plan.segments > 1)
     states = Temporary(x, pair_bytes(x.dtype_id) * layout.lines.n * plan.segments);
   void *from = x.data, *gradient = g.data, *held = stats.tensor().data, *parts = states.data();
-  void* arguments[] = {&to,           &gradient,     &from,       &held,         &parts,
-                       &layout.lines, &layout.inner, &plan.lines, &plan.segment, &plan.segments};
-  launch(device_of(x), Kernel{op, types, kText_norm, "RB_PAIR_SUMS\n"}, plan.grid, arguments);
-  if (plan.segments == 1) return;
-  LinePlan joining = plan_lines(layout.lines.n, plan.segments, layout.lines.n > 1, false);
-  void* joins[] = {&to, &parts, &layout.lines, &joining.lines, &plan.segments};
-  launch(device_of(x), Kernel{op, types, kText_norm, "RB_PAIR_PARTS\n"}, joining.grid, joins);
+  void* arguments[] = {&to,
+                       &gradient,
+                       &from,
+                       &held,
+                       &parts,
+                       &layout.lines,
+                       plan.places.argument(),
+                       &plan.lines,
+                       &plan.segment,
+                       &plan.segments};
+  static const PackedTexts texts("RB_PAIR_SUMS(");
+  launch(device_of(x), Kernel{op, types, kText_norm, texts[plan]}, plan.grid, arguments);
+  if (plan.segments > 1) join_parts(op, x, to, states, plan.segments, layout.lines, types);
 }
 
 // Results without elements of their own: sums of nothing.
@@ -137,6 +154,21 @@ void same_strides(const rb::Args& a) {
     rb::fail(RB_E_NOTIMPL, "%s on 'cuda': gradients of unequal strides", a.op_name());
 }
 
+// Whether the kernel that makes dx also sums the gradients of the weight, which has the lines'
+// dimensions: threads then hold the sums of their elements, and x and g are read once.
+bool sums_within(const Normed& n, const LinePlan& plan) {
+  for (int d = 0; d < n.x.ndim(); ++d)
+    if (n.inner[d] != (d >= n.weights_from && d < n.weights_to)) return false;
+  return plan.held == 2 && !plan.lines.columns;
+}
+// Enough blocks to fill a device, but at least 32 lines for each beyond that: what they leave is
+// small beside the lines.
+unsigned blocks_that_sum(int64_t lines, const LinePlan& plan) {
+  constexpr int64_t kFull = 264, kLines = 32, kMost = 1024;
+  const int64_t all = (lines + plan.lines.across - 1) / plan.lines.across;
+  return static_cast<unsigned>(std::min({all, std::max(lines / kLines, kFull), kMost}));
+}
+
 void backward(const rb::Args& a, const Normed& n, const View& g, const View& dx,
               const RbTensor* weight, double eps, bool rms) {
   const RbTensor& x = n.x.tensor();
@@ -144,21 +176,35 @@ void backward(const rb::Args& a, const Normed& n, const View& g, const View& dx,
   if (x.numel == 0) return clear(a, 1);
   const View w = weight_view(weight, n), dw = weight_view(&a.ret(1), n);
   SplitLayout layout = split_layout(n.op, {&x, &dx.tensor(), &g.tensor(), &w.tensor()}, n.inner, 0);
-  const Temporary held(x, stats_bytes(x.dtype_id) * layout.lines.n);
-  const View stats = stats_view(held.tensor(), n);
+  LinePlan plan = plan_lines(layout, {x, dx.tensor(), g.tensor(), weight}, {.holds = true});
+  const bool sums = sums_within(n, plan);
+  Temporary held, parts;
+  if (sums) {
+    plan.grid.x = blocks_that_sum(layout.lines.n, plan);
+    parts = Temporary(x, pair_bytes(x.dtype_id) * layout.inner.n * plan.grid.x);
+  } else {
+    held = Temporary(x, stats_bytes(x.dtype_id) * layout.lines.n);
+  }
+  const View stats = stats_view(sums ? x : held.tensor(), n);
   Layout where = split_layout(n.op, {&x, &stats.tensor()}, n.inner, 0).lines;
-  LinePlan plan = plan_lines(layout, 0, false);
   const Types types = types_of(x, a.ret(), weight, nullptr, &a.ret(1));
+  const Gradients gradients = {a.ret(1).data, rms ? nullptr : a.ret(2).data, nullptr};
   void *to = dx.tensor().data, *gradient = g.tensor().data, *from = x.data,
-       *weights = data_of(weight), *statistics = held.data();
-  void* arguments[] = {&to,           &gradient,     &from,  &weights,    &statistics,
-                       &layout.lines, &layout.inner, &where, &plan.lines, &eps};
-  launch(device_of(x), Kernel{n.op, types, kText_norm, rms ? "RB_NORM_DX(1)\n" : "RB_NORM_DX(0)\n"},
-         plan.grid, arguments);
+       *weights = data_of(weight), *statistics = held.data(), *sums_of_blocks = parts.data();
+  void* arguments[] = {&to,         &gradient,       &from,         &weights,
+                       &statistics, &sums_of_blocks, &layout.lines, plan.places.argument(),
+                       &where,      &plan.lines,     &eps};
+  static const PackedTexts texts[2][2] = {
+      {PackedTexts("RB_NORM_DX(0, 0, "), PackedTexts("RB_NORM_DX(0, 1, ")},
+      {PackedTexts("RB_NORM_DX(1, 0, "), PackedTexts("RB_NORM_DX(1, 1, ")}};
+  launch(device_of(x), Kernel{n.op, types, kText_norm, texts[rms][sums][plan]}, plan.grid,
+         arguments);
+  if (sums)
+    return join_parts(n.op, x, gradients, parts, plan.grid.x,
+                      split_layout(n.op, {&x, &x, &x, &dw.tensor()}, n.inner, 0).inner, types);
   bool summed[RB_MAX_DIMS];
   for (int d = 0; d < n.x.ndim(); ++d) summed[d] = d < n.weights_from || d >= n.weights_to;
-  pair_sums(n.op, x, g.tensor(), stats, dw, summed,
-            {a.ret(1).data, rms ? nullptr : a.ret(2).data, nullptr}, types);
+  pair_sums(n.op, x, g.tensor(), stats, dw, summed, gradients, types);
 }
 
 template <bool Rms>
@@ -211,14 +257,17 @@ class Channels {
   }
   const View& view() const { return view_; }
   void* data() const { return held_.data(); }
+  Operand operand() const { return view_.tensor(); }
 
   void normalise(const char* op, const RbTensor& y, const RbTensor& x) const {
     Layout layout = layout_of(op, {&y, &x, &view_.tensor()}, Order::kMemory);
     void *to = y.data, *from = x.data, *stats = data();
-    void* arguments[] = {&to, &from, &stats, &layout};
+    Packed way = packed(layout, {y, x, operand()}, 1);
+    void* arguments[] = {&to, &from, &stats, way.places.argument()};
+    static const PackedTexts texts("RB_CHANNEL_NORM(");
     launch(device_of(x),
-           Kernel{op, types_of(x, y, nullptr, nullptr, nullptr), kText_norm, "RB_CHANNEL_NORM\n"},
-           layout.n, arguments);
+           Kernel{op, types_of(x, y, nullptr, nullptr, nullptr), kText_norm, texts[way]}, way.count,
+           arguments);
   }
 
  private:
@@ -266,8 +315,10 @@ void batch_norm_backward_kernel(const rb::Args& a) {
   double part = a.boolean(6) ? static_cast<double>(channels) / static_cast<double>(x.numel) : 0.0;
   void *to = dx.data, *gradient = g.data, *from = x.data, *held = stats.data(),
        *pairs = sums.data();
-  void* arguments[] = {&to, &gradient, &from, &held, &pairs, &layout, &part};
-  launch(device_of(x), Kernel{op, types, kText_norm, "RB_CHANNEL_DX\n"}, layout.n, arguments);
+  Packed way = packed(layout, {dx, x, g, stats.operand()}, 1);
+  void* arguments[] = {&to, &gradient, &from, &held, &pairs, way.places.argument(), &part};
+  static const PackedTexts texts("RB_CHANNEL_DX(");
+  launch(device_of(x), Kernel{op, types, kText_norm, texts[way]}, way.count, arguments);
 }
 
 const rb::KernelSpec kKernels[] = {

@@ -44,10 +44,15 @@ void random(const char* op, const RbTensor& out, Stream stream, int per_counter,
   Device& device = device_of(out);
   Layout layout = layout_of(op, {&out, given});
   Finder check = finder(device, op, kBadProbability);
+  const int size = stored_size(out.dtype_id);
+  const bool flat =
+      (out.flags & RB_T_CONTIGUOUS) && reinterpret_cast<uintptr_t>(out.data) % 16 == 0;
+  if (flat) per_counter = std::max(per_counter, 16 / size);
   const Kernel kernel{op,
                       {{"O", out.dtype_id}, {"P", given ? +given->dtype_id : +RB_F64}},
                       kText_random,
-                      kernel_text};
+                      kernel_text,
+                      flat ? "enum { FLAT = 1 };\n" : "enum { FLAT = 0 };\n"};
   void *to = out.data, *from = given ? given->data : nullptr;
   void* arguments[] = {&to,           &from,         &stream,       &layout,        &numbers.p[0],
                        &numbers.p[1], &numbers.p[2], &numbers.from, &numbers.range, &check};
@@ -118,7 +123,8 @@ void bernoulli_tensor_kernel(const rb::Args& a) {
       rb::fail(RB_E_ARG, "bernoulli: `p` does not broadcast to the result");
   }
   from_uniform(a, 2,
-               "RB_FROM_UNIFORM(bernoulli_checked(RB_U, As<double>::of(given[p.at[1]]), finder))\n",
+               "RB_FROM_UNIFORM(bernoulli_checked(RB_U, As<double>::of(given[places_of(layout, "
+               "i).at[1]]), finder))\n",
                {}, &p);
 }
 

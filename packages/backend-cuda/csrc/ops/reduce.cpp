@@ -12,23 +12,11 @@
 namespace rbcuda {
 namespace {
 
-constexpr unsigned kPack = 16;  // bytes of a Pack of lines.cuh
-
 struct Finish {  // twin of the kernel's
   double count, number;
 };
 
 void* data_of(const RbTensor* t) { return t ? t->data : nullptr; }
-
-// Whether the elements of all lines and segments are whole packs but for the ends.
-bool in_packs(const SplitLayout& layout, const RbTensor& x) {
-  const int64_t each = kPack / stored_size(x.dtype_id);
-  bool fits = layout.inner.ndim == 1 && layout.inner.strides[1][0] == 1 && each > 1 &&
-              reinterpret_cast<uintptr_t>(x.data) % kPack == 0;
-  for (int d = 0; d < layout.lines.ndim; ++d)
-    fits = fits && (layout.lines.shape[d] == 1 || layout.lines.strides[1][d] % each == 0);
-  return fits && layout.inner.n >= 2 * each;
-}
 
 // `t`, which may lack the dimensions `reduced` of x, in x's shape.
 View broadcast_to(const RbTensor& x, const RbTensor& t, const bool* reduced) {
@@ -51,7 +39,7 @@ void reduce(const char* op, const Fold& fold, const RbTensor* out, const RbTenso
       split_layout(op, {&first.tensor(), &x, &other.tensor()}, reduced, 1, !fold.ordered);
   Layout &kept = layout.lines, &inner = layout.inner;
   if (kept.n == 0) return;
-  LinePlan plan = plan_lines(layout, 1, true);
+  LinePlan plan = plan_lines(layout, {{}, x, {}}, {.lead = 1, .splits = true});
   const auto kernel = [&](const char* macro) {
     const Types types = {{"A", x.dtype_id},
                          {"T", fold.compute},
@@ -61,17 +49,18 @@ void reduce(const char* op, const Fold& fold, const RbTensor* out, const RbTenso
   };
   Finish finish = {static_cast<double>(inner.n), fold.number};
   void *to = data_of(out), *also = data_of(second), *from = x.data, *parts = nullptr;
-  int vector = !plan.lines.columns && in_packs(layout, x);
   Temporary states;
   if (plan.segments > 1) {
     states = Temporary(x, fold.state * kept.n * plan.segments);
     parts = states.data();
   }
-  void* arguments[] = {&to,         &also,         &from,          &parts,  &kept,  &inner,
-                       &plan.lines, &plan.segment, &plan.segments, &vector, &finish};
-  launch(device_of(x), kernel("RB_REDUCE\n"), plan.grid, arguments);
+  void* arguments[] = {
+      &to,         &also,         &from,          &parts, &kept, plan.places.argument(),
+      &plan.lines, &plan.segment, &plan.segments, &finish};
+  static const PackedTexts texts("RB_REDUCE(");
+  launch(device_of(x), kernel(texts[plan]), plan.grid, arguments);
   if (plan.segments == 1) return;
-  LinePlan joining = plan_lines(kept.n, plan.segments, kept.n > 1, false);
+  LinePlan joining = plan_states(kept.n, plan.segments);
   void* joins[] = {&to, &also, &parts, &kept, &joining.lines, &plan.segments, &finish};
   launch(device_of(x), kernel("RB_REDUCE_PARTS\n"), joining.grid, joins);
 }

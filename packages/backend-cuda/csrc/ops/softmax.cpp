@@ -1,5 +1,5 @@
 // softmax, log_softmax and their derivatives.
-#include <algorithm>
+#include <string>
 
 #include "launch/lines.h"
 #include "launch/texts.h"
@@ -22,13 +22,14 @@ void softmax_kernel(const rb::Args& a) {
   if (out.numel == 0) return;
   const Along along(a.integer(1), x.ndim);
   SplitLayout layout = split_layout(a.op_name(), {&out, &x}, along.inner, 1);
-  LinePlan plan = plan_lines(layout, 1, false);
+  LinePlan plan = plan_lines(layout, {out, x}, {.lead = 1, .holds = true});
+  static const PackedTexts texts("RB_SOFTMAX(" + std::to_string(Logarithm) + ", ");
   const Kernel kernel{a.op_name(),
                       {{"A", x.dtype_id}, {"T", computed(out.dtype_id)}, {"O", out.dtype_id}},
                       kText_softmax,
-                      Logarithm ? "RB_SOFTMAX(true)\n" : "RB_SOFTMAX(false)\n"};
+                      texts[plan]};
   void *to = out.data, *from = x.data;
-  void* arguments[] = {&to, &from, &layout.lines, &layout.inner, &plan.lines};
+  void* arguments[] = {&to, &from, &layout.lines, plan.places.argument(), &plan.lines};
   launch(device_of(out), kernel, plan.grid, arguments);
 }
 
@@ -38,13 +39,14 @@ void softmax_vjp_kernel(const rb::Args& a) {
   if (out.numel == 0) return;
   const Along along(a.integer(2), out.ndim);
   SplitLayout layout = split_layout(a.op_name(), {&out, &g, &y}, along.inner, 2);
-  LinePlan plan = plan_lines(layout, 2, false);
+  LinePlan plan = plan_lines(layout, {out, g, y}, {.lead = 2, .holds = true});
+  static const PackedTexts texts("RB_SOFTMAX_VJP(" + std::to_string(Logarithm) + ", ");
   const Kernel kernel{a.op_name(),
                       {{"A", g.dtype_id}, {"T", computed(out.dtype_id)}, {"O", out.dtype_id}},
                       kText_softmax,
-                      Logarithm ? "RB_SOFTMAX_VJP(true)\n" : "RB_SOFTMAX_VJP(false)\n"};
+                      texts[plan]};
   void *to = out.data, *gradient = g.data, *result = y.data;
-  void* arguments[] = {&to, &gradient, &result, &layout.lines, &layout.inner, &plan.lines};
+  void* arguments[] = {&to, &gradient, &result, &layout.lines, plan.places.argument(), &plan.lines};
   launch(device_of(out), kernel, plan.grid, arguments);
 }
 
