@@ -203,28 +203,17 @@ __device__ inline void attend_halves(O* out, T* sums, const A* q, const A* k, co
              value = matrix(v, p, VALUE, head, end, p.value_size);
   if (MASKED) mask += offset(p, MASK, head);
   const float scale = (float)p.scale;
-  int stage = 0;  // of the step after next
-  const auto load = [&](int from) {
-    if (from < end) {
-      Rows::template load<STEP, 32 * WARPS>(ring[stage][0][0].at, key, from);
-      Rows::template load<STEP, 32 * WARPS>(ring[stage][1][0].at, value, from);
-    }
-    stage = stage == STAGES - 1 ? 0 : stage + 1;
-    end_of_step();
+  const auto bring = [&](int stage, int step) {
+    Rows::template load<STEP, 32 * WARPS>(ring[stage][0][0].at, key, begin + step * STEP);
+    Rows::template load<STEP, 32 * WARPS>(ring[stage][1][0].at, value, begin + step * STEP);
   };
-  for (int s = 0; s < STAGES - 1; ++s) load(begin + s * STEP);
   Held<SIZE> query;
-  hold(query, matrix(q, p, QUERY, head, p.length, p.size), row);
   const typename Choose<DROPS, Dropout, NoDropout>::type dropout(p, head);
   float results[SIZE / 8][4], top[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
   clear_rows(results);
-#pragma unroll 1
-  for (int j = begin; j < end; j += STEP) {
-    wait_for_steps<STAGES - 2>();
-    __syncthreads();
-    const int now = stage == STAGES - 1 ? 0 : stage + 1;
-    load(j + (STAGES - 1) * STEP);
-    if (!any_seen(p, row, j)) continue;
+  const auto attend = [&](int now, int step) {
+    const int j = begin + step * STEP;
+    if (!any_seen(p, row, j)) return;
     float s[STEP / 16][2][4], less[2] = {top[0], top[1]}, factor[2];
     const bool all = all_seen(p, row, j, STEP);
 #pragma unroll
@@ -263,8 +252,10 @@ __device__ inline void attend_halves(O* out, T* sums, const A* q, const A* k, co
     }
 #pragma unroll
     for (int c = 0; c < STEP / 16; ++c) Rows::gather(results, s[c], ring[now][1][0].at, 16 * c);
-  }
-  wait_for_steps<0>();
+  };
+  pipeline<STAGES>(
+      end > begin ? (end - begin + STEP - 1) / STEP : 0, bring,
+      [&] { hold(query, matrix(q, p, QUERY, head, p.length, p.size), row); }, attend);
   to_part(out, sums, p);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -325,25 +316,15 @@ __device__ inline void grads_of_halves(A* dx, A* dy, const A* g, const A* q, con
       lse[to] = i < length ? head_rows[i] : INFINITY;
       delta[to] = i < length ? head_rows[p.heads * p.length + i] : 0;
     };
-    int stage = 0;  // of the step after next
-    const auto load = [&](int from) {
-      if (from < end) {
-        Rows::template load<STEP, 32 * WARPS>(ring[stage][0][0].at, other_x, from);
-        Rows::template load<STEP, 32 * WARPS>(ring[stage][1][0].at, other_y, from);
-      }
-      stage = stage == STAGES - 1 ? 0 : stage + 1;
-      end_of_step();
+    const auto bring = [&](int stage, int step) {
+      Rows::template load<STEP, 32 * WARPS>(ring[stage][0][0].at, other_x, begin + step * STEP);
+      Rows::template load<STEP, 32 * WARPS>(ring[stage][1][0].at, other_y, begin + step * STEP);
     };
     if (!BY_KEY)
       for (int r = 0; r < 2; ++r) read(row + RB_ROW(2 * r), r);
-    for (int s = 0; s < STAGES - 1; ++s) load(begin + s * STEP);
-#pragma unroll 1
-    for (int at = begin; at < end; at += STEP) {
-      wait_for_steps<STAGES - 2>();
-      __syncthreads();
-      const int now = stage == STAGES - 1 ? 0 : stage + 1;
+    const auto sum = [&](int now, int step) {
+      const int at = begin + step * STEP;
       const A *xs = ring[now][0][0].at, *ys = ring[now][1][0].at;
-      load(at + (STAGES - 1) * STEP);
 #pragma unroll 1
       for (int c = 0; c < STEP; c += 16) {
         const int i = BY_KEY ? at + c : row, j = BY_KEY ? row : at + c;
@@ -370,8 +351,8 @@ __device__ inline void grads_of_halves(A* dx, A* dy, const A* g, const A* q, con
         Rows::gather(sums_x, d, xs, c);
         if constexpr (BY_KEY) Rows::gather(sums_y, w, ys, c);
       }
-    }
-    wait_for_steps<0>();
+    };
+    pipeline<STAGES>(end > begin ? (end - begin + STEP - 1) / STEP : 0, bring, [] {}, sum);
     __syncthreads();  // before the next head's first rows
   }
   store_rows<SIZE>(matrix(dx, p, BY_KEY ? DKEY : DQUERY, head, own, p.size), row, sums_x, scale,

@@ -223,46 +223,40 @@ struct ConvTiles {
       rows[i] = weight + (in_rows[i] ? n : 0) * line_step + piece * EACH;
     }
     Column k = column_of(c, place, share.piece() * EACH);  // of the next step
-    const auto bring = [&](int step) {
-      if (step * STEP < depths) {
-        A *left = shared[step % STAGES][0][0].at, *right = shared[step % STAGES][1][0].at;
-        for (int i = 0; i < 2; ++i) {
-          const bool in = in_rows[i] && step * STEP + piece * EACH < depths;
-          copy_ahead(right + Tiles::place(first + i * (TILE / 2), piece), rows[i], in ? 16 : 0);
-          rows[i] += STEP;
-        }
-        if (AHEAD) {
-          for (int i = 0; i < (AHEAD ? 2 : 1); ++i)
-            share.copy(left, i, lines[i].from + k.place + k.channel, meet(c, lines[i], k));
-          advance(k, c, place, STEP, (step + 1) * STEP + share.piece() * EACH);
-        }
+    const auto bring = [&](int stage, int step) {
+      A *left = shared[stage][0][0].at, *right = shared[stage][1][0].at;
+      for (int i = 0; i < 2; ++i) {
+        const bool in = in_rows[i] && step * STEP + piece * EACH < depths;
+        copy_ahead(right + Tiles::place(first + i * (TILE / 2), piece), rows[i], in ? 16 : 0);
+        rows[i] += STEP;
       }
-      end_of_step();
+      if (AHEAD) {
+        for (int i = 0; i < (AHEAD ? 2 : 1); ++i)
+          share.copy(left, i, lines[i].from + k.place + k.channel, meet(c, lines[i], k));
+        advance(k, c, place, STEP, (step + 1) * STEP + share.piece() * EACH);
+      }
     };
     const auto gather = [&](int step) {
       if (AHEAD || step * STEP >= depths) return;
       share.gather(c, place, lines[0], k);
       advance(k, c, place, STEP, (step + 1) * STEP + share.piece() * EACH);
     };
-    const auto keep = [&](int step) {
-      if (!AHEAD && step * STEP < depths) share.keep(shared[step % STAGES][0][0].at);
+    const auto keep = [&](int stage, int step) {
+      if (!AHEAD && step * STEP < depths) share.keep(shared[stage][0][0].at);
     };
     WarpSums<TILE> sums;
     sums.clear();
-    for (int step = 0; step < STAGES - 1; ++step) bring(step);
-    gather(0);
-    keep(0);
-#pragma unroll 1
-    for (int step = 0; step * STEP < depths; ++step) {
-      wait_for_steps<STAGES - 2>();
-      __syncthreads();
-      bring(step + STAGES - 1);
-      gather(step + 1);
-      sums.template multiply<Tiles, Tiles>(shared[step % STAGES][0][0].at,
-                                           shared[step % STAGES][1][0].at);
-      keep(step + 1);
-    }
-    wait_for_steps<0>();
+    pipeline<STAGES>(
+        (depths + STEP - 1) / STEP, bring,
+        [&] {
+          gather(0);
+          keep(0, 0);
+        },
+        [&](int stage, int step) {
+          gather(step + 1);
+          sums.template multiply<Tiles, Tiles>(shared[stage][0][0].at, shared[stage][1][0].at);
+          keep((stage + 1) % STAGES, step + 1);
+        });
     store(to, bias, c, place, group, row, positions, column, sums, (float*)shared);
   }
 
@@ -337,20 +331,15 @@ struct ConvWeights {
       return g + p.batch * c.to_batch + (Int64)p.at[0] * c.to[0] + (Int64)p.at[1] * c.to[1] +
              (Int64)p.at[2] * c.to[2] + output * c.to_channel;
     };
-    const auto bring = [&](int step) {
-      if (step * STEP < depths) {
-        for (int i = 0; AHEAD_G && i < 2; ++i) {
-          const int at = step * STEP + outputs.line(i);
-          outputs.copy(shared[step % STAGES][0][0].at, i, gradient(at),
-                       at < depths && output < c.columns);
-        }
-        for (int i = 0; AHEAD && i < 2; ++i) {
-          const Line l = line(step * STEP + inputs.line(i));
-          inputs.copy(shared[step % STAGES][1][0].at, i, l.from + own.place + own.channel,
-                      meet(c, l, own));
-        }
+    const auto bring = [&](int stage, int step) {
+      for (int i = 0; AHEAD_G && i < 2; ++i) {
+        const int at = step * STEP + outputs.line(i);
+        outputs.copy(shared[stage][0][0].at, i, gradient(at), at < depths && output < c.columns);
       }
-      end_of_step();
+      for (int i = 0; AHEAD && i < 2; ++i) {
+        const Line l = line(step * STEP + inputs.line(i));
+        inputs.copy(shared[stage][1][0].at, i, l.from + own.place + own.channel, meet(c, l, own));
+      }
     };
     const auto gather = [&](int step) {
       if (step * STEP >= depths) return;
@@ -360,27 +349,24 @@ struct ConvWeights {
       }
       if (!AHEAD) inputs.gather(c, place, line(step * STEP + inputs.line(0)), own);
     };
-    const auto keep = [&](int step) {
+    const auto keep = [&](int stage, int step) {
       if (step * STEP >= depths) return;
-      if (!AHEAD_G) outputs.keep(shared[step % STAGES][0][0].at);
-      if (!AHEAD) inputs.keep(shared[step % STAGES][1][0].at);
+      if (!AHEAD_G) outputs.keep(shared[stage][0][0].at);
+      if (!AHEAD) inputs.keep(shared[stage][1][0].at);
     };
     WarpSums<TILE> sums;
     sums.clear();
-    for (int step = 0; step < STAGES - 1; ++step) bring(step);
-    gather(0);
-    keep(0);
-#pragma unroll 1
-    for (int step = 0; step * STEP < depths; ++step) {
-      wait_for_steps<STAGES - 2>();
-      __syncthreads();
-      bring(step + STAGES - 1);
-      gather(step + 1);
-      sums.template multiply<Tiles, Tiles>(shared[step % STAGES][0][0].at,
-                                           shared[step % STAGES][1][0].at);
-      keep(step + 1);
-    }
-    wait_for_steps<0>();
+    pipeline<STAGES>(
+        (depths + STEP - 1) / STEP, bring,
+        [&] {
+          gather(0);
+          keep(0, 0);
+        },
+        [&](int stage, int step) {
+          gather(step + 1);
+          sums.template multiply<Tiles, Tiles>(shared[stage][0][0].at, shared[stage][1][0].at);
+          keep((stage + 1) % STAGES, step + 1);
+        });
     dw += blockIdx.z * c.segment_step + group * c.w_group;
     store(dw, c, place, row, column, columns, sums, (float*)shared);
   }

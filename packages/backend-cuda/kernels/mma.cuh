@@ -149,3 +149,29 @@ __device__ inline UInt32 pair_of(float low, float high, X) {
 }
 __device__ inline float exp_of(float x) { return exp(x); }
 #endif
+
+// `steps` steps through a ring of STAGES places in shared memory. bring(place, step) starts a step's
+// copies, STAGES - 1 steps before use(place, step) works on what has arrived. meanwhile() runs once, while the first copies are under way; what it leaves in
+// shared memory is there for the first use. All threads of the block take the same steps.
+template <int STAGES, class Bring, class Meanwhile, class Use>
+__device__ inline void pipeline(int steps, Bring bring, Meanwhile meanwhile, Use use) {
+  const auto after = [](int place) { return place == STAGES - 1 ? 0 : place + 1; };
+  int place = 0;  // of the step that is brought next
+  const auto start = [&](int step) {
+    if (step < steps) bring(place, step);
+    place = after(place);
+    end_of_step();
+  };
+#pragma unroll
+  for (int step = 0; step < STAGES - 1; ++step) start(step);
+  meanwhile();
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    wait_for_steps<STAGES - 2>();
+    __syncthreads();
+    const int now = after(place);  // STAGES - 1 places before the one that is brought to
+    start(step + STAGES - 1);
+    use(now, step);
+  }
+  wait_for_steps<0>();
+}

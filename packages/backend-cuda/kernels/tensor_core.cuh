@@ -17,27 +17,21 @@ struct TensorCores {
       const Places at = places_of(batch, z);
       const Int64 depths = length(p, z);
       const A *here_a = a + at.at[1], *here_b = b + at.at[2];
-      const auto load = [&](Int64 step) {
-        const int stage = step % STAGES;
-        if (step * STEP < depths) {
-          Left::load(shared[stage][0][0].at, here_a, ALONG_A ? p.a_row : p.a_column, row, p.m,
-                     step * STEP, depths);
-          Right::load(shared[stage][1][0].at, here_b, ALONG_B ? p.b_column : p.b_row, column, p.n,
-                      step * STEP, depths);
-        }
-        end_of_step();
-      };
       WarpSums<128> sums;
       sums.clear();
-      for (int step = 0; step < STAGES - 1; ++step) load(step);
-#pragma unroll 1
-      for (Int64 step = 0; step * STEP < depths; ++step) {
-        wait_for_steps<STAGES - 2>();
-        __syncthreads();
-        load(step + STAGES - 1);
-        sums.multiply<Left, Right>(shared[step % STAGES][0][0].at, shared[step % STAGES][1][0].at);
-      }
-      wait_for_steps<0>();
+      pipeline<STAGES>(
+          (int)((depths + STEP - 1) / STEP),
+          [&](int place, int step) {
+            const Int64 k = (Int64)step * STEP;
+            Left::load(shared[place][0][0].at, here_a, ALONG_A ? p.a_row : p.a_column, row, p.m, k,
+                       depths);
+            Right::load(shared[place][1][0].at, here_b, ALONG_B ? p.b_column : p.b_row, column, p.n,
+                        k, depths);
+          },
+          [] {},
+          [&](int place, int) {
+            sums.multiply<Left, Right>(shared[place][0][0].at, shared[place][1][0].at);
+          });
       store(c + at.at[0], d + at.at[3], p, row, column, sums, (float*)shared);
     }
   }
