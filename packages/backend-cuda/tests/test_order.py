@@ -61,6 +61,24 @@ both(lambda line: rabbet.bucketize(line, line), rabbet.arange(5.0))
     compared(code)
 
 
+def test_few_long_lines_are_selected_and_sorted_by_several_blocks(compared):
+    """Values that repeat, so that the k-th has ties in several tiles; as in PyTorch the first of them are taken."""
+    code = """
+for dtype in (F32, BF16, F64, rabbet.int64, rabbet.uint8):
+    x = some((2, 17000), dtype)
+    for k in (1, 900):
+        for largest in (True, False):
+            both(lambda x: rabbet.topk(x, k, 1, largest=largest), x)
+    both(lambda x: rabbet.sort(x, 1, stable=True), x)
+x = rabbet.randn(40000, 2)
+both(lambda x: rabbet.topk(x, 1500, 0), x)
+both(lambda x: rabbet.sort(x, 0), x)
+"""
+    compared(code)
+    compared("x = rabbet.tensor(numbers.integers(0, 50, (1, 17000)))\nboth(lambda x: rabbet.topk(x, 600, 1), x)",
+             CUSIM_CHECK="all", CUSIM_ORDER="random:2")  # fmt: skip
+
+
 def test_scans(compared):
     """By threads for short lines, by blocks for longer ones, by several blocks for the longest."""
     code = """

@@ -35,6 +35,7 @@ TWINS = {
     ("optim", "Table"): ("ops/optim.cpp", "Table"),
     ("optim", "Now"): ("ops/optim.cpp", "Now"),
     ("order", "Sorting"): ("ops/radix.h", "Sorting"),
+    ("order", "SelectMemory"): ("ops/order.cpp", "SelectMemory"),
     ("pool", "Pool"): ("ops/pool.cpp", "Pool"),
     ("random", "Stream"): ("ops/random.cpp", "Stream"),
     ("recurrent", "RecurrentStep"): ("ops/recurrent.cpp", "RecurrentStep"),

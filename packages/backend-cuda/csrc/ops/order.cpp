@@ -13,6 +13,12 @@ namespace {
 
 constexpr int64_t kSmall = 2048, kSmallest = 128;  // capacities of the sort in shared memory
 constexpr int64_t kMostBlocks = 1 << 20;
+constexpr int64_t kEnough = 128;  // lines from which on a block for each will do
+constexpr int64_t kTiles = 4;     // of a line that is worth several blocks
+
+struct SelectMemory {  // twin of the kernels'
+  void *counts, *ties;
+};
 
 unsigned blocks_of(int64_t count) { return static_cast<unsigned>(std::min(count, kMostBlocks)); }
 
@@ -60,12 +66,32 @@ class Sort {
            Grid{blocks_of(lines_.n), 1, 1, threads}, arguments);
   }
 
+  // Few long lines have a block for each tile, and a launch for each byte of the keys.
   void select() {
     const Temporary places(x_, 4 * lines_.n * s_.k);
     void *to = places.data(), *from = x_.data;
+    if (lines_.n < kEnough && s_.tiles >= kTiles) {
+      select_by_tiles(to);
+      return sort_small(s_.k, to);
+    }
     void* arguments[] = {&to, &from, &lines_, &s_};
     launch(device_, kernel("RB_SELECT()\n"), Grid{blocks_of(lines_.n), 1, 1, 512}, arguments);
     sort_small(s_.k, to);
+  }
+
+  void select_by_tiles(void* to) {
+    const int64_t counts = lines_.n * (key_bytes() * 256 + 1);
+    const Temporary counted(x_, RB_I32, 1, &counts), ties(x_, 4 * lines_.n * s_.tiles);
+    fill(op_, counted.tensor(), rb::int_value(0), rb::int_value(0));
+    SelectMemory memory = {counted.data(), ties.data()};
+    void* from = x_.data;
+    const Grid grid{static_cast<unsigned>(lines_.n * s_.tiles), 1, 1, 256};
+    void* arguments[] = {&memory, &from, &lines_, &s_};
+    for (s_.digit = key_bytes() - 1; s_.digit >= 0; --s_.digit)
+      launch(device_, kernel("RB_SELECT_COUNT()\n"), grid, arguments);
+    launch(device_, kernel("RB_SELECT_TIES()\n"), grid, arguments);
+    void* take[] = {&to, &memory, &from, &lines_, &s_};
+    launch(device_, kernel("RB_SELECT_TAKE()\n"), grid, take);
   }
 
   void sort_large() {

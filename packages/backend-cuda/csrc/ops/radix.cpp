@@ -27,6 +27,7 @@ RadixSort::RadixSort(const char* op, const RbTensor& like, int key_bytes, int64_
       key_memory_(like, 2 * lines * n * key_bytes),
       place_memory_(like, 2 * lines * n * 4),
       counts_(like, lines * 256 * s_.tiles * 4),
+      totals_(like, lines * 256 * 4),
       key_(static_cast<char*>(key_memory_.data())),
       other_key_(key_ + lines * n * key_bytes),
       place_(static_cast<char*>(place_memory_.data())),
@@ -39,14 +40,14 @@ Kernel RadixSort::kernel(const char* text) const {
 }
 
 void RadixSort::run() {
-  void* counted = counts_.data();
+  void *counted = counts_.data(), *totals = totals_.data();
   const Grid grid{blocks_of(lines_ * s_.tiles), 1, 1, 256};
   for (s_.digit = 0; s_.digit < key_bytes_; ++s_.digit) {
     void* count[] = {&counted, &key_, &lines_, &s_};
     launch(device_, kernel("RB_SORT_COUNT()\n"), grid, count);
-    void* start[] = {&counted, &lines_, &s_};
-    launch(device_, kernel("RB_SORT_STARTS()\n"), Grid{blocks_of(lines_), 1, 1, 1024}, start);
-    void* move[] = {&other_key_, &other_place_, &key_, &place_, &counted, &lines_, &s_};
+    void* start[] = {&counted, &totals, &lines_, &s_};
+    launch(device_, kernel("RB_SORT_STARTS()\n"), Grid{blocks_of(lines_ * 256), 1, 1, 256}, start);
+    void* move[] = {&other_key_, &other_place_, &key_, &place_, &counted, &totals, &lines_, &s_};
     launch(device_, kernel("RB_SORT_MOVE()\n"), grid, move);
     std::swap(key_, other_key_);
     std::swap(place_, other_place_);

@@ -32,7 +32,7 @@ class RadixSort {
   int key_bytes_;
   int64_t lines_;
   Sorting s_;
-  Temporary key_memory_, place_memory_, counts_;
+  Temporary key_memory_, place_memory_, counts_, totals_;
   char *key_, *other_key_, *place_, *other_place_;
 };
 
