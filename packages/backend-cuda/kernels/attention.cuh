@@ -4,6 +4,7 @@
 // M: the mask's, S: that of the given logsumexp, T: the dtype of sums, O: the results', which is T
 // where the keys of a head are split and each part has results and a logsumexp of its own. DROPS:
 // weights are dropped as core's header says, for the derivative once more.
+#define RB_CONTRACTED  // see compile.h
 #include "philox.cuh"
 enum {
   SIDE = 16 / sizeof(T),

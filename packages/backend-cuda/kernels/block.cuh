@@ -169,6 +169,24 @@ __device__ inline bool is_packed(const T* p) {
   return (UInt64)p % (sizeof(T) * N) == 0;
 }
 
+// Loads i = begin + lane, begin + lane + width, ... below `end`: load(k, i) comes for AHEAD of them
+// before use(k, i) does, so that they are under way together.
+template <int AHEAD, class Load, class Use>
+__device__ inline void sweep(Int64 begin, Int64 end, int lane, int width, Load load, Use use) {
+  Int64 i = begin + lane;
+  for (; i + (AHEAD - 1) * (Int64)width < end; i += AHEAD * (Int64)width) {
+#pragma unroll
+    for (int k = 0; k < AHEAD; ++k) load(k, i + k * (Int64)width);
+#pragma unroll
+    for (int k = 0; k < AHEAD; ++k) use(k, i + k * (Int64)width);
+  }
+#pragma unroll 1
+  for (; i < end; i += width) {
+    load(0, i);
+    use(0, i);
+  }
+}
+
 // ---- division by a number that the host knows. Twin of rbcuda::Divisor; n < 2**31.
 struct Divisor {
   UInt32 value, factor, shift;

@@ -1,6 +1,7 @@
 // Cells of recurrent networks: LSTM (Hochreiter and Schmidhuber 1997), GRU (Cho et al. 2014, reset
 // after the product), tanh and relu. What a unit of a sequence computes in a step. A: the dtype of
 // tensors, T: that of sums. MODE: 'l', 'g', 't' or 'r'.
+#define RB_CONTRACTED  // see compile.h
 template <char MODE>
 struct Gates {
   enum { count = MODE == 'l' ? 4 : MODE == 'g' ? 3 : 1 };

@@ -1,6 +1,7 @@
 // Convolutions in one to three directions as products of matrices whose operands are read where
 // they lie (implicit GEMM): tiles of 64 x 64 by blocks of 256 threads, each of which sums for 4 x 4
 // elements. Before it stand A and B (operands), T (computed in), O (results) and V (bias).
+#define RB_CONTRACTED  // see compile.h
 #define RB_TILE 64
 #define RB_DEPTH 16
 struct Conv {  // twin of rbcuda's; directions that are missing have size 1

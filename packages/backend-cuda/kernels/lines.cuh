@@ -92,24 +92,7 @@ struct NestedFar {
   __device__ Places at(Int64 i) const { return places_of(layout, i); }
 };
 
-// f(k, i) for the loads i = begin + lane, begin + lane + width, ... below `end`, `AHEAD` of them at a
-// time: load(k, i) for all of these comes first, so that they are under way together.
-template <int AHEAD, class Load, class Use>
-__device__ inline void sweep(Int64 begin, Int64 end, int lane, int width, Load load, Use use) {
-  Int64 i = begin + lane;
-  for (; i + (AHEAD - 1) * (Int64)width < end; i += AHEAD * (Int64)width) {
-#pragma unroll
-    for (int k = 0; k < AHEAD; ++k) load(k, i + k * (Int64)width);
-#pragma unroll
-    for (int k = 0; k < AHEAD; ++k) use(k, i + k * (Int64)width);
-  }
-#pragma unroll 1
-  for (; i < end; i += width) {
-    load(0, i);
-    use(0, i);
-  }
-}
-// The same for a line whose loads a thread holds: load k is lane + k width.
+// f(k, i) for the loads of a line that a thread holds: load k is i = lane + k width, below n.
 template <int HELD, class F>
 __device__ inline void each_held(Int64 n, int lane, int width, F f) {
 #pragma unroll

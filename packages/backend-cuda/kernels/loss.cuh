@@ -1,5 +1,6 @@
 // Cross-entropy and negative log likelihood of class indices. Before it stand A (scores), T
 // (computed in), W (weights of classes), O (results) and G (gradients of losses).
+#define RB_CONTRACTED  // see compile.h
 #include "lines.cuh"
 #include "report.cuh"
 struct Task {  // twin of rbcuda's

@@ -162,7 +162,7 @@ struct Tiles {
 
 // A warp for each row, whose lanes take elements of k by turns.
 struct Rows {
-  enum { LANES = 32, EACH = 16 / sizeof(A) };
+  enum { LANES = 32, EACH = 16 / sizeof(A), AHEAD = 4 };
   static __device__ void run(O* c, const A* a, const A* b, const D* d, const Product& p,
                              const Layout& batch) {
     const int lane = RB_LANE;
@@ -173,18 +173,24 @@ struct Rows {
       const Int64 row = block % blocks * 8 + RB_WARP;
       const A *from = a + at.at[1] + row * p.a_row, *by = b + at.at[2];
       T sum = As<T>::of(0);
-      Int64 k = 0;
       if (row < p.m) {
-        if (p.vector_a && p.vector_b) {
-          for (k = lane * EACH; k + EACH <= depths; k += LANES * EACH) {
-            const Pack<A, EACH> l = load_pack<EACH>(from + k), r = load_pack<EACH>(by + k);
-            for (int e = 0; e < EACH; ++e)
-              sum = multiply_add(As<T>::of(l.at[e]), As<T>::of(r.at[e]), sum);
-          }
-          k = depths / EACH * EACH;
-        }
-        for (k += lane; k < depths; k += LANES)
-          sum = multiply_add(As<T>::of(from[k * p.a_column]), As<T>::of(by[k * p.b_row]), sum);
+        const Int64 packs = p.vector_a && p.vector_b ? depths / EACH : 0;
+        Pack<A, EACH> l[AHEAD], r[AHEAD];
+        sweep<AHEAD>(
+            0, packs, lane, LANES,
+            [&](int k, Int64 i) {
+              l[k] = load_pack<EACH>(from + i * EACH);
+              r[k] = load_pack<EACH>(by + i * EACH);
+            },
+            [&](int k, Int64) {
+              for (int e = 0; e < EACH; ++e)
+                sum = multiply_add(As<T>::of(l[k].at[e]), As<T>::of(r[k].at[e]), sum);
+            });
+        A x[AHEAD], y[AHEAD];
+        sweep<AHEAD>(
+            packs * EACH, depths, lane, LANES,
+            [&](int k, Int64 i) { x[k] = from[i * p.a_column], y[k] = by[i * p.b_row]; },
+            [&](int k, Int64) { sum = multiply_add(As<T>::of(x[k]), As<T>::of(y[k]), sum); });
       }
       sum = warp_reduce(sum, JoinSum());
       if (lane == 0 && row < p.m)
@@ -207,9 +213,12 @@ struct Columns {
       const A *from = a + at.at[1] + row * p.a_row, *by = b + at.at[2];
       T sum = As<T>::of(0);
       if (row < p.m) {
-#pragma unroll 4
-        for (Int64 k = group; k < depths; k += 8)
-          sum = multiply_add(As<T>::of(from[k * p.a_column]), As<T>::of(by[k * p.b_row]), sum);
+        enum { AHEAD = sizeof(A) > 8 ? 4 : 8 };
+        A x[AHEAD], y[AHEAD];
+        sweep<AHEAD>(
+            0, depths, group, 8,
+            [&](int k, Int64 i) { x[k] = from[i * p.a_column], y[k] = by[i * p.b_row]; },
+            [&](int k, Int64) { sum = multiply_add(As<T>::of(x[k]), As<T>::of(y[k]), sum); });
       }
       parts[group][lane] = sum;
       __syncthreads();

@@ -1,6 +1,7 @@
 // Normalisation. Before it stand A (x and gradients), T (computed in), O (results like x), W
 // (weight), B (bias) and D (gradients of both). N is the elements of a load, HELD the loads of a line
 // that a thread holds in registers (0: the line is read again), Inner the type of its positions.
+#define RB_CONTRACTED  // see compile.h
 #include "lines.cuh"
 template <class T>
 struct Stats {

@@ -1,6 +1,7 @@
 // softmax, its logarithm and their derivatives along lines. Before it stand A (x, or the gradient
 // and the result), T (computed in) and O (results). N is the elements of a load, HELD the loads of a
 // line that a thread holds in registers (0: the line is read again).
+#define RB_CONTRACTED  // see compile.h
 #include "lines.cuh"
 
 // Strides of out and x. Maximum and sum of lines that are not held are found in one pass.

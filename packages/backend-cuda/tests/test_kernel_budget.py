@@ -6,7 +6,7 @@ import check_kernels
 import kernel_texts
 import pytest
 from check_kernels import ARCHITECTURES, BUDGET, MAIN, PROGRAM
-from nvrtc import find_nvrtc
+from nvrtc import CONTRACTED, Nvrtc, find_nvrtc, options_of
 
 SPILLS = """
 extern "C" __global__ void __launch_bounds__(1024, 2) rb_kernel(float* x) {
@@ -140,3 +140,19 @@ def test_blocks_of_many_threads_have_registers_for_all(name):
     assert taken
     most = int(max(taken) * check_kernels.SLACK)
     assert (most + 7) // 8 * 8 * MANY_THREADS[name] <= 65536
+
+
+def test_families_whose_bits_must_be_the_formulas_are_not_contracted(kernels):
+    contracted = {k.family for k in kernels if "--fmad=true" in options_of(k.text, MAIN)}
+    exact = {k.family for k in kernels if "--fmad=false" in options_of(k.text, MAIN)}
+    assert contracted == {
+        "attention", "conv", "loss", "norm", "recurrent", "sequence", "softmax"
+    }  # fmt: skip
+    assert {"elementwise", "optim", "random", "reduce", "scan", "matmul"} <= exact
+    assert not contracted & exact
+
+
+def test_contracted_texts_have_fma_and_others_do_not(library):
+    text = 'extern "C" __global__ void rb_kernel(float* x) { x[0] = x[1] * x[2] + x[3]; }\n'
+    exact, contracted = (Nvrtc(library).compile(t, MAIN) for t in (text, CONTRACTED + "\n" + text))
+    assert "fma.rn" in contracted.ptx and "fma.rn" not in exact.ptx

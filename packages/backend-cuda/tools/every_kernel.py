@@ -67,7 +67,11 @@ def long_lines(dtype: rabbet.dtype) -> None:
         attempt(lambda f=f: f(line, 0))
     attempt(lambda: rabbet.var_mean(line))
     attempt(lambda: rabbet.max(line, 0)), attempt(lambda: rabbet.min(line, 0))
-    attempt(lambda: rabbet.topk(line, 5)), attempt(lambda: rabbet.linalg.vector_norm(line, 3))
+    (
+        attempt(lambda: rabbet.topk(line, 5)),
+        attempt(lambda: rabbet.topk(empty(256, 4096, dtype=dtype), 5)),
+    )
+    attempt(lambda: rabbet.linalg.vector_norm(line, 3))
 
 
 def lines(dtype: rabbet.dtype) -> None:

@@ -26,7 +26,7 @@ GROUP = 4 << 20  # bytes that are inflated together
 
 def key_of(text: str, target: str) -> bytes:
     """As image.cpp has it, without a compiler's name."""
-    options = "".join(f"{option} " for option in options_of(target))
+    options = "".join(f"{option} " for option in options_of(text, target))
     return hashlib.sha256(text.encode() + b"\0" + options.encode()).digest()
 
 

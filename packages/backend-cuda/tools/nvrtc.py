@@ -12,13 +12,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
+CONTRACTED = "\n#define RB_CONTRACTED"
 
-def options_of(target: str) -> list[str]:
+
+def options_of(text: str, target: str) -> list[str]:
     """As compile.cpp has them."""
     return [
         f"--gpu-architecture={target}",
         "--std=c++17",
-        "--fmad=false",
+        f"--fmad={'true' if CONTRACTED in text else 'false'}",
         "--device-as-default-execution-space",
     ]
 
@@ -113,7 +115,7 @@ class Nvrtc:
         library.nvrtcCreateProgram(
             ctypes.byref(program), text.encode(), b"rabbet.cu", 0, None, None
         )
-        words = [word.encode() for word in (*options_of(target), *more)]
+        words = [word.encode() for word in (*options_of(text, target), *more)]
         try:
             status = library.nvrtcCompileProgram(
                 program, len(words), (ctypes.c_char_p * len(words))(*words)

@@ -64,9 +64,10 @@ std::string target_of(const Device& device) {
   return "compute_" + std::to_string(best);
 }
 
-std::vector<std::string> options_of(const std::string& target) {
-  // Without contraction: formulas are what the records state, to the bit.
-  std::vector<std::string> options = {"--gpu-architecture=" + target, "--std=c++17", "--fmad=false",
+std::vector<std::string> options_of(const std::string& text, const std::string& target) {
+  const bool contracts = text.find("\n#define RB_CONTRACTED") != std::string::npos;
+  std::vector<std::string> options = {"--gpu-architecture=" + target, "--std=c++17",
+                                      contracts ? "--fmad=true" : "--fmad=false",
                                       "--device-as-default-execution-space"};
   const char* lines = std::getenv("RABBET_CUDA_LINEINFO");
   if (lines && *lines && std::strcmp(lines, "0") != 0) options.push_back("--generate-line-info");
@@ -81,7 +82,7 @@ std::string compiler_name() {
 
 Compiled compile(const char* op, const std::string& text, const std::string& target) {
   const Program program(op, text);
-  const std::vector<std::string> options = options_of(target);
+  const std::vector<std::string> options = options_of(text, target);
   std::vector<const char*> words;
   for (const std::string& option : options) words.push_back(option.c_str());
   const int status =

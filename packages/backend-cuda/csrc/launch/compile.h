@@ -12,8 +12,13 @@ namespace rbcuda {
 /// device, also for one that is newer than NVRTC.
 std::string target_of(const Device& device);
 
-/// Of a compilation; part of a kernel's key.
-std::vector<std::string> options_of(const std::string& target);
+/// Of a compilation; part of a kernel's key. Formulas that the CPU computes to the same bits are
+/// not contracted: what core defines (elementwise operators, random numbers, optimizers),
+/// reductions and scans, which must not depend on how a compiler pairs products with sums, and
+/// products of matrices, which say fma themselves. Texts that define RB_CONTRACTED are compiled as
+/// PyTorch's are, with contraction: norms, softmax, losses, attention, convolution, recurrent
+/// cells.
+std::vector<std::string> options_of(const std::string& text, const std::string& target);
 /// "NVRTC 13.0"
 std::string compiler_name();
 

@@ -17,7 +17,7 @@ namespace {
 std::string key_of(const std::string& text, const std::string& target,
                    const std::string& compiler) {
   std::string all = text + '\0';
-  for (const std::string& option : options_of(target)) all += option + ' ';
+  for (const std::string& option : options_of(text, target)) all += option + ' ';
   return sha256(all + compiler);
 }
 

@@ -14,10 +14,10 @@ constexpr int64_t kSegment = 4096;        // elements of a line that are worth a
 constexpr int64_t kWarp = 32;
 constexpr int64_t kTogether = 64;  // bytes that the threads of a row should load side by side
 
+// `most` is a power of two, too.
 int64_t power_above(int64_t n, int64_t most) {
-  int64_t power = 1;
-  while (power < most && power < n) power *= 2;
-  return power;
+  const int64_t power = n <= 1 ? 1 : int64_t{1} << (64 - __builtin_clzll(n - 1));
+  return power < most ? power : most;
 }
 
 // Threads of a line, and lines of a block.
@@ -63,20 +63,18 @@ int held_by(int64_t width, int64_t loads, int each) {
 
 }  // namespace
 
-LinePlan plan_lines(const SplitLayout& layout, std::initializer_list<Operand> operands,
+LinePlan plan_lines(const SplitLayout& layout, const Operands4& operands,
                     const LineOptions& options) {
   const Layout &outer = layout.lines, &inner = layout.inner;
-  Operands4 all = {};
-  std::copy(operands.begin(), operands.end(), all);
   const int k = options.lead;
   const auto fastest = [k](const Layout& l) { return std::abs(l.strides[k][l.ndim - 1]); };
   const bool columns =
       inner.n > 1 && outer.n > 1 && fastest(outer) != 0 && fastest(outer) < fastest(inner);
-  LinePlan plan = {};
-  static_cast<Packed&>(plan) = packed(inner, all, k, options.single, &outer);
-  const int pack = plan.packs ? kPackBytes / all[k].size : 1, each = plan.packs ? 1 : 4;
+  LinePlan plan;
+  plan.set(inner, operands, k, options.single, &outer);
+  const int size = operands[k].size, pack = plan.packs ? kPackBytes / size : 1;
+  const int each = plan.packs ? 1 : 4;
   plan.segment = plan.count;
-  plan.segments = 1;
   const int64_t lines = outer.n;
   Shape shape;
   if (columns) {
@@ -88,7 +86,7 @@ LinePlan plan_lines(const SplitLayout& layout, std::initializer_list<Operand> op
   } else {
     if (options.holds) plan.held = held_by(kMostThreads, plan.count, each);
     const int64_t share = plan.held ? plan.held * each : plan.packs ? 4 : 8;
-    const int64_t together = power_above(kTogether / (pack * all[k].size), kWarp);
+    const int64_t together = power_above(kTogether / (pack * size), kWarp);
     const int64_t most = plan.held ? kMostThreads : kThreads;
     shape = rows_of(lines, std::max(power_above(plan.count, together),
                                     power_above((plan.count + share - 1) / share, most)));
@@ -99,9 +97,8 @@ LinePlan plan_lines(const SplitLayout& layout, std::initializer_list<Operand> op
 }
 
 LinePlan plan_states(int64_t lines, int64_t length) {
-  LinePlan plan = {};
+  LinePlan plan;
   plan.count = plan.segment = length;
-  plan.segments = 1;
   const bool columns = lines > 1;
   set_grid(plan, lines,
            columns ? columns_of(lines, length)

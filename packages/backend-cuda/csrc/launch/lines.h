@@ -31,11 +31,11 @@ struct LineOptions {
 struct LinePlan : Packed {
   Lines lines;
   Grid grid;
-  int64_t segment, segments;  // loads in a part of a line, and parts of each line
+  int64_t segment = 0, segments = 1;  // loads in a part of a line, and parts of each line
 };
 
 /// `operands`: the tensors of the layout.
-LinePlan plan_lines(const SplitLayout& layout, std::initializer_list<Operand> operands,
+LinePlan plan_lines(const SplitLayout& layout, const Operands4& operands,
                     const LineOptions& options);
 /// `lines` columns, or rows, of `length` states, which are never cut.
 LinePlan plan_states(int64_t lines, int64_t length);

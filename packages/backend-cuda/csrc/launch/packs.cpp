@@ -8,7 +8,7 @@ bool takes_packs(const Layout& inner, const Layout* outer, const Operands4& oper
                  int32_t* singles) {
   const int last = inner.ndim - 1;
   *singles = 0;
-  if (pack < 2 || inner.n == 0 || inner.shape[last] % pack) return false;
+  if (inner.n < pack || pack < 2 || inner.shape[last] % pack) return false;
   for (int k = 0; k < kLayoutTensors; ++k) {
     if (!operands[k].data) continue;
     if (inner.strides[k][last] == 0) {
@@ -20,29 +20,20 @@ bool takes_packs(const Layout& inner, const Layout* outer, const Operands4& oper
       return false;
     for (int d = 0; d < last; ++d)
       if (inner.strides[k][d] % pack) return false;
-    for (int d = 0; outer && d < outer->ndim; ++d)
-      if (outer->shape[d] > 1 && outer->strides[k][d] % pack) return false;
+    for (int d = 0; outer && outer->n > 1 && d < outer->ndim; ++d)
+      if (outer->strides[k][d] % pack) return false;
   }
   return true;
 }
 
-Layout packs_of(Layout layout, int pack) {
-  const int last = layout.ndim - 1;
-  layout.shape[last] /= pack;
-  layout.n /= pack;
-  for (int64_t(&strides)[kLayoutDims] : layout.strides) strides[last] *= pack;
-  return layout;
-}
-
-Packed packed(const Layout& layout, const Operands4& operands, int lead, int32_t single,
-              const Layout* outer) {
-  const int pack = kPackBytes / operands[lead].size;
+void Packed::set(const Layout& layout, const Operands4& operands, int lead, int32_t single,
+                 const Layout* outer) {
+  const int whole = kPackBytes / operands[lead].size;
   int32_t singles = 0;
-  Packed way;
-  way.packs = takes_packs(layout, outer, operands, pack, &singles) && (singles & single) == single;
-  way.count = way.packs ? layout.n / pack : layout.n;
-  way.places = way.packs ? Positions(packs_of(layout, pack), singles) : Positions(layout, 0);
-  return way;
+  packs = takes_packs(layout, outer, operands, whole, &singles) && (singles & single) == single;
+  const int pack = packs ? whole : 1;
+  count = layout.n / pack;
+  places.set(layout, pack, packs ? singles : 0);
 }
 
 PackedTexts::PackedTexts(const std::string& begin) {
@@ -57,17 +48,25 @@ PackedTexts::PackedTexts(const std::string& begin) {
   }
 }
 
-Positions::Positions(const Layout& layout, int32_t singles) {
-  Layout32 narrow;
+void Positions::set(const Layout& layout, int pack, int32_t singles) {
   if (layout.ndim == 1) {
-    as_.strided = {layout.n, {}, singles, 0};
-    for (int k = 0; k < kLayoutTensors; ++k) as_.strided.steps[k] = layout.strides[k][0];
-  } else if (fits_32(layout, &narrow)) {
+    kind_ = kStrided;
+    as_.strided = {layout.n / pack, {}, singles, 0};
+    for (int k = 0; k < kLayoutTensors; ++k) as_.strided.steps[k] = layout.strides[k][0] * pack;
+    return;
+  }
+  Layout all = layout;
+  const int last = all.ndim - 1;
+  all.shape[last] /= pack;
+  all.n /= pack;
+  for (int64_t(&strides)[kLayoutDims] : all.strides) strides[last] *= pack;
+  Layout32 narrow;
+  if (fits_32(all, &narrow)) {
     kind_ = kNested;
     as_.nested = {narrow, singles, 0};
   } else {
     kind_ = kFar;
-    as_.far = {layout, singles, 0};
+    as_.far = {all, singles, 0};
   }
 }
 

@@ -27,9 +27,6 @@ using Operands4 = Operand[kLayoutTensors];
 /// that has one element for them all.
 bool takes_packs(const Layout& inner, const Layout* outer, const Operands4& operands, int pack,
                  int32_t* singles);
-/// The layout whose positions are packs.
-Layout packs_of(Layout layout, int pack);
-
 /// Twins of Strided, Nested and NestedFar in lines.cuh: positions of one dimension, of several, and
 /// of more than 2**31.
 struct Strided {
@@ -50,8 +47,9 @@ class Positions {
  public:
   enum Kind { kStrided, kNested, kFar, kKinds };
   static constexpr const char* kNames[kKinds] = {"Strided", "Nested", "NestedFar"};
-  Positions() = default;
-  Positions(const Layout& layout, int32_t singles);
+  Positions() {}  // to be set
+  /// `pack` elements of the last dimension are a position.
+  void set(const Layout& layout, int pack, int32_t singles);
   Kind kind() const { return kind_; }
   void* argument() { return &as_; }
 
@@ -61,7 +59,7 @@ class Positions {
     Strided strided;
     Nested nested;
     NestedFar far;
-  } as_ = {};
+  } as_;
 };
 
 /// How a kernel goes through positions: `count` packs or elements.
@@ -70,11 +68,17 @@ struct Packed {
   int held = 0;  // packs of a line that a thread holds, or four times as many elements; 0: none
   int64_t count = 0;
   Positions places;
+
+  /// All positions of `layout`. `single`: a bit for each operand of which the kernel takes one
+  /// element for a whole pack.
+  void set(const Layout& layout, const Operands4& operands, int lead, int32_t single = 0,
+           const Layout* outer = nullptr);
 };
-/// All positions of a call. `single`: a bit for each operand of which the kernel takes one element
-/// for a whole pack.
-Packed packed(const Layout& layout, const Operands4& operands, int lead, int32_t single = 0,
-              const Layout* outer = nullptr);
+inline Packed packed(const Layout& layout, const Operands4& operands, int lead) {
+  Packed way;
+  way.set(layout, operands, lead);
+  return way;
+}
 
 /// The texts of a kernel for every way of going through positions: `begin`, then "RB_PACK, 2,
 /// Strided)": elements of a load, loads of a line that a thread holds, and the type of the

@@ -34,9 +34,9 @@ View broadcast_to(const RbTensor& x, const RbTensor& t, const bool* reduced) {
 void reduce(const char* op, const Fold& fold, const RbTensor* out, const RbTensor* second,
             const RbTensor& x, const bool* reduced) {
   const View first = broadcast_to(x, out ? *out : *second, reduced),
-             other = broadcast_to(x, second ? *second : *out, reduced);
-  SplitLayout layout =
-      split_layout(op, {&first.tensor(), &x, &other.tensor()}, reduced, 1, !fold.ordered);
+             other = second ? broadcast_to(x, *second, reduced) : scalar_view(x);
+  SplitLayout layout = split_layout(op, {&first.tensor(), &x, second ? &other.tensor() : nullptr},
+                                    reduced, 1, !fold.ordered);
   Layout &kept = layout.lines, &inner = layout.inner;
   if (kept.n == 0) return;
   LinePlan plan = plan_lines(layout, {{}, x, {}}, {.lead = 1, .splits = true});
