@@ -34,3 +34,14 @@ def test_a_list_of_numbers_is_one_index(key):
 def test_an_array_is_one_index():
     key = np.array([[0, 1], [1, 0]])
     np.testing.assert_array_equal(x[key].numpy(), x.numpy()[key])
+
+
+def test_masks_of_uint8_warn():
+    mask = rabbet.tensor([1, 0, 2], dtype=rabbet.uint8)
+    with pytest.warns(UserWarning, match="indexing with dtype torch.uint8 is now deprecated"):
+        found = x[mask]
+    assert found.equal(x[mask != 0])
+    written = x.clone()
+    with pytest.warns(UserWarning, match="uint8"):
+        written[mask] = 7
+    assert written.equal(rabbet.where((mask != 0)[:, None], 7, x))
