@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-OPS = """\
-python -m rabbet new-plugin --kind ops rabbet-my-ops --into away/from-here
+PUBLIC = {"rabbet/plugin.hpp", "rabbet/composite.h", "rabbet/trace.h", "kernels.hpp"}
+WITHOUT_PAGE = """\
+python -m rabbet new-plugin --kind KIND rabbet-my-KIND --into away/from-here
 cd away/from-here
 pip install --no-build-isolation --no-deps .    # needs scikit-build-core, cmake, ninja
 pytest
@@ -42,24 +43,26 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def page_of(kind: str) -> str:
-    return "" if kind == "ops" else (ROOT / f"docs/tutorial/{kind}.md").read_text()
+    page = ROOT / f"docs/tutorial/{kind}.md"
+    return page.read_text() if page.exists() else ""
 
 
-@pytest.mark.parametrize("kind", ["backend", "ops", "transform"])
+@pytest.mark.parametrize("kind", ["backend", "composite", "ops", "transform"])
 def test_what_is_written_builds_passes_its_tests_and_is_active(kind, tmp_path):
     page = page_of(kind)
-    (commands,) = blocks(page, "sh") or [OPS]
+    (commands,) = blocks(page, "sh") or [WITHOUT_PAGE.replace("KIND", kind)]
     said = shell(commands, tmp_path, tmp_path / "prefix")
     project = tmp_path / re.search(r"^cd (.*)$", commands, flags=re.M)[1]
 
     printed = re.findall(r"^  (.*)\n", said, flags=re.M)[:4]
     assert printed == commands.splitlines()[1:]
     assert int(re.search(r"= (\d+) passed in", said)[1]) >= 8  # and none is skipped
-    (name,) = re.findall(rf"^  (my\w+) +[\w-]+ 0\.1\.0  {kind}  ACTIVE$", said, flags=re.M)
+    listed = "transform" if kind == "composite" else kind
+    (name,) = re.findall(rf"^  (my\w+) +[\w-]+ 0\.1\.0  {listed}  ACTIVE$", said, flags=re.M)
     sources = "".join(path.read_text() for path in project.glob("csrc/*"))
-    assert set(re.findall(r'#include "([^"]+)"', sources)) <= {"rabbet/plugin.hpp", "kernels.hpp"}
+    assert set(re.findall(r'#include "([^"]+)"', sources)) <= PUBLIC
 
-    option = {"backend": "--device", "transform": "--layer", "ops": "--ops"}[kind]
+    option = {"backend": "--device", "transform": "--layer", "ops": "--ops"}[listed]
     judge = f"pytest -q -n 2 -p no:cacheprovider --pyargs rabbet_testing {option}={name}"
     assert ": conformant" in shell(judge, tmp_path, tmp_path / "prefix")
     smallest = (ROOT / "examples/backend-null/csrc/plugin.cpp").read_text()
@@ -70,7 +73,7 @@ def test_what_is_written_builds_passes_its_tests_and_is_active(kind, tmp_path):
         shell("python -W error example.py", tmp_path, tmp_path / "prefix")
 
 
-@pytest.mark.parametrize("kind", ["backend", "ops", "transform"])
+@pytest.mark.parametrize("kind", ["backend", "composite", "ops", "transform"])
 def test_what_is_written_is_in_style(kind, tmp_path):
     for tool in ("ruff", "clang_format", "mypy"):
         pytest.importorskip(tool)
@@ -115,7 +118,11 @@ def refused(tmp_path: Path, *arguments: str) -> str:
         ("backend", "rabbet-cpu", "rabbet-backend-cpu provides 'cpu' already"),
         ("backend", "backend-meta", "rabbet-core provides 'meta' already"),
         ("transform", "functionalize", "rabbet-vmap provides 'functionalize' already"),
-        ("toy", "fancy", "argument --kind: invalid choice: 'toy'.*backend.*ops.*transform"),
+        (
+            "toy",
+            "fancy",
+            "argument --kind: invalid choice: 'toy'.*backend.*composite.*ops.*transform",
+        ),
     ],
 )
 def test_a_bad_name_or_kind_is_refused(kind, name, message, tmp_path):

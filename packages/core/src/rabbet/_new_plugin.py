@@ -26,9 +26,12 @@ OWN_WHEELS = {
     "rabbet-testing",
     *KNOWN_WHEELS.values(),
 }
+MANIFEST_KINDS = {"composite": "transform"}  # where it has another name
+PHASES = {"composite": 650, "transform": 700}
 BUILD_TARGETS = {"all", "clean", "help", "install", "package", "edit_cache", "rebuild_cache"}
 DESCRIPTIONS = {
     "backend": "The device {name} for Rabbet, in host memory",
+    "composite": "The layer {name} for Rabbet, whose tensors keep their values in bfloat16",
     "ops": "Operators for Rabbet, in the namespace {name}",
     "transform": "The layer {name} for Rabbet, which counts operator calls",
 }
@@ -104,12 +107,12 @@ def values(kind: str, wheel: str) -> dict[str, str]:
         "wheel": wheel,
         "package": package,
         "name": name,
-        "kind": kind,
+        "kind": MANIFEST_KINDS.get(kind, kind),
         "description": DESCRIPTIONS[kind].format(name=name),
         "core": f"rabbet-core>={major}.{minor},<{major}.{minor + 1}",
         "abi": ", ".join(map(str, _C.abi)),
         "sources": sources,
-        "layers": f"\n[layers.{name}]\nphase = 700\n" if kind == "transform" else "",
+        "layers": f"\n[layers.{name}]\nphase = {PHASES[kind]}\n" if kind in PHASES else "",
     }
 
 
