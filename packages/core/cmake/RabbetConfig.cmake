@@ -53,7 +53,8 @@ function(rabbet_add_plugin name)
   list(JOIN plugin_EXPORTS "; " symbols)
   file(CONFIGURE OUTPUT "${exports}" CONTENT "{ global: @symbols@; local: *; };\n" @ONLY)
   add_library(${name} MODULE ${plugin_UNPARSED_ARGUMENTS})
-  set_target_properties(${name} PROPERTIES PREFIX "lib" SUFFIX ".so")
+  # Other exports need another link.
+  set_target_properties(${name} PROPERTIES PREFIX "lib" SUFFIX ".so" LINK_DEPENDS "${exports}")
   _rabbet_target(${name})
   _rabbet_abi_needed(${name})
   target_link_options(${name} PRIVATE -static-libgcc -static-libstdc++ -Wl,--no-undefined
