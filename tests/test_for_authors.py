@@ -79,6 +79,29 @@ def test_a_module_names_the_wheel_that_it_needs(module, core_alone):
     assert lines == [said] * len(forms)
 
 
+def test_without_a_wheel_its_names_are_no_attributes(core_alone):
+    """`hasattr` answers, and an access still says which wheel to install."""
+    code = """
+import rabbet
+for name in ("no_grad", "autocast", "conv1d"):
+    print(hasattr(rabbet, name))
+for name in ("no_grad", "conv1d"):
+    try:
+        getattr(rabbet, name)
+    except AttributeError as error:
+        print(error)
+"""
+    has, said = (
+        "module 'rabbet' has no attribute",
+        "needs the wheel 'rabbet-{0}': pip install rabbet-{0}",
+    )
+    assert core_alone(code) == [
+        *["False"] * 3,
+        f"{has} 'no_grad': rabbet.autograd {said.format('autograd')}",
+        f"{has} 'conv1d': rabbet.nn {said.format('nn')}",
+    ]
+
+
 def test_a_module_that_no_wheel_has_is_missing_as_ever():
     for name in ("rabbet.nonsense", "rabbet.nn.nonsense"):
         with pytest.raises(ModuleNotFoundError, match=re.escape(f"No module named '{name}'")):

@@ -336,7 +336,12 @@ py::list describe_backends() {
     d["name"] = entry.name;
     d["provider"] = entry.provider;
     d["host_memory"] = has_host_memory(id);
-    d["devices"] = device_count(id);
+    // A backend that cannot tell has none, and the others are still listed.
+    int32_t devices = 0;
+    const bool told = guarded([&] { devices = device_count(id); }) == RB_OK;
+    d["devices"] = devices;
+    d["failure"] = told ? "" : kHost.err_get()->message;
+    if (!told) kHost.err_clear();
     d["bytes_in_use"] = in_use;
     d["bytes_cached"] = cached;
     d["bytes_peak"] = peak;

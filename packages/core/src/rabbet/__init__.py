@@ -234,14 +234,15 @@ class _Ops:
         except KeyError:
             if _has_namespace(name):
                 return _Namespace(name)
-            raise AttributeError(f"there is no operator and no namespace '{name}'") from None
+            text = f"there is no operator and no namespace '{name}'{_plugins.unread()}"
+            raise AttributeError(text) from None
         setattr(self, name, found)
         return found
 
     def __call__(self, name: str) -> Op:
         space, colons, _ = name.partition("::") if isinstance(name, str) else ("", "", "")
-        if colons:
-            _has_namespace(space)
+        if colons and not _has_namespace(space):
+            raise KeyError(f"no operator '{name}'{_plugins.unread()}")
         return _C.op(name)
 
     def load_library(self, path: object) -> None:
@@ -360,7 +361,7 @@ _plugins.install(_library)
 
 def __getattr__(name: str) -> object:
     if name in _LAZY_NAMES:
-        value = getattr(_submodule(_LAZY_NAMES[name]), name)
+        value = getattr(_installed(_LAZY_NAMES[name], name), name)
         globals()[name] = value
         return value
     if name == "default_generator":
@@ -377,6 +378,18 @@ def __getattr__(name: str) -> object:
     if not name.startswith("_") and (near := _submodule("_misspelled").nearest(name, __dir__())):
         text += f"; did you mean '{near}'?"
     raise AttributeError(text, name=name)
+
+
+def _installed(module: str, attribute: str) -> _ModuleType:
+    """The module of a name that another wheel may bring; without the wheel `rabbet` has no such attribute."""
+    try:
+        return _submodule(module)
+    except ModuleNotFoundError as error:
+        wheel = (error.name or "").removeprefix("rabbet.")
+        if wheel not in _OTHER_WHEELS:  # of a module that is there, and imports what is not
+            raise
+        text = f"module 'rabbet' has no attribute '{attribute}': {error}"
+        raise AttributeError(text, name=attribute) from error
 
 
 def _is_installed(name: str) -> bool:

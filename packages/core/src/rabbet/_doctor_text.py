@@ -132,7 +132,8 @@ def _device_lines(data: dict[str, Any]) -> list[str]:
             else f"{cover['primitives_with_kernel']} of {cover['primitives']} primitives, kernels of "
             f"{cover['kernels']} operators, {_bytes(b['bytes_in_use'])} in use, {_bytes(b['bytes_cached'])} cached"
         )
-        text = f"{b['name']:<12} {_count(b['devices'], 'device')}, {kernels}  [{b['provider']}]"
+        devices = b["failure"] or _count(b["devices"], "device")
+        text = f"{b['name']:<12} {devices}, {kernels}  [{b['provider']}]"
         lines += wrapped(text, 2, 13)
     return lines
 

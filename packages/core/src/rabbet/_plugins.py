@@ -276,10 +276,20 @@ def load_ops(space: str) -> None:
     """
     plugin = next((p for p in plugins().values() if p.kind == "ops" and space in p.provides), None)
     if plugin is None:
-        return
+        plugin = plugins().get(space)  # whose manifest, which says what it provides, may be broken
+        if plugin is None or plugin.failed_at != "manifest":
+            return
     load(plugin)
     if plugin.stage == "FAILED":
         raise _C.PluginError(f"no operators '{space}::...': {plugin.explain()}") from plugin.cause
+
+
+def unread() -> str:
+    """Which plugins may provide a name that nothing else does, as their manifests cannot be read; "" if none."""
+    names = sorted(p.wheel for p in plugins().values() if p.failed_at == "manifest")
+    if not names:
+        return ""
+    return f" (plugins whose manifest is broken may provide it: {', '.join(names)}; see python -m rabbet doctor)"
 
 
 def _require_library(name: str, kind: str) -> None:
