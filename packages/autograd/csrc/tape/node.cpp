@@ -343,6 +343,7 @@ void replace_meta(RbTensor* t, Meta* m, int32_t on) {
     m->acc = old->acc;
     old->acc = nullptr;
   }
+  if (old && m) host->slot_set(t, slot, nullptr, 0);  // core would end what it replaces
   host->slot_set(t, slot, m, on);
   if (kept) put_retained(gradient_holder(m), kept);
   if (old && old->fn && holder->hooks) note_former_hooks(holder->hooks);

@@ -26,9 +26,6 @@ void add_ops(const std::string& text, const std::string& file, const std::string
   txn.provider = provider;
   txn.replace = replace;
   txn_add_ops(txn, text, file);
-  check_formulas(txn.ops);
-  check_decomp_functions(txn.ops);
-  for (auto& op : txn.ops) check_examples(*op);
   txn_commit(txn);
   refresh_ops();
 }

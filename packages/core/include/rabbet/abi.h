@@ -515,7 +515,8 @@ typedef struct RbBuffer {
   void* ctx;
   int32_t device_index, reserved;
 } RbBuffer;
-/* Raw memory. Core caches on top: `alloc` is rare and may be slow. Both are required. Core asks for
+/* Raw memory. Core caches on top: `alloc` is rare and may be slow. Both are required. `data` is
+ * a multiple of 16; `nbytes`, where it is set, is at least what was asked for. Core asks for
  * segments of 2 MiB and more and hands out parts of them (a multiple of 512 bytes from `data` on);
  * where that fails it asks for what is needed alone. A segment belongs to the stream on which it
  * was asked for; at `free`, work there may still use it: the backend waits for it. Core holds no
@@ -624,6 +625,8 @@ struct RbHost { /* lives as long as the process; all members are required unless
   /* Operators. */
   const RbOp* (*find_op)(const char* name); /* null: unknown */
   const RbOpInfo* (*op_info)(const RbOp*);  /* null: of null */
+  /* Values of another type are converted as those of a call from Python (an int to a list, say), or
+   * refused. Calls that plugins make run at most 256 deep inside each other. */
   int32_t (*call)(const RbOp*, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
                   uint32_t flags);
   /* Run whatever is below `layer`. `redispatch` trusts that args are those of `call`;
@@ -664,7 +667,8 @@ struct RbHost { /* lives as long as the process; all members are required unless
 
   /* Per-tensor plugin data. The slot's pointer lies at `*offset` bytes from the RbTensor: read it
    * directly, write it with slot_set, which also sets or clears the layer's key. `del` runs when
-   * the tensor dies. */
+   * the tensor dies, and for what another pointer replaces; null takes the pointer out and leaves
+   * it to the caller. */
   int32_t (*slot_new)(const char* name, int32_t layer, void (*del)(void*), int32_t* slot,
                       uint32_t* offset);
   int32_t (*slot_set)(RbTensor*, int32_t slot, void* p, int32_t on);
@@ -702,7 +706,8 @@ struct RbHost { /* lives as long as the process; all members are required unless
   /* Services. */
   int32_t (*rng_reserve)(RbGenerator* generator, int32_t backend, int32_t device, uint64_t counters,
                          RbRngSlice* out); /* generator null: the device's default one */
-  /* Split [0, n) into ranges of at least `grain`; run f(begin, end, ctx) on pool and caller. */
+  /* Split [0, n) into ranges of at least `grain`; run f(begin, end, ctx) on pool and caller. An
+   * exception that `f` lets through, on any thread, becomes the error of the call. */
   int32_t (*parallel_for)(int64_t n, int64_t grain,
                           void (*f)(int64_t begin, int64_t end, void* ctx), void* ctx);
   int32_t (*num_threads)(void);

@@ -21,7 +21,12 @@ What is installed, what works, and how to fix what does not. The exit code is 1 
   --json               the report as JSON
   --import=MODULE      import a module first, so that what it registers is in the report"""
 _OPTIONS = ("--json", "--layers", "--coverage")
-_VARIABLES = ("RABBET_PLUGINS", "RABBET_PLUGINS_STRICT", "RABBET_CPU_LEVEL")
+_VARIABLES = (
+    "RABBET_PLUGINS",
+    "RABBET_PLUGINS_STRICT",
+    "RABBET_CHECK_PLUGINS",
+    "RABBET_CPU_LEVEL",
+)
 
 
 def report(load: bool = True) -> dict[str, Any]:

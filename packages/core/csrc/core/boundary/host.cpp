@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "boundary/host_checks.h"
 #include "boundary/plugin.h"
@@ -186,10 +187,26 @@ int32_t host_find_dtype(const char* name, int32_t* dtype) {
 
 const RbOp* host_find_op(const char* name) { return name ? handle(find_op(name)) : nullptr; }
 const RbOpInfo* host_op_info(const RbOp* op) { return op ? op_info(*impl(op)) : nullptr; }
+// Calls of plugins inside each other. The stack of a thread has room for several times as many.
+constexpr int32_t kMaxNestedCalls = 256;
+// The lines behind the message name the kernels that run.
+[[gnu::cold]] int32_t refuse_nested(const Op& op) {
+  return set_error(RB_E_STATE, op.name + ": " + std::to_string(kMaxNestedCalls) +
+                                   " calls that plugins make run inside each other: does a kernel "
+                                   "call its own operator? (A layer's handler must use "
+                                   "redispatch: host->call comes back to the layer.)");
+}
 int32_t host_call(const RbOp* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
                   uint32_t flags) {
-  const int32_t rc = check_call(impl(op), args, nargs, rets, nrets, flags);
-  return __builtin_expect(rc == RB_OK, 1) ? call(impl(op), args, nargs, rets, nrets, flags) : rc;
+  Converted converted;
+  if (const int32_t rc = check_call(impl(op), args, nargs, rets, nrets, flags, converted))
+    return rc;
+  int32_t& depth = thread_state().plugin_calls;
+  if (__builtin_expect(depth >= kMaxNestedCalls, 0)) return refuse_nested(*impl(op));
+  ++depth;
+  const int32_t rc = call(impl(op), args, nargs, rets, nrets, flags);
+  --depth;
+  return rc;
 }
 
 // That the arrays have an entry for each argument and result.
@@ -244,7 +261,8 @@ int32_t host_decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbVa
                        int32_t nrets) {
   return guarded([&] {
     const RbOp* op = need(c, "decompose: the call")->op;
-    check(check_call(impl(op), args, nargs, rets, nrets, c->flags));
+    Converted converted;
+    check(check_call(impl(op), args, nargs, rets, nrets, c->flags, converted));
     for (int32_t i = nargs; i < impl(op)->info.nargs; ++i) {
       if (!impl(op)->params[i].has_default) check(missing_argument(*impl(op), i));
     }
@@ -357,12 +375,16 @@ int32_t host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
                                  : "slot_set: the tensor is null");
   }
   void*& place = impl(t)->slots[slot];
-  const int more = (p != nullptr) - (place != nullptr);
-  if (more) bump(thread_state().live->slots[slot], more);
-  place = p;
+  void* const old = std::exchange(place, p);
+  const int more = (p != nullptr) - (old != nullptr);
   impl(t)->used_slots |= 1u << slot;
   const uint64_t key = 1ull << slot_layers[slot];
   t->keys[0] = on ? t->keys[0] | key : t->keys[0] & ~key;
+  if (more) {
+    bump(thread_state().live->slots[slot], more);
+  } else if (__builtin_expect(old != p, 0)) {
+    slot_deleters[slot](old);
+  }
   return RB_OK;
 }
 
@@ -472,8 +494,7 @@ int32_t host_rng_reserve(RbGenerator* generator, int32_t backend, int32_t device
 }
 int32_t host_parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, void*), void* ctx) {
   if (!f) return set_error(RB_E_ARG, "parallel_for: the function is null");
-  parallel_for(n, grain, f, ctx);
-  return RB_OK;
+  return parallel_for(n, grain, f, ctx);
 }
 int32_t host_num_threads() { return num_threads(); }
 constexpr uint64_t kLargestRequest = uint64_t{1} << 62;  // rounded up it is still a number

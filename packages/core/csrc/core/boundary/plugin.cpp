@@ -17,6 +17,7 @@
 #include "tensor/tensor.h"
 #include "thread/error.h"
 #include "thread/host_table.h"
+#include "thread/plugin_names.h"
 
 namespace rabbet {
 
@@ -68,7 +69,12 @@ void retire_last() {
     plugin = plugins().tables.back();
     plugins().tables.pop_back();
   }
-  if (RB_HAS(plugin, retire)) plugin->retire(&kHost);
+  if (!RB_HAS(plugin, retire)) return;
+  try {
+    plugin->retire(&kHost);
+  } catch (...) {
+    log_thrown(std::string("`retire` of plugin '") + plugin->name + "'");
+  }
 }
 
 thread_local RbTxn* running_init = nullptr;  // the transaction of the `init` that runs
@@ -82,15 +88,30 @@ void set_up_unwinder() {
   }
 }
 
-int32_t run_init(const RbPlugin& plugin, RbTxn& txn) {
+const RbPlugin* run_entry(RbPluginEntry entry, const char* path) {
   set_up_unwinder();
+  const std::string what = std::string(path) + ": " RB_PLUGIN_SYMBOL "()";
+  const RbPlugin* plugin = nullptr;
+  try {
+    plugin = entry();
+  } catch (...) {
+    rethrow(store_thrown(what));
+  }
+  if (!plugin) fail(RB_E_PLUGIN, "%s returned null", what.c_str());
+  return plugin;
+}
+
+int32_t run_init(const RbPlugin& plugin, RbTxn& txn) {
+  const std::string what = "`init` of plugin '" + txn.provider + "'";
   RbTxn* const outer = std::exchange(running_init, &txn);
-  // Also where the plugin lets an exception through.
-  const int32_t rc = guarded([&] {
-    if (const int32_t code = plugin.init(&kHost, &txn)) rethrow(code);
-  });
+  int32_t rc;
+  try {
+    rc = plugin.init(&kHost, &txn);
+  } catch (...) {
+    rc = store_thrown(what);
+  }
   running_init = outer;
-  return rc;
+  return rc == RB_OK ? rc : explain(rc, what);
 }
 
 void abandon(RbTxn& txn) {
@@ -108,8 +129,7 @@ void load(const char* path) {
   if (!entry)
     fail(RB_E_PLUGIN, "%s exports no symbol '%s': it is not a plugin for this core", path,
          RB_PLUGIN_SYMBOL);
-  const RbPlugin* plugin = entry();
-  if (!plugin) fail(RB_E_PLUGIN, "%s: %s() returned null", path, RB_PLUGIN_SYMBOL);
+  const RbPlugin* plugin = run_entry(entry, path);
   {
     std::lock_guard<std::mutex> lock(plugins().mutex);
     for (const RbPlugin* known : plugins().tables) {
@@ -122,6 +142,7 @@ void load(const char* path) {
   txn.of_init = true;
   txn.minor = plugin->abi_built;
   txn.provider = std::string(plugin->name) + " " + plugin->version;
+  note_plugin(reinterpret_cast<const void*>(entry), txn.provider);
   try {
     const int32_t rc = run_init(*plugin, txn);
     if (rc != RB_OK) rethrow(rc);

@@ -9,6 +9,7 @@
 #include "boundary/host_checks.h"
 #include "boundary/plugin.h"
 #include "call/core_functions.h"
+#include "call/decomp_functions.h"
 #include "call/plan.h"
 #include "device/backends.h"
 #include "formula/formula.h"
@@ -21,6 +22,7 @@
 #include "rules/rule_functions.h"
 #include "tensor/dtype.h"
 #include "thread/error.h"
+#include "thread/plugin_names.h"
 
 namespace rabbet {
 
@@ -38,8 +40,9 @@ struct Registry {
   std::unordered_map<std::string, Op*> by_name;
   std::vector<std::unique_ptr<Op>> ops;
   std::vector<std::unique_ptr<Op>> derivatives;  // of them, see Op::derivatives
-  std::vector<Registration> kernels;  // also those whose operator or backend is not here yet
-  std::deque<std::string> providers;  // stable storage for Handler::provider
+  std::vector<Registration> kernels;   // also those whose operator or backend is not here yet
+  std::deque<std::string> providers;   // stable storage for Handler::provider
+  std::deque<CheckedHandler> checked;  // stable storage for Handler::self of run_checked
   int64_t next_ticket = 1;
   Registry();
 };
@@ -92,6 +95,24 @@ Handler* find_handler(Registry& r, Op* op, const Registration& k) {
   return bit < 0 ? nullptr : &op->table[bit];
 }
 
+// What stands in front of a function whose results are checked; null: nothing does. A kernel that
+// makes its results is checked where it is called.
+RbFn checks_of(const Registration& k) {
+  if (k.kind != Registration::kKernel) return nullptr;
+  const int bit = key_bit(k.target);
+  if (bit >= kBackendBits) return is_checked(layer_entry(bit)) ? run_checked : nullptr;
+  const bool writes = !(k.flags & (RB_K_ALLOCATES | RB_K_NEEDS_GIL));
+  return writes && is_checked_plugin(k.provider) ? run_checked_kernel : nullptr;
+}
+void* checked_handler(Registry& r, const Registration& k) {
+  const int bit = key_bit(k.target);
+  for (CheckedHandler& known : r.checked) {
+    if (known.fn == k.fn && known.self == k.self && known.bit == bit) return &known;
+  }
+  r.checked.push_back({k.fn, k.self, bit});
+  return &r.checked.back();
+}
+
 // Put the kernel into its operator's table if both ends exist by now.
 void place(Registry& r, const Registration& k) {
   Op* const op = named(r, k.op);
@@ -101,6 +122,7 @@ void place(Registry& r, const Registration& k) {
   if (k.kind == Registration::kFormula && handler->fn && !(handler->flags & kFormulaFlag)) return;
   handler->self = k.self;
   handler->flags = k.flags | (k.kind == Registration::kFormula ? kFormulaFlag : 0);
+  if (k.flags & RB_K_ALLOCATES && is_checked_plugin(k.provider)) handler->flags |= kCheckedFlag;
   handler->dtype_mask = k.dtype_mask;
   handler->reads_args = k.reads_args;
   handler->reads_rets = k.reads_rets;
@@ -108,8 +130,21 @@ void place(Registry& r, const Registration& k) {
   const bool of_derivative = k.kind == Registration::kFormula && k.slot >= 0;
   const Op& computed = of_derivative ? *op->derivatives[k.slot].load() : *op;
   if (k.kind != Registration::kRule) handler->uniform_dtypes = uniform_dtypes(computed, *handler);
-  __atomic_store_n(&handler->fn, k.fn, __ATOMIC_RELEASE);
+  RbFn fn = k.fn;
+  if (const RbFn checks = checks_of(k)) {
+    handler->self = checked_handler(r, k);
+    fn = checks;
+  }
+  __atomic_store_n(&handler->fn, fn, __ATOMIC_RELEASE);
   if (k.kind == Registration::kRule) update_rules(*op, k.slot);
+}
+
+// Whether the registration is what is in the place.
+bool is_placed(const Handler& handler, const Registration& k) {
+  if (handler.fn != run_checked && handler.fn != run_checked_kernel)
+    return handler.self == k.self && handler.fn == k.fn;
+  const auto& checked = *static_cast<const CheckedHandler*>(handler.self);
+  return checked.self == k.self && checked.fn == k.fn;
 }
 
 // Take it out of its operator's table. A call on another thread may be on the way to it: the rest
@@ -117,13 +152,18 @@ void place(Registry& r, const Registration& k) {
 void unplace(Registry& r, const Registration& k) {
   Op* const op = named(r, k.op);
   Handler* const handler = find_handler(r, op, k);
-  if (!handler || handler->self != k.self || handler->fn != k.fn) return;
+  if (!handler || !is_placed(*handler, k)) return;
   __atomic_store_n(&handler->fn, nullptr, __ATOMIC_RELEASE);
   if (k.kind == Registration::kRule) update_rules(*op, k.slot);
 }
 
 void free_self(const Registration& k) {
-  if (k.self_free) k.self_free(k.self);
+  if (!k.self_free) return;
+  try {
+    k.self_free(k.self);
+  } catch (...) {
+    log_thrown("`self_free` of the kernel of '" + k.op + "' of " + k.provider);
+  }
 }
 
 bool uses(const Op& op, const Op* callee) {
@@ -286,6 +326,9 @@ void undo(RbTxn& txn) {
 }
 
 void txn_commit(RbTxn& txn) {
+  check_formulas(txn.ops);
+  check_decomp_functions(txn.ops);
+  for (auto& op : txn.ops) check_examples(*op);
   Registry& r = registry();
   std::lock_guard<std::mutex> lock(r.mutex);
   for (auto& op : txn.ops) {

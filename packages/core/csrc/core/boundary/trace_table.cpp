@@ -17,7 +17,8 @@ int32_t table_infer(const RbOp* op, const RbValue* args, int32_t nargs, RbValue*
   return guarded([&] {
     need(backend, "infer: where the backend goes");
     need(device, "infer: where the device goes");
-    check(check_call(impl(op), args, nargs, rets, nrets, 0));
+    Converted converted;
+    check(check_call(impl(op), args, nargs, rets, nrets, 0, converted));
     const CallDevice where = dry_run(*impl(op), args, nargs, rets, nrets);
     *backend = where.backend;
     *device = where.device;

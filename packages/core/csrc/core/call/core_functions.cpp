@@ -112,7 +112,8 @@ bool device_copy(int backend, const RbTensor* src, const RbTensor* dst) {
   if (host) check_not_capturing(backend, device, "a copy between the device and the host");
   if (host && !nonblocking) tell_of_sync(backend, device, "a copy between the device and the host");
   void* stream = current_stream(thread_state(), backend, device);
-  check(devices->copy(devices->self, src, dst, stream, nonblocking));
+  check_backend_code(backend, "copy",
+                     [&] { return devices->copy(devices->self, src, dst, stream, nonblocking); });
   if (nonblocking) {
     auto* block = const_cast<Block*>(block_of(impl(host)));
     heap_of_block(block).record_stream(block, {device, stream});

@@ -17,7 +17,8 @@
 namespace rabbet {
 
 void call_operator(const Op& op, const RbValue* args, int nargs, RbValue* rets, int nrets) {
-  check(check_call(&op, args, nargs, rets, nrets, 0));
+  Converted converted;
+  check(check_call(&op, args, nargs, rets, nrets, 0, converted));
   check(call(&op, args, nargs, rets, nrets));
 }
 

@@ -123,7 +123,7 @@ int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int back
                                     row_major ? nullptr : strides()));
     dests[i] = value_tensor(fresh[i].get());
   }
-  const int32_t rc = handler.fn(handler.self, c, values, nargs, dests, nrets);
+  const int32_t rc = run_handler(op, handler, backend, c, values, nargs, dests, nrets);
   if (rc != RB_OK) return rc;
   for (int32_t i = 0; i < nrets; ++i) {
     if (fresh[i]) {
@@ -154,7 +154,7 @@ struct Fresh {
     return tensor_new(backend, c->device_index, spec.dtype, spec.ndim, spec.shape, strides);
   };
   for (; fresh.n < nrets; ++fresh.n) fresh.values[fresh.n] = value_tensor(made(fresh.n, nullptr));
-  const int32_t rc = handler.fn(handler.self, c, values, nargs, fresh.values, nrets);
+  const int32_t rc = run_handler(op, handler, backend, c, values, nargs, fresh.values, nrets);
   if (rc != RB_OK) return rc;
   const bool elementwise = is_elementwise(op, handler);
   for (int32_t i = 0; i < nrets; ++i) {
@@ -186,7 +186,7 @@ int32_t run_fresh(const RbCall* c, const Op& op, const Handler& handler, int bac
         backend, c->device_index, spec.dtype, spec.ndim, spec.shape,
         inherited_strides(op, is_elementwise(op, handler), args, nargs, spec, fresh.n, space)));
   }
-  const int32_t rc = handler.fn(handler.self, c, values, nargs, fresh.values, nrets);
+  const int32_t rc = run_handler(op, handler, backend, c, values, nargs, fresh.values, nrets);
   if (rc != RB_OK) return rc;
   for (int32_t i = 0; i < nrets; ++i) rets[i] = fresh.values[i];
   fresh.n = 0;
@@ -236,8 +236,8 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
   return true;
 }
 
-// What a function in Python returned is what the record says, on the device of the arguments;
-// `whose()` names the function. Releases the results before it throws.
+// That the results are what the record says, on the device of the arguments; `whose()` names the
+// function. Releases them before it throws.
 template <class Whose>
 void check_results(const Op& op, Whose&& whose, const RbValue* args, int nargs, RbValue* results,
                    int32_t nrets) {
@@ -270,12 +270,12 @@ bool run_allocating(const RbCall* c, const Op& op, const Handler& handler, int b
   for (int32_t i = 0; i < nrets; ++i) results[i] = value_none();
   RbCall plain = *c;
   plain.flags &= ~static_cast<uint32_t>(RB_CALL_OUT);
-  const int32_t rc = handler.fn(handler.self, &plain, a.values, nargs, results, nrets);
+  const int32_t rc = run_handler(op, handler, backend, &plain, a.values, nargs, results, nrets);
   if (rc == RB_E_NOTIMPL && can_decline(op, handler, backend)) return false;
   check_kernel_result(op, backend, handler, rc);
   check_given(op, handler.provider, results, nrets);
   if (op.mutates) bump_mutated(op, args, nargs);
-  if (handler.flags & RB_K_NEEDS_GIL)
+  if (handler.flags & (RB_K_NEEDS_GIL | kCheckedFlag))
     check_results(
         op,
         [&] {
@@ -395,6 +395,11 @@ inline bool may_write_alone(const CallPlan& c, const Op& op, const RbValue* args
 
 }  // namespace
 
+int32_t store_kernel_error(const Op& op, const Handler& handler, int backend) noexcept {
+  return store_thrown(op.name + ": the kernel for " + backend_name(backend) + " [" +
+                      (handler.provider ? handler.provider : "?") + "]");
+}
+
 void check_kernel_result(const Op& op, int backend, const Handler& handler, int32_t rc) {
   if (__builtin_expect(rc == RB_OK, 1)) return;
   if (rc == RB_E_DEVICE) guarded([&] { poll_errors(backend); });
@@ -403,6 +408,7 @@ void check_kernel_result(const Op& op, int backend, const Handler& handler, int3
   if (rc == RB_E_NOTIMPL && thread_state().message.empty())
     set_error(rc, op.name + ": the kernel for " + what +
                       " declined the call, and the operator has no decomposition");
+  explain(rc, op.name + ": the kernel for " + what);
   add_error_frame("while running " + op.name + " on " + what);
   rethrow(rc);
 }
@@ -418,6 +424,11 @@ uint64_t uniform_dtypes(const Op& op, const Handler& handler) {
   for (int dtype = 0; dtype < RB_DTYPE_COUNT; ++dtype)
     floating |= uint64_t{is_floating(dtype)} << dtype;
   return handler.dtype_mask & floating;
+}
+
+int32_t store_uniform_error(const CallPlan& c) noexcept {
+  const int backend = c.uniform->backend;
+  return store_kernel_error(*impl(c.op), impl(c.op)->table[backend], backend);
 }
 
 int32_t finish_uniform(const CallPlan& c, int32_t rc, const RbValue* args, int32_t nargs,
@@ -438,7 +449,12 @@ int32_t run_backend(const CallPlan& c, const RbValue* args, int32_t nargs, RbVal
     return guarded([&] { make_views(&c, op, args, nargs, rets); });
   if (one_backend && nrets == 1 && may_write_alone(c, op, args, nargs, rets)) {
     const Handler& handler = op.table[c.uniform->backend];
-    const int32_t rc = handler.fn(handler.self, &c, args, nargs, rets, 1);
+    int32_t rc;
+    try {
+      rc = handler.fn(handler.self, &c, args, nargs, rets, 1);
+    } catch (...) {
+      rc = store_uniform_error(c);
+    }
     if (__builtin_expect(rc != RB_OK, 0)) return finish_uniform(c, rc, args, nargs, rets);
     bump_version(rets[0].v.t);
     return RB_OK;

@@ -22,9 +22,25 @@ inline bool formula_is_off(const Handler& handler) {
   return (handler.uniform_dtypes >> like->dtype_id & 1) && handler.fn && !formula_is_off(handler);
 }
 
+/// In a `catch` block: store what a kernel let through; returns the code.
+[[gnu::cold]] int32_t store_kernel_error(const Op& op, const Handler& handler,
+                                         int backend) noexcept;
+[[gnu::always_inline]] inline int32_t run_handler(const Op& op, const Handler& handler, int backend,
+                                                  const RbCall* c, const RbValue* args,
+                                                  int32_t nargs, RbValue* rets, int32_t nrets) {
+  try {
+    return handler.fn(handler.self, c, args, nargs, rets, nrets);
+  } catch (...) {
+    return store_kernel_error(op, handler, backend);
+  }
+}
+
 /// What follows a kernel of a uniform call that did not return RB_OK, and left no result.
 int32_t finish_uniform(const CallPlan& c, int32_t rc, const RbValue* args, int32_t nargs,
                        RbValue* rets);
+
+/// As store_kernel_error. It finds the kernel again: the caller keeps nothing for it.
+[[gnu::cold]] int32_t store_uniform_error(const CallPlan& c) noexcept;
 
 [[gnu::always_inline]] inline int32_t run_uniform(const CallPlan& c, const Op& op,
                                                   const RbValue* args, int32_t nargs,
@@ -38,7 +54,12 @@ int32_t finish_uniform(const CallPlan& c, int32_t rc, const RbValue* args, int32
   } catch (...) {
     return store_current_exception();
   }
-  const int32_t rc = handler.fn(handler.self, &c, args, nargs, &result, 1);
+  int32_t rc;
+  try {
+    rc = handler.fn(handler.self, &c, args, nargs, &result, 1);
+  } catch (...) {
+    rc = store_uniform_error(c);
+  }
   if (__builtin_expect(rc != RB_OK, 0)) {
     release(result.v.t);
     return finish_uniform(c, rc, args, nargs, rets);

@@ -87,7 +87,12 @@ void copy_struct(T& to, const T& from) {
 void tell_backends_of_fork() {
   for (int id = 1; id < backend_count(); ++id) {
     const RbDevices* devices = backend_entry(id).desc.devices;
-    if (devices && devices->fork_child) devices->fork_child(devices->self);
+    if (!devices || !devices->fork_child) continue;
+    try {
+      devices->fork_child(devices->self);
+    } catch (...) {
+      log_thrown(backend_function(id, "fork_child"));
+    }
   }
 }
 }  // namespace
@@ -140,11 +145,17 @@ void drop_backends(size_t n) {
 
 void set_backend_loader(int32_t (*loader)(const char* name)) { table().loader.store(loader); }
 
+std::string backend_function(int backend, const char* name) {
+  const BackendEntry& entry = backend_entry(backend);
+  return std::string("the function `") + name + "` of the backend '" + entry.name + "' [" +
+         entry.provider + "]";
+}
+
 int device_count(int backend) {
   const RbDevices* devices = backend_entry(backend).desc.devices;
   if (!devices || !devices->count) return 1;
   int32_t n = 0;
-  check(devices->count(devices->self, &n));
+  check_backend_code(backend, "count", [&] { return devices->count(devices->self, &n); });
   return n;
 }
 
@@ -196,7 +207,8 @@ void synchronize(int backend, int device) {
   check_not_capturing(backend, device, "synchronize");
   const RbDevices* devices = backend_entry(backend).desc.devices;
   if (!devices || !devices->sync) return;
-  const int32_t rc = devices->sync(devices->self, device);
+  const int32_t rc =
+      call_backend(backend, "sync", [&] { return devices->sync(devices->self, device); });
   poll_error(backend, device);
   check(rc);
   run_due_deleters();

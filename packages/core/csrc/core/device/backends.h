@@ -5,6 +5,7 @@
 #include "device/heap.h"
 #include "rabbet/abi.h"
 #include "rabbet/device.h"
+#include "thread/error.h"
 
 namespace rabbet {
 
@@ -47,6 +48,26 @@ void drop_backends(size_t n);
 /// Asked for a backend that is not loaded: load it and return RB_OK, or set the error record.
 void set_backend_loader(int32_t (*loader)(const char* name));
 /// Number of devices of a backend; throws if it cannot tell.
+/// "sync of the backend 'x' [x 1.0]", for messages.
+std::string backend_function(int backend, const char* name);
+/// Call a function of a backend; an exception, or a code without a message, becomes an error that
+/// names the function. Returns the code.
+template <class Call>
+int32_t call_backend(int backend, const char* name, Call&& call) {
+  int32_t rc;
+  try {
+    rc = call();
+  } catch (...) {
+    rc = store_thrown(backend_function(backend, name));
+  }
+  if (__builtin_expect(rc != RB_OK, 0)) explain(rc, backend_function(backend, name));
+  return rc;
+}
+/// The same; throws where the code is not RB_OK.
+template <class Call>
+void check_backend_code(int backend, const char* name, Call&& call) {
+  check(call_backend(backend, name, call));
+}
 int device_count(int backend);
 /// Throw RB_E_DEVICE if the backend has no device of this index.
 void check_unknown_device(int backend, int device);

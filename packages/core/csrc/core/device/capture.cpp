@@ -61,7 +61,9 @@ void copy_base(int backend, int device, void* source, void* to, void* stream, bo
   if (!devices || !devices->copy)
     fail(RB_E_NOTIMPL, "the backend '%s' has no `copy`, by which graphs get their random state",
          backend_name(backend));
-  check(devices->copy(devices->self, &from, &there, stream, nonblocking));
+  check_backend_code(backend, "copy", [&] {
+    return devices->copy(devices->self, &from, &there, stream, nonblocking);
+  });
 }
 
 // Null: the backend offers no pinned memory, or has none left.

@@ -3,6 +3,8 @@
 #include <atomic>
 
 #include "device/backends.h"
+#include "thread/error.h"
+#include "thread/plugin_names.h"
 #include "thread/thread_state.h"
 
 namespace rabbet {
@@ -26,6 +28,14 @@ void note_due(void* ctx) {
 
 }  // namespace
 
+void run_deleter(void (*del)(void*), void* ctx) noexcept {
+  try {
+    del(ctx);
+  } catch (...) {
+    log_thrown("the deleter of memory that " + plugin_of(del) + " gave to tensor_adopt");
+  }
+}
+
 void delete_behind(int backend, int device, void* stream, void (*del)(void*), void* ctx) {
   auto* deletion = new Deletion{del, ctx, nullptr};
   if (!call_on_stream(backend, device, stream, note_due, deletion)) note_due(deletion);
@@ -38,7 +48,7 @@ void run_due_deleters() {
   Deletion* next = due.exchange(nullptr, std::memory_order_acquire);
   while (Deletion* deletion = next) {
     next = deletion->next;
-    deletion->del(deletion->ctx);
+    run_deleter(deletion->del, deletion->ctx);
     delete deletion;
   }
 }

@@ -22,6 +22,8 @@ namespace rabbet {
 
 namespace {
 
+constexpr uintptr_t kLeastAlignment = 16;  // of the largest elements
+
 constexpr uint64_t kMostKept = 16 * kMiB;  // bytes of blocks that are not joined yet
 constexpr int kScan = 32;                  // blocks of a list that are looked at for the best one
 
@@ -328,7 +330,7 @@ void Heap::give_back(std::vector<Segment*>& detached) {
     if (host_) mark_used(segment->buffer.data, segment->buffer.nbytes);
     bytes += segment->buffer.nbytes;
     RbBuffer buffer = segment->buffer;
-    allocator_.free(allocator_.self, &buffer, stream);
+    give_back(buffer, stream);
   }
   std::lock_guard lock(mutex_);
   pending_ -= bytes;
@@ -380,6 +382,33 @@ int32_t Heap::expect(uint64_t nbytes) {
   return RB_OK;
 }
 
+void Heap::give_back(RbBuffer& buffer, void* stream) noexcept {
+  try {
+    allocator_.free(allocator_.self, &buffer, stream);
+  } catch (...) {
+    log_thrown(backend_function(backend, "free"));
+  }
+}
+
+// What the allocator says it has given is memory that tensors can lie in; else it gets it back.
+int32_t Heap::check_buffer(uint64_t size, void* stream, RbBuffer& out) {
+  if (allocator_.flags & RB_ALLOC_WHOLE) return RB_OK;
+  std::string wrong;
+  if (!out.data) {
+    wrong = "`data` is null";
+  } else if (reinterpret_cast<uintptr_t>(out.data) % kLeastAlignment) {
+    wrong = "`data` must be a multiple of " + std::to_string(kLeastAlignment);
+  } else if (out.nbytes && out.nbytes < size) {
+    wrong = "`nbytes` is " + std::to_string(out.nbytes) + " where " + std::to_string(size) +
+            " were asked for";
+  } else {
+    return RB_OK;
+  }
+  if (out.data) give_back(out, stream);
+  return set_error(RB_E_PLUGIN,
+                   backend_function(backend, "alloc") + " allocated no usable memory: " + wrong);
+}
+
 int32_t Heap::ask(uint64_t size, void* stream, RbBuffer& out) {
   {
     std::lock_guard lock(mutex_);
@@ -387,10 +416,10 @@ int32_t Heap::ask(uint64_t size, void* stream, RbBuffer& out) {
   }
   out = RbBuffer{};
   out.struct_size = sizeof out;
-  int32_t rc = allocator_.alloc(allocator_.self, device, size, stream, &out);
-  if (rc == RB_OK && !out.data && !(allocator_.flags & RB_ALLOC_WHOLE))
-    rc = set_error(RB_E_PLUGIN, std::string("the backend '") + backend_name(backend) +
-                                    "' allocated no memory: `data` is null");
+  int32_t rc = call_backend(backend, "alloc", [&] {
+    return allocator_.alloc(allocator_.self, device, size, stream, &out);
+  });
+  if (rc == RB_OK) rc = check_buffer(size, stream, out);
   out.struct_size = sizeof out;
   out.nbytes = size;
   out.device_index = device;

@@ -154,6 +154,8 @@ class Heap {
   bool join_kept();
 
   int32_t expect(uint64_t nbytes);
+  int32_t check_buffer(uint64_t size, void* stream, RbBuffer& out);
+  void give_back(RbBuffer& buffer, void* stream) noexcept;
   int32_t ask(uint64_t size, void* stream, RbBuffer& out);
   int32_t extend(uint64_t size, uint64_t requested, void* stream, uint64_t pool, Block*& out);
   void lengthen(Segment* segment, Arena& owner, uint64_t nbytes);

@@ -73,7 +73,8 @@ void* stream_from_pool(int backend, int device, int priority) {
   if (pool.streams.size() >= kPoolSize) return pool.streams[pool.next++ % pool.streams.size()];
   lock.unlock();
   void* made = nullptr;
-  check(streams.create(streams.self, device, priority, &made));
+  check_backend_code(backend, "create",
+                     [&] { return streams.create(streams.self, device, priority, &made); });
   if (!made)
     fail(RB_E_INTERNAL, "the backend '%s' made a stream that is null, the default one",
          backend_name(backend));
@@ -86,7 +87,8 @@ void stream_synchronize(int backend, int device, void* stream) {
   check_not_capturing(backend, device, "Stream.synchronize");
   if (!stream && !backend_traits[backend].streams) return synchronize(backend, device);
   const RbStreams& streams = streams_of(backend, device);
-  const int32_t rc = streams.sync(streams.self, device, stream);
+  const int32_t rc =
+      call_backend(backend, "sync", [&] { return streams.sync(streams.self, device, stream); });
   poll_error(backend, device);
   check(rc);
   run_due_deleters();
@@ -96,7 +98,8 @@ bool stream_query(int backend, int device, void* stream) {
   check_not_capturing(backend, device, "Stream.query");
   const RbStreams& streams = streams_of(backend, device);
   int32_t done = 0;
-  check(streams.query(streams.self, device, stream, &done));
+  check_backend_code(backend, "query",
+                     [&] { return streams.query(streams.self, device, stream, &done); });
   return done != 0;
 }
 
@@ -116,30 +119,39 @@ void* event_create(int backend, int device, bool timing) {
   if (timing && !streams.event_elapsed)
     fail(RB_E_NOTIMPL, "the events of the backend '%s' do not tell times", backend_name(backend));
   void* event = nullptr;
-  check(streams.event_create(streams.self, device, timing ? +RB_EVENT_TIMING : 0, &event));
+  check_backend_code(backend, "event_create", [&] {
+    return streams.event_create(streams.self, device, timing ? +RB_EVENT_TIMING : 0, &event);
+  });
   return event;
 }
 
 // Also of a device that has failed.
 void event_destroy(int backend, int device, void* event) {
   const RbStreams& streams = *backend_entry(backend).desc.streams;
-  streams.event_destroy(streams.self, device, event);
+  try {
+    streams.event_destroy(streams.self, device, event);
+  } catch (...) {
+    log_thrown(backend_function(backend, "event_destroy"));
+  }
 }
 
 void event_record(int backend, int device, void* stream, void* event) {
   const RbStreams& streams = streams_of(backend, device);
-  check(streams.event_record(streams.self, device, stream, event));
+  check_backend_code(backend, "event_record",
+                     [&] { return streams.event_record(streams.self, device, stream, event); });
 }
 
 void event_wait(int backend, int device, void* stream, void* event) {
   const RbStreams& streams = streams_of(backend, device);
-  check(streams.event_wait(streams.self, device, stream, event));
+  check_backend_code(backend, "event_wait",
+                     [&] { return streams.event_wait(streams.self, device, stream, event); });
 }
 
 void event_synchronize(int backend, int device, void* event) {
   check_not_capturing(backend, device, "Event.synchronize");
   const RbStreams& streams = streams_of(backend, device);
-  check(streams.event_sync(streams.self, device, event));
+  check_backend_code(backend, "event_sync",
+                     [&] { return streams.event_sync(streams.self, device, event); });
   run_due_deleters();
 }
 
@@ -147,14 +159,17 @@ bool event_query(int backend, int device, void* event) {
   check_not_capturing(backend, device, "Event.query");
   const RbStreams& streams = streams_of(backend, device);
   int32_t done = 0;
-  check(streams.event_query(streams.self, device, event, &done));
+  check_backend_code(backend, "event_query",
+                     [&] { return streams.event_query(streams.self, device, event, &done); });
   return done != 0;
 }
 
 double event_elapsed(int backend, int device, void* start, void* end) {
   const RbStreams& streams = streams_of(backend, device);
   double milliseconds = 0;
-  check(streams.event_elapsed(streams.self, device, start, end, &milliseconds));
+  check_backend_code(backend, "event_elapsed", [&] {
+    return streams.event_elapsed(streams.self, device, start, end, &milliseconds);
+  });
   return milliseconds;
 }
 

@@ -10,6 +10,7 @@
 #include "device/reserved.h"
 #include "layer/transforms.h"
 #include "thread/error.h"
+#include "thread/plugin_names.h"
 
 namespace rabbet {
 
@@ -263,9 +264,18 @@ int stage_layer(const RbLayer& layer, const std::string& provider) {
   }
   check_layer_name(layer.name, provider);
   entry.bit = place_layer(entry);
+  entry.plugin_self = entry.desc.self;
   layers[entry.bit] = entry;
+  if (entry.desc.fallback && is_checked(entry)) {
+    LayerEntry& own = layers[entry.bit];
+    own.checked = {entry.desc.fallback, entry.desc.self, entry.bit};
+    own.desc.fallback = run_checked;
+    own.desc.self = &own.checked;
+  }
   return entry.bit;
 }
+
+bool is_checked(const LayerEntry& layer) { return is_checked_plugin(layer.provider); }
 
 void activate_layer(int bit) { layers[bit].active = true; }
 void drop_layer(int bit) {

@@ -8,6 +8,14 @@
 
 namespace rabbet {
 
+/// A handler of a layer, or a kernel, that is not Rabbet's own: `self` of run_checked and of
+/// run_checked_kernel.
+struct CheckedHandler {
+  RbFn fn;
+  void* self;
+  int bit;  // of the layer or backend
+};
+
 struct LayerEntry {
   std::string name, provider;
   RbLayer desc{};
@@ -21,7 +29,9 @@ struct LayerEntry {
   std::string composite_name;
   RbFn own_fallback = nullptr;
   void* own_self = nullptr;
-  RbRealFn real = nullptr;  // what runs where values of its tensors are needed
+  CheckedHandler checked{};     // its fallback as the plugin gave it, of a layer that is checked
+  void* plugin_self = nullptr;  // RbLayer.self as the plugin gave it
+  RbRealFn real = nullptr;      // what runs where values of its tensors are needed
   void* real_self = nullptr;
 };
 /// What a range of phases is for; all ranges, first to run first.
@@ -56,5 +66,14 @@ std::vector<const LayerEntry*> layers_in_order();
 /// its arguments let pass.
 int32_t refuse_composite(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
                          RbValue* rets, int32_t nrets);
+
+/// Whether the layer's handlers are checked: it is of another wheel than Rabbet's own.
+bool is_checked(const LayerEntry& layer);
+/// In front of each handler of such a layer; call/checked_handlers.cpp defines it.
+int32_t run_checked(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
+                    RbValue* rets, int32_t nrets);
+/// In front of a kernel that writes to results which core has made: it must leave them in place.
+int32_t run_checked_kernel(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
+                           RbValue* rets, int32_t nrets);
 
 }  // namespace rabbet

@@ -11,13 +11,22 @@
 
 struct RbTls {
   struct OfLayer {  // what a layer has given for its part
-    const RbLayer* layer;
+    const rabbet::LayerEntry* layer;
     void* state;
   };
 
+  static void end_part(const OfLayer& part) {
+    try {
+      part.layer->desc.thread_free(part.layer->plugin_self, part.state);
+    } catch (...) {
+      rabbet::log_thrown("`thread_free` of the layer '" + part.layer->name + "' [" +
+                         part.layer->provider + "]");
+    }
+  }
+
   RbTls() = default;
   ~RbTls() {
-    for (const OfLayer& part : parts) part.layer->thread_free(part.layer->self, part.state);
+    for (const OfLayer& part : parts) end_part(part);
   }
   RbTls(const RbTls&) = delete;
   RbTls& operator=(const RbTls&) = delete;
@@ -52,8 +61,8 @@ RbTls* tls_save() {
     const RbLayer& layer = entry->desc;
     if (!entry->active || !layer.thread_save) continue;
     void* part = nullptr;
-    check(layer.thread_save(layer.self, &part));
-    saved->parts.push_back({&layer, part});
+    check(layer.thread_save(entry->plugin_self, &part));
+    saved->parts.push_back({entry, part});
   }
   return saved.release();
 }
@@ -61,7 +70,7 @@ RbTls* tls_save() {
 void tls_restore(const RbTls& saved) {
   ThreadState& state = thread_state();
   for (const RbTls::OfLayer& part : saved.parts)
-    check(part.layer->thread_restore(part.layer->self, part.state));
+    check(part.layer->desc.thread_restore(part.layer->plugin_self, part.state));
   state.levels = saved.levels;
   state.streams = saved.streams;
   state.pools = saved.pools;

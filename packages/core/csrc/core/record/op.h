@@ -41,12 +41,14 @@ struct Check {
 
 /// Handler.flags of a kernel that computes a formula of the record (RbFormulaKernel).
 constexpr uint32_t kFormulaFlag = 8;
+/// Handler.flags of a kernel whose results are checked (is_checked_plugin).
+constexpr uint32_t kCheckedFlag = uint32_t{1} << 31;
 
 /// One slot of an operator's table, indexed by key bit.
 struct Handler {
   RbFn fn = nullptr;
   void* self = nullptr;
-  uint32_t flags = 0;  // RB_K_*, kFormulaFlag
+  uint32_t flags = 0;  // RB_K_*, kFormulaFlag, kCheckedFlag
   uint64_t dtype_mask = 0;
   uint64_t uniform_dtypes = 0;  // of uniform calls that need nothing but this kernel (call/plan.h)
   uint64_t reads_args = 0, reads_rets = 0;  // of a vjp rule: whose values it reads

@@ -20,12 +20,20 @@ void run(const Op& op, RuleSlot slot, const std::vector<RbValue>& args, RbValue*
   c.host = &kHost;
   c.op = handle(&op);
   const Handler& rule = op.rules[slot];
-  const int32_t rc =
-      rule.fn(rule.self, &c, args.data(), static_cast<int32_t>(args.size()), rets, nrets);
+  const auto who = [&] {
+    const std::string what = slot == kDecompRule ? "" : std::string(kRuleNames[slot]) + " ";
+    return "the " + what + "function of " + op.name + " [" + (rule.provider ? rule.provider : "?") +
+           "]";
+  };
+  int32_t rc;
+  try {
+    rc = rule.fn(rule.self, &c, args.data(), static_cast<int32_t>(args.size()), rets, nrets);
+  } catch (...) {
+    rc = store_thrown(who());
+  }
   if (rc == RB_OK) return;
-  const std::string what = slot == kDecompRule ? "" : std::string(kRuleNames[slot]) + " ";
-  add_error_frame("while running the " + what + "function of " + op.name + " [" +
-                  (rule.provider ? rule.provider : "?") + "]");
+  explain(rc, who());
+  add_error_frame("while running " + who());
   rethrow(rc);
 }
 

@@ -41,7 +41,7 @@ void free_adopted(Storage* s) {
   auto* adopted = static_cast<Adopted*>(s->ctx);
   if (adopted->del) {
     if (has_host_memory(s->backend)) {
-      adopted->del(adopted->ctx);
+      run_deleter(adopted->del, adopted->ctx);
     } else {
       delete_behind(s->backend, s->device, adopted->stream, adopted->del, adopted->ctx);
     }

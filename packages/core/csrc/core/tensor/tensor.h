@@ -213,7 +213,7 @@ bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides);
 /// Called with the PyObject that a dying tensor owns: one whose lowest bit is set in Tensor::pyobj
 /// (an object that Python dropped while the tensor lived on). Set by the binding.
 extern void (*release_pyobj)(void*);
-/// What runs for a slot's pointer when its tensor dies.
+/// What runs for a slot's pointer when its tensor dies. It throws nothing.
 extern void (*slot_deleters[kSlots])(void*);
 
 /// Live tensors, storages and their bytes on a backend, for reports and leak tests.

@@ -33,6 +33,15 @@ template <class Body>
 int32_t guarded(Body&& body) noexcept;
 
 int32_t store_current_exception() noexcept;
+/// In a `catch` block: store what `who`, a function of a plugin, let through; returns its code.
+int32_t store_thrown(const std::string& who) noexcept;
+/// Where `who`, a function of a plugin, returned `code` != RB_OK and left no message, store one
+/// that names it; returns the code.
+int32_t explain(int32_t code, const std::string& who);
+/// In a `catch` block: log what `who`, a function of a plugin that cannot return an error, let
+/// through.
+void log_thrown(const std::string& who) noexcept;
+
 template <class Body>
 int32_t guarded(Body&& body) noexcept {
   try {

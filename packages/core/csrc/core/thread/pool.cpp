@@ -16,10 +16,12 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <system_error>
 #include <thread>
 
 #include "thread/error.h"
+#include "thread/plugin_names.h"
 #include "thread/thread_state.h"
 
 namespace rabbet {
@@ -48,6 +50,9 @@ struct Job {
   std::atomic<uint32_t> parts{0}, chunks{0}, done{0};
   std::atomic<Body> body{nullptr};
   std::atomic<void*> ctx{nullptr};
+  // The first exception that the body of the region let through.
+  std::atomic<int32_t> code{RB_OK};
+  std::string message;  // written by who has set `code`, read when all is done
 
   void store_claims(uint32_t region, uint32_t number, bool open) {
     for (uint32_t i = 0; i < number; ++i) {
@@ -119,6 +124,17 @@ int64_t chunk_begin(int64_t n, uint32_t chunks, uint32_t chunk) {
   return n / chunks >= 16 * kAligned ? begin / kAligned * kAligned : begin;
 }
 
+[[gnu::cold]] int32_t store_body_error(Body body) {
+  return store_thrown("a body of parallel_for of " + plugin_of(body));
+}
+
+// In a `catch` block: leave the error to the thread that began the region.
+[[gnu::cold]] void keep_error(Job& job, Body body) {
+  const int32_t code = store_body_error(body);
+  int32_t none = RB_OK;
+  if (job.code.compare_exchange_strong(none, code)) job.message = thread_state().message;
+}
+
 // Claim and run one chunk of a part; false if none is left.
 bool run_chunk_of(Job& job, uint32_t part) {
   std::atomic<uint64_t>& next = job.part[part].claim;
@@ -131,7 +147,11 @@ bool run_chunk_of(Job& job, uint32_t part) {
     const Body body = job.body.load(std::memory_order_relaxed);
     void* ctx = job.ctx.load(std::memory_order_relaxed);
     if (!next.compare_exchange_weak(claim, claim + 1, std::memory_order_acq_rel)) continue;
-    body(chunk_begin(n, chunks, chunk), chunk_begin(n, chunks, chunk + 1), ctx);
+    try {
+      body(chunk_begin(n, chunks, chunk), chunk_begin(n, chunks, chunk + 1), ctx);
+    } catch (...) {
+      keep_error(job, body);
+    }
     job.done.fetch_add(1, std::memory_order_acq_rel);
     return true;
   }
@@ -285,16 +305,20 @@ void set_num_threads(int n) {
   if (p->sleeping.load() > 0) futex_wake(&p->epoch, kMaxThreads);
 }
 
-void parallel_for(int64_t n, int64_t grain, Body body, void* ctx) {
-  if (n <= 0) return;
+int32_t parallel_for(int64_t n, int64_t grain, Body body, void* ctx) {
+  if (n <= 0) return RB_OK;
   const int64_t pieces = grain > 0 ? (n - 1) / grain + 1 : n;
   ThreadState& state = thread_state();
   Pool* p = pool;
   const int threads = pieces > 1 && !state.in_parallel ? num_threads() : 1;
   bool idle = false;
   if (threads == 1 || !p->busy.compare_exchange_strong(idle, true, std::memory_order_acquire)) {
-    body(0, n, ctx);
-    return;
+    try {
+      body(0, n, ctx);
+    } catch (...) {
+      return store_body_error(body);
+    }
+    return RB_OK;
   }
   if (p->workers.load(std::memory_order_relaxed) < threads - 1) start_workers(p, threads);
   const uint32_t chunks =
@@ -309,6 +333,7 @@ void parallel_for(int64_t n, int64_t grain, Body body, void* ctx) {
   job.done.store(0, std::memory_order_relaxed);
   job.body.store(body, std::memory_order_relaxed);
   job.ctx.store(ctx, std::memory_order_relaxed);
+  job.code.store(RB_OK, std::memory_order_relaxed);
   job.store_claims(region + 1, parts, true);
   p->epoch.fetch_add(1);
 
@@ -316,7 +341,10 @@ void parallel_for(int64_t n, int64_t grain, Body body, void* ctx) {
   work(p, body, n, pieces, chunks);
   for (int i = 0; job.done.load(std::memory_order_acquire) != chunks; ++i) pause_once(i);
   state.in_parallel = 0;
+  int32_t code = job.code.load(std::memory_order_relaxed);
+  if (__builtin_expect(code != RB_OK, 0)) code = set_error(code, job.message);
   p->busy.store(false, std::memory_order_release);
+  return code;
 }
 
 }  // namespace rabbet

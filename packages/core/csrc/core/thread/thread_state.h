@@ -69,6 +69,8 @@ struct ThreadState {
   std::vector<TransformFrame> levels;
   const CallPlan* plan = nullptr;  // of the innermost call that a layer handles
   LiveCounts* live = nullptr;      // outlives the thread
+  int32_t plugin_calls = 0;        // of host->call, that run inside each other
+  int32_t inside_layers = 0;       // handlers of layers of others that run inside each other
   int32_t nested = 0;  // decompositions and kernels in Python that run inside each other
   int32_t in_parallel = 0;
   uint32_t tensor_flags = 0;          // of new tensors: RB_T_INFERENCE in inference mode
