@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rabbet_testing.fuzz import calls, files, plugins
+from rabbet_testing.fuzz import calls, files, native, plugins
 from rabbet_testing.fuzz.children import Child
 from rabbet_testing.fuzz.judge import fault, on_purpose
 from rabbet_testing.fuzz.minimise import minimised
@@ -42,6 +42,8 @@ def arguments() -> argparse.Namespace:
     )
     kind.add_argument("--plugins", dest="kind", action="store_const", const=plugins,
                       help="wrong records and functions of plugins")  # fmt: skip
+    kind.add_argument("--native", dest="kind", action="store_const", const=native,
+                      help="wrong plugins in C++, each in a process of its own")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--index", type=int, default=0, help="the first call")
     parser.add_argument(
@@ -62,7 +64,7 @@ def main() -> int:
     """Run calls; 1 if something is wrong."""
     options = arguments()
     allowed = on_purpose(options.differences)
-    ours = Child(sys.executable, "rabbet")
+    ours = Child(sys.executable, "rabbet", 120.0 if options.kind is native else 20.0)
     beside = options.torch and options.kind is calls
     theirs = Child(options.torch, "torch", 60.0) if beside else None
     end = time.monotonic() + 60 * options.minutes

@@ -1,16 +1,17 @@
-"""The child that runs rabbet: calls in their contexts, damaged files, wrong plugins."""
+"""The child that runs rabbet: calls in their contexts, damaged files, wrong plugins in Python and C++."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rabbet_testing.fuzz import child, contexts, files, plugins
+from rabbet_testing.fuzz import child, contexts, files, native, plugins
 
 
 def answer(lib: Any, call: dict[str, Any]) -> dict[str, Any]:
     """What came of a call, and what is wrong with it in its context."""
-    if call["form"] in ("file", "plugin"):
-        return (files if call["form"] == "file" else plugins).run(call)
+    alone = {"file": files, "plugin": plugins, "native": native}.get(call["form"])
+    if alone is not None:
+        return alone.run(call)
     said = child.run(lib, call)
     if "result" in said and call["context"] != "plain":
         said["context"] = contexts.judge(lib, call)
