@@ -25,7 +25,8 @@ DESIGNED = {  # what a package may depend on, of ours (the design's table of pac
 # Files of packages that name CUDA though they are not its backend: PyTorch's public names and two protocols do.
 NAME_CUDA = {
     "torch.cuda and what belongs to it": (
-        "core/src/rabbet/cuda/*", "core/src/rabbet/_graphed_callables.py", "core/src/rabbet/backends/*",
+        "core/src/rabbet/cuda/*", "core/src/rabbet/cuda/amp/*", "core/src/rabbet/_graphed_callables.py",
+        "core/src/rabbet/backends/*",
         "nn/src/rabbet/nn/attention/__init__.py",
         "core/src/rabbet/version.py", "core/src/rabbet/compiler.py", "core/src/rabbet/__init__.py*",
         "core/src/rabbet/_absent/*", "core/src/rabbet/_as_torch/*", "core/src/rabbet/_settings.py",

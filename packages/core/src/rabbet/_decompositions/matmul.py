@@ -305,15 +305,12 @@ def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: str | None) -> Tensor:
 
 
 def _widened(op: str, tensors: Sequence[Tensor], out_dtype: Any) -> list[Tensor]:
-    """The operands of a matrix product in the dtype of its result, as PyTorch's CUDA kernels take them.
+    """The operands of a matrix product in the dtype of its result.
 
     Raises:
-        NotImplementedError: on the CPU, as in PyTorch.
         RuntimeError: for dtypes other than float32 from 16 bits, or the operands' own.
     """
     first = tensors[0]
-    if first.device.type == "cpu":
-        raise _C.NotImplementedForError(f"{op}: `out_dtype` is not supported on the CPU")
     halves = (_C.float16, _C.bfloat16)
     if out_dtype is not first.dtype and not (out_dtype is _C.float32 and first.dtype in halves):
         raise RuntimeError(
