@@ -1,7 +1,8 @@
 """CUDA devices beside torch's: the rows of the table of targets, in turns in one process, medians.
 
-    python benchmarks/cuda.py RESULTS.json
+    python benchmarks/cuda.py RESULTS.json [PART OF A ROW'S NAME ...]
 
+The check of a machine with a GPU starts it again behind a row that left the device unusable; RESULTS.json keeps what it has.
 The packages must be installed; torch without a CUDA device, or none, leaves our times alone. With GPU_CHECK_SMALL set the
 sizes are tiny, to try the program on the simulator: its times say nothing about a GPU.
 """
@@ -14,15 +15,16 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 SMALL = bool(os.environ.get("GPU_CHECK_SMALL"))
 ROUNDS = 2 if SMALL else 11
 SLICE_SECONDS = 0.0 if SMALL else 0.02
-SECONDS = float(
-    os.environ.get("GPU_CHECK_SECONDS") or 1e9
-)  # rows that would begin later are left out
+GPU_CHECK = (
+    Path(__file__).resolve().parents[1] / "packages" / "backend-cuda" / "tools" / "gpu_check"
+)
 # Bytes and operations per second: floors are arithmetic, not readings.
 SPEEDS = {"H200": (4.3e12, 7.9e14), "H100": (3.0e12, 7.9e14)}
 BYTES_PER_SECOND, FLOPS = math.inf, math.inf  # of other devices
@@ -271,7 +273,7 @@ def table(found: dict[str, Any]) -> str:
     for row in found["rows"]:
         cells = [
             row["name"],
-            row.get("rabbet_us", row.get("error", row.get("left_out", ""))),
+            row.get("rabbet_us", row.get("error", "")),
             row.get("torch_us", ""),
             row.get("ratio", ""),
         ]
@@ -285,34 +287,45 @@ def write(path: Path, found: dict[str, Any]) -> None:
     path.with_suffix(".md").write_text(table(found))
 
 
-def main() -> None:
+def kept(path: Path) -> list[dict[str, Any]]:
+    """Rows of a process that ended; the row in which it did says so."""
+    return json.loads(path.read_text())["rows"] if path.exists() else []
+
+
+def measured(row: Row, libs: dict[str, Any], found: dict[str, Any], path: Path) -> str:
+    """Measure a row into the results, and say how it went; the file has it before it begins, in case the process ends."""
+    found["rows"].append({"name": row.name, "error": "its process ended"})
+    write(path, found)
+    try:
+        found["rows"][-1] = measure(row, libs)
+        for lib in libs.values():
+            lib.cuda.empty_cache()
+    except Exception as error:
+        found["rows"][-1] = {"name": row.name, "error": f"{type(error).__name__}: {error}"[:300]}
+        raise
+    finally:
+        write(path, found)
+    return ", ".join(f"{name} {found['rows'][-1][f'{name}_us']} us" for name in libs)
+
+
+def main() -> int:
     global BYTES_PER_SECOND, FLOPS
+    path, parts = Path(sys.argv[1]), sys.argv[2:]
     libs = frameworks()
     device = libs["rabbet"].cuda.get_device_properties(0).name
-    found: dict[str, Any] = {"device": device, "small": SMALL, "rows": []}
-    path = Path(sys.argv[1])
-    end = time.perf_counter() + SECONDS
     for name, speeds in SPEEDS.items():
         if name in device:
             BYTES_PER_SECOND, FLOPS = speeds
-    for row in rows():
-        if time.perf_counter() > end:
-            found["rows"].append({"name": row.name, "left_out": "no time was left"})
-            write(path, found)
-            continue
-        try:
-            found["rows"].append(measure(row, libs))
-        except Exception as error:
-            found["rows"].append(
-                {"name": row.name, "error": f"{type(error).__name__}: {error}"[:300]}
-            )
-        for lib in libs.values():
-            try:
-                lib.cuda.empty_cache()
-            except Exception as error:
-                print(f"{row.name}: {error}", file=sys.stderr)
-        write(path, found)
+    found = {"device": device, "small": SMALL, "rows": kept(path)}
+    chosen = [row for row in rows() if not parts or any(part in row.name for part in parts)]
+    if not chosen:
+        names = "; ".join(row.name for row in rows())
+        raise SystemExit(f"no row's name has a part of {parts}; there are: {names}")
+    return work_through({row.name: partial(measured, row, libs, found, path) for row in chosen})
 
 
 if __name__ == "__main__":
-    main()
+    sys.path.insert(0, str(GPU_CHECK))
+    from worker import work_through
+
+    sys.exit(main())

@@ -1,97 +1,144 @@
-"""Check this tree on a machine with a GPU and without network, in stages; results under $OUT.
+"""Check this tree on a machine with a GPU and without network, in five runs of at most ten minutes; results under $OUT.
 
-    tools/gpu_check.sh [--simulate] [--site FOLDER | --wheels FOLDER] [STAGE ...]
+    tools/gpu_check.sh RUN [--simulate] [--wheels FOLDER | --site FOLDER] [--stage NAME ...]
+    tools/gpu_check.sh 5 [--family NAME ...] [--case TEXT ...] [--test EXPRESSION ...] [--row TEXT ...] [--kernel "ARGUMENTS" ...]
+    tools/gpu_check.sh --build-wheels FOLDER
 
-After each stage $OUT/summary.json, $OUT/table.md and $OUT/logs.tar.gz, with the log of each stage, are written anew; the
-benchmarks add bench.json and bench.md. A stage passed, failed or was skipped, and says why; the others go on. The exit
-status is 1 if one failed, 2 if none passed. Clocks of the GPU are left as they are.
+Nothing needs to stay on the machine between two runs. Each begins with what the machine has and with installing the
+packages: wheels of --wheels, or of `dist-gpu` in the tree, where they match the sources; the others are built. What was
+built is under $OUT in `wheels-N.tar`, to be put into that folder for the next run.
+
+After each stage $OUT/summary.json, $OUT/table.md and $OUT/logs.tar.gz are written anew; the benchmarks add bench.json and
+bench.md. A stage passed, failed, was skipped, or was cut: nothing failed, but its time did not suffice for all of it. Each says
+why, and the others go on. The exit status is 1 if one failed, 2 if none passed, 3 if one was cut. Clocks of the GPU are left
+as they are.
 
 --simulate: the simulator is the device and sizes are small. --site: what is installed there is tested, nothing is built.
---wheels: stage 1 installs the wheels of the folder instead of building them.
-
-A call takes 10 minutes at most. All stages take longer where each uses its time; then, on one machine,
-`0 1 2 3`, `4 5 6` and `7 8 9`: what stage 1 installs stays in build/gpu_check.
 """
 
 import argparse
-import json
 import os
+import random
+import shutil
 import sys
-import tarfile
 import time
 from pathlib import Path
 
-from runner import ROOT, Check, Result
-from stages import STAGES
+from results import beyond_limits, pack, write
+from runner import ROOT, Check, Result, Stage
+from stages import RUNS
+from wheels import build_wheels
 
-TOTAL_SECONDS = 570
-MOST_BYTES = 50 << 20  # of a log
+RUN_SECONDS = 570
+PACK_SECONDS = 5  # for writing the results
+CHOICES = ("family", "case", "test", "row", "kernel")
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("stages", nargs="*", type=int, help="numbers; all, or $STAGES, if left out")
+    parser = argparse.ArgumentParser(
+        prog="gpu_check.sh",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", nargs="?", type=int, choices=list(RUNS))
     parser.add_argument("--simulate", action="store_true")
+    parser.add_argument("--wheels", type=Path, help="folder with wheels of a run before")
     parser.add_argument("--site", type=Path, help="folder with the installed packages")
-    parser.add_argument("--wheels", type=Path, help="folder with wheels of them")
-    return parser.parse_args()
+    parser.add_argument("--stage", action="append", help="only these stages of the run")
+    parser.add_argument("--seed", type=int, help="of the inputs; another one each time if left out")
+    parser.add_argument(
+        "--build-wheels", type=Path, metavar="FOLDER", help="only build what lacks there"
+    )
+    selection = parser.add_argument_group("run 5: what is chosen by name")
+    for name in CHOICES:
+        selection.add_argument(f"--{name}", action="append", default=[])
+    given = parser.parse_args()
+    if (given.run is None) == (given.build_wheels is None):
+        parser.error("expected RUN or --build-wheels FOLDER")
+    if given.run:
+        names = [stage.name for stage in RUNS[given.run]]
+        wrong = set(given.stage or []) - set(names)
+        if wrong:
+            parser.error(
+                f"run {given.run} has no stage {', '.join(sorted(wrong))}; it has {', '.join(names)}"
+            )
+        if given.run != 5 and any(getattr(given, name) for name in CHOICES):
+            parser.error("--family, --case, --test, --row and --kernel belong to run 5")
+    return given
 
 
-def write(out: Path, rows: dict[str, dict], simulated: bool, began: float) -> None:
-    seconds = round(time.monotonic() - began, 1)
-    summary = {"simulated": simulated, "seconds": seconds, "stages": rows}
-    (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
-    lines = ["| stage | status | s | what |", "|---|---|---|---|"]
-    lines += [f"| {k} | {r['status']} | {r['seconds']} | {r['note']} |" for k, r in rows.items()]
-    if simulated:
-        lines += ["", "On the simulator: no time here is a GPU's."]
-    (out / "table.md").write_text("\n".join(lines) + "\n")
+def run_stages(check: Check, stages: list[Stage], head: dict) -> dict[str, dict]:
+    began = time.monotonic()
+    rows: dict[str, dict] = {}
+    for number, stage in enumerate(stages):
+        start = time.monotonic()
+        left = RUN_SECONDS - PACK_SECONDS - (start - began)
+        limit = stage.limit(left, sum(later.seconds for later in stages[number + 1 :]))
+        if rows.get("wheels", {}).get("status") == "failed":
+            result = Result("skipped", "the packages are not installed")
+        elif limit < 1:
+            result = Result("cut", f"no time is left of {RUN_SECONDS} s")
+        else:
+            print(f"{stage.name} ...", flush=True)
+            result = check.run(stage, limit)
+        now = time.monotonic()
+        rows[stage.name] = {
+            "status": result.status,
+            "seconds": round(now - start, 1),
+            "limit": round(limit),
+            "note": result.note,
+            **result.details,
+        }
+        head["seconds"] = round(now - began, 1)
+        write(check.out, head, rows)
+        pack(check.logs, check.out)
+    return rows
 
 
-def pack(logs: Path, out: Path) -> None:
-    """One file: few come back from a lent machine."""
-    with tarfile.open(out / "logs.tar.gz", "w:gz") as tar:
-        for path in sorted(logs.iterdir()):
-            if path.is_file() and path.stat().st_size < MOST_BYTES:
-                tar.add(path, path.name)
+def exit_status(statuses: list[str]) -> int:
+    if "failed" in statuses:
+        return 1
+    if "passed" not in statuses:
+        return 2
+    return 3 if "cut" in statuses else 0
+
+
+def emptied(out: Path) -> Path:
+    """Our files of an earlier run would be taken for results of this one."""
+    out.mkdir(parents=True, exist_ok=True)
+    for pattern in ("summary.json", "table.md", "logs.tar.gz", "bench.*", "wheels-*.tar"):
+        for path in out.glob(pattern):
+            path.unlink()
+    return out
 
 
 def main() -> int:
     given = options()
-    chosen = given.stages or [int(word) for word in os.environ.get("STAGES", "").split()]
-    out = Path(os.environ.get("OUT") or ROOT / "build" / "gpu_check").resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
+    out = Path(os.environ.get("OUT") or ROOT / "build" / "gpu_check" / "out").resolve()
+    if given.build_wheels:
+        return build_wheels(given.build_wheels.resolve())
+    beside = ROOT / "dist-gpu"
+    wheels = given.wheels or (beside if beside.exists() and not given.site else None)
+    if wheels and not wheels.is_dir():
+        raise SystemExit(f"gpu_check.sh: --wheels: {wheels} is no folder")
+    seed = random.randrange(1 << 31) if given.seed is None else given.seed
     check = Check(
-        out,
+        emptied(out),
         given.simulate,
         given.site and given.site.resolve(),
-        given.wheels and given.wheels.resolve(),
+        wheels and wheels.resolve(),
+        {name: getattr(given, name) for name in CHOICES},
+        seed,
     )
-    rows: dict[str, dict] = {}
-    for number, stage in enumerate(STAGES):
-        name = f"{number} {stage.name}"
-        if chosen and number not in chosen:
-            continue
-        left = TOTAL_SECONDS - (time.monotonic() - began)
-        start = time.monotonic()
-        if left < 5:
-            result = Result("skipped", "no time is left")
-        else:
-            print(f"stage {name} ...", flush=True)
-            result = check.run(stage, min(stage.seconds, left))
-        seconds = round(time.monotonic() - start, 1)
-        rows[name] = {
-            "status": result.status,
-            "seconds": seconds,
-            "note": result.note,
-            **result.details,
-        }
-        write(out, rows, given.simulate, began)
-        pack(check.logs, out)
+    stages = [s for s in RUNS[given.run] if not given.stage or s.name in given.stage]
+    rows = run_stages(check, stages, {"run": given.run, "simulated": given.simulate, "seed": seed})
+    shutil.rmtree(check.work / "given", ignore_errors=True)
     print((out / "table.md").read_text())
-    statuses = [row["status"] for row in rows.values()]
-    return 1 if "failed" in statuses else 0 if "passed" in statuses else 2
+    wrong = beyond_limits(out)
+    if wrong:
+        print(f"beyond what is brought back: {'; '.join(wrong)}", file=sys.stderr)
+        return 1
+    return exit_status([row["status"] for row in rows.values()])
 
 
 if __name__ == "__main__":

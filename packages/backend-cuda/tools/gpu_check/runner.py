@@ -1,11 +1,9 @@
 """Processes of the stages: with a limit of time each, their output in a log, their results as JSON."""
 
-import importlib.util
 import json
 import os
 import runpy
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -15,15 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from facts import libraries
+from supervise import Job, Report, kill, supervise
+
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parent.parent
 ROOT = PACKAGE.parent.parent
-LAST_WORDS = 10  # seconds that a process has to finish when its time is over
 
 
 @dataclass
 class Result:
-    status: str  # passed, failed, skipped
+    status: str  # passed, cut (nothing failed, but not all ran), failed, skipped
     note: str
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -31,8 +31,13 @@ class Result:
 @dataclass
 class Stage:
     name: str
-    seconds: int
+    seconds: int  # which it has in any case
     run: Callable[["Check"], Result]
+    most: int = 0  # which it may take of what the stages before it left over
+
+    def limit(self, left: float, later: float) -> float:
+        """Of the seconds that are left, those that later stages do not need."""
+        return min(max(self.seconds, self.most), left - later)
 
 
 class Failed(Exception):
@@ -43,9 +48,17 @@ class Check:
     """What the stages share: folders, the environment of processes, the time that is left."""
 
     def __init__(
-        self, out: Path, simulated: bool, site: Path | None = None, wheels: Path | None = None
+        self,
+        out: Path,
+        simulated: bool,
+        site: Path | None = None,
+        wheels: Path | None = None,
+        chosen: dict[str, list[str]] | None = None,
+        seed: int = 0,
     ) -> None:
         self.out, self.simulated, self.given_site, self.given_wheels = out, simulated, site, wheels
+        self.chosen, self.seed = chosen or {}, seed
+        self.workers = max(2, min(12, (os.cpu_count() or 2) - 2))
         self.work = ROOT / "build" / "gpu_check" / ("simulated" if simulated else "real")
         self.logs = self.work / "logs"
         shutil.rmtree(self.logs, ignore_errors=True)
@@ -58,14 +71,25 @@ class Check:
         self.env |= self.simulator() if simulated else libraries() | self.env
         self._log: Path | None = None
         self._end = 0.0
+        self.limit = 0.0
 
     def simulator(self) -> dict[str, str]:
         return runpy.run_path(str(PACKAGE / "sim" / "build.py"))["build"]()
 
-    def run(self, stage: Stage, seconds: float) -> Result:
+    def with_libraries(self) -> dict[str, str]:
+        """Environment variables for cuBLASLt and cuDNN: those of the machine, or the simulator's."""
+        if not self.simulated:
+            return {}
+        return {"RABBET_CUDA_CUDNN": str(Path(self.env["CUSIM_FOLDER"]) / "libcudnn_sim.so")}
+
+    def begin(self, name: str, seconds: float) -> None:
+        self.limit = seconds
         self._end = time.monotonic() + seconds
-        self._log = self.logs / f"{stage.name}.log"
+        self._log = self.logs / f"{name}.log"
         self._log.write_text("")
+
+    def run(self, stage: Stage, seconds: float) -> Result:
+        self.begin(stage.name, seconds)
         try:
             return stage.run(self)
         except Failed as failed:
@@ -100,15 +124,9 @@ class Check:
         try:
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)  # pytest reports what it has
-            try:
-                process.wait(LAST_WORDS)
-            except subprocess.TimeoutExpired:
-                pass
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
             return None
+        finally:
+            kill(process)  # with what it left running
 
     def command(self, *words: str | Path, seconds: float | None = None, **env: str) -> str:
         """What a command prints; it fails the stage if it fails or takes too long."""
@@ -138,25 +156,18 @@ class Check:
         text = self.command(sys.executable, path, *words, seconds=seconds, **env)
         return json.loads(last_line(text))
 
-    def seconds(self) -> str:
-        """For a script that stops by itself before it is ended."""
-        return str(max(1, int(self.left() - LAST_WORDS)))
+    def supervise(
+        self, jobs: list[Job], item_seconds: float, workers: int | None = None
+    ) -> list[Report]:
+        """Of processes that work through items, side by side, until the stage's time is over."""
+        seconds = max(0.0, self.left() - 1)  # a second to stop them all
+        return supervise(
+            jobs, self.logs, self.start, seconds, item_seconds, workers or self.workers
+        )
 
-
-def libraries() -> dict[str, str]:
-    """Where the libraries of the nvidia-* wheels of this Python lie: the backend looks beside itself, in another folder."""
-    spec = importlib.util.find_spec("nvidia")
-    roots = [Path(root) for root in spec.submodule_search_locations or []] if spec else []
-    found = {}
-    for variable, pattern in {
-        "RABBET_CUDA_NVRTC": "libnvrtc.so.1*",
-        "RABBET_CUDA_CUBLASLT": "libcublasLt.so.1*",
-        "RABBET_CUDA_CUDNN": "libcudnn.so.9",
-    }.items():
-        paths = [path for root in roots for path in sorted(root.glob(f"*/lib/{pattern}"))]
-        if paths:
-            found[variable] = str(paths[-1])  # the newest
-    return found
+    def seconds(self, share: float = 1.0) -> str:
+        """For a script that stops by itself, some seconds before it is ended."""
+        return str(max(1, int(share * self.left() - 10)))
 
 
 def last_line(text: str) -> str:

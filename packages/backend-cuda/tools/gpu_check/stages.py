@@ -1,88 +1,126 @@
-"""The stages, in order. Each returns what it found; only what ran and held is passed."""
+"""The runs and their stages. Each stage returns what it found; only what ran and held is passed."""
 
 import importlib.util
 import json
-import os
-import platform
+import shlex
 import shutil
 import sys
-import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from pathlib import Path
 
-from runner import LAST_WORDS, PACKAGE, ROOT, Check, Failed, Result, Stage, last_line
+import ncu
+from facts import program
+from family_names import FAMILIES, USE_LIBRARIES, WITHOUT_LIBRARIES
+from runner import HERE, PACKAGE, ROOT, Check, Failed, Result, Stage, last_line
+from sanitizer import sanitizers
+from supervise import Job, Report
+from wheels import wheels
 
-INDEPENDENT = ["backend-cpu", "backend-cuda", "autograd", "vmap", "nn", "optim", "distributions"]
-INDEPENDENT += ["testing"]
-BEHIND_AUTOGRAD = ["autocast"]
 # Where float32 is compared with the CPU's: cuDNN rounds operands of convolutions otherwise.
-EXACT = {"NVIDIA_TF32_OVERRIDE": "0"}
+EXACT = {"NVIDIA_TF32_OVERRIDE": "0", "RABBET_CUDA_FALLBACK": "error"}
+SHOWN = 3  # failures in a note
+LISTED = 500  # names of a kind in the summary
 
 
-def machine(check: Check) -> Result:
-    found = {"system": platform.platform(), "python": platform.python_version()}
-    for name, command in {
-        "gpu": [
-            "nvidia-smi",
-            "--query-gpu=name,driver_version,memory.total",
-            "--format=csv,noheader",
-        ],
-        "revision": ["git", "-C", str(ROOT), "rev-parse", "HEAD"],
-        "compiler": ["g++", "--version"],
-        "cmake": ["cmake", "--version"],
-    }.items():
-        found[name] = ""
-        if shutil.which(command[0]):
-            found[name] = check.try_command(*command, seconds=10)[1].split("\n")[0]
-    code = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
-    status, text = check.try_command(sys.executable, "-c", code, seconds=60)
-    found["torch"] = text.strip() if status == 0 else "not there"
-    if not found["gpu"] and not check.simulated:
-        return Result("failed", "nvidia-smi finds no GPU", {"machine": found})
-    return Result("passed", found["gpu"] or "no GPU: the simulator", {"machine": found})
+def facts(check: Check) -> Result:
+    """What the machine has; what it lacks is named with what needs it."""
+    found = check.script("facts.py")
+    missing = found["missing"]
+    gpu = found["programs"]["nvidia-smi"] or "no GPU"
+    note = "the simulator" if check.simulated else gpu
+    note += (
+        f", driver {found['driver'] or 'missing'}, Python {found['python']}, {found['cores']} cores"
+    )
+    if missing:
+        note += f"; missing: {', '.join(f'{name} (for {what})' for name, what in missing.items())}"
+    alone = not found["driver"] or not found["modules"]["numpy"]
+    return Result("failed" if alone else "passed", note, {"facts": found})
 
 
-def wheels(check: Check) -> Result:
-    if check.given_site:
-        return Result("skipped", f"--site: what is installed in {check.given_site} is tested")
-    if check.given_wheels:
-        made = sorted(check.given_wheels.glob("*.whl"))
-        install(check, made)
-        return Result("passed", f"{len(made)} wheels of {check.given_wheels} installed")
-    folder = check.work / "wheels"
-    shutil.rmtree(folder, ignore_errors=True)
-    made = []
-    for packages in (["core"], [*INDEPENDENT], BEHIND_AUTOGRAD):
-        made += build(check, packages, folder)
-        install(check, made)
-    sizes = {path.name: path.stat().st_size for path in made}
-    return Result("passed", f"{len(sizes)} wheels", {"bytes": sizes})
+def judged(reports: list[Report]) -> Result:
+    """Of supervised jobs: failed if anything failed, cut if not all ran, passed if all that ran passed."""
+    told = {kind: {} for kind in ("passed", "failed", "skipped")}
+    for report in reports:
+        for name, found in report.outcomes.items():
+            told[found["outcome"]][f"{report.name}: {name}"] = found["note"]
+    errors = {report.name: report.error for report in reports if report.error}
+    cut = [f"{report.name}: {name}" for report in reports for name in report.cut() if report.late]
+    cut += [f"{r.name}: everything" for r in reports if r.late and r.items is None]
+    failed = told["failed"]
+    note = f"{len(told['passed'])} passed, {len(failed)} failed"
+    note += f", {len(told['skipped'])} skipped" if told["skipped"] else ""
+    for name, why in [*errors.items(), *failed.items()][:SHOWN]:
+        note += f"; {name}: {why[:200]}"
+    if cut:
+        note += f"; cut: {len(cut)} not run, {'; '.join(cut[:SHOWN])}{' ...' if len(cut) > SHOWN else ''}"
+    slowest = sorted(
+        ((found["seconds"], name) for r in reports for name, found in r.outcomes.items()),
+        reverse=True,
+    )
+    details = {
+        "passed": len(told["passed"]),
+        "failed": dict(list(failed.items())[:LISTED]),
+        "skipped": dict(Counter(told["skipped"].values()).most_common(LISTED)),
+        "errors": errors,
+        "cut": cut[:LISTED],
+        "processes": {report.name: report.starts for report in reports if report.starts > 1},
+        "slowest": slowest[:10],
+        "notes": {name: note for name, note in told["passed"].items() if note},
+    }
+    status = "passed" if told["passed"] else "skipped"
+    if failed or errors:
+        status = "failed"
+    elif cut:
+        status = "cut"
+    elif not told["passed"] and not told["skipped"]:
+        status, note = "failed", "nothing ran"
+    return Result(status, note, details)
 
 
-def build(check: Check, packages: list[str], folder: Path) -> list[Path]:
-    """Wheels of packages that do not need each other, at a time."""
-    share = str(max(1, (os.cpu_count() or 2) // (2 if len(packages) > 1 else 1)))
-    jobs = {}
-    for name in packages:
-        command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-index", "--no-build-isolation"]
-        command += ["--no-deps", "-w", str(folder / name), str(ROOT / "packages" / name)]
-        log = check.logs / f"wheel-{name}.log"
-        jobs[name] = check.start(command, log, CMAKE_BUILD_PARALLEL_LEVEL=share)
-    failed = [name for name, job in jobs.items() if check.wait(job, check.left()) != 0]
-    if failed:
-        raise Failed(f"no wheel of {', '.join(failed)}: see wheel-NAME.log")
-    return [next((folder / name).glob("*.whl")) for name in packages]
+def attention(check: Check) -> Result:
+    """Attention's derivative by cuDNN and by our kernels, against float64 and against each other."""
+    import numpy as np
+
+    jobs, files = [], {}
+    for backend in ("cudnn", "ours"):
+        files[backend] = check.work / f"attention-{backend}.npz"
+        files[backend].unlink(missing_ok=True)
+        command = [sys.executable, str(HERE / "attention_backward.py"), backend]
+        command += ["--seed", str(check.seed), "--save", str(files[backend])]
+        jobs.append(Job(f"attention-{backend}", command, check.with_libraries()))
+    reports = check.supervise(jobs, 60 if check.simulated else 20)
+    result = judged(reports)
+    result.details["to float64"] = {
+        report.name: {name: found["note"] for name, found in report.outcomes.items()}
+        for report in reports
+    }
+    apart = {}
+    if all(path.exists() for path in files.values()):
+        ours, theirs = np.load(files["ours"]), np.load(files["cudnn"])
+        for name in sorted(set(ours.files) & set(theirs.files)):
+            a, b = (each[name].astype(np.float64) for each in (ours, theirs))
+            apart[name] = float(f"{np.linalg.norm(a - b) / np.linalg.norm(a):.2g}")
+    result.details["cuDNN to ours"] = apart
+    largest = max(apart.values(), key=lambda far: (far != far, far), default=None)
+    result.note += "; cuDNN was not compared with our kernels" if largest is None else ""
+    if largest is not None:
+        result.note += f"; cuDNN and ours at most {largest:g} apart"
+        if not largest <= 4e-2:
+            result.status = "failed"
+    return result
 
 
-def install(check: Check, made: list[Path]) -> None:
-    """All at once: pip keeps a folder that is there, and several wheels have parts of `rabbet`."""
-    shutil.rmtree(check.site, ignore_errors=True)
-    words = ["-q", "--no-index", "--no-deps", "--target", check.site]
-    check.command(sys.executable, "-m", "pip", "install", *words, *made)
+def family_job(check: Check, name: str, libraries: bool, *words: str) -> Job:
+    env = check.with_libraries() if libraries else WITHOUT_LIBRARIES
+    command = [sys.executable, str(HERE / "family.py"), name, "--seed", str(check.seed), *words]
+    return Job(f"{name}{'' if libraries else '-without-libraries'}", command, {**EXACT, **env})
 
 
-def smoke(check: Check) -> Result:
-    found = check.script("smoke.py", **EXACT)
-    return Result("passed", f"{found['device']}: add, matmul, conv, sdpa", found)
+def families(check: Check) -> Result:
+    """Each family and its derivatives against float64, with cuBLASLt and cuDNN, and without them."""
+    jobs = [family_job(check, name, True) for name in FAMILIES]
+    jobs += [family_job(check, name, False) for name in USE_LIBRARIES]
+    return judged(check.supervise(jobs, 120 if check.simulated else 30))
 
 
 def first_calls(check: Check) -> Result:
@@ -98,132 +136,62 @@ def first_calls(check: Check) -> Result:
     return Result("passed", f"{found['cold']['calls']} calls: {note}; {kept} files kept", found)
 
 
-def totals(path: Path) -> dict[str, int]:
-    """Of a JUnit file."""
-    if not path.exists():
-        return {}
-    suites = list(ElementTree.parse(path).getroot().iter("testsuite"))
-    kinds = ("tests", "failures", "errors", "skipped")
-    return {kind: sum(int(s.get(kind, 0)) for s in suites) for kind in kinds}
-
-
-def judged(check: Check, name: str, *words: str | Path, **env: str) -> Result:
-    """Of a run of pytest: passed only if it ended in time, something ran, and nothing failed."""
-    report = check.logs / f"{name}.xml"
-    # Plugins of the machine, and what they warn of, are none of our business.
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-rs",
-        "-W",
-        "default",
-    ]
-    for plugin in ("rabbet_testing_pytest", "share"):
-        command += ["-p", plugin]
-    if importlib.util.find_spec("xdist") and not check.simulated:
-        command += ["-p", "xdist", "-n", str(max(1, min(12, (os.cpu_count() or 2) - 2)))]
-    status, _ = check.try_command(
-        *command,
-        f"--junitxml={report}",
-        *words,
-        seconds=max(1.0, check.left() - LAST_WORDS - 2),
-        **{"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **env},
-    )
-    counts = totals(report)
-    ran = counts.get("tests", 0) - counts.get("skipped", 0)
-    bad = counts.get("failures", 0) + counts.get("errors", 0)
-    note = f"{ran} ran, {bad} failed, {counts.get('skipped', 0)} skipped"
-    if status is None:
-        return Result("failed", f"cut off: {note}", counts)
-    return Result("passed" if status == 0 and ran else "failed", note, counts)
-
-
-def kit(check: Check) -> Result:
-    every = os.environ.get("KIT_EVERY") or ("400" if check.simulated else "4")
-    result = judged(
-        check,
-        "kit",
-        *("--pyargs", "rabbet_testing", "--device=cuda", "--level=L2"),
-        GPU_CHECK_EVERY=every,
-        RABBET_CUDA_FALLBACK="error",
-        **EXACT,
-    )
-    result.note += f" (one of {every})"
-    return result
-
-
-def own_tests(check: Check) -> Result:
-    """The tests of the backend against this device, and numbers beside the simulator's."""
-    tests = PACKAGE / "tests"
-    if check.simulated:
-        result = judged(check, "own-tests", tests / "test_attention.py", "-k", "softmax")
-    else:
-        # As on the simulator kernels of ours run; the kit runs cuDNN's.
-        env = EXACT | {"RABBET_CUDA_TEST_DEVICE": "real", "RABBET_CUDA_CUDNN": ""}
-        result = judged(check, "own-tests", tests, **env)
+def beside_simulator(check: Check) -> Result:
+    """Numbers of this device beside the simulator's."""
     if not check.simulated and not shutil.which("g++"):
-        result.details["beside_simulator"] = "skipped: the simulator needs g++"
-        return result
+        return Result("skipped", "the simulator needs g++")
     here, there = check.work / "here.npz", check.work / "simulated.npz"
     check.script("golden.py", here)
     check.script("golden.py", there, **check.simulator())
     found = check.script("golden.py", here, "--beside", there)
-    result.details["beside_simulator"] = found
+    note = f"distances in units in the last place: {found['ulp']}"
     if found["wrong"]:
-        return Result(
-            "failed", f"{result.note}; not the simulator's: {found['wrong']}", result.details
-        )
-    return result
+        return Result("failed", f"not the simulator's: {', '.join(found['wrong'])}; {note}", found)
+    return Result("passed", note, found)
 
 
-def sanitizer(check: Check) -> Result:
-    """Each tool of compute-sanitizer over a call of each family, side by side; first without any."""
-    exact = {"RABBET_CUDA_EXACT": "1", "RABBET_CUDA_LINEINFO": "1"}
+def pytest_jobs(check: Check, name: str, *words: str | Path, **env: str) -> list[Job]:
+    """A job for each worker; plugins of the machine, and what they warn of, are left out."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "default"]
+    command += ["-p", "rabbet_testing_pytest", "-p", "share", *map(str, words)]
+    env = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **EXACT, **env}
+    return [
+        Job(f"{name}-{k}", command, {**env, "GPU_CHECK_SHARE": f"{k}/{check.workers}"})
+        for k in range(check.workers)
+    ]
+
+
+def needs(*modules: str) -> Result | None:
+    """Skipped for want of a module: other stages go on without it."""
+    lacking = [name for name in modules if not importlib.util.find_spec(name)]
+    return Result("skipped", f"not installed here: {', '.join(lacking)}") if lacking else None
+
+
+def kit_jobs(check: Check, *words: str) -> list[Job]:
+    what = ("--pyargs", "rabbet_testing", "--device=cuda", "--level=L2")
+    every = "" if words or not check.simulated else "800"
+    return pytest_jobs(check, "kit", *what, *words, GPU_CHECK_EVERY=every, **check.with_libraries())
+
+
+def kit(check: Check) -> Result:
+    sys.path.append(str(check.site))  # wheels that were brought along
+    return needs("pytest", "scipy") or judged(
+        check.supervise(kit_jobs(check), 120 if check.simulated else 30)
+    )
+
+
+def own_jobs(check: Check, *words: str) -> list[Job]:
+    tests = PACKAGE / "tests"
     if check.simulated:
-        check.script("mini.py", CUSIM_CHECK="all", **exact)
-        return Result("passed", "the simulator's checkers in its place")
-    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    if not os.path.exists(tool):
-        return Result("skipped", "compute-sanitizer is not here")
-    env = exact | {"RABBET_CUDA_CACHE": str(check.work / "lines-cache")}
-    check.script("mini.py", **env)
-    jobs = {}
-    for name in ("memcheck", "synccheck", "initcheck", "racecheck"):
-        words = [tool, "--tool", name, "--error-exitcode", "9"]
-        words += ["--report-api-errors", "no"] if name == "memcheck" else []
-        log = check.logs / f"sanitizer-{name}.log"
-        jobs[name] = (
-            log,
-            check.start(
-                [*words, sys.executable, str(PACKAGE / "tools/gpu_check/mini.py")], log, **env
-            ),
-        )
-    found = {}
-    for name, (log, job) in jobs.items():
-        status = check.wait(job, max(0.0, check.left() - len(jobs) * LAST_WORDS))
-        found[name] = verdict(status, log.read_text(errors="replace"))
-    status = "failed" if any(f.startswith("failed") for f in found.values()) else "passed"
-    if not any(f.startswith("passed") for f in found.values()) and status == "passed":
-        status = "skipped"
-    return Result(status, "; ".join(f"{k} {v}" for k, v in found.items()), {"tools": found})
+        return pytest_jobs(check, "own", tests / "test_attention.py", *(words or ("-k", "softmax")))
+    # As on the simulator our kernels run; the kit runs cuDNN's.
+    env = {"RABBET_CUDA_TEST_DEVICE": "real", "RABBET_CUDA_CUDNN": ""}
+    return pytest_jobs(check, "own", tests, *words, **env)
 
 
-def verdict(status: int | None, text: str) -> str:
-    """What a tool of compute-sanitizer found; passed only if it says so itself."""
-    lines = [line.strip("= ") for line in text.splitlines() if line.startswith("=====")]
-    summary = next((line for line in reversed(lines) if "SUMMARY" in line), "")
-    first = next((line for line in lines if line and "COMPUTE-SANITIZER" not in line), "")
-    if status is None:
-        return f"failed: out of time; {first}".rstrip("; ")
-    if status == 0 and "SUMMARY: 0 " in summary:
-        return "passed"
-    if not summary and "not supported" in text.lower():
-        return f"skipped: {first}"
-    return f"failed: exit status {status}; {summary}; {first}"
+def own_tests(check: Check) -> Result:
+    """The tests of the backend against this device."""
+    return needs("pytest") or judged(check.supervise(own_jobs(check), 120))
 
 
 def stress(check: Check) -> Result:
@@ -231,35 +199,135 @@ def stress(check: Check) -> Result:
     return Result("passed", ", ".join(f"{k} {v}" for k, v in found.items()), found)
 
 
-def benchmarks(check: Check) -> Result:
-    """Rows that were measured count, also where the program was ended."""
+def rows_of(check: Check, *parts: str) -> Result:
+    """Rows of benchmarks/cuda.py; those that were measured count, also where others failed."""
     table = check.out / "bench.json"
     table.unlink(missing_ok=True)
-    status, text = check.try_command(
-        sys.executable, ROOT / "benchmarks" / "cuda.py", table, GPU_CHECK_SECONDS=check.seconds()
+    command = [sys.executable, str(ROOT / "benchmarks" / "cuda.py"), str(table), *parts]
+    result = judged(
+        check.supervise(
+            [Job("rows", command, check.with_libraries())], 120 if check.simulated else 45
+        )
     )
-    if not table.exists():
-        return Result("failed", f"no row: exit status {status}; {last_line(text)[:1000]}")
-    rows = json.loads(table.read_text())["rows"]
+    rows = json.loads(table.read_text())["rows"] if table.exists() else []
     beside = sum("ratio" in row for row in rows)
-    left = sum("left_out" in row for row in rows)
-    failed = [row["name"] for row in rows if row.get("error")]
-    note = f"{len(rows) - left} rows, {beside} beside torch"
-    note += f"; {left} left out for lack of time" if left else ""
-    note += f"; errors: {failed}" if failed else ""
-    if status != 0:
-        note += "; cut off" if status is None else f"; exit status {status}"
-    return Result("failed" if failed or status != 0 else "passed", note)
+    result.note += f"; {beside} beside torch's"
+    if not beside:
+        result.note += f": {why_no_torch(check)}"
+    return result
+
+
+def why_no_torch(check: Check) -> str:
+    if check.simulated:
+        return "the simulator is no device of torch"
+    return (
+        "torch has no CUDA device here"
+        if importlib.util.find_spec("torch")
+        else "torch is not installed"
+    )
+
+
+def benchmarks(check: Check) -> Result:
+    return rows_of(check)
+
+
+def kernels(check: Check, chosen: list[str] | None = None) -> Result:
+    """Single kernels under ncu; where there is none their times."""
+    wanted = tried = chosen or ncu.KERNELS
+    tool = None if check.simulated else program("ncu")
+    reason = "ncu is not here" if not tool else ""
+    if check.simulated:
+        reason = "ncu profiles no kernels of the simulator"
+        tried = wanted[:4]
+    found: dict[str, dict] = {}
+    failed, cut = [], []
+    for text in tried:
+        if check.left() < 5:
+            cut.append(text)
+            continue
+        words = [sys.executable, str(HERE / "one.py"), *shlex.split(text)]
+        if tool and not reason:
+            words = [tool, *ncu.OPTIONS, *words, "--profile"]
+        limit = min(45.0, check.left())
+        status, said = check.try_command(*words, seconds=limit, **check.with_libraries())
+        if status is None and limit < 45:
+            cut.append(text)
+        elif tool and not reason:
+            try:
+                found[text] = {"kernels": ncu.kernels(said)}
+            except ncu.NotAllowed as error:
+                reason = f"ncu reads no counters here: {error}"
+            except ValueError as error:
+                failed.append(f"{text}: {error}; exit status {status}; {last_line(said)[:200]}")
+        elif status == 0:
+            found[text] = json.loads(last_line(said))
+        else:
+            failed.append(f"{text}: exit status {status}; {last_line(said)[:200]}")
+    note = f"{len(found)} of {len(wanted)} operators"
+    note += (
+        f" timed, not profiled: {reason}; not profiled: {'; '.join(wanted)}"
+        if reason
+        else " profiled"
+    )
+    note += f"; failed: {'; '.join(failed)}" if failed else ""
+    note += f"; cut: {'; '.join(cut)}" if cut else ""
+    details = {
+        "operators": found,
+        "failed": failed,
+        "cut": cut,
+        "not profiled": wanted if reason else [],
+    }
+    status = "failed" if failed else "cut" if cut else "skipped" if reason else "passed"
+    return Result(status, note, details)
+
+
+def chosen_of(check: Check, name: str) -> list[str]:
+    return check.chosen.get(name) or []
+
+
+def chosen_families(check: Check) -> Result:
+    """Families by name, and cases by parts of their names, with the libraries and without."""
+    names, cases = chosen_of(check, "family"), chosen_of(check, "case")
+    if not names and not cases:
+        return Result("skipped", "none was chosen by --family or --case")
+    unknown = set(names) - set(FAMILIES)
+    if unknown:
+        raise Failed(f"no family {', '.join(sorted(unknown))}; there are {', '.join(FAMILIES)}")
+    words = ["--only", *cases] if cases else []
+    jobs = [
+        family_job(check, n, with_, *words) for n in names or FAMILIES for with_ in (True, False)
+    ]
+    return judged(check.supervise(jobs, 120 if check.simulated else 30))
+
+
+def chosen_tests(check: Check) -> Result:
+    """Tests of the kit and of the package, by pytest's expressions for -k."""
+    expressions = chosen_of(check, "test")
+    if not expressions:
+        return Result("skipped", "none was chosen by --test")
+    words = ("-k", " or ".join(f"({each})" for each in expressions))
+    jobs = [*kit_jobs(check, *words), *own_jobs(check, *words)]
+    return needs("pytest") or judged(check.supervise(jobs, 120))
+
+
+def chosen_rows(check: Check) -> Result:
+    parts = chosen_of(check, "row")
+    return rows_of(check, *parts) if parts else Result("skipped", "none was chosen by --row")
+
+
+def chosen_kernels(check: Check) -> Result:
+    chosen = chosen_of(check, "kernel")
+    return kernels(check, chosen) if chosen else Result("skipped", "none was chosen by --kernel")
 
 
 def gpt2(check: Check) -> Result:
     """Training steps of GPT-2 small: ours and torch's, eager and as a graph; losses must agree."""
-    script = PACKAGE / "tools" / "gpu_check" / "gpt2.py"
+    script = HERE / "gpt2.py"
     commands = {"rabbet": ["-m", "rabbet", "run", script], "torch": [script]}
     runs: dict[str, dict] = {}
     for kind, command in commands.items():
         if kind == "torch" and (check.simulated or not importlib.util.find_spec("torch")):
-            runs[kind] = {"skipped": "torch has no CUDA device here"}
+            runs[kind] = {"skipped": why_no_torch(check)}
             continue
         seconds = check.left() / (2 if kind == "rabbet" else 1)
         status, text = check.try_command(
@@ -297,8 +365,8 @@ def gpt2_result(runs: dict[str, dict]) -> Result:
     elif not wrong:
         wrong.append(f"rabbet did not run: {runs['rabbet']}")
     note = ", ".join(f"{name} {run['ms']:.1f} ms" for name, run in measured.items())
-    left = [kind for kind, run in runs.items() if "skipped" in run]
-    note += f" (not run: {', '.join(left)})" if left else ""
+    left = [f"{kind}: {run['skipped']}" for kind, run in runs.items() if "skipped" in run]
+    note += f" (not run: {'; '.join(left)})" if left else ""
     details = {"runs": runs, "losses_apart": apart}
     return Result("failed" if wrong else "passed", "; ".join([*wrong, note]), details)
 
@@ -310,15 +378,33 @@ def loss_distance(run: dict, other: dict) -> float:
     return max(distances) if all(d == d for d in distances) and pairs else float("nan")
 
 
-STAGES = [
-    Stage("machine", 60, machine),
-    Stage("wheels", 400, wheels),
-    Stage("smoke", 40, smoke),
-    Stage("first-calls", 40, first_calls),
-    Stage("kit", 240, kit),
-    Stage("own-tests", 150, own_tests),
-    Stage("sanitizer", 150, sanitizer),
-    Stage("stress", 40, stress),
-    Stage("benchmarks", 240, benchmarks),
-    Stage("gpt2", 200, gpt2),
-]
+FIRST = [Stage("facts", 5, facts), Stage("wheels", 240, wheels)]
+# Seconds add up to a run of at most main.RUN_SECONDS; what wheels that are there leave over goes to stages with `most`.
+RUNS = {
+    1: [
+        *FIRST,
+        Stage("attention", 60, attention),
+        Stage("families", 150, families, most=300),
+        Stage("first-calls", 50, first_calls),
+        Stage("beside-simulator", 50, beside_simulator),
+    ],
+    2: [*FIRST, Stage("kit", 190, kit, most=380), Stage("own-tests", 125, own_tests, most=250)],
+    3: [
+        *FIRST,
+        Stage("sanitizers", 260, sanitizers, most=500),
+        Stage("stress", 50, stress),
+    ],
+    4: [
+        *FIRST,
+        Stage("benchmarks", 140, benchmarks, most=250),
+        Stage("gpt2", 90, gpt2, most=150),
+        Stage("kernels", 85, kernels, most=200),
+    ],
+    5: [
+        *FIRST,
+        Stage("chosen-families", 60, chosen_families, most=150),
+        Stage("chosen-tests", 100, chosen_tests, most=300),
+        Stage("chosen-rows", 90, chosen_rows, most=200),
+        Stage("chosen-kernels", 65, chosen_kernels, most=200),
+    ],
+}

@@ -1,0 +1,245 @@
+"""Wheels of this tree's packages: those that were built before and match the sources, and the others built here.
+
+A folder of wheels has a file `sources.json`: for each wheel its package, a hash of the sources that it was built from and
+the C library it was built on. Wheels also come in files `wheels-N.tar`, as a run leaves them under $OUT.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+from pip._vendor.packaging import tags, utils
+from runner import ROOT, Check, Failed, Result
+
+RECORD = "sources.json"
+# What each package is built after: packages of a row need only those of the rows above.
+WAVES = [
+    ["core", "nn", "optim", "distributions", "testing", "rabbet"],
+    ["backend-cuda", "backend-cpu", "autograd", "vmap"],
+    ["autocast"],
+]
+PACKAGES = [name for wave in WAVES for name in wave]
+# Folders of other packages with headers and build rules that are compiled in.
+COMPILED_IN = {
+    "backend-cuda": ["core"],
+    "backend-cpu": ["core"],
+    "autograd": ["core"],
+    "vmap": ["core"],
+    "autocast": ["core", "autograd"],
+}
+NOT_SOURCES = {"tests", "tools", "sim", "build", "README.md", "__pycache__"}
+MOST_BYTES = 15 << 20  # of a file that is brought home
+SMOKE = "import rabbet, rabbet.nn, rabbet.optim, rabbet.autograd, rabbet_backend_cuda; (rabbet.ones(2) + 1).sum().item()"
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+
+
+def sources(package: str) -> str:
+    """A hash of what goes into the wheel of a package."""
+    folder = ROOT / "packages" / package
+    parts = [p for p in sorted(folder.iterdir()) if p.name not in NOT_SOURCES]
+    paths = [file for part in parts for file in ([part] if part.is_file() else files(part))]
+    for other in COMPILED_IN.get(package, []):
+        for name in ("include", "cmake"):
+            paths += files(ROOT / "packages" / other / name)
+    content = hashlib.sha256()
+    for path in paths:
+        content.update(f"{path.relative_to(ROOT)}\0{path.stat().st_size}\0".encode())
+        content.update(path.read_bytes())
+    return content.hexdigest()
+
+
+def libc() -> list[int]:
+    return [int(part) for part in (platform.libc_ver()[1] or "0").split(".")]
+
+
+def fits(wheel: Path, record: dict) -> str:
+    """Why a wheel cannot be used here; nothing if it can."""
+    if record.get("sources") != sources(record["package"]):
+        return "built from other sources"
+    try:
+        _, version, _, kinds = utils.parse_wheel_filename(wheel.name)
+    except utils.InvalidWheelFilename as error:
+        return str(error)
+    text = (ROOT / "packages" / record["package"] / "pyproject.toml").read_text()
+    if str(version) != tomllib.loads(text)["project"]["version"]:
+        return f"version {version}"
+    if not kinds & set(tags.sys_tags()):
+        return f"not for Python {platform.python_version()} on {platform.machine()}"
+    if "any" not in {kind.platform for kind in kinds} and record.get("libc", [99]) > libc():
+        return "built on a newer C library"
+    return ""
+
+
+def unpack(folder: Path, into: Path) -> Path:
+    """All wheels of a folder and of its tar files in one place, with one record."""
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    records: dict[str, dict] = {}
+    for archive in sorted(folder.glob("wheels-*.tar")):
+        with tarfile.open(archive) as tar:
+            tar.extractall(into, filter="data")
+        records |= json.loads((into / RECORD).read_text())
+    for path in folder.glob("*.whl"):
+        shutil.copy(path, into)
+    if (folder / RECORD).exists():
+        records |= json.loads((folder / RECORD).read_text())
+    (into / RECORD).write_text(json.dumps(records))
+    return into
+
+
+def choose(folder: Path) -> tuple[dict[str, Path], dict[str, str], list[Path]]:
+    """Wheels that fit, by package; why others do not; and wheels that are not of this tree, to be installed beside."""
+    records = json.loads((folder / RECORD).read_text())
+    chosen, refused, others = {}, {}, []
+    for wheel in sorted(folder.glob("*.whl")):
+        record = records.get(wheel.name)
+        if record:
+            why = fits(wheel, record)
+        elif wheel.name.startswith("rabbet"):
+            why = f"{RECORD} does not name it"
+        else:
+            others.append(wheel)
+            continue
+        if why:
+            refused[wheel.name] = why
+        else:
+            chosen[record["package"]] = wheel
+    return chosen, refused, others
+
+
+def build(check: Check, names: list[str], folder: Path) -> dict[str, Path]:
+    """Wheels of packages that do not need each other, side by side."""
+    compiled = sum((ROOT / "packages" / name / "CMakeLists.txt").exists() for name in names)
+    share = str(max(2, (os.cpu_count() or 2) // (2 if compiled > 1 else 1)))
+    jobs = {}
+    for name in names:
+        command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-index", "--no-build-isolation"]
+        command += ["--no-deps", "-w", str(folder / name), str(ROOT / "packages" / name)]
+        log = check.logs / f"wheel-{name}.log"
+        jobs[name] = check.start(command, log, CMAKE_BUILD_PARALLEL_LEVEL=share)
+    failed = [name for name, job in jobs.items() if check.wait(job, check.left()) != 0]
+    if failed:
+        late = f" within {check.limit:.0f} s" if not check.left() else ""
+        raise Failed(f"no wheel of {', '.join(failed)}{late}: see wheel-NAME.log")
+    return {name: next((folder / name).glob("*.whl")) for name in names}
+
+
+def install(check: Check, made: list[Path]) -> None:
+    """All at once: pip keeps a folder that is there, and several wheels have parts of `rabbet`."""
+    shutil.rmtree(check.site, ignore_errors=True)
+    words = ["-q", "--no-index", "--no-deps", "--no-compile", "--target", check.site]
+    check.command(sys.executable, "-m", "pip", "install", *words, *made)
+
+
+def build_missing(check: Check, have: dict[str, Path], folder: Path) -> dict[str, Path]:
+    made: dict[str, Path] = {}
+    for wave in WAVES:
+        missing = [name for name in wave if name not in have]
+        if not missing:
+            continue
+        if any(name in COMPILED_IN for name in missing):
+            install(check, [*have.values(), *made.values()])
+        made |= build(check, missing, folder)
+    return made
+
+
+def record(made: dict[str, Path]) -> dict[str, dict]:
+    return {
+        wheel.name: {"package": name, "sources": sources(name), "libc": libc()}
+        for name, wheel in made.items()
+    }
+
+
+def bring_home(made: dict[str, Path], out: Path) -> list[str]:
+    """Into files `wheels-N.tar` of few bytes; the wheels that are too large for that are left behind."""
+    left = [name for name, wheel in made.items() if wheel.stat().st_size > MOST_BYTES]
+    groups: list[dict[str, Path]] = []
+    room = 0
+    for name, wheel in made.items():
+        size = wheel.stat().st_size + 2048
+        if name in left:
+            continue
+        if not groups or room < size:
+            groups.append({})
+            room = MOST_BYTES
+        groups[-1][name] = wheel
+        room -= size
+    for number, group in enumerate(groups, 1):
+        names = out / RECORD
+        names.write_text(json.dumps(record(group)))
+        with tarfile.open(out / f"wheels-{number}.tar", "w") as tar:
+            tar.add(names, RECORD)
+            for wheel in group.values():
+                tar.add(wheel, wheel.name)
+        names.unlink()
+    return left
+
+
+def wheels(check: Check) -> Result:
+    """Install what was built before and fits, and build the rest."""
+    if check.given_site:
+        return Result("skipped", f"--site: what is installed in {check.given_site} is tested")
+    chosen: dict[str, Path] = {}
+    refused: dict[str, str] = {}
+    others: list[Path] = []
+    if check.given_wheels:
+        chosen, refused, others = choose(unpack(check.given_wheels, check.work / "given"))
+    folder = check.work / "wheels"
+    shutil.rmtree(folder, ignore_errors=True)
+    made = build_missing(check, chosen, folder)
+    install(check, [*chosen.values(), *made.values(), *others])
+    status, text = check.try_command(sys.executable, "-c", SMOKE, seconds=60)
+    again = [name for name in chosen if name == "core" or name in COMPILED_IN]
+    if status != 0 and again:
+        check.note(f"built here again: {', '.join(again)}")
+        refused |= {chosen.pop(name).name: "cannot be loaded here" for name in again}
+        made = build_missing(check, {**chosen, **made}, folder) | made
+        install(check, [*chosen.values(), *made.values(), *others])
+        status, text = check.try_command(sys.executable, "-c", SMOKE, seconds=60)
+    left = bring_home(made, check.out)
+    found = {
+        "prebuilt": sorted(chosen),
+        "built": {name: wheel.stat().st_size for name, wheel in made.items()},
+        "not used": refused,
+        "installed beside": [path.name for path in others],
+    }
+    if status != 0:
+        return Result(
+            "failed", f"what was installed cannot be loaded: {text.strip()[-500:]}", found
+        )
+    note = f"{len(chosen)} prebuilt, {len(made)} built"
+    note += f" ({', '.join(made)})" if made else ""
+    note += f"; too large to bring home: {', '.join(left)}" if left else ""
+    return Result("passed", note, found)
+
+
+def build_wheels(folder: Path) -> int:
+    """On a machine without a GPU: the wheels that `folder` lacks, or has of other sources, into it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    check = Check(folder, simulated=False)
+    check.begin("build-wheels", 3600)
+    chosen, refused, _ = choose(unpack(folder, check.work / "given"))
+    try:
+        made = build_missing(check, chosen, check.work / "wheels")
+    except Failed as failed:
+        print(failed, file=sys.stderr)
+        return 1
+    for name in refused:
+        (folder / name).unlink(missing_ok=True)
+    path = folder / RECORD
+    before = json.loads(path.read_text()) if path.exists() else {}
+    for wheel in made.values():
+        shutil.copy(wheel, folder)
+    kept = {name: entry for name, entry in before.items() if (folder / name).exists()}
+    path.write_text(json.dumps(kept | record(made), indent=1) + "\n")
+    print(f"{len(chosen)} wheels fit, {len(made)} built: {', '.join(made)}")
+    return 0
