@@ -1,5 +1,6 @@
 """RABBET_CUDA_EXACT=1: each tensor is an allocation of its own, so that one element too far is an error."""
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -65,12 +66,16 @@ print(rabbet.cuda.memory_reserved())
     assert run(code, RABBET_CUDA_EXACT="1", **ALL, **simulator) == "20\n"
 
 
-@pytest.mark.parametrize("order", ["forward", "random:3"])
-def test_kernels_of_all_families_stay_within_their_tensors(run, simulator, order):
+GPU_CHECK = HERE.parent / "tools" / "gpu_check"
+FAMILIES = runpy.run_path(str(GPU_CHECK / "family_names.py"))["FAMILIES"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_kernels_of_a_family_stay_within_their_tensors(run, simulator, family):
     """What gpu_check gives to compute-sanitizer, under the simulator's checkers."""
-    folder = HERE.parent / "tools" / "gpu_check"
-    code = f"import runpy, sys; sys.path.insert(0, {str(folder)!r}); runpy.run_path({str(folder / 'mini.py')!r})"
-    run(code, RABBET_CUDA_EXACT="1", CUSIM_ORDER=order, **ALL, **simulator)
+    start = f"import sys; sys.path.insert(0, {str(GPU_CHECK)!r}); sys.argv[1:] = [{family!r}, '--plain']\n"
+    code = start + "import family; assert family.main() == 0"
+    run(code, RABBET_CUDA_EXACT="1", CUSIM_ORDER="random:3", **ALL, **simulator)
 
 
 # Faults in the texts of kernels: what is replaced, by what, what is called, and words of the report.

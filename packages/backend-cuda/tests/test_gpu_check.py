@@ -1,11 +1,13 @@
 """tools/gpu_check.sh on the simulator: what would run on a machine with a GPU, and how its results are judged."""
 
+import importlib
 import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tarfile
+import time
 import types
 from pathlib import Path
 
@@ -13,50 +15,465 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "packages/backend-cuda/tools/gpu_check"
+# Every run, and what it is for; a stage that is dropped is missed here.
+RUNS = {
+    1: ["facts", "wheels", "attention", "families", "first-calls", "beside-simulator"],
+    2: ["facts", "wheels", "kit", "own-tests"],
+    3: ["facts", "wheels", "sanitizers", "stress"],
+    4: ["facts", "wheels", "benchmarks", "gpt2", "kernels"],
+    5: ["facts", "wheels", "chosen-families", "chosen-tests", "chosen-rows", "chosen-kernels"],
+}
 
 
 def check(tmp_path, *words, **env):
     """Of what is installed: the backend may lie in another folder than core."""
     backend = importlib.util.find_spec("rabbet_backend_cuda")
     site = Path(backend.origin).parents[1]
-    command = [sys.executable, FOLDER / "main.py", "--simulate", "--site", site, *words]
-    environment = {k: v for k, v in os.environ.items() if k != "STAGES"}
-    environment |= {"OUT": str(tmp_path), **env}
+    command = [sys.executable, FOLDER / "main.py", *words, "--simulate", "--site", site]
+    environment = {**os.environ, "OUT": str(tmp_path), **env}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    return done, json.loads((tmp_path / "summary.json").read_text())["stages"]
+    summary = tmp_path / "summary.json"
+    return done, json.loads(summary.read_text())["stages"] if summary.exists() else {}
 
 
-def test_stages_run_on_the_simulator(tmp_path):
-    done, stages = check(tmp_path, "0", "1", "2", "6", "7", "9")
-    assert done.returncode == 0, done.stdout + done.stderr
-    status = {name.split()[1]: stage["status"] for name, stage in stages.items()}
-    passed = dict.fromkeys(("machine", "smoke", "sanitizer", "stress", "gpt2"), "passed")
-    assert status == {**passed, "wheels": "skipped"}, stages
-    assert "no time here is a GPU's" in (tmp_path / "table.md").read_text()
-    with tarfile.open(tmp_path / "logs.tar.gz") as logs:
-        assert {f"{name}.log" for name in status} <= set(logs.getnames())
-    assert len(list(tmp_path.iterdir())) == 3, "few files come back from a lent machine"
-
-
-def test_a_stage_that_fails_says_why_and_the_others_go_on(tmp_path):
-    done, stages = check(
-        tmp_path, "2", "6", "9", RABBET_CUDA_FALLBACK="nonsense", CUSIM_DEVICES="0"
-    )
-    assert done.returncode == 1
-    assert [stage["status"] for stage in stages.values()] == ["failed"] * 3, stages
-    assert "no CUDA device" in stages["2 smoke"]["note"]
+def only(*names):
+    return [word for name in names for word in ("--stage", name)]
 
 
 @pytest.fixture
-def stages(monkeypatch):
+def module(monkeypatch):
+    """Modules of the check by name; they import each other from their folder."""
+    before = set(sys.modules)
     monkeypatch.syspath_prepend(str(FOLDER))
-    spec = importlib.util.spec_from_file_location("gpu_check_stages", FOLDER / "stages.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    yield importlib.import_module
+    for name in set(sys.modules) - before:
+        if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
 
 
-def test_libraries_of_the_wheels_are_named(monkeypatch, tmp_path):
+# ---- the runs
+
+
+def test_no_stage_is_dropped_and_each_run_fits_its_limit(module):
+    stages, main = module("stages"), module("main")
+    assert {number: [s.name for s in run] for number, run in stages.RUNS.items()} == RUNS
+    for run in stages.RUNS.values():
+        assert sum(stage.seconds for stage in run) + main.PACK_SECONDS <= main.RUN_SECONDS
+    assert main.RUN_SECONDS <= 570, "a command is ended after 600 s"
+    assert stages.RUNS[1][0].seconds == 5
+
+
+@pytest.mark.parametrize(
+    ("seconds", "most", "left", "later", "limit"),
+    [(10, 0, 100, 50, 10), (10, 40, 100, 50, 40), (10, 80, 100, 50, 50), (10, 80, 55, 50, 5)],
+)
+def test_a_stage_takes_what_is_left_over_but_nothing_of_later_ones(
+    module, seconds, most, left, later, limit
+):
+    assert module("runner").Stage("x", seconds, None, most).limit(left, later) == limit
+
+
+def test_first_run_compares_attention_before_all_else(tmp_path):
+    done, stages = check(tmp_path, "1", *only("facts", "wheels", "attention", "beside-simulator"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(stages) == ["facts", "wheels", "attention", "beside-simulator"]
+    assert [s["status"] for s in stages.values()] == ["passed", "skipped", "passed", "passed"]
+    found = stages["attention"]
+    assert set(found["to float64"]) == {"attention-cudnn", "attention-ours"}
+    apart = found["cuDNN to ours"]
+    assert {name.rpartition("/")[2] for name in apart} == {"out", "query", "key", "value"}
+    assert "compute-sanitizer" in stages["facts"]["facts"]["missing"]
+    assert "no time here is a GPU's" in (tmp_path / "table.md").read_text()
+    with tarfile.open(tmp_path / "logs.tar.gz") as logs:
+        assert {f"{name}.log" for name in stages} <= set(logs.getnames())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["logs.tar.gz", "summary.json", "table.md"]
+
+
+def test_stress_and_gpt2_run(tmp_path):
+    done, stages = check(tmp_path / "3", "3", *only("stress"))
+    assert done.returncode == 0 and stages["stress"]["status"] == "passed", stages
+    done, stages = check(tmp_path / "4", "4", *only("gpt2"))
+    assert done.returncode == 0 and stages["gpt2"]["status"] == "passed", stages
+    assert "the simulator is no device of torch" in stages["gpt2"]["note"]
+
+
+def test_last_run_takes_what_is_chosen_by_name(tmp_path):
+    words = (
+        "--family",
+        "losses",
+        "--case",
+        "mse_loss",
+        "--row",
+        "softmax bf16",
+        "--kernel",
+        "sum 30 20",
+    )
+    done, stages = check(tmp_path, "5", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert stages["chosen-families"]["passed"] == 8, "2 dtypes, 2 sizes, with and without libraries"
+    assert stages["chosen-tests"]["status"] == "skipped"
+    assert "--test" in stages["chosen-tests"]["note"]
+    assert [row["name"] for row in json.loads((tmp_path / "bench.json").read_text())["rows"]] == [
+        "softmax bf16 16 x 64"
+    ]
+    kernels = stages["chosen-kernels"]
+    assert kernels["status"] == "skipped" and kernels["not profiled"] == ["sum 30 20"]
+    assert "ncu profiles no kernels of the simulator" in kernels["note"]
+
+
+def test_tests_are_chosen_by_name_and_run_by_several_processes(tmp_path):
+    done, stages = check(
+        tmp_path, "5", "--test", "relu and float32 or more_queries", *only("chosen-tests")
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert stages["chosen-tests"]["passed"] > 0
+    with tarfile.open(tmp_path / "logs.tar.gz") as logs:
+        assert {"kit-0.log", "kit-1.log", "own-0.log", "own-1.log"} <= set(logs.getnames())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["6"], "invalid choice"),
+        ([], "expected RUN or --build-wheels FOLDER"),
+        (["1", "--stage", "kit"], "run 1 has no stage kit"),
+        (["1", "--row", "sum"], "belong to run 5"),
+        (["5", "--wheels", "/nowhere"], "/nowhere is no folder"),
+    ],
+)
+def test_what_does_not_exist_is_refused_in_words(words, said):
+    done = subprocess.run(
+        [sys.executable, FOLDER / "main.py", *words, "--simulate"], capture_output=True, text=True
+    )
+    assert done.returncode not in (0, 1, 3) or "Traceback" not in done.stderr
+    assert said in done.stderr and done.returncode != 0
+
+
+def test_an_unknown_family_is_named(tmp_path):
+    done, stages = check(tmp_path, "5", "--family", "nonsense", *only("chosen-families"))
+    assert done.returncode == 1
+    assert "no family nonsense; there are elementwise" in stages["chosen-families"]["note"]
+
+
+def test_names_of_families_are_all_of_them(run):
+    begin = f"import sys; sys.path.insert(0, {str(FOLDER)!r})\n"
+    run(
+        begin
+        + "import families, family_names; assert tuple(families.FAMILIES) == family_names.FAMILIES"
+    )
+
+
+# ---- faults
+
+
+def test_a_fault_of_one_family_fails_it_and_the_others_go_on(tmp_path):
+    """A loop along lines goes one too far, which leaves the device of that process unusable."""
+    planted = {
+        "CUSIM_REPLACE": "rest + lane; i < n; i += width",
+        "CUSIM_REPLACE_BY": "rest + lane; i <= n; i += width",
+        "RABBET_CUDA_EXACT": "1",
+    }
+    words = [word for name in ("softmax", "random") for word in ("--family", name)]
+    done, stages = check(tmp_path, "5", *words, *only("facts", "chosen-families"), **planted)
+    found = stages["chosen-families"]
+    assert done.returncode == 1 and found["status"] == "failed", found
+    assert all("softmax" in name and "DeviceError" in why for name, why in found["failed"].items())
+    assert found["passed"] + len(found["failed"]) == 2 * (3 * 4 + 3 * 2), "no call was left out"
+    assert set(found["processes"]) == {"softmax", "softmax-without-libraries"}
+    assert "softmax" in found["note"] and "0 bytes behind" in str(found["failed"])
+
+
+def test_stages_without_a_device_fail_and_say_why(tmp_path):
+    done, stages = check(tmp_path, "3", CUSIM_DEVICES="0")
+    assert done.returncode == 1
+    assert [stages[name]["status"] for name in ("sanitizers", "stress")] == ["failed"] * 2, stages
+    assert "no CUDA device" in stages["sanitizers"]["note"]
+
+
+WORKER = """
+import os, sys, time
+sys.path.insert(0, FOLDER)
+from worker import Skipped, work_through
+
+class DeviceError(RuntimeError): pass
+
+def fail(): raise ValueError("wrong number")
+def stick(): raise DeviceError("an illegal address was accessed")
+def crash(): os.kill(os.getpid(), 11)
+def hang(): time.sleep(60)
+def skip(): raise Skipped("no such device")
+def work(): return "0.1 apart"
+ways = dict(fail=fail, stick=stick, crash=crash, hang=hang, skip=skip, work=work)
+sys.exit(work_through({name: ways[name.split()[0]] for name in sys.argv[1:]}))
+"""
+
+
+@pytest.fixture
+def supervised(module, tmp_path):
+    """Reports of jobs, each given as the names of its items."""
+    supervise = module("supervise")
+    script = tmp_path / "script.py"
+    script.write_text(f"FOLDER = {str(FOLDER)!r}\n{WORKER}")
+
+    def launch(command, log, **env):
+        with log.open("a") as to:
+            return subprocess.Popen(
+                command, stdout=to, stderr=to, env={**os.environ, **env}, start_new_session=True
+            )
+
+    def go(*jobs, seconds=30, item_seconds=10, workers=2):
+        made = [
+            supervise.Job(f"job{k}", [sys.executable, str(script), *items])
+            for k, items in enumerate(jobs)
+        ]
+        return supervise.supervise(made, tmp_path, launch, seconds, item_seconds, workers)
+
+    return go
+
+
+def test_no_item_is_lost_behind_one_that_fails_crashes_or_leaves_the_device_unusable(
+    supervised, module
+):
+    (report,) = supervised(
+        ["work 1", "fail", "work 2", "stick", "work 3", "crash", "skip", "work 4"]
+    )
+    assert {name: found["outcome"] for name, found in report.outcomes.items()} == {
+        "work 1": "passed", "fail": "failed", "work 2": "passed", "stick": "failed", "work 3": "passed",
+        "crash": "failed", "skip": "skipped", "work 4": "passed",
+    }  # fmt: skip
+    assert report.starts == 3, "behind the device's error and the crash"
+    assert "illegal address" in report.outcomes["stick"]["note"]
+    assert "SIGSEGV" in report.outcomes["crash"]["note"]
+    result = module("stages").judged([report])
+    assert result.status == "failed" and set(result.details["failed"]) == {
+        "job0: fail", "job0: stick", "job0: crash",
+    }  # fmt: skip
+    assert result.details["skipped"] == {"no such device": 1}
+
+
+def test_one_job_does_not_take_others_along(supervised):
+    reports = supervised(["stick"], ["crash"], ["work"], workers=3)
+    assert [next(iter(r.outcomes.values()))["outcome"] for r in reports] == [
+        "failed",
+        "failed",
+        "passed",
+    ]
+    assert not any(r.error or r.late for r in reports)
+
+
+def test_an_item_that_takes_too_long_fails_and_the_next_one_runs(supervised):
+    (report,) = supervised(["hang", "work"], item_seconds=1)
+    assert report.outcomes["hang"]["note"] == "took more than 1 s"
+    assert report.outcomes["work"]["outcome"] == "passed"
+
+
+def test_a_stage_keeps_its_time_and_names_what_was_cut(supervised, module):
+    began = time.monotonic()
+    reports = supervised(["work", "hang", "work 2"], ["hang"], ["work"], seconds=4, workers=1)
+    assert time.monotonic() - began < 6
+    result = module("stages").judged(reports)
+    assert result.status == "cut"
+    assert result.details["cut"] == [
+        "job0: hang", "job0: work 2", "job1: everything", "job2: everything",
+    ]  # fmt: skip
+    assert "cut: 4 not run" in result.note
+
+
+def test_a_worker_that_does_not_start_has_failed(supervised, module, tmp_path):
+    (tmp_path / "script.py").write_text("raise SystemExit('no package')")
+    reports = supervised(["work"])
+    assert reports[0].error == "exit status 1; no package" and reports[0].starts == 1
+    assert module("stages").judged(reports).status == "failed"
+
+
+def test_nothing_that_ran_is_no_success(module):
+    stages, supervise = module("stages"), module("supervise")
+    assert stages.judged([supervise.Report("job", items=[])]).status == "failed"
+    skipped = {"x": {"outcome": "skipped", "note": "no device", "seconds": 0.0}}
+    report = supervise.Report("job", items=["x"], outcomes=skipped)
+    assert stages.judged([report]).status == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status"),
+    [
+        (["passed", "skipped"], 0), (["passed", "failed", "cut"], 1), (["skipped"], 2), (["passed", "cut"], 3), (["cut"], 2),
+    ],
+)  # fmt: skip
+def test_exit_status_tells_failed_and_cut_from_passed(module, statuses, status):
+    assert module("main").exit_status(statuses) == status
+
+
+SHARED = """
+import os, pytest, time
+@pytest.mark.parametrize("n", range(7))
+def test_fine(n): pass
+def test_wrong(): assert 1 == 2, "wrong number"
+def test_gone(): os._exit(3)
+def test_slow(): time.sleep(60)
+@pytest.fixture
+def broken(): raise RuntimeError("no fixture")
+def test_broken(broken): pass
+@pytest.mark.skip(reason="not here")
+def test_left_out(): pass
+"""
+
+
+def test_tests_are_shared_out_with_a_time_limit_for_each(module, tmp_path):
+    supervise = module("supervise")
+    (tmp_path / "test_shared.py").write_text(SHARED)
+
+    def launch(command, log, **env):
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(FOLDER),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            **env,
+        }
+        with log.open("a") as to:
+            return subprocess.Popen(
+                command, stdout=to, stderr=to, env=env, cwd=tmp_path, start_new_session=True
+            )
+
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "share"]
+    command += ["-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path / "test_shared.py")]
+    jobs = [supervise.Job(f"tests-{k}", command, {"GPU_CHECK_SHARE": f"{k}/2"}) for k in range(2)]
+    reports = supervise.supervise(jobs, tmp_path, launch, 60, 4, 2)
+    outcomes = {}
+    for report in reports:
+        assert not report.error and not set(outcomes) & set(report.outcomes)
+        outcomes |= {name.partition("::")[2]: found for name, found in report.outcomes.items()}
+    assert len(outcomes) == 12
+    told = {name: found["outcome"] for name, found in outcomes.items() if "fine" not in name}
+    assert told == {
+        "test_wrong": "failed", "test_gone": "failed", "test_slow": "failed", "test_broken": "failed",
+        "test_left_out": "skipped",
+    }  # fmt: skip
+    assert "wrong number" in outcomes["test_wrong"]["note"]
+    assert "no fixture" in outcomes["test_broken"]["note"]
+    assert "exit status 3" in outcomes["test_gone"]["note"]
+    assert outcomes["test_slow"]["note"] == "took more than 4 s"
+    assert outcomes["test_left_out"]["note"] == "Skipped: not here"
+
+
+# ---- results
+
+
+def test_results_beyond_what_is_brought_back_are_named(module, tmp_path, monkeypatch):
+    results = module("results")
+    monkeypatch.setattr(results, "MOST_BYTES", 100)
+    for k in range(8):
+        (tmp_path / f"{k}").write_bytes(b"1" * 100)
+    assert results.beyond_limits(tmp_path) == []
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    (tmp_path / "a/b/c/deep").touch()
+    (tmp_path / "0").write_bytes(b"1" * 101)
+    said = "; ".join(results.beyond_limits(tmp_path))
+    assert "9 files" in said and "0 has 101 bytes" in said and "a/b/c/deep lies deeper" in said
+
+
+def test_a_long_log_keeps_its_beginning_and_its_end(module, tmp_path):
+    results = module("results")
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    logs.mkdir(), out.mkdir()
+    (logs / "long.log").write_text("begin" + "x" * (5 << 20) + "end")
+    (logs / "job.events").write_text("{}")
+    results.pack(logs, out)
+    with tarfile.open(out / "logs.tar.gz") as tar:
+        assert tar.getnames() == ["long.log"]
+        text = tar.extractfile("long.log").read().decode()
+    assert text.startswith("begin") and text.endswith("end") and "bytes left out" in text
+    assert len(text) < results.LOG_BYTES + 100
+
+
+# ---- wheels
+
+
+@pytest.fixture
+def wheels(module, tmp_path, monkeypatch):
+    """The module, for a tree with two packages."""
+    wheels = module("wheels")
+    for name in ("core", "backend-cuda"):
+        folder = tmp_path / "packages" / name
+        for part in ("src", "include", "tests"):
+            (folder / part).mkdir(parents=True)
+            (folder / part / "file").write_text(name)
+        (folder / "pyproject.toml").write_text(
+            f'[project]\nname = "rabbet-{name}"\nversion = "0.1.0"\n'
+        )
+    monkeypatch.setattr(wheels, "ROOT", tmp_path)
+    return wheels
+
+
+def test_hash_of_sources_follows_what_is_compiled_in_and_nothing_else(wheels, tmp_path):
+    first = {name: wheels.sources(name) for name in ("core", "backend-cuda")}
+    (tmp_path / "packages/backend-cuda/tests/file").write_text("other")
+    (tmp_path / "packages/backend-cuda/README.md").write_text("other")
+    assert {name: wheels.sources(name) for name in first} == first
+    (tmp_path / "packages/core/include/file").write_text("other")
+    assert not {wheels.sources(name) for name in first} & set(first.values())
+    (tmp_path / "packages/core/include/file").write_text("core")
+    (tmp_path / "packages/core/src/file").write_text("other")
+    assert wheels.sources("core") != first["core"]
+    assert wheels.sources("backend-cuda") == first["backend-cuda"]
+
+
+def test_wheels_that_fit_are_chosen_and_others_say_why_not(wheels, tmp_path):
+    folder = tmp_path / "dist"
+    folder.mkdir()
+    current = wheels.sources("backend-cuda")
+    named = {
+        "rabbet_core-0.1.0-py3-none-any.whl": ("core", wheels.sources("core"), []),
+        "rabbet_backend_cuda-0.1.0-py3-none-any.whl": ("backend-cuda", "of before", []),
+        "rabbet_backend_cuda-0.2.0-py3-none-any.whl": ("backend-cuda", current, []),
+        "rabbet_backend_cuda-0.1.0-cp27-cp27m-linux_x86_64.whl": ("backend-cuda", current, [2, 1]),
+        "rabbet_backend_cuda-0.1.0-1-py3-none-linux_x86_64.whl": ("backend-cuda", current, [99, 0]),
+    }
+    record = {k: {"package": p, "sources": s, "libc": c} for k, (p, s, c) in named.items()}
+    (folder / "sources.json").write_text(json.dumps(record))
+    for name in (*named, "rabbet_nn-0.1.0-py3-none-any.whl", "scipy-1.0-py3-none-any.whl"):
+        (folder / name).touch()
+    chosen, refused, others = wheels.choose(wheels.unpack(folder, tmp_path / "given"))
+    assert {k: w.name for k, w in chosen.items()} == {"core": "rabbet_core-0.1.0-py3-none-any.whl"}
+    assert [w.name for w in others] == ["scipy-1.0-py3-none-any.whl"]
+    assert refused == {
+        "rabbet_backend_cuda-0.1.0-py3-none-any.whl": "built from other sources",
+        "rabbet_backend_cuda-0.2.0-py3-none-any.whl": "version 0.2.0",
+        "rabbet_backend_cuda-0.1.0-cp27-cp27m-linux_x86_64.whl":
+            f"not for Python {sys.version.split()[0]} on {os.uname().machine}",
+        "rabbet_backend_cuda-0.1.0-1-py3-none-linux_x86_64.whl": "built on a newer C library",
+        "rabbet_nn-0.1.0-py3-none-any.whl": "sources.json does not name it",
+    }  # fmt: skip
+
+
+def test_wheels_that_are_brought_home_are_taken_along_to_the_next_run(
+    wheels, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(wheels, "PIECE", 5000)
+    wheel = tmp_path / "rabbet_core-0.1.0-py3-none-any.whl"
+    wheel.write_bytes(os.urandom(20000))
+    home = tmp_path / "home"
+    home.mkdir()
+    wheels.bring_home({"core": wheel}, home)
+    assert len(list(home.glob("wheels.tar.*"))) > 3
+    assert all(piece.stat().st_size <= 5000 for piece in home.iterdir())
+    chosen, refused, _ = wheels.choose(wheels.unpack(home, tmp_path / "given"))
+    assert chosen["core"].read_bytes() == wheel.read_bytes() and not refused
+
+
+def test_only_missing_wheels_are_built_and_core_before_what_needs_it(wheels, tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(wheels, "install", lambda check, made: done.append("install"))
+    monkeypatch.setattr(
+        wheels, "build", lambda check, names, folder: done.append(names) or dict.fromkeys(names)
+    )
+    have = dict.fromkeys(set(wheels.PACKAGES) - {"core", "nn", "autocast", "backend-cuda"})
+    made = wheels.build_missing(None, have, tmp_path)
+    assert done == [["core", "nn"], "install", ["backend-cuda"], "install", ["autocast"]]
+    assert set(made) == {"core", "nn", "autocast", "backend-cuda"}
+
+
+def test_libraries_of_the_wheels_are_named(module, monkeypatch, tmp_path):
     """What is installed for the check lies in a folder of its own, where the backend would not find them."""
     for name in (
         "cu13/lib/libnvrtc.so.13",
@@ -65,15 +482,13 @@ def test_libraries_of_the_wheels_are_named(monkeypatch, tmp_path):
     ):
         (tmp_path / "nvidia" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "nvidia" / name).touch()
-    monkeypatch.syspath_prepend(str(FOLDER))
-    from runner import libraries
-
+    facts = module("facts")
     monkeypatch.setattr(
         importlib.util,
         "find_spec",
         lambda name: types.SimpleNamespace(submodule_search_locations=[str(tmp_path / name)]),
     )
-    found = {name: Path(path).name for name, path in libraries().items()}
+    found = {name: Path(path).name for name, path in facts.libraries().items()}
     assert found == {
         "RABBET_CUDA_NVRTC": "libnvrtc.so.13",
         "RABBET_CUDA_CUBLASLT": "libcublasLt.so.13",
@@ -81,26 +496,105 @@ def test_libraries_of_the_wheels_are_named(monkeypatch, tmp_path):
     }
 
 
+def test_facts_come_in_time_from_programs_that_do_not_answer(tmp_path):
+    for name in ("nvidia-smi", "ncu"):
+        (tmp_path / name).write_text("#!/bin/sh\nsleep 60\n")
+        (tmp_path / name).chmod(0o755)
+    began = time.monotonic()
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "RABBET_CUDA_DRIVER": "/nowhere/libcuda.so"}
+    done = subprocess.run(
+        [sys.executable, FOLDER / "facts.py"], capture_output=True, text=True, env=env, check=True
+    )
+    assert time.monotonic() - began < 5
+    found = json.loads(done.stdout)
+    assert found["programs"]["ncu"] == "no answer within 3.5 s"
+    assert {"driver", "compute-sanitizer"} <= set(found["missing"])
+
+
+# ---- what other tools say
+
+
 BANNER = "========= COMPUTE-SANITIZER\n"
 READ = "========= Invalid __global__ write of size 4 bytes\n=========     at rb_kernel+0x80 in exp.cu:33\n"
 RACES = "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"
+CLEAN = BANNER + "========= ERROR SUMMARY: 0 errors\n"
+ONE = BANNER + READ + "========= ERROR SUMMARY: 1 error\n"
 
 
 @pytest.mark.parametrize(
     ("status", "text", "words"),
     [
-        (0, BANNER + '{"passed": true}\n========= ERROR SUMMARY: 0 errors\n', ["passed"]),
+        (0, CLEAN, ["passed"]),
         (0, BANNER + RACES, ["passed"]),
-        (9, BANNER + READ + "========= ERROR SUMMARY: 1 error\n", ["failed", "1 error", "write of size 4"]),
+        (9, ONE, ["failed", "1 error", "write of size 4"]),
+        (0, ONE + CLEAN, ["failed", "1 error"]),
         (1, BANNER + "Traceback\n========= ERROR SUMMARY: 0 errors\n", ["failed", "exit status 1"]),
         (0, "no words of the tool\n", ["failed"]),
         (1, BANNER + "========= Error: Device not supported. Please refer to the release notes\n", ["skipped", "Device"]),
         (None, BANNER + READ, ["failed", "out of time", "write of size 4"]),
     ],
 )  # fmt: skip
-def test_what_compute_sanitizer_says_is_understood(stages, status, text, words):
-    verdict = stages.verdict(status, text)
+def test_what_compute_sanitizer_says_is_understood(module, status, text, words):
+    verdict = module("sanitizer").verdict(status, text)
     assert verdict.startswith(words[0]) and all(word in verdict for word in words), verdict
+
+
+@pytest.mark.parametrize(
+    ("how", "text", "said"),
+    [
+        ({"status": 0}, CLEAN, "passed"),
+        ({"status": 0, "late": True, "items": None}, BANNER, "cut: not run"),
+        ({"status": None, "late": True}, BANNER + READ, "failed"),
+        ({"status": 0, "late": True, "items": None}, "", "cut: not run"),
+        ({"status": 0, "outcomes": {"x": {"outcome": "failed", "note": "an illegal address"}}}, CLEAN, "failed: x: an illegal"),
+        ({"status": 1, "error": "exit status 1"}, CLEAN, "failed"),
+    ],
+)  # fmt: skip
+def test_a_tool_passes_only_where_all_calls_ran_and_it_says_so(module, tmp_path, how, text, said):
+    sanitizer, report = module("sanitizer"), module("supervise").Report
+    (tmp_path / "log").write_text(text)
+    passed = {"outcome": "passed", "note": ""}
+    made = report(**{"name": "job", "items": ["x"], "outcomes": {"x": passed}, **how})
+    assert sanitizer.judged_tool(made, tmp_path / "log", True).startswith(said)
+
+
+def test_every_family_is_under_every_tool(module):
+    sanitizer = module("sanitizer")
+    names = module("family_names")
+    given = types.SimpleNamespace(
+        simulated=False, work=Path("/work"), with_libraries=dict, logs=Path("/logs")
+    )
+    jobs = sanitizer.jobs(given, "compute-sanitizer")
+    for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
+        assert {f"{tool}: {family}" for family in names.FAMILIES} <= set(jobs)
+        assert jobs[f"{tool}: norms"].command[:3] == ["compute-sanitizer", "--tool", tool]
+    assert jobs["memcheck: attention"].env["RABBET_CUDA_CUDNN"] == ""
+    assert "RABBET_CUDA_CUDNN" not in jobs["memcheck: attention with libraries"].env
+
+
+METRICS = '"ID","Kernel Name","gpu__time_duration.sum","launch__registers_per_thread"\n"","","us","register/thread"\n'
+
+
+def test_a_table_of_ncu_is_read(module):
+    ncu = module("ncu")
+    text = f'==PROF== Connected\n{{"profiled": "add"}}\n{METRICS}"0","rb_kernel","12.5","32"\n'
+    assert ncu.kernels(text) == [
+        {"kernel": "rb_kernel", "time": "12.5 us", "registers": "32 register/thread"}
+    ]
+    with pytest.raises(ncu.NotAllowed, match="ERR_NVGPUCTRPERM"):
+        ncu.kernels("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission")
+    for nothing in (METRICS, "==PROF== Connected\n"):
+        with pytest.raises(ValueError, match="ncu"):
+            ncu.kernels(nothing)
+
+
+def test_kernels_that_are_profiled_are_operators_of_one_py(run):
+    code = f"""
+import sys; sys.path.insert(0, {str(FOLDER)!r}); sys.argv = ["one.py", "--list"]
+import ncu, one
+for text in ncu.KERNELS: assert text.split()[0] in one.OPERATORS, text
+"""
+    run(code)
 
 
 def way(*losses):
@@ -119,6 +613,6 @@ def way(*losses):
         ({"eager": way(float("nan"))}, {"eager": way(5.0)}, "failed", "nan apart"),
     ],
 )  # fmt: skip
-def test_losses_of_gpt2_are_judged(stages, ours, torch, status, said):
-    result = stages.gpt2_result({"rabbet": ours, "torch": torch})
+def test_losses_of_gpt2_are_judged(module, ours, torch, status, said):
+    result = module("stages").gpt2_result({"rabbet": ours, "torch": torch})
     assert result.status == status and said in result.note, result.note

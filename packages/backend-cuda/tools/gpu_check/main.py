@@ -6,7 +6,7 @@
 
 Nothing needs to stay on the machine between two runs. Each begins with what the machine has and with installing the
 packages: wheels of --wheels, or of `dist-gpu` in the tree, where they match the sources; the others are built. What was
-built is under $OUT in `wheels-N.tar`, to be put into that folder for the next run.
+built is under $OUT in `wheels.tar.NN`, to be put into that folder for the next run.
 
 After each stage $OUT/summary.json, $OUT/table.md and $OUT/logs.tar.gz are written anew; the benchmarks add bench.json and
 bench.md. A stage passed, failed, was skipped, or was cut: nothing failed, but its time did not suffice for all of it. Each says
@@ -106,7 +106,7 @@ def exit_status(statuses: list[str]) -> int:
 def emptied(out: Path) -> Path:
     """Our files of an earlier run would be taken for results of this one."""
     out.mkdir(parents=True, exist_ok=True)
-    for pattern in ("summary.json", "table.md", "logs.tar.gz", "bench.*", "wheels-*.tar"):
+    for pattern in ("summary.json", "table.md", "logs.tar.gz", "bench.*", "wheels.tar.*"):
         for path in out.glob(pattern):
             path.unlink()
     return out

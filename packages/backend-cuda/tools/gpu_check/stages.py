@@ -19,6 +19,8 @@ from wheels import wheels
 # Where float32 is compared with the CPU's: cuDNN rounds operands of convolutions otherwise.
 EXACT = {"NVIDIA_TF32_OVERRIDE": "0", "RABBET_CUDA_FALLBACK": "error"}
 SHOWN = 3  # failures in a note
+SIMULATED_KIT = 800  # on the simulator one test of so many runs
+NOTHING = "nothing ran"
 LISTED = 500  # names of a kind in the summary
 
 
@@ -73,7 +75,7 @@ def judged(reports: list[Report]) -> Result:
     elif cut:
         status = "cut"
     elif not told["passed"] and not told["skipped"]:
-        status, note = "failed", "nothing ran"
+        status, note = "failed", NOTHING
     return Result(status, note, details)
 
 
@@ -168,16 +170,19 @@ def needs(*modules: str) -> Result | None:
 
 
 def kit_jobs(check: Check, *words: str) -> list[Job]:
-    what = ("--pyargs", "rabbet_testing", "--device=cuda", "--level=L2")
-    every = "" if words or not check.simulated else "800"
+    what = ("--pyargs", "rabbet_testing", "--device=cuda", "--level=L0,L1,L2")
+    every = "" if words or not check.simulated else str(SIMULATED_KIT)
     return pytest_jobs(check, "kit", *what, *words, GPU_CHECK_EVERY=every, **check.with_libraries())
 
 
 def kit(check: Check) -> Result:
     sys.path.append(str(check.site))  # wheels that were brought along
-    return needs("pytest", "scipy") or judged(
-        check.supervise(kit_jobs(check), 120 if check.simulated else 30)
-    )
+    lacking = needs("pytest", "scipy")
+    if lacking:
+        return lacking
+    result = judged(check.supervise(kit_jobs(check), 120 if check.simulated else 30))
+    result.note += f"; one test of {SIMULATED_KIT}" if check.simulated else ""
+    return result
 
 
 def own_jobs(check: Check, *words: str) -> list[Job]:
@@ -297,7 +302,10 @@ def chosen_families(check: Check) -> Result:
     jobs = [
         family_job(check, n, with_, *words) for n in names or FAMILIES for with_ in (True, False)
     ]
-    return judged(check.supervise(jobs, 120 if check.simulated else 30))
+    result = judged(check.supervise(jobs, 120 if check.simulated else 30))
+    if result.note == NOTHING:
+        result.note = f"no call of {', '.join(names or FAMILIES)} has a part of {cases} in its name"
+    return result
 
 
 def chosen_tests(check: Check) -> Result:

@@ -1,10 +1,11 @@
 """Wheels of this tree's packages: those that were built before and match the sources, and the others built here.
 
 A folder of wheels has a file `sources.json`: for each wheel its package, a hash of the sources that it was built from and
-the C library it was built on. Wheels also come in files `wheels-N.tar`, as a run leaves them under $OUT.
+the C library it was built on. Wheels also come as the pieces `wheels.tar.NN` of an archive, as a run leaves them under $OUT.
 """
 
 import hashlib
+import io
 import json
 import os
 import platform
@@ -34,7 +35,7 @@ COMPILED_IN = {
     "autocast": ["core", "autograd"],
 }
 NOT_SOURCES = {"tests", "tools", "sim", "build", "README.md", "__pycache__"}
-MOST_BYTES = 15 << 20  # of a file that is brought home
+PIECE = 15 << 20  # bytes of a file that is brought home
 SMOKE = "import rabbet, rabbet.nn, rabbet.optim, rabbet.autograd, rabbet_backend_cuda; (rabbet.ones(2) + 1).sum().item()"
 
 
@@ -84,10 +85,12 @@ def unpack(folder: Path, into: Path) -> Path:
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     records: dict[str, dict] = {}
-    for archive in sorted(folder.glob("wheels-*.tar")):
-        with tarfile.open(archive) as tar:
+    pieces = sorted(folder.glob("wheels.tar.*"))
+    if pieces:
+        archive = io.BytesIO(b"".join(piece.read_bytes() for piece in pieces))
+        with tarfile.open(fileobj=archive) as tar:
             tar.extractall(into, filter="data")
-        records |= json.loads((into / RECORD).read_text())
+        records = json.loads((into / RECORD).read_text())
     for path in folder.glob("*.whl"):
         shutil.copy(path, into)
     if (folder / RECORD).exists():
@@ -159,29 +162,21 @@ def record(made: dict[str, Path]) -> dict[str, dict]:
     }
 
 
-def bring_home(made: dict[str, Path], out: Path) -> list[str]:
-    """Into files `wheels-N.tar` of few bytes; the wheels that are too large for that are left behind."""
-    left = [name for name, wheel in made.items() if wheel.stat().st_size > MOST_BYTES]
-    groups: list[dict[str, Path]] = []
-    room = 0
-    for name, wheel in made.items():
-        size = wheel.stat().st_size + 2048
-        if name in left:
-            continue
-        if not groups or room < size:
-            groups.append({})
-            room = MOST_BYTES
-        groups[-1][name] = wheel
-        room -= size
-    for number, group in enumerate(groups, 1):
-        names = out / RECORD
-        names.write_text(json.dumps(record(group)))
-        with tarfile.open(out / f"wheels-{number}.tar", "w") as tar:
-            tar.add(names, RECORD)
-            for wheel in group.values():
-                tar.add(wheel, wheel.name)
-        names.unlink()
-    return left
+def bring_home(made: dict[str, Path], out: Path) -> None:
+    """Into files `wheels.tar.NN` of limited size: one archive with its record, cut in pieces."""
+    if not made:
+        return
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        text = json.dumps(record(made)).encode()
+        entry = tarfile.TarInfo(RECORD)
+        entry.size = len(text)
+        tar.addfile(entry, io.BytesIO(text))
+        for wheel in made.values():
+            tar.add(wheel, wheel.name)
+    content = archive.getvalue()
+    for number, begin in enumerate(range(0, len(content), PIECE)):
+        (out / f"wheels.tar.{number:02}").write_bytes(content[begin : begin + PIECE])
 
 
 def wheels(check: Check) -> Result:
@@ -205,7 +200,7 @@ def wheels(check: Check) -> Result:
         made = build_missing(check, {**chosen, **made}, folder) | made
         install(check, [*chosen.values(), *made.values(), *others])
         status, text = check.try_command(sys.executable, "-c", SMOKE, seconds=60)
-    left = bring_home(made, check.out)
+    bring_home(made, check.out)
     found = {
         "prebuilt": sorted(chosen),
         "built": {name: wheel.stat().st_size for name, wheel in made.items()},
@@ -218,7 +213,11 @@ def wheels(check: Check) -> Result:
         )
     note = f"{len(chosen)} prebuilt, {len(made)} built"
     note += f" ({', '.join(made)})" if made else ""
-    note += f"; too large to bring home: {', '.join(left)}" if left else ""
+    note += (
+        f"; not used: {'; '.join(f'{name}: {why}' for name, why in refused.items())}"
+        if refused
+        else ""
+    )
     return Result("passed", note, found)
 
 
