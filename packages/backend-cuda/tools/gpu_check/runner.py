@@ -2,7 +2,6 @@
 
 import json
 import os
-import runpy
 import shutil
 import subprocess
 import sys
@@ -68,13 +67,20 @@ class Check:
         paths = [str(self.site), str(HERE), *filter(None, [self.env.get("PYTHONPATH")])]
         self.env["PYTHONPATH"] = os.pathsep.join(paths)
         self.env["GPU_CHECK_SMALL"] = "1" if simulated else ""
-        self.env |= self.simulator() if simulated else libraries() | self.env
         self._log: Path | None = None
+        self.env |= self.simulator() if simulated else libraries() | self.env
         self._end = 0.0
         self.limit = 0.0
 
     def simulator(self) -> dict[str, str]:
-        return runpy.run_path(str(PACKAGE / "sim" / "build.py"))["build"]()
+        """Build the simulator where that is not done yet; environment variables that put it in place."""
+        command = [sys.executable, str(PACKAGE / "sim" / "build.py")]
+        if self._log:  # within the stage's time
+            text = self.command(*command)
+        else:
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            text = done.stdout
+        return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
     def with_libraries(self) -> dict[str, str]:
         """Environment variables for cuBLASLt and cuDNN: those of the machine, or the simulator's."""
