@@ -183,6 +183,21 @@ def test_a_fault_of_one_family_fails_it_and_the_others_go_on(tmp_path):
     assert "softmax" in found["note"] and "0 bytes behind" in str(found["failed"])
 
 
+def test_a_row_that_leaves_the_device_unusable_does_not_take_others_along(tmp_path):
+    planted = {
+        "CUSIM_REPLACE": "rest + lane; i < n; i += width",
+        "CUSIM_REPLACE_BY": "rest + lane; i <= n + 4000; i += width",
+        "RABBET_CUDA_EXACT": "1",
+    }
+    words = ("--row", "softmax", "--row", "add bf16", "--row", "matmul bf16 64 x 512")
+    done, stages = check(tmp_path, "5", *words, *only("chosen-rows"), **planted)
+    rows = {row["name"]: row for row in json.loads((tmp_path / "bench.json").read_text())["rows"]}
+    assert done.returncode == 1 and len(rows) == 3
+    assert "DeviceError" in rows["softmax bf16 16 x 64"]["error"]
+    assert all("rabbet_us" in row for name, row in rows.items() if "softmax" not in name)
+    assert list(stages["chosen-rows"]["failed"]) == ["rows: softmax bf16 16 x 64"]
+
+
 def test_stages_without_a_device_fail_and_say_why(tmp_path):
     done, stages = check(tmp_path, "3", CUSIM_DEVICES="0")
     assert done.returncode == 1
@@ -193,8 +208,10 @@ def test_stages_without_a_device_fail_and_say_why(tmp_path):
 WORKER = """
 import os, sys, time
 sys.path.insert(0, FOLDER)
+import worker
 from worker import Skipped, work_through
 
+worker.DEVICE_FAILED = int(os.environ.get("STATUS", worker.DEVICE_FAILED))
 class DeviceError(RuntimeError): pass
 
 def fail(): raise ValueError("wrong number")
@@ -249,6 +266,14 @@ def test_no_item_is_lost_behind_one_that_fails_crashes_or_leaves_the_device_unus
         "job0: fail", "job0: stick", "job0: crash",
     }  # fmt: skip
     assert result.details["skipped"] == {"no such device": 1}
+
+
+def test_a_tool_around_the_process_may_give_another_exit_status(supervised, monkeypatch):
+    """As compute-sanitizer does where it found something."""
+    monkeypatch.setenv("STATUS", "9")
+    (report,) = supervised(["stick", "work"])
+    assert [found["outcome"] for found in report.outcomes.values()] == ["failed", "passed"]
+    assert not report.error and report.starts == 2
 
 
 def test_one_job_does_not_take_others_along(supervised):
@@ -354,6 +379,57 @@ def test_tests_are_shared_out_with_a_time_limit_for_each(module, tmp_path):
     assert "exit status 3" in outcomes["test_gone"]["note"]
     assert outcomes["test_slow"]["note"] == "took more than 4 s"
     assert outcomes["test_left_out"]["note"] == "Skipped: not here"
+
+
+@pytest.fixture
+def small_check(module, tmp_path, monkeypatch):
+    """Of a tree without a device: for stages that are made up."""
+    monkeypatch.setattr(module("runner"), "ROOT", tmp_path)
+    (tmp_path / "out").mkdir()
+    return module("runner").Check(tmp_path / "out", simulated=False)
+
+
+def test_a_command_is_ended_with_its_children_when_its_time_is_over(module, small_check):
+    runner = module("runner")
+    began = time.monotonic()
+    script = "sleep 61 & echo started; wait"
+    stage = runner.Stage("slow", 1, lambda check: check.command("sh", "-c", script))
+    result = small_check.run(stage, 1)
+    assert time.monotonic() - began < 5
+    assert result.status == "failed" and "took more than 1 s; started" in result.note
+    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    assert "sleep 61" not in left.splitlines()
+
+
+def test_stages_go_on_behind_faults_but_not_without_packages(module, small_check, monkeypatch):
+    main, runner = module("main"), module("runner")
+    monkeypatch.setattr(main, "RUN_SECONDS", 40)
+
+    def broken(check):
+        raise RuntimeError("no such file")
+
+    def fine(check):
+        return runner.Result("passed", f"{check.limit:.0f} s")
+
+    head = {"run": 1, "simulated": False, "seed": 0}
+    stages = [
+        runner.Stage("first", 10, broken),
+        runner.Stage("second", 10, fine, most=100),
+        runner.Stage("third", 10, fine),
+        runner.Stage("late", 100, fine),
+    ]
+    rows = main.run_stages(small_check, [*stages[:3]], dict(head))
+    assert [row["status"] for row in rows.values()] == ["failed", "passed", "passed"]
+    assert "RuntimeError: no such file" in rows["first"]["note"]
+    assert rows["second"]["note"] == "25 s", "what the third one needs is left"
+    rows = main.run_stages(small_check, [stages[2], stages[3]], dict(head))
+    assert rows["third"]["status"] == "cut" and "no time is left of 40 s" in rows["third"]["note"]
+    wheels = runner.Stage("wheels", 10, broken)
+    rows = main.run_stages(small_check, [wheels, stages[2]], dict(head))
+    assert [row["status"] for row in rows.values()] == ["failed", "skipped"]
+    assert "packages are not installed" in rows["third"]["note"]
+    summary = json.loads((small_check.out / "summary.json").read_text())
+    assert list(summary["stages"]) == ["wheels", "third"]
 
 
 # ---- results

@@ -167,6 +167,10 @@ class Check:
     ) -> list[Report]:
         """Of processes that work through items, side by side, until the stage's time is over."""
         seconds = max(0.0, self.left() - 1)  # a second to stop them all
+        if len(jobs) > 1:  # the CPU computes what the device is compared with
+            threads = max(1, 2 * (os.cpu_count() or 2) // min(len(jobs), self.workers))
+            for job in jobs:
+                job.env.setdefault("RABBET_NUM_THREADS", str(threads))
         return supervise(
             jobs, self.logs, self.start, seconds, item_seconds, workers or self.workers
         )

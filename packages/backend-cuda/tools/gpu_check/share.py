@@ -6,8 +6,7 @@ Tests are taken from all parts of the list in turn, so that those that were not 
 import os
 
 import pytest
-from supervise import DEVICE_FAILED
-from worker import done, say
+from worker import DEVICE_FAILED, done, say
 
 PASSES = 16  # over the list, each beginning one test later
 found: dict[str, list[str]] = {}  # outcomes and reasons of the phases of the current test

@@ -90,7 +90,7 @@ def attention(check: Check) -> Result:
         command = [sys.executable, str(HERE / "attention_backward.py"), backend]
         command += ["--seed", str(check.seed), "--save", str(files[backend])]
         jobs.append(Job(f"attention-{backend}", command, check.with_libraries()))
-    reports = check.supervise(jobs, 60 if check.simulated else 20)
+    reports = check.supervise(jobs, 60 if check.simulated else 40)
     result = judged(reports)
     result.details["to float64"] = {
         report.name: {name: found["note"] for name, found in report.outcomes.items()}

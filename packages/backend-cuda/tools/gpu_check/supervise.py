@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-DEVICE_FAILED = 70  # exit status of a worker whose device refuses further work
 POLL = 0.1
 
 
@@ -105,7 +104,7 @@ class Worker:
         if self.current:
             self.finish("failed", f"its process ended: {ending(status)}; {last_words(self.log)}")
             return self.again()
-        if self.report.items is None or (self.report.cut() and status != DEVICE_FAILED):
+        if self.report.items is None:
             self.report.error = f"{ending(status)}; {last_words(self.log)}"
             return False
         return self.again()

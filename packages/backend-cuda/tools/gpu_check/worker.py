@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from supervise import DEVICE_FAILED
+DEVICE_FAILED = 70  # exit status of a process whose device refuses further work
 
 
 class Skipped(Exception):
