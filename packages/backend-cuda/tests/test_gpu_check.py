@@ -401,6 +401,31 @@ def test_a_command_is_ended_with_its_children_when_its_time_is_over(module, smal
     assert "sleep 61" not in left.splitlines()
 
 
+def test_nothing_runs_on_when_the_check_is_ended(tmp_path):
+    backend = importlib.util.find_spec("rabbet_backend_cuda")
+    command = [sys.executable, FOLDER / "main.py", "5", "--family", "convolution", "--simulate"]
+    command += ["--site", Path(backend.origin).parents[1], *only("chosen-families")]
+    marked = {**os.environ, "OUT": str(tmp_path), "GPU_CHECK_MARK": str(tmp_path)}
+
+    def running():
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if str(tmp_path).encode() in (folder / "environ").read_bytes():
+                    found.append((folder / "cmdline").read_bytes().split(b"\0"))
+            except OSError:
+                continue
+        return [words for words in found if any(word.endswith(b"family.py") for word in words)]
+
+    with subprocess.Popen(command, env=marked, stdout=subprocess.DEVNULL) as process:
+        end = time.monotonic() + 60
+        while not running() and time.monotonic() < end:
+            time.sleep(0.1)
+        assert running()
+        process.terminate()
+    assert not running()
+
+
 def test_stages_go_on_behind_faults_but_not_without_packages(module, small_check, monkeypatch):
     main, runner = module("main"), module("runner")
     monkeypatch.setattr(main, "RUN_SECONDS", 40)
@@ -543,10 +568,13 @@ def test_only_missing_wheels_are_built_and_core_before_what_needs_it(wheels, tmp
     monkeypatch.setattr(
         wheels, "build", lambda check, names, folder: done.append(names) or dict.fromkeys(names)
     )
+    stale = tmp_path / "site"
+    (stale / "rabbet").mkdir(parents=True)
     have = dict.fromkeys(set(wheels.PACKAGES) - {"core", "nn", "autocast", "backend-cuda"})
-    made = wheels.build_missing(None, have, tmp_path)
+    made = wheels.build_missing(types.SimpleNamespace(site=stale), have, tmp_path)
     assert done == [["core", "nn"], "install", ["backend-cuda"], "install", ["autocast"]]
     assert set(made) == {"core", "nn", "autocast", "backend-cuda"}
+    assert not stale.exists(), "what an earlier run installed would be imported by the build"
 
 
 def test_libraries_of_the_wheels_are_named(module, monkeypatch, tmp_path):

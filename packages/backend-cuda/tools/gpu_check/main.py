@@ -20,6 +20,7 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -114,6 +115,8 @@ def emptied(out: Path) -> Path:
 
 def main() -> int:
     given = options()
+    # Processes lead sessions of their own: they are ended with this one by the `finally` of those who wait for them.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     out = Path(os.environ.get("OUT") or ROOT / "build" / "gpu_check" / "out").resolve()
     if given.build_wheels:
         return build_wheels(given.build_wheels.resolve())

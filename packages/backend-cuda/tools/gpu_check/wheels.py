@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pip._vendor.packaging import tags, utils
 from runner import ROOT, Check, Failed, Result
+from supervise import kill
 
 RECORD = "sources.json"
 # What each package is built after: packages of a row need only those of the rows above.
@@ -129,7 +130,11 @@ def build(check: Check, names: list[str], folder: Path) -> dict[str, Path]:
         command += ["--no-deps", "-w", str(folder / name), str(ROOT / "packages" / name)]
         log = check.logs / f"wheel-{name}.log"
         jobs[name] = check.start(command, log, CMAKE_BUILD_PARALLEL_LEVEL=share)
-    failed = [name for name, job in jobs.items() if check.wait(job, check.left()) != 0]
+    try:
+        failed = [name for name, job in jobs.items() if check.wait(job, check.left()) != 0]
+    finally:
+        for job in jobs.values():
+            kill(job)
     if failed:
         late = f" within {check.limit:.0f} s" if not check.left() else ""
         raise Failed(f"no wheel of {', '.join(failed)}{late}: see wheel-NAME.log")
@@ -144,7 +149,9 @@ def install(check: Check, made: list[Path]) -> None:
 
 
 def build_missing(check: Check, have: dict[str, Path], folder: Path) -> dict[str, Path]:
+    """Wheels of the packages that `have` lacks, where nothing of an earlier run is installed."""
     made: dict[str, Path] = {}
+    shutil.rmtree(check.site, ignore_errors=True)
     for wave in WAVES:
         missing = [name for name in wave if name not in have]
         if not missing:
