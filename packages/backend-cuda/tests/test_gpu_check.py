@@ -577,6 +577,27 @@ def test_only_missing_wheels_are_built_and_core_before_what_needs_it(wheels, tmp
     assert not stale.exists(), "what an earlier run installed would be imported by the build"
 
 
+BUILDS = """
+import pathlib, sys
+folder = pathlib.Path(sys.argv[sys.argv.index("-w") + 1])
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "new.whl").touch()
+"""
+
+
+def test_a_wheel_of_an_earlier_build_is_not_taken_for_the_new_one(
+    wheels, small_check, tmp_path, monkeypatch
+):
+    """A `pip` that writes an empty wheel stands in for the real one."""
+    (tmp_path / "pip.py").write_text(BUILDS)
+    small_check.env["PYTHONPATH"] = str(tmp_path)
+    small_check.begin("wheels", 30)
+    (tmp_path / "made/core").mkdir(parents=True)
+    (tmp_path / "made/core/a-wheel-of-before.whl").touch()
+    made = wheels.build(small_check, ["core"], tmp_path / "made")
+    assert made["core"].name == "new.whl"
+
+
 def test_libraries_of_the_wheels_are_named(module, monkeypatch, tmp_path):
     """What is installed for the check lies in a folder of its own, where the backend would not find them."""
     for name in (

@@ -126,6 +126,7 @@ def build(check: Check, names: list[str], folder: Path) -> dict[str, Path]:
     share = str(max(2, (os.cpu_count() or 2) // (2 if compiled > 1 else 1)))
     jobs = {}
     for name in names:
+        shutil.rmtree(folder / name, ignore_errors=True)  # a wheel for another Python
         command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-index", "--no-build-isolation"]
         command += ["--no-deps", "-w", str(folder / name), str(ROOT / "packages" / name)]
         log = check.logs / f"wheel-{name}.log"
@@ -196,7 +197,6 @@ def wheels(check: Check) -> Result:
     if check.given_wheels:
         chosen, refused, others = choose(unpack(check.given_wheels, check.work / "given"))
     folder = check.work / "wheels"
-    shutil.rmtree(folder, ignore_errors=True)
     made = build_missing(check, chosen, folder)
     install(check, [*chosen.values(), *made.values(), *others])
     status, text = check.try_command(sys.executable, "-c", SMOKE, seconds=60)
