@@ -697,6 +697,88 @@ def test_every_family_is_under_every_tool(module):
     assert "RABBET_CUDA_CUDNN" not in jobs["memcheck: attention with libraries"].env
 
 
+SANITIZER = """#!/bin/sh
+tool=$2
+shift 4
+[ "$1" = --report-api-errors ] && shift 2
+echo "========= COMPUTE-SANITIZER"
+"$@"
+status=$?
+case "$tool $*" in
+  racecheck*losses*) echo "========= Error: Race reported between Write access at loss.cu:3"
+    echo "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"; exit 9 ;;
+  *) echo "========= ERROR SUMMARY: 0 errors"; exit $status ;;
+esac
+"""
+NCU = """#!/bin/sh
+echo '==PROF== Connected to process 7'
+echo '"ID","Kernel Name","gpu__time_duration.sum"'
+echo '"","","us"'
+echo '"0","rb_kernel","12.5"'
+"""
+
+
+@pytest.fixture
+def tools_check(module, small_check, simulator, tmp_path, monkeypatch):
+    """As on a machine with a GPU, but for the simulator as its driver; programs by name stand in for NVIDIA's."""
+
+    def with_tools(**programs):
+        for name, text in programs.items():
+            path = tmp_path / name.replace("_", "-")
+            path.write_text(text)
+            path.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        small_check.env |= {**simulator, "PATH": os.environ["PATH"]}
+        return small_check
+
+    return with_tools
+
+
+def test_every_family_runs_under_the_tools_and_findings_of_one_are_its_own(
+    module, tools_check, monkeypatch
+):
+    sanitizer, runner = module("sanitizer"), module("runner")
+    monkeypatch.setattr(sanitizer, "FAMILIES", ("losses", "random"))
+    monkeypatch.setattr(sanitizer, "USE_LIBRARIES", ("random",))
+    check = tools_check(compute_sanitizer=SANITIZER)
+    result = check.run(runner.Stage("sanitizers", 120, sanitizer.sanitizers), 120)
+    verdicts = result.details["verdicts"]
+    assert result.status == "failed" and len(verdicts) == 9
+    wrong = {name: verdict for name, verdict in verdicts.items() if verdict != "passed"}
+    assert list(wrong) == ["racecheck: losses"]
+    assert "1 hazard" in wrong["racecheck: losses"] and "loss.cu:3" in wrong["racecheck: losses"]
+
+
+def test_a_tool_that_the_machine_refuses_is_named_with_what_did_not_run(module, tools_check):
+    sanitizer, runner = module("sanitizer"), module("runner")
+    refuses = "#!/bin/sh\necho '========= COMPUTE-SANITIZER'\necho '========= Error: Device not supported'\nexit 1\n"
+    check = tools_check(compute_sanitizer=refuses)
+    result = check.run(runner.Stage("sanitizers", 120, sanitizer.sanitizers), 120)
+    assert result.status == "skipped"
+    assert "Device not supported; not run: memcheck, racecheck" in result.note
+
+
+def test_kernels_are_profiled_where_ncu_may_read_counters(module, tools_check):
+    stages, runner = module("stages"), module("runner")
+
+    def chosen(check):
+        return stages.kernels(check, ["sum 20 30"])
+
+    check = tools_check(ncu=NCU)
+    result = check.run(runner.Stage("kernels", 60, chosen), 60)
+    found = result.details["operators"]
+    assert result.status == "passed", result
+    assert found == {"sum 20 30": {"kernels": [{"kernel": "rb_kernel", "time": "12.5 us"}]}}
+    failing = tools_check(ncu=NCU + "exit 3\n").run(runner.Stage("kernels", 60, chosen), 60)
+    assert failing.status == "failed" and "exit status 3" in failing.note
+    check = tools_check(
+        ncu="#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - no permission'\nexit 1\n"
+    )
+    result = check.run(runner.Stage("kernels", 60, chosen), 60)
+    assert result.status == "skipped" and result.details["not profiled"] == ["sum 20 30"]
+    assert "ncu reads no counters here" in result.note and "ERR_NVGPUCTRPERM" in result.note
+
+
 METRICS = '"ID","Kernel Name","gpu__time_duration.sum","launch__registers_per_thread"\n"","","us","register/thread"\n'
 
 
@@ -711,6 +793,8 @@ def test_a_table_of_ncu_is_read(module):
     for nothing in (METRICS, "==PROF== Connected\n"):
         with pytest.raises(ValueError, match="ncu"):
             ncu.kernels(nothing)
+    with pytest.raises(ValueError, match="error code"):
+        ncu.kernels(f"==ERROR== The application returned an error code (1).\n{text}")
 
 
 def test_kernels_that_are_profiled_are_operators_of_one_py(run):

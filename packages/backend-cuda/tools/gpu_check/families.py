@@ -72,7 +72,7 @@ def image(
     channels: int, outputs: int, kernel: int, dimensions: int = 2, groups: int = 1
 ) -> Callable:
     def inputs(rows: int, columns: int) -> list:
-        side = [min(rows, 16)] * dimensions
+        side = [min(rows, {1: 32, 2: 14, 3: 6}[dimensions])] * dimensions
         return [
             normal(2, channels, *side),
             normal(outputs, channels // groups, *[kernel] * dimensions)

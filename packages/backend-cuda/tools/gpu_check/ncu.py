@@ -35,6 +35,15 @@ OPTIONS = ["--csv", "--page", "raw", "--profile-from-start", "off", "--clock-con
 OPTIONS += ["--metrics", ",".join(METRICS)]
 
 
+# What ncu says where the machine, not the program, is the reason.
+REFUSALS = (
+    "ERR_NVGPUCTRPERM",
+    "Failed to initialize the profiler",
+    "LibraryNotLoaded",
+    "not supported on this",
+)
+
+
 class NotAllowed(Exception):
     """The machine gives no counters."""
 
@@ -44,12 +53,15 @@ def kernels(text: str) -> list[dict[str, str]]:
 
     Raises:
         NotAllowed: if ncu says that it cannot read counters here.
-        ValueError: if there is no table.
+        ValueError: if ncu reports another error, or gives no table.
     """
     lines = text.splitlines()
     for line in lines:
-        if "==ERROR==" in line or "ERR_NVGPUCTRPERM" in line:
-            raise NotAllowed(line.replace("==ERROR==", "").strip())
+        said = line.replace("==ERROR==", "").strip()
+        if any(words in line for words in REFUSALS):
+            raise NotAllowed(said)
+        if line.startswith("==ERROR=="):
+            raise ValueError(said)
     begin = next((k for k, line in enumerate(lines) if line.startswith('"ID"')), None)
     if begin is None:
         raise ValueError("ncu gave no table")

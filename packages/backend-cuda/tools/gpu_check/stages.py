@@ -259,7 +259,10 @@ def kernels(check: Check, chosen: list[str] | None = None) -> Result:
             cut.append(text)
         elif tool and not reason:
             try:
-                found[text] = {"kernels": ncu.kernels(said)}
+                rows = ncu.kernels(said)
+                if status != 0:
+                    raise ValueError("the program under ncu failed")
+                found[text] = {"kernels": rows}
             except ncu.NotAllowed as error:
                 reason = f"ncu reads no counters here: {error}"
             except ValueError as error:
