@@ -11,6 +11,7 @@ import time
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -319,6 +320,47 @@ def test_nothing_that_ran_is_no_success(module):
     assert stages.judged([report]).status == "skipped"
 
 
+def test_a_job_that_ends_early_fails_though_what_ran_passed(module):
+    stages, supervise = module("stages"), module("supervise")
+    passed = {"x": {"outcome": "passed", "note": "", "seconds": 0.0}}
+    report = supervise.Report("job", items=["x", "y"], outcomes=passed, error="exit status 1")
+    result = stages.judged([report])
+    assert result.status == "failed" and "job: exit status 1" in result.note
+
+
+def test_calls_that_are_too_far_from_float64_fail(run, simulator):
+    code = f"""
+import sys; sys.path.insert(0, {str(FOLDER)!r})
+import attention_backward, family
+attention_backward.CLOSE = 1e-6
+sys.argv[1:] = ["ours"]
+assert attention_backward.main() == 1
+family.CLOSE = dict.fromkeys(family.CLOSE, 1e-14)
+sys.argv[1:] = ["softmax", "--only", "log_softmax float32"]
+assert family.main() == 1
+"""
+    run(code, **simulator, GPU_CHECK_SMALL="1")
+
+
+@pytest.mark.parametrize(
+    ("apart", "status"), [(0.01, "passed"), (0.1, "failed"), (float("nan"), "failed")]
+)
+def test_cudnn_and_our_kernels_may_not_be_far_apart(
+    module, small_check, monkeypatch, apart, status
+):
+    stages, supervise = module("stages"), module("supervise")
+    fine = {"x": {"outcome": "passed", "note": "out 0.001", "seconds": 0.0}}
+
+    def reports(jobs, seconds):
+        for job, value in zip(jobs, (1.0, 1.0 + apart), strict=True):
+            np.savez(job.command[job.command.index("--save") + 1], **{"x/query": np.full(5, value)})
+        return [supervise.Report(job.name, items=["x"], outcomes=fine) for job in jobs]
+
+    monkeypatch.setattr(small_check, "supervise", reports)
+    result = small_check.run(module("runner").Stage("attention", 10, stages.attention), 10)
+    assert result.status == status, result
+
+
 @pytest.mark.parametrize(
     ("statuses", "status"),
     [
@@ -392,13 +434,13 @@ def small_check(module, tmp_path, monkeypatch):
 def test_a_command_is_ended_with_its_children_when_its_time_is_over(module, small_check):
     runner = module("runner")
     began = time.monotonic()
-    script = "sleep 61 & echo started; wait"
+    script = f"sleep 61.{os.getpid()} & echo started; wait"
     stage = runner.Stage("slow", 1, lambda check: check.command("sh", "-c", script))
     result = small_check.run(stage, 1)
     assert time.monotonic() - began < 5
     assert result.status == "failed" and "took more than 1 s; started" in result.note
     left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-    assert "sleep 61" not in left.splitlines()
+    assert f"sleep 61.{os.getpid()}" not in left.splitlines()
 
 
 def test_nothing_runs_on_when_the_check_is_ended(tmp_path):
