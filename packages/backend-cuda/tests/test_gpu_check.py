@@ -168,20 +168,24 @@ def test_names_of_families_are_all_of_them(run):
 
 
 def test_a_fault_of_one_family_fails_it_and_the_others_go_on(tmp_path):
-    """A loop along lines goes one too far, which leaves the device of that process unusable."""
+    """A loop over elements goes one too far, which leaves the device of that process unusable."""
     planted = {
-        "CUSIM_REPLACE": "rest + lane; i < n; i += width",
-        "CUSIM_REPLACE_BY": "rest + lane; i <= n; i += width",
+        "CUSIM_REPLACE": "i < (n); i += RB_THREADS",
+        "CUSIM_REPLACE_BY": "i <= (n); i += RB_THREADS",
         "RABBET_CUDA_EXACT": "1",
     }
-    words = [word for name in ("softmax", "random") for word in ("--family", name)]
+    words = [word for name in ("order", "random") for word in ("--family", name)]
     done, stages = check(tmp_path, "5", *words, *only("facts", "chosen-families"), **planted)
     found = stages["chosen-families"]
     assert done.returncode == 1 and found["status"] == "failed", found
-    assert all("softmax" in name and "DeviceError" in why for name, why in found["failed"].items())
-    assert found["passed"] + len(found["failed"]) == 2 * (3 * 4 + 3 * 2), "no call was left out"
-    assert set(found["processes"]) == {"softmax", "softmax-without-libraries"}
-    assert "softmax" in found["note"] and "0 bytes behind" in str(found["failed"])
+    assert all(
+        name.startswith("order") and "DeviceError" in why for name, why in found["failed"].items()
+    )
+    assert found["passed"] + len(found["failed"]) == 2 * (2 * 4 + 2 * 2 + 3 * 2), (
+        "no call was left out"
+    )
+    assert set(found["processes"]) == {"order", "order-without-libraries"}
+    assert "topk" in found["note"] and "bytes behind" in str(found["failed"])
 
 
 def test_a_row_that_leaves_the_device_unusable_does_not_take_others_along(tmp_path):
@@ -353,7 +357,10 @@ def test_cudnn_and_our_kernels_may_not_be_far_apart(
 
     def reports(jobs, seconds):
         for job, value in zip(jobs, (1.0, 1.0 + apart), strict=True):
-            np.savez(job.command[job.command.index("--save") + 1], **{"x/query": np.full(5, value)})
+            np.savez(
+                job.command[job.command.index("--save") + 1],
+                **{"x/key": np.ones(5), "x/query": np.full(5, value)},
+            )
         return [supervise.Report(job.name, items=["x"], outcomes=fine) for job in jobs]
 
     monkeypatch.setattr(small_check, "supervise", reports)
