@@ -190,17 +190,17 @@ def test_a_fault_of_one_family_fails_it_and_the_others_go_on(tmp_path):
 
 def test_a_row_that_leaves_the_device_unusable_does_not_take_others_along(tmp_path):
     planted = {
-        "CUSIM_REPLACE": "rest + lane; i < n; i += width",
-        "CUSIM_REPLACE_BY": "rest + lane; i <= n + 4000; i += width",
+        "CUSIM_REPLACE": "for (; i < end; i += width) {",
+        "CUSIM_REPLACE_BY": "for (; i < end + 4000; i += width) {",
         "RABBET_CUDA_EXACT": "1",
     }
-    words = ("--row", "softmax", "--row", "add bf16", "--row", "matmul bf16 64 x 512")
+    words = ("--row", "sum f32 1024", "--row", "add bf16", "--row", "matmul bf16 64 x 512")
     done, stages = check(tmp_path, "5", *words, *only("chosen-rows"), **planted)
     rows = {row["name"]: row for row in json.loads((tmp_path / "bench.json").read_text())["rows"]}
     assert done.returncode == 1 and len(rows) == 3
-    assert "DeviceError" in rows["softmax bf16 16 x 64"]["error"]
-    assert all("rabbet_us" in row for name, row in rows.items() if "softmax" not in name)
-    assert list(stages["chosen-rows"]["failed"]) == ["rows: softmax bf16 16 x 64"]
+    assert "DeviceError" in rows["sum f32 1024"]["error"]
+    assert all("rabbet_us" in row for name, row in rows.items() if "sum" not in name)
+    assert list(stages["chosen-rows"]["failed"]) == ["rows: sum f32 1024"]
 
 
 def test_stages_without_a_device_fail_and_say_why(tmp_path):
