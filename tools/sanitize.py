@@ -39,6 +39,7 @@ FLAGS = {
     "address": "-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all",
     "thread": "-fsanitize=thread",
 }
+POOL = ("pool", "fork", "error", "plugin_names", "thread_state")  # without the rest of core
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 COMMON = "-O1 -g1 -fno-omit-frame-pointer"
 
@@ -85,13 +86,13 @@ def native_tests(folder: Path, flags: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     core = ROOT / "packages/core"
     sources = [core / "tests/native/pool_test.cpp"]
-    sources += [core / "csrc/core/thread" / f"{name}.cpp" for name in ("pool", "fork")]
+    sources += [core / "csrc/core/thread" / f"{name}.cpp" for name in POOL]
     program = folder / "pool_test"
     includes = [f"-I{core / 'include'}", f"-I{core / 'csrc/core'}"]
     compiler = os.environ.get("CXX", "c++")
     run(
         [compiler, "-std=c++17", *COMMON.split(), *flags.split(), *includes, *map(str, sources)]
-        + ["-o", str(program), "-lpthread"]
+        + ["-o", str(program), "-lpthread", "-ldl"]
     )
     run(
         [str(program)],

@@ -15,17 +15,6 @@
 #include <vector>
 
 #include "thread/error.h"
-#include "thread/thread_state.h"
-
-// What pool.cpp needs of core.
-namespace rabbet {
-thread_local ThreadState* thread_state_ __attribute__((tls_model("initial-exec"))) = nullptr;
-ThreadState* make_thread_state() {
-  static thread_local ThreadState state;
-  return thread_state_ = &state;
-}
-void fail(int32_t code, const char*, ...) { throw Error{code, "refused"}; }
-}  // namespace rabbet
 
 using rabbet::parallel_for;
 using rabbet::set_num_threads;
