@@ -80,6 +80,9 @@ def test_kernels_of_a_family_stay_within_their_tensors(run, simulator, family):
 
 # Faults in the texts of kernels: what is replaced, by what, what is called, and words of the report.
 X = "x = rabbet.ones(5, 67, device='cuda'); "
+LOSS = (
+    X + "rabbet.nn.functional.cross_entropy(x, rabbet.ones(5, dtype=rabbet.int64, device='cuda'))"
+)
 HALVES = "x = rabbet.ones(64, 128, device='cuda', dtype=rabbet.bfloat16); x @ x.t()"
 ATTENTION = (
     "q = rabbet.ones(1, 1, 64, 16, device='cuda', dtype=rabbet.bfloat16); "
@@ -97,30 +100,28 @@ FAULTS = {
     "a loop over elements goes one too far": (
         "i < (n); i += RB_THREADS", "i <= (n); i += RB_THREADS", "rabbet.eye(5, device='cuda')", "bytes behind the 100 bytes"),
     "a loop along lines goes one too far": (
-        "rest + lane; i < n; i += width", "rest + lane; i <= n; i += width", X + "x.softmax(1)", "bytes behind the 1340 bytes"),
+        "rest + lane; i < n; i += width", "rest + lane; i <= n; i += width", LOSS, "bytes behind the 1340 bytes"),
     "an index of the size is taken": (
         "(UInt64)at < (UInt64)reach.size", "(UInt64)at <= (UInt64)reach.size",
         X + "x.index_select(0, rabbet.tensor([5]).cuda())", "bytes behind the 1340 bytes"),
     "a tile's last row is not looked at": (
-        "r < kept.n ? inner.n : 0", "r <= kept.n ? inner.n : 0", X + "x.softmax(1)", "bytes behind the 1340 bytes"),
+        "r < kept.n ? inner.n : 0", "r <= kept.n ? inner.n : 0", LOSS, "bytes behind the 1340 bytes"),
     "parts of a block are read before they are there": (
         "parts[RB_WARP] = v;\n  __syncthreads();", "parts[RB_WARP] = v;",
-        X + "rabbet.nn.functional.cross_entropy(x, rabbet.ones(5, dtype=rabbet.int64, device='cuda'))", "never written"),
+        LOSS, "never written"),
     "places that meet are added to without atomic operations": (
         "{ atomicAdd(p, v); }", "{ *p += v; }",
         X + "x.index_add_(0, rabbet.tensor([1, 1]).cuda(), x[:2].clone())", "race"),
     "a product's tiles are not waited for": (
         "wait_for_steps<STAGES - 2>();", "wait_for_steps<STAGES>();", HALVES, "of shared memory"),
     "a product's tiles are overwritten while others read them": (
-        "wait_for_steps<STAGES - 2>();\n        __syncthreads();\n        load", "wait_for_steps<STAGES - 2>();\n        load",
-        HALVES, "of shared memory"),
+        "wait_for_steps<STAGES - 2>();\n    __syncthreads();", "wait_for_steps<STAGES - 2>();", HALVES, "of shared memory"),
     "a position behind the last one is read": (
         "column.moved[2]) < (UInt32)c.limit[2]", "column.moved[2]) <= (UInt32)c.limit[2]", CONVOLUTION,
         "bytes behind the 400 bytes"),
-    "what a convolution gathered is not kept": ("keep(step + 1);", ";", CONVOLUTION, "of shared memory"),
+    "what a convolution gathered is not kept": ("keep((stage + 1) % STAGES, step + 1);", ";", CONVOLUTION, "of shared memory"),
     "a convolution's tiles are overwritten while others read them": (
-        "wait_for_steps<STAGES - 2>();\n      __syncthreads();\n      bring", "wait_for_steps<STAGES - 2>();\n      bring",
-        CONVOLUTION, "of shared memory"),
+        "wait_for_steps<STAGES - 2>();\n    __syncthreads();", "wait_for_steps<STAGES - 2>();", CONVOLUTION, "of shared memory"),
     "keys are not waited for": (
         "wait_for_steps<STAGES - 2>();\n    __syncthreads();", "wait_for_steps<STAGES - 1>();\n    __syncthreads();",
         ATTENTION, "of shared memory"),

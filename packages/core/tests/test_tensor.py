@@ -92,6 +92,7 @@ def test_mixed_indexing_and_assignment_agree_with_numpy(index):
 
 
 # NumPy's advanced index of one place beside a bool has another shape than PyTorch's: no ints here.
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
 @pytest.mark.parametrize(
     "index",
     [
