@@ -105,7 +105,7 @@ FAULTS = {
         "(UInt64)at < (UInt64)reach.size", "(UInt64)at <= (UInt64)reach.size",
         X + "x.index_select(0, rabbet.tensor([5]).cuda())", "bytes behind the 1340 bytes"),
     "a tile's last row is not looked at": (
-        "r < kept.n ? inner.n : 0", "r <= kept.n ? inner.n : 0", LOSS, "bytes behind the 1340 bytes"),
+        "r < kept.n ? inner.n : 0", "r <= kept.n ? inner.n : 0", X + "x.softmax(1)", "race"),
     "parts of a block are read before they are there": (
         "parts[RB_WARP] = v;\n  __syncthreads();", "parts[RB_WARP] = v;",
         LOSS, "never written"),
