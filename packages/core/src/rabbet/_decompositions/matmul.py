@@ -308,11 +308,17 @@ def _widened(op: str, tensors: Sequence[Tensor], out_dtype: Any) -> list[Tensor]
     """The operands of a matrix product in the dtype of its result.
 
     Raises:
-        RuntimeError: for dtypes other than float32 from 16 bits, or the operands' own.
+        RuntimeError: for a wider dtype, other than float32 from 16 bits, and for one of another kind. (PyTorch's CUDA
+            kernels refuse narrower ones as well.)
     """
     first = tensors[0]
-    halves = (_C.float16, _C.bfloat16)
-    if out_dtype is not first.dtype and not (out_dtype is _C.float32 and first.dtype in halves):
+    widens = out_dtype is _C.float32 and first.dtype in (_C.float16, _C.bfloat16)
+    is_like = (
+        out_dtype.is_floating_point == first.dtype.is_floating_point
+        and out_dtype.is_complex == first.dtype.is_complex
+        and out_dtype.itemsize <= first.dtype.itemsize
+    )
+    if not (widens or is_like):
         raise RuntimeError(
             f"{op}: out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs, got {out_dtype} "
             f"for {first.dtype}"
