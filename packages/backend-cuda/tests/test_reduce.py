@@ -96,3 +96,16 @@ want = np.exp(x) / np.exp(x).sum(1, keepdims=True)
 assert np.allclose(np.asarray(rabbet.tensor(x, device="cuda").softmax(1).tolist()), want)
 """
     run(BOTH + code, RABBET_CUDA_FALLBACK="error", **simulator)
+
+
+def test_broadcast_lines_are_read_by_elements(run, simulator):
+    code = """
+for dtype in (int64, bfloat16, float32, float64):
+    x = rabbet.tensor([[2], [3]]).to(dtype)
+    for f in (lambda x: x.expand(2, 64).sum(1), lambda x: x.expand(2, 64).amin(1), lambda x: x[0].expand(64).max()):
+        both(f, x, what=dtype)
+    if dtype.is_floating_point:
+        both(lambda x: x.expand(2, 64).var(1), x, what=dtype)
+        both(lambda x: x.expand(2, 64).softmax(1), x, what=dtype)
+"""
+    run(BOTH + code, **simulator)

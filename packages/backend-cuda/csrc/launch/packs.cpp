@@ -30,7 +30,8 @@ void Packed::set(const Layout& layout, const Operands4& operands, int lead, int3
                  const Layout* outer) {
   const int whole = kPackBytes / operands[lead].size;
   int32_t singles = 0;
-  packs = takes_packs(layout, outer, operands, whole, &singles) && (singles & single) == single;
+  packs = takes_packs(layout, outer, operands, whole, &singles) && (singles & single) == single &&
+          !(singles >> lead & 1);  // a broadcast line is read by elements
   const int pack = packs ? whole : 1;
   count = layout.n / pack;
   places.set(layout, pack, packs ? singles : 0);
