@@ -517,7 +517,14 @@ def changed_objects(fault: Fault, folder: Path) -> dict[str, Path]:
     return dict(zip(map(str, including), targets, strict=True))
 
 
-@pytest.mark.parametrize("name", FAULTS)
+# A third of them in each run, all of them in `make test-full`.
+CHOSEN = [
+    name if i % 3 == 0 else pytest.param(name, marks=pytest.mark.slow)
+    for i, name in enumerate(FAULTS)
+]
+
+
+@pytest.mark.parametrize("name", CHOSEN)
 def test_a_fault_is_found(name, objects, tmp_path):
     fault = FAULTS[name]
     mine = {**objects, **changed_objects(fault, tmp_path)}
