@@ -308,8 +308,8 @@ def _widened(op: str, tensors: Sequence[Tensor], out_dtype: Any) -> list[Tensor]
     """The operands of a matrix product in the dtype of its result.
 
     Raises:
-        RuntimeError: for a wider dtype, other than float32 from 16 bits, and for one of another kind. (PyTorch's CUDA
-            kernels refuse narrower ones as well.)
+        RuntimeError: for a wider dtype, other than float32 from 16 bits, and for one of another kind. (PyTorch refuses
+            narrower ones as well.)
     """
     first = tensors[0]
     widens = out_dtype is _C.float32 and first.dtype in (_C.float16, _C.bfloat16)
