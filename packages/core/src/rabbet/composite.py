@@ -97,15 +97,7 @@ def state(tensor: Tensor) -> dict[str, Any] | None:
     return stored
 
 
-LAYOUTS = (
-    "strided",
-    "sparse_coo",
-    "sparse_csr",
-    "sparse_csc",
-    "sparse_bsr",
-    "sparse_bsc",
-    "jagged",
-)
+LAYOUTS = tuple(name for name, value in vars(_C).items() if isinstance(value, _C.layout))
 
 
 def layout_name(layout: Any) -> str:
