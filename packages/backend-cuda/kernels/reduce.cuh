@@ -121,7 +121,7 @@ template <class Fold, class State, class T, int N>
 __device__ inline void step_all(Fold*, State& s, const T (&v)[N], Int64 at) {
   for (int e = 0; e < N; ++e) Fold::step(s, v[e], at + e);
 }
-// Of a pack the moments are taken in two passes: one division for all.
+// The moments of a pack are computed in two passes, with one division for the whole pack.
 template <class T, class State, int N>
 __device__ inline void step_all(MomentsFold<T>*, State& s, const T (&v)[N], Int64 at) {
   State pack = {0, 0, N};

@@ -135,8 +135,8 @@ enum class Put { kWrite, kAdd, kAddScaled };
 bool deterministic() { return setting("deterministic", 0) != 0; }
 bool of_16_bits(int dtype) { return dtype == RB_F16 || dtype == RB_BF16; }
 
-// What a call adds `terms` to. Sums of 16-bit floats are taken in float32 and rounded once: in a
-// copy of the result, or by put_sorted, whichever takes less memory.
+// The tensor to which a call adds `terms`. 16-bit floats are summed in float32 and rounded once, in
+// a copy of the result or by put_sorted, whichever needs less memory.
 class Sums {
  public:
   Sums(const char* op, Put how, const RbTensor& out, int64_t terms) : op_(op), out_(out) {

@@ -154,8 +154,8 @@ void same_strides(const rb::Args& a) {
     rb::fail(RB_E_NOTIMPL, "%s on 'cuda': gradients of unequal strides", a.op_name());
 }
 
-// Whether the kernel that makes dx also sums the gradients of the weight, which has the lines'
-// dimensions: threads then hold the sums of their elements, and x and g are read once.
+// Whether the kernel that computes dx also sums the gradients of the weight, which has the
+// dimensions of a line. Each thread then holds the sums of its elements, and x and g are read once.
 bool sums_within(const Normed& n, const LinePlan& plan) {
   for (int d = 0; d < n.x.ndim(); ++d)
     if (n.inner[d] != (d >= n.weights_from && d < n.weights_to)) return false;
