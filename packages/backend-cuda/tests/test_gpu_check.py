@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -473,6 +474,31 @@ def test_nothing_runs_on_when_the_check_is_ended(tmp_path):
         assert running()
         process.terminate()
     assert not running()
+
+
+def test_a_process_is_ended_when_sigterm_arrives_during_its_start(module, small_check, monkeypatch):
+    runner, started = module("runner"), []
+
+    class Interrupted(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            started.append(self)
+            signal.raise_signal(signal.SIGTERM)
+
+    def leave(*_):
+        raise SystemExit
+
+    before = signal.signal(signal.SIGTERM, leave)
+    monkeypatch.setattr(runner.subprocess, "Popen", Interrupted)
+    try:
+        with pytest.raises(SystemExit):
+            small_check.run(
+                runner.Stage("early", 60, lambda check: check.command("sleep", "60")), 60
+            )
+        assert signal.getsignal(signal.SIGTERM) is leave
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert [process.poll() for process in started] == [-signal.SIGKILL]
 
 
 def test_stages_go_on_behind_faults_but_not_without_packages(module, small_check, monkeypatch):

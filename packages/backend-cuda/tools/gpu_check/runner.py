@@ -3,11 +3,13 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,19 @@ class Failed(Exception):
     """A stage ends as failed, with this note."""
 
 
+@contextmanager
+def sigterm_deferred() -> Iterator[None]:
+    """A SIGTERM that arrives in the block takes effect at its end."""
+    arrived = []
+    before = signal.signal(signal.SIGTERM, lambda *_: arrived.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if arrived:
+            signal.raise_signal(signal.SIGTERM)
+
+
 class Check:
     """What the stages share: folders, the environment of processes, the time that is left."""
 
@@ -71,6 +86,7 @@ class Check:
         self.env |= self.simulator() if simulated else libraries() | self.env
         self._end = 0.0
         self.limit = 0.0
+        self._started: list[subprocess.Popen] = []
 
     def simulator(self) -> dict[str, str]:
         """Build the simulator where that is not done yet; environment variables that put it in place."""
@@ -103,6 +119,15 @@ class Check:
         except Exception as error:
             self.note(traceback.format_exc())
             return Result("failed", f"{type(error).__name__}: {error}")
+        finally:
+            self._end_processes()
+
+    def _end_processes(self) -> None:
+        """End the processes that a SIGTERM kept from reaching the caller of `start`."""
+        for process in self._started:
+            if process.poll() is None:
+                kill(process)
+        self._started.clear()
 
     def left(self) -> float:
         return max(0.0, self._end - time.monotonic())
@@ -116,14 +141,17 @@ class Check:
     def start(self, command: list[str], log: Path, **env: str) -> subprocess.Popen:
         with log.open("a") as to:
             print("$", *command, file=to, flush=True)
-            return subprocess.Popen(
-                command,
-                stdout=to,
-                stderr=subprocess.STDOUT,
-                cwd=ROOT,
-                env=self.env | env,
-                start_new_session=True,
-            )
+            with sigterm_deferred():
+                process = subprocess.Popen(
+                    command,
+                    stdout=to,
+                    stderr=subprocess.STDOUT,
+                    cwd=ROOT,
+                    env=self.env | env,
+                    start_new_session=True,
+                )
+                self._started.append(process)
+            return process
 
     def wait(self, process: subprocess.Popen, seconds: float) -> int | None:
         """The exit status; None where it was ended because its time was over."""
