@@ -225,6 +225,7 @@ OPTIONAL_WHEELS = {
 
 # Modules that nothing imports at its head: who asks for them needs the wheel, and is told its name.
 NEED_MORE = {
+    "rabbet._as_torch.functorch": {"rabbet-nn", "rabbet-vmap"},
     "rabbet.autograd._function_levels": {"rabbet-vmap"},
     "rabbet.func._differential": {"rabbet-autograd"},
     "rabbet.func._module_state": {"rabbet-nn"},
