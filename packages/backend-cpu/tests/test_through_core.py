@@ -103,3 +103,41 @@ def test_the_mean_of_a_column_with_infinity_is_infinite():
     norm = rabbet.nn.BatchNorm1d(3)
     norm(x)
     assert norm.running_mean[1] == float("inf")
+
+
+# Sums of `source` (6 x 300) by columns of equal index, 0 to 3, added to ones.
+SUMS = {
+    "scatter_add": lambda ones, at, source: ones.scatter_add(1, at.expand(6, 300), source),
+    "scatter_add, few rows": lambda ones, at, source: rabbet.cat(
+        [ones[i : i + 1].scatter_add(1, at.expand(1, 300), source[i : i + 1]) for i in range(6)]
+    ),
+    "scatter_add_, first dimension": lambda ones, at, source: (
+        ones.t().clone().scatter_add_(0, at[:, None].expand(300, 6), source.t()).t()
+    ),
+    "index_add": lambda ones, at, source: ones.index_add(1, at, source),
+    "index_add, whole rows": lambda ones, at, source: (
+        ones.t().repeat(1, 8).index_add(0, at, source.t().repeat(1, 8))[:, :6].t()
+    ),
+    "index_put": lambda ones, at, source: ones.index_put(
+        (rabbet.arange(6)[:, None], at), source, accumulate=True
+    ),
+    "embedding": lambda ones, at, source: (
+        ones + rabbet.ops.embedding_backward(source.t(), at, [4, 6], -1).t()
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [rabbet.float16, rabbet.bfloat16])
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_of_16_bit_floats_are_rounded_once(name, dtype):
+    rng = np.random.default_rng(3)
+    at = rng.integers(0, 4, 300)
+    source = rabbet.tensor(rng.random((6, 300)) + 0.5, dtype=dtype)
+    expected = np.ones((6, 4))
+    for column, k in enumerate(at):
+        expected[:, k] += source[:, column].double().numpy()
+    if name == "embedding":  # adds the rounded sums to the ones
+        expected = rabbet.tensor(expected - 1, dtype=dtype).double().numpy() + 1
+    got = SUMS[name](rabbet.ones(6, 4, dtype=dtype), rabbet.tensor(at), source)
+    assert got.dtype == dtype
+    assert got.tolist() == rabbet.tensor(expected, dtype=dtype).tolist()

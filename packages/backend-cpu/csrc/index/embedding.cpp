@@ -35,16 +35,23 @@ void embedding_backward_kernel(const rb::Args& a) {
     using C = compute_t<T>;
     const DenseInput<T> grad(g);
     const DenseResult<T> result(a.ret());
+    // Sums of 16-bit floats are rounded once.
+    rb::Scratch<C> wide(is_half_v<T> ? rows * width : 0);
+    C* sums = wide.data();
+    if constexpr (!is_half_v<T>) sums = result.data();
     const int64_t* at = index.data();
     const int64_t per_task = std::max<int64_t>((rows + kMostTasks - 1) / kMostTasks,
                                                kGrain / std::max<int64_t>(width, 1));
     rb::parallel_for(rows, per_task, [&](int64_t begin, int64_t end) {
-      std::fill(result.data() + begin * width, result.data() + end * width, T(0));
+      std::fill(sums + begin * width, sums + end * width, C(0));
       for (int64_t i = 0; i < n; ++i) {
         if (at[i] < begin || at[i] >= end || at[i] == padding) continue;
-        T* to = result.data() + at[i] * width;
+        C* to = sums + at[i] * width;
         const T* from = grad.data() + i * width;
-        for (int64_t j = 0; j < width; ++j) to[j] = T(C(to[j]) + C(from[j]));
+        for (int64_t j = 0; j < width; ++j) to[j] = C(to[j] + C(from[j]));
+      }
+      if constexpr (is_half_v<T>) {
+        for (int64_t i = begin * width; i < end * width; ++i) result.data()[i] = T(sums[i]);
       }
     });
     result.finish();

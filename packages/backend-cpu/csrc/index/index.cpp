@@ -1,4 +1,6 @@
 // index and index_put (advanced indexing), nonzero.
+#include <optional>
+
 #include "common/kernels.h"
 #include "index/indexing.h"
 
@@ -120,11 +122,14 @@ void index_put_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
   const View out = view_of(a.ret());
   const bool accumulate = a.has(3) && a.boolean(3);
-  const Advanced adv("index_put", out, a.tensors(1));
+  std::optional<Accumulator> sums;
+  if (accumulate) sums.emplace(x, a.ret());
+  const View& target = accumulate ? sums->view : out;
+  const Advanced adv("index_put", target, a.tensors(1));
   LoopSpace s;
   const IndexStep step{1, nullptr};
   start_space(s, adv, step);
-  s.out = out.data;
+  s.out = target.data;
   for (int d = 0; d < adv.ndim; ++d) s.out_strides[d] = adv.x_strides[d];
   alignas(16) char number[16];
   if (a.args[2].tag == RB_TENSOR) {
@@ -156,10 +161,11 @@ void index_put_kernel(const rb::Args& a) {
     s.in[1] = number;
     for (int d = 0; d < adv.ndim; ++d) s.in_strides[1][d] = 0;
   }
-  copy_into_result(a.ret(), x);
+  if (!accumulate) copy_into_result(a.ret(), x);
   int64_t busy = 0;  // where the index varies, writes may meet
   for (int d = 0; d < adv.ndim; ++d) busy |= static_cast<int64_t>(adv.x_strides[d] == 0) << d;
   run_split(s, accumulate ? scatter_add_loop(out.dtype) : scatter_loop(out.item()), busy);
+  if (accumulate) sums->store();
 }
 
 void nonzero_kernel(const rb::Args& a) {

@@ -53,17 +53,17 @@ int scatter_add(const LoopArgs* a) {
   const IndexStep& ctx = *static_cast<const IndexStep*>(a->ctx);
   const int64_t si = a->in_stride[0], sf = a->in_stride[1], so = a->out_stride, n = a->n;
   const C factor = ctx.factor ? *static_cast<const C*>(ctx.factor) : C(1);
-  if (si == 0 && sf == sizeof(T) && so == sizeof(T) && !ctx.factor) {
-    T* to = reinterpret_cast<T*>(a->out + *reinterpret_cast<const int64_t*>(a->in[0]) * ctx.bytes);
+  if (si == 0 && sf == sizeof(T) && so == sizeof(C) && !ctx.factor) {
+    C* to = reinterpret_cast<C*>(a->out + *reinterpret_cast<const int64_t*>(a->in[0]) * ctx.bytes);
     const T* from = reinterpret_cast<const T*>(a->in[1]);
-    for (int64_t i = 0; i < n; ++i) to[i] = T(C(to[i]) + C(from[i]));
+    for (int64_t i = 0; i < n; ++i) to[i] = C(to[i] + C(from[i]));
     return 0;
   }
   for (int64_t i = 0; i < n; ++i) {
     const int64_t k = *reinterpret_cast<const int64_t*>(a->in[0] + i * si);
-    T& to = *reinterpret_cast<T*>(a->out + i * so + k * ctx.bytes);
+    C& to = *reinterpret_cast<C*>(a->out + i * so + k * ctx.bytes);
     const C x = C(*reinterpret_cast<const T*>(a->in[1] + i * sf));
-    to = T(C(to) + (ctx.factor ? C(factor * x) : x));
+    to = C(to + (ctx.factor ? C(factor * x) : x));
   }
   return 0;
 }
@@ -102,6 +102,19 @@ Loop scatter_add_loop(int dtype) {
   Loop loop = nullptr;
   visit_dtype(dtype, [&](auto tag) { loop = &scatter_add<typename decltype(tag)::type>; });
   return loop;
+}
+
+Accumulator::Accumulator(const RbTensor& x, const RbTensor& out) : view(view_of(out)), out_(out) {
+  if (kMaskHalf >> out.dtype_id & 1) {
+    sums_ = std::make_unique<rb::Scratch<float>>(out.numel);
+    view = dense_view(sums_->data(), RB_F32, view);
+    copy_view(view, view_of(x));
+  } else {
+    copy_into_result(out, x);
+  }
+}
+void Accumulator::store() const {
+  if (sums_) copy_view(view_of(out_), view);
 }
 
 CheckedIndex::CheckedIndex(const char* op, const RbTensor& index, int64_t size, int dim,

@@ -20,8 +20,21 @@ struct IndexStep {
 Loop gather_loop(int item);
 /// in: index, value. out: target base; overwritten.
 Loop scatter_loop(int item);
-/// The same, added to (of bools: or).
+/// The same, added to (of bools: or). The target of 16-bit floats holds float32, see Accumulator.
 Loop scatter_add_loop(int dtype);
+
+/// The target of additions that starts as a copy of `x`: the result itself, or for 16-bit floats
+/// float32 numbers that store() rounds into the result once.
+class Accumulator {
+ public:
+  Accumulator(const RbTensor& x, const RbTensor& out);
+  void store() const;
+  View view;
+
+ private:
+  const RbTensor& out_;
+  std::unique_ptr<rb::Scratch<float>> sums_;
+};
 
 /// Dense int64 values of `index`, a copy where that is not what it holds; each in [0, size), or in
 /// [-size, size) and wrapped if `negative`; raises an RB_E_INDEX error naming op, index and size.

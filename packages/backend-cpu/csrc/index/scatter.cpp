@@ -123,17 +123,19 @@ bool scatter_dense(const RbTensor& x, const View& at, const View& src, const RbT
     T* result = static_cast<T*>(out.data);
     rb::parallel_for(rows, std::max<int64_t>(1, kGrain / (size + n)),
                      [&](int64_t begin, int64_t end) {
+                       rb::Scratch<C> sums(Add && is_half_v<T> ? size : 0);
                        for (int64_t row = begin; row < end; ++row) {
                          T* r = result + row * size;
                          const T* s = source + row * n;
                          const int64_t* k = index + row * n;
-                         if (from != result) std::memcpy(r, from + row * size, size * sizeof(T));
-                         for (int64_t i = 0; i < n; ++i) {
-                           if constexpr (Add) {
-                             r[k[i]] = T(C(r[k[i]]) + C(s[i]));
-                           } else {
-                             r[k[i]] = s[i];
-                           }
+                         if constexpr (Add && is_half_v<T>) {
+                           for (int64_t i = 0; i < size; ++i) sums[i] = C(from[row * size + i]);
+                           for (int64_t i = 0; i < n; ++i) sums[k[i]] += C(s[i]);
+                           for (int64_t i = 0; i < size; ++i) r[i] = T(sums[i]);
+                         } else {
+                           if (from != result) std::memcpy(r, from + row * size, size * sizeof(T));
+                           for (int64_t i = 0; i < n; ++i)
+                             r[k[i]] = Add ? T(C(r[k[i]]) + C(s[i])) : s[i];
                          }
                        }
                      });
@@ -153,14 +155,11 @@ void run_scatter(const rb::Args& a, Loop loop, const View* src, const void* valu
     check_index_shape(a.op_name(), at, out, dim, true, "input");
     if (src) check_index_shape(a.op_name(), at, *src, dim, false, "src");
   }
-  if (at.numel() != 0 && src && scatter_dense<Add>(x, at, *src, a.ret(), dim)) return;
-  copy_into_result(a.ret(), x);
-  if (at.numel() == 0) return;
+  if (at.numel() == 0) return copy_into_result(a.ret(), x);
+  if (src && scatter_dense<Add>(x, at, *src, a.ret(), dim)) return;
   IndexStep step{0, nullptr};
   LoopSpace s;
   set_space(s, at, 2, step);
-  s.out = out.data;
-  step.bytes = freeze_dim(out, dim, s.out_strides);
   s.in[0] = at.data;
   set_bytes(s.in_strides[0], at);
   if (src) {
@@ -170,7 +169,19 @@ void run_scatter(const rb::Args& a, Loop loop, const View* src, const void* valu
     s.in[1] = static_cast<const char*>(value);
     for (int d = 0; d < s.ndim; ++d) s.in_strides[1][d] = 0;
   }
-  run_split(s, loop, int64_t{1} << dim);
+  const auto run_into = [&](const View& target) {
+    s.out = target.data;
+    step.bytes = freeze_dim(at_least_1d(target), dim, s.out_strides);
+    run_split(s, loop, int64_t{1} << dim);
+  };
+  if constexpr (Add) {
+    const Accumulator sums(x, a.ret());
+    run_into(sums.view);
+    sums.store();
+  } else {
+    copy_into_result(a.ret(), x);
+    run_into(out);
+  }
 }
 
 View same_dtype(const rb::Args& a, int arg, const char* name) {
@@ -247,31 +258,34 @@ void add_runs(const T* x, const T* src, int64_t src_step, const int64_t* order, 
               const compute_t<T>* factor, T* to, int64_t n, bool stream) {
   using C = compute_t<T>;
   constexpr int64_t kTile = std::max<int64_t>(8, 128 / sizeof(T));
-  alignas(64) T sum[kTile];
+  alignas(64) C sum[kTile];
+  alignas(64) T rounded[kTile];
   int64_t j = 0;
   for (; j + kTile <= n; j += kTile) {
-    for (int64_t l = 0; l < kTile; ++l) sum[l] = x[j + l];
+    for (int64_t l = 0; l < kTile; ++l) sum[l] = C(x[j + l]);
     for (int64_t i = 0; i < count; ++i) {
       const T* from = src + order[i] * src_step + j;
       if (factor) {
-        for (int64_t l = 0; l < kTile; ++l) sum[l] = T(C(sum[l]) + C(*factor * C(from[l])));
+        for (int64_t l = 0; l < kTile; ++l) sum[l] = C(sum[l] + C(*factor * C(from[l])));
       } else {
-        for (int64_t l = 0; l < kTile; ++l) sum[l] = T(C(sum[l]) + C(from[l]));
+        for (int64_t l = 0; l < kTile; ++l) sum[l] = C(sum[l] + C(from[l]));
       }
     }
+    for (int64_t l = 0; l < kTile; ++l) rounded[l] = T(sum[l]);
     if (stream) {
-      stream_copy(reinterpret_cast<char*>(to + j), reinterpret_cast<const char*>(sum), sizeof(sum));
+      stream_copy(reinterpret_cast<char*>(to + j), reinterpret_cast<const char*>(rounded),
+                  sizeof(rounded));
     } else {
-      std::memcpy(to + j, sum, sizeof(sum));
+      std::memcpy(to + j, rounded, sizeof(rounded));
     }
   }
   for (; j < n; ++j) {
-    T one = x[j];
+    C one = C(x[j]);
     for (int64_t i = 0; i < count; ++i) {
       const C term = C(src[order[i] * src_step + j]);
-      one = T(C(one) + (factor ? C(*factor * term) : term));
+      one = C(one + (factor ? C(*factor * term) : term));
     }
-    to[j] = one;
+    to[j] = T(one);
   }
 }
 
@@ -338,15 +352,16 @@ void index_add_kernel(const rb::Args& a) {
     step.factor = factor;
   }
   if (add_dense(x, src, index, a.ret(), dim, step.factor)) return;
-  copy_into_result(a.ret(), x);
+  const Accumulator sums(x, a.ret());
   LoopSpace s;
   set_space(s, src, 2, step);
-  s.out = out.data;
-  step.bytes = freeze_dim(out, dim, s.out_strides);
+  s.out = sums.view.data;
+  step.bytes = freeze_dim(at_least_1d(sums.view), dim, s.out_strides);
   set_line_index(s, index.view, src, dim);
   s.in[1] = src.data;
   set_bytes(s.in_strides[1], src);
   run_split(s, scatter_add_loop(src.dtype), int64_t{1} << dim);
+  sums.store();
 }
 
 const rb::KernelSpec kKernels[] = {
