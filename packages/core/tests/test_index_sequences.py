@@ -1,5 +1,9 @@
 """Lists as indices: a list of numbers is one index, a list that holds other indices is read as a tuple."""
 
+import subprocess
+import sys
+import warnings
+
 import numpy as np
 import pytest
 import rabbet
@@ -45,3 +49,42 @@ def test_masks_of_uint8_warn():
     with pytest.warns(UserWarning, match="uint8"):
         written[mask] = 7
     assert written.equal(rabbet.where((mask != 0)[:, None], 7, x))
+    with pytest.warns(UserWarning, match="uint8"):
+        assert x.index_put([mask], rabbet.tensor(7.0)).equal(written)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="uint8"):
+            x[mask]
+
+
+UINT8_CONDITIONS = """
+import warnings
+import rabbet
+mask, x = rabbet.tensor([1, 0, 2], dtype=rabbet.uint8), rabbet.arange(3.0)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    results = [
+        rabbet.where(mask, x, -x),
+        x.where(mask, -x),
+        rabbet.where(mask, x, 9.0),
+        rabbet.where(condition=mask, input=x, other=x),
+        rabbet.where(mask, x, -x, out=rabbet.empty(3)),
+    ]
+print([r.tolist() for r in results])
+print([str(w.message).partition(".")[0] for w in caught])
+for wrong in (mask.int(), x):
+    try:
+        rabbet.where(wrong, x, -x)
+    except RuntimeError as error:
+        print(error)
+"""
+
+
+def test_a_condition_of_uint8_warns_once():
+    done = subprocess.run([sys.executable, "-c", UINT8_CONDITIONS], capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "[[0.0, -1.0, 2.0], [0.0, -1.0, 2.0], [0.0, 9.0, 2.0], [0.0, 1.0, 2.0], [0.0, -1.0, 2.0]]",
+        "['where received a uint8 condition tensor']",
+        "where: expected a bool condition, got int32",
+        "where: expected a bool condition, got float32",
+    ], done.stderr

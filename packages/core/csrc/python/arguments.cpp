@@ -10,6 +10,7 @@
 #include "core_ops.h"
 #include "data.h"
 #include "device/backends.h"
+#include "masks.h"
 #include "overrides.h"
 #include "rules/shape_rules.h"
 #include "tensor/dtype.h"
@@ -347,42 +348,6 @@ struct Converter {
     return true;
   }
 
-  // Of an argument of indices: each mask as the indices of the places where it holds, one per
-  // dimension.
-  void replace_masks(RbValue* list, const RbValue& input) {
-    std::vector<RbTensor*> indices;
-    bool any = false;
-    for (uint32_t i = 0; i < list->len; ++i) {
-      RbTensor* t = list->v.ts[i];
-      if (!t || t->ndim == 0 || (t->dtype_id != RB_BOOL8 && t->dtype_id != RB_U8)) {
-        indices.push_back(t);
-        continue;
-      }
-      any = true;
-      for (int d = 0; d < t->ndim && input.tag == RB_TENSOR; ++d) {
-        const size_t at = indices.size() + d;
-        const RbTensor* x = input.v.t;
-        if (at < static_cast<size_t>(x->ndim) && t->shape[d] == x->shape[at]) continue;
-        raise(PyExc_IndexError,
-              "%s: the shape of the mask %s at index %d does not match the shape of the indexed "
-              "tensor %s at index %d",
-              overload.op->name.c_str(), shape_text(t->ndim, t->shape).c_str(), d,
-              shape_text(x->ndim, x->shape).c_str(), static_cast<int>(at));
-      }
-      const TensorRef places = run_op(ops.nonzero, {value_tensor(t)});
-      for (int d = 0; d < t->ndim; ++d) {
-        TensorRef one =
-            run_op(ops.select, {value_tensor(places.get()), value_int(1), value_int(d)});
-        indices.push_back(one.get());
-        arena.hold(std::move(one));
-      }
-    }
-    if (!any) return;
-    RbTensor** longer = arena.take<RbTensor*>(indices.size());
-    std::copy(indices.begin(), indices.end(), longer);
-    *list = value_tensors(longer, static_cast<int>(indices.size()));
-  }
-
   bool tensor_items(int index, PyObject* const* items, Py_ssize_t n, RbValue* out) {
     RbTensor** list = arena.take<RbTensor*>(static_cast<size_t>(n) + 1);
     for (Py_ssize_t i = 0; i < n; ++i) {
@@ -400,7 +365,6 @@ struct Converter {
       }
     }
     *out = value_tensors(list, static_cast<int>(n));
-    if (overload.params[index].masks) replace_masks(out, out[-index]);
     return true;
   }
 
@@ -726,6 +690,8 @@ bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwna
   }
   if (overload.chosen_at >= 0 && chosen_device && !extras.out)
     fill_chosen(values[overload.chosen_at]);
+  if (__builtin_expect(overload.op->mask_args != 0, 0))
+    replace_masks(*overload.op, values, c.arena);
   if (__builtin_expect(c.number_seen && !c.tensor_seen, 0)) return c.only_numbers(values);
   return true;
 }
@@ -768,7 +734,6 @@ Overload make_overload(const Op* op) {
     spec.has_default = p.has_default;
     spec.optional_items = p.optional_items;
     spec.single = op->single_args >> overload.params.size() & 1;
-    spec.masks = op->mask_args >> overload.params.size() & 1;
     spec.variadic = p.variadic;
     if (p.variadic) overload.varargs = overload.positional;
     spec.default_value = p.default_value;

@@ -60,7 +60,6 @@ struct ParamSpec {
   int fixed_len;
   bool optional, keyword_only, numbers, has_default, optional_items, variadic;
   bool single;  // a tensor there must have no dimensions
-  bool masks;   // of indices: masks stand for the places where they hold
   RbValue default_value;
 };
 

@@ -25,6 +25,10 @@ template <class... Args>
   PyErr_Format(type, format, args...);
   throw PythonError{};
 }
+/// Warn Python's user; throws PythonError where the warning is an error.
+inline void warn(const char* message) {
+  if (PyErr_WarnEx(PyExc_UserWarning, message, 1) < 0) throw PythonError{};
+}
 /// For functions of the C API that return null with an exception set.
 inline PyObject* must(PyObject* p) {
   if (!p) throw PythonError{};

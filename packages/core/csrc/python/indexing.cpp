@@ -7,6 +7,7 @@
 #include "data.h"
 #include "device/backends.h"
 #include "errors.h"
+#include "masks.h"
 #include "overrides.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
@@ -93,14 +94,10 @@ bool is_read_as_tuple(PyObject* key) {
   return false;
 }
 
-void warn_user(const char* message) {
-  if (PyErr_WarnEx(PyExc_UserWarning, message, 1) < 0) throw PythonError{};
-}
-
 // A new reference: the key as a tuple if it is read as one, else itself.
 Ref normalized_key(PyObject* key) {
   if (PyTuple_Check(key) || !is_read_as_tuple(key)) return Ref::borrow(key);
-  warn_user(
+  warn(
       "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] "
       "instead of x[seq].");
   return Ref(must(PySequence_Tuple(key)));
@@ -210,12 +207,7 @@ class Reader {
     if (index->backend == default_backend())
       index = move_to(index.get(), {split_.view->backend, split_.view->device.id});
     split_.advanced = true;
-    if (index->dtype_id == RB_U8) {
-      warn_user(
-          "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
-          "instead.");
-    }
-    if (index->dtype_id == RB_BOOL8 || index->dtype_id == RB_U8) return mask(index.get());
+    if (is_mask_tensor(*index.get())) return mask(index.get());
     if (!is_integral(index->dtype_id)) {
       raise(PyExc_IndexError,
             "a tensor used as an index must have an integer or bool dtype, got %s",

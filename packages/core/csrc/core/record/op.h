@@ -187,7 +187,7 @@ struct Op {
   uint64_t same_args = 0;       // of DTypeRule::kSame
   uint64_t single_args = 0;     // `single`: tensors that users give have no dimensions there
   uint64_t elsewhere_args = 0;  // `elsewhere`: what may be on the CPU while the first tensor is not
-  uint64_t mask_args = 0;       // `masks`: lists of indices, where masks stand for several
+  uint64_t mask_args = 0;       // `masks`: conditions, and lists of indices with masks
   bool mutates = false;         // some argument is written in place, beyond the results
   bool one_dtype = false;       // dtype_text holds one rule, which all results share
   int32_t first_tensor = -1;    // index of the first Tensor or Tensor[] argument

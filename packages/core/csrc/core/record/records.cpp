@@ -436,7 +436,8 @@ void RecordParser::field(const std::string& line) {
     }
   } else if (name == "masks") {
     const Param& p = param(value, "masks");
-    if (p.type != RB_A_TENSORS) error("masks: '" + value + "' is no list of tensors");
+    if (p.type != RB_A_TENSOR && p.type != RB_A_TENSORS)
+      error("masks: '" + value + "' is no Tensor or Tensor[]");
     op_->mask_args |= 1ull << (&p - op_->params.data());
   } else if (name == "layout") {
     layout(value);
