@@ -232,9 +232,15 @@ struct Results {
     if (!PyTuple_Check(o) && !PyList_Check(o)) fail_result(op, "a list of Tensors", o);
     const Ref items(must(PySequence_Tuple(o)));
     const auto n = static_cast<uint32_t>(PyTuple_GET_SIZE(items.get()));
-    for (uint32_t i = 0; i < n; ++i) checked(PyTuple_GET_ITEM(items.get(), i), "a list of Tensors");
-    RbTensor** ts = tensors_new(n);
+    const auto missing = [&](uint32_t i) {
+      return op.optional_items && PyTuple_GET_ITEM(items.get(), i) == Py_None;
+    };
     for (uint32_t i = 0; i < n; ++i) {
+      if (!missing(i)) checked(PyTuple_GET_ITEM(items.get(), i), "a list of Tensors");
+    }
+    RbTensor** ts = tensors_new(n);  // all of them null
+    for (uint32_t i = 0; i < n; ++i) {
+      if (missing(i)) continue;
       ts[i] = tensor_of(PyTuple_GET_ITEM(items.get(), i));
       retain(ts[i]);
     }

@@ -2,6 +2,7 @@
 
 import collections.abc
 import inspect
+import itertools
 import re
 import types
 import typing
@@ -160,18 +161,25 @@ def infer_schema(
 def record_schema(name: str, schema: str) -> str:
     """The schema of an operator as a record has it, from PyTorch's spelling of it without the name.
 
+    Several results of which some are optional become a list, which Python sees as a tuple, too.
+
     Raises:
-        NotImplementedError: for results that are no tensors.
+        NotImplementedError: for results that are no tensors, and for a single optional one.
     """
     arguments, _, result = schema.partition("->")
     for theirs, ours in _SPELLINGS:
         arguments = re.sub(rf"\b{theirs}\b", ours, arguments)
+    fresh = itertools.count()
+    arguments = re.sub(r"\bTensor!", lambda _: f"Tensor(written{next(fresh)}!)", arguments)
     result = re.sub(r"Tensor\(\w+!?\)", "Tensor", result.strip())
     kinds = [k.split()[0] for k in result.strip("()").split(",") if k.strip()]
-    if any(k not in ("Tensor", "Tensor[]") for k in kinds):
+    several = result.startswith("(")
+    if any(k not in ("Tensor", "Tensor[]") and not (several and k == "Tensor?") for k in kinds):
         raise _C.NotImplementedForError(
             f"{name}: operators return tensors, rabbet has none that returns {result}"
         )
-    if result.startswith("("):
+    if "Tensor?" in kinds:
+        result = "Tensor?[]"
+    elif several:
         result = f"({', '.join(f'{k} out{i}' for i, k in enumerate(kinds))})"
     return f"{name}{arguments.strip()} -> {result}"

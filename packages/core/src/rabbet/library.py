@@ -286,8 +286,7 @@ def _define(
     if function is not None and decomp is None:
         parts.append(lambda: _add_python(name, "decomp", function, function, place))
     if by_function:
-        fn = _rules.shape_rule(name, shape, dtype)
-        parts.append(lambda: _add_python(name, "shape", fn, shape, place))
+        parts.append(lambda: _add_shape(name, shape, dtype, place))
     if callable(vjp):
         parts.append(lambda: _add_vjp(name, vjp, None, None, place))
     if callable(jvp):
@@ -539,14 +538,21 @@ def shape(name: str | Op, fn: Any = None) -> Any:
 
     It gets the operator's arguments, tensors as meta tensors, and returns for each result a shape, a pair
     (shape, dtype) or a meta tensor; without a dtype it is that of the first tensor. Meta tensors, kernels
-    that fill their results, and transforms need it.
+    that fill their results, and transforms need it. Of an operator whose result is a list it returns the meta
+    tensors, and only calls on meta tensors need it.
     """
 
     def add(record: str, function: Any, place: Place) -> Registration:
         _check_signature(record, function, "shape function", extra=0)
-        return _add_python(record, "shape", _rules.shape_rule(record, function), function, place)
+        return _add_shape(record, function, None, place)
 
     return _rule_decorator(name, "shape", fn, add)
+
+
+def _add_shape(name: str, function: Any, dtype: Any, place: Place) -> Registration:
+    if _C.op_info(name)["returns_list"]:
+        return _add_python(name, "meta", function, function, place)
+    return _add_python(name, "shape", _rules.shape_rule(name, function, dtype), function, place)
 
 
 _waiting_shapes: dict[str, Callable[..., Any]] = {}  # of operators that do not exist yet

@@ -155,9 +155,19 @@ Ref stacked(const std::vector<Owned>& all, int i, int j) {
 
 RbValue stacked_list(Call& c, const std::vector<Owned>& examples, int i) {
   const uint32_t n = examples[0].values[i].len;
-  std::vector<Ref> parts;
-  for (uint32_t j = 0; j < n; ++j)
-    parts.push_back(c.wrap(stacked(examples, i, static_cast<int>(j)), 0));
+  const auto missing = [&](const Owned& example, uint32_t j) { return !example.values[i].v.ts[j]; };
+  std::vector<Ref> parts(n);
+  for (uint32_t j = 0; j < n; ++j) {
+    const auto count = std::count_if(examples.begin(), examples.end(),
+                                     [&](const Owned& e) { return missing(e, j); });
+    if (count != 0 && count != c.size()) {
+      rb::fail(RB_E_STATE,
+               "%s: vmap: result %u is None for %lld of %lld examples; it must be a tensor or None "
+               "for all of them",
+               c.info.name, j, static_cast<long long>(count), static_cast<long long>(c.size()));
+    }
+    if (count == 0) parts[j] = c.wrap(stacked(examples, i, static_cast<int>(j)), 0);
+  }
   RbTensor** ts = nullptr;
   rb::check(rb::host->tensors_new(n, &ts));
   for (uint32_t j = 0; j < n; ++j) ts[j] = parts[j].take();

@@ -338,8 +338,8 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   const bool made_of_others =
       !handler.fn && op.has_decomp() && (op.rules[kDecompRule].fn || is_loaded_decomp(op));
   const LayersOff layers_off(made_of_others ? uint64_t{1} << kTransformSlot : 0);
-  const bool on_meta =
-      backend == kMeta && (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn);
+  const bool on_meta = backend == kMeta && !handler.fn &&
+                       (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn);
   if (!handler.fn && !on_meta && !op.core_fn) {
     if (can_decompose(op)) return decompose(c, args, nargs, rets, nrets);
     if (falls_back(backend)) return run_on_cpu(c, op, backend, args, nargs, rets, nrets);

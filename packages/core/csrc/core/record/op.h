@@ -134,7 +134,8 @@ struct Op {
   std::vector<RbArgInfo> arg_infos;
   std::vector<std::string> ret_names;
   std::vector<const char*> ret_name_ptrs;
-  bool returns_list = false;  // Tensor[]
+  bool returns_list = false;    // Tensor[]
+  bool optional_items = false;  // Tensor?[]: some of them may be missing
   bool detached = false;
   std::string schema, doc, ref, family;
   std::vector<std::string> aliases;

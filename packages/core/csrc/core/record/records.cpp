@@ -337,11 +337,13 @@ void RecordParser::results(const std::string& text) {
     op_->info.aliased_args = 1ull << (&param(name, "view(...)") - op_->params.data());
     body = strip(body.substr(0, view));
   }
-  if (body == "Tensor[]") {
-    op_->returns_list = true;
-  } else if (body != "Tensor") {
+  op_->optional_items = body == "Tensor?[]";
+  op_->returns_list = op_->optional_items || body == "Tensor[]";
+  if (!op_->returns_list && body != "Tensor") {
     error_at(text,
-             "expected a result 'Tensor', 'Tensor[]' or '(Tensor name, ...)', got '" + text + "'");
+             "expected a result 'Tensor', 'Tensor[]', 'Tensor?[]' or '(Tensor name, ...)', "
+             "got '" +
+                 text + "'");
   }
   op_->ret_names.push_back("out");
 }

@@ -50,6 +50,9 @@ __all__ = [
 # Python imports `torch._C._functorch` and the others below this module only if it looks like a package.
 __path__: list[str] = []
 
+# Hardware and libraries for which rabbet has no backend.
+_has_mkldnn = _has_mps = _has_xpu = False
+
 # Names of dispatch keys that packages put into tables at import. rabbet does not dispatch by them.
 DispatchKey = enum.Enum(
     "DispatchKey",
