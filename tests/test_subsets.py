@@ -66,7 +66,7 @@ with rabbet.autocast("cpu"):
 NO_AMP = """
 try:
     rabbet.autocast
-except ImportError as error:
+except AttributeError as error:
     assert "pip install rabbet-autocast" in str(error), error
 else:
     raise SystemExit("autocast is there without its wheel")

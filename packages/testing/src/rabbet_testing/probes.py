@@ -354,6 +354,8 @@ def bad_calls(kind: str, name: str, library: str, module: str) -> list[str]:
     results, calls, place = subject.compute(), 0, subject.place
     # A call without a kernel may run on the CPU, and says so.
     warnings.filterwarnings("ignore", r"\S+: no kernel for '", UserWarning)
+    # Masks of uint8 are taken, with PyTorch's warning.
+    warnings.filterwarnings("ignore", ".*uint8", UserWarning)
     for op, made in _fitting(kind, name):
         for case in made:
             for i, value in enumerate(case.args):
