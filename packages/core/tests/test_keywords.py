@@ -41,6 +41,8 @@ def test_other_operators_need_a_tensor(name):
 
 
 def test_numbers_among_the_elements_of_isin_and_gcd():
+    meta = rabbet.ones(3, device="meta")
+    assert rabbet.isin(meta, 1.0).shape == (3,) and rabbet.isin(1.0, meta).shape == ()
     assert rabbet.isin(1, T1).item() is True and rabbet.isin(T1, 1).tolist() == [True, False]
     assert rabbet.isin(element=3, test_elements=T1).item() is False
     assert rabbet.isin(elements=T1, test_element=2).tolist() == [False, True]

@@ -165,18 +165,22 @@ def _check_size(size: int, expected: int | None) -> None:
         )
 
 
-def _as_tensor(x: Tensor | float) -> Tensor:
-    return x if isinstance(x, Tensor) else _C.tensor(x)
+def _as_tensor(x: Tensor | float, other: Tensor | float) -> Tensor:
+    """A number as a tensor on the other's device."""
+    if isinstance(x, Tensor):
+        return x
+    return _C.tensor(x, device=other.device if isinstance(other, Tensor) else None)
 
 
 def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool, invert: bool) -> Tensor:
-    elements, test_elements = _as_tensor(elements), _as_tensor(test_elements)
+    elements = _as_tensor(elements, test_elements)
+    test_elements = _as_tensor(test_elements, elements)
     wanted = test_elements.reshape([-1])
     if wanted.numel() == 0:
         return _ops("full_like")(elements, invert, dtype=_C.bool)
     keys = wanted.sort()[0]
     at = _ops("searchsorted")(keys, elements).clamp(max=keys.numel() - 1)
-    found = keys[at] == elements
+    found = keys.take(at) == elements
     return found.logical_not() if invert else found
 
 
