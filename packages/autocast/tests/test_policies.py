@@ -18,6 +18,12 @@ TORCH = {
         "polar", "pow", "prod", "prod.dim", "quantile", "quantile.number", "reciprocal", "renorm", "rms_norm", "rsqrt", "sinh", "smooth_l1_error", "smooth_l1_loss", "softmax", "softplus",
         "squared_error", "squared_loss", "sum",
         "tan", "trace", "view_as_complex",
+        "_linalg_cholesky", "_linalg_eig", "_linalg_eigh", "_linalg_householder_product", "_linalg_lstsq", "_linalg_lstsq_solution", "_linalg_qr",
+        "_linalg_solve", "_linalg_svd", "_ormqr", "cholesky", "cholesky_inverse", "cholesky_solve", "geqrf", "inverse", "linalg_cholesky",
+        "linalg_cholesky_ex", "linalg_cond", "linalg_cond.p_str", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_eigvalsh",
+        "linalg_householder_product", "linalg_inv", "linalg_inv_ex", "linalg_lstsq", "linalg_matrix_rank", "linalg_matrix_rank.tol",
+        "linalg_pinv.rcond", "linalg_qr", "linalg_solve", "linalg_svd", "linalg_svdvals", "linalg_tensorinv", "linalg_tensorsolve", "lu_solve",
+        "orgqr", "ormqr", "pinverse", "qr", "svd", "triangular_solve",
     },
     "promote": {"addcdiv", "addcmul", "atan2", "cat", "cross", "dot", "index_copy", "index_put", "scatter_add", "stack", "vdot"},
 }  # fmt: skip
@@ -43,6 +49,9 @@ def test_torch_lists_them():
         "huber_error": "huber_loss", "linear_activation": "linear", "log_softmax": "log_softmax.int", "logistic_error": "binary_cross_entropy_with_logits",
         "logistic_loss": "binary_cross_entropy_with_logits",
         "nanquantile.number": "nanquantile.scalar", "nll_loss_steps": "nll_loss", "pow": "pow.Tensor_Tensor", "prod.dim": "prod.dim_int", "quantile.number": "quantile.scalar",
+        "_linalg_cholesky": "linalg_cholesky", "_linalg_eig": "linalg_eig", "_linalg_eigh": "linalg_eigh", "_linalg_householder_product": "orgqr",
+        "_linalg_lstsq": "linalg_lstsq", "_linalg_lstsq_solution": "linalg_lstsq", "_linalg_qr": "qr", "_linalg_solve": "linalg_solve",
+        "_linalg_svd": "svd", "_ormqr": "ormqr", "linalg_matrix_rank.tol": "linalg_matrix_rank", "linalg_pinv.rcond": "pinverse",
         "recurrent_layer": "mkldnn_rnn_layer", "recurrent_step": "lstm_cell", "smooth_l1_error": "smooth_l1_loss",
         "softmax": "softmax.int", "squared_error": "mse_loss", "squared_loss": "mse_loss",
     }  # fmt: skip

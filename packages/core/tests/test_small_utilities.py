@@ -151,7 +151,6 @@ def test_dense_tensors_answer_what_other_layouts_ask():
             getattr(x, name)()
     for name, text in (
         ("to_sparse", "no sparse tensors"),
-        ("inverse", "no linear algebra"),
         ("stft", "no Fourier"),
     ):
         with pytest.raises(NotImplementedError, match=f"rabbet.Tensor.{name}: rabbet has {text}"):

@@ -33,5 +33,11 @@ int32_t add_pool(const RbHost*, RbTxn*);
 int32_t add_optim(const RbHost*, RbTxn*);
 int32_t add_attention(const RbHost*, RbTxn*);
 int32_t add_recurrent(const RbHost*, RbTxn*);
+int32_t add_triangular(const RbHost*, RbTxn*);
+int32_t add_lu(const RbHost*, RbTxn*);
+int32_t add_orthogonal(const RbHost*, RbTxn*);
+int32_t add_eigen(const RbHost*, RbTxn*);
+int32_t add_singular(const RbHost*, RbTxn*);
+int32_t add_symmetric(const RbHost*, RbTxn*);
 
 }  // namespace rbcpu

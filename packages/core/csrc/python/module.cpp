@@ -232,6 +232,7 @@ py::dict describe_op(const std::string& name) {
   d["domain"] = domain_bounds(*op);
   d["alias"] = op->aliases;
   d["function"] = op->as_function;
+  d["module"] = op->exposed_in;
   d["method"] = op->as_method;
   d["inplace"] = op->as_inplace;
   d["has_vjp"] = (op->info.flags & RB_OP_HAS_VJP) != 0;
@@ -488,6 +489,9 @@ PYBIND11_MODULE(_C, m) {
     if (!o) raise(PyExc_KeyError, "no operator '%s'", name.c_str());
     return py::reinterpret_borrow<py::object>(o);
   });
+  m.def(
+      "ops_of_module", [](const std::string& module) { return owned(ops_of_module(module)); },
+      "The operators that records expose in a module, such as 'linalg', by their names there.");
   m.def("op_names", public_op_names, "Public names of operators, aliases included.");
   m.def(
       "keyword_aliases", keyword_aliases,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -570,6 +571,7 @@ struct Objects {
   std::vector<OpObject*> all;      // borrowed; methods that are no functions included
   std::unordered_map<const Op*, PyTypeObject*> results;
   std::unordered_map<const Op*, bool> seen;
+  std::map<std::string, std::map<std::string, PyObject*>> modules;  // borrowed; `expose linalg`
 };
 Objects& objects() {  // guarded by Python's lock
   static Objects* instance = new Objects;
@@ -650,13 +652,14 @@ int method_self(const Op* op) {
 
 void add_names(const Op* op, const std::string& name) {
   Objects& all = objects();
-  const bool exposed = op->as_function || op->as_method;
+  const bool exposed = op->as_function || op->as_method || !op->exposed_in.empty();
   if (exposed || op->name == name) {
     PyObject* o = object_named(name, false);
     const auto is_function = [](const Overload& overload) { return overload.op->as_function; };
     const std::vector<Overload>& there = *as_op(o)->overloads;
     if (op->as_function && std::none_of(there.begin(), there.end(), is_function))
       all.names.push_back(name);
+    if (!op->exposed_in.empty()) all.modules[op->exposed_in][name] = o;
     add_overload(o, op);
     if (op->as_method) {
       const int self_index = method_self(op);
@@ -703,6 +706,7 @@ void forget_names(const std::unordered_map<std::string, std::vector<Overload>*>&
     all.by_name.erase(name);
     all.names.erase(std::remove(all.names.begin(), all.names.end(), name), all.names.end());
     Py_CLEAR(as_op(object)->handle);
+    for (auto& [module, ops] : all.modules) ops.erase(name);
     Py_DECREF(object);
   }
 }
@@ -756,6 +760,15 @@ void update_op_entries() {
 }
 
 std::vector<std::string> public_op_names() { return objects().names; }
+
+PyObject* ops_of_module(const std::string& module) {
+  Ref found(must(PyDict_New()));
+  for (const auto& [name, op] : objects().modules[module]) {
+    const std::string short_name = name.substr(module.size() + 1);
+    if (PyDict_SetItemString(found.get(), short_name.c_str(), op) < 0) throw PythonError{};
+  }
+  return found.release();
+}
 
 // ---- results
 

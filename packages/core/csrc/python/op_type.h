@@ -26,6 +26,8 @@ PyObject* find_op_object(const std::string& name);
 void update_op_entries();
 /// Public names, in record order.
 std::vector<std::string> public_op_names();
+/// A dict of the operators that records expose in a module, `expose linalg`, by their names there.
+PyObject* ops_of_module(const std::string& module);
 
 /// Values to Python: takes over what `rets` own, also on error. Throws.
 PyObject* results_to_python(const Op* op, RbValue* rets, int nrets);

@@ -1,4 +1,4 @@
-"""Methods of tensors about other layouts than strided ones, of quantized tensors, and of linear algebra.
+"""Methods of tensors about other layouts than strided ones, of quantized tensors, and some of linear algebra.
 
 Methods of other layouts: they answer for strided tensors where PyTorch does, and refuse otherwise.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _C, linalg
+from . import _C, _low_rank, linalg
 from ._absent import refusing_function
 from ._absent.flat import REFUSED
 from ._C import Tensor
@@ -16,10 +16,7 @@ _NO_SPARSE = "rabbet has no sparse tensors yet"
 _SPARSE = (
     "to_mkldnn to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr"
 )
-_LINEAR_ALGEBRA = (
-    "cholesky cholesky_inverse cholesky_solve det geqrf inverse istft logdet lu lu_solve matrix_exp orgqr ormqr "
-    "pinverse qr slogdet stft svd triangular_solve"
-)
+_FOURIER = "istft stft"
 _OF_SPARSE = (
     "ccol_indices coalesce col_indices crow_indices indices is_coalesced row_indices values"
 )
@@ -55,6 +52,11 @@ def matrix_power(self: Tensor, n: int) -> Tensor:
     return linalg.matrix_power(self, n)
 
 
+def lu(self: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
+    """`rabbet.lu`."""
+    return _low_rank.lu(self, pivot, get_infos)
+
+
 def _needs_sparse(name: str) -> Any:
     def refused(self: Tensor) -> Any:
         raise RuntimeError(f"{name} expected sparse tensor layout but got Strided")
@@ -70,7 +72,7 @@ globals().update(
         **{name: refusing_function("rabbet.Tensor", name, _NO_SPARSE) for name in _SPARSE.split()},
         **{
             name: refusing_function("rabbet.Tensor", name, REFUSED[name])
-            for name in _LINEAR_ALGEBRA.split()
+            for name in _FOURIER.split()
         },
     }
 )

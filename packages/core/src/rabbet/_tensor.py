@@ -397,12 +397,11 @@ _VIEWS_IN_PLACE = (
     "as_strided", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze",
 )  # fmt: skip
 _FROM_FUNCTIONS = ("allclose", "equal", "nonzero", "unique", "unique_consecutive")
-# Methods about other layouts than strided ones and of linear algebra: most of them refuse.
+# Methods about other layouts than strided ones: most of them refuse.
 _OTHERS = (
-    "_is_view ccol_indices cholesky cholesky_inverse cholesky_solve coalesce col_indices crow_indices dense_dim "
-    "dequantize det geqrf indices inverse is_coalesced istft logdet lu lu_solve matrix_exp matrix_power orgqr ormqr "
-    "pinverse qr row_indices slogdet sparse_dim stft svd to_dense to_mkldnn to_sparse to_sparse_bsc to_sparse_bsr "
-    "to_sparse_coo to_sparse_csc to_sparse_csr triangular_solve values"
+    "_is_view ccol_indices coalesce col_indices crow_indices dense_dim dequantize indices is_coalesced istft lu "
+    "matrix_power row_indices sparse_dim stft to_dense to_mkldnn to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo "
+    "to_sparse_csc to_sparse_csr values"
 )
 _METHODS: dict[str, Any] = {
     "numpy": numpy_,
@@ -440,7 +439,7 @@ _METHODS: dict[str, Any] = {
     "share_memory_": _from("storage", "share_memory_", "Move to memory that processes share."),
     "is_shared": _from("storage", "is_shared", "Whether processes share the memory."),
     **{
-        name: _from("_other_layouts", name, "Of other layouts, or of linear algebra.")
+        name: _from("_other_layouts", name, "Of other layouts than strided ones.")
         for name in _OTHERS.split()
     },
     "is_sparse": _laid_out("sparse_coo", "Whether the layout is sparse COO, of a composite."),

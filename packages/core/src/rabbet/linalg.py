@@ -1,26 +1,17 @@
-"""Norms and products of matrices; what needs a factorisation refuses until rabbet has linear algebra."""
+"""Linear algebra: factorisations, systems of equations, eigenvalues and singular values, norms and products."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import rabbet
 
-from . import _C, _absent
+from . import _C
 from ._C import Tensor
+from ._linalg_errors import LinAlgError
 
 Order = int | float | str | None
 
-_REASON = "rabbet has no linear algebra package yet"
-# Functions of torch.linalg that refuse.
-REFUSED = (
-    "cholesky cholesky_ex cond det eig eigh eigvals eigvalsh householder_product inv inv_ex ldl_factor ldl_factor_ex "
-    "ldl_solve lstsq lu lu_factor lu_factor_ex lu_solve matrix_exp matrix_rank pinv qr slogdet solve solve_ex "
-    "solve_triangular svd svdvals tensorinv tensorsolve"
-)
-
-
-class LinAlgError(RuntimeError):
-    """What linear algebra raises for matrices that it cannot take."""
+_OPERATORS = _C.ops_of_module("linalg")
 
 
 def _checked(what: str, x: Any) -> Tensor:
@@ -123,11 +114,10 @@ def matrix_norm(
 
     Args:
         ord: 'fro'; 1, -1: the largest, smallest sum of a column's absolute values; inf, -inf: of a row's.
-            2, -2 and 'nuc' refuse: they need singular values.
+            2, -2 and 'nuc': the largest and the smallest singular value, and their sum.
         dim: the dims of the rows and the columns.
 
     Raises:
-        NotImplementedError: for the orders that need singular values.
         RuntimeError: for other orders, dtypes and dims.
     """
     what = "linalg.matrix_norm"
@@ -138,9 +128,13 @@ def matrix_norm(
             raise RuntimeError(f"{what}: Order {ord} not supported.")
     elif abs(ord) not in (1, 2, float("inf")):
         raise RuntimeError(f"{what}: Order {ord} not supported.")
-    if ord in (2, -2, "nuc"):
-        raise _C.NotImplementedForError(f"{what} of order {ord!r} needs singular values: {_REASON}")
     x = _converted(what, A, dtype)
+    if ord in (2, -2, "nuc"):
+        values = _OPERATORS["svdvals"](x.movedim((rows, columns), (-2, -1)))
+        found = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
+        for d in sorted((rows, columns)) if keepdim else ():
+            found = found.unsqueeze(d)
+        return _put(what, found, out)
     if ord == "fro":
         return _put(what, rabbet.norm(x, 2, (rows, columns), keepdim), out)
     assert not isinstance(ord, str)
@@ -164,7 +158,6 @@ def norm(
     """The norm of a vector or a matrix: matrix_norm() for two dims, or of a whole matrix with `ord`; else vector_norm().
 
     Raises:
-        NotImplementedError: for orders of matrices that need singular values.
         RuntimeError: for other dtypes, dims and orders.
     """
     what = "linalg.norm"
@@ -285,8 +278,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """The `n`-th power of square matrices (..., m, m) by repeated squaring.
 
     Raises:
-        NotImplementedError: for negative `n`, which needs the inverse.
-        RuntimeError: if the matrices are not square.
+        RuntimeError: if the matrices are not square, or singular where `n` is negative.
     """
     what = "linalg.matrix_power"
     _checked(what, A)
@@ -295,7 +287,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
             f"{what}: A must be batches of square matrices, but they have shape {list(A.shape)}"
         )
     if n < 0:
-        raise _C.NotImplementedForError(f"{what} of a negative number needs the inverse: {_REASON}")
+        return matrix_power(_OPERATORS["inv"](A), -n, out=out)
     if n == 0:
         identity = rabbet.eye(A.shape[-1], dtype=A.dtype, device=A.device)
         return _put(what, identity.expand(A.shape).contiguous(), out)
@@ -331,14 +323,12 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     return found
 
 
-globals().update(
-    {name: _absent.refusing_function(__name__, name, _REASON) for name in REFUSED.split()}
-)
+globals().update(_OPERATORS)
 __all__ = [
     "LinAlgError", "cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "multi_dot", "norm", "vander", "vecdot",
-    "vector_norm", *REFUSED.split(),
+    "vector_norm", *_OPERATORS,
 ]  # fmt: skip
 
-if TYPE_CHECKING:  # functions that refuse are made at run time
+if TYPE_CHECKING:  # operators are set at run time
 
     def __getattr__(name: str) -> Any: ...

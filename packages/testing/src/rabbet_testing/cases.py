@@ -172,10 +172,20 @@ class Maker:
 
     def spd(self, n: int) -> Any:
         """A symmetric positive definite matrix (Hermitian of complex numbers) of condition below 4."""
+        if not self.inexact:
+            return rabbet.eye(n, dtype=self.dtype)
         x = self.tensor(n, n).detach()
         return self._finished(
             x @ x.mT.conj() * (0.5 / max(n, 1)) + rabbet.eye(n, dtype=self.dtype) * max(n, 1)
         )
+
+    def hermitian(self, n: int) -> Any:
+        """As `spd`, for operators that read one triangle: no element changes alone, and none requires grad."""
+        return self.spd(n).detach()
+
+    def fixed(self, *shape: int) -> Any:
+        """As `tensor`, never requiring grad: for results that are unique up to signs or phases alone."""
+        return self.tensor(*shape).detach()
 
     def orthogonal(self, n: int) -> Any:
         """A reflection."""

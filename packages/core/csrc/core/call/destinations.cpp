@@ -113,6 +113,19 @@ bool suggest_all(const RbValue& v, MemoryFormat format) {
     all = v.v.ts[k] && suggested_format(v.v.ts[k]) == format;
   return all;
 }
+
+// Of matrices (..., m, n) that lie one behind another.
+const int64_t* column_strides(const TensorSpec& spec, int64_t* space) {
+  const int rows = spec.ndim - 2, columns = spec.ndim - 1;
+  space[rows] = 1;
+  space[columns] = std::max<int64_t>(spec.shape[rows], 1);
+  int64_t step = space[columns] * std::max<int64_t>(spec.shape[columns], 1);
+  for (int d = rows - 1; d >= 0; --d) {
+    space[d] = step;
+    step *= std::max<int64_t>(spec.shape[d], 1);
+  }
+  return space;
+}
 }  // namespace
 
 const int64_t* find_strides(const Op& op, bool elementwise, const RbValue* args, int nargs,
@@ -136,6 +149,9 @@ const int64_t* find_strides(const Op& op, bool elementwise, const RbValue* args,
       const RbTensor* t = args[op.layout_args[0]].v.t;
       return t->ndim == spec.ndim && preserved_strides(t, space) ? space : nullptr;
     }
+    case LayoutRule::kColumns:
+      if (!(op.column_rets >> i & 1) || spec.ndim < 2) return nullptr;
+      return column_strides(spec, space);
     case LayoutRule::kChannels:
     case LayoutRule::kImages:
       break;

@@ -19,10 +19,10 @@ struct MakerForm {
   bool has_shape;  // after it, or all there is
 };
 // What makes a tensor, beside a shape alone; docs/reference/records.md says what each holds.
-const MakerForm kMakers[] = {{"index", 1, true}, {"mask", 0, true},        {"ties", 0, true},
-                             {"nan", 0, true},   {"wide", 1, false},       {"positive", 0, true},
-                             {"spd", 1, false},  {"orthogonal", 1, false}, {"sorted", 1, false},
-                             {"data", 1, false}};
+const MakerForm kMakers[] = {
+    {"index", 1, true},      {"mask", 0, true},        {"ties", 0, true},    {"nan", 0, true},
+    {"wide", 1, false},      {"positive", 0, true},    {"fixed", 0, true},   {"spd", 1, false},
+    {"hermitian", 1, false}, {"orthogonal", 1, false}, {"sorted", 1, false}, {"data", 1, false}};
 
 class Reader {
  public:

@@ -107,6 +107,7 @@ enum class LayoutRule : uint8_t {
   kLike,      // with the strides of the argument, as far as they are dense
   kChannels,  // channels last if an argument (all of a list) is, of 4 or 5 dimensions
   kImages,    // the same of 4 dimensions
+  kColumns,   // matrices of the results named: column-major, as LAPACK has them
 };
 /// `memory_format`: what the keyword of that name asks for.
 enum class FormatKeyword : uint8_t { kNone, kResult, kItself };
@@ -140,6 +141,7 @@ struct Op {
   std::string schema, doc, ref, family;
   std::vector<std::string> aliases;
   std::vector<RecordLine> examples, domain;  // read by examples.cpp
+  std::string exposed_in;  // the module below rabbet that has it, "linalg"; empty: none
   bool as_function = true, as_method = true, as_inplace = false, expose_given = false;
   std::string dtypes_text;    // the classes of dtypes that it is defined for; empty: all
   uint8_t accepted = 0xff;    // the same, bit per Category
@@ -170,6 +172,7 @@ struct Op {
   CoreSignature core;
   LayoutRule layout_rule = LayoutRule::kRowMajor;
   std::vector<int8_t> layout_args;  // `layout`: the arguments that it names
+  uint32_t column_rets = 0;         // and the results (kColumns)
   FormatKeyword memory_format = FormatKeyword::kNone;
   PartsRule parts_rule = PartsRule::kNone;
   AccumulateRule accumulate = AccumulateRule::kNever;

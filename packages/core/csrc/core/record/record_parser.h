@@ -38,6 +38,7 @@ class RecordParser {
   Param& param(const std::string& name, const char* field);
   void field(const std::string& line);
   void parts(const std::string& value);
+  int result_index(const std::string& name, const char* field) const;
   void layout(std::string value);
   void jvp(const std::string& value);
   void batch(const std::string& value);

@@ -508,11 +508,19 @@ void RecordParser::parts(const std::string& value) {
     error("parts: 'share' is for operators whose result is view(ARGUMENT), and for no others");
 }
 
+int RecordParser::result_index(const std::string& name, const char* field) const {
+  const auto found = std::find(op_->ret_names.begin(), op_->ret_names.end(), name);
+  if (found == op_->ret_names.end())
+    error(std::string(field) + ": '" + name + "' is no result of the operator");
+  return static_cast<int>(found - op_->ret_names.begin());
+}
+
 // `layout ARGS`: the order of dimensions of one argument for each result; `layout RULE(ARGS)`.
 void RecordParser::layout(std::string value) {
   static const std::pair<const char*, LayoutRule> rules[] = {{"like", LayoutRule::kLike},
                                                              {"channels", LayoutRule::kChannels},
-                                                             {"images", LayoutRule::kImages}};
+                                                             {"images", LayoutRule::kImages},
+                                                             {"columns", LayoutRule::kColumns}};
   op_->layout_rule = LayoutRule::kOrder;
   const size_t open = value.find('(');
   if (open != std::string::npos) {
@@ -522,10 +530,15 @@ void RecordParser::layout(std::string value) {
     }
     if (op_->layout_rule == LayoutRule::kRowMajor || value.back() != ')')
       error(
-          "layout: expected arguments, or like(ARGUMENT), channels(ARGUMENTS) or "
-          "images(ARGUMENTS), got '" +
+          "layout: expected arguments, or like(ARGUMENT), channels(ARGUMENTS), images(ARGUMENTS) "
+          "or columns(RESULTS), got '" +
           value + "'");
     value = value.substr(open + 1, value.size() - open - 2);
+  }
+  if (op_->layout_rule == LayoutRule::kColumns) {
+    for (const std::string& name : split(value, ','))
+      op_->column_rets |= 1u << result_index(name, "layout");
+    return;
   }
   for (const std::string& arg : split(value, ','))
     op_->layout_args.push_back(static_cast<int8_t>(&param(arg, "layout") - op_->params.data()));
@@ -537,10 +550,8 @@ void RecordParser::jvp(const std::string& value) {
   int ret = 0;
   std::string text = value;
   if (op_->ret_names.size() > 1) {
-    const std::string name = value.substr(0, gap);
-    while (ret < static_cast<int>(op_->ret_names.size()) && op_->ret_names[ret] != name) ++ret;
-    if (gap == std::string::npos || ret == static_cast<int>(op_->ret_names.size()))
-      error("expected 'jvp RESULT FORMULA', got 'jvp " + value + "'");
+    if (gap == std::string::npos) error("expected 'jvp RESULT FORMULA', got 'jvp " + value + "'");
+    ret = result_index(value.substr(0, gap), "jvp");
     text = strip(value.substr(gap));
   }
   if (text.empty()) error("expected 'jvp FORMULA'");
@@ -668,7 +679,15 @@ void RecordParser::expose(const std::string& word) {
   } else if (word == "inplace") {
     op_->as_inplace = true;
   } else if (word != "none") {
-    error("expose: expected function, method, inplace or none, got '" + word + "'");
+    std::string prefix = word + "_";
+    std::replace(prefix.begin(), prefix.end(), '.', '_');
+    if (op_->base.compare(0, prefix.size(), prefix) != 0) {
+      error(
+          "expose: expected function, method, inplace, none, or a module whose name is the first "
+          "part of the operator's, got '" +
+          word + "'");
+    }
+    op_->exposed_in = word;
   }
 }
 

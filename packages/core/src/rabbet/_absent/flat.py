@@ -7,9 +7,7 @@ from typing import Any
 from . import refusing_class, refusing_function
 
 _REASONS = {
-    "rabbet has no linear algebra package yet": "cholesky cholesky_inverse cholesky_solve det geqrf inverse lobpcg "
-    "logdet lu lu_solve lu_unpack matrix_exp orgqr ormqr pca_lowrank pinverse qr slogdet svd svd_lowrank "
-    "triangular_solve",
+    "rabbet has no iterative solver of eigenvalue problems yet; use linalg.eigh": "lobpcg",
     "it was removed from PyTorch; torch.linalg has what took its place": "eig lstsq matrix_rank solve symeig",
     "rabbet has no Fourier transforms yet": "istft stft",
     "rabbet has no sparse tensors yet": "dsmm hsmm hspmm saddmm smm sparse_bsc_tensor sparse_bsr_tensor "

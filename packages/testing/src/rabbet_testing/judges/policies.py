@@ -174,6 +174,8 @@ def _gradients(case: Case, leaves: list[Any]) -> list[Any]:
         for r in tensors([case.run()])
         if r.requires_grad
     ]
+    if not results:
+        return [None] * len(leaves)
     zero = rabbet.zeros(()).to(leaves[0].device)
     total = sum(((r.float() * (i + 1)).sum() for i, r in enumerate(results)), zero)
     return list(rabbet.autograd.grad(total, leaves, allow_unused=True))
@@ -193,6 +195,8 @@ def judge_gradients(op: str, low: str, device: str) -> None:
 
 def _judge_gradients(case: Case, low: str, device: str) -> None:
     leaves = [t for t in floating([*case.args, *case.kwargs.values()]) if t.requires_grad]
+    if not leaves:
+        return
     exact = _gradients(case, leaves)
     with rabbet.autocast(_kind(device), LOW[low]):
         got = _gradients(case, leaves)

@@ -18,6 +18,7 @@ from . import (  # noqa: F401, each writes down its definitions
     create,
     elementwise,
     index,
+    linalg,
     movement,
     nn,
     optimizers,

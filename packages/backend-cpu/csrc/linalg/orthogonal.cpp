@@ -1,0 +1,191 @@
+// QR: factors, and products of Householder reflections.
+#include <cstring>
+
+#include "common/kernels.h"
+#include "linalg/matrices.h"
+
+namespace rbcpu {
+namespace {
+
+using lapack::Int;
+
+template <class T>
+using Geqrf = void(const Int* m, const Int* n, T* a, const Int* lda, T* tau, T* work,
+                   const Int* lwork, Int* info);
+template <class T>
+using Orgqr = void(const Int* m, const Int* n, const Int* k, T* a, const Int* lda, const T* tau,
+                   T* work, const Int* lwork, Int* info);
+template <class T>
+using Ormqr = void(const char* side, const char* trans, const Int* m, const Int* n, const Int* k,
+                   const T* a, const Int* lda, const T* tau, T* c, const Int* ldc, T* work,
+                   const Int* lwork, Int* info, size_t, size_t);
+
+template <class T>
+constexpr const char* kOrgqr = is_complex_v<T> ? "ungqr" : "orgqr";
+template <class T>
+constexpr const char* kOrmqr = is_complex_v<T> ? "unmqr" : "ormqr";
+
+/// Calls of one shape with a workspace of the size that the routine asks for.
+template <class T>
+class Householder {
+ public:
+  Householder(Int m, Int n, Int k, Int columns)
+      : m_(m), n_(n), k_(k), ld_(leading(m)), work_(workspace(m, n, k, columns)) {}
+
+  void factor(T* a, T* tau) const {
+    Int info;
+    if (k_) geqrf_(&m_, &n_, a, &ld_, tau, work_.data(), &size_, &info);
+  }
+  void multiply_out(T* a, Int columns, Int reflections, const T* tau) const {
+    Int info;
+    if (m_ && columns)
+      orgqr_(&m_, &columns, &reflections, a, &ld_, tau, work_.data(), &size_, &info);
+  }
+
+ private:
+  rb::Scratch<T> workspace(Int m, Int n, Int k, Int columns) {
+    const Int ask = -1, ld = leading(m);
+    T found(0), other(0);
+    Int info;
+    geqrf_(&m, &n, nullptr, &ld, nullptr, &found, &ask, &info);
+    const Int most = std::max<Int>(columns, k);
+    if (most <= m) orgqr_(&m, &most, &k, nullptr, &ld, nullptr, &other, &ask, &info);
+    size_ = std::max<Int>(
+        {static_cast<Int>(std::real(found)), static_cast<Int>(std::real(other)), n, most, 1});
+    return rb::Scratch<T>(size_);
+  }
+
+  Geqrf<T>* const geqrf_ = lapack::routine<T, Geqrf<T>>("geqrf");
+  Orgqr<T>* const orgqr_ = lapack::routine<T, Orgqr<T>>(kOrgqr<T>);
+  const Int m_, n_, k_, ld_;
+  Int size_ = 1;
+  rb::Scratch<T> work_;
+};
+
+void qr_kernel(const rb::Args& a) {
+  const RbTensor& x = a.tensor(0);
+  const bool with_q = std::strcmp(a.str(1), "r") != 0;
+  dispatch_dtype<kMaskLinalg>("linalg_qr", x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Batch batch(x, 2);
+    const Items<T> from(x, 2, batch), q(a.ret(0), 2, batch), r(a.ret(1), 2, batch);
+    const Int m = from.rows, n = from.columns, k = std::min(m, n);
+    const Int columns = std::max(n, with_q ? q.columns : 0);
+    for_each_matrix(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
+      const Householder<T> householder(m, n, k, with_q ? q.columns : k);
+      rb::Scratch<T> matrix(m * columns), upper(r.rows * n), tau(k);
+      for (int64_t i = begin; i < end; ++i) {
+        from.load(i, matrix.data(), m);
+        householder.factor(matrix.data(), tau.data());
+        for (Int j = 0; j < n; ++j) {
+          for (Int row = 0; row < r.rows; ++row)
+            upper[j * r.rows + row] = row <= j && row < k ? matrix[j * m + row] : T(0);
+        }
+        r.store(i, upper.data(), r.rows);
+        if (!with_q) continue;
+        householder.multiply_out(matrix.data(), q.columns, k, tau.data());
+        q.store(i, matrix.data(), m);
+      }
+    });
+  });
+}
+
+void geqrf_kernel(const rb::Args& a) {
+  const RbTensor& x = a.tensor(0);
+  dispatch_dtype<kMaskLinalg>("geqrf", x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Batch batch(x, 2);
+    const Items<T> from(x, 2, batch), to(a.ret(0), 2, batch), taus(a.ret(1), 1, batch);
+    const Int m = from.rows, n = from.columns, k = std::min(m, n);
+    for_each_matrix(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
+      const Householder<T> householder(m, n, k, k);
+      Work<T> work(to);
+      rb::Scratch<T> tau(k);
+      for (int64_t i = begin; i < end; ++i) {
+        T* const matrix = work.begin(i);
+        from.load(i, matrix, m);
+        householder.factor(matrix, tau.data());
+        work.done();
+        taus.store_vector(i, tau.data());
+      }
+    });
+  });
+}
+
+template <class T>
+void load_vector(const Items<T>& items, int64_t place, T* to) {
+  const T* const from = items.at(place);
+  for (int64_t i = 0; i < items.rows; ++i) to[i] = from[i * items.row_step];
+}
+
+void householder_product_kernel(const rb::Args& a) {
+  const RbTensor &x = a.tensor(0), &t = a.tensor(1);
+  dispatch_dtype<kMaskLinalg>("linalg_householder_product", x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Batch batch(x, 2);
+    const Items<T> from(x, 2, batch), to(a.ret(0), 2, batch), taus(t, 1, batch);
+    const Int m = from.rows, n = from.columns, k = taus.rows;
+    for_each_matrix(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
+      const Householder<T> householder(m, n, k, n);
+      Work<T> work(to);
+      rb::Scratch<T> tau(k);
+      for (int64_t i = begin; i < end; ++i) {
+        T* const matrix = work.begin(i);
+        from.load(i, matrix, m);
+        load_vector(taus, i, tau.data());
+        householder.multiply_out(matrix, n, k, tau.data());
+        work.done();
+      }
+    });
+  });
+}
+
+void ormqr_kernel(const rb::Args& a) {
+  const RbTensor &x = a.tensor(0), &t = a.tensor(1), &other = a.tensor(2);
+  const bool left = !a.has(3) || a.boolean(3), transpose = a.has(4) && a.boolean(4);
+  dispatch_dtype<kMaskLinalg>("ormqr", x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    auto* const ormqr = lapack::routine<T, Ormqr<T>>(kOrmqr<T>);
+    const Batch batch(a.ret(0), 2);
+    const Items<T> reflections(x, 2, batch), taus(t, 1, batch), from(other, 2, batch);
+    const Items<T> to(a.ret(0), 2, batch);
+    const Int rows = reflections.rows, k = taus.rows, m = to.rows, n = to.columns;
+    const char side = left ? 'L' : 'R', trans = !transpose ? 'N' : is_complex_v<T> ? 'C' : 'T';
+    const Int lda = leading(rows), ldc = leading(m);
+    for_each_matrix(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
+      Work<T> work(to);
+      rb::Scratch<T> matrix(rows * reflections.columns), tau(k);
+      T found(0);
+      Int ask = -1, info;
+      ormqr(&side, &trans, &m, &n, &k, matrix.data(), &lda, tau.data(), nullptr, &ldc, &found, &ask,
+            &info, 1, 1);
+      const Int size = std::max<Int>({static_cast<Int>(std::real(found)), m, n, 1});
+      rb::Scratch<T> space(size);
+      for (int64_t i = begin; i < end; ++i) {
+        T* const c = work.begin(i);
+        from.load(i, c, m);
+        reflections.load(i, matrix.data(), rows);
+        load_vector(taus, i, tau.data());
+        if (m && n && k)
+          ormqr(&side, &trans, &m, &n, &k, matrix.data(), &lda, tau.data(), c, &ldc, space.data(),
+                &size, &info, 1, 1);
+        work.done();
+      }
+    });
+  });
+}
+
+const rb::KernelSpec kKernels[] = {
+    {"_linalg_qr", rb::wrap<qr_kernel>, 0, kMaskLinalg},
+    {"geqrf", rb::wrap<geqrf_kernel>, 0, kMaskLinalg},
+    {"_linalg_householder_product", rb::wrap<householder_product_kernel>, 0, kMaskLinalg},
+    {"_ormqr", rb::wrap<ormqr_kernel>, 0, kMaskLinalg},
+};
+
+}  // namespace
+
+int32_t add_orthogonal(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
+
+}  // namespace rbcpu
