@@ -184,6 +184,7 @@ def third_parties(tmp_path_factory):
     for name, version in [
         ("nvidia-cuda-nvrtc", "13.0.1"), ("nvidia-cublas", "13.0.1"), ("nvidia-cudnn-cu13", "9.12"),
         ("nvidia-cuda-nvrtc-cu12", "12.9"), ("nvidia-cublas-cu12", "12.9"), ("nvidia-cudnn-cu12", "9.12"),
+        ("scipy-openblas64", "0.3.34"),
     ]:  # fmt: skip
         empty_wheel(name, version, folder)
     return folder
