@@ -24,7 +24,10 @@ struct LineOptions {
   int lead = 0;         // the tensor that it pays to read in the order of memory
   bool splits = false;  // lines may be cut into segments where there are few of them
   bool holds = false;   // threads may hold a line in registers
-  int32_t single = 0;   // see packed()
+  // The most elements of a line that a thread holds where packs do not fit: as many as leave
+  // registers for the other operands.
+  int elements = 16;
+  int32_t single = 0;  // see packed()
 };
 
 /// Kernels take PackedTexts of it, and `places.argument()`. `count` is of a line.

@@ -86,13 +86,16 @@ Types types_of(const RbTensor& x, const RbTensor& out, const RbTensor* weight, c
           {"W", dtype_of(weight, x)}, {"B", dtype_of(bias, x)},    {"D", dtype_of(gradient, x)}};
 }
 
+// Beside a line a thread reads weights and biases, or gradients.
+const LineOptions kHolding = {.holds = true, .elements = 8};
+
 void forward(const Normed& n, const RbTensor& out, const View& y, const RbTensor* weight,
              const RbTensor* bias, double eps, bool rms) {
   if (out.numel == 0) return;
   const RbTensor& x = n.x.tensor();
   const View w = weight_view(weight, n), b = weight_view(bias, n);
   SplitLayout layout = split_layout(n.op, {&x, &y.tensor(), &w.tensor(), &b.tensor()}, n.inner, 0);
-  LinePlan plan = plan_lines(layout, {x, y.tensor(), weight, bias}, {.holds = true});
+  LinePlan plan = plan_lines(layout, {x, y.tensor(), weight, bias}, kHolding);
   void *to = out.data, *from = x.data, *weights = data_of(weight), *biases = data_of(bias);
   void* arguments[] = {&to,         &from, &weights, &biases, &layout.lines, plan.places.argument(),
                        &plan.lines, &eps};
@@ -176,7 +179,7 @@ void backward(const rb::Args& a, const Normed& n, const View& g, const View& dx,
   if (x.numel == 0) return clear(a, 1);
   const View w = weight_view(weight, n), dw = weight_view(&a.ret(1), n);
   SplitLayout layout = split_layout(n.op, {&x, &dx.tensor(), &g.tensor(), &w.tensor()}, n.inner, 0);
-  LinePlan plan = plan_lines(layout, {x, dx.tensor(), g.tensor(), weight}, {.holds = true});
+  LinePlan plan = plan_lines(layout, {x, dx.tensor(), g.tensor(), weight}, kHolding);
   const bool sums = sums_within(n, plan);
   Temporary held, parts;
   if (sums) {
