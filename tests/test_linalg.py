@@ -346,7 +346,7 @@ BAD = [
     (lambda: linalg.inv(rabbet.ones(3)), RuntimeError, "must have at least 2 dimensions"),
     (lambda: linalg.cholesky(I3.int()), TypeError, "expected float or complex dtypes, got int32"),
     (lambda: linalg.cholesky(I3.half()), NotImplementedError, "got float16"),
-    (lambda: linalg.svd(I3, driver="gesvd"), RuntimeError, "driver=.*only supported on CUDA"),
+    (lambda: linalg.svd(I3, driver="gesvd"), RuntimeError, "driver=.*not supported on this device"),
     (lambda: linalg.qr(I3, "full"), RuntimeError, "unrecognized mode 'full'"),
     (lambda: linalg.eigh(I3, "X"), RuntimeError, "Expected UPLO argument to be 'L' or 'U', but got X"),
     (lambda: linalg.solve(I3, rabbet.ones(2, 2)), RuntimeError, r"Incompatible shapes of A and B for the equation AX = B \(3x3 and 2x2\)"),

@@ -87,7 +87,9 @@ def test_two_levels(name):
         for dims in list(choices(case))[:: max(1, len(places))]:
             inner = Batched(case, dims)
             parts = [
-                rabbet.stack([x, x.flip(0)] if x.dtype.is_floating_point else [x, x], -1)
+                rabbet.stack(
+                    [x, x.flip(tuple(range(x.ndim)))] if x.dtype.is_floating_point else [x, x], -1
+                )
                 for x in inner.inputs()
             ]
             if not parts:

@@ -122,7 +122,7 @@ void householder_product_kernel(const rb::Args& a) {
   const RbTensor &x = a.tensor(0), &t = a.tensor(1);
   dispatch_dtype<kMaskLinalg>("linalg_householder_product", x.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Batch batch(x, 2);
+    const Batch batch(a.ret(0), 2);
     const Items<T> from(x, 2, batch), to(a.ret(0), 2, batch), taus(t, 1, batch);
     const Int m = from.rows, n = from.columns, k = taus.rows;
     for_each_matrix(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {

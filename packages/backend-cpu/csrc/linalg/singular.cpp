@@ -250,12 +250,12 @@ void lstsq_kernel(const rb::Args& a) {
     for_each_matrix(batch, 4.0 * m * n * (n + columns), [&](int64_t begin, int64_t end) {
       LeastSquares<T> solver(driver, m, n, columns, static_cast<Real<T>>(rcond));
       rb::Scratch<T> matrix(m * n), b(rows * columns);
-      rb::Scratch<Real<T>> s(std::min(m, n));
+      rb::Scratch<Real<T>> s(n);
       for (int64_t i = begin; i < end; ++i) {
         from.load(i, matrix.data(), m);
         std::fill_n(b.data(), rows * columns, T(0));
         right.load(i, b.data(), rows);
-        std::fill_n(s.data(), std::min(m, n), Real<T>(0));
+        std::fill_n(s.data(), n, Real<T>(0));
         Int rank = 0, info = 0;
         if (!all_finite(matrix.data(), m * n) || !all_finite(b.data(), rows * columns)) {
           std::fill_n(b.data(), rows * columns, T(std::numeric_limits<Real<T>>::quiet_NaN()));

@@ -163,6 +163,11 @@ from ._settings import (
 from .compiler import (
     compile as compile,
 )
+from ._low_rank import (
+    lu as lu,
+    pca_lowrank as pca_lowrank,
+    svd_lowrank as svd_lowrank,
+)
 from ._numeric import (
     chain_matmul as chain_matmul,
     gradient as gradient,

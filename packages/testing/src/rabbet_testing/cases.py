@@ -407,9 +407,23 @@ def differentiable_ops() -> list[str]:
         takes_tensors = any("Tensor" in p["type"] for p in info["params"])
         if info["detached"] or info["kind"] == "random" or not takes_tensors:
             continue
-        if info["has_vjp"] or info["has_decomp"]:
+        if (info["has_vjp"] or info["has_decomp"]) and not _is_fixed(name):
             names.append(name)
     return names
+
+
+def _is_fixed(name: str) -> bool:
+    """Whether the examples of a record say that none of its tensors requires grad."""
+
+    def makers(node: Any) -> Iterator[str]:
+        if isinstance(node, list):
+            for item in node:
+                yield from makers(item)
+        elif isinstance(node, tuple) and node[0] not in ("name", "result"):
+            yield node[1]
+
+    made = [m for _, args, kwargs in examples_of(name) for m in makers([*args, *kwargs.values()])]
+    return bool({"fixed", "hermitian"} & {*made}) and {"fixed", "hermitian", "data"} >= {*made}
 
 
 def differentiable_part(case: Case) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:

@@ -437,7 +437,7 @@ def _values(
     _matrices(what, A)
     if driver is not None:
         raise _C.ArgumentError(
-            f"{what}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+            f"{what}: keyword argument `driver=` is not supported on this device, got {driver!r}"
         )
     U, S, Vh, info = _op("_linalg_svd")(A, full, vectors)
     _checked(info, what, "svd")
@@ -569,7 +569,9 @@ def lstsq(
     B = right.expand(*batch, *right.shape[-2:])
     used = driver or "gelsy"
     limit = rabbet.finfo(self.dtype).eps * max(m, n) if rcond is None else rcond
-    found, rank, values, info = _op("_linalg_lstsq")(A.detach(), B.detach(), float(limit), used)
+    filled = _op("pad_constant")(B.detach(), [0, 0, 0, max(n - m, 0)])
+    found, rank, values, info = _op("_linalg_lstsq")(A.detach(), filled, float(limit), used)
+    values = values[..., : min(m, n)]
     _checked(info, "linalg.lstsq", "lstsq")
     solution = _op("_linalg_lstsq_solution")(A, B, found, float(limit))
     empty = rabbet.empty(0, dtype=values.dtype, device=self.device)
@@ -590,7 +592,8 @@ def lstsq(
 def lstsq_solution(A: Tensor, B: Tensor, found: Tensor, rcond: float) -> Tensor:
     batch = rabbet.broadcast_shapes(A.shape[:-2], B.shape[:-2], found.shape[:-2])
     solution = found[..., : A.shape[-1], :]
-    return solution.expand(*batch, *solution.shape[-2:]).clone()
+    whole = solution.expand(*batch, *solution.shape[-2:]).mT
+    return whole.clone(memory_format=rabbet.contiguous_format).mT  # column-major
 
 
 def matrix_rank(A: Tensor, *, atol: Any, rtol: Any, hermitian: bool) -> Tensor:

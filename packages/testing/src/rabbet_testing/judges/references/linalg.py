@@ -116,10 +116,10 @@ def _svd(A: Array, full_matrices: bool, compute_uv: bool) -> Any:
 
 @defines("_linalg_lstsq")
 def _lstsq(A: Array, B: Array) -> Any:
-    m, n = A.shape[-2:]
-    whole = Unset((*A.shape[:-2], max(m, n), B.shape[-1]))
-    rank = np.linalg.matrix_rank(A).astype(np.int64)
-    return whole, rank, Unset((*A.shape[:-2], min(m, n))), _done(A)
+    batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    rank = np.broadcast_to(np.linalg.matrix_rank(A).astype(np.int64), batch)
+    values = Unset((*batch, A.shape[-1]))
+    return Unset((*batch, *B.shape[-2:])), rank, values, np.zeros(batch, np.int32)
 
 
 @defines("_linalg_ldl_factor")
