@@ -53,12 +53,11 @@ void cut(LinePlan& plan, int64_t lines, int64_t across, int pack) {
       std::max<int64_t>(1, (plan.count + plan.segment - 1) / std::max<int64_t>(plan.segment, 1));
 }
 
-// Loads of a line that a thread holds where `width` threads at most share it: 2 or 4 times `each`,
-// and at most `most`; 0: too few.
+// Loads of a line that a thread holds where `width` threads at most share it: 2 or 4 packs, or four
+// times as many elements, `most` at most; 0: too few.
 int held_by(int64_t width, int64_t loads, int each, int most) {
-  for (const int held : {2, 4})
-    if (held * each <= most && loads <= width * held * each) return held;
-  return 0;
+  if (loads <= width * 2 * each) return 2;
+  return (each == 1 || most == 4) && loads <= width * 4 * each ? 4 : 0;
 }
 
 }  // namespace
@@ -73,18 +72,18 @@ LinePlan plan_lines(const SplitLayout& layout, const Operands4& operands,
   LinePlan plan;
   plan.set(inner, operands, k, options.single, &outer);
   const int size = operands[k].size, pack = plan.packs ? kPackBytes / size : 1;
-  const int each = plan.packs ? 1 : 4, holdable = plan.packs ? 4 : options.elements;
+  const int each = plan.packs ? 1 : 4;
   plan.segment = plan.count;
   const int64_t lines = outer.n;
   Shape shape;
   if (columns) {
     shape = columns_of(lines, plan.count);
     const int64_t most = kThreads / shape.across;
-    if (options.holds) plan.held = held_by(most, plan.count, each, holdable);
+    if (options.holds) plan.held = held_by(most, plan.count, each, options.holds);
     if (plan.held)
       shape.width = power_above((plan.count + plan.held * each - 1) / (plan.held * each), most);
   } else {
-    if (options.holds) plan.held = held_by(kMostThreads, plan.count, each, holdable);
+    if (options.holds) plan.held = held_by(kMostThreads, plan.count, each, options.holds);
     const int64_t share = plan.held ? plan.held * each : plan.packs ? 4 : 8;
     const int64_t together = power_above(kTogether / (pack * size), kWarp);
     const int64_t most = plan.held ? kMostThreads : kThreads;

@@ -23,10 +23,9 @@ SplitLayout split_layout(const char* op, std::initializer_list<const RbTensor*> 
 struct LineOptions {
   int lead = 0;         // the tensor that it pays to read in the order of memory
   bool splits = false;  // lines may be cut into segments where there are few of them
-  bool holds = false;   // threads may hold a line in registers
-  // The most elements of a line that a thread holds where packs do not fit: as many as leave
-  // registers for the other operands.
-  int elements = 16;
+  // Threads may hold a line in registers: 4, or 2 where other operands take some of them too, times
+  // four elements, and in any case 4 packs; 0: they may not.
+  uint8_t holds = 0;
   int32_t single = 0;  // see packed()
 };
 

@@ -87,7 +87,7 @@ Types types_of(const RbTensor& x, const RbTensor& out, const RbTensor* weight, c
 }
 
 // Beside a line a thread reads weights and biases, or gradients.
-const LineOptions kHolding = {.holds = true, .elements = 8};
+const LineOptions kHolding = {.holds = 2};
 
 void forward(const Normed& n, const RbTensor& out, const View& y, const RbTensor* weight,
              const RbTensor* bias, double eps, bool rms) {

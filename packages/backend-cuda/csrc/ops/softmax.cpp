@@ -22,7 +22,7 @@ void softmax_kernel(const rb::Args& a) {
   if (out.numel == 0) return;
   const Along along(a.integer(1), x.ndim);
   SplitLayout layout = split_layout(a.op_name(), {&out, &x}, along.inner, 1);
-  LinePlan plan = plan_lines(layout, {out, x}, {.lead = 1, .holds = true});
+  LinePlan plan = plan_lines(layout, {out, x}, {.lead = 1, .holds = 4});
   static const PackedTexts texts("RB_SOFTMAX(" + std::to_string(Logarithm) + ", ");
   const Kernel kernel{a.op_name(),
                       {{"A", x.dtype_id}, {"T", computed(out.dtype_id)}, {"O", out.dtype_id}},
@@ -39,7 +39,7 @@ void softmax_vjp_kernel(const rb::Args& a) {
   if (out.numel == 0) return;
   const Along along(a.integer(2), out.ndim);
   SplitLayout layout = split_layout(a.op_name(), {&out, &g, &y}, along.inner, 2);
-  LinePlan plan = plan_lines(layout, {out, g, y}, {.lead = 2, .holds = true});
+  LinePlan plan = plan_lines(layout, {out, g, y}, {.lead = 2, .holds = 4});
   static const PackedTexts texts("RB_SOFTMAX_VJP(" + std::to_string(Logarithm) + ", ");
   const Kernel kernel{a.op_name(),
                       {{"A", g.dtype_id}, {"T", computed(out.dtype_id)}, {"O", out.dtype_id}},
