@@ -3,6 +3,7 @@ that it gives for the others, so that the checks are those of the records."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,13 +62,18 @@ def altered(case: Case) -> Iterator[tuple[str, Case]]:
 
 
 def _outcome(case: Case, device: str) -> tuple[list[Any] | None, Exception | None]:
-    try:
-        there = moved(case, device)
-        found = [(tuple(t.shape), t.dtype) for t in results(there)]
-        _C.synchronize(rabbet.device(device))  # it may report only now what it finds in its data
-        return found, None
-    except Exception as error:
-        return None, error
+    with warnings.catch_warnings():
+        # Masks of uint8 are taken, with PyTorch's warning.
+        warnings.filterwarnings("ignore", ".*uint8", UserWarning)
+        try:
+            there = moved(case, device)
+            found = [(tuple(t.shape), t.dtype) for t in results(there)]
+            _C.synchronize(
+                rabbet.device(device)
+            )  # it may report only now what it finds in its data
+            return found, None
+        except Exception as error:
+            return None, error
 
 
 def _difference(device: str, case: Case) -> str:
