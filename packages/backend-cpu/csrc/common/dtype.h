@@ -31,6 +31,18 @@ constexpr bool is_int_v = std::is_integral_v<T>;  // bool included
 template <class T>
 using compute_t = std::conditional_t<is_half_v<T>, float, T>;
 
+template <class T>
+struct RealOf {
+  using type = T;
+};
+template <class R>
+struct RealOf<std::complex<R>> {
+  using type = R;
+};
+/// The type of the parts of a complex number; T itself of other types.
+template <class T>
+using real_t = typename RealOf<T>::type;
+
 constexpr int kItemSize[RB_DTYPE_COUNT] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 8, 16};
 constexpr const char* kDTypeNames[RB_DTYPE_COUNT] = {
     "bool",   "uint8",   "int8",     "int16",   "int32",   "int64",     "uint16",    "uint32",

@@ -1,4 +1,4 @@
-// Eigenvalues and eigenvectors of Hermitian and of general matrices.
+// Eigenvalues and eigenvectors of Hermitian and general matrices.
 #include <limits>
 
 #include "common/kernels.h"
@@ -8,7 +8,6 @@ namespace rbcpu {
 namespace {
 
 using lapack::Int;
-using lapack::Real;
 
 template <class T>
 using Syevd = void(const char* job, const char* uplo, const Int* n, T* a, const Int* lda, T* w,
@@ -16,7 +15,7 @@ using Syevd = void(const char* job, const char* uplo, const Int* n, T* a, const 
                    size_t);
 template <class T>
 using Heevd = void(const char* job, const char* uplo, const Int* n, T* a, const Int* lda,
-                   Real<T>* w, T* work, const Int* lwork, Real<T>* rwork, const Int* lrwork,
+                   real_t<T>* w, T* work, const Int* lwork, real_t<T>* rwork, const Int* lrwork,
                    Int* iwork, const Int* liwork, Int* info, size_t, size_t);
 template <class T>
 using GeevReal = void(const char* left, const char* right, const Int* n, T* a, const Int* lda,
@@ -25,7 +24,7 @@ using GeevReal = void(const char* left, const char* right, const Int* n, T* a, c
 template <class T>
 using GeevComplex = void(const char* left, const char* right, const Int* n, T* a, const Int* lda,
                          T* w, T* vl, const Int* ldvl, T* vr, const Int* ldvr, T* work,
-                         const Int* lwork, Real<T>* rwork, Int* info, size_t, size_t);
+                         const Int* lwork, real_t<T>* rwork, Int* info, size_t, size_t);
 
 /// Eigenvalues, ascending, and eigenvectors in place of the matrix.
 template <class T>
@@ -34,7 +33,7 @@ class Hermitian {
   Hermitian(Int n, char uplo, bool vectors)
       : n_(n), ld_(leading(n)), uplo_(uplo), job_(vectors ? 'V' : 'N') {
     T size(0);
-    Real<T> real_size(0);
+    real_t<T> real_size(0);
     Int int_size = 0;
     const Int ask = -1;
     call(nullptr, nullptr, &size, &ask, &real_size, &ask, &int_size, &ask);
@@ -42,16 +41,16 @@ class Hermitian {
     real_size_ = std::max<Int>(1, static_cast<Int>(real_size));
     int_size_ = std::max<Int>(1, int_size);
     work_ = std::make_unique<rb::Scratch<T>>(work_size_);
-    real_ = std::make_unique<rb::Scratch<Real<T>>>(real_size_);
+    real_ = std::make_unique<rb::Scratch<real_t<T>>>(real_size_);
     int_ = std::make_unique<rb::Scratch<Int>>(int_size_);
   }
-  Int run(T* a, Real<T>* w) const {
+  Int run(T* a, real_t<T>* w) const {
     return call(a, w, work_->data(), &work_size_, real_->data(), &real_size_, int_->data(),
                 &int_size_);
   }
 
  private:
-  Int call(T* a, Real<T>* w, T* work, const Int* lwork, Real<T>* rwork, const Int* lrwork,
+  Int call(T* a, real_t<T>* w, T* work, const Int* lwork, real_t<T>* rwork, const Int* lrwork,
            Int* iwork, const Int* liwork) const {
     Int info = 0;
     if constexpr (is_complex_v<T>) {
@@ -68,7 +67,7 @@ class Hermitian {
   const char uplo_, job_;
   Int work_size_ = 1, real_size_ = 1, int_size_ = 1;
   std::unique_ptr<rb::Scratch<T>> work_;
-  std::unique_ptr<rb::Scratch<Real<T>>> real_;
+  std::unique_ptr<rb::Scratch<real_t<T>>> real_;
   std::unique_ptr<rb::Scratch<Int>> int_;
 };
 
@@ -80,19 +79,19 @@ void eigh_kernel(const rb::Args& a) {
     using T = typename decltype(tag)::type;
     const Batch batch(x, 2);
     const Items<T> from(x, 2, batch), to(a.ret(1), 2, batch);
-    const Items<Real<T>> values(a.ret(0), 1, batch);
+    const Items<real_t<T>> values(a.ret(0), 1, batch);
     const Items<int32_t> infos(a.ret(2), 0, batch);
     const Int n = from.rows;
     for_each_matrix(batch, (vectors ? 9.0 : 2.0) * n * n * n, [&](int64_t begin, int64_t end) {
       const Hermitian<T> hermitian(n, uplo, vectors);
       rb::Scratch<T> matrix(n * n);
-      rb::Scratch<Real<T>> found(n);
+      rb::Scratch<real_t<T>> found(n);
       for (int64_t i = begin; i < end; ++i) {
         from.load(i, matrix.data(), n);
         Int info = 0;
         if (!all_finite(matrix.data(), n * n)) {
           info = kNotFinite;
-          std::fill_n(found.data(), n, std::numeric_limits<Real<T>>::quiet_NaN());
+          std::fill_n(found.data(), n, std::numeric_limits<real_t<T>>::quiet_NaN());
         } else if (n) {
           info = hermitian.run(matrix.data(), found.data());
         }
@@ -108,7 +107,7 @@ void eigh_kernel(const rb::Args& a) {
 template <class T>
 class General {
  public:
-  using C = std::conditional_t<is_complex_v<T>, T, std::complex<Real<T>>>;
+  using C = std::conditional_t<is_complex_v<T>, T, std::complex<real_t<T>>>;
 
   explicit General(Int n)
       : n_(n), ld_(leading(n)), real_(2 * n), vectors_(is_complex_v<T> ? 0 : n * n) {
@@ -147,7 +146,7 @@ class General {
       const bool first = std::real(imag[j]) > 0, second = std::real(imag[j]) < 0;
       const T* const x = vectors_.data() + (second ? j - 1 : j) * n_;
       for (Int i = 0; i < n_; ++i) {
-        const auto y = first || second ? std::real(x[n_ + i]) : Real<T>(0);
+        const auto y = first || second ? std::real(x[n_ + i]) : real_t<T>(0);
         v[j * n_ + i] = C(std::real(x[i]), second ? -y : y);
       }
     }
@@ -155,7 +154,7 @@ class General {
 
   const Int n_, ld_;
   Int size_ = 1;
-  rb::Scratch<Real<T>> real_;
+  rb::Scratch<real_t<T>> real_;
   rb::Scratch<T> vectors_;
   std::unique_ptr<rb::Scratch<T>> work_;
 };
@@ -179,7 +178,7 @@ void eig_kernel(const rb::Args& a) {
         Int info = 0;
         if (!all_finite(matrix.data(), n * n)) {
           info = kNotFinite;
-          std::fill_n(found.data(), n, C(std::numeric_limits<Real<T>>::quiet_NaN()));
+          std::fill_n(found.data(), n, C(std::numeric_limits<real_t<T>>::quiet_NaN()));
           std::fill_n(vectors.data(), n * n, C(0));
         } else if (n) {
           info = general.run(matrix.data(), found.data(), vectors.data());

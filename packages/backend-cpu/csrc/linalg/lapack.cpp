@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kName = "libscipy_openblas64_";
 
-// Sites of wheels lie around the folder of this library: site-packages/rabbet_backend_cpu.
+// The folder of the wheels, two levels above this library.
 std::string site_packages() {
   Dl_info info;
   if (!dladdr(reinterpret_cast<void*>(&site_packages), &info) || !info.dli_fname) return "";
@@ -41,7 +41,7 @@ void* open_first(const std::string& pattern) {
   return opened;
 }
 
-// The path of a copy that somebody loaded, for example NumPy.
+// The path of a copy that the process has loaded already, for example with NumPy.
 int find_loaded(dl_phdr_info* info, size_t, void* path) {
   if (!info->dlpi_name || !std::strstr(info->dlpi_name, kName)) return 0;
   *static_cast<std::string*>(path) = info->dlpi_name;
@@ -73,8 +73,7 @@ void* library() {
 }
 
 void* symbol(const std::string& name) {
-  void* const found = dlsym(library(), ("scipy_" + name + "64_").c_str());
-  return found;
+  return dlsym(library(), ("scipy_" + name + "64_").c_str());
 }
 
 }  // namespace

@@ -29,18 +29,7 @@ constexpr char kLetter = std::is_same_v<T, float>    ? 's'
                          : std::is_same_v<T, c64>    ? 'c'
                                                      : 'z';
 
-template <class T>
-struct RealOf {
-  using type = T;
-};
-template <class T>
-struct RealOf<std::complex<T>> {
-  using type = T;
-};
-template <class T>
-using Real = typename RealOf<T>::type;
-
-/// The routine of that name for T: routine<T, void(...)>("getrf").
+/// The routine for elements of type T: routine<float, Getrf<float>>("getrf") is sgetrf.
 template <class T, class Signature>
 Signature* routine(const char* name) {
   char full[16] = {kLetter<T>};

@@ -1,4 +1,4 @@
-// Batches of matrices of any strides, and their copies in column-major order.
+// Batches of strided matrices, and their column-major copies.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@ namespace rbcpu {
 
 constexpr uint64_t kMaskLinalg = bit(RB_F32) | bit(RB_F64) | bit(RB_C64) | bit(RB_C128);
 
-/// The leading dimensions of a result: what is computed once for each of their places.
+/// The leading dimensions of a result. Kernels compute once for each of their places.
 struct Batch {
   int ndim;
   int64_t shape[kMaxDims];
@@ -26,8 +26,8 @@ struct Batch {
   }
 };
 
-/// Items of a tensor for the places of a batch: matrices, vectors or numbers. Leading dimensions
-/// of size 1, and those that are missing, broadcast.
+/// The matrices, vectors or numbers of a tensor, one for each place of a batch. Leading dimensions
+/// that are missing or have size 1 broadcast.
 template <class T>
 class Items {
  public:
@@ -55,7 +55,7 @@ class Items {
     }
     return p;
   }
-  /// Whether each matrix lies as LAPACK wants it, its columns one behind another.
+  /// Whether each matrix is contiguous in column-major order, as LAPACK expects.
   bool column_major() const {
     return (row_step == 1 || rows <= 1) && (column_step == rows || columns <= 1);
   }
@@ -68,6 +68,10 @@ class Items {
     T* to = at(place);
     for (int64_t j = 0; j < columns; ++j)
       for (int64_t i = 0; i < rows; ++i) to[i * row_step + j * column_step] = from[j * ld + i];
+  }
+  void load_vector(int64_t place, T* to) const {
+    const T* from = at(place);
+    for (int64_t i = 0; i < rows; ++i) to[i] = from[i * row_step];
   }
   template <class From>
   void store_vector(int64_t place, const From* from) const {
@@ -83,8 +87,8 @@ class Items {
   int64_t strides_[kMaxDims];
 };
 
-/// A matrix to compute in: that of the result where it lies as LAPACK wants it, else scratch that
-/// done() copies there.
+/// A column-major matrix to compute in: the result itself where its layout fits, else scratch
+/// memory that done() copies to the result.
 template <class T>
 class Work {
  public:
@@ -116,8 +120,8 @@ void for_each_matrix(const Batch& batch, double cost, F&& body) {
   rb::parallel_for(batch.count, grain, body);
 }
 
-/// Iterative routines print to the standard output, or do not end, for numbers that are not finite:
-/// they are not called then.
+/// LAPACK's iterative routines print to standard output or loop forever when a number is not
+/// finite, so kernels check first and do not call them.
 template <class T>
 bool all_finite(const T* data, int64_t n) {
   bool finite = true;
@@ -125,7 +129,7 @@ bool all_finite(const T* data, int64_t n) {
     finite &= std::isfinite(std::real(data[i])) && std::isfinite(std::imag(data[i]));
   return finite;
 }
-/// What such routines say of an argument that they do not take, here the fourth.
+/// The `info` that stands for such a matrix: LAPACK's code for a wrong fourth argument.
 constexpr lapack::Int kNotFinite = -4;
 
 /// LAPACK wants leading dimensions of at least 1.

@@ -25,7 +25,7 @@ constexpr const char* kOrgqr = is_complex_v<T> ? "ungqr" : "orgqr";
 template <class T>
 constexpr const char* kOrmqr = is_complex_v<T> ? "unmqr" : "ormqr";
 
-/// Calls of one shape with a workspace of the size that the routine asks for.
+/// Householder routines for matrices of one shape, with the workspace that LAPACK asks for.
 template <class T>
 class Householder {
  public:
@@ -112,12 +112,6 @@ void geqrf_kernel(const rb::Args& a) {
   });
 }
 
-template <class T>
-void load_vector(const Items<T>& items, int64_t place, T* to) {
-  const T* const from = items.at(place);
-  for (int64_t i = 0; i < items.rows; ++i) to[i] = from[i * items.row_step];
-}
-
 void householder_product_kernel(const rb::Args& a) {
   const RbTensor &x = a.tensor(0), &t = a.tensor(1);
   dispatch_dtype<kMaskLinalg>("linalg_householder_product", x.dtype_id, [&](auto tag) {
@@ -132,7 +126,7 @@ void householder_product_kernel(const rb::Args& a) {
       for (int64_t i = begin; i < end; ++i) {
         T* const matrix = work.begin(i);
         from.load(i, matrix, m);
-        load_vector(taus, i, tau.data());
+        taus.load_vector(i, tau.data());
         householder.multiply_out(matrix, n, k, tau.data());
         work.done();
       }
@@ -165,7 +159,7 @@ void ormqr_kernel(const rb::Args& a) {
         T* const c = work.begin(i);
         from.load(i, c, m);
         reflections.load(i, matrix.data(), rows);
-        load_vector(taus, i, tau.data());
+        taus.load_vector(i, tau.data());
         if (m && n && k)
           ormqr(&side, &trans, &m, &n, &k, matrix.data(), &lda, tau.data(), c, &ldc, space.data(),
                 &size, &info, 1, 1);

@@ -9,7 +9,6 @@ namespace rbcpu {
 namespace {
 
 using lapack::Int;
-using lapack::Real;
 
 template <class T>
 using GesddReal = void(const char* job, const Int* m, const Int* n, T* a, const Int* lda, T* s,
@@ -17,8 +16,8 @@ using GesddReal = void(const char* job, const Int* m, const Int* n, T* a, const 
                        Int* iwork, Int* info, size_t);
 template <class T>
 using GesddComplex = void(const char* job, const Int* m, const Int* n, T* a, const Int* lda,
-                          Real<T>* s, T* u, const Int* ldu, T* vt, const Int* ldvt, T* work,
-                          const Int* lwork, Real<T>* rwork, Int* iwork, Int* info, size_t);
+                          real_t<T>* s, T* u, const Int* ldu, T* vt, const Int* ldvt, T* work,
+                          const Int* lwork, real_t<T>* rwork, Int* iwork, Int* info, size_t);
 
 /// Singular values, descending, and vectors for one shape of matrices.
 template <class T>
@@ -39,14 +38,14 @@ class Singular {
     size_ = std::max<Int>(1, static_cast<Int>(std::real(size)));
     work_ = std::make_unique<rb::Scratch<T>>(size_);
   }
-  Int run(T* a, Real<T>* s, T* u, T* vt) { return call(a, s, u, vt, work_->data(), &size_); }
+  Int run(T* a, real_t<T>* s, T* u, T* vt) { return call(a, s, u, vt, work_->data(), &size_); }
 
  private:
   Int real_size() const {
     const Int most = std::max(m_, n_);
     return 1 + std::max(5 * k_ * k_ + 7 * k_, 2 * most * k_ + 2 * k_ * k_ + k_);
   }
-  Int call(T* a, Real<T>* s, T* u, T* vt, T* work, const Int* lwork) {
+  Int call(T* a, real_t<T>* s, T* u, T* vt, T* work, const Int* lwork) {
     Int info = 0;
     if constexpr (is_complex_v<T>) {
       static auto* const gesdd = lapack::routine<T, GesddComplex<T>>("gesdd");
@@ -63,7 +62,7 @@ class Singular {
   const char job_;
   Int size_ = 1;
   rb::Scratch<Int> int_;
-  rb::Scratch<Real<T>> real_;
+  rb::Scratch<real_t<T>> real_;
   std::unique_ptr<rb::Scratch<T>> work_;
 };
 
@@ -82,7 +81,7 @@ void svd_kernel(const rb::Args& a) {
     using T = typename decltype(tag)::type;
     const Batch batch(x, 2);
     const Items<T> from(x, 2, batch), left(a.ret(0), 2, batch), right(a.ret(2), 2, batch);
-    const Items<Real<T>> values(a.ret(1), 1, batch);
+    const Items<real_t<T>> values(a.ret(1), 1, batch);
     const Items<int32_t> infos(a.ret(3), 0, batch);
     const Int m = from.rows, n = from.columns, k = std::min(m, n);
     const char job = !vectors ? 'N' : full ? 'A' : 'S';
@@ -90,7 +89,7 @@ void svd_kernel(const rb::Args& a) {
       Singular<T> singular(m, n, job, full ? n : k);
       rb::Scratch<T> matrix(m * n), u(vectors ? m * left.columns : 0);
       rb::Scratch<T> vt(vectors ? right.rows * n : 0);
-      rb::Scratch<Real<T>> found(k);
+      rb::Scratch<real_t<T>> found(k);
       for (int64_t i = begin; i < end; ++i) {
         from.load(i, matrix.data(), m);
         Int info = 0;
@@ -98,7 +97,7 @@ void svd_kernel(const rb::Args& a) {
           info = singular.run(matrix.data(), found.data(), u.data(), vt.data());
         } else if (k) {
           info = kNotFinite;
-          std::fill_n(found.data(), k, std::numeric_limits<Real<T>>::quiet_NaN());
+          std::fill_n(found.data(), k, std::numeric_limits<real_t<T>>::quiet_NaN());
           std::fill_n(u.data(), vectors ? m * left.columns : 0, T(0));
           std::fill_n(vt.data(), vectors ? right.rows * n : 0, T(0));
         }
@@ -128,24 +127,24 @@ using GelsyReal = void(const Int* m, const Int* n, const Int* columns, T* a, con
                        const Int* lwork, Int* info);
 template <class T>
 using GelsyComplex = void(const Int* m, const Int* n, const Int* columns, T* a, const Int* lda,
-                          T* b, const Int* ldb, Int* jpvt, const Real<T>* rcond, Int* rank, T* work,
-                          const Int* lwork, Real<T>* rwork, Int* info);
+                          T* b, const Int* ldb, Int* jpvt, const real_t<T>* rcond, Int* rank,
+                          T* work, const Int* lwork, real_t<T>* rwork, Int* info);
 template <class T>
 using GelsdReal = void(const Int* m, const Int* n, const Int* columns, T* a, const Int* lda, T* b,
                        const Int* ldb, T* s, const T* rcond, Int* rank, T* work, const Int* lwork,
                        Int* iwork, Int* info);
 template <class T>
 using GelsdComplex = void(const Int* m, const Int* n, const Int* columns, T* a, const Int* lda,
-                          T* b, const Int* ldb, Real<T>* s, const Real<T>* rcond, Int* rank,
-                          T* work, const Int* lwork, Real<T>* rwork, Int* iwork, Int* info);
+                          T* b, const Int* ldb, real_t<T>* s, const real_t<T>* rcond, Int* rank,
+                          T* work, const Int* lwork, real_t<T>* rwork, Int* iwork, Int* info);
 template <class T>
 using GelssReal = void(const Int* m, const Int* n, const Int* columns, T* a, const Int* lda, T* b,
                        const Int* ldb, T* s, const T* rcond, Int* rank, T* work, const Int* lwork,
                        Int* info);
 template <class T>
 using GelssComplex = void(const Int* m, const Int* n, const Int* columns, T* a, const Int* lda,
-                          T* b, const Int* ldb, Real<T>* s, const Real<T>* rcond, Int* rank,
-                          T* work, const Int* lwork, Real<T>* rwork, Int* info);
+                          T* b, const Int* ldb, real_t<T>* s, const real_t<T>* rcond, Int* rank,
+                          T* work, const Int* lwork, real_t<T>* rwork, Int* info);
 
 enum class Driver { kGels, kGelsy, kGelsd, kGelss };
 
@@ -159,7 +158,7 @@ Driver driver_of(const char* name) {
 template <class T>
 class LeastSquares {
  public:
-  LeastSquares(Driver driver, Int m, Int n, Int columns, Real<T> rcond)
+  LeastSquares(Driver driver, Int m, Int n, Int columns, real_t<T> rcond)
       : driver_(driver),
         m_(m),
         n_(n),
@@ -169,7 +168,7 @@ class LeastSquares {
         rcond_(rcond),
         pivots_(n) {
     T size(0);
-    Real<T> real_size(0);
+    real_t<T> real_size(0);
     Int int_size = 0;
     Int rank;
     const Int ask = -1;
@@ -177,16 +176,16 @@ class LeastSquares {
     size_ = std::max<Int>(1, static_cast<Int>(std::real(size)));
     work_ = std::make_unique<rb::Scratch<T>>(size_);
     const Int own = std::max<Int>({static_cast<Int>(real_size), 2 * n, 5 * std::min(m, n), 1});
-    real_ = std::make_unique<rb::Scratch<Real<T>>>(own);
+    real_ = std::make_unique<rb::Scratch<real_t<T>>>(own);
     int_ = std::make_unique<rb::Scratch<Int>>(std::max<Int>(1, int_size));
   }
-  Int run(T* a, T* b, Real<T>* s, Int* rank) {
+  Int run(T* a, T* b, real_t<T>* s, Int* rank) {
     std::fill_n(pivots_.data(), n_, Int{0});
     return call(a, b, s, rank, work_->data(), &size_, real_->data(), int_->data());
   }
 
  private:
-  Int call(T* a, T* b, Real<T>* s, Int* rank, T* work, const Int* lwork, Real<T>* rwork,
+  Int call(T* a, T* b, real_t<T>* s, Int* rank, T* work, const Int* lwork, real_t<T>* rwork,
            Int* iwork) {
     Int info = 0;
     const char none = 'N';
@@ -226,15 +225,15 @@ class LeastSquares {
 
   const Driver driver_;
   const Int m_, n_, columns_, lda_, ldb_;
-  const Real<T> rcond_;
+  const real_t<T> rcond_;
   Int size_ = 1;
   rb::Scratch<Int> pivots_;
   std::unique_ptr<rb::Scratch<T>> work_;
-  std::unique_ptr<rb::Scratch<Real<T>>> real_;
+  std::unique_ptr<rb::Scratch<real_t<T>>> real_;
   std::unique_ptr<rb::Scratch<Int>> int_;
 };
 
-// Rows of the result beyond the columns of A hold what is left over, as LAPACK leaves it.
+// The rows of the result below the solution hold the residuals, as in LAPACK.
 void lstsq_kernel(const rb::Args& a) {
   const RbTensor &A = a.tensor(0), &B = a.tensor(1);
   const double rcond = a.real(2);
@@ -244,22 +243,22 @@ void lstsq_kernel(const rb::Args& a) {
     const Batch batch(a.ret(0), 2);
     const Items<T> from(A, 2, batch), right(B, 2, batch), to(a.ret(0), 2, batch);
     const Items<int64_t> ranks(a.ret(1), 0, batch);
-    const Items<Real<T>> values(a.ret(2), 1, batch);
+    const Items<real_t<T>> values(a.ret(2), 1, batch);
     const Items<int32_t> infos(a.ret(3), 0, batch);
     const Int m = from.rows, n = from.columns, columns = right.columns, rows = to.rows;
     for_each_matrix(batch, 4.0 * m * n * (n + columns), [&](int64_t begin, int64_t end) {
-      LeastSquares<T> solver(driver, m, n, columns, static_cast<Real<T>>(rcond));
+      LeastSquares<T> solver(driver, m, n, columns, static_cast<real_t<T>>(rcond));
       rb::Scratch<T> matrix(m * n), b(rows * columns);
-      rb::Scratch<Real<T>> s(n);
+      rb::Scratch<real_t<T>> s(n);
       for (int64_t i = begin; i < end; ++i) {
         from.load(i, matrix.data(), m);
         std::fill_n(b.data(), rows * columns, T(0));
         right.load(i, b.data(), rows);
-        std::fill_n(s.data(), n, Real<T>(0));
+        std::fill_n(s.data(), n, real_t<T>(0));
         Int rank = 0, info = 0;
         if (!all_finite(matrix.data(), m * n) || !all_finite(b.data(), rows * columns)) {
-          std::fill_n(b.data(), rows * columns, T(std::numeric_limits<Real<T>>::quiet_NaN()));
-          std::fill_n(s.data(), std::min(m, n), std::numeric_limits<Real<T>>::quiet_NaN());
+          std::fill_n(b.data(), rows * columns, T(std::numeric_limits<real_t<T>>::quiet_NaN()));
+          std::fill_n(s.data(), std::min(m, n), std::numeric_limits<real_t<T>>::quiet_NaN());
         } else if (m && n) {
           info = solver.run(matrix.data(), b.data(), s.data(), &rank);
         }

@@ -66,15 +66,6 @@ struct Moments {
   }
 };
 
-template <class T>
-struct RealOf {
-  using type = T;
-};
-template <class R>
-struct RealOf<std::complex<R>> {
-  using type = R;
-};
-
 void var_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
   RbTensor& out = a.ret();
@@ -85,7 +76,7 @@ void var_kernel(const rb::Args& a) {
   const Reduction r(view_of(x), reduced, outs, 1);
   dispatch_dtype<kMaskFloat | kMaskComplex>("var", x.dtype_id, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using R = typename RealOf<T>::type;
+    using R = real_t<T>;
     R* data = static_cast<R*>(out.data);
     reduce<T, Moments<T>>(r, [&](int64_t k, const auto& acc) {
       const double freedom = std::max(0.0, static_cast<double>(r.count) - correction);

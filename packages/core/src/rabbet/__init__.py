@@ -62,8 +62,8 @@ _LAZY = {
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "set_default_tensor_type",
     },
-    "_low_rank": {"lu", "pca_lowrank", "svd_lowrank"},
-    "_numeric": {"chain_matmul", "gradient", "histogram", "matrix_power", "sym_sum"},
+    "_low_rank": {"pca_lowrank", "svd_lowrank"},
+    "_numeric": {"chain_matmul", "gradient", "histogram", "lu", "matrix_power", "sym_sum"},
     "_settings": {
         "SymBool", "SymFloat", "SymInt", "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi",
         "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "get_default_device",

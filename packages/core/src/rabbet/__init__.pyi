@@ -164,7 +164,6 @@ from .compiler import (
     compile as compile,
 )
 from ._low_rank import (
-    lu as lu,
     pca_lowrank as pca_lowrank,
     svd_lowrank as svd_lowrank,
 )
@@ -172,6 +171,7 @@ from ._numeric import (
     chain_matmul as chain_matmul,
     gradient as gradient,
     histogram as histogram,
+    lu as lu,
     matrix_power as matrix_power,
     sym_sum as sym_sum,
 )

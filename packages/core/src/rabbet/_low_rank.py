@@ -1,40 +1,17 @@
-"""Factorisations that are made of several operators: `lu`, and singular values of the largest size alone."""
+"""Low-rank approximations of matrices: their largest singular values and principal components."""
 
-from typing import Any
+from collections.abc import Callable
 
 import rabbet
 
 from . import _C, linalg
 from ._C import Tensor
 
-__all__ = ["lu", "pca_lowrank", "svd_lowrank"]
-
-
-def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
-    """`linalg.lu_factor_ex` under its former name: (LU, pivots), with `get_infos` (LU, pivots, infos).
-
-    Args:
-        A: matrices (*, m, n), floating or complex.
-        out: a tuple of tensors for the results.
-
-    Example:
-        >>> LU, pivots = rabbet.lu(rabbet.tensor([[1.0, 2.0], [4.0, 4.0]]))
-        >>> pivots
-        tensor([2, 2], dtype=rabbet.int32)
-    """
-    LU, pivots, infos = linalg.lu_factor_ex(A, pivot=pivot)
-    results = (LU, pivots, infos) if get_infos else (LU, pivots)
-    if out is None:
-        return results
-    if not isinstance(out, (tuple, list)) or len(out) != len(results):
-        raise TypeError(f"lu(): argument 'out' must be a tuple of {len(results)} Tensors")
-    for target, result in zip(out, results, strict=True):
-        target.resize_(result.shape).copy_(result)
-    return out
+__all__ = ["pca_lowrank", "svd_lowrank"]
 
 
 def _basis(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
-    """Orthonormal columns that span most of the range of A (minus M), of algorithm 4.4 of the paper."""
+    """Orthonormal columns that span most of the range of A - M: algorithm 4.4 of Halko, Martinsson and Tropp."""
     multiply = _difference(A, M)
     R = rabbet.randn(A.shape[-1], q, dtype=A.dtype, device=A.device)
     Q: Tensor = linalg.qr(multiply(R, False))[0]
@@ -44,7 +21,9 @@ def _basis(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
     return Q
 
 
-def _difference(A: Tensor, M: Tensor | None) -> Any:
+def _difference(A: Tensor, M: Tensor | None) -> Callable[[Tensor, bool], Tensor]:
+    """A function that multiplies by A - M, or by its adjoint."""
+
     def multiply(X: Tensor, adjoint: bool) -> Tensor:
         found: Tensor = (A.mH if adjoint else A) @ X
         return found if M is None else found - (M.mH if adjoint else M) @ X

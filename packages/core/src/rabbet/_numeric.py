@@ -1,4 +1,4 @@
-"""Numerical functions on samples: gradients of functions, histograms, sums and products of several values."""
+"""Numerical functions on samples: gradients of functions, histograms, sums and products of several values, and older names of linear algebra."""
 
 from __future__ import annotations
 
@@ -11,12 +11,35 @@ import rabbet
 from . import linalg
 from ._C import Tensor
 
-__all__ = ["chain_matmul", "gradient", "histogram", "matrix_power", "sym_sum"]
+__all__ = ["chain_matmul", "gradient", "histogram", "lu", "matrix_power", "sym_sum"]
 
 
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """`rabbet.linalg.matrix_power`."""
     return linalg.matrix_power(input, n, out=out)
+
+
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
+    """`linalg.lu_factor_ex` under its former name: (LU, pivots), with `get_infos` (LU, pivots, infos).
+
+    Args:
+        A: matrices (*, m, n), floating or complex.
+        out: a tuple of tensors for the results.
+
+    Example:
+        >>> LU, pivots = rabbet.lu(rabbet.tensor([[1.0, 2.0], [4.0, 4.0]]))
+        >>> pivots
+        tensor([2, 2], dtype=rabbet.int32)
+    """
+    LU, pivots, infos = linalg.lu_factor_ex(A, pivot=pivot)
+    results = (LU, pivots, infos) if get_infos else (LU, pivots)
+    if out is None:
+        return results
+    if not isinstance(out, (tuple, list)) or len(out) != len(results):
+        raise TypeError(f"lu(): argument 'out' must be a tuple of {len(results)} Tensors")
+    for target, result in zip(out, results, strict=True):
+        target.resize_(result.shape).copy_(result)
+    return out
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:

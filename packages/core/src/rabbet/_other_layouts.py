@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _C, _low_rank, linalg
+from . import _C, _numeric, linalg
 from ._absent import refusing_function
 from ._absent.flat import REFUSED
 from ._C import Tensor
@@ -54,7 +54,7 @@ def matrix_power(self: Tensor, n: int) -> Tensor:
 
 def lu(self: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     """`rabbet.lu`."""
-    return _low_rank.lu(self, pivot, get_infos)
+    return _numeric.lu(self, pivot, get_infos)
 
 
 def _needs_sparse(name: str) -> Any:

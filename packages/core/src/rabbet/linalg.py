@@ -7,11 +7,14 @@ import rabbet
 
 from . import _C
 from ._C import Tensor
-from ._linalg_errors import LinAlgError
 
 Order = int | float | str | None
 
 _OPERATORS = _C.ops_of_module("linalg")
+
+
+class LinAlgError(RuntimeError):
+    """What linear algebra raises for matrices that it cannot take."""
 
 
 def _checked(what: str, x: Any) -> Tensor:

@@ -7,7 +7,7 @@ import rabbet
 
 from .. import _C
 from .._C import Tensor
-from .._linalg_errors import LinAlgError
+from ..linalg import LinAlgError, matrix_norm
 
 _op = _C.op
 
@@ -34,7 +34,11 @@ def _matrices(what: str, A: Tensor, name: str = "A") -> None:
         )
 
 
-# What each routine says of the number that it returns for a matrix it cannot take.
+_EIGENVECTOR_PHASES = (
+    "The eigenvectors in the complex case are specified up to multiplication by e^{{i phi}}. The specified loss function "
+    "depends on this quantity, so it is ill-defined."
+)
+# Messages of the checks of `info`, by the kind of failure; {0} is the number in `info`.
 _FAILURES = {
     "cholesky": "The factorization could not be completed because the input is not positive-definite (the leading minor "
     "of order {0} is not positive-definite).",
@@ -50,11 +54,15 @@ _FAILURES = {
     "ldl_factor": "The factor D is singular at element {0}.",
     "lstsq": "The least squares solution could not be computed because the input matrix does not have full rank (error "
     "code: {0}).",
+    "eigh_gauge": _EIGENVECTOR_PHASES,
+    "eig_gauge": _EIGENVECTOR_PHASES,
+    "svd_gauge": "The singular vectors in the complex case are specified up to multiplication by e^{{i phi}}. The specified "
+    "loss function depends on this phase term, making it ill-defined.",
 }
 
 
 def check_info(info: Tensor, what: str, failure: str) -> Tensor:
-    """`info`; a LinAlgError of the first matrix whose number is not 0."""
+    """Return a copy of `info`, or raise a LinAlgError for the first matrix whose number is not 0."""
     failed = info.reshape(-1).nonzero()
     if len(failed):
         at = int(failed[0])
@@ -69,40 +77,59 @@ def _checked(info: Tensor, what: str, failure: str) -> None:
         _op("_linalg_check_info")(info, what, failure)
 
 
+def _run(
+    what: str, failure: str, name: str, *args: Any, check: bool = True, **options: Any
+) -> tuple[Tensor, ...]:
+    """The results of an operator of which the last is `info`; a LinAlgError if that is to be checked and not 0."""
+    results: tuple[Tensor, ...] = tuple(_op(name)(*args, **options))
+    if check:
+        _checked(results[-1], what, failure)
+    return results
+
+
+def _same_dtype(what: str, A: Tensor, B: Tensor, name: str = "A") -> None:
+    if A.dtype is not B.dtype:
+        raise _C.DTypeError(
+            f"{what}: Expected {name} and B to have the same dtype, but found {name} of type {A.dtype} and B of type "
+            f"{B.dtype} instead"
+        )
+
+
+def _compatible(what: str, A: Tensor, B: Tensor, left: bool) -> None:
+    """B has the sizes for A @ X = B, or X @ A = B."""
+    if B.shape[-2 if left else -1] != A.shape[-1]:
+        raise _C.ArgumentError(
+            f"{what}: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
+            f"({A.shape[-2]}x{A.shape[-1]} and {B.shape[-2]}x{B.shape[-1]})"
+        )
+
+
 # ---- Cholesky
 
 
-def cholesky_ex(A: Tensor, *, upper: bool, check_errors: bool) -> tuple[Tensor, Tensor]:
-    _square("linalg.cholesky_ex", A)
-    L, info = _op("_linalg_cholesky")(A, upper=upper)
-    if check_errors:
-        _checked(info, "linalg.cholesky_ex", "cholesky")
-    return L, info
+def cholesky_ex(A: Tensor, *, upper: bool, check_errors: bool) -> tuple[Tensor, ...]:
+    what = "linalg.cholesky_ex"
+    _square(what, A)
+    return _run(what, "cholesky", "_linalg_cholesky", A, upper=upper, check=check_errors)
 
 
 def cholesky(A: Tensor, *, upper: bool) -> Tensor:
     _square("linalg.cholesky", A)
-    L, info = _op("_linalg_cholesky")(A, upper=upper)
-    _checked(info, "linalg.cholesky", "cholesky")
-    return L
+    return _run("linalg.cholesky", "cholesky", "_linalg_cholesky", A, upper=upper)[0]
 
 
 # ---- LU
 
 
-def lu_factor_ex(A: Tensor, *, pivot: bool, check_errors: bool) -> tuple[Tensor, Tensor, Tensor]:
-    _matrices("linalg.lu_factor_ex", A)
-    LU, pivots, info = _op("_linalg_lu_factor")(A, pivot=pivot)
-    if check_errors:
-        _checked(info, "linalg.lu_factor_ex", "lu_factor")
-    return LU, pivots, info
+def lu_factor_ex(A: Tensor, *, pivot: bool, check_errors: bool) -> tuple[Tensor, ...]:
+    what = "linalg.lu_factor_ex"
+    _matrices(what, A)
+    return _run(what, "lu_factor", "_linalg_lu_factor", A, pivot=pivot, check=check_errors)
 
 
-def lu_factor(A: Tensor, *, pivot: bool) -> tuple[Tensor, Tensor]:
+def lu_factor(A: Tensor, *, pivot: bool) -> tuple[Tensor, ...]:
     _matrices("linalg.lu_factor", A)
-    LU, pivots, info = _op("_linalg_lu_factor")(A, pivot=pivot)
-    _checked(info, "linalg.lu_factor", "lu_factor")
-    return LU, pivots
+    return _run("linalg.lu_factor", "lu_factor", "_linalg_lu_factor", A, pivot=pivot)[:2]
 
 
 def lu_unpack(
@@ -139,21 +166,12 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool, adjoint: bool
     what = "linalg.lu_solve"
     _square(what, LU, "LU")
     _matrices(what, B, "B")
-    if LU.dtype is not B.dtype:
-        raise _C.DTypeError(
-            f"{what}: Expected LU and B to have the same dtype, but found LU of type {LU.dtype} and B of type {B.dtype} "
-            "instead"
-        )
+    _same_dtype(what, LU, B, "LU")
     if pivots.dtype is not rabbet.int32:
         raise _C.DTypeError(
             f"{what}: pivots should be a Tensor of scalar type torch.int32, got {pivots.dtype}"
         )
-    n = LU.shape[-1]
-    if B.shape[-2 if left else -1] != n:
-        raise _C.ArgumentError(
-            f"{what}: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
-            f"({n}x{n} and {B.shape[-2]}x{B.shape[-1]})"
-        )
+    _compatible(what, LU, B, left)
     if pivots.shape != LU.shape[:-1]:
         raise _C.ArgumentError(
             f"{what}: Number of pivots per batch should be same as the dimension of the matrix, got {tuple(pivots.shape)} "
@@ -165,7 +183,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool, adjoint: bool
     batch = rabbet.broadcast_shapes(LU.shape[:-2], B.shape[:-2])
     solve = _op("linalg_solve_triangular")
     permuted = _op("_lu_permuted")
-    pivots = pivots.expand(*batch, n)
+    pivots = pivots.expand(*batch, LU.shape[-1])
     if adjoint:  # A.mH = U.mH @ L.mH @ P.mT
         y = solve(LU.triu().mH, B, upper=False)
         y = solve(LU.mH, y, upper=True, unitriangular=True)
@@ -183,18 +201,15 @@ def lu_regular(LU: Tensor) -> Tensor:
 # ---- systems of equations
 
 
-def is_vector(A: Tensor, B: Tensor) -> bool:
-    """Whether `linalg.solve` takes B as a batch of vectors."""
+def _is_vector(A: Tensor, B: Tensor) -> bool:
+    """Whether `linalg.solve` treats B as a vector, or as a batch of vectors."""
     return B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
 
 
-def _solved(what: str, A: Tensor, B: Tensor, left: bool) -> tuple[Tensor, Tensor]:
+def _solved(what: str, A: Tensor, B: Tensor, left: bool, check: bool) -> tuple[Tensor, Tensor]:
     _square(what, A)
-    if A.dtype is not B.dtype:
-        raise _C.DTypeError(
-            f"{what}: Expected A and B to have the same dtype, but found A of type {A.dtype} and B of type {B.dtype} instead"
-        )
-    vector = is_vector(A, B)
+    _same_dtype(what, A, B)
+    vector = _is_vector(A, B)
     if vector and not left:
         raise _C.ArgumentError(
             f"{what}: Vector broadcasting of the left hand side is not supported for left=False. In this case linalg.solve "
@@ -202,50 +217,33 @@ def _solved(what: str, A: Tensor, B: Tensor, left: bool) -> tuple[Tensor, Tensor
         )
     right = B.unsqueeze(-1) if vector else B
     _matrices(what, right, "B")
-    if right.shape[-2 if left else -1] != A.shape[-1]:
-        raise _C.ArgumentError(
-            f"{what}: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
-            f"({A.shape[-2]}x{A.shape[-1]} and {right.shape[-2]}x{right.shape[-1]})"
-        )
-    if left:
-        found, info = _op("_linalg_solve")(A, right)
-    else:
-        found, info = _op("_linalg_solve")(A.mT, right.mT)
-        found = found.mT
+    _compatible(what, A, right, left)
+    sides = (A, right) if left else (A.mT, right.mT)
+    found, info = _run(what, "solve", "_linalg_solve", *sides, check=check)
+    found = found if left else found.mT
     return (found.squeeze(-1) if vector else found), info
 
 
 def solve_ex(A: Tensor, B: Tensor, *, left: bool, check_errors: bool) -> tuple[Tensor, Tensor]:
-    found, info = _solved("linalg.solve_ex", A, B, left)
-    if check_errors:
-        _checked(info, "linalg.solve_ex", "solve")
-    return found, info
+    return _solved("linalg.solve_ex", A, B, left, check_errors)
 
 
 def solve(A: Tensor, B: Tensor, *, left: bool) -> Tensor:
-    found, info = _solved("linalg.solve", A, B, left)
-    _checked(info, "linalg.solve", "solve")
-    return found
+    return _solved("linalg.solve", A, B, left, True)[0]
 
 
-def _inverse(what: str, A: Tensor) -> tuple[Tensor, Tensor]:
+def _inverse(what: str, A: Tensor, check: bool) -> tuple[Tensor, ...]:
     _square(what, A)
     identity = rabbet.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    found, info = _op("_linalg_solve")(A, identity)
-    return found, info
+    return _run(what, "inv", "_linalg_solve", A, identity, check=check)
 
 
-def inv_ex(A: Tensor, *, check_errors: bool) -> tuple[Tensor, Tensor]:
-    found, info = _inverse("linalg.inv_ex", A)
-    if check_errors:
-        _checked(info, "linalg.inv_ex", "inv")
-    return found, info
+def inv_ex(A: Tensor, *, check_errors: bool) -> tuple[Tensor, ...]:
+    return _inverse("linalg.inv_ex", A, check_errors)
 
 
 def inv(A: Tensor) -> Tensor:
-    found, info = _inverse("linalg.inv", A)
-    _checked(info, "linalg.inv", "inv")
-    return found
+    return _inverse("linalg.inv", A, True)[0]
 
 
 def _is_odd(pivots: Tensor) -> Tensor:
@@ -386,22 +384,11 @@ def gauge(x: Tensor, what: str, failure: str) -> Tensor:
     return x
 
 
-_FAILURES |= {
-    "eigh_gauge": "The eigenvectors in the complex case are specified up to multiplication by e^{{i phi}}. The specified loss "
-    "function depends on this quantity, so it is ill-defined.",
-    "eig_gauge": "The eigenvectors in the complex case are specified up to multiplication by e^{{i phi}}. The specified loss "
-    "function depends on this quantity, so it is ill-defined.",
-    "svd_gauge": "The singular vectors in the complex case are specified up to multiplication by e^{{i phi}}. The specified "
-    "loss function depends on this phase term, making it ill-defined.",
-}
-
-
 def _hermitian(what: str, A: Tensor, UPLO: str, vectors: bool) -> tuple[Tensor, Tensor]:
     _square(what, A)
     if UPLO.upper() not in ("L", "U") or len(UPLO) != 1:
         raise _C.ArgumentError(f"{what}: Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
-    values, found, info = _op("_linalg_eigh")(A, UPLO, vectors)
-    _checked(info, what, "eigh")
+    values, found, _ = _run(what, "eigh", "_linalg_eigh", A, UPLO, vectors)
     return values, found
 
 
@@ -415,8 +402,7 @@ def eigvalsh(A: Tensor, UPLO: str) -> Tensor:
 
 def _general(what: str, A: Tensor) -> tuple[Tensor, Tensor]:
     _square(what, A)
-    values, vectors, info = _op("_linalg_eig")(A)
-    _checked(info, what, "eig")
+    values, vectors, _ = _run(what, "eig", "_linalg_eig", A)
     return values, vectors
 
 
@@ -439,8 +425,7 @@ def _values(
         raise _C.ArgumentError(
             f"{what}: keyword argument `driver=` is not supported on this device, got {driver!r}"
         )
-    U, S, Vh, info = _op("_linalg_svd")(A, full, vectors)
-    _checked(info, what, "svd")
+    U, S, Vh, _ = _run(what, "svd", "_linalg_svd", A, full, vectors)
     return U, S, Vh
 
 
@@ -503,36 +488,29 @@ def pinv(A: Tensor, *, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
     if hermitian:
         _square(what, A)
     if A.numel() == 0:
-        return (
-            A.new_empty(*A.shape[:-2], A.shape[-1], A.shape[-2])
-            if 0 in A.shape[:-2]
-            else A.new_zeros(*A.shape[:-2], A.shape[-1], A.shape[-2])
-        )
+        return A.new_zeros(*A.shape[:-2], A.shape[-1], A.shape[-2])
     absolute, relative = _tolerances(what, A, atol, rtol)
     return _op("_linalg_pinv")(A, absolute, relative, hermitian)
 
 
-# ---- symmetric matrices that need not be definite
+# ---- indefinite symmetric matrices
 
 
-def ldl_factor_ex(
-    self: Tensor, *, hermitian: bool, check_errors: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    _square("linalg.ldl_factor_ex", self, "self")
-    LD, pivots, info = _op("_linalg_ldl_factor")(self, hermitian=hermitian)
-    if check_errors:
-        _checked(info, "linalg.ldl_factor_ex", "ldl_factor")
-    return LD, pivots, info
+def ldl_factor_ex(self: Tensor, *, hermitian: bool, check_errors: bool) -> tuple[Tensor, ...]:
+    what = "linalg.ldl_factor_ex"
+    _square(what, self, "self")
+    return _run(
+        what, "ldl_factor", "_linalg_ldl_factor", self, hermitian=hermitian, check=check_errors
+    )
 
 
-def ldl_factor(self: Tensor, *, hermitian: bool) -> tuple[Tensor, Tensor]:
-    _square("linalg.ldl_factor", self, "self")
-    LD, pivots, info = _op("_linalg_ldl_factor")(self, hermitian=hermitian)
-    _checked(info, "linalg.ldl_factor", "ldl_factor")
-    return LD, pivots
+def ldl_factor(self: Tensor, *, hermitian: bool) -> tuple[Tensor, ...]:
+    what = "linalg.ldl_factor"
+    _square(what, self, "self")
+    return _run(what, "ldl_factor", "_linalg_ldl_factor", self, hermitian=hermitian)[:2]
 
 
-# ---- what follows
+# ---- derived functions
 
 
 def lstsq(
@@ -570,9 +548,10 @@ def lstsq(
     used = driver or "gelsy"
     limit = rabbet.finfo(self.dtype).eps * max(m, n) if rcond is None else rcond
     filled = _op("pad_constant")(B.detach(), [0, 0, 0, max(n - m, 0)])
-    found, rank, values, info = _op("_linalg_lstsq")(A.detach(), filled, float(limit), used)
+    found, rank, values, _ = _run(
+        "linalg.lstsq", "lstsq", "_linalg_lstsq", A.detach(), filled, float(limit), used
+    )
     values = values[..., : min(m, n)]
-    _checked(info, "linalg.lstsq", "lstsq")
     solution = _op("_linalg_lstsq_solution")(A, B, found, float(limit))
     empty = rabbet.empty(0, dtype=values.dtype, device=self.device)
     residuals = empty
@@ -623,12 +602,11 @@ def cond(self: Tensor, p: Any) -> Tensor:
         S = _op("linalg_svdvals")(self)
         return S[..., -1] / S[..., 0] if p == -2 else S[..., 0] / S[..., -1]
     _square(what, self)
-    norm = rabbet.linalg.matrix_norm
     if p == "nuc":
         S = _op("linalg_svdvals")(self)
         return S.sum(-1) * (1 / S).sum(-1)
     inverse, info = _op("linalg_inv_ex")(self)
-    found = norm(self, p) * norm(inverse, p)
+    found = matrix_norm(self, p) * matrix_norm(inverse, p)
     return rabbet.where(info == 0, found, float("inf"))
 
 
@@ -683,25 +661,17 @@ def matrix_exp(self: Tensor) -> Tensor:
     halvings = max(0, math.ceil(math.log2(largest / _PADE_NORM))) if 0 < largest < math.inf else 0
     A = self / 2.0**halvings
     identity = rabbet.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    b = _PADE
     A2 = A @ A
     A4 = A2 @ A2
     A6 = A4 @ A2
-    odd = (
-        A6 @ (b[13] * A6 + b[11] * A4 + b[9] * A2)
-        + b[7] * A6
-        + b[5] * A4
-        + b[3] * A2
-        + b[1] * identity
-    )
-    U = A @ odd
-    V = (
-        A6 @ (b[12] * A6 + b[10] * A4 + b[8] * A2)
-        + b[6] * A6
-        + b[4] * A4
-        + b[2] * A2
-        + b[0] * identity
-    )
+
+    def even(b: tuple[float, ...]) -> Tensor:
+        """The polynomial in A2 with the coefficients b, from the lowest on."""
+        high = A6 @ (b[6] * A6 + b[5] * A4 + b[4] * A2)
+        found: Tensor = high + b[3] * A6 + b[2] * A4 + b[1] * A2 + b[0] * identity
+        return found
+
+    U, V = A @ even(_PADE[1::2]), even(_PADE[::2])
     found = _op("_linalg_solve")(V - U, V + U)[0].contiguous()
     for _ in range(halvings):
         found = found @ found
