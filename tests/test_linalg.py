@@ -1,4 +1,4 @@
-"""Linear algebra: reconstructions, derivatives of all orders and in both modes, vmap, errors."""
+"""Linear algebra: reconstruction from factors, derivatives in both modes and of second order, vmap, errors."""
 
 import itertools
 import math

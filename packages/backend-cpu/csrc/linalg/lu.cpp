@@ -1,4 +1,4 @@
-// Factors L and U with exchanges of rows, and systems of general matrices.
+// LU factorisation with row pivoting, and solves with general matrices.
 #include "common/kernels.h"
 #include "linalg/matrices.h"
 

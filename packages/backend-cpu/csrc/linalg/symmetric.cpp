@@ -1,4 +1,4 @@
-// Factors L D L^T (or L D L^H) of symmetric and of Hermitian matrices that need not be definite.
+// LDL^T and LDL^H factorisations of indefinite symmetric and Hermitian matrices.
 #include "common/kernels.h"
 #include "linalg/matrices.h"
 

@@ -1,4 +1,4 @@
-// Cholesky factors, and systems of triangular matrices.
+// Cholesky factorisation and triangular solves.
 #include <cmath>
 
 #include "common/kernels.h"

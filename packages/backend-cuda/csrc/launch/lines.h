@@ -23,8 +23,8 @@ SplitLayout split_layout(const char* op, std::initializer_list<const RbTensor*> 
 struct LineOptions {
   int lead = 0;         // the tensor that it pays to read in the order of memory
   bool splits = false;  // lines may be cut into segments where there are few of them
-  // Threads may hold a line in registers: 4, or 2 where other operands take some of them too, times
-  // four elements, and in any case 4 packs; 0: they may not.
+  // How much of a line a thread may hold in registers: 0 nothing; 2 or 4 at most that many groups
+  // of four elements, and at most 4 packs. 2 leaves registers for other operands.
   uint8_t holds = 0;
   int32_t single = 0;  // see packed()
 };

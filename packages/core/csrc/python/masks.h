@@ -4,12 +4,12 @@
 
 namespace rabbet::python {
 
-/// Whether a tensor of indices is a mask: bools, or with a warning uint8.
+/// Whether an index tensor is a mask: a bool tensor, or a uint8 tensor, which causes a warning.
 bool is_mask_tensor(const RbTensor& index);
 
-/// The arguments that the record's `masks` names: a mask in a list of indices becomes the indices
-/// of the places where it holds, one tensor for each of its dimensions, and a condition of uint8
-/// becomes bools, with a warning.
+/// Replace masks in the arguments that the record's `masks` names. A mask in a list of indices
+/// becomes the indices of its true elements, one tensor per dimension. A uint8 condition becomes a
+/// bool tensor, with a warning.
 void replace_masks(const Op& op, RbValue* values, Arena& arena);
 
 }  // namespace rabbet::python

@@ -180,11 +180,11 @@ class Maker:
         )
 
     def hermitian(self, n: int) -> Any:
-        """As `spd`, for operators that read one triangle: no element changes alone, and none requires grad."""
+        """As `spd`, but never requiring grad: operators that read one triangle ignore a change of the other."""
         return self.spd(n).detach()
 
     def fixed(self, *shape: int) -> Any:
-        """As `tensor`, never requiring grad: for results that are unique up to signs or phases alone."""
+        """As `tensor`, but never requiring grad: for results that are unique only up to signs or phases."""
         return self.tensor(*shape).detach()
 
     def orthogonal(self, n: int) -> Any:

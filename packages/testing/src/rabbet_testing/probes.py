@@ -354,7 +354,7 @@ def bad_calls(kind: str, name: str, library: str, module: str) -> list[str]:
     results, calls, place = subject.compute(), 0, subject.place
     # A call without a kernel may run on the CPU, and says so.
     warnings.filterwarnings("ignore", r"\S+: no kernel for '", UserWarning)
-    # Masks of uint8 are taken, with PyTorch's warning.
+    # uint8 masks are accepted with PyTorch's deprecation warning.
     warnings.filterwarnings("ignore", ".*uint8", UserWarning)
     for op, made in _fitting(kind, name):
         for case in made:

@@ -92,7 +92,7 @@ def _mapped(
 
 
 def _is_large(gradients: Any) -> bool:
-    """Whether last digits decide: of the factors of a nearly singular matrix, for example."""
+    """Whether gradients are too large to compare, such as those of factors of a nearly singular matrix."""
     return any(bool((g.abs() > LARGE).any()) for g in _tensors(gradients))
 
 

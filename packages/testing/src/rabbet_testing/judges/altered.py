@@ -63,7 +63,7 @@ def altered(case: Case) -> Iterator[tuple[str, Case]]:
 
 def _outcome(case: Case, device: str) -> tuple[list[Any] | None, Exception | None]:
     with warnings.catch_warnings():
-        # Masks of uint8 are taken, with PyTorch's warning.
+        # uint8 masks are accepted with PyTorch's deprecation warning.
         warnings.filterwarnings("ignore", ".*uint8", UserWarning)
         try:
             there = moved(case, device)

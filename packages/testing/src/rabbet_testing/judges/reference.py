@@ -72,7 +72,7 @@ def wide(t: Any) -> Any:
 
 
 def _places(t: Any) -> Any:
-    """As `wide`, of a call on inexact numbers: integers are indices or pivots there, and stay."""
+    """Like `wide`, but keep integers: in a call on inexact numbers they are indices or pivots."""
     return wide(t) if t.is_floating_point() or t.is_complex() else t.detach()
 
 

@@ -1,7 +1,8 @@
 """Definitions of factorisations and of systems of equations, one matrix after the other.
 
-Eigenvectors, singular vectors and least squares' leftovers are unique only up to signs or phases, which depend on the
-precision: of these the shapes are compared, and the tests of linear algebra compare products.
+Eigenvectors and singular vectors are unique only up to signs or phases, which depend on the precision, and LAPACK's
+residuals of least squares are not unique either. Only the shapes of these are compared here. tests/test_linalg.py compares
+products of the factors.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .definitions import Array, Unset, defines
 
 
 def _each(f: Callable[..., tuple[Any, ...]], *arrays: tuple[Array, int]) -> tuple[Any, ...]:
-    """f of every item of the leading dimensions, which broadcast; each array with the dimensions of its items."""
+    """Apply f to each item of the broadcast leading dimensions. Each array comes with the number of its items' dimensions."""
     batch = np.broadcast_shapes(*(a.shape[: a.ndim - inner] for a, inner in arrays))
     whole = [np.broadcast_to(a, batch + a.shape[a.ndim - inner :]) for a, inner in arrays]
     found = [f(*(a[place] for a in whole)) for place in np.ndindex(*batch)]
@@ -129,7 +130,7 @@ def _ldl_factor(self: Array, hermitian: bool) -> Any:
 
 @defines("linalg_ldl_solve")
 def _ldl_solve(LD: Array, pivots: Array, B: Array, hermitian: bool) -> Any:
-    """Of factors whose pivots exchange no rows and whose blocks have one row."""
+    """Solve where no rows are exchanged and all blocks of D are 1 x 1; otherwise give the shape only."""
     if (pivots != np.arange(1, LD.shape[-1] + 1)).any():
         return Unset(B.shape)
     L = np.tril(LD, -1) + np.eye(LD.shape[-1])
