@@ -414,3 +414,18 @@ def test_a_missing_library_is_named(tmp_path):
         text=True,
     )
     assert done.returncode == 1 and f"RABBET_LAPACK names {nothing}" in done.stderr
+
+
+def test_nuclear_norms_sum_singular_values():
+    a = np.random.RandomState(0).randn(3, 4, 5)
+    x = rabbet.tensor(a)
+    want = np.linalg.svd(a, compute_uv=False).sum(-1)
+    np.testing.assert_allclose(rabbet.norm(x, "nuc", (1, 2)).numpy(), want)
+    assert rabbet.norm(x, "nuc", (1, 2), True).shape == (3, 1, 1)
+    np.testing.assert_allclose(rabbet.norm(x[0], "nuc").item(), want[0])
+
+
+@pytest.mark.parametrize("order", [1, -1, 2, -2, float("inf"), "nuc", "fro"])
+def test_norms_of_matrices_without_elements_are_zero(order):
+    assert rabbet.linalg.matrix_norm(rabbet.ones(2, 0, 3), order).tolist() == [0.0, 0.0]
+    assert rabbet.linalg.norm(rabbet.ones(1, 0), order).item() == 0.0

@@ -206,3 +206,151 @@ def test_negative_powers_of_integers(dtype):
         base**-1
     with pytest.raises(RuntimeError, match="Integers to negative integer powers are not allowed"):
         base.pow_(-2)
+
+
+# ---- points, segments, bits
+
+
+@pytest.mark.parametrize("density", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_points_in_the_cells_of_a_grid(density, weighted):
+    points = numbers(300, 3)
+    weight = np.random.RandomState(3).rand(300) if weighted else None
+    edges = [np.array([-2.0, -0.5, 0.0, 1.5]), np.linspace(-1, 1, 5), np.linspace(-2, 2, 3)]
+    want, _ = np.histogramdd(points, edges, weights=weight, density=density)
+    found = rabbet.histogramdd(
+        rabbet.tensor(points),
+        [rabbet.tensor(e) for e in edges],
+        weight=None if weight is None else rabbet.tensor(weight),
+        density=density,
+    )
+    np.testing.assert_allclose(found.hist.numpy(), want)
+    limits = [-1.0, 1.0, -2.0, 2.0, 0.0, 1.0]
+    want, edges = np.histogramdd(
+        points, [3, 4, 2], list(zip(limits[::2], limits[1::2], strict=True))
+    )
+    found = rabbet.histogramdd(rabbet.tensor(points).reshape(3, 100, 3), [3, 4, 2], range=limits)
+    np.testing.assert_array_equal(found.hist.numpy(), want)
+    for got, edge in zip(found.bin_edges, edges, strict=True):
+        np.testing.assert_allclose(got.numpy(), edge)
+    assert rabbet.histogramdd(rabbet.tensor(points), 2).hist.sum() == 300
+
+
+def test_histogramdd_refuses_what_does_not_fit():
+    points = rabbet.zeros(4, 2)
+    for arguments, message in (
+        ({"bins": [2]}, "size of bins must be equal to the innermost dimension"),
+        ({"bins": [2, 0]}, "bins must be > 0, but got 0 for dimension 1"),
+        ({"bins": 2, "range": [0.0, 1.0]}, "range should have 4 elements, but got 2"),
+        ({"bins": 2, "weight": rabbet.zeros(3)}, "weight with shape"),
+        ({"bins": 2, "weight": rabbet.zeros(4, dtype=rabbet.float64)}, "same dtype"),
+        ({"bins": [rabbet.zeros(2, 2), 1]}, "should have one dimension"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            rabbet.histogramdd(points, **arguments)
+    with pytest.raises(RuntimeError, match="expected a floating tensor, got"):
+        rabbet.histogramdd(points.long(), 2)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+@pytest.mark.parametrize("initial", [None, 0.5])
+def test_segments_are_slices(reduce, initial):
+    a = numbers(6, 2)
+    lengths = [2, 0, 3, 1]
+    of_slice = {"sum": np.sum, "mean": np.sum, "max": np.max, "min": np.min, "prod": np.prod}
+    nothing = {"sum": 0.0, "mean": nan, "max": -inf, "min": inf, "prod": 1.0}
+    start, want = 0, []
+    for n in lengths:
+        part = a[start : start + n]
+        if initial is not None:
+            part = np.concatenate([np.full((1, 2), initial), part])
+        value = of_slice[reduce](part, 0) if len(part) else np.full(2, nothing[reduce])
+        want.append(value / n if reduce == "mean" and n else value)
+        start += n
+    x = rabbet.tensor(a, requires_grad=True)
+    found = rabbet.segment_reduce(x, reduce, lengths=rabbet.tensor(lengths), initial=initial)
+    np.testing.assert_allclose(found.detach().numpy(), want)
+    offsets = rabbet.tensor([0, 2, 2, 5, 6])
+    same = rabbet.segment_reduce(x, reduce, offsets=offsets, initial=initial)
+    np.testing.assert_array_equal(same.detach().numpy(), found.detach().numpy())
+    assert rabbet.autograd.gradcheck(
+        lambda x: rabbet.segment_reduce(
+            x, reduce, offsets=rabbet.tensor([0, 2, 5, 6]), initial=initial
+        ),
+        (x,),
+    )
+
+
+def test_rows_have_segments_of_their_own():
+    x = rabbet.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    lengths = rabbet.tensor([[1, 2], [3, 0]])
+    found = rabbet.segment_reduce(x, "sum", lengths=lengths, axis=1)
+    assert found.tolist() == [[1.0, 5.0], [15.0, 0.0]]
+    few = rabbet.segment_reduce(x[0], "max", lengths=rabbet.tensor([1, 1]), unsafe=True)
+    assert few.tolist() == [1.0, 2.0]
+
+
+def test_segment_reduce_refuses_what_does_not_fit():
+    x = rabbet.zeros(4, 2)
+    for arguments, message in (
+        ({}, "Either lengths or offsets must be defined"),
+        ({"lengths": rabbet.tensor([1, 2])}, "sum to"),
+        ({"lengths": rabbet.tensor([5, -1])}, "negative value"),
+        ({"lengths": rabbet.tensor([[4]])}, "one dimension more"),
+        ({"lengths": rabbet.tensor([4.0])}, "int32 or int64, got"),
+        ({"lengths": rabbet.tensor([4]), "axis": 2}, "expected an axis"),
+        ({"lengths": rabbet.tensor([4]), "indices": rabbet.tensor([0])}, "not supported"),
+    ):
+        with pytest.raises((RuntimeError, TypeError), match=message):
+            rabbet.segment_reduce(x, "sum", **arguments)
+    with pytest.raises(ValueError, match="reduce"):
+        rabbet.segment_reduce(x, "median", lengths=rabbet.tensor([4]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int64", "bool"])
+def test_the_hash_is_the_exclusive_or_of_the_bits(dtype):
+    a = (numbers(3, 5) * 9).astype(dtype)
+    bits = a.astype("float64" if a.dtype.kind == "f" else "int64").view(np.uint64)
+    x = rabbet.tensor(a)
+    assert rabbet.hash_tensor(x).item() == int(np.bitwise_xor.reduce(bits, None))
+    found = rabbet.hash_tensor(x, 1, keepdim=True)
+    assert found.dtype is rabbet.uint64
+    np.testing.assert_array_equal(found.numpy(), np.bitwise_xor.reduce(bits, 1, keepdims=True))
+    np.testing.assert_array_equal(x.hash_tensor((0,)).numpy(), np.bitwise_xor.reduce(bits, 0))
+    assert rabbet.hash_tensor(x[:0]).item() == 0
+    with pytest.raises(ValueError, match="expected mode 0"):
+        rabbet.hash_tensor(x, mode=1)
+
+
+def test_nonzero_rows_of_a_given_number():
+    x = rabbet.tensor([[0, 3], [4, 0]])
+    assert rabbet.nonzero_static(x, size=3).tolist() == [[0, 1], [1, 0], [-1, -1]]
+    assert x.nonzero_static(size=1, fill_value=9).tolist() == [[0, 1]]
+    assert rabbet.nonzero_static(x, size=0).shape == (0, 2)
+    with pytest.raises(ValueError, match="non-negative"):
+        rabbet.nonzero_static(x, size=-1)
+
+
+def test_values_written_where_a_view_would_show_them():
+    x = rabbet.arange(12.0).reshape(3, 4)[:, 1:]
+    y = x.as_strided_scatter(rabbet.tensor([-1.0, -2.0]), (2,), (4,), 2)
+    want = x.clone()
+    want[0, 1], want[1, 1] = -1.0, -2.0
+    assert y.tolist() == want.tolist()
+    assert y.stride() == x.stride()
+    assert x[0, 1].item() == 2.0
+    with pytest.raises(ValueError, match="size equal to the slice of self"):
+        x.as_strided_scatter(rabbet.zeros(3), (2,), (4,))
+
+
+def test_inverse_hyperbolic_functions_of_complex_numbers():
+    z = np.array(
+        [2 + 1j, -2 + 1j, -0.5 - 3j, 0.25 + 0j, complex(0.5, -0.0), -3 - 0.5j, 1j, 40 - 7j]
+    )
+    for name in ("arcsinh", "arccosh", "arctanh"):
+        found = getattr(rabbet, name)(rabbet.tensor(z)).numpy()
+        np.testing.assert_allclose(found, getattr(np, name)(z), 1e-14)
+    w = rabbet.tensor(z[[0, 1, 2, 5]], requires_grad=True)
+    for name in ("asinh", "acosh", "atanh", "sinc"):
+        assert rabbet.autograd.gradcheck(getattr(rabbet, name), (w,))
+    np.testing.assert_allclose(rabbet.sinc(rabbet.tensor(z)).numpy(), np.sinc(z), 1e-13)

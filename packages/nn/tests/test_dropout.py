@@ -40,15 +40,23 @@ def test_dropout3d_takes_other_inputs_as_without_a_batch(ndim, leading):
     [
         (lambda: F.dropout1d(rabbet.ones(3)), RuntimeError), (lambda: F.dropout1d(rabbet.ones(1, 1, 1, 1)), RuntimeError),
         (lambda: F.dropout2d(rabbet.ones(3)), RuntimeError), (lambda: F.dropout3d(rabbet.ones(())), RuntimeError),
-        (lambda: F.feature_alpha_dropout(rabbet.ones(3), training=False), RuntimeError),
+        (lambda: F.feature_alpha_dropout(rabbet.ones(3), training=True), RuntimeError),
         (lambda: F.dropout1d(rabbet.ones(3), 2), ValueError), (lambda: rabbet.alpha_dropout(rabbet.ones(3)), TypeError),
         (lambda: rabbet.feature_dropout(rabbet.ones(3), 0.5, True), RuntimeError),
         (lambda: rabbet.alpha_dropout(rabbet.ones(3), 2, False), RuntimeError),
     ],
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore:dropout.d. Received a .-D input")
 def test_dropouts_refuse_other_inputs(call, error):
     with pytest.raises(error):
         call()
+
+
+def test_dropouts_that_drop_nothing_take_any_input():
+    x = rabbet.ones(3)
+    assert F.feature_alpha_dropout(x, training=False) is x
+    with pytest.warns(UserWarning, match="Received a 1-D input"):
+        assert F.dropout2d(x, training=False) is x
 
 
 def test_flat_dropouts_name_their_last_argument_train():

@@ -178,7 +178,7 @@ void nonzero_kernel(const rb::Args& a) {
   // The indices of a dimension lie side by side, as in PyTorch.
   const int64_t shape[2] = {count, x.ndim}, strides[2] = {1, std::max<int64_t>(count, 1)};
   RbTensor* out = nullptr;
-  const int64_t* const order = x.ndim > 1 ? strides : nullptr;
+  const int64_t* const order = x.ndim ? strides : nullptr;
   rb::check(rb::host->tensor_new(x.backend, x.device.id, RB_I64, 2, shape, order, &out));
   a.set_ret(0, out);
   int64_t* to = static_cast<int64_t*>(out->data);

@@ -48,10 +48,10 @@ _OTHER_WHEELS = {
 }
 _OWN_MODULES = {
     "__config__", "accelerator", "backends", "compiler", "composite", "cpu", "cuda", "fft", "functional", "futures", "jit",
-    "library", "linalg", "multiprocessing", "overrides", "quasirandom", "random", "return_types", "serialization", "signal", "special", "storage", "testing", "torch_version", "types", "utils", "version",
+    "library", "linalg", "masked", "multiprocessing", "overrides", "quasirandom", "random", "return_types", "serialization", "signal", "special", "storage", "testing", "torch_version", "types", "utils", "version",
 }  # fmt: skip
 _ABSENT_MODULES = {  # the tops of those in _absent, which refuse by name
-    "ao", "classes", "distributed", "export", "fx", "hub", "masked", "monitor", "mps", "mtia", "nested", "numa",
+    "ao", "classes", "distributed", "export", "fx", "hub", "monitor", "mps", "mtia", "nested", "numa",
     "onnx", "package", "profiler", "quantization", "sparse", "xpu",
 }  # fmt: skip
 # Names that load with the module that defines them.
@@ -63,7 +63,8 @@ _LAZY = {
         "IntTensor", "LongTensor", "ShortTensor", "set_default_tensor_type",
     },
     "_low_rank": {"pca_lowrank", "svd_lowrank"},
-    "_numeric": {"chain_matmul", "gradient", "histogram", "lu", "matrix_power", "sym_sum"},
+    "_histograms": {"histogram", "histogramdd"},
+    "_numeric": {"chain_matmul", "gradient", "lu", "matrix_power", "sym_sum"},
     "_settings": {
         "SymBool", "SymFloat", "SymInt", "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi",
         "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "get_default_device",
@@ -96,7 +97,8 @@ _LAZY = {
         "constant_pad_nd", "convolution", "cosine_embedding_loss", "ctc_loss", "dropout_", "feature_alpha_dropout",
         "feature_alpha_dropout_",
         "feature_dropout", "feature_dropout_", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "gru", "gru_cell",
-        "hinge_embedding_loss", "instance_norm", "kl_div", "lstm", "lstm_cell", "margin_ranking_loss", "norm_except_dim",
+        "hinge_embedding_loss", "instance_norm", "kl_div", "lstm", "lstm_cell", "margin_ranking_loss", "native_batch_norm",
+        "norm_except_dim",
         "poisson_nll_loss", "rnn_relu", "rnn_relu_cell", "rnn_tanh", "rnn_tanh_cell", "triplet_margin_loss",
     },
     "nn.functional": {

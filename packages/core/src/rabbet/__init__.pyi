@@ -30,6 +30,7 @@ from . import functional as functional
 from . import futures as futures
 from . import jit as jit
 from . import linalg as linalg
+from . import masked as masked
 from . import multiprocessing as multiprocessing
 from . import quasirandom as quasirandom
 from . import signal as signal
@@ -167,10 +168,13 @@ from ._low_rank import (
     pca_lowrank as pca_lowrank,
     svd_lowrank as svd_lowrank,
 )
+from ._histograms import (
+    histogram as histogram,
+    histogramdd as histogramdd,
+)
 from ._numeric import (
     chain_matmul as chain_matmul,
     gradient as gradient,
-    histogram as histogram,
     lu as lu,
     matrix_power as matrix_power,
     sym_sum as sym_sum,
@@ -235,7 +239,6 @@ distributed: _NotThere
 export: _NotThere
 fx: _NotThere
 hub: _NotThere
-masked: _NotThere
 monitor: _NotThere
 mps: _NotThere
 mtia: _NotThere
@@ -329,6 +332,7 @@ kl_div: _Callable[..., _Any]
 lstm: _Callable[..., _Any]
 lstm_cell: _Callable[..., _Any]
 margin_ranking_loss: _Callable[..., _Any]
+native_batch_norm: _Callable[..., _Any]
 norm_except_dim: _Callable[..., _Any]
 poisson_nll_loss: _Callable[..., _Any]
 rnn_relu: _Callable[..., _Any]

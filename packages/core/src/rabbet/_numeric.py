@@ -1,17 +1,17 @@
-"""Numerical functions on samples: gradients of functions, histograms, sums and products of several values, and older names of linear algebra."""
+"""Gradients of sampled functions, sums and products of several values, and older names of linear algebra."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import rabbet
 
 from . import linalg
 from ._C import Tensor
 
-__all__ = ["chain_matmul", "gradient", "histogram", "lu", "matrix_power", "sym_sum"]
+__all__ = ["chain_matmul", "gradient", "lu", "matrix_power", "sym_sum"]
 
 
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
@@ -164,95 +164,3 @@ def _along(x: Tensor, dim: int, step: Any, edge_order: int) -> Tensor:
         first = first + (first - second) * width(0) / (width(0) + width(1))
         last = last + (last - previous) * width(-1) / (width(-1) + width(-2))
     return rabbet.cat([first, inner, last], dim)
-
-
-# ---- histograms
-
-
-class Histogram(NamedTuple):
-    """What histogram() returns: counts or densities, and one edge more than those."""
-
-    hist: Tensor
-    bin_edges: Tensor
-
-
-def _edges(input: Tensor, bins: Any, range: Sequence[float] | None) -> Tensor:
-    if isinstance(bins, Tensor):
-        if bins.ndim != 1 or bins.numel() < 1:
-            raise RuntimeError(
-                f"torch.histogram(): bins tensor should have one dimension and elements, got {tuple(bins.shape)}"
-            )
-        if bins.dtype is not input.dtype:
-            raise RuntimeError(
-                f"torch.histogram(): input tensor and bins tensors should have the same dtype, but got input with "
-                f"dtype {input.dtype} and bins with dtype {bins.dtype}"
-            )
-        if range is not None:
-            raise TypeError("histogram(): range is for a number of bins, not for their edges")
-        return bins
-    if bins <= 0:
-        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
-    if range is not None:
-        low, high = map(float, range)
-    elif input.numel():
-        low, high = input.min().item(), input.max().item()
-    else:
-        low, high = 0.0, 1.0
-    if not (low - low == 0 and high - high == 0):
-        raise RuntimeError(f"torch.histogram(): range [{low}, {high}] is not finite")
-    if low > high:
-        raise RuntimeError(
-            f"torch.histogram(): min should not exceed max, but got min {low} max {high}"
-        )
-    if low == high:
-        low, high = low - 0.5, high + 0.5
-    return rabbet.linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
-
-
-def histogram(
-    input: Tensor,
-    bins: Any,
-    *,
-    range: Sequence[float] | None = None,
-    weight: Tensor | None = None,
-    density: bool = False,
-    out: tuple[Tensor, Tensor] | None = None,
-) -> Histogram:
-    """How many elements lie in each bin; a bin has its left edge, the last one both.
-
-    Args:
-        input: floating, of any shape; elements outside of the edges are not counted.
-        bins: how many of equal width, or their rising edges (1-d).
-        range: from where to where, for a number of bins; the smallest and largest element by default.
-        weight: of each element, in the shape of `input`.
-        density: divide by the sum and the widths, so that the area is 1.
-
-    Raises:
-        RuntimeError: for other dtypes and shapes, and for bins or ranges that are none.
-    """
-    if not input.is_floating_point():
-        raise RuntimeError(f"histogram(): expected a floating tensor, got {input.dtype}")
-    if weight is not None and (weight.shape != input.shape or weight.dtype is not input.dtype):
-        raise RuntimeError(
-            "torch.histogram(): if weight tensor is provided it should have the shape and dtype of input, got "
-            f"{tuple(weight.shape)} of {weight.dtype} for {tuple(input.shape)} of {input.dtype}"
-        )
-    edges = _edges(input.detach(), bins, range)
-    values = input.detach().reshape(-1)
-    count = edges.numel() - 1
-    place = rabbet.searchsorted(edges.contiguous(), values.contiguous(), right=True) - 1
-    place = rabbet.where(values == edges[-1], count - 1, place)
-    inside = (place >= 0) & (place < count) & (values <= edges[-1])
-    amounts = rabbet.ones_like(values) if weight is None else weight.detach().reshape(-1)
-    amounts = rabbet.where(inside, amounts, rabbet.zeros_like(amounts))
-    hist = rabbet.zeros(count, dtype=input.dtype, device=input.device)
-    if count:
-        hist = hist.index_add(0, place.clamp(0, count - 1), amounts)
-    if density:
-        hist = hist / hist.sum() / edges.diff()
-    if out is not None:
-        hist, edges = (
-            out[0].resize_(hist.shape).copy_(hist),
-            out[1].resize_(edges.shape).copy_(edges),
-        )
-    return Histogram(hist, edges)

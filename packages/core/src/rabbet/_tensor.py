@@ -245,6 +245,11 @@ def reversed_(self: Tensor) -> Tensor:
     return self if self.ndim == 0 else self.flip([0])
 
 
+def divided_(self: Tensor, other: Any) -> Tensor:
+    """`other / tensor`, by the name of Python 2."""
+    return other / self
+
+
 def complex_(self: Tensor) -> complex:
     return complex(self.item())
 
@@ -413,6 +418,7 @@ _METHODS: dict[str, Any] = {
     "__format__": format_,
     "__complex__": complex_,
     "__reversed__": reversed_,
+    "__rdiv__": divided_,
     "new_zeros": _like("zeros"),
     "new_ones": _like("ones"),
     "new_empty": _like("empty"),

@@ -104,6 +104,13 @@ def _two_dims(what: str, A: Tensor, dim: Any) -> tuple[int, int]:
     return first, second
 
 
+def _extreme(values: Tensor, dim: int, largest: bool) -> Tensor:
+    """The largest or the smallest of the values along `dim`; 0 where there are none."""
+    if values.shape[dim] == 0:
+        return values.sum(dim)
+    return values.amax(dim) if largest else values.amin(dim)
+
+
 def matrix_norm(
     A: Tensor,
     ord: int | float | str = "fro",
@@ -134,7 +141,7 @@ def matrix_norm(
     x = _converted(what, A, dtype)
     if ord in (2, -2, "nuc"):
         values = _OPERATORS["svdvals"](x.movedim((rows, columns), (-2, -1)))
-        found = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
+        found = values.sum(-1) if ord == "nuc" else _extreme(values, -1, ord == 2)
         for d in sorted((rows, columns)) if keepdim else ():
             found = found.unsqueeze(d)
         return _put(what, found, out)
@@ -143,7 +150,7 @@ def matrix_norm(
     assert not isinstance(ord, str)
     summed, other = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = rabbet.norm(x, 1, summed, True)
-    found = (sums.amax if ord > 0 else sums.amin)(other, True)
+    found = _extreme(sums, other, ord > 0).unsqueeze(other)
     if not keepdim:
         found = found.squeeze((rows, columns))
     return _put(what, found, out)
@@ -311,10 +318,10 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers 0 to N - 1 of the numbers along the last dim, each in a row: (..., n) to (..., n, N).
 
     Raises:
-        RuntimeError: if `N` is less than 2, or `x` is a number.
+        RuntimeError: if `N` is less than 2.
     """
     if x.ndim == 0:
-        raise RuntimeError("linalg.vander: expected a tensor of one or more dims, got a number")
+        x = x.unsqueeze(-1)
     count = x.shape[-1] if N is None else N
     if count <= 1:
         raise RuntimeError(f"linalg.vander: N must be greater than 1, got {count}")

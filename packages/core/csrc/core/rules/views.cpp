@@ -72,7 +72,8 @@ void expand(Geometry& g, const RbTensor& t, const RbValue* args) {
       if (want < 0)
         fail(RB_E_ARG, "expand: size -1 is not allowed for the new leading dimension %d", i);
       g.shape[i] = want;
-      g.strides[i] = 0;
+      // A new dimension of one element strides over all that follow it, as in PyTorch.
+      g.strides[i] = want == 1 && t.ndim ? g.shape[i + 1] * g.strides[i + 1] : 0;
       continue;
     }
     const int64_t have = t.shape[i - lead];

@@ -51,7 +51,7 @@ _AREAS = {
     "export": "exporters",
     "fx": "graphs",
     "hub": "network",
-    "masked": "layouts",
+    "masked.maskedtensor": "layouts",
     "monitor": "profiling",
     "mps": "devices",
     "mtia": "devices",

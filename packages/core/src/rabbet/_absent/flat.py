@@ -16,7 +16,6 @@ _REASONS = {
     "fake_quantize_per_tensor_affine quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic "
     "quantized_batch_norm quantized_max_pool1d quantized_max_pool2d",
     "rabbet captures no graphs yet: write the loop or the condition in Python": "cond while_loop",
-    "rabbet has no reductions of segments yet; use scatter_reduce": "segment_reduce",
 }
 _CLASSES = {
     "rabbet captures no graphs yet: programs run eagerly": "AnyType BoolType CompilationUnit ComplexType DeviceObjType "

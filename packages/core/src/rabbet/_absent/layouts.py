@@ -12,14 +12,11 @@ TABLE: dict[str, Absent] = {
         classes="BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor "
         "ShortTensor",
     ),
-    "masked": Absent(
+    "masked.maskedtensor": Absent(
         _NO_MASKED,
-        functions="MaskedTensor.unary amax amin argmax argmin as_masked_tensor cumprod cumsum "
-        "is_masked_tensor log_softmax logaddexp logsumexp masked_tensor mean median norm "
-        "normalize prod softmax softmin std sum var",
+        functions="MaskedTensor.unary as_masked_tensor masked_tensor",
         classes="MaskedTensor",
     ),
-    "masked.maskedtensor": Absent(_NO_MASKED, imports={"masked": "*"}),
     "nested": Absent(
         _NO_NESTED,
         functions="as_nested_tensor masked_select narrow nested_tensor nested_tensor_from_jagged "

@@ -222,6 +222,4 @@ _nested_compute_contiguous_strides_offsets = refusing_function(
     "torch", "_nested_compute_contiguous_strides_offsets", _NO_NESTED
 )
 _nested_view_from_buffer = refusing_function("torch", "_nested_view_from_buffer", _NO_NESTED)
-_segment_reduce = refusing_function(
-    "torch", "_segment_reduce", "rabbet has no reductions of segments yet; use scatter_reduce"
-)
+_segment_reduce = rabbet.segment_reduce

@@ -4,7 +4,7 @@ import math
 
 from .. import _C
 from .._C import Tensor
-from .._functions import broadcast_shapes
+from .._functions import broadcast_shapes, searchsorted
 
 _ops = _C.op
 
@@ -289,3 +289,90 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         return x.clone()
     chosen = values.index_select(0, place.clamp(0, values.numel() - 1)).reshape(shape)
     return _ops("where")(mask, chosen, x)
+
+
+def nonzero_static(input: Tensor, *, size: int, fill_value: int) -> Tensor:
+    rows = _ops("nonzero")(input)
+    missing = size - rows.shape[0]
+    if missing <= 0:
+        return rows[:size].contiguous()
+    return _ops("cat")([rows, rows.new_full([missing, input.ndim], fill_value)])
+
+
+# The operator that combines a segment's elements, and what an empty segment holds.
+_SEGMENTS = {
+    "sum": ("sum", 0.0),
+    "mean": ("sum", 0.0),
+    "max": ("amax", -math.inf),
+    "min": ("amin", math.inf),
+    "prod": ("prod", 1.0),
+}
+
+
+def _segment_ends(
+    data: Tensor, lengths: Tensor | None, offsets: Tensor | None, axis: int, unsafe: bool
+) -> tuple[Tensor, Tensor]:
+    """Where the segments start and end, (*outer, segments) each."""
+    if lengths is None and offsets is None:
+        raise _C.ArgumentError("segment_reduce: Either lengths or offsets must be defined.")
+    given, name = (offsets, "offsets") if lengths is None else (lengths, "lengths")
+    assert given is not None
+    if given.dtype not in (_C.int32, _C.int64):
+        raise _C.DTypeError(f"segment_reduce: expected {name} of int32 or int64, got {given.dtype}")
+    if given.ndim != axis + 1 or given.shape[:axis] != data.shape[:axis]:
+        raise _C.ArgumentError(
+            f"segment_reduce: expected {name} of the shape {tuple(data.shape[:axis])} of the leading axes of data "
+            f"and one dimension more, got {tuple(given.shape)}"
+        )
+    given = given.long()
+    if lengths is None:
+        if given.shape[-1] == 0:
+            raise _C.ArgumentError("segment_reduce: expected at least one offset, got none")
+        return given[..., :-1], given[..., 1:]
+    if not unsafe:
+        _ops("assert_all")(given >= 0, "segment_reduce: lengths contains negative value!")
+        _ops("assert_all")(
+            given.sum(-1) == data.shape[axis],
+            f"segment_reduce: Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1), "
+            f"which is {data.shape[axis]}, when !unsafe.",
+        )
+    ends = given.cumsum(-1)
+    return ends - given, ends
+
+
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None,
+    indices: Tensor | None,
+    offsets: Tensor | None,
+    axis: int,
+    unsafe: bool,
+    initial: float | None,
+) -> Tensor:
+    """Each element is scattered into its segment; what lies in no segment, into one that is dropped."""
+    if indices is not None:
+        raise _C.NotImplementedForError(
+            "segment_reduce: indices are not supported; give lengths or offsets"
+        )
+    if not 0 <= axis < data.ndim:
+        raise _C.ArgumentError(
+            f"segment_reduce: expected an axis of data of shape {tuple(data.shape)}, got {axis}"
+        )
+    starts, ends = _segment_ends(data, lengths, offsets, axis, unsafe)
+    count, size = ends.shape[-1], data.shape[axis]
+    at = _ops("arange")(size, device=data.device).expand([*data.shape[:axis], size]).contiguous()
+    segment = searchsorted(ends.contiguous(), at, right=True)
+    if count:
+        begun = starts.gather(-1, segment.clamp(max=count - 1)) <= at
+        segment = _ops("where")(begun, segment, count)
+    index = segment.reshape([*segment.shape, *[1] * (data.ndim - axis - 1)]).expand(data.shape)
+    combine, nothing = _SEGMENTS[reduce]
+    shape = [*data.shape[:axis], count + 1, *data.shape[axis + 1 :]]
+    start = data.new_full(shape, nothing if initial is None else initial)
+    found = _ops("scatter_reduce")(start, axis, index, data, combine).narrow(axis, 0, count)
+    if reduce == "mean":
+        sizes = (ends - starts).reshape([*ends.shape, *[1] * (data.ndim - axis - 1)])
+        found = found / (sizes if initial is None else sizes.clamp(min=1))
+    return found.contiguous()

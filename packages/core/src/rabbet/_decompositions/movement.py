@@ -236,6 +236,22 @@ def strided_scatter(
     return memory.as_strided(input_size, input_stride)
 
 
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: list[int], stride: list[int], storage_offset: int | None
+) -> Tensor:
+    if list(src.shape) != size:
+        raise _C.ArgumentError(
+            f"as_strided_scatter: expected src to have a size equal to the slice of self, {tuple(size)}, got "
+            f"{tuple(src.shape)}"
+        )
+    start = input.storage_offset()
+    offset = start if storage_offset is None else storage_offset
+    reach = max(start + extent(input.shape, input.stride()), offset + extent(size, stride))
+    memory = input.as_strided([reach], [1], 0)
+    memory = _ops("index_put")(memory, [_places(size, stride, offset, input)], src.reshape(-1))
+    return memory.as_strided(input.shape, input.stride(), start)
+
+
 def restrided(input: Tensor, stride: Sequence[int]) -> Tensor:
     same = all(n < 2 or a == b for n, a, b in zip(input.shape, input.stride(), stride, strict=True))
     if same or 0 in input.shape:

@@ -69,7 +69,8 @@ def mode(input: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     starts = _ops("cat")([_ops("zeros_like")(order[..., :1]), starts], -1)
     length = at - _ops("cummax")(starts, -1)[0]  # how many equal ones stand before
     place = order.gather(-1, length.argmax(-1, keepdim=True))
-    return _picked(input, dim, keepdim, place.movedim(-1, dim) if input.ndim else place.reshape([]))
+    place = place.movedim(-1, dim).contiguous() if input.ndim else place.reshape([])
+    return _picked(input, dim, keepdim, place)
 
 
 def _interpolated(ranks: Tensor, values: Tensor, interpolation: str) -> Tensor:
@@ -108,7 +109,12 @@ def _quantile(
         )
     _ops("assert_all")((q >= 0) & (q <= 1), f"{name}: q values must be in the range [0, 1]")
     along = input.ndim - 1 if dim is None else dim
-    x = input.reshape([-1]) if dim is None or input.ndim == 0 else input.movedim(along, -1)
+    if dim is None or input.ndim == 0:
+        x = input.reshape([-1])
+    elif keepdim:
+        x = input.unsqueeze(-1).transpose(along, -1)
+    else:
+        x = input.movedim(along, -1)
     values = x.sort(-1)[0]
     nans = x.isnan()
     last = x.shape[-1] - 1
@@ -117,14 +123,9 @@ def _quantile(
     else:
         ranks = _ops("where")(nans.any(-1, keepdim=True), last, q.reshape([-1]) * last)
     out = _interpolated(ranks.to(x.dtype), values, interpolation)
-    if keepdim and input.ndim:
-        shape = [1] * input.ndim if dim is None else list(input.shape)
-        shape[along] = 1
-        out = out.movedim(-1, 0)
-        out = out.reshape([out.shape[0], *shape])
-    else:
-        out = out.movedim(-1, 0)
-    return out if q.ndim else out.squeeze(0)
+    if keepdim and dim is None:
+        out = out.reshape([1] * input.ndim + [-1])
+    return out.unsqueeze(0).transpose(0, -1).squeeze(-1) if q.ndim else out.squeeze(-1)
 
 
 def quantile(

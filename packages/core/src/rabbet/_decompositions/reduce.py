@@ -4,15 +4,16 @@ from typing import Any
 
 from .. import _C
 from .._C import Tensor
+from ..linalg import matrix_norm
 
 _ops = _C.op
 
 
 def norm(input: Tensor, p: Any, dim: list[int] | None, keepdim: bool, *, dtype: Any) -> Tensor:
     if p == "nuc":
-        raise _C.NotImplementedForError(
-            "norm: p='nuc' needs singular values, which are not there yet"
-        )
+        if dim is not None and len(dim) != 2:
+            raise _C.ArgumentError(f"norm: p='nuc' needs two dimensions in 'dim', got {dim}")
+        return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     if p is not None and p != "fro" and isinstance(p, str):
         raise _C.ArgumentError(f"norm: p must be a number, 'fro' or 'nuc', got {p!r}")
     if not (input.is_floating_point() or input.is_complex()):
@@ -65,3 +66,22 @@ def diff(input: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor
         start = min(1, x.size(dim))
         x = subtract(x.narrow(dim, start, length), x.narrow(dim, 0, length))
     return x
+
+
+def hash_tensor(input: Tensor, dim: list[int], *, keepdim: bool, mode: int) -> Tensor:
+    """The exclusive or by halving: the elements of the second half meet those of the first."""
+    dims = sorted(dim or range(input.ndim)) if input.ndim else []
+    kept = [d for d in range(input.ndim) if d not in dims]
+    numbers = input.double() if input.is_floating_point() else input.to(_C.int64)
+    bits = numbers.contiguous().view(_C.int64).permute(kept + dims)
+    bits = bits.reshape([input.shape[d] for d in kept] + [-1 if input.numel() else 0])
+    if bits.shape[-1] == 0:
+        bits = bits.new_zeros([*bits.shape[:-1], 1])
+    while (count := bits.shape[-1]) > 1:
+        half = count // 2
+        folded = bits[..., :half] ^ bits[..., half : 2 * half]
+        bits = _ops("cat")([folded, bits[..., 2 * half :]], -1) if count % 2 else folded
+    shape = [1 if d in dims else n for d, n in enumerate(input.shape)]
+    return (
+        bits.clone().view(_C.uint64).reshape(shape if keepdim else [input.shape[d] for d in kept])
+    )

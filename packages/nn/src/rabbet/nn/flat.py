@@ -9,6 +9,7 @@ from rabbet import Tensor, _overriding
 
 from . import functional as F
 from .functional.dropout import feature_dropout as features
+from .functional.norm import trained_batch_norm
 from .functional.recurrent import run_layer, run_layers
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -126,6 +127,27 @@ def batch_norm(
 ) -> Tensor:
     """`nn.functional.batch_norm` with the arguments in another order."""
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def native_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`batch_norm`, and in training the mean and the reciprocal standard deviation of each channel.
+
+    In evaluation the last two results are empty.
+    """
+    if not training:
+        y = F.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+        return y, input.new_empty(0), input.new_empty(0)
+    y, mean, var = trained_batch_norm(input, running_mean, running_var, weight, bias, momentum, eps)
+    return y, mean, (var + eps).rsqrt()
 
 
 def instance_norm(

@@ -19,6 +19,7 @@ _DTYPES = (rabbet.float32, rabbet.float64, rabbet.int64, rabbet.int32, rabbet.ui
 _OF_VALUES = {
     "multinomial": "the weights of a row must have a positive sum",
     "masked_scatter": "the source must have as many elements as the mask has ones",
+    "segment_reduce": "the lengths of the segments must sum to the size of the axis",
     "pow": "integers are not raised to negative integers",
 }
 

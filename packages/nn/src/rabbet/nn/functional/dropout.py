@@ -34,10 +34,16 @@ def _mask(input: Tensor, shape: Sequence[int], p: float) -> Tensor:
     return mask if p == 1 else mask.mul_(1 / (1 - p))
 
 
+def _need_features(input: Tensor, leading: int) -> None:
+    if input.ndim < leading:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+
+
 def _channels(input: Tensor, p: float, training: bool, inplace: bool, leading: int) -> Tensor:
     """Zero whole channels: the first `leading` dimensions draw, the others share."""
-    if not training or p == 0:
+    if not training or p == 0 or input.numel() == 0:
         return input
+    _need_features(input, leading)
     shape = [*input.shape[:leading], *([1] * (input.ndim - leading))]
     mask = _mask(input, shape, p)
     return input.mul_(mask) if inplace else input * mask
@@ -46,13 +52,7 @@ def _channels(input: Tensor, p: float, training: bool, inplace: bool, leading: i
 def feature_dropout(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     """Zero whole channels, dimension 1 of any input that has one."""
     check_probability(p)
-    _need_features(input, 2)
     return _channels(input, p, training, inplace, 2)
-
-
-def _need_features(input: Tensor, leading: int) -> None:
-    if input.ndim < leading:
-        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
 
 
 def _purpose(name: str, spatial: int) -> str:
@@ -99,9 +99,8 @@ def dropout2d(
     too, as in PyTorch, which announces by a warning that this will change.
 
     Raises:
-        RuntimeError: for fewer than 2 dimensions.
+        RuntimeError: in training, for fewer than 2 dimensions.
     """
-    _need_features(input, 2)
     _warn_unless_images(input, "dropout2d", 2)
     if input.ndim == 3:
         warnings.warn(
@@ -122,11 +121,10 @@ def dropout3d(
     Inputs of other numbers of dimensions count as those without a batch, with a warning, as in PyTorch.
 
     Raises:
-        RuntimeError: for tensors without dimensions.
+        RuntimeError: in training, for tensors without dimensions.
     """
     check_probability(p)
     leading = 2 if input.ndim == 5 else 1
-    _need_features(input, leading)
     _warn_unless_images(input, "dropout3d", 3)
     return _channels(input, p, training, inplace, leading)
 
@@ -135,27 +133,30 @@ def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """Dropout that keeps mean 0 and variance 1 after SELU (Klambauer et al. 2017)."""
-    return _alpha(input, p, training, inplace, input.shape)
+    return _alpha(input, p, training, inplace, features=False)
 
 
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """`alpha_dropout` of whole channels of (N, C, *)."""
-    _need_features(input, 2)
-    return _alpha(input, p, training, inplace, [*input.shape[:2], *[1] * (input.ndim - 2)])
+    return _alpha(input, p, training, inplace, features=True)
 
 
 # SELU's value at minus infinity, with its sign turned.
 _SELU_FLOOR = 1.7580993408473766
 
 
-def _alpha(input: Tensor, p: float, training: bool, inplace: bool, shape: Sequence[int]) -> Tensor:
+def _alpha(input: Tensor, p: float, training: bool, inplace: bool, *, features: bool) -> Tensor:
     check_probability(p)
-    if not training or p == 0:
+    if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:
         return input.mul_(0) if inplace else input * 0
+    shape = list(input.shape)
+    if features:
+        _need_features(input, 2)
+        shape[2:] = [1] * (input.ndim - 2)
     scale = 1 / math.sqrt((_SELU_FLOOR**2 * p + 1) * (1 - p))
     keep = rabbet.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
     shift = (keep - 1) * (_SELU_FLOOR * scale) + _SELU_FLOOR * scale * p

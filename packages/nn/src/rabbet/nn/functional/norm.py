@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rabbet import Tensor, ops
@@ -39,23 +40,38 @@ def batch_norm(
     """
     if eps <= 0.0:
         raise ValueError(f"batch_norm eps must be positive, got {eps}")
+    if input.numel() == 0 and input.ndim < 2:
+        return input.clone()
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError(
                 "batch_norm: Expected running_mean and running_var to be defined when training=False"
             )
         return _batch_norm_eval(input, running_mean, running_var, weight, bias, eps)
-    count = _values_per_channel("batch_norm", input, running_mean, running_var)
-    if count == 1:
+    if _values_per_channel("batch_norm", input, running_mean, running_var) == 1:
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {list(input.shape)}"
         )
+    return trained_batch_norm(input, running_mean, running_var, weight, bias, momentum, eps)[0]
+
+
+def trained_batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The input normalised by its own statistics, its means and variances; the running statistics are updated."""
+    count = _values_per_channel("batch_norm", input, running_mean, running_var)
     y, mean, var = _batch_norm_train(input, weight, bias, eps)
     if running_mean is not None and count:
         _blend(running_mean, mean, momentum, 1.0)
     if running_var is not None and count:
-        _blend(running_var, var, momentum, count / (count - 1))
-    return y
+        _blend(running_var, var, momentum, count / (count - 1) if count > 1 else math.nan)
+    return y, mean, var
 
 
 def _values_per_channel(

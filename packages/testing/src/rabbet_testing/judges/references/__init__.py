@@ -31,7 +31,13 @@ from .definitions import DEFINITIONS, WHOLE, NoReference, Unset, axis_of
 __all__ = ["OF_STORAGE", "NoReference", "Unset", "reference"]
 
 # Views of the memory below a tensor, for which it matters how that lies.
-OF_STORAGE = {"as_strided", "as_strided_copy", "strided_view", "view_as_complex"}
+OF_STORAGE = {
+    "as_strided",
+    "as_strided_copy",
+    "as_strided_scatter",
+    "strided_view",
+    "view_as_complex",
+}
 
 
 def reference(name: str) -> Callable[[dict[str, Any]], tuple[Any, ...]] | None:

@@ -169,6 +169,15 @@ def _as_strided(input: Array, size: Any, stride: Any, storage_offset: int | None
     return flat[at]
 
 
+@defines("as_strided_scatter")
+def _as_strided_scatter(
+    input: Array, src: Array, size: Any, stride: Any, storage_offset: int | None
+) -> Any:
+    out = input.copy()
+    out.reshape(-1)[_as_strided(np.arange(input.size), size, stride, storage_offset)] = src
+    return out
+
+
 @defines("strided_view")
 def _strided_view(
     input: Array, size: Any, stride: Any, offset: int, input_size: Any, input_stride: Any
