@@ -26,6 +26,7 @@ IN_FUNCTIONS = {
     ("rabbet._as_torch.c_nn", "rabbet.nn.functional"): OPTIONAL,
     ("rabbet._as_torch.functions", "rabbet.distributions._sampling"): OPTIONAL,
     ("rabbet._as_torch.run", "rabbet._as_torch.scan"): RARE,
+    ("rabbet._decompositions.fft", "rabbet.nn.functional"): OPTIONAL,
     ("rabbet._doctor", "rabbet._doctor_text"): RARE,
     ("rabbet._doctor", "rabbet._hookspecs"): PLUGIN,
     ("rabbet._doctor", "rabbet._needs"): RARE,

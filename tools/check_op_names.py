@@ -34,6 +34,7 @@ EXCEPTIONS = {
     "core/src/rabbet/_as_torch/functions.py": NAMESPACE,
     "core/src/rabbet/functional.py": NAMESPACE,
     "core/src/rabbet/linalg.py": NAMESPACE,
+    "core/src/rabbet/masked/": NAMESPACE,
     "core/src/rabbet/signal/": NAMESPACE,
     "core/src/rabbet/_files/": WORDS,
     "core/src/rabbet/_foreach.py": PARTS,

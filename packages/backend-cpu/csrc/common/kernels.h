@@ -39,5 +39,6 @@ int32_t add_orthogonal(const RbHost*, RbTxn*);
 int32_t add_eigen(const RbHost*, RbTxn*);
 int32_t add_singular(const RbHost*, RbTxn*);
 int32_t add_symmetric(const RbHost*, RbTxn*);
+int32_t add_fourier(const RbHost*, RbTxn*);
 
 }  // namespace rbcpu

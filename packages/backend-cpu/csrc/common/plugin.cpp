@@ -103,7 +103,7 @@ int32_t init(const RbHost* host, RbTxn* txn) {
       add_softmax,     add_along,     add_sort,        add_movement, add_scatter,    add_index,
       add_embedding,   add_search,    add_matmul,      add_conv,     add_pool,       add_optim,
       add_attention,   add_recurrent, add_triangular,  add_lu,       add_orthogonal, add_eigen,
-      add_singular,    add_symmetric,
+      add_singular,    add_symmetric, add_fourier,
   };
   for (Family add : families) {
     if (int32_t code = add(host, txn)) return code;

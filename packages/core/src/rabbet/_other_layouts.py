@@ -9,14 +9,12 @@ from typing import Any
 
 from . import _C, _numeric, linalg
 from ._absent import refusing_function
-from ._absent.flat import REFUSED
 from ._C import Tensor
 
 _NO_SPARSE = "rabbet has no sparse tensors yet"
 _SPARSE = (
     "to_mkldnn to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr"
 )
-_FOURIER = "istft stft"
 _OF_SPARSE = (
     "ccol_indices coalesce col_indices crow_indices indices is_coalesced row_indices values"
 )
@@ -70,9 +68,5 @@ globals().update(
     {
         **{name: _needs_sparse(name) for name in _OF_SPARSE.split()},
         **{name: refusing_function("rabbet.Tensor", name, _NO_SPARSE) for name in _SPARSE.split()},
-        **{
-            name: refusing_function("rabbet.Tensor", name, REFUSED[name])
-            for name in _FOURIER.split()
-        },
     }
 )

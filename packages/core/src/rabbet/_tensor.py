@@ -404,8 +404,8 @@ _VIEWS_IN_PLACE = (
 _FROM_FUNCTIONS = ("allclose", "equal", "nonzero", "unique", "unique_consecutive")
 # Methods about other layouts than strided ones: most of them refuse.
 _OTHERS = (
-    "_is_view ccol_indices coalesce col_indices crow_indices dense_dim dequantize indices is_coalesced istft lu "
-    "matrix_power row_indices sparse_dim stft to_dense to_mkldnn to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo "
+    "_is_view ccol_indices coalesce col_indices crow_indices dense_dim dequantize indices is_coalesced lu "
+    "matrix_power row_indices sparse_dim to_dense to_mkldnn to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo "
     "to_sparse_csc to_sparse_csr values"
 )
 _METHODS: dict[str, Any] = {

@@ -1,15 +1,14 @@
-"""The frequencies of Fourier transforms and their order; the transforms refuse until rabbet has them."""
+"""Discrete Fourier transforms, their frequencies and the order of those."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import rabbet
 
-from . import _absent
+from . import _C
 from ._C import Tensor
 
-_REASON = "rabbet has no Fourier transforms yet"
-_REFUSED = "fft fft2 fftn hfft hfft2 hfftn ifft ifft2 ifftn ihfft ihfft2 ihfftn irfft irfft2 irfftn rfft rfft2 rfftn"
+_OPERATORS = _C.ops_of_module("fft")
 
 
 def _frequencies(indices: Tensor, n: int, d: float, out: Tensor | None) -> Tensor:
@@ -80,11 +79,9 @@ def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     return found
 
 
-globals().update(
-    {name: _absent.refusing_function(__name__, name, _REASON) for name in _REFUSED.split()}
-)
-__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq", *_REFUSED.split()]
+globals().update(_OPERATORS)
+__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq", *_OPERATORS]
 
-if TYPE_CHECKING:  # functions that refuse are made at run time
+if TYPE_CHECKING:  # operators are set at run time
 
     def __getattr__(name: str) -> Any: ...

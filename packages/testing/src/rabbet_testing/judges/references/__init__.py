@@ -17,6 +17,7 @@ from . import (  # noqa: F401, each writes down its definitions
     along,
     create,
     elementwise,
+    fourier,
     index,
     linalg,
     movement,
