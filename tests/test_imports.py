@@ -23,6 +23,7 @@ IN_FUNCTIONS = {
     ("rabbet.__main__", "rabbet._emit"): RARE,
     ("rabbet.__main__", "rabbet._new_plugin"): RARE,
     ("rabbet._absent", "rabbet._as_torch.names"): RARE,
+    ("rabbet._op_modules", "rabbet._as_torch.names"): RARE,
     ("rabbet._as_torch.c_nn", "rabbet.nn.functional"): OPTIONAL,
     ("rabbet._as_torch.functions", "rabbet.distributions._sampling"): OPTIONAL,
     ("rabbet._as_torch.run", "rabbet._as_torch.scan"): RARE,

@@ -39,7 +39,6 @@ EXCEPTIONS = {
     "core/src/rabbet/_files/": WORDS,
     "core/src/rabbet/_foreach.py": PARTS,
     "core/src/rabbet/_tensor.py": NAMESPACE,
-    "core/src/rabbet/special.py": NAMESPACE,
     "core/src/rabbet/_printing.py": WORDS,
     "core/src/rabbet/_settings.py": WORDS,
     "core/src/rabbet/_doctor": WORDS,

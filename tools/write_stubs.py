@@ -1,7 +1,9 @@
-"""Write (or, with --check, compare) packages/core/src/rabbet/_ops.pyi: signatures of all public operators.
+"""Write (or, with --check, compare) the stubs of operators: signatures of all that records expose.
 
-Functions first, then the methods that operators give to Tensor. NumPy's names of keywords stand beside the record's:
-one that may be left out is a keyword of the same signature, one that is required makes an overload. The file is golden:
+packages/core/src/rabbet/_ops.pyi has the functions of rabbet, then the methods that operators give to Tensor. Of a
+module such as rabbet.special, which only records fill, the stub has the module's name; a module that is also written by
+hand imports its operators from the stub _ops_of_MODULE, for type checkers only. NumPy's names of keywords stand beside the record's:
+one that may be left out is a keyword of the same signature, one that is required makes an overload. The files are golden:
 each change of the public surface shows in a diff.
 """
 
@@ -13,7 +15,8 @@ import rabbet
 from rabbet import _C
 from rabbet._signatures import extra_keywords
 
-TARGET = Path(__file__).resolve().parent.parent / "packages/core/src/rabbet/_ops.pyi"
+PACKAGES = Path(__file__).resolve().parent.parent / "packages"
+CORE = PACKAGES / "core/src/rabbet"
 # Names of types that no function or method here hides (there are operators `complex` and `all`).
 TYPES = {
     "Tensor": "_Tensor", "Tensor[]": "_Sequence[_Tensor]", "Scalar": "_Number", "int": "_int", "float": "_float",
@@ -23,8 +26,8 @@ TYPES = {
     "bool[]": "_Sequence[_bool]", "str[]": "_Sequence[_str]", "Scalar[]": "_Sequence[_Number]", "layout": "_layout",
     "callable": "_Callable[..., object]",
 }  # fmt: skip
-HEADER = '''"""Public operators, written by tools/write_stubs.py from the records. Do not edit."""
-
+FIRST_LINE = '"""{}, written by tools/write_stubs.py from the records. Do not edit."""\n'
+HEADER = """
 from builtins import bool as _bool, complex as _complex, float as _float, int as _int, str as _str
 from collections.abc import Callable as _Callable, Sequence as _Sequence
 from typing import Literal as _Literal, NamedTuple as _NamedTuple, Self as _Self, TypeAlias as _TypeAlias, overload as _overload
@@ -35,7 +38,7 @@ from ._C import layout as _layout, memory_format as _memory_format
 _Number: _TypeAlias = _bool | _int | _float | _complex
 _Device: _TypeAlias = _device | _str | _int
 _Ints: _TypeAlias = _int | _Sequence[_int]
-'''
+"""
 KEYWORDS = {
     "requires_grad": "requires_grad: _bool = False",
     "pin_memory": "pin_memory: _bool = False",
@@ -129,11 +132,11 @@ def parameters(info: dict, method: bool, inplace: bool) -> list[str]:
     return ways + [way(names, False) for names in product(*required) if names != own]
 
 
-def signatures(name: str, op: object, method: bool) -> list[str]:
+def signatures(name: str, op: object, method: bool, module: str = "") -> list[str]:
     """The lines of one name; overloads of one form are told apart by typing."""
     infos = [_C.op_info(r) for r in op.overloads]
     kind = "inplace" if op.inplace else "method" if method else "function"
-    infos = [i for i in infos if i[kind]]
+    infos = [i for i in infos if (module in i["modules"] if module else i[kind])]
     # The general form comes last, as type checkers take the first that fits.
     infos.sort(key=lambda i: -len([p for p in i["params"] if not p["has_default"]]))
     found = []
@@ -144,17 +147,22 @@ def signatures(name: str, op: object, method: bool) -> list[str]:
     return found if len(found) == 1 else [line for way in found for line in ("@_overload", way)]
 
 
-def text() -> str:
-    """The whole stub."""
-    names = sorted(_C.op_names())
-    tuples = {}
-    for name in names:
-        for info in map(_C.op_info, _C.op(name).overloads):
-            if len(info["rets"]) > 1:
-                tuples[named_tuple(info)] = info["rets"]
-    lines = [HEADER]
-    for name, fields in sorted(tuples.items()):
+def tuples(ops: list[object]) -> list[str]:
+    """The classes of several results."""
+    found = {}
+    for info in (_C.op_info(record) for op in ops for record in op.overloads):
+        if len(info["rets"]) > 1:
+            found[named_tuple(info)] = info["rets"]
+    lines = []
+    for name, fields in sorted(found.items()):
         lines += [f"class {name}(_NamedTuple):", *(f"    {f}: _Tensor" for f in fields), ""]
+    return lines
+
+
+def main_stub() -> str:
+    """The stub of rabbet's own functions and methods."""
+    names = sorted(_C.op_names())
+    lines = [FIRST_LINE.format("Public operators") + HEADER, *tuples([_C.op(n) for n in names])]
     for name in names:
         lines += signatures(name, _C.op(name), False)
     for name in sorted(rabbet._WRITING):
@@ -167,16 +175,48 @@ def text() -> str:
     return "\n".join(lines) + "\n"
 
 
+def module_stub(module: str) -> str:
+    """The stub of the operators that records expose in a module."""
+    ops = _C.ops_of_module(module)
+    first = FIRST_LINE.format(f"Operators of rabbet.{module}")
+    lines = [first + HEADER.replace("from ._C", "from rabbet._C"), *tuples(list(ops.values()))]
+    for name, op in ops.items():
+        lines += signatures(name, op, False, module)
+    return "\n".join(lines) + "\n"
+
+
+def place(module: str) -> Path:
+    """Where the stub of a module lies."""
+    path = module.replace(".", "/")
+    by_hand = [
+        *PACKAGES.glob(f"*/src/rabbet/{path}.py"),
+        *PACKAGES.glob(f"*/src/rabbet/{path}/*.py"),
+    ]
+    if by_hand:
+        return CORE / f"_ops_of_{module.replace('.', '_')}.pyi"
+    is_package = any(other.startswith(f"{module}.") for other in _C.op_modules())
+    return CORE / (f"{path}/__init__.pyi" if is_package else f"{path}.pyi")
+
+
 def main(arguments: list[str]) -> int:
-    """Write the file; with --check, say whether it is up to date."""
+    """Write the files; with --check, say which are out of date."""
+    stubs = {CORE / "_ops.pyi": main_stub()}
+    stubs |= {place(module): module_stub(module) for module in _C.op_modules()}
+    old = [path for path, text in stubs.items() if not path.exists() or path.read_text() != text]
+    old += sorted({*CORE.glob("_ops_of_*.pyi")} - {*stubs})
     if arguments == ["--check"]:
-        if TARGET.read_text() == text():
-            return 0
-        print(
-            f"{TARGET} is out of date: run tools/write_stubs.py and read the diff", file=sys.stderr
-        )
-        return 1
-    TARGET.write_text(text())
+        for path in old:
+            print(
+                f"{path} is out of date: run tools/write_stubs.py and read the diff",
+                file=sys.stderr,
+            )
+        return len(old) > 0
+    for path in old:
+        if path in stubs:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(stubs[path])
+        else:
+            path.unlink()
     return 0
 
 

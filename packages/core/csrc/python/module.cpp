@@ -232,7 +232,13 @@ py::dict describe_op(const std::string& name) {
   d["domain"] = domain_bounds(*op);
   d["alias"] = op->aliases;
   d["function"] = op->as_function;
-  d["module"] = op->exposed_in;
+  py::dict modules;  // names by module, `{"special": ["digamma", "psi"]}`
+  for (const ModuleName& place : op->exposed_in) {
+    const py::str module(place.module);
+    if (!modules.contains(module)) modules[module] = py::list();
+    modules[module].cast<py::list>().append(place.name);
+  }
+  d["modules"] = modules;
   d["method"] = op->as_method;
   d["inplace"] = op->as_inplace;
   d["has_vjp"] = (op->info.flags & RB_OP_HAS_VJP) != 0;
@@ -489,9 +495,11 @@ PYBIND11_MODULE(_C, m) {
     if (!o) raise(PyExc_KeyError, "no operator '%s'", name.c_str());
     return py::reinterpret_borrow<py::object>(o);
   });
+  m.def("op_modules", op_modules,
+        "Modules in which records expose operators, 'linalg' or 'nn.functional'.");
   m.def(
       "ops_of_module", [](const std::string& module) { return owned(ops_of_module(module)); },
-      "The operators that records expose in a module, such as 'linalg', by their names there.");
+      "The operators that records expose in a module, by their names there.");
   m.def("op_names", public_op_names, "Public names of operators, aliases included.");
   m.def(
       "keyword_aliases", keyword_aliases,

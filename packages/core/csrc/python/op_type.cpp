@@ -652,14 +652,13 @@ int method_self(const Op* op) {
 
 void add_names(const Op* op, const std::string& name) {
   Objects& all = objects();
-  const bool exposed = op->as_function || op->as_method || !op->exposed_in.empty();
+  const bool exposed = op->as_function || op->as_method;
   if (exposed || op->name == name) {
     PyObject* o = object_named(name, false);
     const auto is_function = [](const Overload& overload) { return overload.op->as_function; };
     const std::vector<Overload>& there = *as_op(o)->overloads;
     if (op->as_function && std::none_of(there.begin(), there.end(), is_function))
       all.names.push_back(name);
-    if (!op->exposed_in.empty()) all.modules[op->exposed_in][name] = o;
     add_overload(o, op);
     if (op->as_method) {
       const int self_index = method_self(op);
@@ -677,6 +676,24 @@ void add_names(const Op* op, const std::string& name) {
     PyObject* o = object_named(name + "_", true);
     add_overload(o, op);
     set_method(name + "_", o);
+  }
+}
+
+void add_to_modules(const Op* op) {
+  if (op->exposed_in.empty()) return;
+  PyObject* o = object_named(op->base, false);
+  const std::vector<Overload>& there = *as_op(o)->overloads;
+  const auto is_op = [&](const Overload& overload) { return overload.op == op; };
+  if (std::none_of(there.begin(), there.end(), is_op)) add_overload(o, op);
+  for (const ModuleName& place : op->exposed_in) objects().modules[place.module][place.name] = o;
+}
+
+void forget_in_modules(const PyObject* o) {
+  auto& modules = objects().modules;
+  for (auto module = modules.begin(); module != modules.end();) {
+    auto& ops = module->second;
+    for (auto op = ops.begin(); op != ops.end();) op = op->second == o ? ops.erase(op) : ++op;
+    module = ops.empty() ? modules.erase(module) : ++module;
   }
 }
 
@@ -706,7 +723,7 @@ void forget_names(const std::unordered_map<std::string, std::vector<Overload>*>&
     all.by_name.erase(name);
     all.names.erase(std::remove(all.names.begin(), all.names.end(), name), all.names.end());
     Py_CLEAR(as_op(object)->handle);
-    for (auto& [module, ops] : all.modules) ops.erase(name);
+    forget_in_modules(object);
     Py_DECREF(object);
   }
 }
@@ -738,6 +755,7 @@ void refresh_ops() {
     if (op->name != op->base) add_overload(object_named(op->name, false), op);
     add_names(op, op->base);
     for (const std::string& alias : op->aliases) add_names(op, alias);
+    add_to_modules(op);
   }
   forget_names(emptied);
 }
@@ -761,11 +779,18 @@ void update_op_entries() {
 
 std::vector<std::string> public_op_names() { return objects().names; }
 
+std::vector<std::string> op_modules() {
+  std::vector<std::string> names;
+  for (const auto& [name, ops] : objects().modules) names.push_back(name);
+  return names;
+}
+
 PyObject* ops_of_module(const std::string& module) {
   Ref found(must(PyDict_New()));
-  for (const auto& [name, op] : objects().modules[module]) {
-    const std::string short_name = name.substr(module.size() + 1);
-    if (PyDict_SetItemString(found.get(), short_name.c_str(), op) < 0) throw PythonError{};
+  const auto ops = objects().modules.find(module);
+  if (ops == objects().modules.end()) return found.release();
+  for (const auto& [name, op] : ops->second) {
+    if (PyDict_SetItemString(found.get(), name.c_str(), op) < 0) throw PythonError{};
   }
   return found.release();
 }

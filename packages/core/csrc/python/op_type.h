@@ -26,7 +26,9 @@ PyObject* find_op_object(const std::string& name);
 void update_op_entries();
 /// Public names, in record order.
 std::vector<std::string> public_op_names();
-/// A dict of the operators that records expose in a module, `expose linalg`, by their names there.
+/// The modules below rabbet in which records expose operators, "linalg" or "nn.functional".
+std::vector<std::string> op_modules();
+/// A dict of the operators that records expose in a module, by their names there; new reference.
 PyObject* ops_of_module(const std::string& module);
 
 /// Values to Python: takes over what `rets` own, also on error. Throws.

@@ -48,7 +48,7 @@ _OTHER_WHEELS = {
 }
 _OWN_MODULES = {
     "__config__", "accelerator", "backends", "compiler", "composite", "cpu", "cuda", "fft", "functional", "futures", "jit",
-    "library", "linalg", "masked", "multiprocessing", "overrides", "quasirandom", "random", "return_types", "serialization", "signal", "special", "storage", "testing", "torch_version", "types", "utils", "version",
+    "library", "linalg", "masked", "multiprocessing", "overrides", "quasirandom", "random", "return_types", "serialization", "signal", "storage", "testing", "torch_version", "types", "utils", "version",
 }  # fmt: skip
 _ABSENT_MODULES = {  # the tops of those in _absent, which refuse by name
     "ao", "classes", "distributed", "export", "fx", "hub", "monitor", "mps", "mtia", "nested", "numa",
@@ -338,7 +338,8 @@ class _LastFinder:
         if package != "rabbet" or fullname.startswith("rabbet._absent"):
             return None
         if name not in _OTHER_WHEELS:
-            return _submodule("_absent").spec_of(fullname)
+            spec: object = _submodule("_absent").spec_of(fullname)
+            return spec or _submodule("_op_modules").spec_of(fullname)
         from importlib.machinery import PathFinder
 
         _extend_path()
@@ -369,7 +370,7 @@ def __getattr__(name: str) -> object:
         return value
     if name == "default_generator":
         return _C.default_generator("cpu")
-    if name in _OTHER_WHEELS or name in _OWN_MODULES or name in _ABSENT_MODULES:
+    if name in {*_OTHER_WHEELS, *_OWN_MODULES, *_ABSENT_MODULES, *_modules_of_records()}:
         return _submodule(name)
     if name in _NAMED_DTYPES:
         return _C.named_dtype(name)  # an attribute from now on
@@ -404,6 +405,12 @@ def _is_installed(name: str) -> bool:
     return False
 
 
+def _modules_of_records() -> set[str]:
+    """The modules that exist because records expose operators in them; what is below them left out."""
+    known = {*_OTHER_WHEELS, *_OWN_MODULES, *_ABSENT_MODULES}
+    return {name.partition(".")[0] for name in _C.op_modules()} - known
+
+
 def __dir__() -> list[str]:
     """All names, those included that load when they are first used; of other wheels only what is installed."""
     modules = {name for name in _OTHER_WHEELS if _is_installed(name)}
@@ -416,6 +423,7 @@ def __dir__() -> list[str]:
             *lazy,
             *_OWN_MODULES,
             *_ABSENT_MODULES,
+            *_modules_of_records(),
             *_NAMED_DTYPES,
         }
     )

@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import rabbet
 
-from . import _C
+from . import _op_modules
 from ._C import Tensor
-
-_OPERATORS = _C.ops_of_module("fft")
 
 
 def _frequencies(indices: Tensor, n: int, d: float, out: Tensor | None) -> Tensor:
@@ -79,9 +77,9 @@ def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     return found
 
 
-globals().update(_OPERATORS)
-__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq", *_OPERATORS]
+__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
-if TYPE_CHECKING:  # operators are set at run time
-
-    def __getattr__(name: str) -> Any: ...
+if TYPE_CHECKING:
+    from ._ops_of_fft import *  # noqa: F403
+else:
+    _op_modules.add_to(globals())

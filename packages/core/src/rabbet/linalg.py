@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import rabbet
 
-from . import _C
+from . import _C, _op_modules
 from ._C import Tensor
 
 Order = int | float | str | None
@@ -333,12 +333,12 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     return found
 
 
-globals().update(_OPERATORS)
 __all__ = [
     "LinAlgError", "cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "multi_dot", "norm", "vander", "vecdot",
-    "vector_norm", *_OPERATORS,
+    "vector_norm",
 ]  # fmt: skip
 
-if TYPE_CHECKING:  # operators are set at run time
-
-    def __getattr__(name: str) -> Any: ...
+if TYPE_CHECKING:
+    from ._ops_of_linalg import *  # noqa: F403
+else:
+    _op_modules.add_to(globals())

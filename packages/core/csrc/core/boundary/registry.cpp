@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 
@@ -325,6 +326,27 @@ void undo(RbTxn& txn) {
   for (auto id = txn.dtypes.rbegin(); id != txn.dtypes.rend(); ++id) drop_dtype(*id);
 }
 
+namespace {
+// Two operators cannot have one name in a module; overloads are one operator there.
+void check_module_names(const Registry& r, const RbTxn& txn) {
+  std::map<std::pair<std::string, std::string>, const Op*> taken;
+  const auto take = [&](const Op& op) {
+    for (const ModuleName& place : op.exposed_in) {
+      const Op& other = *taken.emplace(std::pair(place.module, place.name), &op).first->second;
+      if (other.base == op.base) continue;
+      fail(RB_E_PLUGIN, "%s: '%s' and '%s' are both exposed as '%s.%s'", txn.provider.c_str(),
+           other.name.c_str(), op.name.c_str(), place.module.c_str(), place.name.c_str());
+    }
+  };
+  const auto exposes = [](const auto& op) { return !op->exposed_in.empty(); };
+  if (std::none_of(txn.ops.begin(), txn.ops.end(), exposes)) return;
+  for (const auto& op : r.ops) {
+    if (!op->retired) take(*op);
+  }
+  for (const auto& op : txn.ops) take(*op);
+}
+}  // namespace
+
 void txn_commit(RbTxn& txn) {
   check_formulas(txn.ops);
   check_decomp_functions(txn.ops);
@@ -340,6 +362,7 @@ void txn_commit(RbTxn& txn) {
            found->second->schema.c_str(), op->schema.c_str());
     }
   }
+  check_module_names(r, txn);
   for (const Registration& kernel : txn.kernels) check_kernel(r, txn, kernel);
 
   std::vector<std::string> fresh;

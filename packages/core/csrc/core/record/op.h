@@ -118,6 +118,11 @@ enum class PartsRule : uint8_t {
   kShare,  // the same of views: the result shares the version counter
   kWrite,  // the parts of the second argument are written to those of the first
 };
+/// Where users find an operator in a module below `rabbet`: {"special", "expit"}.
+struct ModuleName {
+  std::string module, name;
+};
+
 /// A line of a record that is kept as it is written.
 struct RecordLine {
   std::string place;  // "elementwise.rec:12"
@@ -141,13 +146,13 @@ struct Op {
   std::string schema, doc, ref, family;
   std::vector<std::string> aliases;
   std::vector<RecordLine> examples, domain;  // read by examples.cpp
-  std::string exposed_in;  // the module below rabbet that has it, "linalg"; empty: none
   bool as_function = true, as_method = true, as_inplace = false, expose_given = false;
-  std::string dtypes_text;    // the classes of dtypes that it is defined for; empty: all
-  uint8_t accepted = 0xff;    // the same, bit per Category
-  bool numbers = false;       // `numbers`: a number may stand where the record says Tensor
-  bool numbers_only = false;  // `numbers only`: also where none of them is a tensor
-  bool creation = false;      // calls take requires_grad=, pin_memory= and layout=
+  std::vector<ModuleName> exposed_in;  // `expose linalg`: the modules that have it
+  std::string dtypes_text;             // the classes of dtypes that it is defined for; empty: all
+  uint8_t accepted = 0xff;             // the same, bit per Category
+  bool numbers = false;                // `numbers`: a number may stand where the record says Tensor
+  bool numbers_only = false;           // `numbers only`: also where none of them is a tensor
+  bool creation = false;               // calls take requires_grad=, pin_memory= and layout=
   bool by_formula = false;  // formulas say shapes or dtypes: what they gave is kept (rules/memo.h)
   std::vector<Check> checks;
   std::vector<std::string> data_checks;  // what kernels promise to check, as written

@@ -314,6 +314,7 @@ void RecordParser::other_form(const Op& main, const Form& written, int number) {
   op.as_function = main.as_function;
   op.as_method = main.as_method;
   op.as_inplace = false;
+  op.exposed_in = main.exposed_in;
   op.examples = written.examples;
   op.domain = main.domain;
   ops_.push_back(std::move(made[0]));

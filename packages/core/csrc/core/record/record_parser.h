@@ -49,7 +49,8 @@ class RecordParser {
   void definition(const std::string& value, std::vector<Definition>& to);
   std::string place() const { return file_ + ":" + std::to_string(line_); }
 
-  void expose(const std::string& word);
+  void expose(const std::string& value);
+  void expose_in_module(const std::string& entry);
   void autocast(const std::string& value);
 
   // ---- what follows from the fields (record_defaults.cpp)

@@ -357,6 +357,19 @@ Param& RecordParser::param(const std::string& name, const char* field) {
   error(std::string(field) + ": '" + op_->name + "' has no argument '" + name + "'");
 }
 
+const char* const kExposeExpected =
+    "expected function, method, inplace, none, or a module such as linalg or nn.functional";
+
+// Whether one letter was left out, added or replaced.
+bool differs_by_one_letter(const std::string& given, const std::string& word) {
+  const std::string& longer = given.size() < word.size() ? word : given;
+  const std::string& shorter = given.size() < word.size() ? given : word;
+  const size_t more = longer.size() - shorter.size();
+  if (more > 1 || given == word) return false;
+  const auto [a, b] = std::mismatch(shorter.begin(), shorter.end(), longer.begin());
+  return std::equal(a + (a != shorter.end() && !more), shorter.end(), b + 1, longer.end());
+}
+
 // Fields of which a second line would replace the first.
 const std::set<std::string> kOnce = {"kind",   "dtype",         "compute",   "shape", "core",
                                      "decomp", "autocast",      "expose",    "alias", "ref",
@@ -409,9 +422,7 @@ void RecordParser::field(const std::string& line) {
   } else if (name == "jvp") {
     jvp(value);
   } else if (name == "expose") {
-    op_->expose_given = true;
-    op_->as_function = op_->as_method = op_->as_inplace = false;
-    for (const std::string& word : split(value, ',')) expose(word);
+    expose(value);
   } else if (name == "alias") {
     op_->aliases = split(value, ',');
   } else if (name == "ref") {
@@ -671,24 +682,51 @@ void RecordParser::definition(const std::string& value, std::vector<Definition>&
   to.push_back(std::move(made));
 }
 
-void RecordParser::expose(const std::string& word) {
-  if (word == "function") {
-    op_->as_function = true;
-  } else if (word == "method") {
-    op_->as_method = true;
-  } else if (word == "inplace") {
-    op_->as_inplace = true;
-  } else if (word != "none") {
-    std::string prefix = word + "_";
-    std::replace(prefix.begin(), prefix.end(), '.', '_');
-    if (op_->base.compare(0, prefix.size(), prefix) != 0) {
-      error(
-          "expose: expected function, method, inplace, none, or a module whose name is the first "
-          "part of the operator's, got '" +
-          word + "'");
+void RecordParser::expose(const std::string& value) {
+  Op& op = *op_;
+  op.expose_given = true;
+  op.as_function = op.as_method = op.as_inplace = false;
+  const std::vector<std::string> entries = split(value, ',');
+  if (entries.empty()) error(std::string("expose: ") + kExposeExpected + ", got nothing");
+  std::set<std::string> seen;
+  for (const std::string& entry : entries) {
+    if (!seen.insert(entry).second) error("expose: '" + entry + "' stands twice");
+    if (entry == "none" && entries.size() > 1)
+      error("expose: 'none' stands alone, got '" + value + "'");
+    if (entry == "function") {
+      op.as_function = true;
+    } else if (entry == "method") {
+      op.as_method = true;
+    } else if (entry == "inplace") {
+      op.as_inplace = true;
+    } else if (entry != "none") {
+      expose_in_module(entry);
     }
-    op_->exposed_in = word;
   }
+}
+
+// `MODULE` or `MODULE as NAME`.
+void RecordParser::expose_in_module(const std::string& entry) {
+  const size_t as = entry.find(" as ");
+  const std::string module = strip(entry.substr(0, as));
+  const std::vector<std::string> parts = split(module, '.');
+  if (module.empty() || !std::all_of(parts.begin(), parts.end(), is_name))
+    error(std::string("expose: ") + kExposeExpected + ", got '" + entry + "'");
+  for (const char* word : {"function", "method", "inplace", "none"}) {
+    if (differs_by_one_letter(module, word))
+      error("expose: '" + module + "' is taken for a misspelled '" + word + "'");
+  }
+  std::string name = op_->base.substr(op_->base.rfind(':') + 1);
+  std::string prefix = module + "_";
+  std::replace(prefix.begin(), prefix.end(), '.', '_');
+  if (name.rfind(prefix, 0) == 0) name = name.substr(prefix.size());
+  if (as != std::string::npos) name = strip(entry.substr(as + 4));
+  if (!is_name(name)) error("expose: expected a name after 'as', got '" + entry + "'");
+  for (const ModuleName& other : op_->exposed_in) {
+    if (other.module == module && other.name == name)
+      error("expose: '" + module + "." + name + "' stands twice");
+  }
+  op_->exposed_in.push_back({module, name});
 }
 
 void RecordParser::autocast(const std::string& value) {
