@@ -86,3 +86,182 @@ def test_refused():
         rabbet.mvlgamma(rabbet.ones(2), 0)
     with pytest.raises((RuntimeError, TypeError), match="entr"):
         rabbet.special.entr(rabbet.ones(2, dtype=rabbet.complex64))
+
+
+# ---- Bessel and Airy functions
+
+OF_ALL = np.concatenate(
+    [-np.logspace(3, -6, 80), [0.0], np.logspace(-6, 3, 120), np.linspace(0.5, 30, 200)]
+)
+ABOVE_ZERO = np.concatenate([[0.0], np.logspace(-6, 2.5, 150), np.linspace(0.5, 30, 200)])
+# Of oscillating functions the error is relative to the amplitude.
+WAVES = {
+    "bessel_j0": ("j0", OF_ALL), "bessel_j1": ("j1", OF_ALL), "bessel_y0": ("y0", ABOVE_ZERO),
+    "bessel_y1": ("y1", ABOVE_ZERO),
+}  # fmt: skip
+DECAYS = {
+    "modified_bessel_i0": ("i0", OF_ALL[np.abs(OF_ALL) < 500]), "modified_bessel_i1": ("i1", OF_ALL[np.abs(OF_ALL) < 500]),
+    "modified_bessel_k0": ("k0", ABOVE_ZERO), "modified_bessel_k1": ("k1", ABOVE_ZERO),
+    "scaled_modified_bessel_k0": ("k0e", ABOVE_ZERO), "scaled_modified_bessel_k1": ("k1e", ABOVE_ZERO),
+    "erfcx": ("erfcx", OF_ALL[OF_ALL > -5]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", WAVES)
+def test_waves_differ_by_little_of_their_amplitude(name, dtype):
+    reference, x = WAVES[name]
+    x = x.astype(dtype)
+    want = getattr(scipy_special, reference)(x.astype(float))
+    got = getattr(rabbet.special, name)(rabbet.tensor(x))
+    assert str(got.dtype) == f"rabbet.{dtype}"
+    amplitude = 1 / np.sqrt(1 + np.abs(x))
+    bound = (32 if dtype == "float64" else 1) * np.finfo(dtype).eps
+    finite = np.isfinite(want)
+    error = np.abs(got.numpy()[finite] - want[finite]) / np.maximum(amplitude, np.abs(want))[finite]
+    # The phase of float64 arguments is rounded with the argument itself.
+    assert (error <= bound * (1 + np.abs(x[finite]) / 100)).all()
+    assert (got.numpy()[~finite] == want[~finite]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", DECAYS)
+def test_functions_without_zeros_keep_their_digits(name, dtype):
+    reference, x = DECAYS[name]
+    x = x.astype(dtype)
+    want = getattr(scipy_special, reference)(x.astype(float))
+    with np.errstate(over="ignore"):
+        want = want.astype(dtype)
+    got = getattr(rabbet.special, name)(rabbet.tensor(x)).numpy()
+    np.testing.assert_allclose(got, want, 20 * np.finfo(dtype).eps, 1e-44)
+
+
+def test_airy_and_spherical_functions():
+    x = np.concatenate([np.linspace(-20, 20, 401), [0.0, 100.0]])
+    got = rabbet.special.airy_ai(rabbet.tensor(x)).numpy()
+    want = scipy_special.airy(x)[0]
+    np.testing.assert_allclose(got[x > -4], want[x > -4], 2e-14, 1e-300)
+    np.testing.assert_allclose(got[x <= -4], want[x <= -4], 0, 2e-14)
+    got = rabbet.special.spherical_bessel_j0(rabbet.tensor(x)).numpy()
+    np.testing.assert_allclose(got, scipy_special.spherical_jn(0, x), 1e-15, 1e-16)
+
+
+def test_limits_of_bessel_functions():
+    inf, nan = np.inf, np.nan
+    x = rabbet.tensor([0.0, -0.0, inf, -inf, nan, -1.0], dtype=rabbet.float64)
+    for name, want in (
+        ("bessel_j0", [1, 1, 0, 0, nan]), ("bessel_j1", [0, 0, 0, 0, nan]), ("bessel_y0", [-inf, -inf, 0, nan, nan, nan]),
+        ("bessel_y1", [-inf, -inf, 0, nan, nan, nan]), ("modified_bessel_k0", [inf, inf, 0, nan, nan, nan]),
+        ("scaled_modified_bessel_k1", [inf, inf, 0, nan, nan, nan]), ("spherical_bessel_j0", [1, 1, 0, 0, nan]),
+        ("modified_bessel_i0", [1, 1, inf, inf, nan]), ("modified_bessel_i1", [0, 0, inf, -inf, nan]),
+    ):  # fmt: skip
+        got = getattr(rabbet.special, name)(x)[: len(want)].numpy()
+        np.testing.assert_array_equal(got, want, name)
+
+
+# ---- orthogonal polynomials
+
+FAMILIES = {
+    "chebyshev_polynomial_t": "eval_chebyt", "chebyshev_polynomial_u": "eval_chebyu",
+    "shifted_chebyshev_polynomial_t": "eval_sh_chebyt", "shifted_chebyshev_polynomial_u": "eval_sh_chebyu",
+    "hermite_polynomial_h": "eval_hermite", "hermite_polynomial_he": "eval_hermitenorm",
+    "laguerre_polynomial_l": "eval_laguerre", "legendre_polynomial_p": "eval_legendre",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_polynomials_of_every_degree(name):
+    x = np.concatenate([np.linspace(-2.5, 2.5, 41), [-1.0, 0.0, 1.0]])
+    n = np.arange(-1, 14)[:, None]
+    want = np.where(n < 0, 0.0, getattr(scipy_special, FAMILIES[name])(n, x))
+    function = getattr(rabbet.special, name)
+    got = function(rabbet.tensor(x), rabbet.tensor(n)).numpy()
+    assert (np.abs(got - want) <= 1e-11 * (1 + np.abs(want).max(1, keepdims=True))).all()
+    # Numbers in either place, and degrees that are truncated.
+    np.testing.assert_allclose(function(rabbet.tensor(x), 9).numpy(), got[10], 1e-12, 1e-12)
+    np.testing.assert_allclose(
+        function(0.25, rabbet.tensor([2.9, 5.0])).numpy(),
+        [getattr(scipy_special, FAMILIES[name])(k, 0.25) for k in (2, 5)],
+        1e-5,
+    )
+    out = rabbet.empty(0, dtype=rabbet.float64)
+    assert function(rabbet.tensor(x), 3, out=out) is out
+
+
+def test_third_and_fourth_kind_are_made_of_the_second():
+    x = rabbet.tensor(np.linspace(-1.5, 1.5, 31))
+    for n in (1, 2, 6, 7, 12):
+        u, before = (rabbet.special.chebyshev_polynomial_u(x, k) for k in (n, n - 1))
+        for name, want in (("v", u - before), ("w", u + before)):
+            got = getattr(rabbet.special, f"chebyshev_polynomial_{name}")(x, n)
+            np.testing.assert_allclose(got.numpy(), want.numpy(), 1e-9, 1e-9)
+            moved = getattr(rabbet.special, f"shifted_chebyshev_polynomial_{name}")((x + 1) / 2, n)
+            np.testing.assert_allclose(moved.numpy(), want.numpy(), 1e-8, 1e-8)
+
+
+@pytest.mark.parametrize("n", [3, 9])
+@pytest.mark.parametrize("name", [*FAMILIES, "chebyshev_polynomial_v", "chebyshev_polynomial_w"])
+def test_slopes_of_polynomials(name, n):
+    # At 1 the third and fourth kind are quotients of zeros.
+    points = [0.1, 0.5, 0.9, 1.7, -1.4] + ([] if n == 3 else [1.0])
+    x = rabbet.tensor(points, dtype=rabbet.float64, requires_grad=True)
+    function = getattr(rabbet.special, name)
+    (slope,) = rabbet.autograd.grad(function(x, n).sum(), x)
+    h = 1e-5
+    numeric = (function(x.detach() + h, n) - function(x.detach() - h, n)) / (2 * h)
+    np.testing.assert_allclose(slope.numpy(), numeric.numpy(), 1e-5, 1e-7)
+
+
+# ---- zeta and incomplete gamma functions
+
+
+def test_zeta_of_two_arguments():
+    s, q = np.meshgrid(
+        [1.01, 1.5, 2.0, 3.0, 8.0, 30.5],
+        np.concatenate([np.logspace(-3, 4, 40), np.linspace(1, 12, 30)]),
+    )
+    got = rabbet.special.zeta(rabbet.tensor(s), rabbet.tensor(q)).numpy()
+    np.testing.assert_allclose(got, scipy_special.zeta(s, q), 4e-15)
+    # Below 0 as the sum over the terms up to a positive number.
+    below = rabbet.tensor([-0.5, -3.25, -20.75], dtype=rabbet.float64)
+    want = [
+        sum((b + k) ** -3.0 for k in range(30)) + scipy_special.zeta(3.0, b + 30)
+        for b in below.tolist()
+    ]
+    np.testing.assert_allclose(rabbet.special.zeta(3.0, below).numpy(), want, 1e-13)
+    ends = rabbet.special.zeta(
+        rabbet.tensor([1.0, 0.5, 2.0, 2.0, 2.5, np.nan]),
+        rabbet.tensor([2.0, 2.0, 0.0, -3.0, -0.5, 1.0]),
+    )
+    np.testing.assert_array_equal(ends.numpy(), [np.inf, np.nan, np.inf, np.inf, np.nan, np.nan])
+
+
+@pytest.mark.parametrize(("low", "high"), [(1e-3, 1), (1, 30), (30, 3000)])
+def test_incomplete_gamma_functions(low, high):
+    rng = np.random.RandomState(0)
+    a = np.exp(rng.uniform(np.log(low), np.log(high), 500))
+    x = a * rng.uniform(0.2, 2.5, 500)
+    p = rabbet.special.gammainc(rabbet.tensor(a), rabbet.tensor(x)).numpy()
+    q = rabbet.igammac(rabbet.tensor(a), rabbet.tensor(x)).numpy()
+    np.testing.assert_allclose(p, scipy_special.gammainc(a, x), 1e-11, 1e-300)
+    np.testing.assert_allclose(q, scipy_special.gammaincc(a, x), 1e-11, 1e-300)
+    np.testing.assert_allclose(p + q, 1, 1e-13)
+    single = rabbet.tensor(a, dtype=rabbet.float32).igamma(rabbet.tensor(x, dtype=rabbet.float32))
+    np.testing.assert_allclose(
+        single.numpy(), scipy_special.gammainc(a.astype("f"), x.astype("f")), 3e-6, 1e-37
+    )
+
+
+def test_limits_and_slopes_of_incomplete_gamma_functions():
+    inf, nan = np.inf, np.nan
+    a = np.array([0.0, 0.0, 1.0, 1.0, inf, inf, 2.0, -1.0, nan])
+    x = np.array([0.0, 1.0, 0.0, inf, 1.0, inf, -1.0, 1.0, 1.0])
+    for name in ("gammainc", "gammaincc"):
+        got = getattr(rabbet.special, name)(rabbet.tensor(a), rabbet.tensor(x)).numpy()
+        np.testing.assert_array_equal(got, getattr(scipy_special, name)(a, x))
+    x = rabbet.tensor([0.3, 2.0, 7.0], dtype=rabbet.float64, requires_grad=True)
+    a = rabbet.tensor([0.5, 2.5, 4.0], dtype=rabbet.float64)
+    assert rabbet.autograd.gradcheck(lambda x: rabbet.igamma(a, x), (x,))
+    assert rabbet.autograd.gradcheck(lambda x: rabbet.igammac(a, x), (x,))
+    with pytest.raises(TypeError, match="float"):
+        rabbet.igamma(rabbet.tensor([1]), rabbet.tensor([2]))

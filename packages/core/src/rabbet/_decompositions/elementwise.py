@@ -42,7 +42,7 @@ def nan_to_num(
     return where(input == float("-inf"), limits.min if neginf is None else neginf, out)
 
 
-def _both_tensors(input: _C.Tensor | int, other: _C.Tensor | int) -> tuple[_C.Tensor, _C.Tensor]:
+def both_tensors(input: _C.Tensor | int, other: _C.Tensor | int) -> tuple[_C.Tensor, _C.Tensor]:
     """Two operands of which one may be a number, which takes the dtype of the other."""
     if not isinstance(input, _C.Tensor):
         assert isinstance(other, _C.Tensor)
@@ -54,7 +54,7 @@ def _both_tensors(input: _C.Tensor | int, other: _C.Tensor | int) -> tuple[_C.Te
 
 def gcd(input: _C.Tensor, other: _C.Tensor) -> _C.Tensor:
     """Euclid's algorithm on all elements until the last remainder is 0."""
-    input, other = _both_tensors(input, other)
+    input, other = both_tensors(input, other)
     a, b = _ops("broadcast_tensors")(input.abs(), other.abs())
     while bool((b != 0).any()):
         rest = _ops("fmod")(a, _ops("where")(b == 0, 1, b))
@@ -63,7 +63,7 @@ def gcd(input: _C.Tensor, other: _C.Tensor) -> _C.Tensor:
 
 
 def lcm(input: _C.Tensor, other: _C.Tensor) -> _C.Tensor:
-    input, other = _both_tensors(input, other)
+    input, other = both_tensors(input, other)
     divisor = _ops("gcd")(input, other)
     some = _ops("where")(divisor == 0, 1, divisor)
     return _ops("div")(input, some, rounding_mode="trunc").abs() * other.abs()
@@ -75,7 +75,7 @@ BITS = {_C.float16: _C.int16, _C.bfloat16: _C.int16, _C.float32: _C.int32, _C.fl
 def nextafter(input: _C.Tensor, other: _C.Tensor) -> _C.Tensor:
     """Numbers of one sign are in the order of their bits as integers."""
     where = _ops("where")
-    input, other = _ops("broadcast_tensors")(*_both_tensors(input, other))
+    input, other = _ops("broadcast_tensors")(*both_tensors(input, other))
     bits = input.contiguous().view(BITS[input.dtype])
     away = (other > input) == (input > 0)
     moved = where(away, bits + 1, bits - 1).view(input.dtype)

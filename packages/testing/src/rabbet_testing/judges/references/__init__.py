@@ -25,6 +25,7 @@ from . import (  # noqa: F401, each writes down its definitions
     optimizers,
     products,
     random,
+    special,
     windows,
 )
 from .definitions import DEFINITIONS, WHOLE, NoReference, Unset, axis_of
