@@ -33,6 +33,7 @@ NAME_CUDA = {
         "core/include/rabbet/settings.h",
     ),
     "is_cuda, Tensor.cuda(), Module.cuda(), UntypedStorage.cuda()": (
+        "core/src/rabbet/_sharing.py",
         "core/src/rabbet/_C.pyi", "core/csrc/python/tensor_attributes.cpp", "core/csrc/python/tensor_methods.cpp",
         "core/src/rabbet/storage.py", "core/src/rabbet/_legacy.py", "nn/src/rabbet/nn/parameter.py",
         "nn/src/rabbet/nn/modules/module.py",

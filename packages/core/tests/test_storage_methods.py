@@ -5,6 +5,7 @@ import os
 
 import pytest
 import rabbet
+from rabbet import _sharing
 
 
 def test_resize_keeps_memory_that_is_large_enough():
@@ -107,7 +108,7 @@ def test_shared_memory_is_forgotten_with_its_last_tensor():
     assert view.is_shared() and view.sum() == 9995
     del view
     gc.collect()
-    assert not rabbet.storage._shared
+    assert not _sharing._segments and not _sharing._moved
 
 
 def test_sharing_without_elements_or_memory_changes_nothing():

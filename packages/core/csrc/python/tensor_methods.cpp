@@ -96,6 +96,10 @@ PyObject* storage_id(PyObject* s, PyObject*) {
 PyObject* storage_nbytes(PyObject* s, PyObject*) {
   return PyLong_FromUnsignedLongLong(tensor_of(s)->storage->nbytes);
 }
+PyObject* storage_users(PyObject* s, PyObject*) {
+  const Storage* owner = owner_of(tensor_of(s)->storage);
+  return PyLong_FromLong(owner->refs.load(std::memory_order_relaxed));
+}
 PyObject* is_contiguous(PyObject* s, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return object_boundary([&] {
     const Py_ssize_t given = names ? PyTuple_GET_SIZE(names) : 0;
@@ -419,6 +423,8 @@ PyMethodDef tensor_methods[] = {
     {"_storage_id", without_arguments<storage_id>, METH_NOARGS,
      "A number that tensors of one storage share."},
     {"_storage_nbytes", without_arguments<storage_nbytes>, METH_NOARGS, "Bytes of the storage."},
+    {"_storage_users", without_arguments<storage_users>, METH_NOARGS,
+     "How many tensors and storages refer to the storage."},
     {"is_contiguous", as_cfunction(fast<is_contiguous>), kFast, "Whether row-major without gaps."},
     {"is_floating_point", without_arguments<is_floating_point>, METH_NOARGS,
      "Whether the dtype is floating."},

@@ -442,8 +442,8 @@ _METHODS: dict[str, Any] = {
     "apply_": apply_,
     "dim_order": dim_order,
     "fill_diagonal_": fill_diagonal_,
-    "share_memory_": _from("storage", "share_memory_", "Move to memory that processes share."),
-    "is_shared": _from("storage", "is_shared", "Whether processes share the memory."),
+    "share_memory_": _from("_sharing", "share_memory_", "Move to memory that processes share."),
+    "is_shared": _from("_sharing", "is_shared", "Whether processes share the memory."),
     **{
         name: _from("_other_layouts", name, "Of other layouts than strided ones.")
         for name in _OTHERS.split()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import operator
 import os
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -138,6 +137,15 @@ class UntypedStorage:
         self._bytes().fill_(value)
         return self
 
+    def share_memory_(self) -> UntypedStorage:
+        """Move to memory that processes share; see `Tensor.share_memory_`."""
+        self._tensor.share_memory_()
+        return self
+
+    def is_shared(self) -> bool:
+        """Whether processes share the memory."""
+        return self._tensor.is_shared()
+
     def resize_(self, size: int) -> UntypedStorage:
         """Storages keep their size.
 
@@ -211,6 +219,15 @@ class TypedStorage:
     def untyped(self) -> UntypedStorage:
         """The same memory as bytes."""
         return self._untyped_storage
+
+    def share_memory_(self) -> TypedStorage:
+        """Move to memory that processes share; see `Tensor.share_memory_`."""
+        self._untyped_storage.share_memory_()
+        return self
+
+    def is_shared(self) -> bool:
+        """Whether processes share the memory."""
+        return self._untyped_storage.is_shared()
 
     def data_ptr(self) -> int:
         """Address of the first element."""
@@ -384,31 +401,7 @@ def set_(
     return self
 
 
-# ---- memory that processes share
-
-_shared: weakref.WeakValueDictionary[int, mmap.mmap] = weakref.WeakValueDictionary()  # by address
-
-
-def share_memory_(self: Tensor) -> Tensor:
-    """Move the tensor to memory that processes share: those that are forked from now on write to the same elements.
-
-    Views that other tensors have of its former memory stay there. Off the CPU nothing moves.
-    """
-    size = self._storage_nbytes()
-    if is_shared(self) or not self.is_cpu or not size:
-        return self
-    memory = mmap.mmap(-1, size)
-    whole = _C.from_buffer(memory, _C.uint8, [size])
-    whole.copy_(_whole(self, _C.uint8))
-    _shared[whole.data_ptr()] = memory
-    elements = _whole(whole, self.dtype)
-    self.data = elements.as_strided(list(self.shape), list(self.stride()), self.storage_offset())
-    return self
-
-
-def is_shared(self: Tensor) -> bool:
-    """Whether the tensor is in memory that processes share; tensors on CUDA devices always are."""
-    return self.is_cuda or (self.is_cpu and UntypedStorage(self).data_ptr() in _shared)
+# ---- files
 
 
 def from_file(

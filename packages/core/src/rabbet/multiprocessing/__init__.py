@@ -1,16 +1,15 @@
-"""Python's `multiprocessing` under PyTorch's names: everything but the sharing of tensors by messages.
+"""Python's `multiprocessing` under PyTorch's names: messages share the memory of tensors.
 
-A process that is forked sees the tensors of its parent; those on which `share_memory_()` was called are shared with
-it. A tensor in a message (a queue, a pipe, the arguments of a spawned process) refuses.
+A tensor in a message (a queue, a pipe, the arguments of a process) is moved to shared memory, and the receiver sees the
+same elements. The memory has no name: the system frees it with the last process that uses it, however that ends. The
+sender has to live until the receiver has the message.
 """
 
 import multiprocessing as _python
 from multiprocessing import *  # noqa: F403
 from typing import Any
 
-from .. import _C
 from . import reductions
-from ._contexts import context_with_checked_queues
 from ._contexts import get_context as get_context
 from .spawn import (
     ENV_VAR_PARALLEL_START,
@@ -33,28 +32,40 @@ reductions.init_reductions()
 
 
 def Queue(maxsize: int = 0) -> Any:  # type: ignore[no-redef]
-    """A queue among processes; `put` of a tensor refuses at once."""
-    return context_with_checked_queues(None).Queue(maxsize)
+    """A queue among processes; `put` raises what pickling raises."""
+    return get_context().Queue(maxsize)
 
 
 def JoinableQueue(maxsize: int = 0) -> Any:  # type: ignore[no-redef]
-    """A queue whose items are marked as done; `put` of a tensor refuses at once."""
-    return context_with_checked_queues(None).JoinableQueue(maxsize)
+    """A queue whose items are marked as done; `put` raises what pickling raises."""
+    return get_context().JoinableQueue(maxsize)
+
+
+_strategy = "file_descriptor"
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """How tensors in messages can be shared: in no way yet."""
-    return set()
+    """The names that set_sharing_strategy() takes."""
+    return {"file_descriptor", "file_system"}
 
 
 def get_sharing_strategy() -> str:
-    """How tensors in messages are shared.
-
-    Raises:
-        NotImplementedError: always, as they are not.
-    """
-    raise _C.NotImplementedForError(f"get_sharing_strategy: {reductions.REASON}")
+    """The name that was set last; 'file_descriptor' at first."""
+    return _strategy
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Choose how tensors in messages are shared; kept nowhere, as such tensors refuse."""
+    """Choose how tensors in messages are shared.
+
+    Both strategies send descriptors of memory without a name: 'file_system', which in PyTorch names files that can
+    outlive their processes, is there for programs that set it.
+
+    Raises:
+        AssertionError: for another name, as in PyTorch.
+    """
+    global _strategy
+    if new_strategy not in get_all_sharing_strategies():
+        raise AssertionError(
+            f"invalid sharing strategy {new_strategy!r}, expected one of {get_all_sharing_strategies()}"
+        )
+    _strategy = new_strategy

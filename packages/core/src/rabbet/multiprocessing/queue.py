@@ -2,6 +2,6 @@
 
 from multiprocessing.queues import SimpleQueue
 
-from ._contexts import CheckedQueue as Queue
+from ._contexts import Queue
 
 __all__ = ["Queue", "SimpleQueue"]

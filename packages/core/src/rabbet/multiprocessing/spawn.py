@@ -188,7 +188,7 @@ def start_processes(
 
     Args:
         fn: a function of a module, for start methods other than 'fork'.
-        args: what can be pickled, for these; tensors refuse.
+        args: what can be pickled, for these; the memory of tensors is shared.
         join: wait for all of them; else returns a ProcessContext.
         daemon: end the processes with this one.
         start_method: 'spawn', 'fork' or 'forkserver'.
