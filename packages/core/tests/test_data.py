@@ -13,7 +13,7 @@ import rabbet
 from rabbet.utils import data
 from rabbet.utils.data import DataLoader, TensorDataset
 
-pytestmark = pytest.mark.filterwarnings("ignore:DataLoader. num_workers")
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 class Squares(data.Dataset):
@@ -374,11 +374,11 @@ def test_errors_of_samples_reach_the_loop(workers):
 def test_persistent_workers_serve_the_next_epoch():
     loader = DataLoader(Squares(5), 2, num_workers=2, persistent_workers=True)
     first = values(loader)
-    kept = loader._kept
+    kept = loader._iterator
     half = iter(loader)
     next(half)
     assert values(loader) == first == values(loader)
-    assert kept is loader._kept
+    assert kept is loader._iterator
 
 
 @pytest.mark.parametrize(
@@ -387,9 +387,13 @@ def test_persistent_workers_serve_the_next_epoch():
         ({"num_workers": -1}, ValueError, "num_workers option should be non-negative"),
         ({"timeout": -1}, ValueError, "timeout option should be non-negative"),
         ({"prefetch_factor": 2}, ValueError, "prefetch_factor option could only be specified"),
-        ({"prefetch_factor": 0, "num_workers": 1}, ValueError, "prefetch_factor option should be positive"),
+        ({"prefetch_factor": -1, "num_workers": 1}, ValueError, "prefetch_factor option should be non-negative"),
         ({"persistent_workers": True}, ValueError, "persistent_workers option needs num_workers > 0"),
         ({"multiprocessing_context": "fork"}, ValueError, "multiprocessing_context can only be used"),
+        ({"multiprocessing_context": "frob", "num_workers": 1}, ValueError, "should specify a valid start method in"),
+        ({"multiprocessing_context": 3, "num_workers": 1}, TypeError, "should be a valid context object or a string"),
+        ({"kind": "frob"}, ValueError, "kind must be 'auto', 'processes' or 'threads', got 'frob'"),
+        ({"kind": "threads", "multiprocessing_context": "fork", "num_workers": 1}, ValueError, "of kind='processes'"),
         ({"shuffle": True, "sampler": [1]}, ValueError, "sampler option is mutually exclusive with shuffle"),
         ({"batch_sampler": [[1]], "batch_size": 2}, ValueError, "batch_sampler option is mutually exclusive"),
         ({"batch_size": None, "drop_last": True}, ValueError, "batch_size=None option disables auto-batching"),
@@ -428,7 +432,7 @@ def test_a_loader_keeps_what_it_was_made_of():
     loader.num_workers = 0
 
 
-# ---- threads
+# ---- workers of both kinds
 
 
 class Slow(Squares):
@@ -437,13 +441,23 @@ class Slow(Squares):
         return i
 
 
-def test_a_worker_that_takes_too_long_is_named():
-    with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0.05 seconds"):
-        list(DataLoader(Slow(2), num_workers=1, timeout=0.05))
+@pytest.mark.parametrize("kind, named", [("threads", "a thread"), ("processes", r"pid \d+")])
+def test_a_worker_that_takes_too_long_is_named(kind, named):
+    message = rf"DataLoader timed out after 0.05 seconds: worker 0 \({named}\) made no batch"
+    with pytest.raises(RuntimeError, match=message):
+        list(DataLoader(Slow(2), num_workers=1, timeout=0.05, kind=kind))
 
 
-def test_batches_may_come_as_they_are_ready():
-    loader = DataLoader(Slow(6), batch_size=None, num_workers=2, in_order=False)
+def test_options_that_need_workers_or_batches_ahead():
+    with pytest.raises(AssertionError, match="timeout needs num_workers > 0, got timeout=1"):
+        iter(DataLoader(Squares(2), timeout=1))
+    with pytest.raises(AssertionError, match="prefetch_factor must be greater than 0"):
+        iter(DataLoader(Squares(2), num_workers=1, prefetch_factor=0))
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_batches_may_come_as_they_are_ready(kind):
+    loader = DataLoader(Slow(6), batch_size=None, num_workers=2, in_order=False, kind=kind)
     got = list(loader)
     assert sorted(got) == list(range(6)) and got[0] != 0
 
@@ -459,7 +473,7 @@ def test_workers_read_ahead_and_no_further():
             return i
 
     d = Counted(100)
-    batches = iter(DataLoader(d, batch_size=None, num_workers=2, prefetch_factor=3))
+    batches = iter(DataLoader(d, batch_size=None, num_workers=2, prefetch_factor=3, kind="threads"))
     next(batches)
     time.sleep(0.1)
     assert len(d.read) == 7  # six ahead, and the one that was taken is replaced
@@ -473,12 +487,12 @@ def data_threads():
 def test_threads_end_with_their_loop():
     gc.collect()
     before = len(data_threads())
-    batches = iter(DataLoader(Squares(100), num_workers=3))
+    batches = iter(DataLoader(Squares(100), num_workers=3, kind="threads"))
     next(batches)
     assert len(data_threads()) > before
     del batches
     gc.collect()
-    list(DataLoader(Squares(4), num_workers=3))
+    list(DataLoader(Squares(4), num_workers=3, kind="threads"))
     gc.collect()
     deadline = time.time() + 5
     while len(data_threads()) > before and time.time() < deadline:
@@ -486,24 +500,26 @@ def test_threads_end_with_their_loop():
     assert len(data_threads()) <= before
 
 
-def test_an_error_while_a_worker_starts_reaches_the_loop():
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_an_error_while_a_worker_starts_reaches_the_loop(kind):
     def init(worker):
         raise ValueError("cannot open")
 
     with pytest.raises(ValueError, match="cannot open"):
-        list(DataLoader(Squares(4), num_workers=2, worker_init_fn=init))
+        list(DataLoader(Squares(4), num_workers=2, worker_init_fn=init, kind=kind))
 
 
-def test_threads_are_announced_once():
-    code = (
-        "import warnings, rabbet.utils.data as d\n"
-        "warnings.simplefilter('always')\n"
-        "with warnings.catch_warnings(record=True) as seen:\n"
-        "    for _ in range(2): list(d.DataLoader(range(3), num_workers=2))\n"
-        "print(len(seen), seen[0].message)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("1 DataLoader: num_workers=2 uses threads")
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_kinds_give_the_same_batches(kind):
+    pairs = [(rabbet.full((3,), float(i)), {"n": i, "text": str(i)}) for i in range(11)]
+    plain = list(DataLoader(pairs, 4))
+    for persistent in (False, True):
+        loader = DataLoader(pairs, 4, num_workers=2, kind=kind, persistent_workers=persistent)
+        for _ in range(2):
+            got = list(loader)
+            assert [g[0].tolist() for g in got] == [g[0].tolist() for g in plain]
+            assert [g[1]["text"] for g in got] == [g[1]["text"] for g in plain]
+            assert [g[1]["n"].tolist() for g in got] == [g[1]["n"].tolist() for g in plain]
 
 
 def test_pinning_without_an_accelerator_warns():

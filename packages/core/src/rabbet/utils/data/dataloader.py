@@ -1,21 +1,32 @@
-"""DataLoader: batches of a dataset, made in the loop that reads them or by threads."""
+"""DataLoader: batches of a dataset, made in the loop that reads them, by processes or by threads."""
 
 from __future__ import annotations
 
 import functools
 import itertools
+import multiprocessing
+import multiprocessing.context
+import os
 import queue
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from ... import accelerator
 from ..._C import Generator
-from ..._settings import warn_once
 from ._utils.collate import default_collate, default_convert
 from ._utils.errors import ExceptionWrapper
+from ._utils.fetch import Fetcher
 from ._utils.pin_memory import pin_memory
-from ._utils.worker import EndOfStream, Fetcher, WorkerInfo, Workers, get_worker_info
+from ._utils.processes import Processes, Work
+from ._utils.worker import (
+    MP_STATUS_CHECK_INTERVAL,
+    EndOfStream,
+    Threads,
+    WorkerInfo,
+    get_worker_info,
+)
 from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, random_seed
 
@@ -57,8 +68,8 @@ def _check_numbers(
             "prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
             "multiprocessing, otherwise set prefetch_factor to None."
         )
-    if prefetch_factor is not None and prefetch_factor <= 0:
-        raise ValueError("prefetch_factor option should be positive")
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError("prefetch_factor option should be non-negative")
     if persistent and num_workers == 0:
         raise ValueError("persistent_workers option needs num_workers > 0")
     if context is not None and num_workers == 0:
@@ -88,17 +99,21 @@ class DataLoader(Generic[T_co]):
         batch_size: samples per batch; None: single samples, as `collate_fn` makes them.
         shuffle: a new random order each time.
         sampler: indices instead of the order of the samples; batch_sampler: lists of them.
-        num_workers: threads that make batches ahead; 0: the loop that reads them makes them. Processes come later, which
-            a warning says once. Threads share the dataset's contents and the random number generators.
+        num_workers: processes or threads that make batches ahead; 0: the loop that reads them makes them.
         collate_fn: makes a batch of a list of samples.
         pin_memory: batches in memory that an accelerator copies from quickly; without one a warning says so.
         drop_last: leave out a last batch that is shorter.
         timeout: seconds to wait for a batch of a worker; 0: for ever.
         worker_init_fn: called in each worker with its number.
-        generator: of the random order.
+        multiprocessing_context: how processes start: 'fork', 'spawn', 'forkserver', or a context of multiprocessing.
+        generator: of the random order and the workers' seeds.
         prefetch_factor: batches that each worker makes ahead, 2 by default.
-        persistent_workers: keep the threads for the next epoch.
+        persistent_workers: keep the workers for the next epoch.
         in_order: batches in the order of their indices; False: as they come.
+        kind: of workers. 'processes' have copies of the dataset and generators seeded with the loader's seed plus their
+            number. 'threads' share the dataset's contents and the random number generators: they start at once, and run
+            in parallel where the samples' code leaves Python's lock. 'auto' takes threads on a Python without that lock,
+            else processes.
     """
 
     __initialized = False
@@ -123,10 +138,21 @@ class DataLoader(Generic[T_co]):
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
+        kind: str = "auto",
     ) -> None:
         _check_numbers(
             num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context
         )
+        if kind not in ("auto", "processes", "threads"):
+            raise ValueError(
+                f"DataLoader: kind must be 'auto', 'processes' or 'threads', got {kind!r}"
+            )
+        if kind == "threads" and multiprocessing_context is not None:
+            raise ValueError(
+                "DataLoader: multiprocessing_context is of kind='processes', got kind='threads'"
+            )
+        self.kind = kind
+        self._told_length: int | None = None
         self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
@@ -164,7 +190,7 @@ class DataLoader(Generic[T_co]):
             collate_fn = default_collate if self._auto_collation else default_convert
         self.collate_fn = collate_fn
         self.persistent_workers = persistent_workers
-        self._kept: _MultiProcessingDataLoaderIter | None = None
+        self._iterator: _ParallelIter | None = None
         self.__initialized = True
 
     def _sampler_for(self, shuffle: bool, generator: Generator | None) -> Sampler[Any]:
@@ -195,26 +221,72 @@ class DataLoader(Generic[T_co]):
     def _dataset_kind(self) -> int:
         return _DatasetKind.Iterable if self._is_stream else _DatasetKind.Map
 
+    @property
+    def multiprocessing_context(self) -> Any:
+        """How processes start: a context, or None for Python's default."""
+        return self._context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context: Any) -> None:
+        if context is not None:
+            if self.num_workers == 0:
+                raise ValueError(
+                    "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+                    f"num_workers={self.num_workers}"
+                )
+            if isinstance(context, str):
+                methods = multiprocessing.get_all_start_methods()
+                if context not in methods:
+                    raise ValueError(
+                        f"multiprocessing_context option should specify a valid start method in {methods!r}, but got "
+                        f"multiprocessing_context={context!r}"
+                    )
+                context = multiprocessing.get_context(context)
+            if not isinstance(context, multiprocessing.context.BaseContext):
+                raise TypeError(
+                    "multiprocessing_context option should be a valid context object or a string specifying the start "
+                    f"method, but got multiprocessing_context={context}"
+                )
+        self._context = context
+
+    def _uses_threads(self) -> bool:
+        if self.kind == "auto":
+            return self._context is None and not getattr(sys, "_is_gil_enabled", lambda: True)()
+        return self.kind == "threads"
+
     def _get_iterator(self) -> Iterator[Any]:
-        return (
-            _SingleProcessDataLoaderIter(self)
-            if self.num_workers == 0
-            else _MultiProcessingDataLoaderIter(self)
-        )
+        if self.num_workers == 0:
+            return _SingleProcessDataLoaderIter(self)
+        if self._uses_threads():
+            return _ThreadDataLoaderIter(self)
+        self.check_worker_number_rationality()
+        return _MultiProcessingDataLoaderIter(self)
+
+    def check_worker_number_rationality(self) -> None:
+        """Warn of more processes than processors."""
+        processors = len(os.sched_getaffinity(0))
+        if self.num_workers > processors:
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of "
+                f"worker in current system is {processors}, which is smaller than what this DataLoader is going to "
+                "create. Please be aware that excessive worker creation might get DataLoader running slow or even "
+                "freeze, lower the worker number to avoid potential slowness/freeze if necessary.",
+                stacklevel=4,
+            )
 
     def __iter__(self) -> Iterator[Any]:
         if not (self.persistent_workers and self.num_workers):
             return self._get_iterator()
-        if self._kept is None:
-            self._kept = _MultiProcessingDataLoaderIter(self)
+        if self._iterator is None or self._iterator._pool.is_stopped:
+            self._iterator = cast("_ParallelIter", self._get_iterator())
         else:
-            self._kept.restart(self)
-        return self._kept
+            self._iterator._reset(self)
+        return self._iterator
 
     def __len__(self) -> int:
         if not self._is_stream:
             return len(self._index_sampler)
-        length = len(self.dataset)  # type: ignore[arg-type]
+        length = self._told_length = len(self.dataset)  # type: ignore[arg-type]
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
@@ -240,94 +312,143 @@ def _pinning(loader: DataLoader[Any]) -> bool:
 class _BaseDataLoaderIter:
     """One pass over the data."""
 
-    _loader: DataLoader[Any]
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self._loader = loader
+        self._pin_memory = _pinning(loader)
+        self._index_sampler = loader._index_sampler
+        self._sampler_iter = iter(self._index_sampler)
+        self._base_seed = random_seed(loader.generator)
+        self._num_yielded = 0
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
-    def __next__(self) -> Any:
+    def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
+        """Begin a pass."""
+        self._loader = loader
+        if not first_iter:
+            self._sampler_iter = iter(loader._index_sampler)
+        self._num_yielded = 0
+
+    def _next_index(self) -> Any:
+        return next(self._sampler_iter)
+
+    def _next_data(self) -> Any:
         raise NotImplementedError
+
+    def __next__(self) -> Any:
+        data = self._next_data()
+        self._num_yielded += 1
+        told = getattr(self._loader, "_told_length", None)
+        if told is not None and self._num_yielded > told:
+            self._warn_of_length(told)
+        return data
+
+    def _warn_of_length(self, told: int) -> None:
+        text = (
+            f"Length of IterableDataset {self._loader.dataset} was reported to be {told}(when accessing "
+            f"len(dataloader)), but {self._num_yielded} samples have been fetched. "
+        )
+        if self._loader.num_workers:
+            text += (
+                "For multiprocessing data-loading, this could be caused by not properly configuring the "
+                "IterableDataset replica at each worker: each makes all of the samples unless it asks "
+                "get_worker_info() for its part."
+            )
+        warnings.warn(text, stacklevel=3)
 
     def __len__(self) -> int:
         return len(self._loader)
+
+    def __getstate__(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """One pass over the data, made where it is read."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
-        self._indices = iter(loader._index_sampler)
-        self._pins = _pinning(loader)
-        random_seed(loader.generator)  # PyTorch draws the workers' seed here, too
-        self._loader = loader
+        super().__init__(loader)
+        if loader.timeout:
+            raise AssertionError(
+                f"DataLoader: timeout needs num_workers > 0, got timeout={loader.timeout}"
+            )
         self._fetch = _fetcher(loader, loader.dataset)
 
-    def __next__(self) -> Any:
-        batch = self._fetch(next(self._indices))
-        return pin_memory(batch) if self._pins else batch
+    def _next_data(self) -> Any:
+        batch = self._fetch(self._next_index())
+        return pin_memory(batch) if self._pin_memory else batch
 
 
-class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """One pass over the data, made ahead by threads; batches come in the order of their indices."""
+class _ParallelIter(_BaseDataLoaderIter):
+    """One pass over the data, made ahead by workers."""
+
+    _pool: Any  # of workers
 
     def __init__(self, loader: DataLoader[Any]) -> None:
-        warn_once(
-            f"DataLoader: num_workers={loader.num_workers} uses threads, rabbet has no worker processes yet",
-            stacklevel=5,
-        )
-        seed = random_seed(loader.generator)
+        super().__init__(loader)
+        if not loader.prefetch_factor or loader.prefetch_factor < 0:
+            raise AssertionError(
+                f"prefetch_factor must be greater than 0 with workers, got {loader.prefetch_factor}"
+            )
         self._epoch = -1
-        self._workers = Workers(
-            loader.dataset,
-            loader.num_workers,
-            seed,
-            loader.worker_init_fn,
-            functools.partial(_fetcher, loader),
-        )
-        self.restart(loader)
+        self._pool = self._make_pool(loader)
+        self._reset(loader, first_iter=True)
 
-    def restart(self, loader: DataLoader[Any]) -> None:
+    def _make_pool(self, loader: DataLoader[Any]) -> Any:
+        raise NotImplementedError
+
+    def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
         """Begin a pass; what is left of the one before is dropped when it comes."""
-        self._loader = loader
+        super()._reset(loader, first_iter)
         self._epoch += 1
-        self._indices = iter(loader._index_sampler)
-        self._pins = _pinning(loader)
         self._sent = 0  # batches asked for so far
         self._owner: dict[int, int] = {}  # worker of a batch that was asked for
         self._ready: dict[int, Any] = {}
         self._alive = list(range(loader.num_workers))
         self._turn = 0
-        for tasks in self._workers.tasks:
-            tasks.put((self._epoch, None, None))
-        for _ in range(loader.num_workers * (loader.prefetch_factor or 2)):
-            self._ask()
+        self._pool.begin(self._epoch)
+        for _ in range(loader.num_workers * (loader.prefetch_factor or 0)):
+            self._try_put_index()
 
-    def _ask(self) -> None:
+    def _try_put_index(self) -> None:
         """Ask the next worker that still has samples for the next batch."""
         if not self._alive:
             return
         try:
-            indices = next(self._indices)
+            indices = self._next_index()
         except StopIteration:
             return
-        worker = self._alive[self._turn % len(self._alive)]
-        self._turn = (self._turn + 1) % len(self._alive)
+        if self._loader.in_order:
+            worker = self._alive[self._turn % len(self._alive)]
+            self._turn = (self._turn + 1) % len(self._alive)
+        else:
+            busy = list(self._owner.values())
+            worker = min(self._alive, key=busy.count)
         self._owner[self._sent] = worker
-        self._workers.tasks[worker].put((self._epoch, self._sent, indices))
+        self._pool.send(worker, self._epoch, self._sent, indices)
         self._sent += 1
 
     def _receive(self) -> None:
         timeout = self._loader.timeout
         try:
-            epoch, number, worker, answer = self._workers.results.get(timeout=timeout or None)
+            epoch, number, answer = self._pool.receive(timeout or None)
         except queue.Empty:
-            raise RuntimeError(f"DataLoader timed out after {timeout} seconds") from None
+            slow = self._pool.describe(self._owner[min(self._owner)])
+            self._shutdown_workers(0)
+            raise RuntimeError(
+                f"DataLoader timed out after {timeout} seconds: {slow} made no batch"
+            ) from None
+        except BaseException:
+            self._shutdown_workers(0)
+            raise
         if epoch != self._epoch:
             return
         self._ready[number] = answer
+        worker = self._owner[number]
         if isinstance(answer, EndOfStream) and worker in self._alive:
             self._alive.remove(worker)
-            self._ask()
+            self._try_put_index()
 
     def _next_number(self) -> int | None:
         """The number of the batch to give, once it is there; None at the end."""
@@ -341,16 +462,56 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._receive()
         return None
 
-    def __next__(self) -> Any:
+    def _next_data(self) -> Any:
         while (number := self._next_number()) is not None:
             del self._owner[number]
             answer = self._ready.pop(number)
             if isinstance(answer, EndOfStream):
                 continue
-            self._ask()
+            self._try_put_index()
             if isinstance(answer, ExceptionWrapper):
                 answer.reraise()
-            return pin_memory(answer) if self._pins else answer
+            return pin_memory(answer) if self._pin_memory else answer
         if not self._loader.persistent_workers:
-            self._workers.stop()
+            self._shutdown_workers()
         raise StopIteration
+
+    def _shutdown_workers(self, patience: float = MP_STATUS_CHECK_INTERVAL) -> None:
+        """End the workers; the pass has no more batches."""
+        self._owner, self._ready = {}, {}
+        self._pool.stop(patience)
+
+
+class _MultiProcessingDataLoaderIter(_ParallelIter):
+    """One pass over the data, made ahead by processes."""
+
+    def _make_pool(self, loader: Any) -> Processes:
+        work = Work(
+            loader.dataset,
+            loader._dataset_kind == _DatasetKind.Iterable,
+            loader._auto_collation,
+            loader.collate_fn,
+            loader.drop_last,
+            self._base_seed,
+            loader.worker_init_fn,
+            loader.num_workers,
+        )
+        context = getattr(loader, "multiprocessing_context", None)
+        return Processes(work, context, loader.prefetch_factor or 0)
+
+    @property
+    def _workers(self) -> list[Any]:
+        return self._pool.processes
+
+
+class _ThreadDataLoaderIter(_ParallelIter):
+    """One pass over the data, made ahead by threads."""
+
+    def _make_pool(self, loader: DataLoader[Any]) -> Threads:
+        return Threads(
+            loader.dataset,
+            loader.num_workers,
+            self._base_seed,
+            loader.worker_init_fn,
+            functools.partial(_fetcher, loader),
+        )

@@ -12,6 +12,7 @@ import rabbet
 
 from .... import _C
 from ...._C import Tensor
+from .slots import destination
 
 __all__ = ["collate", "default_collate", "default_collate_err_msg_format", "default_convert", "np_str_obj_array_pattern"]  # fmt: skip
 
@@ -122,7 +123,20 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -
             f"{tuple(first)} and that of sample {odd} has shape {tuple(batch[odd].shape)}; pad them, or give the "
             "DataLoader a collate_fn"
         )
+    if all(type(sample) is Tensor for sample in batch) and _is_plain(batch):
+        memory = destination(batch[0].dtype, (len(batch), *first))
+        if memory is not None:
+            return rabbet.stack(list(batch), out=memory)
     return rabbet.stack(list(batch))
+
+
+def _is_plain(batch: Any) -> bool:
+    """Whether the samples can be stacked into memory that is there."""
+    dtype = batch[0].dtype
+    return all(
+        x.is_cpu and x.dtype is dtype and not x.requires_grad and _C.composite(x) is None
+        for x in batch
+    )
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -> Any:

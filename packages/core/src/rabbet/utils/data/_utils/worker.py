@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from .errors import ExceptionWrapper
+from .fetch import Fetcher
 
-__all__ = ["WorkerInfo", "get_worker_info"]
+__all__ = ["MP_STATUS_CHECK_INTERVAL", "WorkerInfo", "get_worker_info"]
+
+MP_STATUS_CHECK_INTERVAL = 5.0  # seconds between looks whether the other side lives
 
 
 @dataclass(frozen=True)
@@ -33,64 +36,11 @@ _this_thread = _Thread()
 
 def get_worker_info() -> WorkerInfo | None:
     """What this worker of a data loader knows of itself; None outside of one."""
-    return _this_thread.info
+    return _this_thread.info or _worker_info
 
 
 class EndOfStream:
     """What a worker answers when its stream of samples has ended."""
-
-
-class Fetcher:
-    """Reads the samples of a batch and joins them.
-
-    `indices` of a dataset by index is a list, or one index where there are no batches; of a stream a list whose length
-    counts.
-    """
-
-    def __init__(
-        self,
-        dataset: Any,
-        is_stream: bool,
-        batches: bool,
-        collate: Callable[[Any], Any],
-        drop_last: bool,
-    ) -> None:
-        self._dataset, self._batches, self._collate = dataset, batches, collate
-        self._drop_last = drop_last
-        self._samples: Iterator[Any] | None = iter(dataset) if is_stream else None
-        self.ended = False
-
-    def __call__(self, indices: Any) -> Any:
-        """The next batch.
-
-        Raises:
-            StopIteration: at the end of a stream.
-        """
-        if self._samples is not None:
-            return self._collate(self._from_stream(indices))
-        if not self._batches:
-            return self._collate(self._dataset[indices])
-        many = getattr(self._dataset, "__getitems__", None)
-        if many:
-            return self._collate(many(indices))
-        return self._collate([self._dataset[i] for i in indices])
-
-    def _from_stream(self, indices: Any) -> Any:
-        assert self._samples is not None
-        if self.ended:
-            raise StopIteration
-        if not self._batches:
-            return next(self._samples)
-        batch = []
-        for _ in indices:
-            try:
-                batch.append(next(self._samples))
-            except StopIteration:
-                self.ended = True
-                break
-        if not batch or (self._drop_last and len(batch) < len(indices)):
-            raise StopIteration
-        return batch
 
 
 def _run(
@@ -100,7 +50,7 @@ def _run(
     tasks: queue.SimpleQueue[Any],
     results: queue.SimpleQueue[Any],
 ) -> None:
-    """The loop of a worker: (epoch, number, indices) come, (epoch, number, worker, batch) go; None ends it.
+    """The loop of a worker: (epoch, number, indices) come, (epoch, number, batch) go; None ends it.
 
     A task without a number begins an epoch.
     """
@@ -128,11 +78,11 @@ def _run(
             answer = EndOfStream()
         except Exception:
             answer = ExceptionWrapper(where=where)
-        results.put((epoch, number, info.id, answer))
+        results.put((epoch, number, answer))
         del task, indices, answer
 
 
-class Workers:
+class Threads:
     """Threads that make batches. Each works on a shallow copy of the dataset, whose contents they share."""
 
     def __init__(
@@ -143,6 +93,7 @@ class Workers:
         init: Callable[[int], None] | None,
         make_fetcher: Callable[[Any], Fetcher],
     ) -> None:
+        self.is_stopped = False
         self.results: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.tasks: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(count)]
         for number, tasks in enumerate(self.tasks):
@@ -154,8 +105,30 @@ class Workers:
                 daemon=True,
             ).start()
 
-    def stop(self) -> None:
-        """Let the threads end after the task at hand."""
+    def begin(self, epoch: int) -> None:
+        """Let the workers begin a pass."""
+        for tasks in self.tasks:
+            tasks.put((epoch, None, None))
+
+    def send(self, number: int, epoch: int, batch: int, indices: Any) -> None:
+        """Ask a worker for a batch."""
+        self.tasks[number].put((epoch, batch, indices))
+
+    def receive(self, timeout: float | None) -> tuple[int, int, Any]:
+        """The next batch of any worker, as (epoch, number, batch).
+
+        Raises:
+            queue.Empty: after so many seconds.
+        """
+        return self.results.get(timeout=timeout)
+
+    def describe(self, number: int) -> str:
+        """A worker, for messages."""
+        return f"worker {number} (a thread)"
+
+    def stop(self, patience: float = MP_STATUS_CHECK_INTERVAL) -> None:
+        """Let the threads end after the task at hand, for which nobody waits."""
+        self.is_stopped = True
         for tasks in self.tasks:
             tasks.put(None)
 
@@ -163,7 +136,7 @@ class Workers:
         self.stop()
 
 
-_worker_info: WorkerInfo | None = None  # PyTorch's name for the main thread's, which is no worker
+_worker_info: WorkerInfo | None = None  # of a worker process
 
 
 def _generate_state(base_seed: int, worker_id: int) -> list[int]:

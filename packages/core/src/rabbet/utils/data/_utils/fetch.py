@@ -1,0 +1,77 @@
+"""Reading samples and joining them to batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = ["Fetcher"]
+
+
+def _shortened(indices: Any) -> str:
+    shown = list(indices)
+    return repr(shown) if len(shown) <= 32 else f"{shown[:32]!r} and {len(shown) - 32} more"
+
+
+class Fetcher:
+    """Reads the samples of a batch and joins them.
+
+    `indices` of a dataset by index is a list, or one index where there are no batches; of a stream a list whose length
+    counts.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        is_stream: bool,
+        batches: bool,
+        collate: Callable[[Any], Any],
+        drop_last: bool,
+    ) -> None:
+        self._dataset, self._batches, self._collate = dataset, batches, collate
+        self._drop_last = drop_last
+        self.is_stream = is_stream
+        self._samples: Iterator[Any] | None = iter(dataset) if is_stream else None
+        self.ended = False
+
+    def __call__(self, indices: Any) -> Any:
+        """The next batch.
+
+        Raises:
+            StopIteration: at the end of a stream.
+        """
+        if self._samples is not None:
+            return self._collate(self._from_stream(indices))
+        if not self._batches:
+            return self._collate(self._sample(indices))
+        many = getattr(self._dataset, "__getitems__", None)
+        samples = many(indices) if many else [self._sample(i) for i in indices]
+        try:
+            return self._collate(samples)
+        except Exception as error:
+            error.add_note(f"The batch has the indices {_shortened(indices)}.")
+            raise
+
+    def _sample(self, index: Any) -> Any:
+        try:
+            return self._dataset[index]
+        except Exception as error:
+            error.add_note(f"The index of the sample is {index!r}.")
+            raise
+
+    def _from_stream(self, indices: Any) -> Any:
+        assert self._samples is not None
+        if self.ended:
+            raise StopIteration
+        if not self._batches:
+            return next(self._samples)
+        batch = []
+        for _ in indices:
+            try:
+                batch.append(next(self._samples))
+            except StopIteration:
+                self.ended = True
+                break
+        if not batch or (self._drop_last and len(batch) < len(indices)):
+            raise StopIteration
+        return batch

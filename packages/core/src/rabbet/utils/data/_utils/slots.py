@@ -1,0 +1,247 @@
+"""Shared memory that the processes of a data loader write their batches to, so that only descriptions cross pipes.
+
+The program owns the slots. It names a free one with each batch that it asks for; the slot is free again once all tensors
+that show it are gone. Slots are descriptors without a name: the system frees them with the last process.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import pickle
+import threading
+import weakref
+from multiprocessing import reduction
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+from .... import _C
+from ...._C import Tensor
+
+__all__ = ["Ring", "Slot", "destination", "dumps", "loads", "write_to"]
+
+_ALIGNMENT = 64  # of tensors in a slot, in bytes
+
+
+class _Thread(threading.local):
+    reading: Slot | None = None
+    writing: Slot | None = None
+
+
+_this_thread = _Thread()
+
+
+def _receive(df: Any) -> Slot:
+    return Slot(df.detach())
+
+
+class Slot:
+    """One block of memory, which grows to what the largest batch needs."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.shown = 0  # tensors of the program that show it
+        self.is_asked = False  # whether a batch that is asked for will be written to it
+        self._memory: mmap.mmap | None = None  # in the program and a worker each their own
+        self._address = 0
+        self._used = 0
+        self._given: list[weakref.ref[memoryview]] = []
+
+    def __reduce__(self) -> Any:
+        return _receive, (reduction.DupFd(self.fd),)
+
+    def close(self) -> None:
+        """Close the descriptor; memory that tensors show stays."""
+        os.close(self.fd)
+        self.fd = -1
+        self._memory = None
+
+    # ---- in the program
+
+    def tensor(self, offset: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Tensor:
+        """What a worker wrote. The slot is not free until it is gone."""
+        memory = self._mapped(offset + nbytes)
+        view = memoryview(memory)[offset : offset + nbytes]
+        self.shown += 1
+        weakref.finalize(view, self._is_gone).atexit = False
+        return _C.from_buffer(view, getattr(_C, dtype), list(shape))
+
+    def _is_gone(self) -> None:
+        self.shown -= 1
+
+    # ---- in both
+
+    def _mapped(self, nbytes: int) -> mmap.mmap:
+        if self._memory is None or len(self._memory) < nbytes:
+            self._memory = mmap.mmap(self.fd, os.fstat(self.fd).st_size)
+            self._address = _C.from_buffer(self._memory, _C.uint8, [1]).data_ptr()
+        return self._memory
+
+    # ---- in a worker
+
+    def begin(self, nbytes: int) -> None:
+        """Begin a batch that needs as much, as those before did."""
+        self._used = 0
+        self._given = []
+        if nbytes:
+            self._grow(nbytes)
+
+    def _grow(self, nbytes: int) -> bool:
+        if os.fstat(self.fd).st_size < nbytes:
+            try:
+                os.posix_fallocate(self.fd, 0, nbytes)
+            except OSError:  # no memory: an error here, a signal on the first write
+                return False
+        self._mapped(nbytes)
+        return True
+
+    def _take(self, nbytes: int) -> int:
+        offset = self._used
+        self._used += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+        return offset
+
+    def give(self, dtype: Any, shape: tuple[int, ...]) -> Tensor | None:
+        """Memory for a tensor of the batch; None without room."""
+        nbytes = _nbytes(dtype, shape)
+        if self._memory is None or not nbytes or self._used + nbytes > len(self._memory):
+            return None
+        offset = self._take(nbytes)
+        view = memoryview(self._memory)[offset : offset + nbytes]
+        self._given.append(weakref.ref(view))
+        return _C.from_buffer(view, dtype, list(shape))
+
+    def place(self, tensor: Tensor) -> int | None:
+        """The offset of a tensor that is in the slot, or is copied to it; None if there is no memory."""
+        nbytes = _nbytes(tensor.dtype, tuple(tensor.shape))
+        offset = tensor.data_ptr() - self._address
+        is_inside = self._memory is not None and offset >= 0 and offset + nbytes <= self._used
+        if is_inside and tensor.is_contiguous():
+            return offset
+        if not self._grow(self._used + nbytes):
+            return None
+        offset = self._take(nbytes)
+        _C.from_buffer(
+            memoryview(self._mapped(0))[offset : offset + nbytes], tensor.dtype, list(tensor.shape)
+        ).copy_(tensor)
+        return offset
+
+    def is_kept(self) -> bool:
+        """Whether the worker's program still has a tensor that was given memory."""
+        return any(view() is not None for view in self._given)
+
+    @property
+    def used(self) -> int:
+        """The bytes of the batch."""
+        return self._used
+
+
+def _nbytes(dtype: Any, shape: tuple[int, ...]) -> int:
+    count = int(dtype.itemsize)
+    for size in shape:
+        count *= size
+    return count
+
+
+class Ring:
+    """The slots of a loader, in the program."""
+
+    def __init__(self, count: int) -> None:
+        self.slots = [Slot(os.memfd_create("rabbet-batches", os.MFD_CLOEXEC)) for _ in range(count)]
+        self._retired: set[int] = set()
+        _rings.add(self)
+
+    def take(self) -> int | None:
+        """The number of a free slot, for a batch that is asked for; None without one."""
+        for number, slot in enumerate(self.slots):
+            if not slot.is_asked and not slot.shown and number not in self._retired:
+                slot.is_asked = True
+                return number
+        return None
+
+    def retire(self, number: int) -> None:
+        """Never write to a slot again, as another process still uses it."""
+        self._retired.add(number)
+
+    def retire_shown(self) -> None:
+        """A forked process has the tensors that show slots, too, and no one learns when it drops them."""
+        for number, slot in enumerate(self.slots):
+            if slot.shown:
+                self.retire(number)
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        for slot in self.slots:
+            slot.close()
+
+
+_rings: weakref.WeakSet[Ring] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for ring in list(_rings):
+        ring.retire_shown()
+
+
+os.register_at_fork(after_in_parent=_after_fork)
+
+
+class write_to:
+    """While it lasts, batches that this thread collates may be written to a slot at once."""
+
+    def __init__(self, slot: Slot | None) -> None:
+        self._slot = slot
+
+    def __enter__(self) -> None:
+        _this_thread.writing = self._slot
+
+    def __exit__(self, *_: Any) -> None:
+        _this_thread.writing = None
+
+
+def destination(dtype: Any, shape: tuple[int, ...]) -> Tensor | None:
+    """Memory of the slot that this thread writes to, or None."""
+    slot = _this_thread.writing
+    return None if slot is None else slot.give(dtype, shape)
+
+
+class _BatchPickler(ForkingPickler):
+    """Tensors go to the slot, or by value where there is none."""
+
+    slot: Slot | None
+
+    def reducer_override(self, obj: Any) -> Any:
+        if not isinstance(obj, Tensor):
+            return NotImplemented
+        if type(obj) is not Tensor or obj.requires_grad or not obj.is_cpu or _C.composite(obj):
+            return obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        nbytes = _nbytes(obj.dtype, tuple(obj.shape))
+        offset = self.slot.place(obj) if self.slot is not None and nbytes else None
+        if offset is None:
+            return obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        return _in_slot, (offset, nbytes, obj.dtype.name, tuple(obj.shape))
+
+
+def _in_slot(offset: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Tensor:
+    slot = _this_thread.reading
+    if slot is None:
+        raise pickle.UnpicklingError("a batch that a slot of a data loader holds")
+    return slot.tensor(offset, nbytes, dtype, shape)
+
+
+def dumps(message: Any, slot: Slot | None) -> bytes:
+    """A message for the program; its tensors are in the slot."""
+    buffer = io.BytesIO()
+    pickler = _BatchPickler(buffer, pickle.HIGHEST_PROTOCOL)
+    pickler.slot = slot
+    pickler.dump(message)
+    return buffer.getvalue()
+
+
+def loads(data: Any, slot: Slot | None) -> Any:
+    """The message, whose tensors show the slot."""
+    _this_thread.reading = slot
+    try:
+        return pickle.loads(data)
+    finally:
+        _this_thread.reading = None
