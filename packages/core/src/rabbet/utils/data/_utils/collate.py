@@ -126,8 +126,19 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -
     if all(type(sample) is Tensor for sample in batch) and _is_plain(batch):
         memory = destination(batch[0].dtype, (len(batch), *first))
         if memory is not None:
-            return rabbet.stack(list(batch), out=memory)
+            return _stack_into(memory, batch)
     return rabbet.stack(list(batch))
+
+
+_LARGE = 1 << 16  # bytes of a sample whose copy takes longer than a call
+
+
+def _stack_into(memory: Tensor, batch: Any) -> Tensor:
+    if batch[0].numel() * batch[0].element_size() < _LARGE:
+        return rabbet.stack(list(batch), out=memory)
+    for row, sample in zip(memory.unbind(0), batch, strict=True):
+        row.copy_(sample)
+    return memory
 
 
 def _is_plain(batch: Any) -> bool:

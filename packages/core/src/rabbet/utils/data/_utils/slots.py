@@ -104,6 +104,8 @@ class Slot:
     def give(self, dtype: Any, shape: tuple[int, ...]) -> Tensor | None:
         """Memory for a tensor of the batch; None without room."""
         nbytes = _nbytes(dtype, shape)
+        if not self._given and nbytes:  # nothing shows the former mapping
+            self._grow(self._used + nbytes)
         if self._memory is None or not nbytes or self._used + nbytes > len(self._memory):
             return None
         offset = self._take(nbytes)

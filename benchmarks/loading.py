@@ -1,0 +1,124 @@
+"""What does the data loader cost? Trivial samples, samples bound by Python, the first batch, memory, beside PyTorch.
+
+TORCH_PYTHON names the Python that has torch where it is not this one.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+BATCH, WORKERS = 32, 2
+
+
+class Trivial:
+    """224 x 224 x 3 floats (602 kB) out of memory, in every library."""
+
+    def __init__(self, library: Any) -> None:
+        self.image = library.ones(3, 224, 224)
+
+    def __len__(self) -> int:
+        return 1280
+
+    def __getitem__(self, i: int) -> Any:
+        return self.image
+
+
+class Bound(Trivial):
+    """About a millisecond of Python per sample."""
+
+    def __init__(self, library: Any) -> None:
+        self.full = library.full
+
+    def __len__(self) -> int:
+        return 1600
+
+    def __getitem__(self, i: int) -> Any:
+        total = 0
+        for k in range(15_000):
+            total += k ^ i
+        return self.full((16,), float(total % 7))
+
+
+def private_bytes(pid: int) -> int:
+    """What a process alone holds in memory."""
+    with open(f"/proc/{pid}/smaps_rollup") as file:
+        return sum(int(x.split()[1]) for x in file if x.startswith("Private")) * 1024
+
+
+def epoch(loader: Any) -> dict[str, float]:
+    """Seconds to the first batch and per sample behind it, and the private memory of a worker."""
+    began = time.perf_counter()
+    batches = iter(loader)
+    next(batches)
+    first = time.perf_counter()
+    pids = [w.pid for w in getattr(batches, "_workers", [])]
+    memory = max(map(private_bytes, pids), default=0)
+    count = sum(len(batch) for batch in batches)
+    return {
+        "first": first - began,
+        "sample": (time.perf_counter() - first) / count,
+        "memory": memory,
+    }
+
+
+CASES: dict[str, tuple[Callable[[Any], Any], dict[str, Any]]] = {
+    "trivial, in the loop": (Trivial, {}),
+    "trivial, fork": (Trivial, {"num_workers": WORKERS, "multiprocessing_context": "fork"}),
+    "trivial, spawn": (Trivial, {"num_workers": WORKERS, "multiprocessing_context": "spawn"}),
+    "trivial, threads": (Trivial, {"num_workers": WORKERS, "kind": "threads"}),
+    "bound by Python, in the loop": (Bound, {}),
+    "bound by Python, fork": (Bound, {"num_workers": WORKERS, "multiprocessing_context": "fork"}),
+}
+
+
+def child(name: str, case: str) -> None:
+    """One case of one library, which alone is imported."""
+    if name == "torch":
+        import torch as library
+        from torch.utils.data import DataLoader
+    else:
+        import rabbet as library
+        from rabbet.utils.data import DataLoader
+    make, options = CASES[case]
+    loader = DataLoader(make(library), BATCH, **options)
+    runs = [epoch(loader) for _ in range(3)]
+    print(json.dumps({key: min(run[key] for run in runs) for key in runs[0]}))
+
+
+def measured(library: str, case: str) -> dict[str, float] | None:
+    python = (
+        os.environ.get("TORCH_PYTHON", sys.executable) if library == "torch" else sys.executable
+    )
+    done = subprocess.run([python, __file__, library, case], capture_output=True, text=True)
+    if done.returncode:
+        if "No module named 'torch'" in done.stderr:
+            return None
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    from common import finish
+
+    rows = []
+    for case, (_, options) in CASES.items():
+        ours = measured("rabbet", case)
+        theirs = None if "kind" in options else measured("torch", case)
+        for key, what in (("sample", "per sample"), ("first", "to the first batch")):
+            row = {"what": f"{case}, {what}", "rabbet": ours[key]}
+            if theirs:
+                row["torch"] = theirs[key]
+            rows.append(row)
+        print(case, ours, theirs)
+    finish("loading", f"Data loading, batches of {BATCH}, {WORKERS} workers", rows)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        child(*sys.argv[1:])
+    else:
+        main()
