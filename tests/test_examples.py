@@ -49,6 +49,12 @@ def test_digits_leave_a_picture_and_checkpoints(digits):
         assert all(isinstance(value, rabbet.Tensor) for value in state.values())
 
 
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_processes_train_one_shared_model(start):
+    scores = last_line(run("hogwild.py", "--json", "--start", start))
+    assert scores["before"] < 0.3 and scores["after"] >= 0.93
+
+
 def test_digits_are_the_same_for_the_same_seed(tmp_path):
     outcomes = []
     for _ in range(2):
