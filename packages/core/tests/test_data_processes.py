@@ -77,6 +77,31 @@ def test_a_forked_process_keeps_the_batch_that_it_has():
     os.close(ours)
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_slots_that_a_forked_process_sees_are_replaced(method):
+    loader = DataLoader(
+        Rows(), 4, num_workers=1, persistent_workers=True, multiprocessing_context=method
+    )
+    files = None
+    for _ in range(3):
+        for number, batch in enumerate(loader):
+            child = os.fork()
+            if not child:
+                os._exit(0)
+            os.waitpid(child, 0)
+            assert batch[:, 0, 0].tolist() == [4 * number + i for i in range(4)]
+            assert any(slot.shown for slot in loader._iterator._pool.ring.slots)
+        files = files or open_files()
+    assert open_files() <= files + 4
+
+
+def test_fetchers_under_the_names_of_packages():
+    kind = data.dataloader._DatasetKind
+    fetcher = kind.create_fetcher(kind.Map, Rows(), True, data.default_collate, False)
+    assert fetcher.fetch([3, 4]).shape == (2, 40, 50)
+    assert data._utils.MP_STATUS_CHECK_INTERVAL == 5.0
+
+
 class Hoards(Rows):
     """Collates itself and keeps what it collated."""
 

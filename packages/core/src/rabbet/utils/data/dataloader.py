@@ -44,6 +44,15 @@ class _DatasetKind:
     Map = 0
     Iterable = 1
 
+    @staticmethod
+    def create_fetcher(
+        kind: int, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool
+    ) -> Fetcher:
+        """What reads the batches."""
+        return Fetcher(
+            dataset, kind == _DatasetKind.Iterable, auto_collation, collate_fn, drop_last
+        )
+
 
 class _EndlessSampler(Sampler[None]):
     """What a stream of samples needs of a sampler: one more, for ever."""
@@ -294,8 +303,9 @@ class DataLoader(Generic[T_co]):
 
 def _fetcher(loader: Any, dataset: Any) -> Fetcher:
     """What reads the batches: of a loader only what PyTorch's have, as packages have loaders of their own."""
-    is_stream = loader._dataset_kind == _DatasetKind.Iterable
-    return Fetcher(dataset, is_stream, loader._auto_collation, loader.collate_fn, loader.drop_last)
+    return _DatasetKind.create_fetcher(
+        loader._dataset_kind, dataset, loader._auto_collation, loader.collate_fn, loader.drop_last
+    )
 
 
 def _pinning(loader: DataLoader[Any]) -> bool:

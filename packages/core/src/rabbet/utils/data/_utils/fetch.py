@@ -52,6 +52,8 @@ class Fetcher:
             error.add_note(f"The batch has the indices {_shortened(indices)}.")
             raise
 
+    fetch = __call__  # PyTorch's name
+
     def _sample(self, index: Any) -> Any:
         try:
             return self._dataset[index]

@@ -116,6 +116,10 @@ def _make_batches(
         broken = _sent_as(ExceptionWrapper(where=where))
     while (task := tasks.get()) is not None:
         epoch, batch, indices, place = task
+        if epoch is None:
+            ring[place].close()
+            ring[place] = indices
+            continue
         if batch is None:
             fetcher = None
             continue
@@ -156,7 +160,10 @@ def run(
     ring: list[slots.Slot],
     others: list[Any],
 ) -> None:
-    """The body of a worker: tasks (epoch, batch, indices, slot) come, batches go; None ends it."""
+    """The body of a worker: tasks (epoch, batch, indices, place of a slot) come, batches go; None ends it.
+
+    A task without a batch begins an epoch; one without an epoch brings another slot for a place.
+    """
     for end in others:
         end.close()
     try:
@@ -226,6 +233,9 @@ class Processes:
 
     def send(self, number: int, epoch: int, batch: int, indices: Any) -> None:
         """Ask a worker for a batch."""
+        for place, slot in self.ring.renewed():
+            for each in range(len(self.processes)):
+                self._send(each, (None, None, slot, place))
         self._send(number, (epoch, batch, indices, self.ring.take()))
 
     def _send(self, number: int, task: Any) -> None:

@@ -145,11 +145,15 @@ def _nbytes(dtype: Any, shape: tuple[int, ...]) -> int:
     return count
 
 
+def _new_slot() -> Slot:
+    return Slot(os.memfd_create("rabbet-batches", os.MFD_CLOEXEC))
+
+
 class Ring:
     """The slots of a loader, in the program."""
 
     def __init__(self, count: int) -> None:
-        self.slots = [Slot(os.memfd_create("rabbet-batches", os.MFD_CLOEXEC)) for _ in range(count)]
+        self.slots = [_new_slot() for _ in range(count)]
         self._retired: set[int] = set()
         _rings.add(self)
 
@@ -162,8 +166,18 @@ class Ring:
         return None
 
     def retire(self, number: int) -> None:
-        """Never write to a slot again, as another process still uses it."""
+        """Never write to the memory of a slot again, as another process still uses it."""
         self._retired.add(number)
+
+    def renewed(self) -> list[tuple[int, Slot]]:
+        """Slots with new memory in place of those that were retired since, for the workers."""
+        made = []
+        for number in self._retired:
+            self.slots[number].close()
+            self.slots[number] = _new_slot()
+            made.append((number, self.slots[number]))
+        self._retired.clear()
+        return made
 
     def retire_shown(self) -> None:
         """A forked process has the tensors that show slots, too, and no one learns when it drops them."""
