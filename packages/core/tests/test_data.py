@@ -522,6 +522,12 @@ def test_kinds_give_the_same_batches(kind):
             assert [g[1]["n"].tolist() for g in got] == [g[1]["n"].tolist() for g in plain]
 
 
+def test_a_device_to_pin_memory_for_is_deprecated():
+    with pytest.warns(UserWarning) as seen:
+        list(DataLoader([0], pin_memory=True, pin_memory_device="cuda"))
+    assert any("ignore pin_memory_device='cuda'" in str(w.message) for w in seen)
+
+
 def test_pinning_without_an_accelerator_warns():
     code = (  # in a process of its own: other tests may have loaded one
         "import warnings\n"

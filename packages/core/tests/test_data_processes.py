@@ -372,3 +372,60 @@ def test_passes_are_not_pickled():
 
     with pytest.raises(NotImplementedError, match="cannot be pickled"):
         pickle.dumps(iter(DataLoader(Rows())))
+
+
+def shuffled(workers, kind, generator=None, **options):
+    return DataLoader(
+        range(23), 4, shuffle=True, num_workers=workers, kind=kind, generator=generator, **options
+    )
+
+
+def lists(batches):
+    return [b.tolist() for b in batches]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_pass_is_resumed_with_any_number_of_workers(own, persistent):
+    def generator(seed):
+        return rabbet.Generator().manual_seed(seed) if own else rabbet.manual_seed(seed) and None
+
+    for stop in (0, 2, 6):
+        loader = shuffled(1, "threads", generator(3), persistent_workers=persistent)
+        list(loader)
+        batches = iter(loader)
+        for _ in range(stop):
+            next(batches)
+        state = loader.state_dict()
+        expected = lists(batches)
+        after = lists(loader)
+        assert len(expected) == 6 - stop and len(after) == 6
+        for workers, kind in ((0, "auto"), (2, "threads"), (1, "processes"), (2, "processes")):
+            other = shuffled(workers, kind, generator(9))
+            other.load_state_dict(state)
+            assert lists(other) == expected
+            assert persistent or lists(other) == after
+
+
+def test_a_state_between_passes_is_the_begin_of_the_next():
+    loader = shuffled(0, "auto", rabbet.Generator().manual_seed(3))
+    list(loader)
+    state = loader.state_dict()
+    expected = lists(loader)
+    other = shuffled(0, "auto", rabbet.Generator())
+    other.load_state_dict(state)
+    assert lists(other) == expected != lists(other)
+
+
+def test_what_cannot_be_resumed_is_refused():
+    with pytest.raises(RuntimeError, match="a pass with an IterableDataset does not tell"):
+        DataLoader(Whole()).state_dict()
+    unordered = DataLoader(Rows(), num_workers=1, in_order=False)
+    with pytest.raises(RuntimeError, match="load_state_dict: a pass with in_order=False"):
+        unordered.load_state_dict({})
+    with pytest.raises(ValueError, match="expected what state_dict"):
+        DataLoader(Rows()).load_state_dict({"batches": 1})
+    state = DataLoader(Rows()).state_dict()
+    sampler = data.RandomSampler(Rows(), generator=rabbet.Generator())
+    with pytest.raises(ValueError, match="comes from 2 generators, that of the state from 1"):
+        DataLoader(Rows(), sampler=sampler).load_state_dict(state)

@@ -10,11 +10,12 @@ import os
 import queue
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar, cast
 
 from ... import accelerator
-from ..._C import Generator
+from ..._C import Generator, default_generator
 from ._utils.collate import default_collate, default_convert
 from ._utils.errors import ExceptionWrapper
 from ._utils.fetch import Fetcher
@@ -200,6 +201,7 @@ class DataLoader(Generic[T_co]):
         self.collate_fn = collate_fn
         self.persistent_workers = persistent_workers
         self._iterator: _ParallelIter | None = None
+        self._pass: weakref.ref[_BaseDataLoaderIter] | None = None
         self.__initialized = True
 
     def _sampler_for(self, shuffle: bool, generator: Generator | None) -> Sampler[Any]:
@@ -283,7 +285,55 @@ class DataLoader(Generic[T_co]):
                 stacklevel=4,
             )
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where the latest pass is, for load_state_dict() of a loader of the same data and sampler.
+
+        The number of workers and their kind may differ. What the samples draw from random generators is not part of it.
+
+        Raises:
+            RuntimeError: for a stream, or batches that come as they are ready: nothing tells which are left.
+        """
+        self._check_resumable("state_dict")
+        running = None if self._pass is None else self._pass()
+        if running is None or running._is_over:
+            states = [g.get_state() for g in _generators(self)]
+            return {"batches": 0, "generators": states, "draws_seed": True}
+        return {"batches": running._num_yielded, **running._began}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next pass give the batches that were left when state_dict() was called, in their order.
+
+        It sets the random generators of the order (the default one, if the loader has none) as they were when that pass
+        began.
+
+        Raises:
+            ValueError: for what state_dict() did not make, or the state of a loader with other generators.
+            RuntimeError: for a stream, or batches that come as they are ready.
+        """
+        self._check_resumable("load_state_dict")
+        if not isinstance(state, dict) or set(state) != {"batches", "generators", "draws_seed"}:
+            raise ValueError("DataLoader.load_state_dict: expected what state_dict() makes")
+        count = len(_generators(self))
+        if len(state["generators"]) != count:
+            raise ValueError(
+                f"DataLoader.load_state_dict: this loader's order comes from {count} generators, that of the state from "
+                f"{len(state['generators'])}"
+            )
+        self._resumed = dict(state)
+
+    def _check_resumable(self, name: str) -> None:
+        if self._is_stream or not self.in_order:
+            what = "an IterableDataset" if self._is_stream else "in_order=False"
+            raise RuntimeError(
+                f"DataLoader.{name}: a pass with {what} does not tell which samples are left"
+            )
+
     def __iter__(self) -> Iterator[Any]:
+        started = self._started()
+        self._pass = weakref.ref(started)
+        return started
+
+    def _started(self) -> Any:
         if not (self.persistent_workers and self.num_workers):
             return self._get_iterator()
         if self._iterator is None or self._iterator._pool.is_stopped:
@@ -309,6 +359,13 @@ def _fetcher(loader: Any, dataset: Any) -> Fetcher:
 
 
 def _pinning(loader: DataLoader[Any]) -> bool:
+    device = getattr(loader, "pin_memory_device", "")
+    if loader.pin_memory and device:
+        warnings.warn(
+            "pin_memory_device is deprecated, the current accelerator will be used as the device,"
+            f"ignore pin_memory_device='{device}'.",
+            stacklevel=4,
+        )
     if loader.pin_memory and not accelerator.is_available():
         warnings.warn(
             "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be "
@@ -319,6 +376,18 @@ def _pinning(loader: DataLoader[Any]) -> bool:
     return loader.pin_memory
 
 
+def _generators(loader: Any) -> list[Generator]:
+    """What decides about the order of the indices."""
+    found = [loader.generator or default_generator("cpu")]
+    sampler: Any = loader._index_sampler
+    while sampler is not None:
+        own = getattr(sampler, "generator", None)
+        if isinstance(own, Generator) and all(own is not g for g in found):
+            found.append(own)
+        sampler = getattr(sampler, "sampler", None)
+    return found
+
+
 class _BaseDataLoaderIter:
     """One pass over the data."""
 
@@ -326,9 +395,30 @@ class _BaseDataLoaderIter:
         self._loader = loader
         self._pin_memory = _pinning(loader)
         self._index_sampler = loader._index_sampler
-        self._sampler_iter = iter(self._index_sampler)
-        self._base_seed = random_seed(loader.generator)
-        self._num_yielded = 0
+        self._base_seed = 0
+        self._start(loader, draws_seed=True)
+
+    def _start(self, loader: DataLoader[Any], draws_seed: bool) -> None:
+        """Begin a pass over the indices, or go on with one that load_state_dict() gave."""
+        resumed = loader.__dict__.pop("_resumed", None)
+        generators = _generators(loader)
+        if resumed is not None:
+            if draws_seed and not resumed["draws_seed"]:
+                self._base_seed = random_seed(loader.generator)
+            draws_seed = resumed["draws_seed"]
+            for generator, state in zip(generators, resumed["generators"], strict=True):
+                generator.set_state(state)
+        self._began = {
+            "generators": [g.get_state() for g in generators],
+            "draws_seed": draws_seed,
+        }
+        self._is_over = False
+        self._sampler_iter = iter(loader._index_sampler)
+        if draws_seed:
+            self._base_seed = random_seed(loader.generator)
+        self._num_yielded = 0 if resumed is None else resumed["batches"]
+        for _ in itertools.islice(self._sampler_iter, self._num_yielded):
+            pass
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -337,8 +427,7 @@ class _BaseDataLoaderIter:
         """Begin a pass."""
         self._loader = loader
         if not first_iter:
-            self._sampler_iter = iter(loader._index_sampler)
-        self._num_yielded = 0
+            self._start(loader, draws_seed=False)
 
     def _next_index(self) -> Any:
         return next(self._sampler_iter)
@@ -347,7 +436,11 @@ class _BaseDataLoaderIter:
         raise NotImplementedError
 
     def __next__(self) -> Any:
-        data = self._next_data()
+        try:
+            data = self._next_data()
+        except StopIteration:
+            self._is_over = True
+            raise
         self._num_yielded += 1
         told = getattr(self._loader, "_told_length", None)
         if told is not None and self._num_yielded > told:
