@@ -11,7 +11,7 @@ from rabbet_testing.judges.reference import has_out
 
 def first_case(op: str) -> tuple[Case, list[Any]]:
     """The first call that the CPU takes, of any dtype, and its results."""
-    for dtype in (rabbet.float32, rabbet.int64):
+    for dtype in (rabbet.float32, rabbet.int64, rabbet.complex64):
         for case in cases(op, dtype):
             try:
                 return case, results(case)

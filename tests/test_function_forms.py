@@ -159,4 +159,4 @@ def test_indices_of_a_dimension_lie_side_by_side():
     rows = rabbet.nonzero(rabbet.eye(3))
     assert rows.stride() == (1, 3) and rows.tolist() == [[0, 0], [1, 1], [2, 2]]
     assert rabbet.argwhere(rabbet.ones(2, 2, 2)).stride() == (1, 8)
-    assert rabbet.nonzero(rabbet.ones(4)).stride() == (1, 1)
+    assert rabbet.nonzero(rabbet.ones(4)).stride() == (1, 4)
