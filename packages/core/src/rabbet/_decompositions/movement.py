@@ -246,10 +246,13 @@ def as_strided_scatter(
         )
     start = input.storage_offset()
     offset = start if storage_offset is None else storage_offset
-    reach = max(start + extent(input.shape, input.stride()), offset + extent(size, stride))
-    memory = input.as_strided([reach], [1], 0)
-    memory = _ops("index_put")(memory, [_places(size, stride, offset, input)], src.reshape(-1))
-    return memory.as_strided(input.shape, input.stride(), start)
+    begin = min(start, offset)
+    reach = max(start + extent(input.shape, input.stride()), offset + extent(size, stride)) - begin
+    # Inside vmap a view may begin at the tensor itself only.
+    memory = input.as_strided([reach], [1], None if begin == start else begin)
+    places = _places(size, stride, offset - begin, input)
+    memory = _ops("index_put")(memory, [places], src.reshape(-1))
+    return memory.as_strided(input.shape, input.stride(), start - begin or None)
 
 
 def restrided(input: Tensor, stride: Sequence[int]) -> Tensor:
