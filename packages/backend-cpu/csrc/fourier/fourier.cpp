@@ -66,7 +66,7 @@ class LineTransform {
       }
       return;
     }
-    const int64_t block = std::max<int64_t>(1, leaf_ ? f_.lanes : 1);
+    const int64_t block = leaf_ ? f_.lanes : 1;
     rb::parallel_for(
         count, std::max(block, grain_of(cost_of(n_))), [&](int64_t begin, int64_t end) {
           const Workspace<T> memory(work());
@@ -147,6 +147,19 @@ void transform_middle(const T* from, T* to, int64_t outer, int64_t n, int64_t in
         to[at + 2 * k * inner + 1] = line[2 * k + 1];
       }
     }
+  });
+}
+
+/// Run body(first, count, block, work) on the pool for groups of lines that go through `transform`
+/// as a block of contiguous numbers, which body fills and empties.
+template <class T, class Body>
+void for_blocks(const LineTransform<T>& transform, int64_t n, int64_t lines, Body&& body) {
+  const int64_t lanes = fourier::lines<T>().lanes;
+  rb::parallel_for(lines, std::max(lanes, grain_of(cost_of(n))), [&](int64_t begin, int64_t end) {
+    const int64_t most = std::min(lanes, end - begin);
+    const Workspace<T> memory(2 * n * most + transform.work());
+    for (int64_t i = begin; i < end; i += most)
+      body(i, std::min(most, end - i), memory.data(), memory.data() + 2 * n * most);
   });
 }
 
@@ -246,23 +259,15 @@ void half_fourier_kernel(const rb::Args& a) {
           });
     } else {
       const LineTransform<T> transform(n, false, of_last);
-      const int64_t lanes = fourier::lines<T>().lanes;
-      rb::parallel_for(
-          lines, std::max(lanes, grain_of(cost_of(n))), [&](int64_t begin, int64_t end) {
-            const int64_t most = std::min(lanes, end - begin);
-            const Workspace<T> memory(2 * n * most + transform.work());
-            T* const block = memory.data();
-            for (int64_t i = begin; i < end; i += most) {
-              const int64_t count = std::min(most, end - i);
-              for (int64_t k = 0; k < count * n; ++k) {
-                block[2 * k] = from[i * n + k];
-                block[2 * k + 1] = 0;
-              }
-              transform.run(block, n, block, n, count, block + 2 * n * most);
-              for (int64_t l = 0; l < count; ++l)
-                std::copy_n(block + 2 * n * l, 2 * (half + 1), to + 2 * (half + 1) * (i + l));
-            }
-          });
+      for_blocks(transform, n, lines, [&](int64_t i, int64_t count, T* block, T* work) {
+        for (int64_t k = 0; k < count * n; ++k) {
+          block[2 * k] = from[i * n + k];
+          block[2 * k + 1] = 0;
+        }
+        transform.run(block, n, block, n, count, work);
+        for (int64_t l = 0; l < count; ++l)
+          std::copy_n(block + 2 * n * l, 2 * (half + 1), to + 2 * (half + 1) * (i + l));
+      });
     }
     transform_dims(static_cast<const T*>(to), to, s, s.rank - 1, false, scale);
   });
@@ -285,35 +290,25 @@ void fourier_to_real_kernel(const rb::Args& a) {
     const int64_t lines = out.numel / n, length = n % 2 ? n : half;
     const LineTransform<T> transform(length, true, scale);
     const auto turn = n % 2 ? nullptr : fourier::half_turn_of<T>(n);
-    const int64_t lanes = fourier::lines<T>().lanes;
-    rb::parallel_for(lines, std::max(lanes, grain_of(cost_of(n))), [&](int64_t begin, int64_t end) {
-      const int64_t most = std::min(lanes, end - begin);
-      const Workspace<T> memory(2 * length * most + transform.work());
-      T *const block = memory.data(), *const work = block + 2 * length * most;
-      for (int64_t i = begin; i < end; i += most) {
-        const int64_t count = std::min(most, end - i);
-        for (int64_t l = 0; l < count; ++l) {
-          const T* const line = from + 2 * (half + 1) * (i + l);
-          T* const b = block + 2 * length * l;
-          if (n % 2 == 0) {
-            fourier::lines<T>().pack_real(n, turn->data(), line, b);
-            continue;
-          }
-          b[0] = line[0];
-          b[1] = 0;
-          for (int64_t k = 1; k <= half; ++k) {
-            b[2 * k] = b[2 * (n - k)] = line[2 * k];
-            b[2 * k + 1] = line[2 * k + 1];
-            b[2 * (n - k) + 1] = -line[2 * k + 1];
-          }
-        }
+    for_blocks(transform, length, lines, [&](int64_t i, int64_t count, T* block, T* work) {
+      for (int64_t l = 0; l < count; ++l) {
+        const T* const line = from + 2 * (half + 1) * (i + l);
+        T* const b = block + 2 * length * l;
         if (n % 2 == 0) {
-          transform.run(block, length, to + n * i, length, count, work);
+          fourier::lines<T>().pack_real(n, turn->data(), line, b);
           continue;
         }
-        transform.run(block, n, block, n, count, work);
-        for (int64_t k = 0; k < count * n; ++k) to[n * i + k] = block[2 * k];
+        b[0] = line[0];
+        b[1] = 0;
+        for (int64_t k = 1; k <= half; ++k) {
+          b[2 * k] = b[2 * (n - k)] = line[2 * k];
+          b[2 * k + 1] = line[2 * k + 1];
+          b[2 * (n - k) + 1] = -line[2 * k + 1];
+        }
       }
+      if (n % 2 == 0) return transform.run(block, length, to + n * i, length, count, work);
+      transform.run(block, n, block, n, count, work);
+      for (int64_t k = 0; k < count * n; ++k) to[n * i + k] = block[2 * k];
     });
   });
 }
