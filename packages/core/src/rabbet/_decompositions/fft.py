@@ -15,11 +15,15 @@ _op = _C.op
 # ---- along any dimensions
 
 
-def _signal_last(input: Tensor, dims: list[int]) -> list[int]:
-    """An order of the dimensions that ends with those of the signal; others go by falling strides, as in PyTorch."""
+def _by_stride(input: Tensor, dims: Sequence[int]) -> list[int]:
+    """The dimensions in the order of falling strides, in which PyTorch lays out its results."""
     strides = input.stride()
-    others = [d for d in range(input.ndim) if d not in dims]
-    return sorted(others, key=lambda d: -strides[d]) + dims
+    return sorted(dims, key=lambda d: -strides[d])
+
+
+def _signal_last(input: Tensor, dims: list[int]) -> list[int]:
+    """An order of the dimensions that ends with those of the signal."""
+    return _by_stride(input, [d for d in range(input.ndim) if d not in dims]) + dims
 
 
 def _transformed(input: Tensor, dims: list[int], transform: Any) -> Tensor:
@@ -29,11 +33,6 @@ def _transformed(input: Tensor, dims: list[int], transform: Any) -> Tensor:
         return transform(input)
     found = transform(input.permute(order))
     return found.permute([order.index(d) for d in range(input.ndim)])
-
-
-def _by_stride(input: Tensor, dims: Sequence[int]) -> list[int]:
-    strides = input.stride()
-    return sorted(dims, key=lambda d: -strides[d])
 
 
 def c2c(input: Tensor, dim: list[int], normalization: int, forward: bool) -> Tensor:
