@@ -370,7 +370,9 @@ def __getattr__(name: str) -> object:
         return value
     if name == "default_generator":
         return _C.default_generator("cpu")
-    if name in {*_OTHER_WHEELS, *_OWN_MODULES, *_ABSENT_MODULES, *_modules_of_records()}:
+    if name in _OTHER_WHEELS or name in _OWN_MODULES or name in _ABSENT_MODULES:
+        return _submodule(name)
+    if name in _modules_of_records():
         return _submodule(name)
     if name in _NAMED_DTYPES:
         return _C.named_dtype(name)  # an attribute from now on

@@ -7,6 +7,7 @@ that show it are gone. Slots are descriptors without a name: the system frees th
 from __future__ import annotations
 
 import io
+import math
 import mmap
 import os
 import pickle
@@ -139,10 +140,7 @@ class Slot:
 
 
 def _nbytes(dtype: Any, shape: tuple[int, ...]) -> int:
-    count = int(dtype.itemsize)
-    for size in shape:
-        count *= size
-    return count
+    return int(dtype.itemsize) * math.prod(shape)
 
 
 def _new_slot() -> Slot:
