@@ -15,10 +15,8 @@ using fourier::Lines;
 using fourier::Method;
 using fourier::Plan;
 
-static const int64_t kShort =
-    getenv("KS") ? atoi(getenv("KS"))
-                 : 64;  // lines of so few numbers go side by side, all longer ones one by one
-constexpr double kCostOfTask = 100000;           // operations that are worth another thread
+constexpr int64_t kShort = 64;          // up to this length, lines are transformed side by side
+constexpr double kCostOfTask = 100000;  // operations that are worth another thread
 constexpr int64_t kLongLine = int64_t{1} << 15;  // one line is worth several threads
 
 double cost_of(int64_t n) {
