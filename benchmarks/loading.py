@@ -50,7 +50,7 @@ def private_bytes(pid: int) -> int:
 
 
 def epoch(loader: Any) -> dict[str, float]:
-    """Seconds to the first batch and per sample behind it, and the private memory of a worker."""
+    """Seconds to the first batch, seconds per sample after it, and the private memory of a worker."""
     began = time.perf_counter()
     batches = iter(loader)
     next(batches)

@@ -11,7 +11,7 @@ from rabbet import _C
 
 @pytest.fixture
 def added():
-    """Adds records, which are taken back at the end."""
+    """A function that adds records; they are removed after the test."""
     before = set(_C.record_names())
     yield rabbet.library.register_records
     for name in set(_C.record_names()) - before:

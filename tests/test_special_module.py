@@ -177,7 +177,7 @@ def test_polynomials_of_every_degree(name):
     function = getattr(rabbet.special, name)
     got = function(rabbet.tensor(x), rabbet.tensor(n)).numpy()
     assert (np.abs(got - want) <= 1e-11 * (1 + np.abs(want).max(1, keepdims=True))).all()
-    # Numbers in either place, and degrees that are truncated.
+    # Either argument may be a number, and degrees are truncated.
     np.testing.assert_allclose(function(rabbet.tensor(x), 9).numpy(), got[10], 1e-12, 1e-12)
     np.testing.assert_allclose(
         function(0.25, rabbet.tensor([2.9, 5.0])).numpy(),

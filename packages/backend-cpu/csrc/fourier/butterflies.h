@@ -7,7 +7,7 @@
 
 namespace {
 
-/// The same complex number of each lane.
+/// One complex number per lane.
 template <class T>
 struct Number {
   typename VectorOf<T>::type re, im;
@@ -151,7 +151,7 @@ RB_ALWAYS typename VectorOf<T>::type woven_lanes(typename VectorOf<T>::type a,
   return __builtin_shufflevector(a, b, (Start + I / 2 + (I & 1) * kLanes<T>)...);
 }
 
-/// As many adjacent complex numbers as there are lanes.
+/// Loads adjacent complex numbers, one per lane.
 template <class T>
 RB_ALWAYS Number<T> load_pairs(const T* p) {
   constexpr auto all = std::make_index_sequence<kLanes<T>>();
@@ -175,7 +175,7 @@ RB_ALWAYS Number<T> reversed(const Number<T>& x) {
   return reversed_lanes(x, std::make_index_sequence<kLanes<T>>());
 }
 
-/// Fewer of them, from 1 on; the other lanes are 0.
+/// Loads `count` of them, at least 1; the other lanes are 0.
 template <class T>
 RB_ALWAYS Number<T> load_some_pairs(const T* p, int count) {
   constexpr auto all = std::make_index_sequence<kLanes<T>>();
@@ -212,7 +212,7 @@ RB_ALWAYS void transpose_stage(Number<T>* rows) {
     transpose_stage<T, Half / 2>(rows);
   }
 }
-/// Rows and lanes exchanged, of as many rows as there are lanes.
+/// Transposes as many rows as there are lanes.
 template <class T>
 RB_ALWAYS void transpose(Number<T>* rows) {
   transpose_stage<T, kLanes<T> / 2>(rows);

@@ -26,7 +26,7 @@ int64_t grain_of(double cost) {
   return std::max<int64_t>(1, static_cast<int64_t>(kCostOfTask / (cost + 1)));
 }
 
-/// Lines of `n` adjacent complex numbers each.
+/// Transforms lines of `n` adjacent complex numbers.
 template <class T>
 class LineTransform {
  public:
@@ -40,7 +40,7 @@ class LineTransform {
 
   int64_t work() const { return std::max(plan_->work(f_.lanes), leaf_ ? 4 * f_.lanes * n_ : 0); }
 
-  /// Lines whose starts lie `apart` and `to_apart` complex numbers from each other.
+  /// The lines begin `apart` complex numbers from each other, their results `to_apart`.
   void run(const T* from, int64_t apart, T* to, int64_t to_apart, int64_t count, T* work) const {
     int64_t i = 0;
     while (leaf_ && (count - i >= f_.lanes || (plan_->method == Method::kLanes && i < count))) {
@@ -53,7 +53,7 @@ class LineTransform {
       f_.line(*plan_, from + 2 * apart * i, to + 2 * to_apart * i, work, backward_, scale_);
   }
 
-  /// The same on the pool; then finish(i) for each line.
+  /// Like run(), in parallel on the pool. Calls finish(i) after the transform of line i.
   template <class Finish>
   void run_parallel(const T* from, int64_t apart, T* to, int64_t to_apart, int64_t count,
                     Finish&& finish) const {
@@ -103,7 +103,7 @@ class LineTransform {
   const std::shared_ptr<const Leaf<T>> leaf_;
 };
 
-/// The middle dimension of contiguous (outer, n, inner) complex numbers.
+/// Transforms the middle dimension of contiguous complex numbers of shape (outer, n, inner).
 template <class T>
 void transform_middle(const T* from, T* to, int64_t outer, int64_t n, int64_t inner, bool backward,
                       T scale) {
@@ -111,7 +111,8 @@ void transform_middle(const T* from, T* to, int64_t outer, int64_t n, int64_t in
     return LineTransform<T>(n, backward, scale).run_parallel(from, n, to, n, outer, [](int64_t) {});
   const Lines<T>& f = fourier::lines<T>();
   if (const auto leaf = fourier::leaf_of<T>(n)) {
-    // Lanes hold lines that are adjacent or, where those are few, lines of different outer places.
+    // The lanes hold adjacent lines or, if there are few of those, lines from different outer
+    // indices.
     const bool adjacent = inner >= f.lanes || inner >= outer;
     const int64_t across = adjacent ? inner : outer, others = adjacent ? outer : inner;
     const int64_t apart = adjacent ? 1 : n * inner, others_apart = adjacent ? n * inner : 1;

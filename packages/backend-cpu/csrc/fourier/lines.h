@@ -11,24 +11,25 @@ namespace rbcpu::fourier {
 template <class T>
 struct Lines {
   int lanes;  // of a vector: how many lines `side_by_side` takes at a time
-  /// Up to `lanes` lines; the numbers of a line lie `step` apart, lines `lane`. Working memory: 4 *
-  /// lanes * n.
+  /// Transforms up to `lanes` lines. The numbers of a line lie `step` apart, and the lines `lane`
+  /// apart. `work` holds 4 * lanes * n elements.
   void (*side_by_side)(const Leaf<T>& leaf, const T* from, int64_t step, int64_t lane, T* to,
                        int64_t to_step, int64_t to_lane, int count, T* work, bool backward,
                        T scale);
-  /// One contiguous line.
+  /// Transforms one contiguous line.
   void (*line)(const Plan<T>& plan, const T* from, T* to, T* work, bool backward, T scale);
-  /// The two halves of a line whose plan has columns: transforms of the columns [begin, end) into
-  /// `between` (2 * n numbers), then of the rows into the result. Steps of `begin` are multiples of
-  /// `lanes`.
+  /// The two steps of the transform of a line whose plan has columns. `columns` transforms the
+  /// columns [begin, end) into `between`, which holds 2 * n elements. `rows` transforms the rows
+  /// [begin, end) of `between` into the result. `begin` must be a multiple of `lanes`.
   void (*columns)(const Plan<T>& plan, const T* from, T* between, int64_t begin, int64_t end,
                   T* work, bool backward);
   void (*rows)(const Plan<T>& plan, const T* between, T* to, int64_t begin, int64_t end, T* work,
                bool backward, T scale);
-  /// From the transform of n / 2 pairs, in place, to the n / 2 + 1 numbers of the transform of n
-  /// real ones.
+  /// Converts the transform of n / 2 pairs of real numbers to the n / 2 + 1 numbers of the
+  /// transform of those n numbers, in place.
   void (*unpack_real)(int64_t n, const T* half_turn, T* x);
-  /// From half a Hermitian spectrum to what transforms backward to n / 2 pairs of real numbers.
+  /// The inverse: converts half of a Hermitian spectrum to numbers whose backward transform is
+  /// n / 2 pairs of real numbers.
   void (*pack_real)(int64_t n, const T* half_turn, const T* from, T* to);
 };
 

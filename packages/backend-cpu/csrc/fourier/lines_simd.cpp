@@ -49,7 +49,7 @@ void run_pass(const Pass<T>& pass, const Number<T>* x, Number<T>* y) {
   }
 }
 
-/// The transform of x, which stands in x or y afterwards.
+/// Transforms x; the result is in x or y.
 template <class T>
 Number<T>* run_leaf(const Leaf<T>& leaf, Number<T>* x, Number<T>* y) {
   for (const Pass<T>& pass : leaf.passes) {
@@ -108,7 +108,7 @@ RB_ALWAYS Number<T> scaled(const Number<T>& x, T scale) {
   return {x.re * scale, x.im * scale};
 }
 
-/// Lines whose numbers are adjacent, a block of as many numbers as lanes at a time.
+/// Loads lines whose numbers are adjacent, in square blocks that are transposed.
 template <class T>
 void load_rows(const T* from, int64_t lane, int64_t n, Number<T>* to, bool backward) {
   int64_t i = 0;
@@ -148,7 +148,7 @@ void side_by_side(const Leaf<T>& leaf, const T* from, int64_t step, int64_t lane
     store_lanes(turned(scaled(y[i], scale), backward), to + 2 * to_step * i, to_lane, count);
 }
 
-// ---- a line whose residues modulo the number of lanes stand in the lanes
+// ---- a line whose lanes hold the residues modulo the number of lanes
 
 template <class T>
 RB_ALWAYS Number<T> lane_steps(const Plan<T>& plan, int64_t k) {

@@ -83,7 +83,7 @@ def _real(name: str, input: Tensor) -> Tensor:
     return _promoted(name, input, to_complex=False)
 
 
-# Of each mode the normalization of forward and of backward transforms.
+# The normalization of forward and backward transforms, by mode.
 _MODES = {None: (0, 2), "backward": (0, 2), "forward": (2, 0), "ortho": (1, 1)}
 
 

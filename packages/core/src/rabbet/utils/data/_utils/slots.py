@@ -178,7 +178,7 @@ class Ring:
         return made
 
     def retire_shown(self) -> None:
-        """A forked process has the tensors that show slots, too, and no one learns when it drops them."""
+        """Retire slots in use at a fork: the child holds their tensors too, and this process cannot tell when it drops them."""
         for number, slot in enumerate(self.slots):
             if slot.shown:
                 self.retire(number)
@@ -201,7 +201,7 @@ os.register_at_fork(after_in_parent=_after_fork)
 
 
 class write_to:
-    """While it lasts, batches that this thread collates may be written to a slot at once."""
+    """Context manager: batches that this thread collates may be written directly to a slot."""
 
     def __init__(self, slot: Slot | None) -> None:
         self._slot = slot
@@ -244,7 +244,7 @@ def _in_slot(offset: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Te
 
 
 def dumps(message: Any, slot: Slot | None) -> bytes:
-    """A message for the program; its tensors are in the slot."""
+    """Pickle a message for the main process, with its tensors in the slot."""
     buffer = io.BytesIO()
     pickler = _BatchPickler(buffer, pickle.HIGHEST_PROTOCOL)
     pickler.slot = slot
