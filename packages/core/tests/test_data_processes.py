@@ -13,6 +13,7 @@ import pytest
 import rabbet
 from rabbet.utils import data
 from rabbet.utils.data import DataLoader
+from shared_files import left_since, shared_files
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -49,7 +50,7 @@ def test_batches_that_are_kept_stay_as_they_are():
 
 
 def test_memory_of_slots_is_used_again_and_then_freed():
-    files, shared = open_files(), set(os.listdir("/dev/shm"))
+    files, shared = open_files(), shared_files()
     loader = iter(DataLoader(Rows(), 1, num_workers=2, prefetch_factor=1))
     places = set()
     for batch in loader:
@@ -58,7 +59,7 @@ def test_memory_of_slots_is_used_again_and_then_freed():
     del loader
     assert batch[0, 0, 0] == 23  # outlives its loader
     del batch
-    assert open_files() <= files and set(os.listdir("/dev/shm")) == shared
+    assert open_files() <= files and not left_since(shared)
 
 
 def test_a_forked_process_keeps_the_batch_that_it_has():
@@ -303,7 +304,7 @@ def is_running(pid):
 def test_workers_end_with_their_program(tmp_path, method, number):
     program = tmp_path / "program.py"
     program.write_text(PARENT)
-    shared = set(os.listdir("/dev/shm"))
+    shared = shared_files()
     parent = subprocess.Popen(
         [sys.executable, program, method],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -315,7 +316,7 @@ def test_workers_end_with_their_program(tmp_path, method, number):
     until = time.monotonic() + 20
     while any(map(is_running, workers)) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not any(map(is_running, workers)) and set(os.listdir("/dev/shm")) <= shared
+    assert not any(map(is_running, workers)) and not left_since(shared)
     assert ("KeyboardInterrupt" in errors) == (number == signal.SIGINT)
 
 
