@@ -3,7 +3,7 @@
 import pytest
 import rabbet
 import rabbet.autograd.forward_ad as fwd
-from rabbet import library
+from rabbet import _C, library
 from rabbet.autograd import Function, grad, no_grad
 from rabbet_testing import assert_close, cases, differentiable_ops, differentiable_part
 
@@ -18,7 +18,10 @@ def ramp(x, start=0.3):
     return values.to(x.dtype)
 
 
-def checked_cases(name, dtype=rabbet.float64):
+def checked_cases(name, dtype=None):
+    if dtype is None:
+        of_complex = _C.op_info(name)["dtypes"] == "complex"
+        dtype = rabbet.complex128 if of_complex else rabbet.float64
     for case in cases(name, dtype, requires_grad=True):
         call, inputs = differentiable_part(case)
         try:

@@ -275,8 +275,9 @@ def test_a_worker_that_hangs_is_named_and_ended():
 
 
 PARENT = """
-import os, sys, time
+import os, signal, sys, time
 import rabbet
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start jobs that ignore it
 from rabbet.utils import data
 class D(data.Dataset):
     def __len__(self): return 1000

@@ -440,6 +440,7 @@ BAD = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:dropout2d. Received a 1-D input")
 @pytest.mark.parametrize("i", range(len(BAD)))
 def test_bad_input_is_refused_clearly(i):
     call, text = BAD[i]
