@@ -11,6 +11,7 @@
 #include "formula/formula_kernel.h"
 #include "formula/formula_program.h"
 #include "formula/formula_value.h"
+#include "tensor/dtype.h"
 
 namespace rabbet {
 
@@ -421,6 +422,8 @@ class Evaluation {
 
   Symbol inlined(const Op& op, std::vector<Symbol> args) {
     if (op.info.nrets != 1 || op.returns_list || op.is_view()) throw Unsupported();
+    if (dtype_by_name(op.compute_text.c_str()) >= 0)
+      throw Unsupported();  // not in the body's dtype
     if (++depth_ > 16) throw Unsupported();
     const Formula& f = compiled(op);
     if (f.decomp < 0) throw Unsupported();
