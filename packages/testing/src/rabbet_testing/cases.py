@@ -183,9 +183,9 @@ class Maker:
         """As `spd`, but never requiring grad: operators that read one triangle ignore a change of the other."""
         return self.spd(n).detach()
 
-    def fixed(self, *shape: int) -> Any:
+    def fixed(self, *shape: int, bounds: Bounds = ANYWHERE) -> Any:
         """As `tensor`, but never requiring grad: for results that are unique only up to signs or phases."""
-        return self.tensor(*shape).detach()
+        return self.tensor(*shape, bounds=bounds).detach()
 
     def orthogonal(self, n: int) -> Any:
         """A reflection."""
@@ -275,7 +275,7 @@ class _Reader:
     def _tensor(self, maker: str, given: list[Any], shape: list[int], bounds: Bounds) -> Any:
         self.smooth &= maker not in _SPECIAL
         make = getattr(self.maker, maker or "tensor")
-        if maker in ("", "wide", "ties", "nan"):
+        if maker in ("", "wide", "ties", "nan", "fixed"):
             return make(*given, *shape, bounds=bounds)
         return make(*given, *shape)
 
