@@ -78,10 +78,6 @@ def test_a_destination_without_elements_takes_no_other_device():
 
 # Calls that read other places than they write, from a tensor x that is their destination too.
 REORDERING = [
-    (rabbet.arange(6.0).reshape(3, 2), lambda x, out: rabbet.index_select(x, 0, rabbet.tensor([2, 1, 0]), out=out)),
-    (rabbet.arange(4.0), lambda x, out: rabbet.gather(x, 0, rabbet.tensor([3, 2, 1, 0]), out=out)),
-    (rabbet.tensor([3, 2, 0, 1]), lambda x, out: rabbet.gather(x, 0, x, out=out)),
-    (rabbet.arange(9.0).reshape(3, 3), lambda x, out: rabbet.gather(x, 1, rabbet.tensor([[2, 1, 0]] * 3), out=out)),
     (rabbet.arange(4.0), lambda x, out: rabbet.flip(x, [0], out=out)),
     (rabbet.arange(4.0), lambda x, out: rabbet.roll(x, 1, 0, out=out)),
     (rabbet.arange(4.0), lambda x, out: rabbet.cat([x[2:], x[:2]], out=out)),
@@ -99,6 +95,72 @@ def test_a_destination_that_is_read_too_gets_the_right_elements(x, call):
     want = call(x.clone(), rabbet.empty(0, dtype=x.dtype)).tolist()
     out = x.clone()
     assert call(out, out).tolist() == want
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: rabbet.gather(x, 0, rabbet.tensor([2, 1, 0]), out=x),
+        lambda x: rabbet.gather(x, 0, rabbet.tensor([1, 0]), out=x[1:]),
+        lambda x: rabbet.index_select(x, 0, rabbet.tensor([2, 1, 0]), out=x),
+        lambda x: rabbet.take(x, rabbet.tensor([2, 1, 0]), out=x),
+        lambda x: rabbet.masked_select(x, x > 1, out=x),
+        lambda x: rabbet.kthvalue(x, 2, out=(x, rabbet.tensor(0))),
+    ],
+)
+def test_destinations_that_share_memory_with_an_argument_are_refused(call):
+    x = rabbet.tensor([3.0, 1.0, 2.0])
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        call(x)
+    assert x.tolist() == [3, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "wrong"),
+    [
+        (lambda x, out: rabbet.gather(x, 0, rabbet.tensor([0]), out=out), rabbet.float64),
+        (lambda x, out: rabbet.complex(x, x, out=out), rabbet.complex128),
+        (lambda x, out: rabbet.signbit(x, out=out), rabbet.int64),
+        (lambda x, out: rabbet.isin(x, x, out=out), rabbet.float32),
+        (lambda x, out: rabbet.multinomial(x, 1, out=out), rabbet.float32),
+    ],
+)
+def test_destinations_of_another_dtype_are_refused_where_pytorch_does_not_cast(call, wrong):
+    out = rabbet.empty(0, dtype=wrong)
+    with pytest.raises(
+        RuntimeError, match=f"Expected out tensor to have dtype .*, but got {wrong.name}"
+    ):
+        call(rabbet.ones(2), out)
+    assert out.shape == (0,)
+
+
+def test_lists_of_results_have_lists_of_destinations():
+    x = rabbet.arange(6.0).reshape(3, 2)
+    out = [rabbet.empty(2), rabbet.empty(0), rabbet.empty(2, dtype=rabbet.float64)]
+    assert rabbet.unbind_copy(x, out=out) is None
+    assert [t.tolist() for t in out] == x.tolist()
+    parts = (rabbet.empty(1, 2), rabbet.empty(2, 2))
+    rabbet.split_with_sizes_copy(x, [1, 2], out=parts)
+    assert parts[1].tolist() == x[1:].tolist()
+    with pytest.warns(UserWarning, match="was resized since it had shape"):
+        rabbet.split_copy(x, 2, out=[rabbet.empty(1), rabbet.empty(1, 2)])
+    with pytest.raises(
+        RuntimeError, match="unbind_copy: expected an out= argument of size 3, got size 1"
+    ):
+        rabbet.unbind_copy(x, out=out[:1])
+    with pytest.raises(TypeError, match="argument 'out' must be tuple of Tensors"):
+        rabbet.unbind_copy(x, out=out[0])
+    with pytest.raises(TypeError, match="must be tuple of Tensors, one for each result, not int"):
+        rabbet.unbind_copy(x, out=[1, 2, 3])
+    with pytest.raises(RuntimeError, match="cannot be written to a destination of dtype"):
+        rabbet.unbind_copy(x, out=[rabbet.empty(2, dtype=rabbet.int64)] * 3)
+
+
+def test_several_results_are_named_after_they_are_written():
+    out = [rabbet.empty(2), rabbet.empty(2, dtype=rabbet.int64)]
+    found = rabbet.max(rabbet.tensor([[1.0, 4.0], [3.0, 2.0]]), 0, out=out)
+    assert found.values is out[0] and found.indices is out[1]
+    assert out[0].tolist() == [3, 4] and out[1].tolist() == [1, 0]
 
 
 def test_writes_in_place_that_read_their_target_again():

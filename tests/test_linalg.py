@@ -69,6 +69,13 @@ def test_factors_give_back_the_matrix(size, batch, dtype):
     close(A @ linalg.pinv(A) @ A, A)
 
 
+def test_the_pseudoinverse_of_nothing_keeps_the_graph():
+    A = rabbet.zeros(2, 0, 3, requires_grad=True)
+    inverse = linalg.pinv(A)
+    assert inverse.shape == (2, 3, 0) and inverse.requires_grad
+    assert rabbet.autograd.grad(inverse.sum(), A)[0].shape == A.shape
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("batch", [(), (3,), (0,), (2, 3)])
 def test_factors_of_square_matrices(batch, dtype):

@@ -60,7 +60,7 @@ def other_names(info: dict, params: list[dict]) -> list[str]:
     return [name for name in names if name not in taken]
 
 
-def parameter(info: dict, spread: bool, numbers: bool) -> str:
+def parameter(info: dict, spread: bool, numbers: list[str]) -> str:
     """One parameter with its annotation and default; `spread` ints or tensors come one by one."""
     kind = TYPES[info["type"]]
     if info["choices"]:

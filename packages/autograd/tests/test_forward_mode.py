@@ -290,6 +290,13 @@ def test_a_transposed_rule_is_differentiable_and_leaves_no_nodes():
 # ---- misuse
 
 
+@pytest.mark.parametrize("order", [2, 1, 3, 0.5, -1, rabbet.inf, -rabbet.inf])
+def test_the_derivative_of_a_norm_at_zero_is_zero(order):
+    with fwd.dual_level():
+        x = fwd.make_dual(rabbet.zeros(3), rabbet.ones(3))
+        assert fwd.unpack_dual(rabbet.linalg.vector_norm(x, order)).tangent.item() == 0
+
+
 def test_wrong_tangents_are_errors():
     x = rabbet.ones(2)
     with fwd.dual_level():

@@ -19,6 +19,7 @@ WORDS: dict[tuple[str, str], list[Any]] = {
     ("div", "rounding_mode"): [None],
     ("hardtanh", "min_val"): [-1, -2, 0.5],
     ("hardtanh", "max_val"): [1, 0.7],
+    ("softshrink", "lambd"): [0.5, 0, 1.5],
 }
 NUMBERS = [1, 0.7, -2]
 STAND_INS = {"pow": [0, 1, 2, 3, -1, 0.5, 2.5, -2]}
@@ -91,8 +92,8 @@ def calls(name: str) -> Iterator[tuple[list[str], Callable[..., Any]]]:
     for given in plain:
         yield tensors, lambda *x, given=given: op(**dict(zip(tensors, x)), **given)
     for p in params:
-        if p["type"] != "Tensor" or len(tensors) < 2 or not info["numbers"]:
-            continue  # elsewhere a number is no Tensor
+        if p["name"] not in info["numbers"] or len(tensors) < 2:
+            continue
         for value in STAND_INS.get(name, [0.5]):
             others = [t for t in tensors if t != p["name"]]
             yield (

@@ -34,7 +34,6 @@ NUMBERS = {
     "full.*'fill_value'": lambda m: rabbet.full((2,), m),
     "full.*'fill_value' *": lambda m: rabbet.full((2,), m, device="meta"),
     "arange": lambda m: rabbet.arange(m),
-    "linspace.*'end'": lambda m: rabbet.linspace(0, m, 3),
     "add.*'alpha'": lambda m: rabbet.add(rabbet.ones(2), rabbet.ones(2), alpha=m),
     "leaky_relu.*'negative_slope'": lambda m: F.leaky_relu(rabbet.ones(2), m),
     "layer_norm.*'eps'": lambda m: F.layer_norm(rabbet.ones(2), (2,), eps=m),

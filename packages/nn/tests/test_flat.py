@@ -139,3 +139,9 @@ def test_dropout_in_place():
         assert getattr(rabbet, name)(x, 0.5, True) is x and not (x == 1).all()
     x = rabbet.feature_dropout(rabbet.ones(8, 8, 5, 5), 0.5, True)
     assert ((x == 0).all((2, 3)) | (x == 2).all((2, 3))).all() and 0 < float(x.mean()) < 2
+
+
+def test_statistics_of_batch_norm_have_no_gradient():
+    x = rabbet.randn(2, 4, 3, requires_grad=True)
+    found = rabbet.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
+    assert [t.requires_grad for t in found] == [True, False, False]

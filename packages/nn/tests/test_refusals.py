@@ -94,3 +94,25 @@ def test_multilabel_margin_loss_of_one_class():
         F.multilabel_margin_loss(score, rabbet.tensor([0, -1]))
     with pytest.raises(RuntimeError, match="expected labels from -1 to 0"):
         F.multilabel_margin_loss(score, rabbet.tensor(1))
+    with pytest.raises(RuntimeError, match="Expected non-empty vector or matrix"):
+        F.multilabel_margin_loss(rabbet.ones(2, 0), rabbet.ones(2, 0, dtype=rabbet.int64))
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("name", ["max_pool", "avg_pool"])
+def test_pooling_refuses_empty_inputs_but_not_empty_batches(name, rank):
+    pool = getattr(F, f"{name}{rank}d")
+    assert pool(rabbet.ones(0, 2, *[4] * rank), 2).shape == (0, 2, *[2] * rank)
+    for shape in ((0, *[4] * rank), (2, 0, *[4] * rank), (2, *[4] * (rank - 1), 0)):
+        with pytest.raises(RuntimeError, match=r"tensor with optional 0 dim batch size for input"):
+            pool(rabbet.ones(shape), 2)
+
+
+def test_adaptive_pooling_refuses_inputs_without_windows():
+    assert F.adaptive_max_pool2d(rabbet.ones(0, 4, 4), 2).shape == (0, 2, 2)
+    with pytest.raises(RuntimeError, match="non-zero size for non-batch dimensions"):
+        F.adaptive_max_pool2d(rabbet.ones(2, 0, 4, 4), 2)
+    with pytest.raises(ValueError, match="Input dimension should be at least 3"):
+        F.adaptive_avg_pool2d(rabbet.ones(4, 4), (2, 2))
+    with pytest.raises(RuntimeError, match="expected for input"):
+        F.adaptive_avg_pool2d(rabbet.ones(4, 4), 2)

@@ -136,8 +136,8 @@ def test_errors_of_operators_pass():
         vmap(lambda x: x.expand(-1, 2))(X)
     with pytest.raises(RuntimeError):
         vmap(lambda x: x.view(3))(X)
-    with pytest.raises(RuntimeError, match="storage_offset"):
-        vmap(lambda x: x.as_strided((1,), (1,), 0))(X)
+    with pytest.raises(RuntimeError, match="storage"):
+        vmap(lambda x: x.as_strided((1,), (1,), X.numel()))(X)
 
 
 A, B = rabbet.ones(5, 2, 3, 1), rabbet.ones(5, 1, 2, 3)

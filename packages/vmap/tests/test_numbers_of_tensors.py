@@ -55,8 +55,8 @@ def test_bounds_that_are_batched(name, at):
         bounds[at] = x
         return getattr(rabbet, name)(*bounds, 3)
 
-    with pytest.raises(RuntimeError, match=f"argument '{('start', 'end')[at]}'"):
-        rabbet.vmap(f)(rabbet.rand(3))
+    x = rabbet.rand(3)
+    assert rabbet.vmap(f)(x).equal(rabbet.stack([f(one) for one in x]))
 
 
 def test_bounds_from_outside_are_numbers_inside():
@@ -76,8 +76,8 @@ def test_bounds_that_can_be_read_inside_a_transform(transform):
 
 @pytest.mark.parametrize("name", ["linspace", "logspace"])
 def test_a_bound_without_data(name):
-    with pytest.raises(RuntimeError, match="argument 'start': a meta tensor has no data"):
-        getattr(rabbet, name)(rabbet.empty((), device="meta"), 1.0, 3)
+    found = getattr(rabbet, name)(rabbet.empty((), device="meta"), 1.0, 3)
+    assert found.is_meta and found.shape == (3,)
 
 
 @pytest.mark.parametrize("read", [bool, int, float, list, lambda x: [1, 2, 3][x], lambda x: 1 in x])

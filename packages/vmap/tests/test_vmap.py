@@ -242,6 +242,50 @@ def test_out_arguments():
     assert_close(y, x.cumsum(1))
 
 
+def test_a_storage_offset_is_relative_to_each_example():
+    storage = rabbet.arange(14.0)
+    x = storage[2:].reshape(3, 4)
+    y = vmap(lambda a: a.as_strided((2,), (2,), a.storage_offset() + 1))(x)
+    assert y.tolist() == [[3, 5], [7, 9], [11, 13]]
+    y[0, 0] = -1
+    assert storage[3] == -1
+    source = rabbet.zeros(3, 2)
+    y = vmap(lambda a, b: a.as_strided_scatter(b, (2,), (2,), a.storage_offset() + 1))(x, source)
+    assert y[:, ::2].equal(x[:, ::2]) and not y[:, 1::2].any()
+
+
+@pytest.mark.parametrize(
+    ("f", "numbers"),
+    [
+        (lambda a: rabbet.nn.functional.one_hot(a, 4), [[0, 3], [2, 1]]),
+        (lambda a: rabbet.linspace(a, 2 * a + 1, 5), [1.0, -2.0]),
+        (lambda a: rabbet.linspace(0.5, a, 1), [1.0, -2.0]),
+        (lambda a: rabbet.logspace(a, 2, 4, base=2.0), [1.0, -2.0]),
+        (lambda a: rabbet.nn.functional.binary_cross_entropy(a, a / 2), [[0.25, 1.0], [0.5, 0.0]]),
+        (lambda a: rabbet.nn.functional.gaussian_nll_loss(a, a - 1, a * a), [[1.0, 2], [3, 4]]),
+    ],
+)
+def test_functions_that_check_their_values(f, numbers):
+    x = rabbet.tensor(numbers)
+    assert_close(vmap(f)(x), looped(f, x))
+
+
+def test_labels_and_indices_are_checked_where_they_are_used():
+    scores, labels = t(2, 3, 4), rabbet.tensor([[1, 3, -1, 0], [2, 0, 1, -1], [3, -1, 2, 2]])
+    loss = rabbet.nn.functional.multilabel_margin_loss
+    assert_close(
+        vmap(loss, (0, None))(scores, labels), looped(loss, scores, labels, dims=[0, None])
+    )
+    with pytest.raises(RuntimeError, match="expected labels from -1 to 3"):
+        vmap(loss, (0, None))(scores, labels + 1)
+    pooled, places = rabbet.nn.functional.max_pool1d(t(2, 3, 6), 2, return_indices=True)
+
+    def unpool(a, i):
+        return rabbet.nn.functional.max_unpool1d(a, i, 2)
+
+    assert_close(vmap(unpool)(pooled, places), looped(unpool, pooled, places))
+
+
 def test_lists_of_tensors():
     x, y = t(3, 2), t(2, seed=1)
     for f in (

@@ -388,7 +388,8 @@ struct Converter {
 
   bool scalar(int index, PyObject* o, RbValue* out) {
     if (is_tensor(o)) {
-      if (tensor_of(o)->ndim != 0) return fail(Mismatch::kType, index, o);
+      if (tensor_of(o)->ndim != 0 || (overload.lists_only >> index & 1))
+        return fail(Mismatch::kType, index, o);
       return python_number(item(index, o).get(), out, arena);
     }
     return number_value(o, out, arena) || fail(Mismatch::kType, index, o);
@@ -730,7 +731,7 @@ Overload make_overload(const Op* op) {
     spec.fixed_len = p.fixed_len;
     spec.optional = (p.flags & RB_ARG_OPTIONAL) != 0;
     spec.keyword_only = (p.flags & RB_ARG_KEYWORD_ONLY) != 0;
-    spec.numbers = op->takes_numbers() && p.type == RB_A_TENSOR;
+    spec.numbers = op->takes_number(overload.params.size());
     spec.has_default = p.has_default;
     spec.optional_items = p.optional_items;
     spec.single = op->single_args >> overload.params.size() & 1;

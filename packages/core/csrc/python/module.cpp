@@ -219,7 +219,11 @@ py::dict describe_op(const std::string& name) {
   d["dtype_rules"] = op->dtype_text;
   d["compute_rule"] = op->compute_text.empty() ? "none" : op->compute_text;
   d["cast"] = argument_names(*op, op->compute_args & ~op->never_cast);
-  d["numbers"] = op->takes_numbers();
+  py::list numbers;
+  for (size_t i = 0; i < op->params.size(); ++i) {
+    if (op->takes_number(i)) numbers.append(op->params[i].name);
+  }
+  d["numbers"] = numbers;
   d["numbers_only"] = op->numbers_only;
   d["creation"] = op->creation;
   d["identity"] = op->identity;

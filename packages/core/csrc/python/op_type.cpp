@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "call/core_functions.h"
+#include "call/destinations.h"
 #include "convert.h"
 #include "data.h"
 #include "device/backends.h"
@@ -118,27 +119,60 @@ void take_dtype(const Op& op, const RbTensor* out, RbValue* values, bool inplace
   }
 }
 
+std::vector<int64_t> shape_of(const RbTensor* t) { return {t->shape, t->shape + t->ndim}; }
+
+// The destinations in a tuple or list, or null and an error.
+PyObject* several_out(const OpObject* o, PyObject* out) {
+  if (!PyTuple_Check(out) && !PyList_Check(out)) return wrong_out(o, out, -1);
+  Ref targets(must(PySequence_Tuple(out)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(targets.get()); ++i) {
+    if (PyObject* t = PyTuple_GET_ITEM(targets.get(), i); !is_tensor(t)) return wrong_out(o, t, -1);
+  }
+  return targets.release();
+}
+
+// Of operators that return lists: one destination for each result. As PyTorch returns None.
+PyObject* run_out_list(const OpObject* o, const Overload& overload, const RbValue* values,
+                       PyObject* out) {
+  const Op& op = *overload.op;
+  const Ref targets(several_out(o, out));
+  if (!targets) return nullptr;
+  const Py_ssize_t n = PyTuple_GET_SIZE(targets.get());
+  RbValue found = value_none();
+  const int32_t code = run(overload, values, &found, 0);
+  if (code != RB_OK) return raise_error(code);
+  const Ref results(must(results_to_python(&op, &found, 1)));
+  if (PyTuple_GET_SIZE(results.get()) != n) {
+    rabbet::fail(RB_E_ARG, "%s: expected an out= argument of size %zd, got size %zd", o->name,
+                 PyTuple_GET_SIZE(results.get()), n);
+  }
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    RbTensor* target = tensor_of(PyTuple_GET_ITEM(targets.get(), i));
+    const std::vector<int64_t> shape = shape_of(target);
+    write_result(op, tensor_of(PyTuple_GET_ITEM(results.get(), i)), target, values, op.info.nargs);
+    if (!warn_if_resized(shape, target)) return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
 PyObject* run_out(const OpObject* o, const Overload& overload, const RbValue* values,
                   PyObject* out) {
   const int nrets = overload.op->info.nrets;
+  if (overload.op->returns_list) return run_out_list(o, overload, values, out);
   RbValue rets[kMaxRets];
-  if (is_tensor(out) && nrets == 1 && !overload.op->returns_list) {
+  Ref targets;
+  if (nrets == 1) {
+    if (!is_tensor(out)) return wrong_out(o, out, 1);
     rets[0] = value_tensor(tensor_of(out));
   } else {
-    if (!PyTuple_Check(out) || PyTuple_GET_SIZE(out) != nrets || overload.op->returns_list) {
-      return wrong_out(o, out, nrets);
-    }
-    for (int i = 0; i < nrets; ++i) {
-      if (!is_tensor(PyTuple_GET_ITEM(out, i)))
-        return wrong_out(o, PyTuple_GET_ITEM(out, i), nrets);
-      rets[i] = value_tensor(tensor_of(PyTuple_GET_ITEM(out, i)));
-    }
+    targets = Ref(several_out(o, out));
+    if (!targets) return nullptr;
+    if (PyTuple_GET_SIZE(targets.get()) != nrets) return wrong_out(o, out, nrets);
+    for (int i = 0; i < nrets; ++i)
+      rets[i] = value_tensor(tensor_of(PyTuple_GET_ITEM(targets.get(), i)));
   }
   std::vector<std::vector<int64_t>> shapes;
-  for (int i = 0; i < nrets; ++i) {
-    const RbTensor* t = rets[i].v.t;
-    shapes.emplace_back(t->shape, t->shape + t->ndim);
-  }
+  for (int i = 0; i < nrets; ++i) shapes.push_back(shape_of(rets[i].v.t));
   RbValue given[kMaxParams];
   std::copy(values, values + overload.op->info.nargs, given);
   take_dtype(*overload.op, rets[0].v.t, given, false);
@@ -147,7 +181,11 @@ PyObject* run_out(const OpObject* o, const Overload& overload, const RbValue* va
   for (int i = 0; i < nrets; ++i) {
     if (!warn_if_resized(shapes[i], rets[i].v.t)) return nullptr;
   }
-  return Py_NewRef(out);
+  if (nrets == 1) return Py_NewRef(out);
+  Ref result(must(PyStructSequence_New(result_type(overload.op))));
+  for (int i = 0; i < nrets; ++i)
+    PyStructSequence_SetItem(result.get(), i, Py_NewRef(PyTuple_GET_ITEM(targets.get(), i)));
+  return result.release();
 }
 
 // copy_ with non_blocking=; apart from the calls that have no such argument.
@@ -608,8 +646,9 @@ void settle_lists(std::vector<Overload>& overloads) {
     for (size_t i = 0; i < overload.params.size(); ++i) {
       for (const Overload& other : overloads) {
         if (&other == &overload || i >= other.params.size()) continue;
-        const int type = other.params[i].type;
-        if (type == RB_A_TENSOR) overload.lists_only |= 1 << i;
+        const ParamSpec &p = overload.params[i], &q = other.params[i];
+        const bool is_rival = p.type != RB_A_SCALAR || p.name == q.name;  // linspace(start, ...)
+        if (q.type == RB_A_TENSOR && is_rival) overload.lists_only |= 1 << i;
       }
     }
   }

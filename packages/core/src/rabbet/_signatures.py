@@ -42,11 +42,11 @@ def extra_keywords(info: dict[str, Any], method: bool, inplace: bool) -> list[st
     return names + (["out"] if len(info["rets"]) == 1 and not (method or inplace) else [])
 
 
-def _annotation(parameter: dict[str, Any], numbers: bool) -> Any:
+def _annotation(parameter: dict[str, Any], numbers: list[str]) -> Any:
     kind = _TYPES[parameter["type"]]
     if parameter["choices"]:
         kind = Literal[tuple(parameter["choices"])]
-    if numbers and parameter["type"] == "Tensor":
+    if parameter["name"] in numbers:
         kind = Tensor | _Number
     return kind | None if parameter["optional"] else kind
 

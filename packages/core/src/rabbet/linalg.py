@@ -194,8 +194,7 @@ def norm(
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
     """The cross products of the vectors of length 3 along `dim`; the other dims broadcast."""
-    first, second = rabbet.broadcast_tensors(input, other)
-    found: Tensor = rabbet.cross(first, second, dim)
+    found: Tensor = rabbet.cross(input, other, dim)
     return _put("linalg.cross", found, out)
 
 

@@ -58,18 +58,6 @@ Dims with_first(int64_t first, const RbValue& rest) {
   return all;
 }
 
-void as_strided(Call& c) {
-  if (c.args[3].tag != RB_NONE) {
-    rb::fail(RB_E_NOTIMPL,
-             "%s: vmap: a storage_offset counts from the start of a storage that all examples "
-             "share; leave it out to begin at the tensor itself",
-             c.info.name);
-  }
-  const Ref x = c.front(tensor(c, 0));
-  const Dims size = with_first(c.size(), c.args[1]), stride = with_first(x->strides[0], c.args[2]);
-  c.give(0, call(c.c->op, {tensor_value(x), list(size), list(stride), none_value()}), 0);
-}
-
 void strided_view(Call& c) {
   const Ref x = c.front(tensor(c, 0));
   const int64_t n = c.size(), step = x->strides[0];
@@ -485,7 +473,6 @@ struct Exact {
 const Exact kRules[] = {{"t", t_rule},
                         {"new_empty", shifted},
                         {"mT", matrix_transpose},
-                        {"as_strided", as_strided},
                         {"strided_view", strided_view},
                         {"roll", roll},
                         {"matmul", matmul},

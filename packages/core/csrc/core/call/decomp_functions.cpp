@@ -123,16 +123,12 @@ void as_strided(const Op& op, const RbValue* args, int, RbValue* rets, int) {
   RbTensor* x = args[0].v.t;
   int64_t offset = 0;  // from the tensor's first element on
   if (args[3].tag != RB_NONE) {
-    const RbTensor* inner = innermost(x);
-    if (!inner)
-      fail(RB_E_NOTIMPL,
-           "%s: a storage_offset counts from the start of a storage, which this tensor does not "
-           "have for itself; leave it out to begin at the tensor itself",
-           op.name.c_str());
     if (args[3].v.i < 0)
       fail(RB_E_ARG, "%s: storage_offset must not be negative, got %lld", op.name.c_str(),
            (long long)args[3].v.i);
-    offset = args[3].v.i - offset_in_storage(*inner);
+    // A composite tensor, such as an example inside vmap, begins at offset 0.
+    const RbTensor* inner = innermost(x);
+    offset = args[3].v.i - (inner ? offset_in_storage(*inner) : 0);
   }
   const RbValue all[6] = {args[0],
                           args[1],

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "call/core_functions.h"
+#include "call/dispatch.h"
 #include "call/kernel_arguments.h"
 #include "layer/layers.h"
 #include "rules/shape_rules.h"
@@ -61,6 +62,16 @@ bool is_argument(const RbTensor* t, const RbValue* args, int nargs) {
                      [&](const RbValue& v) { return v.tag == RB_TENSOR && v.v.t == t; });
 }
 
+void check_separate(const Op& op, const RbTensor* target, const RbValue* args, int nargs) {
+  for (int i = 0; i < nargs; ++i) {
+    if (args[i].tag != RB_TENSOR || !may_overlap(args[i].v.t, target)) continue;
+    fail(RB_E_ARG,
+         "%s: unsupported operation: some elements of '%s' and the destination refer to a single "
+         "memory location. Please clone() the tensor before performing the operation.",
+         op.name.c_str(), op.params[i].name);
+  }
+}
+
 // As PyTorch: from where the tensor starts, in its memory if that is large enough.
 void resize_destination(RbTensor* target, const TensorSpec& spec, const int64_t* strides) {
   const Tensor* t = impl(target);
@@ -88,6 +99,11 @@ void check_destination(const Op& op, const RbTensor* target, const TensorSpec& s
     fail(RB_E_TYPE, "%s: a result of dtype %s cannot be written to a destination of dtype %s",
          op.name.c_str(), kDTypes[spec.dtype].name, kDTypes[target->dtype_id].name);
   }
+  if (op.exact_out && spec.dtype != target->dtype_id) {
+    fail(RB_E_TYPE, "%s: Expected out tensor to have dtype %s, but got %s instead", op.name.c_str(),
+         kDTypes[spec.dtype].name, kDTypes[target->dtype_id].name);
+  }
+  if (op.separate_out) check_separate(op, target, args, nargs);
   if (!same_shape(target, spec) && is_argument(target, args, nargs)) {
     fail(RB_E_ARG, "%s: the destination has shape %s, but the result has shape %s", op.name.c_str(),
          shape_text(target->ndim, target->shape).c_str(),
@@ -185,6 +201,15 @@ void check_mutated(const Op& op, const RbValue* args, int nargs) {
 }
 void bump_mutated(const Op& op, const RbValue* args, int nargs) {
   each_mutated(op, args, nargs, [](const RbTensor* t, int) { bump_version(t); });
+}
+
+void write_result(const Op& op, RbTensor* result, RbTensor* target, const RbValue* args,
+                  int nargs) {
+  prepare_destination(op, target, spec_of(result), result->backend, result->device.id, args, nargs,
+                      order_of(op, result));
+  const RbValue copy_args[2] = {value_tensor(target), value_tensor(result)};
+  RbValue ret = value_tensor(target);
+  check(call(copy_op(), copy_args, 2, &ret, 1, RB_CALL_OUT));
 }
 
 void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets, const RbValue* args,

@@ -52,6 +52,8 @@ void check_overlap(const Op& op, const RbTensor* target, const RbValue* args, in
 /// Throw unless the arguments that the record says are written can be.
 void check_mutated(const Op& op, const RbValue* args, int nargs);
 void bump_mutated(const Op& op, const RbValue* args, int nargs);
+/// Copy a result to its destination by a full call: layers see the write.
+void write_result(const Op& op, RbTensor* result, RbTensor* target, const RbValue* args, int nargs);
 /// Copy results, which are released, into the given destinations.
 void write_back(const Op& op, RbValue* results, int32_t nrets, RbValue* rets, const RbValue* args,
                 int nargs);

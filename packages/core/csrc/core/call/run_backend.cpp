@@ -600,13 +600,7 @@ void decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* ret
   run_parts(op, given.args, nargs, results, nrets);
   for (int32_t i = 0; i < nrets; ++i) {
     TensorRef result(results[i].v.t);
-    RbTensor* target = rets[i].v.t;
-    prepare_destination(op, target, spec_of(result.get()), result->backend, result->device.id, args,
-                        nargs, order_of(op, result.get()));
-    // A full call: when a layer asked for the decomposition, it sees the write.
-    const RbValue copy_args[2] = {value_tensor(target), value_tensor(result.get())};
-    RbValue ret = value_tensor(target);
-    check(call(copy_op(), copy_args, 2, &ret, 1, RB_CALL_OUT));
+    write_result(op, result.get(), rets[i].v.t, args, nargs);
   }
 }
 

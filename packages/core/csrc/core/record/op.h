@@ -152,7 +152,10 @@ struct Op {
   uint8_t accepted = 0xff;             // the same, bit per Category
   bool numbers = false;                // `numbers`: a number may stand where the record says Tensor
   bool numbers_only = false;           // `numbers only`: also where none of them is a tensor
+  uint64_t number_args = ~0ull;        // `numbers ARGS`: the arguments for which users may give one
   bool creation = false;               // calls take requires_grad=, pin_memory= and layout=
+  bool exact_out = false;              // `out exact`: destinations have the dtype of the result
+  bool separate_out = false;  // `out separate`: destinations share no memory with arguments
   bool by_formula = false;  // formulas say shapes or dtypes: what they gave is kept (rules/memo.h)
   std::vector<Check> checks;
   std::vector<std::string> data_checks;  // what kernels promise to check, as written
@@ -228,6 +231,10 @@ struct Op {
   }
   /// Whether a number may stand where the record says Tensor.
   bool takes_numbers() const { return info.kind == RB_KIND_ELEMENTWISE || numbers; }
+  /// Whether users may give a number for argument `i`.
+  bool takes_number(size_t i) const {
+    return takes_numbers() && params[i].type == RB_A_TENSOR && (number_args >> i & 1);
+  }
   bool has_checks() const { return !checks.empty(); }
   bool is_view() const { return (info.flags & RB_OP_VIEW) != 0; }
   /// A view whose geometry core derives itself (views.cpp).

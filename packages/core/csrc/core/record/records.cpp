@@ -469,10 +469,21 @@ void RecordParser::field(const std::string& line) {
     op_->dtypes_text = value;
     op_->accepted = dtype_classes(value);
   } else if (name == "numbers") {
-    if (!value.empty() && value != "only")
-      error("numbers: expected nothing or only, got '" + value + "'");
     op_->numbers = true;
     op_->numbers_only = value == "only";
+    if (value.empty() || op_->numbers_only) return;
+    op_->number_args = 0;
+    for (const std::string& arg : split(value, ',')) {
+      const Param& p = param(arg, "numbers");
+      if (p.type != RB_A_TENSOR) error("numbers: '" + arg + "' is no Tensor");
+      op_->number_args |= 1ull << (&p - op_->params.data());
+    }
+  } else if (name == "out") {
+    for (const std::string& condition : split(value, ',')) {
+      if (condition != "exact" && condition != "separate")
+        error("out: expected exact or separate, got '" + condition + "'");
+      (condition == "exact" ? op_->exact_out : op_->separate_out) = true;
+    }
   } else if (name == "check") {
     check(value);
   } else if (name == "identity") {

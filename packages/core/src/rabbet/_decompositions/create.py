@@ -19,6 +19,45 @@ def logspace(start: Any, end: Any, steps: int, base: float, *, dtype: Any, devic
     return _ops("pow")(base, exponents).to(made)
 
 
+def linspace_tensors(start: Any, end: Any, steps: int, *, dtype: Any, device: Any) -> Tensor:
+    made = dtype or _default_of(start, end)
+    exact = made if made.is_complex or made.is_floating_point else _C.float64
+    first, last = (_end_of(x, made, exact) for x in (start, end))
+    if device is None:
+        device = next((x.device for x in (start, end) if isinstance(x, Tensor)), None)
+    at = _ops("arange")(steps, dtype=exact, device=device)
+    step = (last - first) / max(steps - 1, 1)
+    late = last - (steps - 1 - at) * step if steps > 1 else first + at
+    half = _ops("arange")(steps, device=device) < steps // 2
+    return _ops("where")(half, first + at * step, late).to(made)
+
+
+def logspace_tensors(
+    start: Any, end: Any, steps: int, base: float, *, dtype: Any, device: Any
+) -> Tensor:
+    made = dtype or _default_of(start, end)
+    exact = _C.complex128 if made.is_complex else _C.float64
+    first, last = (_end_of(x, made, exact) for x in (start, end))
+    exponents = linspace_tensors(first, last, steps, dtype=exact, device=device)
+    return _ops("pow")(base, exponents).to(made)
+
+
+def _default_of(*ends: Any) -> Any:
+    """The default dtype, or that of complex numbers where an end is one."""
+    default = _C.get_default_dtype()
+    is_complex = any(
+        x.is_complex() if isinstance(x, Tensor) else isinstance(x, complex) for x in ends
+    )
+    return default.to_complex() if is_complex else default
+
+
+def _end_of(x: Any, made: Any, exact: Any) -> Any:
+    """An end as the dtype of the result has it: integers cut off its fraction."""
+    if isinstance(x, Tensor):
+        return x.to(made).to(exact)
+    return x if made.is_complex or made.is_floating_point else int(x)
+
+
 def random_complex(like: Tensor, normal: bool, *, generator: Generator | None) -> Tensor:
     if normal:
         return _complex_parts(like, "normal", 0.0, math.sqrt(0.5), generator)

@@ -488,7 +488,7 @@ def pinv(A: Tensor, *, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
     if hermitian:
         _square(what, A)
     if A.numel() == 0:
-        return A.new_zeros(*A.shape[:-2], A.shape[-1], A.shape[-2])
+        return A.mH.clone(memory_format=_C.contiguous_format)
     absolute, relative = _tolerances(what, A, atol, rtol)
     return _op("_linalg_pinv")(A, absolute, relative, hermitian)
 

@@ -265,16 +265,18 @@ def einsum(equation: str, tensors: Sequence[Tensor]) -> Tensor:
 
 
 def cross(input: Tensor, other: Tensor, dim: int | None) -> Tensor:
-    shape = broadcast_shapes(input.shape, other.shape)
-    a, b = input.expand(shape), other.expand(shape)
     if dim is None:
-        dim = next((d for d, n in enumerate(shape) if n == 3), None)
+        dim = next((d for d, n in enumerate(input.shape) if n == 3), None)
         if dim is None:
-            raise _C.ArgumentError(f"cross: no dimension of size 3 in input, got {list(shape)}")
-    if shape[dim] != 3:
+            raise _C.ArgumentError(
+                f"cross: no dimension of size 3 in input, got {list(input.shape)}"
+            )
+    if input.shape[dim] != 3 or other.shape[dim] != 3:
         raise _C.ArgumentError(
             f"cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}"
         )
+    shape = broadcast_shapes(input.shape, other.shape)
+    a, b = input.expand(shape), other.expand(shape)
 
     def turned(x: Tensor, by: int) -> Tensor:
         return _ops("roll")(x, [-by], [dim])

@@ -248,11 +248,10 @@ def as_strided_scatter(
     offset = start if storage_offset is None else storage_offset
     begin = min(start, offset)
     reach = max(start + extent(input.shape, input.stride()), offset + extent(size, stride)) - begin
-    # Inside vmap a view may begin at the tensor itself only.
-    memory = input.as_strided([reach], [1], None if begin == start else begin)
+    memory = input.as_strided([reach], [1], begin)
     places = _places(size, stride, offset - begin, input)
     memory = _ops("index_put")(memory, [places], src.reshape(-1))
-    return memory.as_strided(input.shape, input.stride(), start - begin or None)
+    return memory.as_strided(input.shape, input.stride(), start - begin)
 
 
 def restrided(input: Tensor, stride: Sequence[int]) -> Tensor:

@@ -147,7 +147,7 @@ def native_batch_norm(
         y = F.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
         return y, input.new_empty(0), input.new_empty(0)
     y, mean, var = trained_batch_norm(input, running_mean, running_var, weight, bias, momentum, eps)
-    return y, mean, (var + eps).rsqrt()
+    return y, mean.detach(), (var.detach() + eps).rsqrt()
 
 
 def instance_norm(

@@ -12,6 +12,8 @@ gelu = rabbet.gelu
 logsigmoid = rabbet.logsigmoid
 sigmoid = rabbet.sigmoid
 softplus = rabbet.softplus
+hardshrink = rabbet.hardshrink
+softshrink = ops.softshrink
 tanh = rabbet.tanh
 
 _relu = rabbet.relu
@@ -25,8 +27,6 @@ _mish = ops.mish
 _hardsigmoid = ops.hardsigmoid
 _hardswish = ops.hardswish
 _threshold = ops.threshold
-_hardshrink = ops.hardshrink
-_softshrink = ops.softshrink
 _softsign = ops.softsign
 _tanhshrink = ops.tanhshrink
 _prelu = ops.prelu
@@ -124,18 +124,6 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     if inplace:
         return input.masked_fill_(input <= threshold, value)
     return _threshold(input, threshold, value)
-
-
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Return `input` where its magnitude passes `lambd`, else 0."""
-    return _hardshrink(input, lambd)
-
-
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Return `input` moved towards 0 by `lambd`, and 0 where it would pass it."""
-    if lambd < 0:
-        raise RuntimeError(f"softshrink: expected lambd to be at least 0, got {lambd}")
-    return _softshrink(input, lambd)
 
 
 def softsign(input: Tensor) -> Tensor:

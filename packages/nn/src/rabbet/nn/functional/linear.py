@@ -7,6 +7,7 @@ from rabbet import Tensor, ops
 
 from .._accumulate import accumulated, widened
 from .distance import vector_norm
+from .loss import holds
 
 linear = ops.linear
 
@@ -225,16 +226,15 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Return int64 rows that are 1 at the class and 0 elsewhere; -1 takes the largest class + 1."""
     if tensor.dtype != rabbet.int64:
         raise RuntimeError(f"one_hot: expected an int64 tensor, got {tensor.dtype}")
-    low, high = (int(tensor.min()), int(tensor.max())) if tensor.numel() else (0, -1)
-    if low < 0:
+    if not holds(tensor >= 0):
         raise RuntimeError("one_hot: Class values must be non-negative.")
     if num_classes == -1:
         if tensor.numel() == 0:
             raise RuntimeError("one_hot: cannot infer num_classes from an empty tensor")
-        num_classes = high + 1
+        num_classes = int(tensor.max()) + 1
     elif num_classes < 1:
         raise RuntimeError(f"one_hot: num_classes should be positive, got {num_classes}")
-    elif high >= num_classes:
+    elif not holds(tensor < num_classes):
         raise RuntimeError("one_hot: Class values must be smaller than num_classes.")
-    zeros = rabbet.zeros([*tensor.shape, num_classes], dtype=rabbet.int64, device=tensor.device)
+    zeros = tensor.new_zeros([*tensor.shape, num_classes])
     return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)

@@ -18,6 +18,14 @@ _cross_entropy = ops.cross_entropy_loss
 _nll = ops.nll_loss
 
 
+def holds(condition: Tensor) -> bool:
+    """Whether a condition on values holds everywhere; True inside `vmap`, where values cannot be read."""
+    try:
+        return bool(condition.all())
+    except rabbet.StateError:
+        return True
+
+
 def reduction_name(reduction: str, size_average: bool | None, reduce: bool | None) -> str:
     """The reduction that the arguments mean; the two flags are PyTorch's former way to say it."""
     if size_average is not None or reduce is not None:
@@ -281,7 +289,7 @@ def binary_cross_entropy(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}) is deprecated. Please ensure they have the same size."
         )
-    if input.is_cpu and not bool(((input >= 0) & (input <= 1)).all()):
+    if input.is_cpu and not holds((input >= 0) & (input <= 1)):
         raise RuntimeError("binary_cross_entropy: all elements of input should be between 0 and 1")
     if weight is None:
         return _unweighted(ops.binary_error, ops.binary_loss, name, input, target)

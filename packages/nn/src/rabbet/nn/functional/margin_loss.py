@@ -12,7 +12,7 @@ from rabbet import Tensor
 from .._accumulate import accumulated
 from .activation import logsigmoid
 from .distance import pairwise_distance
-from .loss import _reduced, reduction_name
+from .loss import _reduced, holds, reduction_name
 
 
 def _positive(x: Tensor) -> Tensor:
@@ -119,6 +119,14 @@ def multilabel_soft_margin_loss(
     return _reduced(loss.sum(input.ndim - 1) / input.shape[-1], reduction)
 
 
+def _check_scores(input: Tensor) -> None:
+    if input.ndim > 2 or (input.ndim > 0 and input.shape[-1] == 0):
+        raise RuntimeError(
+            "Expected non-empty vector or matrix with optional 0-dim batch size, "
+            f"but got: {list(input.shape)}"
+        )
+
+
 @accumulated
 def multi_margin_loss(
     input: Tensor,
@@ -135,11 +143,7 @@ def multi_margin_loss(
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     input = input.reshape([1]) if input.ndim == 0 else input
-    if input.ndim not in (1, 2) or input.shape[-1] == 0:
-        raise RuntimeError(
-            "Expected non-empty vector or matrix with optional 0-dim batch size, "
-            f"but got: {list(input.shape)}"
-        )
+    _check_scores(input)
     scores = input if input.ndim == 2 else input.unsqueeze(0)
     classes = target.reshape([-1])
     if target.ndim > 1 or classes.shape[0] != scores.shape[0]:
@@ -149,8 +153,8 @@ def multi_margin_loss(
         )
     count = scores.shape[1]
     if weight is not None and tuple(weight.shape) != (count,):
-        raise ValueError(
-            f"multi_margin_loss: expected weight of shape {(count,)}, got {tuple(weight.shape)}"
+        raise RuntimeError(
+            f"multi_margin_loss: inconsistent weight size, expected weight of shape {(count,)}, got {tuple(weight.shape)}"
         )
     own = scores.gather(1, classes.unsqueeze(1))
     loss = _positive(margin - own + scores) ** p
@@ -174,6 +178,7 @@ def multilabel_margin_loss(
     A row of `target` lists its labels up to the first -1.
     """
     reduction = reduction_name(reduction, size_average, reduce)
+    _check_scores(input)
     # One class and its label may be scalars.
     flat = input.ndim < 2 and target.ndim < 2
     same = input.numel() == target.numel() if flat else input.shape == target.shape
@@ -184,15 +189,15 @@ def multilabel_margin_loss(
     scores = input.reshape([1, -1]) if flat else input
     labels = (target.reshape([1, -1]) if flat else target).to(rabbet.int64)
     batch, count = scores.shape
-    if target.numel() and not -1 <= int(target.min()) <= int(target.max()) < count:
-        raise RuntimeError(
-            f"multilabel_margin_loss: expected labels from -1 to {count - 1}, "
-            f"got {int(target.min())} to {int(target.max())}"
-        )
     listed = rabbet.cumsum((labels < 0).to(rabbet.int64), 1) == 0
-    places = rabbet.where(listed, labels, rabbet.zeros_like(labels))
+    places = rabbet.where(labels == -1, rabbet.zeros_like(labels), labels)
     is_label = rabbet.zeros([batch, count], dtype=rabbet.int64, device=input.device)
-    is_label = is_label.scatter_add(1, places, listed.to(rabbet.int64)) > 0
+    try:
+        is_label = is_label.scatter_add(1, places, listed.to(rabbet.int64)) > 0
+    except IndexError as error:
+        raise RuntimeError(
+            f"multilabel_margin_loss: expected labels from -1 to {count - 1}: {error}"
+        ) from error
     own = scores.gather(1, places)
     gaps = _positive(1 - own.unsqueeze(2) + scores.unsqueeze(1))
     counted = listed.unsqueeze(2) & ~is_label.unsqueeze(1)
@@ -330,7 +335,7 @@ def gaussian_nll_loss(
         if var < 0:
             raise ValueError("var has negative entry/entries")
         var = rabbet.ones_like(input) * var
-    elif bool(rabbet.any(var < 0)):
+    elif not holds((var < 0).logical_not()):
         raise ValueError("var has negative entry/entries")
     if tuple(var.shape) != tuple(input.shape):
         if tuple(input.shape[:-1]) == tuple(var.shape):

@@ -29,6 +29,15 @@ def _check_rank(input: Tensor, rank: int, op: str) -> None:
         )
 
 
+def _check_input(input: Tensor, rank: int, op: str) -> None:
+    _check_rank(input, rank, op)
+    if 0 in input.shape[-rank - 1 :]:
+        raise RuntimeError(
+            f"{op}: Expected {rank + 1}D or {rank + 2}D (batch mode) tensor with optional 0 dim batch size for input, "
+            f"but got: {list(input.shape)}"
+        )
+
+
 def _stride(stride: Sizes | None, window: Sequence[int], rank: int, op: str) -> Sequence[int]:
     """The stride that is given; None or no sizes: the window's."""
     if stride is None or (isinstance(stride, Sequence) and not stride):
@@ -47,7 +56,7 @@ def _max(
     return_indices: bool,
 ) -> Any:
     op = f"max_pool{rank}d"
-    _check_rank(input, rank, op)
+    _check_input(input, rank, op)
     window = sizes_of(kernel_size, rank, "kernel_size", op)
     values, indices = _max_pool(
         input,
@@ -71,7 +80,7 @@ def _average(
     divisor_override: int | None,
 ) -> Tensor:
     op = f"avg_pool{rank}d"
-    _check_rank(input, rank, op)
+    _check_input(input, rank, op)
     if divisor_override == 0:
         raise RuntimeError(f"{op}: divisor must be not zero")
     window = sizes_of(kernel_size, rank, "kernel_size", op)
@@ -102,6 +111,10 @@ def _adapted(
     rank: int, input: Tensor, output_size: int | Sequence[int | None] | None, op: str
 ) -> list[int]:
     """The output's sizes; None keeps that of the input."""
+    if rank > 1 and input.ndim <= rank and isinstance(output_size, Sequence):
+        raise ValueError(
+            f"{op}: Input dimension should be at least {rank + 1}, got shape {tuple(input.shape)}"
+        )
     _check_rank(input, rank, op)
     wanted = (
         (output_size,) * rank
@@ -131,7 +144,13 @@ def _adaptive_max(
     output_size: int | Sequence[int | None] | None,
     return_indices: bool,
 ) -> Any:
-    sizes = _adapted(rank, input, output_size, f"adaptive_max_pool{rank}d")
+    op = f"adaptive_max_pool{rank}d"
+    sizes = _adapted(rank, input, output_size, op)
+    if 0 in input.shape[1:]:
+        raise RuntimeError(
+            f"{op}: Expected input to have non-zero size for non-batch dimensions, but input has sizes "
+            f"{list(input.shape)}"
+        )
     values, indices = ops.adaptive_max_pool_with_indices(input, sizes)
     return (values, indices) if return_indices else values
 
@@ -430,14 +449,15 @@ def _unpool(
                 )
         sizes = wanted
     count = math.prod(sizes)
-    if indices.numel() and not 0 <= int(indices.min()) <= int(indices.max()) < count:
-        raise RuntimeError(
-            f"{op}: found an invalid max index: {int(indices.max())} (output volumes are of size "
-            f"{'x'.join(map(str, sizes))})"
-        )
     lead = list(input.shape[:-rank])
     flat = rabbet.zeros([*lead, count], dtype=input.dtype, device=input.device)
-    flat = flat.scatter(-1, indices.reshape([*lead, -1]), input.reshape([*lead, -1]))
+    try:
+        flat = flat.scatter(-1, indices.reshape([*lead, -1]), input.reshape([*lead, -1]))
+    except IndexError as error:
+        raise RuntimeError(
+            f"{op}: found an invalid max index (output volumes are of size "
+            f"{'x'.join(map(str, sizes))}): {error}"
+        ) from error
     result = flat.reshape([*lead, *sizes])
     channels_last = input.ndim == 4 and rank == 2 and not input.is_contiguous()
     if channels_last and input.is_contiguous(memory_format=rabbet.channels_last):
