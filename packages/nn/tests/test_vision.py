@@ -251,7 +251,11 @@ BAD = [
         RuntimeError,
         r"offsets\[0\] has to be 0",
     ),
-    (lambda: F.max_unpool1d(*[rabbet.tensor([[9]])] * 2, 2), RuntimeError, "invalid max index"),
+    (
+        lambda: F.max_unpool1d(rabbet.ones(1, 1), rabbet.tensor([[9]]), 2),
+        RuntimeError,
+        "invalid max index",
+    ),
     (lambda: F.local_response_norm(rabbet.ones(3, 2), 2), ValueError, "3D or higher"),
     (lambda: F.rrelu(rabbet.ones(2), 0.5, 0.1), RuntimeError, "[Ll]ower bound"),
     (lambda: F.alpha_dropout(rabbet.ones(2), 1.5), ValueError, "between 0 and 1"),

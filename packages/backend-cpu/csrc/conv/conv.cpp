@@ -11,7 +11,8 @@
 namespace rbcpu {
 namespace {
 
-constexpr uint64_t kMaskConv = kMaskFloat | kMaskComplex;
+constexpr uint64_t kMaskGradient = kMaskFloat | kMaskComplex;
+constexpr uint64_t kMaskConv = kMaskInt | kMaskGradient;
 
 template <class T>
 constexpr bool kDirect = std::is_same_v<T, float> || std::is_same_v<T, double>;
@@ -29,10 +30,10 @@ void check_shape_argument(const rb::Args& a, int ndim) {
 }
 
 // f(tag) for the type that is computed.
-template <class F>
+template <uint64_t Mask = kMaskConv, class F>
 void compute(const rb::Args& a, const Result& out, const F& f) {
   if (out.target.numel() == 0) return;
-  dispatch_dtype<kMaskConv & ~kMaskHalf>(a.op_name(), out.view.dtype, f);
+  dispatch_dtype<Mask & ~kMaskHalf>(a.op_name(), out.view.dtype, f);
   out.finish();
 }
 
@@ -154,7 +155,7 @@ void convolution_dw_kernel(const rb::Args& a) {
   }
   const DenseOperand x(xt), grad(gt);
   const Result out(a.ret());
-  compute(a, out, [&](auto tag) {
+  compute<kMaskGradient>(a, out, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (kDirect<T>) {
       if (g.is_near())
@@ -168,7 +169,7 @@ void convolution_dw_kernel(const rb::Args& a) {
 const rb::KernelSpec kKernels[] = {
     {"convolution", rb::wrap<convolution_kernel>, 0, kMaskConv},
     {"convolution_dx", rb::wrap<convolution_dx_kernel>, 0, kMaskConv},
-    {"convolution_dw", rb::wrap<convolution_dw_kernel>, 0, kMaskConv},
+    {"convolution_dw", rb::wrap<convolution_dw_kernel>, 0, kMaskGradient},
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ class Columns {
   /// The transpose: add every element to the place it came from.
   void scatter(T* x, int64_t slice) const {
     each(slice, [&](int64_t at, T* col) {
-      if (at >= 0) x[at] += *col;
+      if (at >= 0) x[at] = T(x[at] + *col);
     });
   }
 

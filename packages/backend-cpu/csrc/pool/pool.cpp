@@ -527,8 +527,7 @@ void adaptive_dx_kernel(const rb::Args& a) {
 const rb::KernelSpec kKernels[] = {
     {"max_pool_with_indices", rb::wrap<max_pool_kernel>, 0, kMaskInt | kMaskFloat},
     {"max_pool_dx", rb::wrap<max_pool_dx_kernel>, 0, kMaskFloat},
-    {"adaptive_max_pool_with_indices", rb::wrap<adaptive_max_kernel>, RB_K_CONTIGUOUS,
-     kMaskInt | kMaskFloat},
+    {"adaptive_max_pool_with_indices", rb::wrap<adaptive_max_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
     {"avg_pool", rb::wrap<avg_pool_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
     {"avg_pool_dx", rb::wrap<avg_pool_dx_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
     {"adaptive_avg_pool", rb::wrap<adaptive_kernel>, RB_K_CONTIGUOUS, kMaskFloat},

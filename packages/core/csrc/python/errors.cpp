@@ -10,7 +10,9 @@ namespace rabbet::python {
 
 namespace {
 
-PyObject* classes[RB_E_PLUGIN + 1];  // by status code; kept for the process
+constexpr int kLastCode = RB_E_DTYPE;
+
+PyObject* classes[kLastCode + 1];  // by status code; kept for the process
 
 struct Spec {
   int code;
@@ -83,6 +85,18 @@ bool define(PyObject* module, const Spec& spec, PyObject* base) {
   return PyModule_AddObjectRef(module, std::strchr(spec.name, '.') + 1, cls) == 0;
 }
 
+// The class of RB_E_DTYPE: callers catch it as a wrong dtype or, as in PyTorch, as not implemented.
+bool define_unsupported_dtype(PyObject* module) {
+  Ref bases(PyTuple_Pack(2, classes[RB_E_TYPE], classes[RB_E_NOTIMPL]));
+  if (!bases) return false;
+  PyObject* cls =
+      PyErr_NewExceptionWithDoc("rabbet.UnsupportedDTypeError",
+                                "The operator is not defined for the dtype.", bases.get(), nullptr);
+  if (!cls) return false;
+  classes[RB_E_DTYPE] = cls;
+  return PyModule_AddObjectRef(module, "UnsupportedDTypeError", cls) == 0;
+}
+
 }  // namespace
 
 bool init_errors(PyObject* module) {
@@ -97,7 +111,7 @@ bool init_errors(PyObject* module) {
   for (const Spec& spec : kSpecs) {
     if (!define(module, spec, base)) return false;
   }
-  return true;
+  return define_unsupported_dtype(module);
 }
 
 PyObject* raise_error(int32_t code) {
@@ -116,7 +130,7 @@ PyObject* raise_error(int32_t code) {
     return nullptr;
   }
   PyObject* cls =
-      e->code > 0 && e->code <= RB_E_PLUGIN && classes[e->code] ? classes[e->code] : classes[RB_OK];
+      e->code > 0 && e->code <= kLastCode && classes[e->code] ? classes[e->code] : classes[RB_OK];
   std::string message = e->message ? e->message : "";
   if (e->frames && *e->frames) message.append("\n").append(e->frames);
   Ref op = text(e->op), frames = text(e->frames), full = text(message.c_str());

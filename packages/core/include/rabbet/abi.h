@@ -494,7 +494,8 @@ enum {
   RB_E_STATE,    /* a call in the wrong state (backward twice, ...) */
   RB_E_FOREIGN,  /* a foreign exception is attached (err_foreign) */
   RB_E_INTERNAL, /* a defect */
-  RB_E_PLUGIN    /* a plugin is missing or failed */
+  RB_E_PLUGIN,   /* a plugin is missing or failed */
+  RB_E_DTYPE     /* an operator is not defined for the dtype */
 };
 typedef struct RbError { /* the thread's error record; valid until the next error of this thread */
   uint32_t struct_size;

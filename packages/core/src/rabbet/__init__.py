@@ -25,6 +25,7 @@ from ._C import (
     Size,
     StateError,
     Tensor,
+    UnsupportedDTypeError,
     device,
     dtype,
     layout,

@@ -62,6 +62,7 @@ from ._C import (
     Size as Size,
     StateError as StateError,
     Tensor as Tensor,
+    UnsupportedDTypeError as UnsupportedDTypeError,
     bfloat16 as bfloat16,
     bool as bool,
     channels_last as channels_last,

@@ -97,7 +97,8 @@ void Call::check_destination(int i, const RbTensor* result) const {
 }
 
 void Call::explain(int32_t code) const {
-  if ((code != RB_E_ARG && code != RB_E_TYPE && code != RB_E_INDEX) || size() == 0) return;
+  if (size() == 0) return;
+  if (code != RB_E_ARG && code != RB_E_TYPE && code != RB_E_DTYPE && code != RB_E_INDEX) return;
   for (int32_t i = 0; i < nargs; ++i) {
     if (rb::arg_info(info, i).flags & RB_ARG_MUTATED) return;
   }

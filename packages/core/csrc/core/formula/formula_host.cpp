@@ -363,7 +363,7 @@ Val d_float(const Args& a, const std::string& w) {
 Val d_floating(const Args& a, const std::string& w) {
   const int dtype = promoted(a, w);
   if (is_integral(dtype)) {
-    fail(RB_E_TYPE, "%s: expected a floating or complex dtype, got %s", w.c_str(),
+    fail(RB_E_DTYPE, "%s: expected a floating or complex dtype, got %s", w.c_str(),
          kDTypes[dtype].name);
   }
   return Val::dtype(dtype);

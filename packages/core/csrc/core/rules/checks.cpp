@@ -112,7 +112,7 @@ void check_arguments(const Op& op, const RbValue* args, int nargs) {
 void check_accepted(const Op& op, int dtype) {
   if (op.dtypes_text.empty() || __builtin_expect(op.accepted >> kDTypes[dtype].category & 1, 1))
     return;
-  fail(RB_E_TYPE, "%s: expected %s dtypes, got %s", op.name.c_str(),
+  fail(RB_E_DTYPE, "%s: expected %s dtypes, got %s", op.name.c_str(),
        class_words(op.dtypes_text).c_str(), kDTypes[dtype].name);
 }
 

@@ -174,7 +174,7 @@ inline int find_dtype(const Op& op, int ret, const RbValue* args, int nargs) {
       if (op.info.nrets > 1) break;
       const int dtype = promote_arguments(args, nargs, 1ull << op.first_tensor);
       if (is_integral(dtype)) {
-        fail(RB_E_TYPE, "%s: expected a floating or complex dtype, got %s", op.name.c_str(),
+        fail(RB_E_DTYPE, "%s: expected a floating or complex dtype, got %s", op.name.c_str(),
              kDTypes[dtype].name);
       }
       return dtype;

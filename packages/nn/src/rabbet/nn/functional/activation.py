@@ -8,6 +8,8 @@ from typing import Any
 import rabbet
 from rabbet import Tensor, ops
 
+from ._dtypes import require_floating
+
 gelu = rabbet.gelu
 logsigmoid = rabbet.logsigmoid
 sigmoid = rabbet.sigmoid
@@ -138,6 +140,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """Return the first half of `input` along `dim` times the sigmoid of the second."""
+    require_floating("glu", input)
     size = input.shape[dim]
     if size % 2:
         raise RuntimeError(f"glu: expected an even size in dimension {dim}, got {size}")

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import rabbet
 from rabbet import Tensor, ops
 
+from ._dtypes import refuse
+
 Sizes = int | Sequence[int]
 _convolution = ops.convolution
 
@@ -308,6 +310,8 @@ def pad(
         raise NotImplementedError(
             f"pad: expected mode 'constant', 'reflect', 'replicate' or 'circular', got {mode!r}"
         )
+    if mode != "circular":
+        refuse("pad", input, rabbet.bool)
     if value is not None and value != 0:
         raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
     for i in range(len(widths) // 2):

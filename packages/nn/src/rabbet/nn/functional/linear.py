@@ -6,6 +6,7 @@ import rabbet
 from rabbet import Tensor, ops
 
 from .._accumulate import accumulated, widened
+from ._dtypes import require_floating
 from .distance import vector_norm
 from .loss import holds
 
@@ -130,6 +131,7 @@ def embedding_bag(
             f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, "
             f"then it must have the same shape as the input ({input.shape})"
         )
+    require_floating("embedding_bag", weight)
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum or mean or max")
     if per_sample_weights is not None and mode != "sum":

@@ -10,6 +10,7 @@ import rabbet
 from rabbet import Tensor
 
 from .._accumulate import accumulated
+from ._dtypes import INTEGERS, refuse, require_floating
 from .activation import logsigmoid
 from .distance import pairwise_distance
 from .loss import _reduced, holds, reduction_name
@@ -19,7 +20,6 @@ def _positive(x: Tensor) -> Tensor:
     return rabbet.clamp(x, min=0)
 
 
-@accumulated
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -30,9 +30,19 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """Return `input` where the target is 1 and `max(0, margin - input)` where it is -1."""
     reduction = reduction_name(reduction, size_average, reduce)
+    refuse("hinge_embedding_loss", input, rabbet.bool)
+    if input.dtype in INTEGERS:
+        margin = int(margin)
+    return _hinge_embedding_loss(input, target != 1, target != -1, margin, reduction)
+
+
+@accumulated
+def _hinge_embedding_loss(
+    input: Tensor, far: Tensor, near: Tensor, margin: float, reduction: str
+) -> Tensor:
     zeros = rabbet.zeros_like(input)
-    loss = rabbet.where(target != 1, _positive(margin - input), zeros)
-    return _reduced(loss + rabbet.where(target != -1, input, zeros), reduction)
+    loss = rabbet.where(far, _positive(margin - input), zeros)
+    return _reduced(loss + rabbet.where(near, input, zeros), reduction)
 
 
 @accumulated
@@ -140,6 +150,7 @@ def multi_margin_loss(
 ) -> Tensor:
     """Return `sum_i max(0, margin - input[y] + input[i]) ** p / C` over the classes i other than y."""
     reduction = reduction_name(reduction, size_average, reduce)
+    require_floating("multi_margin_loss", input)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     input = input.reshape([1]) if input.ndim == 0 else input
@@ -178,6 +189,7 @@ def multilabel_margin_loss(
     A row of `target` lists its labels up to the first -1.
     """
     reduction = reduction_name(reduction, size_average, reduce)
+    require_floating("multilabel_margin_loss", input)
     _check_scores(input)
     # One class and its label may be scalars.
     flat = input.ndim < 2 and target.ndim < 2
@@ -306,6 +318,8 @@ def poisson_nll_loss(
         eps: added to a mean before its logarithm.
     """
     reduction = reduction_name(reduction, size_average, reduce)
+    for factor in (input, target):
+        refuse("poisson_nll_loss", factor, rabbet.bool)
     if log_input:
         loss = rabbet.exp(input) - target * input
     else:
@@ -335,7 +349,8 @@ def gaussian_nll_loss(
         if var < 0:
             raise ValueError("var has negative entry/entries")
         var = rabbet.ones_like(input) * var
-    elif not holds((var < 0).logical_not()):
+    require_floating("gaussian_nll_loss", var)
+    if not holds((var < 0).logical_not()):
         raise ValueError("var has negative entry/entries")
     if tuple(var.shape) != tuple(input.shape):
         if tuple(input.shape[:-1]) == tuple(var.shape):
@@ -377,6 +392,7 @@ def ctc_loss(
         zero_infinity: let a target that no path gives count 0.
     """
     reduction = reduction_name(reduction, None, None)
+    require_floating("ctc_loss", log_probs)
     single = log_probs.ndim == 2
     if log_probs.ndim not in (2, 3):
         raise RuntimeError(

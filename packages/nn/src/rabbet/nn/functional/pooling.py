@@ -10,6 +10,7 @@ import rabbet
 from rabbet import Tensor, ops
 
 from .._accumulate import accumulated
+from ._dtypes import INTEGERS, refuse, require_floating
 from .convolution import Sizes, sizes_of
 
 _max_pool = ops.max_pool_with_indices
@@ -58,6 +59,8 @@ def _max(
     op = f"max_pool{rank}d"
     _check_input(input, rank, op)
     window = sizes_of(kernel_size, rank, "kernel_size", op)
+    if rank == 1 and not return_indices:  # PyTorch's kernel for it has no integers
+        refuse(op, input, *INTEGERS)
     values, indices = _max_pool(
         input,
         window,
@@ -421,6 +424,7 @@ def _unpool(
 ) -> Tensor:
     op = f"max_unpool{rank}d"
     _check_rank(input, rank, op)
+    require_floating(op, input)
     if tuple(indices.shape) != tuple(input.shape):
         raise RuntimeError(
             f"{op}: expected shape of indices to be same as that of the input tensor "
@@ -523,6 +527,7 @@ def _fractional_max(
 ) -> tuple[Tensor, Tensor]:
     op = f"fractional_max_pool{rank}d"
     _check_rank(input, rank, op)
+    require_floating(op, input)
     if output_size is None and output_ratio is None:
         raise ValueError(f"{op} requires specifying either an output_size or an output_ratio")
     sizes = list(input.shape[-rank:])

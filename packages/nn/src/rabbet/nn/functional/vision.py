@@ -11,6 +11,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor
 
+from ._dtypes import INTEGERS, refuse, require_floating
 from .convolution import Sizes, pad, sizes_of
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .resampling import along, antialias_windows, cubic_weights, resize_uint8, source_step
@@ -142,6 +143,7 @@ def unfold(
             "unfold: expected 3D or 4D (batch mode) tensor, but got input of size: "
             f"{list(input.shape)}"
         )
+    refuse("unfold", input, *INTEGERS)
     kernel, dilations, paddings, strides = (
         sizes_of(value, 2, what, "unfold")
         for what, value in (
@@ -180,6 +182,7 @@ def fold(
             "fold: expected 2D or 3D (batch mode) tensor for input, but got input of size: "
             f"{list(input.shape)}"
         )
+    refuse("fold", input, *INTEGERS)
     sizes, kernel, dilations, paddings, strides = (
         sizes_of(value, 2, what, "fold")
         for what, value in (
@@ -528,6 +531,7 @@ def grid_sample(
             f"grid_sampler(): expected grid to have size {rank} in last dimension, "
             f"but got grid with sizes {list(grid.shape)}"
         )
+    require_floating("grid_sample", input, grid)
     if min(input.shape[2:]) <= 0:
         raise RuntimeError(
             "grid_sampler(): expected input to have non-empty spatial dimensions, "
