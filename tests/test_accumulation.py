@@ -66,6 +66,37 @@ CASES = {
     "lp_pool1d": lambda x, y, p: F.lp_pool1d(x.abs(), 2.0, 3),
     "lp_pool2d": lambda x, y, p: F.lp_pool2d(x.abs().reshape(1, 2, 6, 8), 3.0, 2),
     "bilinear": lambda x, y, p: F.bilinear(x[:, :4], y[:, :4], y.reshape(6, 4, 4)),
+    "glu": lambda x, y, p: F.glu(x),
+    "gradient": lambda x, y, p: rabbet.gradient(x, dim=1)[0],
+    "vecdot": lambda x, y, p: rabbet.linalg.vecdot(x, y),
+    "addmv": lambda x, y, p: rabbet.addmv(y[:, 0], x, y[0], beta=2),
+    "conv2d": lambda x, y, p: F.conv2d(x.reshape(1, 4, 4, 6), y.reshape(4, 4, 2, 3), y[:, 0]),
+    "conv_transpose1d": lambda x, y, p: F.conv_transpose1d(
+        x.reshape(2, 4, 12), y[:, :6].reshape(4, 2, 3), y[0, :2]
+    ),
+    "conv_transpose2d": lambda x, y, p: F.conv_transpose2d(
+        x.reshape(1, 4, 4, 6), y.reshape(4, 4, 2, 3), y[:, 0], stride=2
+    ),
+    "adaptive_avg_pool1d": lambda x, y, p: F.adaptive_avg_pool1d(x, 7),
+    "avg_pool2d": lambda x, y, p: F.avg_pool2d(x.reshape(1, 4, 4, 6), 2),
+    "interpolate bilinear": lambda x, y, p: F.interpolate(
+        x.reshape(1, 4, 4, 6), (7, 5), mode="bilinear"
+    ),
+    "interpolate bicubic": lambda x, y, p: F.interpolate(
+        x.reshape(1, 4, 4, 6), (7, 5), mode="bicubic"
+    ),
+    "grid_sample": lambda x, y, p: F.grid_sample(
+        x.reshape(1, 4, 4, 6), y.reshape(1, 8, 6, 2).clamp(-1, 1), align_corners=False
+    ),
+    "grid_sample of volumes": lambda x, y, p: F.grid_sample(
+        x.reshape(1, 2, 3, 4, 4),
+        y.reshape(1, 2, 4, 4, 3),
+        padding_mode="border",
+        align_corners=True,
+    ),
+    "affine_grid": lambda x, y, p: F.affine_grid(
+        x[:, :6].reshape(4, 2, 3), [4, 1, 5, 7], align_corners=False
+    ),
     "mse_loss": lambda x, y, p: F.mse_loss(x, y),
     "mse_loss sum": lambda x, y, p: F.mse_loss(x, y, reduction="sum"),
     "l1_loss": lambda x, y, p: F.l1_loss(x, y),

@@ -529,7 +529,7 @@ rec::two(Tensor x) -> (Tensor a, Tensor b)
         ("rec::f(Tensor x) -> Tensor\n  numbers x\n", "numbers: expected nothing or only, got 'x'"),
         (
             "rec::f(Tensor x) -> Tensor\n  accumulate vjp\n",
-            "rec.rec:2: accumulate: expected nothing or decomp, got 'vjp'",
+            "rec.rec:2: accumulate: expected nothing, decomp or none, got 'vjp'",
         ),
         (
             "rec::f(Tensor x) -> Tensor\n  kind reduction\n"

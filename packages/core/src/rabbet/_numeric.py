@@ -128,7 +128,10 @@ def gradient(
             raise RuntimeError("torch.gradient does not support uint8 input.")
         input = input.to(rabbet.get_default_dtype())
     steps = _spacings(spacing, dims, input)
-    return [_along(input, d, step, edge_order) for d, step in zip(dims, steps, strict=True)]
+    narrow = input.dtype in (rabbet.float16, rabbet.bfloat16)
+    samples = input.float() if narrow else input
+    slopes = [_along(samples, d, step, edge_order) for d, step in zip(dims, steps, strict=True)]
+    return [slope.to(input.dtype) for slope in slopes]
 
 
 def _no_dim(dim: int, input: Tensor) -> int:

@@ -218,7 +218,9 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
         raise RuntimeError(
             f"linalg.vecdot: Expected x and y to have the same dtype, got {x.dtype} and {y.dtype}"
         )
-    return _put("linalg.vecdot", (x.conj() * y).sum(dim), out)
+    wide = _C.float32 if x.dtype in (_C.float16, _C.bfloat16) else x.dtype
+    products = x.conj().to(wide) * y.to(wide)
+    return _put("linalg.vecdot", products.sum(dim).to(x.dtype), out)
 
 
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:

@@ -507,7 +507,7 @@ void run_accumulating(const Op& op, const RbValue* args, int nargs, RbValue* ret
 }
 
 // What an elementwise operator is made of gets its arguments as a kernel would: of the dtype that
-// the record says it computes in.
+// the record says it computes in, or its accumulation dtype: the result is rounded once.
 void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   Inferred inferred;
   if (!foretells(op)) {
@@ -516,11 +516,12 @@ void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, i
     return run_accumulating(op, args, nargs, rets, nrets);
   }
   infer(op, args, nargs, inferred);
-  const int compute = inferred.compute;
-  if (op.info.kind != RB_KIND_ELEMENTWISE || !op.casts || compute < 0) {
+  if (op.info.kind != RB_KIND_ELEMENTWISE || !op.casts || inferred.compute < 0) {
     run_accumulating(op, args, nargs, rets, nrets);
     return fit_results(op, inferred, rets, nrets);
   }
+  const bool widens = op.accumulate != AccumulateRule::kNever && is_narrow(inferred.compute);
+  const int compute = widens ? RB_F32 : inferred.compute;
   Arguments a(args, nargs);
   replace_tensors(a, nargs, [&](RbTensor* t, int i) {
     const bool moves = (op.compute_args >> i & 1) && t->dtype_id != compute;
@@ -528,6 +529,7 @@ void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, i
   });
   if (dtype_info(compute).category == kInt) make_whole(op, a.values, nargs, compute);
   run_decomp(op, a.values, nargs, rets, nrets);
+  if (widens) round_results(op, args, nargs, rets, nrets);
   fit_results(op, inferred, rets, nrets);
 }
 

@@ -220,6 +220,8 @@ void RecordParser::finish_record() {
   }
   op.checks_values = op.choice_args || op.fit_args || op.reduces_listed;
   default_exposure();
+  if (op.info.kind == RB_KIND_ELEMENTWISE && !seen_.count("accumulate"))
+    op.accumulate = AccumulateRule::kDecomposition;
   dtype_rules();
   op.one_dtype = op.dtype_text.size() == 1 && op.dtype_rule != DTypeRule::kGeneral;
   if (op.casts && !op.compute_text.empty()) {

@@ -398,9 +398,11 @@ void RecordParser::field(const std::string& line) {
   } else if (name == "decomp") {
     op_->decomp_text = value;
   } else if (name == "accumulate") {
-    if (!value.empty() && value != "decomp")
-      error("accumulate: expected nothing or decomp, got '" + value + "'");
-    op_->accumulate = value.empty() ? AccumulateRule::kAlways : AccumulateRule::kDecomposition;
+    if (!value.empty() && value != "decomp" && value != "none")
+      error("accumulate: expected nothing, decomp or none, got '" + value + "'");
+    op_->accumulate = value.empty()       ? AccumulateRule::kAlways
+                      : value == "decomp" ? AccumulateRule::kDecomposition
+                                          : AccumulateRule::kNever;
   } else if (name == "autocast") {
     autocast(value);
   } else if (name == "linear" || name == "bilinear" || name == "flat") {

@@ -8,6 +8,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor, ops
 
+from .._accumulate import accumulated
 from ._dtypes import require_floating
 
 gelu = rabbet.gelu
@@ -138,6 +139,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     return _tanhshrink(input)
 
 
+@accumulated
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """Return the first half of `input` along `dim` times the sigmoid of the second."""
     require_floating("glu", input)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import rabbet
 from rabbet import Tensor, ops
 
+from .._accumulate import accumulated
 from ._dtypes import refuse
 
 Sizes = int | Sequence[int]
@@ -189,6 +190,22 @@ def _convolve_transposed(
             groups,
             dilation,
         ).squeeze(0)
+    spread = _spread_out if bias is None or bias.dtype is not input.dtype else _wide_spread_out
+    return spread(rank, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def _spread_out(
+    rank: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sizes,
+    padding: Sizes,
+    output_padding: Sizes,
+    groups: int,
+    dilation: Sizes,
+) -> Tensor:
+    op = f"conv_transpose{rank}d"
     if input.shape[1] != weight.shape[0]:
         raise RuntimeError(
             f"{op}: weight {tuple(weight.shape)} expects {weight.shape[0]} channels, "
@@ -226,6 +243,10 @@ def _convolve_transposed(
     if tuple(bias.shape) != (shape[1],):
         raise RuntimeError(f"{op}: expected a bias of shape ({shape[1]},), got {tuple(bias.shape)}")
     return result + bias.reshape([-1] + [1] * rank)
+
+
+# With a bias there are two operators, and the result is rounded once.
+_wide_spread_out = accumulated(_spread_out)
 
 
 def conv_transpose1d(

@@ -11,6 +11,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor
 
+from .._accumulate import accumulated
 from ._dtypes import INTEGERS, refuse, require_floating
 from .convolution import Sizes, pad, sizes_of
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
@@ -443,6 +444,7 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
 # ---- sampling
 
 
+@accumulated
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """Return the points that affine maps `theta` give to the positions of an output.
 
@@ -541,8 +543,13 @@ def grid_sample(
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     if align_corners is None:
         _warn_of_corners("grid_sample")
-    align = bool(align_corners)
+    return _sampled(input, grid, mode, padding_mode, bool(align_corners))
+
+
+@accumulated
+def _sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: bool) -> Tensor:
     sizes = list(input.shape[2:])
+    rank = len(sizes)
     batch, channels = input.shape[:2]
     places = list(grid.shape[1:-1])
     flat = input.reshape([batch, channels, math.prod(sizes)])
