@@ -63,6 +63,7 @@ _LAZY = {
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "set_default_tensor_type",
     },
+    "_lobpcg": {"lobpcg"},
     "_low_rank": {"pca_lowrank", "svd_lowrank"},
     "_histograms": {"histogram", "histogramdd"},
     "_numeric": {"chain_matmul", "gradient", "lu", "matrix_power", "sym_sum"},

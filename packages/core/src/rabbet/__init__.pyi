@@ -165,6 +165,9 @@ from ._settings import (
 from .compiler import (
     compile as compile,
 )
+from ._lobpcg import (
+    lobpcg as lobpcg,
+)
 from ._low_rank import (
     pca_lowrank as pca_lowrank,
     svd_lowrank as svd_lowrank,

@@ -7,7 +7,6 @@ from typing import Any
 from . import refusing_class, refusing_function
 
 _REASONS = {
-    "rabbet has no iterative solver of eigenvalue problems yet; use linalg.eigh": "lobpcg",
     "it was removed from PyTorch; torch.linalg has what took its place": "eig lstsq matrix_rank solve symeig",
     "rabbet has no sparse tensors yet": "dsmm hsmm hspmm saddmm smm sparse_bsc_tensor sparse_bsr_tensor "
     "sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor spmm sspaddmm",
