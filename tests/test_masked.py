@@ -103,6 +103,3 @@ def test_bad_masks_and_dimensions_are_refused():
         masked.sum(x, (0, -2))
     with pytest.raises(AssertionError, match="Only one of unbiased and correction"):
         masked.var(x, 0, True, correction=1)
-    with pytest.raises(NotImplementedError, match="no masked tensors yet"):
-        masked.masked_tensor(x, mask)
-    assert not masked.is_masked_tensor(x)

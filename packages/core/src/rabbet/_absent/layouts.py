@@ -2,7 +2,6 @@
 
 from . import Absent
 
-_NO_MASKED = "rabbet has no masked tensors yet"
 _NO_NESTED = "rabbet has no nested tensors yet"
 _NO_SPARSE = "rabbet has no sparse tensors yet"
 
@@ -11,11 +10,6 @@ TABLE: dict[str, Absent] = {
         _NO_SPARSE,
         classes="BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor "
         "ShortTensor",
-    ),
-    "masked.maskedtensor": Absent(
-        _NO_MASKED,
-        functions="MaskedTensor.unary as_masked_tensor masked_tensor",
-        classes="MaskedTensor",
     ),
     "nested": Absent(
         _NO_NESTED,
