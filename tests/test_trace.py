@@ -263,6 +263,7 @@ def test_events_of_nothing_are_refused():
 
 TABLE = r"""
 #include "rabbet/trace.h"
+#include <stdio.h>
 #include <string.h>
 static const RbHost* host;
 static void keep(const RbHost* h) { host = h; }
@@ -293,6 +294,40 @@ static int32_t events_in_long_elements(void)
 static int32_t info_of(const char* name, const char* schema, uint64_t mutated, uint64_t aliased)
 { const RbOpInfo* i = host->op_info(host->find_op(name));
   return RB_HAS(i, schema) && !strcmp(i->schema, schema) && i->mutated_args == mutated && i->aliased_args == aliased ? ok("as it should") : 0; }
+static char seen[512];
+static const char* state_of(void) { return "one"; }
+static void note(void* self, const RbObserved* e)
+{ char* to = seen + strlen(seen); size_t room = sizeof seen - strlen(seen); if (self != (void*)seen) return;
+  if (e->op) snprintf(to, room, "%%s %%u %%d %%d;", host->op_info(e->op)->name, e->kind, e->nvalues, e->status);
+  else if (e->data) snprintf(to, room, "memory %%u %%d;", e->kind, e->nbytes >= 400000);
+  else snprintf(to, room, "%%s %%u %%u %%d;", e->text ? e->text : "-", e->kind, e->flags, (int)e->id); }
+static RbObserved range(uint32_t kind, const char* text, uint64_t id)
+{ RbObserved e; memset(&e, 0, sizeof e); e.struct_size = sizeof e; e.kind = kind; e.text = text; e.id = id; return e; }
+static int32_t observed_events(RbTensor* t)
+{ int64_t shape = 100000; RbTensor* made; RbValue a[3], out; const RbTrace* trace = table();
+  RbObserved begin = range(RB_EVENT_RANGE_BEGIN, state_of(), 7), end = range(RB_EVENT_RANGE_END, 0, 7);
+  int64_t before, during, devices;
+  trace->thread_bytes(&before, &devices);
+  memset(a, 0, sizeof a); memset(&out, 0, sizeof out); seen[0] = 0;
+  if (trace->observe(127, note, seen) || !(*trace->observed & RB_EVENT_NODE)) return 1;
+  trace->emit(&begin);
+  a[0].tag = a[1].tag = RB_TENSOR; a[0].v.t = a[1].v.t = t; a[2].tag = RB_INT; a[2].v.i = 1;
+  if (host->call(host->find_op("add"), a, 3, &out, 1, 0)) return 1;
+  trace->thread_bytes(&during, &devices);
+  if (during != before + 24 || devices) return 0;
+  host->value_release(&out);
+  a[2].tag = RB_STR; a[2].v.s = "x"; a[2].len = 1;
+  if (!host->call(host->find_op("add"), a, 3, &out, 1, 0)) return 1;
+  if (host->tensor_new(1, 0, RB_F32, 1, &shape, 0, &made)) return 1;
+  host->release(made);
+  trace->emit(&end);
+  if (trace->observe(0, note, seen)) return 1;
+  trace->emit(&begin);
+  trace->thread_bytes(&during, &devices);
+  return during == before ? ok(seen) : 0; }
+static int32_t too_many_observers(void)
+{ static char selves[8]; int i; for (i = 0; i < 8; ++i) if (table()->observe(1, note, selves + i)) break;
+  { int32_t rc = i < 8; int k; for (k = 0; k < i; ++k) table()->observe(0, note, selves + k); return rc; } }
 RB_EXPORT int32_t mistake(int32_t which, RbTensor* t)
 { RbValue a[3], r; int32_t backend, device; RbTensor* made; RbEvents* reader = 0; uint32_t n; char space[400]; (void)space; (void)n; (void)reader; (void)made;
   memset(a, 0, sizeof a); memset(&r, 0, sizeof r); a[0].tag = a[1].tag = RB_TENSOR; a[0].v.t = a[1].v.t = t; a[2].tag = RB_INT; a[2].v.i = 1;
@@ -343,6 +378,13 @@ MISTAKES = {
     "a read of nothing": ('(table()->events_open(1, &reader), table()->events_read(reader, 0, 200, 0, &n, 0)) || n ? 0 : ok("no event")', "no event"),
     "a longer struct of events": ("events_in_long_elements()", "zeros behind"),
     "a shorter struct of events": ("events_in_short_elements()", "two events"),
+    "an observer of all": ("observed_events(t)", "one 16 0 7;add 1 3 0;add 2 1 0;memory 4 1;memory 8 1;- 32 0 7;$"),
+    "an observer of a kind that is none": ("table()->observe(128, note, seen)", "observe: expected a mask of RB_EVENT_.*, got 128"),
+    "an observer without a function": ("table()->observe(1, 0, seen)", "observe: the function is null"),
+    "a ninth observer": ("too_many_observers()", "observe: this process has had 8 observers"),
+    "an emitted call": ("({ RbObserved e = range(RB_EVENT_OP_BEGIN, 0, 0); table()->emit(&e); })", "emit: expected an event of a range or a node, got kind 1"),
+    "an emitted range without a name": ("({ RbObserved e = range(RB_EVENT_RANGE_BEGIN, 0, 0); table()->emit(&e); })", "emit: the name of a range is null"),
+    "an emitted crumb": ("({ RbObserved e = range(RB_EVENT_RANGE_END, 0, 0); e.struct_size = 8; table()->emit(&e); })", "emit: 8 bytes cannot hold an event"),
     "a source of nothing": ("(table()->source_set(\"a:1\"), table()->source_set(0), ok(table()->source_get() ? \"somewhere\" : \"nowhere\"))", "where"),
     "what op_info says of add": ('info_of("add", "add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", 0, 0)', "as it should"),
     "what op_info says of a view": ('info_of("t", "t(Tensor input) -> Tensor view(input)", 0, 1)', "as it should"),

@@ -12,6 +12,7 @@
 #include "gradients.h"
 #include "loaded.h"
 #include "node_lock.h"
+#include "observers.h"
 #include "operators.h"
 #include "streams.h"
 
@@ -389,12 +390,14 @@ int32_t Run::capture(const Task& task, bool& watched) {
 
 int32_t Run::process(const Task& task) {
   Node* n = task.node;
+  const ObservedRange range(n, RB_RANGE_NODE);
   if (int32_t rc = tensor_hooks(task, false)) return rc;
   bool watched = false;
   if (n->kind == NodeKind::kAccumulate) {
     if (int32_t rc = capture(task, watched)) return rc;
     if (!(flags_ & RB_BACKWARD_ACCUMULATE) || (!captures_.empty() && !watched)) return RB_OK;
     const NodeLock lock(n);  // of a hook after it too: it may read what was added
+    const ObservedRange derivative(n, RB_RANGE_DERIVATIVE);
     if (int32_t rc = accumulate(task)) return rc;
     return tensor_hooks(task, true);
   }
@@ -529,6 +532,7 @@ int32_t Run::accumulate(const Task& task) {
 
 int32_t Run::apply(const Task& task, Gradients& results) {
   const Node* n = task.node;
+  const ObservedRange derivative(n, RB_RANGE_DERIVATIVE);
   switch (n->kind) {
     case NodeKind::kOp:
       return apply_op(task, results);
@@ -654,6 +658,7 @@ int32_t Run::apply_custom(const Task& task, Gradients& results) {
   Node* n = task.node;
   Node* outer = running;
   const uint32_t outer_flags = flags_of_running;
+  const ObservedRange derivative(n, RB_RANGE_DERIVATIVE);
   running = n;
   flags_of_running = flags_;
   const int32_t rc = n->custom(n->ctx, task.grads, n->nrets, results.data(), n->nedges);

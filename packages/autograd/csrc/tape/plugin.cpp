@@ -6,6 +6,7 @@
 #include "engine.h"
 #include "forward.h"
 #include "grad_level.h"
+#include "observers.h"
 #include "record.h"
 #include "saved.h"
 #include "streams.h"
@@ -232,6 +233,7 @@ int32_t record_custom(const char* name, RbTensor* const* inputs, int32_t ninputs
     if (target.fn && target.fn->seq > seq) seq = target.fn->seq;
   }
   n->seq = next_sequence(seq);
+  if (has_observers(RB_EVENT_NODE)) tell_recorded(n);
   if (noutputs) n->stream = stream_of(outputs[0]->backend, outputs[0]->device.id);
   for (int32_t i = 0; i < noutputs; ++i) {
     copy_meta(n->out_metas[i], outputs[i], &extra);
@@ -300,6 +302,7 @@ int32_t init(const RbHost* h, RbTxn* txn) {
   desc.fallback = handle_call;
   if (int32_t rc = host->add_layer(txn, &desc, &layer)) return rc;
   layer_key = 1ull << layer;
+  find_observers();
   if (int32_t rc = add_dual_layer(txn)) return rc;
   if (int32_t rc = add_call_mode_layer(txn)) return rc;
   if (int32_t rc = host->slot_new("autograd", layer, delete_meta, &slot, &slot_offset)) return rc;

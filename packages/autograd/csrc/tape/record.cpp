@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "grad_level.h"
+#include "observers.h"
 #include "operators.h"
 #include "saved.h"
 #include "streams.h"
@@ -230,6 +231,7 @@ Node* Recorder::begin(const RbValue* rets, int32_t nrets, int32_t* status) const
   }
   n->seq = next_sequence(seq);
   n->nest = nest;
+  if (has_observers(RB_EVENT_NODE)) tell_recorded(n);
   return n;
 }
 

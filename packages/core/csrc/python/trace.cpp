@@ -128,6 +128,48 @@ class Reader {
   RbEvents* events_;
 };
 
+// ---- ranges
+
+RbObserved range_event(uint32_t kind, uint64_t id, const char* name, uint32_t flags) {
+  RbObserved event{};
+  event.struct_size = sizeof event;
+  event.kind = kind;
+  event.flags = flags;
+  event.text = name;
+  event.id = id;
+  return event;
+}
+
+PyObject* range_begin(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  static std::atomic<uint64_t> next{1};
+  if (!is_among(RB_EVENT_RANGE_BEGIN, observed_kinds)) return PyLong_FromLong(0);
+  if (nargs < 1 || nargs > 2 || !PyUnicode_Check(args[0])) {
+    PyErr_SetString(PyExc_TypeError, "range_begin: expected (name: str, framework: bool = False)");
+    return nullptr;
+  }
+  const char* name = PyUnicode_AsUTF8(args[0]);
+  if (!name) return nullptr;
+  const bool framework = nargs == 2 && args[1] == Py_True;
+  const uint64_t id = next.fetch_add(1, std::memory_order_relaxed);
+  notify(
+      range_event(RB_EVENT_RANGE_BEGIN, id, name, framework ? RB_RANGE_FRAMEWORK : RB_RANGE_USER));
+  return PyLong_FromUnsignedLongLong(id);
+}
+
+PyObject* range_end(PyObject*, PyObject* id) {
+  const uint64_t number = PyLong_AsUnsignedLongLong(id);
+  if (PyErr_Occurred()) return nullptr;
+  if (number && is_among(RB_EVENT_RANGE_END, observed_kinds))
+    notify(range_event(RB_EVENT_RANGE_END, number, nullptr, 0));
+  Py_RETURN_NONE;
+}
+
+PyMethodDef range_functions[] = {
+    {"range_begin", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(range_begin)),
+     METH_FASTCALL, "Begin a named part of the program for those that observe; its id, else 0."},
+    {"range_end", range_end, METH_O, "End the part with the id."},
+    {}};
+
 }  // namespace
 
 void bind_trace(py::module_& m) {
@@ -141,6 +183,7 @@ void bind_trace(py::module_& m) {
       .def(py::init<uint32_t>(), py::arg("kinds"))
       .def("read", &Reader::read, "(events since the last read, how many of them were lost)")
       .def("close", &Reader::close);
+  if (PyModule_AddFunctions(m.ptr(), range_functions) != 0) throw py::error_already_set();
 }
 
 }  // namespace rabbet::python

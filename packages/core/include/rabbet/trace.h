@@ -23,7 +23,17 @@ enum {                        /* RbEvent.kind; masks of events_open */
        RB_EVENT_OP_BEGIN = 1, /* a full call: op, depth, text (its arguments) */
        RB_EVENT_OP_END = 2,   /* the same call has returned `status` */
        RB_EVENT_ALLOC = 4,    /* core's caching allocator gave memory: data, nbytes, device */
-       RB_EVENT_FREE = 8      /* and got it back */
+       RB_EVENT_FREE = 8,     /* and got it back */
+       /* Only observers see these, which are emitted: */
+       RB_EVENT_RANGE_BEGIN = 16, /* a named part of the program: text, id, flags (RB_RANGE_*) */
+       RB_EVENT_RANGE_END = 32,   /* the end of the range with the same id */
+       RB_EVENT_NODE = 64         /* the running call was recorded for backward: id */
+};
+enum {                         /* RbObserved.flags of a range */
+       RB_RANGE_USER = 0,      /* named by the program; ids are unique in the process */
+       RB_RANGE_FRAMEWORK = 1, /* named by a part of Rabbet: an optimizer's step, a loader's wait */
+       RB_RANGE_NODE = 2,      /* autograd processes a node: id is that of its RB_EVENT_NODE */
+       RB_RANGE_DERIVATIVE = 3 /* the derivative inside of it, with the same id */
 };
 typedef struct RbEvent {
   uint32_t kind, thread; /* a small number for each thread */
@@ -36,6 +46,24 @@ typedef struct RbEvent {
   int32_t backend, device;
   char text[80]; /* the tensors among the arguments: "float32(2, 3), int64()", perhaps cut */
 } RbEvent;
+
+/* What an observer is told, on the thread on which it happens. Members that a kind does not mention
+ * are zero. Pointers are valid during the call. */
+typedef struct RbObserved {
+  uint32_t struct_size, kind; /* sizeof(RbObserved); one of RB_EVENT_* */
+  const RbOp* op;
+  const RbValue* values; /* begin of a call: its arguments; end with RB_OK: its results */
+  int32_t nvalues;
+  int32_t status; /* end of a call */
+  uint32_t flags; /* calls: RB_CALL_*; ranges: RB_RANGE_* */
+  int32_t backend, device;
+  uint32_t reserved;
+  const void* data;
+  uint64_t nbytes;
+  const char* text;
+  uint64_t id;
+} RbObserved;
+typedef void (*RbObserveFn)(void* self, const RbObserved* event);
 
 /* Values are needed: `what` ("item()", "__dlpack__", ...) is about to read `t`, a composite of the
  * layer or, for a transform, a wrapper of its level. Put an owned tensor of the same shape and
@@ -73,6 +101,17 @@ typedef struct RbTrace {
   int32_t (*events_read)(RbEvents*, void* out, uint32_t size, uint32_t max, uint32_t* count,
                          uint64_t* lost);
   int32_t (*events_close)(RbEvents*);
+  /* Call fn(self, event) for each event of `kinds`, a mask of RB_EVENT_*, on the thread on which it
+   * happens, without a lock. Another mask for the same fn and self replaces the first one, 0 ends
+   * it. The function must make no calls, and must be callable for the rest of the process: a thread
+   * may be about to call it when `observe` returns. A process can have 8 observers in its life. */
+  int32_t (*observe)(uint32_t kinds, RbObserveFn fn, void* self);
+  /* Tell observers of a range or a node. Whoever emits checks first whether anybody observes: */
+  int32_t (*emit)(const RbObserved*);
+  const uint32_t* observed; /* the kinds that are observed; read it atomically */
+  /* Bytes of the tensors that this thread has made less those that it has freed: on backends with
+   * the host's memory, and on all others. */
+  void (*thread_bytes)(int64_t* host, int64_t* devices);
 } RbTrace;
 
 #ifdef __cplusplus

@@ -4,9 +4,11 @@
 #include "call/check_call.h"
 #include "call/composite.h"
 #include "call/dry_run.h"
+#include "device/backends.h"
 #include "thread/error.h"
 #include "thread/events.h"
 #include "thread/source.h"
+#include "thread/thread_state.h"
 
 namespace rabbet {
 
@@ -77,11 +79,47 @@ int32_t table_events_close(RbEvents* reader) {
   return guarded([&] { close_events(need_open(reader, "events_close")); });
 }
 
-const RbTrace kTable = {sizeof(RbTrace),   0,
-                        table_infer,       table_stub,
-                        table_data_hook,   table_source_get,
-                        table_source_set,  table_events_open,
-                        table_events_read, table_events_close};
+int32_t table_observe(uint32_t kinds, RbObserveFn fn, void* self) {
+  return guarded([&] {
+    need(fn, "observe: the function");
+    observe(kinds, fn, self);
+  });
+}
+int32_t table_emit(const RbObserved* event) {
+  return guarded([&] {
+    need(event, "emit: the event");
+    if (event->struct_size < RB_SIZE(RbObserved, id))
+      fail(RB_E_ARG, "emit: %u bytes cannot hold an event", event->struct_size);
+    constexpr uint32_t kEmitted = RB_EVENT_RANGE_BEGIN | RB_EVENT_RANGE_END | RB_EVENT_NODE;
+    if (!(event->kind & kEmitted) || (event->kind & (event->kind - 1)))
+      fail(RB_E_ARG, "emit: expected an event of a range or a node, got kind %u", event->kind);
+    if (event->kind == RB_EVENT_RANGE_BEGIN) need(event->text, "emit: the name of a range");
+    notify(*event);
+  });
+}
+
+void table_thread_bytes(int64_t* host, int64_t* devices) {
+  const LiveCounts& live = *thread_state().live;
+  *host = *devices = 0;
+  for (int b = kMeta + 1, n = backend_count(); b < n; ++b)
+    *(has_host_memory(b) ? host : devices) += live.of[b].bytes.load(std::memory_order_relaxed);
+}
+
+static_assert(sizeof observed_kinds == sizeof(uint32_t));
+const RbTrace kTable = {sizeof(RbTrace),
+                        0,
+                        table_infer,
+                        table_stub,
+                        table_data_hook,
+                        table_source_get,
+                        table_source_set,
+                        table_events_open,
+                        table_events_read,
+                        table_events_close,
+                        table_observe,
+                        table_emit,
+                        reinterpret_cast<const uint32_t*>(&observed_kinds),
+                        table_thread_bytes};
 [[maybe_unused]] const bool is_published = (publish(RB_TRACE_EXT, RB_TRACE_VERSION, &kTable), true);
 
 }  // namespace

@@ -39,8 +39,19 @@ class Writer {
 
 }  // namespace
 
-CallEvent::CallEvent(const Op& op, const RbValue* args, int32_t nargs) : op_(op) {
-  if (is_read(RB_EVENT_OP_BEGIN)) {
+RbObserved CallEvent::observed(uint32_t kind) const {
+  RbObserved seen{};
+  seen.struct_size = sizeof seen;
+  seen.kind = kind;
+  seen.op = handle(&op_);
+  seen.flags = flags_;
+  return seen;
+}
+
+CallEvent::CallEvent(const Op& op, const RbValue* args, int32_t nargs, const RbValue* rets,
+                     int32_t nrets, uint32_t flags)
+    : op_(op), rets_(rets), nrets_(nrets), flags_(flags) {
+  if (is_among(RB_EVENT_OP_BEGIN, read_kinds)) {
     RbEvent event{};
     event.kind = RB_EVENT_OP_BEGIN;
     event.op = handle(&op);
@@ -55,11 +66,26 @@ CallEvent::CallEvent(const Op& op, const RbValue* args, int32_t nargs) : op_(op)
     record_event(event);
   }
   ++depth;
+  if (is_among(RB_EVENT_OP_BEGIN, observed_kinds)) {  // last: what it takes is not the call's time
+    RbObserved seen = observed(RB_EVENT_OP_BEGIN);
+    seen.values = args;
+    seen.nvalues = nargs;
+    notify(seen);
+  }
 }
 
 CallEvent::~CallEvent() {
+  if (is_among(RB_EVENT_OP_END, observed_kinds)) {
+    RbObserved seen = observed(RB_EVENT_OP_END);
+    seen.status = status;
+    if (status == RB_OK) {
+      seen.values = rets_;
+      seen.nvalues = nrets_;
+    }
+    notify(seen);
+  }
   --depth;
-  if (!is_read(RB_EVENT_OP_END)) return;
+  if (!is_among(RB_EVENT_OP_END, read_kinds)) return;
   RbEvent event{};
   event.kind = RB_EVENT_OP_END;
   event.op = handle(&op_);

@@ -128,13 +128,13 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
 
 [[gnu::noinline]] int32_t call_seen(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
                                     int32_t nrets, uint32_t flags) {
-  CallEvent event(*op, args, nargs);
+  CallEvent event(*op, args, nargs, rets, nrets, flags);
   return event.status = call_unseen(op, args, nargs, rets, nrets, flags);
 }
 
 inline int32_t call_wrapped(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
                             int32_t nrets, uint32_t flags) {
-  if (__builtin_expect(read_kinds.load(std::memory_order_relaxed) != 0, 0))
+  if (__builtin_expect(watched_kinds.load(std::memory_order_relaxed) != 0, 0))
     return call_seen(op, args, nargs, rets, nrets, flags);
   return call_unseen(op, args, nargs, rets, nrets, flags);
 }

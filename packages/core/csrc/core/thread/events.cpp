@@ -16,7 +16,30 @@ struct RbEvents {
 
 namespace rabbet {
 
-std::atomic<uint32_t> read_kinds{0};
+std::atomic<uint32_t> read_kinds{0}, observed_kinds{0}, watched_kinds{0};
+
+namespace {
+
+constexpr uint32_t kInRing = RB_EVENT_OP_BEGIN | RB_EVENT_OP_END | RB_EVENT_ALLOC | RB_EVENT_FREE;
+
+// Observers stay in their places, so that a thread that is about to call one finds it whole.
+struct Observer {
+  std::atomic<uint32_t> kinds{0};
+  std::atomic<RbObserveFn> fn{nullptr};
+  std::atomic<void*> self{nullptr};
+};
+constexpr int kObservers = 8;
+Observer observers[kObservers];
+std::mutex observers_mutex;
+
+void set_kinds(std::atomic<uint32_t>& kinds, uint32_t value) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  kinds.store(value);
+  watched_kinds.store(read_kinds.load() | observed_kinds.load());
+}
+
+}  // namespace
 
 namespace {
 
@@ -32,7 +55,7 @@ struct Ring {
   void update_kinds() {
     uint32_t kinds = 0;
     for (const auto& reader : readers) kinds |= reader->kinds;
-    read_kinds.store(kinds, std::memory_order_relaxed);
+    set_kinds(read_kinds, kinds);
   }
 };
 Ring& ring() {
@@ -62,8 +85,27 @@ void record_event(RbEvent& event) {
   put(event);
 }
 
+void notify(const RbObserved& event) {
+  for (const Observer& o : observers) {
+    if (!is_among(event.kind, o.kinds)) continue;
+    const RbObserveFn fn = o.fn.load(std::memory_order_acquire);
+    if (fn) fn(o.self.load(std::memory_order_relaxed), &event);
+  }
+}
+
 void record_memory_event(uint32_t kind, int backend, int device, const void* data,
                          uint64_t nbytes) {
+  if (is_among(kind, observed_kinds)) {
+    RbObserved seen{};
+    seen.struct_size = sizeof seen;
+    seen.kind = kind;
+    seen.backend = backend;
+    seen.device = device;
+    seen.data = data;
+    seen.nbytes = nbytes;
+    notify(seen);
+  }
+  if (!is_among(kind, read_kinds)) return;
   RbEvent event{};
   event.kind = kind;
   event.backend = backend;
@@ -74,9 +116,11 @@ void record_memory_event(uint32_t kind, int backend, int device, const void* dat
 }
 
 RbEvents* open_events(uint32_t kinds) {
-  constexpr uint32_t kAll = RB_EVENT_OP_BEGIN | RB_EVENT_OP_END | RB_EVENT_ALLOC | RB_EVENT_FREE;
-  if (!kinds || kinds & ~kAll)
-    fail(RB_E_ARG, "events_open: expected a mask of RB_EVENT_*, got %u", kinds);
+  if (!kinds || kinds & ~kInRing) {
+    fail(RB_E_ARG,
+         "events_open: expected a mask of RB_EVENT_* of calls and memory (at most %u), got %u",
+         kInRing, kinds);
+  }
   Ring& all = ring();
   const std::lock_guard<std::mutex> lock(all.mutex);
   if (!all.events) all.events = std::make_unique<RbEvent[]>(kCapacity);
@@ -120,6 +164,33 @@ void close_events(RbEvents& reader) {
   all.readers.erase(own);
   all.update_kinds();
   if (all.readers.empty()) all.events.reset();
+}
+
+// A pair of fn and self keeps its place when it ends: a thread may be about to call it.
+void observe(uint32_t kinds, RbObserveFn fn, void* self) {
+  constexpr uint32_t kAll = kInRing | RB_EVENT_RANGE_BEGIN | RB_EVENT_RANGE_END | RB_EVENT_NODE;
+  if (kinds & ~kAll) {
+    fail(RB_E_ARG, "observe: expected a mask of RB_EVENT_* (at most %u), got %u", kAll, kinds);
+  }
+  const std::lock_guard<std::mutex> lock(observers_mutex);
+  Observer* place = nullptr;
+  for (Observer& o : observers) {
+    if (o.fn.load() == fn && o.self.load() == self) place = &o;
+  }
+  for (Observer& o : observers) {
+    if (!place && kinds && !o.fn.load()) place = &o;
+  }
+  if (!place) {
+    if (!kinds) return;
+    fail(RB_E_STATE, "observe: this process has had %d observers, the most it can have",
+         kObservers);
+  }
+  place->self.store(self);
+  place->fn.store(fn, std::memory_order_release);
+  place->kinds.store(kinds);
+  uint32_t all = 0;
+  for (const Observer& o : observers) all |= o.kinds.load();
+  set_kinds(observed_kinds, all);
 }
 
 }  // namespace rabbet

@@ -1,4 +1,5 @@
-// The ring of events that profilers read: calls, and what the allocator gives and takes back.
+// What profilers see of calls and memory: a ring of events for readers, and observers that are
+// called.
 #pragma once
 #include <atomic>
 
@@ -6,19 +7,24 @@
 
 namespace rabbet {
 
-/// The kinds that somebody reads, RB_EVENT_*.
-extern std::atomic<uint32_t> read_kinds;
-inline bool is_read(uint32_t kinds) {
-  return (read_kinds.load(std::memory_order_relaxed) & kinds) != 0;
+/// Masks of RB_EVENT_*: the kinds that somebody reads from the ring, that somebody observes, and
+/// both together.
+extern std::atomic<uint32_t> read_kinds, observed_kinds, watched_kinds;
+inline bool is_among(uint32_t kind, const std::atomic<uint32_t>& kinds) {
+  return (kinds.load(std::memory_order_relaxed) & kind) != 0;
 }
 
 /// Put an event into the ring, with thread and time of now.
 void record_event(RbEvent& event);
+/// Call the observers of the event's kind.
+void notify(const RbObserved& event);
+
 void record_memory_event(uint32_t kind, int backend, int device, const void* data, uint64_t nbytes);
-/// What the allocator gave or got back, if somebody reads events of that kind.
+/// What the allocator gave or got back, if somebody watches events of that kind.
 inline void record_memory(uint32_t kind, int backend, int device, const void* data,
                           uint64_t nbytes) {
-  if (__builtin_expect(is_read(kind), 0)) record_memory_event(kind, backend, device, data, nbytes);
+  if (__builtin_expect(is_among(kind, watched_kinds), 0))
+    record_memory_event(kind, backend, device, data, nbytes);
 }
 
 RbEvents* open_events(uint32_t kinds);
@@ -27,5 +33,8 @@ uint32_t read_events(RbEvents& reader, void* out, uint32_t size, uint32_t max, u
 /// Throws for one that is not open.
 RbEvents& need_open(RbEvents* reader, const char* what);
 void close_events(RbEvents& reader);
+
+/// Let an observer see `kinds` from now on; 0 ends it.
+void observe(uint32_t kinds, RbObserveFn fn, void* self);
 
 }  // namespace rabbet

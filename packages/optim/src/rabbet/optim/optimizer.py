@@ -11,6 +11,7 @@ from typing import Any
 
 import rabbet
 from rabbet import Tensor
+from rabbet._C import range_begin, range_end
 from rabbet.utils.hooks import RemovableHandle, add_hook
 
 # What optimizers take.
@@ -235,13 +236,18 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros."""
-        for group in self.param_groups:
-            for param in group["params"]:
-                if set_to_none:
-                    param.grad = None
-                elif param.grad is not None:
-                    param.grad = param.grad.detach()
-                    param.grad.zero_()
+        name = self.__dict__.get("_zero_grad_profile_name")  # a wrapper may lack it
+        seen = range_begin(name, True) if name else 0
+        try:
+            for group in self.param_groups:
+                for param in group["params"]:
+                    if set_to_none:
+                        param.grad = None
+                    elif param.grad is not None:
+                        param.grad = param.grad.detach()
+                        param.grad.zero_()
+        finally:
+            range_end(seen)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change the parameters by their gradients; every subclass defines it.

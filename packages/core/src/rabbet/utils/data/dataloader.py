@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar, cast
 
 from ... import accelerator
-from ..._C import Generator, default_generator
+from ..._C import Generator, default_generator, range_begin, range_end
 from ._utils.collate import default_collate, default_convert
 from ._utils.errors import ExceptionWrapper
 from ._utils.fetch import Fetcher
@@ -436,11 +436,14 @@ class _BaseDataLoaderIter:
         raise NotImplementedError
 
     def __next__(self) -> Any:
+        seen = range_begin(f"enumerate(DataLoader)#{type(self).__name__}.__next__", True)
         try:
             data = self._next_data()
         except StopIteration:
             self._is_over = True
             raise
+        finally:
+            range_end(seen)
         self._num_yielded += 1
         told = getattr(self._loader, "_told_length", None)
         if told is not None and self._num_yielded > told:
