@@ -12,7 +12,7 @@ import rabbet
 from rabbet._misspelled import nearest
 
 EXPECTED = {
-    "nn", "optim", "autograd", "func", "vmap", "amp", "distributions", "utils", "cuda", "linalg", "fft", "sparse",
+    "nn", "optim", "autograd", "func", "vmap", "amp", "distributions", "profiler", "utils", "cuda", "linalg", "fft", "sparse",
     "no_grad", "enable_grad", "autocast", "save", "load", "compile", "conv2d", "FloatTensor", "poisson",
     "default_generator", "Tensor", "zeros", "float32",
 }  # fmt: skip

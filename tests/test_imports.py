@@ -48,6 +48,7 @@ IN_FUNCTIONS = {
     ("rabbet._tensor", "rabbet._streams"): RARE,
     ("rabbet.library", "rabbet._schemas"): RARE,
     ("rabbet._tensor", "rabbet.serialization"): RARE,
+    ("rabbet.autograd", "rabbet._as_torch.names"): RARE,
     ("rabbet.autograd._function_levels", "rabbet.vmap._function"): OPTIONAL,
     ("rabbet.backends._cuda", "rabbet._plugins"): RARE,
     ("rabbet.backends._cuda", "rabbet.cuda._devices"): RARE,

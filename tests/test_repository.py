@@ -19,6 +19,7 @@ DESIGNED = {  # what a package may depend on, of ours (the design's table of pac
     "rabbet-nn": {"rabbet-core", "rabbet-autograd"},
     "rabbet-optim": {"rabbet-core", "rabbet-autograd"},
     "rabbet-distributions": {"rabbet-core", "rabbet-autograd"},
+    "rabbet-profiler": {"rabbet-core", "rabbet-autograd"},
     "rabbet-testing": {"rabbet-core"},
 }
 
@@ -44,6 +45,9 @@ NAME_CUDA = {
     ),
     "the wheel to install, and storages of files": (
         "core/src/rabbet/_plugins.py", "core/src/rabbet/_files/torch_names.py", "rabbet/pyproject.toml",
+    ),
+    "activities of profilers, and former names of times on devices": (
+        "profiler/src/rabbet/profiler/*.py", "profiler/src/rabbet/autograd/*.py",
     ),
     "DLPack and __cuda_array_interface__": (
         "core/csrc/python/dlpack.cpp", "core/csrc/python/data.cpp", "core/src/rabbet/_array_interface.py",

@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # In the order in which they are installed: a package is built against those before it.
 PACKAGES = [
-    "core", "backend-cpu", "backend-cuda", "autograd", "autocast", "vmap", "nn", "optim", "distributions", "testing",
-    "rabbet",
+    "core", "backend-cpu", "backend-cuda", "autograd", "autocast", "vmap", "nn", "optim", "distributions", "profiler",
+    "testing", "rabbet",
 ]  # fmt: skip
 BUILD_TOOLS = ("cmake", "ninja", "packaging", "pathspec", "pluggy", "pybind11", "scikit-build-core")
 PROGRAM = """
@@ -28,6 +28,9 @@ with rabbet.autocast("cpu"):
 loss.backward()
 optimizer.step()
 assert rabbet.distributions.Normal(0.0, 1.0).log_prob(rabbet.zeros(())).item() < 0
+with rabbet.profiler.profile() as prof:
+    model(rabbet.ones(4))
+assert prof.key_averages()
 import importlib.metadata as metadata
 for name in WHEELS:
     assert metadata.version(name), name

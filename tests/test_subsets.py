@@ -42,6 +42,7 @@ else:
     raise SystemExit("backward worked without autograd")
 """
 AUTOGRAD = """
+import importlib
 import rabbet
 x = rabbet.tensor([1.0, 2.0], requires_grad=True)
 (x * x).sum().backward()
@@ -56,6 +57,13 @@ except ImportError as error:
     assert "pip install rabbet-distributions" in str(error), error
 else:
     raise SystemExit("distributions are there without their wheel")
+for missing in ("rabbet.profiler", "rabbet.autograd.profiler"):
+    try:
+        importlib.import_module(missing)
+    except ImportError as error:
+        assert "pip install rabbet-profiler" in str(error), error
+    else:
+        raise SystemExit("the profiler is there without its wheel")
 """
 AMP = """
 import rabbet
@@ -95,6 +103,11 @@ q = rabbet.distributions.Gamma(rabbet.tensor(3.0), rate)
 rabbet.distributions.kl_divergence(q, rabbet.distributions.Gamma(1.0, 1.0)).backward()
 assert abs(rate.grad.item() + 0.25) < 1e-6 and (q.sample((9,)) > 0).all()
 """
+PROFILER = """
+with rabbet.profiler.profile() as prof, rabbet.autograd.profiler.record_function("sum"):
+    rabbet.ones(3).sum()
+assert {"sum", "aten::sum", "aten::ones"} <= {e.key for e in prof.key_averages()}
+"""
 SUBSETS = {
     "core": (["core"], CORE),
     "core+cpu": (["core", "backend_cpu"], CPU),
@@ -111,9 +124,10 @@ SUBSETS = {
             "nn",
             "optim",
             "distributions",
+            "profiler",
             "testing",
         ],
-        ALL + AMP + DISTRIBUTIONS,
+        ALL + AMP + DISTRIBUTIONS + PROFILER,
     ),
 }
 

@@ -9,6 +9,7 @@ BUDGET_MB = {
     "rabbet_backend_cpu": 30.0,
     "rabbet_backend_cuda": 10.0,
     "rabbet_autocast": 0.5,
+    "rabbet_profiler": 0.5,
 }
 LICENSE = Path(__file__).parents[1] / "LICENSE"
 

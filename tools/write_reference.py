@@ -29,6 +29,7 @@ PAGES = {
     "vmap": ["rabbet.vmap", "rabbet.func"],
     "nn": ["rabbet.nn", "rabbet.nn.functional", "rabbet.nn.init", "rabbet.nn.utils"],
     "optim": ["rabbet.optim", "rabbet.optim.lr_scheduler"],
+    "profiler": ["rabbet.profiler", "rabbet.autograd.profiler", "rabbet.autograd.profiler_util"],
     "distributions": [
         "rabbet.distributions",
         "rabbet.distributions.constraints",

@@ -23,7 +23,7 @@ RECORD = "sources.json"
 # What each package is built after: packages of a row need only those of the rows above.
 WAVES = [
     ["core", "nn", "optim", "distributions", "testing", "rabbet"],
-    ["backend-cuda", "backend-cpu", "autograd", "vmap"],
+    ["backend-cuda", "backend-cpu", "autograd", "vmap", "profiler"],
     ["autocast"],
 ]
 PACKAGES = [name for wave in WAVES for name in wave]
@@ -33,6 +33,7 @@ COMPILED_IN = {
     "backend-cpu": ["core"],
     "autograd": ["core"],
     "vmap": ["core"],
+    "profiler": ["core"],
     "autocast": ["core", "autograd"],
 }
 NOT_SOURCES = {"tests", "tools", "sim", "build", "README.md", "__pycache__"}

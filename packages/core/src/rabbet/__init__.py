@@ -1,8 +1,8 @@
 """Rabbet: tensors and deep learning with PyTorch's programming model, in parts that fit together.
 
 This package is `rabbet-core`. Every operator with a record is a function here (`rabbet.add`); `rabbet.ops` has all
-of them, hidden ones included. `rabbet.nn`, `rabbet.optim`, `rabbet.distributions`, `rabbet.autograd`, `rabbet.amp`
-and the backends are other wheels.
+of them, hidden ones included. `rabbet.nn`, `rabbet.optim`, `rabbet.distributions`, `rabbet.profiler`,
+`rabbet.autograd`, `rabbet.amp` and the backends are other wheels.
 """
 
 import os as _os
@@ -43,9 +43,15 @@ _OTHER_WHEELS = {
     "nn": "rabbet-nn",
     "optim": "rabbet-optim",
     "distributions": "rabbet-distributions",
+    "profiler": "rabbet-profiler",
     "func": "rabbet-vmap",
     "vmap": "rabbet-vmap",
     "amp": "rabbet-autocast",
+}
+_OTHER_WHEELS_BELOW = {  # modules in a package of yet another wheel
+    "autograd.profiler": "rabbet-profiler",
+    "autograd.profiler_legacy": "rabbet-profiler",
+    "autograd.profiler_util": "rabbet-profiler",
 }
 _OWN_MODULES = {
     "__config__", "accelerator", "backends", "compiler", "composite", "cpu", "cuda", "fft", "functional", "futures", "jit",
@@ -53,7 +59,7 @@ _OWN_MODULES = {
 }  # fmt: skip
 _ABSENT_MODULES = {  # the tops of those in _absent, which refuse by name
     "ao", "classes", "distributed", "export", "fx", "hub", "monitor", "mps", "mtia", "nested", "numa",
-    "onnx", "package", "profiler", "quantization", "sparse", "xpu",
+    "onnx", "package", "quantization", "sparse", "xpu",
 }  # fmt: skip
 # Names that load with the module that defines them.
 _LAZY = {
@@ -339,15 +345,16 @@ class _LastFinder:
         package, _, name = fullname.partition(".")
         if package != "rabbet" or fullname.startswith("rabbet._absent"):
             return None
-        if name not in _OTHER_WHEELS:
+        wheel = _OTHER_WHEELS.get(name) or _OTHER_WHEELS_BELOW.get(name)
+        if wheel is None:
             spec: object = _submodule("_absent").spec_of(fullname)
             return spec or _submodule("_op_modules").spec_of(fullname)
         from importlib.machinery import PathFinder
 
         _extend_path()
-        spec = PathFinder.find_spec(fullname, __path__)
+        above = name.split(".")[:-1]
+        spec = PathFinder.find_spec(fullname, [_os.path.join(p, *above) for p in __path__])
         if spec is None:
-            wheel = _OTHER_WHEELS[name]
             raise ModuleNotFoundError(
                 f"{fullname} needs the wheel '{wheel}': pip install {wheel}", name=fullname
             )

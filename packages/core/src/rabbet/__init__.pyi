@@ -20,6 +20,7 @@ from . import distributions as distributions
 from . import func as func
 from . import nn as nn
 from . import optim as optim
+from . import profiler as profiler
 from . import __config__ as __config__
 from . import backends as backends
 from . import compiler as compiler
@@ -250,7 +251,6 @@ nested: _NotThere
 numa: _NotThere
 onnx: _NotThere
 package: _NotThere
-profiler: _NotThere
 quantization: _NotThere
 sparse: _NotThere
 xpu: _NotThere

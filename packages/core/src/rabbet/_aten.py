@@ -254,7 +254,7 @@ _OUTS = {
 
 
 @functools.cache
-def _place_of(record: str) -> tuple[str, str]:
+def place_of(record: str) -> tuple[str, str]:
     """Namespace and packet of a record."""
     namespace, colons, name = record.partition("::")
     if colons:
@@ -284,7 +284,7 @@ def is_decomposed(record: str) -> bool:
         return False
     is_form = record.rpartition(".")[2].startswith("or") and record.rpartition(".")[2][2:].isdigit()
     listed = record in _DECOMPOSED or info["base"] in _DECOMPOSED
-    return is_form or listed or _place_of(record)[0] == "rabbet"
+    return is_form or listed or place_of(record)[0] == "rabbet"
 
 
 def _product(args: Sequence[Any]) -> str:
@@ -304,7 +304,7 @@ def overload_of(record: str, args: Sequence[Any], in_place: bool, out: bool) -> 
         in_place: whether the call writes its first argument.
         out: whether it writes other tensors.
     """
-    namespace, packet = _place_of(record)
+    namespace, packet = place_of(record)
     if packet == "matmul":
         packet = _product(args)
     name = _overload_name(record, args)
@@ -325,7 +325,7 @@ def _records_by_name() -> dict[tuple[str, str], str]:
     for record in _C.record_names():
         if "::" in record:
             continue
-        packet = _place_of(record)[1]
+        packet = place_of(record)[1]
         rule = _OVERLOADS.get(record)
         if isinstance(rule, str):
             found[packet, rule] = record

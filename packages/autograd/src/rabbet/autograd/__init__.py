@@ -1,5 +1,6 @@
 """Differentiation: the tape, grad modes, `Function`, `grad`, forward mode, checks."""
 
+import importlib
 import sys
 from typing import Any
 
@@ -82,15 +83,11 @@ def rabbet_conformance_params(level: str) -> dict[str, Any]:
 module_imported(sys.modules[__name__])
 
 
-def _profiler_enabled() -> bool:
-    """Whether a profiler runs: there is none yet."""
-    return False
+def __getattr__(name: str) -> Any:
+    if name in ("profiler", "profiler_legacy", "profiler_util"):  # of another wheel
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in ("_profiler_enabled", "_disable_profiler"):
+        return getattr(importlib.import_module(f"{__name__}.profiler"), name)
+    from rabbet._as_torch.names import missing_attribute
 
-
-def _disable_profiler() -> Any:
-    """Stop the profiler that runs.
-
-    Raises:
-        RuntimeError: always, as none runs.
-    """
-    raise RuntimeError("Can't disable the profiler when it's not running")
+    raise missing_attribute("autograd", name)

@@ -246,6 +246,16 @@ _COUNTS: dict[str, Callable[..., _Count]] = {
 }  # fmt: skip
 
 
+def count_operations(op: str, args: Sequence[Any], results: Sequence[Any]) -> int:
+    """Operations of a call of the record `op`; 0 for one that is not a product, a convolution or attention.
+
+    Args:
+        args, results: those of the call; of tensors only `shape` and `ndim` are read.
+    """
+    found = _COUNTS[op](*args, *results) if op in _COUNTS else None
+    return 0 if found is None else found[1]
+
+
 def _in_backward() -> bool:
     """Whether backward makes the call."""
     return tape.current_run() > 0

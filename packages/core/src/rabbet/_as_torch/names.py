@@ -46,6 +46,15 @@ _HOMES = {
     "rabbet.optim.muon": "torch.optim",
     "rabbet.utils._selective_checkpoint": "torch.utils.checkpoint",
 }
+# Likewise, where the module of that name imports them.
+_IMPORTED_BY = {
+    "rabbet.profiler._event_list": "torch.autograd.profiler_util",
+    "rabbet.profiler._events": "torch.autograd.profiler_util",
+    "rabbet.profiler._one_recording": "torch.autograd.profiler",
+    "rabbet.profiler._record_function": "torch.autograd.profiler",
+    "rabbet.profiler._schedule": "torch.profiler.profiler",
+    "rabbet.profiler._step_tracker": "torch.autograd.profiler",
+}
 _FUNCTIONAL = "rabbet.nn.functional"  # one file in PyTorch
 _FUNCTIONS = "rabbet._as_torch.functions"  # private functions of the module torch
 
@@ -72,7 +81,8 @@ def home_of(module: str) -> str:
     for theirs, ours in _MODULES.items():
         if module == ours:
             return f"torch.{theirs}"
-    return _HOMES.get(module) or f"torch{module.removeprefix('rabbet')}"
+    home = _HOMES.get(module) or _IMPORTED_BY.get(module)
+    return home or f"torch{module.removeprefix('rabbet')}"
 
 
 def own_name(module: str) -> str:

@@ -1,0 +1,45 @@
+"""Spans as strict nesting: what formats and pictures need that know no overlapping ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ._span import Kind, Span
+from ._trace import Trace
+
+
+class Nested(NamedTuple):
+    """A span with times inside of its parent and behind its earlier siblings."""
+
+    span: Span
+    number: int
+    begin: int
+    end: int
+
+
+class Tree:
+    """The spans of a recording by parent; those without one by thread."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.tops: list[list[int]] = [[] for _ in trace.threads]
+        self._trace = trace
+        self._children: dict[int, list[int]] = {}
+        for i, span in enumerate(trace.spans):
+            if span.kind is Kind.MEMORY:
+                continue
+            siblings = self.tops[span.thread] if span.parent < 0 else self._children.setdefault(span.parent, [])  # fmt: skip
+            siblings.append(i)
+
+    def children(self, index: int) -> list[int]:
+        """The spans directly inside of one, in order."""
+        return self._children.get(index, [])
+
+    def nested(self, indices: list[int], begin: int, end: int) -> Iterator[Nested]:
+        """Spans between two times, cut where they overlap each other."""
+        at = begin
+        for i in indices:
+            span = self._trace.spans[i]
+            start = min(max(span.begin, at), end)
+            at = min(max(span.end, start), end)
+            yield Nested(span, i, start, at)
