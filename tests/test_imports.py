@@ -22,6 +22,7 @@ IN_FUNCTIONS = {
     ("rabbet.__main__", "rabbet._doctor"): RARE,
     ("rabbet.__main__", "rabbet._emit"): RARE,
     ("rabbet.__main__", "rabbet._new_plugin"): RARE,
+    ("rabbet.__main__", "rabbet.profiler._bottleneck"): OPTIONAL,
     ("rabbet._absent", "rabbet._as_torch.names"): RARE,
     ("rabbet._op_modules", "rabbet._as_torch.names"): RARE,
     ("rabbet._as_torch.c_nn", "rabbet.nn.functional"): OPTIONAL,
@@ -220,7 +221,7 @@ def test_imports_for_types_only_are_no_circle(tmp_path):
 
 # Wheels that a wheel uses only where they are installed.
 OPTIONAL_WHEELS = {
-    "rabbet-core": {"numpy", "tensorboard", "rabbet-autograd", "rabbet-distributions", "rabbet-nn", "rabbet-vmap"},
+    "rabbet-core": {"numpy", "tensorboard", "rabbet-autograd", "rabbet-distributions", "rabbet-nn", "rabbet-profiler", "rabbet-vmap"},
     "rabbet-nn": {"rabbet-vmap"},
     "rabbet-testing": {"torch", "rabbet-autograd", "rabbet-autocast", "rabbet-nn", "rabbet-optim", "rabbet-vmap"},
 }  # fmt: skip

@@ -79,7 +79,8 @@ py::list read_signature(const std::vector<uint64_t>& words) {
 void start(bool shapes, bool memory, bool stacks) {
   profiler::drop_logs();
   profiler::drop_stacks();
-  profiler::start(trace, {shapes, memory, stacks});
+  profiler::start(trace, (shapes ? profiler::kShapes : 0u) | (memory ? profiler::kMemory : 0u) |
+                             (stacks ? profiler::kStacks : 0u));
 }
 
 py::dict stop() {

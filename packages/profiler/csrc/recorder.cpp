@@ -22,7 +22,7 @@ const RbTrace* table = nullptr;
 std::atomic<bool> recording{false};
 std::atomic<bool> has_room{true};
 std::atomic<uint64_t> session{0};
-Options wanted;
+std::atomic<uint32_t> wanted{0};
 
 uint64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -94,28 +94,28 @@ void count_depth(Log& log, bool begins) {
   }
 }
 
-void write_call(Log& log, const RbObserved& event, bool begins) {
+void write_call(Log& log, const RbObserved& event, uint32_t parts, bool begins) {
   const uint64_t ended = begins ? 0 : now();
-  const uint64_t stack = begins && wanted.stacks && !log.depth ? current_stack() : 0;
+  const uint64_t stack = begins && (parts & kStacks) && !log.depth ? current_stack() : 0;
   count_depth(log, begins);
-  const size_t shapes = wanted.shapes ? signature_words(event.values, event.nvalues) : 0;
+  const size_t shapes = parts & kShapes ? signature_words(event.values, event.nvalues) : 0;
   Writer entry(log, begins ? Kind::kCallBegin : Kind::kCallEnd, event, kFixedParts + shapes);
   if (event.flags & RB_CALL_OUT) entry.set_id(first_tensor(event));
-  if (wanted.memory) entry.add_memory();
+  if (parts & kMemory) entry.add_memory();
   if (stack) entry.add_stack(stack);
-  if (wanted.shapes) entry.add_shapes(event.values, event.nvalues, shapes);
+  if (parts & kShapes) entry.add_shapes(event.values, event.nvalues, shapes);
   entry.publish(begins ? now() : ended);
 }
 
-void write_range(Log& log, const RbObserved& event, bool begins) {
+void write_range(Log& log, const RbObserved& event, uint32_t parts, bool begins) {
   const uint64_t ended = begins ? 0 : now();
   const size_t length = begins && event.text ? std::strlen(event.text) : 0;
   const bool by_user = event.flags == RB_RANGE_USER || event.flags == RB_RANGE_FRAMEWORK;
-  const uint64_t stack = begins && wanted.stacks && by_user ? current_stack() : 0;
+  const uint64_t stack = begins && (parts & kStacks) && by_user ? current_stack() : 0;
   if (event.flags == RB_RANGE_NODE) count_depth(log, begins);  // what it calls has the node's stack
   Writer entry(log, begins ? Kind::kRangeBegin : Kind::kRangeEnd, event,
                kFixedParts + 1 + (length + 7) / 8);
-  if (wanted.memory) entry.add_memory();
+  if (parts & kMemory) entry.add_memory();
   if (stack) entry.add_stack(stack);
   if (begins) entry.add_text(event.text, length);
   entry.publish(begins ? now() : ended);
@@ -130,13 +130,15 @@ void read_memory() {
 
 void write(const RbObserved* event) {
   Log& log = own_log(session.load(std::memory_order_relaxed));
+  // Once for an entry: another recording may begin meanwhile.
+  const uint32_t parts = wanted.load(std::memory_order_relaxed);
   switch (event->kind) {
     case RB_EVENT_OP_BEGIN:
     case RB_EVENT_OP_END:
-      return write_call(log, *event, event->kind == RB_EVENT_OP_BEGIN);
+      return write_call(log, *event, parts, event->kind == RB_EVENT_OP_BEGIN);
     case RB_EVENT_RANGE_BEGIN:
     case RB_EVENT_RANGE_END:
-      return write_range(log, *event, event->kind == RB_EVENT_RANGE_BEGIN);
+      return write_range(log, *event, parts, event->kind == RB_EVENT_RANGE_BEGIN);
     case RB_EVENT_NODE:
       return Writer(log, Kind::kNode, *event, 0).publish(0);
     default:
@@ -158,11 +160,11 @@ void in_child() { recording.store(false); }
 
 }  // namespace
 
-void start(const RbTrace* trace, const Options& options) {
+void start(const RbTrace* trace, uint32_t parts) {
   static const int once = pthread_atfork(nullptr, nullptr, in_child);
   static_cast<void>(once);
   table = trace;
-  wanted = options;
+  wanted.store(parts);
   has_room.store(true);
   session.fetch_add(1);
   resume();
@@ -181,7 +183,7 @@ void pause() {
 bool is_recording() { return recording.load(); }
 
 uint64_t stop(bool* complete) {
-  if (is_recording() && wanted.memory) read_memory();
+  if (is_recording() && (wanted.load() & kMemory)) read_memory();
   pause();
   *complete = has_room.load();
   return session.load();

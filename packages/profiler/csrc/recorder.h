@@ -6,12 +6,10 @@
 
 namespace profiler {
 
-struct Options {
-  bool shapes = false, memory = false, stacks = false;
-};
+enum Part : uint32_t { kShapes = 1, kMemory = 2, kStacks = 4 };  // what entries hold besides times
 
-/// Begin a recording.
-void start(const RbTrace* trace, const Options& options);
+/// Begin a recording; `parts` is a mask of Part.
+void start(const RbTrace* trace, uint32_t parts);
 /// Record nothing until `resume`; both within one recording.
 void pause();
 void resume();

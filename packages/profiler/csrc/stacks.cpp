@@ -43,8 +43,8 @@ uint64_t walk() {
     PyCodeObject* code;
     int instruction;
   };
-  static thread_local std::vector<Seen> seen;  // innermost first
-  seen.clear();
+  std::vector<Seen> seen;  // innermost first
+  seen.reserve(64);
   PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
   while (frame) {
     seen.push_back({PyFrame_GetCode(frame), PyFrame_GetLasti(frame)});

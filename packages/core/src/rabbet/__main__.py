@@ -12,6 +12,8 @@ USAGE = """usage: rabbet COMMAND
   run PROGRAM.py | -m MODULE [ARGUMENTS]
                                run a program in which torch is rabbet
   run --scan FILES             the torch names that programs use, and which of them are missing
+  bottleneck [--html FILE] PROGRAM.py | -m MODULE [ARGUMENTS]
+                               run a program as `run` does, and say where its time goes
   doctor [--layers | --coverage] [--json]
                                what is installed, what works, and how to fix what does not
   doctor --device NAME --for inference|training [--json]
@@ -25,7 +27,7 @@ USAGE = """usage: rabbet COMMAND
 
 _HELP = ("-h", "--help", "help")
 _ALIASES = {"-h": "help", "--help": "help", "-V": "version", "--version": "version"}
-_COMMANDS = ("run", "doctor", "new-plugin", "emit", "cmakedir", "version", "help")
+_COMMANDS = ("run", "bottleneck", "doctor", "new-plugin", "emit", "cmakedir", "version", "help")
 
 
 def _cmake_folder() -> str:
@@ -67,6 +69,15 @@ def _refuse(command: str) -> int:
     return 2
 
 
+def _bottleneck(arguments: list[str]) -> int:
+    try:
+        from rabbet.profiler._bottleneck import main as bottleneck
+    except ModuleNotFoundError as error:  # names the wheel
+        print(f"rabbet bottleneck: {error}", file=sys.stderr)
+        return 1
+    return bottleneck(arguments)
+
+
 def _dispatch(command: str, arguments: list[str]) -> int:
     if command in _PRINTED:
         return _print(command, arguments)
@@ -74,6 +85,8 @@ def _dispatch(command: str, arguments: list[str]) -> int:
         from ._as_torch.run import main as run
 
         return run(arguments)
+    if command == "bottleneck":
+        return _bottleneck(arguments)
     if command == "doctor":
         from ._doctor import main as doctor
 
@@ -96,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     command = _ALIASES.get(args[0], args[0])
-    if command == "run":  # a program handles its own output
+    if command in ("run", "bottleneck"):  # a program handles its own output
         return _dispatch(command, args[1:])
     try:
         code = _dispatch(command, args[1:])
