@@ -40,7 +40,16 @@ def test_every_command_explains_itself(name, option):
 
 
 def test_the_usage_names_every_command(capsys):
-    for name in ("run", "bottleneck", "doctor", "new-plugin", "emit", "cmakedir", "version", "help"):
+    for name in (
+        "run",
+        "bottleneck",
+        "doctor",
+        "new-plugin",
+        "emit",
+        "cmakedir",
+        "version",
+        "help",
+    ):
         assert f"\n  {name} " in USAGE
     assert main([]) == 2
     assert capsys.readouterr().err == f"{USAGE}\n"
@@ -61,7 +70,9 @@ def test_a_misspelled_command_is_answered_with_the_nearest(word, meant, capsys):
 def test_a_word_like_no_command_is_answered_with_all_of_them(word, capsys):
     assert main([word]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"rabbet: there is no command '{word}'; commands: run, bottleneck, doctor,")
+    assert said.startswith(
+        f"rabbet: there is no command '{word}'; commands: run, bottleneck, doctor,"
+    )
 
 
 def test_arguments_of_commands_that_take_none_are_refused(capsys):

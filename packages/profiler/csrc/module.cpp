@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "log.h"
+#include "nvtx.h"
 #include "rabbet/python.h"
 #include "rabbet/python.hpp"
 #include "recorder.h"
@@ -134,5 +135,12 @@ PYBIND11_MODULE(_C, m) {
   m.def("pause", profiler::pause);
   m.def("resume", profiler::resume);
   m.def("is_recording", profiler::is_recording);
+  m.def(
+      "start_nvtx",
+      [](const profiler::Names& names, bool shapes) {
+        return profiler::start_nvtx(trace, core->host, names, shapes);
+      },
+      py::arg("names"), py::arg("shapes"), "Whether there is a library for the ranges.");
+  m.def("stop_nvtx", [] { profiler::stop_nvtx(trace); });
   m.def("now", now, "Nanoseconds of the recordings' clock.");
 }

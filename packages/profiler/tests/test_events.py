@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+import warnings
 
 import pytest
 import rabbet
@@ -201,7 +202,9 @@ def test_a_failed_call_is_recorded_and_the_profile_ends_with_the_exception():
 def test_a_forked_child_records_nothing():
     with profile() as prof:
         rabbet.ones(2)
-        child = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of processes with threads
+            child = os.fork()
         if not child:
             rabbet.ones(2).exp()
             os._exit(_C.is_recording())

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NoReturn, Self
 
+from rabbet import _C as core
+from rabbet.profiler import _C
 from rabbet.profiler._event_list import EventList
 from rabbet.profiler._events import FunctionEvent, FunctionEventAvg, Kernel
+from rabbet.profiler._names import key_of_record
 from rabbet.profiler._one_recording import profile
 from rabbet.profiler._record_function import record_function
 from rabbet.profiler._session import running
@@ -28,15 +31,17 @@ __all__ = [
 
 
 class emit_nvtx:
-    """Context manager: give each call a range in NVIDIA's profilers.
+    """Context manager: give each call and each `record_function` a range in NVIDIA's profilers, on all threads.
 
     Args:
         enabled: False: do nothing.
-        record_shapes: put shapes into the names of ranges.
+        record_shapes: put the shapes of tensors into the names of ranges.
 
     Raises:
-        RuntimeError: on entering, as rabbet gives single calls no ranges; `rabbet.cuda.nvtx` names parts of a program.
+        RuntimeError: on entering, if there is no libnvToolsExt, or another `emit_nvtx` is active.
     """
+
+    _active = False
 
     def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
         self.enabled = enabled
@@ -46,12 +51,25 @@ class emit_nvtx:
     def __enter__(self) -> Self:
         if self.entered:
             raise RuntimeError("NVTX annotation context manager is not reentrant")
-        if self.enabled:
-            _refuse_ranges("emit_nvtx", "NVTX", "cuda.nvtx.range")
-        self.entered = True
+        if not self.enabled:
+            return self
+        if emit_nvtx._active:
+            raise RuntimeError(
+                "autograd.profiler.emit_nvtx: expected no other emit_nvtx to be active"
+            )
+        names = {record: key_of_record(record) for record in core.record_names()}
+        if not _C.start_nvtx(names, self.record_shapes):
+            raise RuntimeError(
+                "autograd.profiler.emit_nvtx: NVTX functions not installed: there is no libnvToolsExt.so.1, which comes "
+                "with CUDA; rabbet.profiler.profile needs none"
+            )
+        self.entered = emit_nvtx._active = True
         return self
 
-    def __exit__(self, *error: object) -> None: ...
+    def __exit__(self, *error: object) -> None:
+        if self.entered and emit_nvtx._active:
+            _C.stop_nvtx()
+            emit_nvtx._active = False
 
 
 class emit_itt:
@@ -74,18 +92,13 @@ class emit_itt:
         if self.entered:
             raise RuntimeError("ITT annotation context manager is not reentrant")
         if self.enabled:
-            _refuse_ranges("emit_itt", "ITT", "profiler.record_function")
+            raise RuntimeError(
+                "autograd.profiler.emit_itt: ITT functions not installed: rabbet has none; use rabbet.profiler.profile"
+            )
         self.entered = True
         return self
 
     def __exit__(self, *error: object) -> None: ...
-
-
-def _refuse_ranges(name: str, library: str, instead: str) -> NoReturn:
-    raise RuntimeError(
-        f"autograd.profiler.{name}: rabbet gives single calls no {library} ranges; use {instead} for parts of a "
-        "program, or rabbet.profiler.profile"
-    )
 
 
 def load_nvprof(path: str) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import os
 import sys
@@ -11,11 +10,10 @@ from contextlib import contextmanager
 from types import CodeType
 from typing import Any, NamedTuple
 
-from rabbet._aten import place_of
-
 from ._event_list import EventList
 from ._events import FunctionEvent, RecordScope
 from ._flops import flops_of
+from ._names import key_of_record
 from ._span import KINDS, STEP_PREFIX, Kind, Span
 from ._values import concrete, sizes_of
 
@@ -42,16 +40,6 @@ class Frame(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}({self.line}): {self.name}"
-
-
-@functools.cache
-def _key_of_record(record: str) -> str:
-    """The name under which `ops` has the operator of a record: `aten::add`, `rabbet::fused_adam`, `mine::scale`."""
-    try:
-        namespace, packet = place_of(record)
-    except KeyError:  # a derivative that has a kernel, as relu.vjp.input
-        return f"rabbet::{record}"
-    return f"{namespace}::{packet}"
 
 
 def _relative(file: str) -> str:
@@ -115,7 +103,7 @@ class Trace:
         """The name of a span in tables and traces."""
         text, is_op = self._names[span.name]
         if is_op:
-            return _key_of_record(text) + ("_" if span.in_place else "")
+            return key_of_record(text) + ("_" if span.in_place else "")
         if span.kind in (Kind.NODE, Kind.DERIVATIVE):
             node = f"torch::autograd::{text}" if text == "AccumulateGrad" else text
             return node if span.kind is Kind.DERIVATIVE else f"autograd::engine::evaluate_function: {node}"  # fmt: skip
