@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 __path__ = _extend_path(__path__, __name__)  # other wheels may bring parts
 
 __all__ = [
+    "benchmark",
     "checkpoint",
     "collect_env",
     "data",
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         _foreach_utils,
         _pytree,
         _triton,
+        benchmark,
         checkpoint,
         collect_env,
         data,

@@ -1,0 +1,1 @@
+"""The parts of `rabbet.utils.benchmark`, in modules named as in PyTorch."""

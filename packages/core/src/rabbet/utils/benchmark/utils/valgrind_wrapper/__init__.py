@@ -1,0 +1,1 @@
+"""Counts of executed instructions, measured by Valgrind."""
