@@ -41,6 +41,7 @@ EXCEPTIONS = {
     "core/src/rabbet/_tensor.py": NAMESPACE,
     "core/src/rabbet/_printing.py": WORDS,
     "core/src/rabbet/_settings.py": WORDS,
+    "core/src/rabbet/utils/benchmark/": WORDS,
     "core/src/rabbet/_doctor": WORDS,
     "autograd/src/rabbet/autograd/_tape_reports.py": WORDS,
     "autograd/src/rabbet/autograd/graph.py": WORDS,
