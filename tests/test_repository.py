@@ -48,6 +48,7 @@ NAME_CUDA = {
     ),
     "activities of profilers, and former names of times on devices": (
         "profiler/src/rabbet/profiler/*.py", "profiler/src/rabbet/autograd/*.py",
+        "core/src/rabbet/utils/benchmark/utils/fuzzer.py",
     ),
     "DLPack and __cuda_array_interface__": (
         "core/csrc/python/dlpack.cpp", "core/csrc/python/data.cpp", "core/src/rabbet/_array_interface.py",

@@ -9,12 +9,13 @@
 #include <unordered_map>
 
 #include "call/core_functions.h"
-#include "call/destinations.h"
 #include "convert.h"
 #include "data.h"
 #include "device/backends.h"
+#include "out.h"
 #include "overrides.h"
 #include "rules/infer.h"
+#include "run_overload.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
 #include "value_types.h"
@@ -40,153 +41,6 @@ struct OpObject {
 OpObject* as_op(PyObject* o) { return reinterpret_cast<OpObject*>(o); }
 
 // ---- the call
-
-int64_t elements(const Overload& overload, const RbValue* values) {
-  int64_t total = 0;
-  const int n = overload.op->info.nargs;
-  for (int i = 0; i < n; ++i) {
-    const RbValue& v = values[i];
-    if (v.tag == RB_TENSOR) {
-      total += v.v.t->numel;
-    } else if (v.tag == RB_TENSORS) {
-      for (uint32_t j = 0; j < v.len; ++j) total += v.v.ts[j] ? v.v.ts[j]->numel : 0;
-    } else if (v.tag == RB_INTS && overload.creation) {
-      int64_t size = 1;
-      for (uint32_t j = 0; j < v.len && size < kLargeCall; ++j)
-        size *= v.v.is[j] > 0 ? v.v.is[j] : 1;
-      total += size;
-    }
-  }
-  return total;
-}
-
-int32_t run(const Overload& overload, const RbValue* values, RbValue* rets, uint32_t flags) {
-  const int nargs = overload.op->info.nargs;
-  const int nrets = overload.op->info.nrets;
-  if (__builtin_expect(elements(overload, values) < kLargeCall, 1)) {
-    return call(overload.op, values, nargs, rets, nrets, flags);
-  }
-  const WithoutGil unlocked;
-  return call(overload.op, values, nargs, rets, nrets, flags);
-}
-
-std::string in_brackets(const int64_t* sizes, size_t n) {
-  std::string text = "[";
-  for (size_t i = 0; i < n; ++i) text += (i ? ", " : "") + std::to_string(sizes[i]);
-  return text + "]";
-}
-
-// False: the warning is an error. A destination without elements is there to be resized.
-bool warn_if_resized(const std::vector<int64_t>& before, const RbTensor* after) {
-  const auto ndim = static_cast<size_t>(after->ndim);
-  if (before.size() == ndim && std::equal(before.begin(), before.end(), after->shape)) return true;
-  if (std::count(before.begin(), before.end(), 0)) return true;
-  return PyErr_WarnFormat(
-             PyExc_UserWarning, 1,
-             "An output with one or more elements was resized since it had shape %s, which does "
-             "not match the required output shape %s. This behavior is deprecated, and in a "
-             "future PyTorch release outputs will not be resized unless they have zero elements. "
-             "You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements "
-             "with t.resize_(0).",
-             in_brackets(before.data(), before.size()).c_str(),
-             in_brackets(after->shape, ndim).c_str()) == 0;
-}
-
-PyObject* wrong_out(const OpObject* o, PyObject* got, int nrets) {
-  PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be %s, not %s", o->name,
-               nrets == 1 ? "Tensor" : "tuple of Tensors, one for each result",
-               Py_TYPE(got)->tp_name);
-  return nullptr;
-}
-
-// The dtype of a call that does not name one is that of the destination, where the record says that
-// the result has the dtype that is named.
-// An in-place call or a creation that names another one is refused.
-void take_dtype(const Op& op, const RbTensor* out, RbValue* values, bool inplace) {
-  if (op.dtype_text.empty() || op.dtype_text[0].find("else dtype") == std::string::npos) return;
-  for (int i = 0; i < op.info.nargs; ++i) {
-    const Param& p = op.params[i];
-    const bool complex = values[i].tag == RB_TENSOR && is_complex(values[i].v.t->dtype_id);
-    if (complex && !is_complex(out->dtype_id)) return;  // the imaginary part would be lost
-    if (p.type != RB_A_DTYPE || p.name_text != "dtype") continue;
-    if (values[i].tag == RB_NONE) {
-      values[i] = value_dtype(out->dtype_id);
-    } else if (values[i].v.i != out->dtype_id && (inplace || op.info.kind == RB_KIND_CREATION)) {
-      fail(RB_E_TYPE, "%s: dtype %s does not match dtype %s of %s", op.name.c_str(),
-           kDTypes[values[i].v.i].name, kDTypes[out->dtype_id].name,
-           inplace ? "the tensor that is written" : "'out'");
-    }
-  }
-}
-
-std::vector<int64_t> shape_of(const RbTensor* t) { return {t->shape, t->shape + t->ndim}; }
-
-// The destinations in a tuple or list, or null and an error.
-PyObject* several_out(const OpObject* o, PyObject* out) {
-  if (!PyTuple_Check(out) && !PyList_Check(out)) return wrong_out(o, out, -1);
-  Ref targets(must(PySequence_Tuple(out)));
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(targets.get()); ++i) {
-    if (PyObject* t = PyTuple_GET_ITEM(targets.get(), i); !is_tensor(t)) return wrong_out(o, t, -1);
-  }
-  return targets.release();
-}
-
-// Of operators that return lists: one destination for each result. As PyTorch returns None.
-PyObject* run_out_list(const OpObject* o, const Overload& overload, const RbValue* values,
-                       PyObject* out) {
-  const Op& op = *overload.op;
-  const Ref targets(several_out(o, out));
-  if (!targets) return nullptr;
-  const Py_ssize_t n = PyTuple_GET_SIZE(targets.get());
-  RbValue found = value_none();
-  const int32_t code = run(overload, values, &found, 0);
-  if (code != RB_OK) return raise_error(code);
-  const Ref results(must(results_to_python(&op, &found, 1)));
-  if (PyTuple_GET_SIZE(results.get()) != n) {
-    rabbet::fail(RB_E_ARG, "%s: expected an out= argument of size %zd, got size %zd", o->name,
-                 PyTuple_GET_SIZE(results.get()), n);
-  }
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    RbTensor* target = tensor_of(PyTuple_GET_ITEM(targets.get(), i));
-    const std::vector<int64_t> shape = shape_of(target);
-    write_result(op, tensor_of(PyTuple_GET_ITEM(results.get(), i)), target, values, op.info.nargs);
-    if (!warn_if_resized(shape, target)) return nullptr;
-  }
-  Py_RETURN_NONE;
-}
-
-PyObject* run_out(const OpObject* o, const Overload& overload, const RbValue* values,
-                  PyObject* out) {
-  const int nrets = overload.op->info.nrets;
-  if (overload.op->returns_list) return run_out_list(o, overload, values, out);
-  RbValue rets[kMaxRets];
-  Ref targets;
-  if (nrets == 1) {
-    if (!is_tensor(out)) return wrong_out(o, out, 1);
-    rets[0] = value_tensor(tensor_of(out));
-  } else {
-    targets = Ref(several_out(o, out));
-    if (!targets) return nullptr;
-    if (PyTuple_GET_SIZE(targets.get()) != nrets) return wrong_out(o, out, nrets);
-    for (int i = 0; i < nrets; ++i)
-      rets[i] = value_tensor(tensor_of(PyTuple_GET_ITEM(targets.get(), i)));
-  }
-  std::vector<std::vector<int64_t>> shapes;
-  for (int i = 0; i < nrets; ++i) shapes.push_back(shape_of(rets[i].v.t));
-  RbValue given[kMaxParams];
-  std::copy(values, values + overload.op->info.nargs, given);
-  take_dtype(*overload.op, rets[0].v.t, given, false);
-  const int32_t code = run(overload, given, rets, RB_CALL_OUT);
-  if (code != RB_OK) return raise_error(code);
-  for (int i = 0; i < nrets; ++i) {
-    if (!warn_if_resized(shapes[i], rets[i].v.t)) return nullptr;
-  }
-  if (nrets == 1) return Py_NewRef(out);
-  Ref result(must(PyStructSequence_New(result_type(overload.op))));
-  for (int i = 0; i < nrets; ++i)
-    PyStructSequence_SetItem(result.get(), i, Py_NewRef(PyTuple_GET_ITEM(targets.get(), i)));
-  return result.release();
-}
 
 // copy_ with non_blocking=; apart from the calls that have no such argument.
 __attribute__((noinline)) int32_t run_without_waiting(const Overload& overload,
@@ -277,7 +131,7 @@ PyObject* finish(const OpObject* o, const Overload& overload, const RbValue* val
     return self ? run_inplace(o, overload, values, self, extras) : nullptr;
   }
   if (__builtin_expect(extras.out != nullptr, 0))
-    return object_boundary([&] { return run_out(o, overload, values, extras.out); });
+    return object_boundary([&] { return run_out(o->name, overload, values, extras.out); });
   if (__builtin_expect(extras.memory_format != nullptr, 0))
     return run_formatted(o, overload, values, extras);
   const int nrets = overload.op->info.nrets;
