@@ -14,6 +14,8 @@ from torch.profiler import (
     ProfilerAction, ProfilerActivity, profile, record_function, schedule, supported_activities,
     tensorboard_trace_handler,
 )
+from torch._C._autograd import DeviceType, _supported_activities
+from torch._C._profiler import RecordScope, _ExperimentalConfig
 from torch.profiler.profiler import _default_schedule_fn, _KinetoProfile
 
 folder = sys.argv[1]
@@ -26,6 +28,7 @@ plan = schedule(wait=1, warmup=1, active=2, repeat=1)
 with profile(
     activities=activities, schedule=plan, on_trace_ready=tensorboard_trace_handler(folder),
     record_shapes=True, profile_memory=True, with_stack=True, with_flops=True,
+    experimental_config=torch._C._profiler._ExperimentalConfig(verbose=True),
 ) as prof:
     for _ in range(5):
         with record_function("model_inference"):
@@ -37,6 +40,8 @@ with profile(
 averages = prof.key_averages()
 assert also is record_function and issubclass(profile, _KinetoProfile)
 assert isinstance(averages, EventList) and isinstance(prof.events()[0], FunctionEvent)
+assert prof.events()[0].device_type == DeviceType.CPU and RecordScope.USER_SCOPE == 7
+assert _supported_activities() == supported_activities() and _ExperimentalConfig().verbose is False
 assert _default_schedule_fn(3) == ProfilerAction.RECORD
 with autograd_profiler.profile(use_cuda=False, record_shapes=True) as old, torch.no_grad():
     with torch.autograd.profiler.record_function("old"):
