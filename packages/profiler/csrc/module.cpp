@@ -77,11 +77,11 @@ py::list read_signature(const std::vector<uint64_t>& words) {
   return out;
 }
 
-void start(bool shapes, bool memory, bool stacks) {
+void start(bool shapes, bool results, bool memory, bool stacks) {
   profiler::drop_logs();
   profiler::drop_stacks();
-  profiler::start(trace, (shapes ? profiler::kShapes : 0u) | (memory ? profiler::kMemory : 0u) |
-                             (stacks ? profiler::kStacks : 0u));
+  profiler::start(trace, (shapes ? profiler::kShapes : 0u) | (results ? profiler::kResults : 0u) |
+                             (memory ? profiler::kMemory : 0u) | (stacks ? profiler::kStacks : 0u));
 }
 
 py::dict stop() {
@@ -130,7 +130,8 @@ PYBIND11_MODULE(_C, m) {
   if (!trace || !RB_HAS(trace, thread_bytes))
     throw py::import_error(
         "rabbet.profiler: it needs a later rabbet-core, whose trace.h has observers");
-  m.def("start", start, py::arg("shapes"), py::arg("memory"), py::arg("stacks"));
+  m.def("start", start, py::arg("shapes"), py::arg("results"), py::arg("memory"),
+        py::arg("stacks"));
   m.def("stop", stop, "End the recording and return what it holds.");
   m.def("pause", profiler::pause);
   m.def("resume", profiler::resume);

@@ -98,12 +98,13 @@ void write_call(Log& log, const RbObserved& event, uint32_t parts, bool begins) 
   const uint64_t ended = begins ? 0 : now();
   const uint64_t stack = begins && (parts & kStacks) && !log.depth ? current_stack() : 0;
   count_depth(log, begins);
-  const size_t shapes = parts & kShapes ? signature_words(event.values, event.nvalues) : 0;
+  const bool has_shapes = parts & (begins ? kShapes : kResults);
+  const size_t shapes = has_shapes ? signature_words(event.values, event.nvalues) : 0;
   Writer entry(log, begins ? Kind::kCallBegin : Kind::kCallEnd, event, kFixedParts + shapes);
   if (event.flags & RB_CALL_OUT) entry.set_id(first_tensor(event));
   if (parts & kMemory) entry.add_memory();
   if (stack) entry.add_stack(stack);
-  if (parts & kShapes) entry.add_shapes(event.values, event.nvalues, shapes);
+  if (has_shapes) entry.add_shapes(event.values, event.nvalues, shapes);
   entry.publish(begins ? now() : ended);
 }
 

@@ -6,7 +6,12 @@
 
 namespace profiler {
 
-enum Part : uint32_t { kShapes = 1, kMemory = 2, kStacks = 4 };  // what entries hold besides times
+enum Part : uint32_t {  // what entries hold besides times
+  kShapes = 1,          // of arguments
+  kMemory = 2,
+  kStacks = 4,
+  kResults = 8  // shapes of results
+};
 
 /// Begin a recording; `parts` is a mask of Part.
 void start(const RbTrace* trace, uint32_t parts);

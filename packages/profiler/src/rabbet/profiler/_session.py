@@ -55,7 +55,10 @@ class Session:
         options = self._options
         self._start = _C.now()
         _C.start(
-            shapes=options.shapes or options.flops, memory=options.memory, stacks=options.stacks
+            shapes=options.shapes or options.flops,
+            results=options.flops,
+            memory=options.memory,
+            stacks=options.stacks,
         )
 
     def stop(self) -> Trace:
