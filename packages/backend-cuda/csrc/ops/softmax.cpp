@@ -39,7 +39,7 @@ void softmax_vjp_kernel(const rb::Args& a) {
   if (out.numel == 0) return;
   const Along along(a.integer(2), out.ndim);
   SplitLayout layout = split_layout(a.op_name(), {&out, &g, &y}, along.inner, 2);
-  LinePlan plan = plan_lines(layout, {out, g, y}, {.lead = 2, .holds = 4});
+  LinePlan plan = plan_lines(layout, {out, g, y}, {.lead = 2, .holds = 2});
   static const PackedTexts texts("RB_SOFTMAX_VJP(" + std::to_string(Logarithm) + ", ");
   const Kernel kernel{a.op_name(),
                       {{"A", g.dtype_id}, {"T", computed(out.dtype_id)}, {"O", out.dtype_id}},
