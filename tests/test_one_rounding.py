@@ -61,6 +61,15 @@ def units(got, exact):
     return (gap / (2.0**places * limits.eps)).amax().item()
 
 
+def test_the_derivative_of_sinc_is_rounded_once():
+    x = rabbet.tensor([0.3, 1.7, 2.5, 12.5], dtype=rabbet.float64).bfloat16().double()
+    for dtype in NARROW:
+        narrow, wide = x.to(dtype).requires_grad_(), x.clone().requires_grad_()
+        (got,) = rabbet.autograd.grad(rabbet.sinc(narrow).sum(), [narrow])
+        (exact,) = rabbet.autograd.grad(rabbet.sinc(wide).sum(), [wide])
+        assert units(got, exact) <= 0.51
+
+
 def compare(case, call):
     args = [widened(value) for value in case.args]
     kwargs = {name: widened(value) for name, value in case.kwargs.items()}
