@@ -12,7 +12,7 @@ from rabbet._pytree import tree_flatten, tree_map, tree_unflatten
 
 from rabbet_testing.compare import assert_close
 from rabbet_testing.fuzz import child
-from rabbet_testing.judges.batching import examples
+from rabbet_testing.judges.batching import examples, slices
 from rabbet_testing.judges.calls import first_line
 
 STEPS = (1e-5, 1e-6)  # of finite differences, which are believed where both agree
@@ -74,9 +74,10 @@ def _vmap_vmap(f: Function, xs: list[Any], op: str) -> None:
     def inner(*ts: Any) -> Any:
         return rabbet.func.vmap(f)(*(rabbet.stack(examples(t, 2)) for t in ts))
 
-    _mapped(
-        inner, xs, op, lambda *ts: _loop(f, [[*rabbet.stack(examples(t, 2)).unbind()] for t in ts])
-    )
+    def loop(*ts: Any) -> Any:
+        return _loop(f, [slices(rabbet.stack(examples(t, 2)), 0, op) for t in ts])
+
+    _mapped(inner, xs, op, loop)
 
 
 def _mapped(
@@ -86,7 +87,7 @@ def _mapped(
         return
     stacked = [rabbet.stack(examples(x)) for x in xs]
     try:
-        want = _loop(loop or f, [list(t.unbind()) for t in stacked])
+        want = _loop(loop or f, [slices(t, 0, op) for t in stacked])
     except (RuntimeError, ValueError):
         return  # an example of its own is refused, or the results' shapes differ
     if rtol is None or not _is_large(want):

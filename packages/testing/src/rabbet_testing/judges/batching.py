@@ -82,11 +82,11 @@ class Batched:
 
     def expected(self) -> Any:
         """The loop over the slices of what is batched: as_strided sees the strides of what it is given."""
-        given = list(zip(self.inputs(), self.in_dims(), strict=True))
-        results = [
-            self.call(*(t if dim is None else t.select(dim, b) for t, dim in given))
-            for b in range(self.size)
+        given = [
+            [t] * self.size if dim is None else slices(t, dim, self.case.op)
+            for t, dim in zip(self.inputs(), self.in_dims(), strict=True)
         ]
+        results = [self.call(*each) for each in zip(*given, strict=True)]
         return tree_map(lambda *each: rabbet.stack(list(each)), *results)
 
     def mapped(self, **options: Any) -> Callable[[], Any]:
@@ -101,6 +101,18 @@ class Batched:
             warnings.filterwarnings("ignore", "vmap: ", UserWarning)
             actual = self.mapped()()
         compare(actual, self.expected(), f"{self.case} in_dims={self.in_dims()}")
+
+
+def slices(t: Any, dim: int, op: str) -> list[Any]:
+    """The examples of a batched tensor; where `op` sees the storage, each begins its own, as inside vmap."""
+    parts = [t.select(dim, b) for b in range(t.shape[dim])]
+    return [_of_its_own(part) for part in parts] if op in OF_STORAGE else parts
+
+
+def _of_its_own(t: Any) -> Any:
+    """A tensor with the same strides and a copy of the memory from its first element on."""
+    rest = max(t._storage_nbytes() // t.itemsize - t.storage_offset(), 0)
+    return t.as_strided([rest], [1]).clone().as_strided(t.shape, t.stride())
 
 
 def compare(actual: Any, expected: Any, message: str = "") -> None:
