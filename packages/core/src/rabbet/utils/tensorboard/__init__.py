@@ -7,6 +7,8 @@ except ModuleNotFoundError as error:
         "rabbet.utils.tensorboard needs the package 'tensorboard': pip install tensorboard"
     ) from error
 
-from .writer import SummaryWriter
+from tensorboard.summary.writer.record_writer import RecordWriter
 
-__all__ = ["SummaryWriter"]
+from .writer import FileWriter, SummaryWriter
+
+__all__ = ["FileWriter", "RecordWriter", "SummaryWriter"]
