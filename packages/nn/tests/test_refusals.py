@@ -98,6 +98,19 @@ def test_multilabel_margin_loss_of_one_class():
         F.multilabel_margin_loss(rabbet.ones(2, 0), rabbet.ones(2, 0, dtype=rabbet.int64))
 
 
+@pytest.mark.parametrize(
+    ("shape", "error", "says"),
+    [
+        ((), ValueError, "weight must be one-dimensional"),
+        ((5, 4), ValueError, "weight must be one-dimensional"),
+        ((5,), RuntimeError, "inconsistent weight size"),
+    ],
+)
+def test_weights_of_multi_margin_loss_are_one_for_each_class(shape, error, says):
+    with pytest.raises(error, match=says):
+        F.multi_margin_loss(rabbet.ones(2, 4), rabbet.tensor([0, 1]), weight=rabbet.ones(shape))
+
+
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("name", ["max_pool", "avg_pool"])
 def test_pooling_refuses_empty_inputs_but_not_empty_batches(name, rank):

@@ -163,6 +163,10 @@ def multi_margin_loss(
             f"but got {list(target.shape)}"
         )
     count = scores.shape[1]
+    if weight is not None and weight.ndim != 1:
+        raise ValueError(
+            f"multi_margin_loss: weight must be one-dimensional, got shape {tuple(weight.shape)}"
+        )
     if weight is not None and tuple(weight.shape) != (count,):
         raise RuntimeError(
             f"multi_margin_loss: inconsistent weight size, expected weight of shape {(count,)}, got {tuple(weight.shape)}"
