@@ -174,3 +174,11 @@ def test_unpool_keeps_the_memory_format():
     assert back.stride() == (72, 1, 12, 3)
     plain = F.max_unpool2d(y.contiguous(), places.contiguous(), 2)
     assert plain.stride() == (72, 24, 4, 1) and rabbet.equal(back, plain)
+
+
+@pytest.mark.parametrize("dtype", [rabbet.float32, rabbet.int64])
+@pytest.mark.parametrize("rank", [2, 3])
+def test_averages_are_written_to_a_destination(rank, dtype):
+    x = rabbet.arange(2 * 4**rank).reshape(1, 2, *[4] * rank).to(dtype)
+    pool, out = getattr(F, f"avg_pool{rank}d"), rabbet.empty(0, dtype=dtype)
+    assert pool(x, 2, out=out) is out and out.equal(pool(x, 2))

@@ -81,6 +81,7 @@ def _average(
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
+    out: Tensor | None = None,
 ) -> Tensor:
     op = f"avg_pool{rank}d"
     _check_input(input, rank, op)
@@ -95,8 +96,9 @@ def _average(
         count_include_pad,
     )
     if input.dtype == rabbet.int64:
-        return _whole_average(input, windows, divisor_override)
-    return _avg_pool(input, *windows, divisor_override)
+        found = _whole_average(input, windows, divisor_override)
+        return found if out is None else out.resize_(found.shape).copy_(found)
+    return _avg_pool(input, *windows, divisor_override, out=out)
 
 
 def _whole_average(input: Tensor, windows: tuple[Any, ...], divisor: int | None) -> Tensor:
@@ -266,6 +268,8 @@ def avg_pool2d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return the mean of each window of (N, C, H, W) or (C, H, W).
 
@@ -277,9 +281,10 @@ def avg_pool2d(
         ceil_mode: whether a window may reach over the end.
         count_include_pad: whether padding counts in the divisor.
         divisor_override: divide by this instead of the number of elements.
+        out: where the result is written.
     """
     return _average(
-        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out
     )
 
 
@@ -291,10 +296,12 @@ def avg_pool3d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return the mean of each window of (N, C, D, H, W) or (C, D, H, W); arguments as in `avg_pool2d`."""
     return _average(
-        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out
     )
 
 
