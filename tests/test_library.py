@@ -273,7 +273,8 @@ def test_a_kernel_that_fills_its_results():
     a, b = f(rabbet.zeros(2))
     assert a.tolist() == [1, 1] and b.tolist() == [2, 2]
     given = rabbet.zeros(2), rabbet.zeros(2)
-    assert f(rabbet.zeros(2), out=given) is given and given[1].tolist() == [2, 2]
+    found = f(rabbet.zeros(2), out=given)
+    assert found.a is given[0] and found.b is given[1] and given[1].tolist() == [2, 2]
 
     g = library.define("mine::g(Tensor x) -> Tensor")
     library.impl(g, "cpu", lambda x, out: None)

@@ -526,7 +526,7 @@ rec::two(Tensor x) -> (Tensor a, Tensor b)
         ("rec::f(Tensor x) -> Tensr\n", "rec.rec:1: expected a result"),
         ("rec::f(Tensor x\n", "rec.rec:1: expected 'name\\(parameters\\) -> result'"),
         ("family kond x\n", "rec.rec:1: expected 'family kind KIND'"),
-        ("rec::f(Tensor x) -> Tensor\n  numbers x\n", "numbers: expected nothing or only, got 'x'"),
+        ("rec::f(Tensor x, int n) -> Tensor\n  numbers n\n", "numbers: 'n' is no Tensor"),
         (
             "rec::f(Tensor x) -> Tensor\n  accumulate vjp\n",
             "rec.rec:2: accumulate: expected nothing, decomp or none, got 'vjp'",

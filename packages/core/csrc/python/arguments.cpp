@@ -16,6 +16,7 @@
 #include "tensor/dtype.h"
 #include "tensor_type.h"
 #include "thread/error.h"
+#include "thread/thread_state.h"
 #include "value_types.h"
 
 namespace rabbet::python {
@@ -404,6 +405,14 @@ struct Converter {
                  static_cast<int>(t->ndim));
   }
 
+  // Formulas give numbers for any argument: so may the Python code of a kernel that passes its
+  // arguments on.
+  bool takes_number(int index) const {
+    if (overload.params[index].numbers) return true;
+    return rabbet::thread_state().nested > 0 && overload.params[index].type == RB_A_TENSOR &&
+           overload.op->takes_numbers();
+  }
+
   bool tensor(int index, PyObject* o, RbValue* out) {
     if (is_plain_tensor(o)) {
       *out = value_tensor(tensor_of(o));
@@ -411,7 +420,7 @@ struct Converter {
       return tensor_seen = true;
     }
     if (!is_builtin_or_tensor(o) && overrides(o)) return fail(Mismatch::kOverridden, index, o);
-    if (overload.params[index].numbers && number_value(o, out, arena)) return number_seen = true;
+    if (takes_number(index) && number_value(o, out, arena)) return number_seen = true;
     return fail(Mismatch::kType, index, o);
   }
 
