@@ -30,7 +30,7 @@ OPTIONS = {
 
 
 def seconds(call: Callable[[], Any], number: int) -> float:
-    """Of `number` calls."""
+    """Seconds for `number` calls."""
     began = time.perf_counter()
     for _ in range(number):
         call()
@@ -38,7 +38,7 @@ def seconds(call: Callable[[], Any], number: int) -> float:
 
 
 def own_seconds(call: Callable[[], Any], number: int) -> float:
-    """Of the processor for `number` calls of the thread: what others do at the same time counts less."""
+    """Processor seconds of this thread for `number` calls, which other processes disturb less than wall time."""
     began = time.thread_time()
     for _ in range(number):
         call()
@@ -81,7 +81,7 @@ def training_step(library: Any) -> Callable[[], Any]:
 
 
 def measure(library: Any) -> dict[str, float]:
-    """Seconds of each row for one library, and `clock`: the total of events over what a clock says."""
+    """Seconds of each row for one library, and `clock`: the total time of the events divided by the wall time."""
     importlib.import_module(f"{library.__name__}.profiler")
     x = library.ones(2)
 
@@ -111,7 +111,7 @@ def measure(library: Any) -> dict[str, float]:
 
 
 def clock_ratio(library: Any) -> float:
-    """What a profile says a row of large calls took, over what a clock says."""
+    """The profiled time of a row of large calls divided by their wall time."""
     a = library.ones(384, 384)
     seconds(lambda: a @ a, 10)
     with profile_of(library) as prof:

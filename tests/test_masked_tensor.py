@@ -359,7 +359,7 @@ def test_gradients_reach_the_data_of_as_masked_tensor():
     data = rabbet.tensor(np.where(MASK, np.abs(DATA), -1.0), requires_grad=True)
     x = as_masked_tensor(data, ALL[1])
     assert x.requires_grad and not x.is_leaf
-    x.log().sum().backward()  # what the mask leaves out has no logarithm
+    x.log().sum().backward()  # masked elements have no logarithm
     np.testing.assert_allclose(data.grad.numpy(), np.where(MASK, 1 / np.abs(DATA), 0))
     assert not as_masked_tensor(*ALL).requires_grad
 

@@ -1,4 +1,4 @@
-"""Composites of float16 and bfloat16 tensors compute in float32 and round once: every record that has a decomposition."""
+"""Every record with a decomposition computes in float32 and rounds once for float16 and bfloat16 tensors."""
 
 import importlib
 

@@ -22,7 +22,7 @@ def writer(tmp_path):
 
 
 def read(writer, folder=""):
-    """What TensorBoard reads, once the writer is closed."""
+    """The events that TensorBoard reads after the writer is closed."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     writer.close()

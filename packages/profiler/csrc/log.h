@@ -42,12 +42,12 @@ class Log {
     if (__builtin_expect(!last_ || last_->capacity - end_ < needed, 0)) grow(needed);
     return last_->words + end_;
   }
-  /// What was written into the room becomes visible for readers.
+  /// Make the words written into the room visible to readers.
   inline void publish(size_t words) {
     end_ += kEntryWords + words;
     last_->used.store(end_, std::memory_order_release);
   }
-  /// Call fn(entry, words behind it) for all published entries; any thread.
+  /// Call fn(entry, words that follow it) for all published entries; any thread.
   template <class Fn>
   void each(Fn&& fn) const {
     for (const Chunk* c = first_.load(std::memory_order_acquire); c;

@@ -132,7 +132,7 @@ PYBIND11_MODULE(_C, m) {
         "rabbet.profiler: it needs a later rabbet-core, whose trace.h has observers");
   m.def("start", start, py::arg("shapes"), py::arg("results"), py::arg("memory"),
         py::arg("stacks"));
-  m.def("stop", stop, "End the recording and return what it holds.");
+  m.def("stop", stop, "End the recording and return its spans.");
   m.def("pause", profiler::pause);
   m.def("resume", profiler::resume);
   m.def("is_recording", profiler::is_recording);

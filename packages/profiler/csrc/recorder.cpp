@@ -113,7 +113,7 @@ void write_range(Log& log, const RbObserved& event, uint32_t parts, bool begins)
   const size_t length = begins && event.text ? std::strlen(event.text) : 0;
   const bool by_user = event.flags == RB_RANGE_USER || event.flags == RB_RANGE_FRAMEWORK;
   const uint64_t stack = begins && (parts & kStacks) && by_user ? current_stack() : 0;
-  if (event.flags == RB_RANGE_NODE) count_depth(log, begins);  // what it calls has the node's stack
+  if (event.flags == RB_RANGE_NODE) count_depth(log, begins);  // calls inside have the node's stack
   Writer entry(log, begins ? Kind::kRangeBegin : Kind::kRangeEnd, event,
                kFixedParts + 1 + (length + 7) / 8);
   if (parts & kMemory) entry.add_memory();
@@ -122,7 +122,7 @@ void write_range(Log& log, const RbObserved& event, uint32_t parts, bool begins)
   entry.publish(begins ? now() : ended);
 }
 
-// What the thread has freed since its last event.
+// Bytes that the thread has freed since its last event.
 void read_memory() {
   Writer entry(own_log(session.load()), Kind::kReading, RbObserved{}, kFixedParts);
   entry.add_memory();

@@ -1,4 +1,4 @@
-// The observer: writes what it is told into the log of the thread.
+// The observer: writes events into the log of their thread.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// The values of a call as words: what a log keeps of arguments and results.
+// The arguments and results of a call as the words that a log keeps.
 //
 //   tensor   kTensor | dtype << 8 | ndim << 32, then the sizes
 //   list     kList | length << 32, then its tensors

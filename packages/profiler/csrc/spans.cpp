@@ -13,7 +13,7 @@ struct Reading {
   int64_t host = 0, devices = 0;
 };
 
-// The parts behind an entry.
+// The parts that follow an entry.
 struct Parts {
   Reading memory;
   uint64_t stack = 0;

@@ -43,7 +43,7 @@ struct Recording {
   std::vector<MemoryPoint> memory;
 };
 
-/// What the logs of a recording hold; what is open ends at `end`.
+/// The spans in the logs of a recording; spans that are still open end at `end`.
 Recording collect(uint64_t session, int64_t end, std::string (*name_of)(const void* op));
 
 }  // namespace profiler

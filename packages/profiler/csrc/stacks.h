@@ -10,7 +10,7 @@ namespace profiler {
 struct Frame {
   uint64_t outer;   // the stack around it; 0: none
   PyObject* code;   // a code object, kept alive
-  int instruction;  // where it stands: its line is looked up after the recording
+  int instruction;  // of the code object: its line is looked up after the recording
 };
 
 /// The number of the calling thread's stack; 0 where the thread runs no Python.

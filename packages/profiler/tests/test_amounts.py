@@ -1,4 +1,4 @@
-"""Memory and floating-point operations, against what the shapes say."""
+"""Memory and floating-point operations, compared with values computed from the shapes."""
 
 import pytest
 import rabbet

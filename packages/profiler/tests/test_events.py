@@ -1,4 +1,4 @@
-"""What a recording holds: names, counts, nesting, times, shapes, threads, and what exceptions leave of it."""
+"""The events of a recording: names, counts, nesting, times, shapes, threads, and events that end by an exception."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""emit_nvtx, with a library in the place of NVIDIA's that prints what it is told."""
+"""emit_nvtx, with a stand-in for NVIDIA's library that prints its calls."""
 
 import ctypes
 import os

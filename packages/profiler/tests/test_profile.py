@@ -1,4 +1,4 @@
-"""`profile`: steps and schedules, results, tables, and what is refused."""
+"""`profile`: steps and schedules, results, tables, and errors."""
 
 import warnings
 
@@ -61,7 +61,7 @@ def steps_of(actions):
         ("-wrs-", [[2, 3]]),
         ("-wrs-wrs-", [[2, 3], [6, 7]]),
         ("ss-", [[0], [1]]),
-        ("rs", [[0, 1]]),  # the end hands over what is there
+        ("rs", [[0, 1]]),  # the end hands over the steps so far
         ("rrr", [[0, 1, 2]]),
         ("-w", []),
         ("wsw", [[1]]),
@@ -112,7 +112,7 @@ def test_events_of_earlier_cycles_are_kept_on_request():
         assert sum(e.name == "aten::ones" for e in prof.events()) == expected
 
 
-# ---- what is refused
+# ---- errors
 
 
 @pytest.mark.parametrize(

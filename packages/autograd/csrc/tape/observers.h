@@ -1,4 +1,4 @@
-// What the tape tells observers (a profiler): the nodes that it records and those that it
+// Notifications of observers, such as a profiler, about the nodes that the tape records and
 // processes.
 #pragma once
 #include "node.h"
@@ -6,7 +6,7 @@
 
 namespace tape {
 
-/// The kinds of events that somebody observes.
+/// The observed kinds of events.
 extern const uint32_t* observed_kinds __attribute__((visibility("hidden")));
 inline bool has_observers(uint32_t kind) {
   return __builtin_expect(__atomic_load_n(observed_kinds, __ATOMIC_RELAXED) & kind, 0) != 0;

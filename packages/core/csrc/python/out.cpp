@@ -55,7 +55,7 @@ PyObject* several_out(const char* name, PyObject* out) {
   return targets.release();
 }
 
-// Of operators that return lists: one destination for each result. As PyTorch returns None.
+// Operators that return lists take one destination for each result, and return None as in PyTorch.
 PyObject* run_out_list(const char* name, const Overload& overload, const RbValue* values,
                        PyObject* out) {
   const Op& op = *overload.op;

@@ -47,8 +47,8 @@ typedef struct RbEvent {
   char text[80]; /* the tensors among the arguments: "float32(2, 3), int64()", perhaps cut */
 } RbEvent;
 
-/* What an observer is told, on the thread on which it happens. Members that a kind does not mention
- * are zero. Pointers are valid during the call. */
+/* An event as observers get it, on the thread on which it happens. Members that a kind does not
+ * mention are zero. Pointers are valid during the call. */
 typedef struct RbObserved {
   uint32_t struct_size, kind; /* sizeof(RbObserved); one of RB_EVENT_* */
   const RbOp* op;
@@ -106,7 +106,7 @@ typedef struct RbTrace {
    * it. The function must make no calls, and must be callable for the rest of the process: a thread
    * may be about to call it when `observe` returns. A process can have 8 observers in its life. */
   int32_t (*observe)(uint32_t kinds, RbObserveFn fn, void* self);
-  /* Tell observers of a range or a node. Whoever emits checks first whether anybody observes: */
+  /* Tell observers of a range or a node. An emitter checks first whether its kind is observed: */
   int32_t (*emit)(const RbObserved*);
   const uint32_t* observed; /* the kinds that are observed; read it atomically */
   /* Bytes of the tensors that this thread has made less those that it has freed: on backends with

@@ -272,7 +272,7 @@ class LOBPCG:
         projected = S.mT @ (self.A @ S)
         values, Z = self._ordered((projected + projected.mT) / 2)
         self._take(S, values, Z)
-        # What X gains from the other directions, made orthogonal to X in coordinates of the orthonormal basis.
+        # The components that X gains from the other directions, orthogonal to X in coordinates of the orthonormal basis.
         gain = Z[:, first:n].clone()
         gain[:n] = 0
         gain = gain - Z[:, :n] @ (Z[:, :n].mT @ gain)
@@ -351,7 +351,7 @@ def _gradient(A: Tensor, E: Tensor, U: Tensor, d_values: Tensor, d_vectors: Tens
     itself = rabbet.eye(k, dtype=rabbet.bool, device=A.device)
     inner = (U.mT @ d_vectors) / gaps.masked_fill(itself, math.inf)
     inner = inner + rabbet.diag_embed(d_values)
-    # One system for each vector, the identity on the span of U.
+    # One system for each vector. On the span of U its matrix is the identity.
     inside = U @ U.mT
     outside = rabbet.eye(m, dtype=A.dtype, device=A.device) - inside
     shifted = E[..., None, None] * outside.unsqueeze(-3) - (outside @ A @ outside).unsqueeze(-3)

@@ -66,7 +66,7 @@ CallEvent::CallEvent(const Op& op, const RbValue* args, int32_t nargs, const RbV
     record_event(event);
   }
   ++depth;
-  if (is_among(RB_EVENT_OP_BEGIN, observed_kinds)) {  // last: what it takes is not the call's time
+  if (is_among(RB_EVENT_OP_BEGIN, observed_kinds)) {  // last: the call's time excludes it
     RbObserved seen = observed(RB_EVENT_OP_BEGIN);
     seen.values = args;
     seen.nvalues = nargs;

@@ -20,7 +20,7 @@ void record_event(RbEvent& event);
 void notify(const RbObserved& event);
 
 void record_memory_event(uint32_t kind, int backend, int device, const void* data, uint64_t nbytes);
-/// What the allocator gave or got back, if somebody watches events of that kind.
+/// Report memory that the allocator handed out or took back, if that kind of event is watched.
 inline void record_memory(uint32_t kind, int backend, int device, const void* data,
                           uint64_t nbytes) {
   if (__builtin_expect(is_among(kind, watched_kinds), 0))

@@ -15,7 +15,7 @@ P = ParamSpec("P")
 
 
 def combined_masks(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """Let `function` take MaskedTensors: it gets their data, and what their mask and the given one both keep."""
+    """Let `function` take MaskedTensors: it gets their data, and the intersection of their mask and the given one."""
     signature = inspect.signature(function)
     # The argument that each mask is for.
     masks = {

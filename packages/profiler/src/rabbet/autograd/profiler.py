@@ -144,7 +144,7 @@ def _profiler_enabled() -> bool:
 
 
 def _disable_profiler() -> EventList:
-    """End the recording that runs, whoever began it, and return its events.
+    """End the running recording, regardless of how it was started, and return its events.
 
     Raises:
         RuntimeError: if none runs.

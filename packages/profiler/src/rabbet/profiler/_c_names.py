@@ -1,4 +1,4 @@
-"""What programs take from `torch._C._profiler` and `torch._C._autograd`."""
+"""The names of `torch._C._profiler` and `torch._C._autograd` that programs use."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class EventList(list[Any]):
         write_events(path, self)
 
     def supported_export_stacks_metrics(self) -> list[str]:
-        """What `export_stacks` can sum."""
+        """The metrics that `export_stacks` can sum."""
         return list(STACK_METRICS)
 
     def export_stacks(self, path: str, metric: str) -> None:

@@ -1,4 +1,4 @@
-"""What a profiler hands out: single events, and averages of events with the same key."""
+"""The results of a profiler: single events, and averages of events with the same key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DeviceType(enum.IntEnum):
 
 
 class RecordScope(enum.IntEnum):
-    """What an event's `scope` means."""
+    """The values of an event's `scope`."""
 
     FUNCTION = 0
     BACKWARD_FUNCTION = 1
@@ -176,7 +176,7 @@ class FunctionEvent(FormattedTimesMixin):
 
     @property
     def key(self) -> str:
-        """What averages are made by: the name."""
+        """The key by which events are averaged: the name."""
         return self.name
 
     @property

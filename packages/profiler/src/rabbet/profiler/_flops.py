@@ -12,7 +12,7 @@ _ELEMENTWISE = {"add", "mul"}  # those that PyTorch counts
 
 
 class _Shaped(NamedTuple):
-    """What the formulas read of a tensor."""
+    """The attributes of a tensor that the formulas read."""
 
     shape: tuple[int, ...]
 

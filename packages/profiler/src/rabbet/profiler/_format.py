@@ -26,7 +26,7 @@ def format_time(time_us: float, unit: str | None = None) -> str:
 
 
 def format_time_share(time_us: float, total_time_us: float) -> str:
-    """The share of a total in percent; "NaN" of nothing.
+    """The percentage of a total, or "NaN" if the total is 0.
 
     Raises:
         AssertionError: if there is a time without a total.

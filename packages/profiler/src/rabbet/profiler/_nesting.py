@@ -10,7 +10,7 @@ from ._trace import Trace
 
 
 class Nested(NamedTuple):
-    """A span with times inside of its parent and behind its earlier siblings."""
+    """A span whose times lie inside those of its parent and after those of its earlier siblings."""
 
     span: Span
     number: int

@@ -1,4 +1,4 @@
-"""`profile` of `rabbet.autograd.profiler`: one recording, and what is asked of it when it has ended."""
+"""`profile` of `rabbet.autograd.profiler`: one recording and its results."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Session:
         )
 
     def stop(self) -> Trace:
-        """End the recording and return what it found.
+        """End the recording and return its trace.
 
         Raises:
             RuntimeError: if it does not run.

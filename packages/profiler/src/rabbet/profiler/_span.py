@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Kind(enum.IntEnum):
-    """What a span is; the numbers are those of csrc/spans.h."""
+    """The kinds of spans, numbered as in csrc/spans.h."""
 
     CALL = 0
     USER = 1

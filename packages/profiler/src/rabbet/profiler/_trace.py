@@ -1,4 +1,4 @@
-"""A finished recording: spans with their names, stacks, shapes and places in the tree."""
+"""A finished recording: a tree of spans with their names, stacks and shapes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OWN_FILES = (os.path.dirname(__file__), os.path.join("rabbet", "autograd", "pro
 
 
 class Options(NamedTuple):
-    """What a recording keeps besides names and times."""
+    """The options of a recording: the data that it keeps besides names and times."""
 
     shapes: bool = False
     memory: bool = False
@@ -63,12 +63,12 @@ def _without_collection() -> Iterator[None]:
 
 
 class Trace:
-    """What a recording found.
+    """The trace that a recording produced.
 
     Args:
         raw: as `_C.stop` returns it.
         start: the time at which it began, in nanoseconds of its clock.
-        options: what was kept.
+        options: the options of the recording.
         paths: the paths of modules by the names of their ranges.
         live_bytes: bytes of tensors when it began.
     """
@@ -159,7 +159,7 @@ class Trace:
         return self._forward
 
     def stack(self, span: Span) -> list[Frame]:
-        """The lines of the program in which a span stands, innermost first; in backward those of the forward call."""
+        """The stack of a span, innermost line first; a span of backward has that of its forward call."""
         if not self.options.stacks:
             return []
         forward = self.forward_of(span)

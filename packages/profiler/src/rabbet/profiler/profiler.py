@@ -338,7 +338,7 @@ class _KinetoProfile:
         return None if self.profiler is None else self.profiler.trace_id
 
 
-# What happens between two steps: by the action of the former and of the latter; None: before the start, after the end.
+# The transition between two steps by their actions; None stands for the time before the start and after the end.
 _START, _STOP, _PREPARE, _READY = "start_trace", "stop_trace", "prepare_trace", "_trace_ready"
 _NOTHING, _WARMUP = ProfilerAction.NONE, ProfilerAction.WARMUP
 _RECORD, _SAVE = ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE

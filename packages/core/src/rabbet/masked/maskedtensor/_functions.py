@@ -1,4 +1,4 @@
-"""What functions and methods of Tensor do with masked tensors."""
+"""The behaviour of functions and methods of Tensor with masked tensors."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _VIEWS = [
     "permute", "ravel", "repeat", "reshape", "roll", "select", "split", "squeeze", "stack", "swapaxes", "swapdims",
     "t", "tile", "transpose", "unbind", "unflatten", "unfold", "unsqueeze", "view", "view_as", "vstack",
 ]  # fmt: skip
-# Of the elements, in the same places.
+# Elementwise, with the mask unchanged.
 _COPIES = [
     "bool", "clone", "cpu", "detach", "double", "float", "half", "int", "long", "ones_like", "short", "to",
     "type", "type_",
 ]  # fmt: skip
-# What does not read elements.
+# Functions that do not read elements.
 _METADATA = [
     "__hash__", "__len__", "dim", "element_size", "get_device", "is_contiguous", "is_floating_point", "is_complex",
     "is_signed", "is_tensor", "ndimension", "nelement", "numel", "register_hook",
@@ -210,7 +210,7 @@ def _copy(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _write(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`x[index] = value`: the masks of both must be equal where `value` has one."""
+    """`x[index] = value`: a mask of `value` must equal that of `x[index]`."""
     target, index, value = args
     if is_masked_tensor(target) and not _match(target[index], value):
         raise ValueError("__setitem__: Input masks must match")
@@ -264,7 +264,7 @@ def _backward(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _gradients(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`autograd.grad`: a gradient has the mask of its input."""
+    """`autograd.grad`, with gradients that have the masks of their inputs."""
     given = dict(zip(("outputs", "inputs", "grad_outputs"), args, strict=False)) | kwargs
     inputs = given["inputs"]
     found = _plain(func, (), given | {"grad_outputs": _data(given.get("grad_outputs"))})

@@ -20,7 +20,7 @@ _DTYPES = frozenset(
 )
 
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
-# What is called for a function, or "attribute" for all attributes; filled by _functions.py.
+# The handler of each function, and that of all attributes under "attribute"; filled by _functions.py.
 HANDLERS: dict[Any, Handler] = {}
 
 
@@ -59,8 +59,8 @@ class MaskedTensor(Tensor):
     """A tensor with a mask in its shape: True marks the elements that count.
 
     Functions of one argument, and views, keep the mask; those of two need equal masks, or one operand without;
-    reductions leave out what the mask does, and their results are masked where nothing is left. What has no meaning
-    with a mask is refused by a TypeError. Elements under the mask have values that nothing should rely on.
+    reductions skip masked elements, and their results are masked where no element is left. Functions that have no
+    meaning with a mask raise a TypeError. Elements under the mask have values that nothing should rely on.
 
     Args:
         data: of a floating or signed integer dtype, or bool; it is copied.

@@ -86,7 +86,7 @@ class SummaryWriter:
     Args:
         log_dir: the folder; by default one in `runs`, named by date and host.
         comment: the end of that default name.
-        purge_step: TensorBoard hides what was logged from this step on by a run that failed.
+        purge_step: TensorBoard hides the events that a failed run logged from this step on.
         max_queue, flush_secs: how many events wait in memory, and for how many seconds.
         filename_suffix: the end of the files' names.
 
@@ -270,7 +270,7 @@ class SummaryWriter:
 
         Args:
             box_tensor: rows of left, top, right and bottom, in pixels.
-            rescale: by what the picture grows.
+            rescale: the factor by which the picture grows.
             labels: a text for each rectangle.
         """
         found = _summary.image_boxes(tag, img_tensor, box_tensor, rescale, dataformats, labels)

@@ -1,4 +1,4 @@
-"""What a timer measured, and the units and digits that it is printed with."""
+"""Measurements of timers, and the units and digits with which they are printed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Z_OF_90_PERCENT = 1.645
 
 @dataclass(init=True, repr=False, eq=True, frozen=True)
 class TaskSpec:
-    """What a timer runs, without the values of its variables.
+    """The statement and the settings of a timer, without the values of its variables.
 
     Example:
         >>> TaskSpec(stmt="x + 1", setup="x = 1", label="add", sub_label="int").title
@@ -79,7 +79,7 @@ class Measurement:
     Args:
         number_per_run: how many times each run executed the statement.
         raw_times: seconds of each run.
-        task_spec: what was run. Its fields are attributes of the measurement too.
+        task_spec: the task. Its fields are attributes of the measurement too.
         metadata: anything the caller wants to keep with it.
 
     Example:
@@ -152,7 +152,7 @@ class Measurement:
 
     @property
     def title(self) -> str:
-        """The title of what was measured."""
+        """The title of the task."""
         return self.task_spec.title
 
     @property

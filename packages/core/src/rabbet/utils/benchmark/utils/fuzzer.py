@@ -24,7 +24,7 @@ def _random_state(seed: int | None) -> Any:
 
 
 class ParameterAlias:
-    """A choice of a `FuzzedParameter` that means the value of another parameter.
+    """A value in the distribution of a `FuzzedParameter` that stands for the value of another parameter.
 
     Example:
         >>> str(ParameterAlias("x_len"))
@@ -116,7 +116,7 @@ class FuzzedTensor:
     """A random tensor, with sizes and steps that are numbers or names of parameters.
 
     Args:
-        name: what the fuzzer calls it.
+        name: its key in the results of the fuzzer.
         size: numbers, or names of parameters.
         steps: slice a larger tensor with these steps.
         probability_contiguous: of a layout with the dimensions in order.
@@ -235,7 +235,7 @@ class Fuzzer:
     """Draws parameters, and tensors that they describe.
 
     Args:
-        parameters, tensors: what is drawn; lists among them are taken apart.
+        parameters, tensors: the parameters and tensors to draw; nested lists are flattened.
         constraints: functions of the parameters; parameters for which one returns False are drawn again.
         seed: of NumPy's generator, and of rabbet's before the tensors of each draw.
 

@@ -114,7 +114,7 @@ class Timer:
         self._timer = self._timer_cls(stmt=stmt, setup=setup, timer=timer, globals=self._globals)
         self._clock = self._timer_cls(
             timer=timer
-        )  # its runs of no statement take what the clock takes
+        )  # an empty statement takes as long as reading the clock
         self._task_spec = TaskSpec(
             stmt, setup, global_setup, label, sub_label, description, env, num_threads
         )

@@ -1,4 +1,4 @@
-"""Counts of instructions by function, and what is done with them."""
+"""Instruction counts by function: filtering, comparison and printing."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class FunctionCounts:
 
 @dataclass(repr=False, eq=False, frozen=True)
 class CallgrindStats:
-    """What `Timer.collect_callgrind` returns: the counts of a statement, and of the loop around an empty one."""
+    """The result of `Timer.collect_callgrind`: the counts of a statement, and of the loop around an empty one."""
 
     task_spec: TaskSpec
     number_per_run: int
