@@ -131,9 +131,7 @@ class Reader {
 // ---- ranges
 
 RbObserved range_event(uint32_t kind, uint64_t id, const char* name, uint32_t flags) {
-  RbObserved event{};
-  event.struct_size = sizeof event;
-  event.kind = kind;
+  RbObserved event = observed_event(kind);
   event.flags = flags;
   event.text = name;
   event.id = id;

@@ -40,9 +40,7 @@ class Writer {
 }  // namespace
 
 RbObserved CallEvent::observed(uint32_t kind) const {
-  RbObserved seen{};
-  seen.struct_size = sizeof seen;
-  seen.kind = kind;
+  RbObserved seen = observed_event(kind);
   seen.op = handle(&op_);
   seen.flags = flags_;
   return seen;

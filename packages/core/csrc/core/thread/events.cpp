@@ -96,9 +96,7 @@ void notify(const RbObserved& event) {
 void record_memory_event(uint32_t kind, int backend, int device, const void* data,
                          uint64_t nbytes) {
   if (is_among(kind, observed_kinds)) {
-    RbObserved seen{};
-    seen.struct_size = sizeof seen;
-    seen.kind = kind;
+    RbObserved seen = observed_event(kind);
     seen.backend = backend;
     seen.device = device;
     seen.data = data;

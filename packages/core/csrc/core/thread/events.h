@@ -16,6 +16,13 @@ inline bool is_among(uint32_t kind, const std::atomic<uint32_t>& kinds) {
 
 /// Put an event into the ring, with thread and time of now.
 void record_event(RbEvent& event);
+/// An event for observers with the members that every kind has.
+inline RbObserved observed_event(uint32_t kind) {
+  RbObserved event{};
+  event.struct_size = sizeof event;
+  event.kind = kind;
+  return event;
+}
 /// Call the observers of the event's kind.
 void notify(const RbObserved& event);
 
