@@ -11,12 +11,7 @@ _ops = _C.op
 
 
 def logspace(start: Any, end: Any, steps: int, base: float, *, dtype: Any, device: Any) -> Tensor:
-    made = dtype or _C.get_default_dtype()
-    exact = _C.complex128 if made.is_complex else _C.float64
-    if not made.is_complex and not made.is_floating_point:
-        start, end = int(start), int(end)  # fractions of the ends are cut off first
-    exponents = _ops("linspace")(start, end, steps, dtype=exact, device=device)
-    return _ops("pow")(base, exponents).to(made)
+    return _powers(start, end, steps, base, dtype or _C.get_default_dtype(), device)
 
 
 def linspace_tensors(start: Any, end: Any, steps: int, *, dtype: Any, device: Any) -> Tensor:
@@ -35,10 +30,13 @@ def linspace_tensors(start: Any, end: Any, steps: int, *, dtype: Any, device: An
 def logspace_tensors(
     start: Any, end: Any, steps: int, base: float, *, dtype: Any, device: Any
 ) -> Tensor:
-    made = dtype or _default_of(start, end)
+    return _powers(start, end, steps, base, dtype or _default_of(start, end), device)
+
+
+def _powers(start: Any, end: Any, steps: int, base: float, made: Any, device: Any) -> Tensor:
     exact = _C.complex128 if made.is_complex else _C.float64
     first, last = (_end_of(x, made, exact) for x in (start, end))
-    exponents = linspace_tensors(first, last, steps, dtype=exact, device=device)
+    exponents = _ops("linspace")(first, last, steps, dtype=exact, device=device)
     return _ops("pow")(base, exponents).to(made)
 
 
