@@ -21,6 +21,11 @@ can_cast = _C.can_cast
 from_dlpack = _C.from_dlpack
 
 
+def accumulation_dtype(dtype: Any) -> Any:
+    """float32 for float16 and bfloat16, else `dtype`."""
+    return _C.float32 if dtype in (_C.float16, _C.bfloat16) else dtype
+
+
 def set_printoptions(**options: Any) -> None:
     """Set how tensors are printed; see rabbet._printing.set_printoptions."""
     from ._printing import set_printoptions as set_options

@@ -10,6 +10,7 @@ import rabbet
 
 from . import linalg
 from ._C import Tensor
+from ._functions import accumulation_dtype
 
 __all__ = ["chain_matmul", "gradient", "lu", "matrix_power", "sym_sum"]
 
@@ -128,8 +129,7 @@ def gradient(
             raise RuntimeError("torch.gradient does not support uint8 input.")
         input = input.to(rabbet.get_default_dtype())
     steps = _spacings(spacing, dims, input)
-    narrow = input.dtype in (rabbet.float16, rabbet.bfloat16)
-    samples = input.float() if narrow else input
+    samples = input.to(accumulation_dtype(input.dtype))
     slopes = [_along(samples, d, step, edge_order) for d, step in zip(dims, steps, strict=True)]
     return [slope.to(input.dtype) for slope in slopes]
 

@@ -7,6 +7,7 @@ import rabbet
 
 from . import _C, _op_modules
 from ._C import Tensor
+from ._functions import accumulation_dtype
 
 Order = int | float | str | None
 
@@ -218,7 +219,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
         raise RuntimeError(
             f"linalg.vecdot: Expected x and y to have the same dtype, got {x.dtype} and {y.dtype}"
         )
-    wide = _C.float32 if x.dtype in (_C.float16, _C.bfloat16) else x.dtype
+    wide = accumulation_dtype(x.dtype)
     products = x.conj().to(wide) * y.to(wide)
     return _put("linalg.vecdot", products.sum(dim).to(x.dtype), out)
 
