@@ -133,3 +133,10 @@ def test_the_multivariate_gamma_function_refuses_dimensions_that_would_take_minu
     want = scipy.special.multigammaln(600.0, 1000)
     got = rabbet.mvlgamma(rabbet.tensor(600.0, dtype=rabbet.float64), 1000)
     np.testing.assert_allclose(got.item(), want, 1e-13)
+
+
+def test_mvlgamma_of_many_elements():
+    x = rabbet.linspace(2, 9, 100_000, dtype=rabbet.float64)
+    np.testing.assert_allclose(
+        rabbet.mvlgamma(x, 2)[::9999].numpy(), scipy.special.multigammaln(x[::9999].numpy(), 2)
+    )

@@ -61,13 +61,13 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 # ---- incomplete gamma functions (W. Gautschi, A computational procedure for incomplete gamma functions, 1979)
 
 _EPSILON = 2.0**-53
-_MOST_TERMS = 100_000
+_MOST_STEPS = 100_000
 _BETWEEN_CHECKS = 8
 
 
 def _until_done(advance: Callable[[int], Tensor]) -> None:
     """Call `advance(k)`, which returns whether each element is done, for k = 1, 2, ... until all are."""
-    for k in range(1, _MOST_TERMS):
+    for k in range(1, _MOST_STEPS):
         done = advance(k)
         if k % _BETWEEN_CHECKS == 0 and bool(done.all()):
             return
