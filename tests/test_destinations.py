@@ -49,6 +49,24 @@ def test_a_destination_on_another_device_is_refused(op):
     assert all(rabbet.equal(t, rabbet.full(t.shape, 7).to(t.dtype)) for t in here)
 
 
+@pytest.mark.parametrize("op", [n for n in op_names() if has_out(n)])
+def test_a_destination_that_requires_grad_is_refused(op):
+    case, values = first_case(op)
+    out = [v.clone() for v in values]
+    differentiable = [t for t in out if t.is_floating_point() or t.is_complex()]
+    if not differentiable:
+        return
+    before = [t.clone() for t in out]
+    for made in (lambda t: t.requires_grad_(), lambda t: t.detach_().requires_grad_().mul(1)):
+        target = made(differentiable[-1])
+        given = [target if t is differentiable[-1] else t for t in out]
+        with pytest.raises(RuntimeError, match="out= does not support gradients|leaf Variable"):
+            write(case, given)
+        assert all(rabbet.equal(t, b) for t, b in zip(given, before))
+        with rabbet.no_grad():
+            write(case, [t.detach() for t in given])
+
+
 @pytest.mark.parametrize(
     "make",
     [

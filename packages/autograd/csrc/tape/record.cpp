@@ -398,6 +398,15 @@ bool is_observed(const RbTensor* view, const RbTensor* root) {
   return false;
 }
 
+bool is_in_place(const RbValue* args, int32_t nargs, const RbValue* rets, int32_t nrets) {
+  return nrets == 1 && nargs > 0 && args[0].tag == RB_TENSOR && args[0].v.t == rets[0].v.t;
+}
+
+int32_t refuse_destination(const RbOpInfo* info) {
+  return fail(RB_E_STATE, "%s: out= does not support gradients, but 'out' requires grad",
+              info->name);
+}
+
 // A write of values that carry no gradient over a recorded tensor: random numbers.
 int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
                        RbValue* rets, int32_t nrets) {
@@ -406,6 +415,7 @@ int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* 
   int32_t status = check_target(info, target, root, call->level);
   if (status != RB_OK) return status;
   const bool recorded = is_recorded_at(meta_of(root ? root : target), call->level);
+  if (recorded && !is_in_place(args, nargs, rets, nrets)) return refuse_destination(info);
   const Target edge = recorded && root ? gradient_target(root) : Target{nullptr, 0};
   status = host->redispatch(call, layer, args, nargs, rets, nrets);
   if (status == RB_OK && recorded && root)
@@ -413,10 +423,6 @@ int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* 
   if (edge.fn) node_release(edge.fn);
   if (status == RB_OK && recorded) replace_meta(target, nullptr, 0);
   return status;
-}
-
-bool is_in_place(const RbValue* args, int32_t nargs, const RbValue* rets, int32_t nrets) {
-  return nrets == 1 && nargs > 0 && args[0].tag == RB_TENSOR && args[0].v.t == rets[0].v.t;
 }
 
 // By a decomposition of a copy: its operators may save what the result is then written over.
@@ -506,6 +512,31 @@ int32_t record_view_write(RbTensor* view, Node* value, uint32_t output) {
                      is_recorded(m) ? std::max(m->depth, depth) : depth);
 }
 
+namespace {
+
+// A write of results that carry no gradient: what it replaces may have one.
+int32_t write_unrecorded(const RbCall* call, const RbOpInfo* info, const RbValue* args,
+                         int32_t nargs, RbValue* rets, int32_t nrets, const Recorded& recorded) {
+  const bool in_place = is_in_place(args, nargs, rets, nrets);
+  for (int32_t i = 0; i < nrets; ++i) {
+    if (rets[i].tag != RB_TENSOR) continue;
+    RbTensor* target = rets[i].v.t;
+    int32_t updated = RB_OK;
+    const Meta* m = current_meta(target, &updated);
+    if (updated != RB_OK) return updated;
+    if (is_recorded_at(m, call->level)) {
+      if (!in_place) return refuse_destination(info);
+      return record_write(call, info, args, nargs, rets, nrets, recorded);
+    }
+    const RbTensor* root = root_of(target);
+    if (was_made_unrecorded(target, root, call->level))
+      return check_target(info, target, root, call->level);
+  }
+  return host->redispatch(call, layer, args, nargs, rets, nrets);
+}
+
+}  // namespace
+
 int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t nrets) {
   const RbOpInfo* info = host->op_info(call->op);
@@ -518,17 +549,7 @@ int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t narg
   const int32_t status = recorded_arguments(args, nargs, recorded);
   if (status != RB_OK) return status;
   if (!recorded.need) {
-    if (writes && nrets == 1) {
-      RbTensor* target = rets[0].v.t;
-      int32_t updated = RB_OK;
-      const Meta* m = current_meta(target, &updated);
-      if (updated != RB_OK) return updated;
-      if (is_recorded_at(m, call->level))
-        return record_write(call, info, args, nargs, rets, nrets, recorded);
-      const RbTensor* root = root_of(target);
-      if (was_made_unrecorded(target, root, call->level))
-        return check_target(info, target, root, call->level);
-    }
+    if (writes) return write_unrecorded(call, info, args, nargs, rets, nrets, recorded);
     return host->redispatch(call, layer, args, nargs, rets, nrets);
   }
   if (!(info->flags & RB_OP_HAS_VJP) && (info->flags & RB_OP_HAS_DECOMP)) {
