@@ -60,7 +60,7 @@ def test_a_destination_that_requires_grad_is_refused(op):
     for made in (lambda t: t.requires_grad_(), lambda t: t.detach_().requires_grad_().mul(1)):
         target = made(differentiable[-1])
         given = [target if t is differentiable[-1] else t for t in out]
-        with pytest.raises(RuntimeError, match="out= does not support gradients|leaf Variable"):
+        with pytest.raises(RuntimeError, match=r"out= does not support gradients|leaf Variable"):
             write(case, given)
         assert all(rabbet.equal(t, b) for t, b in zip(given, before))
         with rabbet.no_grad():

@@ -119,7 +119,10 @@ PyObject* run_out(const char* name, const Overload& overload, const RbValue* val
   RbValue given[kMaxParams];
   std::copy(values, values + overload.op->info.nargs, given);
   take_dtype(*overload.op, rets[0].v.t, given, false);
-  const int32_t code = run(overload, given, rets, RB_CALL_OUT);
+  const int32_t code = [&] {
+    const DestinationLayers layers(rets, nrets);
+    return run(overload, given, rets, RB_CALL_OUT);
+  }();
   if (code != RB_OK) return raise_error(code);
   for (int i = 0; i < nrets; ++i) {
     if (!warn_if_resized(shapes[i], rets[i].v.t)) return nullptr;

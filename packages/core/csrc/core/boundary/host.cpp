@@ -204,7 +204,12 @@ int32_t host_call(const RbOp* op, const RbValue* args, int32_t nargs, RbValue* r
   int32_t& depth = thread_state().plugin_calls;
   if (__builtin_expect(depth >= kMaxNestedCalls, 0)) return refuse_nested(*impl(op));
   ++depth;
-  const int32_t rc = call(impl(op), args, nargs, rets, nrets, flags);
+  const auto run = [&] { return call(impl(op), args, nargs, rets, nrets, flags); };
+  const auto write = [&] {
+    const DestinationLayers layers(rets, nrets);
+    return run();
+  };
+  const int32_t rc = flags & RB_CALL_OUT ? write() : run();
   --depth;
   return rc;
 }

@@ -99,20 +99,9 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
   });
 }
 
-// A destination has the layers called that it concerns, as an argument has: its gradient, its level.
-inline void add_destinations(const RbValue* rets, int32_t nrets, ArgumentFacts& facts) {
-  for (int32_t i = 0; i < nrets; ++i) {
-    if (rets[i].tag != RB_TENSOR) continue;
-    const RbTensor* t = rets[i].v.t;
-    facts.keys |= keys_of(t) & ~kBackendMask;
-    if (__builtin_expect(t->level > facts.level, 0)) facts.level = t->level;
-  }
-}
-
 [[gnu::always_inline]] inline int32_t call_unseen(const Op* op, const RbValue* args, int32_t nargs,
                                                   RbValue* rets, int32_t nrets, uint32_t flags) {
-  ArgumentFacts facts = facts_of(args, nargs);
-  if (flags & RB_CALL_OUT) add_destinations(rets, nrets, facts);
+  const ArgumentFacts facts = facts_of(args, nargs);
   const ThreadState& state = thread_state();
   CallPlan c;
   c.struct_size = sizeof(RbCall);
@@ -252,6 +241,18 @@ inline int32_t call_checked(const Op* op, const RbValue* args, int32_t nargs, Rb
 }
 
 }  // namespace
+
+DestinationLayers::DestinationLayers(const RbValue* rets, int32_t nrets)
+    : before_(thread_state().include) {
+  uint64_t keys = 0;
+  for (int32_t i = 0; i < nrets; ++i) {
+    if (rets[i].tag == RB_TENSOR && rets[i].v.t) keys |= keys_of(rets[i].v.t);
+  }
+  thread_state().include |=
+      keys & ~(kBackendMask | uint64_t{1} << kTransformSlot | uint64_t{1} << kCompositeSlot);
+}
+
+DestinationLayers::~DestinationLayers() { thread_state().include = before_; }
 
 int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
              uint32_t flags) {

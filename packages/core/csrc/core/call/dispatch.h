@@ -10,6 +10,19 @@ namespace rabbet {
 int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
              uint32_t flags = 0);
 
+/// While it lives, calls go to the layers of these destinations, as they go to those of arguments: the tape refuses
+/// to overwrite a tensor that requires grad.
+class DestinationLayers {
+ public:
+  DestinationLayers(const RbValue* rets, int32_t nrets);
+  ~DestinationLayers();
+  DestinationLayers(const DestinationLayers&) = delete;
+  DestinationLayers& operator=(const DestinationLayers&) = delete;
+
+ private:
+  uint64_t before_;
+};
+
 /// Full call with one tensor result, owned; throws Error.
 inline TensorRef call1(const Op* op, const RbValue* args, int32_t nargs);
 
