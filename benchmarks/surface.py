@@ -1,6 +1,6 @@
 """A call of middle size for every operator that takes float32, by family, beside torch.
 
-    python benchmarks/surface.py [WORDS]    # only calls that contain one of the words
+python benchmarks/surface.py [WORDS]    # only calls that contain one of the words
 """
 
 import sys
@@ -67,7 +67,10 @@ INPUTS = {
     "wave": normal(8, 16384),
     **BATCHES,
     **{f"d{n}": definite(*b.shape) for n, b in zip((4, 8, 16, 32), BATCHES.values(), strict=True)},
-    **{f"r{n}": normal(*b.shape[:2], 1) for n, b in zip((4, 8, 16, 32), BATCHES.values(), strict=True)},
+    **{
+        f"r{n}": normal(*b.shape[:2], 1)
+        for n, b in zip((4, 8, 16, 32), BATCHES.values(), strict=True)
+    },
 }
 
 

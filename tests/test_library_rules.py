@@ -265,10 +265,28 @@ def test_a_shape_under_pytorchs_name_may_come_before_its_operator():
     assert g(rabbet.empty(2, device="meta")).shape == (2,)
     with pytest.raises(TypeError, match="register_fake: expected a function, got int"):
         library.register_fake("mine::late", 3)
-    with pytest.raises(NotImplementedError, match="register_fake: the options lib are not"):
-        library.register_fake("mine::late", len, lib=None)
     with pytest.raises(RuntimeError, match="there is no operator 'late'"):
         library.register_fake("late", len)
+
+
+def test_fakes_of_a_library_go_with_it_and_may_be_replaced():
+    g = opaque_op()
+    lib = library.Library("mine", "FRAGMENT")
+    library.register_fake(g, lambda x: x.new_empty(3), lib=lib)
+    assert g(rabbet.empty(2, device="meta")).shape == (3,)
+    lib._destroy()
+    with pytest.raises(NotImplementedError):
+        g(rabbet.empty(2, device="meta"))
+    library.register_fake(g, lambda x: x.new_empty(3))
+    library.register_fake(g, lambda x: x.new_empty(4), allow_override=True)
+    assert g(rabbet.empty(2, device="meta")).shape == (4,)
+    with pytest.warns(FutureWarning, match="register_fake"):
+        library.impl_abstract("mine::not_yet", lambda x: x.new_empty(1))
+    library.Library("mine", "IMPL").impl("g", library.fallthrough_kernel, "Autograd")
+    with pytest.raises(NotImplementedError, match="get_kernel"):
+        library.get_kernel("aten::sin", "CPU")
+    with pytest.raises(NotImplementedError, match="should never be called"):
+        library.fallthrough_kernel()
 
 
 @pytest.mark.parametrize("returned", [None, 3, "ab", (1, "x"), (1, 2.5)])

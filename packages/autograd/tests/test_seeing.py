@@ -309,3 +309,18 @@ def test_multithreading_is_a_setting_of_the_thread():
     set_multithreading_enabled(True)
     with pytest.raises(TypeError, match="mode must be a bool, got int"):
         set_multithreading_enabled(1)
+
+
+def test_anomaly_mode_can_be_asked_for():
+    assert (rabbet.is_anomaly_enabled(), rabbet.is_anomaly_check_nan_enabled()) == (False, True)
+    with detect_anomaly(check_nan=False):
+        assert (rabbet.is_anomaly_enabled(), rabbet.is_anomaly_check_nan_enabled()) == (True, False)
+        x = rabbet.tensor(0.0, requires_grad=True)
+        (x.sqrt() * 0).backward()  # NaN passes
+    rabbet.set_anomaly_enabled(True)
+    try:
+        with pytest.raises(RuntimeError, match="returned NaN"):
+            (x.sqrt() * 0).backward()
+    finally:
+        rabbet.set_anomaly_enabled(False)
+    assert not rabbet.is_anomaly_enabled()

@@ -1,5 +1,6 @@
 """Functions of layers outside `nn`: the same results as the modules and functionals."""
 
+import numpy as np
 import pytest
 import rabbet
 from rabbet import nn
@@ -145,3 +146,23 @@ def test_statistics_of_batch_norm_have_no_gradient():
     x = rabbet.randn(2, 4, 3, requires_grad=True)
     found = rabbet.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
     assert [t.requires_grad for t in found] == [True, False, False]
+
+
+def test_native_dropout_returns_its_mask():
+    rabbet.manual_seed(0)
+    x = rabbet.full((1000,), 3.0, requires_grad=True)
+    y, mask = rabbet.native_dropout(x, 0.25, True)
+    assert mask.dtype is rabbet.bool and 200 < int((~mask).sum()) < 300
+    assert rabbet.equal(y, mask * 4.0)
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), mask.numpy() / 0.75, 1e-6)
+    y, mask = rabbet.native_dropout(x, 0.25, False)
+    assert bool(mask.all()) and rabbet.equal(y, x)
+    assert rabbet.native_dropout(x, 1.0, True)[0].tolist() == [0.0] * 1000
+
+
+def test_embedding_renorm_scales_the_rows_that_are_looked_up():
+    table = rabbet.arange(6.0).reshape(3, 2)
+    assert rabbet.embedding_renorm_(table, rabbet.tensor([[1, 2], [1, 1]]), 1.0, 2.0) is table
+    np.testing.assert_allclose(np.linalg.norm(table.numpy(), axis=1), [1, 1, 1], 1e-5)
+    assert table[0].tolist() == [0, 1]

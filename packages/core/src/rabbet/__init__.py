@@ -65,6 +65,7 @@ _ABSENT_MODULES = {  # the tops of those in _absent, which refuse by name
 _LAZY = {
     "_as_torch": {"as_torch"},
     "_counts": {"binomial", "poisson"},
+    "_deprecated": {"frobenius_norm", "nuclear_norm", "range"},
     "_legacy": {
         "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
         "IntTensor", "LongTensor", "ShortTensor", "set_default_tensor_type",
@@ -83,7 +84,8 @@ _LAZY = {
         "is_vulkan_available", "is_warn_always_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
         "set_autocast_gpu_dtype", "set_default_device", "set_deterministic_debug_mode",
         "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_warn_always",
-        "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "typename",
+        "sym_constrain_range", "sym_constrain_range_for_size", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
+        "sym_not", "sym_sqrt", "typename",
         "use_deterministic_algorithms",
     },
     "_streams": {"Event", "Stream"},
@@ -97,6 +99,9 @@ _LAZY = {
         "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",
         "set_grad_enabled",
     },
+    "autograd.anomaly_mode": {
+        "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_anomaly_enabled",
+    },
     "compiler": {"compile"},
     "futures": {"Future"},
     "jit": {"ScriptModule"},
@@ -104,9 +109,9 @@ _LAZY = {
         "adaptive_max_pool1d", "affine_grid_generator", "alpha_dropout", "alpha_dropout_", "batch_norm", "binary_cross_entropy_with_logits",
         "constant_pad_nd", "convolution", "cosine_embedding_loss", "ctc_loss", "dropout_", "feature_alpha_dropout",
         "feature_alpha_dropout_",
-        "feature_dropout", "feature_dropout_", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "gru", "gru_cell",
+        "embedding_renorm_", "feature_dropout", "feature_dropout_", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "gru", "gru_cell",
         "hinge_embedding_loss", "instance_norm", "kl_div", "lstm", "lstm_cell", "margin_ranking_loss", "native_batch_norm",
-        "norm_except_dim",
+        "native_dropout", "norm_except_dim",
         "poisson_nll_loss", "rnn_relu", "rnn_relu_cell", "rnn_tanh", "rnn_tanh_cell", "triplet_margin_loss",
     },
     "nn.functional": {
@@ -165,6 +170,7 @@ _WRITING = [
     "floor_",
     "frac_",
     "gcd_",
+    "i0_",
     "index_put_",
     "lcm_",
     "ldexp_",

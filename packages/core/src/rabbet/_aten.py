@@ -398,12 +398,35 @@ def _convolution(
     return _framework().convolution(x, weight, bias, *options)
 
 
+def _safe_softmax(x: Tensor, dim: int, dtype: Any = None) -> Any:
+    """Softmax whose rows of -inf alone become zeros."""
+    empty = (x == float("-inf")).all(dim, keepdim=True)
+    return _C.op("softmax")(x, dim, dtype=dtype).masked_fill(empty, 0.0)
+
+
+def _max_pool2d_backward(
+    grad_output: Tensor,
+    self: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Any:
+    planes = self.new_zeros(self.shape).flatten(-2)
+    grad = planes.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2))
+    return grad.view(self.shape)
+
+
 # Operators of PyTorch that rabbet expresses in another way.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "_to_copy": _to_copy,
     "convolution": _convolution,
     "_softmax": _softmax("softmax"),
     "_log_softmax": _softmax("log_softmax"),
+    "_safe_softmax": _safe_softmax,
+    "max_pool2d_with_indices_backward": _max_pool2d_backward,
     "_unsafe_view": lambda x, size: x.reshape(size),
     "_reshape_alias": lambda x, size, stride: x.as_strided(size, stride, x.storage_offset()),
     "alias": lambda x: x.view(x.shape),

@@ -344,6 +344,37 @@ def get_ctx() -> FakeImplCtx:
 _libraries: set[str] = set()  # namespaces that a library of kind "DEF" defines
 
 
+def fallthrough_kernel() -> None:
+    """Given to `Library.impl` in place of a function: the layer of that key lets the operator pass.
+
+    Raises:
+        NotImplementedError: if it is called.
+    """
+    raise NotImplementedError("fallthrough_kernel() should never be called.")
+
+
+def impl_abstract(qualname: str, func: Any = None, *, lib: Any = None) -> Any:
+    """`register_fake` under its former name."""
+    warnings.warn(
+        "library.impl_abstract was renamed to library.register_fake: use that instead",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return library.register_fake(qualname, func, lib=lib)
+
+
+def get_kernel(op: Any, dispatch_key: Any) -> Any:
+    """PyTorch returns the kernel of an operator as an object here.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    raise _C.NotImplementedForError(
+        f"library.get_kernel: rabbet has no objects for single kernels, such as {op} for {dispatch_key}; "
+        "a function of library.impl may call the operator on other tensors, or be revoked"
+    )
+
+
 class Library:
     """Operators of a namespace, or kernels for them.
 
@@ -406,6 +437,8 @@ class Library:
             NotImplementedError: for keys of layers ("Autograd", "Meta", ...), and for with_keyset.
             RuntimeError: if there is a kernel already, unless allow_override is set.
         """
+        if fn is fallthrough_kernel:
+            return
         if with_keyset:
             raise _C.NotImplementedForError("Library.impl: there are no keysets to pass")
         name = op_name if isinstance(op_name, str) else library._record(op_name, "impl")
@@ -427,6 +460,9 @@ class Library:
 
     def _register_fake(self, op_name: str, fn: Callable[..., Any]) -> None:
         library.register_fake(op_name if "::" in op_name else f"{self.ns}::{op_name}", fn)
+
+    def _keep(self, registration: Registration) -> None:
+        self._made.append(registration)
 
     def _destroy(self) -> None:
         """Take everything back that the library registered."""

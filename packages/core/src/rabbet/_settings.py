@@ -1,5 +1,6 @@
 """Settings of PyTorch's that programs make, and what they mean here; queries about tensors and this build."""
 
+import math
 import warnings
 from types import ModuleType
 from typing import Any
@@ -18,8 +19,8 @@ __all__ = [
     "is_same_size", "is_signed", "is_vulkan_available", "is_warn_always_enabled", "set_autocast_cpu_dtype",
     "set_autocast_cpu_enabled", "set_autocast_gpu_dtype", "set_default_device",
     "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
-    "set_num_interop_threads", "set_warn_always", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
-    "sym_not", "typename", "use_deterministic_algorithms",
+    "set_num_interop_threads", "set_warn_always", "sym_constrain_range",
+    "sym_constrain_range_for_size", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "typename", "use_deterministic_algorithms",
 ]  # fmt: skip
 
 has_cuda = False  # whether PyTorch was built for CUDA, which rabbet loads as a plugin
@@ -269,6 +270,34 @@ def sym_int(a: Any) -> int:
 def sym_float(a: Any) -> float:
     """A float."""
     return float(a)
+
+
+def sym_sqrt(a: Any) -> float:
+    """The square root."""
+    return math.sqrt(a)
+
+
+def sym_constrain_range(size: Any, *, min: int | None = None, max: int | None = None) -> None:
+    """Check that a size is at least `min` and at most `max`.
+
+    Raises:
+        RuntimeError: if it is not.
+    """
+    low = -math.inf if min is None else min
+    high = math.inf if max is None else max
+    if not low <= size <= high:
+        raise RuntimeError(f"Invalid value range for {size} between [{low}, {high}].")
+
+
+def sym_constrain_range_for_size(
+    size: Any, *, min: int | None = None, max: int | None = None
+) -> None:
+    """`sym_constrain_range` for a size, which is not negative.
+
+    Raises:
+        RuntimeError: if the size is outside of the range.
+    """
+    sym_constrain_range(size, min=0 if min is None else min, max=max)
 
 
 def sym_not(a: Any) -> bool:

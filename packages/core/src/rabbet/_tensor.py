@@ -331,17 +331,28 @@ def get_device(self: Tensor) -> int:
     return -1 if self.is_cpu else self.device.index or 0
 
 
-def apply_(self: Tensor, callable: Any) -> Tensor:
-    """Replace each element by what a Python function makes of it; slow.
+def polygamma_(self: Tensor, n: int) -> Tensor:
+    """`polygamma` in place.
 
     Raises:
-        TypeError: if the tensor is not on the CPU.
+        RuntimeError: for integers, which cannot hold the result.
     """
-    if not self.is_cpu:
-        raise TypeError("apply_ is only implemented on CPU tensors")
-    with _quietly():
-        made = _functions.tensor([callable(x) for x in self.reshape(-1).tolist()], dtype=self.dtype)
-        return self.copy_(made.reshape(self.shape))
+    found = _ops("polygamma")(n, self)
+    if not (self.is_floating_point() or self.is_complex()):
+        raise RuntimeError(
+            f"polygamma_: result type {found.dtype} can't be cast to the desired output type {self.dtype}"
+        )
+    return self.copy_(found)
+
+
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What `load_state_dict` swaps a parameter or buffer for, if it swaps: a detached tensor of `other`'s values.
+
+    Args:
+        other: the entry of the state dict.
+        assign: return `other` itself, detached, instead of a copy into this tensor's memory.
+    """
+    return other.detach() if assign else self.copy_(other).detach()
 
 
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
@@ -408,6 +419,7 @@ _OTHERS = (
     "matrix_power row_indices sparse_dim to_dense to_mkldnn to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo "
     "to_sparse_csc to_sparse_csr values"
 )
+_DEPRECATED = "eig lstsq reinforce resize resize_as solve symeig"
 _METHODS: dict[str, Any] = {
     "numpy": numpy_,
     "__array__": array_,
@@ -439,7 +451,15 @@ _METHODS: dict[str, Any] = {
     "is_neg": _from("_settings", "is_neg", "Whether negation is pending: never."),
     "is_distributed": _from("_settings", "is_distributed", "Whether processes share it: never."),
     "get_device": get_device,
-    "apply_": apply_,
+    "apply_": _from("_mapped", "apply_", "Replace each element by a function of it."),
+    "map_": _from("_mapped", "map_", "Replace each element by a function of it and another."),
+    "map2_": _from("_mapped", "map2_", "Replace each element by a function of it and two others."),
+    "polygamma_": polygamma_,
+    "module_load": module_load,
+    "histogram": _from("_histograms", "histogram", "Counts in bins."),
+    **{name: _from("_deprecated", name, "Of old programs.") for name in _DEPRECATED.split()},
+    "volatile": property(_from("_deprecated", "volatile", "Always False.")),
+    "name": property(lambda self: None, doc="None: names of tensors are for graphs."),
     "dim_order": dim_order,
     "fill_diagonal_": fill_diagonal_,
     "share_memory_": _from("_sharing", "share_memory_", "Move to memory that processes share."),

@@ -25,7 +25,10 @@ from rabbet import (
 _lazy: Any = rabbet
 chain_matmul = _lazy.chain_matmul
 lu = _lazy.lu
+istft = _lazy.istft
+pca_lowrank = _lazy.pca_lowrank
 stft = _lazy.stft
+svd_lowrank = _lazy.svd_lowrank
 
 __all__ = [
     "atleast_1d",

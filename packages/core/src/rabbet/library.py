@@ -26,7 +26,10 @@ if TYPE_CHECKING:
         CustomOpDef,
         Library,
         custom_op,
+        fallthrough_kernel,
         get_ctx,
+        get_kernel,
+        impl_abstract,
         register_autocast,
         register_autograd,
         register_kernel,
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 # Names that PyTorch has and that load with the module that defines them.
 _LAZY = {
     "_custom_ops": [
-        "CustomOpDef", "Library", "custom_op", "get_ctx", "register_autocast", "register_autograd", "register_kernel",
+        "CustomOpDef", "Library", "custom_op", "fallthrough_kernel", "get_ctx", "get_kernel", "impl_abstract", "register_autocast", "register_autograd", "register_kernel",
         "register_torch_dispatch", "register_vmap", "triton_op", "wrap_triton",
     ],
     "_schemas": ["infer_schema"],
@@ -57,8 +60,11 @@ __all__ = [
     "device_types",
     "events",
     "explain",
+    "fallthrough_kernel",
     "get_ctx",
+    "get_kernel",
     "impl",
+    "impl_abstract",
     "infer",
     "infer_schema",
     "jvp",
@@ -558,29 +564,32 @@ def _add_shape(name: str, function: Any, dtype: Any, place: Place) -> Registrati
 _waiting_shapes: dict[str, Callable[..., Any]] = {}  # of operators that do not exist yet
 
 
-def register_fake(op: str | Op, func: Any = None, /, **options: Any) -> Any:
+def register_fake(
+    op: str | Op, func: Any = None, /, *, lib: Any = None, allow_override: bool = False
+) -> Any:
     """`shape` under PyTorch's name; as decorator when `func` is left out. Returns the function.
 
     An operator "space::name" need not exist yet: its definition then finds the function.
 
-    Raises:
-        NotImplementedError: for PyTorch's options `lib`, `allow_override`.
+    Args:
+        lib: the `Library` that takes the function back when it is destroyed.
+        allow_override: whether the function may take the place of another.
     """
-    if options:
-        raise _C.NotImplementedForError(
-            f"library.register_fake: the options {', '.join(options)} are not supported"
-        )
 
     def register(function: Any) -> Any:
-        is_new = isinstance(op, str) and "::" in op and op not in _C.record_names()
-        if not is_new:
-            shape(op, function)
-        elif callable(function):
+        if isinstance(op, str) and "::" in op and op not in _C.record_names():
+            if not callable(function):
+                raise TypeError(
+                    f"library.register_fake: expected a function, got {type(function).__name__}"
+                )
             _waiting_shapes[str(op)] = function
-        else:
-            raise TypeError(
-                f"library.register_fake: expected a function, got {type(function).__name__}"
-            )
+            return function
+        old = find(_record(op, "register_fake"), "shape") if allow_override else None
+        if old is not None:
+            old.revoke()
+        registration = shape(op, function)
+        if lib is not None:
+            lib._keep(registration)
         return function
 
     return register if func is None else register(func)

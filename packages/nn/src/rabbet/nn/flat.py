@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import rabbet
 from rabbet import Tensor, _overriding
 
 from . import functional as F
 from .functional.dropout import feature_dropout as features
+from .functional.linear import limit_norms
 from .functional.norm import trained_batch_norm
 from .functional.recurrent import run_layer, run_layers
 
@@ -148,6 +150,31 @@ def native_batch_norm(
         return y, input.new_empty(0), input.new_empty(0)
     y, mean, var = trained_batch_norm(input, running_mean, running_var, weight, bias, momentum, eps)
     return y, mean.detach(), (var.detach() + eps).rsqrt()
+
+
+def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """`dropout`, and the bool mask of the elements that are kept.
+
+    Args:
+        train: False: nothing is dropped.
+    """
+    if train is False:
+        return input.clone(), rabbet.ones_like(input, dtype=rabbet.bool)
+    mask = F.dropout(rabbet.ones_like(input.detach()), p) != 0
+    return input * mask * (1 / (1 - p) if p < 1 else 0.0), mask
+
+
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Scale the rows of a table that are looked up down to a norm, in place.
+
+    Args:
+        input: the table, of shape (rows, size).
+        indices: the rows, of any shape.
+        max_norm: the largest norm that stays as it is.
+        norm_type: the p of the norm.
+    """
+    limit_norms(input, indices, max_norm, norm_type)
+    return input
 
 
 def instance_norm(

@@ -73,7 +73,7 @@ def embedding(
     if padding_idx is not None:
         padding_idx = _wrapped_row(padding_idx, weight, "embedding")
     if max_norm is not None:
-        _limit_norms(weight, input, max_norm, norm_type)
+        limit_norms(weight, input, max_norm, norm_type)
     if scale_grad_by_freq:
         return ops.embedding(weight, input, -1 if padding_idx is None else padding_idx, True)
     if padding_idx is None:
@@ -90,7 +90,7 @@ def _wrapped_row(padding_idx: int, weight: Tensor, name: str) -> int:
     return padding_idx % count
 
 
-def _limit_norms(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
+def limit_norms(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
     """Scale the rows of `weight` at `input` down to `max_norm`, in place."""
     with rabbet.no_grad():
         index = rabbet.unique(input.reshape([-1]).to(rabbet.int64))
