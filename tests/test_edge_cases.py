@@ -295,10 +295,31 @@ def test_the_sign_of_zero(dtype):
     if not dtype.startswith(("u", "b")):
         numbers += [-1.0, -7.0]
     if "float" in dtype:
-        numbers += [-0.0, np.inf, -np.inf, 1e-45, -1e-45]
+        numbers += [-0.0, np.inf, -np.inf, 1e-45, -1e-45, np.nan, np.copysign(np.nan, -1.0)]
     x = rabbet.tensor(numbers, dtype=rabbet.float64).to(getattr(rabbet, dtype))
     wanted = [bool(np.signbit(n)) for n in numbers]
     assert rabbet.signbit(x).dtype is rabbet.bool and x.signbit().tolist() == wanted
+
+
+def test_the_sign_of_zero_is_seen_through_strides_and_levels():
+    x = np.array([[0.0, -0.0, 1.0], [-1.0, np.nan, -0.0]], np.float32)
+    wanted = np.signbit(x)
+    assert np.array_equal(rabbet.from_numpy(x).t().signbit().numpy(), wanted.T)
+    assert np.array_equal(rabbet.vmap(rabbet.signbit)(rabbet.from_numpy(x)).numpy(), wanted)
+
+
+@pytest.mark.parametrize("name", ["atanh", "asinh", "tanh", "sinh", "atan", "asin", "expm1"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_odd_functions_keep_the_sign_of_zero(name, dtype):
+    x = rabbet.tensor([0.0, -0.0], dtype=getattr(rabbet, dtype))
+    found = getattr(rabbet, name)(x)
+    assert found.tolist() == [0.0, 0.0] and found.signbit().tolist() == [False, True]
+
+
+def test_atanh_of_integers_and_bools_is_computed_in_floats():
+    wanted = [0.0, np.inf]
+    for dtype in (rabbet.uint8, rabbet.int64, rabbet.bool):
+        assert rabbet.atanh(rabbet.tensor([0, 1], dtype=dtype)).tolist() == wanted
 
 
 @pytest.mark.parametrize("diagonal", [-2, 0, 1])
