@@ -52,7 +52,7 @@ NAME_CUDA = {
     ),
     "DLPack and __cuda_array_interface__": (
         "core/csrc/python/dlpack.cpp", "core/csrc/python/data.cpp", "core/src/rabbet/_array_interface.py",
-        "core/src/rabbet/_tensor.py",
+        "core/src/rabbet/_functions.py", "core/src/rabbet/_tensor.py",
     ),
     "comments, examples and messages": (
         "core/csrc/python/memory.cpp", "core/csrc/python/value_types.h", "core/csrc/core/formula/emit.h",

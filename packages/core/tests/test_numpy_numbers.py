@@ -116,3 +116,18 @@ def test_scalars_that_are_no_numbers_are_refused(bad):
 def test_numpy_is_not_imported():
     code = "import sys, rabbet; rabbet.tensor([1.5, 2]); assert 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_asarray_shares_an_array_or_refuses_with_copy_false():
+    array = np.ones((2, 3))
+    assert rabbet.asarray(array.T, copy=False).data_ptr() == array.ctypes.data
+    assert rabbet.asarray(np.ones((0, 3)), copy=False).shape == (0, 3)
+    assert rabbet.asarray(array, dtype=rabbet.float32).dtype is rabbet.float32
+    for obj, options in (
+        (array, {"dtype": rabbet.float32}),
+        ([1.0], {}),
+        (1.0, {}),
+        (np.float64(1.0), {}),
+    ):
+        with pytest.raises(ValueError, match="asarray: copy=False, but this data cannot be shared"):
+            rabbet.asarray(obj, copy=False, **options)

@@ -84,9 +84,18 @@ def asarray(
         )
     else:
         made = _C.tensor(obj, dtype, device) if copy else _C.as_tensor(obj, dtype, device)
-    if copy is False and made is not obj and not hasattr(obj, "__array_interface__"):
+    if copy is False and made is not obj and not _shares_memory(made, obj):
         raise ValueError("asarray: copy=False, but this data cannot be shared")
     return made.requires_grad_() if requires_grad and not requires_grad_of(made) else made
+
+
+def _shares_memory(made: Tensor, obj: Any) -> builtins.bool:
+    """Whether a tensor that was made of an array shows the array's memory."""
+    for name in ("__array_interface__", "__cuda_array_interface__"):
+        interface = getattr(obj, name, None)
+        if interface is not None and interface["data"][0] == made.data_ptr():
+            return True
+    return False
 
 
 def requires_grad_of(x: Tensor) -> builtins.bool:
