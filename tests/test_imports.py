@@ -47,6 +47,7 @@ IN_FUNCTIONS = {
     ("rabbet._as_torch.c", "rabbet.utils._python_dispatch"): RARE,
     ("rabbet._tensor", "rabbet.autograd"): OPTIONAL,
     ("rabbet._tensor", "rabbet._streams"): RARE,
+    ("rabbet._tensor", "rabbet.array_api"): RARE,
     ("rabbet.library", "rabbet._schemas"): RARE,
     ("rabbet._tensor", "rabbet.serialization"): RARE,
     ("rabbet.autograd", "rabbet._as_torch.names"): RARE,

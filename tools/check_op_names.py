@@ -28,6 +28,7 @@ EXCEPTIONS = {
     "core/src/rabbet/_torch_dispatch.py": OVERLOADS,
     "core/src/rabbet/__init__.py": NAMESPACE,
     "core/src/rabbet/cuda/": NAMESPACE,
+    "core/src/rabbet/array_api/": NAMESPACE,
     "core/src/rabbet/_array_interface.py": WORDS,
     "core/src/rabbet/jit/__init__.py": NAMESPACE,
     "core/src/rabbet/_absent/": NAMESPACE,

@@ -15,6 +15,7 @@ ops: _Ops
 
 from . import accelerator as accelerator
 from . import amp as amp
+from . import array_api as array_api
 from . import autograd as autograd
 from . import distributions as distributions
 from . import func as func

@@ -295,6 +295,30 @@ def _device_memory(self: Tensor) -> dict[str, Any]:
     return of_tensor(self)
 
 
+def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
+    """The functions of the Python array API standard: the module `rabbet.array_api`, or that of an older edition.
+
+    Raises:
+        ValueError: for an edition that is not implemented.
+    """
+    from .array_api import namespace_of
+
+    return namespace_of(api_version)
+
+
+def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """The array API's name of `to(device)`: the tensor itself if it is there, else a copy.
+
+    Raises:
+        ValueError: for a `stream`; the copy is ordered on the current stream.
+    """
+    if stream is not None:
+        raise ValueError(
+            f"to_device: stream must be None, got {stream!r}; use rabbet.accelerator to choose the stream"
+        )
+    return self.to(device)
+
+
 def _record_stream(self: Tensor, s: Any) -> None:
     from ._streams import record_stream
 
@@ -422,6 +446,8 @@ _OTHERS = (
 _DEPRECATED = "eig lstsq reinforce resize resize_as solve symeig"
 _METHODS: dict[str, Any] = {
     "numpy": numpy_,
+    "__array_namespace__": array_namespace,
+    "to_device": to_device,
     "__array__": array_,
     "__copy__": shallow_copy_,
     "__deepcopy__": deepcopy_,
