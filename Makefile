@@ -1,4 +1,4 @@
-# The one door: make demo | test | test-full | test-abi | test-packages | conformance | test-sanitize | test-opencl | check | bench | wheels | docs | clean
+# The one door: make demo | test | test-full | test-abi | test-packages | test-array-api | conformance | test-sanitize | test-opencl | check | bench | wheels | docs | clean
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := $(CURDIR)/.venv
@@ -14,7 +14,7 @@ PACKAGES := core backend-cpu backend-cuda autograd autocast vmap nn optim distri
 stamps = $(foreach p,$(PACKAGES),$(STAMPS)/$(p))
 sources = $(shell find packages/$(1) -type f -not -path '*/build/*' -not -path '*/tests/*' -not -name '*.pyc')
 
-.PHONY: demo test test-full test-abi test-packages conformance test-sanitize test-opencl check bench wheels docs clean setup
+.PHONY: demo test test-full test-abi test-packages test-array-api conformance test-sanitize test-opencl check bench wheels docs clean setup
 
 demo: $(filter-out $(STAMPS)/testing,$(stamps)) $(STAMPS)/group-examples
 	$(BIN)/python examples/digits.py
@@ -47,6 +47,12 @@ test-abi: setup $(STAMPS)/group-test
 # Packages that are built on torch, from PyPI: their own tests, and models beside PyTorch's numbers. Not part of test.
 test-packages: setup $(STAMPS)/group-test $(STAMPS)/group-examples
 	$(BIN)/python tests/packages/run.py
+
+# The consortium's suite for the array API standard, which is not part of this repository. Not part of test.
+SUITE ?= ../shared/array-api-tests
+EXAMPLES ?= 20
+test-array-api: setup $(STAMPS)/group-test $(STAMPS)/group-array-api
+	$(BIN)/python tests/array_api/run.py --suite $(SUITE) --examples $(EXAMPLES)
 
 test-sanitize: setup $(STAMPS)/group-test
 	$(BIN)/python tools/sanitize.py thread

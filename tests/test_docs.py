@@ -22,6 +22,7 @@ def blocks(page: Path, language: str) -> list[str]:
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs/tutorial").glob("*.md")),
+    ROOT / "docs/reference/array-api.md",
     ROOT / "docs/reference/hooks.md",
     ROOT / "docs/reference/records.md",
     ROOT / "docs/reference/composite.md",

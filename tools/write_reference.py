@@ -18,6 +18,11 @@ PAGES = {
         "rabbet.serialization",
         "rabbet.library",
     ],
+    "array-api-functions": [
+        "rabbet.array_api",
+        "rabbet.array_api.linalg",
+        "rabbet.array_api.fft",
+    ],
     "accelerator": ["rabbet.accelerator", "rabbet._streams"],
     "autograd": [
         "rabbet.autograd",
