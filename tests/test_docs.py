@@ -23,6 +23,7 @@ PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs/tutorial").glob("*.md")),
     ROOT / "docs/reference/array-api.md",
+    ROOT / "docs/reference/data.md",
     ROOT / "docs/reference/hooks.md",
     ROOT / "docs/reference/records.md",
     ROOT / "docs/reference/composite.md",

@@ -1,6 +1,7 @@
 """Datasets, samplers and the loader that makes batches of both."""
 
 from ._utils.collate import default_collate, default_convert
+from ._utils.stats import LoaderStats, WorkerStats
 from ._utils.worker import WorkerInfo, get_worker_info
 from .dataloader import DataLoader
 from .dataset import (
@@ -25,9 +26,9 @@ from .sampler import (
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler",
-    "IterableDataset", "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset",
-    "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "WorkerInfo", "default_collate",
-    "default_convert", "get_worker_info", "random_split",
+    "IterableDataset", "LoaderStats", "RandomSampler", "Sampler", "SequentialSampler",
+    "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "WorkerInfo", "WorkerStats",
+    "default_collate", "default_convert", "get_worker_info", "random_split",
 ]  # fmt: skip
 
 _PIPES = {

@@ -12,6 +12,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from time import perf_counter_ns
 from typing import Any, Generic, TypeVar, cast
 
 from ... import accelerator
@@ -21,6 +22,7 @@ from ._utils.errors import ExceptionWrapper
 from ._utils.fetch import Fetcher
 from ._utils.pin_memory import pin_memory
 from ._utils.processes import Processes, Work
+from ._utils.stats import Counters, LoaderStats
 from ._utils.worker import (
     MP_STATUS_CHECK_INTERVAL,
     EndOfStream,
@@ -202,6 +204,7 @@ class DataLoader(Generic[T_co]):
         self.persistent_workers = persistent_workers
         self._iterator: _ParallelIter | None = None
         self._pass: weakref.ref[_BaseDataLoaderIter] | None = None
+        self._counters = Counters()
         self.__initialized = True
 
     def _sampler_for(self, shuffle: bool, generator: Generator | None) -> Sampler[Any]:
@@ -321,6 +324,20 @@ class DataLoader(Generic[T_co]):
             )
         self._resumed = dict(state)
 
+    def stats(self) -> LoaderStats:
+        """What the latest pass took so far: how long the loop waited for batches, and what the workers spent time on.
+
+        It counts the batches that the loop has received. `str()` of the result is a table. Before the first pass all
+        values are 0.
+
+        Example:
+            >>> loader = DataLoader(range(100), batch_size=10)
+            >>> for batch in loader: pass
+            >>> loader.stats().samples
+            100
+        """
+        return self._counters.stats()
+
     def _check_resumable(self, name: str) -> None:
         if self._is_stream or not self.in_order:
             what = "an IterableDataset" if self._is_stream else "in_order=False"
@@ -331,6 +348,7 @@ class DataLoader(Generic[T_co]):
     def __iter__(self) -> Iterator[Any]:
         started = self._started()
         self._pass = weakref.ref(started)
+        self._counters = started._counters
         return started
 
     def _started(self) -> Any:
@@ -413,6 +431,7 @@ class _BaseDataLoaderIter:
             "draws_seed": draws_seed,
         }
         self._is_over = False
+        self._counters = Counters(loader.num_workers, getattr(loader, "prefetch_factor", None) or 0)
         self._sampler_iter = iter(loader._index_sampler)
         if draws_seed:
             self._base_seed = random_seed(loader.generator)
@@ -436,6 +455,7 @@ class _BaseDataLoaderIter:
         raise NotImplementedError
 
     def __next__(self) -> Any:
+        begin = perf_counter_ns()
         seen = range_begin(f"enumerate(DataLoader)#{type(self).__name__}.__next__", True)
         try:
             data = self._next_data()
@@ -444,6 +464,7 @@ class _BaseDataLoaderIter:
             raise
         finally:
             range_end(seen)
+            self._counters.end(begin)
         self._num_yielded += 1
         told = getattr(self._loader, "_told_length", None)
         if told is not None and self._num_yielded > told:
@@ -483,6 +504,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
     def _next_data(self) -> Any:
         batch = self._fetch(self._next_index())
+        self._counters.batch(0, self._fetch.took)
         return pin_memory(batch) if self._pin_memory else batch
 
 
@@ -538,7 +560,7 @@ class _ParallelIter(_BaseDataLoaderIter):
     def _receive(self) -> None:
         timeout = self._loader.timeout
         try:
-            epoch, number, answer = self._pool.receive(timeout or None)
+            epoch, number, answer, took = self._pool.receive(timeout or None)
         except queue.Empty:
             slow = self._pool.describe(self._owner[min(self._owner)])
             self._shutdown_workers(0)
@@ -550,7 +572,7 @@ class _ParallelIter(_BaseDataLoaderIter):
             raise
         if epoch != self._epoch:
             return
-        self._ready[number] = answer
+        self._ready[number] = answer, took
         worker = self._owner[number]
         if isinstance(answer, EndOfStream) and worker in self._alive:
             self._alive.remove(worker)
@@ -570,13 +592,14 @@ class _ParallelIter(_BaseDataLoaderIter):
 
     def _next_data(self) -> Any:
         while (number := self._next_number()) is not None:
-            del self._owner[number]
-            answer = self._ready.pop(number)
+            worker = self._owner.pop(number)
+            answer, took = self._ready.pop(number)
             if isinstance(answer, EndOfStream):
                 continue
             self._try_put_index()
             if isinstance(answer, ExceptionWrapper):
                 answer.reraise()
+            self._counters.batch(worker, took)
             return pin_memory(answer) if self._pin_memory else answer
         if not self._loader.persistent_workers:
             self._shutdown_workers()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from time import perf_counter_ns
 from typing import Any
+
+from .stats import NOTHING, nbytes
 
 __all__ = ["Fetcher"]
 
@@ -33,26 +36,38 @@ class Fetcher:
         self.is_stream = is_stream
         self._samples: Iterator[Any] | None = iter(dataset) if is_stream else None
         self.ended = False
+        self.took = NOTHING
 
     def __call__(self, indices: Any) -> Any:
-        """The next batch.
+        """The next batch; `took` then says what it took.
 
         Raises:
             StopIteration: at the end of a stream.
         """
-        if self._samples is not None:
-            return self._collate(self._from_stream(indices))
-        if not self._batches:
-            return self._collate(self._sample(indices))
-        many = getattr(self._dataset, "__getitems__", None)
-        samples = many(indices) if many else [self._sample(i) for i in indices]
+        begin = perf_counter_ns()
+        samples = self._read(indices)
+        read = perf_counter_ns()
         try:
-            return self._collate(samples)
+            batch = self._collate(samples)
         except Exception as error:
-            error.add_note(f"The batch has the indices {_shortened(indices)}.")
+            if self._batches and not self.is_stream:
+                error.add_note(f"The batch has the indices {_shortened(indices)}.")
             raise
+        end = perf_counter_ns()
+        count = len(samples) if self._batches and hasattr(samples, "__len__") else 1
+        self.took = count, nbytes(batch), read - begin, end - read, 0, end
+        return batch
 
     fetch = __call__  # PyTorch's name
+
+    def _read(self, indices: Any) -> Any:
+        """The samples of a batch, or a single one."""
+        if self._samples is not None:
+            return self._from_stream(indices)
+        if not self._batches:
+            return self._sample(indices)
+        many = getattr(self._dataset, "__getitems__", None)
+        return many(indices) if many else [self._sample(i) for i in indices]
 
     def _sample(self, index: Any) -> Any:
         try:

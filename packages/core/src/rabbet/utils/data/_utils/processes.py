@@ -17,18 +17,21 @@ import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import rabbet
 
 from . import slots, worker
 from .errors import ExceptionWrapper
 from .fetch import Fetcher
+from .stats import NOTHING, Took
 from .worker import MP_STATUS_CHECK_INTERVAL, EndOfStream, WorkerInfo, _generate_state
 
 __all__ = ["Processes", "Work"]
 
-_HEAD = struct.Struct("<i?")  # of a message: the slot, and whether the worker still uses it
+_HEAD = struct.Struct(
+    "<i?6q"
+)  # of a message: the slot, whether the worker still uses it, what the batch took
 
 
 @dataclass
@@ -102,6 +105,13 @@ def _sent_as(error: ExceptionWrapper) -> ExceptionWrapper:
     return error
 
 
+def _with_write(took: Took) -> Took:
+    """What a batch took that was put into its slot since it was collated."""
+    now = time.perf_counter_ns()
+    *counted, _, finished = took
+    return (*counted, now - finished, now)  # type: ignore[return-value]
+
+
 def _make_batches(
     work: Work, number: int, tasks: queue.SimpleQueue[Any], results: Any, ring: list[slots.Slot]
 ) -> None:
@@ -142,6 +152,7 @@ def _make_batches(
                     answer = _answer(fetcher, indices, where)
         if isinstance(answer, ExceptionWrapper):
             answer = _sent_as(answer)
+        is_made = not isinstance(answer, (ExceptionWrapper, EndOfStream))
         data = _message(epoch, batch, answer, slot, where)
         del answer, task, indices
         is_kept = slot is not None and slot.is_kept()
@@ -149,7 +160,8 @@ def _make_batches(
             largest = max(largest, slot.used)
         if is_kept:  # the dataset or collate_fn keeps batches: write to memory of its own first
             is_direct = False
-        results.send_bytes(_HEAD.pack(-1 if place is None else place, is_kept) + data)
+        took = _with_write(fetcher.took) if is_made and fetcher is not None else NOTHING
+        results.send_bytes(_HEAD.pack(-1 if place is None else place, is_kept, *took) + data)
 
 
 def run(
@@ -244,8 +256,8 @@ class Processes:
         except (BrokenPipeError, ConnectionResetError):
             pass  # it died, which receive() tells
 
-    def receive(self, timeout: float | None) -> tuple[int, int, Any]:
-        """The next batch of any worker, as (epoch, number, batch).
+    def receive(self, timeout: float | None) -> tuple[int, int, Any, Took]:
+        """The next batch of any worker, as (epoch, number, batch, took).
 
         Raises:
             queue.Empty: after so many seconds.
@@ -264,13 +276,15 @@ class Processes:
                     self._tell_death(self._results.index(connection))
                 return self._opened(data)
 
-    def _opened(self, data: bytes) -> tuple[int, int, Any]:
-        place, is_kept = _HEAD.unpack_from(data)
+    def _opened(self, data: bytes) -> tuple[int, int, Any, Took]:
+        place, is_kept, *numbers = _HEAD.unpack_from(data)
+        took = cast(Took, tuple(numbers))
+        body = memoryview(data)[_HEAD.size :]
         if place < 0:
-            return slots.loads(memoryview(data)[_HEAD.size :], None)
+            return (*slots.loads(body, None), took)
         slot = self.ring.slots[place]
         try:
-            return slots.loads(memoryview(data)[_HEAD.size :], slot)
+            return (*slots.loads(body, slot), took)
         finally:
             slot.is_asked = False
             if is_kept:

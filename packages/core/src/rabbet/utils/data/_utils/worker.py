@@ -11,6 +11,7 @@ from typing import Any
 
 from .errors import ExceptionWrapper
 from .fetch import Fetcher
+from .stats import NOTHING, Took
 
 __all__ = ["MP_STATUS_CHECK_INTERVAL", "WorkerInfo", "get_worker_info"]
 
@@ -50,7 +51,7 @@ def _run(
     tasks: queue.SimpleQueue[Any],
     results: queue.SimpleQueue[Any],
 ) -> None:
-    """The loop of a worker: (epoch, number, indices) come, (epoch, number, batch) go; None ends it.
+    """The loop of a worker: (epoch, number, indices) come, (epoch, number, batch, took) go; None ends it.
 
     A task without a number begins an epoch.
     """
@@ -65,6 +66,7 @@ def _run(
         broken = ExceptionWrapper(where=where)
     while (task := tasks.get()) is not None:
         epoch, number, indices = task
+        took = NOTHING
         try:
             if number is None:
                 fetcher = None
@@ -74,11 +76,12 @@ def _run(
             else:
                 fetcher = fetcher or make_fetcher(info.dataset)
                 answer = fetcher(indices)
+                took = fetcher.took
         except StopIteration:
             answer = EndOfStream()
         except Exception:
             answer = ExceptionWrapper(where=where)
-        results.put((epoch, number, answer))
+        results.put((epoch, number, answer, took))
         del task, indices, answer
 
 
@@ -114,8 +117,8 @@ class Threads:
         """Ask a worker for a batch."""
         self.tasks[number].put((epoch, batch, indices))
 
-    def receive(self, timeout: float | None) -> tuple[int, int, Any]:
-        """The next batch of any worker, as (epoch, number, batch).
+    def receive(self, timeout: float | None) -> tuple[int, int, Any, Took]:
+        """The next batch of any worker, as (epoch, number, batch, took).
 
         Raises:
             queue.Empty: after so many seconds.
