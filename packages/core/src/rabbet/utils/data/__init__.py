@@ -15,6 +15,7 @@ from .dataset import (
     random_split,
 )
 from .distributed import DistributedSampler
+from .permutation import Permutation
 from .sampler import (
     BatchSampler,
     RandomSampler,
@@ -26,7 +27,7 @@ from .sampler import (
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler",
-    "IterableDataset", "LoaderStats", "RandomSampler", "Sampler", "SequentialSampler",
+    "IterableDataset", "LoaderStats", "Permutation", "RandomSampler", "Sampler", "SequentialSampler",
     "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "WorkerInfo", "WorkerStats",
     "default_collate", "default_convert", "get_worker_info", "random_split",
 ]  # fmt: skip

@@ -31,7 +31,14 @@ from ._utils.worker import (
     get_worker_info,
 )
 from .dataset import Dataset, IterableDataset
-from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, random_seed
+from .sampler import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    iter_from,
+    random_seed,
+)
 
 __all__ = ["DataLoader", "WorkerInfo", "default_collate", "default_convert", "get_worker_info"]
 
@@ -432,12 +439,16 @@ class _BaseDataLoaderIter:
         }
         self._is_over = False
         self._counters = Counters(loader.num_workers, getattr(loader, "prefetch_factor", None) or 0)
-        self._sampler_iter = iter(loader._index_sampler)
+        self._num_yielded = 0 if resumed is None else resumed["batches"]
+        if self._num_yielded:
+            self._sampler_iter = iter_from(loader._index_sampler, self._num_yielded)
+        else:
+            self._sampler_iter = iter(loader._index_sampler)
         if draws_seed:
             self._base_seed = random_seed(loader.generator)
-        self._num_yielded = 0 if resumed is None else resumed["batches"]
-        for _ in itertools.islice(self._sampler_iter, self._num_yielded):
-            pass
+        if self._num_yielded:  # draw the order now, as far as it is not drawn yet
+            first = list(itertools.islice(self._sampler_iter, 1))
+            self._sampler_iter = itertools.chain(first, self._sampler_iter)
 
     def __iter__(self) -> Iterator[Any]:
         return self

@@ -10,9 +10,11 @@ import rabbet
 
 from ... import _C
 from ..._C import Generator, Tensor
+from .permutation import Permutation
 
 __all__ = [
     "BatchSampler",
+    "Permutation",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
@@ -32,8 +34,25 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
+def iter_from(sampler: Any, position: int) -> Iterator[Any]:
+    """`iter(sampler)` without its first elements.
+
+    A sampler that can begin anywhere defines `iter_from(position)` in the class that defines its `__iter__`; the elements
+    of others are drawn and dropped.
+    """
+    owner = next((c for c in type(sampler).__mro__ if "__iter__" in c.__dict__), None)
+    if owner is not None and "iter_from" in owner.__dict__:
+        found: Iterator[Any] = sampler.iter_from(position)
+        return found
+    return itertools.islice(iter(sampler), position, None)
+
+
 class Sampler(Generic[T_co]):
-    """An iterable of indices, or of lists of them; subclasses define `__iter__`."""
+    """An iterable of indices, or of lists of them; subclasses define `__iter__`.
+
+    A subclass that also defines `iter_from(position)`, the same without the first elements, lets a data loader resume a
+    pass without drawing them again.
+    """
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError
@@ -46,14 +65,36 @@ class SequentialSampler(Sampler[int]):
         self.data_source = data_source
 
     def __iter__(self) -> Iterator[int]:
-        return iter(range(len(self.data_source)))
+        return self.iter_from(0)
+
+    def iter_from(self, position: int) -> Iterator[int]:
+        """The samples from a position on."""
+        return iter(range(position, len(self.data_source)))
 
     def __len__(self) -> int:
         return len(self.data_source)
 
 
 class RandomSampler(Sampler[int]):
-    """The samples in random order; with `replacement` each one drawn from all, `num_samples` of them."""
+    """The samples in random order; with `replacement` each one drawn from all, `num_samples` of them.
+
+    Args:
+        data_source: has a length.
+        replacement: draw each sample from all.
+        num_samples: how many, by default as many as there are.
+        generator: of the order; by default one that the default generator seeds.
+        constant_memory: compute the order index by index (`Permutation`) instead of storing a list of all, and resume in
+            the middle without drawing the first part again. It is another order than the default one of the same
+            generator, which is that of `randperm`. No effect with `replacement`, which stores no list.
+
+    Raises:
+        TypeError: if `replacement` or `constant_memory` is not a bool.
+        ValueError: if `num_samples` is not a positive integer.
+
+    Example:
+        >>> sampler = RandomSampler(range(10**9), constant_memory=True)
+        >>> loader = DataLoader(dataset, batch_size=64, sampler=sampler)
+    """
 
     _CHUNK = 32  # numbers that are drawn at once with replacement
 
@@ -63,14 +104,21 @@ class RandomSampler(Sampler[int]):
         replacement: bool = False,
         num_samples: int | None = None,
         generator: Generator | None = None,
+        *,
+        constant_memory: bool = False,
     ) -> None:
         self.data_source = data_source
         self.replacement = replacement
+        self.constant_memory = constant_memory
         self._num_samples = num_samples
         self.generator = generator
         if not isinstance(replacement, bool):
             raise TypeError(
                 f"replacement should be a boolean value, but got replacement={replacement}"
+            )
+        if not isinstance(constant_memory, bool):
+            raise TypeError(
+                f"RandomSampler: constant_memory must be a bool, got {constant_memory!r}"
             )
         if not _is_count(self.num_samples):
             raise ValueError(
@@ -83,6 +131,23 @@ class RandomSampler(Sampler[int]):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
+        return self.iter_from(0)
+
+    def iter_from(self, position: int) -> Iterator[int]:
+        """The samples from a position on; with `constant_memory` it takes the same time everywhere."""
+        if self.constant_memory and not self.replacement:
+            return self._computed(position, random_seed(self.generator))
+        return itertools.islice(self._drawn(), position, None)
+
+    def _computed(self, position: int, seed: int) -> Iterator[int]:
+        n = len(self.data_source)
+        while position < self.num_samples:
+            turn, start = divmod(position, n)
+            rest = Permutation(n, seed + (turn << 64)).iter_from(start)
+            yield from itertools.islice(rest, self.num_samples - position)
+            position += n - start
+
+    def _drawn(self) -> Iterator[int]:
         n = len(self.data_source)
         generator = self.generator
         if generator is None:
@@ -172,7 +237,15 @@ class BatchSampler(Sampler[list[int]]):
         self.drop_last = drop_last
 
     def __iter__(self) -> Iterator[list[int]]:
-        indices = iter(self.sampler)
+        return self._batches(0)
+
+    def iter_from(self, position: int) -> Iterator[list[int]]:
+        """The lists from a position on."""
+        return self._batches(position)
+
+    def _batches(self, position: int) -> Iterator[list[int]]:
+        first = position * self.batch_size
+        indices = iter_from(self.sampler, first) if first else iter(self.sampler)
         while batch := list(itertools.islice(indices, self.batch_size)):
             if len(batch) == self.batch_size or not self.drop_last:
                 yield batch
