@@ -28,6 +28,7 @@ PAGES = [
     ROOT / "docs/reference/records.md",
     ROOT / "docs/reference/composite.md",
     ROOT / "docs/reference/trace.md",
+    ROOT / "docs/reference/utilities.md",
 ]
 # Pages that are a whole plugin: a library, a manifest, and a program that uses it.
 WHOLE = [page for page in PAGES if blocks(page, "cpp") and blocks(page, "toml")]

@@ -9,18 +9,18 @@ Counts follow from the shapes of each operator call, those of backward among the
 are two operations.
 """
 
-import importlib
 import math
-import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import rabbet
 from rabbet import _C, Tensor
 from rabbet.autograd import _C as tape
 from rabbet.autograd import enable_grad
-from rabbet.autograd.graph import call_mode, register_multi_grad_hook
+from rabbet.autograd.graph import call_mode
+
+from .module_tracker import ModuleTracker
 
 __all__ = ["FlopCounterMode", "register_flop_formula"]
 
@@ -295,7 +295,7 @@ class FlopCounterMode:
             for key, formula in (custom_mapping or {}).items()
         }
         self.flop_registry = {**flop_registry, **custom}
-        self._tracker = _ModuleNames()
+        self._tracker = ModuleTracker()
         self._mode: call_mode | None = None
 
     def get_total_flops(self) -> int:
@@ -329,7 +329,7 @@ class FlopCounterMode:
     def __enter__(self) -> Self:
         self.flop_counts.clear()
         self.flop_counts["Global"] = defaultdict(int)
-        self._tracker.start()
+        self._tracker.__enter__()
         self._mode = call_mode(self._note)
         self._mode.__enter__()
         return self
@@ -337,7 +337,7 @@ class FlopCounterMode:
     def __exit__(self, *exc: object) -> None:
         assert self._mode is not None
         self._mode.__exit__(*exc)
-        self._tracker.stop()
+        self._tracker.__exit__()
         if self.display:
             print(self.get_table(self.depth))
 
@@ -412,74 +412,6 @@ def _parts(op: str, args: tuple[Any, ...]) -> list[tuple[str, tuple[Any, ...], t
     except (NotImplementedError, _C.RabbetError):
         return []  # what it does depends on values; no product does
     return calls
-
-
-# ---- modules
-
-
-class _ModuleNames:
-    """Paths of the modules whose forward or backward runs, and "Global"."""
-
-    def __init__(self) -> None:
-        self._forward: set[str] = {"Global"}
-        self._backward: dict[str, int] = {}  # the run of backward that is inside of the module
-        self._names: dict[
-            int, tuple[Any, str]
-        ] = {}  # by id; the module is kept alive with its name
-        self._handles: list[Any] = []
-
-    @property
-    def parents(self) -> set[str]:
-        """Those that are running."""
-        run = tape.current_run()
-        return self._forward | {name for name, of in self._backward.items() if of == run > 0}
-
-    def start(self) -> None:
-        self._forward = {"Global"}
-        self._backward = {}
-        if "rabbet.nn" not in sys.modules:
-            return
-        module = importlib.import_module("rabbet.nn.modules.module")
-        self._handles = [
-            module.register_module_forward_pre_hook(self._before),
-            module.register_module_forward_hook(self._after),
-        ]
-
-    def stop(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._names.clear()
-
-    def _name(self, module: Any) -> str:
-        if id(module) not in self._names:
-            root = type(module).__name__
-            for path, part in module.named_modules():
-                self._names[id(part)] = (part, f"{root}.{path}" if path else root)
-        return self._names[id(module)][1]
-
-    def _before(self, module: Any, inputs: Any) -> None:
-        name = self._name(module)
-        self._forward.add(name)
-        self._when_differentiated(inputs, lambda: self._backward.pop(name, None))
-
-    def _after(self, module: Any, inputs: Any, output: Any) -> None:
-        name = self._name(module)
-        self._forward.discard(name)
-        self._when_differentiated(output, lambda: self._backward.update({name: tape.current_run()}))
-
-    def _when_differentiated(self, values: Any, act: Callable[[], Any]) -> None:
-        found = [x for x in _flat(values) if x.requires_grad]
-        if found:
-            self._handles.append(register_multi_grad_hook(found, lambda grads: act()))
-
-
-def _flat(value: Any) -> Iterable[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [x for v in value for x in _flat(v)] if isinstance(value, (list, tuple)) else []
 
 
 # ---- text

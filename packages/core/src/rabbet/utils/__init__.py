@@ -14,6 +14,7 @@ __all__ = [
     "flop_counter",
     "hooks",
     "model_zoo",
+    "module_tracker",
     "tensorboard",
 ]
 
