@@ -33,6 +33,7 @@ from . import futures as futures
 from . import jit as jit
 from . import linalg as linalg
 from . import masked as masked
+from . import monitor as monitor
 from . import multiprocessing as multiprocessing
 from . import quasirandom as quasirandom
 from . import signal as signal
@@ -245,7 +246,6 @@ distributed: _NotThere
 export: _NotThere
 fx: _NotThere
 hub: _NotThere
-monitor: _NotThere
 mps: _NotThere
 mtia: _NotThere
 nested: _NotThere

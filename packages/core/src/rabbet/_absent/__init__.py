@@ -50,7 +50,6 @@ _AREAS = {
     "fx": "graphs",
     "hub": "network",
     "masked.maskedtensor": "layouts",
-    "monitor": "monitors",
     "mps": "devices",
     "mtia": "devices",
     "nested": "layouts",
