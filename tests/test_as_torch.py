@@ -270,11 +270,11 @@ SCANNED = """
 import torch
 import torch.nn as nn
 from torch.nn import functional as F, Foo
-from torch import hub as h
+from torch import onnx as h
 
 def f(x):
     y = torch.nn.functional.relu(x) + F.bar(x) + torch.Tensor.bar
-    h.load("somewhere")
+    h.export("somewhere")
     return nn.Linear(2, 2), torch.fooo.bar.baz, later.Foo, x.torch.none
 
 import torch.optim as later
@@ -293,7 +293,7 @@ def test_scan_lists_names_and_what_is_missing(tmp_path):
     assert missing == {
         "torch.nn.Foo", "torch.nn.functional.bar", "torch.Tensor.bar", "torch.fooo", "torch.optim.Foo",
     }  # fmt: skip
-    assert refused == {"torch.hub", "torch.hub.load"}
+    assert refused == {"torch.onnx", "torch.onnx.export"}
     assert f"missing  torch.fooo ({tmp_path / 'a.py'}:10)" in done.stdout
 
 

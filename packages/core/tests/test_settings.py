@@ -467,13 +467,13 @@ def test_eager_parts_of_what_is_not_there_work():
     assert rabbet.fx.wrap(len) is len and rabbet.utils.cpp_extension.CUDA_HOME is None
 
 
-def test_folders_of_models_are_named_without_loading_any(monkeypatch, tmp_path):
+def test_folders_of_models_are_named_without_making_any(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     assert rabbet.hub.get_dir() == str(tmp_path / "hub")
     monkeypatch.delenv("TORCH_HOME")
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
     assert rabbet.hub._get_torch_home() == "/cache/torch" and not os.path.exists("/cache/torch")
-    monkeypatch.setattr("rabbet._absent.network._HubFolder.chosen", None)
+    monkeypatch.setattr("rabbet.hub._hub_dir", None)
     rabbet.hub.set_dir("~/models")
     assert rabbet.hub.get_dir() == os.path.expanduser("~/models")
 

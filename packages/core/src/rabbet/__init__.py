@@ -55,12 +55,12 @@ _OTHER_WHEELS_BELOW = {  # modules in a package of yet another wheel
 }
 _OWN_MODULES = {
     "__config__", "accelerator", "array_api", "backends", "compiler", "composite", "cpu", "cuda", "fft",
-    "functional", "futures", "jit", "library", "linalg", "masked", "monitor", "multiprocessing", "overrides",
+    "functional", "futures", "hub", "jit", "library", "linalg", "masked", "monitor", "multiprocessing", "overrides",
     "quasirandom", "random", "return_types", "serialization", "signal", "storage", "testing", "torch_version",
     "types", "utils", "version",
 }  # fmt: skip
 _ABSENT_MODULES = {  # the tops of those in _absent, which refuse by name
-    "ao", "classes", "distributed", "export", "fx", "hub", "mps", "mtia", "nested", "numa",
+    "ao", "classes", "distributed", "export", "fx", "mps", "mtia", "nested", "numa",
     "onnx", "package", "quantization", "sparse", "xpu",
 }  # fmt: skip
 # Names that load with the module that defines them.

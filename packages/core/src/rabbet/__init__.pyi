@@ -30,6 +30,7 @@ from . import cuda as cuda
 from . import fft as fft
 from . import functional as functional
 from . import futures as futures
+from . import hub as hub
 from . import jit as jit
 from . import linalg as linalg
 from . import masked as masked
@@ -245,7 +246,6 @@ classes: _NotThere
 distributed: _NotThere
 export: _NotThere
 fx: _NotThere
-hub: _NotThere
 mps: _NotThere
 mtia: _NotThere
 nested: _NotThere

@@ -48,7 +48,6 @@ _AREAS = {
     "distributed": "distributed",
     "export": "exporters",
     "fx": "graphs",
-    "hub": "network",
     "masked.maskedtensor": "layouts",
     "mps": "devices",
     "mtia": "devices",
@@ -67,7 +66,6 @@ _AREAS = {
     "utils.data.datapipes": "pipes",
     "utils.data.graph": "pipes",
     "utils.data.graph_settings": "pipes",
-    "utils.model_zoo": "network",
     "xpu": "devices",
 }
 

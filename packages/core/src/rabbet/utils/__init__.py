@@ -48,13 +48,13 @@ if TYPE_CHECKING:
         deterministic,
         dlpack,
         hooks,
+        model_zoo,
         tensorboard,
         weak,
     )
     from ._swap import swap_tensors as swap_tensors
 
     cpp_extension: Any
-    model_zoo: Any
 else:
     __getattr__ = _load
 
