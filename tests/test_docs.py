@@ -25,6 +25,7 @@ PAGES = [
     ROOT / "docs/reference/array-api.md",
     ROOT / "docs/reference/data.md",
     ROOT / "docs/reference/hooks.md",
+    ROOT / "docs/reference/memory-inspection.md",
     ROOT / "docs/reference/records.md",
     ROOT / "docs/reference/composite.md",
     ROOT / "docs/reference/trace.md",

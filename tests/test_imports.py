@@ -38,6 +38,7 @@ IN_FUNCTIONS = {
     ("rabbet._opcheck", "rabbet._explain"): RARE,
     ("rabbet._opcheck", "rabbet.autograd.gradcheck"): OPTIONAL,
     ("rabbet._opcheck", "rabbet.vmap"): OPTIONAL,
+    ("rabbet._out_of_memory", "rabbet.memory._out_of_memory"): RARE,
     ("rabbet._plugins", "rabbet._hookspecs"): PLUGIN,
     ("rabbet._rules", "rabbet.vmap._custom"): OPTIONAL,
     ("rabbet._tensor", "rabbet._array_interface"): RARE,

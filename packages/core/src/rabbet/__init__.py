@@ -55,9 +55,9 @@ _OTHER_WHEELS_BELOW = {  # modules in a package of yet another wheel
 }
 _OWN_MODULES = {
     "__config__", "accelerator", "array_api", "backends", "compiler", "composite", "cpu", "cuda", "fft",
-    "functional", "futures", "hub", "jit", "library", "linalg", "masked", "monitor", "multiprocessing", "overrides",
-    "quasirandom", "random", "return_types", "serialization", "signal", "storage", "testing", "torch_version",
-    "types", "utils", "version",
+    "functional", "futures", "hub", "jit", "library", "linalg", "masked", "memory", "monitor", "multiprocessing",
+    "overrides", "quasirandom", "random", "return_types", "serialization", "signal", "storage", "testing",
+    "torch_version", "types", "utils", "version",
 }  # fmt: skip
 _ABSENT_MODULES = {  # the tops of those in _absent, which refuse by name
     "ao", "classes", "distributed", "export", "fx", "mps", "mtia", "nested", "numa",
@@ -336,6 +336,7 @@ _extend_path()
 from . import _decompositions, _plugins  # noqa: E402
 from ._foreach import *  # noqa: E402, F403
 from ._functions import *  # noqa: E402, F403
+from ._out_of_memory import install as _install_reports  # noqa: E402
 from ._random import *  # noqa: E402, F403
 from ._tensor import install as _install  # noqa: E402
 
@@ -375,6 +376,7 @@ def _library() -> _ModuleType:
 
 _sys.meta_path.append(_LastFinder)  # type: ignore[arg-type]
 _install()
+_install_reports()
 globals().update((name, getattr(Tensor, name)) for name in _WRITING)
 _decompositions.install()
 _plugins.install(_library)

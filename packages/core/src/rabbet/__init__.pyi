@@ -34,6 +34,7 @@ from . import hub as hub
 from . import jit as jit
 from . import linalg as linalg
 from . import masked as masked
+from . import memory as memory
 from . import monitor as monitor
 from . import multiprocessing as multiprocessing
 from . import quasirandom as quasirandom

@@ -28,6 +28,8 @@ from typing import Any
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
+from .serialization import load as load_file
+
 __all__ = [
     "download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir",
 ]  # fmt: skip
@@ -321,8 +323,6 @@ def load_state_dict_from_url(
         RuntimeError: if the hash is another one.
         urllib.error.URLError: if the file cannot be read.
     """
-    from .serialization import load as load_file
-
     folder = (
         os.path.join(get_dir(), "checkpoints")
         if model_dir is None

@@ -52,6 +52,13 @@ class ModuleTracker:
         return {*self._forward, *inside}
 
     @property
+    def innermost(self) -> str:
+        """The module that was entered last of those that run; "Global" outside of all. PyTorch's has no such attribute."""
+        run = tape.current_run()
+        inside = [name for name, (of, _) in list(self._backward.items()) if of == run > 0]
+        return (inside or list(self._forward))[-1]
+
+    @property
     def is_bw(self) -> bool:
         """Whether this thread runs a backward pass."""
         return tape.current_run() > 0
