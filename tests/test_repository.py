@@ -31,7 +31,7 @@ NAME_CUDA = {
         "nn/src/rabbet/nn/attention/__init__.py",
         "core/src/rabbet/version.py", "core/src/rabbet/compiler.py", "core/src/rabbet/__init__.py*",
         "core/src/rabbet/_absent/*", "core/src/rabbet/_as_torch/*", "core/src/rabbet/_settings.py",
-        "core/include/rabbet/settings.h",
+        "core/include/rabbet/settings.h", "core/src/rabbet/utils/collect_env.py",
     ),
     "is_cuda, Tensor.cuda(), Module.cuda(), UntypedStorage.cuda()": (
         "core/src/rabbet/_sharing.py",
