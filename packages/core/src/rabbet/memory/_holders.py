@@ -114,7 +114,7 @@ class _Search:
             self._take(holder, ends)
         for key, (obj, ends) in level.items():
             if key not in reached and not any(self._found[target] for target, _ in ends):
-                self._emit(f"<{type(obj).__name__} that C code holds>", ends)
+                self._emit(f"<{type(obj).__name__} that no variable holds>", ends)
 
     def _take(self, holder: Any, ends: list[tuple[int, str]]) -> None:
         namespace = self._namespaces.get(id(holder)) if isinstance(holder, dict) else None
