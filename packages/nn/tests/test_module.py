@@ -409,11 +409,27 @@ def test_errors_in_forward_name_the_module():
     assert caught.value.__notes__ == ["in forward of Linear (Linear)"]
 
 
-def test_compile_says_once_that_modules_run_eagerly(monkeypatch):
-    monkeypatch.setattr(nn.modules.module, "_said_eager", False)
-    with pytest.warns(UserWarning, match="eagerly"):
-        nn.Linear(2, 2).compile()
-    nn.Linear(2, 2).compile(mode="default")  # warnings are errors in tests: no second one
+def test_compile_replaces_what_a_call_does(monkeypatch):
+    calls = []
+
+    def compiler(call, **options):
+        def compiled(*args):
+            calls.append(options)
+            return call(*args)
+
+        return compiled
+
+    module = nn.Linear(2, 2)
+    monkeypatch.setattr(rabbet, "compile", lambda call, **options: call)  # nothing to compile with
+    assert module.compile() is None and module._compiled_call_impl is None
+    monkeypatch.setattr(rabbet, "compile", compiler)
+    assert module.compile(mode="default") is None
+    module.register_forward_hook(lambda module, args, made: calls.append("hook"))
+    made = module(rabbet.ones(1, 2))
+    assert calls == [{"mode": "default"}, "hook"] and made.shape == (1, 2)
+    other = copy.deepcopy(module)  # runs eagerly, as in PyTorch
+    assert other._compiled_call_impl is None and other(rabbet.ones(1, 2)).shape == (1, 2)
+    assert calls == [{"mode": "default"}, "hook", "hook"]
 
 
 def test_private_names_that_packages_import():

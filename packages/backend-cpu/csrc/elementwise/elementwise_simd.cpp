@@ -4,8 +4,8 @@
 
 namespace {
 
-// sin, cos and tan: the polynomials' reduction holds up to kTrigLimit; chunks with larger arguments
-// go to libm.
+// sin, cos and tan: the polynomials' reduction holds up to kTrigLimit; larger arguments go to
+// libm.
 struct Sine {
   template <class V>
   RB_INLINE V f(const V& x) {
@@ -36,17 +36,26 @@ struct Tangent {
     return m_tan(x);
   }
 };
+// What an element becomes does not depend on its neighbours: larger arguments are replaced one by
+// one. `r` may be `x`.
 template <class T, class Function>
 __attribute__((noinline)) void trig_chunk(const T* x, T* r, int64_t n) {
   using V = Block<T>;
-  typename V::Mask small(-1);
-  for (int64_t i = 0; i < n; i += kLanesOf<V>)
-    small = small & (vm_abs(pack_load<V>(x + i)) < V(kTrigLimit<V>));
-  if (vm_any(small == typename V::Mask(0))) {
-    for (int64_t i = 0; i < n; ++i) r[i] = Function::any(x[i]);
-  } else {
-    for (int64_t i = 0; i < n; i += kLanesOf<V>)
-      pack_store(r + i, Function::f(pack_load<V>(x + i)));
+  const V limit(kTrigLimit<V>);
+  for (int64_t i = 0; i < n; i += kLanesOf<V>) {
+    const V given = pack_load<V>(x + i);
+    const auto small = vm_abs(given) < limit;
+    if (__builtin_expect(!vm_any(small == typename V::Mask(0)), 1)) {
+      pack_store(r + i, Function::f(given));
+      continue;
+    }
+    alignas(64) T before[kLanesOf<V>];
+    pack_store(before, given);
+    pack_store(r + i, Function::f(vm_select(small, given, V(T(0)))));
+    for (int k = 0; k < kLanesOf<V>; ++k) {
+      const bool fits = before[k] < kTrigLimit<V> && before[k] > -kTrigLimit<V>;
+      if (!fits) r[i + k] = Function::any(before[k]);
+    }
   }
 }
 template <class T, class Function>

@@ -8,6 +8,7 @@
 #include "ref.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
+#include "thread/deferral.h"
 
 namespace rabbet::python {
 
@@ -80,6 +81,12 @@ int tensor_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   if (!contiguous && (flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
     return refuse("the tensor is not contiguous: use .contiguous() first");
   }
+  const Ref ready(object_boundary([&] {
+    make_ready(t, "buffer");
+    return Py_NewRef(Py_None);
+  }));
+  if (!ready) return -1;
+  expose_memory(t);
   const int64_t item = dtype_info(t->dtype_id).itemsize;
   auto* dims = static_cast<Py_ssize_t*>(PyMem_Malloc(sizeof(Py_ssize_t) * (2 * t->ndim + 1)));
   if (!dims) {

@@ -237,6 +237,7 @@ PyObject* tensor_dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
       real = run_op(ops.clone, {value_tensor(real.get())});
     copied = copied || moves || options.must_copy;
     t = real.get();
+    expose_memory(t);
     options.keep_order(t);
     if (!versioned && (t->flags & RB_T_READONLY)) {
       raise(PyExc_BufferError,

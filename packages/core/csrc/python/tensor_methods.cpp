@@ -13,6 +13,7 @@
 #include "overrides.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
+#include "thread/deferral.h"
 #include "value_types.h"
 
 namespace rabbet::python {
@@ -77,7 +78,11 @@ PyObject* element_size(PyObject* s, PyObject*) {
 PyObject* data_ptr(PyObject* s, PyObject*) {
   return object_boundary([&]() -> PyObject* {
     Tensor* t = tensor_of(s);
-    if (!(t->flags & RB_T_COMPOSITE)) return PyLong_FromVoidPtr(t->data);
+    if (!(t->flags & RB_T_COMPOSITE)) {
+      make_ready(t, "data_ptr()");
+      expose_memory(t);
+      return PyLong_FromVoidPtr(t->data);
+    }
     const TensorRef real = readable(t, "data_ptr()");
     if (real->data && real->refs.load(std::memory_order_acquire) == 1) {
       raise(PyExc_RuntimeError,

@@ -14,6 +14,7 @@
 #include "errors.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
+#include "thread/deferral.h"
 
 namespace rabbet::python {
 
@@ -394,6 +395,11 @@ PyObject* generator_set_state(PyObject* self, PyObject* state) {
         "Generator.set_state: expected the uint8 tensor of 16 elements that get_state returned");
     return nullptr;
   }
+  const Ref ready(object_boundary([&] {
+    make_ready(t, "Generator.set_state");
+    return Py_NewRef(Py_None);
+  }));
+  if (!ready) return nullptr;
   std::memcpy(words, t->data, sizeof words);
   as<GeneratorObject>(self)->state->seed = words[0];
   as<GeneratorObject>(self)->state->offset = words[1];

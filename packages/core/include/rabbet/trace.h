@@ -71,6 +71,42 @@ typedef void (*RbObserveFn)(void* self, const RbObserved* event);
  * of a transform's level, else null. Operators called here run below the layer. */
 typedef int32_t (*RbRealFn)(void* self, void* frame, RbTensor* t, const char* what, RbTensor** out);
 
+/* What a layer states that defers calls: it returns results whose kernels have not run yet. They are
+ * ordinary tensors with memory (RbHost.tensor_new), which the layer has written later, when they
+ * are read. Below the layer nobody sees a tensor before that; everybody else asks through `ready`.
+ * While the layer is on for a thread, core calls the derivatives of elementwise operators as single
+ * operators, as it does where no layer is on. */
+typedef struct RbDeferral {
+  uint32_t struct_size, flags;
+  void* self;
+  /* The memory of `t` is about to be read, or its address to be handed out, by `what` ("item()",
+   * "buffer", ...), on any thread: have it written. `t` is no wrapper and no composite. */
+  int32_t (*ready)(void* self, const RbTensor* t, const char* what);
+  /* The calling thread is about to use core for the first time. May be null. */
+  void (*thread_begins)(void* self);
+} RbDeferral;
+
+enum { /* RbMemory.flags */
+       /* Code outside of core may read or write it: it was adopted, or its address was handed out
+        * (to NumPy, by DLPack, by data_ptr()). */
+       RB_MEMORY_EXPOSED = 1
+};
+typedef struct RbMemory {
+  uint32_t struct_size, flags; /* struct_size is set by the caller */
+  int32_t tensors;             /* that refer to the memory: 1 if `t` is the only one */
+  int32_t reserved;
+  const void* data;            /* all of it, of which `t` may show a part */
+  uint64_t nbytes;
+} RbMemory;
+
+typedef struct RbPointwise {
+  uint32_t struct_size, flags; /* struct_size is set by the caller */
+  RbFn fn;
+  void* self;
+  int32_t all;      /* 1: all tensors have the dtype */
+  int32_t reserved;
+} RbPointwise;
+
 typedef struct RbTrace {
   uint32_t struct_size, flags;
   /* The results of a call, not run: rets become owned tensors of the device `meta` (or lists of
@@ -112,6 +148,22 @@ typedef struct RbTrace {
   /* Bytes of the tensors that this thread has made less those that it has freed: on backends with
    * the host's memory, and on all others. */
   void (*thread_bytes)(int64_t* host, int64_t* devices);
+  /* The layer defers calls; one layer of a process can. Null: no longer. `*how` is copied. */
+  int32_t (*defer)(int32_t layer, const RbDeferral* how);
+  /* For plugins that read the memory of a tensor outside of kernels: have it written first. */
+  int32_t (*ready)(const RbTensor* t, const char* what);
+  int32_t (*memory_get)(const RbTensor* t, RbMemory* out);
+  /* Threads that have used core and not ended yet, without those of its pool. */
+  int32_t (*threads)(void);
+  /* The kernel with which `backend` computes each element of the operator's one result out of the
+   * broadcast elements of its tensors, or RB_E_NOTIMPL (without a message) where there is none. It
+   * takes numbers and strings as the call has them, and tensors of the floating dtype `dtype`: all,
+   * or those whose argument says RB_ARG_COMPUTED. It makes no calls, so bodies of parallel_for may
+   * use it. Like the kernel of a formula it may decline. */
+  int32_t (*pointwise_kernel)(const RbOp* op, int32_t backend, int32_t dtype, RbPointwise* out);
+  /* 1: on `backend` the operator is nothing but calls of other operators: `RbHost.decompose` does
+   * what a call does below the layers. */
+  int32_t (*is_composed)(const RbOp* op, int32_t backend);
 } RbTrace;
 
 #ifdef __cplusplus

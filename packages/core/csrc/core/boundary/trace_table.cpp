@@ -1,10 +1,17 @@
 // The table behind rabbet/trace.h, and the checks of what plugins hand to it.
+#include <algorithm>
+#include <cstring>
+
 #include "boundary/host_checks.h"
 #include "boundary/plugin.h"
 #include "call/check_call.h"
 #include "call/composite.h"
 #include "call/dry_run.h"
+#include "call/uniform.h"
 #include "device/backends.h"
+#include "layer/layers.h"
+#include "tensor/tensor.h"
+#include "thread/deferral.h"
 #include "thread/error.h"
 #include "thread/events.h"
 #include "thread/source.h"
@@ -105,6 +112,64 @@ void table_thread_bytes(int64_t* host, int64_t* devices) {
     *(has_host_memory(b) ? host : devices) += live.of[b].bytes.load(std::memory_order_relaxed);
 }
 
+int32_t table_defer(int32_t layer, const RbDeferral* how) {
+  return guarded([&] {
+    check_layer_id("defer", layer);
+    if (layer == kTransformSlot || layer == kCompositeSlot)
+      fail(RB_E_ARG, "defer: '%s' is core's own", layer_entry(layer).name.c_str());
+    RbDeferral full{};
+    if (how) {
+      std::memcpy(&full, how, std::min<size_t>(how->struct_size, sizeof full));
+      need(reinterpret_cast<const void*>(full.ready), "defer: the function `ready`");
+    }
+    set_deferral(uint64_t{1} << layer, how ? &full : nullptr);
+  });
+}
+int32_t table_ready(const RbTensor* t, const char* what) {
+  return guarded([&] {
+    need(t, "ready: the tensor");
+    make_ready(t, what ? what : "ready");
+  });
+}
+int32_t table_memory_get(const RbTensor* t, RbMemory* out) {
+  return guarded([&] {
+    need(t, "memory_get: the tensor");
+    need(out, "memory_get: where the answer goes");
+    Storage* const own = impl(t)->storage;
+    const Storage* const s = owner_of(own);
+    RbMemory full{};
+    full.struct_size = std::min<uint32_t>(out->struct_size, sizeof full);
+    full.flags = s->exposed ? +RB_MEMORY_EXPOSED : 0u;
+    full.tensors = s->refs.load(std::memory_order_acquire);
+    // One with a version counter of its own has one reference for all its tensors.
+    if (own != s) full.tensors += own->refs.load(std::memory_order_acquire) - 1;
+    full.data = s->data;
+    full.nbytes = s->nbytes;
+    std::memcpy(out, &full, full.struct_size);
+  });
+}
+int32_t table_pointwise_kernel(const RbOp* handle, int32_t backend, int32_t dtype,
+                               RbPointwise* out) {
+  if (!handle || !out || backend <= kMeta || backend >= kBackendBits || dtype < 0 ||
+      dtype >= RB_DTYPE_COUNT || out->struct_size < RB_SIZE(RbPointwise, all))
+    return RB_E_NOTIMPL;
+  const Op& op = *impl(handle);
+  const Handler& handler = op.table[backend];
+  if (!handler.fn || op.retired || op.mutates || formula_is_off(handler) ||
+      !(handler.uniform_dtypes >> dtype & 1))
+    return RB_E_NOTIMPL;
+  out->fn = handler.fn;
+  out->self = handler.self;
+  out->all = is_formula(handler) || op.info.kind != RB_KIND_ELEMENTWISE;
+  return RB_OK;
+}
+int32_t table_is_composed(const RbOp* handle, int32_t backend) {
+  if (!handle || backend <= kMeta || backend >= kBackendBits) return 0;
+  const Op& op = *impl(handle);
+  return !op.retired && !op.table[backend].fn && !op.core_fn && !op.mutates &&
+         (op.has_decomp() || op.rules[kDecompRule].fn);
+}
+
 static_assert(sizeof observed_kinds == sizeof(uint32_t));
 const RbTrace kTable = {sizeof(RbTrace),
                         0,
@@ -119,7 +184,13 @@ const RbTrace kTable = {sizeof(RbTrace),
                         table_observe,
                         table_emit,
                         reinterpret_cast<const uint32_t*>(&observed_kinds),
-                        table_thread_bytes};
+                        table_thread_bytes,
+                        table_defer,
+                        table_ready,
+                        table_memory_get,
+                        using_threads,
+                        table_pointwise_kernel,
+                        table_is_composed};
 [[maybe_unused]] const bool is_published = (publish(RB_TRACE_EXT, RB_TRACE_VERSION, &kTable), true);
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "call/plan.h"
 #include "formula/formula_kernel.h"
 #include "tensor/dtype.h"
+#include "thread/deferral.h"
 #include "thread/error.h"
 #include "thread/thread_state.h"
 
@@ -99,9 +100,9 @@ bool run_vjp_kernel(const Op& op, int argument, const RbValue* args, int nargs, 
     values[nparams] = outs[0];
   }
   const ThreadState& state = thread_state();
-  keys = (keys | state.include) & ~state.exclude;
-  // A transform's level runs the derivative on what its tensors stand for; other layers want to see
-  // the formula's operators.
+  keys = (keys | state.include) & ~state.exclude & ~deferring_layer();
+  // A transform's level runs the derivative on what its tensors stand for, a layer that defers calls
+  // takes it as one call; other layers want to see the formula's operators.
   const bool at_level = level && keys >> kBackendBits == uint64_t{1}
                                                              << (kTransformSlot - kBackendBits);
   if (!at_level && (level || keys > kBackendMask)) return false;

@@ -10,6 +10,7 @@
 #include "formula/formula_program.h"
 #include "layer/layers.h"
 #include "tensor/dtype.h"
+#include "thread/deferral.h"
 #include "thread/error.h"
 #include "thread/thread_state.h"
 
@@ -326,6 +327,7 @@ TensorRef readable(const RbTensor* t, const char* what) {
     at = at->flags & RB_T_WRAPPER ? wrapper_values(at.get(), what)
                                   : composite_values(at.get(), what);
   }
+  make_ready(at.get(), what);
   return at;
 }
 

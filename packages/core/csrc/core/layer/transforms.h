@@ -30,7 +30,7 @@ Tensor* tensor_wrap_along(int32_t level, TensorRef inner, int64_t dim);
 Tensor* tensor_alias(RbTensor* t);
 
 /// The tensor whose memory holds the value of `t`: itself, or what its transform or the layer of a
-/// composite gives for it. Throws Error naming `what` where there is none.
+/// composite gives for it. Its kernels have run. Throws Error naming `what` where there is none.
 TensorRef readable(const RbTensor* t, const char* what);
 
 /// Throw where `t` is a view or alias of a composite whose parts were replaced; `what` is called.

@@ -148,7 +148,7 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
 }
 
 inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Storage*), void* ctx,
-                         ThreadState& state, bool readonly = false) {
+                         ThreadState& state, bool exposed = false) {
   Storage& s = t->inline_storage;
   s.refs.store(1, std::memory_order_relaxed);
   s.version.store(0, std::memory_order_relaxed);
@@ -159,7 +159,7 @@ inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Sto
   s.host = t;
   s.device = t->device.id;
   s.backend = t->backend;
-  s.readonly = readonly;
+  s.exposed = exposed;
   t->storage = &s;
   t->data = data;
   LiveCounts::OfBackend& live = state.live->of[t->backend];
@@ -363,7 +363,7 @@ Tensor* tensor_apart(const RbTensor* base) {
   s.host = t;
   s.device = owner->device;
   s.backend = owner->backend;
-  s.readonly = owner->readonly;
+  s.exposed = owner->exposed;
   t->storage = &s;
   return t;
 }
@@ -556,8 +556,7 @@ Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, c
   char* first = static_cast<char*>(data);
   const uint64_t nbytes = numel ? static_cast<uint64_t>((high - low + 1) * item) : 0;
   init_storage(t, numel ? first + low * item : first, nbytes, free_adopted,
-               new Adopted{ctx, del, current_stream(state, backend, device)}, state,
-               (flags & RB_T_READONLY) != 0);
+               new Adopted{ctx, del, current_stream(state, backend, device)}, state, true);
   t->data = data;
   t->flags |= flags & RB_T_READONLY;
   return t;

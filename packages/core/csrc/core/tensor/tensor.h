@@ -26,7 +26,8 @@ struct Storage {
   void* ctx;
   Tensor* host;  // the tensor in whose block this struct lies
   int32_t device;
-  uint8_t backend, readonly;
+  uint8_t backend;
+  uint8_t exposed;  // code outside of core may read or write the memory: adopted, or handed out
 };
 
 /// The storage that owns the memory of `s`: another one where `s` only counts writes of its own.
@@ -183,6 +184,8 @@ Tensor* tensor_adopt(void* data, int backend, int device, int dtype, int ndim, c
                      const int64_t* strides, uint32_t flags, void* ctx, void (*del)(void*));
 /// `t` with a version counter of its own: writes through it are no in-place writes to `t`.
 Tensor* tensor_apart(const RbTensor* t);
+/// Note that code outside of core gets the address of the tensor's memory.
+inline void expose_memory(const RbTensor* t) { owner_of(impl(t)->storage)->exposed = 1; }
 /// Whether two tensors show the same storage.
 bool same_memory(const RbTensor* a, const RbTensor* b);
 /// Make `t` refer to the memory, shape, dtype and device of `src`; its identity and slots stay.

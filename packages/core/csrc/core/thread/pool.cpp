@@ -184,7 +184,7 @@ uint32_t await_epoch(Pool* p, uint32_t seen) {
 
 void worker_main(Pool* p, int index) {
   pthread_setname_np(pthread_self(), "rabbet");
-  thread_state().in_parallel = 1;
+  make_worker_state().in_parallel = 1;
   uint32_t seen = p->epoch.load(std::memory_order_acquire);
   while (index < p->threads.load(std::memory_order_relaxed) - 1) {
     while (run_chunk(p->job, static_cast<uint32_t>(index) + 1)) {

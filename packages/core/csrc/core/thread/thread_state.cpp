@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "thread/deferral.h"
 #include "thread/error.h"
 
 namespace rabbet {
@@ -26,8 +27,10 @@ void free_all(ThreadState& state) {
 
 struct Cleaner {
   ThreadState* state = nullptr;
+  bool worker = false;
   ~Cleaner() {
     if (!state) return;
+    if (!worker) thread_ends();
     free_all(*state);
     if (state->foreign_del && state->error.foreign) state->foreign_del(state->error.foreign);
     delete state;
@@ -38,7 +41,8 @@ thread_local Cleaner cleaner;
 
 }  // namespace
 
-ThreadState* make_thread_state() {
+namespace {
+ThreadState* make_state() {
   auto* state = new ThreadState;
   state->error.struct_size = sizeof(RbError);
   state->live = new LiveCounts;
@@ -48,6 +52,18 @@ ThreadState* make_thread_state() {
   thread_state_ = state;
   cleaner.state = state;
   return state;
+}
+}  // namespace
+
+ThreadState* make_thread_state() {
+  ThreadState* state = make_state();
+  thread_begins();
+  return state;
+}
+
+ThreadState& make_worker_state() {
+  cleaner.worker = true;
+  return *make_state();
 }
 
 LiveCounts* live_counts() { return all_counts.load(); }

@@ -96,6 +96,8 @@ struct ThreadState {
 // `__thread`, as no access needs to ask whether it has to be initialised.
 extern __thread ThreadState* thread_state_ __attribute__((tls_model("initial-exec")));
 ThreadState* make_thread_state();
+/// The state of a thread of core's own pool, which makes no calls: `using_threads` leaves it out.
+ThreadState& make_worker_state();
 
 inline ThreadState& thread_state() {
   ThreadState* state = thread_state_;

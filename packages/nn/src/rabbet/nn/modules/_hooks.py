@@ -135,6 +135,7 @@ class HookedModule:
             or self._backward_hooks
             or self._backward_pre_hooks
             or self._replaces_call_impl
+            or self._compiled_call_impl is not None
         )
 
     def register_forward_pre_hook(

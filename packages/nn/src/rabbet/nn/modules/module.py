@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -47,7 +46,6 @@ __all__ = [
 
 T = TypeVar("T", bound="Module")
 
-_said_eager = False
 _global_forward_pre_hooks = _hooks.global_forward_pre_hooks
 _global_forward_hooks = _hooks.global_forward_hooks
 _global_forward_hooks_with_kwargs = _hooks.global_forward_hooks_with_kwargs
@@ -103,6 +101,8 @@ class Module(HookedModule, StatefulModule):
                 or _global_backward_hooks
                 or _global_backward_pre_hooks
             ):
+                if self._compiled_call_impl is not None:
+                    return self._compiled_call_impl(*args, **kwargs)
                 if self._replaces_call_impl:
                     return self._call_impl(*args, **kwargs)
                 return self._call_with_hooks(args, kwargs)
@@ -209,6 +209,11 @@ class Module(HookedModule, StatefulModule):
         names = set(object.__dir__(self))
         names.update(self._parameters, self._buffers, self._modules)
         return sorted(name for name in names if not name[:1].isdigit())
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state.pop("_compiled_call_impl", None)  # as in PyTorch a copy runs eagerly
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -432,11 +437,14 @@ class Module(HookedModule, StatefulModule):
                 parameter.grad.zero_()
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Accepted for PyTorch's sake: the module goes on running eagerly, which is said once."""
-        global _said_eager
-        if not _said_eager:
-            _said_eager = True
-            warnings.warn("Module.compile: rabbet runs modules eagerly", stacklevel=2)
+        """Have calls of this module run in a region: `rabbet.compile` with the same arguments, in place.
+
+        Without the wheel rabbet-compile the module goes on running eagerly, which a warning says once.
+        """
+        own_call = self._call_impl
+        compiled = rabbet.compile(own_call, *args, **kwargs)
+        self.__dict__["_compiled_call_impl"] = None if compiled == own_call else compiled
+        self.__dict__["_hooked"] = self._has_hooks()
 
     def share_memory(self: T) -> T:
         """Move parameters, their gradients and buffers to memory that processes share; see `Tensor.share_memory_`."""

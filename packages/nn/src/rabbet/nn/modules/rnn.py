@@ -118,7 +118,7 @@ class RNNBase(Module):
     def __getstate__(self) -> dict[str, Any]:
         names = [name for group in self._all_weights for name in group]
         weights = [getattr(self, name) for name in names]
-        return {**vars(self), "_flat_weights_names": names, "_flat_weights": weights}
+        return {**super().__getstate__(), "_flat_weights_names": names, "_flat_weights": weights}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # PyTorch keeps its weights once more, in the order in which its kernels take them.

@@ -1,0 +1,105 @@
+"""`explain`: what regions made of a call."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from . import _C
+from ._api import in_region
+
+__all__ = ["Explanation", "Flush", "explain"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Flush:
+    """Deferred calls that ran together."""
+
+    reason: str
+    """What made them run: an operator that reads or writes their memory, a read such as "item()", or the region's end."""
+    source: str
+    """The line of the program that did that, or ""."""
+    ops: list[str]
+    """The operators that were deferred, in their order."""
+    run: int
+    """How many of them ran: results that nobody wants are not computed."""
+    stored: int
+    """How many results were written to memory."""
+    numel: int
+    """Elements of each result."""
+    tiles: int
+    """Parts in which they ran; 0: one operator after the other, as eagerly."""
+    declined: bool
+    """Whether a kernel left the call to its decomposition: then they ran one after the other."""
+    microseconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """What a call of a function did in a region."""
+
+    result: Any
+    flushes: list[Flush]
+    totals: dict[str, int]
+
+    def __str__(self) -> str:
+        t = self.totals
+        lines = [
+            f"{t['recorded']} calls deferred, {t['flushes']} flushes, {t['tiled']} of them fused; "
+            f"{t['unstored']} results never in memory, {t['dropped']} not computed"
+        ]
+        for i, flush in enumerate(self.flushes):
+            how = f"{flush.tiles} tiles" if flush.tiles else "one by one"
+            lines.append(
+                f"{i}: {_shorten(flush.ops)} of {flush.numel} elements: {flush.run} run, {flush.stored} stored, {how}, "
+                f"{flush.microseconds:.0f} us"
+            )
+            lines.append(
+                f"   because of {flush.reason}" + (f" at {flush.source}" if flush.source else "")
+            )
+        return "\n".join(lines)
+
+
+def _shorten(ops: list[str]) -> str:
+    if len(ops) <= 8:
+        return " ".join(ops)
+    counts = ", ".join(f"{name} {n}" for name, n in Counter(ops).most_common(8))
+    return f"{len(ops)} operators ({counts})"
+
+
+def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
+    """A function that calls `fn` in a region and tells what was deferred, when it ran and why.
+
+    Args:
+        fn: a function or module. It runs once for each call of the result.
+
+    Returns:
+        A function with the arguments of `fn` that returns an `Explanation`; `str()` of it is a table.
+
+    Raises:
+        TypeError: if `fn` cannot be called.
+        RuntimeError: if the result is called inside a region.
+
+    Example:
+        >>> print(explain(lambda x: (x * 1.5 + 0.25).sigmoid())(rabbet.ones(100000)))
+    """
+    if not callable(fn):
+        raise TypeError(f"explain: expected a module or a function, got {type(fn).__name__}")
+    run = in_region(fn)
+
+    def explained(*args: Any, **kwargs: Any) -> Explanation:
+        if _C.is_on():
+            raise RuntimeError("explain: it cannot be called inside a region")
+        before = _C.totals()
+        seen = len(_C.lines())
+        was = _C.get("report")
+        _C.set("report", 1)
+        try:
+            result = run(*args, **kwargs)
+        finally:
+            _C.set("report", was)
+        after = _C.totals()
+        flushes = [Flush(**line) for line in _C.lines()[seen:]]
+        return Explanation(result, flushes, {k: after[k] - before[k] for k in after})
+
+    return explained
