@@ -10,7 +10,7 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 KIT := $(BIN)/python -m pytest -q -p no:cacheprovider -n 2 --pyargs rabbet_testing
-PACKAGES := core backend-cpu backend-cuda autograd autocast vmap nn optim distributions profiler testing rabbet
+PACKAGES := core backend-cpu backend-cuda autograd autocast vmap nn optim distributions profiler compile testing rabbet
 stamps = $(foreach p,$(PACKAGES),$(STAMPS)/$(p))
 sources = $(shell find packages/$(1) -type f -not -path '*/build/*' -not -path '*/tests/*' -not -name '*.pyc')
 
@@ -38,7 +38,7 @@ SIMULATED := RABBET_CUDA_FALLBACK=error env $$($(BIN)/python packages/backend-cu
 conformance: setup $(STAMPS)/group-test
 	$(KIT) --device=cpu
 	$(SIMULATED) $(KIT) --device=cuda --level=L2 -k "float32 or int64"
-	for layer in autograd autocast vmap functionalize; do $(KIT) --layer=$$layer || exit 1; done
+	for layer in autograd autocast vmap functionalize compile; do $(KIT) --layer=$$layer || exit 1; done
 
 # Plugins of earlier and later versions of the boundary header (also part of test).
 test-abi: setup $(STAMPS)/group-test
@@ -134,5 +134,6 @@ $(eval $(call install_rule,nn,))
 $(eval $(call install_rule,optim,))
 $(eval $(call install_rule,distributions,))
 $(eval $(call install_rule,profiler,$(STAMPS)/core))
+$(eval $(call install_rule,compile,$(STAMPS)/core))
 $(eval $(call install_rule,testing,))
 $(eval $(call install_rule,rabbet,))

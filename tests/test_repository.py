@@ -20,6 +20,7 @@ DESIGNED = {  # what a package may depend on, of ours (the design's table of pac
     "rabbet-optim": {"rabbet-core", "rabbet-autograd"},
     "rabbet-distributions": {"rabbet-core", "rabbet-autograd"},
     "rabbet-profiler": {"rabbet-core", "rabbet-autograd"},
+    "rabbet-compile": {"rabbet-core"},
     "rabbet-testing": {"rabbet-core"},
 }
 

@@ -125,6 +125,7 @@ SUBSETS = {
             "optim",
             "distributions",
             "profiler",
+            "compile",
             "testing",
         ],
         ALL + AMP + DISTRIBUTIONS + PROFILER,

@@ -15,7 +15,7 @@ import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NATIVE = ["core", "backend-cpu", "autograd", "autocast", "vmap", "profiler"]
+NATIVE = ["core", "backend-cpu", "autograd", "autocast", "vmap", "profiler", "compile"]
 PURE = ["nn", "optim", "testing"]
 TESTS = {
     "address": [f"packages/{name}/tests" for name in NATIVE]

@@ -10,6 +10,7 @@ BUDGET_MB = {
     "rabbet_backend_cuda": 10.0,
     "rabbet_autocast": 0.5,
     "rabbet_profiler": 0.5,
+    "rabbet_compile": 0.5,
 }
 LICENSE = Path(__file__).parents[1] / "LICENSE"
 

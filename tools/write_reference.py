@@ -35,6 +35,7 @@ PAGES = {
     "nn": ["rabbet.nn", "rabbet.nn.functional", "rabbet.nn.init", "rabbet.nn.utils"],
     "optim": ["rabbet.optim", "rabbet.optim.lr_scheduler"],
     "profiler": ["rabbet.profiler", "rabbet.autograd.profiler", "rabbet.autograd.profiler_util"],
+    "compile": ["rabbet.compiler", "rabbet_compile"],
     "distributions": [
         "rabbet.distributions",
         "rabbet.distributions.constraints",

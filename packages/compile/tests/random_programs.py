@@ -4,7 +4,6 @@ import random
 from typing import Any
 
 import numpy as np
-
 import rabbet
 import rabbet.nn.functional as F
 
@@ -67,7 +66,9 @@ def run(seed: int) -> tuple[list[Any], list[rabbet.Tensor]]:
     if r.random() < 0.1:
         kept.append(rabbet.arange(rows * cols).reshape(rows, cols))
     if r.random() < 0.1:
-        kept.append(rabbet.from_numpy(np.linspace(-1, 1, rows * cols, dtype=np.float32).reshape(rows, cols)))
+        kept.append(
+            rabbet.from_numpy(np.linspace(-1, 1, rows * cols, dtype=np.float32).reshape(rows, cols))
+        )
     read: list[Any] = []
     for _ in range(r.randint(4, 40)):
         kind, a, b = r.random(), r.choice(kept), r.choice(kept)

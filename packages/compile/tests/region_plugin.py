@@ -6,7 +6,6 @@ Use: `python -m pytest -p region_plugin packages/nn/tests`, with this folder on 
 import os
 
 import pytest
-
 import rabbet_compile
 
 rabbet_compile.configure(least_bytes=0, tile=int(os.environ.get("REGION_TILE", "64")))

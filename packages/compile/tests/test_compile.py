@@ -2,20 +2,15 @@
 
 import copy
 import io
+import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-
 import rabbet
 import rabbet_compile
 from rabbet import nn
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    rabbet_compile.reset()
 
 
 def chain(x):
@@ -23,8 +18,6 @@ def chain(x):
 
 
 def run(text, **environment):
-    import os
-
     made = subprocess.run(
         [sys.executable, "-c", text], env=os.environ | environment, capture_output=True, text=True
     )
@@ -39,7 +32,12 @@ def test_a_compiled_function_gives_eager_results_fused():
         assert np.array_equal(compiled(x).numpy(), expected.numpy())
         x = x.clone()  # .numpy() of a tensor shares its memory: it is private again
     done = rabbet_compile.totals()
-    assert done["recorded"] == 8 and done["tiled"] == 2 and done["unstored"] == 6 and done["plans"] == 1
+    assert (
+        done["recorded"] == 8
+        and done["tiled"] == 2
+        and done["unstored"] == 6
+        and done["plans"] == 1
+    )
     assert compiled.__name__ == "chain"
 
 
@@ -71,7 +69,9 @@ def test_functions_stay_as_they_are_where_that_is_asked_for(monkeypatch):
     monkeypatch.setenv("RABBET_COMPILE", "off")
     assert rabbet.compile(chain) is chain and rabbet_compile.compile(chain) is chain
     monkeypatch.setenv("RABBET_COMPILE", "perhaps")
-    with pytest.raises(ValueError, match="RABBET_COMPILE: expected one of on, off, check, got 'perhaps'"):
+    with pytest.raises(
+        ValueError, match="RABBET_COMPILE: expected one of on, off, check, got 'perhaps'"
+    ):
         rabbet_compile.compile(chain)
 
 
@@ -79,7 +79,9 @@ def test_other_backends_run_in_regions_which_is_said():
     def mine(graph, inputs):
         raise AssertionError("never called")
 
-    with pytest.warns(UserWarning, match="compile: there is no backend 'mine': the program runs in regions"):
+    with pytest.warns(
+        UserWarning, match="compile: there is no backend 'mine': the program runs in regions"
+    ):
         compiled = rabbet.compile(lambda: rabbet_compile.is_in_region(), backend=mine)
     assert compiled()
 
@@ -98,9 +100,8 @@ def test_stances_switch_regions_off():
 
 
 def test_nothing_is_loaded_before_compile_is_called():
-    text = "import rabbet, sys; rabbet.ones(2) + 1; print('rabbet_compile' in sys.modules, len(rabbet._C.layers()))"
-    loaded, layers = run(text)[0].split()
-    assert loaded == "False"
+    text = "import rabbet, sys; rabbet.ones(2) + 1; print('rabbet_compile' in sys.modules)"
+    assert run(text)[0] == "False"
     text = "import rabbet, sys; f = rabbet.compile(lambda x: x + 1); print('rabbet_compile' in sys.modules, f(1))"
     assert run(text)[0] == "True 2"
 
@@ -109,7 +110,9 @@ def test_without_the_wheel_functions_run_eagerly_which_is_said(monkeypatch):
     from importlib import util
 
     find = util.find_spec
-    monkeypatch.setattr(util, "find_spec", lambda name: None if name == "rabbet_compile" else find(name))
+    monkeypatch.setattr(
+        util, "find_spec", lambda name: None if name == "rabbet_compile" else find(name)
+    )
     monkeypatch.setattr(rabbet._settings, "_said", set())
     with pytest.warns(UserWarning, match="pip install rabbet-compile"):
         assert rabbet.compile(chain) is chain
@@ -131,14 +134,21 @@ def test_a_compiled_module_is_the_module_in_a_region():
     x = rabbet.randn(300, 64)
     expected, outside = module(x)
     found, inside = compiled(x)
-    assert not outside and inside and np.array_equal(found.detach().numpy(), expected.detach().numpy())
+    assert (
+        not outside and inside and np.array_equal(found.detach().numpy(), expected.detach().numpy())
+    )
     assert compiled._orig_mod is module and compiled.linear is module.linear
     compiled.scale = 3.0
     assert module.scale == 3.0 and compiled.scale == 3.0
     assert list(compiled.state_dict()) == ["_orig_mod.linear.weight", "_orig_mod.linear.bias"]
-    assert list(compiled.parameters())[0] is module.linear.weight
+    assert next(compiled.parameters()) is module.linear.weight
     compiled.eval()
-    assert not module.training and not compiled.training and compiled.train() is compiled and module.training
+    assert (
+        not module.training
+        and not compiled.training
+        and compiled.train() is compiled
+        and module.training
+    )
     with pytest.raises(AttributeError, match="missing"):
         compiled.missing  # noqa: B018
     assert isinstance(copy.deepcopy(compiled)._orig_mod, Small)
@@ -150,7 +160,11 @@ def test_a_compiled_module_is_the_module_in_a_region():
 
 def test_a_compiled_sequence_has_length_and_items():
     compiled = rabbet.compile(nn.Sequential(nn.Linear(2, 3), nn.ReLU()))
-    assert len(compiled) == 2 and isinstance(compiled[1], nn.ReLU) and [type(m) for m in compiled][0] is nn.Linear
+    assert (
+        len(compiled) == 2
+        and isinstance(compiled[1], nn.ReLU)
+        and [type(m) for m in compiled] == [nn.Linear, nn.ReLU]
+    )
 
 
 def test_modules_compile_themselves():
@@ -178,18 +192,27 @@ def test_explain_tells_what_ran_when_and_why():
     assert "4 calls deferred, 2 flushes, 1 of them fused" in text and "because of sum at" in text
     with pytest.raises(TypeError, match="explain: expected a module or a function, got str"):
         rabbet_compile.explain("f")
-    with rabbet_compile.region(), pytest.raises(RuntimeError, match="explain: it cannot be called inside"):
+    with (
+        rabbet_compile.region(),
+        pytest.raises(RuntimeError, match="explain: it cannot be called inside"),
+    ):
         rabbet_compile.explain(f)(rabbet.ones(2))
 
 
 def test_settings_are_checked():
+    text = "import rabbet_compile as c; print(c.settings())"
+    assert run(text)[0] == "{'least_bytes': 4194304, 'tile': 4096, 'check': 0, 'report': 0}"
     before = rabbet_compile.settings()
-    assert before == {"least_bytes": 65536, "tile": 4096, "check": 0, "report": 0}
-    with pytest.raises(TypeError, match="configure: expected one of least_bytes, tile, check, report, got 'size'"):
+    with pytest.raises(
+        TypeError, match="configure: expected one of least_bytes, tile, check, report, got 'size'"
+    ):
         rabbet_compile.configure(size=3)
     with pytest.raises(ValueError, match="compile: expected 'tile' to be at least 1, got 0"):
         rabbet_compile.configure(tile=0)
-    with rabbet_compile.region(), pytest.raises(RuntimeError, match="settings cannot change inside a region"):
+    with (
+        rabbet_compile.region(),
+        pytest.raises(RuntimeError, match="settings cannot change inside a region"),
+    ):
         rabbet_compile.configure(tile=64)
     assert rabbet_compile.settings() == before
 

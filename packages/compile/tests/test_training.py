@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 import rabbet
 import rabbet.nn.functional as F
 import rabbet_compile
@@ -11,11 +10,7 @@ from rabbet import nn, optim
 
 @pytest.fixture(autouse=True, params=[0, 1 << 12])
 def small_results_too(request):
-    before = rabbet_compile.settings()
     rabbet_compile.configure(least_bytes=request.param, tile=256)
-    rabbet_compile.reset()
-    yield
-    rabbet_compile.configure(**before)
 
 
 class Block(nn.Module):
@@ -151,7 +146,13 @@ def test_derivatives_of_derivatives_and_transforms():
         (h,) = rabbet.autograd.grad((g * g).sum(), x)
         each = rabbet.vmap(rabbet.func.grad(energy))(x.detach())
         tangent = rabbet.func.jvp(energy, (x.detach(),), (x.detach(),))[1]
-        return g, h, each, tangent, rabbet.func.hessian(lambda a: (a.sin() * a).sum())(x.detach()[0])
+        return (
+            g,
+            h,
+            each,
+            tangent,
+            rabbet.func.hessian(lambda a: (a.sin() * a).sum())(x.detach()[0]),
+        )
 
     rabbet.manual_seed(0)
     x, w = rabbet.randn(40, 30), rabbet.randn(30, 30)

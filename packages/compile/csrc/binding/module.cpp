@@ -19,10 +19,14 @@ void check(int32_t code) {
   throw py::error_already_set();
 }
 
-bool set_on(bool on) {
+PyObject* enter(PyObject*, PyObject*) {
   int32_t before = 0;
-  check(table->set_on(on, &before));
-  return before != 0;
+  if (const int32_t rc = table->set_on(1, &before)) return core->raise_error(rc);
+  return PyBool_FromLong(before);
+}
+PyObject* leave(PyObject*, PyObject*) {
+  if (const int32_t rc = table->set_on(0, nullptr)) return core->raise_error(rc);
+  return Py_NewRef(Py_None);
 }
 
 py::dict totals() {
@@ -77,11 +81,15 @@ PYBIND11_MODULE(_C, m) {
     check(table->use_backend(t->backend));
   });
   m.def("is_on", [] { return table->is_on() != 0; });
-  m.def("set_on", set_on);
+  // Called twice for each call of a compiled function: without pybind11's look at the arguments.
+  static PyMethodDef methods[] = {
+      {"enter", enter, METH_NOARGS, "Switch regions on; returns whether they were."},
+      {"leave", leave, METH_NOARGS, "Run what is deferred, and switch regions off."},
+      {nullptr, nullptr, 0, nullptr}};
+  if (PyModule_AddFunctions(m.ptr(), methods) < 0) throw py::error_already_set();
   m.def("flush", [](const std::string& reason) { check(table->flush(reason.c_str())); });
-  m.def("set", [](const std::string& name, int64_t value) {
-    check(table->set(name.c_str(), value));
-  });
+  m.def("set",
+        [](const std::string& name, int64_t value) { check(table->set(name.c_str(), value)); });
   m.def("get", [](const std::string& name) {
     int64_t value = 0;
     check(table->get(name.c_str(), &value));

@@ -86,18 +86,12 @@ int32_t lines(void (*each)(void*, const RbCompileLine*), void* ctx) {
     for (const Line& line : Region::get().lines()) {
       std::vector<const char*> ops;
       for (const std::string& op : line.ops) ops.push_back(op.c_str());
-      const RbCompileLine seen = {sizeof seen,
-                                  0,
-                                  line.reason.c_str(),
-                                  line.source.c_str(),
-                                  ops.data(),
-                                  static_cast<int32_t>(ops.size()),
-                                  line.ran.nodes,
-                                  line.ran.stored,
-                                  line.ran.declined,
-                                  line.numel,
-                                  line.ran.tiles,
-                                  line.microseconds};
+      const RbCompileLine seen = {sizeof seen,         0,
+                                  line.reason.c_str(), line.source.c_str(),
+                                  ops.data(),          static_cast<int32_t>(ops.size()),
+                                  line.ran.nodes,      line.ran.stored,
+                                  line.ran.declined,   line.numel,
+                                  line.ran.tiles,      line.microseconds};
       each(ctx, &seen);
     }
   });
@@ -118,7 +112,8 @@ int32_t explain_call(const RbOp* op, const RbValue*, int32_t, char* text, uint32
     std::snprintf(text, size, "may run later, fused with calls of the same size");
     return RB_EXPLAIN_ACTS;
   }
-  std::snprintf(text, size, "runs at once; deferred calls whose memory it reads or writes run first");
+  std::snprintf(text, size,
+                "runs at once; deferred calls whose memory it reads or writes run first");
   return RB_EXPLAIN_PASSES;
 }
 
@@ -126,8 +121,8 @@ int32_t init(const RbHost* h, RbTxn* txn) {
   rb::host = h;
   trace = static_cast<const RbTrace*>(h->get_ext(RB_TRACE_EXT, RB_TRACE_VERSION));
   if (!trace || !RB_HAS(trace, is_composed)) {
-    return h->err_set(RB_E_PLUGIN,
-                      "rabbet-compile needs a newer rabbet-core: pip install --upgrade rabbet-core");
+    return h->err_set(
+        RB_E_PLUGIN, "rabbet-compile needs a newer rabbet-core: pip install --upgrade rabbet-core");
   }
   static const char* const before[] = {nullptr};
   static const char* const after[] = {"autograd", "autocast", nullptr};
@@ -148,7 +143,8 @@ int32_t init(const RbHost* h, RbTxn* txn) {
   // A child finds the lock free, and what is deferred whole.
   pthread_atfork([] { Region::get().mutex().lock(); }, [] { Region::get().mutex().unlock(); },
                  [] { Region::get().mutex().unlock(); });
-  table = RbCompile{sizeof(RbCompile), layer, is_on, use_backend, set_on, flush, set, get, totals, lines, clear};
+  table = RbCompile{
+      sizeof(RbCompile), layer, is_on, use_backend, set_on, flush, set, get, totals, lines, clear};
   static const RbExplain explain = {RB_SIZE(RbExplain, explain), 0, explain_call};
   if (const int32_t rc = host->publish("compile.explain", 1, &explain)) return rc;
   return host->publish(RB_COMPILE_EXT, RB_COMPILE_VERSION, &table);

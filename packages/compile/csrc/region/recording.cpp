@@ -1,8 +1,8 @@
 #include "region/recording.h"
 
-#include <cstring>
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <set>
 #include <utility>
 

@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kMostLines = 10000;
 
 // Whether the thread is inside this file with the lock held: calls that it makes run at once.
-thread_local bool inside = false;
+__thread bool inside __attribute__((tls_model("initial-exec"))) = false;
 
 class Lock {
  public:
@@ -23,20 +23,15 @@ class Lock {
   std::lock_guard<std::mutex> lock_;
 };
 
-bool is_large(const RbValue& v) {
-  return v.tag == RB_TENSOR && v.v.t->numel * item_size(v.v.t->dtype_id) >=
-                                   settings.least_bytes.load(std::memory_order_relaxed);
+inline bool is_large(const RbValue& v, int64_t least) {
+  return v.tag == RB_TENSOR && v.v.t->numel * v.v.t->dtype.bits >= 8 * least;
 }
 
-// Whether the call could be deferred, or calls that it is made of: a call of the CPU with a large
-// tensor that no layer or level below this one waits for.
-bool is_candidate(const RbCall& c, const RbValue* args, int32_t nargs) {
-  if (cpu < 0 || c.level || c.stream) return false;
-  if ((c.keys[0] & ((uint64_t{1} << layer) - 1)) != uint64_t{1} << cpu) return false;
-  for (int32_t i = 0; i < nargs; ++i) {
-    if (is_large(args[i])) return true;
-  }
-  return false;
+// Whether the call, or calls that it is made of, could be deferred: one of the CPU that no layer or
+// level below this one waits for.
+bool is_plain(const RbCall& c) {
+  return cpu >= 0 && !c.level && !c.stream &&
+         (c.keys[0] & ((uint64_t{1} << layer) - 1)) == uint64_t{1} << cpu;
 }
 
 // Run the operator's decomposition so that the layer sees its calls. Those above have seen the
@@ -52,10 +47,7 @@ int32_t decompose(const RbCall& c, const RbValue* args, int32_t nargs, RbValue* 
 
 }  // namespace
 
-Region& Region::get() {
-  static Region* const region = new Region;
-  return *region;
-}
+Region& Region::instance_ = *new Region;
 
 bool Region::defer(const RbCall& c, const RbOpInfo& info, const RbValue* args, int32_t nargs,
                    RbValue* rets, int32_t* rc) {
@@ -161,9 +153,9 @@ int32_t Region::run(const std::string& reason) {
   if (rc == RB_OK) return RB_OK;
   const RbError* error = host->err_get();
   const std::string said = error && error->message ? error->message : "no message";
-  return host->err_set(rc, (said + "\n  in calls from " + first + " on, which a compiled region ran at " +
-                            reason)
-                               .c_str());
+  return host->err_set(
+      rc, (said + "\n  in calls from " + first + " on, which a compiled region ran at " + reason)
+              .c_str());
 }
 
 Totals Region::totals() {
@@ -182,23 +174,25 @@ void Region::clear() {
 
 int32_t handle_call(void*, const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t nrets) {
-  if (!inside) {
-    const RbOpInfo& info = *host->op_info(c->op);
-    Region& region = Region::get();
-    if (is_candidate(*c, args, nargs)) {
-      int32_t rc = RB_OK;
-      if (nrets == 1 &&
-          (info.kind == RB_KIND_ELEMENTWISE || info.kind == RB_KIND_COMPOSITE) &&
-          region.defer(*c, info, args, nargs, rets, &rc))
-        return rc;
-      // Levels of transforms may have a say in random numbers of the parts.
-      if (!(c->flags & RB_CALL_OUT) && trace->is_composed(c->op, cpu) &&
-          rb::thread_get().depth == 0)
-        return decompose(*c, args, nargs, rets, nrets);
-    }
-    if (region.is_pending()) {
-      if (const int32_t rc = region.make_way(*c, info, args, nargs, rets, nrets)) return rc;
-    }
+  // Most calls are small, and nothing waits.
+  const int64_t least = settings.least_bytes.load(std::memory_order_relaxed);
+  bool large = false;
+  for (int32_t i = 0; i < nargs; ++i) large = large || is_large(args[i], least);
+  Region& region = Region::get();
+  if (!(large || region.is_pending()) || inside)
+    return host->redispatch(c, layer, args, nargs, rets, nrets);
+  const RbOpInfo& info = *host->op_info(c->op);
+  if (large && is_plain(*c)) {
+    int32_t rc = RB_OK;
+    if (nrets == 1 && (info.kind == RB_KIND_ELEMENTWISE || info.kind == RB_KIND_COMPOSITE) &&
+        region.defer(*c, info, args, nargs, rets, &rc))
+      return rc;
+    // Levels of transforms may have a say in random numbers of the parts.
+    if (!(c->flags & RB_CALL_OUT) && trace->is_composed(c->op, cpu) && rb::thread_get().depth == 0)
+      return decompose(*c, args, nargs, rets, nrets);
+  }
+  if (region.is_pending()) {
+    if (const int32_t rc = region.make_way(*c, info, args, nargs, rets, nrets)) return rc;
   }
   return host->redispatch(c, layer, args, nargs, rets, nrets);
 }

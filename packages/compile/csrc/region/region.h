@@ -32,7 +32,7 @@ struct Line {
 class Region {
  public:
   /// The one of the process; never destroyed.
-  static Region& get();
+  static Region& get() { return instance_; }
 
   /// Defer the call. False: it has to run at once.
   bool defer(const RbCall& c, const RbOpInfo& info, const RbValue* args, int32_t nargs,
@@ -52,6 +52,7 @@ class Region {
 
  private:
   Region() = default;
+  static Region& instance_;
   int32_t run(const std::string& reason);
   bool concerns(const RbCall& c, const RbOpInfo& info, const RbValue* args, int32_t nargs,
                 const RbValue* rets, int32_t nrets) const;

@@ -16,10 +16,10 @@ extern int32_t cpu;    // id of the backend; -1: not loaded yet
 
 /// Of the process. Changed while no region is open.
 struct Settings {
-  std::atomic<int64_t> least_bytes{64 << 10};  // results below this run at once
-  std::atomic<int64_t> tile{4096};             // elements that a kernel gets at a time
-  std::atomic<bool> check{false};              // run every flush eagerly, too, and compare
-  std::atomic<bool> report{false};             // keep a line for each flush
+  std::atomic<int64_t> least_bytes{4 << 20};  // tensors below this are computed at once
+  std::atomic<int64_t> tile{4096};            // elements that a kernel gets at a time
+  std::atomic<bool> check{false};             // run every flush eagerly, too, and compare
+  std::atomic<bool> report{false};            // keep a line for each flush
 };
 extern Settings settings;
 

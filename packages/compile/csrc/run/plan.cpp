@@ -143,13 +143,14 @@ Plan::Plan(const Recording& r, const std::vector<bool>& needed) : places(r.value
     };
     release(true);
     Place& place = places[node.result];
+    largest_item = std::max<int>(largest_item, result.itemsize);
     if (is_stored(result)) {
       place.kind = Place::kMemory;
       ++stored;
+      stored_values.push_back(node.result);
       overwrites = overwrites || !result.made;
     } else {
       place.kind = Place::kSlot;
-      slot_item = std::max<int>(slot_item, result.itemsize);
       if (free.empty()) free.push_back(static_cast<int16_t>(slots++));
       place.slot = free.back();
       free.pop_back();
@@ -168,7 +169,7 @@ std::unique_ptr<Shells> Plan::take(const Recording& r) {
       return shells;
     }
   }
-  return std::make_unique<Shells>(r, places, slots);
+  return std::make_unique<Shells>(r, places, slots + stored);
 }
 
 void Plan::give(std::unique_ptr<Shells> shells) {

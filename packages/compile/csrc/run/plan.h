@@ -42,10 +42,12 @@ class Plan {
   std::vector<int16_t> nodes;  // that run, in order
   std::vector<Place> places;   // by value
   int slots = 0;
-  int slot_item = 1;        // bytes of the largest element in a slot
-  int stored = 0;           // results that are written to memory
+  int largest_item = 1;  // bytes of a result's element
+  int stored = 0;        // results that are written to memory
+  std::vector<int16_t> stored_values;
   bool overwrites = false;  // memory that it reads
-  std::atomic<bool> proven{false};  // has run: no kernel declines
+  // Under the lock of the region: it has run in tiles; a kernel has declined or failed in one.
+  bool proven = false, declines = false;
 
   std::unique_ptr<Shells> take(const Recording& r);
   void give(std::unique_ptr<Shells> shells);
@@ -55,7 +57,8 @@ class Plan {
   std::vector<std::unique_ptr<Shells>> free_;
 };
 
-/// The plan of a recording, out of the cache or new. The cache is bounded. Null: nothing has to run.
+/// The plan of a recording, out of the cache or new. The cache is bounded. Null: nothing has to
+/// run.
 std::shared_ptr<Plan> plan_of(const Recording& r);
 /// How many plans there are; `forget_plans` drops them.
 int64_t plan_count();

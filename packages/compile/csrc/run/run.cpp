@@ -1,8 +1,11 @@
 #include "run/run.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
+#include "run/stream.h"
 #include "run/tiles.h"
 
 namespace compile {
@@ -33,23 +36,41 @@ using Bytes = std::unique_ptr<rb::Scratch<char>>;
 
 // ---- in tiles
 
+// Results of so many bytes will have left the cache before somebody reads them: their tiles are
+// computed in scratch memory, and stored past the caches.
+int64_t streamed_bytes() {
+  static const int64_t bytes = [] {
+    const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return 8 * int64_t{l2 > 0 ? l2 : 1 << 20};
+  }();
+  return bytes;
+}
+
 struct TileRun {
   const Recording& r;
   Plan& plan;
   const Tiles& tiles;
+  const bool streams;
   std::atomic<int32_t> code{RB_OK};
 
   void operator()(int64_t begin, int64_t end) {
     auto shells = plan.take(r);
-    shells->reserve(static_cast<uint64_t>(tiles.size()) * plan.slot_item);
+    shells->reserve(static_cast<uint64_t>(tiles.size()) * plan.largest_item);
     for (int64_t tile = begin; tile < end && code.load(std::memory_order_relaxed) == RB_OK; ++tile)
       one(*shells, tile);
+    if (streams) stream_end();
     plan.give(std::move(shells));
   }
 
  private:
   void one(const Shells& shells, int64_t tile) {
     tiles.bind(r, plan, shells, tile);
+    char* memory[kMostNodes];
+    for (int i = 0; streams && i < plan.stored; ++i) {
+      RbTensor* t = shells.shell(plan.stored_values[i]);
+      memory[i] = static_cast<char*>(t->data);
+      t->data = shells.slot(plan.slots + i);
+    }
     RbValue args[kMostArguments];
     for (const int16_t i : plan.nodes) {
       const Node& node = r.node(i);
@@ -61,12 +82,18 @@ struct TileRun {
       code.store(rc, std::memory_order_relaxed);
       return;
     }
+    for (int i = 0; streams && i < plan.stored; ++i) {
+      const RbTensor* t = shells.shell(plan.stored_values[i]);
+      const int64_t bytes = t->numel * r.value(plan.stored_values[i]).itemsize;
+      stream_copy(memory[i], static_cast<const char*>(t->data), bytes);
+    }
   }
 };
 
 // False: a kernel has declined or failed. What the memory holds is undefined then.
 bool run_tiles(const Recording& r, Plan& plan, const Tiles& tiles) {
-  TileRun body{r, plan, tiles};
+  const bool streams = r.numel() * plan.largest_item >= streamed_bytes();
+  TileRun body{r, plan, tiles, streams};
   const int64_t share = std::max<int64_t>(1, kLeastShare / std::max<int64_t>(1, tiles.size()));
   rb::parallel_for(tiles.count(), share, [&](int64_t begin, int64_t end) { body(begin, end); });
   if (body.code != RB_OK) host->err_clear();
@@ -75,14 +102,14 @@ bool run_tiles(const Recording& r, Plan& plan, const Tiles& tiles) {
 
 // ---- node by node, by ordinary calls
 
-// The memory of the results that the whole run writes, by value; those without lie where they are.
+// Memory of results, by value, for those that are not written where they belong.
 struct Elsewhere {
   std::vector<Bytes> memory;
 };
 
 void run_nodes(const Recording& r, Plan& plan, bool stored_too, Elsewhere& at) {
   const Tiles whole(r.numel(), r.cols(), r.numel());
-  Shells shells(r, plan.places, 0);
+  Shells shells(r, plan.places, 0);  // all results lie in memory
   whole.bind(r, plan, shells, 0);
   at.memory.resize(r.values());
   for (const int16_t i : plan.nodes) {
@@ -97,13 +124,6 @@ void run_nodes(const Recording& r, Plan& plan, bool stored_too, Elsewhere& at) {
     const int n = arguments_of(node, shells, args);
     RbValue result = rb::tensor_value(shells.shell(node.result));
     rb::check(host->call(node.op, args, n, &result, 1, RB_CALL_OUT));
-  }
-}
-
-void copy_stored(const Recording& r, const Plan& plan, const Elsewhere& from) {
-  for (const int16_t i : plan.nodes) {
-    const Value& v = r.value(r.node(i).result);
-    if (is_stored(v)) std::memcpy(v.data, from.memory[r.node(i).result]->data(), v.bytes);
   }
 }
 
@@ -152,9 +172,10 @@ Ran run(const Recording& r) {
   if (!plan) return ran;
   ran.nodes = static_cast<int>(plan->nodes.size());
   ran.stored = plan->stored;
-  if (ran.nodes == 1 && !settings.check) {
-    Elsewhere nothing;
-    run_nodes(r, *plan, false, nothing);
+  Elsewhere temporary;
+  if ((ran.nodes == 1 && !settings.check) || plan->declines) {
+    ran.declined = plan->declines;
+    run_nodes(r, *plan, false, temporary);
     return ran;
   }
   Elsewhere expected;
@@ -172,10 +193,9 @@ Ran run(const Recording& r) {
     rb::fail(RB_E_INTERNAL, "compile: a kernel of %s declined a call that it has taken before",
              describe(r.node(plan->nodes[0])).c_str());
   if (before) before->restore();
-  ran.declined = true;
-  Elsewhere made;
-  run_nodes(r, *plan, true, made);
-  copy_stored(r, *plan, made);
+  plan->declines = ran.declined = true;
+  ran.tiles = 0;
+  run_nodes(r, *plan, false, temporary);
   return ran;
 }
 

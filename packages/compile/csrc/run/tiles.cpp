@@ -17,11 +17,6 @@ Tiles::Part Tiles::part(int64_t tile) const {
   return {row, col, std::min(height_, rows_ - row), std::min(width_, cols_ - col)};
 }
 
-int64_t Tiles::elements_of(int64_t tile) const {
-  const Part p = part(tile);
-  return p.height * p.width;
-}
-
 void Tiles::bind(const Recording& r, const Plan& plan, const Shells& shells, int64_t tile) const {
   const Part p = part(tile);
   for (size_t i = 0; i < plan.places.size(); ++i) {

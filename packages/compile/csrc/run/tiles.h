@@ -13,7 +13,6 @@ class Tiles {
   int64_t count() const { return count_; }
   /// Elements of the largest one.
   int64_t size() const { return height_ * width_; }
-  int64_t elements_of(int64_t tile) const;
   /// Point the shells at tile `tile`.
   void bind(const Recording& r, const Plan& plan, const Shells& shells, int64_t tile) const;
 

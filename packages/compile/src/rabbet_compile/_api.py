@@ -25,28 +25,28 @@ def region() -> Iterator[None]:
         >>> with region():
         ...     y = (x * 1.5 + 0.25).sigmoid()
     """
-    before = _C.set_on(True)
+    before = _C.enter()
     try:
         yield
     finally:
         if not before:
-            _C.set_on(False)
+            _C.leave()
 
 
 def in_region(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn` with its calls in a region."""
-    set_on = _C.set_on
+    enter, leave = _C.enter, _C.leave
 
     @functools.wraps(fn)
     def compiled(*args: Any, **kwargs: Any) -> Any:
         if compiler._stance == "force_eager":
             return fn(*args, **kwargs)
-        before = set_on(True)
+        before = enter()
         try:
             return fn(*args, **kwargs)
         finally:
             if not before:
-                set_on(False)
+                leave()
 
     return compiled
 
@@ -76,7 +76,9 @@ def compile(
         return model
     if backend != "inductor":
         name = backend if isinstance(backend, str) else getattr(backend, "__name__", repr(backend))
-        warn_once(f"compile: there is no backend {name!r}: the program runs in regions", stacklevel=4)
+        warn_once(
+            f"compile: there is no backend {name!r}: the program runs in regions", stacklevel=4
+        )
     nn = sys.modules.get("rabbet.nn")
     if nn is not None and isinstance(model, nn.Module):
         from ._module import OptimizedModule

@@ -28,7 +28,7 @@ def configure(**values: int) -> None:
     """Change settings of regions, for all threads; not while a region is open.
 
     Args:
-        least_bytes: results with fewer bytes are computed at once, at least 0; 64 KiB at first. They fit into the
+        least_bytes: tensors with fewer bytes are computed at once, at least 0; 4 MiB at first. They fit into the
             processor's caches anyway.
         tile: elements that a kernel gets at a time, at least 1; 4096 at first.
         check: whether what is fused also runs eagerly and is compared, bit for bit.

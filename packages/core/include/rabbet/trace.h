@@ -71,11 +71,11 @@ typedef void (*RbObserveFn)(void* self, const RbObserved* event);
  * of a transform's level, else null. Operators called here run below the layer. */
 typedef int32_t (*RbRealFn)(void* self, void* frame, RbTensor* t, const char* what, RbTensor** out);
 
-/* What a layer states that defers calls: it returns results whose kernels have not run yet. They are
- * ordinary tensors with memory (RbHost.tensor_new), which the layer has written later, when they
- * are read. Below the layer nobody sees a tensor before that; everybody else asks through `ready`.
- * While the layer is on for a thread, core calls the derivatives of elementwise operators as single
- * operators, as it does where no layer is on. */
+/* What a layer states that defers calls: it returns results whose kernels have not run yet. They
+ * are ordinary tensors with memory (RbHost.tensor_new), which the layer has written later, when
+ * they are read. Below the layer nobody sees a tensor before that; everybody else asks through
+ * `ready`. While the layer is on for a thread, core calls the derivatives of elementwise operators
+ * as single operators, as it does where no layer is on. */
 typedef struct RbDeferral {
   uint32_t struct_size, flags;
   void* self;
@@ -95,7 +95,7 @@ typedef struct RbMemory {
   uint32_t struct_size, flags; /* struct_size is set by the caller */
   int32_t tensors;             /* that refer to the memory: 1 if `t` is the only one */
   int32_t reserved;
-  const void* data;            /* all of it, of which `t` may show a part */
+  const void* data; /* all of it, of which `t` may show a part */
   uint64_t nbytes;
 } RbMemory;
 
@@ -103,7 +103,7 @@ typedef struct RbPointwise {
   uint32_t struct_size, flags; /* struct_size is set by the caller */
   RbFn fn;
   void* self;
-  int32_t all;      /* 1: all tensors have the dtype */
+  int32_t all; /* 1: all tensors have the dtype */
   int32_t reserved;
 } RbPointwise;
 

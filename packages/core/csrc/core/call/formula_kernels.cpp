@@ -101,8 +101,8 @@ bool run_vjp_kernel(const Op& op, int argument, const RbValue* args, int nargs, 
   }
   const ThreadState& state = thread_state();
   keys = (keys | state.include) & ~state.exclude & ~deferring_layer();
-  // A transform's level runs the derivative on what its tensors stand for, a layer that defers calls
-  // takes it as one call; other layers want to see the formula's operators.
+  // A transform's level runs the derivative on what its tensors stand for, a layer that defers
+  // calls takes it as one call; other layers want to see the formula's operators.
   const bool at_level = level && keys >> kBackendBits == uint64_t{1}
                                                              << (kTransformSlot - kBackendBits);
   if (!at_level && (level || keys > kBackendMask)) return false;

@@ -6,6 +6,7 @@
 #include "device/backends.h"
 #include "formula/operator_calls.h"
 #include "tensor/dtype.h"
+#include "thread/deferral.h"
 #include "thread/error.h"
 
 namespace rabbet {
@@ -287,6 +288,7 @@ Val FormulaRun::of_numbers(const Op& callee, RbValue* values) {
   Val result = invoke(callee, values);
   // One that a layer traces has no values.
   if (!result.is_tensor() || result.v.v.t->numel != 1 || !result.v.v.t->data) return result;
+  make_ready(result.v.v.t, "a formula's number");
   const auto* parts = static_cast<const double*>(result.v.v.t->data);
   switch (result.v.v.t->dtype_id) {
     case RB_F64:
