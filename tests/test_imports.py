@@ -93,6 +93,7 @@ IN_FUNCTIONS = {
     ("rabbet_testing.probes", "rabbet_testing.judges.layers"): CASES,
     ("rabbet_testing.probes", "rabbet_testing.judges.packs"): CASES,
     ("rabbet_testing_pytest", "rabbet_testing.conformance.plugin"): CASES,
+    ("rabbet_compile._api", "rabbet_compile._module"): OPTIONAL,
 }
 
 Graph = dict[str, set[str]]
@@ -232,6 +233,7 @@ OPTIONAL_WHEELS = {
 # Modules that nothing imports at its head: who asks for them needs the wheel, and is told its name.
 NEED_MORE = {
     "rabbet._as_torch.functorch": {"rabbet-nn", "rabbet-vmap"},
+    "rabbet_compile._module": {"rabbet-nn"},
     "rabbet.autograd._function_levels": {"rabbet-vmap"},
     "rabbet.func._differential": {"rabbet-autograd"},
     "rabbet.func._module_state": {"rabbet-nn"},

@@ -419,3 +419,12 @@ def test_unfinished_regions_do_not_disturb_the_end_of_a_program():
     text = "import rabbet, rabbet_compile as c; c.configure(least_bytes=0); r = c.region(); r.__enter__(); x = rabbet.ones(9) * 2; print('done')"
     made = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert made.returncode == 0 and made.stdout == "done\n" and not made.stderr
+
+
+def test_the_same_memory_as_a_row_and_as_a_column():
+    def f(x, v):
+        return rabbet.where(x > 0, v, v.view(-1, 1)) + v
+
+    x, v = rabbet.randn(200, 200), rabbet.randn(200)
+    assert np.array_equal(rabbet.compile(f)(x, v).numpy(), f(x, v).numpy())
+    assert rabbet_compile.totals()["recorded"] == 3

@@ -21,6 +21,11 @@ int32_t is_on() { return rb::thread_get().include >> layer & 1; }
 int32_t use_backend(int32_t backend) {
   if (backend < 1 || backend > 15)
     return rb::set_error(RB_E_ARG, "compile: there is no backend %d", backend);
+  static const RbDeferral deferral = {
+      RB_SIZE(RbDeferral, thread_begins), 0, nullptr,
+      [](void*, const RbTensor* t, const char* what) { return Region::get().ready(t, what); },
+      [](void*) { Region::get().flush("another thread"); }};
+  if (const int32_t rc = trace->defer(layer, &deferral)) return rc;
   cpu = backend;
   return RB_OK;
 }
@@ -107,7 +112,7 @@ RbCompile table;
 
 int32_t explain_call(const RbOp* op, const RbValue*, int32_t, char* text, uint32_t size) {
   const RbOpInfo* info = host->op_info(op);
-  RbPointwise kernel{RB_SIZE(RbPointwise, reserved), 0, nullptr, nullptr, 0, 0};
+  RbPointwise kernel{RB_SIZE(RbPointwise, checks), 0, nullptr, nullptr, 0, 0};
   if (info && cpu >= 0 && trace->pointwise_kernel(op, cpu, RB_F32, &kernel) == RB_OK) {
     std::snprintf(text, size, "may run later, fused with calls of the same size");
     return RB_EXPLAIN_ACTS;
@@ -135,11 +140,6 @@ int32_t init(const RbHost* h, RbTxn* txn) {
   desc.after = after;
   desc.fallback = handle_call;
   if (const int32_t rc = host->add_layer(txn, &desc, &layer)) return rc;
-  static const RbDeferral deferral = {
-      RB_SIZE(RbDeferral, thread_begins), 0, nullptr,
-      [](void*, const RbTensor* t, const char* what) { return Region::get().ready(t, what); },
-      [](void*) { Region::get().flush("another thread"); }};
-  if (const int32_t rc = trace->defer(layer, &deferral)) return rc;
   // A child finds the lock free, and what is deferred whole.
   pthread_atfork([] { Region::get().mutex().lock(); }, [] { Region::get().mutex().unlock(); },
                  [] { Region::get().mutex().unlock(); });

@@ -68,7 +68,7 @@ int item_size(int32_t dtype) {
 // The tensors of a call, as `resolve` and `place` find them.
 struct Recording::Operands {
   int32_t dtype = -1;  // that the operator computes with
-  RbPointwise kernel{RB_SIZE(RbPointwise, reserved), 0, nullptr, nullptr, 0, 0};
+  RbPointwise kernel{RB_SIZE(RbPointwise, checks), 0, nullptr, nullptr, 0, 0};
   Shape shape;
   int64_t cols = 0;
   RbTensor* tensors[kMostArguments] = {};
@@ -76,10 +76,10 @@ struct Recording::Operands {
   int16_t values[kMostArguments];  // -1: not known yet
 };
 
-int Recording::find(const RbTensor* t) const {
+int Recording::find(const RbTensor* t, Extent extent) const {
   for (int i = nvalues_ - 1; i >= 0; --i) {
     const Value& v = values_[i];
-    if (v.current && v.held && v.data == t->data && v.dtype == t->dtype_id &&
+    if (v.current && v.held && v.extent == extent && v.data == t->data && v.dtype == t->dtype_id &&
         v.bytes == static_cast<uint64_t>(t->numel) * v.itemsize)
       return i;
   }
@@ -148,11 +148,10 @@ Recording::Outcome Recording::place(Operands& ops, const RbTensor* target) const
       if (ops.cols && ops.cols != cols) return Outcome::kUnsuited;
       ops.cols = cols;
     }
-    const int known = find(t);
+    const int known = find(t, ops.extents[i]);
     ops.values[i] = static_cast<int16_t>(known);
     if (known < 0 && is_exposed(t)) return Outcome::kUnsuited;
     if (known < 0 && writes(t)) conflict = true;
-    if (known >= 0 && values_[known].extent != ops.extents[i]) conflict = true;
     // A tensor that is written is one of the arguments, or shares no memory with them.
     if (target && t != target && Range(t).meets(Range(target)) && !are_alike(t, target))
       return Outcome::kUnsuited;
@@ -223,7 +222,7 @@ Recording::Outcome Recording::record(const RbCall& c, const RbOpInfo& info, cons
     if (!masks) return Outcome::kUnsuited;
   }
   RbTensor* const target = c.flags & RB_CALL_OUT ? rets[0].v.t : nullptr;
-  const int made = result_dtype(c.op, info, ops.dtype, args, nargs, ops.shape.numel);
+  const int made = result_dtype(c.op, info, ops.kernel, ops.dtype, args, nargs, ops.shape.numel);
   if (made < 0 || (target && !is_plain_target(target, ops.shape, made))) return Outcome::kUnsuited;
   if (const Outcome outcome = place(ops, target); outcome != Outcome::kRecorded) return outcome;
 
@@ -254,11 +253,11 @@ Recording::Outcome Recording::record(const RbCall& c, const RbOpInfo& info, cons
     arg.literal = args[i];
     if (args[i].tag == RB_STR) arg.literal.v.s = intern(args[i].v.s, args[i].len);
     if (!ops.tensors[i]) continue;
-    const int known = ops.values[i] >= 0 ? ops.values[i] : find(ops.tensors[i]);
+    const int known = ops.values[i] >= 0 ? ops.values[i] : find(ops.tensors[i], ops.extents[i]);
     arg.value =
         known >= 0 ? static_cast<int16_t>(known) : add_operand(ops.tensors[i], ops.extents[i]);
   }
-  const int before = target ? find(target) : -1;
+  const int before = target ? find(target, Extent::kFull) : -1;
   const int16_t at = add_operand(result, Extent::kFull);
   values_[at].node = static_cast<int16_t>(nnodes_);
   values_[at].made = !target || (before >= 0 && values_[before].made);

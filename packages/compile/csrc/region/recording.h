@@ -82,7 +82,7 @@ class Recording {
 
  private:
   struct Operands;
-  int find(const RbTensor* t) const;
+  int find(const RbTensor* t, Extent extent) const;
   template <class Test>
   bool any_meets(const RbTensor* t, Test&& test) const;
   Outcome resolve(const RbValue* args, int32_t nargs, Operands& ops) const;

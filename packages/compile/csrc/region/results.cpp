@@ -68,10 +68,11 @@ int ask(const RbOp* op, int dtype, const RbValue* args, int32_t nargs, int64_t n
 
 }  // namespace
 
-int result_dtype(const RbOp* op, const RbOpInfo& info, int dtype, const RbValue* args,
-                 int32_t nargs, int64_t numel) {
+int result_dtype(const RbOp* op, const RbOpInfo& info, const RbPointwise& kernel, int dtype,
+                 const RbValue* args, int32_t nargs, int64_t numel) {
   // A formula's kernel runs where all tensors have one dtype, which its result has too.
   if (info.kind == RB_KIND_COMPOSITE) return dtype;
+  if (kernel.checks) return ask(op, dtype, args, nargs, numel);
   struct Known {
     Kinds kinds;
     int dtype;

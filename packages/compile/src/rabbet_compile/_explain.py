@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _C
-from ._api import in_region
+from ._region import in_region
 
 __all__ = ["Explanation", "Flush", "explain"]
 

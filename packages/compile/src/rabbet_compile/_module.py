@@ -5,7 +5,7 @@ from typing import Any
 
 from rabbet import nn
 
-from ._api import in_region
+from ._region import in_region
 
 __all__ = ["OptimizedModule"]
 
@@ -20,6 +20,8 @@ class OptimizedModule(nn.Module):
     """
 
     _is_optimized_module = True
+
+    _orig_mod: Any
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -51,16 +53,16 @@ class OptimizedModule(nn.Module):
         return self
 
     def __len__(self) -> int:
-        return len(self._orig_mod)  # type: ignore[arg-type]
+        return len(self._orig_mod)
 
     def __getitem__(self, key: Any) -> Any:
-        return self._orig_mod[key]  # type: ignore[index]
+        return self._orig_mod[key]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._orig_mod)  # type: ignore[call-overload]
+        return iter(self._orig_mod)
 
     def __contains__(self, key: Any) -> bool:
-        return key in self._orig_mod  # type: ignore[operator]
+        return key in self._orig_mod
 
     def __dir__(self) -> list[str]:
         return sorted(set(super().__dir__()) | set(dir(self._orig_mod)))

@@ -103,8 +103,8 @@ typedef struct RbPointwise {
   uint32_t struct_size, flags; /* struct_size is set by the caller */
   RbFn fn;
   void* self;
-  int32_t all; /* 1: all tensors have the dtype */
-  int32_t reserved;
+  int32_t all;    /* 1: all tensors have the dtype */
+  int32_t checks; /* 1: the record checks the arguments, their numbers too; `infer` does so */
 } RbPointwise;
 
 typedef struct RbTrace {

@@ -148,19 +148,27 @@ int32_t table_memory_get(const RbTensor* t, RbMemory* out) {
     std::memcpy(out, &full, full.struct_size);
   });
 }
+// Whether the kernel computes each element alone where the tensors that the record casts have the
+// floating dtype.
+bool is_pointwise(const Op& op, const Handler& handler, int32_t dtype) {
+  if (!handler.fn || op.retired || op.mutates || formula_is_off(handler)) return false;
+  if (handler.uniform_dtypes >> dtype & 1) return true;
+  constexpr uint64_t kFloats = 1u << RB_F16 | 1u << RB_BF16 | 1u << RB_F32 | 1u << RB_F64;
+  return op.info.kind == RB_KIND_ELEMENTWISE && !(handler.flags & ~RB_K_MOVES) &&
+         op.info.nrets == 1 && !op.returns_list && (handler.dtype_mask & kFloats) >> dtype & 1;
+}
 int32_t table_pointwise_kernel(const RbOp* handle, int32_t backend, int32_t dtype,
                                RbPointwise* out) {
   if (!handle || !out || backend <= kMeta || backend >= kBackendBits || dtype < 0 ||
-      dtype >= RB_DTYPE_COUNT || out->struct_size < RB_SIZE(RbPointwise, all))
+      dtype >= RB_DTYPE_COUNT || out->struct_size < RB_SIZE(RbPointwise, checks))
     return RB_E_NOTIMPL;
   const Op& op = *impl(handle);
   const Handler& handler = op.table[backend];
-  if (!handler.fn || op.retired || op.mutates || formula_is_off(handler) ||
-      !(handler.uniform_dtypes >> dtype & 1))
-    return RB_E_NOTIMPL;
+  if (!is_pointwise(op, handler, dtype)) return RB_E_NOTIMPL;
   out->fn = handler.fn;
   out->self = handler.self;
   out->all = is_formula(handler) || op.info.kind != RB_KIND_ELEMENTWISE;
+  out->checks = op.has_checks();
   return RB_OK;
 }
 int32_t table_is_composed(const RbOp* handle, int32_t backend) {

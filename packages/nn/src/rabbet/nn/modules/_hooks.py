@@ -126,6 +126,7 @@ class HookedModule:
     # Whether a call runs a `_call_impl` of a subclass or of the object; `_hooked` is set then, so that other calls need
     # not look for it.
     _replaces_call_impl = False
+    _compiled_call_impl: Any = None  # what Module.compile made of it; `_hooked` is set then
     forward: Callable[..., Any]
 
     def _has_hooks(self) -> bool:

@@ -117,7 +117,6 @@ class Module(HookedModule, StatefulModule):
 
     # Under the name that packages call.
     _wrapped_call_impl = __call__
-    _compiled_call_impl: Any = None
 
     def _runs_hooks(self) -> bool:
         # One attribute instead of four dicts: a look-up on a class with __getattr__ costs about 50 ns.
