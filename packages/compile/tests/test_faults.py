@@ -425,6 +425,6 @@ def test_the_same_memory_as_a_row_and_as_a_column():
     def f(x, v):
         return rabbet.where(x > 0, v, v.view(-1, 1)) + v
 
-    x, v = rabbet.randn(200, 200), rabbet.randn(200)
+    x, v = rabbet.randn(300, 300), rabbet.randn(300)
     assert np.array_equal(rabbet.compile(f)(x, v).numpy(), f(x, v).numpy())
     assert rabbet_compile.totals()["recorded"] == 3
