@@ -199,7 +199,7 @@ bool is_plain_target(const RbTensor* t, const Shape& shape, int32_t dtype) {
 }  // namespace
 
 Recording::Outcome Recording::record(const RbCall& c, const RbOpInfo& info, const RbValue* args,
-                                     int32_t nargs, RbValue* rets) {
+                                     int32_t nargs, RbValue* rets, const std::string& source) {
   if (nargs > kMostArguments) return Outcome::kUnsuited;
   Operands ops;
   if (const Outcome outcome = resolve(args, nargs, ops); outcome != Outcome::kRecorded)
@@ -243,10 +243,7 @@ Recording::Outcome Recording::record(const RbCall& c, const RbOpInfo& info, cons
   node.op = c.op;
   node.kernel = ops.kernel;
   node.nargs = static_cast<int16_t>(nargs);
-  node.source.clear();
-  if (settings.report || settings.check) {
-    if (const char* source = trace->source_get()) node.source = source;
-  }
+  node.source = source;
   for (int32_t i = 0; i < nargs; ++i) {
     Node::Argument& arg = node.args[i];
     arg.value = -1;

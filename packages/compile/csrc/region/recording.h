@@ -65,9 +65,9 @@ class Recording {
   int64_t numel() const { return numel_; }
   int64_t cols() const { return cols_; }
 
-  /// Defer the call: results become tensors whose memory is written later.
+  /// Defer the call: results become tensors whose memory is written later. `source`: its line.
   Outcome record(const RbCall& c, const RbOpInfo& info, const RbValue* args, int32_t nargs,
-                 RbValue* rets);
+                 RbValue* rets, const std::string& source);
   /// Whether the memory of `t` will be written by a node.
   bool writes(const RbTensor* t) const;
   /// Whether a node reads or writes memory of `t`.

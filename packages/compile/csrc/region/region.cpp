@@ -12,12 +12,22 @@ constexpr size_t kMostLines = 10000;
 // Whether the thread is inside this file with the lock held: calls that it makes run at once.
 __thread bool inside __attribute__((tls_model("initial-exec"))) = false;
 
+// The line of the program where reports want it, else empty.
+std::string current_line() {
+  if (!settings.report && !settings.check) return {};
+  const char* line = trace->source_get();
+  return line ? line : "";
+}
+
+// The line is looked up first: that can wait for Python's lock, whose holder may wait for this one.
 class Lock {
  public:
-  explicit Lock(std::mutex& mutex) : lock_(mutex) { inside = true; }
+  explicit Lock(std::mutex& mutex) : line(current_line()), lock_(mutex) { inside = true; }
   ~Lock() { inside = false; }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
+
+  const std::string line;
 
  private:
   std::lock_guard<std::mutex> lock_;
@@ -57,10 +67,10 @@ bool Region::defer(const RbCall& c, const RbOpInfo& info, const RbValue* args, i
   *rc = RB_OK;
   bool recorded = false;
   const int32_t failed = rb::guarded([&] {
-    auto outcome = recording_.record(c, info, args, nargs, rets);
+    auto outcome = recording_.record(c, info, args, nargs, rets, lock.line);
     if (outcome == Recording::Outcome::kConflict) {
-      rb::check(run(info.name));
-      outcome = recording_.record(c, info, args, nargs, rets);
+      rb::check(run(info.name, lock.line));
+      outcome = recording_.record(c, info, args, nargs, rets, lock.line);
     }
     recorded = outcome == Recording::Outcome::kRecorded;
   });
@@ -105,22 +115,22 @@ int32_t Region::make_way(const RbCall& c, const RbOpInfo& info, const RbValue* a
                          const RbValue* rets, int32_t nrets) {
   const Lock lock(mutex_);
   if (recording_.is_empty() || !concerns(c, info, args, nargs, rets, nrets)) return RB_OK;
-  return run(info.name);
+  return run(info.name, lock.line);
 }
 
 int32_t Region::ready(const RbTensor* t, const char* what) {
   if (inside || !is_pending()) return RB_OK;
   const Lock lock(mutex_);
-  return recording_.is_empty() || !recording_.uses(t) ? RB_OK : run(what);
+  return recording_.is_empty() || !recording_.uses(t) ? RB_OK : run(what, lock.line);
 }
 
 int32_t Region::flush(const char* reason) {
   if (inside || !is_pending()) return RB_OK;
   const Lock lock(mutex_);
-  return recording_.is_empty() ? RB_OK : run(reason);
+  return recording_.is_empty() ? RB_OK : run(reason, lock.line);
 }
 
-int32_t Region::run(const std::string& reason) {
+int32_t Region::run(const std::string& reason, const std::string& source) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   Ran ran;
@@ -135,8 +145,7 @@ int32_t Region::run(const std::string& reason) {
   totals_.tiled += ran.tiles > 0;
   totals_.declined += ran.declined;
   if (settings.report && lines_.size() < kMostLines) {
-    Line line{reason, "", {}, recording_.numel(), ran, 0};
-    if (const char* source = trace->source_get()) line.source = source;
+    Line line{reason, source, {}, recording_.numel(), ran, 0};
     for (int i = 0; i < recording_.nodes(); ++i)
       line.ops.emplace_back(host->op_info(recording_.node(i).op)->name);
     line.microseconds = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();

@@ -53,7 +53,7 @@ class Region {
  private:
   Region() = default;
   static Region& instance_;
-  int32_t run(const std::string& reason);
+  int32_t run(const std::string& reason, const std::string& source);
   bool concerns(const RbCall& c, const RbOpInfo& info, const RbValue* args, int32_t nargs,
                 const RbValue* rets, int32_t nrets) const;
 

@@ -81,7 +81,7 @@ def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
         RuntimeError: if the result is called inside a region.
 
     Example:
-        >>> print(explain(lambda x: (x * 1.5 + 0.25).sigmoid())(rabbet.ones(100000)))
+        >>> print(explain(lambda x: (x * 1.5 + 0.25).sigmoid())(rabbet.ones(1 << 20)))
     """
     if not callable(fn):
         raise TypeError(f"explain: expected a module or a function, got {type(fn).__name__}")
