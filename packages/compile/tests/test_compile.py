@@ -199,6 +199,17 @@ def test_explain_tells_what_ran_when_and_why():
         rabbet_compile.explain(f)(rabbet.ones(2))
 
 
+def test_names_of_dynamo():
+    from rabbet._as_torch import dynamo
+
+    module = nn.Linear(2, 2)
+    assert isinstance(rabbet.compile(module), dynamo.OptimizedModule)
+    assert not isinstance(module, dynamo.OptimizedModule) and dynamo.graph_break() is None
+    x = rabbet.ones(50_000)
+    for explained in (dynamo.explain(chain)(x), dynamo.explain(chain, x)):
+        assert explained.totals["recorded"] == 4
+
+
 def test_settings_are_checked():
     text = "import rabbet_compile as c; print(c.settings())"
     assert run(text)[0] == "{'least_bytes': 4194304, 'tile': 4096, 'check': 0, 'report': 0}"

@@ -428,3 +428,27 @@ def test_the_same_memory_as_a_row_and_as_a_column():
     x, v = rabbet.randn(300, 300), rabbet.randn(300)
     assert np.array_equal(rabbet.compile(f)(x, v).numpy(), f(x, v).numpy())
     assert rabbet_compile.totals()["recorded"] == 3
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_tiles_run_on_all_threads_and_stream_large_results(threads):
+    def f(x, row, column):
+        y = (x * row + 0.5).tanh()
+        x.mul_(0.5).add_(column)
+        mask = y > x
+        return rabbet.where(mask, y, x) * 2, mask
+
+    before = rabbet.get_num_threads()
+    rabbet.set_num_threads(threads)
+    try:
+        for rows, cols in ((4096, 513), (7, 300_001), (1_100_003, 1)):
+            for dtype in (rabbet.float32, rabbet.bfloat16):
+                x = rabbet.randn(rows, cols, dtype=dtype)
+                other = x.clone()
+                row, column = rabbet.randn(cols, dtype=dtype), rabbet.randn(rows, 1, dtype=dtype)
+                expected, found = f(x, row, column), rabbet.compile(f)(other, row, column)
+                for a, b in zip((x, *expected), (other, *found), strict=True):
+                    assert a.equal(b)
+    finally:
+        rabbet.set_num_threads(before)
+    assert rabbet_compile.totals()["tiled"] >= 6
