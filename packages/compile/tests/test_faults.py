@@ -452,3 +452,36 @@ def test_tiles_run_on_all_threads_and_stream_large_results(threads):
     finally:
         rabbet.set_num_threads(before)
     assert rabbet_compile.totals()["tiled"] >= 6
+
+
+def test_what_a_backward_pass_gives_up_is_not_kept_for_long():
+    def held(wrap):
+        x = rabbet.zeros(N, requires_grad=True)
+
+        def f():
+            y = x
+            for _ in range(20):
+                y = y.sin().exp()
+            start = rabbet.accelerator.memory_allocated("cpu")
+            y.backward(rabbet.ones(N))
+            del y
+            return (rabbet.accelerator.memory_allocated("cpu") - start) / x.nbytes
+
+        return wrap(f)()
+
+    eager, there = held(lambda f: f), held(rabbet.compile)
+    assert eager < -15 and there < eager + 7
+
+
+def test_operators_of_programs_may_do_anything_inside():
+    @rabbet.library.op("regions::inside(Tensor x) -> Tensor", kind="opaque")
+    def inside(x):
+        with rabbet.enable_grad():
+            v = (x * 1).requires_grad_()
+            (v * v).sum().backward()
+        found = rabbet.vmap(lambda r, g: r * 2 + g)(x, v.grad)
+        return found + float(found.numpy()[0, 0])
+
+    x = rabbet.randn(300, 300)
+    expected = inside(x * 2) + 1
+    assert rabbet.compile(lambda x: inside(x * 2) + 1)(x).equal(expected)

@@ -164,7 +164,14 @@ Recording::Outcome Recording::place(Operands& ops, const RbTensor* target) const
       }))
     conflict = true;
   if (nnodes_ == kMostNodes || nvalues_ + kMostArguments + 1 > kMostValues) conflict = true;
+  if (abandoned() > kMostAbandoned) conflict = true;
   return conflict ? Outcome::kConflict : Outcome::kRecorded;
+}
+
+int Recording::abandoned() const {
+  return static_cast<int>(std::count_if(values_, values_ + nvalues_, [](const Value& v) {
+    return v.node < 0 && v.held && v.extent == Extent::kFull && !has_other_tensors(v.held);
+  }));
 }
 
 int16_t Recording::add_operand(RbTensor* t, Extent extent) {

@@ -10,6 +10,7 @@ constexpr int kMostNodes = 64;
 constexpr int kMostValues = 4 * kMostNodes;
 constexpr int kMostArguments = 8;
 constexpr int kMostDims = 8;
+constexpr int kMostAbandoned = 3;
 
 /// How the elements of a tensor meet those of a result of `numel` elements, seen as rows of `cols`.
 enum class Extent : uint8_t {
@@ -88,6 +89,8 @@ class Recording {
   Outcome resolve(const RbValue* args, int32_t nargs, Operands& ops) const;
   Outcome place(Operands& ops, const RbTensor* target) const;
   int16_t add_operand(RbTensor* t, Extent extent);
+  /// Operands that the program has given up: eager calls would have freed their memory.
+  int abandoned() const;
 
   Node nodes_[kMostNodes];
   Value values_[kMostValues];

@@ -161,7 +161,7 @@ typedef struct RbTrace {
    * or those whose argument says RB_ARG_COMPUTED. It makes no calls, so bodies of parallel_for may
    * use it. Like the kernel of a formula it may decline. */
   int32_t (*pointwise_kernel)(const RbOp* op, int32_t backend, int32_t dtype, RbPointwise* out);
-  /* 1: on `backend` the operator is nothing but calls of other operators: `RbHost.decompose` does
+  /* 1: on `backend` the operator is nothing but the formula of its record: `RbHost.decompose` does
    * what a call does below the layers. */
   int32_t (*is_composed)(const RbOp* op, int32_t backend);
 } RbTrace;

@@ -9,6 +9,7 @@
 #include "call/dry_run.h"
 #include "call/uniform.h"
 #include "device/backends.h"
+#include "formula/formula.h"
 #include "layer/layers.h"
 #include "tensor/tensor.h"
 #include "thread/deferral.h"
@@ -174,8 +175,8 @@ int32_t table_pointwise_kernel(const RbOp* handle, int32_t backend, int32_t dtyp
 int32_t table_is_composed(const RbOp* handle, int32_t backend) {
   if (!handle || backend <= kMeta || backend >= kBackendBits) return 0;
   const Op& op = *impl(handle);
-  return !op.retired && !op.table[backend].fn && !op.core_fn && !op.mutates &&
-         (op.has_decomp() || op.rules[kDecompRule].fn);
+  return !op.retired && !op.table[backend].fn && !op.core_fn && !op.mutates && op.has_decomp() &&
+         !op.rules[kDecompRule].fn && !is_loaded_decomp(op);
 }
 
 static_assert(sizeof observed_kinds == sizeof(uint32_t));

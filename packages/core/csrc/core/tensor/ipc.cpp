@@ -8,6 +8,7 @@
 
 #include "device/backends.h"
 #include "tensor/dtype.h"
+#include "thread/deferral.h"
 #include "thread/error.h"
 #include "thread/fork.h"
 
@@ -78,6 +79,8 @@ IpcPlace ipc_export(const Tensor* t) {
     fail(RB_E_ARG, "only device memory of core's allocator can be shared with other processes");
   const RbDeviceTable table = ipc_table(t->backend);
   const RbBuffer segment = heap_of_block(block).segment_of(block);
+  make_ready(t, "shared memory");
+  expose_memory(t);
   RbIpcHandle handle{RB_SIZE(RbIpcHandle, bytes), 0, {}};
   check(table.ipc_export(table.self, &segment, &handle));
   if (!handle.nbytes || handle.nbytes > sizeof handle.bytes)
