@@ -54,16 +54,16 @@ def flat(text: str) -> str:
 def test_the_doctor_shows_the_order_and_what_decided_it(tmp_path):
     for name, *place in [
         ("trace", 100, ("ghost", "autograd")),
-        ("watch", 700),
-        ("count", 700),
-        ("zap", 700, (), ("watch", "vmap")),
+        ("watch", 600),
+        ("count", 600),
+        ("zap", 600, (), ("watch", "vmap")),
     ]:
         library = layer_library(tmp_path, name, *place)
         install(tmp_path, name, MANIFEST.format(name, "transform"), library)
     text = flat(run(tmp_path, DOCTOR))
 
     assert re.findall(r" (\w+) \[[\w .-]+\]", text) == [
-        "trace", "autocast", "autograd", "transforms", "functionalize", "jvp", "vmap", "call_mode", "count", "watch", "zap", "meta", "cpu", "cuda",
+        "trace", "autocast", "autograd", "transforms", "functionalize", "jvp", "vmap", "call_mode", "count", "watch", "zap", "compile", "meta", "cpu", "cuda",
     ]  # fmt: skip
     for part in (
         "trace [trace-wheel 1.0] phase 100; before ghost (not installed), autograd",
@@ -71,9 +71,9 @@ def test_the_doctor_shows_the_order_and_what_decided_it(tmp_path):
         "phase 300 runs before phase 400, and autocast declares to run before autograd",
         "| phase 400 runs before phase 450 transforms [rabbet-core]",
         "| phase 450 runs before phase 500 call_mode [rabbet-autograd",
-        "| phase 500 runs before phase 700 count",
-        "| both have phase 700, and the names decide watch",
-        "| zap declares to run after watch zap [zap-wheel 1.0] phase 700; after watch, vmap devices",
+        "| phase 500 runs before phase 600 count",
+        "| both have phase 600, and the names decide watch",
+        "| zap declares to run after watch zap [zap-wheel 1.0] phase 600; after watch, vmap",
         "| every layer runs before the devices",
         "600-699 layout: ",
     ):
@@ -83,7 +83,7 @@ def test_the_doctor_shows_the_order_and_what_decided_it(tmp_path):
 def test_a_layer_that_is_installed_but_failed_is_told_apart(tmp_path):
     broken = build(tmp_path, "odd", init='(void)txn; return host->err_set(1, "no licence");')
     install(tmp_path, "odd", MANIFEST.format("odd", "transform"), broken)
-    library = layer_library(tmp_path, "watch", 700, ("odd",))
+    library = layer_library(tmp_path, "watch", 600, ("odd",))
     install(tmp_path, "watch", MANIFEST.format("watch", "transform"), library)
     text = flat(
         run(tmp_path, DOCTOR.replace("raise SystemExit(main(['--layers']))", "main(['--layers'])"))
@@ -93,7 +93,7 @@ def test_a_layer_that_is_installed_but_failed_is_told_apart(tmp_path):
 
 
 def test_names_decide_in_whatever_order_wheels_are_loaded(tmp_path):
-    libraries = [layer_library(tmp_path, name, 700) for name in ("a", "b", "c")]
+    libraries = [layer_library(tmp_path, name, 600) for name in ("a", "b", "c")]
     orders = {run(tmp_path, load(*path)) for path in (libraries, libraries[::-1])}
     assert orders == {"['autograd', 'transforms', 'call_mode', 'a', 'b', 'c']\n"}
 
@@ -111,10 +111,10 @@ def install_declared(
 @pytest.mark.parametrize("used_first", list(itertools.permutations("abc")) + [tuple("edcba")])
 def test_the_order_follows_the_manifests_whatever_is_used_first(used_first, tmp_path):
     for name, *place in [
-        ("a", 700),
-        ("b", 700),
-        ("c", 700, ("a",)),
-        ("d", 700, ("b",)),
+        ("a", 600),
+        ("b", 600),
+        ("c", 600, ("a",)),
+        ("d", 600, ("b",)),
         ("e", 720),
     ]:
         install_declared(tmp_path, name, *place)
