@@ -71,6 +71,10 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
     return redispatch(&c, bit, args, nargs, rets, nrets);
   }
   ThreadState& state = thread_state();
+  if (__builtin_expect(state.included_once != 0, 0)) {
+    state.include &= ~state.included_once;
+    state.included_once = 0;
+  }
   const CallPlan* const outer = state.plan;
   state.plan = &c;
   const int32_t rc = __builtin_expect(c.keys[0] >> kCompositeSlot & 1, 0)
@@ -243,16 +247,22 @@ inline int32_t call_checked(const Op* op, const RbValue* args, int32_t nargs, Rb
 }  // namespace
 
 DestinationLayers::DestinationLayers(const RbValue* rets, int32_t nrets)
-    : before_(thread_state().include) {
+    : include_(thread_state().include), included_once_(thread_state().included_once) {
   uint64_t keys = 0;
   for (int32_t i = 0; i < nrets; ++i) {
     if (rets[i].tag == RB_TENSOR && rets[i].v.t) keys |= keys_of(rets[i].v.t);
   }
-  thread_state().include |=
-      keys & ~(kBackendMask | uint64_t{1} << kTransformSlot | uint64_t{1} << kCompositeSlot);
+  keys &= ~(kBackendMask | uint64_t{1} << kTransformSlot | uint64_t{1} << kCompositeSlot);
+  ThreadState& state = thread_state();
+  state.included_once = keys & ~state.include;
+  state.include |= keys;
 }
 
-DestinationLayers::~DestinationLayers() { thread_state().include = before_; }
+DestinationLayers::~DestinationLayers() {
+  ThreadState& state = thread_state();
+  state.include = include_;
+  state.included_once = included_once_;
+}
 
 int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
              uint32_t flags) {

@@ -10,8 +10,8 @@ namespace rabbet {
 int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
              uint32_t flags = 0);
 
-/// While it lives, calls go to the layers of these destinations, as they go to those of arguments: the tape refuses
-/// to overwrite a tensor that requires grad.
+/// While it lives, the next call goes to the layers of these destinations too, as it goes to those of
+/// arguments: the tape refuses to overwrite a tensor that requires grad.
 class DestinationLayers {
  public:
   DestinationLayers(const RbValue* rets, int32_t nrets);
@@ -20,7 +20,7 @@ class DestinationLayers {
   DestinationLayers& operator=(const DestinationLayers&) = delete;
 
  private:
-  uint64_t before_;
+  uint64_t include_, included_once_;
 };
 
 /// Full call with one tensor result, owned; throws Error.
