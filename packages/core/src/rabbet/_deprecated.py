@@ -85,7 +85,7 @@ def nuclear_norm(
         dim: the two dimensions of the matrices, or `keepdim` if it is a bool.
     """
     if isinstance(dim, bool):
-        dim, keepdim = None, dim
+        return nuclear_norm(input, None, dim)
     if dim is None and input.ndim != 2:
         raise RuntimeError(
             f"nuclear_norm: expected a matrix where no dim is given, got {input.ndim} dimensions"

@@ -10,8 +10,8 @@ namespace rabbet {
 int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, int32_t nrets,
              uint32_t flags = 0);
 
-/// While it lives, the next call goes to the layers of these destinations too, as it goes to those of
-/// arguments: the tape refuses to overwrite a tensor that requires grad.
+/// While it lives, the next call goes to the layers of these destinations too, as it goes to those
+/// of arguments: the tape refuses to overwrite a tensor that requires grad.
 class DestinationLayers {
  public:
   DestinationLayers(const RbValue* rets, int32_t nrets);

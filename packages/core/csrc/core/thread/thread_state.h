@@ -64,9 +64,9 @@ struct CallPlan;  // call/plan.h
 struct ThreadState {
   uint64_t include = 0, exclude = 0;
   uint64_t included_once = 0;  // those of `include` that only the next call of a layer gets
-  int32_t depth = 0;         // levels that a call without tensors can concern
-  int32_t floor = 0;         // but those up to here, which are outside a kernel that runs
-  bool has_streams = false;  // `streams` is not empty
+  int32_t depth = 0;           // levels that a call without tensors can concern
+  int32_t floor = 0;           // but those up to here, which are outside a kernel that runs
+  bool has_streams = false;    // `streams` is not empty
   std::vector<TransformFrame> levels;
   const CallPlan* plan = nullptr;  // of the innermost call that a layer handles
   LiveCounts* live = nullptr;      // outlives the thread

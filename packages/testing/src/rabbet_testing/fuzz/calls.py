@@ -89,9 +89,10 @@ def call(seed: int, index: int) -> dict[str, Any] | None:
 
 def forms(name: str, kwargs: dict[str, Any]) -> list[str]:
     """How an operator can be called with these keyword arguments."""
+    is_public = hasattr(rabbet, name) or _C.op_info(name)["method"]
     there = {
         "function": hasattr(rabbet, name),
-        "method": hasattr(rabbet.Tensor, name),
+        "method": is_public and hasattr(rabbet.Tensor, name),
         "in_place": hasattr(rabbet.Tensor, name + "_"),
         "out": hasattr(rabbet, name) and _C.op_info(name)["rets"] == ["out"],
         "operator": name in OPERATORS and not kwargs,
