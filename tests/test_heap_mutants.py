@@ -158,7 +158,14 @@ def test_without_a_fault_all_tests_pass(tmp_path):
     assert passes(core, *dict.fromkeys(fault.test for fault in FAULTS.values()))
 
 
-@pytest.mark.parametrize("name", FAULTS)
+# A third of them in each run, all of them in `make test-full`.
+CHOSEN = [
+    name if i % 3 == 0 else pytest.param(name, marks=pytest.mark.slow)
+    for i, name in enumerate(FAULTS)
+]
+
+
+@pytest.mark.parametrize("name", CHOSEN)
 def test_a_fault_is_found(name, tmp_path):
     fault = FAULTS[name]
     source = SOURCES / "device" / fault.file
