@@ -205,6 +205,12 @@ from .storage import (
     is_storage as is_storage,
 )
 from ._counts import binomial as binomial
+from ._deprecated import frobenius_norm as frobenius_norm
+from ._deprecated import nuclear_norm as nuclear_norm
+from ._deprecated import range as range
+from ._settings import sym_constrain_range as sym_constrain_range
+from ._settings import sym_constrain_range_for_size as sym_constrain_range_for_size
+from ._settings import sym_sqrt as sym_sqrt
 from ._counts import poisson as poisson
 from ._random import *
 from ._streams import Event as Event
@@ -339,6 +345,12 @@ lstm: _Callable[..., _Any]
 lstm_cell: _Callable[..., _Any]
 margin_ranking_loss: _Callable[..., _Any]
 native_batch_norm: _Callable[..., _Any]
+native_dropout: _Callable[..., _Any]
+embedding_renorm_: _Callable[..., _Any]
+i0_: _Callable[..., _Any]
+is_anomaly_check_nan_enabled: _Callable[..., bool]
+is_anomaly_enabled: _Callable[..., bool]
+set_anomaly_enabled: _Callable[..., None]
 norm_except_dim: _Callable[..., _Any]
 poisson_nll_loss: _Callable[..., _Any]
 rnn_relu: _Callable[..., _Any]
